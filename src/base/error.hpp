@@ -1,0 +1,18 @@
+#pragma once
+
+#include <stdexcept>
+
+namespace minitaw {
+
+/// Something the user asked for that cannot be done. The message is one sentence: what, where, what would be
+/// right. The program prints it and ends with exit code 2.
+struct InputError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// A promise between two parts of miniTaw that does not hold: a defect of the program, never of the input.
+struct LogicError : std::logic_error {
+  using std::logic_error::logic_error;
+};
+
+}  // namespace minitaw

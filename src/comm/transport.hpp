@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "schedule/account.hpp"
+#include "schedule/program.hpp"
+
+namespace minitaw::comm {
+
+/// One side of a point-to-point message.
+struct Message {
+  bool send = false;  ///< else receive
+  int peer = -1;      ///< global rank
+  schedule::Payload payload = schedule::Payload::none;
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+/// What a reduction adds.
+enum class Scalar : std::uint8_t { fp32, bf16 };
+
+/// A collective on one communicator of the program.
+struct Collective {
+  int communicator = -1;
+  int root = -1;  ///< global rank, for broadcast and reduce
+  schedule::Payload payload = schedule::Payload::none;
+  Scalar scalar = Scalar::fp32;
+  std::byte* data = nullptr;
+  std::int64_t elements = 0;  ///< of the whole buffer
+};
+
+/// Moves the buffers of one rank. One object per rank; each lane is driven by one thread, and the two communication
+/// lanes may be active at once. Calls return when this rank's part is complete: buffers sent may be reused, buffers
+/// received hold the data. Failures throw.
+///
+/// Matching: messages between two ranks match in order per lane and payload; collectives match in order per
+/// communicator and lane.
+class Transport {
+public:
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+  virtual ~Transport() = default;
+
+  [[nodiscard]] virtual int rank() const = 0;
+
+  /// All messages of a batch, started together.
+  virtual void exchange(schedule::Lane lane, std::span<const Message> batch) = 0;
+  /// The root's buffer to every member.
+  virtual void broadcast(schedule::Lane lane, const Collective& collective) = 0;
+  /// Sum over the members into the root's buffer; the others' buffers are only read.
+  virtual void reduce(schedule::Lane lane, const Collective& collective) = 0;
+  /// Slice i of the buffer (elements / members each) goes from member i to everyone, in place.
+  virtual void all_gather(schedule::Lane lane, const Collective& collective) = 0;
+  /// Member i ends with the sum of everyone's slice i, in place; the other slices are left undefined.
+  virtual void reduce_scatter(schedule::Lane lane, const Collective& collective) = 0;
+  /// Sum over the members everywhere, in place; any number of elements.
+  virtual void all_reduce(schedule::Lane lane, const Collective& collective) = 0;
+
+  /// Bytes this rank has sent, to whom and of which kind, since the last reset; counted where they are handed to
+  /// the network library.
+  [[nodiscard]] virtual schedule::ByteMatrix sent() const = 0;
+  virtual void reset_counters() = 0;
+  /// Makes waits end with an exception soon, from another thread (the watchdog).
+  virtual void cancel() = 0;
+};
+
+}  // namespace minitaw::comm

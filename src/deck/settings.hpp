@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/shape.hpp"
+#include "topology/groups.hpp"
+
+namespace minitaw::deck {
+
+/// One case of a sweep: every axis has one value. Values are checked when a case is made for a job of P ranks.
+struct Case {
+  std::string schedule;        ///< "tawpipe:cco=off", canonical
+  int ranks = 1;               ///< P of this case
+  topology::Groups groups{{1}};
+  model::Shape shape;          ///< includes S, B, dtype, recompute
+  int micro_batches = 1;       ///< M per step, all ranks together
+  int steps = 1;               ///< timed steps
+  int warmup = 0;              ///< untimed steps before them
+  double learning_rate = 1e-3;
+  std::string data;            ///< path of a file whose bytes are the tokens, or "synthetic"
+  std::uint64_t seed = 1;
+};
+
+/// A deck read and expanded.
+struct Deck {
+  std::string path;
+  std::string text;         ///< as read, for the record
+  std::vector<Case> cases;  ///< Cartesian product of the axes, first key slowest
+};
+
+/// What is known about the job before any case is made.
+struct Job {
+  int ranks = 1;
+  std::vector<int> node_sizes;  ///< ranks per node, in rank order; the default grouping
+  bool planning = false;        ///< plan: ranks may exceed the job's, files need not exist
+};
+
+/// Reads a TOML deck, applies "key=value" overrides (value in TOML syntax; a bare word is a string; "4K,8K" is a
+/// list), expands axes and checks every case. Throws InputError.
+[[nodiscard]] Deck read_deck(const std::string& path, const std::vector<std::string>& overrides, const Job& job);
+
+/// A case in one canonical line of key=value pairs: the identity used for resuming and comparing.
+[[nodiscard]] std::string identity(const Case& c);
+
+}  // namespace minitaw::deck

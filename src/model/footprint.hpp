@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstddef>
+
+#include "model/layout.hpp"
+
+namespace minitaw::model {
+
+/// Bytes of the hidden state [B S, H] that flows from block to block (and of its gradient on the way back).
+[[nodiscard]] std::size_t flow_bytes(const Shape& shape);
+
+/// Bytes that the forward pass of a shard keeps for its backward pass, for one micro-batch.
+[[nodiscard]] std::size_t kept_bytes(const Layout& layout, int shard);
+
+/// Bytes of scratch that the compute actions of one rank share, whichever shards it computes.
+[[nodiscard]] std::size_t workspace_bytes(const Layout& layout);
+
+}  // namespace minitaw::model

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "deck/settings.hpp"
+#include "schedule/account.hpp"
+
+namespace minitaw::record {
+
+/// How a case ended.
+enum class Status { ok, wrong, error, skipped };
+[[nodiscard]] std::string name_of(Status status);
+
+/// Memory of one rank, bytes.
+struct RankMemory {
+  std::array<std::uint64_t, schedule::memory_kinds> planned{};   ///< from the program
+  std::array<std::uint64_t, schedule::memory_kinds> measured{};  ///< handed out by the arena
+  std::uint64_t process_peak = 0;                                ///< peak resident set of the process
+};
+
+/// Where one rank's time went, seconds per step (median over timed steps).
+struct RankTime {
+  double compute = 0;  ///< compute lane busy
+  double exposed = 0;  ///< compute lane waiting for a transfer
+  double idle = 0;     ///< rest of the step: the rank has nothing to do
+  double communication = 0;  ///< communication lanes busy with transfers (hidden or not)
+};
+
+/// Everything that is known about a finished case.
+struct CaseResult {
+  deck::Case settings;
+  Status status = Status::ok;
+  std::string reason;                      ///< empty when ok
+  std::vector<double> losses;              ///< mean loss of every step, warm-up included
+  std::vector<std::vector<double>> seconds;  ///< [timed step][rank]; a sample is the maximum over ranks
+  std::vector<RankMemory> memory;          ///< per rank
+  std::vector<RankTime> time;              ///< per rank
+  std::vector<std::uint64_t> planned_bytes;  ///< [from][to][kind], one step
+  std::vector<std::uint64_t> counted_bytes;  ///< same shape, per step, from the transport
+  int ticks = 0;                           ///< of the program
+  std::vector<int> idle_ticks;             ///< per rank
+  double max_gradient_error = -1;          ///< against the serial reference, relative norm; -1: not checked
+  double max_loss_error = -1;              ///< relative; -1: not checked
+  std::string started;                     ///< ISO 8601, UTC
+};
+
+/// Figures derived from the samples, computed in one place for table, file and verdict.
+struct Summary {
+  double median_s = 0, q1_s = 0, q3_s = 0, min_s = 0, max_s = 0;
+  double tokens_per_s = 0;          ///< all ranks, from the median
+  double tokens_per_s_rank = 0;
+  double tflops_causal = 0, tflops_full = 0;  ///< model TFLOP/s, all ranks
+  std::uint64_t peak_memory = 0;    ///< measured, worst rank
+  std::uint64_t bytes_inside = 0, bytes_between = 0;  ///< counted, per step
+  double exposed_share = 0;         ///< exposed / step, mean over ranks
+  double idle_share = 0;
+};
+[[nodiscard]] Summary summarise(const CaseResult& result);
+
+}  // namespace minitaw::record

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/layout.hpp"
+#include "schedule/program.hpp"
+
+namespace minitaw::schedule {
+
+/// Kinds of traffic.
+enum class Traffic : std::uint8_t { weights, gradients, activations, ends };
+inline constexpr int traffic_kinds = 4;
+[[nodiscard]] std::string name_of(Traffic kind);
+[[nodiscard]] Traffic traffic_of(Payload payload);
+
+/// Bytes from rank to rank, by kind.
+class ByteMatrix {
+public:
+  explicit ByteMatrix(int ranks);
+  void add(int from, int to, Traffic kind, std::uint64_t bytes);
+  [[nodiscard]] std::uint64_t at(int from, int to, Traffic kind) const;
+  [[nodiscard]] int ranks() const { return ranks_; }
+  [[nodiscard]] std::uint64_t inside(const topology::Groups& groups, Traffic kind) const;
+  [[nodiscard]] std::uint64_t between(const topology::Groups& groups, Traffic kind) const;
+  /// Bytes that leave group k for other groups, all kinds (its NIC, one direction).
+  [[nodiscard]] std::uint64_t leaving(const topology::Groups& groups, int group) const;
+  [[nodiscard]] std::uint64_t entering(const topology::Groups& groups, int group) const;
+  friend bool operator==(const ByteMatrix&, const ByteMatrix&) = default;
+
+private:
+  int ranks_;
+  std::vector<std::array<std::uint64_t, traffic_kinds>> cells_;
+};
+
+/// Bytes that cross each link in one step. Collectives are counted as the transports move them: broadcast and
+/// reduce as a chain along the communicator's ring order starting at the root (each of the n-1 links carries the
+/// whole message once), all-gather and reduce-scatter as a ring (each of the n links carries n-1 slices),
+/// all-reduce as reduce-scatter then all-gather over slices of ceil(elements / n).
+[[nodiscard]] ByteMatrix bytes(const Program& program, const model::Layout& layout);
+
+/// Kinds of memory of a rank.
+enum class Memory : std::uint8_t { weights, gradients, optimiser, activations, buffers };
+inline constexpr int memory_kinds = 5;
+[[nodiscard]] std::string name_of(Memory kind);
+
+/// A transport moves large collectives in pieces of this size; each communication lane that has a reducing
+/// collective stages two of them.
+inline constexpr std::size_t chunk_bytes = 256 * 1024;
+
+/// One slot of a rank with its size: large enough for everything that the program ever puts there.
+struct SlotSize {
+  Slot slot;
+  std::size_t bytes = 0;
+};
+
+/// The arena of a rank: every byte that a step uses, allocated before the first step.
+struct Footprint {
+  std::vector<SlotSize> slots;                      ///< every slot of the rank
+  std::vector<std::size_t> optimiser;               ///< per home slot, then the ends slices this rank updates
+  std::size_t workspace = 0;                        ///< scratch of compute actions
+  std::size_t staging = 0;  ///< 2 chunk_bytes per communication lane with a reduce, reduce_scatter or all_reduce
+  std::array<std::size_t, memory_kinds> by_kind{};  ///< sums of the above
+
+  [[nodiscard]] std::size_t total() const;
+};
+[[nodiscard]] std::vector<Footprint> memory(const Program& program, const model::Layout& layout);
+
+/// Messages by kind and reach.
+struct MessageCounts {
+  std::uint64_t weights_between = 0, weights_inside = 0;      ///< point to point
+  std::uint64_t gradients_between = 0, gradients_inside = 0;  ///< point to point
+  std::uint64_t broadcasts = 0, reduces = 0;                  ///< collectives, counted once
+};
+[[nodiscard]] MessageCounts messages(const Program& program);
+
+/// Ticks of each rank's compute lane.
+struct Ticks {
+  int total = 0;               ///< from the first to the last compute or transfer tick of any rank
+  std::vector<int> busy;       ///< per rank: ticks with F, BW, B or W
+  [[nodiscard]] int idle(int rank) const { return total - busy[rank]; }
+};
+[[nodiscard]] Ticks ticks(const Program& program);
+
+}  // namespace minitaw::schedule

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "schedule/action.hpp"
+#include "topology/groups.hpp"
+
+namespace minitaw::schedule {
+
+/// Ranks that take part in a collective, in ring order.
+struct Communicator {
+  std::string name;  ///< "world", "group2"
+  std::vector<int> ranks;
+};
+
+/// What one rank does in one step. `actions` is the issue order: waits refer only to earlier actions, and each
+/// lane plays its own subsequence in order.
+///
+/// Consecutive send / recv actions of one lane with equal tick and payload form a batch: they start together, when
+/// the waits of all of them are met, and finish together. Everything else in a lane is one at a time.
+struct RankProgram {
+  std::vector<Action> actions;
+  std::array<int, slot_classes> slots{};  ///< how many slots of each class the rank has
+  std::vector<int> homes;                 ///< homes[k]: shard in home slot k and total slot k
+};
+
+/// One training step of all ranks: the only description of a schedule. Engine, prediction, timeline, accounting
+/// and validation all read it.
+struct Program {
+  std::string schedule;   ///< name with options, as in the deck: "tawpipe:cco=off"
+  int shards = 0;         ///< shards the blocks are split into
+  int micro_batches = 0;  ///< M, of all ranks together
+  int ends_slices = 1;    ///< equal slices of the ends, updated by one rank each
+  topology::Groups groups{{1}};
+  std::vector<Communicator> communicators;
+  std::vector<RankProgram> ranks;
+};
+
+/// Index ranges [begin, end) of the units that a lane starts one after the other: a batch of send / recv, or one
+/// action. Indices point into RankProgram::actions; actions of other lanes in between are not part of the unit.
+struct Unit {
+  std::vector<int> actions;
+};
+[[nodiscard]] std::vector<Unit> units(const RankProgram& rank, Lane lane);
+
+/// Micro-batches that a rank computes, in ascending order.
+[[nodiscard]] std::vector<int> micro_batches_of(const RankProgram& rank);
+
+}  // namespace minitaw::schedule

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "schedule/program.hpp"
+
+namespace minitaw::schedule {
+
+/// The promises of a program. Names in messages and tests.
+enum class Rule {
+  fresh_reads,       ///< (a) every read sees the right shard / micro-batch, finished
+  no_overwrite,      ///< (b) nothing writes a slot with a pending reader or writer
+  matched_messages,  ///< (c) sends and receives match one to one, in order, per pair, lane and payload
+  same_collectives,  ///< (d) all members issue the same collectives in the same order
+  exact_gradients,   ///< (e) every update sees each (shard, micro-batch) gradient exactly once
+  all_waited,        ///< (f) join follows everything, and nothing follows join
+  no_deadlock,       ///< (g) playing it with rendezvous transfers comes to the end
+  slots_accounted,   ///< (h) declared slots = addressed slots = peak of live contents
+};
+
+[[nodiscard]] std::string name_of(Rule rule);
+
+struct Violation {
+  Rule rule;
+  int rank = -1;
+  int action = -1;      ///< index into the rank's actions; -1: the rank as a whole
+  std::string message;  ///< one sentence: what, where, what was expected
+};
+
+/// The first violation found, or nothing.
+[[nodiscard]] std::optional<Violation> validate(const Program& program);
+
+/// Throws LogicError with the violation and a rank-by-tick grid in which the offending action is marked.
+void require_valid(const Program& program);
+
+/// Rank-by-tick grid of the compute lane (one column a tick), the violation marked with "<--".
+[[nodiscard]] std::string grid(const Program& program, const std::optional<Violation>& mark = std::nullopt);
+
+}  // namespace minitaw::schedule

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace minitaw::topology {
+
+/// Ranks split into D groups of consecutive ranks that share fast links (normally a node). Sizes may differ.
+class Groups {
+public:
+  /// Groups of the given sizes (n_k >= 1 each); group 0 holds ranks 0 .. sizes[0]-1, and so on.
+  /// Throws InputError for an empty list or a size below 1.
+  explicit Groups(std::vector<int> sizes);
+
+  /// D groups of equal size. Throws InputError unless 1 <= count <= ranks and count divides ranks.
+  static Groups equal(int ranks, int count);
+
+  [[nodiscard]] int count() const { return static_cast<int>(sizes_.size()); }
+  [[nodiscard]] int ranks() const { return static_cast<int>(group_of_.size()); }
+  [[nodiscard]] int size(int group) const { return sizes_[group]; }
+  [[nodiscard]] int first(int group) const { return first_[group]; }
+  [[nodiscard]] int group_of(int rank) const { return group_of_[rank]; }
+  /// Index of a rank inside its group.
+  [[nodiscard]] int local(int rank) const { return rank - first_[group_of_[rank]]; }
+  [[nodiscard]] int rank(int group, int local) const { return first_[group] + local; }
+  [[nodiscard]] bool together(int a, int b) const { return group_of_[a] == group_of_[b]; }
+  [[nodiscard]] const std::vector<int>& sizes() const { return sizes_; }
+  [[nodiscard]] std::vector<int> members(int group) const;
+  /// "1+2+3"
+  [[nodiscard]] std::string text() const;
+
+private:
+  std::vector<int> sizes_;
+  std::vector<int> first_;
+  std::vector<int> group_of_;
+};
+
+/// Parses "1+2+3". Throws InputError that quotes the text.
+Groups parse_groups(const std::string& text);
+
+}  // namespace minitaw::topology
