@@ -1,0 +1,36 @@
+#include "schedule/program.hpp"
+
+#include <algorithm>
+
+namespace minitaw::schedule {
+namespace {
+
+bool same_batch(const Action& a, const Action& b) {
+  return is_point_to_point(a.kind) && is_point_to_point(b.kind) && a.tick == b.tick && a.payload == b.payload;
+}
+
+}  // namespace
+
+std::vector<Unit> units(const RankProgram& rank, Lane lane) {
+  std::vector<Unit> result;
+  const Action* previous = nullptr;
+  for (int i = 0; i < static_cast<int>(rank.actions.size()); ++i) {
+    const Action& action = rank.actions[i];
+    if (action.lane != lane) continue;
+    if (previous == nullptr || !same_batch(*previous, action)) result.emplace_back();
+    result.back().actions.push_back(i);
+    previous = &action;
+  }
+  return result;
+}
+
+std::vector<int> micro_batches_of(const RankProgram& rank) {
+  std::vector<int> result;
+  for (const Action& action : rank.actions)
+    if (action.kind == Kind::forward) result.push_back(action.micro_batch);
+  std::ranges::sort(result);
+  result.erase(std::ranges::unique(result).begin(), result.end());
+  return result;
+}
+
+}  // namespace minitaw::schedule

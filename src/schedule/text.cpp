@@ -1,0 +1,75 @@
+#include "schedule/text.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <iterator>
+
+namespace minitaw::schedule {
+namespace {
+
+std::string slot_text(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls), slot.index); }
+
+std::string payload_text(const Action& a) {
+  switch (a.payload) {
+    case Payload::weights: return fmt::format("W{}", a.shard);
+    case Payload::gradient: return fmt::format("G{}", a.shard);
+    case Payload::activation: return fmt::format("A{}", a.shard);
+    case Payload::activation_grad: return fmt::format("D{}", a.shard);
+    case Payload::ends: return a.shard < 0 ? "E" : fmt::format("E{}", a.shard);
+    case Payload::ends_gradient: return "EG";
+    case Payload::none: break;
+  }
+  return a.shard < 0 ? "" : fmt::format("s{}", a.shard);
+}
+
+void append_waits(std::string& line, const Action& a) {
+  const char* separator = " after ";
+  for (int l = 0; l < lanes; ++l) {
+    if (a.waits[l] == 0) continue;
+    fmt::format_to(std::back_inserter(line), "{}{}:{}", separator, name_of(static_cast<Lane>(l)), a.waits[l]);
+    separator = " ";
+  }
+}
+
+void append_rank(std::string& text, const Program& program, int rank) {
+  const RankProgram& r = program.ranks[rank];
+  const auto out = std::back_inserter(text);
+  fmt::format_to(out, "rank {} slots", rank);
+  for (int c = 0; c < slot_classes; ++c)
+    if (r.slots[c] > 0) fmt::format_to(out, " {}{}", letter_of(static_cast<SlotClass>(c)), r.slots[c]);
+  fmt::format_to(out, " homes{}{}\n", r.homes.empty() ? "" : " ", fmt::join(r.homes, " "));
+  for (const Action& a : r.actions) {
+    std::string line = fmt::format("{:>4} {:<7} {}", a.tick, name_of(a.lane), to_text(a, program));
+    append_waits(line, a);
+    fmt::format_to(out, "{}\n", line);
+  }
+}
+
+}  // namespace
+
+std::string to_text(const Action& a, const Program& program) {
+  std::string line{name_of(a.kind)};
+  const auto add = [&](const std::string& word) { line += " " + word; };
+  if (const std::string what = payload_text(a); !what.empty()) add(what);
+  if (a.micro_batch >= 0) add(fmt::format("m{}", a.micro_batch));
+  for (const Slot slot : a.slots)
+    if (slot.valid()) add((slot.cls == SlotClass::gradient && a.accumulates ? "+" : "") + slot_text(slot));
+  if (a.kind == Kind::send) add(fmt::format("-> r{}", a.peer));
+  if (a.kind == Kind::recv) add(fmt::format("<- r{}", a.peer));
+  if (a.kind == Kind::broadcast || a.kind == Kind::reduce) add(fmt::format("root r{}", a.peer));
+  if (a.communicator >= 0) add("@" + program.communicators[a.communicator].name);
+  return line;
+}
+
+std::string to_text(const Program& program) {
+  std::string text = fmt::format("program {}\nshards {}\nmicro_batches {}\nends_slices {}\ngroups {}\n",
+                                 program.schedule, program.shards, program.micro_batches, program.ends_slices,
+                                 program.groups.text());
+  for (const Communicator& c : program.communicators)
+    fmt::format_to(std::back_inserter(text), "communicator {} {}\n", c.name, fmt::join(c.ranks, " "));
+  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) append_rank(text, program, r);
+  return text;
+}
+
+}  // namespace minitaw::schedule
