@@ -39,6 +39,12 @@ private:
 /// reduce as a chain along the communicator's ring order starting at the root (each of the n-1 links carries the
 /// whole message once), all-gather and reduce-scatter as a ring (each of the n links carries n-1 slices),
 /// all-reduce as reduce-scatter then all-gather over slices of ceil(elements / n).
+///
+/// Slices are those of comm/slices.hpp: ceil(elements / n) elements, the last ones cut to what remains (shorter or
+/// empty), and their true sizes are counted. With member i of n in ring order, the link from i to i + 1 (mod n)
+/// carries in an all-gather every slice except slice i + 1, in a reduce-scatter every slice except slice i, and in
+/// an all-reduce both. For a broadcast the links point away from the root, for a reduce towards it: with the members
+/// rotated so that the root is number 0, broadcast uses the links i -> i + 1, reduce i + 1 -> i, i = 0 .. n - 2.
 [[nodiscard]] ByteMatrix bytes(const Program& program, const model::Layout& layout);
 
 /// Kinds of memory of a rank.
