@@ -1,0 +1,118 @@
+#include "schedule/registry.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "base/error.hpp"
+#include "base/nearest.hpp"
+#include "schedule/schedules/schedules.hpp"
+
+namespace minitaw::schedule {
+namespace {
+
+const Entry& entry_of(const std::string& name) {
+  const auto at = std::ranges::find(registry(), name, &Entry::name);
+  if (at != registry().end()) return *at;
+  std::vector<std::string> names;
+  for (const Entry& e : registry()) names.push_back(e.name);
+  throw InputError(fmt::format("schedule: \"{}\" is unknown; did you mean \"{}\"?", name, nearest(name, names)));
+}
+
+const OptionDoc& option_of(const Entry& entry, const std::string& name) {
+  const auto at = std::ranges::find(entry.options, name, &OptionDoc::name);
+  if (at != entry.options.end()) return *at;
+  std::vector<std::string> names;
+  for (const OptionDoc& o : entry.options) names.push_back(o.name);
+  throw InputError(names.empty()
+                       ? fmt::format("schedule: {} takes no options, but \":{}\" was given", entry.name, name)
+                       : fmt::format("schedule: {} has no option \"{}\"; did you mean \"{}\"?", entry.name, name,
+                                     nearest(name, names)));
+}
+
+struct Range {
+  int low, high;
+};
+
+/// "1..8"
+std::optional<Range> range_of(const std::string& text) {
+  const std::size_t dots = text.find("..");
+  if (dots == std::string::npos) return std::nullopt;
+  return Range{std::stoi(text.substr(0, dots)), std::stoi(text.substr(dots + 2))};
+}
+
+bool allowed(const OptionDoc& option, const std::string& value) {
+  if (const auto range = range_of(option.values.back())) {
+    int number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    return error == std::errc() && end == value.data() + value.size() && number >= range->low &&
+           number <= range->high && fmt::format("{}", number) == value;
+  }
+  return std::ranges::find(option.values, value) != option.values.end();
+}
+
+void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const OptionDoc& option = option_of(entry, text.substr(0, equals));
+  const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
+  if (!allowed(option, value))
+    throw InputError(fmt::format("schedule: option \"{}\" of {} takes {}, not \"{}\"", option.name, entry.name,
+                                 range_of(option.values.back()) ? option.values.back()
+                                                                : fmt::format("{}", fmt::join(option.values, " or ")),
+                                 value));
+  if (spec.options.contains(option.name))
+    throw InputError(fmt::format("schedule: option \"{}\" is given twice in \"{}\"", option.name, text));
+  spec.options[option.name] = value;
+}
+
+}  // namespace
+
+const std::vector<Entry>& registry() {
+  static const std::vector<Entry> entries = {
+      {"serial", "one rank, the reference", {}, build_serial},
+      {"ddp", "data parallelism: everything on every rank, gradients all-reduced at the end of the step", {}, build_ddp},
+      {"tawpipe",
+       "topology-aware grouped weight pipelining (arXiv 2511.09741)",
+       {{"gwps", {"on", "off"}, "group-based weight pipelining; off: every rank gets shards from their owners directly"},
+        {"cco", {"on", "off"}, "communication-computation overlap; off: transfers and computation take turns"},
+        {"prefetch", {"1", "1..8"}, "ticks ahead that a shard is sent to another group"}},
+       build_tawpipe},
+  };
+  return entries;
+}
+
+Spec parse_spec(const std::string& text) {
+  Spec spec;
+  std::size_t colon = text.find(':');
+  spec.name = text.substr(0, colon);
+  const Entry& entry = entry_of(spec.name);
+  while (colon != std::string::npos) {
+    const std::size_t next = text.find(':', colon + 1);
+    parse_option(spec, entry, text.substr(colon + 1, next == std::string::npos ? next : next - colon - 1));
+    colon = next;
+  }
+  std::erase_if(spec.options, [&](const auto& o) { return o.second == option_of(entry, o.first).values.front(); });
+  return spec;
+}
+
+std::string to_text(const Spec& spec) {
+  std::string text = spec.name;
+  for (const auto& [name, value] : spec.options) text += fmt::format(":{}={}", name, value);
+  return text;
+}
+
+Program build(const Request& request) {
+  const int ranks = request.groups.ranks();
+  if (request.micro_batches < 1 || request.micro_batches % ranks != 0)
+    throw InputError(fmt::format("micro_batches: {} micro-batches cannot be shared evenly by {} ranks; use a multiple "
+                                 "of {}",
+                                 request.micro_batches, ranks, ranks));
+  Program program = entry_of(request.spec.name).build(request);
+  program.schedule = to_text(request.spec);
+  return program;
+}
+
+}  // namespace minitaw::schedule

@@ -1,0 +1,43 @@
+#include "schedule/frame.hpp"
+#include "schedule/order.hpp"
+#include "schedule/schedules/schedules.hpp"
+
+namespace minitaw::schedule {
+namespace {
+
+/// Sum of a block's gradient over all ranks, as soon as its last backward pass is over.
+void all_reduce(Draft& draft, int tick, int shard) {
+  Action a;
+  a.kind = Kind::all_reduce;
+  a.payload = Payload::gradient;
+  a.shard = shard;
+  a.communicator = draft.world();
+  std::vector<Value> totals;
+  for (int r = 0; r < draft.ranks(); ++r) totals.push_back(draft.total(r, shard));
+  draft.collective(tick, Phase::give_intra, a, totals);
+}
+
+}  // namespace
+
+/// Data parallelism: every rank holds everything and computes its own micro-batches; a bucket is one block.
+Program build_ddp(const Request& request) {
+  Draft draft(request.groups, request.layers, request.micro_batches);
+  const int per_rank = request.micro_batches / draft.ranks();
+  int last_tick = 0;
+  for (int r = 0; r < draft.ranks(); ++r) {
+    for (int s = 0; s < request.layers; ++s) draft.own(r, s);
+    Computer computer(draft, r);
+    for (const Visit& v : micro_batch_after_micro_batch(request.layers, own_micro_batches(r, per_rank), 0)) {
+      v.backward ? computer.backward(v, draft.home(r, v.shard), draft.total(r, v.shard))
+                 : computer.forward(v, draft.home(r, v.shard));
+      last_tick = v.tick;
+    }
+  }
+  open_step(draft);
+  if (draft.ranks() > 1)
+    for (int s = 0; s < request.layers; ++s) all_reduce(draft, last_tick - s + 1, s);
+  close_step(draft, last_tick + 1, EndsUpdate::replicated);
+  return std::move(draft).finish();
+}
+
+}  // namespace minitaw::schedule

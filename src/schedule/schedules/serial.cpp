@@ -1,0 +1,29 @@
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "schedule/frame.hpp"
+#include "schedule/order.hpp"
+#include "schedule/schedules/schedules.hpp"
+
+namespace minitaw::schedule {
+
+/// The reference: one rank, everything resident, nothing moves.
+Program build_serial(const Request& request) {
+  if (request.groups.ranks() != 1)
+    throw InputError(fmt::format("schedule: serial runs on 1 rank, not {}; set ranks = 1", request.groups.ranks()));
+  Draft draft(request.groups, request.layers, request.micro_batches);
+  for (int s = 0; s < request.layers; ++s) draft.own(0, s);
+  open_step(draft);
+  Computer computer(draft, 0);
+  int tick = 0;
+  for (const Visit& v :
+       micro_batch_after_micro_batch(request.layers, own_micro_batches(0, request.micro_batches), 0)) {
+    v.backward ? computer.backward(v, draft.home(0, v.shard), draft.total(0, v.shard))
+               : computer.forward(v, draft.home(0, v.shard));
+    tick = v.tick;
+  }
+  close_step(draft, tick + 1, EndsUpdate::replicated);
+  return std::move(draft).finish();
+}
+
+}  // namespace minitaw::schedule

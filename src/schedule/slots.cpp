@@ -1,0 +1,62 @@
+#include <algorithm>
+#include <set>
+
+#include "schedule/passes.hpp"
+
+namespace minitaw::schedule {
+namespace {
+
+bool permanent(SlotClass cls) {
+  return cls == SlotClass::home || cls == SlotClass::total || cls == SlotClass::ends || cls == SlotClass::ends_total;
+}
+
+std::vector<int> last_uses(const std::vector<std::array<Value, 4>>& values, int count) {
+  std::vector<int> last(count, -1);
+  for (int i = 0; i < static_cast<int>(values.size()); ++i)
+    for (const Value v : values[i])
+      if (v.valid() && !permanent(v.cls)) last[v.id] = i;
+  return last;
+}
+
+/// Free slots of one class; grows when none is left.
+class Pool {
+public:
+  std::int16_t take() {
+    if (free_.empty()) return static_cast<std::int16_t>(size_++);
+    const std::int16_t slot = *free_.begin();
+    free_.erase(free_.begin());
+    return slot;
+  }
+  void give_back(std::int16_t slot) { free_.insert(slot); }
+  [[nodiscard]] int size() const { return size_; }
+
+private:
+  std::set<std::int16_t> free_;
+  int size_ = 0;
+};
+
+}  // namespace
+
+void assign_slots(RankProgram& rank, const std::vector<std::array<Value, 4>>& values, int count) {
+  const std::vector<int> last = last_uses(values, count);
+  std::vector<std::int16_t> slot_of(count, -1);
+  std::array<Pool, slot_classes> pools;
+  for (int i = 0; i < static_cast<int>(values.size()); ++i) {
+    for (int k = 0; k < 4; ++k) {
+      const Value v = values[i][k];
+      if (!v.valid()) continue;
+      Slot& slot = rank.actions[i].slots[k];
+      slot = {v.cls, static_cast<std::int16_t>(v.id)};
+      if (permanent(v.cls)) continue;
+      if (slot_of[v.id] < 0) slot_of[v.id] = pools[static_cast<std::size_t>(v.cls)].take();
+      slot.index = slot_of[v.id];
+    }
+    for (const Value v : values[i])
+      if (v.valid() && !permanent(v.cls) && last[v.id] == i)
+        pools[static_cast<std::size_t>(v.cls)].give_back(slot_of[v.id]);
+  }
+  for (int c = 0; c < slot_classes; ++c)
+    if (!permanent(static_cast<SlotClass>(c))) rank.slots[c] = pools[c].size();
+}
+
+}  // namespace minitaw::schedule
