@@ -1,0 +1,56 @@
+#include "engine/agree.hpp"
+
+#include <array>
+
+#include "base/error.hpp"
+#include "comm/mpi/check.hpp"
+
+namespace minitaw::engine {
+namespace {
+
+using comm::mpi::check;
+
+enum Outcome : int { fine = 0, input_error = 1, other_error = 2 };
+
+struct Local {
+  Outcome outcome = fine;
+  std::string message;
+};
+
+Local attempt(const std::function<void()>& work) {
+  try {
+    work();
+    return {};
+  } catch (const InputError& e) {
+    return {input_error, e.what()};
+  } catch (const std::exception& e) {
+    return {other_error, e.what()};
+  }
+}
+
+/// The lowest rank that failed; `ranks` if none did.
+int first_failure(MPI_Comm comm, const Local& local, int rank, int ranks) {
+  int first = local.outcome == fine ? ranks : rank;
+  check(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, comm), "agreeing on errors");
+  return first;
+}
+
+}  // namespace
+
+void agree(MPI_Comm comm, const std::function<void()>& work) {
+  int rank = 0;
+  int ranks = 1;
+  check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  check(MPI_Comm_size(comm, &ranks), "MPI_Comm_size");
+  Local local = attempt(work);
+  const int failing = first_failure(comm, local, rank, ranks);
+  if (failing == ranks) return;
+  std::array<int, 2> header = {local.outcome, static_cast<int>(local.message.size())};
+  check(MPI_Bcast(header.data(), 2, MPI_INT, failing, comm), "sharing an error");
+  local.message.resize(header[1]);
+  check(MPI_Bcast(local.message.data(), header[1], MPI_CHAR, failing, comm), "sharing an error");
+  if (header[0] == input_error) throw InputError(local.message);
+  throw std::runtime_error(local.message);
+}
+
+}  // namespace minitaw::engine

@@ -1,0 +1,56 @@
+#include "engine/arena.hpp"
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+
+namespace minitaw::engine {
+namespace {
+
+using schedule::Memory;
+using schedule::SlotClass;
+
+Memory kind_of(SlotClass cls) {
+  switch (cls) {
+    case SlotClass::home:
+    case SlotClass::weights:
+    case SlotClass::ends: return Memory::weights;
+    case SlotClass::total:
+    case SlotClass::gradient:
+    case SlotClass::ends_total: return Memory::gradients;
+    case SlotClass::kept:
+    case SlotClass::flow: return Memory::activations;
+  }
+  throw LogicError("arena: a slot of no class");
+}
+
+}  // namespace
+
+Arena::Arena(const schedule::Footprint& footprint)
+    : memory_(Kokkos::view_alloc(model::ExecutionSpace{}, Kokkos::WithoutInitializing, "minitaw::arena"),
+              footprint.total()) {
+  for (const schedule::SlotSize& size : footprint.slots) {
+    auto& slots = slots_[static_cast<std::size_t>(size.slot.cls)];
+    slots.resize(std::max<std::size_t>(slots.size(), size.slot.index + 1));
+    slots[size.slot.index] = cut(size.bytes, kind_of(size.slot.cls));
+  }
+  for (const std::size_t bytes : footprint.optimiser) optimiser_.push_back(cut(bytes, Memory::optimiser));
+  workspace_ = cut(footprint.workspace, Memory::buffers);
+  staging_ = cut(footprint.staging, Memory::buffers);
+}
+
+model::Buffer Arena::slot(schedule::Slot slot) const {
+  return slots_[static_cast<std::size_t>(slot.cls)][slot.index];
+}
+
+model::Buffer Arena::cut(std::size_t bytes, Memory kind) {
+  if (used_ + bytes > memory_.size())
+    throw LogicError(fmt::format("arena: {} bytes asked for, {} of {} left; the accounting is wrong", bytes,
+                                 memory_.size() - used_, memory_.size()));
+  const model::Buffer buffer{memory_.data() + used_, bytes};
+  used_ += bytes;
+  measured_[static_cast<std::size_t>(kind)] += bytes;
+  return buffer;
+}
+
+}  // namespace minitaw::engine

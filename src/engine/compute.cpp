@@ -1,0 +1,57 @@
+#include "engine/compute.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace minitaw::engine {
+
+using schedule::Action;
+using schedule::Kind;
+
+Compute::Compute(model::Model& model, const Arena& arena, const State& state, model::AdamW adamw, double* loss)
+    : model_(model), arena_(arena), state_(state), adamw_(adamw), loss_(loss) {}
+
+void Compute::begin_step(const model::TokenSource& tokens, const std::vector<int>& micro_batches, int step) {
+  step_ = step;
+  for (const int m : micro_batches) batches_[m] = tokens.micro_batch(step, m);
+}
+
+void Compute::run(const Action& action) {
+  dispatch(action);
+  exec_.fence("minitaw::engine::compute");
+}
+
+void Compute::dispatch(const Action& a) {
+  switch (a.kind) {
+    case Kind::zero: return zero(slot(a, 0));
+    case Kind::embed: return model_.embed(slot(a, 0), slot(a, 1), batch(a).inputs);
+    case Kind::forward: return model_.forward(a.shard, slot(a, 2), slot(a, 1), slot(a, 0));
+    case Kind::loss: return model_.loss(slot(a, 0), slot(a, 2), loss_, slot(a, 1), batch(a).targets);
+    case Kind::backward:
+      return model_.backward(a.shard, slot(a, 2), slot(a, 3), a.accumulates, slot(a, 1), slot(a, 0));
+    case Kind::embed_backward: return model_.embed_backward(slot(a, 1), slot(a, 0), batch(a).inputs);
+    case Kind::update: return update(a);
+    case Kind::join: return;
+    default: throw LogicError(fmt::format("engine: {} in the compute lane", name_of(a.kind)));
+  }
+}
+
+void Compute::update(const Action& a) {
+  if (a.payload == schedule::Payload::ends)
+    return model_.update_ends(a.shard, slot(a, 0), state_.ends_optimiser(), slot(a, 1), adamw_, step_);
+  model_.update(a.shard, slot(a, 0), state_.shard_optimiser(a.slots[0].index), slot(a, 1), adamw_, step_);
+}
+
+void Compute::zero(model::Buffer buffer) const {
+  using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
+  Kokkos::deep_copy(exec_, Bytes(buffer.data, buffer.bytes), std::byte{0});
+}
+
+model::Buffer Compute::slot(const Action& action, int operand) const { return arena_.slot(action.slots[operand]); }
+
+const model::MicroBatch& Compute::batch(const Action& action) const { return batches_.at(action.micro_batch); }
+
+}  // namespace minitaw::engine

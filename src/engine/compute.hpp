@@ -1,0 +1,43 @@
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "engine/state.hpp"
+#include "model/model.hpp"
+#include "model/tokens.hpp"
+
+namespace minitaw::engine {
+
+/// Plays the compute lane's actions: looks up slots and calls the model.
+class Compute {
+public:
+  Compute(model::Model& model, const Arena& arena, const State& state, model::AdamW adamw, double* loss);
+
+  /// Tokens of the micro-batches that the next step computes; `step` counts from 1.
+  void begin_step(const model::TokenSource& tokens, const std::vector<int>& micro_batches, int step);
+
+  /// Returns when the action is complete.
+  void run(const schedule::Action& action);
+
+private:
+  [[nodiscard]] model::Buffer slot(const schedule::Action& action, int operand) const;
+  void zero(model::Buffer buffer) const;
+  void update(const schedule::Action& action);
+  void dispatch(const schedule::Action& action);
+  [[nodiscard]] const model::MicroBatch& batch(const schedule::Action& action) const;
+
+  model::ExecutionSpace exec_;
+  model::Model& model_;
+  const Arena& arena_;
+  const State& state_;
+  model::AdamW adamw_;
+  double* loss_;
+  int step_ = 0;
+  std::map<int, model::MicroBatch> batches_;
+};
+
+}  // namespace minitaw::engine

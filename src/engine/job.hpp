@@ -1,0 +1,64 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "engine/reference.hpp"
+#include "engine/session.hpp"
+#include "record/result.hpp"
+
+namespace minitaw::engine {
+
+/// Largest differences from the reference that count as right, for fp32.
+struct Tolerance {
+  double loss = 1e-6;
+  double gradient = 1e-5;
+  double weights = 1e-5;
+};
+
+/// What a comparison with the reference found; complete on rank 0.
+struct Check {
+  double loss_error = 0;      ///< largest relative difference over the steps
+  Difference gradients;       ///< of the first step
+  Difference weights;         ///< after the last step
+  [[nodiscard]] bool passes(const Tolerance& tolerance) const;
+  /// One sentence: what is wrong, by how much, where.
+  [[nodiscard]] std::string failure(const Tolerance& tolerance) const;
+};
+
+/// Cases run one after the other on the ranks of an MPI job. Every method is collective over the job.
+class Job {
+public:
+  /// A step in which nothing moves for `patience` is reported on standard error, rank by rank, and given up.
+  Job(MPI_Comm world, std::chrono::duration<double> patience);
+
+  /// Plays the case: a first step that is checked against the serial reference when that is affordable, warm-up,
+  /// timed steps. Ranks beyond the case's wait. The result is complete on rank 0.
+  [[nodiscard]] record::CaseResult run(const deck::Case& c);
+
+  /// Plays `steps` steps and compares losses, every gradient tensor of the first step and the weights after the last
+  /// with `reference` (needed on rank 0 only).
+  [[nodiscard]] Check verify(const deck::Case& c, int steps, const Reference& reference,
+                             const std::function<void(schedule::Program&)>& sabotage = {});
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int ranks() const { return ranks_; }
+
+private:
+  struct Members;  ///< communicator of the ranks of a case
+
+  /// The part of run() that only the ranks of the case take part in.
+  void play(const deck::Case& c, MPI_Comm comm, bool checked, record::CaseResult& result);
+  [[nodiscard]] SessionOptions options() const;
+
+  MPI_Comm world_;
+  std::chrono::duration<double> patience_;
+  int rank_ = 0;
+  int ranks_ = 1;
+  Reference reference_;  ///< of the last case; most cases of a sweep share it
+};
+
+}  // namespace minitaw::engine

@@ -1,0 +1,41 @@
+#include "engine/lane_thread.hpp"
+
+namespace minitaw::engine {
+
+LaneThread::LaneThread(Lane& lane, Progress& progress) : lane_(lane), progress_(progress) {
+  thread_ = std::thread([this] { loop(); });
+}
+
+LaneThread::~LaneThread() {
+  ordered_.store(-1);
+  ordered_.notify_one();
+  thread_.join();
+}
+
+void LaneThread::begin_step() {
+  ordered_.fetch_add(1);
+  ordered_.notify_one();
+}
+
+void LaneThread::wait_until_idle() const {
+  const int ordered = ordered_.load();
+  for (int played = played_.load(); played != ordered; played = played_.load()) played_.wait(played);
+}
+
+void LaneThread::loop() {
+  for (int played = 0;; ++played) {
+    played_.store(played);
+    played_.notify_all();
+    ordered_.wait(played);
+    if (ordered_.load() < 0) return;
+    try {
+      lane_.play();
+    } catch (const Stopped&) {
+      // another lane failed first and has said why
+    } catch (...) {
+      progress_.fail(std::current_exception());
+    }
+  }
+}
+
+}  // namespace minitaw::engine

@@ -1,0 +1,69 @@
+#include "engine/session.hpp"
+
+#include "schedule/registry.hpp"
+#include "schedule/validate.hpp"
+
+namespace minitaw::engine {
+namespace {
+
+schedule::Program with_sabotage(schedule::Program program, const SessionOptions& options) {
+  if (options.sabotage) options.sabotage(program);
+  return program;
+}
+
+/// The step's loss is the mean over all of its tokens.
+double loss_scale(const deck::Case& c) {
+  return 1.0 / (static_cast<double>(c.shape.tokens()) * c.micro_batches);
+}
+
+model::AdamW adamw_of(const deck::Case& c) {
+  model::AdamW adamw;
+  adamw.learning_rate = static_cast<float>(c.learning_rate);
+  return adamw;
+}
+
+}  // namespace
+
+schedule::Program program_of(const deck::Case& c) {
+  schedule::Program program =
+      schedule::build({schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers});
+  schedule::require_valid(program);
+  return program;
+}
+
+Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transport, const SessionOptions& options)
+    : rank_(rank),
+      program_(with_sabotage(program_of(c), options)),
+      layout_(model::make_layout(c.shape, program_.shards, program_.ends_slices)),
+      footprint_(schedule::memory(program_, layout_)[rank]),
+      arena_(footprint_),
+      state_(program_, rank, layout_, arena_),
+      loss_("minitaw::engine::loss"),
+      model_(model::ExecutionSpace{}, layout_, loss_scale(c), arena_.workspace()),
+      tokens_(c.data, c.shape, c.seed),
+      micro_batches_(micro_batches_of(program_.ranks[rank])),
+      transport_(make_transport(program_, arena_.staging())),
+      compute_(std::make_unique<Compute>(model_, arena_, state_, adamw_of(c), loss_.data())),
+      transfers_(std::make_unique<Transfers>(*transport_, arena_, layout_)) {
+  const auto on_stall = [this, tell = options.on_stall](const std::string& report) {
+    tell(report);
+    transport_->cancel();
+  };
+  player_ = std::make_unique<Player>(program_, rank, *compute_, *transfers_, options.patience, on_stall);
+  state_.initialise(c.seed);
+}
+
+void Session::prepare() {
+  compute_->begin_step(tokens_, micro_batches_, steps_ + 1);
+  Kokkos::deep_copy(loss_, 0.0);
+}
+
+Session::Step Session::step() {
+  Step step;
+  step.time = player_->play();
+  Kokkos::deep_copy(step.loss, loss_);
+  ++steps_;
+  return step;
+}
+
+}  // namespace minitaw::engine

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "comm/transport.hpp"
+#include "deck/settings.hpp"
+#include "engine/player.hpp"
+
+namespace minitaw::engine {
+
+/// How a session gets its transport, once program and staging memory exist.
+using MakeTransport =
+    std::function<std::unique_ptr<comm::Transport>(const schedule::Program& program, model::Buffer staging)>;
+
+struct SessionOptions {
+  /// A step in which no lane moves for this long is reported and given up.
+  std::chrono::duration<double> patience{600};
+  Watchdog::OnStall on_stall = [](const std::string&) {};
+  /// Changes the validated program before it is played; tests plant defects here.
+  std::function<void(schedule::Program&)> sabotage;
+};
+
+/// One rank of one case: program, memory, model and lanes, ready to play steps.
+class Session {
+public:
+  /// Throws InputError for a case that cannot be built, LogicError if its program is not valid.
+  Session(const deck::Case& c, int rank, const MakeTransport& make_transport, const SessionOptions& options);
+
+  /// Readies the tokens of the next step, outside of its time.
+  void prepare();
+  /// Plays it; call prepare() before. The loss is this rank's part of the step's mean loss.
+  struct Step {
+    StepTime time;
+    double loss = 0;
+  };
+  Step step();
+  /// Steps played so far.
+  [[nodiscard]] int steps() const { return steps_; }
+
+  [[nodiscard]] const schedule::Program& program() const { return program_; }
+  [[nodiscard]] const model::Layout& layout() const { return layout_; }
+  [[nodiscard]] const schedule::Footprint& footprint() const { return footprint_; }
+  [[nodiscard]] const Arena& arena() const { return arena_; }
+  [[nodiscard]] const State& state() const { return state_; }
+  [[nodiscard]] comm::Transport& transport() { return *transport_; }
+  [[nodiscard]] const Player& player() const { return *player_; }
+  [[nodiscard]] int rank() const { return rank_; }
+
+private:
+  int rank_;
+  schedule::Program program_;
+  model::Layout layout_;
+  schedule::Footprint footprint_;
+  Arena arena_;
+  State state_;
+  Kokkos::View<double, model::ExecutionSpace::memory_space> loss_;
+  model::Model model_;
+  model::TokenSource tokens_;
+  std::vector<int> micro_batches_;
+  std::unique_ptr<comm::Transport> transport_;
+  std::unique_ptr<Compute> compute_;
+  std::unique_ptr<Transfers> transfers_;
+  std::unique_ptr<Player> player_;
+  int steps_ = 0;
+};
+
+/// The program of a case, validated.
+[[nodiscard]] schedule::Program program_of(const deck::Case& c);
+
+}  // namespace minitaw::engine

@@ -1,0 +1,112 @@
+#include "engine/tensors.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "comm/mpi/check.hpp"
+
+namespace minitaw::engine {
+namespace {
+
+using comm::mpi::check;
+
+/// A piece of a flat buffer that one rank holds for everybody.
+struct Piece {
+  int owner = -1;
+  model::Buffer buffer;  ///< on the owner
+  std::int64_t elements = 0;
+};
+
+std::vector<float> to_host(model::Buffer buffer, std::int64_t elements) {
+  using Device = Kokkos::View<const float*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
+  using Host = Kokkos::View<float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+  std::vector<float> values(elements);
+  Kokkos::deep_copy(Host(values.data(), values.size()), Device(buffer.as<float>(), values.size()));
+  return values;
+}
+
+/// The piece's values on rank 0; empty elsewhere.
+std::vector<float> fetch(const Piece& piece, int rank, MPI_Comm comm) {
+  std::vector<float> values;
+  if (rank == piece.owner) values = to_host(piece.buffer, piece.elements);
+  if (piece.owner == 0 || (rank != 0 && rank != piece.owner)) return rank == 0 ? values : std::vector<float>();
+  const int count = static_cast<int>(piece.elements);
+  if (rank == piece.owner) {
+    check(MPI_Send(values.data(), count, MPI_FLOAT, 0, 0, comm), "sending tensors to rank 0");
+    return {};
+  }
+  values.resize(piece.elements);
+  check(MPI_Recv(values.data(), count, MPI_FLOAT, piece.owner, 0, comm, MPI_STATUS_IGNORE), "gathering tensors");
+  return values;
+}
+
+int owner_of(const schedule::Program& program, int shard) {
+  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+    if (std::ranges::find(program.ranks[r].homes, shard) != program.ranks[r].homes.end()) return r;
+  throw LogicError(fmt::format("engine: nobody owns shard {}", shard));
+}
+
+Piece shard_piece(const Session& session, int shard, Which which) {
+  Piece piece{owner_of(session.program(), shard), {}, session.layout().shards[shard].elements};
+  const std::vector<int>& homes = session.state().homes();
+  if (const auto at = std::ranges::find(homes, shard); at != homes.end()) {
+    const int home = static_cast<int>(at - homes.begin());
+    piece.buffer = which == Which::weights ? session.state().weights(home) : session.state().total(home);
+  }
+  return piece;
+}
+
+Piece ends_piece(const Session& session, int slice, Which which) {
+  const model::Buffer whole = which == Which::weights ? session.state().ends() : session.state().ends_total();
+  const std::int64_t elements = session.layout().ends.slice;
+  return {slice, {whole.data + slice * elements * sizeof(float), elements * sizeof(float)}, elements};
+}
+
+void append(std::vector<NamedTensor>& result, const std::vector<model::Tensor>& tensors,
+            const std::vector<float>& flat) {
+  for (const model::Tensor& t : tensors)
+    result.push_back({t.name, {flat.begin() + t.offset, flat.begin() + t.offset + t.size()}});
+}
+
+}  // namespace
+
+std::vector<NamedTensor> gather(const Session& session, Which which, MPI_Comm comm) {
+  const model::Layout& layout = session.layout();
+  const int rank = session.rank();
+  std::vector<NamedTensor> result;
+  for (int s = 0; s < static_cast<int>(layout.shards.size()); ++s) {
+    const std::vector<float> flat = fetch(shard_piece(session, s, which), rank, comm);
+    if (rank == 0) append(result, layout.shards[s].tensors, flat);
+  }
+  std::vector<float> ends;
+  for (int slice = 0; slice < session.program().ends_slices; ++slice) {
+    const std::vector<float> flat = fetch(ends_piece(session, slice, which), rank, comm);
+    ends.insert(ends.end(), flat.begin(), flat.end());
+  }
+  if (rank == 0) append(result, layout.ends.tensors, ends);
+  return result;
+}
+
+Difference compare(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b) {
+  if (a.size() != b.size()) throw LogicError("engine: models with different tensors cannot be compared");
+  Difference result;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    double apart = 0;
+    double norm = 0;
+    for (std::size_t k = 0; k < b[i].values.size(); ++k) {
+      const double d = static_cast<double>(a[i].values[k]) - b[i].values[k];
+      apart += d * d;
+      norm += static_cast<double>(b[i].values[k]) * b[i].values[k];
+    }
+    const double relative = norm > 0 ? std::sqrt(apart / norm) : std::sqrt(apart);
+    // Not-a-number is the worst of all and must not compare as small.
+    if (!(relative <= result.worst)) result = {relative, a[i].name};
+    if (std::isnan(relative)) break;
+  }
+  return result;
+}
+
+}  // namespace minitaw::engine

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <span>
+
+#include "comm/transport.hpp"
+#include "engine/arena.hpp"
+#include "model/layout.hpp"
+
+namespace minitaw::engine {
+
+/// Plays the actions of a communication lane: looks up slots and sizes and calls the transport.
+class Transfers {
+public:
+  Transfers(comm::Transport& transport, const Arena& arena, const model::Layout& layout);
+
+  /// One unit: a batch of messages, a collective, or an addition to a total.
+  void run(schedule::Lane lane, std::span<const schedule::Action* const> unit);
+
+private:
+  [[nodiscard]] comm::Message message(const schedule::Action& action) const;
+  [[nodiscard]] comm::Collective collective(const schedule::Action& action) const;
+  [[nodiscard]] std::int64_t elements(const schedule::Action& action) const;
+  void add(const schedule::Action& action) const;
+
+  comm::Transport& transport_;
+  const Arena& arena_;
+  const model::Layout& layout_;
+};
+
+}  // namespace minitaw::engine

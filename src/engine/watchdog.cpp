@@ -1,0 +1,90 @@
+#include "engine/watchdog.hpp"
+
+#include <fmt/format.h>
+
+#include "schedule/text.hpp"
+
+namespace minitaw::engine {
+
+Watchdog::Watchdog(const schedule::Program& program, int rank, std::vector<const Lane*> lanes,
+                   const Progress& progress, std::chrono::duration<double> limit, OnStall on_stall)
+    : program_(program),
+      rank_(rank),
+      lanes_(std::move(lanes)),
+      progress_(progress),
+      limit_(limit),
+      on_stall_(std::move(on_stall)),
+      thread_([this] { loop(); }) {}
+
+Watchdog::~Watchdog() {
+  {
+    const std::scoped_lock lock(mutex_);
+    ending_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+void Watchdog::begin_step() {
+  {
+    const std::scoped_lock lock(mutex_);
+    running_ = true;
+  }
+  changed_.notify_one();
+}
+
+void Watchdog::end_step() {
+  {
+    const std::scoped_lock lock(mutex_);
+    running_ = false;
+  }
+  changed_.notify_one();
+}
+
+void Watchdog::loop() {
+  std::unique_lock lock(mutex_);
+  while (!ending_) {
+    changed_.wait(lock, [&] { return running_ || ending_; });
+    auto moved = std::chrono::steady_clock::now();
+    for (long before = finished(); running_ && !ending_;) {
+      // A tenth of the limit is fine enough, and leaves the lanes alone.
+      changed_.wait_for(lock, limit_ / 10, [&] { return !running_ || ending_; });
+      const auto now = std::chrono::steady_clock::now();
+      if (const long seen = finished(); seen != before) {
+        before = seen;
+        moved = now;
+      } else if (running_ && now - moved >= limit_) {
+        lock.unlock();
+        on_stall_(report());
+        lock.lock();
+        changed_.wait(lock, [&] { return !running_ || ending_; });
+      }
+    }
+  }
+}
+
+long Watchdog::finished() const {
+  long sum = 0;
+  for (const Lane* lane : lanes_) sum += progress_.count(lane->lane());
+  return sum;
+}
+
+std::string Watchdog::report() const {
+  std::string text = fmt::format("rank {}: no lane has moved for {:.0f} s", rank_, limit_.count());
+  for (const Lane* lane : lanes_) text += describe(*lane);
+  return text;
+}
+
+std::string Watchdog::describe(const Lane& lane) const {
+  const schedule::Action* action = lane.pending();
+  if (action == nullptr) return fmt::format("\n  {:<7} done", schedule::name_of(lane.lane()));
+  std::string text = fmt::format("\n  {:<7} {} tick {} {}", schedule::name_of(lane.lane()),
+                                 lane.started() ? "in" : "before", action->tick, to_text(*action, program_));
+  if (!lane.started())
+    for (int l = 0; l < schedule::lanes; ++l)
+      if (action->waits[l] > progress_.count(static_cast<schedule::Lane>(l)))
+        text += fmt::format(", waits for {}:{}", schedule::name_of(static_cast<schedule::Lane>(l)), action->waits[l]);
+  return text;
+}
+
+}  // namespace minitaw::engine
