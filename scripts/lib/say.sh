@@ -1,0 +1,8 @@
+# Messages of the scripts: progress on standard error, and one clear sentence when something fails.
+
+say() { printf 'minitaw: %s\n' "$*" >&2; }
+
+fail() {
+  say "$*"
+  exit 1
+}
