@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "comm/error.hpp"
 #include "schedule/account.hpp"
 #include "schedule/program.hpp"
 
@@ -33,10 +34,14 @@ struct Collective {
 
 /// Moves the buffers of one rank. One object per rank; each lane is driven by one thread, and the two communication
 /// lanes may be active at once. Calls return when this rank's part is complete: buffers sent may be reused, buffers
-/// received hold the data. Failures throw.
+/// received hold the data. A failure throws comm::Error, a cancelled wait comm::Cancelled, and a call that the
+/// program cannot mean (no such communicator, not a member of it, the compute lane) LogicError.
 ///
 /// Matching: messages between two ranks match in order per lane and payload; collectives match in order per
 /// communicator and lane.
+///
+/// Slices are those of comm/slices.hpp: equal if the members divide the elements, else the last ones are shorter.
+/// On a communicator of one member every collective does nothing.
 class Transport {
 public:
   Transport() = default;
@@ -52,7 +57,7 @@ public:
   virtual void broadcast(schedule::Lane lane, const Collective& collective) = 0;
   /// Sum over the members into the root's buffer; the others' buffers are only read.
   virtual void reduce(schedule::Lane lane, const Collective& collective) = 0;
-  /// Slice i of the buffer (elements / members each) goes from member i to everyone, in place.
+  /// Slice i of the buffer goes from member i to everyone, in place.
   virtual void all_gather(schedule::Lane lane, const Collective& collective) = 0;
   /// Member i ends with the sum of everyone's slice i, in place; the other slices are left undefined.
   virtual void reduce_scatter(schedule::Lane lane, const Collective& collective) = 0;
@@ -63,7 +68,8 @@ public:
   /// the network library.
   [[nodiscard]] virtual schedule::ByteMatrix sent() const = 0;
   virtual void reset_counters() = 0;
-  /// Makes waits end with an exception soon, from another thread (the watchdog).
+  /// Makes every wait, now and later, end with comm::Cancelled within a millisecond. Called from another thread (the
+  /// watchdog); afterwards the transport only serves to be destroyed.
   virtual void cancel() = 0;
 };
 
