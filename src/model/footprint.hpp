@@ -15,4 +15,8 @@ namespace minitaw::model {
 /// Bytes of scratch that the compute actions of one rank share, whichever shards it computes.
 [[nodiscard]] std::size_t workspace_bytes(const Layout& layout);
 
+/// Bytes of the optimiser's state for `elements` weights: two fp32 moments and, unless the weights are fp32
+/// themselves, an fp32 master copy.
+[[nodiscard]] std::size_t optimiser_bytes(Dtype dtype, std::int64_t elements);
+
 }  // namespace minitaw::model

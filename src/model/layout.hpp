@@ -8,6 +8,10 @@
 
 namespace minitaw::model {
 
+/// What a tensor is. The value keys the random numbers of its initial weights: never renumber.
+enum class Role { norm1, wqkv, wo, norm2, w13, w2, embedding, norm, head };
+inline constexpr int roles_per_block = 6;
+
 /// One weight tensor inside a flat buffer, row-major rows x cols. A vector is rows x 1.
 struct Tensor {
   std::string name;         ///< "layers.3.wqkv", "embedding", "norm", "head"
@@ -16,6 +20,7 @@ struct Tensor {
   std::int64_t cols = 0;    ///< input features (1 for a vector)
   std::int64_t offset = 0;  ///< elements from the start of the flat buffer
   bool decay = false;       ///< weight decay applies (matrices)
+  Role role = Role::norm1;
 
   [[nodiscard]] std::int64_t size() const { return rows * cols; }
 };
@@ -31,14 +36,23 @@ struct Shard {
   int first_layer = 0;
   int layers = 0;
   std::int64_t elements = 0;  ///< of the flat buffer, gaps included
-  std::vector<Tensor> tensors;
+  std::vector<Tensor> tensors;  ///< roles_per_block for each block
+
+  /// `block` counts from 0 inside the shard; `role` is one of the block's own.
+  [[nodiscard]] const Tensor& tensor(int block, Role role) const {
+    return tensors[static_cast<std::size_t>(block * roles_per_block + static_cast<int>(role))];
+  }
 };
 
 /// Embedding [V, H], final norm [H], head [V, H] in one flat buffer, padded so that it splits into equal slices.
 struct Ends {
   std::int64_t elements = 0;
-  std::int64_t slice = 0;  ///< elements of one slice; elements = slices * slice
+  std::int64_t slice = 0;  ///< elements of one slice, a multiple of `alignment`; elements = slices * slice
   std::vector<Tensor> tensors;
+
+  [[nodiscard]] const Tensor& tensor(Role role) const {
+    return tensors[static_cast<std::size_t>(static_cast<int>(role) - static_cast<int>(Role::embedding))];
+  }
 };
 
 struct Layout {
@@ -47,8 +61,15 @@ struct Layout {
   Ends ends;
 };
 
-/// Splits the blocks into `shards` runs, balanced by cost (FLOPs of a block), each with at least one block, and
-/// the ends into `slices` equal slices. Throws InputError if there are fewer layers than shards.
-Layout make_layout(const Shape& shape, int shards, int slices);
+/// FLOPs per token of a block's forward pass, halved: matmul weights + causal attention.
+[[nodiscard]] std::int64_t block_cost(const Shape& shape, int layer);
+
+/// Lengths of `runs` consecutive runs, each at least 1, that cover `costs` and make the dearest run as cheap as
+/// possible; among those, each run takes close to an equal share of what is left. Needs 1 <= runs <= costs.size().
+[[nodiscard]] std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs);
+
+/// Splits the blocks into `shards` runs, balanced by block_cost(), each with at least one block, and the ends into
+/// `slices` equal slices. Throws InputError if the shape cannot be computed or has fewer layers than shards.
+[[nodiscard]] Layout make_layout(const Shape& shape, int shards, int slices);
 
 }  // namespace minitaw::model

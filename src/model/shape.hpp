@@ -28,7 +28,7 @@ struct Shape {
   std::int64_t hidden = 0;        ///< H
   int heads = 0;                  ///< query heads
   int kv_heads = 0;               ///< key/value heads; divides heads
-  std::vector<std::int64_t> ffn;  ///< F of each block, `layers` entries
+  std::vector<std::int64_t> ffn{};  ///< F of each block, `layers` entries
   std::int64_t vocab = 0;         ///< V
   std::int64_t seq = 0;           ///< S, tokens per sequence
   std::int64_t micro_batch = 0;   ///< B, sequences per micro-batch
@@ -43,7 +43,7 @@ struct Shape {
 
 /// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1, heads that do
 /// not divide hidden, kv_heads that do not divide heads, an odd head dimension (RoPE rotates pairs), an ffn list
-/// of the wrong length, or sizes whose products overflow.
+/// of the wrong length, a matrix side beyond 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot count.
 void check(const Shape& shape);
 
 /// Model FLOPs per token of forward and backward, recomputation never counted.
@@ -53,6 +53,9 @@ struct Flops {
   double attention_full = 0;    ///< 12 L S A
 };
 [[nodiscard]] Flops flops_per_token(const Shape& shape);
+
+/// Weights of the four linear layers of a block.
+[[nodiscard]] std::int64_t block_matmul_parameters(const Shape& shape, int layer);
 
 /// All trained parameters, ends included.
 [[nodiscard]] std::int64_t parameters(const Shape& shape);

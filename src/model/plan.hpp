@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "model/layout.hpp"
+
+namespace minitaw::model {
+
+/// Bytes at a place inside a buffer; none where the tensor lives elsewhere.
+struct Region {
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+};
+
+/// What the backward pass of a block reads from its forward pass. T = B S tokens; statistics are fp32.
+struct BlockRegions {
+  Region input;      ///< [T, H] hidden state at the block's input
+  Region rstd1;      ///< [T] reciprocal root mean square of its rows
+  Region qkv;        ///< [T, (h + 2 h_kv) d] after rotation
+  Region attention;  ///< [T, h d] attention output
+  Region lse;        ///< [B, h, S] log-sum-exp of each row of scores
+  Region middle;     ///< [T, H] hidden state between attention and feed-forward
+  Region rstd2;      ///< [T]
+  Region ffn;        ///< [T, 2 F] gate and up projections
+};
+
+/// Where a shard's forward pass keeps what its backward pass reads. Left out, and rebuilt by one pass over memory
+/// each: the normalised inputs and the SwiGLU product.
+struct KeptPlan {
+  std::vector<BlockRegions> blocks;
+  std::size_t bytes = 0;
+};
+[[nodiscard]] KeptPlan plan_kept(const Layout& layout, int shard);
+
+/// How the compute actions of a rank share their scratch. Regions of different phases overlap.
+struct WorkspacePlan {
+  Region rope;    ///< [S, d] cosine and sine of each pair; lasts as long as the model
+  Region tokens;  ///< [T] int32: tokens or targets of the action in progress
+
+  // A block, forward or backward.
+  BlockRegions recomputed;    ///< those that are not kept
+  Region normed;              ///< [T, H] input of the linear layers
+  Region middle_gradient;     ///< [T, H]
+  Region product;             ///< [T, F] SwiGLU product, before that its gradient
+  Region attention_gradient;  ///< [T, h d]; overlaps ffn and product
+  Region qkv_gradient;        ///< [T, (h + 2 h_kv) d]; overlaps ffn and product
+  Region delta;               ///< [B, h, S] fp32: sum of output x gradient of each row; overlaps ffn and product
+  Region gain_partial;        ///< [gain_chunks, H] fp32: partial sums of a norm's gradient; also for the loss
+
+  // The loss, one slice of tokens at a time (C tokens).
+  Region slice_normed;    ///< [C, H]
+  Region slice_gradient;  ///< [C, H]
+  Region slice_rstd;      ///< [C] fp32
+  Region slice_logits;    ///< [C, V] fp32
+  Region slice_losses;    ///< [C] fp64
+
+  // The embedding's gradient.
+  Region order;     ///< [T] int32: positions sorted by token
+  Region segments;  ///< [min(T, V) + 1] int32: where each distinct token's positions begin
+
+  std::size_t bytes = 0;
+};
+[[nodiscard]] WorkspacePlan plan_workspace(const Layout& layout);
+
+/// Rows of partial sums in the gradient of a norm's gain: fixed, so that the sum does not depend on the number of
+/// threads.
+[[nodiscard]] std::int64_t gain_chunks(std::int64_t rows);
+
+/// Tokens whose logits are in memory at a time: at most 2^26 logits (256 MiB), but at least 16 tokens.
+[[nodiscard]] std::int64_t loss_slice(const Shape& shape);
+
+}  // namespace minitaw::model

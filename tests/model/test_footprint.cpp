@@ -1,0 +1,97 @@
+#include "model/footprint.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "model/plan.hpp"
+
+namespace minitaw::model {
+namespace {
+
+Shape shape_of(Recompute recompute, Dtype dtype) {
+  return {.layers = 3, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = {100, 7, 300}, .vocab = 300, .seq = 33,
+          .micro_batch = 2, .dtype = dtype, .recompute = recompute};
+}
+
+void expect_disjoint(std::vector<Region> regions, std::size_t bytes) {
+  std::erase_if(regions, [](const Region& region) { return region.bytes == 0; });
+  std::sort(regions.begin(), regions.end(), [](auto& a, auto& b) { return a.offset < b.offset; });
+  for (std::size_t i = 0; i < regions.size(); ++i) {
+    EXPECT_EQ(regions[i].offset % 256, 0U);
+    EXPECT_LE(regions[i].offset + regions[i].bytes, i + 1 < regions.size() ? regions[i + 1].offset : bytes);
+  }
+}
+
+std::vector<Region> regions_of(const BlockRegions& b) {
+  return {b.input, b.rstd1, b.qkv, b.attention, b.lse, b.middle, b.rstd2, b.ffn};
+}
+
+class Footprint : public ::testing::TestWithParam<std::tuple<Recompute, Dtype>> {
+protected:
+  Shape shape() const { return shape_of(std::get<0>(GetParam()), std::get<1>(GetParam())); }
+};
+
+TEST_P(Footprint, KeptRegionsAreDisjointAndFill) {
+  const Layout layout = make_layout(shape(), 2, 1);
+  for (int shard = 0; shard < 2; ++shard) {
+    const KeptPlan plan = plan_kept(layout, shard);
+    std::vector<Region> all;
+    for (const BlockRegions& block : plan.blocks)
+      for (const Region& region : regions_of(block)) all.push_back(region);
+    expect_disjoint(all, plan.bytes);
+    EXPECT_EQ(kept_bytes(layout, shard), plan.bytes);
+  }
+}
+
+TEST_P(Footprint, RegionsOfOnePhaseAreDisjoint) {
+  const Layout layout = make_layout(shape(), 2, 1);
+  const WorkspacePlan p = plan_workspace(layout);
+  const std::vector<Region> shared = {p.rope, p.tokens, p.gain_partial};
+  std::vector<Region> block = regions_of(p.recomputed);
+  block.insert(block.end(), {p.normed, p.middle_gradient});
+  block.insert(block.end(), shared.begin(), shared.end());
+  std::vector<Region> feed_forward = block, attention = block;
+  feed_forward.push_back(p.product);
+  std::erase_if(attention, [&](const Region& r) { return r.offset == p.recomputed.ffn.offset && r.bytes == p.recomputed.ffn.bytes; });
+  attention.insert(attention.end(), {p.attention_gradient, p.qkv_gradient, p.delta});
+  std::vector<Region> loss = {p.slice_normed, p.slice_gradient, p.slice_rstd, p.slice_logits, p.slice_losses};
+  loss.insert(loss.end(), shared.begin(), shared.end());
+  std::vector<Region> embedding = {p.order, p.segments};
+  embedding.insert(embedding.end(), shared.begin(), shared.end());
+  for (const auto& phase : {feed_forward, attention, loss, embedding}) expect_disjoint(phase, p.bytes);
+  EXPECT_EQ(workspace_bytes(layout), p.bytes);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Footprint,
+                         ::testing::Combine(::testing::Values(Recompute::block, Recompute::keep_attention,
+                                                              Recompute::none),
+                                            ::testing::Values(Dtype::fp32, Dtype::bf16)));
+
+TEST(Footprint, EachPolicyKeepsMoreAndNeedsLessScratch) {
+  const auto layout = [](Recompute recompute) { return make_layout(shape_of(recompute, Dtype::fp32), 1, 1); };
+  const Layout block = layout(Recompute::block), half = layout(Recompute::keep_attention),
+               none = layout(Recompute::none);
+  EXPECT_LT(kept_bytes(block, 0), kept_bytes(half, 0));
+  EXPECT_LT(kept_bytes(half, 0), kept_bytes(none, 0));
+  EXPECT_GT(workspace_bytes(block), workspace_bytes(half));
+  EXPECT_GT(workspace_bytes(half), workspace_bytes(none));
+}
+
+TEST(Footprint, BlockPolicyKeepsTheBlockInputOnly) {
+  const Layout layout = make_layout(shape_of(Recompute::block, Dtype::bf16), 3, 1);
+  EXPECT_EQ(kept_bytes(layout, 1), (flow_bytes(layout.shape) + 255) / 256 * 256);
+  EXPECT_EQ(flow_bytes(layout.shape), 66U * 64 * 2);
+}
+
+TEST(Footprint, ScratchOfALongSequenceDoesNotHoldAllLogits) {
+  Shape shape{.layers = 1, .hidden = 4096, .heads = 32, .kv_heads = 32, .ffn = {11008}, .vocab = 32000,
+              .seq = 131072, .micro_batch = 1, .dtype = Dtype::bf16};
+  EXPECT_LE(loss_slice(shape) * shape.vocab, std::int64_t{1} << 26);
+  EXPECT_GE(loss_slice(shape), 2000);
+  shape.vocab = INT32_MAX;
+  EXPECT_EQ(loss_slice(shape), 16);
+}
+
+}  // namespace
+}  // namespace minitaw::model
