@@ -1,0 +1,45 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "comm/mpi/request.hpp"
+#include "schedule/account.hpp"
+
+namespace minitaw::comm::mpi {
+
+/// One lane's end of the network: an MPI communicator of its own, so that lanes never match each other's
+/// messages; the staging memory of its reductions; and the count of what it sends. Used by one thread.
+class Channel {
+public:
+  /// Collective over `world`. `staging` may be empty for a lane without reductions.
+  Channel(MPI_Comm world, std::span<std::byte> staging, const Waiter& waiter);
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+  ~Channel();
+
+  /// Starts a message of at most INT_MAX bytes to or from a rank.
+  [[nodiscard]] Request send(int peer, int tag, schedule::Traffic traffic, std::span<const std::byte> data);
+  [[nodiscard]] Request receive(int peer, int tag, std::span<std::byte> place);
+  void wait(Request& request) const { request.wait(waiter_); }
+
+  /// Throws LogicError if this lane was given no staging memory.
+  [[nodiscard]] std::span<std::byte> staging() const;
+
+  /// Adds what this lane sent, as rank `rank`; may be called from any thread.
+  void add_sent(int rank, schedule::ByteMatrix& matrix) const;
+  void reset_counters();
+
+private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  std::span<std::byte> staging_;
+  Waiter waiter_;
+  std::vector<std::atomic<std::uint64_t>> sent_;  ///< [peer][traffic]
+};
+
+}  // namespace minitaw::comm::mpi

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "comm/mpi/channel.hpp"
+#include "comm/transport.hpp"
+
+namespace minitaw::comm::mpi {
+
+/// MPI counts in int: longer messages travel in pieces of this size.
+inline constexpr std::size_t largest_message = std::size_t{1} << 30;
+
+/// All messages of a batch at once; the payload is the tag.
+void exchange(Channel& channel, std::span<const Message> batch, std::size_t largest = largest_message);
+
+}  // namespace minitaw::comm::mpi

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <span>
+#include <vector>
+
+#include "comm/mpi/channel.hpp"
+#include "comm/mpi/collectives.hpp"
+#include "comm/mpi/staging.hpp"
+#include "comm/mpi/wait.hpp"
+#include "comm/transport.hpp"
+
+namespace minitaw::comm::mpi {
+
+/// Transport over MPI, host memory. Each communication lane has an MPI communicator of its own. Collectives are
+/// chains and rings over point-to-point messages (docs/decisions/0001-own-collectives.md): bytes are counted where
+/// they are handed to MPI, and sums are added in a fixed order.
+class Transport final : public comm::Transport {
+public:
+  /// Collective over `world`, whose ranks are those of the program (else LogicError). Keeps nothing of `program`;
+  /// `staging`, as many bytes as schedule::Footprint says, must outlive the transport. Without a word about cores it
+  /// waits as if they were scarce.
+  Transport(MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging,
+            const Patience& patience = {.spins = 2, .yields = 4});
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  void exchange(schedule::Lane lane, std::span<const Message> batch) override;
+  void broadcast(schedule::Lane lane, const Collective& collective) override;
+  void reduce(schedule::Lane lane, const Collective& collective) override;
+  void all_gather(schedule::Lane lane, const Collective& collective) override;
+  void reduce_scatter(schedule::Lane lane, const Collective& collective) override;
+  void all_reduce(schedule::Lane lane, const Collective& collective) override;
+
+  [[nodiscard]] schedule::ByteMatrix sent() const override;
+  void reset_counters() override;
+  void cancel() override { cancelled_.store(true); }
+
+private:
+  using Operation = void (*)(Channel&, const Ring&, const Buffer&);
+  [[nodiscard]] Channel& channel(schedule::Lane lane);
+  [[nodiscard]] Ring ring(const Collective& collective, int first_rank) const;
+  /// `first_rank` becomes member 0 of the ring.
+  void play(Operation operation, schedule::Lane lane, const Collective& collective, int first_rank);
+
+  int rank_;
+  int ranks_;
+  std::vector<schedule::Communicator> communicators_;
+  Staging staging_;
+  std::atomic<bool> cancelled_{false};
+  Channel intra_, inter_;
+};
+
+}  // namespace minitaw::comm::mpi

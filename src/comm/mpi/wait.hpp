@@ -1,0 +1,55 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+
+#include "comm/error.hpp"
+
+namespace minitaw::comm::mpi {
+
+/// How a communication thread waits: it tests `spins` times at full speed, gives way to other threads `yields`
+/// times, then sleeps between tests, doubling from `first_sleep` to `longest_sleep`.
+struct Patience {
+  int spins = 0;
+  int yields = 0;
+  std::chrono::microseconds first_sleep{20};
+  std::chrono::microseconds longest_sleep{500};
+};
+
+/// MPI's own blocking calls spin for ever, which is right only where every thread has a core. `threads` counts the
+/// compute and communication threads of all ranks of this node, `cores` what they may run on together.
+/// With a core for each, spinning costs nobody anything and answers at once, so it lasts about as long as a layer.
+/// Otherwise the core belongs to compute: a few tests catch what is already there, then the thread sleeps, and a
+/// message waits at most half a millisecond for it.
+[[nodiscard]] Patience patience(int cores, int threads);
+
+/// The pauses of one wait.
+class Pause {
+public:
+  explicit Pause(const Patience& patience) : left_(patience), sleep_(patience.first_sleep) {}
+  void once();
+
+private:
+  Patience left_;
+  std::chrono::microseconds sleep_;
+};
+
+/// Waits that another thread can end.
+class Waiter {
+public:
+  Waiter(const Patience& patience, const std::atomic<bool>& cancelled)
+      : patience_(patience), cancelled_(cancelled) {}
+
+  /// Returns when `done()` is true. Throws Cancelled soon after the flag is raised.
+  template <class Done>
+  void until(Done&& done) const {
+    for (Pause pause(patience_); !done(); pause.once())
+      if (cancelled_.load(std::memory_order_relaxed)) throw Cancelled();
+  }
+
+private:
+  Patience patience_;
+  const std::atomic<bool>& cancelled_;
+};
+
+}  // namespace minitaw::comm::mpi
