@@ -27,12 +27,14 @@ struct Case {
 struct Deck {
   std::string path;
   std::string text;         ///< as read, for the record
-  std::vector<Case> cases;  ///< Cartesian product of the axes, first key slowest
+  std::vector<std::string> overrides;  ///< "key=value" of the command line
+  std::vector<Case> cases;             ///< Cartesian product of the axes, first key of keys() slowest
+  std::vector<std::string> notes;      ///< what was left out, one sentence each
 };
 
 /// What is known about the job before any case is made.
 struct Job {
-  int ranks = 1;
+  int ranks = 1;                ///< 0: unknown, for planning only; each case must then say its ranks
   std::vector<int> node_sizes;  ///< ranks per node, in rank order; the default grouping
   bool planning = false;        ///< plan: ranks may exceed the job's, files need not exist
 };
@@ -40,6 +42,9 @@ struct Job {
 /// Reads a TOML deck, applies "key=value" overrides (value in TOML syntax; a bare word is a string; "4K,8K" is a
 /// list), expands axes and checks every case. Throws InputError.
 [[nodiscard]] Deck read_deck(const std::string& path, const std::vector<std::string>& overrides, const Job& job);
+/// The same for text that is already in memory; `path` is only named in messages.
+[[nodiscard]] Deck make_deck(const std::string& text, const std::string& path,
+                             const std::vector<std::string>& overrides, const Job& job);
 
 /// A case in one canonical line of key=value pairs: the identity used for resuming and comparing.
 [[nodiscard]] std::string identity(const Case& c);

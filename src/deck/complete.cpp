@@ -1,0 +1,130 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "deck/draft.hpp"
+#include "deck/schedule_name.hpp"
+#include "deck/value.hpp"
+
+namespace minitaw::deck {
+
+namespace {
+
+bool has_sizes(const std::string& groups) { return groups.find('+') != std::string::npos; }
+
+/// Ranks of a plan that names none: those of explicit group sizes.
+int planned_ranks(const Draft& draft) {
+  if (draft.groups && has_sizes(*draft.groups)) return topology::parse_groups(*draft.groups).ranks();
+  if (is_serial(*draft.schedule)) return 1;
+  throw InputError("ranks: not given, and a plan has no job to take it from; add for example --set ranks=8");
+}
+
+int ranks_of(const Draft& draft, const Job& job) {
+  const bool unknown = job.planning && job.ranks < 1;
+  if (!draft.ranks) return unknown ? planned_ranks(draft) : job.ranks;
+  const auto ranks = static_cast<int>(*draft.ranks);
+  if (!job.planning && ranks > job.ranks)
+    throw InputError(fmt::format("ranks: {} ranks are asked for, but the job has {}; start it with mpiexec -n {}",
+                                 ranks, job.ranks, ranks));
+  return ranks;
+}
+
+/// The part of each node that belongs to the first `ranks` ranks; one group if the nodes hold fewer.
+topology::Groups nodes_of(const Job& job, int ranks) {
+  std::vector<int> sizes;
+  int left = ranks;
+  for (const int node : job.node_sizes) {
+    if (left == 0) break;
+    sizes.push_back(std::min(node, left));
+    left -= sizes.back();
+  }
+  return left == 0 ? topology::Groups(sizes) : topology::Groups::equal(ranks, 1);
+}
+
+topology::Groups groups_of(const Draft& draft, const Job& job, int ranks) {
+  if (!draft.groups) return nodes_of(job, ranks);
+  if (!has_sizes(*draft.groups)) return topology::Groups::equal(ranks, std::stoi(*draft.groups));
+  topology::Groups groups = topology::parse_groups(*draft.groups);
+  if (groups.ranks() != ranks)
+    throw InputError(fmt::format("groups: \"{}\" has {} ranks, but the case has {}; make the sizes add up to {}",
+                                 printable(groups.text()), groups.ranks(), ranks, ranks));
+  return groups;
+}
+
+/// As in LLaMA.
+std::int64_t default_ffn(std::int64_t hidden) {
+  const std::int64_t width = (8 * hidden + 2) / 3;
+  return (width + 255) / 256 * 256;
+}
+
+std::vector<std::int64_t> ffn_of(const Draft& draft) {
+  const auto layers = static_cast<std::size_t>(*draft.layers);
+  if (!draft.ffn_per_layer)
+    return std::vector<std::int64_t>(layers, draft.ffn.value_or(default_ffn(*draft.hidden)));
+  if (draft.ffn) throw InputError("ffn: given together with ffn_per_layer; keep one of the two");
+  if (draft.ffn_per_layer->size() != layers)
+    throw InputError(fmt::format("ffn_per_layer: {} values for {} layers; give one per layer",
+                                 draft.ffn_per_layer->size(), layers));
+  return *draft.ffn_per_layer;
+}
+
+model::Shape shape_of(const Draft& draft) {
+  model::Shape shape;
+  shape.layers = static_cast<int>(*draft.layers);
+  shape.hidden = *draft.hidden;
+  shape.heads = static_cast<int>(*draft.heads);
+  shape.kv_heads = static_cast<int>(draft.kv_heads.value_or(*draft.heads));
+  shape.ffn = ffn_of(draft);
+  shape.vocab = draft.vocab.value_or(*draft.data == "synthetic" ? 32000 : 256);
+  shape.seq = *draft.seq;
+  shape.micro_batch = *draft.micro_batch;
+  shape.dtype = *draft.dtype == "bf16" ? model::Dtype::bf16 : model::Dtype::fp32;
+  if (*draft.recompute == "keep-attention") shape.recompute = model::Recompute::keep_attention;
+  if (*draft.recompute == "none") shape.recompute = model::Recompute::none;
+  model::check(shape);
+  return shape;
+}
+
+/// A file must give at least one sequence and the token behind it.
+void check_data(const Case& c, const Job& job) {
+  if (c.data == "synthetic") return;
+  if (c.shape.vocab < 256)
+    throw InputError(fmt::format("vocab: {} is too small for the bytes of a file; use at least 256",
+                                 c.shape.vocab));
+  if (job.planning) return;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(c.data, error))
+    throw InputError(fmt::format("data: {} is not a file; name one (from the current folder), or \"synthetic\"",
+                                 printable(c.data)));
+  const auto bytes = std::filesystem::file_size(c.data, error);
+  if (error || bytes <= static_cast<std::uintmax_t>(c.shape.seq))
+    throw InputError(fmt::format("data: {} has {} bytes; a sequence of {} tokens needs at least {}",
+                                 printable(c.data), error ? 0 : bytes, c.shape.seq, c.shape.seq + 1));
+}
+
+}  // namespace
+
+Case complete(const Draft& draft, const Job& job) {
+  Case c;
+  c.schedule = *draft.schedule;
+  c.ranks = ranks_of(draft, job);
+  c.groups = groups_of(draft, job, c.ranks);
+  c.micro_batches = static_cast<int>(draft.micro_batches.value_or(c.ranks));
+  c.shape = shape_of(draft);
+  c.steps = static_cast<int>(*draft.steps);
+  c.warmup = static_cast<int>(*draft.warmup);
+  c.learning_rate = *draft.learning_rate;
+  c.data = *draft.data;
+  c.seed = static_cast<std::uint64_t>(*draft.seed);
+  if (is_serial(c.schedule)) {  // after the checks of ranks and groups: the other schedules share them
+    c.ranks = 1;
+    c.groups = topology::Groups({1});
+  }
+  check_data(c, job);
+  check_schedule(c);
+  return c;
+}
+
+}  // namespace minitaw::deck

@@ -1,0 +1,200 @@
+#include "deck/keys.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/nearest.hpp"
+#include "deck/schedule_name.hpp"
+#include "schedule/registry.hpp"
+
+namespace minitaw::deck {
+
+namespace {
+
+constexpr std::int64_t K = 1024;
+constexpr std::int64_t M = K * K;
+constexpr std::int64_t many = 1'000'000;
+constexpr std::int64_t most_ranks = 64 * K;
+
+using Store = std::function<void(Draft&, const Value&)>;
+
+/// A whole number of [least, most], "4K" allowed.
+Store size(const std::string& key, std::optional<std::int64_t> Draft::*field, std::int64_t least,
+           std::int64_t most) {
+  return [=](Draft& draft, const Value& value) { draft.*field = to_size(key, value, least, most); };
+}
+
+Store choice(const std::string& key, std::optional<std::string> Draft::*field, std::vector<std::string> words) {
+  return [=](Draft& draft, const Value& value) { draft.*field = to_choice(key, value, words); };
+}
+
+/// Sum of "1+2+3", or 0 if the text is anything else; stops growing at `most`.
+std::int64_t sum_of_sizes(const std::string& text, std::int64_t most) {
+  std::int64_t sum = 0;
+  std::int64_t size = 0;
+  for (const char c : text + "+") {
+    if (c >= '0' && c <= '9') {
+      size = std::min(size * 10 + (c - '0'), most);
+      continue;
+    }
+    if (c != '+' || size == 0) return 0;
+    sum = std::min(sum + size, most);
+    size = 0;
+  }
+  return sum;
+}
+
+/// Sizes "1+2+3" as they are; a number of groups as its digits.
+void store_groups(Draft& draft, const Value& value) {
+  const auto* text = std::get_if<std::string>(&value.data);
+  if (text == nullptr || text->find('+') == std::string::npos) {
+    draft.groups = fmt::format("{}", to_size("groups", value, 1, most_ranks));
+    return;
+  }
+  // Checked before anything is built: a damaged deck may ask for 10^12 ranks.
+  const std::int64_t sum = sum_of_sizes(*text, most_ranks + 1);
+  if (sum == 0)
+    throw InputError(fmt::format("groups: {} is not a list of group sizes; write for example \"1+2+3\"",
+                                 describe(value)));
+  if (sum > most_ranks)
+    throw InputError(fmt::format("groups: {} has more than {} ranks", describe(value), most_ranks));
+  draft.groups = topology::parse_groups(*text).text();
+}
+
+void store_ffn_per_layer(Draft& draft, const Value& value) {
+  const auto* list = std::get_if<Value::List>(&value.data);
+  if (list == nullptr || list->empty())
+    throw InputError(fmt::format("ffn_per_layer: {} is not a list of sizes; write for example [128, 256]",
+                                 list ? "an empty list" : describe(value)));
+  std::vector<std::int64_t> sizes;
+  for (const Value& item : *list) sizes.push_back(to_size("ffn_per_layer", item, 1, 4 * M));
+  draft.ffn_per_layer = std::move(sizes);
+}
+
+std::vector<Key> make_keys() {
+  using D = Draft;
+  std::vector<Key> table;
+  const auto add = [&](Key key) { table.push_back(std::move(key)); };
+  // name, type, axis, list, initial, fallback, example, doc, store
+  add({"schedule", "name", true, false, "tawpipe", "", "schedule = [\"ddp\", \"tawpipe:cco=off\"]",
+       "How the step is spread over the ranks; options are appended as \":option=value\". "
+       "\"serial\" always uses one rank.",
+       [](D& draft, const Value& value) { draft.schedule = to_schedule(value); }});
+  add({"ranks", "size", true, false, "", "all ranks of the job", "ranks = [2, 4]",
+       "P, ranks that take part; the first P of the job.", size("ranks", &D::ranks, 1, most_ranks)});
+  add({"groups", "size or text", true, false, "", "the nodes of the job", "groups = [1, 2, \"1+2+3\"]",
+       "D groups of equal size, or their sizes joined by \"+\". Ranks of a group are consecutive.", store_groups});
+  add({"layers", "size", true, false, "", "", "layers = 8", "L, transformer blocks.",
+       size("layers", &D::layers, 1, 10'000)});
+  add({"hidden", "size", true, false, "", "", "hidden = 256", "H, width of the hidden state.",
+       size("hidden", &D::hidden, 1, M)});
+  add({"heads", "size", true, false, "", "", "heads = 8",
+       "Query heads; must divide hidden, and hidden / heads must be even.", size("heads", &D::heads, 1, M)});
+  add({"kv_heads", "size", true, false, "", "heads", "kv_heads = 2",
+       "Key and value heads (grouped query attention); must divide heads.", size("kv_heads", &D::kv_heads, 1, M)});
+  add({"vocab", "size", true, false, "", "256 if data is a file, else 32000", "vocab = 32000",
+       "V, size of the vocabulary; at least 256 if data is a file.", size("vocab", &D::vocab, 1, 16 * M)});
+  add({"ffn", "size", true, false, "", "8/3 hidden, rounded up to a multiple of 256", "ffn = 768",
+       "F, inner width of the SwiGLU of every block.", size("ffn", &D::ffn, 1, 4 * M)});
+  add({"ffn_per_layer", "list of sizes", false, true, "", "ffn for every block", "ffn_per_layer = [128, 256]",
+       "F of each block, `layers` values, in place of ffn.", store_ffn_per_layer});
+  add({"dtype", "name", true, false, "fp32", "", "dtype = \"bf16\"",
+       "Precision of weights, activations and gradients: fp32 or bf16. Master weights and optimiser are fp32.",
+       choice("dtype", &D::dtype, {"fp32", "bf16"})});
+  add({"recompute", "name", true, false, "block", "", "recompute = \"none\"",
+       "What the backward pass computes again: block (all but the block input), keep-attention (all but the block "
+       "input and the attention), none.",
+       choice("recompute", &D::recompute, {"block", "keep-attention", "none"})});
+  add({"seq", "size", true, false, "", "", "seq = [\"1K\", \"2K\", \"4K\"]", "S, tokens per sequence.",
+       size("seq", &D::seq, 1, 64 * M)});
+  add({"micro_batch", "size", true, false, "1", "", "micro_batch = 2", "B, sequences per micro-batch.",
+       size("micro_batch", &D::micro_batch, 1, many)});
+  add({"micro_batches", "size", true, false, "", "ranks", "micro_batches = 16",
+       "M, micro-batches per step, all ranks together; a multiple of ranks.",
+       size("micro_batches", &D::micro_batches, 1, many)});
+  add({"data", "text", false, false, "synthetic", "", "data = \"corpus.txt\"",
+       "File whose bytes are the tokens (path from the current folder), or \"synthetic\".",
+       [](D& draft, const Value& value) { draft.data = to_text("data", value); }});
+  add({"steps", "size", false, false, "10", "", "steps = 20",
+       "Timed steps; a result needs at least 3 to be valid.", size("steps", &D::steps, 1, many)});
+  add({"warmup", "size", false, false, "2", "", "warmup = 3", "Steps before the timed ones.",
+       size("warmup", &D::warmup, 0, many)});
+  add({"seed", "size", false, false, "1", "", "seed = 7", "Of initial weights and synthetic tokens.",
+       size("seed", &D::seed, 0, INT64_MAX)});
+  add({"learning_rate", "number", false, false, "0.001", "", "learning_rate = 3e-4", "Of AdamW.",
+       [](D& draft, const Value& value) { draft.learning_rate = to_positive("learning_rate", value); }});
+  return table;
+}
+
+std::string default_of(const Key& key) {
+  if (key.required()) return "required";
+  return key.initial.empty() ? key.fallback : key.initial;
+}
+
+/// "`cco=on|off` (communication ...)" for every option, from the registry.
+std::string options_of(const schedule::Entry& entry) {
+  std::string text;
+  for (const schedule::OptionDoc& option : entry.options)
+    text += fmt::format("{}{}={} ({})", text.empty() ? "" : "; ", option.name, fmt::join(option.values, "|"), option.doc);
+  return text.empty() ? "no options" : text;
+}
+
+constexpr std::string_view rules =
+    "A deck is a TOML file with keys at the top level; `--set key=value` replaces a key. A size is a whole number\n"
+    "or a text with a suffix in steps of 1024: \"4K\", \"1M\", \"2G\". A key marked as an axis also takes a list; the\n"
+    "cases are all combinations of the lists. A combination that cannot be run is left out with a note, provided\n"
+    "that every value of every list is still run in some other combination; otherwise it is an error.\n";
+
+}  // namespace
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> table = make_keys();
+  return table;
+}
+
+const Key* find_key(const std::string& name) {
+  const auto at = std::ranges::find(keys(), name, &Key::name);
+  return at == keys().end() ? nullptr : &*at;
+}
+
+std::string nearest_key(const std::string& word) {
+  std::vector<std::string> names;
+  for (const Key& key : keys()) names.push_back(key.name);
+  return nearest(word.substr(0, 64), names);
+}
+
+const Key* require_key(const std::string& name, const std::string& where) {
+  if (const Key* key = find_key(name)) return key;
+  throw InputError(fmt::format("{}: unknown key \"{}\"; did you mean \"{}\"? (minitaw help keys lists all)", where,
+                               printable(name), nearest_key(name)));
+}
+
+std::string help_text() {
+  std::string text = fmt::format("{}\n", rules);
+  for (const Key& key : keys())
+    text += fmt::format("{} ({}{}; default: {})\n    {}\n    e.g. {}\n", key.name, key.type,
+                        key.axis ? ", axis" : "", default_of(key), key.doc, key.example);
+  text += "\nSchedules and their options (the first value is the default):\n";
+  for (const schedule::Entry& entry : schedule::registry())
+    text += fmt::format("{}: {}\n    {}\n", entry.name, entry.doc, options_of(entry));
+  return text;
+}
+
+std::string help_markdown() {
+  std::string text = fmt::format(
+      "# Deck keys\n\n{}\nThis page is the output of `minitaw help keys --markdown`; a test keeps it so.\n\n"
+      "| key | type | axis | default | meaning | example |\n|---|---|---|---|---|---|\n",
+      rules);
+  for (const Key& key : keys())
+    text += fmt::format("| `{}` | {} | {} | {} | {} | `{}` |\n", key.name, key.type, key.axis ? "yes" : "no",
+                        default_of(key), key.doc, key.example);
+  text += "\n## Schedules\n\nThe first value of an option is its default.\n\n";
+  for (const schedule::Entry& entry : schedule::registry())
+    text += fmt::format("- `{}`: {}. Options: {}.\n", entry.name, entry.doc, options_of(entry));
+  return text;
+}
+
+}  // namespace minitaw::deck

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "deck/draft.hpp"
+#include "deck/value.hpp"
+
+namespace minitaw::deck {
+
+/// A deck key. Parsing, `minitaw help keys` and docs/keys.md all come from the table of these.
+struct Key {
+  std::string name;
+  std::string type;      ///< for the reader: "size", "name", "number", "text"
+  bool axis = false;     ///< a list of values is swept
+  bool list = false;     ///< the value itself is a list (never swept)
+  std::string initial;   ///< default as a text to store; empty if there is none or it depends on other keys
+  std::string fallback;  ///< default in words, if it depends on other keys; empty: as `initial`, or required
+  std::string example;   ///< TOML line that a message can show
+  std::string doc;
+  /// Checks one value and puts it into the draft. Throws InputError "key: ...".
+  std::function<void(Draft&, const Value&)> store;
+
+  [[nodiscard]] bool required() const { return initial.empty() && fallback.empty(); }
+};
+
+/// All keys, in the order in which axes are swept: the first is the slowest.
+[[nodiscard]] const std::vector<Key>& keys();
+/// The key, or nullptr.
+[[nodiscard]] const Key* find_key(const std::string& name);
+/// The name of the key that is most like the word.
+[[nodiscard]] std::string nearest_key(const std::string& word);
+/// As find_key, never nullptr: throws InputError "<where>: unknown key ..." that names the nearest key.
+[[nodiscard]] const Key* require_key(const std::string& name, const std::string& where);
+
+/// Text of `minitaw help keys`.
+[[nodiscard]] std::string help_text();
+/// Text of docs/keys.md.
+[[nodiscard]] std::string help_markdown();
+
+}  // namespace minitaw::deck

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "deck/settings.hpp"
+#include "deck/value.hpp"
+
+namespace minitaw::deck {
+
+/// The canonical name of a schedule with its options. Throws InputError "schedule: ..." for an unknown one.
+[[nodiscard]] std::string to_schedule(const Value& value);
+
+/// True if the schedule uses one rank whatever the job has.
+[[nodiscard]] bool is_serial(const std::string& schedule);
+
+/// What a schedule asks of a case, without building its program (a sweep may have many thousand cases): micro-batches
+/// that the ranks share evenly, a layer for each shard. Throws InputError "key: ...".
+void check_schedule(const Case& c);
+
+}  // namespace minitaw::deck

@@ -1,0 +1,287 @@
+#include <gmock/gmock.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "deck/keys.hpp"
+#include "helpers.hpp"
+
+namespace minitaw::deck {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using testing::StartsWith;
+
+TEST(Deck, defaults) {
+  const Deck deck = make(small);
+  ASSERT_THAT(deck.cases, SizeIs(1));
+  const Case& c = deck.cases[0];
+  EXPECT_EQ(identity(c),
+            "schedule=tawpipe ranks=4 groups=4 layers=8 hidden=64 heads=4 kv_heads=4 vocab=32000 ffn=256 dtype=fp32 "
+            "recompute=block seq=128 micro_batch=1 micro_batches=4 steps=10 warmup=2 seed=1 learning_rate=0.001 "
+            "data=synthetic");
+  EXPECT_THAT(deck.notes, IsEmpty());
+}
+
+TEST(Deck, every_key_is_stored) {
+  const Deck deck = make(R"(
+    schedule = "tawpipe:cco=off"
+    ranks = 6
+    groups = "1+2+3"
+    layers = 7
+    hidden = "1K"
+    heads = 8
+    kv_heads = 2
+    vocab = 300
+    ffn_per_layer = [1, 2, 3, 4, 5, 6, 7]
+    dtype = "bf16"
+    recompute = "keep-attention"
+    seq = "4K"
+    micro_batch = 3
+    micro_batches = 12
+    data = "corpus.txt"
+    steps = 5
+    warmup = 0
+    seed = 99
+    learning_rate = 3e-4
+  )");
+  ASSERT_THAT(deck.cases, SizeIs(1));
+  EXPECT_EQ(identity(deck.cases[0]),
+            "schedule=tawpipe:cco=off ranks=6 groups=1+2+3 layers=7 hidden=1024 heads=8 kv_heads=2 vocab=300 "
+            "ffn=1,2,3,4,5,6,7 dtype=bf16 recompute=keep-attention seq=4096 micro_batch=3 micro_batches=12 steps=5 "
+            "warmup=0 seed=99 learning_rate=0.0003 data=corpus.txt");
+}
+
+std::vector<std::string> brief(const Deck& deck) {
+  std::vector<std::string> lines;
+  for (const Case& c : deck.cases) lines.push_back(c.schedule + " " + c.groups.text() + " " + std::to_string(c.shape.seq));
+  return lines;
+}
+
+TEST(Deck, lists_are_axes_and_the_first_key_is_slowest) {
+  const Deck deck = make("seq = [1, \"2K\"]\nlayers = 2\nhidden = 8\nheads = 2\nschedule = [\"ddp\", \"tawpipe\"]\n", {},
+                         planned(2));
+  EXPECT_THAT(brief(deck), ElementsAre("ddp 2 1", "ddp 2 2048", "tawpipe 2 1", "tawpipe 2 2048"));
+}
+
+TEST(Deck, equal_cases_are_kept_once) {
+  EXPECT_THAT(make(small, {"seq=[1024, \"1K\"]"}).cases, SizeIs(1));
+  EXPECT_THAT(make(small, {"schedule=tawpipe,tawpipe:cco=on"}).cases, SizeIs(1));
+}
+
+TEST(Deck, combinations_that_do_not_fit_are_left_out_with_a_note) {
+  const Deck deck = make(small, {"ranks=2,4", "groups=1,2,4"});
+  EXPECT_THAT(brief(deck), ElementsAre("tawpipe 2 128", "tawpipe 1+1 128", "tawpipe 4 128", "tawpipe 2+2 128",
+                                       "tawpipe 1+1+1+1 128"));
+  EXPECT_THAT(deck.notes, ElementsAre(HasSubstr("2 ranks cannot form 4 equal groups")));
+}
+
+TEST(Deck, a_value_that_never_fits_is_refused) {
+  EXPECT_THAT(refusal(small, {"ranks=2,4", "groups=1,2,3"}), HasSubstr("3 equal groups"));
+  EXPECT_THAT(refusal(small, {"heads=4,5"}), HasSubstr("heads"));
+  EXPECT_THAT(refusal(small, {"schedule=serial,tawpipe", "ranks=9"}), HasSubstr("too few for tawpipe"));
+}
+
+TEST(Deck, serial_takes_one_rank_and_the_micro_batches_of_the_others) {
+  const Deck deck = make(small, {"schedule=serial,ddp", "groups=1,2"});
+  ASSERT_THAT(deck.cases, SizeIs(3));
+  EXPECT_EQ(deck.cases[0].ranks, 1);
+  EXPECT_EQ(deck.cases[0].micro_batches, 4);
+}
+
+TEST(Deck, groups_default_to_the_nodes_of_the_first_ranks) {
+  const Job job{6, {2, 3, 1}, true};
+  EXPECT_EQ(make(small, {}, job).cases[0].groups.text(), "2+3+1");
+  EXPECT_EQ(make(small, {"ranks=4"}, job).cases[0].groups.text(), "2+2");
+  EXPECT_EQ(make(small, {"ranks=2"}, job).cases[0].groups.text(), "2");
+  EXPECT_EQ(make(small, {"ranks=8"}, job).cases[0].groups.text(), "8");
+}
+
+TEST(Deck, a_plan_without_a_job_needs_ranks) {
+  EXPECT_THAT(refusal(small, {}, planned(0)), HasSubstr("ranks: not given"));
+  EXPECT_EQ(make(small, {"ranks=3"}, planned(0)).cases[0].ranks, 3);
+  EXPECT_EQ(make(small, {"groups=1+2"}, planned(0)).cases[0].ranks, 3);
+  EXPECT_EQ(make(small, {"schedule=serial"}, planned(0)).cases[0].ranks, 1);
+}
+
+TEST(Override, toml_lists_and_words) {
+  EXPECT_THAT(make(small, {"seq=1K,2K"}).cases, SizeIs(2));
+  EXPECT_THAT(make(small, {"seq=[1K, 2K]"}).cases, SizeIs(2));
+  EXPECT_THAT(make(small, {"seq = [1024, 2048]"}).cases, SizeIs(2));
+  EXPECT_EQ(make(small, {"groups=1+3"}).cases[0].groups.text(), "1+3");
+  EXPECT_EQ(make(small, {"groups=2"}).cases[0].groups.text(), "2+2");
+  EXPECT_EQ(make(small, {"schedule=tawpipe:cco=off"}).cases[0].schedule, "tawpipe:cco=off");
+  EXPECT_EQ(make(small, {"data=a,b.txt"}).cases[0].data, "a,b.txt");
+  EXPECT_EQ(make(small, {"data=\"x y\""}).cases[0].data, "x y");
+  EXPECT_EQ(make(small, {"layers=2", "ranks=2", "ffn_per_layer=16,32"}).cases[0].shape.ffn[1], 32);
+  EXPECT_EQ(make(small, {"seq=5", "seq=6"}).cases[0].shape.seq, 6) << "the last one counts";
+}
+
+TEST(Override, bad_ones_are_refused) {
+  EXPECT_THAT(refusal(small, {"seq"}), HasSubstr("key=value"));
+  EXPECT_THAT(refusal(small, {"=4"}), HasSubstr("key=value"));
+  EXPECT_THAT(refusal(small, {"seqq=4"}), AllOf(StartsWith("--set: unknown key"), HasSubstr("\"seq\"")));
+  EXPECT_THAT(refusal(small, {"seq="}), StartsWith("--set: seq: "));
+  EXPECT_THAT(refusal(small, {"seq=1K,,2K"}), StartsWith("--set: seq: "));
+  EXPECT_THAT(refusal(small, {"seq=1\nheads=3"}), StartsWith("--set: seq: "));
+  EXPECT_THAT(refusal(small, {"steps=1,2"}), StartsWith("--set: steps: "));
+}
+
+struct Refused {
+  std::string text;   ///< deck
+  std::string where;  ///< beginning of the message
+  std::string says;   ///< part of the message
+};
+class Refusal : public testing::TestWithParam<Refused> {};
+
+TEST_P(Refusal, says_where_and_what) {
+  const Refused& p = GetParam();
+  EXPECT_THAT(refusal(p.text), AllOf(StartsWith(p.where), HasSubstr(p.says))) << p.text;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    decks, Refusal,
+    testing::Values(
+        Refused{small + "hiden = 64\n", "d.toml:5: unknown key \"hiden\"", "did you mean \"hidden\""},
+        Refused{small + "\n[seqs]\na = 1\n", "d.toml:6: unknown table \"seqs\"", "nearest key: \"seq\""},
+        Refused{small + "seq = 1\n", "d.toml:5: not TOML", ""},
+        Refused{small + "micro_batch = 1979-05-27\n", "d.toml:5: micro_batch", "date"},
+        Refused{"layers = 8\nhidden = 64\nheads = 5\nseq = 1\n", "d.toml:3: heads", "64"},
+        Refused{"layers = 8\nhidden = 12\nheads = 4\nseq = 1\n", "d.toml:2: hidden", "even"},
+        Refused{small + "kv_heads = 3\n", "d.toml:5: kv_heads", "4"},
+        Refused{"layers = 3\nhidden = 64\nheads = 4\nseq = 1\n", "d.toml:1: layers: 3", "at least one layer"},
+        Refused{"layers = 8\nhidden = 64\nheads = 4\n", "d.toml: seq: not given", "add for example"},
+        Refused{"# nothing\n", "d.toml: layers: not given", ""},
+        Refused{small + "groups = 3\n", "d.toml:5: groups", "4 ranks cannot form 3"},
+        Refused{small + "groups = \"1+2\"\n", "d.toml:5: groups", "has 3 ranks, but the case has 4"},
+        Refused{small + "groups = \"1++2\"\n", "d.toml:5: groups", "not a list of group sizes"},
+        Refused{small + "groups = \"+4\"\n", "d.toml:5: groups", "not a list of group sizes"},
+        Refused{small + "groups = \"0+4\"\n", "d.toml:5: groups", "not a list of group sizes"},
+        Refused{small + "groups = \"999999999999999999999+1\"\n", "d.toml:5: groups", "more than"},
+        Refused{small + "groups = 0\n", "d.toml:5: groups", "out of range"},
+        Refused{small + "ranks = 0\n", "d.toml:5: ranks", "out of range"},
+        Refused{small + "ranks = -1\n", "d.toml:5: ranks", "out of range"},
+        Refused{small + "micro_batches = 6\n", "d.toml:5: micro_batches", "multiple of 4"},
+        Refused{small + "schedule = \"tawpip\"\n", "d.toml:5: schedule", "tawpipe"},
+        Refused{small + "schedule = \"tawpipe:cc=off\"\n", "d.toml:5: schedule", "cco"},
+        Refused{small + "schedule = \"tawpipe:cco=maybe\"\n", "d.toml:5: schedule", "cco"},
+        Refused{small + "schedule = \"\\u0007\"\n", "d.toml:5: schedule", ""},
+        Refused{small + "schedule = []\n", "d.toml:5: schedule", "empty"},
+        Refused{small + "steps = [3, 4]\n", "d.toml:5: steps", "one value"},
+        Refused{small + "steps = 1e30\n", "d.toml:5: steps", "not a whole number"},
+        Refused{small + "micro_batch = \"9999999G\"\n", "d.toml:5: micro_batch", "out of range"},
+        Refused{small + "micro_batch = 99999999999999999999\n", "d.toml:5: not TOML", ""},
+        Refused{small + "learning_rate = nan\n", "d.toml:5: learning_rate", "above zero"},
+        Refused{small + "learning_rate = inf\n", "d.toml:5: learning_rate", "above zero"},
+        Refused{small + "dtype = 16\n", "d.toml:5: dtype", "fp32, bf16"},
+        Refused{small + "data = \"\"\n", "d.toml:5: data", "text"},
+        Refused{small + "data = \"f\"\nvocab = 255\n", "d.toml:6: vocab", "256"},
+        Refused{small + "ffn = 8\nffn_per_layer = [1]\n", "d.toml:5: ffn", "keep one"},
+        Refused{small + "ffn_per_layer = [1, 2]\n", "d.toml:5: ffn_per_layer", "2 values for 8 layers"},
+        Refused{small + "ffn_per_layer = 3\n", "d.toml:5: ffn_per_layer", "not a list"},
+        Refused{small + "ffn_per_layer = [[1], 2]\n", "d.toml:5: ffn_per_layer", "a list"},
+        Refused{std::string("\x7f""ELF\x02\x01\0\0\xff\xfe", 10), "d.toml:1: not TOML", ""}));
+
+TEST(Deck, too_many_cases_are_refused_quickly) {
+  std::string list = "[1";
+  for (int i = 2; i <= 400; ++i) list += "," + std::to_string(i);
+  list += "]";
+  EXPECT_THAT(refusal(small, {"seq=" + list, "micro_batch=" + list, "vocab=" + list}), HasSubstr("more than 100000"));
+}
+
+TEST(Deck, sizes_whose_products_overflow_are_refused) {
+  EXPECT_THAT(refusal(small, {"hidden=1M", "heads=1", "layers=10000", "seq=64M", "micro_batch=1000000"}),
+              Not(IsEmpty()));
+}
+
+TEST(Deck, a_run_does_not_exceed_the_job) {
+  const Job job{4, {4}, false};
+  EXPECT_THAT(refusal(small, {"ranks=5"}, job), AllOf(StartsWith("--set: ranks"), HasSubstr("mpiexec -n 5")));
+  EXPECT_THAT(refusal(small, {"ranks=2,5"}, job), HasSubstr("mpiexec -n 5"));
+  EXPECT_THAT(make(small, {"ranks=2,4"}, job).cases, SizeIs(2));
+}
+
+class Files : public testing::Test {
+protected:
+  std::filesystem::path folder_ = std::filesystem::temp_directory_path() /
+                                  ("minitaw-deck-" + std::to_string(::getpid()));
+  void SetUp() override { std::filesystem::create_directories(folder_); }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name, std::ios::binary) << text;
+    return (folder_ / name).string();
+  }
+  static std::string refusal_of(const std::string& path) {
+    try {
+      (void)read_deck(path, {}, planned());
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return "";
+  }
+};
+
+TEST_F(Files, decks_that_cannot_be_read) {
+  EXPECT_THAT(refusal_of(folder_.string()), HasSubstr("is a folder"));
+  EXPECT_THAT(refusal_of((folder_ / "missing").string()), HasSubstr("cannot be read"));
+  EXPECT_THAT(refusal_of(write("empty", "")), HasSubstr("is empty"));
+  EXPECT_THAT(refusal_of(write("large", std::string(2 << 20, '#'))), HasSubstr("larger than 1 MiB"));
+  EXPECT_THAT(refusal_of(write("binary", std::string(100, '\0'))), HasSubstr("not TOML"));
+  EXPECT_THAT(refusal_of(""), HasSubstr("cannot be read"));
+}
+
+TEST_F(Files, the_text_is_kept_for_the_record) {
+  const std::string path = write("d.toml", "# mine\n" + small);
+  EXPECT_EQ(read_deck(path, {"seq=7"}, planned()).text, "# mine\n" + small);
+  EXPECT_THAT(read_deck(path, {"seq=7"}, planned()).overrides, ElementsAre("seq=7"));
+}
+
+TEST_F(Files, data_must_hold_a_sequence) {
+  const Job job{4, {4}, false};
+  const std::string data = write("data", std::string(129, 'x'));
+  EXPECT_THAT(make(small, {"data=" + data}, job).cases, SizeIs(1));
+  EXPECT_EQ(make(small, {"data=" + data}, job).cases[0].shape.vocab, 256);
+  EXPECT_THAT(refusal(small, {"seq=129", "data=" + data}, job), HasSubstr("needs at least 130"));
+  EXPECT_THAT(refusal(small, {"data=" + folder_.string()}, job), HasSubstr("not a file"));
+  EXPECT_THAT(refusal(small, {"data=missing"}, job), HasSubstr("not a file"));
+}
+
+TEST(Identity, tells_every_key_apart) {
+  const std::vector<std::string> changes = {
+      "schedule=ddp", "ranks=2",       "groups=2",          "layers=9",      "hidden=72",        "heads=2",
+      "kv_heads=2",   "vocab=300",     "ffn=8",             "dtype=bf16",    "recompute=none",   "seq=7",
+      "steps=4",      "micro_batch=2", "micro_batches=8",   "data=x",        "warmup=1",         "seed=3",
+      "learning_rate=0.5", "ffn_per_layer=1,2,3,4,5,6,7,8"};
+  std::set<std::string> seen{identity(make(small).cases[0])};
+  for (const std::string& change : changes)
+    EXPECT_TRUE(seen.insert(identity(make(small, {change}).cases[0])).second) << change;
+  EXPECT_EQ(changes.size(), keys().size());
+}
+
+TEST(Keys, examples_and_defaults_are_valid) {
+  const std::string complete = "layers=8\nhidden=256\nheads=8\nseq=64\n";
+  for (const Key& key : keys()) {
+    Draft draft;
+    if (!key.initial.empty()) {
+      EXPECT_NO_THROW(key.store(draft, Value{key.initial})) << key.name;
+    }
+    EXPECT_NE(find_key(key.name), nullptr);
+    EXPECT_THAT(key.example, StartsWith(key.name + " = "));
+    EXPECT_THAT(key.doc, SizeIs(testing::Gt(5U)));
+    std::vector<std::string> overrides = {key.example};
+    if (key.name == "ffn_per_layer") overrides.insert(overrides.end(), {"layers=2", "ranks=2"});
+    if (key.name == "groups") overrides.insert(overrides.end(), {"ranks=6"});
+    EXPECT_NO_THROW((void)make(complete, overrides)) << key.example;
+  }
+}
+
+}  // namespace
+}  // namespace minitaw::deck
