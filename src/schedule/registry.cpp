@@ -56,7 +56,8 @@ bool allowed(const OptionDoc& option, const std::string& value) {
 
 void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
   const std::size_t equals = text.find('=');
-  const OptionDoc& option = option_of(entry, text.substr(0, equals));
+  const std::string name = text.substr(0, equals);
+  const OptionDoc& option = option_of(entry, name);
   const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
   if (!allowed(option, value))
     throw InputError(fmt::format("schedule: option \"{}\" of {} takes {}, not \"{}\"", option.name, entry.name,

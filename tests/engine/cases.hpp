@@ -1,0 +1,40 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <random>
+
+#include "deck/settings.hpp"
+#include "schedule/registry.hpp"
+
+namespace minitaw::engine::tests {
+
+/// A small case at awkward sizes: unequal blocks, grouped heads, a sequence that fits no tile.
+inline deck::Case small_case(const std::string& schedule, const topology::Groups& groups, int layers, int per_rank) {
+  deck::Case c;
+  c.schedule = schedule;
+  c.groups = groups;
+  c.ranks = groups.ranks();
+  c.micro_batches = per_rank * c.ranks;
+  c.shape.layers = layers;
+  c.shape.hidden = 24;
+  c.shape.heads = 4;
+  c.shape.kv_heads = 2;
+  c.shape.vocab = 29;
+  c.shape.seq = 13;
+  c.shape.micro_batch = 2;
+  for (int l = 0; l < layers; ++l) c.shape.ffn.push_back(32 + 8 * (l % 3));
+  c.data = "synthetic";
+  c.seed = 11;
+  return c;
+}
+
+/// Sizes that add up to `ranks`, drawn at random (the same on every rank for the same generator).
+inline topology::Groups random_groups(int ranks, std::mt19937& random) {
+  std::vector<int> sizes;
+  for (int left = ranks; left > 0; left -= sizes.back())
+    sizes.push_back(std::uniform_int_distribution<int>(1, left)(random));
+  return topology::Groups(sizes);
+}
+
+}  // namespace minitaw::engine::tests

@@ -1,0 +1,52 @@
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <mutex>
+
+#include "cases.hpp"
+#include "comm/mpi/transport.hpp"
+#include "engine/session.hpp"
+
+namespace minitaw::engine {
+namespace {
+
+using schedule::Action;
+using schedule::Kind;
+
+/// Rank 1 never sends its last gradient: the others hang, and must say in what.
+void lose_a_message(schedule::Program& program) {
+  for (Action& a : program.ranks[1].actions)
+    if (a.kind == Kind::send && a.payload == schedule::Payload::gradient) {
+      a.kind = Kind::accumulate;  // something harmless in place of the send, so that counts stay
+      a.slots[1] = a.slots[0];
+      return;
+    }
+  FAIL() << "no gradient is sent";
+}
+
+TEST(Watchdog, NamesThePendingActionAndEndsTheStep) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  std::mutex mutex;
+  std::string said;
+  SessionOptions options;
+  options.patience = std::chrono::milliseconds(500);
+  options.sabotage = lose_a_message;
+  options.on_stall = [&](const std::string& report) {
+    const std::scoped_lock lock(mutex);
+    said = report;
+  };
+  const auto make = [](const schedule::Program& program, model::Buffer staging) {
+    return std::make_unique<comm::mpi::Transport>(MPI_COMM_WORLD, program, std::span(staging.data, staging.bytes));
+  };
+  const deck::Case c = tests::small_case("tawpipe", topology::Groups({1, 1}), 2, 1);
+  Session session(c, rank, make, options);
+  session.prepare();
+  EXPECT_ANY_THROW((void)session.step());
+  const std::scoped_lock lock(mutex);
+  EXPECT_NE(said.find("rank " + std::to_string(rank)), std::string::npos) << said;
+  if (rank == 0) EXPECT_NE(said.find("in tick 4 recv G0 g0 <- r1"), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace minitaw::engine
