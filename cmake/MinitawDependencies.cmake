@@ -1,0 +1,34 @@
+# find_package for every library, with one plain sentence when one is missing.
+
+# minitaw_require(NAME PURPOSE PACKAGE [find_package arguments ...])
+macro(minitaw_require name purpose package)
+  find_package(${name} ${ARGN} QUIET)
+  if(NOT ${name}_FOUND)
+    message(FATAL_ERROR "miniTaw needs ${name} for ${purpose}, and CMake does not find it: install it (Debian: ${package}), "
+                        "name its folder with -D${name}_ROOT=..., or build inside scripts/env, which brings everything.")
+  endif()
+endmacro()
+
+minitaw_require(fmt "text" libfmt-dev CONFIG)
+minitaw_require(tomlplusplus "decks" libtomlplusplus-dev CONFIG)
+minitaw_require(CLI11 "the command line" libcli11-dev CONFIG)
+minitaw_require(nlohmann_json "JSON output" nlohmann-json3-dev CONFIG)
+minitaw_require(HDF5 "result files" libhdf5-dev COMPONENTS C)
+minitaw_require(Threads "communication lanes" libc6-dev)
+
+if(NOT MINITAW_PLAIN_ONLY)
+  minitaw_require(Kokkos "kernels" "libkokkos-dev, version 4.6 to 5" 4.6...<6 CONFIG)
+  minitaw_require(MPI "communication" libmpich-dev COMPONENTS CXX)
+  minitaw_require(BLAS "matrix products" libopenblas-openmp-dev)
+endif()
+if(MINITAW_TESTS)
+  minitaw_require(GTest "the tests" "libgtest-dev and libgmock-dev")
+endif()
+if(MINITAW_BENCHMARKS)
+  minitaw_require(benchmark "the microbenchmarks" libbenchmark-dev CONFIG)
+endif()
+
+if(MINITAW_CUDA AND NOT Kokkos_ENABLE_CUDA)
+  message(FATAL_ERROR "MINITAW_CUDA needs a Kokkos built with CUDA, but the one in ${Kokkos_DIR} was built for "
+                      "${Kokkos_DEVICES}: load or build one (Spack: kokkos +cuda) and name its folder with -DKokkos_ROOT=...")
+endif()

@@ -1,0 +1,22 @@
+# How every target is compiled.
+add_library(minitaw_options INTERFACE)
+target_compile_features(minitaw_options INTERFACE cxx_std_20)
+target_compile_options(minitaw_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow)
+
+if(MINITAW_WERROR)
+  target_compile_options(minitaw_options INTERFACE -Werror)
+endif()
+
+if(MINITAW_NATIVE)
+  include(CheckCXXCompilerFlag)
+  check_cxx_compiler_flag(-march=native minitaw_march_native)
+  if(minitaw_march_native)
+    target_compile_options(minitaw_options INTERFACE -march=native)
+  endif()
+endif()
+
+if(MINITAW_SANITIZE)
+  set(minitaw_sanitizers -fsanitize=${MINITAW_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(minitaw_options INTERFACE ${minitaw_sanitizers})
+  target_link_options(minitaw_options INTERFACE ${minitaw_sanitizers})
+endif()
