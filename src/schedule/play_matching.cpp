@@ -1,0 +1,142 @@
+#include "schedule/play_matching.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "schedule/text.hpp"
+#include "schedule/validate_detail.hpp"
+
+namespace minitaw::schedule::detail {
+namespace {
+
+/// One side of a message; equal keys form a queue from one rank to another.
+struct Side {
+  std::uint64_t key = 0;
+  Place place;
+};
+
+std::uint64_t key_of(int from, int to, const Action& a) {
+  return (static_cast<std::uint64_t>(from) << 34) | (static_cast<std::uint64_t>(to) << 5) |
+         (static_cast<std::uint64_t>(a.lane) << 3) | static_cast<std::uint64_t>(a.payload);
+}
+
+class Matcher {
+public:
+  explicit Matcher(const Program& program) : program_(program) {}
+
+  Matching run() {
+    number_actions();
+    for (int r = 0; r < static_cast<int>(program_.ranks.size()); ++r) collect_messages(r);
+    pair_messages();
+    collect_collectives();
+    for (int c = 0; c < static_cast<int>(result_.channels.size()); ++c) number_collectives(c);
+    return std::move(result_);
+  }
+
+private:
+  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
+  [[noreturn]] void fail(Rule rule, Place p, const std::string& what) const {
+    refuse(rule, program_, p.rank, p.action, what);
+  }
+  [[nodiscard]] std::string text(Place p) const { return place(program_, p.rank, p.action); }
+
+  void number_actions() {
+    std::int64_t count = 0;
+    for (const RankProgram& rank : program_.ranks) {
+      result_.base.push_back(count);
+      count += static_cast<std::int64_t>(rank.actions.size());
+    }
+    result_.other.assign(count, -1);
+  }
+
+  void collect_messages(int r) {
+    const auto& actions = program_.ranks[r].actions;
+    for (int i = 0; i < static_cast<int>(actions.size()); ++i) {
+      const Action& a = actions[i];
+      if (a.kind == Kind::send) sends_.push_back({key_of(r, a.peer, a), {r, i}});
+      if (a.kind == Kind::recv) receives_.push_back({key_of(a.peer, r, a), {r, i}});
+    }
+  }
+
+  void pair_messages() {
+    // Stable: within a queue the order of issue stays.
+    std::ranges::stable_sort(sends_, {}, &Side::key);
+    std::ranges::stable_sort(receives_, {}, &Side::key);
+    for (std::size_t i = 0; i < std::max(sends_.size(), receives_.size()); ++i) pair(i);
+  }
+
+  /// All earlier messages have matched, so the first difference in the sorted lists is a message with one side.
+  void pair(std::size_t i) {
+    const bool lacks_send = i == sends_.size() || (i < receives_.size() && receives_[i].key < sends_[i].key);
+    const bool lacks_receive = i == receives_.size() || (i < sends_.size() && sends_[i].key < receives_[i].key);
+    if (lacks_send) fail(Rule::matched_messages, receives_[i].place, "no send of the peer is left for it");
+    if (lacks_receive) fail(Rule::matched_messages, sends_[i].place, "no receive of the peer is left for it");
+    const Place from = sends_[i].place, to = receives_[i].place;
+    if (at(from).shard != at(to).shard || at(from).micro_batch != at(to).micro_batch)
+      fail(Rule::matched_messages, to, fmt::format("meets {}; expected the same message", text(from)));
+    result_.other[result_.number(from)] = to.action;
+    result_.other[result_.number(to)] = from.action;
+  }
+
+  void collect_collectives() {
+    result_.channels.resize(program_.communicators.size() * lanes);
+    std::vector<std::vector<std::pair<int, int>>> memberships(program_.ranks.size());
+    for (int c = 0; c < static_cast<int>(program_.communicators.size()); ++c) {
+      const auto& members = program_.communicators[c].ranks;
+      for (int l = 0; l < lanes; ++l) result_.channels[c * lanes + l].calls.resize(members.size());
+      for (int m = 0; m < static_cast<int>(members.size()); ++m) memberships[members[m]].emplace_back(c, m);
+    }
+    for (int r = 0; r < static_cast<int>(program_.ranks.size()); ++r) collect_calls(r, memberships[r]);
+  }
+
+  void collect_calls(int r, const std::vector<std::pair<int, int>>& memberships) {
+    const auto& actions = program_.ranks[r].actions;
+    for (int i = 0; i < static_cast<int>(actions.size()); ++i) {
+      const Action& a = actions[i];
+      if (!is_collective(a.kind)) continue;
+      const int member = std::ranges::find(memberships, a.communicator, &std::pair<int, int>::first)->second;
+      result_.channels[a.communicator * lanes + static_cast<int>(a.lane)].calls[member].push_back(i);
+    }
+  }
+
+  void number_collectives(int c) {
+    Channel& channel = result_.channels[c];
+    const auto& members = program_.communicators[c / lanes].ranks;
+    channel.first = static_cast<std::int32_t>(result_.instances.size());
+    for (std::size_t m = 1; m < members.size(); ++m)
+      compare(members[0], channel.calls[0], members[m], channel.calls[m]);
+    result_.instances.insert(result_.instances.end(), channel.calls[0].size(), c);
+    for (std::size_t m = 0; m < members.size(); ++m)
+      for (std::size_t k = 0; k < channel.calls[m].size(); ++k)
+        result_.other[result_.number({members[m], channel.calls[m][k]})] = channel.first + static_cast<int>(k);
+  }
+
+  void compare(int first, const std::vector<std::int32_t>& expected, int rank,
+               const std::vector<std::int32_t>& calls) const {
+    const auto same = [&](std::int32_t a, std::int32_t b) { return same_call(at({first, a}), at({rank, b})); };
+    const auto [e, c] = std::ranges::mismatch(expected, calls, same);
+    if (e == expected.end() && c == calls.end()) return;
+    if (c == calls.end())
+      fail(Rule::same_collectives, {first, *e}, fmt::format("rank {} never joins it", rank));
+    fail(Rule::same_collectives, {rank, *c},
+         e == expected.end() ? fmt::format("rank {} never joins it", first)
+                             : fmt::format("expected the collective of {}", text({first, *e})));
+  }
+
+  static bool same_call(const Action& a, const Action& b) {
+    return a.kind == b.kind && a.payload == b.payload && a.shard == b.shard && a.peer == b.peer &&
+           a.micro_batch == b.micro_batch;
+  }
+
+  const Program& program_;
+  Matching result_;
+  std::vector<Side> sends_, receives_;
+};
+
+}  // namespace
+
+Matching match(const Program& program) { return Matcher(program).run(); }
+
+}  // namespace minitaw::schedule::detail
