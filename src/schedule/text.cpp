@@ -10,6 +10,11 @@ namespace {
 
 std::string slot_text(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls), slot.index); }
 
+/// "+g0": the backward pass adds to the slot instead of writing it.
+bool adds_to(const Action& a, Slot slot) {
+  return a.accumulates && (slot.cls == SlotClass::gradient || slot.cls == SlotClass::total);
+}
+
 std::string payload_text(const Action& a) {
   switch (a.payload) {
     case Payload::weights: return fmt::format("W{}", a.shard);
@@ -54,7 +59,7 @@ std::string to_text(const Action& a, const Program& program) {
   if (const std::string what = payload_text(a); !what.empty()) add(what);
   if (a.micro_batch >= 0) add(fmt::format("m{}", a.micro_batch));
   for (const Slot slot : a.slots)
-    if (slot.valid()) add((slot.cls == SlotClass::gradient && a.accumulates ? "+" : "") + slot_text(slot));
+    if (slot.valid()) add((adds_to(a, slot) ? "+" : "") + slot_text(slot));
   if (a.kind == Kind::send) add(fmt::format("-> r{}", a.peer));
   if (a.kind == Kind::recv) add(fmt::format("<- r{}", a.peer));
   if (a.kind == Kind::broadcast || a.kind == Kind::reduce) add(fmt::format("root r{}", a.peer));
