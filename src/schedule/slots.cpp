@@ -10,12 +10,32 @@ bool permanent(SlotClass cls) {
   return cls == SlotClass::home || cls == SlotClass::total || cls == SlotClass::ends || cls == SlotClass::ends_total;
 }
 
-std::vector<int> last_uses(const std::vector<std::array<Value, 4>>& values, int count) {
+/// Last action of the unit that each action belongs to. Members of a batch run together: what one of them reads must
+/// not make room for what another receives.
+std::vector<int> unit_ends(const RankProgram& rank) {
+  std::vector<int> ends(rank.actions.size());
+  for (const Lane lane : {Lane::compute, Lane::intra, Lane::inter})
+    for (const Unit& unit : units(rank, lane))
+      for (const int i : unit.actions) ends[i] = unit.actions.back();
+  return ends;
+}
+
+/// Values by the action after which their slot is free.
+std::vector<std::vector<Value>> released_after(const RankProgram& rank,
+                                               const std::vector<std::array<Value, 4>>& values, int count) {
+  const std::vector<int> ends = unit_ends(rank);
   std::vector<int> last(count, -1);
-  for (int i = 0; i < static_cast<int>(values.size()); ++i)
-    for (const Value v : values[i])
-      if (v.valid() && !permanent(v.cls)) last[v.id] = i;
-  return last;
+  std::vector<SlotClass> cls(count);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    for (const Value v : values[i]) {
+      if (!v.valid() || permanent(v.cls)) continue;
+      last[v.id] = std::max(last[v.id], ends[i]);
+      cls[v.id] = v.cls;
+    }
+  std::vector<std::vector<Value>> released(values.size());
+  for (int id = 0; id < count; ++id)
+    if (last[id] >= 0) released[last[id]].push_back({id, cls[id]});
+  return released;
 }
 
 /// Free slots of one class; grows when none is left.
@@ -38,7 +58,7 @@ private:
 }  // namespace
 
 void assign_slots(RankProgram& rank, const std::vector<std::array<Value, 4>>& values, int count) {
-  const std::vector<int> last = last_uses(values, count);
+  const std::vector<std::vector<Value>> released = released_after(rank, values, count);
   std::vector<std::int16_t> slot_of(count, -1);
   std::array<Pool, slot_classes> pools;
   for (int i = 0; i < static_cast<int>(values.size()); ++i) {
@@ -51,9 +71,7 @@ void assign_slots(RankProgram& rank, const std::vector<std::array<Value, 4>>& va
       if (slot_of[v.id] < 0) slot_of[v.id] = pools[static_cast<std::size_t>(v.cls)].take();
       slot.index = slot_of[v.id];
     }
-    for (const Value v : values[i])
-      if (v.valid() && !permanent(v.cls) && last[v.id] == i)
-        pools[static_cast<std::size_t>(v.cls)].give_back(slot_of[v.id]);
+    for (const Value v : released[i]) pools[static_cast<std::size_t>(v.cls)].give_back(slot_of[v.id]);
   }
   for (int c = 0; c < slot_classes; ++c)
     if (!permanent(static_cast<SlotClass>(c))) rank.slots[c] = pools[c].size();

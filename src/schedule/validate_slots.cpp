@@ -8,10 +8,12 @@ namespace minitaw::schedule::detail {
 namespace {
 
 bool passes_through(SlotClass cls) {
-  return cls == SlotClass::weights || cls == SlotClass::gradient || cls == SlotClass::kept || cls == SlotClass::flow;
+  return cls == SlotClass::weights || cls == SlotClass::gradient || cls == SlotClass::kept ||
+         cls == SlotClass::flow;
 }
 
-/// A content lives from the write that begins it to its last access before the next one begins.
+/// A content lives from the write that begins it to its last access before the next one begins, or to the end
+/// of the batch which that access belongs to: members of a batch run together.
 struct Life {
   int begin = -1, last = -1;
 };
@@ -21,13 +23,13 @@ class Lives {
 public:
   Lives(int slots, int actions) : current_(slots), change_(actions + 1) {}
 
-  void touch(int slot, int action, bool begins) {
+  void touch(int slot, int action, int unit_end, bool begins) {
     Life& life = current_[slot];
     if (begins || life.begin < 0) {
       close(life);
       life.begin = action;
     }
-    life.last = action;
+    life.last = std::max(life.last, unit_end);
   }
 
   /// Number of the first slot never touched, or -1.
@@ -64,7 +66,17 @@ void check_class(const Program& program, int rank, SlotClass cls, Lives& lives) 
            fmt::format("declares {} slots {}, but never uses {}{}", declared, letter, letter, unused));
   if (const int peak = lives.peak(); passes_through(cls) && peak != declared)
     refuse(Rule::slots_accounted, program, rank, -1,
-           fmt::format("declares {} slots {}, but at most {} of their contents live at once", declared, letter, peak));
+           fmt::format("declares {} slots {}, but at most {} of their contents live at once", declared,
+                       letter, peak));
+}
+
+/// Last action of the unit that each action belongs to.
+std::vector<int> unit_ends(const RankProgram& rank) {
+  std::vector<int> ends(rank.actions.size());
+  for (int l = 0; l < lanes; ++l)
+    for (const Unit& unit : units(rank, static_cast<Lane>(l)))
+      for (const int i : unit.actions) ends[i] = unit.actions.back();
+  return ends;
 }
 
 }  // namespace
@@ -74,9 +86,11 @@ void check_slots(const Program& program, int rank) {
   const int actions = static_cast<int>(here.actions.size());
   std::vector<Lives> lives;
   for (const int slots : here.slots) lives.emplace_back(slots, slots > 0 ? actions : 0);
+  const std::vector<int> ends = unit_ends(here);
   for (int i = 0; i < actions; ++i)
     for (const Access& access : accesses(here.actions[i], rank))
-      lives[static_cast<std::size_t>(access.slot.cls)].touch(access.slot.index, i, access.write && !access.read);
+      lives[static_cast<std::size_t>(access.slot.cls)].touch(access.slot.index, i, ends[i],
+                                                             access.write && !access.read);
   for (int c = 0; c < slot_classes; ++c) check_class(program, rank, static_cast<SlotClass>(c), lives[c]);
 }
 
