@@ -1,0 +1,35 @@
+#include <gtest/gtest.h>
+
+#include "world.hpp"
+
+namespace minitaw::comm::test {
+namespace {
+
+TEST(Broadcast, GivesEveryMemberTheRootsValues) {
+  World world;
+  for (const int c : world.mine())
+    for (const int root : world.members(c))
+      for (const Scalar scalar : scalars)
+        for (const auto elements : awkward_sizes(scalar, world.size(c))) {
+          Values values = contribution_of(world.rank, scalar, elements);
+          world.transport.broadcast(Lane::intra, values.collective(c, root));
+          EXPECT_EQ(values, contribution_of(root, scalar, elements))
+              << world.plan.communicators[c].name << " root " << root << " elements " << elements;
+        }
+}
+
+TEST(Broadcast, CountsEachLinkOfTheChainOnce) {
+  World world;
+  const int root = world.ranks / 2;
+  Values values(Scalar::bf16, 400'001);
+  world.transport.broadcast(Lane::inter, values.collective(0, root));
+  const int next = (world.rank + 1) % world.ranks;
+  schedule::ByteMatrix expected(world.ranks);
+  if (next != root) expected.add(world.rank, next, Traffic::gradients, 800'002);
+  EXPECT_EQ(world.transport.sent(), expected);
+  world.transport.reset_counters();
+  EXPECT_EQ(world.transport.sent(), schedule::ByteMatrix(world.ranks));
+}
+
+}  // namespace
+}  // namespace minitaw::comm::test

@@ -1,0 +1,60 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <thread>
+
+#include "world.hpp"
+
+namespace minitaw::comm::test {
+namespace {
+
+/// Ends the waits of a transport a little later, as the watchdog would.
+std::jthread cancel_later(World& world) {
+  return std::jthread([&world] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    world.transport.cancel();
+  });
+}
+
+TEST(Cancel, EndsTheWaitForALostMessage) {
+  World world;
+  const int next = (world.rank + 1) % world.ranks;
+  std::vector<std::byte> in(100);
+  const std::array batch{Message{false, next, Payload::weights, in.data(), in.size()}};
+  const auto watchdog = cancel_later(world);
+  EXPECT_THROW(world.transport.exchange(Lane::intra, batch), Cancelled);
+  EXPECT_THROW(world.transport.exchange(Lane::inter, batch), Cancelled) << "it stays cancelled";
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST(Cancel, EndsACollectiveThatTheOthersNeverJoin) {
+  World world;
+  if (world.ranks > 1 && world.rank == 0) {
+    Values values(Scalar::fp32, 300'000);
+    const auto watchdog = cancel_later(world);
+    EXPECT_THROW(world.transport.reduce(Lane::inter, values.collective(0, 0)), Cancelled);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+TEST(Cancel, EndsASendThatNobodyTakes) {
+  World world;
+  std::vector<std::byte> data(3'000'000, static_cast<std::byte>(world.rank));
+  if (world.ranks > 1 && world.rank == 0) {
+    const std::array batch{Message{true, 1, Payload::weights, data.data(), data.size()}};
+    const auto watchdog = cancel_later(world);
+    EXPECT_THROW(world.transport.exchange(Lane::intra, batch), Cancelled);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  // Taken after all, so that MPI can end in order.
+  if (world.rank == 1) {
+    const std::array batch{Message{false, 0, Payload::weights, data.data(), data.size()}};
+    world.transport.exchange(Lane::intra, batch);
+    EXPECT_EQ(data.back(), std::byte{0});
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+}  // namespace
+}  // namespace minitaw::comm::test

@@ -1,0 +1,93 @@
+// all_gather, reduce_scatter and all_reduce: the rings and their slices.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "world.hpp"
+
+namespace minitaw::comm::test {
+namespace {
+
+struct Case {
+  int communicator;
+  Scalar scalar;
+  std::int64_t elements;
+};
+
+void for_each_case(const World& world, const std::function<void(const Case&)>& check) {
+  for (const int c : world.mine())
+    for (const Scalar scalar : scalars)
+      for (const auto elements : awkward_sizes(scalar, world.size(c))) {
+        SCOPED_TRACE(world.plan.communicators[c].name + " " + std::to_string(elements));
+        check({c, scalar, elements});
+      }
+}
+
+/// What rank `from` contributes to the slice of member `index`.
+void fill(Values& values, const Slice& part, int from) {
+  for (std::int64_t i = part.begin; i < part.begin + part.count; ++i) values.set(i, contribution(from, i));
+}
+
+TEST(AllGather, BringsEverySliceFromItsMember) {
+  World world;
+  for_each_case(world, [&](const Case& c) {
+    const int members = world.size(c.communicator);
+    Values values(c.scalar, c.elements), expected(c.scalar, c.elements);
+    fill(values, slice(c.elements, members, world.position(c.communicator)), world.rank);
+    for (int i = 0; i < members; ++i)
+      fill(expected, slice(c.elements, members, i), world.members(c.communicator)[i]);
+    world.transport.all_gather(Lane::intra, values.collective(c.communicator));
+    EXPECT_EQ(values, expected);
+  });
+}
+
+TEST(ReduceScatter, LeavesEachMemberItsSliceOfTheSum) {
+  World world;
+  for_each_case(world, [&](const Case& c) {
+    Values values = contribution_of(world.rank, c.scalar, c.elements);
+    world.transport.reduce_scatter(Lane::inter, values.collective(c.communicator));
+    const Slice own = slice(c.elements, world.size(c.communicator), world.position(c.communicator));
+    std::int64_t wrong = 0;
+    for (std::int64_t i = own.begin; i < own.begin + own.count; ++i)
+      wrong += values.at(i) != sum_of(world.members(c.communicator), i);
+    EXPECT_EQ(wrong, 0);
+  });
+}
+
+TEST(AllReduce, AddsEverywhere) {
+  World world;
+  for_each_case(world, [&](const Case& c) {
+    Values values = contribution_of(world.rank, c.scalar, c.elements), expected(c.scalar, c.elements);
+    for (std::int64_t i = 0; i < c.elements; ++i) expected.set(i, sum_of(world.members(c.communicator), i));
+    world.transport.all_reduce(Lane::intra, values.collective(c.communicator));
+    EXPECT_EQ(values, expected);
+  });
+}
+
+/// Bytes of a ring, link by link: all slices but one.
+std::uint64_t all_but(std::int64_t elements, int members, int skipped) {
+  return 4 * static_cast<std::uint64_t>(elements - slice(elements, members, skipped).count);
+}
+
+TEST(Rings, CountTrueSlices) {
+  World world;
+  const int n = world.ranks, next = (world.rank + 1) % n;
+  for (const std::int64_t elements : {std::int64_t{1}, std::int64_t{n} + 1, std::int64_t{200'003}}) {
+    Values values(Scalar::fp32, elements);
+    const auto expect = [&](std::uint64_t bytes) {
+      schedule::ByteMatrix expected(n);
+      if (n > 1) expected.add(world.rank, next, Traffic::gradients, bytes);
+      EXPECT_EQ(world.transport.sent(), expected) << elements;
+      world.transport.reset_counters();
+    };
+    world.transport.all_gather(Lane::intra, values.collective(0));
+    expect(all_but(elements, n, next));
+    world.transport.reduce_scatter(Lane::intra, values.collective(0));
+    expect(all_but(elements, n, world.rank));
+    world.transport.all_reduce(Lane::inter, values.collective(0));
+    expect(all_but(elements, n, next) + all_but(elements, n, world.rank));
+  }
+}
+
+}  // namespace
+}  // namespace minitaw::comm::test

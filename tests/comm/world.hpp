@@ -1,0 +1,144 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "base/bf16.hpp"
+#include "comm/mpi/transport.hpp"
+#include "comm/slices.hpp"
+#include "comm/sum.hpp"
+
+namespace minitaw::comm::test {
+
+using schedule::Lane;
+using schedule::Payload;
+using schedule::Traffic;
+
+inline int ranks_of_job() {
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  return ranks;
+}
+
+/// Communicators that are awkward on purpose: not all ranks, not ascending, one member.
+inline std::vector<schedule::Communicator> communicators(int ranks) {
+  std::vector<schedule::Communicator> all(5);
+  all[0].name = "world", all[1].name = "backwards", all[2].name = "evens", all[3].name = "odds", all[4].name = "last";
+  for (int r = 0; r < ranks; ++r) {
+    all[0].ranks.push_back(r);
+    all[1].ranks.insert(all[1].ranks.begin(), r);
+    all[r % 2 == 0 ? 2 : 3].ranks.push_back(r);
+  }
+  all[4].ranks = {ranks - 1};
+  return all;
+}
+
+/// No step to play, only what a transport asks of a program: ranks, communicators, lanes that reduce.
+inline schedule::Program program(int ranks) {
+  schedule::Program p;
+  p.communicators = communicators(ranks);
+  p.groups = topology::Groups({ranks});
+  p.ranks.resize(ranks);
+  for (auto& rank : p.ranks)
+    for (const Lane lane : {Lane::intra, Lane::inter}) {
+      rank.actions.emplace_back();
+      rank.actions.back().kind = schedule::Kind::reduce;
+      rank.actions.back().lane = lane;
+    }
+  return p;
+}
+
+/// A transport of the whole job with its memory.
+struct World {
+  int ranks = ranks_of_job();
+  schedule::Program plan = program(ranks);
+  std::vector<std::byte> staging = std::vector<std::byte>(4 * schedule::chunk_bytes);
+  mpi::Transport transport{MPI_COMM_WORLD, plan, staging};
+  int rank = transport.rank();
+
+  /// Indices of the communicators that this rank belongs to.
+  [[nodiscard]] std::vector<int> mine() const {
+    std::vector<int> indices;
+    for (int c = 0; c < static_cast<int>(plan.communicators.size()); ++c)
+      if (position(c) >= 0) indices.push_back(c);
+    return indices;
+  }
+  [[nodiscard]] const std::vector<int>& members(int communicator) const {
+    return plan.communicators[communicator].ranks;
+  }
+  [[nodiscard]] int size(int communicator) const { return static_cast<int>(members(communicator).size()); }
+  /// Of this rank in the communicator; -1 if it is not a member.
+  [[nodiscard]] int position(int communicator) const {
+    for (int i = 0; i < size(communicator); ++i)
+      if (members(communicator)[i] == rank) return i;
+    return -1;
+  }
+};
+
+/// A buffer of fp32 or bf16 values seen as floats.
+class Values {
+public:
+  Values(Scalar scalar, std::int64_t elements)
+      : scalar_(scalar), elements_(elements), bytes_(elements * bytes_of(scalar) + 1) {}
+
+  [[nodiscard]] std::int64_t elements() const { return elements_; }
+  [[nodiscard]] float at(std::int64_t i) const {
+    if (scalar_ == Scalar::fp32) return load<float>(i);
+    return to_float(load<Bf16>(i));
+  }
+  void set(std::int64_t i, float value) {
+    if (scalar_ == Scalar::fp32) store(i, value);
+    else store(i, to_bf16(value));
+  }
+  [[nodiscard]] std::byte* data() { return bytes_.data(); }
+  friend bool operator==(const Values&, const Values&) = default;
+
+  [[nodiscard]] Collective collective(int communicator, int root = -1) {
+    return {communicator, root, Payload::gradient, scalar_, data(), elements_};
+  }
+
+private:
+  template <class T>
+  [[nodiscard]] T load(std::int64_t i) const {
+    T value;
+    std::memcpy(&value, bytes_.data() + i * sizeof(T), sizeof(T));
+    return value;
+  }
+  template <class T>
+  void store(std::int64_t i, T value) {
+    std::memcpy(bytes_.data() + i * sizeof(T), &value, sizeof(T));
+  }
+
+  Scalar scalar_;
+  std::int64_t elements_;
+  std::vector<std::byte> bytes_;  ///< one byte more than needed: nobody may touch it
+};
+
+/// Element i of a rank's contribution: small integers, whose sums over the ranks bf16 holds exactly.
+inline float contribution(int rank, std::int64_t i) { return static_cast<float>(rank + 1 + i % 7); }
+inline float sum_of(const std::vector<int>& ranks, std::int64_t i) {
+  float sum = 0;
+  for (const int rank : ranks) sum += contribution(rank, i);
+  return sum;
+}
+
+inline Values contribution_of(int rank, Scalar scalar, std::int64_t elements) {
+  Values values(scalar, elements);
+  for (std::int64_t i = 0; i < elements; ++i) values.set(i, contribution(rank, i));
+  return values;
+}
+
+/// Nothing, one element, slices that are shorter or empty, and messages just above one chunk and of several.
+inline std::vector<std::int64_t> awkward_sizes(Scalar scalar, int members) {
+  const auto chunk = static_cast<std::int64_t>(schedule::chunk_bytes / bytes_of(scalar));
+  return {0, 1, members - 1, members + 1, 3 * members + 1, 1000, chunk, chunk + 1, 3 * chunk + 7,
+          (2 * chunk + 3) * members - 1};
+}
+
+inline constexpr Scalar scalars[] = {Scalar::fp32, Scalar::bf16};
+
+}  // namespace minitaw::comm::test
