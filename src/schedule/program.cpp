@@ -24,6 +24,14 @@ std::vector<Unit> units(const RankProgram& rank, Lane lane) {
   return result;
 }
 
+std::vector<int> unit_ends(const RankProgram& rank) {
+  std::vector<int> ends(rank.actions.size());
+  for (int l = 0; l < lanes; ++l)
+    for (const Unit& unit : units(rank, static_cast<Lane>(l)))
+      for (const int i : unit.actions) ends[i] = unit.actions.back();
+  return ends;
+}
+
 std::vector<int> micro_batches_of(const RankProgram& rank) {
   std::vector<int> result;
   for (const Action& action : rank.actions)

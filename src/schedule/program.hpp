@@ -45,6 +45,9 @@ struct Unit {
 };
 [[nodiscard]] std::vector<Unit> units(const RankProgram& rank, Lane lane);
 
+/// For each action, the last action of its unit.
+[[nodiscard]] std::vector<int> unit_ends(const RankProgram& rank);
+
 /// Micro-batches that a rank computes, in ascending order.
 [[nodiscard]] std::vector<int> micro_batches_of(const RankProgram& rank);
 

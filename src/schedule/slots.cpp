@@ -10,17 +10,8 @@ bool permanent(SlotClass cls) {
   return cls == SlotClass::home || cls == SlotClass::total || cls == SlotClass::ends || cls == SlotClass::ends_total;
 }
 
-/// Last action of the unit that each action belongs to. Members of a batch run together: what one of them reads must
-/// not make room for what another receives.
-std::vector<int> unit_ends(const RankProgram& rank) {
-  std::vector<int> ends(rank.actions.size());
-  for (const Lane lane : {Lane::compute, Lane::intra, Lane::inter})
-    for (const Unit& unit : units(rank, lane))
-      for (const int i : unit.actions) ends[i] = unit.actions.back();
-  return ends;
-}
-
-/// Values by the action after which their slot is free.
+/// Values by the action after which their slot is free: the end of the unit of their last use. Members of a batch run
+/// together: what one of them reads must not make room for what another receives.
 std::vector<std::vector<Value>> released_after(const RankProgram& rank,
                                                const std::vector<std::array<Value, 4>>& values, int count) {
   const std::vector<int> ends = unit_ends(rank);

@@ -70,15 +70,6 @@ void check_class(const Program& program, int rank, SlotClass cls, Lives& lives) 
                        letter, peak));
 }
 
-/// Last action of the unit that each action belongs to.
-std::vector<int> unit_ends(const RankProgram& rank) {
-  std::vector<int> ends(rank.actions.size());
-  for (int l = 0; l < lanes; ++l)
-    for (const Unit& unit : units(rank, static_cast<Lane>(l)))
-      for (const int i : unit.actions) ends[i] = unit.actions.back();
-  return ends;
-}
-
 }  // namespace
 
 void check_slots(const Program& program, int rank) {
