@@ -36,15 +36,16 @@ private:
 };
 
 /// Bytes that cross each link in one step. Collectives are counted as the transports move them: broadcast and
-/// reduce as a chain along the communicator's ring order starting at the root (each of the n-1 links carries the
-/// whole message once), all-gather and reduce-scatter as a ring (each of the n links carries n-1 slices),
+/// reduce as a chain along the communicator's ring order starting at the root (each of the n-1 links carries
+/// the whole message once), all-gather and reduce-scatter as a ring (each of the n links carries n-1 slices),
 /// all-reduce as reduce-scatter then all-gather over slices of ceil(elements / n).
 ///
-/// Slices are those of comm/slices.hpp: ceil(elements / n) elements, the last ones cut to what remains (shorter or
-/// empty), and their true sizes are counted. With member i of n in ring order, the link from i to i + 1 (mod n)
-/// carries in an all-gather every slice except slice i + 1, in a reduce-scatter every slice except slice i, and in
-/// an all-reduce both. For a broadcast the links point away from the root, for a reduce towards it: with the members
-/// rotated so that the root is number 0, broadcast uses the links i -> i + 1, reduce i + 1 -> i, i = 0 .. n - 2.
+/// Slices are those of comm/slices.hpp: ceil(elements / n) elements, the last ones cut to what remains
+/// (shorter or empty), and their true sizes are counted. With member i of n in ring order, the link from i to
+/// i + 1 (mod n) carries in an all-gather every slice except slice i + 1, in a reduce-scatter every slice
+/// except slice i, and in an all-reduce both. For a broadcast the links point away from the root, for a
+/// reduce towards it: with the members rotated so that the root is number 0, broadcast uses the links i -> i
+/// + 1, reduce i + 1 -> i, i = 0 .. n - 2.
 [[nodiscard]] ByteMatrix bytes(const Program& program, const model::Layout& layout);
 
 /// Kinds of memory of a rank.
@@ -62,12 +63,16 @@ struct SlotSize {
   std::size_t bytes = 0;
 };
 
-/// The arena of a rank: every byte that a step uses, allocated before the first step.
+/// The arena of a rank: every byte that a step uses, allocated before the first step. Every slot, every
+/// optimiser buffer and the workspace are rounded up to 256 bytes.
 struct Footprint {
-  std::vector<SlotSize> slots;                      ///< every slot of the rank
-  std::vector<std::size_t> optimiser;               ///< per home slot, then the ends slices this rank updates
-  std::size_t workspace = 0;                        ///< scratch of compute actions
-  std::size_t staging = 0;  ///< 2 chunk_bytes per communication lane with a reduce, reduce_scatter or all_reduce
+  std::vector<SlotSize> slots;  ///< by class, then index
+  /// Per home slot, then the ends slices this rank updates: the two moments and, unless weights are fp32, the
+  /// master weights; fp32 each.
+  std::vector<std::size_t> optimiser;
+  std::size_t workspace = 0;  ///< scratch of compute actions
+  std::size_t staging =
+      0;  ///< 2 chunk_bytes per communication lane with a reduce, reduce_scatter or all_reduce
   std::array<std::size_t, memory_kinds> by_kind{};  ///< sums of the above
 
   [[nodiscard]] std::size_t total() const;
@@ -84,8 +89,8 @@ struct MessageCounts {
 
 /// Ticks of each rank's compute lane.
 struct Ticks {
-  int total = 0;               ///< from the first to the last compute or transfer tick of any rank
-  std::vector<int> busy;       ///< per rank: ticks with F, BW, B or W
+  int total = 0;          ///< from the first to the last compute or transfer tick of any rank
+  std::vector<int> busy;  ///< per rank: ticks with F, BW, B or W
   [[nodiscard]] int idle(int rank) const { return total - busy[rank]; }
 };
 [[nodiscard]] Ticks ticks(const Program& program);

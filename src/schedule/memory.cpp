@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <numeric>
+
+#include "model/footprint.hpp"
+#include "schedule/account.hpp"
+
+namespace minitaw::schedule {
+namespace {
+
+constexpr std::size_t arena_alignment = 256;
+
+std::size_t rounded(std::size_t bytes) {
+  return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
+}
+
+Memory kind_of(SlotClass cls) {
+  switch (cls) {
+  case SlotClass::home:
+  case SlotClass::weights:
+  case SlotClass::ends:
+    return Memory::weights;
+  case SlotClass::total:
+  case SlotClass::gradient:
+  case SlotClass::ends_total:
+    return Memory::gradients;
+  case SlotClass::kept:
+  case SlotClass::flow:
+    break;
+  }
+  return Memory::activations;
+}
+
+/// Bytes of what an action that works on `shard` has in a slot of this class.
+std::size_t content_bytes(SlotClass cls, int shard, const model::Layout& layout) {
+  const std::size_t compute = model::bytes_of(layout.shape.dtype);
+  constexpr std::size_t fp32 = sizeof(float);
+  switch (cls) {
+  case SlotClass::home:
+  case SlotClass::weights:
+  case SlotClass::gradient:
+    return layout.shards[shard].elements * compute;
+  case SlotClass::total:
+    return layout.shards[shard].elements * fp32;
+  case SlotClass::kept:
+    return model::kept_bytes(layout, shard);
+  case SlotClass::flow:
+    return model::flow_bytes(layout.shape);
+  case SlotClass::ends:
+    return layout.ends.elements * compute;
+  case SlotClass::ends_total:
+    return layout.ends.elements * fp32;
+  }
+  return 0;
+}
+
+/// AdamW's moments in fp32, and the fp32 master weights where the weights themselves are not fp32.
+std::size_t optimiser_bytes(std::int64_t elements, const model::Layout& layout) {
+  const std::size_t buffers = layout.shape.dtype == model::Dtype::fp32 ? 2 : 3;
+  return buffers * rounded(elements * sizeof(float));
+}
+
+bool is_reducing(Kind kind) {
+  return kind == Kind::reduce || kind == Kind::reduce_scatter || kind == Kind::all_reduce;
+}
+
+class Measure {
+public:
+  Measure(const RankProgram& rank, int number, const model::Layout& layout)
+      : rank_(rank), number_(number), layout_(layout) {}
+
+  Footprint run() {
+    lay_out_slots();
+    for (const int shard : rank_.homes)
+      result_.optimiser.push_back(optimiser_bytes(layout_.shards[shard].elements, layout_));
+    for (const Action& a : rank_.actions) measure(a);
+    for (SlotSize& slot : result_.slots) slot.bytes = rounded(slot.bytes);
+    result_.workspace = rounded(model::workspace_bytes(layout_));
+    result_.staging = 2 * chunk_bytes * std::ranges::count(reduces_, true);
+    sum_up();
+    return std::move(result_);
+  }
+
+private:
+  void lay_out_slots() {
+    for (int c = 0; c < slot_classes; ++c) {
+      first_[c] = result_.slots.size();
+      for (int i = 0; i < rank_.slots[c]; ++i)
+        result_.slots.push_back({{static_cast<SlotClass>(c), static_cast<std::int16_t>(i)}, 0});
+    }
+  }
+
+  void measure(const Action& a) {
+    for (const Access& access : accesses(a, number_)) {
+      std::size_t& bytes =
+          result_.slots[first_[static_cast<std::size_t>(access.slot.cls)] + access.slot.index].bytes;
+      bytes = std::max(bytes, content_bytes(access.slot.cls, a.shard, layout_));
+    }
+    if (is_reducing(a.kind)) reduces_[static_cast<std::size_t>(a.lane)] = true;
+    if (a.kind == Kind::update && a.payload == Payload::ends)
+      result_.optimiser.push_back(optimiser_bytes(layout_.ends.slice, layout_));
+  }
+
+  void sum_up() {
+    const auto add = [&](Memory kind, std::size_t bytes) {
+      result_.by_kind[static_cast<std::size_t>(kind)] += bytes;
+    };
+    for (const SlotSize& slot : result_.slots) add(kind_of(slot.slot.cls), slot.bytes);
+    for (const std::size_t bytes : result_.optimiser) add(Memory::optimiser, bytes);
+    add(Memory::buffers, result_.workspace + result_.staging);
+  }
+
+  const RankProgram& rank_;
+  int number_;
+  const model::Layout& layout_;
+  Footprint result_;
+  std::array<std::size_t, slot_classes> first_{};
+  std::array<bool, lanes> reduces_{};
+};
+
+}  // namespace
+
+std::string name_of(Memory kind) {
+  switch (kind) {
+  case Memory::weights:
+    return "weights";
+  case Memory::gradients:
+    return "gradients";
+  case Memory::optimiser:
+    return "optimiser";
+  case Memory::activations:
+    return "activations";
+  case Memory::buffers:
+    return "buffers";
+  }
+  return "";
+}
+
+std::size_t Footprint::total() const {
+  return std::accumulate(by_kind.begin(), by_kind.end(), std::size_t{0});
+}
+
+std::vector<Footprint> memory(const Program& program, const model::Layout& layout) {
+  std::vector<Footprint> result;
+  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+    result.push_back(Measure(program.ranks[r], r, layout).run());
+  return result;
+}
+
+}  // namespace minitaw::schedule
