@@ -8,7 +8,8 @@
 namespace minitaw::schedule::detail {
 namespace {
 
-/// Where a lane of a rank stands: actions before `begin` are finished; [begin, end) is the unit that runs or waits.
+/// Where a lane of a rank stands: actions before `begin` are finished; [begin, end) is the unit that runs or
+/// waits.
 struct LaneState {
   std::int32_t begin = 0, end = 0;
   std::int32_t open = 0;  // actions of the running unit that are not finished; 0: the unit has not started
@@ -19,13 +20,8 @@ class Play {
 public:
   Play(const Program& program, const std::vector<LaneSequences>& sequences, const Matching& matching,
        Listener& listener)
-      : program_(program),
-        sequences_(sequences),
-        matching_(matching),
-        listener_(listener),
-        states_(program.ranks.size()),
-        started_(matching.other.size()),
-        arrived_(matching.instances.size()) {}
+      : program_(program), sequences_(sequences), matching_(matching), listener_(listener),
+        states_(program.ranks.size()), started_(matching.other.size()), arrived_(matching.instances.size()) {}
 
   void run() {
     for (int r = 0; r < static_cast<int>(states_.size()); ++r)
@@ -148,7 +144,8 @@ private:
     const auto met = [&](int i) {  // the first of a batch whose other side is missing says most
       const Place p = place_of(rank, lane, i);
       if (!is_point_to_point(at(p).kind)) return false;
-      return static_cast<bool>(started_[matching_.number({at(p).peer, matching_.other[matching_.number(p)]})]);
+      return static_cast<bool>(
+          started_[matching_.number({at(p).peer, matching_.other[matching_.number(p)]})]);
     };
     while (state.open > 0 && position + 1 < state.end && met(position)) ++position;
     const Place p = place_of(rank, lane, position);

@@ -23,9 +23,9 @@ public:
 };
 
 namespace detail {
-/// Plays all ranks together with rendezvous transfers: a unit starts when its lane is free and its waits are met, a
-/// message or collective happens when every side has started it. What can happen does not depend on the order in
-/// which it is tried, so one play decides. Throws Refusal (g) if it stops before the end.
+/// Plays all ranks together with rendezvous transfers: a unit starts when its lane is free and its waits are
+/// met, a message or collective happens when every side has started it. What can happen does not depend on
+/// the order in which it is tried, so one play decides. Throws Refusal (g) if it stops before the end.
 void play(const Program& program, const std::vector<LaneSequences>& sequences, const Matching& matching,
           Listener& listener);
 }  // namespace detail

@@ -16,14 +16,20 @@ constexpr std::uint8_t all_done = 7;
 
 std::string describe(const Content& c) {
   switch (c.holds) {
-    case Holds::nothing: return "nothing";
-    case Holds::weights: return fmt::format("the {}weights of shard {}", c.updated ? "updated " : "", c.shard);
-    case Holds::gradient: return fmt::format("{} gradient contributions", c.sum->size());
-    case Holds::kept: return fmt::format("what shard {} kept of micro-batch {}", c.shard, c.micro_batch);
-    case Holds::hidden: return fmt::format("micro-batch {} before shard {}", c.micro_batch, c.shard);
-    case Holds::hidden_gradient:
-      return fmt::format("the gradient of micro-batch {} behind shard {}", c.micro_batch, c.shard);
-    case Holds::ends: return c.slices ? "ends that are being updated" : "the ends";
+  case Holds::nothing:
+    return "nothing";
+  case Holds::weights:
+    return fmt::format("the {}weights of shard {}", c.updated ? "updated " : "", c.shard);
+  case Holds::gradient:
+    return fmt::format("{} gradient contributions", c.sum->size());
+  case Holds::kept:
+    return fmt::format("what shard {} kept of micro-batch {}", c.shard, c.micro_batch);
+  case Holds::hidden:
+    return fmt::format("micro-batch {} before shard {}", c.micro_batch, c.shard);
+  case Holds::hidden_gradient:
+    return fmt::format("the gradient of micro-batch {} behind shard {}", c.micro_batch, c.shard);
+  case Holds::ends:
+    return c.slices ? "ends that are being updated" : "the ends";
   }
   return "";
 }
@@ -55,22 +61,32 @@ void Contents::fail(Rule rule, Place p, const std::string& what) const {
 
 void Contents::unexpected(Place p, Slot slot, const std::string& wanted) const {
   fail(Rule::fresh_reads, p,
-       fmt::format("{} holds {}, expected {}", detail::name_of(slot), describe(content(p.rank, slot)), wanted));
+       fmt::format("{} holds {}, expected {}", detail::name_of(slot), describe(content(p.rank, slot)),
+                   wanted));
 }
 
 void Contents::local(Place p) {
   switch (at(p).kind) {
-    case Kind::embed: return embed(p);
-    case Kind::forward: return forward(p);
-    case Kind::loss: return loss(p);
-    case Kind::backward:
-    case Kind::backward_input:
-    case Kind::backward_weight: return backward(p);
-    case Kind::embed_backward: return embed_backward(p);
-    case Kind::update: return at(p).slots[0].cls == SlotClass::ends ? update_ends(p) : update(p);
-    case Kind::zero: return zero(p);
-    case Kind::accumulate: return accumulate(p);
-    default: return;
+  case Kind::embed:
+    return embed(p);
+  case Kind::forward:
+    return forward(p);
+  case Kind::loss:
+    return loss(p);
+  case Kind::backward:
+  case Kind::backward_input:
+  case Kind::backward_weight:
+    return backward(p);
+  case Kind::embed_backward:
+    return embed_backward(p);
+  case Kind::update:
+    return at(p).slots[0].cls == SlotClass::ends ? update_ends(p) : update(p);
+  case Kind::zero:
+    return zero(p);
+  case Kind::accumulate:
+    return accumulate(p);
+  default:
+    return;
   }
 }
 
@@ -178,10 +194,11 @@ void Contents::add_gradient(Place p, Slot slot, std::int32_t part) {
 }
 
 void Contents::grow(Place p, Slot slot, const Sum& more) {
-  const std::size_t bound = static_cast<std::size_t>(slot.cls == SlotClass::ends_total ? 2 : 1) * program_.micro_batches;
+  const std::size_t bound =
+      static_cast<std::size_t>(slot.cls == SlotClass::ends_total ? 2 : 1) * program_.micro_batches;
   if (need_sum(p, slot).size() + more.size() > bound)
-    fail(Rule::exact_gradients, p, fmt::format("adds more contributions to {} than there are micro-batches",
-                                               detail::name_of(slot)));
+    fail(Rule::exact_gradients, p,
+         fmt::format("adds more contributions to {} than there are micro-batches", detail::name_of(slot)));
   Content& target = content(p.rank, slot);
   if (target.sum.use_count() > 1) target.sum = std::make_shared<Sum>(*target.sum);
   target.sum->add(more);
@@ -190,7 +207,8 @@ void Contents::grow(Place p, Slot slot, const Sum& more) {
 void Contents::update(Place p) {
   const Action& a = at(p);
   need_weights(p, a.slots[0]);
-  if (const std::string defect = need_sum(p, a.slots[1]).defect({a.shard}, program_.micro_batches); !defect.empty())
+  if (const std::string defect = need_sum(p, a.slots[1]).defect({a.shard}, program_.micro_batches);
+      !defect.empty())
     fail(Rule::exact_gradients, p, fmt::format("in {}, {}", detail::name_of(a.slots[1]), defect));
   content(p.rank, a.slots[0]).updated = true;
 }
@@ -201,8 +219,10 @@ void Contents::update_ends(Place p) {
   if (const int slice = content(p.rank, a.slots[1]).slice; slice >= 0 && slice != a.shard)
     fail(Rule::exact_gradients, p,
          fmt::format("{} holds the sum of slice {} only", detail::name_of(a.slots[1]), slice));
-  const std::string defect = sum.defect({Contribution::embedding, Contribution::head}, program_.micro_batches);
-  if (!defect.empty()) fail(Rule::exact_gradients, p, fmt::format("in {}, {}", detail::name_of(a.slots[1]), defect));
+  const std::string defect =
+      sum.defect({Contribution::embedding, Contribution::head}, program_.micro_batches);
+  if (!defect.empty())
+    fail(Rule::exact_gradients, p, fmt::format("in {}, {}", detail::name_of(a.slots[1]), defect));
   auto& slices = content(p.rank, a.slots[0]).slices;
   slices = slices ? std::make_shared<std::vector<bool>>(*slices)
                   : std::make_shared<std::vector<bool>>(program_.ends_slices);
@@ -232,20 +252,25 @@ void Contents::need_payload(Place p) const {
   const Slot slot = a.slots[0];
   const Content& c = content(p.rank, slot);
   switch (a.payload) {
-    case Payload::weights:
-      if (c.holds != Holds::weights || c.shard != a.shard)
-        unexpected(p, slot, fmt::format("the weights of shard {}", a.shard));
-      return;
-    case Payload::gradient:
-      if (const Contribution* foreign = need_sum(p, slot).foreign(a.shard); foreign != nullptr)
-        fail(Rule::exact_gradients, p,
-             fmt::format("{} holds a gradient of {} (micro-batch {}), expected only shard {}", detail::name_of(slot),
-                         part_name(foreign->part), foreign->micro_batch, a.shard));
-      return;
-    case Payload::activation: return need_hidden(p, slot, Holds::hidden, a.shard);
-    case Payload::activation_grad: return need_hidden(p, slot, Holds::hidden_gradient, a.shard - 1);
-    case Payload::ends_gradient: need_sum(p, slot); return;
-    default: return;
+  case Payload::weights:
+    if (c.holds != Holds::weights || c.shard != a.shard)
+      unexpected(p, slot, fmt::format("the weights of shard {}", a.shard));
+    return;
+  case Payload::gradient:
+    if (const Contribution* foreign = need_sum(p, slot).foreign(a.shard); foreign != nullptr)
+      fail(Rule::exact_gradients, p,
+           fmt::format("{} holds a gradient of {} (micro-batch {}), expected only shard {}",
+                       detail::name_of(slot), part_name(foreign->part), foreign->micro_batch, a.shard));
+    return;
+  case Payload::activation:
+    return need_hidden(p, slot, Holds::hidden, a.shard);
+  case Payload::activation_grad:
+    return need_hidden(p, slot, Holds::hidden_gradient, a.shard - 1);
+  case Payload::ends_gradient:
+    need_sum(p, slot);
+    return;
+  default:
+    return;
   }
 }
 
@@ -290,9 +315,11 @@ std::shared_ptr<Sum> Contents::union_of(std::span<const Place> calls) const {
 
 void Contents::reduce_scatter(std::span<const Place> calls) {
   const std::shared_ptr<Sum> sum = union_of(calls);
-  if (at(calls.front()).payload != Payload::ends_gradient || static_cast<int>(calls.size()) != program_.ends_slices)
+  if (at(calls.front()).payload != Payload::ends_gradient ||
+      static_cast<int>(calls.size()) != program_.ends_slices)
     fail(Rule::exact_gradients, calls.front(),
-         fmt::format("only the {} slices of the ends can be scattered, over as many ranks", program_.ends_slices));
+         fmt::format("only the {} slices of the ends can be scattered, over as many ranks",
+                     program_.ends_slices));
   for (std::size_t i = 0; i < calls.size(); ++i) {
     Content& c = content(calls[i].rank, at(calls[i]).slots[0]);
     c.sum = sum;
@@ -303,11 +330,13 @@ void Contents::reduce_scatter(std::span<const Place> calls) {
 void Contents::all_gather(std::span<const Place> calls) {
   if (at(calls.front()).payload != Payload::ends || static_cast<int>(calls.size()) != program_.ends_slices)
     fail(Rule::fresh_reads, calls.front(),
-         fmt::format("only the {} slices of the ends can be gathered, from as many ranks", program_.ends_slices));
+         fmt::format("only the {} slices of the ends can be gathered, from as many ranks",
+                     program_.ends_slices));
   const auto whole = std::make_shared<std::vector<bool>>(program_.ends_slices, true);
   for (std::size_t i = 0; i < calls.size(); ++i) {
     Content& c = content(calls[i].rank, at(calls[i]).slots[0]);
-    if (!c.slices || !(*c.slices)[i]) fail(Rule::fresh_reads, calls[i], fmt::format("slice {} is not updated yet", i));
+    if (!c.slices || !(*c.slices)[i])
+      fail(Rule::fresh_reads, calls[i], fmt::format("slice {} is not updated yet", i));
     c.slices = whole;
   }
 }
@@ -316,10 +345,11 @@ void Contents::check_end() const {
   for (std::size_t i = 0; i < done_.size(); ++i)
     if (done_[i] != all_done) {
       const int part = static_cast<int>(i) / program_.micro_batches;
-      throw detail::Refusal{{Rule::exact_gradients, -1, -1,
-                             fmt::format("the program: micro-batch {} is not computed forward and backward through {}",
-                                         static_cast<int>(i) % program_.micro_batches,
-                                         part == program_.shards ? "the ends" : part_name(part))}};
+      throw detail::Refusal{
+          {Rule::exact_gradients, -1, -1,
+           fmt::format("the program: micro-batch {} is not computed forward and backward through {}",
+                       static_cast<int>(i) % program_.micro_batches,
+                       part == program_.shards ? "the ends" : part_name(part))}};
     }
   for (int r = 0; r < static_cast<int>(program_.ranks.size()); ++r) {
     const RankProgram& rank = program_.ranks[r];

@@ -24,8 +24,8 @@ struct Content {
   std::shared_ptr<std::vector<bool>> slices;  ///< ends: which slices the optimiser has updated; null: none
 };
 
-/// Follows the contents of all slots through a play and refuses what computes or moves the wrong thing (a), or loses
-/// or repeats a contribution (e).
+/// Follows the contents of all slots through a play and refuses what computes or moves the wrong thing (a),
+/// or loses or repeats a contribution (e).
 class Contents : public Listener {
 public:
   explicit Contents(const Program& program);
@@ -76,9 +76,10 @@ private:
   [[nodiscard]] std::shared_ptr<Sum> union_of(std::span<const Place> calls) const;
 
   const Program& program_;
-  std::vector<std::vector<Content>> slots_;                 // per rank, classes one after the other
+  std::vector<std::vector<Content>> slots_;                   // per rank, classes one after the other
   std::vector<std::array<std::size_t, slot_classes>> first_;  // of each class
-  std::vector<std::uint8_t> done_;  // what has been computed: [shards + 1, micro-batches], the last row for the ends
+  std::vector<std::uint8_t>
+      done_;  // what has been computed: [shards + 1, micro-batches], the last row for the ends
 };
 
 }  // namespace minitaw::schedule

@@ -67,10 +67,12 @@ private:
     for (std::size_t i = 0; i < std::max(sends_.size(), receives_.size()); ++i) pair(i);
   }
 
-  /// All earlier messages have matched, so the first difference in the sorted lists is a message with one side.
+  /// All earlier messages have matched, so the first difference in the sorted lists is a message with one
+  /// side.
   void pair(std::size_t i) {
     const bool lacks_send = i == sends_.size() || (i < receives_.size() && receives_[i].key < sends_[i].key);
-    const bool lacks_receive = i == receives_.size() || (i < sends_.size() && sends_[i].key < receives_[i].key);
+    const bool lacks_receive =
+        i == receives_.size() || (i < sends_.size() && sends_[i].key < receives_[i].key);
     if (lacks_send) fail(Rule::matched_messages, receives_[i].place, "no send of the peer is left for it");
     if (lacks_receive) fail(Rule::matched_messages, sends_[i].place, "no receive of the peer is left for it");
     const Place from = sends_[i].place, to = receives_[i].place;
@@ -110,12 +112,15 @@ private:
     result_.instances.insert(result_.instances.end(), channel.calls[0].size(), c);
     for (std::size_t m = 0; m < members.size(); ++m)
       for (std::size_t k = 0; k < channel.calls[m].size(); ++k)
-        result_.other[result_.number({members[m], channel.calls[m][k]})] = channel.first + static_cast<int>(k);
+        result_.other[result_.number({members[m], channel.calls[m][k]})] =
+            channel.first + static_cast<int>(k);
   }
 
   void compare(int first, const std::vector<std::int32_t>& expected, int rank,
                const std::vector<std::int32_t>& calls) const {
-    const auto same = [&](std::int32_t a, std::int32_t b) { return same_call(at({first, a}), at({rank, b})); };
+    const auto same = [&](std::int32_t a, std::int32_t b) {
+      return same_call(at({first, a}), at({rank, b}));
+    };
     const auto [e, c] = std::ranges::mismatch(expected, calls, same);
     if (e == expected.end() && c == calls.end()) return;
     if (c == calls.end())
@@ -137,6 +142,8 @@ private:
 
 }  // namespace
 
-Matching match(const Program& program) { return Matcher(program).run(); }
+Matching match(const Program& program) {
+  return Matcher(program).run();
+}
 
 }  // namespace minitaw::schedule::detail

@@ -21,10 +21,10 @@ struct Channel {
 
 /// Which sends and receives belong together, and which calls make up one collective.
 struct Matching {
-  std::vector<std::int64_t> base;      ///< an action's number: base[rank] + its index
-  std::vector<std::int32_t> other;     ///< by number. send, recv: the peer's action; collective: its instance
-  std::vector<Channel> channels;       ///< by communicator * lanes + lane
-  std::vector<std::int32_t> instances; ///< channel of every collective
+  std::vector<std::int64_t> base;   ///< an action's number: base[rank] + its index
+  std::vector<std::int32_t> other;  ///< by number. send, recv: the peer's action; collective: its instance
+  std::vector<Channel> channels;    ///< by communicator * lanes + lane
+  std::vector<std::int32_t> instances;  ///< channel of every collective
 
   [[nodiscard]] std::int64_t number(Place place) const { return base[place.rank] + place.action; }
 };

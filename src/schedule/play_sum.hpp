@@ -17,7 +17,8 @@ struct Contribution {
   friend auto operator<=>(const Contribution&, const Contribution&) = default;
 };
 
-/// A gradient as the multiset of contributions that were added up in it. Ranks that hold the same values share it.
+/// A gradient as the multiset of contributions that were added up in it. Ranks that hold the same values
+/// share it.
 class Sum {
 public:
   void add(Contribution c);

@@ -12,7 +12,9 @@
 namespace minitaw::schedule {
 namespace detail {
 
-std::string name_of(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls), slot.index); }
+std::string name_of(Slot slot) {
+  return fmt::format("{}{}", letter_of(slot.cls), slot.index);
+}
 
 std::string place(const Program& program, int rank, int action) {
   if (rank < 0) return "the program";
@@ -51,14 +53,22 @@ void check(const Program& program) {
 
 std::string name_of(Rule rule) {
   switch (rule) {
-    case Rule::fresh_reads: return "fresh reads";
-    case Rule::no_overwrite: return "no overwrite";
-    case Rule::matched_messages: return "matched messages";
-    case Rule::same_collectives: return "same collectives";
-    case Rule::exact_gradients: return "exact gradients";
-    case Rule::all_waited: return "all waited";
-    case Rule::no_deadlock: return "no deadlock";
-    case Rule::slots_accounted: return "slots accounted";
+  case Rule::fresh_reads:
+    return "fresh reads";
+  case Rule::no_overwrite:
+    return "no overwrite";
+  case Rule::matched_messages:
+    return "matched messages";
+  case Rule::same_collectives:
+    return "same collectives";
+  case Rule::exact_gradients:
+    return "exact gradients";
+  case Rule::all_waited:
+    return "all waited";
+  case Rule::no_deadlock:
+    return "no deadlock";
+  case Rule::slots_accounted:
+    return "slots accounted";
   }
   return "";
 }

@@ -8,8 +8,8 @@
 namespace minitaw::schedule::detail {
 namespace {
 
-/// Slot classes that an action takes, by position: letters of the classes allowed there; '?' marks a slot that may
-/// be missing.
+/// Slot classes that an action takes, by position: letters of the classes allowed there; '?' marks a slot
+/// that may be missing.
 struct Form {
   std::string_view slots;
   bool shard = false;
@@ -18,13 +18,19 @@ struct Form {
 
 Form form_of(Payload payload) {
   switch (payload) {
-    case Payload::weights: return {"hw", true, false};
-    case Payload::gradient: return {"tg", true, false};
-    case Payload::activation:
-    case Payload::activation_grad: return {"x", true, true};
-    case Payload::ends: return {"e", false, false};
-    case Payload::ends_gradient: return {"f", false, false};
-    case Payload::none: break;
+  case Payload::weights:
+    return {"hw", true, false};
+  case Payload::gradient:
+    return {"tg", true, false};
+  case Payload::activation:
+  case Payload::activation_grad:
+    return {"x", true, true};
+  case Payload::ends:
+    return {"e", false, false};
+  case Payload::ends_gradient:
+    return {"f", false, false};
+  case Payload::none:
+    break;
   }
   return {"", false, false};
 }
@@ -32,18 +38,30 @@ Form form_of(Payload payload) {
 Form form_of(const Action& a) {
   const bool ends = a.payload == Payload::ends || a.payload == Payload::ends_gradient;
   switch (a.kind) {
-    case Kind::embed: return {"x e", false, true};
-    case Kind::forward: return {"hw a x", true, true};
-    case Kind::loss: return {"x e f", false, true};
-    case Kind::backward: return {"hw a x tg", true, true};
-    case Kind::backward_input: return {"hw a x tg?", true, true};
-    case Kind::backward_weight: return {"hw a tg", true, true};
-    case Kind::embed_backward: return {"x f", false, true};
-    case Kind::update: return ends ? Form{"e f", true, false} : Form{"h t", true, false};
-    case Kind::zero: return ends ? Form{"f", false, false} : Form{"tg", true, false};
-    case Kind::accumulate: return ends ? Form{"f f", false, false} : Form{"tg tg", true, false};
-    case Kind::join: return {"", false, false};
-    default: return form_of(a.payload);
+  case Kind::embed:
+    return {"x e", false, true};
+  case Kind::forward:
+    return {"hw a x", true, true};
+  case Kind::loss:
+    return {"x e f", false, true};
+  case Kind::backward:
+    return {"hw a x tg", true, true};
+  case Kind::backward_input:
+    return {"hw a x tg?", true, true};
+  case Kind::backward_weight:
+    return {"hw a tg", true, true};
+  case Kind::embed_backward:
+    return {"x f", false, true};
+  case Kind::update:
+    return ends ? Form{"e f", true, false} : Form{"h t", true, false};
+  case Kind::zero:
+    return ends ? Form{"f", false, false} : Form{"tg", true, false};
+  case Kind::accumulate:
+    return ends ? Form{"f f", false, false} : Form{"tg tg", true, false};
+  case Kind::join:
+    return {"", false, false};
+  default:
+    return form_of(a.payload);
   }
 }
 
@@ -69,7 +87,9 @@ public:
 
 private:
   [[nodiscard]] const RankProgram& here() const { return program_.ranks[rank_]; }
-  [[noreturn]] void fail(Rule rule, const std::string& what) const { refuse(rule, program_, rank_, action_, what); }
+  [[noreturn]] void fail(Rule rule, const std::string& what) const {
+    refuse(rule, program_, rank_, action_, what);
+  }
 
   void check_program() {
     const int ranks = static_cast<int>(program_.ranks.size());
@@ -78,7 +98,8 @@ private:
              fmt::format("{} ranks have actions, but the groups {} have {}", ranks, program_.groups.text(),
                          program_.groups.ranks()));
     if (program_.shards < 1 || program_.micro_batches < 1 || program_.ends_slices < 1)
-      refuse(Rule::exact_gradients, program_, -1, -1, "a step needs at least one shard, micro-batch and ends slice");
+      refuse(Rule::exact_gradients, program_, -1, -1,
+             "a step needs at least one shard, micro-batch and ends slice");
     for (const Communicator& c : program_.communicators) check_communicator(c);
   }
 
@@ -99,8 +120,8 @@ private:
     const auto count = [&](SlotClass cls) { return here().slots[static_cast<std::size_t>(cls)]; };
     const int homes = static_cast<int>(here().homes.size());
     if (count(SlotClass::home) != homes || count(SlotClass::total) != homes)
-      fail(Rule::slots_accounted, fmt::format("{} home and {} total slots for {} owned shards", count(SlotClass::home),
-                                              count(SlotClass::total), homes));
+      fail(Rule::slots_accounted, fmt::format("{} home and {} total slots for {} owned shards",
+                                              count(SlotClass::home), count(SlotClass::total), homes));
     for (const int shard : here().homes)
       if (shard < 0 || shard >= program_.shards)
         fail(Rule::fresh_reads, fmt::format("owns shard {}, but there are {}", shard, program_.shards));
@@ -115,8 +136,9 @@ private:
     check_partners(a);
     for (int l = 0; l < lanes; ++l)
       if (a.waits[l] < 0 || a.waits[l] > issued_[l])
-        fail(Rule::no_deadlock, fmt::format("waits for {} actions of lane {}, of which {} are issued before it",
-                                            a.waits[l], name_of(static_cast<Lane>(l)), issued_[l]));
+        fail(Rule::no_deadlock,
+             fmt::format("waits for {} actions of lane {}, of which {} are issued before it", a.waits[l],
+                         name_of(static_cast<Lane>(l)), issued_[l]));
     ++issued_[static_cast<std::size_t>(a.lane)];
   }
 
@@ -126,11 +148,11 @@ private:
     const bool flow = a.payload == Payload::activation || a.payload == Payload::activation_grad;
     const int shards = slice ? program_.ends_slices : program_.shards + (flow ? 1 : 0);
     if (form.shard && (a.shard < 0 || a.shard >= shards))
-      fail(Rule::fresh_reads, fmt::format("names {} {}, expected 0 to {}", slice ? "slice" : "shard", a.shard,
-                                          shards - 1));
+      fail(Rule::fresh_reads,
+           fmt::format("names {} {}, expected 0 to {}", slice ? "slice" : "shard", a.shard, shards - 1));
     if (form.micro_batch && (a.micro_batch < 0 || a.micro_batch >= program_.micro_batches))
-      fail(Rule::fresh_reads, fmt::format("names micro-batch {}, expected 0 to {}", a.micro_batch,
-                                          program_.micro_batches - 1));
+      fail(Rule::fresh_reads,
+           fmt::format("names micro-batch {}, expected 0 to {}", a.micro_batch, program_.micro_batches - 1));
   }
 
   void check_slots(const Action& a, std::string_view form) const {
@@ -143,7 +165,8 @@ private:
       ++i;
     }
     for (; i < a.slots.size(); ++i)
-      if (a.slots[i].valid()) fail(Rule::fresh_reads, fmt::format("has no use for slot {}", name_of(a.slots[i])));
+      if (a.slots[i].valid())
+        fail(Rule::fresh_reads, fmt::format("has no use for slot {}", name_of(a.slots[i])));
   }
 
   void check_slot(const Action& a, Slot slot, std::string_view letters) const {
@@ -152,8 +175,8 @@ private:
                                           fmt::join(letters, " or "), slot.valid() ? name_of(slot) : "none"));
     const int declared = here().slots[static_cast<std::size_t>(slot.cls)];
     if (slot.index >= declared)
-      fail(Rule::slots_accounted, fmt::format("uses {}, but the rank declares {} slots {}", name_of(slot), declared,
-                                              letter_of(slot.cls)));
+      fail(Rule::slots_accounted, fmt::format("uses {}, but the rank declares {} slots {}", name_of(slot),
+                                              declared, letter_of(slot.cls)));
     const bool owned = slot.cls == SlotClass::home || slot.cls == SlotClass::total;
     if (owned && here().homes[slot.index] != a.shard)
       fail(slot.cls == SlotClass::home ? Rule::fresh_reads : Rule::exact_gradients,
@@ -194,6 +217,8 @@ private:
 
 }  // namespace
 
-void check_form(const Program& program) { FormCheck(program).run(); }
+void check_form(const Program& program) {
+  FormCheck(program).run();
+}
 
 }  // namespace minitaw::schedule::detail

@@ -34,7 +34,8 @@ bool is_main(Kind kind) {
 Range ticks_of(const Program& program) {
   Range range{0, 0};
   for (const RankProgram& rank : program.ranks)
-    for (const Action& a : rank.actions) range = {std::min(range.begin, a.tick), std::max(range.end, a.tick + 1)};
+    for (const Action& a : rank.actions)
+      range = {std::min(range.begin, a.tick), std::max(range.end, a.tick + 1)};
   return range;
 }
 
@@ -56,13 +57,15 @@ public:
     std::string text = fmt::format("{:<8}", "tick");
     for (std::size_t c = 0; c < widths.size(); ++c)
       text += fmt::format("| {:<{}} ", ticks_.begin + static_cast<int>(c), widths[c]);
-    for (std::size_t r = 0; r < rows_.size(); ++r) text += line(ranks_.begin + static_cast<int>(r), rows_[r], widths);
+    for (std::size_t r = 0; r < rows_.size(); ++r)
+      text += line(ranks_.begin + static_cast<int>(r), rows_[r], widths);
     return text + "\n";
   }
 
 private:
   [[nodiscard]] int marked_tick() const {
-    return mark_->rank >= 0 && mark_->action >= 0 ? program_.ranks[mark_->rank].actions[mark_->action].tick : 0;
+    return mark_->rank >= 0 && mark_->action >= 0 ? program_.ranks[mark_->rank].actions[mark_->action].tick
+                                                  : 0;
   }
 
   [[nodiscard]] bool marked(int rank, int action) const {
@@ -99,6 +102,8 @@ private:
 
 }  // namespace
 
-std::string grid(const Program& program, const std::optional<Violation>& mark) { return Grid(program, mark).text(); }
+std::string grid(const Program& program, const std::optional<Violation>& mark) {
+  return Grid(program, mark).text();
+}
 
 }  // namespace minitaw::schedule

@@ -51,7 +51,8 @@ private:
       if (!ordered(reader, i)) fail(Rule::no_overwrite, i, slot, "overwrites", "read", reader);
   }
 
-  [[noreturn]] void fail(Rule rule, int i, Slot slot, std::string_view does, std::string_view done, int other) const {
+  [[noreturn]] void fail(Rule rule, int i, Slot slot, std::string_view does, std::string_view done,
+                         int other) const {
     const Lane lane = actions_[other].lane;
     refuse(rule, program_, rank_, i,
            fmt::format("{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}", does,

@@ -57,7 +57,8 @@ private:
     if (begin > 0) clock = finish_[lane][begin - 1];
     for (int i = begin; i < end; ++i)
       for (int l = 0; l < lanes; ++l)
-        if (const int count = actions_[sequences_[lane][i]].waits[l]; count > 0) merge(clock, finish_[l][count - 1]);
+        if (const int count = actions_[sequences_[lane][i]].waits[l]; count > 0)
+          merge(clock, finish_[l][count - 1]);
     for (int i = begin; i < end; ++i) {
       order_.start[sequences_[lane][i]] = clock;
       order_.position[sequences_[lane][i]] = i;
@@ -70,7 +71,8 @@ private:
   int rank_;
   const std::vector<Action>& actions_;
   const LaneSequences& sequences_;
-  std::array<std::vector<Clock>, lanes> finish_;  // what is certain once the action at this position is finished
+  std::array<std::vector<Clock>, lanes>
+      finish_;  // what is certain once the action at this position is finished
   LocalOrder order_;
 };
 
@@ -102,7 +104,8 @@ void check_join(const Program& program, int rank, const LocalOrder& order, const
   const auto& actions = program.ranks[rank].actions;
   const int last = static_cast<int>(actions.size()) - 1;
   for (int i = 0; i < last; ++i)
-    if (actions[i].kind == Kind::join) refuse(Rule::all_waited, program, rank, i, "is not the rank's last action");
+    if (actions[i].kind == Kind::join)
+      refuse(Rule::all_waited, program, rank, i, "is not the rank's last action");
   if (last < 0 || actions[last].kind != Kind::join)
     refuse(Rule::all_waited, program, rank, last, "the rank's last action must be join");
   Clock clock = order.start[last];
