@@ -14,9 +14,15 @@ using schedule::Kind;
 Compute::Compute(model::Model& model, const Arena& arena, const State& state, model::AdamW adamw, double* loss)
     : model_(model), arena_(arena), state_(state), adamw_(adamw), loss_(loss) {}
 
-void Compute::begin_step(const model::TokenSource& tokens, const std::vector<int>& micro_batches, int step) {
+void Compute::begin_step(model::TokenSource& tokens, const std::vector<int>& micro_batches, int step) {
   step_ = step;
-  for (const int m : micro_batches) batches_[m] = tokens.micro_batch(step, m);
+  const auto count = static_cast<std::size_t>(model_.layout().shape.tokens());
+  for (const int m : micro_batches) {
+    MicroBatch& batch = batches_[m];
+    batch.inputs.resize(count);
+    batch.targets.resize(count);
+    tokens.fill(batch.inputs, batch.targets, step - 1, m);
+  }
 }
 
 void Compute::run(const Action& action) {
@@ -52,6 +58,6 @@ void Compute::zero(model::Buffer buffer) const {
 
 model::Buffer Compute::slot(const Action& action, int operand) const { return arena_.slot(action.slots[operand]); }
 
-const model::MicroBatch& Compute::batch(const Action& action) const { return batches_.at(action.micro_batch); }
+const MicroBatch& Compute::batch(const Action& action) const { return batches_.at(action.micro_batch); }
 
 }  // namespace minitaw::engine

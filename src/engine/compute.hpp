@@ -12,13 +12,19 @@
 
 namespace minitaw::engine {
 
+/// Tokens of one micro-batch, [B S] each.
+struct MicroBatch {
+  std::vector<std::int32_t> inputs;
+  std::vector<std::int32_t> targets;
+};
+
 /// Plays the compute lane's actions: looks up slots and calls the model.
 class Compute {
 public:
   Compute(model::Model& model, const Arena& arena, const State& state, model::AdamW adamw, double* loss);
 
   /// Tokens of the micro-batches that the next step computes; `step` counts from 1.
-  void begin_step(const model::TokenSource& tokens, const std::vector<int>& micro_batches, int step);
+  void begin_step(model::TokenSource& tokens, const std::vector<int>& micro_batches, int step);
 
   /// Returns when the action is complete.
   void run(const schedule::Action& action);
@@ -28,7 +34,7 @@ private:
   void zero(model::Buffer buffer) const;
   void update(const schedule::Action& action);
   void dispatch(const schedule::Action& action);
-  [[nodiscard]] const model::MicroBatch& batch(const schedule::Action& action) const;
+  [[nodiscard]] const MicroBatch& batch(const schedule::Action& action) const;
 
   model::ExecutionSpace exec_;
   model::Model& model_;
@@ -37,7 +43,7 @@ private:
   model::AdamW adamw_;
   double* loss_;
   int step_ = 0;
-  std::map<int, model::MicroBatch> batches_;
+  std::map<int, MicroBatch> batches_;
 };
 
 }  // namespace minitaw::engine

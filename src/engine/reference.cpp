@@ -45,4 +45,59 @@ Reference serial_reference(const deck::Case& c, int steps) {
   return reference;
 }
 
+namespace {
+
+using model::ReferenceTensors;
+
+/// Initial weights in double, as every rank has them in fp32.
+ReferenceTensors initial_weights(const model::Layout& layout, std::uint64_t seed) {
+  ReferenceTensors weights = model::reference_zeros(layout);
+  const auto fill = [&](std::vector<double>& target, const auto& part) {
+    std::vector<float> values(target.size(), 0.0F);
+    model::initialise(values, part, layout.shape, seed);
+    target.assign(values.begin(), values.end());
+  };
+  for (std::size_t s = 0; s < layout.shards.size(); ++s) fill(weights.shards[s], layout.shards[s]);
+  fill(weights.ends, layout.ends);
+  return weights;
+}
+
+void append(std::vector<NamedTensor>& result, const std::vector<model::Tensor>& tensors,
+            const std::vector<double>& flat) {
+  for (const model::Tensor& t : tensors)
+    result.push_back({t.name, {flat.begin() + t.offset, flat.begin() + t.offset + t.size()}});
+}
+
+std::vector<NamedTensor> named(const model::Layout& layout, const ReferenceTensors& tensors) {
+  std::vector<NamedTensor> result;
+  for (std::size_t s = 0; s < layout.shards.size(); ++s) append(result, layout.shards[s].tensors, tensors.shards[s]);
+  append(result, layout.ends.tensors, tensors.ends);
+  return result;
+}
+
+}  // namespace
+
+Reference float64_reference(const deck::Case& c, int steps) {
+  const model::Layout layout = model::make_layout(c.shape, 1, 1);
+  model::Reference model(layout, initial_weights(layout, c.seed));
+  model::TokenSource source(c.shape, c.data, c.seed);
+  std::vector<std::int32_t> tokens(c.shape.tokens());
+  std::vector<std::int32_t> targets(c.shape.tokens());
+  Reference reference;
+  reference.key = reference_key(c, steps);
+  for (int s = 0; s < steps; ++s) {
+    ReferenceTensors gradient = model::reference_zeros(layout);
+    double loss = 0;
+    for (int m = 0; m < c.micro_batches; ++m) {
+      source.fill(tokens, targets, s, m);
+      loss += model.accumulate(gradient, tokens, targets, loss_scale(c));
+    }
+    reference.losses.push_back(loss);
+    if (s == 0) reference.gradients = named(layout, gradient);
+    model.update(gradient, adamw_of(c), s + 1);
+  }
+  reference.weights = named(layout, model.weights());
+  return reference;
+}
+
 }  // namespace minitaw::engine

@@ -11,7 +11,8 @@ schedule::Program with_sabotage(schedule::Program program, const SessionOptions&
   return program;
 }
 
-/// The step's loss is the mean over all of its tokens.
+}  // namespace
+
 double loss_scale(const deck::Case& c) {
   return 1.0 / (static_cast<double>(c.shape.tokens()) * c.micro_batches);
 }
@@ -21,8 +22,6 @@ model::AdamW adamw_of(const deck::Case& c) {
   adamw.learning_rate = static_cast<float>(c.learning_rate);
   return adamw;
 }
-
-}  // namespace
 
 schedule::Program program_of(const deck::Case& c) {
   schedule::Program program =
@@ -40,7 +39,7 @@ Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transp
       state_(program_, rank, layout_, arena_),
       loss_("minitaw::engine::loss"),
       model_(model::ExecutionSpace{}, layout_, loss_scale(c), arena_.workspace()),
-      tokens_(c.data, c.shape, c.seed),
+      tokens_(c.shape, c.data, c.seed),
       micro_batches_(micro_batches_of(program_.ranks[rank])),
       transport_(make_transport(program_, arena_.staging())),
       compute_(std::make_unique<Compute>(model_, arena_, state_, adamw_of(c), loss_.data())),

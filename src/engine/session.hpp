@@ -8,6 +8,7 @@
 #include "comm/transport.hpp"
 #include "deck/settings.hpp"
 #include "engine/player.hpp"
+#include "model/tokens.hpp"
 
 namespace minitaw::engine {
 
@@ -66,6 +67,10 @@ private:
   std::unique_ptr<Player> player_;
   int steps_ = 0;
 };
+
+/// The step's loss is the mean over all of its tokens: 1 / (tokens of a micro-batch x M).
+[[nodiscard]] double loss_scale(const deck::Case& c);
+[[nodiscard]] model::AdamW adamw_of(const deck::Case& c);
 
 /// The program of a case, validated.
 [[nodiscard]] schedule::Program program_of(const deck::Case& c);
