@@ -1,0 +1,83 @@
+#include "model/tokens.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <stdexcept>
+#include <vector>
+
+#include "base/error.hpp"
+#include "model/random.hpp"
+
+namespace minitaw::model {
+
+namespace {
+
+std::uint64_t size_of_file(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))
+    throw InputError(fmt::format("data = \"{}\": there is no such file; give a file or \"synthetic\"", path));
+  const std::uint64_t size = std::filesystem::file_size(path, error);
+  if (error) throw InputError(fmt::format("data = \"{}\": {}", path, error.message()));
+  return size;
+}
+
+}  // namespace
+
+TokenSource::TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed)
+    : vocab_(shape.vocab), seq_(shape.seq), micro_batch_size_(shape.micro_batch), seed_(seed) {
+  if (data == "synthetic") return;
+  if (vocab_ < 256)
+    throw InputError(fmt::format("vocab = {}: the bytes of data = \"{}\" need at least 256", vocab_, data));
+  path_ = data;
+  file_bytes_ = size_of_file(path_);
+  if (file_bytes_ < static_cast<std::uint64_t>(seq_) + 1)
+    throw InputError(fmt::format("data = \"{}\" has {} bytes; seq = {} needs at least {}", data, file_bytes_, seq_,
+                                 seq_ + 1));
+  file_.open(path_, std::ios::binary);
+  if (!file_) throw InputError(fmt::format("data = \"{}\": the file cannot be read", path_));
+}
+
+void TokenSource::fill(std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step,
+                       int micro_batch) {
+  const auto seq = static_cast<std::size_t>(seq_);
+  if (tokens.size() != seq * micro_batch_size_ || targets.size() != tokens.size())
+    throw LogicError(fmt::format("{} tokens asked for; a micro-batch has {}", tokens.size(), seq_ * micro_batch_size_));
+  std::vector<std::int32_t> values(seq + 1);
+  for (std::int64_t index = 0; index < micro_batch_size_; ++index) {
+    sequence(values, step, micro_batch, index);
+    std::copy_n(values.begin(), seq, tokens.begin() + index * seq_);
+    std::copy_n(values.begin() + 1, seq, targets.begin() + index * seq_);
+  }
+}
+
+/// Word w of the sequence is word w mod 4 of philox(counter {w / 4, index, micro_batch, step}, seed). The first
+/// token is word 0 modulo V, every further one word i: 1 + its two highest bits further. A file's offset is made of
+/// words 0 (low) and 1.
+void TokenSource::sequence(std::span<std::int32_t> values, std::int64_t step, int micro_batch, std::int64_t index) {
+  const auto words = [&, key = philox_key(seed_, Stream::tokens)](std::size_t i) {
+    return philox({static_cast<std::uint32_t>(i / 4), static_cast<std::uint32_t>(index),
+                   static_cast<std::uint32_t>(micro_batch), static_cast<std::uint32_t>(step)},
+                  key);
+  };
+  auto four = words(0);
+  if (!path_.empty()) return read(values, four[0] | std::uint64_t{four[1]} << 32);
+  values[0] = static_cast<std::int32_t>(four[0] % vocab_);
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    if (i % 4 == 0) four = words(i);
+    values[i] = static_cast<std::int32_t>((values[i - 1] + std::int64_t{1} + (four[i % 4] >> 30)) % vocab_);
+  }
+}
+
+void TokenSource::read(std::span<std::int32_t> values, std::uint64_t random) {
+  const std::uint64_t places = file_bytes_ - values.size() + 1;
+  std::vector<char> bytes(values.size());
+  file_.seekg(static_cast<std::streamoff>(random % places));
+  if (!file_.read(bytes.data(), static_cast<std::streamsize>(bytes.size())))
+    throw std::runtime_error(fmt::format("data = \"{}\": the file became shorter or unreadable", path_));
+  std::transform(bytes.begin(), bytes.end(), values.begin(),
+                 [](char byte) { return static_cast<std::int32_t>(static_cast<unsigned char>(byte)); });
+}
+
+}  // namespace minitaw::model

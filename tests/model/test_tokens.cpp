@@ -1,0 +1,114 @@
+#include "model/tokens.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <vector>
+
+#include "base/error.hpp"
+
+namespace minitaw::model {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+Shape shape_of(std::int64_t vocab, std::int64_t seq, std::int64_t micro_batch) {
+  return {.layers = 1, .hidden = 2, .heads = 1, .kv_heads = 1, .ffn = {1}, .vocab = vocab, .seq = seq,
+          .micro_batch = micro_batch};
+}
+
+struct Batch {
+  Tokens tokens, targets;
+  friend bool operator==(const Batch&, const Batch&) = default;
+};
+
+Batch batch_of(TokenSource& source, const Shape& shape, int step, int micro_batch) {
+  Batch batch{Tokens(shape.tokens(), -1), Tokens(shape.tokens(), -1)};
+  source.fill(batch.tokens, batch.targets, step, micro_batch);
+  return batch;
+}
+
+class TokenFile : public ::testing::Test {
+protected:
+  void write(const std::string& text) { std::ofstream(path_, std::ios::binary) << text; }
+  void TearDown() override { std::filesystem::remove(path_); }
+  std::string path_ = (std::filesystem::temp_directory_path() /
+                       ("minitaw_tokens_" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) +
+                        ::testing::UnitTest::GetInstance()->current_test_info()->name()))
+                          .string();
+};
+
+TEST(Tokens, SyntheticStepsByOneToFour) {
+  const Shape shape = shape_of(11, 50, 3);
+  TokenSource source(shape, "synthetic", 1);
+  const Batch batch = batch_of(source, shape, 0, 0);
+  std::set<int> steps;
+  for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
+    EXPECT_TRUE(i % 50 == 49 || batch.targets[i] == batch.tokens[i + 1]) << i;
+    steps.insert((batch.targets[i] - batch.tokens[i] + 11) % 11);
+  }
+  EXPECT_EQ(steps, (std::set<int>{1, 2, 3, 4}));
+}
+
+TEST(Tokens, EveryMicroBatchDiffersAndComesAgain) {
+  const Shape shape = shape_of(1000, 20, 2);
+  TokenSource one(shape, "synthetic", 1), two(shape, "synthetic", 1), other(shape, "synthetic", 2);
+  EXPECT_EQ(batch_of(one, shape, 3, 4), batch_of(two, shape, 3, 4));
+  EXPECT_NE(batch_of(one, shape, 3, 4), batch_of(one, shape, 3, 5));
+  EXPECT_NE(batch_of(one, shape, 3, 4), batch_of(one, shape, 4, 4));
+  EXPECT_NE(batch_of(one, shape, 3, 4), batch_of(other, shape, 3, 4));
+  const Batch batch = batch_of(one, shape, 0, 0);
+  EXPECT_NE(Tokens(batch.tokens.begin(), batch.tokens.begin() + 20),
+            Tokens(batch.tokens.begin() + 20, batch.tokens.end()));
+}
+
+TEST(Tokens, VocabularyOfOneIsAllZero) {
+  const Shape shape = shape_of(1, 4, 1);
+  TokenSource source(shape, "synthetic", 1);
+  EXPECT_EQ(batch_of(source, shape, 0, 0).targets, Tokens(4, 0));
+}
+
+TEST_F(TokenFile, BytesAreTokens) {
+  std::string text;
+  for (int i = 0; i < 256; ++i) text += static_cast<char>(i);
+  write(text);
+  const Shape shape = shape_of(256, 100, 2);
+  TokenSource source(shape, path_, 1);
+  std::set<std::int32_t> starts;
+  for (int step = 0; step < 100; ++step) {
+    const Batch batch = batch_of(source, shape, step, 0);
+    for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
+      EXPECT_EQ(batch.tokens[i], batch.tokens[i / 100 * 100] + static_cast<int>(i % 100));
+      EXPECT_EQ(batch.targets[i], batch.tokens[i] + 1);
+    }
+    starts.insert(batch.tokens[0]);
+  }
+  EXPECT_GT(starts.size(), 50U);
+  EXPECT_LE(*starts.rbegin(), 155);
+}
+
+TEST_F(TokenFile, SmallestFileHasOnePlace) {
+  write("abcd");
+  const Shape shape = shape_of(256, 3, 1);
+  TokenSource source(shape, path_, 1);
+  EXPECT_EQ(batch_of(source, shape, 0, 0), (Batch{{'a', 'b', 'c'}, {'b', 'c', 'd'}}));
+}
+
+TEST_F(TokenFile, UnusableFilesAreRefused) {
+  const Shape shape = shape_of(256, 3, 1);
+  EXPECT_THROW(TokenSource(shape, path_ + ".absent", 1), InputError);
+  EXPECT_THROW(TokenSource(shape, std::filesystem::temp_directory_path().string(), 1), InputError);
+  EXPECT_THROW(TokenSource(shape, "", 1), InputError);
+  EXPECT_THROW(TokenSource(shape, "/dev/zero", 1), InputError);
+  write("");
+  EXPECT_THROW(TokenSource(shape, path_, 1), InputError);
+  write("abc");
+  EXPECT_THROW(TokenSource(shape, path_, 1), InputError);
+  write("abcd");
+  EXPECT_NO_THROW(TokenSource(shape, path_, 1));
+  EXPECT_THROW(TokenSource(shape_of(255, 3, 1), path_, 1), InputError);
+}
+
+}  // namespace
+}  // namespace minitaw::model
