@@ -1,0 +1,175 @@
+#include "model/reference.hpp"
+
+#include "kernels/reference/adamw.hpp"
+#include "kernels/reference/attention.hpp"
+#include "kernels/reference/cross_entropy.hpp"
+#include "kernels/reference/embedding.hpp"
+#include "kernels/reference/linear.hpp"
+#include "kernels/reference/rmsnorm.hpp"
+#include "kernels/reference/rope.hpp"
+#include "kernels/reference/swiglu.hpp"
+
+namespace minitaw::model {
+
+namespace {
+
+namespace plain = kernels::reference;
+using Doubles = std::vector<double>;
+
+plain::In view(const Doubles& buffer, const Tensor& tensor) {
+  return plain::In(buffer).subspan(tensor.offset, tensor.size());
+}
+plain::Out view(Doubles& buffer, const Tensor& tensor) {
+  return plain::Out(buffer).subspan(tensor.offset, tensor.size());
+}
+void add(Doubles& sum, const Doubles& other) {
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
+}
+
+/// One block: its place in the shard, and every intermediate of one micro-batch.
+class Block {
+public:
+  Block(const Shape& shape, const Shard& shard, int index)
+      : shard_(shard), index_(index), rows_(shape.tokens()), hidden_(shape.hidden), qkv_width_(shape.qkv()),
+        ffn_(shape.ffn[shard.first_layer + index]),
+        sizes_{shape.micro_batch, shape.seq, shape.heads, shape.kv_heads, shape.head_dim()} {}
+
+  Doubles forward(const Doubles& x, const Doubles& weights) {
+    input_ = x;
+    normed1_ = norm(x, weights, Role::norm1);
+    qkv_ = linear(normed1_, weights, Role::wqkv);
+    plain::rope(qkv_, sizes_.batch, sizes_.seq, sizes_.heads + sizes_.kv_heads, sizes_.head_dim, qkv_width_, 1);
+    attention_.resize(rows_ * hidden_);
+    plain::attention_forward(attention_, qkv_, sizes_);
+    middle_ = linear(attention_, weights, Role::wo);
+    add(middle_, input_);
+    normed2_ = norm(middle_, weights, Role::norm2);
+    gate_up_ = linear(normed2_, weights, Role::w13);
+    product_.resize(rows_ * ffn_);
+    plain::swiglu_forward(product_, gate_up_, rows_, ffn_);
+    Doubles output = linear(product_, weights, Role::w2);
+    add(output, middle_);
+    return output;
+  }
+
+  /// dy: gradient of the output; returns that of the input and adds to `gradient`.
+  Doubles backward(const Doubles& dy, Doubles& gradient, const Doubles& weights) const {
+    const Doubles dproduct = linear_back(dy, product_, gradient, weights, Role::w2);
+    Doubles dgate_up(gate_up_.size());
+    plain::swiglu_backward(dgate_up, dproduct, gate_up_, rows_, ffn_);
+    const Doubles dnormed2 = linear_back(dgate_up, normed2_, gradient, weights, Role::w13);
+    Doubles dmiddle = norm_back(dnormed2, middle_, gradient, weights, Role::norm2);
+    add(dmiddle, dy);
+    const Doubles dattention = linear_back(dmiddle, attention_, gradient, weights, Role::wo);
+    Doubles dqkv(qkv_.size());
+    plain::attention_backward(dqkv, dattention, qkv_, sizes_);
+    plain::rope(dqkv, sizes_.batch, sizes_.seq, sizes_.heads + sizes_.kv_heads, sizes_.head_dim, qkv_width_, -1);
+    const Doubles dnormed1 = linear_back(dqkv, normed1_, gradient, weights, Role::wqkv);
+    Doubles dx = norm_back(dnormed1, input_, gradient, weights, Role::norm1);
+    add(dx, dmiddle);
+    return dx;
+  }
+
+private:
+  const Tensor& tensor(Role role) const { return shard_.tensor(index_, role); }
+
+  Doubles norm(const Doubles& x, const Doubles& weights, Role role) const {
+    Doubles y(x.size());
+    plain::rmsnorm_forward(y, x, view(weights, tensor(role)), rows_, hidden_);
+    return y;
+  }
+  Doubles norm_back(const Doubles& dy, const Doubles& x, Doubles& gradient, const Doubles& weights,
+                    Role role) const {
+    Doubles dx(x.size());
+    plain::rmsnorm_backward(dx, view(gradient, tensor(role)), dy, x, view(weights, tensor(role)), rows_, hidden_);
+    return dx;
+  }
+  Doubles linear(const Doubles& x, const Doubles& weights, Role role) const {
+    const Tensor& w = tensor(role);
+    Doubles y(rows_ * w.rows);
+    plain::linear_forward(y, x, view(weights, w), rows_, w.rows, w.cols);
+    return y;
+  }
+  Doubles linear_back(const Doubles& dy, const Doubles& x, Doubles& gradient, const Doubles& weights,
+                      Role role) const {
+    const Tensor& w = tensor(role);
+    Doubles dx(x.size());
+    plain::linear_backward(dx, view(gradient, w), dy, x, view(weights, w), rows_, w.rows, w.cols);
+    return dx;
+  }
+
+  const Shard& shard_;
+  int index_;
+  std::int64_t rows_, hidden_, qkv_width_, ffn_;
+  plain::AttentionSizes sizes_;
+  Doubles input_, normed1_, qkv_, attention_, middle_, normed2_, gate_up_, product_;
+};
+
+/// Final norm, head and cross-entropy: x becomes its own gradient; returns the scaled loss.
+double loss_and_gradient(Doubles& x, Doubles& gradient, const Doubles& ends_weights, const Ends& ends,
+                         plain::Tokens targets, double scale) {
+  const Tensor& norm = ends.tensor(Role::norm);
+  const Tensor& head = ends.tensor(Role::head);
+  const auto rows = static_cast<std::int64_t>(targets.size());
+  Doubles normed(x.size()), logits(rows * head.rows), dlogits(logits.size()), dnormed(x.size()), dx(x.size());
+  plain::rmsnorm_forward(normed, x, view(ends_weights, norm), rows, norm.rows);
+  plain::linear_forward(logits, normed, view(ends_weights, head), rows, head.rows, head.cols);
+  plain::cross_entropy_backward(dlogits, logits, targets, scale, head.rows);
+  plain::linear_backward(dnormed, view(gradient, head), dlogits, normed, view(ends_weights, head), rows, head.rows,
+                         head.cols);
+  plain::rmsnorm_backward(dx, view(gradient, norm), dnormed, x, view(ends_weights, norm), rows, norm.rows);
+  x = dx;
+  return scale * plain::cross_entropy_forward(logits, targets, head.rows);
+}
+
+void update_tensors(Doubles& weights, Doubles& moment1, Doubles& moment2, const Doubles& gradient,
+                    const std::vector<Tensor>& tensors, const AdamW& adamw, int step) {
+  for (const Tensor& tensor : tensors)
+    plain::adamw(view(weights, tensor), view(moment1, tensor), view(moment2, tensor), view(gradient, tensor),
+                 {adamw.learning_rate, adamw.beta1, adamw.beta2, adamw.epsilon, tensor.decay ? adamw.decay : 0.0},
+                 step);
+}
+
+}  // namespace
+
+ReferenceTensors reference_zeros(const Layout& layout) {
+  ReferenceTensors zeros;
+  for (const Shard& shard : layout.shards) zeros.shards.emplace_back(shard.elements, 0.0);
+  zeros.ends.resize(layout.ends.elements, 0.0);
+  return zeros;
+}
+
+Reference::Reference(Layout layout, ReferenceTensors weights)
+    : layout_(std::move(layout)), weights_(std::move(weights)), moment1_(reference_zeros(layout_)),
+      moment2_(reference_zeros(layout_)) {}
+
+double Reference::accumulate(ReferenceTensors& gradient, std::span<const std::int32_t> tokens,
+                             std::span<const std::int32_t> targets, double loss_scale) const {
+  const Shape& shape = layout_.shape;
+  const Tensor& embedding = layout_.ends.tensor(Role::embedding);
+  Doubles x(tokens.size() * shape.hidden);
+  plain::embedding_forward(x, view(weights_.ends, embedding), tokens, shape.hidden);
+
+  std::vector<Block> blocks;
+  for (std::size_t s = 0; s < layout_.shards.size(); ++s)
+    for (int i = 0; i < layout_.shards[s].layers; ++i) {
+      blocks.emplace_back(shape, layout_.shards[s], i);
+      x = blocks.back().forward(x, weights_.shards[s]);
+    }
+  const double loss = loss_and_gradient(x, gradient.ends, weights_.ends, layout_.ends, targets, loss_scale);
+  for (std::size_t s = layout_.shards.size(); s-- > 0;)
+    for (int i = layout_.shards[s].layers; i-- > 0; blocks.pop_back())
+      x = blocks.back().backward(x, gradient.shards[s], weights_.shards[s]);
+
+  plain::embedding_backward(view(gradient.ends, embedding), x, tokens, shape.hidden);
+  return loss;
+}
+
+void Reference::update(const ReferenceTensors& gradient, const AdamW& adamw, int step) {
+  for (std::size_t s = 0; s < layout_.shards.size(); ++s)
+    update_tensors(weights_.shards[s], moment1_.shards[s], moment2_.shards[s], gradient.shards[s],
+                   layout_.shards[s].tensors, adamw, step);
+  update_tensors(weights_.ends, moment1_.ends, moment2_.ends, gradient.ends, layout_.ends.tensors, adamw, step);
+}
+
+}  // namespace minitaw::model

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/adamw.hpp"
+#include "model/layout.hpp"
+
+namespace minitaw::model {
+
+/// A number for every weight of a model, in the places that the layout gives.
+struct ReferenceTensors {
+  std::vector<std::vector<double>> shards;
+  std::vector<double> ends;
+};
+[[nodiscard]] ReferenceTensors reference_zeros(const Layout& layout);
+
+/// A whole training step in serial double precision from the plain kernels: what `verify` and the tests compare
+/// with. Shares with Model nothing but the layout. Slow and memory-hungry: for small shapes.
+class Reference {
+public:
+  Reference(Layout layout, ReferenceTensors weights);
+
+  /// Forward and backward of one micro-batch. Adds to `gradient`; returns loss_scale times its summed
+  /// cross-entropy. tokens and targets [B S].
+  double accumulate(ReferenceTensors& gradient, std::span<const std::int32_t> tokens,
+                    std::span<const std::int32_t> targets, double loss_scale) const;
+  /// AdamW with the gradient of the whole step; `step` counts from 1.
+  void update(const ReferenceTensors& gradient, const AdamW& adamw, int step);
+
+  [[nodiscard]] const ReferenceTensors& weights() const { return weights_; }
+  [[nodiscard]] const Layout& layout() const { return layout_; }
+
+private:
+  Layout layout_;
+  ReferenceTensors weights_, moment1_, moment2_;
+};
+
+}  // namespace minitaw::model

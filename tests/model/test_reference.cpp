@@ -1,0 +1,83 @@
+// The composed double-precision step against finite differences of the loss.
+#include "model/reference.hpp"
+
+#include <gtest/gtest.h>
+
+#include "kernels/finite_difference.hpp"
+#include "model/initial.hpp"
+#include "model/tokens.hpp"
+
+namespace minitaw::model {
+namespace {
+
+using test::Doubles;
+
+ReferenceTensors initial(const Layout& layout) {
+  ReferenceTensors weights = reference_zeros(layout);
+  const auto fill = [&](Doubles& values, const auto& part) {
+    std::vector<float> narrow(values.size());
+    initialise(narrow, part, layout.shape, 3);
+    values.assign(narrow.begin(), narrow.end());
+  };
+  for (std::size_t s = 0; s < layout.shards.size(); ++s) fill(weights.shards[s], layout.shards[s]);
+  fill(weights.ends, layout.ends);
+  return weights;
+}
+
+class ReferenceStep : public ::testing::Test {
+protected:
+  double loss(const ReferenceTensors& weights) const {
+    ReferenceTensors ignored = reference_zeros(layout_);
+    return Reference(layout_, weights).accumulate(ignored, tokens_, targets_, 0.1);
+  }
+  void SetUp() override { TokenSource(shape_, "synthetic", 1).fill(tokens_, targets_, 0, 0); }
+
+  Shape shape_{.layers = 3, .hidden = 8, .heads = 4, .kv_heads = 2, .ffn = {5, 6, 7}, .vocab = 9, .seq = 4,
+               .micro_batch = 2};
+  Layout layout_ = make_layout(shape_, 2, 1);
+  std::vector<std::int32_t> tokens_ = std::vector<std::int32_t>(8), targets_ = tokens_;
+};
+
+TEST_F(ReferenceStep, GradientIsTheSlopeOfTheLoss) {
+  const ReferenceTensors weights = initial(layout_);
+  ReferenceTensors gradient = reference_zeros(layout_);
+  Reference(layout_, weights).accumulate(gradient, tokens_, targets_, 0.1);
+  for (std::size_t s = 0; s < layout_.shards.size(); ++s)
+    test::expect_gradient(
+        [&](const Doubles& values) {
+          ReferenceTensors moved = weights;
+          moved.shards[s] = values;
+          return loss(moved);
+        },
+        weights.shards[s], gradient.shards[s]);
+  test::expect_gradient(
+      [&](const Doubles& values) {
+        ReferenceTensors moved = weights;
+        moved.ends = values;
+        return loss(moved);
+      },
+      weights.ends, gradient.ends);
+}
+
+TEST_F(ReferenceStep, MicroBatchesAddUp) {
+  const Reference reference(layout_, initial(layout_));
+  ReferenceTensors once = reference_zeros(layout_), twice = once;
+  reference.accumulate(once, tokens_, targets_, 0.1);
+  reference.accumulate(twice, tokens_, targets_, 0.1);
+  reference.accumulate(twice, tokens_, targets_, 0.1);
+  for (std::size_t i = 0; i < once.ends.size(); ++i) EXPECT_NEAR(2 * once.ends[i], twice.ends[i], 1e-14);
+}
+
+TEST_F(ReferenceStep, TrainingLowersTheLoss) {
+  Reference reference(layout_, initial(layout_));
+  const double before = loss(reference.weights());
+  for (int step = 1; step <= 20; ++step) {
+    ReferenceTensors gradient = reference_zeros(layout_);
+    reference.accumulate(gradient, tokens_, targets_, 0.1);
+    reference.update(gradient, {.learning_rate = 1e-2F}, step);
+  }
+  EXPECT_LT(loss(reference.weights()), 0.5 * before);
+}
+
+}  // namespace
+}  // namespace minitaw::model
