@@ -4,8 +4,8 @@
 
 namespace minitaw::comm {
 
-/// Transport of a job of one rank: every collective has one member and leaves the data as it is. A message has
-/// nowhere to go and throws LogicError.
+/// Transport of a job of one rank: every collective has one member and leaves the data as it is. A message
+/// has nowhere to go and throws LogicError.
 class SoloTransport final : public Transport {
 public:
   [[nodiscard]] int rank() const override { return 0; }

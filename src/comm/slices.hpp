@@ -12,9 +12,9 @@ struct Slice {
   friend bool operator==(const Slice&, const Slice&) = default;
 };
 
-/// Slice of member `index` when `elements` are shared by `members`: ceil(elements / members) each, the last ones
-/// cut to what remains, so shorter or empty. `index` is taken modulo members, negative ones too: rings count
-/// backwards.
+/// Slice of member `index` when `elements` are shared by `members`: ceil(elements / members) each, the last
+/// ones cut to what remains, so shorter or empty. `index` is taken modulo members, negative ones too: rings
+/// count backwards.
 [[nodiscard]] constexpr Slice slice(std::int64_t elements, int members, int index) {
   const std::int64_t member = ((index % members) + members) % members;
   const std::int64_t each = elements / members + (elements % members != 0);

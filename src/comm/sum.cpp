@@ -16,7 +16,9 @@ void add_bf16(Bf16* __restrict target, const Bf16* __restrict other, std::int64_
 
 }  // namespace
 
-std::size_t bytes_of(Scalar scalar) { return scalar == Scalar::fp32 ? sizeof(float) : sizeof(Bf16); }
+std::size_t bytes_of(Scalar scalar) {
+  return scalar == Scalar::fp32 ? sizeof(float) : sizeof(Bf16);
+}
 
 void add(Scalar scalar, std::byte* target, const std::byte* other, std::int64_t elements) {
   if (scalar == Scalar::fp32)

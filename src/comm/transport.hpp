@@ -32,16 +32,17 @@ struct Collective {
   std::int64_t elements = 0;  ///< of the whole buffer
 };
 
-/// Moves the buffers of one rank. One object per rank; each lane is driven by one thread, and the two communication
-/// lanes may be active at once. Calls return when this rank's part is complete: buffers sent may be reused, buffers
-/// received hold the data. A failure throws comm::Error, a cancelled wait comm::Cancelled, and a call that the
-/// program cannot mean (no such communicator, not a member of it, the compute lane) LogicError.
+/// Moves the buffers of one rank. One object per rank; each lane is driven by one thread, and the two
+/// communication lanes may be active at once. Calls return when this rank's part is complete: buffers sent
+/// may be reused, buffers received hold the data. A failure throws comm::Error, a cancelled wait
+/// comm::Cancelled, and a call that the program cannot mean (no such communicator, not a member of it, the
+/// compute lane) LogicError.
 ///
 /// Matching: messages between two ranks match in order per lane and payload; collectives match in order per
 /// communicator and lane.
 ///
-/// Slices are those of comm/slices.hpp: equal if the members divide the elements, else the last ones are shorter.
-/// On a communicator of one member every collective does nothing.
+/// Slices are those of comm/slices.hpp: equal if the members divide the elements, else the last ones are
+/// shorter. On a communicator of one member every collective does nothing.
 class Transport {
 public:
   Transport() = default;
@@ -64,12 +65,12 @@ public:
   /// Sum over the members everywhere, in place; any number of elements.
   virtual void all_reduce(schedule::Lane lane, const Collective& collective) = 0;
 
-  /// Bytes this rank has sent, to whom and of which kind, since the last reset; counted where they are handed to
-  /// the network library.
+  /// Bytes this rank has sent, to whom and of which kind, since the last reset; counted where they are handed
+  /// to the network library.
   [[nodiscard]] virtual schedule::ByteMatrix sent() const = 0;
   virtual void reset_counters() = 0;
-  /// Makes every wait, now and later, end with comm::Cancelled within a millisecond. Called from another thread (the
-  /// watchdog); afterwards the transport only serves to be destroyed.
+  /// Makes every wait, now and later, end with comm::Cancelled within a millisecond. Called from another
+  /// thread (the watchdog); afterwards the transport only serves to be destroyed.
   virtual void cancel() = 0;
 };
 

@@ -56,8 +56,8 @@ std::vector<std::string> host_names(MPI_Comm world, const Groups& nodes) {
   Name own{};
   gethostname(own.data(), own.size() - 1);
   std::vector<Name> all(static_cast<std::size_t>(nodes.ranks()));
-  check(MPI_Allgather(own.data(), static_cast<int>(own.size()), MPI_CHAR, all.data(), static_cast<int>(own.size()),
-                      MPI_CHAR, world),
+  check(MPI_Allgather(own.data(), static_cast<int>(own.size()), MPI_CHAR, all.data(),
+                      static_cast<int>(own.size()), MPI_CHAR, world),
         "MPI_Allgather of host names");
   std::vector<std::string> hosts;
   for (int node = 0; node < nodes.count(); ++node) hosts.emplace_back(all[nodes.first(node)].data());
@@ -79,7 +79,9 @@ cpu_set_t cores_of(MPI_Comm node) {
   return all;
 }
 
-int count(const cpu_set_t& cores) { return std::max(CPU_COUNT(&cores), 1); }
+int count(const cpu_set_t& cores) {
+  return std::max(CPU_COUNT(&cores), 1);
+}
 
 }  // namespace
 
@@ -92,10 +94,10 @@ Groups nodes_of(std::span<const int> node_of_rank) {
       continue;
     }
     if (std::ranges::find(seen, node) != seen.end())
-      throw InputError(
-          fmt::format("rank {} runs on a node of earlier ranks, but rank {} does not: place consecutive ranks on each "
-                      "node (mpiexec -map-by core or -ppn N, srun --distribution=block)",
-                      rank, rank - 1));
+      throw InputError(fmt::format(
+          "rank {} runs on a node of earlier ranks, but rank {} does not: place consecutive ranks on each "
+          "node (mpiexec -map-by core or -ppn N, srun --distribution=block)",
+          rank, rank - 1));
     seen.push_back(node);
     sizes.push_back(1);
   }

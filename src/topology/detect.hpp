@@ -20,12 +20,12 @@ struct Job {
   int node_cores = 1;              ///< that the processes of this node may run on, taken together
 };
 
-/// Asks MPI which ranks share memory, and the system for cores and names. Collective; throws InputError on all
-/// ranks if the ranks of a node are not consecutive.
+/// Asks MPI which ranks share memory, and the system for cores and names. Collective; throws InputError on
+/// all ranks if the ranks of a node are not consecutive.
 [[nodiscard]] Job detect(MPI_Comm world);
 
-/// Ranks per node from the node of each rank (any numbers, equal within a node). Throws InputError if the ranks of a
-/// node are not consecutive: groups are runs of ranks.
+/// Ranks per node from the node of each rank (any numbers, equal within a node). Throws InputError if the
+/// ranks of a node are not consecutive: groups are runs of ranks.
 [[nodiscard]] Groups nodes_of(std::span<const int> node_of_rank);
 
 }  // namespace minitaw::topology

@@ -41,11 +41,14 @@ TEST(Exchange, MatchesByPayloadAndInOrder) {
   const auto message = [](bool send, int peer, Payload payload, int& value) {
     return Message{send, peer, payload, reinterpret_cast<std::byte*>(&value), sizeof(value)};
   };
-  const std::array batch{
-      message(true, next, Payload::activation, out[0]),    message(true, next, Payload::weights, out[1]),
-      message(true, next, Payload::activation, out[2]),    message(true, next, Payload::ends, out[3]),
-      message(false, previous, Payload::ends, in[3]),      message(false, previous, Payload::activation, in[0]),
-      message(false, previous, Payload::activation, in[2]), message(false, previous, Payload::weights, in[1])};
+  const std::array batch{message(true, next, Payload::activation, out[0]),
+                         message(true, next, Payload::weights, out[1]),
+                         message(true, next, Payload::activation, out[2]),
+                         message(true, next, Payload::ends, out[3]),
+                         message(false, previous, Payload::ends, in[3]),
+                         message(false, previous, Payload::activation, in[0]),
+                         message(false, previous, Payload::activation, in[2]),
+                         message(false, previous, Payload::weights, in[1])};
   world.transport.exchange(Lane::intra, batch);
   for (int k = 0; k < 4; ++k) EXPECT_EQ(in[k], out[k]);
 }
@@ -99,8 +102,9 @@ TEST(Transport, RefusesCallsThatNoProgramMeans) {
   EXPECT_THROW(world.transport.all_reduce(Lane::intra, values.collective(-1)), LogicError);
   EXPECT_THROW(world.transport.broadcast(Lane::intra, values.collective(0, world.ranks)), LogicError);
   EXPECT_THROW(world.transport.exchange(Lane::compute, {}), LogicError);
-  if (world.position(2) < 0)
+  if (world.position(2) < 0) {
     EXPECT_THROW(world.transport.all_gather(Lane::intra, values.collective(2)), LogicError);
+  }
 }
 
 TEST(Transport, RefusesAProgramOfAnotherSize) {

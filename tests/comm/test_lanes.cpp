@@ -24,15 +24,18 @@ public:
       const int communicator = static_cast<int>(plan_() % 5);
       const auto elements = static_cast<std::int64_t>(plan_() % 90'000);
       const std::size_t kind = plan_() % 6, root = plan_();
-      if (kind == 5) message(elements);
-      else if (world_.position(communicator) >= 0) collective(kind, communicator, root, elements);
+      if (kind == 5)
+        message(elements);
+      else if (world_.position(communicator) >= 0)
+        collective(kind, communicator, root, elements);
     }
     return wrong_;
   }
 
 private:
   void message(std::int64_t elements) {
-    const int next = (world_.rank + 1) % world_.ranks, previous = (world_.rank + world_.ranks - 1) % world_.ranks;
+    const int next = (world_.rank + 1) % world_.ranks,
+              previous = (world_.rank + world_.ranks - 1) % world_.ranks;
     Values out = contribution_of(world_.rank, Scalar::fp32, elements), in(Scalar::fp32, elements);
     const auto bytes = static_cast<std::size_t>(4 * elements);
     const std::array batch{Message{true, next, Payload::activation, out.data(), bytes},

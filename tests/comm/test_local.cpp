@@ -12,7 +12,8 @@ namespace {
 TEST(SoloTransport, LeavesTheDataAsItIs) {
   SoloTransport transport;
   std::array<float, 3> values{1, 2, 3};
-  const Collective all{0, 0, schedule::Payload::gradient, Scalar::fp32, reinterpret_cast<std::byte*>(values.data()), 3};
+  const Collective all{
+      0, 0, schedule::Payload::gradient, Scalar::fp32, reinterpret_cast<std::byte*>(values.data()), 3};
   transport.broadcast(schedule::Lane::intra, all);
   transport.reduce(schedule::Lane::inter, all);
   transport.all_gather(schedule::Lane::intra, all);

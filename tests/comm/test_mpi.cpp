@@ -30,8 +30,9 @@ TEST(Mpi, AddsUp) {
 
 void pass_round(const Job& job, MPI_Comm comm, int rounds, int& token) {
   for (int k = 0; k < rounds; ++k)
-    if (MPI_Sendrecv_replace(&token, 1, MPI_INT, (job.rank + 1) % job.ranks, 5, (job.rank + job.ranks - 1) % job.ranks, 5,
-                             comm, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+    if (MPI_Sendrecv_replace(&token, 1, MPI_INT, (job.rank + 1) % job.ranks, 5,
+                             (job.rank + job.ranks - 1) % job.ranks, 5, comm,
+                             MPI_STATUS_IGNORE) != MPI_SUCCESS)
       token = -1;
 }
 

@@ -21,13 +21,15 @@ TEST(Reduce, AddsAtTheRootAndLeavesTheOthersAlone) {
           Values expected = contribution_of(world.rank, scalar, elements);
           if (world.rank == root)
             for (std::int64_t i = 0; i < elements; ++i) expected.set(i, sum_of(world.members(c), i));
-          EXPECT_EQ(values, expected) << world.plan.communicators[c].name << " root " << root << " elements "
-                                      << elements;
+          EXPECT_EQ(values, expected)
+              << world.plan.communicators[c].name << " root " << root << " elements " << elements;
         }
 }
 
 /// Values whose sum depends on the order of addition.
-float rough(int rank, std::int64_t i) { return std::sin(static_cast<float>(i * 37 + rank * 11)) * std::exp2(rank % 5); }
+float rough(int rank, std::int64_t i) {
+  return std::sin(static_cast<float>(i * 37 + rank * 11)) * std::exp2(rank % 5);
+}
 
 /// The chain's sum: the last member first, the root last, rounded at every step.
 Values chain_sum(const std::vector<int>& members, std::size_t root, Scalar scalar, std::int64_t elements) {
@@ -54,8 +56,9 @@ TEST(Reduce, RepeatsBitForBitInRingOrder) {
       for (std::int64_t i = 0; i < elements; ++i) values.set(i, rough(world.rank, i));
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
       world.transport.reduce(Lane::intra, values.collective(communicator, root_rank));
-      if (world.rank == root_rank)
+      if (world.rank == root_rank) {
         EXPECT_EQ(values, chain_sum(world.members(communicator), root, scalar, elements));
+      }
     }
 }
 

@@ -11,7 +11,9 @@
 namespace minitaw::comm {
 namespace {
 
-float rounded(float value) { return to_float(to_bf16(value)); }
+float rounded(float value) {
+  return to_float(to_bf16(value));
+}
 
 TEST(Bf16, RoundsToNearestAndTiesToEven) {
   EXPECT_EQ(rounded(1.0f), 1.0f);
@@ -61,7 +63,8 @@ TEST(Sum, AddsFloats) {
   for (const int n : {0, 1, 7, 1001}) {
     std::vector<float> target(n), other(n);
     for (int i = 0; i < n; ++i) target[i] = i, other[i] = 0.5f * i;
-    add(Scalar::fp32, reinterpret_cast<std::byte*>(target.data()), reinterpret_cast<const std::byte*>(other.data()), n);
+    add(Scalar::fp32, reinterpret_cast<std::byte*>(target.data()),
+        reinterpret_cast<const std::byte*>(other.data()), n);
     for (int i = 0; i < n; ++i) EXPECT_EQ(target[i], 1.5f * i);
   }
 }
@@ -70,10 +73,13 @@ TEST(Sum, AddsBf16AndRounds) {
   EXPECT_EQ(bytes_of(Scalar::bf16), 2u);
   for (const int n : {0, 1, 7, 1001}) {
     std::vector<Bf16> target(n), other(n);
-    for (int i = 0; i < n; ++i) target[i] = to_bf16(std::sin(1.0f * i)), other[i] = to_bf16(std::cos(3.0f * i));
+    for (int i = 0; i < n; ++i)
+      target[i] = to_bf16(std::sin(1.0f * i)), other[i] = to_bf16(std::cos(3.0f * i));
     const std::vector<Bf16> before = target;
-    add(Scalar::bf16, reinterpret_cast<std::byte*>(target.data()), reinterpret_cast<const std::byte*>(other.data()), n);
-    for (int i = 0; i < n; ++i) EXPECT_EQ(to_float(target[i]), rounded(to_float(before[i]) + to_float(other[i])));
+    add(Scalar::bf16, reinterpret_cast<std::byte*>(target.data()),
+        reinterpret_cast<const std::byte*>(other.data()), n);
+    for (int i = 0; i < n; ++i)
+      EXPECT_EQ(to_float(target[i]), rounded(to_float(before[i]) + to_float(other[i])));
   }
 }
 

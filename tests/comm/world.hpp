@@ -27,7 +27,8 @@ inline int ranks_of_job() {
 /// Communicators that are awkward on purpose: not all ranks, not ascending, one member.
 inline std::vector<schedule::Communicator> communicators(int ranks) {
   std::vector<schedule::Communicator> all(5);
-  all[0].name = "world", all[1].name = "backwards", all[2].name = "evens", all[3].name = "odds", all[4].name = "last";
+  all[0].name = "world", all[1].name = "backwards", all[2].name = "evens", all[3].name = "odds",
+  all[4].name = "last";
   for (int r = 0; r < ranks; ++r) {
     all[0].ranks.push_back(r);
     all[1].ranks.insert(all[1].ranks.begin(), r);
@@ -91,8 +92,10 @@ public:
     return to_float(load<Bf16>(i));
   }
   void set(std::int64_t i, float value) {
-    if (scalar_ == Scalar::fp32) store(i, value);
-    else store(i, to_bf16(value));
+    if (scalar_ == Scalar::fp32)
+      store(i, value);
+    else
+      store(i, to_bf16(value));
   }
   [[nodiscard]] std::byte* data() { return bytes_.data(); }
   friend bool operator==(const Values&, const Values&) = default;
@@ -119,7 +122,9 @@ private:
 };
 
 /// Element i of a rank's contribution: small integers, whose sums over the ranks bf16 holds exactly.
-inline float contribution(int rank, std::int64_t i) { return static_cast<float>(rank + 1 + i % 7); }
+inline float contribution(int rank, std::int64_t i) {
+  return static_cast<float>(rank + 1 + i % 7);
+}
 inline float sum_of(const std::vector<int>& ranks, std::int64_t i) {
   float sum = 0;
   for (const int rank : ranks) sum += contribution(rank, i);
@@ -135,8 +140,8 @@ inline Values contribution_of(int rank, Scalar scalar, std::int64_t elements) {
 /// Nothing, one element, slices that are shorter or empty, and messages just above one chunk and of several.
 inline std::vector<std::int64_t> awkward_sizes(Scalar scalar, int members) {
   const auto chunk = static_cast<std::int64_t>(schedule::chunk_bytes / bytes_of(scalar));
-  return {0, 1, members - 1, members + 1, 3 * members + 1, 1000, chunk, chunk + 1, 3 * chunk + 7,
-          (2 * chunk + 3) * members - 1};
+  return {0,    1,     members - 1, members + 1,   3 * members + 1,
+          1000, chunk, chunk + 1,   3 * chunk + 7, (2 * chunk + 3) * members - 1};
 }
 
 inline constexpr Scalar scalars[] = {Scalar::fp32, Scalar::bf16};

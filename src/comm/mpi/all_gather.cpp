@@ -2,8 +2,8 @@
 
 namespace minitaw::comm::mpi {
 
-/// A ring: every member sends its own slice, then hands on what arrives; the last slice to arrive is that of the
-/// member behind the next one on, who is where it came from.
+/// A ring: every member sends its own slice, then hands on what arrives; the last slice to arrive is that of
+/// the member behind the next one on, who is where it came from.
 void all_gather(Channel& channel, const Ring& ring, const Buffer& buffer) {
   constexpr std::size_t ahead = 4;
   const auto slice_of = [&](int member) { return slice(buffer.elements, ring.size(), member); };

@@ -6,7 +6,8 @@ namespace minitaw::comm::mpi {
 void broadcast(Channel& channel, const Ring& ring, const Buffer& buffer) {
   constexpr std::size_t ahead = 4;
   const std::vector<Piece> pieces = whole(buffer);
-  Incoming arriving(channel, ring.previous(), ring.tag, ring.is_first() ? std::vector<Piece>{} : pieces, ahead);
+  Incoming arriving(channel, ring.previous(), ring.tag, ring.is_first() ? std::vector<Piece>{} : pieces,
+                    ahead);
   Outgoing leaving(channel, ring.next(), ring.tag, buffer.traffic);
   for (const Piece piece : pieces) {
     if (!ring.is_first()) arriving.next();

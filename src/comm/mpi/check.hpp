@@ -10,7 +10,8 @@
 
 namespace minitaw::comm::mpi {
 
-/// Every return code of MPI passes through here; a failure throws comm::Error with the call and MPI's own words.
+/// Every return code of MPI passes through here; a failure throws comm::Error with the call and MPI's own
+/// words.
 inline void check(int code, std::string_view call) {
   if (code == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING> text{};

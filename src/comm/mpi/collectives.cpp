@@ -12,7 +12,8 @@ constexpr std::size_t piece_bytes = schedule::chunk_bytes;
 
 void cut(const Buffer& buffer, const Slice& slice, std::vector<Piece>& pieces) {
   const auto scalar = static_cast<std::int64_t>(bytes_of(buffer.scalar));
-  cut(Piece(buffer.data + slice.begin * scalar, static_cast<std::size_t>(slice.count * scalar)), piece_bytes, pieces);
+  cut(Piece(buffer.data + slice.begin * scalar, static_cast<std::size_t>(slice.count * scalar)), piece_bytes,
+      pieces);
 }
 
 std::vector<Piece> whole(const Buffer& buffer) {

@@ -11,7 +11,8 @@
 
 namespace minitaw::comm::mpi {
 
-/// The members of a communicator in ring order, seen by one of them. Member 0 is the root, where there is one.
+/// The members of a communicator in ring order, seen by one of them. Member 0 is the root, where there is
+/// one.
 struct Ring {
   const std::vector<int>* ranks = nullptr;
   int first = 0;     ///< index in `ranks` of member 0

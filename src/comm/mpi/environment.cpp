@@ -14,7 +14,8 @@ Environment::Environment(int& argc, char**& argv) : exceptions_(std::uncaught_ex
   check(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &offered), "MPI_Init_thread");
   if (offered < MPI_THREAD_MULTIPLE) {
     MPI_Finalize();
-    throw InputError("this MPI does not offer MPI_THREAD_MULTIPLE; run with an MPI built with thread support");
+    throw InputError(
+        "this MPI does not offer MPI_THREAD_MULTIPLE; run with an MPI built with thread support");
   }
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");

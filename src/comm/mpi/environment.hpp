@@ -2,12 +2,12 @@
 
 namespace minitaw::comm::mpi {
 
-/// MPI from construction to destruction, one object per process, in main. Asks for MPI_THREAD_MULTIPLE, because
-/// each communication lane calls MPI from its own thread, and for error codes instead of an abort. Throws
-/// InputError if this MPI cannot serve threads.
+/// MPI from construction to destruction, one object per process, in main. Asks for MPI_THREAD_MULTIPLE,
+/// because each communication lane calls MPI from its own thread, and for error codes instead of an abort.
+/// Throws InputError if this MPI cannot serve threads.
 ///
-/// A process that leaves by an exception aborts the job: the others may be waiting for it, and MPI_Finalize would
-/// wait for them. Catch inside the object's life what all ranks agree on.
+/// A process that leaves by an exception aborts the job: the others may be waiting for it, and MPI_Finalize
+/// would wait for them. Catch inside the object's life what all ranks agree on.
 class Environment {
 public:
   Environment(int& argc, char**& argv);

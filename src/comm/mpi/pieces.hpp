@@ -11,8 +11,8 @@ namespace minitaw::comm::mpi {
 
 using Piece = std::span<std::byte>;
 
-/// Appends `data` cut into pieces of at most `largest` bytes; nothing if it is empty. Both sides of a message cut
-/// alike, so pieces need no header.
+/// Appends `data` cut into pieces of at most `largest` bytes; nothing if it is empty. Both sides of a message
+/// cut alike, so pieces need no header.
 void cut(Piece data, std::size_t largest, std::vector<Piece>& pieces);
 
 /// Pieces from one rank, in order, a few receives ahead of the reader.

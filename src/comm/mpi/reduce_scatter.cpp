@@ -2,8 +2,8 @@
 
 namespace minitaw::comm::mpi {
 
-/// A ring: the sum of slice i starts at member i + 1 and grows on its way round to member i. Each member adds what
-/// arrives to its own buffer and sends it from there.
+/// A ring: the sum of slice i starts at member i + 1 and grows on its way round to member i. Each member adds
+/// what arrives to its own buffer and sends it from there.
 void reduce_scatter(Channel& channel, const Ring& ring, const Buffer& buffer) {
   const auto slice_of = [&](int member) { return slice(buffer.elements, ring.size(), member); };
   std::vector<Piece> first, pieces;

@@ -40,8 +40,8 @@ bool Request::test() {
   int bytes = 0;
   check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
   if (static_cast<std::size_t>(bytes) != expected_)
-    throw Error(fmt::format("a message from rank {} has {} bytes where {} were expected", status.MPI_SOURCE, bytes,
-                            expected_));
+    throw Error(fmt::format("a message from rank {} has {} bytes where {} were expected", status.MPI_SOURCE,
+                            bytes, expected_));
   return true;
 }
 

@@ -9,8 +9,8 @@
 
 namespace minitaw::comm::mpi {
 
-/// A message on its way; owns the MPI request. Move-only. The memory it reads or writes must live until wait()
-/// returns.
+/// A message on its way; owns the MPI request. Move-only. The memory it reads or writes must live until
+/// wait() returns.
 class Request {
 public:
   Request() = default;
@@ -20,7 +20,8 @@ public:
   Request& operator=(Request&& other) noexcept;
   ~Request() { abandon(); }
 
-  [[nodiscard]] static Request send(MPI_Comm comm, int peer, int tag, const std::byte* data, std::size_t bytes);
+  [[nodiscard]] static Request send(MPI_Comm comm, int peer, int tag, const std::byte* data,
+                                    std::size_t bytes);
   [[nodiscard]] static Request receive(MPI_Comm comm, int peer, int tag, std::byte* data, std::size_t bytes);
 
   /// Throws Error if the message failed or arrived with another length, Cancelled if `waiter` was told so.

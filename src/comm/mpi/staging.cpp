@@ -20,11 +20,14 @@ Staging share_staging(const schedule::RankProgram& rank, std::span<std::byte> me
   constexpr std::size_t share = 2 * schedule::chunk_bytes;
   Staging staging;
   for (int lane = 0; lane < schedule::lanes; ++lane) {
-    const auto here = [&](const schedule::Action& a) { return static_cast<int>(a.lane) == lane && reduces(a); };
+    const auto here = [&](const schedule::Action& a) {
+      return static_cast<int>(a.lane) == lane && reduces(a);
+    };
     if (std::ranges::none_of(rank.actions, here)) continue;
     if (memory.size() < share)
-      throw LogicError(fmt::format("{} bytes of staging memory are left for lane {}, which needs {}", memory.size(),
-                                   schedule::name_of(static_cast<schedule::Lane>(lane)), share));
+      throw LogicError(fmt::format("{} bytes of staging memory are left for lane {}, which needs {}",
+                                   memory.size(), schedule::name_of(static_cast<schedule::Lane>(lane)),
+                                   share));
     staging[lane] = memory.first(share);
     memory = memory.subspan(share);
   }

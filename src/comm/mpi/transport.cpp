@@ -30,7 +30,8 @@ void check_tags(MPI_Comm world, std::size_t communicators) {
   int known = 0;
   check(MPI_Comm_get_attr(world, MPI_TAG_UB, &largest, &known), "MPI_Comm_get_attr of MPI_TAG_UB");
   if (known && first_collective_tag + communicators > static_cast<std::size_t>(*largest))
-    throw LogicError(fmt::format("{} communicators need more tags than the {} of this MPI", communicators, *largest));
+    throw LogicError(
+        fmt::format("{} communicators need more tags than the {} of this MPI", communicators, *largest));
 }
 
 /// Index of a rank in a communicator; throws LogicError if it is not a member.
@@ -45,8 +46,7 @@ int member_index(const schedule::Communicator& communicator, int rank) {
 
 Transport::Transport(MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging,
                      const Patience& patience)
-    : rank_(rank_in(world, program)),
-      ranks_(static_cast<int>(program.ranks.size())),
+    : rank_(rank_in(world, program)), ranks_(static_cast<int>(program.ranks.size())),
       communicators_(program.communicators),
       staging_(share_staging(program.ranks[static_cast<std::size_t>(rank_)], staging)),
       intra_(world, staging_[static_cast<int>(schedule::Lane::intra)], Waiter(patience, cancelled_)),
@@ -73,8 +73,9 @@ Ring Transport::ring(const Collective& collective, int first_rank) const {
 void Transport::play(Operation operation, schedule::Lane lane, const Collective& collective, int first_rank) {
   const Ring members = ring(collective, first_rank);
   if (members.size() == 1 || collective.elements == 0) return;
-  operation(channel(lane), members,
-            {collective.data, collective.elements, collective.scalar, schedule::traffic_of(collective.payload)});
+  operation(
+      channel(lane), members,
+      {collective.data, collective.elements, collective.scalar, schedule::traffic_of(collective.payload)});
 }
 
 void Transport::exchange(schedule::Lane lane, std::span<const Message> batch) {

@@ -14,14 +14,14 @@
 
 namespace minitaw::comm::mpi {
 
-/// Transport over MPI, host memory. Each communication lane has an MPI communicator of its own. Collectives are
-/// chains and rings over point-to-point messages (docs/decisions/0001-own-collectives.md): bytes are counted where
-/// they are handed to MPI, and sums are added in a fixed order.
+/// Transport over MPI, host memory. Each communication lane has an MPI communicator of its own. Collectives
+/// are chains and rings over point-to-point messages (docs/decisions/0001-own-collectives.md): bytes are
+/// counted where they are handed to MPI, and sums are added in a fixed order.
 class Transport final : public comm::Transport {
 public:
-  /// Collective over `world`, whose ranks are those of the program (else LogicError). Keeps nothing of `program`;
-  /// `staging`, as many bytes as schedule::Footprint says, must outlive the transport. Without a word about cores it
-  /// waits as if they were scarce.
+  /// Collective over `world`, whose ranks are those of the program (else LogicError). Keeps nothing of
+  /// `program`; `staging`, as many bytes as schedule::Footprint says, must outlive the transport. Without a
+  /// word about cores it waits as if they were scarce.
   Transport(MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging,
             const Patience& patience = {.spins = 2, .yields = 4});
 

@@ -7,8 +7,8 @@
 
 namespace minitaw::comm::mpi {
 
-/// How a communication thread waits: it tests `spins` times at full speed, gives way to other threads `yields`
-/// times, then sleeps between tests, doubling from `first_sleep` to `longest_sleep`.
+/// How a communication thread waits: it tests `spins` times at full speed, gives way to other threads
+/// `yields` times, then sleeps between tests, doubling from `first_sleep` to `longest_sleep`.
 struct Patience {
   int spins = 0;
   int yields = 0;
@@ -16,11 +16,11 @@ struct Patience {
   std::chrono::microseconds longest_sleep{500};
 };
 
-/// MPI's own blocking calls spin for ever, which is right only where every thread has a core. `threads` counts the
-/// compute and communication threads of all ranks of this node, `cores` what they may run on together.
-/// With a core for each, spinning costs nobody anything and answers at once, so it lasts about as long as a layer.
-/// Otherwise the core belongs to compute: a few tests catch what is already there, then the thread sleeps, and a
-/// message waits at most half a millisecond for it.
+/// MPI's own blocking calls spin for ever, which is right only where every thread has a core. `threads`
+/// counts the compute and communication threads of all ranks of this node, `cores` what they may run on
+/// together. With a core for each, spinning costs nobody anything and answers at once, so it lasts about as
+/// long as a layer. Otherwise the core belongs to compute: a few tests catch what is already there, then the
+/// thread sleeps, and a message waits at most half a millisecond for it.
 [[nodiscard]] Patience patience(int cores, int threads);
 
 /// The pauses of one wait.
