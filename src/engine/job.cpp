@@ -1,6 +1,5 @@
 #include "engine/job.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,7 +30,8 @@ double sum_over(MPI_Comm comm, double value) {
 }
 
 /// The session of this rank. All ranks of `comm` get one, or all throw the same.
-std::unique_ptr<Session> open_session(const deck::Case& c, MPI_Comm comm, const SessionOptions& options) {
+std::unique_ptr<Session> open_session(const deck::Case& c, MPI_Comm comm, const comm::mpi::Patience& waiting,
+                                      const SessionOptions& options) {
   int rank = 0;
   check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   std::unique_ptr<Session> session;
@@ -39,7 +39,8 @@ std::unique_ptr<Session> open_session(const deck::Case& c, MPI_Comm comm, const 
   const MakeTransport make = [&](const schedule::Program& program, model::Buffer staging) {
     agree(comm, [] {});  // the transport's construction is collective: everybody must have come this far
     agreed = true;
-    return std::make_unique<comm::mpi::Transport>(comm, program, std::span(staging.data, staging.bytes));
+    return std::make_unique<comm::mpi::Transport>(comm, program, std::span(staging.data, staging.bytes),
+                                                 waiting);
   };
   try {
     session = std::make_unique<Session>(c, rank, make, options);
@@ -73,8 +74,6 @@ void check_losses(record::CaseResult& result) {
     if (!std::isfinite(result.losses[s])) fail(result, fmt::format("the loss of step {} is not finite", s + 1));
 }
 
-std::string now_utc() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
-
 }  // namespace
 
 /// Communicator of the first `count` ranks; MPI_COMM_NULL on the others.
@@ -105,7 +104,8 @@ std::string Check::failure(const Tolerance& t) const {
                      weights.tensor, weights.worst, t.weights);
 }
 
-Job::Job(MPI_Comm world, std::chrono::duration<double> patience) : world_(world), patience_(patience) {
+Job::Job(MPI_Comm world, std::chrono::duration<double> patience, const comm::mpi::Patience& waiting)
+    : world_(world), patience_(patience), waiting_(waiting) {
   check(MPI_Comm_rank(world, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(world, &ranks_), "MPI_Comm_size");
 }
@@ -117,7 +117,7 @@ Check Job::verify(const deck::Case& c, int steps, const Reference& reference,
   if (members.comm != MPI_COMM_NULL) {
     SessionOptions with = options();
     with.sabotage = sabotage;
-    const auto session = open_session(c, members.comm, with);
+    const auto session = open_session(c, members.comm, waiting_, with);
     for (int s = 0; s < steps; ++s) {
       session->prepare();
       const double loss = sum_over(members.comm, session->step().loss);
@@ -149,7 +149,7 @@ SessionOptions Job::options() const {
 
 void Job::play(const deck::Case& c, MPI_Comm comm, bool checked, record::CaseResult& result) {
   reset_peak_memory();
-  const auto session = open_session(c, comm, options());
+  const auto session = open_session(c, comm, waiting_, options());
   std::vector<StepTime> times;
   session->transport().reset_counters();
   for (int s = 0; s < c.warmup + c.steps; ++s) {
@@ -169,7 +169,7 @@ void Job::play(const deck::Case& c, MPI_Comm comm, bool checked, record::CaseRes
 record::CaseResult Job::run(const deck::Case& c) {
   record::CaseResult result;
   result.settings = c;
-  result.started = now_utc();
+  result.started = record::utc_now();
   const bool checked = flops(c, 1) <= affordable_flops;
   if (rank_ == 0 && checked && reference_.key != reference_key(c, 1)) reference_ = serial_reference(c, 1);
   check(MPI_Barrier(world_), "MPI_Barrier");

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "comm/mpi/wait.hpp"
 #include "engine/reference.hpp"
 #include "engine/session.hpp"
 #include "record/result.hpp"
@@ -33,7 +34,8 @@ struct Check {
 class Job {
 public:
   /// A step in which nothing moves for `patience` is reported on standard error, rank by rank, and given up.
-  Job(MPI_Comm world, std::chrono::duration<double> patience);
+  /// `waiting` is how communication threads wait, by the cores at hand.
+  Job(MPI_Comm world, std::chrono::duration<double> patience, const comm::mpi::Patience& waiting);
 
   /// Plays the case: a first step that is checked against the serial reference when that is affordable, warm-up,
   /// timed steps. Ranks beyond the case's wait. The result is complete on rank 0.
@@ -56,6 +58,7 @@ private:
 
   MPI_Comm world_;
   std::chrono::duration<double> patience_;
+  comm::mpi::Patience waiting_;
   int rank_ = 0;
   int ranks_ = 1;
   Reference reference_;  ///< of the last case; most cases of a sweep share it

@@ -20,7 +20,7 @@ using schedule::SlotClass;
 using tests::random_groups;
 using tests::small_case;
 
-Job job() { return Job(MPI_COMM_WORLD, std::chrono::seconds(60)); }
+Job job() { return Job(MPI_COMM_WORLD, std::chrono::seconds(60), comm::mpi::patience(1, 24)); }
 
 /// The verdict is rank 0's; every rank asserts the same.
 bool passes(const Check& check) {
