@@ -6,6 +6,8 @@
 # and ended around the tests that link them, unless a source brings its own main function.
 set(MINITAW_TEST_ENVIRONMENT_DIR ${CMAKE_CURRENT_LIST_DIR}/test_environment)
 
+add_custom_target(tsan_tests)
+
 # Names of all libraries behind TARGETS, so that tests need not say whether Kokkos is among them.
 function(minitaw_linked_libraries result)
   set(seen "")
@@ -94,6 +96,10 @@ function(minitaw_test)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
+  endif()
+
+  if("tsan" IN_LIST arg_LABELS)
+    add_dependencies(tsan_tests ${target})
   endif()
 
   set(common TARGET ${target} TIMEOUT ${arg_TIMEOUT} ARGS ${arg_ARGS})
