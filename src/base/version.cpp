@@ -2,22 +2,12 @@
 
 #include "minitaw_git_hash.hpp"
 
-namespace minitaw {
+namespace minitaw::build {
 
-std::string_view version() {
-  return MINITAW_VERSION;
-}
+constinit const std::string_view version = MINITAW_VERSION;
+constinit const std::string_view git_hash = MINITAW_GIT_HASH;
+constinit const std::string_view build_type = MINITAW_BUILD_TYPE;
+constinit const std::string_view compiler = MINITAW_COMPILER;
+constinit const std::string_view compiler_flags = MINITAW_COMPILER_FLAGS;
 
-std::string_view git_hash() {
-  return MINITAW_GIT_HASH;
-}
-
-std::string_view compiler() {
-  return MINITAW_COMPILER;
-}
-
-std::string_view compiler_flags() {
-  return MINITAW_COMPILER_FLAGS;
-}
-
-}  // namespace minitaw
+}  // namespace minitaw::build

@@ -2,16 +2,18 @@
 
 #include <string_view>
 
-namespace minitaw {
+/// What a result says about the program that wrote it.
+namespace minitaw::build {
 
-/// What a result file says about the program that wrote it.
-std::string_view version();
+extern const std::string_view version;
 
 /// Commit of the sources, "-dirty" appended when they differ from it, "unknown" outside a git checkout.
-std::string_view git_hash();
+extern const std::string_view git_hash;
 
-/// Compiler with its version, and the flags that change the code it makes.
-std::string_view compiler();
-std::string_view compiler_flags();
+extern const std::string_view build_type;
 
-}  // namespace minitaw
+/// Name and version, and the flags that change the code it makes.
+extern const std::string_view compiler;
+extern const std::string_view compiler_flags;
+
+}  // namespace minitaw::build
