@@ -1,6 +1,7 @@
 #include "engine/agree.hpp"
 
 #include <array>
+#include <string>
 
 #include "base/error.hpp"
 #include "comm/mpi/check.hpp"
@@ -50,7 +51,7 @@ void agree(MPI_Comm comm, const std::function<void()>& work) {
   local.message.resize(header[1]);
   check(MPI_Bcast(local.message.data(), header[1], MPI_CHAR, failing, comm), "sharing an error");
   if (header[0] == input_error) throw InputError(local.message);
-  throw std::runtime_error(local.message);
+  throw AgreedError(local.message);
 }
 
 }  // namespace minitaw::engine

@@ -3,12 +3,17 @@
 #include <mpi.h>
 
 #include <functional>
-#include <string>
+#include <stdexcept>
 
 namespace minitaw::engine {
 
+/// Something failed on some rank, and every rank knows: the job can go on without it.
+struct AgreedError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 /// Runs `work` on every rank of `comm` and waits for all. If it fails anywhere, every rank throws what the lowest
-/// failing rank threw, as InputError if it was one there, else as std::runtime_error. Collective; `work` itself must
+/// failing rank threw, as InputError if it was one there, else as AgreedError. Collective; `work` itself must
 /// not communicate.
 void agree(MPI_Comm comm, const std::function<void()>& work);
 

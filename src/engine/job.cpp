@@ -174,7 +174,12 @@ record::CaseResult Job::run(const deck::Case& c) {
   if (rank_ == 0 && checked && reference_.key != reference_key(c, 1)) reference_ = serial_reference(c, 1);
   check(MPI_Barrier(world_), "MPI_Barrier");
   const Members members(world_, rank_, c.ranks);
-  if (members.comm != MPI_COMM_NULL) play(c, members.comm, checked, result);
+  try {
+    if (members.comm != MPI_COMM_NULL) play(c, members.comm, checked, result);
+  } catch (const AgreedError& e) {
+    result.status = record::Status::error;
+    result.reason = e.what();
+  }
   check(MPI_Barrier(world_), "MPI_Barrier");
   return result;
 }
