@@ -1,0 +1,224 @@
+#include "schedule/validate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "schedule/hand_written.hpp"
+#include "schedule/text.hpp"
+
+namespace minitaw::schedule {
+namespace {
+
+using hand_written::with;
+
+/// A valid program with one thing wrong.
+struct Broken {
+  std::string name;
+  std::string text;
+  Rule rule;
+  std::string says;  ///< part of the message
+};
+
+void PrintTo(const Broken& broken, std::ostream* out) { *out << broken.name; }
+
+const std::string relay = hand_written::relay;
+const std::string group = hand_written::group;
+const std::string pipeline = hand_written::pipeline;
+
+std::vector<Broken> broken_programs() {
+  const std::string crossed = with(with(with(relay, "   0 inter   send W0", "  -1 inter   send W0"),
+                                        "F s0 m1 w0 a0 x0 after inter:1", "F s0 m1 w0 a0 x0 after inter:2"),
+                                   "   0 inter   recv W0 w0 <- r0\n   0 inter   send W1 h0 -> r0\n",
+                                   "  -1 inter   send W1 h0 -> r0\n   0 inter   recv W0 w0 <- r0\n");
+  const std::string tail = "after inter:6\n   4 inter   all_gather E e0 @world after compute:11\n"
+                           "   4 compute join after inter:";
+  const std::string add = "   2 inter   add G1 g0 t0 after compute:7\n";
+  const std::string doubled =
+      with(with(with(relay, add, add + add), "a0 x0 g0 after inter:4", "a0 x0 g0 after inter:5"),
+           "update E1 e0 f0 " + tail + "7", "update E1 e0 f0 after inter:7\n" + tail.substr(14) + "8");
+  return {
+      // (a)
+      {"MissingWaitOnReceive", with(relay, "w0 a1 x0 after inter:2", "w0 a1 x0"), Rule::fresh_reads,
+       "rank 0, tick 1, 'F s1 m0 w0 a1 x0': reads w0, which may still be written by"},
+      {"MissingWaitBeforeSend", with(relay, "send G1 g0 -> r1 after compute:7", "send G1 g0 -> r1"),
+       Rule::fresh_reads, "expected a wait for 7 actions of lane compute"},
+      {"MissingWaitBeforeUpdate", with(relay, "update W0 h0 t0 after inter:5", "update W0 h0 t0"),
+       Rule::fresh_reads, "reads t0, which may still be written by"},
+      {"SwappedShard", with(group, "F s0 m0 h0 a0 x0", "F s0 m0 w0 a0 x0 after intra:2"), Rule::fresh_reads,
+       "w0 holds the weights of shard 1, expected the weights of shard 0"},
+      {"ForeignHome", with(group, "F s1 m0 w0 a1", "F s1 m0 h0 a1"), Rule::fresh_reads,
+       "h0 belongs to shard 0"},
+      {"WrongMicroBatch", with(relay, "loss m1 x0", "loss m0 x0"), Rule::fresh_reads,
+       "x0 holds micro-batch 1 before shard 2, expected micro-batch 0 before shard 2"},
+      {"WrongKept", with(with(relay, "BW s1 m0 w0 a1", "BW s1 m0 w0 a0"), "BW s0 m0 h0 a0", "BW s0 m0 h0 a1"),
+       Rule::fresh_reads, "a0 holds what shard 0 kept of micro-batch 0"},
+      {"EmptyGradient", with(relay, "BW s1 m0 w0 a1 x0 g0", "BW s1 m0 w0 a1 x0 +g0"), Rule::fresh_reads,
+       "g0 holds nothing"},
+      {"WeightBeforeInput",
+       with(pipeline,
+            "   1 compute B s1 m0 h0 a0 x0\n   1 inter   send D1 m0 x0 -> r0 after compute:5\n"
+            "   2 compute W s1 m0 h0 a0 t0\n",
+            "   1 compute W s1 m0 h0 a0 t0\n   2 compute B s1 m0 h0 a0 x0\n"
+            "   1 inter   send D1 m0 x0 -> r0 after compute:6\n"),
+       Rule::fresh_reads, "towards the input has not come by"},
+      {"WrongActivation", with(with(pipeline, "send A1", "send A0"), "recv A1", "recv A0"), Rule::fresh_reads,
+       "x0 holds micro-batch 0 before shard 1, expected micro-batch 0 before shard 0"},
+      {"GatherBeforeUpdate",
+       with(
+           relay,
+           "   4 compute update E1 e0 f0 after inter:6\n   4 inter   all_gather E e0 @world after "
+           "compute:11\n",
+           "   4 inter   all_gather E e0 @world after inter:6\n   4 compute update E1 e0 f0 after inter:7\n"),
+       Rule::fresh_reads, "slice 1 is not updated yet"},
+      // (b)
+      {"OverwrittenGradient", with(relay, "BW s0 m1 w0 a0 x0 g0 after inter:4", "BW s0 m1 w0 a0 x0 g0"),
+       Rule::no_overwrite, "overwrites g0"},
+      {"WrongClass", with(relay, "recv G1 g0 <- r0", "recv G1 w0 <- r0"), Rule::fresh_reads,
+       "needs a slot of class t or g"},
+      {"ReductionUnderBackward", with(group, "BW s0 m1 w0 a0 x0 g0 after intra:4", "BW s0 m1 w0 a0 x0 g0"),
+       Rule::no_overwrite, "overwrites g0, which may still be written by rank 1, tick 2, 'reduce G1"},
+      {"BatchOfOneSlot",
+       with(with(relay, "   3 inter   recv G0", "   2 inter   recv G0"), "   3 inter   send G0",
+            "   2 inter   send G0"),
+       Rule::no_overwrite, "overwrites g0"},
+      // (c)
+      {"OtherShard", with(relay, "recv G1 g0 <- r0", "recv G0 g0 <- r0"), Rule::matched_messages,
+       "expected the same message"},
+      {"OtherLane",
+       with(with(relay, "   3 inter   send G0", "   3 intra   send G0"),
+            "update E1 e0 f0 after inter:6\n   4 inter   all_gather E e0 @world after compute:11\n"
+            "   4 compute join after inter:7\n",
+            "update E1 e0 f0 after inter:5\n   4 inter   all_gather E e0 @world after compute:11\n"
+            "   4 compute join after intra:1 inter:6\n"),
+       Rule::matched_messages, "is left for it"},
+      {"OtherPayload", with(pipeline, "recv A1", "recv D1"), Rule::matched_messages, "is left for it"},
+      {"OneSided",
+       with(pipeline, "   1 inter   send D1 m0 x0 -> r0 after compute:5\n",
+            "   1 inter   zero EG f0 after compute:5\n"),
+       Rule::matched_messages, "no send of the peer is left for it"},
+      // (d)
+      {"OtherOrder",
+       with(
+           with(
+               group,
+               "   0 intra   broadcast W0 w0 root r0 @group0\n   0 intra   broadcast W1 h0 root r1 @group0\n",
+               "   0 intra   broadcast W1 h0 root r1 @group0\n   0 intra   broadcast W0 w0 root r0 "
+               "@group0\n"),
+           "F s0 m1 w0 a0 x0 after intra:1", "F s0 m1 w0 a0 x0 after intra:2"),
+       Rule::same_collectives, "expected the collective of rank 0"},
+      {"OtherRoot", with(group, "broadcast W1 w0 root r1", "broadcast W1 w0 root r0"), Rule::same_collectives,
+       ""},
+      {"OtherKind", with(pipeline, "all_reduce EG f0 @world\n", "reduce EG f0 root r0 @world\n"),
+       Rule::same_collectives, ""},
+      // (e)
+      {"LostContribution", with(relay, "add G1 g0 t0", "zero G1 g0"), Rule::exact_gradients,
+       "in t0, micro-batch 0 of shard 1 is missing"},
+      {"LostAtHome", with(group, "2 intra   add G1 g0 t0", "2 intra   zero G1 g0"), Rule::exact_gradients,
+       "micro-batch 0 of shard 1 is missing"},
+      {"DoubledContribution", doubled, Rule::exact_gradients, "more contributions"},
+      {"ForeignGradient", with(relay, "BW s0 m1 w0 a0 x0 g0", "BW s0 m1 w0 a0 x0 +g0"), Rule::exact_gradients,
+       "g0 holds a gradient of shard 1 (micro-batch 0), expected only shard 0"},
+      {"NotZeroed", with(relay, "   0 compute zero G1 t0\n", "   0 compute zero EG f0\n"),
+       Rule::exact_gradients, "t0 was not zeroed in this step"},
+      {"ZeroedLate",
+       with(pipeline, "   3 compute update W1 h0 t0",
+            "   3 compute zero G1 t0\n   3 compute update W1 h0 t0"),
+       Rule::exact_gradients, "micro-batch 0 of shard 1 is missing"},
+      {"EndsNotSummed",
+       with(with(pipeline, "all_reduce EG f0 @world\n", "zero EG f0 after compute:6\n"),
+            "all_reduce EG f0 @world after compute:7", "zero EG f0 after compute:7"),
+       Rule::exact_gradients, "micro-batch 0 of the head is missing"},
+      {"ForeignSlice", with(relay, "update E1 e0 f0", "update E0 e0 f0"), Rule::exact_gradients,
+       "f0 holds the sum of slice 1 only"},
+      {"CopyNotUpdated", with(pipeline, "update W1 h0 t0", "zero G1 t0"), Rule::exact_gradients,
+       "h0 still holds the weights of shard 1"},
+      {"EmbeddingLost", with(relay, "   3 compute dembed m1 x0 f0\n", "   3 compute zero EG f0\n"),
+       Rule::exact_gradients, "in f0, micro-batch 1 of the head is missing"},
+      // (f)
+      {"LastTransferUnwaited",
+       with(relay, "after compute:11\n   4 compute join after inter:7\nrank 1",
+            "after compute:11\n   4 compute join\nrank 1"),
+       Rule::all_waited, "'all_gather E e0 @world': join does not wait for it"},
+      {"NoJoin", with(pipeline, "   3 compute join\nrank 1", "rank 1"), Rule::all_waited,
+       "last action must be join"},
+      {"AfterJoin",
+       with(pipeline, "   3 compute join\nrank 1", "   3 compute join\n   3 compute join\nrank 1"),
+       Rule::all_waited, "is not the rank's last action"},
+      // (g)
+      {"BothSendFirst", crossed, Rule::no_deadlock, "'send W1 h0 -> r0' waits for the other side"},
+      {"WaitsForLater", with(relay, "F s0 m1 w0 a0 x0 after inter:1", "F s0 m1 w0 a0 x0 after inter:3"),
+       Rule::no_deadlock, "waits for 3 actions of lane inter, of which 2 are issued before it"},
+      {"BatchWaitsForItself",
+       with(relay,
+            "   0 inter   send W1 h0 -> r0\n   0 compute embed m1 x0 e0\n   0 compute F s0 m1 w0 a0 x0 after "
+            "inter:1\n",
+            "   0 compute embed m1 x0 e0\n   0 compute F s0 m1 w0 a0 x0 after inter:1\n"
+            "   0 inter   send W1 h0 -> r0 after compute:4\n"),
+       Rule::no_deadlock, "can never start"},
+      // (h)
+      {"OneSlotTooMany", with(relay, "rank 1 slots h1 t1 w1 g1 a2", "rank 1 slots h1 t1 w1 g1 a3"),
+       Rule::slots_accounted, "rank 1: declares 3 slots a, but never uses a2"},
+      {"OneSlotTooFew", with(relay, "rank 1 slots h1 t1 w1 g1 a2", "rank 1 slots h1 t1 w1 g1 a1"),
+       Rule::slots_accounted, "uses a1, but the rank declares 1 slots a"},
+      {"SlotNotNeeded",
+       with(with(with(relay, "rank 0 slots h1 t1 w1 g1", "rank 0 slots h1 t1 w1 g2"), "recv G0 g0",
+                 "recv G0 g1"),
+            "add G0 g0", "add G0 g1"),
+       Rule::slots_accounted, "declares 2 slots g, but at most 1 of their contents live at once"},
+      {"HomesNotCounted", with(relay, "rank 0 slots h1 t1", "rank 0 slots h2 t1"), Rule::slots_accounted, ""},
+  };
+}
+
+class HandWritten : public testing::TestWithParam<std::string> {};
+TEST_P(HandWritten, IsValid) {
+  const auto violation = validate(parse_program(GetParam()));
+  EXPECT_FALSE(violation) << name_of(violation->rule) << ": " << violation->message;
+}
+TEST_P(HandWritten, RoundTrips) { EXPECT_EQ(to_text(parse_program(GetParam())), GetParam()); }
+INSTANTIATE_TEST_SUITE_P(Validate, HandWritten, testing::Values(relay, group, pipeline));
+
+class BrokenProgram : public testing::TestWithParam<Broken> {};
+TEST_P(BrokenProgram, IsRefusedByItsRule) {
+  const auto violation = validate(parse_program(GetParam().text));
+  ASSERT_TRUE(violation);
+  EXPECT_EQ(name_of(violation->rule), name_of(GetParam().rule)) << violation->message;
+  EXPECT_NE(violation->message.find(GetParam().says), std::string::npos) << violation->message;
+}
+INSTANTIATE_TEST_SUITE_P(Validate, BrokenProgram, testing::ValuesIn(broken_programs()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(Validate, EveryRuleHasABrokenProgram) {
+  for (int rule = 0; rule <= static_cast<int>(Rule::slots_accounted); ++rule) {
+    const auto programs = broken_programs();
+    EXPECT_TRUE(std::ranges::any_of(programs, [&](const Broken& b) {
+      return static_cast<int>(b.rule) == rule;
+    })) << rule;
+  }
+}
+
+TEST(Validate, RequireValidShowsTheGridWithTheActionMarked) {
+  require_valid(parse_program(relay));
+  const std::string broken = with(relay, "w0 a1 x0 after inter:2", "w0 a1 x0");
+  try {
+    require_valid(parse_program(broken));
+    FAIL() << "accepted";
+  } catch (const LogicError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("fresh reads"), std::string::npos) << text;
+    EXPECT_NE(text.find("| F s1 m0 <-- "), std::string::npos) << text;
+    EXPECT_EQ(text.find("<--"), text.rfind("<--")) << text;
+  }
+}
+
+TEST(Validate, GridHasARowPerRankAndAColumnPerTick) {
+  EXPECT_EQ(grid(parse_program(pipeline)), "tick    | 0       | 1               | 2               | 3 \n"
+                                           "r0      | F s0 m0 |                 | B s0 m0 W s0 m0 |   \n"
+                                           "r1      |         | F s1 m0 B s1 m0 | W s1 m0         |   \n");
+}
+
+}  // namespace
+}  // namespace minitaw::schedule
