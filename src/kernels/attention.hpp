@@ -1,0 +1,36 @@
+#pragma once
+
+#include "kernels/types.hpp"
+
+/// Causal attention with grouped query heads: query head i reads key/value head i h_kv / h. Scores exist only in
+/// tiles, never S x S (online softmax: Milakov & Gimelshein 2018; tiling and backward: Dao, FlashAttention-2, 2023).
+namespace minitaw::kernels {
+
+struct AttentionSizes {
+  int batch = 0;     ///< B
+  int seq = 0;       ///< S
+  int heads = 0;     ///< h
+  int kv_heads = 0;  ///< h_kv, divides h
+  int head_dim = 0;  ///< d
+
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION int group() const { return heads / kv_heads; }
+};
+
+enum class Attention {
+  automatic,  ///< the fastest of this build
+  host,       ///< tiles multiplied by BLAS, one thread per tile of queries; host builds only
+  portable,   ///< Kokkos teams, any back end
+};
+
+/// y [T, h d], lse [B, h, S] (log-sum-exp of each row of scaled scores); qkv [T, (h + 2 h_kv) d] after rotation.
+template <class E>
+void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, MatrixIn<E> qkv,
+                       const AttentionSizes& sizes, Attention kernel = Attention::automatic);
+
+/// dqkv [T, (h + 2 h_kv) d], delta [B, h, S] (scratch); dy, y [T, h d].
+template <class E>
+void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float> delta, MatrixIn<E> dy,
+                        MatrixIn<E> qkv, MatrixIn<E> y, Vector<const float> lse, const AttentionSizes& sizes,
+                        Attention kernel = Attention::automatic);
+
+}  // namespace minitaw::kernels
