@@ -7,22 +7,18 @@
 
 namespace minitaw::deck {
 
-namespace {
-
-/// One number if all blocks are equal, else all of them.
-std::string ffn_text(const std::vector<std::int64_t>& ffn) {
+std::string ffn_text(const model::Shape& shape) {
+  const auto& ffn = shape.ffn;
   const bool equal = std::ranges::all_of(ffn, [&](std::int64_t f) { return f == ffn.front(); });
   return equal && !ffn.empty() ? fmt::format("{}", ffn.front()) : fmt::format("{}", fmt::join(ffn, ","));
 }
-
-}  // namespace
 
 std::string identity(const Case& c) {
   const model::Shape& s = c.shape;
   return fmt::format(
       "schedule={} ranks={} groups={} layers={} hidden={} heads={} kv_heads={} vocab={} ffn={} dtype={} recompute={} "
       "seq={} micro_batch={} micro_batches={} steps={} warmup={} seed={} learning_rate={} data={}",
-      c.schedule, c.ranks, c.groups.text(), s.layers, s.hidden, s.heads, s.kv_heads, s.vocab, ffn_text(s.ffn),
+      c.schedule, c.ranks, c.groups.text(), s.layers, s.hidden, s.heads, s.kv_heads, s.vocab, ffn_text(s),
       name_of(s.dtype), name_of(s.recompute), s.seq, s.micro_batch, c.micro_batches, c.steps, c.warmup, c.seed,
       c.learning_rate, c.data);
 }

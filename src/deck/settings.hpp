@@ -49,4 +49,7 @@ struct Job {
 /// A case in one canonical line of key=value pairs: the identity used for resuming and comparing.
 [[nodiscard]] std::string identity(const Case& c);
 
+/// F of the blocks: "768", or "128,256,128" if they differ.
+[[nodiscard]] std::string ffn_text(const model::Shape& shape);
+
 }  // namespace minitaw::deck

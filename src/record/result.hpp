@@ -47,17 +47,27 @@ struct CaseResult {
   std::string started;                     ///< ISO 8601, UTC
 };
 
-/// Figures derived from the samples, computed in one place for table, file and verdict.
+/// Figures derived from the samples, computed in one place for table, file and verdict. Figures that have no
+/// samples or no planned / counted values behind them are NaN or 0.
 struct Summary {
-  double median_s = 0, q1_s = 0, q3_s = 0, min_s = 0, max_s = 0;
-  double tokens_per_s = 0;          ///< all ranks, from the median
-  double tokens_per_s_rank = 0;
-  double tflops_causal = 0, tflops_full = 0;  ///< model TFLOP/s, all ranks
-  std::uint64_t peak_memory = 0;    ///< measured, worst rank
-  std::uint64_t bytes_inside = 0, bytes_between = 0;  ///< counted, per step
-  double exposed_share = 0;         ///< exposed / step, mean over ranks
-  double idle_share = 0;
+  /// Of the timed steps: seconds, quantiles by linear interpolation.
+  double median_s, q1_s, q3_s, min_s, max_s;
+  double tokens_per_s;                ///< all ranks, from the median
+  double tokens_per_s_rank;
+  double tflops_causal, tflops_full;  ///< model TFLOP/s, all ranks
+  std::uint64_t memory_planned = 0, memory_measured = 0;  ///< bytes of the worst rank
+  std::uint64_t process_peak = 0;                         ///< bytes of the worst rank
+  std::uint64_t bytes_inside = 0, bytes_between = 0;      ///< counted, per step
+  std::uint64_t planned_inside = 0, planned_between = 0;  ///< planned, per step
+  double exposed_share;               ///< exposed / step, mean over ranks
+  double idle_share;
 };
 [[nodiscard]] Summary summarise(const CaseResult& result);
+
+/// Tokens of one step: M B S.
+[[nodiscard]] double tokens_of(const deck::Case& settings);
+
+/// Now, ISO 8601, UTC, in seconds: "2026-07-18T09:30:00Z".
+[[nodiscard]] std::string utc_now();
 
 }  // namespace minitaw::record

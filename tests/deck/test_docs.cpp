@@ -10,7 +10,7 @@ namespace minitaw::deck {
 namespace {
 
 TEST(Docs, keys_page_is_the_help_of_the_program) {
-  const auto page = std::filesystem::path(__FILE__).parent_path() / "../../docs/keys.md";
+  const auto page = std::filesystem::path(MINITAW_DOCS) / "keys.md";
   std::ostringstream text;
   text << std::ifstream(page).rdbuf();
   EXPECT_EQ(text.str(), help_markdown()) << "renew it with: minitaw help keys --markdown > docs/keys.md";

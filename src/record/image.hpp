@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "record/hdf5.hpp"
+
+namespace minitaw::record {
+
+/// Version of the layout in docs/results.md. Readers of version n read all files of versions 1 .. n.
+inline constexpr std::int64_t schema_version = 1;
+
+/// A result file in memory. HDF5 never writes to the disk itself: a run that is killed inside HDF5 would leave a
+/// file that nobody can open.
+class Image {
+public:
+  /// A new one, with the attributes of the format and nothing else.
+  static Image create();
+  /// The content of a file. Throws InputError if it is not a miniTaw result, damaged, or of a newer schema.
+  static Image load(const std::string& path);
+
+  [[nodiscard]] hid_t root() const { return file_.get(); }
+  /// The bytes of the file as they would be on disk.
+  [[nodiscard]] std::vector<std::byte> bytes() const;
+
+private:
+  explicit Image(h5::Id file) : file_(std::move(file)) {}
+  h5::Id file_;
+};
+
+}  // namespace minitaw::record

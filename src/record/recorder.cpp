@@ -1,0 +1,122 @@
+#include "record/recorder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <stdexcept>
+
+#include "base/error.hpp"
+#include "record/read.hpp"
+#include "record/write.hpp"
+
+namespace minitaw::record {
+
+namespace {
+
+bool is_there(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, error));
+}
+
+/// Behind a link lies the file that is to be replaced, not the link.
+std::string resolved(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_symlink(path, error)) return path;
+  const std::filesystem::path target = std::filesystem::canonical(path, error);
+  return error ? path : target.string();
+}
+
+void require_folder(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  if (path.empty() || std::filesystem::path(path).filename().empty())
+    throw InputError(fmt::format("\"{}\" is not the name of a result file; write for example -o results.h5", path));
+  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
+    throw InputError(fmt::format("{} cannot be written: there is no folder {}", path, folder.string()));
+}
+
+}  // namespace
+
+Recorder::Recorder(const std::string& path, Provenance session)
+    : path_(resolved(path)),
+      session_(std::move(session)),
+      image_(is_there(path_) ? Image::load(path_) : Image::create()) {
+  require_folder(path_);
+  remove_stale_copy(path_);
+  is_there(path_) ? resume() : begin();
+}
+
+void Recorder::begin() {
+  write_provenance(image_.root(), "provenance", session_);
+  {
+    const h5::Id provenance = h5::open_group(image_.root(), "provenance");
+    const h5::Id resumed = h5::make_group(provenance.get(), "resumed");
+    const h5::Id cases = h5::make_group(image_.root(), "cases");
+  }
+  make_summary(image_.root());
+  session_number_ = 0;
+  try {
+    save();
+  } catch (const std::runtime_error& error) {
+    throw InputError(error.what());  // nothing has run yet: the name that was asked for is at fault
+  }
+}
+
+void Recorder::resume() {
+  rows_ = read_summary(image_, path_);
+  state_ = state_of(path_);
+  const auto kept = finished().size();
+  notes_.push_back(fmt::format("{} holds {} case{}, {} of them finished; finished cases are not run again", path_,
+                               rows_.size(), rows_.size() == 1 ? "" : "s", kept));
+}
+
+void Recorder::open_session() {
+  if (session_number_ >= 0) return;
+  const int number = count_sessions(image_);
+  const h5::Id provenance = h5::open_group(image_.root(), "provenance");
+  const h5::Id resumed = h5::open_group(provenance.get(), "resumed");
+  write_provenance(resumed.get(), numbered(number), session_);
+  session_number_ = number;
+}
+
+std::size_t Recorder::index_of(const std::string& identity) const {
+  const auto at = std::ranges::find_if(rows_, [&](const Row& row) { return row.text("identity") == identity; });
+  return static_cast<std::size_t>(at - rows_.begin());
+}
+
+Row Recorder::append(const CaseResult& result) {
+  open_session();
+  const std::size_t index = index_of(deck::identity(result.settings));
+  const int number = static_cast<int>(index);
+  const Row row = make_row(result, number, session_number_);
+  {
+    const h5::Id cases = h5::open_group(image_.root(), "cases");
+    if (h5::exists(cases.get(), numbered(number)))
+      h5::check(H5Ldelete(cases.get(), numbered(number).c_str(), H5P_DEFAULT), "replace a case");
+    write_case(cases.get(), result, number, session_number_);
+  }
+  write_row(image_.root(), row, index);
+  save();
+  if (index < rows_.size())
+    rows_[index] = row;
+  else
+    rows_.push_back(row);
+  return row;
+}
+
+std::set<std::string> Recorder::finished() const {
+  std::set<std::string> found;
+  for (const Row& row : rows_)
+    if (row.text("status") == name_of(Status::ok)) found.insert(row.text("identity"));
+  return found;
+}
+
+void Recorder::save() {
+  if (state_of(path_) != state_)
+    throw std::runtime_error(fmt::format("{} was changed by another program while this one was running", path_));
+  replace_file(path_, image_.bytes());
+  state_ = state_of(path_);
+}
+
+}  // namespace minitaw::record

@@ -1,0 +1,120 @@
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "record/result.hpp"
+
+namespace minitaw::record {
+
+namespace {
+
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+/// The slowest rank of each step.
+std::vector<double> samples_of(const CaseResult& result) {
+  std::vector<double> samples;
+  for (const std::vector<double>& ranks : result.seconds)
+    if (!ranks.empty()) samples.push_back(*std::ranges::max_element(ranks));
+  std::ranges::sort(samples);
+  return samples;
+}
+
+/// Linear interpolation between the two nearest of the sorted samples, as numpy does.
+double quantile(const std::vector<double>& sorted, double q) {
+  if (sorted.empty()) return none;
+  const double at = q * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+void add_times(Summary& s, const CaseResult& result) {
+  const std::vector<double> sorted = samples_of(result);
+  s.median_s = quantile(sorted, 0.5);
+  s.q1_s = quantile(sorted, 0.25);
+  s.q3_s = quantile(sorted, 0.75);
+  s.min_s = quantile(sorted, 0);
+  s.max_s = quantile(sorted, 1);
+}
+
+void add_rates(Summary& s, const deck::Case& settings) {
+  const model::Flops flops = model::flops_per_token(settings.shape);
+  s.tokens_per_s = tokens_of(settings) / s.median_s;
+  s.tokens_per_s_rank = s.tokens_per_s / settings.ranks;
+  s.tflops_causal = s.tokens_per_s * (flops.matmul + flops.attention_causal) * 1e-12;
+  s.tflops_full = s.tokens_per_s * (flops.matmul + flops.attention_full) * 1e-12;
+}
+
+std::uint64_t sum(const std::array<std::uint64_t, schedule::memory_kinds>& kinds) {
+  return std::accumulate(kinds.begin(), kinds.end(), std::uint64_t{0});
+}
+
+void add_memory(Summary& s, const CaseResult& result) {
+  for (const RankMemory& rank : result.memory) {
+    s.memory_planned = std::max(s.memory_planned, sum(rank.planned));
+    s.memory_measured = std::max(s.memory_measured, sum(rank.measured));
+    s.process_peak = std::max(s.process_peak, rank.process_peak);
+  }
+}
+
+/// Bytes [from][to][kind] split by whether the two ranks share a group.
+void add_bytes(const std::vector<std::uint64_t>& bytes, const topology::Groups& groups, std::uint64_t& inside,
+               std::uint64_t& between) {
+  if (bytes.empty()) return;
+  const auto ranks = static_cast<std::size_t>(groups.ranks());
+  if (bytes.size() != ranks * ranks * schedule::traffic_kinds)
+    throw LogicError(fmt::format("byte matrix of {} entries for {} ranks", bytes.size(), ranks));
+  std::size_t i = 0;
+  for (int from = 0; from < groups.ranks(); ++from)
+    for (int to = 0; to < groups.ranks(); ++to)
+      for (int kind = 0; kind < schedule::traffic_kinds; ++kind)
+        (groups.together(from, to) ? inside : between) += bytes[i++];
+}
+
+double mean_share(const CaseResult& result, double RankTime::*part, double step) {
+  if (result.time.empty()) return none;
+  double total = 0;
+  for (const RankTime& rank : result.time) total += rank.*part;
+  return total / static_cast<double>(result.time.size()) / step;
+}
+
+}  // namespace
+
+Summary summarise(const CaseResult& result) {
+  Summary s{};
+  add_times(s, result);
+  add_rates(s, result.settings);
+  add_memory(s, result);
+  add_bytes(result.counted_bytes, result.settings.groups, s.bytes_inside, s.bytes_between);
+  add_bytes(result.planned_bytes, result.settings.groups, s.planned_inside, s.planned_between);
+  s.exposed_share = mean_share(result, &RankTime::exposed, s.median_s);
+  s.idle_share = mean_share(result, &RankTime::idle, s.median_s);
+  return s;
+}
+
+double tokens_of(const deck::Case& settings) {
+  return static_cast<double>(settings.micro_batches) * static_cast<double>(settings.shape.tokens());
+}
+
+std::string name_of(Status status) {
+  switch (status) {
+    case Status::ok: return "ok";
+    case Status::wrong: return "wrong";
+    case Status::error: return "error";
+    case Status::skipped: return "skipped";
+  }
+  throw LogicError("status without a name");
+}
+
+std::string utc_now() {
+  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
+}
+
+}  // namespace minitaw::record

@@ -1,0 +1,112 @@
+#include "record/table.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace minitaw::record {
+
+namespace {
+
+std::string number(double value, int digits) {
+  return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
+}
+
+/// Four significant digits without an exponent for what steps and rates usually are.
+std::string figure(double value) {
+  if (!std::isfinite(value)) return "-";
+  if (value == 0) return "0";
+  const int digits = 3 - static_cast<int>(std::floor(std::log10(std::abs(value))));
+  return fmt::format("{:.{}f}", value, std::clamp(digits, 0, 7));
+}
+
+std::string mebibytes(const Row& row, std::string_view column) {
+  return figure(static_cast<double>(row.integer(column)) / (1024.0 * 1024.0));
+}
+
+std::string percent(const Row& row, std::string_view column) { return number(100 * row.real(column), 1); }
+
+std::string integer(const Row& row, std::string_view column) { return fmt::format("{}", row.integer(column)); }
+
+int widest(const std::vector<Row>& rows, std::string_view column) {
+  std::size_t width = column.size();
+  for (const Row& row : rows) width = std::max(width, row.text(column).size());
+  return static_cast<int>(width);
+}
+
+std::string align(const std::string& text, int width) {
+  return width < 0 ? fmt::format("{:<{}}", text, -width) : fmt::format("{:>{}}", text, width);
+}
+
+}  // namespace
+
+Table::Table(const std::vector<Row>& rows)
+    : fields_{
+          {"case", "", 5, [](const Row& r) { return integer(r, "case"); }},
+          {"schedule", "", -widest(rows, "schedule"), [](const Row& r) { return r.text("schedule"); }},
+          {"ranks", "", 5, [](const Row& r) { return integer(r, "ranks"); }},
+          {"groups", "", -widest(rows, "groups"), [](const Row& r) { return r.text("groups"); }},
+          {"seq", "token", 7, [](const Row& r) { return integer(r, "seq"); }},
+          {"B", "", 3, [](const Row& r) { return integer(r, "micro_batch"); }},
+          {"M", "", 4, [](const Row& r) { return integer(r, "micro_batches"); }},
+          {"step", "s", 9, [](const Row& r) { return figure(r.real("median_s")); }},
+          {"q1", "s", 9, [](const Row& r) { return figure(r.real("q1_s")); }},
+          {"q3", "s", 9, [](const Row& r) { return figure(r.real("q3_s")); }},
+          {"rate", "token/s", 9, [](const Row& r) { return figure(r.real("tokens_per_s")); }},
+          {"model", "TFLOP/s", 9, [](const Row& r) { return figure(r.real("tflops_causal")); }},
+          {"memory", "MiB", 9, [](const Row& r) { return mebibytes(r, "memory_measured"); }},
+          {"inside", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_inside"); }},
+          {"between", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_between"); }},
+          {"exposed", "%", 7, [](const Row& r) { return percent(r, "exposed_share"); }},
+          {"idle", "%", 6, [](const Row& r) { return percent(r, "idle_share"); }},
+          {"loss", "nat", 8, [](const Row& r) { return number(r.real("last_loss"), 4); }},
+          {"status", "", -6, [](const Row& r) { return r.text("status"); }},
+      } {}
+
+std::string Table::header() const {
+  std::string names = "#";
+  std::string units = "#";
+  for (const Field& field : fields_) {
+    names += " " + align(field.name, field.width);
+    units += " " + align(field.units, field.width);
+  }
+  return names + "\n" + units.substr(0, units.find_last_not_of(' ') + 1) + "\n";
+}
+
+std::string Table::row(const Row& row) const {
+  std::string line = " ";
+  for (const Field& field : fields_) line += " " + align(field.value(row), field.width);
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+std::vector<Row> preview(const std::vector<deck::Case>& cases) {
+  std::vector<Row> rows;
+  for (const deck::Case& c : cases) {
+    CaseResult result;
+    result.settings = c;
+    rows.push_back(make_row(result));
+  }
+  return rows;
+}
+
+std::string settings_text(const std::vector<Row>& rows) {
+  std::string text;
+  for (std::size_t i = 0; i < columns().size(); ++i) {
+    const Column& column = columns()[i];
+    if (!column.setting || column.name == "identity" || column.name == "group_count") continue;
+    std::vector<std::string> values;
+    for (const Row& row : rows) {
+      std::string value = std::visit([](const auto& cell) { return fmt::format("{}", cell); }, row.cells()[i]);
+      if (std::ranges::find(values, value) == values.end()) values.push_back(std::move(value));
+    }
+    const bool plain = column.units == "1" || column.units == "text";
+    text += fmt::format("# {:<13} = {}{}{}\n", column.name, fmt::join(values, ", "), plain ? "" : " ",
+                        plain ? "" : column.units);
+  }
+  return text;
+}
+
+}  // namespace minitaw::record

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+
+#include "record/hdf5.hpp"
+#include "record/provenance.hpp"
+#include "record/result.hpp"
+
+namespace minitaw::record {
+
+/// "0007": the name of a case or session group.
+[[nodiscard]] std::string numbered(int number);
+
+/// Writes /provenance (docs/results.md) below `parent` under `name`.
+void write_provenance(hid_t parent, const std::string& name, const Provenance& provenance);
+
+/// Writes one case group below `cases`.
+void write_case(hid_t cases, const CaseResult& result, int number, int session);
+
+/// Creates the empty columns of /summary, and writes one row of it.
+void make_summary(hid_t root);
+void write_row(hid_t root, const Row& row, hsize_t index);
+
+}  // namespace minitaw::record

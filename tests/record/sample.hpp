@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "record/result.hpp"
+
+namespace minitaw::record {
+
+/// A finished case whose numbers are made up but all different, so that a swapped field shows.
+inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq = 128, int timed = 4) {
+  CaseResult r;
+  deck::Case& c = r.settings;
+  c.schedule = schedule;
+  c.ranks = 3;
+  c.groups = topology::Groups({1, 2});
+  c.shape = {5, 12, 3, 1, {7, 8, 9, 10, 11}, 23, seq, 2, model::Dtype::fp32, model::Recompute::block};
+  c.micro_batches = 6;
+  c.steps = timed;
+  c.warmup = 1;
+  c.data = "synthetic";
+  for (int step = 0; step < timed + c.warmup; ++step) r.losses.push_back(3.0 - 0.125 * step);
+  for (int step = 0; step < timed; ++step) r.seconds.push_back({0.5 + step, 0.25 + step, 0.75 + step});
+  for (int rank = 0; rank < c.ranks; ++rank) {
+    RankMemory memory;
+    for (std::size_t k = 0; k < memory.planned.size(); ++k) {
+      memory.planned[k] = 1000 * static_cast<std::uint64_t>(rank + 1) + k;
+      memory.measured[k] = 2000 * static_cast<std::uint64_t>(rank + 1) + k;
+    }
+    memory.process_peak = 50000 + static_cast<std::uint64_t>(rank);
+    r.memory.push_back(memory);
+    r.time.push_back({0.5, 0.25 + rank, 0.125, 0.75});
+    r.idle_ticks.push_back(rank);
+  }
+  for (std::uint64_t i = 0; i < 3 * 3 * schedule::traffic_kinds; ++i) r.planned_bytes.push_back(i);
+  r.counted_bytes = r.planned_bytes;
+  r.ticks = 17;
+  r.max_gradient_error = 1e-7;
+  r.started = "2026-07-18T09:30:00Z";
+  return r;
+}
+
+}  // namespace minitaw::record

@@ -1,0 +1,122 @@
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "base/error.hpp"
+#include "record/result.hpp"
+#include "record/verdict.hpp"
+#include "sample.hpp"
+
+namespace minitaw::record {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Summary, a_sample_is_the_slowest_rank_and_quartiles_are_interpolated) {
+  const Summary s = summarise(sample_case("tawpipe", 128, 4));  // 0.75, 1.75, 2.75, 3.75 s
+  EXPECT_DOUBLE_EQ(s.median_s, 2.25);
+  EXPECT_DOUBLE_EQ(s.q1_s, 1.5);
+  EXPECT_DOUBLE_EQ(s.q3_s, 3.0);
+  EXPECT_DOUBLE_EQ(s.min_s, 0.75);
+  EXPECT_DOUBLE_EQ(s.max_s, 3.75);
+}
+
+TEST(Summary, the_order_of_the_steps_does_not_matter) {
+  CaseResult r = sample_case("tawpipe", 128, 5);
+  std::swap(r.seconds[0], r.seconds[4]);
+  EXPECT_DOUBLE_EQ(summarise(r).median_s, 2.75);
+}
+
+TEST(Summary, rates) {
+  const CaseResult r = sample_case("tawpipe", 128, 3);  // median 1.75 s
+  const Summary s = summarise(r);
+  EXPECT_DOUBLE_EQ(tokens_of(r.settings), 6 * 2 * 128);
+  EXPECT_DOUBLE_EQ(s.tokens_per_s, 1536 / 1.75);
+  EXPECT_DOUBLE_EQ(s.tokens_per_s_rank, 512 / 1.75);
+  // Matrices of a block: 12 (20 + 12 + 3 F), F = 7 .. 11; head 23 x 12. Attention 6 L S A.
+  const double matmul = 6.0 * (12 * (5 * 32 + 3 * 45) + 276);
+  const double causal = 6.0 * 5 * 128 * 12;
+  EXPECT_NEAR(s.tflops_causal, s.tokens_per_s * (matmul + causal) * 1e-12, 1e-18);
+  EXPECT_NEAR(s.tflops_full, s.tokens_per_s * (matmul + 2 * causal) * 1e-12, 1e-18);
+}
+
+TEST(Summary, memory_is_of_the_worst_rank) {
+  const Summary s = summarise(sample_case());
+  EXPECT_EQ(s.memory_planned, 5 * 3000 + 10U);
+  EXPECT_EQ(s.memory_measured, 5 * 6000 + 10U);
+  EXPECT_EQ(s.process_peak, 50002U);
+}
+
+TEST(Summary, bytes_inside_and_between_groups) {
+  CaseResult r = sample_case();
+  std::uint64_t inside = 0, between = 0;
+  for (std::uint64_t i = 0; i < r.counted_bytes.size(); ++i) {
+    const auto from = i / 4 / 3, to = i / 4 % 3;
+    ((from == 0) == (to == 0) ? inside : between) += i;
+  }
+  r.planned_bytes.assign(r.counted_bytes.size(), 1);
+  const Summary s = summarise(r);
+  EXPECT_EQ(s.bytes_inside, inside);
+  EXPECT_EQ(s.bytes_between, between);
+  EXPECT_EQ(s.planned_inside, 5 * 4U);
+  EXPECT_EQ(s.planned_between, 4 * 4U);
+}
+
+TEST(Summary, a_byte_matrix_of_another_size_is_a_defect) {
+  CaseResult r = sample_case();
+  r.counted_bytes.pop_back();
+  EXPECT_THROW((void)summarise(r), LogicError);
+}
+
+TEST(Summary, shares_are_means_over_ranks) {
+  const Summary s = summarise(sample_case("tawpipe", 128, 4));
+  EXPECT_DOUBLE_EQ(s.exposed_share, 1.25 / 2.25);
+  EXPECT_DOUBLE_EQ(s.idle_share, 0.125 / 2.25);
+}
+
+TEST(Summary, a_case_without_samples_has_no_figures) {
+  CaseResult r;
+  r.settings = sample_case().settings;
+  const Summary s = summarise(r);
+  EXPECT_TRUE(std::isnan(s.median_s));
+  EXPECT_TRUE(std::isnan(s.tokens_per_s));
+  EXPECT_TRUE(std::isnan(s.exposed_share));
+  EXPECT_EQ(s.memory_measured, 0U);
+}
+
+TEST(Verdict, of_a_case) {
+  EXPECT_EQ(verdict(sample_case()).text(), "VALID");
+  EXPECT_THAT(verdict(sample_case("tawpipe", 128, 2)).text(), HasSubstr("INVALID: 2 timed steps"));
+  CaseResult r = sample_case();
+  r.status = Status::wrong;
+  r.reason = "loss is not a number";
+  EXPECT_EQ(verdict(r).text(), "INVALID: wrong: loss is not a number");
+  r = sample_case();
+  r.counted_bytes[3] += 1;
+  EXPECT_THAT(verdict(r).text(), HasSubstr("bytes"));
+}
+
+TEST(Verdict, of_a_sweep) {
+  EXPECT_FALSE(verdict(std::vector<Row>{}).valid());
+  std::vector<Row> rows = {make_row(sample_case("ddp"), 0), make_row(sample_case("tawpipe"), 1)};
+  EXPECT_TRUE(verdict(rows).valid());
+  CaseResult slow = sample_case("tawpipe", 64, 1);
+  rows.push_back(make_row(slow, 2));
+  EXPECT_EQ(verdict(rows).text(),
+            "INVALID: 1 of 3 cases, first case 2 (tawpipe, 3 ranks in groups 1+2, 64 tokens): 1 timed steps, at "
+            "least 3 are needed");
+}
+
+TEST(Verdict, the_figure_of_merit_is_the_fastest_valid_case) {
+  CaseResult fast = sample_case("tawpipe", 256);
+  CaseResult wrong = sample_case("ddp", 512);
+  wrong.status = Status::wrong;
+  const std::string text = closing_text({make_row(sample_case("ddp", 128)), make_row(fast), make_row(wrong)});
+  EXPECT_THAT(text, HasSubstr("figure of merit: 1365.33 tokens/s (tawpipe, 3 ranks in groups 1+2, 256 tokens)\n"));
+  EXPECT_THAT(text, HasSubstr("\nRESULT: INVALID: 1 of 3 cases"));
+  EXPECT_THAT(closing_text({make_row(fast)}), testing::EndsWith("\nRESULT: VALID\n"));
+  EXPECT_THAT(closing_text({make_row(wrong)}), testing::StartsWith("figure of merit: none\n"));
+}
+
+}  // namespace
+}  // namespace minitaw::record
