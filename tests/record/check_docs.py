@@ -1,0 +1,104 @@
+"""Reads a result file knowing nothing but docs/results.md: every dataset that the page names is there with the shape and the units it
+says, and nothing else is."""
+
+import re
+import sys
+
+import h5py
+import pandas
+
+
+def documented(page):
+    """{path: (shape, units, setting)} from the tables of the page."""
+    rows = {}
+    for line in open(page, encoding="utf-8"):
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        if re.match(r"`/[^`]+`$", cells[0]):
+            rows[cells[0].strip("`")] = (cells[1], cells[2], cells[3] == "yes")
+    return rows
+
+
+def expand(rows, file):
+    """The page's paths with the numbers that this file has in place of NNNN and NAME."""
+    settings = {path.split("/")[-1]: row for path, row in rows.items() if path.startswith("/summary/") and row[2]}
+    full = {}
+    for path, (shape, units, _) in rows.items():
+        if path.startswith("/cases/"):
+            for case in file["cases"]:
+                here = path.replace("NNNN", case)
+                if here.endswith("/NAME"):
+                    full |= {here.replace("NAME", name): ("scalar", row[1]) for name, row in settings.items()}
+                else:
+                    full[here] = (shape, units)
+        elif path.startswith("/provenance/"):
+            full[path] = (shape, units)
+            for session in file["provenance/resumed"]:
+                full[path.replace("/provenance", f"/provenance/resumed/{session}")] = (shape, units)
+        else:
+            full[path] = (shape, units)
+    return full
+
+
+def sizes(file, path):
+    """Values of the letters of the page for the case that a path belongs to."""
+    known = {"C": len(file["cases"])}
+    case = re.match(r"/cases/(\d+)/", path)
+    if case:
+        settings = file[f"cases/{case[1]}/settings"]
+        known |= {"P": settings["ranks"][()], "K": settings["steps"][()], "W": settings["warmup"][()],
+                  "L": settings["layers"][()]}
+    return known
+
+
+def check_shape(file, path, dataset, shape):
+    if shape == "scalar":
+        assert dataset.shape == (), f"{path}: shape {dataset.shape}, a scalar is documented"
+        return
+    axes = [axis.strip() for axis in shape.strip("[]").split(",")]
+    assert len(dataset.shape) == len(axes), f"{path}: shape {dataset.shape}, documented {shape}"
+    assert "axes" in dataset.attrs, f"{path}: no attribute axes"
+    known = sizes(file, path)
+    for length, axis in zip(dataset.shape, axes):
+        names = re.findall(r"[A-Za-z]+", axis)
+        if dataset.size == 0 or not all(name in known for name in names):
+            continue  # nothing was measured, or the page gives no number for it
+        expected = eval(axis, {}, {name: int(known[name]) for name in names})  # the page is ours: "W + K"
+        assert length == expected, f"{path}: {length} along {axis} = {expected}"
+    if axes[-1].isdigit():
+        assert len(dataset.attrs["labels"]) == int(axes[-1]), f"{path}: labels do not fit"
+
+
+def check(page, name):
+    rows = documented(page)
+    assert len(rows) > 80, "the tables of the page were not found"
+    with h5py.File(name) as file:
+        assert file.attrs["format"] == "minitaw" and file.attrs["schema"] == 1
+        expected = expand(rows, file)
+        found = {}
+        file.visititems(lambda path, item: found.update({"/" + path: item}) if isinstance(item, h5py.Dataset) else None)
+        assert set(expected) - set(found) == set(), f"documented, but missing: {sorted(set(expected) - set(found))}"
+        assert set(found) - set(expected) == set(), f"not documented: {sorted(set(found) - set(expected))}"
+        for path, (shape, units) in expected.items():
+            assert found[path].attrs["units"] == units, f"{path}: units {found[path].attrs['units']}, documented {units}"
+            check_shape(file, path, found[path], shape)
+        check_contents(file)
+    print(f"{len(expected)} datasets agree with the page")
+
+
+def check_contents(file):
+    """The recipe of the page makes a table of it whose figures follow from the samples."""
+    table = pandas.DataFrame({name: column.asstr()[:] if column.attrs["units"] == "text" else column[:]
+                              for name, column in file["summary"].items()})
+    assert len(table) == 7 and list(table.case) == list(range(7))
+    assert list(table.status) == ["ok"] * 6 + ["error"]
+    assert list(table.session) == [0, 0, 1, 1, 2, 2, 3]
+    for row in table[table.status == "ok"].itertuples():
+        case = file[f"cases/{row.case:04}"]
+        samples = case["seconds"][:].max(axis=1)
+        assert row.median_s == pandas.Series(samples).median() and row.q1_s == pandas.Series(samples).quantile(0.25)
+        assert row.memory_measured == case["memory/measured"][:].sum(axis=1).max()
+        assert row.last_loss == case["losses"][-1]
+    assert table.median_s.isna().sum() == 1
+
+
+check(*sys.argv[1:])

@@ -1,0 +1,30 @@
+#include <fmt/format.h>
+
+#include "record/recorder.hpp"
+#include "sample.hpp"
+
+/// Writes a result file for the tests in Python: two schedules and groupings over sequence lengths, one failed case,
+/// in two sessions.
+int main(int argc, char** argv) {
+  using namespace minitaw;
+  using namespace minitaw::record;
+  if (argc != 2) return 2;
+  deck::Deck deck;
+  deck.path = "sample.toml";
+  deck.text = "layers = 5\n";
+  deck.overrides = {"seq=128,256"};
+  Provenance provenance = collect(deck, {"minitaw", "run", "sample.toml"});
+  provenance.hosts = {"a", "a", "b"};
+  provenance.devices = {"cpu", "cpu", "cpu"};
+  for (const int seq : {128, 256, 512}) {
+    Recorder recorder(argv[1], provenance);
+    recorder.append(sample_case("tawpipe", seq));
+    recorder.append(sample_case("ddp", seq, 5));
+  }
+  CaseResult failed;
+  failed.settings = sample_case("tawpipe", 1024).settings;
+  failed.status = Status::error;
+  failed.reason = "out of memory";
+  Recorder(argv[1], provenance).append(failed);
+  fmt::print("{}\n", argv[1]);
+}
