@@ -13,7 +13,7 @@ namespace {
 TEST(Reduce, AddsAtTheRootAndLeavesTheOthersAlone) {
   World world;
   for (const int c : world.mine())
-    for (const int root : world.members(c))
+    for (const int root : world.roots(c))
       for (const Scalar scalar : scalars)
         for (const auto elements : awkward_sizes(scalar, world.size(c))) {
           Values values = contribution_of(world.rank, scalar, elements);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,11 @@ struct World {
   }
   [[nodiscard]] const std::vector<int>& members(int communicator) const {
     return plan.communicators[communicator].ranks;
+  }
+  /// First, last and middle member: where a chain can go wrong.
+  [[nodiscard]] std::set<int> roots(int communicator) const {
+    const std::vector<int>& all = members(communicator);
+    return {all.front(), all[all.size() / 2], all.back()};
   }
   [[nodiscard]] int size(int communicator) const { return static_cast<int>(members(communicator).size()); }
   /// Of this rank in the communicator; -1 if it is not a member.
