@@ -1,0 +1,98 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "kernels/cross_entropy.hpp"
+#include "kernels/embedding.hpp"
+#include "kernels/linear.hpp"
+#include "kernels/rmsnorm.hpp"
+#include "model/footprint.hpp"
+#include "model/model.hpp"
+#include "model/views.hpp"
+
+namespace minitaw::model {
+
+namespace {
+
+using E = float;  // the one compute type so far
+
+Matrix<E> rows_of(const Buffer& x, std::int64_t begin, std::int64_t rows, std::int64_t width) {
+  return Matrix<E>(x.as<E>() + begin * width, static_cast<std::size_t>(rows), static_cast<std::size_t>(width));
+}
+
+}  // namespace
+
+kernels::Vector<std::int32_t> Model::upload(const Region& region, std::span<const std::int32_t> values) {
+  using HostIn = Kokkos::View<const std::int32_t*, Kokkos::LayoutRight, Kokkos::HostSpace,
+                              Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+  const auto target = vector_at<std::int32_t>(workspace_, region, static_cast<std::int64_t>(values.size()));
+  Kokkos::deep_copy(exec_, target, HostIn(values.data(), values.size()));
+  return target;
+}
+
+void Model::embed(Buffer x, Buffer ends, std::span<const std::int32_t> tokens) {
+  const Shape& shape = layout_.shape;
+  require(x, flow_bytes(shape), "hidden state");
+  require(ends, static_cast<std::size_t>(layout_.ends.elements) * sizeof(E), "weights of the ends");
+  if (tokens.size() != static_cast<std::size_t>(shape.tokens()))
+    throw LogicError(fmt::format("{} tokens where a micro-batch has {}", tokens.size(), shape.tokens()));
+  kernels::embedding_forward(exec_, matrix_at<E>(x, {}, shape.tokens(), shape.hidden),
+                             matrix_of<const E>(ends, layout_.ends.tensor(Role::embedding)),
+                             upload(plan_.tokens, tokens));
+}
+
+void Model::embed_backward(Buffer ends_gradient, Buffer x, std::span<const std::int32_t> tokens) {
+  const Shape& shape = layout_.shape;
+  require(x, flow_bytes(shape), "gradient of the hidden state");
+  require(ends_gradient, static_cast<std::size_t>(layout_.ends.elements) * sizeof(float), "gradient of the ends");
+  if (tokens.size() != static_cast<std::size_t>(shape.tokens()))
+    throw LogicError(fmt::format("{} tokens where a micro-batch has {}", tokens.size(), shape.tokens()));
+  token_index_.sort(tokens);
+  kernels::embedding_backward<E>(exec_, matrix_of<float>(ends_gradient, layout_.ends.tensor(Role::embedding)),
+                                 matrix_at<E>(x, {}, shape.tokens(), shape.hidden), upload(plan_.tokens, tokens),
+                                 upload(plan_.order, token_index_.order()),
+                                 upload(plan_.segments, token_index_.segments()));
+}
+
+void Model::loss(Buffer x, Buffer ends_gradient, double* loss, Buffer ends, std::span<const std::int32_t> targets) {
+  const Shape& shape = layout_.shape;
+  require(x, flow_bytes(shape), "hidden state");
+  require(ends, static_cast<std::size_t>(layout_.ends.elements) * sizeof(E), "weights of the ends");
+  require(ends_gradient, static_cast<std::size_t>(layout_.ends.elements) * sizeof(float), "gradient of the ends");
+  if (targets.size() != static_cast<std::size_t>(shape.tokens()))
+    throw LogicError(fmt::format("{} targets where a micro-batch has {}", targets.size(), shape.tokens()));
+  (void)upload(plan_.tokens, targets);
+  const std::int64_t slice = loss_slice(shape);
+  for (std::int64_t begin = 0; begin < shape.tokens(); begin += slice)
+    loss_of_slice(x, ends_gradient, loss, ends, begin, std::min(slice, shape.tokens() - begin));
+}
+
+void Model::loss_of_slice(Buffer x, Buffer ends_gradient, double* loss, Buffer ends, std::int64_t begin,
+                          std::int64_t rows) {
+  const Shape& shape = layout_.shape;
+  const Tensor& norm = layout_.ends.tensor(Role::norm);
+  const Tensor& head = layout_.ends.tensor(Role::head);
+  const auto gain = vector_of<const E>(ends, norm);
+  const auto weight = matrix_of<const E>(ends, head);
+  const Matrix<E> hidden = rows_of(x, begin, rows, shape.hidden);
+  const auto targets = vector_at<std::int32_t>(workspace_, plan_.tokens, shape.tokens());
+  const kernels::TokensIn wanted(targets.data() + begin, static_cast<std::size_t>(rows));
+  const auto normed = matrix_at<E>(workspace_, plan_.slice_normed, rows, shape.hidden);
+  const auto slope = matrix_at<E>(workspace_, plan_.slice_gradient, rows, shape.hidden);
+  const auto rstd = vector_at<float>(workspace_, plan_.slice_rstd, rows);
+  const auto logits = matrix_at<float>(workspace_, plan_.slice_logits, rows, shape.vocab);
+  const auto losses = vector_at<double>(workspace_, plan_.slice_losses, rows);
+  const auto partial = matrix_at<float>(workspace_, plan_.gain_partial, gain_chunks(rows), shape.hidden);
+
+  kernels::rmsnorm_forward(exec_, normed, rstd, {}, hidden, gain);
+  kernels::linear_forward(exec_, logits, normed, weight);
+  kernels::cross_entropy(exec_, losses, logits, wanted, static_cast<float>(loss_scale_));
+  kernels::sum_losses(exec_, loss, losses, loss_scale_);
+  kernels::linear_backward_input(exec_, slope, logits, weight);
+  kernels::linear_backward_weight(exec_, matrix_of<float>(ends_gradient, head), Matrix<const E>(logits), normed, true);
+  kernels::rmsnorm_backward(exec_, hidden, partial, slope, {}, hidden, rstd, gain);
+  kernels::rmsnorm_backward_gain(exec_, vector_of<float>(ends_gradient, norm), partial, true);
+}
+
+}  // namespace minitaw::model
