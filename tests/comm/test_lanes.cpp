@@ -24,10 +24,8 @@ public:
       const int communicator = static_cast<int>(plan_() % 5);
       const auto elements = static_cast<std::int64_t>(plan_() % 90'000);
       const std::size_t kind = plan_() % 6, root = plan_();
-      if (kind == 5)
-        message(elements);
-      else if (world_.position(communicator) >= 0)
-        collective(kind, communicator, root, elements);
+      if (kind == 5) message(elements);
+      else if (world_.position(communicator) >= 0) collective(kind, communicator, root, elements);
     }
     return wrong_;
   }

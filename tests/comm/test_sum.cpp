@@ -11,9 +11,7 @@
 namespace minitaw::comm {
 namespace {
 
-float rounded(float value) {
-  return to_float(to_bf16(value));
-}
+float rounded(float value) { return to_float(to_bf16(value)); }
 
 TEST(Bf16, RoundsToNearestAndTiesToEven) {
   EXPECT_EQ(rounded(1.0f), 1.0f);

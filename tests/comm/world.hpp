@@ -98,10 +98,8 @@ public:
     return to_float(load<Bf16>(i));
   }
   void set(std::int64_t i, float value) {
-    if (scalar_ == Scalar::fp32)
-      store(i, value);
-    else
-      store(i, to_bf16(value));
+    if (scalar_ == Scalar::fp32) store(i, value);
+    else store(i, to_bf16(value));
   }
   [[nodiscard]] std::byte* data() { return bytes_.data(); }
   friend bool operator==(const Values&, const Values&) = default;
@@ -128,9 +126,7 @@ private:
 };
 
 /// Element i of a rank's contribution: small integers, whose sums over the ranks bf16 holds exactly.
-inline float contribution(int rank, std::int64_t i) {
-  return static_cast<float>(rank + 1 + i % 7);
-}
+inline float contribution(int rank, std::int64_t i) { return static_cast<float>(rank + 1 + i % 7); }
 inline float sum_of(const std::vector<int>& ranks, std::int64_t i) {
   float sum = 0;
   for (const int rank : ranks) sum += contribution(rank, i);

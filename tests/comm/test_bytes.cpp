@@ -1,0 +1,156 @@
+// What the transport counts is what schedule::bytes() plans: the communication of whole programs is played
+// with meaningless data, both lanes at once.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "model/layout.hpp"
+#include "schedule/registry.hpp"
+#include "schedule/text.hpp"
+#include "world.hpp"
+
+namespace minitaw::comm::test {
+namespace {
+
+using schedule::Action;
+using schedule::Kind;
+
+/// Blocks of unequal width, so that slices of shards are unequal too.
+model::Layout layout_of(const schedule::Program& program, int layers, model::Dtype dtype) {
+  model::Shape shape{.layers = layers,
+                     .hidden = 24,
+                     .heads = 3,
+                     .kv_heads = 1,
+                     .ffn = {},
+                     .vocab = 37,
+                     .seq = 5,
+                     .micro_batch = 1,
+                     .dtype = dtype};
+  for (int l = 0; l < layers; ++l) shape.ffn.push_back(40 + 30 * l);
+  return make_layout(shape, program.shards, program.ends_slices);
+}
+
+class Playback {
+public:
+  Playback(Transport& transport, const schedule::Program& program, const model::Layout& layout)
+      : transport_(transport), rank_(program.ranks[transport.rank()]), layout_(layout) {}
+
+  void play(Lane lane) const {
+    for (const schedule::Unit& unit : schedule::units(rank_, lane)) play(lane, unit);
+  }
+
+private:
+  [[nodiscard]] std::int64_t elements(const Action& a) const {
+    if (a.payload == Payload::ends || a.payload == Payload::ends_gradient) return layout_.ends.elements;
+    if (a.payload == Payload::activation || a.payload == Payload::activation_grad)
+      return layout_.shape.tokens() * layout_.shape.hidden;
+    return layout_.shards[a.shard].elements;
+  }
+  [[nodiscard]] Scalar scalar(const Action& a) const {
+    const auto cls = a.slots[0].cls;
+    const bool total = cls == schedule::SlotClass::total || cls == schedule::SlotClass::ends_total;
+    return total || layout_.shape.dtype == model::Dtype::fp32 ? Scalar::fp32 : Scalar::bf16;
+  }
+
+  void play(Lane lane, const schedule::Unit& unit) const {
+    std::vector<std::vector<float>> memory;
+    std::vector<Message> batch;
+    for (const int index : unit.actions) {
+      const Action& a = rank_.actions[index];
+      if (!schedule::is_communication(a.kind)) return;
+      memory.emplace_back(elements(a));
+      auto* const data = reinterpret_cast<std::byte*>(memory.back().data());
+      if (schedule::is_collective(a.kind))
+        return play(lane, a.kind, {a.communicator, a.peer, a.payload, scalar(a), data, elements(a)});
+      batch.push_back({a.kind == Kind::send, a.peer, a.payload, data,
+                       static_cast<std::size_t>(elements(a)) * bytes_of(scalar(a))});
+    }
+    transport_.exchange(lane, batch);
+  }
+
+  void play(Lane lane, Kind kind, const Collective& call) const {
+    if (kind == Kind::broadcast) transport_.broadcast(lane, call);
+    if (kind == Kind::reduce) transport_.reduce(lane, call);
+    if (kind == Kind::all_gather) transport_.all_gather(lane, call);
+    if (kind == Kind::reduce_scatter) transport_.reduce_scatter(lane, call);
+    if (kind == Kind::all_reduce) transport_.all_reduce(lane, call);
+  }
+
+  Transport& transport_;
+  const schedule::RankProgram& rank_;
+  const model::Layout& layout_;
+};
+
+void expect_planned_bytes(const schedule::Program& program, const model::Layout& layout) {
+  std::vector<std::byte> staging(4 * schedule::chunk_bytes);
+  mpi::Transport transport(MPI_COMM_WORLD, program, staging);
+  const Playback playback(transport, program, layout);
+  {
+    std::jthread intra([&] { playback.play(Lane::intra); });
+    std::jthread inter([&] { playback.play(Lane::inter); });
+  }
+  const auto planned = bytes(program, layout), counted = transport.sent();
+  for (int to = 0; to < planned.ranks(); ++to)
+    for (int k = 0; k < schedule::traffic_kinds; ++k) {
+      const auto kind = static_cast<Traffic>(k);
+      EXPECT_EQ(counted.at(transport.rank(), to, kind), planned.at(transport.rank(), to, kind))
+          << program.schedule << " " << program.groups.text() << " to " << to << " " << name_of(kind);
+    }
+}
+
+/// A program that is one collective of every kind on an awkward communicator.
+schedule::Program every_collective(int ranks) {
+  schedule::Program all = program(ranks);
+  all.schedule = "every collective";
+  all.shards = 1;
+  for (int r = 0; r < ranks; ++r) {
+    all.ranks[r].actions.clear();
+    for (const int c : {0, 1, r % 2 == 0 ? 2 : 3})
+      for (const Kind kind :
+           {Kind::broadcast, Kind::reduce, Kind::all_gather, Kind::reduce_scatter, Kind::all_reduce}) {
+        Action a;
+        a.kind = kind;
+        a.lane = c == 1 ? Lane::intra : Lane::inter;
+        a.payload = kind == Kind::broadcast ? Payload::weights : Payload::gradient;
+        a.shard = 0;
+        a.communicator = c;
+        const auto& members = all.communicators[c].ranks;
+        if (kind == Kind::broadcast || kind == Kind::reduce) a.peer = members[members.size() / 2];
+        a.slots[0] = {schedule::SlotClass::gradient, 0};
+        all.ranks[r].actions.push_back(a);
+      }
+  }
+  return all;
+}
+
+TEST(Bytes, OfEveryCollectiveAreAsPlanned) {
+  const schedule::Program all = every_collective(ranks_of_job());
+  for (const auto dtype : {model::Dtype::fp32, model::Dtype::bf16})
+    expect_planned_bytes(all, layout_of(all, 1, dtype));
+}
+
+/// One group, a group per rank, and sizes 1 + 2 + 3 ... as far as the ranks reach.
+std::vector<topology::Groups> groupings(int ranks) {
+  std::vector<int> stairs;
+  for (int left = ranks; left > 0; left -= stairs.back())
+    stairs.push_back(std::min(left, static_cast<int>(stairs.size()) + 1));
+  return {topology::Groups({ranks}), topology::Groups(std::vector<int>(ranks, 1)), topology::Groups(stairs)};
+}
+
+TEST(Bytes, OfSchedulesAreAsPlanned) {
+  const int ranks = ranks_of_job(), layers = ranks + 1;
+  for (const auto& entry : schedule::registry())
+    for (const auto& groups : groupings(ranks))
+      for (const auto dtype : {model::Dtype::fp32, model::Dtype::bf16}) {
+        if (entry.name == "serial" && ranks > 1) continue;
+        const schedule::Program program = schedule::build({.spec = schedule::parse_spec(entry.name),
+                                                           .groups = groups,
+                                                           .micro_batches = 2 * ranks,
+                                                           .layers = layers});
+        expect_planned_bytes(program, layout_of(program, layers, dtype));
+      }
+}
+
+}  // namespace
+}  // namespace minitaw::comm::test
