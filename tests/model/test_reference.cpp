@@ -4,25 +4,13 @@
 #include <gtest/gtest.h>
 
 #include "kernels/finite_difference.hpp"
-#include "model/initial.hpp"
+#include "model/reference_weights.hpp"
 #include "model/tokens.hpp"
 
 namespace minitaw::model {
 namespace {
 
 using test::Doubles;
-
-ReferenceTensors initial(const Layout& layout) {
-  ReferenceTensors weights = reference_zeros(layout);
-  const auto fill = [&](Doubles& values, const auto& part) {
-    std::vector<float> narrow(values.size());
-    initialise(narrow, part, layout.shape, 3);
-    values.assign(narrow.begin(), narrow.end());
-  };
-  for (std::size_t s = 0; s < layout.shards.size(); ++s) fill(weights.shards[s], layout.shards[s]);
-  fill(weights.ends, layout.ends);
-  return weights;
-}
 
 class ReferenceStep : public ::testing::Test {
 protected:
@@ -39,7 +27,7 @@ protected:
 };
 
 TEST_F(ReferenceStep, GradientIsTheSlopeOfTheLoss) {
-  const ReferenceTensors weights = initial(layout_);
+  const ReferenceTensors weights = test::initial_weights(layout_, 3);
   ReferenceTensors gradient = reference_zeros(layout_);
   Reference(layout_, weights).accumulate(gradient, tokens_, targets_, 0.1);
   for (std::size_t s = 0; s < layout_.shards.size(); ++s)
@@ -60,7 +48,7 @@ TEST_F(ReferenceStep, GradientIsTheSlopeOfTheLoss) {
 }
 
 TEST_F(ReferenceStep, MicroBatchesAddUp) {
-  const Reference reference(layout_, initial(layout_));
+  const Reference reference(layout_, test::initial_weights(layout_, 3));
   ReferenceTensors once = reference_zeros(layout_), twice = once;
   reference.accumulate(once, tokens_, targets_, 0.1);
   reference.accumulate(twice, tokens_, targets_, 0.1);
@@ -69,7 +57,7 @@ TEST_F(ReferenceStep, MicroBatchesAddUp) {
 }
 
 TEST_F(ReferenceStep, TrainingLowersTheLoss) {
-  Reference reference(layout_, initial(layout_));
+  Reference reference(layout_, test::initial_weights(layout_, 3));
   const double before = loss(reference.weights());
   for (int step = 1; step <= 20; ++step) {
     ReferenceTensors gradient = reference_zeros(layout_);
