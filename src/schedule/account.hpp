@@ -67,8 +67,7 @@ struct SlotSize {
 /// optimiser buffer and the workspace are rounded up to 256 bytes.
 struct Footprint {
   std::vector<SlotSize> slots;  ///< by class, then index
-  /// Per home slot, then the ends slices this rank updates: the two moments and, unless weights are fp32, the
-  /// master weights; fp32 each.
+  /// Per home slot, then per slice of the ends that this rank updates: model::optimiser_bytes.
   std::vector<std::size_t> optimiser;
   std::size_t workspace = 0;  ///< scratch of compute actions
   std::size_t staging =

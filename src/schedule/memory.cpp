@@ -53,10 +53,8 @@ std::size_t content_bytes(SlotClass cls, int shard, const model::Layout& layout)
   return 0;
 }
 
-/// AdamW's moments in fp32, and the fp32 master weights where the weights themselves are not fp32.
 std::size_t optimiser_bytes(std::int64_t elements, const model::Layout& layout) {
-  const std::size_t buffers = layout.shape.dtype == model::Dtype::fp32 ? 2 : 3;
-  return buffers * rounded(elements * sizeof(float));
+  return rounded(model::optimiser_bytes(layout.shape.dtype, elements));
 }
 
 bool is_reducing(Kind kind) {
