@@ -1,0 +1,395 @@
+#include "schedule/judge.hpp"
+
+#include <map>
+#include <random>
+#include <tuple>
+#include <vector>
+
+namespace minitaw::schedule {
+namespace {
+
+using Number = std::uint64_t;
+/// A buffer: one number, or one per slice for the ends. Gradients add, everything else is mixed beyond
+/// recognition.
+using Buffer = std::vector<Number>;
+
+Number mix(Number a, Number b) {
+  Number z = a * 0x9E3779B97F4A7C15ULL + b + 0x632BE59BD9B4E019ULL;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+  return z ^ (z >> 31);
+}
+
+Number mix(Number a, const Buffer& b) {
+  for (const Number n : b) a = mix(a, n);
+  return a;
+}
+
+Number first_weights(int shard) { return mix(1, shard); }
+Buffer first_ends(int slices) {
+  Buffer ends;
+  for (int i = 0; i < slices; ++i) ends.push_back(mix(2, i));
+  return ends;
+}
+
+// The arithmetic of a training step.
+Number embed(const Buffer& ends, int m) { return mix(mix(3, m), ends); }
+Number forward(Number x, Number w, int s) { return mix(mix(mix(4, x), w), s); }
+Number loss(Number x, const Buffer& ends, int m) { return mix(mix(mix(5, x), m), ends); }
+Number head_gradient(Number x, const Buffer& ends, int m, int slice) {
+  return mix(mix(loss(x, ends, m), 6), slice);
+}
+Number backward(Number x, Number kept, Number w, int s) { return mix(mix(mix(mix(7, x), kept), w), s); }
+Number weight_gradient(Number x, Number kept, int s) { return mix(mix(mix(8, x), kept), s); }
+Number embed_gradient(Number x, int m, int slice) { return mix(mix(mix(9, x), m), slice); }
+Number update(Number w, Number gradient) { return mix(mix(10, w), gradient); }
+
+struct Weights {
+  std::vector<Number> shards;
+  Buffer ends;
+};
+
+/// The step, done plainly.
+Weights expected(const Program& p) {
+  std::vector<Number> gradients(p.shards);
+  Buffer ends = first_ends(p.ends_slices), ends_gradient(p.ends_slices);
+  for (int m = 0; m < p.micro_batches; ++m) {
+    Number x = embed(ends, m);
+    std::vector<Number> kept;
+    for (int s = 0; s < p.shards; ++s) {
+      kept.push_back(x);
+      x = forward(x, first_weights(s), s);
+    }
+    for (int i = 0; i < p.ends_slices; ++i) ends_gradient[i] += head_gradient(x, ends, m, i);
+    x = loss(x, ends, m);
+    for (int s = p.shards - 1; s >= 0; --s) {
+      gradients[s] += weight_gradient(x, kept[s], s);
+      x = backward(x, kept[s], first_weights(s), s);
+    }
+    for (int i = 0; i < p.ends_slices; ++i) ends_gradient[i] += embed_gradient(x, m, i);
+  }
+  Weights result;
+  for (int s = 0; s < p.shards; ++s) result.shards.push_back(update(first_weights(s), gradients[s]));
+  for (int i = 0; i < p.ends_slices; ++i) result.ends.push_back(update(ends[i], ends_gradient[i]));
+  return result;
+}
+
+struct Wrong {
+  std::string what;
+};
+
+/// An action under way.
+struct Running {
+  int action = -1;
+  std::array<Buffer, 4> held;  // its slots as it found them
+  std::array<Buffer, 4> left;  // and as it left them until it ends
+};
+
+struct LaneState {
+  int next = 0;                  // unit to start
+  std::vector<Running> running;  // members of the unit that runs and have not ended
+  int finished = 0;              // actions
+};
+
+class Judge {
+public:
+  Judge(const Program& program, std::uint64_t seed)
+      : p_(program), random_(seed), ranks_(program.ranks.size()) {
+    for (int r = 0; r < count(); ++r) set_up(r);
+  }
+
+  void run() {
+    while (step()) {
+    }
+    for (int r = 0; r < count(); ++r)
+      for (int l = 0; l < lanes; ++l)
+        if (!over(r, l)) throw Wrong{"stuck"};
+    compare();
+  }
+
+private:
+  struct Rank {
+    std::map<std::pair<SlotClass, int>, Buffer> slots;
+    std::array<std::vector<Unit>, lanes> units;
+    std::array<LaneState, lanes> lanes_state;
+    std::array<double, lanes> eagerness{};
+  };
+  struct Event {
+    int rank, lane;
+    int member;  // of the running unit that ends; -1: the next unit starts
+  };
+  /// Name of a queue of transfers and the number of one in it.
+  using Ticket = std::tuple<int, int, int, int, int>;
+
+  [[nodiscard]] int count() const { return static_cast<int>(ranks_.size()); }
+  [[nodiscard]] const Action& at(int r, int i) const { return p_.ranks[r].actions[i]; }
+  [[nodiscard]] bool over(int r, int l) const {
+    const LaneState& s = ranks_[r].lanes_state[l];
+    return s.running.empty() && s.next == static_cast<int>(ranks_[r].units[l].size());
+  }
+  Buffer& slot(int r, Slot s) { return ranks_[r].slots[{s.cls, s.index}]; }
+  [[nodiscard]] std::size_t width(SlotClass cls) const {
+    return cls == SlotClass::ends || cls == SlotClass::ends_total ? p_.ends_slices : 1;
+  }
+  Buffer junk(SlotClass cls) {
+    Buffer buffer(width(cls));
+    for (Number& n : buffer) n = random_();
+    return buffer;
+  }
+
+  void set_up(int r) {
+    Rank& rank = ranks_[r];
+    for (int c = 0; c < slot_classes; ++c)
+      for (int i = 0; i < p_.ranks[r].slots[c]; ++i) {
+        const auto cls = static_cast<SlotClass>(c);
+        rank.slots[{cls, i}] = cls == SlotClass::ends ? first_ends(p_.ends_slices) : junk(cls);
+      }
+    for (int h = 0; h < static_cast<int>(p_.ranks[r].homes.size()); ++h)
+      rank.slots[{SlotClass::home, h}] = {first_weights(p_.ranks[r].homes[h])};
+    std::uniform_real_distribution<double> draw(0.0, 1.0);
+    for (int l = 0; l < lanes; ++l) {
+      rank.units[l] = units(p_.ranks[r], static_cast<Lane>(l));
+      const double d = draw(random_);
+      rank.eagerness[l] = d * d * d + 1e-4;  // some lanes hurry, some crawl
+    }
+  }
+
+  /// One event out of those that can happen; false if there is none.
+  bool step() {
+    std::vector<Event> events;
+    std::vector<double> weights;
+    for (int r = 0; r < count(); ++r)
+      for (int l = 0; l < lanes; ++l) {
+        collect(r, l, events);
+        weights.resize(events.size(), ranks_[r].eagerness[l]);
+      }
+    if (events.empty()) return false;
+    const Event e = events[std::discrete_distribution<std::size_t>(weights.begin(), weights.end())(random_)];
+    if (e.member < 0) start(e.rank, e.lane);
+    else end(e);
+    return true;
+  }
+
+  void collect(int r, int l, std::vector<Event>& events) {
+    const LaneState& s = ranks_[r].lanes_state[l];
+    if (s.running.empty()) {
+      if (!over(r, l) && waits_met(r, ranks_[r].units[l][s.next])) events.push_back({r, l, -1});
+      return;
+    }
+    for (int k = 0; k < static_cast<int>(s.running.size()); ++k)
+      if (can_end(r, s.running[k].action)) events.push_back({r, l, k});
+  }
+
+  bool waits_met(int r, const Unit& unit) const {
+    for (const int i : unit.actions)
+      for (int l = 0; l < lanes; ++l)
+        if (ranks_[r].lanes_state[l].finished < at(r, i).waits[l]) return false;
+    return true;
+  }
+
+  void start(int r, int l) {
+    LaneState& s = ranks_[r].lanes_state[l];
+    for (const int i : ranks_[r].units[l][s.next++].actions) {
+      const Action& a = at(r, i);
+      if (a.kind == Kind::join) check_join(r);
+      Running& running = s.running.emplace_back();
+      running.action = i;
+      for (int k = 0; k < 4; ++k)
+        if (a.slots[k].valid()) running.held[k] = slot(r, a.slots[k]);
+      for (const Access& access : accesses(a, r))
+        if (access.write) slot(r, access.slot) = junk(access.slot.cls);
+      for (int k = 0; k < 4; ++k)
+        if (a.slots[k].valid()) running.left[k] = slot(r, a.slots[k]);
+      if (is_communication(a.kind)) open(r, a, i);
+    }
+  }
+
+  void check_join(int r) const {
+    int open = 0;
+    for (int l = 0; l < lanes; ++l) open += static_cast<int>(ranks_[r].lanes_state[l].running.size());
+    int finished = 0;
+    for (int l = 0; l < lanes; ++l) finished += ranks_[r].lanes_state[l].finished;
+    if (open > 0 || finished + 1 != static_cast<int>(p_.ranks[r].actions.size()))
+      throw Wrong{"joins too early"};
+  }
+
+  // Transfers: each side takes the next number of its queue; a number with all sides there can happen.
+
+  static int queue_kind(const Action& a) {
+    return static_cast<int>(a.lane) * 8 + static_cast<int>(a.payload);
+  }
+
+  void open(int r, const Action& a, int i) {
+    std::tuple<int, int, int, int> queue;
+    if (a.kind == Kind::send) queue = {r, a.peer, queue_kind(a), 0};
+    if (a.kind == Kind::recv) queue = {a.peer, r, queue_kind(a), 1};
+    if (is_collective(a.kind)) queue = {-1 - a.communicator, r, static_cast<int>(a.lane), 0};
+    const int number = taken_[queue]++;
+    const Ticket ticket = is_collective(a.kind)
+                              ? Ticket{-1 - a.communicator, 0, static_cast<int>(a.lane), 0, number}
+                              : Ticket{std::get<0>(queue), std::get<1>(queue), queue_kind(a), 0, number};
+    sides_[ticket].push_back({r, i});
+    ticket_of_[{r, i}] = ticket;
+  }
+
+  bool can_end(int r, int i) {
+    const Action& a = at(r, i);
+    if (!is_communication(a.kind)) return true;
+    const std::size_t wanted = is_collective(a.kind) ? p_.communicators[a.communicator].ranks.size() : 2;
+    return sides_[ticket_of_[{r, i}]].size() == wanted;
+  }
+
+  Running take(int r, int i) {
+    LaneState& s = ranks_[r].lanes_state[static_cast<std::size_t>(at(r, i).lane)];
+    for (std::size_t k = 0; k < s.running.size(); ++k)
+      if (s.running[k].action == i) {
+        Running running = s.running[k];
+        s.running.erase(s.running.begin() + static_cast<std::ptrdiff_t>(k));
+        // Members of a unit count as finished together.
+        if (s.running.empty()) {
+          const std::size_t l = static_cast<std::size_t>(at(r, i).lane);
+          s.finished += static_cast<int>(ranks_[r].units[l][s.next - 1].actions.size());
+        }
+        check_untouched(r, running);
+        return running;
+      }
+    throw Wrong{"not running"};
+  }
+
+  /// Inputs must be as they were found, outputs as they were left: nobody else was at work on them.
+  void check_untouched(int r, const Running& running) {
+    const Action& a = at(r, running.action);
+    for (int k = 0; k < 4; ++k)
+      if (a.slots[k].valid() && slot(r, a.slots[k]) != running.left[k])
+        throw Wrong{"changed under an action"};
+  }
+
+  void end(const Event& e) {
+    const int i = ranks_[e.rank].lanes_state[e.lane].running[e.member].action;
+    const Action& a = at(e.rank, i);
+    if (!is_communication(a.kind)) return compute(e.rank, a, take(e.rank, i));
+    const auto sides = sides_[ticket_of_[{e.rank, i}]];
+    for (const auto& [r, k] : sides)
+      if (at(r, k).shard != a.shard) throw Wrong{"sizes differ"};
+    if (is_collective(a.kind)) return collective(sides);
+    const auto& [from, to] = at(sides[0].first, sides[0].second).kind == Kind::send
+                                 ? std::pair(sides[0], sides[1])
+                                 : std::pair(sides[1], sides[0]);
+    const Running sent = take(from.first, from.second);
+    take(to.first, to.second);
+    slot(to.first, at(to.first, to.second).slots[0]) = sent.held[0];
+  }
+
+  void collective(const std::vector<std::pair<int, int>>& sides) {
+    const Action first = at(sides[0].first, sides[0].second);
+    std::map<int, Buffer> in;
+    for (const auto& [r, i] : sides) {
+      const Action& a = at(r, i);
+      if (a.kind != first.kind || a.peer != first.peer || a.payload != first.payload)
+        throw Wrong{"calls differ"};
+      in[r] = take(r, i).held[0];
+    }
+    Buffer sum(in.begin()->second.size());
+    for (const auto& [r, buffer] : in)
+      for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += buffer[k];
+    const std::vector<int>& members = p_.communicators[first.communicator].ranks;
+    for (const auto& [r, i] : sides) {
+      Buffer& out = slot(r, at(r, i).slots[0]);
+      switch (first.kind) {
+      case Kind::broadcast:
+        out = in[first.peer];
+        break;
+      case Kind::reduce:
+        out = r == first.peer ? sum : in[r];
+        break;
+      case Kind::all_reduce:
+        out = sum;
+        break;
+      case Kind::all_gather:
+        for (std::size_t k = 0; k < out.size(); ++k) out[k] = in[members[k]][k];
+        break;
+      default:
+        for (std::size_t k = 0; k < out.size(); ++k) out[k] = members[k] == r ? sum[k] : random_();
+      }
+    }
+  }
+
+  void compute(int r, const Action& a, const Running& now) {
+    const auto in = [&](int k) { return now.held[k][0]; };
+    const auto out = [&](int k) -> Buffer& { return slot(r, a.slots[k]); };
+    // Gradients: the new content is the old one plus, or nothing but, what is added.
+    const auto add = [&](int k, const auto& gradient) {
+      const bool fresh = a.slots[k].cls == SlotClass::gradient && !a.accumulates;
+      for (std::size_t i = 0; i < now.held[k].size(); ++i)
+        out(k)[i] = (fresh ? 0 : now.held[k][i]) + gradient(static_cast<int>(i));
+    };
+    const int m = a.micro_batch;
+    switch (a.kind) {
+    case Kind::embed:
+      out(0) = {embed(now.held[1], m)};
+      break;
+    case Kind::forward:
+      out(1) = {in(2)};
+      out(2) = {forward(in(2), in(0), a.shard)};
+      break;
+    case Kind::loss:
+      out(0) = {loss(in(0), now.held[1], m)};
+      add(2, [&](int slice) { return head_gradient(in(0), now.held[1], m, slice); });
+      break;
+    case Kind::backward:
+      out(2) = {backward(in(2), in(1), in(0), a.shard)};
+      add(3, [&](int) { return weight_gradient(in(2), in(1), a.shard); });
+      break;
+    case Kind::embed_backward:
+      add(1, [&](int slice) { return embed_gradient(in(0), m, slice); });
+      break;
+    case Kind::update:
+      if (a.slots[0].cls == SlotClass::ends) {
+        out(0) = now.held[0];
+        out(0)[a.shard] = update(now.held[0][a.shard], now.held[1][a.shard]);
+      } else {
+        out(0) = {update(in(0), in(1))};
+      }
+      break;
+    case Kind::zero:
+      out(0) = Buffer(now.held[0].size());
+      break;
+    case Kind::accumulate:
+      for (std::size_t i = 0; i < now.held[0].size(); ++i) out(1)[i] = now.held[0][i] + now.held[1][i];
+      break;
+    default:
+      break;
+    }
+  }
+
+  void compare() {
+    const Weights right = expected(p_);
+    for (int r = 0; r < count(); ++r) {
+      for (int h = 0; h < static_cast<int>(p_.ranks[r].homes.size()); ++h)
+        if (ranks_[r].slots[{SlotClass::home, h}][0] != right.shards[p_.ranks[r].homes[h]])
+          throw Wrong{"wrong weights"};
+      for (int e = 0; e < p_.ranks[r].slots[static_cast<std::size_t>(SlotClass::ends)]; ++e)
+        if (ranks_[r].slots[{SlotClass::ends, e}] != right.ends) throw Wrong{"wrong ends"};
+    }
+  }
+
+  const Program& p_;
+  std::mt19937_64 random_;
+  std::vector<Rank> ranks_;
+  std::map<std::tuple<int, int, int, int>, int> taken_;
+  std::map<Ticket, std::vector<std::pair<int, int>>> sides_;
+  std::map<std::pair<int, int>, Ticket> ticket_of_;
+};
+
+}  // namespace
+
+std::string judge(const Program& program, std::uint64_t seed) {
+  try {
+    Judge(program, seed).run();
+  } catch (const Wrong& wrong) {
+    return wrong.what;
+  }
+  return "";
+}
+
+}  // namespace minitaw::schedule

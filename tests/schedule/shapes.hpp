@@ -1,0 +1,53 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "schedule/registry.hpp"
+#include "topology/groups.hpp"
+
+/// The requests that the property tests go through.
+namespace minitaw::schedule::shapes {
+
+/// Groupings of P ranks: every number of equal groups, and some unequal ones.
+inline std::vector<topology::Groups> groupings(int ranks) {
+  std::vector<topology::Groups> result;
+  for (int d = 1; d <= ranks; ++d) {
+    if (ranks % d == 0) result.push_back(topology::Groups::equal(ranks, d));
+    if (d == 1 || d == ranks) continue;
+    std::vector<int> one_large(d, 1), rising(d, 1);
+    one_large.front() = ranks - d + 1;
+    for (int r = d, k = d - 1; r < ranks; ++r, k = k > 0 ? k - 1 : d - 1) ++rising[k];
+    if (ranks % d != 0) result.emplace_back(rising);
+    result.emplace_back(one_large);
+    one_large = std::vector<int>(one_large.rbegin(), one_large.rend());
+    result.emplace_back(one_large);
+  }
+  if (ranks >= 6) result.emplace_back(std::vector<int>{1, 2, ranks - 3});
+  if (ranks >= 7) result.emplace_back(std::vector<int>{2, 1, ranks - 5, 2});
+  return result;
+}
+
+/// Numbers of layers from P to 2 P + 1: both ends and some between.
+inline std::vector<int> layer_counts(int ranks) {
+  if (ranks == 1) return {1, 2, 3};
+  return {ranks, ranks + 1, (3 * ranks + 1) / 2, 2 * ranks, 2 * ranks + 1};
+}
+
+/// TawPipe with every combination of its options that changes the program.
+inline std::vector<std::string> tawpipe_specs() {
+  std::vector<std::string> result;
+  for (const char* gwps : {"on", "off"})
+    for (const char* cco : {"on", "off"})
+      for (const char* prefetch : {"1", "2", "3"})
+        result.push_back(std::string("tawpipe:gwps=") + gwps + ":cco=" + cco + ":prefetch=" + prefetch);
+  return result;
+}
+
+inline std::string name_of(const Request& request) {
+  return to_text(request.spec) + " on " + request.groups.text() + ", " +
+         std::to_string(request.micro_batches) + " micro-batches, " + std::to_string(request.layers) +
+         " layers";
+}
+
+}  // namespace minitaw::schedule::shapes

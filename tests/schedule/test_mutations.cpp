@@ -1,0 +1,97 @@
+// Any single defect of a valid program is either refused or harmless. Harmless is what the judge says, which
+// runs the program on numbers and knows nothing of the validator.
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "schedule/hand_written.hpp"
+#include "schedule/judge.hpp"
+#include "schedule/mutate.hpp"
+#include "schedule/shapes.hpp"
+#include "schedule/text.hpp"
+#include "schedule/validate.hpp"
+
+namespace minitaw::schedule {
+namespace {
+
+constexpr int orders = 6;  // in which the judge runs a program
+
+std::string worst_of(const Program& program, std::uint64_t seed) {
+  for (int k = 0; k < orders; ++k)
+    if (const std::string wrong = judge(program, seed + static_cast<std::uint64_t>(k)); !wrong.empty())
+      return wrong;
+  return "";
+}
+
+Program generated(const char* spec, const char* groups, int micro_batches) {
+  const topology::Groups g = topology::parse_groups(groups);
+  return build({parse_spec(spec), g, micro_batches, g.ranks()});
+}
+
+std::vector<Program> programs() {
+  return {parse_program(hand_written::relay),
+          parse_program(hand_written::group),
+          generated("serial", "1", 2),
+          generated("ddp", "1+1", 4),
+          generated("tawpipe", "2", 2),
+          generated("tawpipe", "1+1+1", 3),
+          generated("tawpipe", "2+2", 8),
+          generated("tawpipe", "3+1", 4),
+          generated("tawpipe:prefetch=2", "2+2", 4),
+          generated("tawpipe:prefetch=3", "1+2+3", 6),
+          generated("tawpipe:cco=off", "2+1", 3),
+          generated("tawpipe:gwps=off", "2+2", 4),
+          generated("tawpipe:gwps=off:prefetch=2", "3", 6),
+          generated("tawpipe", "2+1+1+1", 5)};
+}
+
+constexpr int program_count = 14;
+
+class Mutations : public testing::TestWithParam<int> {};
+
+TEST_P(Mutations, ValidProgramsAreRightInAnyOrder) {
+  const Program program = programs()[GetParam()];
+  ASSERT_FALSE(validate(program)) << validate(program)->message;
+  for (std::uint64_t seed = 0; seed < 20; ++seed) EXPECT_EQ(judge(program, seed), "") << seed;
+}
+
+TEST(MutationPrograms, AreAllTested) { EXPECT_EQ(static_cast<int>(programs().size()), program_count); }
+
+/// Refusals and survivors of one kind of defect.
+struct Tally {
+  int refused = 0, survived = 0;
+};
+
+TEST_P(Mutations, SurvivorsAreHarmless) {
+  const Program valid = programs()[GetParam()];
+  std::mt19937 random(1234U + static_cast<unsigned>(GetParam()));
+  std::map<std::string, Tally> tallies;
+  for (int round = 0; round < 400; ++round) {
+    Program program = valid;
+    const std::string what = mutate(program, random);
+    if (what.empty()) continue;
+    const auto violation = validate(program);
+    Tally& tally = tallies[what];
+    if (violation) {
+      ++tally.refused;
+      continue;
+    }
+    ++tally.survived;
+    EXPECT_EQ(worst_of(program, static_cast<std::uint64_t>(round)), "") << what << "\n" << to_text(program);
+  }
+  int refused = 0, survived = 0;
+  for (const auto& [what, tally] : tallies) {
+    refused += tally.refused;
+    survived += tally.survived;
+    RecordProperty(what,
+                   std::to_string(tally.survived) + " of " + std::to_string(tally.refused + tally.survived));
+  }
+  // Most defects matter: a validator that accepts everything fails here even if the judge were blind.
+  EXPECT_GT(refused, 2 * survived);
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, Mutations, testing::Range(0, program_count));
+
+}  // namespace
+}  // namespace minitaw::schedule
