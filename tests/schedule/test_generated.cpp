@@ -1,0 +1,177 @@
+// What every generated program must be, over all small shapes.
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "schedule/account.hpp"
+#include "schedule/shapes.hpp"
+#include "schedule/text.hpp"
+#include "schedule/validate.hpp"
+#include "schedule/validate_detail.hpp"
+
+namespace minitaw::schedule {
+namespace {
+
+using shapes::name_of;
+
+/// Calls `check` for every spec, grouping and N of P ranks; the layer counts take turns, as programs know
+/// shards only.
+template <class Check>
+void for_each_request(int ranks, const std::vector<std::string>& specs, const Check& check) {
+  const std::vector<int> layers = shapes::layer_counts(ranks);
+  std::size_t turn = 0;
+  for (const topology::Groups& groups : shapes::groupings(ranks))
+    for (int n = 1; n <= 3; ++n)
+      for (const std::string& spec : specs)
+        check(Request{parse_spec(spec), groups, n * ranks, layers[turn++ % layers.size()]});
+}
+
+/// All specs; for many ranks a third of them in turn, as fewer ranks have seen them all.
+std::vector<std::string> specs_for(int ranks) {
+  const std::vector<std::string> all = shapes::tawpipe_specs();
+  std::vector<std::string> specs = {"ddp"};
+  const std::size_t step = ranks <= 8 ? 1 : 3;
+  for (std::size_t i = step == 1 ? 0 : ranks % step; i < all.size(); i += step) specs.push_back(all[i]);
+  return specs;
+}
+
+class Generated : public testing::TestWithParam<int> {};
+
+TEST_P(Generated, IsValidAndRoundTrips) {
+  for_each_request(GetParam(), specs_for(GetParam()), [](const Request& request) {
+    const Program program = build(request);
+    const auto violation = validate(program);
+    ASSERT_FALSE(violation) << name_of(request) << ": " << violation->message << "\n"
+                            << grid(program, violation);
+    const std::string text = to_text(program);
+    ASSERT_EQ(to_text(parse_program(text)), text) << name_of(request);
+  });
+}
+
+TEST_P(Generated, PrintsEverythingThatCounts) {
+  for_each_request(GetParam(), {"tawpipe", "tawpipe:gwps=off:prefetch=2", "ddp"}, [](const Request& request) {
+    const Program program = build(request), parsed = parse_program(to_text(program));
+    ASSERT_EQ(parsed.ranks.size(), program.ranks.size());
+    for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+      ASSERT_EQ(parsed.ranks[r].homes, program.ranks[r].homes);
+      ASSERT_EQ(parsed.ranks[r].slots, program.ranks[r].slots);
+      ASSERT_EQ(parsed.ranks[r].actions.size(), program.ranks[r].actions.size());
+      for (std::size_t i = 0; i < program.ranks[r].actions.size(); ++i) {
+        const Action &a = program.ranks[r].actions[i], &b = parsed.ranks[r].actions[i];
+        ASSERT_TRUE(a.kind == b.kind && a.lane == b.lane && a.payload == b.payload && a.tick == b.tick &&
+                    a.shard == b.shard && a.micro_batch == b.micro_batch && a.peer == b.peer &&
+                    a.communicator == b.communicator && a.slots == b.slots && a.waits == b.waits)
+            << name_of(request) << ": " << to_text(a, program) << " became " << to_text(b, parsed);
+        const bool flag_counts = a.kind == Kind::backward && a.slots[3].cls == SlotClass::gradient;
+        ASSERT_TRUE(!flag_counts || a.accumulates == b.accumulates)
+            << name_of(request) << to_text(a, program);
+      }
+    }
+  });
+}
+
+/// Formulas of the published schedule for D equal groups of n > 1 ranks: 2NP - (2N - 1) visits of a shard
+/// need a transfer, as the last shard stays at the turn to the backward pass, and the first at the turn back.
+TEST_P(Generated, TawPipeSendsWhatThePaperSays) {
+  const int ranks = GetParam();
+  for_each_request(ranks, {"tawpipe", "tawpipe:cco=off", "tawpipe:prefetch=3"}, [&](const Request& request) {
+    const int d = request.groups.count();
+    if (ranks % d != 0 || request.groups.sizes() != std::vector<int>(d, ranks / d)) return;
+    const std::uint64_t n = request.micro_batches / ranks, p = ranks, visits = 2 * n * p - (2 * n - 1);
+    const MessageCounts counts = messages(build(request));
+    EXPECT_EQ(counts.weights_between, (d - 1) * visits) << name_of(request);
+    EXPECT_EQ(counts.gradients_between, (d - 1) * n * p) << name_of(request);
+    EXPECT_EQ(counts.weights_inside, 0U) << name_of(request);
+    EXPECT_EQ(counts.gradients_inside, 0U) << name_of(request);
+    const bool alone = d == ranks;
+    EXPECT_EQ(counts.broadcasts, alone ? 0 : d * visits) << name_of(request);
+    EXPECT_EQ(counts.reduces, alone ? 0 : d * n * p) << name_of(request);
+  });
+}
+
+/// What a group computes at a tick: the phase of its first rank.
+std::map<int, Kind> phases_of(const Program& program, int group) {
+  std::map<int, Kind> phases;
+  for (const Action& a : program.ranks[program.groups.first(group)].actions)
+    if (a.kind == Kind::forward || a.kind == Kind::backward) phases[a.tick] = a.kind;
+  return phases;
+}
+
+/// With the stagger of one tick, a group's network link carries one weight shard at a time, each way. Only
+/// around a turn, when some groups already go backward, two of them may want shards of one owner, one in each
+/// phase.
+TEST_P(Generated, GroupsSendAndReceiveOneShardPerTick) {
+  for_each_request(GetParam(), {"tawpipe"}, [&](const Request& request) {
+    const int d = request.groups.count();
+    if (request.groups.sizes() != std::vector<int>(d, request.groups.size(0))) return;
+    const Program program = build(request);
+    std::vector<std::map<int, Kind>> phases;
+    for (int k = 0; k < d; ++k) phases.push_back(phases_of(program, k));
+    std::map<std::pair<int, int>, int> received;     // group, tick
+    std::map<std::tuple<int, int, Kind>, int> sent;  // group, tick, phase of the receiver's next visit
+    for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+      for (const Action& a : program.ranks[r].actions) {
+        if (!is_point_to_point(a.kind) || a.payload != Payload::weights) continue;
+        const int group = program.groups.group_of(r);
+        const Kind phase = phases[program.groups.group_of(a.peer)][a.tick + 1];
+        const int count = a.kind == Kind::send ? ++sent[{group, a.tick, phase}] : ++received[{group, a.tick}];
+        ASSERT_EQ(count, 1) << name_of(request) << ": " << to_text(a, program) << " in tick " << a.tick;
+      }
+  });
+}
+
+/// Each rank is at work in 2 P ticks per micro-batch of its own, and the last group ends D - 1 ticks after
+/// the first.
+TEST_P(Generated, TawPipeTicks) {
+  for_each_request(GetParam(), {"tawpipe"}, [&](const Request& request) {
+    const Ticks result = ticks(build(request));
+    const int busy = 2 * request.micro_batches;
+    for (int r = 0; r < GetParam(); ++r)
+      EXPECT_EQ(result.busy[r], busy) << name_of(request) << ", rank " << r;
+    EXPECT_GE(result.total, busy + request.groups.count() - 1) << name_of(request);
+  });
+}
+
+/// The validator cuts lanes into units by itself; it must agree with everybody else.
+TEST_P(Generated, UnitsAreThoseOfTheProgram) {
+  for_each_request(GetParam(), {"tawpipe:gwps=off", "tawpipe"}, [](const Request& request) {
+    const Program program = build(request);
+    const auto sequences = detail::lane_sequences(program);
+    for (std::size_t r = 0; r < program.ranks.size(); ++r)
+      for (int l = 0; l < lanes; ++l) {
+        int at = 0;
+        for (const Unit& unit : units(program.ranks[r], static_cast<Lane>(l))) {
+          const int end = detail::unit_end(program.ranks[r], sequences[r][l], at);
+          ASSERT_EQ(std::vector<int>(sequences[r][l].begin() + at, sequences[r][l].begin() + end),
+                    unit.actions);
+          at = end;
+        }
+        ASSERT_EQ(at, static_cast<int>(sequences[r][l].size()));
+      }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Generated, testing::Range(1, 13));
+
+TEST(Generated, Serial) {
+  for (const int micro_batches : {1, 2, 5})
+    for (const int layers : {1, 2, 3, 7}) {
+      const Program program =
+          build({parse_spec("serial"), topology::Groups::equal(1, 1), micro_batches, layers});
+      const auto violation = validate(program);
+      EXPECT_FALSE(violation) << violation->message;
+      EXPECT_EQ(to_text(parse_program(to_text(program))), to_text(program));
+    }
+}
+
+/// A day's work of a large machine: 24 ranks, 16 micro-batches each.
+TEST(Generated, PaperCase) {
+  const Program program = build({parse_spec("tawpipe"), topology::Groups::equal(24, 3), 384, 48});
+  const auto violation = validate(program);
+  EXPECT_FALSE(violation) << violation->message;
+  EXPECT_EQ(messages(program).weights_between, 2U * (2 * 16 * 24 - 31));
+}
+
+}  // namespace
+}  // namespace minitaw::schedule
