@@ -1,0 +1,235 @@
+#include "schedule/account.hpp"
+
+#include <gtest/gtest.h>
+
+#include "comm/slices.hpp"
+#include "model/footprint.hpp"
+#include "schedule/hand_written.hpp"
+#include "schedule/shapes.hpp"
+#include "schedule/text.hpp"
+
+namespace minitaw::schedule {
+namespace {
+
+using hand_written::with;
+
+/// A small model of odd sizes, its blocks of unequal width, so that no two shards have the same size.
+model::Layout layout_for(int shards, int slices, int layers, model::Dtype dtype = model::Dtype::fp32) {
+  model::Shape shape;
+  shape.layers = layers;
+  shape.hidden = 12;
+  shape.heads = 3;
+  shape.kv_heads = 1;
+  for (int l = 0; l < layers; ++l) shape.ffn.push_back(7 + 16 * l);
+  shape.vocab = 37;
+  shape.seq = 5;
+  shape.micro_batch = 3;
+  shape.dtype = dtype;
+  return model::make_layout(shape, shards, slices);
+}
+
+std::uint64_t fp32_bytes(const model::Layout& layout, int shard) { return layout.shards[shard].elements * 4; }
+
+std::uint64_t sum_over_links(const ByteMatrix& matrix, Traffic kind) {
+  std::uint64_t sum = 0;
+  for (int from = 0; from < matrix.ranks(); ++from)
+    for (int to = 0; to < matrix.ranks(); ++to) sum += matrix.at(from, to, kind);
+  return sum;
+}
+
+TEST(Bytes, RelayByHand) {
+  const model::Layout layout = layout_for(2, 2, 3);
+  const ByteMatrix matrix = bytes(parse_program(hand_written::relay), layout);
+  EXPECT_EQ(matrix.at(0, 1, Traffic::weights), fp32_bytes(layout, 0));
+  EXPECT_EQ(matrix.at(1, 0, Traffic::weights), fp32_bytes(layout, 1));
+  EXPECT_EQ(matrix.at(0, 1, Traffic::gradients), fp32_bytes(layout, 1));
+  EXPECT_EQ(matrix.at(1, 0, Traffic::gradients), fp32_bytes(layout, 0));
+  // Half of the gradient and half of the weights each way.
+  EXPECT_EQ(matrix.at(0, 1, Traffic::ends), layout.ends.elements * 4U);
+  EXPECT_EQ(matrix.at(1, 0, Traffic::ends), layout.ends.elements * 4U);
+  EXPECT_EQ(matrix.at(0, 0, Traffic::weights), 0U);
+  const topology::Groups apart = topology::Groups::equal(2, 2), together = topology::Groups::equal(2, 1);
+  EXPECT_EQ(matrix.between(apart, Traffic::weights), fp32_bytes(layout, 0) + fp32_bytes(layout, 1));
+  EXPECT_EQ(matrix.inside(apart, Traffic::weights), 0U);
+  EXPECT_EQ(matrix.inside(together, Traffic::weights), matrix.between(apart, Traffic::weights));
+  EXPECT_EQ(matrix.leaving(apart, 0),
+            fp32_bytes(layout, 0) + fp32_bytes(layout, 1) + layout.ends.elements * 4U);
+  EXPECT_EQ(matrix.entering(apart, 1), matrix.leaving(apart, 0));
+  EXPECT_EQ(matrix.leaving(together, 0), 0U);
+}
+
+TEST(Bytes, TwoByteTypesHalveWhatTravelsButNotTheEndsGradient) {
+  const model::Layout full = layout_for(2, 2, 3), half = layout_for(2, 2, 3, model::Dtype::bf16);
+  const Program program = parse_program(hand_written::group);
+  const ByteMatrix a = bytes(program, full), b = bytes(program, half);
+  for (const Traffic kind : {Traffic::weights, Traffic::gradients})
+    EXPECT_EQ(sum_over_links(a, kind), 2 * sum_over_links(b, kind)) << name_of(kind);
+  EXPECT_EQ(sum_over_links(a, Traffic::ends), full.ends.elements * 8U);
+  EXPECT_EQ(sum_over_links(b, Traffic::ends), half.ends.elements * 6U);
+}
+
+TEST(Bytes, ActivationsOfThePipeline) {
+  const model::Layout layout = layout_for(2, 1, 2);
+  const ByteMatrix matrix = bytes(parse_program(hand_written::pipeline), layout);
+  EXPECT_EQ(matrix.at(0, 1, Traffic::activations), 3U * 5 * 12 * 4);
+  EXPECT_EQ(matrix.at(1, 0, Traffic::activations), 3U * 5 * 12 * 4);
+}
+
+/// One collective on four ranks in the ring order 2 0 3 1.
+ByteMatrix bytes_of_collective(const std::string& what, const model::Layout& layout) {
+  std::string text =
+      "program one\nshards 1\nmicro_batches 1\nends_slices 4\ngroups 4\ncommunicator ring 2 0 3 1\n";
+  for (int r = 0; r < 4; ++r)
+    text += "rank " + std::to_string(r) + " slots homes\n   0 intra   " + what + " @ring\n";
+  return bytes(parse_program(text), layout);
+}
+
+TEST(Bytes, ChainsStartAtTheRootAndFollowTheRing) {
+  const model::Layout layout = layout_for(1, 4, 1);
+  const std::uint64_t whole = fp32_bytes(layout, 0);
+  const ByteMatrix out = bytes_of_collective("broadcast W0 w0 root r3", layout);  // 3 -> 1 -> 2 -> 0
+  const ByteMatrix in = bytes_of_collective("reduce G0 g0 root r3", layout);
+  for (int from = 0; from < 4; ++from)
+    for (int to = 0; to < 4; ++to) {
+      const bool link = (from == 3 && to == 1) || (from == 1 && to == 2) || (from == 2 && to == 0);
+      EXPECT_EQ(out.at(from, to, Traffic::weights), link ? whole : 0) << from << " to " << to;
+      EXPECT_EQ(in.at(to, from, Traffic::gradients), link ? whole : 0) << to << " to " << from;
+    }
+}
+
+TEST(Bytes, RingsLeaveOneSliceOutOnEachLink) {
+  const model::Layout layout = layout_for(1, 4, 1);
+  const std::vector<int> ring = {2, 0, 3, 1};
+  const auto count = [&](int elements, int slice) {
+    return 4U * (elements - comm::slice(elements, 4, slice).count);
+  };
+  const int shard = static_cast<int>(layout.shards[0].elements),
+            ends = static_cast<int>(layout.ends.elements);
+  const ByteMatrix gathered = bytes_of_collective("all_gather E e0", layout);
+  const ByteMatrix scattered = bytes_of_collective("reduce_scatter EG f0", layout);
+  const ByteMatrix reduced = bytes_of_collective("all_reduce G0 t0", layout);
+  for (int i = 0; i < 4; ++i) {
+    const int from = ring[i], to = ring[(i + 1) % 4];
+    EXPECT_EQ(gathered.at(from, to, Traffic::ends), count(ends, i + 1));
+    EXPECT_EQ(scattered.at(from, to, Traffic::ends), count(ends, i));
+    EXPECT_EQ(reduced.at(from, to, Traffic::gradients), count(shard, i) + count(shard, i + 1));
+  }
+  EXPECT_EQ(sum_over_links(gathered, Traffic::ends), 3U * 4 * ends);
+  EXPECT_EQ(sum_over_links(reduced, Traffic::gradients), 2U * 3 * 4 * shard);
+}
+
+/// Point to point every message carries one shard, so bytes between groups follow from the messages, whatever
+/// the sizes of groups and shards.
+TEST(Bytes, BetweenGroupsEqualMessagesTimesShards) {
+  for (int ranks = 1; ranks <= 9; ++ranks)
+    for (const topology::Groups& groups : shapes::groupings(ranks))
+      for (const char* spec : {"tawpipe", "tawpipe:gwps=off"}) {
+        const Request request{parse_spec(spec), groups, 2 * ranks, 2 * ranks + 1};
+        const Program program = build(request);
+        const model::Layout layout = layout_for(program.shards, program.ends_slices, request.layers);
+        std::array<std::uint64_t, 2> between{}, inside{};
+        for (int r = 0; r < ranks; ++r)
+          for (const Action& a : program.ranks[r].actions) {
+            const int kind = a.payload == Payload::gradient ? 1 : 0;
+            if (a.payload != Payload::weights && a.payload != Payload::gradient) continue;
+            if (a.kind == Kind::recv)
+              (groups.together(r, a.peer) ? inside : between)[kind] += fp32_bytes(layout, a.shard);
+            // Each member but the root takes part in one link of the chain.
+            const bool chain = a.kind == Kind::broadcast || a.kind == Kind::reduce;
+            if (chain && a.peer != r) inside[kind] += fp32_bytes(layout, a.shard);
+          }
+        const ByteMatrix matrix = bytes(program, layout);
+        EXPECT_EQ(matrix.between(groups, Traffic::weights), between[0]) << shapes::name_of(request);
+        EXPECT_EQ(matrix.between(groups, Traffic::gradients), between[1]) << shapes::name_of(request);
+        EXPECT_EQ(matrix.inside(groups, Traffic::weights), inside[0]) << shapes::name_of(request);
+        EXPECT_EQ(matrix.inside(groups, Traffic::gradients), inside[1]) << shapes::name_of(request);
+      }
+}
+
+std::uint64_t bytes_of(const Footprint& footprint, Memory kind) {
+  return footprint.by_kind[static_cast<std::size_t>(kind)];
+}
+
+constexpr std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+TEST(MemoryAccount, RelayByHand) {
+  for (const model::Dtype dtype : {model::Dtype::fp32, model::Dtype::bf16}) {
+    const model::Layout layout = layout_for(2, 2, 3, dtype);
+    const std::size_t e = model::bytes_of(dtype);
+    const std::size_t s0 = layout.shards[0].elements, s1 = layout.shards[1].elements,
+                      ends = layout.ends.elements;
+    ASSERT_NE(s0, s1);
+    const std::vector<Footprint> all = memory(parse_program(hand_written::relay), layout);
+    ASSERT_EQ(all.size(), 2U);
+    const Footprint& f = all[0];
+    EXPECT_EQ(bytes_of(f, Memory::weights), rounded(s0 * e) + rounded(s1 * e) + rounded(ends * e));
+    // Its gradient slot holds shard 1 first, then shard 0.
+    EXPECT_EQ(bytes_of(f, Memory::gradients),
+              rounded(s0 * 4) + rounded(std::max(s0, s1) * e) + rounded(ends * 4));
+    const std::size_t states = dtype == model::Dtype::fp32 ? 2 : 3;
+    EXPECT_EQ(f.optimiser,
+              (std::vector<std::size_t>{rounded(states * s0 * 4), rounded(states * layout.ends.slice * 4)}));
+    EXPECT_EQ(bytes_of(f, Memory::activations), rounded(model::kept_bytes(layout, 0)) +
+                                                    rounded(model::kept_bytes(layout, 1)) +
+                                                    rounded(model::flow_bytes(layout.shape)));
+    EXPECT_EQ(f.workspace, rounded(model::workspace_bytes(layout)));
+    EXPECT_EQ(f.staging, 2 * chunk_bytes);  // the inter lane scatters a sum
+    EXPECT_EQ(bytes_of(f, Memory::buffers), f.workspace + f.staging);
+    EXPECT_EQ(f.total(), bytes_of(f, Memory::weights) + bytes_of(f, Memory::gradients) +
+                             bytes_of(f, Memory::optimiser) + bytes_of(f, Memory::activations) +
+                             bytes_of(f, Memory::buffers));
+    // Rank 1 receives weights of shard 0 only.
+    EXPECT_EQ(bytes_of(all[1], Memory::weights), rounded(s1 * e) + rounded(s0 * e) + rounded(ends * e));
+  }
+}
+
+TEST(MemoryAccount, SlotsComeInOrderAndLanesWithoutSumsStageNothing) {
+  const model::Layout layout = layout_for(2, 1, 2);
+  const Program program =
+      parse_program(with(with(hand_written::pipeline, "all_reduce EG f0 @world\n", "send EG f0 -> r0\n"),
+                         "all_reduce EG f0 @world after compute:7", "recv EG f0 <- r1 after compute:7"));
+  for (const Footprint& f : memory(program, layout)) {
+    EXPECT_EQ(f.staging, 0U);
+    std::string order;
+    for (const SlotSize& slot : f.slots) {
+      order += letter_of(slot.slot.cls) + std::to_string(slot.slot.index);
+      EXPECT_GT(slot.bytes, 0U);
+      EXPECT_EQ(slot.bytes % 256, 0U);
+    }
+    EXPECT_EQ(order, "h0t0a0x0e0f0");
+  }
+}
+
+/// The owner keeps its own shard; whoever lacks one has as few buffers for it as the prefetch asks for.
+TEST(MemoryAccount, DeeperPrefetchTakesMoreWeightSlots) {
+  const auto weight_slots = [](const char* spec) {
+    const Program program = build({parse_spec(spec), topology::Groups::equal(12, 3), 12, 12});
+    int most = 0;
+    for (const RankProgram& rank : program.ranks)
+      most = std::max(most, rank.slots[static_cast<std::size_t>(SlotClass::weights)]);
+    return most;
+  };
+  EXPECT_LT(weight_slots("tawpipe:prefetch=1"), weight_slots("tawpipe:prefetch=2"));
+  EXPECT_LT(weight_slots("tawpipe:prefetch=2"), weight_slots("tawpipe:prefetch=3"));
+}
+
+TEST(Messages, RelayAndGroupByHand) {
+  const MessageCounts relay = messages(parse_program(hand_written::relay));
+  EXPECT_EQ(relay.weights_between, 2U);
+  EXPECT_EQ(relay.gradients_between, 2U);
+  EXPECT_EQ(relay.weights_inside + relay.gradients_inside + relay.broadcasts + relay.reduces, 0U);
+  const MessageCounts group = messages(parse_program(hand_written::group));
+  EXPECT_EQ(group.broadcasts, 2U);
+  EXPECT_EQ(group.reduces, 2U);
+  EXPECT_EQ(group.weights_between + group.weights_inside, 0U);
+}
+
+TEST(TickAccount, PipelineByHand) {
+  const Ticks result = ticks(parse_program(hand_written::pipeline));
+  EXPECT_EQ(result.total, 4);
+  EXPECT_EQ(result.busy, (std::vector<int>{2, 2}));
+  EXPECT_EQ(result.idle(1), 2);
+}
+
+}  // namespace
+}  // namespace minitaw::schedule
