@@ -1,0 +1,87 @@
+// miniTaw's double-precision reference and its fp32 kernels against training steps computed with PyTorch.
+#include <gtest/gtest.h>
+
+#include "golden/golden.hpp"
+#include "kernels/device_matrix.hpp"
+#include "model/reference_weights.hpp"
+#include "model/trainer.hpp"
+
+namespace minitaw::model {
+namespace {
+
+using test::Golden;
+using test::relative_error;
+
+class GoldenTest : public ::testing::TestWithParam<const char*> {
+protected:
+  void SetUp() override {
+    golden_ = test::read_golden(std::string(MINITAW_GOLDEN_DIR "/") + GetParam() + ".golden");
+    ASSERT_FALSE(golden_.losses.empty());
+    layout_ = make_layout(golden_.shape, golden_.shape.layers, 2);
+  }
+
+  void expect_gradients(const ReferenceTensors& got, double tolerance) const {
+    std::size_t compared = 0;
+    for_each(got, [&](const Tensor& tensor, const std::vector<double>& values) {
+      ASSERT_TRUE(golden_.gradients.contains(tensor.name)) << tensor.name;
+      EXPECT_LT(relative_error(values, golden_.gradients.at(tensor.name)), tolerance) << tensor.name;
+      ++compared;
+    });
+    EXPECT_EQ(compared, golden_.gradients.size());
+  }
+  void expect_weights(const ReferenceTensors& got, double tolerance) const {
+    for_each(got, [&](const Tensor& tensor, const std::vector<double>& values) {
+      const Golden::Weights& expected = golden_.weights.at(tensor.name);
+      EXPECT_LT(relative_error(test::sampled(values, expected.stride), expected.values), tolerance) << tensor.name;
+    });
+  }
+
+  Golden golden_;
+  Layout layout_;
+
+private:
+  template <class Check>
+  void for_each(const ReferenceTensors& tensors, const Check& check) const {
+    for (std::size_t s = 0; s < layout_.shards.size(); ++s)
+      for (const Tensor& tensor : layout_.shards[s].tensors) check(tensor, test::tensor_of(tensors.shards[s], tensor));
+    for (const Tensor& tensor : layout_.ends.tensors) check(tensor, test::tensor_of(tensors.ends, tensor));
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenTest, ::testing::Values("grouped", "one_key_head", "two_tokens"),
+                         [](const auto& name) { return name.param; });
+
+TEST_P(GoldenTest, ReferenceFollowsPyTorch) {
+  Reference reference(layout_, test::initial_weights(layout_, golden_.seed));
+  TokenSource source(golden_.shape, "synthetic", golden_.seed);
+  std::vector<std::int32_t> tokens(golden_.shape.tokens()), targets = tokens;
+  const double scale = 1.0 / static_cast<double>(golden_.shape.tokens() * golden_.micro_batches);
+  for (int step = 0; step < golden_.steps; ++step) {
+    ReferenceTensors gradient = reference_zeros(layout_);
+    double loss = 0;
+    for (int m = 0; m < golden_.micro_batches; ++m) {
+      source.fill(tokens, targets, step, m);
+      loss += reference.accumulate(gradient, tokens, targets, scale);
+    }
+    EXPECT_NEAR(loss, golden_.losses[step], 1e-11);
+    if (step == 0) expect_gradients(gradient, 1e-11);
+    reference.update(gradient, {}, step + 1);
+  }
+  expect_weights(reference.weights(), 1e-10);
+}
+
+TEST_P(GoldenTest, KernelsFollowPyTorch) {
+  for (const Recompute recompute : {Recompute::block, Recompute::keep_attention, Recompute::none}) {
+    layout_.shape.recompute = recompute;
+    test::Trainer trainer(layout_, golden_.micro_batches, golden_.seed);
+    for (int step = 0; step < golden_.steps; ++step) {
+      EXPECT_NEAR(trainer.gradient(step), golden_.losses[step], 1e-5 * golden_.losses[step]);
+      if (step == 0) expect_gradients(trainer.totals(), 1e-5);
+      trainer.update({}, step + 1);
+    }
+    expect_weights(trainer.weights(), 1e-4);
+  }
+}
+
+}  // namespace
+}  // namespace minitaw::model
