@@ -1,0 +1,76 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "base/nearest.hpp"
+#include "record/provenance.hpp"
+#include "verb.hpp"
+
+namespace {
+
+using namespace minitaw;
+
+constexpr int bad_input = 2;
+constexpr int failed = 1;
+
+/// Whether this process should speak although MPI is not started: launchers tell ranks apart in the environment.
+bool speaks() {
+  for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
+    if (const char* rank = std::getenv(name)) return std::string_view(rank) == "0";
+  return true;
+}
+
+/// A first word that is no verb, answered before the parser speaks of arguments in general.
+void check_verb(const CLI::App& app, int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> verbs;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    verbs.push_back(verb->get_name());
+  const std::string word = argv[1];
+  if (std::ranges::find(verbs, word) == verbs.end())
+    throw InputError(fmt::format("unknown verb \"{}\"; did you mean \"{}\"? (minitaw --help lists all)", word,
+                                 nearest(word.substr(0, 64), verbs)));
+}
+
+/// Sets the action of the invocation, or says here what there is to say (--help, --version).
+void parse(CLI::App& app, app::Invocation& invocation) {
+  check_verb(app, invocation.argc, invocation.argv);
+  try {
+    app.parse(invocation.argc, invocation.argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) throw InputError(error.what());
+    if (speaks()) app.exit(error);
+    invocation.action = [] { return 0; };
+  }
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Weight-pipelined training schedules, measured alike", "minitaw");
+  app::Invocation invocation{argc, argv, {}};
+  app.set_version_flag("--version", record::version_text());
+  app.require_subcommand(1);
+  app::add_run(app, invocation);
+  app::add_verify(app, invocation);
+  app::add_plan(app, invocation);
+  app::add_show(app, invocation);
+  app::add_help(app, invocation);
+  parse(app, invocation);
+  return invocation.action();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const InputError& error) {
+    if (speaks()) app::complain(error.what());
+    return bad_input;
+  } catch (const std::exception& error) {
+    app::complain(error.what());
+    return failed;
+  }
+}

@@ -1,0 +1,43 @@
+#include "plan_case.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "schedule/registry.hpp"
+#include "schedule/validate.hpp"
+
+namespace minitaw::app {
+
+int CasePlan::worst_rank() const {
+  const auto at = std::ranges::max_element(memory, {}, &schedule::Footprint::total);
+  return static_cast<int>(at - memory.begin());
+}
+
+CasePlan::Busiest CasePlan::busiest(
+    std::uint64_t (schedule::ByteMatrix::*direction)(const topology::Groups&, int) const) const {
+  Busiest found;
+  for (int group = 0; group < settings.groups.count(); ++group) {
+    const std::uint64_t here = (bytes.*direction)(settings.groups, group);
+    if (here > found.bytes) found = {group, here};
+  }
+  return found;
+}
+
+double CasePlan::idle_share() const {
+  const int busy = std::accumulate(ticks.busy.begin(), ticks.busy.end(), 0);
+  return ticks.total == 0 ? 0 : 1 - static_cast<double>(busy) / (static_cast<double>(ticks.total) * settings.ranks);
+}
+
+CasePlan plan_case(const deck::Case& c) {
+  schedule::Program program = schedule::build(
+      {schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers});
+  schedule::require_valid(program);
+  const model::Layout layout = model::make_layout(c.shape, program.shards, program.ends_slices);
+  schedule::ByteMatrix bytes = schedule::bytes(program, layout);
+  const schedule::MessageCounts messages = schedule::messages(program);
+  schedule::Ticks ticks = schedule::ticks(program);
+  std::vector<schedule::Footprint> memory = schedule::memory(program, layout);
+  return {c, std::move(program), std::move(bytes), messages, std::move(ticks), std::move(memory)};
+}
+
+}  // namespace minitaw::app

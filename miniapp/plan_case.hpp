@@ -1,0 +1,41 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "deck/settings.hpp"
+#include "schedule/account.hpp"
+
+namespace minitaw::app {
+
+/// What a case will cost, from its program alone.
+struct CasePlan {
+  deck::Case settings;
+  schedule::Program program;
+  schedule::ByteMatrix bytes;  ///< one step
+  schedule::MessageCounts messages;
+  schedule::Ticks ticks;
+  std::vector<schedule::Footprint> memory;  ///< per rank
+
+  [[nodiscard]] int worst_rank() const;
+  /// Bytes through the busiest group's NIC in one step, and the group; one direction.
+  struct Busiest {
+    int group = 0;
+    std::uint64_t bytes = 0;
+  };
+  [[nodiscard]] Busiest busiest(std::uint64_t (schedule::ByteMatrix::*direction)(const topology::Groups&, int)
+                                    const) const;
+  /// Ticks without computation, summed over the ranks, over all ticks.
+  [[nodiscard]] double idle_share() const;
+};
+
+/// Builds and validates the program of a case and counts what it asks for. Throws InputError if the schedule does not
+/// fit the case.
+[[nodiscard]] CasePlan plan_case(const deck::Case& c);
+
+/// For people; `number` counts from 0.
+[[nodiscard]] std::string to_text(const CasePlan& plan, int number, int total);
+[[nodiscard]] nlohmann::ordered_json to_json(const CasePlan& plan);
+
+}  // namespace minitaw::app

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace minitaw::app {
+
+/// How the program was called, and what it will do: the verb that is found on the command line sets `action`.
+struct Invocation {
+  int& argc;
+  char**& argv;
+  std::function<int()> action;  ///< returns the exit code
+
+  [[nodiscard]] std::vector<std::string> arguments() const { return {argv, argv + argc}; }
+};
+
+/// Each adds its verb to the command line. One file per verb: <verb>.cpp.
+void add_run(CLI::App& app, Invocation& invocation);
+void add_verify(CLI::App& app, Invocation& invocation);
+void add_plan(CLI::App& app, Invocation& invocation);
+void add_show(CLI::App& app, Invocation& invocation);
+void add_help(CLI::App& app, Invocation& invocation);
+
+/// The arguments that all verbs on decks share: DECK and --set.
+struct DeckOptions {
+  std::string path;
+  std::vector<std::string> overrides;
+};
+void add_deck(CLI::App& verb, DeckOptions& options);
+
+/// One line on standard error: "minitaw: <sentence>".
+void complain(const std::string& sentence);
+
+}  // namespace minitaw::app
