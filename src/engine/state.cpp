@@ -69,16 +69,12 @@ model::Buffer State::ends() const { return arena_.slot({SlotClass::ends, 0}); }
 model::Buffer State::ends_total() const { return arena_.slot({SlotClass::ends_total, 0}); }
 
 model::OptimiserState State::shard_optimiser(int home) const {
-  return split(arena_.optimiser(home), layout_.shards[homes_[home]].elements);
+  return model::optimiser_state(arena_.optimiser(home), layout_.shape.dtype, layout_.shards[homes_[home]].elements);
 }
 
 model::OptimiserState State::ends_optimiser() const {
-  return split(arena_.optimiser(static_cast<int>(homes_.size())), layout_.ends.slice);
-}
-
-model::OptimiserState State::split(model::Buffer memory, std::int64_t elements) const {
-  const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
-  return {{memory.data, bytes}, {memory.data + bytes, bytes}, {}};
+  return model::optimiser_state(arena_.optimiser(static_cast<int>(homes_.size())), layout_.shape.dtype,
+                                layout_.ends.slice);
 }
 
 }  // namespace minitaw::engine

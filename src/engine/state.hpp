@@ -29,8 +29,6 @@ public:
   [[nodiscard]] int ends_slice() const { return ends_slice_; }
 
 private:
-  [[nodiscard]] model::OptimiserState split(model::Buffer memory, std::int64_t elements) const;
-
   const model::Layout& layout_;
   const Arena& arena_;
   std::vector<int> homes_;

@@ -51,8 +51,10 @@ private:
       for (const Action* action : unit)
         for (const schedule::Access& access : accesses(*action, 0)) {
           int& content = contents_[static_cast<std::size_t>(access.slot.cls)][access.slot.index];
-          if (access.write) ++content;
-          else sum_.fetch_add(content);
+          if (access.write)
+            ++content;
+          else
+            sum_.fetch_add(content);
         }
     };
   }
@@ -80,9 +82,10 @@ TEST(Lane, StartsNothingBeforeItsWaitsAreOver) {
     for (std::size_t i = 0; i < rank.actions.size(); ++i)
       ends[static_cast<std::size_t>(rank.actions[i].lane)].push_back(fake.clock()[static_cast<int>(i)].end);
     for (std::size_t i = 0; i < rank.actions.size(); ++i)
-      for (int l = 0; l < schedule::lanes; ++l)
-        if (const int count = rank.actions[i].waits[l]; count > 0)
-          ASSERT_GE(fake.clock()[static_cast<int>(i)].begin, ends[l][count - 1]) << "action " << i;
+      for (int l = 0; l < schedule::lanes; ++l) {
+        const int count = rank.actions[i].waits[l];
+        ASSERT_GE(fake.clock()[static_cast<int>(i)].begin, count > 0 ? ends[l][count - 1] : 0) << "action " << i;
+      }
   }
 }
 

@@ -45,7 +45,9 @@ TEST(Watchdog, NamesThePendingActionAndEndsTheStep) {
   EXPECT_ANY_THROW((void)session.step());
   const std::scoped_lock lock(mutex);
   EXPECT_NE(said.find("rank " + std::to_string(rank)), std::string::npos) << said;
-  if (rank == 0) EXPECT_NE(said.find("in tick 4 recv G0 g0 <- r1"), std::string::npos) << said;
+  if (rank == 0) {
+    EXPECT_NE(said.find("in tick 4 recv G0 g0 <- r1"), std::string::npos) << said;
+  }
 }
 
 }  // namespace
