@@ -24,10 +24,12 @@ int help(const CLI::App& app, const Options& options) {
     fmt::print("{}", app.help());
     return 0;
   }
-  const auto verbs = app.get_subcommands([&](const CLI::App* verb) { return verb->get_name() == options.topic; });
+  const auto verbs =
+      app.get_subcommands([&](const CLI::App* verb) { return verb->get_name() == options.topic; });
   if (verbs.empty())
-    throw InputError(fmt::format("no help on \"{}\"; write minitaw help keys, or the name of a verb", options.topic));
-  fmt::print("{}", verbs.front()->help());
+    throw InputError(
+        fmt::format("no help on \"{}\"; write minitaw help keys, or the name of a verb", options.topic));
+  fmt::print("{}", verbs.front()->help(app.get_name()));
   return 0;
 }
 
@@ -38,9 +40,8 @@ void add_help(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand("help", "explain the keys of a deck, or a verb");
   verb->add_option("TOPIC", options->topic, "\"keys\", or a verb");
   verb->add_flag("--markdown", options->markdown, "keys as the page docs/keys.md");
-  verb->callback([&app, &invocation, options] {
-    invocation.action = [&app, options] { return help(app, *options); };
-  });
+  verb->callback(
+      [&app, &invocation, options] { invocation.action = [&app, options] { return help(app, *options); }; });
 }
 
 }  // namespace minitaw::app

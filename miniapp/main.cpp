@@ -16,7 +16,8 @@ using namespace minitaw;
 constexpr int bad_input = 2;
 constexpr int failed = 1;
 
-/// Whether this process should speak although MPI is not started: launchers tell ranks apart in the environment.
+/// Whether this process should speak although MPI is not started: launchers tell ranks apart in the
+/// environment.
 bool speaks() {
   for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
     if (const char* rank = std::getenv(name)) return std::string_view(rank) == "0";
@@ -25,7 +26,9 @@ bool speaks() {
 
 /// A first word that is no verb, answered before the parser speaks of arguments in general.
 void check_verb(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return;
+  if (argc < 2)
+    throw InputError("no verb given; write for example minitaw run DECK (minitaw --help lists all)");
+  if (argv[1][0] == '-') return;
   std::vector<std::string> verbs;
   for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
     verbs.push_back(verb->get_name());
@@ -41,7 +44,7 @@ void parse(CLI::App& app, app::Invocation& invocation) {
   try {
     app.parse(invocation.argc, invocation.argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) throw InputError(error.what());
+    if (error.get_exit_code() != 0) throw InputError(fmt::format("{} (minitaw --help)", error.what()));
     if (speaks()) app.exit(error);
     invocation.action = [] { return 0; };
   }

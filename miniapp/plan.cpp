@@ -28,26 +28,25 @@ void print_text(const deck::Deck& deck) {
   for (const std::string& note : deck.notes) fmt::print("# {}\n", note);
   const int total = static_cast<int>(deck.cases.size());
   for (int i = 0; i < total; ++i)
-    fmt::print("{}{}", i == 0 ? "" : "\n", to_text(plan_case(deck.cases[static_cast<std::size_t>(i)]), i, total));
+    fmt::print("{}{}", i == 0 ? "" : "\n",
+               to_text(plan_case(deck.cases[static_cast<std::size_t>(i)]), i, total));
 }
 
 void print_program(const deck::Deck& deck) {
   if (deck.cases.size() != 1)
-    throw InputError(fmt::format("--program: the deck has {} cases, the program of one can be printed; choose it with "
-                                 "--set",
-                                 deck.cases.size()));
+    throw InputError(
+        fmt::format("--program: the deck has {} cases, the program of one can be printed; choose it with "
+                    "--set",
+                    deck.cases.size()));
   fmt::print("{}", schedule::to_text(plan_case(deck.cases.front()).program));
 }
 
 int plan(const Options& options) {
-  const deck::Deck deck =
-      deck::read_deck(options.deck.path, options.deck.overrides, {.ranks = 0, .node_sizes = {}, .planning = true});
-  if (options.json)
-    print_json(deck);
-  else if (options.program)
-    print_program(deck);
-  else
-    print_text(deck);
+  const deck::Deck deck = deck::read_deck(options.deck.path, options.deck.overrides,
+                                          {.ranks = 0, .node_sizes = {}, .planning = true});
+  if (options.json) print_json(deck);
+  else if (options.program) print_program(deck);
+  else print_text(deck);
   return 0;
 }
 
@@ -55,11 +54,12 @@ int plan(const Options& options) {
 
 void add_plan(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb =
-      app.add_subcommand("plan", "bytes, memory and idle ticks of every case, without running it; needs no MPI job");
+  CLI::App* verb = app.add_subcommand(
+      "plan", "bytes, memory and idle ticks of every case, without running it; needs no MPI job");
   add_deck(*verb, options->deck);
   CLI::Option* json = verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
-  verb->add_flag("--program", options->program, "the actions of every rank of the one case that is left")->excludes(json);
+  verb->add_flag("--program", options->program, "the actions of every rank of the one case that is left")
+      ->excludes(json);
   verb->callback([&invocation, options] { invocation.action = [options] { return plan(*options); }; });
 }
 

@@ -13,8 +13,8 @@ int CasePlan::worst_rank() const {
   return static_cast<int>(at - memory.begin());
 }
 
-CasePlan::Busiest CasePlan::busiest(
-    std::uint64_t (schedule::ByteMatrix::*direction)(const topology::Groups&, int) const) const {
+CasePlan::Busiest CasePlan::busiest(std::uint64_t (schedule::ByteMatrix::*direction)(const topology::Groups&,
+                                                                                     int) const) const {
   Busiest found;
   for (int group = 0; group < settings.groups.count(); ++group) {
     const std::uint64_t here = (bytes.*direction)(settings.groups, group);
@@ -25,12 +25,14 @@ CasePlan::Busiest CasePlan::busiest(
 
 double CasePlan::idle_share() const {
   const int busy = std::accumulate(ticks.busy.begin(), ticks.busy.end(), 0);
-  return ticks.total == 0 ? 0 : 1 - static_cast<double>(busy) / (static_cast<double>(ticks.total) * settings.ranks);
+  return ticks.total == 0
+             ? 0
+             : 1 - static_cast<double>(busy) / (static_cast<double>(ticks.total) * settings.ranks);
 }
 
 CasePlan plan_case(const deck::Case& c) {
-  schedule::Program program = schedule::build(
-      {schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers});
+  schedule::Program program =
+      schedule::build({schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers});
   schedule::require_valid(program);
   const model::Layout layout = model::make_layout(c.shape, program.shards, program.ends_slices);
   schedule::ByteMatrix bytes = schedule::bytes(program, layout);

@@ -30,8 +30,8 @@ struct CasePlan {
   [[nodiscard]] double idle_share() const;
 };
 
-/// Builds and validates the program of a case and counts what it asks for. Throws InputError if the schedule does not
-/// fit the case.
+/// Builds and validates the program of a case and counts what it asks for. Throws InputError if the schedule
+/// does not fit the case.
 [[nodiscard]] CasePlan plan_case(const deck::Case& c);
 
 /// For people; `number` counts from 0.

@@ -48,29 +48,32 @@ std::string reach_line(const std::string& name, const CasePlan& plan,
 
 std::string traffic_text(const CasePlan& plan) {
   std::vector<std::string> names;
-  for (int k = 0; k < schedule::traffic_kinds; ++k) names.push_back(schedule::name_of(static_cast<Traffic>(k)));
+  for (int k = 0; k < schedule::traffic_kinds; ++k)
+    names.push_back(schedule::name_of(static_cast<Traffic>(k)));
   names.push_back("all");
   const auto out = plan.busiest(&ByteMatrix::leaving);
   const auto in = plan.busiest(&ByteMatrix::entering);
   std::string text = line("bytes per step", names) + reach_line("inside groups", plan, &ByteMatrix::inside) +
                      reach_line("between groups", plan, &ByteMatrix::between);
   if (plan.settings.groups.count() > 1)
-    text += fmt::format("  busiest NIC      {} out (group {}), {} in (group {})\n", size_text(out.bytes), out.group,
-                        size_text(in.bytes), in.group);
+    text += fmt::format("  busiest NIC      {} out (group {}), {} in (group {})\n", size_text(out.bytes),
+                        out.group, size_text(in.bytes), in.group);
   return text;
 }
 
 std::string messages_text(const CasePlan& plan) {
   const schedule::MessageCounts& m = plan.messages;
-  return fmt::format(
-      "  messages         weights {} between, {} inside; gradients {} between, {} inside; {} broadcasts, {} reduces\n",
-      m.weights_between, m.weights_inside, m.gradients_between, m.gradients_inside, m.broadcasts, m.reduces);
+  return fmt::format("  messages         weights {} between, {} inside; gradients {} between, {} inside; {} "
+                     "broadcasts, {} reduces\n",
+                     m.weights_between, m.weights_inside, m.gradients_between, m.gradients_inside,
+                     m.broadcasts, m.reduces);
 }
 
 std::string ticks_text(const CasePlan& plan) {
   const auto [least, most] = std::ranges::minmax(plan.ticks.busy);
-  return fmt::format("  ticks            {} per step, idle {} to {} per rank, {:.2f}% of all\n", plan.ticks.total,
-                     plan.ticks.total - most, plan.ticks.total - least, 100 * plan.idle_share());
+  return fmt::format("  ticks            {} per step, idle {} to {} per rank, {:.2f}% of all\n",
+                     plan.ticks.total, plan.ticks.total - most, plan.ticks.total - least,
+                     100 * plan.idle_share());
 }
 
 std::vector<std::string> memory_cells(const Footprint& footprint) {
@@ -88,11 +91,13 @@ std::string memory_text(const CasePlan& plan) {
   std::string text = line("memory per rank", names);
   const int ranks = static_cast<int>(plan.memory.size());
   const int worst = plan.worst_rank();
-  text += line(fmt::format("worst: rank {}", worst), memory_cells(plan.memory[static_cast<std::size_t>(worst)]));
+  text +=
+      line(fmt::format("worst: rank {}", worst), memory_cells(plan.memory[static_cast<std::size_t>(worst)]));
   for (int first = 0; first < ranks;) {
     const Footprint& here = plan.memory[static_cast<std::size_t>(first)];
     int last = first;
-    while (last + 1 < ranks && plan.memory[static_cast<std::size_t>(last) + 1].by_kind == here.by_kind) ++last;
+    while (last + 1 < ranks && plan.memory[static_cast<std::size_t>(last) + 1].by_kind == here.by_kind)
+      ++last;
     text += line(first == last ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, last),
                  memory_cells(here));
     first = last + 1;
@@ -108,7 +113,8 @@ std::string model_text(const CasePlan& plan) {
       "  model            {:.4g} parameters in {} shards, {}\n"
       "  step             {:.6g} tokens, {:.4g} TFLOP with causal attention ({:.4g} with full attention)\n",
       static_cast<double>(model::parameters(c.shape)), plan.program.shards, name_of(c.shape.dtype), tokens,
-      tokens * (flops.matmul + flops.attention_causal) * 1e-12, tokens * (flops.matmul + flops.attention_full) * 1e-12);
+      tokens * (flops.matmul + flops.attention_causal) * 1e-12,
+      tokens * (flops.matmul + flops.attention_full) * 1e-12);
 }
 
 }  // namespace
@@ -116,7 +122,8 @@ std::string model_text(const CasePlan& plan) {
 std::string to_text(const CasePlan& plan, int number, int total) {
   const deck::Case& c = plan.settings;
   return fmt::format("case {} of {}: {}, {} ranks in groups {}, S = {}, B = {}, M = {}\n", number + 1, total,
-                     c.schedule, c.ranks, c.groups.text(), c.shape.seq, c.shape.micro_batch, c.micro_batches) +
+                     c.schedule, c.ranks, c.groups.text(), c.shape.seq, c.shape.micro_batch,
+                     c.micro_batches) +
          model_text(plan) + traffic_text(plan) + messages_text(plan) + ticks_text(plan) + memory_text(plan);
 }
 

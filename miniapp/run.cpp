@@ -16,9 +16,10 @@ struct Options {
 };
 
 int run(const Invocation& invocation, const Options& options) {
-  const std::string output = options.output.empty()
-                                 ? std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string()
-                                 : options.output;
+  const std::string output =
+      options.output.empty()
+          ? std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string()
+          : options.output;
   const RunOptions sweep{options.deck.path, options.deck.overrides, output, invocation.arguments()};
   return in_job(invocation, options.watchdog, [&](MpiJob& mpi) { return run_sweep(sweep, mpi); });
 }
@@ -29,9 +30,10 @@ void add_run(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("run", "run every case of a deck; start it with mpiexec or srun");
   add_deck(*verb, options->deck);
-  verb->add_option("-o,--output", options->output,
-                   "result file; if it exists, finished cases are kept and not run again (default: the deck's name "
-                   "with .h5, in the current folder)")
+  verb->add_option(
+          "-o,--output", options->output,
+          "result file; if it exists, finished cases are kept and not run again (default: the deck's name "
+          "with .h5, in the current folder)")
       ->type_name("FILE.h5");
   verb->add_option("--watchdog", options->watchdog, "seconds without progress after which a step is given up")
       ->check(CLI::PositiveNumber)

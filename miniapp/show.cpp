@@ -38,7 +38,8 @@ void add_show(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand("show", "print the table of a result file");
   verb->add_option("FILE", options->file, "result file (.h5)")->required();
   CLI::Option* csv = verb->add_flag("--csv", options->csv, "every column, as CSV with units in the header");
-  verb->add_flag("--json", options->json, "every column, as a JSON list with units in the names")->excludes(csv);
+  verb->add_flag("--json", options->json, "every column, as a JSON list with units in the names")
+      ->excludes(csv);
   verb->callback([&invocation, options] { invocation.action = [options] { return show(*options); }; });
 }
 

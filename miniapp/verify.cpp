@@ -23,7 +23,8 @@ int verify(const Invocation& invocation, const Options& options) {
 
 void add_verify(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("verify", "compare losses and gradients of every case with the serial reference");
+  CLI::App* verb =
+      app.add_subcommand("verify", "compare losses and gradients of every case with the serial reference");
   add_deck(*verb, options->deck);
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   verb->add_option("--watchdog", options->watchdog, "seconds without progress after which a step is given up")

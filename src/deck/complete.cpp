@@ -26,8 +26,9 @@ int ranks_of(const Draft& draft, const Job& job) {
   if (!draft.ranks) return unknown ? planned_ranks(draft) : job.ranks;
   const auto ranks = static_cast<int>(*draft.ranks);
   if (!job.planning && ranks > job.ranks)
-    throw InputError(fmt::format("ranks: {} ranks are asked for, but the job has {}; start it with mpiexec -n {}",
-                                 ranks, job.ranks, ranks));
+    throw InputError(
+        fmt::format("ranks: {} ranks are asked for, but the job has {}; start it with mpiexec -n {}", ranks,
+                    job.ranks, ranks));
   return ranks;
 }
 
@@ -48,8 +49,9 @@ topology::Groups groups_of(const Draft& draft, const Job& job, int ranks) {
   if (!has_sizes(*draft.groups)) return topology::Groups::equal(ranks, std::stoi(*draft.groups));
   topology::Groups groups = topology::parse_groups(*draft.groups);
   if (groups.ranks() != ranks)
-    throw InputError(fmt::format("groups: \"{}\" has {} ranks, but the case has {}; make the sizes add up to {}",
-                                 printable(groups.text()), groups.ranks(), ranks, ranks));
+    throw InputError(
+        fmt::format("groups: \"{}\" has {} ranks, but the case has {}; make the sizes add up to {}",
+                    printable(groups.text()), groups.ranks(), ranks, ranks));
   return groups;
 }
 
@@ -91,13 +93,13 @@ model::Shape shape_of(const Draft& draft) {
 void check_data(const Case& c, const Job& job) {
   if (c.data == "synthetic") return;
   if (c.shape.vocab < 256)
-    throw InputError(fmt::format("vocab: {} is too small for the bytes of a file; use at least 256",
-                                 c.shape.vocab));
+    throw InputError(
+        fmt::format("vocab: {} is too small for the bytes of a file; use at least 256", c.shape.vocab));
   if (job.planning) return;
   std::error_code error;
   if (!std::filesystem::is_regular_file(c.data, error))
-    throw InputError(fmt::format("data: {} is not a file; name one (from the current folder), or \"synthetic\"",
-                                 printable(c.data)));
+    throw InputError(fmt::format(
+        "data: {} is not a file; name one (from the current folder), or \"synthetic\"", printable(c.data)));
   const auto bytes = std::filesystem::file_size(c.data, error);
   if (error || bytes <= static_cast<std::uintmax_t>(c.shape.seq))
     throw InputError(fmt::format("data: {} has {} bytes; a sequence of {} tokens needs at least {}",

@@ -9,8 +9,8 @@
 
 namespace minitaw::deck {
 
-/// A case as the user wrote it: one value per key, each valid by itself. Empty: the default depends on other keys
-/// or on the job, or the key must be given.
+/// A case as the user wrote it: one value per key, each valid by itself. Empty: the default depends on other
+/// keys or on the job, or the key must be given.
 struct Draft {
   std::optional<std::string> schedule, groups, dtype, recompute, data;
   std::optional<std::int64_t> ranks, layers, hidden, heads, kv_heads, vocab, ffn, seq;

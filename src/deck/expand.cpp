@@ -28,8 +28,8 @@ std::vector<Value> values_of(const Key& key, const Setting& setting) {
   const auto* list = std::get_if<Value::List>(&setting.value.data);
   if (list == nullptr || key.list) return {setting.value};
   if (!key.axis)
-    throw InputError(fmt::format("{}: a list is given, but this key takes one value; write for example {}", key.name,
-                                 key.example));
+    throw InputError(fmt::format("{}: a list is given, but this key takes one value; write for example {}",
+                                 key.name, key.example));
   if (list->empty())
     throw InputError(fmt::format("{}: the list is empty; write for example {}", key.name, key.example));
   return *list;
@@ -49,10 +49,8 @@ std::vector<Axis> split_axes(const Settings& settings, Draft& draft) {
     const std::vector<Value> values = values_of(key, at->second);
     Draft scratch;
     for (const Value& value : values) key.store(scratch, value);
-    if (values.size() == 1)
-      key.store(draft, values.front());
-    else
-      axes.push_back({&key, values});
+    if (values.size() == 1) key.store(draft, values.front());
+    else axes.push_back({&key, values});
   }
   return axes;
 }
@@ -61,8 +59,8 @@ std::size_t count_cases(const std::vector<Axis>& axes) {
   std::size_t count = 1;
   for (const Axis& axis : axes) {
     if (axis.values.size() > most_cases / count)
-      throw InputError(fmt::format("{}: the lists of this deck make more than {} cases; shorten one", axis.key->name,
-                                   most_cases));
+      throw InputError(fmt::format("{}: the lists of this deck make more than {} cases; shorten one",
+                                   axis.key->name, most_cases));
     count *= axis.values.size();
   }
   return count;
@@ -117,8 +115,7 @@ std::vector<std::size_t> position(const std::vector<Axis>& axes, std::size_t ind
 /// One note for each reason.
 void note_left_out(const std::map<std::string, int>& reasons, Deck& deck) {
   for (const auto& [reason, count] : reasons)
-    deck.notes.push_back(
-        fmt::format("left out {} combination{}: {}", count, count == 1 ? "" : "s", reason));
+    deck.notes.push_back(fmt::format("left out {} combination{}: {}", count, count == 1 ? "" : "s", reason));
 }
 
 void expand_unlocated(const Settings& settings, const Job& job, Deck& deck) {

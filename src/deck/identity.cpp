@@ -16,11 +16,12 @@ std::string ffn_text(const model::Shape& shape) {
 std::string identity(const Case& c) {
   const model::Shape& s = c.shape;
   return fmt::format(
-      "schedule={} ranks={} groups={} layers={} hidden={} heads={} kv_heads={} vocab={} ffn={} dtype={} recompute={} "
+      "schedule={} ranks={} groups={} layers={} hidden={} heads={} kv_heads={} vocab={} ffn={} dtype={} "
+      "recompute={} "
       "seq={} micro_batch={} micro_batches={} steps={} warmup={} seed={} learning_rate={} data={}",
       c.schedule, c.ranks, c.groups.text(), s.layers, s.hidden, s.heads, s.kv_heads, s.vocab, ffn_text(s),
-      name_of(s.dtype), name_of(s.recompute), s.seq, s.micro_batch, c.micro_batches, c.steps, c.warmup, c.seed,
-      c.learning_rate, c.data);
+      name_of(s.dtype), name_of(s.recompute), s.seq, s.micro_batch, c.micro_batches, c.steps, c.warmup,
+      c.seed, c.learning_rate, c.data);
 }
 
 }  // namespace minitaw::deck

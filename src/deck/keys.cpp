@@ -22,12 +22,13 @@ constexpr std::int64_t most_ranks = 64 * K;
 using Store = std::function<void(Draft&, const Value&)>;
 
 /// A whole number of [least, most], "4K" allowed.
-Store size(const std::string& key, std::optional<std::int64_t> Draft::*field, std::int64_t least,
+Store size(const std::string& key, std::optional<std::int64_t> Draft::* field, std::int64_t least,
            std::int64_t most) {
   return [=](Draft& draft, const Value& value) { draft.*field = to_size(key, value, least, most); };
 }
 
-Store choice(const std::string& key, std::optional<std::string> Draft::*field, std::vector<std::string> words) {
+Store choice(const std::string& key, std::optional<std::string> Draft::* field,
+             std::vector<std::string> words) {
   return [=](Draft& draft, const Value& value) { draft.*field = to_choice(key, value, words); };
 }
 
@@ -57,8 +58,8 @@ void store_groups(Draft& draft, const Value& value) {
   // Checked before anything is built: a damaged deck may ask for 10^12 ranks.
   const std::int64_t sum = sum_of_sizes(*text, most_ranks + 1);
   if (sum == 0)
-    throw InputError(fmt::format("groups: {} is not a list of group sizes; write for example \"1+2+3\"",
-                                 describe(value)));
+    throw InputError(
+        fmt::format("groups: {} is not a list of group sizes; write for example \"1+2+3\"", describe(value)));
   if (sum > most_ranks)
     throw InputError(fmt::format("groups: {} has more than {} ranks", describe(value), most_ranks));
   draft.groups = topology::parse_groups(*text).text();
@@ -86,7 +87,8 @@ std::vector<Key> make_keys() {
   add({"ranks", "size", true, false, "", "all ranks of the job", "ranks = [2, 4]",
        "P, ranks that take part; the first P of the job.", size("ranks", &D::ranks, 1, most_ranks)});
   add({"groups", "size or text", true, false, "", "the nodes of the job", "groups = [1, 2, \"1+2+3\"]",
-       "D groups of equal size, or their sizes joined by \"+\". Ranks of a group are consecutive.", store_groups});
+       "D groups of equal size, or their sizes joined by \"+\". Ranks of a group are consecutive.",
+       store_groups});
   add({"layers", "size", true, false, "", "", "layers = 8", "L, transformer blocks.",
        size("layers", &D::layers, 1, 10'000)});
   add({"hidden", "size", true, false, "", "", "hidden = 256", "H, width of the hidden state.",
@@ -94,7 +96,8 @@ std::vector<Key> make_keys() {
   add({"heads", "size", true, false, "", "", "heads = 8",
        "Query heads; must divide hidden, and hidden / heads must be even.", size("heads", &D::heads, 1, M)});
   add({"kv_heads", "size", true, false, "", "heads", "kv_heads = 2",
-       "Key and value heads (grouped query attention); must divide heads.", size("kv_heads", &D::kv_heads, 1, M)});
+       "Key and value heads (grouped query attention); must divide heads.",
+       size("kv_heads", &D::kv_heads, 1, M)});
   add({"vocab", "size", true, false, "", "256 if data is a file, else 32000", "vocab = 32000",
        "V, size of the vocabulary; at least 256 if data is a file.", size("vocab", &D::vocab, 1, 16 * M)});
   add({"ffn", "size", true, false, "", "8/3 hidden, rounded up to a multiple of 256", "ffn = 768",
@@ -102,10 +105,12 @@ std::vector<Key> make_keys() {
   add({"ffn_per_layer", "list of sizes", false, true, "", "ffn for every block", "ffn_per_layer = [128, 256]",
        "F of each block, `layers` values, in place of ffn.", store_ffn_per_layer});
   add({"dtype", "name", true, false, "fp32", "", "dtype = \"bf16\"",
-       "Precision of weights, activations and gradients: fp32 or bf16. Master weights and optimiser are fp32.",
+       "Precision of weights, activations and gradients: fp32 or bf16. Master weights and optimiser are "
+       "fp32.",
        choice("dtype", &D::dtype, {"fp32", "bf16"})});
   add({"recompute", "name", true, false, "block", "", "recompute = \"none\"",
-       "What the backward pass computes again: block (all but the block input), keep-attention (all but the block "
+       "What the backward pass computes again: block (all but the block input), keep-attention (all but the "
+       "block "
        "input and the attention), none.",
        choice("recompute", &D::recompute, {"block", "keep-attention", "none"})});
   add({"seq", "size", true, false, "", "", "seq = [\"1K\", \"2K\", \"4K\"]", "S, tokens per sequence.",
@@ -138,14 +143,18 @@ std::string default_of(const Key& key) {
 std::string options_of(const schedule::Entry& entry) {
   std::string text;
   for (const schedule::OptionDoc& option : entry.options)
-    text += fmt::format("{}{}={} ({})", text.empty() ? "" : "; ", option.name, fmt::join(option.values, "|"), option.doc);
+    text += fmt::format("{}{}={} ({})", text.empty() ? "" : "; ", option.name, fmt::join(option.values, "|"),
+                        option.doc);
   return text.empty() ? "no options" : text;
 }
 
 constexpr std::string_view rules =
-    "A deck is a TOML file with keys at the top level; `--set key=value` replaces a key. A size is a whole number\n"
-    "or a text with a suffix in steps of 1024: \"4K\", \"1M\", \"2G\". A key marked as an axis also takes a list; the\n"
-    "cases are all combinations of the lists. A combination that cannot be run is left out with a note, provided\n"
+    "A deck is a TOML file with keys at the top level; `--set key=value` replaces a key. A size is a whole "
+    "number\n"
+    "or a text with a suffix in steps of 1024: \"4K\", \"1M\", \"2G\". A key marked as an axis also takes a "
+    "list; the\n"
+    "cases are all combinations of the lists. A combination that cannot be run is left out with a note, "
+    "provided\n"
     "that every value of every list is still run in some other combination; otherwise it is an error.\n";
 
 }  // namespace
@@ -168,8 +177,8 @@ std::string nearest_key(const std::string& word) {
 
 const Key* require_key(const std::string& name, const std::string& where) {
   if (const Key* key = find_key(name)) return key;
-  throw InputError(fmt::format("{}: unknown key \"{}\"; did you mean \"{}\"? (minitaw help keys lists all)", where,
-                               printable(name), nearest_key(name)));
+  throw InputError(fmt::format("{}: unknown key \"{}\"; did you mean \"{}\"? (minitaw help keys lists all)",
+                               where, printable(name), nearest_key(name)));
 }
 
 std::string help_text() {

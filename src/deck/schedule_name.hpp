@@ -13,8 +13,8 @@ namespace minitaw::deck {
 /// True if the schedule uses one rank whatever the job has.
 [[nodiscard]] bool is_serial(const std::string& schedule);
 
-/// What a schedule asks of a case, without building its program (a sweep may have many thousand cases): micro-batches
-/// that the ranks share evenly, a layer for each shard. Throws InputError "key: ...".
+/// What a schedule asks of a case, without building its program (a sweep may have many thousand cases):
+/// micro-batches that the ranks share evenly, a layer for each shard. Throws InputError "key: ...".
 void check_schedule(const Case& c);
 
 }  // namespace minitaw::deck

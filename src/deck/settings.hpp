@@ -9,24 +9,25 @@
 
 namespace minitaw::deck {
 
-/// One case of a sweep: every axis has one value. Values are checked when a case is made for a job of P ranks.
+/// One case of a sweep: every axis has one value. Values are checked when a case is made for a job of P
+/// ranks.
 struct Case {
-  std::string schedule;        ///< "tawpipe:cco=off", canonical
-  int ranks = 1;               ///< P of this case
+  std::string schedule;  ///< "tawpipe:cco=off", canonical
+  int ranks = 1;         ///< P of this case
   topology::Groups groups{{1}};
-  model::Shape shape;          ///< includes S, B, dtype, recompute
-  int micro_batches = 1;       ///< M per step, all ranks together
-  int steps = 1;               ///< timed steps
-  int warmup = 0;              ///< untimed steps before them
+  model::Shape shape;     ///< includes S, B, dtype, recompute
+  int micro_batches = 1;  ///< M per step, all ranks together
+  int steps = 1;          ///< timed steps
+  int warmup = 0;         ///< untimed steps before them
   double learning_rate = 1e-3;
-  std::string data;            ///< path of a file whose bytes are the tokens, or "synthetic"
+  std::string data;  ///< path of a file whose bytes are the tokens, or "synthetic"
   std::uint64_t seed = 1;
 };
 
 /// A deck read and expanded.
 struct Deck {
   std::string path;
-  std::string text;         ///< as read, for the record
+  std::string text;                    ///< as read, for the record
   std::vector<std::string> overrides;  ///< "key=value" of the command line
   std::vector<Case> cases;             ///< Cartesian product of the axes, first key of keys() slowest
   std::vector<std::string> notes;      ///< what was left out, one sentence each
@@ -39,9 +40,10 @@ struct Job {
   bool planning = false;        ///< plan: ranks may exceed the job's, files need not exist
 };
 
-/// Reads a TOML deck, applies "key=value" overrides (value in TOML syntax; a bare word is a string; "4K,8K" is a
-/// list), expands axes and checks every case. Throws InputError.
-[[nodiscard]] Deck read_deck(const std::string& path, const std::vector<std::string>& overrides, const Job& job);
+/// Reads a TOML deck, applies "key=value" overrides (value in TOML syntax; a bare word is a string; "4K,8K"
+/// is a list), expands axes and checks every case. Throws InputError.
+[[nodiscard]] Deck read_deck(const std::string& path, const std::vector<std::string>& overrides,
+                             const Job& job);
 /// The same for text that is already in memory; `path` is only named in messages.
 [[nodiscard]] Deck make_deck(const std::string& text, const std::string& path,
                              const std::vector<std::string>& overrides, const Job& job);

@@ -110,18 +110,21 @@ std::vector<Setting> parse_toml(const std::string& text, const std::string& path
       auto value = convert(node, refused);
       const std::string name = printable(key.str());
       if (!value && node.is_table())
-        throw InputError(fmt::format("{}: unknown table \"{}\"; a deck has no tables, write the keys at the top level "
-                                     "(nearest key: \"{}\")",
-                                     place(path, at), name, nearest_key(name)));
+        throw InputError(
+            fmt::format("{}: unknown table \"{}\"; a deck has no tables, write the keys at the top level "
+                        "(nearest key: \"{}\")",
+                        place(path, at), name, nearest_key(name)));
       if (!value)
-        throw InputError(fmt::format("{}: {}: {} is not a value that a deck can hold", place(path, at), name, refused));
+        throw InputError(
+            fmt::format("{}: {}: {} is not a value that a deck can hold", place(path, at), name, refused));
       found.emplace_back(at, Setting{std::string(key.str()), std::move(*value), place(path, at)});
     }
   } catch (const toml::parse_error& error) {
     const auto at = error.source().begin;
     throw InputError(fmt::format("{}: not TOML: {}", place(path, at), printable(error.description())));
   }
-  std::ranges::sort(found, {}, [](const auto& item) { return std::pair(item.first.line, item.first.column); });
+  std::ranges::sort(found, {},
+                    [](const auto& item) { return std::pair(item.first.line, item.first.column); });
   std::vector<Setting> settings;
   for (auto& [at, setting] : found) settings.push_back(std::move(setting));
   return settings;

@@ -18,10 +18,17 @@ namespace {
 /// Bits of a size suffix, or nothing.
 std::optional<int> suffix_bits(char c) {
   switch (c) {
-    case 'k': case 'K': return 10;
-    case 'm': case 'M': return 20;
-    case 'g': case 'G': return 30;
-    default: return std::nullopt;
+  case 'k':
+  case 'K':
+    return 10;
+  case 'm':
+  case 'M':
+    return 20;
+  case 'g':
+  case 'G':
+    return 30;
+  default:
+    return std::nullopt;
   }
 }
 
@@ -83,11 +90,11 @@ std::int64_t to_size(const std::string& key, const Value& value, std::int64_t le
     bad = read_size(*text, number);
   }
   if (bad == Bad::syntax)
-    throw InputError(fmt::format("{}: {} is not a whole number; write for example 4096 or \"4K\"", key,
-                                 describe(value)));
+    throw InputError(
+        fmt::format("{}: {} is not a whole number; write for example 4096 or \"4K\"", key, describe(value)));
   if (bad == Bad::range || number < least || number > most)
-    throw InputError(fmt::format("{}: {} is out of range; it must be from {} to {}", key, describe(value), least,
-                                 most));
+    throw InputError(
+        fmt::format("{}: {} is out of range; it must be from {} to {}", key, describe(value), least, most));
   return number;
 }
 
@@ -97,8 +104,8 @@ double to_positive(const std::string& key, const Value& value) {
   if (const auto* real = std::get_if<double>(&value.data)) number = *real;
   if (const auto* text = std::get_if<std::string>(&value.data)) number = read_real(*text);
   if (!std::isfinite(number) || number <= 0)
-    throw InputError(fmt::format("{}: {} is not a number above zero; write for example 1e-3", key,
-                                 describe(value)));
+    throw InputError(
+        fmt::format("{}: {} is not a number above zero; write for example 1e-3", key, describe(value)));
   return number;
 }
 

@@ -80,9 +80,10 @@ void sync_folder(const std::string& path) {
 }  // namespace
 
 std::optional<FileState> state_of(const std::string& path) {
-  struct stat s {};
+  struct stat s{};
   if (::stat(path.c_str(), &s) != 0) return std::nullopt;
-  return FileState{s.st_dev, s.st_ino, static_cast<std::uint64_t>(s.st_size), s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
+  return FileState{s.st_dev, s.st_ino, static_cast<std::uint64_t>(s.st_size), s.st_mtim.tv_sec,
+                   s.st_mtim.tv_nsec};
 }
 
 std::vector<std::byte> read_file(const std::string& path) {
@@ -91,7 +92,8 @@ std::vector<std::byte> read_file(const std::string& path) {
   const auto size = std::filesystem::file_size(path, error);
   std::ifstream file(path, std::ios::binary);
   std::vector<std::byte> bytes(error ? 0 : size);
-  if (error || !file || !file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size())))
+  if (error || !file ||
+      !file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(bytes.size())))
     throw InputError(fmt::format("{} cannot be read", path));
   return bytes;
 }

@@ -24,9 +24,9 @@ struct FileState {
 /// The name of the copy that replaces `path`, beside it.
 [[nodiscard]] std::string copy_name(const std::string& path);
 
-/// Puts `bytes` in place of the file: a copy beside it is written, forced to disk and renamed, so that at every
-/// moment the path names either the old or the new content. Throws std::runtime_error if the disk is full or the
-/// folder cannot be written; the old file is then as it was and the copy is gone.
+/// Puts `bytes` in place of the file: a copy beside it is written, forced to disk and renamed, so that at
+/// every moment the path names either the old or the new content. Throws std::runtime_error if the disk is
+/// full or the folder cannot be written; the old file is then as it was and the copy is gone.
 void replace_file(const std::string& path, std::span<const std::byte> bytes);
 
 /// Removes what a killed run may have left beside the file.

@@ -36,7 +36,8 @@ std::string to_csv(const std::vector<Row>& rows) {
   text += "\n";
   for (const Row& row : rows) {
     std::string line;
-    for (const Cell& cell : row.cells()) line += (&cell == row.cells().data() ? "" : ",") + std::visit(CsvCell{}, cell);
+    for (const Cell& cell : row.cells())
+      line += (&cell == row.cells().data() ? "" : ",") + std::visit(CsvCell{}, cell);
     text += line + "\n";
   }
   return text;

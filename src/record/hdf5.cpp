@@ -44,10 +44,8 @@ std::vector<const char*> pointers(const std::vector<std::string>& texts) {
 /// Calls `use` with a pointer to the values in the layout that HDF5 wants.
 template <class T, class Use>
 void with_data(const std::vector<T>& values, const Use& use) {
-  if constexpr (std::is_same_v<T, std::string>)
-    use(static_cast<const void*>(pointers(values).data()));
-  else
-    use(static_cast<const void*>(values.data()));
+  if constexpr (std::is_same_v<T, std::string>) use(static_cast<const void*>(pointers(values).data()));
+  else use(static_cast<const void*>(values.data()));
 }
 
 /// A cell as values of one element.
@@ -83,7 +81,8 @@ template <class T>
 std::vector<T> read_all(hid_t dataset, hsize_t rows, const std::string& name) {
   std::vector<T> values(rows);
   if (rows > 0)
-    check(H5Dread(dataset, memory_type(values).get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), "read " + name);
+    check(H5Dread(dataset, memory_type(values).get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()),
+          "read " + name);
   return values;
 }
 
@@ -103,8 +102,8 @@ std::vector<std::string> read_all(hid_t dataset, hsize_t rows, const std::string
 void attach(hid_t object, const std::string& name, const Values& values, const std::vector<hsize_t>& shape) {
   std::visit(
       [&](const auto& list) {
-        const Id attribute(H5Acreate2(object, name.c_str(), file_type(list).get(), space_of(shape).get(), H5P_DEFAULT,
-                                      H5P_DEFAULT),
+        const Id attribute(H5Acreate2(object, name.c_str(), file_type(list).get(), space_of(shape).get(),
+                                      H5P_DEFAULT, H5P_DEFAULT),
                            H5Aclose, "create attribute " + name);
         with_data(list, [&](const void* data) {
           check(H5Awrite(attribute.get(), memory_type(list).get(), data), "write attribute " + name);
@@ -142,7 +141,8 @@ void check(herr_t status, const std::string& what) {
 void silence() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
 
 Id make_group(hid_t parent, const std::string& name) {
-  return {H5Gcreate2(parent, name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose, "create group " + name};
+  return {H5Gcreate2(parent, name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose,
+          "create group " + name};
 }
 
 Id open_group(hid_t parent, const std::string& name) {
@@ -160,8 +160,8 @@ void write(hid_t parent, const std::string& name, const Values& values, const st
       [&](const auto& list) {
         if (list.size() != count)
           throw std::runtime_error(fmt::format("{}: {} values for a shape of {}", name, list.size(), count));
-        const Id dataset(H5Dcreate2(parent, name.c_str(), file_type(list).get(), space_of(shape).get(), H5P_DEFAULT,
-                                    H5P_DEFAULT, H5P_DEFAULT),
+        const Id dataset(H5Dcreate2(parent, name.c_str(), file_type(list).get(), space_of(shape).get(),
+                                    H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
                          H5Dclose, "create dataset " + name);
         if (count > 0)
           with_data(list, [&](const void* data) {
@@ -204,8 +204,8 @@ void make_column(hid_t group, const std::string& name, const Cell& sample, const
   check(H5Pset_chunk(options.get(), 1, &chunk), "set the chunk size");
   const Id type = std::visit([](const auto& list) { return file_type(list); }, one(sample));
   const Id dataset(
-      H5Dcreate2(group, name.c_str(), type.get(), space.get(), H5P_DEFAULT, options.get(), H5P_DEFAULT), H5Dclose,
-      "create dataset " + name);
+      H5Dcreate2(group, name.c_str(), type.get(), space.get(), H5P_DEFAULT, options.get(), H5P_DEFAULT),
+      H5Dclose, "create dataset " + name);
   write_notes(dataset.get(), Notes{units, "case", {}});
 }
 
@@ -215,7 +215,8 @@ void put(hid_t group, const std::string& name, hsize_t row, const Cell& cell) {
   check(H5Dset_extent(dataset.get(), &rows), "grow " + name);
   const Id file(H5Dget_space(dataset.get()), H5Sclose, "read the shape of " + name);
   const hsize_t count = 1;
-  check(H5Sselect_hyperslab(file.get(), H5S_SELECT_SET, &row, nullptr, &count, nullptr), "select a row of " + name);
+  check(H5Sselect_hyperslab(file.get(), H5S_SELECT_SET, &row, nullptr, &count, nullptr),
+        "select a row of " + name);
   const Id memory = space_of({1});
   std::visit(
       [&](const auto& list) {

@@ -10,7 +10,8 @@
 
 #include "record/columns.hpp"
 
-/// The few things that miniTaw needs of HDF5, with checked return codes. Every failure throws std::runtime_error.
+/// The few things that miniTaw needs of HDF5, with checked return codes. Every failure throws
+/// std::runtime_error.
 namespace minitaw::record::h5 {
 
 /// Owns an HDF5 identifier.
@@ -41,7 +42,8 @@ void silence();
 using Values = std::variant<std::vector<std::int64_t>, std::vector<std::uint64_t>, std::vector<double>,
                             std::vector<std::string>>;
 
-/// What a reader has to know about a dataset: attributes `units`, `axes` and `labels` (names along the last axis).
+/// What a reader has to know about a dataset: attributes `units`, `axes` and `labels` (names along the last
+/// axis).
 struct Notes {
   std::string units;
   std::string axes = {};
@@ -52,7 +54,8 @@ struct Notes {
 [[nodiscard]] Id open_group(hid_t parent, const std::string& name);
 [[nodiscard]] bool exists(hid_t parent, const std::string& name);
 
-/// A dataset of this shape (row-major; {}: a scalar). The values may be fewer than none: a shape with a 0 is empty.
+/// A dataset of this shape (row-major; {}: a scalar). The values may be fewer than none: a shape with a 0 is
+/// empty.
 void write(hid_t parent, const std::string& name, const Values& values, const std::vector<hsize_t>& shape,
            const Notes& notes);
 

@@ -32,8 +32,8 @@ void require_schema(hid_t file, const std::string& path) {
     throw InputError(fmt::format("{} is an HDF5 file, but not a miniTaw result", path));
   const std::int64_t found = h5::read_attribute(file, "schema");
   if (found < 1 || found > schema_version)
-    throw InputError(fmt::format("{} has schema version {}, this program reads up to {}; use a newer minitaw", path,
-                                 found, schema_version));
+    throw InputError(fmt::format("{} has schema version {}, this program reads up to {}; use a newer minitaw",
+                                 path, found, schema_version));
 }
 
 }  // namespace
@@ -41,7 +41,8 @@ void require_schema(hid_t file, const std::string& path) {
 Image Image::create() {
   h5::silence();
   const h5::Id access = memory_access();
-  h5::Id file(H5Fcreate(unique_name().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose, "create a file in memory");
+  h5::Id file(H5Fcreate(unique_name().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose,
+              "create a file in memory");
   h5::write_attribute(file.get(), "format", std::string(format_name));
   h5::write_attribute(file.get(), "schema", schema_version);
   return Image(std::move(file));

@@ -7,8 +7,8 @@
 
 namespace minitaw::record {
 
-/// How far a sweep is and how long it will still take. Cases are weighed by their model FLOPs per rank, so that the
-/// long sequences at the end of a sweep do not come as a surprise.
+/// How far a sweep is and how long it will still take. Cases are weighed by their model FLOPs per rank, so
+/// that the long sequences at the end of a sweep do not come as a surprise.
 class Progress {
 public:
   /// The cases that will run, finished ones not among them.

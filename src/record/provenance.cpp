@@ -33,7 +33,8 @@ std::vector<std::string> allowed_environment() {
 /// So that the line can be pasted into a shell.
 std::string shell_quoted(const std::string& word) {
   const auto plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) || std::string_view("-_=+:,./@%").find(c) != std::string::npos;
+    return std::isalnum(static_cast<unsigned char>(c)) ||
+           std::string_view("-_=+:,./@%").find(c) != std::string::npos;
   };
   if (!word.empty() && std::ranges::all_of(word, plain)) return word;
   std::string quoted = "'";
@@ -67,7 +68,8 @@ bool may_record(const std::string& name) {
 }
 
 std::string version_text() {
-  return fmt::format("minitaw {} ({}, {}, {})", build::version, build::git_hash, build::compiler, build::build_type);
+  return fmt::format("minitaw {} ({}, {}, {})", build::version, build::git_hash, build::compiler,
+                     build::build_type);
 }
 
 }  // namespace minitaw::record

@@ -10,20 +10,20 @@ namespace minitaw::record {
 /// Where results come from. Texts that do not apply are empty.
 struct Provenance {
   std::string version, git_hash, build_type, compiler, compiler_flags;  ///< of this build
-  std::string kokkos, mpi, nccl, cuda, driver;           ///< versions; filled by the caller
-  std::string started;                                   ///< ISO 8601, UTC
-  std::string command;                                   ///< the command line, quoted for a shell
-  std::string deck_path, deck;                           ///< the deck as read
-  std::vector<std::string> overrides;                    ///< "key=value" of the command line
-  std::vector<std::string> environment;                  ///< "NAME=value", allowed names only, sorted
-  std::vector<std::string> hosts, devices;               ///< per rank of the job; filled by the caller
+  std::string kokkos, mpi, nccl, cuda, driver;                          ///< versions; filled by the caller
+  std::string started;                                                  ///< ISO 8601, UTC
+  std::string command;                      ///< the command line, quoted for a shell
+  std::string deck_path, deck;              ///< the deck as read
+  std::vector<std::string> overrides;       ///< "key=value" of the command line
+  std::vector<std::string> environment;     ///< "NAME=value", allowed names only, sorted
+  std::vector<std::string> hosts, devices;  ///< per rank of the job; filled by the caller
 };
 
 /// All that does not need MPI or a device.
 [[nodiscard]] Provenance collect(const deck::Deck& deck, const std::vector<std::string>& arguments);
 
-/// Whether an environment variable may be stored: only names that steer the run, and never one that may hold a
-/// secret (SLURM_JWT, ..._TOKEN, ..._PASSWORD, ..._SECRET, ..._KEY).
+/// Whether an environment variable may be stored: only names that steer the run, and never one that may hold
+/// a secret (SLURM_JWT, ..._TOKEN, ..._PASSWORD, ..._SECRET, ..._KEY).
 [[nodiscard]] bool may_record(const std::string& name);
 
 /// "minitaw 0.1.0 (3f2a1b0c4d5e-dirty, GNU 14.2.0, Release)"

@@ -40,7 +40,8 @@ std::vector<Row> read_summary(const Image& image, const std::string& path) {
     for (std::size_t i = 0; i < columns().size(); ++i)
       table.push_back(h5::read_column(group.get(), columns()[i].name, sample_of(i)));
     for (const std::vector<Cell>& column : table)
-      if (column.size() != table.front().size()) throw std::runtime_error("columns of the summary differ in length");
+      if (column.size() != table.front().size())
+        throw std::runtime_error("columns of the summary differ in length");
     return transpose(table);
   } catch (const std::runtime_error& error) {
     throw InputError(fmt::format("{} is damaged: {}", path, error.what()));

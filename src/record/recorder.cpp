@@ -31,7 +31,8 @@ void require_folder(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code error;
   if (path.empty() || std::filesystem::path(path).filename().empty())
-    throw InputError(fmt::format("\"{}\" is not the name of a result file; write for example -o results.h5", path));
+    throw InputError(
+        fmt::format("\"{}\" is not the name of a result file; write for example -o results.h5", path));
   if (!folder.empty() && !std::filesystem::is_directory(folder, error))
     throw InputError(fmt::format("{} cannot be written: there is no folder {}", path, folder.string()));
 }
@@ -39,8 +40,7 @@ void require_folder(const std::string& path) {
 }  // namespace
 
 Recorder::Recorder(const std::string& path, Provenance session)
-    : path_(resolved(path)),
-      session_(std::move(session)),
+    : path_(resolved(path)), session_(std::move(session)),
       image_(is_there(path_) ? Image::load(path_) : Image::create()) {
   require_folder(path_);
   remove_stale_copy(path_);
@@ -67,8 +67,8 @@ void Recorder::resume() {
   rows_ = read_summary(image_, path_);
   state_ = state_of(path_);
   const auto kept = finished().size();
-  notes_.push_back(fmt::format("{} holds {} case{}, {} of them finished; finished cases are not run again", path_,
-                               rows_.size(), rows_.size() == 1 ? "" : "s", kept));
+  notes_.push_back(fmt::format("{} holds {} case{}, {} of them finished; finished cases are not run again",
+                               path_, rows_.size(), rows_.size() == 1 ? "" : "s", kept));
 }
 
 void Recorder::open_session() {
@@ -81,7 +81,8 @@ void Recorder::open_session() {
 }
 
 std::size_t Recorder::index_of(const std::string& identity) const {
-  const auto at = std::ranges::find_if(rows_, [&](const Row& row) { return row.text("identity") == identity; });
+  const auto at =
+      std::ranges::find_if(rows_, [&](const Row& row) { return row.text("identity") == identity; });
   return static_cast<std::size_t>(at - rows_.begin());
 }
 
@@ -98,10 +99,8 @@ Row Recorder::append(const CaseResult& result) {
   }
   write_row(image_.root(), row, index);
   save();
-  if (index < rows_.size())
-    rows_[index] = row;
-  else
-    rows_.push_back(row);
+  if (index < rows_.size()) rows_[index] = row;
+  else rows_.push_back(row);
   return row;
 }
 
@@ -114,7 +113,8 @@ std::set<std::string> Recorder::finished() const {
 
 void Recorder::save() {
   if (state_of(path_) != state_)
-    throw std::runtime_error(fmt::format("{} was changed by another program while this one was running", path_));
+    throw std::runtime_error(
+        fmt::format("{} was changed by another program while this one was running", path_));
   replace_file(path_, image_.bytes());
   state_ = state_of(path_);
 }

@@ -13,16 +13,17 @@
 
 namespace minitaw::record {
 
-/// The result file of a sweep, held by one rank. After the constructor and after every append() the file on disk is
-/// complete; a kill at any moment loses nothing that append() has returned for.
+/// The result file of a sweep, held by one rank. After the constructor and after every append() the file on
+/// disk is complete; a kill at any moment loses nothing that append() has returned for.
 class Recorder {
 public:
   /// Creates the file, or opens it to go on behind what is in it. Throws InputError for a file that is not a
   /// miniTaw result, is damaged, or has a newer schema, and for a folder that does not exist.
   Recorder(const std::string& path, Provenance session);
 
-  /// Writes a case. A case of the same identity that had not ended ok is replaced. Returns the row of the summary.
-  /// Throws std::runtime_error if the disk is full or another program changed the file; the file stays as it was.
+  /// Writes a case. A case of the same identity that had not ended ok is replaced. Returns the row of the
+  /// summary. Throws std::runtime_error if the disk is full or another program changed the file; the file
+  /// stays as it was.
   Row append(const CaseResult& result);
 
   /// Identities of the cases that ended ok: they need not run again.
@@ -46,7 +47,7 @@ private:
   std::optional<FileState> state_;  ///< of the file as this recorder left it
   std::vector<Row> rows_;
   std::vector<std::string> notes_;
-  int session_number_ = -1;         ///< -1: nothing written in this session yet
+  int session_number_ = -1;  ///< -1: nothing written in this session yet
 };
 
 /// The summary of a result file. Throws InputError as Recorder does.

@@ -23,9 +23,9 @@ struct RankMemory {
 
 /// Where one rank's time went, seconds per step (median over timed steps).
 struct RankTime {
-  double compute = 0;  ///< compute lane busy
-  double exposed = 0;  ///< compute lane waiting for a transfer
-  double idle = 0;     ///< rest of the step: the rank has nothing to do
+  double compute = 0;        ///< compute lane busy
+  double exposed = 0;        ///< compute lane waiting for a transfer
+  double idle = 0;           ///< rest of the step: the rank has nothing to do
   double communication = 0;  ///< communication lanes busy with transfers (hidden or not)
 };
 
@@ -33,18 +33,18 @@ struct RankTime {
 struct CaseResult {
   deck::Case settings;
   Status status = Status::ok;
-  std::string reason;                      ///< empty when ok
-  std::vector<double> losses;              ///< mean loss of every step, warm-up included
+  std::string reason;                        ///< empty when ok
+  std::vector<double> losses;                ///< mean loss of every step, warm-up included
   std::vector<std::vector<double>> seconds;  ///< [timed step][rank]; a sample is the maximum over ranks
-  std::vector<RankMemory> memory;          ///< per rank
-  std::vector<RankTime> time;              ///< per rank
+  std::vector<RankMemory> memory;            ///< per rank
+  std::vector<RankTime> time;                ///< per rank
   std::vector<std::uint64_t> planned_bytes;  ///< [from][to][kind], one step
   std::vector<std::uint64_t> counted_bytes;  ///< same shape, per step, from the transport
-  int ticks = 0;                           ///< of the program
-  std::vector<int> idle_ticks;             ///< per rank
-  double max_gradient_error = -1;          ///< against the serial reference, relative norm; -1: not checked
-  double max_loss_error = -1;              ///< relative; -1: not checked
-  std::string started;                     ///< ISO 8601, UTC
+  int ticks = 0;                             ///< of the program
+  std::vector<int> idle_ticks;               ///< per rank
+  double max_gradient_error = -1;            ///< against the serial reference, relative norm; -1: not checked
+  double max_loss_error = -1;                ///< relative; -1: not checked
+  std::string started;                       ///< ISO 8601, UTC
 };
 
 /// Figures derived from the samples, computed in one place for table, file and verdict. Figures that have no
@@ -52,14 +52,14 @@ struct CaseResult {
 struct Summary {
   /// Of the timed steps: seconds, quantiles by linear interpolation.
   double median_s, q1_s, q3_s, min_s, max_s;
-  double tokens_per_s;                ///< all ranks, from the median
+  double tokens_per_s;  ///< all ranks, from the median
   double tokens_per_s_rank;
-  double tflops_causal, tflops_full;  ///< model TFLOP/s, all ranks
+  double tflops_causal, tflops_full;                      ///< model TFLOP/s, all ranks
   std::uint64_t memory_planned = 0, memory_measured = 0;  ///< bytes of the worst rank
   std::uint64_t process_peak = 0;                         ///< bytes of the worst rank
   std::uint64_t bytes_inside = 0, bytes_between = 0;      ///< counted, per step
   std::uint64_t planned_inside = 0, planned_between = 0;  ///< planned, per step
-  double exposed_share;               ///< exposed / step, mean over ranks
+  double exposed_share;                                   ///< exposed / step, mean over ranks
   double idle_share;
 };
 [[nodiscard]] Summary summarise(const CaseResult& result);

@@ -77,7 +77,7 @@ void add_bytes(const std::vector<std::uint64_t>& bytes, const topology::Groups& 
         (groups.together(from, to) ? inside : between) += bytes[i++];
 }
 
-double mean_share(const CaseResult& result, double RankTime::*part, double step) {
+double mean_share(const CaseResult& result, double RankTime::* part, double step) {
   if (result.time.empty()) return none;
   double total = 0;
   for (const RankTime& rank : result.time) total += rank.*part;
@@ -104,10 +104,14 @@ double tokens_of(const deck::Case& settings) {
 
 std::string name_of(Status status) {
   switch (status) {
-    case Status::ok: return "ok";
-    case Status::wrong: return "wrong";
-    case Status::error: return "error";
-    case Status::skipped: return "skipped";
+  case Status::ok:
+    return "ok";
+  case Status::wrong:
+    return "wrong";
+  case Status::error:
+    return "error";
+  case Status::skipped:
+    return "skipped";
   }
   throw LogicError("status without a name");
 }

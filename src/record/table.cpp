@@ -28,7 +28,9 @@ std::string mebibytes(const Row& row, std::string_view column) {
 
 std::string percent(const Row& row, std::string_view column) { return number(100 * row.real(column), 1); }
 
-std::string integer(const Row& row, std::string_view column) { return fmt::format("{}", row.integer(column)); }
+std::string integer(const Row& row, std::string_view column) {
+  return fmt::format("{}", row.integer(column));
+}
 
 int widest(const std::vector<Row>& rows, std::string_view column) {
   std::size_t width = column.size();
@@ -99,7 +101,8 @@ std::string settings_text(const std::vector<Row>& rows) {
     if (!column.setting || column.name == "identity" || column.name == "group_count") continue;
     std::vector<std::string> values;
     for (const Row& row : rows) {
-      std::string value = std::visit([](const auto& cell) { return fmt::format("{}", cell); }, row.cells()[i]);
+      std::string value =
+          std::visit([](const auto& cell) { return fmt::format("{}", cell); }, row.cells()[i]);
       if (std::ranges::find(values, value) == values.end()) values.push_back(std::move(value));
     }
     const bool plain = column.units == "1" || column.units == "text";

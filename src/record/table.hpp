@@ -7,11 +7,12 @@
 
 namespace minitaw::record {
 
-/// The aligned table that `run` prints row by row and `show` prints at once. Lines that are no data begin with #.
+/// The aligned table that `run` prints row by row and `show` prints at once. Lines that are no data begin
+/// with #.
 class Table {
 public:
-  /// Rows that may be printed, to know how wide the text columns get. For a sweep that has not run yet, rows of
-  /// results that hold settings only do.
+  /// Rows that may be printed, to know how wide the text columns get. For a sweep that has not run yet, rows
+  /// of results that hold settings only do.
   explicit Table(const std::vector<Row>& rows);
 
   /// Two lines: names and units.

@@ -18,7 +18,8 @@ bool is_valid(const Row& row) { return row.text("verdict") == "VALID"; }
 const Row* fastest(const std::vector<Row>& rows) {
   const Row* best = nullptr;
   for (const Row& row : rows)
-    if (is_valid(row) && (best == nullptr || row.real("tokens_per_s") > best->real("tokens_per_s"))) best = &row;
+    if (is_valid(row) && (best == nullptr || row.real("tokens_per_s") > best->real("tokens_per_s")))
+      best = &row;
   return best;
 }
 

@@ -24,8 +24,8 @@ struct Verdict {
 /// Of a sweep: there is at least one case and all are valid.
 [[nodiscard]] Verdict verdict(const std::vector<Row>& rows);
 
-/// "figure of merit: 1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024 tokens)", the fastest valid case; and
-/// "RESULT: VALID" or "RESULT: INVALID: reason". Two lines.
+/// "figure of merit: 1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024 tokens)", the fastest valid case;
+/// and "RESULT: VALID" or "RESULT: INVALID: reason". Two lines.
 [[nodiscard]] std::string closing_text(const std::vector<Row>& rows);
 
 }  // namespace minitaw::record

@@ -16,7 +16,8 @@ void put_text(hid_t group, const std::string& name, const std::string& value) {
   h5::write(group, name, std::vector{value}, {}, text);
 }
 
-void put_list(hid_t group, const std::string& name, const std::vector<std::string>& values, const std::string& axes) {
+void put_list(hid_t group, const std::string& name, const std::vector<std::string>& values,
+              const std::string& axes) {
   h5::write(group, name, values, {values.size()}, {"text", axes});
 }
 
@@ -72,7 +73,7 @@ void write_memory(hid_t parent, const CaseResult& result) {
 
 void write_time(hid_t parent, const CaseResult& result) {
   const h5::Id group = h5::make_group(parent, "time");
-  const auto write_part = [&](const std::string& name, double RankTime::*part) {
+  const auto write_part = [&](const std::string& name, double RankTime::* part) {
     std::vector<double> seconds;
     for (const RankTime& rank : result.time) seconds.push_back(rank.*part);
     h5::write(group.get(), name, seconds, {seconds.size()}, {"s/step", "rank"});

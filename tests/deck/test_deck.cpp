@@ -23,10 +23,12 @@ TEST(Deck, defaults) {
   const Deck deck = make(small);
   ASSERT_THAT(deck.cases, SizeIs(1));
   const Case& c = deck.cases[0];
-  EXPECT_EQ(identity(c),
-            "schedule=tawpipe ranks=4 groups=4 layers=8 hidden=64 heads=4 kv_heads=4 vocab=32000 ffn=256 dtype=fp32 "
-            "recompute=block seq=128 micro_batch=1 micro_batches=4 steps=10 warmup=2 seed=1 learning_rate=0.001 "
-            "data=synthetic");
+  EXPECT_EQ(
+      identity(c),
+      "schedule=tawpipe ranks=4 groups=4 layers=8 hidden=64 heads=4 kv_heads=4 vocab=32000 ffn=256 "
+      "dtype=fp32 "
+      "recompute=block seq=128 micro_batch=1 micro_batches=4 steps=10 warmup=2 seed=1 learning_rate=0.001 "
+      "data=synthetic");
   EXPECT_THAT(deck.notes, IsEmpty());
 }
 
@@ -53,21 +55,24 @@ TEST(Deck, every_key_is_stored) {
     learning_rate = 3e-4
   )");
   ASSERT_THAT(deck.cases, SizeIs(1));
-  EXPECT_EQ(identity(deck.cases[0]),
-            "schedule=tawpipe:cco=off ranks=6 groups=1+2+3 layers=7 hidden=1024 heads=8 kv_heads=2 vocab=300 "
-            "ffn=1,2,3,4,5,6,7 dtype=bf16 recompute=keep-attention seq=4096 micro_batch=3 micro_batches=12 steps=5 "
-            "warmup=0 seed=99 learning_rate=0.0003 data=corpus.txt");
+  EXPECT_EQ(
+      identity(deck.cases[0]),
+      "schedule=tawpipe:cco=off ranks=6 groups=1+2+3 layers=7 hidden=1024 heads=8 kv_heads=2 vocab=300 "
+      "ffn=1,2,3,4,5,6,7 dtype=bf16 recompute=keep-attention seq=4096 micro_batch=3 micro_batches=12 steps=5 "
+      "warmup=0 seed=99 learning_rate=0.0003 data=corpus.txt");
 }
 
 std::vector<std::string> brief(const Deck& deck) {
   std::vector<std::string> lines;
-  for (const Case& c : deck.cases) lines.push_back(c.schedule + " " + c.groups.text() + " " + std::to_string(c.shape.seq));
+  for (const Case& c : deck.cases)
+    lines.push_back(c.schedule + " " + c.groups.text() + " " + std::to_string(c.shape.seq));
   return lines;
 }
 
 TEST(Deck, lists_are_axes_and_the_first_key_is_slowest) {
-  const Deck deck = make("seq = [1, \"2K\"]\nlayers = 2\nhidden = 8\nheads = 2\nschedule = [\"ddp\", \"tawpipe\"]\n", {},
-                         planned(2));
+  const Deck deck =
+      make("seq = [1, \"2K\"]\nlayers = 2\nhidden = 8\nheads = 2\nschedule = [\"ddp\", \"tawpipe\"]\n", {},
+           planned(2));
   EXPECT_THAT(brief(deck), ElementsAre("ddp 2 1", "ddp 2 2048", "tawpipe 2 1", "tawpipe 2 2048"));
 }
 
@@ -187,13 +192,17 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{small + "ffn_per_layer = [1, 2]\n", "d.toml:5: ffn_per_layer", "2 values for 8 layers"},
         Refused{small + "ffn_per_layer = 3\n", "d.toml:5: ffn_per_layer", "not a list"},
         Refused{small + "ffn_per_layer = [[1], 2]\n", "d.toml:5: ffn_per_layer", "a list"},
-        Refused{std::string("\x7f""ELF\x02\x01\0\0\xff\xfe", 10), "d.toml:1: not TOML", ""}));
+        Refused{std::string("\x7f"
+                            "ELF\x02\x01\0\0\xff\xfe",
+                            10),
+                "d.toml:1: not TOML", ""}));
 
 TEST(Deck, too_many_cases_are_refused_quickly) {
   std::string list = "[1";
   for (int i = 2; i <= 400; ++i) list += "," + std::to_string(i);
   list += "]";
-  EXPECT_THAT(refusal(small, {"seq=" + list, "micro_batch=" + list, "vocab=" + list}), HasSubstr("more than 100000"));
+  EXPECT_THAT(refusal(small, {"seq=" + list, "micro_batch=" + list, "vocab=" + list}),
+              HasSubstr("more than 100000"));
 }
 
 TEST(Deck, sizes_whose_products_overflow_are_refused) {
@@ -210,8 +219,8 @@ TEST(Deck, a_run_does_not_exceed_the_job) {
 
 class Files : public testing::Test {
 protected:
-  std::filesystem::path folder_ = std::filesystem::temp_directory_path() /
-                                  ("minitaw-deck-" + std::to_string(::getpid()));
+  std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / ("minitaw-deck-" + std::to_string(::getpid()));
   void SetUp() override { std::filesystem::create_directories(folder_); }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
@@ -256,10 +265,11 @@ TEST_F(Files, data_must_hold_a_sequence) {
 
 TEST(Identity, tells_every_key_apart) {
   const std::vector<std::string> changes = {
-      "schedule=ddp", "ranks=2",       "groups=2",          "layers=9",      "hidden=72",        "heads=2",
-      "kv_heads=2",   "vocab=300",     "ffn=8",             "dtype=bf16",    "recompute=none",   "seq=7",
-      "steps=4",      "micro_batch=2", "micro_batches=8",   "data=x",        "warmup=1",         "seed=3",
-      "learning_rate=0.5", "ffn_per_layer=1,2,3,4,5,6,7,8"};
+      "schedule=ddp", "ranks=2",       "groups=2",          "layers=9",
+      "hidden=72",    "heads=2",       "kv_heads=2",        "vocab=300",
+      "ffn=8",        "dtype=bf16",    "recompute=none",    "seq=7",
+      "steps=4",      "micro_batch=2", "micro_batches=8",   "data=x",
+      "warmup=1",     "seed=3",        "learning_rate=0.5", "ffn_per_layer=1,2,3,4,5,6,7,8"};
   std::set<std::string> seen{identity(make(small).cases[0])};
   for (const std::string& change : changes)
     EXPECT_TRUE(seen.insert(identity(make(small, {change}).cases[0])).second) << change;

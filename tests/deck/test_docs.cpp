@@ -17,7 +17,8 @@ TEST(Docs, keys_page_is_the_help_of_the_program) {
 }
 
 TEST(Docs, help_names_every_key) {
-  for (const Key& key : keys()) EXPECT_NE(help_text().find("\n" + key.name + " ("), std::string::npos) << key.name;
+  for (const Key& key : keys())
+    EXPECT_NE(help_text().find("\n" + key.name + " ("), std::string::npos) << key.name;
 }
 
 }  // namespace

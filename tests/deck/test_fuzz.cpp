@@ -6,7 +6,8 @@ namespace minitaw::deck {
 namespace {
 
 const std::string good =
-    "# a sweep\nschedule = [\"ddp\", \"tawpipe:cco=off\"]\nranks = [2, 4]\ngroups = [1, 2, \"1+1\"]\nlayers = 8\n"
+    "# a sweep\nschedule = [\"ddp\", \"tawpipe:cco=off\"]\nranks = [2, 4]\ngroups = [1, 2, \"1+1\"]\nlayers "
+    "= 8\n"
     "hidden = \"1K\"\nheads = 8\nkv_heads = 2\nvocab = 300\nffn = 96\ndtype = \"bf16\"\nseq = [64, \"1K\"]\n"
     "micro_batch = 1\nmicro_batches = 8\nrecompute = \"none\"\nsteps = 3\nwarmup = 1\nseed = 7\n"
     "learning_rate = 1e-3\ndata = \"synthetic\"\n";
@@ -21,19 +22,32 @@ public:
   }
 
 private:
-  std::size_t below(std::size_t end) { return std::uniform_int_distribution<std::size_t>(0, end - 1)(random_); }
+  std::size_t below(std::size_t end) {
+    return std::uniform_int_distribution<std::size_t>(0, end - 1)(random_);
+  }
 
   void step(std::string& text) {
     static const std::vector<std::string> pieces = {
-        "[",   "]",     "\"", "=",   "\n", ",",  "9999999G", "-1",  "1e30",  "nan", "inf", "0",    "+",
-        "true", "[a]\n", "#",  "1K", ".",  "{}", "0x7f",     std::string(1, 0), "\xff",  "\\u0000", "1979-05-27", "serial", "99999999999"};
+        "[",     "]",       "\"",         "=",      "\n",         ",",    "9999999G",
+        "-1",    "1e30",    "nan",        "inf",    "0",          "+",    "true",
+        "[a]\n", "#",       "1K",         ".",      "{}",         "0x7f", std::string(1, 0),
+        "\xff",  "\\u0000", "1979-05-27", "serial", "99999999999"};
     const std::size_t at = text.empty() ? 0 : below(text.size());
     switch (below(5)) {
-      case 0: text.insert(at, pieces[below(pieces.size())]); break;
-      case 1: text.erase(at, 1 + below(12)); break;
-      case 2: if (!text.empty()) text[at] = static_cast<char>(below(256)); break;
-      case 3: text.insert(at, text.substr(text.empty() ? 0 : below(text.size()), below(40))); break;
-      default: replace_word(text, pieces[below(pieces.size())]);
+    case 0:
+      text.insert(at, pieces[below(pieces.size())]);
+      break;
+    case 1:
+      text.erase(at, 1 + below(12));
+      break;
+    case 2:
+      if (!text.empty()) text[at] = static_cast<char>(below(256));
+      break;
+    case 3:
+      text.insert(at, text.substr(text.empty() ? 0 : below(text.size()), below(40)));
+      break;
+    default:
+      replace_word(text, pieces[below(pieces.size())]);
     }
   }
 
@@ -69,15 +83,16 @@ TEST(Fuzz, damaged_decks_parse_or_are_refused) {
   Mutator mutator(20260718);
   int accepted = 0;
   constexpr int rounds = 4000;
-  for (int i = 0; i < rounds && !testing::Test::HasFailure(); ++i) accepted += outcome(mutator.mutate(good), {});
+  for (int i = 0; i < rounds && !testing::Test::HasFailure(); ++i)
+    accepted += outcome(mutator.mutate(good), {});
   // Both sides must be reached, or the mutations test nothing.
   EXPECT_GT(accepted, rounds / 100);
   EXPECT_LT(accepted, rounds / 2);
 }
 
 TEST(Fuzz, damaged_overrides_parse_or_are_refused) {
-  const std::vector<std::string> overrides = {"seq=1K,2K", "groups=1+2", "schedule=tawpipe:cco=off", "heads=[4, 8]",
-                                              "ffn_per_layer=1,2", "learning_rate=1e-3"};
+  const std::vector<std::string> overrides = {"seq=1K,2K",    "groups=1+2",        "schedule=tawpipe:cco=off",
+                                              "heads=[4, 8]", "ffn_per_layer=1,2", "learning_rate=1e-3"};
   Mutator mutator(7);
   for (int i = 0; i < 4000 && !testing::Test::HasFailure(); ++i)
     outcome(small, {mutator.mutate(overrides[static_cast<std::size_t>(i) % overrides.size()])});

@@ -30,7 +30,8 @@ using Kill = InFolder;
 /// The last count that the child reported, after it has been killed.
 int last_report(int pipe, int before) {
   int count = before;
-  while (::read(pipe, &count, sizeof count) == sizeof count) {}
+  while (::read(pipe, &count, sizeof count) == sizeof count) {
+  }
   return count;
 }
 

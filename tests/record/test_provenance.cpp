@@ -14,10 +14,11 @@ using testing::Not;
 
 TEST(Environment, only_names_that_steer_the_run) {
   for (const char* name : {"SLURM_NTASKS", "NCCL_ALGO", "UCX_TLS", "FI_PROVIDER", "MPICH_GPU_SUPPORT_ENABLED",
-                           "OMPI_COMM_WORLD_SIZE", "KOKKOS_NUM_THREADS", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES",
-                           "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})
+                           "OMPI_COMM_WORLD_SIZE", "KOKKOS_NUM_THREADS", "OMP_NUM_THREADS",
+                           "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})
     EXPECT_TRUE(may_record(name)) << name;
-  for (const char* name : {"HOME", "PATH", "USER", "AWS_SECRET_ACCESS_KEY", "SLURM", "MY_SLURM_X", "CUDA_PATH", ""})
+  for (const char* name :
+       {"HOME", "PATH", "USER", "AWS_SECRET_ACCESS_KEY", "SLURM", "MY_SLURM_X", "CUDA_PATH", ""})
     EXPECT_FALSE(may_record(name)) << name;
 }
 
@@ -37,7 +38,8 @@ TEST(Provenance, holds_what_can_be_known_without_a_job) {
   EXPECT_EQ(p.command, "minitaw run 'my deck.toml' --set 'data=it'\\''s'");
   EXPECT_THAT(p.environment, Contains("OMP_NUM_THREADS=3"));
   EXPECT_THAT(p.environment, Each(Not(testing::HasSubstr("MINITAW_TEST_SECRET"))));
-  EXPECT_THAT(p.started, MatchesRegex("20[0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9]Z"));
+  EXPECT_THAT(p.started,
+              MatchesRegex("20[0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9]Z"));
   EXPECT_EQ(p.deck, "layers = 1\n");
   EXPECT_FALSE(p.version.empty());
   EXPECT_FALSE(p.git_hash.empty());

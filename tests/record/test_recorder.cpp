@@ -58,7 +58,8 @@ TEST_F(File, reads_back_what_was_written) {
   const Row written = Recorder(file_, {}).append(r);
   const Row row = read_rows(file_).at(0);
   for (std::size_t i = 0; i < columns().size(); ++i) {
-    const bool nan = std::holds_alternative<double>(row.cells()[i]) && std::isnan(std::get<double>(row.cells()[i]));
+    const bool nan =
+        std::holds_alternative<double>(row.cells()[i]) && std::isnan(std::get<double>(row.cells()[i]));
     EXPECT_TRUE(nan || row.cells()[i] == written.cells()[i]) << columns()[i].name;
   }
   EXPECT_EQ(row.text("schedule"), "tawpipe");
@@ -106,9 +107,13 @@ TEST_F(File, a_failed_case_is_replaced_when_it_runs_again) {
 }
 
 TEST_F(File, reopening_without_a_new_case_changes_nothing) {
-  { Recorder(file_, {}).append(sample_case()); }
+  {
+    Recorder(file_, {}).append(sample_case());
+  }
   const std::string before = read(file_);
-  { Recorder again(file_, {}); }
+  {
+    Recorder again(file_, {});
+  }
   EXPECT_EQ(read(file_), before);
 }
 
@@ -135,7 +140,9 @@ TEST_F(File, of_a_foreign_or_newer_layout_is_refused) {
 }
 
 TEST_F(File, damage_anywhere_is_refused_or_harmless) {
-  { Recorder(file_, {}).append(sample_case()); }
+  {
+    Recorder(file_, {}).append(sample_case());
+  }
   const std::string good = read(file_);
   int refused = 0;
   for (std::size_t cut = 0; cut < good.size(); cut += 997)
@@ -149,9 +156,13 @@ TEST_F(File, damage_anywhere_is_refused_or_harmless) {
 }
 
 TEST_F(File, a_stale_copy_is_cleaned) {
-  { Recorder(file_, {}).append(sample_case()); }
+  {
+    Recorder(file_, {}).append(sample_case());
+  }
   (void)write("r.h5.part", "left by a killed run");
-  { Recorder again(file_, {}); }
+  {
+    Recorder again(file_, {});
+  }
   EXPECT_EQ(files_in_folder(), 1U);
 }
 
@@ -166,7 +177,9 @@ TEST_F(File, changed_by_somebody_else_is_not_overwritten) {
 TEST_F(File, behind_a_link_is_replaced_there) {
   std::filesystem::create_symlink("real.h5", path("link.h5"));
   (void)Recorder(path("real.h5"), {});
-  { Recorder(path("link.h5"), {}).append(sample_case()); }
+  {
+    Recorder(path("link.h5"), {}).append(sample_case());
+  }
   EXPECT_TRUE(std::filesystem::is_symlink(path("link.h5")));
   EXPECT_THAT(read_rows(path("real.h5")), SizeIs(1));
 }

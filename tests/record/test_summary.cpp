@@ -102,9 +102,10 @@ TEST(Verdict, of_a_sweep) {
   EXPECT_TRUE(verdict(rows).valid());
   CaseResult slow = sample_case("tawpipe", 64, 1);
   rows.push_back(make_row(slow, 2));
-  EXPECT_EQ(verdict(rows).text(),
-            "INVALID: 1 of 3 cases, first case 2 (tawpipe, 3 ranks in groups 1+2, 64 tokens): 1 timed steps, at "
-            "least 3 are needed");
+  EXPECT_EQ(
+      verdict(rows).text(),
+      "INVALID: 1 of 3 cases, first case 2 (tawpipe, 3 ranks in groups 1+2, 64 tokens): 1 timed steps, at "
+      "least 3 are needed");
 }
 
 TEST(Verdict, the_figure_of_merit_is_the_fastest_valid_case) {
@@ -112,7 +113,8 @@ TEST(Verdict, the_figure_of_merit_is_the_fastest_valid_case) {
   CaseResult wrong = sample_case("ddp", 512);
   wrong.status = Status::wrong;
   const std::string text = closing_text({make_row(sample_case("ddp", 128)), make_row(fast), make_row(wrong)});
-  EXPECT_THAT(text, HasSubstr("figure of merit: 1365.33 tokens/s (tawpipe, 3 ranks in groups 1+2, 256 tokens)\n"));
+  EXPECT_THAT(text,
+              HasSubstr("figure of merit: 1365.33 tokens/s (tawpipe, 3 ranks in groups 1+2, 256 tokens)\n"));
   EXPECT_THAT(text, HasSubstr("\nRESULT: INVALID: 1 of 3 cases"));
   EXPECT_THAT(closing_text({make_row(fast)}), testing::EndsWith("\nRESULT: VALID\n"));
   EXPECT_THAT(closing_text({make_row(wrong)}), testing::StartsWith("figure of merit: none\n"));

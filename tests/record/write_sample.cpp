@@ -3,8 +3,8 @@
 #include "record/recorder.hpp"
 #include "sample.hpp"
 
-/// Writes a result file for the tests in Python: two schedules and groupings over sequence lengths, one failed case,
-/// in two sessions.
+/// Writes a result file for the tests in Python: two schedules and groupings over sequence lengths, one
+/// failed case, in two sessions.
 int main(int argc, char** argv) {
   using namespace minitaw;
   using namespace minitaw::record;
