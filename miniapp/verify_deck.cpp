@@ -36,13 +36,13 @@ Check compare(const Reference& a, const Reference& b) {
 }
 
 std::string line(const Row& row, std::size_t width) {
-  return fmt::format("{:<{}} {:>5} {:<9} {:<8} {:>9.1e} {:>9.1e} {:>9.1e}  {}\n", row.schedule, width, row.ranks,
+  return fmt::format("{:<{}} {:>5} {:<11} {:<8} {:>9.1e} {:>9.1e} {:>9.1e}  {}\n", row.schedule, width, row.ranks,
                      row.groups, row.against, row.check.loss_error, row.check.gradients.worst, row.check.weights.worst,
                      row.check.passes(row.tolerance) ? "ok" : "WRONG: " + row.check.failure(row.tolerance));
 }
 
 std::string header(std::size_t width) {
-  return fmt::format("{:<{}} {:>5} {:<9} {:<8} {:>9} {:>9} {:>9}\n", "# schedule", width, "ranks", "groups", "against",
+  return fmt::format("{:<{}} {:>5} {:<11} {:<8} {:>9} {:>9} {:>9}\n", "# schedule", width, "ranks", "groups", "against",
                      "loss", "gradients", "weights");
 }
 
