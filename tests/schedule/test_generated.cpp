@@ -27,48 +27,51 @@ void for_each_request(int ranks, const std::vector<std::string>& specs, const Ch
         check(Request{parse_spec(spec), groups, n * ranks, layers[turn++ % layers.size()]});
 }
 
-/// All specs; for many ranks a third of them in turn, as fewer ranks have seen them all.
+/// All specs; for many ranks a quarter of them in turn, as fewer ranks have seen them all.
 std::vector<std::string> specs_for(int ranks) {
   const std::vector<std::string> all = shapes::tawpipe_specs();
   std::vector<std::string> specs = {"ddp"};
-  const std::size_t step = ranks <= 8 ? 1 : 3;
+  const std::size_t step = ranks <= 6 ? 1 : 4;
   for (std::size_t i = step == 1 ? 0 : ranks % step; i < all.size(); i += step) specs.push_back(all[i]);
   return specs;
 }
 
 class Generated : public testing::TestWithParam<int> {};
 
-TEST_P(Generated, IsValidAndRoundTrips) {
+TEST_P(Generated, IsValid) {
   for_each_request(GetParam(), specs_for(GetParam()), [](const Request& request) {
     const Program program = build(request);
     const auto violation = validate(program);
     ASSERT_FALSE(violation) << name_of(request) << ": " << violation->message << "\n"
                             << grid(program, violation);
-    const std::string text = to_text(program);
-    ASSERT_EQ(to_text(parse_program(text)), text) << name_of(request);
   });
 }
 
-TEST_P(Generated, PrintsEverythingThatCounts) {
-  for_each_request(GetParam(), {"tawpipe", "tawpipe:gwps=off:prefetch=2", "ddp"}, [](const Request& request) {
-    const Program program = build(request), parsed = parse_program(to_text(program));
-    ASSERT_EQ(parsed.ranks.size(), program.ranks.size());
-    for (std::size_t r = 0; r < program.ranks.size(); ++r) {
-      ASSERT_EQ(parsed.ranks[r].homes, program.ranks[r].homes);
-      ASSERT_EQ(parsed.ranks[r].slots, program.ranks[r].slots);
-      ASSERT_EQ(parsed.ranks[r].actions.size(), program.ranks[r].actions.size());
-      for (std::size_t i = 0; i < program.ranks[r].actions.size(); ++i) {
-        const Action &a = program.ranks[r].actions[i], &b = parsed.ranks[r].actions[i];
-        ASSERT_TRUE(a.kind == b.kind && a.lane == b.lane && a.payload == b.payload && a.tick == b.tick &&
-                    a.shard == b.shard && a.micro_batch == b.micro_batch && a.peer == b.peer &&
-                    a.communicator == b.communicator && a.slots == b.slots && a.waits == b.waits)
-            << name_of(request) << ": " << to_text(a, program) << " became " << to_text(b, parsed);
-        const bool flag_counts = a.kind == Kind::backward && a.slots[3].cls == SlotClass::gradient;
-        ASSERT_TRUE(!flag_counts || a.accumulates == b.accumulates)
-            << name_of(request) << to_text(a, program);
-      }
-    }
-  });
+TEST_P(Generated, RoundTripsThroughItsText) {
+  const std::vector<std::string> all = {"tawpipe", "tawpipe:gwps=off:prefetch=2", "ddp"};
+  for_each_request(
+      GetParam(), GetParam() <= 6 ? all : std::vector{all[GetParam() % 3]}, [](const Request& request) {
+        const Program program = build(request);
+        const std::string text = to_text(program);
+        const Program parsed = parse_program(text);
+        ASSERT_EQ(to_text(parsed), text) << name_of(request);
+        ASSERT_EQ(parsed.ranks.size(), program.ranks.size());
+        for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+          ASSERT_EQ(parsed.ranks[r].homes, program.ranks[r].homes);
+          ASSERT_EQ(parsed.ranks[r].slots, program.ranks[r].slots);
+          ASSERT_EQ(parsed.ranks[r].actions.size(), program.ranks[r].actions.size());
+          for (std::size_t i = 0; i < program.ranks[r].actions.size(); ++i) {
+            const Action &a = program.ranks[r].actions[i], &b = parsed.ranks[r].actions[i];
+            ASSERT_TRUE(a.kind == b.kind && a.lane == b.lane && a.payload == b.payload && a.tick == b.tick &&
+                        a.shard == b.shard && a.micro_batch == b.micro_batch && a.peer == b.peer &&
+                        a.communicator == b.communicator && a.slots == b.slots && a.waits == b.waits)
+                << name_of(request) << ": " << to_text(a, program) << " became " << to_text(b, parsed);
+            const bool flag_counts = a.kind == Kind::backward && a.slots[3].cls == SlotClass::gradient;
+            ASSERT_TRUE(!flag_counts || a.accumulates == b.accumulates)
+                << name_of(request) << to_text(a, program);
+          }
+        }
+      });
 }
 
 /// Formulas of the published schedule for D equal groups of n > 1 ranks: 2NP - (2N - 1) visits of a shard
