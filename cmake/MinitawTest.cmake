@@ -4,7 +4,13 @@
 # Builds test_<name> and adds one ctest, or with RANKS one per number of ranks, run by mpiexec. Label `host` or
 # `mpi` is set by that; label `tsan` marks the tests that the thread sanitizer runs too. MPI and Kokkos are started
 # and ended around the tests that link them, unless a source brings its own main function.
-set(MINITAW_TEST_ENVIRONMENT_DIR ${CMAKE_CURRENT_LIST_DIR}/test_environment)
+if(NOT MINITAW_PLAIN_ONLY)
+  set(minitaw_test_environment ${CMAKE_CURRENT_LIST_DIR}/test_environment)
+  add_library(minitaw_test_kokkos OBJECT EXCLUDE_FROM_ALL ${minitaw_test_environment}/kokkos.cpp)
+  add_library(minitaw_test_mpi OBJECT EXCLUDE_FROM_ALL ${minitaw_test_environment}/mpi.cpp)
+  target_link_libraries(minitaw_test_kokkos PUBLIC minitaw_options Kokkos::kokkos GTest::gtest)
+  target_link_libraries(minitaw_test_mpi PUBLIC minitaw_options MPI::MPI_CXX GTest::gtest fmt::fmt)
+endif()
 
 add_custom_target(tsan_tests)
 
@@ -39,12 +45,10 @@ function(minitaw_add_test_environment target uses_kokkos uses_mpi)
   endforeach()
   target_link_libraries(${target} PRIVATE GTest::gtest_main GTest::gmock)
   if(uses_mpi)
-    target_sources(${target} PRIVATE ${MINITAW_TEST_ENVIRONMENT_DIR}/mpi.cpp)
-    target_link_libraries(${target} PRIVATE MPI::MPI_CXX fmt::fmt)
+    target_link_libraries(${target} PRIVATE minitaw_test_mpi)
   endif()
   if(uses_kokkos)
-    target_sources(${target} PRIVATE ${MINITAW_TEST_ENVIRONMENT_DIR}/kokkos.cpp)
-    target_link_libraries(${target} PRIVATE Kokkos::kokkos)
+    target_link_libraries(${target} PRIVATE minitaw_test_kokkos)
   endif()
 endfunction()
 
