@@ -22,7 +22,8 @@ template <class E>
 void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, MatrixIn<E> qkv,
                        const AttentionSizes& sizes, Attention kernel) {
   if (use_host<E>(kernel)) {
-    if constexpr (on_host && std::is_same_v<E, float>) detail::host::attention_forward(exec, y, lse, qkv, sizes);
+    if constexpr (on_host && std::is_same_v<E, float>)
+      detail::host::attention_forward(exec, y, lse, qkv, sizes);
   } else {
     detail::portable::attention_forward<E>(exec, y, lse, qkv, sizes);
   }

@@ -2,8 +2,9 @@
 
 #include "kernels/types.hpp"
 
-/// Causal attention with grouped query heads: query head i reads key/value head i h_kv / h. Scores exist only in
-/// tiles, never S x S (online softmax: Milakov & Gimelshein 2018; tiling and backward: Dao, FlashAttention-2, 2023).
+/// Causal attention with grouped query heads: query head i reads key/value head i h_kv / h. Scores exist only
+/// in tiles, never S x S (online softmax: Milakov & Gimelshein 2018; tiling and backward: Dao,
+/// FlashAttention-2, 2023).
 namespace minitaw::kernels {
 
 struct AttentionSizes {
@@ -22,7 +23,8 @@ enum class Attention {
   portable,   ///< Kokkos teams, any back end
 };
 
-/// y [T, h d], lse [B, h, S] (log-sum-exp of each row of scaled scores); qkv [T, (h + 2 h_kv) d] after rotation.
+/// y [T, h d], lse [B, h, S] (log-sum-exp of each row of scaled scores); qkv [T, (h + 2 h_kv) d] after
+/// rotation.
 template <class E>
 void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, MatrixIn<E> qkv,
                        const AttentionSizes& sizes, Attention kernel = Attention::automatic);

@@ -40,7 +40,8 @@ struct Sum {
 
   KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
     const double* const rows = losses.data();
-    const double sum = row_sum<double>(team, static_cast<int>(losses.extent(0)), [=](int i) { return rows[i]; });
+    const double sum =
+        row_sum<double>(team, static_cast<int>(losses.extent(0)), [=](int i) { return rows[i]; });
     Kokkos::single(Kokkos::PerTeam(team), [&] { *loss += scale * sum; });
   }
 };

@@ -4,8 +4,8 @@
 
 namespace minitaw::kernels {
 
-/// Softmax cross-entropy, forward and backward in one go over a slice of tokens: losses [C] = -log softmax at the
-/// target of each row; logits [C, V] become their own gradient, scale (softmax - one at the target).
+/// Softmax cross-entropy, forward and backward in one go over a slice of tokens: losses [C] = -log softmax at
+/// the target of each row; logits [C, V] become their own gradient, scale (softmax - one at the target).
 void cross_entropy(const ExecutionSpace& exec, Vector<double> losses, Matrix<float> logits, TokensIn targets,
                    float scale);
 

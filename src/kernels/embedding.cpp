@@ -41,7 +41,8 @@ struct Backward {
 
 template <class E>
 void embedding_forward(const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> table, TokensIn tokens) {
-  Kokkos::parallel_for("minitaw::embedding_forward", row_policy(exec, x.extent(0)), Forward<E>{x, table, tokens});
+  Kokkos::parallel_for("minitaw::embedding_forward", row_policy(exec, x.extent(0)),
+                       Forward<E>{x, table, tokens});
 }
 
 template <class E>
@@ -52,7 +53,7 @@ void embedding_backward(const ExecutionSpace& exec, Matrix<float> dtable, Matrix
 }
 
 template void embedding_forward<float>(const ExecutionSpace&, Matrix<float>, MatrixIn<float>, TokensIn);
-template void embedding_backward<float>(const ExecutionSpace&, Matrix<float>, MatrixIn<float>, TokensIn, TokensIn,
-                                        TokensIn);
+template void embedding_backward<float>(const ExecutionSpace&, Matrix<float>, MatrixIn<float>, TokensIn,
+                                        TokensIn, TokensIn);
 
 }  // namespace minitaw::kernels

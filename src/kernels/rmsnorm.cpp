@@ -101,8 +101,8 @@ struct GainSum {
 }  // namespace
 
 template <class E>
-void rmsnorm_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy, MatrixIn<E> x,
-                     VectorIn<E> gain) {
+void rmsnorm_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy,
+                     MatrixIn<E> x, VectorIn<E> gain) {
   Kokkos::parallel_for("minitaw::rmsnorm_forward", row_policy(exec, x.extent(0)),
                        Forward<E>{y, rstd, copy, x, gain});
 }
@@ -110,7 +110,8 @@ void rmsnorm_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd
 template <class E>
 void rmsnorm_rebuild(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x, Vector<const float> rstd,
                      VectorIn<E> gain) {
-  Kokkos::parallel_for("minitaw::rmsnorm_rebuild", row_policy(exec, x.extent(0)), Rebuild<E>{y, x, rstd, gain});
+  Kokkos::parallel_for("minitaw::rmsnorm_rebuild", row_policy(exec, x.extent(0)),
+                       Rebuild<E>{y, x, rstd, gain});
 }
 
 template <class E>
@@ -130,8 +131,8 @@ void rmsnorm_backward_gain(const ExecutionSpace& exec, Vector<G> dgain, Matrix<c
 
 template void rmsnorm_forward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>, Matrix<float>,
                                      MatrixIn<float>, VectorIn<float>);
-template void rmsnorm_rebuild<float>(const ExecutionSpace&, Matrix<float>, MatrixIn<float>, Vector<const float>,
-                                     VectorIn<float>);
+template void rmsnorm_rebuild<float>(const ExecutionSpace&, Matrix<float>, MatrixIn<float>,
+                                     Vector<const float>, VectorIn<float>);
 template void rmsnorm_backward<float>(const ExecutionSpace&, Matrix<float>, Matrix<float>, MatrixIn<float>,
                                       MatrixIn<float>, MatrixIn<float>, Vector<const float>, VectorIn<float>);
 template void rmsnorm_backward_gain<float>(const ExecutionSpace&, Vector<float>, Matrix<const float>, bool);

@@ -7,8 +7,8 @@ namespace minitaw::kernels {
 
 /// y [T, H], rstd [T]; x [T, H], gain [H]. `copy` [T, H], if not empty, receives x in the same pass.
 template <class E>
-void rmsnorm_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy, MatrixIn<E> x,
-                     VectorIn<E> gain);
+void rmsnorm_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy,
+                     MatrixIn<E> x, VectorIn<E> gain);
 
 /// y again, from an x whose rstd is known.
 template <class E>

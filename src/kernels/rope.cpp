@@ -56,7 +56,8 @@ void rope_table(const ExecutionSpace& exec, Matrix<float> table) {
 
 template <class E>
 void rope_forward(const ExecutionSpace& exec, Matrix<E> qkv, Matrix<const float> table, int heads) {
-  Kokkos::parallel_for("minitaw::rope_forward", row_policy(exec, qkv.extent(0)), Turn<E>{qkv, table, heads, 1.0F});
+  Kokkos::parallel_for("minitaw::rope_forward", row_policy(exec, qkv.extent(0)),
+                       Turn<E>{qkv, table, heads, 1.0F});
 }
 
 template <class E>

@@ -6,8 +6,8 @@
 /// qkv [T, (h + 2 h_kv) d]: queries and keys turn where they are, so no split ever copies them.
 namespace minitaw::kernels {
 
-/// table [S, d]: cosine and sine of position theta^(-2i / d) for each pair; angles in double, because position 10^5
-/// times a frequency leaves a float no digits of the angle.
+/// table [S, d]: cosine and sine of position theta^(-2i / d) for each pair; angles in double, because
+/// position 10^5 times a frequency leaves a float no digits of the angle.
 void rope_table(const ExecutionSpace& exec, Matrix<float> table);
 
 /// Turns the first `heads` heads (queries, then keys) of every token; row t has position t mod S.

@@ -9,7 +9,8 @@ namespace minitaw::kernels {
 template <class E>
 void swiglu_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x);
 
-/// dx [T, 2 F], and y [T, F] again, because the gradient of the weights behind it needs it. dx may be x, y may be dy.
+/// dx [T, 2 F], and y [T, F] again, because the gradient of the weights behind it needs it. dx may be x, y
+/// may be dy.
 template <class E>
 void swiglu_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<E> y, MatrixIn<E> dy, MatrixIn<E> x);
 

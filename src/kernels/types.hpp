@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <type_traits>
 
-/// Every kernel takes the execution space first, then outputs, then inputs, then sizes that no extent tells. It is
-/// asynchronous on that space, allocates nothing, and fences nothing. E is the type in memory; arithmetic is float.
-/// "adds to" means that the output is read and added to; every other output may hold anything before.
+/// Every kernel takes the execution space first, then outputs, then inputs, then sizes that no extent tells.
+/// It is asynchronous on that space, allocates nothing, and fences nothing. E is the type in memory;
+/// arithmetic is float. "adds to" means that the output is read and added to; every other output may hold
+/// anything before.
 namespace minitaw::kernels {
 
 using ExecutionSpace = Kokkos::DefaultExecutionSpace;

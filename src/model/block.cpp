@@ -16,7 +16,8 @@ public:
 
   template <class T>
   Matrix<T> matrix(const Region& kept, const Region& scratch, std::int64_t rows, std::int64_t cols) const {
-    return kept.bytes > 0 ? matrix_at<T>(kept_, kept, rows, cols) : matrix_at<T>(workspace_, scratch, rows, cols);
+    return kept.bytes > 0 ? matrix_at<T>(kept_, kept, rows, cols)
+                          : matrix_at<T>(workspace_, scratch, rows, cols);
   }
   [[nodiscard]] Vector<float> vector(const Region& kept, const Region& scratch, std::int64_t elements) const {
     return kept.bytes > 0 ? vector_at<float>(kept_, kept, elements)
@@ -31,8 +32,8 @@ private:
 }  // namespace
 
 template <class E>
-BlockState<E>::BlockState(const Shape& shape, std::int64_t ffn, const BlockRegions& kept, const Buffer& kept_buffer,
-                          const WorkspacePlan& plan, const Buffer& workspace) {
+BlockState<E>::BlockState(const Shape& shape, std::int64_t ffn, const BlockRegions& kept,
+                          const Buffer& kept_buffer, const WorkspacePlan& plan, const Buffer& workspace) {
   const Places at(kept_buffer, workspace);
   const BlockRegions& scratch = plan.recomputed;
   const std::int64_t rows = shape.tokens(), hidden = shape.hidden, width = shape.heads * shape.head_dim();
@@ -96,13 +97,14 @@ void Block<E>::feed_forward_backward_input(Matrix<E> dy) const {
   kernels::linear_backward_input(exec_, s.product, dy, weights_.w2);
   kernels::swiglu_backward(exec_, s.gate_up, s.product, s.product, s.gate_up);
   kernels::linear_backward_input(exec_, s.middle_gradient, s.gate_up, weights_.w13);
-  kernels::rmsnorm_backward(exec_, s.middle_gradient, s.gain_partial, s.middle_gradient, dy, s.middle, s.rstd2,
-                            weights_.norm2);
+  kernels::rmsnorm_backward(exec_, s.middle_gradient, s.gain_partial, s.middle_gradient, dy, s.middle,
+                            s.rstd2, weights_.norm2);
 }
 
 template <class E>
 template <class G>
-void Block<E>::feed_forward_backward_weight(Matrix<E> dy, const BlockTensors<G>& gradient, bool accumulate) const {
+void Block<E>::feed_forward_backward_weight(Matrix<E> dy, const BlockTensors<G>& gradient,
+                                            bool accumulate) const {
   const BlockState<E>& s = state_;
   const Matrix<const E> slope = dy, gate_up_gradient = s.gate_up;
   kernels::linear_backward_weight(exec_, gradient.w2, slope, s.product, accumulate);
@@ -118,7 +120,8 @@ void Block<E>::attention_backward_input(Matrix<E> dx) const {
                               sizes(), attention_);
   kernels::rope_backward(exec_, s.qkv_gradient, s.rope, turned_heads());
   kernels::linear_backward_input(exec_, dx, s.qkv_gradient, weights_.wqkv);
-  kernels::rmsnorm_backward(exec_, dx, s.gain_partial, dx, s.middle_gradient, s.input, s.rstd1, weights_.norm1);
+  kernels::rmsnorm_backward(exec_, dx, s.gain_partial, dx, s.middle_gradient, s.input, s.rstd1,
+                            weights_.norm1);
 }
 
 template <class E>
@@ -134,7 +137,8 @@ void Block<E>::attention_backward_weight(const BlockTensors<G>& gradient, bool a
 
 template struct BlockState<float>;
 template class Block<float>;
-template void Block<float>::feed_forward_backward_weight<float>(Matrix<float>, const BlockTensors<float>&, bool) const;
+template void Block<float>::feed_forward_backward_weight<float>(Matrix<float>, const BlockTensors<float>&,
+                                                                bool) const;
 template void Block<float>::attention_backward_weight<float>(const BlockTensors<float>&, bool) const;
 
 }  // namespace minitaw::model

@@ -24,9 +24,9 @@ struct BlockTensors {
   Matrix<T> w13, w2;
 };
 
-/// What a block works on for one micro-batch: what its backward pass reads, wherever that is, and scratch. Shapes
-/// as in plan.hpp. Each half's backward towards the input leaves what its backward towards the weights reads, so the
-/// two may be apart if these views stay.
+/// What a block works on for one micro-batch: what its backward pass reads, wherever that is, and scratch.
+/// Shapes as in plan.hpp. Each half's backward towards the input leaves what its backward towards the weights
+/// reads, so the two may be apart if these views stay.
 template <class E>
 struct BlockState {
   /// Kept places come first; those that are not kept are in the workspace.

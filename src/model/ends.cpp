@@ -18,7 +18,8 @@ namespace {
 using E = float;  // the one compute type so far
 
 Matrix<E> rows_of(const Buffer& x, std::int64_t begin, std::int64_t rows, std::int64_t width) {
-  return Matrix<E>(x.as<E>() + begin * width, static_cast<std::size_t>(rows), static_cast<std::size_t>(width));
+  return Matrix<E>(x.as<E>() + begin * width, static_cast<std::size_t>(rows),
+                   static_cast<std::size_t>(width));
 }
 
 }  // namespace
@@ -45,21 +46,24 @@ void Model::embed(Buffer x, Buffer ends, std::span<const std::int32_t> tokens) {
 void Model::embed_backward(Buffer ends_gradient, Buffer x, std::span<const std::int32_t> tokens) {
   const Shape& shape = layout_.shape;
   require(x, flow_bytes(shape), "gradient of the hidden state");
-  require(ends_gradient, static_cast<std::size_t>(layout_.ends.elements) * sizeof(float), "gradient of the ends");
+  require(ends_gradient, static_cast<std::size_t>(layout_.ends.elements) * sizeof(float),
+          "gradient of the ends");
   if (tokens.size() != static_cast<std::size_t>(shape.tokens()))
     throw LogicError(fmt::format("{} tokens where a micro-batch has {}", tokens.size(), shape.tokens()));
   token_index_.sort(tokens);
   kernels::embedding_backward<E>(exec_, matrix_of<float>(ends_gradient, layout_.ends.tensor(Role::embedding)),
-                                 matrix_at<E>(x, {}, shape.tokens(), shape.hidden), upload(plan_.tokens, tokens),
-                                 upload(plan_.order, token_index_.order()),
+                                 matrix_at<E>(x, {}, shape.tokens(), shape.hidden),
+                                 upload(plan_.tokens, tokens), upload(plan_.order, token_index_.order()),
                                  upload(plan_.segments, token_index_.segments()));
 }
 
-void Model::loss(Buffer x, Buffer ends_gradient, double* loss, Buffer ends, std::span<const std::int32_t> targets) {
+void Model::loss(Buffer x, Buffer ends_gradient, double* loss, Buffer ends,
+                 std::span<const std::int32_t> targets) {
   const Shape& shape = layout_.shape;
   require(x, flow_bytes(shape), "hidden state");
   require(ends, static_cast<std::size_t>(layout_.ends.elements) * sizeof(E), "weights of the ends");
-  require(ends_gradient, static_cast<std::size_t>(layout_.ends.elements) * sizeof(float), "gradient of the ends");
+  require(ends_gradient, static_cast<std::size_t>(layout_.ends.elements) * sizeof(float),
+          "gradient of the ends");
   if (targets.size() != static_cast<std::size_t>(shape.tokens()))
     throw LogicError(fmt::format("{} targets where a micro-batch has {}", targets.size(), shape.tokens()));
   (void)upload(plan_.tokens, targets);
@@ -90,7 +94,8 @@ void Model::loss_of_slice(Buffer x, Buffer ends_gradient, double* loss, Buffer e
   kernels::cross_entropy(exec_, losses, logits, wanted, static_cast<float>(loss_scale_));
   kernels::sum_losses(exec_, loss, losses, loss_scale_);
   kernels::linear_backward_input(exec_, slope, logits, weight);
-  kernels::linear_backward_weight(exec_, matrix_of<float>(ends_gradient, head), Matrix<const E>(logits), normed, true);
+  kernels::linear_backward_weight(exec_, matrix_of<float>(ends_gradient, head), Matrix<const E>(logits),
+                                  normed, true);
   kernels::rmsnorm_backward(exec_, hidden, partial, slope, {}, hidden, rstd, gain);
   kernels::rmsnorm_backward_gain(exec_, vector_of<float>(ends_gradient, norm), partial, true);
 }

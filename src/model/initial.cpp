@@ -21,15 +21,19 @@ struct Distribution {
 Distribution distribution_of(const Tensor& tensor, const Shape& shape) {
   const auto fan_in = static_cast<double>(tensor.cols);
   switch (tensor.role) {
-    case Role::norm1:
-    case Role::norm2:
-    case Role::norm: return {1.0F, 0.1F};
-    case Role::wo:
-    case Role::w2: return {0.0F, static_cast<float>(std::sqrt(3.0 / (2.0 * shape.layers * fan_in)))};
-    case Role::embedding: return {0.0F, static_cast<float>(std::sqrt(3.0))};
-    case Role::wqkv:
-    case Role::w13:
-    case Role::head: return {0.0F, static_cast<float>(std::sqrt(3.0 / fan_in))};
+  case Role::norm1:
+  case Role::norm2:
+  case Role::norm:
+    return {1.0F, 0.1F};
+  case Role::wo:
+  case Role::w2:
+    return {0.0F, static_cast<float>(std::sqrt(3.0 / (2.0 * shape.layers * fan_in)))};
+  case Role::embedding:
+    return {0.0F, static_cast<float>(std::sqrt(3.0))};
+  case Role::wqkv:
+  case Role::w13:
+  case Role::head:
+    return {0.0F, static_cast<float>(std::sqrt(3.0 / fan_in))};
   }
   throw LogicError("tensor without initial weights");
 }
@@ -40,8 +44,9 @@ void fill(std::span<float> values, const Tensor& tensor, const Shape& shape, std
   const auto layer = static_cast<std::uint32_t>(tensor.layer);
   for (std::size_t begin = 0; begin < values.size(); begin += 4) {
     const std::uint64_t block = begin / 4;
-    const auto words = philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), role, layer},
-                              philox_key(seed, Stream::weights));
+    const auto words =
+        philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), role, layer},
+               philox_key(seed, Stream::weights));
     for (std::size_t i = begin; i < std::min(begin + 4, values.size()); ++i) {
       // Exact in double, so that it is rounded once, with or without fused multiply-add.
       values[i] = static_cast<float>(double{center} + double{amplitude} * signed_unit(words[i - begin]));
@@ -54,7 +59,8 @@ void fill_all(std::span<float> weights, const std::vector<Tensor>& tensors, std:
   if (weights.size() != static_cast<std::size_t>(elements))
     throw LogicError(fmt::format("{} initial weights for a buffer of {} elements", weights.size(), elements));
   std::fill(weights.begin(), weights.end(), 0.0F);
-  for (const Tensor& tensor : tensors) fill(weights.subspan(tensor.offset, tensor.size()), tensor, shape, seed);
+  for (const Tensor& tensor : tensors)
+    fill(weights.subspan(tensor.offset, tensor.size()), tensor, shape, seed);
 }
 
 }  // namespace

@@ -32,10 +32,8 @@ std::int64_t smallest_cap(const std::vector<std::int64_t>& costs, int runs) {
   std::int64_t high = std::accumulate(costs.begin(), costs.end(), std::int64_t{0});
   while (low < high) {
     const std::int64_t middle = low + (high - low) / 2;
-    if (runs_needed(costs, middle).front() <= runs)
-      high = middle;
-    else
-      low = middle + 1;
+    if (runs_needed(costs, middle).front() <= runs) high = middle;
+    else low = middle + 1;
   }
   return low;
 }
@@ -114,9 +112,11 @@ std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs)
 
 Layout make_layout(const Shape& shape, int shards, int slices) {
   check(shape);
-  if (shards < 1 || slices < 1) throw LogicError(fmt::format("{} shards, {} slices of the ends", shards, slices));
+  if (shards < 1 || slices < 1)
+    throw LogicError(fmt::format("{} shards, {} slices of the ends", shards, slices));
   if (shards > shape.layers)
-    throw InputError(fmt::format("layers = {}: {} shards need at least {} layers", shape.layers, shards, shards));
+    throw InputError(
+        fmt::format("layers = {}: {} shards need at least {} layers", shape.layers, shards, shards));
   std::vector<std::int64_t> costs(static_cast<std::size_t>(shape.layers));
   for (int layer = 0; layer < shape.layers; ++layer) costs[layer] = block_cost(shape, layer);
   Layout layout{shape, {}, make_ends(shape, slices)};

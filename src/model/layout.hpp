@@ -25,17 +25,18 @@ struct Tensor {
   [[nodiscard]] std::int64_t size() const { return rows * cols; }
 };
 
-/// Every tensor starts at a multiple of this many elements, so that vector loads and cuBLASLt stay aligned. The
-/// gaps hold zeros and travel with the shard.
+/// Every tensor starts at a multiple of this many elements, so that vector loads and cuBLASLt stay aligned.
+/// The gaps hold zeros and travel with the shard.
 inline constexpr std::int64_t alignment = 64;
 
 /// A run of consecutive blocks in one flat buffer. Per block, in this order:
-///   norm1 [H], wqkv [(h + 2 h_kv) d, H], wo [H, h d], norm2 [H], w13 [2 F, H] (gate rows, then up rows), w2 [H, F]
+///   norm1 [H], wqkv [(h + 2 h_kv) d, H], wo [H, h d], norm2 [H], w13 [2 F, H] (gate rows, then up rows), w2
+///   [H, F]
 /// Linear weights are stored [out, in], as in y = x W^T.
 struct Shard {
   int first_layer = 0;
   int layers = 0;
-  std::int64_t elements = 0;  ///< of the flat buffer, gaps included
+  std::int64_t elements = 0;    ///< of the flat buffer, gaps included
   std::vector<Tensor> tensors;  ///< roles_per_block for each block
 
   /// `block` counts from 0 inside the shard; `role` is one of the block's own.
@@ -44,7 +45,8 @@ struct Shard {
   }
 };
 
-/// Embedding [V, H], final norm [H], head [V, H] in one flat buffer, padded so that it splits into equal slices.
+/// Embedding [V, H], final norm [H], head [V, H] in one flat buffer, padded so that it splits into equal
+/// slices.
 struct Ends {
   std::int64_t elements = 0;
   std::int64_t slice = 0;  ///< elements of one slice, a multiple of `alignment`; elements = slices * slice
@@ -64,12 +66,14 @@ struct Layout {
 /// FLOPs per token of a block's forward pass, halved: matmul weights + causal attention.
 [[nodiscard]] std::int64_t block_cost(const Shape& shape, int layer);
 
-/// Lengths of `runs` consecutive runs, each at least 1, that cover `costs` and make the dearest run as cheap as
-/// possible; among those, each run takes close to an equal share of what is left. Needs 1 <= runs <= costs.size().
+/// Lengths of `runs` consecutive runs, each at least 1, that cover `costs` and make the dearest run as cheap
+/// as possible; among those, each run takes close to an equal share of what is left. Needs 1 <= runs <=
+/// costs.size().
 [[nodiscard]] std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs);
 
-/// Splits the blocks into `shards` runs, balanced by block_cost(), each with at least one block, and the ends into
-/// `slices` equal slices. Throws InputError if the shape cannot be computed or has fewer layers than shards.
+/// Splits the blocks into `shards` runs, balanced by block_cost(), each with at least one block, and the ends
+/// into `slices` equal slices. Throws InputError if the shape cannot be computed or has fewer layers than
+/// shards.
 [[nodiscard]] Layout make_layout(const Shape& shape, int shards, int slices);
 
 }  // namespace minitaw::model

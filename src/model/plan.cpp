@@ -28,11 +28,8 @@ private:
 /// Sizes that the plans are made of.
 struct Sizes {
   explicit Sizes(const Shape& shape)
-      : tokens(shape.tokens()),
-        hidden(tokens * shape.hidden),
-        qkv(tokens * shape.qkv()),
-        attention(tokens * shape.heads * shape.head_dim()),
-        rows(tokens * shape.heads),
+      : tokens(shape.tokens()), hidden(tokens * shape.hidden), qkv(tokens * shape.qkv()),
+        attention(tokens * shape.heads * shape.head_dim()), rows(tokens * shape.heads),
         element(bytes_of(shape.dtype)) {}
 
   std::int64_t tokens, hidden, qkv, attention, rows;
@@ -127,8 +124,8 @@ WorkspacePlan plan_workspace(const Layout& layout) {
   plan.tokens = carver.take(shape.tokens(), int32);
   plan.gain_partial = carver.take(gain_chunks(shape.tokens()) * shape.hidden, fp32);
   const std::size_t shared = carver.end();
-  plan.bytes = std::max({plan_block(plan, shape, shared), plan_loss(plan, shape, shared),
-                         plan_embedding(plan, shape, shared)});
+  plan.bytes = std::max(
+      {plan_block(plan, shape, shared), plan_loss(plan, shape, shared), plan_embedding(plan, shape, shared)});
   return plan;
 }
 

@@ -25,8 +25,8 @@ struct BlockRegions {
   Region ffn;        ///< [T, 2 F] gate and up projections
 };
 
-/// Where a shard's forward pass keeps what its backward pass reads. Left out, and rebuilt by one pass over memory
-/// each: the normalised inputs and the SwiGLU product.
+/// Where a shard's forward pass keeps what its backward pass reads. Left out, and rebuilt by one pass over
+/// memory each: the normalised inputs and the SwiGLU product.
 struct KeptPlan {
   std::vector<BlockRegions> blocks;
   std::size_t bytes = 0;
@@ -45,8 +45,8 @@ struct WorkspacePlan {
   Region product;             ///< [T, F] SwiGLU product, before that its gradient
   Region attention_gradient;  ///< [T, h d]; overlaps ffn and product
   Region qkv_gradient;        ///< [T, (h + 2 h_kv) d]; overlaps ffn and product
-  Region delta;               ///< [B, h, S] fp32: sum of output x gradient of each row; overlaps ffn and product
-  Region gain_partial;        ///< [gain_chunks, H] fp32: partial sums of a norm's gradient; also for the loss
+  Region delta;         ///< [B, h, S] fp32: sum of output x gradient of each row; overlaps ffn and product
+  Region gain_partial;  ///< [gain_chunks, H] fp32: partial sums of a norm's gradient; also for the loss
 
   // The loss, one slice of tokens at a time (C tokens).
   Region slice_normed;    ///< [C, H]
@@ -63,8 +63,8 @@ struct WorkspacePlan {
 };
 [[nodiscard]] WorkspacePlan plan_workspace(const Layout& layout);
 
-/// Rows of partial sums in the gradient of a norm's gain: fixed, so that the sum does not depend on the number of
-/// threads.
+/// Rows of partial sums in the gradient of a norm's gain: fixed, so that the sum does not depend on the
+/// number of threads.
 [[nodiscard]] std::int64_t gain_chunks(std::int64_t rows);
 
 /// Tokens whose logits are in memory at a time: at most 2^26 logits (256 MiB), but at least 16 tokens.

@@ -31,14 +31,15 @@ class Block {
 public:
   Block(const Shape& shape, const Shard& shard, int index)
       : shard_(shard), index_(index), rows_(shape.tokens()), hidden_(shape.hidden), qkv_width_(shape.qkv()),
-        ffn_(shape.ffn[shard.first_layer + index]),
-        sizes_{shape.micro_batch, shape.seq, shape.heads, shape.kv_heads, shape.head_dim()} {}
+        ffn_(shape.ffn[shard.first_layer + index]), sizes_{shape.micro_batch, shape.seq, shape.heads,
+                                                           shape.kv_heads, shape.head_dim()} {}
 
   Doubles forward(const Doubles& x, const Doubles& weights) {
     input_ = x;
     normed1_ = norm(x, weights, Role::norm1);
     qkv_ = linear(normed1_, weights, Role::wqkv);
-    plain::rope(qkv_, sizes_.batch, sizes_.seq, sizes_.heads + sizes_.kv_heads, sizes_.head_dim, qkv_width_, 1);
+    plain::rope(qkv_, sizes_.batch, sizes_.seq, sizes_.heads + sizes_.kv_heads, sizes_.head_dim, qkv_width_,
+                1);
     attention_.resize(rows_ * hidden_);
     plain::attention_forward(attention_, qkv_, sizes_);
     middle_ = linear(attention_, weights, Role::wo);
@@ -63,7 +64,8 @@ public:
     const Doubles dattention = linear_back(dmiddle, attention_, gradient, weights, Role::wo);
     Doubles dqkv(qkv_.size());
     plain::attention_backward(dqkv, dattention, qkv_, sizes_);
-    plain::rope(dqkv, sizes_.batch, sizes_.seq, sizes_.heads + sizes_.kv_heads, sizes_.head_dim, qkv_width_, -1);
+    plain::rope(dqkv, sizes_.batch, sizes_.seq, sizes_.heads + sizes_.kv_heads, sizes_.head_dim, qkv_width_,
+                -1);
     const Doubles dnormed1 = linear_back(dqkv, normed1_, gradient, weights, Role::wqkv);
     Doubles dx = norm_back(dnormed1, input_, gradient, weights, Role::norm1);
     add(dx, dmiddle);
@@ -81,7 +83,8 @@ private:
   Doubles norm_back(const Doubles& dy, const Doubles& x, Doubles& gradient, const Doubles& weights,
                     Role role) const {
     Doubles dx(x.size());
-    plain::rmsnorm_backward(dx, view(gradient, tensor(role)), dy, x, view(weights, tensor(role)), rows_, hidden_);
+    plain::rmsnorm_backward(dx, view(gradient, tensor(role)), dy, x, view(weights, tensor(role)), rows_,
+                            hidden_);
     return dx;
   }
   Doubles linear(const Doubles& x, const Doubles& weights, Role role) const {
@@ -115,8 +118,8 @@ double loss_and_gradient(Doubles& x, Doubles& gradient, const Doubles& ends_weig
   plain::rmsnorm_forward(normed, x, view(ends_weights, norm), rows, norm.rows);
   plain::linear_forward(logits, normed, view(ends_weights, head), rows, head.rows, head.cols);
   plain::cross_entropy_backward(dlogits, logits, targets, scale, head.rows);
-  plain::linear_backward(dnormed, view(gradient, head), dlogits, normed, view(ends_weights, head), rows, head.rows,
-                         head.cols);
+  plain::linear_backward(dnormed, view(gradient, head), dlogits, normed, view(ends_weights, head), rows,
+                         head.rows, head.cols);
   plain::rmsnorm_backward(dx, view(gradient, norm), dnormed, x, view(ends_weights, norm), rows, norm.rows);
   x = dx;
   return scale * plain::cross_entropy_forward(logits, targets, head.rows);
@@ -125,9 +128,10 @@ double loss_and_gradient(Doubles& x, Doubles& gradient, const Doubles& ends_weig
 void update_tensors(Doubles& weights, Doubles& moment1, Doubles& moment2, const Doubles& gradient,
                     const std::vector<Tensor>& tensors, const AdamW& adamw, int step) {
   for (const Tensor& tensor : tensors)
-    plain::adamw(view(weights, tensor), view(moment1, tensor), view(moment2, tensor), view(gradient, tensor),
-                 {adamw.learning_rate, adamw.beta1, adamw.beta2, adamw.epsilon, tensor.decay ? adamw.decay : 0.0},
-                 step);
+    plain::adamw(
+        view(weights, tensor), view(moment1, tensor), view(moment2, tensor), view(gradient, tensor),
+        {adamw.learning_rate, adamw.beta1, adamw.beta2, adamw.epsilon, tensor.decay ? adamw.decay : 0.0},
+        step);
 }
 
 }  // namespace
@@ -169,7 +173,8 @@ void Reference::update(const ReferenceTensors& gradient, const AdamW& adamw, int
   for (std::size_t s = 0; s < layout_.shards.size(); ++s)
     update_tensors(weights_.shards[s], moment1_.shards[s], moment2_.shards[s], gradient.shards[s],
                    layout_.shards[s].tensors, adamw, step);
-  update_tensors(weights_.ends, moment1_.ends, moment2_.ends, gradient.ends, layout_.ends.tensors, adamw, step);
+  update_tensors(weights_.ends, moment1_.ends, moment2_.ends, gradient.ends, layout_.ends.tensors, adamw,
+                 step);
 }
 
 }  // namespace minitaw::model

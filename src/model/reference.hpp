@@ -16,8 +16,8 @@ struct ReferenceTensors {
 };
 [[nodiscard]] ReferenceTensors reference_zeros(const Layout& layout);
 
-/// A whole training step in serial double precision from the plain kernels: what `verify` and the tests compare
-/// with. Shares with Model nothing but the layout. Slow and memory-hungry: for small shapes.
+/// A whole training step in serial double precision from the plain kernels: what `verify` and the tests
+/// compare with. Shares with Model nothing but the layout. Slow and memory-hungry: for small shapes.
 class Reference {
 public:
   Reference(Layout layout, ReferenceTensors weights);

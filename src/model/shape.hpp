@@ -25,13 +25,13 @@ enum class Recompute {
 /// A LLaMA-style decoder and the micro-batch that runs through it.
 struct Shape {
   int layers = 0;
-  std::int64_t hidden = 0;        ///< H
-  int heads = 0;                  ///< query heads
-  int kv_heads = 0;               ///< key/value heads; divides heads
+  std::int64_t hidden = 0;          ///< H
+  int heads = 0;                    ///< query heads
+  int kv_heads = 0;                 ///< key/value heads; divides heads
   std::vector<std::int64_t> ffn{};  ///< F of each block, `layers` entries
-  std::int64_t vocab = 0;         ///< V
-  std::int64_t seq = 0;           ///< S, tokens per sequence
-  std::int64_t micro_batch = 0;   ///< B, sequences per micro-batch
+  std::int64_t vocab = 0;           ///< V
+  std::int64_t seq = 0;             ///< S, tokens per sequence
+  std::int64_t micro_batch = 0;     ///< B, sequences per micro-batch
   Dtype dtype = Dtype::fp32;
   Recompute recompute = Recompute::block;
 
@@ -41,9 +41,10 @@ struct Shape {
   [[nodiscard]] std::int64_t tokens() const { return seq * micro_batch; }
 };
 
-/// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1, heads that do
-/// not divide hidden, kv_heads that do not divide heads, an odd head dimension (RoPE rotates pairs), an ffn list
-/// of the wrong length, a matrix side beyond 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot count.
+/// Throws InputError, naming key and value, for a shape that cannot be computed: a size below 1, heads that
+/// do not divide hidden, kv_heads that do not divide heads, an odd head dimension (RoPE rotates pairs), an
+/// ffn list of the wrong length, a matrix side beyond 2^31 - 1 (BLAS), or buffers that a 64-bit size cannot
+/// count.
 void check(const Shape& shape);
 
 /// Model FLOPs per token of forward and backward, recomputation never counted.

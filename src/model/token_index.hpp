@@ -6,8 +6,8 @@
 
 namespace minitaw::model {
 
-/// Sorts the positions of a micro-batch by token, so that the embedding's gradient needs no atomics. Memory is
-/// taken once, for a vocabulary and a number of tokens.
+/// Sorts the positions of a micro-batch by token, so that the embedding's gradient needs no atomics. Memory
+/// is taken once, for a vocabulary and a number of tokens.
 class TokenIndex {
 public:
   TokenIndex(std::int64_t vocab, std::int64_t tokens);

@@ -33,8 +33,8 @@ TokenSource::TokenSource(const Shape& shape, const std::string& data, std::uint6
   path_ = data;
   file_bytes_ = size_of_file(path_);
   if (file_bytes_ < static_cast<std::uint64_t>(seq_) + 1)
-    throw InputError(fmt::format("data = \"{}\" has {} bytes; seq = {} needs at least {}", data, file_bytes_, seq_,
-                                 seq_ + 1));
+    throw InputError(fmt::format("data = \"{}\" has {} bytes; seq = {} needs at least {}", data, file_bytes_,
+                                 seq_, seq_ + 1));
   file_.open(path_, std::ios::binary);
   if (!file_) throw InputError(fmt::format("data = \"{}\": the file cannot be read", path_));
 }
@@ -43,7 +43,8 @@ void TokenSource::fill(std::span<std::int32_t> tokens, std::span<std::int32_t> t
                        int micro_batch) {
   const auto seq = static_cast<std::size_t>(seq_);
   if (tokens.size() != seq * micro_batch_size_ || targets.size() != tokens.size())
-    throw LogicError(fmt::format("{} tokens asked for; a micro-batch has {}", tokens.size(), seq_ * micro_batch_size_));
+    throw LogicError(
+        fmt::format("{} tokens asked for; a micro-batch has {}", tokens.size(), seq_ * micro_batch_size_));
   std::vector<std::int32_t> values(seq + 1);
   for (std::int64_t index = 0; index < micro_batch_size_; ++index) {
     sequence(values, step, micro_batch, index);
@@ -52,10 +53,11 @@ void TokenSource::fill(std::span<std::int32_t> tokens, std::span<std::int32_t> t
   }
 }
 
-/// Word w of the sequence is word w mod 4 of philox(counter {w / 4, index, micro_batch, step}, seed). The first
-/// token is word 0 modulo V, every further one word i: 1 + its two highest bits further. A file's offset is made of
-/// words 0 (low) and 1.
-void TokenSource::sequence(std::span<std::int32_t> values, std::int64_t step, int micro_batch, std::int64_t index) {
+/// Word w of the sequence is word w mod 4 of philox(counter {w / 4, index, micro_batch, step}, seed). The
+/// first token is word 0 modulo V, every further one word i: 1 + its two highest bits further. A file's
+/// offset is made of words 0 (low) and 1.
+void TokenSource::sequence(std::span<std::int32_t> values, std::int64_t step, int micro_batch,
+                           std::int64_t index) {
   const auto words = [&, key = philox_key(seed_, Stream::tokens)](std::size_t i) {
     return philox({static_cast<std::uint32_t>(i / 4), static_cast<std::uint32_t>(index),
                    static_cast<std::uint32_t>(micro_batch), static_cast<std::uint32_t>(step)},

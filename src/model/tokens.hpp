@@ -9,20 +9,21 @@
 
 namespace minitaw::model {
 
-/// Where the tokens of a step come from: the bytes of a file (V >= 256), or "synthetic". A micro-batch depends on
-/// (seed, step, micro_batch) alone, so it is the same on whichever rank computes it.
+/// Where the tokens of a step come from: the bytes of a file (V >= 256), or "synthetic". A micro-batch
+/// depends on (seed, step, micro_batch) alone, so it is the same on whichever rank computes it.
 ///
-/// File: each sequence starts at a random byte. Synthetic: each token is the one before plus 1 to 4, at random,
-/// modulo V, so that there is something to learn (the loss can fall from ln V to ln 4).
+/// File: each sequence starts at a random byte. Synthetic: each token is the one before plus 1 to 4, at
+/// random, modulo V, so that there is something to learn (the loss can fall from ln V to ln 4).
 class TokenSource {
 public:
-  /// Throws InputError when the file is missing, unreadable, not a regular file or shorter than S + 1 bytes, or when
-  /// V < 256 with a file.
+  /// Throws InputError when the file is missing, unreadable, not a regular file or shorter than S + 1 bytes,
+  /// or when V < 256 with a file.
   TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed);
 
-  /// tokens, targets [B S]: targets are the tokens one further. `step` counts from 0, `micro_batch` over all ranks.
-  /// Not for two threads at a time.
-  void fill(std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step, int micro_batch);
+  /// tokens, targets [B S]: targets are the tokens one further. `step` counts from 0, `micro_batch` over all
+  /// ranks. Not for two threads at a time.
+  void fill(std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step,
+            int micro_batch);
 
 private:
   void sequence(std::span<std::int32_t> values, std::int64_t step, int micro_batch, std::int64_t index);

@@ -3,12 +3,12 @@
 
     python3 make_golden.py            writes NAME.golden beside this script, one per case below
 
-Needs torch and numpy (Debian: python3-torch). The data is committed, so this runs only when a case or the model
-changes. Nothing here is shared with miniTaw: the model is written with PyTorch operators (rotation by complex
-numbers, softmax of full score matrices, torch.optim.AdamW), the random numbers with numpy.
+Needs torch and numpy (Debian: python3-torch). The data is committed, so this runs only when a case or the
+model changes. Nothing here is shared with miniTaw: the model is written with PyTorch operators (rotation by
+complex numbers, softmax of full score matrices, torch.optim.AdamW), the random numbers with numpy.
 
-No case has one token per sequence: then the gradient of queries and keys is zero but for rounding, and AdamW turns
-rounding of any size into steps of the learning rate.
+No case has one token per sequence: then the gradient of queries and keys is zero but for rounding, and AdamW
+turns rounding of any size into steps of the learning rate.
 
 Format, words separated by white space:
     shape KEY VALUE ... end                      ffn has one value for each layer
@@ -24,16 +24,17 @@ import torch
 import torch.nn.functional as F
 
 CASES = {
-    "grouped": dict(layers=3, hidden=24, heads=6, kv_heads=2, ffn=[10, 13, 9], vocab=33, seq=21, micro_batch=2,
-                    micro_batches=2, steps=3, seed=7),
-    "one_key_head": dict(layers=2, hidden=16, heads=2, kv_heads=1, ffn=[21, 21], vocab=101, seq=9, micro_batch=3,
-                         micro_batches=3, steps=4, seed=1),
+    "grouped": dict(layers=3, hidden=24, heads=6, kv_heads=2, ffn=[10, 13, 9], vocab=33, seq=21,
+                    micro_batch=2, micro_batches=2, steps=3, seed=7),
+    "one_key_head": dict(layers=2, hidden=16, heads=2, kv_heads=1, ffn=[21, 21], vocab=101, seq=9,
+                         micro_batch=3, micro_batches=3, steps=4, seed=1),
     "two_tokens": dict(layers=1, hidden=20, heads=5, kv_heads=5, ffn=[31], vocab=15, seq=2, micro_batch=4,
                        micro_batches=2, steps=3, seed=2**40 + 5),
 }
 STRIDE = 7
 # fp32 values, as miniTaw stores them
-ADAMW = {k: float(np.float32(v)) for k, v in dict(lr=1e-3, beta1=0.9, beta2=0.95, eps=1e-8, decay=0.1).items()}
+ADAMW = dict(lr=1e-3, beta1=0.9, beta2=0.95, eps=1e-8, decay=0.1)
+ADAMW = {name: float(np.float32(value)) for name, value in ADAMW.items()}
 ROLES = ["norm1", "wqkv", "wo", "norm2", "w13", "w2", "embedding", "norm", "head"]
 WEIGHTS, TOKENS = 0, 0x746F6B73
 
@@ -46,7 +47,8 @@ def philox(counter, seed, stream):
     key = [seed & 0xFFFFFFFF, (seed >> 32) ^ stream]
     for _ in range(10):
         p0, p1 = c[0] * np.uint64(0xD2511F53), c[2] * np.uint64(0xCD9E8D57)
-        c = [(p1 >> shift) ^ c[1] ^ np.uint64(key[0]), p1 & mask, (p0 >> shift) ^ c[3] ^ np.uint64(key[1]), p0 & mask]
+        c = [(p1 >> shift) ^ c[1] ^ np.uint64(key[0]), p1 & mask,
+             (p0 >> shift) ^ c[3] ^ np.uint64(key[1]), p0 & mask]
         key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
     return np.stack(c, axis=1)
 
@@ -54,8 +56,8 @@ def philox(counter, seed, stream):
 def initial(role, layer, shape, case):
     count = int(np.prod(shape))
     blocks = np.arange((count + 3) // 4, dtype=np.uint64)
-    words = philox((blocks & np.uint64(0xFFFFFFFF), blocks >> np.uint64(32), ROLES.index(role), layer % 2**32),
-                   case["seed"], WEIGHTS).reshape(-1)[:count]
+    counter = (blocks & np.uint64(0xFFFFFFFF), blocks >> np.uint64(32), ROLES.index(role), layer % 2**32)
+    words = philox(counter, case["seed"], WEIGHTS).reshape(-1)[:count]
     unit = (words >> np.uint64(8)).astype(np.float64) * 2.0**-23 - 1.0
     if role.startswith("norm"):
         center, amplitude = 1.0, np.float32(0.1)
@@ -86,7 +88,8 @@ def micro_batch(case, step, index):
     length = case["seq"] + 1
     rows = []
     for sequence in range(case["micro_batch"]):
-        words = philox((np.arange((length + 3) // 4), sequence, index, step), case["seed"], TOKENS).reshape(-1)
+        counter = (np.arange((length + 3) // 4), sequence, index, step)
+        words = philox(counter, case["seed"], TOKENS).reshape(-1)
         row = [int(words[0]) % case["vocab"]]
         for word in words[1:length]:
             row.append((row[-1] + 1 + (int(word) >> 30)) % case["vocab"])

@@ -32,7 +32,8 @@ protected:
   void expect_weights(const ReferenceTensors& got, double tolerance) const {
     for_each(got, [&](const Tensor& tensor, const std::vector<double>& values) {
       const Golden::Weights& expected = golden_.weights.at(tensor.name);
-      EXPECT_LT(relative_error(test::sampled(values, expected.stride), expected.values), tolerance) << tensor.name;
+      EXPECT_LT(relative_error(test::sampled(values, expected.stride), expected.values), tolerance)
+          << tensor.name;
     });
   }
 
@@ -43,7 +44,8 @@ private:
   template <class Check>
   void for_each(const ReferenceTensors& tensors, const Check& check) const {
     for (std::size_t s = 0; s < layout_.shards.size(); ++s)
-      for (const Tensor& tensor : layout_.shards[s].tensors) check(tensor, test::tensor_of(tensors.shards[s], tensor));
+      for (const Tensor& tensor : layout_.shards[s].tensors)
+        check(tensor, test::tensor_of(tensors.shards[s], tensor));
     for (const Tensor& tensor : layout_.ends.tensors) check(tensor, test::tensor_of(tensors.ends, tensor));
   }
 };

@@ -25,7 +25,9 @@ public:
     return DeviceMatrix(rows, cols, Doubles(rows * cols, std::numeric_limits<double>::quiet_NaN()));
   }
 
-  [[nodiscard]] kernels::Matrix<E> matrix() const { return kernels::Matrix<E>(view_.data(), view_.extent(0), view_.extent(1)); }
+  [[nodiscard]] kernels::Matrix<E> matrix() const {
+    return kernels::Matrix<E>(view_.data(), view_.extent(0), view_.extent(1));
+  }
   [[nodiscard]] kernels::Vector<E> vector() const { return kernels::Vector<E>(view_.data(), view_.size()); }
   [[nodiscard]] Doubles values() const {
     const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), view_);

@@ -17,7 +17,7 @@ using Device = test::DeviceMatrix<float>;
 
 ExecutionSpace exec() { return {}; }
 const std::vector<AttentionSizes> shapes = {
-    {1, 1, 1, 1, 2},  {2, 1, 4, 2, 6},    {1, 5, 6, 3, 10},  {3, 17, 4, 1, 4},   {1, 64, 2, 2, 32},
+    {1, 1, 1, 1, 2},  {2, 1, 4, 2, 6},    {1, 5, 6, 3, 10},    {3, 17, 4, 1, 4},   {1, 64, 2, 2, 32},
     {2, 63, 3, 3, 8}, {1, 129, 4, 2, 64}, {1, 257, 2, 1, 128}, {2, 200, 2, 2, 16}, {1, 33, 1, 1, 256}};
 
 class AttentionTest : public ::testing::TestWithParam<std::tuple<AttentionSizes, Attention>> {
@@ -41,9 +41,9 @@ protected:
 
 std::string name_of(const ::testing::TestParamInfo<AttentionTest::ParamType>& info) {
   const AttentionSizes& z = std::get<0>(info.param);
-  return (std::get<1>(info.param) == Attention::host ? "host" : "portable") + ("_B" + std::to_string(z.batch)) + "_S" +
-         std::to_string(z.seq) + "_h" + std::to_string(z.heads) + "_g" + std::to_string(z.kv_heads) + "_d" +
-         std::to_string(z.head_dim);
+  return (std::get<1>(info.param) == Attention::host ? "host" : "portable") +
+         ("_B" + std::to_string(z.batch)) + "_S" + std::to_string(z.seq) + "_h" + std::to_string(z.heads) +
+         "_g" + std::to_string(z.kv_heads) + "_d" + std::to_string(z.head_dim);
 }
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
                          ::testing::Combine(::testing::ValuesIn(shapes),
@@ -65,8 +65,9 @@ TEST_P(AttentionTest, LogSumExpOfEachRow) {
       for (int s = 0; s < z.seq; s += 1 + z.seq / 9) {
         double sum = 0;
         for (int k = 0; k <= s; ++k)
-          sum += std::exp(reference::dot(qkv, qkv, plain.query(b, s, head), plain.key(b, k, head), z.head_dim) /
-                          std::sqrt(z.head_dim));
+          sum +=
+              std::exp(reference::dot(qkv, qkv, plain.query(b, s, head), plain.key(b, k, head), z.head_dim) /
+                       std::sqrt(z.head_dim));
         EXPECT_NEAR(got[(b * z.heads + head) * z.seq + s], std::log(sum), 1e-5);
       }
 }
@@ -77,9 +78,9 @@ TEST_P(AttentionTest, Backward) {
   reference::attention_backward(expected, dy, qkv, plain);
   forward();
   const Device slope(rows, width, dy), dqkv = Device::poisoned(rows, plain.stride()),
-               delta = Device::poisoned(z.batch * z.heads, z.seq);
-  attention_backward(exec(), dqkv.matrix(), delta.vector(), slope.matrix(), in.matrix(), y.matrix(), lse.vector(), z,
-                     kernel);
+                                       delta = Device::poisoned(z.batch * z.heads, z.seq);
+  attention_backward(exec(), dqkv.matrix(), delta.vector(), slope.matrix(), in.matrix(), y.matrix(),
+                     lse.vector(), z, kernel);
   exec().fence();
   expect_close(dqkv.values(), expected);
 }

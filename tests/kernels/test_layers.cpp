@@ -1,4 +1,5 @@
-// Every layer but attention against its plain double-precision version, over odd shapes, into poisoned outputs.
+// Every layer but attention against its plain double-precision version, over odd shapes, into poisoned
+// outputs.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -34,7 +35,8 @@ ExecutionSpace exec() { return {}; }
 struct Size {
   int rows, width;
 };
-const std::vector<Size> sizes = {{1, 1}, {1, 2}, {3, 16}, {5, 17}, {33, 31}, {64, 96}, {257, 130}, {700, 5}, {2, 4099}};
+const std::vector<Size> sizes = {{1, 1},   {1, 2},     {3, 16},  {5, 17},  {33, 31},
+                                 {64, 96}, {257, 130}, {700, 5}, {2, 4099}};
 
 class Layers : public ::testing::TestWithParam<Size> {
 protected:
@@ -58,19 +60,22 @@ TEST_P(Layers, RmsNormForward) {
 }
 
 TEST_P(Layers, RmsNormBackward) {
-  const Doubles x = random_floats(rows * width, 1), gain = random_floats(width, 2), dy = random_floats(rows * width, 3),
-                residual = random_floats(rows * width, 4), before = random_floats(width, 5);
+  const Doubles x = random_floats(rows * width, 1), gain = random_floats(width, 2),
+                dy = random_floats(rows * width, 3), residual = random_floats(rows * width, 4),
+                before = random_floats(width, 5);
   Doubles expected(rows * width), expected_gain(width, 0);
   reference::rmsnorm_backward(expected, expected_gain, dy, x, gain, rows, width);
   for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += residual[i];
 
-  const Device in(rows, width, x), weight(width, 1, gain), slope(rows, width, dy), through(rows, width, residual);
-  const Device y = Device::poisoned(rows, width), rstd = Device::poisoned(rows, 1), dx = Device::poisoned(rows, width),
-               partial = Device::poisoned(std::min(rows, 7), width), dgain = Device::poisoned(width, 1);
+  const Device in(rows, width, x), weight(width, 1, gain), slope(rows, width, dy),
+      through(rows, width, residual);
+  const Device y = Device::poisoned(rows, width), rstd = Device::poisoned(rows, 1),
+               dx = Device::poisoned(rows, width), partial = Device::poisoned(std::min(rows, 7), width),
+               dgain = Device::poisoned(width, 1);
   const Device added(width, 1, before);
   rmsnorm_forward(exec(), y.matrix(), rstd.vector(), {}, in.matrix(), weight.vector());
-  rmsnorm_backward(exec(), dx.matrix(), partial.matrix(), slope.matrix(), through.matrix(), in.matrix(), rstd.vector(),
-                   weight.vector());
+  rmsnorm_backward(exec(), dx.matrix(), partial.matrix(), slope.matrix(), through.matrix(), in.matrix(),
+                   rstd.vector(), weight.vector());
   rmsnorm_backward_gain(exec(), dgain.vector(), partial.matrix(), false);
   rmsnorm_backward_gain(exec(), added.vector(), partial.matrix(), true);
   // in place over dy, without a residual
@@ -116,9 +121,11 @@ TEST_P(Layers, Embedding) {
     if (static_cast<int>(order.size()) > segments.back()) segments.push_back(static_cast<int>(order.size()));
   }
   const auto integers = [](const std::vector<std::int32_t>& v) {
-    return test::DeviceMatrix<std::int32_t>(static_cast<std::int64_t>(v.size()), 1, Doubles(v.begin(), v.end()));
+    return test::DeviceMatrix<std::int32_t>(static_cast<std::int64_t>(v.size()), 1,
+                                            Doubles(v.begin(), v.end()));
   };
-  const auto device_tokens = integers(tokens), device_order = integers(order), device_segments = integers(segments);
+  const auto device_tokens = integers(tokens), device_order = integers(order),
+             device_segments = integers(segments);
 
   const Doubles table = random_floats(vocab * width, 1), dx = random_floats(rows * width, 2);
   Doubles expected(rows * width), expected_table = table;
@@ -126,8 +133,8 @@ TEST_P(Layers, Embedding) {
   reference::embedding_backward(expected_table, dx, tokens, width);
   const Device weights(vocab, width, table), slope(rows, width, dx), x = Device::poisoned(rows, width);
   embedding_forward(exec(), x.matrix(), weights.matrix(), device_tokens.vector());
-  embedding_backward<float>(exec(), weights.matrix(), slope.matrix(), device_tokens.vector(), device_order.vector(),
-                            device_segments.vector());
+  embedding_backward<float>(exec(), weights.matrix(), slope.matrix(), device_tokens.vector(),
+                            device_order.vector(), device_segments.vector());
   exec().fence();
   EXPECT_EQ(x.values(), expected);
   expect_close(weights.values(), expected_table);
@@ -155,8 +162,8 @@ TEST_P(Layers, CrossEntropy) {
 
 TEST_P(Layers, Linear) {
   const int out = 1 + rows * 7 % 23;
-  const Doubles x = random_floats(rows * width, 1), w = random_floats(out * width, 2), dy = random_floats(rows * out, 3),
-                dw_before = random_floats(out * width, 4);
+  const Doubles x = random_floats(rows * width, 1), w = random_floats(out * width, 2),
+                dy = random_floats(rows * out, 3), dw_before = random_floats(out * width, 4);
   Doubles y(rows * out), dx(rows * width), dw(out * width, 0);
   reference::linear_forward(y, x, w, rows, out, width);
   reference::linear_backward(dx, dw, dy, x, w, rows, out, width);

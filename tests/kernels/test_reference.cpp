@@ -20,7 +20,8 @@ using test::random_doubles;
 
 TEST(Reference, Linear) {
   const std::int64_t rows = 3, out = 5, in = 4;
-  const Doubles x = random_doubles(rows * in, 1), w = random_doubles(out * in, 2), dy = random_doubles(rows * out, 3);
+  const Doubles x = random_doubles(rows * in, 1), w = random_doubles(out * in, 2),
+                dy = random_doubles(rows * out, 3);
   Doubles dx(x.size(), NAN), dw(w.size(), 0);
   linear_backward(dx, dw, dy, x, w, rows, out, in);
   const auto f = [&](const Doubles& a, const Doubles& b) {
@@ -34,7 +35,8 @@ TEST(Reference, Linear) {
 
 TEST(Reference, RmsNorm) {
   const std::int64_t rows = 3, width = 7;
-  const Doubles x = random_doubles(rows * width, 1), gain = random_doubles(width, 2), dy = random_doubles(rows * width, 3);
+  const Doubles x = random_doubles(rows * width, 1), gain = random_doubles(width, 2),
+                dy = random_doubles(rows * width, 3);
   Doubles dx(x.size(), NAN), dgain(width, 0);
   rmsnorm_backward(dx, dgain, dy, x, gain, rows, width);
   const auto f = [&](const Doubles& a, const Doubles& b) {
@@ -72,7 +74,8 @@ TEST(Reference, RopeBackwardIsTheTranspose) {
 }
 
 TEST(Reference, Attention) {
-  for (const AttentionSizes z : {AttentionSizes{2, 5, 4, 2, 2}, AttentionSizes{1, 1, 1, 1, 4}, AttentionSizes{1, 4, 3, 1, 2}}) {
+  for (const AttentionSizes z :
+       {AttentionSizes{2, 5, 4, 2, 2}, AttentionSizes{1, 1, 1, 1, 4}, AttentionSizes{1, 4, 3, 1, 2}}) {
     const Doubles qkv = random_doubles(z.batch * z.seq * z.stride(), 1);
     const Doubles dy = random_doubles(z.batch * z.seq * z.heads * z.head_dim, 2);
     Doubles dqkv(qkv.size(), NAN);
@@ -129,7 +132,8 @@ TEST(Reference, CrossEntropy) {
   const Doubles logits = random_doubles(3 * 5, 1, 4);
   Doubles dlogits(logits.size(), NAN);
   cross_entropy_backward(dlogits, logits, targets, 0.25, 5);
-  expect_gradient([&](const Doubles& v) { return 0.25 * cross_entropy_forward(v, targets, 5); }, logits, dlogits);
+  expect_gradient([&](const Doubles& v) { return 0.25 * cross_entropy_forward(v, targets, 5); }, logits,
+                  dlogits);
   EXPECT_NEAR(cross_entropy_forward(Doubles(15, 100.0), targets, 5), 3 * std::log(5.0), 1e-12);
 }
 

@@ -10,8 +10,16 @@ namespace minitaw::model {
 namespace {
 
 Shape shape_of(Recompute recompute, Dtype dtype) {
-  return {.layers = 3, .hidden = 64, .heads = 4, .kv_heads = 2, .ffn = {100, 7, 300}, .vocab = 300, .seq = 33,
-          .micro_batch = 2, .dtype = dtype, .recompute = recompute};
+  return {.layers = 3,
+          .hidden = 64,
+          .heads = 4,
+          .kv_heads = 2,
+          .ffn = {100, 7, 300},
+          .vocab = 300,
+          .seq = 33,
+          .micro_batch = 2,
+          .dtype = dtype,
+          .recompute = recompute};
 }
 
 void expect_disjoint(std::vector<Region> regions, std::size_t bytes) {
@@ -53,7 +61,9 @@ TEST_P(Footprint, RegionsOfOnePhaseAreDisjoint) {
   block.insert(block.end(), shared.begin(), shared.end());
   std::vector<Region> feed_forward = block, attention = block;
   feed_forward.push_back(p.product);
-  std::erase_if(attention, [&](const Region& r) { return r.offset == p.recomputed.ffn.offset && r.bytes == p.recomputed.ffn.bytes; });
+  std::erase_if(attention, [&](const Region& r) {
+    return r.offset == p.recomputed.ffn.offset && r.bytes == p.recomputed.ffn.bytes;
+  });
   attention.insert(attention.end(), {p.attention_gradient, p.qkv_gradient, p.delta});
   std::vector<Region> loss = {p.slice_normed, p.slice_gradient, p.slice_rstd, p.slice_logits, p.slice_losses};
   loss.insert(loss.end(), shared.begin(), shared.end());
@@ -85,8 +95,15 @@ TEST(Footprint, BlockPolicyKeepsTheBlockInputOnly) {
 }
 
 TEST(Footprint, ScratchOfALongSequenceDoesNotHoldAllLogits) {
-  Shape shape{.layers = 1, .hidden = 4096, .heads = 32, .kv_heads = 32, .ffn = {11008}, .vocab = 32000,
-              .seq = 131072, .micro_batch = 1, .dtype = Dtype::bf16};
+  Shape shape{.layers = 1,
+              .hidden = 4096,
+              .heads = 32,
+              .kv_heads = 32,
+              .ffn = {11008},
+              .vocab = 32000,
+              .seq = 131072,
+              .micro_batch = 1,
+              .dtype = Dtype::bf16};
   EXPECT_LE(loss_slice(shape) * shape.vocab, std::int64_t{1} << 26);
   EXPECT_GE(loss_slice(shape), 2000);
   shape.vocab = INT32_MAX;

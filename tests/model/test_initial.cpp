@@ -16,7 +16,8 @@ using Words = std::array<std::uint32_t, 4>;
 
 TEST(Philox, GivesThePublishedKnownAnswers) {
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Words{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-  EXPECT_EQ(philox({~0U, ~0U, ~0U, ~0U}, {~0U, ~0U}), (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({~0U, ~0U, ~0U, ~0U}, {~0U, ~0U}),
+            (Words{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
   EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
@@ -28,7 +29,13 @@ TEST(Philox, SignedUnitIsHalfOpen) {
 }
 
 Shape small() {
-  return {.layers = 4, .hidden = 36, .heads = 6, .kv_heads = 2, .ffn = {50, 51, 50, 49}, .vocab = 101, .seq = 3,
+  return {.layers = 4,
+          .hidden = 36,
+          .heads = 6,
+          .kv_heads = 2,
+          .ffn = {50, 51, 50, 49},
+          .vocab = 101,
+          .seq = 3,
           .micro_batch = 1};
 }
 
@@ -72,7 +79,8 @@ TEST(Initial, HasTheDocumentedSpread) {
   EXPECT_NEAR(deviation(tensors.at("layers.2.w2")), 1 / std::sqrt(8 * 50.0), 0.002);
   EXPECT_NEAR(deviation(tensors.at("layers.2.wo")), 1 / std::sqrt(8 * 36.0), 0.003);
   EXPECT_NEAR(deviation(tensors.at("embedding")), 1, 0.05);
-  const auto [low, high] = std::minmax_element(tensors.at("layers.0.norm1").begin(), tensors.at("layers.0.norm1").end());
+  const auto [low, high] =
+      std::minmax_element(tensors.at("layers.0.norm1").begin(), tensors.at("layers.0.norm1").end());
   EXPECT_GE(*low, 0.9F);
   EXPECT_LT(*high, 1.1F);
   EXPECT_GT(*high - *low, 0.15F);

@@ -13,7 +13,8 @@ namespace minitaw::model {
 namespace {
 
 Shape odd_shape(int layers) {
-  Shape shape{.layers = layers, .hidden = 12, .heads = 6, .kv_heads = 2, .vocab = 7, .seq = 5, .micro_batch = 3};
+  Shape shape{
+      .layers = layers, .hidden = 12, .heads = 6, .kv_heads = 2, .vocab = 7, .seq = 5, .micro_batch = 3};
   for (int layer = 0; layer < layers; ++layer) shape.ffn.push_back(1 + (layer * 37) % 90);
   return shape;
 }
@@ -63,7 +64,8 @@ TEST(Layout, EveryLayerIsInExactlyOneShard) {
         EXPECT_GE(shard.layers, 1);
         next += shard.layers;
         EXPECT_EQ(shard.tensors.size(), static_cast<std::size_t>(shard.layers * roles_per_block));
-        for (const Tensor& tensor : shard.tensors) EXPECT_TRUE(names.insert(tensor.name).second) << tensor.name;
+        for (const Tensor& tensor : shard.tensors)
+          EXPECT_TRUE(names.insert(tensor.name).second) << tensor.name;
       }
       EXPECT_EQ(next, layers);
     }
@@ -122,7 +124,9 @@ TEST(Layout, EndsSplitIntoEqualAlignedSlices) {
   }
 }
 
-TEST(Layout, MoreShardsThanLayersIsRefused) { EXPECT_THROW((void)make_layout(odd_shape(3), 4, 1), InputError); }
+TEST(Layout, MoreShardsThanLayersIsRefused) {
+  EXPECT_THROW((void)make_layout(odd_shape(3), 4, 1), InputError);
+}
 
 }  // namespace
 }  // namespace minitaw::model

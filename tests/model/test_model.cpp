@@ -27,11 +27,50 @@ struct ModelCase {
 
 void PrintTo(const ModelCase& c, std::ostream* out) { *out << c.name; }
 
-const std::vector<ModelCase> cases = {
-    {"one_token", {.layers = 1, .hidden = 2, .heads = 1, .kv_heads = 1, .ffn = {1}, .vocab = 3, .seq = 1, .micro_batch = 1}, 1, 1},
-    {"grouped", {.layers = 3, .hidden = 48, .heads = 6, .kv_heads = 2, .ffn = {64, 33, 100}, .vocab = 101, .seq = 37, .micro_batch = 2}, 2, 3},
-    {"one_key_head", {.layers = 2, .hidden = 64, .heads = 4, .kv_heads = 1, .ffn = {31, 96}, .vocab = 257, .seq = 150, .micro_batch = 1}, 2, 2},
-    {"wide_batch", {.layers = 2, .hidden = 40, .heads = 2, .kv_heads = 2, .ffn = {80, 80}, .vocab = 64, .seq = 65, .micro_batch = 3}, 1, 5}};
+const std::vector<ModelCase> cases = {{"one_token",
+                                       {.layers = 1,
+                                        .hidden = 2,
+                                        .heads = 1,
+                                        .kv_heads = 1,
+                                        .ffn = {1},
+                                        .vocab = 3,
+                                        .seq = 1,
+                                        .micro_batch = 1},
+                                       1,
+                                       1},
+                                      {"grouped",
+                                       {.layers = 3,
+                                        .hidden = 48,
+                                        .heads = 6,
+                                        .kv_heads = 2,
+                                        .ffn = {64, 33, 100},
+                                        .vocab = 101,
+                                        .seq = 37,
+                                        .micro_batch = 2},
+                                       2,
+                                       3},
+                                      {"one_key_head",
+                                       {.layers = 2,
+                                        .hidden = 64,
+                                        .heads = 4,
+                                        .kv_heads = 1,
+                                        .ffn = {31, 96},
+                                        .vocab = 257,
+                                        .seq = 150,
+                                        .micro_batch = 1},
+                                       2,
+                                       2},
+                                      {"wide_batch",
+                                       {.layers = 2,
+                                        .hidden = 40,
+                                        .heads = 2,
+                                        .kv_heads = 2,
+                                        .ffn = {80, 80},
+                                        .vocab = 64,
+                                        .seq = 65,
+                                        .micro_batch = 3},
+                                       1,
+                                       5}};
 
 double step_of(const Reference& reference, ReferenceTensors& gradient, int step) {
   const Shape& shape = reference.layout().shape;
@@ -40,7 +79,8 @@ double step_of(const Reference& reference, ReferenceTensors& gradient, int step)
   double loss = 0;
   for (int m = 0; m < micro_batches; ++m) {
     source.fill(tokens, targets, step, m);
-    loss += reference.accumulate(gradient, tokens, targets, 1.0 / static_cast<double>(shape.tokens() * micro_batches));
+    loss += reference.accumulate(gradient, tokens, targets,
+                                 1.0 / static_cast<double>(shape.tokens() * micro_batches));
   }
   return loss;
 }
@@ -52,10 +92,12 @@ void for_each_tensor(
   for (std::size_t s = 0; s < layout.shards.size(); ++s)
     for (const Tensor& t : layout.shards[s].tensors)
       check(t, test::tensor_of(a.shards[s], t), test::tensor_of(b.shards[s], t));
-  for (const Tensor& t : layout.ends.tensors) check(t, test::tensor_of(a.ends, t), test::tensor_of(b.ends, t));
+  for (const Tensor& t : layout.ends.tensors)
+    check(t, test::tensor_of(a.ends, t), test::tensor_of(b.ends, t));
 }
 
-void expect_tensors_close(const Layout& layout, const ReferenceTensors& a, const ReferenceTensors& b, double tolerance) {
+void expect_tensors_close(const Layout& layout, const ReferenceTensors& a, const ReferenceTensors& b,
+                          double tolerance) {
   for_each_tensor(layout, a, b, [&](const Tensor& t, const auto& x, const auto& y) {
     EXPECT_LT(test::relative_error(x, y), tolerance) << t.name;
   });
@@ -113,8 +155,10 @@ TEST_P(ModelStep, EveryPolicyAndShardingGivesTheSameBits) {
   for (const Shard& shard : layout_.shards)
     for (const Tensor& t : shard.tensors) {
       const auto& all = one_shard.shards[0].tensors;
-      const auto same = std::find_if(all.begin(), all.end(), [&](const Tensor& o) { return o.name == t.name; });
-      EXPECT_EQ(test::tensor_of(split.shards[&shard - layout_.shards.data()], t), test::tensor_of(whole.shards[0], *same))
+      const auto same =
+          std::find_if(all.begin(), all.end(), [&](const Tensor& o) { return o.name == t.name; });
+      EXPECT_EQ(test::tensor_of(split.shards[&shard - layout_.shards.data()], t),
+                test::tensor_of(whole.shards[0], *same))
           << t.name;
     }
 }
@@ -141,7 +185,14 @@ TEST(Model, PortableAttentionGivesTheSameGradients) {
 
 TEST(Model, LossInSlicesOfTokens) {
   // 2^26 / 2^21 = 32 tokens a slice; the second slice has one.
-  Shape shape{.layers = 1, .hidden = 2, .heads = 1, .kv_heads = 1, .ffn = {4}, .vocab = 1 << 21, .seq = 33, .micro_batch = 1};
+  Shape shape{.layers = 1,
+              .hidden = 2,
+              .heads = 1,
+              .kv_heads = 1,
+              .ffn = {4},
+              .vocab = 1 << 21,
+              .seq = 33,
+              .micro_batch = 1};
   const Layout layout = make_layout(shape, 1, 1);
   ASSERT_EQ(loss_slice(shape), 32);
   const Reference reference(layout, test::initial_weights(layout, seed));
@@ -159,7 +210,8 @@ TEST(Model, OneThreadGivesTheGradientsOfMany) {
   if (whole.concurrency() < 2) GTEST_SKIP() << "one thread only";
   const auto parts = Kokkos::Experimental::partition_space(whole, 1, 1);
   const Layout layout = make_layout(cases[1].shape, 2, 1);
-  Trainer many(layout, micro_batches, seed), one(layout, micro_batches, seed, kernels::Attention::automatic, parts[0]);
+  Trainer many(layout, micro_batches, seed),
+      one(layout, micro_batches, seed, kernels::Attention::automatic, parts[0]);
   EXPECT_NEAR(many.gradient(0), one.gradient(0), 1e-6);
   expect_tensors_close(layout, many.totals(), one.totals(), 1e-6);
 }
@@ -167,15 +219,16 @@ TEST(Model, OneThreadGivesTheGradientsOfMany) {
 TEST(Model, RefusesWhatItCannotCompute) {
   Shape shape = cases[1].shape;
   const test::DeviceBuffer workspace(workspace_bytes(make_layout(shape, 1, 1)));
-  EXPECT_THROW(Model({}, make_layout(shape, 1, 1), 1, {workspace.get().data, workspace.get().bytes - 1}), LogicError);
+  EXPECT_THROW(Model({}, make_layout(shape, 1, 1), 1, {workspace.get().data, workspace.get().bytes - 1}),
+               LogicError);
   shape.dtype = Dtype::bf16;
   EXPECT_THROW(Model({}, make_layout(shape, 1, 1), 1, workspace.get()), InputError);
 }
 
 TEST(Model, TooSmallABufferIsRefused) {
   const Layout layout = make_layout(cases[1].shape, 1, 1);
-  const test::DeviceBuffer workspace(workspace_bytes(layout)), x(flow_bytes(layout.shape)), kept(kept_bytes(layout, 0) - 1),
-      weights(layout.shards[0].elements * sizeof(float));
+  const test::DeviceBuffer workspace(workspace_bytes(layout)), x(flow_bytes(layout.shape)),
+      kept(kept_bytes(layout, 0) - 1), weights(layout.shards[0].elements * sizeof(float));
   Model model({}, layout, 1, workspace.get());
   EXPECT_THROW(model.forward(0, x.get(), kept.get(), weights.get()), LogicError);
 }

@@ -12,7 +12,14 @@ namespace minitaw::model {
 namespace {
 
 Shape good() {
-  return {.layers = 2, .hidden = 24, .heads = 4, .kv_heads = 2, .ffn = {8, 9}, .vocab = 11, .seq = 3, .micro_batch = 2};
+  return {.layers = 2,
+          .hidden = 24,
+          .heads = 4,
+          .kv_heads = 2,
+          .ffn = {8, 9},
+          .vocab = 11,
+          .seq = 3,
+          .micro_batch = 2};
 }
 
 void expect_refused(const std::function<void(Shape&)>& spoil, const std::string& key) {
@@ -28,7 +35,14 @@ void expect_refused(const std::function<void(Shape&)>& spoil, const std::string&
 
 TEST(Shape, AcceptsWhatCanBeComputed) {
   EXPECT_NO_THROW(check(good()));
-  Shape one{.layers = 1, .hidden = 2, .heads = 1, .kv_heads = 1, .ffn = {1}, .vocab = 1, .seq = 1, .micro_batch = 1};
+  Shape one{.layers = 1,
+            .hidden = 2,
+            .heads = 1,
+            .kv_heads = 1,
+            .ffn = {1},
+            .vocab = 1,
+            .seq = 1,
+            .micro_batch = 1};
   EXPECT_NO_THROW(check(one));
 }
 
@@ -51,10 +65,27 @@ TEST(Shape, RefusesSizesThatOverflow) {
   const std::int64_t big = INT32_MAX;
   expect_refused([&](Shape& s) { s.seq = big + 1; }, "seq");
   expect_refused([&](Shape& s) { s.seq = INT64_MAX; }, "seq");
-  expect_refused([&](Shape& s) { s.seq = big; s.micro_batch = big; }, "seq * micro_batch");
+  expect_refused(
+      [&](Shape& s) {
+        s.seq = big;
+        s.micro_batch = big;
+      },
+      "seq * micro_batch");
   expect_refused([&](Shape& s) { s.ffn[0] = big; }, "2 * ffn");
-  expect_refused([&](Shape& s) { s.hidden = 1 << 30; s.heads = s.kv_heads = 1; }, "head_dim");
-  expect_refused([&](Shape& s) { s.hidden = 1 << 29; s.vocab = big; s.seq = big; s.micro_batch = 1; }, "tokens");
+  expect_refused(
+      [&](Shape& s) {
+        s.hidden = 1 << 30;
+        s.heads = s.kv_heads = 1;
+      },
+      "head_dim");
+  expect_refused(
+      [&](Shape& s) {
+        s.hidden = 1 << 29;
+        s.vocab = big;
+        s.seq = big;
+        s.micro_batch = 1;
+      },
+      "tokens");
   expect_refused(
       [&](Shape& s) {
         s.layers = 1 << 20;

@@ -5,7 +5,9 @@
 namespace minitaw::model {
 namespace {
 
-std::vector<std::int32_t> list(std::span<const std::int32_t> values) { return {values.begin(), values.end()}; }
+std::vector<std::int32_t> list(std::span<const std::int32_t> values) {
+  return {values.begin(), values.end()};
+}
 
 TEST(TokenIndex, GroupsPositionsByToken) {
   TokenIndex index(6, 5);

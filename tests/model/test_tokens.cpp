@@ -14,7 +14,13 @@ namespace {
 using Tokens = std::vector<std::int32_t>;
 
 Shape shape_of(std::int64_t vocab, std::int64_t seq, std::int64_t micro_batch) {
-  return {.layers = 1, .hidden = 2, .heads = 1, .kv_heads = 1, .ffn = {1}, .vocab = vocab, .seq = seq,
+  return {.layers = 1,
+          .hidden = 2,
+          .heads = 1,
+          .kv_heads = 1,
+          .ffn = {1},
+          .vocab = vocab,
+          .seq = seq,
           .micro_batch = micro_batch};
 }
 
@@ -33,10 +39,11 @@ class TokenFile : public ::testing::Test {
 protected:
   void write(const std::string& text) { std::ofstream(path_, std::ios::binary) << text; }
   void TearDown() override { std::filesystem::remove(path_); }
-  std::string path_ = (std::filesystem::temp_directory_path() /
-                       ("minitaw_tokens_" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) +
-                        ::testing::UnitTest::GetInstance()->current_test_info()->name()))
-                          .string();
+  std::string path_ =
+      (std::filesystem::temp_directory_path() /
+       ("minitaw_tokens_" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) +
+        ::testing::UnitTest::GetInstance()->current_test_info()->name()))
+          .string();
 };
 
 TEST(Tokens, SyntheticStepsByOneToFour) {

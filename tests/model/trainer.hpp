@@ -13,7 +13,8 @@ namespace minitaw::test {
 /// Device memory of a size, full of NaN, and its values on the host.
 class DeviceBuffer {
 public:
-  explicit DeviceBuffer(std::size_t bytes) : bytes_(Kokkos::view_alloc("test buffer", Kokkos::WithoutInitializing), bytes) {
+  explicit DeviceBuffer(std::size_t bytes)
+      : bytes_(Kokkos::view_alloc("test buffer", Kokkos::WithoutInitializing), bytes) {
     Kokkos::deep_copy(bytes_, std::byte{0xFF});
   }
   explicit DeviceBuffer(const std::vector<float>& values) : DeviceBuffer(values.size() * sizeof(float)) {
@@ -36,14 +37,17 @@ private:
   Kokkos::View<std::byte*, kernels::MemorySpace> bytes_;
 };
 
-/// Plays whole steps through model::Model on one rank, with every buffer poisoned and of exactly the planned size.
+/// Plays whole steps through model::Model on one rank, with every buffer poisoned and of exactly the planned
+/// size.
 class Trainer {
 public:
   Trainer(const model::Layout& layout, int micro_batches, std::uint64_t seed,
           kernels::Attention attention = kernels::Attention::automatic, model::ExecutionSpace exec = {})
-      : layout_(layout), micro_batches_(micro_batches), exec_(exec), workspace_(model::workspace_bytes(layout)),
-        x_(model::flow_bytes(layout.shape)), tokens_(layout.shape, "synthetic", seed),
-        model_(exec, layout, 1.0 / static_cast<double>(layout.shape.tokens() * micro_batches), workspace_.get(), attention),
+      : layout_(layout), micro_batches_(micro_batches), exec_(exec),
+        workspace_(model::workspace_bytes(layout)), x_(model::flow_bytes(layout.shape)),
+        tokens_(layout.shape, "synthetic", seed),
+        model_(exec, layout, 1.0 / static_cast<double>(layout.shape.tokens() * micro_batches),
+               workspace_.get(), attention),
         ends_(initial(layout.ends, seed)), ends_total_(zeros(layout.ends.elements)) {
     for (const model::Shard& shard : layout.shards) {
       weights_.emplace_back(initial(shard, seed));
@@ -65,11 +69,11 @@ public:
   }
   void update(const model::AdamW& adamw, int step) {
     for (std::size_t s = 0; s < weights_.size(); ++s)
-      model_.update(static_cast<int>(s), weights_[s].get(), state(states_[s], layout_.shards[s].elements), totals_[s].get(),
-                    adamw, step);
+      model_.update(static_cast<int>(s), weights_[s].get(), state(states_[s], layout_.shards[s].elements),
+                    totals_[s].get(), adamw, step);
     for (std::size_t s = 0; s < ends_states_.size(); ++s)
-      model_.update_ends(static_cast<int>(s), ends_.get(), state(ends_states_[s], layout_.ends.slice), ends_total_.get(),
-                         adamw, step);
+      model_.update_ends(static_cast<int>(s), ends_.get(), state(ends_states_[s], layout_.ends.slice),
+                         ends_total_.get(), adamw, step);
     exec_.fence();
   }
 

@@ -6,8 +6,8 @@
 namespace minitaw::kernels::detail {
 
 namespace host {
-void attention_forward(const ExecutionSpace& exec, Matrix<float> y, Vector<float> lse, Matrix<const float> qkv,
-                       const AttentionSizes& sizes);
+void attention_forward(const ExecutionSpace& exec, Matrix<float> y, Vector<float> lse,
+                       Matrix<const float> qkv, const AttentionSizes& sizes);
 void attention_backward(const ExecutionSpace& exec, Matrix<float> dqkv, Matrix<const float> dy,
                         Matrix<const float> qkv, Matrix<const float> y, Vector<const float> lse,
                         const AttentionSizes& sizes);
@@ -19,7 +19,8 @@ void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> ls
                        const AttentionSizes& sizes);
 template <class E>
 void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float> delta, Matrix<const E> dy,
-                        Matrix<const E> qkv, Matrix<const E> y, Vector<const float> lse, const AttentionSizes& sizes);
+                        Matrix<const E> qkv, Matrix<const E> y, Vector<const float> lse,
+                        const AttentionSizes& sizes);
 }  // namespace portable
 
 }  // namespace minitaw::kernels::detail

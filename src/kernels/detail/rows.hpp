@@ -5,7 +5,8 @@
 #include "kernels/detail/scalar.hpp"
 #include "kernels/types.hpp"
 
-/// Loops over one row, shared by the threads of a team on a device, by the vector lanes of one thread on a host.
+/// Loops over one row, shared by the threads of a team on a device, by the vector lanes of one thread on a
+/// host.
 namespace minitaw::kernels::detail {
 
 using RowPolicy = Kokkos::TeamPolicy<ExecutionSpace>;
@@ -16,7 +17,8 @@ inline RowPolicy row_policy(const ExecutionSpace& exec, std::int64_t rows) {
   return RowPolicy(exec, static_cast<int>(rows), on_host ? 1 : 256);
 }
 
-/// body(i) for i in [0, count); the same thread gets the same i in every call. Iterations must be independent.
+/// body(i) for i in [0, count); the same thread gets the same i in every call. Iterations must be
+/// independent.
 template <class Body>
 KOKKOS_INLINE_FUNCTION void row_for(const RowTeam& team, int count, const Body& body) {
   if constexpr (on_host) {
@@ -57,7 +59,8 @@ KOKKOS_INLINE_FUNCTION float row_max(const RowTeam& team, int count, float least
     for (float& value : best) value = least;
     int i = 0;
     for (; i + lanes <= count; i += lanes)
-      for (int lane = 0; lane < lanes; ++lane) best[lane] = term(i + lane) > best[lane] ? term(i + lane) : best[lane];
+      for (int lane = 0; lane < lanes; ++lane)
+        best[lane] = term(i + lane) > best[lane] ? term(i + lane) : best[lane];
     for (; i < count; ++i) best[0] = term(i) > best[0] ? term(i) : best[0];
     for (const float value : best) least = value > least ? value : least;
     return least;

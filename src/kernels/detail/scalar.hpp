@@ -14,8 +14,8 @@ KOKKOS_INLINE_FUNCTION E store(float value) {
   return static_cast<E>(value);
 }
 
-/// exp(x) to about 1e-7 relative, without a branch or a call, so that loops over it become vector code: C libraries'
-/// expf does not. 0 below -87, infinity above 88.
+/// exp(x) to about 1e-7 relative, without a branch or a call, so that loops over it become vector code: C
+/// libraries' expf does not. 0 below -87, infinity above 88.
 inline float host_exponential(float x) {
   constexpr float to_integer = 0x1.8p23F;  // adding it leaves the nearest integer in the low bits
   const float shifted = x * 1.44269504F + to_integer;

@@ -8,8 +8,8 @@ namespace minitaw::kernels::detail::host {
 
 namespace {
 
-/// A task is one key/value head of one sequence with all the query heads that read it, so that the gradients of keys
-/// and values are summed by one thread in one order.
+/// A task is one key/value head of one sequence with all the query heads that read it, so that the gradients
+/// of keys and values are summed by one thread in one order.
 struct Backward {
   Matrix<float> dqkv;
   Matrix<const float> dy, qkv, y;
@@ -55,22 +55,26 @@ struct Backward {
   void keys(const HeadPlace& at, const Tile& tile, const Work& work) const {
     const std::int64_t q_row = std::int64_t{tile.q} * at.stride, k_row = std::int64_t{tile.k} * at.stride;
     const float scaling = 1.0F / std::sqrt(static_cast<float>(z.head_dim));
-    const Operand query{qkv.data() + at.query + q_row, at.stride}, key{qkv.data() + at.key + k_row, at.stride};
+    const Operand query{qkv.data() + at.query + q_row, at.stride},
+        key{qkv.data() + at.key + k_row, at.stride};
     const Operand slope{dy.data() + at.output + std::int64_t{tile.q} * at.y_stride, at.y_stride};
     float* const dquery = dqkv.data() + at.query + q_row;
     float* const dkey = dqkv.data() + at.key + k_row;
     float* const dvalue = dqkv.data() + at.value + k_row;
 
-    sgemm(tile.nq, tile.nk, z.head_dim, scaling, query, {key.data, key.stride, true}, 0, work.probability, key_tile);
-    sgemm(tile.nq, tile.nk, z.head_dim, 1, slope, {qkv.data() + at.value + k_row, at.stride, true}, 0, work.dscore,
+    sgemm(tile.nq, tile.nk, z.head_dim, scaling, query, {key.data, key.stride, true}, 0, work.probability,
           key_tile);
+    sgemm(tile.nq, tile.nk, z.head_dim, 1, slope, {qkv.data() + at.value + k_row, at.stride, true}, 0,
+          work.dscore, key_tile);
     for (int r = 0; r < tile.nq; ++r) soften(at, tile, r, scaling, work);
     sgemm(tile.nk, z.head_dim, tile.nq, 1, {work.probability, key_tile, true}, slope, 1, dvalue, at.stride);
     sgemm(tile.nk, z.head_dim, tile.nq, 1, {work.dscore, key_tile, true}, query, 1, dkey, at.stride);
-    sgemm(tile.nq, z.head_dim, tile.nk, 1, {work.dscore, key_tile}, key, tile.k > 0 ? 1.0F : 0.0F, dquery, at.stride);
+    sgemm(tile.nq, z.head_dim, tile.nk, 1, {work.dscore, key_tile}, key, tile.k > 0 ? 1.0F : 0.0F, dquery,
+          at.stride);
   }
 
-  /// Scores of a row become probabilities, gradients of probabilities become gradients of scores; hidden ones 0.
+  /// Scores of a row become probabilities, gradients of probabilities become gradients of scores; hidden ones
+  /// 0.
   void soften(const HeadPlace& at, const Tile& tile, int r, float scaling, const Work& work) const {
     float* const p = work.probability + r * key_tile;
     float* const d = work.dscore + r * key_tile;
@@ -91,9 +95,10 @@ struct Backward {
 void attention_backward(const ExecutionSpace& exec, Matrix<float> dqkv, Matrix<const float> dy,
                         Matrix<const float> qkv, Matrix<const float> y, Vector<const float> lse,
                         const AttentionSizes& sizes) {
-  Kokkos::parallel_for("minitaw::attention_backward",
-                       tile_policy(exec, std::int64_t{sizes.batch} * sizes.kv_heads, Backward::scratch_floats),
-                       Backward{dqkv, dy, qkv, y, lse, sizes});
+  Kokkos::parallel_for(
+      "minitaw::attention_backward",
+      tile_policy(exec, std::int64_t{sizes.batch} * sizes.kv_heads, Backward::scratch_floats),
+      Backward{dqkv, dy, qkv, y, lse, sizes});
 }
 
 }  // namespace minitaw::kernels::detail::host

@@ -36,8 +36,8 @@ struct Forward {
     const std::int64_t q_row = std::int64_t{tile.q} * at.stride, k_row = std::int64_t{tile.k} * at.stride;
     float* const out = y.data() + at.output + std::int64_t{tile.q} * at.y_stride;
     sgemm(tile.nq, tile.nk, z.head_dim, 1.0F / std::sqrt(static_cast<float>(z.head_dim)),
-          {qkv.data() + at.query + q_row, at.stride}, {qkv.data() + at.key + k_row, at.stride, true}, 0, scores,
-          key_tile);
+          {qkv.data() + at.query + q_row, at.stride}, {qkv.data() + at.key + k_row, at.stride, true}, 0,
+          scores, key_tile);
     for (int r = 0; r < tile.nq; ++r) {
       const float shrink = soften(scores + r * key_tile, tile.visible(r), tile.nk, largest[r], sums[r]);
       if (tile.k > 0 && shrink != 1.0F) scale(out + std::int64_t{r} * at.y_stride, z.head_dim, shrink);
@@ -67,8 +67,8 @@ struct Forward {
 
 }  // namespace
 
-void attention_forward(const ExecutionSpace& exec, Matrix<float> y, Vector<float> lse, Matrix<const float> qkv,
-                       const AttentionSizes& sizes) {
+void attention_forward(const ExecutionSpace& exec, Matrix<float> y, Vector<float> lse,
+                       Matrix<const float> qkv, const AttentionSizes& sizes) {
   const int tiles = (sizes.seq + query_tile - 1) / query_tile;
   const std::int64_t tasks = std::int64_t{tiles} * sizes.batch * sizes.heads;
   Kokkos::parallel_for("minitaw::attention_forward", tile_policy(exec, tasks, query_tile * (key_tile + 2)),

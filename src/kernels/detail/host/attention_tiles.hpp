@@ -9,7 +9,8 @@
 
 namespace minitaw::kernels::detail::host {
 
-/// A tile of scores is query_tile x key_tile: large enough for BLAS to run well, small enough for the L2 cache.
+/// A tile of scores is query_tile x key_tile: large enough for BLAS to run well, small enough for the L2
+/// cache.
 inline constexpr int query_tile = 64;
 inline constexpr int key_tile = 128;
 
@@ -35,9 +36,9 @@ struct HeadPlace {
     row = (std::int64_t{sequence} * z.heads + head) * z.seq;
   }
 
-  int stride, y_stride;                   ///< elements from one token to the next
-  std::int64_t query, key, value, output; ///< of the sequence's first token
-  std::int64_t row;                       ///< of its first row statistic
+  int stride, y_stride;                    ///< elements from one token to the next
+  std::int64_t query, key, value, output;  ///< of the sequence's first token
+  std::int64_t row;                        ///< of its first row statistic
 };
 
 /// A tile of scores: queries [q, q + nq), keys [k, k + nk), of which row r sees the first visible(r).

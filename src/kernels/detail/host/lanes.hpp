@@ -2,8 +2,8 @@
 
 #include "kernels/detail/scalar.hpp"
 
-/// Loops over short rows in a form that compilers turn into vector code. Sums run in 16 lanes, so their order depends
-/// on nothing but the count.
+/// Loops over short rows in a form that compilers turn into vector code. Sums run in 16 lanes, so their order
+/// depends on nothing but the count.
 namespace minitaw::kernels::detail::host {
 
 inline constexpr int lanes = 16;
@@ -17,7 +17,8 @@ inline float largest_of(const float* row, int count, float least) {
   for (float& value : best) value = least;
   int i = 0;
   for (; i + lanes <= count; i += lanes)
-    for (int lane = 0; lane < lanes; ++lane) best[lane] = row[i + lane] > best[lane] ? row[i + lane] : best[lane];
+    for (int lane = 0; lane < lanes; ++lane)
+      best[lane] = row[i + lane] > best[lane] ? row[i + lane] : best[lane];
   for (; i < count; ++i) best[0] = row[i] > best[0] ? row[i] : best[0];
   for (const float value : best) least = value > least ? value : least;
   return least;

@@ -4,7 +4,8 @@
 
 namespace minitaw::kernels {
 
-/// BLAS runs on Kokkos's own OpenMP threads, one call at a time, so the order of `exec` is the order of the calls.
+/// BLAS runs on Kokkos's own OpenMP threads, one call at a time, so the order of `exec` is the order of the
+/// calls.
 template <>
 void matmul<float, float>(const ExecutionSpace&, Matrix<float> c, Matrix<const float> a, Op op_a,
                           Matrix<const float> b, Op op_b, float beta) {

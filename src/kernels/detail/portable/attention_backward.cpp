@@ -1,9 +1,9 @@
 #include "kernels/detail/attention_kernels.hpp"
 #include "kernels/detail/portable/attention_tiles.hpp"
 
-/// Three kernels without atomics, so that the sums have one order: the row sums of output x gradient, then the
-/// gradient of queries (a team per tile of queries), then of keys and values (a team per tile of keys). Scores are
-/// computed twice for it.
+/// Three kernels without atomics, so that the sums have one order: the row sums of output x gradient, then
+/// the gradient of queries (a team per tile of queries), then of keys and values (a team per tile of keys).
+/// Scores are computed twice for it.
 namespace minitaw::kernels::detail::portable {
 
 namespace {
@@ -30,7 +30,8 @@ struct Work {
 
   KOKKOS_FUNCTION Work(float* base, int width)
       : query(base), slope(query + tile * width), key(slope + tile * width), value(key + tile * width),
-        one(value + tile * width), two(one + tile * width), score(two + tile * width), dscore(score + tile * tile) {}
+        one(value + tile * width), two(one + tile * width), score(two + tile * width),
+        dscore(score + tile * tile) {}
   static int floats(int width) { return tile * (6 * width + 2 * tile); }
 };
 
@@ -125,7 +126,8 @@ struct KeyValueGradient {
 
 template <class E>
 void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float> delta, Matrix<const E> dy,
-                        Matrix<const E> qkv, Matrix<const E> y, Vector<const float> lse, const AttentionSizes& sizes) {
+                        Matrix<const E> qkv, Matrix<const E> y, Vector<const float> lse,
+                        const AttentionSizes& sizes) {
   using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
   const std::int64_t heads = std::int64_t{sizes.batch} * sizes.heads;
   Kokkos::parallel_for("minitaw::attention_backward_delta", Range(exec, 0, heads * sizes.seq),
@@ -140,8 +142,8 @@ void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float
                        KeyValueGradient<E>{dqkv, {dy, qkv, lse, delta, sizes, tiles, keys.level}});
 }
 
-template void attention_backward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>, Matrix<const float>,
-                                        Matrix<const float>, Matrix<const float>, Vector<const float>,
-                                        const AttentionSizes&);
+template void attention_backward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>,
+                                        Matrix<const float>, Matrix<const float>, Matrix<const float>,
+                                        Vector<const float>, const AttentionSizes&);
 
 }  // namespace minitaw::kernels::detail::portable

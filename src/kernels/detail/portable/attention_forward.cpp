@@ -19,7 +19,8 @@ struct Forward {
 
     KOKKOS_FUNCTION Work(float* base, int width)
         : query(base), key(query + tile * width), value(key + tile * width), sum(value + tile * width),
-          score(sum + tile * width), largest(score + tile * tile), total(largest + tile), shrink(total + tile) {}
+          score(sum + tile * width), largest(score + tile * tile), total(largest + tile),
+          shrink(total + tile) {}
     static int floats(int width) { return tile * (4 * width + tile + 3); }
   };
 
@@ -70,7 +71,8 @@ struct Forward {
     const Vector<float> statistics = lse;
     together(team, tile * width, [=](int i) { work.sum[i] /= work.total[i / width]; });
     store_tile(team, y.data() + at.output + q * at.y_stride, at.y_stride, work.sum, nq, width);
-    together(team, nq, [=](int r) { statistics(at.row + q + r) = work.largest[r] + Kokkos::log(work.total[r]); });
+    together(team, nq,
+             [=](int r) { statistics(at.row + q + r) = work.largest[r] + Kokkos::log(work.total[r]); });
   }
 };
 
@@ -80,12 +82,13 @@ template <class E>
 void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, Matrix<const E> qkv,
                        const AttentionSizes& sizes) {
   const int tiles = (sizes.seq + tile - 1) / tile;
-  const Launch launch(exec, std::int64_t{tiles} * sizes.batch * sizes.heads, Forward<E>::Work::floats(sizes.head_dim));
+  const Launch launch(exec, std::int64_t{tiles} * sizes.batch * sizes.heads,
+                      Forward<E>::Work::floats(sizes.head_dim));
   Kokkos::parallel_for("minitaw::attention_forward", launch.policy,
                        Forward<E>{y, lse, qkv, sizes, tiles, launch.level});
 }
 
-template void attention_forward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>, Matrix<const float>,
-                                       const AttentionSizes&);
+template void attention_forward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>,
+                                       Matrix<const float>, const AttentionSizes&);
 
 }  // namespace minitaw::kernels::detail::portable

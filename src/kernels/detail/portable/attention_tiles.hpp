@@ -32,10 +32,11 @@ KOKKOS_INLINE_FUNCTION void together(const Team& team, int count, const Body& bo
   team.team_barrier();
 }
 
-/// to [tile, width] = rows first .. first + count of `from`, elements `stride` apart; the rest of the tile is zero.
+/// to [tile, width] = rows first .. first + count of `from`, elements `stride` apart; the rest of the tile is
+/// zero.
 template <class E>
-KOKKOS_INLINE_FUNCTION void load_tile(const Team& team, float* to, const E* from, std::int64_t stride, int count,
-                                      int width) {
+KOKKOS_INLINE_FUNCTION void load_tile(const Team& team, float* to, const E* from, std::int64_t stride,
+                                      int count, int width) {
   together(team, tile * width, [=](int i) {
     const int row = i / width;
     to[i] = row < count ? load(from[row * stride + i % width]) : 0.0F;
@@ -55,8 +56,8 @@ KOKKOS_INLINE_FUNCTION void scores_of(const Team& team, float* out, const float*
 }
 
 /// out [tile, width] += p b, or p^T b; p [tile, tile], b [tile, width].
-KOKKOS_INLINE_FUNCTION void add_product(const Team& team, float* out, const float* p, bool transposed, const float* b,
-                                        int width) {
+KOKKOS_INLINE_FUNCTION void add_product(const Team& team, float* out, const float* p, bool transposed,
+                                        const float* b, int width) {
   const int row_step = transposed ? 1 : tile, k_step = transposed ? tile : 1;
   together(team, tile * width, [=](int i) {
     const float* const weights = p + i / width * row_step;
@@ -68,8 +69,8 @@ KOKKOS_INLINE_FUNCTION void add_product(const Team& team, float* out, const floa
 
 /// Rows first .. first + count of `to` = from [tile, width].
 template <class E>
-KOKKOS_INLINE_FUNCTION void store_tile(const Team& team, E* to, std::int64_t stride, const float* from, int count,
-                                       int width) {
+KOKKOS_INLINE_FUNCTION void store_tile(const Team& team, E* to, std::int64_t stride, const float* from,
+                                       int count, int width) {
   together(team, count * width, [=](int i) { to[i / width * stride + i % width] = store<E>(from[i]); });
 }
 
