@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "engine/agree.hpp"
 #include "engine/job.hpp"
 
 namespace minitaw::app {
@@ -107,11 +108,12 @@ int verify_deck(const VerifyOptions& options, MpiJob& mpi) {
   Report report(options, mpi.speaks(), schedule_width(deck));
   Reference reference;
   for (const deck::Case& c : deck.cases) {
-    if (mpi.speaks() && reference.key != engine::reference_key(c, c.steps)) {
+    engine::agree(MPI_COMM_WORLD, [&] {
+      if (!mpi.speaks() || reference.key == engine::reference_key(c, c.steps)) return;
       reference = engine::serial_reference(c, c.steps);
       report.add({"serial", "1", "float64", 1, compare(reference, engine::float64_reference(c, c.steps)),
                   float64_tolerance});
-    }
+    });
     const Check check = mpi.job().verify(c, c.steps, reference);
     if (mpi.speaks()) report.add({c.schedule, c.groups.text(), "serial", c.ranks, check, {}});
   }

@@ -171,8 +171,9 @@ record::CaseResult Job::run(const deck::Case& c) {
   result.settings = c;
   result.started = record::utc_now();
   const bool checked = flops(c, 1) <= affordable_flops;
-  if (rank_ == 0 && checked && reference_.key != reference_key(c, 1)) reference_ = serial_reference(c, 1);
-  check(MPI_Barrier(world_), "MPI_Barrier");
+  agree(world_, [&] {
+    if (rank_ == 0 && checked && reference_.key != reference_key(c, 1)) reference_ = serial_reference(c, 1);
+  });
   const Members members(world_, rank_, c.ranks);
   try {
     if (members.comm != MPI_COMM_NULL) play(c, members.comm, checked, result);
