@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -50,14 +51,23 @@ def rows():
     return list(csv.DictReader(io.StringIO(done.stdout)))
 
 
+def kill_all():
+    """Launcher and ranks, which are in process groups of their own: found by the file that they write."""
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if str(FILE).encode() in words and int(process.name) != os.getpid():
+                os.kill(int(process.name), signal.SIGKILL)
+        except OSError:
+            pass  # it has ended meanwhile
+
+
 def kill_after(seconds):
     """Starts the sweep, kills every process of it, returns what it had said."""
     job = subprocess.Popen(command(3, "run", DECK, "-o", FILE), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                           cwd=FOLDER, text=True, start_new_session=True)
+                           cwd=FOLDER, text=True)
     time.sleep(seconds)
-    subprocess.run(["pkill", "-KILL", "-g", str(os.getpgid(job.pid))], check=False)
-    # The launcher puts ranks into process groups of their own: name them by the file that they write.
-    subprocess.run(["pkill", "-KILL", "-f", f"{PROGRAM} run {DECK} -o {FILE}"], check=False)
+    kill_all()
     said, _ = job.communicate(timeout=60)
     return said
 
