@@ -1,7 +1,10 @@
 #include "engine/agree.hpp"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "base/error.hpp"
 #include "comm/mpi/check.hpp"
@@ -38,12 +41,24 @@ int first_failure(MPI_Comm comm, const Local& local, int rank, int ranks) {
 
 }  // namespace
 
+void wait_for_all(MPI_Comm comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
+  int done = 0;
+  for (auto pause = std::chrono::microseconds(10);; pause = std::min(2 * pause, std::chrono::microseconds(2000))) {
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (done != 0) return;
+    std::this_thread::sleep_for(pause);
+  }
+}
+
 void agree(MPI_Comm comm, const std::function<void()>& work) {
   int rank = 0;
   int ranks = 1;
   check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   check(MPI_Comm_size(comm, &ranks), "MPI_Comm_size");
   Local local = attempt(work);
+  wait_for_all(comm);
   const int failing = first_failure(comm, local, rank, ranks);
   if (failing == ranks) return;
   std::array<int, 2> header = {local.outcome, static_cast<int>(local.message.size())};

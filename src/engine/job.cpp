@@ -131,7 +131,7 @@ Check Job::verify(const deck::Case& c, int steps, const Reference& reference,
     const auto weights = gather(*session, Which::weights, members.comm);
     if (rank_ == 0) result.weights = compare(weights, reference.weights);
   }
-  check(MPI_Barrier(world_), "MPI_Barrier");
+  wait_for_all(world_);
   return result;
 }
 
@@ -158,7 +158,7 @@ void Job::play(const deck::Case& c, MPI_Comm comm, bool checked, record::CaseRes
     const Session::Step step = session->step();
     result.losses.push_back(sum_over(comm, step.loss));
     if (s >= c.warmup) times.push_back(step.time);
-    if (s == 0 && checked) check_first_step(*session, comm, reference_, result);
+    if (s == 0 && checked) check_first_step(*session, comm, references_.find(c, 1), result);
   }
   const schedule::ByteMatrix sent = session->transport().sent();
   collect(*session, times, peak_memory(), comm, result);
@@ -172,7 +172,7 @@ record::CaseResult Job::run(const deck::Case& c) {
   result.started = record::utc_now();
   const bool checked = flops(c, 1) <= affordable_flops;
   agree(world_, [&] {
-    if (rank_ == 0 && checked && reference_.key != reference_key(c, 1)) reference_ = serial_reference(c, 1);
+    if (rank_ == 0 && checked) references_.add(c, 1);
   });
   const Members members(world_, rank_, c.ranks);
   try {
@@ -181,7 +181,7 @@ record::CaseResult Job::run(const deck::Case& c) {
     result.status = record::Status::error;
     result.reason = e.what();
   }
-  check(MPI_Barrier(world_), "MPI_Barrier");
+  wait_for_all(world_);
   return result;
 }
 

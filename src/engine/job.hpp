@@ -61,7 +61,7 @@ private:
   comm::mpi::Patience waiting_;
   int rank_ = 0;
   int ranks_ = 1;
-  Reference reference_;  ///< of the last case; most cases of a sweep share it
+  References references_;  ///< rank 0's; most cases of a sweep share a few
 };
 
 }  // namespace minitaw::engine

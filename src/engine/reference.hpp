@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,19 @@ struct Reference {
 
 /// Key of the reference that a case needs.
 [[nodiscard]] std::string reference_key(const deck::Case& c, int steps);
+
+/// References met so far, up to a quarter of a GiB.
+class References {
+public:
+  /// Plays the serial twin if its reference is not there yet.
+  void add(const deck::Case& c, int steps);
+  /// What add() has made; an empty reference on ranks that have none.
+  [[nodiscard]] const Reference& find(const deck::Case& c, int steps) const;
+
+private:
+  std::map<std::string, Reference> known_;
+  std::size_t values_ = 0;  ///< floats held
+};
 
 /// Model FLOPs of that many steps, all ranks together.
 [[nodiscard]] double flops(const deck::Case& c, int steps);

@@ -32,6 +32,9 @@ std::string integer(const Row& row, std::string_view column) {
   return fmt::format("{}", row.integer(column));
 }
 
+/// Largest error against the serial reference; "-" if the case was not checked.
+std::string error(double value) { return std::isnan(value) ? "-" : fmt::format("{:.0e}", value); }
+
 int widest(const std::vector<Row>& rows, std::string_view column) {
   std::size_t width = column.size();
   for (const Row& row : rows) width = std::max(width, row.text(column).size());
@@ -63,7 +66,9 @@ Table::Table(const std::vector<Row>& rows)
           {"between", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_between"); }},
           {"exposed", "%", 7, [](const Row& r) { return percent(r, "exposed_share"); }},
           {"idle", "%", 6, [](const Row& r) { return percent(r, "idle_share"); }},
-          {"loss", "nat", 8, [](const Row& r) { return number(r.real("last_loss"), 4); }},
+          {"loss 1st", "nat", 8, [](const Row& r) { return number(r.real("first_loss"), 4); }},
+          {"last", "nat", 7, [](const Row& r) { return number(r.real("last_loss"), 4); }},
+          {"check", "", 7, [](const Row& r) { return error(r.real("gradient_error")); }},
           {"status", "", -6, [](const Row& r) { return r.text("status"); }},
       } {}
 
