@@ -35,6 +35,7 @@ Arena::Arena(const schedule::Footprint& footprint)
     slots[size.slot.index] = cut(size.bytes, kind_of(size.slot.cls));
   }
   for (const std::size_t bytes : footprint.optimiser) optimiser_.push_back(cut(bytes, Memory::optimiser));
+  scalars_ = cut(footprint.scalars, Memory::buffers);
   workspace_ = cut(footprint.workspace, Memory::buffers);
   staging_ = cut(footprint.staging, Memory::buffers);
 }

@@ -19,6 +19,8 @@ public:
   /// Optimiser memory of home slot k, or of the ends (after the homes).
   [[nodiscard]] model::Buffer optimiser(int index) const { return optimiser_[index]; }
   [[nodiscard]] model::Buffer workspace() const { return workspace_; }
+  /// Where the step's loss is added up.
+  [[nodiscard]] double* loss() const { return scalars_.as<double>(); }
   /// Chunk buffers of the transport, all lanes together; empty if no lane reduces.
   [[nodiscard]] model::Buffer staging() const { return staging_; }
 
@@ -32,6 +34,7 @@ private:
   std::size_t used_ = 0;
   std::array<std::vector<model::Buffer>, schedule::slot_classes> slots_;
   std::vector<model::Buffer> optimiser_;
+  model::Buffer scalars_;
   model::Buffer workspace_;
   model::Buffer staging_;
   std::array<std::uint64_t, schedule::memory_kinds> measured_{};

@@ -37,8 +37,8 @@ std::unique_ptr<Session> open_session(const deck::Case& c, MPI_Comm comm, const 
   std::unique_ptr<Session> session;
   bool agreed = false;
   const MakeTransport make = [&](const schedule::Program& program, model::Buffer staging) {
-    agree(comm, [] {});  // the transport's construction is collective: everybody must have come this far
     agreed = true;
+    agree(comm, [] {});  // the transport's construction is collective: everybody must have come this far
     return std::make_unique<comm::mpi::Transport>(comm, program, std::span(staging.data, staging.bytes),
                                                  waiting);
   };

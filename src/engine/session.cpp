@@ -6,6 +6,8 @@
 namespace minitaw::engine {
 namespace {
 
+using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
+
 schedule::Program with_sabotage(schedule::Program program, const SessionOptions& options) {
   if (options.sabotage) options.sabotage(program);
   return program;
@@ -37,12 +39,11 @@ Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transp
       footprint_(schedule::memory(program_, layout_)[rank]),
       arena_(footprint_),
       state_(program_, rank, layout_, arena_),
-      loss_("minitaw::engine::loss"),
       model_(model::ExecutionSpace{}, layout_, loss_scale(c), arena_.workspace()),
       tokens_(c.shape, c.data, c.seed),
       micro_batches_(micro_batches_of(program_.ranks[rank])),
       transport_(make_transport(program_, arena_.staging())),
-      compute_(std::make_unique<Compute>(model_, arena_, state_, adamw_of(c), loss_.data())),
+      compute_(std::make_unique<Compute>(model_, arena_, state_, adamw_of(c), arena_.loss())),
       transfers_(std::make_unique<Transfers>(*transport_, arena_, layout_)) {
   const auto on_stall = [this, tell = options.on_stall](const std::string& report) {
     tell(report);
@@ -54,13 +55,13 @@ Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transp
 
 void Session::prepare() {
   compute_->begin_step(tokens_, micro_batches_, steps_ + 1);
-  Kokkos::deep_copy(loss_, 0.0);
+  Kokkos::deep_copy(Loss(arena_.loss()), 0.0);
 }
 
 Session::Step Session::step() {
   Step step;
   step.time = player_->play();
-  Kokkos::deep_copy(step.loss, loss_);
+  Kokkos::deep_copy(step.loss, Loss(arena_.loss()));
   ++steps_;
   return step;
 }

@@ -57,7 +57,6 @@ private:
   schedule::Footprint footprint_;
   Arena arena_;
   State state_;
-  Kokkos::View<double, model::ExecutionSpace::memory_space> loss_;
   model::Model model_;
   model::TokenSource tokens_;
   std::vector<int> micro_batches_;

@@ -104,7 +104,7 @@ private:
     };
     for (const SlotSize& slot : result_.slots) add(kind_of(slot.slot.cls), slot.bytes);
     for (const std::size_t bytes : result_.optimiser) add(Memory::optimiser, bytes);
-    add(Memory::buffers, result_.workspace + result_.staging);
+    add(Memory::buffers, result_.scalars + result_.workspace + result_.staging);
   }
 
   const RankProgram& rank_;

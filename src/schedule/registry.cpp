@@ -14,14 +14,6 @@
 namespace minitaw::schedule {
 namespace {
 
-const Entry& entry_of(const std::string& name) {
-  const auto at = std::ranges::find(registry(), name, &Entry::name);
-  if (at != registry().end()) return *at;
-  std::vector<std::string> names;
-  for (const Entry& e : registry()) names.push_back(e.name);
-  throw InputError(fmt::format("schedule: \"{}\" is unknown; did you mean \"{}\"?", name, nearest(name, names)));
-}
-
 const OptionDoc& option_of(const Entry& entry, const std::string& name) {
   const auto at = std::ranges::find(entry.options, name, &OptionDoc::name);
   if (at != entry.options.end()) return *at;
@@ -73,16 +65,26 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
 
 const std::vector<Entry>& registry() {
   static const std::vector<Entry> entries = {
-      {"serial", "one rank, the reference", {}, build_serial},
+      {"serial", "one rank, the reference", {}, build_serial, true, false},
       {"ddp", "data parallelism: everything on every rank, gradients all-reduced at the end of the step", {}, build_ddp},
       {"tawpipe",
        "topology-aware grouped weight pipelining (arXiv 2511.09741)",
        {{"gwps", {"on", "off"}, "group-based weight pipelining; off: every rank gets shards from their owners directly"},
         {"cco", {"on", "off"}, "communication-computation overlap; off: transfers and computation take turns"},
         {"prefetch", {"1", "1..8"}, "ticks ahead that a shard is sent to another group"}},
-       build_tawpipe},
+       build_tawpipe,
+       false,
+       true},
   };
   return entries;
+}
+
+const Entry& entry_of(const std::string& name) {
+  const auto at = std::ranges::find(registry(), name, &Entry::name);
+  if (at != registry().end()) return *at;
+  std::vector<std::string> names;
+  for (const Entry& e : registry()) names.push_back(e.name);
+  throw InputError(fmt::format("schedule: \"{}\" is unknown; did you mean \"{}\"?", name, nearest(name, names)));
 }
 
 Spec parse_spec(const std::string& text) {
@@ -105,12 +107,23 @@ std::string to_text(const Spec& spec) {
   return text;
 }
 
-Program build(const Request& request) {
+void check(const Request& request) {
+  const Entry& entry = entry_of(request.spec.name);
   const int ranks = request.groups.ranks();
+  if (entry.one_rank && ranks != 1)
+    throw InputError(fmt::format("schedule: {} runs on 1 rank, not {}; set ranks = 1", entry.name, ranks));
   if (request.micro_batches < 1 || request.micro_batches % ranks != 0)
-    throw InputError(fmt::format("micro_batches: {} micro-batches cannot be shared evenly by {} ranks; use a multiple "
-                                 "of {}",
-                                 request.micro_batches, ranks, ranks));
+    throw InputError(fmt::format(
+        "micro_batches: {} micro-batches cannot be shared evenly by {} ranks; use a multiple of {}",
+        request.micro_batches, ranks, ranks));
+  if (entry.shard_per_rank && request.layers < ranks)
+    throw InputError(fmt::format("layers: {} layers are too few for {} on {} ranks, which needs a shard of at least "
+                                 "one layer on each rank; use layers = {} or fewer ranks",
+                                 request.layers, to_text(request.spec), ranks, ranks));
+}
+
+Program build(const Request& request) {
+  check(request);
   Program program = entry_of(request.spec.name).build(request);
   program.schedule = to_text(request.spec);
   return program;

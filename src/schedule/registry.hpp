@@ -40,11 +40,19 @@ struct Entry {
   std::string doc;
   std::vector<OptionDoc> options;
   Program (*build)(const Request& request);
+  bool one_rank = false;         ///< runs on one rank, whatever the job has
+  bool shard_per_rank = false;   ///< needs at least one layer for every rank
 };
 [[nodiscard]] const std::vector<Entry>& registry();
 
-/// Builds the program of a request. Throws InputError if the request does not fit (micro-batches not a multiple of
-/// the ranks, fewer layers than shards, more than one rank for `serial`).
+/// The entry that a spec names. Throws InputError if there is none.
+[[nodiscard]] const Entry& entry_of(const std::string& name);
+
+/// What a schedule asks of a request, without building it: micro-batches that the ranks share evenly, enough layers,
+/// one rank for `serial`. Throws InputError "key: ...".
+void check(const Request& request);
+
+/// Builds the program of a request that passes check().
 [[nodiscard]] Program build(const Request& request);
 
 }  // namespace minitaw::schedule

@@ -174,7 +174,7 @@ TEST(MemoryAccount, RelayByHand) {
                                                     rounded(model::flow_bytes(layout.shape)));
     EXPECT_EQ(f.workspace, rounded(model::workspace_bytes(layout)));
     EXPECT_EQ(f.staging, 2 * chunk_bytes);  // the inter lane scatters a sum
-    EXPECT_EQ(bytes_of(f, Memory::buffers), f.workspace + f.staging);
+    EXPECT_EQ(bytes_of(f, Memory::buffers), f.scalars + f.workspace + f.staging);
     EXPECT_EQ(f.total(), bytes_of(f, Memory::weights) + bytes_of(f, Memory::gradients) +
                              bytes_of(f, Memory::optimiser) + bytes_of(f, Memory::activations) +
                              bytes_of(f, Memory::buffers));

@@ -1,6 +1,3 @@
-#include <fmt/format.h>
-
-#include "base/error.hpp"
 #include "schedule/frame.hpp"
 #include "schedule/order.hpp"
 #include "schedule/schedules/schedules.hpp"
@@ -9,8 +6,6 @@ namespace minitaw::schedule {
 
 /// The reference: one rank, everything resident, nothing moves.
 Program build_serial(const Request& request) {
-  if (request.groups.ranks() != 1)
-    throw InputError(fmt::format("schedule: serial runs on 1 rank, not {}; set ranks = 1", request.groups.ranks()));
   Draft draft(request.groups, request.layers, request.micro_batches);
   for (int s = 0; s < request.layers; ++s) draft.own(0, s);
   open_step(draft);

@@ -1,6 +1,3 @@
-#include <fmt/format.h>
-
-#include "base/error.hpp"
 #include "schedule/frame.hpp"
 #include "schedule/order.hpp"
 #include "schedule/owners.hpp"
@@ -67,10 +64,6 @@ RelayTiming timing(const Spec& spec) {
 /// stagger), cco=off (no overlap of communication and computation), prefetch (ticks ahead between groups).
 Program build_tawpipe(const Request& request) {
   const int ranks = request.groups.ranks();
-  if (request.layers < ranks)
-    throw InputError(fmt::format("schedule: tawpipe splits the blocks into one shard per rank; {} layers are too few "
-                                 "for {} ranks, use at least {} layers",
-                                 request.layers, ranks, ranks));
   const bool grouped = !request.spec.options.contains("gwps");
   const topology::Groups teams = grouped ? request.groups : topology::Groups::equal(ranks, ranks);
   const std::vector<int> owners = round_robin_owners(teams, ranks);
