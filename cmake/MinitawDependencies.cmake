@@ -24,9 +24,6 @@ endif()
 if(MINITAW_TESTS)
   minitaw_require(GTest "the tests" "libgtest-dev and libgmock-dev")
 endif()
-if(MINITAW_BENCHMARKS)
-  minitaw_require(benchmark "the microbenchmarks" libbenchmark-dev CONFIG)
-endif()
 
 if(MINITAW_CUDA AND NOT Kokkos_ENABLE_CUDA)
   message(FATAL_ERROR "MINITAW_CUDA needs a Kokkos built with CUDA, but the one in ${Kokkos_DIR} was built for "
