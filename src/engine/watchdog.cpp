@@ -70,7 +70,7 @@ long Watchdog::finished() const {
 }
 
 std::string Watchdog::report() const {
-  std::string text = fmt::format("rank {}: no lane has moved for {:.0f} s", rank_, limit_.count());
+  std::string text = fmt::format("rank {}: no lane has moved for {:g} s", rank_, limit_.count());
   for (const Lane* lane : lanes_) text += describe(*lane);
   return text;
 }

@@ -66,8 +66,8 @@ Table::Table(const std::vector<Row>& rows)
           {"between", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_between"); }},
           {"exposed", "%", 7, [](const Row& r) { return percent(r, "exposed_share"); }},
           {"idle", "%", 6, [](const Row& r) { return percent(r, "idle_share"); }},
-          {"loss 1st", "nat", 8, [](const Row& r) { return number(r.real("first_loss"), 4); }},
-          {"last", "nat", 7, [](const Row& r) { return number(r.real("last_loss"), 4); }},
+          {"loss0", "nat", 8, [](const Row& r) { return number(r.real("first_loss"), 4); }},
+          {"loss", "nat", 8, [](const Row& r) { return number(r.real("last_loss"), 4); }},
           {"check", "", 7, [](const Row& r) { return error(r.real("gradient_error")); }},
           {"status", "", -6, [](const Row& r) { return r.text("status"); }},
       } {}
