@@ -44,9 +44,7 @@ std::string broadcast(std::string text, MPI_Comm comm) {
 }  // namespace
 
 MpiJob::MpiJob(int& argc, char**& argv, double watchdog)
-    : environment_(argc, argv),
-      place_(topology::detect(MPI_COMM_WORLD)),
-      threads_(threads_of(place_)),
+    : environment_(argc, argv), place_(topology::detect(MPI_COMM_WORLD)), threads_(threads_of(place_)),
       kokkos_(kokkos_settings(threads_)),
       job_(MPI_COMM_WORLD, std::chrono::duration<double>(watchdog), waiting(place_, threads_)) {}
 

@@ -11,8 +11,8 @@
 
 namespace minitaw::app {
 
-/// What the verbs that compute have in common: MPI and Kokkos from construction to destruction, where the ranks are,
-/// and a job that plays cases. One object per process.
+/// What the verbs that compute have in common: MPI and Kokkos from construction to destruction, where the
+/// ranks are, and a job that plays cases. One object per process.
 class MpiJob {
 public:
   /// `watchdog`: seconds without progress after which a step is given up.

@@ -79,7 +79,8 @@ private:
     for (const std::string& note : deck_.notes) say("# {}\n", note);
     for (const std::string& note : recorder_.notes()) say("# {}\n", note);
     const std::size_t known = todo_.size() - left().size();
-    if (known > 0) say("# {} of {} cases are in {} already and are not run again\n", known, todo_.size(), output_);
+    if (known > 0)
+      say("# {} of {} cases are in {} already and are not run again\n", known, todo_.size(), output_);
     say("{}", table_->header());
   }
 
@@ -107,7 +108,8 @@ int run_sweep(const RunOptions& options, MpiJob& mpi) {
     if (mpi.speaks()) speaker.emplace(deck, options, mpi);
   });
   std::vector<char> todo = speaker ? speaker->todo() : std::vector<char>(deck.cases.size());
-  comm::mpi::check(MPI_Bcast(todo.data(), static_cast<int>(todo.size()), MPI_CHAR, 0, MPI_COMM_WORLD), "MPI_Bcast");
+  comm::mpi::check(MPI_Bcast(todo.data(), static_cast<int>(todo.size()), MPI_CHAR, 0, MPI_COMM_WORLD),
+                   "MPI_Bcast");
   for (std::size_t i = 0; i < deck.cases.size(); ++i) {
     if (todo[i] == 0) continue;
     const auto begin = std::chrono::steady_clock::now();

@@ -15,8 +15,8 @@ struct RunOptions {
   std::vector<std::string> arguments;  ///< the whole command line, for the record
 };
 
-/// Plays every case of the deck that the result file does not hold yet, and records each as it ends. Returns the
-/// exit code: 0 if every case of the deck is valid, else 1.
+/// Plays every case of the deck that the result file does not hold yet, and records each as it ends. Returns
+/// the exit code: 0 if every case of the deck is valid, else 1.
 [[nodiscard]] int run_sweep(const RunOptions& options, MpiJob& mpi);
 
 }  // namespace minitaw::app

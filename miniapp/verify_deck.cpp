@@ -37,14 +37,15 @@ Check compare(const Reference& a, const Reference& b) {
 }
 
 std::string line(const Row& row, std::size_t width) {
-  return fmt::format("{:<{}} {:>5} {:<11} {:<8} {:>9.1e} {:>9.1e} {:>9.1e}  {}\n", row.schedule, width, row.ranks,
-                     row.groups, row.against, row.check.loss_error, row.check.gradients.worst, row.check.weights.worst,
+  return fmt::format("{:<{}} {:>5} {:<11} {:<8} {:>9.1e} {:>9.1e} {:>9.1e}  {}\n", row.schedule, width,
+                     row.ranks, row.groups, row.against, row.check.loss_error, row.check.gradients.worst,
+                     row.check.weights.worst,
                      row.check.passes(row.tolerance) ? "ok" : "WRONG: " + row.check.failure(row.tolerance));
 }
 
 std::string header(std::size_t width) {
-  return fmt::format("{:<{}} {:>5} {:<11} {:<8} {:>9} {:>9} {:>9}\n", "# schedule", width, "ranks", "groups", "against",
-                     "loss", "gradients", "weights");
+  return fmt::format("{:<{}} {:>5} {:<11} {:<8} {:>9} {:>9} {:>9}\n", "# schedule", width, "ranks", "groups",
+                     "against", "loss", "gradients", "weights");
 }
 
 nlohmann::json to_json(const Row& row) {
@@ -83,8 +84,9 @@ public:
       for (const Row& row : rows_) all["cases"].push_back(to_json(row));
       fmt::print("{}\n", all.dump(2));
     } else if (speaks_) {
-      fmt::print("RESULT: {}\n", valid ? "VALID" : fmt::format("INVALID: {}: {}", wrong->schedule,
-                                                               wrong->check.failure(wrong->tolerance)));
+      fmt::print("RESULT: {}\n", valid ? "VALID"
+                                       : fmt::format("INVALID: {}: {}", wrong->schedule,
+                                                     wrong->check.failure(wrong->tolerance)));
     }
     return valid ? 0 : 1;
   }

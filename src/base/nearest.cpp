@@ -24,7 +24,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  const auto best = std::ranges::min_element(candidates, {}, [&](const auto& c) { return edit_distance(word, c); });
+  const auto best =
+      std::ranges::min_element(candidates, {}, [&](const auto& c) { return edit_distance(word, c); });
   return best == candidates.end() ? std::string() : *best;
 }
 

@@ -16,15 +16,12 @@ void add_bf16(Bf16* __restrict target, const Bf16* __restrict other, std::int64_
 
 }  // namespace
 
-std::size_t bytes_of(Scalar scalar) {
-  return scalar == Scalar::fp32 ? sizeof(float) : sizeof(Bf16);
-}
+std::size_t bytes_of(Scalar scalar) { return scalar == Scalar::fp32 ? sizeof(float) : sizeof(Bf16); }
 
 void add(Scalar scalar, std::byte* target, const std::byte* other, std::int64_t elements) {
   if (scalar == Scalar::fp32)
     add_fp32(reinterpret_cast<float*>(target), reinterpret_cast<const float*>(other), elements);
-  else
-    add_bf16(reinterpret_cast<Bf16*>(target), reinterpret_cast<const Bf16*>(other), elements);
+  else add_bf16(reinterpret_cast<Bf16*>(target), reinterpret_cast<const Bf16*>(other), elements);
 }
 
 }  // namespace minitaw::comm

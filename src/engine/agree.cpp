@@ -45,7 +45,8 @@ void wait_for_all(MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
   int done = 0;
-  for (auto pause = std::chrono::microseconds(10);; pause = std::min(2 * pause, std::chrono::microseconds(2000))) {
+  for (auto pause = std::chrono::microseconds(10);;
+       pause = std::min(2 * pause, std::chrono::microseconds(2000))) {
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
     if (done != 0) return;
     std::this_thread::sleep_for(pause);

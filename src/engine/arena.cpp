@@ -12,14 +12,17 @@ using schedule::SlotClass;
 
 Memory kind_of(SlotClass cls) {
   switch (cls) {
-    case SlotClass::home:
-    case SlotClass::weights:
-    case SlotClass::ends: return Memory::weights;
-    case SlotClass::total:
-    case SlotClass::gradient:
-    case SlotClass::ends_total: return Memory::gradients;
-    case SlotClass::kept:
-    case SlotClass::flow: return Memory::activations;
+  case SlotClass::home:
+  case SlotClass::weights:
+  case SlotClass::ends:
+    return Memory::weights;
+  case SlotClass::total:
+  case SlotClass::gradient:
+  case SlotClass::ends_total:
+    return Memory::gradients;
+  case SlotClass::kept:
+  case SlotClass::flow:
+    return Memory::activations;
   }
   throw LogicError("arena: a slot of no class");
 }

@@ -9,8 +9,8 @@
 
 namespace minitaw::engine {
 
-/// All memory that one rank uses during a step: one allocation, cut into the slots, optimiser states, scratch and
-/// staging that the accounting lists. Nothing is allocated after construction.
+/// All memory that one rank uses during a step: one allocation, cut into the slots, optimiser states, scratch
+/// and staging that the accounting lists. Nothing is allocated after construction.
 class Arena {
 public:
   explicit Arena(const schedule::Footprint& footprint);
@@ -25,7 +25,9 @@ public:
   [[nodiscard]] model::Buffer staging() const { return staging_; }
 
   /// Bytes handed out, by kind; counted as buffers are cut, not copied from the plan.
-  [[nodiscard]] const std::array<std::uint64_t, schedule::memory_kinds>& measured() const { return measured_; }
+  [[nodiscard]] const std::array<std::uint64_t, schedule::memory_kinds>& measured() const {
+    return measured_;
+  }
 
 private:
   model::Buffer cut(std::size_t bytes, schedule::Memory kind);

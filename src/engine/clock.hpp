@@ -5,8 +5,8 @@
 
 namespace minitaw::engine {
 
-/// When an action of the current step was ready to run, began and ended, in seconds since the step began. Between
-/// `ready` (its lane got to it) and `begin` it waited for other lanes.
+/// When an action of the current step was ready to run, began and ended, in seconds since the step began.
+/// Between `ready` (its lane got to it) and `begin` it waited for other lanes.
 struct Span {
   double ready = 0;
   double begin = 0;

@@ -21,7 +21,8 @@ int size_of(MPI_Comm comm) {
 template <class T, std::size_t N>
 std::vector<std::array<T, N>> gather_rows(const std::array<T, N>& mine, MPI_Comm comm) {
   std::vector<std::array<T, N>> all(size_of(comm));
-  check(MPI_Gather(mine.data(), sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, 0, comm), "MPI_Gather");
+  check(MPI_Gather(mine.data(), sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, 0, comm),
+        "MPI_Gather");
   return all;
 }
 
@@ -42,14 +43,16 @@ double median_of(const std::vector<StepTime>& times, Field field) {
 void collect_samples(const std::vector<StepTime>& times, MPI_Comm comm, CaseResult& result) {
   for (const StepTime& t : times) {
     std::vector<double> seconds(size_of(comm));
-    check(MPI_Gather(&t.total, 1, MPI_DOUBLE, seconds.data(), 1, MPI_DOUBLE, 0, comm), "gathering step times");
+    check(MPI_Gather(&t.total, 1, MPI_DOUBLE, seconds.data(), 1, MPI_DOUBLE, 0, comm),
+          "gathering step times");
     result.seconds.push_back(std::move(seconds));
   }
 }
 
 void collect_time(const std::vector<StepTime>& times, MPI_Comm comm, CaseResult& result) {
-  const std::array<double, 4> mine = {median_of(times, &StepTime::compute), median_of(times, &StepTime::exposed),
-                                      median_of(times, &StepTime::idle), median_of(times, &StepTime::communication)};
+  const std::array<double, 4> mine = {median_of(times, &StepTime::compute),
+                                      median_of(times, &StepTime::exposed), median_of(times, &StepTime::idle),
+                                      median_of(times, &StepTime::communication)};
   for (const auto& row : gather_rows(mine, comm)) result.time.push_back({row[0], row[1], row[2], row[3]});
 }
 

@@ -11,7 +11,8 @@ namespace minitaw::engine {
 using schedule::Action;
 using schedule::Kind;
 
-Compute::Compute(model::Model& model, const Arena& arena, const State& state, model::AdamW adamw, double* loss)
+Compute::Compute(model::Model& model, const Arena& arena, const State& state, model::AdamW adamw,
+                 double* loss)
     : model_(model), arena_(arena), state_(state), adamw_(adamw), loss_(loss) {}
 
 void Compute::begin_step(model::TokenSource& tokens, const std::vector<int>& micro_batches, int step) {
@@ -32,16 +33,24 @@ void Compute::run(const Action& action) {
 
 void Compute::dispatch(const Action& a) {
   switch (a.kind) {
-    case Kind::zero: return zero(slot(a, 0));
-    case Kind::embed: return model_.embed(slot(a, 0), slot(a, 1), batch(a).inputs);
-    case Kind::forward: return model_.forward(a.shard, slot(a, 2), slot(a, 1), slot(a, 0));
-    case Kind::loss: return model_.loss(slot(a, 0), slot(a, 2), loss_, slot(a, 1), batch(a).targets);
-    case Kind::backward:
-      return model_.backward(a.shard, slot(a, 2), slot(a, 3), a.accumulates, slot(a, 1), slot(a, 0));
-    case Kind::embed_backward: return model_.embed_backward(slot(a, 1), slot(a, 0), batch(a).inputs);
-    case Kind::update: return update(a);
-    case Kind::join: return;
-    default: throw LogicError(fmt::format("engine: {} in the compute lane", name_of(a.kind)));
+  case Kind::zero:
+    return zero(slot(a, 0));
+  case Kind::embed:
+    return model_.embed(slot(a, 0), slot(a, 1), batch(a).inputs);
+  case Kind::forward:
+    return model_.forward(a.shard, slot(a, 2), slot(a, 1), slot(a, 0));
+  case Kind::loss:
+    return model_.loss(slot(a, 0), slot(a, 2), loss_, slot(a, 1), batch(a).targets);
+  case Kind::backward:
+    return model_.backward(a.shard, slot(a, 2), slot(a, 3), a.accumulates, slot(a, 1), slot(a, 0));
+  case Kind::embed_backward:
+    return model_.embed_backward(slot(a, 1), slot(a, 0), batch(a).inputs);
+  case Kind::update:
+    return update(a);
+  case Kind::join:
+    return;
+  default:
+    throw LogicError(fmt::format("engine: {} in the compute lane", name_of(a.kind)));
   }
 }
 
@@ -56,7 +65,9 @@ void Compute::zero(model::Buffer buffer) const {
   Kokkos::deep_copy(exec_, Bytes(buffer.data, buffer.bytes), std::byte{0});
 }
 
-model::Buffer Compute::slot(const Action& action, int operand) const { return arena_.slot(action.slots[operand]); }
+model::Buffer Compute::slot(const Action& action, int operand) const {
+  return arena_.slot(action.slots[operand]);
+}
 
 const MicroBatch& Compute::batch(const Action& action) const { return batches_.at(action.micro_batch); }
 

@@ -40,7 +40,7 @@ std::unique_ptr<Session> open_session(const deck::Case& c, MPI_Comm comm, const 
     agreed = true;
     agree(comm, [] {});  // the transport's construction is collective: everybody must have come this far
     return std::make_unique<comm::mpi::Transport>(comm, program, std::span(staging.data, staging.bytes),
-                                                 waiting);
+                                                  waiting);
   };
   try {
     session = std::make_unique<Session>(c, rank, make, options);
@@ -58,7 +58,8 @@ void fail(record::CaseResult& result, std::string reason) {
 }
 
 /// The first step's loss and every gradient tensor against the serial reference. Collective.
-void check_first_step(const Session& session, MPI_Comm comm, const Reference& reference, record::CaseResult& result) {
+void check_first_step(const Session& session, MPI_Comm comm, const Reference& reference,
+                      record::CaseResult& result) {
   const auto gradients = gather(session, Which::gradients, comm);
   if (session.rank() != 0) return;
   Check found;
@@ -71,7 +72,8 @@ void check_first_step(const Session& session, MPI_Comm comm, const Reference& re
 
 void check_losses(record::CaseResult& result) {
   for (std::size_t s = 0; s < result.losses.size(); ++s)
-    if (!std::isfinite(result.losses[s])) fail(result, fmt::format("the loss of step {} is not finite", s + 1));
+    if (!std::isfinite(result.losses[s]))
+      fail(result, fmt::format("the loss of step {} is not finite", s + 1));
 }
 
 }  // namespace
@@ -96,7 +98,8 @@ bool Check::passes(const Tolerance& t) const {
 
 std::string Check::failure(const Tolerance& t) const {
   if (!(loss_error <= t.loss))
-    return fmt::format("losses differ from the serial reference by {:.1e} (allowed {:.0e})", loss_error, t.loss);
+    return fmt::format("losses differ from the serial reference by {:.1e} (allowed {:.0e})", loss_error,
+                       t.loss);
   if (!(gradients.worst <= t.gradient))
     return fmt::format("gradient of {} differs from the serial reference by {:.1e} (allowed {:.0e})",
                        gradients.tensor, gradients.worst, t.gradient);
@@ -162,7 +165,8 @@ void Job::play(const deck::Case& c, MPI_Comm comm, bool checked, record::CaseRes
   }
   const schedule::ByteMatrix sent = session->transport().sent();
   collect(*session, times, peak_memory(), comm, result);
-  collect_bytes(sent, schedule::bytes(session->program(), session->layout()), rank_, c.warmup + c.steps, comm, result);
+  collect_bytes(sent, schedule::bytes(session->program(), session->layout()), rank_, c.warmup + c.steps, comm,
+                result);
   check_losses(result);
 }
 

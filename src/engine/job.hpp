@@ -17,16 +17,16 @@ namespace minitaw::engine {
 struct Tolerance {
   double loss = 1e-6;
   double gradient = 1e-5;
-  /// Looser: AdamW's first steps are about the learning rate whatever the gradient's size, so an element whose gradient
-  /// is rounding noise may go either way. A wrong gradient shows at 1e-2.
+  /// Looser: AdamW's first steps are about the learning rate whatever the gradient's size, so an element
+  /// whose gradient is rounding noise may go either way. A wrong gradient shows at 1e-2.
   double weights = 1e-4;
 };
 
 /// What a comparison with the reference found; complete on rank 0.
 struct Check {
-  double loss_error = 0;      ///< largest relative difference over the steps
-  Difference gradients;       ///< of the first step
-  Difference weights;         ///< after the last step
+  double loss_error = 0;  ///< largest relative difference over the steps
+  Difference gradients;   ///< of the first step
+  Difference weights;     ///< after the last step
   [[nodiscard]] bool passes(const Tolerance& tolerance) const;
   /// One sentence: what is wrong, by how much, where.
   [[nodiscard]] std::string failure(const Tolerance& tolerance) const;
@@ -39,12 +39,12 @@ public:
   /// `waiting` is how communication threads wait, by the cores at hand.
   Job(MPI_Comm world, std::chrono::duration<double> patience, const comm::mpi::Patience& waiting);
 
-  /// Plays the case: a first step that is checked against the serial reference when that is affordable, warm-up,
-  /// timed steps. Ranks beyond the case's wait. The result is complete on rank 0.
+  /// Plays the case: a first step that is checked against the serial reference when that is affordable,
+  /// warm-up, timed steps. Ranks beyond the case's wait. The result is complete on rank 0.
   [[nodiscard]] record::CaseResult run(const deck::Case& c);
 
-  /// Plays `steps` steps and compares losses, every gradient tensor of the first step and the weights after the last
-  /// with `reference` (needed on rank 0 only).
+  /// Plays `steps` steps and compares losses, every gradient tensor of the first step and the weights after
+  /// the last with `reference` (needed on rank 0 only).
   [[nodiscard]] Check verify(const deck::Case& c, int steps, const Reference& reference,
                              const std::function<void(schedule::Program&)>& sabotage = {});
 

@@ -5,7 +5,8 @@
 
 namespace minitaw::engine {
 
-Lane::Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& progress, Clock& clock, Run run)
+Lane::Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& progress, Clock& clock,
+           Run run)
     : lane_(lane), progress_(progress), clock_(clock), run_(std::move(run)) {
   for (const schedule::Unit& unit : schedule::units(program, lane)) {
     PlayedUnit& played = units_.emplace_back();
@@ -29,7 +30,8 @@ void Lane::play(const PlayedUnit& unit) {
   pending_.store(unit.actions.front(), std::memory_order_relaxed);
   const double ready = clock_.now();
   for (int l = 0; l < schedule::lanes; ++l)
-    if (l != static_cast<int>(lane_) && unit.waits[l] > 0) progress_.wait(static_cast<schedule::Lane>(l), unit.waits[l]);
+    if (l != static_cast<int>(lane_) && unit.waits[l] > 0)
+      progress_.wait(static_cast<schedule::Lane>(l), unit.waits[l]);
   started_.store(true, std::memory_order_relaxed);
   const double begin = clock_.now();
   run_(unit.actions);

@@ -8,15 +8,14 @@ using schedule::Action;
 
 Player::Player(const schedule::Program& program, int rank, Compute& compute, Transfers& transfers,
                std::chrono::duration<double> patience, Watchdog::OnStall on_stall)
-    : program_(program.ranks[rank]),
-      clock_(program_.actions.size()),
-      compute_(program_, schedule::Lane::compute, progress_, clock_, [&](auto unit) { compute.run(*unit[0]); }),
+    : program_(program.ranks[rank]), clock_(program_.actions.size()),
+      compute_(program_, schedule::Lane::compute, progress_, clock_,
+               [&](auto unit) { compute.run(*unit[0]); }),
       intra_(program_, schedule::Lane::intra, progress_, clock_,
              [&](auto unit) { transfers.run(schedule::Lane::intra, unit); }),
       inter_(program_, schedule::Lane::inter, progress_, clock_,
              [&](auto unit) { transfers.run(schedule::Lane::inter, unit); }),
-      intra_thread_(intra_, progress_),
-      inter_thread_(inter_, progress_),
+      intra_thread_(intra_, progress_), inter_thread_(inter_, progress_),
       watchdog_(program, rank, {&compute_, &intra_, &inter_}, progress_, patience, std::move(on_stall)) {}
 
 StepTime Player::play() {

@@ -20,8 +20,8 @@ struct StepTime {
   double communication = 0;  ///< in transfers, hidden or not, both lanes added up
 };
 
-/// Plays a rank's program step after step: the compute lane on the calling thread, each communication lane on a
-/// thread of its own.
+/// Plays a rank's program step after step: the compute lane on the calling thread, each communication lane on
+/// a thread of its own.
 class Player {
 public:
   Player(const schedule::Program& program, int rank, Compute& compute, Transfers& transfers,

@@ -13,8 +13,8 @@ namespace minitaw::engine {
 /// Thrown out of a wait when another lane of the rank has failed.
 struct Stopped : std::exception {};
 
-/// How far each lane of a rank has come in the current step. Lanes finish in order, so a count is all that a wait
-/// needs. Waiting sleeps in the kernel: on a crowded node it takes no time from the lane that computes.
+/// How far each lane of a rank has come in the current step. Lanes finish in order, so a count is all that a
+/// wait needs. Waiting sleeps in the kernel: on a crowded node it takes no time from the lane that computes.
 class Progress {
 public:
   void begin_step() {
@@ -32,7 +32,8 @@ public:
   /// Returns once `count` actions of the lane are finished; throws Stopped if a lane fails meanwhile.
   void wait(schedule::Lane lane, int count) const {
     const auto& done = done_[static_cast<std::size_t>(lane)];
-    for (int seen = done.load(std::memory_order_acquire); seen < count; seen = done.load(std::memory_order_acquire))
+    for (int seen = done.load(std::memory_order_acquire); seen < count;
+         seen = done.load(std::memory_order_acquire))
       done.wait(seen, std::memory_order_acquire);
     if (failed_.load(std::memory_order_acquire)) throw Stopped();
   }

@@ -28,8 +28,8 @@ std::string reference_key(const deck::Case& c, int steps) {
 
 double flops(const deck::Case& c, int steps) {
   const model::Flops per_token = model::flops_per_token(c.shape);
-  return (per_token.matmul + per_token.attention_causal) * static_cast<double>(c.shape.tokens()) * c.micro_batches *
-         steps;
+  return (per_token.matmul + per_token.attention_causal) * static_cast<double>(c.shape.tokens()) *
+         c.micro_batches * steps;
 }
 
 Reference serial_reference(const deck::Case& c, int steps) {
@@ -89,7 +89,8 @@ void append(std::vector<NamedTensor>& result, const std::vector<model::Tensor>& 
 
 std::vector<NamedTensor> named(const model::Layout& layout, const ReferenceTensors& tensors) {
   std::vector<NamedTensor> result;
-  for (std::size_t s = 0; s < layout.shards.size(); ++s) append(result, layout.shards[s].tensors, tensors.shards[s]);
+  for (std::size_t s = 0; s < layout.shards.size(); ++s)
+    append(result, layout.shards[s].tensors, tensors.shards[s]);
   append(result, layout.ends.tensors, tensors.ends);
   return result;
 }

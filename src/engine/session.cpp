@@ -32,16 +32,14 @@ schedule::Program program_of(const deck::Case& c) {
   return program;
 }
 
-Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transport, const SessionOptions& options)
-    : rank_(rank),
-      program_(with_sabotage(program_of(c), options)),
+Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transport,
+                 const SessionOptions& options)
+    : rank_(rank), program_(with_sabotage(program_of(c), options)),
       layout_(model::make_layout(c.shape, program_.shards, program_.ends_slices)),
-      footprint_(schedule::memory(program_, layout_)[rank]),
-      arena_(footprint_),
+      footprint_(schedule::memory(program_, layout_)[rank]), arena_(footprint_),
       state_(program_, rank, layout_, arena_),
       model_(model::ExecutionSpace{}, layout_, loss_scale(c), arena_.workspace()),
-      tokens_(c.shape, c.data, c.seed),
-      micro_batches_(micro_batches_of(program_.ranks[rank])),
+      tokens_(c.shape, c.data, c.seed), micro_batches_(micro_batches_of(program_.ranks[rank])),
       transport_(make_transport(program_, arena_.staging())),
       compute_(std::make_unique<Compute>(model_, arena_, state_, adamw_of(c), arena_.loss())),
       transfers_(std::make_unique<Transfers>(*transport_, arena_, layout_)) {

@@ -12,7 +12,8 @@ using schedule::SlotClass;
 
 int slice_of(const schedule::RankProgram& rank) {
   for (const schedule::Action& action : rank.actions)
-    if (action.kind == schedule::Kind::update && action.payload == schedule::Payload::ends) return action.shard;
+    if (action.kind == schedule::Kind::update && action.payload == schedule::Payload::ends)
+      return action.shard;
   return 0;
 }
 
@@ -36,9 +37,7 @@ void store(model::Buffer buffer, const std::vector<float>& values) {
 }  // namespace
 
 State::State(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena)
-    : layout_(layout),
-      arena_(arena),
-      homes_(program.ranks[rank].homes),
+    : layout_(layout), arena_(arena), homes_(program.ranks[rank].homes),
       ends_slice_(slice_of(program.ranks[rank])) {
   if (layout.shape.dtype != model::Dtype::fp32)
     throw InputError("dtype: this build computes in fp32; bf16 can be planned, but not run yet");
@@ -69,7 +68,8 @@ model::Buffer State::ends() const { return arena_.slot({SlotClass::ends, 0}); }
 model::Buffer State::ends_total() const { return arena_.slot({SlotClass::ends_total, 0}); }
 
 model::OptimiserState State::shard_optimiser(int home) const {
-  return model::optimiser_state(arena_.optimiser(home), layout_.shape.dtype, layout_.shards[homes_[home]].elements);
+  return model::optimiser_state(arena_.optimiser(home), layout_.shape.dtype,
+                                layout_.shards[homes_[home]].elements);
 }
 
 model::OptimiserState State::ends_optimiser() const {

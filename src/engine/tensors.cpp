@@ -32,14 +32,16 @@ std::vector<float> to_host(model::Buffer buffer, std::int64_t elements) {
 std::vector<float> fetch(const Piece& piece, int rank, MPI_Comm comm) {
   std::vector<float> values;
   if (rank == piece.owner) values = to_host(piece.buffer, piece.elements);
-  if (piece.owner == 0 || (rank != 0 && rank != piece.owner)) return rank == 0 ? values : std::vector<float>();
+  if (piece.owner == 0 || (rank != 0 && rank != piece.owner))
+    return rank == 0 ? values : std::vector<float>();
   const int count = static_cast<int>(piece.elements);
   if (rank == piece.owner) {
     check(MPI_Send(values.data(), count, MPI_FLOAT, 0, 0, comm), "sending tensors to rank 0");
     return {};
   }
   values.resize(piece.elements);
-  check(MPI_Recv(values.data(), count, MPI_FLOAT, piece.owner, 0, comm, MPI_STATUS_IGNORE), "gathering tensors");
+  check(MPI_Recv(values.data(), count, MPI_FLOAT, piece.owner, 0, comm, MPI_STATUS_IGNORE),
+        "gathering tensors");
   return values;
 }
 

@@ -17,7 +17,8 @@ using schedule::Payload;
 
 /// Totals and the ends gradient are fp32 whatever the compute precision.
 bool is_fp32(schedule::SlotClass cls, model::Dtype dtype) {
-  return dtype == model::Dtype::fp32 || cls == schedule::SlotClass::total || cls == schedule::SlotClass::ends_total;
+  return dtype == model::Dtype::fp32 || cls == schedule::SlotClass::total ||
+         cls == schedule::SlotClass::ends_total;
 }
 
 }  // namespace
@@ -28,31 +29,42 @@ Transfers::Transfers(comm::Transport& transport, const Arena& arena, const model
 void Transfers::run(schedule::Lane lane, std::span<const Action* const> unit) {
   const Action& first = *unit.front();
   switch (first.kind) {
-    case Kind::send:
-    case Kind::recv: {
-      std::vector<comm::Message> batch;
-      for (const Action* action : unit) batch.push_back(message(*action));
-      return transport_.exchange(lane, batch);
-    }
-    case Kind::broadcast: return transport_.broadcast(lane, collective(first));
-    case Kind::reduce: return transport_.reduce(lane, collective(first));
-    case Kind::all_gather: return transport_.all_gather(lane, collective(first));
-    case Kind::reduce_scatter: return transport_.reduce_scatter(lane, collective(first));
-    case Kind::all_reduce: return transport_.all_reduce(lane, collective(first));
-    case Kind::accumulate: return add(first);
-    default: throw LogicError(fmt::format("engine: {} in a communication lane", name_of(first.kind)));
+  case Kind::send:
+  case Kind::recv: {
+    std::vector<comm::Message> batch;
+    for (const Action* action : unit) batch.push_back(message(*action));
+    return transport_.exchange(lane, batch);
+  }
+  case Kind::broadcast:
+    return transport_.broadcast(lane, collective(first));
+  case Kind::reduce:
+    return transport_.reduce(lane, collective(first));
+  case Kind::all_gather:
+    return transport_.all_gather(lane, collective(first));
+  case Kind::reduce_scatter:
+    return transport_.reduce_scatter(lane, collective(first));
+  case Kind::all_reduce:
+    return transport_.all_reduce(lane, collective(first));
+  case Kind::accumulate:
+    return add(first);
+  default:
+    throw LogicError(fmt::format("engine: {} in a communication lane", name_of(first.kind)));
   }
 }
 
 std::int64_t Transfers::elements(const Action& a) const {
   switch (a.payload) {
-    case Payload::weights:
-    case Payload::gradient: return layout_.shards[a.shard].elements;
-    case Payload::ends:
-    case Payload::ends_gradient: return layout_.ends.elements;
-    case Payload::activation:
-    case Payload::activation_grad: return layout_.shape.tokens() * layout_.shape.hidden;
-    case Payload::none: break;
+  case Payload::weights:
+  case Payload::gradient:
+    return layout_.shards[a.shard].elements;
+  case Payload::ends:
+  case Payload::ends_gradient:
+    return layout_.ends.elements;
+  case Payload::activation:
+  case Payload::activation_grad:
+    return layout_.shape.tokens() * layout_.shape.hidden;
+  case Payload::none:
+    break;
   }
   throw LogicError("engine: a transfer of nothing");
 }
@@ -69,7 +81,8 @@ comm::Collective Transfers::collective(const Action& a) const {
 }
 
 void Transfers::add(const Action& a) const {
-  if (layout_.shape.dtype != model::Dtype::fp32) throw LogicError("engine: totals of bf16 gradients are not wired");
+  if (layout_.shape.dtype != model::Dtype::fp32)
+    throw LogicError("engine: totals of bf16 gradients are not wired");
   comm::add(comm::Scalar::fp32, arena_.slot(a.slots[1]).data, arena_.slot(a.slots[0]).data, elements(a));
 }
 

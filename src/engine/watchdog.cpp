@@ -8,13 +8,8 @@ namespace minitaw::engine {
 
 Watchdog::Watchdog(const schedule::Program& program, int rank, std::vector<const Lane*> lanes,
                    const Progress& progress, std::chrono::duration<double> limit, OnStall on_stall)
-    : program_(program),
-      rank_(rank),
-      lanes_(std::move(lanes)),
-      progress_(progress),
-      limit_(limit),
-      on_stall_(std::move(on_stall)),
-      thread_([this] { loop(); }) {}
+    : program_(program), rank_(rank), lanes_(std::move(lanes)), progress_(progress), limit_(limit),
+      on_stall_(std::move(on_stall)), thread_([this] { loop(); }) {}
 
 Watchdog::~Watchdog() {
   {
@@ -83,7 +78,8 @@ std::string Watchdog::describe(const Lane& lane) const {
   if (!lane.started())
     for (int l = 0; l < schedule::lanes; ++l)
       if (action->waits[l] > progress_.count(static_cast<schedule::Lane>(l)))
-        text += fmt::format(", waits for {}:{}", schedule::name_of(static_cast<schedule::Lane>(l)), action->waits[l]);
+        text += fmt::format(", waits for {}:{}", schedule::name_of(static_cast<schedule::Lane>(l)),
+                            action->waits[l]);
   return text;
 }
 

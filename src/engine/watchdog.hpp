@@ -18,8 +18,8 @@ class Watchdog {
 public:
   using OnStall = std::function<void(const std::string& report)>;
 
-  Watchdog(const schedule::Program& program, int rank, std::vector<const Lane*> lanes, const Progress& progress,
-           std::chrono::duration<double> limit, OnStall on_stall);
+  Watchdog(const schedule::Program& program, int rank, std::vector<const Lane*> lanes,
+           const Progress& progress, std::chrono::duration<double> limit, OnStall on_stall);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
   ~Watchdog();

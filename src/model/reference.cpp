@@ -31,8 +31,8 @@ class Block {
 public:
   Block(const Shape& shape, const Shard& shard, int index)
       : shard_(shard), index_(index), rows_(shape.tokens()), hidden_(shape.hidden), qkv_width_(shape.qkv()),
-        ffn_(shape.ffn[shard.first_layer + index]), sizes_{shape.micro_batch, shape.seq, shape.heads,
-                                                           shape.kv_heads, shape.head_dim()} {}
+        ffn_(shape.ffn[shard.first_layer + index]),
+        sizes_{shape.micro_batch, shape.seq, shape.heads, shape.kv_heads, shape.head_dim()} {}
 
   Doubles forward(const Doubles& x, const Doubles& weights) {
     input_ = x;

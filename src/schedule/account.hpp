@@ -69,7 +69,7 @@ struct Footprint {
   std::vector<SlotSize> slots;  ///< by class, then index
   /// Per home slot, then per slice of the ends that this rank updates: model::optimiser_bytes.
   std::vector<std::size_t> optimiser;
-  std::size_t scalars = 256;                        ///< the loss of the step
+  std::size_t scalars = 256;  ///< the loss of the step
   std::size_t workspace = 0;  ///< scratch of compute actions
   std::size_t staging =
       0;  ///< 2 chunk_bytes per communication lane with a reduce, reduce_scatter or all_reduce

@@ -6,8 +6,8 @@ namespace minitaw::schedule {
 namespace {
 
 constexpr std::array<std::string_view, 18> kind_names = {
-    "embed", "F",      "loss", "BW",   "B",    "W",         "dembed", "update",     "zero",
-    "add",   "join",   "send", "recv", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce"};
+    "embed", "F",    "loss", "BW",   "B",         "W",      "dembed",     "update",         "zero",
+    "add",   "join", "send", "recv", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce"};
 constexpr std::array<std::string_view, lanes> lane_names = {"compute", "intra", "inter"};
 constexpr std::array<char, slot_classes> slot_letters = {'h', 't', 'w', 'g', 'a', 'x', 'e', 'f'};
 
@@ -15,15 +15,22 @@ constexpr std::array<char, slot_classes> slot_letters = {'h', 't', 'w', 'g', 'a'
 Access access_of(const Action& action, Slot slot) {
   const Kind kind = action.kind;
   switch (slot.cls) {
-    case SlotClass::home: return {slot, true, kind == Kind::update};
-    case SlotClass::weights: return {slot, true, false};
-    case SlotClass::gradient: return {slot, action.accumulates, true};
-    case SlotClass::total: return {slot, true, kind != Kind::update};
-    case SlotClass::kept: return {slot, kind != Kind::forward, kind == Kind::forward};
-    case SlotClass::flow:
-      return {slot, kind != Kind::embed, kind != Kind::embed_backward && kind != Kind::backward_weight};
-    case SlotClass::ends: return {slot, true, kind == Kind::update};
-    case SlotClass::ends_total: return {slot, true, kind != Kind::update};
+  case SlotClass::home:
+    return {slot, true, kind == Kind::update};
+  case SlotClass::weights:
+    return {slot, true, false};
+  case SlotClass::gradient:
+    return {slot, action.accumulates, true};
+  case SlotClass::total:
+    return {slot, true, kind != Kind::update};
+  case SlotClass::kept:
+    return {slot, kind != Kind::forward, kind == Kind::forward};
+  case SlotClass::flow:
+    return {slot, kind != Kind::embed, kind != Kind::embed_backward && kind != Kind::backward_weight};
+  case SlotClass::ends:
+    return {slot, true, kind == Kind::update};
+  case SlotClass::ends_total:
+    return {slot, true, kind != Kind::update};
   }
   return {};
 }
@@ -32,11 +39,16 @@ Access access_of(const Action& action, Slot slot) {
 Access transfer_access(const Action& action, int rank) {
   const bool root = action.peer == rank;
   switch (action.kind) {
-    case Kind::send: return {action.slots[0], true, false};
-    case Kind::recv: return {action.slots[0], false, true};
-    case Kind::broadcast: return {action.slots[0], root, !root};
-    case Kind::reduce: return {action.slots[0], true, root};
-    default: return {action.slots[0], true, true};
+  case Kind::send:
+    return {action.slots[0], true, false};
+  case Kind::recv:
+    return {action.slots[0], false, true};
+  case Kind::broadcast:
+    return {action.slots[0], root, !root};
+  case Kind::reduce:
+    return {action.slots[0], true, root};
+  default:
+    return {action.slots[0], true, true};
   }
 }
 

@@ -9,24 +9,24 @@ namespace minitaw::schedule {
 
 /// What an action does. The text form prints the name in the comment.
 enum class Kind : std::uint8_t {
-  embed,           // embed
-  forward,         // F
-  loss,            // loss
-  backward,        // BW   both halves of the backward pass
-  backward_input,  // B    towards the input
-  backward_weight, // W    towards the weights
-  embed_backward,  // dembed
-  update,          // update
-  zero,            // zero
-  accumulate,      // add  slot[1] += slot[0]
-  join,            // join the rank's step ends here
-  send,            // send
-  recv,            // recv
-  broadcast,       // broadcast
-  reduce,          // reduce
-  all_gather,      // all_gather
-  reduce_scatter,  // reduce_scatter
-  all_reduce,      // all_reduce
+  embed,            // embed
+  forward,          // F
+  loss,             // loss
+  backward,         // BW   both halves of the backward pass
+  backward_input,   // B    towards the input
+  backward_weight,  // W    towards the weights
+  embed_backward,   // dembed
+  update,           // update
+  zero,             // zero
+  accumulate,       // add  slot[1] += slot[0]
+  join,             // join the rank's step ends here
+  send,             // send
+  recv,             // recv
+  broadcast,        // broadcast
+  reduce,           // reduce
+  all_gather,       // all_gather
+  reduce_scatter,   // reduce_scatter
+  all_reduce,       // all_reduce
 };
 
 /// A queue of a rank whose actions run in order.
@@ -36,24 +36,24 @@ inline constexpr int lanes = 3;
 /// What travels, is kept or is updated.
 enum class Payload : std::uint8_t {
   none,
-  weights,         // W3   weights of shard 3
-  gradient,        // G3   gradient of shard 3
-  activation,      // A3   hidden state at the input of shard 3 (with a micro-batch)
-  activation_grad, // D3   its gradient
-  ends,            // E    ends weights
-  ends_gradient,   // EG
+  weights,          // W3   weights of shard 3
+  gradient,         // G3   gradient of shard 3
+  activation,       // A3   hidden state at the input of shard 3 (with a micro-batch)
+  activation_grad,  // D3   its gradient
+  ends,             // E    ends weights
+  ends_gradient,    // EG
 };
 
 /// Class of a slot: a named buffer of a rank.
 enum class SlotClass : std::uint8_t {
-  home,     // h   weights of an owned shard, compute precision; permanent
-  total,    // t   gradient of an owned shard summed over the step, fp32; permanent
-  weights,  // w   weights passing through
-  gradient, // g   a gradient contribution passing through, compute precision
-  kept,     // a   what F keeps for B of one (shard, micro-batch)
-  flow,     // x   hidden state of a micro-batch, later its gradient
-  ends,     // e   ends weights; permanent
-  ends_total, // f ends gradient summed over the step, fp32; permanent
+  home,        // h   weights of an owned shard, compute precision; permanent
+  total,       // t   gradient of an owned shard summed over the step, fp32; permanent
+  weights,     // w   weights passing through
+  gradient,    // g   a gradient contribution passing through, compute precision
+  kept,        // a   what F keeps for B of one (shard, micro-batch)
+  flow,        // x   hidden state of a micro-batch, later its gradient
+  ends,        // e   ends weights; permanent
+  ends_total,  // f ends gradient summed over the step, fp32; permanent
 };
 inline constexpr int slot_classes = 8;
 
@@ -68,21 +68,22 @@ struct Slot {
 /// One step of one rank. 64 bytes: programs for a thousand ranks must fit in memory.
 ///
 /// Slots by kind (in this order):
-///   embed: x e | F: w a x | loss: x e f | BW, B: w a x g | W: w a g | dembed: x f | update: h t, or e f (ends)
-///   zero: one slot | add: source, target | send, recv, broadcast, reduce, all_*: the slot that moves
+///   embed: x e | F: w a x | loss: x e f | BW, B: w a x g | W: w a g | dembed: x f | update: h t, or e f
+///   (ends) zero: one slot | add: source, target | send, recv, broadcast, reduce, all_*: the slot that moves
 /// Access follows from kind and class (see accesses()).
 struct Action {
   Kind kind = Kind::join;
   Lane lane = Lane::compute;
   Payload payload = Payload::none;
-  bool accumulates = false;       ///< BW / W / recv-free: adds to its gradient slot instead of writing it
-  std::int32_t tick = 0;          ///< of the compute action this belongs to; one batch per lane, tick and payload
+  bool accumulates = false;  ///< BW / W / recv-free: adds to its gradient slot instead of writing it
+  std::int32_t tick = 0;     ///< of the compute action this belongs to; one batch per lane, tick and payload
   std::int32_t shard = -1;
-  std::int32_t micro_batch = -1;  ///< counted over all ranks of the step
-  std::int32_t peer = -1;         ///< other side of send / recv, root of broadcast / reduce (global rank)
-  std::int32_t communicator = -1; ///< index into Program::communicators; -1 for send / recv
+  std::int32_t micro_batch = -1;   ///< counted over all ranks of the step
+  std::int32_t peer = -1;          ///< other side of send / recv, root of broadcast / reduce (global rank)
+  std::int32_t communicator = -1;  ///< index into Program::communicators; -1 for send / recv
   std::array<Slot, 4> slots{};
-  /// waits[l]: how many actions of lane l of this rank must be finished first (0: none). Its own lane is implied.
+  /// waits[l]: how many actions of lane l of this rank must be finished first (0: none). Its own lane is
+  /// implied.
   std::array<std::int32_t, lanes> waits{};
 };
 

@@ -53,10 +53,8 @@ public:
 
 private:
   void count(const Action& a, int rank) {
-    if (a.kind == Kind::send)
-      matrix_.add(rank, a.peer, traffic_of(a.payload), moved_by(a, layout_).bytes());
-    else if (is_collective(a.kind))
-      count_collective(a, rank);
+    if (a.kind == Kind::send) matrix_.add(rank, a.peer, traffic_of(a.payload), moved_by(a, layout_).bytes());
+    else if (is_collective(a.kind)) count_collective(a, rank);
   }
 
   /// Once per collective: at its root, or at the first member.
@@ -64,10 +62,8 @@ private:
     const std::vector<int>& ring = program_.communicators[a.communicator].ranks;
     const bool rooted = a.kind == Kind::broadcast || a.kind == Kind::reduce;
     if (rank != (rooted ? a.peer : ring.front())) return;
-    if (rooted)
-      count_chain(a, ring, moved_by(a, layout_).bytes());
-    else
-      count_ring(a, ring, moved_by(a, layout_));
+    if (rooted) count_chain(a, ring, moved_by(a, layout_).bytes());
+    else count_ring(a, ring, moved_by(a, layout_));
   }
 
   void count_chain(const Action& a, const std::vector<int>& ring, std::uint64_t bytes) {

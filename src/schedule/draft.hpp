@@ -6,8 +6,8 @@
 
 namespace minitaw::schedule {
 
-/// The content of a slot before it has one: "the weights of shard 3 as fetched for tick 7". Each gets a slot for as
-/// long as it lives, from its first to its last use in issue order.
+/// The content of a slot before it has one: "the weights of shard 3 as fetched for tick 7". Each gets a slot
+/// for as long as it lives, from its first to its last use in issue order.
 struct Value {
   int id = -1;
   SlotClass cls = SlotClass::home;
@@ -16,13 +16,22 @@ struct Value {
   friend bool operator==(const Value&, const Value&) = default;
 };
 
-/// Where an action stands inside its tick. Within a rank, actions are issued by (tick, phase, order of emission):
-/// transfers for later ticks first, then the tick's compute, then the gradients of the tick before.
-enum class Phase : std::uint8_t { prepare, fetch_inter, fetch_intra, compute, give_intra, give_inter, finish };
+/// Where an action stands inside its tick. Within a rank, actions are issued by (tick, phase, order of
+/// emission): transfers for later ticks first, then the tick's compute, then the gradients of the tick
+/// before.
+enum class Phase : std::uint8_t {
+  prepare,
+  fetch_inter,
+  fetch_intra,
+  compute,
+  give_intra,
+  give_inter,
+  finish
+};
 
-/// A program under construction: actions over values instead of slots, in any order of emission. Rules append to
-/// it; finish() sorts, assigns slots, derives waits. Both sides of every transfer are emitted by one call, which
-/// gives all ranks one common order and so rules out deadlock by construction.
+/// A program under construction: actions over values instead of slots, in any order of emission. Rules append
+/// to it; finish() sorts, assigns slots, derives waits. Both sides of every transfer are emitted by one call,
+/// which gives all ranks one common order and so rules out deadlock by construction.
 class Draft {
 public:
   /// Nobody owns a shard yet.
@@ -62,8 +71,8 @@ public:
 
   void set_ends_slices(int slices) { program_.ends_slices = slices; }
 
-  /// Sorts each rank's actions into issue order, assigns slots, derives waits. Without overlap, transfers wait for
-  /// the computation before them and computation for the transfers before it.
+  /// Sorts each rank's actions into issue order, assigns slots, derives waits. Without overlap, transfers
+  /// wait for the computation before them and computation for the transfers before it.
   [[nodiscard]] Program finish(bool overlap = true) &&;
 
 private:

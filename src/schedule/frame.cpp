@@ -21,7 +21,8 @@ void combine_ends(Draft& draft, int tick, Kind kind, Payload payload, Value valu
 void update(Draft& draft, int rank, int tick, int ends_slice) {
   for (int s = 0; s < draft.shards(); ++s)
     if (const Value home = draft.home(rank, s); home.valid())
-      draft.add(rank, Phase::finish, action(Kind::update, tick, Payload::weights, s), {home, draft.total(rank, s)});
+      draft.add(rank, Phase::finish, action(Kind::update, tick, Payload::weights, s),
+                {home, draft.total(rank, s)});
   draft.add(rank, Phase::finish, action(Kind::update, tick, Payload::ends, ends_slice),
             {Draft::ends(), Draft::ends_total()});
 }
@@ -45,7 +46,8 @@ void close_step(Draft& draft, int tick, EndsUpdate ends) {
                  Draft::ends_total());
   for (int r = 0; r < draft.ranks(); ++r) update(draft, r, tick, sliced ? r : 0);
   if (sliced) combine_ends(draft, tick, Kind::all_gather, Payload::ends, Draft::ends());
-  for (int r = 0; r < draft.ranks(); ++r) draft.add(r, Phase::finish, action(Kind::join, tick, Payload::none), {});
+  for (int r = 0; r < draft.ranks(); ++r)
+    draft.add(r, Phase::finish, action(Kind::join, tick, Payload::none), {});
 }
 
 }  // namespace minitaw::schedule

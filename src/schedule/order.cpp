@@ -4,7 +4,8 @@
 
 namespace minitaw::schedule {
 
-std::vector<Visit> micro_batch_after_micro_batch(int shards, const std::vector<int>& micro_batches, int first_tick) {
+std::vector<Visit> micro_batch_after_micro_batch(int shards, const std::vector<int>& micro_batches,
+                                                 int first_tick) {
   std::vector<Visit> visits;
   visits.reserve(2 * static_cast<std::size_t>(shards) * micro_batches.size());
   int tick = first_tick;

@@ -14,9 +14,10 @@ struct Visit {
   bool backward = false;
 };
 
-/// `shards` forward visits, then as many backward ones, for each micro-batch in turn, a tick each from `first_tick`.
-[[nodiscard]] std::vector<Visit> micro_batch_after_micro_batch(int shards, const std::vector<int>& micro_batches,
-                                                               int first_tick);
+/// `shards` forward visits, then as many backward ones, for each micro-batch in turn, a tick each from
+/// `first_tick`.
+[[nodiscard]] std::vector<Visit>
+micro_batch_after_micro_batch(int shards, const std::vector<int>& micro_batches, int first_tick);
 
 /// N consecutive micro-batches for rank `rank` of the data-parallel family.
 [[nodiscard]] std::vector<int> own_micro_batches(int rank, int per_rank);

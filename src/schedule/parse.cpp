@@ -164,9 +164,14 @@ private:
   }
 
   void parse_payload(Action& a, std::string_view text) {
-    static constexpr std::array<std::pair<std::string_view, Payload>, 7> prefixes = {{
-        {"EG", Payload::ends_gradient}, {"E", Payload::ends}, {"W", Payload::weights}, {"G", Payload::gradient},
-        {"A", Payload::activation}, {"D", Payload::activation_grad}, {"s", Payload::none}}};
+    static constexpr std::array<std::pair<std::string_view, Payload>, 7> prefixes = {
+        {{"EG", Payload::ends_gradient},
+         {"E", Payload::ends},
+         {"W", Payload::weights},
+         {"G", Payload::gradient},
+         {"A", Payload::activation},
+         {"D", Payload::activation_grad},
+         {"s", Payload::none}}};
     if (text[0] == 'm') {
       a.micro_batch = number(text.substr(1), "a micro-batch such as m3");
       return;

@@ -8,14 +8,14 @@
 
 namespace minitaw::schedule {
 
-/// Gives every value of a rank a slot of its class, the lowest one that is free from the value's first to its last
-/// use in issue order, and counts the slots. values[i] belong to actions[i]; transit values are numbered below
-/// `count`. Homes, totals and ends keep the index that they were made with.
+/// Gives every value of a rank a slot of its class, the lowest one that is free from the value's first to its
+/// last use in issue order, and counts the slots. values[i] belong to actions[i]; transit values are numbered
+/// below `count`. Homes, totals and ends keep the index that they were made with.
 void assign_slots(RankProgram& rank, const std::vector<std::array<Value, 4>>& values, int count);
 
-/// Derives the waits of every action from the slots it touches: a read waits for the last write, a write for the
-/// last write and the reads since. Waits that others imply are left out; join waits for everything. Without
-/// overlap, communication also waits for all computation issued before it and the other way round.
+/// Derives the waits of every action from the slots it touches: a read waits for the last write, a write for
+/// the last write and the reads since. Waits that others imply are left out; join waits for everything.
+/// Without overlap, communication also waits for all computation issued before it and the other way round.
 void assign_waits(RankProgram& program, int rank, bool overlap);
 
 }  // namespace minitaw::schedule

@@ -92,10 +92,8 @@ private:
     const Place other{a.peer, matching_.other[number]};
     started_[number] = true;
     if (!started_[matching_.number(other)]) return;
-    if (a.kind == Kind::send)
-      listener_.message(p, other);
-    else
-      listener_.message(other, p);
+    if (a.kind == Kind::send) listener_.message(p, other);
+    else listener_.message(other, p);
     finish(p);
     finish(other);
   }

@@ -142,8 +142,6 @@ private:
 
 }  // namespace
 
-Matching match(const Program& program) {
-  return Matcher(program).run();
-}
+Matching match(const Program& program) { return Matcher(program).run(); }
 
 }  // namespace minitaw::schedule::detail

@@ -15,19 +15,19 @@ struct Communicator {
   std::vector<int> ranks;
 };
 
-/// What one rank does in one step. `actions` is the issue order: waits refer only to earlier actions, and each
-/// lane plays its own subsequence in order.
+/// What one rank does in one step. `actions` is the issue order: waits refer only to earlier actions, and
+/// each lane plays its own subsequence in order.
 ///
-/// Consecutive send / recv actions of one lane with equal tick and payload form a batch: they start together, when
-/// the waits of all of them are met, and finish together. Everything else in a lane is one at a time.
+/// Consecutive send / recv actions of one lane with equal tick and payload form a batch: they start together,
+/// when the waits of all of them are met, and finish together. Everything else in a lane is one at a time.
 struct RankProgram {
   std::vector<Action> actions;
   std::array<int, slot_classes> slots{};  ///< how many slots of each class the rank has
   std::vector<int> homes;                 ///< homes[k]: shard in home slot k and total slot k
 };
 
-/// One training step of all ranks: the only description of a schedule. Engine, prediction, timeline, accounting
-/// and validation all read it.
+/// One training step of all ranks: the only description of a schedule. Engine, prediction, timeline,
+/// accounting and validation all read it.
 struct Program {
   std::string schedule;   ///< name with options, as in the deck: "tawpipe:cco=off"
   int shards = 0;         ///< shards the blocks are split into
@@ -38,8 +38,9 @@ struct Program {
   std::vector<RankProgram> ranks;
 };
 
-/// Index ranges [begin, end) of the units that a lane starts one after the other: a batch of send / recv, or one
-/// action. Indices point into RankProgram::actions; actions of other lanes in between are not part of the unit.
+/// Index ranges [begin, end) of the units that a lane starts one after the other: a batch of send / recv, or
+/// one action. Indices point into RankProgram::actions; actions of other lanes in between are not part of the
+/// unit.
 struct Unit {
   std::vector<int> actions;
 };

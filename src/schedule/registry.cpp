@@ -21,8 +21,8 @@ const OptionDoc& option_of(const Entry& entry, const std::string& name) {
   for (const OptionDoc& o : entry.options) names.push_back(o.name);
   throw InputError(names.empty()
                        ? fmt::format("schedule: {} takes no options, but \":{}\" was given", entry.name, name)
-                       : fmt::format("schedule: {} has no option \"{}\"; did you mean \"{}\"?", entry.name, name,
-                                     nearest(name, names)));
+                       : fmt::format("schedule: {} has no option \"{}\"; did you mean \"{}\"?", entry.name,
+                                     name, nearest(name, names)));
 }
 
 struct Range {
@@ -52,10 +52,11 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
   const OptionDoc& option = option_of(entry, name);
   const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
   if (!allowed(option, value))
-    throw InputError(fmt::format("schedule: option \"{}\" of {} takes {}, not \"{}\"", option.name, entry.name,
-                                 range_of(option.values.back()) ? option.values.back()
-                                                                : fmt::format("{}", fmt::join(option.values, " or ")),
-                                 value));
+    throw InputError(
+        fmt::format("schedule: option \"{}\" of {} takes {}, not \"{}\"", option.name, entry.name,
+                    range_of(option.values.back()) ? option.values.back()
+                                                   : fmt::format("{}", fmt::join(option.values, " or ")),
+                    value));
   if (spec.options.contains(option.name))
     throw InputError(fmt::format("schedule: option \"{}\" is given twice in \"{}\"", option.name, text));
   spec.options[option.name] = value;
@@ -66,11 +67,18 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
 const std::vector<Entry>& registry() {
   static const std::vector<Entry> entries = {
       {"serial", "one rank, the reference", {}, build_serial, true, false},
-      {"ddp", "data parallelism: everything on every rank, gradients all-reduced at the end of the step", {}, build_ddp},
+      {"ddp",
+       "data parallelism: everything on every rank, gradients all-reduced at the end of the step",
+       {},
+       build_ddp},
       {"tawpipe",
        "topology-aware grouped weight pipelining (arXiv 2511.09741)",
-       {{"gwps", {"on", "off"}, "group-based weight pipelining; off: every rank gets shards from their owners directly"},
-        {"cco", {"on", "off"}, "communication-computation overlap; off: transfers and computation take turns"},
+       {{"gwps",
+         {"on", "off"},
+         "group-based weight pipelining; off: every rank gets shards from their owners directly"},
+        {"cco",
+         {"on", "off"},
+         "communication-computation overlap; off: transfers and computation take turns"},
         {"prefetch", {"1", "1..8"}, "ticks ahead that a shard is sent to another group"}},
        build_tawpipe,
        false,
@@ -84,7 +92,8 @@ const Entry& entry_of(const std::string& name) {
   if (at != registry().end()) return *at;
   std::vector<std::string> names;
   for (const Entry& e : registry()) names.push_back(e.name);
-  throw InputError(fmt::format("schedule: \"{}\" is unknown; did you mean \"{}\"?", name, nearest(name, names)));
+  throw InputError(
+      fmt::format("schedule: \"{}\" is unknown; did you mean \"{}\"?", name, nearest(name, names)));
 }
 
 Spec parse_spec(const std::string& text) {
@@ -97,7 +106,8 @@ Spec parse_spec(const std::string& text) {
     parse_option(spec, entry, text.substr(colon + 1, next == std::string::npos ? next : next - colon - 1));
     colon = next;
   }
-  std::erase_if(spec.options, [&](const auto& o) { return o.second == option_of(entry, o.first).values.front(); });
+  std::erase_if(spec.options,
+                [&](const auto& o) { return o.second == option_of(entry, o.first).values.front(); });
   return spec;
 }
 
@@ -117,9 +127,10 @@ void check(const Request& request) {
         "micro_batches: {} micro-batches cannot be shared evenly by {} ranks; use a multiple of {}",
         request.micro_batches, ranks, ranks));
   if (entry.shard_per_rank && request.layers < ranks)
-    throw InputError(fmt::format("layers: {} layers are too few for {} on {} ranks, which needs a shard of at least "
-                                 "one layer on each rank; use layers = {} or fewer ranks",
-                                 request.layers, to_text(request.spec), ranks, ranks));
+    throw InputError(
+        fmt::format("layers: {} layers are too few for {} on {} ranks, which needs a shard of at least "
+                    "one layer on each rank; use layers = {} or fewer ranks",
+                    request.layers, to_text(request.spec), ranks, ranks));
 }
 
 Program build(const Request& request) {

@@ -13,8 +13,8 @@ struct Spec {
   std::string name;
   std::map<std::string, std::string> options;
 };
-/// Throws InputError for an unknown schedule or option (naming the nearest known one) or a value that the option
-/// does not take.
+/// Throws InputError for an unknown schedule or option (naming the nearest known one) or a value that the
+/// option does not take.
 [[nodiscard]] Spec parse_spec(const std::string& text);
 /// The spec in canonical form: options in alphabetical order, defaults left out.
 [[nodiscard]] std::string to_text(const Spec& spec);
@@ -40,16 +40,16 @@ struct Entry {
   std::string doc;
   std::vector<OptionDoc> options;
   Program (*build)(const Request& request);
-  bool one_rank = false;         ///< runs on one rank, whatever the job has
-  bool shard_per_rank = false;   ///< needs at least one layer for every rank
+  bool one_rank = false;        ///< runs on one rank, whatever the job has
+  bool shard_per_rank = false;  ///< needs at least one layer for every rank
 };
 [[nodiscard]] const std::vector<Entry>& registry();
 
 /// The entry that a spec names. Throws InputError if there is none.
 [[nodiscard]] const Entry& entry_of(const std::string& name);
 
-/// What a schedule asks of a request, without building it: micro-batches that the ranks share evenly, enough layers,
-/// one rank for `serial`. Throws InputError "key: ...".
+/// What a schedule asks of a request, without building it: micro-batches that the ranks share evenly, enough
+/// layers, one rank for `serial`. Throws InputError "key: ...".
 void check(const Request& request);
 
 /// Builds the program of a request that passes check().

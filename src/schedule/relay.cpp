@@ -2,7 +2,8 @@
 
 namespace minitaw::schedule {
 
-GroupRelay::GroupRelay(Draft& draft, const topology::Groups& teams, std::vector<int> owners, RelayTiming timing)
+GroupRelay::GroupRelay(Draft& draft, const topology::Groups& teams, std::vector<int> owners,
+                       RelayTiming timing)
     : draft_(draft), teams_(teams), owners_(std::move(owners)), timing_(timing) {}
 
 int GroupRelay::relay(int team, int shard) const {
@@ -58,7 +59,8 @@ void GroupRelay::give(int team, int shard, int tick, const std::vector<Value>& g
   }
   const Value received = draft_.value(owner, SlotClass::gradient);
   draft_.transfer(when, Payload::gradient, shard, {root, sum}, {owner, received});
-  add_to_total(owner, shard, when, draft_.groups().together(root, owner) ? Lane::intra : Lane::inter, received);
+  add_to_total(owner, shard, when, draft_.groups().together(root, owner) ? Lane::intra : Lane::inter,
+               received);
 }
 
 void GroupRelay::add_to_total(int owner, int shard, int tick, Lane lane, Value gradient) {
@@ -70,7 +72,8 @@ void GroupRelay::add_to_total(int owner, int shard, int tick, Lane lane, Value g
   add.tick = tick;
   // Right behind the transfer that brings the gradient, in the same lane.
   const bool reduced = lane == Lane::intra && !alone(teams_.group_of(owner));
-  draft_.add(owner, reduced ? Phase::give_intra : Phase::give_inter, add, {gradient, draft_.total(owner, shard)});
+  draft_.add(owner, reduced ? Phase::give_intra : Phase::give_inter, add,
+             {gradient, draft_.total(owner, shard)});
 }
 
 }  // namespace minitaw::schedule

@@ -15,10 +15,10 @@ struct RelayTiming {
 
 /// Second and third choice of TawPipe: how a group gets a shard and gives back its gradient.
 ///
-/// Weights: the owner broadcasts inside its own group; for another group it sends to one rank there, the relay (same
-/// local index where it exists), which broadcasts. Gradients go the same way back: reduced to the owner inside its
-/// group, else to the relay, which sends the sum; the owner adds it to its total. (arXiv 2511.09741, GWPS and DBS;
-/// notes on the published rule in docs/schedules.md.)
+/// Weights: the owner broadcasts inside its own group; for another group it sends to one rank there, the
+/// relay (same local index where it exists), which broadcasts. Gradients go the same way back: reduced to the
+/// owner inside its group, else to the relay, which sends the sum; the owner adds it to its total. (arXiv
+/// 2511.09741, GWPS and DBS; notes on the published rule in docs/schedules.md.)
 ///
 /// `teams` are the groups that share a shard's visit: the topology's groups, or single ranks without GWPS.
 class GroupRelay {

@@ -7,11 +7,12 @@ namespace minitaw::schedule {
 namespace {
 
 bool permanent(SlotClass cls) {
-  return cls == SlotClass::home || cls == SlotClass::total || cls == SlotClass::ends || cls == SlotClass::ends_total;
+  return cls == SlotClass::home || cls == SlotClass::total || cls == SlotClass::ends ||
+         cls == SlotClass::ends_total;
 }
 
-/// Values by the action after which their slot is free: the end of the unit of their last use. Members of a batch run
-/// together: what one of them reads must not make room for what another receives.
+/// Values by the action after which their slot is free: the end of the unit of their last use. Members of a
+/// batch run together: what one of them reads must not make room for what another receives.
 std::vector<std::vector<Value>> released_after(const RankProgram& rank,
                                                const std::vector<std::array<Value, 4>>& values, int count) {
   const std::vector<int> ends = unit_ends(rank);

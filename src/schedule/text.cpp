@@ -17,13 +17,20 @@ bool adds_to(const Action& a, Slot slot) {
 
 std::string payload_text(const Action& a) {
   switch (a.payload) {
-    case Payload::weights: return fmt::format("W{}", a.shard);
-    case Payload::gradient: return fmt::format("G{}", a.shard);
-    case Payload::activation: return fmt::format("A{}", a.shard);
-    case Payload::activation_grad: return fmt::format("D{}", a.shard);
-    case Payload::ends: return a.shard < 0 ? "E" : fmt::format("E{}", a.shard);
-    case Payload::ends_gradient: return "EG";
-    case Payload::none: break;
+  case Payload::weights:
+    return fmt::format("W{}", a.shard);
+  case Payload::gradient:
+    return fmt::format("G{}", a.shard);
+  case Payload::activation:
+    return fmt::format("A{}", a.shard);
+  case Payload::activation_grad:
+    return fmt::format("D{}", a.shard);
+  case Payload::ends:
+    return a.shard < 0 ? "E" : fmt::format("E{}", a.shard);
+  case Payload::ends_gradient:
+    return "EG";
+  case Payload::none:
+    break;
   }
   return a.shard < 0 ? "" : fmt::format("s{}", a.shard);
 }
@@ -68,9 +75,9 @@ std::string to_text(const Action& a, const Program& program) {
 }
 
 std::string to_text(const Program& program) {
-  std::string text = fmt::format("program {}\nshards {}\nmicro_batches {}\nends_slices {}\ngroups {}\n",
-                                 program.schedule, program.shards, program.micro_batches, program.ends_slices,
-                                 program.groups.text());
+  std::string text =
+      fmt::format("program {}\nshards {}\nmicro_batches {}\nends_slices {}\ngroups {}\n", program.schedule,
+                  program.shards, program.micro_batches, program.ends_slices, program.groups.text());
   for (const Communicator& c : program.communicators)
     fmt::format_to(std::back_inserter(text), "communicator {} {}\n", c.name, fmt::join(c.ranks, " "));
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) append_rank(text, program, r);

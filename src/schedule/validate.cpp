@@ -12,9 +12,7 @@
 namespace minitaw::schedule {
 namespace detail {
 
-std::string name_of(Slot slot) {
-  return fmt::format("{}{}", letter_of(slot.cls), slot.index);
-}
+std::string name_of(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls), slot.index); }
 
 std::string place(const Program& program, int rank, int action) {
   if (rank < 0) return "the program";

@@ -217,8 +217,6 @@ private:
 
 }  // namespace
 
-void check_form(const Program& program) {
-  FormCheck(program).run();
-}
+void check_form(const Program& program) { FormCheck(program).run(); }
 
 }  // namespace minitaw::schedule::detail

@@ -21,7 +21,8 @@ struct SlotHistory {
 
 class WaitDeriver {
 public:
-  WaitDeriver(RankProgram& program, int rank, bool overlap) : program_(program), rank_(rank), overlap_(overlap) {
+  WaitDeriver(RankProgram& program, int rank, bool overlap)
+      : program_(program), rank_(rank), overlap_(overlap) {
     for (int c = 0; c < slot_classes; ++c) history_[c].resize(program.slots[c]);
   }
 

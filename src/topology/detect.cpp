@@ -79,9 +79,7 @@ cpu_set_t cores_of(MPI_Comm node) {
   return all;
 }
 
-int count(const cpu_set_t& cores) {
-  return std::max(CPU_COUNT(&cores), 1);
-}
+int count(const cpu_set_t& cores) { return std::max(CPU_COUNT(&cores), 1); }
 
 }  // namespace
 

@@ -14,7 +14,8 @@ Groups::Groups(std::vector<int> sizes) : sizes_(std::move(sizes)) {
   if (sizes_.empty()) throw InputError("groups: no group given; at least one group of one rank is needed");
   for (int k = 0; k < count(); ++k) {
     if (sizes_[k] < 1)
-      throw InputError(fmt::format("groups: group {} has {} ranks; every group needs at least 1", k, sizes_[k]));
+      throw InputError(
+          fmt::format("groups: group {} has {} ranks; every group needs at least 1", k, sizes_[k]));
     first_.push_back(ranks());
     group_of_.insert(group_of_.end(), sizes_[k], k);
   }
@@ -22,9 +23,9 @@ Groups::Groups(std::vector<int> sizes) : sizes_(std::move(sizes)) {
 
 Groups Groups::equal(int ranks, int count) {
   if (count < 1 || count > ranks || ranks % count != 0)
-    throw InputError(
-        fmt::format("groups: {} ranks cannot form {} equal groups; give a divisor of {} or sizes such as \"1+{}\"",
-                    ranks, count, ranks, std::max(ranks - 1, 1)));
+    throw InputError(fmt::format(
+        "groups: {} ranks cannot form {} equal groups; give a divisor of {} or sizes such as \"1+{}\"", ranks,
+        count, ranks, std::max(ranks - 1, 1)));
   return Groups(std::vector<int>(count, ranks / count));
 }
 

@@ -10,7 +10,8 @@
 namespace minitaw::engine::tests {
 
 /// A small case at awkward sizes: unequal blocks, grouped heads, a sequence that fits no tile.
-inline deck::Case small_case(const std::string& schedule, const topology::Groups& groups, int layers, int per_rank) {
+inline deck::Case small_case(const std::string& schedule, const topology::Groups& groups, int layers,
+                             int per_rank) {
   deck::Case c;
   c.schedule = schedule;
   c.groups = groups;

@@ -15,8 +15,8 @@ using schedule::SlotClass;
 
 schedule::Footprint footprint() {
   schedule::Footprint f;
-  f.slots = {{{SlotClass::home, 0}, 512}, {{SlotClass::weights, 0}, 768}, {{SlotClass::weights, 1}, 256},
-             {{SlotClass::kept, 0}, 1024}, {{SlotClass::total, 0}, 2048}, {{SlotClass::ends, 0}, 256}};
+  f.slots = {{{SlotClass::home, 0}, 512},  {{SlotClass::weights, 0}, 768}, {{SlotClass::weights, 1}, 256},
+             {{SlotClass::kept, 0}, 1024}, {{SlotClass::total, 0}, 2048},  {{SlotClass::ends, 0}, 256}};
   f.optimiser = {1536, 512};
   f.workspace = 4096;
   f.staging = 256;
@@ -26,7 +26,8 @@ schedule::Footprint footprint() {
 
 TEST(Arena, HandsOutWhatWasPlannedAndCountsItByKind) {
   const Arena arena(footprint());
-  EXPECT_EQ(arena.measured(), (std::array<std::uint64_t, schedule::memory_kinds>{1792, 2048, 2048, 1024, 4608}));
+  EXPECT_EQ(arena.measured(),
+            (std::array<std::uint64_t, schedule::memory_kinds>{1792, 2048, 2048, 1024, 4608}));
   EXPECT_EQ(arena.slot({SlotClass::weights, 1}).bytes, 256U);
   EXPECT_EQ(arena.optimiser(1).bytes, 512U);
   EXPECT_EQ(arena.workspace().bytes, 4096U);
@@ -35,7 +36,8 @@ TEST(Arena, HandsOutWhatWasPlannedAndCountsItByKind) {
 TEST(Arena, BuffersAreAlignedAndDoNotOverlap) {
   const schedule::Footprint plan = footprint();
   const Arena arena(plan);
-  std::vector<model::Buffer> buffers = {arena.optimiser(0), arena.optimiser(1), arena.workspace(), arena.staging()};
+  std::vector<model::Buffer> buffers = {arena.optimiser(0), arena.optimiser(1), arena.workspace(),
+                                        arena.staging()};
   for (const schedule::SlotSize& size : plan.slots) buffers.push_back(arena.slot(size.slot));
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffers[i].data) % 64, 0U);

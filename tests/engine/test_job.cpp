@@ -78,12 +78,15 @@ Action& find(Program& program, int rank, Kind kind) {
   throw std::runtime_error("no such action");
 }
 
-// What the verification is for: the defects of published codes, planted behind the validator's back, must be seen.
+// What the verification is for: the defects of published codes, planted behind the validator's back, must be
+// seen.
 
 TEST(Verification, SeesASwappedShard) {
   Job all = job();
   if (all.ranks() < 2) return;
-  const auto own_weights_instead = [](Program& p) { find(p, 1, Kind::forward).slots[0] = {SlotClass::home, 0}; };
+  const auto own_weights_instead = [](Program& p) {
+    find(p, 1, Kind::forward).slots[0] = {SlotClass::home, 0};
+  };
   EXPECT_FALSE(passes(all, small_case("tawpipe", topology::Groups({all.ranks()}), all.ranks(), 1), 1,
                       own_weights_instead));
 }
@@ -95,9 +98,10 @@ TEST(Verification, SeesALostMicroBatch) {
     for (Action& a : p.ranks[0].actions)
       if (a.micro_batch >= 0) a.micro_batch = first;
   };
-  EXPECT_FALSE(passes(all, small_case(all.ranks() == 1 ? "serial" : "tawpipe", topology::Groups({all.ranks()}),
-                                      all.ranks(), 2),
-                      1, first_one_twice));
+  EXPECT_FALSE(passes(
+      all,
+      small_case(all.ranks() == 1 ? "serial" : "tawpipe", topology::Groups({all.ranks()}), all.ranks(), 2), 1,
+      first_one_twice));
 }
 
 TEST(Verification, SeesAWrongGradient) {
@@ -108,7 +112,8 @@ TEST(Verification, SeesAWrongGradient) {
     for (Action& a : p.ranks[0].actions)
       if (a.kind == Kind::backward && a.accumulates) a.accumulates = false;
   };
-  EXPECT_FALSE(passes(all, small_case("ddp", topology::Groups({all.ranks()}), all.ranks(), 2), 1, overwritten));
+  EXPECT_FALSE(
+      passes(all, small_case("ddp", topology::Groups({all.ranks()}), all.ranks(), 2), 1, overwritten));
 }
 
 TEST(Verification, SeesAGradientThatIsNotAdded) {

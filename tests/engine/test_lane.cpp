@@ -16,18 +16,16 @@ namespace {
 using schedule::Action;
 using schedule::RankProgram;
 
-/// Plays a rank's three lanes with work that only sleeps and touches a plain variable per slot: a wait that does not
-/// hold shows as a data race (ThreadSanitizer) or as an action that began too early.
+/// Plays a rank's three lanes with work that only sleeps and touches a plain variable per slot: a wait that
+/// does not hold shows as a data race (ThreadSanitizer) or as an action that began too early.
 class FakeRank {
 public:
   explicit FakeRank(const RankProgram& program, unsigned seed)
-      : program_(program),
-        clock_(program.actions.size()),
+      : program_(program), clock_(program.actions.size()),
         compute_(program, schedule::Lane::compute, progress_, clock_, work(seed)),
         intra_(program, schedule::Lane::intra, progress_, clock_, work(seed + 1)),
         inter_(program, schedule::Lane::inter, progress_, clock_, work(seed + 2)),
-        intra_thread_(intra_, progress_),
-        inter_thread_(inter_, progress_) {
+        intra_thread_(intra_, progress_), inter_thread_(inter_, progress_) {
     for (int c = 0; c < schedule::slot_classes; ++c) contents_[c].resize(program.slots[c]);
   }
 
@@ -51,10 +49,8 @@ private:
       for (const Action* action : unit)
         for (const schedule::Access& access : accesses(*action, 0)) {
           int& content = contents_[static_cast<std::size_t>(access.slot.cls)][access.slot.index];
-          if (access.write)
-            ++content;
-          else
-            sum_.fetch_add(content);
+          if (access.write) ++content;
+          else sum_.fetch_add(content);
         }
     };
   }
@@ -84,7 +80,8 @@ TEST(Lane, StartsNothingBeforeItsWaitsAreOver) {
     for (std::size_t i = 0; i < rank.actions.size(); ++i)
       for (int l = 0; l < schedule::lanes; ++l) {
         const int count = rank.actions[i].waits[l];
-        ASSERT_GE(fake.clock()[static_cast<int>(i)].begin, count > 0 ? ends[l][count - 1] : 0) << "action " << i;
+        ASSERT_GE(fake.clock()[static_cast<int>(i)].begin, count > 0 ? ends[l][count - 1] : 0)
+            << "action " << i;
       }
   }
 }

@@ -38,12 +38,9 @@ void collect(Channel& channel, const Ring& ring, const Buffer& buffer) {
 
 /// A chain towards the root, so the order of the sum is that of the ring and its bits repeat.
 void reduce(Channel& channel, const Ring& ring, const Buffer& buffer) {
-  if (ring.is_last())
-    start(channel, ring, buffer);
-  else if (ring.is_first())
-    collect(channel, ring, buffer);
-  else
-    pass_on(channel, ring, buffer);
+  if (ring.is_last()) start(channel, ring, buffer);
+  else if (ring.is_first()) collect(channel, ring, buffer);
+  else pass_on(channel, ring, buffer);
 }
 
 }  // namespace minitaw::comm::mpi

@@ -14,7 +14,8 @@ public:
       : relay_team_(index), members_(teams.members(index)) {
     for (const int rank : members_) {
       computers_.emplace_back(draft, rank);
-      visits_.push_back(micro_batch_after_micro_batch(draft.shards(), own_micro_batches(rank, per_rank), first_tick));
+      visits_.push_back(
+          micro_batch_after_micro_batch(draft.shards(), own_micro_batches(rank, per_rank), first_tick));
     }
   }
 
@@ -59,9 +60,10 @@ RelayTiming timing(const Spec& spec) {
 
 }  // namespace
 
-/// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and receives at most
-/// one weight shard per tick. Options away from their defaults: gwps=off (single ranks instead of groups, no
-/// stagger), cco=off (no overlap of communication and computation), prefetch (ticks ahead between groups).
+/// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and receives
+/// at most one weight shard per tick. Options away from their defaults: gwps=off (single ranks instead of
+/// groups, no stagger), cco=off (no overlap of communication and computation), prefetch (ticks ahead between
+/// groups).
 Program build_tawpipe(const Request& request) {
   const int ranks = request.groups.ranks();
   const bool grouped = !request.spec.options.contains("gwps");

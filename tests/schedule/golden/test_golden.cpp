@@ -1,5 +1,5 @@
-// Golden programs: the text of each schedule at a size that can be read line by line. When a rule changes on purpose,
-// read the new text before you accept it:  MINITAW_ACCEPT_GOLDEN=1 ctest -R schedule_golden
+// Golden programs: the text of each schedule at a size that can be read line by line. When a rule changes on
+// purpose, read the new text before you accept it:  MINITAW_ACCEPT_GOLDEN=1 ctest -R schedule_golden
 
 #include <gtest/gtest.h>
 
@@ -35,14 +35,14 @@ TEST_P(GoldenText, IsWhatTheRulesGenerate) {
   EXPECT_EQ(to_text(parse_program(golden.str())), golden.str());
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, GoldenText,
-                         testing::Values(Golden{"serial.txt", "serial", "1", 2, 2},
-                                         Golden{"ddp.txt", "ddp", "2+2", 4, 3},
-                                         Golden{"tawpipe.txt", "tawpipe", "2+2", 8, 5},
-                                         Golden{"tawpipe-unequal.txt", "tawpipe", "1+3", 4, 4},
-                                         Golden{"tawpipe-gwps-off.txt", "tawpipe:gwps=off", "2+2", 4, 4},
-                                         Golden{"tawpipe-cco-off.txt", "tawpipe:cco=off", "2+2", 4, 4},
-                                         Golden{"tawpipe-prefetch-2.txt", "tawpipe:prefetch=2", "2+2", 4, 4}));
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, GoldenText,
+    testing::Values(Golden{"serial.txt", "serial", "1", 2, 2}, Golden{"ddp.txt", "ddp", "2+2", 4, 3},
+                    Golden{"tawpipe.txt", "tawpipe", "2+2", 8, 5},
+                    Golden{"tawpipe-unequal.txt", "tawpipe", "1+3", 4, 4},
+                    Golden{"tawpipe-gwps-off.txt", "tawpipe:gwps=off", "2+2", 4, 4},
+                    Golden{"tawpipe-cco-off.txt", "tawpipe:cco=off", "2+2", 4, 4},
+                    Golden{"tawpipe-prefetch-2.txt", "tawpipe:prefetch=2", "2+2", 4, 4}));
 
 }  // namespace
 }  // namespace minitaw::schedule
