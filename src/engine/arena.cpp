@@ -5,29 +5,8 @@
 #include "base/error.hpp"
 
 namespace minitaw::engine {
-namespace {
 
 using schedule::Memory;
-using schedule::SlotClass;
-
-Memory kind_of(SlotClass cls) {
-  switch (cls) {
-  case SlotClass::home:
-  case SlotClass::weights:
-  case SlotClass::ends:
-    return Memory::weights;
-  case SlotClass::total:
-  case SlotClass::gradient:
-  case SlotClass::ends_total:
-    return Memory::gradients;
-  case SlotClass::kept:
-  case SlotClass::flow:
-    return Memory::activations;
-  }
-  throw LogicError("arena: a slot of no class");
-}
-
-}  // namespace
 
 Arena::Arena(const schedule::Footprint& footprint)
     : memory_(Kokkos::view_alloc(model::ExecutionSpace{}, Kokkos::WithoutInitializing, "minitaw::arena"),
@@ -35,7 +14,7 @@ Arena::Arena(const schedule::Footprint& footprint)
   for (const schedule::SlotSize& size : footprint.slots) {
     auto& slots = slots_[static_cast<std::size_t>(size.slot.cls)];
     slots.resize(std::max<std::size_t>(slots.size(), size.slot.index + 1));
-    slots[size.slot.index] = cut(size.bytes, kind_of(size.slot.cls));
+    slots[size.slot.index] = cut(size.bytes, schedule::memory_of(size.slot.cls));
   }
   for (const std::size_t bytes : footprint.optimiser) optimiser_.push_back(cut(bytes, Memory::optimiser));
   scalars_ = cut(footprint.scalars, Memory::buffers);

@@ -52,6 +52,8 @@ private:
 enum class Memory : std::uint8_t { weights, gradients, optimiser, activations, buffers };
 inline constexpr int memory_kinds = 5;
 [[nodiscard]] std::string name_of(Memory kind);
+/// The kind that a slot's memory counts as.
+[[nodiscard]] Memory memory_of(SlotClass cls);
 
 /// A transport moves large collectives in pieces of this size; each communication lane that has a reducing
 /// collective stages two of them.

@@ -13,23 +13,6 @@ std::size_t rounded(std::size_t bytes) {
   return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
 }
 
-Memory kind_of(SlotClass cls) {
-  switch (cls) {
-  case SlotClass::home:
-  case SlotClass::weights:
-  case SlotClass::ends:
-    return Memory::weights;
-  case SlotClass::total:
-  case SlotClass::gradient:
-  case SlotClass::ends_total:
-    return Memory::gradients;
-  case SlotClass::kept:
-  case SlotClass::flow:
-    break;
-  }
-  return Memory::activations;
-}
-
 /// Bytes of what an action that works on `shard` has in a slot of this class.
 std::size_t content_bytes(SlotClass cls, int shard, const model::Layout& layout) {
   const std::size_t compute = model::bytes_of(layout.shape.dtype);
@@ -102,7 +85,7 @@ private:
     const auto add = [&](Memory kind, std::size_t bytes) {
       result_.by_kind[static_cast<std::size_t>(kind)] += bytes;
     };
-    for (const SlotSize& slot : result_.slots) add(kind_of(slot.slot.cls), slot.bytes);
+    for (const SlotSize& slot : result_.slots) add(memory_of(slot.slot.cls), slot.bytes);
     for (const std::size_t bytes : result_.optimiser) add(Memory::optimiser, bytes);
     add(Memory::buffers, result_.scalars + result_.workspace + result_.staging);
   }
@@ -116,6 +99,23 @@ private:
 };
 
 }  // namespace
+
+Memory memory_of(SlotClass cls) {
+  switch (cls) {
+  case SlotClass::home:
+  case SlotClass::weights:
+  case SlotClass::ends:
+    return Memory::weights;
+  case SlotClass::total:
+  case SlotClass::gradient:
+  case SlotClass::ends_total:
+    return Memory::gradients;
+  case SlotClass::kept:
+  case SlotClass::flow:
+    break;
+  }
+  return Memory::activations;
+}
 
 std::string name_of(Memory kind) {
   switch (kind) {
