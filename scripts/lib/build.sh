@@ -20,8 +20,9 @@ configure_preset() { # preset [options]
 }
 
 build_preset() { # preset [target ...]
-  local preset=$1
+  local preset=$1 quiet=(--quiet)
   shift
+  [[ ! -t 1 ]] || quiet=() # a line of progress, for who looks on
   say "building build/$preset"
-  cmake --build "build/$preset" -j "$jobs" -- --quiet "$@" || fail "building build/$preset failed"
+  cmake --build "build/$preset" -j "$jobs" -- "${quiet[@]}" "$@" || fail "building build/$preset failed"
 }
