@@ -20,8 +20,8 @@ using schedule::RankProgram;
 /// does not hold shows as a data race (ThreadSanitizer) or as an action that began too early.
 class FakeRank {
 public:
-  explicit FakeRank(const RankProgram& program, unsigned seed)
-      : program_(program), clock_(program.actions.size()),
+  FakeRank(const RankProgram& program, int rank, unsigned seed)
+      : rank_(rank), clock_(program.actions.size()),
         compute_(program, schedule::Lane::compute, progress_, clock_, work(seed)),
         intra_(program, schedule::Lane::intra, progress_, clock_, work(seed + 1)),
         inter_(program, schedule::Lane::inter, progress_, clock_, work(seed + 2)),
@@ -47,7 +47,7 @@ private:
     return [this, random = std::mt19937(seed)](std::span<const Action* const> unit) mutable {
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 50));
       for (const Action* action : unit)
-        for (const schedule::Access& access : accesses(*action, 0)) {
+        for (const schedule::Access& access : accesses(*action, rank_)) {
           int& content = contents_[static_cast<std::size_t>(access.slot.cls)][access.slot.index];
           if (access.write) ++content;
           else sum_.fetch_add(content);
@@ -55,7 +55,7 @@ private:
     };
   }
 
-  const RankProgram& program_;
+  int rank_;
   Progress progress_;
   Clock clock_;
   std::array<std::vector<int>, schedule::slot_classes> contents_;
@@ -71,7 +71,7 @@ schedule::Program tawpipe() {
 TEST(Lane, StartsNothingBeforeItsWaitsAreOver) {
   const schedule::Program program = tawpipe();
   const RankProgram& rank = program.ranks[0];
-  FakeRank fake(rank, 3);
+  FakeRank fake(rank, 0, 3);
   for (int step = 0; step < 5; ++step) {
     fake.step();
     std::array<std::vector<double>, schedule::lanes> ends;
@@ -89,7 +89,7 @@ TEST(Lane, StartsNothingBeforeItsWaitsAreOver) {
 TEST(Lane, PlaysItsOwnActionsInOrder) {
   const schedule::Program program = tawpipe();
   const RankProgram& rank = program.ranks[4];
-  FakeRank fake(rank, 9);
+  FakeRank fake(rank, 4, 9);
   fake.step();
   std::array<double, schedule::lanes> last{};
   for (std::size_t i = 0; i < rank.actions.size(); ++i) {
