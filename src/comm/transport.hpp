@@ -33,10 +33,10 @@ struct Collective {
 };
 
 /// Moves the buffers of one rank. One object per rank; each lane is driven by one thread, and the two
-/// communication lanes may be active at once. Calls return when this rank's part is complete: buffers sent
-/// may be reused, buffers received hold the data. A failure throws comm::Error, a cancelled wait
-/// comm::Cancelled, and a call that the program cannot mean (no such communicator, not a member of it, the
-/// compute lane) LogicError.
+/// communication lanes may be active at once. Calls return when this rank's part is complete (buffers sent
+/// may be reused, buffers received hold the data), or, if on_stream(), when it is enqueued on the lane's
+/// device queue, which completes it. A failure throws comm::Error, a cancelled wait comm::Cancelled, and a
+/// call that the program cannot mean (no such communicator, not a member of it, the compute lane) LogicError.
 ///
 /// Matching: messages between two ranks match in order per lane and payload; collectives match in order per
 /// communicator and lane.
@@ -51,6 +51,9 @@ public:
   virtual ~Transport() = default;
 
   [[nodiscard]] virtual int rank() const = 0;
+  /// True if calls return as soon as their work is on the lane's device queue, false if they return when it
+  /// is complete.
+  [[nodiscard]] virtual bool on_stream() const { return false; }
 
   /// All messages of a batch, started together.
   virtual void exchange(schedule::Lane lane, std::span<const Message> batch) = 0;
@@ -69,6 +72,9 @@ public:
   /// to the network library.
   [[nodiscard]] virtual schedule::ByteMatrix sent() const = 0;
   virtual void reset_counters() = 0;
+  /// Throws comm::Error if a call that has returned is known to have failed since. Called from another thread
+  /// (the watchdog), at any time.
+  virtual void poll() {}
   /// Makes every wait, now and later, end with comm::Cancelled within a millisecond. Called from another
   /// thread (the watchdog); afterwards the transport only serves to be destroyed.
   virtual void cancel() = 0;
