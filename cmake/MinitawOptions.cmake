@@ -1,7 +1,10 @@
 # How every target is compiled.
 add_library(minitaw_options INTERFACE)
 target_compile_features(minitaw_options INTERFACE cxx_std_20)
-target_compile_options(minitaw_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow)
+target_compile_options(minitaw_options INTERFACE -Wall -Wextra -Wshadow)
+if(NOT Kokkos_ENABLE_CUDA)
+  target_compile_options(minitaw_options INTERFACE -Wpedantic)  # nvcc's own line directives are not
+endif()
 
 if(MINITAW_WERROR)
   target_compile_options(minitaw_options INTERFACE -Werror)

@@ -9,7 +9,7 @@ function(minitaw_add_precompiled name header library)
 endfunction()
 
 if(MINITAW_PRECOMPILE)
-  if(NOT MINITAW_PLAIN_ONLY)
+  if(NOT MINITAW_PLAIN_ONLY AND NOT MINITAW_DEVICE)  # device compilers cannot read them
     minitaw_add_precompiled(kokkos <Kokkos_Core.hpp> Kokkos::kokkos)
   endif()
   if(MINITAW_TESTS)
