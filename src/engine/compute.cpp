@@ -17,13 +17,8 @@ Compute::Compute(model::Model& model, const Arena& arena, const State& state, mo
 
 void Compute::begin_step(model::TokenSource& tokens, const std::vector<int>& micro_batches, int step) {
   step_ = step;
-  const auto count = static_cast<std::size_t>(model_.layout().shape.tokens());
-  for (const int m : micro_batches) {
-    MicroBatch& batch = batches_[m];
-    batch.inputs.resize(count);
-    batch.targets.resize(count);
-    tokens.fill(batch.inputs, batch.targets, step - 1, m);
-  }
+  for (const int m : micro_batches)
+    batches_.try_emplace(m, model_.layout().shape).first->second.fill(tokens, step - 1, m);
 }
 
 void Compute::run(const Action& action) {
@@ -36,15 +31,15 @@ void Compute::dispatch(const Action& a) {
   case Kind::zero:
     return zero(slot(a, 0));
   case Kind::embed:
-    return model_.embed(slot(a, 0), slot(a, 1), batch(a).inputs);
+    return model_.embed(slot(a, 0), slot(a, 1), batch(a));
   case Kind::forward:
     return model_.forward(a.shard, slot(a, 2), slot(a, 1), slot(a, 0));
   case Kind::loss:
-    return model_.loss(slot(a, 0), slot(a, 2), loss_, slot(a, 1), batch(a).targets);
+    return model_.loss(slot(a, 0), slot(a, 2), loss_, slot(a, 1), batch(a));
   case Kind::backward:
     return model_.backward(a.shard, slot(a, 2), slot(a, 3), a.accumulates, slot(a, 1), slot(a, 0));
   case Kind::embed_backward:
-    return model_.embed_backward(slot(a, 1), slot(a, 0), batch(a).inputs);
+    return model_.embed_backward(slot(a, 1), slot(a, 0), batch(a));
   case Kind::update:
     return update(a);
   case Kind::join:
@@ -69,6 +64,8 @@ model::Buffer Compute::slot(const Action& action, int operand) const {
   return arena_.slot(action.slots[operand]);
 }
 
-const MicroBatch& Compute::batch(const Action& action) const { return batches_.at(action.micro_batch); }
+const model::MicroBatch& Compute::batch(const Action& action) const {
+  return batches_.at(action.micro_batch);
+}
 
 }  // namespace minitaw::engine

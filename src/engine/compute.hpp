@@ -1,9 +1,7 @@
 #pragma once
 
 #include <Kokkos_Core.hpp>
-#include <cstdint>
 #include <map>
-#include <span>
 #include <vector>
 
 #include "engine/state.hpp"
@@ -11,12 +9,6 @@
 #include "model/tokens.hpp"
 
 namespace minitaw::engine {
-
-/// Tokens of one micro-batch, [B S] each.
-struct MicroBatch {
-  std::vector<std::int32_t> inputs;
-  std::vector<std::int32_t> targets;
-};
 
 /// Plays the compute lane's actions: looks up slots and calls the model.
 class Compute {
@@ -34,7 +26,7 @@ private:
   void zero(model::Buffer buffer) const;
   void update(const schedule::Action& action);
   void dispatch(const schedule::Action& action);
-  [[nodiscard]] const MicroBatch& batch(const schedule::Action& action) const;
+  [[nodiscard]] const model::MicroBatch& batch(const schedule::Action& action) const;
 
   model::ExecutionSpace exec_;
   model::Model& model_;
@@ -43,7 +35,7 @@ private:
   model::AdamW adamw_;
   double* loss_;
   int step_ = 0;
-  std::map<int, MicroBatch> batches_;
+  std::map<int, model::MicroBatch> batches_;
 };
 
 }  // namespace minitaw::engine

@@ -22,51 +22,56 @@ Matrix<E> rows_of(const Buffer& x, std::int64_t begin, std::int64_t rows, std::i
                    static_cast<std::size_t>(width));
 }
 
+void require(const MicroBatch& batch, const Shape& shape) {
+  if (batch.inputs().size() != static_cast<std::size_t>(shape.tokens()) || batch.segments().empty())
+    throw LogicError(fmt::format("a micro-batch of {} tokens in {} segments where there must be {} tokens",
+                                 batch.inputs().size(), batch.segments().size(), shape.tokens()));
+}
+
 }  // namespace
 
-kernels::Vector<std::int32_t> Model::upload(const Region& region, std::span<const std::int32_t> values) {
-  using HostIn = Kokkos::View<const std::int32_t*, Kokkos::LayoutRight, Kokkos::HostSpace,
+/// Asynchronous because the source is pinned.
+Vector<std::int32_t> Model::upload(const Region& region, MicroBatch::Tokens pinned) {
+  using Pinned = Kokkos::View<const std::int32_t*, Kokkos::LayoutRight, PinnedSpace,
                               Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
-  const auto target = vector_at<std::int32_t>(workspace_, region, static_cast<std::int64_t>(values.size()));
-  Kokkos::deep_copy(exec_, target, HostIn(values.data(), values.size()));
+  const auto target = vector_at<std::int32_t>(workspace_, region, static_cast<std::int64_t>(pinned.size()));
+  Kokkos::deep_copy(exec_, target, Pinned(pinned.data(), pinned.size()));
   return target;
 }
 
-void Model::embed(Buffer x, Buffer ends, std::span<const std::int32_t> tokens) {
+void Model::embed(Buffer x, Buffer ends, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
   require(x, flow_bytes(shape), "hidden state");
   require(ends, static_cast<std::size_t>(layout_.ends.elements) * sizeof(E), "weights of the ends");
-  if (tokens.size() != static_cast<std::size_t>(shape.tokens()))
-    throw LogicError(fmt::format("{} tokens where a micro-batch has {}", tokens.size(), shape.tokens()));
+  require(batch, shape);
   kernels::embedding_forward(exec_, matrix_at<E>(x, {}, shape.tokens(), shape.hidden),
                              matrix_of<const E>(ends, layout_.ends.tensor(Role::embedding)),
-                             upload(plan_.tokens, tokens));
+                             upload(plan_.tokens, batch.inputs()));
 }
 
-void Model::embed_backward(Buffer ends_gradient, Buffer x, std::span<const std::int32_t> tokens) {
+void Model::embed_backward(Buffer ends_gradient, Buffer x, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
   require(x, flow_bytes(shape), "gradient of the hidden state");
   require(ends_gradient, static_cast<std::size_t>(layout_.ends.elements) * sizeof(float),
           "gradient of the ends");
-  if (tokens.size() != static_cast<std::size_t>(shape.tokens()))
-    throw LogicError(fmt::format("{} tokens where a micro-batch has {}", tokens.size(), shape.tokens()));
-  token_index_.sort(tokens);
+  require(batch, shape);
+  const Vector<std::int32_t> index = upload(plan_.index, batch.index());
+  const auto part = [&](const MicroBatch::Tokens& tokens) {
+    return kernels::TokensIn(index.data() + (tokens.data() - batch.index().data()), tokens.size());
+  };
   kernels::embedding_backward<E>(exec_, matrix_of<float>(ends_gradient, layout_.ends.tensor(Role::embedding)),
-                                 matrix_at<E>(x, {}, shape.tokens(), shape.hidden),
-                                 upload(plan_.tokens, tokens), upload(plan_.order, token_index_.order()),
-                                 upload(plan_.segments, token_index_.segments()));
+                                 matrix_at<E>(x, {}, shape.tokens(), shape.hidden), part(batch.inputs()),
+                                 part(batch.order()), part(batch.segments()));
 }
 
-void Model::loss(Buffer x, Buffer ends_gradient, double* loss, Buffer ends,
-                 std::span<const std::int32_t> targets) {
+void Model::loss(Buffer x, Buffer ends_gradient, double* loss, Buffer ends, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
   require(x, flow_bytes(shape), "hidden state");
   require(ends, static_cast<std::size_t>(layout_.ends.elements) * sizeof(E), "weights of the ends");
   require(ends_gradient, static_cast<std::size_t>(layout_.ends.elements) * sizeof(float),
           "gradient of the ends");
-  if (targets.size() != static_cast<std::size_t>(shape.tokens()))
-    throw LogicError(fmt::format("{} targets where a micro-batch has {}", targets.size(), shape.tokens()));
-  (void)upload(plan_.tokens, targets);
+  require(batch, shape);
+  upload(plan_.tokens, batch.targets());
   const std::int64_t slice = loss_slice(shape);
   for (std::int64_t begin = 0; begin < shape.tokens(); begin += slice)
     loss_of_slice(x, ends_gradient, loss, ends, begin, std::min(slice, shape.tokens() - begin));

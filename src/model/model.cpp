@@ -36,8 +36,7 @@ void require(const Buffer& buffer, std::size_t bytes, std::string_view what) {
 Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace,
              kernels::Attention attention)
     : exec_(std::move(exec)), layout_(std::move(layout)), loss_scale_(loss_scale), workspace_(workspace),
-      attention_(attention), plan_(plan_workspace(layout_)),
-      token_index_(layout_.shape.vocab, layout_.shape.tokens()) {
+      attention_(attention), plan_(plan_workspace(layout_)) {
   if (layout_.shape.dtype != Dtype::fp32)
     throw InputError(fmt::format("dtype = {}: this build computes in fp32 only; {} needs a build with CUDA",
                                  name_of(layout_.shape.dtype), name_of(layout_.shape.dtype)));

@@ -2,15 +2,14 @@
 
 #include <Kokkos_Core.hpp>
 #include <cstdint>
-#include <span>
 
 #include "kernels/attention.hpp"
 #include "model/adamw.hpp"
 #include "model/buffer.hpp"
 #include "model/initial.hpp"
 #include "model/layout.hpp"
+#include "model/micro_batch.hpp"
 #include "model/plan.hpp"
-#include "model/token_index.hpp"
 
 namespace minitaw::model {
 
@@ -43,19 +42,19 @@ public:
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
 
-  /// x = embedding[tokens]; tokens [B S] in host memory.
-  void embed(Buffer x, Buffer ends, std::span<const std::int32_t> tokens);
+  /// x = embedding[inputs].
+  void embed(Buffer x, Buffer ends, const MicroBatch& batch);
   /// x = shard(x), keeping what the backward visit needs.
   void forward(int shard, Buffer x, Buffer kept, Buffer weights);
   /// Final norm, head, softmax cross-entropy in slices; x becomes its own gradient; adds the gradients of
   /// norm and head to `ends_gradient` (fp32) and the micro-batch's loss (already scaled) to *loss (fp64,
   /// device memory).
-  void loss(Buffer x, Buffer ends_gradient, double* loss, Buffer ends, std::span<const std::int32_t> targets);
+  void loss(Buffer x, Buffer ends_gradient, double* loss, Buffer ends, const MicroBatch& batch);
   /// x = gradient at the shard's input; the shard's gradient is added to (accumulate) or written to
   /// `gradient`, whose elements are fp32 (`total`) or of the compute type. Written, its gaps are zero.
   void backward(int shard, Buffer x, Buffer gradient, bool accumulate, Buffer kept, Buffer weights);
   /// Adds the embedding's gradient to `ends_gradient` (fp32).
-  void embed_backward(Buffer ends_gradient, Buffer x, std::span<const std::int32_t> tokens);
+  void embed_backward(Buffer ends_gradient, Buffer x, const MicroBatch& batch);
 
   /// AdamW on an owned shard; `step` counts from 1. total: fp32 gradient of the whole step.
   void update(int shard, Buffer weights, OptimiserState state, Buffer total, const AdamW& adamw, int step);
@@ -66,8 +65,7 @@ public:
 private:
   void loss_of_slice(Buffer x, Buffer ends_gradient, double* loss, Buffer ends, std::int64_t begin,
                      std::int64_t rows);
-  [[nodiscard]] kernels::Vector<std::int32_t> upload(const Region& region,
-                                                     std::span<const std::int32_t> values);
+  kernels::Vector<std::int32_t> upload(const Region& region, MicroBatch::Tokens pinned);
   void update_range(const std::vector<Tensor>& tensors, std::int64_t begin, std::int64_t end, Buffer weights,
                     const OptimiserState& state, Buffer gradient, const AdamW& adamw, int step);
 
@@ -77,7 +75,6 @@ private:
   Buffer workspace_;
   kernels::Attention attention_;
   WorkspacePlan plan_;
-  TokenIndex token_index_;
 };
 
 }  // namespace minitaw::model

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/token_index.hpp"
+
 namespace minitaw::model {
 
 namespace {
@@ -83,8 +85,7 @@ std::size_t plan_loss(WorkspacePlan& plan, const Shape& shape, std::size_t begin
 
 std::size_t plan_embedding(WorkspacePlan& plan, const Shape& shape, std::size_t begin) {
   Carver carver(begin);
-  plan.order = carver.take(shape.tokens(), int32);
-  plan.segments = carver.take(std::min(shape.tokens(), shape.vocab) + 1, int32);
+  plan.index = carver.take(2 * shape.tokens() + most_segments(shape.vocab, shape.tokens()), int32);
   return carver.end();
 }
 

@@ -56,8 +56,7 @@ struct WorkspacePlan {
   Region slice_losses;    ///< [C] fp64
 
   // The embedding's gradient.
-  Region order;     ///< [T] int32: positions sorted by token
-  Region segments;  ///< [min(T, V) + 1] int32: where each distinct token's positions begin
+  Region index;  ///< [2 T + most_segments] int32: MicroBatch::index()
 
   std::size_t bytes = 0;
 };

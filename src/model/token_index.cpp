@@ -2,27 +2,27 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace minitaw::model {
 
-TokenIndex::TokenIndex(std::int64_t vocab, std::int64_t tokens)
-    : next_(static_cast<std::size_t>(vocab)), order_(static_cast<std::size_t>(tokens)) {
-  segments_.reserve(static_cast<std::size_t>(std::min(vocab, tokens)) + 1);
-}
+std::int64_t most_segments(std::int64_t vocab, std::int64_t tokens) { return std::min(vocab, tokens) + 1; }
 
-void TokenIndex::sort(std::span<const std::int32_t> tokens) {
-  std::fill(next_.begin(), next_.end(), 0);
-  for (const std::int32_t token : tokens) ++next_[static_cast<std::size_t>(token)];
-  segments_.clear();
+std::size_t sort_positions(std::span<std::int32_t> order, std::span<std::int32_t> segments,
+                           std::span<const std::int32_t> tokens, std::int64_t vocab) {
+  std::vector<std::int32_t> next(static_cast<std::size_t>(vocab));
+  for (const std::int32_t token : tokens) ++next[static_cast<std::size_t>(token)];
+  std::size_t used = 0;
   std::int32_t begin = 0;
-  for (std::int32_t& count : next_) {
-    if (count > 0) segments_.push_back(begin);
+  for (std::int32_t& count : next) {
+    if (count > 0) segments[used++] = begin;
     begin += std::exchange(count, begin);
   }
-  segments_.push_back(begin);
+  segments[used++] = begin;
   for (std::size_t position = 0; position < tokens.size(); ++position)
-    order_[static_cast<std::size_t>(next_[static_cast<std::size_t>(tokens[position])]++)] =
+    order[static_cast<std::size_t>(next[static_cast<std::size_t>(tokens[position])]++)] =
         static_cast<std::int32_t>(position);
+  return used;
 }
 
 }  // namespace minitaw::model

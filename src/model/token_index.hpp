@@ -1,26 +1,18 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace minitaw::model {
 
-/// Sorts the positions of a micro-batch by token, so that the embedding's gradient needs no atomics. Memory
-/// is taken once, for a vocabulary and a number of tokens.
-class TokenIndex {
-public:
-  TokenIndex(std::int64_t vocab, std::int64_t tokens);
+/// Most segments that a micro-batch can have, and one for their end: elements of sort_positions' `segments`.
+[[nodiscard]] std::int64_t most_segments(std::int64_t vocab, std::int64_t tokens);
 
-  void sort(std::span<const std::int32_t> tokens);
-
-  /// Positions by token, ascending among equals.
-  [[nodiscard]] std::span<const std::int32_t> order() const { return order_; }
-  /// Where the positions of each distinct token begin in order(), then their number.
-  [[nodiscard]] std::span<const std::int32_t> segments() const { return segments_; }
-
-private:
-  std::vector<std::int32_t> next_, order_, segments_;
-};
+/// Sorts the positions of a micro-batch by token, so that the embedding's gradient needs no atomics. order
+/// [T] receives the positions by token, ascending among equals; segments where the positions of each distinct
+/// token begin in it, then T. Returns the elements of `segments` in use.
+std::size_t sort_positions(std::span<std::int32_t> order, std::span<std::int32_t> segments,
+                           std::span<const std::int32_t> tokens, std::int64_t vocab);
 
 }  // namespace minitaw::model

@@ -67,7 +67,7 @@ TEST_P(Footprint, RegionsOfOnePhaseAreDisjoint) {
   attention.insert(attention.end(), {p.attention_gradient, p.qkv_gradient, p.delta});
   std::vector<Region> loss = {p.slice_normed, p.slice_gradient, p.slice_rstd, p.slice_logits, p.slice_losses};
   loss.insert(loss.end(), shared.begin(), shared.end());
-  std::vector<Region> embedding = {p.order, p.segments};
+  std::vector<Region> embedding = {p.index};
   embedding.insert(embedding.end(), shared.begin(), shared.end());
   for (const auto& phase : {feed_forward, attention, loss, embedding}) expect_disjoint(phase, p.bytes);
   EXPECT_EQ(workspace_bytes(layout), p.bytes);

@@ -45,7 +45,7 @@ public:
           kernels::Attention attention = kernels::Attention::automatic, model::ExecutionSpace exec = {})
       : layout_(layout), micro_batches_(micro_batches), exec_(exec),
         workspace_(model::workspace_bytes(layout)), x_(model::flow_bytes(layout.shape)),
-        tokens_(layout.shape, "synthetic", seed),
+        tokens_(layout.shape, "synthetic", seed), batch_(layout.shape),
         model_(exec, layout, 1.0 / static_cast<double>(layout.shape.tokens() * micro_batches),
                workspace_.get(), attention),
         ends_(initial(layout.ends, seed)), ends_total_(zeros(layout.ends.elements)) {
@@ -93,15 +93,15 @@ private:
   }
 
   void micro_batch(int step, int m, double* loss) {
-    std::vector<std::int32_t> tokens(layout_.shape.tokens()), targets = tokens;
-    tokens_.fill(tokens, targets, step, m);
+    exec_.fence();  // the micro-batch before must have read its tokens
+    batch_.fill(tokens_, step, m);
     const int shards = static_cast<int>(weights_.size());
-    model_.embed(x_.get(), ends_.get(), tokens);
+    model_.embed(x_.get(), ends_.get(), batch_);
     for (int s = 0; s < shards; ++s) model_.forward(s, x_.get(), kept_[s].get(), weights_[s].get());
-    model_.loss(x_.get(), ends_total_.get(), loss, ends_.get(), targets);
+    model_.loss(x_.get(), ends_total_.get(), loss, ends_.get(), batch_);
     for (int s = shards - 1; s >= 0; --s)
       model_.backward(s, x_.get(), totals_[s].get(), m > 0, kept_[s].get(), weights_[s].get());
-    model_.embed_backward(ends_total_.get(), x_.get(), tokens);
+    model_.embed_backward(ends_total_.get(), x_.get(), batch_);
   }
   static model::ReferenceTensors collect(const std::vector<DeviceBuffer>& shards, const DeviceBuffer& ends) {
     model::ReferenceTensors result;
@@ -115,6 +115,7 @@ private:
   model::ExecutionSpace exec_;
   DeviceBuffer workspace_, x_;
   model::TokenSource tokens_;
+  model::MicroBatch batch_;
   model::Model model_;
   DeviceBuffer ends_, ends_total_;
   std::vector<DeviceBuffer> weights_, totals_, kept_, states_, ends_states_;
