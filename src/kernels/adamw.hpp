@@ -10,8 +10,10 @@ struct AdamWStep {
   float correction1, correction2;  ///< 1 / (1 - beta^step)
 };
 
-/// weights, moment1, moment2 [n] in place; gradient [n].
-void adamw(const ExecutionSpace& exec, Vector<float> weights, Vector<float> moment1, Vector<float> moment2,
-           Vector<const float> gradient, const AdamWStep& step);
+/// master, moment1, moment2 [n] in place; weights [n] = master, rounded; gradient [n]. With E = float,
+/// weights and master may be the same memory.
+template <class E>
+void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
+           Vector<float> moment2, Vector<const float> gradient, const AdamWStep& step);
 
 }  // namespace minitaw::kernels

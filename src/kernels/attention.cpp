@@ -1,5 +1,10 @@
 #include "kernels/attention.hpp"
 
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
 #include "base/error.hpp"
 #include "kernels/detail/attention_kernels.hpp"
 
@@ -7,44 +12,74 @@ namespace minitaw::kernels {
 
 namespace {
 
-/// True: the host's own version. It works on float in host memory only.
+constexpr std::array<std::pair<Attention, std::string_view>, 4> names = {{{Attention::automatic, "auto"},
+                                                                          {Attention::host, "host"},
+                                                                          {Attention::portable, "portable"},
+                                                                          {Attention::cudnn, "cudnn"}}};
+
+/// The host's version works on float in host memory.
 template <class E>
-bool use_host(Attention kernel) {
-  constexpr bool possible = on_host && std::is_same_v<E, float>;
-  if (kernel == Attention::host && !possible)
-    throw InputError("attention = host: it needs fp32 and a build without CUDA; use portable or auto");
-  return possible && kernel != Attention::portable;
-}
+inline constexpr bool host_possible = on_host && std::is_same_v<E, float>;
 
 }  // namespace
+
+std::string name_of(Attention kernel) {
+  for (const auto& [value, name] : names)
+    if (value == kernel) return std::string(name);
+  throw LogicError("a kernel for attention without a name");
+}
+
+Attention parse_attention(std::string_view text) {
+  for (const auto& [value, name] : names)
+    if (name == text) return value;
+  throw InputError(fmt::format("attention = {}: choose auto, host, portable or cudnn", text));
+}
+
+template <class E>
+Attention resolve_attention(Attention kernel, const AttentionSizes&) {
+  if (kernel == Attention::host && !host_possible<E>)
+    throw InputError("attention = host: it needs fp32 and a host build; use portable or auto");
+  if (kernel == Attention::cudnn)
+    throw InputError("attention = cudnn: this build has no cuDNN; use portable or auto");
+  if (kernel != Attention::automatic) return kernel;
+  return host_possible<E> ? Attention::host : Attention::portable;
+}
+
+template <class E>
+void attention_prepare(const ExecutionSpace&, const AttentionSizes& sizes, Attention kernel) {
+  (void)resolve_attention<E>(kernel, sizes);
+}
 
 template <class E>
 void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, MatrixIn<E> qkv,
                        const AttentionSizes& sizes, Attention kernel) {
-  if (use_host<E>(kernel)) {
-    if constexpr (on_host && std::is_same_v<E, float>)
-      detail::host::attention_forward(exec, y, lse, qkv, sizes);
-  } else {
-    detail::portable::attention_forward<E>(exec, y, lse, qkv, sizes);
-  }
+  const Attention chosen = resolve_attention<E>(kernel, sizes);
+  if constexpr (host_possible<E>)
+    if (chosen == Attention::host) return detail::host::attention_forward(exec, y, lse, qkv, sizes);
+  detail::portable::attention_forward<E>(exec, y, lse, qkv, sizes);
 }
 
 template <class E>
 void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float> delta, MatrixIn<E> dy,
                         MatrixIn<E> qkv, MatrixIn<E> y, Vector<const float> lse, const AttentionSizes& sizes,
                         Attention kernel) {
-  if (use_host<E>(kernel)) {
-    if constexpr (on_host && std::is_same_v<E, float>)
-      detail::host::attention_backward(exec, dqkv, dy, qkv, y, lse, sizes);
-  } else {
-    detail::portable::attention_backward<E>(exec, dqkv, delta, dy, qkv, y, lse, sizes);
-  }
+  const Attention chosen = resolve_attention<E>(kernel, sizes);
+  if constexpr (host_possible<E>)
+    if (chosen == Attention::host)
+      return detail::host::attention_backward(exec, dqkv, dy, qkv, y, lse, sizes);
+  detail::portable::attention_backward<E>(exec, dqkv, delta, dy, qkv, y, lse, sizes);
 }
 
-template void attention_forward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>, MatrixIn<float>,
-                                       const AttentionSizes&, Attention);
-template void attention_backward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>, MatrixIn<float>,
-                                        MatrixIn<float>, MatrixIn<float>, Vector<const float>,
-                                        const AttentionSizes&, Attention);
+#define MINITAW_ATTENTION(E)                                                                                 \
+  template Attention resolve_attention<E>(Attention, const AttentionSizes&);                                 \
+  template void attention_prepare<E>(const ExecutionSpace&, const AttentionSizes&, Attention);               \
+  template void attention_forward<E>(const ExecutionSpace&, Matrix<E>, Vector<float>, MatrixIn<E>,           \
+                                     const AttentionSizes&, Attention);                                      \
+  template void attention_backward<E>(const ExecutionSpace&, Matrix<E>, Vector<float>, MatrixIn<E>,          \
+                                      MatrixIn<E>, MatrixIn<E>, Vector<const float>, const AttentionSizes&,  \
+                                      Attention);
+MINITAW_ATTENTION(float)
+MINITAW_ATTENTION(Bf16)
+#undef MINITAW_ATTENTION
 
 }  // namespace minitaw::kernels

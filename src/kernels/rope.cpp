@@ -68,5 +68,7 @@ void rope_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Matrix<const floa
 
 template void rope_forward<float>(const ExecutionSpace&, Matrix<float>, Matrix<const float>, int);
 template void rope_backward<float>(const ExecutionSpace&, Matrix<float>, Matrix<const float>, int);
+template void rope_forward<Bf16>(const ExecutionSpace&, Matrix<Bf16>, Matrix<const float>, int);
+template void rope_backward<Bf16>(const ExecutionSpace&, Matrix<Bf16>, Matrix<const float>, int);
 
 }  // namespace minitaw::kernels

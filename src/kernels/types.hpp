@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "base/bf16.hpp"
+
 /// Every kernel takes the execution space first, then outputs, then inputs, then sizes that no extent tells.
 /// It is asynchronous on that space, allocates nothing, and fences nothing. E is the type in memory;
 /// arithmetic is float. "adds to" means that the output is read and added to; every other output may hold

@@ -52,7 +52,8 @@ void Model::update_range(const std::vector<Tensor>& tensors, std::int64_t begin,
                                                                        std::int64_t at) {
       return kernels::Vector<float>(buffer.as<float>() + at, count);
     };
-    kernels::adamw(exec_, part(weights, first), part(state.moment1, first - begin),
+    const auto master = part(weights, first);
+    kernels::adamw(exec_, master, master, part(state.moment1, first - begin),
                    part(state.moment2, first - begin), part(gradient, first),
                    constants(adamw, tensor.decay, step));
   }

@@ -225,7 +225,7 @@ TEST(AdamW, FollowsTheReferenceOverSteps) {
     const Doubles gradient = random_floats(count, 10 + step, 1e-3);
     reference::adamw(w, m1, m2, gradient, {rate, beta1, beta2, epsilon, decay}, step);
     const Device slope(count, 1, gradient);
-    adamw(exec(), weights.vector(), moment1.vector(), moment2.vector(), slope.vector(),
+    adamw(exec(), weights.vector(), weights.vector(), moment1.vector(), moment2.vector(), slope.vector(),
           {rate, beta1, beta2, epsilon, decay, static_cast<float>(1 / (1 - std::pow(double{beta1}, step))),
            static_cast<float>(1 / (1 - std::pow(double{beta2}, step)))});
     exec().fence();

@@ -19,8 +19,8 @@ inline RowPolicy row_policy(const ExecutionSpace& exec, std::int64_t rows) {
 
 /// body(i) for i in [0, count); the same thread gets the same i in every call. Iterations must be
 /// independent.
-template <class Body>
-KOKKOS_INLINE_FUNCTION void row_for(const RowTeam& team, int count, const Body& body) {
+template <class Team, class Body>
+KOKKOS_INLINE_FUNCTION void row_for(const Team& team, int count, const Body& body) {
   if constexpr (on_host) {
 #pragma GCC ivdep
     for (int i = 0; i < count; ++i) body(i);

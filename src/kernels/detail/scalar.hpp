@@ -3,15 +3,46 @@
 #include <Kokkos_Core.hpp>
 #include <bit>
 #include <cstdint>
+#include <type_traits>
+
+#include "base/bf16.hpp"
 
 namespace minitaw::kernels::detail {
 
+/// Where the device rounds to bf16 in one instruction. Inline assembly, because the header with its name is
+/// the vendor's.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define MINITAW_DEVICE_ROUNDS_TO_BF16
+#endif
+
+/// The same as to_bf16 for device code, which may not call constexpr functions of the host.
+KOKKOS_INLINE_FUNCTION std::uint16_t portable_bf16_bits(float value) {
+  const auto bits = Kokkos::bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  const std::uint32_t quiet = (bits >> 16) | 0x40U;
+  return static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+}
+
+KOKKOS_INLINE_FUNCTION std::uint16_t bf16_bits(float value) {
+#ifdef MINITAW_DEVICE_ROUNDS_TO_BF16
+  std::uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+#else
+  return portable_bf16_bits(value);
+#endif
+}
+
 /// From and to the type in memory. A new storage type adds its pair here.
 KOKKOS_INLINE_FUNCTION float load(float value) { return value; }
+KOKKOS_INLINE_FUNCTION float load(Bf16 value) {
+  return Kokkos::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
 
 template <class E>
 KOKKOS_INLINE_FUNCTION E store(float value) {
-  return static_cast<E>(value);
+  if constexpr (std::is_same_v<E, Bf16>) return Bf16{bf16_bits(value)};
+  else return static_cast<E>(value);
 }
 
 /// exp(x) to about 1e-7 relative, without a branch or a call, so that loops over it become vector code: C

@@ -145,5 +145,8 @@ void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float
 template void attention_backward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>,
                                         Matrix<const float>, Matrix<const float>, Matrix<const float>,
                                         Vector<const float>, const AttentionSizes&);
+template void attention_backward<Bf16>(const ExecutionSpace&, Matrix<Bf16>, Vector<float>, Matrix<const Bf16>,
+                                       Matrix<const Bf16>, Matrix<const Bf16>, Vector<const float>,
+                                       const AttentionSizes&);
 
 }  // namespace minitaw::kernels::detail::portable

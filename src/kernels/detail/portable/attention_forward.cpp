@@ -90,5 +90,7 @@ void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> ls
 
 template void attention_forward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>,
                                        Matrix<const float>, const AttentionSizes&);
+template void attention_forward<Bf16>(const ExecutionSpace&, Matrix<Bf16>, Vector<float>, Matrix<const Bf16>,
+                                      const AttentionSizes&);
 
 }  // namespace minitaw::kernels::detail::portable

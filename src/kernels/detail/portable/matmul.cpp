@@ -1,0 +1,130 @@
+#include "kernels/detail/matmul_kernels.hpp"
+#include "kernels/detail/rows.hpp"
+
+/// A team computes one tile of c from tiles of a and b in scratch memory; each of its threads keeps a few
+/// elements of c in registers. One order of sums, whatever the team.
+namespace minitaw::kernels::detail::portable {
+
+namespace {
+
+/// A tile of c is tile x tile, made of patches of rows x columns, one per thread of a device's team; the one
+/// thread of a host's team takes them in turn, and its patches fill vector registers.
+inline constexpr int tile = 64;
+inline constexpr int patch_rows = 4, patch_columns = on_host ? 16 : 4;
+inline constexpr int patches_across = tile / patch_columns;
+inline constexpr int patches = tile / patch_rows * patches_across;
+inline constexpr int team_threads = on_host ? 1 : patches;
+/// How far both tiles reach along the summed dimension at a time.
+inline constexpr int depth = on_host ? 64 : 16;
+/// One more column, so that threads that write along the summed dimension meet different banks.
+inline constexpr int pitch = tile + (on_host ? 0 : 1);
+
+using Policy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<patches>>;
+using Team = Policy::member_type;
+using Scratch = Kokkos::View<float*, Team::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+
+/// Rows of a, or columns of b ("lines"), against the summed dimension.
+template <class E>
+struct Operand {
+  const E* data;
+  std::int64_t stride;  ///< elements from one row in memory to the next
+  int lines, length;
+  bool along;  ///< a line is a row in memory
+
+  KOKKOS_FUNCTION float element(std::int64_t line, std::int64_t at) const {
+    return load(data[along ? line * stride + at : at * stride + line]);
+  }
+
+  /// to [depth, pitch]: lines from `line` on, positions from `at` on; zeros outside.
+  KOKKOS_FUNCTION void load_tile(const Team& team, float* to, int line, int at) const {
+    row_for(team, tile * depth, [=, *this](int i) {
+      const int l = along ? i / depth : i % tile, d = along ? i % depth : i / tile;  // neighbours in memory
+      to[d * pitch + l] = line + l < lines && at + d < length ? element(line + l, at + d) : 0.0F;
+    });
+  }
+};
+
+template <class C, class E>
+struct Product {
+  C* c;
+  Operand<E> a, b;
+  int tiles_across;
+  float beta;
+
+  KOKKOS_FUNCTION void operator()(const Team& team) const {
+    const int row = team.league_rank() / tiles_across * tile,
+              column = team.league_rank() % tiles_across * tile;
+    const Scratch scratch(team.team_scratch(0), 2 * depth * pitch);
+    float* const left = scratch.data();
+    float* const right = left + depth * pitch;
+    float sums[patches / team_threads][patch_rows][patch_columns] = {};
+    for (int at = 0; at < a.length; at += depth) {
+      a.load_tile(team, left, row, at);
+      b.load_tile(team, right, column, at);
+      team.team_barrier();
+      for (int i = 0; i < patches / team_threads; ++i) {
+        const int patch = team.team_rank() + i * team_threads;
+        add_products(sums[i], left + patch / patches_across * patch_rows,
+                     right + patch % patches_across * patch_columns);
+      }
+      team.team_barrier();
+    }
+    for (int i = 0; i < patches / team_threads; ++i) {
+      const int patch = team.team_rank() + i * team_threads;
+      store_patch(sums[i], row + patch / patches_across * patch_rows,
+                  column + patch % patches_across * patch_columns);
+    }
+  }
+
+  KOKKOS_FUNCTION static void add_products(float (&sums)[patch_rows][patch_columns], const float* left,
+                                           const float* right) {
+    float part[patch_rows][patch_columns];
+    for (int r = 0; r < patch_rows; ++r)
+      for (int j = 0; j < patch_columns; ++j) part[r][j] = sums[r][j];
+    for (int d = 0; d < depth; ++d)
+      for (int r = 0; r < patch_rows; ++r)
+        for (int j = 0; j < patch_columns; ++j) part[r][j] += left[d * pitch + r] * right[d * pitch + j];
+    for (int r = 0; r < patch_rows; ++r)
+      for (int j = 0; j < patch_columns; ++j) sums[r][j] = part[r][j];
+  }
+
+  KOKKOS_FUNCTION void store_patch(const float (&sums)[patch_rows][patch_columns], int row,
+                                   int column) const {
+    for (int r = 0; r < patch_rows && row + r < a.lines; ++r)
+      for (int j = 0; j < patch_columns; ++j) {
+        if (column + j >= b.lines) continue;
+        C& result = c[std::int64_t{row + r} * b.lines + column + j];
+        result = store<C>(beta == 0 ? sums[r][j] : sums[r][j] + beta * load(result));
+      }
+  }
+};
+
+template <class E>
+Operand<E> operand(const Matrix<const E>& matrix, bool along) {
+  const int rows = static_cast<int>(matrix.extent(0)), columns = static_cast<int>(matrix.extent(1));
+  return {matrix.data(), columns, along ? rows : columns, along ? columns : rows, along};
+}
+
+int tiles_of(int lines) { return (lines + tile - 1) / tile; }
+
+}  // namespace
+
+template <class C, class E>
+void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
+            float beta) {
+  const Operand<E> left = operand<E>(a, op_a == Op::plain), right = operand<E>(b, op_b == Op::transposed);
+  const int across = tiles_of(right.lines), tiles = tiles_of(left.lines) * across;
+  if (tiles == 0) return;
+  auto policy = Policy(exec, tiles, team_threads);
+  policy.set_scratch_size(0, Kokkos::PerTeam(Scratch::shmem_size(2 * depth * pitch)));
+  Kokkos::parallel_for("minitaw::matmul", policy, Product<C, E>{c.data(), left, right, across, beta});
+}
+
+template void matmul<float, float>(const ExecutionSpace&, Matrix<float>, Matrix<const float>, Op,
+                                   Matrix<const float>, Op, float);
+template void matmul<float, Bf16>(const ExecutionSpace&, Matrix<float>, Matrix<const Bf16>, Op,
+                                  Matrix<const Bf16>, Op, float);
+template void matmul<Bf16, Bf16>(const ExecutionSpace&, Matrix<Bf16>, Matrix<const Bf16>, Op,
+                                 Matrix<const Bf16>, Op, float);
+
+}  // namespace minitaw::kernels::detail::portable
