@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <vector>
 
 namespace minitaw::engine {
 
@@ -13,21 +12,16 @@ struct Span {
   double end = 0;
 };
 
-/// Clock of every action of a rank; allocated once, each entry written by the lane that plays the action.
+/// The host's clock, from the beginning of a step; shared by the lanes of a rank.
 class Clock {
 public:
-  explicit Clock(std::size_t actions) : spans_(actions) {}
-
   void begin_step() { start_ = std::chrono::steady_clock::now(); }
   [[nodiscard]] double now() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
-  [[nodiscard]] Span& operator[](int action) { return spans_[action]; }
-  [[nodiscard]] const Span& operator[](int action) const { return spans_[action]; }
 
 private:
   std::chrono::steady_clock::time_point start_;
-  std::vector<Span> spans_;
 };
 
 }  // namespace minitaw::engine

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "engine/lane_space.hpp"
 
 namespace minitaw::engine {
 
@@ -13,7 +14,8 @@ using schedule::Kind;
 
 Compute::Compute(model::Model& model, const Arena& arena, const State& state, model::AdamW adamw,
                  double* loss)
-    : model_(model), arena_(arena), state_(state), adamw_(adamw), loss_(loss) {}
+    : exec_(lane_space(schedule::Lane::compute)), model_(model), arena_(arena), state_(state), adamw_(adamw),
+      loss_(loss) {}
 
 void Compute::begin_step(model::TokenSource& tokens, const std::vector<int>& micro_batches, int step) {
   step_ = step;
@@ -21,12 +23,7 @@ void Compute::begin_step(model::TokenSource& tokens, const std::vector<int>& mic
     batches_.try_emplace(m, model_.layout().shape).first->second.fill(tokens, step - 1, m);
 }
 
-void Compute::run(const Action& action) {
-  dispatch(action);
-  exec_.fence("minitaw::engine::compute");
-}
-
-void Compute::dispatch(const Action& a) {
+void Compute::run(const Action& a) {
   switch (a.kind) {
   case Kind::zero:
     return zero(slot(a, 0));
@@ -37,7 +34,7 @@ void Compute::dispatch(const Action& a) {
   case Kind::loss:
     return model_.loss(slot(a, 0), slot(a, 2), loss_, slot(a, 1), batch(a));
   case Kind::backward:
-    return model_.backward(a.shard, slot(a, 2), slot(a, 3), a.accumulates, slot(a, 1), slot(a, 0));
+    return backward(a);
   case Kind::embed_backward:
     return model_.embed_backward(slot(a, 1), slot(a, 0), batch(a));
   case Kind::update:
@@ -47,6 +44,12 @@ void Compute::dispatch(const Action& a) {
   default:
     throw LogicError(fmt::format("engine: {} in the compute lane", name_of(a.kind)));
   }
+}
+
+void Compute::backward(const Action& a) {
+  const bool total = a.slots[3].cls == schedule::SlotClass::total;
+  const model::Dtype type = total ? model::Dtype::fp32 : model_.layout().shape.dtype;
+  model_.backward(a.shard, slot(a, 2), slot(a, 3), type, a.accumulates, slot(a, 1), slot(a, 0));
 }
 
 void Compute::update(const Action& a) {

@@ -18,14 +18,14 @@ public:
   /// Tokens of the micro-batches that the next step computes; `step` counts from 1.
   void begin_step(model::TokenSource& tokens, const std::vector<int>& micro_batches, int step);
 
-  /// Returns when the action is complete.
+  /// Enqueues the action on the lane's space.
   void run(const schedule::Action& action);
 
 private:
   [[nodiscard]] model::Buffer slot(const schedule::Action& action, int operand) const;
   void zero(model::Buffer buffer) const;
+  void backward(const schedule::Action& action);
   void update(const schedule::Action& action);
-  void dispatch(const schedule::Action& action);
   [[nodiscard]] const model::MicroBatch& batch(const schedule::Action& action) const;
 
   model::ExecutionSpace exec_;

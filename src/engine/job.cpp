@@ -113,13 +113,12 @@ Job::Job(MPI_Comm world, std::chrono::duration<double> patience, const comm::mpi
   check(MPI_Comm_size(world, &ranks_), "MPI_Comm_size");
 }
 
-Check Job::verify(const deck::Case& c, int steps, const Reference& reference,
-                  const std::function<void(schedule::Program&)>& sabotage) {
+Check Job::verify(const deck::Case& c, int steps, const Reference& reference, const Hooks& hooks) {
   Check result;
   const Members members(world_, rank_, c.ranks);
   if (members.comm != MPI_COMM_NULL) {
     SessionOptions with = options();
-    with.sabotage = sabotage;
+    with.hooks = hooks;
     const auto session = open_session(c, members.comm, waiting_, with);
     for (int s = 0; s < steps; ++s) {
       session->prepare();

@@ -46,7 +46,7 @@ public:
   /// Plays `steps` steps and compares losses, every gradient tensor of the first step and the weights after
   /// the last with `reference` (needed on rank 0 only).
   [[nodiscard]] Check verify(const deck::Case& c, int steps, const Reference& reference,
-                             const std::function<void(schedule::Program&)>& sabotage = {});
+                             const Hooks& hooks = {});
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }

@@ -1,13 +1,23 @@
 #include "engine/lane.hpp"
 
 #include <algorithm>
-#include <utility>
 
 namespace minitaw::engine {
+namespace {
 
-Lane::Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& progress, Clock& clock,
-           Run run)
-    : lane_(lane), progress_(progress), clock_(clock), run_(std::move(run)) {
+/// Of each unit of a lane: how many of the lane's actions are over when it is.
+std::vector<int> counts_after_units(const schedule::RankProgram& program, schedule::Lane lane) {
+  std::vector<int> counts;
+  for (const schedule::Unit& unit : schedule::units(program, lane))
+    counts.push_back((counts.empty() ? 0 : counts.back()) + static_cast<int>(unit.actions.size()));
+  return counts;
+}
+
+}  // namespace
+
+Lane::Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& progress,
+           const Queues& queues, Run run)
+    : lane_(lane), progress_(progress), queues_(queues), run_(std::move(run)) {
   for (const schedule::Unit& unit : schedule::units(program, lane)) {
     PlayedUnit& played = units_.emplace_back();
     played.indices = unit.actions;
@@ -16,29 +26,65 @@ Lane::Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& 
       played.actions.push_back(&action);
       for (int l = 0; l < schedule::lanes; ++l) played.waits[l] = std::max(played.waits[l], action.waits[l]);
     }
+    played.waits[static_cast<std::size_t>(lane)] = 0;  // its own lane is in order
+  }
+  find_wait_units(program);
+}
+
+void Lane::find_wait_units(const schedule::RankProgram& program) {
+  for (int l = 0; l < schedule::lanes; ++l) {
+    const std::vector<int> counts = counts_after_units(program, static_cast<schedule::Lane>(l));
+    for (PlayedUnit& unit : units_)
+      if (unit.waits[l] > 0)
+        unit.wait_units[l] =
+            static_cast<int>(std::ranges::lower_bound(counts, unit.waits[l]) - counts.begin());
   }
 }
 
-void Lane::play() {
-  finished_ = 0;
-  for (const PlayedUnit& unit : units_) play(unit);
-  pending_.store(nullptr, std::memory_order_relaxed);
+void Lane::begin_step() {
+  next_ = 0;
+  submitted_ = 0;
+  waited_.fill(-1);
+  queue().begin_step();
 }
 
-void Lane::play(const PlayedUnit& unit) {
-  started_.store(false, std::memory_order_relaxed);
-  pending_.store(unit.actions.front(), std::memory_order_relaxed);
-  const double ready = clock_.now();
+void Lane::play() {
+  while (!done()) play_next();
+}
+
+bool Lane::ready() const {
+  const PlayedUnit& unit = units_[next_];
   for (int l = 0; l < schedule::lanes; ++l)
-    if (l != static_cast<int>(lane_) && unit.waits[l] > 0)
-      progress_.wait(static_cast<schedule::Lane>(l), unit.waits[l]);
-  started_.store(true, std::memory_order_relaxed);
-  const double begin = clock_.now();
-  run_(unit.actions);
-  const double end = clock_.now();
-  for (const int i : unit.indices) clock_[i] = {ready, begin, end};
-  finished_ += static_cast<int>(unit.indices.size());
-  progress_.finished(lane_, finished_);
+    if (progress_.count(static_cast<schedule::Lane>(l)) < unit.waits[l]) return false;
+  return true;
+}
+
+void Lane::play_next() {
+  const int number = static_cast<int>(next_);
+  const PlayedUnit& unit = units_[next_];
+  queue().open(number);
+  for (int l = 0; l < schedule::lanes; ++l) {
+    if (unit.wait_units[l] <= waited_[l]) continue;
+    progress_.wait(static_cast<schedule::Lane>(l), unit.waits[l]);
+    queue().after(*queues_[l], unit.wait_units[l]);
+    waited_[l] = unit.wait_units[l];
+  }
+  queue().run(number, [&] { run_(unit.actions); });
+  ++next_;
+  submitted_ += static_cast<int>(unit.indices.size());
+  progress_.submitted(lane_, submitted_);
+}
+
+const schedule::Action* Lane::pending() const {
+  const auto at = static_cast<std::size_t>(queue().completed());
+  return at < units_.size() ? units_[at].actions.front() : nullptr;
+}
+
+void Lane::read(std::vector<Span>& spans) const {
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    const Span span = queue().span(static_cast<int>(u));
+    for (const int i : units_[u].indices) spans[i] = span;
+  }
 }
 
 }  // namespace minitaw::engine

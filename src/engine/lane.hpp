@@ -1,50 +1,72 @@
 #pragma once
 
-#include <atomic>
+#include <array>
 #include <functional>
 #include <span>
+#include <vector>
 
-#include "engine/clock.hpp"
+#include "engine/lane_space.hpp"
 #include "engine/progress.hpp"
 #include "schedule/program.hpp"
 
 namespace minitaw::engine {
 
-/// Plays one lane of a rank's program: unit after unit, each once the waits of all its actions are met.
+/// Plays one lane of a rank's program: unit after unit on the lane's queue, each after the waits of all its
+/// actions.
 class Lane {
 public:
-  /// Does the work of one unit (a batch of messages, or a single action) and returns when it is complete.
+  /// Does the work of one unit (a batch of messages, or a single action), or enqueues it.
   using Run = std::function<void(std::span<const schedule::Action* const> unit)>;
 
-  Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& progress, Clock& clock, Run run);
+  /// `queues` of all lanes outlive this.
+  Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& progress, const Queues& queues,
+       Run run);
 
-  /// One step; throws what `run` throws, or Stopped.
+  /// Before the first unit of a step, on every lane.
+  void begin_step();
+
+  /// Submits the whole lane; throws what `run` throws, or Stopped.
   void play();
+
+  /// For one thread that plays all lanes.
+  [[nodiscard]] bool done() const { return next_ == units_.size(); }
+  /// First action of the next unit, an index into RankProgram::actions.
+  [[nodiscard]] int next_action() const { return units_[next_].indices.front(); }
+  /// Whether all that the next unit waits for has been submitted.
+  [[nodiscard]] bool ready() const;
+  void play_next();
+
+  /// The oldest action that is not complete, for the watchdog; nullptr when there is none.
+  [[nodiscard]] const schedule::Action* pending() const;
+  /// Whether it has begun (else it waits for other lanes).
+  [[nodiscard]] bool started() const { return queue().begun() > queue().completed(); }
+  /// Grows whenever the lane gets on.
+  [[nodiscard]] long moves() const { return static_cast<long>(queue().begun()) + queue().completed(); }
 
   [[nodiscard]] bool empty() const { return units_.empty(); }
   [[nodiscard]] schedule::Lane lane() const { return lane_; }
 
-  /// The action at the head of the lane, for the watchdog; nullptr when the step is over.
-  [[nodiscard]] const schedule::Action* pending() const { return pending_.load(std::memory_order_relaxed); }
-  /// Whether the head has started (else it waits for other lanes).
-  [[nodiscard]] bool started() const { return started_.load(std::memory_order_relaxed); }
+  /// Writes the times of the lane's actions, indexed as RankProgram::actions; after the queue has finished.
+  void read(std::vector<Span>& spans) const;
 
 private:
   struct PlayedUnit {
     std::vector<int> indices;
     std::vector<const schedule::Action*> actions;
-    std::array<int, schedule::lanes> waits{};
+    std::array<int, schedule::lanes> waits{};                    ///< actions of each lane
+    std::array<int, schedule::lanes> wait_units = {-1, -1, -1};  ///< the unit that holds the last of them
   };
-  void play(const PlayedUnit& unit);
+  [[nodiscard]] Queue& queue() const { return *queues_[static_cast<std::size_t>(lane_)]; }
+  void find_wait_units(const schedule::RankProgram& program);
 
   schedule::Lane lane_;
   Progress& progress_;
-  Clock& clock_;
+  const Queues& queues_;
   Run run_;
   std::vector<PlayedUnit> units_;
-  int finished_ = 0;
-  std::atomic<const schedule::Action*> pending_ = nullptr;
-  std::atomic<bool> started_ = false;
+  std::size_t next_ = 0;
+  int submitted_ = 0;                                       ///< actions
+  std::array<int, schedule::lanes> waited_ = {-1, -1, -1};  ///< latest unit of each lane waited for
 };
 
 }  // namespace minitaw::engine

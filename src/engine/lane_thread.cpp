@@ -1,5 +1,7 @@
 #include "engine/lane_thread.hpp"
 
+#include "engine/lane_space.hpp"
+
 namespace minitaw::engine {
 
 LaneThread::LaneThread(Lane& lane, Progress& progress) : lane_(lane), progress_(progress) {
@@ -23,6 +25,7 @@ void LaneThread::wait_until_idle() const {
 }
 
 void LaneThread::loop() {
+  use_device();
   for (int played = 0;; ++played) {
     played_.store(played);
     played_.notify_all();

@@ -2,38 +2,86 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
+
 namespace minitaw::engine {
 
 using schedule::Action;
 
 Player::Player(const schedule::Program& program, int rank, Compute& compute, Transfers& transfers,
-               std::chrono::duration<double> patience, Watchdog::OnStall on_stall)
-    : program_(program.ranks[rank]), clock_(program_.actions.size()),
-      compute_(program_, schedule::Lane::compute, progress_, clock_,
-               [&](auto unit) { compute.run(*unit[0]); }),
-      intra_(program_, schedule::Lane::intra, progress_, clock_,
+               const PlayerOptions& options)
+    : program_(program.ranks[rank]), queues_(queues(options)),
+      asynchronous_(std::ranges::all_of(queues_, [](const auto& queue) { return queue->asynchronous(); })),
+      spans_(program_.actions.size()), compute_(program_, schedule::Lane::compute, progress_, queues_,
+                                                [&](auto unit) { compute.run(*unit[0]); }),
+      intra_(program_, schedule::Lane::intra, progress_, queues_,
              [&](auto unit) { transfers.run(schedule::Lane::intra, unit); }),
-      inter_(program_, schedule::Lane::inter, progress_, clock_,
+      inter_(program_, schedule::Lane::inter, progress_, queues_,
              [&](auto unit) { transfers.run(schedule::Lane::inter, unit); }),
       intra_thread_(intra_, progress_), inter_thread_(inter_, progress_),
-      watchdog_(program, rank, {&compute_, &intra_, &inter_}, progress_, patience, std::move(on_stall)) {}
+      watchdog_(program, rank, {&compute_, &intra_, &inter_}, progress_, options.patience, options.on_stall,
+                options.poll) {}
+
+Queues Player::queues(const PlayerOptions& options) {
+  QueueOptions wanted;
+  for (int l = 0; l < schedule::lanes; ++l)
+    wanted.units[l] = static_cast<int>(schedule::units(program_, static_cast<schedule::Lane>(l)).size());
+  wanted.clock = &clock_;
+  wanted.waiting = [this] { progress_.check(); };
+  wanted.communication_on_stream = options.communication_on_stream;
+  return options.make_queues(wanted);
+}
 
 StepTime Player::play() {
-  progress_.begin_step();
-  clock_.begin_step();
-  watchdog_.begin_step();
-  for (LaneThread* thread : {&intra_thread_, &inter_thread_}) thread->begin_step();
+  begin_step();
   try {
-    compute_.play();
+    if (asynchronous_) submit_in_order();
+    else play_on_threads();
+    finish();
   } catch (const Stopped&) {
-    // a communication lane failed; its reason is thrown below
+    // another thread failed; its reason is thrown below
   } catch (...) {
     progress_.fail(std::current_exception());
   }
+  // Only now: the threads may still be at work when this one has failed.
   for (const LaneThread* thread : {&intra_thread_, &inter_thread_}) thread->wait_until_idle();
   watchdog_.end_step();
   progress_.rethrow_if_failed();
+  for (const Lane* lane : {&compute_, &intra_, &inter_}) lane->read(spans_);
   return account();
+}
+
+void Player::begin_step() {
+  progress_.begin_step();
+  clock_.begin_step();
+  for (Lane* lane : {&compute_, &intra_, &inter_}) lane->begin_step();
+  watchdog_.begin_step();
+}
+
+void Player::submit_in_order() {
+  for (;;) {
+    Lane* next = nullptr;
+    bool done = true;
+    for (Lane* lane : {&compute_, &intra_, &inter_}) {
+      if (lane->done()) continue;
+      done = false;
+      if (lane->ready() && (next == nullptr || lane->next_action() < next->next_action())) next = lane;
+    }
+    if (done) return;
+    if (next == nullptr) throw LogicError("engine: every lane waits for another one");
+    progress_.check();
+    next->play_next();
+  }
+}
+
+void Player::play_on_threads() {
+  for (LaneThread* thread : {&intra_thread_, &inter_thread_}) thread->begin_step();
+  compute_.play();
+  for (const LaneThread* thread : {&intra_thread_, &inter_thread_}) thread->wait_until_idle();
+}
+
+void Player::finish() {
+  for (const auto& queue : queues_) queue->finish([this] { progress_.check(); });
 }
 
 StepTime Player::account() const {
@@ -43,7 +91,7 @@ StepTime Player::account() const {
   std::array<double, schedule::lanes> counted_until{};
   for (std::size_t i = 0; i < program_.actions.size(); ++i) {
     const Action& action = program_.actions[i];
-    const Span& span = clock_[static_cast<int>(i)];
+    const Span& span = spans_[i];
     time.total = std::max(time.total, span.end);
     if (action.lane != schedule::Lane::compute) {
       // The messages of a batch share one span.
@@ -59,7 +107,7 @@ StepTime Player::account() const {
   }
   double waits = 0;
   for (std::size_t i = 0; i < program_.actions.size(); ++i) {
-    const Span& span = clock_[static_cast<int>(i)];
+    const Span& span = spans_[i];
     if (program_.actions[i].lane == schedule::Lane::compute && span.ready >= first && span.end <= last)
       waits += span.begin - span.ready;
   }

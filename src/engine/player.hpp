@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "comm/transport.hpp"
 #include "engine/compute.hpp"
@@ -20,25 +22,45 @@ struct StepTime {
   double communication = 0;  ///< in transfers, hidden or not, both lanes added up
 };
 
-/// Plays a rank's program step after step: the compute lane on the calling thread, each communication lane on
-/// a thread of its own.
+/// Makes the queues of a rank; tests bring their own.
+using MakeQueues = std::function<Queues(const QueueOptions&)>;
+
+struct PlayerOptions {
+  std::chrono::duration<double> patience{600};  ///< a step in which nothing moves for this long has stalled
+  Watchdog::OnStall on_stall = [](const std::string&) {};
+  Watchdog::Poll poll = [] {};           ///< throws when communication has failed behind our back
+  bool communication_on_stream = false;  ///< of the transport
+  MakeQueues make_queues = engine::make_queues;
+};
+
+/// Plays a rank's program step after step. Where all queues are asynchronous, the calling thread submits
+/// every lane, in the order of the program, so that all ranks launch alike. Else the compute lane has the
+/// calling thread, and each communication lane a thread of its own.
 class Player {
 public:
   Player(const schedule::Program& program, int rank, Compute& compute, Transfers& transfers,
-         std::chrono::duration<double> patience, Watchdog::OnStall on_stall);
+         const PlayerOptions& options);
 
   /// One step. Throws what any lane throws.
   StepTime play();
 
-  /// Clock of every action of the last step, indexed as RankProgram::actions.
-  [[nodiscard]] const Clock& clock() const { return clock_; }
+  /// Times of every action of the last step, indexed as RankProgram::actions.
+  [[nodiscard]] const std::vector<Span>& spans() const { return spans_; }
 
 private:
+  [[nodiscard]] Queues queues(const PlayerOptions& options);
+  void begin_step();
+  void submit_in_order();
+  void play_on_threads();
+  void finish();
   [[nodiscard]] StepTime account() const;
 
   const schedule::RankProgram& program_;
   Progress progress_;
   Clock clock_;
+  Queues queues_;
+  bool asynchronous_;  ///< all of them
+  std::vector<Span> spans_;
   Lane compute_;
   Lane intra_;
   Lane inter_;

@@ -9,7 +9,7 @@ namespace {
 using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 
 schedule::Program with_sabotage(schedule::Program program, const SessionOptions& options) {
-  if (options.sabotage) options.sabotage(program);
+  if (options.hooks.sabotage) options.hooks.sabotage(program);
   return program;
 }
 
@@ -38,7 +38,7 @@ Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transp
       layout_(model::make_layout(c.shape, program_.shards, program_.ends_slices)),
       footprint_(schedule::memory(program_, layout_)[rank]), arena_(footprint_),
       state_(program_, rank, layout_, arena_),
-      model_(model::ExecutionSpace{}, layout_, loss_scale(c), arena_.workspace()),
+      model_(lane_space(schedule::Lane::compute), layout_, loss_scale(c), arena_.workspace()),
       tokens_(c.shape, c.data, c.seed), micro_batches_(micro_batches_of(program_.ranks[rank])),
       transport_(make_transport(program_, arena_.staging())),
       compute_(std::make_unique<Compute>(model_, arena_, state_, adamw_of(c), arena_.loss())),
@@ -47,7 +47,9 @@ Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transp
     tell(report);
     transport_->cancel();
   };
-  player_ = std::make_unique<Player>(program_, rank, *compute_, *transfers_, options.patience, on_stall);
+  player_ = std::make_unique<Player>(program_, rank, *compute_, *transfers_,
+                                     PlayerOptions{options.patience, on_stall, [this] { transport_->poll(); },
+                                                   transport_->on_stream(), options.hooks.make_queues});
   state_.initialise(c.seed);
 }
 

@@ -16,12 +16,18 @@ namespace minitaw::engine {
 using MakeTransport =
     std::function<std::unique_ptr<comm::Transport>(const schedule::Program& program, model::Buffer staging)>;
 
+/// What tests change in a session.
+struct Hooks {
+  /// Changes the validated program before it is played; defects are planted here.
+  std::function<void(schedule::Program&)> sabotage;
+  MakeQueues make_queues = engine::make_queues;
+};
+
 struct SessionOptions {
   /// A step in which no lane moves for this long is reported and given up.
   std::chrono::duration<double> patience{600};
   Watchdog::OnStall on_stall = [](const std::string&) {};
-  /// Changes the validated program before it is played; tests plant defects here.
-  std::function<void(schedule::Program&)> sabotage;
+  Hooks hooks;
 };
 
 /// One rank of one case: program, memory, model and lanes, ready to play steps.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/error.hpp"
+#include "base/bf16.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -28,20 +28,26 @@ void zero(model::Buffer buffer) {
 }
 
 /// Host values into device memory.
-void store(model::Buffer buffer, const std::vector<float>& values) {
-  using Device = Kokkos::View<float*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
-  using Host = Kokkos::View<const float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
-  Kokkos::deep_copy(Device(buffer.as<float>(), values.size()), Host(values.data(), values.size()));
+template <class T>
+void store(model::Buffer buffer, const std::vector<T>& values) {
+  using Device = Kokkos::View<T*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
+  using Host = Kokkos::View<const T*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+  Kokkos::deep_copy(Device(buffer.as<T>(), values.size()), Host(values.data(), values.size()));
+}
+
+/// The same as weights of the compute type.
+void store_weights(model::Buffer buffer, const std::vector<float>& values, model::Dtype dtype) {
+  if (dtype == model::Dtype::fp32) return store(buffer, values);
+  std::vector<Bf16> narrow(values.size());
+  std::ranges::transform(values, narrow.begin(), to_bf16);
+  store(buffer, narrow);
 }
 
 }  // namespace
 
 State::State(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena)
     : layout_(layout), arena_(arena), homes_(program.ranks[rank].homes),
-      ends_slice_(slice_of(program.ranks[rank])) {
-  if (layout.shape.dtype != model::Dtype::fp32)
-    throw InputError("dtype: this build computes in fp32; bf16 can be planned, but not run yet");
-}
+      ends_slice_(slice_of(program.ranks[rank])) {}
 
 void State::initialise(std::uint64_t seed) {
   std::vector<float> values;
@@ -49,13 +55,18 @@ void State::initialise(std::uint64_t seed) {
     const model::Shard& shard = layout_.shards[homes_[k]];
     values.assign(shard.elements, 0.0F);
     model::initialise(values, shard, layout_.shape, seed);
-    store(weights(k), values);
+    store_weights(weights(k), values, layout_.shape.dtype);
     zero(arena_.optimiser(k));
+    if (const model::Buffer master = shard_optimiser(k).master; master.bytes > 0) store(master, values);
   }
   values.assign(layout_.ends.elements, 0.0F);
   model::initialise(values, layout_.ends, layout_.shape, seed);
-  store(ends(), values);
+  store_weights(ends(), values, layout_.shape.dtype);
   zero(arena_.optimiser(static_cast<int>(homes_.size())));
+  if (const model::Buffer master = ends_optimiser().master; master.bytes > 0) {
+    const auto slice = values.begin() + ends_slice_ * layout_.ends.slice;
+    store(master, std::vector<float>(slice, slice + layout_.ends.slice));
+  }
 }
 
 model::Buffer State::weights(int home) const {

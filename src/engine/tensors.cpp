@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/bf16.hpp"
 #include "base/error.hpp"
 #include "comm/mpi/check.hpp"
 
@@ -18,20 +19,35 @@ struct Piece {
   int owner = -1;
   model::Buffer buffer;  ///< on the owner
   std::int64_t elements = 0;
+  model::Dtype dtype = model::Dtype::fp32;
 };
 
-std::vector<float> to_host(model::Buffer buffer, std::int64_t elements) {
-  using Device = Kokkos::View<const float*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
-  using Host = Kokkos::View<float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
-  std::vector<float> values(elements);
-  Kokkos::deep_copy(Host(values.data(), values.size()), Device(buffer.as<float>(), values.size()));
+template <class T>
+std::vector<T> to_host(model::Buffer buffer, std::int64_t elements) {
+  using Device = Kokkos::View<const T*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
+  using Host = Kokkos::View<T*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+  std::vector<T> values(elements);
+  Kokkos::deep_copy(Host(values.data(), values.size()), Device(buffer.as<T>(), values.size()));
   return values;
+}
+
+std::vector<float> to_host(const Piece& piece) {
+  if (piece.dtype == model::Dtype::fp32) return to_host<float>(piece.buffer, piece.elements);
+  const std::vector<Bf16> narrow = to_host<Bf16>(piece.buffer, piece.elements);
+  std::vector<float> values(narrow.size());
+  std::ranges::transform(narrow, values.begin(), to_float);
+  return values;
+}
+
+/// Gradient totals are fp32, weights of the compute type.
+model::Dtype dtype_of(const Session& session, Which which) {
+  return which == Which::gradients ? model::Dtype::fp32 : session.layout().shape.dtype;
 }
 
 /// The piece's values on rank 0; empty elsewhere.
 std::vector<float> fetch(const Piece& piece, int rank, MPI_Comm comm) {
   std::vector<float> values;
-  if (rank == piece.owner) values = to_host(piece.buffer, piece.elements);
+  if (rank == piece.owner) values = to_host(piece);
   if (piece.owner == 0 || (rank != 0 && rank != piece.owner))
     return rank == 0 ? values : std::vector<float>();
   const int count = static_cast<int>(piece.elements);
@@ -52,7 +68,10 @@ int owner_of(const schedule::Program& program, int shard) {
 }
 
 Piece shard_piece(const Session& session, int shard, Which which) {
-  Piece piece{owner_of(session.program(), shard), {}, session.layout().shards[shard].elements};
+  Piece piece{owner_of(session.program(), shard),
+              {},
+              session.layout().shards[shard].elements,
+              dtype_of(session, which)};
   const std::vector<int>& homes = session.state().homes();
   if (const auto at = std::ranges::find(homes, shard); at != homes.end()) {
     const int home = static_cast<int>(at - homes.begin());
@@ -64,7 +83,9 @@ Piece shard_piece(const Session& session, int shard, Which which) {
 Piece ends_piece(const Session& session, int slice, Which which) {
   const model::Buffer whole = which == Which::weights ? session.state().ends() : session.state().ends_total();
   const std::int64_t elements = session.layout().ends.slice;
-  return {slice, {whole.data + slice * elements * sizeof(float), elements * sizeof(float)}, elements};
+  const model::Dtype dtype = dtype_of(session, which);
+  const std::size_t bytes = static_cast<std::size_t>(elements) * model::bytes_of(dtype);
+  return {slice, {whole.data + slice * bytes, bytes}, elements, dtype};
 }
 
 void append(std::vector<NamedTensor>& result, const std::vector<model::Tensor>& tensors,

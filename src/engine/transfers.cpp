@@ -4,8 +4,10 @@
 
 #include <vector>
 
+#include "base/bf16.hpp"
 #include "base/error.hpp"
-#include "comm/sum.hpp"
+#include "engine/lane_space.hpp"
+#include "kernels/add.hpp"
 #include "model/footprint.hpp"
 
 namespace minitaw::engine {
@@ -15,10 +17,24 @@ using schedule::Action;
 using schedule::Kind;
 using schedule::Payload;
 
+float to_float(float value) { return value; }
+
 /// Totals and the ends gradient are fp32 whatever the compute precision.
 bool is_fp32(schedule::SlotClass cls, model::Dtype dtype) {
   return dtype == model::Dtype::fp32 || cls == schedule::SlotClass::total ||
          cls == schedule::SlotClass::ends_total;
+}
+
+/// total += contribution, behind what the lane has done so far. On a host a plain loop: communication threads
+/// must not enter the compute threads' parallel regions.
+template <class E>
+void add_to_total(schedule::Lane lane, float* total, const E* contribution, std::int64_t elements) {
+  if constexpr (kernels::on_host) {
+    for (std::int64_t i = 0; i < elements; ++i) total[i] += to_float(contribution[i]);
+  } else {
+    kernels::add<E>(lane_space(lane), kernels::Vector<float>(total, elements),
+                    kernels::Vector<const E>(contribution, elements));
+  }
 }
 
 }  // namespace
@@ -46,7 +62,7 @@ void Transfers::run(schedule::Lane lane, std::span<const Action* const> unit) {
   case Kind::all_reduce:
     return transport_.all_reduce(lane, collective(first));
   case Kind::accumulate:
-    return add(first);
+    return add(lane, first);
   default:
     throw LogicError(fmt::format("engine: {} in a communication lane", name_of(first.kind)));
   }
@@ -80,10 +96,12 @@ comm::Collective Transfers::collective(const Action& a) const {
   return {a.communicator, a.peer, a.payload, scalar, arena_.slot(a.slots[0]).data, elements(a)};
 }
 
-void Transfers::add(const Action& a) const {
-  if (layout_.shape.dtype != model::Dtype::fp32)
-    throw LogicError("engine: totals of bf16 gradients are not wired");
-  comm::add(comm::Scalar::fp32, arena_.slot(a.slots[1]).data, arena_.slot(a.slots[0]).data, elements(a));
+void Transfers::add(schedule::Lane lane, const Action& a) const {
+  float* const total = arena_.slot(a.slots[1]).as<float>();
+  const model::Buffer contribution = arena_.slot(a.slots[0]);
+  if (layout_.shape.dtype == model::Dtype::fp32)
+    return add_to_total(lane, total, contribution.as<const float>(), elements(a));
+  add_to_total(lane, total, contribution.as<const Bf16>(), elements(a));
 }
 
 }  // namespace minitaw::engine

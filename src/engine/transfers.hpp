@@ -20,7 +20,7 @@ private:
   [[nodiscard]] comm::Message message(const schedule::Action& action) const;
   [[nodiscard]] comm::Collective collective(const schedule::Action& action) const;
   [[nodiscard]] std::int64_t elements(const schedule::Action& action) const;
-  void add(const schedule::Action& action) const;
+  void add(schedule::Lane lane, const schedule::Action& action) const;
 
   comm::Transport& transport_;
   const Arena& arena_;

@@ -2,14 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <stdexcept>
+
+#include "engine/lane_space.hpp"
 #include "schedule/text.hpp"
 
 namespace minitaw::engine {
 
 Watchdog::Watchdog(const schedule::Program& program, int rank, std::vector<const Lane*> lanes,
-                   const Progress& progress, std::chrono::duration<double> limit, OnStall on_stall)
+                   Progress& progress, std::chrono::duration<double> limit, OnStall on_stall, Poll poll)
     : program_(program), rank_(rank), lanes_(std::move(lanes)), progress_(progress), limit_(limit),
-      on_stall_(std::move(on_stall)), thread_([this] { loop(); }) {}
+      on_stall_(std::move(on_stall)), poll_(std::move(poll)), thread_([this] { loop(); }) {}
 
 Watchdog::~Watchdog() {
   {
@@ -37,30 +41,49 @@ void Watchdog::end_step() {
 }
 
 void Watchdog::loop() {
+  use_device();
   std::unique_lock lock(mutex_);
   while (!ending_) {
     changed_.wait(lock, [&] { return running_ || ending_; });
-    auto moved = std::chrono::steady_clock::now();
-    for (long before = finished(); running_ && !ending_;) {
-      // A tenth of the limit is fine enough, and leaves the lanes alone.
-      changed_.wait_for(lock, limit_ / 10, [&] { return !running_ || ending_; });
-      const auto now = std::chrono::steady_clock::now();
-      if (const long seen = finished(); seen != before) {
-        before = seen;
-        moved = now;
-      } else if (running_ && now - moved >= limit_) {
-        lock.unlock();
-        on_stall_(report());
-        lock.lock();
-        changed_.wait(lock, [&] { return !running_ || ending_; });
-      }
+    watch_step(lock);
+  }
+}
+
+void Watchdog::watch_step(std::unique_lock<std::mutex>& lock) {
+  const auto over = [&] { return !running_ || ending_; };
+  // A tenth of the limit is fine enough, and leaves the lanes alone.
+  const auto interval = std::min(limit_ / 10, std::chrono::duration<double>(0.5));
+  auto moved = std::chrono::steady_clock::now();
+  for (long before = moves(); !over();) {
+    changed_.wait_for(lock, interval, over);
+    if (over()) return;
+    poll_once();
+    const auto now = std::chrono::steady_clock::now();
+    if (const long seen = moves(); seen != before) {
+      before = seen;
+      moved = now;
+    } else if (now - moved >= limit_) {
+      lock.unlock();
+      on_stall_(report());
+      progress_.fail(std::make_exception_ptr(
+          std::runtime_error(fmt::format("rank {}: no lane has moved for {:g} s", rank_, limit_.count()))));
+      lock.lock();
+      changed_.wait(lock, over);
     }
   }
 }
 
-long Watchdog::finished() const {
+void Watchdog::poll_once() {
+  try {
+    poll_();
+  } catch (...) {
+    progress_.fail(std::current_exception());
+  }
+}
+
+long Watchdog::moves() const {
   long sum = 0;
-  for (const Lane* lane : lanes_) sum += progress_.count(lane->lane());
+  for (const Lane* lane : lanes_) sum += lane->moves();
   return sum;
 }
 

@@ -12,14 +12,17 @@
 
 namespace minitaw::engine {
 
-/// Watches the lanes of a rank while a step runs. When none of them finishes anything for `limit`, it calls
-/// `on_stall` once with one line per lane: what it is at, with whom, in which slot, and what it waits for.
+/// Watches the lanes of a rank while a step runs. When none of them gets on for `limit`, it calls `on_stall`
+/// once with one line per lane: what it is at, with whom, in which slot, and what it waits for. Twice a
+/// second it calls `poll`, whose exception fails the step.
 class Watchdog {
 public:
   using OnStall = std::function<void(const std::string& report)>;
 
-  Watchdog(const schedule::Program& program, int rank, std::vector<const Lane*> lanes,
-           const Progress& progress, std::chrono::duration<double> limit, OnStall on_stall);
+  using Poll = std::function<void()>;
+
+  Watchdog(const schedule::Program& program, int rank, std::vector<const Lane*> lanes, Progress& progress,
+           std::chrono::duration<double> limit, OnStall on_stall, Poll poll);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
   ~Watchdog();
@@ -29,16 +32,19 @@ public:
 
 private:
   void loop();
-  [[nodiscard]] long finished() const;
+  [[nodiscard]] long moves() const;
+  void watch_step(std::unique_lock<std::mutex>& lock);
+  void poll_once();
   [[nodiscard]] std::string report() const;
   [[nodiscard]] std::string describe(const Lane& lane) const;
 
   const schedule::Program& program_;
   int rank_;
   std::vector<const Lane*> lanes_;
-  const Progress& progress_;
+  Progress& progress_;
   std::chrono::duration<double> limit_;
   OnStall on_stall_;
+  Poll poll_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

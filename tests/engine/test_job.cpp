@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 
 #include "cases.hpp"
+#include "engine/simulated_stream.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::engine {
@@ -29,14 +30,14 @@ bool passes(const Check& check) {
   return ok == 1;
 }
 
-bool passes(Job& job, const deck::Case& c, int steps, const std::function<void(Program&)>& sabotage = {}) {
+bool passes(Job& job, const deck::Case& c, int steps, const Hooks& hooks = {}) {
   const Reference reference = job.rank() == 0 ? serial_reference(c, steps) : Reference{};
-  const Check check = job.verify(c, steps, reference, sabotage);
+  const Check check = job.verify(c, steps, reference, hooks);
   if (job.rank() == 0 && !check.passes({})) fmt::print("  {}: {}\n", c.schedule, check.failure({}));
   return passes(check);
 }
 
-TEST(Job, EveryScheduleReproducesTheSerialReference) {
+void every_schedule_reproduces_the_reference(const MakeQueues& make_queues) {
   Job all = job();
   std::mt19937 random(5);
   for (const char* name : {"tawpipe", "ddp", "tawpipe:gwps=off", "tawpipe:cco=off", "tawpipe:prefetch=3"})
@@ -45,8 +46,15 @@ TEST(Job, EveryScheduleReproducesTheSerialReference) {
       const int layers = all.ranks() + static_cast<int>(random() % (all.ranks() + 2));
       const int per_rank = 1 + trial;
       SCOPED_TRACE(fmt::format("{} groups {} layers {} N {}", name, groups.text(), layers, per_rank));
-      EXPECT_TRUE(passes(all, small_case(name, groups, layers, per_rank), 3));
+      EXPECT_TRUE(passes(all, small_case(name, groups, layers, per_rank), 3, {{}, make_queues}));
     }
+}
+
+TEST(Job, EveryScheduleReproducesTheSerialReference) { every_schedule_reproduces_the_reference(make_queues); }
+
+// One thread submits everything ahead of the work, as on a device whose transport works on streams.
+TEST(Job, EveryScheduleReproducesItOnStreams) {
+  every_schedule_reproduces_the_reference(tests::simulated_streams);
 }
 
 TEST(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
@@ -88,7 +96,7 @@ TEST(Verification, SeesASwappedShard) {
     find(p, 1, Kind::forward).slots[0] = {SlotClass::home, 0};
   };
   EXPECT_FALSE(passes(all, small_case("tawpipe", topology::Groups({all.ranks()}), all.ranks(), 1), 1,
-                      own_weights_instead));
+                      Hooks{own_weights_instead}));
 }
 
 TEST(Verification, SeesALostMicroBatch) {
@@ -101,7 +109,7 @@ TEST(Verification, SeesALostMicroBatch) {
   EXPECT_FALSE(passes(
       all,
       small_case(all.ranks() == 1 ? "serial" : "tawpipe", topology::Groups({all.ranks()}), all.ranks(), 2), 1,
-      first_one_twice));
+      Hooks{first_one_twice}));
 }
 
 TEST(Verification, SeesAWrongGradient) {
@@ -113,7 +121,7 @@ TEST(Verification, SeesAWrongGradient) {
       if (a.kind == Kind::backward && a.accumulates) a.accumulates = false;
   };
   EXPECT_FALSE(
-      passes(all, small_case("ddp", topology::Groups({all.ranks()}), all.ranks(), 2), 1, overwritten));
+      passes(all, small_case("ddp", topology::Groups({all.ranks()}), all.ranks(), 2), 1, Hooks{overwritten}));
 }
 
 TEST(Verification, SeesAGradientThatIsNotAdded) {
@@ -124,7 +132,7 @@ TEST(Verification, SeesAGradientThatIsNotAdded) {
     add.slots[1] = add.slots[0];
   };
   EXPECT_FALSE(passes(all, small_case("tawpipe", topology::Groups({all.ranks()}), all.ranks(), 1), 1,
-                      added_elsewhere));
+                      Hooks{added_elsewhere}));
 }
 
 TEST(Verification, SeesOneWrongGradientValue) {

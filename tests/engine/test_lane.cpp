@@ -8,6 +8,8 @@
 #include <thread>
 
 #include "engine/lane_thread.hpp"
+#include "engine/player.hpp"
+#include "engine/simulated_stream.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::engine {
@@ -20,11 +22,11 @@ using schedule::RankProgram;
 /// does not hold shows as a data race (ThreadSanitizer) or as an action that began too early.
 class FakeRank {
 public:
-  FakeRank(const RankProgram& program, int rank, unsigned seed)
-      : rank_(rank), clock_(program.actions.size()),
-        compute_(program, schedule::Lane::compute, progress_, clock_, work(seed)),
-        intra_(program, schedule::Lane::intra, progress_, clock_, work(seed + 1)),
-        inter_(program, schedule::Lane::inter, progress_, clock_, work(seed + 2)),
+  FakeRank(const RankProgram& program, int rank, unsigned seed, const MakeQueues& make_queues)
+      : rank_(rank), queues_(make_queues(options(program))), spans_(program.actions.size()),
+        compute_(program, schedule::Lane::compute, progress_, queues_, work(seed)),
+        intra_(program, schedule::Lane::intra, progress_, queues_, work(seed + 1)),
+        inter_(program, schedule::Lane::inter, progress_, queues_, work(seed + 2)),
         intra_thread_(intra_, progress_), inter_thread_(inter_, progress_) {
     for (int c = 0; c < schedule::slot_classes; ++c) contents_[c].resize(program.slots[c]);
   }
@@ -32,17 +34,29 @@ public:
   void step() {
     progress_.begin_step();
     clock_.begin_step();
+    for (Lane* lane : {&compute_, &intra_, &inter_}) lane->begin_step();
     intra_thread_.begin_step();
     inter_thread_.begin_step();
     compute_.play();
     intra_thread_.wait_until_idle();
     inter_thread_.wait_until_idle();
+    for (const auto& queue : queues_) queue->finish([] {});
     progress_.rethrow_if_failed();
+    for (const Lane* lane : {&compute_, &intra_, &inter_}) lane->read(spans_);
   }
 
-  [[nodiscard]] const Clock& clock() const { return clock_; }
+  [[nodiscard]] const std::vector<Span>& spans() const { return spans_; }
 
 private:
+  [[nodiscard]] QueueOptions options(const RankProgram& program) {
+    QueueOptions options;
+    for (int l = 0; l < schedule::lanes; ++l)
+      options.units[l] = static_cast<int>(units(program, static_cast<schedule::Lane>(l)).size());
+    options.clock = &clock_;
+    options.waiting = [this] { progress_.check(); };
+    return options;
+  }
+
   Lane::Run work(unsigned seed) {
     return [this, random = std::mt19937(seed)](std::span<const Action* const> unit) mutable {
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 50));
@@ -58,6 +72,8 @@ private:
   int rank_;
   Progress progress_;
   Clock clock_;
+  Queues queues_;
+  std::vector<Span> spans_;
   std::array<std::vector<int>, schedule::slot_classes> contents_;
   std::atomic<long> sum_ = 0;
   Lane compute_, intra_, inter_;
@@ -68,43 +84,51 @@ schedule::Program tawpipe() {
   return schedule::build({schedule::parse_spec("tawpipe"), topology::Groups({2, 3}), 10, 6});
 }
 
-TEST(Lane, StartsNothingBeforeItsWaitsAreOver) {
+class LaneOnQueues : public ::testing::TestWithParam<MakeQueues> {};
+INSTANTIATE_TEST_SUITE_P(All, LaneOnQueues, ::testing::Values(make_queues, tests::simulated_streams),
+                         [](const auto& kind) { return kind.index == 0 ? "threads" : "streams"; });
+
+TEST_P(LaneOnQueues, StartsNothingBeforeItsWaitsAreOver) {
   const schedule::Program program = tawpipe();
   const RankProgram& rank = program.ranks[0];
-  FakeRank fake(rank, 0, 3);
+  FakeRank fake(rank, 0, 3, GetParam());
   for (int step = 0; step < 5; ++step) {
     fake.step();
     std::array<std::vector<double>, schedule::lanes> ends;
     for (std::size_t i = 0; i < rank.actions.size(); ++i)
-      ends[static_cast<std::size_t>(rank.actions[i].lane)].push_back(fake.clock()[static_cast<int>(i)].end);
+      ends[static_cast<std::size_t>(rank.actions[i].lane)].push_back(fake.spans()[i].end);
     for (std::size_t i = 0; i < rank.actions.size(); ++i)
       for (int l = 0; l < schedule::lanes; ++l) {
         const int count = rank.actions[i].waits[l];
-        ASSERT_GE(fake.clock()[static_cast<int>(i)].begin, count > 0 ? ends[l][count - 1] : 0)
-            << "action " << i;
+        ASSERT_GE(fake.spans()[i].begin, count > 0 ? ends[l][count - 1] : 0) << "action " << i;
       }
   }
 }
 
-TEST(Lane, PlaysItsOwnActionsInOrder) {
+TEST_P(LaneOnQueues, PlaysItsOwnActionsInOrder) {
   const schedule::Program program = tawpipe();
   const RankProgram& rank = program.ranks[4];
-  FakeRank fake(rank, 4, 9);
+  FakeRank fake(rank, 4, 9, GetParam());
   fake.step();
   std::array<double, schedule::lanes> last{};
   for (std::size_t i = 0; i < rank.actions.size(); ++i) {
     double& before = last[static_cast<std::size_t>(rank.actions[i].lane)];
-    ASSERT_GE(fake.clock()[static_cast<int>(i)].end, before) << "action " << i;
-    before = fake.clock()[static_cast<int>(i)].end;
+    ASSERT_GE(fake.spans()[i].end, before) << "action " << i;
+    before = fake.spans()[i].end;
   }
 }
 
 TEST(LaneThread, AFailureEndsTheStepAndSaysWhy) {
   const schedule::Program program = tawpipe();
   Progress progress;
-  Clock clock(program.ranks[0].actions.size());
-  Lane inter(program.ranks[0], schedule::Lane::inter, progress, clock,
+  const Clock clock;
+  QueueOptions options;
+  options.units.fill(static_cast<int>(program.ranks[0].actions.size()));
+  options.clock = &clock;
+  const Queues queues = make_queues(options);
+  Lane inter(program.ranks[0], schedule::Lane::inter, progress, queues,
              [](auto) { throw std::runtime_error("the wire is cut"); });
+  inter.begin_step();
   LaneThread thread(inter, progress);
   progress.begin_step();
   thread.begin_step();

@@ -17,8 +17,8 @@ TEST(Progress, WaitReturnsOnceTheLaneHasComeSoFar) {
   int seen = 0;
   std::thread lane([&] {
     for (int i = 1; i <= 1000; ++i) {
-      seen = i;  // published by finished(): a data race here is for ThreadSanitizer to see
-      progress.finished(Lane::intra, i);
+      seen = i;  // published by submitted(): a data race here is for ThreadSanitizer to see
+      progress.submitted(Lane::intra, i);
     }
   });
   progress.wait(Lane::intra, 1000);
@@ -34,12 +34,12 @@ TEST(Progress, TwoLanesThatWaitForEachOther) {
     for (int i = 1; i <= rounds; ++i) {
       progress.wait(Lane::compute, i);
       order.push_back(2 * i + 1);
-      progress.finished(Lane::inter, i);
+      progress.submitted(Lane::inter, i);
     }
   });
   for (int i = 1; i <= rounds; ++i) {
     order.push_back(2 * i);
-    progress.finished(Lane::compute, i);
+    progress.submitted(Lane::compute, i);
     progress.wait(Lane::inter, i);
   }
   lane.join();
@@ -52,7 +52,7 @@ TEST(Progress, AFailureWakesWaitersAndKeepsTheFirstReason) {
   std::thread waiter([&] { EXPECT_THROW(progress.wait(Lane::inter, 5), Stopped); });
   progress.fail(std::make_exception_ptr(std::runtime_error("first")));
   progress.fail(std::make_exception_ptr(std::runtime_error("second")));
-  progress.finished(Lane::inter, 1);
+  progress.submitted(Lane::inter, 1);
   waiter.join();
   EXPECT_THROW(progress.wait(Lane::inter, 1), Stopped);
   try {

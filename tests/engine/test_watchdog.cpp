@@ -31,7 +31,7 @@ TEST(Watchdog, NamesThePendingActionAndEndsTheStep) {
   std::string said;
   SessionOptions options;
   options.patience = std::chrono::milliseconds(500);
-  options.sabotage = lose_a_message;
+  options.hooks.sabotage = lose_a_message;
   options.on_stall = [&](const std::string& report) {
     const std::scoped_lock lock(mutex);
     said = report;

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "engine/lane_space.hpp"
+
+namespace minitaw::engine::tests {
+
+/// A device's stream as a thread: run() returns at once, work happens later and in order, events are awaited
+/// there and not by the one who submits. What the engine forgets to wait for shows as a race or a wrong
+/// result.
+class SimulatedStream final : public Queue {
+public:
+  /// `stop`, shared by the streams of a rank, ends their waits for each other.
+  SimulatedStream(int units, const Clock& clock, std::shared_ptr<std::atomic<bool>> stop)
+      : clock_(clock), stop_(std::move(stop)), spans_(units), events_(units) {
+    for (int u = 0; u < units; ++u) events_[u] = {this, u};
+    thread_ = std::thread([this] { loop(); });
+  }
+  ~SimulatedStream() override {
+    stop_->store(true);
+    thread_.join();
+  }
+
+  [[nodiscard]] bool asynchronous() const override { return true; }
+  void begin_step() override {
+    const std::scoped_lock lock(mutex_);
+    begun_ = 0;
+    completed_ = 0;
+  }
+  void open(int) override {}
+  void after(const Queue& other, int unit) override {
+    const auto* event = static_cast<const Event*>(other.event(unit));
+    if (event == nullptr) return;
+    push([event] { event->stream->wait_for(event->unit); });
+  }
+  void run(int unit, const Work& work) override {
+    {
+      const std::scoped_lock lock(mutex_);
+      begun_ = unit + 1;
+    }
+    push([this, unit, work] {
+      spans_[unit] = {unit == 0 ? 0 : spans_[unit - 1].end, clock_.now(), 0};
+      work();
+      spans_[unit].end = clock_.now();
+      const std::scoped_lock lock(mutex_);
+      completed_ = unit + 1;
+      changed_.notify_all();
+    });
+  }
+  void finish(const Check& check) override {
+    std::unique_lock lock(mutex_);
+    while (completed_ < begun_) {
+      changed_.wait_for(lock, std::chrono::milliseconds(20));
+      if (failure_) std::rethrow_exception(failure_);
+      check();
+    }
+  }
+  [[nodiscard]] int begun() const override {
+    const std::scoped_lock lock(mutex_);
+    return begun_;
+  }
+  [[nodiscard]] int completed() const override {
+    const std::scoped_lock lock(mutex_);
+    return completed_;
+  }
+  [[nodiscard]] void* event(int unit) const override { return const_cast<Event*>(&events_[unit]); }
+  [[nodiscard]] Span span(int unit) const override { return spans_[unit]; }
+
+private:
+  struct Event {
+    SimulatedStream* stream = nullptr;
+    int unit = 0;
+  };
+
+  void wait_for(int unit) {
+    std::unique_lock lock(mutex_);
+    while (completed_ <= unit && !stop_->load()) changed_.wait_for(lock, std::chrono::milliseconds(5));
+  }
+  void push(std::function<void()> task) {
+    {
+      const std::scoped_lock lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    changed_.notify_all();
+  }
+  void loop() {
+    for (;;) {
+      std::unique_lock lock(mutex_);
+      while (tasks_.empty() && !stop_->load()) changed_.wait_for(lock, std::chrono::milliseconds(5));
+      if (tasks_.empty() || stop_->load()) return;
+      const std::function<void()> task = std::move(tasks_.front());
+      tasks_.pop_front();
+      lock.unlock();
+      try {
+        task();
+      } catch (...) {
+        const std::scoped_lock again(mutex_);
+        failure_ = std::current_exception();
+        stop_->store(true);
+      }
+    }
+  }
+
+  const Clock& clock_;
+  std::shared_ptr<std::atomic<bool>> stop_;
+  std::vector<Span> spans_;
+  std::vector<Event> events_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  int begun_ = 0;
+  int completed_ = 0;
+  std::exception_ptr failure_;
+  std::thread thread_;
+};
+
+/// Every lane is a simulated stream.
+inline Queues simulated_streams(const QueueOptions& options) {
+  const auto stop = std::make_shared<std::atomic<bool>>(false);
+  Queues queues;
+  for (int l = 0; l < schedule::lanes; ++l)
+    queues[l] = std::make_unique<SimulatedStream>(options.units[l], *options.clock, stop);
+  return queues;
+}
+
+}  // namespace minitaw::engine::tests
