@@ -15,7 +15,7 @@ inline constexpr int patches_across = tile / patch_columns;
 inline constexpr int patches = tile / patch_rows * patches_across;
 inline constexpr int team_threads = on_host ? 1 : patches;
 /// How far both tiles reach along the summed dimension at a time.
-inline constexpr int depth = on_host ? 64 : 16;
+inline constexpr int depth = on_host ? 32 : 16;
 /// One more column, so that threads that write along the summed dimension meet different banks.
 inline constexpr int pitch = tile + (on_host ? 0 : 1);
 
