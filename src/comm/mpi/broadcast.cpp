@@ -1,20 +1,41 @@
 #include "comm/mpi/collectives.hpp"
 
 namespace minitaw::comm::mpi {
+namespace {
+
+void start(Channel& channel, const Ring& ring, const Buffer& buffer) {
+  const Memory& memory = channel.moves();
+  const std::vector<Piece> pieces = whole(buffer, memory);
+  Outgoing leaving(channel, ring.next(), ring.tag, buffer.traffic);
+  Loading own(memory, pieces, &leaving);
+  for (std::size_t k = 0; k < pieces.size(); ++k) {
+    leaving.send(own.next());
+    leaving.limit(memory.ahead);
+  }
+  leaving.finish();
+}
+
+void pass_on(Channel& channel, const Ring& ring, const Buffer& buffer) {
+  const Memory& memory = channel.moves();
+  const std::vector<Piece> pieces = whole(buffer, memory);
+  Outgoing leaving(channel, ring.next(), ring.tag, buffer.traffic);
+  Incoming arriving(channel, memory, ring.previous(), ring.tag, pieces, &leaving);
+  for (std::size_t k = 0; k < pieces.size(); ++k) {
+    Slot& piece = arriving.next();
+    if (!ring.is_last()) leaving.send(piece);
+    arriving.keep(piece);
+    leaving.limit(memory.ahead);
+  }
+  leaving.finish();
+  arriving.finish();
+}
+
+}  // namespace
 
 /// A chain from the root: while piece k + 1 arrives, piece k is passed on.
 void broadcast(Channel& channel, const Ring& ring, const Buffer& buffer) {
-  constexpr std::size_t ahead = 4;
-  const std::vector<Piece> pieces = whole(buffer);
-  Incoming arriving(channel, ring.previous(), ring.tag, ring.is_first() ? std::vector<Piece>{} : pieces,
-                    ahead);
-  Outgoing leaving(channel, ring.next(), ring.tag, buffer.traffic);
-  for (const Piece piece : pieces) {
-    if (!ring.is_first()) arriving.next();
-    if (!ring.is_last()) leaving.send(piece);
-    leaving.limit(ahead);
-  }
-  leaving.finish();
+  if (ring.is_first()) start(channel, ring, buffer);
+  else pass_on(channel, ring, buffer);
 }
 
 }  // namespace minitaw::comm::mpi

@@ -14,8 +14,8 @@ int size_of(MPI_Comm comm) {
 
 }  // namespace
 
-Channel::Channel(MPI_Comm world, std::span<std::byte> staging, const Waiter& waiter)
-    : staging_(staging), waiter_(waiter), sent_(size_of(world) * schedule::traffic_kinds) {
+Channel::Channel(MPI_Comm world, const LaneMemory& memory, const Waiter& waiter)
+    : memory_(memory), waiter_(waiter), sent_(size_of(world) * schedule::traffic_kinds) {
   check(MPI_Comm_dup(world, &comm_), "MPI_Comm_dup");
   check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
 }
@@ -35,9 +35,10 @@ Request Channel::receive(int peer, int tag, std::span<std::byte> place) {
   return Request::receive(comm_, peer, tag, place.data(), place.size());
 }
 
-std::span<std::byte> Channel::staging() const {
-  if (staging_.empty()) throw LogicError("a reduction runs on a lane that was given no staging memory");
-  return staging_;
+const Memory& Channel::sums() const {
+  if (memory_.sums.landing.empty())
+    throw LogicError("a reduction runs on a lane that was given no staging memory");
+  return memory_.sums;
 }
 
 void Channel::add_sent(int rank, schedule::ByteMatrix& matrix) const {

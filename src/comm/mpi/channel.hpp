@@ -8,17 +8,18 @@
 #include <span>
 #include <vector>
 
+#include "comm/mpi/memory.hpp"
 #include "comm/mpi/request.hpp"
 #include "schedule/account.hpp"
 
 namespace minitaw::comm::mpi {
 
 /// One lane's end of the network: an MPI communicator of its own, so that lanes never match each other's
-/// messages; the staging memory of its reductions; and the count of what it sends. Used by one thread.
+/// messages; the memory that its pieces pass through; and the count of what it sends. Used by one thread.
 class Channel {
 public:
-  /// Collective over `world`. `staging` may be empty for a lane without reductions.
-  Channel(MPI_Comm world, std::span<std::byte> staging, const Waiter& waiter);
+  /// Collective over `world`.
+  Channel(MPI_Comm world, const LaneMemory& memory, const Waiter& waiter);
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
   ~Channel();
@@ -27,9 +28,11 @@ public:
   [[nodiscard]] Request send(int peer, int tag, schedule::Traffic traffic, std::span<const std::byte> data);
   [[nodiscard]] Request receive(int peer, int tag, std::span<std::byte> place);
   void wait(Request& request) const { request.wait(waiter_); }
+  [[nodiscard]] const Waiter& waiter() const { return waiter_; }
 
-  /// Throws LogicError if this lane was given no staging memory.
-  [[nodiscard]] std::span<std::byte> staging() const;
+  [[nodiscard]] const Memory& moves() const { return memory_.moves; }
+  /// Throws LogicError if this lane has no slots for what is to be added.
+  [[nodiscard]] const Memory& sums() const;
 
   /// Adds what this lane sent, as rank `rank`; may be called from any thread.
   void add_sent(int rank, schedule::ByteMatrix& matrix) const;
@@ -37,7 +40,7 @@ public:
 
 private:
   MPI_Comm comm_ = MPI_COMM_NULL;
-  std::span<std::byte> staging_;
+  LaneMemory memory_;
   Waiter waiter_;
   std::vector<std::atomic<std::uint64_t>> sent_;  ///< [peer][traffic]
 };

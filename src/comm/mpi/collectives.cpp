@@ -1,37 +1,51 @@
 #include "comm/mpi/collectives.hpp"
 
+#include <algorithm>
+
 #include "comm/sum.hpp"
 
 namespace minitaw::comm::mpi {
-namespace {
 
-/// Two pieces fill the staging memory: one is added while the next arrives.
-constexpr std::size_t piece_bytes = schedule::chunk_bytes;
-
-}  // namespace
-
-void cut(const Buffer& buffer, const Slice& slice, std::vector<Piece>& pieces) {
+std::vector<Piece> cut(const Buffer& buffer, const Slice& slice, std::size_t piece_bytes) {
   const auto scalar = static_cast<std::int64_t>(bytes_of(buffer.scalar));
+  std::vector<Piece> pieces;
   cut(Piece(buffer.data + slice.begin * scalar, static_cast<std::size_t>(slice.count * scalar)), piece_bytes,
       pieces);
-}
-
-std::vector<Piece> whole(const Buffer& buffer) {
-  std::vector<Piece> pieces;
-  cut(buffer, {0, buffer.elements}, pieces);
   return pieces;
 }
 
-std::vector<Piece> staged(const Channel& channel, const std::vector<Piece>& pieces) {
-  const Piece staging = channel.staging();
-  std::vector<Piece> places;
-  for (std::size_t k = 0; k < pieces.size(); ++k)
-    places.push_back(staging.subspan(k % 2 * piece_bytes, pieces[k].size()));
-  return places;
+std::vector<Piece> whole(const Buffer& buffer, const Memory& memory) {
+  return cut(buffer, {0, buffer.elements}, memory.piece_bytes);
 }
 
-void add(Scalar scalar, Piece target, Piece other) {
-  add(scalar, target.data(), other.data(), static_cast<std::int64_t>(target.size() / bytes_of(scalar)));
+std::vector<RingStep> ring_steps(const Ring& ring, const Buffer& buffer, int first, const Memory& memory) {
+  std::vector<std::vector<Piece>> slices;  // in the order in which they come by
+  std::size_t longest = 0;
+  for (int step = 0; step < ring.size(); ++step) {
+    slices.push_back(cut(buffer, slice(buffer.elements, ring.size(), first - step), memory.piece_bytes));
+    longest = std::max(longest, slices.back().size());
+  }
+  std::vector<RingStep> steps;
+  for (std::size_t begin = 0; begin < longest; begin += std::min(memory.window, longest))
+    for (std::size_t s = 0; s < slices.size(); ++s)
+      for (std::size_t k = begin; k < slices[s].size() && k - begin < memory.window; ++k)
+        steps.push_back({slices[s][k], s > 0, s + 1 < slices.size()});
+  return steps;
+}
+
+std::vector<Piece> pieces_of(const std::vector<RingStep>& steps, bool arrive) {
+  std::vector<Piece> pieces;
+  for (const RingStep& step : steps)
+    if (step.arrives == arrive) pieces.push_back(step.piece);
+  return pieces;
+}
+
+Slot& sum(Scalar scalar, Slot& arrived, Slot& own, bool own_may_change) {
+  Slot& target = own.in_place && own_may_change ? own : arrived;
+  const Slot& other = &target == &own ? arrived : own;
+  add(scalar, target.memory.data(), other.memory.data(),
+      static_cast<std::int64_t>(target.memory.size() / bytes_of(scalar)));
+  return target;
 }
 
 }  // namespace minitaw::comm::mpi

@@ -38,14 +38,32 @@ struct Buffer {
   schedule::Traffic traffic = schedule::Traffic::weights;
 };
 
-/// Pieces of a slice of a buffer, appended in order.
-void cut(const Buffer& buffer, const Slice& slice, std::vector<Piece>& pieces);
-[[nodiscard]] std::vector<Piece> whole(const Buffer& buffer);
+/// Pieces of a slice of a buffer, and of all of it, in order.
+[[nodiscard]] std::vector<Piece> cut(const Buffer& buffer, const Slice& slice, std::size_t piece_bytes);
+[[nodiscard]] std::vector<Piece> whole(const Buffer& buffer, const Memory& memory);
 
-/// Where pieces of the same sizes wait to be added: the lane's staging memory, used in turn.
-[[nodiscard]] std::vector<Piece> staged(const Channel& channel, const std::vector<Piece>& pieces);
-/// target += other
-void add(Scalar scalar, Piece target, Piece other);
+/// What happens to one piece on its way round a ring, at one member.
+struct RingStep {
+  Piece piece;
+  bool arrives = false;  ///< from the previous member
+  bool leaves = false;   ///< for the next one
+  friend bool operator==(const RingStep& a, const RingStep& b) {
+    return a.piece.data() == b.piece.data() && a.piece.size() == b.piece.size() && a.arrives == b.arrives &&
+           a.leaves == b.leaves;
+  }
+};
+
+/// The steps of a member in which slice `first` starts at it, the slices below arrive one after the other and
+/// are passed on, and the last to arrive stays. Slices go round `window` pieces at a time: a rank with few
+/// slots must pass pieces on before it has sent all of its own.
+[[nodiscard]] std::vector<RingStep> ring_steps(const Ring& ring, const Buffer& buffer, int first,
+                                               const Memory& memory);
+/// Pieces of the steps that arrive, or of those that do not.
+[[nodiscard]] std::vector<Piece> pieces_of(const std::vector<RingStep>& steps, bool arrive);
+
+/// The sum of two pieces, where it may be written: in the buffer if `own` is there and may change, else in
+/// the slot of what arrived.
+[[nodiscard]] Slot& sum(Scalar scalar, Slot& arrived, Slot& own, bool own_may_change);
 
 // The operations, for rings of two members and more; the contract is that of comm::Transport.
 void broadcast(Channel& channel, const Ring& ring, const Buffer& buffer);

@@ -1,6 +1,7 @@
 #include "comm/mpi/exchange.hpp"
 
 #include "comm/mpi/pieces.hpp"
+#include "comm/mpi/staged_exchange.hpp"
 
 namespace minitaw::comm::mpi {
 namespace {
@@ -18,6 +19,7 @@ void start(Channel& channel, const Message& message, std::size_t largest, std::v
 }  // namespace
 
 void exchange(Channel& channel, std::span<const Message> batch, std::size_t largest) {
+  if (channel.moves().copier != nullptr) return exchange_staged(channel, batch);
   std::vector<Request> open;
   // Receives first, so that what the peer sends finds its place at once.
   for (const Message& message : batch)

@@ -5,33 +5,39 @@ namespace {
 
 /// The end of the chain has nothing to add to.
 void start(Channel& channel, const Ring& ring, const Buffer& buffer) {
-  constexpr std::size_t ahead = 4;
+  constexpr std::size_t open = 4;
+  const std::vector<Piece> pieces = whole(buffer, channel.sums());
   Outgoing leaving(channel, ring.previous(), ring.tag, buffer.traffic);
-  for (const Piece piece : whole(buffer)) {
-    leaving.limit(ahead);
-    leaving.send(piece);
+  Loading own(channel.sums(), pieces, &leaving);
+  for (std::size_t k = 0; k < pieces.size(); ++k) {
+    leaving.limit(open);
+    leaving.send(own.next());
   }
   leaving.finish();
 }
 
-/// Adds its own piece to what has come, in staging memory, since its buffer is only read.
+/// Adds its own piece to what has come, in the slot where it came, since its buffer is only read.
 void pass_on(Channel& channel, const Ring& ring, const Buffer& buffer) {
-  const std::vector<Piece> own = whole(buffer);
-  Incoming arriving(channel, ring.next(), ring.tag, staged(channel, own), 2);
+  const std::vector<Piece> pieces = whole(buffer, channel.sums());
   Outgoing leaving(channel, ring.previous(), ring.tag, buffer.traffic);
-  for (const Piece piece : own) {
-    leaving.finish();  // the next receive reuses the staging memory of the piece before
-    const Piece sum = arriving.next();
-    add(buffer.scalar, sum, piece);
-    leaving.send(sum);
+  Incoming arriving(channel, channel.sums(), ring.next(), ring.tag, pieces, &leaving);
+  Loading own(channel.sums(), pieces, &leaving);
+  for (std::size_t k = 0; k < pieces.size(); ++k) {
+    Slot& piece = own.next();
+    leaving.send(sum(buffer.scalar, arriving.next(), piece, false));
   }
   leaving.finish();
 }
 
 void collect(Channel& channel, const Ring& ring, const Buffer& buffer) {
-  const std::vector<Piece> own = whole(buffer);
-  Incoming arriving(channel, ring.next(), ring.tag, staged(channel, own), 2);
-  for (const Piece piece : own) add(buffer.scalar, piece, arriving.next());
+  const std::vector<Piece> pieces = whole(buffer, channel.sums());
+  Incoming arriving(channel, channel.sums(), ring.next(), ring.tag, pieces, nullptr);
+  Loading own(channel.sums(), pieces, nullptr);
+  for (std::size_t k = 0; k < pieces.size(); ++k) {
+    Slot& piece = own.next();
+    arriving.keep(sum(buffer.scalar, arriving.next(), piece, true));
+  }
+  arriving.finish();
 }
 
 }  // namespace

@@ -26,9 +26,10 @@ public:
 
   /// Throws Error if the message failed or arrived with another length, Cancelled if `waiter` was told so.
   void wait(const Waiter& waiter);
+  /// Whether the message is complete; throws as wait() does.
+  bool test();
 
 private:
-  bool test();
   /// Only on the way out of an error: a receive is withdrawn, a send is left to MPI.
   void abandon() noexcept;
 

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "comm/mpi/check.hpp"
 #include "comm/mpi/exchange.hpp"
+#include "comm/mpi/staging.hpp"
 
 namespace minitaw::comm::mpi {
 namespace {
@@ -42,17 +43,28 @@ int member_index(const schedule::Communicator& communicator, int rank) {
   return static_cast<int>(found - communicator.ranks.begin());
 }
 
+LaneMemories host_memories(MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging) {
+  const int rank = rank_in(world, program);
+  const Staging shares = share_staging(program.ranks[static_cast<std::size_t>(rank)], staging);
+  LaneMemories memories;
+  for (std::size_t lane = 0; lane < memories.size(); ++lane) memories[lane] = host_memory(shares[lane]);
+  return memories;
+}
+
 }  // namespace
 
-Transport::Transport(MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging,
+Transport::Transport(MPI_Comm world, const schedule::Program& program, const LaneMemories& memory,
                      const Patience& patience)
     : rank_(rank_in(world, program)), ranks_(static_cast<int>(program.ranks.size())),
       communicators_(program.communicators),
-      staging_(share_staging(program.ranks[static_cast<std::size_t>(rank_)], staging)),
-      intra_(world, staging_[static_cast<int>(schedule::Lane::intra)], Waiter(patience, cancelled_)),
-      inter_(world, staging_[static_cast<int>(schedule::Lane::inter)], Waiter(patience, cancelled_)) {
+      intra_(world, memory[static_cast<int>(schedule::Lane::intra)], Waiter(patience, cancelled_)),
+      inter_(world, memory[static_cast<int>(schedule::Lane::inter)], Waiter(patience, cancelled_)) {
   check_tags(world, communicators_.size());
 }
+
+Transport::Transport(MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging,
+                     const Patience& patience)
+    : Transport(world, program, host_memories(world, program, staging), patience) {}
 
 Channel& Transport::channel(schedule::Lane lane) {
   if (lane == schedule::Lane::compute) throw LogicError("communication was given to the compute lane");

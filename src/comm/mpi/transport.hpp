@@ -2,26 +2,33 @@
 
 #include <mpi.h>
 
+#include <array>
 #include <atomic>
 #include <span>
 #include <vector>
 
 #include "comm/mpi/channel.hpp"
 #include "comm/mpi/collectives.hpp"
-#include "comm/mpi/staging.hpp"
+#include "comm/mpi/memory.hpp"
 #include "comm/mpi/wait.hpp"
 #include "comm/transport.hpp"
 
 namespace minitaw::comm::mpi {
 
-/// Transport over MPI, host memory. Each communication lane has an MPI communicator of its own. Collectives
-/// are chains and rings over point-to-point messages (docs/decisions/0001-own-collectives.md): bytes are
-/// counted where they are handed to MPI, and sums are added in a fixed order.
+/// The memory of each lane, by schedule::Lane.
+using LaneMemories = std::array<LaneMemory, schedule::lanes>;
+
+/// Transport over MPI. Each communication lane has an MPI communicator of its own. Collectives are chains and
+/// rings over point-to-point messages (docs/decisions/0001-own-collectives.md): bytes are counted where they
+/// are handed to MPI, and sums are added on the host in a fixed order.
 class Transport final : public comm::Transport {
 public:
   /// Collective over `world`, whose ranks are those of the program (else LogicError). Keeps nothing of
-  /// `program`; `staging`, as many bytes as schedule::Footprint says, must outlive the transport. Without a
-  /// word about cores it waits as if they were scarce.
+  /// `program`; the memory of the lanes must outlive the transport. Without a word about cores it waits as if
+  /// they were scarce.
+  Transport(MPI_Comm world, const schedule::Program& program, const LaneMemories& memory,
+            const Patience& patience = {.spins = 2, .yields = 4});
+  /// For buffers in host memory; `staging` has as many bytes as schedule::Footprint says.
   Transport(MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging,
             const Patience& patience = {.spins = 2, .yields = 4});
 
@@ -47,7 +54,6 @@ private:
   int rank_;
   int ranks_;
   std::vector<schedule::Communicator> communicators_;
-  Staging staging_;
   std::atomic<bool> cancelled_{false};
   Channel intra_, inter_;
 };

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <span>
+
+#include "schedule/account.hpp"
+
+namespace minitaw::comm::mpi {
+
+/// A part of a buffer, or of pinned memory, that travels as one MPI message.
+using Piece = std::span<std::byte>;
+
+/// Copies between a buffer that MPI cannot reach and pinned memory that it can. There are two queues in each
+/// direction; used in turn, one copy can be waited for while the next one runs. Used by one thread at a time.
+class Copier {
+public:
+  static constexpr std::size_t queues = 2;
+
+  Copier() = default;
+  Copier(const Copier&) = delete;
+  Copier& operator=(const Copier&) = delete;
+  virtual ~Copier() = default;
+
+  /// Starts a copy; both sides have the same size.
+  virtual void load(std::size_t queue, Piece pinned, Piece buffer) = 0;
+  virtual void store(std::size_t queue, Piece buffer, Piece pinned) = 0;
+  /// Returns when everything started on the queue is complete. A copy ends by itself, so this is not a wait
+  /// for another rank.
+  virtual void wait_loaded(std::size_t queue) = 0;
+  virtual void wait_stored(std::size_t queue) = 0;
+};
+
+/// How the pieces of a buffer appear to MPI on one lane: in the buffer itself, or in slots, memory of
+/// piece_bytes each that is used in turn.
+struct Memory {
+  std::size_t piece_bytes = schedule::chunk_bytes;  ///< equal on all ranks, or messages would not match
+  std::size_t ahead = 4;                            ///< receives that a collective keeps open
+  /// A ring sends so many pieces of its slice before it passes on what arrives.
+  std::size_t window = std::numeric_limits<std::size_t>::max();
+  Piece landing;             ///< slots for what arrives; empty: it arrives in the buffer
+  Piece loading;             ///< slots for what this rank contributes; empty: it is read from the buffer
+  Copier* copier = nullptr;  ///< between slots and buffer; none: the buffer is host memory
+};
+
+/// The memory of a lane: for what only moves, and for what is added up on the way.
+struct LaneMemory {
+  Memory moves;
+  Memory sums;
+};
+
+/// MPI reads and writes buffers itself; `staging`, two chunk_bytes or nothing, takes what is to be added.
+[[nodiscard]] LaneMemory host_memory(Piece staging);
+
+/// Everything passes through slots in `pinned`, which outlives the transport as the copier does. A staged
+/// rank can talk only to staged ranks, and with equal piece_bytes. Four pieces are on their way at a time in
+/// either direction, so 16 slots are enough for all collectives; a ring needs 2 * ahead landing slots and
+/// window + 2 loading slots, or it could stand still (docs/decisions/0006-pinned-slots.md). Throws LogicError
+/// if there are fewer.
+[[nodiscard]] LaneMemory staged_memory(Piece pinned, std::size_t piece_bytes, Copier& copier);
+
+/// MPI is handed device pointers where it only moves data; sums are staged.
+[[nodiscard]] LaneMemory direct_memory(Piece pinned, std::size_t piece_bytes, Copier& copier);
+
+}  // namespace minitaw::comm::mpi
