@@ -1,5 +1,6 @@
 #include "model/block.hpp"
 
+#include "base/bf16.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/rmsnorm.hpp"
 #include "kernels/rope.hpp"
@@ -31,6 +32,11 @@ private:
 
 }  // namespace
 
+kernels::AttentionSizes attention_sizes(const Shape& shape) {
+  return {static_cast<int>(shape.micro_batch), static_cast<int>(shape.seq), shape.heads, shape.kv_heads,
+          static_cast<int>(shape.head_dim())};
+}
+
 template <class E>
 BlockState<E>::BlockState(const Shape& shape, std::int64_t ffn, const BlockRegions& kept,
                           const Buffer& kept_buffer, const WorkspacePlan& plan, const Buffer& workspace) {
@@ -56,19 +62,13 @@ BlockState<E>::BlockState(const Shape& shape, std::int64_t ffn, const BlockRegio
 }
 
 template <class E>
-kernels::AttentionSizes Block<E>::sizes() const {
-  return {static_cast<int>(shape_.micro_batch), static_cast<int>(shape_.seq), shape_.heads, shape_.kv_heads,
-          static_cast<int>(shape_.head_dim())};
-}
-
-template <class E>
 void Block<E>::forward(Matrix<E> x) const {
   const BlockState<E>& s = state_;
   const Matrix<E> kept_middle = shape_.recompute == Recompute::none ? s.middle : Matrix<E>();
   kernels::rmsnorm_forward(exec_, s.normed, s.rstd1, s.input, x, weights_.norm1);
   kernels::linear_forward(exec_, s.qkv, s.normed, weights_.wqkv);
   kernels::rope_forward(exec_, s.qkv, s.rope, turned_heads());
-  kernels::attention_forward(exec_, s.attention, s.lse, s.qkv, sizes(), attention_);
+  kernels::attention_forward(exec_, s.attention, s.lse, s.qkv, attention_sizes(shape_), attention_);
   kernels::linear_forward(exec_, x, s.attention, weights_.wo, 1);
   kernels::rmsnorm_forward(exec_, s.normed, s.rstd2, kept_middle, x, weights_.norm2);
   kernels::linear_forward(exec_, s.gate_up, s.normed, weights_.w13);
@@ -85,7 +85,7 @@ void Block<E>::rebuild() const {
   kernels::linear_forward(exec_, s.qkv, s.normed, weights_.wqkv);
   kernels::rope_forward(exec_, s.qkv, s.rope, turned_heads());
   if (shape_.recompute == Recompute::block)
-    kernels::attention_forward(exec_, s.attention, s.lse, s.qkv, sizes(), attention_);
+    kernels::attention_forward(exec_, s.attention, s.lse, s.qkv, attention_sizes(shape_), attention_);
   kernels::linear_forward(exec_, s.middle, s.attention, weights_.wo, 1);
   kernels::rmsnorm_forward(exec_, s.normed, s.rstd2, {}, s.middle, weights_.norm2);
   kernels::linear_forward(exec_, s.gate_up, s.normed, weights_.w13);
@@ -117,7 +117,7 @@ void Block<E>::attention_backward_input(Matrix<E> dx) const {
   const BlockState<E>& s = state_;
   kernels::linear_backward_input(exec_, s.attention_gradient, s.middle_gradient, weights_.wo);
   kernels::attention_backward(exec_, s.qkv_gradient, s.delta, s.attention_gradient, s.qkv, s.attention, s.lse,
-                              sizes(), attention_);
+                              attention_sizes(shape_), attention_);
   kernels::rope_backward(exec_, s.qkv_gradient, s.rope, turned_heads());
   kernels::linear_backward_input(exec_, dx, s.qkv_gradient, weights_.wqkv);
   kernels::rmsnorm_backward(exec_, dx, s.gain_partial, dx, s.middle_gradient, s.input, s.rstd1,
@@ -135,10 +135,17 @@ void Block<E>::attention_backward_weight(const BlockTensors<G>& gradient, bool a
   kernels::rmsnorm_backward_gain(exec_, gradient.norm1, s.gain_partial, accumulate);
 }
 
+#define MINITAW_INSTANTIATE_GRADIENT(E, G)                                                                   \
+  template void Block<E>::feed_forward_backward_weight<G>(Matrix<E>, const BlockTensors<G>&, bool) const;    \
+  template void Block<E>::attention_backward_weight<G>(const BlockTensors<G>&, bool) const;
+
 template struct BlockState<float>;
 template class Block<float>;
-template void Block<float>::feed_forward_backward_weight<float>(Matrix<float>, const BlockTensors<float>&,
-                                                                bool) const;
-template void Block<float>::attention_backward_weight<float>(const BlockTensors<float>&, bool) const;
+MINITAW_INSTANTIATE_GRADIENT(float, float)
+
+template struct BlockState<Bf16>;
+template class Block<Bf16>;
+MINITAW_INSTANTIATE_GRADIENT(Bf16, float)
+MINITAW_INSTANTIATE_GRADIENT(Bf16, Bf16)
 
 }  // namespace minitaw::model

@@ -24,6 +24,8 @@ struct BlockTensors {
   Matrix<T> w13, w2;
 };
 
+[[nodiscard]] kernels::AttentionSizes attention_sizes(const Shape& shape);
+
 /// What a block works on for one micro-batch: what its backward pass reads, wherever that is, and scratch.
 /// Shapes as in plan.hpp. Each half's backward towards the input leaves what its backward towards the weights
 /// reads, so the two may be apart if these views stay.
@@ -66,7 +68,6 @@ public:
   void attention_backward_weight(const BlockTensors<G>& gradient, bool accumulate) const;
 
 private:
-  [[nodiscard]] kernels::AttentionSizes sizes() const;
   [[nodiscard]] int turned_heads() const { return shape_.heads + shape_.kv_heads; }
 
   kernels::ExecutionSpace exec_;

@@ -7,6 +7,7 @@
 #include "kernels/embedding.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/rmsnorm.hpp"
+#include "model/element.hpp"
 #include "model/footprint.hpp"
 #include "model/model.hpp"
 #include "model/views.hpp"
@@ -15,13 +16,6 @@ namespace minitaw::model {
 
 namespace {
 
-using E = float;  // the one compute type so far
-
-Matrix<E> rows_of(const Buffer& x, std::int64_t begin, std::int64_t rows, std::int64_t width) {
-  return Matrix<E>(x.as<E>() + begin * width, static_cast<std::size_t>(rows),
-                   static_cast<std::size_t>(width));
-}
-
 void require(const MicroBatch& batch, const Shape& shape) {
   if (batch.inputs().size() != static_cast<std::size_t>(shape.tokens()) || batch.segments().empty())
     throw LogicError(fmt::format("a micro-batch of {} tokens in {} segments where there must be {} tokens",
@@ -29,6 +23,16 @@ void require(const MicroBatch& batch, const Shape& shape) {
 }
 
 }  // namespace
+
+void Model::require_ends(Buffer x, Buffer ends) const {
+  require(x, flow_bytes(layout_.shape), "hidden state");
+  require(ends, bytes(layout_.ends.elements), "weights of the ends");
+}
+
+void Model::require_ends_gradient(Buffer ends_gradient) const {
+  require(ends_gradient, static_cast<std::size_t>(layout_.ends.elements) * sizeof(float),
+          "gradient of the ends");
+}
 
 /// Asynchronous because the source is pinned.
 Vector<std::int32_t> Model::upload(const Region& region, MicroBatch::Tokens pinned) {
@@ -41,42 +45,45 @@ Vector<std::int32_t> Model::upload(const Region& region, MicroBatch::Tokens pinn
 
 void Model::embed(Buffer x, Buffer ends, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
-  require(x, flow_bytes(shape), "hidden state");
-  require(ends, static_cast<std::size_t>(layout_.ends.elements) * sizeof(E), "weights of the ends");
+  require_ends(x, ends);
   require(batch, shape);
-  kernels::embedding_forward(exec_, matrix_at<E>(x, {}, shape.tokens(), shape.hidden),
-                             matrix_of<const E>(ends, layout_.ends.tensor(Role::embedding)),
-                             upload(plan_.tokens, batch.inputs()));
+  const Vector<std::int32_t> tokens = upload(plan_.tokens, batch.inputs());
+  with_element(shape.dtype, [&]<class E>(E) {
+    kernels::embedding_forward(exec_, matrix_at<E>(x, {}, shape.tokens(), shape.hidden),
+                               matrix_of<const E>(ends, layout_.ends.tensor(Role::embedding)), tokens);
+  });
 }
 
 void Model::embed_backward(Buffer ends_gradient, Buffer x, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
   require(x, flow_bytes(shape), "gradient of the hidden state");
-  require(ends_gradient, static_cast<std::size_t>(layout_.ends.elements) * sizeof(float),
-          "gradient of the ends");
+  require_ends_gradient(ends_gradient);
   require(batch, shape);
   const Vector<std::int32_t> index = upload(plan_.index, batch.index());
-  const auto part = [&](const MicroBatch::Tokens& tokens) {
+  const auto part = [&](MicroBatch::Tokens tokens) {
     return kernels::TokensIn(index.data() + (tokens.data() - batch.index().data()), tokens.size());
   };
-  kernels::embedding_backward<E>(exec_, matrix_of<float>(ends_gradient, layout_.ends.tensor(Role::embedding)),
-                                 matrix_at<E>(x, {}, shape.tokens(), shape.hidden), part(batch.inputs()),
-                                 part(batch.order()), part(batch.segments()));
+  const auto gradient = matrix_of<float>(ends_gradient, layout_.ends.tensor(Role::embedding));
+  with_element(shape.dtype, [&]<class E>(E) {
+    kernels::embedding_backward<E>(exec_, gradient, matrix_at<E>(x, {}, shape.tokens(), shape.hidden),
+                                   part(batch.inputs()), part(batch.order()), part(batch.segments()));
+  });
 }
 
 void Model::loss(Buffer x, Buffer ends_gradient, double* loss, Buffer ends, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
-  require(x, flow_bytes(shape), "hidden state");
-  require(ends, static_cast<std::size_t>(layout_.ends.elements) * sizeof(E), "weights of the ends");
-  require(ends_gradient, static_cast<std::size_t>(layout_.ends.elements) * sizeof(float),
-          "gradient of the ends");
+  require_ends(x, ends);
+  require_ends_gradient(ends_gradient);
   require(batch, shape);
   upload(plan_.tokens, batch.targets());
   const std::int64_t slice = loss_slice(shape);
-  for (std::int64_t begin = 0; begin < shape.tokens(); begin += slice)
-    loss_of_slice(x, ends_gradient, loss, ends, begin, std::min(slice, shape.tokens() - begin));
+  with_element(shape.dtype, [&]<class E>(E) {
+    for (std::int64_t begin = 0; begin < shape.tokens(); begin += slice)
+      loss_of_slice<E>(x, ends_gradient, loss, ends, begin, std::min(slice, shape.tokens() - begin));
+  });
 }
 
+template <class E>
 void Model::loss_of_slice(Buffer x, Buffer ends_gradient, double* loss, Buffer ends, std::int64_t begin,
                           std::int64_t rows) {
   const Shape& shape = layout_.shape;
@@ -84,13 +91,14 @@ void Model::loss_of_slice(Buffer x, Buffer ends_gradient, double* loss, Buffer e
   const Tensor& head = layout_.ends.tensor(Role::head);
   const auto gain = vector_of<const E>(ends, norm);
   const auto weight = matrix_of<const E>(ends, head);
-  const Matrix<E> hidden = rows_of(x, begin, rows, shape.hidden);
+  const Matrix<E> hidden(x.as<E>() + begin * shape.hidden, static_cast<std::size_t>(rows),
+                         static_cast<std::size_t>(shape.hidden));
   const auto targets = vector_at<std::int32_t>(workspace_, plan_.tokens, shape.tokens());
   const kernels::TokensIn wanted(targets.data() + begin, static_cast<std::size_t>(rows));
   const auto normed = matrix_at<E>(workspace_, plan_.slice_normed, rows, shape.hidden);
   const auto slope = matrix_at<E>(workspace_, plan_.slice_gradient, rows, shape.hidden);
   const auto rstd = vector_at<float>(workspace_, plan_.slice_rstd, rows);
-  const auto logits = matrix_at<float>(workspace_, plan_.slice_logits, rows, shape.vocab);
+  const auto logits = matrix_at<E>(workspace_, plan_.slice_logits, rows, shape.vocab);
   const auto losses = vector_at<double>(workspace_, plan_.slice_losses, rows);
   const auto partial = matrix_at<float>(workspace_, plan_.gain_partial, gain_chunks(rows), shape.hidden);
 

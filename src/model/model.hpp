@@ -2,16 +2,21 @@
 
 #include <Kokkos_Core.hpp>
 #include <cstdint>
+#include <vector>
 
 #include "kernels/attention.hpp"
 #include "model/adamw.hpp"
 #include "model/buffer.hpp"
+#include "model/gaps.hpp"
 #include "model/initial.hpp"
 #include "model/layout.hpp"
 #include "model/micro_batch.hpp"
 #include "model/plan.hpp"
 
 namespace minitaw::model {
+
+template <class E>
+class Block;
 
 using kernels::ExecutionSpace;
 
@@ -25,22 +30,25 @@ struct OptimiserState {
 /// The state in one buffer of optimiser_bytes(dtype, elements).
 [[nodiscard]] OptimiserState optimiser_state(const Buffer& buffer, Dtype dtype, std::int64_t elements);
 
-/// The compute actions of a training step on one device. Every call is asynchronous on `exec` and uses no
-/// memory but what it is given: weights, gradients and activations by the caller, scratch of
-/// workspace_bytes(). A buffer that is too small raises LogicError.
+/// The compute actions of a training step on one device, in the shape's dtype. Every call is asynchronous on
+/// `exec`, never stops the host, and uses no memory but what it is given: weights, gradients and activations
+/// by the caller, scratch of workspace_bytes(). A buffer that is too small raises LogicError.
 ///
 /// x: hidden state [B S, H]; after `loss` it holds the gradient of the step's mean loss with respect to it.
 /// kept: kept_bytes(layout, shard) bytes between the forward and the backward visit of one (shard,
 /// micro-batch); the backward visit consumes them.
+/// Hidden states, kept activations and the weights of shards and ends are of the compute type.
 class Model {
 public:
   /// `loss_scale` multiplies the summed cross-entropy of a micro-batch: 1 / (tokens of the whole step). The
-  /// workspace belongs to this model from now on. Throws InputError when this build cannot compute in the
-  /// shape's dtype.
+  /// workspace belongs to this model from now on. Readies the libraries that `exec` uses, which may take
+  /// long. Throws InputError when this build or device has not the attention asked for.
   Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace,
         kernels::Attention attention = kernels::Attention::automatic);
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
+  /// The one in use; never `automatic`.
+  [[nodiscard]] kernels::Attention attention() const { return attention_; }
 
   /// x = embedding[inputs].
   void embed(Buffer x, Buffer ends, const MicroBatch& batch);
@@ -51,23 +59,41 @@ public:
   /// device memory).
   void loss(Buffer x, Buffer ends_gradient, double* loss, Buffer ends, const MicroBatch& batch);
   /// x = gradient at the shard's input; the shard's gradient is added to (accumulate) or written to
-  /// `gradient`, whose elements are fp32 (`total`) or of the compute type. Written, its gaps are zero.
-  void backward(int shard, Buffer x, Buffer gradient, bool accumulate, Buffer kept, Buffer weights);
+  /// `gradient`, whose elements are of `gradient_type`: fp32 (`total`) or the compute type. Written, its gaps
+  /// are zero.
+  void backward(int shard, Buffer x, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer kept,
+                Buffer weights);
   /// Adds the embedding's gradient to `ends_gradient` (fp32).
   void embed_backward(Buffer ends_gradient, Buffer x, const MicroBatch& batch);
 
-  /// AdamW on an owned shard; `step` counts from 1. total: fp32 gradient of the whole step.
+  /// AdamW on an owned shard; `step` counts from 1. total: fp32 gradient of the whole step. The weights
+  /// become the master weights, rounded. Gaps must hold zeros everywhere, and keep them.
   void update(int shard, Buffer weights, OptimiserState state, Buffer total, const AdamW& adamw, int step);
   /// AdamW on slice `slice` of the ends, in place in the full ends buffers; the state is that of the slice.
   void update_ends(int slice, Buffer ends, OptimiserState state, Buffer ends_gradient, const AdamW& adamw,
                    int step);
 
 private:
+  template <class E>
+  void ready();
+  template <class E>
+  [[nodiscard]] Block<E> block(int shard, int index, Buffer kept, Buffer weights) const;
+  template <class E>
+  void forward_as(int shard, Buffer x, Buffer kept, Buffer weights);
+  template <class E>
   void loss_of_slice(Buffer x, Buffer ends_gradient, double* loss, Buffer ends, std::int64_t begin,
                      std::int64_t rows);
-  kernels::Vector<std::int32_t> upload(const Region& region, MicroBatch::Tokens pinned);
+  template <class E, class G>
+  void backward_as(int shard, Buffer x, Buffer gradient, bool accumulate, Buffer kept, Buffer weights);
+  template <class E>
   void update_range(const std::vector<Tensor>& tensors, std::int64_t begin, std::int64_t end, Buffer weights,
                     const OptimiserState& state, Buffer gradient, const AdamW& adamw, int step);
+
+  [[nodiscard]] std::size_t bytes(std::int64_t elements) const;
+  void require_visit(int shard, Buffer x, Buffer kept, Buffer weights) const;
+  void require_ends(Buffer x, Buffer ends) const;
+  void require_ends_gradient(Buffer ends_gradient) const;
+  kernels::Vector<std::int32_t> upload(const Region& region, MicroBatch::Tokens pinned);
 
   ExecutionSpace exec_;
   Layout layout_;
@@ -75,6 +101,8 @@ private:
   Buffer workspace_;
   kernels::Attention attention_;
   WorkspacePlan plan_;
+  std::vector<KeptPlan> kept_;          ///< of each shard
+  std::vector<std::vector<Gap>> gaps_;  ///< of each shard
 };
 
 }  // namespace minitaw::model

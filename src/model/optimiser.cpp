@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "base/error.hpp"
 #include "kernels/adamw.hpp"
+#include "model/element.hpp"
 #include "model/footprint.hpp"
 #include "model/model.hpp"
+#include "model/views.hpp"
 
 namespace minitaw::model {
 
@@ -25,6 +28,25 @@ kernels::AdamWStep constants(const AdamW& adamw, bool decay, int step) {
           correction(adamw.beta2)};
 }
 
+template <class T>
+Vector<T> elements_of(const Buffer& buffer, std::int64_t begin, std::int64_t count) {
+  return Vector<T>(buffer.as<T>() + begin, static_cast<std::size_t>(count));
+}
+
+/// use(first, last, decay) for every run of tensors in [begin, end) that agree on decay, and what lies
+/// between.
+template <class Use>
+void for_each_run(const std::vector<Tensor>& tensors, std::int64_t begin, std::int64_t end, const Use& use) {
+  for (auto tensor = tensors.begin(); tensor != tensors.end();) {
+    const auto next = std::find_if(tensor, tensors.end(), [&](auto& t) { return t.decay != tensor->decay; });
+    const Tensor& behind = *std::prev(next);
+    const std::int64_t first = std::max(begin, tensor->offset),
+                       last = std::min(end, behind.offset + behind.size());
+    if (first < last) use(first, last, tensor->decay);
+    tensor = next;
+  }
+}
+
 }  // namespace
 
 OptimiserState optimiser_state(const Buffer& buffer, Dtype dtype, std::int64_t elements) {
@@ -35,41 +57,45 @@ OptimiserState optimiser_state(const Buffer& buffer, Dtype dtype, std::int64_t e
   return state;
 }
 
-/// Elements [begin, end) of a flat buffer, tensor by tensor because decay differs; gaps stay as they are. The
-/// state begins at `begin`.
+/// Elements [begin, end) of a flat buffer, one kernel for every run of tensors with the same decay. Gaps
+/// inside a run take part: AdamW leaves zeros as they are. The state begins at `begin`.
+template <class E>
 void Model::update_range(const std::vector<Tensor>& tensors, std::int64_t begin, std::int64_t end,
                          Buffer weights, const OptimiserState& state, Buffer gradient, const AdamW& adamw,
                          int step) {
-  require(state.moment1, static_cast<std::size_t>(end - begin) * sizeof(float), "first moment");
-  require(state.moment2, static_cast<std::size_t>(end - begin) * sizeof(float), "second moment");
-  require(weights, static_cast<std::size_t>(end) * sizeof(float), "weights to update");
+  const std::size_t state_bytes = static_cast<std::size_t>(end - begin) * sizeof(float);
+  require(state.moment1, state_bytes, "first moment");
+  require(state.moment2, state_bytes, "second moment");
+  require(weights, static_cast<std::size_t>(end) * sizeof(E), "weights to update");
   require(gradient, static_cast<std::size_t>(end) * sizeof(float), "gradient of the step");
-  for (const Tensor& tensor : tensors) {
-    const std::int64_t first = std::max(begin, tensor.offset),
-                       last = std::min(end, tensor.offset + tensor.size());
-    if (first >= last) continue;
-    const auto part = [count = static_cast<std::size_t>(last - first)](const Buffer& buffer,
-                                                                       std::int64_t at) {
-      return kernels::Vector<float>(buffer.as<float>() + at, count);
-    };
-    const auto master = part(weights, first);
-    kernels::adamw(exec_, master, master, part(state.moment1, first - begin),
-                   part(state.moment2, first - begin), part(gradient, first),
-                   constants(adamw, tensor.decay, step));
-  }
+  // In fp32 the weights are their own master.
+  const bool own = std::is_same_v<E, float>;
+  const Buffer master = own ? weights : state.master;
+  require(master, own ? static_cast<std::size_t>(end) * sizeof(float) : state_bytes, "master weights");
+  for_each_run(tensors, begin, end, [&](std::int64_t first, std::int64_t last, bool decay) {
+    const std::int64_t count = last - first, at = first - begin;
+    kernels::adamw<E>(
+        exec_, elements_of<E>(weights, first, count), elements_of<float>(master, own ? first : at, count),
+        elements_of<float>(state.moment1, at, count), elements_of<float>(state.moment2, at, count),
+        elements_of<float>(gradient, first, count), constants(adamw, decay, step));
+  });
 }
 
 void Model::update(int shard, Buffer weights, OptimiserState state, Buffer total, const AdamW& adamw,
                    int step) {
   const Shard& run = layout_.shards[static_cast<std::size_t>(shard)];
-  update_range(run.tensors, 0, run.elements, weights, state, total, adamw, step);
+  with_element(layout_.shape.dtype, [&]<class E>(E) {
+    update_range<E>(run.tensors, 0, run.elements, weights, state, total, adamw, step);
+  });
 }
 
 void Model::update_ends(int slice, Buffer ends, OptimiserState state, Buffer ends_gradient,
                         const AdamW& adamw, int step) {
   const std::int64_t size = layout_.ends.slice;
-  update_range(layout_.ends.tensors, slice * size, (slice + 1) * size, ends, state, ends_gradient, adamw,
-               step);
+  with_element(layout_.shape.dtype, [&]<class E>(E) {
+    update_range<E>(layout_.ends.tensors, slice * size, (slice + 1) * size, ends, state, ends_gradient, adamw,
+                    step);
+  });
 }
 
 }  // namespace minitaw::model

@@ -78,7 +78,7 @@ std::size_t plan_loss(WorkspacePlan& plan, const Shape& shape, std::size_t begin
   plan.slice_normed = carver.take(slice * shape.hidden, bytes_of(shape.dtype));
   plan.slice_gradient = carver.take(slice * shape.hidden, bytes_of(shape.dtype));
   plan.slice_rstd = carver.take(slice, fp32);
-  plan.slice_logits = carver.take(slice * shape.vocab, fp32);
+  plan.slice_logits = carver.take(slice * shape.vocab, bytes_of(shape.dtype));
   plan.slice_losses = carver.take(slice, fp64);
   return carver.end();
 }

@@ -52,7 +52,7 @@ struct WorkspacePlan {
   Region slice_normed;    ///< [C, H]
   Region slice_gradient;  ///< [C, H]
   Region slice_rstd;      ///< [C] fp32
-  Region slice_logits;    ///< [C, V] fp32
+  Region slice_logits;    ///< [C, V]
   Region slice_losses;    ///< [C] fp64
 
   // The embedding's gradient.
@@ -66,7 +66,8 @@ struct WorkspacePlan {
 /// number of threads.
 [[nodiscard]] std::int64_t gain_chunks(std::int64_t rows);
 
-/// Tokens whose logits are in memory at a time: at most 2^26 logits (256 MiB), but at least 16 tokens.
+/// Tokens whose logits are in memory at a time: at most 2^26 logits (256 MiB in fp32), but at least 16
+/// tokens.
 [[nodiscard]] std::int64_t loss_slice(const Shape& shape);
 
 }  // namespace minitaw::model

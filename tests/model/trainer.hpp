@@ -3,6 +3,8 @@
 #include <Kokkos_Core.hpp>
 #include <vector>
 
+#include "base/bf16.hpp"
+#include "kernels/add.hpp"
 #include "model/footprint.hpp"
 #include "model/model.hpp"
 #include "model/reference.hpp"
@@ -17,22 +19,40 @@ public:
       : bytes_(Kokkos::view_alloc("test buffer", Kokkos::WithoutInitializing), bytes) {
     Kokkos::deep_copy(bytes_, std::byte{0xFF});
   }
-  explicit DeviceBuffer(const std::vector<float>& values) : DeviceBuffer(values.size() * sizeof(float)) {
-    Kokkos::deep_copy(floats(), Host(const_cast<float*>(values.data()), values.size()));
+  DeviceBuffer(const std::vector<float>& values, model::Dtype dtype)
+      : DeviceBuffer(values.size() * model::bytes_of(dtype)) {
+    std::vector<Bf16> rounded;
+    for (const float value : values) rounded.push_back(to_bf16(value));
+    if (dtype == model::Dtype::fp32) store(values);
+    else store(rounded);
   }
 
   [[nodiscard]] model::Buffer get() const { return {bytes_.data(), bytes_.size()}; }
-  [[nodiscard]] std::vector<double> values() const {
-    std::vector<float> narrow(bytes_.size() / sizeof(float));
-    Kokkos::deep_copy(Host(narrow.data(), narrow.size()), floats());
-    return {narrow.begin(), narrow.end()};
+  [[nodiscard]] std::vector<double> values(model::Dtype dtype) const {
+    std::vector<double> result;
+    if (dtype == model::Dtype::fp32)
+      for (const float value : load<float>()) result.push_back(value);
+    else
+      for (const Bf16 value : load<Bf16>()) result.push_back(to_float(value));
+    return result;
   }
 
 private:
-  using Host = Kokkos::View<float*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
-  using Device = Kokkos::View<float*, kernels::MemorySpace, Kokkos::MemoryUnmanaged>;
-  [[nodiscard]] Device floats() const {
-    return Device(reinterpret_cast<float*>(bytes_.data()), bytes_.size() / sizeof(float));
+  template <class T>
+  using Host = Kokkos::View<T*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+  template <class T>
+  [[nodiscard]] kernels::Vector<T> all() const {
+    return kernels::Vector<T>(get().as<T>(), bytes_.size() / sizeof(T));
+  }
+  template <class T>
+  void store(const std::vector<T>& values) {
+    Kokkos::deep_copy(all<T>(), Host<const T>(values.data(), values.size()));
+  }
+  template <class T>
+  [[nodiscard]] std::vector<T> load() const {
+    std::vector<T> values(bytes_.size() / sizeof(T));
+    Kokkos::deep_copy(Host<T>(values.data(), values.size()), all<T>());
+    return values;
   }
   Kokkos::View<std::byte*, kernels::MemorySpace> bytes_;
 };
@@ -43,30 +63,58 @@ class Trainer {
 public:
   Trainer(const model::Layout& layout, int micro_batches, std::uint64_t seed,
           kernels::Attention attention = kernels::Attention::automatic, model::ExecutionSpace exec = {})
-      : layout_(layout), micro_batches_(micro_batches), exec_(exec),
-        workspace_(model::workspace_bytes(layout)), x_(model::flow_bytes(layout.shape)),
-        tokens_(layout.shape, "synthetic", seed), batch_(layout.shape),
+      : layout_(layout), exec_(exec), workspace_(model::workspace_bytes(layout)),
+        x_(model::flow_bytes(layout.shape)), tokens_(layout.shape, "synthetic", seed),
         model_(exec, layout, 1.0 / static_cast<double>(layout.shape.tokens() * micro_batches),
                workspace_.get(), attention),
-        ends_(initial(layout.ends, seed)), ends_total_(zeros(layout.ends.elements)) {
+        ends_(initial(layout.ends, seed), layout.shape.dtype), ends_total_(zeros(layout.ends.elements)) {
+    for (int m = 0; m < micro_batches; ++m) batches_.emplace_back(layout.shape);
     for (const model::Shard& shard : layout.shards) {
-      weights_.emplace_back(initial(shard, seed));
+      const std::vector<float> weights = initial(shard, seed);
+      weights_.emplace_back(weights, layout.shape.dtype);
       totals_.emplace_back(shard.elements * sizeof(float));
+      contributions_.emplace_back(shard.elements * model::bytes_of(layout.shape.dtype));
       kept_.emplace_back(model::kept_bytes(layout, static_cast<int>(kept_.size())));
-      states_.emplace_back(zeros(2 * shard.elements));
+      states_.push_back(optimiser(weights));
     }
-    const auto slices = layout.ends.elements / layout.ends.slice;
-    for (std::int64_t s = 0; s < slices; ++s) ends_states_.emplace_back(zeros(2 * layout.ends.slice));
+    std::vector<float> ends = initial(layout.ends, seed);
+    for (auto slice = ends.begin(); slice != ends.end(); slice += layout.ends.slice)
+      ends_states_.push_back(optimiser({slice, slice + layout.ends.slice}));
   }
 
   /// Gradient of step `step` (from 0); returns the loss.
   double gradient(int step) {
-    ends_total_ = DeviceBuffer(zeros(layout_.ends.elements));
-    const Kokkos::View<double*, kernels::MemorySpace> loss("loss", 1);
-    for (int m = 0; m < micro_batches_; ++m) micro_batch(step, m, loss.data());
-    exec_.fence();
-    return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), loss)(0);
+    prepare(step);
+    play();
+    double loss = 0;
+    Kokkos::deep_copy(loss, loss_);
+    return loss;
   }
+  /// The same with every micro-batch's gradient written in the compute type first, then added to the total.
+  double gradient_by_contributions(int step) {
+    prepare(step);
+    for (const DeviceBuffer& total : totals_)
+      Kokkos::deep_copy(Kokkos::View<std::byte*, kernels::MemorySpace, Kokkos::MemoryUnmanaged>(
+                            total.get().data, total.get().bytes),
+                        std::byte{0});
+    for (std::size_t m = 0; m < batches_.size(); ++m) micro_batch(m, true);
+    double loss = 0;
+    Kokkos::deep_copy(loss, loss_);
+    return loss;
+  }
+
+  /// What a step needs beforehand: its tokens, and zeros where it adds up.
+  void prepare(int step) {
+    exec_.fence();  // the step before must have read its tokens
+    for (std::size_t m = 0; m < batches_.size(); ++m) batches_[m].fill(tokens_, step, static_cast<int>(m));
+    ends_total_ = DeviceBuffer(zeros(layout_.ends.elements));
+    Kokkos::deep_copy(loss_, 0.0);
+  }
+  /// Forward and backward of all micro-batches; asynchronous.
+  void play() {
+    for (std::size_t m = 0; m < batches_.size(); ++m) micro_batch(m, false);
+  }
+  /// Asynchronous.
   void update(const model::AdamW& adamw, int step) {
     for (std::size_t s = 0; s < weights_.size(); ++s)
       model_.update(static_cast<int>(s), weights_[s].get(), state(states_[s], layout_.shards[s].elements),
@@ -74,11 +122,36 @@ public:
     for (std::size_t s = 0; s < ends_states_.size(); ++s)
       model_.update_ends(static_cast<int>(s), ends_.get(), state(ends_states_[s], layout_.ends.slice),
                          ends_total_.get(), adamw, step);
-    exec_.fence();
   }
 
-  [[nodiscard]] model::ReferenceTensors totals() const { return collect(totals_, ends_total_); }
-  [[nodiscard]] model::ReferenceTensors weights() const { return collect(weights_, ends_); }
+  [[nodiscard]] const model::Model& model() const { return model_; }
+  [[nodiscard]] model::ReferenceTensors totals() const {
+    model::ReferenceTensors result;
+    for (const DeviceBuffer& total : totals_) result.shards.push_back(total.values(model::Dtype::fp32));
+    result.ends = ends_total_.values(model::Dtype::fp32);
+    return result;
+  }
+  /// As the kernels read them.
+  [[nodiscard]] model::ReferenceTensors weights() const {
+    model::ReferenceTensors result;
+    for (const DeviceBuffer& weights : weights_) result.shards.push_back(weights.values(layout_.shape.dtype));
+    result.ends = ends_.values(layout_.shape.dtype);
+    return result;
+  }
+  /// As the optimiser keeps them.
+  [[nodiscard]] model::ReferenceTensors master() const {
+    if (layout_.shape.dtype == model::Dtype::fp32) return weights();
+    const auto last_third = [](const DeviceBuffer& buffer) {
+      std::vector<double> all = buffer.values(model::Dtype::fp32);
+      all.erase(all.begin(), all.end() - static_cast<std::ptrdiff_t>(all.size() / 3));
+      return all;
+    };
+    model::ReferenceTensors result;
+    for (const DeviceBuffer& state : states_) result.shards.push_back(last_third(state));
+    for (const DeviceBuffer& state : ends_states_)
+      for (const double value : last_third(state)) result.ends.push_back(value);
+    return result;
+  }
 
 private:
   template <class Part>
@@ -87,38 +160,54 @@ private:
     model::initialise(values, part, layout_.shape, seed);
     return values;
   }
-  static std::vector<float> zeros(std::int64_t count) { return std::vector<float>(count, 0.0F); }
-  model::OptimiserState state(const DeviceBuffer& buffer, std::int64_t elements) const {
+  static DeviceBuffer zeros(std::int64_t count) {
+    return {std::vector<float>(count, 0.0F), model::Dtype::fp32};
+  }
+  /// Moments, and the master weights unless the weights are their own master.
+  [[nodiscard]] DeviceBuffer optimiser(const std::vector<float>& weights) const {
+    std::vector<float> values(2 * weights.size(), 0.0F);
+    if (layout_.shape.dtype != model::Dtype::fp32)
+      values.insert(values.end(), weights.begin(), weights.end());
+    return {values, model::Dtype::fp32};
+  }
+  [[nodiscard]] model::OptimiserState state(const DeviceBuffer& buffer, std::int64_t elements) const {
     return model::optimiser_state(buffer.get(), layout_.shape.dtype, elements);
   }
 
-  void micro_batch(int step, int m, double* loss) {
-    exec_.fence();  // the micro-batch before must have read its tokens
-    batch_.fill(tokens_, step, m);
+  void micro_batch(std::size_t m, bool contribute) {
+    const model::MicroBatch& batch = batches_[m];
     const int shards = static_cast<int>(weights_.size());
-    model_.embed(x_.get(), ends_.get(), batch_);
+    model_.embed(x_.get(), ends_.get(), batch);
     for (int s = 0; s < shards; ++s) model_.forward(s, x_.get(), kept_[s].get(), weights_[s].get());
-    model_.loss(x_.get(), ends_total_.get(), loss, ends_.get(), batch_);
-    for (int s = shards - 1; s >= 0; --s)
-      model_.backward(s, x_.get(), totals_[s].get(), m > 0, kept_[s].get(), weights_[s].get());
-    model_.embed_backward(ends_total_.get(), x_.get(), batch_);
+    model_.loss(x_.get(), ends_total_.get(), loss_.data(), ends_.get(), batch);
+    for (int s = shards - 1; s >= 0; --s) {
+      if (contribute) backward_and_add(s);
+      else backward(s, totals_[s], model::Dtype::fp32, m > 0);
+    }
+    model_.embed_backward(ends_total_.get(), x_.get(), batch);
   }
-  static model::ReferenceTensors collect(const std::vector<DeviceBuffer>& shards, const DeviceBuffer& ends) {
-    model::ReferenceTensors result;
-    for (const DeviceBuffer& shard : shards) result.shards.push_back(shard.values());
-    result.ends = ends.values();
-    return result;
+  void backward(int s, const DeviceBuffer& gradient, model::Dtype type, bool accumulate) {
+    model_.backward(s, x_.get(), gradient.get(), type, accumulate, kept_[s].get(), weights_[s].get());
+  }
+  void backward_and_add(int s) {
+    const auto count = static_cast<std::size_t>(layout_.shards[s].elements);
+    const kernels::Vector<float> total(totals_[s].get().as<float>(), count);
+    const model::Buffer contribution = contributions_[s].get();
+    backward(s, contributions_[s], layout_.shape.dtype, false);
+    if (layout_.shape.dtype == model::Dtype::fp32)
+      kernels::add<float>(exec_, total, kernels::Vector<float>(contribution.as<float>(), count));
+    else kernels::add<Bf16>(exec_, total, kernels::Vector<Bf16>(contribution.as<Bf16>(), count));
   }
 
   const model::Layout layout_;
-  int micro_batches_;
   model::ExecutionSpace exec_;
   DeviceBuffer workspace_, x_;
   model::TokenSource tokens_;
-  model::MicroBatch batch_;
+  std::vector<model::MicroBatch> batches_;
   model::Model model_;
+  Kokkos::View<double, kernels::MemorySpace> loss_{"loss"};
   DeviceBuffer ends_, ends_total_;
-  std::vector<DeviceBuffer> weights_, totals_, kept_, states_, ends_states_;
+  std::vector<DeviceBuffer> weights_, totals_, contributions_, kept_, states_, ends_states_;
 };
 
 }  // namespace minitaw::test

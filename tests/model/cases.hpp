@@ -1,0 +1,127 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/bf16.hpp"
+#include "kernels/device_matrix.hpp"
+#include "model/reference_weights.hpp"
+#include "model/tokens.hpp"
+
+/// Models that the tests of the training step share, and their double-precision reference.
+namespace minitaw::test {
+
+inline constexpr int default_batches = 2;
+inline constexpr std::uint64_t default_seed = 11;
+
+struct ModelCase {
+  std::string name;
+  model::Shape shape;
+  int shards;
+  int slices;
+};
+
+inline void PrintTo(const ModelCase& c, std::ostream* out) { *out << c.name; }
+
+inline const ModelCase one_token = {
+    "one_token",
+    {.layers = 1, .hidden = 2, .heads = 1, .kv_heads = 1, .ffn = {1}, .vocab = 3, .seq = 1, .micro_batch = 1},
+    1,
+    1};
+inline const ModelCase grouped = {"grouped",
+                                  {.layers = 3,
+                                   .hidden = 48,
+                                   .heads = 6,
+                                   .kv_heads = 2,
+                                   .ffn = {64, 33, 100},
+                                   .vocab = 101,
+                                   .seq = 37,
+                                   .micro_batch = 2},
+                                  2,
+                                  3};
+inline const ModelCase one_key_head = {"one_key_head",
+                                       {.layers = 2,
+                                        .hidden = 64,
+                                        .heads = 4,
+                                        .kv_heads = 1,
+                                        .ffn = {31, 96},
+                                        .vocab = 257,
+                                        .seq = 150,
+                                        .micro_batch = 1},
+                                       2,
+                                       2};
+inline const ModelCase wide_batch = {"wide_batch",
+                                     {.layers = 2,
+                                      .hidden = 40,
+                                      .heads = 2,
+                                      .kv_heads = 2,
+                                      .ffn = {80, 80},
+                                      .vocab = 64,
+                                      .seq = 65,
+                                      .micro_batch = 3},
+                                     1,
+                                     5};
+inline const std::vector<ModelCase> all_cases = {one_token, grouped, one_key_head, wide_batch};
+
+inline model::Layout layout_of(ModelCase c, model::Dtype dtype,
+                               model::Recompute recompute = model::Recompute::block) {
+  c.shape.dtype = dtype;
+  c.shape.recompute = recompute;
+  return model::make_layout(c.shape, c.shards, c.slices);
+}
+
+/// The gradient through a norm of two numbers is mostly rounding.
+inline bool has_meaningful_gradient(const model::Layout& layout) { return layout.shape.hidden > 2; }
+
+/// Loss of step `step` (from 0); its gradient is added to `gradient`.
+inline double step_of(const model::Reference& reference, model::ReferenceTensors& gradient, int step,
+                      int count = default_batches) {
+  const model::Shape& shape = reference.layout().shape;
+  std::vector<std::int32_t> tokens(shape.tokens()), targets = tokens;
+  model::TokenSource source(shape, "synthetic", default_seed);
+  double loss = 0;
+  for (int m = 0; m < count; ++m) {
+    source.fill(tokens, targets, step, m);
+    loss +=
+        reference.accumulate(gradient, tokens, targets, 1.0 / static_cast<double>(shape.tokens() * count));
+  }
+  return loss;
+}
+
+/// The weights as a model computes with them.
+inline model::ReferenceTensors rounded_to(model::Dtype dtype, model::ReferenceTensors weights) {
+  const auto round = [&](std::vector<double>& values) {
+    for (double& value : values)
+      value = dtype == model::Dtype::fp32 ? static_cast<float>(value)
+                                          : to_float(to_bf16(static_cast<float>(value)));
+  };
+  for (std::vector<double>& shard : weights.shards) round(shard);
+  round(weights.ends);
+  return weights;
+}
+
+/// check(tensor, its values in a, its values in b) for every tensor of the model.
+template <class Check>
+void for_each_tensor(const model::Layout& layout, const model::ReferenceTensors& a,
+                     const model::ReferenceTensors& b, const Check& check) {
+  for (std::size_t s = 0; s < layout.shards.size(); ++s)
+    for (const model::Tensor& t : layout.shards[s].tensors)
+      check(t, tensor_of(a.shards[s], t), tensor_of(b.shards[s], t));
+  for (const model::Tensor& t : layout.ends.tensors) check(t, tensor_of(a.ends, t), tensor_of(b.ends, t));
+}
+
+/// Every tensor by relative norm.
+inline void expect_tensors_close(const model::Layout& layout, const model::ReferenceTensors& a,
+                                 const model::ReferenceTensors& b, double tolerance) {
+  double worst = 0;
+  for_each_tensor(layout, a, b, [&](const model::Tensor& t, const auto& x, const auto& y) {
+    const double error = relative_error(x, y);
+    EXPECT_LT(error, tolerance) << t.name;
+    worst = std::max(worst, error);
+  });
+  ::testing::Test::RecordProperty("worst_relative_error", std::to_string(worst * 1e9) + "e-9");
+}
+
+}  // namespace minitaw::test
