@@ -5,8 +5,11 @@
 namespace minitaw::comm::test {
 namespace {
 
-TEST(Broadcast, GivesEveryMemberTheRootsValues) {
-  World world;
+class Broadcast : public OnEvery {};
+MINITAW_ON_EVERY_TRANSPORT(Broadcast);
+
+TEST_P(Broadcast, GivesEveryMemberTheRootsValues) {
+  World world(GetParam());
   for (const int c : world.mine())
     for (const int root : world.roots(c))
       for (const Scalar scalar : scalars)
@@ -18,8 +21,8 @@ TEST(Broadcast, GivesEveryMemberTheRootsValues) {
         }
 }
 
-TEST(Broadcast, CountsEachLinkOfTheChainOnce) {
-  World world;
+TEST_P(Broadcast, CountsEachLinkOfTheChainOnce) {
+  World world(GetParam());
   const int root = world.ranks / 2;
   Values values(Scalar::bf16, 400'001);
   world.transport.broadcast(Lane::inter, values.collective(0, root));

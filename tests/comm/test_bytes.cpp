@@ -14,7 +14,7 @@ namespace minitaw::comm::test {
 namespace {
 
 using schedule::Action;
-using schedule::Kind;
+using Call = schedule::Kind;
 
 /// Blocks of unequal width, so that slices of shards are unequal too.
 model::Layout layout_of(const schedule::Program& program, int layers, model::Dtype dtype) {
@@ -63,18 +63,18 @@ private:
       auto* const data = reinterpret_cast<std::byte*>(memory.back().data());
       if (schedule::is_collective(a.kind))
         return play(lane, a.kind, {a.communicator, a.peer, a.payload, scalar(a), data, elements(a)});
-      batch.push_back({a.kind == Kind::send, a.peer, a.payload, data,
+      batch.push_back({a.kind == Call::send, a.peer, a.payload, data,
                        static_cast<std::size_t>(elements(a)) * bytes_of(scalar(a))});
     }
     transport_.exchange(lane, batch);
   }
 
-  void play(Lane lane, Kind kind, const Collective& call) const {
-    if (kind == Kind::broadcast) transport_.broadcast(lane, call);
-    if (kind == Kind::reduce) transport_.reduce(lane, call);
-    if (kind == Kind::all_gather) transport_.all_gather(lane, call);
-    if (kind == Kind::reduce_scatter) transport_.reduce_scatter(lane, call);
-    if (kind == Kind::all_reduce) transport_.all_reduce(lane, call);
+  void play(Lane lane, Call kind, const Collective& call) const {
+    if (kind == Call::broadcast) transport_.broadcast(lane, call);
+    if (kind == Call::reduce) transport_.reduce(lane, call);
+    if (kind == Call::all_gather) transport_.all_gather(lane, call);
+    if (kind == Call::reduce_scatter) transport_.reduce_scatter(lane, call);
+    if (kind == Call::all_reduce) transport_.all_reduce(lane, call);
   }
 
   Transport& transport_;
@@ -82,9 +82,9 @@ private:
   const model::Layout& layout_;
 };
 
-void expect_planned_bytes(const schedule::Program& program, const model::Layout& layout) {
-  std::vector<std::byte> staging(4 * schedule::chunk_bytes);
-  mpi::Transport transport(MPI_COMM_WORLD, program, staging);
+void expect_planned_bytes(Kind kind, const schedule::Program& program, const model::Layout& layout) {
+  const auto built = build(kind, program);
+  Transport& transport = built->transport();
   const Playback playback(transport, program, layout);
   {
     std::jthread intra([&] { playback.play(Lane::intra); });
@@ -93,9 +93,9 @@ void expect_planned_bytes(const schedule::Program& program, const model::Layout&
   const auto planned = bytes(program, layout), counted = transport.sent();
   for (int to = 0; to < planned.ranks(); ++to)
     for (int k = 0; k < schedule::traffic_kinds; ++k) {
-      const auto kind = static_cast<Traffic>(k);
-      EXPECT_EQ(counted.at(transport.rank(), to, kind), planned.at(transport.rank(), to, kind))
-          << program.schedule << " " << program.groups.text() << " to " << to << " " << name_of(kind);
+      const auto traffic = static_cast<Traffic>(k);
+      EXPECT_EQ(counted.at(transport.rank(), to, traffic), planned.at(transport.rank(), to, traffic))
+          << program.schedule << " " << program.groups.text() << " to " << to << " " << name_of(traffic);
     }
 }
 
@@ -107,16 +107,16 @@ schedule::Program every_collective(int ranks) {
   for (int r = 0; r < ranks; ++r) {
     all.ranks[r].actions.clear();
     for (const int c : {0, 1, r % 2 == 0 ? 2 : 3})
-      for (const Kind kind :
-           {Kind::broadcast, Kind::reduce, Kind::all_gather, Kind::reduce_scatter, Kind::all_reduce}) {
+      for (const Call kind :
+           {Call::broadcast, Call::reduce, Call::all_gather, Call::reduce_scatter, Call::all_reduce}) {
         Action a;
         a.kind = kind;
         a.lane = c == 1 ? Lane::intra : Lane::inter;
-        a.payload = kind == Kind::broadcast ? Payload::weights : Payload::gradient;
+        a.payload = kind == Call::broadcast ? Payload::weights : Payload::gradient;
         a.shard = 0;
         a.communicator = c;
         const auto& members = all.communicators[c].ranks;
-        if (kind == Kind::broadcast || kind == Kind::reduce) a.peer = members[members.size() / 2];
+        if (kind == Call::broadcast || kind == Call::reduce) a.peer = members[members.size() / 2];
         a.slots[0] = {schedule::SlotClass::gradient, 0};
         all.ranks[r].actions.push_back(a);
       }
@@ -124,10 +124,13 @@ schedule::Program every_collective(int ranks) {
   return all;
 }
 
-TEST(Bytes, OfEveryCollectiveAreAsPlanned) {
+class Bytes : public OnEvery {};
+MINITAW_ON_EVERY_TRANSPORT(Bytes);
+
+TEST_P(Bytes, OfEveryCollectiveAreAsPlanned) {
   const schedule::Program all = every_collective(ranks_of_job());
   for (const auto dtype : {model::Dtype::fp32, model::Dtype::bf16})
-    expect_planned_bytes(all, layout_of(all, 1, dtype));
+    expect_planned_bytes(GetParam(), all, layout_of(all, 1, dtype));
 }
 
 /// One group, a group per rank, and sizes 1 + 2 + 3 ... as far as the ranks reach.
@@ -138,7 +141,7 @@ std::vector<topology::Groups> groupings(int ranks) {
   return {topology::Groups({ranks}), topology::Groups(std::vector<int>(ranks, 1)), topology::Groups(stairs)};
 }
 
-TEST(Bytes, OfSchedulesAreAsPlanned) {
+TEST_P(Bytes, OfSchedulesAreAsPlanned) {
   const int ranks = ranks_of_job(), layers = ranks + 1;
   for (const auto& entry : schedule::registry())
     for (const auto& groups : groupings(ranks))
@@ -148,7 +151,7 @@ TEST(Bytes, OfSchedulesAreAsPlanned) {
                                                            .groups = groups,
                                                            .micro_batches = 2 * ranks,
                                                            .layers = layers});
-        expect_planned_bytes(program, layout_of(program, layers, dtype));
+        expect_planned_bytes(GetParam(), program, layout_of(program, layers, dtype));
       }
 }
 

@@ -9,6 +9,9 @@
 namespace minitaw::comm::test {
 namespace {
 
+class Exchange : public OnEvery {};
+MINITAW_ON_EVERY_TRANSPORT(Exchange);
+
 std::vector<std::byte> pattern(int from, int to, Payload payload, std::size_t bytes) {
   std::vector<std::byte> data(bytes);
   for (std::size_t i = 0; i < bytes; ++i)
@@ -16,8 +19,8 @@ std::vector<std::byte> pattern(int from, int to, Payload payload, std::size_t by
   return data;
 }
 
-TEST(Exchange, GoesBothWaysInOneBatch) {
-  World world;
+TEST_P(Exchange, GoesBothWaysInOneBatch) {
+  World world(GetParam());
   const int next = (world.rank + 1) % world.ranks, previous = (world.rank + world.ranks - 1) % world.ranks;
   for (const std::size_t bytes : {0, 1, 3, 4097, 1'000'003}) {
     auto right = pattern(world.rank, next, Payload::weights, bytes);
@@ -34,8 +37,8 @@ TEST(Exchange, GoesBothWaysInOneBatch) {
   }
 }
 
-TEST(Exchange, MatchesByPayloadAndInOrder) {
-  World world;
+TEST_P(Exchange, MatchesByPayloadAndInOrder) {
+  World world(GetParam());
   const int next = (world.rank + 1) % world.ranks, previous = (world.rank + world.ranks - 1) % world.ranks;
   int out[4] = {100, 200, 300, 400}, in[4] = {};
   const auto message = [](bool send, int peer, Payload payload, int& value) {
@@ -53,8 +56,8 @@ TEST(Exchange, MatchesByPayloadAndInOrder) {
   for (int k = 0; k < 4; ++k) EXPECT_EQ(in[k], out[k]);
 }
 
-TEST(Exchange, CountsByPeerAndKind) {
-  World world;
+TEST_P(Exchange, CountsByPeerAndKind) {
+  World world(GetParam());
   const int next = (world.rank + 1) % world.ranks, previous = (world.rank + world.ranks - 1) % world.ranks;
   std::vector<std::byte> out(12'345), in(12'345);
   const std::array batch{Message{false, previous, Payload::activation, in.data(), 12'345},
@@ -69,10 +72,10 @@ TEST(Exchange, CountsByPeerAndKind) {
   EXPECT_EQ(world.transport.sent(), expected);
 }
 
-TEST(Exchange, SplitsLongMessages) {
+TEST(HostExchange, SplitsLongMessages) {
   const std::atomic<bool> cancelled{false};
   mpi::Channel channel(MPI_COMM_WORLD, {}, mpi::Waiter({.spins = 2, .yields = 4}, cancelled));
-  World world;
+  World world(Kind::host);
   const int next = (world.rank + 1) % world.ranks, previous = (world.rank + world.ranks - 1) % world.ranks;
   for (const std::size_t bytes : {99, 100, 101, 1000, 1001}) {
     auto out = pattern(world.rank, next, Payload::weights, bytes);
@@ -84,8 +87,8 @@ TEST(Exchange, SplitsLongMessages) {
   }
 }
 
-TEST(Exchange, RefusesAMessageOfAnotherLength) {
-  World world;
+TEST_P(Exchange, RefusesAMessageOfAnotherLength) {
+  World world(GetParam());
   std::vector<std::byte> out(64), in(64);
   for (const std::size_t expected : {63, 10}) {  // too long for its place, then too short
     const std::size_t sent = expected == 63 ? 64 : 9;
@@ -95,8 +98,8 @@ TEST(Exchange, RefusesAMessageOfAnotherLength) {
   }
 }
 
-TEST(Transport, RefusesCallsThatNoProgramMeans) {
-  World world;
+TEST_P(Exchange, RefusesCallsThatNoProgramMeans) {
+  World world(GetParam());
   Values values(Scalar::fp32, 5);
   EXPECT_THROW(world.transport.all_reduce(Lane::intra, values.collective(99)), LogicError);
   EXPECT_THROW(world.transport.all_reduce(Lane::intra, values.collective(-1)), LogicError);
@@ -107,10 +110,9 @@ TEST(Transport, RefusesCallsThatNoProgramMeans) {
   }
 }
 
-TEST(Transport, RefusesAProgramOfAnotherSize) {
+TEST_P(Exchange, RefusesAProgramOfAnotherSize) {
   const schedule::Program larger = program(ranks_of_job() + 1);
-  std::vector<std::byte> staging(4 * schedule::chunk_bytes);
-  EXPECT_THROW(mpi::Transport(MPI_COMM_WORLD, larger, staging), LogicError);
+  EXPECT_THROW(build(GetParam(), larger), LogicError);
 }
 
 TEST(Transport, RefusesTooLittleStaging) {

@@ -12,6 +12,10 @@
 namespace minitaw::comm::test {
 namespace {
 
+class Lanes : public OnEvery {};
+INSTANTIATE_TEST_SUITE_P(On, Lanes, testing::Values(Kind::host, Kind::staged, Kind::staged_threads),
+                         name_of_param);
+
 /// Plays a sequence of operations that all ranks draw alike; returns how many values came out wrong.
 class Player {
 public:
@@ -67,8 +71,8 @@ private:
   int wrong_ = 0;
 };
 
-TEST(Lanes, DoNotDisturbEachOther) {
-  World world;
+TEST_P(Lanes, DoNotDisturbEachOther) {
+  World world(GetParam());
   Player intra(world, Lane::intra), inter(world, Lane::inter);
   int wrong_intra = -1, wrong_inter = -1;
   {

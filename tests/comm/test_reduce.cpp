@@ -10,8 +10,11 @@
 namespace minitaw::comm::test {
 namespace {
 
-TEST(Reduce, AddsAtTheRootAndLeavesTheOthersAlone) {
-  World world;
+class Reduce : public OnEvery {};
+MINITAW_ON_EVERY_TRANSPORT(Reduce);
+
+TEST_P(Reduce, AddsAtTheRootAndLeavesTheOthersAlone) {
+  World world(GetParam());
   for (const int c : world.mine())
     for (const int root : world.roots(c))
       for (const Scalar scalar : scalars)
@@ -43,8 +46,8 @@ Values chain_sum(const std::vector<int>& members, std::size_t root, Scalar scala
   return sum;
 }
 
-TEST(Reduce, RepeatsBitForBitInRingOrder) {
-  World world;
+TEST_P(Reduce, RepeatsBitForBitInRingOrder) {
+  World world(GetParam());
   std::mt19937 random(world.rank + 1);
   for (const Scalar scalar : scalars)
     for (int round = 0; round < 4; ++round) {
@@ -62,8 +65,8 @@ TEST(Reduce, RepeatsBitForBitInRingOrder) {
     }
 }
 
-TEST(Reduce, CountsEachLinkOfTheChainOnce) {
-  World world;
+TEST_P(Reduce, CountsEachLinkOfTheChainOnce) {
+  World world(GetParam());
   const int root = world.ranks - 1;
   Values values(Scalar::fp32, 300'001);
   world.transport.reduce(Lane::inter, values.collective(0, root));

@@ -8,6 +8,15 @@
 namespace minitaw::comm::test {
 namespace {
 
+class AllGather : public OnEvery {};
+MINITAW_ON_EVERY_TRANSPORT(AllGather);
+class ReduceScatter : public OnEvery {};
+MINITAW_ON_EVERY_TRANSPORT(ReduceScatter);
+class AllReduce : public OnEvery {};
+MINITAW_ON_EVERY_TRANSPORT(AllReduce);
+class Rings : public OnEvery {};
+MINITAW_ON_EVERY_TRANSPORT(Rings);
+
 struct Case {
   int communicator;
   Scalar scalar;
@@ -28,8 +37,8 @@ void fill(Values& values, const Slice& part, int from) {
   for (std::int64_t i = part.begin; i < part.begin + part.count; ++i) values.set(i, contribution(from, i));
 }
 
-TEST(AllGather, BringsEverySliceFromItsMember) {
-  World world;
+TEST_P(AllGather, BringsEverySliceFromItsMember) {
+  World world(GetParam());
   for_each_case(world, [&](const Case& c) {
     const int members = world.size(c.communicator);
     Values values(c.scalar, c.elements), expected(c.scalar, c.elements);
@@ -41,8 +50,8 @@ TEST(AllGather, BringsEverySliceFromItsMember) {
   });
 }
 
-TEST(ReduceScatter, LeavesEachMemberItsSliceOfTheSum) {
-  World world;
+TEST_P(ReduceScatter, LeavesEachMemberItsSliceOfTheSum) {
+  World world(GetParam());
   for_each_case(world, [&](const Case& c) {
     Values values = contribution_of(world.rank, c.scalar, c.elements);
     world.transport.reduce_scatter(Lane::inter, values.collective(c.communicator));
@@ -54,8 +63,8 @@ TEST(ReduceScatter, LeavesEachMemberItsSliceOfTheSum) {
   });
 }
 
-TEST(AllReduce, AddsEverywhere) {
-  World world;
+TEST_P(AllReduce, AddsEverywhere) {
+  World world(GetParam());
   for_each_case(world, [&](const Case& c) {
     Values values = contribution_of(world.rank, c.scalar, c.elements), expected(c.scalar, c.elements);
     for (std::int64_t i = 0; i < c.elements; ++i) expected.set(i, sum_of(world.members(c.communicator), i));
@@ -69,8 +78,8 @@ std::uint64_t all_but(std::int64_t elements, int members, int skipped) {
   return 4 * static_cast<std::uint64_t>(elements - slice(elements, members, skipped).count);
 }
 
-TEST(Rings, CountTrueSlices) {
-  World world;
+TEST_P(Rings, CountTrueSlices) {
+  World world(GetParam());
   const int n = world.ranks, next = (world.rank + 1) % n;
   for (const std::int64_t elements : {std::int64_t{1}, std::int64_t{n} + 1, std::int64_t{200'003}}) {
     Values values(Scalar::fp32, elements);

@@ -2,16 +2,18 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "base/bf16.hpp"
-#include "comm/mpi/transport.hpp"
 #include "comm/slices.hpp"
 #include "comm/sum.hpp"
+#include "transports.hpp"
 
 namespace minitaw::comm::test {
 
@@ -39,27 +41,39 @@ inline std::vector<schedule::Communicator> communicators(int ranks) {
   return all;
 }
 
-/// No step to play, only what a transport asks of a program: ranks, communicators, lanes that reduce.
+/// Every collective and message that the tests play, so that a transport is ready for them; no step.
 inline schedule::Program program(int ranks) {
   schedule::Program p;
   p.communicators = communicators(ranks);
   p.groups = topology::Groups({ranks});
   p.ranks.resize(ranks);
-  for (auto& rank : p.ranks)
+  for (int r = 0; r < ranks; ++r)
     for (const Lane lane : {Lane::intra, Lane::inter}) {
-      rank.actions.emplace_back();
-      rank.actions.back().kind = schedule::Kind::reduce;
-      rank.actions.back().lane = lane;
+      const auto add = [&](schedule::Kind kind, int peer, int communicator, Payload payload) {
+        schedule::Action a;
+        a.kind = kind, a.lane = lane, a.peer = peer, a.communicator = communicator, a.payload = payload;
+        p.ranks[r].actions.push_back(a);
+      };
+      for (int c = 0; c < static_cast<int>(p.communicators.size()); ++c)
+        if (std::ranges::count(p.communicators[c].ranks, r) > 0)
+          add(schedule::Kind::reduce, p.communicators[c].ranks[0], c, Payload::gradient);
+      for (const int peer : {(r + 1) % ranks, (r + ranks - 1) % ranks}) {
+        add(schedule::Kind::send, peer, -1, Payload::weights);
+        add(schedule::Kind::recv, peer, -1, Payload::weights);
+      }
     }
   return p;
 }
 
-/// A transport of the whole job with its memory.
+/// A transport of the whole job.
 struct World {
+  explicit World(Kind which) : kind(which) {}
+
+  Kind kind;
   int ranks = ranks_of_job();
   schedule::Program plan = program(ranks);
-  std::vector<std::byte> staging = std::vector<std::byte>(4 * schedule::chunk_bytes);
-  mpi::Transport transport{MPI_COMM_WORLD, plan, staging};
+  std::unique_ptr<Built> built = build(kind, plan);
+  Transport& transport = built->transport();
   int rank = transport.rank();
 
   /// Indices of the communicators that this rank belongs to.

@@ -1,0 +1,52 @@
+#include "comm/mpi/pinned.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace minitaw::comm::mpi {
+namespace {
+
+using schedule::Action;
+
+/// Messages that the largest batch of a lane starts together.
+std::size_t largest_batch(const schedule::RankProgram& rank, schedule::Lane lane) {
+  std::size_t largest = 0, count = 0;
+  const Action* before = nullptr;
+  for (const Action& a : rank.actions) {
+    if (a.lane != lane) continue;
+    const bool joins = before != nullptr && is_point_to_point(before->kind) && before->tick == a.tick &&
+                       before->payload == a.payload;
+    count = is_point_to_point(a.kind) ? (joins ? count : 0) + 1 : 0;
+    largest = std::max(largest, count);
+    before = &a;
+  }
+  return largest;
+}
+
+}  // namespace
+
+bool communicates(const schedule::RankProgram& rank, schedule::Lane lane) {
+  return std::ranges::any_of(rank.actions,
+                             [&](const Action& a) { return a.lane == lane && is_communication(a.kind); });
+}
+
+PinnedShape pinned_shape(const schedule::Program& program, schedule::Lane lane) {
+  constexpr std::size_t usual_slots = 16, usual_piece = std::size_t{1} << 20, smallest_piece = 1 << 16;
+  if (std::ranges::none_of(program.ranks, [&](const auto& rank) { return communicates(rank, lane); }))
+    return {};
+  std::size_t messages = 0;
+  for (const auto& rank : program.ranks) messages = std::max(messages, largest_batch(rank, lane));
+  const std::size_t slots = std::max(usual_slots, 2 * messages);
+  const std::size_t fitting = std::bit_floor(usual_slots * usual_piece / slots);
+  return {slots, std::clamp(fitting, smallest_piece, usual_piece)};
+}
+
+std::size_t pinned_bytes(const schedule::Program& program, int rank) {
+  std::size_t bytes = 0;
+  for (const auto lane : {schedule::Lane::intra, schedule::Lane::inter})
+    if (communicates(program.ranks[static_cast<std::size_t>(rank)], lane))
+      bytes += pinned_shape(program, lane).bytes();
+  return bytes;
+}
+
+}  // namespace minitaw::comm::mpi

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/mpi/transport.hpp"
+#include "copiers.hpp"
+
+namespace minitaw::comm::test {
+
+/// The transports that must behave alike.
+enum class Kind {
+  host,            ///< MPI, buffers in host memory
+  staged,          ///< MPI through pinned slots, copies as late as may be
+  staged_threads,  ///< the same, copies in other threads
+};
+
+inline std::string name_of(Kind kind) {
+  switch (kind) {
+  case Kind::host:
+    return "host";
+  case Kind::staged:
+    return "staged";
+  default:
+    return "staged_threads";
+  }
+}
+
+/// A transport with the memory that it needs.
+class Built {
+public:
+  virtual ~Built() = default;
+  [[nodiscard]] virtual Transport& transport() = 0;
+};
+
+class BuiltHost final : public Built {
+public:
+  explicit BuiltHost(const schedule::Program& program)
+      : staging_(4 * schedule::chunk_bytes), transport_(MPI_COMM_WORLD, program, staging_) {}
+  Transport& transport() override { return transport_; }
+
+private:
+  std::vector<std::byte> staging_;
+  mpi::Transport transport_;
+};
+
+/// Slots as pinned_shape() plans them, but small, so that messages of a test go round them several times.
+template <class Copier>
+class BuiltStaged final : public Built {
+public:
+  explicit BuiltStaged(const schedule::Program& program, std::size_t slots = 16, std::size_t piece = 1 << 16)
+      : pinned_(2 * slots * piece, std::byte{0x5a}),
+        transport_(MPI_COMM_WORLD, program, memories(slots * piece, piece)) {}
+  Transport& transport() override { return transport_; }
+
+private:
+  mpi::LaneMemories memories(std::size_t bytes, std::size_t piece) {
+    const std::span<std::byte> all(pinned_);
+    return {mpi::LaneMemory{}, mpi::staged_memory(all.first(bytes), piece, copiers_[0]),
+            mpi::staged_memory(all.last(bytes), piece, copiers_[1])};
+  }
+  std::vector<std::byte> pinned_;
+  std::array<Copier, 2> copiers_;
+  mpi::Transport transport_;
+};
+
+inline std::unique_ptr<Built> build(Kind kind, const schedule::Program& program) {
+  if (kind == Kind::host) return std::make_unique<BuiltHost>(program);
+  if (kind == Kind::staged) return std::make_unique<BuiltStaged<LazyCopier>>(program);
+  return std::make_unique<BuiltStaged<ThreadCopier>>(program);
+}
+
+/// A test that is run for several transports.
+class OnEvery : public testing::TestWithParam<Kind> {};
+
+inline std::string name_of_param(const testing::TestParamInfo<Kind>& info) { return name_of(info.param); }
+
+}  // namespace minitaw::comm::test
+
+#define MINITAW_ON_EVERY_TRANSPORT(suite)                                                                    \
+  INSTANTIATE_TEST_SUITE_P(On, suite, testing::Values(Kind::host, Kind::staged), name_of_param)
