@@ -1,0 +1,83 @@
+// A step calls nothing that stops the host or takes memory, as Kokkos sees it.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "model/cases.hpp"
+#include "model/trainer.hpp"
+
+namespace minitaw::model {
+namespace {
+
+using test::Trainer;
+
+/// What Kokkos tells tools between construction and destruction: fences by name, memory taken and given back
+/// by label.
+class Listener {
+public:
+  using Seen = std::map<std::string, int>;
+
+  Listener() {
+    seen_ = {};
+    before_ = Kokkos::Tools::Experimental::get_callbacks();
+    Kokkos::Tools::Experimental::set_begin_fence_callback(
+        [](const char* name, std::uint32_t, std::uint64_t*) { ++seen_[std::string("fence ") + name]; });
+    Kokkos::Tools::Experimental::set_allocate_data_callback(
+        [](Kokkos_Profiling_SpaceHandle, const char* label, const void*, std::uint64_t) {
+          ++seen_[std::string("allocation ") + label];
+        });
+    Kokkos::Tools::Experimental::set_deallocate_data_callback(
+        [](Kokkos_Profiling_SpaceHandle, const char* label, const void*, std::uint64_t) {
+          ++seen_[std::string("deallocation ") + label];
+        });
+  }
+  ~Listener() { Kokkos::Tools::Experimental::set_callbacks(before_); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+  [[nodiscard]] const Seen& seen() const { return seen_; }
+
+private:
+  Kokkos::Tools::Experimental::EventSet before_;
+  static inline Seen seen_;
+};
+
+TEST(Listener, HearsFencesAndMemory) {
+  const Listener listener;
+  Kokkos::fence("a fence");
+  {
+    const Kokkos::View<int*, kernels::MemorySpace> view("a view", 3);
+  }
+  EXPECT_EQ(listener.seen().count("fence a fence"), 1U);
+  EXPECT_EQ(listener.seen().count("allocation a view"), 1U);
+  EXPECT_EQ(listener.seen().count("deallocation a view"), 1U);
+}
+
+class Asynchronous : public ::testing::TestWithParam<std::tuple<test::ModelCase, Recompute, Dtype>> {};
+
+INSTANTIATE_TEST_SUITE_P(All, Asynchronous,
+                         ::testing::Combine(::testing::ValuesIn(test::all_cases),
+                                            ::testing::Values(Recompute::block, Recompute::keep_attention,
+                                                              Recompute::none),
+                                            ::testing::Values(Dtype::fp32, Dtype::bf16)),
+                         [](const auto& param_info) {
+                           return std::get<0>(param_info.param).name + "_" +
+                                  std::to_string(static_cast<int>(std::get<1>(param_info.param))) + "_" +
+                                  name_of(std::get<2>(param_info.param));
+                         });
+
+TEST_P(Asynchronous, AStepAfterWarmUpNeitherFencesNorAllocates) {
+  const auto& [model_case, recompute, dtype] = GetParam();
+  Trainer trainer(test::layout_of(model_case, dtype, recompute), test::default_batches, test::default_seed);
+  trainer.gradient(0);
+  trainer.update({}, 1);
+  trainer.prepare(1);
+  const Listener listener;
+  trainer.play();
+  trainer.update({}, 2);
+  EXPECT_EQ(listener.seen(), Listener::Seen());
+}
+
+}  // namespace
+}  // namespace minitaw::model
