@@ -12,13 +12,6 @@ namespace {
 class Exchange : public OnEvery {};
 MINITAW_ON_EVERY_TRANSPORT(Exchange);
 
-std::vector<std::byte> pattern(int from, int to, Payload payload, std::size_t bytes) {
-  std::vector<std::byte> data(bytes);
-  for (std::size_t i = 0; i < bytes; ++i)
-    data[i] = static_cast<std::byte>(i * 31 + from * 7 + to * 3 + static_cast<int>(payload));
-  return data;
-}
-
 TEST_P(Exchange, GoesBothWaysInOneBatch) {
   World world(GetParam());
   const int next = (world.rank + 1) % world.ranks, previous = (world.rank + world.ranks - 1) % world.ranks;

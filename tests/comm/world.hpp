@@ -160,6 +160,15 @@ inline std::vector<std::int64_t> awkward_sizes(Scalar scalar, int members) {
           1000, chunk, chunk + 1,   3 * chunk + 7, (2 * chunk + 3) * members - 1};
 }
 
+/// Bytes of a message, alike in no two pieces.
+inline std::vector<std::byte> pattern(int from, int to, Payload payload, std::size_t bytes) {
+  std::vector<std::byte> data(bytes);
+  const std::uint64_t seed = static_cast<std::uint64_t>(from * 7 + to * 3 + static_cast<int>(payload)) << 32;
+  for (std::size_t i = 0; i < bytes; ++i)
+    data[i] = static_cast<std::byte>(((seed + i) * 0x9e3779b97f4a7c15u) >> 56);
+  return data;
+}
+
 inline constexpr Scalar scalars[] = {Scalar::fp32, Scalar::bf16};
 
 }  // namespace minitaw::comm::test
