@@ -116,6 +116,7 @@ public:
     else store(i, to_bf16(value));
   }
   [[nodiscard]] std::byte* data() { return bytes_.data(); }
+  [[nodiscard]] std::size_t bytes() const { return bytes_.size() - 1; }
   friend bool operator==(const Values&, const Values&) = default;
 
   [[nodiscard]] Collective collective(int communicator, int root = -1) {

@@ -33,7 +33,7 @@ LaneMemory host_memory(Piece staging) {
 
 LaneMemory staged_memory(Piece pinned, std::size_t piece_bytes, Copier& copier) {
   const Memory memory = through_slots(pinned, piece_bytes, copier);
-  return {memory, memory};
+  return {.moves = memory, .sums = memory};
 }
 
 LaneMemory direct_memory(Piece pinned, std::size_t piece_bytes, Copier& copier) {

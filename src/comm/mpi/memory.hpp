@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <memory>
 #include <span>
 
 #include "schedule/account.hpp"
@@ -38,8 +39,8 @@ struct Memory {
   std::size_t ahead = 4;                            ///< receives that a collective keeps open
   /// A ring sends so many pieces of its slice before it passes on what arrives.
   std::size_t window = std::numeric_limits<std::size_t>::max();
-  Piece landing{};             ///< slots for what arrives; empty: it arrives in the buffer
-  Piece loading{};             ///< slots for what this rank contributes; empty: it is read from the buffer
+  Piece landing{};           ///< slots for what arrives; empty: it arrives in the buffer
+  Piece loading{};           ///< slots for what this rank contributes; empty: it is read from the buffer
   Copier* copier = nullptr;  ///< between slots and buffer; none: the buffer is host memory
 };
 
@@ -47,6 +48,7 @@ struct Memory {
 struct LaneMemory {
   Memory moves;
   Memory sums;
+  std::shared_ptr<const void> owner{};  ///< of slots and copier, if they are to live as long as the lane
 };
 
 /// MPI reads and writes buffers itself; `staging`, two chunk_bytes or nothing, takes what is to be added.

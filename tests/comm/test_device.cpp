@@ -1,0 +1,149 @@
+// The MPI transport on memory of Kokkos's default execution space: a device's where the build has one.
+#include <gtest/gtest.h>
+
+#include <Kokkos_Core.hpp>
+#include <array>
+
+#include "base/error.hpp"
+#include "comm/mpi/device/copier.hpp"
+#include "comm/mpi/device/transport.hpp"
+#include "world.hpp"
+
+namespace minitaw::comm::test {
+namespace {
+
+using mpi::Reach;
+
+/// Values in device memory.
+class OnDevice {
+public:
+  explicit OnDevice(const Values& values)
+      : values_(values), host_(reinterpret_cast<unsigned char*>(values_.data()), values_.bytes()),
+        device_("values", values_.bytes()) {
+    Kokkos::deep_copy(device_, host_);
+  }
+  [[nodiscard]] Collective collective(int communicator, int root = -1) {
+    Collective call = values_.collective(communicator, root);
+    call.data = data();
+    return call;
+  }
+  [[nodiscard]] Message message(bool send, int peer) {
+    return {send, peer, Payload::weights, data(), values_.bytes()};
+  }
+  [[nodiscard]] const Values& get() {
+    Kokkos::deep_copy(host_, device_);
+    return values_;
+  }
+
+private:
+  [[nodiscard]] std::byte* data() { return reinterpret_cast<std::byte*>(device_.data()); }
+
+  Values values_;
+  Kokkos::View<unsigned char*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host_;
+  Kokkos::View<unsigned char*> device_;
+};
+
+class OnDevices : public testing::TestWithParam<Reach> {
+protected:
+  int ranks_ = ranks_of_job();
+  schedule::Program plan_ = program(ranks_);
+  std::unique_ptr<Transport> transport_ = mpi::device_transport(MPI_COMM_WORLD, plan_, GetParam());
+  int rank_ = transport_->rank();
+  std::vector<int> everybody_ = plan_.communicators[0].ranks;
+
+  [[nodiscard]] Values mine(std::int64_t elements) const {
+    return contribution_of(rank_, Scalar::fp32, elements);
+  }
+  [[nodiscard]] Values sum(std::int64_t elements) const {
+    Values values(Scalar::fp32, elements);
+    for (std::int64_t i = 0; i < elements; ++i) values.set(i, sum_of(everybody_, i));
+    return values;
+  }
+};
+
+constexpr std::int64_t sizes[] = {1, 1000, 700'001};
+
+TEST_P(OnDevices, Broadcasts) {
+  for (const auto elements : sizes) {
+    OnDevice values(mine(elements));
+    transport_->broadcast(Lane::intra, values.collective(0, ranks_ - 1));
+    EXPECT_EQ(values.get(), contribution_of(ranks_ - 1, Scalar::fp32, elements)) << elements;
+  }
+}
+
+TEST_P(OnDevices, Reduces) {
+  for (const auto elements : sizes) {
+    OnDevice values(mine(elements));
+    transport_->reduce(Lane::inter, values.collective(0, ranks_ / 2));
+    EXPECT_EQ(values.get(), rank_ == ranks_ / 2 ? sum(elements) : mine(elements)) << elements;
+  }
+}
+
+TEST_P(OnDevices, AddsUpEverywhereByScatterAndGather) {
+  for (const auto elements : sizes) {
+    OnDevice at_once(mine(elements)), in_two(mine(elements));
+    transport_->all_reduce(Lane::intra, at_once.collective(0));
+    transport_->reduce_scatter(Lane::inter, in_two.collective(0));
+    transport_->all_gather(Lane::inter, in_two.collective(0));
+    EXPECT_EQ(at_once.get(), sum(elements)) << elements;
+    EXPECT_EQ(in_two.get(), sum(elements)) << elements;
+  }
+}
+
+TEST_P(OnDevices, ExchangesBothWays) {
+  const int next = (rank_ + 1) % ranks_, previous = (rank_ + ranks_ - 1) % ranks_;
+  for (const auto elements : {std::int64_t{3}, std::int64_t{9'000'001}}) {
+    OnDevice out(mine(elements)), in(Values(Scalar::fp32, elements));
+    transport_->exchange(Lane::inter, std::array{out.message(true, next), in.message(false, previous)});
+    EXPECT_EQ(in.get(), contribution_of(previous, Scalar::fp32, elements)) << elements;
+    EXPECT_EQ(out.get(), mine(elements)) << elements;
+  }
+}
+
+/// Device pointers may be tried only where MPI takes them.
+std::vector<Reach> possible() {
+  constexpr bool host =
+      Kokkos::SpaceAccessibility<Kokkos::HostSpace,
+                                 mpi::DeviceCopier::ExecutionSpace::memory_space>::accessible;
+  return host ? std::vector{Reach::staged, Reach::direct} : std::vector{Reach::staged};
+}
+INSTANTIATE_TEST_SUITE_P(On, OnDevices, testing::ValuesIn(possible()),
+                         [](const auto& which) { return std::string(name_of(which.param)); });
+
+TEST(Reach, FollowsTheWishAndElseMpi) {
+  EXPECT_EQ(mpi::reach(nullptr, false), Reach::staged);
+  EXPECT_EQ(mpi::reach(nullptr, true), Reach::direct);
+  EXPECT_EQ(mpi::reach("0", true), Reach::staged);
+  EXPECT_EQ(mpi::reach("1", false), Reach::direct);
+  for (const char* wrong : {"", "yes", "01"})
+    EXPECT_THROW((void)mpi::reach(wrong, true), InputError) << wrong;
+}
+
+/// Sets MINITAW_MPI_DIRECT on this rank, for a while.
+class Wish {
+public:
+  explicit Wish(const char* text) {
+    if (text != nullptr) setenv("MINITAW_MPI_DIRECT", text, 1);
+  }
+  Wish(const Wish&) = delete;
+  Wish& operator=(const Wish&) = delete;
+  ~Wish() { unsetenv("MINITAW_MPI_DIRECT"); }
+};
+
+TEST(Reach, IsTheSameOnAllRanks) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  {
+    const Wish wish("1");
+    EXPECT_EQ(mpi::agreed_reach(MPI_COMM_WORLD), Reach::direct);
+  }
+  {
+    const Wish wish(rank + 1 == ranks_of_job() ? "0" : "1");
+    EXPECT_EQ(mpi::agreed_reach(MPI_COMM_WORLD), Reach::staged);
+  }
+  const Wish wish(rank == 0 ? "maybe" : nullptr);
+  EXPECT_THROW((void)mpi::agreed_reach(MPI_COMM_WORLD), InputError) << "on all ranks";
+}
+
+}  // namespace
+}  // namespace minitaw::comm::test
