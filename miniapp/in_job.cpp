@@ -16,9 +16,11 @@ int told_by_first(const MpiJob& mpi, const std::exception& error, int code) {
 
 }  // namespace
 
-int in_job(const Invocation& invocation, double watchdog, const std::function<int(MpiJob&)>& work) {
-  MpiJob mpi(invocation.argc, invocation.argv, watchdog);
+int in_job(const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work) {
+  (void)topology::visible_devices();  // before MPI starts: a machine without its device ends here, plainly
+  MpiJob mpi(invocation.argc, invocation.argv, flags);
   try {
+    mpi.require_own_devices();
     return work(mpi);
   } catch (const InputError& error) {
     return told_by_first(mpi, error, 2);

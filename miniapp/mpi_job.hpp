@@ -1,5 +1,6 @@
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
 #include <string>
 #include <vector>
@@ -8,15 +9,25 @@
 #include "deck/settings.hpp"
 #include "engine/job.hpp"
 #include "topology/detect.hpp"
+#include "topology/devices.hpp"
 
 namespace minitaw::app {
+
+/// What the command line says about the job as a whole.
+struct JobFlags {
+  double watchdog = 300;  ///< seconds without progress after which a step is given up
+  bool share_devices = false;
+};
+void add_job_flags(CLI::App& verb, JobFlags& flags);
 
 /// What the verbs that compute have in common: MPI and Kokkos from construction to destruction, where the
 /// ranks are, and a job that plays cases. One object per process.
 class MpiJob {
 public:
-  /// `watchdog`: seconds without progress after which a step is given up.
-  MpiJob(int& argc, char**& argv, double watchdog);
+  MpiJob(int& argc, char**& argv, const JobFlags& flags);
+
+  /// Throws InputError on all ranks if two of them use one device and nobody has allowed it.
+  void require_own_devices() const;
 
   /// The deck as rank 0 reads it, the same on every rank; every rank throws if it cannot be used.
   [[nodiscard]] deck::Deck read(const std::string& path, const std::vector<std::string>& overrides) const;
@@ -29,17 +40,24 @@ public:
   /// "# rank 0 (group 0) on node1, 2 threads", a line per rank of the job; needs the groups of a case.
   [[nodiscard]] std::string map_text() const;
   [[nodiscard]] int threads() const { return threads_; }
+  /// What each rank of the job computes on.
+  [[nodiscard]] const std::vector<std::string>& devices() const { return device_names_; }
 
 private:
   comm::mpi::Environment environment_;
   topology::Job place_;
   int threads_;
+  topology::Device device_;  ///< index -1: none
+  JobFlags flags_;
   Kokkos::ScopeGuard kokkos_;
+  std::vector<std::string> device_uuids_, device_names_;  ///< by rank
   engine::Job job_;
 };
 
 /// Version of the MPI library, one line.
 [[nodiscard]] std::string mpi_version();
+/// Name and version of each vendor library that may take part.
+[[nodiscard]] std::vector<std::string> library_texts();
 /// Version and back end of Kokkos.
 [[nodiscard]] std::string kokkos_version();
 

@@ -12,7 +12,7 @@ namespace {
 struct Options {
   DeckOptions deck;
   std::string output;
-  double watchdog = 300;
+  JobFlags job;
 };
 
 int run(const Invocation& invocation, const Options& options) {
@@ -21,7 +21,7 @@ int run(const Invocation& invocation, const Options& options) {
           ? std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string()
           : options.output;
   const RunOptions sweep{options.deck.path, options.deck.overrides, output, invocation.arguments()};
-  return in_job(invocation, options.watchdog, [&](MpiJob& mpi) { return run_sweep(sweep, mpi); });
+  return in_job(invocation, options.job, [&](MpiJob& mpi) { return run_sweep(sweep, mpi); });
 }
 
 }  // namespace
@@ -35,9 +35,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
           "result file; if it exists, finished cases are kept and not run again (default: the deck's name "
           "with .h5, in the current folder)")
       ->type_name("FILE.h5");
-  verb->add_option("--watchdog", options->watchdog, "seconds without progress after which a step is given up")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
     invocation.action = [&invocation, options] { return run(invocation, *options); };
   });

@@ -22,7 +22,10 @@ record::Provenance provenance(const deck::Deck& deck, const RunOptions& options,
   p.kokkos = kokkos_version();
   p.mpi = mpi_version();
   p.hosts = mpi.hosts();
-  p.devices.assign(p.hosts.size(), fmt::format("host, {} threads", mpi.threads()));
+  p.devices = mpi.devices();
+  p.cuda = topology::runtime_version();
+  p.driver = topology::driver_version();
+  p.libraries = library_texts();
   return p;
 }
 

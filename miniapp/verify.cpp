@@ -11,12 +11,12 @@ namespace {
 struct Options {
   DeckOptions deck;
   bool json = false;
-  double watchdog = 300;
+  JobFlags job;
 };
 
 int verify(const Invocation& invocation, const Options& options) {
   const VerifyOptions what{options.deck.path, options.deck.overrides, options.json};
-  return in_job(invocation, options.watchdog, [&](MpiJob& mpi) { return verify_deck(what, mpi); });
+  return in_job(invocation, options.job, [&](MpiJob& mpi) { return verify_deck(what, mpi); });
 }
 
 }  // namespace
@@ -27,9 +27,7 @@ void add_verify(CLI::App& app, Invocation& invocation) {
       app.add_subcommand("verify", "compare losses and gradients of every case with the serial reference");
   add_deck(*verb, options->deck);
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
-  verb->add_option("--watchdog", options->watchdog, "seconds without progress after which a step is given up")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
     invocation.action = [&invocation, options] { return verify(invocation, *options); };
   });

@@ -120,6 +120,8 @@ Case complete(const Draft& draft, const Job& job) {
   c.learning_rate = *draft.learning_rate;
   c.data = *draft.data;
   c.seed = static_cast<std::uint64_t>(*draft.seed);
+  c.attention = *draft.attention;
+  c.transport = *draft.transport;
   if (is_serial(c.schedule)) {  // after the checks of ranks and groups: the other schedules share them
     c.ranks = 1;
     c.groups = topology::Groups({1});

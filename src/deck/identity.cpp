@@ -15,13 +15,17 @@ std::string ffn_text(const model::Shape& shape) {
 
 std::string identity(const Case& c) {
   const model::Shape& s = c.shape;
+  const auto unless_auto = [](const char* key, const std::string& value) {
+    return value == "auto" ? std::string() : fmt::format(" {}={}", key, value);
+  };
   return fmt::format(
       "schedule={} ranks={} groups={} layers={} hidden={} heads={} kv_heads={} vocab={} ffn={} dtype={} "
       "recompute={} "
-      "seq={} micro_batch={} micro_batches={} steps={} warmup={} seed={} learning_rate={} data={}",
+      "seq={} micro_batch={} micro_batches={} steps={} warmup={} seed={} learning_rate={} data={}{}{}",
       c.schedule, c.ranks, c.groups.text(), s.layers, s.hidden, s.heads, s.kv_heads, s.vocab, ffn_text(s),
       name_of(s.dtype), name_of(s.recompute), s.seq, s.micro_batch, c.micro_batches, c.steps, c.warmup,
-      c.seed, c.learning_rate, c.data);
+      c.seed, c.learning_rate, c.data, unless_auto("attention", c.attention),
+      unless_auto("transport", c.transport));
 }
 
 }  // namespace minitaw::deck

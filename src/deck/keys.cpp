@@ -113,6 +113,16 @@ std::vector<Key> make_keys() {
        "block "
        "input and the attention), none.",
        choice("recompute", &D::recompute, {"block", "keep-attention", "none"})});
+  add({"attention", "name", true, false, "auto", "", "attention = \"portable\"",
+       "Attention kernel: host (BLAS, fp32 on a host), portable (Kokkos, any device), cudnn (bf16 on "
+       "NVIDIA), or "
+       "auto, the fastest of these in this build.",
+       choice("attention", &D::attention, {"auto", "host", "portable", "cudnn"})});
+  add({"transport", "name", true, false, "auto", "", "transport = \"mpi\"",
+       "What moves data between ranks: nccl (device to device), mpi (through host memory unless the MPI "
+       "takes "
+       "device pointers), or auto: nccl where each rank has a device of its own and the build has NCCL.",
+       choice("transport", &D::transport, {"auto", "mpi", "nccl"})});
   add({"seq", "size", true, false, "", "", "seq = [\"1K\", \"2K\", \"4K\"]", "S, tokens per sequence.",
        size("seq", &D::seq, 1, 64 * M)});
   add({"micro_batch", "size", true, false, "1", "", "micro_batch = 2", "B, sequences per micro-batch.",

@@ -22,6 +22,8 @@ struct Case {
   double learning_rate = 1e-3;
   std::string data;  ///< path of a file whose bytes are the tokens, or "synthetic"
   std::uint64_t seed = 1;
+  std::string attention = "auto";  ///< "auto", "host", "portable" or "cudnn"
+  std::string transport = "auto";  ///< "auto", "mpi" or "nccl"
 };
 
 /// A deck read and expanded.

@@ -1,5 +1,7 @@
 #include "engine/collect.hpp"
 
+#include "topology/devices.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -56,17 +58,24 @@ void collect_time(const std::vector<StepTime>& times, MPI_Comm comm, CaseResult&
   for (const auto& row : gather_rows(mine, comm)) result.time.push_back({row[0], row[1], row[2], row[3]});
 }
 
+std::uint64_t device_used() {
+  const auto memory = topology::device_memory();
+  return memory ? memory->total - memory->free : 0;
+}
+
 void collect_memory(const Session& session, std::uint64_t peak, MPI_Comm comm, CaseResult& result) {
   constexpr int kinds = schedule::memory_kinds;
-  std::array<std::uint64_t, 2 * kinds + 1> mine{};
+  std::array<std::uint64_t, 2 * kinds + 2> mine{};
   std::ranges::copy(session.footprint().by_kind, mine.begin());
   std::ranges::copy(session.arena().measured(), mine.begin() + kinds);
   mine[2 * kinds] = peak;
+  mine[2 * kinds + 1] = device_used();
   for (const auto& row : gather_rows(mine, comm)) {
     record::RankMemory& memory = result.memory.emplace_back();
     std::copy_n(row.begin(), kinds, memory.planned.begin());
     std::copy_n(row.begin() + kinds, kinds, memory.measured.begin());
     memory.process_peak = row[2 * kinds];
+    memory.device_used = row[2 * kinds + 1];
   }
 }
 

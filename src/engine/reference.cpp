@@ -9,7 +9,9 @@ namespace minitaw::engine {
 namespace {
 
 MakeTransport solo() {
-  return [](const schedule::Program&, model::Buffer) { return std::make_unique<comm::SoloTransport>(); };
+  return [](const schedule::Program&, model::Buffer) {
+    return NamedTransport{std::make_unique<comm::SoloTransport>(), "none"};
+  };
 }
 
 }  // namespace

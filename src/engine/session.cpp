@@ -38,18 +38,20 @@ Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transp
       layout_(model::make_layout(c.shape, program_.shards, program_.ends_slices)),
       footprint_(schedule::memory(program_, layout_)[rank]), arena_(footprint_),
       state_(program_, rank, layout_, arena_),
-      model_(lane_space(schedule::Lane::compute), layout_, loss_scale(c), arena_.workspace()),
+      model_(lane_space(schedule::Lane::compute), layout_, loss_scale(c), arena_.workspace(),
+             kernels::parse_attention(c.attention)),
       tokens_(c.shape, c.data, c.seed), micro_batches_(micro_batches_of(program_.ranks[rank])),
       transport_(make_transport(program_, arena_.staging())),
       compute_(std::make_unique<Compute>(model_, arena_, state_, adamw_of(c), arena_.loss())),
-      transfers_(std::make_unique<Transfers>(*transport_, arena_, layout_)) {
+      transfers_(std::make_unique<Transfers>(*transport_.transport, arena_, layout_)) {
   const auto on_stall = [this, tell = options.on_stall](const std::string& report) {
     tell(report);
-    transport_->cancel();
+    transport_.transport->cancel();
   };
-  player_ = std::make_unique<Player>(program_, rank, *compute_, *transfers_,
-                                     PlayerOptions{options.patience, on_stall, [this] { transport_->poll(); },
-                                                   transport_->on_stream(), options.hooks.make_queues});
+  player_ = std::make_unique<Player>(
+      program_, rank, *compute_, *transfers_,
+      PlayerOptions{options.patience, on_stall, [this] { transport_.transport->poll(); },
+                    transport_.transport->on_stream(), options.hooks.make_queues});
   state_.initialise(c.seed);
 }
 

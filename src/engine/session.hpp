@@ -7,14 +7,14 @@
 
 #include "comm/transport.hpp"
 #include "deck/settings.hpp"
+#include "engine/make_transport.hpp"
 #include "engine/player.hpp"
 #include "model/tokens.hpp"
 
 namespace minitaw::engine {
 
 /// How a session gets its transport, once program and staging memory exist.
-using MakeTransport =
-    std::function<std::unique_ptr<comm::Transport>(const schedule::Program& program, model::Buffer staging)>;
+using MakeTransport = std::function<NamedTransport(const schedule::Program& program, model::Buffer staging)>;
 
 /// What tests change in a session.
 struct Hooks {
@@ -52,7 +52,9 @@ public:
   [[nodiscard]] const schedule::Footprint& footprint() const { return footprint_; }
   [[nodiscard]] const Arena& arena() const { return arena_; }
   [[nodiscard]] const State& state() const { return state_; }
-  [[nodiscard]] comm::Transport& transport() { return *transport_; }
+  [[nodiscard]] comm::Transport& transport() { return *transport_.transport; }
+  [[nodiscard]] const std::string& transport_name() const { return transport_.name; }
+  [[nodiscard]] const model::Model& model() const { return model_; }
   [[nodiscard]] const Player& player() const { return *player_; }
   [[nodiscard]] int rank() const { return rank_; }
 
@@ -66,7 +68,7 @@ private:
   model::Model model_;
   model::TokenSource tokens_;
   std::vector<int> micro_batches_;
-  std::unique_ptr<comm::Transport> transport_;
+  NamedTransport transport_;
   std::unique_ptr<Compute> compute_;
   std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<Player> player_;

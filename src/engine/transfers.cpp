@@ -17,7 +17,7 @@ using schedule::Action;
 using schedule::Kind;
 using schedule::Payload;
 
-float to_float(float value) { return value; }
+[[maybe_unused]] float to_float(float value) { return value; }  // called by the host build only
 
 /// Totals and the ends gradient are fp32 whatever the compute precision.
 bool is_fp32(schedule::SlotClass cls, model::Dtype dtype) {

@@ -12,6 +12,13 @@ std::size_t kept_bytes(const Layout& layout, int shard) { return plan_kept(layou
 
 std::size_t workspace_bytes(const Layout& layout) { return plan_workspace(layout).bytes; }
 
+std::size_t library_estimate(const Shape& shape) {
+  constexpr std::size_t matmul_workspace = std::size_t{32} << 20;
+  const auto rows = static_cast<std::size_t>(shape.tokens() * shape.heads);
+  const std::size_t attention = rows * (static_cast<std::size_t>(shape.head_dim()) + 2) * sizeof(float);
+  return matmul_workspace + (shape.dtype == Dtype::bf16 ? attention : 0);
+}
+
 std::size_t optimiser_bytes(Dtype dtype, std::int64_t elements) {
   const std::size_t buffers = dtype == Dtype::fp32 ? 2 : 3;
   return buffers * sizeof(float) * static_cast<std::size_t>(elements);

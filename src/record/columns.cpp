@@ -63,6 +63,8 @@ std::vector<Column> make_columns() {
       {"seed", "1", true, [](V v) { return integer(v.result.settings.seed); }},
       {"learning_rate", "1", true, [](V v) -> Cell { return v.result.settings.learning_rate; }},
       {"data", "text", true, [](V v) -> Cell { return v.result.settings.data; }},
+      {"attention", "text", true, [](V v) -> Cell { return v.result.settings.attention; }, 2},
+      {"transport", "text", true, [](V v) -> Cell { return v.result.settings.transport; }, 2},
 
       {"median_s", "s", false, [](V v) -> Cell { return v.summary.median_s; }},
       {"q1_s", "s", false, [](V v) -> Cell { return v.summary.q1_s; }},
@@ -76,6 +78,7 @@ std::vector<Column> make_columns() {
       {"memory_planned", "B", false, [](V v) { return integer(v.summary.memory_planned); }},
       {"memory_measured", "B", false, [](V v) { return integer(v.summary.memory_measured); }},
       {"process_peak", "B", false, [](V v) { return integer(v.summary.process_peak); }},
+      {"device_used", "B", false, [](V v) { return integer(v.summary.device_used); }, 2},
       {"bytes_inside", "B", false, [](V v) { return integer(v.summary.bytes_inside); }},
       {"bytes_between", "B", false, [](V v) { return integer(v.summary.bytes_between); }},
       {"planned_inside", "B", false, [](V v) { return integer(v.summary.planned_inside); }},
@@ -88,6 +91,8 @@ std::vector<Column> make_columns() {
       {"last_loss", "nat/token", false, [](V v) -> Cell { return loss(v.result, true); }},
       {"gradient_error", "1", false, [](V v) -> Cell { return checked(v.result.max_gradient_error); }},
       {"loss_error", "1", false, [](V v) -> Cell { return checked(v.result.max_loss_error); }},
+      {"attention_used", "text", false, [](V v) -> Cell { return v.result.attention; }, 2},
+      {"transport_used", "text", false, [](V v) -> Cell { return v.result.transport; }, 2},
       {"identity", "text", true, [](V v) -> Cell { return deck::identity(v.result.settings); }},
   };
 }

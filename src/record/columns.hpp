@@ -27,6 +27,7 @@ struct Column {
   std::string units;     ///< "1": a number without unit, "text"
   bool setting = false;  ///< what was asked for, as opposed to what came out
   Cell (*value)(const CaseView& view);
+  int since = 1;  ///< schema version that brought it; empty (text), 0 or NaN in rows from older files
 };
 [[nodiscard]] const std::vector<Column>& columns();
 

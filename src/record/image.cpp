@@ -69,6 +69,8 @@ Image Image::load(const std::string& path) {
   return Image(std::move(file));
 }
 
+std::int64_t Image::schema() const { return h5::read_attribute(file_.get(), "schema"); }
+
 std::vector<std::byte> Image::bytes() const {
   h5::check(H5Fflush(file_.get(), H5F_SCOPE_LOCAL), "flush the file");
   const ssize_t size = H5Fget_file_image(file_.get(), nullptr, 0);

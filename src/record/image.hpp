@@ -9,7 +9,7 @@
 namespace minitaw::record {
 
 /// Version of the layout in docs/results.md. Readers of version n read all files of versions 1 .. n.
-inline constexpr std::int64_t schema_version = 1;
+inline constexpr std::int64_t schema_version = 2;
 
 /// A result file in memory. HDF5 never writes to the disk itself: a run that is killed inside HDF5 would
 /// leave a file that nobody can open.
@@ -21,6 +21,8 @@ public:
   static Image load(const std::string& path);
 
   [[nodiscard]] hid_t root() const { return file_.get(); }
+  /// Version of the layout that the file was written in.
+  [[nodiscard]] std::int64_t schema() const;
   /// The bytes of the file as they would be on disk.
   [[nodiscard]] std::vector<std::byte> bytes() const;
 

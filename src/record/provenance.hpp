@@ -11,7 +11,8 @@ namespace minitaw::record {
 struct Provenance {
   std::string version, git_hash, build_type, compiler, compiler_flags;  ///< of this build
   std::string kokkos, mpi, nccl, cuda, driver;                          ///< versions; filled by the caller
-  std::string started;                                                  ///< ISO 8601, UTC
+  std::vector<std::string> libraries;       ///< "cublasLt 13.0.2"; filled by the caller
+  std::string started;                      ///< ISO 8601, UTC
   std::string command;                      ///< the command line, quoted for a shell
   std::string deck_path, deck;              ///< the deck as read
   std::vector<std::string> overrides;       ///< "key=value" of the command line

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include <stdexcept>
 
 #include "base/error.hpp"
@@ -21,6 +23,13 @@ Cell sample_of(std::size_t column) {
   return sample.cells()[column];
 }
 
+/// For what older files do not have.
+Cell unknown_of(std::size_t column) {
+  if (std::holds_alternative<double>(sample_of(column))) return std::nan("");
+  if (std::holds_alternative<std::string>(sample_of(column))) return std::string();
+  return std::int64_t{0};
+}
+
 std::vector<Row> transpose(const std::vector<std::vector<Cell>>& table) {
   std::vector<Row> rows;
   for (std::size_t r = 0; r < table.front().size(); ++r) {
@@ -38,7 +47,9 @@ std::vector<Row> read_summary(const Image& image, const std::string& path) {
     const h5::Id group = h5::open_group(image.root(), "summary");
     std::vector<std::vector<Cell>> table;
     for (std::size_t i = 0; i < columns().size(); ++i)
-      table.push_back(h5::read_column(group.get(), columns()[i].name, sample_of(i)));
+      table.push_back(columns()[i].since <= image.schema()
+                          ? h5::read_column(group.get(), columns()[i].name, sample_of(i))
+                          : std::vector<Cell>(table.front().size(), unknown_of(i)));
     for (const std::vector<Cell>& column : table)
       if (column.size() != table.front().size())
         throw std::runtime_error("columns of the summary differ in length");

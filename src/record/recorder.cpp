@@ -64,6 +64,11 @@ void Recorder::begin() {
 }
 
 void Recorder::resume() {
+  if (image_.schema() != schema_version)
+    throw InputError(
+        fmt::format("{} was written in schema version {} and can be read, but not be added to in version {}; "
+                    "name another file with -o",
+                    path_, image_.schema(), schema_version));
   rows_ = read_summary(image_, path_);
   state_ = state_of(path_);
   const auto kept = finished().size();

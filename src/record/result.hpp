@@ -19,6 +19,7 @@ struct RankMemory {
   std::array<std::uint64_t, schedule::memory_kinds> planned{};   ///< from the program
   std::array<std::uint64_t, schedule::memory_kinds> measured{};  ///< handed out by the arena
   std::uint64_t process_peak = 0;                                ///< peak resident set of the process
+  std::uint64_t device_used = 0;  ///< of the device, by all that runs there, libraries included; 0: no device
 };
 
 /// Where one rank's time went, seconds per step (median over timed steps).
@@ -44,6 +45,8 @@ struct CaseResult {
   std::vector<int> idle_ticks;               ///< per rank
   double max_gradient_error = -1;            ///< against the serial reference, relative norm; -1: not checked
   double max_loss_error = -1;                ///< relative; -1: not checked
+  std::string attention;                     ///< the kernel that ran
+  std::string transport;                     ///< the one that moved the data
   std::string started;                       ///< ISO 8601, UTC
 };
 
@@ -57,6 +60,7 @@ struct Summary {
   double tflops_causal, tflops_full;                      ///< model TFLOP/s, all ranks
   std::uint64_t memory_planned = 0, memory_measured = 0;  ///< bytes of the worst rank
   std::uint64_t process_peak = 0;                         ///< bytes of the worst rank
+  std::uint64_t device_used = 0;                          ///< bytes of the worst rank's device
   std::uint64_t bytes_inside = 0, bytes_between = 0;      ///< counted, per step
   std::uint64_t planned_inside = 0, planned_between = 0;  ///< planned, per step
   double exposed_share;                                   ///< exposed / step, mean over ranks

@@ -60,6 +60,7 @@ void add_memory(Summary& s, const CaseResult& result) {
     s.memory_planned = std::max(s.memory_planned, sum(rank.planned));
     s.memory_measured = std::max(s.memory_measured, sum(rank.measured));
     s.process_peak = std::max(s.process_peak, rank.process_peak);
+    s.device_used = std::max(s.device_used, rank.device_used);
   }
 }
 

@@ -58,17 +58,19 @@ void write_samples(hid_t group, const CaseResult& result) {
 
 void write_memory(hid_t parent, const CaseResult& result) {
   const h5::Id group = h5::make_group(parent, "memory");
-  std::vector<std::uint64_t> planned, measured, peak;
+  std::vector<std::uint64_t> planned, measured, peak, device;
   for (const RankMemory& rank : result.memory) {
     planned.insert(planned.end(), rank.planned.begin(), rank.planned.end());
     measured.insert(measured.end(), rank.measured.begin(), rank.measured.end());
     peak.push_back(rank.process_peak);
+    device.push_back(rank.device_used);
   }
   const hsize_t ranks = result.memory.size();
   const h5::Notes notes{"B", "rank, kind", memory_names()};
   h5::write(group.get(), "planned", planned, {ranks, schedule::memory_kinds}, notes);
   h5::write(group.get(), "measured", measured, {ranks, schedule::memory_kinds}, notes);
   h5::write(group.get(), "process_peak", peak, {ranks}, {"B", "rank"});
+  h5::write(group.get(), "device_used", device, {ranks}, {"B", "rank"});
 }
 
 void write_time(hid_t parent, const CaseResult& result) {
@@ -101,6 +103,11 @@ void write_ticks(hid_t group, const CaseResult& result) {
   h5::write(group, "idle_ticks", idle, {idle.size()}, {"tick", "rank"});
 }
 
+void write_used(hid_t group, const CaseResult& result) {
+  put_text(group, "attention_used", result.attention);
+  put_text(group, "transport_used", result.transport);
+}
+
 void write_errors(hid_t parent, const CaseResult& result) {
   const h5::Id group = h5::make_group(parent, "verification");
   const auto checked = [](double error) { return error < 0 ? std::nan("") : error; };
@@ -124,6 +131,7 @@ void write_provenance(hid_t parent, const std::string& name, const Provenance& p
   put_text(group.get(), "nccl", p.nccl);
   put_text(group.get(), "cuda", p.cuda);
   put_text(group.get(), "driver", p.driver);
+  put_list(group.get(), "libraries", p.libraries, "library");
   put_text(group.get(), "started", p.started);
   put_text(group.get(), "command", p.command);
   put_text(group.get(), "deck_path", p.deck_path);
@@ -147,6 +155,7 @@ void write_case(hid_t cases, const CaseResult& result, int number, int session) 
   write_time(group.get(), result);
   write_bytes(group.get(), result);
   write_ticks(group.get(), result);
+  write_used(group.get(), result);
   write_errors(group.get(), result);
 }
 

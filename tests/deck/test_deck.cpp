@@ -264,12 +264,28 @@ TEST_F(Files, data_must_hold_a_sequence) {
 }
 
 TEST(Identity, tells_every_key_apart) {
-  const std::vector<std::string> changes = {
-      "schedule=ddp", "ranks=2",       "groups=2",          "layers=9",
-      "hidden=72",    "heads=2",       "kv_heads=2",        "vocab=300",
-      "ffn=8",        "dtype=bf16",    "recompute=none",    "seq=7",
-      "steps=4",      "micro_batch=2", "micro_batches=8",   "data=x",
-      "warmup=1",     "seed=3",        "learning_rate=0.5", "ffn_per_layer=1,2,3,4,5,6,7,8"};
+  const std::vector<std::string> changes = {"schedule=ddp",
+                                            "ranks=2",
+                                            "groups=2",
+                                            "layers=9",
+                                            "hidden=72",
+                                            "heads=2",
+                                            "kv_heads=2",
+                                            "vocab=300",
+                                            "ffn=8",
+                                            "dtype=bf16",
+                                            "recompute=none",
+                                            "seq=7",
+                                            "steps=4",
+                                            "micro_batch=2",
+                                            "micro_batches=8",
+                                            "data=x",
+                                            "warmup=1",
+                                            "seed=3",
+                                            "learning_rate=0.5",
+                                            "attention=portable",
+                                            "transport=mpi",
+                                            "ffn_per_layer=1,2,3,4,5,6,7,8"};
   std::set<std::string> seen{identity(make(small).cases[0])};
   for (const std::string& change : changes)
     EXPECT_TRUE(seen.insert(identity(make(small, {change}).cases[0])).second) << change;

@@ -21,11 +21,13 @@ using schedule::SlotClass;
 using tests::random_groups;
 using tests::small_case;
 
-Job job() { return Job(MPI_COMM_WORLD, std::chrono::seconds(60), comm::mpi::patience(1, 24)); }
+Job job() {
+  return Job(MPI_COMM_WORLD, {.patience = std::chrono::seconds(60), .waiting = comm::mpi::patience(1, 24)});
+}
 
 /// The verdict is rank 0's; every rank asserts the same.
-bool passes(const Check& check) {
-  int ok = check.passes({}) ? 1 : 0;
+bool passes(const Check& check, const Tolerance& tolerance = {}) {
+  int ok = check.passes(tolerance) ? 1 : 0;
   MPI_Bcast(&ok, 1, MPI_INT, 0, MPI_COMM_WORLD);
   return ok == 1;
 }
@@ -33,15 +35,17 @@ bool passes(const Check& check) {
 bool passes(Job& job, const deck::Case& c, int steps, const Hooks& hooks = {}) {
   const Reference reference = job.rank() == 0 ? serial_reference(c, steps) : Reference{};
   const Check check = job.verify(c, steps, reference, hooks);
-  if (job.rank() == 0 && !check.passes({})) fmt::print("  {}: {}\n", c.schedule, check.failure({}));
-  return passes(check);
+  const Tolerance tolerance = tolerance_for(c.shape.dtype);
+  if (job.rank() == 0 && !check.passes(tolerance))
+    fmt::print("  {}: {}\n", c.schedule, check.failure(tolerance));
+  return passes(check, tolerance);
 }
 
-void every_schedule_reproduces_the_reference(const MakeQueues& make_queues) {
+void every_schedule_reproduces_the_reference(int trials, const MakeQueues& make_queues) {
   Job all = job();
   std::mt19937 random(5);
   for (const char* name : {"tawpipe", "ddp", "tawpipe:gwps=off", "tawpipe:cco=off", "tawpipe:prefetch=3"})
-    for (int trial = 0; trial < 3; ++trial) {
+    for (int trial = 0; trial < trials; ++trial) {
       const topology::Groups groups = random_groups(all.ranks(), random);
       const int layers = all.ranks() + static_cast<int>(random() % (all.ranks() + 2));
       const int per_rank = 1 + trial;
@@ -50,11 +54,24 @@ void every_schedule_reproduces_the_reference(const MakeQueues& make_queues) {
     }
 }
 
-TEST(Job, EveryScheduleReproducesTheSerialReference) { every_schedule_reproduces_the_reference(make_queues); }
+TEST(Job, EveryScheduleReproducesTheSerialReference) {
+  every_schedule_reproduces_the_reference(3, make_queues);
+}
 
 // One thread submits everything ahead of the work, as on a device whose transport works on streams.
 TEST(Job, EveryScheduleReproducesItOnStreams) {
-  every_schedule_reproduces_the_reference(tests::simulated_streams);
+  every_schedule_reproduces_the_reference(1, tests::simulated_streams);
+}
+
+TEST(Job, Bf16ReproducesItWithinItsRounding) {
+  Job all = job();
+  std::mt19937 random(8);
+  for (const char* name : {"tawpipe", "ddp", "tawpipe:gwps=off"}) {
+    deck::Case c = small_case(name, random_groups(all.ranks(), random), all.ranks() + 1, 2);
+    c.shape.dtype = model::Dtype::bf16;
+    SCOPED_TRACE(fmt::format("{} groups {}", name, c.groups.text()));
+    EXPECT_TRUE(passes(all, c, 3));
+  }
 }
 
 TEST(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {

@@ -37,8 +37,9 @@ TEST(Watchdog, NamesThePendingActionAndEndsTheStep) {
     said = report;
   };
   const auto make = [](const schedule::Program& program, model::Buffer staging) {
-    return std::make_unique<comm::mpi::Transport>(MPI_COMM_WORLD, program,
-                                                  std::span(staging.data, staging.bytes));
+    return NamedTransport{std::make_unique<comm::mpi::Transport>(MPI_COMM_WORLD, program,
+                                                                 std::span(staging.data, staging.bytes)),
+                          "mpi"};
   };
   const deck::Case c = tests::small_case("tawpipe", topology::Groups({1, 1}), 2, 1);
   Session session(c, rank, make, options);

@@ -46,6 +46,8 @@ def check_refusals():
     refused("plan", DECK, "--set", "layers=2", says="layers")
     refused("plan", DECK, "--set", "groups=3", says="groups")
     refused("plan", DECK, "--program", "--set", "seq=64,128", says="--program")
+    for size in ("many", "-1G", "3Gi", "3GiBs", "1e99G", "0"):
+        refused("plan", DECK, f"--device-memory={size}", says="--device-memory")
     refused("run", "missing.toml", says="cannot be read")
     refused("run", DECK, says="mpiexec")
     refused("verify", DECK, "--set", "dtype=fp64", says="fp32, bf16")
@@ -79,6 +81,21 @@ def check_plan():
     assert accepted("plan", DECK, "--program").count("\n") > 50
 
 
+def check_fit():
+    """The largest S that is said to fit does, and the next one does not."""
+    def device(*arguments):
+        return json.loads(accepted("plan", DECK, "--json", "--device-memory", "3G", *arguments))["cases"][0]["device"]
+    plain = device()
+    assert plain["fits"] and plain["available_bytes"] == 3 << 30
+    largest = plain["largest_seq"]
+    assert largest >= 128 and largest % 128 == 0
+    assert device("--set", f"seq={largest}")["fits"]
+    beyond = device("--set", f"seq={largest + 128}")
+    assert not beyond["fits"] and beyond["largest_seq"] == largest
+    assert "no S fits" in accepted("plan", DECK, "--device-memory", "1M")
+    assert f"largest S that fits is {largest}" in accepted("plan", DECK, "--device-memory", "3GiB")
+
+
 def check_paper_case():
     """Messages between groups as the paper counts them: weights (D-1)(2NP-(2N-1)), gradients (D-1)NP."""
     ranks, groups, per_rank = 24, 3, 16
@@ -95,4 +112,5 @@ DECK.write_text("ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq 
 check_refusals()
 check_help()
 check_plan()
+check_fit()
 check_paper_case()

@@ -72,7 +72,7 @@ def check(page, name):
     rows = documented(page)
     assert len(rows) > 80, "the tables of the page were not found"
     with h5py.File(name) as file:
-        assert file.attrs["format"] == "minitaw" and file.attrs["schema"] == 1
+        assert file.attrs["format"] == "minitaw" and file.attrs["schema"] == 2
         expected = expand(rows, file)
         found = {}
         file.visititems(lambda path, item: found.update({"/" + path: item}) if isinstance(item, h5py.Dataset) else None)

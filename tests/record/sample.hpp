@@ -28,12 +28,15 @@ inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq =
       memory.measured[k] = 2000 * static_cast<std::uint64_t>(rank + 1) + k;
     }
     memory.process_peak = 50000 + static_cast<std::uint64_t>(rank);
+    memory.device_used = 70000 + static_cast<std::uint64_t>(rank);
     r.memory.push_back(memory);
     r.time.push_back({0.5, 0.25 + rank, 0.125, 0.75});
     r.idle_ticks.push_back(rank);
   }
   for (std::uint64_t i = 0; i < 3 * 3 * schedule::traffic_kinds; ++i) r.planned_bytes.push_back(i);
   r.counted_bytes = r.planned_bytes;
+  r.attention = "portable";
+  r.transport = "mpi";
   r.ticks = 17;
   r.max_gradient_error = 1e-7;
   r.started = "2026-07-18T09:30:00Z";

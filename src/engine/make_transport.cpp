@@ -1,0 +1,30 @@
+#include "engine/make_transport.hpp"
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "comm/mpi/transport.hpp"
+
+namespace minitaw::engine {
+
+std::string resolve_transport(const std::string& wanted, bool shared_devices) {
+#if defined(MINITAW_HAVE_NCCL)
+  if (wanted == "nccl" && shared_devices)
+    throw InputError("transport = nccl: NCCL refuses ranks that share a device; use transport = mpi or auto");
+  return wanted == "mpi" || shared_devices ? "mpi" : "nccl";
+#else
+  (void)shared_devices;
+  if (wanted == "nccl")
+    throw InputError("transport = nccl: this build has no NCCL; use transport = mpi or auto");
+  return "mpi";
+#endif
+}
+
+NamedTransport make_transport(const std::string& wanted, const TransportPlace& place) {
+  (void)resolve_transport(wanted, place.shared_devices);
+  return {std::make_unique<comm::mpi::Transport>(
+              place.comm, place.program, std::span(place.staging.data, place.staging.bytes), place.waiting),
+          "mpi"};
+}
+
+}  // namespace minitaw::engine

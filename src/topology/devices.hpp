@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+/// The devices that a process can see, and which rank gets which. Empty answers on builds for a host, and for
+/// devices whose vendor library is not known here.
+namespace minitaw::topology {
+
+struct Device {
+  int index = -1;           ///< among the visible ones
+  std::string name;         ///< as its vendor calls it
+  std::string uuid;         ///< "GPU-3f2a...", the same for every process that sees it
+  std::uint64_t bytes = 0;  ///< of memory
+};
+
+/// Throws InputError if there is a driver, but it does not answer.
+[[nodiscard]] std::vector<Device> visible_devices();
+
+/// Ranks of a node take its devices in turn: local rank modulo visible devices; -1 if there are none.
+[[nodiscard]] int device_of(int local_rank, int visible);
+
+/// Throws InputError if two ranks would use the device of the same uuid; empty ones are nobody's.
+void require_own_devices(std::span<const std::string> uuid_of_rank);
+
+struct DeviceMemory {
+  std::uint64_t free = 0;
+  std::uint64_t total = 0;
+};
+/// Of the device of the calling thread.
+[[nodiscard]] std::optional<DeviceMemory> device_memory();
+
+/// "13.0" of the CUDA runtime, "580.159.04" of the driver (or the CUDA version it serves, without NVML);
+/// empty without a device.
+[[nodiscard]] std::string runtime_version();
+[[nodiscard]] std::string driver_version();
+
+}  // namespace minitaw::topology
