@@ -1,6 +1,6 @@
 #include "kernels/adamw.hpp"
 
-#include "kernels/detail/scalar.hpp"
+#include "kernels/detail/flat.hpp"
 
 namespace minitaw::kernels {
 
@@ -8,7 +8,8 @@ namespace {
 
 using namespace detail;
 
-template <class E>
+/// The master weights; with `rounded` also their copy in the compute type.
+template <class E, bool rounded>
 struct Update {
   E* weights;
   float* master;
@@ -17,16 +18,23 @@ struct Update {
   const float* gradient;
   AdamWStep step;
 
-  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
-    const float g = gradient[i];
-    const float m1 = step.beta1 * moment1[i] + (1.0F - step.beta1) * g;
-    const float m2 = step.beta2 * moment2[i] + (1.0F - step.beta2) * g * g;
+  template <int n>
+  KOKKOS_FUNCTION void at(std::int64_t i) const {
+    const Floats<n> g = load_pack<n>(gradient + i, 0);
+    Floats<n> w = load_pack<n>(master + i, 0), m1 = load_pack<n>(moment1 + i, 0),
+              m2 = load_pack<n>(moment2 + i, 0);
+    for (int j = 0; j < n; ++j) one(w[j], m1[j], m2[j], g[j]);
+    store_pack<n>(moment1 + i, 0, m1);
+    store_pack<n>(moment2 + i, 0, m2);
+    store_pack<n>(master + i, 0, w);
+    if constexpr (rounded) store_pack<n>(weights + i, 0, w);
+  }
+
+  KOKKOS_FUNCTION void one(float& w, float& m1, float& m2, float g) const {
+    m1 = step.beta1 * m1 + (1.0F - step.beta1) * g;
+    m2 = step.beta2 * m2 + (1.0F - step.beta2) * g * g;
     const float direction = m1 * step.correction1 / (Kokkos::sqrt(m2 * step.correction2) + step.epsilon);
-    moment1[i] = m1;
-    moment2[i] = m2;
-    const float weight = master[i] - step.learning_rate * (direction + step.decay * master[i]);
-    master[i] = weight;
-    weights[i] = store<E>(weight);
+    w -= step.learning_rate * (direction + step.decay * w);
   }
 };
 
@@ -35,10 +43,16 @@ struct Update {
 template <class E>
 void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
            Vector<float> moment2, Vector<const float> gradient, const AdamWStep& step) {
-  using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
-  Kokkos::parallel_for(
-      "minitaw::adamw", Range(exec, 0, static_cast<std::int64_t>(weights.extent(0))),
-      Update<E>{weights.data(), master.data(), moment1.data(), moment2.data(), gradient.data(), step});
+  const auto run = [&](auto rounded) {
+    flat_for<E>("minitaw::adamw", exec, static_cast<std::int64_t>(weights.extent(0)),
+                {weights.data(), master.data(), moment1.data(), moment2.data(), gradient.data()},
+                Update<E, rounded>{weights.data(), master.data(), moment1.data(), moment2.data(),
+                                   gradient.data(), step});
+  };
+  if constexpr (std::is_same_v<E, float>)
+    if (weights.data() == master.data())
+      return run(std::false_type());  // one array: the loop stays vector code
+  run(std::true_type());
 }
 
 template void adamw<float>(const ExecutionSpace&, Vector<float>, Vector<float>, Vector<float>, Vector<float>,

@@ -1,6 +1,6 @@
 #include "kernels/add.hpp"
 
-#include "kernels/detail/scalar.hpp"
+#include "kernels/detail/flat.hpp"
 
 namespace minitaw::kernels {
 
@@ -13,16 +13,21 @@ struct Add {
   float* total;
   const E* contribution;
 
-  KOKKOS_FUNCTION void operator()(std::int64_t i) const { total[i] += load(contribution[i]); }
+  template <int n>
+  KOKKOS_FUNCTION void at(std::int64_t i) const {
+    Floats<n> sum = load_pack<n>(total + i, 0);
+    const Floats<n> more = load_pack<n>(contribution + i, 0);
+    for (int j = 0; j < n; ++j) sum[j] += more[j];
+    store_pack<n>(total + i, 0, sum);
+  }
 };
 
 }  // namespace
 
 template <class E>
 void add(const ExecutionSpace& exec, Vector<float> total, VectorIn<E> contribution) {
-  using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
-  Kokkos::parallel_for("minitaw::add", Range(exec, 0, static_cast<std::int64_t>(total.extent(0))),
-                       Add<E>{total.data(), contribution.data()});
+  flat_for<E>("minitaw::add", exec, static_cast<std::int64_t>(total.extent(0)),
+              {total.data(), contribution.data()}, Add<E>{total.data(), contribution.data()});
 }
 
 template void add<float>(const ExecutionSpace&, Vector<float>, VectorIn<float>);

@@ -1,5 +1,6 @@
 #include "kernels/cross_entropy.hpp"
 
+#include "kernels/detail/host/cross_entropy.hpp"
 #include "kernels/detail/rows.hpp"
 
 namespace minitaw::kernels {
@@ -8,51 +9,57 @@ namespace {
 
 using namespace detail;
 
-/// Floats on a host: exponentials take the place of the logits, so that each is computed once.
-struct StoredExponentials {
-  Vector<double> losses;
-  Matrix<float> logits;
-  TokensIn targets;
-  float scale;
+/// A long row: the rows in work at a time should fit a device's second cache, because each is read twice.
+inline constexpr int loss_threads = 512;
+using LossPolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<loss_threads>>;
 
-  KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
-    const int row = team.league_rank(), vocab = static_cast<int>(logits.extent(1));
-    float* const x = row_of(logits, row);
-    const float at_target = x[targets(row)];
-    const float largest = row_max(team, vocab, at_target, [=](int i) { return x[i]; });
-    row_for(team, vocab, [=](int i) { x[i] = exponential(x[i] - largest); });
-    // In double: a vocabulary of 10^5 small terms would lose half the digits of a float.
-    const double sum = row_sum<double>(team, vocab, [=](int i) { return static_cast<double>(x[i]); });
-    const float factor = static_cast<float>(scale / sum);
-    row_for(team, vocab, [=](int i) { x[i] *= factor; });
-    x[targets(row)] -= scale;
-    losses(row) = static_cast<double>(largest) - static_cast<double>(at_target) + Kokkos::log(sum);
+/// Largest logit so far and sum of exp(logit - largest), in one reading (Milakov & Gimelshein 2018).
+struct Running {
+  float largest;
+  double sum = 0;
+
+  template <int n>
+  KOKKOS_FUNCTION void add(const Floats<n>& logits) {
+    float top = logits[0], part = 0;
+    for (int j = 1; j < n; ++j) top = logits[j] > top ? logits[j] : top;
+    if (top > largest) {
+      sum *= static_cast<double>(exponential(largest - top));
+      largest = top;
+    }
+    for (int j = 0; j < n; ++j) part += exponential(logits[j] - largest);
+    sum += static_cast<double>(part);
   }
 };
 
-/// Everything else reads the logits again: stored exponentials would cost another pass over memory, or
-/// digits.
-template <class E>
+/// Reads the row for its statistics, then again for its gradient: stored exponentials would cost a write
+/// more.
+template <class E, int n>
 struct LossAndGradient {
-  Vector<double> losses;
-  Matrix<E> logits;
-  TokensIn targets;
+  double* losses;
+  E* logits;
+  const std::int32_t* targets;
   float scale;
+  int vocab;
 
   KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
-    const int row = team.league_rank(), vocab = static_cast<int>(logits.extent(1)), target = targets(row);
-    E* const x = row_of(logits, row);
-    const float at_target = load(x[target]);
-    const float largest = row_max(team, vocab, at_target, [=](int i) { return load(x[i]); });
-    const double sum = row_sum<double>(
-        team, vocab, [=](int i) { return static_cast<double>(exponential(load(x[i]) - largest)); });
-    const float factor = static_cast<float>(scale / sum), less = scale;
-    row_for(team, vocab, [=](int i) {
-      const float share = exponential(load(x[i]) - largest) * factor;
-      x[i] = store<E>(i == target ? share - less : share);
+    const int row = team.league_rank(), target = targets[row];
+    E* const x = logits + std::int64_t{row} * vocab;
+    const float at_target = load(x[target]), less = scale;
+    Running running{at_target};
+    row_each(team, vocab / n, [&](int i) { running.add(load_pack<n>(x, i)); });
+    float largest = running.largest;
+    team.team_reduce(Kokkos::Max<float>(largest));
+    double sum = running.sum * static_cast<double>(exponential(running.largest - largest));
+    team.team_reduce(Kokkos::Sum<double>(sum));
+    const float factor = static_cast<float>(static_cast<double>(scale) / sum);
+    row_for(team, vocab / n, [=](int i) {
+      Floats<n> value = load_pack<n>(x, i);
+      for (int j = 0; j < n; ++j)
+        value[j] = exponential(value[j] - largest) * factor - (n * i + j == target ? less : 0.0F);
+      store_pack<n>(x, i, value);
     });
     Kokkos::single(Kokkos::PerTeam(team), [&] {
-      losses(row) = static_cast<double>(largest) - static_cast<double>(at_target) + Kokkos::log(sum);
+      losses[row] = static_cast<double>(largest) - static_cast<double>(at_target) + Kokkos::log(sum);
     });
   }
 };
@@ -75,10 +82,17 @@ struct Sum {
 template <class E>
 void cross_entropy(const ExecutionSpace& exec, Vector<double> losses, Matrix<E> logits, TokensIn targets,
                    float scale) {
-  using Kernel =
-      std::conditional_t<on_host && std::is_same_v<E, float>, StoredExponentials, LossAndGradient<E>>;
-  Kokkos::parallel_for("minitaw::cross_entropy", detail::row_policy(exec, logits.extent(0)),
-                       Kernel{losses, logits, targets, scale});
+  const int rows = static_cast<int>(logits.extent(0)), vocab = static_cast<int>(logits.extent(1));
+  if constexpr (on_host)
+    if (!packs_on_host)
+      return Kokkos::parallel_for(
+          "minitaw::cross_entropy", row_policy(exec, rows),
+          host::LossAndGradient<E>{losses.data(), logits.data(), targets.data(), scale, vocab});
+  with_packs<E>(vocab, {logits.data()}, [&](auto n) {
+    Kokkos::parallel_for("minitaw::cross_entropy",
+                         LossPolicy(exec, rows, team_threads(vocab / n, loss_threads)),
+                         LossAndGradient<E, n>{losses.data(), logits.data(), targets.data(), scale, vocab});
+  });
 }
 
 void sum_losses(const ExecutionSpace& exec, double* loss, Vector<const double> losses, double scale) {

@@ -1,6 +1,6 @@
 #include "kernels/rmsnorm.hpp"
 
-#include "kernels/detail/rows.hpp"
+#include "kernels/detail/held_rows.hpp"
 
 namespace minitaw::kernels {
 
@@ -8,93 +8,155 @@ namespace {
 
 using namespace detail;
 
-template <class E>
+/// One row of each matrix that a team works on.
+KOKKOS_INLINE_FUNCTION std::int64_t row_start(const RowTeam& team, int width) {
+  return std::int64_t{team.league_rank()} * width;
+}
+
+template <int n>
+KOKKOS_INLINE_FUNCTION Floats<n> normed(const Floats<n>& x, float scale, const Floats<n>& gain) {
+  Floats<n> y;
+  for (int j = 0; j < n; ++j) y[j] = x[j] * scale * gain[j];
+  return y;
+}
+
+template <class E, int n, int held>
 struct Forward {
-  Matrix<E> y;
-  Vector<float> rstd;
-  Matrix<E> copy;
-  Matrix<const E> x;
-  Vector<const E> gain;
+  E* y;
+  float* rstd;
+  E* copy;
+  const E* x;
+  const E* gain;
+  int width;
 
   KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
-    const int row = team.league_rank(), width = static_cast<int>(x.extent(1));
-    const E* const in = row_of(x, row);
-    E* const out = row_of(y, row);
-    E* const kept = copy.data() ? row_of(copy, row) : nullptr;
-    const E* const weight = gain.data();
-    const float squares = row_sum<float>(team, width, [=](int i) { return load(in[i]) * load(in[i]); });
+    const std::int64_t start = row_start(team, width);
+    const E* const weight = gain;
+    E* const out = y + start;
+    HeldRow<E, n, held> in(x + start);
+    const float squares = held_sum<n, held>(team, width / n, [&](int i, int slot) {
+      Floats<n> values = in.read(i, slot);
+      for (int j = 0; j < n; ++j) values[j] *= values[j];
+      return values;
+    });
     const float scale = 1.0F / Kokkos::sqrt(squares / static_cast<float>(width) + 1e-5F);
-    if (kept) row_for(team, width, [=](int i) { kept[i] = in[i]; });
-    row_for(team, width, [=](int i) { out[i] = store<E>(load(in[i]) * scale * load(weight[i])); });
-    Kokkos::single(Kokkos::PerTeam(team), [&] { rstd(row) = scale; });
+    if (copy) {
+      E* const kept = copy + start;
+      held_for<held>(team, width / n, [&](int i, int slot) { store_pack<n>(kept, i, in.again(i, slot)); });
+    }
+    held_for<held>(team, width / n, [&](int i, int slot) {
+      store_pack<n>(out, i, normed(in.again(i, slot), scale, load_pack<n>(weight, i)));
+    });
+    Kokkos::single(Kokkos::PerTeam(team), [&] { rstd[team.league_rank()] = scale; });
   }
 };
 
-template <class E>
+template <class E, int n>
 struct Rebuild {
-  Matrix<E> y;
-  Matrix<const E> x;
-  Vector<const float> rstd;
-  Vector<const E> gain;
+  E* y;
+  const E* x;
+  const float* rstd;
+  const E* gain;
+  int width;
 
   KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
-    const int row = team.league_rank();
-    const E* const in = row_of(x, row);
-    E* const out = row_of(y, row);
-    const E* const weight = gain.data();
-    const float scale = rstd(row);
-    row_for(team, static_cast<int>(x.extent(1)),
-            [=](int i) { out[i] = store<E>(load(in[i]) * scale * load(weight[i])); });
-  }
-};
-
-/// A team takes a run of rows, so that the gain's gradient stays in its own partial sum.
-template <class E>
-struct Backward {
-  Matrix<E> dx;
-  Matrix<float> gain_partial;
-  Matrix<const E> dy, residual, x;
-  Vector<const float> rstd;
-  Vector<const E> gain;
-
-  KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
-    const std::int64_t rows = x.extent(0), chunks = gain_partial.extent(0), chunk = team.league_rank();
-    const int width = static_cast<int>(x.extent(1));
-    float* const sums = row_of(gain_partial, chunk);
-    row_for(team, width, [=](int i) { sums[i] = 0; });
-    for (std::int64_t row = chunk * rows / chunks; row < (chunk + 1) * rows / chunks; ++row)
-      one_row(team, row, width, sums);
-  }
-
-  KOKKOS_FUNCTION void one_row(const RowTeam& team, std::int64_t row, int width, float* sums) const {
-    const E* const in = row_of(x, row);
-    const E* const slope = row_of(dy, row);
-    const E* const weight = gain.data();
-    const E* const through = residual.data() ? row_of(residual, row) : nullptr;
-    E* const out = row_of(dx, row);
-    const float scale = rstd(row);
-    const float dot =
-        row_sum<float>(team, width, [=](int i) { return load(slope[i]) * load(weight[i]) * load(in[i]); });
-    const float shrink = scale * scale * dot / static_cast<float>(width);
-    row_for(team, width, [=](int i) {
-      const float value = load(in[i]), change = load(slope[i]);
-      sums[i] += change * value * scale;
-      const float result = scale * (change * load(weight[i]) - value * shrink);
-      out[i] = store<E>(through ? load(through[i]) + result : result);
+    const E* const in = x + row_start(team, width);
+    E* const out = y + row_start(team, width);
+    const E* const weight = gain;
+    const float scale = rstd[team.league_rank()];
+    row_for(team, width / n, [=](int i) {
+      store_pack<n>(out, i, normed(load_pack<n>(in, i), scale, load_pack<n>(weight, i)));
     });
   }
 };
 
+/// A team takes a run of rows, so that the gain's gradient stays in its own partial sum.
+template <class E, int n, int held>
+struct Backward {
+  E* dx;
+  float* gain_partial;
+  const E* dy;
+  const E* residual;
+  const E* x;
+  const float* rstd;
+  const E* gain;
+  std::int64_t rows;
+  int chunks, width;
+
+  KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
+    const std::int64_t chunk = team.league_rank();
+    ColumnSums<n, held> sums(team, gain_partial + chunk * width, width / n);
+    for (std::int64_t row = chunk * rows / chunks; row < (chunk + 1) * rows / chunks; ++row)
+      one_row(team, row, sums);
+    sums.finish(team, width / n);
+  }
+
+  KOKKOS_FUNCTION void one_row(const RowTeam& team, std::int64_t row, ColumnSums<n, held>& sums) const {
+    HeldRow<E, n, held> in(x + row * width), slope(dy + row * width);
+    // read with the others, though needed last: its way from memory then costs no time of its own
+    HeldRow<E, n, held> through(residual ? residual + row * width : nullptr);
+    const E* const weight = gain;
+    E* const out = dx + row * width;
+    const float scale = rstd[row];
+    const float dot = held_sum<n, held>(team, width / n, [&](int i, int slot) {
+      const Floats<n> value = in.read(i, slot), change = slope.read(i, slot), w = load_pack<n>(weight, i);
+      if constexpr (held > 0)
+        if (through.row) (void)through.read(i, slot);
+      Floats<n> terms;
+      for (int j = 0; j < n; ++j) terms[j] = change[j] * w[j] * value[j];
+      return terms;
+    });
+    const float shrink = scale * scale * dot / static_cast<float>(width);
+    held_for<held>(team, width / n, [&](int i, int slot) {
+      const Floats<n> value = in.again(i, slot), change = slope.again(i, slot), w = load_pack<n>(weight, i);
+      Floats<n> share, result;
+      for (int j = 0; j < n; ++j) {
+        share[j] = change[j] * value[j] * scale;
+        result[j] = scale * (change[j] * w[j] - value[j] * shrink);
+      }
+      sums.add(i, slot, share);
+      if (through.row) {
+        const Floats<n> more = through.again(i, slot);
+        for (int j = 0; j < n; ++j) result[j] += more[j];
+      }
+      store_pack<n>(out, i, result);
+    });
+  }
+};
+
+/// A team sums a strip of columns, its threads in several parts of the chunks.
 template <class G>
 struct GainSum {
-  Vector<G> dgain;
-  Matrix<const float> partial;
+  static constexpr int columns = 32, parts = most_threads / columns;
+  using Scratch =
+      Kokkos::View<float*, RowTeam::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+
+  G* dgain;
+  const float* partial;
+  int chunks, width;
   bool accumulate;
 
-  KOKKOS_FUNCTION void operator()(int i) const {
-    float sum = accumulate ? load(dgain(i)) : 0.0F;
-    for (std::size_t chunk = 0; chunk < partial.extent(0); ++chunk) sum += row_of(partial, chunk)[i];
-    dgain(i) = store<G>(sum);
+  KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
+    const Scratch scratch(team.team_scratch(0), columns * parts);
+    float* const sums = scratch.data();
+    const int first = team.league_rank() * columns;
+    row_for(team, columns * parts,
+            [=, *this](int i) { sums[i] = part_of(first + i % columns, i / columns); });
+    team.team_barrier();
+    row_for(team, columns, [=, *this](int i) {
+      if (first + i >= width) return;
+      float sum = accumulate ? load(dgain[first + i]) : 0.0F;
+      for (int part = 0; part < parts; ++part) sum += sums[part * columns + i];
+      dgain[first + i] = store<G>(sum);
+    });
+  }
+
+  KOKKOS_FUNCTION float part_of(int column, int part) const {
+    float sum = 0;
+    if (column < width)
+      for (int chunk = part; chunk < chunks; chunk += parts)
+        sum += partial[std::int64_t{chunk} * width + column];
+    return sum;
   }
 };
 
@@ -103,30 +165,47 @@ struct GainSum {
 template <class E>
 void rmsnorm_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy,
                      MatrixIn<E> x, VectorIn<E> gain) {
-  Kokkos::parallel_for("minitaw::rmsnorm_forward", row_policy(exec, x.extent(0)),
-                       Forward<E>{y, rstd, copy, x, gain});
+  const int width = static_cast<int>(x.extent(1));
+  with_held_packs<E>(width, {y.data(), copy.data(), x.data(), gain.data()}, [&](auto n, auto held) {
+    Kokkos::parallel_for(
+        "minitaw::rmsnorm_forward", row_policy(exec, x.extent(0), width / n),
+        Forward<E, n, held>{y.data(), rstd.data(), copy.data(), x.data(), gain.data(), width});
+  });
 }
 
 template <class E>
 void rmsnorm_rebuild(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x, Vector<const float> rstd,
                      VectorIn<E> gain) {
-  Kokkos::parallel_for("minitaw::rmsnorm_rebuild", row_policy(exec, x.extent(0)),
-                       Rebuild<E>{y, x, rstd, gain});
+  const int width = static_cast<int>(x.extent(1));
+  with_packs<E>(width, {y.data(), x.data(), gain.data()}, [&](auto n) {
+    Kokkos::parallel_for("minitaw::rmsnorm_rebuild", row_policy(exec, x.extent(0), width / n),
+                         Rebuild<E, n>{y.data(), x.data(), rstd.data(), gain.data(), width});
+  });
 }
 
 template <class E>
 void rmsnorm_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<float> gain_partial, MatrixIn<E> dy,
                       MatrixIn<E> residual, MatrixIn<E> x, Vector<const float> rstd, VectorIn<E> gain) {
-  Kokkos::parallel_for("minitaw::rmsnorm_backward", row_policy(exec, gain_partial.extent(0)),
-                       Backward<E>{dx, gain_partial, dy, residual, x, rstd, gain});
+  const int width = static_cast<int>(x.extent(1)), chunks = static_cast<int>(gain_partial.extent(0));
+  with_held_packs<E>(
+      width, {dx.data(), gain_partial.data(), dy.data(), residual.data(), x.data(), gain.data()},
+      [&](auto n, auto held) {
+        Kokkos::parallel_for("minitaw::rmsnorm_backward", row_policy(exec, chunks, width / n),
+                             Backward<E, n, held>{dx.data(), gain_partial.data(), dy.data(), residual.data(),
+                                                  x.data(), rstd.data(), gain.data(),
+                                                  static_cast<std::int64_t>(x.extent(0)), chunks, width});
+      });
 }
 
 template <class G>
 void rmsnorm_backward_gain(const ExecutionSpace& exec, Vector<G> dgain, Matrix<const float> gain_partial,
                            bool accumulate) {
-  Kokkos::parallel_for("minitaw::rmsnorm_backward_gain",
-                       Kokkos::RangePolicy<ExecutionSpace>(exec, 0, dgain.extent(0)),
-                       GainSum<G>{dgain, gain_partial, accumulate});
+  using Kernel = GainSum<G>;
+  const int width = static_cast<int>(dgain.extent(0)), chunks = static_cast<int>(gain_partial.extent(0));
+  auto policy = row_policy(exec, (width + Kernel::columns - 1) / Kernel::columns);
+  policy.set_scratch_size(0, Kokkos::PerTeam(Kernel::Scratch::shmem_size(Kernel::columns * Kernel::parts)));
+  Kokkos::parallel_for("minitaw::rmsnorm_backward_gain", policy,
+                       Kernel{dgain.data(), gain_partial.data(), chunks, width, accumulate});
 }
 
 template void rmsnorm_forward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>, Matrix<float>,

@@ -11,59 +11,91 @@ using namespace detail;
 struct Table {
   Matrix<float> table;
 
-  KOKKOS_FUNCTION void operator()(int position) const {
-    const int pairs = static_cast<int>(table.extent(1)) / 2;
+  KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
+    const int position = team.league_rank(), pairs = static_cast<int>(table.extent(1)) / 2;
     float* const out = row_of(table, position);
-    for (int i = 0; i < pairs; ++i) {
+    row_for(team, pairs, [=](int i) {
       const double angle = position * Kokkos::pow(10000.0, -static_cast<double>(i) / pairs);
       out[2 * i] = static_cast<float>(Kokkos::cos(angle));
       out[2 * i + 1] = static_cast<float>(Kokkos::sin(angle));
+    });
+  }
+};
+
+/// n elements of a head at a time: an even number, in one access each, or two one by one (n = 1).
+template <class E, int n>
+struct Turn {
+  static constexpr int step = n == 1 ? 2 : n;
+
+  E* qkv;
+  const float* table;
+  std::int64_t stride;  ///< elements from one token to the next
+  int seq, heads, head_dim;
+  float direction;
+
+  KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
+    const int token = team.league_rank(), steps = head_dim / step;
+    const float* const turn = table + std::int64_t{token % seq} * head_dim;
+    E* const row = qkv + token * stride;
+    const float sign = direction;
+    if constexpr (on_host && n == 1) {  // loops without a division become vector code
+      for (int head = 0; head < heads; ++head) {
+        E* const x = row + head * head_dim;
+        row_for(team, steps, [=](int i) { turn_pairs(x, i, turn, i, sign); });
+      }
+    } else {
+      row_for(team, heads * steps, [=](int i) { turn_pairs(row, i, turn, i % steps, sign); });
+    }
+  }
+
+  /// Step i of a row by step `at` of the table.
+  KOKKOS_FUNCTION static void turn_pairs(E* x, int i, const float* turn, int at, float sign) {
+    if constexpr (n == 1) {
+      const float even = load(x[2 * i]), odd = load(x[2 * i + 1]);
+      const float cosine = turn[2 * at], sine = sign * turn[2 * at + 1];
+      x[2 * i] = store<E>(even * cosine - odd * sine);
+      x[2 * i + 1] = store<E>(even * sine + odd * cosine);
+    } else {
+      const Floats<n> in = load_pack<n>(x, i), angle = load_pack<n>(turn, at);
+      Floats<n> out;
+      for (int j = 0; j < n; j += 2) {
+        const float sine = sign * angle[j + 1];
+        out[j] = in[j] * angle[j] - in[j + 1] * sine;
+        out[j + 1] = in[j] * sine + in[j + 1] * angle[j];
+      }
+      store_pack<n>(x, i, out);
     }
   }
 };
 
 template <class E>
-struct Turn {
-  Matrix<E> qkv;
-  Matrix<const float> table;
-  int heads;
-  float direction;
-
-  KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
-    const int token = team.league_rank(), seq = static_cast<int>(table.extent(0));
-    const int head_dim = static_cast<int>(table.extent(1)), pairs = head_dim / 2;
-    const float* const turn = row_of(table, token % seq);
-    E* const row = row_of(qkv, token);
-    const float sign = direction;
-    for (int head = 0; head < heads; ++head) {
-      E* const x = row + head * head_dim;
-      row_for(team, pairs, [=](int i) {
-        const float even = load(x[2 * i]), odd = load(x[2 * i + 1]);
-        const float cosine = turn[2 * i], sine = sign * turn[2 * i + 1];
-        x[2 * i] = store<E>(even * cosine - odd * sine);
-        x[2 * i + 1] = store<E>(even * sine + odd * cosine);
-      });
-    }
-  }
-};
+void turn_rows(const char* label, const ExecutionSpace& exec, Matrix<E> qkv, Matrix<const float> table,
+               int heads, float direction) {
+  const int head_dim = static_cast<int>(table.extent(1)), seq = static_cast<int>(table.extent(0));
+  const auto stride = static_cast<std::int64_t>(qkv.extent(1));
+  // the width of a token's row is a multiple of head_dim
+  with_packs<E>(head_dim, {qkv.data(), table.data()}, [&](auto n) {
+    using Kernel = Turn<E, n>;
+    Kokkos::parallel_for(label, row_policy(exec, qkv.extent(0), heads * head_dim / Kernel::step),
+                         Kernel{qkv.data(), table.data(), stride, seq, heads, head_dim, direction});
+  });
+}
 
 }  // namespace
 
 void rope_table(const ExecutionSpace& exec, Matrix<float> table) {
-  Kokkos::parallel_for("minitaw::rope_table", Kokkos::RangePolicy<ExecutionSpace>(exec, 0, table.extent(0)),
-                       Table{table});
+  const int pairs = static_cast<int>(table.extent(1)) / 2;
+  Kokkos::parallel_for("minitaw::rope_table", row_policy(exec, table.extent(0), pairs), Table{table});
 }
 
 template <class E>
 void rope_forward(const ExecutionSpace& exec, Matrix<E> qkv, Matrix<const float> table, int heads) {
-  Kokkos::parallel_for("minitaw::rope_forward", row_policy(exec, qkv.extent(0)),
-                       Turn<E>{qkv, table, heads, 1.0F});
+  turn_rows("minitaw::rope_forward", exec, qkv, table, heads, 1.0F);
 }
 
 template <class E>
 void rope_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Matrix<const float> table, int heads) {
-  Kokkos::parallel_for("minitaw::rope_backward", row_policy(exec, dqkv.extent(0)),
-                       Turn<E>{dqkv, table, heads, -1.0F});
+  turn_rows("minitaw::rope_backward", exec, dqkv, table, heads, -1.0F);
 }
 
 template void rope_forward<float>(const ExecutionSpace&, Matrix<float>, Matrix<const float>, int);

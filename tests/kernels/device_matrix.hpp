@@ -4,51 +4,81 @@
 
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
+#include "base/bf16.hpp"
 #include "kernels/finite_difference.hpp"
 #include "kernels/types.hpp"
 
 namespace minitaw::test {
 
-/// A matrix in device memory with values that a test gives and reads on the host.
+/// From and to the type in memory.
+template <class E>
+E element_of(double value) {
+  if constexpr (std::is_same_v<E, Bf16>) return to_bf16(static_cast<float>(value));
+  else return static_cast<E>(value);
+}
+template <class E>
+double double_of(E element) {
+  if constexpr (std::is_same_v<E, Bf16>) return to_float(element);
+  else return static_cast<double>(element);
+}
+
+/// A matrix in device memory with values that a test gives and reads on the host. It begins `shift` elements
+/// behind an aligned address.
 template <class E = float>
 class DeviceMatrix {
 public:
-  DeviceMatrix(std::int64_t rows, std::int64_t cols, const Doubles& values) : DeviceMatrix(rows, cols) {
-    auto host = Kokkos::create_mirror_view(view_);
-    for (std::int64_t i = 0; i < rows * cols; ++i) host.data()[i] = static_cast<E>(values[i]);
-    Kokkos::deep_copy(view_, host);
+  DeviceMatrix(std::int64_t rows, std::int64_t cols, const Doubles& values, int shift = 0)
+      : memory_(Kokkos::view_alloc("test matrix", Kokkos::WithoutInitializing), rows * cols + shift),
+        rows_(rows), cols_(cols), shift_(shift) {
+    const auto host = Kokkos::create_mirror_view(memory_);
+    for (std::int64_t i = 0; i < rows * cols; ++i) host(shift + i) = element_of<E>(values[i]);
+    Kokkos::deep_copy(memory_, host);
   }
   /// Full of NaN: what an output holds before.
-  static DeviceMatrix poisoned(std::int64_t rows, std::int64_t cols) {
-    return DeviceMatrix(rows, cols, Doubles(rows * cols, std::numeric_limits<double>::quiet_NaN()));
+  static DeviceMatrix poisoned(std::int64_t rows, std::int64_t cols, int shift = 0) {
+    return DeviceMatrix(rows, cols, Doubles(rows * cols, std::numeric_limits<double>::quiet_NaN()), shift);
   }
 
   [[nodiscard]] kernels::Matrix<E> matrix() const {
-    return kernels::Matrix<E>(view_.data(), view_.extent(0), view_.extent(1));
+    return kernels::Matrix<E>(memory_.data() + shift_, rows_, cols_);
   }
-  [[nodiscard]] kernels::Vector<E> vector() const { return kernels::Vector<E>(view_.data(), view_.size()); }
+  [[nodiscard]] kernels::Vector<E> vector() const {
+    return kernels::Vector<E>(memory_.data() + shift_, rows_ * cols_);
+  }
   [[nodiscard]] Doubles values() const {
-    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), view_);
-    return {host.data(), host.data() + host.size()};
+    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), memory_);
+    Doubles values(rows_ * cols_);
+    for (std::int64_t i = 0; i < rows_ * cols_; ++i) values[i] = double_of(host(shift_ + i));
+    return values;
   }
 
 private:
-  DeviceMatrix(std::int64_t rows, std::int64_t cols)
-      : view_(Kokkos::view_alloc("test matrix", Kokkos::WithoutInitializing), rows, cols) {}
-  Kokkos::View<E**, Kokkos::LayoutRight, kernels::MemorySpace> view_;
+  Kokkos::View<E*, kernels::MemorySpace> memory_;
+  std::int64_t rows_, cols_;
+  int shift_;
 };
 
-inline Doubles rounded(Doubles values) {
-  for (double& value : values) value = static_cast<float>(value);
+template <class E>
+Doubles rounded(Doubles values) {
+  for (double& value : values) value = double_of(element_of<E>(value));
   return values;
 }
 
-/// Random inputs that fp32 holds exactly, so that only the kernel's own rounding is compared.
-inline Doubles random_floats(std::int64_t count, unsigned seed, double scale = 1) {
-  return rounded(random_doubles(count, seed, scale));
+/// Random inputs that E holds exactly, so that only the kernel's own rounding is compared.
+template <class E = float>
+Doubles random_values(std::int64_t count, unsigned seed, double scale = 1) {
+  return rounded<E>(random_doubles(count, seed, scale));
 }
+inline Doubles random_floats(std::int64_t count, unsigned seed, double scale = 1) {
+  return random_values<float>(count, seed, scale);
+}
+
+/// What a kernel may be off by when its results are of type E: sums are float, whatever E is.
+template <class E>
+inline constexpr double tolerance = std::is_same_v<E, Bf16> ? 1e-2 : 1e-5;
 
 /// ||a - b|| / ||b||; infinite if anything is not a number.
 inline double relative_error(const Doubles& a, const Doubles& b) {

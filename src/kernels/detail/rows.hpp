@@ -1,7 +1,9 @@
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
+#include "kernels/detail/pack.hpp"
 #include "kernels/detail/scalar.hpp"
 #include "kernels/types.hpp"
 
@@ -9,12 +11,28 @@
 /// host.
 namespace minitaw::kernels::detail {
 
-using RowPolicy = Kokkos::TeamPolicy<ExecutionSpace>;
+inline constexpr int most_threads = 256;
+
+using RowPolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<most_threads>>;
 using RowTeam = RowPolicy::member_type;
 
-/// One team per row.
-inline RowPolicy row_policy(const ExecutionSpace& exec, std::int64_t rows) {
-  return RowPolicy(exec, static_cast<int>(rows), on_host ? 1 : 256);
+/// Threads for a row of `items`: no more passes over the team than `most` threads need, none of them nearly
+/// empty.
+inline int team_threads(int items, int most = most_threads) {
+  if constexpr (on_host) return 1;
+  const int passes = (items + most - 1) / most, share = passes > 0 ? (items + passes - 1) / passes : 1;
+  return (share + 31) / 32 * 32;
+}
+
+/// One team per row of `items` elements or packs.
+inline RowPolicy row_policy(const ExecutionSpace& exec, std::int64_t rows, int items = most_threads) {
+  return RowPolicy(exec, static_cast<int>(rows), team_threads(items));
+}
+
+/// body(i) for i in [0, count), in order for each thread, so that the body may sum.
+template <class Team, class Body>
+KOKKOS_INLINE_FUNCTION void row_each(const Team& team, int count, const Body& body) {
+  for (int i = team.team_rank(); i < count; i += team.team_size()) body(i);
 }
 
 /// body(i) for i in [0, count); the same thread gets the same i in every call. Iterations must be
@@ -25,7 +43,7 @@ KOKKOS_INLINE_FUNCTION void row_for(const Team& team, int count, const Body& bod
 #pragma GCC ivdep
     for (int i = 0; i < count; ++i) body(i);
   } else {
-    Kokkos::parallel_for(Kokkos::TeamVectorRange(team, count), body);
+    row_each(team, count, body);
   }
 }
 
@@ -44,32 +62,9 @@ KOKKOS_INLINE_FUNCTION Sum row_sum(const RowTeam& team, int count, const Term& t
     return sums[0];
   } else {
     Sum sum = 0;
-    Kokkos::parallel_reduce(
-        Kokkos::TeamVectorRange(team, count), [&](int i, Sum& part) { part += term(i); }, sum);
+    row_each(team, count, [&](int i) { sum += term(i); });
+    team.team_reduce(Kokkos::Sum<Sum>(sum));
     return sum;
-  }
-}
-
-/// Largest of term(i) for i in [0, count), at least `least`.
-template <class Term>
-KOKKOS_INLINE_FUNCTION float row_max(const RowTeam& team, int count, float least, const Term& term) {
-  if constexpr (on_host) {
-    constexpr int lanes = 16;
-    float best[lanes];
-    for (float& value : best) value = least;
-    int i = 0;
-    for (; i + lanes <= count; i += lanes)
-      for (int lane = 0; lane < lanes; ++lane)
-        best[lane] = term(i + lane) > best[lane] ? term(i + lane) : best[lane];
-    for (; i < count; ++i) best[0] = term(i) > best[0] ? term(i) : best[0];
-    for (const float value : best) least = value > least ? value : least;
-    return least;
-  } else {
-    float result = least;
-    Kokkos::parallel_reduce(
-        Kokkos::TeamVectorRange(team, count),
-        [&](int i, float& part) { part = term(i) > part ? term(i) : part; }, Kokkos::Max<float>(result));
-    return result > least ? result : least;
   }
 }
 

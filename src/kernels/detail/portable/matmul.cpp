@@ -8,9 +8,10 @@ namespace minitaw::kernels::detail::portable {
 namespace {
 
 /// A tile of c is tile x tile, made of patches of rows x columns, one per thread of a device's team; the one
-/// thread of a host's team takes them in turn, and its patches fill vector registers.
+/// thread of a host's team takes them in turn, and its patches fill vector registers (32 columns: compilers
+/// unroll shorter loops before they look for vector code).
 inline constexpr int tile = 64;
-inline constexpr int patch_rows = 4, patch_columns = on_host ? 16 : 4;
+inline constexpr int patch_rows = 4, patch_columns = on_host ? 32 : 4;
 inline constexpr int patches_across = tile / patch_columns;
 inline constexpr int patches = tile / patch_rows * patches_across;
 inline constexpr int team_threads = on_host ? 1 : patches;
