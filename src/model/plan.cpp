@@ -94,7 +94,9 @@ std::size_t plan_embedding(WorkspacePlan& plan, const Shape& shape, std::size_t 
 std::int64_t gain_chunks(std::int64_t rows) { return std::min<std::int64_t>(rows, 256); }
 
 std::int64_t loss_slice(const Shape& shape) {
-  return std::min(shape.tokens(), std::max<std::int64_t>(16, largest_logits / shape.vocab));
+  const std::int64_t most = largest_logits / shape.vocab;
+  const std::int64_t whole_tiles = most > 64 ? most / 64 * 64 : most;
+  return std::min(shape.tokens(), std::max<std::int64_t>(16, whole_tiles));
 }
 
 KeptPlan plan_kept(const Layout& layout, int shard) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 
 #include "base/error.hpp"
 #include "model/cases.hpp"
@@ -18,14 +20,15 @@ using test::Trainer;
 constexpr int micro_batches = test::default_batches;
 constexpr std::uint64_t seed = test::default_seed;
 
-/// Relative: of the loss, of each gradient tensor's norm. In bf16 a loss over few tokens is that of a few
-/// rounded logits.
+/// Relative: of the loss, of each gradient tensor's norm. Measured in bf16, against the reference with the
+/// same rounded weights: loss 4e-5, gradients 1.0e-2 (each activation rounds by up to 2^-9 = 2e-3). A loss
+/// over two tokens is that of a few rounded logits: 7e-3.
 struct Tolerance {
   double loss, gradient;
 };
 Tolerance tolerance_of(const Layout& layout) {
   if (layout.shape.dtype == Dtype::fp32) return {1e-6, 1e-5};
-  return {test::has_meaningful_gradient(layout) ? 1e-3 : 2e-2, 2e-2};
+  return {test::has_meaningful_gradient(layout) ? 5e-4 : 2e-2, 2e-2};
 }
 
 class ModelStep : public ::testing::TestWithParam<std::tuple<test::ModelCase, Recompute, Dtype>> {
@@ -55,9 +58,19 @@ TEST_P(ModelStep, LossAndEveryGradientTensorMatchTheReference) {
   ReferenceTensors expected = reference_zeros(layout_);
   const double expected_loss = test::step_of(reference, expected, 0);
   Trainer trainer(layout_, micro_batches, seed);
-  EXPECT_NEAR(trainer.gradient(0), expected_loss, tolerance_.loss * expected_loss);
+  const double error = std::abs(trainer.gradient(0) - expected_loss) / expected_loss;
+  EXPECT_LT(error, tolerance_.loss);
+  RecordProperty("loss_error", std::to_string(error * 1e9) + "e-9");
   if (test::has_meaningful_gradient(layout_))
     expect_tensors_close(layout_, trainer.totals(), expected, tolerance_.gradient);
+}
+
+/// The tensors by name, wherever a layout has put them.
+std::map<std::string, std::vector<double>> by_name(const Layout& layout, const ReferenceTensors& tensors) {
+  std::map<std::string, std::vector<double>> result;
+  test::for_each_tensor(layout, tensors, tensors,
+                        [&](const Tensor& t, const auto& values, const auto&) { result[t.name] = values; });
+  return result;
 }
 
 TEST_P(ModelStep, EveryPolicyAndShardingGivesTheSameBits) {
@@ -66,18 +79,12 @@ TEST_P(ModelStep, EveryPolicyAndShardingGivesTheSameBits) {
   const Layout one_shard = test::layout_of(other, dtype_);
   Trainer trainer(layout_, micro_batches, seed), plain(one_shard, micro_batches, seed);
   EXPECT_EQ(trainer.gradient(0), plain.gradient(0));
-  const ReferenceTensors split = trainer.totals(), whole = plain.totals();
-  for (const Shard& shard : layout_.shards)
-    for (const Tensor& t : shard.tensors) {
-      const auto& all = one_shard.shards[0].tensors;
-      const auto same =
-          std::find_if(all.begin(), all.end(), [&](const Tensor& o) { return o.name == t.name; });
-      EXPECT_EQ(test::tensor_of(split.shards[&shard - layout_.shards.data()], t),
-                test::tensor_of(whole.shards[0], *same))
-          << t.name;
-    }
-  EXPECT_EQ(test::tensor_of(split.ends, layout_.ends.tensor(Role::embedding)),
-            test::tensor_of(whole.ends, one_shard.ends.tensor(Role::embedding)));
+  const auto expected = by_name(one_shard, plain.totals());
+  for (const auto& [name, values] : by_name(layout_, trainer.totals())) {
+    if (trainer.model().attention() == kernels::Attention::cudnn)  // its backward pass sums in any order
+      EXPECT_LT(test::relative_error(values, expected.at(name)), tolerance_.gradient) << name;
+    else EXPECT_EQ(values, expected.at(name)) << name;
+  }
 }
 
 TEST_P(ModelStep, GapsOfAWrittenGradientAreZero) {
@@ -133,7 +140,7 @@ TEST_P(AnyDtype, LossInSlicesOfTokens) {
 
 TEST_P(AnyDtype, OneThreadGivesTheGradientsOfMany) {
   const ExecutionSpace whole;
-  if (whole.concurrency() < 2) GTEST_SKIP() << "one thread only";
+  if (!kernels::on_host || whole.concurrency() < 2) GTEST_SKIP() << "no threads to choose from";
   const auto parts = Kokkos::Experimental::partition_space(whole, 1, 1);
   const Layout layout = test::layout_of(test::grouped, dtype_);
   Trainer many(layout, micro_batches, seed),

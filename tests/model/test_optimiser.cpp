@@ -42,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(All, ModelSteps,
 
 TEST_P(ModelSteps, LossesAndMasterWeightsFollowTheReference) {
   const bool fp32 = dtype_ == Dtype::fp32, large = test::has_meaningful_gradient(layout_);
-  const double tolerance = fp32 ? 1e-5 : (large ? 1e-3 : 2e-2);
+  const double tolerance = fp32 ? 1e-5 : (large ? 5e-4 : 2e-2);
   for (int step = 0; step < 3; ++step) {
     const Reference computes(layout_, test::rounded_to(dtype_, reference_.weights()));
     ReferenceTensors gradient = reference_zeros(layout_);
@@ -51,7 +51,7 @@ TEST_P(ModelSteps, LossesAndMasterWeightsFollowTheReference) {
     reference_.update(gradient, {}, step + 1);
     trainer_.update({}, step + 1);
   }
-  if (large) expect_tensors_close(layout_, trainer_.master(), reference_.weights(), fp32 ? 1e-4 : 1e-2);
+  if (large) expect_tensors_close(layout_, trainer_.master(), reference_.weights(), fp32 ? 1e-4 : 6e-3);
 }
 
 TEST_P(ModelSteps, MasterWeightsTakeChangesThatBf16Loses) {
@@ -77,8 +77,9 @@ TEST_P(ModelSteps, WeightsAreTheMasterWeightsRounded) {
 TEST_P(ModelSteps, ContributionsInTheComputeTypeAddUpToTheTotals) {
   Trainer other(layout_, micro_batches, seed);
   EXPECT_EQ(trainer_.gradient(0), other.gradient_by_contributions(0));
-  // Each contribution is rounded once: 2^-9 of it in bf16.
-  expect_tensors_close(layout_, other.totals(), trainer_.totals(), dtype_ == Dtype::fp32 ? 1e-6 : 3e-3);
+  // Each contribution is rounded once, by 2^-9 at most in bf16; measured: 2.7e-3 of a total in which two of
+  // them partly cancel, 1.7e-3 where there is more to average over.
+  expect_tensors_close(layout_, other.totals(), trainer_.totals(), dtype_ == Dtype::fp32 ? 1e-6 : 5e-3);
 }
 
 }  // namespace
