@@ -1,6 +1,6 @@
 #include "kernels/cross_entropy.hpp"
 
-#include "kernels/detail/host/cross_entropy.hpp"
+#include "kernels/detail/cross_entropy_kernels.hpp"
 #include "kernels/detail/rows.hpp"
 
 namespace minitaw::kernels {
@@ -84,10 +84,7 @@ void cross_entropy(const ExecutionSpace& exec, Vector<double> losses, Matrix<E> 
                    float scale) {
   const int rows = static_cast<int>(logits.extent(0)), vocab = static_cast<int>(logits.extent(1));
   if constexpr (on_host)
-    if (!packs_on_host)
-      return Kokkos::parallel_for(
-          "minitaw::cross_entropy", row_policy(exec, rows),
-          host::LossAndGradient<E>{losses.data(), logits.data(), targets.data(), scale, vocab});
+    if (!packs_on_host) return detail::host::cross_entropy(exec, losses, logits, targets, scale);
   with_packs<E>(vocab, {logits.data()}, [&](auto n) {
     Kokkos::parallel_for("minitaw::cross_entropy",
                          LossPolicy(exec, rows, team_threads(vocab / n, loss_threads)),

@@ -42,7 +42,7 @@ struct Forward {
     const float scale = 1.0F / Kokkos::sqrt(squares / static_cast<float>(width) + 1e-5F);
     if (copy) {
       E* const kept = copy + start;
-      held_for<held>(team, width / n, [&](int i, int slot) { store_pack<n>(kept, i, in.again(i, slot)); });
+      held_for<held>(team, width / n, [&](int i, int slot) { in.pack(i, slot).write(kept + n * i); });
     }
     held_for<held>(team, width / n, [&](int i, int slot) {
       store_pack<n>(out, i, normed(in.again(i, slot), scale, load_pack<n>(weight, i)));
@@ -80,14 +80,14 @@ struct Backward {
   const E* x;
   const float* rstd;
   const E* gain;
-  std::int64_t rows;
-  int chunks, width;
+  int run, longer;  ///< rows of a chunk; of the first `longer` chunks, one more
+  int width;
 
   KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
-    const std::int64_t chunk = team.league_rank();
-    ColumnSums<n, held> sums(team, gain_partial + chunk * width, width / n);
-    for (std::int64_t row = chunk * rows / chunks; row < (chunk + 1) * rows / chunks; ++row)
-      one_row(team, row, sums);
+    const int chunk = team.league_rank();
+    const std::int64_t begin = std::int64_t{run} * chunk + (chunk < longer ? chunk : longer);
+    ColumnSums<n, held> sums(team, gain_partial + row_start(team, width), width / n);
+    for (int i = 0; i < run + (chunk < longer ? 1 : 0); ++i) one_row(team, begin + i, sums);
     sums.finish(team, width / n);
   }
 
@@ -186,14 +186,15 @@ void rmsnorm_rebuild(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x, Vec
 template <class E>
 void rmsnorm_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<float> gain_partial, MatrixIn<E> dy,
                       MatrixIn<E> residual, MatrixIn<E> x, Vector<const float> rstd, VectorIn<E> gain) {
-  const int width = static_cast<int>(x.extent(1)), chunks = static_cast<int>(gain_partial.extent(0));
+  const int width = static_cast<int>(x.extent(1)), rows = static_cast<int>(x.extent(0)),
+            chunks = static_cast<int>(gain_partial.extent(0));
   with_held_packs<E>(
       width, {dx.data(), gain_partial.data(), dy.data(), residual.data(), x.data(), gain.data()},
       [&](auto n, auto held) {
         Kokkos::parallel_for("minitaw::rmsnorm_backward", row_policy(exec, chunks, width / n),
                              Backward<E, n, held>{dx.data(), gain_partial.data(), dy.data(), residual.data(),
-                                                  x.data(), rstd.data(), gain.data(),
-                                                  static_cast<std::int64_t>(x.extent(0)), chunks, width});
+                                                  x.data(), rstd.data(), gain.data(), rows / chunks,
+                                                  rows % chunks, width});
       });
 }
 

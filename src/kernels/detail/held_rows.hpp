@@ -58,7 +58,7 @@ KOKKOS_INLINE_FUNCTION float held_sum(const RowTeam& team, int count, const Term
   }
 }
 
-/// An input row: read() at the first visit of a pack, again() at the second.
+/// An input row: read() at the first visit of a pack, again() or pack() later.
 template <class E, int n, int held>
 struct HeldRow {
   const E* row;
@@ -69,7 +69,8 @@ struct HeldRow {
     packs[slot] = Pack<E, n>::read(row + n * i);
     return packs[slot].floats();
   }
-  KOKKOS_INLINE_FUNCTION Floats<n> again(int, int slot) const { return packs[slot].floats(); }
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION const Pack<E, n>& pack(int, int slot) const { return packs[slot]; }
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION Floats<n> again(int, int slot) const { return packs[slot].floats(); }
 };
 
 template <class E, int n>
@@ -78,7 +79,10 @@ struct HeldRow<E, n, 0> {
 
   KOKKOS_INLINE_FUNCTION explicit HeldRow(const E* data) : row(data) {}
   KOKKOS_INLINE_FUNCTION Floats<n> read(int i, int) const { return load_pack<n>(row, i); }
-  KOKKOS_INLINE_FUNCTION Floats<n> again(int i, int) const { return load_pack<n>(row, i); }
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION Pack<E, n> pack(int i, int) const {
+    return Pack<E, n>::read(row + n * i);
+  }
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION Floats<n> again(int i, int) const { return load_pack<n>(row, i); }
 };
 
 /// Sums of one column each over several rows, in registers or, for long rows, in the memory where they end.

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <type_traits>
 
@@ -44,13 +45,18 @@ struct Pack {
   };
   Words words[bytes / access];
 
+  // A device's memory has no types: words need no copy through bytes, which its compiler may split.
   KOKKOS_INLINE_FUNCTION static Pack read(const E* from) {
     Pack pack;
-    __builtin_memcpy(&pack, __builtin_assume_aligned(from, access), bytes);
+    KOKKOS_IF_ON_HOST((std::memcpy(&pack, static_cast<const void*>(from), bytes);))
+    KOKKOS_IF_ON_DEVICE((for (std::size_t i = 0; i < bytes / access; ++i) pack.words[i] =
+                             reinterpret_cast<const Words*>(from)[i];))
     return pack;
   }
   KOKKOS_INLINE_FUNCTION void write(E* to) const {
-    __builtin_memcpy(__builtin_assume_aligned(to, access), this, bytes);
+    KOKKOS_IF_ON_HOST((std::memcpy(static_cast<void*>(to), this, bytes);))
+    KOKKOS_IF_ON_DEVICE(
+        (for (std::size_t i = 0; i < bytes / access; ++i) reinterpret_cast<Words*>(to)[i] = words[i];))
   }
   KOKKOS_INLINE_FUNCTION std::uint32_t& word(int i) { return words[i / (access / 4)].word[i % (access / 4)]; }
   KOKKOS_INLINE_FUNCTION std::uint32_t word(int i) const {

@@ -1,16 +1,17 @@
-#pragma once
-
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/detail/cross_entropy_kernels.hpp"
 #include "kernels/detail/host/lanes.hpp"
 #include "kernels/detail/rows.hpp"
 
 /// Cross-entropy as short loops that compilers turn into vector code.
 namespace minitaw::kernels::detail::host {
 
+namespace {
+
 /// In double: a vocabulary of 10^5 small terms would lose half the digits of a float.
-inline double exact_sum_of(const RowTeam& team, const float* x, int count) {
+double exact_sum_of(const RowTeam& team, const float* x, int count) {
   return row_sum<double>(team, count, [=](int i) { return static_cast<double>(x[i]); });
 }
 
@@ -88,5 +89,19 @@ struct LossAndGradient {
     losses[row] = static_cast<double>(largest) - static_cast<double>(at_target) + std::log(sum);
   }
 };
+
+}  // namespace
+
+template <class E>
+void cross_entropy(const ExecutionSpace& exec, Vector<double> losses, Matrix<E> logits, TokensIn targets,
+                   float scale) {
+  const int vocab = static_cast<int>(logits.extent(1));
+  Kokkos::parallel_for("minitaw::cross_entropy",
+                       row_policy(exec, static_cast<std::int64_t>(logits.extent(0))),
+                       LossAndGradient<E>{losses.data(), logits.data(), targets.data(), scale, vocab});
+}
+
+template void cross_entropy<float>(const ExecutionSpace&, Vector<double>, Matrix<float>, TokensIn, float);
+template void cross_entropy<Bf16>(const ExecutionSpace&, Vector<double>, Matrix<Bf16>, TokensIn, float);
 
 }  // namespace minitaw::kernels::detail::host
