@@ -14,6 +14,13 @@ if(MINITAW_CUDA AND NOT MINITAW_DEVICE STREQUAL "CUDA")
                       "${Kokkos_DEVICES}: load or build one (Spack: kokkos +cuda) and name its folder with -DKokkos_ROOT=...")
 endif()
 
+# A host function called from device code compiles, and then fails where nobody looks: nvcc only warns.
+if(MINITAW_DEVICE STREQUAL "CUDA")
+  foreach(number 20011 20012 20013 20014 20015)
+    target_compile_options(Kokkos::kokkoscore INTERFACE "SHELL:-Xcudafe --diag_error=${number}")
+  endforeach()
+endif()
+
 # minitaw_vendor(NAME FOUND PURPOSE HINT): decides MINITAW_HAVE_<NAME> from option MINITAW_<NAME> and whether it was found.
 function(minitaw_vendor name found purpose hint)
   set(have OFF)

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "comm/mpi/device/transport.hpp"
 #include "comm/mpi/transport.hpp"
+#include "kernels/types.hpp"
 
 namespace minitaw::engine {
 
@@ -20,11 +22,24 @@ std::string resolve_transport(const std::string& wanted, bool shared_devices) {
 #endif
 }
 
+namespace {
+
+NamedTransport make_mpi(const TransportPlace& place) {
+  if constexpr (kernels::on_host) {
+    const std::span staging(place.staging.data, place.staging.bytes);
+    return {std::make_unique<comm::mpi::Transport>(place.comm, place.program, staging, place.waiting), "mpi"};
+  } else {
+    const comm::mpi::Reach reach = comm::mpi::agreed_reach(place.comm);
+    return {comm::mpi::device_transport(place.comm, place.program, reach, place.waiting),
+            fmt::format("mpi {}", name_of(reach))};
+  }
+}
+
+}  // namespace
+
 NamedTransport make_transport(const std::string& wanted, const TransportPlace& place) {
   (void)resolve_transport(wanted, place.shared_devices);
-  return {std::make_unique<comm::mpi::Transport>(
-              place.comm, place.program, std::span(place.staging.data, place.staging.bytes), place.waiting),
-          "mpi"};
+  return make_mpi(place);
 }
 
 }  // namespace minitaw::engine
