@@ -9,7 +9,10 @@
 #include <vector>
 
 #include "comm/mpi/transport.hpp"
+#include "comm/nccl/transport.hpp"
+#include "comm/nccl/warm_up.hpp"
 #include "copiers.hpp"
+#include "fake_nccl.hpp"
 
 namespace minitaw::comm::test {
 
@@ -18,6 +21,7 @@ enum class Kind {
   host,            ///< MPI, buffers in host memory
   staged,          ///< MPI through pinned slots, copies as late as may be
   staged_threads,  ///< the same, copies in other threads
+  nccl,            ///< over a stand-in for NCCL; complete when a call returns
 };
 
 inline std::string name_of(Kind kind) {
@@ -26,9 +30,12 @@ inline std::string name_of(Kind kind) {
     return "host";
   case Kind::staged:
     return "staged";
-  default:
+  case Kind::staged_threads:
     return "staged_threads";
+  case Kind::nccl:
+    break;
   }
+  return "nccl";
 }
 
 /// A transport with the memory that it needs.
@@ -69,9 +76,35 @@ private:
   mpi::Transport transport_;
 };
 
+class BuiltNccl final : public Built {
+public:
+  explicit BuiltNccl(const schedule::Program& program)
+      : scratch_(nccl::scratch_bytes(program, rank_of_job())),
+        transport_(MPI_COMM_WORLD, program, fake_,
+                   {.queues = {nullptr, queues_.data(), queues_.data() + 1}, .scratch = scratch_}) {}
+  Transport& transport() override { return transport_; }
+  [[nodiscard]] FakeNccl& fake() { return fake_; }
+  /// The queue of a lane.
+  [[nodiscard]] nccl::Queue queue(schedule::Lane lane) {
+    return queues_.data() + (lane == schedule::Lane::inter ? 1 : 0);
+  }
+
+private:
+  static int rank_of_job() {
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    return rank;
+  }
+  FakeNccl fake_;
+  std::array<int, 2> queues_{};
+  std::vector<std::byte> scratch_;
+  nccl::Transport transport_;
+};
+
 inline std::unique_ptr<Built> build(Kind kind, const schedule::Program& program) {
   if (kind == Kind::host) return std::make_unique<BuiltHost>(program);
   if (kind == Kind::staged) return std::make_unique<BuiltStaged<LazyCopier>>(program);
+  if (kind == Kind::nccl) return std::make_unique<BuiltNccl>(program);
   return std::make_unique<BuiltStaged<ThreadCopier>>(program);
 }
 
@@ -83,4 +116,4 @@ inline std::string name_of_param(const testing::TestParamInfo<Kind>& info) { ret
 }  // namespace minitaw::comm::test
 
 #define MINITAW_ON_EVERY_TRANSPORT(suite)                                                                    \
-  INSTANTIATE_TEST_SUITE_P(On, suite, testing::Values(Kind::host, Kind::staged), name_of_param)
+  INSTANTIATE_TEST_SUITE_P(On, suite, testing::Values(Kind::host, Kind::staged, Kind::nccl), name_of_param)

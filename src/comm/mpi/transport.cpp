@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "base/error.hpp"
+#include "comm/members.hpp"
 #include "comm/mpi/check.hpp"
 #include "comm/mpi/exchange.hpp"
+#include "comm/mpi/rank.hpp"
 #include "comm/mpi/staging.hpp"
 
 namespace minitaw::comm::mpi {
@@ -14,16 +14,6 @@ namespace {
 
 /// Tags of collectives start behind those of payloads.
 constexpr int first_collective_tag = 64;
-
-/// This rank, if the program is made for as many ranks as there are.
-int rank_in(MPI_Comm world, const schedule::Program& program) {
-  int rank = 0, ranks = 0;
-  check(MPI_Comm_rank(world, &rank), "MPI_Comm_rank");
-  check(MPI_Comm_size(world, &ranks), "MPI_Comm_size");
-  if (static_cast<std::size_t>(ranks) != program.ranks.size())
-    throw LogicError(fmt::format("a program for {} ranks is played by {}", program.ranks.size(), ranks));
-  return rank;
-}
 
 /// Collectives of communicator c carry tag first_collective_tag + c, which MPI must allow.
 void check_tags(MPI_Comm world, std::size_t communicators) {
@@ -33,14 +23,6 @@ void check_tags(MPI_Comm world, std::size_t communicators) {
   if (known && first_collective_tag + communicators > static_cast<std::size_t>(*largest))
     throw LogicError(
         fmt::format("{} communicators need more tags than the {} of this MPI", communicators, *largest));
-}
-
-/// Index of a rank in a communicator; throws LogicError if it is not a member.
-int member_index(const schedule::Communicator& communicator, int rank) {
-  const auto found = std::ranges::find(communicator.ranks, rank);
-  if (found == communicator.ranks.end())
-    throw LogicError(fmt::format("rank {} is not a member of communicator {}", rank, communicator.name));
-  return static_cast<int>(found - communicator.ranks.begin());
 }
 
 LaneMemories host_memories(MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging) {
@@ -72,10 +54,7 @@ Channel& Transport::channel(schedule::Lane lane) {
 }
 
 Ring Transport::ring(const Collective& collective, int first_rank) const {
-  const auto index = static_cast<std::size_t>(collective.communicator);
-  if (collective.communicator < 0 || index >= communicators_.size())
-    throw LogicError(fmt::format("the program has no communicator {}", collective.communicator));
-  const schedule::Communicator& communicator = communicators_[index];
+  const schedule::Communicator& communicator = communicator_at(communicators_, collective.communicator);
   const int size = static_cast<int>(communicator.ranks.size());
   const int first = first_rank < 0 ? 0 : member_index(communicator, first_rank);
   return {&communicator.ranks, first, (member_index(communicator, rank_) - first + size) % size,

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "comm/transport.hpp"
+
+namespace minitaw::comm::nccl {
+
+/// What NCCL offers, as far as it is used here. Device queues are cudaStream_t in disguise, so that what is
+/// built on it needs no header of CUDA or NCCL and can be tested without a device. Every function throws
+/// comm::Error with NCCL's words when NCCL says that something failed.
+
+using Queue = void*;
+using UniqueId = std::array<std::byte, 128>;
+
+/// What is counted: bytes of messages, or elements that may be added.
+enum class Type : std::uint8_t { bytes, fp32, bf16 };
+
+/// One rank's end of an NCCL communicator. Calls return when they are taken note of; the communicator must be
+/// ready() again before its next call, or the next group with it, begins. Not to be used by two threads at
+/// once. A communicator that was not close()d is aborted by its destructor.
+class Communicator {
+public:
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  virtual ~Communicator() = default;
+
+  /// Whether all that was asked of it has been done, or is on its device queue.
+  [[nodiscard]] virtual bool ready() = 0;
+
+  /// Collective over the communicator: ranks of equal colour get a communicator of theirs, ordered by key.
+  /// When this one is ready, wait for the new one; with a negative colour it will never be, and is dropped.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
+
+  virtual void send(const std::byte* data, std::size_t bytes, int peer, Queue queue) = 0;
+  virtual void receive(std::byte* data, std::size_t bytes, int peer, Queue queue) = 0;
+  // In place where `from` is where NCCL expects it: equal to `to`, but for all_gather to + rank * each and
+  // for reduce_scatter, the other way round, to == from + rank * each.
+  virtual void broadcast(const std::byte* from, std::byte* to, std::size_t count, Type type, int root,
+                         Queue queue) = 0;
+  virtual void reduce(const std::byte* from, std::byte* to, std::size_t count, Type type, int root,
+                      Queue queue) = 0;
+  virtual void all_gather(const std::byte* from, std::byte* to, std::size_t each, Type type, Queue queue) = 0;
+  virtual void reduce_scatter(const std::byte* from, std::byte* to, std::size_t each, Type type,
+                              Queue queue) = 0;
+  virtual void all_reduce(const std::byte* from, std::byte* to, std::size_t count, Type type,
+                          Queue queue) = 0;
+
+  /// Begins the orderly end, on all ranks; ready() says when it is over.
+  virtual void close() = 0;
+  /// Stops what is under way; nothing but the destructor may follow. Abort all communicators of a rank in one
+  /// group: one may be waiting, on a device queue, behind another.
+  virtual void abort() = 0;
+};
+
+class Api {
+public:
+  Api() = default;
+  Api(const Api&) = delete;
+  Api& operator=(const Api&) = delete;
+  virtual ~Api() = default;
+
+  /// Made on one rank and told to the others.
+  [[nodiscard]] virtual UniqueId unique_id() = 0;
+  /// Collective over `ranks` ranks that know the same id.
+  [[nodiscard]] virtual std::unique_ptr<Communicator> init(int ranks, const UniqueId& id, int rank) = 0;
+  /// Calls in between are one operation: they progress together. Of one thread; must balance.
+  virtual void group_start() = 0;
+  virtual void group_end() = 0;
+};
+
+}  // namespace minitaw::comm::nccl

@@ -1,0 +1,85 @@
+#include "comm/nccl/transport.hpp"
+
+#include "base/error.hpp"
+#include "comm/members.hpp"
+#include "comm/mpi/rank.hpp"
+#include "comm/nccl/exchange.hpp"
+#include "comm/nccl/warm_up.hpp"
+
+namespace minitaw::comm::nccl {
+namespace {
+
+using schedule::Kind;
+
+void check_lane(schedule::Lane lane) {
+  if (lane == schedule::Lane::compute) throw LogicError("communication was given to the compute lane");
+}
+
+bool rooted(Kind kind) { return kind == Kind::broadcast || kind == Kind::reduce; }
+
+}  // namespace
+
+Transport::Transport(MPI_Comm world, const schedule::Program& program, Api& api, const Options& options)
+    : rank_(mpi::rank_in(world, program)), program_communicators_(program.communicators),
+      queues_(options.queues), counters_(rank_, static_cast<int>(program.ranks.size())),
+      launcher_(api, options.patience), communicators_(world, program, api, launcher_, options.setup_limit) {
+  warm_up(program, rank_, communicators_, launcher_, queues_, options.scratch);
+}
+
+Transport::~Transport() = default;
+
+Seat Transport::seat(const Member& member) const {
+  return {*member.communicator, static_cast<int>(member.team.ranks.size()), member.index,
+          queues_[static_cast<std::size_t>(member.team.lane)]};
+}
+
+void Transport::exchange(schedule::Lane lane, std::span<const Message> batch) {
+  check_lane(lane);
+  if (batch.empty()) return;
+  const Member& member = communicators_.find(lane, -1);
+  launcher_.launch(*member.communicator, [&] { nccl::exchange(seat(member), member.team.ranks, batch); });
+  for (const Message& m : batch)
+    if (m.send) counters_.add_message(m.peer, schedule::traffic_of(m.payload), m.bytes);
+}
+
+void Transport::play(Operation operation, Kind kind, schedule::Lane lane, const Collective& c) {
+  check_lane(lane);
+  const schedule::Communicator& communicator = communicator_at(program_communicators_, c.communicator);
+  (void)member_index(communicator, rank_);
+  const int root = rooted(kind) ? member_index(communicator, c.root) : -1;
+  if (communicator.ranks.size() == 1 || c.elements == 0) return;
+  const Member& member = communicators_.find(lane, c.communicator);
+  launcher_.launch(*member.communicator,
+                   [&] { operation(seat(member), {c.data, c.elements, c.scalar}, root); });
+  counters_.add_collective(kind, communicator.ranks, c);
+}
+
+void Transport::broadcast(schedule::Lane lane, const Collective& collective) {
+  play(nccl::broadcast, Kind::broadcast, lane, collective);
+}
+
+void Transport::reduce(schedule::Lane lane, const Collective& collective) {
+  play(nccl::reduce, Kind::reduce, lane, collective);
+}
+
+void Transport::all_gather(schedule::Lane lane, const Collective& collective) {
+  play(nccl::all_gather, Kind::all_gather, lane, collective);
+}
+
+void Transport::reduce_scatter(schedule::Lane lane, const Collective& collective) {
+  play(nccl::reduce_scatter, Kind::reduce_scatter, lane, collective);
+}
+
+void Transport::all_reduce(schedule::Lane lane, const Collective& collective) {
+  play(nccl::all_reduce, Kind::all_reduce, lane, collective);
+}
+
+void Transport::poll() {
+  launcher_.use_if_idle([this] { communicators_.poll(); });
+}
+
+void Transport::cancel() {
+  launcher_.cancel([this] { communicators_.abort(); });
+}
+
+}  // namespace minitaw::comm::nccl

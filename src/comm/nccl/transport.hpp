@@ -1,0 +1,68 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <chrono>
+#include <span>
+#include <vector>
+
+#include "comm/nccl/collectives.hpp"
+#include "comm/nccl/communicators.hpp"
+#include "comm/nccl/counters.hpp"
+#include "comm/transport.hpp"
+
+namespace minitaw::comm::nccl {
+
+struct Options {
+  std::array<Queue, schedule::lanes> queues{};  ///< by schedule::Lane; they outlive the transport
+  std::span<std::byte> scratch;                 ///< device memory, scratch_bytes(); for the constructor
+  mpi::Patience patience{.spins = 2, .yields = 4};
+  std::chrono::seconds setup_limit{300};  ///< for NCCL to find all ranks
+};
+
+/// Transport over NCCL: work goes on the device queue of its lane, where NCCL plays it. Communicators and
+/// connections are made in the constructor (docs/decisions/0007-nccl-communicators.md).
+///
+/// NCCL wants the calls of all communicators of a device in an order that suits all ranks: let one thread
+/// issue those of both lanes, in the order of the program. Lanes in threads of their own do not disturb each
+/// other, but their kernels must then find room on the device together.
+///
+/// sent() counts a message where it is handed to NCCL, and a collective by the rule of schedule/account.hpp:
+/// NCCL does not tell the way that it takes.
+class Transport final : public comm::Transport {
+public:
+  /// Collective over `world`, whose ranks are those of the program (else LogicError) and have a device each,
+  /// current on the calling thread. Keeps nothing of `program`. Throws Error with NCCL's words.
+  Transport(MPI_Comm world, const schedule::Program& program, Api& api, const Options& options);
+  ~Transport() override;
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] bool on_stream() const override { return true; }
+  void exchange(schedule::Lane lane, std::span<const Message> batch) override;
+  void broadcast(schedule::Lane lane, const Collective& collective) override;
+  void reduce(schedule::Lane lane, const Collective& collective) override;
+  void all_gather(schedule::Lane lane, const Collective& collective) override;
+  void reduce_scatter(schedule::Lane lane, const Collective& collective) override;
+  void all_reduce(schedule::Lane lane, const Collective& collective) override;
+
+  [[nodiscard]] schedule::ByteMatrix sent() const override { return counters_.matrix(); }
+  void reset_counters() override { counters_.reset(); }
+  void poll() override;
+  /// Aborts all communicators, so that what is on the device queues ends as well.
+  void cancel() override;
+
+private:
+  using Operation = void (*)(const Seat&, const Buffer&, int root);
+  void play(Operation operation, schedule::Kind kind, schedule::Lane lane, const Collective& collective);
+  [[nodiscard]] Seat seat(const Member& member) const;
+
+  int rank_;
+  std::vector<schedule::Communicator> program_communicators_;
+  std::array<Queue, schedule::lanes> queues_;
+  Counters counters_;
+  Launcher launcher_;
+  Communicators communicators_;
+};
+
+}  // namespace minitaw::comm::nccl

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <mpi.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/nccl/api.hpp"
+
+namespace minitaw::comm::test {
+
+/// What was asked of NCCL.
+enum class Asked : int { send, receive, broadcast, reduce, all_gather, reduce_scatter, all_reduce };
+
+struct Operation {
+  Asked asked = Asked::send;
+  const std::byte* from = nullptr;
+  std::byte* to = nullptr;
+  std::size_t count = 0;
+  nccl::Type type = nccl::Type::bytes;
+  int peer = -1;  ///< or root
+  nccl::Queue queue = nullptr;
+};
+
+/// NCCL on host memory, over MPI. A group begins when it ends, and goes on whenever somebody asks whether its
+/// communicator is ready; then everything in it is complete. What NCCL demands is checked on the way and
+/// breaks with comm::Error: groups balance, a communicator in use is left alone, all members make the same
+/// calls with equal counts in one order, messages match in order with equal sizes, buffers are in place or
+/// apart, a communicator keeps to one queue. Ranks that issue in orders that do not fit together wait for
+/// each other, which breaks after a while.
+class FakeNccl final : public nccl::Api {
+public:
+  FakeNccl();
+  ~FakeNccl() override;
+
+  nccl::UniqueId unique_id() override;
+  std::unique_ptr<nccl::Communicator> init(int ranks, const nccl::UniqueId& id, int rank) override;
+  void group_start() override;
+  void group_end() override;
+
+  /// From now on communicators say that they have failed.
+  void fail(const std::string& words);
+
+  struct Launch {
+    int members;  ///< of the communicator
+    Operation operation;
+  };
+  struct Seen {
+    int communicators = 0, closed = 0, aborted = 0, groups = 0;
+    std::vector<Launch> launches;  ///< in order
+  };
+  [[nodiscard]] const Seen& seen() const;
+
+  class State;
+
+private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace minitaw::comm::test
