@@ -1,6 +1,6 @@
 #include "kernels/attention.hpp"
 
-#include <memory>
+#include <algorithm>
 
 #include "base/error.hpp"
 #include "bench.hpp"
@@ -9,14 +9,16 @@ namespace minitaw::bench {
 
 namespace {
 
-kernels::AttentionSizes shape() {
+/// The portable kernel is a reference, so slow on a device that long sequences would take all the time.
+kernels::AttentionSizes shape(kernels::Attention kernel) {
   const Sizes& s = sizes();
-  return {1, static_cast<int>(s.tokens), s.heads, s.kv_heads, static_cast<int>(s.hidden / s.heads)};
+  const std::int64_t longest = kernel == kernels::Attention::portable ? 2048 : s.tokens;
+  return {1, static_cast<int>(std::min(s.tokens, longest)), s.heads, s.kv_heads,
+          static_cast<int>(s.hidden / s.heads)};
 }
 
 /// FLOPs with half of the square: forward 2 products of [S, S] and d, backward 5.
-double flops(int products) {
-  const kernels::AttentionSizes z = shape();
+double flops(const kernels::AttentionSizes& z, int products) {
   return products * static_cast<double>(z.seq) * z.seq * z.head_dim * z.heads;
 }
 
@@ -32,13 +34,13 @@ struct Buffers {
 
 template <class E>
 void add_kernel(kernels::Attention kernel) {
-  const kernels::AttentionSizes z = shape();
+  const kernels::AttentionSizes z = shape(kernel);
   const std::string name = "attention/" + kernels::name_of(kernel) + "/" + name_of_type<E>();
   add(name + "/forward", [=](benchmark::State& state) {
     const ExecutionSpace exec;
     kernels::attention_prepare<E>(exec, z, kernel);
     const Buffers<E> b(z);
-    measure(state, exec, {.flops = flops(2)}, [&] {
+    measure(state, exec, {.flops = flops(z, 2)}, [&] {
       kernels::attention_forward<E>(exec, b.y.matrix(), b.lse.vector(), b.qkv.matrix(), z, kernel);
     });
   });
@@ -47,7 +49,7 @@ void add_kernel(kernels::Attention kernel) {
     kernels::attention_prepare<E>(exec, z, kernel);
     const Buffers<E> b(z);
     kernels::attention_forward<E>(exec, b.y.matrix(), b.lse.vector(), b.qkv.matrix(), z, kernel);
-    measure(state, exec, {.flops = flops(5)}, [&] {
+    measure(state, exec, {.flops = flops(z, 5)}, [&] {
       kernels::attention_backward<E>(exec, b.dqkv.matrix(), b.delta.vector(), b.dy.matrix(), b.qkv.matrix(),
                                      b.y.matrix(), b.lse.vector(), z, kernel);
     });
@@ -60,7 +62,7 @@ void add_kernels() {
   using enum kernels::Attention;
   for (const kernels::Attention kernel : {host, portable, cudnn}) {
     try {
-      if (kernels::resolve_attention<E>(kernel, shape()) != kernel) continue;
+      if (kernels::resolve_attention<E>(kernel, shape(kernel)) != kernel) continue;
     } catch (const InputError&) {
       continue;
     }

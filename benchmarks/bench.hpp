@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/bf16.hpp"
+#include "kernels/detail/scalar.hpp"
 #include "kernels/types.hpp"
 
 /// What the benchmarks share: filled memory, timing of asynchronous kernels, rates.
@@ -29,13 +30,9 @@ class Values {
 public:
   explicit Values(std::int64_t rows, std::int64_t cols = 1)
       : view_(Kokkos::view_alloc("benchmark", Kokkos::WithoutInitializing), rows, cols) {
-    const auto host = Kokkos::create_mirror_view(view_);
-    std::uint32_t state = 12345;
-    for (std::size_t i = 0; i < host.size(); ++i) {
-      state = state * 1664525U + 1013904223U;
-      host.data()[i] = value(static_cast<float>(state >> 8) * 0x1p-24F - 0.5F);
-    }
-    Kokkos::deep_copy(view_, host);
+    using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+    Kokkos::parallel_for("benchmark values", Range(0, rows * cols), Fill{view_.data()});
+    Kokkos::fence();
   }
   [[nodiscard]] kernels::Matrix<E> matrix() const {
     return kernels::Matrix<E>(view_.data(), view_.extent(0), view_.extent(1));
@@ -43,11 +40,16 @@ public:
   [[nodiscard]] kernels::Vector<E> vector() const { return kernels::Vector<E>(view_.data(), view_.size()); }
 
 private:
-  static E value(float x) {
-    if constexpr (std::is_same_v<E, Bf16>) return to_bf16(x);
-    else if constexpr (std::is_integral_v<E>) return static_cast<E>((x + 0.5F) * 100);
-    else return static_cast<E>(x);
-  }
+  struct Fill {
+    E* values;
+    KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+      auto bits = static_cast<std::uint32_t>(i) * 2654435761U;
+      bits = (bits ^ (bits >> 15)) * 2246822519U;
+      const float x = static_cast<float>((bits ^ (bits >> 13)) >> 8) * 0x1p-24F;  // of [0, 1)
+      if constexpr (std::is_integral_v<E>) values[i] = static_cast<E>(100 * x);
+      else values[i] = kernels::detail::store<E>(x - 0.5F);
+    }
+  };
   Kokkos::View<E**, Kokkos::LayoutRight, kernels::MemorySpace> view_;
 };
 
