@@ -23,6 +23,7 @@ record::Provenance provenance(const deck::Deck& deck, const RunOptions& options,
   p.mpi = mpi_version();
   p.hosts = mpi.hosts();
   p.devices = mpi.devices();
+  p.nccl = engine::nccl_version();
   p.cuda = topology::runtime_version();
   p.driver = topology::driver_version();
   p.libraries = library_texts();

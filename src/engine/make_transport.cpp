@@ -2,24 +2,40 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+
 #include "base/error.hpp"
+#include "comm/mpi/check.hpp"
 #include "comm/mpi/device/transport.hpp"
 #include "comm/mpi/transport.hpp"
+#include "engine/lane_space.hpp"
 #include "kernels/types.hpp"
+
+#if defined(MINITAW_HAVE_NCCL)
+#include "comm/nccl/library.hpp"
+#include "comm/nccl/transport.hpp"
+#include "comm/nccl/warm_up.hpp"
+#endif
 
 namespace minitaw::engine {
 
-std::string resolve_transport(const std::string& wanted, bool shared_devices) {
+namespace {
+
 #if defined(MINITAW_HAVE_NCCL)
-  if (wanted == "nccl" && shared_devices)
-    throw InputError("transport = nccl: NCCL refuses ranks that share a device; use transport = mpi or auto");
-  return wanted == "mpi" || shared_devices ? "mpi" : "nccl";
+constexpr bool have_nccl = true;
 #else
-  (void)shared_devices;
-  if (wanted == "nccl")
-    throw InputError("transport = nccl: this build has no NCCL; use transport = mpi or auto");
-  return "mpi";
+constexpr bool have_nccl = false;
 #endif
+
+}  // namespace
+
+std::string resolve_transport(const std::string& wanted, bool shared_devices) {
+  if (wanted != "nccl") return wanted == "auto" && have_nccl && !shared_devices ? "nccl" : "mpi";
+  if (!have_nccl) throw InputError("transport = nccl: this build has no NCCL; use transport = mpi or auto");
+  // NCCL_HOSTID makes ranks of one node look like several: who sets it wants to see what happens.
+  if (shared_devices && std::getenv("NCCL_HOSTID") == nullptr)
+    throw InputError("transport = nccl: NCCL refuses ranks that share a device; use transport = mpi or auto");
+  return "nccl";
 }
 
 namespace {
@@ -35,11 +51,44 @@ NamedTransport make_mpi(const TransportPlace& place) {
   }
 }
 
+#if defined(MINITAW_HAVE_NCCL)
+
+NamedTransport make_nccl(const TransportPlace& place) {
+  int rank = 0;
+  comm::mpi::check(MPI_Comm_rank(place.comm, &rank), "MPI_Comm_rank");
+  const Kokkos::View<std::byte*, kernels::MemorySpace> scratch(
+      "minitaw::nccl", comm::nccl::scratch_bytes(place.program, rank));
+  comm::nccl::Options options;
+  for (int l = 0; l < schedule::lanes; ++l) options.queues[l] = lane_stream(static_cast<schedule::Lane>(l));
+  options.scratch = {scratch.data(), scratch.size()};
+  options.patience = place.waiting;
+  auto transport =
+      std::make_unique<comm::nccl::Transport>(place.comm, place.program, comm::nccl::library(), options);
+  for (int l = 0; l < schedule::lanes; ++l)
+    lane_space(static_cast<schedule::Lane>(l))
+        .fence("minitaw::engine: first calls of NCCL");  // they use scratch
+  return {std::move(transport), "nccl"};
+}
+
+#endif
+
 }  // namespace
 
 NamedTransport make_transport(const std::string& wanted, const TransportPlace& place) {
-  (void)resolve_transport(wanted, place.shared_devices);
+  [[maybe_unused]] const std::string kind = resolve_transport(wanted, place.shared_devices);
+#if defined(MINITAW_HAVE_NCCL)
+  const bool alone = place.program.ranks.size() == 1;
+  if (kind == "nccl" && (!alone || wanted == "nccl")) return make_nccl(place);
+#endif
   return make_mpi(place);
+}
+
+std::string nccl_version() {
+#if defined(MINITAW_HAVE_NCCL)
+  return comm::nccl::library_version();
+#else
+  return {};
+#endif
 }
 
 }  // namespace minitaw::engine

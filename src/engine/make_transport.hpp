@@ -33,4 +33,7 @@ struct NamedTransport {
 /// Collective over the ranks of the case.
 [[nodiscard]] NamedTransport make_transport(const std::string& wanted, const TransportPlace& place);
 
+/// Of the NCCL that is loaded; empty in a build without.
+[[nodiscard]] std::string nccl_version();
+
 }  // namespace minitaw::engine
