@@ -21,6 +21,24 @@ constexpr std::array<std::pair<Attention, std::string_view>, 4> names = {{{Atten
 template <class E>
 inline constexpr bool host_possible = on_host && std::is_same_v<E, float>;
 
+#ifdef MINITAW_HAVE_CUDNN
+template <class E>
+inline constexpr bool cudnn_possible = std::is_same_v<E, Bf16>;
+#else
+template <class E>
+inline constexpr bool cudnn_possible = false;
+#endif
+
+/// Why cuDNN cannot compute this; empty if it can.
+template <class E>
+std::string reason_against_cudnn([[maybe_unused]] const AttentionSizes& sizes) {
+#ifdef MINITAW_HAVE_CUDNN
+  return cudnn_possible<E> ? detail::cuda::reason_against_cudnn(sizes) : "it needs dtype = bf16";
+#else
+  return "this build has no cuDNN";
+#endif
+}
+
 }  // namespace
 
 std::string name_of(Attention kernel) {
@@ -36,26 +54,37 @@ Attention parse_attention(std::string_view text) {
 }
 
 template <class E>
-Attention resolve_attention(Attention kernel, const AttentionSizes&) {
+Attention resolve_attention(Attention kernel, const AttentionSizes& sizes) {
   if (kernel == Attention::host && !host_possible<E>)
-    throw InputError("attention = host: it needs fp32 and a host build; use portable or auto");
-  if (kernel == Attention::cudnn)
-    throw InputError("attention = cudnn: this build has no cuDNN; use portable or auto");
+    throw InputError("attention = host: it needs dtype = fp32 and a host build; use portable or auto");
+  if (kernel == Attention::cudnn) {
+    if (const std::string reason = reason_against_cudnn<E>(sizes); !reason.empty())
+      throw InputError(fmt::format("attention = cudnn: {}; use portable or auto", reason));
+  }
   if (kernel != Attention::automatic) return kernel;
-  return host_possible<E> ? Attention::host : Attention::portable;
+  if (host_possible<E>) return Attention::host;
+  return cudnn_possible<E> && reason_against_cudnn<E>(sizes).empty() ? Attention::cudnn : Attention::portable;
 }
 
 template <class E>
-void attention_prepare(const ExecutionSpace&, const AttentionSizes& sizes, Attention kernel) {
-  (void)resolve_attention<E>(kernel, sizes);
+void attention_prepare([[maybe_unused]] const ExecutionSpace& exec, const AttentionSizes& sizes,
+                       Attention kernel) {
+  [[maybe_unused]] const Attention chosen = resolve_attention<E>(kernel, sizes);
+#ifdef MINITAW_HAVE_CUDNN
+  if (chosen == Attention::cudnn) detail::cuda::attention_prepare(exec, sizes);
+#endif
 }
 
 template <class E>
 void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, MatrixIn<E> qkv,
                        const AttentionSizes& sizes, Attention kernel) {
-  const Attention chosen = resolve_attention<E>(kernel, sizes);
+  [[maybe_unused]] const Attention chosen = resolve_attention<E>(kernel, sizes);
   if constexpr (host_possible<E>)
     if (chosen == Attention::host) return detail::host::attention_forward(exec, y, lse, qkv, sizes);
+#ifdef MINITAW_HAVE_CUDNN
+  if constexpr (cudnn_possible<E>)
+    if (chosen == Attention::cudnn) return detail::cuda::attention_forward(exec, y, lse, qkv, sizes);
+#endif
   detail::portable::attention_forward<E>(exec, y, lse, qkv, sizes);
 }
 
@@ -63,10 +92,15 @@ template <class E>
 void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float> delta, MatrixIn<E> dy,
                         MatrixIn<E> qkv, MatrixIn<E> y, Vector<const float> lse, const AttentionSizes& sizes,
                         Attention kernel) {
-  const Attention chosen = resolve_attention<E>(kernel, sizes);
+  [[maybe_unused]] const Attention chosen = resolve_attention<E>(kernel, sizes);
   if constexpr (host_possible<E>)
     if (chosen == Attention::host)
       return detail::host::attention_backward(exec, dqkv, dy, qkv, y, lse, sizes);
+#ifdef MINITAW_HAVE_CUDNN
+  if constexpr (cudnn_possible<E>)
+    if (chosen == Attention::cudnn)
+      return detail::cuda::attention_backward(exec, dqkv, dy, qkv, y, lse, sizes);
+#endif
   detail::portable::attention_backward<E>(exec, dqkv, delta, dy, qkv, y, lse, sizes);
 }
 

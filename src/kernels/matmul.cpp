@@ -8,8 +8,11 @@ template <class C, class E>
 void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
             float beta) {
   if constexpr (on_host && std::is_same_v<C, float> && std::is_same_v<E, float>)
-    detail::host::matmul(exec, c, a, op_a, b, op_b, beta);
-  else detail::portable::matmul<C, E>(exec, c, a, op_a, b, op_b, beta);
+    return detail::host::matmul(exec, c, a, op_a, b, op_b, beta);
+#ifdef MINITAW_HAVE_CUBLASLT
+  if (detail::cuda::matmul<C, E>(exec, c, a, op_a, b, op_b, beta)) return;
+#endif
+  detail::portable::matmul<C, E>(exec, c, a, op_a, b, op_b, beta);
 }
 
 template void matmul<float, float>(const ExecutionSpace&, Matrix<float>, Matrix<const float>, Op,

@@ -23,4 +23,16 @@ void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float
                         const AttentionSizes& sizes);
 }  // namespace portable
 
+/// Builds with cuDNN only.
+namespace cuda {
+/// Empty if cuDNN can compute these sizes.
+std::string reason_against_cudnn(const AttentionSizes& sizes);
+void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes);
+void attention_forward(const ExecutionSpace& exec, Matrix<Bf16> y, Vector<float> lse, Matrix<const Bf16> qkv,
+                       const AttentionSizes& sizes);
+void attention_backward(const ExecutionSpace& exec, Matrix<Bf16> dqkv, Matrix<const Bf16> dy,
+                        Matrix<const Bf16> qkv, Matrix<const Bf16> y, Vector<const float> lse,
+                        const AttentionSizes& sizes);
+}  // namespace cuda
+
 }  // namespace minitaw::kernels::detail

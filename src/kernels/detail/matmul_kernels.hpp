@@ -16,4 +16,12 @@ void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a,
             float beta);
 }  // namespace portable
 
+/// Builds with cuBLASLt only.
+namespace cuda {
+/// False if the library has no algorithm for these sizes, types and addresses.
+template <class C, class E>
+[[nodiscard]] bool matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a,
+                          Matrix<const E> b, Op op_b, float beta);
+}  // namespace cuda
+
 }  // namespace minitaw::kernels::detail

@@ -32,7 +32,7 @@ struct Work {
       : query(base), slope(query + tile * width), key(slope + tile * width), value(key + tile * width),
         one(value + tile * width), two(one + tile * width), score(two + tile * width),
         dscore(score + tile * tile) {}
-  static int floats(int width) { return tile * (6 * width + 2 * tile); }
+  KOKKOS_FUNCTION static int floats(int width) { return tile * (6 * width + 2 * tile); }
 };
 
 template <class E>

@@ -21,7 +21,7 @@ struct Forward {
         : query(base), key(query + tile * width), value(key + tile * width), sum(value + tile * width),
           score(sum + tile * width), largest(score + tile * tile), total(largest + tile),
           shrink(total + tile) {}
-    static int floats(int width) { return tile * (4 * width + tile + 3); }
+    KOKKOS_FUNCTION static int floats(int width) { return tile * (4 * width + tile + 3); }
   };
 
   KOKKOS_FUNCTION void operator()(const Team& team) const {
