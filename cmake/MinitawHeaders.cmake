@@ -2,6 +2,7 @@
 # others get a generated source that includes nothing else. Built only when the test runs.
 function(minitaw_add_headers_test)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/*.hpp)
+  list(FILTER headers EXCLUDE REGEX "/cuda/")  # compiled by CUDA builds only, with the files that use them
   set(sources "")
   foreach(header IN LISTS headers)
     string(REGEX REPLACE "[.]hpp$" "" name ${header})
