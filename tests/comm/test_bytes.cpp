@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
+#include <array>
 #include <thread>
 
 #include "model/layout.hpp"
@@ -41,13 +41,32 @@ public:
     for (const schedule::Unit& unit : schedule::units(rank_, lane)) play(lane, unit);
   }
 
-  /// Both lanes by one thread, in the order of the program: no rank may wait for another one for ever.
+  /// Both lanes by one thread, as the engine feeds device queues: of the units whose waits have been
+  /// submitted the one that comes first in the program. No rank may then wait for another one for ever.
   void play_in_order() const {
-    std::map<int, std::pair<Lane, schedule::Unit>> ordered;  // by first action
-    for (const Lane lane : {Lane::intra, Lane::inter})
-      for (const schedule::Unit& unit : schedule::units(rank_, lane))
-        ordered.emplace(unit.actions.front(), std::pair{lane, unit});
-    for (const auto& [first, unit] : ordered) play(unit.first, unit.second);
+    std::array<std::vector<schedule::Unit>, schedule::lanes> units;
+    std::array<std::size_t, schedule::lanes> next{};
+    std::array<int, schedule::lanes> submitted{};
+    for (int l = 0; l < schedule::lanes; ++l) units[l] = schedule::units(rank_, static_cast<Lane>(l));
+    const auto ready = [&](int l) {
+      return std::ranges::all_of(units[l][next[l]].actions, [&](int action) {
+        const auto& waits = rank_.actions[action].waits;
+        return waits[0] <= submitted[0] && waits[1] <= submitted[1] && waits[2] <= submitted[2];
+      });
+    };
+    for (;;) {
+      int chosen = -1, first = 0;
+      for (int l = 0; l < schedule::lanes; ++l) {
+        if (next[l] == units[l].size() || !ready(l)) continue;
+        const int action = units[l][next[l]].actions.front();
+        if (chosen < 0 || action < first) chosen = l, first = action;
+      }
+      if (chosen < 0) break;
+      const schedule::Unit& unit = units[chosen][next[chosen]++];
+      submitted[chosen] += static_cast<int>(unit.actions.size());
+      if (chosen != static_cast<int>(Lane::compute)) play(static_cast<Lane>(chosen), unit);
+    }
+    for (int l = 0; l < schedule::lanes; ++l) EXPECT_EQ(next[l], units[l].size()) << "lane " << l;
   }
 
 private:

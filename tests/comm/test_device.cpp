@@ -1,8 +1,15 @@
-// The MPI transport on memory of Kokkos's default execution space: a device's where the build has one.
+// Transports on memory of Kokkos's default execution space: a device's where the build has one.
 #include <gtest/gtest.h>
 
 #include <Kokkos_Core.hpp>
 #include <array>
+#include <functional>
+
+#if defined(MINITAW_HAVE_NCCL)
+#include <cuda_runtime.h>
+
+#include "comm/nccl/library.hpp"
+#endif
 
 #include "base/error.hpp"
 #include "comm/mpi/device/copier.hpp"
@@ -43,12 +50,24 @@ private:
   Kokkos::View<unsigned char*> device_;
 };
 
-class OnDevices : public testing::TestWithParam<Reach> {
+/// A way to move what is in device memory.
+struct Way {
+  std::string name;
+  std::function<std::shared_ptr<Transport>(const schedule::Program&)> make;  ///< nullptr where it cannot go
+};
+
+class OnDevices : public testing::TestWithParam<Way> {
 protected:
+  void SetUp() override {
+    transport_ = GetParam().make(plan_);
+    if (transport_ == nullptr) GTEST_SKIP() << "ranks share a device";
+    rank_ = transport_->rank();
+  }
+
   int ranks_ = ranks_of_job();
   schedule::Program plan_ = program(ranks_);
-  std::unique_ptr<Transport> transport_ = mpi::device_transport(MPI_COMM_WORLD, plan_, GetParam());
-  int rank_ = transport_->rank();
+  std::shared_ptr<Transport> transport_;
+  int rank_ = -1;
   std::vector<int> everybody_ = plan_.communicators[0].ranks;
 
   [[nodiscard]] Values mine(std::int64_t elements) const {
@@ -100,15 +119,56 @@ TEST_P(OnDevices, ExchangesBothWays) {
   }
 }
 
-/// Device pointers may be tried only where MPI takes them.
-std::vector<Reach> possible() {
-  constexpr bool host =
-      Kokkos::SpaceAccessibility<Kokkos::HostSpace,
-                                 mpi::DeviceCopier::ExecutionSpace::memory_space>::accessible;
-  return host ? std::vector{Reach::staged, Reach::direct} : std::vector{Reach::staged};
+Way over_mpi(Reach reach) {
+  return {std::string(name_of(reach)), [reach](const schedule::Program& plan) {
+            return mpi::device_transport(MPI_COMM_WORLD, plan, reach);
+          }};
 }
-INSTANTIATE_TEST_SUITE_P(On, OnDevices, testing::ValuesIn(possible()),
-                         [](const auto& which) { return std::string(name_of(which.param)); });
+
+#if defined(MINITAW_HAVE_NCCL)
+
+bool devices_are_shared() {
+  std::array<char, 64> mine{};
+  cudaDeviceGetPCIBusId(mine.data(), static_cast<int>(mine.size()), Kokkos::device_id());
+  std::vector<std::array<char, 64>> all(static_cast<std::size_t>(ranks_of_job()));
+  MPI_Allgather(mine.data(), 64, MPI_CHAR, all.data(), 64, MPI_CHAR, MPI_COMM_WORLD);
+  return std::set(all.begin(), all.end()).size() < all.size();
+}
+
+/// NCCL's transport with the memory and queues that it works with.
+struct OverNccl {
+  std::vector<Kokkos::Cuda> lanes =
+      Kokkos::Experimental::partition_space(Kokkos::Cuda(), std::vector<int>{1, 1});
+  Kokkos::View<unsigned char*> scratch{"scratch", std::size_t{1} << 16};
+  nccl::Transport transport;
+
+  explicit OverNccl(const schedule::Program& plan)
+      : transport(MPI_COMM_WORLD, plan, nccl::library(),
+                  {.queues = {nullptr, lanes[0].cuda_stream(), lanes[1].cuda_stream()},
+                   .scratch = {reinterpret_cast<std::byte*>(scratch.data()), scratch.size()}}) {}
+};
+
+std::shared_ptr<Transport> over_nccl(const schedule::Program& plan) {
+  if (devices_are_shared()) return nullptr;
+  const auto all = std::make_shared<OverNccl>(plan);
+  return {all, &all->transport};
+}
+
+#endif
+
+std::vector<Way> ways() {
+  std::vector<Way> ways{over_mpi(Reach::staged)};
+  // Device pointers may be tried only where MPI takes them.
+  if (Kokkos::SpaceAccessibility<Kokkos::HostSpace,
+                                 mpi::DeviceCopier::ExecutionSpace::memory_space>::accessible)
+    ways.push_back(over_mpi(Reach::direct));
+#if defined(MINITAW_HAVE_NCCL)
+  ways.push_back({"nccl", over_nccl});
+#endif
+  return ways;
+}
+INSTANTIATE_TEST_SUITE_P(On, OnDevices, testing::ValuesIn(ways()),
+                         [](const auto& which) { return which.param.name; });
 
 TEST(Reach, FollowsTheWishAndElseMpi) {
   EXPECT_EQ(mpi::reach(nullptr, false), Reach::staged);
