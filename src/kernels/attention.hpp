@@ -49,7 +49,8 @@ template <class E>
 void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, MatrixIn<E> qkv,
                        const AttentionSizes& sizes, Attention kernel = Attention::automatic);
 
-/// dqkv [T, (h + 2 h_kv) d], delta [B, h, S] (scratch); dy, y [T, h d].
+/// dqkv [T, (h + 2 h_kv) d], delta [B, h, S] (scratch); dy, y [T, h d]. With cudnn, the last bits of dq
+/// depend on the order of atomic additions; all other versions give the same bits every time.
 template <class E>
 void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float> delta, MatrixIn<E> dy,
                         MatrixIn<E> qkv, MatrixIn<E> y, Vector<const float> lse, const AttentionSizes& sizes,

@@ -1,4 +1,4 @@
-// Both versions of attention against the plain double-precision one, over odd shapes, into poisoned outputs.
+// All versions of attention against the plain double-precision one, over odd shapes, into poisoned outputs.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,93 +13,179 @@ namespace {
 
 using test::Doubles;
 using test::expect_close;
-using Device = test::DeviceMatrix<float>;
 
 ExecutionSpace exec() { return {}; }
-const std::vector<AttentionSizes> shapes = {
-    {1, 1, 1, 1, 2},  {2, 1, 4, 2, 6},    {1, 5, 6, 3, 10},    {3, 17, 4, 1, 4},   {1, 64, 2, 2, 32},
-    {2, 63, 3, 3, 8}, {1, 129, 4, 2, 64}, {1, 257, 2, 1, 128}, {2, 200, 2, 2, 16}, {1, 33, 1, 1, 256}};
+const std::vector<AttentionSizes> shapes = {{1, 1, 1, 1, 2},    {2, 1, 4, 2, 6},     {1, 5, 6, 3, 10},
+                                            {3, 17, 4, 1, 4},   {1, 64, 2, 2, 32},   {2, 63, 3, 3, 8},
+                                            {1, 129, 4, 2, 64}, {1, 257, 2, 1, 128}, {2, 200, 2, 2, 16},
+                                            {1, 33, 1, 1, 256}, {2, 2, 3, 1, 24},    {1, 300, 4, 4, 72}};
 
-class AttentionTest : public ::testing::TestWithParam<std::tuple<AttentionSizes, Attention>> {
-protected:
-  void SetUp() override {
-    if (kernel == Attention::host && !on_host) GTEST_SKIP() << "the host version needs a host build";
+/// What a test can choose.
+template <class Element, Attention version>
+struct Version {
+  using E = Element;
+  static constexpr Attention kernel = version;
+};
+using Versions = ::testing::Types<Version<float, Attention::host>, Version<float, Attention::portable>,
+                                  Version<Bf16, Attention::portable>, Version<Bf16, Attention::cudnn>,
+                                  Version<float, Attention::automatic>, Version<Bf16, Attention::automatic>>;
+struct VersionName {
+  template <class V>
+  static std::string GetName(int) {
+    return name_of(V::kernel) + (std::is_same_v<typename V::E, Bf16> ? "_bf16" : "_float");
   }
-  void forward() {
-    attention_forward(exec(), y.matrix(), lse.vector(), in.matrix(), z, kernel);
+};
+
+/// One shape: inputs in device memory, outputs poisoned.
+template <class V>
+struct Problem {
+  using E = typename V::E;
+  using Device = test::DeviceMatrix<E>;
+  using Floats = test::DeviceMatrix<float>;
+
+  explicit Problem(const AttentionSizes& sizes, double scale = 2)
+      : z(sizes), plain{z.batch, z.seq, z.heads, z.kv_heads, z.head_dim}, rows(z.batch * z.seq),
+        width(z.heads * z.head_dim), qkv(test::random_values<E>(rows * plain.stride(), 1, scale)),
+        dy(test::random_values<E>(rows * width, 2)), in(rows, plain.stride(), qkv), slope(rows, width, dy),
+        y(Device::poisoned(rows, width)), dqkv(Device::poisoned(rows, plain.stride())),
+        lse(Floats::poisoned(z.batch * z.heads, z.seq)), delta(Floats::poisoned(z.batch * z.heads, z.seq)) {
+    attention_prepare<E>(exec(), z, V::kernel);
+  }
+  void forward() const {
+    attention_forward(exec(), y.matrix(), lse.vector(), in.matrix(), z, V::kernel);
+    exec().fence();
+  }
+  void backward() const {
+    attention_backward(exec(), dqkv.matrix(), delta.vector(), slope.matrix(), in.matrix(), y.matrix(),
+                       lse.vector(), z, V::kernel);
     exec().fence();
   }
 
-  AttentionSizes z = std::get<0>(GetParam());
-  Attention kernel = std::get<1>(GetParam());
-  reference::AttentionSizes plain{z.batch, z.seq, z.heads, z.kv_heads, z.head_dim};
-  int rows = z.batch * z.seq, width = z.heads * z.head_dim;
-  Doubles qkv = test::random_floats(rows * plain.stride(), 1, 2);
-  Device in{rows, plain.stride(), qkv};
-  Device y = Device::poisoned(rows, width), lse = Device::poisoned(z.batch * z.heads, z.seq);
+  AttentionSizes z;
+  reference::AttentionSizes plain;
+  int rows, width;
+  Doubles qkv, dy;
+  Device in, slope, y, dqkv;
+  Floats lse, delta;
 };
 
-std::string name_of(const ::testing::TestParamInfo<AttentionTest::ParamType>& info) {
-  const AttentionSizes& z = std::get<0>(info.param);
-  return (std::get<1>(info.param) == Attention::host ? "host" : "portable") +
-         ("_B" + std::to_string(z.batch)) + "_S" + std::to_string(z.seq) + "_h" + std::to_string(z.heads) +
-         "_g" + std::to_string(z.kv_heads) + "_d" + std::to_string(z.head_dim);
-}
-INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTest,
-                         ::testing::Combine(::testing::ValuesIn(shapes),
-                                            ::testing::Values(Attention::host, Attention::portable)),
-                         name_of);
+template <class V>
+class AttentionTest : public ::testing::Test {
+protected:
+  using E = typename V::E;
+  static constexpr double near = test::tolerance<E>;
 
-TEST_P(AttentionTest, Forward) {
-  Doubles expected(rows * width);
-  reference::attention_forward(expected, qkv, plain);
-  forward();
-  expect_close(y.values(), expected);
-}
+  /// Empty if this build and device can compute the shape.
+  static std::string reason_against(const AttentionSizes& z) {
+    try {
+      (void)resolve_attention<E>(V::kernel, z);
+      return "";
+    } catch (const InputError& error) {
+      return error.what();
+    }
+  }
+  /// Skips the test if no shape is possible, not if one is.
+  template <class Test>
+  static void for_shapes(const Test& test) {
+    int possible = 0;
+    for (const AttentionSizes& z : shapes) {
+      if (!reason_against(z).empty()) continue;
+      ++possible;
+      SCOPED_TRACE("B" + std::to_string(z.batch) + " S" + std::to_string(z.seq) + " h" +
+                   std::to_string(z.heads) + " g" + std::to_string(z.kv_heads) + " d" +
+                   std::to_string(z.head_dim));
+      test(z);
+    }
+    if (possible == 0) GTEST_SKIP() << reason_against({1, 64, 2, 2, 64});
+  }
+};
+TYPED_TEST_SUITE(AttentionTest, Versions, VersionName);
 
-TEST_P(AttentionTest, LogSumExpOfEachRow) {
-  forward();
-  const Doubles got = lse.values();
-  for (int b = 0; b < z.batch; ++b)
-    for (int head = 0; head < z.heads; ++head)
-      for (int s = 0; s < z.seq; s += 1 + z.seq / 9) {
-        double sum = 0;
-        for (int k = 0; k <= s; ++k)
-          sum +=
-              std::exp(reference::dot(qkv, qkv, plain.query(b, s, head), plain.key(b, k, head), z.head_dim) /
-                       std::sqrt(z.head_dim));
-        EXPECT_NEAR(got[(b * z.heads + head) * z.seq + s], std::log(sum), 1e-5);
-      }
-}
-
-TEST_P(AttentionTest, Backward) {
-  const Doubles dy = test::random_floats(rows * width, 2);
-  Doubles expected(qkv.size());
-  reference::attention_backward(expected, dy, qkv, plain);
-  forward();
-  const Device slope(rows, width, dy), dqkv = Device::poisoned(rows, plain.stride()),
-                                       delta = Device::poisoned(z.batch * z.heads, z.seq);
-  attention_backward(exec(), dqkv.matrix(), delta.vector(), slope.matrix(), in.matrix(), y.matrix(),
-                     lse.vector(), z, kernel);
-  exec().fence();
-  expect_close(dqkv.values(), expected);
+TYPED_TEST(AttentionTest, Forward) {
+  this->for_shapes([this](const AttentionSizes& z) {
+    const Problem<TypeParam> p(z);
+    Doubles expected(p.rows * p.width);
+    reference::attention_forward(expected, p.qkv, p.plain);
+    p.forward();
+    expect_close(p.y.values(), expected, this->near);
+  });
 }
 
-TEST_P(AttentionTest, LargeScoresDoNotOverflow) {
-  Doubles large = qkv;
-  for (double& value : large) value *= 100;
-  in = Device(rows, plain.stride(), large);
-  Doubles expected(rows * width);
-  reference::attention_forward(expected, large, plain);
-  forward();
-  expect_close(y.values(), expected, 1e-3);  // scores near 10^5 carry an absolute error near 10^-2
+TYPED_TEST(AttentionTest, LogSumExpOfEachRow) {
+  this->for_shapes([](const AttentionSizes& z) {
+    const Problem<TypeParam> p(z);
+    p.forward();
+    const Doubles got = p.lse.values();
+    for (int b = 0; b < z.batch; ++b)
+      for (int head = 0; head < z.heads; ++head)
+        for (int s = 0; s < z.seq; s += 1 + z.seq / 9) {
+          double sum = 0;
+          for (int k = 0; k <= s; ++k)
+            sum += std::exp(
+                reference::dot(p.qkv, p.qkv, p.plain.query(b, s, head), p.plain.key(b, k, head), z.head_dim) /
+                std::sqrt(z.head_dim));
+          EXPECT_NEAR(got[(b * z.heads + head) * z.seq + s], std::log(sum), 2e-5);  // in float, whatever E
+        }
+  });
 }
 
-TEST_P(AttentionTest, GivesTheSameBitsEveryTime) {
-  forward();
-  const Doubles first = y.values();
-  for (int i = 0; i < 3; ++i) forward();
-  EXPECT_EQ(y.values(), first);
+TYPED_TEST(AttentionTest, Backward) {
+  this->for_shapes([this](const AttentionSizes& z) {
+    const Problem<TypeParam> p(z);
+    Doubles expected(p.qkv.size());
+    reference::attention_backward(expected, p.dy, p.qkv, p.plain);
+    p.forward();
+    p.backward();
+    expect_close(p.dqkv.values(), expected, this->near);
+  });
+}
+
+TYPED_TEST(AttentionTest, LargeScoresDoNotOverflow) {
+  this->for_shapes([this](const AttentionSizes& z) {
+    const Problem<TypeParam> p(z, 200);
+    Doubles expected(p.rows * p.width);
+    reference::attention_forward(expected, p.qkv, p.plain);
+    p.forward();
+    // scores near 10^5 carry an absolute error near 10^-2
+    expect_close(p.y.values(), expected, std::max(this->near, 1e-3));
+  });
+}
+
+TYPED_TEST(AttentionTest, GivesTheSameBitsEveryTime) {
+  this->for_shapes([](const AttentionSizes& z) {
+    const Problem<TypeParam> p(z);
+    p.forward();
+    const Doubles first = p.y.values();
+    for (int i = 0; i < 3; ++i) p.forward();
+    EXPECT_EQ(p.y.values(), first);
+  });
+}
+
+TEST(AttentionNames, AreThoseOfDecks) {
+  for (const Attention kernel :
+       {Attention::automatic, Attention::host, Attention::portable, Attention::cudnn})
+    EXPECT_EQ(parse_attention(name_of(kernel)), kernel);
+  EXPECT_EQ(name_of(Attention::automatic), "auto");
+  EXPECT_THROW((void)parse_attention("flash"), InputError);
+}
+
+TEST(AttentionChoice, IsNeverAutomatic) {
+  for (const AttentionSizes& z : shapes) {
+    EXPECT_EQ(resolve_attention<float>(Attention::automatic, z),
+              on_host ? Attention::host : Attention::portable);
+    const Attention chosen = resolve_attention<Bf16>(Attention::automatic, z);
+    EXPECT_TRUE(chosen == Attention::portable || chosen == Attention::cudnn);
+    EXPECT_EQ(resolve_attention<Bf16>(chosen, z), chosen);
+  }
+}
+
+TEST(AttentionChoice, RefusesWhatTheBuildOrTheShapeCannot) {
+  const AttentionSizes odd{1, 8, 2, 1, 12}, wide{1, 8, 2, 1, 256}, good{1, 8, 2, 1, 64};
+  EXPECT_THROW((void)resolve_attention<Bf16>(Attention::host, good), InputError);
+  EXPECT_THROW((void)resolve_attention<float>(Attention::cudnn, good), InputError);
+  EXPECT_THROW((void)resolve_attention<Bf16>(Attention::cudnn, odd), InputError);
+  EXPECT_THROW((void)resolve_attention<Bf16>(Attention::cudnn, wide), InputError);
+  EXPECT_THROW(attention_prepare<float>(exec(), good, Attention::cudnn), InputError);
 }
 
 }  // namespace

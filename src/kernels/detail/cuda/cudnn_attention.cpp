@@ -102,6 +102,7 @@ std::shared_ptr<Graph> forward_graph(const AttentionShape& z) {
   return graph;
 }
 
+/// Without its deterministic variant, which keeps B h S^2 elements of workspace.
 std::shared_ptr<Graph> backward_graph(const AttentionShape& z) {
   const Places at(z);
   const auto graph = new_graph();

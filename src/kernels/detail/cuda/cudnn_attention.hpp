@@ -33,7 +33,8 @@ public:
   CudnnAttention(const CudnnAttention&) = delete;
   CudnnAttention& operator=(const CudnnAttention&) = delete;
 
-  /// Builds the plans of a shape (seconds, once). Returns the bytes of workspace that they need.
+  /// Builds the plans of a shape (seconds, once). Returns the bytes of workspace that they need: with
+  /// cuDNN 9.19 on Hopper 4 B h S (d + 1), and with grouped heads 4 B h S d more.
   std::size_t prepare(const AttentionShape& shape);
   [[nodiscard]] bool prepared(const AttentionShape& shape) const;
 
