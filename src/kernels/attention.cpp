@@ -67,9 +67,9 @@ Attention resolve_attention(Attention kernel, const AttentionSizes& sizes) {
 }
 
 template <class E>
-void attention_prepare([[maybe_unused]] const ExecutionSpace& exec, const AttentionSizes& sizes,
-                       Attention kernel) {
-  [[maybe_unused]] const Attention chosen = resolve_attention<E>(kernel, sizes);
+void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes, Attention kernel) {
+  const Attention chosen = resolve_attention<E>(kernel, sizes);
+  if (chosen == Attention::portable) detail::portable::attention_prepare(exec, sizes);
 #ifdef MINITAW_HAVE_CUDNN
   if (chosen == Attention::cudnn) detail::cuda::attention_prepare(exec, sizes);
 #endif

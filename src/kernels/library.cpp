@@ -1,5 +1,8 @@
 #include "kernels/library.hpp"
 
+#include "kernels/detail/reserve.hpp"
+#include "kernels/detail/rows.hpp"
+
 #ifdef MINITAW_CUDA_QUEUES
 #include "kernels/detail/cuda/queue.hpp"
 #endif
@@ -9,7 +12,12 @@ extern "C" __attribute__((weak)) char* openblas_get_config();
 
 namespace minitaw::kernels {
 
-void prepare([[maybe_unused]] const ExecutionSpace& exec) {
+/// Besides what the libraries need: Kokkos asks a device for memory at every launch of teams (4.6: even for
+/// none) until a team has had scratch outside of its fast memory.
+void prepare(const ExecutionSpace& exec) {
+  auto policy = detail::RowPolicy(exec, 1, 1);
+  policy.set_scratch_size(1, Kokkos::PerTeam(sizeof(double)));
+  detail::reserve_scratch(policy);
 #ifdef MINITAW_CUDA_QUEUES
   (void)detail::cuda::queue_of(exec);
 #endif

@@ -21,6 +21,7 @@ template <class E>
 void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float> delta, Matrix<const E> dy,
                         Matrix<const E> qkv, Matrix<const E> y, Vector<const float> lse,
                         const AttentionSizes& sizes);
+void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes);
 }  // namespace portable
 
 /// Builds with cuDNN only.

@@ -1,5 +1,6 @@
 #include "kernels/detail/attention_kernels.hpp"
 #include "kernels/detail/portable/attention_tiles.hpp"
+#include "kernels/detail/reserve.hpp"
 
 /// Three kernels without atomics, so that the sums have one order: the row sums of output x gradient, then
 /// the gradient of queries (a team per tile of queries), then of keys and values (a team per tile of keys).
@@ -140,6 +141,12 @@ void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float
                        QueryGradient<E>{dqkv, {dy, qkv, lse, delta, sizes, tiles, queries.level}});
   Kokkos::parallel_for("minitaw::attention_backward_key_value", keys.policy,
                        KeyValueGradient<E>{dqkv, {dy, qkv, lse, delta, sizes, tiles, keys.level}});
+}
+
+/// The backward pass needs the most.
+void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes) {
+  const std::int64_t tiles = (sizes.seq + tile - 1) / tile;
+  reserve_scratch(Launch(exec, tiles * sizes.batch * sizes.heads, Work::floats(sizes.head_dim)).policy);
 }
 
 template void attention_backward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>,
