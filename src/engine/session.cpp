@@ -62,10 +62,14 @@ void Session::prepare() {
 
 Session::Step Session::step() {
   Step step;
-  step.time = player_->play();
+  step.time = play();
   Kokkos::deep_copy(step.loss, Loss(arena_.loss()));
-  ++steps_;
   return step;
+}
+
+StepTime Session::play() {
+  ++steps_;
+  return player_->play();
 }
 
 }  // namespace minitaw::engine

@@ -44,6 +44,8 @@ public:
     double loss = 0;
   };
   Step step();
+  /// Only the step itself, without reading its loss: what must not stop the host in between.
+  StepTime play();
   /// Steps played so far.
   [[nodiscard]] int steps() const { return steps_; }
 

@@ -9,7 +9,7 @@ import sys
 
 REPOSITORY, FOLDER = map(pathlib.Path, sys.argv[1:])
 TESTS = ["topology_devices", "kernels_layers", "kernels_matmul", "kernels_attention", "kernels_quiet", "model_step",
-         "comm_device", "engine_job"]
+         "comm_device", "engine_job", "engine_quiet"]
 MPIEXEC = 'shift 2; exec "$@"'
 MINITAW = """
 case $1 in

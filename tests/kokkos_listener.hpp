@@ -1,0 +1,52 @@
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <map>
+#include <mutex>
+#include <string>
+
+namespace minitaw::test {
+
+/// What Kokkos tells tools between construction and destruction, whichever thread it happens in: fences by
+/// name, memory taken and given back by label.
+class KokkosListener {
+public:
+  using Seen = std::map<std::string, int>;
+
+  KokkosListener() : before_(Kokkos::Tools::Experimental::get_callbacks()) {
+    {
+      const std::scoped_lock lock(mutex_);
+      seen_ = {};
+    }
+    Kokkos::Tools::Experimental::set_begin_fence_callback(
+        [](const char* name, std::uint32_t, std::uint64_t*) { note("fence ", name); });
+    Kokkos::Tools::Experimental::set_allocate_data_callback(
+        [](Kokkos_Profiling_SpaceHandle, const char* label, const void*, std::uint64_t) {
+          note("allocation ", label);
+        });
+    Kokkos::Tools::Experimental::set_deallocate_data_callback(
+        [](Kokkos_Profiling_SpaceHandle, const char* label, const void*, std::uint64_t) {
+          note("deallocation ", label);
+        });
+  }
+  ~KokkosListener() { Kokkos::Tools::Experimental::set_callbacks(before_); }
+  KokkosListener(const KokkosListener&) = delete;
+  KokkosListener& operator=(const KokkosListener&) = delete;
+
+  [[nodiscard]] Seen seen() const {
+    const std::scoped_lock lock(mutex_);
+    return seen_;
+  }
+
+private:
+  static void note(const char* kind, const char* name) {
+    const std::scoped_lock lock(mutex_);
+    ++seen_[std::string(kind) + name];
+  }
+
+  Kokkos::Tools::Experimental::EventSet before_;
+  static inline std::mutex mutex_;
+  static inline Seen seen_;
+};
+
+}  // namespace minitaw::test
