@@ -1,6 +1,9 @@
 #include "engine/lane_space.hpp"
 
+#include <vector>
+
 #include "engine/fenced_queue.hpp"
+#include "kernels/types.hpp"
 
 #if defined(KOKKOS_ENABLE_CUDA)
 #include "engine/detail/cuda/stream_queue.hpp"
@@ -19,7 +22,25 @@ void use_device() { cuda::check(cudaSetDevice(Kokkos::device_id()), "cudaSetDevi
 
 #else
 
-model::ExecutionSpace lane_space(schedule::Lane) { return {}; }
+namespace {
+
+/// A device that Kokkos alone knows: an instance of its space for each lane, since each has a thread of its
+/// own.
+const std::vector<model::ExecutionSpace>& instances() {
+  static std::vector<model::ExecutionSpace> made;
+  if (made.empty()) {
+    made =
+        Kokkos::Experimental::partition_space(model::ExecutionSpace(), std::vector<int>(schedule::lanes, 1));
+    Kokkos::push_finalize_hook([] { made.clear(); });
+  }
+  return made;
+}
+
+}  // namespace
+
+model::ExecutionSpace lane_space(schedule::Lane lane) {
+  return kernels::on_host ? model::ExecutionSpace() : instances()[static_cast<std::size_t>(lane)];
+}
 
 void* lane_stream(schedule::Lane) { return nullptr; }
 

@@ -11,7 +11,8 @@ namespace minitaw::engine {
 
 /// Where a lane's kernels and copies run. Made once per process and kept until Kokkos ends, since libraries
 /// keep handles and workspaces by them. On CUDA each lane is a stream of its own, those of communication with
-/// high priority; elsewhere all are the default space.
+/// high priority; on other devices each lane is an instance of the space; on a host all are the default
+/// space.
 [[nodiscard]] model::ExecutionSpace lane_space(schedule::Lane lane);
 
 /// The lane's stream for libraries that take one (cudaStream_t); nullptr where there is none.
