@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -12,6 +11,7 @@
 
 #include "base/bf16.hpp"
 #include "comm/error.hpp"
+#include "fake_messages.hpp"
 
 namespace minitaw::comm::test {
 namespace {
@@ -29,50 +29,6 @@ void add_bf16(void* in, void* inout, int* count, MPI_Datatype*) {
   for (int i = 0; i < *count; ++i) total[i] = to_bf16(to_float(total[i]) + to_float(other[i]));
 }
 
-/// What members tell each other of a call before it may begin.
-struct Header {
-  int asked = 0, type = 0, root = 0, padding = 0;
-  std::uint64_t count = 0, number = 0;
-  friend bool operator==(const Header&, const Header&) = default;
-};
-
-std::string text(const Header& h) {
-  return fmt::format("call {} of kind {} type {} root {} count {}", h.number, h.asked, h.type, h.root,
-                     h.count);
-}
-
-/// Requests that are withdrawn if nobody waits for them to the end.
-class Requests {
-public:
-  Requests() = default;
-  Requests(const Requests&) = delete;
-  Requests& operator=(const Requests&) = delete;
-  ~Requests() {
-    for (std::size_t i = 0; i < requests_.size(); ++i) {
-      if (requests_[i] == MPI_REQUEST_NULL) continue;
-      if (receives_[i]) MPI_Cancel(&requests_[i]);
-      MPI_Request_free(&requests_[i]);
-    }
-  }
-  void send(const void* data, std::size_t bytes, int peer, int tag, MPI_Comm comm) {
-    receives_.push_back(false);
-    MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, comm, &requests_.emplace_back());
-  }
-  void receive(void* data, std::size_t bytes, int peer, int tag, MPI_Comm comm) {
-    receives_.push_back(true);
-    MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, comm, &requests_.emplace_back());
-  }
-  bool test() {
-    int done = 0;
-    MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
-    return done != 0;
-  }
-
-private:
-  std::deque<bool> receives_;
-  std::vector<MPI_Request> requests_;
-};
-
 }  // namespace
 
 class FakeNccl::State {
@@ -83,7 +39,6 @@ public:
   Seen seen;
   /// The communicator of the group that is open.
   class Communicator* in_group = nullptr;
-  bool aborting = false;
 };
 
 namespace {
@@ -94,7 +49,7 @@ public:
   Passing(const Operation& op, std::uint64_t number, MPI_Comm comm) : op_(op), comm_(comm) {
     mine_ = {0, 0, 0, 0, op.count, number};
     const bool sends = op.asked == Asked::send;
-    headers_.send(&mine_, sizeof(Header), op.peer, sends ? 1 : 2, comm);
+    headers_.send(mine_, op.peer, sends ? 1 : 2, comm);
     headers_.receive(&theirs_, sizeof(Header), op.peer, sends ? 2 : 1, comm);
   }
   bool done() {
@@ -140,6 +95,7 @@ public:
       MPI_Comm_free(&comm_);
     } else {
       stop();
+      free_at_the_end(comm_);
     }
   }
 
@@ -280,7 +236,7 @@ private:
       theirs_.assign(static_cast<std::size_t>(size_), {});
       meeting_ = std::make_unique<Requests>();
       for (int member = 0; member < size_; ++member) {
-        meeting_->send(&mine_, sizeof(Header), member, 4, comm_);
+        meeting_->send(mine_, member, 4, comm_);
         meeting_->receive(&theirs_[static_cast<std::size_t>(member)], sizeof(Header), member, 4, comm_);
       }
     }

@@ -13,7 +13,7 @@ TEST_P(Broadcast, GivesEveryMemberTheRootsValues) {
   for (const int c : world.mine())
     for (const int root : world.roots(c))
       for (const Scalar scalar : scalars)
-        for (const auto elements : awkward_sizes(scalar, world.size(c))) {
+        for (const auto elements : awkward_sizes(world, scalar, world.size(c))) {
           Values values = contribution_of(world.rank, scalar, elements);
           world.transport.broadcast(Lane::intra, values.collective(c, root));
           EXPECT_EQ(values, contribution_of(root, scalar, elements))

@@ -18,7 +18,7 @@ TEST_P(Reduce, AddsAtTheRootAndLeavesTheOthersAlone) {
   for (const int c : world.mine())
     for (const int root : world.roots(c))
       for (const Scalar scalar : scalars)
-        for (const auto elements : awkward_sizes(scalar, world.size(c))) {
+        for (const auto elements : awkward_sizes(world, scalar, world.size(c))) {
           Values values = contribution_of(world.rank, scalar, elements);
           world.transport.reduce(Lane::inter, values.collective(c, root));
           Values expected = contribution_of(world.rank, scalar, elements);

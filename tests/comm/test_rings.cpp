@@ -26,7 +26,7 @@ struct Case {
 void for_each_case(const World& world, const std::function<void(const Case&)>& check) {
   for (const int c : world.mine())
     for (const Scalar scalar : scalars)
-      for (const auto elements : awkward_sizes(scalar, world.size(c))) {
+      for (const auto elements : awkward_sizes(world, scalar, world.size(c))) {
         SCOPED_TRACE(world.plan.communicators[c].name + " " + std::to_string(elements));
         check({c, scalar, elements});
       }

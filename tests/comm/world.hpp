@@ -154,9 +154,11 @@ inline Values contribution_of(int rank, Scalar scalar, std::int64_t elements) {
   return values;
 }
 
-/// Nothing, one element, slices that are shorter or empty, and messages just above one chunk and of several.
-inline std::vector<std::int64_t> awkward_sizes(Scalar scalar, int members) {
+/// Nothing, one element, slices that are shorter or empty, and, where a transport cuts messages into pieces,
+/// just above one chunk and several.
+inline std::vector<std::int64_t> awkward_sizes(const World& world, Scalar scalar, int members) {
   const auto chunk = static_cast<std::int64_t>(schedule::chunk_bytes / bytes_of(scalar));
+  if (world.kind == Kind::nccl) return {0, 1, members - 1, members + 1, 3 * members + 1, 100 * members};
   return {0,    1,     members - 1, members + 1,   3 * members + 1,
           1000, chunk, chunk + 1,   3 * chunk + 7, (2 * chunk + 3) * members - 1};
 }
