@@ -19,9 +19,8 @@ ExecutionSpace exec() { return {}; }
 struct Size {
   int m, n, k, shift = 0;
 };
-const std::vector<Size> sizes = {{1, 1, 1},    {3, 5, 7},       {64, 64, 16},   {65, 63, 129},
-                                 {2, 300, 33}, {257, 31, 70},   {128, 96, 256}, {24, 40, 8, 1},
-                                 {1, 64, 513}, {136, 1, 41, 3}, {16, 8, 2},     {5, 4100, 3}};
+const std::vector<Size> sizes = {{1, 1, 1},    {3, 5, 7},      {64, 64, 16}, {65, 63, 129},   {2, 200, 33},
+                                 {96, 72, 64}, {24, 40, 8, 1}, {1, 64, 513}, {136, 1, 41, 3}, {5, 1030, 3}};
 
 template <class C, class E>
 struct Types {
@@ -89,12 +88,12 @@ TYPED_TEST(Matmul, Portable) {
 TYPED_TEST(Matmul, GivesTheSameBitsEveryTime) {
   using C = typename TypeParam::Result;
   using E = typename TypeParam::Element;
-  const int m = 130, n = 200, k = 999;
+  const int m = 130, n = 72, k = 499;
   const test::DeviceMatrix<E> a(m, k, test::random_values<E>(m * k, 1)),
       b(n, k, test::random_values<E>(n * k, 2));
   const auto c = test::DeviceMatrix<C>::poisoned(m, n);
   Doubles first;
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 3; ++i) {
     matmul<C, E>(exec(), c.matrix(), a.matrix(), Op::plain, b.matrix(), Op::transposed, 0);
     exec().fence();
     if (i == 0) first = c.values();
