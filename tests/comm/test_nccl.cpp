@@ -175,6 +175,14 @@ TEST(NcclTransport, EndsInOrder) {
   EXPECT_EQ(fake.seen().aborted, 0);
 }
 
+TEST(NcclTransport, AbortsWhatItHasWhenItCannotBeMade) {
+  const schedule::Program plan = program(ranks_of_job());
+  FakeNccl fake;
+  fake.fail("no route to host");
+  EXPECT_THROW(nccl::Transport(MPI_COMM_WORLD, plan, fake, {}), Error);
+  EXPECT_EQ(fake.seen().aborted, 1) << "the communicator of all ranks";
+}
+
 TEST(NcclTransport, TellsAFailureInTheWordsOfNccl) {
   BuiltNccl built(program(ranks_of_job()));
   Transport& transport = built.transport();

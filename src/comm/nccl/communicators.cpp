@@ -45,30 +45,39 @@ int colour_in(const std::vector<Team>& teams, const std::vector<int>& round, int
 Communicators::Communicators(MPI_Comm world, const schedule::Program& program, Api& api, Launcher& launcher,
                              std::chrono::seconds limit)
     : api_(api), launcher_(launcher) {
-  const int rank = mpi::rank_in(world, program);
   const std::vector<Team> teams = teams_of(program);
   if (teams.empty()) return;
-  const UniqueId id = agreed_id(world, rank, api);
-  const Time until = std::chrono::steady_clock::now() + limit;
-  launcher_.use([&] { world_ = api.init(static_cast<int>(program.ranks.size()), id, rank); });
-  launcher_.wait_ready(*world_, until);
-  for (const std::vector<int>& round : rounds(teams)) split(teams, round, rank, until);
+  const Place place{mpi::rank_in(world, program), static_cast<int>(program.ranks.size()),
+                    std::chrono::steady_clock::now() + limit};
+  const UniqueId id = agreed_id(world, place.rank, api);
+  try {
+    make(id, teams, place);
+  } catch (...) {
+    abort();
+    throw;
+  }
+}
+
+void Communicators::make(const UniqueId& id, const std::vector<Team>& teams, const Place& place) {
+  launcher_.use([&] { world_ = api_.init(place.ranks, id, place.rank); });
+  launcher_.wait_ready(*world_, place.limit);
+  for (const std::vector<int>& round : rounds(teams)) split(teams, round, place);
   std::ranges::sort(members_, {}, [&](const Member& m) { return std::ranges::find(teams, m.team); });
 }
 
-void Communicators::split(const std::vector<Team>& teams, const std::vector<int>& round, int rank,
-                          Time limit) {
-  const int colour = colour_in(teams, round, rank);
-  Member member;
+void Communicators::split(const std::vector<Team>& teams, const std::vector<int>& round, const Place& place) {
+  const int colour = colour_in(teams, round, place.rank);
+  // A member from the start, and in any case: NCCL writes to it until all ranks are ready.
+  Member& member = members_.emplace_back();
   if (colour >= 0) {
     member.team = teams[static_cast<std::size_t>(round[static_cast<std::size_t>(colour)])];
-    member.index = static_cast<int>(std::ranges::find(member.team.ranks, rank) - member.team.ranks.begin());
+    member.index =
+        static_cast<int>(std::ranges::find(member.team.ranks, place.rank) - member.team.ranks.begin());
   }
   launcher_.use([&] { member.communicator = world_->split(colour, member.index); });
-  launcher_.wait_ready(*world_, limit);
-  if (colour < 0) return;
-  launcher_.wait_ready(*member.communicator, limit);
-  members_.push_back(std::move(member));
+  launcher_.wait_ready(*world_, place.limit);
+  if (colour < 0) members_.pop_back();
+  else launcher_.wait_ready(*member.communicator, place.limit);
 }
 
 Communicators::~Communicators() {
@@ -77,11 +86,12 @@ Communicators::~Communicators() {
     close();
   } catch (const std::exception& error) {
     fmt::print(stderr, "minitaw: {}\n", error.what());
+    abort();
   }
 }
 
 void Communicators::close() {
-  const Time limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   const auto end = [&](std::unique_ptr<Communicator>& communicator) {
     if (communicator == nullptr) return;
     launcher_.use([&] { communicator->close(); });
@@ -109,8 +119,10 @@ void Communicators::poll() {
 void Communicators::abort() noexcept {
   try {
     Group group(api_);
-    for (const Member& member : members_) member.communicator->abort();
+    // First the one that others may still be splitting from.
     if (world_ != nullptr) world_->abort();
+    for (const Member& member : members_)
+      if (member.communicator != nullptr) member.communicator->abort();
     group.end();
   } catch (const std::exception& error) {
     fmt::print(stderr, "minitaw: {}\n", error.what());

@@ -27,7 +27,7 @@ public:
                 std::chrono::seconds limit);
   Communicators(const Communicators&) = delete;
   Communicators& operator=(const Communicators&) = delete;
-  /// Orderly, on all ranks, unless something was cancelled.
+  /// Orderly, on all ranks, unless something was cancelled or fails.
   ~Communicators();
 
   /// Teams that this rank belongs to, in the order that all ranks have.
@@ -41,8 +41,13 @@ public:
   void abort() noexcept;
 
 private:
-  using Time = std::chrono::steady_clock::time_point;
-  void split(const std::vector<Team>& teams, const std::vector<int>& round, int rank, Time limit);
+  /// This rank in the job, and when it is to be ready.
+  struct Place {
+    int rank, ranks;
+    std::chrono::steady_clock::time_point limit;
+  };
+  void make(const UniqueId& id, const std::vector<Team>& teams, const Place& place);
+  void split(const std::vector<Team>& teams, const std::vector<int>& round, const Place& place);
   void close();
 
   Api& api_;
