@@ -24,6 +24,19 @@ struct Sizes {
 };
 [[nodiscard]] Sizes& sizes();
 
+/// Numbers of [-0.5, 0.5), or whole ones of [0, 100), from their position.
+template <class E>
+struct Fill {
+  E* values;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    auto bits = static_cast<std::uint32_t>(i) * 2654435761U;
+    bits = (bits ^ (bits >> 15)) * 2246822519U;
+    const float x = static_cast<float>((bits ^ (bits >> 13)) >> 8) * 0x1p-24F;  // of [0, 1)
+    if constexpr (std::is_integral_v<E>) values[i] = static_cast<E>(100 * x);
+    else values[i] = kernels::detail::store<E>(x - 0.5F);
+  }
+};
+
 /// Device memory with values that are neither zero nor equal: zeros run faster than data.
 template <class E>
 class Values {
@@ -31,7 +44,7 @@ public:
   explicit Values(std::int64_t rows, std::int64_t cols = 1)
       : view_(Kokkos::view_alloc("benchmark", Kokkos::WithoutInitializing), rows, cols) {
     using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
-    Kokkos::parallel_for("benchmark values", Range(0, rows * cols), Fill{view_.data()});
+    Kokkos::parallel_for("benchmark values", Range(0, rows * cols), Fill<E>{view_.data()});
     Kokkos::fence();
   }
   [[nodiscard]] kernels::Matrix<E> matrix() const {
@@ -40,16 +53,6 @@ public:
   [[nodiscard]] kernels::Vector<E> vector() const { return kernels::Vector<E>(view_.data(), view_.size()); }
 
 private:
-  struct Fill {
-    E* values;
-    KOKKOS_FUNCTION void operator()(std::int64_t i) const {
-      auto bits = static_cast<std::uint32_t>(i) * 2654435761U;
-      bits = (bits ^ (bits >> 15)) * 2246822519U;
-      const float x = static_cast<float>((bits ^ (bits >> 13)) >> 8) * 0x1p-24F;  // of [0, 1)
-      if constexpr (std::is_integral_v<E>) values[i] = static_cast<E>(100 * x);
-      else values[i] = kernels::detail::store<E>(x - 0.5F);
-    }
-  };
   Kokkos::View<E**, Kokkos::LayoutRight, kernels::MemorySpace> view_;
 };
 
