@@ -30,10 +30,10 @@ struct Work {
   float *query, *slope, *key, *value, *one, *two, *score, *dscore;
 
   KOKKOS_FUNCTION Work(float* base, int width)
-      : query(base), slope(query + tile * width), key(slope + tile * width), value(key + tile * width),
-        one(value + tile * width), two(one + tile * width), score(two + tile * width),
-        dscore(score + tile * tile) {}
-  KOKKOS_FUNCTION static int floats(int width) { return tile * (6 * width + 2 * tile); }
+      : query(base), slope(query + tile * pitch(width)), key(slope + tile * pitch(width)),
+        value(key + tile * pitch(width)), one(value + tile * pitch(width)), two(one + tile * pitch(width)),
+        score(two + tile * pitch(width)), dscore(score + tile * tile) {}
+  KOKKOS_FUNCTION static int floats(int width) { return tile * (6 * pitch(width) + 2 * tile); }
 };
 
 template <class E>
@@ -84,7 +84,7 @@ struct QueryGradient {
     const Work work(scratch.data(), z.head_dim);
     const int nq = smaller(tile, z.seq - q);
     in.load_queries(team, work, at, q);
-    together(team, tile * z.head_dim, [=](int i) { work.one[i] = 0; });
+    together(team, tile * pitch(z.head_dim), [=](int i) { work.one[i] = 0; });
     for (int k = 0; k < q + nq; k += tile) {
       in.load_keys(team, work, at, k);
       in.soften(team, work, at, q, k);
@@ -108,7 +108,8 @@ struct KeyValueGradient {
     const Work work(scratch.data(), z.head_dim);
     const Head keys(z, kv_head / z.kv_heads, first);
     in.load_keys(team, work, keys, k);
-    together(team, 2 * tile * z.head_dim, [=](int i) { work.one[i] = 0; });  // one and two are neighbours
+    together(team, 2 * tile * pitch(z.head_dim),
+             [=](int i) { work.one[i] = 0; });  // one and two are neighbours
     for (int head = first; head < first + z.group(); ++head) {
       const Head at(z, kv_head / z.kv_heads, head);
       for (int q = k; q < z.seq; q += tile) {

@@ -18,10 +18,10 @@ struct Forward {
     float *query, *key, *value, *sum, *score, *largest, *total, *shrink;
 
     KOKKOS_FUNCTION Work(float* base, int width)
-        : query(base), key(query + tile * width), value(key + tile * width), sum(value + tile * width),
-          score(sum + tile * width), largest(score + tile * tile), total(largest + tile),
-          shrink(total + tile) {}
-    KOKKOS_FUNCTION static int floats(int width) { return tile * (4 * width + tile + 3); }
+        : query(base), key(query + tile * pitch(width)), value(key + tile * pitch(width)),
+          sum(value + tile * pitch(width)), score(sum + tile * pitch(width)), largest(score + tile * tile),
+          total(largest + tile), shrink(total + tile) {}
+    KOKKOS_FUNCTION static int floats(int width) { return tile * (4 * pitch(width) + tile + 3); }
   };
 
   KOKKOS_FUNCTION void operator()(const Team& team) const {
@@ -32,7 +32,7 @@ struct Forward {
     const Work work(scratch.data(), z.head_dim);
     const int nq = smaller(tile, z.seq - q);
     load_tile(team, work.query, qkv.data() + at.query + q * at.stride, at.stride, nq, z.head_dim);
-    together(team, tile * z.head_dim, [=](int i) { work.sum[i] = 0; });
+    together(team, tile * pitch(z.head_dim), [=](int i) { work.sum[i] = 0; });
     together(team, tile, [=](int r) {
       work.largest[r] = -Kokkos::Experimental::infinity_v<float>;
       work.total[r] = 0;
@@ -47,7 +47,7 @@ struct Forward {
     load_tile(team, work.value, qkv.data() + at.value + k * at.stride, at.stride, nk, width);
     scores_of(team, work.score, work.query, work.key, width, 1.0F / Kokkos::sqrt(static_cast<float>(width)));
     together(team, tile, [=](int r) { soften(work, r, smaller(nk, q + r - k + 1)); });
-    together(team, tile * width, [=](int i) { work.sum[i] *= work.shrink[i / width]; });
+    together(team, tile * pitch(width), [=](int i) { work.sum[i] *= work.shrink[i / pitch(width)]; });
     add_product(team, work.sum, work.score, false, work.value, width);
   }
 
@@ -69,7 +69,7 @@ struct Forward {
   KOKKOS_FUNCTION void finish(const Team& team, const Work& work, const Head& at, int q, int nq) const {
     const int width = z.head_dim;
     const Vector<float> statistics = lse;
-    together(team, tile * width, [=](int i) { work.sum[i] /= work.total[i / width]; });
+    together(team, tile * pitch(width), [=](int i) { work.sum[i] /= work.total[i / pitch(width)]; });
     store_tile(team, y.data() + at.output + q * at.y_stride, at.y_stride, work.sum, nq, width);
     together(team, nq,
              [=](int r) { statistics(at.row + q + r) = work.largest[r] + Kokkos::log(work.total[r]); });

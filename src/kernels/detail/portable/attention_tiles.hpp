@@ -8,6 +8,9 @@ namespace minitaw::kernels::detail::portable {
 /// Queries and keys of a tile. Small, so that all tiles of a team fit the scratch memory of any device.
 inline constexpr int tile = 16;
 
+/// From one row of a tile to the next: one more, so that threads that read a column meet different banks.
+KOKKOS_INLINE_FUNCTION constexpr int pitch(int width) { return on_host ? width : width + 1; }
+
 using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
 using Team = Policy::member_type;
 using Scratch = Kokkos::View<float*, Team::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
@@ -38,17 +41,17 @@ template <class E>
 KOKKOS_INLINE_FUNCTION void load_tile(const Team& team, float* to, const E* from, std::int64_t stride,
                                       int count, int width) {
   together(team, tile * width, [=](int i) {
-    const int row = i / width;
-    to[i] = row < count ? load(from[row * stride + i % width]) : 0.0F;
+    const int row = i / width, column = i % width;
+    to[row * pitch(width) + column] = row < count ? load(from[row * stride + column]) : 0.0F;
   });
 }
 
-/// out [tile, tile] = factor a b^T; a, b [tile, width].
+/// out [tile, tile] = factor a b^T; a, b [tile, width], their rows pitch(width) apart.
 KOKKOS_INLINE_FUNCTION void scores_of(const Team& team, float* out, const float* a, const float* b, int width,
                                       float factor) {
   together(team, tile * tile, [=](int i) {
-    const float* const left = a + i / tile * width;
-    const float* const right = b + i % tile * width;
+    const float* const left = a + i / tile * pitch(width);
+    const float* const right = b + i % tile * pitch(width);
     float sum = 0;
     for (int k = 0; k < width; ++k) sum += left[k] * right[k];
     out[i] = factor * sum;
@@ -60,10 +63,11 @@ KOKKOS_INLINE_FUNCTION void add_product(const Team& team, float* out, const floa
                                         const float* b, int width) {
   const int row_step = transposed ? 1 : tile, k_step = transposed ? tile : 1;
   together(team, tile * width, [=](int i) {
-    const float* const weights = p + i / width * row_step;
-    float sum = out[i];
-    for (int k = 0; k < tile; ++k) sum += weights[k * k_step] * b[k * width + i % width];
-    out[i] = sum;
+    const int row = i / width, column = i % width;
+    const float* const weights = p + row * row_step;
+    float sum = out[row * pitch(width) + column];
+    for (int k = 0; k < tile; ++k) sum += weights[k * k_step] * b[k * pitch(width) + column];
+    out[row * pitch(width) + column] = sum;
   });
 }
 
@@ -71,7 +75,10 @@ KOKKOS_INLINE_FUNCTION void add_product(const Team& team, float* out, const floa
 template <class E>
 KOKKOS_INLINE_FUNCTION void store_tile(const Team& team, E* to, std::int64_t stride, const float* from,
                                        int count, int width) {
-  together(team, count * width, [=](int i) { to[i / width * stride + i % width] = store<E>(from[i]); });
+  together(team, count * width, [=](int i) {
+    const int row = i / width, column = i % width;
+    to[row * stride + column] = store<E>(from[row * pitch(width) + column]);
+  });
 }
 
 /// Where one head's queries, keys, values, outputs and row statistics of one sequence begin.
