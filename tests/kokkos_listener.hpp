@@ -17,6 +17,7 @@ public:
     {
       const std::scoped_lock lock(mutex_);
       seen_ = {};
+      copies_ = 0;
     }
     Kokkos::Tools::Experimental::set_begin_fence_callback(
         [](const char* name, std::uint32_t, std::uint64_t*) { note("fence ", name); });
@@ -28,6 +29,12 @@ public:
         [](Kokkos_Profiling_SpaceHandle, const char* label, const void*, std::uint64_t) {
           note("deallocation ", label);
         });
+    Kokkos::Tools::Experimental::set_begin_deep_copy_callback([](Kokkos_Profiling_SpaceHandle, const char*,
+                                                                 const void*, Kokkos_Profiling_SpaceHandle,
+                                                                 const char*, const void*, std::uint64_t) {
+      const std::scoped_lock lock(mutex_);
+      ++copies_;
+    });
   }
   ~KokkosListener() { Kokkos::Tools::Experimental::set_callbacks(before_); }
   KokkosListener(const KokkosListener&) = delete;
@@ -36,6 +43,11 @@ public:
   [[nodiscard]] Seen seen() const {
     const std::scoped_lock lock(mutex_);
     return seen_;
+  }
+
+  [[nodiscard]] int copies() const {
+    const std::scoped_lock lock(mutex_);
+    return copies_;
   }
 
 private:
@@ -47,6 +59,7 @@ private:
   Kokkos::Tools::Experimental::EventSet before_;
   static inline std::mutex mutex_;
   static inline Seen seen_;
+  static inline int copies_ = 0;
 };
 
 }  // namespace minitaw::test

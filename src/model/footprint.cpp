@@ -15,7 +15,9 @@ std::size_t workspace_bytes(const Layout& layout) { return plan_workspace(layout
 std::size_t library_estimate(const Shape& shape) {
   constexpr std::size_t matmul_workspace = std::size_t{32} << 20;
   const auto rows = static_cast<std::size_t>(shape.tokens() * shape.heads);
-  const std::size_t attention = rows * (static_cast<std::size_t>(shape.head_dim()) + 2) * sizeof(float);
+  const auto width = static_cast<std::size_t>(shape.head_dim());
+  const std::size_t grouped = shape.kv_heads < shape.heads ? width : 0;
+  const std::size_t attention = rows * (width + 1 + grouped) * sizeof(float);
   return matmul_workspace + (shape.dtype == Dtype::bf16 ? attention : 0);
 }
 

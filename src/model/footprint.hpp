@@ -16,8 +16,8 @@ namespace minitaw::model {
 [[nodiscard]] std::size_t workspace_bytes(const Layout& layout);
 
 /// Estimate of what libraries take on a device beside the arena: cuBLASLt's workspace (32 MiB), and for bf16
-/// cuDNN's sums of the query gradient, fp32 [T, h d], with two fp32 numbers per row of scores. The true size
-/// is measured when a case runs.
+/// the workspace of cuDNN 9.19's backward attention, fp32 [T, h (d + 1)], and with grouped heads [T, h d]
+/// more. The true size is measured when a case runs.
 [[nodiscard]] std::size_t library_estimate(const Shape& shape);
 
 /// Bytes of the optimiser's state for `elements` weights: two fp32 moments and, unless the weights are fp32

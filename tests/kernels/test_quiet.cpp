@@ -14,42 +14,12 @@
 #include "kernels/rmsnorm.hpp"
 #include "kernels/rope.hpp"
 #include "kernels/swiglu.hpp"
+#include "kokkos_listener.hpp"
 
 namespace minitaw::kernels {
 namespace {
 
-namespace tools = Kokkos::Tools::Experimental;
-
-/// What Kokkos did while an object of this class was alive.
-class Watch {
-public:
-  Watch() {
-    events.clear();
-    tools::set_begin_fence_callback(
-        [](const char* name, std::uint32_t, std::uint64_t*) { note("fence", name); });
-    tools::set_allocate_data_callback([](Kokkos_Profiling_SpaceHandle, const char* name, const void*,
-                                         std::uint64_t) { note("allocation", name); });
-    tools::set_deallocate_data_callback([](Kokkos_Profiling_SpaceHandle, const char* name, const void*,
-                                           std::uint64_t) { note("release", name); });
-    tools::set_begin_deep_copy_callback([](Kokkos_Profiling_SpaceHandle, const char* name, const void*,
-                                           Kokkos_Profiling_SpaceHandle, const char*, const void*,
-                                           std::uint64_t) { note("copy", name); });
-  }
-  ~Watch() {
-    tools::set_begin_fence_callback(nullptr);
-    tools::set_allocate_data_callback(nullptr);
-    tools::set_deallocate_data_callback(nullptr);
-    tools::set_begin_deep_copy_callback(nullptr);
-  }
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
-
-  static std::vector<std::string> events;
-
-private:
-  static void note(const std::string& kind, const char* name) { events.push_back(kind + " " + name); }
-};
-std::vector<std::string> Watch::events;
+using test::KokkosListener;
 
 ExecutionSpace exec() { return {}; }
 
@@ -57,26 +27,20 @@ template <class Kernel>
 void expect_quiet(const char* name, const Kernel& kernel) {
   kernel();
   exec().fence();
-  const auto events = [&] {
-    const Watch watch;
+  {
+    const KokkosListener listener;
     kernel();
-    return Watch::events;
-  }();
+    EXPECT_EQ(listener.seen(), KokkosListener::Seen()) << name;
+    EXPECT_EQ(listener.copies(), 0) << name;
+  }
   exec().fence();
-  EXPECT_EQ(events, std::vector<std::string>()) << name;
 }
 
-TEST(Watch, SeesFencesAllocationsAndCopies) {
-  const Watch watch;
-  exec().fence("a fence");
-  const Kokkos::View<float*, MemorySpace> view("memory", 7);
-  Kokkos::deep_copy(view, 1.0F);
-  const auto seen = [](const std::string& kind) {
-    return std::any_of(Watch::events.begin(), Watch::events.end(),
-                       [&](const std::string& event) { return event.starts_with(kind); });
-  };
-  EXPECT_TRUE(seen("fence a fence"));
-  EXPECT_TRUE(seen("allocation memory"));
+TEST(Listener, HearsCopiesToo) {
+  const Kokkos::View<float*, MemorySpace> view("memory", 7), other("more", 7);
+  const KokkosListener listener;
+  Kokkos::deep_copy(exec(), view, other);
+  EXPECT_EQ(listener.copies(), 1);
 }
 
 template <class C>

@@ -1,9 +1,7 @@
 // A step calls nothing that stops the host or takes memory, as Kokkos sees it.
 #include <gtest/gtest.h>
 
-#include <map>
-#include <string>
-
+#include "kokkos_listener.hpp"
 #include "model/cases.hpp"
 #include "model/trainer.hpp"
 
@@ -12,36 +10,7 @@ namespace {
 
 using test::Trainer;
 
-/// What Kokkos tells tools between construction and destruction: fences by name, memory taken and given back
-/// by label.
-class Listener {
-public:
-  using Seen = std::map<std::string, int>;
-
-  Listener() {
-    seen_ = {};
-    before_ = Kokkos::Tools::Experimental::get_callbacks();
-    Kokkos::Tools::Experimental::set_begin_fence_callback(
-        [](const char* name, std::uint32_t, std::uint64_t*) { ++seen_[std::string("fence ") + name]; });
-    Kokkos::Tools::Experimental::set_allocate_data_callback(
-        [](Kokkos_Profiling_SpaceHandle, const char* label, const void*, std::uint64_t) {
-          ++seen_[std::string("allocation ") + label];
-        });
-    Kokkos::Tools::Experimental::set_deallocate_data_callback(
-        [](Kokkos_Profiling_SpaceHandle, const char* label, const void*, std::uint64_t) {
-          ++seen_[std::string("deallocation ") + label];
-        });
-  }
-  ~Listener() { Kokkos::Tools::Experimental::set_callbacks(before_); }
-  Listener(const Listener&) = delete;
-  Listener& operator=(const Listener&) = delete;
-
-  [[nodiscard]] const Seen& seen() const { return seen_; }
-
-private:
-  Kokkos::Tools::Experimental::EventSet before_;
-  static inline Seen seen_;
-};
+using Listener = test::KokkosListener;
 
 TEST(Listener, HearsFencesAndMemory) {
   const Listener listener;
