@@ -17,7 +17,7 @@ MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 DASHES = ["-", "--", ":", "-."]
 # What a line may differ in besides schedule, ranks and groups.
 SETTINGS = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn", "dtype", "recompute", "micro_batch", "micro_batches", "data"]
-SCHEMA = 1
+SCHEMA = 2
 
 
 class BadInput(Exception):

@@ -42,11 +42,11 @@ def call(ranks, *arguments):
     return subprocess.run(command(ranks, *arguments), capture_output=True, text=True, cwd=FOLDER, timeout=240)
 
 
-def rows():
+def rows(file=FILE):
     """Cases in the file, as a user reads them after the kill."""
-    if not FILE.exists():
+    if not file.exists():
         return []
-    done = subprocess.run([PROGRAM, "show", FILE, "--csv"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([PROGRAM, "show", file, "--csv"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, f"after a kill: {done.stderr}"
     return list(csv.DictReader(io.StringIO(done.stdout)))
 
@@ -97,7 +97,8 @@ def check_kill():
 def check_refusals():
     for arguments, word in [(["run", DECK, "--set", "heads=3"], "heads"),
                             (["run", DECK, "--set", "ranks=7"], "ranks"),
-                            (["run", DECK, "--set", "dtype=bf16", "-o", FOLDER / "bf16.h5"], "bf16"),
+                            (["run", DECK, "--set", "dtype=bf16", "--set", "attention=host", "-o", FOLDER / "no.h5"],
+                             "attention = host"),
                             (["run", DECK, "--set", "data=/nonexistent"], "/nonexistent"),
                             (["run", DECK, "-o", FOLDER / "no/such/folder.h5"], "folder"),
                             (["verify", FOLDER / "missing.toml"], "missing.toml"),
@@ -106,6 +107,21 @@ def check_refusals():
         assert done.returncode == 2, f"{arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
         lines = done.stderr.splitlines()
         assert len(lines) == 1 and lines[0].startswith("minitaw: ") and word in lines[0], f"{arguments}: {done.stderr}"
+
+
+def check_bf16():
+    """Both precisions in one sweep; the kernel that ran is named."""
+    file = FOLDER / "bf16.h5"
+    done = call(3, "run", DECK, "--set", "dtype=fp32,bf16", "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1+2",
+                "-o", file)
+    assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
+    cases = rows(file)
+    assert {(row["dtype"], row["schedule"]) for row in cases} == {
+        (dtype, schedule) for dtype in ("fp32", "bf16") for schedule in ("tawpipe", "ddp")}, cases
+    for row in cases:
+        assert row["attention"] == "auto" and row["attention_used"] not in ("", "auto"), row
+        assert row["transport_used"].split()[0] in ("mpi", "nccl"), row
+        assert 0 <= float(row["gradient_error"]) < (1e-5 if row["dtype"] == "fp32" else 1e-2), row
 
 
 def check_verify():
@@ -120,5 +136,6 @@ if __name__ == "__main__":
     FOLDER.mkdir(parents=True)
     DECK.write_text(TEXT, encoding="utf-8")
     check_refusals()
+    check_bf16()
     check_verify()
     check_kill()
