@@ -64,10 +64,10 @@ def length_text(tokens):
 
 
 def draw_line(top, bottom, rows, style, scale):
-    tokens = rows.tokens_per_s * rows.median_s  # of a step
-    rates = rows.tokens_per_s
-    spread = [rates - tokens / rows.q3_s, tokens / rows.q1_s - rates]
-    (line, _, _) = top.errorbar(rows.seq, rates, yerr=spread, capsize=2, elinewidth=0.8, **style)
+    rates = rows.tokens_per_s.to_numpy()
+    tokens = rates * rows.median_s.to_numpy()  # of a step
+    spread = [rates - tokens / rows.q3_s.to_numpy(), tokens / rows.q1_s.to_numpy() - rates]
+    (line, _, _) = top.errorbar(rows.seq.to_numpy(), rates, yerr=spread, capsize=2, elinewidth=0.8, **style)
     bottom.plot(rows.seq, rows.memory_measured / scale, **style)
     return line
 
