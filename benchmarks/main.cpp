@@ -65,9 +65,14 @@ void run() {
 }  // namespace minitaw::bench
 
 int main(int argc, char** argv) {
-  const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
-  benchmark::Initialize(&argc, argv);
-  minitaw::bench::read_sizes(argc, argv);
-  minitaw::bench::run();
-  benchmark::Shutdown();
+  try {
+    const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
+    benchmark::Initialize(&argc, argv);
+    minitaw::bench::read_sizes(argc, argv);
+    minitaw::bench::run();
+    benchmark::Shutdown();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "minitaw_kernels: {}\n", error.what());
+    return 2;
+  }
 }

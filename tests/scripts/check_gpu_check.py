@@ -66,6 +66,12 @@ def a_failure_is_told_and_the_rest_goes_on():
     assert " ok " in row(table, "kernels: attention") and "RESULT: INVALID" in table
 
 
+def a_failure_whose_exit_code_is_lost_is_seen():
+    machine(test_engine_job="echo '[  FAILED  ] 1 test, listed below:'; exit 0")
+    table, log = check(code=1)
+    assert "FAILED" in row(table, "engine: 1 rank") and "listed below" in log
+
+
 def what_may_fail_does_not_fail_the_check():
     machine(mpiexec=MPIEXEC.replace("exec", 'case "$*" in *HOSTID*) exit 3;; esac; exec'))
     table, _ = check(code=0)
@@ -96,6 +102,7 @@ def bad_calls_are_refused():
 
 all_is_well()
 a_failure_is_told_and_the_rest_goes_on()
+a_failure_whose_exit_code_is_lost_is_seen()
 what_may_fail_does_not_fail_the_check()
 what_is_missing_is_skipped()
 time_runs_out()
