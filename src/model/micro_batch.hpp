@@ -4,17 +4,11 @@
 #include <cstdint>
 #include <span>
 
+#include "base/pinned_space.hpp"
 #include "model/shape.hpp"
 #include "model/tokens.hpp"
 
 namespace minitaw::model {
-
-/// Host memory that a device copies from without stopping the host.
-#ifdef KOKKOS_HAS_SHARED_HOST_PINNED_SPACE
-using PinnedSpace = Kokkos::SharedHostPinnedSpace;
-#else
-using PinnedSpace = Kokkos::HostSpace;
-#endif
 
 /// Tokens of one micro-batch, T = B S, and what the embedding's gradient needs to know about their order; all
 /// in pinned memory that is taken once. Filled outside of a step: kernels read it until their step is over.

@@ -3,16 +3,10 @@
 #include <Kokkos_Core.hpp>
 #include <vector>
 
+#include "base/pinned_space.hpp"
 #include "comm/mpi/memory.hpp"
 
 namespace minitaw::comm::mpi {
-
-/// Host memory that the device copies from and to without stopping the host.
-#ifdef KOKKOS_HAS_SHARED_HOST_PINNED_SPACE
-using PinnedSpace = Kokkos::SharedHostPinnedSpace;
-#else
-using PinnedSpace = Kokkos::HostSpace;
-#endif
 
 /// Copies between the memory of Kokkos's default execution space and pinned memory, each queue an instance of
 /// that space. Where the default space is the host's, a copy is complete when it has started.
