@@ -8,7 +8,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include "base/error.hpp"
 #include "comm/mpi/check.hpp"
 #include "deck/source.hpp"
 #include "engine/agree.hpp"
@@ -61,15 +60,6 @@ std::vector<std::string> gather(const std::string& text, int ranks, MPI_Comm com
   return texts;
 }
 
-bool any_shared(const std::vector<std::string>& uuids) {
-  try {
-    topology::require_own_devices(uuids);
-    return false;
-  } catch (const InputError&) {
-    return true;
-  }
-}
-
 /// Compute and communication threads of all ranks of this node.
 comm::mpi::Patience waiting(const topology::Job& place, int threads) {
   return comm::mpi::patience(place.node_cores, place.nodes.size(place.node) * (threads + 2));
@@ -100,7 +90,7 @@ MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& flags)
       device_names_(gather(text_of(device_, threads_), environment_.ranks(), MPI_COMM_WORLD)),
       job_(MPI_COMM_WORLD, {.patience = std::chrono::duration<double>(flags.watchdog),
                             .waiting = waiting(place_, threads_),
-                            .shared_devices = any_shared(device_uuids_)}) {}
+                            .shared_devices = topology::shared_device(device_uuids_).has_value()}) {}
 
 void MpiJob::require_own_devices() const {
   if (!flags_.share_devices) topology::require_own_devices(device_uuids_);

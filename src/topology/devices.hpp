@@ -23,7 +23,14 @@ struct Device {
 /// Ranks of a node take its devices in turn: local rank modulo visible devices; -1 if there are none.
 [[nodiscard]] int device_of(int local_rank, int visible);
 
-/// Throws InputError if two ranks would use the device of the same uuid; empty ones are nobody's.
+/// Two ranks that use the device of the same uuid; empty uuids are nobody's.
+struct SharedDevice {
+  int first = -1, second = -1;  ///< ranks
+  std::string uuid;
+};
+[[nodiscard]] std::optional<SharedDevice> shared_device(std::span<const std::string> uuid_of_rank);
+
+/// Throws InputError, naming the ranks, if a device is shared.
 void require_own_devices(std::span<const std::string> uuid_of_rank);
 
 struct DeviceMemory {
