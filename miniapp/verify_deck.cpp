@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <map>
-
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "engine/agree.hpp"

@@ -1,12 +1,11 @@
 #include "engine/collect.hpp"
 
-#include "topology/devices.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "comm/mpi/check.hpp"
+#include "topology/devices.hpp"
 
 namespace minitaw::engine {
 namespace {

@@ -50,21 +50,22 @@ void use_device() {}
 
 Queues make_queues(const QueueOptions& options) {
   Queues queues;
-  const auto fenced = [&](schedule::Lane lane) {
-    return std::make_unique<FencedQueue>(lane_space(lane), options.units[static_cast<std::size_t>(lane)],
-                                         *options.clock, options.waiting);
-  };
-  for (int l = 0; l < schedule::lanes; ++l) queues[l] = fenced(static_cast<schedule::Lane>(l));
 #if defined(KOKKOS_ENABLE_CUDA)
   const auto start = std::make_shared<const cuda::Event>();
+#endif
   for (int l = 0; l < schedule::lanes; ++l) {
     const auto lane = static_cast<schedule::Lane>(l);
+#if defined(KOKKOS_ENABLE_CUDA)
     const bool compute = lane == schedule::Lane::compute;
-    if (compute || options.communication_on_stream)
+    if (compute || options.communication_on_stream) {
       queues[l] =
           std::make_unique<cuda::StreamQueue>(cuda::streams().stream(lane), options.units[l], start, compute);
-  }
+      continue;
+    }
 #endif
+    queues[l] =
+        std::make_unique<FencedQueue>(lane_space(lane), options.units[l], *options.clock, options.waiting);
+  }
   return queues;
 }
 

@@ -27,18 +27,17 @@ constexpr bool have_nccl = true;
 constexpr bool have_nccl = false;
 #endif
 
-}  // namespace
-
-std::string resolve_transport(const std::string& wanted, bool shared_devices) {
-  if (wanted != "nccl") return wanted == "auto" && have_nccl && !shared_devices ? "nccl" : "mpi";
+/// Whether `wanted` ("auto", "mpi" or "nccl") means NCCL here. A rank that is alone needs it only if asked
+/// for.
+bool use_nccl(const std::string& wanted, const TransportPlace& place) {
+  if (wanted != "nccl")
+    return wanted == "auto" && have_nccl && !place.shared_devices && place.program.ranks.size() > 1;
   if (!have_nccl) throw InputError("transport = nccl: this build has no NCCL; use transport = mpi or auto");
   // NCCL_HOSTID makes ranks of one node look like several: who sets it wants to see what happens.
-  if (shared_devices && std::getenv("NCCL_HOSTID") == nullptr)
+  if (place.shared_devices && std::getenv("NCCL_HOSTID") == nullptr)
     throw InputError("transport = nccl: NCCL refuses ranks that share a device; use transport = mpi or auto");
-  return "nccl";
+  return true;
 }
-
-namespace {
 
 NamedTransport make_mpi(const TransportPlace& place) {
   if constexpr (kernels::on_host) {
@@ -75,10 +74,9 @@ NamedTransport make_nccl(const TransportPlace& place) {
 }  // namespace
 
 NamedTransport make_transport(const std::string& wanted, const TransportPlace& place) {
-  [[maybe_unused]] const std::string kind = resolve_transport(wanted, place.shared_devices);
+  [[maybe_unused]] const bool by_nccl = use_nccl(wanted, place);
 #if defined(MINITAW_HAVE_NCCL)
-  const bool alone = place.program.ranks.size() == 1;
-  if (kind == "nccl" && (!alone || wanted == "nccl")) return make_nccl(place);
+  if (by_nccl) return make_nccl(place);
 #endif
   return make_mpi(place);
 }

@@ -21,16 +21,13 @@ struct TransportPlace {
   bool shared_devices = false;
 };
 
-/// Which transport `wanted` ("auto", "mpi" or "nccl") means in this build: "mpi" or "nccl". Throws InputError
-/// for one that cannot be had.
-[[nodiscard]] std::string resolve_transport(const std::string& wanted, bool shared_devices);
-
 /// A transport and what it is called in results: "mpi", "mpi staged", "mpi direct" or "nccl".
 struct NamedTransport {
   std::unique_ptr<comm::Transport> transport;
   std::string name;
 };
-/// Collective over the ranks of the case.
+/// What `wanted` ("auto", "mpi" or "nccl") means in this build and place. Collective over the ranks of the
+/// case. Throws InputError for a transport that cannot be had.
 [[nodiscard]] NamedTransport make_transport(const std::string& wanted, const TransportPlace& place);
 
 /// Of the NCCL that is loaded; empty in a build without.
