@@ -21,8 +21,16 @@ if(MINITAW_DEVICE STREQUAL "CUDA")
   endforeach()
 endif()
 
-# minitaw_vendor(NAME FOUND PURPOSE HINT): decides MINITAW_HAVE_<NAME> from option MINITAW_<NAME> and whether it was found.
-function(minitaw_vendor name found purpose hint)
+# minitaw_vendor(NAME PURPOSE HINT [INCLUDES folder ...] [LIBRARIES library ...]): decides MINITAW_HAVE_<NAME> from option
+# MINITAW_<NAME> and whether all of these were found; with INCLUDES, minitaw_<name> brings them.
+function(minitaw_vendor name purpose hint)
+  cmake_parse_arguments(arg "" "" "INCLUDES;LIBRARIES" ${ARGN})
+  set(found ON)
+  foreach(part IN LISTS arg_INCLUDES arg_LIBRARIES)
+    if(NOT part)  # ...-NOTFOUND
+      set(found OFF)
+    endif()
+  endforeach()
   set(have OFF)
   if(MINITAW_${name} AND found)  # AUTO is true, too
     set(have ON)
@@ -31,6 +39,12 @@ function(minitaw_vendor name found purpose hint)
   endif()
   set(MINITAW_HAVE_${name} ${have} PARENT_SCOPE)
   message(STATUS "${name}: ${have} (${purpose})")
+  if(have AND arg_INCLUDES)
+    string(TOLOWER ${name} target)
+    add_library(minitaw_${target} INTERFACE)
+    target_include_directories(minitaw_${target} SYSTEM INTERFACE ${arg_INCLUDES})
+    target_link_libraries(minitaw_${target} INTERFACE ${arg_LIBRARIES} CUDA::cudart)
+  endif()
 endfunction()
 
 foreach(name CUBLASLT CUDNN NCCL NVML)
@@ -51,43 +65,16 @@ if(MINITAW_DEVICE STREQUAL "CUDA")
   find_library(MINITAW_NVML_LIBRARY nvidia-ml HINTS ${NVML_ROOT} ENV NVML_ROOT ${CUDAToolkit_LIBRARY_DIR}
                PATH_SUFFIXES lib64 lib stubs lib64/stubs lib/stubs)
 
-  set(found OFF)
+  set(cublaslt NOTFOUND)
   if(TARGET CUDA::cublasLt)
-    set(found ON)
+    set(cublaslt CUDA::cublasLt)
   endif()
-  minitaw_vendor(CUBLASLT ${found} "matrix products; else a slow portable kernel" "it is part of the CUDA toolkit")
-
-  set(found OFF)
-  if(MINITAW_CUDNN_INCLUDE AND MINITAW_CUDNN_LIBRARY AND MINITAW_CUDNN_FRONTEND_INCLUDE)
-    set(found ON)
-  endif()
-  minitaw_vendor(CUDNN ${found} "attention in bf16; else the portable kernel"
-                 "it needs cuDNN 9 (-DCUDNN_ROOT=...) and the headers of cudnn-frontend (-DCUDNN_FRONTEND_ROOT=...)")
-  if(MINITAW_HAVE_CUDNN)
-    add_library(minitaw_cudnn INTERFACE)
-    target_include_directories(minitaw_cudnn SYSTEM INTERFACE ${MINITAW_CUDNN_INCLUDE} ${MINITAW_CUDNN_FRONTEND_INCLUDE})
-    target_link_libraries(minitaw_cudnn INTERFACE ${MINITAW_CUDNN_LIBRARY} CUDA::cudart)
-  endif()
-
-  set(found OFF)
-  if(MINITAW_NCCL_INCLUDE AND MINITAW_NCCL_LIBRARY)
-    set(found ON)
-  endif()
-  minitaw_vendor(NCCL ${found} "communication between devices; else MPI" "name its folder with -DNCCL_ROOT=...")
-  if(MINITAW_HAVE_NCCL)
-    add_library(minitaw_nccl INTERFACE)
-    target_include_directories(minitaw_nccl SYSTEM INTERFACE ${MINITAW_NCCL_INCLUDE})
-    target_link_libraries(minitaw_nccl INTERFACE ${MINITAW_NCCL_LIBRARY} CUDA::cudart)
-  endif()
-
-  set(found OFF)
-  if(MINITAW_NVML_INCLUDE AND MINITAW_NVML_LIBRARY)
-    set(found ON)
-  endif()
-  minitaw_vendor(NVML ${found} "the driver's version and the device's limits" "name its folder with -DNVML_ROOT=...")
-  if(MINITAW_HAVE_NVML)
-    add_library(minitaw_nvml INTERFACE)
-    target_include_directories(minitaw_nvml SYSTEM INTERFACE ${MINITAW_NVML_INCLUDE})
-    target_link_libraries(minitaw_nvml INTERFACE ${MINITAW_NVML_LIBRARY})
-  endif()
+  minitaw_vendor(CUBLASLT "matrix products; else a slow portable kernel" "it is part of the CUDA toolkit" LIBRARIES ${cublaslt})
+  minitaw_vendor(CUDNN "attention in bf16; else the portable kernel"
+                 "it needs cuDNN 9 (-DCUDNN_ROOT=...) and the headers of cudnn-frontend (-DCUDNN_FRONTEND_ROOT=...)"
+                 INCLUDES ${MINITAW_CUDNN_INCLUDE} ${MINITAW_CUDNN_FRONTEND_INCLUDE} LIBRARIES ${MINITAW_CUDNN_LIBRARY})
+  minitaw_vendor(NCCL "communication between devices; else MPI" "name its folder with -DNCCL_ROOT=..."
+                 INCLUDES ${MINITAW_NCCL_INCLUDE} LIBRARIES ${MINITAW_NCCL_LIBRARY})
+  minitaw_vendor(NVML "the driver's version" "name its folder with -DNVML_ROOT=..." INCLUDES ${MINITAW_NVML_INCLUDE}
+                 LIBRARIES ${MINITAW_NVML_LIBRARY})
 endif()
