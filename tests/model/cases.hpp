@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/bf16.hpp"
@@ -64,6 +65,19 @@ inline const ModelCase wide_batch = {"wide_batch",
                                      1,
                                      5};
 inline const std::vector<ModelCase> all_cases = {one_token, grouped, one_key_head, wide_batch};
+
+/// A model, what its backward pass computes again, and its type.
+using Combination = std::tuple<ModelCase, model::Recompute, model::Dtype>;
+inline auto all_combinations() {
+  return ::testing::Combine(
+      ::testing::ValuesIn(all_cases),
+      ::testing::Values(model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none),
+      ::testing::Values(model::Dtype::fp32, model::Dtype::bf16));
+}
+inline std::string name_of(const ::testing::TestParamInfo<Combination>& info) {
+  const auto& [model_case, recompute, dtype] = info.param;
+  return model_case.name + "_" + std::to_string(static_cast<int>(recompute)) + "_" + model::name_of(dtype);
+}
 
 inline model::Layout layout_of(ModelCase c, model::Dtype dtype,
                                model::Recompute recompute = model::Recompute::block) {

@@ -23,18 +23,9 @@ TEST(Listener, HearsFencesAndMemory) {
   EXPECT_EQ(listener.seen().count("deallocation a view"), 1U);
 }
 
-class Asynchronous : public ::testing::TestWithParam<std::tuple<test::ModelCase, Recompute, Dtype>> {};
+class Asynchronous : public ::testing::TestWithParam<test::Combination> {};
 
-INSTANTIATE_TEST_SUITE_P(All, Asynchronous,
-                         ::testing::Combine(::testing::ValuesIn(test::all_cases),
-                                            ::testing::Values(Recompute::block, Recompute::keep_attention,
-                                                              Recompute::none),
-                                            ::testing::Values(Dtype::fp32, Dtype::bf16)),
-                         [](const auto& param_info) {
-                           return std::get<0>(param_info.param).name + "_" +
-                                  std::to_string(static_cast<int>(std::get<1>(param_info.param))) + "_" +
-                                  name_of(std::get<2>(param_info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(All, Asynchronous, test::all_combinations(), test::name_of);
 
 TEST_P(Asynchronous, AStepAfterWarmUpNeitherFencesNorAllocates) {
   const auto& [model_case, recompute, dtype] = GetParam();

@@ -6,22 +6,15 @@
 #include <numeric>
 #include <vector>
 
+#include "model/token_shape.hpp"
+
 namespace minitaw::model {
 namespace {
 
 using List = std::vector<std::int32_t>;
 List list(MicroBatch::Tokens values) { return {values.begin(), values.end()}; }
 
-Shape shape_of(std::int64_t vocab, std::int64_t seq, std::int64_t micro_batch) {
-  return {.layers = 1,
-          .hidden = 2,
-          .heads = 1,
-          .kv_heads = 1,
-          .ffn = {1},
-          .vocab = vocab,
-          .seq = seq,
-          .micro_batch = micro_batch};
-}
+using test::shape_of;
 
 class FilledBatch : public ::testing::TestWithParam<Shape> {
 protected:

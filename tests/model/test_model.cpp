@@ -31,7 +31,7 @@ Tolerance tolerance_of(const Layout& layout) {
   return {test::has_meaningful_gradient(layout) ? 5e-4 : 2e-2, 2e-2};
 }
 
-class ModelStep : public ::testing::TestWithParam<std::tuple<test::ModelCase, Recompute, Dtype>> {
+class ModelStep : public ::testing::TestWithParam<test::Combination> {
 protected:
   ModelStep()
       : case_(std::get<0>(GetParam())), dtype_(std::get<2>(GetParam())),
@@ -42,16 +42,7 @@ protected:
   Tolerance tolerance_;
 };
 
-INSTANTIATE_TEST_SUITE_P(All, ModelStep,
-                         ::testing::Combine(::testing::ValuesIn(test::all_cases),
-                                            ::testing::Values(Recompute::block, Recompute::keep_attention,
-                                                              Recompute::none),
-                                            ::testing::Values(Dtype::fp32, Dtype::bf16)),
-                         [](const auto& param_info) {
-                           return std::get<0>(param_info.param).name + "_" +
-                                  std::to_string(static_cast<int>(std::get<1>(param_info.param))) + "_" +
-                                  name_of(std::get<2>(param_info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(All, ModelStep, test::all_combinations(), test::name_of);
 
 TEST_P(ModelStep, LossAndEveryGradientTensorMatchTheReference) {
   const Reference reference(layout_, test::rounded_to(dtype_, test::initial_weights(layout_, seed)));

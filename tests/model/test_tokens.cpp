@@ -7,22 +7,14 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "model/token_shape.hpp"
 
 namespace minitaw::model {
 namespace {
 
 using Tokens = std::vector<std::int32_t>;
 
-Shape shape_of(std::int64_t vocab, std::int64_t seq, std::int64_t micro_batch) {
-  return {.layers = 1,
-          .hidden = 2,
-          .heads = 1,
-          .kv_heads = 1,
-          .ffn = {1},
-          .vocab = vocab,
-          .seq = seq,
-          .micro_batch = micro_batch};
-}
+using test::shape_of;
 
 struct Batch {
   Tokens tokens, targets;
