@@ -34,7 +34,7 @@ CasePlan plan_case(const deck::Case& c) {
   schedule::Program program =
       schedule::build({schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers});
   schedule::require_valid(program);
-  const model::Layout layout = model::make_layout(c.shape, program.shards, program.ends_slices);
+  const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
   schedule::ByteMatrix bytes = schedule::bytes(program, layout);
   const schedule::MessageCounts messages = schedule::messages(program);
   schedule::Ticks ticks = schedule::ticks(program);

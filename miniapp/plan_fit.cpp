@@ -27,7 +27,7 @@ std::uint64_t worst_total(const std::vector<schedule::Footprint>& memory) {
 std::uint64_t needed_at(const CasePlan& plan, std::int64_t seq) {
   model::Shape shape = plan.settings.shape;
   shape.seq = seq;
-  const model::Layout layout = model::make_layout(shape, plan.program.shards, plan.program.ends_slices);
+  const model::Layout layout = model::make_layout(shape, schedule::cut_of(plan.program));
   return worst_total(schedule::memory(plan.program, layout)) + context_bytes + model::library_estimate(shape);
 }
 

@@ -2,15 +2,11 @@
 
 #include <chrono>
 
+#include "schedule/span.hpp"
+
 namespace minitaw::engine {
 
-/// When an action of the current step was ready to run, began and ended, in seconds since the step began.
-/// Between `ready` (its lane got to it) and `begin` it waited for other lanes.
-struct Span {
-  double ready = 0;
-  double begin = 0;
-  double end = 0;
-};
+using schedule::Span;
 
 /// The host's clock, from the beginning of a step; shared by the lanes of a rank.
 class Clock {

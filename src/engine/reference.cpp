@@ -100,7 +100,7 @@ std::vector<NamedTensor> named(const model::Layout& layout, const ReferenceTenso
 }  // namespace
 
 Reference float64_reference(const deck::Case& c, int steps) {
-  const model::Layout layout = model::make_layout(c.shape, 1, 1);
+  const model::Layout layout = model::make_layout(c.shape, {1, 1});
   model::Reference model(layout, initial_weights(layout, c.seed));
   model::TokenSource source(c.shape, c.data, c.seed);
   std::vector<std::int32_t> tokens(c.shape.tokens());

@@ -35,7 +35,7 @@ schedule::Program program_of(const deck::Case& c) {
 Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transport,
                  const SessionOptions& options)
     : rank_(rank), program_(with_sabotage(program_of(c), options)),
-      layout_(model::make_layout(c.shape, program_.shards, program_.ends_slices)),
+      layout_(model::make_layout(c.shape, schedule::cut_of(program_))),
       footprint_(schedule::memory(program_, layout_)[rank]), arena_(footprint_),
       state_(program_, rank, layout_, arena_),
       model_(lane_space(schedule::Lane::compute), layout_, loss_scale(c), arena_.workspace(),

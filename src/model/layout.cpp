@@ -47,6 +47,7 @@ public:
     tensors_.push_back({prefix + std::move(name), layer, rows, cols, offset_, !gain, role});
     offset_ += aligned(rows * cols);
   }
+  void skip(std::int64_t elements) { offset_ += elements; }
   [[nodiscard]] std::int64_t elements() const { return offset_; }
   [[nodiscard]] std::vector<Tensor> take() { return std::move(tensors_); }
 
@@ -65,19 +66,26 @@ void add_block(Packer& packer, const Shape& shape, int layer) {
   packer.add("w2", layer, Role::w2, hidden, ffn);
 }
 
-Shard make_shard(const Shape& shape, int first_layer, int layers) {
+/// Size of each of `pieces` equal, aligned pieces that hold `elements` together.
+std::int64_t piece_of(std::int64_t elements, int pieces) { return aligned((elements + pieces - 1) / pieces); }
+
+Shard make_shard(const Shape& shape, int first_layer, int layers, int parts) {
   Packer packer;
   for (int layer = first_layer; layer < first_layer + layers; ++layer) add_block(packer, shape, layer);
-  return {first_layer, layers, packer.elements(), packer.take()};
+  return {first_layer, layers, parts * piece_of(packer.elements(), parts), packer.take()};
 }
 
-Ends make_ends(const Shape& shape, int slices) {
+Ends make_ends(const Shape& shape, const Cut& cut) {
   Packer packer;
   packer.add("embedding", -1, Role::embedding, shape.vocab, shape.hidden);
+  const std::int64_t embedding = packer.elements();
+  // The head is at least as large as the embedding, so both slices are as large as the second.
+  if (cut.ends_split) packer.skip(aligned(shape.hidden));
   packer.add("norm", -1, Role::norm, shape.hidden, 1);
   packer.add("head", -1, Role::head, shape.vocab, shape.hidden);
-  const std::int64_t slice = aligned((packer.elements() + slices - 1) / slices);
-  return {slices * slice, slice, packer.take()};
+  const std::int64_t slice =
+      cut.ends_split ? embedding + aligned(shape.hidden) : piece_of(packer.elements(), cut.slices);
+  return {cut.slices * slice, slice, packer.take()};
 }
 
 }  // namespace
@@ -110,19 +118,20 @@ std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs)
   return lengths;
 }
 
-Layout make_layout(const Shape& shape, int shards, int slices) {
+Layout make_layout(const Shape& shape, const Cut& cut) {
   check(shape);
-  if (shards < 1 || slices < 1)
-    throw LogicError(fmt::format("{} shards, {} slices of the ends", shards, slices));
-  if (shards > shape.layers)
+  if (cut.shards < 1 || cut.slices < 1 || cut.shard_parts < 1 || (cut.ends_split && cut.slices != 2))
+    throw LogicError(
+        fmt::format("{} shards of {} parts, {} slices of the ends", cut.shards, cut.shard_parts, cut.slices));
+  if (cut.shards > shape.layers)
     throw InputError(
-        fmt::format("layers = {}: {} shards need at least {} layers", shape.layers, shards, shards));
+        fmt::format("layers = {}: {} shards need at least {} layers", shape.layers, cut.shards, cut.shards));
   std::vector<std::int64_t> costs(static_cast<std::size_t>(shape.layers));
   for (int layer = 0; layer < shape.layers; ++layer) costs[layer] = block_cost(shape, layer);
-  Layout layout{shape, {}, make_ends(shape, slices)};
+  Layout layout{shape, {}, make_ends(shape, cut)};
   int first = 0;
-  for (const int length : balanced_runs(costs, shards)) {
-    layout.shards.push_back(make_shard(shape, first, length));
+  for (const int length : balanced_runs(costs, cut.shards)) {
+    layout.shards.push_back(make_shard(shape, first, length, cut.shard_parts));
     first += length;
   }
   return layout;

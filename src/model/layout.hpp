@@ -71,9 +71,17 @@ struct Layout {
 /// costs.size().
 [[nodiscard]] std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs);
 
-/// Splits the blocks into `shards` runs, balanced by block_cost(), each with at least one block, and the ends
-/// into `slices` equal slices. Throws InputError if the shape cannot be computed or has fewer layers than
-/// shards.
-[[nodiscard]] Layout make_layout(const Shape& shape, int shards, int slices);
+/// Into how many pieces the model's weights are cut.
+struct Cut {
+  int shards = 1;           ///< runs of blocks
+  int slices = 1;           ///< equal slices of the ends
+  int shard_parts = 1;      ///< each shard is padded so that it splits into this many equal parts
+  bool ends_split = false;  ///< two slices: the embedding alone, final norm and head together
+};
+
+/// Splits the blocks into runs, balanced by block_cost(), each with at least one block, and the ends into
+/// slices. Parts and slices are multiples of `alignment`. Throws InputError if the shape cannot be computed
+/// or has fewer layers than shards.
+[[nodiscard]] Layout make_layout(const Shape& shape, const Cut& cut);
 
 }  // namespace minitaw::model

@@ -5,11 +5,12 @@
 namespace minitaw::schedule {
 namespace {
 
-constexpr std::array<std::string_view, 18> kind_names = {
-    "embed", "F",    "loss", "BW",   "B",         "W",      "dembed",     "update",         "zero",
-    "add",   "join", "send", "recv", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce"};
+constexpr std::array<std::string_view, 19> kind_names = {
+    "embed",     "F",    "loss", "BW",   "B",    "W",         "dembed", "update",     "zero",
+    "add",       "load", "join", "send", "recv", "broadcast", "reduce", "all_gather", "reduce_scatter",
+    "all_reduce"};
 constexpr std::array<std::string_view, lanes> lane_names = {"compute", "intra", "inter"};
-constexpr std::array<char, slot_classes> slot_letters = {'h', 't', 'w', 'g', 'a', 'x', 'e', 'f'};
+constexpr std::array<char, slot_classes> slot_letters = {'h', 't', 'w', 'g', 'a', 'b', 'x', 'e', 'f'};
 
 /// The slots of a compute action; class and kind decide how each is touched.
 Access access_of(const Action& action, Slot slot) {
@@ -25,8 +26,10 @@ Access access_of(const Action& action, Slot slot) {
     return {slot, true, kind != Kind::update};
   case SlotClass::kept:
     return {slot, kind != Kind::forward, kind == Kind::forward};
+  case SlotClass::stash:
+    return {slot, kind != Kind::backward_input, kind == Kind::backward_input};
   case SlotClass::flow:
-    return {slot, kind != Kind::embed, kind != Kind::embed_backward && kind != Kind::backward_weight};
+    return {slot, kind != Kind::embed, kind != Kind::embed_backward};
   case SlotClass::ends:
     return {slot, true, kind == Kind::update};
   case SlotClass::ends_total:
@@ -69,6 +72,9 @@ Accesses accesses(const Action& action, int rank) {
   } else if (action.kind == Kind::accumulate) {
     push({action.slots[0], true, false});
     push({action.slots[1], true, true});
+  } else if (action.kind == Kind::load) {
+    push({action.slots[0], true, false});
+    push({action.slots[1], false, true});
   } else {
     for (const Slot slot : action.slots)
       if (slot.valid()) push(access_of(action, slot));

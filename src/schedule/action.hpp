@@ -19,6 +19,7 @@ enum class Kind : std::uint8_t {
   update,           // update
   zero,             // zero
   accumulate,       // add  slot[1] += slot[0]
+  load,             // load slot[1] = slot[0]
   join,             // join the rank's step ends here
   send,             // send
   recv,             // recv
@@ -46,16 +47,17 @@ enum class Payload : std::uint8_t {
 
 /// Class of a slot: a named buffer of a rank.
 enum class SlotClass : std::uint8_t {
-  home,        // h   weights of an owned shard, compute precision; permanent
-  total,       // t   gradient of an owned shard summed over the step, fp32; permanent
+  home,        // h   weights of an owned shard or slice of one, compute precision; permanent
+  total,       // t   gradient of an owned shard or slice summed over the step, fp32; permanent
   weights,     // w   weights passing through
   gradient,    // g   a gradient contribution passing through, compute precision
-  kept,        // a   what F keeps for B of one (shard, micro-batch)
+  kept,        // a   what F keeps for the backward pass of one (shard, micro-batch)
+  stash,       // b   what B leaves for W of one (shard, micro-batch)
   flow,        // x   hidden state of a micro-batch, later its gradient
-  ends,        // e   ends weights; permanent
+  ends,        // e   ends weights, or the slice that the rank holds; permanent
   ends_total,  // f ends gradient summed over the step, fp32; permanent
 };
-inline constexpr int slot_classes = 8;
+inline constexpr int slot_classes = 9;
 
 struct Slot {
   SlotClass cls = SlotClass::home;
@@ -65,11 +67,12 @@ struct Slot {
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
-/// One step of one rank. 64 bytes: programs for a thousand ranks must fit in memory.
+/// One step of one rank. At most 64 bytes: programs for a thousand ranks must fit in memory.
 ///
 /// Slots by kind (in this order):
-///   embed: x e | F: w a x | loss: x e f | BW, B: w a x g | W: w a g | dembed: x f | update: h t, or e f
-///   (ends) zero: one slot | add: source, target | send, recv, broadcast, reduce, all_*: the slot that moves
+///   embed: x e | F: w a x | loss: x e f | BW: w a x g | B: w a x b | W: a b g | dembed: x f
+///   update: h t, or e f (ends) | zero: one slot | add, load: source, target
+///   send, recv, broadcast, reduce, all_*: the slot that moves
 /// Access follows from kind and class (see accesses()).
 struct Action {
   Kind kind = Kind::join;
@@ -82,6 +85,9 @@ struct Action {
   std::int32_t peer = -1;          ///< other side of send / recv, root of broadcast / reduce (global rank)
   std::int32_t communicator = -1;  ///< index into Program::communicators; -1 for send / recv
   std::array<Slot, 4> slots{};
+  /// What moves or is added is part `part` of `parts` equal ones of the shard or the ends; a collective
+  /// divides that part among its members.
+  std::int16_t part = 0, parts = 1;
   /// waits[l]: how many actions of lane l of this rank must be finished first (0: none). Its own lane is
   /// implied.
   std::array<std::int32_t, lanes> waits{};

@@ -26,6 +26,8 @@ std::size_t content_bytes(SlotClass cls, int shard, const model::Layout& layout)
     return layout.shards[shard].elements * fp32;
   case SlotClass::kept:
     return model::kept_bytes(layout, shard);
+  case SlotClass::stash:
+    break;
   case SlotClass::flow:
     return model::flow_bytes(layout.shape);
   case SlotClass::ends:
@@ -111,6 +113,7 @@ Memory memory_of(SlotClass cls) {
   case SlotClass::ends_total:
     return Memory::gradients;
   case SlotClass::kept:
+  case SlotClass::stash:
   case SlotClass::flow:
     break;
   }

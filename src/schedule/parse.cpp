@@ -64,6 +64,14 @@ private:
       program_.micro_batches = number(word(1, "a count"), "a count");
     } else if (key == "ends_slices") {
       program_.ends_slices = number(word(1, "a count"), "a count");
+    } else if (key == "ends_split") {
+      program_.ends_split = number(word(1, "0 or 1"), "0 or 1") != 0;
+    } else if (key == "home_slices") {
+      program_.home_slices = number(word(1, "a count"), "a count");
+    } else if (key == "shard_parts") {
+      program_.shard_parts = number(word(1, "a count"), "a count");
+    } else if (key == "copies") {
+      program_.copies = number(word(1, "a count"), "a count");
     } else if (key == "groups") {
       program_.groups = topology::parse_groups(std::string(word(1, "group sizes")));
     } else if (key == "communicator") {
@@ -87,6 +95,11 @@ private:
     if (word(2, "\"slots\"") != "slots") fail("\"slots\"");
     std::size_t i = 3;
     for (; word(i, "\"homes\"") != "homes"; ++i) {
+      if (words_[i] == "slice" || words_[i] == "ends") {
+        int& which = words_[i] == "slice" ? rank.slice : rank.ends_slice;
+        which = number(word(++i, "a slice"), "a slice");
+        continue;
+      }
       const Slot slot = slot_of(words_[i]).value_or(Slot{});
       if (!slot.valid()) fail("slot counts such as w2");
       rank.slots[static_cast<std::size_t>(slot.cls)] = slot.index;
@@ -163,7 +176,20 @@ private:
     fail("a communicator of the program");
   }
 
-  void parse_payload(Action& a, std::string_view text) {
+  /// Takes "[1/4]" off the end.
+  std::string_view parse_part(Action& a, std::string_view text) const {
+    const std::size_t open = text.find('[');
+    if (open == std::string_view::npos) return text;
+    const std::size_t slash = text.find('/', open);
+    if (slash == std::string_view::npos || !text.ends_with(']')) fail("a part such as [1/4]");
+    a.part = static_cast<std::int16_t>(number(text.substr(open + 1, slash - open - 1), "a part"));
+    a.parts = static_cast<std::int16_t>(
+        number(text.substr(slash + 1, text.size() - slash - 2), "a number of parts"));
+    return text.substr(0, open);
+  }
+
+  void parse_payload(Action& a, std::string_view operand) {
+    const std::string_view text = parse_part(a, operand);
     static constexpr std::array<std::pair<std::string_view, Payload>, 7> prefixes = {
         {{"EG", Payload::ends_gradient},
          {"E", Payload::ends},

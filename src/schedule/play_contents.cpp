@@ -24,6 +24,8 @@ std::string describe(const Content& c) {
     return fmt::format("{} gradient contributions", c.sum->size());
   case Holds::kept:
     return fmt::format("what shard {} kept of micro-batch {}", c.shard, c.micro_batch);
+  case Holds::stash:
+    return fmt::format("what B left of shard {} and micro-batch {}", c.shard, c.micro_batch);
   case Holds::hidden:
     return fmt::format("micro-batch {} before shard {}", c.micro_batch, c.shard);
   case Holds::hidden_gradient:
@@ -74,9 +76,11 @@ void Contents::local(Place p) {
   case Kind::loss:
     return loss(p);
   case Kind::backward:
-  case Kind::backward_input:
-  case Kind::backward_weight:
     return backward(p);
+  case Kind::backward_input:
+    return backward_input(p);
+  case Kind::backward_weight:
+    return backward_weight(p);
   case Kind::embed_backward:
     return embed_backward(p);
   case Kind::update:
@@ -102,11 +106,11 @@ void Contents::need_ends(Place p, Slot slot) const {
   if (content(p.rank, slot).slices) unexpected(p, slot, "the ends before their update");
 }
 
-void Contents::need_kept(Place p, Slot slot) const {
+void Contents::need_kept(Place p, Slot slot, Holds holds) const {
   const Content& c = content(p.rank, slot);
-  const Action& a = at(p);
-  if (c.holds != Holds::kept || c.shard != a.shard || c.micro_batch != a.micro_batch)
-    unexpected(p, slot, fmt::format("what shard {} kept of micro-batch {}", a.shard, a.micro_batch));
+  const Content wanted{holds, false, at(p).shard, at(p).micro_batch, -1, {}, {}};
+  if (c.holds != holds || c.shard != wanted.shard || c.micro_batch != wanted.micro_batch)
+    unexpected(p, slot, describe(wanted));
 }
 
 void Contents::need_hidden(Place p, Slot slot, Holds holds, std::int32_t shard) const {
@@ -160,20 +164,28 @@ void Contents::loss(Place p) {
 }
 
 void Contents::backward(Place p) {
+  backward_input(p);
+  once(p, at(p).shard, weight_done);
+  add_gradient(p, at(p).slots[3], at(p).shard);
+}
+
+void Contents::backward_input(Place p) {
   const Action& a = at(p);
   need_weights(p, a.slots[0]);
-  need_kept(p, a.slots[1]);
-  if (a.kind != Kind::backward_weight) {
-    need_hidden(p, a.slots[2], Holds::hidden_gradient, a.shard);
-    once(p, a.shard, input_done);
-    content(p.rank, a.slots[2]).shard = a.shard - 1;
-  }
-  if (a.kind == Kind::backward_input) return;
-  const std::size_t row = static_cast<std::size_t>(a.shard) * program_.micro_batches;
-  if ((done_[row + a.micro_batch] & input_done) == 0)
-    fail(Rule::fresh_reads, p, "the backward pass towards the input has not come by yet");
+  need_kept(p, a.slots[1], Holds::kept);
+  need_hidden(p, a.slots[2], Holds::hidden_gradient, a.shard);
+  once(p, a.shard, input_done);
+  content(p.rank, a.slots[2]).shard = a.shard - 1;
+  if (a.kind == Kind::backward_input)
+    content(p.rank, a.slots[3]) = {Holds::stash, false, a.shard, a.micro_batch, -1, {}, {}};
+}
+
+void Contents::backward_weight(Place p) {
+  const Action& a = at(p);
+  need_kept(p, a.slots[0], Holds::kept);
+  need_kept(p, a.slots[1], Holds::stash);
   once(p, a.shard, weight_done);
-  add_gradient(p, a.slots[a.kind == Kind::backward_weight ? 2 : 3], a.shard);
+  add_gradient(p, a.slots[2], a.shard);
 }
 
 void Contents::embed_backward(Place p) {

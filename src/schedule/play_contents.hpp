@@ -13,7 +13,7 @@ namespace minitaw::schedule {
 
 /// What a slot holds, by name instead of by numbers.
 struct Content {
-  enum class Holds : std::uint8_t { nothing, weights, gradient, kept, hidden, hidden_gradient, ends };
+  enum class Holds : std::uint8_t { nothing, weights, gradient, kept, stash, hidden, hidden_gradient, ends };
 
   Holds holds = Holds::nothing;
   bool updated = false;           ///< weights: as the optimiser left them
@@ -53,6 +53,8 @@ private:
   void forward(Place p);
   void loss(Place p);
   void backward(Place p);
+  void backward_input(Place p);
+  void backward_weight(Place p);
   void embed_backward(Place p);
   void update(Place p);
   void update_ends(Place p);
@@ -64,7 +66,7 @@ private:
   // what must be there
   void need_weights(Place p, Slot slot) const;
   void need_ends(Place p, Slot slot) const;
-  void need_kept(Place p, Slot slot) const;
+  void need_kept(Place p, Slot slot, Content::Holds holds) const;
   void need_hidden(Place p, Slot slot, Content::Holds holds, std::int32_t shard) const;
   const Sum& need_sum(Place p, Slot slot) const;
   void need_payload(Place p) const;

@@ -11,6 +11,10 @@ bool same_batch(const Action& a, const Action& b) {
 
 }  // namespace
 
+model::Cut cut_of(const Program& program) {
+  return {program.shards, program.ends_slices, program.shard_parts, program.ends_split};
+}
+
 std::vector<Unit> units(const RankProgram& rank, Lane lane) {
   std::vector<Unit> result;
   const Action* previous = nullptr;

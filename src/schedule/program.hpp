@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "model/layout.hpp"
 #include "schedule/action.hpp"
 #include "topology/groups.hpp"
 
@@ -24,19 +25,28 @@ struct RankProgram {
   std::vector<Action> actions;
   std::array<int, slot_classes> slots{};  ///< how many slots of each class the rank has
   std::vector<int> homes;                 ///< homes[k]: shard in home slot k and total slot k
+  int slice = 0;        ///< of Program::home_slices: what the rank holds of each shard in `homes`
+  int ends_slice = -1;  ///< the only slice of the ends that it holds, if any; -1: all of them
 };
 
 /// One training step of all ranks: the only description of a schedule. Engine, prediction, timeline,
 /// accounting and validation all read it.
 struct Program {
-  std::string schedule;   ///< name with options, as in the deck: "tawpipe:cco=off"
-  int shards = 0;         ///< shards the blocks are split into
-  int micro_batches = 0;  ///< M, of all ranks together
-  int ends_slices = 1;    ///< equal slices of the ends, updated by one rank each
+  std::string schedule;     ///< name with options, as in the deck: "tawpipe:cco=off"
+  int shards = 0;           ///< shards the blocks are split into
+  int micro_batches = 0;    ///< M, of all ranks together
+  int ends_slices = 1;      ///< equal slices of the ends, updated by one rank of each copy each
+  bool ends_split = false;  ///< two slices: the embedding; final norm and head
+  int home_slices = 1;      ///< equal slices of each shard, kept by one rank of each copy each
+  int shard_parts = 1;      ///< every shard is padded so that this many parts are equal
+  int copies = 1;           ///< ranks r, r + P / copies, ... do the same with their own micro-batches
   topology::Groups groups{{1}};
   std::vector<Communicator> communicators;
   std::vector<RankProgram> ranks;
 };
+
+/// How the program's ranks cut the model.
+[[nodiscard]] model::Cut cut_of(const Program& program);
 
 /// Index ranges [begin, end) of the units that a lane starts one after the other: a batch of send / recv, or
 /// one action. Indices point into RankProgram::actions; actions of other lanes in between are not part of the

@@ -47,9 +47,9 @@ Form form_of(const Action& a) {
   case Kind::backward:
     return {"hw a x tg", true, true};
   case Kind::backward_input:
-    return {"hw a x tg?", true, true};
+    return {"hw a x b", true, true};
   case Kind::backward_weight:
-    return {"hw a tg", true, true};
+    return {"a b tg", true, true};
   case Kind::embed_backward:
     return {"x f", false, true};
   case Kind::update:
@@ -58,6 +58,8 @@ Form form_of(const Action& a) {
     return ends ? Form{"f", false, false} : Form{"tg", true, false};
   case Kind::accumulate:
     return ends ? Form{"f f", false, false} : Form{"tg tg", true, false};
+  case Kind::load:
+    return {"h w", true, false};
   case Kind::join:
     return {"", false, false};
   default:

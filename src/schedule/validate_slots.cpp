@@ -9,7 +9,7 @@ namespace {
 
 bool passes_through(SlotClass cls) {
   return cls == SlotClass::weights || cls == SlotClass::gradient || cls == SlotClass::kept ||
-         cls == SlotClass::flow;
+         cls == SlotClass::stash || cls == SlotClass::flow;
 }
 
 /// A content lives from the write that begins it to its last access before the next one begins, or to the end

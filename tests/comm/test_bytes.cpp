@@ -29,7 +29,7 @@ model::Layout layout_of(const schedule::Program& program, int layers, model::Dty
                      .micro_batch = 1,
                      .dtype = dtype};
   for (int l = 0; l < layers; ++l) shape.ffn.push_back(40 + 30 * l);
-  return make_layout(shape, program.shards, program.ends_slices);
+  return make_layout(shape, schedule::cut_of(program));
 }
 
 class Playback {

@@ -17,7 +17,7 @@ protected:
   void SetUp() override {
     golden_ = test::read_golden(std::string(MINITAW_GOLDEN_DIR "/") + GetParam() + ".golden");
     ASSERT_FALSE(golden_.losses.empty());
-    layout_ = make_layout(golden_.shape, golden_.shape.layers, 2);
+    layout_ = make_layout(golden_.shape, {golden_.shape.layers, 2});
   }
 
   void expect_gradients(const ReferenceTensors& got, double tolerance) const {

@@ -83,7 +83,7 @@ inline model::Layout layout_of(ModelCase c, model::Dtype dtype,
                                model::Recompute recompute = model::Recompute::block) {
   c.shape.dtype = dtype;
   c.shape.recompute = recompute;
-  return model::make_layout(c.shape, c.shards, c.slices);
+  return model::make_layout(c.shape, {c.shards, c.slices});
 }
 
 /// The gradient through a norm of two numbers is mostly rounding.

@@ -41,7 +41,7 @@ protected:
 };
 
 TEST_P(Footprint, KeptRegionsAreDisjointAndFill) {
-  const Layout layout = make_layout(shape(), 2, 1);
+  const Layout layout = make_layout(shape(), {2, 1});
   for (int shard = 0; shard < 2; ++shard) {
     const KeptPlan plan = plan_kept(layout, shard);
     std::vector<Region> all;
@@ -53,7 +53,7 @@ TEST_P(Footprint, KeptRegionsAreDisjointAndFill) {
 }
 
 TEST_P(Footprint, RegionsOfOnePhaseAreDisjoint) {
-  const Layout layout = make_layout(shape(), 2, 1);
+  const Layout layout = make_layout(shape(), {2, 1});
   const WorkspacePlan p = plan_workspace(layout);
   const std::vector<Region> shared = {p.rope, p.tokens, p.gain_partial};
   std::vector<Region> block = regions_of(p.recomputed);
@@ -79,7 +79,9 @@ INSTANTIATE_TEST_SUITE_P(All, Footprint,
                                             ::testing::Values(Dtype::fp32, Dtype::bf16)));
 
 TEST(Footprint, EachPolicyKeepsMoreAndNeedsLessScratch) {
-  const auto layout = [](Recompute recompute) { return make_layout(shape_of(recompute, Dtype::fp32), 1, 1); };
+  const auto layout = [](Recompute recompute) {
+    return make_layout(shape_of(recompute, Dtype::fp32), {1, 1});
+  };
   const Layout block = layout(Recompute::block), half = layout(Recompute::keep_attention),
                none = layout(Recompute::none);
   EXPECT_LT(kept_bytes(block, 0), kept_bytes(half, 0));
@@ -90,13 +92,13 @@ TEST(Footprint, EachPolicyKeepsMoreAndNeedsLessScratch) {
 
 TEST(Footprint, LogitsAreOfTheComputeType) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
-    const Layout layout = make_layout(shape_of(Recompute::block, dtype), 1, 1);
+    const Layout layout = make_layout(shape_of(Recompute::block, dtype), {1, 1});
     EXPECT_EQ(plan_workspace(layout).slice_logits.bytes, 66U * 300 * bytes_of(dtype));
   }
 }
 
 TEST(Footprint, BlockPolicyKeepsTheBlockInputOnly) {
-  const Layout layout = make_layout(shape_of(Recompute::block, Dtype::bf16), 3, 1);
+  const Layout layout = make_layout(shape_of(Recompute::block, Dtype::bf16), {3, 1});
   EXPECT_EQ(kept_bytes(layout, 1), (flow_bytes(layout.shape) + 255) / 256 * 256);
   EXPECT_EQ(flow_bytes(layout.shape), 66U * 64 * 2);
 }

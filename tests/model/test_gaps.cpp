@@ -20,7 +20,7 @@ Shard shard_of(int layers) {
                     .vocab = 2,
                     .seq = 1,
                     .micro_batch = 1};
-  return make_layout(shape, 1, 1).shards[0];
+  return make_layout(shape, {1, 1}).shards[0];
 }
 
 /// 1 inside of tensors, 0 between them.

@@ -40,7 +40,7 @@ Shape small() {
 }
 
 std::map<std::string, std::vector<float>> tensors_of(int shards, std::uint64_t seed) {
-  const Layout layout = make_layout(small(), shards, 3);
+  const Layout layout = make_layout(small(), {shards, 3});
   std::map<std::string, std::vector<float>> tensors;
   const auto collect = [&](const auto& part) {
     std::vector<float> values(part.elements, NAN);
@@ -93,7 +93,7 @@ TEST(Initial, FirstNumbersAreFixed) {
 }
 
 TEST(Initial, RefusesABufferOfAnotherSize) {
-  const Layout layout = make_layout(small(), 2, 1);
+  const Layout layout = make_layout(small(), {2, 1});
   std::vector<float> values(layout.shards[0].elements + 1);
   EXPECT_THROW(initialise(values, layout.shards[0], layout.shape, 1), LogicError);
 }

@@ -55,7 +55,7 @@ void expect_packed(const std::vector<Tensor>& tensors, std::int64_t elements) {
 TEST(Layout, EveryLayerIsInExactlyOneShard) {
   for (int layers = 1; layers <= 26; ++layers)
     for (int shards = 1; shards <= layers; ++shards) {
-      const Layout layout = make_layout(odd_shape(layers), shards, 1);
+      const Layout layout = make_layout(odd_shape(layers), {shards, 1});
       ASSERT_EQ(layout.shards.size(), static_cast<std::size_t>(shards));
       int next = 0;
       std::set<std::string> names;
@@ -96,7 +96,7 @@ TEST(Layout, EqualBlocksDifferByAtMostOnePerShard) {
 }
 
 TEST(Layout, TensorsAreAlignedDisjointAndShaped) {
-  const Layout layout = make_layout(odd_shape(5), 2, 3);
+  const Layout layout = make_layout(odd_shape(5), {2, 3});
   const Shape& shape = layout.shape;
   for (const Shard& shard : layout.shards) {
     expect_packed(shard.tensors, shard.elements);
@@ -115,7 +115,7 @@ TEST(Layout, TensorsAreAlignedDisjointAndShaped) {
 
 TEST(Layout, EndsSplitIntoEqualAlignedSlices) {
   for (int slices = 1; slices <= 9; ++slices) {
-    const Ends ends = make_layout(odd_shape(1), 1, slices).ends;
+    const Ends ends = make_layout(odd_shape(1), {1, slices}).ends;
     expect_packed(ends.tensors, ends.elements);
     EXPECT_EQ(ends.elements, slices * ends.slice);
     EXPECT_EQ(ends.slice % alignment, 0);
@@ -125,7 +125,7 @@ TEST(Layout, EndsSplitIntoEqualAlignedSlices) {
 }
 
 TEST(Layout, MoreShardsThanLayersIsRefused) {
-  EXPECT_THROW((void)make_layout(odd_shape(3), 4, 1), InputError);
+  EXPECT_THROW((void)make_layout(odd_shape(3), {4, 1}), InputError);
 }
 
 }  // namespace

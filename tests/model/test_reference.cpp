@@ -28,7 +28,7 @@ protected:
                .vocab = 9,
                .seq = 4,
                .micro_batch = 2};
-  Layout layout_ = make_layout(shape_, 2, 1);
+  Layout layout_ = make_layout(shape_, {2, 1});
   std::vector<std::int32_t> tokens_ = std::vector<std::int32_t>(8), targets_ = tokens_;
 };
 

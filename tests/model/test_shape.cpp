@@ -98,7 +98,7 @@ TEST(Shape, RefusesSizesThatOverflow) {
 }
 
 TEST(Shape, CountsParametersAsTheLayoutDoes) {
-  const Layout layout = make_layout(good(), 2, 1);
+  const Layout layout = make_layout(good(), {2, 1});
   std::int64_t sum = 0;
   for (const Shard& shard : layout.shards)
     for (const Tensor& tensor : shard.tensors) sum += tensor.size();

@@ -25,7 +25,7 @@ model::Layout layout_for(int shards, int slices, int layers, model::Dtype dtype 
   shape.seq = 5;
   shape.micro_batch = 3;
   shape.dtype = dtype;
-  return model::make_layout(shape, shards, slices);
+  return model::make_layout(shape, {shards, slices});
 }
 
 std::uint64_t fp32_bytes(const model::Layout& layout, int shard) { return layout.shards[shard].elements * 4; }
