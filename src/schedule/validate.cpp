@@ -34,15 +34,25 @@ void check_rank(const Program& program, int rank, const LaneSequences& sequences
   check_join(program, rank, order, sequences);
 }
 
+void check_contents(const Program& program, const std::vector<LaneSequences>& sequences,
+                    const Matching& matching, bool listed) {
+  Contents contents(program, listed);
+  play(program, sequences, matching, contents);
+  contents.check_end();
+}
+
 void check(const Program& program) {
   check_form(program);
   const std::vector<LaneSequences> sequences = lane_sequences(program);
   const int ranks = static_cast<int>(program.ranks.size());
   for (int r = 0; r < ranks; ++r) check_rank(program, r, sequences[r]);
   const Matching matching = match(program);
-  Contents contents(program);
-  play(program, sequences, matching, contents);
-  contents.check_end();
+  try {
+    check_contents(program, sequences, matching, false);
+  } catch (const Refusal&) {
+    check_contents(program, sequences, matching, true);  // finds the same, and can name what is missing
+    throw;
+  }
   for (int r = 0; r < ranks; ++r) check_slots(program, r);
 }
 

@@ -102,6 +102,12 @@ private:
     if (program_.shards < 1 || program_.micro_batches < 1 || program_.ends_slices < 1)
       refuse(Rule::exact_gradients, program_, -1, -1,
              "a step needs at least one shard, micro-batch and ends slice");
+    if (program_.shard_parts < 1 || program_.home_slices < 1 ||
+        program_.shard_parts % program_.home_slices != 0)
+      refuse(Rule::exact_gradients, program_, -1, -1,
+             "the slices that ranks keep must be made of whole parts");
+    if (program_.ends_split && program_.ends_slices != 2)
+      refuse(Rule::exact_gradients, program_, -1, -1, "split ends have two slices");
     for (const Communicator& c : program_.communicators) check_communicator(c);
   }
 
@@ -119,6 +125,8 @@ private:
 
   void check_homes() {
     action_ = -1;
+    if (here().slice < 0 || here().slice >= program_.home_slices || here().ends_slice >= program_.ends_slices)
+      fail(Rule::exact_gradients, "keeps a slice that there is not");
     const auto count = [&](SlotClass cls) { return here().slots[static_cast<std::size_t>(cls)]; };
     const int homes = static_cast<int>(here().homes.size());
     if (count(SlotClass::home) != homes || count(SlotClass::total) != homes)
@@ -155,6 +163,10 @@ private:
     if (form.micro_batch && (a.micro_batch < 0 || a.micro_batch >= program_.micro_batches))
       fail(Rule::fresh_reads,
            fmt::format("names micro-batch {}, expected 0 to {}", a.micro_batch, program_.micro_batches - 1));
+    const bool ends = a.payload == Payload::ends || a.payload == Payload::ends_gradient;
+    const int parts = flow ? 1 : ends ? program_.ends_slices : program_.shard_parts;
+    if (a.parts < 1 || a.part < 0 || a.part >= a.parts || parts % a.parts != 0)
+      fail(Rule::fresh_reads, fmt::format("names part {} of {} where there are {}", a.part, a.parts, parts));
   }
 
   void check_slots(const Action& a, std::string_view form) const {

@@ -111,29 +111,29 @@ micro_batches 1
 ends_slices 1
 groups 1+1
 communicator world 0 1
-rank 0 slots h1 t1 a1 x1 e1 f1 homes 0
+rank 0 slots h1 t1 a1 b1 x1 e1 f1 homes 0
    0 compute zero G0 t0
    0 compute zero EG f0
    0 compute embed m0 x0 e0
    0 compute F s0 m0 h0 a0 x0
    0 inter   send A1 m0 x0 -> r1 after compute:4
    1 inter   recv D1 m0 x0 <- r1
-   2 compute B s0 m0 h0 a0 x0 after inter:2
-   2 compute W s0 m0 h0 a0 t0
+   2 compute B s0 m0 h0 a0 x0 b0 after inter:2
+   2 compute W s0 m0 a0 b0 t0
    2 compute dembed m0 x0 f0
    3 inter   all_reduce EG f0 @world after compute:7
    3 compute update W0 h0 t0
    3 compute update E0 e0 f0 after inter:3
    3 compute join
-rank 1 slots h1 t1 a1 x1 e1 f1 homes 1
+rank 1 slots h1 t1 a1 b1 x1 e1 f1 homes 1
    0 compute zero G1 t0
    0 compute zero EG f0
    0 inter   recv A1 m0 x0 <- r0
    1 compute F s1 m0 h0 a0 x0 after inter:1
    1 compute loss m0 x0 e0 f0
-   1 compute B s1 m0 h0 a0 x0
+   1 compute B s1 m0 h0 a0 x0 b0
    1 inter   send D1 m0 x0 -> r0 after compute:5
-   2 compute W s1 m0 h0 a0 t0
+   2 compute W s1 m0 a0 b0 t0
    3 inter   all_reduce EG f0 @world
    3 compute update W1 h0 t0
    3 compute update E0 e0 f0 after inter:3

@@ -60,11 +60,11 @@ std::vector<Broken> broken_programs() {
        "g0 holds nothing"},
       {"WeightBeforeInput",
        with(pipeline,
-            "   1 compute B s1 m0 h0 a0 x0\n   1 inter   send D1 m0 x0 -> r0 after compute:5\n"
-            "   2 compute W s1 m0 h0 a0 t0\n",
-            "   1 compute W s1 m0 h0 a0 t0\n   2 compute B s1 m0 h0 a0 x0\n"
+            "   1 compute B s1 m0 h0 a0 x0 b0\n   1 inter   send D1 m0 x0 -> r0 after compute:5\n"
+            "   2 compute W s1 m0 a0 b0 t0\n",
+            "   1 compute W s1 m0 a0 b0 t0\n   2 compute B s1 m0 h0 a0 x0 b0\n"
             "   1 inter   send D1 m0 x0 -> r0 after compute:6\n"),
-       Rule::fresh_reads, "towards the input has not come by"},
+       Rule::fresh_reads, "b0 holds nothing, expected what B left of shard 1 and micro-batch 0"},
       {"WrongActivation", with(with(pipeline, "send A1", "send A0"), "recv A1", "recv A0"), Rule::fresh_reads,
        "x0 holds micro-batch 0 before shard 1, expected micro-batch 0 before shard 0"},
       {"GatherBeforeUpdate",
@@ -133,7 +133,7 @@ std::vector<Broken> broken_programs() {
             "all_reduce EG f0 @world after compute:7", "zero EG f0 after compute:7"),
        Rule::exact_gradients, "micro-batch 0 of the head is missing"},
       {"ForeignSlice", with(relay, "update E1 e0 f0", "update E0 e0 f0"), Rule::exact_gradients,
-       "f0 holds the sum of slice 1 only"},
+       "f0 lacks a slice of the sum that is read"},
       {"CopyNotUpdated", with(pipeline, "update W1 h0 t0", "zero G1 t0"), Rule::exact_gradients,
        "h0 still holds the weights of shard 1"},
       {"EmbeddingLost", with(relay, "   3 compute dembed m1 x0 f0\n", "   3 compute zero EG f0\n"),
