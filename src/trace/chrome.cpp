@@ -1,0 +1,126 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "trace/phase.hpp"
+#include "trace/rows.hpp"
+#include "trace/write.hpp"
+
+namespace minitaw::trace {
+namespace {
+
+using nlohmann::ordered_json;
+using schedule::Kind;
+using schedule::Lane;
+
+constexpr double microseconds = 1e6;
+/// Slices of one thread must not overlap, so the messages of a batch take threads of their own.
+constexpr int most_rows = 1000;
+
+class Writer {
+public:
+  void add(const Timeline& timeline) {
+    const Rows rows = arrange(timeline);
+    name_processes(timeline, rows);
+    for (std::size_t i = 0; i < timeline.events.size(); ++i)
+      if (phase_of(timeline.events[i]) != Phase::join) add(timeline.events[i], rows.places[i]);
+    add_flows(timeline, rows);
+    first_process_ += timeline.groups.ranks();
+    ++timelines_;
+  }
+
+  std::string text() {
+    const ordered_json all = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events_)}};
+    return all.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+  }
+
+private:
+  [[nodiscard]] static int thread(Lane lane, int row) { return static_cast<int>(lane) * most_rows + row; }
+
+  void metadata(const char* what, int process, int thread, const char* key, const ordered_json& value) {
+    events_.push_back(
+        {{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"args", {{key, value}}}});
+  }
+
+  void name_processes(const Timeline& timeline, const Rows& rows) {
+    for (int r = 0; r < timeline.groups.ranks(); ++r) {
+      const int process = first_process_ + r;
+      metadata("process_name", process, 0, "name",
+               fmt::format("{} {}: rank {}, group {}", timeline.title,
+                           timeline.measured ? "(measured)" : "(planned)", r, timeline.groups.group_of(r)));
+      metadata("process_sort_index", process, 0, "sort_index", process);
+      for (int l = 0; l < schedule::lanes; ++l) name_threads(process, static_cast<Lane>(l), rows.depth[r][l]);
+    }
+  }
+
+  void name_threads(int process, Lane lane, int depth) {
+    for (int row = 0; row < depth; ++row) {
+      metadata("thread_name", process, thread(lane, row), "name",
+               row == 0 ? std::string(name_of(lane)) : fmt::format("{} ({})", name_of(lane), row + 1));
+      metadata("thread_sort_index", process, thread(lane, row), "sort_index", thread(lane, row));
+    }
+  }
+
+  void add(const Event& e, const Place& place) {
+    ordered_json args = {{"tick", e.tick}, {"waited_us", (e.begin - e.ready) * microseconds}};
+    const auto note = [&](const char* key, int value) {
+      if (value >= 0) args[key] = value;
+    };
+    note("shard", e.shard);
+    note("micro_batch", e.micro_batch);
+    note(e.kind == Kind::send || e.kind == Kind::recv ? "peer" : "root", e.peer);
+    note("link", e.link);
+    events_.push_back({{"name", text_of(e)},
+                       {"cat", name_of(phase_of(e))},
+                       {"ph", "X"},
+                       {"pid", first_process_ + e.rank},
+                       {"tid", thread(e.lane, place.row)},
+                       {"ts", e.begin * microseconds},
+                       {"dur", std::max(0.0, e.end - e.begin) * microseconds},
+                       {"args", std::move(args)}});
+  }
+
+  void add_flows(const Timeline& timeline, const Rows& rows) {
+    std::map<int, std::size_t> sends;
+    for (std::size_t i = 0; i < timeline.events.size(); ++i)
+      if (timeline.events[i].kind == Kind::send) sends.emplace(timeline.events[i].link, i);
+    for (std::size_t i = 0; i < timeline.events.size(); ++i) {
+      const Event& to = timeline.events[i];
+      const auto from = sends.find(to.link);
+      if (to.kind != Kind::recv || from == sends.end()) continue;
+      const Event& send = timeline.events[from->second];
+      const double left = (send.begin + send.end) / 2;
+      flow("s", send, rows.places[from->second], left);
+      // An arrow that ends before it starts is not drawn, and one that ends outside its slice goes astray.
+      flow("f", to, rows.places[i], std::clamp(left, to.begin, std::max(to.begin, to.end)));
+    }
+  }
+
+  void flow(const char* phase, const Event& e, const Place& place, double at) {
+    ordered_json event = {{"name", text_of(e)},
+                          {"cat", "message"},
+                          {"ph", phase},
+                          {"id", fmt::format("{}.{}", timelines_, e.link)},
+                          {"pid", first_process_ + e.rank},
+                          {"tid", thread(e.lane, place.row)},
+                          {"ts", at * microseconds}};
+    if (*phase == 'f') event["bp"] = "e";
+    events_.push_back(std::move(event));
+  }
+
+  ordered_json events_ = ordered_json::array();
+  int first_process_ = 0;
+  int timelines_ = 0;
+};
+
+}  // namespace
+
+std::string to_chrome_trace(std::span<const Timeline> timelines) {
+  Writer writer;
+  for (const Timeline& timeline : timelines) writer.add(timeline);
+  return writer.text();
+}
+
+}  // namespace minitaw::trace

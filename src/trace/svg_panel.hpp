@@ -1,0 +1,68 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "trace/phase.hpp"
+#include "trace/rows.hpp"
+#include "trace/svg_canvas.hpp"
+#include "trace/timeline.hpp"
+
+namespace minitaw::trace {
+
+/// Time as a place from left to right.
+struct Axis {
+  double left = 0;     ///< pixels
+  double width = 0;    ///< pixels
+  double seconds = 0;  ///< as long as that
+
+  [[nodiscard]] double at(double time) const { return left + width * time / seconds; }
+};
+
+/// Which messages are drawn as arrows.
+enum class Arrows : std::uint8_t { all, between_groups, none };
+
+/// One timeline of a drawing: a title, and below it the rows of its ranks.
+class Panel {
+public:
+  Panel(const Timeline& timeline, const Axis& axis, double top);
+
+  [[nodiscard]] double bottom() const { return bottom_; }
+  /// Where its rows begin; the title is above.
+  [[nodiscard]] double rows_top() const { return rows_top_; }
+  [[nodiscard]] Arrows arrows() const { return arrows_; }
+  void draw(Canvas& canvas) const;
+
+private:
+  /// Heights of a rank's lanes; 0: left out, because no rank uses the lane.
+  struct Heights {
+    std::array<double, schedule::lanes> lanes{};
+    double gap = 0;
+    [[nodiscard]] double rank() const { return lanes[0] + lanes[1] + lanes[2] + gap; }
+  };
+
+  [[nodiscard]] Heights heights() const;
+  [[nodiscard]] Arrows choose_arrows() const;
+  [[nodiscard]] bool one_shard_per_rank() const;
+  [[nodiscard]] double rank_top(int rank) const;
+  [[nodiscard]] Box lane_box(int rank, int lane) const;
+  [[nodiscard]] Box box_of(std::size_t event) const;
+  [[nodiscard]] std::string label_of(const Event& event, double width, double size) const;
+
+  void draw_title(Canvas& canvas) const;
+  void draw_groups(Canvas& canvas) const;
+  void draw_rank(Canvas& canvas, int rank) const;
+  void draw_wait(Canvas& canvas, std::size_t event) const;
+  void draw_event(Canvas& canvas, std::size_t event) const;
+  void draw_arrows(Canvas& canvas) const;
+
+  const Timeline& timeline_;
+  Axis axis_;
+  Rows rows_;
+  Heights heights_;
+  Arrows arrows_;
+  bool by_micro_batch_;  ///< blocks carry the micro-batch, because their shard is always the same
+  double top_, rows_top_, bottom_;
+};
+
+}  // namespace minitaw::trace

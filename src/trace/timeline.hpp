@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "schedule/action.hpp"
+#include "schedule/program.hpp"
+#include "schedule/span.hpp"
+#include "topology/groups.hpp"
+
+namespace minitaw::trace {
+
+/// One action of one rank with its times, in seconds since the step began.
+struct Event {
+  int rank = 0;
+  schedule::Lane lane = schedule::Lane::compute;
+  schedule::Kind kind = schedule::Kind::join;
+  schedule::Payload payload = schedule::Payload::none;
+  int tick = 0;
+  int shard = -1;
+  int micro_batch = -1;
+  int peer = -1;     ///< other side of a message, root of a rooted collective; -1: none
+  int link = -1;     ///< shared by both sides of a message or by all members of a collective; -1: no transfer
+  double ready = 0;  ///< its lane got to it
+  double begin = 0;
+  double end = 0;
+
+  friend bool operator==(const Event&, const Event&) = default;
+};
+
+/// One step of all ranks, planned or measured. It says everything that a drawing needs, without the program.
+struct Timeline {
+  std::string title;
+  bool measured = false;
+  topology::Groups groups{{1}};
+  std::vector<Event> events;
+};
+
+/// The timeline of a program that validate() accepts; spans[r][i] belongs to action i of rank r. Throws
+/// LogicError if there is not one span for every action.
+[[nodiscard]] Timeline make_timeline(const schedule::Program& program,
+                                     const std::vector<std::vector<schedule::Span>>& spans, std::string title,
+                                     bool measured);
+
+/// Seconds from 0 to the end of the last event.
+[[nodiscard]] double length(const Timeline& timeline);
+
+}  // namespace minitaw::trace

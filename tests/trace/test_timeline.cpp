@@ -1,0 +1,94 @@
+#include "trace/timeline.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "base/error.hpp"
+#include "schedule/registry.hpp"
+#include "schedule/text.hpp"
+
+namespace minitaw::trace {
+namespace {
+
+using schedule::Kind;
+using Spans = std::vector<std::vector<schedule::Span>>;
+
+/// Every action has times of its own, so that a mix-up shows.
+Spans some_spans(const schedule::Program& program) {
+  Spans spans;
+  double time = 1;
+  for (const schedule::RankProgram& rank : program.ranks) {
+    spans.emplace_back();
+    for (std::size_t i = 0; i < rank.actions.size(); ++i, time += 1)
+      spans.back().push_back({time, time + 0.25, time + 0.5});
+  }
+  return spans;
+}
+
+schedule::Program some_program(const char* spec, int ranks, int groups) {
+  return schedule::build(
+      {schedule::parse_spec(spec), topology::Groups::equal(ranks, groups), 2 * ranks, ranks + 1});
+}
+
+TEST(Timeline, HoldsEveryActionWithItsTimes) {
+  const schedule::Program program = some_program("tawpipe", 6, 3);
+  const Spans spans = some_spans(program);
+  const Timeline timeline = make_timeline(program, spans, "title", true);
+  EXPECT_EQ(timeline.title, "title");
+  EXPECT_TRUE(timeline.measured);
+  EXPECT_EQ(timeline.groups.text(), "2+2+2");
+  std::size_t next = 0;
+  for (int r = 0; r < 6; ++r)
+    for (std::size_t i = 0; i < spans[r].size(); ++i) {
+      const schedule::Action& a = program.ranks[r].actions[i];
+      const Event& e = timeline.events.at(next++);
+      EXPECT_EQ(std::tuple(e.rank, e.lane, e.kind, e.payload), std::tuple(r, a.lane, a.kind, a.payload));
+      EXPECT_EQ(std::tuple(e.tick, e.shard, e.micro_batch, e.peer),
+                std::tuple(a.tick, a.shard, a.micro_batch, a.peer));
+      EXPECT_EQ(std::tuple(e.ready, e.begin, e.end),
+                std::tuple(spans[r][i].ready, spans[r][i].begin, spans[r][i].end));
+    }
+  EXPECT_EQ(next, timeline.events.size());
+  EXPECT_EQ(length(timeline), spans.back().back().end);
+}
+
+TEST(Timeline, LinksJoinTheSidesOfATransferAndNothingElse) {
+  for (const char* spec : {"tawpipe", "tawpipe:gwps=off", "ddp"}) {
+    const schedule::Program program = some_program(spec, 6, 2);
+    const Timeline timeline = make_timeline(program, some_spans(program), "", false);
+    std::map<int, std::vector<Event>> links;
+    for (const Event& e : timeline.events) {
+      EXPECT_EQ(e.link >= 0, is_communication(e.kind));
+      if (e.link >= 0) links[e.link].push_back(e);
+    }
+    for (const auto& [link, sides] : links) {
+      std::set<int> ranks;
+      for (const Event& side : sides) {
+        ranks.insert(side.rank);
+        EXPECT_EQ(std::tuple(side.payload, side.shard, side.tick),
+                  std::tuple(sides[0].payload, sides[0].shard, sides[0].tick));
+      }
+      EXPECT_EQ(ranks.size(), sides.size()) << spec;
+      if (!is_point_to_point(sides[0].kind)) continue;
+      ASSERT_EQ(sides.size(), 2U);
+      EXPECT_NE(sides[0].kind, sides[1].kind);
+      EXPECT_EQ(sides[0].peer, sides[1].rank);
+      EXPECT_EQ(sides[1].peer, sides[0].rank);
+    }
+  }
+}
+
+TEST(Timeline, WantsASpanForEveryAction) {
+  const schedule::Program program = some_program("tawpipe", 4, 2);
+  Spans spans = some_spans(program);
+  spans[2].pop_back();
+  EXPECT_THROW((void)make_timeline(program, spans, "", false), LogicError);
+  spans = some_spans(program);
+  spans.pop_back();
+  EXPECT_THROW((void)make_timeline(program, spans, "", false), LogicError);
+}
+
+}  // namespace
+}  // namespace minitaw::trace
