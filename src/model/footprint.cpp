@@ -10,6 +10,8 @@ std::size_t flow_bytes(const Shape& shape) {
 
 std::size_t kept_bytes(const Layout& layout, int shard) { return plan_kept(layout, shard).bytes; }
 
+std::size_t stash_bytes(const Layout& layout, int shard) { return plan_stash(layout, shard).bytes; }
+
 std::size_t workspace_bytes(const Layout& layout) { return plan_workspace(layout).bytes; }
 
 std::size_t library_estimate(const Shape& shape) {

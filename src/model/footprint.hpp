@@ -12,6 +12,10 @@ namespace minitaw::model {
 /// Bytes that the forward pass of a shard keeps for its backward pass, for one micro-batch.
 [[nodiscard]] std::size_t kept_bytes(const Layout& layout, int shard);
 
+/// Bytes that the backward pass of a shard towards its input leaves, beside the kept ones, for the one
+/// towards its weights, for one micro-batch.
+[[nodiscard]] std::size_t stash_bytes(const Layout& layout, int shard);
+
 /// Bytes of scratch that the compute actions of one rank share, whichever shards it computes.
 [[nodiscard]] std::size_t workspace_bytes(const Layout& layout);
 

@@ -54,6 +54,28 @@ void take_rest(Carver& carver, const Sizes& sizes, BlockRegions& block) {
   block.rstd2 = carver.take(sizes.tokens, fp32);
 }
 
+StashRegions take_stash(Carver& carver, const Shape& shape, std::int64_t ffn) {
+  const Sizes sizes(shape);
+  const std::int64_t partial = gain_chunks(sizes.tokens) * shape.hidden;
+  StashRegions block;
+  block.output_gradient = carver.take(sizes.hidden, sizes.element);
+  block.norm1 = carver.take(shape.hidden, sizes.element);
+  if (shape.recompute == Recompute::block) block.attention = carver.take(sizes.attention, sizes.element);
+  if (shape.recompute == Recompute::none) {
+    block.norm2 = carver.take(shape.hidden, sizes.element);
+  } else {
+    block.rstd1 = carver.take(sizes.tokens, fp32);
+    block.normed = carver.take(sizes.hidden, sizes.element);
+    block.ffn = carver.take(2 * sizes.tokens * ffn, sizes.element);
+  }
+  block.product = carver.take(sizes.tokens * ffn, sizes.element);
+  block.middle_gradient = carver.take(sizes.hidden, sizes.element);
+  block.qkv_gradient = carver.take(sizes.qkv, sizes.element);
+  block.gain_partial1 = carver.take(partial, fp32);
+  block.gain_partial2 = carver.take(partial, fp32);
+  return block;
+}
+
 std::size_t plan_block(WorkspacePlan& plan, const Shape& shape, std::size_t begin) {
   const Sizes sizes(shape);
   const std::int64_t ffn = sizes.tokens * *std::max_element(shape.ffn.begin(), shape.ffn.end());
@@ -115,6 +137,17 @@ KeptPlan plan_kept(const Layout& layout, int shard) {
     }
     plan.blocks.push_back(block);
   }
+  plan.bytes = carver.end();
+  return plan;
+}
+
+StashPlan plan_stash(const Layout& layout, int shard) {
+  const Shape& shape = layout.shape;
+  const Shard& run = layout.shards[static_cast<std::size_t>(shard)];
+  StashPlan plan;
+  Carver carver(0);
+  for (int layer = run.first_layer; layer < run.first_layer + run.layers; ++layer)
+    plan.blocks.push_back(take_stash(carver, shape, shape.ffn[static_cast<std::size_t>(layer)]));
   plan.bytes = carver.end();
   return plan;
 }

@@ -33,6 +33,30 @@ struct KeptPlan {
 };
 [[nodiscard]] KeptPlan plan_kept(const Layout& layout, int shard);
 
+/// What the backward pass of a block towards its weights reads from the one towards its input, beside what
+/// the forward pass kept. Left out: norm1's output, rebuilt from the kept block input, row statistics and
+/// gain, for 2 T H bytes (bf16) less and the pass over memory that the undivided backward pass makes too.
+struct StashRegions {
+  Region output_gradient;  ///< [T, H] at the block's output
+  Region norm1;            ///< [H] gain of norm1
+  Region rstd1;            ///< [T]; here and below, none where it is kept
+  Region attention;        ///< [T, h d]
+  Region norm2;            ///< [H] gain of norm2, where norm2's output is rebuilt from a kept `middle`
+  Region normed;           ///< [T, H] norm2's output, where it is not
+  Region ffn;              ///< [T, 2 F] gradient of gate and up projections; if kept, it takes their place
+  Region product;          ///< [T, F] SwiGLU product
+  Region middle_gradient;  ///< [T, H]
+  Region qkv_gradient;     ///< [T, (h + 2 h_kv) d]
+  Region gain_partial1, gain_partial2;  ///< [gain_chunks, H] fp32: partial sums of both norms' gradients
+};
+
+/// Where a shard's backward pass towards the input leaves what the one towards the weights reads.
+struct StashPlan {
+  std::vector<StashRegions> blocks;
+  std::size_t bytes = 0;
+};
+[[nodiscard]] StashPlan plan_stash(const Layout& layout, int shard);
+
 /// How the compute actions of a rank share their scratch. Regions of different phases overlap.
 struct WorkspacePlan {
   Region rope;    ///< [S, d] cosine and sine of each pair; lasts as long as the model

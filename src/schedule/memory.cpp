@@ -27,7 +27,7 @@ std::size_t content_bytes(SlotClass cls, int shard, const model::Layout& layout)
   case SlotClass::kept:
     return model::kept_bytes(layout, shard);
   case SlotClass::stash:
-    break;
+    return model::stash_bytes(layout, shard);
   case SlotClass::flow:
     return model::flow_bytes(layout.shape);
   case SlotClass::ends:

@@ -52,6 +52,19 @@ TEST_P(Footprint, KeptRegionsAreDisjointAndFill) {
   }
 }
 
+TEST_P(Footprint, StashedRegionsAreDisjointAndFill) {
+  const Layout layout = make_layout(shape(), {2, 1});
+  for (int shard = 0; shard < 2; ++shard) {
+    const StashPlan plan = plan_stash(layout, shard);
+    std::vector<Region> all;
+    for (const StashRegions& b : plan.blocks)
+      all.insert(all.end(), {b.output_gradient, b.norm1, b.rstd1, b.attention, b.norm2, b.normed, b.ffn,
+                             b.product, b.middle_gradient, b.qkv_gradient, b.gain_partial1, b.gain_partial2});
+    expect_disjoint(all, plan.bytes);
+    EXPECT_EQ(stash_bytes(layout, shard), plan.bytes);
+  }
+}
+
 TEST_P(Footprint, RegionsOfOnePhaseAreDisjoint) {
   const Layout layout = make_layout(shape(), {2, 1});
   const WorkspacePlan p = plan_workspace(layout);
@@ -101,6 +114,30 @@ TEST(Footprint, BlockPolicyKeepsTheBlockInputOnly) {
   const Layout layout = make_layout(shape_of(Recompute::block, Dtype::bf16), {3, 1});
   EXPECT_EQ(kept_bytes(layout, 1), (flow_bytes(layout.shape) + 255) / 256 * 256);
   EXPECT_EQ(flow_bytes(layout.shape), 66U * 64 * 2);
+}
+
+/// Of a block with F = 8/3 H and as many key heads as query heads, in units of B S H bytes, bf16.
+double stash_share(Recompute recompute) {
+  const Shape shape{.layers = 1,
+                    .hidden = 768,
+                    .heads = 6,
+                    .kv_heads = 6,
+                    .ffn = {2048},
+                    .vocab = 8,
+                    .seq = 65536,
+                    .micro_batch = 3,
+                    .dtype = Dtype::bf16,
+                    .recompute = recompute};
+  return static_cast<double>(stash_bytes(make_layout(shape, {1, 1}), 0)) /
+         static_cast<double>(shape.tokens() * shape.hidden);
+}
+
+TEST(Footprint, StashIsWhatZeroBubbleSaysLessWhatTheForwardPassKept) {
+  // arXiv 2401.10241: 32 B S H. norm1's output is rebuilt (2); the attention output may be kept (2), and with
+  // it all else: the gradient of gate and up projections takes their place (32/3), norm2's output is rebuilt.
+  EXPECT_NEAR(stash_share(Recompute::block), 32 - 2, 0.02);
+  EXPECT_NEAR(stash_share(Recompute::keep_attention), 32 - 4, 0.02);
+  EXPECT_NEAR(stash_share(Recompute::none), 32 - 4 - 32.0 / 3 - 2, 0.02);
 }
 
 TEST(Footprint, ScratchOfALongSequenceDoesNotHoldAllLogits) {
