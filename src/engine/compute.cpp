@@ -35,6 +35,11 @@ void Compute::run(const Action& a) {
     return model_.loss(slot(a, 0), slot(a, 2), loss_, slot(a, 1), batch(a));
   case Kind::backward:
     return backward(a);
+  case Kind::backward_input:
+    return model_.backward_input(a.shard, slot(a, 2), slot(a, 1), slot(a, 3), slot(a, 0));
+  case Kind::backward_weight:
+    return model_.backward_weight(a.shard, slot(a, 2), gradient_type(a.slots[2]), a.accumulates, slot(a, 0),
+                                  slot(a, 1));
   case Kind::embed_backward:
     return model_.embed_backward(slot(a, 1), slot(a, 0), batch(a));
   case Kind::update:
@@ -47,9 +52,12 @@ void Compute::run(const Action& a) {
 }
 
 void Compute::backward(const Action& a) {
-  const bool total = a.slots[3].cls == schedule::SlotClass::total;
-  const model::Dtype type = total ? model::Dtype::fp32 : model_.layout().shape.dtype;
-  model_.backward(a.shard, slot(a, 2), slot(a, 3), type, a.accumulates, slot(a, 1), slot(a, 0));
+  model_.backward(a.shard, slot(a, 2), slot(a, 3), gradient_type(a.slots[3]), a.accumulates, slot(a, 1),
+                  slot(a, 0));
+}
+
+model::Dtype Compute::gradient_type(schedule::Slot gradient) const {
+  return gradient.cls == schedule::SlotClass::total ? model::Dtype::fp32 : model_.layout().shape.dtype;
 }
 
 void Compute::update(const Action& a) {

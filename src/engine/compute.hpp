@@ -23,6 +23,8 @@ public:
 
 private:
   [[nodiscard]] model::Buffer slot(const schedule::Action& action, int operand) const;
+  /// Of the elements in a gradient or total slot.
+  [[nodiscard]] model::Dtype gradient_type(schedule::Slot gradient) const;
   void zero(model::Buffer buffer) const;
   void backward(const schedule::Action& action);
   void update(const schedule::Action& action);

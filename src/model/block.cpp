@@ -10,25 +10,35 @@ namespace minitaw::model {
 
 namespace {
 
-/// A place in one of two buffers: kept from the forward pass, or scratch.
-class Places {
+/// A place in one of three buffers: kept from the forward pass, stashed, or scratch.
+class Place {
 public:
-  Places(const Buffer& kept, const Buffer& workspace) : kept_(kept), workspace_(workspace) {}
+  Place(const BlockPlaces& at, const Region& kept, const Region& stash, const Region& scratch)
+      : buffer_(kept.bytes > 0    ? at.kept_buffer
+                : stash.bytes > 0 ? at.stash_buffer
+                                  : at.workspace),
+        region_(kept.bytes > 0    ? kept
+                : stash.bytes > 0 ? stash
+                                  : scratch) {}
 
   template <class T>
-  Matrix<T> matrix(const Region& kept, const Region& scratch, std::int64_t rows, std::int64_t cols) const {
-    return kept.bytes > 0 ? matrix_at<T>(kept_, kept, rows, cols)
-                          : matrix_at<T>(workspace_, scratch, rows, cols);
+  [[nodiscard]] Matrix<T> matrix(std::int64_t rows, std::int64_t cols) const {
+    return matrix_at<T>(buffer_, region_, rows, cols);
   }
-  [[nodiscard]] Vector<float> vector(const Region& kept, const Region& scratch, std::int64_t elements) const {
-    return kept.bytes > 0 ? vector_at<float>(kept_, kept, elements)
-                          : vector_at<float>(workspace_, scratch, elements);
+  [[nodiscard]] Vector<float> vector(std::int64_t elements) const {
+    return vector_at<float>(buffer_, region_, elements);
   }
 
 private:
-  const Buffer& kept_;
-  const Buffer& workspace_;
+  const Buffer& buffer_;
+  const Region& region_;
 };
+
+/// A copy of a gain in the stash, if it has one.
+template <class E>
+Vector<E> gain_at(const BlockPlaces& at, const Region& stash, std::int64_t hidden) {
+  return stash.bytes > 0 ? vector_at<E>(at.stash_buffer, stash, hidden) : Vector<E>();
+}
 
 }  // namespace
 
@@ -38,40 +48,48 @@ kernels::AttentionSizes attention_sizes(const Shape& shape) {
 }
 
 template <class E>
-BlockState<E>::BlockState(const Shape& shape, std::int64_t ffn, const BlockRegions& kept,
-                          const Buffer& kept_buffer, const WorkspacePlan& plan, const Buffer& workspace) {
-  const Places at(kept_buffer, workspace);
+BlockState<E>::BlockState(const Shape& shape, std::int64_t ffn, const BlockPlaces& places) {
+  const auto& [kept, kept_buffer, stash, stash_buffer, plan, workspace] = places;
   const BlockRegions& scratch = plan.recomputed;
   const std::int64_t rows = shape.tokens(), hidden = shape.hidden, width = shape.heads * shape.head_dim();
-  input = at.template matrix<E>(kept.input, {}, rows, hidden);
-  rstd1 = at.vector(kept.rstd1, scratch.rstd1, rows);
-  qkv = at.template matrix<E>(kept.qkv, scratch.qkv, rows, shape.qkv());
-  attention = at.template matrix<E>(kept.attention, scratch.attention, rows, width);
-  lse = at.vector(kept.lse, scratch.lse, rows * shape.heads);
-  middle = at.template matrix<E>(kept.middle, scratch.middle, rows, hidden);
-  rstd2 = at.vector(kept.rstd2, scratch.rstd2, rows);
-  gate_up = at.template matrix<E>(kept.ffn, scratch.ffn, rows, 2 * ffn);
-  normed = matrix_at<E>(workspace, plan.normed, rows, hidden);
-  middle_gradient = matrix_at<E>(workspace, plan.middle_gradient, rows, hidden);
-  product = matrix_at<E>(workspace, plan.product, rows, ffn);
+  const auto at = [&places](const Region& k, const Region& s, const Region& w) {
+    return Place(places, k, s, w);
+  };
+  const Region none;
+  input = at(kept.input, none, none).template matrix<E>(rows, hidden);
+  rstd1 = at(kept.rstd1, stash.rstd1, scratch.rstd1).vector(rows);
+  qkv = at(kept.qkv, none, scratch.qkv).template matrix<E>(rows, shape.qkv());
+  attention = at(kept.attention, stash.attention, scratch.attention).template matrix<E>(rows, width);
+  lse = at(kept.lse, none, scratch.lse).vector(rows * shape.heads);
+  middle = at(kept.middle, none, scratch.middle).template matrix<E>(rows, hidden);
+  rstd2 = at(kept.rstd2, none, scratch.rstd2).vector(rows);
+  gate_up = at(kept.ffn, stash.ffn, scratch.ffn).template matrix<E>(rows, 2 * ffn);
+  normed1 = matrix_at<E>(workspace, plan.normed, rows, hidden);
+  normed2 = at(none, stash.normed, plan.normed).template matrix<E>(rows, hidden);
+  middle_gradient = at(none, stash.middle_gradient, plan.middle_gradient).template matrix<E>(rows, hidden);
+  product = at(none, stash.product, plan.product).template matrix<E>(rows, ffn);
   attention_gradient = matrix_at<E>(workspace, plan.attention_gradient, rows, width);
-  qkv_gradient = matrix_at<E>(workspace, plan.qkv_gradient, rows, shape.qkv());
+  qkv_gradient = at(none, stash.qkv_gradient, plan.qkv_gradient).template matrix<E>(rows, shape.qkv());
   delta = vector_at<float>(workspace, plan.delta, rows * shape.heads);
-  gain_partial = matrix_at<float>(workspace, plan.gain_partial, gain_chunks(rows), hidden);
+  const std::int64_t chunks = gain_chunks(rows);
+  gain_partial1 = at(none, stash.gain_partial1, plan.gain_partial).template matrix<float>(chunks, hidden);
+  gain_partial2 = at(none, stash.gain_partial2, plan.gain_partial).template matrix<float>(chunks, hidden);
   rope = matrix_at<float>(workspace, plan.rope, shape.seq, shape.head_dim());
+  norm1 = gain_at<E>(places, stash.norm1, hidden);
+  norm2 = gain_at<E>(places, stash.norm2, hidden);
 }
 
 template <class E>
 void Block<E>::forward(Matrix<E> x) const {
   const BlockState<E>& s = state_;
   const Matrix<E> kept_middle = shape_.recompute == Recompute::none ? s.middle : Matrix<E>();
-  kernels::rmsnorm_forward(exec_, s.normed, s.rstd1, s.input, x, weights_.norm1);
-  kernels::linear_forward(exec_, s.qkv, s.normed, weights_.wqkv);
+  kernels::rmsnorm_forward(exec_, s.normed1, s.rstd1, s.input, x, weights_.norm1);
+  kernels::linear_forward(exec_, s.qkv, s.normed1, weights_.wqkv);
   kernels::rope_forward(exec_, s.qkv, s.rope, turned_heads());
   kernels::attention_forward(exec_, s.attention, s.lse, s.qkv, attention_sizes(shape_), attention_);
   kernels::linear_forward(exec_, x, s.attention, weights_.wo, 1);
-  kernels::rmsnorm_forward(exec_, s.normed, s.rstd2, kept_middle, x, weights_.norm2);
-  kernels::linear_forward(exec_, s.gate_up, s.normed, weights_.w13);
+  kernels::rmsnorm_forward(exec_, s.normed2, s.rstd2, kept_middle, x, weights_.norm2);
+  kernels::linear_forward(exec_, s.gate_up, s.normed2, weights_.w13);
   kernels::swiglu_forward(exec_, s.product, s.gate_up);
   kernels::linear_forward(exec_, x, s.product, weights_.w2, 1);
 }
@@ -79,16 +97,21 @@ void Block<E>::forward(Matrix<E> x) const {
 template <class E>
 void Block<E>::rebuild() const {
   const BlockState<E>& s = state_;
-  if (shape_.recompute == Recompute::none)
-    return kernels::rmsnorm_rebuild(exec_, s.normed, s.middle, s.rstd2, weights_.norm2);
-  kernels::rmsnorm_forward(exec_, s.normed, s.rstd1, s.middle, s.input, weights_.norm1);
-  kernels::linear_forward(exec_, s.qkv, s.normed, weights_.wqkv);
+  if (shape_.recompute == Recompute::none) return;
+  kernels::rmsnorm_forward(exec_, s.normed1, s.rstd1, s.middle, s.input, weights_.norm1);
+  kernels::linear_forward(exec_, s.qkv, s.normed1, weights_.wqkv);
   kernels::rope_forward(exec_, s.qkv, s.rope, turned_heads());
   if (shape_.recompute == Recompute::block)
     kernels::attention_forward(exec_, s.attention, s.lse, s.qkv, attention_sizes(shape_), attention_);
   kernels::linear_forward(exec_, s.middle, s.attention, weights_.wo, 1);
-  kernels::rmsnorm_forward(exec_, s.normed, s.rstd2, {}, s.middle, weights_.norm2);
-  kernels::linear_forward(exec_, s.gate_up, s.normed, weights_.w13);
+  kernels::rmsnorm_forward(exec_, s.normed2, s.rstd2, {}, s.middle, weights_.norm2);
+  kernels::linear_forward(exec_, s.gate_up, s.normed2, weights_.w13);
+}
+
+template <class E>
+void Block<E>::stash_gains() const {
+  if (state_.norm1.data() != nullptr) Kokkos::deep_copy(exec_, state_.norm1, weights_.norm1);
+  if (state_.norm2.data() != nullptr) Kokkos::deep_copy(exec_, state_.norm2, weights_.norm2);
 }
 
 template <class E>
@@ -97,7 +120,7 @@ void Block<E>::feed_forward_backward_input(Matrix<E> dy) const {
   kernels::linear_backward_input(exec_, s.product, dy, weights_.w2);
   kernels::swiglu_backward(exec_, s.gate_up, s.product, s.product, s.gate_up);
   kernels::linear_backward_input(exec_, s.middle_gradient, s.gate_up, weights_.w13);
-  kernels::rmsnorm_backward(exec_, s.middle_gradient, s.gain_partial, s.middle_gradient, dy, s.middle,
+  kernels::rmsnorm_backward(exec_, s.middle_gradient, s.gain_partial2, s.middle_gradient, dy, s.middle,
                             s.rstd2, weights_.norm2);
 }
 
@@ -107,9 +130,11 @@ void Block<E>::feed_forward_backward_weight(Matrix<E> dy, const BlockTensors<G>&
                                             bool accumulate) const {
   const BlockState<E>& s = state_;
   const Matrix<const E> slope = dy, gate_up_gradient = s.gate_up;
+  if (shape_.recompute == Recompute::none)
+    kernels::rmsnorm_rebuild(exec_, s.normed2, s.middle, s.rstd2, weights_.norm2);
   kernels::linear_backward_weight(exec_, gradient.w2, slope, s.product, accumulate);
-  kernels::linear_backward_weight(exec_, gradient.w13, gate_up_gradient, s.normed, accumulate);
-  kernels::rmsnorm_backward_gain(exec_, gradient.norm2, s.gain_partial, accumulate);
+  kernels::linear_backward_weight(exec_, gradient.w13, gate_up_gradient, s.normed2, accumulate);
+  kernels::rmsnorm_backward_gain(exec_, gradient.norm2, s.gain_partial2, accumulate);
 }
 
 template <class E>
@@ -120,7 +145,7 @@ void Block<E>::attention_backward_input(Matrix<E> dx) const {
                               attention_sizes(shape_), attention_);
   kernels::rope_backward(exec_, s.qkv_gradient, s.rope, turned_heads());
   kernels::linear_backward_input(exec_, dx, s.qkv_gradient, weights_.wqkv);
-  kernels::rmsnorm_backward(exec_, dx, s.gain_partial, dx, s.middle_gradient, s.input, s.rstd1,
+  kernels::rmsnorm_backward(exec_, dx, s.gain_partial1, dx, s.middle_gradient, s.input, s.rstd1,
                             weights_.norm1);
 }
 
@@ -129,10 +154,10 @@ template <class G>
 void Block<E>::attention_backward_weight(const BlockTensors<G>& gradient, bool accumulate) const {
   const BlockState<E>& s = state_;
   const Matrix<const E> slope = s.middle_gradient, qkv_gradient = s.qkv_gradient;
-  kernels::rmsnorm_rebuild(exec_, s.normed, s.input, s.rstd1, weights_.norm1);
+  kernels::rmsnorm_rebuild(exec_, s.normed1, s.input, s.rstd1, weights_.norm1);
   kernels::linear_backward_weight(exec_, gradient.wo, slope, s.attention, accumulate);
-  kernels::linear_backward_weight(exec_, gradient.wqkv, qkv_gradient, s.normed, accumulate);
-  kernels::rmsnorm_backward_gain(exec_, gradient.norm1, s.gain_partial, accumulate);
+  kernels::linear_backward_weight(exec_, gradient.wqkv, qkv_gradient, s.normed1, accumulate);
+  kernels::rmsnorm_backward_gain(exec_, gradient.norm1, s.gain_partial1, accumulate);
 }
 
 #define MINITAW_INSTANTIATE_GRADIENT(E, G)                                                                   \

@@ -17,6 +17,8 @@ struct BlockTensors {
         norm2(vector_of<T>(buffer, shard.tensor(block, Role::norm2))),
         w13(matrix_of<T>(buffer, shard.tensor(block, Role::w13))),
         w2(matrix_of<T>(buffer, shard.tensor(block, Role::w2))) {}
+  /// The gains alone: all that a backward pass towards the weights reads.
+  BlockTensors(Vector<T> gain1, Vector<T> gain2) : norm1(gain1), norm2(gain2) {}
 
   Vector<T> norm1;
   Matrix<T> wqkv, wo;
@@ -26,20 +28,31 @@ struct BlockTensors {
 
 [[nodiscard]] kernels::AttentionSizes attention_sizes(const Shape& shape);
 
+/// The buffers that a block works in and where its places are in them.
+struct BlockPlaces {
+  const BlockRegions& kept;
+  Buffer kept_buffer;
+  const StashRegions& stash;  ///< no bytes anywhere where the backward pass is not split
+  Buffer stash_buffer;
+  const WorkspacePlan& plan;
+  Buffer workspace;
+};
+
 /// What a block works on for one micro-batch: what its backward pass reads, wherever that is, and scratch.
 /// Shapes as in plan.hpp. Each half's backward towards the input leaves what its backward towards the weights
-/// reads, so the two may be apart if these views stay.
+/// reads, so the two may be apart if these views stay, as they do in kept and stash.
 template <class E>
 struct BlockState {
-  /// Kept places come first; those that are not kept are in the workspace.
-  BlockState(const Shape& shape, std::int64_t ffn, const BlockRegions& kept, const Buffer& kept_buffer,
-             const WorkspacePlan& plan, const Buffer& workspace);
+  /// Kept places come first, then those of the stash; all others are in the workspace.
+  BlockState(const Shape& shape, std::int64_t ffn, const BlockPlaces& places);
 
   Matrix<E> input, qkv, attention, middle, gate_up;
   Vector<float> rstd1, lse, rstd2;
-  Matrix<E> normed, middle_gradient, product, attention_gradient, qkv_gradient;
+  /// normed1 and normed2, and gain_partial1 and gain_partial2, are one place each unless stashed.
+  Matrix<E> normed1, normed2, middle_gradient, product, attention_gradient, qkv_gradient;
   Vector<float> delta;
-  Matrix<float> gain_partial, rope;
+  Matrix<float> gain_partial1, gain_partial2, rope;
+  Vector<E> norm1, norm2;  ///< the gains' copies in the stash; none without it
 };
 
 /// One block of the model: x -> x + Wo attention(rope(Wqkv norm1(x))) -> ... + W2 swiglu(W13 norm2(.)).
@@ -55,6 +68,8 @@ public:
 
   /// Computes again what the forward pass did not keep. Must precede the backward functions.
   void rebuild() const;
+  /// Copies the gains that the backward pass towards the weights reads into the stash.
+  void stash_gains() const;
 
   /// dy [T, H] -> the gradient between the halves, in the state.
   void feed_forward_backward_input(Matrix<E> dy) const;
@@ -76,6 +91,23 @@ private:
   BlockState<E> state_;
   kernels::Attention attention_;
 };
+
+/// The backward pass of a block towards its input: dy [T, H] -> dx. What it leaves in kept and stash is for
+/// block_backward_weight, together with dy.
+template <class E>
+void block_backward_input(const Block<E>& block, Matrix<E> dx, Matrix<E> dy) {
+  block.stash_gains();
+  block.rebuild();
+  block.feed_forward_backward_input(dy);
+  block.attention_backward_input(dx);
+}
+
+template <class E, class G>
+void block_backward_weight(const Block<E>& block, Matrix<E> dy, const BlockTensors<G>& gradient,
+                           bool accumulate) {
+  block.feed_forward_backward_weight(dy, gradient, accumulate);
+  block.attention_backward_weight(gradient, accumulate);
+}
 
 /// The whole backward pass of a block: x is the gradient of its output, then of its input.
 template <class E, class G>

@@ -37,6 +37,8 @@ struct OptimiserState {
 /// x: hidden state [B S, H]; after `loss` it holds the gradient of the step's mean loss with respect to it.
 /// kept: kept_bytes(layout, shard) bytes between the forward and the backward visit of one (shard,
 /// micro-batch); the backward visit consumes them.
+/// stash: stash_bytes(layout, shard) bytes between the two halves of a backward visit that is split; the kept
+/// ones must then stay until the second half.
 /// Hidden states, kept activations and the weights of shards and ends are of the compute type.
 class Model {
 public:
@@ -63,6 +65,12 @@ public:
   /// are zero.
   void backward(int shard, Buffer x, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer kept,
                 Buffer weights);
+  /// The first half of backward(): x = gradient at the shard's input; leaves in kept and stash what the
+  /// second reads.
+  void backward_input(int shard, Buffer x, Buffer kept, Buffer stash, Buffer weights);
+  /// The second half: the shard's gradient, to the bit what backward() gives.
+  void backward_weight(int shard, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer kept,
+                       Buffer stash);
   /// Adds the embedding's gradient to `ends_gradient` (fp32).
   void embed_backward(Buffer ends_gradient, Buffer x, const MicroBatch& batch);
 
@@ -76,8 +84,13 @@ public:
 private:
   template <class E>
   void ready();
+  /// Without weights, a block that knows its gains from the stash; without stash, one whose backward pass is
+  /// not split.
   template <class E>
-  [[nodiscard]] Block<E> block(int shard, int index, Buffer kept, Buffer weights) const;
+  [[nodiscard]] Block<E> block(int shard, int index, Buffer kept, Buffer stash, Buffer weights) const;
+  /// In the stash: the gradient at the output of a block.
+  template <class E>
+  [[nodiscard]] kernels::Matrix<E> output_gradient(int shard, int index, Buffer stash) const;
   template <class E>
   void forward_as(int shard, Buffer x, Buffer kept, Buffer weights);
   template <class E>
@@ -86,11 +99,16 @@ private:
   template <class E, class G>
   void backward_as(int shard, Buffer x, Buffer gradient, bool accumulate, Buffer kept, Buffer weights);
   template <class E>
+  void backward_input_as(int shard, Buffer x, Buffer kept, Buffer stash, Buffer weights);
+  template <class E, class G>
+  void backward_weight_as(int shard, Buffer gradient, bool accumulate, Buffer kept, Buffer stash);
+  template <class E>
   void update_range(const std::vector<Tensor>& tensors, std::int64_t begin, std::int64_t end, Buffer weights,
                     const OptimiserState& state, Buffer gradient, const AdamW& adamw, int step);
 
   [[nodiscard]] std::size_t bytes(std::int64_t elements) const;
   void require_visit(int shard, Buffer x, Buffer kept, Buffer weights) const;
+  void require_gradient(int shard, Buffer gradient, Dtype type) const;
   void require_ends(Buffer x, Buffer ends) const;
   void require_ends_gradient(Buffer ends_gradient) const;
   kernels::Vector<std::int32_t> upload(const Region& region, MicroBatch::Tokens pinned);
@@ -102,6 +120,7 @@ private:
   kernels::Attention attention_;
   WorkspacePlan plan_;
   std::vector<KeptPlan> kept_;          ///< of each shard
+  std::vector<StashPlan> stash_;        ///< of each shard
   std::vector<std::vector<Gap>> gaps_;  ///< of each shard
 };
 

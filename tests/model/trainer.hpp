@@ -17,7 +17,7 @@ class DeviceBuffer {
 public:
   explicit DeviceBuffer(std::size_t bytes)
       : bytes_(Kokkos::view_alloc("test buffer", Kokkos::WithoutInitializing), bytes) {
-    Kokkos::deep_copy(bytes_, std::byte{0xFF});
+    fill(std::byte{0xFF});
   }
   DeviceBuffer(const std::vector<float>& values, model::Dtype dtype)
       : DeviceBuffer(values.size() * model::bytes_of(dtype)) {
@@ -28,6 +28,7 @@ public:
   }
 
   [[nodiscard]] model::Buffer get() const { return {bytes_.data(), bytes_.size()}; }
+  void fill(std::byte value) const { Kokkos::deep_copy(bytes_, value); }
   [[nodiscard]] std::vector<double> values(model::Dtype dtype) const {
     std::vector<double> result;
     if (dtype == model::Dtype::fp32)
@@ -93,11 +94,23 @@ public:
   /// The same with every micro-batch's gradient written in the compute type first, then added to the total.
   double gradient_by_contributions(int step) {
     prepare(step);
-    for (const DeviceBuffer& total : totals_)
-      Kokkos::deep_copy(Kokkos::View<std::byte*, kernels::MemorySpace, Kokkos::MemoryUnmanaged>(
-                            total.get().data, total.get().bytes),
-                        std::byte{0});
+    for (const DeviceBuffer& total : totals_) total.fill(std::byte{0});
     for (std::size_t m = 0; m < batches_.size(); ++m) micro_batch(m, true);
+    double loss = 0;
+    Kokkos::deep_copy(loss, loss_);
+    return loss;
+  }
+  /// The same with the backward pass towards the weights put off: first that towards the inputs of all
+  /// micro-batches; scratch is poisoned and the weights are gone in between. Keeps the buffers: once only.
+  double gradient_apart(int step, bool by_contributions) {
+    prepare(step);
+    if (by_contributions)
+      for (const DeviceBuffer& total : totals_) total.fill(std::byte{0});
+    for (std::size_t m = 0; m < batches_.size(); ++m) backward_input_of(m);
+    workspace_.fill(std::byte{0xFF});
+    for (const DeviceBuffer& weights : weights_) weights.fill(std::byte{0xFF});
+    for (std::size_t m = 0; m < batches_.size(); ++m)
+      for (std::size_t s = 0; s < weights_.size(); ++s) backward_weight_of(m, s, by_contributions);
     double loss = 0;
     Kokkos::deep_copy(loss, loss_);
     return loss;
@@ -186,14 +199,42 @@ private:
     }
     model_.embed_backward(ends_total_.get(), x_.get(), batch);
   }
+  /// Towards the input only, with kept and stashed activations of its own.
+  void backward_input_of(std::size_t m) {
+    apart_.emplace_back();
+    for (std::size_t s = 0; s < weights_.size(); ++s) {
+      apart_.back().kept.emplace_back(model::kept_bytes(layout_, static_cast<int>(s)));
+      apart_.back().stash.emplace_back(model::stash_bytes(layout_, static_cast<int>(s)));
+    }
+    const auto& [kept, stash] = apart_.back();
+    const model::MicroBatch& batch = batches_[m];
+    const int shards = static_cast<int>(weights_.size());
+    model_.embed(x_.get(), ends_.get(), batch);
+    for (int s = 0; s < shards; ++s) model_.forward(s, x_.get(), kept[s].get(), weights_[s].get());
+    model_.loss(x_.get(), ends_total_.get(), loss_.data(), ends_.get(), batch);
+    for (int s = shards - 1; s >= 0; --s)
+      model_.backward_input(s, x_.get(), kept[s].get(), stash[s].get(), weights_[s].get());
+    model_.embed_backward(ends_total_.get(), x_.get(), batch);
+  }
+  void backward_weight_of(std::size_t m, std::size_t s, bool contribute) {
+    const auto& [kept, stash] = apart_[m];
+    const DeviceBuffer& gradient = contribute ? contributions_[s] : totals_[s];
+    const model::Dtype type = contribute ? layout_.shape.dtype : model::Dtype::fp32;
+    model_.backward_weight(static_cast<int>(s), gradient.get(), type, !contribute && m > 0, kept[s].get(),
+                           stash[s].get());
+    if (contribute) add_contribution(s);
+  }
   void backward(int s, const DeviceBuffer& gradient, model::Dtype type, bool accumulate) {
     model_.backward(s, x_.get(), gradient.get(), type, accumulate, kept_[s].get(), weights_[s].get());
   }
   void backward_and_add(int s) {
+    backward(s, contributions_[s], layout_.shape.dtype, false);
+    add_contribution(static_cast<std::size_t>(s));
+  }
+  void add_contribution(std::size_t s) {
     const auto count = static_cast<std::size_t>(layout_.shards[s].elements);
     const kernels::Vector<float> total(totals_[s].get().as<float>(), count);
     const model::Buffer contribution = contributions_[s].get();
-    backward(s, contributions_[s], layout_.shape.dtype, false);
     if (layout_.shape.dtype == model::Dtype::fp32)
       kernels::add<float>(exec_, total, kernels::Vector<float>(contribution.as<float>(), count));
     else kernels::add<Bf16>(exec_, total, kernels::Vector<Bf16>(contribution.as<Bf16>(), count));
@@ -208,6 +249,10 @@ private:
   Kokkos::View<double, kernels::MemorySpace> loss_{"loss"};
   DeviceBuffer ends_, ends_total_;
   std::vector<DeviceBuffer> weights_, totals_, contributions_, kept_, states_, ends_states_;
+  struct Apart {
+    std::vector<DeviceBuffer> kept, stash;  ///< of each shard
+  };
+  std::vector<Apart> apart_;  ///< of each micro-batch
 };
 
 }  // namespace minitaw::test
