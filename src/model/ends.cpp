@@ -24,13 +24,21 @@ void require(const MicroBatch& batch, const Shape& shape) {
 
 }  // namespace
 
+const Tensor& Model::ends_tensor(Role role) const {
+  const Tensor& tensor =
+      ends_tensors_[static_cast<std::size_t>(static_cast<int>(role) - static_cast<int>(Role::embedding))];
+  if (tensor.offset < 0 || tensor.offset + tensor.size() > ends_part_.elements)
+    throw LogicError(fmt::format("{} is not in the part of the ends that this rank holds", tensor.name));
+  return tensor;
+}
+
 void Model::require_ends(Buffer x, Buffer ends) const {
   require(x, flow_bytes(layout_.shape), "hidden state");
-  require(ends, bytes(layout_.ends.elements), "weights of the ends");
+  require(ends, bytes(ends_part_.elements), "weights of the ends");
 }
 
 void Model::require_ends_gradient(Buffer ends_gradient) const {
-  require(ends_gradient, static_cast<std::size_t>(layout_.ends.elements) * sizeof(float),
+  require(ends_gradient, static_cast<std::size_t>(ends_part_.elements) * sizeof(float),
           "gradient of the ends");
 }
 
@@ -50,7 +58,7 @@ void Model::embed(Buffer x, Buffer ends, const MicroBatch& batch) {
   const Vector<std::int32_t> tokens = upload(plan_.tokens, batch.inputs());
   with_element(shape.dtype, [&]<class E>(E) {
     kernels::embedding_forward(exec_, matrix_at<E>(x, {}, shape.tokens(), shape.hidden),
-                               matrix_of<const E>(ends, layout_.ends.tensor(Role::embedding)), tokens);
+                               matrix_of<const E>(ends, ends_tensor(Role::embedding)), tokens);
   });
 }
 
@@ -63,7 +71,7 @@ void Model::embed_backward(Buffer ends_gradient, Buffer x, const MicroBatch& bat
   const auto part = [&](MicroBatch::Tokens tokens) {
     return kernels::TokensIn(index.data() + (tokens.data() - batch.index().data()), tokens.size());
   };
-  const auto gradient = matrix_of<float>(ends_gradient, layout_.ends.tensor(Role::embedding));
+  const auto gradient = matrix_of<float>(ends_gradient, ends_tensor(Role::embedding));
   with_element(shape.dtype, [&]<class E>(E) {
     kernels::embedding_backward<E>(exec_, gradient, matrix_at<E>(x, {}, shape.tokens(), shape.hidden),
                                    part(batch.inputs()), part(batch.order()), part(batch.segments()));
@@ -87,8 +95,8 @@ template <class E>
 void Model::loss_of_slice(Buffer x, Buffer ends_gradient, double* loss, Buffer ends, std::int64_t begin,
                           std::int64_t rows) {
   const Shape& shape = layout_.shape;
-  const Tensor& norm = layout_.ends.tensor(Role::norm);
-  const Tensor& head = layout_.ends.tensor(Role::head);
+  const Tensor& norm = ends_tensor(Role::norm);
+  const Tensor& head = ends_tensor(Role::head);
   const auto gain = vector_of<const E>(ends, norm);
   const auto weight = matrix_of<const E>(ends, head);
   const Matrix<E> hidden(x.as<E>() + begin * shape.hidden, static_cast<std::size_t>(rows),

@@ -19,11 +19,25 @@ void require(const Buffer& buffer, std::size_t bytes, std::string_view what) {
     throw LogicError(fmt::format("{} has {} bytes where {} are needed", what, buffer.bytes, bytes));
 }
 
+namespace {
+
+EndsPart inside(const Ends& ends, EndsPart part) {
+  if (part.elements == EndsPart::rest) part.elements = ends.elements - part.first;
+  if (part.first < 0 || part.elements < 0 || part.first + part.elements > ends.elements)
+    throw LogicError(
+        fmt::format("{} elements from {} of ends that have {}", part.elements, part.first, ends.elements));
+  return part;
+}
+
+}  // namespace
+
 Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace,
-             kernels::Attention attention)
+             kernels::Attention attention, EndsPart ends_part)
     : exec_(std::move(exec)), layout_(std::move(layout)), loss_scale_(loss_scale), workspace_(workspace),
-      attention_(attention), plan_(plan_workspace(layout_)) {
+      attention_(attention), ends_part_(inside(layout_.ends, ends_part)), ends_tensors_(layout_.ends.tensors),
+      plan_(plan_workspace(layout_)) {
   require(workspace_, plan_.bytes, "workspace");
+  for (Tensor& tensor : ends_tensors_) tensor.offset -= ends_part_.first;
   for (int shard = 0; shard < static_cast<int>(layout_.shards.size()); ++shard) {
     kept_.push_back(plan_kept(layout_, shard));
     stash_.push_back(plan_stash(layout_, shard));

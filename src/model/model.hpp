@@ -30,9 +30,17 @@ struct OptimiserState {
 /// The state in one buffer of optimiser_bytes(dtype, elements).
 [[nodiscard]] OptimiserState optimiser_state(const Buffer& buffer, Dtype dtype, std::int64_t elements);
 
+/// The part of the flat buffer of the ends that a rank holds, weights and gradients alike, in elements.
+struct EndsPart {
+  static constexpr std::int64_t rest = -1;
+  std::int64_t first = 0;
+  std::int64_t elements = rest;  ///< `rest`: all from `first` on
+};
+
 /// The compute actions of a training step on one device, in the shape's dtype. Every call is asynchronous on
 /// `exec`, never stops the host, and uses no memory but what it is given: weights, gradients and activations
-/// by the caller, scratch of workspace_bytes(). A buffer that is too small raises LogicError.
+/// by the caller, scratch of workspace_bytes(). A buffer that is too small raises LogicError, as does a
+/// tensor of the ends that is not in the part of them that the rank holds.
 ///
 /// x: hidden state [B S, H]; after `loss` it holds the gradient of the step's mean loss with respect to it.
 /// kept: kept_bytes(layout, shard) bytes between the forward and the backward visit of one (shard,
@@ -44,9 +52,10 @@ class Model {
 public:
   /// `loss_scale` multiplies the summed cross-entropy of a micro-batch: 1 / (tokens of the whole step). The
   /// workspace belongs to this model from now on. Readies the libraries that `exec` uses, which may take
-  /// long. Throws InputError when this build or device has not the attention asked for.
+  /// long. Every buffer of the ends below holds their `ends_part` only. Throws InputError when this build or
+  /// device has not the attention asked for.
   Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace,
-        kernels::Attention attention = kernels::Attention::automatic);
+        kernels::Attention attention = kernels::Attention::automatic, EndsPart ends_part = {});
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
   /// The one in use; never `automatic`.
@@ -77,7 +86,7 @@ public:
   /// AdamW on an owned shard; `step` counts from 1. total: fp32 gradient of the whole step. The weights
   /// become the master weights, rounded. Gaps must hold zeros everywhere, and keep them.
   void update(int shard, Buffer weights, OptimiserState state, Buffer total, const AdamW& adamw, int step);
-  /// AdamW on slice `slice` of the ends, in place in the full ends buffers; the state is that of the slice.
+  /// AdamW on slice `slice` of the ends, in place in the buffers of the ends; the state is that of the slice.
   void update_ends(int slice, Buffer ends, OptimiserState state, Buffer ends_gradient, const AdamW& adamw,
                    int step);
 
@@ -109,6 +118,8 @@ private:
   [[nodiscard]] std::size_t bytes(std::int64_t elements) const;
   void require_visit(int shard, Buffer x, Buffer kept, Buffer weights) const;
   void require_gradient(int shard, Buffer gradient, Dtype type) const;
+  /// A tensor of the ends by its place in the rank's part of them.
+  [[nodiscard]] const Tensor& ends_tensor(Role role) const;
   void require_ends(Buffer x, Buffer ends) const;
   void require_ends_gradient(Buffer ends_gradient) const;
   kernels::Vector<std::int32_t> upload(const Region& region, MicroBatch::Tokens pinned);
@@ -118,6 +129,8 @@ private:
   double loss_scale_;
   Buffer workspace_;
   kernels::Attention attention_;
+  EndsPart ends_part_;
+  std::vector<Tensor> ends_tensors_;  ///< by their places in the rank's part; some may lie outside
   WorkspacePlan plan_;
   std::vector<KeptPlan> kept_;          ///< of each shard
   std::vector<StashPlan> stash_;        ///< of each shard

@@ -91,10 +91,11 @@ void Model::update(int shard, Buffer weights, OptimiserState state, Buffer total
 
 void Model::update_ends(int slice, Buffer ends, OptimiserState state, Buffer ends_gradient,
                         const AdamW& adamw, int step) {
-  const std::int64_t size = layout_.ends.slice;
+  const std::int64_t size = layout_.ends.slice, begin = slice * size - ends_part_.first;
+  if (begin < 0 || begin + size > ends_part_.elements)
+    throw LogicError(fmt::format("slice {} of the ends is not in the part that this rank holds", slice));
   with_element(layout_.shape.dtype, [&]<class E>(E) {
-    update_range<E>(layout_.ends.tensors, slice * size, (slice + 1) * size, ends, state, ends_gradient, adamw,
-                    step);
+    update_range<E>(ends_tensors_, begin, begin + size, ends, state, ends_gradient, adamw, step);
   });
 }
 
