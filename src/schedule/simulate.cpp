@@ -1,0 +1,135 @@
+#include "schedule/simulate.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "schedule/play.hpp"
+
+namespace minitaw::schedule {
+namespace {
+
+/// Gives times to what happens, in whatever order it is played: when an action can happen, everything that it
+/// waits for has its times.
+class Stopwatch : public Listener {
+public:
+  Stopwatch(const Program& program, const std::vector<detail::LaneSequences>& sequences, const Costs& costs)
+      : program_(program), sequences_(sequences), costs_(costs) {
+    for (const RankProgram& rank : program.ranks) {
+      spans_.emplace_back(rank.actions.size());
+      ranks_.push_back({unit_ends(rank), std::vector<double>(rank.actions.size()), {}});
+    }
+  }
+
+  void local(Place action) override {
+    const double begin = start(action);
+    finish(action, begin, begin + seconds(action));
+  }
+
+  void message(Place send, Place receive) override {
+    const double begin = std::max(start(send), start(receive)), end = begin + seconds(send);
+    finish(send, begin, end);
+    finish(receive, begin, end);
+  }
+
+  void collective(std::span<const Place> calls) override {
+    double begin = 0;
+    for (const Place call : calls) begin = std::max(begin, start(call));
+    const double end = begin + seconds(calls.front());
+    for (const Place call : calls) finish(call, begin, end);
+  }
+
+  [[nodiscard]] std::vector<std::vector<Span>> spans() && { return std::move(spans_); }
+
+private:
+  /// The unit that a lane plays. `action` is its last one.
+  struct Open {
+    int action = -1;
+    double start = 0;
+    int next = 0;  ///< of the lane's sequence: behind the unit
+  };
+  struct RankState {
+    std::vector<int> unit_end;     ///< of each action: the last action of its unit
+    std::vector<double> finished;  ///< by last action of a unit
+    std::array<Open, lanes> open;
+  };
+
+  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
+  [[nodiscard]] double seconds(Place p) const { return costs_(p.rank, at(p)); }
+
+  /// When the action's unit started; sets the times at which its actions were ready.
+  double start(Place p) {
+    const auto lane = static_cast<std::size_t>(at(p).lane);
+    RankState& rank = ranks_[p.rank];
+    if (rank.open[lane].action != rank.unit_end[p.action]) open(p.rank, lane);
+    return rank.open[lane].start;
+  }
+
+  void open(int r, std::size_t lane) {
+    RankState& rank = ranks_[r];
+    Open& unit = rank.open[lane];
+    const std::vector<int>& sequence = sequences_[r][lane];
+    const double ready = unit.action < 0 ? 0 : rank.finished[unit.action];
+    unit = {rank.unit_end[sequence[unit.next]], ready, unit.next};
+    do {
+      const int action = sequence[unit.next++];
+      spans_[r][action].ready = ready;
+      unit.start = std::max(unit.start, waits_met(r, program_.ranks[r].actions[action]));
+    } while (sequence[unit.next - 1] != unit.action);
+  }
+
+  [[nodiscard]] double waits_met(int r, const Action& a) const {
+    double met = 0;
+    for (std::size_t l = 0; l < lanes; ++l)
+      if (a.waits[l] > 0) {
+        const int last = sequences_[r][l][a.waits[l] - 1];
+        met = std::max(met, ranks_[r].finished[ranks_[r].unit_end[last]]);
+      }
+    return met;
+  }
+
+  void finish(Place p, double begin, double end) {
+    spans_[p.rank][p.action].begin = begin;
+    spans_[p.rank][p.action].end = end;
+    double& finished = ranks_[p.rank].finished[ranks_[p.rank].unit_end[p.action]];
+    finished = std::max(finished, end);
+  }
+
+  const Program& program_;
+  const std::vector<detail::LaneSequences>& sequences_;
+  const Costs& costs_;
+  std::vector<std::vector<Span>> spans_;
+  std::vector<RankState> ranks_;
+};
+
+}  // namespace
+
+std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs) {
+  try {
+    const std::vector<detail::LaneSequences> sequences = detail::lane_sequences(program);
+    Stopwatch stopwatch(program, sequences, costs);
+    detail::play(program, sequences, detail::match(program), stopwatch);
+    return std::move(stopwatch).spans();
+  } catch (const detail::Refusal& refusal) {
+    throw LogicError("this program cannot be simulated: " + refusal.violation.message);
+  }
+}
+
+double Idle::share() const {
+  const double all = seconds * static_cast<double>(busy.size());
+  return all > 0 ? 1 - std::accumulate(busy.begin(), busy.end(), 0.0) / all : 0;
+}
+
+Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans) {
+  Idle result;
+  for (std::size_t r = 0; r < spans.size(); ++r) {
+    double& busy = result.busy.emplace_back(0);
+    for (std::size_t i = 0; i < spans[r].size(); ++i) {
+      result.seconds = std::max(result.seconds, spans[r][i].end);
+      if (program.ranks[r].actions[i].lane == Lane::compute) busy += spans[r][i].end - spans[r][i].begin;
+    }
+  }
+  return result;
+}
+
+}  // namespace minitaw::schedule
