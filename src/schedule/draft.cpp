@@ -11,11 +11,13 @@
 
 namespace minitaw::schedule {
 
-Draft::Draft(const topology::Groups& groups, int shards, int micro_batches) : drafts_(groups.ranks()) {
+Draft::Draft(const topology::Groups& groups, int shards, int micro_batches, int copies)
+    : groups_(groups_of_copy(groups, copies)), drafts_(groups_.ranks()) {
   program_.groups = groups;
   program_.shards = shards;
   program_.micro_batches = micro_batches;
-  program_.ranks.resize(groups.ranks());
+  program_.copies = copies;
+  program_.ranks.resize(groups_.ranks());
   for (RankProgram& rank : program_.ranks) {
     rank.slots[static_cast<std::size_t>(SlotClass::ends)] = 1;
     rank.slots[static_cast<std::size_t>(SlotClass::ends_total)] = 1;
@@ -27,6 +29,25 @@ void Draft::own(int rank, int shard) {
   r.homes.push_back(shard);
   ++r.slots[static_cast<std::size_t>(SlotClass::home)];
   ++r.slots[static_cast<std::size_t>(SlotClass::total)];
+}
+
+void Draft::cut_shards(int count) { program_.shard_parts = std::lcm(program_.shard_parts, count); }
+
+void Draft::split_ends(int embedding_rank, int head_rank) {
+  if (embedding_rank == head_rank) return;
+  program_.ends_split = true;
+  program_.ends_slices = 2;
+  for (int r = 0; r < ranks(); ++r) {
+    RankProgram& rank = program_.ranks[r];
+    const bool holds = r == embedding_rank || r == head_rank;
+    rank.ends_slice = holds ? (r == head_rank ? 1 : 0) : -1;
+    rank.slots[static_cast<std::size_t>(SlotClass::ends)] = holds ? 1 : 0;
+    rank.slots[static_cast<std::size_t>(SlotClass::ends_total)] = holds ? 1 : 0;
+  }
+}
+
+bool Draft::holds_ends(int rank) const {
+  return program_.ranks[rank].slots[static_cast<std::size_t>(SlotClass::ends)] > 0;
 }
 
 Value Draft::home(int rank, int shard) const {
@@ -61,14 +82,17 @@ void Draft::add(int rank, Phase phase, Action action, std::initializer_list<Valu
   drafts_[rank].emitted.push_back(emitted);
 }
 
-void Draft::transfer(int tick, Payload payload, int shard, Endpoint from, Endpoint to) {
+void Draft::transfer(int tick, Phase phase, const Cargo& cargo, Endpoint from, Endpoint to) {
   Action action;
   action.lane = groups().together(from.rank, to.rank) ? Lane::intra : Lane::inter;
+  if (cargo.payload == Payload::activation) action.lane = Lane::intra;
+  if (cargo.payload == Payload::activation_grad) action.lane = Lane::inter;
   action.tick = tick;
-  action.payload = payload;
-  action.shard = shard;
-  const bool gives = payload == Payload::gradient || payload == Payload::activation_grad;
-  const Phase phase = gives ? Phase::give_inter : Phase::fetch_inter;
+  action.payload = cargo.payload;
+  action.shard = cargo.shard;
+  action.micro_batch = cargo.micro_batch;
+  action.part = static_cast<std::int16_t>(cargo.part.index);
+  action.parts = static_cast<std::int16_t>(cargo.part.count);
   action.kind = Kind::send;
   action.peer = to.rank;
   add(from.rank, phase, action, {from.value});
@@ -77,29 +101,54 @@ void Draft::transfer(int tick, Payload payload, int shard, Endpoint from, Endpoi
   add(to.rank, phase, action, {to.value});
 }
 
+Lane Draft::lane_among(const std::vector<int>& ranks) const {
+  const bool inside = std::ranges::all_of(ranks, [&](int r) { return groups().together(r, ranks[0]); });
+  return inside ? Lane::intra : Lane::inter;
+}
+
 void Draft::collective(int tick, Phase phase, Action action, const std::vector<Value>& values) {
   const std::vector<int>& members = program_.communicators[action.communicator].ranks;
-  const bool inside = std::ranges::all_of(members, [&](int r) { return groups().together(r, members[0]); });
-  action.lane = inside ? Lane::intra : Lane::inter;
+  action.lane = lane_among(members);
   action.tick = tick;
   for (std::size_t i = 0; i < members.size(); ++i) add(members[i], phase, action, {values[i]});
 }
 
-Program Draft::finish(bool overlap) && {
-  for (int r = 0; r < ranks(); ++r) {
-    auto emitted = std::exchange(drafts_[r].emitted, {});
-    std::ranges::stable_sort(emitted, {}, [](const Emitted& e) { return std::pair(e.action.tick, e.phase); });
-    RankProgram& rank = program_.ranks[r];
-    std::vector<std::array<Value, 4>> values;
-    rank.actions.reserve(emitted.size());
-    values.reserve(emitted.size());
-    for (const Emitted& e : emitted) {
-      rank.actions.push_back(e.action);
-      values.push_back(e.values);
-    }
-    assign_slots(rank, values, drafts_[r].next_value);
-    assign_waits(rank, r, overlap);
+void Draft::sum_over_copies(int rank, int tick, Phase phase, Action action, Value value) {
+  const int whole_job = program_.groups.ranks();
+  const bool together = program_.groups.together(rank, whole_job - ranks() + rank);
+  action.kind = Kind::all_reduce;
+  action.lane = together ? Lane::intra : Lane::inter;
+  action.tick = tick;
+  action.communicator = among_copies;
+  add(rank, phase, action, {value});
+}
+
+std::vector<int> Draft::last_use_of_totals(int rank) const {
+  std::vector<int> last(program_.ranks[rank].homes.size(), -1);
+  for (const Emitted& e : drafts_[rank].emitted)
+    for (const Value v : e.values)
+      if (v.valid() && v.cls == SlotClass::total) last[v.id] = std::max(last[v.id], e.action.tick);
+  return last;
+}
+
+void Draft::finish_rank(int r, bool overlap) {
+  auto emitted = std::exchange(drafts_[r].emitted, {});
+  std::ranges::stable_sort(emitted, {}, [](const Emitted& e) { return std::pair(e.action.tick, e.phase); });
+  RankProgram& rank = program_.ranks[r];
+  std::vector<std::array<Value, 4>> values;
+  rank.actions.reserve(emitted.size());
+  values.reserve(emitted.size());
+  for (const Emitted& e : emitted) {
+    rank.actions.push_back(e.action);
+    values.push_back(e.values);
   }
+  assign_slots(rank, values, drafts_[r].next_value);
+  assign_waits(rank, r, overlap);
+}
+
+Program Draft::finish(bool overlap) && {
+  for (int r = 0; r < ranks(); ++r) finish_rank(r, overlap);
+  if (copies() > 1) make_copies(program_);
   return std::move(program_);
 }
 

@@ -4,17 +4,19 @@
 
 namespace minitaw::schedule {
 
-/// What frames every step of a schedule whose ranks all hold the ends.
+/// What frames every step.
 /// Opening: totals and the ends gradient start from zero (tick 0, before anything else).
 void open_step(Draft& draft);
 
-/// How the ends gradient comes together at the end of the step (one rank: nothing moves).
+/// How the ends gradient comes together at the end of the step, unless the ends are split or one rank has
+/// all.
 enum class EndsUpdate {
   sliced,      ///< reduce-scatter, each rank updates its slice, all-gather (weight-passing family, FSDP)
   replicated,  ///< all-reduce, everyone updates everything (DDP)
 };
 
-/// Closing, at `tick`: ends gradients combined, every home shard and the ends updated, join.
+/// Closing, at `tick`: ends gradients combined, all gradients summed over the copies, every home shard and
+/// the ends updated, join.
 void close_step(Draft& draft, int tick, EndsUpdate ends);
 
 }  // namespace minitaw::schedule

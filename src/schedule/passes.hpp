@@ -18,4 +18,11 @@ void assign_slots(RankProgram& rank, const std::vector<std::array<Value, 4>>& va
 /// Without overlap, communication also waits for all computation issued before it and the other way round.
 void assign_waits(RankProgram& program, int rank, bool overlap);
 
+/// Communicator of an action that all copies of a rank take part in, until make_copies().
+inline constexpr int among_copies = -2;
+
+/// Appends Program::copies - 1 further copies of the ranks and communicators that are there, each with ranks
+/// and micro-batches of its own, and gives every rank's copies a communicator.
+void make_copies(Program& program);
+
 }  // namespace minitaw::schedule

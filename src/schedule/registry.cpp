@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/nearest.hpp"
+#include "schedule/draft.hpp"
 #include "schedule/schedules/schedules.hpp"
 
 namespace minitaw::schedule {
@@ -65,24 +66,64 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
 }  // namespace
 
 const std::vector<Entry>& registry() {
+  static const OptionDoc prefetch = {"prefetch", {"1", "1..8"}, "ticks ahead that weights are fetched"};
+  static const OptionDoc blocking = {
+      "blocking", {"off", "on"}, "on: transfers and computation take turns, as in the published baseline"};
   static const std::vector<Entry> entries = {
-      {"serial", "one rank, the reference", {}, build_serial, true, false},
-      {"ddp",
-       "data parallelism: everything on every rank, gradients all-reduced at the end of the step",
-       {},
-       build_ddp},
-      {"tawpipe",
-       "topology-aware grouped weight pipelining (arXiv 2511.09741)",
-       {{"gwps",
-         {"on", "off"},
-         "group-based weight pipelining; off: every rank gets shards from their owners directly"},
-        {"cco",
-         {"on", "off"},
-         "communication-computation overlap; off: transfers and computation take turns"},
-        {"prefetch", {"1", "1..8"}, "ticks ahead that a shard is sent to another group"}},
-       build_tawpipe,
-       false,
-       true},
+      {.name = "serial",
+       .doc = "one rank, the reference",
+       .build = build_serial,
+       .one_rank = true,
+       .replicable = false},
+      {.name = "ddp",
+       .doc = "data parallelism: everything on every rank, gradients all-reduced at the end of the step",
+       .build = build_ddp,
+       .replicable = false},
+      {.name = "fsdp",
+       .doc = "fully sharded data parallelism (ZeRO-3), a block at a time",
+       .options = {{"hierarchical",
+                    {"off", "on"},
+                    "one copy crosses to each group; fan-out and reduction inside"},
+                   prefetch},
+       .build = build_fsdp,
+       .check = check_fsdp},
+      {.name = "1f1b",
+       .doc = "pipeline that passes activations: one forward, one backward",
+       .options = {blocking},
+       .build = build_1f1b,
+       .shard_per_rank = true,
+       .passes_activations = true},
+      {.name = "zb1",
+       .doc = "zero bubble ZB-H1 (arXiv 2401.10241): weight gradients fill the pipeline's gaps",
+       .options = {blocking},
+       .build = build_zb1,
+       .shard_per_rank = true,
+       .passes_activations = true},
+      {.name = "zb2",
+       .doc = "zero bubble ZB-H2: smaller gaps for the activations of twice as many micro-batches",
+       .options = {blocking},
+       .build = build_zb2,
+       .shard_per_rank = true,
+       .passes_activations = true},
+      {.name = "weipipe",
+       .doc = "weights and gradients in rings over all ranks (WeiPipe, PPoPP 2025)",
+       .options = {{"naive", {"off", "on"}, "on: a micro-batch ends before the next begins"}},
+       .build = build_weipipe,
+       .shard_per_rank = true},
+      {.name = "tawpipe",
+       .doc = "topology-aware grouped weight pipelining (arXiv 2511.09741)",
+       .options = {{"gwps",
+                    {"on", "off"},
+                    "group-based weight pipelining; off: every rank gets shards from their owners directly"},
+                   {"dbs", {"on", "off"}, "device-bound storage; off: shards travel on from group to group"},
+                   {"cco",
+                    {"on", "off"},
+                    "communication-computation overlap; off: transfers and computation take turns"},
+                   prefetch,
+                   {"rails", {"1", "1..64"}, "ranks of a group that share a message to another group"}},
+       .build = build_tawpipe,
+       .shard_per_rank = true,
+       .check = check_tawpipe},
   };
   return entries;
 }
@@ -117,20 +158,48 @@ std::string to_text(const Spec& spec) {
   return text;
 }
 
+int number_of(const Spec& spec, const std::string& option, int otherwise) {
+  const auto at = spec.options.find(option);
+  return at == spec.options.end() ? otherwise : std::stoi(at->second);
+}
+
+namespace {
+
+void check_replicas(const Request& request, const Entry& entry) {
+  const int ranks = request.groups.ranks();
+  if (request.replicas == 1) return;
+  if (!entry.replicable)
+    throw InputError(fmt::format("replicas: {} has no copies to make; use replicas = 1", entry.name));
+  if (request.replicas < 1 || ranks % request.replicas != 0)
+    throw InputError(fmt::format("replicas: {} ranks cannot be shared by {} copies; use a divisor of {}",
+                                 ranks, request.replicas, ranks));
+  (void)groups_of_copy(request.groups, request.replicas);
+}
+
+void check_micro_batches(const Request& request, const Entry& entry) {
+  const int sharers = entry.passes_activations ? request.replicas : request.groups.ranks();
+  if (request.micro_batches < 1 || request.micro_batches % sharers != 0)
+    throw InputError(
+        fmt::format("micro_batches: {} micro-batches cannot be shared evenly by {} {}; use a multiple of {}",
+                    request.micro_batches, sharers, entry.passes_activations ? "copies" : "ranks", sharers));
+}
+
+}  // namespace
+
 void check(const Request& request) {
   const Entry& entry = entry_of(request.spec.name);
   const int ranks = request.groups.ranks();
   if (entry.one_rank && ranks != 1)
     throw InputError(fmt::format("schedule: {} runs on 1 rank, not {}; set ranks = 1", entry.name, ranks));
-  if (request.micro_batches < 1 || request.micro_batches % ranks != 0)
-    throw InputError(fmt::format(
-        "micro_batches: {} micro-batches cannot be shared evenly by {} ranks; use a multiple of {}",
-        request.micro_batches, ranks, ranks));
-  if (entry.shard_per_rank && request.layers < ranks)
+  check_replicas(request, entry);
+  check_micro_batches(request, entry);
+  const int shards = request.ranks_of_copy();
+  if (entry.shard_per_rank && request.layers < shards)
     throw InputError(
         fmt::format("layers: {} layers are too few for {} on {} ranks, which needs a shard of at least "
-                    "one layer on each rank; use layers = {} or fewer ranks",
-                    request.layers, to_text(request.spec), ranks, ranks));
+                    "one layer on each rank; use layers = {}, fewer ranks or more replicas",
+                    request.layers, to_text(request.spec), shards, shards));
+  if (entry.check != nullptr) entry.check(request);
 }
 
 Program build(const Request& request) {

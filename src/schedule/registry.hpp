@@ -25,6 +25,10 @@ struct Request {
   topology::Groups groups{{1}};
   int micro_batches = 1;  ///< M of the step, all ranks together
   int layers = 1;
+  int replicas = 1;  ///< copies of the schedule, each on as many ranks with as many micro-batches
+
+  [[nodiscard]] int ranks_of_copy() const { return groups.ranks() / replicas; }
+  [[nodiscard]] int micro_batches_of_rank() const { return micro_batches / groups.ranks(); }
 };
 
 /// One option of a schedule, for parsing and help.
@@ -38,18 +42,24 @@ struct OptionDoc {
 struct Entry {
   std::string name;
   std::string doc;
-  std::vector<OptionDoc> options;
-  Program (*build)(const Request& request);
-  bool one_rank = false;        ///< runs on one rank, whatever the job has
-  bool shard_per_rank = false;  ///< needs at least one layer for every rank
+  std::vector<OptionDoc> options = {};
+  Program (*build)(const Request& request) = nullptr;
+  bool one_rank = false;            ///< runs on one rank, whatever the job has
+  bool shard_per_rank = false;      ///< needs at least one layer for every rank of a copy
+  bool passes_activations = false;  ///< micro-batches visit all ranks, and need not be shared evenly by them
+  bool replicable = true;           ///< runs with replicas
+  void (*check)(const Request& request) = nullptr;  ///< what else it asks; throws InputError "key: ..."
 };
 [[nodiscard]] const std::vector<Entry>& registry();
 
 /// The entry that a spec names. Throws InputError if there is none.
 [[nodiscard]] const Entry& entry_of(const std::string& name);
 
-/// What a schedule asks of a request, without building it: micro-batches that the ranks share evenly, enough
-/// layers, one rank for `serial`. Throws InputError "key: ...".
+/// The value of an option that is an integer.
+[[nodiscard]] int number_of(const Spec& spec, const std::string& option, int otherwise);
+
+/// What a schedule asks of a request, without building it: copies that are alike, micro-batches that the
+/// ranks share evenly, enough layers, one rank for `serial`. Throws InputError "key: ...".
 void check(const Request& request);
 
 /// Builds the program of a request that passes check().

@@ -13,9 +13,12 @@ bool passes_through(SlotClass cls) {
 }
 
 /// A content lives from the write that begins it to its last access before the next one begins, or to the end
-/// of the batch which that access belongs to: members of a batch run together.
+/// of the batch which that access belongs to: members of a batch run together. A part joins what is there of
+/// the same shard.
 struct Life {
   int begin = -1, last = -1;
+  Payload payload = Payload::none;
+  int shard = -1;
 };
 
 /// Lives of all contents of one slot class, in issue order.
@@ -23,11 +26,12 @@ class Lives {
 public:
   Lives(int slots, int actions) : current_(slots), change_(actions + 1) {}
 
-  void touch(int slot, int action, int unit_end, bool begins) {
+  void touch(int slot, int number, int unit_end, const Action& action, bool overwrites) {
     Life& life = current_[slot];
-    if (begins || life.begin < 0) {
+    const bool joins = action.parts > 1 && life.payload == action.payload && life.shard == action.shard;
+    if (life.begin < 0 || (overwrites && !joins)) {
       close(life);
-      life.begin = action;
+      life = {number, -1, action.payload, action.shard};
     }
     life.last = std::max(life.last, unit_end);
   }
@@ -80,7 +84,7 @@ void check_slots(const Program& program, int rank) {
   const std::vector<int> ends = unit_ends(here);
   for (int i = 0; i < actions; ++i)
     for (const Access& access : accesses(here.actions[i], rank))
-      lives[static_cast<std::size_t>(access.slot.cls)].touch(access.slot.index, i, ends[i],
+      lives[static_cast<std::size_t>(access.slot.cls)].touch(access.slot.index, i, ends[i], here.actions[i],
                                                              access.write && !access.read);
   for (int c = 0; c < slot_classes; ++c) check_class(program, rank, static_cast<SlotClass>(c), lives[c]);
 }

@@ -37,6 +37,9 @@ inline std::vector<int> layer_counts(int ranks) {
 /// TawPipe with every combination of its options that changes the program.
 inline std::vector<std::string> tawpipe_specs() {
   std::vector<std::string> result;
+  for (const char* more : {":dbs=off", ":dbs=off:prefetch=3", ":dbs=off:cco=off", ":rails=2",
+                           ":rails=3:prefetch=2", ":rails=64", ":rails=2:cco=off"})
+    result.push_back(std::string("tawpipe") + more);
   for (const char* gwps : {"on", "off"})
     for (const char* cco : {"on", "off"})
       for (const char* prefetch : {"1", "2", "3"})
@@ -44,10 +47,27 @@ inline std::vector<std::string> tawpipe_specs() {
   return result;
 }
 
+/// Every other schedule with every option that changes the program.
+inline std::vector<std::string> other_specs() {
+  return {"ddp",
+          "fsdp",
+          "fsdp:prefetch=2",
+          "fsdp:hierarchical=on",
+          "fsdp:hierarchical=on:prefetch=3",
+          "1f1b",
+          "1f1b:blocking=on",
+          "zb1",
+          "zb1:blocking=on",
+          "zb2",
+          "zb2:blocking=on",
+          "weipipe",
+          "weipipe:naive=on"};
+}
+
 inline std::string name_of(const Request& request) {
   return to_text(request.spec) + " on " + request.groups.text() + ", " +
          std::to_string(request.micro_batches) + " micro-batches, " + std::to_string(request.layers) +
-         " layers";
+         " layers" + (request.replicas > 1 ? ", " + std::to_string(request.replicas) + " replicas" : "");
 }
 
 }  // namespace minitaw::schedule::shapes

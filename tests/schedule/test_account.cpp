@@ -196,7 +196,7 @@ TEST(MemoryAccount, SlotsComeInOrderAndLanesWithoutSumsStageNothing) {
       EXPECT_GT(slot.bytes, 0U);
       EXPECT_EQ(slot.bytes % 256, 0U);
     }
-    EXPECT_EQ(order, "h0t0a0x0e0f0");
+    EXPECT_EQ(order, "h0t0a0b0x0e0f0");
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "base/error.hpp"
 #include "schedule/account.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/text.hpp"
@@ -15,22 +16,39 @@ namespace {
 
 using shapes::name_of;
 
-/// Calls `check` for every spec, grouping and N of P ranks; the layer counts take turns, as programs know
-/// shards only.
-template <class Check>
-void for_each_request(int ranks, const std::vector<std::string>& specs, const Check& check) {
+constexpr int any_copies = 64;
+
+/// Whether the registry takes it.
+bool possible(const Request& request) {
+  try {
+    check(request);
+  } catch (const InputError&) {
+    return false;
+  }
+  return true;
+}
+
+/// Calls `visit` for every spec, grouping, N and number of copies of P ranks that there can be; the layer
+/// counts take turns, as programs know shards only.
+template <class Visit>
+void for_each_request(int ranks, const std::vector<std::string>& specs, int most_copies, const Visit& visit) {
   const std::vector<int> layers = shapes::layer_counts(ranks);
   std::size_t turn = 0;
   for (const topology::Groups& groups : shapes::groupings(ranks))
     for (int n = 1; n <= 3; ++n)
       for (const std::string& spec : specs)
-        check(Request{parse_spec(spec), groups, n * ranks, layers[turn++ % layers.size()]});
+        for (int replicas = 1; replicas <= std::min(ranks, most_copies); ++replicas) {
+          const Request request{parse_spec(spec), groups, n * ranks, layers[turn % layers.size()], replicas};
+          if (ranks % replicas != 0 || !possible(request)) continue;
+          ++turn;
+          visit(request);
+        }
 }
 
 /// All specs; for many ranks a quarter of them in turn, as fewer ranks have seen them all.
 std::vector<std::string> specs_for(int ranks) {
   const std::vector<std::string> all = shapes::tawpipe_specs();
-  std::vector<std::string> specs = {"ddp"};
+  std::vector<std::string> specs = shapes::other_specs();
   const std::size_t step = ranks <= 6 ? 1 : 4;
   for (std::size_t i = step == 1 ? 0 : ranks % step; i < all.size(); i += step) specs.push_back(all[i]);
   return specs;
@@ -39,7 +57,7 @@ std::vector<std::string> specs_for(int ranks) {
 class Generated : public testing::TestWithParam<int> {};
 
 TEST_P(Generated, IsValid) {
-  for_each_request(GetParam(), specs_for(GetParam()), [](const Request& request) {
+  for_each_request(GetParam(), specs_for(GetParam()), any_copies, [](const Request& request) {
     const Program program = build(request);
     const auto violation = validate(program);
     ASSERT_FALSE(violation) << name_of(request) << ": " << violation->message << "\n"
@@ -48,9 +66,10 @@ TEST_P(Generated, IsValid) {
 }
 
 TEST_P(Generated, RoundTripsThroughItsText) {
-  const std::vector<std::string> all = {"tawpipe", "tawpipe:gwps=off:prefetch=2", "ddp"};
+  const std::vector<std::string> all = {"tawpipe:rails=2", "fsdp:hierarchical=on", "zb2"};
   for_each_request(
-      GetParam(), GetParam() <= 6 ? all : std::vector{all[GetParam() % 3]}, [](const Request& request) {
+      GetParam(), GetParam() <= 6 ? all : std::vector{all[GetParam() % 3]}, any_copies,
+      [](const Request& request) {
         const Program program = build(request);
         const std::string text = to_text(program);
         const Program parsed = parse_program(text);
@@ -66,6 +85,7 @@ TEST_P(Generated, RoundTripsThroughItsText) {
                         a.shard == b.shard && a.micro_batch == b.micro_batch && a.peer == b.peer &&
                         a.communicator == b.communicator && a.slots == b.slots && a.waits == b.waits)
                 << name_of(request) << ": " << to_text(a, program) << " became " << to_text(b, parsed);
+            ASSERT_TRUE(a.part == b.part && a.parts == b.parts) << to_text(a, program);
             const bool flag_counts = a.kind == Kind::backward && a.slots[3].cls == SlotClass::gradient;
             ASSERT_TRUE(!flag_counts || a.accumulates == b.accumulates)
                 << name_of(request) << to_text(a, program);
@@ -78,19 +98,20 @@ TEST_P(Generated, RoundTripsThroughItsText) {
 /// need a transfer, as the last shard stays at the turn to the backward pass, and the first at the turn back.
 TEST_P(Generated, TawPipeSendsWhatThePaperSays) {
   const int ranks = GetParam();
-  for_each_request(ranks, {"tawpipe", "tawpipe:cco=off", "tawpipe:prefetch=3"}, [&](const Request& request) {
-    const int d = request.groups.count();
-    if (ranks % d != 0 || request.groups.sizes() != std::vector<int>(d, ranks / d)) return;
-    const std::uint64_t n = request.micro_batches / ranks, p = ranks, visits = 2 * n * p - (2 * n - 1);
-    const MessageCounts counts = messages(build(request));
-    EXPECT_EQ(counts.weights_between, (d - 1) * visits) << name_of(request);
-    EXPECT_EQ(counts.gradients_between, (d - 1) * n * p) << name_of(request);
-    EXPECT_EQ(counts.weights_inside, 0U) << name_of(request);
-    EXPECT_EQ(counts.gradients_inside, 0U) << name_of(request);
-    const bool alone = d == ranks;
-    EXPECT_EQ(counts.broadcasts, alone ? 0 : d * visits) << name_of(request);
-    EXPECT_EQ(counts.reduces, alone ? 0 : d * n * p) << name_of(request);
-  });
+  for_each_request(
+      ranks, {"tawpipe", "tawpipe:cco=off", "tawpipe:prefetch=3"}, 1, [&](const Request& request) {
+        const int d = request.groups.count();
+        if (ranks % d != 0 || request.groups.sizes() != std::vector<int>(d, ranks / d)) return;
+        const std::uint64_t n = request.micro_batches / ranks, p = ranks, visits = 2 * n * p - (2 * n - 1);
+        const MessageCounts counts = messages(build(request));
+        EXPECT_EQ(counts.weights_between, (d - 1) * visits) << name_of(request);
+        EXPECT_EQ(counts.gradients_between, (d - 1) * n * p) << name_of(request);
+        EXPECT_EQ(counts.weights_inside, 0U) << name_of(request);
+        EXPECT_EQ(counts.gradients_inside, 0U) << name_of(request);
+        const bool alone = d == ranks;
+        EXPECT_EQ(counts.broadcasts, alone ? 0 : d * visits) << name_of(request);
+        EXPECT_EQ(counts.reduces, alone ? 0 : d * n * p) << name_of(request);
+      });
 }
 
 /// What a group computes at a tick: the phase of its first rank.
@@ -105,7 +126,7 @@ std::map<int, Kind> phases_of(const Program& program, int group) {
 /// around a turn, when some groups already go backward, two of them may want shards of one owner, one in each
 /// phase.
 TEST_P(Generated, GroupsSendAndReceiveOneShardPerTick) {
-  for_each_request(GetParam(), {"tawpipe"}, [&](const Request& request) {
+  for_each_request(GetParam(), {"tawpipe"}, 1, [&](const Request& request) {
     const int d = request.groups.count();
     if (request.groups.sizes() != std::vector<int>(d, request.groups.size(0))) return;
     const Program program = build(request);
@@ -127,7 +148,7 @@ TEST_P(Generated, GroupsSendAndReceiveOneShardPerTick) {
 /// Each rank is at work in 2 P ticks per micro-batch of its own, and the last group ends D - 1 ticks after
 /// the first.
 TEST_P(Generated, TawPipeTicks) {
-  for_each_request(GetParam(), {"tawpipe"}, [&](const Request& request) {
+  for_each_request(GetParam(), {"tawpipe"}, 1, [&](const Request& request) {
     const Ticks result = ticks(build(request));
     const int busy = 2 * request.micro_batches;
     for (int r = 0; r < GetParam(); ++r)
@@ -138,7 +159,7 @@ TEST_P(Generated, TawPipeTicks) {
 
 /// The validator cuts lanes into units by itself; it must agree with everybody else.
 TEST_P(Generated, UnitsAreThoseOfTheProgram) {
-  for_each_request(GetParam(), {"tawpipe:gwps=off", "tawpipe"}, [](const Request& request) {
+  for_each_request(GetParam(), {"tawpipe:gwps=off", "tawpipe"}, any_copies, [](const Request& request) {
     const Program program = build(request);
     const auto sequences = detail::lane_sequences(program);
     for (std::size_t r = 0; r < program.ranks.size(); ++r)

@@ -19,15 +19,15 @@ void all_reduce(Draft& draft, int tick, int shard) {
 
 }  // namespace
 
-/// Data parallelism: every rank holds everything and computes its own micro-batches; a bucket is one block.
+/// Data parallelism: everything on every rank, own micro-batches; a bucket is one block.
 Program build_ddp(const Request& request) {
   Draft draft(request.groups, request.layers, request.micro_batches);
-  const int per_rank = request.micro_batches / draft.ranks();
   int last_tick = 0;
   for (int r = 0; r < draft.ranks(); ++r) {
     for (int s = 0; s < request.layers; ++s) draft.own(r, s);
     Computer computer(draft, r);
-    for (const Visit& v : micro_batch_after_micro_batch(request.layers, own_micro_batches(r, per_rank), 0)) {
+    for (const Visit& v : micro_batch_after_micro_batch(
+             request.layers, own_micro_batches(r, request.micro_batches_of_rank()), 0)) {
       v.backward ? computer.backward(v, draft.home(r, v.shard), draft.total(r, v.shard))
                  : computer.forward(v, draft.home(r, v.shard));
       last_tick = v.tick;

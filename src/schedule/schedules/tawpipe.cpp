@@ -1,3 +1,4 @@
+#include "base/error.hpp"
 #include "schedule/frame.hpp"
 #include "schedule/order.hpp"
 #include "schedule/owners.hpp"
@@ -11,7 +12,7 @@ namespace {
 class Team {
 public:
   Team(Draft& draft, const topology::Groups& teams, int index, int per_rank, int first_tick)
-      : relay_team_(index), members_(teams.members(index)) {
+      : team_(index), members_(teams.members(index)) {
     for (const int rank : members_) {
       computers_.emplace_back(draft, rank);
       visits_.push_back(
@@ -19,66 +20,78 @@ public:
     }
   }
 
-  /// Emits all visits; returns the last tick.
-  int run(GroupRelay& relay) {
-    std::vector<Value> weights;
-    int held = -1;
-    for (std::size_t i = 0; i < visits_[0].size(); ++i) {
-      const Visit& visit = visits_[0][i];
-      // At the turn from forward to backward, and back, the shard at hand is the one needed next.
-      if (visit.shard != held) weights = relay.fetch(relay_team_, visit.shard, visit.tick);
-      held = visit.shard;
-      visit.backward ? backward(i, weights, relay) : forward(i, weights);
-    }
-    return visits_[0].back().tick;
+  [[nodiscard]] std::size_t visits() const { return visits_[0].size(); }
+  [[nodiscard]] int last_tick() const { return visits_[0].back().tick; }
+
+  /// Emits visit i with what it needs and leaves. Without `before`, shards come from their owners.
+  void visit(std::size_t i, GroupRelay& relay, const Team* before) {
+    const Visit& now = visits_[0][i];
+    // At the turn from forward to backward, and back, the shard at hand is the one needed next.
+    if (i == 0 || now.shard != visits_[0][i - 1].shard)
+      weights_ = relay.fetch(team_, now.shard, now.tick,
+                             before == nullptr ? GroupRelay::Source{}
+                                               : GroupRelay::Source{before->team_, before->weights_});
+    now.backward ? backward(i, relay) : forward(i);
   }
 
 private:
-  void forward(std::size_t i, const std::vector<Value>& weights) {
-    for (std::size_t r = 0; r < members_.size(); ++r) computers_[r].forward(visits_[r][i], weights[r]);
+  void forward(std::size_t i) {
+    for (std::size_t r = 0; r < members_.size(); ++r) computers_[r].forward(visits_[r][i], weights_[r]);
   }
 
-  void backward(std::size_t i, const std::vector<Value>& weights, GroupRelay& relay) {
-    const Visit& visit = visits_[0][i];
-    const std::vector<Value> gradients = relay.gradients(relay_team_, visit.shard);
+  void backward(std::size_t i, GroupRelay& relay) {
+    const Visit& now = visits_[0][i];
+    const std::vector<Value> gradients = relay.gradients(team_, now.shard);
     for (std::size_t r = 0; r < members_.size(); ++r)
-      computers_[r].backward(visits_[r][i], weights[r], gradients[r]);
-    relay.give(relay_team_, visit.shard, visit.tick, gradients);
+      computers_[r].backward(visits_[r][i], weights_[r], gradients[r]);
+    relay.give(team_, now.shard, now.tick, gradients);
   }
 
-  int relay_team_;
+  int team_;
   std::vector<int> members_;
   std::vector<Computer> computers_;
   std::vector<std::vector<Visit>> visits_;
+  std::vector<Value> weights_;  ///< of the latest visit
 };
 
 RelayTiming timing(const Spec& spec) {
-  const auto prefetch = spec.options.find("prefetch");
-  const int depth = prefetch == spec.options.end() ? 1 : std::stoi(prefetch->second);
-  return spec.options.contains("cco") ? RelayTiming{0, 0, 0} : RelayTiming{depth, 1, 1};
+  return spec.options.contains("cco") ? RelayTiming{0, 0, 0}
+                                      : RelayTiming{number_of(spec, "prefetch", 1), 1, 1};
 }
 
 }  // namespace
 
+void check_tawpipe(const Request& request) {
+  const auto& options = request.spec.options;
+  if (options.contains("dbs") && options.contains("gwps"))
+    throw InputError("schedule: tawpipe:dbs=off passes shards from group to group, so it needs gwps=on");
+  if (options.contains("rails") && (options.contains("dbs") || options.contains("gwps")))
+    throw InputError(
+        "schedule: tawpipe with rails sends from the owner's group, so it needs dbs=on and gwps=on");
+}
+
 /// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and receives
 /// at most one weight shard per tick. Options away from their defaults: gwps=off (single ranks instead of
-/// groups, no stagger), cco=off (no overlap of communication and computation), prefetch (ticks ahead between
-/// groups).
+/// groups, no stagger), dbs=off (a group gets a shard from the group that has just used it), cco=off (no
+/// overlap of communication and computation), prefetch (ticks ahead between groups), rails (see GroupRelay).
 Program build_tawpipe(const Request& request) {
-  const int ranks = request.groups.ranks();
-  const bool grouped = !request.spec.options.contains("gwps");
-  const topology::Groups teams = grouped ? request.groups : topology::Groups::equal(ranks, ranks);
+  const auto& options = request.spec.options;
+  const bool grouped = !options.contains("gwps");
+  const int ranks = request.ranks_of_copy();
+  Draft draft(request.groups, ranks, request.micro_batches, request.replicas);
+  const topology::Groups teams = grouped ? draft.groups() : topology::Groups::equal(ranks, ranks);
   const std::vector<int> owners = round_robin_owners(teams, ranks);
-
-  Draft draft(request.groups, ranks, request.micro_batches);
   for (int s = 0; s < ranks; ++s) draft.own(owners[s], s);
   open_step(draft);
   const RelayTiming when = timing(request.spec);
-  GroupRelay relay(draft, teams, owners, when);
-  int last_tick = 0;
+  GroupRelay relay(draft, teams, owners, when, number_of(request.spec, "rails", 1));
+  std::vector<Team> all;
   for (int k = 0; k < teams.count(); ++k)
-    last_tick = Team(draft, teams, k, request.micro_batches / ranks, grouped ? k : 0).run(relay);
-  close_step(draft, last_tick + when.give, EndsUpdate::sliced);
+    all.emplace_back(draft, teams, k, request.micro_batches_of_rank(), grouped ? k : 0);
+  for (std::size_t i = 0; i < all[0].visits(); ++i)
+    for (std::size_t k = 0; k < all.size(); ++k)
+      all[k].visit(i, relay, options.contains("dbs") && k > 0 ? &all[k - 1] : nullptr);
+  close_step(draft, all.back().last_tick() + when.give, EndsUpdate::sliced);
   return std::move(draft).finish(when.give > 0);
 }
 

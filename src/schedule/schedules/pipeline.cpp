@@ -1,0 +1,95 @@
+#include <algorithm>
+#include <map>
+
+#include "schedule/frame.hpp"
+#include "schedule/order.hpp"
+#include "schedule/schedules/schedules.hpp"
+#include "schedule/stages.hpp"
+
+namespace minitaw::schedule {
+namespace {
+
+/// Stage i is rank i with shard i; hidden states go from stage to stage and their gradients back.
+class Pipeline {
+public:
+  Pipeline(Draft& draft, StageRule rule) : draft_(draft) {
+    std::vector<std::vector<StageVisit>> visits;
+    for (int i = 0; i < draft.ranks(); ++i) {
+      draft.own(i, i);
+      computers_.emplace_back(draft, i);
+      visits.push_back(stage_visits(rule, i, draft.ranks(), draft.micro_batches()));
+    }
+    draft.split_ends(0, draft.ranks() - 1);
+    place(visits);
+  }
+
+  /// Emits the step; returns its last tick.
+  int run() {
+    int last = 0;
+    for (const auto& [tick, stage, visit] : by_tick_) {
+      emit(stage, visit, tick);
+      last = tick;
+    }
+    return last;
+  }
+
+private:
+  struct Placed {
+    int tick, stage;
+    StageVisit visit;
+  };
+
+  void place(const std::vector<std::vector<StageVisit>>& visits) {
+    const auto ticks = stage_ticks(visits, draft_.micro_batches());
+    for (int i = 0; i < draft_.ranks(); ++i)
+      for (std::size_t v = 0; v < visits[i].size(); ++v) by_tick_.push_back({ticks[i][v], i, visits[i][v]});
+    std::ranges::stable_sort(by_tick_, {}, &Placed::tick);
+  }
+
+  void emit(int stage, const StageVisit& what, int tick) {
+    const Visit visit{tick, stage, what.micro_batch, what.kind != Kind::forward};
+    Computer& computer = computers_[stage];
+    const Value weights = draft_.home(stage, stage), total = draft_.total(stage, stage);
+    if (what.kind == Kind::backward_weight) return computer.backward_weight(visit, total);
+    if (what.kind == Kind::forward) computer.forward(visit, weights);
+    else if (what.kind == Kind::backward) computer.backward(visit, weights, total);
+    else computer.backward_input(visit, weights);
+    pass_on(visit);
+  }
+
+  /// Behind the computation of its tick; the other side needs it in a later one.
+  void pass_on(const Visit& visit) {
+    const int to = visit.shard + (visit.backward ? -1 : 1);
+    if (to < 0 || to >= draft_.ranks()) return;
+    const Payload payload = visit.backward ? Payload::activation_grad : Payload::activation;
+    const Value sent = computers_[visit.shard].flow(visit.micro_batch);
+    const Value received = draft_.value(to, SlotClass::flow);
+    draft_.transfer(visit.tick, Phase::give_inter,
+                    {payload, visit.backward ? visit.shard : to, visit.micro_batch, {}}, {visit.shard, sent},
+                    {to, received});
+    computers_[to].flow(visit.micro_batch) = received;
+  }
+
+  Draft& draft_;
+  std::vector<Computer> computers_;
+  std::vector<Placed> by_tick_;
+};
+
+Program build_pipeline(const Request& request, StageRule rule) {
+  Draft draft(request.groups, request.ranks_of_copy(), request.micro_batches, request.replicas);
+  Pipeline pipeline(draft, rule);
+  open_step(draft);
+  const int last_tick = pipeline.run();
+  close_step(draft, last_tick + 1, EndsUpdate::replicated);
+  return std::move(draft).finish(!request.spec.options.contains("blocking"));
+}
+
+}  // namespace
+
+Program build_1f1b(const Request& request) {
+  return build_pipeline(request, StageRule::one_forward_one_backward);
+}
+Program build_zb1(const Request& request) { return build_pipeline(request, StageRule::zero_bubble_h1); }
+Program build_zb2(const Request& request) { return build_pipeline(request, StageRule::zero_bubble_h2); }
+
+}  // namespace minitaw::schedule

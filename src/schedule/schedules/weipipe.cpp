@@ -1,0 +1,175 @@
+#include "schedule/frame.hpp"
+#include "schedule/order.hpp"
+#include "schedule/schedules/schedules.hpp"
+
+namespace minitaw::schedule {
+namespace {
+
+int wrapped(int value, int ranks) { return ((value % ranks) + ranks) % ranks; }
+
+/// When the rings turn. Position i of the forward ring puts shard (i - r) mod P on rank r, position j of the
+/// backward ring shard (P - 1 - j + r) mod P.
+struct Clock {
+  int ranks, per_rank;
+  bool naive;
+
+  /// Positions between the same visits of two micro-batches of a rank.
+  [[nodiscard]] int round() const { return naive ? 2 * ranks : ranks; }
+  [[nodiscard]] int positions() const { return (per_rank - 1) * round() + 2 * ranks - 1; }
+
+  /// Interleaved, the rings turn by turns once the first rank has been through all shards.
+  [[nodiscard]] int forward_tick(int i) const { return naive || i < ranks ? i : 2 * i - ranks + 1; }
+  [[nodiscard]] int backward_tick(int j) const {
+    if (naive) return ranks + j;
+    const int both = positions() - ranks;  // turns that the rings share
+    return ranks + (j < both ? 2 * j : j + both);
+  }
+};
+
+/// One buffer per rank that goes from rank r to rank r + 1.
+class Ring {
+public:
+  Ring(Draft& draft, Payload payload, SlotClass cls)
+      : draft_(draft), payload_(payload), cls_(cls), values_(draft.ranks()) {}
+
+  [[nodiscard]] Value& at(int rank) { return values_[rank]; }
+
+  /// Everybody sends what shard_of(rank) says to the rank to_of(rank).
+  template <class ShardOf, class ToOf>
+  void move(int tick, Phase phase, const ShardOf& shard_of, const ToOf& to_of) {
+    std::vector<Value> moved(values_.size());
+    for (int r = 0; r < draft_.ranks(); ++r) {
+      const int to = to_of(r);
+      moved[to] = to == r ? values_[r] : draft_.value(to, cls_);
+      if (to != r)
+        draft_.transfer(tick, phase, {payload_, shard_of(r), -1, {}}, {r, values_[r]}, {to, moved[to]});
+    }
+    values_ = moved;
+  }
+
+private:
+  Draft& draft_;
+  Payload payload_;
+  SlotClass cls_;
+  std::vector<Value> values_;
+};
+
+class WeiPipe {
+public:
+  WeiPipe(Draft& draft, int per_rank, bool naive)
+      : draft_(draft), ranks_(draft.ranks()), clock_{ranks_, per_rank, naive},
+        forward_(draft, Payload::weights, SlotClass::weights),
+        backward_(draft, Payload::weights, SlotClass::weights),
+        gradients_(draft, Payload::gradient, SlotClass::gradient) {
+    for (int r = 0; r < ranks_; ++r) {
+      draft.own(r, wrapped(-r, ranks_));
+      computers_.emplace_back(draft, r);
+    }
+  }
+
+  /// Emits the step; returns its last tick.
+  int run() {
+    // A rank's backward visit of its last shard follows the forward visit.
+    for (int i = 0; i < clock_.positions() + ranks_ - 1; ++i) {
+      if (i <= last()) turn_forward(i);
+      if (i >= ranks_ - 1) turn_backward(i - ranks_ + 1);
+    }
+    return last_tick_;
+  }
+
+private:
+  [[nodiscard]] int forward_shard(int rank, int i) const { return wrapped(i - rank, ranks_); }
+  [[nodiscard]] int backward_shard(int rank, int j) const { return wrapped(ranks_ - 1 - j + rank, ranks_); }
+  [[nodiscard]] int last() const { return clock_.positions() - 1; }
+
+  /// The visit of a rank that is `since` positions into its work; nothing while the ring turns for others.
+  [[nodiscard]] bool works(int since) const {
+    return since >= 0 && since / clock_.round() < clock_.per_rank && since % clock_.round() < ranks_;
+  }
+  [[nodiscard]] int micro_batch(int rank, int since) const {
+    return rank * clock_.per_rank + since / clock_.round();
+  }
+
+  /// Positions of the forward ring that are multiples of P find every shard with its owner.
+  void turn_forward(int i) {
+    const int tick = clock_.forward_tick(i);
+    for (int r = 0; r < ranks_; ++r) {
+      if (i % ranks_ == 0) forward_.at(r) = draft_.home(r, forward_shard(r, i));
+      if (works(i - r))
+        computers_[r].forward({tick, forward_shard(r, i), micro_batch(r, i - r), false}, forward_.at(r));
+    }
+    if (i == ranks_ - 1) fork(tick);
+    if (i < last() && i % ranks_ != ranks_ - 1)
+      forward_.move(
+          tick, Phase::fetch_inter, [&](int r) { return forward_shard(r, i); },
+          [&](int r) { return (r + 1) % ranks_; });
+  }
+
+  /// The backward ring starts with what the forward ring holds, after one swap of r and P - r.
+  void fork(int tick) {
+    for (int r = 0; r < ranks_; ++r) {
+      backward_.at(r) = forward_.at(r);
+      gradients_.at(r) = draft_.value(r, SlotClass::gradient);
+      Action zero;
+      zero.kind = Kind::zero;
+      zero.tick = tick;
+      zero.payload = Payload::gradient;
+      zero.shard = backward_shard(r, 0);
+      draft_.add(r, Phase::give_intra, zero, {gradients_.at(r)});
+    }
+    backward_.move(
+        tick, Phase::fetch_inter, [&](int r) { return forward_shard(r, ranks_ - 1); },
+        [&](int r) { return (ranks_ - r) % ranks_; });
+  }
+
+  void turn_backward(int j) {
+    const int tick = last_tick_ = clock_.backward_tick(j);
+    for (int r = 0; r < ranks_; ++r)
+      if (works(j - r))
+        computers_[r].backward({tick, backward_shard(r, j), micro_batch(r, j - r), true}, backward_.at(r),
+                               gradients_.at(r), true);
+    const auto shard_of = [&](int r) { return backward_shard(r, j); };
+    if (j == last()) return give_back(tick, shard_of);
+    backward_.move(tick, Phase::fetch_inter, shard_of, [&](int r) { return (r + 1) % ranks_; });
+    gradients_.move(tick, Phase::give_inter, shard_of, [&](int r) { return (r + 1) % ranks_; });
+  }
+
+  /// The last hop takes every gradient to its owner.
+  template <class ShardOf>
+  void give_back(int tick, const ShardOf& shard_of) {
+    gradients_.move(tick, Phase::give_inter, shard_of, [&](int r) { return wrapped(-shard_of(r), ranks_); });
+    for (int r = 0; r < ranks_; ++r) {
+      Action add;
+      add.kind = Kind::accumulate;
+      add.payload = Payload::gradient;
+      add.shard = wrapped(-r, ranks_);
+      add.tick = tick;
+      add.lane = draft_.groups().count() > 1 ? Lane::inter : Lane::intra;
+      draft_.add(r, Phase::give_last, add, {gradients_.at(r), draft_.total(r, add.shard)});
+    }
+  }
+
+  Draft& draft_;
+  int ranks_;
+  Clock clock_;
+  Ring forward_, backward_, gradients_;
+  std::vector<Computer> computers_;
+  int last_tick_ = 0;
+};
+
+}  // namespace
+
+/// WeiPipe (Lin et al., PPoPP 2025, DOI 10.1145/3710848.3710869): rank r owns shard -r mod P; weights for
+/// forward and for backward visits go round in two rings and gradients in a third, one rank per tick.
+/// Interleaved, a rank's backward visits of one micro-batch alternate with the forward visits of its next;
+/// naive=on finishes a micro-batch first. In the corrected form of docs/schedules.md.
+Program build_weipipe(const Request& request) {
+  Draft draft(request.groups, request.ranks_of_copy(), request.micro_batches, request.replicas);
+  WeiPipe pipe(draft, request.micro_batches_of_rank(), request.spec.options.contains("naive"));
+  open_step(draft);
+  const int last_tick = pipe.run();
+  close_step(draft, last_tick + 1, EndsUpdate::sliced);
+  return std::move(draft).finish();
+}
+
+}  // namespace minitaw::schedule
