@@ -82,7 +82,8 @@ void Draft::add(int rank, Phase phase, Action action, std::initializer_list<Valu
   drafts_[rank].emitted.push_back(emitted);
 }
 
-void Draft::transfer(int tick, Phase phase, const Cargo& cargo, Endpoint from, Endpoint to) {
+Action Draft::message_action(int tick, const Message& message) const {
+  const auto& [cargo, from, to] = message;
   Action action;
   action.lane = groups().together(from.rank, to.rank) ? Lane::intra : Lane::inter;
   if (cargo.payload == Payload::activation) action.lane = Lane::intra;
@@ -93,12 +94,22 @@ void Draft::transfer(int tick, Phase phase, const Cargo& cargo, Endpoint from, E
   action.micro_batch = cargo.micro_batch;
   action.part = static_cast<std::int16_t>(cargo.part.index);
   action.parts = static_cast<std::int16_t>(cargo.part.count);
-  action.kind = Kind::send;
-  action.peer = to.rank;
-  add(from.rank, phase, action, {from.value});
-  action.kind = Kind::recv;
-  action.peer = from.rank;
-  add(to.rank, phase, action, {to.value});
+  return action;
+}
+
+void Draft::transfer(int tick, Phase phase, const Cargo& cargo, Endpoint from, Endpoint to) {
+  exchange(tick, phase, {{cargo, from, to}});
+}
+
+void Draft::exchange(int tick, Phase phase, const std::vector<Message>& messages) {
+  for (const Kind side : {Kind::recv, Kind::send})
+    for (const Message& message : messages) {
+      Action action = message_action(tick, message);
+      action.kind = side;
+      const Endpoint& here = side == Kind::send ? message.from : message.to;
+      action.peer = side == Kind::send ? message.to.rank : message.from.rank;
+      add(here.rank, phase, action, {here.value});
+    }
 }
 
 Lane Draft::lane_among(const std::vector<int>& ranks) const {

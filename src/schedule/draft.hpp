@@ -99,9 +99,16 @@ public:
     int rank;
     Value value;
   };
+  struct Message {
+    Cargo cargo;
+    Endpoint from, to;
+  };
   /// send on one side, recv on the other; activations in the lane of their direction, all else in the lane
   /// that the groups say.
   void transfer(int tick, Phase phase, const Cargo& cargo, Endpoint from, Endpoint to);
+  /// Messages of one tick. All are received into other slots than those they are sent from, so that none
+  /// waits for another.
+  void exchange(int tick, Phase phase, const std::vector<Message>& messages);
   /// A collective of a communicator; values[i] belongs to its i-th rank.
   void collective(int tick, Phase phase, Action action, const std::vector<Value>& values);
   /// Lane of a collective among these ranks.
@@ -127,6 +134,7 @@ private:
     int next_value = 0;
   };
 
+  [[nodiscard]] Action message_action(int tick, const Message& message) const;
   void finish_rank(int rank, bool overlap);
 
   topology::Groups groups_;  ///< of one copy

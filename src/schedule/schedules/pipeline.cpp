@@ -25,12 +25,13 @@ public:
 
   /// Emits the step; returns its last tick.
   int run() {
-    int last = 0;
-    for (const auto& [tick, stage, visit] : by_tick_) {
-      emit(stage, visit, tick);
-      last = tick;
+    int tick = 0;
+    for (const Placed& placed : by_tick_) {
+      if (placed.tick > tick) send(tick);
+      tick = placed.tick;
+      emit(placed.stage, placed.visit, tick);
     }
-    return last;
+    return tick;
   }
 
 private:
@@ -57,22 +58,28 @@ private:
     pass_on(visit);
   }
 
-  /// Behind the computation of its tick; the other side needs it in a later one.
+  /// What the tick leaves for other stages, which need it in a later one.
+  void send(int tick) {
+    draft_.exchange(tick, Phase::give_inter, messages_);
+    messages_.clear();
+  }
+
   void pass_on(const Visit& visit) {
     const int to = visit.shard + (visit.backward ? -1 : 1);
     if (to < 0 || to >= draft_.ranks()) return;
     const Payload payload = visit.backward ? Payload::activation_grad : Payload::activation;
     const Value sent = computers_[visit.shard].flow(visit.micro_batch);
     const Value received = draft_.value(to, SlotClass::flow);
-    draft_.transfer(visit.tick, Phase::give_inter,
-                    {payload, visit.backward ? visit.shard : to, visit.micro_batch, {}}, {visit.shard, sent},
-                    {to, received});
+    messages_.push_back({{payload, visit.backward ? visit.shard : to, visit.micro_batch, {}},
+                         {visit.shard, sent},
+                         {to, received}});
     computers_[to].flow(visit.micro_batch) = received;
   }
 
   Draft& draft_;
   std::vector<Computer> computers_;
   std::vector<Placed> by_tick_;
+  std::vector<Draft::Message> messages_;
 };
 
 Program build_pipeline(const Request& request, StageRule rule) {

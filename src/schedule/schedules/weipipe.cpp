@@ -38,12 +38,13 @@ public:
   template <class ShardOf, class ToOf>
   void move(int tick, Phase phase, const ShardOf& shard_of, const ToOf& to_of) {
     std::vector<Value> moved(values_.size());
+    std::vector<Draft::Message> messages;
     for (int r = 0; r < draft_.ranks(); ++r) {
       const int to = to_of(r);
       moved[to] = to == r ? values_[r] : draft_.value(to, cls_);
-      if (to != r)
-        draft_.transfer(tick, phase, {payload_, shard_of(r), -1, {}}, {r, values_[r]}, {to, moved[to]});
+      if (to != r) messages.push_back({{payload_, shard_of(r), -1, {}}, {r, values_[r]}, {to, moved[to]}});
     }
+    draft_.exchange(tick, phase, messages);
     values_ = moved;
   }
 
