@@ -10,27 +10,42 @@
 namespace minitaw::trace {
 namespace {
 
-constexpr double left = 104, right = 16, top = 8, panel_gap = 18, axis_height = 34;
-constexpr double narrowest = 1080, widest = 6000;
-/// Wide enough for the number of a shard.
-constexpr double pixels_per_visit = 14;
+constexpr double left = 124, right = 16, top = 8, panel_gap = 18, axis_height = 34;
+/// A drawing is as wide as the numbers in its forward blocks ask for, unless that is too much for a page.
+constexpr double narrowest = 1080, page = 1400, widest = 6000;
+constexpr double pixels_per_number = 13.5;
 
-bool is_visit(schedule::Kind kind) {
-  using schedule::Kind;
-  return kind == Kind::forward || kind == Kind::backward || kind == Kind::backward_input ||
-         kind == Kind::backward_weight;
+double seconds_of(std::span<const Timeline> timelines) {
+  double seconds = 0;
+  for (const Timeline& timeline : timelines) seconds = std::max(seconds, length(timeline));
+  return seconds > 0 ? seconds : 1;
 }
 
-/// Wide enough for the rank that computes most.
-double width_of(std::span<const Timeline> timelines) {
-  std::size_t most = 0;
-  for (const Timeline& timeline : timelines) {
-    std::vector<std::size_t> visits(timeline.groups.ranks());
+/// Of the rank with most; two halves of a backward pass count as two.
+std::size_t most_visits(const Timeline& timeline) {
+  std::vector<std::size_t> visits(timeline.groups.ranks());
+  for (const Event& e : timeline.events)
+    if (const Phase phase = phase_of(e); phase <= Phase::backward_weight) ++visits[e.rank];
+  return std::ranges::max(visits);
+}
+
+double median_forward(std::span<const Timeline> timelines) {
+  std::vector<double> seconds;
+  for (const Timeline& timeline : timelines)
     for (const Event& e : timeline.events)
-      if (is_visit(e.kind)) ++visits[e.rank];
-    most = std::max(most, std::ranges::max(visits));
-  }
-  return std::clamp(pixels_per_visit * static_cast<double>(most), narrowest, widest);
+      if (phase_of(e) == Phase::forward) seconds.push_back(e.end - e.begin);
+  if (seconds.empty()) return 0;
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::ranges::nth_element(seconds, middle);
+  return *middle;
+}
+
+double width_of(std::span<const Timeline> timelines, double seconds) {
+  const double forward = median_forward(timelines);
+  double width = std::clamp(forward > 0 ? pixels_per_number * seconds / forward : 0, narrowest, page);
+  for (const Timeline& timeline : timelines)
+    width = std::max(width, pixels_per_number * static_cast<double>(most_visits(timeline)));
+  return std::min(width, widest);
 }
 
 /// A round distance of marks, so that about ten fit.
@@ -104,8 +119,25 @@ std::array<bool, phases> phases_in(std::span<const Timeline> timelines) {
   return seen;
 }
 
-double draw_legend(Canvas& canvas, std::span<const Timeline> timelines, Arrows arrows, double width,
-                   double y) {
+/// What the panels of a drawing leave to be explained.
+struct Explained {
+  Arrows arrows = Arrows::none;
+  bool lanes = false, shards = false, micro_batches = false;
+
+  void add(const Panel& panel) {
+    arrows = std::min(arrows, panel.arrows());
+    lanes = lanes || !panel.names_lanes();
+    (panel.by_micro_batch() ? micro_batches : shards) = true;
+  }
+  [[nodiscard]] std::string_view numbers() const {
+    if (!micro_batches) return "number in a block: shard";
+    return shards ? "number in a block: shard, or the micro-batch where ranks have one shard each"
+                  : "number in a block: micro-batch";
+  }
+};
+
+double draw_legend(Canvas& canvas, std::span<const Timeline> timelines, const Explained& explained,
+                   double width, double y) {
   const std::array<bool, phases> seen = phases_in(timelines);
   Legend legend(canvas, width, y);
   const auto entries = [&](Phase first, Phase last) {
@@ -115,13 +147,14 @@ double draw_legend(Canvas& canvas, std::span<const Timeline> timelines, Arrows a
   };
   legend.words("compute:");
   entries(Phase::forward, Phase::update);
-  legend.entry("idle", "idle");
+  legend.entry("idle", "idle, or waits");
+  legend.words(explained.numbers());
   legend.break_line();
   legend.words("transfers:");
   entries(Phase::weights, Phase::ends_transfer);
-  legend.entry("wait", "waits for others");
-  if (arrows == Arrows::all) legend.words("arrows: messages");
-  if (arrows == Arrows::between_groups) legend.words("arrows: messages between groups");
+  if (explained.arrows == Arrows::all) legend.words("arrows: messages");
+  if (explained.arrows == Arrows::between_groups) legend.words("arrows: messages between groups");
+  if (explained.lanes) legend.words("rows of a rank: compute, lane intra, lane inter");
   return legend.bottom();
 }
 
@@ -129,7 +162,6 @@ std::string style() {
   std::string text = R"(text{font-family:Helvetica,Arial,"DejaVu Sans",sans-serif;fill:#222}
 .title{font-size:14px;font-weight:bold}
 .note{font-size:11px}
-.rank{font-size:11px}
 .tiny{font-size:9px;fill:#555}
 .middle{text-anchor:middle}
 .end{text-anchor:end}
@@ -137,17 +169,16 @@ std::string style() {
 .idle{fill:#e4e4e4}
 .free{fill:#f6f6f6}
 .group{fill:#dfe6ee}
-.wait{fill:#9a9a9a}
 .axis{stroke:#222;fill:none}
 .grid{stroke:#000;stroke-opacity:.12;fill:none}
-.arrow{fill:none;stroke-width:1;stroke-opacity:.75;marker-end:url(#head)}
+.arrow{stroke-opacity:.75;marker-end:url(#head)}
 )";
   for (int size = 6; size <= 10; ++size) text += fmt::format(".f{0}{{font-size:{0}px}}\n", size);
   for (int p = 0; p < phases; ++p)
     text += fmt::format(
         ".p{0}{{fill:{1};stroke:#fff;stroke-width:.4}}\n.arrow.p{0}{{fill:none;stroke:{1};stroke-width:1}}\n",
         p, colour_of(static_cast<Phase>(p)));
-  return text;
+  return text + ".thin{stroke:none}\n.arrow.small{stroke-width:.7}\n";
 }
 
 constexpr const char* arrow_head =
@@ -158,21 +189,20 @@ constexpr const char* arrow_head =
 }  // namespace
 
 std::string to_svg(std::span<const Timeline> timelines) {
-  double seconds = 0;
-  for (const Timeline& timeline : timelines) seconds = std::max(seconds, length(timeline));
-  const Axis axis{left, width_of(timelines), seconds > 0 ? seconds : 1};
+  const double seconds = seconds_of(timelines);
+  const Axis axis{left, width_of(timelines, seconds), seconds};
   Canvas canvas;
   double y = top;
-  Arrows arrows = Arrows::none;
+  Explained explained;
   for (const Timeline& timeline : timelines) {
     const Panel panel(timeline, axis, y);
     panel.draw(canvas);
     draw_axis(canvas, axis, panel.rows_top(), panel.bottom());
-    arrows = std::min(arrows, panel.arrows());
+    explained.add(panel);
     y = panel.bottom() + axis_height + panel_gap;
   }
   const double width = axis.left + axis.width + right;
-  const double bottom = draw_legend(canvas, timelines, arrows, width, y);
+  const double bottom = draw_legend(canvas, timelines, explained, width, y);
   return std::move(canvas).finish(width, bottom, style(), arrow_head);
 }
 

@@ -7,9 +7,8 @@
 namespace minitaw::trace {
 
 std::string number(double value) {
-  std::string text = fmt::format("{:.2f}", value);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
+  std::string text = fmt::format("{:.1f}", value);
+  if (text.ends_with(".0")) text.resize(text.size() - 2);
   return text == "-0" ? "0" : text;
 }
 

@@ -5,7 +5,7 @@
 
 namespace minitaw::trace {
 
-/// "12.3": two decimals at most, no zeros behind.
+/// "12.3": a tenth of a pixel.
 [[nodiscard]] std::string number(double value);
 
 /// Text as it may stand in an element or an attribute. Characters that XML does not allow become '?'.

@@ -12,6 +12,8 @@ using schedule::Kind;
 
 constexpr double title_height = 20, note_height = 15, group_gap = 5;
 constexpr double small_text = 9;
+/// What takes no time can still be seen, but has no room for a tip or a border.
+constexpr double narrowest = 0.6, bordered = 2;
 /// More arrows than this hide what they connect.
 constexpr int most_arrows = 300;
 
@@ -40,6 +42,10 @@ std::string look_of(const Event& e) { return fmt::format("p{}", static_cast<int>
 Panel::Panel(const Timeline& timeline, const Axis& axis, double top)
     : timeline_(timeline), axis_(axis), rows_(arrange(timeline)), heights_(heights()),
       arrows_(choose_arrows()), by_micro_batch_(one_shard_per_rank()), top_(top) {
+  for (const Event& e : timeline.events) {
+    shard_digits_ = std::max(shard_digits_, fmt::formatted_size("{}", e.shard));
+    micro_batch_digits_ = std::max(micro_batch_digits_, fmt::formatted_size("{}", e.micro_batch));
+  }
   const double notes = static_cast<double>(lines_of(timeline.title).size()) - 1;
   rows_top_ = top + title_height + note_height * notes + 6;
   bottom_ = rank_top(timeline.groups.ranks() - 1) + heights_.rank();
@@ -63,7 +69,7 @@ Arrows Panel::choose_arrows() const {
     ++all;
     if (!timeline_.groups.together(e.rank, e.peer)) ++between;
   }
-  if (all <= most_arrows && timeline_.groups.ranks() <= 8) return Arrows::all;
+  if (all <= most_arrows && large()) return Arrows::all;
   return between <= most_arrows ? Arrows::between_groups : Arrows::none;
 }
 
@@ -93,28 +99,32 @@ Box Panel::box_of(std::size_t event) const {
   const Box lane = lane_box(e.rank, static_cast<int>(e.lane));
   const double height = lane.height / place.rows;
   const double left = axis_.at(e.begin);
-  return {left, lane.y + place.row * height, std::max(0.3, axis_.at(e.end) - left), height};
+  return {left, lane.y + place.row * height, std::max(narrowest, axis_.at(e.end) - left), height};
 }
 
-/// The longest label that fits: "s3 m1", "3" or nothing.
+/// The longest label that fits, whatever the numbers in it: "s3 m1", "3" or nothing.
 std::string Panel::label_of(const Event& e, double width, double size) const {
   if (e.shard < 0) return "";
-  const auto fits = [&](const std::string& text) {
-    return static_cast<double>(text.size()) * 0.58 * size + 2 <= width;
+  const auto fits = [&](std::size_t letters) {
+    return static_cast<double>(letters) * 0.6 * size + 2 <= width;
   };
-  const std::string both = fmt::format("s{} m{}", e.shard, e.micro_batch);
-  if (e.micro_batch >= 0 && fits(both)) return both;
-  const std::string one = fmt::format("{}", by_micro_batch_ && e.micro_batch >= 0 ? e.micro_batch : e.shard);
-  return fits(one) ? one : "";
+  if (e.micro_batch >= 0 && fits(shard_digits_ + micro_batch_digits_ + 3))
+    return fmt::format("s{} m{}", e.shard, e.micro_batch);
+  const bool micro_batch = by_micro_batch_ && e.micro_batch >= 0;
+  if (!fits(micro_batch ? micro_batch_digits_ : shard_digits_)) return "";
+  return fmt::to_string(micro_batch ? e.micro_batch : e.shard);
 }
 
 void Panel::draw(Canvas& canvas) const {
   draw_title(canvas);
   draw_groups(canvas);
   for (int r = 0; r < timeline_.groups.ranks(); ++r) draw_rank(canvas, r);
+  // Where rows are thin, arrows would hide the labels.
+  const bool below = !large();
+  if (below) draw_arrows(canvas);
   for (std::size_t i = 0; i < timeline_.events.size(); ++i)
-    if (phase_of(timeline_.events[i]) != Phase::join) draw_wait(canvas, i), draw_event(canvas, i);
-  draw_arrows(canvas);
+    if (phase_of(timeline_.events[i]) != Phase::join) draw_event(canvas, i);
+  if (!below) draw_arrows(canvas);
 }
 
 void Panel::draw_title(Canvas& canvas) const {
@@ -137,34 +147,25 @@ void Panel::draw_groups(Canvas& canvas) const {
 }
 
 void Panel::draw_rank(Canvas& canvas, int rank) const {
-  const bool large = timeline_.groups.ranks() <= 8;
-  const double y = rank_top(rank) + (large ? 14 : heights_.lanes[0] / 2 + 4);
+  const double y = rank_top(rank) + (large() ? 14 : heights_.lanes[0] / 2 + 4);
   if (heights_.rank() >= 10 || rank % 8 == 0)
-    canvas.text(large ? 26 : axis_.left - 6, y, large ? "rank" : "rank end",
-                fmt::format("{}{}", large ? "rank " : "", rank));
+    canvas.text(large() ? 26 : axis_.left - 6, y, large() ? "note" : "note end",
+                fmt::format("{}{}", large() ? "rank " : "", rank));
   for (int l = 0; l < schedule::lanes; ++l) {
     if (heights_.lanes[l] == 0) continue;
     const Box box = lane_box(rank, l);
     canvas.box(box, l == 0 ? "idle" : "free");
-    if (large)
+    if (large())
       canvas.text(axis_.left - 6, box.y + box.height / 2 + 3, "tiny end",
                   name_of(static_cast<schedule::Lane>(l)));
   }
 }
 
-/// From when the lane got to an event to its begin, as a thin line.
-void Panel::draw_wait(Canvas& canvas, std::size_t event) const {
-  const Event& e = timeline_.events[event];
-  const double from = axis_.at(e.ready), to = axis_.at(e.begin);
-  if (to - from < 1) return;
-  const Box box = box_of(event);
-  canvas.box({from, box.y + box.height * 0.4, to - from, box.height * 0.2}, "wait");
-}
-
 void Panel::draw_event(Canvas& canvas, std::size_t event) const {
   const Event& e = timeline_.events[event];
   const Box box = box_of(event);
-  canvas.box(box, look_of(e), tip_of(e));
+  const std::string look = look_of(e) + (box.width < bordered ? " thin" : "");
+  canvas.box(box, look, box.width < 2 * narrowest ? "" : tip_of(e));
   const double size = std::min(small_text + 1, box.height - 2);
   if (size < 6) return;
   const std::string label = label_of(e, box.width, size);
@@ -186,7 +187,7 @@ void Panel::draw_arrows(Canvas& canvas) const {
     if (arrows_ == Arrows::between_groups && timeline_.groups.together(e.rank, e.peer)) continue;
     const Box from = box_of(send->second), to = box_of(i);
     canvas.line(from.x, from.y + from.height / 2, to.x + to.width, to.y + to.height / 2,
-                "arrow " + look_of(e));
+                (large() ? "arrow " : "arrow small ") + look_of(e));
   }
 }
 

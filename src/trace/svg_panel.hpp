@@ -31,6 +31,10 @@ public:
   /// Where its rows begin; the title is above.
   [[nodiscard]] double rows_top() const { return rows_top_; }
   [[nodiscard]] Arrows arrows() const { return arrows_; }
+  /// Lanes have their names beside them.
+  [[nodiscard]] bool names_lanes() const { return large(); }
+  /// Blocks carry the micro-batch, because their shard is always the same.
+  [[nodiscard]] bool by_micro_batch() const { return by_micro_batch_; }
   void draw(Canvas& canvas) const;
 
 private:
@@ -41,6 +45,8 @@ private:
     [[nodiscard]] double rank() const { return lanes[0] + lanes[1] + lanes[2] + gap; }
   };
 
+  /// Few ranks, so that there is room for words.
+  [[nodiscard]] bool large() const { return timeline_.groups.ranks() <= 8; }
   [[nodiscard]] Heights heights() const;
   [[nodiscard]] Arrows choose_arrows() const;
   [[nodiscard]] bool one_shard_per_rank() const;
@@ -52,7 +58,6 @@ private:
   void draw_title(Canvas& canvas) const;
   void draw_groups(Canvas& canvas) const;
   void draw_rank(Canvas& canvas, int rank) const;
-  void draw_wait(Canvas& canvas, std::size_t event) const;
   void draw_event(Canvas& canvas, std::size_t event) const;
   void draw_arrows(Canvas& canvas) const;
 
@@ -61,7 +66,8 @@ private:
   Rows rows_;
   Heights heights_;
   Arrows arrows_;
-  bool by_micro_batch_;  ///< blocks carry the micro-batch, because their shard is always the same
+  bool by_micro_batch_;
+  std::size_t shard_digits_ = 1, micro_batch_digits_ = 1;
   double top_, rows_top_, bottom_;
 };
 
