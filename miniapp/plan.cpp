@@ -7,6 +7,8 @@
 #include "base/error.hpp"
 #include "plan_case.hpp"
 #include "plan_fit.hpp"
+#include "plan_table.hpp"
+#include "plan_timeline.hpp"
 #include "schedule/text.hpp"
 #include "topology/devices.hpp"
 #include "verb.hpp"
@@ -19,7 +21,17 @@ struct Options {
   DeckOptions deck;
   bool json = false, program = false;
   std::string device_memory;  ///< as given; empty: that of the device of this machine, if any
+  TimelineOptions timeline;
+  std::string flops, inside, between;  ///< as given; empty: the default
 };
+
+schedule::Machine machine_of(const Options& options) {
+  schedule::Machine machine;
+  if (!options.flops.empty()) machine.flops = parse_rate("--flops", options.flops);
+  if (!options.inside.empty()) machine.inside = parse_rate("--inside", options.inside);
+  if (!options.between.empty()) machine.between = parse_rate("--between", options.between);
+  return machine;
+}
 
 /// Memory of one device; nothing if there is none and none was named.
 std::optional<std::uint64_t> memory_of(const Options& options) {
@@ -32,25 +44,32 @@ std::optional<std::uint64_t> memory_of(const Options& options) {
   }
 }
 
-void print_json(const deck::Deck& deck, std::optional<std::uint64_t> memory) {
+void print_json(const deck::Deck& deck, const schedule::Machine& machine,
+                std::optional<std::uint64_t> memory) {
   nlohmann::ordered_json cases = nlohmann::ordered_json::array();
   for (const deck::Case& c : deck.cases) {
-    const CasePlan plan = plan_case(c);
+    const CasePlan plan = plan_case(c, machine);
     cases.push_back(to_json(plan));
     if (memory) cases.back()["device"] = to_json(fit(plan, *memory));
   }
-  const nlohmann::ordered_json all = {{"notes", deck.notes}, {"cases", cases}};
+  const nlohmann::ordered_json all = {
+      {"notes", deck.notes}, {"assumed_per_rank", to_json(machine)}, {"cases", cases}};
   fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
-void print_text(const deck::Deck& deck, std::optional<std::uint64_t> memory) {
+/// The table first, although it needs all cases: programs are too large to keep.
+void print_text(const deck::Deck& deck, const schedule::Machine& machine,
+                std::optional<std::uint64_t> memory) {
   for (const std::string& note : deck.notes) fmt::print("# {}\n", note);
+  std::vector<PlanRow> rows;
+  std::string details;
   const int total = static_cast<int>(deck.cases.size());
   for (int i = 0; i < total; ++i) {
-    const CasePlan plan = plan_case(deck.cases[static_cast<std::size_t>(i)]);
-    fmt::print("{}{}{}", i == 0 ? "" : "\n", to_text(plan, i, total),
-               memory ? to_text(fit(plan, *memory)) : "");
+    const CasePlan plan = plan_case(deck.cases[static_cast<std::size_t>(i)], machine);
+    rows.push_back(row_of(plan, i + 1));
+    details += "\n" + to_text(plan, i, total) + (memory ? to_text(fit(plan, *memory)) : "");
   }
+  fmt::print("{}{}", to_text(rows), details);
 }
 
 void print_program(const deck::Deck& deck) {
@@ -65,11 +84,31 @@ void print_program(const deck::Deck& deck) {
 int plan(const Options& options) {
   const deck::Deck deck = deck::read_deck(options.deck.path, options.deck.overrides,
                                           {.ranks = 0, .node_sizes = {}, .planning = true});
+  const schedule::Machine machine = machine_of(options);
   const auto memory = memory_of(options);
-  if (options.json) print_json(deck, memory);
+  write_timeline(options.timeline, deck, machine);
+  if (options.json) print_json(deck, machine, memory);
   else if (options.program) print_program(deck);
-  else print_text(deck, memory);
+  else print_text(deck, machine, memory);
   return 0;
+}
+
+void add_machine(CLI::App& verb, Options& options) {
+  const schedule::Machine machine;
+  verb.add_option("--flops", options.flops,
+                  fmt::format("assumed FLOP/s of a rank ({:.0f}T: 40% of an H100 SXM in dense bf16)",
+                              machine.flops * 1e-12))
+      ->type_name("RATE");
+  verb.add_option("--inside", options.inside,
+                  fmt::format("assumed bytes/s of a rank inside its group, one direction ({:.0f}G: NVLink of "
+                              "an H100 SXM)",
+                              machine.inside * 1e-9))
+      ->type_name("RATE");
+  verb.add_option("--between", options.between,
+                  fmt::format("assumed bytes/s of a rank to other groups, one direction ({:.0f}G: an adapter "
+                              "of 400 Gbit/s for each rank, as in a DGX H100)",
+                              machine.between * 1e-9))
+      ->type_name("RATE");
 }
 
 }  // namespace
@@ -87,6 +126,13 @@ void add_plan(CLI::App& app, Invocation& invocation) {
           "memory of one device, for example 80G: says whether each case fits and the largest S that does "
           "(default: the device of this machine, if there is one)")
       ->type_name("SIZE");
+  verb->add_option("--timeline", options->timeline.path,
+                   "draw a planned step: FILE.svg, or FILE.json as a Chrome trace for Perfetto")
+      ->type_name("FILE");
+  verb->add_option("--case", options->timeline.cases,
+                   "what --timeline draws: 2, or 1,3 one above the other, or all (default: the first)")
+      ->type_name("N");
+  add_machine(*verb, *options);
   verb->callback([&invocation, options] { invocation.action = [options] { return plan(*options); }; });
 }
 

@@ -23,14 +23,24 @@ CasePlan::Busiest CasePlan::busiest(std::uint64_t (schedule::ByteMatrix::*direct
   return found;
 }
 
-double CasePlan::idle_share() const {
+double CasePlan::idle_ticks_share() const {
   const int busy = std::accumulate(ticks.busy.begin(), ticks.busy.end(), 0);
   return ticks.total == 0
              ? 0
              : 1 - static_cast<double>(busy) / (static_cast<double>(ticks.total) * settings.ranks);
 }
 
-CasePlan plan_case(const deck::Case& c) {
+namespace {
+
+schedule::Idle idle_of(const schedule::Program& program, const model::Layout& layout,
+                       const schedule::Machine& machine) {
+  const schedule::Costs costs = schedule::costs_of(program, layout, machine);
+  return schedule::idle(program, schedule::simulate(program, schedule::free_transfers(costs)));
+}
+
+}  // namespace
+
+CasePlan plan_case(const deck::Case& c, const schedule::Machine& machine) {
   schedule::Program program =
       schedule::build({schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers});
   schedule::require_valid(program);
@@ -39,7 +49,9 @@ CasePlan plan_case(const deck::Case& c) {
   const schedule::MessageCounts messages = schedule::messages(program);
   schedule::Ticks ticks = schedule::ticks(program);
   std::vector<schedule::Footprint> memory = schedule::memory(program, layout);
-  return {c, std::move(program), std::move(bytes), messages, std::move(ticks), std::move(memory)};
+  schedule::Idle idle = idle_of(program, layout, machine);
+  return {c,       std::move(program), std::move(bytes), messages, std::move(ticks), std::move(memory),
+          machine, std::move(idle)};
 }
 
 }  // namespace minitaw::app

@@ -6,6 +6,7 @@
 
 #include "deck/settings.hpp"
 #include "schedule/account.hpp"
+#include "schedule/costs.hpp"
 
 namespace minitaw::app {
 
@@ -17,6 +18,8 @@ struct CasePlan {
   schedule::MessageCounts messages;
   schedule::Ticks ticks;
   std::vector<schedule::Footprint> memory;  ///< per rank
+  schedule::Machine machine;                ///< assumed
+  schedule::Idle idle;                      ///< with compute as on that machine and transfers that are free
 
   [[nodiscard]] int worst_rank() const;
   /// Bytes through the busiest group's NIC in one step, and the group; one direction.
@@ -27,15 +30,16 @@ struct CasePlan {
   [[nodiscard]] Busiest busiest(std::uint64_t (schedule::ByteMatrix::*direction)(const topology::Groups&, int)
                                     const) const;
   /// Ticks without computation, summed over the ranks, over all ticks.
-  [[nodiscard]] double idle_share() const;
+  [[nodiscard]] double idle_ticks_share() const;
 };
 
 /// Builds and validates the program of a case and counts what it asks for. Throws InputError if the schedule
 /// does not fit the case.
-[[nodiscard]] CasePlan plan_case(const deck::Case& c);
+[[nodiscard]] CasePlan plan_case(const deck::Case& c, const schedule::Machine& machine = {});
 
 /// For people; `number` counts from 0.
 [[nodiscard]] std::string to_text(const CasePlan& plan, int number, int total);
 [[nodiscard]] nlohmann::ordered_json to_json(const CasePlan& plan);
+[[nodiscard]] nlohmann::ordered_json to_json(const schedule::Machine& machine);
 
 }  // namespace minitaw::app

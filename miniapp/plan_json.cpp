@@ -65,7 +65,23 @@ ordered_json memory_json(const CasePlan& plan) {
 ordered_json ticks_json(const CasePlan& plan) {
   std::vector<int> idle;
   for (int r = 0; r < plan.settings.ranks; ++r) idle.push_back(plan.ticks.idle(r));
-  return {{"total", plan.ticks.total}, {"idle_per_rank", idle}, {"idle_share", plan.idle_share()}};
+  return {{"total", plan.ticks.total}, {"idle_per_rank", idle}, {"idle_share", plan.idle_ticks_share()}};
+}
+
+ordered_json idle_json(const CasePlan& plan) {
+  std::vector<double> ranks;
+  for (int r = 0; r < plan.settings.ranks; ++r) ranks.push_back(plan.idle.share(r));
+  return {{"share", plan.idle.share()}, {"step_s", plan.idle.seconds}, {"share_per_rank", ranks}};
+}
+
+/// Of the rank that needs most memory.
+ordered_json slots_json(const CasePlan& plan) {
+  const int worst = plan.worst_rank();
+  ordered_json json = {{"rank", worst}};
+  for (int c = 0; c < schedule::slot_classes; ++c)
+    json[std::string(1, letter_of(static_cast<schedule::SlotClass>(c)))] =
+        plan.program.ranks[static_cast<std::size_t>(worst)].slots[static_cast<std::size_t>(c)];
+  return json;
 }
 
 ordered_json busiest_json(const CasePlan& plan,
@@ -94,7 +110,16 @@ ordered_json to_json(const CasePlan& plan) {
             {"broadcasts", m.broadcasts},
             {"reduces", m.reduces}}},
           {"ticks", ticks_json(plan)},
+          {"idle_free_transfers", idle_json(plan)},
+          {"slots", slots_json(plan)},
           {"memory_bytes", memory_json(plan)}};
+}
+
+nlohmann::ordered_json to_json(const schedule::Machine& machine) {
+  return {{"flops", machine.flops},
+          {"inside_bytes_per_s", machine.inside},
+          {"between_bytes_per_s", machine.between},
+          {"memory_bytes_per_s", machine.memory}};
 }
 
 }  // namespace minitaw::app

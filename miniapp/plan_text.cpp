@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "plan_case.hpp"
+#include "plan_table.hpp"
 #include "record/result.hpp"
 
 namespace minitaw::app {
@@ -73,7 +74,24 @@ std::string ticks_text(const CasePlan& plan) {
   const auto [least, most] = std::ranges::minmax(plan.ticks.busy);
   return fmt::format("  ticks            {} per step, idle {} to {} per rank, {:.2f}% of all\n",
                      plan.ticks.total, plan.ticks.total - most, plan.ticks.total - least,
-                     100 * plan.idle_share());
+                     100 * plan.idle_ticks_share());
+}
+
+std::string idle_text(const CasePlan& plan) {
+  const auto [least, most] = std::ranges::minmax_element(plan.idle.busy);
+  const auto percent = [&](auto rank) {
+    return 100 * plan.idle.share(static_cast<int>(rank - plan.idle.busy.begin()));
+  };
+  return fmt::format("  idle             {:.2f}% of the compute lanes if transfers take no time ({:.2f} to "
+                     "{:.2f}% per rank)\n",
+                     100 * plan.idle.share(), percent(most), percent(least));
+}
+
+std::string slots_line(const CasePlan& plan) {
+  const int worst = plan.worst_rank();
+  return fmt::format("  slots            {} for weights / gradients / kept by F / left by B / hidden states "
+                     "on rank {}\n",
+                     slots_text(plan.program.ranks[static_cast<std::size_t>(worst)]), worst);
 }
 
 std::vector<std::string> memory_cells(const Footprint& footprint) {
@@ -124,7 +142,8 @@ std::string to_text(const CasePlan& plan, int number, int total) {
   return fmt::format("case {} of {}: {}, {} ranks in groups {}, S = {}, B = {}, M = {}\n", number + 1, total,
                      c.schedule, c.ranks, c.groups.text(), c.shape.seq, c.shape.micro_batch,
                      c.micro_batches) +
-         model_text(plan) + traffic_text(plan) + messages_text(plan) + ticks_text(plan) + memory_text(plan);
+         model_text(plan) + traffic_text(plan) + messages_text(plan) + ticks_text(plan) + idle_text(plan) +
+         slots_line(plan) + memory_text(plan);
 }
 
 }  // namespace minitaw::app

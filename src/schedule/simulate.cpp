@@ -115,10 +115,18 @@ std::vector<std::vector<Span>> simulate(const Program& program, const Costs& cos
   }
 }
 
+namespace {
+
+/// Sums of times may differ in their last digits.
+double rest(double part, double whole) { return whole > 0 ? std::max(0.0, 1 - part / whole) : 0; }
+
+}  // namespace
+
 double Idle::share() const {
-  const double all = seconds * static_cast<double>(busy.size());
-  return all > 0 ? 1 - std::accumulate(busy.begin(), busy.end(), 0.0) / all : 0;
+  return rest(std::accumulate(busy.begin(), busy.end(), 0.0), seconds * static_cast<double>(busy.size()));
 }
+
+double Idle::share(int rank) const { return rest(busy[rank], seconds); }
 
 Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans) {
   Idle result;

@@ -26,7 +26,7 @@ struct Idle {
 
   /// Of all ranks together, 0 to 1.
   [[nodiscard]] double share() const;
-  [[nodiscard]] double share(int rank) const { return seconds > 0 ? 1 - busy[rank] / seconds : 0; }
+  [[nodiscard]] double share(int rank) const;
 };
 [[nodiscard]] Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans);
 

@@ -1,0 +1,123 @@
+#include "plan_timeline.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <fstream>
+
+#include "base/error.hpp"
+#include "plan_case.hpp"
+#include "trace/write.hpp"
+
+namespace minitaw::app {
+
+namespace {
+
+/// A drawing of more is of no use to anybody.
+constexpr std::size_t most_actions = 1'000'000;
+
+enum class Format { svg, json };
+
+Format format_of(const std::string& path) {
+  if (path.ends_with(".svg")) return Format::svg;
+  if (path.ends_with(".json")) return Format::json;
+  throw InputError(fmt::format(
+      "--timeline: \"{}\" must end in .svg (a drawing) or .json (a Chrome trace, for Perfetto)", path));
+}
+
+int parse_case(std::string_view text, int cases) {
+  int number = 0;
+  const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (code != std::errc() || rest != text.data() + text.size() || number < 1 || number > cases)
+    throw InputError(
+        fmt::format("--case: \"{}\" is none of the deck's cases; they are numbered 1 to {}", text, cases));
+  return number - 1;
+}
+
+std::size_t actions_of(const schedule::Program& program) {
+  std::size_t actions = 0;
+  for (const schedule::RankProgram& rank : program.ranks) actions += rank.actions.size();
+  return actions;
+}
+
+std::string title_of(const CasePlan& plan, const std::vector<std::vector<schedule::Span>>& spans) {
+  const deck::Case& c = plan.settings;
+  const schedule::Idle idle = schedule::idle(plan.program, spans);
+  return fmt::format(
+      "{}: {} ranks in groups {}\n{} blocks, H = {}, S = {}, B = {}, M = {}, {}; step {:.4g} ms, of which "
+      "compute lanes stand still {:.1f}%\nassumed of each rank: {}; transfers do not slow each other down",
+      c.schedule, c.ranks, c.groups.text(), c.shape.layers, c.shape.hidden, c.shape.seq, c.shape.micro_batch,
+      c.micro_batches, name_of(c.shape.dtype), idle.seconds * 1e3, 100 * idle.share(), to_text(plan.machine));
+}
+
+trace::Timeline timeline_of(const deck::Case& c, const schedule::Machine& machine) {
+  const CasePlan plan = plan_case(c, machine);
+  if (const std::size_t actions = actions_of(plan.program); actions > most_actions)
+    throw InputError(fmt::format("--timeline: this step has {} actions, and {} can be drawn; take fewer "
+                                 "ranks, layers or micro_batches",
+                                 actions, most_actions));
+  const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(plan.program));
+  const auto spans = schedule::simulate(plan.program, schedule::costs_of(plan.program, layout, machine));
+  return trace::make_timeline(plan.program, spans, title_of(plan, spans), false);
+}
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) throw InputError(fmt::format("--timeline: {} cannot be written", path));
+}
+
+}  // namespace
+
+std::vector<int> chosen_cases(const TimelineOptions& options, int cases) {
+  if (options.path.empty()) {
+    if (!options.cases.empty()) throw InputError("--case: it chooses what --timeline FILE draws");
+    return {};
+  }
+  (void)format_of(options.path);
+  if (options.cases.empty()) return {0};
+  std::vector<int> chosen;
+  if (options.cases == "all")
+    for (int i = 0; i < cases; ++i) chosen.push_back(i);
+  else
+    for (std::size_t begin = 0; begin <= options.cases.size();) {
+      const std::size_t end = std::min(options.cases.find(',', begin), options.cases.size());
+      chosen.push_back(parse_case(std::string_view(options.cases).substr(begin, end - begin), cases));
+      begin = end + 1;
+    }
+  return chosen;
+}
+
+void write_timeline(const TimelineOptions& options, const deck::Deck& deck,
+                    const schedule::Machine& machine) {
+  std::vector<trace::Timeline> timelines;
+  for (const int i : chosen_cases(options, static_cast<int>(deck.cases.size())))
+    timelines.push_back(timeline_of(deck.cases[static_cast<std::size_t>(i)], machine));
+  if (timelines.empty()) return;
+  write(options.path, format_of(options.path) == Format::svg ? trace::to_svg(timelines)
+                                                             : trace::to_chrome_trace(timelines));
+}
+
+double parse_rate(const std::string& option, const std::string& text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, code] = std::from_chars(text.data(), end, value);
+  const std::string unit(rest, end);
+  for (const auto& [prefix, factor] : {std::pair{"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}})
+    if (unit == prefix) value *= factor;
+  const bool known =
+      unit.empty() || (unit.size() == 1 && std::string("KMGTP").find(unit) != std::string::npos);
+  if (code != std::errc() || !known || !(value > 0) || !std::isfinite(value) || value > 1e30)
+    throw InputError(
+        fmt::format("{}: \"{}\" is not a rate; write for example 400T, 50G or 1e10", option, text));
+  return value;
+}
+
+std::string to_text(const schedule::Machine& machine) {
+  return fmt::format("{:.4g} TFLOP/s, {:.4g} GB/s inside its group, {:.4g} GB/s to other groups",
+                     machine.flops * 1e-12, machine.inside * 1e-9, machine.between * 1e-9);
+}
+
+}  // namespace minitaw::app
