@@ -63,7 +63,8 @@ model::Dtype Compute::gradient_type(schedule::Slot gradient) const {
 void Compute::update(const Action& a) {
   if (a.payload == schedule::Payload::ends)
     return model_.update_ends(a.shard, slot(a, 0), state_.ends_optimiser(), slot(a, 1), adamw_, step_);
-  model_.update(a.shard, slot(a, 0), state_.shard_optimiser(a.slots[0].index), slot(a, 1), adamw_, step_);
+  model_.update(a.shard, slot(a, 0), state_.shard_optimiser(a.slots[0].index), slot(a, 1), adamw_, step_,
+                state_.slice(), state_.slices());
 }
 
 void Compute::zero(model::Buffer buffer) const {

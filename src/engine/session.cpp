@@ -39,11 +39,11 @@ Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transp
       footprint_(schedule::memory(program_, layout_)[rank]), arena_(footprint_),
       state_(program_, rank, layout_, arena_),
       model_(lane_space(schedule::Lane::compute), layout_, loss_scale(c), arena_.workspace(),
-             kernels::parse_attention(c.attention)),
+             kernels::parse_attention(c.attention), ends_part_of(program_, rank, layout_)),
       tokens_(c.shape, c.data, c.seed), micro_batches_(micro_batches_of(program_.ranks[rank])),
       transport_(make_transport(program_, arena_.staging())),
       compute_(std::make_unique<Compute>(model_, arena_, state_, adamw_of(c), arena_.loss())),
-      transfers_(std::make_unique<Transfers>(*transport_.transport, arena_, layout_)) {
+      transfers_(std::make_unique<Transfers>(*transport_.transport, arena_, program_, rank, layout_)) {
   const auto on_stall = [this, tell = options.on_stall](const std::string& report) {
     tell(report);
     transport_.transport->cancel();

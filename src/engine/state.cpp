@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/bf16.hpp"
+#include "schedule/extent.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -45,23 +46,37 @@ void store_weights(model::Buffer buffer, const std::vector<float>& values, model
 
 }  // namespace
 
+model::EndsPart ends_part_of(const schedule::Program& program, int rank, const model::Layout& layout) {
+  if (program.ranks[rank].slots[static_cast<std::size_t>(SlotClass::ends)] == 0) return {0, 0};
+  const schedule::Extent part = held(program, rank, SlotClass::ends, -1, layout);
+  return {part.begin, part.count};
+}
+
 State::State(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena)
-    : layout_(layout), arena_(arena), homes_(program.ranks[rank].homes),
-      ends_slice_(slice_of(program.ranks[rank])) {}
+    : program_(program), rank_(program.ranks[rank]), layout_(layout), arena_(arena), homes_(rank_.homes),
+      ends_part_(ends_part_of(program, rank, layout)), ends_slice_(slice_of(rank_)) {}
 
 void State::initialise(std::uint64_t seed) {
-  std::vector<float> values;
-  for (int k = 0; k < static_cast<int>(homes_.size()); ++k) {
-    const model::Shard& shard = layout_.shards[homes_[k]];
-    values.assign(shard.elements, 0.0F);
-    model::initialise(values, shard, layout_.shape, seed);
-    store_weights(weights(k), values, layout_.shape.dtype);
-    zero(arena_.optimiser(k));
-    if (const model::Buffer master = shard_optimiser(k).master; master.bytes > 0) store(master, values);
-  }
-  values.assign(layout_.ends.elements, 0.0F);
+  for (int k = 0; k < static_cast<int>(homes_.size()); ++k) initialise_shard(k, seed);
+  if (holds_ends()) initialise_ends(seed);
+}
+
+void State::initialise_shard(int home, std::uint64_t seed) {
+  const model::Shard& shard = layout_.shards[homes_[home]];
+  std::vector<float> values(shard.elements, 0.0F);
+  model::initialise(values, shard, layout_.shape, seed);
+  const auto begin = values.begin() + slice() * shard_elements(home);
+  const std::vector<float> own(begin, begin + shard_elements(home));
+  store_weights(weights(home), own, layout_.shape.dtype);
+  zero(arena_.optimiser(home));
+  if (const model::Buffer master = shard_optimiser(home).master; master.bytes > 0) store(master, own);
+}
+
+void State::initialise_ends(std::uint64_t seed) {
+  std::vector<float> values(layout_.ends.elements, 0.0F);
   model::initialise(values, layout_.ends, layout_.shape, seed);
-  store_weights(ends(), values, layout_.shape.dtype);
+  const auto begin = values.begin() + ends_part_.first;
+  store_weights(ends(), std::vector<float>(begin, begin + ends_part_.elements), layout_.shape.dtype);
   zero(arena_.optimiser(static_cast<int>(homes_.size())));
   if (const model::Buffer master = ends_optimiser().master; master.bytes > 0) {
     const auto slice = values.begin() + ends_slice_ * layout_.ends.slice;
@@ -75,12 +90,15 @@ model::Buffer State::weights(int home) const {
 model::Buffer State::total(int home) const {
   return arena_.slot({SlotClass::total, static_cast<std::int16_t>(home)});
 }
-model::Buffer State::ends() const { return arena_.slot({SlotClass::ends, 0}); }
-model::Buffer State::ends_total() const { return arena_.slot({SlotClass::ends_total, 0}); }
+model::Buffer State::ends() const {
+  return holds_ends() ? arena_.slot({SlotClass::ends, 0}) : model::Buffer{};
+}
+model::Buffer State::ends_total() const {
+  return holds_ends() ? arena_.slot({SlotClass::ends_total, 0}) : model::Buffer{};
+}
 
 model::OptimiserState State::shard_optimiser(int home) const {
-  return model::optimiser_state(arena_.optimiser(home), layout_.shape.dtype,
-                                layout_.shards[homes_[home]].elements);
+  return model::optimiser_state(arena_.optimiser(home), layout_.shape.dtype, shard_elements(home));
 }
 
 model::OptimiserState State::ends_optimiser() const {

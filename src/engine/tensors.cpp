@@ -61,16 +61,24 @@ std::vector<float> fetch(const Piece& piece, int rank, MPI_Comm comm) {
   return values;
 }
 
-int owner_of(const schedule::Program& program, int shard) {
-  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
-    if (std::ranges::find(program.ranks[r].homes, shard) != program.ranks[r].homes.end()) return r;
-  throw LogicError(fmt::format("engine: nobody owns shard {}", shard));
+/// The ranks of the first copy; the others hold the same.
+int ranks_of_copy(const schedule::Program& program) {
+  return static_cast<int>(program.ranks.size()) / program.copies;
 }
 
-Piece shard_piece(const Session& session, int shard, Which which) {
-  Piece piece{owner_of(session.program(), shard),
+int owner_of(const schedule::Program& program, int shard, int slice) {
+  for (int r = 0; r < ranks_of_copy(program); ++r)
+    if (program.ranks[r].slice == slice &&
+        std::ranges::find(program.ranks[r].homes, shard) != program.ranks[r].homes.end())
+      return r;
+  throw LogicError(fmt::format("engine: nobody owns slice {} of shard {}", slice, shard));
+}
+
+Piece shard_piece(const Session& session, int shard, int slice, Which which) {
+  const schedule::Program& program = session.program();
+  Piece piece{owner_of(program, shard, slice),
               {},
-              session.layout().shards[shard].elements,
+              session.layout().shards[shard].elements / program.home_slices,
               dtype_of(session, which)};
   const std::vector<int>& homes = session.state().homes();
   if (const auto at = std::ranges::find(homes, shard); at != homes.end()) {
@@ -80,12 +88,29 @@ Piece shard_piece(const Session& session, int shard, Which which) {
   return piece;
 }
 
+/// Slice k of the ends is up to date with the rank that updates it.
+int keeper_of(const schedule::Program& program, int slice) {
+  for (int r = 0; r < ranks_of_copy(program); ++r)
+    for (const schedule::Action& a : program.ranks[r].actions)
+      if (a.kind == schedule::Kind::update && a.payload == schedule::Payload::ends && a.shard == slice)
+        return r;
+  throw LogicError(fmt::format("engine: nobody updates slice {} of the ends", slice));
+}
+
 Piece ends_piece(const Session& session, int slice, Which which) {
-  const model::Buffer whole = which == Which::weights ? session.state().ends() : session.state().ends_total();
+  const State& state = session.state();
+  const model::Buffer held = which == Which::weights ? state.ends() : state.ends_total();
   const std::int64_t elements = session.layout().ends.slice;
   const model::Dtype dtype = dtype_of(session, which);
-  const std::size_t bytes = static_cast<std::size_t>(elements) * model::bytes_of(dtype);
-  return {slice, {whole.data + slice * bytes, bytes}, elements, dtype};
+  Piece piece{keeper_of(session.program(), slice), {}, elements, dtype};
+  if (piece.owner != session.rank()) return piece;
+  const std::size_t width = model::bytes_of(dtype);
+  piece.buffer = {held.data + (slice * elements - state.ends_part().first) * width, elements * width};
+  return piece;
+}
+
+void extend(std::vector<float>& flat, const std::vector<float>& more) {
+  flat.insert(flat.end(), more.begin(), more.end());
 }
 
 void append(std::vector<NamedTensor>& result, const std::vector<model::Tensor>& tensors,
@@ -101,13 +126,14 @@ std::vector<NamedTensor> gather(const Session& session, Which which, MPI_Comm co
   const int rank = session.rank();
   std::vector<NamedTensor> result;
   for (int s = 0; s < static_cast<int>(layout.shards.size()); ++s) {
-    const std::vector<float> flat = fetch(shard_piece(session, s, which), rank, comm);
+    std::vector<float> flat;
+    for (int slice = 0; slice < session.program().home_slices; ++slice)
+      extend(flat, fetch(shard_piece(session, s, slice, which), rank, comm));
     if (rank == 0) append(result, layout.shards[s].tensors, flat);
   }
   std::vector<float> ends;
   for (int slice = 0; slice < session.program().ends_slices; ++slice) {
-    const std::vector<float> flat = fetch(ends_piece(session, slice, which), rank, comm);
-    ends.insert(ends.end(), flat.begin(), flat.end());
+    extend(ends, fetch(ends_piece(session, slice, which), rank, comm));
   }
   if (rank == 0) append(result, layout.ends.tensors, ends);
   return result;

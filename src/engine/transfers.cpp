@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <vector>
 
 #include "base/bf16.hpp"
 #include "base/error.hpp"
 #include "engine/lane_space.hpp"
 #include "kernels/add.hpp"
-#include "model/footprint.hpp"
+#include "schedule/extent.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -39,8 +40,9 @@ void add_to_total(schedule::Lane lane, float* total, const E* contribution, std:
 
 }  // namespace
 
-Transfers::Transfers(comm::Transport& transport, const Arena& arena, const model::Layout& layout)
-    : transport_(transport), arena_(arena), layout_(layout) {}
+Transfers::Transfers(comm::Transport& transport, const Arena& arena, const schedule::Program& program,
+                     int rank, const model::Layout& layout)
+    : transport_(transport), arena_(arena), program_(program), rank_(rank), layout_(layout) {}
 
 void Transfers::run(schedule::Lane lane, std::span<const Action* const> unit) {
   const Action& first = *unit.front();
@@ -63,45 +65,53 @@ void Transfers::run(schedule::Lane lane, std::span<const Action* const> unit) {
     return transport_.all_reduce(lane, collective(first));
   case Kind::accumulate:
     return add(lane, first);
+  case Kind::load:
+    return load(lane, first);
   default:
     throw LogicError(fmt::format("engine: {} in a communication lane", name_of(first.kind)));
   }
 }
 
-std::int64_t Transfers::elements(const Action& a) const {
-  switch (a.payload) {
-  case Payload::weights:
-  case Payload::gradient:
-    return layout_.shards[a.shard].elements;
-  case Payload::ends:
-  case Payload::ends_gradient:
-    return layout_.ends.elements;
-  case Payload::activation:
-  case Payload::activation_grad:
-    return layout_.shape.tokens() * layout_.shape.hidden;
-  case Payload::none:
-    break;
-  }
-  throw LogicError("engine: a transfer of nothing");
+model::Buffer Transfers::place(const Action& a, int operand) const {
+  const schedule::Slot slot = a.slots[operand];
+  const model::Buffer whole = arena_.slot(slot);
+  const std::size_t width = is_fp32(slot.cls, layout_.shape.dtype) ? 4 : 2;
+  const schedule::Extent wanted = schedule::moved(a, layout_);
+  const bool hidden = slot.cls == schedule::SlotClass::flow;
+  const schedule::Extent there = hidden ? wanted : held(program_, rank_, slot.cls, a.shard, layout_);
+  const std::int64_t offset = wanted.begin - there.begin;
+  if (offset < 0 || offset + wanted.count > there.count)
+    throw LogicError(fmt::format("engine: {} moves what its slot does not hold", name_of(a.kind)));
+  return {whole.data + offset * width, wanted.count * width};
 }
 
 comm::Message Transfers::message(const Action& a) const {
-  const std::size_t width = is_fp32(a.slots[0].cls, layout_.shape.dtype) ? 4 : 2;
-  return {a.kind == Kind::send, a.peer, a.payload, arena_.slot(a.slots[0]).data,
-          static_cast<std::size_t>(elements(a)) * width};
+  const model::Buffer buffer = place(a);
+  return {a.kind == Kind::send, a.peer, a.payload, buffer.data, buffer.bytes};
 }
 
 comm::Collective Transfers::collective(const Action& a) const {
   const auto scalar = is_fp32(a.slots[0].cls, layout_.shape.dtype) ? comm::Scalar::fp32 : comm::Scalar::bf16;
-  return {a.communicator, a.peer, a.payload, scalar, arena_.slot(a.slots[0]).data, elements(a)};
+  return {a.communicator, a.peer, a.payload, scalar, place(a).data, schedule::moved(a, layout_).count};
 }
 
 void Transfers::add(schedule::Lane lane, const Action& a) const {
-  float* const total = arena_.slot(a.slots[1]).as<float>();
-  const model::Buffer contribution = arena_.slot(a.slots[0]);
+  float* const total = place(a, 1).as<float>();
+  const model::Buffer contribution = place(a);
+  const std::int64_t elements = schedule::moved(a, layout_).count;
   if (layout_.shape.dtype == model::Dtype::fp32)
-    return add_to_total(lane, total, contribution.as<const float>(), elements(a));
-  add_to_total(lane, total, contribution.as<const Bf16>(), elements(a));
+    return add_to_total(lane, total, contribution.as<const float>(), elements);
+  add_to_total(lane, total, contribution.as<const Bf16>(), elements);
+}
+
+void Transfers::load(schedule::Lane lane, const Action& a) const {
+  const model::Buffer from = place(a), to = place(a, 1);
+  if constexpr (kernels::on_host) {
+    std::memcpy(to.data, from.data, from.bytes);  // as in add_to_total()
+  } else {
+    using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
+    Kokkos::deep_copy(lane_space(lane), Bytes(to.data, to.bytes), Bytes(from.data, from.bytes));
+  }
 }
 
 }  // namespace minitaw::engine

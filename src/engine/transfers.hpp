@@ -11,19 +11,24 @@ namespace minitaw::engine {
 /// Plays the actions of a communication lane: looks up slots and sizes and calls the transport.
 class Transfers {
 public:
-  Transfers(comm::Transport& transport, const Arena& arena, const model::Layout& layout);
+  Transfers(comm::Transport& transport, const Arena& arena, const schedule::Program& program, int rank,
+            const model::Layout& layout);
 
-  /// One unit: a batch of messages, a collective, or an addition to a total.
+  /// One unit: a batch of messages, a collective, an addition to a total, or the loading of a slice.
   void run(schedule::Lane lane, std::span<const schedule::Action* const> unit);
 
 private:
   [[nodiscard]] comm::Message message(const schedule::Action& action) const;
   [[nodiscard]] comm::Collective collective(const schedule::Action& action) const;
-  [[nodiscard]] std::int64_t elements(const schedule::Action& action) const;
+  /// What the action is about, in its slot number `operand`.
+  [[nodiscard]] model::Buffer place(const schedule::Action& action, int operand = 0) const;
   void add(schedule::Lane lane, const schedule::Action& action) const;
+  void load(schedule::Lane lane, const schedule::Action& action) const;
 
   comm::Transport& transport_;
   const Arena& arena_;
+  const schedule::Program& program_;
+  int rank_;
   const model::Layout& layout_;
 };
 

@@ -83,9 +83,11 @@ public:
   /// Adds the embedding's gradient to `ends_gradient` (fp32).
   void embed_backward(Buffer ends_gradient, Buffer x, const MicroBatch& batch);
 
-  /// AdamW on an owned shard; `step` counts from 1. total: fp32 gradient of the whole step. The weights
-  /// become the master weights, rounded. Gaps must hold zeros everywhere, and keep them.
-  void update(int shard, Buffer weights, OptimiserState state, Buffer total, const AdamW& adamw, int step);
+  /// AdamW on an owned shard, or on one of `slices` equal slices of it, which all buffers then hold alone;
+  /// `step` counts from 1. total: fp32 gradient of the whole step. The weights become the master weights,
+  /// rounded. Gaps must hold zeros everywhere, and keep them.
+  void update(int shard, Buffer weights, OptimiserState state, Buffer total, const AdamW& adamw, int step,
+              int slice = 0, int slices = 1);
   /// AdamW on slice `slice` of the ends, in place in the buffers of the ends; the state is that of the slice.
   void update_ends(int slice, Buffer ends, OptimiserState state, Buffer ends_gradient, const AdamW& adamw,
                    int step);
@@ -112,8 +114,9 @@ private:
   template <class E, class G>
   void backward_weight_as(int shard, Buffer gradient, bool accumulate, Buffer kept, Buffer stash);
   template <class E>
-  void update_range(const std::vector<Tensor>& tensors, std::int64_t begin, std::int64_t end, Buffer weights,
-                    const OptimiserState& state, Buffer gradient, const AdamW& adamw, int step);
+  void update_range(const std::vector<Tensor>& tensors, std::int64_t begin, std::int64_t end,
+                    std::int64_t origin, Buffer weights, const OptimiserState& state, Buffer gradient,
+                    const AdamW& adamw, int step);
 
   [[nodiscard]] std::size_t bytes(std::int64_t elements) const;
   void require_visit(int shard, Buffer x, Buffer kept, Buffer weights) const;

@@ -58,34 +58,37 @@ OptimiserState optimiser_state(const Buffer& buffer, Dtype dtype, std::int64_t e
 }
 
 /// Elements [begin, end) of a flat buffer, one kernel for every run of tensors with the same decay. Gaps
-/// inside a run take part: AdamW leaves zeros as they are. The state begins at `begin`.
+/// inside a run take part: AdamW leaves zeros as they are. The state begins at `begin`, weights and gradient
+/// at `origin`.
 template <class E>
 void Model::update_range(const std::vector<Tensor>& tensors, std::int64_t begin, std::int64_t end,
-                         Buffer weights, const OptimiserState& state, Buffer gradient, const AdamW& adamw,
-                         int step) {
+                         std::int64_t origin, Buffer weights, const OptimiserState& state, Buffer gradient,
+                         const AdamW& adamw, int step) {
   const std::size_t state_bytes = static_cast<std::size_t>(end - begin) * sizeof(float);
   require(state.moment1, state_bytes, "first moment");
   require(state.moment2, state_bytes, "second moment");
-  require(weights, static_cast<std::size_t>(end) * sizeof(E), "weights to update");
-  require(gradient, static_cast<std::size_t>(end) * sizeof(float), "gradient of the step");
+  const auto reach = static_cast<std::size_t>(end - origin);
+  require(weights, reach * sizeof(E), "weights to update");
+  require(gradient, reach * sizeof(float), "gradient of the step");
   // In fp32 the weights are their own master.
   const bool own = std::is_same_v<E, float>;
   const Buffer master = own ? weights : state.master;
-  require(master, own ? static_cast<std::size_t>(end) * sizeof(float) : state_bytes, "master weights");
+  require(master, own ? reach * sizeof(float) : state_bytes, "master weights");
   for_each_run(tensors, begin, end, [&](std::int64_t first, std::int64_t last, bool decay) {
-    const std::int64_t count = last - first, at = first - begin;
+    const std::int64_t count = last - first, at = first - begin, place = first - origin;
     kernels::adamw<E>(
-        exec_, elements_of<E>(weights, first, count), elements_of<float>(master, own ? first : at, count),
+        exec_, elements_of<E>(weights, place, count), elements_of<float>(master, own ? place : at, count),
         elements_of<float>(state.moment1, at, count), elements_of<float>(state.moment2, at, count),
-        elements_of<float>(gradient, first, count), constants(adamw, decay, step));
+        elements_of<float>(gradient, place, count), constants(adamw, decay, step));
   });
 }
 
 void Model::update(int shard, Buffer weights, OptimiserState state, Buffer total, const AdamW& adamw,
-                   int step) {
+                   int step, int slice, int slices) {
   const Shard& run = layout_.shards[static_cast<std::size_t>(shard)];
+  const std::int64_t size = run.elements / slices, begin = slice * size;
   with_element(layout_.shape.dtype, [&]<class E>(E) {
-    update_range<E>(run.tensors, 0, run.elements, weights, state, total, adamw, step);
+    update_range<E>(run.tensors, begin, begin + size, begin, weights, state, total, adamw, step);
   });
 }
 
@@ -95,7 +98,7 @@ void Model::update_ends(int slice, Buffer ends, OptimiserState state, Buffer end
   if (begin < 0 || begin + size > ends_part_.elements)
     throw LogicError(fmt::format("slice {} of the ends is not in the part that this rank holds", slice));
   with_element(layout_.shape.dtype, [&]<class E>(E) {
-    update_range<E>(ends_tensors_, begin, begin + size, ends, state, ends_gradient, adamw, step);
+    update_range<E>(ends_tensors_, begin, begin + size, 0, ends, state, ends_gradient, adamw, step);
   });
 }
 

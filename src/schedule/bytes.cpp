@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "comm/slices.hpp"
-#include "model/footprint.hpp"
 #include "schedule/account.hpp"
+#include "schedule/extent.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -19,24 +19,9 @@ struct Moved {
 };
 
 Moved moved_by(const Action& a, const model::Layout& layout) {
-  const std::uint64_t compute = model::bytes_of(layout.shape.dtype);
-  constexpr std::uint64_t fp32 = sizeof(float);
-  switch (a.payload) {
-  case Payload::weights:
-    return {layout.shards[a.shard].elements, compute};
-  case Payload::gradient:
-    return {layout.shards[a.shard].elements, a.slots[0].cls == SlotClass::total ? fp32 : compute};
-  case Payload::activation:
-  case Payload::activation_grad:
-    return {static_cast<std::int64_t>(model::flow_bytes(layout.shape) / compute), compute};
-  case Payload::ends:
-    return {layout.ends.elements, compute};
-  case Payload::ends_gradient:
-    return {layout.ends.elements, fp32};
-  case Payload::none:
-    break;
-  }
-  return {};
+  const SlotClass cls = a.slots[0].cls;
+  const bool wide = cls == SlotClass::total || cls == SlotClass::ends_total;
+  return {moved(a, layout).count, wide ? sizeof(float) : model::bytes_of(layout.shape.dtype)};
 }
 
 class Counter {

@@ -3,6 +3,7 @@
 
 #include "model/footprint.hpp"
 #include "schedule/account.hpp"
+#include "schedule/extent.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -11,31 +12,6 @@ constexpr std::size_t arena_alignment = 256;
 
 std::size_t rounded(std::size_t bytes) {
   return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
-}
-
-/// Bytes of what an action that works on `shard` has in a slot of this class.
-std::size_t content_bytes(SlotClass cls, int shard, const model::Layout& layout) {
-  const std::size_t compute = model::bytes_of(layout.shape.dtype);
-  constexpr std::size_t fp32 = sizeof(float);
-  switch (cls) {
-  case SlotClass::home:
-  case SlotClass::weights:
-  case SlotClass::gradient:
-    return layout.shards[shard].elements * compute;
-  case SlotClass::total:
-    return layout.shards[shard].elements * fp32;
-  case SlotClass::kept:
-    return model::kept_bytes(layout, shard);
-  case SlotClass::stash:
-    return model::stash_bytes(layout, shard);
-  case SlotClass::flow:
-    return model::flow_bytes(layout.shape);
-  case SlotClass::ends:
-    return layout.ends.elements * compute;
-  case SlotClass::ends_total:
-    return layout.ends.elements * fp32;
-  }
-  return 0;
 }
 
 std::size_t optimiser_bytes(std::int64_t elements, const model::Layout& layout) {
@@ -48,13 +24,14 @@ bool is_reducing(Kind kind) {
 
 class Measure {
 public:
-  Measure(const RankProgram& rank, int number, const model::Layout& layout)
-      : rank_(rank), number_(number), layout_(layout) {}
+  Measure(const Program& program, int number, const model::Layout& layout)
+      : program_(program), rank_(program.ranks[number]), number_(number), layout_(layout) {}
 
   Footprint run() {
     lay_out_slots();
     for (const int shard : rank_.homes)
-      result_.optimiser.push_back(optimiser_bytes(layout_.shards[shard].elements, layout_));
+      result_.optimiser.push_back(
+          optimiser_bytes(held(program_, number_, SlotClass::home, shard, layout_).count, layout_));
     for (const Action& a : rank_.actions) measure(a);
     for (SlotSize& slot : result_.slots) slot.bytes = rounded(slot.bytes);
     result_.workspace = rounded(model::workspace_bytes(layout_));
@@ -72,11 +49,28 @@ private:
     }
   }
 
+  /// Bytes of what an action that works on `shard` has in a slot of this class.
+  [[nodiscard]] std::size_t content_bytes(SlotClass cls, int shard) const {
+    switch (cls) {
+    case SlotClass::kept:
+      return model::kept_bytes(layout_, shard);
+    case SlotClass::stash:
+      return model::stash_bytes(layout_, shard);
+    case SlotClass::flow:
+      return model::flow_bytes(layout_.shape);
+    case SlotClass::total:
+    case SlotClass::ends_total:
+      return held(program_, number_, cls, shard, layout_).count * sizeof(float);
+    default:
+      return held(program_, number_, cls, shard, layout_).count * model::bytes_of(layout_.shape.dtype);
+    }
+  }
+
   void measure(const Action& a) {
     for (const Access& access : accesses(a, number_)) {
       std::size_t& bytes =
           result_.slots[first_[static_cast<std::size_t>(access.slot.cls)] + access.slot.index].bytes;
-      bytes = std::max(bytes, content_bytes(access.slot.cls, a.shard, layout_));
+      bytes = std::max(bytes, content_bytes(access.slot.cls, a.shard));
     }
     if (is_reducing(a.kind)) reduces_[static_cast<std::size_t>(a.lane)] = true;
     if (a.kind == Kind::update && a.payload == Payload::ends)
@@ -92,6 +86,7 @@ private:
     add(Memory::buffers, result_.scalars + result_.workspace + result_.staging);
   }
 
+  const Program& program_;
   const RankProgram& rank_;
   int number_;
   const model::Layout& layout_;
@@ -143,7 +138,7 @@ std::size_t Footprint::total() const {
 std::vector<Footprint> memory(const Program& program, const model::Layout& layout) {
   std::vector<Footprint> result;
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
-    result.push_back(Measure(program.ranks[r], r, layout).run());
+    result.push_back(Measure(program, r, layout).run());
   return result;
 }
 
