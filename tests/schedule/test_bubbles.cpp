@@ -1,0 +1,207 @@
+// How long compute lanes stand still when transfers are free, and how many micro-batches are in flight: what
+// the papers say of their orders, found by playing the programs.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "schedule/account.hpp"
+#include "schedule/costs.hpp"
+#include "schedule/registry.hpp"
+#include "schedule/shapes.hpp"
+#include "schedule/simulate.hpp"
+
+namespace minitaw::schedule {
+namespace {
+
+/// Durations of the visits; everything else is free.
+struct Times {
+  double f = 1, b = 1, w = 1;
+
+  [[nodiscard]] double all() const { return f + b + w; }
+  [[nodiscard]] double of(Kind kind) const {
+    if (kind == Kind::forward) return f;
+    if (kind == Kind::backward) return b + w;
+    if (kind == Kind::backward_input) return b;
+    return kind == Kind::backward_weight ? w : 0;
+  }
+};
+
+void PrintTo(const Times& t, std::ostream* out) { *out << t.f << " " << t.b << " " << t.w; }
+
+/// Of one rank: from its first visit to its last.
+struct Window {
+  double begin = 1e300, end = 0, busy = 0;
+  [[nodiscard]] double bubble() const { return end - begin - busy; }
+};
+
+std::vector<Window> windows_of(const Program& program, const Times& times) {
+  const auto spans = simulate(program, [&](int, const Action& a) { return times.of(a.kind); });
+  std::vector<Window> windows(spans.size());
+  for (std::size_t r = 0; r < spans.size(); ++r)
+    for (std::size_t i = 0; i < spans[r].size(); ++i) {
+      const Span& span = spans[r][i];
+      if (span.end == span.begin) continue;
+      Window& window = windows[r];
+      window.begin = std::min(window.begin, span.begin);
+      window.end = std::max(window.end, span.end);
+      window.busy += span.end - span.begin;
+    }
+  return windows;
+}
+
+int kept_slots(const Program& program, int rank) {
+  return program.ranks[rank].slots[static_cast<std::size_t>(SlotClass::kept)];
+}
+
+class Bubbles : public testing::TestWithParam<std::tuple<int, Times>> {
+protected:
+  [[nodiscard]] static int stages() { return std::get<0>(GetParam()); }
+  [[nodiscard]] static Times times() { return std::get<1>(GetParam()); }
+
+  /// Enough micro-batches for a steady state, and more.
+  template <class Check>
+  static void with_programs(const char* schedule, const Check& check) {
+    for (const int micro_batches : {2 * stages(), 2 * stages() + 3, 5 * stages()})
+      for (const int groups : {1, stages() / 2, stages()}) {
+        const Request request{parse_spec(schedule), topology::Groups::equal(stages(), groups), micro_batches,
+                              stages()};
+        SCOPED_TRACE(shapes::name_of(request));
+        check(build(request));
+      }
+  }
+};
+
+TEST_P(Bubbles, OneForwardOneBackward) {
+  with_programs("1f1b", [](const Program& program) {
+    const auto windows = windows_of(program, times());
+    for (int i = 0; i < stages(); ++i) {
+      EXPECT_EQ(kept_slots(program, i), stages() - i);
+      EXPECT_NEAR(windows[i].bubble(), (stages() - 1 - i) * times().all(), 1e-9);
+    }
+    EXPECT_NEAR(windows[0].end, (stages() - 1 + program.micro_batches) * times().all(), 1e-9);
+  });
+}
+
+TEST_P(Bubbles, ZeroBubbleH1) {
+  const double step = times().f + times().b - times().w;
+  with_programs("zb1", [step](const Program& program) {
+    const auto windows = windows_of(program, times());
+    double end = 0;
+    for (int i = 0; i < stages(); ++i) {
+      EXPECT_EQ(kept_slots(program, i), stages());
+      EXPECT_NEAR(windows[i].bubble(), (stages() - 1 - i) * step, 1e-9);
+      end = std::max(end, windows[i].end);
+    }
+    EXPECT_NEAR(end, (stages() - 1) * step + program.micro_batches * times().all(), 1e-9);
+  });
+}
+
+/// Its windows begin T_F later from stage to stage: the bubble is inside a stage's own.
+TEST_P(Bubbles, ZeroBubbleH2) {
+  const double step = times().f + times().b - 2 * times().w;
+  with_programs("zb2", [step](const Program& program) {
+    const auto windows = windows_of(program, times());
+    for (int i = 0; i < stages(); ++i) {
+      EXPECT_EQ(kept_slots(program, i), 2 * stages() - 1);
+      EXPECT_NEAR(windows[i].begin, i * times().f, 1e-9);
+      EXPECT_NEAR(windows[i].bubble(), (stages() - 1 - i) * step, 1e-9);
+    }
+  });
+}
+
+/// What is blocking cannot be faster.
+TEST_P(Bubbles, BlockingIsNoFaster) {
+  for (const char* schedule : {"1f1b", "zb1", "zb2"}) {
+    const auto end = [&](const std::string& spec) {
+      const Program program =
+          build({parse_spec(spec), topology::Groups::equal(stages(), 1), 2 * stages(), stages()});
+      const auto windows = windows_of(program, times());
+      return std::ranges::max(windows, {}, &Window::end).end;
+    };
+    EXPECT_GE(end(schedule + std::string(":blocking=on")), end(schedule) - 1e-9) << schedule;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Stages, Bubbles,
+                         testing::Combine(testing::Values(4, 8),
+                                          testing::Values(Times{1, 1, 1}, Times{1, 1.33, 1}, Times{1, 2, 1},
+                                                          Times{1, 1.5, 0.6})));
+
+/// Seconds of a step in which all ranks begin a tick together.
+double lock_step_seconds(const Program& program, const Times& times) {
+  std::map<int, double> longest;
+  for (const RankProgram& rank : program.ranks)
+    for (const Action& a : rank.actions) longest[a.tick] = std::max(longest[a.tick], times.of(a.kind));
+  double seconds = 0;
+  for (const auto& [tick, duration] : longest) seconds += duration;
+  return seconds;
+}
+
+double seconds_of(const Program& program, const Times& times) {
+  const auto windows = windows_of(program, times);
+  return std::ranges::max(windows, {}, &Window::end).end;
+}
+
+/// The rings turn N P + P - 1 times forward and as often backward, for N P visits of each kind.
+TEST(WeightPipelines, WeiPipeIdlesLikeOneForwardOneBackwardInLockStep) {
+  const Times times{1, 1.5, 1};
+  for (int ranks = 2; ranks <= 9; ++ranks)
+    for (int n = 1; n <= 4; ++n) {
+      const Program program =
+          build({parse_spec("weipipe"), topology::Groups::equal(ranks, 1), n * ranks, ranks});
+      const double turns = n * ranks + ranks - 1, seconds = lock_step_seconds(program, times);
+      EXPECT_NEAR(seconds, turns * times.all(), 1e-9) << ranks << " ranks, N " << n;
+      EXPECT_NEAR(1 - n * ranks * times.all() / seconds, (ranks - 1) / turns, 1e-9);
+      EXPECT_LE(seconds_of(program, times), seconds + 1e-9) << "ranks that need not wait are no slower";
+    }
+}
+
+/// Without alternation, every micro-batch takes P visits forward and P backward, and the last rank is P - 1
+/// behind.
+TEST(WeightPipelines, NaiveWeiPipeTicks) {
+  for (int ranks = 2; ranks <= 9; ++ranks)
+    for (int n = 1; n <= 4; ++n) {
+      const Program program =
+          build({parse_spec("weipipe:naive=on"), topology::Groups::equal(ranks, 1), n * ranks, ranks});
+      EXPECT_EQ(ticks(program).total, 2 * n * ranks + ranks) << ranks << " ranks, N " << n;
+      EXPECT_EQ(ticks(program).busy, std::vector<int>(ranks, 2 * n * ranks));
+    }
+}
+
+/// Group k is k ticks behind the first, and the step ends D - 1 ticks after the first group's last visit, one
+/// for the last gradients (2 N P + D, as published) and one for the first fetch.
+TEST(WeightPipelines, TawPipeIsStaggeredByOneTickAGroup) {
+  const Times times{1, 1.5, 1};
+  for (int groups = 1; groups <= 6; ++groups)
+    for (int size = 2; size <= 3; ++size)
+      for (int n = 1; n <= 3; ++n) {
+        const int ranks = groups * size;
+        const Program program =
+            build({parse_spec("tawpipe"), topology::Groups::equal(ranks, groups), n * ranks, ranks});
+        SCOPED_TRACE(std::to_string(groups) + " groups of " + std::to_string(size));
+        EXPECT_EQ(ticks(program).total, 2 * n * ranks + groups + 1);
+        const double useful = n * ranks * times.all(), seconds = seconds_of(program, times);
+        EXPECT_LE(seconds, lock_step_seconds(program, times) + 1e-9);
+        // Fetched one tick ahead, two groups need not wait for one another.
+        if (groups <= 2) {
+          EXPECT_NEAR(seconds, useful, 1e-9);
+        }
+      }
+}
+
+/// Schedules in which ranks do not lean on one another's computation never stand still.
+TEST(WeightPipelines, RanksInStepNeverIdle) {
+  const Times times{1, 1.5, 1};
+  for (const char* spec : {"ddp", "fsdp", "fsdp:hierarchical=on", "tawpipe:gwps=off"})
+    for (const int groups : {1, 2, 3, 6})
+      for (const int n : {1, 3}) {
+        const Request request{parse_spec(spec), topology::Groups::equal(6, groups), 6 * n, 6};
+        EXPECT_NEAR(seconds_of(build(request), times), 6 * n * times.all(), 1e-9) << shapes::name_of(request);
+      }
+}
+
+}  // namespace
+}  // namespace minitaw::schedule
