@@ -51,19 +51,26 @@ double elements_of(const Action& a, const Layout& layout) {
   return all / a.parts;
 }
 
+/// Of what a rank keeps of a shard or the ends: a slice, if the program cuts them.
+double kept_elements(const Action& a, const Layout& layout, const Program& program) {
+  const bool ends = a.payload == Payload::ends || a.payload == Payload::ends_gradient;
+  if (!ends) return elements_of(a, layout) / program.home_slices;
+  const bool slice = a.kind == Kind::update || program.ends_split;
+  return static_cast<double>(slice ? layout.ends.slice : layout.ends.elements);
+}
+
 /// Bytes of memory that an action reads and writes, where that is what takes its time.
-double touched_bytes(const Action& a, const Layout& layout) {
+double touched_bytes(const Action& a, const Layout& layout, const Program& program) {
   const auto compute = static_cast<double>(model::bytes_of(layout.shape.dtype));
   constexpr double fp32 = sizeof(float);
-  const bool ends = a.payload == Payload::ends;
   switch (a.kind) {
   case Kind::embed:
   case Kind::embed_backward:
     return 2 * static_cast<double>(model::flow_bytes(layout.shape));
   case Kind::update:  // gradient, two moments and master weights; the weights themselves
-    return (ends ? static_cast<double>(layout.ends.slice) : elements_of(a, layout)) * (7 * fp32 + compute);
+    return kept_elements(a, layout, program) * (7 * fp32 + compute);
   case Kind::zero:
-    return elements_of(a, layout) * fp32;
+    return kept_elements(a, layout, program) * fp32;
   case Kind::accumulate:
     return elements_of(a, layout) * (compute + 2 * fp32);
   case Kind::load:
@@ -82,7 +89,7 @@ public:
 
   double operator()(int rank, const Action& a) const {
     if (is_communication(a.kind)) return moved_bytes(a, layout_) * rounds(a) / bandwidth(rank, a);
-    return flops(a, layout_) / machine_.flops + touched_bytes(a, layout_) / machine_.memory;
+    return flops(a, layout_) / machine_.flops + touched_bytes(a, layout_, *program_) / machine_.memory;
   }
 
 private:

@@ -23,7 +23,11 @@ class Writer {
 public:
   void add(const Timeline& timeline) {
     const Rows rows = arrange(timeline);
-    name_processes(timeline, rows);
+    const std::size_t line = timeline.title.find('\n');
+    const std::string name =
+        fmt::format("{} {}", timeline.title.substr(0, line), timeline.measured ? "(measured)" : "(planned)");
+    if (line != std::string::npos) notes_[name] = timeline.title.substr(line + 1);
+    name_processes(timeline, name, rows);
     for (std::size_t i = 0; i < timeline.events.size(); ++i)
       if (phase_of(timeline.events[i]) != Phase::join) add(timeline.events[i], rows.places[i]);
     add_flows(timeline, rows);
@@ -32,7 +36,8 @@ public:
   }
 
   std::string text() {
-    const ordered_json all = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events_)}};
+    const ordered_json all = {
+        {"displayTimeUnit", "ms"}, {"otherData", std::move(notes_)}, {"traceEvents", std::move(events_)}};
     return all.dump(-1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
   }
 
@@ -44,12 +49,11 @@ private:
         {{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", thread}, {"args", {{key, value}}}});
   }
 
-  void name_processes(const Timeline& timeline, const Rows& rows) {
+  void name_processes(const Timeline& timeline, const std::string& name, const Rows& rows) {
     for (int r = 0; r < timeline.groups.ranks(); ++r) {
       const int process = first_process_ + r;
       metadata("process_name", process, 0, "name",
-               fmt::format("{} {}: rank {}, group {}", timeline.title,
-                           timeline.measured ? "(measured)" : "(planned)", r, timeline.groups.group_of(r)));
+               fmt::format("{}: rank {}, group {}", name, r, timeline.groups.group_of(r)));
       metadata("process_sort_index", process, 0, "sort_index", process);
       for (int l = 0; l < schedule::lanes; ++l) name_threads(process, static_cast<Lane>(l), rows.depth[r][l]);
     }
@@ -111,6 +115,7 @@ private:
   }
 
   ordered_json events_ = ordered_json::array();
+  ordered_json notes_ = ordered_json::object();
   int first_process_ = 0;
   int timelines_ = 0;
 };

@@ -16,7 +16,7 @@ struct Look {
 constexpr std::array<Look, phases> looks = {{
     {"F: forward", "#56b4e9"},
     {"BW: backward, both halves", "#e69f00"},
-    {"B: backward towards the input", "#e69f00"},
+    {"B: backward towards the input", "#c98500"},
     {"W: backward towards the weights", "#f5d76b"},
     {"embedding, head, loss", "#009e73"},
     {"update, add, zero", "#8c8c8c"},

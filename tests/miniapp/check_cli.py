@@ -5,6 +5,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import xml.etree.ElementTree
 
 PROGRAM, REPOSITORY, FOLDER = sys.argv[1:]
 DECK = pathlib.Path(FOLDER) / "deck.toml"
@@ -48,6 +49,14 @@ def check_refusals():
     refused("plan", DECK, "--program", "--set", "seq=64,128", says="--program")
     for size in ("many", "-1G", "3Gi", "3GiBs", "1e99G", "0"):
         refused("plan", DECK, f"--device-memory={size}", says="--device-memory")
+    for option in ("--flops", "--inside", "--between"):
+        for rate in ("fast", "-1G", "0", "4GB", "nan", "inf", "1e40"):
+            refused("plan", DECK, f"{option}={rate}", says=option)
+    refused("plan", DECK, "--timeline", "step.png", says=".svg")
+    refused("plan", DECK, "--timeline", "missing/step.svg", says="cannot be written")
+    refused("plan", DECK, "--case", "1", says="--timeline")
+    for case in ("0", "2", "1,2", "1,", "first", "-1", "1-1"):
+        refused("plan", DECK, "--timeline", "step.svg", f"--case={case}", says="--case")
     refused("run", "missing.toml", says="cannot be read")
     refused("run", DECK, says="mpiexec")
     refused("verify", DECK, "--set", "dtype=fp64", says="fp32, bf16")
@@ -81,6 +90,45 @@ def check_plan():
     assert accepted("plan", DECK, "--program").count("\n") > 50
 
 
+def check_table():
+    """One aligned row a case, with the figures of the JSON."""
+    arguments = ("plan", DECK, "--set", "schedule=tawpipe,tawpipe:gwps=off,fsdp,zb1", "--set", "seq=64,128")
+    lines = accepted(*arguments).split("\n\n")[0].splitlines()
+    cases = json.loads(accepted(*arguments, "--json"))["cases"]
+    assert len(cases) == 8 and len(lines) == 10, lines
+    names, rows = lines[0].lstrip("#").split(), [line.split() for line in lines[2:]]
+    ends = [len(line) for line in lines]
+    assert len(set(ends)) == 1, f"the lines do not end in one column: {ends}"
+    for number, (row, case) in enumerate(zip(rows, cases), 1):
+        figures = dict(zip(names, row))
+        assert len(row) == len(names), row
+        assert figures["case"] == str(number) and figures["schedule"] == case["settings"]["schedule"]
+        assert figures["seq"] == str(case["settings"]["seq"]) and figures["ticks"] == str(case["ticks"]["total"])
+        assert figures["w/g/a/b/x"] == "/".join(str(case["slots"][kind]) for kind in "wgabx")
+        assert figures["idle"] == f"{100 * case['idle_free_transfers']['share']:.1f}"
+        assert abs(float(figures["between"]) * 1024 - case["bytes_per_step"]["between"]["total"] / 4) < 51
+    assert "M" not in names and "seq" not in accepted("plan", DECK).splitlines()[0]
+
+
+def check_timeline():
+    path = pathlib.Path(FOLDER, "step.svg")
+    schedules = ("--set", "schedule=tawpipe,zb1,weipipe")
+    drawings = []
+    for cases, titles in (((), ["tawpipe"]), (("--case=3",), ["weipipe"]), (("--case=2,1",), ["zb1", "tawpipe"]),
+                          (("--case=all", "--flops=1T"), ["tawpipe", "zb1", "weipipe"])):
+        accepted("plan", DECK, *schedules, "--timeline", path, *cases)
+        drawings.append(path.read_text(encoding="utf-8"))
+        root = xml.etree.ElementTree.fromstring(drawings[-1])
+        texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+        assert [text.split(":")[0] for text in texts if text.endswith("(planned)")] == titles, texts
+    assert "400 TFLOP/s, 450 GB/s" in drawings[0] and "assumed of each rank: 1 TFLOP/s" in drawings[3]
+    trace = pathlib.Path(FOLDER, "step.json")
+    (case,) = json.loads(accepted("plan", DECK, "--timeline", trace, "--json", "--between", "1G"))["cases"]
+    phases = [event["ph"] for event in json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]]
+    messages = case["messages"]
+    assert phases.count("s") == phases.count("f") == sum(messages[kind] for kind in messages if "ween" in kind or "side" in kind)
+
+
 def check_fit():
     """The largest S that is said to fit does, and the next one does not."""
     def device(*arguments):
@@ -112,5 +160,7 @@ DECK.write_text("ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq 
 check_refusals()
 check_help()
 check_plan()
+check_table()
+check_timeline()
 check_fit()
 check_paper_case()
