@@ -1,0 +1,252 @@
+// Messages and bytes per step are those of the published schedules, wherever their rules are right
+// (docs/schedules.md), over many P, D and N.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "model/footprint.hpp"
+#include "schedule/account.hpp"
+#include "schedule/shapes.hpp"
+
+namespace minitaw::schedule {
+namespace {
+
+/// Equal blocks, so that all shards weigh the same.
+struct Measured {
+  Program program;
+  model::Layout layout;
+  ByteMatrix matrix;
+
+  Measured(const std::string& spec, int ranks, int groups, int per_rank, int layers)
+      : program(build({parse_spec(spec), topology::Groups::equal(ranks, groups), per_rank * ranks, layers})),
+        layout(layout_of(program, layers)), matrix(bytes(program, layout)) {}
+
+  static model::Layout layout_of(const Program& program, int layers) {
+    model::Shape shape;
+    shape.layers = layers;
+    shape.hidden = 12;
+    shape.heads = 3;
+    shape.kv_heads = 3;
+    shape.ffn.assign(layers, 20);
+    shape.vocab = 37;
+    shape.seq = 5;
+    shape.micro_batch = 2;
+    shape.dtype = model::Dtype::bf16;
+    return model::make_layout(shape, cut_of(program));
+  }
+
+  /// Weights of one shard; gradients travel in the same precision.
+  [[nodiscard]] std::uint64_t shard_bytes() const { return layout.shards[0].elements * 2U; }
+  [[nodiscard]] std::uint64_t flow_bytes() const { return model::flow_bytes(layout.shape); }
+
+  /// Bytes of a kind that leave a group.
+  [[nodiscard]] std::uint64_t leaving(int group, Traffic kind) const {
+    std::uint64_t sum = 0;
+    for (int from = 0; from < matrix.ranks(); ++from)
+      for (int to = 0; to < matrix.ranks(); ++to)
+        if (program.groups.group_of(from) == group && program.groups.group_of(to) != group)
+          sum += matrix.at(from, to, kind);
+    return sum;
+  }
+  /// Weights and gradients that leave a group.
+  [[nodiscard]] std::uint64_t leaving(int group) const {
+    return leaving(group, Traffic::weights) + leaving(group, Traffic::gradients);
+  }
+  /// What a rank sends to all others.
+  [[nodiscard]] std::uint64_t sent_by(int rank) const {
+    std::uint64_t sum = 0;
+    for (int to = 0; to < matrix.ranks(); ++to)
+      sum += matrix.at(rank, to, Traffic::weights) + matrix.at(rank, to, Traffic::gradients);
+    return sum;
+  }
+};
+
+template <class Check>
+void for_each_equal_grouping(int first_ranks, int last_ranks, const Check& check) {
+  for (int ranks = first_ranks; ranks <= last_ranks; ++ranks)
+    for (int groups = 1; groups <= ranks; ++groups)
+      for (int n = 1; n <= 3 && ranks % groups == 0; ++n) {
+        SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(groups) + " groups, N " +
+                     std::to_string(n));
+        check(ranks, groups, n);
+      }
+}
+
+// WeiPipe: three rings and two exchanges
+
+/// How many of P ranks a map moves elsewhere.
+template <class Map>
+int moved(int ranks, const Map& to) {
+  int count = 0;
+  for (int r = 0; r < ranks; ++r) count += to(r) != r ? 1 : 0;
+  return count;
+}
+
+struct WeiPipeFormulas {
+  std::uint64_t p, n;
+
+  [[nodiscard]] std::uint64_t forward_hops() const { return n * p + p - 2 - n; }
+  [[nodiscard]] std::uint64_t backward_hops() const { return n * p + p - 2; }
+  /// Ranks r and P - r exchange shards before the backward ring starts.
+  [[nodiscard]] int fork_partner(int r) const {
+    return static_cast<int>((p - static_cast<std::uint64_t>(r)) % p);
+  }
+  /// The last hop takes gradients from r to P - 1 - r.
+  [[nodiscard]] int owner(int r) const { return static_cast<int>(p) - 1 - r; }
+};
+
+TEST(Published, WeiPipeMessages) {
+  for_each_equal_grouping(2, 13, [](int ranks, int groups, int n) {
+    const WeiPipeFormulas f{static_cast<std::uint64_t>(ranks), static_cast<std::uint64_t>(n)};
+    const MessageCounts counts = messages(Measured("weipipe", ranks, groups, n, ranks).program);
+    const int fork = moved(ranks, [&](int r) { return f.fork_partner(r); });
+    const int last = moved(ranks, [&](int r) { return f.owner(r); });
+    EXPECT_EQ(counts.weights_between + counts.weights_inside,
+              f.p * (f.forward_hops() + f.backward_hops()) + fork);
+    EXPECT_EQ(counts.gradients_between + counts.gradients_inside, f.p * f.backward_hops() + last);
+    EXPECT_EQ(counts.broadcasts + counts.reduces, 0U);
+  });
+}
+
+/// The rings cross each border between groups once a turn, both exchanges wherever they may.
+TEST(Published, WeiPipeBytesBetweenGroups) {
+  for_each_equal_grouping(2, 13, [](int ranks, int groups, int n) {
+    const WeiPipeFormulas f{static_cast<std::uint64_t>(ranks), static_cast<std::uint64_t>(n)};
+    const Measured m("weipipe", ranks, groups, n, ranks);
+    for (int k = 0; k < groups; ++k) {
+      const auto crosses = [&](int r, int to) {
+        return m.program.groups.group_of(r) == k && !m.program.groups.together(r, to);
+      };
+      std::uint64_t shards = groups > 1 ? f.forward_hops() + 2 * f.backward_hops() : 0;
+      for (int r = 0; r < ranks; ++r)
+        shards += (crosses(r, f.fork_partner(r)) ? 1 : 0) + (crosses(r, f.owner(r)) ? 1 : 0);
+      EXPECT_EQ(m.leaving(k), shards * m.shard_bytes()) << "group " << k;
+    }
+  });
+}
+
+/// Every ring turns to the next rank, but for the two exchanges.
+TEST(Published, WeiPipeRingsTurnToTheNextRank) {
+  for (int ranks = 2; ranks <= 9; ++ranks) {
+    const WeiPipeFormulas f{static_cast<std::uint64_t>(ranks), 2};
+    const Program program = Measured("weipipe", ranks, 1, 2, ranks).program;
+    int last = 0;
+    for (const Action& a : program.ranks[0].actions)
+      if (a.kind == Kind::send) last = std::max(last, a.tick);
+    for (int r = 0; r < ranks; ++r)
+      for (const Action& a : program.ranks[r].actions) {
+        if (a.kind != Kind::send) continue;
+        const bool fork = a.payload == Payload::weights && a.tick == ranks - 1;
+        const bool home = a.payload == Payload::gradient && a.tick == last;
+        EXPECT_EQ(a.peer, fork   ? f.fork_partner(r)
+                          : home ? f.owner(r)
+                                 : (r + 1) % ranks)
+            << "rank " << r << ", tick " << a.tick;
+        if (home) {
+          EXPECT_EQ(program.ranks[a.peer].homes, std::vector<int>{a.shard});
+        }
+      }
+  }
+}
+
+// FSDP
+
+/// Two all-gathers and a reduce-scatter of every block and micro-batch: 3 N (P - 1) / P of all blocks.
+TEST(Published, FsdpBytesOfEveryRank) {
+  for_each_equal_grouping(1, 13, [](int ranks, int groups, int n) {
+    const int layers = 5;
+    const Measured m("fsdp", ranks, groups, n, layers);
+    ASSERT_EQ(m.shard_bytes() % ranks, 0U) << "blocks are padded";
+    const std::uint64_t slice = m.shard_bytes() / ranks;
+    for (int r = 0; r < ranks; ++r)
+      EXPECT_EQ(m.sent_by(r), 3U * n * layers * (ranks - 1) * slice) << "rank " << r;
+  });
+}
+
+/// One copy of every block crosses to each group: 3 N (D - 1) / D of all blocks leave each.
+TEST(Published, HierarchicalFsdpBytesOfEveryGroup) {
+  for_each_equal_grouping(1, 13, [](int ranks, int groups, int n) {
+    const int layers = 3;
+    const Measured m("fsdp:hierarchical=on", ranks, groups, n, layers);
+    for (int k = 0; k < groups; ++k)
+      EXPECT_EQ(m.leaving(k) * groups, 3U * n * layers * (groups - 1) * m.shard_bytes()) << "group " << k;
+  });
+}
+
+// TawPipe
+
+/// 2 N P visits of a group need a shard; the last one stays at the N turns to the backward pass, the first at
+/// the N - 1 turns back. The owner sends it to each other group and gets a gradient from there per
+/// micro-batch.
+TEST(Published, TawPipeBytesOfEveryGroup) {
+  for (const char* spec : {"tawpipe", "tawpipe:cco=off", "tawpipe:prefetch=2", "tawpipe:rails=2"})
+    for_each_equal_grouping(2, 12, [spec](int ranks, int groups, int n) {
+      const Measured m(spec, ranks, groups, n, ranks);
+      const int size = ranks / groups;
+      std::uint64_t all = 0;
+      for (int k = 0; k < groups; ++k) {
+        int visits = 2 * n * size;
+        for (const int r : m.program.groups.members(k))
+          for (const int shard : m.program.ranks[r].homes)
+            visits -= (shard == ranks - 1 ? n : 0) + (shard == 0 ? n - 1 : 0);
+        EXPECT_EQ(m.leaving(k, Traffic::weights), (groups - 1U) * visits * m.shard_bytes()) << spec;
+        EXPECT_EQ(m.leaving(k, Traffic::gradients), 1U * n * (ranks - size) * m.shard_bytes()) << spec;
+        all += m.leaving(k);
+      }
+      EXPECT_EQ(all, (groups - 1U) * (3 * n * ranks - (2 * n - 1)) * m.shard_bytes()) << spec;
+    });
+}
+
+/// A shard that travels on from group to group crosses as often as from its owner.
+TEST(Published, DeviceBoundStorageDoesNotChangeTheSum) {
+  for_each_equal_grouping(2, 12, [](int ranks, int groups, int n) {
+    const Measured bound("tawpipe", ranks, groups, n, ranks), off("tawpipe:dbs=off", ranks, groups, n, ranks);
+    const topology::Groups& g = bound.program.groups;
+    EXPECT_EQ(off.matrix.between(g, Traffic::weights), bound.matrix.between(g, Traffic::weights));
+    EXPECT_EQ(off.matrix.between(g, Traffic::gradients), bound.matrix.between(g, Traffic::gradients));
+  });
+}
+
+// Pipelines
+
+/// A hidden state forward and its gradient back, over every border between stages.
+TEST(Published, PipelineBytesOfEveryGroup) {
+  for (const char* spec : {"1f1b", "zb1", "zb2", "zb1:blocking=on"})
+    for_each_equal_grouping(2, 10, [spec](int ranks, int groups, int n) {
+      const Measured m(spec, ranks, groups, n, ranks);
+      for (int k = 0; k < groups; ++k) {
+        const int borders = (k > 0 ? 1 : 0) + (k + 1 < groups ? 1 : 0);
+        EXPECT_EQ(m.leaving(k, Traffic::activations), 1U * borders * n * ranks * m.flow_bytes()) << spec;
+        EXPECT_EQ(m.leaving(k), 0U);
+      }
+      EXPECT_EQ(m.matrix.inside(m.program.groups, Traffic::activations) +
+                    m.matrix.between(m.program.groups, Traffic::activations),
+                2U * n * ranks * (ranks - 1) * m.flow_bytes());
+    });
+}
+
+/// The comparison of docs/schedules.md: 24 ranks in 3 groups, N = 2, in units of one shard.
+TEST(Published, ShardsThatLeaveAGroupOfThePaper) {
+  constexpr int ranks = 24, groups = 3, n = 2;
+  const auto shards = [&](const char* spec) {
+    const Measured m(spec, ranks, groups, n, 2 * ranks);
+    // Of the model's P shards, however the schedule cuts it.
+    const double shard = static_cast<double>(m.shard_bytes()) * m.program.shards / ranks;
+    std::vector<double> leaving;
+    for (int k = 0; k < groups; ++k) leaving.push_back(static_cast<double>(m.leaving(k)) / shard);
+    return leaving;
+  };
+  const std::vector<double> fsdp = shards("fsdp"), hierarchical = shards("fsdp:hierarchical=on");
+  const std::vector<double> weipipe = shards("weipipe"), tawpipe = shards("tawpipe");
+  for (int k = 0; k < groups; ++k) {
+    EXPECT_DOUBLE_EQ(fsdp[k], 138);
+    EXPECT_DOUBLE_EQ(hierarchical[k], 96);
+    // 208 in the rings; the fork and the last hop exchange shards between the outer groups.
+    EXPECT_DOUBLE_EQ(weipipe[k], 208 + (k == 1 ? 1 : k == 0 ? 15 : 16));
+  }
+  EXPECT_DOUBLE_EQ((tawpipe[0] + tawpipe[1] + tawpipe[2]) / 3, 94);
+}
+
+}  // namespace
+}  // namespace minitaw::schedule
