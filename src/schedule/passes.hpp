@@ -8,9 +8,9 @@
 
 namespace minitaw::schedule {
 
-/// Gives every value of a rank a slot of its class, the lowest one that is free from the value's first to its
-/// last use in issue order, and counts the slots. values[i] belong to actions[i]; transit values are numbered
-/// below `count`. Homes, totals and ends keep the index that they were made with.
+/// Gives every value of a rank a slot of its class that is free from the value's first to its last use in
+/// issue order, out of as few slots as there can be, and counts them. values[i] belong to actions[i]; transit
+/// values are numbered below `count`. Homes, totals and ends keep the index that they were made with.
 void assign_slots(RankProgram& rank, const std::vector<std::array<Value, 4>>& values, int count);
 
 /// Derives the waits of every action from the slots it touches: a read waits for the last write, a write for

@@ -30,21 +30,42 @@ std::vector<std::vector<Value>> released_after(const RankProgram& rank,
   return released;
 }
 
-/// Free slots of one class; grows when none is left.
+/// How many values of each class live at once.
+std::array<int, slot_classes> peaks(const std::vector<std::array<Value, 4>>& values,
+                                    const std::vector<std::vector<Value>>& released, int count) {
+  std::array<int, slot_classes> alive{}, peak{};
+  std::vector<bool> seen(count);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    for (const Value v : values[i]) {
+      if (!v.valid() || permanent(v.cls) || seen[v.id]) continue;
+      const auto c = static_cast<std::size_t>(v.cls);
+      seen[v.id] = true;
+      peak[c] = std::max(peak[c], ++alive[c]);
+    }
+    for (const Value v : released[i]) --alive[static_cast<std::size_t>(v.cls)];
+  }
+  return peak;
+}
+
+/// Free slots of one class. A hidden state takes the one that has been free for longest: it need not wait
+/// until the last one that was sent has left. Other contents differ in size and take the lowest one, so that
+/// not every slot becomes as large as the largest of them.
 class Pool {
 public:
+  Pool(SlotClass cls, int size) : rotates_(cls == SlotClass::flow) {
+    for (int i = 0; i < size; ++i) give_back(static_cast<std::int16_t>(i));
+  }
   std::int16_t take() {
-    if (free_.empty()) return static_cast<std::int16_t>(size_++);
-    const std::int16_t slot = *free_.begin();
+    const std::int16_t slot = free_.begin()->second;
     free_.erase(free_.begin());
     return slot;
   }
-  void give_back(std::int16_t slot) { free_.insert(slot); }
-  [[nodiscard]] int size() const { return size_; }
+  void give_back(std::int16_t slot) { free_.emplace(rotates_ ? ++given_back_ : 0, slot); }
 
 private:
-  std::set<std::int16_t> free_;
-  int size_ = 0;
+  bool rotates_;
+  int given_back_ = 0;
+  std::set<std::pair<int, std::int16_t>> free_;  ///< when it came back, slot
 };
 
 }  // namespace
@@ -52,7 +73,9 @@ private:
 void assign_slots(RankProgram& rank, const std::vector<std::array<Value, 4>>& values, int count) {
   const std::vector<std::vector<Value>> released = released_after(rank, values, count);
   std::vector<std::int16_t> slot_of(count, -1);
-  std::array<Pool, slot_classes> pools;
+  const std::array<int, slot_classes> sizes = peaks(values, released, count);
+  std::vector<Pool> pools;
+  for (int c = 0; c < slot_classes; ++c) pools.emplace_back(static_cast<SlotClass>(c), sizes[c]);
   for (int i = 0; i < static_cast<int>(values.size()); ++i) {
     for (int k = 0; k < 4; ++k) {
       const Value v = values[i][k];
@@ -66,7 +89,7 @@ void assign_slots(RankProgram& rank, const std::vector<std::array<Value, 4>>& va
     for (const Value v : released[i]) pools[static_cast<std::size_t>(v.cls)].give_back(slot_of[v.id]);
   }
   for (int c = 0; c < slot_classes; ++c)
-    if (!permanent(static_cast<SlotClass>(c))) rank.slots[c] = pools[c].size();
+    if (!permanent(static_cast<SlotClass>(c))) rank.slots[c] = sizes[c];
 }
 
 }  // namespace minitaw::schedule

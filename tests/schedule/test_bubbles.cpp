@@ -4,14 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <string>
 
 #include "schedule/account.hpp"
-#include "schedule/costs.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/simulate.hpp"
+#include "schedule/stages.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -110,6 +111,62 @@ TEST_P(Bubbles, ZeroBubbleH2) {
       EXPECT_NEAR(windows[i].bubble(), (stages() - 1 - i) * step, 1e-9);
     }
   });
+}
+
+/// End of a step in which a stage waits for nothing but the messages that its next visit needs.
+class Dependencies {
+public:
+  Dependencies(StageRule rule, int stages, int micro_batches, const Times& times, double message)
+      : times_(times), message_(message), next_(stages), free_(stages),
+        done_(stages, std::vector<std::array<double, 2>>(micro_batches, {-1, -1})) {
+    for (int i = 0; i < stages; ++i) visits_.push_back(stage_visits(rule, i, stages, micro_batches));
+  }
+
+  double run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t i = 0; i < visits_.size(); ++i)
+        while (next_[i] < visits_[i].size() && visit(i, visits_[i][next_[i]])) moved = true;
+    }
+    return std::ranges::max(free_);
+  }
+
+private:
+  bool visit(std::size_t i, const StageVisit& v) {
+    const bool forward = v.kind == Kind::forward, passes = v.kind != Kind::backward_weight;
+    const bool receives = passes && (forward ? i > 0 : i + 1 < visits_.size());
+    const double sent = receives ? done_[forward ? i - 1 : i + 1][v.micro_batch][forward ? 0 : 1] : -message_;
+    if (receives && sent < 0) return false;
+    free_[i] = std::max(free_[i], sent + message_) + times_.of(v.kind);
+    if (passes) done_[i][v.micro_batch][forward ? 0 : 1] = free_[i];
+    ++next_[i];
+    return true;
+  }
+
+  Times times_;
+  double message_;
+  std::vector<std::vector<StageVisit>> visits_;
+  std::vector<std::size_t> next_;
+  std::vector<double> free_;
+  std::vector<std::vector<std::array<double, 2>>> done_;  ///< by stage, micro-batch, direction
+};
+
+/// The order of messages in a lane and the reuse of slots hold nothing up.
+TEST_P(Bubbles, MessagesTakeNoMoreThanTheirOwnTime) {
+  const std::map<std::string, std::pair<StageRule, double>> rules = {
+      {"1f1b", {StageRule::one_forward_one_backward, 0.9}},
+      {"zb1", {StageRule::zero_bubble_h1, 0.9}},
+      {"zb2", {StageRule::zero_bubble_h2, 0.3}}};
+  for (const auto& [schedule, rule] : rules)
+    for (const double message : {0.1 * rule.second, rule.second}) {
+      const Program program =
+          build({parse_spec(schedule), topology::Groups::equal(stages(), 1), 3 * stages(), stages()});
+      const auto spans = simulate(
+          program, [&](int, const Action& a) { return a.kind == Kind::send ? message : times().of(a.kind); });
+      EXPECT_NEAR(idle(program, spans).seconds,
+                  Dependencies(rule.first, stages(), 3 * stages(), times(), message).run(), 1e-9)
+          << schedule << ", messages of " << message;
+    }
 }
 
 /// What is blocking cannot be faster.
