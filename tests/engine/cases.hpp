@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "base/error.hpp"
 #include "deck/settings.hpp"
 #include "schedule/registry.hpp"
 
@@ -28,6 +29,35 @@ inline deck::Case small_case(const std::string& schedule, const topology::Groups
   c.data = "synthetic";
   c.seed = 11;
   return c;
+}
+
+/// Every schedule with every option that changes what is played.
+inline std::vector<std::string> every_schedule() {
+  return {"ddp",
+          "fsdp",
+          "fsdp:hierarchical=on:prefetch=2",
+          "1f1b",
+          "1f1b:blocking=on",
+          "zb1",
+          "zb2",
+          "weipipe",
+          "weipipe:naive=on",
+          "tawpipe",
+          "tawpipe:gwps=off",
+          "tawpipe:cco=off",
+          "tawpipe:dbs=off",
+          "tawpipe:prefetch=3",
+          "tawpipe:rails=2"};
+}
+
+/// Whether the schedule runs on these groups.
+inline bool possible(const deck::Case& c) {
+  try {
+    schedule::check({schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers});
+  } catch (const InputError&) {
+    return false;
+  }
+  return true;
 }
 
 /// Sizes that add up to `ranks`, drawn at random (the same on every rank for the same generator).
