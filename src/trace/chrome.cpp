@@ -32,7 +32,8 @@ public:
       if (phase_of(timeline.events[i]) != Phase::join) add(timeline.events[i], rows.places[i]);
     add_flows(timeline, rows);
     first_process_ += timeline.groups.ranks();
-    ++timelines_;
+    for (const Event& e : timeline.events) next_link_ = std::max(next_link_, first_link_ + e.link + 1);
+    first_link_ = next_link_;
   }
 
   std::string text() {
@@ -42,7 +43,7 @@ public:
   }
 
 private:
-  [[nodiscard]] static int thread(Lane lane, int row) { return static_cast<int>(lane) * most_rows + row; }
+  [[nodiscard]] static int thread(Lane lane, int row) { return static_cast<int>(lane) * most_rows + row + 1; }
 
   void metadata(const char* what, int process, int thread, const char* key, const ordered_json& value) {
     events_.push_back(
@@ -96,17 +97,19 @@ private:
       if (to.kind != Kind::recv || from == sends.end()) continue;
       const Event& send = timeline.events[from->second];
       const double left = (send.begin + send.end) / 2;
-      flow("s", send, rows.places[from->second], left);
+      const std::string name = text_of(send);
+      flow("s", name, send, rows.places[from->second], left);
       // An arrow that ends before it starts is not drawn, and one that ends outside its slice goes astray.
-      flow("f", to, rows.places[i], std::clamp(left, to.begin, std::max(to.begin, to.end)));
+      flow("f", name, to, rows.places[i], std::clamp(left, to.begin, std::max(to.begin, to.end)));
     }
   }
 
-  void flow(const char* phase, const Event& e, const Place& place, double at) {
-    ordered_json event = {{"name", text_of(e)},
+  /// Both ends of a flow must agree in name, category and a number that is the flow's own.
+  void flow(const char* phase, const std::string& name, const Event& e, const Place& place, double at) {
+    ordered_json event = {{"name", name},
                           {"cat", "message"},
                           {"ph", phase},
-                          {"id", fmt::format("{}.{}", timelines_, e.link)},
+                          {"id", first_link_ + e.link},
                           {"pid", first_process_ + e.rank},
                           {"tid", thread(e.lane, place.row)},
                           {"ts", at * microseconds}};
@@ -116,8 +119,8 @@ private:
 
   ordered_json events_ = ordered_json::array();
   ordered_json notes_ = ordered_json::object();
-  int first_process_ = 0;
-  int timelines_ = 0;
+  int first_process_ = 1;  // 0 means the idle process
+  int first_link_ = 0, next_link_ = 0;
 };
 
 }  // namespace

@@ -72,7 +72,7 @@ TEST_P(ChromeTrace, EveryMessageIsAFlowFromASliceToASlice) {
   std::size_t messages = 0;
   for (const Timeline& t : timelines)
     messages += std::ranges::count(t.events, schedule::Kind::send, &Event::kind);
-  std::map<std::string, json> starts;
+  std::map<int, json> starts;
   for (const json& e : with_phase(trace, "s")) EXPECT_TRUE(starts.emplace(e.at("id"), e).second);
   EXPECT_EQ(starts.size(), messages);
   const auto ends = with_phase(trace, "f");
@@ -82,6 +82,7 @@ TEST_P(ChromeTrace, EveryMessageIsAFlowFromASliceToASlice) {
     EXPECT_LE(start.at("ts").get<double>(), end.at("ts").get<double>());
     EXPECT_NE(start.at("pid"), end.at("pid"));
     EXPECT_EQ(end.at("bp"), "e");
+    for (const char* same : {"name", "cat"}) EXPECT_EQ(start.at(same), end.at(same));
   }
 }
 
