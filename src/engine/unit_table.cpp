@@ -1,0 +1,44 @@
+#include "engine/unit_table.hpp"
+
+#include <algorithm>
+
+namespace minitaw::engine {
+
+UnitTable::UnitTable(const schedule::Program& program)
+    : program_(program), matching_(schedule::detail::match(program)), ranks_(program.ranks.size()) {
+  for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) {
+    collect_units(r);
+    find_needs(r);
+  }
+}
+
+void UnitTable::collect_units(int rank) {
+  const schedule::RankProgram& program = program_.ranks[rank];
+  RankUnits& mine = ranks_[rank];
+  mine.unit_of.resize(program.actions.size());
+  for (int l = 0; l < schedule::lanes; ++l) {
+    LaneUnits& lane = mine.lanes[l];
+    for (const schedule::Unit& unit : schedule::units(program, static_cast<schedule::Lane>(l))) {
+      for (const int action : unit.actions)
+        mine.unit_of[action] = static_cast<std::int32_t>(lane.units.size());
+      const auto begin = static_cast<std::int32_t>(lane.actions.size());
+      lane.actions.insert(lane.actions.end(), unit.actions.begin(), unit.actions.end());
+      lane.units.push_back({begin, static_cast<std::int32_t>(lane.actions.size())});
+    }
+  }
+}
+
+void UnitTable::find_needs(int rank) {
+  RankUnits& mine = ranks_[rank];
+  for (int l = 0; l < schedule::lanes; ++l)
+    for (Unit& unit : mine.lanes[l].units)
+      for (std::int32_t i = unit.begin; i < unit.end; ++i) {
+        const schedule::Action& action = program_.ranks[rank].actions[mine.lanes[l].actions[i]];
+        for (int other = 0; other < schedule::lanes; ++other)
+          if (other != l && action.waits[other] > 0)  // its own lane is in order anyway
+            unit.needs[other] =
+                std::max(unit.needs[other], mine.unit_of[mine.lanes[other].actions[action.waits[other] - 1]]);
+      }
+}
+
+}  // namespace minitaw::engine

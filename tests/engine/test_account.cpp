@@ -1,0 +1,162 @@
+#include "engine/account.hpp"
+
+#include <gtest/gtest.h>
+
+#include "schedule/text.hpp"
+
+namespace minitaw::engine {
+namespace {
+
+using schedule::Traffic;
+
+/// Programs of lanes without slots that matter: the account asks who waits for whom, not whether it is valid.
+schedule::Program program(const std::string& ranks) { return schedule::parse_program(ranks); }
+
+double exposed(const RankAccount& rank, Traffic kind) { return rank.exposed[static_cast<std::size_t>(kind)]; }
+
+/// Rank 0 computes, then sends; rank 1 asks for it from the beginning.
+const std::string hand_over = R"(program hand-over
+shards 1
+micro_batches 2
+groups 1+1
+rank 0 slots h1 a1 x1 homes 0
+   0 compute F s0 m0 h0 a0 x0
+   0 inter   send W0 h0 -> r1 after compute:1
+rank 1 slots w1 a1 x1 homes
+   0 inter   recv W0 w0 <- r0
+   0 compute F s0 m1 w0 a0 x0 after inter:1
+)";
+
+TEST(Account, WaitingForAPeerThatComputesIsIdleAndTheTransferIsExposed) {
+  const StepAccount step = account(program(hand_over), {{{0, 0, 4}, {0, 4, 6}}, {{0, 0, 6}, {0, 6.5, 8.5}}});
+  EXPECT_DOUBLE_EQ(step.length, 8.5);
+  const RankAccount &first = step.ranks[0], &second = step.ranks[1];
+  EXPECT_DOUBLE_EQ(first.compute, 4);
+  EXPECT_DOUBLE_EQ(first.exposed_total(), 0);
+  EXPECT_DOUBLE_EQ(first.idle, 4.5);
+  EXPECT_DOUBLE_EQ(first.communication, 2);
+  EXPECT_DOUBLE_EQ(second.compute, 2);
+  EXPECT_DOUBLE_EQ(exposed(second, Traffic::weights), 2.5) << "under way 4 to 6, noticed at 6.5";
+  EXPECT_DOUBLE_EQ(second.exposed_total(), 2.5);
+  EXPECT_DOUBLE_EQ(second.idle, 4);
+  EXPECT_DOUBLE_EQ(second.communication, 2);
+  EXPECT_DOUBLE_EQ(second.hidden, 0);
+}
+
+TEST(Account, ASideThatComesAfterTheEndHeldUpNobody) {
+  // The send is buffered: it is over before the other side begins.
+  const StepAccount step = account(program(hand_over), {{{0, 0, 1}, {0, 1, 2}}, {{0, 5, 6}, {0, 6, 7}}});
+  EXPECT_DOUBLE_EQ(step.ranks[0].communication, 1);
+  EXPECT_DOUBLE_EQ(step.ranks[1].communication, 1);
+  EXPECT_DOUBLE_EQ(exposed(step.ranks[1], Traffic::weights), 1);
+  EXPECT_DOUBLE_EQ(step.ranks[1].idle, 5);
+}
+
+TEST(Account, WhatRunsUnderAComputationIsHidden) {
+  const StepAccount step = account(program(R"(program overlap
+shards 1
+micro_batches 2
+groups 1+1
+communicator world 0 1
+rank 0 slots h1 a1 x1 e1 f1 homes 0
+   0 compute F s0 m0 h0 a0 x0
+   0 inter   all_reduce EG f0 @world
+   1 intra   broadcast W0 h0 root r0 @world
+   1 compute update E0 e0 f0 after inter:1
+   1 compute join after intra:1
+rank 1 slots w1 a1 x1 e1 f1 homes
+   0 compute F s0 m1 w0 a0 x0
+   0 inter   all_reduce EG f0 @world
+   1 intra   broadcast W0 w0 root r0 @world
+   1 compute update E0 e0 f0 after inter:1
+   1 compute join after intra:1
+)"),
+                                   {{{0, 0, 3}, {0, 1, 5}, {0, 2, 9}, {3, 5, 6}, {6, 9, 9}},
+                                    {{0, 0, 4}, {0, 2, 5}, {0, 2, 9}, {4, 5, 7}, {7, 9, 9}}});
+  const RankAccount &first = step.ranks[0], &second = step.ranks[1];
+  // Under way: all_reduce 2 to 5, broadcast 2 to 9, together 7 s.
+  EXPECT_DOUBLE_EQ(first.communication, 7);
+  EXPECT_DOUBLE_EQ(first.hidden, 1 + 1);
+  EXPECT_DOUBLE_EQ(exposed(first, Traffic::ends), 2);
+  EXPECT_DOUBLE_EQ(exposed(first, Traffic::weights), 3);
+  EXPECT_DOUBLE_EQ(first.idle, 0);
+  EXPECT_DOUBLE_EQ(second.hidden, 2 + 2);
+  EXPECT_DOUBLE_EQ(exposed(second, Traffic::ends), 1);
+  EXPECT_DOUBLE_EQ(exposed(second, Traffic::weights), 2);
+  EXPECT_DOUBLE_EQ(second.compute, 6);
+}
+
+// Rank 2 waits for rank 1, whose lane first takes a gradient from rank 0, which first computes.
+TEST(Account, WaitsAreFollowedThroughOtherRanks) {
+  const StepAccount step =
+      account(program(R"(program chain
+shards 1
+micro_batches 2
+groups 1+1+1
+rank 0 slots h1 g1 a1 x1 homes 0
+   0 compute F s0 m0 h0 a0 x0
+   0 inter   send G0 g0 -> r1 after compute:1
+rank 1 slots h1 g1 homes
+   0 inter   recv G0 g0 <- r0
+   0 intra   send A0 m1 x0 -> r2 after inter:1
+rank 2 slots h1 a1 x1 homes
+   0 intra   recv A0 m1 x0 <- r1
+   0 compute F s0 m1 h0 a0 x0 after intra:1
+)"),
+              {{{0, 0, 3}, {0, 3, 7}}, {{0, 0, 7}, {0, 8, 10}}, {{0, 1, 10}, {0, 10, 11}}});
+  const RankAccount& last = step.ranks[2];
+  EXPECT_DOUBLE_EQ(exposed(last, Traffic::gradients), 4) << "3 to 7, between the others";
+  EXPECT_DOUBLE_EQ(exposed(last, Traffic::activations), 2) << "8 to 10, its own";
+  EXPECT_DOUBLE_EQ(exposed(last, Traffic::weights), 0);
+  EXPECT_DOUBLE_EQ(last.idle, 4) << "0 to 3, while rank 0 computes; 7 to 8, nobody knows";
+  EXPECT_DOUBLE_EQ(last.communication, 2);
+}
+
+TEST(Account, ABatchIsOneTransferThatWaitsForItsLastSide) {
+  const StepAccount step =
+      account(program(R"(program batch
+shards 2
+micro_batches 2
+groups 1+1
+rank 0 slots h1 w1 homes 0
+   0 inter   send W0 h0 -> r1
+   0 inter   recv W1 w0 <- r1
+   0 compute join after inter:2
+rank 1 slots h1 w1 a1 x1 homes 1
+   0 inter   recv W0 w0 <- r0
+   0 compute F s0 m1 h0 a0 x0
+   0 inter   send W1 h0 -> r0 after compute:1
+   1 compute join after inter:2
+)"),
+              {{{0, 0, 5}, {0, 0, 5}, {0, 5, 5}}, {{0, 2, 5}, {0, 0, 2}, {0, 2, 5}, {2, 5, 5}}});
+  EXPECT_DOUBLE_EQ(step.ranks[0].communication, 3);
+  EXPECT_DOUBLE_EQ(exposed(step.ranks[0], Traffic::weights), 3);
+  EXPECT_DOUBLE_EQ(step.ranks[0].idle, 2);
+  EXPECT_DOUBLE_EQ(exposed(step.ranks[1], Traffic::weights), 3);
+  EXPECT_DOUBLE_EQ(step.ranks[1].idle, 0);
+}
+
+// Clocks of two nodes never agree exactly; a circle of waits must end.
+TEST(Account, ACircleOfWaitsEnds) {
+  const StepAccount step = account(program(R"(program circle
+shards 2
+micro_batches 2
+groups 1+1
+rank 0 slots h1 w1 homes 0
+   0 inter   send W0 h0 -> r1
+   0 intra   recv W1 w0 <- r1 after inter:1
+   0 compute join after intra:1
+rank 1 slots h1 w1 homes 1
+   0 intra   send W1 h0 -> r0
+   0 inter   recv W0 w0 <- r0 after intra:1
+   0 compute join after inter:1
+)"),
+                                   {{{0, 0, 6}, {0, 5, 7}, {0, 7, 7}}, {{0, 0, 6}, {0, 5, 7}, {0, 7, 7}}});
+  for (const RankAccount& rank : step.ranks) {
+    EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, 7, 1e-12);
+    EXPECT_GE(rank.idle, 0);
+  }
+}
+
+}  // namespace
+}  // namespace minitaw::engine
