@@ -90,7 +90,8 @@ MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& flags)
       device_names_(gather(text_of(device_, threads_), environment_.ranks(), MPI_COMM_WORLD)),
       job_(MPI_COMM_WORLD, {.patience = std::chrono::duration<double>(flags.watchdog),
                             .waiting = waiting(place_, threads_),
-                            .shared_devices = topology::shared_device(device_uuids_).has_value()}) {}
+                            .shared_devices = topology::shared_device(device_uuids_).has_value(),
+                            .timeline = flags.timeline}) {}
 
 void MpiJob::require_own_devices() const {
   if (!flags_.share_devices) topology::require_own_devices(device_uuids_);

@@ -17,6 +17,7 @@ namespace minitaw::app {
 struct JobFlags {
   double watchdog = 300;  ///< seconds without progress after which a step is given up
   bool share_devices = false;
+  bool timeline = false;  ///< results keep that of a step
 };
 void add_job_flags(CLI::App& verb, JobFlags& flags);
 

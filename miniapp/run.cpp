@@ -35,6 +35,8 @@ void add_run(CLI::App& app, Invocation& invocation) {
           "result file; if it exists, finished cases are kept and not run again (default: the deck's name "
           "with .h5, in the current folder)")
       ->type_name("FILE.h5");
+  verb->add_flag("--timeline", options->job.timeline,
+                 "keep when every action of one step ran, for minitaw show --timeline");
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
     invocation.action = [&invocation, options] { return run(invocation, *options); };

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "comm/mpi/check.hpp"
+#include "engine/account.hpp"
 #include "topology/devices.hpp"
 
 namespace minitaw::engine {
@@ -27,34 +28,34 @@ std::vector<std::array<T, N>> gather_rows(const std::array<T, N>& mine, MPI_Comm
   return all;
 }
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
-
-template <class Field>
-double median_of(const std::vector<StepTime>& times, Field field) {
-  std::vector<double> values;
-  for (const StepTime& t : times) values.push_back(t.*field);
-  return median(std::move(values));
-}
-
-void collect_samples(const std::vector<StepTime>& times, MPI_Comm comm, CaseResult& result) {
-  for (const StepTime& t : times) {
+void collect_samples(const TimedSteps& steps, MPI_Comm comm, CaseResult& result) {
+  for (const double mine : steps.seconds()) {
     std::vector<double> seconds(size_of(comm));
-    check(MPI_Gather(&t.total, 1, MPI_DOUBLE, seconds.data(), 1, MPI_DOUBLE, 0, comm),
-          "gathering step times");
+    check(MPI_Gather(&mine, 1, MPI_DOUBLE, seconds.data(), 1, MPI_DOUBLE, 0, comm), "gathering step times");
     result.seconds.push_back(std::move(seconds));
   }
 }
 
-void collect_time(const std::vector<StepTime>& times, MPI_Comm comm, CaseResult& result) {
-  const std::array<double, 4> mine = {median_of(times, &StepTime::compute),
-                                      median_of(times, &StepTime::exposed), median_of(times, &StepTime::idle),
-                                      median_of(times, &StepTime::communication)};
-  for (const auto& row : gather_rows(mine, comm)) result.time.push_back({row[0], row[1], row[2], row[3]});
+/// The step whose times stand for all, the same on every rank.
+int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result) {
+  std::vector<double> lengths;
+  for (const std::vector<double>& ranks : result.seconds) lengths.push_back(*std::ranges::max_element(ranks));
+  int step = steps.choose(lengths);  // that of rank 0 counts
+  check(MPI_Bcast(&step, 1, MPI_INT, 0, comm), "choosing a step");
+  return step;
+}
+
+void collect_time(const schedule::Program& program, const TimedSteps& steps, bool timeline, MPI_Comm comm,
+                  CaseResult& result) {
+  if (steps.count() == 0) return;
+  result.accounted_step = choose_step(steps, comm, result);
+  const StepSpans spans = steps.gather(result.accounted_step, comm);
+  if (spans.empty()) return;
+  const StepAccount found = account(program, spans);
+  result.accounted_length = found.length;
+  for (const RankAccount& r : found.ranks)
+    result.time.push_back({r.compute, r.exposed, r.idle, r.communication, r.hidden});
+  if (timeline) result.timeline = trace::make_timeline(program, spans, "", true);
 }
 
 std::uint64_t device_used() {
@@ -95,10 +96,10 @@ std::vector<std::uint64_t> flat(const schedule::ByteMatrix& matrix) {
 
 }  // namespace
 
-void collect(const Session& session, const std::vector<StepTime>& times, std::uint64_t peak, MPI_Comm comm,
-             CaseResult& result) {
-  collect_samples(times, comm, result);
-  collect_time(times, comm, result);
+void collect(const Session& session, const TimedSteps& steps, std::uint64_t peak, bool timeline,
+             MPI_Comm comm, CaseResult& result) {
+  collect_samples(steps, comm, result);
+  collect_time(session.program(), steps, timeline, comm, result);
   collect_memory(session, peak, comm, result);
   const schedule::Ticks ticks = schedule::ticks(session.program());
   result.ticks = ticks.total;

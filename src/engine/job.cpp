@@ -156,18 +156,18 @@ SessionOptions Job::session_options() const {
 void Job::play(const deck::Case& c, MPI_Comm comm, bool checked, record::CaseResult& result) {
   reset_peak_memory();
   const auto session = open_session(c, comm, session_options());
-  std::vector<StepTime> times;
+  TimedSteps steps(session->program(), c.steps);
   session->transport().reset_counters();
   for (int s = 0; s < c.warmup + c.steps; ++s) {
     session->prepare();
     check(MPI_Barrier(comm), "MPI_Barrier");
     const Session::Step step = session->step();
     result.losses.push_back(sum_over(comm, step.loss));
-    if (s >= c.warmup) times.push_back(step.time);
+    if (s >= c.warmup) steps.add(session->player(), step.time);
     if (s == 0 && checked) check_first_step(*session, comm, references_.find(c, 1), result);
   }
   const schedule::ByteMatrix sent = session->transport().sent();
-  collect(*session, times, peak_memory(), comm, result);
+  collect(*session, steps, peak_memory(), options_.timeline, comm, result);
   collect_bytes(sent, schedule::bytes(session->program(), session->layout()), rank_, c.warmup + c.steps, comm,
                 result);
   check_losses(result);

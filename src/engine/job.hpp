@@ -43,6 +43,8 @@ struct JobOptions {
   comm::mpi::Patience waiting{.spins = 2, .yields = 4};
   /// Some ranks use the same device, which NCCL refuses.
   bool shared_devices = false;
+  /// Results of run() hold the timeline of a step.
+  bool timeline = false;
 };
 
 /// Cases run one after the other on the ranks of an MPI job. Every method is collective over the job.

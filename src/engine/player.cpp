@@ -6,8 +6,6 @@
 
 namespace minitaw::engine {
 
-using schedule::Action;
-
 Player::Player(const schedule::Program& program, int rank, Compute& compute, Transfers& transfers,
                const PlayerOptions& options)
     : program_(program.ranks[rank]), queues_(queues(options)),
@@ -48,7 +46,9 @@ StepTime Player::play() {
   watchdog_.end_step();
   progress_.rethrow_if_failed();
   for (const Lane* lane : {&compute_, &intra_, &inter_}) lane->read(spans_);
-  return account();
+  StepTime time;
+  for (const Span& span : spans_) time.total = std::max(time.total, span.end);
+  return time;
 }
 
 void Player::begin_step() {
@@ -82,38 +82,6 @@ void Player::play_on_threads() {
 
 void Player::finish() {
   for (const auto& queue : queues_) queue->finish([this] { progress_.check(); });
-}
-
-StepTime Player::account() const {
-  StepTime time;
-  double first = -1;
-  double last = 0;
-  std::array<double, schedule::lanes> counted_until{};
-  for (std::size_t i = 0; i < program_.actions.size(); ++i) {
-    const Action& action = program_.actions[i];
-    const Span& span = spans_[i];
-    time.total = std::max(time.total, span.end);
-    if (action.lane != schedule::Lane::compute) {
-      // The messages of a batch share one span.
-      double& counted = counted_until[static_cast<std::size_t>(action.lane)];
-      if (is_communication(action.kind) && span.begin >= counted) time.communication += span.end - span.begin;
-      counted = span.end;
-      continue;
-    }
-    time.compute += span.end - span.begin;
-    if (action.kind == schedule::Kind::zero || action.kind == schedule::Kind::join) continue;
-    if (first < 0) first = span.begin;
-    last = span.end;
-  }
-  double waits = 0;
-  for (std::size_t i = 0; i < program_.actions.size(); ++i) {
-    const Span& span = spans_[i];
-    if (program_.actions[i].lane == schedule::Lane::compute && span.ready >= first && span.end <= last)
-      waits += span.begin - span.ready;
-  }
-  time.exposed = waits;
-  time.idle = std::max(0.0, time.total - time.compute - time.exposed);
-  return time;
 }
 
 }  // namespace minitaw::engine

@@ -13,13 +13,9 @@
 
 namespace minitaw::engine {
 
-/// Where the time of a step went on one rank, seconds.
+/// How long a step took on one rank, seconds. Where it went is said by account(), of all ranks together.
 struct StepTime {
   double total = 0;
-  double compute = 0;        ///< in compute actions
-  double exposed = 0;        ///< compute lane waiting for transfers, between its first and its last action
-  double idle = 0;           ///< before the first and after the last compute action
-  double communication = 0;  ///< in transfers, hidden or not, both lanes added up
 };
 
 /// Makes the queues of a rank; tests bring their own.
@@ -46,6 +42,8 @@ public:
 
   /// Times of every action of the last step, indexed as RankProgram::actions.
   [[nodiscard]] const std::vector<Span>& spans() const { return spans_; }
+  /// When it began, by host_seconds().
+  [[nodiscard]] double started() const { return clock_.started(); }
 
 private:
   [[nodiscard]] Queues queues(const PlayerOptions& options);
@@ -53,7 +51,6 @@ private:
   void submit_in_order();
   void play_on_threads();
   void finish();
-  [[nodiscard]] StepTime account() const;
 
   const schedule::RankProgram& program_;
   Progress progress_;

@@ -33,6 +33,8 @@ double loss(const CaseResult& result, bool last) {
 /// Errors are negative where nothing was compared.
 double checked(double error) { return error < 0 ? std::nan("") : error; }
 
+Cell exposed(V v, schedule::Traffic kind) { return v.summary.exposed_s[static_cast<std::size_t>(kind)]; }
+
 std::vector<Column> make_columns() {
   return {
       {"case", "1", false, [](V v) { return integer(v.number); }},
@@ -84,7 +86,17 @@ std::vector<Column> make_columns() {
       {"planned_inside", "B", false, [](V v) { return integer(v.summary.planned_inside); }},
       {"planned_between", "B", false, [](V v) { return integer(v.summary.planned_between); }},
       {"exposed_share", "1", false, [](V v) -> Cell { return v.summary.exposed_share; }},
-      {"idle_share", "1", false, [](V v) -> Cell { return v.summary.idle_share; }},
+      {"idle_share", "1", false, [](V v) -> Cell { return v.summary.bubble; }},
+      {"compute_s", "s", false, [](V v) -> Cell { return v.summary.compute_s; }, 3},
+      {"exposed_weights_s", "s", false, [](V v) { return exposed(v, schedule::Traffic::weights); }, 3},
+      {"exposed_gradients_s", "s", false, [](V v) { return exposed(v, schedule::Traffic::gradients); }, 3},
+      {"exposed_activations_s", "s", false, [](V v) { return exposed(v, schedule::Traffic::activations); },
+       3},
+      {"exposed_ends_s", "s", false, [](V v) { return exposed(v, schedule::Traffic::ends); }, 3},
+      {"idle_s", "s", false, [](V v) -> Cell { return v.summary.idle_s; }, 3},
+      {"bubble", "1", false, [](V v) -> Cell { return v.summary.bubble; }, 3},
+      {"bubble_max", "1", false, [](V v) -> Cell { return v.summary.bubble_max; }, 3},
+      {"overlap", "1", false, [](V v) -> Cell { return v.summary.overlap; }, 3},
       {"ticks", "tick", false, [](V v) { return integer(v.result.ticks); }},
       {"idle_ticks", "tick", false, [](V v) -> Cell { return mean(v.result.idle_ticks); }},
       {"first_loss", "nat/token", false, [](V v) -> Cell { return loss(v.result, false); }},

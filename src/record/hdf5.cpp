@@ -86,17 +86,33 @@ std::vector<T> read_all(hid_t dataset, hsize_t rows, const std::string& name) {
   return values;
 }
 
-template <>
-std::vector<std::string> read_all(hid_t dataset, hsize_t rows, const std::string& name) {
-  std::vector<char*> raw(rows, nullptr);
-  if (rows == 0) return {};
+/// Reads texts through `read`, which fills pointers that HDF5 allocates.
+template <class Read>
+std::vector<std::string> read_texts(hsize_t count, const std::string& name, const Read& read) {
+  std::vector<char*> raw(count, nullptr);
+  if (count == 0) return {};
   const Id type = text_type();
-  const Id space = space_of({rows});
-  check(H5Dread(dataset, type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, raw.data()), "read " + name);
+  const Id space = space_of({count});
+  check(read(type.get(), static_cast<void*>(raw.data())), "read " + name);
   std::vector<std::string> values;
   for (const char* text : raw) values.emplace_back(text == nullptr ? "" : text);
   check(H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, raw.data()), "read " + name);
   return values;
+}
+
+template <>
+std::vector<std::string> read_all(hid_t dataset, hsize_t rows, const std::string& name) {
+  return read_texts(rows, name, [&](hid_t type, void* to) {
+    return H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, to);
+  });
+}
+
+template <class T>
+std::vector<T> read_typed(hid_t group, const std::string& name) {
+  const Id dataset = open_dataset(group, name);
+  const hsize_t rows = length(dataset.get(), name);
+  require_class(dataset.get(), class_of(T()), name);
+  return read_all<T>(dataset.get(), rows, name);
 }
 
 void attach(hid_t object, const std::string& name, const Values& values, const std::vector<hsize_t>& shape) {
@@ -116,6 +132,7 @@ void write_notes(hid_t dataset, const Notes& notes) {
   h5::write_attribute(dataset, "units", notes.units);
   if (!notes.axes.empty()) h5::write_attribute(dataset, "axes", notes.axes);
   if (!notes.labels.empty()) h5::write_attribute(dataset, "labels", notes.labels);
+  if (!notes.codes.empty()) h5::write_attribute(dataset, "codes", notes.codes);
 }
 
 }  // namespace
@@ -206,7 +223,7 @@ void make_column(hid_t group, const std::string& name, const Cell& sample, const
   const Id dataset(
       H5Dcreate2(group, name.c_str(), type.get(), space.get(), H5P_DEFAULT, options.get(), H5P_DEFAULT),
       H5Dclose, "create dataset " + name);
-  write_notes(dataset.get(), Notes{units, "case", {}});
+  write_notes(dataset.get(), Notes{units, "case"});
 }
 
 void put(hid_t group, const std::string& name, hsize_t row, const Cell& cell) {
@@ -229,16 +246,33 @@ void put(hid_t group, const std::string& name, hsize_t row, const Cell& cell) {
 }
 
 std::vector<Cell> read_column(hid_t group, const std::string& name, const Cell& sample) {
-  const Id dataset = open_dataset(group, name);
-  const hsize_t rows = length(dataset.get(), name);
   return std::visit(
       [&](const auto& value) {
-        using T = std::decay_t<decltype(value)>;
-        require_class(dataset.get(), class_of(value), name);
-        const std::vector<T> values = read_all<T>(dataset.get(), rows, name);
+        const auto values = read_typed<std::decay_t<decltype(value)>>(group, name);
         return std::vector<Cell>(values.begin(), values.end());
       },
       sample);
+}
+
+std::vector<std::int64_t> read_integers(hid_t group, const std::string& name) {
+  return read_typed<std::int64_t>(group, name);
+}
+
+std::vector<double> read_reals(hid_t group, const std::string& name) {
+  return read_typed<double>(group, name);
+}
+
+std::vector<std::string> read_codes(hid_t group, const std::string& name) {
+  const Id dataset = open_dataset(group, name);
+  const Id attribute(H5Aopen(dataset.get(), "codes", H5P_DEFAULT), H5Aclose, "open the codes of " + name);
+  const Id type(H5Aget_type(attribute.get()), H5Tclose, "read the type of the codes of " + name);
+  if (H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) <= 0)
+    throw std::runtime_error(fmt::format("HDF5: the codes of {} are no texts", name));
+  const Id space(H5Aget_space(attribute.get()), H5Sclose, "read the shape of the codes of " + name);
+  const hssize_t count = H5Sget_simple_extent_npoints(space.get());
+  if (count < 0) throw std::runtime_error(fmt::format("HDF5: {} has no codes", name));
+  return read_texts(static_cast<hsize_t>(count), name,
+                    [&](hid_t text, void* to) { return H5Aread(attribute.get(), text, to); });
 }
 
 }  // namespace minitaw::record::h5

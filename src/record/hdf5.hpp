@@ -42,12 +42,13 @@ void silence();
 using Values = std::variant<std::vector<std::int64_t>, std::vector<std::uint64_t>, std::vector<double>,
                             std::vector<std::string>>;
 
-/// What a reader has to know about a dataset: attributes `units`, `axes` and `labels` (names along the last
-/// axis).
+/// What a reader has to know about a dataset: attributes `units`, `axes`, `labels` (names along the last
+/// axis) and `codes` (what the values 0, 1, ... mean).
 struct Notes {
   std::string units;
   std::string axes = {};
   std::vector<std::string> labels = {};
+  std::vector<std::string> codes = {};
 };
 
 [[nodiscard]] Id make_group(hid_t parent, const std::string& name);
@@ -70,5 +71,11 @@ void make_column(hid_t group, const std::string& name, const Cell& sample, const
 void put(hid_t group, const std::string& name, hsize_t row, const Cell& cell);
 /// All rows; throws unless the column has the type of `sample`.
 [[nodiscard]] std::vector<Cell> read_column(hid_t group, const std::string& name, const Cell& sample);
+
+/// A whole dataset of one dimension; throws unless it has that type.
+[[nodiscard]] std::vector<std::int64_t> read_integers(hid_t group, const std::string& name);
+[[nodiscard]] std::vector<double> read_reals(hid_t group, const std::string& name);
+/// Its attribute `codes`.
+[[nodiscard]] std::vector<std::string> read_codes(hid_t group, const std::string& name);
 
 }  // namespace minitaw::record::h5

@@ -2,11 +2,13 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "deck/settings.hpp"
 #include "schedule/account.hpp"
+#include "trace/timeline.hpp"
 
 namespace minitaw::record {
 
@@ -22,12 +24,18 @@ struct RankMemory {
   std::uint64_t device_used = 0;  ///< of the device, by all that runs there, libraries included; 0: no device
 };
 
-/// Where one rank's time went, seconds per step (median over timed steps).
+/// Where one rank's time went in a step, seconds; docs/results.md says what counts as what. compute + exposed
+/// + idle is the length of the step.
 struct RankTime {
-  double compute = 0;        ///< compute lane busy
-  double exposed = 0;        ///< compute lane waiting for a transfer
-  double idle = 0;           ///< rest of the step: the rank has nothing to do
-  double communication = 0;  ///< communication lanes busy with transfers (hidden or not)
+  double compute = 0;                                     ///< compute lane busy
+  std::array<double, schedule::traffic_kinds> exposed{};  ///< compute lane waiting for transfers, by kind
+  double idle = 0;                                        ///< nothing to do
+  double communication = 0;                               ///< transfers under way, hidden or not
+  double hidden = 0;                                      ///< of that, while the rank computed
+
+  [[nodiscard]] double exposed_total() const;
+  /// hidden / communication; NaN without communication.
+  [[nodiscard]] double overlap() const;
 };
 
 /// Everything that is known about a finished case.
@@ -38,7 +46,10 @@ struct CaseResult {
   std::vector<double> losses;                ///< mean loss of every step, warm-up included
   std::vector<std::vector<double>> seconds;  ///< [timed step][rank]; a sample is the maximum over ranks
   std::vector<RankMemory> memory;            ///< per rank
-  std::vector<RankTime> time;                ///< per rank
+  int accounted_step = -1;                   ///< the timed step that `time` and `timeline` are of; -1: none
+  double accounted_length = 0;  ///< its seconds, from the first rank's begin to the last one's end
+  std::vector<RankTime> time;   ///< per rank
+  std::optional<trace::Timeline> timeline;   ///< where it was asked for
   std::vector<std::uint64_t> planned_bytes;  ///< [from][to][kind], one step
   std::vector<std::uint64_t> counted_bytes;  ///< same shape, per step, from the transport
   int ticks = 0;                             ///< of the program
@@ -63,8 +74,12 @@ struct Summary {
   std::uint64_t device_used = 0;                          ///< bytes of the worst rank's device
   std::uint64_t bytes_inside = 0, bytes_between = 0;      ///< counted, per step
   std::uint64_t planned_inside = 0, planned_between = 0;  ///< planned, per step
-  double exposed_share;                                   ///< exposed / step, mean over ranks
-  double idle_share;
+  /// Of the accounted step: seconds, means over ranks.
+  double compute_s, idle_s;
+  std::array<double, schedule::traffic_kinds> exposed_s;
+  double exposed_share;       ///< of the step's length
+  double bubble, bubble_max;  ///< idle share of the step's length, mean over ranks and worst rank
+  double overlap;             ///< hidden / communication, all ranks together
 };
 [[nodiscard]] Summary summarise(const CaseResult& result);
 

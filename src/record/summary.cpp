@@ -78,14 +78,33 @@ void add_bytes(const std::vector<std::uint64_t>& bytes, const topology::Groups& 
         (groups.together(from, to) ? inside : between) += bytes[i++];
 }
 
-double mean_share(const CaseResult& result, double RankTime::* part, double step) {
-  if (result.time.empty()) return none;
-  double total = 0;
-  for (const RankTime& rank : result.time) total += rank.*part;
-  return total / static_cast<double>(result.time.size()) / step;
+/// Means over ranks of the accounted step; all NaN where there is none.
+void add_account(Summary& s, const CaseResult& result) {
+  const double ranks = static_cast<double>(result.time.size());
+  RankTime sum;
+  double worst = 0;
+  for (const RankTime& rank : result.time) {
+    sum.compute += rank.compute;
+    sum.idle += rank.idle;
+    sum.communication += rank.communication;
+    sum.hidden += rank.hidden;
+    for (std::size_t k = 0; k < sum.exposed.size(); ++k) sum.exposed[k] += rank.exposed[k];
+    worst = std::max(worst, rank.idle);
+  }
+  s.compute_s = sum.compute / ranks;
+  s.idle_s = sum.idle / ranks;
+  for (std::size_t k = 0; k < sum.exposed.size(); ++k) s.exposed_s[k] = sum.exposed[k] / ranks;
+  s.exposed_share = sum.exposed_total() / ranks / result.accounted_length;
+  s.bubble = s.idle_s / result.accounted_length;
+  s.bubble_max = worst / result.accounted_length;
+  s.overlap = sum.overlap();
 }
 
 }  // namespace
+
+double RankTime::exposed_total() const { return std::accumulate(exposed.begin(), exposed.end(), 0.0); }
+
+double RankTime::overlap() const { return communication > 0 ? hidden / communication : none; }
 
 Summary summarise(const CaseResult& result) {
   Summary s{};
@@ -94,8 +113,7 @@ Summary summarise(const CaseResult& result) {
   add_memory(s, result);
   add_bytes(result.counted_bytes, result.settings.groups, s.bytes_inside, s.bytes_between);
   add_bytes(result.planned_bytes, result.settings.groups, s.planned_inside, s.planned_between);
-  s.exposed_share = mean_share(result, &RankTime::exposed, s.median_s);
-  s.idle_share = mean_share(result, &RankTime::idle, s.median_s);
+  add_account(s, result);
   return s;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "record/timeline.hpp"
 #include "record/verdict.hpp"
 
 namespace minitaw::record {
@@ -75,15 +76,26 @@ void write_memory(hid_t parent, const CaseResult& result) {
 
 void write_time(hid_t parent, const CaseResult& result) {
   const h5::Id group = h5::make_group(parent, "time");
-  const auto write_part = [&](const std::string& name, double RankTime::* part) {
-    std::vector<double> seconds;
-    for (const RankTime& rank : result.time) seconds.push_back(rank.*part);
-    h5::write(group.get(), name, seconds, {seconds.size()}, {"s/step", "rank"});
+  const double length = result.accounted_step < 0 ? std::nan("") : result.accounted_length;
+  put_cell(group.get(), "step", std::int64_t{result.accounted_step}, "1");
+  put_cell(group.get(), "length", length, "s");
+  const auto write_part = [&](const std::string& name, const std::string& units, auto part) {
+    std::vector<double> values;
+    for (const RankTime& rank : result.time) values.push_back(part(rank));
+    h5::write(group.get(), name, values, {values.size()}, {units, "rank"});
   };
-  write_part("compute", &RankTime::compute);
-  write_part("exposed", &RankTime::exposed);
-  write_part("idle", &RankTime::idle);
-  write_part("communication", &RankTime::communication);
+  write_part("compute", "s/step", [](const RankTime& rank) { return rank.compute; });
+  write_part("exposed", "s/step", [](const RankTime& rank) { return rank.exposed_total(); });
+  write_part("idle", "s/step", [](const RankTime& rank) { return rank.idle; });
+  write_part("communication", "s/step", [](const RankTime& rank) { return rank.communication; });
+  write_part("hidden", "s/step", [](const RankTime& rank) { return rank.hidden; });
+  write_part("bubble", "1", [&](const RankTime& rank) { return rank.idle / length; });
+  write_part("overlap", "1", [](const RankTime& rank) { return rank.overlap(); });
+  std::vector<double> kinds;
+  for (const RankTime& rank : result.time)
+    kinds.insert(kinds.end(), rank.exposed.begin(), rank.exposed.end());
+  h5::write(group.get(), "exposed_by_kind", kinds, {result.time.size(), schedule::traffic_kinds},
+            {"s/step", "rank, kind", traffic_names()});
 }
 
 void write_bytes(hid_t parent, const CaseResult& result) {
@@ -153,6 +165,7 @@ void write_case(hid_t cases, const CaseResult& result, int number, int session) 
   write_samples(group.get(), result);
   write_memory(group.get(), result);
   write_time(group.get(), result);
+  if (result.timeline) write_timeline(group.get(), *result.timeline);
   write_bytes(group.get(), result);
   write_ticks(group.get(), result);
   write_used(group.get(), result);

@@ -37,7 +37,6 @@ TEST_P(Quiet, AStepAfterTheFirstNeitherFencesNorAllocates) {
     const StepTime time = session.play();
     EXPECT_EQ(listener.seen(), test::KokkosListener::Seen());
     EXPECT_GT(time.total, 0);
-    EXPECT_GT(time.compute, 0);
   }
 }
 

@@ -30,9 +30,11 @@ inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq =
     memory.process_peak = 50000 + static_cast<std::uint64_t>(rank);
     memory.device_used = 70000 + static_cast<std::uint64_t>(rank);
     r.memory.push_back(memory);
-    r.time.push_back({0.5, 0.25 + rank, 0.125, 0.75});
+    r.time.push_back({0.5, {0.125, 0.0625 * rank, 0.0625, 0.1875}, 0.375 - 0.0625 * rank, 0.75, 0.25 * rank});
     r.idle_ticks.push_back(rank);
   }
+  r.accounted_step = (timed - 1) / 2;
+  r.accounted_length = 1.25;
   for (std::uint64_t i = 0; i < 3 * 3 * schedule::traffic_kinds; ++i) r.planned_bytes.push_back(i);
   r.counted_bytes = r.planned_bytes;
   r.attention = "portable";
@@ -41,6 +43,18 @@ inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq =
   r.max_gradient_error = 1e-7;
   r.started = "2026-07-18T09:30:00Z";
   return r;
+}
+
+/// A timeline of its three ranks: as made up as the rest. `spread` makes two of them differ.
+inline trace::Timeline sample_timeline(int spread = 1) {
+  using namespace schedule;
+  trace::Timeline t{"sample", true, topology::Groups({1, 2}), {}};
+  t.events = {{0, Lane::compute, Kind::forward, Payload::none, 0, 2, 1, -1, -1, 0, 0.125, 0.5},
+              {0, Lane::inter, Kind::send, Payload::gradient, 1, 2, 1, 2, 3, 0.125, 0.25 * spread, 0.75},
+              {2, Lane::inter, Kind::recv, Payload::gradient, 1, 2, 1, 0, 3, 0, 0, 0.75},
+              {1, Lane::intra, Kind::broadcast, Payload::ends, 2, -1, -1, 1, 0, 0.0625, 0.375, 1.25},
+              {2, Lane::compute, Kind::update, Payload::weights, 7, 4, -1, -1, -1, 0.75, 1, 1.0625}};
+  return t;
 }
 
 }  // namespace minitaw::record

@@ -68,10 +68,22 @@ TEST(Summary, a_byte_matrix_of_another_size_is_a_defect) {
   EXPECT_THROW((void)summarise(r), LogicError);
 }
 
-TEST(Summary, shares_are_means_over_ranks) {
-  const Summary s = summarise(sample_case("tawpipe", 128, 4));
-  EXPECT_DOUBLE_EQ(s.exposed_share, 1.25 / 2.25);
-  EXPECT_DOUBLE_EQ(s.idle_share, 0.125 / 2.25);
+TEST(Summary, the_account_is_of_one_step_and_a_mean_over_ranks) {
+  const Summary s = summarise(sample_case());  // 1.25 s
+  EXPECT_DOUBLE_EQ(s.compute_s, 0.5);
+  EXPECT_THAT(s.exposed_s, testing::ElementsAre(0.125, 0.0625, 0.0625, 0.1875));
+  EXPECT_DOUBLE_EQ(s.idle_s, 0.3125);
+  EXPECT_DOUBLE_EQ(s.exposed_share, 0.4375 / 1.25);
+  EXPECT_DOUBLE_EQ(s.bubble, 0.25);
+  EXPECT_DOUBLE_EQ(s.bubble_max, 0.3) << "of rank 0";
+  EXPECT_DOUBLE_EQ(s.overlap, 0.75 / 2.25) << "of all ranks together";
+}
+
+TEST(Summary, without_communication_there_is_no_overlap) {
+  CaseResult r = sample_case();
+  for (RankTime& rank : r.time) rank.communication = rank.hidden = 0;
+  EXPECT_TRUE(std::isnan(summarise(r).overlap));
+  EXPECT_TRUE(std::isnan(r.time[0].overlap()));
 }
 
 TEST(Summary, a_case_without_samples_has_no_figures) {
@@ -81,6 +93,8 @@ TEST(Summary, a_case_without_samples_has_no_figures) {
   EXPECT_TRUE(std::isnan(s.median_s));
   EXPECT_TRUE(std::isnan(s.tokens_per_s));
   EXPECT_TRUE(std::isnan(s.exposed_share));
+  EXPECT_TRUE(std::isnan(s.compute_s));
+  EXPECT_TRUE(std::isnan(s.bubble_max));
   EXPECT_EQ(s.memory_measured, 0U);
 }
 

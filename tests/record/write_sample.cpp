@@ -3,8 +3,8 @@
 #include "record/recorder.hpp"
 #include "sample.hpp"
 
-/// Writes a result file for the tests in Python: two schedules and groupings over sequence lengths, one
-/// failed case, in two sessions.
+/// Writes a result file for the tests in Python: two schedules over sequence lengths, of one the
+/// timelines, and a failed case, in several sessions.
 int main(int argc, char** argv) {
   using namespace minitaw;
   using namespace minitaw::record;
@@ -18,7 +18,9 @@ int main(int argc, char** argv) {
   provenance.devices = {"cpu", "cpu", "cpu"};
   for (const int seq : {128, 256, 512}) {
     Recorder recorder(argv[1], provenance);
-    recorder.append(sample_case("tawpipe", seq));
+    CaseResult drawn = sample_case("tawpipe", seq);
+    drawn.timeline = sample_timeline();
+    recorder.append(drawn);
     recorder.append(sample_case("ddp", seq, 5));
   }
   CaseResult failed;

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+namespace minitaw::app {
+
+/// What `minitaw show --timeline` was asked for.
+struct TimelineOptions {
+  std::string output;  ///< OUT.svg or OUT.json
+  int number = -1;     ///< of the case; -1: the only one that has a timeline
+};
+
+/// Draws the timeline of a case of the result file. Returns the exit code.
+[[nodiscard]] int show_timeline(const std::string& file, const TimelineOptions& options);
+
+}  // namespace minitaw::app
