@@ -15,7 +15,7 @@ namespace {
 struct Options {
   std::string file;
   bool csv = false, json = false;
-  TimelineOptions timeline;
+  ShowTimeline timeline;
 };
 
 int show(const Options& options) {

@@ -46,7 +46,7 @@ void write(const std::string& output, const std::string& text) {
 
 }  // namespace
 
-int show_timeline(const std::string& file, const TimelineOptions& options) {
+int show_timeline(const std::string& file, const ShowTimeline& options) {
   const Write to_text = format_of(options.output);
   const int number = options.number >= 0 ? options.number : only_case(file);
   const std::vector<trace::Timeline> timelines = {record::read_timeline(file, number)};

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""plot.py FILE.h5 [-o PREFIX]: throughput and memory against sequence length.
+"""plot.py FILE.h5 [-o PREFIX]: throughput and memory against sequence length, and where the time of a step went.
 
 Draws PREFIX.png and PREFIX.svg (default: the name of the file without .h5; a folder: that name in the folder). One column of
 panels for each number of ranks; in each, one line for every schedule (colour) and grouping (marker and dashes). Dots are medians,
-bars go from the first to the third quartile. Cases that are not valid are left out and counted in the title.
+bars go from the first to the third quartile. Below, at the longest sequence, the step of each line in parts: computing, waiting for
+transfers by kind, idle; means over ranks (docs/results.md). Cases that are not valid are left out and counted in the title.
 """
 
 import argparse
@@ -17,7 +18,16 @@ MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 DASHES = ["-", "--", ":", "-."]
 # What a line may differ in besides schedule, ranks and groups.
 SETTINGS = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn", "dtype", "recompute", "micro_batch", "micro_batches", "data"]
-SCHEMA = 2
+# Parts of a step in the order of the stack: column of the summary, name, colour, pattern.
+PARTS = [
+    ("compute_s", "computing", "#4d4d4d", ""),
+    ("exposed_weights_s", "waiting for weights", "#D55E00", ""),
+    ("exposed_gradients_s", "for gradients", "#E69F00", "////"),
+    ("exposed_activations_s", "for activations", "#CC79A7", "...."),
+    ("exposed_ends_s", "for embedding and head", "#F0E442", "xxxx"),
+    ("idle_s", "idle", "#dddddd", ""),
+]
+SCHEMA = 3
 
 
 class BadInput(Exception):
@@ -75,8 +85,9 @@ def draw_line(top, bottom, rows, style, scale):
 def finish_panels(panels, table, unit):
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    for ranks, (top, bottom) in panels.items():
+    for ranks, (top, bottom, *_) in panels.items():
         top.set_title(f"{ranks} rank{'s' if ranks > 1 else ''}")
+        top.tick_params(labelbottom=False)
         bottom.set_xlabel("sequence length [token]")
         for axes in (top, bottom):
             axes.set_xscale("log", base=2)
@@ -90,11 +101,64 @@ def finish_panels(panels, table, unit):
     first[1].set_ylabel(f"memory of the worst rank [{unit}]")
 
 
+def bars_of(table):
+    """Of each number of ranks the label and the row of every line at the longest sequence."""
+    bars = {}
+    for ranks, _, _, label, rows in lines_of(table):
+        longest = table[table.ranks == ranks].seq.max()
+        if rows.seq.iloc[-1] == longest and rows.compute_s.notna().iloc[-1]:
+            bars.setdefault(ranks, []).append((label, rows.iloc[-1]))
+    return bars
+
+
+def draw_parts(axes, bars):
+    """A stacked bar for every line. Returns the handles of the parts that there are."""
+    scale, unit = (1, "s") if max(row.compute_s + row.idle_s for _, row in bars) >= 1 else (1000, "ms")
+    positions = range(len(bars))
+    left = [0.0] * len(bars)
+    handles = {}
+    for column, name, colour, pattern in PARTS:
+        widths = [scale * row[column] for _, row in bars]
+        if not any(widths):
+            continue
+        handles[name] = axes.barh(positions, widths, left=left, height=0.75, color=colour, hatch=pattern, edgecolor="white", linewidth=0.4)
+        left = [begin + width for begin, width in zip(left, widths)]
+    axes.set_yticks(positions, [label for label, _ in bars], fontsize="small")
+    axes.invert_yaxis()
+    axes.set_xlim(left=0)
+    axes.set_xlabel(f"step at {length_text(int(bars[0][1].seq))} tokens, mean over ranks [{unit}]")
+    axes.grid(True, axis="x", linewidth=0.4, alpha=0.5)
+    axes.set_axisbelow(True)
+    return handles
+
+
+def draw_all_parts(panels, table):
+    handles = {}
+    for ranks, bars in bars_of(table).items():
+        handles |= draw_parts(panels[ranks][2], bars)
+    return handles
+
+
 def add_legend(figure, handles):
     """Below the panels, in as many columns as fit."""
     longest = max(len(label) for label in handles)
     columns = max(1, min(len(handles), int(figure.get_figwidth() * 10 / (longest + 8))))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize="small", frameon=False)
+
+
+def make_panels(figure, counts, bars):
+    """Axes of each number of ranks: throughput, memory and, if there are bars, parts of a step."""
+    heights = [3.2, 3.2] + ([1 + 0.24 * max(map(len, bars.values()))] if bars else [])
+    figure.set_size_inches(max(5.5, (5.6 if bars else 4.2) * len(counts)), sum(heights) + 1.3)
+    grid = figure.add_gridspec(len(heights), len(counts), height_ratios=heights)
+    panels = {}
+    for column, ranks in enumerate(counts):
+        first = next(iter(panels.values()), None)
+        axes = [figure.add_subplot(grid[row, column], sharey=first[row] if first else None) for row in range(2)]
+        for shared in axes if first else []:
+            shared.tick_params(labelleft=False)
+        panels[ranks] = axes + ([figure.add_subplot(grid[2, column])] if bars else [])
+    return panels
 
 
 def draw(table, title):
@@ -105,10 +169,10 @@ def draw(table, title):
     import matplotlib.pyplot as plt
 
     plt.rcParams["svg.hashsalt"] = "minitaw"  # the same file from the same numbers
-    counts = sorted(table.ranks.unique())
-    figure, grid = plt.subplots(2, len(counts), figsize=(max(5.5, 4.2 * len(counts)), 7.5), sharex=True, sharey="row",
-                                squeeze=False, layout="constrained")
-    panels = {ranks: grid[:, column] for column, ranks in enumerate(counts)}
+    plt.rcParams["hatch.linewidth"] = 0.5
+    figure = plt.figure(layout="constrained")
+    bars = bars_of(table) if "compute_s" in table else {}  # files of older schemas do not have it
+    panels = make_panels(figure, sorted(table.ranks.unique()), bars)
     scale, unit = memory_unit(table)
     colours = dict(zip(table.schedule.unique(), itertools.cycle(COLOURS)))
     kinds = {}
@@ -117,8 +181,10 @@ def draw(table, title):
         n = kinds.setdefault(kind, len(kinds))
         style = {"color": colours[schedule], "marker": MARKERS[n % len(MARKERS)], "markersize": 5,
                  "linestyle": DASHES[n % len(DASHES)], "linewidth": 1.4}
-        handles.setdefault(label, draw_line(*panels[ranks], rows, style, scale))
+        handles.setdefault(label, draw_line(*panels[ranks][:2], rows, style, scale))
     finish_panels(panels, table, unit)
+    if bars:
+        handles |= draw_all_parts(panels, table)
     add_legend(figure, handles)
     figure.suptitle(title, fontsize="medium")
     return figure

@@ -63,6 +63,9 @@ def check_refusals():
     refused("show", says="FILE")
     refused("show", DECK, says="not an HDF5 file")
     refused("show", "missing.h5", says="is not a file")
+    refused("show", "missing.h5", "--timeline", "x.svg", says="is not a file")
+    refused("show", "missing.h5", "--timeline", "x.png", says=".svg")
+    refused("show", "missing.h5", "--case", "1", says="--timeline")
     refused("help", "kyes", says="no help")
 
 

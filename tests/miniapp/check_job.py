@@ -3,6 +3,7 @@ exit 2, verify says what it found. Called with mpiexec, its -n flag, the program
 
 import csv
 import io
+import json
 import os
 import pathlib
 import random
@@ -47,8 +48,10 @@ def rows(file=FILE):
     if not file.exists():
         return []
     done = subprocess.run([PROGRAM, "show", file, "--csv"], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, f"after a kill: {done.stderr}"
-    return list(csv.DictReader(io.StringIO(done.stdout)))
+    cases = list(csv.DictReader(io.StringIO(done.stdout)))
+    valid = cases and all(row["verdict"] == "VALID" for row in cases)
+    assert done.returncode == (0 if valid else 1) and done.stderr == "", f"after a kill: {done.stderr}"
+    return cases
 
 
 def kill_all():
@@ -124,6 +127,45 @@ def check_bf16():
         assert 0 <= float(row["gradient_error"]) < (1e-5 if row["dtype"] == "fp32" else 1e-2), row
 
 
+def show(*arguments):
+    return subprocess.run([PROGRAM, "show", *map(str, arguments)], capture_output=True, text=True, cwd=FOLDER, timeout=60)
+
+
+def check_timeline():
+    """The account adds up, and what --timeline kept can be drawn."""
+    file = FOLDER / "timeline.h5"
+    done = call(3, "run", DECK, "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1+2", "--timeline", "-o", file)
+    assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
+    for row in rows(file):
+        step = float(row["compute_s [s]"]) / (1 - float(row["exposed_share"]) - float(row["bubble"]))
+        exposed = sum(float(row[f"exposed_{kind}_s [s]"]) for kind in ("weights", "gradients", "activations", "ends"))
+        assert float(row["compute_s [s]"]) > 0 and float(row["max_s [s]"]) < 10 * step, row
+        assert abs(exposed - step * float(row["exposed_share"])) < 1e-6 * step, row
+        assert abs(float(row["idle_s [s]"]) - step * float(row["bubble"])) < 1e-6 * step, row
+        assert 0 <= float(row["bubble"]) <= float(row["bubble_max"]) <= 1 and 0 <= float(row["overlap"]) <= 1, row
+    for out in ("step.svg", "step.json"):
+        done = show(file, "--timeline", out, "--case", 1)
+        assert done.returncode == 0 and done.stderr == "" and done.stdout == out + "\n", done.stderr
+    assert "<svg" in (FOLDER / "step.svg").read_text(encoding="utf-8")
+    events = json.loads((FOLDER / "step.json").read_text(encoding="utf-8"))["traceEvents"]
+    assert {event["pid"] for event in events if event["ph"] == "X"} == {0, 1, 2}
+    for arguments, word in [((), "--case 0"), (("--case", 7), "no case 7")]:
+        done = show(file, "--timeline", "step.svg", *arguments)
+        assert done.returncode == 2 and word in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert show(file, "--timeline", "no/such/step.svg", "--case", 0).returncode == 2
+
+
+def check_invalid():
+    """Two timed steps say nothing: run and show agree."""
+    file = FOLDER / "short.h5"
+    short = ("--set", "seq=9", "--set", "ranks=2", "--set", "groups=1", "--set", "steps=2", "-o", file)
+    assert call(2, "run", DECK, *short).returncode == 1
+    done = show(file)
+    assert done.returncode == 1 and "RESULT: INVALID" in done.stdout and done.stderr == "", done.stderr
+    done = show(file, "--timeline", "step.svg")
+    assert done.returncode == 2 and "minitaw run --timeline" in done.stderr, done.stderr
+
+
 def check_verify():
     done = call(3, "verify", DECK, "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1,1+2,3")
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
@@ -137,5 +179,7 @@ if __name__ == "__main__":
     DECK.write_text(TEXT, encoding="utf-8")
     check_refusals()
     check_bf16()
+    check_timeline()
+    check_invalid()
     check_verify()
     check_kill()

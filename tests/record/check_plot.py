@@ -20,7 +20,9 @@ def check_pictures(option, prefix):
     assert pathlib.Path(prefix + ".png").read_bytes().startswith(b"\x89PNG")
     picture = pathlib.Path(prefix + ".svg").read_text(encoding="utf-8")
     for words in ("sequence length [token]", "throughput, all ranks [token/s]", "memory of the worst rank [KiB]",
-                  "tawpipe, groups 1+2", "ddp, groups 1+2", "3 ranks", "1 of 7 cases not valid"):
+                  "tawpipe, groups 1+2", "ddp, groups 1+2", "3 ranks", "1 of 7 cases not valid",
+                  "step at 512 tokens, mean over ranks [ms]", "computing", "waiting for weights", "for gradients",
+                  "for activations", "for embedding and head", "idle"):
         assert f"<!-- {words}" in picture or words in picture, f"the picture does not say {words!r}"
 
 

@@ -1,0 +1,73 @@
+#include "trace/mean_costs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/error.hpp"
+
+namespace minitaw::trace {
+namespace {
+
+using schedule::Kind;
+
+/// What has one duration. The lane tells transfers inside a group from those between groups.
+using Alike = std::tuple<Kind, schedule::Lane, schedule::Payload, int>;
+
+/// A message is asked for as its send.
+Kind asked_as(Kind kind) { return kind == Kind::recv ? Kind::send : kind; }
+
+struct Mean {
+  double sum = 0;
+  int count = 0;
+  void add(double value) {
+    sum += value;
+    ++count;
+  }
+};
+
+/// One transfer, seen from all of its sides.
+struct Transfer {
+  Alike alike;
+  double begin = 0, end = 0;  ///< of the last side
+};
+
+class Means {
+public:
+  explicit Means(const Timeline& measured) {
+    for (const Event& event : measured.events) add(event);
+    for (const auto& [link, transfer] : transfers_)
+      means_[transfer.alike].add(std::max(0.0, transfer.end - transfer.begin));
+  }
+
+  [[nodiscard]] double of(const schedule::Action& a) const {
+    const auto found = means_.find({asked_as(a.kind), a.lane, a.payload, a.shard});
+    if (found == means_.end())
+      throw InputError(fmt::format("the measured step had no {} of shard {}: another version of this program "
+                                   "made the file, and plans the step otherwise",
+                                   name_of(a.kind), a.shard));
+    return found->second.sum / found->second.count;
+  }
+
+private:
+  void add(const Event& e) {
+    const Alike alike{asked_as(e.kind), e.lane, e.payload, e.shard};
+    if (e.link < 0) return means_[alike].add(e.end - e.begin);
+    Transfer& transfer = transfers_.try_emplace(e.link, Transfer{alike, e.begin, e.end}).first->second;
+    transfer.begin = std::max(transfer.begin, e.begin);
+    transfer.end = std::max(transfer.end, e.end);
+  }
+
+  std::map<int, Transfer> transfers_;
+  std::map<Alike, Mean> means_;
+};
+
+}  // namespace
+
+schedule::Costs mean_costs(const Timeline& measured) {
+  return [means = Means(measured)](int, const schedule::Action& action) { return means.of(action); };
+}
+
+}  // namespace minitaw::trace
