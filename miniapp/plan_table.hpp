@@ -25,6 +25,9 @@ struct PlanRow {
 /// micro-batches are left out where they are the same in all cases.
 [[nodiscard]] std::string to_text(const std::vector<PlanRow>& rows);
 
+/// "2+1+3", and "16x8" for many equal ones.
+[[nodiscard]] std::string groups_text(const topology::Groups& groups);
+
 /// "3/2/8/0/1": slots for weights, gradients, what F keeps, what B leaves for W and hidden states.
 [[nodiscard]] std::string slots_text(const schedule::RankProgram& rank);
 

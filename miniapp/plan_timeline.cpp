@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "plan_case.hpp"
+#include "plan_table.hpp"
 #include "trace/write.hpp"
 
 namespace minitaw::app {
@@ -47,8 +48,9 @@ std::string title_of(const CasePlan& plan, const std::vector<std::vector<schedul
   return fmt::format(
       "{}: {} ranks in groups {}\n{} blocks, H = {}, S = {}, B = {}, M = {}, {}; step {:.4g} ms, of which "
       "compute lanes stand still {:.1f}%\nassumed of each rank: {}; transfers do not slow each other down",
-      c.schedule, c.ranks, c.groups.text(), c.shape.layers, c.shape.hidden, c.shape.seq, c.shape.micro_batch,
-      c.micro_batches, name_of(c.shape.dtype), idle.seconds * 1e3, 100 * idle.share(), to_text(plan.machine));
+      c.schedule, c.ranks, groups_text(c.groups), c.shape.layers, c.shape.hidden, c.shape.seq,
+      c.shape.micro_batch, c.micro_batches, name_of(c.shape.dtype), idle.seconds * 1e3, 100 * idle.share(),
+      to_text(plan.machine));
 }
 
 trace::Timeline timeline_of(const deck::Case& c, const schedule::Machine& machine) {
