@@ -53,6 +53,10 @@ void add_show(CLI::App& app, Invocation& invocation) {
           ->excludes(json);
   verb->add_option("--case", options->timeline.number, "number of the case, if the file has several")
       ->needs(timeline);
+  verb->add_flag(
+          "--planned", options->timeline.planned,
+          "draw the plan of the case above it, on the same scale: every action takes its measured mean")
+      ->needs(timeline);
   verb->callback([&invocation, options] { invocation.action = [options] { return show(*options); }; });
 }
 

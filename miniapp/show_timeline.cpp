@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "record/recorder.hpp"
 #include "record/timeline.hpp"
+#include "show_planned.hpp"
 #include "trace/write.hpp"
 
 namespace minitaw::app {
@@ -49,7 +51,12 @@ void write(const std::string& output, const std::string& text) {
 int show_timeline(const std::string& file, const ShowTimeline& options) {
   const Write to_text = format_of(options.output);
   const int number = options.number >= 0 ? options.number : only_case(file);
-  const std::vector<trace::Timeline> timelines = {record::read_timeline(file, number)};
+  trace::Timeline measured = record::read_timeline(file, number);
+  const record::Row row = record::read_rows(file)[number];
+  measured.title = measured_title(row, measured);
+  std::vector<trace::Timeline> timelines;
+  if (options.planned) timelines.push_back(planned_timeline(row, measured));
+  timelines.push_back(std::move(measured));
   write(options.output, to_text(timelines));
   fmt::print("{}\n", options.output);
   return 0;

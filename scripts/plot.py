@@ -8,7 +8,6 @@ transfers by kind, idle; means over ranks (docs/results.md). Cases that are not 
 """
 
 import argparse
-import itertools
 import pathlib
 import sys
 
@@ -142,7 +141,7 @@ def draw_all_parts(panels, table):
 def add_legend(figure, handles):
     """Below the panels, in as many columns as fit."""
     longest = max(len(label) for label in handles)
-    columns = max(1, min(len(handles), int(figure.get_figwidth() * 10 / (longest + 8))))
+    columns = max(1, min(len(handles), int(figure.get_figwidth() * 13 / (longest + 8))))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize="small", frameon=False)
 
 
@@ -174,13 +173,14 @@ def draw(table, title):
     bars = bars_of(table) if "compute_s" in table else {}  # files of older schemas do not have it
     panels = make_panels(figure, sorted(table.ranks.unique()), bars)
     scale, unit = memory_unit(table)
-    colours = dict(zip(table.schedule.unique(), itertools.cycle(COLOURS)))
+    numbers = {schedule: number for number, schedule in enumerate(table.schedule.unique())}
     kinds = {}
     handles = {}
     for ranks, schedule, kind, label, rows in lines_of(table):
         n = kinds.setdefault(kind, len(kinds))
-        style = {"color": colours[schedule], "marker": MARKERS[n % len(MARKERS)], "markersize": 5,
-                 "linestyle": DASHES[n % len(DASHES)], "linewidth": 1.4}
+        again, colour = divmod(numbers[schedule], len(COLOURS))  # where there are more schedules than colours
+        style = {"color": COLOURS[colour], "marker": MARKERS[(n + 3 * again) % len(MARKERS)], "markersize": 5,
+                 "linestyle": DASHES[(n + again) % len(DASHES)], "linewidth": 1.4}
         handles.setdefault(label, draw_line(*panels[ranks][:2], rows, style, scale))
     finish_panels(panels, table, unit)
     if bars:

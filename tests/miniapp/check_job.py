@@ -148,7 +148,15 @@ def check_timeline():
         assert done.returncode == 0 and done.stderr == "" and done.stdout == out + "\n", done.stderr
     assert "<svg" in (FOLDER / "step.svg").read_text(encoding="utf-8")
     events = json.loads((FOLDER / "step.json").read_text(encoding="utf-8"))["traceEvents"]
-    assert {event["pid"] for event in events if event["ph"] == "X"} == {0, 1, 2}
+    assert len({event["pid"] for event in events if event["ph"] == "X"}) == 3, "a process for each rank"
+    done = show(file, "--timeline", "both.json", "--planned", "--case", 1)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    events = json.loads((FOLDER / "both.json").read_text(encoding="utf-8"))["traceEvents"]
+    ranks = sorted({event["pid"] for event in events if event["ph"] == "X"})
+    assert len(ranks) == 6, ranks
+    computed = [sum(event["dur"] for event in events if event["ph"] == "X" and event["name"].startswith("F s") and
+                    event["pid"] in part) for part in (ranks[:3], ranks[3:])]
+    assert abs(computed[0] - computed[1]) < 1e-3 * computed[1], f"means add up to the same time: {computed}"
     for arguments, word in [((), "--case 0"), (("--case", 7), "no case 7")]:
         done = show(file, "--timeline", "step.svg", *arguments)
         assert done.returncode == 2 and word in done.stderr and done.stderr.count("\n") == 1, done.stderr

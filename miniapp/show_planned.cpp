@@ -1,0 +1,98 @@
+#include "show_planned.hpp"
+
+#include <fmt/format.h>
+
+#include "base/error.hpp"
+#include "engine/account.hpp"
+#include "schedule/registry.hpp"
+#include "schedule/validate.hpp"
+#include "trace/mean_costs.hpp"
+
+namespace minitaw::app {
+
+namespace {
+
+schedule::Program program_of(const record::Row& row) {
+  schedule::Request request;
+  request.spec = schedule::parse_spec(row.text("schedule"));
+  request.groups = topology::parse_groups(row.text("groups"));
+  request.micro_batches = static_cast<int>(row.integer("micro_batches"));
+  request.layers = static_cast<int>(row.integer("layers"));
+  schedule::check(request);
+  schedule::Program program = schedule::build(request);
+  schedule::require_valid(program);
+  return program;
+}
+
+/// A file may come from a version whose schedule was another one.
+void require_same_actions(const schedule::Program& program, const trace::Timeline& measured) {
+  std::size_t next = 0;
+  bool same = true;
+  for (std::size_t r = 0; same && r < program.ranks.size(); ++r)
+    for (const schedule::Action& a : program.ranks[r].actions) {
+      same = next < measured.events.size();
+      if (!same) break;
+      const trace::Event& e = measured.events[next++];
+      same = e.rank == static_cast<int>(r) && e.kind == a.kind && e.lane == a.lane &&
+             e.payload == a.payload && e.shard == a.shard && e.micro_batch == a.micro_batch &&
+             e.peer == a.peer;
+      if (!same) break;
+    }
+  if (!same || next != measured.events.size())
+    throw InputError(
+        "--planned: the file is from a version of minitaw that planned this case otherwise; run it "
+        "again, or leave --planned out");
+}
+
+std::string case_text(const record::Row& row) {
+  return fmt::format("{}: {} ranks in groups {}, {} blocks, H = {}, S = {}, B = {}, M = {}, {}",
+                     row.text("schedule"), row.integer("ranks"), row.text("groups"), row.integer("layers"),
+                     row.integer("hidden"), row.integer("seq"), row.integer("micro_batch"),
+                     row.integer("micro_batches"), row.text("dtype"));
+}
+
+/// Shares of the ranks' time; overlap is NaN without communication.
+std::string parts_text(double seconds, double compute, double exposed, double idle, double overlap) {
+  std::string text =
+      fmt::format("step {:.4g} ms: {:.1f}% computing, {:.1f}% exposed to transfers, {:.1f}% idle",
+                  seconds * 1e3, 100 * compute, 100 * exposed, 100 * idle);
+  if (overlap >= 0) text += fmt::format("; {:.1f}% of communication hidden", 100 * overlap);
+  return text;
+}
+
+std::string parts_text(const engine::StepAccount& step) {
+  engine::RankAccount sum;
+  double exposed = 0;
+  for (const engine::RankAccount& rank : step.ranks) {
+    sum.compute += rank.compute;
+    sum.idle += rank.idle;
+    sum.communication += rank.communication;
+    sum.hidden += rank.hidden;
+    exposed += rank.exposed_total();
+  }
+  const double all = step.length * static_cast<double>(step.ranks.size());
+  return parts_text(step.length, sum.compute / all, exposed / all, sum.idle / all,
+                    sum.hidden / sum.communication);
+}
+
+}  // namespace
+
+trace::Timeline planned_timeline(const record::Row& row, const trace::Timeline& measured) {
+  const schedule::Program program = program_of(row);
+  require_same_actions(program, measured);
+  const auto spans = schedule::simulate(program, trace::mean_costs(measured));
+  const std::string title = fmt::format("{}\n{}\nevery action takes its measured mean (by kind, lane, "
+                                        "payload, shard); transfers do not slow each "
+                                        "other down",
+                                        case_text(row), parts_text(engine::account(program, spans)));
+  return trace::make_timeline(program, spans, title, false);
+}
+
+std::string measured_title(const record::Row& row, const trace::Timeline& measured) {
+  const double exposed = row.real("exposed_share"), bubble = row.real("bubble");
+  return fmt::format(
+      "{}\n{}", case_text(row),
+      parts_text(trace::length(measured), 1 - exposed - bubble, exposed, bubble, row.real("overlap")));
+}
+
+}  // namespace minitaw::app
