@@ -22,6 +22,13 @@ std::uint64_t key_of(int from, int to, const Action& a) {
          (static_cast<std::uint64_t>(a.lane) << 3) | static_cast<std::uint64_t>(a.payload);
 }
 
+/// Whether two sides mean the same part of the same thing, in the same precision.
+bool same_cargo(const Action& a, const Action& b) {
+  const bool totals = a.slots[0].cls == SlotClass::total, other_totals = b.slots[0].cls == SlotClass::total;
+  return a.shard == b.shard && a.micro_batch == b.micro_batch && a.part == b.part && a.parts == b.parts &&
+         totals == other_totals;
+}
+
 class Matcher {
 public:
   explicit Matcher(const Program& program) : program_(program) {}
@@ -76,7 +83,7 @@ private:
     if (lacks_send) fail(Rule::matched_messages, receives_[i].place, "no send of the peer is left for it");
     if (lacks_receive) fail(Rule::matched_messages, sends_[i].place, "no receive of the peer is left for it");
     const Place from = sends_[i].place, to = receives_[i].place;
-    if (at(from).shard != at(to).shard || at(from).micro_batch != at(to).micro_batch)
+    if (!same_cargo(at(from), at(to)))
       fail(Rule::matched_messages, to, fmt::format("meets {}; expected the same message", text(from)));
     result_.other[result_.number(from)] = to.action;
     result_.other[result_.number(to)] = from.action;
@@ -131,8 +138,7 @@ private:
   }
 
   static bool same_call(const Action& a, const Action& b) {
-    return a.kind == b.kind && a.payload == b.payload && a.shard == b.shard && a.peer == b.peer &&
-           a.micro_batch == b.micro_batch;
+    return a.kind == b.kind && a.payload == b.payload && a.peer == b.peer && same_cargo(a, b);
   }
 
   const Program& program_;

@@ -1,5 +1,6 @@
 #include "schedule/judge.hpp"
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <tuple>
@@ -9,9 +10,22 @@ namespace minitaw::schedule {
 namespace {
 
 using Number = std::uint64_t;
-/// A buffer: one number, or one per slice for the ends. Gradients add, everything else is mixed beyond
-/// recognition.
+/// A buffer: one number, or one per part of a shard or slice of the ends. Gradients add, everything else is
+/// mixed beyond recognition.
 using Buffer = std::vector<Number>;
+
+/// Numbers [begin, end) of a buffer.
+struct Run {
+  int begin = 0, end = 0;
+  [[nodiscard]] int size() const { return end - begin; }
+};
+
+Buffer within(const Buffer& buffer, Run run) {
+  return {buffer.begin() + run.begin, buffer.begin() + run.end};
+}
+void put(Buffer& buffer, Run run, const Buffer& content) {
+  std::copy(content.begin(), content.end(), buffer.begin() + run.begin);
+}
 
 Number mix(Number a, Number b) {
   Number z = a * 0x9E3779B97F4A7C15ULL + b + 0x632BE59BD9B4E019ULL;
@@ -25,53 +39,67 @@ Number mix(Number a, const Buffer& b) {
   return a;
 }
 
-Number first_weights(int shard) { return mix(1, shard); }
+Buffer first_weights(int shard, int parts) {
+  Buffer weights;
+  for (int i = 0; i < parts; ++i) weights.push_back(mix(mix(1, shard), i));
+  return weights;
+}
 Buffer first_ends(int slices) {
   Buffer ends;
   for (int i = 0; i < slices; ++i) ends.push_back(mix(2, i));
   return ends;
 }
+/// Slices of the ends that the embedding, or final norm and head, lie in.
+Run embedding_slices(const Program& p) { return {0, p.ends_split ? 1 : p.ends_slices}; }
+Run head_slices(const Program& p) { return {p.ends_split ? 1 : 0, p.ends_slices}; }
 
 // The arithmetic of a training step.
-Number embed(const Buffer& ends, int m) { return mix(mix(3, m), ends); }
-Number forward(Number x, Number w, int s) { return mix(mix(mix(4, x), w), s); }
-Number loss(Number x, const Buffer& ends, int m) { return mix(mix(mix(5, x), m), ends); }
-Number head_gradient(Number x, const Buffer& ends, int m, int slice) {
-  return mix(mix(loss(x, ends, m), 6), slice);
+Number embed(const Buffer& embedding, int m) { return mix(mix(3, m), embedding); }
+Number forward(Number x, const Buffer& w, int s) { return mix(mix(mix(4, x), w), s); }
+Number loss(Number x, const Buffer& head, int m) { return mix(mix(mix(5, x), m), head); }
+Number head_gradient(Number x, const Buffer& head, int m, int slice) {
+  return mix(mix(loss(x, head, m), 6), slice);
 }
-Number backward(Number x, Number kept, Number w, int s) { return mix(mix(mix(mix(7, x), kept), w), s); }
-Number weight_gradient(Number x, Number kept, int s) { return mix(mix(mix(8, x), kept), s); }
+Number backward(Number x, Number kept, const Buffer& w, int s) {
+  return mix(mix(mix(mix(7, x), kept), w), s);
+}
+Number weight_gradient(Number x, Number kept, int s, int part) {
+  return mix(mix(mix(mix(8, x), kept), s), part);
+}
 Number embed_gradient(Number x, int m, int slice) { return mix(mix(mix(9, x), m), slice); }
 Number update(Number w, Number gradient) { return mix(mix(10, w), gradient); }
 
 struct Weights {
-  std::vector<Number> shards;
+  std::vector<Buffer> shards;
   Buffer ends;
 };
 
 /// The step, done plainly.
 Weights expected(const Program& p) {
-  std::vector<Number> gradients(p.shards);
+  const Run embedding = embedding_slices(p), head = head_slices(p);
+  std::vector<Buffer> weights, gradients(p.shards, Buffer(p.shard_parts));
+  for (int s = 0; s < p.shards; ++s) weights.push_back(first_weights(s, p.shard_parts));
   Buffer ends = first_ends(p.ends_slices), ends_gradient(p.ends_slices);
   for (int m = 0; m < p.micro_batches; ++m) {
-    Number x = embed(ends, m);
+    Number x = embed(within(ends, embedding), m);
     std::vector<Number> kept;
     for (int s = 0; s < p.shards; ++s) {
       kept.push_back(x);
-      x = forward(x, first_weights(s), s);
+      x = forward(x, weights[s], s);
     }
-    for (int i = 0; i < p.ends_slices; ++i) ends_gradient[i] += head_gradient(x, ends, m, i);
-    x = loss(x, ends, m);
+    for (int i = head.begin; i < head.end; ++i)
+      ends_gradient[i] += head_gradient(x, within(ends, head), m, i);
+    x = loss(x, within(ends, head), m);
     for (int s = p.shards - 1; s >= 0; --s) {
-      gradients[s] += weight_gradient(x, kept[s], s);
-      x = backward(x, kept[s], first_weights(s), s);
+      for (int i = 0; i < p.shard_parts; ++i) gradients[s][i] += weight_gradient(x, kept[s], s, i);
+      x = backward(x, kept[s], weights[s], s);
     }
-    for (int i = 0; i < p.ends_slices; ++i) ends_gradient[i] += embed_gradient(x, m, i);
+    for (int i = embedding.begin; i < embedding.end; ++i) ends_gradient[i] += embed_gradient(x, m, i);
   }
-  Weights result;
-  for (int s = 0; s < p.shards; ++s) result.shards.push_back(update(first_weights(s), gradients[s]));
-  for (int i = 0; i < p.ends_slices; ++i) result.ends.push_back(update(ends[i], ends_gradient[i]));
-  return result;
+  for (int s = 0; s < p.shards; ++s)
+    for (int i = 0; i < p.shard_parts; ++i) weights[s][i] = update(weights[s][i], gradients[s][i]);
+  for (int i = 0; i < p.ends_slices; ++i) ends[i] = update(ends[i], ends_gradient[i]);
+  return {weights, ends};
 }
 
 struct Wrong {
@@ -128,11 +156,38 @@ private:
     return s.running.empty() && s.next == static_cast<int>(ranks_[r].units[l].size());
   }
   Buffer& slot(int r, Slot s) { return ranks_[r].slots[{s.cls, s.index}]; }
-  [[nodiscard]] std::size_t width(SlotClass cls) const {
-    return cls == SlotClass::ends || cls == SlotClass::ends_total ? p_.ends_slices : 1;
+  [[nodiscard]] int width(SlotClass cls) const {
+    switch (cls) {
+    case SlotClass::home:
+    case SlotClass::total:
+    case SlotClass::weights:
+    case SlotClass::gradient:
+      return p_.shard_parts;
+    case SlotClass::ends:
+    case SlotClass::ends_total:
+      return p_.ends_slices;
+    default:
+      return 1;
+    }
   }
-  Buffer junk(SlotClass cls) {
-    Buffer buffer(width(cls));
+  /// What the rank keeps of each of its shards, and of the ends.
+  [[nodiscard]] Run home_run(int r) const {
+    const int each = p_.shard_parts / p_.home_slices;
+    return {p_.ranks[r].slice * each, (p_.ranks[r].slice + 1) * each};
+  }
+  [[nodiscard]] Run ends_run(int r) const {
+    const int slice = p_.ranks[r].ends_slice;
+    return slice < 0 ? Run{0, p_.ends_slices} : Run{slice, slice + 1};
+  }
+  /// What an action touches of its slot k.
+  [[nodiscard]] Run touched(int r, const Action& a, int k) const {
+    const int all = width(a.slots[k].cls);
+    if (a.kind == Kind::load) return home_run(r);
+    if (!is_communication(a.kind) && a.kind != Kind::accumulate) return {0, all};
+    return {a.part * (all / a.parts), (a.part + 1) * (all / a.parts)};
+  }
+  Buffer junk(int size) {
+    Buffer buffer(size);
     for (Number& n : buffer) n = random_();
     return buffer;
   }
@@ -142,10 +197,11 @@ private:
     for (int c = 0; c < slot_classes; ++c)
       for (int i = 0; i < p_.ranks[r].slots[c]; ++i) {
         const auto cls = static_cast<SlotClass>(c);
-        rank.slots[{cls, i}] = cls == SlotClass::ends ? first_ends(p_.ends_slices) : junk(cls);
+        Buffer& buffer = rank.slots[{cls, i}] = junk(width(cls));
+        if (cls == SlotClass::ends) put(buffer, ends_run(r), within(first_ends(p_.ends_slices), ends_run(r)));
+        if (cls == SlotClass::home)
+          put(buffer, home_run(r), within(first_weights(p_.ranks[r].homes[i], p_.shard_parts), home_run(r)));
       }
-    for (int h = 0; h < static_cast<int>(p_.ranks[r].homes.size()); ++h)
-      rank.slots[{SlotClass::home, h}] = {first_weights(p_.ranks[r].homes[h])};
     std::uniform_real_distribution<double> draw(0.0, 1.0);
     for (int l = 0; l < lanes; ++l) {
       rank.units[l] = units(p_.ranks[r], static_cast<Lane>(l));
@@ -197,7 +253,9 @@ private:
       for (int k = 0; k < 4; ++k)
         if (a.slots[k].valid()) running.held[k] = slot(r, a.slots[k]);
       for (const Access& access : accesses(a, r))
-        if (access.write) slot(r, access.slot) = junk(access.slot.cls);
+        for (int k = 0; k < 4; ++k)
+          if (access.write && a.slots[k] == access.slot)
+            put(slot(r, access.slot), touched(r, a, k), junk(touched(r, a, k).size()));
       for (int k = 0; k < 4; ++k)
         if (a.slots[k].valid()) running.left[k] = slot(r, a.slots[k]);
       if (is_communication(a.kind)) open(r, a, i);
@@ -259,9 +317,12 @@ private:
   /// Inputs must be as they were found, outputs as they were left: nobody else was at work on them.
   void check_untouched(int r, const Running& running) {
     const Action& a = at(r, running.action);
-    for (int k = 0; k < 4; ++k)
-      if (a.slots[k].valid() && slot(r, a.slots[k]) != running.left[k])
+    for (int k = 0; k < 4; ++k) {
+      if (!a.slots[k].valid()) continue;
+      const Run run = touched(r, a, k);
+      if (within(slot(r, a.slots[k]), run) != within(running.left[k], run))
         throw Wrong{"changed under an action"};
+    }
   }
 
   void end(const Event& e) {
@@ -270,14 +331,20 @@ private:
     if (!is_communication(a.kind)) return compute(e.rank, a, take(e.rank, i));
     const auto sides = sides_[ticket_of_[{e.rank, i}]];
     for (const auto& [r, k] : sides)
-      if (at(r, k).shard != a.shard) throw Wrong{"sizes differ"};
+      if (at(r, k).shard != a.shard || at(r, k).parts != a.parts) throw Wrong{"sizes differ"};
     if (is_collective(a.kind)) return collective(sides);
     const auto& [from, to] = at(sides[0].first, sides[0].second).kind == Kind::send
                                  ? std::pair(sides[0], sides[1])
                                  : std::pair(sides[1], sides[0]);
     const Running sent = take(from.first, from.second);
     take(to.first, to.second);
-    slot(to.first, at(to.first, to.second).slots[0]) = sent.held[0];
+    put_moved(to, within(sent.held[0], touched(from.first, at(from.first, from.second), 0)));
+  }
+
+  /// Into what a side of a transfer touches.
+  void put_moved(const std::pair<int, int>& side, const Buffer& content) {
+    const Action& a = at(side.first, side.second);
+    put(slot(side.first, a.slots[0]), touched(side.first, a, 0), content);
   }
 
   void collective(const std::vector<std::pair<int, int>>& sides) {
@@ -287,30 +354,33 @@ private:
       const Action& a = at(r, i);
       if (a.kind != first.kind || a.peer != first.peer || a.payload != first.payload)
         throw Wrong{"calls differ"};
-      in[r] = take(r, i).held[0];
+      in[r] = within(take(r, i).held[0], touched(r, a, 0));
     }
     Buffer sum(in.begin()->second.size());
     for (const auto& [r, buffer] : in)
       for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += buffer[k];
-    const std::vector<int>& members = p_.communicators[first.communicator].ranks;
-    for (const auto& [r, i] : sides) {
-      Buffer& out = slot(r, at(r, i).slots[0]);
-      switch (first.kind) {
-      case Kind::broadcast:
-        out = in[first.peer];
-        break;
-      case Kind::reduce:
-        out = r == first.peer ? sum : in[r];
-        break;
-      case Kind::all_reduce:
-        out = sum;
-        break;
-      case Kind::all_gather:
-        for (std::size_t k = 0; k < out.size(); ++k) out[k] = in[members[k]][k];
-        break;
-      default:
-        for (std::size_t k = 0; k < out.size(); ++k) out[k] = members[k] == r ? sum[k] : random_();
-      }
+    for (const auto& side : sides) put_moved(side, result(first, side.first, in, sum));
+  }
+
+  /// What a member has after a collective.
+  Buffer result(const Action& a, int r, const std::map<int, Buffer>& in, const Buffer& sum) {
+    const std::vector<int>& members = p_.communicators[a.communicator].ranks;
+    const std::size_t each = std::max<std::size_t>(sum.size() / members.size(), 1);
+    const auto member = [&](std::size_t k) { return members[std::min(k / each, members.size() - 1)]; };
+    Buffer out = sum;
+    switch (a.kind) {
+    case Kind::broadcast:
+      return in.at(a.peer);
+    case Kind::reduce:
+      return r == a.peer ? sum : in.at(r);
+    case Kind::all_reduce:
+      return sum;
+    case Kind::all_gather:
+      for (std::size_t k = 0; k < out.size(); ++k) out[k] = in.at(member(k))[k];
+      return out;
+    default:
+      for (std::size_t k = 0; k < out.size(); ++k) out[k] = member(k) == r ? sum[k] : random_();
+      return out;
     }
   }
 
@@ -318,58 +388,76 @@ private:
     const auto in = [&](int k) { return now.held[k][0]; };
     const auto out = [&](int k) -> Buffer& { return slot(r, a.slots[k]); };
     // Gradients: the new content is the old one plus, or nothing but, what is added.
-    const auto add = [&](int k, const auto& gradient) {
+    const auto add = [&](int k, Run run, const auto& gradient) {
       const bool fresh = a.slots[k].cls == SlotClass::gradient && !a.accumulates;
-      for (std::size_t i = 0; i < now.held[k].size(); ++i)
-        out(k)[i] = (fresh ? 0 : now.held[k][i]) + gradient(static_cast<int>(i));
+      if (!fresh) out(k) = now.held[k];
+      for (int i = run.begin; i < run.end; ++i) out(k)[i] = (fresh ? 0 : now.held[k][i]) + gradient(i);
     };
+    const Run shard{0, p_.shard_parts};
     const int m = a.micro_batch;
     switch (a.kind) {
     case Kind::embed:
-      out(0) = {embed(now.held[1], m)};
+      out(0) = {embed(within(now.held[1], embedding_slices(p_)), m)};
       break;
     case Kind::forward:
       out(1) = {in(2)};
-      out(2) = {forward(in(2), in(0), a.shard)};
+      out(2) = {forward(in(2), now.held[0], a.shard)};
       break;
-    case Kind::loss:
-      out(0) = {loss(in(0), now.held[1], m)};
-      add(2, [&](int slice) { return head_gradient(in(0), now.held[1], m, slice); });
+    case Kind::loss: {
+      const Buffer head = within(now.held[1], head_slices(p_));
+      out(0) = {loss(in(0), head, m)};
+      add(2, head_slices(p_), [&](int slice) { return head_gradient(in(0), head, m, slice); });
       break;
+    }
     case Kind::backward:
-      out(2) = {backward(in(2), in(1), in(0), a.shard)};
-      add(3, [&](int) { return weight_gradient(in(2), in(1), a.shard); });
+      out(2) = {backward(in(2), in(1), now.held[0], a.shard)};
+      add(3, shard, [&](int part) { return weight_gradient(in(2), in(1), a.shard, part); });
+      break;
+    case Kind::backward_input:
+      out(2) = {backward(in(2), in(1), now.held[0], a.shard)};
+      out(3) = {in(2)};
+      break;
+    case Kind::backward_weight:
+      add(2, shard, [&](int part) { return weight_gradient(in(1), in(0), a.shard, part); });
       break;
     case Kind::embed_backward:
-      add(1, [&](int slice) { return embed_gradient(in(0), m, slice); });
+      add(1, embedding_slices(p_), [&](int slice) { return embed_gradient(in(0), m, slice); });
       break;
     case Kind::update:
-      if (a.slots[0].cls == SlotClass::ends) {
-        out(0) = now.held[0];
-        out(0)[a.shard] = update(now.held[0][a.shard], now.held[1][a.shard]);
-      } else {
-        out(0) = {update(in(0), in(1))};
-      }
+      update_weights(r, a, now);
       break;
     case Kind::zero:
       out(0) = Buffer(now.held[0].size());
       break;
     case Kind::accumulate:
-      for (std::size_t i = 0; i < now.held[0].size(); ++i) out(1)[i] = now.held[0][i] + now.held[1][i];
+      for (int i = touched(r, a, 0).begin; i < touched(r, a, 0).end; ++i)
+        out(1)[i] = now.held[0][i] + now.held[1][i];
+      break;
+    case Kind::load:
+      put(out(1), home_run(r), within(now.held[0], home_run(r)));
       break;
     default:
       break;
     }
   }
 
+  void update_weights(int r, const Action& a, const Running& now) {
+    const bool ends = a.slots[0].cls == SlotClass::ends;
+    const Run run = ends ? Run{a.shard, a.shard + 1} : Run{0, p_.shard_parts};
+    Buffer& out = slot(r, a.slots[0]) = now.held[0];
+    for (int i = run.begin; i < run.end; ++i) out[i] = update(now.held[0][i], now.held[1][i]);
+  }
+
   void compare() {
     const Weights right = expected(p_);
     for (int r = 0; r < count(); ++r) {
       for (int h = 0; h < static_cast<int>(p_.ranks[r].homes.size()); ++h)
-        if (ranks_[r].slots[{SlotClass::home, h}][0] != right.shards[p_.ranks[r].homes[h]])
+        if (within(ranks_[r].slots[{SlotClass::home, h}], home_run(r)) !=
+            within(right.shards[p_.ranks[r].homes[h]], home_run(r)))
           throw Wrong{"wrong weights"};
       for (int e = 0; e < p_.ranks[r].slots[static_cast<std::size_t>(SlotClass::ends)]; ++e)
-        if (ranks_[r].slots[{SlotClass::ends, e}] != right.ends) throw Wrong{"wrong ends"};
+        if (within(ranks_[r].slots[{SlotClass::ends, e}], ends_run(r)) != within(right.ends, ends_run(r)))
+          throw Wrong{"wrong ends"};
     }
   }
 

@@ -51,8 +51,16 @@ bool swap_in_lane(RankProgram& rank, int i) {
   return false;
 }
 
+bool change_part(Action& a, std::mt19937& random) {
+  int part = a.part;
+  if (!change(part, a.parts, random)) return false;
+  a.part = static_cast<std::int16_t>(part);
+  return true;
+}
+
 bool change_accumulates(Action& a) {
-  const bool gradient = a.kind == Kind::backward && a.slots[3].cls == SlotClass::gradient;
+  const int slot = a.kind == Kind::backward ? 3 : a.kind == Kind::backward_weight ? 2 : -1;
+  const bool gradient = slot >= 0 && a.slots[slot].cls == SlotClass::gradient;
   if (gradient) a.accumulates = !a.accumulates;
   return gradient;
 }
@@ -79,7 +87,7 @@ std::string mutate(Program& program, std::mt19937& random) {
   RankProgram& rank = program.ranks[draw(random, static_cast<int>(program.ranks.size()))];
   const int i = draw(random, static_cast<int>(rank.actions.size()));
   Action& a = rank.actions[i];
-  switch (draw(random, 10)) {
+  switch (draw(random, 11)) {
   case 0:
     return change_wait(a, true, random) ? "wait dropped" : "";
   case 1:
@@ -97,6 +105,8 @@ std::string mutate(Program& program, std::mt19937& random) {
   case 7:
     return change_accumulates(a) ? "accumulates" : "";
   case 8:
+    return change_part(a, random) ? "part" : "";
+  case 9:
     remove_action(rank, i);
     return "removed";
   default:

@@ -88,6 +88,8 @@ std::vector<Broken> broken_programs() {
       // (c)
       {"OtherShard", with(relay, "recv G1 g0 <- r0", "recv G0 g0 <- r0"), Rule::matched_messages,
        "expected the same message"},
+      {"OtherPrecision", with(relay, "recv G1 g0 <- r0", "recv G1 t0 <- r0 after compute:7"),
+       Rule::matched_messages, "expected the same message"},
       {"OtherLane",
        with(with(relay, "   3 inter   send G0", "   3 intra   send G0"),
             "update E1 e0 f0 after inter:6\n   4 inter   all_gather E e0 @world after compute:11\n"
