@@ -81,10 +81,11 @@ trace::Timeline planned_timeline(const record::Row& row, const trace::Timeline& 
   const schedule::Program program = program_of(row);
   require_same_actions(program, measured);
   const auto spans = schedule::simulate(program, trace::mean_costs(measured));
-  const std::string title = fmt::format("{}\n{}\nevery action takes its measured mean (by kind, lane, "
-                                        "payload, shard); transfers do not slow each "
-                                        "other down",
-                                        case_text(row), parts_text(engine::account(program, spans)));
+  const std::string title =
+      fmt::format("{}\n{}\nevery action takes its measured mean (by kind, lane, "
+                  "payload, shard); transfers do not slow each "
+                  "other down",
+                  case_text(row), parts_text(engine::account(program, engine::as_measured(program, spans))));
   return trace::make_timeline(program, spans, title, false);
 }
 

@@ -1,6 +1,7 @@
 #include "engine/account.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "engine/unit_table.hpp"
@@ -47,7 +48,8 @@ double common(const std::vector<Interval>& a, const std::vector<Interval>& b) {
 class Accountant {
 public:
   Accountant(const UnitTable& table, const StepSpans& spans)
-      : table_(table), spans_(spans), most_hops_(schedule::lanes * static_cast<int>(spans.size()) + 1) {}
+      : table_(table), spans_(spans), last_of_collective_(table.collectives()),
+        most_hops_(schedule::lanes * static_cast<int>(spans.size()) + 1) {}
 
   RankAccount of(int rank, double step) {
     current_ = {};
@@ -94,8 +96,15 @@ private:
   }
 
   /// The side that began last of those that this transfer may have waited for.
-  [[nodiscard]] Beginning last_side(UnitPlace p) const {
-    const double end = span(p).end;
+  [[nodiscard]] Beginning last_side(UnitPlace p) {
+    const std::int32_t collective = table_.collective_of(p);
+    if (collective < 0) return last_side_until(p, span(p).end);
+    Beginning& last = last_of_collective_[collective];
+    if (last.place.rank < 0) last = last_side_until(p, std::numeric_limits<double>::infinity());
+    return last.time <= span(p).end ? last : last_side_until(p, span(p).end);
+  }
+
+  [[nodiscard]] Beginning last_side_until(UnitPlace p, double end) const {
     Beginning last{span(p).begin, p};
     table_.for_each_side(p, [&](UnitPlace side) {
       if (const double begin = span(side).begin; begin > last.time && begin <= end) last = {begin, side};
@@ -163,6 +172,7 @@ private:
 
   const UnitTable& table_;
   const StepSpans& spans_;
+  std::vector<Beginning> last_of_collective_;  ///< of all its sides; found when first asked for
   int most_hops_;
   RankAccount current_;
 };
@@ -180,6 +190,48 @@ StepAccount account(const schedule::Program& program, const StepSpans& spans) {
   for (int r = 0; r < static_cast<int>(spans.size()); ++r)
     result.ranks.push_back(accountant.of(r, result.length));
   return result;
+}
+
+namespace {
+
+/// When the units of each lane of a rank end.
+using UnitEnds = std::array<std::vector<double>, schedule::lanes>;
+
+UnitEnds unit_ends(const UnitTable& table, int rank, const std::vector<Span>& spans) {
+  UnitEnds ends;
+  for (int l = 0; l < schedule::lanes; ++l)
+    for (const UnitTable::Unit& unit : table.lane(rank, l).units) {
+      double& end = ends[l].emplace_back(0);
+      for (int i = unit.begin; i < unit.end; ++i)
+        end = std::max(end, spans[table.lane(rank, l).actions[i]].end);
+    }
+  return ends;
+}
+
+/// When a lane that is never late starts its unit number `u`.
+double start(const UnitTable::Unit& unit, int lane, std::size_t u, const UnitEnds& ends) {
+  double begin = u > 0 ? ends[lane][u - 1] : 0;
+  for (int l = 0; l < schedule::lanes; ++l)
+    if (unit.needs[l] >= 0) begin = std::max(begin, ends[l][unit.needs[l]]);
+  return begin;
+}
+
+}  // namespace
+
+StepSpans as_measured(const schedule::Program& program, StepSpans planned) {
+  const UnitTable table(program);
+  for (int r = 0; r < static_cast<int>(planned.size()); ++r) {
+    const UnitEnds ends = unit_ends(table, r, planned[r]);
+    for (int l = 0; l < schedule::lanes; ++l)
+      for (std::size_t u = 0; u < ends[l].size(); ++u) {
+        const UnitTable::Unit& unit = table.lane(r, l).units[u];
+        for (int i = unit.begin; i < unit.end; ++i) {
+          Span& span = planned[r][table.lane(r, l).actions[i]];
+          span = {span.ready, start(unit, l, u, ends), ends[l][u]};
+        }
+      }
+  }
+  return planned;
 }
 
 }  // namespace minitaw::engine

@@ -37,4 +37,9 @@ struct StepAccount {
 /// communication of its kind), or a wait of its own, which is followed on. docs/results.md has the formulas.
 [[nodiscard]] StepAccount account(const schedule::Program& program, const StepSpans& spans);
 
+/// Planned spans (schedule::simulate) as an engine would have measured them. In a plan a message begins when
+/// both of its sides are there; an engine sees when a lane has started a unit, and all messages of a batch
+/// end with it.
+[[nodiscard]] StepSpans as_measured(const schedule::Program& program, StepSpans planned);
+
 }  // namespace minitaw::engine

@@ -12,6 +12,11 @@ UnitTable::UnitTable(const schedule::Program& program)
   }
 }
 
+std::int32_t UnitTable::collective_of(UnitPlace p) const {
+  if (!is_collective(first_action(p).kind)) return -1;
+  return matching_.other[matching_.number({p.rank, lane(p.rank, p.lane).actions[unit(p).begin]})];
+}
+
 void UnitTable::collect_units(int rank) {
   const schedule::RankProgram& program = program_.ranks[rank];
   RankUnits& mine = ranks_[rank];

@@ -36,6 +36,10 @@ public:
     return program_.ranks[p.rank].actions[lane(p.rank, p.lane).actions[unit(p).begin]];
   }
 
+  /// Number of the collective that a unit is a call of; -1: it is none.
+  [[nodiscard]] std::int32_t collective_of(UnitPlace p) const;
+  [[nodiscard]] std::size_t collectives() const { return matching_.instances.size(); }
+
   /// Calls visit(UnitPlace) for every unit that takes part in a transfer of this one, itself possibly among
   /// them.
   template <class Visit>

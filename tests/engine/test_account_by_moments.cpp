@@ -1,0 +1,174 @@
+// The account against the definition of docs/results.md, asked moment by moment.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "engine/account.hpp"
+#include "schedule/play_matching.hpp"
+#include "schedule/registry.hpp"
+#include "schedule/simulate.hpp"
+
+namespace minitaw::engine {
+namespace {
+
+using schedule::Action;
+using schedule::Kind;
+using schedule::Lane;
+using schedule::Place;
+using schedule::Program;
+using schedule::Span;
+
+constexpr int nothing = -1;
+
+class Definition {
+public:
+  Definition(const Program& program, const StepSpans& spans)
+      : program_(program), spans_(spans), matching_(schedule::detail::match(program)) {
+    for (const schedule::RankProgram& rank : program.ranks) ends_.push_back(unit_ends(rank));
+  }
+
+  /// The kind of the transfer that is under way on a lane of a rank or holds it up; else `nothing`.
+  [[nodiscard]] int at(int rank, Lane lane, double moment) const {
+    const int next = not_ended(rank, lane, moment);
+    if (next < 0) return nothing;
+    if (span(rank, next).begin > moment) return held_up(rank, next, moment);
+    const Action& a = action(rank, next);
+    if (lane == Lane::compute) return nothing;
+    const Place last = last_side(rank, next);
+    if (last.rank == rank || span(last.rank, last.action).begin <= moment)
+      return static_cast<int>(traffic_of(a.payload));
+    return at(last.rank, action(last.rank, last.action).lane, moment);
+  }
+
+  [[nodiscard]] bool computes(int rank, double moment) const {
+    const int next = not_ended(rank, Lane::compute, moment);
+    return next >= 0 && span(rank, next).begin <= moment && action(rank, next).kind != Kind::join;
+  }
+
+  [[nodiscard]] bool transfers(int rank, double moment) const {
+    for (int i = 0; i < static_cast<int>(program_.ranks[rank].actions.size()); ++i) {
+      const Span& s = span(rank, i);
+      if (!is_communication(action(rank, i).kind) || moment < s.begin || moment >= s.end) continue;
+      const Place last = last_side(rank, i);
+      if (span(last.rank, last.action).begin <= moment) return true;
+    }
+    return false;
+  }
+
+private:
+  [[nodiscard]] const Action& action(int rank, int i) const { return program_.ranks[rank].actions[i]; }
+  [[nodiscard]] const Span& span(int rank, int i) const { return spans_[rank][i]; }
+
+  [[nodiscard]] int not_ended(int rank, Lane lane, double moment) const {
+    for (int i = 0; i < static_cast<int>(program_.ranks[rank].actions.size()); ++i)
+      if (action(rank, i).lane == lane && span(rank, i).end > moment) return i;
+    return -1;
+  }
+
+  /// Actions of the unit that `first` belongs to.
+  [[nodiscard]] std::vector<int> unit(int rank, int first) const {
+    std::vector<int> found;
+    for (int i = 0; i < static_cast<int>(ends_[rank].size()); ++i)
+      if (ends_[rank][i] == ends_[rank][first] && action(rank, i).lane == action(rank, first).lane)
+        found.push_back(i);
+    return found;
+  }
+
+  [[nodiscard]] int held_up(int rank, int first, double moment) const {
+    int last = -1;
+    for (const int i : unit(rank, first))
+      for (int l = 0; l < schedule::lanes; ++l) {
+        if (static_cast<Lane>(l) == action(rank, i).lane) continue;
+        int left = action(rank, i).waits[l];
+        for (int k = 0; left > 0; ++k)
+          if (static_cast<int>(action(rank, k).lane) == l && --left == 0)
+            if (last < 0 || span(rank, k).end > span(rank, last).end) last = k;
+      }
+    if (last < 0 || span(rank, last).end <= moment) return nothing;
+    return at(rank, action(rank, last).lane, moment);
+  }
+
+  [[nodiscard]] Place last_side(int rank, int first) const {
+    Place last{rank, first};
+    const auto see = [&](Place side) {
+      const double begin = span(side.rank, side.action).begin;
+      if (begin > span(last.rank, last.action).begin && begin <= span(rank, first).end) last = side;
+    };
+    for (const int i : unit(rank, first)) {
+      const Action& a = action(rank, i);
+      const int other = matching_.other[matching_.number({rank, i})];
+      if (is_point_to_point(a.kind)) see({a.peer, other});
+      if (!is_collective(a.kind)) continue;
+      const schedule::Channel& channel = matching_.channels[matching_.instances[other]];
+      const auto& members = program_.communicators[a.communicator].ranks;
+      for (std::size_t m = 0; m < members.size(); ++m)
+        see({members[m], channel.calls[m][other - channel.first]});
+    }
+    return last;
+  }
+
+  const Program& program_;
+  const StepSpans& spans_;
+  schedule::Matching matching_;
+  std::vector<std::vector<int>> ends_;
+};
+
+/// By moments in the middle between whole seconds, when nothing begins or ends.
+StepAccount by_moments(const Program& program, const StepSpans& spans) {
+  const Definition definition(program, spans);
+  StepAccount result;
+  for (const auto& rank : spans)
+    for (const Span& s : rank) result.length = std::max(result.length, s.end);
+  for (int r = 0; r < static_cast<int>(spans.size()); ++r) {
+    RankAccount& rank = result.ranks.emplace_back();
+    for (double moment = 0.5; moment < result.length; moment += 1) {
+      const int held = definition.at(r, Lane::compute, moment);
+      const bool transfer = definition.transfers(r, moment), computing = definition.computes(r, moment);
+      if (computing) rank.compute += 1;
+      else if (held == nothing) rank.idle += 1;
+      else rank.exposed[static_cast<std::size_t>(held)] += 1;
+      if (transfer) rank.communication += 1;
+      if (transfer && computing) rank.hidden += 1;
+    }
+  }
+  return result;
+}
+
+void compare(const RankAccount& found, const RankAccount& expected) {
+  EXPECT_NEAR(found.compute, expected.compute, 1e-9);
+  for (int k = 0; k < schedule::traffic_kinds; ++k)
+    EXPECT_NEAR(found.exposed[k], expected.exposed[k], 1e-9) << k;
+  EXPECT_NEAR(found.idle, expected.idle, 1e-9);
+  EXPECT_NEAR(found.communication, expected.communication, 1e-9);
+  EXPECT_NEAR(found.hidden, expected.hidden, 1e-9);
+}
+
+class AccountOf : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Schedules, AccountOf,
+                         ::testing::Values("ddp", "fsdp", "fsdp:hierarchical=on", "1f1b", "1f1b:blocking=on",
+                                           "zb1", "zb2", "weipipe", "weipipe:naive=on", "tawpipe",
+                                           "tawpipe:cco=off", "tawpipe:gwps=off", "tawpipe:dbs=off",
+                                           "tawpipe:prefetch=2"));
+
+TEST_P(AccountOf, IsWhatItsDefinitionSaysMomentByMoment) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const Program program = schedule::build({schedule::parse_spec(GetParam()), topology::Groups({2, 2}), 4, 5});
+  for (int trial = 0; trial < 5; ++trial) {
+    // Whole seconds; some actions take none.
+    const StepSpans spans = as_measured(program, schedule::simulate(program, [&](int, const Action&) {
+                                          return static_cast<double>(random() % 5);
+                                        }));
+    const StepAccount found = account(program, spans), expected = by_moments(program, spans);
+    ASSERT_EQ(found.length, expected.length);
+    for (std::size_t r = 0; r < spans.size(); ++r) {
+      SCOPED_TRACE(fmt::format("rank {}", r));
+      compare(found.ranks[r], expected.ranks[r]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace minitaw::engine
