@@ -6,101 +6,12 @@
 #include <tuple>
 #include <vector>
 
+#include "schedule/judge_step.hpp"
+
 namespace minitaw::schedule {
 namespace {
 
-using Number = std::uint64_t;
-/// A buffer: one number, or one per part of a shard or slice of the ends. Gradients add, everything else is
-/// mixed beyond recognition.
-using Buffer = std::vector<Number>;
-
-/// Numbers [begin, end) of a buffer.
-struct Run {
-  int begin = 0, end = 0;
-  [[nodiscard]] int size() const { return end - begin; }
-};
-
-Buffer within(const Buffer& buffer, Run run) {
-  return {buffer.begin() + run.begin, buffer.begin() + run.end};
-}
-void put(Buffer& buffer, Run run, const Buffer& content) {
-  std::copy(content.begin(), content.end(), buffer.begin() + run.begin);
-}
-
-Number mix(Number a, Number b) {
-  Number z = a * 0x9E3779B97F4A7C15ULL + b + 0x632BE59BD9B4E019ULL;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-  return z ^ (z >> 31);
-}
-
-Number mix(Number a, const Buffer& b) {
-  for (const Number n : b) a = mix(a, n);
-  return a;
-}
-
-Buffer first_weights(int shard, int parts) {
-  Buffer weights;
-  for (int i = 0; i < parts; ++i) weights.push_back(mix(mix(1, shard), i));
-  return weights;
-}
-Buffer first_ends(int slices) {
-  Buffer ends;
-  for (int i = 0; i < slices; ++i) ends.push_back(mix(2, i));
-  return ends;
-}
-/// Slices of the ends that the embedding, or final norm and head, lie in.
-Run embedding_slices(const Program& p) { return {0, p.ends_split ? 1 : p.ends_slices}; }
-Run head_slices(const Program& p) { return {p.ends_split ? 1 : 0, p.ends_slices}; }
-
-// The arithmetic of a training step.
-Number embed(const Buffer& embedding, int m) { return mix(mix(3, m), embedding); }
-Number forward(Number x, const Buffer& w, int s) { return mix(mix(mix(4, x), w), s); }
-Number loss(Number x, const Buffer& head, int m) { return mix(mix(mix(5, x), m), head); }
-Number head_gradient(Number x, const Buffer& head, int m, int slice) {
-  return mix(mix(loss(x, head, m), 6), slice);
-}
-Number backward(Number x, Number kept, const Buffer& w, int s) {
-  return mix(mix(mix(mix(7, x), kept), w), s);
-}
-Number weight_gradient(Number x, Number kept, int s, int part) {
-  return mix(mix(mix(mix(8, x), kept), s), part);
-}
-Number embed_gradient(Number x, int m, int slice) { return mix(mix(mix(9, x), m), slice); }
-Number update(Number w, Number gradient) { return mix(mix(10, w), gradient); }
-
-struct Weights {
-  std::vector<Buffer> shards;
-  Buffer ends;
-};
-
-/// The step, done plainly.
-Weights expected(const Program& p) {
-  const Run embedding = embedding_slices(p), head = head_slices(p);
-  std::vector<Buffer> weights, gradients(p.shards, Buffer(p.shard_parts));
-  for (int s = 0; s < p.shards; ++s) weights.push_back(first_weights(s, p.shard_parts));
-  Buffer ends = first_ends(p.ends_slices), ends_gradient(p.ends_slices);
-  for (int m = 0; m < p.micro_batches; ++m) {
-    Number x = embed(within(ends, embedding), m);
-    std::vector<Number> kept;
-    for (int s = 0; s < p.shards; ++s) {
-      kept.push_back(x);
-      x = forward(x, weights[s], s);
-    }
-    for (int i = head.begin; i < head.end; ++i)
-      ends_gradient[i] += head_gradient(x, within(ends, head), m, i);
-    x = loss(x, within(ends, head), m);
-    for (int s = p.shards - 1; s >= 0; --s) {
-      for (int i = 0; i < p.shard_parts; ++i) gradients[s][i] += weight_gradient(x, kept[s], s, i);
-      x = backward(x, kept[s], weights[s], s);
-    }
-    for (int i = embedding.begin; i < embedding.end; ++i) ends_gradient[i] += embed_gradient(x, m, i);
-  }
-  for (int s = 0; s < p.shards; ++s)
-    for (int i = 0; i < p.shard_parts; ++i) weights[s][i] = update(weights[s][i], gradients[s][i]);
-  for (int i = 0; i < p.ends_slices; ++i) ends[i] = update(ends[i], ends_gradient[i]);
-  return {weights, ends};
-}
+using namespace judged;
 
 struct Wrong {
   std::string what;
