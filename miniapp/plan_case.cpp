@@ -40,6 +40,12 @@ schedule::Idle idle_of(const schedule::Program& program, const model::Layout& la
 
 }  // namespace
 
+std::vector<schedule::Footprint> memory_of(const deck::Case& c, const schedule::Program& program,
+                                           const model::Layout& layout) {
+  return c.micro_batch_per_rank.empty() ? schedule::memory(program, layout)
+                                        : schedule::memory(program, layout, c.micro_batch_per_rank);
+}
+
 CasePlan plan_case(const deck::Case& c, const schedule::Machine& machine) {
   schedule::Program program =
       schedule::build({schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers});
@@ -48,7 +54,7 @@ CasePlan plan_case(const deck::Case& c, const schedule::Machine& machine) {
   schedule::ByteMatrix bytes = schedule::bytes(program, layout);
   const schedule::MessageCounts messages = schedule::messages(program);
   schedule::Ticks ticks = schedule::ticks(program);
-  std::vector<schedule::Footprint> memory = schedule::memory(program, layout);
+  std::vector<schedule::Footprint> memory = memory_of(c, program, layout);
   schedule::Idle idle = idle_of(program, layout, machine);
   return {c,       std::move(program), std::move(bytes), messages, std::move(ticks), std::move(memory),
           machine, std::move(idle)};

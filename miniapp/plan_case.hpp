@@ -37,6 +37,10 @@ struct CasePlan {
 /// does not fit the case.
 [[nodiscard]] CasePlan plan_case(const deck::Case& c, const schedule::Machine& machine = {});
 
+/// Memory of each rank of a case whose program and layout are known; the layout may have another S.
+[[nodiscard]] std::vector<schedule::Footprint>
+memory_of(const deck::Case& c, const schedule::Program& program, const model::Layout& layout);
+
 /// For people; `number` counts from 0.
 [[nodiscard]] std::string to_text(const CasePlan& plan, int number, int total);
 [[nodiscard]] nlohmann::ordered_json to_json(const CasePlan& plan);

@@ -28,7 +28,8 @@ std::uint64_t needed_at(const CasePlan& plan, std::int64_t seq) {
   model::Shape shape = plan.settings.shape;
   shape.seq = seq;
   const model::Layout layout = model::make_layout(shape, schedule::cut_of(plan.program));
-  return worst_total(schedule::memory(plan.program, layout)) + context_bytes + model::library_estimate(shape);
+  return worst_total(memory_of(plan.settings, plan.program, layout)) + context_bytes +
+         model::library_estimate(shape);
 }
 
 bool fits_at(const CasePlan& plan, std::int64_t seq, std::uint64_t available) {

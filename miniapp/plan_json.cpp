@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "deck/sequences.hpp"
 #include "plan_case.hpp"
 #include "record/table.hpp"
 
@@ -19,6 +20,8 @@ ordered_json settings_json(const CasePlan& plan) {
     if (record::columns()[i].setting)
       std::visit([&](const auto& cell) { json[record::columns()[i].name] = cell; }, row.cells()[i]);
   json["ffn_per_layer"] = plan.settings.shape.ffn;
+  for (int r = 0; r < plan.settings.ranks; ++r)
+    json["micro_batch_per_rank"].push_back(deck::micro_batch_of(plan.settings, r));
   return json;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "deck/sequences.hpp"
 #include "plan_case.hpp"
 #include "plan_table.hpp"
 #include "record/result.hpp"
@@ -140,7 +141,7 @@ std::string model_text(const CasePlan& plan) {
 std::string to_text(const CasePlan& plan, int number, int total) {
   const deck::Case& c = plan.settings;
   return fmt::format("case {} of {}: {}, {} ranks in groups {}, S = {}, B = {}, M = {}\n", number + 1, total,
-                     c.schedule, c.ranks, c.groups.text(), c.shape.seq, c.shape.micro_batch,
+                     c.schedule, c.ranks, c.groups.text(), c.shape.seq, deck::micro_batch_text(c),
                      c.micro_batches) +
          model_text(plan) + traffic_text(plan) + messages_text(plan) + ticks_text(plan) + idle_text(plan) +
          slots_line(plan) + memory_text(plan);

@@ -16,7 +16,8 @@ COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 DASHES = ["-", "--", ":", "-."]
 # What a line may differ in besides schedule, ranks and groups.
-SETTINGS = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn", "dtype", "recompute", "micro_batch", "micro_batches", "data"]
+SETTINGS = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn", "dtype", "recompute", "micro_batch", "micro_batch_per_rank",
+            "micro_batches", "data"]
 # Parts of a step in the order of the stack: column of the summary, name, colour, pattern.
 PARTS = [
     ("compute_s", "computing", "#4d4d4d", ""),
@@ -54,7 +55,7 @@ def read_summary(name):
 
 def lines_of(table):
     """Tables of one line each, with a label that tells them apart within their panel."""
-    varied = [name for name in SETTINGS if table[name].nunique() > 1]
+    varied = [name for name in SETTINGS if name in table and table[name].nunique() > 1]
     # Micro-batches that only follow the number of ranks are no difference within a panel.
     varied = [name for name in varied if table.groupby("ranks")[name].nunique().max() > 1]
     for key, rows in table.groupby(["ranks", "schedule", "groups", *varied], sort=False):

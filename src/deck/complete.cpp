@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <numeric>
 
 #include "base/error.hpp"
 #include "deck/draft.hpp"
 #include "deck/schedule_name.hpp"
+#include "deck/sequences.hpp"
 #include "deck/value.hpp"
 
 namespace minitaw::deck {
@@ -72,6 +74,33 @@ std::vector<std::int64_t> ffn_of(const Draft& draft) {
   return *draft.ffn_per_layer;
 }
 
+/// B of each rank, or nothing if all are equal.
+std::vector<std::int64_t> micro_batch_per_rank_of(const Draft& draft, const Case& c) {
+  if (!draft.micro_batch_per_rank) return {};
+  const std::vector<std::int64_t>& sizes = *draft.micro_batch_per_rank;
+  if (draft.micro_batch)
+    throw InputError("micro_batch: given together with micro_batch_per_rank; keep one of the two");
+  if (sizes.size() != static_cast<std::size_t>(c.ranks))
+    throw InputError(fmt::format("micro_batch_per_rank: {} values for {} ranks; give one per rank",
+                                 sizes.size(), c.ranks));
+  if (c.micro_batches % c.ranks != 0)
+    throw InputError(fmt::format(
+        "micro_batches: {} micro-batches cannot be shared evenly by {} ranks; use a multiple of {}",
+        c.micro_batches, c.ranks, c.ranks));
+  const std::int64_t sequences =
+      std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) * (c.micro_batches / c.ranks);
+  if (sequences > INT32_MAX)
+    throw InputError(
+        fmt::format("micro_batch_per_rank: {} sequences per step; use at most {}", sequences, INT32_MAX));
+  const bool equal = std::ranges::all_of(sizes, [&](std::int64_t size) { return size == sizes.front(); });
+  return equal ? std::vector<std::int64_t>() : sizes;
+}
+
+std::int64_t largest_micro_batch(const Draft& draft) {
+  if (!draft.micro_batch_per_rank) return draft.micro_batch.value_or(1);
+  return *std::ranges::max_element(*draft.micro_batch_per_rank);
+}
+
 model::Shape shape_of(const Draft& draft) {
   model::Shape shape;
   shape.layers = static_cast<int>(*draft.layers);
@@ -81,7 +110,7 @@ model::Shape shape_of(const Draft& draft) {
   shape.ffn = ffn_of(draft);
   shape.vocab = draft.vocab.value_or(*draft.data == "synthetic" ? 32000 : 256);
   shape.seq = *draft.seq;
-  shape.micro_batch = *draft.micro_batch;
+  shape.micro_batch = largest_micro_batch(draft);
   shape.dtype = *draft.dtype == "bf16" ? model::Dtype::bf16 : model::Dtype::fp32;
   if (*draft.recompute == "keep-attention") shape.recompute = model::Recompute::keep_attention;
   if (*draft.recompute == "none") shape.recompute = model::Recompute::none;
@@ -114,6 +143,7 @@ Case complete(const Draft& draft, const Job& job) {
   c.ranks = ranks_of(draft, job);
   c.groups = groups_of(draft, job, c.ranks);
   c.micro_batches = static_cast<int>(draft.micro_batches.value_or(c.ranks));
+  c.micro_batch_per_rank = micro_batch_per_rank_of(draft, c);
   c.shape = shape_of(draft);
   c.steps = static_cast<int>(*draft.steps);
   c.warmup = static_cast<int>(*draft.warmup);
@@ -122,10 +152,8 @@ Case complete(const Draft& draft, const Job& job) {
   c.seed = static_cast<std::uint64_t>(*draft.seed);
   c.attention = *draft.attention;
   c.transport = *draft.transport;
-  if (is_serial(c.schedule)) {  // after the checks of ranks and groups: the other schedules share them
-    c.ranks = 1;
-    c.groups = topology::Groups({1});
-  }
+  // After the checks of ranks and groups: the other schedules share them.
+  if (is_serial(c.schedule)) c = on_one_rank(std::move(c));
   check_data(c, job);
   check_schedule(c);
   return c;

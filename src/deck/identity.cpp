@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "deck/settings.hpp"
+#include "deck/sequences.hpp"
 
 namespace minitaw::deck {
 
@@ -23,7 +23,7 @@ std::string identity(const Case& c) {
       "recompute={} "
       "seq={} micro_batch={} micro_batches={} steps={} warmup={} seed={} learning_rate={} data={}{}{}",
       c.schedule, c.ranks, c.groups.text(), s.layers, s.hidden, s.heads, s.kv_heads, s.vocab, ffn_text(s),
-      name_of(s.dtype), name_of(s.recompute), s.seq, s.micro_batch, c.micro_batches, c.steps, c.warmup,
+      name_of(s.dtype), name_of(s.recompute), s.seq, micro_batch_text(c), c.micro_batches, c.steps, c.warmup,
       c.seed, c.learning_rate, c.data, unless_auto("attention", c.attention),
       unless_auto("transport", c.transport));
 }

@@ -65,14 +65,18 @@ void store_groups(Draft& draft, const Value& value) {
   draft.groups = topology::parse_groups(*text).text();
 }
 
-void store_ffn_per_layer(Draft& draft, const Value& value) {
-  const auto* list = std::get_if<Value::List>(&value.data);
-  if (list == nullptr || list->empty())
-    throw InputError(fmt::format("ffn_per_layer: {} is not a list of sizes; write for example [128, 256]",
-                                 list ? "an empty list" : describe(value)));
-  std::vector<std::int64_t> sizes;
-  for (const Value& item : *list) sizes.push_back(to_size("ffn_per_layer", item, 1, 4 * M));
-  draft.ffn_per_layer = std::move(sizes);
+/// A list of sizes, never an axis.
+Store sizes(const std::string& key, std::optional<std::vector<std::int64_t>> Draft::* field,
+            std::int64_t most) {
+  return [=](Draft& draft, const Value& value) {
+    const auto* list = std::get_if<Value::List>(&value.data);
+    if (list == nullptr || list->empty())
+      throw InputError(fmt::format("{}: {} is not a list of sizes; write for example [128, 256]", key,
+                                   list ? "an empty list" : describe(value)));
+    std::vector<std::int64_t> all;
+    for (const Value& item : *list) all.push_back(to_size(key, item, 1, most));
+    draft.*field = std::move(all);
+  };
 }
 
 std::vector<Key> make_keys() {
@@ -103,7 +107,8 @@ std::vector<Key> make_keys() {
   add({"ffn", "size", true, false, "", "8/3 hidden, rounded up to a multiple of 256", "ffn = 768",
        "F, inner width of the SwiGLU of every block.", size("ffn", &D::ffn, 1, 4 * M)});
   add({"ffn_per_layer", "list of sizes", false, true, "", "ffn for every block", "ffn_per_layer = [128, 256]",
-       "F of each block, `layers` values, in place of ffn.", store_ffn_per_layer});
+       "F of each block, `layers` values, in place of ffn.",
+       sizes("ffn_per_layer", &D::ffn_per_layer, 4 * M)});
   add({"dtype", "name", true, false, "fp32", "", "dtype = \"bf16\"",
        "Precision of weights, activations and gradients: fp32 or bf16. Master weights and optimiser are "
        "fp32.",
@@ -125,8 +130,12 @@ std::vector<Key> make_keys() {
        choice("transport", &D::transport, {"auto", "mpi", "nccl"})});
   add({"seq", "size", true, false, "", "", "seq = [\"1K\", \"2K\", \"4K\"]", "S, tokens per sequence.",
        size("seq", &D::seq, 1, 64 * M)});
-  add({"micro_batch", "size", true, false, "1", "", "micro_batch = 2", "B, sequences per micro-batch.",
+  add({"micro_batch", "size", true, false, "", "1", "micro_batch = 2", "B, sequences per micro-batch.",
        size("micro_batch", &D::micro_batch, 1, many)});
+  add({"micro_batch_per_rank", "list of sizes", false, true, "", "micro_batch for every rank",
+       "micro_batch_per_rank = [1, 3, 2]",
+       "B of each rank, `ranks` values, in place of micro_batch: for ranks of different speed.",
+       sizes("micro_batch_per_rank", &D::micro_batch_per_rank, many)});
   add({"micro_batches", "size", true, false, "", "ranks", "micro_batches = 16",
        "M, micro-batches per step, all ranks together; a multiple of ranks.",
        size("micro_batches", &D::micro_batches, 1, many)});

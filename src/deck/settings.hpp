@@ -17,8 +17,10 @@ struct Case {
   topology::Groups groups{{1}};
   model::Shape shape;     ///< includes S, B, dtype, recompute
   int micro_batches = 1;  ///< M per step, all ranks together
-  int steps = 1;          ///< timed steps
-  int warmup = 0;         ///< untimed steps before them
+  /// B of each rank where they differ, shape.micro_batch then being the largest; else empty.
+  std::vector<std::int64_t> micro_batch_per_rank{};
+  int steps = 1;   ///< timed steps
+  int warmup = 0;  ///< untimed steps before them
   double learning_rate = 1e-3;
   std::string data;  ///< path of a file whose bytes are the tokens, or "synthetic"
   std::uint64_t seed = 1;

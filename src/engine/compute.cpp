@@ -17,10 +17,11 @@ Compute::Compute(model::Model& model, const Arena& arena, const State& state, mo
     : exec_(lane_space(schedule::Lane::compute)), model_(model), arena_(arena), state_(state), adamw_(adamw),
       loss_(loss) {}
 
-void Compute::begin_step(model::TokenSource& tokens, const std::vector<int>& micro_batches, int step) {
+void Compute::begin_step(model::TokenSource& tokens, const std::map<int, std::int64_t>& first_sequences,
+                         int step) {
   step_ = step;
-  for (const int m : micro_batches)
-    batches_.try_emplace(m, model_.layout().shape).first->second.fill(tokens, step - 1, m);
+  for (const auto& [m, first] : first_sequences)
+    batches_.try_emplace(m, model_.layout().shape).first->second.fill(tokens, step - 1, first);
 }
 
 void Compute::run(const Action& a) {

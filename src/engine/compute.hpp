@@ -15,8 +15,9 @@ class Compute {
 public:
   Compute(model::Model& model, const Arena& arena, const State& state, model::AdamW adamw, double* loss);
 
-  /// Tokens of the micro-batches that the next step computes; `step` counts from 1.
-  void begin_step(model::TokenSource& tokens, const std::vector<int>& micro_batches, int step);
+  /// Tokens of the micro-batches that the next step computes, each with the number of its first sequence in
+  /// the step; `step` counts from 1.
+  void begin_step(model::TokenSource& tokens, const std::map<int, std::int64_t>& first_sequences, int step);
 
   /// Enqueues the action on the lane's space.
   void run(const schedule::Action& action);

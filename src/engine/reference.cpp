@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "comm/local.hpp"
+#include "deck/sequences.hpp"
 #include "model/reference.hpp"
 
 namespace minitaw::engine {
@@ -17,10 +18,8 @@ MakeTransport solo() {
 }  // namespace
 
 deck::Case serial_twin(const deck::Case& c) {
-  deck::Case twin = c;
+  deck::Case twin = deck::on_one_rank(c);
   twin.schedule = "serial";
-  twin.ranks = 1;
-  twin.groups = topology::Groups({1});
   return twin;
 }
 
@@ -30,8 +29,7 @@ std::string reference_key(const deck::Case& c, int steps) {
 
 double flops(const deck::Case& c, int steps) {
   const model::Flops per_token = model::flops_per_token(c.shape);
-  return (per_token.matmul + per_token.attention_causal) * static_cast<double>(c.shape.tokens()) *
-         c.micro_batches * steps;
+  return (per_token.matmul + per_token.attention_causal) * deck::tokens_of_step(c) * steps;
 }
 
 Reference serial_reference(const deck::Case& c, int steps) {
@@ -99,7 +97,8 @@ std::vector<NamedTensor> named(const model::Layout& layout, const ReferenceTenso
 
 }  // namespace
 
-Reference float64_reference(const deck::Case& c, int steps) {
+Reference float64_reference(const deck::Case& any, int steps) {
+  const deck::Case c = serial_twin(any);
   const model::Layout layout = model::make_layout(c.shape, {1, 1});
   model::Reference model(layout, initial_weights(layout, c.seed));
   model::TokenSource source(c.shape, c.data, c.seed);
@@ -111,7 +110,7 @@ Reference float64_reference(const deck::Case& c, int steps) {
     ReferenceTensors gradient = model::reference_zeros(layout);
     double loss = 0;
     for (int m = 0; m < c.micro_batches; ++m) {
-      source.fill(tokens, targets, s, m);
+      source.fill(tokens, targets, s, deck::first_sequence(c, m));
       loss += model.accumulate(gradient, tokens, targets, loss_scale(c));
     }
     reference.losses.push_back(loss);

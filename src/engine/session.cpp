@@ -1,5 +1,6 @@
 #include "engine/session.hpp"
 
+#include "deck/sequences.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/validate.hpp"
 
@@ -13,11 +14,15 @@ schedule::Program with_sabotage(schedule::Program program, const SessionOptions&
   return program;
 }
 
+std::map<int, std::int64_t> first_sequences(const deck::Case& c, const schedule::RankProgram& rank) {
+  std::map<int, std::int64_t> result;
+  for (const int m : micro_batches_of(rank)) result[m] = deck::first_sequence(c, m);
+  return result;
+}
+
 }  // namespace
 
-double loss_scale(const deck::Case& c) {
-  return 1.0 / (static_cast<double>(c.shape.tokens()) * c.micro_batches);
-}
+double loss_scale(const deck::Case& c) { return 1.0 / deck::tokens_of_step(c); }
 
 model::AdamW adamw_of(const deck::Case& c) {
   model::AdamW adamw;
@@ -35,12 +40,12 @@ schedule::Program program_of(const deck::Case& c) {
 Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transport,
                  const SessionOptions& options)
     : rank_(rank), program_(with_sabotage(program_of(c), options)),
-      layout_(model::make_layout(c.shape, schedule::cut_of(program_))),
+      layout_(model::make_layout(deck::shape_of_rank(c, rank), schedule::cut_of(program_))),
       footprint_(schedule::memory(program_, layout_)[rank]), arena_(footprint_),
       state_(program_, rank, layout_, arena_),
       model_(lane_space(schedule::Lane::compute), layout_, loss_scale(c), arena_.workspace(),
              kernels::parse_attention(c.attention), ends_part_of(program_, rank, layout_)),
-      tokens_(c.shape, c.data, c.seed), micro_batches_(micro_batches_of(program_.ranks[rank])),
+      tokens_(c.shape, c.data, c.seed), first_sequences_(first_sequences(c, program_.ranks[rank])),
       transport_(make_transport(program_, arena_.staging())),
       compute_(std::make_unique<Compute>(model_, arena_, state_, adamw_of(c), arena_.loss())),
       transfers_(std::make_unique<Transfers>(*transport_.transport, arena_, program_, rank, layout_)) {
@@ -56,7 +61,7 @@ Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transp
 }
 
 void Session::prepare() {
-  compute_->begin_step(tokens_, micro_batches_, steps_ + 1);
+  compute_->begin_step(tokens_, first_sequences_, steps_ + 1);
   Kokkos::deep_copy(Loss(arena_.loss()), 0.0);
 }
 

@@ -69,7 +69,7 @@ private:
   State state_;
   model::Model model_;
   model::TokenSource tokens_;
-  std::vector<int> micro_batches_;
+  std::map<int, std::int64_t> first_sequences_;  ///< of each of the rank's micro-batches
   NamedTransport transport_;
   std::unique_ptr<Compute> compute_;
   std::unique_ptr<Transfers> transfers_;
@@ -77,7 +77,7 @@ private:
   int steps_ = 0;
 };
 
-/// The step's loss is the mean over all of its tokens: 1 / (tokens of a micro-batch x M).
+/// The step's loss is the mean over all of its tokens.
 [[nodiscard]] double loss_scale(const deck::Case& c);
 [[nodiscard]] model::AdamW adamw_of(const deck::Case& c);
 

@@ -18,8 +18,8 @@ public:
   MicroBatch(MicroBatch&&) = default;
   MicroBatch& operator=(MicroBatch&&) = default;
 
-  /// What `source` gives for this step (from 0) and micro-batch.
-  void fill(TokenSource& source, std::int64_t step, int micro_batch);
+  /// What `source` gives for this step (from 0) from sequence number `first` on.
+  void fill(TokenSource& source, std::int64_t step, std::int64_t first);
 
   using Tokens = std::span<const std::int32_t>;
   [[nodiscard]] Tokens targets() const { return part(0, tokens_); }

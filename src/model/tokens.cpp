@@ -26,7 +26,7 @@ std::uint64_t size_of_file(const std::string& path) {
 }  // namespace
 
 TokenSource::TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed)
-    : vocab_(shape.vocab), seq_(shape.seq), micro_batch_size_(shape.micro_batch), seed_(seed) {
+    : vocab_(shape.vocab), seq_(shape.seq), seed_(seed) {
   if (data == "synthetic") return;
   if (vocab_ < 256)
     throw InputError(fmt::format("vocab = {}: the bytes of data = \"{}\" need at least 256", vocab_, data));
@@ -40,27 +40,26 @@ TokenSource::TokenSource(const Shape& shape, const std::string& data, std::uint6
 }
 
 void TokenSource::fill(std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step,
-                       int micro_batch) {
+                       std::int64_t first) {
   const auto seq = static_cast<std::size_t>(seq_);
-  if (tokens.size() != seq * micro_batch_size_ || targets.size() != tokens.size())
-    throw LogicError(
-        fmt::format("{} tokens asked for; a micro-batch has {}", tokens.size(), seq_ * micro_batch_size_));
+  if (tokens.size() % seq != 0 || targets.size() != tokens.size())
+    throw LogicError(fmt::format("{} tokens and {} targets asked for; a sequence has {}", tokens.size(),
+                                 targets.size(), seq_));
   std::vector<std::int32_t> values(seq + 1);
-  for (std::int64_t index = 0; index < micro_batch_size_; ++index) {
-    sequence(values, step, micro_batch, index);
+  for (std::int64_t index = 0; index < static_cast<std::int64_t>(tokens.size() / seq); ++index) {
+    sequence(values, step, first + index);
     std::copy_n(values.begin(), seq, tokens.begin() + index * seq_);
     std::copy_n(values.begin() + 1, seq, targets.begin() + index * seq_);
   }
 }
 
-/// Word w of the sequence is word w mod 4 of philox(counter {w / 4, index, micro_batch, step}, seed). The
+/// Word w of the sequence is word w mod 4 of philox(counter {w / 4, number (low, high), step}, seed). The
 /// first token is word 0 modulo V, every further one word i: 1 + its two highest bits further. A file's
 /// offset is made of words 0 (low) and 1.
-void TokenSource::sequence(std::span<std::int32_t> values, std::int64_t step, int micro_batch,
-                           std::int64_t index) {
+void TokenSource::sequence(std::span<std::int32_t> values, std::int64_t step, std::int64_t number) {
   const auto words = [&, key = philox_key(seed_, Stream::tokens)](std::size_t i) {
-    return philox({static_cast<std::uint32_t>(i / 4), static_cast<std::uint32_t>(index),
-                   static_cast<std::uint32_t>(micro_batch), static_cast<std::uint32_t>(step)},
+    return philox({static_cast<std::uint32_t>(i / 4), static_cast<std::uint32_t>(number),
+                   static_cast<std::uint32_t>(number >> 32), static_cast<std::uint32_t>(step)},
                   key);
   };
   auto four = words(0);

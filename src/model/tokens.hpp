@@ -9,8 +9,9 @@
 
 namespace minitaw::model {
 
-/// Where the tokens of a step come from: the bytes of a file (V >= 256), or "synthetic". A micro-batch
-/// depends on (seed, step, micro_batch) alone, so it is the same on whichever rank computes it.
+/// Where the tokens of a step come from: the bytes of a file (V >= 256), or "synthetic". A sequence depends
+/// on (seed, step, its number in the step) alone, so a step is the same however micro-batches and ranks cut
+/// it.
 ///
 /// File: each sequence starts at a random byte. Synthetic: each token is the one before plus 1 to 4, at
 /// random, modulo V, so that there is something to learn (the loss can fall from ln V to ln 4).
@@ -20,16 +21,16 @@ public:
   /// or when V < 256 with a file.
   TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed);
 
-  /// tokens, targets [B S]: targets are the tokens one further. `step` counts from 0, `micro_batch` over all
-  /// ranks. Not for two threads at a time.
+  /// tokens, targets [B S]: B sequences from number `first` of the step on; targets are the tokens one
+  /// further. `step` counts from 0, `first` over all ranks. Not for two threads at a time.
   void fill(std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step,
-            int micro_batch);
+            std::int64_t first);
 
 private:
-  void sequence(std::span<std::int32_t> values, std::int64_t step, int micro_batch, std::int64_t index);
+  void sequence(std::span<std::int32_t> values, std::int64_t step, std::int64_t number);
   void read(std::span<std::int32_t> values, std::uint64_t random);
 
-  std::int64_t vocab_, seq_, micro_batch_size_;
+  std::int64_t vocab_, seq_;
   std::uint64_t seed_;
   std::string path_;  ///< empty: synthetic
   std::ifstream file_;

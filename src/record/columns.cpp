@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "deck/sequences.hpp"
 #include "record/verdict.hpp"
 
 namespace minitaw::record {
@@ -34,6 +35,10 @@ double loss(const CaseResult& result, bool last) {
 double checked(double error) { return error < 0 ? std::nan("") : error; }
 
 Cell exposed(V v, schedule::Traffic kind) { return v.summary.exposed_s[static_cast<std::size_t>(kind)]; }
+/// Empty where all ranks have the same.
+std::string sizes_text(const deck::Case& c) {
+  return c.micro_batch_per_rank.empty() ? "" : deck::micro_batch_text(c);
+}
 
 std::vector<Column> make_columns() {
   return {
@@ -59,6 +64,7 @@ std::vector<Column> make_columns() {
       {"recompute", "text", true, [](V v) -> Cell { return name_of(v.result.settings.shape.recompute); }},
       {"seq", "token", true, [](V v) { return integer(v.result.settings.shape.seq); }},
       {"micro_batch", "sequence", true, [](V v) { return integer(v.result.settings.shape.micro_batch); }},
+      {"micro_batch_per_rank", "text", true, [](V v) -> Cell { return sizes_text(v.result.settings); }, 3},
       {"micro_batches", "micro-batch", true, [](V v) { return integer(v.result.settings.micro_batches); }},
       {"steps", "step", true, [](V v) { return integer(v.result.settings.steps); }},
       {"warmup", "step", true, [](V v) { return integer(v.result.settings.warmup); }},

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "deck/sequences.hpp"
 #include "record/result.hpp"
 
 namespace minitaw::record {
@@ -117,9 +118,7 @@ Summary summarise(const CaseResult& result) {
   return s;
 }
 
-double tokens_of(const deck::Case& settings) {
-  return static_cast<double>(settings.micro_batches) * static_cast<double>(settings.shape.tokens());
-}
+double tokens_of(const deck::Case& settings) { return deck::tokens_of_step(settings); }
 
 std::string name_of(Status status) {
   switch (status) {

@@ -45,6 +45,11 @@ std::string align(const std::string& text, int width) {
   return width < 0 ? fmt::format("{:<{}}", text, -width) : fmt::format("{:>{}}", text, width);
 }
 
+std::string micro_batch(const Row& row) {
+  const std::string& sizes = row.text("micro_batch_per_rank");
+  return sizes.empty() ? integer(row, "micro_batch") : sizes;
+}
+
 }  // namespace
 
 Table::Table(const std::vector<Row>& rows)
@@ -54,7 +59,7 @@ Table::Table(const std::vector<Row>& rows)
           {"ranks", "", 5, [](const Row& r) { return integer(r, "ranks"); }},
           {"groups", "", -widest(rows, "groups"), [](const Row& r) { return r.text("groups"); }},
           {"seq", "token", 7, [](const Row& r) { return integer(r, "seq"); }},
-          {"B", "", 3, [](const Row& r) { return integer(r, "micro_batch"); }},
+          {"B", "", std::max(3, widest(rows, "micro_batch_per_rank")), micro_batch},
           {"M", "", 4, [](const Row& r) { return integer(r, "micro_batches"); }},
           {"step", "s", 9, [](const Row& r) { return figure(r.real("median_s")); }},
           {"q1", "s", 9, [](const Row& r) { return figure(r.real("q1_s")); }},
@@ -111,6 +116,7 @@ std::string settings_text(const std::vector<Row>& rows) {
           std::visit([](const auto& cell) { return fmt::format("{}", cell); }, row.cells()[i]);
       if (std::ranges::find(values, value) == values.end()) values.push_back(std::move(value));
     }
+    if (values == std::vector<std::string>{""}) continue;
     const bool plain = column.units == "1" || column.units == "text";
     text += fmt::format("# {:<13} = {}{}{}\n", column.name, fmt::join(values, ", "), plain ? "" : " ",
                         plain ? "" : column.units);

@@ -80,6 +80,9 @@ struct Footprint {
   [[nodiscard]] std::size_t total() const;
 };
 [[nodiscard]] std::vector<Footprint> memory(const Program& program, const model::Layout& layout);
+/// The same where each rank has its own B, in place of the layout's.
+[[nodiscard]] std::vector<Footprint> memory(const Program& program, const model::Layout& layout,
+                                            const std::vector<std::int64_t>& micro_batch_per_rank);
 
 /// Messages by kind and reach.
 struct MessageCounts {

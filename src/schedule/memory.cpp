@@ -142,4 +142,15 @@ std::vector<Footprint> memory(const Program& program, const model::Layout& layou
   return result;
 }
 
+std::vector<Footprint> memory(const Program& program, const model::Layout& layout,
+                              const std::vector<std::int64_t>& micro_batch_per_rank) {
+  std::vector<Footprint> result;
+  model::Layout own = layout;
+  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
+    own.shape.micro_batch = micro_batch_per_rank[r];
+    result.push_back(Measure(program.ranks[r], r, own).run());
+  }
+  return result;
+}
+
 }  // namespace minitaw::schedule

@@ -285,7 +285,8 @@ TEST(Identity, tells_every_key_apart) {
                                             "learning_rate=0.5",
                                             "attention=portable",
                                             "transport=mpi",
-                                            "ffn_per_layer=1,2,3,4,5,6,7,8"};
+                                            "ffn_per_layer=1,2,3,4,5,6,7,8",
+                                            "micro_batch_per_rank=1,2,3,4"};
   std::set<std::string> seen{identity(make(small).cases[0])};
   for (const std::string& change : changes)
     EXPECT_TRUE(seen.insert(identity(make(small, {change}).cases[0])).second) << change;
@@ -304,6 +305,7 @@ TEST(Keys, examples_and_defaults_are_valid) {
     EXPECT_THAT(key.doc, SizeIs(testing::Gt(5U)));
     std::vector<std::string> overrides = {key.example};
     if (key.name == "ffn_per_layer") overrides.insert(overrides.end(), {"layers=2", "ranks=2"});
+    if (key.name == "micro_batch_per_rank") overrides.emplace_back("ranks=3");
     if (key.name == "groups") overrides.insert(overrides.end(), {"ranks=6"});
     EXPECT_NO_THROW((void)make(complete, overrides)) << key.example;
   }

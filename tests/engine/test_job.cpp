@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "base/error.hpp"
@@ -80,6 +81,40 @@ TEST(Job, Bf16ReproducesItWithinItsRounding) {
     c.shape.dtype = model::Dtype::bf16;
     SCOPED_TRACE(fmt::format("{} groups {}", name, c.groups.text()));
     EXPECT_TRUE(passes(all, c, 3));
+  }
+}
+
+/// Ranks 0, 1, 2, ... have 1, 3, 2, 1, 3, ... sequences per micro-batch.
+deck::Case with_own_sizes(deck::Case c) {
+  for (int r = 0; r < c.ranks; ++r) c.micro_batch_per_rank.push_back(std::array{1, 3, 2}[r % 3]);
+  c.shape.micro_batch = 3;
+  return c;
+}
+
+TEST(Job, RanksWithTheirOwnMicroBatchSizesReproduceTheReference) {
+  Job all = job();
+  std::mt19937 random(21);
+  for (const char* name : {"tawpipe", "ddp", "tawpipe:gwps=off"}) {
+    const topology::Groups groups = random_groups(all.ranks(), random);
+    SCOPED_TRACE(fmt::format("{} groups {}", name, groups.text()));
+    EXPECT_TRUE(passes(all, with_own_sizes(small_case(name, groups, all.ranks() + 1, 2)), 3));
+  }
+}
+
+TEST(Job, TheirMemoryIsPlannedRankByRank) {
+  Job all = job();
+  deck::Case c = with_own_sizes(small_case("tawpipe", topology::Groups({all.ranks()}), all.ranks(), 1));
+  c.steps = 3;
+  const record::CaseResult result = all.run(c);
+  if (all.rank() != 0) return;
+  EXPECT_EQ(result.status, record::Status::ok) << result.reason;
+  const schedule::Program program = program_of(c);
+  const auto planned = schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)),
+                                        c.micro_batch_per_rank);
+  for (std::size_t r = 0; r < planned.size(); ++r)
+    EXPECT_TRUE(std::ranges::equal(result.memory[r].measured, planned[r].by_kind)) << "rank " << r;
+  if (all.ranks() > 1) {
+    EXPECT_NE(result.memory[0].measured, result.memory[1].measured);
   }
 }
 

@@ -88,7 +88,7 @@ def micro_batch(case, step, index):
     length = case["seq"] + 1
     rows = []
     for sequence in range(case["micro_batch"]):
-        counter = (np.arange((length + 3) // 4), sequence, index, step)
+        counter = (np.arange((length + 3) // 4), index * case["micro_batch"] + sequence, 0, step)
         words = philox(counter, case["seed"], TOKENS).reshape(-1)
         row = [int(words[0]) % case["vocab"]]
         for word in words[1:length]:

@@ -62,7 +62,7 @@ TEST_P(GoldenTest, ReferenceFollowsPyTorch) {
     ReferenceTensors gradient = reference_zeros(layout_);
     double loss = 0;
     for (int m = 0; m < golden_.micro_batches; ++m) {
-      source.fill(tokens, targets, step, m);
+      source.fill(tokens, targets, step, m * golden_.shape.micro_batch);
       loss += reference.accumulate(gradient, tokens, targets, scale);
     }
     EXPECT_NEAR(loss, golden_.losses[step], 1e-11);

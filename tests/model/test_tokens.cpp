@@ -21,9 +21,9 @@ struct Batch {
   friend bool operator==(const Batch&, const Batch&) = default;
 };
 
-Batch batch_of(TokenSource& source, const Shape& shape, int step, int micro_batch) {
+Batch batch_of(TokenSource& source, const Shape& shape, int step, int first) {
   Batch batch{Tokens(shape.tokens(), -1), Tokens(shape.tokens(), -1)};
-  source.fill(batch.tokens, batch.targets, step, micro_batch);
+  source.fill(batch.tokens, batch.targets, step, first);
   return batch;
 }
 
@@ -55,11 +55,38 @@ TEST(Tokens, EveryMicroBatchDiffersAndComesAgain) {
   TokenSource one(shape, "synthetic", 1), two(shape, "synthetic", 1), other(shape, "synthetic", 2);
   EXPECT_EQ(batch_of(one, shape, 3, 4), batch_of(two, shape, 3, 4));
   EXPECT_NE(batch_of(one, shape, 3, 4), batch_of(one, shape, 3, 5));
+  EXPECT_EQ(batch_of(one, shape, 3, 4).tokens[20], batch_of(one, shape, 3, 5).tokens[0]);
   EXPECT_NE(batch_of(one, shape, 3, 4), batch_of(one, shape, 4, 4));
   EXPECT_NE(batch_of(one, shape, 3, 4), batch_of(other, shape, 3, 4));
   const Batch batch = batch_of(one, shape, 0, 0);
   EXPECT_NE(Tokens(batch.tokens.begin(), batch.tokens.begin() + 20),
             Tokens(batch.tokens.begin() + 20, batch.tokens.end()));
+}
+
+TEST(Tokens, OfAStepDoNotDependOnHowItIsCut) {
+  const auto first_nine = [](int at_a_time) {
+    const Shape shape = shape_of(1000, 20, at_a_time);
+    TokenSource source(shape, "synthetic", 1);
+    Batch all;
+    for (int first = 0; first < 9; first += at_a_time) {
+      const Batch part = batch_of(source, shape, 4, first);
+      all.tokens.insert(all.tokens.end(), part.tokens.begin(), part.tokens.end());
+      all.targets.insert(all.targets.end(), part.targets.begin(), part.targets.end());
+    }
+    all.tokens.resize(9 * 20);
+    all.targets.resize(9 * 20);
+    return all;
+  };
+  EXPECT_EQ(first_nine(3), first_nine(1));
+  EXPECT_EQ(first_nine(5), first_nine(1));
+}
+
+TEST(Tokens, PartsOfASequenceAreRefused) {
+  TokenSource source(shape_of(10, 4, 1), "synthetic", 1);
+  Tokens tokens(7), targets(7), fewer(4);
+  EXPECT_THROW(source.fill(tokens, targets, 0, 0), LogicError);
+  tokens.resize(8);
+  EXPECT_THROW(source.fill(tokens, fewer, 0, 0), LogicError);
 }
 
 TEST(Tokens, VocabularyOfOneIsAllZero) {

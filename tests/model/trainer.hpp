@@ -119,7 +119,8 @@ public:
   /// What a step needs beforehand: its tokens, and zeros where it adds up.
   void prepare(int step) {
     exec_.fence();  // the step before must have read its tokens
-    for (std::size_t m = 0; m < batches_.size(); ++m) batches_[m].fill(tokens_, step, static_cast<int>(m));
+    for (std::size_t m = 0; m < batches_.size(); ++m)
+      batches_[m].fill(tokens_, step, static_cast<std::int64_t>(m) * layout_.shape.micro_batch);
     ends_total_ = DeviceBuffer(zeros(layout_.ends.elements));
     Kokkos::deep_copy(loss_, 0.0);
   }

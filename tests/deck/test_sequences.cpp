@@ -1,0 +1,77 @@
+#include "deck/sequences.hpp"
+
+#include <gmock/gmock.h>
+
+#include "helpers.hpp"
+
+namespace minitaw::deck {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+Case own_sizes(const std::vector<std::string>& more = {}) {
+  std::vector<std::string> overrides = {"ranks=3", "micro_batch_per_rank=1,3,2", "micro_batches=6"};
+  overrides.insert(overrides.end(), more.begin(), more.end());
+  return make(small, overrides).cases[0];
+}
+
+TEST(Sequences, OfEqualMicroBatchesFollowEachOther) {
+  const Case c = make(small, {"ranks=2", "micro_batch=3", "micro_batches=8"}).cases[0];
+  EXPECT_EQ(sequences_of_step(c), 24);
+  EXPECT_EQ(first_sequence(c, 0), 0);
+  EXPECT_EQ(first_sequence(c, 5), 15);
+  EXPECT_EQ(tokens_of_step(c), 24 * 128);
+  EXPECT_EQ(micro_batch_text(c), "3");
+}
+
+// Ranks 0, 1, 2 have two micro-batches each, of 1, 3 and 2 sequences.
+TEST(Sequences, OfRanksWithTheirOwnSizesFollowEachOtherToo) {
+  const Case c = own_sizes();
+  std::vector<std::int64_t> firsts;
+  for (int m = 0; m <= c.micro_batches; ++m) firsts.push_back(first_sequence(c, m));
+  EXPECT_THAT(firsts, ElementsAre(0, 1, 2, 5, 8, 10, 12));
+  EXPECT_EQ(sequences_of_step(c), 12);
+  EXPECT_EQ(tokens_of_step(c), 12 * 128);
+  EXPECT_EQ(c.shape.micro_batch, 3) << "the largest, by which buffers are checked";
+  EXPECT_EQ(micro_batch_of(c, 2), 2);
+  EXPECT_EQ(shape_of_rank(c, 0).micro_batch, 1);
+  EXPECT_THAT(identity(c), HasSubstr(" micro_batch=1,3,2 micro_batches=6 "));
+}
+
+TEST(Sequences, OnOneRankAreOneMicroBatchEach) {
+  const Case one = on_one_rank(own_sizes());
+  EXPECT_EQ(one.ranks, 1);
+  EXPECT_EQ(one.micro_batches, 12);
+  EXPECT_EQ(one.shape.micro_batch, 1);
+  EXPECT_EQ(tokens_of_step(one), tokens_of_step(own_sizes()));
+  EXPECT_EQ(identity(own_sizes({"schedule=serial"})), identity([&] {
+              Case serial = one;
+              serial.schedule = "serial";
+              return serial;
+            }()));
+}
+
+TEST(Sequences, EqualSizesAreThoseOfMicroBatch) {
+  const Case listed = make(small, {"ranks=3", "micro_batch_per_rank=2,2,2"}).cases[0];
+  EXPECT_TRUE(listed.micro_batch_per_rank.empty());
+  EXPECT_EQ(identity(listed), identity(make(small, {"ranks=3", "micro_batch=2"}).cases[0]));
+}
+
+TEST(Sequences, SizesThatDoNotFitAreRefused) {
+  const auto refused = [](const std::vector<std::string>& overrides) { return refusal(small, overrides); };
+  EXPECT_THAT(refused({"micro_batch_per_rank=1,2"}),
+              AllOf(StartsWith("--set: micro_batch_per_rank"), HasSubstr("2 values for 4 ranks")));
+  EXPECT_THAT(refused({"micro_batch_per_rank=1,2,3,4", "micro_batch=2"}),
+              AllOf(StartsWith("--set: micro_batch"), HasSubstr("keep one")));
+  EXPECT_THAT(refused({"micro_batch_per_rank=1,2,3,4", "micro_batches=6"}), HasSubstr("multiple of 4"));
+  EXPECT_THAT(refused({"micro_batch_per_rank=1,2,3,0"}), HasSubstr("out of range"));
+  EXPECT_THAT(refused({"micro_batch_per_rank=3"}), HasSubstr("not a list"));
+  EXPECT_THAT(refused({"micro_batch_per_rank=999999,999999,999999,1", "micro_batches=4000"}),
+              HasSubstr("sequences per step"));
+}
+
+}  // namespace
+}  // namespace minitaw::deck
