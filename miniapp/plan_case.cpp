@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "schedule/registry.hpp"
+#include "deck/schedule_name.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::app {
@@ -47,8 +47,7 @@ std::vector<schedule::Footprint> memory_of(const deck::Case& c, const schedule::
 }
 
 CasePlan plan_case(const deck::Case& c, const schedule::Machine& machine) {
-  schedule::Program program =
-      schedule::build({schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers});
+  schedule::Program program = schedule::build(deck::request_of(c));
   schedule::require_valid(program);
   const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
   schedule::ByteMatrix bytes = schedule::bytes(program, layout);

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/error.hpp"
+#include "deck/sequences.hpp"
 #include "plan_case.hpp"
 #include "plan_table.hpp"
 #include "trace/write.hpp"
@@ -49,8 +50,8 @@ std::string title_of(const CasePlan& plan, const std::vector<std::vector<schedul
       "{}: {} ranks in groups {}\n{} blocks, H = {}, S = {}, B = {}, M = {}, {}; step {:.4g} ms, of which "
       "compute lanes stand still {:.1f}%\nassumed of each rank: {}; transfers do not slow each other down",
       c.schedule, c.ranks, groups_text(c.groups), c.shape.layers, c.shape.hidden, c.shape.seq,
-      c.shape.micro_batch, c.micro_batches, name_of(c.shape.dtype), idle.seconds * 1e3, 100 * idle.share(),
-      to_text(plan.machine));
+      deck::micro_batch_text(c), c.micro_batches, name_of(c.shape.dtype), idle.seconds * 1e3,
+      100 * idle.share(), to_text(plan.machine));
 }
 
 trace::Timeline timeline_of(const deck::Case& c, const schedule::Machine& machine) {

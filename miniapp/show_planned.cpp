@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "engine/account.hpp"
 #include "schedule/registry.hpp"
@@ -18,6 +20,7 @@ schedule::Program program_of(const record::Row& row) {
   request.groups = topology::parse_groups(row.text("groups"));
   request.micro_batches = static_cast<int>(row.integer("micro_batches"));
   request.layers = static_cast<int>(row.integer("layers"));
+  request.replicas = std::max(1, static_cast<int>(row.integer("replicas")));  // 0 in files before schema 3
   schedule::check(request);
   schedule::Program program = schedule::build(request);
   schedule::require_valid(program);

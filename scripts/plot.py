@@ -16,7 +16,7 @@ COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#0
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 DASHES = ["-", "--", ":", "-."]
 # What a line may differ in besides schedule, ranks and groups.
-SETTINGS = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn", "dtype", "recompute", "micro_batch", "micro_batch_per_rank",
+SETTINGS = ["replicas", "layers", "hidden", "heads", "kv_heads", "vocab", "ffn", "dtype", "recompute", "micro_batch", "micro_batch_per_rank",
             "micro_batches", "data"]
 # Parts of a step in the order of the stack: column of the summary, name, colour, pattern.
 PARTS = [

@@ -80,6 +80,11 @@ std::vector<std::int64_t> micro_batch_per_rank_of(const Draft& draft, const Case
   const std::vector<std::int64_t>& sizes = *draft.micro_batch_per_rank;
   if (draft.micro_batch)
     throw InputError("micro_batch: given together with micro_batch_per_rank; keep one of the two");
+  if (passes_activations(c.schedule))
+    throw InputError(
+        fmt::format("micro_batch_per_rank: the micro-batches of {} visit all ranks, so they have "
+                    "one size; use micro_batch",
+                    c.schedule));
   if (sizes.size() != static_cast<std::size_t>(c.ranks))
     throw InputError(fmt::format("micro_batch_per_rank: {} values for {} ranks; give one per rank",
                                  sizes.size(), c.ranks));
@@ -142,6 +147,7 @@ Case complete(const Draft& draft, const Job& job) {
   c.schedule = *draft.schedule;
   c.ranks = ranks_of(draft, job);
   c.groups = groups_of(draft, job, c.ranks);
+  c.replicas = static_cast<int>(*draft.replicas);
   c.micro_batches = static_cast<int>(draft.micro_batches.value_or(c.ranks));
   c.micro_batch_per_rank = micro_batch_per_rank_of(draft, c);
   c.shape = shape_of(draft);

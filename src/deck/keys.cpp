@@ -93,6 +93,10 @@ std::vector<Key> make_keys() {
   add({"groups", "size or text", true, false, "", "the nodes of the job", "groups = [1, 2, \"1+2+3\"]",
        "D groups of equal size, or their sizes joined by \"+\". Ranks of a group are consecutive.",
        store_groups});
+  add({"replicas", "size", true, false, "1", "", "replicas = 2",
+       "Copies of the schedule side by side, each on ranks / replicas ranks, gradients summed over all: what "
+       "lets a model run on more ranks than it has layers.",
+       size("replicas", &D::replicas, 1, most_ranks)});
   add({"layers", "size", true, false, "", "", "layers = 8", "L, transformer blocks.",
        size("layers", &D::layers, 1, 10'000)});
   add({"hidden", "size", true, false, "", "", "hidden = 256", "H, width of the hidden state.",

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "schedule/registry.hpp"
 
 namespace minitaw::deck {
 
@@ -22,8 +21,14 @@ std::string to_schedule(const Value& value) {
 
 bool is_serial(const std::string& schedule) { return schedule::entry_of(name_of(schedule)).one_rank; }
 
-void check_schedule(const Case& c) {
-  schedule::check({schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers});
+bool passes_activations(const std::string& schedule) {
+  return schedule::entry_of(name_of(schedule)).passes_activations;
 }
+
+schedule::Request request_of(const Case& c) {
+  return {schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers, c.replicas};
+}
+
+void check_schedule(const Case& c) { schedule::check(request_of(c)); }
 
 }  // namespace minitaw::deck

@@ -4,6 +4,7 @@
 
 #include "deck/settings.hpp"
 #include "deck/value.hpp"
+#include "schedule/registry.hpp"
 
 namespace minitaw::deck {
 
@@ -12,6 +13,12 @@ namespace minitaw::deck {
 
 /// True if the schedule uses one rank whatever the job has.
 [[nodiscard]] bool is_serial(const std::string& schedule);
+
+/// True if micro-batches visit all ranks.
+[[nodiscard]] bool passes_activations(const std::string& schedule);
+
+/// What a case asks of its schedule.
+[[nodiscard]] schedule::Request request_of(const Case& c);
 
 /// What a schedule asks of a case, without building its program (a sweep may have many thousand cases):
 /// micro-batches that the ranks share evenly, a layer for each shard. Throws InputError "key: ...".

@@ -52,6 +52,7 @@ Case on_one_rank(Case c) {
   }
   c.ranks = 1;
   c.groups = topology::Groups({1});
+  c.replicas = 1;
   return c;
 }
 

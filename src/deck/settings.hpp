@@ -15,6 +15,7 @@ struct Case {
   std::string schedule;  ///< "tawpipe:cco=off", canonical
   int ranks = 1;         ///< P of this case
   topology::Groups groups{{1}};
+  int replicas = 1;       ///< copies of the schedule, each on P / replicas ranks
   model::Shape shape;     ///< includes S, B, dtype, recompute
   int micro_batches = 1;  ///< M per step, all ranks together
   /// B of each rank where they differ, shape.micro_batch then being the largest; else empty.

@@ -1,7 +1,7 @@
 #include "engine/session.hpp"
 
+#include "deck/schedule_name.hpp"
 #include "deck/sequences.hpp"
-#include "schedule/registry.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::engine {
@@ -31,8 +31,7 @@ model::AdamW adamw_of(const deck::Case& c) {
 }
 
 schedule::Program program_of(const deck::Case& c) {
-  schedule::Program program =
-      schedule::build({schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers});
+  schedule::Program program = schedule::build(deck::request_of(c));
   schedule::require_valid(program);
   return program;
 }

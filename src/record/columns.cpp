@@ -53,6 +53,7 @@ std::vector<Column> make_columns() {
       {"ranks", "1", true, [](V v) { return integer(v.result.settings.ranks); }},
       {"groups", "text", true, [](V v) -> Cell { return v.result.settings.groups.text(); }},
       {"group_count", "1", true, [](V v) { return integer(v.result.settings.groups.count()); }},
+      {"replicas", "1", true, [](V v) { return integer(v.result.settings.replicas); }, 3},
       {"layers", "1", true, [](V v) { return integer(v.result.settings.shape.layers); }},
       {"hidden", "1", true, [](V v) { return integer(v.result.settings.shape.hidden); }},
       {"heads", "1", true, [](V v) { return integer(v.result.settings.shape.heads); }},

@@ -148,7 +148,7 @@ std::vector<Footprint> memory(const Program& program, const model::Layout& layou
   model::Layout own = layout;
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
     own.shape.micro_batch = micro_batch_per_rank[r];
-    result.push_back(Measure(program.ranks[r], r, own).run());
+    result.push_back(Measure(program, r, own).run());
   }
   return result;
 }

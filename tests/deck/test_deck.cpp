@@ -286,7 +286,8 @@ TEST(Identity, tells_every_key_apart) {
                                             "attention=portable",
                                             "transport=mpi",
                                             "ffn_per_layer=1,2,3,4,5,6,7,8",
-                                            "micro_batch_per_rank=1,2,3,4"};
+                                            "micro_batch_per_rank=1,2,3,4",
+                                            "replicas=2"};
   std::set<std::string> seen{identity(make(small).cases[0])};
   for (const std::string& change : changes)
     EXPECT_TRUE(seen.insert(identity(make(small, {change}).cases[0])).second) << change;

@@ -1,5 +1,6 @@
 #include "deck/sequences.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "helpers.hpp"
@@ -54,6 +55,16 @@ TEST(Sequences, OnOneRankAreOneMicroBatchEach) {
             }()));
 }
 
+TEST(Replicas, AreAnAxisThatSchedulesCheck) {
+  const Deck deck = make(small, {"replicas=1,2,4", "schedule=serial,tawpipe"});
+  std::vector<std::string> cases;
+  for (const Case& c : deck.cases) cases.push_back(fmt::format("{} {}", c.schedule, c.replicas));
+  EXPECT_THAT(cases, ElementsAre("serial 1", "tawpipe 1", "tawpipe 2", "tawpipe 4"));
+  EXPECT_THAT(identity(deck.cases[2]), testing::EndsWith("data=synthetic replicas=2"));
+  EXPECT_THAT(identity(deck.cases[1]), testing::Not(HasSubstr("replicas")));
+  EXPECT_THAT(refusal(small, {"replicas=3"}), HasSubstr("divisor of 4"));
+}
+
 TEST(Sequences, EqualSizesAreThoseOfMicroBatch) {
   const Case listed = make(small, {"ranks=3", "micro_batch_per_rank=2,2,2"}).cases[0];
   EXPECT_TRUE(listed.micro_batch_per_rank.empty());
@@ -68,6 +79,7 @@ TEST(Sequences, SizesThatDoNotFitAreRefused) {
               AllOf(StartsWith("--set: micro_batch"), HasSubstr("keep one")));
   EXPECT_THAT(refused({"micro_batch_per_rank=1,2,3,4", "micro_batches=6"}), HasSubstr("multiple of 4"));
   EXPECT_THAT(refused({"micro_batch_per_rank=1,2,3,0"}), HasSubstr("out of range"));
+  EXPECT_THAT(refused({"micro_batch_per_rank=1,2,3,4", "schedule=zb1"}), HasSubstr("zb1 visit all ranks"));
   EXPECT_THAT(refused({"micro_batch_per_rank=3"}), HasSubstr("not a list"));
   EXPECT_THAT(refused({"micro_batch_per_rank=999999,999999,999999,1", "micro_batches=4000"}),
               HasSubstr("sequences per step"));

@@ -15,6 +15,7 @@ inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq =
   c.ranks = 3;
   c.groups = topology::Groups({1, 2});
   c.shape = {5, 12, 3, 1, {7, 8, 9, 10, 11}, 23, seq, 2, model::Dtype::fp32, model::Recompute::block};
+  c.replicas = 3;
   c.micro_batches = 6;
   c.steps = timed;
   c.warmup = 1;
