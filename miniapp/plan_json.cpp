@@ -20,8 +20,8 @@ ordered_json settings_json(const CasePlan& plan) {
     if (record::columns()[i].setting)
       std::visit([&](const auto& cell) { json[record::columns()[i].name] = cell; }, row.cells()[i]);
   json["ffn_per_layer"] = plan.settings.shape.ffn;
-  for (int r = 0; r < plan.settings.ranks; ++r)
-    json["micro_batch_per_rank"].push_back(deck::micro_batch_of(plan.settings, r));
+  ordered_json& sizes = json["micro_batch_per_rank"] = ordered_json::array();
+  for (int r = 0; r < plan.settings.ranks; ++r) sizes.push_back(deck::micro_batch_of(plan.settings, r));
   return json;
 }
 

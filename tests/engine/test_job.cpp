@@ -84,6 +84,18 @@ TEST(Job, Bf16ReproducesItWithinItsRounding) {
   }
 }
 
+TEST(Job, CopiesOfEveryScheduleReproduceIt) {
+  Job all = job();
+  if (all.ranks() % 2 != 0) return;
+  for (const std::string& name : tests::every_schedule()) {
+    deck::Case c = small_case(name, topology::Groups::equal(all.ranks(), 2), all.ranks() / 2 + 1, 2);
+    c.replicas = 2;
+    if (!schedule::entry_of(schedule::parse_spec(name).name).replicable) continue;
+    SCOPED_TRACE(name);
+    EXPECT_TRUE(passes(all, c, 3));
+  }
+}
+
 /// Ranks 0, 1, 2, ... have 1, 3, 2, 1, 3, ... sequences per micro-batch.
 deck::Case with_own_sizes(deck::Case c) {
   for (int r = 0; r < c.ranks; ++r) c.micro_batch_per_rank.push_back(std::array{1, 3, 2}[r % 3]);
