@@ -102,13 +102,16 @@ void Draft::transfer(int tick, Phase phase, const Cargo& cargo, Endpoint from, E
 }
 
 void Draft::exchange(int tick, Phase phase, const std::vector<Message>& messages) {
-  for (const Kind side : {Kind::recv, Kind::send})
+  for (const Lane lane : {Lane::intra, Lane::inter})
     for (const Message& message : messages) {
       Action action = message_action(tick, message);
-      action.kind = side;
-      const Endpoint& here = side == Kind::send ? message.from : message.to;
-      action.peer = side == Kind::send ? message.to.rank : message.from.rank;
-      add(here.rank, phase, action, {here.value});
+      if (action.lane != lane) continue;
+      action.kind = Kind::send;
+      action.peer = message.to.rank;
+      add(message.from.rank, phase, action, {message.from.value});
+      action.kind = Kind::recv;
+      action.peer = message.from.rank;
+      add(message.to.rank, phase, action, {message.to.value});
     }
 }
 

@@ -106,8 +106,8 @@ public:
   /// send on one side, recv on the other; activations in the lane of their direction, all else in the lane
   /// that the groups say.
   void transfer(int tick, Phase phase, const Cargo& cargo, Endpoint from, Endpoint to);
-  /// Messages of one tick. All are received into other slots than those they are sent from, so that none
-  /// waits for another.
+  /// Messages of one tick, lane by lane on every rank: who issues all lanes in one order, as NCCL does, never
+  /// meets another order elsewhere.
   void exchange(int tick, Phase phase, const std::vector<Message>& messages);
   /// A collective of a communicator; values[i] belongs to its i-th rank.
   void collective(int tick, Phase phase, Action action, const std::vector<Value>& values);

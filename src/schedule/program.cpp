@@ -36,6 +36,15 @@ std::vector<int> unit_ends(const RankProgram& rank) {
   return ends;
 }
 
+std::vector<int> releases(const RankProgram& rank) {
+  std::vector<int> ends = unit_ends(rank);
+  for (int i = static_cast<int>(rank.actions.size()) - 2; i >= 0; --i)
+    if (const Action &a = rank.actions[i], &b = rank.actions[i + 1];
+        is_point_to_point(a.kind) && is_point_to_point(b.kind) && a.tick == b.tick)
+      ends[i] = std::max(ends[i], ends[i + 1]);
+  return ends;
+}
+
 std::vector<int> micro_batches_of(const RankProgram& rank) {
   std::vector<int> result;
   for (const Action& action : rank.actions)

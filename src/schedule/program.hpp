@@ -59,6 +59,11 @@ struct Unit {
 /// For each action, the last action of its unit.
 [[nodiscard]] std::vector<int> unit_ends(const RankProgram& rank);
 
+/// For each action, the action after which what only it still needed is free: the last one of its unit, and
+/// for messages the last one of the messages of the same tick that follow each other in the program, whatever
+/// their lanes. Members of a unit run together; other messages of a tick shall not wait for each other.
+[[nodiscard]] std::vector<int> releases(const RankProgram& rank);
+
 /// Micro-batches that a rank computes, in ascending order.
 [[nodiscard]] std::vector<int> micro_batches_of(const RankProgram& rank);
 

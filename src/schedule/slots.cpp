@@ -15,7 +15,7 @@ bool permanent(SlotClass cls) {
 /// batch run together: what one of them reads must not make room for what another receives.
 std::vector<std::vector<Value>> released_after(const RankProgram& rank,
                                                const std::vector<std::array<Value, 4>>& values, int count) {
-  const std::vector<int> ends = unit_ends(rank);
+  const std::vector<int> ends = releases(rank);
   std::vector<int> last(count, -1);
   std::vector<SlotClass> cls(count);
   for (std::size_t i = 0; i < values.size(); ++i)

@@ -81,7 +81,7 @@ void check_slots(const Program& program, int rank) {
   const int actions = static_cast<int>(here.actions.size());
   std::vector<Lives> lives;
   for (const int slots : here.slots) lives.emplace_back(slots, slots > 0 ? actions : 0);
-  const std::vector<int> ends = unit_ends(here);
+  const std::vector<int> ends = releases(here);
   for (int i = 0; i < actions; ++i)
     for (const Access& access : accesses(here.actions[i], rank))
       lives[static_cast<std::size_t>(access.slot.cls)].touch(access.slot.index, i, ends[i], here.actions[i],

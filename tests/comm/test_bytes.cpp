@@ -6,7 +6,9 @@
 #include <array>
 #include <thread>
 
+#include "base/error.hpp"
 #include "model/layout.hpp"
+#include "schedule/extent.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/text.hpp"
 #include "world.hpp"
@@ -70,12 +72,7 @@ public:
   }
 
 private:
-  [[nodiscard]] std::int64_t elements(const Action& a) const {
-    if (a.payload == Payload::ends || a.payload == Payload::ends_gradient) return layout_.ends.elements;
-    if (a.payload == Payload::activation || a.payload == Payload::activation_grad)
-      return layout_.shape.tokens() * layout_.shape.hidden;
-    return layout_.shards[a.shard].elements;
-  }
+  [[nodiscard]] std::int64_t elements(const Action& a) const { return moved(a, layout_).count; }
   [[nodiscard]] Scalar scalar(const Action& a) const {
     const auto cls = a.slots[0].cls;
     const bool total = cls == schedule::SlotClass::total || cls == schedule::SlotClass::ends_total;
@@ -183,20 +180,36 @@ std::vector<std::string> specs_of(const schedule::Entry& entry) {
   return specs;
 }
 
-TEST_P(Bytes, OfSchedulesAreAsPlanned) {
-  const int ranks = ranks_of_job(), layers = ranks + 1;
+bool possible(const schedule::Request& request) {
+  try {
+    schedule::check(request);
+  } catch (const InputError&) {
+    return false;
+  }
+  return true;
+}
+
+/// All of them on these ranks, with one and with two copies.
+std::vector<schedule::Request> requests(int ranks, int layers) {
+  std::vector<schedule::Request> result;
   for (const auto& entry : schedule::registry())
     for (const std::string& spec : specs_of(entry))
-      for (const auto& groups : groupings(ranks)) {
-        if (entry.one_rank && ranks > 1) continue;
-        const schedule::Program program = schedule::build({.spec = schedule::parse_spec(spec),
-                                                           .groups = groups,
-                                                           .micro_batches = 2 * ranks,
-                                                           .layers = layers});
-        for (const auto dtype : {model::Dtype::fp32, model::Dtype::bf16})
-          if (dtype == model::Dtype::bf16 || spec == entry.name)
-            expect_planned_bytes(GetParam(), program, layout_of(program, layers, dtype));
-      }
+      for (const auto& groups : groupings(ranks))
+        for (const int replicas : {1, 2}) {
+          const schedule::Request request{schedule::parse_spec(spec), groups, 2 * ranks, layers, replicas};
+          if (possible(request)) result.push_back(request);
+        }
+  return result;
+}
+
+TEST_P(Bytes, OfSchedulesAreAsPlanned) {
+  const int layers = ranks_of_job() + 1;
+  for (const schedule::Request& request : requests(ranks_of_job(), layers)) {
+    const schedule::Program program = schedule::build(request);
+    for (const auto dtype : {model::Dtype::fp32, model::Dtype::bf16})
+      if (dtype == model::Dtype::bf16 || request.spec.options.empty())
+        expect_planned_bytes(GetParam(), program, layout_of(program, layers, dtype));
+  }
 }
 
 }  // namespace
