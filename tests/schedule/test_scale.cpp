@@ -1,0 +1,46 @@
+// Programs of a thousand ranks fit in memory (docs/schedules.md says how long they take).
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include "schedule/registry.hpp"
+#include "schedule/validate.hpp"
+
+namespace minitaw::schedule {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool has_shadow_memory = true;
+#else
+constexpr bool has_shadow_memory = false;
+#endif
+
+constexpr double gibibyte = 1024.0 * 1024 * 1024;
+
+/// Most memory that the process has had at once.
+double peak_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024;
+}
+
+class Scale : public testing::TestWithParam<const char*> {};
+
+/// 32 copies on 32 ranks each, in groups of 8; 16 micro-batches per rank.
+TEST_P(Scale, ThousandRanksTakeLessThanTwoGibibytes) {
+  constexpr int ranks = 1024, groups = 128, per_rank = 16, layers = 32, replicas = 32;
+  static_assert(sizeof(Action) <= 64);
+  const Program program = build(
+      {parse_spec(GetParam()), topology::Groups::equal(ranks, groups), per_rank * ranks, layers, replicas});
+  const auto violation = validate(program);
+  EXPECT_FALSE(violation) << violation->message;
+  if (!has_shadow_memory) {
+    EXPECT_LT(peak_bytes(), 2 * gibibyte);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, Scale,
+                         testing::Values("tawpipe", "weipipe", "fsdp", "fsdp:hierarchical=on", "zb2"));
+
+}  // namespace
+}  // namespace minitaw::schedule
