@@ -2,7 +2,7 @@
 """plot.py FILE.h5 [-o PREFIX]: throughput and memory against sequence length, and where the time of a step went.
 
 Draws PREFIX.png and PREFIX.svg (default: the name of the file without .h5; a folder: that name in the folder). One column of
-panels for each number of ranks; in each, one line for every schedule (colour) and grouping (marker and dashes). Dots are medians,
+panels for each number of ranks; in each, one line for every schedule (colour, marker) and grouping (dashes, marker). Dots are medians,
 bars go from the first to the third quartile. Below, at the longest sequence, the step of each line in parts: computing, waiting for
 transfers by kind, idle; means over ranks (docs/results.md). Cases that are not valid are left out and counted in the title.
 """
@@ -73,6 +73,10 @@ def length_text(tokens):
     return f"{tokens // 1024}K" if tokens >= 1024 and tokens % 1024 == 0 else f"{tokens}"
 
 
+def ranks_text(ranks):
+    return f"{ranks} rank{'s' if ranks > 1 else ''}"
+
+
 def draw_line(top, bottom, rows, style, scale):
     rates = rows.tokens_per_s.to_numpy()
     tokens = rates * rows.median_s.to_numpy()  # of a step
@@ -86,10 +90,11 @@ def finish_panels(panels, table, unit):
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     for ranks, (top, bottom, *_) in panels.items():
-        top.set_title(f"{ranks} rank{'s' if ranks > 1 else ''}")
-        top.tick_params(labelbottom=False)
-        bottom.set_xlabel("sequence length [token]")
+        if len(panels) > 1:
+            top.set_title(ranks_text(ranks))
         for axes in (top, bottom):
+            if axes is bottom or axes.get_subplotspec().is_last_row():
+                axes.set_xlabel("sequence length [token]")
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_locator(FixedLocator(sorted(table.seq.unique())))
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: length_text(round(value))))
@@ -132,10 +137,10 @@ def draw_parts(axes, bars):
     return handles
 
 
-def draw_all_parts(panels, table):
+def draw_all_parts(panels, bars):
     handles = {}
-    for ranks, bars in bars_of(table).items():
-        handles |= draw_parts(panels[ranks][2], bars)
+    for ranks, some in bars.items():
+        handles |= draw_parts(panels[ranks][2], some)
     return handles
 
 
@@ -146,19 +151,29 @@ def add_legend(figure, handles):
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns, fontsize="small", frameon=False)
 
 
-def make_panels(figure, counts, bars):
-    """Axes of each number of ranks: throughput, memory and, if there are bars, parts of a step."""
-    heights = [3.2, 3.2] + ([1 + 0.24 * max(map(len, bars.values()))] if bars else [])
-    figure.set_size_inches(max(5.5, (5.6 if bars else 4.2) * len(counts)), sum(heights) + 1.3)
+def add_panels(figure, counts, heights):
+    """Axes of each number of ranks, one below the other: the first two share their scale with their neighbours."""
     grid = figure.add_gridspec(len(heights), len(counts), height_ratios=heights)
     panels = {}
     for column, ranks in enumerate(counts):
         first = next(iter(panels.values()), None)
         axes = [figure.add_subplot(grid[row, column], sharey=first[row] if first else None) for row in range(2)]
+        axes[0].tick_params(labelbottom=False)
         for shared in axes if first else []:
             shared.tick_params(labelleft=False)
-        panels[ranks] = axes + ([figure.add_subplot(grid[2, column])] if bars else [])
+        panels[ranks] = axes + [figure.add_subplot(grid[row, column]) for row in range(2, len(heights))]
     return panels
+
+
+def make_panels(figure, counts, bars):
+    """Axes of each number of ranks: throughput, memory and, if there are bars, parts of a step."""
+    longest = 1 + 0.24 * max(map(len, bars.values())) if bars else 0
+    if bars and len(counts) == 1:
+        figure.set_size_inches(14, max(4.2, longest) + 1.3)
+        return {counts[0]: figure.subplots(1, 3)}
+    heights = [3.2, 3.2] + ([longest] if bars else [])
+    figure.set_size_inches(max(5.5, (5.6 if bars else 4.2) * len(counts)), sum(heights) + 1.3)
+    return add_panels(figure, counts, heights)
 
 
 def draw(table, title):
@@ -180,12 +195,12 @@ def draw(table, title):
     for ranks, schedule, kind, label, rows in lines_of(table):
         n = kinds.setdefault(kind, len(kinds))
         again, colour = divmod(numbers[schedule], len(COLOURS))  # where there are more schedules than colours
-        style = {"color": COLOURS[colour], "marker": MARKERS[(n + 3 * again) % len(MARKERS)], "markersize": 5,
+        style = {"color": COLOURS[colour], "marker": MARKERS[(n + numbers[schedule] + 3 * again) % len(MARKERS)], "markersize": 5,
                  "linestyle": DASHES[(n + again) % len(DASHES)], "linewidth": 1.4}
         handles.setdefault(label, draw_line(*panels[ranks][:2], rows, style, scale))
     finish_panels(panels, table, unit)
     if bars:
-        handles |= draw_all_parts(panels, table)
+        handles |= draw_all_parts(panels, bars)
     add_legend(figure, handles)
     figure.suptitle(title, fontsize="medium")
     return figure
@@ -196,6 +211,8 @@ def title_of(table, valid):
     text = f"{model.layers} layers, hidden {model.hidden}, {model['dtype']}"
     if valid[["layers", "hidden", "dtype"]].drop_duplicates().shape[0] > 1:
         text = "several models"
+    if valid.ranks.nunique() == 1:
+        text = f"{ranks_text(model.ranks)}, {text}"
     left_out = len(table) - len(valid)
     return text + (f" ({left_out} of {len(table)} cases not valid, left out)" if left_out else "")
 
