@@ -47,21 +47,18 @@ inline std::vector<std::string> tawpipe_specs() {
   return result;
 }
 
-/// Every other schedule with every option that changes the program.
+/// Every other schedule of the registry, alone and with each option away from its default.
 inline std::vector<std::string> other_specs() {
-  return {"ddp",
-          "fsdp",
-          "fsdp:prefetch=2",
-          "fsdp:hierarchical=on",
-          "fsdp:hierarchical=on:prefetch=3",
-          "1f1b",
-          "1f1b:blocking=on",
-          "zb1",
-          "zb1:blocking=on",
-          "zb2",
-          "zb2:blocking=on",
-          "weipipe",
-          "weipipe:naive=on"};
+  std::vector<std::string> result = {"fsdp:hierarchical=on:prefetch=3"};
+  for (const Entry& entry : registry()) {
+    if (entry.one_rank || entry.name == "tawpipe") continue;
+    result.push_back(entry.name);
+    for (const OptionDoc& option : entry.options) {
+      const bool range = option.values.back().find("..") != std::string::npos;
+      result.push_back(entry.name + ":" + option.name + "=" + (range ? "2" : option.values.back()));
+    }
+  }
+  return result;
 }
 
 inline std::string name_of(const Request& request) {
