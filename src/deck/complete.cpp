@@ -16,9 +16,12 @@ namespace {
 
 bool has_sizes(const std::string& groups) { return groups.find('+') != std::string::npos; }
 
+bool is_open(const std::string& groups) { return groups.ends_with("*"); }
+
 /// Ranks of a plan that names none: those of explicit group sizes.
 int planned_ranks(const Draft& draft) {
-  if (draft.groups && has_sizes(*draft.groups)) return topology::parse_groups(*draft.groups).ranks();
+  if (draft.groups && has_sizes(*draft.groups) && !is_open(*draft.groups))
+    return topology::parse_groups(*draft.groups).ranks();
   if (is_serial(*draft.schedule)) return 1;
   throw InputError("ranks: not given, and a plan has no job to take it from; add for example --set ranks=8");
 }
@@ -46,9 +49,21 @@ topology::Groups nodes_of(const Job& job, int ranks) {
   return left == 0 ? topology::Groups(sizes) : topology::Groups::equal(ranks, 1);
 }
 
+/// "1+2+*" on 6 ranks: "1+2+3".
+topology::Groups filled(const std::string& open, int ranks) {
+  std::vector<int> sizes = topology::parse_groups(open.substr(0, open.size() - 2)).sizes();
+  const int left = ranks - std::accumulate(sizes.begin(), sizes.end(), 0);
+  if (left < 1)
+    throw InputError(
+        fmt::format("groups: \"{}\" leaves none of {} ranks for its last group", printable(open), ranks));
+  sizes.push_back(left);
+  return topology::Groups(sizes);
+}
+
 topology::Groups groups_of(const Draft& draft, const Job& job, int ranks) {
   if (!draft.groups) return nodes_of(job, ranks);
   if (!has_sizes(*draft.groups)) return topology::Groups::equal(ranks, std::stoi(*draft.groups));
+  if (is_open(*draft.groups)) return filled(*draft.groups, ranks);
   topology::Groups groups = topology::parse_groups(*draft.groups);
   if (groups.ranks() != ranks)
     throw InputError(

@@ -48,21 +48,23 @@ std::int64_t sum_of_sizes(const std::string& text, std::int64_t most) {
   return sum;
 }
 
-/// Sizes "1+2+3" as they are; a number of groups as its digits.
+/// Sizes "1+2+3" or "1+2+*" as they are; a number of groups as its digits.
 void store_groups(Draft& draft, const Value& value) {
   const auto* text = std::get_if<std::string>(&value.data);
   if (text == nullptr || text->find('+') == std::string::npos) {
     draft.groups = fmt::format("{}", to_size("groups", value, 1, most_ranks));
     return;
   }
+  const bool open = text->ends_with("+*");
+  const std::string sizes = open ? text->substr(0, text->size() - 2) : *text;
   // Checked before anything is built: a damaged deck may ask for 10^12 ranks.
-  const std::int64_t sum = sum_of_sizes(*text, most_ranks + 1);
+  const std::int64_t sum = sum_of_sizes(sizes, most_ranks + 1);
   if (sum == 0)
     throw InputError(
         fmt::format("groups: {} is not a list of group sizes; write for example \"1+2+3\"", describe(value)));
   if (sum > most_ranks)
     throw InputError(fmt::format("groups: {} has more than {} ranks", describe(value), most_ranks));
-  draft.groups = topology::parse_groups(*text).text();
+  draft.groups = topology::parse_groups(sizes).text() + (open ? "+*" : "");
 }
 
 /// A list of sizes, never an axis.
@@ -91,7 +93,9 @@ std::vector<Key> make_keys() {
   add({"ranks", "size", true, false, "", "all ranks of the job", "ranks = [2, 4]",
        "P, ranks that take part; the first P of the job.", size("ranks", &D::ranks, 1, most_ranks)});
   add({"groups", "size or text", true, false, "", "the nodes of the job", "groups = [1, 2, \"1+2+3\"]",
-       "D groups of equal size, or their sizes joined by \"+\". Ranks of a group are consecutive.",
+       "D groups of equal size, or their sizes joined by \"+\", the last one \"*\" for all ranks that are "
+       "left. "
+       "Ranks of a group are consecutive.",
        store_groups});
   add({"replicas", "size", true, false, "1", "", "replicas = 2",
        "Copies of the schedule side by side, each on ranks / replicas ranks, gradients summed over all: what "

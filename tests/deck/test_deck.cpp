@@ -121,6 +121,8 @@ TEST(Override, toml_lists_and_words) {
   EXPECT_THAT(make(small, {"seq=[1K, 2K]"}).cases, SizeIs(2));
   EXPECT_THAT(make(small, {"seq = [1024, 2048]"}).cases, SizeIs(2));
   EXPECT_EQ(make(small, {"groups=1+3"}).cases[0].groups.text(), "1+3");
+  EXPECT_EQ(make(small, {"groups=1+*"}).cases[0].groups.text(), "1+3");
+  EXPECT_EQ(make(small, {"groups=1+2+*", "ranks=4"}).cases[0].groups.text(), "1+2+1");
   EXPECT_EQ(make(small, {"groups=2"}).cases[0].groups.text(), "2+2");
   EXPECT_EQ(make(small, {"schedule=tawpipe:cco=off"}).cases[0].schedule, "tawpipe:cco=off");
   EXPECT_EQ(make(small, {"data=a,b.txt"}).cases[0].data, "a,b.txt");
@@ -167,6 +169,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{small + "groups = 3\n", "d.toml:5: groups", "4 ranks cannot form 3"},
         Refused{small + "groups = \"1+2\"\n", "d.toml:5: groups", "has 3 ranks, but the case has 4"},
         Refused{small + "groups = \"1++2\"\n", "d.toml:5: groups", "not a list of group sizes"},
+        Refused{small + "groups = \"1+3+*\"\n", "d.toml:5: groups", "leaves none of 4 ranks"},
+        Refused{small + "groups = \"*+1\"\n", "d.toml:5: groups", "not a list of group sizes"},
+        Refused{small + "groups = \"+*\"\n", "d.toml:5: groups", "not a list of group sizes"},
         Refused{small + "groups = \"+4\"\n", "d.toml:5: groups", "not a list of group sizes"},
         Refused{small + "groups = \"0+4\"\n", "d.toml:5: groups", "not a list of group sizes"},
         Refused{small + "groups = \"999999999999999999999+1\"\n", "d.toml:5: groups", "more than"},
