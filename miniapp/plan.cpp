@@ -63,11 +63,10 @@ void print_text(const deck::Deck& deck, const schedule::Machine& machine,
   for (const std::string& note : deck.notes) fmt::print("# {}\n", note);
   std::vector<PlanRow> rows;
   std::string details;
-  const int total = static_cast<int>(deck.cases.size());
-  for (int i = 0; i < total; ++i) {
+  for (int i = 0; i < static_cast<int>(deck.cases.size()); ++i) {
     const CasePlan plan = plan_case(deck.cases[static_cast<std::size_t>(i)], machine);
-    rows.push_back(row_of(plan, i + 1));
-    details += "\n" + to_text(plan, i, total) + (memory ? to_text(fit(plan, *memory)) : "");
+    rows.push_back(row_of(plan, i));
+    details += "\n" + to_text(plan, i) + (memory ? to_text(fit(plan, *memory)) : "");
   }
   fmt::print("{}{}", to_text(rows), details);
 }
@@ -129,8 +128,9 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   verb->add_option("--timeline", options->timeline.path,
                    "draw a planned step: FILE.svg, or FILE.json as a Chrome trace for Perfetto")
       ->type_name("FILE");
-  verb->add_option("--case", options->timeline.cases,
-                   "what --timeline draws: 2, or 1,3 one above the other, or all (default: the first)")
+  verb->add_option(
+          "--case", options->timeline.cases,
+          "what --timeline draws: a number of the table, or 0,2 one above the other, or all (default: 0)")
       ->type_name("N");
   add_machine(*verb, *options);
   verb->callback([&invocation, options] { invocation.action = [options] { return plan(*options); }; });

@@ -42,7 +42,7 @@ struct CasePlan {
 memory_of(const deck::Case& c, const schedule::Program& program, const model::Layout& layout);
 
 /// For people; `number` counts from 0.
-[[nodiscard]] std::string to_text(const CasePlan& plan, int number, int total);
+[[nodiscard]] std::string to_text(const CasePlan& plan, int number);
 [[nodiscard]] nlohmann::ordered_json to_json(const CasePlan& plan);
 [[nodiscard]] nlohmann::ordered_json to_json(const schedule::Machine& machine);
 

@@ -10,7 +10,7 @@ namespace minitaw::app {
 
 /// What the table over all cases of a deck shows of one.
 struct PlanRow {
-  int number = 0;  ///< from 1
+  int number = 0;  ///< from 0
   std::string schedule, groups, slots;
   int ranks = 0, micro_batches = 0, ticks = 0;
   std::int64_t seq = 0;

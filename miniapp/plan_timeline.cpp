@@ -31,10 +31,10 @@ Format format_of(const std::string& path) {
 int parse_case(std::string_view text, int cases) {
   int number = 0;
   const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (code != std::errc() || rest != text.data() + text.size() || number < 1 || number > cases)
-    throw InputError(
-        fmt::format("--case: \"{}\" is none of the deck's cases; they are numbered 1 to {}", text, cases));
-  return number - 1;
+  if (code != std::errc() || rest != text.data() + text.size() || number < 0 || number >= cases)
+    throw InputError(fmt::format("--case: \"{}\" is none of the deck's cases; they are numbered 0 to {}",
+                                 text, cases - 1));
+  return number;
 }
 
 std::size_t actions_of(const schedule::Program& program) {

@@ -11,10 +11,10 @@ namespace minitaw::app {
 /// --timeline and --case of `plan`.
 struct TimelineOptions {
   std::string path;   ///< empty: no timeline
-  std::string cases;  ///< "2", "1,3" or "all"; empty: the first
+  std::string cases;  ///< "2", "0,3" or "all"; empty: the first
 };
 
-/// The cases to draw, counted from 0, in the order given. Throws InputError for a path that does not end in
+/// The cases to draw, in the order given. Throws InputError for a path that does not end in
 /// .svg or .json, or cases that the deck does not have.
 [[nodiscard]] std::vector<int> chosen_cases(const TimelineOptions& options, int cases);
 

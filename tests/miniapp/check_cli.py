@@ -54,8 +54,8 @@ def check_refusals():
             refused("plan", DECK, f"{option}={rate}", says=option)
     refused("plan", DECK, "--timeline", "step.png", says=".svg")
     refused("plan", DECK, "--timeline", "missing/step.svg", says="cannot be written")
-    refused("plan", DECK, "--case", "1", says="--timeline")
-    for case in ("0", "2", "1,2", "1,", "first", "-1", "1-1"):
+    refused("plan", DECK, "--case", "0", says="--timeline")
+    for case in ("1", "0,1", "0,", "first", "-1", "0-0"):
         refused("plan", DECK, "--timeline", "step.svg", f"--case={case}", says="--case")
     refused("run", "missing.toml", says="cannot be read")
     refused("run", DECK, says="mpiexec")
@@ -65,7 +65,7 @@ def check_refusals():
     refused("show", "missing.h5", says="is not a file")
     refused("show", "missing.h5", "--timeline", "x.svg", says="is not a file")
     refused("show", "missing.h5", "--timeline", "x.png", says=".svg")
-    refused("show", "missing.h5", "--case", "1", says="--timeline")
+    refused("show", "missing.h5", "--case", "0", says="--timeline")
     refused("help", "kyes", says="no help")
 
 
@@ -81,7 +81,7 @@ def check_help():
 
 def check_plan():
     text = accepted("plan", DECK)
-    assert "case 1 of 1: tawpipe, 4 ranks in groups 2+2" in text
+    assert "case 0: tawpipe, 4 ranks in groups 2+2" in text
     (case,) = json.loads(accepted("plan", DECK, "--json"))["cases"]
     assert case["settings"]["ranks"] == 4 and len(case["memory_bytes"]["ranks"]) == 4
     for reach in case["bytes_per_step"].values():
@@ -102,7 +102,7 @@ def check_table():
     names, rows = lines[0].lstrip("#").split(), [line.split() for line in lines[2:]]
     ends = [len(line) for line in lines]
     assert len(set(ends)) == 1, f"the lines do not end in one column: {ends}"
-    for number, (row, case) in enumerate(zip(rows, cases), 1):
+    for number, (row, case) in enumerate(zip(rows, cases)):
         figures = dict(zip(names, row))
         assert len(row) == len(names), row
         assert figures["case"] == str(number) and figures["schedule"] == case["settings"]["schedule"]
@@ -118,7 +118,7 @@ def check_timeline():
     path = pathlib.Path(FOLDER, "step.svg")
     schedules = ("--set", "schedule=tawpipe,zb1,weipipe")
     drawings = []
-    for cases, titles in (((), ["tawpipe"]), (("--case=3",), ["weipipe"]), (("--case=2,1",), ["zb1", "tawpipe"]),
+    for cases, titles in (((), ["tawpipe"]), (("--case=2",), ["weipipe"]), (("--case=1,0",), ["zb1", "tawpipe"]),
                           (("--case=all", "--flops=1T"), ["tawpipe", "zb1", "weipipe"])):
         accepted("plan", DECK, *schedules, "--timeline", path, *cases)
         drawings.append(path.read_text(encoding="utf-8"))
