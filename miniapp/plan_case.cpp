@@ -30,20 +30,17 @@ double CasePlan::idle_ticks_share() const {
              : 1 - static_cast<double>(busy) / (static_cast<double>(ticks.total) * settings.ranks);
 }
 
-namespace {
-
-schedule::Idle idle_of(const schedule::Program& program, const model::Layout& layout,
-                       const schedule::Machine& machine) {
-  const schedule::Costs costs = schedule::costs_of(program, layout, machine);
-  return schedule::idle(program, schedule::simulate(program, schedule::free_transfers(costs)));
-}
-
-}  // namespace
-
 std::vector<schedule::Footprint> memory_of(const deck::Case& c, const schedule::Program& program,
                                            const model::Layout& layout) {
   return c.micro_batch_per_rank.empty() ? schedule::memory(program, layout)
                                         : schedule::memory(program, layout, c.micro_batch_per_rank);
+}
+
+schedule::Costs costs_of(const deck::Case& c, const schedule::Program& program, const model::Layout& layout,
+                         const schedule::Machine& machine) {
+  return c.micro_batch_per_rank.empty()
+             ? schedule::costs_of(program, layout, machine)
+             : schedule::costs_of(program, layout, machine, c.micro_batch_per_rank);
 }
 
 CasePlan plan_case(const deck::Case& c, const schedule::Machine& machine) {
@@ -54,7 +51,8 @@ CasePlan plan_case(const deck::Case& c, const schedule::Machine& machine) {
   const schedule::MessageCounts messages = schedule::messages(program);
   schedule::Ticks ticks = schedule::ticks(program);
   std::vector<schedule::Footprint> memory = memory_of(c, program, layout);
-  schedule::Idle idle = idle_of(program, layout, machine);
+  const schedule::Costs costs = schedule::free_transfers(costs_of(c, program, layout, machine));
+  schedule::Idle idle = schedule::idle(program, schedule::simulate(program, costs));
   return {c,       std::move(program), std::move(bytes), messages, std::move(ticks), std::move(memory),
           machine, std::move(idle)};
 }

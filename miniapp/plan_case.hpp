@@ -41,6 +41,10 @@ struct CasePlan {
 [[nodiscard]] std::vector<schedule::Footprint>
 memory_of(const deck::Case& c, const schedule::Program& program, const model::Layout& layout);
 
+/// Durations of its actions on a machine; the program must live as long as the result.
+[[nodiscard]] schedule::Costs costs_of(const deck::Case& c, const schedule::Program& program,
+                                       const model::Layout& layout, const schedule::Machine& machine);
+
 /// For people; `number` counts from 0.
 [[nodiscard]] std::string to_text(const CasePlan& plan, int number);
 [[nodiscard]] nlohmann::ordered_json to_json(const CasePlan& plan);

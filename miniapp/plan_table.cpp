@@ -7,6 +7,8 @@
 #include <functional>
 #include <numeric>
 
+#include "deck/sequences.hpp"
+
 namespace minitaw::app {
 
 namespace {
@@ -84,8 +86,12 @@ std::vector<Column> settings_columns(const std::vector<PlanRow>& rows) {
   table.push_back(words("schedule", rows, [](const PlanRow& r) { return r.schedule; }, true));
   table.push_back(words("ranks", rows, [](const PlanRow& r) { return fmt::to_string(r.ranks); }));
   table.push_back(words("groups", rows, [](const PlanRow& r) { return r.groups; }, true));
+  if (differ(rows, &PlanRow::replicas))
+    table.push_back(words("replicas", rows, [](const PlanRow& r) { return fmt::to_string(r.replicas); }));
   if (differ(rows, &PlanRow::seq))
     table.push_back(words("seq", rows, [](const PlanRow& r) { return fmt::to_string(r.seq); }));
+  if (differ(rows, &PlanRow::micro_batch))
+    table.push_back(words("B", rows, [](const PlanRow& r) { return r.micro_batch; }));
   if (differ(rows, &PlanRow::micro_batches))
     table.push_back(words("M", rows, [](const PlanRow& r) { return fmt::to_string(r.micro_batches); }));
   return table;
@@ -142,8 +148,10 @@ PlanRow row_of(const CasePlan& plan, int number) {
   return {.number = number,
           .schedule = c.schedule,
           .groups = groups_text(c.groups),
+          .micro_batch = deck::micro_batch_text(c),
           .slots = slots_text(plan.program.ranks[worst]),
           .ranks = c.ranks,
+          .replicas = c.replicas,
           .micro_batches = c.micro_batches,
           .ticks = plan.ticks.total,
           .seq = c.shape.seq,

@@ -11,8 +11,8 @@ namespace minitaw::app {
 /// What the table over all cases of a deck shows of one.
 struct PlanRow {
   int number = 0;  ///< from 0
-  std::string schedule, groups, slots;
-  int ranks = 0, micro_batches = 0, ticks = 0;
+  std::string schedule, groups, micro_batch, slots;
+  int ranks = 0, replicas = 1, micro_batches = 0, ticks = 0;
   std::int64_t seq = 0;
   double inside = 0, between = 0;                            ///< bytes per step, mean over the ranks
   std::uint64_t nic_out = 0, nic_in = 0;                     ///< bytes per step of the busiest group
@@ -21,8 +21,8 @@ struct PlanRow {
 };
 [[nodiscard]] PlanRow row_of(const CasePlan& plan, int number);
 
-/// Two lines of names and units that begin with #, then one aligned line a case. Sequence length and
-/// micro-batches are left out where they are the same in all cases.
+/// Two lines of names and units that begin with #, then one aligned line a case. Replicas,
+/// sequence length and micro-batches are left out where they are the same in all cases.
 [[nodiscard]] std::string to_text(const std::vector<PlanRow>& rows);
 
 /// "2+1+3", and "16x8" for many equal ones.

@@ -61,7 +61,7 @@ trace::Timeline timeline_of(const deck::Case& c, const schedule::Machine& machin
                                  "ranks, layers or micro_batches",
                                  actions, most_actions));
   const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(plan.program));
-  const auto spans = schedule::simulate(plan.program, schedule::costs_of(plan.program, layout, machine));
+  const auto spans = schedule::simulate(plan.program, costs_of(c, plan.program, layout, machine));
   return trace::make_timeline(plan.program, spans, title_of(plan, spans), false);
 }
 

@@ -164,6 +164,17 @@ Costs costs_of(const Program& program, const Layout& layout, const Machine& mach
   return Rates(program, layout, machine);
 }
 
+/// All that is done with a micro-batch is proportional to B.
+Costs costs_of(const Program& program, const Layout& layout, const Machine& machine,
+               const std::vector<std::int64_t>& micro_batch_per_rank) {
+  std::vector<double> factors;
+  for (const std::int64_t own : micro_batch_per_rank)
+    factors.push_back(static_cast<double>(own) / static_cast<double>(layout.shape.micro_batch));
+  return [costs = costs_of(program, layout, machine), factors](int rank, const Action& action) {
+    return costs(rank, action) * (action.micro_batch >= 0 ? factors[rank] : 1);
+  };
+}
+
 Costs free_transfers(Costs costs) {
   return [costs = std::move(costs)](int rank, const Action& action) {
     return is_communication(action.kind) ? 0 : costs(rank, action);

@@ -31,6 +31,10 @@ struct Machine {
 /// result.
 [[nodiscard]] Costs costs_of(const Program& program, const model::Layout& layout, const Machine& machine);
 
+/// The same where each rank has its own B, in place of the layout's.
+[[nodiscard]] Costs costs_of(const Program& program, const model::Layout& layout, const Machine& machine,
+                             const std::vector<std::int64_t>& micro_batch_per_rank);
+
 /// The same with transfers that take no time.
 [[nodiscard]] Costs free_transfers(Costs costs);
 

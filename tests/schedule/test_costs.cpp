@@ -81,6 +81,18 @@ TEST(Costs, BandwidthFollowsWhoTalksToWhom) {
   EXPECT_GT(seen, 8);
 }
 
+TEST(Costs, RanksWithMicroBatchesOfTheirOwn) {
+  const Program program = build({parse_spec("tawpipe"), topology::Groups({2, 1}), 6, 5});
+  model::Shape shape = some_shape(model::Recompute::block);
+  const Machine machine;
+  const Costs both = costs_of(program, model::make_layout(shape, cut_of(program)), machine, {3, 1, 2});
+  for (int r = 0; r < 3; ++r) {
+    shape.micro_batch = std::array{3, 1, 2}[r];
+    const Costs one = costs_of(program, model::make_layout(shape, cut_of(program)), machine);
+    for (const Action& a : program.ranks[r].actions) EXPECT_NEAR(both(r, a), one(r, a), 1e-9 * one(r, a));
+  }
+}
+
 TEST(Costs, RingsMoveTheirShareOfTheBuffer) {
   const Program program = build({parse_spec("ddp"), topology::Groups({3}), 3, 5});
   const model::Layout layout = model::make_layout(some_shape(model::Recompute::block), cut_of(program));
