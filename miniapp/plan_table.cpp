@@ -30,6 +30,12 @@ double sum(const CasePlan& plan, std::uint64_t (ByteMatrix::*reach)(const topolo
   return total;
 }
 
+/// "2+1+3", and "16x8" for many equal ones.
+std::string groups_text(const topology::Groups& groups) {
+  const auto [least, most] = std::ranges::minmax(groups.sizes());
+  return groups.count() > 4 && least == most ? fmt::format("{}x{}", groups.count(), least) : groups.text();
+}
+
 /// Four digits.
 std::string digits(double value) {
   if (value == 0) return "0";
@@ -131,9 +137,9 @@ std::string line(const std::vector<Column>& table, const char* start, const auto
 
 }  // namespace
 
-std::string groups_text(const topology::Groups& groups) {
-  const auto [least, most] = std::ranges::minmax(groups.sizes());
-  return groups.count() > 4 && least == most ? fmt::format("{}x{}", groups.count(), least) : groups.text();
+std::string ranks_text(const deck::Case& c) {
+  return fmt::format("{} ranks in groups {}{}", c.ranks, groups_text(c.groups),
+                     c.replicas > 1 ? fmt::format(", {} replicas", c.replicas) : "");
 }
 
 std::string slots_text(const schedule::RankProgram& rank) {

@@ -25,8 +25,8 @@ struct PlanRow {
 /// sequence length and micro-batches are left out where they are the same in all cases.
 [[nodiscard]] std::string to_text(const std::vector<PlanRow>& rows);
 
-/// "2+1+3", and "16x8" for many equal ones.
-[[nodiscard]] std::string groups_text(const topology::Groups& groups);
+/// "24 ranks in groups 8+8+8", and in how many replicas if there are several.
+[[nodiscard]] std::string ranks_text(const deck::Case& c);
 
 /// "3/2/8/0/1": slots for weights, gradients, what F keeps, what B leaves for W and hidden states.
 [[nodiscard]] std::string slots_text(const schedule::RankProgram& rank);

@@ -140,8 +140,8 @@ std::string model_text(const CasePlan& plan) {
 
 std::string to_text(const CasePlan& plan, int number) {
   const deck::Case& c = plan.settings;
-  return fmt::format("case {}: {}, {} ranks in groups {}, S = {}, B = {}, M = {}\n", number, c.schedule,
-                     c.ranks, c.groups.text(), c.shape.seq, deck::micro_batch_text(c), c.micro_batches) +
+  return fmt::format("case {}: {}, {}, S = {}, B = {}, M = {}\n", number, c.schedule, ranks_text(c),
+                     c.shape.seq, deck::micro_batch_text(c), c.micro_batches) +
          model_text(plan) + traffic_text(plan) + messages_text(plan) + ticks_text(plan) + idle_text(plan) +
          slots_line(plan) + memory_text(plan);
 }

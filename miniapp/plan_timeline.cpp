@@ -47,11 +47,10 @@ std::string title_of(const CasePlan& plan, const std::vector<std::vector<schedul
   const deck::Case& c = plan.settings;
   const schedule::Idle idle = schedule::idle(plan.program, spans);
   return fmt::format(
-      "{}: {} ranks in groups {}\n{} blocks, H = {}, S = {}, B = {}, M = {}, {}; step {:.4g} ms, of which "
+      "{}: {}\n{} blocks, H = {}, S = {}, B = {}, M = {}, {}; step {:.4g} ms, of which "
       "compute lanes stand still {:.1f}%\nassumed of each rank: {}; transfers do not slow each other down",
-      c.schedule, c.ranks, groups_text(c.groups), c.shape.layers, c.shape.hidden, c.shape.seq,
-      deck::micro_batch_text(c), c.micro_batches, name_of(c.shape.dtype), idle.seconds * 1e3,
-      100 * idle.share(), to_text(plan.machine));
+      c.schedule, ranks_text(c), c.shape.layers, c.shape.hidden, c.shape.seq, deck::micro_batch_text(c),
+      c.micro_batches, name_of(c.shape.dtype), idle.seconds * 1e3, 100 * idle.share(), to_text(plan.machine));
 }
 
 trace::Timeline timeline_of(const deck::Case& c, const schedule::Machine& machine) {
