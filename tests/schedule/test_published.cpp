@@ -18,8 +18,9 @@ struct Measured {
   model::Layout layout;
   ByteMatrix matrix;
 
-  Measured(const std::string& spec, int ranks, int groups, int per_rank, int layers)
-      : program(build({parse_spec(spec), topology::Groups::equal(ranks, groups), per_rank * ranks, layers})),
+  Measured(const std::string& spec, int ranks, int groups, int per_rank, int layers, int replicas = 1)
+      : program(build(
+            {parse_spec(spec), topology::Groups::equal(ranks, groups), per_rank * ranks, layers, replicas})),
         layout(layout_of(program, layers)), matrix(bytes(program, layout)) {}
 
   static model::Layout layout_of(const Program& program, int layers) {
@@ -224,6 +225,41 @@ TEST(Published, PipelineBytesOfEveryGroup) {
                     m.matrix.between(m.program.groups, Traffic::activations),
                 2U * n * ranks * (ranks - 1) * m.flow_bytes());
     });
+}
+
+// All-reduces of gradients
+
+/// fp32 bytes that an all-reduce of all blocks over `members` ranks sends in all.
+std::uint64_t all_reduced(const Measured& m, int members) {
+  std::uint64_t bytes = 0;
+  for (const model::Shard& shard : m.layout.shards) bytes += 2U * (members - 1) * shard.elements * 4U;
+  return bytes;
+}
+
+std::uint64_t sent_by_all(const Measured& m) {
+  std::uint64_t bytes = 0;
+  for (int r = 0; r < m.matrix.ranks(); ++r) bytes += m.sent_by(r);
+  return bytes;
+}
+
+TEST(Published, DataParallelBytes) {
+  for_each_equal_grouping(1, 8, [](int ranks, int groups, int n) {
+    const Measured m("ddp", ranks, groups, n, 3);
+    EXPECT_EQ(sent_by_all(m), all_reduced(m, ranks));
+  });
+}
+
+/// Each copy sends what it sends alone; the totals of every shard are all-reduced once.
+TEST(Published, ReplicasAddOneAllReduce) {
+  for (const char* spec : {"tawpipe", "tawpipe:rails=2", "weipipe", "fsdp", "fsdp:hierarchical=on", "zb1"})
+    for (const int replicas : {2, 3, 5})
+      for (const int groups : {1, 2, 4}) {
+        constexpr int ranks = 4, n = 2;
+        const Measured one(spec, ranks, groups, n, ranks);
+        const Measured all(spec, replicas * ranks, replicas * groups, n, ranks, replicas);
+        EXPECT_EQ(sent_by_all(all), replicas * sent_by_all(one) + all_reduced(one, replicas))
+            << spec << ", " << replicas << " copies of " << groups << " groups";
+      }
 }
 
 /// The comparison of docs/schedules.md: 24 ranks in 3 groups, N = 2, in units of one shard.
