@@ -24,7 +24,7 @@ Tolerance float64_tolerance(model::Dtype dtype) {
 struct Row {
   std::string schedule, groups, against;
   model::Dtype dtype;
-  int ranks;
+  int ranks, replicas;
   Check check;
   Tolerance tolerance;
 };
@@ -42,8 +42,8 @@ Check compare(const Reference& a, const Reference& b) {
 
 std::string line(const Row& row, std::size_t width) {
   return fmt::format("{:<{}} {:>5} {:<11} {:<5} {:<8} {:>9.1e} {:>9.1e} {:>9.1e}  {}\n", row.schedule, width,
-                     row.ranks, row.groups, name_of(row.dtype), row.against, row.check.loss_error,
-                     row.check.gradients.worst, row.check.weights.worst,
+                     deck::ranks_text(row.ranks, row.replicas), row.groups, name_of(row.dtype), row.against,
+                     row.check.loss_error, row.check.gradients.worst, row.check.weights.worst,
                      row.check.passes(row.tolerance) ? "ok" : "WRONG: " + row.check.failure(row.tolerance));
 }
 
@@ -55,6 +55,7 @@ std::string header(std::size_t width) {
 nlohmann::json to_json(const Row& row) {
   return {{"schedule", row.schedule},
           {"ranks", row.ranks},
+          {"replicas", row.replicas},
           {"groups", row.groups},
           {"dtype", name_of(row.dtype)},
           {"against", row.against},
@@ -122,12 +123,12 @@ int verify_deck(const VerifyOptions& options, MpiJob& mpi) {
       if (!mpi.speaks() || references.contains(key)) return;
       if (references.size() >= 4) references.clear();
       const Reference& made = references[key] = engine::serial_reference(c, c.steps);
-      report.add({"serial", "1", "float64", c.shape.dtype, 1,
+      report.add({"serial", "1", "float64", c.shape.dtype, 1, 1,
                   compare(made, engine::float64_reference(c, c.steps)), float64_tolerance(c.shape.dtype)});
     });
     const Check check = mpi.job().verify(c, c.steps, references[key]);
     if (mpi.speaks())
-      report.add({c.schedule, c.groups.text(), "serial", c.shape.dtype, c.ranks, check,
+      report.add({c.schedule, c.groups.text(), "serial", c.shape.dtype, c.ranks, c.replicas, check,
                   engine::tolerance_for(c.shape.dtype)});
   }
   int code = mpi.speaks() ? report.close() : 0;

@@ -13,6 +13,10 @@ std::string ffn_text(const model::Shape& shape) {
   return equal && !ffn.empty() ? fmt::format("{}", ffn.front()) : fmt::format("{}", fmt::join(ffn, ","));
 }
 
+std::string ranks_text(int ranks, int replicas) {
+  return replicas > 1 ? fmt::format("{}x{}", replicas, ranks / replicas) : fmt::format("{}", ranks);
+}
+
 std::string identity(const Case& c) {
   const model::Shape& s = c.shape;
   const auto unless_auto = [](const char* key, const std::string& value) {

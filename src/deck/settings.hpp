@@ -56,6 +56,9 @@ struct Job {
 /// A case in one canonical line of key=value pairs: the identity used for resuming and comparing.
 [[nodiscard]] std::string identity(const Case& c);
 
+/// "6", or "2x3" for two copies on three ranks each.
+[[nodiscard]] std::string ranks_text(int ranks, int replicas);
+
 /// F of the blocks: "768", or "128,256,128" if they differ.
 [[nodiscard]] std::string ffn_text(const model::Shape& shape);
 

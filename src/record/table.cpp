@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <sstream>
 
 namespace minitaw::record {
 
@@ -45,9 +46,24 @@ std::string align(const std::string& text, int width) {
   return width < 0 ? fmt::format("{:<{}}", text, -width) : fmt::format("{:>{}}", text, width);
 }
 
+/// "2", or "1..3" where ranks differ.
 std::string micro_batch(const Row& row) {
   const std::string& sizes = row.text("micro_batch_per_rank");
-  return sizes.empty() ? integer(row, "micro_batch") : sizes;
+  if (sizes.empty()) return integer(row, "micro_batch");
+  std::int64_t least = row.integer("micro_batch"), size = 0;
+  std::istringstream list(sizes);
+  for (char comma = 0; list >> size; list >> comma) least = std::min(least, size);
+  return fmt::format("{}..{}", least, integer(row, "micro_batch"));
+}
+
+std::string ranks(const Row& row) {
+  return deck::ranks_text(static_cast<int>(row.integer("ranks")), static_cast<int>(row.integer("replicas")));
+}
+
+int widest_micro_batch(const std::vector<Row>& rows) {
+  std::size_t width = 3;
+  for (const Row& row : rows) width = std::max(width, micro_batch(row).size());
+  return static_cast<int>(width);
 }
 
 }  // namespace
@@ -56,10 +72,10 @@ Table::Table(const std::vector<Row>& rows)
     : fields_{
           {"case", "", 5, [](const Row& r) { return integer(r, "case"); }},
           {"schedule", "", -widest(rows, "schedule"), [](const Row& r) { return r.text("schedule"); }},
-          {"ranks", "", 5, [](const Row& r) { return integer(r, "ranks"); }},
+          {"ranks", "", 5, ranks},
           {"groups", "", -widest(rows, "groups"), [](const Row& r) { return r.text("groups"); }},
           {"seq", "token", 7, [](const Row& r) { return integer(r, "seq"); }},
-          {"B", "", std::max(3, widest(rows, "micro_batch_per_rank")), micro_batch},
+          {"B", "", widest_micro_batch(rows), micro_batch},
           {"M", "", 4, [](const Row& r) { return integer(r, "micro_batches"); }},
           {"step", "s", 9, [](const Row& r) { return figure(r.real("median_s")); }},
           {"q1", "s", 9, [](const Row& r) { return figure(r.real("q1_s")); }},

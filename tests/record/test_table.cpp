@@ -45,6 +45,21 @@ TEST(Table, rows_are_aligned_with_the_names) {
   }
 }
 
+TEST(Table, shows_copies_and_micro_batches_of_unequal_size) {
+  CaseResult copies = sample_case();
+  copies.settings.ranks = 6;
+  copies.settings.replicas = 2;
+  copies.settings.micro_batch_per_rank = {2, 13, 7, 2, 2, 2};
+  copies.settings.shape.micro_batch = 13;
+  CaseResult plain = sample_case();
+  plain.settings.replicas = 1;
+  const std::vector<Row> both = {make_row(plain), make_row(copies)};
+  EXPECT_THAT(Table(both).row(both[0]), HasSubstr("    3 1+2 "));
+  EXPECT_THAT(Table(both).row(both[1]), HasSubstr("  2x3 1+2 "));
+  EXPECT_THAT(Table(both).row(both[0]), HasSubstr("128     2    6 "));
+  EXPECT_THAT(Table(both).row(both[1]), HasSubstr("128 2..13    6 "));
+}
+
 TEST(Table, lines_that_are_no_data_begin_with_a_hash) {
   std::istringstream lines(Table(rows()).header() + settings_text(rows()));
   for (std::string line; std::getline(lines, line);) EXPECT_THAT(line, StartsWith("#"));
