@@ -58,6 +58,12 @@ bool change_part(Action& a, std::mt19937& random) {
   return true;
 }
 
+/// What the rank keeps of its shards, or of the ends.
+bool change_slice(const Program& program, RankProgram& rank, std::mt19937& random) {
+  return program.ends_split ? change(rank.ends_slice, program.ends_slices, random)
+                            : change(rank.slice, program.home_slices, random);
+}
+
 bool change_accumulates(Action& a) {
   const int slot = a.kind == Kind::backward ? 3 : a.kind == Kind::backward_weight ? 2 : -1;
   const bool gradient = slot >= 0 && a.slots[slot].cls == SlotClass::gradient;
@@ -87,7 +93,7 @@ std::string mutate(Program& program, std::mt19937& random) {
   RankProgram& rank = program.ranks[draw(random, static_cast<int>(program.ranks.size()))];
   const int i = draw(random, static_cast<int>(rank.actions.size()));
   Action& a = rank.actions[i];
-  switch (draw(random, 11)) {
+  switch (draw(random, 12)) {
   case 0:
     return change_wait(a, true, random) ? "wait dropped" : "";
   case 1:
@@ -107,6 +113,8 @@ std::string mutate(Program& program, std::mt19937& random) {
   case 8:
     return change_part(a, random) ? "part" : "";
   case 9:
+    return change_slice(program, rank, random) ? "slice" : "";
+  case 10:
     remove_action(rank, i);
     return "removed";
   default:

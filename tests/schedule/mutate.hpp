@@ -13,8 +13,8 @@ void remove_action(RankProgram& rank, int i);
 void insert_action(RankProgram& rank, int i, const Action& action);
 
 /// One random defect: a wait dropped or shortened, two actions of a lane swapped, a shard, part,
-/// micro-batch, peer, slot or accumulate flag changed, an action lost or repeated. Returns what was done;
-/// empty if the draw changed nothing.
+/// micro-batch, peer, slot or accumulate flag changed, an action lost or repeated, another slice kept.
+/// Returns what was done; empty if the draw changed nothing.
 std::string mutate(Program& program, std::mt19937& random);
 
 }  // namespace minitaw::schedule
