@@ -97,15 +97,19 @@ private:
 
   /// The side that began last of those that this transfer may have waited for.
   [[nodiscard]] Beginning last_side(UnitPlace p) {
+    const Beginning own{span(p).begin, p};
+    const double end = span(p).end;
     const std::int32_t collective = table_.collective_of(p);
-    if (collective < 0) return last_side_until(p, span(p).end);
+    if (collective < 0) return latest(own, p, end);
     Beginning& last = last_of_collective_[collective];
-    if (last.place.rank < 0) last = last_side_until(p, std::numeric_limits<double>::infinity());
-    return last.time <= span(p).end ? last : last_side_until(p, span(p).end);
+    if (last.place.rank < 0) last = latest({-1, {}}, p, std::numeric_limits<double>::infinity());
+    return last.time <= end ? last : latest(own, p, end);
   }
 
-  [[nodiscard]] Beginning last_side_until(UnitPlace p, double end) const {
-    Beginning last{span(p).begin, p};
+  /// The side of a transfer that begins last, but not after `end`; the first of several, `otherwise` if none
+  /// begins later than that.
+  [[nodiscard]] Beginning latest(Beginning otherwise, UnitPlace p, double end) const {
+    Beginning last = otherwise;
     table_.for_each_side(p, [&](UnitPlace side) {
       if (const double begin = span(side).begin; begin > last.time && begin <= end) last = {begin, side};
     });
