@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -5,6 +6,7 @@
 #include <sstream>
 
 #include "deck/keys.hpp"
+#include "helpers.hpp"
 
 namespace minitaw::deck {
 namespace {
@@ -14,6 +16,28 @@ TEST(Docs, keys_page_is_the_help_of_the_program) {
   std::ostringstream text;
   text << std::ifstream(page).rdbuf();
   EXPECT_EQ(text.str(), help_markdown()) << "renew it with: minitaw help keys --markdown > docs/keys.md";
+}
+
+/// Why no job of the usual sizes (0: the deck says its own) can run the deck; empty if one can.
+std::string refused_by_all(const std::string& path) {
+  std::string why;
+  for (const int ranks : {0, 4, 6}) try {
+      (void)read_deck(path, {}, planned(ranks));
+      return "";
+    } catch (const InputError& error) {
+      why += fmt::format("{}\n", error.what());
+    }
+  return why;
+}
+
+TEST(Docs, every_deck_of_the_repository_is_valid) {
+  int decks = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(MINITAW_INPUTS)) {
+    if (file.path().extension() != ".toml") continue;
+    ++decks;
+    EXPECT_EQ(refused_by_all(file.path().string()), "");
+  }
+  EXPECT_GT(decks, 5);
 }
 
 TEST(Docs, help_names_every_key) {
