@@ -27,21 +27,22 @@ schedule::Program program_of(const record::Row& row) {
   return program;
 }
 
+bool is_of(const trace::Event& e, int rank, const schedule::Action& a) {
+  return e.rank == rank && e.kind == a.kind && e.lane == a.lane && e.payload == a.payload &&
+         e.shard == a.shard && e.micro_batch == a.micro_batch && e.peer == a.peer;
+}
+
+bool is_of(const trace::Timeline& measured, const schedule::Program& program) {
+  std::size_t next = 0;
+  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+    for (const schedule::Action& a : program.ranks[r].actions)
+      if (next == measured.events.size() || !is_of(measured.events[next++], r, a)) return false;
+  return next == measured.events.size();
+}
+
 /// A file may come from a version whose schedule was another one.
 void require_same_actions(const schedule::Program& program, const trace::Timeline& measured) {
-  std::size_t next = 0;
-  bool same = true;
-  for (std::size_t r = 0; same && r < program.ranks.size(); ++r)
-    for (const schedule::Action& a : program.ranks[r].actions) {
-      same = next < measured.events.size();
-      if (!same) break;
-      const trace::Event& e = measured.events[next++];
-      same = e.rank == static_cast<int>(r) && e.kind == a.kind && e.lane == a.lane &&
-             e.payload == a.payload && e.shard == a.shard && e.micro_batch == a.micro_batch &&
-             e.peer == a.peer;
-      if (!same) break;
-    }
-  if (!same || next != measured.events.size())
+  if (!is_of(measured, program))
     throw InputError(
         "--planned: the file is from a version of minitaw that planned this case otherwise; run it "
         "again, or leave --planned out");
@@ -83,12 +84,13 @@ std::string parts_text(const engine::StepAccount& step) {
 trace::Timeline planned_timeline(const record::Row& row, const trace::Timeline& measured) {
   const schedule::Program program = program_of(row);
   require_same_actions(program, measured);
-  const auto spans = schedule::simulate(program, trace::mean_costs(measured));
-  const std::string title =
-      fmt::format("{}\n{}\nevery action takes its measured mean (by kind, lane, "
-                  "payload, shard); transfers do not slow each "
-                  "other down",
-                  case_text(row), parts_text(engine::account(program, engine::as_measured(program, spans))));
+  const bool unequal = !row.text("micro_batch_per_rank").empty();
+  const auto spans = schedule::simulate(program, trace::mean_costs(measured, unequal));
+  const std::string parts = parts_text(engine::account(program, engine::as_measured(program, spans)));
+  const std::string title = fmt::format("{}\n{}\nevery action takes its measured mean (by kind, lane, "
+                                        "payload, shard{}); transfers do not slow each "
+                                        "other down",
+                                        case_text(row), parts, unequal ? ", rank" : "");
   return trace::make_timeline(program, spans, title, false);
 }
 

@@ -13,8 +13,11 @@ namespace {
 
 using schedule::Kind;
 
-/// What has one duration. The lane tells transfers inside a group from those between groups.
-using Alike = std::tuple<Kind, schedule::Lane, schedule::Payload, int>;
+constexpr int any_rank = -1;
+
+/// What has one duration: kind, lane, payload, shard, rank. The lane tells transfers inside a group from
+/// those between groups.
+using Alike = std::tuple<Kind, schedule::Lane, schedule::Payload, int, int>;
 
 /// A message is asked for as its send.
 Kind asked_as(Kind kind) { return kind == Kind::recv ? Kind::send : kind; }
@@ -36,14 +39,15 @@ struct Transfer {
 
 class Means {
 public:
-  explicit Means(const Timeline& measured) {
+  Means(const Timeline& measured, bool rank_by_rank) : rank_by_rank_(rank_by_rank) {
     for (const Event& event : measured.events) add(event);
     for (const auto& [link, transfer] : transfers_)
       means_[transfer.alike].add(std::max(0.0, transfer.end - transfer.begin));
   }
 
-  [[nodiscard]] double of(const schedule::Action& a) const {
-    const auto found = means_.find({asked_as(a.kind), a.lane, a.payload, a.shard});
+  [[nodiscard]] double of(int rank, const schedule::Action& a) const {
+    const auto found =
+        means_.find({asked_as(a.kind), a.lane, a.payload, a.shard, counted_rank(rank, a.kind)});
     if (found == means_.end())
       throw InputError(fmt::format("the measured step had no {} of shard {}: another version of this program "
                                    "made the file, and plans the step otherwise",
@@ -52,22 +56,29 @@ public:
   }
 
 private:
+  [[nodiscard]] int counted_rank(int rank, Kind kind) const {
+    return rank_by_rank_ && !is_communication(kind) ? rank : any_rank;
+  }
+
   void add(const Event& e) {
-    const Alike alike{asked_as(e.kind), e.lane, e.payload, e.shard};
+    const Alike alike{asked_as(e.kind), e.lane, e.payload, e.shard, counted_rank(e.rank, e.kind)};
     if (e.link < 0) return means_[alike].add(e.end - e.begin);
     Transfer& transfer = transfers_.try_emplace(e.link, Transfer{alike, e.begin, e.end}).first->second;
     transfer.begin = std::max(transfer.begin, e.begin);
     transfer.end = std::max(transfer.end, e.end);
   }
 
+  bool rank_by_rank_;
   std::map<int, Transfer> transfers_;
   std::map<Alike, Mean> means_;
 };
 
 }  // namespace
 
-schedule::Costs mean_costs(const Timeline& measured) {
-  return [means = Means(measured)](int, const schedule::Action& action) { return means.of(action); };
+schedule::Costs mean_costs(const Timeline& measured, bool rank_by_rank) {
+  return [means = Means(measured, rank_by_rank)](int rank, const schedule::Action& action) {
+    return means.of(rank, action);
+  };
 }
 
 }  // namespace minitaw::trace

@@ -9,6 +9,6 @@ namespace minitaw::trace {
 /// of the same kind, lane, payload and shard on any rank; of a transfer the mean time from when the last of
 /// its sides began until the last one ended. Asked for an action that the step did not have, it throws
 /// InputError.
-[[nodiscard]] schedule::Costs mean_costs(const Timeline& measured);
+[[nodiscard]] schedule::Costs mean_costs(const Timeline& measured, bool rank_by_rank = false);
 
 }  // namespace minitaw::trace

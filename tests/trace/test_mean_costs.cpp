@@ -59,6 +59,20 @@ TEST(MeanCosts, AreMeansOverActionsThatAreAlike) {
   EXPECT_THROW((void)costs(0, action(Lane::inter, Kind::send, Payload::gradient, 0)), InputError);
 }
 
+TEST(MeanCosts, OfRanksThatDoNotComputeAlikeAreTheirOwn) {
+  Timeline t;
+  t.groups = topology::Groups({2});
+  t.events = {event(0, Lane::compute, Kind::forward, Payload::none, 0, -1, 0, 2),
+              event(0, Lane::compute, Kind::forward, Payload::none, 0, -1, 2, 5),
+              event(1, Lane::compute, Kind::forward, Payload::none, 0, -1, 1, 5),
+              event(0, Lane::intra, Kind::reduce, Payload::gradient, 0, 1, 3, 5),
+              event(1, Lane::intra, Kind::reduce, Payload::gradient, 0, 1, 2, 5)};
+  const schedule::Costs costs = mean_costs(t, true);
+  EXPECT_DOUBLE_EQ(costs(0, action(Lane::compute, Kind::forward, Payload::none, 0)), 2.5);
+  EXPECT_DOUBLE_EQ(costs(1, action(Lane::compute, Kind::forward, Payload::none, 0)), 4);
+  EXPECT_DOUBLE_EQ(costs(1, action(Lane::intra, Kind::reduce, Payload::gradient, 0)), 2);
+}
+
 // A step that went exactly as planned gives the same plan again, where no batch hides how long its messages
 // took.
 TEST(MeanCosts, OfASimulatedStepAreItsOwn) {
