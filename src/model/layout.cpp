@@ -88,6 +88,17 @@ Ends make_ends(const Shape& shape, const Cut& cut) {
   return {cut.slices * slice, slice, packer.take()};
 }
 
+/// What shards are balanced by: passes of a step over each block, plus the head's where it lies with the
+/// last.
+std::vector<std::int64_t> costs_of(const Shape& shape, const Cut& cut) {
+  constexpr std::int64_t forward_and_backward = 3;
+  const std::int64_t passes = forward_and_backward + (shape.recompute == Recompute::none ? 0 : 1);
+  std::vector<std::int64_t> costs;
+  for (int layer = 0; layer < shape.layers; ++layer) costs.push_back(passes * block_cost(shape, layer));
+  if (cut.ends_split) costs.back() += forward_and_backward * shape.vocab * shape.hidden;
+  return costs;
+}
+
 }  // namespace
 
 std::int64_t block_cost(const Shape& shape, int layer) {
@@ -126,11 +137,9 @@ Layout make_layout(const Shape& shape, const Cut& cut) {
   if (cut.shards > shape.layers)
     throw InputError(
         fmt::format("layers = {}: {} shards need at least {} layers", shape.layers, cut.shards, cut.shards));
-  std::vector<std::int64_t> costs(static_cast<std::size_t>(shape.layers));
-  for (int layer = 0; layer < shape.layers; ++layer) costs[layer] = block_cost(shape, layer);
   Layout layout{shape, {}, make_ends(shape, cut)};
   int first = 0;
-  for (const int length : balanced_runs(costs, cut.shards)) {
+  for (const int length : balanced_runs(costs_of(shape, cut), cut.shards)) {
     layout.shards.push_back(make_shard(shape, first, length, cut.shard_parts));
     first += length;
   }

@@ -80,8 +80,9 @@ struct Cut {
 };
 
 /// Splits the blocks into runs, balanced by block_cost(), each with at least one block, and the ends into
-/// slices. Parts and slices are multiples of `alignment`. Throws InputError if the shape cannot be computed
-/// or has fewer layers than shards.
+/// slices. Split ends count too: the run before the head is the shorter the larger the vocabulary is. Parts
+/// and slices are multiples of `alignment`. Throws InputError if the shape cannot be computed or has fewer
+/// layers than shards.
 [[nodiscard]] Layout make_layout(const Shape& shape, const Cut& cut);
 
 }  // namespace minitaw::model

@@ -124,6 +124,36 @@ TEST(Layout, EndsSplitIntoEqualAlignedSlices) {
   }
 }
 
+TEST(Layout, PartsOfShardsAreEqualAndAligned) {
+  for (const int parts : {1, 2, 3, 5, 7})
+    for (const Shard& shard : make_layout(odd_shape(5), {.shards = 2, .shard_parts = parts}).shards) {
+      expect_packed(shard.tensors, shard.elements);
+      EXPECT_EQ(shard.elements % (parts * alignment), 0) << parts;
+    }
+}
+
+TEST(Layout, TheSecondOfTwoSplitEndsBeginsWithTheNorm) {
+  const Ends ends = make_layout(odd_shape(2), {.slices = 2, .ends_split = true}).ends;
+  EXPECT_EQ(ends.slice % alignment, 0);
+  EXPECT_LE(ends.tensor(Role::head).offset + ends.tensor(Role::head).size(), ends.elements);
+  EXPECT_EQ(ends.elements, 2 * ends.slice);
+  EXPECT_EQ(ends.tensor(Role::embedding).offset, 0);
+  EXPECT_LE(ends.tensor(Role::embedding).size(), ends.slice);
+  EXPECT_EQ(ends.tensor(Role::norm).offset, ends.slice);
+}
+
+TEST(Layout, TheHeadShortensTheLastStage) {
+  Shape shape = odd_shape(8);
+  shape.ffn.assign(8, 8);
+  const auto last = [&](std::int64_t vocab, bool split) {
+    shape.vocab = vocab;
+    return make_layout(shape, {.shards = 2, .slices = 2, .ends_split = split}).shards.back().layers;
+  };
+  EXPECT_EQ(last(1, true), 4);
+  EXPECT_EQ(last(100000, true), 1);
+  EXPECT_EQ(last(100000, false), 4);
+}
+
 TEST(Layout, MoreShardsThanLayersIsRefused) {
   EXPECT_THROW((void)make_layout(odd_shape(3), {4, 1}), InputError);
 }
