@@ -10,7 +10,6 @@
 #include "base/error.hpp"
 #include "base/nearest.hpp"
 #include "schedule/draft.hpp"
-#include "schedule/schedules/schedules.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -66,67 +65,15 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
 }  // namespace
 
 const std::vector<Entry>& registry() {
-  static const OptionDoc prefetch = {"prefetch", {"1", "1..8"}, "ticks ahead that weights are fetched"};
-  static const OptionDoc blocking = {
-      "blocking", {"off", "on"}, "on: transfers and computation take turns, as in the published baseline"};
+#define MINITAW_SCHEDULE(name) schedules::name(),
   static const std::vector<Entry> entries = {
-      {.name = "serial",
-       .doc = "one rank, the reference",
-       .build = build_serial,
-       .one_rank = true,
-       .replicable = false},
-      {.name = "ddp",
-       .doc = "data parallelism: everything on every rank, gradients all-reduced at the end of the step",
-       .build = build_ddp,
-       .replicable = false},
-      {.name = "fsdp",
-       .doc = "fully sharded data parallelism (ZeRO-3), a block at a time",
-       .options = {{"hierarchical",
-                    {"off", "on"},
-                    "one copy crosses to each group; fan-out and reduction inside"},
-                   prefetch},
-       .build = build_fsdp,
-       .check = check_fsdp},
-      {.name = "1f1b",
-       .doc = "pipeline that passes activations: one forward, one backward",
-       .options = {blocking},
-       .build = build_1f1b,
-       .shard_per_rank = true,
-       .passes_activations = true},
-      {.name = "zb1",
-       .doc = "zero bubble ZB-H1 (arXiv 2401.10241): weight gradients fill the pipeline's gaps",
-       .options = {blocking},
-       .build = build_zb1,
-       .shard_per_rank = true,
-       .passes_activations = true},
-      {.name = "zb2",
-       .doc = "zero bubble ZB-H2: smaller gaps for the activations of twice as many micro-batches",
-       .options = {blocking},
-       .build = build_zb2,
-       .shard_per_rank = true,
-       .passes_activations = true},
-      {.name = "weipipe",
-       .doc = "weights and gradients in rings over all ranks (WeiPipe, PPoPP 2025)",
-       .options = {{"naive", {"off", "on"}, "on: a micro-batch ends before the next begins"}},
-       .build = build_weipipe,
-       .shard_per_rank = true},
-      {.name = "tawpipe",
-       .doc = "topology-aware grouped weight pipelining (arXiv 2511.09741)",
-       .options = {{"gwps",
-                    {"on", "off"},
-                    "group-based weight pipelining; off: every rank gets shards from their owners directly"},
-                   {"dbs", {"on", "off"}, "device-bound storage; off: shards travel on from group to group"},
-                   {"cco",
-                    {"on", "off"},
-                    "communication-computation overlap; off: transfers and computation take turns"},
-                   prefetch,
-                   {"rails", {"1", "1..64"}, "ranks of a group that share a message to another group"}},
-       .build = build_tawpipe,
-       .shard_per_rank = true,
-       .check = check_tawpipe},
+#include "schedule/schedules/all.inc"
   };
+#undef MINITAW_SCHEDULE
   return entries;
 }
+
+OptionDoc prefetch_option() { return {"prefetch", {"1", "1..8"}, "ticks ahead that weights are fetched"}; }
 
 const Entry& entry_of(const std::string& name) {
   const auto at = std::ranges::find(registry(), name, &Entry::name);

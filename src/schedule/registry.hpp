@@ -38,7 +38,7 @@ struct OptionDoc {
   std::string doc;
 };
 
-/// A schedule in the registry. Adding one: a file with its build function and a line in registry.cpp.
+/// A schedule in the registry. Adding one: a file that defines its entry and a line in schedules/all.inc.
 struct Entry {
   std::string name;
   std::string doc;
@@ -51,6 +51,16 @@ struct Entry {
   void (*check)(const Request& request) = nullptr;  ///< what else it asks; throws InputError "key: ..."
 };
 [[nodiscard]] const std::vector<Entry>& registry();
+
+/// The entry of each schedule, defined in its file.
+namespace schedules {
+#define MINITAW_SCHEDULE(name) [[nodiscard]] Entry name();
+#include "schedule/schedules/all.inc"
+#undef MINITAW_SCHEDULE
+}  // namespace schedules
+
+/// "prefetch", for schedules that fetch weights ahead.
+[[nodiscard]] OptionDoc prefetch_option();
 
 /// The entry that a spec names. Throws InputError if there is none.
 [[nodiscard]] const Entry& entry_of(const std::string& name);

@@ -1,6 +1,6 @@
 #include "schedule/frame.hpp"
 #include "schedule/order.hpp"
-#include "schedule/schedules/schedules.hpp"
+#include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -17,10 +17,8 @@ void all_reduce(Draft& draft, int tick, int shard) {
   draft.collective(tick, Phase::give_intra, a, totals);
 }
 
-}  // namespace
-
 /// Data parallelism: everything on every rank, own micro-batches; a bucket is one block.
-Program build_ddp(const Request& request) {
+Program make(const Request& request) {
   Draft draft(request.groups, request.layers, request.micro_batches);
   int last_tick = 0;
   for (int r = 0; r < draft.ranks(); ++r) {
@@ -38,6 +36,15 @@ Program build_ddp(const Request& request) {
     for (int s = 0; s < request.layers; ++s) all_reduce(draft, last_tick - s + 1, s);
   close_step(draft, last_tick + 1, EndsUpdate::replicated);
   return std::move(draft).finish();
+}
+
+}  // namespace
+
+Entry schedules::ddp() {
+  return {.name = "ddp",
+          .doc = "data parallelism: everything on every rank, gradients all-reduced at the end of the step",
+          .build = make,
+          .replicable = false};
 }
 
 }  // namespace minitaw::schedule

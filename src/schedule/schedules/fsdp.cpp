@@ -5,7 +5,7 @@
 #include "base/error.hpp"
 #include "schedule/frame.hpp"
 #include "schedule/order.hpp"
-#include "schedule/schedules/schedules.hpp"
+#include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -135,9 +135,7 @@ private:
   int prefetch_;
 };
 
-}  // namespace
-
-void check_fsdp(const Request& request) {
+void require(const Request& request) {
   if (!request.spec.options.contains("hierarchical")) return;
   const topology::Groups groups = groups_of_copy(request.groups, request.replicas);
   if (std::ranges::any_of(groups.sizes(), [&](int size) { return size != groups.size(0); }))
@@ -148,7 +146,7 @@ void check_fsdp(const Request& request) {
 
 /// Fully sharded data parallelism (ZeRO-3; Rajbhandari et al., SC'20): the unit is a block, gathered for its
 /// forward and again for its backward visit, its gradient scattered after each micro-batch.
-Program build_fsdp(const Request& request) {
+Program make(const Request& request) {
   Draft draft(request.groups, request.layers, request.micro_batches, request.replicas);
   Sharding sharding(draft, request.spec.options.contains("hierarchical"),
                     number_of(request.spec, "prefetch", 1));
@@ -171,6 +169,19 @@ Program build_fsdp(const Request& request) {
   }
   close_step(draft, visits[0].back().tick + 1, EndsUpdate::sliced);
   return std::move(draft).finish();
+}
+
+}  // namespace
+
+Entry schedules::fsdp() {
+  return {.name = "fsdp",
+          .doc = "fully sharded data parallelism (ZeRO-3), a block at a time",
+          .options = {{"hierarchical",
+                       {"off", "on"},
+                       "one copy crosses to each group; fan-out and reduction inside"},
+                      prefetch_option()},
+          .build = make,
+          .check = require};
 }
 
 }  // namespace minitaw::schedule

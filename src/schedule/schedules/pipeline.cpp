@@ -3,7 +3,7 @@
 
 #include "schedule/frame.hpp"
 #include "schedule/order.hpp"
-#include "schedule/schedules/schedules.hpp"
+#include "schedule/registry.hpp"
 #include "schedule/stages.hpp"
 
 namespace minitaw::schedule {
@@ -91,12 +91,33 @@ Program build_pipeline(const Request& request, StageRule rule) {
   return std::move(draft).finish(!request.spec.options.contains("blocking"));
 }
 
+template <StageRule rule>
+Entry entry(const char* name, const char* doc) {
+  return {.name = name,
+          .doc = doc,
+          .options = {{"blocking",
+                       {"off", "on"},
+                       "on: transfers and computation take turns, as in the published baseline"}},
+          .build = [](const Request& request) { return build_pipeline(request, rule); },
+          .shard_per_rank = true,
+          .passes_activations = true};
+}
+
 }  // namespace
 
-Program build_1f1b(const Request& request) {
-  return build_pipeline(request, StageRule::one_forward_one_backward);
+Entry schedules::one_forward_one_backward() {
+  return entry<StageRule::one_forward_one_backward>(
+      "1f1b", "pipeline that passes activations: one forward, one backward");
 }
-Program build_zb1(const Request& request) { return build_pipeline(request, StageRule::zero_bubble_h1); }
-Program build_zb2(const Request& request) { return build_pipeline(request, StageRule::zero_bubble_h2); }
+
+Entry schedules::zero_bubble_1() {
+  return entry<StageRule::zero_bubble_h1>(
+      "zb1", "zero bubble ZB-H1 (arXiv 2401.10241): weight gradients fill the pipeline's gaps");
+}
+
+Entry schedules::zero_bubble_2() {
+  return entry<StageRule::zero_bubble_h2>(
+      "zb2", "zero bubble ZB-H2: smaller gaps for the activations of twice as many micro-batches");
+}
 
 }  // namespace minitaw::schedule

@@ -1,11 +1,12 @@
 #include "schedule/frame.hpp"
 #include "schedule/order.hpp"
-#include "schedule/schedules/schedules.hpp"
+#include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
+namespace {
 
 /// The reference: one rank, everything resident, nothing moves.
-Program build_serial(const Request& request) {
+Program make(const Request& request) {
   Draft draft(request.groups, request.layers, request.micro_batches);
   for (int s = 0; s < request.layers; ++s) draft.own(0, s);
   open_step(draft);
@@ -19,6 +20,16 @@ Program build_serial(const Request& request) {
   }
   close_step(draft, tick + 1, EndsUpdate::replicated);
   return std::move(draft).finish();
+}
+
+}  // namespace
+
+Entry schedules::serial() {
+  return {.name = "serial",
+          .doc = "one rank, the reference",
+          .build = make,
+          .one_rank = true,
+          .replicable = false};
 }
 
 }  // namespace minitaw::schedule

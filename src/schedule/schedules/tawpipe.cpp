@@ -2,8 +2,8 @@
 #include "schedule/frame.hpp"
 #include "schedule/order.hpp"
 #include "schedule/owners.hpp"
+#include "schedule/registry.hpp"
 #include "schedule/relay.hpp"
-#include "schedule/schedules/schedules.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -59,9 +59,7 @@ RelayTiming timing(const Spec& spec) {
                                       : RelayTiming{number_of(spec, "prefetch", 1), 1, 1};
 }
 
-}  // namespace
-
-void check_tawpipe(const Request& request) {
+void require(const Request& request) {
   const auto& options = request.spec.options;
   if (options.contains("dbs") && options.contains("gwps"))
     throw InputError("schedule: tawpipe:dbs=off passes shards from group to group, so it needs gwps=on");
@@ -74,7 +72,7 @@ void check_tawpipe(const Request& request) {
 /// at most one weight shard per tick. Options away from their defaults: gwps=off (single ranks instead of
 /// groups, no stagger), dbs=off (a group gets a shard from the group that has just used it), cco=off (no
 /// overlap of communication and computation), prefetch (ticks ahead between groups), rails (see GroupRelay).
-Program build_tawpipe(const Request& request) {
+Program make(const Request& request) {
   const auto& options = request.spec.options;
   const bool grouped = !options.contains("gwps");
   const int ranks = request.ranks_of_copy();
@@ -93,6 +91,26 @@ Program build_tawpipe(const Request& request) {
       all[k].visit(i, relay, options.contains("dbs") && k > 0 ? &all[k - 1] : nullptr);
   close_step(draft, all.back().last_tick() + when.give, EndsUpdate::sliced);
   return std::move(draft).finish(when.give > 0);
+}
+
+}  // namespace
+
+Entry schedules::tawpipe() {
+  return {
+      .name = "tawpipe",
+      .doc = "topology-aware grouped weight pipelining (arXiv 2511.09741)",
+      .options = {{"gwps",
+                   {"on", "off"},
+                   "group-based weight pipelining; off: every rank gets shards from their owners directly"},
+                  {"dbs", {"on", "off"}, "device-bound storage; off: shards travel on from group to group"},
+                  {"cco",
+                   {"on", "off"},
+                   "communication-computation overlap; off: transfers and computation take turns"},
+                  prefetch_option(),
+                  {"rails", {"1", "1..64"}, "ranks of a group that share a message to another group"}},
+      .build = make,
+      .shard_per_rank = true,
+      .check = require};
 }
 
 }  // namespace minitaw::schedule

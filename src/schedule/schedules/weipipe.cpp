@@ -1,6 +1,6 @@
 #include "schedule/frame.hpp"
 #include "schedule/order.hpp"
-#include "schedule/schedules/schedules.hpp"
+#include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -158,19 +158,27 @@ private:
   int last_tick_ = 0;
 };
 
-}  // namespace
-
 /// WeiPipe (Lin et al., PPoPP 2025, DOI 10.1145/3710848.3710869): rank r owns shard -r mod P; weights for
 /// forward and for backward visits go round in two rings and gradients in a third, one rank per tick.
 /// Interleaved, a rank's backward visits of one micro-batch alternate with the forward visits of its next;
 /// naive=on finishes a micro-batch first. In the corrected form of docs/schedules.md.
-Program build_weipipe(const Request& request) {
+Program make(const Request& request) {
   Draft draft(request.groups, request.ranks_of_copy(), request.micro_batches, request.replicas);
   WeiPipe pipe(draft, request.micro_batches_of_rank(), request.spec.options.contains("naive"));
   open_step(draft);
   const int last_tick = pipe.run();
   close_step(draft, last_tick + 1, EndsUpdate::sliced);
   return std::move(draft).finish();
+}
+
+}  // namespace
+
+Entry schedules::weipipe() {
+  return {.name = "weipipe",
+          .doc = "weights and gradients in rings over all ranks (WeiPipe, PPoPP 2025)",
+          .options = {{"naive", {"off", "on"}, "on: a micro-batch ends before the next begins"}},
+          .build = make,
+          .shard_per_rank = true};
 }
 
 }  // namespace minitaw::schedule
