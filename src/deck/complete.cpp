@@ -116,6 +116,17 @@ std::vector<std::int64_t> micro_batch_per_rank_of(const Draft& draft, const Case
   return equal ? std::vector<std::int64_t>() : sizes;
 }
 
+std::int64_t heads_of(const Draft& draft) {
+  if (draft.heads && draft.head_dim)
+    throw InputError("head_dim: given together with heads; keep one of the two");
+  if (!draft.heads && !draft.head_dim)
+    throw InputError("heads: not given; add for example heads = 8, or head_dim = 128");
+  if (draft.heads) return *draft.heads;
+  if (*draft.hidden % *draft.head_dim != 0)
+    throw InputError(fmt::format("head_dim: {} does not divide hidden = {}", *draft.head_dim, *draft.hidden));
+  return *draft.hidden / *draft.head_dim;
+}
+
 std::int64_t largest_micro_batch(const Draft& draft) {
   if (!draft.micro_batch_per_rank) return draft.micro_batch.value_or(1);
   return *std::ranges::max_element(*draft.micro_batch_per_rank);
@@ -125,8 +136,8 @@ model::Shape shape_of(const Draft& draft) {
   model::Shape shape;
   shape.layers = static_cast<int>(*draft.layers);
   shape.hidden = *draft.hidden;
-  shape.heads = static_cast<int>(*draft.heads);
-  shape.kv_heads = static_cast<int>(draft.kv_heads.value_or(*draft.heads));
+  shape.heads = static_cast<int>(heads_of(draft));
+  shape.kv_heads = static_cast<int>(draft.kv_heads.value_or(shape.heads));
   shape.ffn = ffn_of(draft);
   shape.vocab = draft.vocab.value_or(*draft.data == "synthetic" ? 32000 : 256);
   shape.seq = *draft.seq;

@@ -105,8 +105,11 @@ std::vector<Key> make_keys() {
        size("layers", &D::layers, 1, 10'000)});
   add({"hidden", "size", true, false, "", "", "hidden = 256", "H, width of the hidden state.",
        size("hidden", &D::hidden, 1, M)});
-  add({"heads", "size", true, false, "", "", "heads = 8",
+  add({"heads", "size", true, false, "", "hidden / head_dim", "heads = 8",
        "Query heads; must divide hidden, and hidden / heads must be even.", size("heads", &D::heads, 1, M)});
+  add({"head_dim", "size", true, false, "", "hidden / heads", "head_dim = 128",
+       "Width of a head, in place of heads: what stays the same where hidden is swept.",
+       size("head_dim", &D::head_dim, 1, M)});
   add({"kv_heads", "size", true, false, "", "heads", "kv_heads = 2",
        "Key and value heads (grouped query attention); must divide heads.",
        size("kv_heads", &D::kv_heads, 1, M)});

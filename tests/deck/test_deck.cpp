@@ -88,6 +88,14 @@ TEST(Deck, combinations_that_do_not_fit_are_left_out_with_a_note) {
   EXPECT_THAT(deck.notes, ElementsAre(HasSubstr("2 ranks cannot form 4 equal groups")));
 }
 
+TEST(Deck, heads_follow_from_their_width) {
+  const Deck deck = make("layers = 8\nhidden = [64, 96]\nhead_dim = 16\nseq = 1\n");
+  ASSERT_THAT(deck.cases, SizeIs(2));
+  EXPECT_EQ(deck.cases[0].shape.heads, 4);
+  EXPECT_EQ(deck.cases[1].shape.heads, 6);
+  EXPECT_EQ(deck.cases[1].shape.kv_heads, 6);
+}
+
 TEST(Deck, a_value_that_never_fits_is_refused) {
   EXPECT_THAT(refusal(small, {"ranks=2,4", "groups=1,2,3"}), HasSubstr("3 equal groups"));
   EXPECT_THAT(refusal(small, {"heads=4,5"}), HasSubstr("heads"));
@@ -162,6 +170,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{small + "micro_batch = 1979-05-27\n", "d.toml:5: micro_batch", "date"},
         Refused{"layers = 8\nhidden = 64\nheads = 5\nseq = 1\n", "d.toml:3: heads", "64"},
         Refused{"layers = 8\nhidden = 12\nheads = 4\nseq = 1\n", "d.toml:2: hidden", "even"},
+        Refused{"layers = 8\nhidden = 64\nseq = 1\n", "d.toml: heads: not given", "head_dim"},
+        Refused{"layers = 8\nhidden = 64\nhead_dim = 24\nseq = 1\n", "d.toml:3: head_dim", "hidden = 64"},
+        Refused{small + "head_dim = 8\n", "d.toml:5: head_dim", "keep one"},
         Refused{small + "kv_heads = 3\n", "d.toml:5: kv_heads", "4"},
         Refused{"layers = 3\nhidden = 64\nheads = 4\nseq = 1\n", "d.toml:1: layers: 3", "at least one layer"},
         Refused{"layers = 8\nhidden = 64\nheads = 4\n", "d.toml: seq: not given", "add for example"},
@@ -296,12 +307,13 @@ TEST(Identity, tells_every_key_apart) {
   std::set<std::string> seen{identity(make(small).cases[0])};
   for (const std::string& change : changes)
     EXPECT_TRUE(seen.insert(identity(make(small, {change}).cases[0])).second) << change;
-  EXPECT_EQ(changes.size(), keys().size());
+  EXPECT_EQ(changes.size() + 1, keys().size()) << "head_dim is another way to say heads";
 }
 
 TEST(Keys, examples_and_defaults_are_valid) {
-  const std::string complete = "layers=8\nhidden=256\nheads=8\nseq=64\n";
   for (const Key& key : keys()) {
+    const std::string complete =
+        std::string("layers=8\nhidden=256\nseq=64\n") + (key.name == "head_dim" ? "" : "heads=8\n");
     Draft draft;
     if (!key.initial.empty()) {
       EXPECT_NO_THROW(key.store(draft, Value{key.initial})) << key.name;
