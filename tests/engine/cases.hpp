@@ -50,6 +50,16 @@ inline std::vector<std::string> every_schedule() {
           "tawpipe:rails=2"};
 }
 
+/// All of them on few ranks; a third on more than four, which share few cores, another third for each `turn`.
+inline std::vector<std::string> some_schedules(int ranks, int turn) {
+  const std::vector<std::string> all = every_schedule();
+  if (ranks <= 4) return all;
+  std::vector<std::string> some;
+  for (std::size_t i = static_cast<std::size_t>(ranks + turn) % 3; i < all.size(); i += 3)
+    some.push_back(all[i]);
+  return some;
+}
+
 /// Whether the schedule runs on these groups.
 inline bool possible(const deck::Case& c) {
   try {
