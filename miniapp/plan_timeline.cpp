@@ -4,13 +4,12 @@
 
 #include <charconv>
 #include <cmath>
-#include <fstream>
 
 #include "base/error.hpp"
 #include "deck/sequences.hpp"
 #include "plan_case.hpp"
 #include "plan_table.hpp"
-#include "trace/write.hpp"
+#include "timeline_file.hpp"
 
 namespace minitaw::app {
 
@@ -18,15 +17,6 @@ namespace {
 
 /// A drawing of more is of no use to anybody.
 constexpr std::size_t most_actions = 1'000'000;
-
-enum class Format { svg, json };
-
-Format format_of(const std::string& path) {
-  if (path.ends_with(".svg")) return Format::svg;
-  if (path.ends_with(".json")) return Format::json;
-  throw InputError(fmt::format(
-      "--timeline: \"{}\" must end in .svg (a drawing) or .json (a Chrome trace, for Perfetto)", path));
-}
 
 int parse_case(std::string_view text, int cases) {
   int number = 0;
@@ -64,13 +54,6 @@ trace::Timeline timeline_of(const deck::Case& c, const schedule::Machine& machin
   return trace::make_timeline(plan.program, spans, title_of(plan, spans), false);
 }
 
-void write(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) throw InputError(fmt::format("--timeline: {} cannot be written", path));
-}
-
 }  // namespace
 
 std::vector<int> chosen_cases(const TimelineOptions& options, int cases) {
@@ -78,7 +61,7 @@ std::vector<int> chosen_cases(const TimelineOptions& options, int cases) {
     if (!options.cases.empty()) throw InputError("--case: it chooses what --timeline FILE draws");
     return {};
   }
-  (void)format_of(options.path);
+  require_timeline_name(options.path);
   if (options.cases.empty()) return {0};
   std::vector<int> chosen;
   if (options.cases == "all")
@@ -98,8 +81,7 @@ void write_timeline(const TimelineOptions& options, const deck::Deck& deck,
   for (const int i : chosen_cases(options, static_cast<int>(deck.cases.size())))
     timelines.push_back(timeline_of(deck.cases[static_cast<std::size_t>(i)], machine));
   if (timelines.empty()) return;
-  write(options.path, format_of(options.path) == Format::svg ? trace::to_svg(timelines)
-                                                             : trace::to_chrome_trace(timelines));
+  write_timelines(options.path, timelines);
 }
 
 double parse_rate(const std::string& option, const std::string& text) {

@@ -2,13 +2,15 @@
 
 #include <limits>
 
-#include "comm/mpi/check.hpp"
+#include "comm/mpi/size.hpp"
 #include "engine/clock.hpp"
 
 namespace minitaw::engine {
 namespace {
 
 using comm::mpi::check;
+using comm::mpi::rank_in;
+using comm::mpi::size_of;
 
 constexpr int rounds = 10;
 constexpr int tag = 0;
@@ -24,18 +26,6 @@ struct Part {
     if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
   }
 };
-
-int rank_in(MPI_Comm comm) {
-  int rank = 0;
-  check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
-  return rank;
-}
-
-int size_of(MPI_Comm comm) {
-  int size = 0;
-  check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
-  return size;
-}
 
 void send(double value, int to, MPI_Comm comm) {
   check(MPI_Send(&value, 1, MPI_DOUBLE, to, tag, comm), "sending a time");

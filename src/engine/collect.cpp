@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "comm/mpi/check.hpp"
+#include "comm/mpi/size.hpp"
 #include "engine/account.hpp"
 #include "topology/devices.hpp"
 
@@ -12,13 +12,8 @@ namespace minitaw::engine {
 namespace {
 
 using comm::mpi::check;
+using comm::mpi::size_of;
 using record::CaseResult;
-
-int size_of(MPI_Comm comm) {
-  int ranks = 1;
-  check(MPI_Comm_size(comm, &ranks), "MPI_Comm_size");
-  return ranks;
-}
 
 template <class T, std::size_t N>
 std::vector<std::array<T, N>> gather_rows(const std::array<T, N>& mine, MPI_Comm comm) {

@@ -8,12 +8,14 @@
 #include <array>
 
 #include "base/error.hpp"
-#include "comm/mpi/check.hpp"
+#include "comm/mpi/size.hpp"
 
 namespace minitaw::topology {
 namespace {
 
 using comm::mpi::check;
+using comm::mpi::rank_in;
+using comm::mpi::size_of;
 using Name = std::array<char, 256>;
 
 /// The ranks that share memory with this one, in rank order; freed with the object.
@@ -30,18 +32,6 @@ public:
 private:
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
-
-int rank_in(MPI_Comm comm) {
-  int rank = 0;
-  check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
-  return rank;
-}
-
-int size_of(MPI_Comm comm) {
-  int size = 0;
-  check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
-  return size;
-}
 
 /// For each rank, the lowest rank of its node.
 std::vector<int> first_ranks(MPI_Comm world, MPI_Comm node) {

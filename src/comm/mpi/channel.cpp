@@ -1,18 +1,10 @@
 #include "comm/mpi/channel.hpp"
 
 #include "base/error.hpp"
-#include "comm/mpi/check.hpp"
+#include "comm/mpi/size.hpp"
 
 namespace minitaw::comm::mpi {
-namespace {
-
-int size_of(MPI_Comm comm) {
-  int ranks = 0;
-  check(MPI_Comm_size(comm, &ranks), "MPI_Comm_size");
-  return ranks;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Channel::Channel(MPI_Comm world, const LaneMemory& memory, const Waiter& waiter)
     : memory_(memory), waiter_(waiter), sent_(size_of(world) * schedule::traffic_kinds) {
