@@ -4,7 +4,6 @@
 #include "comm/mpi/size.hpp"
 
 namespace minitaw::comm::mpi {
-namespace {}  // namespace
 
 Channel::Channel(MPI_Comm world, const LaneMemory& memory, const Waiter& waiter)
     : memory_(memory), waiter_(waiter), sent_(size_of(world) * schedule::traffic_kinds) {
