@@ -89,7 +89,7 @@ TEST_P(Mutations, SurvivorsAreHarmless) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   std::map<std::string, Tally> tallies;
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < (shapes::sanitized ? 60 : 1000); ++round) {
     Program program = valid;
     const std::string what = mutate(program, random);
     if (what.empty()) continue;

@@ -4,16 +4,11 @@
 #include <sys/resource.h>
 
 #include "schedule/registry.hpp"
+#include "schedule/shapes.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::schedule {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool has_shadow_memory = true;
-#else
-constexpr bool has_shadow_memory = false;
-#endif
 
 constexpr double gibibyte = 1024.0 * 1024 * 1024;
 
@@ -34,7 +29,7 @@ TEST_P(Scale, ThousandRanksTakeLessThanTwoGibibytes) {
       {parse_spec(GetParam()), topology::Groups::equal(ranks, groups), per_rank * ranks, layers, replicas});
   const auto violation = validate(program);
   EXPECT_FALSE(violation) << violation->message;
-  if (!has_shadow_memory) {
+  if (!shapes::sanitized) {
     EXPECT_LT(peak_bytes(), 2 * gibibyte);
   }
 }
