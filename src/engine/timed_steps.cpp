@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "comm/mpi/check.hpp"
+#include "comm/mpi/size.hpp"
 #include "engine/clock_offset.hpp"
 
 namespace minitaw::engine {
@@ -50,8 +50,7 @@ int TimedSteps::choose(const std::vector<double>& lengths) const {
 }
 
 StepSpans TimedSteps::gather(int step, MPI_Comm comm) const {
-  int rank = 0;
-  check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  const int rank = comm::mpi::rank_in(comm);
   const Kept& mine = kept(step);
   const double start = mine.started + clock_offset(comm);
   std::vector<double> started(rank == 0 ? program_.ranks.size() : 0);

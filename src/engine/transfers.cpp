@@ -20,12 +20,6 @@ using schedule::Payload;
 
 [[maybe_unused]] float to_float(float value) { return value; }  // called by the host build only
 
-/// Totals and the ends gradient are fp32 whatever the compute precision.
-bool is_fp32(schedule::SlotClass cls, model::Dtype dtype) {
-  return dtype == model::Dtype::fp32 || cls == schedule::SlotClass::total ||
-         cls == schedule::SlotClass::ends_total;
-}
-
 /// total += contribution, behind what the lane has done so far. On a host a plain loop: communication threads
 /// must not enter the compute threads' parallel regions.
 template <class E>
@@ -75,7 +69,7 @@ void Transfers::run(schedule::Lane lane, std::span<const Action* const> unit) {
 model::Buffer Transfers::place(const Action& a, int operand) const {
   const schedule::Slot slot = a.slots[operand];
   const model::Buffer whole = arena_.slot(slot);
-  const std::size_t width = is_fp32(slot.cls, layout_.shape.dtype) ? 4 : 2;
+  const std::size_t width = schedule::element_bytes(slot.cls, layout_.shape.dtype);
   const schedule::Extent wanted = schedule::moved(a, layout_);
   const bool hidden = slot.cls == schedule::SlotClass::flow;
   const schedule::Extent there = hidden ? wanted : held(program_, rank_, slot.cls, a.shard, layout_);
@@ -91,7 +85,8 @@ comm::Message Transfers::message(const Action& a) const {
 }
 
 comm::Collective Transfers::collective(const Action& a) const {
-  const auto scalar = is_fp32(a.slots[0].cls, layout_.shape.dtype) ? comm::Scalar::fp32 : comm::Scalar::bf16;
+  const bool wide = schedule::element_bytes(a.slots[0].cls, layout_.shape.dtype) == sizeof(float);
+  const comm::Scalar scalar = wide ? comm::Scalar::fp32 : comm::Scalar::bf16;
   return {a.communicator, a.peer, a.payload, scalar, place(a).data, schedule::moved(a, layout_).count};
 }
 

@@ -19,9 +19,7 @@ struct Moved {
 };
 
 Moved moved_by(const Action& a, const model::Layout& layout) {
-  const SlotClass cls = a.slots[0].cls;
-  const bool wide = cls == SlotClass::total || cls == SlotClass::ends_total;
-  return {moved(a, layout).count, wide ? sizeof(float) : model::bytes_of(layout.shape.dtype)};
+  return {moved(a, layout).count, element_bytes(a.slots[0].cls, layout.shape.dtype)};
 }
 
 class Counter {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "model/footprint.hpp"
+#include "schedule/extent.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -44,23 +45,19 @@ double loss_flops(const model::Shape& shape) {
          static_cast<double>(shape.hidden);
 }
 
-double elements_of(const Action& a, const Layout& layout) {
-  const bool ends = a.payload == Payload::ends || a.payload == Payload::ends_gradient;
-  const double all =
-      static_cast<double>(ends || a.shard < 0 ? layout.ends.elements : layout.shards[a.shard].elements);
-  return all / a.parts;
+double elements_moved(const Action& a, const Layout& layout) {
+  return static_cast<double>(moved(a, layout).count);
 }
 
 /// Of what a rank keeps of a shard or the ends: a slice, if the program cuts them.
-double kept_elements(const Action& a, const Layout& layout, const Program& program) {
-  const bool ends = a.payload == Payload::ends || a.payload == Payload::ends_gradient;
-  if (!ends) return elements_of(a, layout) / program.home_slices;
-  const bool slice = a.kind == Kind::update || program.ends_split;
-  return static_cast<double>(slice ? layout.ends.slice : layout.ends.elements);
+double elements_kept(int rank, const Action& a, const Layout& layout, const Program& program) {
+  if (a.kind == Kind::update && a.payload == Payload::ends) return static_cast<double>(layout.ends.slice);
+  const SlotClass cls = a.slots[a.kind == Kind::update ? 1 : 0].cls;
+  return static_cast<double>(held(program, rank, cls, a.shard, layout).count);
 }
 
 /// Bytes of memory that an action reads and writes, where that is what takes its time.
-double touched_bytes(const Action& a, const Layout& layout, const Program& program) {
+double touched_bytes(int rank, const Action& a, const Layout& layout, const Program& program) {
   const auto compute = static_cast<double>(model::bytes_of(layout.shape.dtype));
   constexpr double fp32 = sizeof(float);
   switch (a.kind) {
@@ -68,13 +65,13 @@ double touched_bytes(const Action& a, const Layout& layout, const Program& progr
   case Kind::embed_backward:
     return 2 * static_cast<double>(model::flow_bytes(layout.shape));
   case Kind::update:  // gradient, two moments and master weights; the weights themselves
-    return kept_elements(a, layout, program) * (7 * fp32 + compute);
+    return elements_kept(rank, a, layout, program) * (7 * fp32 + compute);
   case Kind::zero:
-    return kept_elements(a, layout, program) * fp32;
+    return elements_kept(rank, a, layout, program) * fp32;
   case Kind::accumulate:
-    return elements_of(a, layout) * (compute + 2 * fp32);
+    return elements_moved(a, layout) * (compute + 2 * fp32);
   case Kind::load:
-    return elements_of(a, layout) * 2 * compute;
+    return elements_moved(a, layout) * 2 * compute;
   default:
     return 0;
   }
@@ -89,7 +86,7 @@ public:
 
   double operator()(int rank, const Action& a) const {
     if (is_communication(a.kind)) return moved_bytes(a, layout_) * rounds(a) / bandwidth(rank, a);
-    return flops(a, layout_) / machine_.flops + touched_bytes(a, layout_, *program_) / machine_.memory;
+    return flops(a, layout_) / machine_.flops + touched_bytes(rank, a, layout_, *program_) / machine_.memory;
   }
 
 private:
@@ -145,19 +142,8 @@ double flops(const Action& action, const Layout& layout) {
 }
 
 double moved_bytes(const Action& action, const Layout& layout) {
-  const auto compute = static_cast<double>(model::bytes_of(layout.shape.dtype));
-  constexpr double fp32 = sizeof(float);
-  switch (action.payload) {
-  case Payload::activation:
-  case Payload::activation_grad:
-    return static_cast<double>(model::flow_bytes(layout.shape));
-  case Payload::ends_gradient:
-    return elements_of(action, layout) * fp32;
-  case Payload::gradient:
-    return elements_of(action, layout) * (action.slots[0].cls == SlotClass::total ? fp32 : compute);
-  default:
-    return elements_of(action, layout) * compute;
-  }
+  return static_cast<double>(moved(action, layout).count) *
+         static_cast<double>(element_bytes(action.slots[0].cls, layout.shape.dtype));
 }
 
 Costs costs_of(const Program& program, const Layout& layout, const Machine& machine) {

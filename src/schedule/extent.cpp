@@ -30,6 +30,11 @@ Extent moved(const Action& a, const model::Layout& layout) {
   throw LogicError("a transfer of nothing");
 }
 
+std::size_t element_bytes(SlotClass cls, model::Dtype dtype) {
+  const bool total = cls == SlotClass::total || cls == SlotClass::ends_total;
+  return total ? sizeof(float) : model::bytes_of(dtype);
+}
+
 Extent held(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
   const RankProgram& r = program.ranks[rank];
   if (cls == SlotClass::ends || cls == SlotClass::ends_total)

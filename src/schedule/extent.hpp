@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "model/layout.hpp"
@@ -15,6 +16,10 @@ struct Extent {
 
 /// What a communication action, add or load is about.
 [[nodiscard]] Extent moved(const Action& action, const model::Layout& layout);
+
+/// Bytes of an element in a slot of weights, gradients or hidden states: totals are fp32, all else has the
+/// compute precision.
+[[nodiscard]] std::size_t element_bytes(SlotClass cls, model::Dtype dtype);
 
 /// What a slot of the rank holds that belongs to `shard` (ignored for the ends): all of it, or the slice that
 /// the rank keeps. For slots of weights and gradients only.

@@ -58,11 +58,8 @@ private:
       return model::stash_bytes(layout_, shard);
     case SlotClass::flow:
       return model::flow_bytes(layout_.shape);
-    case SlotClass::total:
-    case SlotClass::ends_total:
-      return held(program_, number_, cls, shard, layout_).count * sizeof(float);
     default:
-      return held(program_, number_, cls, shard, layout_).count * model::bytes_of(layout_.shape.dtype);
+      return held(program_, number_, cls, shard, layout_).count * element_bytes(cls, layout_.shape.dtype);
     }
   }
 

@@ -18,26 +18,6 @@ bool adds_to(const Action& a, Slot slot) {
 /// "[1/4]": part 1 of 4.
 std::string part_text(const Action& a) { return a.parts == 1 ? "" : fmt::format("[{}/{}]", a.part, a.parts); }
 
-std::string payload_text(const Action& a) {
-  switch (a.payload) {
-  case Payload::weights:
-    return fmt::format("W{}", a.shard);
-  case Payload::gradient:
-    return fmt::format("G{}", a.shard);
-  case Payload::activation:
-    return fmt::format("A{}", a.shard);
-  case Payload::activation_grad:
-    return fmt::format("D{}", a.shard);
-  case Payload::ends:
-    return a.shard < 0 ? "E" : fmt::format("E{}", a.shard);
-  case Payload::ends_gradient:
-    return "EG";
-  case Payload::none:
-    break;
-  }
-  return a.shard < 0 ? "" : fmt::format("s{}", a.shard);
-}
-
 void append_waits(std::string& line, const Action& a) {
   const char* separator = " after ";
   for (int l = 0; l < lanes; ++l) {
@@ -76,10 +56,30 @@ std::string cuts_text(const Program& p) {
 
 }  // namespace
 
+std::string payload_text(Payload payload, int shard) {
+  switch (payload) {
+  case Payload::weights:
+    return fmt::format("W{}", shard);
+  case Payload::gradient:
+    return fmt::format("G{}", shard);
+  case Payload::activation:
+    return fmt::format("A{}", shard);
+  case Payload::activation_grad:
+    return fmt::format("D{}", shard);
+  case Payload::ends:
+    return shard < 0 ? "E" : fmt::format("E{}", shard);
+  case Payload::ends_gradient:
+    return "EG";
+  case Payload::none:
+    break;
+  }
+  return shard < 0 ? "" : fmt::format("s{}", shard);
+}
+
 std::string to_text(const Action& a, const Program& program) {
   std::string line{name_of(a.kind)};
   const auto add = [&](const std::string& word) { line += " " + word; };
-  if (const std::string what = payload_text(a); !what.empty()) add(what + part_text(a));
+  if (const std::string what = payload_text(a.payload, a.shard); !what.empty()) add(what + part_text(a));
   if (a.micro_batch >= 0) add(fmt::format("m{}", a.micro_batch));
   for (const Slot slot : a.slots)
     if (slot.valid()) add((adds_to(a, slot) ? "+" : "") + slot_text(slot));

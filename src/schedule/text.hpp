@@ -7,6 +7,9 @@
 
 namespace minitaw::schedule {
 
+/// "W3", "G3", "A3", "D3", "E", "E3", "EG", or "s3" where nothing moves; empty without a shard.
+[[nodiscard]] std::string payload_text(Payload payload, int shard);
+
 /// One action as a line: "F s3 m1 w0 a0 x0", "send W3 w1 -> r5", "reduce G3 g0 root r2 @group0".
 [[nodiscard]] std::string to_text(const Action& action, const Program& program);
 

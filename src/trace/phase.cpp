@@ -4,6 +4,9 @@
 
 #include <array>
 
+#include "schedule/account.hpp"
+#include "schedule/text.hpp"
+
 namespace minitaw::trace {
 namespace {
 
@@ -27,41 +30,17 @@ constexpr std::array<Look, phases> looks = {{
 }};
 
 Phase transfer_phase(Payload payload) {
-  switch (payload) {
-  case Payload::gradient:
+  switch (schedule::traffic_of(payload)) {
+  case schedule::Traffic::gradients:
     return Phase::gradients;
-  case Payload::activation:
-  case Payload::activation_grad:
+  case schedule::Traffic::activations:
     return Phase::activations;
-  case Payload::ends:
-  case Payload::ends_gradient:
+  case schedule::Traffic::ends:
     return Phase::ends_transfer;
-  case Payload::none:
-  case Payload::weights:
+  case schedule::Traffic::weights:
     break;
   }
   return Phase::weights;
-}
-
-std::string payload_text(const Event& e) {
-  switch (e.payload) {
-  case Payload::weights:
-    return fmt::format("W{}", e.shard);
-  case Payload::gradient:
-    return fmt::format("G{}", e.shard);
-  case Payload::activation:
-    return fmt::format("A{} m{}", e.shard, e.micro_batch);
-  case Payload::activation_grad:
-    return fmt::format("D{} m{}", e.shard, e.micro_batch);
-  case Payload::ends:
-    return e.shard < 0 ? "E" : fmt::format("E{}", e.shard);
-  case Payload::ends_gradient:
-    return "EG";
-  case Payload::none:
-    break;
-  }
-  return (e.shard < 0 ? "" : fmt::format("s{}", e.shard)) +
-         (e.micro_batch < 0 ? "" : fmt::format("{}m{}", e.shard < 0 ? "" : " ", e.micro_batch));
 }
 
 }  // namespace
@@ -97,7 +76,9 @@ std::string_view colour_of(Phase phase) {
 
 std::string text_of(const Event& event) {
   std::string text(schedule::name_of(event.kind));
-  if (const std::string payload = payload_text(event); !payload.empty()) text += " " + payload;
+  if (const std::string what = schedule::payload_text(event.payload, event.shard); !what.empty())
+    text += " " + what;
+  if (event.micro_batch >= 0) text += fmt::format(" m{}", event.micro_batch);
   if (event.kind == Kind::send) return fmt::format("{} to r{}", text, event.peer);
   if (event.kind == Kind::recv) return fmt::format("{} from r{}", text, event.peer);
   return event.peer < 0 ? text : fmt::format("{}, root r{}", text, event.peer);

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "model/layout.hpp"
+#include "possible.hpp"
 #include "schedule/extent.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/text.hpp"
@@ -178,15 +179,6 @@ std::vector<std::string> specs_of(const schedule::Entry& entry) {
                     (other.find("..") != std::string::npos ? "3" : other));
   }
   return specs;
-}
-
-bool possible(const schedule::Request& request) {
-  try {
-    schedule::check(request);
-  } catch (const InputError&) {
-    return false;
-  }
-  return true;
 }
 
 /// All of them on these ranks, with one and with two copies; for more than three ranks a quarter of them,

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "deck/settings.hpp"
+#include "possible.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::engine::tests {
@@ -62,12 +63,7 @@ inline std::vector<std::string> some_schedules(int ranks, int turn) {
 
 /// Whether the schedule runs on these groups.
 inline bool possible(const deck::Case& c) {
-  try {
-    schedule::check({schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers});
-  } catch (const InputError&) {
-    return false;
-  }
-  return true;
+  return schedule::possible({schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers});
 }
 
 /// Sizes that add up to `ranks`, drawn at random (the same on every rank for the same generator).

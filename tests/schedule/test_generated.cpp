@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "possible.hpp"
 #include "schedule/account.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/text.hpp"
@@ -17,16 +18,6 @@ namespace {
 using shapes::name_of;
 
 constexpr int any_copies = 64;
-
-/// Whether the registry takes it.
-bool possible(const Request& request) {
-  try {
-    check(request);
-  } catch (const InputError&) {
-    return false;
-  }
-  return true;
-}
 
 /// Calls `visit` for every spec, grouping, N and number of copies of P ranks that there can be; the layer
 /// counts take turns, as programs know shards only.
