@@ -27,7 +27,7 @@ PARTS = [
     ("exposed_ends_s", "for embedding and head", "#F0E442", "xxxx"),
     ("idle_s", "idle", "#dddddd", ""),
 ]
-SCHEMA = 3
+SCHEMA = 4
 
 
 class BadInput(Exception):
@@ -226,7 +226,7 @@ def prefix_of(name, output):
 
 def plot(name, output):
     table = read_summary(name)
-    valid = table[table.verdict == "VALID"]
+    valid = table[table.verdict.str.startswith("VALID")]
     if valid.empty:
         raise BadInput(f"{name} has no valid case to plot ({len(table)} in all)")
     prefix = prefix_of(name, output)

@@ -178,6 +178,7 @@ Case complete(const Draft& draft, const Job& job) {
   c.micro_batch_per_rank = micro_batch_per_rank_of(draft, c);
   c.shape = shape_of(draft);
   c.steps = static_cast<int>(*draft.steps);
+  c.repeats = static_cast<int>(*draft.repeats);
   c.warmup = static_cast<int>(*draft.warmup);
   c.learning_rate = *draft.learning_rate;
   c.data = *draft.data;

@@ -14,7 +14,7 @@ namespace minitaw::deck {
 struct Draft {
   std::optional<std::string> schedule, groups, dtype, recompute, data, attention, transport;
   std::optional<std::int64_t> ranks, replicas, layers, hidden, heads, head_dim, kv_heads, vocab, ffn, seq;
-  std::optional<std::int64_t> micro_batch, micro_batches, steps, warmup, seed;
+  std::optional<std::int64_t> micro_batch, micro_batches, steps, repeats, warmup, seed;
   std::optional<std::vector<std::int64_t>> ffn_per_layer, micro_batch_per_rank;
   std::optional<double> learning_rate;
 };

@@ -154,7 +154,13 @@ std::vector<Key> make_keys() {
        "File whose bytes are the tokens (path from the current folder), or \"synthetic\".",
        [](D& draft, const Value& value) { draft.data = to_text("data", value); }});
   add({"steps", "size", false, false, "10", "", "steps = 20",
-       "Timed steps; a result needs at least 3 to be valid.", size("steps", &D::steps, 1, many)});
+       "Timed steps of a repetition; a result needs at least 3 samples to be valid.",
+       size("steps", &D::steps, 1, many)});
+  add({"repeats", "size", false, false, "1", "", "repeats = 3",
+       "Repetitions: how often a case is set up and timed anew, warm-up included; `run --interleave` runs "
+       "those of "
+       "all cases in random order.",
+       size("repeats", &D::repeats, 1, 1000)});
   add({"warmup", "size", false, false, "2", "", "warmup = 3", "Steps before the timed ones.",
        size("warmup", &D::warmup, 0, many)});
   add({"seed", "size", false, false, "1", "", "seed = 7", "Of initial weights and synthetic tokens.",

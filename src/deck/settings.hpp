@@ -20,8 +20,9 @@ struct Case {
   int micro_batches = 1;  ///< M per step, all ranks together
   /// B of each rank where they differ, shape.micro_batch then being the largest; else empty.
   std::vector<std::int64_t> micro_batch_per_rank{};
-  int steps = 1;   ///< timed steps
-  int warmup = 0;  ///< untimed steps before them
+  int steps = 1;    ///< timed steps of a repetition
+  int repeats = 1;  ///< repetitions: how often the case is set up and timed anew
+  int warmup = 0;   ///< untimed steps before them, in each repetition
   double learning_rate = 1e-3;
   std::string data;  ///< path of a file whose bytes are the tokens, or "synthetic"
   std::uint64_t seed = 1;

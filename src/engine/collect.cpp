@@ -29,6 +29,8 @@ void collect_samples(const TimedSteps& steps, MPI_Comm comm, CaseResult& result)
     check(MPI_Gather(&mine, 1, MPI_DOUBLE, seconds.data(), 1, MPI_DOUBLE, 0, comm), "gathering step times");
     result.seconds.push_back(std::move(seconds));
   }
+  result.repetition.assign(result.seconds.size(), 0);
+  result.position = {0};
 }
 
 /// The step whose times stand for all, the same on every rank.

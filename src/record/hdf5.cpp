@@ -53,6 +53,8 @@ Values one(const Cell& cell) {
   return std::visit([](const auto& value) -> Values { return std::vector{value}; }, cell);
 }
 
+constexpr hsize_t most_rows = hsize_t{1} << 27;
+
 Id open_dataset(hid_t group, const std::string& name) {
   return {H5Dopen2(group, name.c_str(), H5P_DEFAULT), H5Dclose, "open dataset " + name};
 }
@@ -63,6 +65,8 @@ hsize_t length(hid_t dataset, const std::string& name) {
     throw std::runtime_error(fmt::format("HDF5: {} is not one-dimensional", name));
   hsize_t rows = 0;
   check(H5Sget_simple_extent_dims(space.get(), &rows, nullptr), "read the shape of " + name);
+  // Only damage makes it longer: nothing here has a row for each of so many.
+  if (rows > most_rows) throw std::runtime_error(fmt::format("HDF5: {} has {} rows", name, rows));
   return rows;
 }
 

@@ -9,7 +9,7 @@
 namespace minitaw::record {
 
 /// Version of the layout in docs/results.md. Readers of version n read all files of versions 1 .. n.
-inline constexpr std::int64_t schema_version = 3;
+inline constexpr std::int64_t schema_version = 4;
 
 /// A result file in memory. HDF5 never writes to the disk itself: a run that is killed inside HDF5 would
 /// leave a file that nobody can open.

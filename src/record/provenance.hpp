@@ -11,13 +11,17 @@ namespace minitaw::record {
 struct Provenance {
   std::string version, git_hash, build_type, compiler, compiler_flags;  ///< of this build
   std::string kokkos, mpi, nccl, cuda, driver;                          ///< versions; filled by the caller
-  std::vector<std::string> libraries;       ///< "cublasLt 13.0.2"; filled by the caller
-  std::string started;                      ///< ISO 8601, UTC
-  std::string command;                      ///< the command line, quoted for a shell
-  std::string deck_path, deck;              ///< the deck as read
-  std::vector<std::string> overrides;       ///< "key=value" of the command line
-  std::vector<std::string> environment;     ///< "NAME=value", allowed names only, sorted
-  std::vector<std::string> hosts, devices;  ///< per rank of the job; filled by the caller
+  std::vector<std::string> libraries;    ///< "cublasLt 13.0.2"; filled by the caller
+  std::string started;                   ///< ISO 8601, UTC
+  std::string command;                   ///< the command line, quoted for a shell
+  std::string deck_path, deck;           ///< the deck as read
+  std::vector<std::string> overrides;    ///< "key=value" of the command line
+  std::vector<std::string> environment;  ///< "NAME=value", allowed names only, sorted
+  /// Per rank of the job; filled by the caller. Hosts are "node 0", ... unless their names were asked for.
+  std::vector<std::string> hosts, devices;
+  std::vector<int> nodes;          ///< number of its node
+  std::vector<std::string> cores;  ///< that it may run on: "0-3,8"
+  std::string log;                 ///< what the session has told its user
 };
 
 /// All that does not need MPI or a device.

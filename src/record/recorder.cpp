@@ -112,7 +112,9 @@ Row Recorder::append(const CaseResult& result) {
 std::set<std::string> Recorder::finished() const {
   std::set<std::string> found;
   for (const Row& row : rows_)
-    if (row.text("status") == name_of(Status::ok)) found.insert(row.text("identity"));
+    if (row.text("status") == name_of(Status::ok) &&
+        row.integer("samples") == row.integer("steps") * row.integer("repeats"))
+      found.insert(row.text("identity"));
   return found;
 }
 

@@ -13,7 +13,14 @@
 namespace minitaw::record {
 
 /// How a case ended.
-enum class Status { ok, wrong, error, skipped };
+enum class Status {
+  ok,
+  wrong,    ///< a check failed
+  oom,      ///< memory ran out
+  timeout,  ///< it took too long, or stopped
+  skipped,  ///< it was not started: its planned memory does not fit
+  error,    ///< it ended early
+};
 [[nodiscard]] std::string name_of(Status status);
 
 /// Memory of one rank, bytes.
@@ -38,15 +45,31 @@ struct RankTime {
   [[nodiscard]] double overlap() const;
 };
 
+/// What the device of a rank said after a timed step; NaN: it does not tell.
+struct DeviceSample {
+  double clock_mhz, memory_clock_mhz;
+  double temperature_c;
+  double power_w;
+  std::uint64_t throttle = 0;  ///< reasons for a lower clock: bits as in NVML's nvmlClocksEventReasons
+};
+/// The reasons that are heat or power: software and hardware thermal slow-down, power cap and brake.
+inline constexpr std::uint64_t throttled_by_heat_or_power = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
+
 /// Everything that is known about a finished case.
 struct CaseResult {
   deck::Case settings;
   Status status = Status::ok;
-  std::string reason;                        ///< empty when ok
-  std::vector<double> losses;                ///< mean loss of every step, warm-up included
-  std::vector<std::vector<double>> seconds;  ///< [timed step][rank]; a sample is the maximum over ranks
-  std::vector<RankMemory> memory;            ///< per rank
-  int accounted_step = -1;                   ///< the timed step that `time` and `timeline` are of; -1: none
+  std::string reason;          ///< empty when ok
+  std::vector<double> losses;  ///< mean loss of every step of a repetition, warm-up included
+  /// [sample][rank], all timed steps of all repetitions; a sample is the maximum over ranks.
+  std::vector<std::vector<double>> seconds;
+  std::vector<int> repetition;  ///< [sample], from 0
+  std::vector<int> position;    ///< [repetition]: how many runs came before it in its session
+  std::vector<std::vector<DeviceSample>> device_samples;  ///< [sample][rank]; empty: unavailable
+  std::vector<std::vector<double>> energy;  ///< [repetition][rank], J of its timed steps; empty: unavailable
+  std::string counters = "unavailable";     ///< what told it: "nvml 12.580.65", or "unavailable: reason"
+  std::vector<RankMemory> memory;           ///< per rank
+  int accounted_step = -1;                  ///< the timed step that `time` and `timeline` are of; -1: none
   double accounted_length = 0;  ///< its seconds, from the first rank's begin to the last one's end
   std::vector<RankTime> time;   ///< per rank
   std::optional<trace::Timeline> timeline;   ///< where it was asked for
@@ -64,8 +87,11 @@ struct CaseResult {
 /// Figures derived from the samples, computed in one place for table, file and verdict. Figures that have no
 /// samples or no planned / counted values behind them are NaN or 0.
 struct Summary {
+  int samples = 0;
   /// Of the timed steps: seconds, quantiles by linear interpolation.
   double median_s, q1_s, q3_s, min_s, max_s;
+  double cv;            ///< standard deviation (n - 1) / mean
+  double spread;        ///< (q3 - q1) / median
   double tokens_per_s;  ///< all ranks, from the median
   double tokens_per_s_rank;
   double tflops_causal, tflops_full;                      ///< model TFLOP/s, all ranks
@@ -80,6 +106,12 @@ struct Summary {
   double exposed_share;       ///< of the step's length
   double bubble, bubble_max;  ///< idle share of the step's length, mean over ranks and worst rank
   double overlap;             ///< hidden / communication, all ranks together
+  /// Of the devices, over all samples.
+  double energy_per_token;  ///< J, all ranks
+  double power_mean;        ///< W, sum over ranks
+  double clock_min;         ///< MHz
+  double temperature_max;   ///< degC
+  double throttled;         ///< share of samples in which heat or power slowed a device
 };
 [[nodiscard]] Summary summarise(const CaseResult& result);
 

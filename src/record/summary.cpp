@@ -35,13 +35,26 @@ double quantile(const std::vector<double>& sorted, double q) {
   return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
+/// Standard deviation (n - 1) over mean; NaN for fewer than two.
+double variation(const std::vector<double>& samples) {
+  const double n = static_cast<double>(samples.size());
+  if (n < 2) return none;
+  const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) / n;
+  double squares = 0;
+  for (const double sample : samples) squares += (sample - mean) * (sample - mean);
+  return std::sqrt(squares / (n - 1)) / mean;
+}
+
 void add_times(Summary& s, const CaseResult& result) {
   const std::vector<double> sorted = samples_of(result);
+  s.samples = static_cast<int>(sorted.size());
+  s.cv = variation(sorted);
   s.median_s = quantile(sorted, 0.5);
   s.q1_s = quantile(sorted, 0.25);
   s.q3_s = quantile(sorted, 0.75);
   s.min_s = quantile(sorted, 0);
   s.max_s = quantile(sorted, 1);
+  s.spread = (s.q3_s - s.q1_s) / s.median_s;
 }
 
 void add_rates(Summary& s, const deck::Case& settings) {
@@ -101,6 +114,34 @@ void add_account(Summary& s, const CaseResult& result) {
   s.overlap = sum.overlap();
 }
 
+double energy_per_token(const CaseResult& result) {
+  if (result.energy.empty()) return none;
+  double joules = 0;
+  for (const std::vector<double>& ranks : result.energy)
+    joules = std::accumulate(ranks.begin(), ranks.end(), joules);
+  return joules / (tokens_of(result.settings) * static_cast<double>(result.seconds.size()));
+}
+
+/// Means and extremes over samples and ranks; NaN where no device tells.
+void add_counters(Summary& s, const CaseResult& result) {
+  s.energy_per_token = energy_per_token(result);
+  s.power_mean = s.clock_min = s.temperature_max = s.throttled = none;
+  if (result.device_samples.empty()) return;
+  double power = 0, slowed = 0;
+  for (const std::vector<DeviceSample>& ranks : result.device_samples) {
+    bool slow = false;
+    for (const DeviceSample& rank : ranks) {
+      power += rank.power_w;
+      s.clock_min = std::fmin(s.clock_min, rank.clock_mhz);
+      s.temperature_max = std::fmax(s.temperature_max, rank.temperature_c);
+      slow = slow || (rank.throttle & throttled_by_heat_or_power) != 0;
+    }
+    slowed += slow ? 1 : 0;
+  }
+  s.power_mean = power / static_cast<double>(result.device_samples.size());
+  s.throttled = slowed / static_cast<double>(result.device_samples.size());
+}
+
 }  // namespace
 
 double RankTime::exposed_total() const { return std::accumulate(exposed.begin(), exposed.end(), 0.0); }
@@ -115,6 +156,7 @@ Summary summarise(const CaseResult& result) {
   add_bytes(result.counted_bytes, result.settings.groups, s.bytes_inside, s.bytes_between);
   add_bytes(result.planned_bytes, result.settings.groups, s.planned_inside, s.planned_between);
   add_account(s, result);
+  add_counters(s, result);
   return s;
 }
 
@@ -126,10 +168,14 @@ std::string name_of(Status status) {
     return "ok";
   case Status::wrong:
     return "wrong";
-  case Status::error:
-    return "error";
+  case Status::oom:
+    return "oom";
+  case Status::timeout:
+    return "timeout";
   case Status::skipped:
     return "skipped";
+  case Status::error:
+    return "error";
   }
   throw LogicError("status without a name");
 }

@@ -13,8 +13,6 @@ std::string describe(const Row& row) {
                      row.text("groups"), row.integer("seq"));
 }
 
-bool is_valid(const Row& row) { return row.text("verdict") == "VALID"; }
-
 const Row* fastest(const std::vector<Row>& rows) {
   const Row* best = nullptr;
   for (const Row& row : rows)
@@ -23,25 +21,66 @@ const Row* fastest(const std::vector<Row>& rows) {
   return best;
 }
 
+std::string why_invalid(const CaseResult& result) {
+  const deck::Case& c = result.settings;
+  if (result.status != Status::ok)
+    return fmt::format("{}{}{}", name_of(result.status), result.reason.empty() ? "" : ": ", result.reason);
+  if (std::ssize(result.position) < c.repeats)
+    return fmt::format("{} of {} repetitions", result.position.size(), c.repeats);
+  if (std::ssize(result.seconds) < least_samples)
+    return fmt::format("{} timed steps, at least {} are needed", result.seconds.size(), least_samples);
+  if (result.counted_bytes != result.planned_bytes) return "the bytes counted are not those planned";
+  return "";
+}
+
+std::string doubt_of(const CaseResult& result) {
+  if (result.settings.warmup == 0) return "no warm-up";
+  const double spread = summarise(result).spread;
+  if (!(spread > widest_spread)) return "";
+  return fmt::format("noisy: quartiles {:.0f} % of the median apart", 100 * spread);
+}
+
+/// What stands in brackets behind VALID.
+std::string doubt_in(const Row& row) {
+  if (!is_valid(row)) return "";
+  const std::string& text = row.text("verdict");
+  const std::size_t open = text.find('('), close = text.rfind(')');
+  return open < close && close != std::string::npos ? text.substr(open + 1, close - open - 1) : "";
+}
+
+/// "2 of 6 cases, first case 3 (tawpipe, ...): reason"; empty if there is none.
+template <class Holds, class Reason>
+std::string first_of(const std::vector<Row>& rows, const Holds& holds, const Reason& reason) {
+  const auto first = std::ranges::find_if(rows, holds);
+  if (first == rows.end()) return "";
+  return fmt::format("{} of {} cases, first case {} ({}): {}", std::ranges::count_if(rows, holds),
+                     rows.size(), first->integer("case"), describe(*first), reason(*first));
+}
+
+std::string reason_in(const Row& row) {
+  const std::string& text = row.text("verdict");
+  return text.substr(std::min<std::size_t>(9, text.size()));
+}
+
 }  // namespace
 
+std::string Verdict::text() const {
+  if (!valid()) return "INVALID: " + reason;
+  return doubt.empty() ? "VALID" : fmt::format("VALID ({})", doubt);
+}
+
+bool is_valid(const Row& row) { return row.text("verdict").starts_with("VALID"); }
+
 Verdict verdict(const CaseResult& result) {
-  if (result.status != Status::ok)
-    return {fmt::format("{}{}{}", name_of(result.status), result.reason.empty() ? "" : ": ", result.reason)};
-  if (std::ssize(result.seconds) < least_samples)
-    return {fmt::format("{} timed steps, at least {} are needed", result.seconds.size(), least_samples)};
-  if (result.counted_bytes != result.planned_bytes) return {"the bytes counted are not those planned"};
-  return {};
+  const std::string reason = why_invalid(result);
+  return {reason, reason.empty() ? doubt_of(result) : ""};
 }
 
 Verdict verdict(const std::vector<Row>& rows) {
-  if (rows.empty()) return {"no case was run"};
-  const auto bad = std::ranges::count_if(rows, [](const Row& row) { return !is_valid(row); });
-  if (bad == 0) return {};
-  const Row& first = *std::ranges::find_if(rows, [](const Row& row) { return !is_valid(row); });
-  const std::string reason = first.text("verdict");
-  return {fmt::format("{} of {} cases, first case {} ({}): {}", bad, rows.size(), first.integer("case"),
-                      describe(first), reason.substr(std::min<std::size_t>(9, reason.size())))};
+  if (rows.empty()) return {"no case was run", ""};
+  const auto invalid = [](const Row& row) { return !is_valid(row); };
+  const auto doubtful = [](const Row& row) { return !doubt_in(row).empty(); };
+  return {first_of(rows, invalid, reason_in), first_of(rows, doubtful, doubt_in)};
 }
 
 std::string closing_text(const std::vector<Row>& rows) {

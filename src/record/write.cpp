@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "record/timeline.hpp"
 #include "record/verdict.hpp"
@@ -55,6 +57,39 @@ void write_samples(hid_t group, const CaseResult& result) {
   for (const std::vector<double>& step : result.seconds) flat.insert(flat.end(), step.begin(), step.end());
   h5::write(group, "seconds", flat, {result.seconds.size(), ranks}, {"s", "timed step, rank"});
   h5::write(group, "losses", result.losses, {result.losses.size()}, {"nat/token", "step"});
+  const auto write_counts = [&](const std::string& name, const std::vector<int>& values,
+                                const std::string& axis) {
+    h5::write(group, name, std::vector<std::int64_t>(values.begin(), values.end()), {values.size()},
+              {"1", axis});
+  };
+  write_counts("repetition", result.repetition, "timed step");
+  write_counts("position", result.position, "repetition");
+}
+
+/// [sample][rank] or [repetition][rank] of which a part is written; nothing where it is unavailable.
+template <class Row, class Part>
+auto table_of(const std::vector<Row>& rows, const Part& part) {
+  std::vector<decltype(part(rows.front().front()))> flat;
+  for (const Row& row : rows) std::ranges::transform(row, std::back_inserter(flat), part);
+  return flat;
+}
+
+void write_device(hid_t parent, const CaseResult& result) {
+  const h5::Id group = h5::make_group(parent, "device");
+  const auto ranks = [](const auto& rows) -> hsize_t { return rows.empty() ? 0 : rows.front().size(); };
+  const auto& samples = result.device_samples;
+  const auto write_part = [&](const std::string& name, const std::string& units, auto part) {
+    h5::write(group.get(), name, table_of(samples, part), {samples.size(), ranks(samples)},
+              {units, "timed step, rank"});
+  };
+  write_part("clock", "MHz", [](const DeviceSample& s) { return s.clock_mhz; });
+  write_part("memory_clock", "MHz", [](const DeviceSample& s) { return s.memory_clock_mhz; });
+  write_part("temperature", "degC", [](const DeviceSample& s) { return s.temperature_c; });
+  write_part("power", "W", [](const DeviceSample& s) { return s.power_w; });
+  write_part("throttle", "1", [](const DeviceSample& s) { return s.throttle; });
+  h5::write(group.get(), "energy", table_of(result.energy, [](double joules) { return joules; }),
+            {result.energy.size(), ranks(result.energy)}, {"J", "repetition, rank"});
+  put_text(parent, "counters", result.counters);
 }
 
 void write_memory(hid_t parent, const CaseResult& result) {
@@ -151,7 +186,11 @@ void write_provenance(hid_t parent, const std::string& name, const Provenance& p
   put_list(group.get(), "overrides", p.overrides, "override");
   put_list(group.get(), "environment", p.environment, "variable");
   put_list(group.get(), "hosts", p.hosts, "rank of the job");
+  const std::vector<std::int64_t> nodes(p.nodes.begin(), p.nodes.end());
+  h5::write(group.get(), "nodes", nodes, {nodes.size()}, {"1", "rank of the job"});
+  put_list(group.get(), "cores", p.cores, "rank of the job");
   put_list(group.get(), "devices", p.devices, "rank of the job");
+  put_text(group.get(), "log", p.log);
 }
 
 void write_case(hid_t cases, const CaseResult& result, int number, int session) {
@@ -163,6 +202,7 @@ void write_case(hid_t cases, const CaseResult& result, int number, int session) 
   put_text(group.get(), "started", result.started);
   write_settings(group.get(), result, number, session);
   write_samples(group.get(), result);
+  write_device(group.get(), result);
   write_memory(group.get(), result);
   write_time(group.get(), result);
   if (result.timeline) write_timeline(group.get(), *result.timeline);

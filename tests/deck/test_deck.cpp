@@ -293,6 +293,7 @@ TEST(Identity, tells_every_key_apart) {
                                             "recompute=none",
                                             "seq=7",
                                             "steps=4",
+                                            "repeats=2",
                                             "micro_batch=2",
                                             "micro_batches=8",
                                             "data=x",

@@ -49,7 +49,7 @@ def rows(file=FILE):
         return []
     done = subprocess.run([PROGRAM, "show", file, "--csv"], capture_output=True, text=True, timeout=60)
     cases = list(csv.DictReader(io.StringIO(done.stdout)))
-    valid = cases and all(row["verdict"] == "VALID" for row in cases)
+    valid = cases and all(row["verdict"].startswith("VALID") for row in cases)
     assert done.returncode == (0 if valid else 1) and done.stderr == "", f"after a kill: {done.stderr}"
     return cases
 

@@ -47,7 +47,8 @@ def sizes(file, path):
     case = re.match(r"/cases/(\d+)/", path)
     if case:
         settings = file[f"cases/{case[1]}/settings"]
-        known |= {"P": settings["ranks"][()], "K": settings["steps"][()], "W": settings["warmup"][()],
+        known |= {"P": settings["ranks"][()], "T": settings["steps"][()], "R": settings["repeats"][()],
+                  "K": settings["steps"][()] * settings["repeats"][()], "W": settings["warmup"][()],
                   "L": settings["layers"][()]}
     return known
 
@@ -74,7 +75,7 @@ def check(page, name):
     rows = documented(page)
     assert len(rows) > 80, "the tables of the page were not found"
     with h5py.File(name) as file:
-        assert file.attrs["format"] == "minitaw" and file.attrs["schema"] == 3
+        assert file.attrs["format"] == "minitaw" and file.attrs["schema"] == 4
         expected = expand(rows, file)
         found = {}
         file.visititems(lambda path, item: found.update({"/" + path: item}) if isinstance(item, h5py.Dataset) else None)

@@ -22,6 +22,17 @@ inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq =
   c.data = "synthetic";
   for (int step = 0; step < timed + c.warmup; ++step) r.losses.push_back(3.0 - 0.125 * step);
   for (int step = 0; step < timed; ++step) r.seconds.push_back({0.5 + step, 0.25 + step, 0.75 + step});
+  r.repetition.assign(r.seconds.size(), 0);
+  r.position = {3};
+  for (int step = 0; step < timed; ++step) {
+    std::vector<DeviceSample>& ranks = r.device_samples.emplace_back();
+    for (int rank = 0; rank < c.ranks; ++rank)
+      ranks.push_back({1700.0 + 10 * step + rank, 2600.0 + rank, 50.0 + step + 0.5 * rank,
+                       600.0 + 7 * rank + step,
+                       static_cast<std::uint64_t>(step == 1 && rank == 2 ? 0x21 : 0x1)});
+  }
+  r.energy = {{100, 200, 300}};
+  r.counters = "made up 1.2";
   for (int rank = 0; rank < c.ranks; ++rank) {
     RankMemory memory;
     for (std::size_t k = 0; k < memory.planned.size(); ++k) {

@@ -86,6 +86,29 @@ TEST(Summary, without_communication_there_is_no_overlap) {
   EXPECT_TRUE(std::isnan(r.time[0].overlap()));
 }
 
+TEST(Summary, spread_and_variation_are_of_the_samples) {
+  const Summary s = summarise(sample_case());  // 0.75, 1.75, 2.75, 3.75
+  EXPECT_EQ(s.samples, 4);
+  EXPECT_DOUBLE_EQ(s.spread, 1.5 / 2.25);
+  EXPECT_DOUBLE_EQ(s.cv, std::sqrt(5.0 / 3) / 2.25);
+  EXPECT_TRUE(std::isnan(summarise(sample_case("ddp", 1, 1)).cv));
+}
+
+TEST(Summary, counters_are_means_and_extremes_over_samples_and_ranks) {
+  CaseResult r = sample_case();
+  const Summary s = summarise(r);
+  EXPECT_DOUBLE_EQ(s.energy_per_token, 600.0 / (4 * 6 * 128 * 2));
+  EXPECT_DOUBLE_EQ(s.power_mean, 3 * 600 + 7 + 14 + 3 * 1.5) << "summed over ranks";
+  EXPECT_DOUBLE_EQ(s.clock_min, 1700);
+  EXPECT_DOUBLE_EQ(s.temperature_max, 54);
+  EXPECT_DOUBLE_EQ(s.throttled, 0.25) << "heat in one of four; idling is no throttling";
+  r.device_samples.clear();
+  r.energy.clear();
+  for (const double figure : {summarise(r).energy_per_token, summarise(r).power_mean, summarise(r).clock_min,
+                              summarise(r).temperature_max, summarise(r).throttled})
+    EXPECT_TRUE(std::isnan(figure));
+}
+
 TEST(Summary, a_case_without_samples_has_no_figures) {
   CaseResult r;
   r.settings = sample_case().settings;
@@ -99,9 +122,16 @@ TEST(Summary, a_case_without_samples_has_no_figures) {
 }
 
 TEST(Verdict, of_a_case) {
-  EXPECT_EQ(verdict(sample_case()).text(), "VALID");
-  EXPECT_THAT(verdict(sample_case("tawpipe", 128, 2)).text(), HasSubstr("INVALID: 2 timed steps"));
   CaseResult r = sample_case();
+  EXPECT_EQ(verdict(r).text(), "VALID (noisy: quartiles 67 % of the median apart)");
+  for (std::vector<double>& step : r.seconds) step = {0.5, 0.25, 0.75};
+  EXPECT_EQ(verdict(r).text(), "VALID");
+  r.settings.warmup = 0;
+  EXPECT_EQ(verdict(r).text(), "VALID (no warm-up)");
+  r.settings.repeats = 2;
+  EXPECT_EQ(verdict(r).text(), "INVALID: 1 of 2 repetitions");
+  EXPECT_THAT(verdict(sample_case("tawpipe", 128, 2)).text(), HasSubstr("INVALID: 2 timed steps"));
+  r = sample_case();
   r.status = Status::wrong;
   r.reason = "loss is not a number";
   EXPECT_EQ(verdict(r).text(), "INVALID: wrong: loss is not a number");
@@ -114,6 +144,9 @@ TEST(Verdict, of_a_sweep) {
   EXPECT_FALSE(verdict(std::vector<Row>{}).valid());
   std::vector<Row> rows = {make_row(sample_case("ddp"), 0), make_row(sample_case("tawpipe"), 1)};
   EXPECT_TRUE(verdict(rows).valid());
+  EXPECT_EQ(verdict(rows).text(),
+            "VALID (2 of 2 cases, first case 0 (ddp, 3 ranks in groups 1+2, 128 tokens): "
+            "noisy: quartiles 67 % of the median apart)");
   CaseResult slow = sample_case("tawpipe", 64, 1);
   rows.push_back(make_row(slow, 2));
   EXPECT_EQ(
@@ -130,7 +163,7 @@ TEST(Verdict, the_figure_of_merit_is_the_fastest_valid_case) {
   EXPECT_THAT(text,
               HasSubstr("figure of merit: 1365.33 tokens/s (tawpipe, 3 ranks in groups 1+2, 256 tokens)\n"));
   EXPECT_THAT(text, HasSubstr("\nRESULT: INVALID: 1 of 3 cases"));
-  EXPECT_THAT(closing_text({make_row(fast)}), testing::EndsWith("\nRESULT: VALID\n"));
+  EXPECT_THAT(closing_text({make_row(fast)}), HasSubstr("\nRESULT: VALID (1 of 1 cases"));
   EXPECT_THAT(closing_text({make_row(wrong)}), testing::StartsWith("figure of merit: none\n"));
 }
 
