@@ -78,6 +78,7 @@ void require_class(hid_t dataset, H5T_class_t wanted, const std::string& name) {
 }
 
 H5T_class_t class_of(std::int64_t) { return H5T_INTEGER; }
+H5T_class_t class_of(std::uint64_t) { return H5T_INTEGER; }
 H5T_class_t class_of(double) { return H5T_FLOAT; }
 H5T_class_t class_of(const std::string&) { return H5T_STRING; }
 
@@ -111,12 +112,32 @@ std::vector<std::string> read_all(hid_t dataset, hsize_t rows, const std::string
   });
 }
 
+/// A damaged shape may promise more values than the file can hold.
+void require_values(hid_t dataset, hsize_t rows, hsize_t columns, std::size_t size, const std::string& name) {
+  const hsize_t stored = H5Dget_storage_size(dataset) / size;
+  if (rows > 0 && columns > 0 && (columns > stored || rows > stored / columns))
+    throw std::runtime_error(fmt::format("HDF5: {} is shorter than its shape", name));
+}
+
 template <class T>
 std::vector<T> read_typed(hid_t group, const std::string& name) {
   const Id dataset = open_dataset(group, name);
   const hsize_t rows = length(dataset.get(), name);
   require_class(dataset.get(), class_of(T()), name);
   return read_all<T>(dataset.get(), rows, name);
+}
+
+template <class T>
+Matrix<T> read_matrix(hid_t group, const std::string& name) {
+  const Id dataset = open_dataset(group, name);
+  const Id space(H5Dget_space(dataset.get()), H5Sclose, "read the shape of " + name);
+  if (H5Sget_simple_extent_ndims(space.get()) != 2)
+    throw std::runtime_error(fmt::format("HDF5: {} is not two-dimensional", name));
+  hsize_t shape[2] = {0, 0};
+  check(H5Sget_simple_extent_dims(space.get(), shape, nullptr), "read the shape of " + name);
+  require_class(dataset.get(), class_of(T()), name);
+  require_values(dataset.get(), shape[0], shape[1], sizeof(T), name);
+  return {shape[0], shape[1], read_all<T>(dataset.get(), shape[0] * shape[1], name)};
 }
 
 void attach(hid_t object, const std::string& name, const Values& values, const std::vector<hsize_t>& shape) {
@@ -264,6 +285,27 @@ std::vector<std::int64_t> read_integers(hid_t group, const std::string& name) {
 
 std::vector<double> read_reals(hid_t group, const std::string& name) {
   return read_typed<double>(group, name);
+}
+
+Matrix<double> read_real_matrix(hid_t group, const std::string& name) {
+  return read_matrix<double>(group, name);
+}
+
+Matrix<std::uint64_t> read_unsigned_matrix(hid_t group, const std::string& name) {
+  return read_matrix<std::uint64_t>(group, name);
+}
+
+std::string read_text(hid_t group, const std::string& name) {
+  const Id dataset = open_dataset(group, name);
+  const Id space(H5Dget_space(dataset.get()), H5Sclose, "read the shape of " + name);
+  if (H5Sget_simple_extent_npoints(space.get()) != 1)
+    throw std::runtime_error(fmt::format("HDF5: {} is not one text", name));
+  require_class(dataset.get(), H5T_STRING, name);
+  return read_all<std::string>(dataset.get(), 1, name).front();
+}
+
+std::vector<std::string> read_text_list(hid_t group, const std::string& name) {
+  return read_typed<std::string>(group, name);
 }
 
 std::vector<std::string> read_codes(hid_t group, const std::string& name) {

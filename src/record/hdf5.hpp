@@ -75,6 +75,17 @@ void put(hid_t group, const std::string& name, hsize_t row, const Cell& cell);
 /// A whole dataset of one dimension; throws unless it has that type.
 [[nodiscard]] std::vector<std::int64_t> read_integers(hid_t group, const std::string& name);
 [[nodiscard]] std::vector<double> read_reals(hid_t group, const std::string& name);
+/// A whole dataset of two dimensions; throws unless it has that type.
+template <class T>
+struct Matrix {
+  hsize_t rows = 0, columns = 0;
+  std::vector<T> values;  ///< row-major
+};
+[[nodiscard]] Matrix<double> read_real_matrix(hid_t group, const std::string& name);
+[[nodiscard]] Matrix<std::uint64_t> read_unsigned_matrix(hid_t group, const std::string& name);
+/// A text, and a list of them; throws unless it is one.
+[[nodiscard]] std::string read_text(hid_t group, const std::string& name);
+[[nodiscard]] std::vector<std::string> read_text_list(hid_t group, const std::string& name);
 /// Its attribute `codes`.
 [[nodiscard]] std::vector<std::string> read_codes(hid_t group, const std::string& name);
 
