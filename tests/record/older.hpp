@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 
 #include "record/columns.hpp"
@@ -8,7 +10,7 @@
 
 namespace minitaw::record {
 
-/// Removes what this schema brought to the cases.
+/// Removes what schema 4 brought to the cases.
 inline void forget_repetitions(hid_t root) {
   const h5::Id cases = h5::open_group(root, "cases");
   for (int number = 0; h5::exists(cases.get(), fmt::format("{:04}", number)); ++number) {

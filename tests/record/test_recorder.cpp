@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "folder.hpp"
+#include "older.hpp"
 #include "record/recorder.hpp"
 #include "sample.hpp"
 
@@ -139,20 +140,6 @@ TEST_F(File, of_a_foreign_or_newer_layout_is_refused) {
                                             HasSubstr("newer minitaw")));
   replace_file(path("hollow"), Image::create().bytes());
   EXPECT_THAT(refusal(path("hollow")), HasSubstr("is damaged"));
-}
-
-/// The file as a program of that schema version would have left it, as far as the summary goes.
-void make_older(const std::string& from, const std::string& to, std::int64_t version) {
-  const Image image = Image::load(from);
-  {
-    const h5::Id summary = h5::open_group(image.root(), "summary");
-    for (const Column& column : columns())
-      if (column.since > version)
-        h5::check(H5Ldelete(summary.get(), column.name.c_str(), H5P_DEFAULT), "delete a column");
-    h5::check(H5Adelete(image.root(), "schema"), "delete");
-    h5::write_attribute(image.root(), "schema", version);
-  }
-  replace_file(to, image.bytes());
 }
 
 TEST_F(File, of_an_older_layout_is_read_but_not_added_to) {
