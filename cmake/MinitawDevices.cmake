@@ -1,6 +1,6 @@
 # The vendor parts of a device build. Kokkos decides which device it is; each vendor library is an option that is
 # AUTO (used where found), ON (must be found) or OFF. What is missing is replaced by a portable version, or, for
-# NCCL and NVML, simply not offered. Sets MINITAW_HAVE_<NAME>.
+# NCCL, simply not offered. Sets MINITAW_HAVE_<NAME>. (NVML is no matter of the build: src/meters opens it at run time.)
 
 set(MINITAW_DEVICE "")
 foreach(backend CUDA HIP SYCL)
@@ -47,7 +47,7 @@ function(minitaw_vendor name purpose hint)
   endif()
 endfunction()
 
-foreach(name CUBLASLT CUDNN NCCL NVML)
+foreach(name CUBLASLT CUDNN NCCL)
   set(MINITAW_${name} AUTO CACHE STRING "Use ${name} in a CUDA build: AUTO, ON or OFF")
   set_property(CACHE MINITAW_${name} PROPERTY STRINGS AUTO ON OFF)
   set(MINITAW_HAVE_${name} OFF)
@@ -61,9 +61,6 @@ if(MINITAW_DEVICE STREQUAL "CUDA")
             PATH_SUFFIXES include)
   find_path(MINITAW_NCCL_INCLUDE nccl.h HINTS ${NCCL_ROOT} ENV NCCL_ROOT ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
   find_library(MINITAW_NCCL_LIBRARY nccl HINTS ${NCCL_ROOT} ENV NCCL_ROOT ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib64 lib)
-  find_path(MINITAW_NVML_INCLUDE nvml.h HINTS ${NVML_ROOT} ENV NVML_ROOT ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
-  find_library(MINITAW_NVML_LIBRARY nvidia-ml HINTS ${NVML_ROOT} ENV NVML_ROOT ${CUDAToolkit_LIBRARY_DIR}
-               PATH_SUFFIXES lib64 lib stubs lib64/stubs lib/stubs)
 
   set(cublaslt NOTFOUND)
   if(TARGET CUDA::cublasLt)
@@ -75,6 +72,4 @@ if(MINITAW_DEVICE STREQUAL "CUDA")
                  INCLUDES ${MINITAW_CUDNN_INCLUDE} ${MINITAW_CUDNN_FRONTEND_INCLUDE} LIBRARIES ${MINITAW_CUDNN_LIBRARY})
   minitaw_vendor(NCCL "communication between devices; else MPI" "name its folder with -DNCCL_ROOT=..."
                  INCLUDES ${MINITAW_NCCL_INCLUDE} LIBRARIES ${MINITAW_NCCL_LIBRARY})
-  minitaw_vendor(NVML "the driver's version" "name its folder with -DNVML_ROOT=..." INCLUDES ${MINITAW_NVML_INCLUDE}
-                 LIBRARIES ${MINITAW_NVML_LIBRARY})
 endif()

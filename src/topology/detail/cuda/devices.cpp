@@ -1,14 +1,9 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
-#include <array>
-
 #include "base/error.hpp"
+#include "meters/nvml.hpp"
 #include "topology/devices.hpp"
-
-#if defined(MINITAW_HAVE_NVML)
-#include <nvml.h>
-#endif
 
 namespace minitaw::topology {
 
@@ -58,14 +53,7 @@ std::string runtime_version() {
 }
 
 std::string driver_version() {
-#if defined(MINITAW_HAVE_NVML)
-  std::array<char, NVML_SYSTEM_DRIVER_VERSION_BUFFER_SIZE> text{};
-  if (nvmlInit_v2() == NVML_SUCCESS) {
-    const nvmlReturn_t code = nvmlSystemGetDriverVersion(text.data(), text.size());
-    (void)nvmlShutdown();
-    if (code == NVML_SUCCESS) return text.data();
-  }
-#endif
+  if (std::string version = meters::nvml::driver_version(); !version.empty()) return version;
   int number = 0;
   return cudaDriverGetVersion(&number) == cudaSuccess && number > 0 ? "for CUDA " + cuda_version(number)
                                                                     : std::string();
