@@ -1,0 +1,124 @@
+#include "topology/system.hpp"
+
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <utility>
+
+namespace minitaw::topology {
+
+namespace {
+
+constexpr const char* unknown = "unknown";
+
+std::string trimmed(const std::string& text) {
+  const std::size_t begin = text.find_first_not_of(" \t\"");
+  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\"") + 1 - begin);
+}
+
+/// The value behind "key : value" or "key=value"; both empty for other lines.
+std::pair<std::string, std::string> split(const std::string& line, char separator) {
+  const std::size_t at = line.find(separator);
+  if (at == std::string::npos) return {};
+  return {trimmed(line.substr(0, at)), trimmed(line.substr(at + 1))};
+}
+
+/// ARM's cores say two numbers; those of machines that are likely to compute have names here.
+std::string arm_name(const std::string& implementer, const std::string& part) {
+  struct Core {
+    const char *implementer, *part, *name;
+  };
+  static constexpr std::array<Core, 6> known = {{{"0x41", "0xd0c", "ARM Neoverse N1"},
+                                                 {"0x41", "0xd40", "ARM Neoverse V1"},
+                                                 {"0x41", "0xd49", "ARM Neoverse N2"},
+                                                 {"0x41", "0xd4f", "ARM Neoverse V2"},
+                                                 {"0x46", "0x001", "Fujitsu A64FX"},
+                                                 {"0x43", "0x0af", "Cavium ThunderX2"}}};
+  for (const Core& core : known)
+    if (implementer == core.implementer && part == core.part) return core.name;
+  return fmt::format("ARM implementer {} part {}", implementer, part);
+}
+
+/// First line of a file, or nothing.
+std::string line_of(const std::filesystem::path& file) {
+  std::string line;
+  std::ifstream stream(file);
+  std::getline(stream, line);
+  return line;
+}
+
+bool is_cpu(const std::string& name) {
+  return name.size() > 3 && name.starts_with("cpu") &&
+         std::ranges::all_of(name.substr(3), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+std::string counted(std::size_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+std::string ranges_text(std::span<const int> numbers) {
+  std::string text;
+  for (std::size_t begin = 0, end; begin < numbers.size(); begin = end) {
+    for (end = begin + 1; end < numbers.size() && numbers[end] == numbers[end - 1] + 1;) ++end;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", numbers[begin]);
+    if (end - begin > 1) text += fmt::format("-{}", numbers[end - 1]);
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::string cpu_model(std::istream& cpuinfo) {
+  std::string implementer;
+  for (std::string line; std::getline(cpuinfo, line);) {
+    const auto [key, value] = split(line, ':');
+    if (key == "model name" || key == "cpu" || key == "uarch") return value;  // x86, POWER, RISC-V
+    if (key == "CPU implementer") implementer = value;
+    if (key == "CPU part") return arm_name(implementer, value);
+  }
+  return unknown;
+}
+
+std::string cpu_counts(const std::string& folder) {
+  std::set<std::string> sockets;
+  std::set<std::pair<std::string, std::string>> cores;
+  std::size_t threads = 0;
+  std::error_code missing;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, missing)) {
+    if (!is_cpu(entry.path().filename().string())) continue;
+    const std::string socket = line_of(entry.path() / "topology/physical_package_id");
+    if (socket.empty()) continue;  // switched off
+    ++threads;
+    sockets.insert(socket);
+    cores.emplace(socket, line_of(entry.path() / "topology/core_id"));
+  }
+  if (threads == 0) return "unknown cores";
+  return fmt::format("{}, {}, {}", counted(sockets.size(), "socket"), counted(cores.size(), "core"),
+                     counted(threads, "thread"));
+}
+
+std::string distribution(std::istream& os_release) {
+  for (std::string line; std::getline(os_release, line);)
+    if (const auto [key, value] = split(line, '='); key == "PRETTY_NAME") return value;
+  return unknown;
+}
+
+std::string cpu_text() {
+  std::ifstream info("/proc/cpuinfo");
+  return fmt::format("{}, {}", cpu_model(info), cpu_counts("/sys/devices/system/cpu"));
+}
+
+std::string os_text() {
+  utsname name{};
+  if (uname(&name) != 0) return unknown;
+  std::ifstream release("/etc/os-release");
+  return fmt::format("{} {} {}, {}", name.sysname, name.release, name.machine, distribution(release));
+}
+
+}  // namespace minitaw::topology

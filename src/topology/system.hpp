@@ -1,0 +1,25 @@
+#pragma once
+
+#include <istream>
+#include <span>
+#include <string>
+
+/// The processor and the operating system that a rank runs on, from Linux's own files; "unknown" where they
+/// do not say.
+namespace minitaw::topology {
+
+/// "0-3,8" of ascending numbers; "none" of no numbers.
+[[nodiscard]] std::string ranges_text(std::span<const int> numbers);
+
+/// "AMD EPYC 9654 96-Core Processor, 2 sockets, 192 cores, 384 threads", of the whole node.
+[[nodiscard]] std::string cpu_text();
+/// "Linux 6.12.43+deb13-amd64 x86_64, Debian GNU/Linux 13 (trixie)". Holds no host name, unless somebody gave
+/// the kernel one.
+[[nodiscard]] std::string os_text();
+
+/// What they are made of, for tests: /proc/cpuinfo, /sys/devices/system/cpu, /etc/os-release.
+[[nodiscard]] std::string cpu_model(std::istream& cpuinfo);
+[[nodiscard]] std::string cpu_counts(const std::string& folder);
+[[nodiscard]] std::string distribution(std::istream& os_release);
+
+}  // namespace minitaw::topology

@@ -1,0 +1,67 @@
+#include "topology/system.hpp"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+namespace minitaw::topology {
+namespace {
+
+std::string ranges(const std::vector<int>& numbers) { return ranges_text(numbers); }
+
+TEST(System, CoresAreRanges) {
+  EXPECT_EQ(ranges({}), "none");
+  EXPECT_EQ(ranges({5}), "5");
+  EXPECT_EQ(ranges({0, 1}), "0-1");
+  EXPECT_EQ(ranges({0, 1, 2, 3, 8}), "0-3,8");
+  EXPECT_EQ(ranges({1, 3, 5, 6}), "1,3,5-6");
+}
+
+std::string model(const std::string& text) {
+  std::istringstream stream(text);
+  return cpu_model(stream);
+}
+
+TEST(System, EveryArchitectureNamesItsProcessorInItsOwnWay) {
+  EXPECT_EQ(model("processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Xeon X  \nmodel name\t: other\n"),
+            "Xeon X");
+  EXPECT_EQ(model("processor : 0\nCPU implementer : 0x41\nCPU architecture: 8\nCPU part : 0xd4f\n"),
+            "ARM Neoverse V2");
+  EXPECT_EQ(model("CPU implementer : 0x99\nCPU part : 0x1\n"), "ARM implementer 0x99 part 0x1");
+  EXPECT_EQ(model("processor : 0\ncpu : POWER9, altivec supported\n"), "POWER9, altivec supported");
+  EXPECT_EQ(model(""), "unknown");
+}
+
+TEST(System, CountsSocketsCoresAndThreads) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "minitaw_test_cpus";
+  std::filesystem::remove_all(folder);
+  for (int cpu = 0; cpu < 12; ++cpu) {  // two sockets of three cores with two threads each
+    const auto topology = folder / ("cpu" + std::to_string(cpu)) / "topology";
+    std::filesystem::create_directories(topology);
+    std::ofstream(topology / "physical_package_id") << cpu % 2 << "\n";
+    std::ofstream(topology / "core_id") << cpu / 2 % 3 << "\n";
+  }
+  std::filesystem::create_directories(folder / "cpu12");  // switched off
+  std::filesystem::create_directories(folder / "cpufreq/topology");
+  EXPECT_EQ(cpu_counts(folder.string()), "2 sockets, 6 cores, 12 threads");
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(cpu_counts(folder.string()), "unknown cores");
+}
+
+TEST(System, TheDistributionHasAName) {
+  std::istringstream text("NAME=\"X\"\nPRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n");
+  EXPECT_EQ(distribution(text), "Debian GNU/Linux 13 (trixie)");
+  std::istringstream empty;
+  EXPECT_EQ(distribution(empty), "unknown");
+}
+
+TEST(System, ThisMachineHasThem) {
+  EXPECT_NE(cpu_text(), ", ");
+  EXPECT_TRUE(os_text().starts_with("Linux "));
+}
+
+}  // namespace
+}  // namespace minitaw::topology
