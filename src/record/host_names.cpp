@@ -17,7 +17,7 @@ char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
 /// Where `name` (lower case) begins in `text`, from `from` on; npos: nowhere.
-std::size_t find(std::string_view text, std::string_view name, std::size_t from) {
+std::size_t place_of(std::string_view text, std::string_view name, std::size_t from) {
   for (std::size_t at = from; at + name.size() <= text.size(); ++at) {
     const std::size_t end = at + name.size();
     if (!std::ranges::equal(text.substr(at, name.size()), name, {}, lower)) continue;
@@ -47,7 +47,7 @@ std::string HostNames::text(int node) const {
 
 bool HostNames::occur_in(const std::string& text) const {
   return std::ranges::any_of(
-      forms_, [&](const Form& form) { return find(text, form.name, 0) != std::string_view::npos; });
+      forms_, [&](const Form& form) { return place_of(text, form.name, 0) != std::string_view::npos; });
 }
 
 std::string HostNames::hidden(const std::string& text) const {
@@ -59,7 +59,7 @@ std::string HostNames::hidden(const std::string& text) const {
     const Form* next = nullptr;
     std::size_t first = std::string::npos;
     for (const Form& form : forms_)
-      if (const std::size_t at = find(text, form.name, done); at < first) {
+      if (const std::size_t at = place_of(text, form.name, done); at < first) {
         first = at;
         next = &form;
       }

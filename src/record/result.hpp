@@ -54,6 +54,8 @@ struct DeviceSample {
 };
 /// The reasons that are heat or power: software and hardware thermal slow-down, power cap and brake.
 inline constexpr std::uint64_t throttled_by_heat_or_power = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
+/// All bits: the device does not tell its reasons.
+inline constexpr std::uint64_t throttle_unknown = ~std::uint64_t{0};
 
 /// Everything that is known about a finished case.
 struct CaseResult {

@@ -122,24 +122,36 @@ double energy_per_token(const CaseResult& result) {
   return joules / (tokens_of(result.settings) * static_cast<double>(result.seconds.size()));
 }
 
+/// Share of samples in which a device was slowed; NaN where none tells, or one that tells nothing might have
+/// been.
+double throttled(const CaseResult& result) {
+  const auto unknown = [](const DeviceSample& rank) { return rank.throttle == throttle_unknown; };
+  const auto slowed = [](const DeviceSample& rank) {
+    return (rank.throttle & throttled_by_heat_or_power) != 0;
+  };
+  for (const std::vector<DeviceSample>& ranks : result.device_samples)
+    if (std::ranges::any_of(ranks, unknown)) return none;
+  const auto count =
+      std::ranges::count_if(result.device_samples, [&](const std::vector<DeviceSample>& ranks) {
+        return std::ranges::any_of(ranks, slowed);
+      });
+  return static_cast<double>(count) / static_cast<double>(result.device_samples.size());
+}
+
 /// Means and extremes over samples and ranks; NaN where no device tells.
 void add_counters(Summary& s, const CaseResult& result) {
   s.energy_per_token = energy_per_token(result);
   s.power_mean = s.clock_min = s.temperature_max = s.throttled = none;
   if (result.device_samples.empty()) return;
-  double power = 0, slowed = 0;
-  for (const std::vector<DeviceSample>& ranks : result.device_samples) {
-    bool slow = false;
+  double power = 0;
+  for (const std::vector<DeviceSample>& ranks : result.device_samples)
     for (const DeviceSample& rank : ranks) {
       power += rank.power_w;
       s.clock_min = std::fmin(s.clock_min, rank.clock_mhz);
       s.temperature_max = std::fmax(s.temperature_max, rank.temperature_c);
-      slow = slow || (rank.throttle & throttled_by_heat_or_power) != 0;
     }
-    slowed += slow ? 1 : 0;
-  }
   s.power_mean = power / static_cast<double>(result.device_samples.size());
-  s.throttled = slowed / static_cast<double>(result.device_samples.size());
+  s.throttled = throttled(result);
 }
 
 }  // namespace

@@ -13,10 +13,10 @@ namespace {
 
 enum : int { success = 0, not_supported = 3, not_found = 6, no_driver = 9, lost = 15 };
 struct Device {};
-Device device;
+[[maybe_unused]] Device device;
 int open_count = 0;
 int reads = 0;
-unsigned long long joules = 5'000'000'000'000ULL;  // a driver that was loaded long ago
+[[maybe_unused]] unsigned long long millijoules = 5'000'000'000'000ULL;  // a driver that was loaded long ago
 
 std::string mode() {
   const char* const text = std::getenv("FAKE_NVML");
@@ -88,8 +88,8 @@ int nvmlDeviceGetCurrentClocksEventReasons(Device*, unsigned long long* out) {
   return answer("reasons", reads % 2 == 0 ? 0x44ULL : 0x1ULL, out);
 }
 int nvmlDeviceGetTotalEnergyConsumption(Device*, unsigned long long* out) {
-  if (mode() != "standing") joules += 1500;
-  return answer("energy", joules, out);
+  if (mode() != "standing") millijoules += 1500;
+  return answer("energy", millijoules, out);
 }
 #else
 int nvmlDeviceGetCurrentClocksThrottleReasons(Device*, unsigned long long* out) {

@@ -109,6 +109,39 @@ TEST(Summary, counters_are_means_and_extremes_over_samples_and_ranks) {
     EXPECT_TRUE(std::isnan(figure));
 }
 
+/// By hand: two repetitions of two steps on two ranks, 10 sequences of 50 tokens a step.
+TEST(Summary, energy_is_of_all_repetitions_and_tokens) {
+  CaseResult r = sample_case();
+  r.settings.shape.seq = 50;
+  r.settings.shape.micro_batch = 1;
+  r.settings.micro_batches = 10;
+  r.seconds = {{1, 2}, {2, 1}, {3, 2}, {1, 1}};
+  r.energy = {{400, 300}, {100, 200.5}};
+  const auto at = [](double clock, double temperature, double power, std::uint64_t throttle) {
+    return DeviceSample{clock, 2600, temperature, power, throttle};
+  };
+  r.device_samples = {{at(1980, 60, 500, 0x0), at(1500, 61, 300, 0x4)},
+                      {at(1700, 65, 600, 0x1), at(1800, 71, 100, 0x2)},
+                      {at(1975, 70, 550, 0x80), at(1900, 62, 350, 0x8)},
+                      {at(1980, 69, 450, 0x200), at(1980, 64, 250, 0x10)}};
+  const Summary s = summarise(r);
+  EXPECT_DOUBLE_EQ(s.energy_per_token, 1000.5 / 2000);
+  EXPECT_DOUBLE_EQ(s.power_mean, (800 + 700 + 900 + 700) / 4.0);
+  EXPECT_EQ(s.clock_min, 1500);
+  EXPECT_EQ(s.temperature_max, 71);
+  EXPECT_DOUBLE_EQ(s.throttled, 0.5) << "the first and the third: power cap, power brake, slow-down";
+}
+
+TEST(Summary, what_one_device_does_not_tell_is_not_made_up) {
+  CaseResult r = sample_case();
+  r.device_samples[2][1].throttle = throttle_unknown;
+  r.device_samples[1][0].power_w = r.device_samples[1][0].clock_mhz = std::nan("");
+  r.energy[0][2] = std::nan("");
+  const Summary s = summarise(r);
+  EXPECT_TRUE(std::isnan(s.throttled) && std::isnan(s.power_mean) && std::isnan(s.energy_per_token));
+  EXPECT_EQ(s.clock_min, 1700) << "of those that tell";
+}
+
 TEST(Summary, a_case_without_samples_has_no_figures) {
   CaseResult r;
   r.settings = sample_case().settings;
