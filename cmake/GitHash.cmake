@@ -1,4 +1,6 @@
-# Run at every build: writes OUTPUT with the git hash of SOURCE, "-dirty" appended when files differ from it.
+# Run at every build: writes OUTPUT with the git hash of SOURCE, "-dirty" appended when files differ from it: any that it has,
+# and any more in the folders that are compiled, because some libraries take every file that they find. Decks and results
+# that lie about make nothing dirty.
 # The file is touched only when the hash has changed, so that an unchanged tree rebuilds nothing.
 find_package(Git QUIET)
 set(hash unknown)
@@ -10,7 +12,8 @@ if(GIT_FOUND)
     set(hash ${found})
     execute_process(COMMAND ${git} --no-optional-locks status --porcelain --untracked-files=no
                     OUTPUT_VARIABLE changes ERROR_QUIET)
-    if(changes)
+    execute_process(COMMAND ${git} ls-files --others --exclude-standard -- src miniapp cmake OUTPUT_VARIABLE more ERROR_QUIET)
+    if(changes OR more)
       string(APPEND hash -dirty)
     endif()
   endif()

@@ -41,6 +41,15 @@ Functions functions_of(void* file) {
   return f;
 }
 
+std::string ask_once(const char* file, int (*Functions::*question)(char*, unsigned)) {
+  try {
+    const Library library(file);
+    return version(library.call().*question);
+  } catch (const std::runtime_error&) {
+    return {};
+  }
+}
+
 bool complete(const Functions& f) { return f.init && f.shutdown && f.error_string && f.device_by_uuid; }
 
 }  // namespace
@@ -75,12 +84,7 @@ std::string version(int (*ask)(char*, unsigned)) {
   return text.data();
 }
 
-std::string driver_version(const char* file) {
-  try {
-    return version(Library(file).call().driver_version);
-  } catch (const std::runtime_error&) {
-    return {};
-  }
-}
+std::string driver_version(const char* file) { return ask_once(file, &Functions::driver_version); }
+std::string library_version(const char* file) { return ask_once(file, &Functions::library_version); }
 
 }  // namespace minitaw::meters::nvml

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "comm/mpi/size.hpp"
+#include "topology/system.hpp"
 
 namespace minitaw::topology {
 namespace {
@@ -69,6 +70,13 @@ cpu_set_t cores_of(MPI_Comm node) {
   return all;
 }
 
+std::string list(const cpu_set_t& cores) {
+  std::vector<int> numbers;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &cores)) numbers.push_back(core);
+  return numbers.empty() ? "unknown" : ranges_text(numbers);
+}
+
 int count(const cpu_set_t& cores) { return std::max(CPU_COUNT(&cores), 1); }
 
 }  // namespace
@@ -102,6 +110,7 @@ Job detect(MPI_Comm world) {
           .node = own_node,
           .local_rank = rank_in(node.comm()),
           .cores = count(own_cores()),
+          .core_list = list(own_cores()),
           .node_cores = count(cores_of(node.comm()))};
 }
 

@@ -17,6 +17,7 @@ struct Job {
   int node = 0;                    ///< of this rank
   int local_rank = 0;              ///< of this rank on its node
   int cores = 1;                   ///< that this process may run on
+  std::string core_list;           ///< these: "0-3,8"
   int node_cores = 1;              ///< that the processes of this node may run on, taken together
 };
 

@@ -40,6 +40,10 @@ TEST(Detect, CountsCores) {
   const Job job = detect(MPI_COMM_WORLD);
   EXPECT_GE(job.cores, 1);
   EXPECT_GE(job.node_cores, job.cores);
+  EXPECT_TRUE(job.core_list.find_first_not_of("0123456789,-") == std::string::npos) << job.core_list;
+  if (job.cores == 1) {
+    EXPECT_EQ(job.core_list.find('-'), std::string::npos) << job.core_list;
+  }
 }
 
 }  // namespace

@@ -111,8 +111,9 @@ TEST_F(Nvml, ADeviceThatIsLostLaterStaysLost) {
   EXPECT_TRUE(std::isnan(meter.energy()));
 }
 
-TEST_F(Nvml, TheDriverTellsItsVersion) {
+TEST_F(Nvml, VersionsCanBeAskedAlone) {
   EXPECT_EQ(nvml::driver_version(FAKE_NVML_new), "580.65.06");
+  EXPECT_EQ(nvml::library_version(FAKE_NVML_new), "12.580.65");
   EXPECT_EQ(nvml::driver_version("/nonexistent/libnvidia-ml.so.1"), "");
   set("no-driver");
   EXPECT_EQ(nvml::driver_version(FAKE_NVML_new), "");

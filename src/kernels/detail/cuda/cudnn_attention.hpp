@@ -53,5 +53,7 @@ private:
 
 /// "9.19.0"
 [[nodiscard]] std::string cudnn_version();
+/// "1.19.0"
+[[nodiscard]] std::string cudnn_frontend_version();
 
 }  // namespace minitaw::kernels::detail::cuda
