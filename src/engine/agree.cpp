@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <new>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "base/error.hpp"
@@ -14,12 +16,18 @@ namespace {
 
 using comm::mpi::check;
 
-enum Outcome : int { fine = 0, input_error = 1, other_error = 2 };
+enum Outcome : int { fine = 0, input_error = 1, other_error = 2, out_of_memory = 3 };
 
 struct Local {
   Outcome outcome = fine;
   std::string message;
 };
+
+/// Kokkos and CUDA say it in words.
+bool speaks_of_memory(std::string_view message) {
+  return message.find("failed to allocate memory") != message.npos ||
+         message.find("out of memory") != message.npos;
+}
 
 Local attempt(const std::function<void()>& work) {
   try {
@@ -27,8 +35,10 @@ Local attempt(const std::function<void()>& work) {
     return {};
   } catch (const InputError& e) {
     return {input_error, e.what()};
+  } catch (const std::bad_alloc&) {
+    return {out_of_memory, "out of memory"};
   } catch (const std::exception& e) {
-    return {other_error, e.what()};
+    return {speaks_of_memory(e.what()) ? out_of_memory : other_error, e.what()};
   }
 }
 
@@ -67,6 +77,7 @@ void agree(MPI_Comm comm, const std::function<void()>& work) {
   local.message.resize(header[1]);
   check(MPI_Bcast(local.message.data(), header[1], MPI_CHAR, failing, comm), "sharing an error");
   if (header[0] == input_error) throw InputError(local.message);
+  if (header[0] == out_of_memory) throw AgreedOutOfMemory(local.message);
   throw AgreedError(local.message);
 }
 

@@ -1,18 +1,23 @@
 #include "engine/job.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <thread>
 
 #include "base/error.hpp"
 #include "comm/mpi/check.hpp"
+#include "comm/mpi/size.hpp"
 #include "comm/mpi/transport.hpp"
 #include "engine/agree.hpp"
 #include "engine/collect.hpp"
 #include "engine/process_memory.hpp"
+#include "model/block.hpp"
+#include "model/element.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -24,9 +29,48 @@ constexpr double affordable_flops = 1e11;
 
 double relative(double a, double b) { return std::abs(a - b) / std::max(std::abs(b), 1e-30); }
 
+/// Rank 0 writes down what it knows before the others end the job.
+constexpr std::chrono::seconds time_to_record{5};
+
 double sum_over(MPI_Comm comm, double value) {
   check(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
   return value;
+}
+
+/// The ranks have agreed to leave the case.
+struct Left {
+  Leave why;
+};
+
+/// Sums the loss over the ranks, and with it, at no cost, who wants to leave.
+class StepSum {
+public:
+  StepSum(MPI_Comm comm, double loss, Leave mine) : sums_{loss} {
+    sums_[static_cast<std::size_t>(mine)] += mine == Leave::no ? 0 : 1;
+    check(
+        MPI_Allreduce(MPI_IN_PLACE, sums_.data(), static_cast<int>(sums_.size()), MPI_DOUBLE, MPI_SUM, comm),
+        "adding up the loss");
+  }
+  [[nodiscard]] double loss() const { return sums_[0]; }
+  [[nodiscard]] Leave leave() const {
+    for (const Leave why : {Leave::signal, Leave::time_limit, Leave::case_limit})
+      if (sums_[static_cast<std::size_t>(why)] > 0) return why;
+    return Leave::no;
+  }
+
+private:
+  std::array<double, 4> sums_;  ///< loss, then votes by why
+};
+
+/// The process ends soon even if the MPI library does not manage to end the job.
+void end_job() {
+  alarm(10);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+void tell(const std::string& report) {
+  fmt::print(stderr, "minitaw: {}\n", report);
+  std::fflush(stderr);
 }
 
 void fail(record::CaseResult& result, std::string reason) {
@@ -91,9 +135,20 @@ std::string Check::failure(const Tolerance& t) const {
                      weights.tensor, weights.worst, t.weights);
 }
 
-Job::Job(MPI_Comm world, const JobOptions& options) : world_(world), options_(options) {
-  check(MPI_Comm_rank(world, &rank_), "MPI_Comm_rank");
-  check(MPI_Comm_size(world, &ranks_), "MPI_Comm_size");
+Job::Job(MPI_Comm world, const JobOptions& options)
+    : world_(world), options_(options), rank_(comm::mpi::rank_in(world)), ranks_(comm::mpi::size_of(world)),
+      hang_([this](const std::string& report) { tell(fmt::format("rank {}: {}", rank_, report)); }),
+      guard_([this](const std::string& report) {
+        if (rank_ != 0) std::this_thread::sleep_for(time_to_record);
+        hang_(report);
+        end_job();
+      }) {}
+
+void Job::require_possible(const deck::Case& c) const {
+  require_transport(c.transport, options_.shared_devices);
+  const kernels::Attention wanted = kernels::parse_attention(c.attention);
+  const kernels::AttentionSizes sizes = model::attention_sizes(c.shape);
+  model::with_element(c.shape.dtype, [&]<class E>(E) { (void)kernels::resolve_attention<E>(wanted, sizes); });
 }
 
 /// All ranks of `comm` get a session, or all throw the same.
@@ -121,7 +176,7 @@ Check Job::verify(const deck::Case& c, int steps, const Reference& reference, co
   Check result;
   const Members members(world_, rank_, c.ranks);
   if (members.comm != MPI_COMM_NULL) {
-    SessionOptions with = session_options();
+    SessionOptions with = session_options(options_.patience);
     with.hooks = hooks;
     const auto session = open_session(c, members.comm, with);
     for (int s = 0; s < steps; ++s) {
@@ -141,28 +196,42 @@ Check Job::verify(const deck::Case& c, int steps, const Reference& reference, co
   return result;
 }
 
-SessionOptions Job::session_options() const {
+SessionOptions Job::session_options(std::chrono::duration<double> patience) const {
   SessionOptions options;
-  options.patience = options_.patience;
-  options.on_stall = [](const std::string& report) {
-    fmt::print(stderr, "minitaw: {}\n", report);
-    std::fflush(stderr);
-    // The others have stalled too; let each of them say where before anybody pulls the job down.
-    std::this_thread::sleep_for(std::chrono::seconds(2));
+  options.patience = patience;
+  options.on_stall = [this](const std::string& report) {
+    tell(report);
+    // The others have stalled too; let each of them say where before anybody pulls the job down, and rank 0
+    // write down what it knows.
+    std::this_thread::sleep_for(std::chrono::seconds(2) + (rank_ == 0 ? 0 : 1) * time_to_record);
+    guard_.expect("giving up a stalled step", time_to_record);
   };
   return options;
 }
 
-void Job::play(const deck::Case& c, MPI_Comm comm, bool checked, record::CaseResult& result) {
+void Job::play(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& limits,
+               record::CaseResult& result) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto ask = [&] {
+    const Leave mine = limits.leave();
+    const bool long_ago = std::chrono::steady_clock::now() - begin > limits.whole;
+    return mine == Leave::no && long_ago ? Leave::case_limit : mine;
+  };
   reset_peak_memory();
-  const auto session = open_session(c, comm, session_options());
+  const auto session = open_session(c, comm, session_options(limits.patience));
   TimedSteps steps(session->program(), c.steps);
   session->transport().reset_counters();
-  for (int s = 0; s < c.warmup + c.steps; ++s) {
+  const int count = c.warmup + c.steps;
+  for (int s = 0; s < count; ++s) {
+    guard_.expect(fmt::format("getting ready for step {}", s + 1), limits.patience);
     session->prepare();
     check(MPI_Barrier(comm), "MPI_Barrier");
+    guard_.pause();
     const Session::Step step = session->step();
-    result.losses.push_back(sum_over(comm, step.loss));
+    guard_.expect(fmt::format("gathering what step {} left", s + 1), limits.patience);
+    const StepSum sum(comm, step.loss, ask());
+    if (s + 1 < count && sum.leave() != Leave::no) throw Left{sum.leave()};
+    result.losses.push_back(sum.loss());
     if (s >= c.warmup) steps.add(session->player(), step.time);
     if (s == 0 && checked) check_first_step(*session, comm, references_.find(c, 1), result);
   }
@@ -175,23 +244,39 @@ void Job::play(const deck::Case& c, MPI_Comm comm, bool checked, record::CaseRes
   result.transport = c.ranks == 1 ? "none" : session->transport_name();
 }
 
-record::CaseResult Job::run(const deck::Case& c) {
-  record::CaseResult result;
+Played Job::run(const deck::Case& c, const Limits& limits) {
+  Played played;
+  record::CaseResult& result = played.result;
   result.settings = c;
   result.started = record::utc_now();
-  const bool checked = flops(c, 1) <= affordable_flops;
-  agree(world_, [&] {
-    if (rank_ == 0 && checked) references_.add(c, 1);
-  });
-  const Members members(world_, rank_, c.ranks);
+  const auto failed = [&](record::Status status, const std::exception& why) {
+    result.status = status;
+    result.reason = why.what();
+  };
+  guard_.expect("getting ready for a case", limits.patience);
   try {
-    if (members.comm != MPI_COMM_NULL) play(c, members.comm, checked, result);
+    const bool checked = flops(c, 1) <= affordable_flops;
+    agree(world_, [&] {
+      if (rank_ == 0 && checked) references_.add(c, 1);
+    });
+    const Members members(world_, rank_, c.ranks);
+    if (members.comm != MPI_COMM_NULL) play(c, members.comm, checked, limits, result);
+  } catch (const Left& left) {
+    played.left = left.why;
+  } catch (const AgreedOutOfMemory& e) {
+    failed(record::Status::oom, e);
   } catch (const AgreedError& e) {
-    result.status = record::Status::error;
-    result.reason = e.what();
+    failed(record::Status::error, e);
+  } catch (const InputError& e) {
+    failed(record::Status::error, e);
   }
+  // A rank that has no part in the case waits here for all of it.
+  guard_.expect("waiting for the end of a case",
+                rank_ < c.ranks ? limits.patience : limits.whole + limits.patience);
   wait_for_all(world_);
-  return result;
+  check(MPI_Bcast(&played.left, sizeof played.left, MPI_BYTE, 0, world_), "sharing why a case was left");
+  guard_.pause();
+  return played;
 }
 
 }  // namespace minitaw::engine

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "comm/mpi/wait.hpp"
+#include "engine/guard.hpp"
 #include "engine/reference.hpp"
 #include "engine/session.hpp"
 #include "record/result.hpp"
@@ -36,9 +37,29 @@ struct Check {
   [[nodiscard]] std::string failure(const Tolerance& tolerance) const;
 };
 
+/// Why a case is left before its end.
+enum class Leave { no, case_limit, time_limit, signal };
+
+/// What may end a case early.
+struct Limits {
+  using Seconds = std::chrono::duration<double>;
+  /// A step in which nothing moves for this long is reported on standard error, rank by rank, and given up;
+  /// so is anything between steps that takes so long.
+  Seconds patience{600};
+  /// The case is left after the step in which it takes longer than this.
+  Seconds whole = Seconds::max();
+  /// Asked on every rank after every step but the last; one that wants to leave is enough.
+  std::function<Leave()> leave = [] { return Leave::no; };
+};
+
+/// What became of a case.
+struct Played {
+  record::CaseResult result;  ///< complete on rank 0 if the case was not left
+  Leave left = Leave::no;     ///< on all ranks
+};
+
 struct JobOptions {
-  /// A step in which nothing moves for this long is reported on standard error, rank by rank, and given up.
-  std::chrono::duration<double> patience{600};
+  std::chrono::duration<double> patience{600};  ///< of verify(), as in Limits
   /// How communication threads wait, by the cores at hand.
   comm::mpi::Patience waiting{.spins = 2, .yields = 4};
   /// Some ranks use the same device, which NCCL refuses.
@@ -52,9 +73,18 @@ class Job {
 public:
   Job(MPI_Comm world, const JobOptions& options);
 
-  /// Plays the case: a first step that is checked against the serial reference when that is affordable,
-  /// warm-up, timed steps. Ranks beyond the case's wait. The result is complete on rank 0.
-  [[nodiscard]] record::CaseResult run(const deck::Case& c);
+  /// Throws InputError for a case that this build or place cannot run, whatever its memory.
+  void require_possible(const deck::Case& c) const;
+
+  /// Plays one repetition of the case: a first step that is checked against the serial reference when that is
+  /// affordable, warm-up, timed steps. Ranks beyond the case's wait. What fails on some rank before the first
+  /// step is the result's status; a step that stalls throws Stalled, after which the job cannot go on.
+  [[nodiscard]] Played run(const deck::Case& c, const Limits& limits);
+
+  /// What the guard of this rank does when something between steps does not end: by default it tells standard
+  /// error and ends the job. Rank 0 has a few seconds before the others do.
+  void on_hang(Guard::OnExpiry act) { hang_ = std::move(act); }
+  [[nodiscard]] Guard& guard() { return guard_; }
 
   /// Plays `steps` steps and compares losses, every gradient tensor of the first step and the weights after
   /// the last with `reference` (needed on rank 0 only).
@@ -68,15 +98,18 @@ private:
   struct Members;  ///< communicator of the ranks of a case
 
   /// The part of run() that only the ranks of the case take part in.
-  void play(const deck::Case& c, MPI_Comm comm, bool checked, record::CaseResult& result);
-  [[nodiscard]] SessionOptions session_options() const;
+  void play(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& limits,
+            record::CaseResult& result);
+  [[nodiscard]] SessionOptions session_options(std::chrono::duration<double> patience) const;
   [[nodiscard]] std::unique_ptr<Session> open_session(const deck::Case& c, MPI_Comm comm,
                                                       const SessionOptions& options) const;
 
   MPI_Comm world_;
   JobOptions options_;
-  int rank_ = 0;
-  int ranks_ = 1;
+  int rank_;
+  int ranks_;
+  Guard::OnExpiry hang_;
+  mutable Guard guard_;  ///< watches const work too
   References references_;  ///< rank 0's; most cases of a sweep share a few
 };
 

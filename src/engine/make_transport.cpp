@@ -27,15 +27,19 @@ constexpr bool have_nccl = true;
 constexpr bool have_nccl = false;
 #endif
 
+void require_nccl(bool shared_devices) {
+  if (!have_nccl) throw InputError("transport = nccl: this build has no NCCL; use transport = mpi or auto");
+  // NCCL_HOSTID makes ranks of one node look like several: who sets it wants to see what happens.
+  if (shared_devices && std::getenv("NCCL_HOSTID") == nullptr)
+    throw InputError("transport = nccl: NCCL refuses ranks that share a device; use transport = mpi or auto");
+}
+
 /// Whether `wanted` ("auto", "mpi" or "nccl") means NCCL here. A rank that is alone needs it only if asked
 /// for.
 bool use_nccl(const std::string& wanted, const TransportPlace& place) {
   if (wanted != "nccl")
     return wanted == "auto" && have_nccl && !place.shared_devices && place.program.ranks.size() > 1;
-  if (!have_nccl) throw InputError("transport = nccl: this build has no NCCL; use transport = mpi or auto");
-  // NCCL_HOSTID makes ranks of one node look like several: who sets it wants to see what happens.
-  if (place.shared_devices && std::getenv("NCCL_HOSTID") == nullptr)
-    throw InputError("transport = nccl: NCCL refuses ranks that share a device; use transport = mpi or auto");
+  require_nccl(place.shared_devices);
   return true;
 }
 
@@ -79,6 +83,10 @@ NamedTransport make_transport(const std::string& wanted, const TransportPlace& p
   if (by_nccl) return make_nccl(place);
 #endif
   return make_mpi(place);
+}
+
+void require_transport(const std::string& wanted, bool shared_devices) {
+  if (wanted == "nccl") require_nccl(shared_devices);
 }
 
 std::string nccl_version() {

@@ -30,6 +30,9 @@ struct NamedTransport {
 /// case. Throws InputError for a transport that cannot be had.
 [[nodiscard]] NamedTransport make_transport(const std::string& wanted, const TransportPlace& place);
 
+/// Throws InputError for one that this build or place does not have. Not collective.
+void require_transport(const std::string& wanted, bool shared_devices);
+
 /// Of the NCCL that is loaded; empty in a build without.
 [[nodiscard]] std::string nccl_version();
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "engine/lane_space.hpp"
 #include "schedule/text.hpp"
@@ -66,7 +65,7 @@ void Watchdog::watch_step(std::unique_lock<std::mutex>& lock) {
       lock.unlock();
       on_stall_(report());
       progress_.fail(std::make_exception_ptr(
-          std::runtime_error(fmt::format("rank {}: no lane has moved for {:g} s", rank_, limit_.count()))));
+          Stalled(fmt::format("rank {}: no lane has moved for {:g} s", rank_, limit_.count()))));
       lock.lock();
       changed_.wait(lock, over);
     }

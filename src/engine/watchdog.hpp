@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -11,6 +12,11 @@
 #include "engine/lane.hpp"
 
 namespace minitaw::engine {
+
+/// A step in which nothing moved.
+struct Stalled : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 /// Watches the lanes of a rank while a step runs. When none of them gets on for `limit`, it calls `on_stall`
 /// once with one line per lane: what it is at, with whom, in which slot, and what it waits for. Twice a

@@ -120,7 +120,7 @@ TEST(Job, TheirMemoryIsPlannedRankByRank) {
   Job all = job();
   deck::Case c = with_own_sizes(small_case("tawpipe", topology::Groups({all.ranks()}), all.ranks(), 1));
   c.steps = 3;
-  const record::CaseResult result = all.run(c);
+  const record::CaseResult result = all.run(c, {}).result;
   if (all.rank() != 0) return;
   EXPECT_EQ(result.status, record::Status::ok) << result.reason;
   const schedule::Program program = program_of(c);
@@ -137,7 +137,7 @@ void counted_and_measured_as_planned(Job& all, deck::Case c) {
   SCOPED_TRACE(fmt::format("{} groups {}", c.schedule, c.groups.text()));
   c.steps = 3;
   c.warmup = 1;
-  const record::CaseResult result = all.run(c);
+  const record::CaseResult result = all.run(c, {}).result;
   if (all.rank() != 0) return;
   EXPECT_EQ(result.status, record::Status::ok) << result.reason;
   EXPECT_EQ(result.counted_bytes, result.planned_bytes);
