@@ -41,6 +41,10 @@ public:
   /// "# rank 0 (group 0) on node1, 2 threads", a line per rank of the job; needs the groups of a case.
   [[nodiscard]] std::string map_text() const;
   [[nodiscard]] int threads() const { return threads_; }
+  /// Identity of the device of each rank of the job; empty on a host.
+  [[nodiscard]] const std::vector<std::string>& device_uuids() const { return device_uuids_; }
+  /// Seconds without progress after which a step is given up.
+  [[nodiscard]] double watchdog() const { return flags_.watchdog; }
   /// What each rank of the job computes on.
   [[nodiscard]] const std::vector<std::string>& devices() const { return device_names_; }
 

@@ -59,9 +59,9 @@ Fit fit(const CasePlan& plan, std::uint64_t available) {
           largest_seq(plan, available)};
 }
 
-std::uint64_t parse_memory(const std::string& text) {
+std::uint64_t parse_memory(const std::string& text, const std::string& option) {
   const auto refuse = [&] {
-    return InputError(fmt::format("--device-memory: \"{}\" is not a size; write for example 80G", text));
+    return InputError(fmt::format("{}: \"{}\" is not a size; write for example 80G", option, text));
   };
   double value = 0;
   const char* const end = text.data() + text.size();

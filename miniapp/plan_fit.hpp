@@ -21,8 +21,9 @@ struct Fit {
 };
 [[nodiscard]] Fit fit(const CasePlan& plan, std::uint64_t available);
 
-/// "80G", "141GiB", "512M" or bytes; steps of 1024. Throws InputError.
-[[nodiscard]] std::uint64_t parse_memory(const std::string& text);
+/// "80G", "141GiB", "512M" or bytes; steps of 1024. Throws InputError, which names the option it came from.
+[[nodiscard]] std::uint64_t parse_memory(const std::string& text,
+                                         const std::string& option = "--device-memory");
 
 [[nodiscard]] std::string to_text(const Fit& fit);
 [[nodiscard]] nlohmann::ordered_json to_json(const Fit& fit);

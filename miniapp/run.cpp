@@ -12,6 +12,7 @@ namespace {
 struct Options {
   DeckOptions deck;
   std::string output;
+  RunOptions sweep;
   JobFlags job;
 };
 
@@ -20,7 +21,11 @@ int run(const Invocation& invocation, const Options& options) {
       options.output.empty()
           ? std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string()
           : options.output;
-  const RunOptions sweep{options.deck.path, options.deck.overrides, output, invocation.arguments()};
+  RunOptions sweep = options.sweep;
+  sweep.deck = options.deck.path;
+  sweep.overrides = options.deck.overrides;
+  sweep.output = output;
+  sweep.arguments = invocation.arguments();
   return in_job(invocation, options.job, [&](MpiJob& mpi) { return run_sweep(sweep, mpi); });
 }
 
@@ -35,6 +40,18 @@ void add_run(CLI::App& app, Invocation& invocation) {
           "result file; if it exists, finished cases are kept and not run again (default: the deck's name "
           "with .h5, in the current folder)")
       ->type_name("FILE.h5");
+  verb->add_flag("--retry", options->sweep.retry,
+                 "run those cases of the file again that ended wrong, oom, timeout or error");
+  verb->add_flag("--interleave{1}", options->sweep.interleave,
+                 "run the repetitions of all cases in random order; --interleave=SEED chooses another one");
+  verb->add_option(
+          "--time-limit", options->sweep.time_limit,
+          "stop before this time is over, everything saved: 45m, 1:30:00 (default: the end of the Slurm "
+          "job, if there is one)")
+      ->type_name("TIME");
+  verb->add_option("--memory", options->sweep.memory,
+                   "skip cases that plan more for a rank than this: 20G (default: what is free at the start)")
+      ->type_name("SIZE");
   verb->add_flag("--timeline", options->job.timeline,
                  "keep when every action of one step ran, for minitaw show --timeline");
   add_job_flags(*verb, options->job);

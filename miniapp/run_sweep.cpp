@@ -5,127 +5,179 @@
 #include <chrono>
 #include <optional>
 
+#include "base/error.hpp"
 #include "comm/mpi/check.hpp"
 #include "engine/agree.hpp"
-#include "record/progress.hpp"
-#include "record/recorder.hpp"
-#include "record/table.hpp"
-#include "record/verdict.hpp"
+#include "memory_budget.hpp"
+#include "plan_fit.hpp"
+#include "signals.hpp"
+#include "speaker.hpp"
+#include "time_limit.hpp"
 
 namespace minitaw::app {
 namespace {
 
 using deck::Case;
+using engine::Leave;
+using record::Run;
+using record::Status;
+using Seconds = std::chrono::duration<double>;
 
-record::Provenance provenance(const deck::Deck& deck, const RunOptions& options, const MpiJob& mpi) {
-  record::Provenance p = record::collect(deck, options.arguments);
-  p.kokkos = kokkos_version();
-  p.mpi = mpi_version();
-  p.hosts = mpi.hosts();
-  p.devices = mpi.devices();
-  p.nccl = engine::nccl_version();
-  p.cuda = topology::runtime_version();
-  p.driver = topology::driver_version();
-  p.libraries = library_texts();
-  return p;
-}
+/// A step or a case may take this many times what is expected of it.
+constexpr double tolerance = 10;
 
-/// Rank 0's part: the file, and what people read on standard output.
-class Speaker {
+/// What rank 0 has all ranks do next.
+struct Order {
+  enum Kind : int { play, stop } kind = stop;
+  std::size_t index = 0;           ///< of the case
+  double patience = 0, whole = 0;  ///< seconds, of engine::Limits
+};
+
+class Sweep {
 public:
-  Speaker(const deck::Deck& deck, const RunOptions& options, const MpiJob& mpi)
-      : deck_(deck), output_(options.output), recorder_(options.output, provenance(deck, options, mpi)) {
-    const std::set<std::string> finished = recorder_.finished();
-    for (const Case& c : deck.cases) todo_.push_back(finished.contains(deck::identity(c)) ? 0 : 1);
-    progress_.emplace(left());
-    table_.emplace(record::preview(deck.cases));
-    open(mpi);
+  Sweep(const deck::Deck& deck, const RunOptions& options, MpiJob& mpi)
+      : deck_(deck), mpi_(mpi), time_(options.time_limit), budget_(mpi, memory_of(options)) {
+    engine::agree(MPI_COMM_WORLD, [&] {
+      if (mpi.speaks()) speaker_.emplace(deck, options, mpi);
+    });
+    if (speaker_) mpi.job().on_hang([this](const std::string& report) { hang(report); });
   }
 
-  [[nodiscard]] const std::vector<char>& todo() const { return todo_; }
-
-  void finished(const record::CaseResult& result, double seconds) {
-    const record::Row row = recorder_.append(result);
-    std::string line = table_->row(row);
-    if (!line.empty() && line.back() == '\n') line.pop_back();
-    say("{}  {}\n", line, progress_->after(seconds));
-    if (result.status != record::Status::ok) say("# {}\n", result.reason);
-  }
-
-  /// The exit code: of all cases of the deck, also those that an earlier run has measured.
-  [[nodiscard]] int close() const {
-    std::vector<record::Row> mine;
-    for (const record::Row& row : recorder_.rows())
-      if (belongs(row)) mine.push_back(row);
-    say("{}", record::closing_text(mine));
-    say("# results: {}\n", output_);
-    return record::verdict(mine).valid() ? 0 : 1;
+  int run() {
+    for (Order order = next(); order.kind == Order::play; order = next()) play(order);
+    int code = speaker_ ? speaker_->close(why_stopped_) : 0;
+    mpi_.job().guard().pause();
+    comm::mpi::check(MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
+    return code;
   }
 
 private:
-  template <class... Args>
-  static void say(fmt::format_string<Args...> format, Args&&... args) {
-    fmt::print(format, std::forward<Args>(args)...);
-    std::fflush(stdout);
+  static std::optional<std::uint64_t> memory_of(const RunOptions& options) {
+    if (options.memory.empty()) return std::nullopt;
+    return parse_memory(options.memory, "--memory");
   }
 
-  [[nodiscard]] std::vector<Case> left() const {
-    std::vector<Case> cases;
-    for (std::size_t i = 0; i < todo_.size(); ++i)
-      if (todo_[i] != 0) cases.push_back(deck_.cases[i]);
-    return cases;
+  /// The same on all ranks. What rank 0 cannot write ends the sweep on all of them.
+  Order next() {
+    mpi_.job().guard().expect("agreeing on the next case", Seconds(mpi_.watchdog()));
+    Order order;
+    engine::agree(MPI_COMM_WORLD, [&] {
+      if (speaker_) order = choose();
+    });
+    comm::mpi::check(MPI_Bcast(&order, sizeof order, MPI_BYTE, 0, MPI_COMM_WORLD), "sharing the next case");
+    return order;
   }
 
-  void open(const MpiJob& mpi) const {
-    say("# {}\n", record::version_text());
-    say("{}", mpi.map_text());
-    say("{}", record::settings_text(record::preview(deck_.cases)));
-    for (const std::string& note : deck_.notes) say("# {}\n", note);
-    for (const std::string& note : recorder_.notes()) say("# {}\n", note);
-    const std::size_t known = todo_.size() - left().size();
-    if (known > 0)
-      say("# {} of {} cases are in {} already and are not run again\n", known, todo_.size(), output_);
-    say("{}", table_->header());
+  /// Rank 0: the next run that can begin; what cannot is recorded or left.
+  Order choose() {
+    if (noted_signal() != 0) why_stopped_ = "stopped by " + name_of_signal(noted_signal());
+    for (; why_stopped_.empty() && at_ < speaker_->runs().size(); ++at_) {
+      const Run& run = speaker_->runs()[at_];
+      if (speaker_->has_failed(run)) {
+        speaker_->progress().leave_out();
+        continue;
+      }
+      if (const std::string reason = budget_.reason_against(speaker_->case_of(run)); !reason.empty()) {
+        speaker_->failed(run, Status::skipped, reason);
+        continue;
+      }
+      if (!has_time(speaker_->case_of(run))) break;
+      speaker_->begins(run);
+      return order_for(run);
+    }
+    return {};
   }
 
-  [[nodiscard]] bool belongs(const record::Row& row) const {
-    const std::string& identity = row.text("identity");
-    for (const Case& c : deck_.cases)
-      if (deck::identity(c) == identity) return true;
+  /// Whether the case is likely to end before the time limit; the first one is tried anyway.
+  bool has_time(const Case& c) {
+    const record::Progress& progress = speaker_->progress();
+    if (time_.left() > (progress.measured() ? progress.expected(c) : 0)) return true;
+    why_stopped_ = fmt::format("stopped before {}", time_.name());
     return false;
   }
 
+  Order order_for(const Run& run) {
+    const Case& c = deck_.cases[run.index];
+    const double expected = speaker_->progress().expected(c);
+    const double patience = std::max(mpi_.watchdog(), tolerance * expected / (c.steps + c.warmup));
+    return {Order::play, run.index, patience, patience + tolerance * expected};
+  }
+
+  /// All ranks.
+  void play(const Order& order) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto seconds = [&] { return Seconds(std::chrono::steady_clock::now() - begin).count(); };
+    engine::Played played;
+    try {
+      played = mpi_.job().run(deck_.cases[order.index],
+                              {Seconds(order.patience), Seconds(order.whole), leaving(seconds)});
+    } catch (const engine::Stalled& stall) {
+      if (speaker_) speaker_->give_up(Status::timeout, stall.what());
+      throw;
+    } catch (const std::exception& error) {
+      if (speaker_) speaker_->give_up(Status::error, error.what());
+      throw;
+    }
+    mpi_.job().guard().expect("recording a case", Seconds(order.patience));
+    engine::agree(MPI_COMM_WORLD, [&] {
+      if (speaker_) settle(played, order, seconds());
+    });
+  }
+
+  /// Asked after every step: rank 0 knows the time, any rank may have got a signal.
+  [[nodiscard]] std::function<Leave()> leaving(std::function<double()> seconds) const {
+    return [this, seconds, steps = 0]() mutable {
+      if (noted_signal() != 0) return Leave::signal;
+      const double step = seconds() / ++steps;
+      return speaker_ && time_.left() < step ? Leave::time_limit : Leave::no;
+    };
+  }
+
+  /// Rank 0: what a run has come to.
+  void settle(engine::Played& played, const Order& order, double seconds) {
+    const Run run = speaker_->runs()[at_++];
+    if (played.left == Leave::no) {
+      ++finished_;
+      speaker_->finished(run, std::move(played.result), seconds);
+    } else if (played.left == Leave::case_limit) {
+      speaker_->failed(run, Status::timeout,
+                       fmt::format("it took longer than {}, {:g} times what was expected",
+                                   record::clock_text(order.whole), tolerance),
+                       seconds);
+    } else if (played.left == Leave::time_limit && finished_ == 0) {
+      speaker_->failed(run, Status::timeout, fmt::format("it does not end within {}", time_.name()), seconds);
+      why_stopped_ = fmt::format("stopped before {}", time_.name());
+    } else {
+      --at_;
+      const int signal = noted_signal();
+      why_stopped_ = played.left == Leave::time_limit ? fmt::format("stopped before {}", time_.name())
+                     : signal == 0                    ? "stopped by a signal"
+                                                      : "stopped by " + name_of_signal(signal);
+    }
+  }
+
+  void hang(const std::string& report) {
+    fmt::print(stderr, "minitaw: rank 0: {}\n", report);
+    speaker_->give_up(Status::timeout, report);
+  }
+
   const deck::Deck& deck_;
-  std::string output_;
-  record::Recorder recorder_;
-  std::vector<char> todo_;
-  std::optional<record::Progress> progress_;
-  std::optional<record::Table> table_;
+  MpiJob& mpi_;
+  TimeLimit time_;
+  MemoryBudget budget_;
+  std::optional<Speaker> speaker_;  ///< rank 0
+  std::size_t at_ = 0;              ///< of its runs
+  int finished_ = 0;                ///< runs of this session
+  std::string why_stopped_;         ///< rank 0
 };
 
 }  // namespace
 
 int run_sweep(const RunOptions& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck, options.overrides);
-  std::optional<Speaker> speaker;
-  engine::agree(MPI_COMM_WORLD, [&] {
-    if (mpi.speaks()) speaker.emplace(deck, options, mpi);
-  });
-  std::vector<char> todo = speaker ? speaker->todo() : std::vector<char>(deck.cases.size());
-  comm::mpi::check(MPI_Bcast(todo.data(), static_cast<int>(todo.size()), MPI_CHAR, 0, MPI_COMM_WORLD),
-                   "MPI_Bcast");
-  for (std::size_t i = 0; i < deck.cases.size(); ++i) {
-    if (todo[i] == 0) continue;
-    const auto begin = std::chrono::steady_clock::now();
-    const record::CaseResult result = mpi.job().run(deck.cases[i]);
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    engine::agree(MPI_COMM_WORLD, [&] {
-      if (speaker) speaker->finished(result, took.count());
-    });
-  }
-  int code = speaker ? speaker->close() : 0;
-  comm::mpi::check(MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
-  return code;
+  for (const Case& c : deck.cases) mpi.job().require_possible(c);
+  note_signals();
+  return Sweep(deck, options, mpi).run();
 }
 
 }  // namespace minitaw::app

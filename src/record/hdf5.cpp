@@ -237,7 +237,7 @@ std::int64_t read_attribute(hid_t object, const std::string& name) {
   return value;
 }
 
-void make_column(hid_t group, const std::string& name, const Cell& sample, const std::string& units) {
+void make_column(hid_t group, const std::string& name, const Cell& sample, const Notes& notes) {
   const hsize_t none = 0;
   const hsize_t unlimited = H5S_UNLIMITED;
   const hsize_t chunk = 64;
@@ -248,7 +248,7 @@ void make_column(hid_t group, const std::string& name, const Cell& sample, const
   const Id dataset(
       H5Dcreate2(group, name.c_str(), type.get(), space.get(), H5P_DEFAULT, options.get(), H5P_DEFAULT),
       H5Dclose, "create dataset " + name);
-  write_notes(dataset.get(), Notes{units, "case"});
+  write_notes(dataset.get(), notes);
 }
 
 void put(hid_t group, const std::string& name, hsize_t row, const Cell& cell) {

@@ -66,7 +66,7 @@ void write_attribute(hid_t object, const std::string& name, std::int64_t value);
 [[nodiscard]] std::int64_t read_attribute(hid_t object, const std::string& name);
 
 /// Columns: one-dimensional datasets that grow row by row. The kind of `sample` decides the type.
-void make_column(hid_t group, const std::string& name, const Cell& sample, const std::string& units);
+void make_column(hid_t group, const std::string& name, const Cell& sample, const Notes& notes);
 /// Writes row `row`, growing the column if needed.
 void put(hid_t group, const std::string& name, hsize_t row, const Cell& cell);
 /// All rows; throws unless the column has the type of `sample`.

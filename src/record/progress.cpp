@@ -18,16 +18,23 @@ double work_of(const deck::Case& c) {
 
 }  // namespace
 
-Progress::Progress(const std::vector<deck::Case>& cases) {
-  for (const deck::Case& c : cases) work_.push_back(work_of(c));
-  work_total_ = std::accumulate(work_.begin(), work_.end(), 0.0);
+Progress::Progress(const std::vector<deck::Case>& runs, double least_rate) : least_rate_(least_rate) {
+  for (const deck::Case& c : runs) work_.push_back(work_of(c));
+  work_left_ = std::accumulate(work_.begin(), work_.end(), 0.0);
 }
 
 std::string Progress::after(double seconds) {
   seconds_ += seconds;
-  work_done_ += work_.at(done_++);
-  const double left = work_done_ > 0 ? seconds_ * (work_total_ - work_done_) / work_done_ : 0;
+  work_done_ += work_.at(done_);
+  leave_out();
+  const double left = work_done_ > 0 ? seconds_ * work_left_ / work_done_ : 0;
   return fmt::format("[{}/{}, {} to go]", done_, work_.size(), clock_text(std::max(left, 0.0)));
+}
+
+void Progress::leave_out() { work_left_ -= work_.at(done_++); }
+
+double Progress::expected(const deck::Case& c) const {
+  return work_of(c) * (measured() ? seconds_ / work_done_ : 1 / least_rate_);
 }
 
 std::string clock_text(double seconds) {

@@ -21,7 +21,6 @@ struct Provenance {
   std::vector<std::string> hosts, devices;
   std::vector<int> nodes;          ///< number of its node
   std::vector<std::string> cores;  ///< that it may run on: "0-3,8"
-  std::string log;                 ///< what the session has told its user
 };
 
 /// All that does not need MPI or a device.

@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 #include <stdexcept>
 
 #include "base/error.hpp"
 #include "record/read.hpp"
+#include "record/read_case.hpp"
+#include "record/todo.hpp"
 #include "record/write.hpp"
 
 namespace minitaw::record {
@@ -27,6 +31,16 @@ std::string resolved(const std::string& path) {
   return error ? path : target.string();
 }
 
+/// Names the case that is running.
+std::string running_name(const std::string& path) { return path + ".running"; }
+
+/// What the file has of a case comes before what is new.
+template <class T>
+void prepend(std::vector<T> earlier, std::vector<T>& later) {
+  earlier.insert(earlier.end(), later.begin(), later.end());
+  later = std::move(earlier);
+}
+
 void require_folder(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code error;
@@ -44,6 +58,7 @@ Recorder::Recorder(const std::string& path, Provenance session)
       image_(is_there(path_) ? Image::load(path_) : Image::create()) {
   require_folder(path_);
   remove_stale_copy(path_);
+  std::getline(std::ifstream(running_name(path_)), interrupted_);
   is_there(path_) ? resume() : begin();
 }
 
@@ -71,7 +86,7 @@ void Recorder::resume() {
                     path_, image_.schema(), schema_version));
   rows_ = read_summary(image_, path_);
   state_ = state_of(path_);
-  const auto kept = finished().size();
+  const auto kept = std::ranges::count_if(rows_, is_finished);
   notes_.push_back(fmt::format("{} holds {} case{}, {} of them finished; finished cases are not run again",
                                path_, rows_.size(), rows_.size() == 1 ? "" : "s", kept));
 }
@@ -85,15 +100,59 @@ void Recorder::open_session() {
   session_number_ = number;
 }
 
+h5::Id Recorder::session_group() const {
+  h5::Id first = h5::open_group(image_.root(), "provenance");
+  if (session_number_ == 0) return first;
+  const h5::Id resumed = h5::open_group(first.get(), "resumed");
+  return h5::open_group(resumed.get(), numbered(session_number_));
+}
+
+void Recorder::log(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) lines_.push_back(line);
+}
+
+void Recorder::write_log() {
+  const h5::Id group = session_group();
+  for (; written_lines_ < lines_.size(); ++written_lines_)
+    write_log_line(group.get(), lines_[written_lines_], written_lines_);
+}
+
+void Recorder::finish() {
+  std::error_code error;
+  std::filesystem::remove(running_name(path_), error);
+  if (session_number_ < 0) return;
+  write_log();
+  save();
+}
+
+void Recorder::begin_case(const deck::Case& c) const {
+  std::ofstream(running_name(path_)) << deck::identity(c) << '\n';
+}
+
+void Recorder::join(const Row& row, CaseResult& result) const {
+  StoredCase stored = read_case(image_, path_, row);
+  prepend(std::move(stored.seconds), result.seconds);
+  prepend(std::move(stored.repetition), result.repetition);
+  prepend(std::move(stored.position), result.position);
+  prepend(std::move(stored.device_samples), result.device_samples);
+  prepend(std::move(stored.energy), result.energy);
+  // Counters of some repetitions only would be taken for those of all.
+  if (result.device_samples.size() != result.seconds.size()) result.device_samples.clear();
+  if (result.energy.size() != result.position.size()) result.energy.clear();
+}
+
 std::size_t Recorder::index_of(const std::string& identity) const {
   const auto at =
       std::ranges::find_if(rows_, [&](const Row& row) { return row.text("identity") == identity; });
   return static_cast<std::size_t>(at - rows_.begin());
 }
 
-Row Recorder::append(const CaseResult& result) {
+Row Recorder::append(CaseResult result, int repetition) {
   open_session();
   const std::size_t index = index_of(deck::identity(result.settings));
+  std::ranges::fill(result.repetition, repetition);
+  if (repetition > 0 && index < rows_.size()) join(rows_[index], result);
   const int number = static_cast<int>(index);
   const Row row = make_row(result, number, session_number_);
   {
@@ -103,19 +162,11 @@ Row Recorder::append(const CaseResult& result) {
     write_case(cases.get(), result, number, session_number_);
   }
   write_row(image_.root(), row, index);
+  write_log();
   save();
   if (index < rows_.size()) rows_[index] = row;
   else rows_.push_back(row);
   return row;
-}
-
-std::set<std::string> Recorder::finished() const {
-  std::set<std::string> found;
-  for (const Row& row : rows_)
-    if (row.text("status") == name_of(Status::ok) &&
-        row.integer("samples") == row.integer("steps") * row.integer("repeats"))
-      found.insert(row.text("identity"));
-  return found;
 }
 
 void Recorder::save() {

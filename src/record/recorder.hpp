@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -14,20 +13,30 @@
 namespace minitaw::record {
 
 /// The result file of a sweep, held by one rank. After the constructor and after every append() the file on
-/// disk is complete; a kill at any moment loses nothing that append() has returned for.
+/// disk is complete; a kill at any moment loses nothing that append() has returned for. Beside it lies, while
+/// a case runs, a small file that says which.
 class Recorder {
 public:
   /// Creates the file, or opens it to go on behind what is in it. Throws InputError for a file that is not a
   /// miniTaw result, is damaged, or has a newer schema, and for a folder that does not exist.
   Recorder(const std::string& path, Provenance session);
 
-  /// Writes a case. A case of the same identity that had not ended ok is replaced. Returns the row of the
-  /// summary. Throws std::runtime_error if the disk is full or another program changed the file; the file
-  /// stays as it was.
-  Row append(const CaseResult& result);
+  /// Says that a case begins.
+  void begin_case(const deck::Case& c) const;
 
-  /// Identities of the cases that ended ok: they need not run again.
-  [[nodiscard]] std::set<std::string> finished() const;
+  /// Writes a repetition of a case, behind those that the file has of it; the first one (0) replaces what the
+  /// file has. Returns the row of the summary. Throws std::runtime_error if the disk is full or another
+  /// program changed the file; the file stays as it was.
+  Row append(CaseResult result, int repetition = 0);
+
+  /// Identity of the case that was running when the last program that wrote the file died; empty if none.
+  [[nodiscard]] const std::string& interrupted() const { return interrupted_; }
+
+  /// What the user was told; goes into the file with the next case.
+  void log(const std::string& text);
+  /// Writes what was logged since, if this session has measured anything.
+  void finish();
+
   /// The summary, in file order.
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
   /// What the user should know about a file that was begun earlier; one sentence each.
@@ -37,6 +46,11 @@ private:
   void begin();
   void resume();
   void open_session();
+  /// "provenance", or the group of this session below it.
+  [[nodiscard]] h5::Id session_group() const;
+  void write_log();
+  /// Puts the repetitions that the file has of a case before the new one.
+  void join(const Row& row, CaseResult& result) const;
   /// The row that this identity has or will get.
   [[nodiscard]] std::size_t index_of(const std::string& identity) const;
   void save();
@@ -47,6 +61,9 @@ private:
   std::optional<FileState> state_;  ///< of the file as this recorder left it
   std::vector<Row> rows_;
   std::vector<std::string> notes_;
+  std::string interrupted_;
+  std::vector<std::string> lines_;  ///< of the log
+  std::size_t written_lines_ = 0;
   int session_number_ = -1;  ///< -1: nothing written in this session yet
 };
 

@@ -83,11 +83,18 @@ Verdict verdict(const std::vector<Row>& rows) {
   return {first_of(rows, invalid, reason_in), first_of(rows, doubtful, doubt_in)};
 }
 
-std::string closing_text(const std::vector<Row>& rows) {
+Verdict verdict(const std::vector<Row>& rows, const Missing& missing) {
+  if (missing.cases == 0) return verdict(rows);
+  return {fmt::format("{} case{} left, {}; the same command goes on with {}", missing.cases,
+                      missing.cases == 1 ? " is" : "s are", missing.why, missing.cases == 1 ? "it" : "them"),
+          ""};
+}
+
+std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
   const Row* best = fastest(rows);
   const std::string merit =
       best ? fmt::format("{:.6g} tokens/s ({})", best->real("tokens_per_s"), describe(*best)) : "none";
-  return fmt::format("figure of merit: {}\nRESULT: {}\n", merit, verdict(rows).text());
+  return fmt::format("figure of merit: {}\nRESULT: {}\n", merit, verdict(rows, missing).text());
 }
 
 }  // namespace minitaw::record

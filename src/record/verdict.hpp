@@ -29,10 +29,18 @@ struct Verdict {
 /// Of a sweep: there is at least one case and all are valid.
 [[nodiscard]] Verdict verdict(const std::vector<Row>& rows);
 
+/// Cases of a sweep that are not finished.
+struct Missing {
+  std::size_t cases = 0;
+  std::string why;  ///< "stopped by SIGTERM"
+};
+/// Of a sweep of which some cases are missing.
+[[nodiscard]] Verdict verdict(const std::vector<Row>& rows, const Missing& missing);
+
 [[nodiscard]] bool is_valid(const Row& row);
 
 /// "figure of merit: 1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024 tokens)", the fastest valid case;
 /// and "RESULT: VALID" or "RESULT: INVALID: reason". Two lines.
-[[nodiscard]] std::string closing_text(const std::vector<Row>& rows);
+[[nodiscard]] std::string closing_text(const std::vector<Row>& rows, const Missing& missing = {});
 
 }  // namespace minitaw::record

@@ -190,7 +190,11 @@ void write_provenance(hid_t parent, const std::string& name, const Provenance& p
   h5::write(group.get(), "nodes", nodes, {nodes.size()}, {"1", "rank of the job"});
   put_list(group.get(), "cores", p.cores, "rank of the job");
   put_list(group.get(), "devices", p.devices, "rank of the job");
-  put_text(group.get(), "log", p.log);
+  h5::make_column(group.get(), "log", std::string(), {"text", "line"});
+}
+
+void write_log_line(hid_t provenance, const std::string& line, hsize_t index) {
+  h5::put(provenance, "log", index, line);
 }
 
 void write_case(hid_t cases, const CaseResult& result, int number, int session) {
@@ -218,7 +222,7 @@ void make_summary(hid_t root) {
   empty.settings.shape = {1, 2, 1, 1, {1}, 1, 1, 1};  // any valid one: only the types of its row matter
   const Row sample = make_row(empty);
   for (std::size_t i = 0; i < columns().size(); ++i)
-    h5::make_column(group.get(), columns()[i].name, sample.cells()[i], columns()[i].units);
+    h5::make_column(group.get(), columns()[i].name, sample.cells()[i], {columns()[i].units, "case"});
 }
 
 void write_row(hid_t root, const Row& row, hsize_t index) {

@@ -14,6 +14,9 @@ namespace minitaw::record {
 /// Writes /provenance (docs/results.md) below `parent` under `name`.
 void write_provenance(hid_t parent, const std::string& name, const Provenance& provenance);
 
+/// Adds a line to the log of a provenance group.
+void write_log_line(hid_t provenance, const std::string& line, hsize_t index);
+
 /// Writes one case group below `cases`.
 void write_case(hid_t cases, const CaseResult& result, int number, int session);
 

@@ -1,0 +1,57 @@
+#include "time_limit.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <limits>
+#include <regex>
+
+#include "base/error.hpp"
+#include "record/progress.hpp"
+
+namespace minitaw::app {
+
+namespace {
+
+constexpr double longest_ending = 30;
+
+double number(const std::ssub_match& part) { return part.matched ? std::stod(part.str()) : 0; }
+
+/// Seconds to the end of the Slurm job; 0 if it is not known.
+double left_in_slurm() {
+  const char* const end = std::getenv("SLURM_JOB_END_TIME");
+  if (end == nullptr) return 0;
+  return std::max(std::difftime(static_cast<std::time_t>(std::atoll(end)), std::time(nullptr)), 0.0);
+}
+
+}  // namespace
+
+double parse_duration(const std::string& text) {
+  static const std::regex with_unit("([0-9]{1,9})([smh])");
+  static const std::regex with_colons("(?:(?:([0-9]{1,4})-)?([0-9]{1,5}):)?([0-9]{1,5}):([0-9]{1,5})");
+  std::smatch part;
+  double seconds = 0;
+  if (std::regex_match(text, part, with_unit))
+    seconds = number(part[1]) * (part[2] == "h" ? 3600 : part[2] == "m" ? 60 : 1);
+  else if (std::regex_match(text, part, with_colons))
+    seconds = ((number(part[1]) * 24 + number(part[2])) * 60 + number(part[3])) * 60 + number(part[4]);
+  if (!(seconds > 0))
+    throw InputError(
+        fmt::format("--time-limit: \"{}\" is no length of time; write for example 45m or 1:30:00", text));
+  return seconds;
+}
+
+TimeLimit::TimeLimit(const std::string& text)
+    : length_(text.empty() ? left_in_slurm() : parse_duration(text)),
+      name_(fmt::format("{} of {}", text.empty() ? "the Slurm job's time limit" : "the time limit",
+                        record::clock_text(length_))) {}
+
+double TimeLimit::left() const {
+  if (!exists()) return std::numeric_limits<double>::infinity();
+  const std::chrono::duration<double> passed = Clock::now() - start_;
+  return length_ - std::min(longest_ending, length_ / 10) - passed.count();
+}
+
+}  // namespace minitaw::app

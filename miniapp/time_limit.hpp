@@ -1,0 +1,32 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace minitaw::app {
+
+/// Seconds of "45m", "90s", "2h", "MM:SS", "HH:MM:SS" or "D-HH:MM:SS". Throws InputError for anything else,
+/// also for a number without a unit, which a batch system would take for minutes.
+[[nodiscard]] double parse_duration(const std::string& text);
+
+/// Until when a run may last.
+class TimeLimit {
+public:
+  /// `text` as for parse_duration(), counted from now; empty: the end of the Slurm job if that is known
+  /// (SLURM_JOB_END_TIME), else none.
+  explicit TimeLimit(const std::string& text);
+
+  [[nodiscard]] bool exists() const { return length_ > 0; }
+  /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most 30 s.
+  [[nodiscard]] double left() const;
+  /// "the time limit of 1:30:00"
+  [[nodiscard]] const std::string& name() const { return name_; }
+
+private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_ = Clock::now();
+  double length_ = 0;  ///< seconds from the start; 0: no limit
+  std::string name_;
+};
+
+}  // namespace minitaw::app
