@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 
 namespace minitaw::record::h5 {
@@ -53,27 +54,38 @@ Values one(const Cell& cell) {
   return std::visit([](const auto& value) -> Values { return std::vector{value}; }, cell);
 }
 
-constexpr hsize_t most_rows = hsize_t{1} << 27;
+/// A link of another kind leads anywhere, other files included.
+void require_own(hid_t parent, const std::string& name) {
+  H5L_info_t info{};
+  check(H5Lget_info(parent, name.c_str(), &info, H5P_DEFAULT), "find " + name);
+  if (info.type != H5L_TYPE_HARD) throw std::runtime_error(fmt::format("HDF5: {} is a link", name));
+}
+
+/// The values may lie in other files too.
+void require_own_values(hid_t dataset, const std::string& name) {
+  const Id options(H5Dget_create_plist(dataset), H5Pclose, "read how " + name + " is stored");
+  if (H5Pget_layout(options.get()) == H5D_VIRTUAL || H5Pget_external_count(options.get()) != 0)
+    throw std::runtime_error(fmt::format("HDF5: {} lies in another file", name));
+}
 
 Id open_dataset(hid_t group, const std::string& name) {
-  return {H5Dopen2(group, name.c_str(), H5P_DEFAULT), H5Dclose, "open dataset " + name};
+  require_own(group, name);
+  Id dataset(H5Dopen2(group, name.c_str(), H5P_DEFAULT), H5Dclose, "open dataset " + name);
+  require_own_values(dataset.get(), name);
+  return dataset;
 }
 
 hsize_t length(hid_t dataset, const std::string& name) {
   const Id space(H5Dget_space(dataset), H5Sclose, "read the shape of " + name);
   if (H5Sget_simple_extent_ndims(space.get()) != 1)
     throw std::runtime_error(fmt::format("HDF5: {} is not one-dimensional", name));
-  hsize_t rows = 0;
-  check(H5Sget_simple_extent_dims(space.get(), &rows, nullptr), "read the shape of " + name);
-  // Only damage makes it longer: nothing here has a row for each of so many.
-  if (rows > most_rows) throw std::runtime_error(fmt::format("HDF5: {} has {} rows", name, rows));
-  return rows;
+  return fitting(dataset, space.get(), name);
 }
 
 void require_class(hid_t dataset, H5T_class_t wanted, const std::string& name) {
   const Id type(H5Dget_type(dataset), H5Tclose, "read the type of " + name);
-  const bool text = wanted == H5T_STRING;
-  if (H5Tget_class(type.get()) != wanted || (text && H5Tis_variable_str(type.get()) <= 0))
+  const bool usual = wanted == H5T_STRING ? H5Tis_variable_str(type.get()) > 0 : H5Tget_size(type.get()) <= 8;
+  if (H5Tget_class(type.get()) != wanted || !usual)
     throw std::runtime_error(fmt::format("HDF5: {} has an unexpected type", name));
 }
 
@@ -88,20 +100,6 @@ std::vector<T> read_all(hid_t dataset, hsize_t rows, const std::string& name) {
   if (rows > 0)
     check(H5Dread(dataset, memory_type(values).get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()),
           "read " + name);
-  return values;
-}
-
-/// Reads texts through `read`, which fills pointers that HDF5 allocates.
-template <class Read>
-std::vector<std::string> read_texts(hsize_t count, const std::string& name, const Read& read) {
-  std::vector<char*> raw(count, nullptr);
-  if (count == 0) return {};
-  const Id type = text_type();
-  const Id space = space_of({count});
-  check(read(type.get(), static_cast<void*>(raw.data())), "read " + name);
-  std::vector<std::string> values;
-  for (const char* text : raw) values.emplace_back(text == nullptr ? "" : text);
-  check(H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, raw.data()), "read " + name);
   return values;
 }
 
@@ -135,9 +133,20 @@ Matrix<T> read_matrix(hid_t group, const std::string& name) {
     throw std::runtime_error(fmt::format("HDF5: {} is not two-dimensional", name));
   hsize_t shape[2] = {0, 0};
   check(H5Sget_simple_extent_dims(space.get(), shape, nullptr), "read the shape of " + name);
+  (void)fitting(dataset.get(), space.get(), name);
   require_class(dataset.get(), class_of(T()), name);
   require_values(dataset.get(), shape[0], shape[1], sizeof(T), name);
   return {shape[0], shape[1], read_all<T>(dataset.get(), shape[0] * shape[1], name)};
+}
+
+std::vector<std::string> attribute_texts(hid_t object, const std::string& name, const std::string& whose) {
+  const Id attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose, "open " + whose);
+  const Id type(H5Aget_type(attribute.get()), H5Tclose, "read the type of " + whose);
+  if (H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) <= 0)
+    throw std::runtime_error(fmt::format("HDF5: {}: no texts", whose));
+  const Id space(H5Aget_space(attribute.get()), H5Sclose, "read the shape of " + whose);
+  return read_texts(fitting(object, space.get(), whose), whose,
+                    [&](hid_t text, void* to) { return H5Aread(attribute.get(), text, to); });
 }
 
 void attach(hid_t object, const std::string& name, const Values& values, const std::vector<hsize_t>& shape) {
@@ -180,7 +189,10 @@ void check(herr_t status, const std::string& what) {
   if (status < 0) throw std::runtime_error("HDF5 cannot " + what);
 }
 
-void silence() { H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr); }
+void silence() {
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  H5PLset_loading_state(0);  // miniTaw compresses nothing, and no file is to make it load foreign code
+}
 
 Id make_group(hid_t parent, const std::string& name) {
   return {H5Gcreate2(parent, name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose,
@@ -188,11 +200,41 @@ Id make_group(hid_t parent, const std::string& name) {
 }
 
 Id open_group(hid_t parent, const std::string& name) {
+  require_own(parent, name);
   return {H5Gopen2(parent, name.c_str(), H5P_DEFAULT), H5Gclose, "open group " + name};
 }
 
 bool exists(hid_t parent, const std::string& name) {
   return H5Lexists(parent, name.c_str(), H5P_DEFAULT) > 0;
+}
+
+Id open_object(hid_t parent, const std::string& name) {
+  require_own(parent, name);
+  Id object(H5Oopen(parent, name.c_str(), H5P_DEFAULT), H5Oclose, "open " + name);
+  if (H5Iget_type(object.get()) == H5I_DATASET) require_own_values(object.get(), name);
+  return object;
+}
+
+hsize_t size_of_file(hid_t object) {
+  const Id file(H5Iget_file_id(object), H5Fclose, "find the file");
+  hsize_t size = 0;
+  check(H5Fget_filesize(file.get(), &size), "tell the size of the file");
+  return size;
+}
+
+hsize_t fitting(hid_t object, hid_t space, const std::string& name) {
+  hsize_t shape[H5S_MAX_RANK] = {};
+  const int axes = H5Sget_simple_extent_dims(space, shape, nullptr);
+  if (axes < 0) throw std::runtime_error(fmt::format("HDF5: {} has no shape", name));
+  const hsize_t room =
+      size_of_file(object) / 8;  // numbers have 8 bytes, a text at least its place in a table
+  hsize_t count = 1;
+  for (const hsize_t length : std::span(shape, static_cast<std::size_t>(axes))) {
+    if (length > 0 && count > room / length)
+      throw std::runtime_error(fmt::format("HDF5: {} is larger than its file", name));
+    count *= length;
+  }
+  return count;
 }
 
 void write(hid_t parent, const std::string& name, const Values& values, const std::vector<hsize_t>& shape,
@@ -230,11 +272,19 @@ void write_attribute(hid_t object, const std::string& name, std::int64_t value) 
 std::int64_t read_attribute(hid_t object, const std::string& name) {
   const Id attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose, "open attribute " + name);
   const Id space(H5Aget_space(attribute.get()), H5Sclose, "read the shape of attribute " + name);
-  if (H5Sget_simple_extent_npoints(space.get()) != 1)
+  const Id type(H5Aget_type(attribute.get()), H5Tclose, "read the type of attribute " + name);
+  if (H5Sget_simple_extent_npoints(space.get()) != 1 || H5Tget_class(type.get()) != H5T_INTEGER ||
+      H5Tget_size(type.get()) > 8)
     throw std::runtime_error(fmt::format("HDF5: attribute {} is not one number", name));
   std::int64_t value = 0;
   check(H5Aread(attribute.get(), H5T_NATIVE_INT64, &value), "read attribute " + name);
   return value;
+}
+
+std::string read_text_attribute(hid_t object, const std::string& name) {
+  const std::vector<std::string> texts = attribute_texts(object, name, "attribute " + name);
+  if (texts.size() != 1) throw std::runtime_error(fmt::format("HDF5: attribute {} is not one text", name));
+  return texts.front();
 }
 
 void make_column(hid_t group, const std::string& name, const Cell& sample, const Notes& notes) {
@@ -270,6 +320,19 @@ void put(hid_t group, const std::string& name, hsize_t row, const Cell& cell) {
       one(cell));
 }
 
+std::vector<std::string> read_texts(hsize_t count, const std::string& name,
+                                    const std::function<herr_t(hid_t type, void* to)>& read) {
+  std::vector<char*> raw(count, nullptr);
+  if (count == 0) return {};
+  const Id type = text_type();
+  const Id space = space_of({count});
+  check(read(type.get(), static_cast<void*>(raw.data())), "read " + name);
+  std::vector<std::string> values;
+  for (const char* text : raw) values.emplace_back(text == nullptr ? "" : text);
+  check(H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, raw.data()), "read " + name);
+  return values;
+}
+
 std::vector<Cell> read_column(hid_t group, const std::string& name, const Cell& sample) {
   return std::visit(
       [&](const auto& value) {
@@ -298,7 +361,7 @@ Matrix<std::uint64_t> read_unsigned_matrix(hid_t group, const std::string& name)
 std::string read_text(hid_t group, const std::string& name) {
   const Id dataset = open_dataset(group, name);
   const Id space(H5Dget_space(dataset.get()), H5Sclose, "read the shape of " + name);
-  if (H5Sget_simple_extent_npoints(space.get()) != 1)
+  if (fitting(dataset.get(), space.get(), name) != 1)
     throw std::runtime_error(fmt::format("HDF5: {} is not one text", name));
   require_class(dataset.get(), H5T_STRING, name);
   return read_all<std::string>(dataset.get(), 1, name).front();
@@ -310,15 +373,7 @@ std::vector<std::string> read_text_list(hid_t group, const std::string& name) {
 
 std::vector<std::string> read_codes(hid_t group, const std::string& name) {
   const Id dataset = open_dataset(group, name);
-  const Id attribute(H5Aopen(dataset.get(), "codes", H5P_DEFAULT), H5Aclose, "open the codes of " + name);
-  const Id type(H5Aget_type(attribute.get()), H5Tclose, "read the type of the codes of " + name);
-  if (H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) <= 0)
-    throw std::runtime_error(fmt::format("HDF5: the codes of {} are no texts", name));
-  const Id space(H5Aget_space(attribute.get()), H5Sclose, "read the shape of the codes of " + name);
-  const hssize_t count = H5Sget_simple_extent_npoints(space.get());
-  if (count < 0) throw std::runtime_error(fmt::format("HDF5: {} has no codes", name));
-  return read_texts(static_cast<hsize_t>(count), name,
-                    [&](hid_t text, void* to) { return H5Aread(attribute.get(), text, to); });
+  return attribute_texts(dataset.get(), "codes", "the codes of " + name);
 }
 
 }  // namespace minitaw::record::h5

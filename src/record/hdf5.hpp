@@ -3,6 +3,7 @@
 #include <hdf5.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -54,6 +55,14 @@ struct Notes {
 [[nodiscard]] Id make_group(hid_t parent, const std::string& name);
 [[nodiscard]] Id open_group(hid_t parent, const std::string& name);
 [[nodiscard]] bool exists(hid_t parent, const std::string& name);
+/// A group or dataset that lies in this file itself: no link to elsewhere.
+[[nodiscard]] Id open_object(hid_t parent, const std::string& name);
+
+/// Bytes of the file that an object belongs to.
+[[nodiscard]] hsize_t size_of_file(hid_t object);
+/// The number of elements of a shape. Throws if its file is too small for them: who believes a damaged shape
+/// runs out of memory.
+[[nodiscard]] hsize_t fitting(hid_t object, hid_t space, const std::string& name);
 
 /// A dataset of this shape (row-major; {}: a scalar). The values may be fewer than none: a shape with a 0 is
 /// empty.
@@ -64,6 +73,7 @@ void write_attribute(hid_t object, const std::string& name, const std::vector<st
 void write_attribute(hid_t object, const std::string& name, const std::string& value);
 void write_attribute(hid_t object, const std::string& name, std::int64_t value);
 [[nodiscard]] std::int64_t read_attribute(hid_t object, const std::string& name);
+[[nodiscard]] std::string read_text_attribute(hid_t object, const std::string& name);
 
 /// Columns: one-dimensional datasets that grow row by row. The kind of `sample` decides the type.
 void make_column(hid_t group, const std::string& name, const Cell& sample, const Notes& notes);
@@ -71,6 +81,10 @@ void make_column(hid_t group, const std::string& name, const Cell& sample, const
 void put(hid_t group, const std::string& name, hsize_t row, const Cell& cell);
 /// All rows; throws unless the column has the type of `sample`.
 [[nodiscard]] std::vector<Cell> read_column(hid_t group, const std::string& name, const Cell& sample);
+
+/// Texts through `read`, which fills pointers that HDF5 allocates.
+[[nodiscard]] std::vector<std::string> read_texts(hsize_t count, const std::string& name,
+                                                  const std::function<herr_t(hid_t type, void* to)>& read);
 
 /// A whole dataset of one dimension; throws unless it has that type.
 [[nodiscard]] std::vector<std::int64_t> read_integers(hid_t group, const std::string& name);
