@@ -14,6 +14,7 @@ minitaw_require(tomlplusplus "decks" libtomlplusplus-dev CONFIG)
 minitaw_require(CLI11 "the command line" libcli11-dev CONFIG)
 minitaw_require(nlohmann_json "JSON output" nlohmann-json3-dev CONFIG)
 minitaw_require(HDF5 "result files" libhdf5-dev COMPONENTS C)
+minitaw_require(ZLIB "the checksums of result files" zlib1g-dev)
 minitaw_require(Threads "communication lanes" libc6-dev)
 
 if(NOT MINITAW_PLAIN_ONLY)

@@ -11,6 +11,9 @@ import argparse
 import pathlib
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
+import minitaw_file  # noqa: E402
+
 # Okabe and Ito: told apart with every common colour blindness, and in print.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
@@ -27,7 +30,6 @@ PARTS = [
     ("exposed_ends_s", "for embedding and head", "#F0E442", "xxxx"),
     ("idle_s", "idle", "#dddddd", ""),
 ]
-SCHEMA = 4
 
 
 class BadInput(Exception):
@@ -36,21 +38,15 @@ class BadInput(Exception):
 
 def read_summary(name):
     """The summary as a pandas table (docs/results.md)."""
-    import h5py
     import pandas
 
     try:
-        with h5py.File(name) as file:
-            if file.attrs.get("format") != "minitaw" or "schema" not in file.attrs:
-                raise BadInput(f"{name} is an HDF5 file, but not a miniTaw result")
-            if file.attrs["schema"] > SCHEMA:
-                raise BadInput(f"{name} has schema version {file.attrs['schema']}, this script reads up to {SCHEMA}")
+        with minitaw_file.open_result(name) as file:
             columns = file["summary"].items()
             return pandas.DataFrame(
                 {key: data.asstr()[:] if data.attrs["units"] == "text" else data[:] for key, data in columns})
-    except (OSError, KeyError, ValueError) as error:
-        reason = "there is no such file" if not pathlib.Path(name).exists() else "it is not an HDF5 file, or it is damaged"
-        raise BadInput(f"{name} cannot be read: {reason}") from error
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"{name} is damaged: its summary cannot be read") from error
 
 
 def lines_of(table):

@@ -2,11 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
+#include <span>
 #include <stdexcept>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "record/disk.hpp"
+#include "record/probe.hpp"
+#include "record/seal.hpp"
+#include "record/walk.hpp"
 
 namespace minitaw::record {
 
@@ -28,21 +34,87 @@ std::string unique_name() {
   return fmt::format("minitaw-{}", count++);
 }
 
-std::int64_t schema_of(hid_t file, const std::string& path) {
+void require_format(hid_t file, const std::string& path) {
+  if (H5Aexists(file, "format") <= 0 || H5Aexists(file, "schema") <= 0 ||
+      h5::read_text_attribute(file, "format") != format_name)
+    throw InputError(fmt::format("{} is an HDF5 file, but not a miniTaw result", path));
+}
+
+void require_schema(std::int64_t schema, const std::string& path) {
+  if (schema < 1 || schema > schema_version) throw InputError(too_new(path, schema, schema_version));
+  if (schema >= first_sealed_schema)
+    throw InputError(
+        fmt::format("{} has lost its seal, the {} bytes in front of the HDF5 file: a program such as "
+                    "h5repack has written it anew; use the file that minitaw run has left",
+                    path, seal_size));
+}
+
+h5::Id open_bytes(Bytes bytes, const std::string& path) {
+  const h5::Id access = memory_access();
+  // HDF5 takes a copy; it asks for a pointer to what may be changed, but does not.
+  h5::check(H5Pset_file_image(access.get(), const_cast<std::byte*>(bytes.data()), bytes.size()),
+            "take a file from memory");
+  const hid_t id = bytes.empty() ? -1 : H5Fopen(unique_name().c_str(), H5F_ACC_RDWR, access.get());
+  if (id < 0) throw InputError(fmt::format("{} is damaged: HDF5 cannot open it", path));
+  return {id, H5Fclose, "open a file in memory"};
+}
+
+/// What HDF5 has to complain about while `open` runs is said of the file.
+template <class Open>
+h5::Id opening(const std::string& path, const Open& open) {
   try {
-    return h5::read_attribute(file, "schema");
+    return open();
+  } catch (const InputError&) {
+    throw;
   } catch (const std::runtime_error& error) {
     throw InputError(fmt::format("{} is damaged: {}", path, error.what()));
   }
 }
 
-void require_schema(hid_t file, const std::string& path) {
-  if (H5Aexists(file, "format") <= 0 || H5Aexists(file, "schema") <= 0)
-    throw InputError(fmt::format("{} is an HDF5 file, but not a miniTaw result", path));
-  const std::int64_t found = schema_of(file, path);
-  if (found < 1 || found > schema_version)
-    throw InputError(fmt::format("{} has schema version {}, this program reads up to {}; use a newer minitaw",
-                                 path, found, schema_version));
+h5::Id open_sealed(Bytes content, const std::string& path) {
+  return opening(path, [&] {
+    const Unsealed unsealed = unseal(content, schema_version, path);
+    h5::Id file = open_bytes(unsealed.image, path);
+    require_format(file.get(), path);
+    if (const std::int64_t found = h5::read_attribute(file.get(), "schema"); found != unsealed.schema)
+      throw InputError(fmt::format("{} is damaged: its seal says schema {}, its content {}", path,
+                                   unsealed.schema, found));
+    return file;
+  });
+}
+
+h5::Id open_unsealed(Bytes content, const std::string& path) {
+  return opening(path, [&] {
+    h5::Id file = open_bytes(content, path);
+    require_format(file.get(), path);
+    require_schema(h5::read_attribute(file.get(), "schema"), path);
+    return file;
+  });
+}
+
+bool is_hdf5(Bytes content) {
+  constexpr std::string_view signature = "\x89HDF\r\n\x1a\n";
+  return std::string_view(reinterpret_cast<const char*>(content.data()), content.size())
+      .starts_with(signature);
+}
+
+void require_hdf5(Bytes content, const std::string& path) {
+  if (is_hdf5(content)) return;
+  if (content.size() > seal_size && is_hdf5(content.subspan(seal_size)))
+    throw InputError(
+        fmt::format("{} is damaged or was changed after it was written: its seal, the first {} bytes, "
+                    "cannot be understood",
+                    path, seal_size));
+  throw InputError(fmt::format("{} is not a miniTaw result, or it is damaged", path));
+}
+
+h5::Id open_old(Bytes content, const std::string& path) {
+  require_hdf5(content, path);
+  probe(path, [&] {
+    const h5::Id file = open_unsealed(content, path);
+    read_everything(file.get());
+  });
+  return open_unsealed(content, path);
 }
 
 }  // namespace
@@ -59,14 +131,21 @@ Image Image::create() {
 
 Image Image::load(const std::string& path) {
   h5::silence();
-  std::vector<std::byte> bytes = read_file(path);
-  const h5::Id access = memory_access();
-  h5::check(H5Pset_file_image(access.get(), bytes.data(), bytes.size()), "take a file from memory");
-  const hid_t id = bytes.empty() ? -1 : H5Fopen(unique_name().c_str(), H5F_ACC_RDWR, access.get());
-  if (id < 0) throw InputError(fmt::format("{} is not an HDF5 file, or it is damaged", path));
-  h5::Id file(id, H5Fclose, "open a file in memory");
-  require_schema(file.get(), path);
-  return Image(std::move(file));
+  const std::vector<std::byte> content = read_file(path);
+  return Image(has_seal(content) ? open_sealed(content, path) : open_old(content, path));
+}
+
+Image Image::load_sealed(const std::string& path) {
+  h5::silence();
+  const std::vector<std::byte> content = read_file(path);
+  if (!has_seal(content)) {
+    require_hdf5(content, path);
+    throw InputError(
+        fmt::format("{} cannot be added to: it has no seal, so it is of an older version of minitaw, or no "
+                    "miniTaw result; name another file with -o",
+                    path));
+  }
+  return Image(open_sealed(content, path));
 }
 
 std::int64_t Image::schema() const { return h5::read_attribute(file_.get(), "schema"); }
@@ -75,9 +154,12 @@ std::vector<std::byte> Image::bytes() const {
   h5::check(H5Fflush(file_.get(), H5F_SCOPE_LOCAL), "flush the file");
   const ssize_t size = H5Fget_file_image(file_.get(), nullptr, 0);
   if (size < 0) throw std::runtime_error("HDF5 cannot tell the size of the file");
-  std::vector<std::byte> bytes(static_cast<std::size_t>(size));
-  if (H5Fget_file_image(file_.get(), bytes.data(), bytes.size()) != size)
+  std::vector<std::byte> bytes(seal_size + static_cast<std::size_t>(size));
+  const std::span<std::byte> image = std::span(bytes).subspan(seal_size);
+  if (H5Fget_file_image(file_.get(), image.data(), image.size()) != size)
     throw std::runtime_error("HDF5 cannot hand out the file");
+  const std::string seal = make_seal(schema(), image);
+  std::ranges::copy(std::as_bytes(std::span(seal)), bytes.begin());
   return bytes;
 }
 

@@ -18,12 +18,16 @@ public:
   /// A new one, with the attributes of the format and nothing else.
   static Image create();
   /// The content of a file. Throws InputError if it is not a miniTaw result, damaged, or of a newer schema.
+  /// Files without a seal are read by a child process first (probe.hpp).
   static Image load(const std::string& path);
+  /// The same for a program that wants to add to the file, and may have started MPI: a file without a seal is
+  /// refused, whatever it is.
+  static Image load_sealed(const std::string& path);
 
   [[nodiscard]] hid_t root() const { return file_.get(); }
   /// Version of the layout that the file was written in.
   [[nodiscard]] std::int64_t schema() const;
-  /// The bytes of the file as they would be on disk.
+  /// The bytes of the file as they are on disk: the seal, then the HDF5 file.
   [[nodiscard]] std::vector<std::byte> bytes() const;
 
 private:

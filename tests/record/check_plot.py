@@ -35,5 +35,5 @@ def check_refusal(*arguments, says):
 check_pictures(FOLDER + "/plot", FOLDER + "/plot")
 check_pictures(FOLDER, FOLDER + "/" + pathlib.Path(FILE).stem)
 check_refusal(FOLDER + "/missing.h5", says="no such file")
-check_refusal(SCRIPT, says="not an HDF5 file")
+check_refusal(SCRIPT, says="not a miniTaw result")
 check_refusal(FILE, "-o", FOLDER + "/missing/plot", says="no folder")

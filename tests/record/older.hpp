@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "raw.hpp"
 #include "record/columns.hpp"
 #include "record/disk.hpp"
 #include "record/image.hpp"
@@ -29,10 +30,9 @@ inline void make_older(const std::string& from, const std::string& to, std::int6
       if (column.since > version)
         h5::check(H5Ldelete(summary.get(), column.name.c_str(), H5P_DEFAULT), "delete a column");
     if (version < 4) forget_repetitions(image.root());
-    h5::check(H5Adelete(image.root(), "schema"), "delete");
-    h5::write_attribute(image.root(), "schema", version);
+    set_schema(image, version);
   }
-  replace_file(to, image.bytes());
+  replace_file(to, version < first_sealed_schema ? raw_bytes(image) : image.bytes());
 }
 
 }  // namespace minitaw::record
