@@ -69,7 +69,7 @@ std::string MemoryBudget::reason_against(const deck::Case& c) const {
     needed[static_cast<std::size_t>(pool_of_rank_[rank])] += memory[rank].total() + libraries;
   for (std::size_t i = 0; i < pools_.size(); ++i)
     if (needed[i] > pools_[i].bytes)
-      return fmt::format("needs {:.2f} of {:.2f} GiB ({})", in_gib(needed[i]), in_gib(pools_[i].bytes),
+      return fmt::format("needs {:.3g} of {:.3g} GiB ({})", in_gib(needed[i]), in_gib(pools_[i].bytes),
                          pools_[i].name);
   return "";
 }

@@ -17,7 +17,7 @@ public:
   /// Collective. `per_rank` bytes each rather than what is free now.
   MemoryBudget(const MpiJob& mpi, std::optional<std::uint64_t> per_rank);
 
-  /// "needs 12.50 of 8.00 GiB (node 0)"; empty if the planned memory of the case fits, libraries included.
+  /// "needs 12.5 of 8.03 GiB (node 0)"; empty if the planned memory of the case fits, libraries included.
   [[nodiscard]] std::string reason_against(const deck::Case& c) const;
 
 private:

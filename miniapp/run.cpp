@@ -3,6 +3,7 @@
 
 #include "in_job.hpp"
 #include "run_sweep.hpp"
+#include "signals.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {
@@ -26,6 +27,7 @@ int run(const Invocation& invocation, const Options& options) {
   sweep.overrides = options.deck.overrides;
   sweep.output = output;
   sweep.arguments = invocation.arguments();
+  note_signals();  // before MPI starts: it may take a while
   return in_job(invocation, options.job, [&](MpiJob& mpi) { return run_sweep(sweep, mpi); });
 }
 

@@ -45,8 +45,8 @@ public:
 
   int run() {
     for (Order order = next(); order.kind == Order::play; order = next()) play(order);
+    mpi_.job().guard().expect("ending the sweep", Seconds(mpi_.watchdog()));
     int code = speaker_ ? speaker_->close(why_stopped_) : 0;
-    mpi_.job().guard().pause();
     comm::mpi::check(MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
     return code;
   }
@@ -174,9 +174,9 @@ private:
 }  // namespace
 
 int run_sweep(const RunOptions& options, MpiJob& mpi) {
+  mpi.job().guard().expect("reading deck and result file", Seconds(mpi.watchdog()));
   const deck::Deck deck = mpi.read(options.deck, options.overrides);
   for (const Case& c : deck.cases) mpi.job().require_possible(c);
-  note_signals();
   return Sweep(deck, options, mpi).run();
 }
 

@@ -1,10 +1,12 @@
 #include "record/recorder.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <stdexcept>
 
@@ -33,6 +35,18 @@ std::string resolved(const std::string& path) {
 
 /// Names the case that is running.
 std::string running_name(const std::string& path) { return path + ".running"; }
+
+/// Git hashes of the sessions of a file that are not `own`: "3f2a1b0c4d5e, 9c8b7a6d5e4f-dirty".
+std::string hashes_but(const Image& image, const std::string& own) {
+  std::set<std::string> hashes;
+  const h5::Id first = h5::open_group(image.root(), "provenance");
+  const h5::Id resumed = h5::open_group(first.get(), "resumed");
+  hashes.insert(h5::read_text(first.get(), "git_hash"));
+  for (int session = 1; session < count_sessions(image); ++session)
+    hashes.insert(h5::read_text(h5::open_group(resumed.get(), numbered(session)).get(), "git_hash"));
+  hashes.erase(own);
+  return fmt::format("{}", fmt::join(hashes, ", "));
+}
 
 /// What the file has of a case comes before what is new.
 template <class T>
@@ -86,6 +100,11 @@ void Recorder::resume() {
                     path_, image_.schema(), schema_version));
   rows_ = read_summary(image_, path_);
   state_ = state_of(path_);
+  if (const std::string others = hashes_but(image_, session_.git_hash); !others.empty())
+    notes_.push_back(
+        fmt::format("{} was measured by git hash {}, this program is {}; name another file with -o to "
+                    "measure anew",
+                    path_, others, session_.git_hash));
   const auto kept = std::ranges::count_if(rows_, is_finished);
   notes_.push_back(fmt::format("{} holds {} case{}, {} of them finished; finished cases are not run again",
                                path_, rows_.size(), rows_.size() == 1 ? "" : "s", kept));

@@ -19,9 +19,11 @@ bool has(const Row& row, Status status) { return row.text("status") == name_of(s
 bool failed(const Row& row) { return !has(row, Status::ok) && !has(row, Status::skipped); }
 
 std::string kept_text(const Row& row) {
+  std::string reason = row.text("reason");
+  if (reason.ends_with('.')) reason.pop_back();
   return fmt::format("case {} ({}, {} ranks, {} tokens) stays as it ended, {}: {}; --retry runs it again",
                      row.integer("case"), row.text("schedule"), row.integer("ranks"), row.integer("seq"),
-                     row.text("status"), row.text("reason"));
+                     row.text("status"), reason);
 }
 
 /// Repetitions of it that need not run; a failed case that is to be tried again has none.

@@ -13,6 +13,8 @@ import subprocess
 import sys
 import time
 
+import h5py
+
 MPIEXEC, NUMBER, PROGRAM, FOLDER = sys.argv[1:]
 FOLDER = pathlib.Path(FOLDER)
 DECK = FOLDER / "job.toml"
@@ -89,7 +91,7 @@ def check_kill():
     done = call(3, "run", DECK, "-o", FILE)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == "", done.stderr
-    assert done.stdout.rstrip().splitlines()[-2] == "RESULT: VALID", done.stdout
+    assert done.stdout.rstrip().splitlines()[-2].startswith("RESULT: VALID"), done.stdout
     cases = rows()
     assert len(cases) == 16 and all(row["status"] == "ok" for row in cases), len(cases)
     again = call(3, "run", DECK, "-o", FILE)
@@ -174,6 +176,56 @@ def check_invalid():
     assert done.returncode == 2 and "minitaw run --timeline" in done.stderr, done.stderr
 
 
+def check_statuses():
+    """What cannot run is recorded and does not stop the sweep; what failed stays until it is retried."""
+    file = FOLDER / "statuses.h5"
+    one = ("--set", "seq=9,200", "--set", "ranks=2", "--set", "groups=1", "--set", "schedule=ddp", "-o", file)
+    small = call(2, "run", DECK, *one, "--memory", "950K")
+    assert small.returncode == 1 and "skipped: needs" in small.stdout and small.stderr == "", small.stdout + small.stderr
+    assert [row["status"] for row in rows(file)] == ["ok", "skipped"], small.stdout
+    whole = call(2, "run", DECK, *one)
+    assert whole.returncode == 0 and "1 of 2 cases are in" in whole.stdout, whole.stdout
+    # Too large for any machine: malloc says so.
+    giant = ("--set", "schedule=ddp", "--set", "ranks=2", "--set", "groups=1", "--set", "seq=9", "--set", "hidden=1M",
+             "--set", "ffn=4M", "-o", FOLDER / "oom.h5")
+    done = call(2, "run", DECK, *giant, "--memory", "900000T")
+    assert done.returncode == 1 and done.stderr == "", done.stdout + done.stderr
+    assert [row["status"] for row in rows(FOLDER / "oom.h5")] == ["oom"], done.stdout
+    again = call(2, "run", DECK, *giant, "--memory", "900000T")
+    assert again.returncode == 1 and "--retry runs it again" in again.stdout and "[1/1" not in again.stdout, again.stdout
+    again = call(2, "run", DECK, *giant, "--memory", "900000T", "--retry")
+    assert again.returncode == 1 and "[1/1" in again.stdout, again.stdout
+
+
+def check_time_limit():
+    """A case that does not end within the limit is a timeout; behind a finished one it is left for the next run."""
+    file = FOLDER / "limit.h5"
+    long = ("--set", "seq=9", "--set", "ranks=2", "--set", "groups=1", "--set", "steps=1000000", "--time-limit", "2s")
+    done = call(2, "run", DECK, *long, "-o", file)
+    assert done.returncode == 1 and "stopped before the time limit of 0:02" in done.stdout, done.stdout + done.stderr
+    assert [row["status"] for row in rows(file)] == ["timeout"], done.stdout
+    for text in ("90", "1:2:3:4", "0s", "soon"):
+        done = call(3, "run", DECK, "--time-limit", text)
+        assert done.returncode == 2 and "--time-limit" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+
+
+def check_repeats():
+    """Repetitions in random order: all samples are there, in as many repetitions, and the order is known."""
+    file = FOLDER / "repeats.h5"
+    done = call(3, "run", DECK, "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1,1+2", "--set", "repeats=4",
+                "--interleave=5", "-o", file)
+    assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
+    positions = []
+    with h5py.File(file) as record:
+        for case in record["cases"].values():
+            assert case["seconds"].shape == (12, 3) and list(case["repetition"]) == [i // 3 for i in range(12)]
+            assert list(case["position"]) == sorted(case["position"])
+            positions += list(case["position"])
+        assert sorted(positions) == list(range(16)) and positions != list(range(16)), positions
+        log = "\n".join(record["provenance/log"].asstr()[:])
+    assert log.splitlines() == done.stdout.splitlines(), "the record holds what was printed"
+
+
 def check_verify():
     done = call(3, "verify", DECK, "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1,1+2,3")
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
@@ -189,5 +241,8 @@ if __name__ == "__main__":
     check_bf16()
     check_timeline()
     check_invalid()
+    check_statuses()
+    check_time_limit()
+    check_repeats()
     check_verify()
     check_kill()

@@ -1,0 +1,182 @@
+"""A sweep is struck again and again at random moments: killed, told to end, one rank killed or stopped, disk full, time over.
+After each blow the file opens and holds every case that was finished, as it was; in the end `run` finishes the rest.
+
+check_survival.py MPIEXEC FLAG PROGRAM FOLDER [BLOWS]   (12 blows; the long form is 100)"""
+
+import collections
+import csv
+import io
+import os
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+MPIEXEC, NUMBER, PROGRAM, FOLDER = sys.argv[1:5]
+BLOWS = int(sys.argv[5]) if len(sys.argv) > 5 else 12
+FOLDER = pathlib.Path(FOLDER)
+DECK = FOLDER / "sweep.toml"
+FILE = FOLDER / "sweep.h5"
+WATCHDOG = 3
+PATIENCE = 60  # s: what a crowded machine may add to the watchdog before the job counts as hanging
+
+TEXT = """
+schedule = ["tawpipe", "ddp", "fsdp", "weipipe"]
+groups = [1, "1+1"]
+layers = 4
+hidden = 16
+heads = 2
+ffn = 24
+vocab = 256
+seq = [9, 20, 33]
+micro_batches = 4
+steps = 3
+warmup = 1
+"""
+CASES = 24
+
+
+def ranks():
+    """Process ids of the ranks that write the file, in the order of their rank."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if words[0] == PROGRAM.encode() and str(FILE).encode() in words:
+                rank = [word for word in (process / "environ").read_bytes().split(b"\0")
+                        if word.startswith((b"PMI_RANK=", b"PMIX_RANK="))]
+                found.append((int(rank[0].split(b"=")[1]) if rank else 0, int(process.name)))
+        except OSError:
+            pass  # it has ended meanwhile
+    return [process for _, process in sorted(found)]
+
+
+def send(process, number):
+    try:
+        os.kill(process, number)
+    except ProcessLookupError:
+        pass
+
+
+def kill_all(job):
+    for process in [*ranks(), job.pid]:
+        send(process, signal.SIGKILL)
+
+
+def kill_one(job):
+    send(chance.choice(ranks() or [job.pid]), signal.SIGKILL)
+
+
+def end_launcher(job):
+    send(job.pid, signal.SIGTERM)
+
+
+def end_ranks(job):
+    for process in ranks():
+        send(process, signal.SIGTERM)
+
+
+def stop_one(job):
+    send(chance.choice(ranks() or [job.pid]), signal.SIGSTOP)
+
+
+def fill_disk(job):
+    """No file of rank 0 grows any more: its writes fail as on a full disk (SIGXFSZ is ignored, see start())."""
+    for process in ranks()[:1]:
+        try:
+            resource.prlimit(process, resource.RLIMIT_FSIZE, (4096, 4096))
+        except ProcessLookupError:
+            pass
+
+
+def nothing(job):
+    """The time limit strikes."""
+
+
+STRIKES = [kill_all, kill_one, end_launcher, end_ranks, stop_one, fill_disk, nothing]
+
+
+def start(*options):
+    command = [MPIEXEC, NUMBER, "2", PROGRAM, "run", str(DECK), "-o", str(FILE), "--watchdog", str(WATCHDOG), "--retry",
+               *options]
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, restore_signals=False,
+                            start_new_session=True)
+
+
+def finish(job, patience, what):
+    try:
+        return job.communicate(timeout=patience)
+    except subprocess.TimeoutExpired:
+        for process in ranks():
+            send(process, signal.SIGKILL)
+        job.kill()
+        said = job.communicate()
+        raise AssertionError(f"{what}: the job hangs: {said[0][-2000:]} {said[1][-2000:]}") from None
+
+
+def rows():
+    """Cases in the file, as a user reads them."""
+    if not FILE.exists():
+        return {}
+    done = subprocess.run([PROGRAM, "show", FILE, "--csv"], capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode in (0, 1) and done.stderr == "", f"the file does not open: {done.returncode} {done.stderr}"
+    return {row["identity"]: row for row in csv.DictReader(io.StringIO(done.stdout))}
+
+
+def finished(table):
+    return {identity: row for identity, row in table.items() if row["status"] == "ok"}
+
+
+def strike():
+    """One blow. Returns its name and how the job ended."""
+    blow = chance.choice(STRIKES)
+    before = finished(rows())
+    limit = chance.uniform(1, 5)
+    job = start(*(["--time-limit", f"{max(1, round(limit))}s"] if blow is nothing else []))
+    if blow is not nothing:
+        time.sleep(chance.uniform(0.05, 3))
+        blow(job)
+    said, complaint = finish(job, WATCHDOG + PATIENCE, blow.__name__)
+    for process in ranks():
+        send(process, signal.SIGKILL)  # a stopped rank outlives a launcher that was killed
+    now = rows()
+    announced = sum(" to go]" in line and " ok " in line for line in said.splitlines())
+    assert len(finished(now)) >= len(before) + announced, f"{blow.__name__}: cases are lost: {said} {complaint}"
+    for identity, row in before.items():
+        assert now[identity] == row, f"{blow.__name__}: a finished case has changed"
+    if job.returncode == 0:  # MPICH's launcher also returns 0 at times when a rank was killed
+        assert "RESULT: VALID" in said or "RESULT" not in said, f"{blow.__name__}: exit 0 and not valid: {said}"
+    return blow.__name__, job.returncode, len(finished(now))
+
+
+def finish_sweep():
+    job = start()
+    said, complaint = finish(job, 300, "the rest")
+    assert job.returncode == 0 and complaint == "", f"exit {job.returncode}: {said} {complaint}"
+    table = rows()
+    assert len(table) == CASES and len(finished(table)) == CASES, len(table)
+    left = sorted(path.name for path in FOLDER.glob("sweep.h5?*"))
+    assert not left, f"files are left behind: {left}"
+    FILE.unlink()
+
+
+seed = int(os.environ.get("MINITAW_SEED", time.time()))
+print(f"MINITAW_SEED={seed}")
+chance = random.Random(seed)
+shutil.rmtree(FOLDER, ignore_errors=True)
+FOLDER.mkdir(parents=True)
+DECK.write_text(TEXT, encoding="utf-8")
+ends = collections.Counter()
+for blow in range(BLOWS):
+    name, code, count = strike()
+    ends[f"{name}, exit {code}"] += 1
+    if count == CASES:
+        finish_sweep()
+finish_sweep()
+for end, count in sorted(ends.items()):
+    print(f"{count:4} {end}")
