@@ -2,6 +2,7 @@
 Called with the program, the repository and a folder to write to."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -67,6 +68,15 @@ def check_refusals():
     refused("show", "missing.h5", "--timeline", "x.png", says=".svg")
     refused("show", "missing.h5", "--case", "0", says="--timeline")
     refused("help", "kyes", says="no help")
+
+
+def check_lonely_ranks():
+    """Where srun and MPI do not understand each other, every rank is alone: refused, and told by the first only."""
+    for rank, says in (("0", "srun --mpi=list"), ("3", "")):
+        srun = os.environ | {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": rank, "PMI_SIZE": "", "OMPI_COMM_WORLD_SIZE": ""}
+        done = subprocess.run([PROGRAM, "run", DECK], capture_output=True, text=True, env=srun, cwd=FOLDER, timeout=60)
+        assert done.returncode == 2 and done.stdout == "", f"exit {done.returncode}: {done.stdout}{done.stderr}"
+        assert says in done.stderr and done.stderr.count("\n") == (1 if says else 0), done.stderr
 
 
 def check_help():
@@ -162,6 +172,7 @@ def check_paper_case():
 
 DECK.write_text("ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8")
 check_refusals()
+check_lonely_ranks()
 check_help()
 check_plan()
 check_table()

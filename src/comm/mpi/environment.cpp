@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "comm/mpi/check.hpp"
+#include "topology/launcher.hpp"
 
 namespace minitaw::comm::mpi {
 
@@ -21,6 +22,12 @@ Environment::Environment(int& argc, char**& argv) : exceptions_(std::uncaught_ex
   check(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(MPI_COMM_WORLD, &ranks_), "MPI_Comm_size");
+  try {
+    topology::require_launched_together(ranks_);
+  } catch (const InputError&) {
+    MPI_Finalize();
+    throw;
+  }
 }
 
 Environment::~Environment() {

@@ -4,7 +4,8 @@ namespace minitaw::comm::mpi {
 
 /// MPI from construction to destruction, one object per process, in main. Asks for MPI_THREAD_MULTIPLE,
 /// because each communication lane calls MPI from its own thread, and for error codes instead of an abort.
-/// Throws InputError if this MPI cannot serve threads.
+/// Throws InputError if this MPI cannot serve threads, or if the launcher has started ranks that do not find
+/// each other.
 ///
 /// A process that leaves by an exception aborts the job: the others may be waiting for it, and MPI_Finalize
 /// would wait for them. Catch inside the object's life what all ranks agree on.
