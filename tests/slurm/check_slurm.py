@@ -1,0 +1,200 @@
+"""The job scripts of examples/slurm under a real Slurm: they run, a chain survives what ends a job, and ranks that do not
+find each other are told why. Called with the program, the repository and a folder to write to; `--long` adds the chain over
+time limits of a minute, which takes some."""
+
+import csv
+import io
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+from cluster import Cluster, missing
+
+PROGRAM, REPOSITORY, FOLDER = map(pathlib.Path, sys.argv[1:4])
+LONG = "--long" in sys.argv
+SCRIPTS = REPOSITORY / "examples" / "slurm"
+RESOURCES = ("--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=1")
+ENVIRONMENT = {"MINITAW": str(PROGRAM), "OMP_NUM_THREADS": "1", "SLURM_MPI_TYPE": "pmi2"}
+
+DECK = """
+schedule = ["tawpipe", "fsdp", "1f1b"]
+ranks = 4
+groups = 2
+layers = 8
+hidden = 32
+heads = 2
+vocab = 256
+seq = {seq}
+micro_batches = 8
+steps = {steps}
+warmup = 1
+"""
+
+
+def deck(name, seq, steps=4):
+    path = FOLDER / f"{name}.toml"
+    path.write_text(DECK.format(seq=seq, steps=steps), encoding="utf-8")
+    return path
+
+
+def rows(file):
+    """Cases in the file, as a user reads them at any moment; and what `show` thinks of them."""
+    if not file.exists():
+        return [], 1
+    done = subprocess.run([PROGRAM, "show", file, "--csv"], capture_output=True, text=True, timeout=60, check=False)
+    assert done.stderr == "", done.stderr
+    return list(csv.DictReader(io.StringIO(done.stdout))), done.returncode
+
+
+def require_valid(file, cases):
+    table, code = rows(file)
+    assert len(table) == cases and code == 0, f"{file}: {len(table)} cases of {cases}, exit {code}"
+    assert all(row["verdict"].startswith("VALID") for row in table), [row["verdict"] for row in table]
+    done = subprocess.run([PROGRAM, "show", file], capture_output=True, text=True, timeout=60, check=False)
+    assert "RESULT: VALID" in done.stdout, done.stdout
+
+
+def wait_until(holds, seconds, what):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"{what}: not within {seconds} s"
+        time.sleep(0.1)
+
+
+def submit(cluster, *words, **environment):
+    """Number of the job that a script has been handed in as."""
+    done = cluster.call(*words, cwd=FOLDER, env=ENVIRONMENT | environment)
+    return re.search(r"\d+", done.stdout).group()
+
+
+def batch(cluster, script, *arguments, options=(), **environment):
+    """Hands a script in and waits; its exit code and what it has said."""
+    number = submit(cluster, "sbatch", *RESOURCES, *options, f"--output={FOLDER}/job-%j.out", SCRIPTS / script, *arguments,
+                    **environment)
+    jobs = cluster.wait_for_jobs()
+    return int(jobs[number]["ExitCode"].split(":")[0]), (FOLDER / f"job-{number}.out").read_text(encoding="utf-8")
+
+
+def check_cpu(cluster):
+    """Ranks of a node are a group; the end of the job is known to every rank."""
+    file = FOLDER / "cpu.h5"
+    code, said = batch(cluster, "cpu.sbatch", deck("cpu", "[12, 20]"), file)
+    assert code == 0 and "RESULT: VALID" in said, said
+    require_valid(file, 6)
+    assert all(row["groups"] == "2+2" for row in rows(file)[0])
+    code, said = batch(cluster, "cpu.sbatch", FOLDER / "cpu.toml", file)
+    assert code == 0 and "6 of 6 cases" in said, said
+
+
+def check_mpiexec(cluster):
+    """MPICH's own launcher finds the nodes of the job."""
+    file = FOLDER / "mpiexec.h5"
+    script = FOLDER / "mpiexec.sbatch"
+    script.write_text(f"#!/bin/bash\nmpiexec {PROGRAM} run {deck('mpiexec', '[12]')} -o {file}\n", encoding="utf-8")
+    code, said = batch(cluster, script)
+    assert code == 0 and "# node 1: ranks 2 to 3" in said, said
+    require_valid(file, 3)
+
+
+def check_lonely(cluster):
+    """A PMI that the MPI does not speak: one sentence, and no file."""
+    for kind in ("none", "pmix"):
+        file = FOLDER / f"{kind}.h5"
+        code, said = batch(cluster, "cpu.sbatch", deck("lonely", "[12]"), file, SLURM_MPI_TYPE=kind)
+        ours = [line for line in said.splitlines() if line.startswith("minitaw: ")]
+        assert code != 0 and not file.exists(), said
+        assert len(ours) == 1 and "4 ranks" in ours[0] and "srun --mpi=list" in ours[0], said
+        assert re.search("Exited with exit code 2", said), said
+
+
+def check_gpu(cluster):
+    """One rank for each GPU; each sees all of its node."""
+    stand_in = FOLDER / "stand-in"
+    stand_in.write_text('#!/bin/bash\necho "$SLURM_PROCID $SLURM_NODEID $CUDA_VISIBLE_DEVICES $(($SLURM_JOB_END_TIME - '
+                        '$(date +%s)))"\n', encoding="utf-8")
+    stand_in.chmod(0o755)
+    code, said = batch(cluster, "gpu.sbatch", deck("gpu", "[12]"), FOLDER / "gpu.h5", MINITAW=str(stand_in),
+                       options=("--gpus-per-node=2", "--time=7"))
+    lines = sorted(line.split() for line in said.splitlines())
+    assert code == 0 and [line[:3] for line in lines] == [["0", "0", "0,1"], ["1", "0", "0,1"], ["2", "1", "0,1"],
+                                                          ["3", "1", "0,1"]], said
+    assert all(400 < int(line[3]) <= 420 for line in lines), f"the end of the job, seen by each rank: {said}"
+
+
+def start_chain(cluster, file, path, *options, **environment):
+    return submit(cluster, SCRIPTS / "chain", *RESOURCES, *options, f"--output={FOLDER}/{file.stem}-%j.out",
+                  SCRIPTS / "cpu.sbatch", path, file, **environment)
+
+
+def said_by(file):
+    """All links, in their order."""
+    def number(path):
+        return int(path.stem.rsplit("-", 1)[1])
+    return "".join(path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob(f"{file.stem}-*.out"), key=number))
+
+
+def check_chain(cluster):
+    """A link is asked to stop, the next is cancelled, the one behind it killed; the chain ends with every case done."""
+    file = FOLDER / "chain.h5"
+    path = deck("chain", list(range(20, 52, 4)))
+    start_chain(cluster, file, path)
+    known = 0
+    for signal in ("--signal=TERM", None, "--signal=KILL"):
+        wait_until(lambda: len(rows(file)[0]) >= known + 2, 90, "two more cases")
+        known = len(rows(file)[0])
+        running = cluster.call("squeue", "--noheader", "--states=RUNNING", "--format=%i").stdout.split()
+        assert len(running) == 1, running
+        cluster.call("scancel", *([signal, f"{running[0]}.0"] if signal else running))
+    jobs = cluster.wait_for_jobs()
+    require_valid(file, 24)
+    links = re.findall(r"# link (\d+) of the chain: exit code (\d+), (.*)", said_by(file))
+    assert links[-1][1] == "0" and links[-1][2].startswith("RESULT: VALID"), links
+    assert int(links[-1][0]) >= 3, links
+    left = [job["JobId"] for job in jobs.values() if job["JobState"] in ("PENDING", "RUNNING")]
+    assert not left, left
+
+
+def check_chain_ends(cluster):
+    """Nothing more can be done: bad input, or a case that ends not valid."""
+    broken = FOLDER / "broken.toml"
+    broken.write_text("hidden = 3\n", encoding="utf-8")
+    for path, code in ((broken, "2"), (deck("short", "[12]", steps=2), "1")):
+        file = FOLDER / f"end{code}.h5"
+        start_chain(cluster, file, path)
+        cluster.wait_for_jobs()
+        links = re.findall(r"# link (\d+) of the chain: exit code (\d+)", said_by(file))
+        assert links == [("1", code)], said_by(file)
+    done = cluster.call(SCRIPTS / "chain", "cpu.sbatch", "missing.toml", "x.h5", check=False)
+    assert done.returncode == 2 and "must be files" in done.stderr, done.stderr
+
+
+def check_time_limit(cluster):
+    """Some minutes of work in jobs of one minute: minitaw ends before Slurm has to end it."""
+    file = FOLDER / "minutes.h5"
+    path = deck("minutes", list(range(64, 512, 64)), steps=30)
+    start_chain(cluster, file, path, "--time=1", "--signal=TERM@1")
+    jobs = cluster.wait_for_jobs(1800)
+    require_valid(file, 21)
+    states = [job["JobState"] for job in jobs.values()]
+    print(f"jobs of one minute: {states}")
+    print(*re.findall(r"# link .*", said_by(file)), sep="\n")
+    assert "TIMEOUT" not in states, states
+
+
+if __name__ == "__main__":
+    if missing():
+        sys.exit(f"not found on this machine: {', '.join(missing())}")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for old in FOLDER.glob("*.*"):
+        if old.is_file():
+            old.unlink()
+    os.environ.pop("SLURM_CONF", None)
+    with Cluster(FOLDER / "cluster", nodes=2, cores=4, gpus=2, kill_wait=2) as own:
+        checks = [check_cpu, check_mpiexec, check_lonely, check_gpu, check_chain, check_chain_ends]
+        for check in checks + [check_time_limit] * LONG:
+            began = time.monotonic()
+            check(own)
+            print(f"{check.__name__}: {time.monotonic() - began:.1f} s", flush=True)

@@ -1,0 +1,217 @@
+"""A Slurm of one's own, in a folder: controller, nodes and keys of a cluster that exists while a test runs.
+
+All daemons run as the caller on this machine, on free ports; nothing outside the folder is written. Each node is a
+slurmd with a name and a port of its own. Cores are counted, not bound, so a small machine can play a cluster.
+
+    with Cluster(folder, nodes=3, cores=4) as cluster:
+        cluster.call("sbatch", "job.sh")
+
+By hand: cluster.py FOLDER COMMAND ... runs a command (a shell, say) beside such a cluster.
+"""
+
+import getpass
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+CONFIGURATION = """
+ClusterName=minitaw
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+CredType=cred/munge
+AuthInfo=socket={folder}/munge.socket
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool.%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+SchedulerParameters=sched_interval=1,sched_min_interval=100000,bf_interval=1
+ReturnToService=2
+KillWait={kill_wait}
+OverTimeLimit=0
+MpiDefault={mpi}
+GresTypes={gres_types}
+{nodes}
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def find(daemon):
+    """Debian calls them slurmd-wlm and so on, and leaves the plain name to its alternatives."""
+    path = os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin"
+    return shutil.which(daemon, path=path) or shutil.which(daemon + "-wlm", path=path)
+
+
+def missing():
+    """Programs without which there is no cluster."""
+    found = {name: find(name) for name in ("slurmctld", "slurmd", "slurmstepd", "munged", "sbatch", "srun")}
+    return [name for name, path in found.items() if path is None]
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+class Cluster:
+    """Nodes n1, n2, ... of so many cores each; up to 4 `gpus` are stand-ins."""
+
+    def __init__(self, folder, nodes=3, cores=4, memory=4000, gpus=0, mpi="pmi2", kill_wait=5):
+        self.folder = pathlib.Path(folder).resolve()
+        self.names = [f"n{number}" for number in range(1, nodes + 1)]
+        self.settings = dict(cores=cores, memory=memory, gpus=gpus, mpi=mpi, kill_wait=kill_wait)
+        self.daemons = []
+        self.environment = os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf")}
+
+    def __enter__(self):
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        if self.daemons:
+            self._end_jobs()
+        for daemon in reversed(self.daemons):
+            daemon.terminate()
+        for daemon in self.daemons:
+            try:
+                daemon.wait(20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+        self.daemons = []
+
+    def call(self, *words, check=True, timeout=120, **options):
+        """Runs a command against the cluster; returns what it said."""
+        done = subprocess.run([str(word) for word in words], env=self.environment | options.pop("env", {}), text=True,
+                              capture_output=True, timeout=timeout, check=False, **options)
+        if check and done.returncode != 0:
+            raise RuntimeError(f"{words}: exit {done.returncode}: {done.stdout}{done.stderr}")
+        return done
+
+    def jobs(self):
+        """State of each job that the controller remembers, by number."""
+        lines = self.call("scontrol", "show", "jobs", "--oneliner").stdout.splitlines()
+        fields = [dict(word.split("=", 1) for word in line.split() if "=" in word) for line in lines]
+        return {each["JobId"]: each for each in fields if "JobId" in each}
+
+    def wait_for_jobs(self, seconds=300):
+        """Until no job runs or waits; returns all jobs."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if not self.call("squeue", "--noheader").stdout.strip():
+                return self.jobs()
+            time.sleep(0.5)
+        raise TimeoutError(f"jobs still there after {seconds} s:\n{self.call('squeue').stdout}")
+
+    def _start(self):
+        if missing():
+            raise RuntimeError(f"not found on this machine: {', '.join(missing())}")
+        shutil.rmtree(self.folder, ignore_errors=True)
+        (self.folder / "bin").mkdir(parents=True)
+        (self.folder / "state").mkdir()
+        self.folder.chmod(0o755)
+        self._configure()
+        self._start_munge()
+        # The daemons look at the name that they are called by.
+        for name in ("slurmctld", "slurmd", "slurmstepd"):
+            (self.folder / "bin" / name).symlink_to(find(name))
+        self._daemon("slurmctld", "-D", "-i")
+        for name in self.names:
+            self._daemon("slurmd", "-D", "-N", name, "-d", self.folder / "bin" / "slurmstepd")
+        self._wait_until_idle()
+
+    def _configure(self):
+        ports = free_ports(1 + len(self.names))
+        host = socket.gethostname().split(".")[0]
+        gpus = self.settings["gpus"]
+        gres = f" Gres=gpu:{gpus}" if gpus else ""
+        nodes = [f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={self.settings['cores']} "
+                 f"RealMemory={self.settings['memory']}{gres}" for name, port in zip(self.names, ports[1:])]
+        text = CONFIGURATION.format(host=host, ports=ports, user=getpass.getuser(), folder=self.folder,
+                                    nodes="\n".join(nodes), gres_types="gpu" if gpus else "", **self.settings)
+        lines = [line for line in text.splitlines() if not line.endswith("=")]
+        (self.folder / "slurm.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n", encoding="utf-8")
+        if gpus:
+            self._make_gpus(gpus)
+
+    def _make_gpus(self, count):
+        """Slurm wants character devices; which ones does not matter, as nothing here fences them."""
+        for number, device in zip(range(count), ("null", "zero", "full", "random"), strict=False):
+            (self.folder / f"gpu{number}").symlink_to(f"/dev/{device}")
+        files = self.folder / (f"gpu[0-{count - 1}]" if count > 1 else "gpu0")
+        (self.folder / "gres.conf").write_text(f"Name=gpu File={files} Flags=nvidia_gpu_env\n", encoding="utf-8")
+
+    def _start_munge(self):
+        key = self.folder / "munge.key"
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o400)
+        self._daemon("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={self.folder}/munge.socket",
+                     f"--pid-file={self.folder}/munge.pid", f"--seed-file={self.folder}/munge.seed")
+        self._wait_until(lambda: (self.folder / "munge.socket").exists(), 10, "munged does not start")
+
+    def _daemon(self, name, *words):
+        linked = self.folder / "bin" / name
+        log = open(self.folder / f"{name}.said", "ab")  # the daemon keeps it
+        with log:
+            self.daemons.append(subprocess.Popen([str(linked if linked.exists() else find(name)), *map(str, words)],
+                                                 env=self.environment, stdin=subprocess.DEVNULL, stdout=log,
+                                                 stderr=subprocess.STDOUT, start_new_session=True))
+
+    def _wait_until_idle(self):
+        def idle():
+            done = self.call("sinfo", "--noheader", "--format=%T %D", check=False)
+            return done.stdout.split() == ["idle", str(len(self.names))]
+        self._wait_until(idle, 60, "the nodes do not come up")
+
+    def _wait_until(self, holds, seconds, otherwise):
+        end = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > end:
+                raise TimeoutError(f"{otherwise}; see the logs in {self.folder}")
+            time.sleep(0.1)
+
+    def _end_jobs(self):
+        """Steps are processes of their own, which outlive the daemons."""
+        self.call("scancel", "--signal=KILL", "--full", f"--user={getpass.getuser()}", check=False)
+        self.call("scancel", f"--user={getpass.getuser()}", check=False)
+        try:
+            self.wait_for_jobs(30)
+        except (TimeoutError, RuntimeError):
+            pass
+
+
+def main():
+    if len(sys.argv) < 3:
+        sys.exit(__doc__.strip().splitlines()[-1])
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with Cluster(sys.argv[1]) as cluster:
+        sys.exit(subprocess.run(sys.argv[2:], env=cluster.environment, check=False).returncode)
+
+
+if __name__ == "__main__":
+    main()
