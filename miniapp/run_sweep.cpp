@@ -144,7 +144,7 @@ private:
                        fmt::format("it took longer than {}, {:g} times what was expected",
                                    record::clock_text(order.whole), tolerance),
                        seconds);
-    } else if (played.left == Leave::time_limit && finished_ == 0) {
+    } else if (played.left == Leave::time_limit && finished_ == 0 && time_.is_whole()) {
       speaker_->failed(run, Status::timeout, fmt::format("it does not end within {}", time_.name()), seconds);
       why_stopped_ = fmt::format("stopped before {}", time_.name());
     } else {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <limits>
+#include <optional>
 #include <regex>
 
 #include "base/error.hpp"
@@ -19,11 +20,17 @@ constexpr double longest_ending = 30;
 
 double number(const std::ssub_match& part) { return part.matched ? std::stod(part.str()) : 0; }
 
-/// Seconds to the end of the Slurm job; 0 if it is not known.
+/// Seconds from now to the moment that Slurm names; nothing if it names none.
+std::optional<double> slurm_moment(const char* variable) {
+  const char* const moment = std::getenv(variable);
+  if (moment == nullptr || std::atoll(moment) <= 0) return std::nullopt;
+  return std::difftime(static_cast<std::time_t>(std::atoll(moment)), std::time(nullptr));
+}
+
+/// Seconds to the end of the Slurm job, a little where it is over; 0 if it is not known.
 double left_in_slurm() {
-  const char* const end = std::getenv("SLURM_JOB_END_TIME");
-  if (end == nullptr) return 0;
-  return std::max(std::difftime(static_cast<std::time_t>(std::atoll(end)), std::time(nullptr)), 0.0);
+  const auto end = slurm_moment("SLURM_JOB_END_TIME");
+  return end ? std::max(*end, 1.0) : 0;
 }
 
 }  // namespace
@@ -45,6 +52,7 @@ double parse_duration(const std::string& text) {
 
 TimeLimit::TimeLimit(const std::string& text)
     : length_(text.empty() ? left_in_slurm() : parse_duration(text)),
+      whole_(!text.empty() || -slurm_moment("SLURM_JOB_START_TIME").value_or(0) < length_),
       name_(fmt::format("{} of {}", text.empty() ? "the Slurm job's time limit" : "the time limit",
                         record::clock_text(length_))) {}
 

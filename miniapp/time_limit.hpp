@@ -19,6 +19,8 @@ public:
   [[nodiscard]] bool exists() const { return length_ > 0; }
   /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most 30 s.
   [[nodiscard]] double left() const;
+  /// Whether the limit is all the time there can be: of a Slurm job, its better part was left at the start.
+  [[nodiscard]] bool is_whole() const { return whole_; }
   /// "the time limit of 1:30:00"
   [[nodiscard]] const std::string& name() const { return name_; }
 
@@ -26,6 +28,7 @@ private:
   using Clock = std::chrono::steady_clock;
   Clock::time_point start_ = Clock::now();
   double length_ = 0;  ///< seconds from the start; 0: no limit
+  bool whole_ = true;
   std::string name_;
 };
 
