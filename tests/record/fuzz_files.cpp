@@ -1,0 +1,217 @@
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <random>
+
+#include "base/error.hpp"
+#include "mutate.hpp"
+#include "raw.hpp"
+#include "record/read_case.hpp"
+#include "record/recorder.hpp"
+#include "record/table.hpp"
+#include "record/timeline.hpp"
+#include "record/verdict.hpp"
+#include "sample.hpp"
+#include "trace/write.hpp"
+
+/// record_fuzz FOLDER COUNT SEED FILE...: gives COUNT damaged copies of a result file of this schema, made in
+/// the folder, and of the old ones named, to everything that reads them. Each reader has to accept what it
+/// gets, or to say in one sentence that it does not; anything else, a crash or more than two minutes
+/// included, leaves the copy in the folder and exit code 1. SEED 0: a random one.
+///
+/// A third of the copies has a seal that is right for the damaged bytes. Nothing but intent makes such a
+/// file, but it is the only way past the seal to the readers; they run in a child, because HDF5 itself does
+/// not survive all of them, and its deaths are counted.
+namespace minitaw::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Also of a packed file.
+Content read_packed(const std::string& path) {
+  const gzFile file = ::gzopen(path.c_str(), "rb");
+  Content content(std::size_t{16} << 20);
+  const int size =
+      file == nullptr ? -1 : ::gzread(file, content.data(), static_cast<unsigned>(content.size()));
+  if (file != nullptr) ::gzclose(file);
+  if (size <= 0) throw std::runtime_error(path + " cannot be read");
+  content.resize(static_cast<std::size_t>(size));
+  return content;
+}
+
+Content fresh_sample(const std::string& path) {
+  Recorder recorder(path, {});
+  CaseResult drawn = sample_case("tawpipe", 128);
+  drawn.timeline = sample_timeline();
+  recorder.append(drawn);
+  CaseResult failed;
+  failed.settings = sample_case("ddp", 256).settings;
+  failed.status = Status::error;
+  recorder.append(failed);
+  return read_file(path);
+}
+
+/// A sentence that is one line.
+void require_sentence(const std::string& text) {
+  if (text.empty() || text.find('\n') != std::string::npos)
+    throw std::logic_error(fmt::format("this is no sentence: \"{}\"", text));
+}
+
+/// True if `read` accepts the file.
+template <class Read>
+bool accepts(const Read& read) {
+  try {
+    read();
+    return true;
+  } catch (const InputError& error) {
+    require_sentence(error.what());
+    return false;
+  }
+}
+
+void read_table(const std::string& path) {
+  const std::vector<Row> rows = read_rows(path);
+  std::string text =
+      settings_text(rows) + Table(rows).header() + closing_text(rows) + to_csv(rows) + to_json(rows);
+  for (const Row& row : rows) text += Table(rows).row(row);
+}
+
+void draw_timelines(const std::string& path) {
+  for (const int number : cases_with_timeline(path)) {
+    const trace::Timeline timeline = read_timeline(path, number);
+    (void)trace::to_svg({&timeline, 1});
+    (void)trace::to_chrome_trace({&timeline, 1});
+  }
+}
+
+void go_on(const std::string& path) { (void)Recorder(path, {}).rows(); }
+
+/// Gives the file to every reader; how many of them accept it.
+int read_by_all(const std::string& path) {
+  int accepted = 0;
+  accepted += accepts([&] { read_table(path); }) ? 1 : 0;
+  accepted += accepts([&] { draw_timelines(path); }) ? 1 : 0;
+  accepted += accepts([&] { (void)read_cases(Image::load(path), path); }) ? 1 : 0;
+  accepted += accepts([&] { go_on(path); }) ? 1 : 0;
+  return accepted;
+}
+
+struct Tally {
+  int accepted = 0, refused = 0;
+  std::map<int, int> deaths;  ///< by signal; 0: the sanitizer ended it
+
+  void count(int readers) { (readers > 0 ? accepted : refused) += 1; }
+  [[nodiscard]] std::string text() const {
+    std::string all = fmt::format("{} accepted by some reader, {} refused by all", accepted, refused);
+    for (const auto& [signal, count] : deaths)
+      all += fmt::format(", {} ended by {}", count, signal == 0 ? "the sanitizer" : ::strsignal(signal));
+    return all;
+  }
+};
+
+constexpr int found_wrong = 99, none_accepted = 100;  // exit codes of the child; others are not ours
+
+[[noreturn]] void read_in_child(const std::string& path) {
+  ::alarm(20);
+  try {
+    ::_exit(none_accepted + read_by_all(path));
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", path, error.what());
+  }
+  ::_exit(found_wrong);
+}
+
+/// Through a child; false if a reader of ours did what it may not.
+bool survive(const std::string& path, Tally& tally) {
+  std::fflush(stdout);
+  const pid_t child = ::fork();
+  if (child == 0) read_in_child(path);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) ++tally.deaths[WTERMSIG(status)];
+  else if (WEXITSTATUS(status) >= none_accepted) tally.count(WEXITSTATUS(status) - none_accepted);
+  else if (WEXITSTATUS(status) != found_wrong) ++tally.deaths[0];
+  return !WIFEXITED(status) || WEXITSTATUS(status) != found_wrong;
+}
+
+class Fuzz {
+public:
+  Fuzz(std::string folder, std::uint64_t seed, const std::vector<std::string>& old)
+      : folder_(std::move(folder)), mutate_(seed) {
+    fs::create_directories(folder_);
+    fs::remove(folder_ + "/sample.h5");
+    files_.push_back(fresh_sample(folder_ + "/sample.h5"));
+    for (const std::string& path : old) files_.push_back(read_packed(path));
+    for (const Content& file : files_) require_readable(file);
+  }
+
+  bool run(int count) {
+    for (int i = 0; i < count; ++i)
+      if (!(i % 3 == 0 ? read_resealed() : read_damaged())) return false;
+    fmt::print("damaged: {}\nsealed again: {}\n", damaged_.text(), resealed_.text());
+    return true;
+  }
+
+private:
+  void put(const Content& file) { replace_file(copy_, file); }
+
+  void require_readable(const Content& file) {
+    put(file);
+    if (read_by_all(copy_) < 3) throw std::runtime_error("a sound file is not accepted");
+  }
+
+  Content any() { return files_[mutate_.below(files_.size())]; }
+
+  bool read_damaged() {
+    put(mutate_(any(), any()));
+    ::alarm(120);
+    damaged_.count(read_by_all(copy_));
+    ::alarm(0);
+    return true;
+  }
+
+  bool read_resealed() {
+    const Content& sample = files_.front();
+    Content raw(sample.begin() + seal_size, sample.end());
+    raw = mutate_(std::move(raw), any());
+    put(sealed(raw, schema_version));
+    return survive(copy_, resealed_);
+  }
+
+  std::string folder_, copy_ = folder_ + "/copy.h5";
+  Mutator mutate_;
+  std::vector<Content> files_;
+  Tally damaged_, resealed_;
+};
+
+int fuzz(int argc, char** argv) {
+  if (argc < 4) return 2;
+  const std::string folder = argv[1];
+  std::uint64_t seed = std::strtoull(argv[3], nullptr, 10);
+  if (seed == 0) seed = std::random_device{}();
+  fmt::print("seed {}\n", seed);
+  std::fflush(stdout);
+  return Fuzz(folder, seed, {argv + 4, argv + argc}).run(std::atoi(argv[2])) ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace minitaw::record
+
+int main(int argc, char** argv) {
+  int code = 1;
+  try {
+    code = minitaw::record::fuzz(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+  }
+  std::fflush(stdout);
+  std::fflush(stderr);
+  ::_exit(code);  // what HDF5 itself loses of its memory over a damaged file is not ours to report
+}
