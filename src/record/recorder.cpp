@@ -65,11 +65,30 @@ void require_folder(const std::string& path) {
     throw InputError(fmt::format("{} cannot be written: there is no folder {}", path, folder.string()));
 }
 
+/// The file is replaced, not written: its own permissions would not hold that up.
+void require_unprotected(const std::string& path) {
+  std::error_code error;
+  using std::filesystem::perms;
+  const perms all = std::filesystem::status(path, error).permissions();
+  if (!error && (all & (perms::owner_write | perms::group_write | perms::others_write)) == perms::none)
+    throw InputError(fmt::format("{} is write-protected; name another file with -o", path));
+}
+
+/// What a later append() relies on.
+void require_places(const Image& image, const std::string& path) {
+  try {
+    (void)count_sessions(image);
+    (void)h5::open_group(image.root(), "cases");
+  } catch (const std::runtime_error& error) {
+    throw InputError(fmt::format("{} is damaged: {}", path, error.what()));
+  }
+}
+
 }  // namespace
 
 Recorder::Recorder(const std::string& path, Provenance session)
-    : path_(resolved(path)), session_(std::move(session)),
-      image_(is_there(path_) ? Image::load(path_) : Image::create()) {
+    : path_(resolved(path)), session_(std::move(session)), state_(state_of(path_)),
+      image_(is_there(path_) ? Image::load_sealed(path_) : Image::create()) {
   require_folder(path_);
   remove_stale_copy(path_);
   std::getline(std::ifstream(running_name(path_)), interrupted_);
@@ -98,8 +117,9 @@ void Recorder::resume() {
         fmt::format("{} was written in schema version {} and can be read, but not be added to in version {}; "
                     "name another file with -o",
                     path_, image_.schema(), schema_version));
+  require_unprotected(path_);
+  require_places(image_, path_);
   rows_ = read_summary(image_, path_);
-  state_ = state_of(path_);
   if (const std::string others = hashes_but(image_, session_.git_hash); !others.empty())
     notes_.push_back(
         fmt::format("{} was measured by git hash {}, this program is {}; name another file with -o to "
@@ -188,12 +208,6 @@ Row Recorder::append(CaseResult result, int repetition) {
   return row;
 }
 
-void Recorder::save() {
-  if (state_of(path_) != state_)
-    throw std::runtime_error(
-        fmt::format("{} was changed by another program while this one was running", path_));
-  replace_file(path_, image_.bytes());
-  state_ = state_of(path_);
-}
+void Recorder::save() { state_ = replace_file(path_, image_.bytes(), state_); }
 
 }  // namespace minitaw::record

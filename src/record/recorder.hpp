@@ -57,8 +57,8 @@ private:
 
   std::string path_;
   Provenance session_;
+  std::optional<FileState> state_;  ///< of the file as it was found, before it is read, or left
   Image image_;
-  std::optional<FileState> state_;  ///< of the file as this recorder left it
   std::vector<Row> rows_;
   std::vector<std::string> notes_;
   std::string interrupted_;
