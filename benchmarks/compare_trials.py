@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""How often `minitaw compare` is right: the gate of docs/ci.md, tried many times over on this machine.
+
+Each try measures three programs in turn: the base, the same program again, and the same program made slower for real. The
+slow one runs with a library in front of the matrix products that spends a share of the processor time between them once more.
+The base must come out SAME against itself and a REGRESSION against the slow one. That a slow-down is found which is planted
+by arithmetic is told as well: scaled samples scale the interval of the ratio.
+
+    scripts/env benchmarks/compare_trials.py build/host/minitaw --tries 100
+
+Prints one line for each try and the counts at the end; with --limit it ends in time and says how many tries there were.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <time.h>
+
+typedef void (*Product)(const char *, const char *, const int *, const int *, const int *, const float *, const float *,
+                        const int *, const float *, const int *, const float *, float *, const int *);
+
+static double processor_time(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Looking at the clock costs as much as a small product: so it is done after every 32nd. */
+static void spend(void) {
+  static _Thread_local double before = 0;
+  static _Thread_local int calls = 0;
+  static double share = -1;
+  if (share < 0) share = atof(getenv("SLOWER_BY"));
+  if (++calls % 32 != 0) return;
+  const double now = processor_time();
+  const double until = now + share * (now - before);
+  while (processor_time() < until) {
+  }
+  before = processor_time();
+}
+
+void sgemm_(const char *ta, const char *tb, const int *m, const int *n, const int *k, const float *alpha, const float *a,
+            const int *lda, const float *b, const int *ldb, const float *beta, float *c, const int *ldc) {
+  static Product product = 0;
+  if (!product) product = (Product)dlsym(RTLD_NEXT, "sgemm_");
+  product(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
+  spend();
+}
+"""
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", help="the program that is tried")
+    parser.add_argument("--deck", default=REPOSITORY / "inputs" / "gate.toml")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as minitaw run --set")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--tries", type=int, default=100)
+    parser.add_argument("--least", type=int, default=12, help="pairs before the first look (default: 12)")
+    parser.add_argument("--most", type=int, default=48, help="pairs after which it stays AMBIGUOUS (default: 48)")
+    parser.add_argument("--slower", type=float, default=0.10, help="share of processor time that is planted (default: 0.10)")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no new try begins")
+    parser.add_argument("--keep", type=pathlib.Path, help="folder for all files of all tries (default: none is kept)")
+    return parser.parse_args()
+
+
+def build_shim(folder):
+    library = folder / "libslower.so"
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-x", "c", "-", "-o", library, "-ldl"], input=SHIM, text=True, check=True)
+    return library
+
+
+def measure(options, output, shim=None):
+    """One run of the deck, as the examples for CI do it."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = ["mpiexec", "-n", str(options.ranks)]
+    if shim:
+        command += ["-env", "LD_PRELOAD", str(shim), "-env", "SLOWER_BY", str(options.slower)]
+    command += [options.program, "run", options.deck, "-o", output]
+    for override in options.set:
+        command += ["--set", override]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{output}: exit {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def compare(options, base, fresh):
+    command = [options.program, "compare", "--json", "--base", *base, "--new", *fresh]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode not in (0, 1):
+        sys.exit(done.stderr)
+    return json.loads(done.stdout)
+
+
+def one_try(options, folder, shim):
+    """Runs of the three programs, in an order that turns from pair to pair, until both comparisons are decided."""
+    names = ["base", "same", "slow"]
+    files = {name: [] for name in names}
+    verdicts = {}
+    for pair in range(options.most):
+        for k in range(3):
+            name = names[(pair + k) % 3]
+            if name in verdicts:
+                continue
+            files[name].append(folder / f"{name}-{pair:03}.h5")
+            measure(options, files[name][-1], shim if name == "slow" else None)
+        if pair + 1 < options.least:
+            continue
+        for name in names[1:]:
+            if name in verdicts:
+                continue
+            found = compare(options, files["base"], files[name])
+            if found["outcome"] != "ambiguous" or pair + 1 == options.most:
+                verdicts[name] = found | {"pairs": pair + 1}
+        if len(verdicts) == 2:
+            break
+    return verdicts
+
+
+def ratios(verdict):
+    return [case["aspects"]["time"]["ratio"] for case in verdict["cases"]]
+
+
+def words(verdict):
+    return [case["aspects"]["time"]["word"] for case in verdict["cases"]]
+
+
+def scaled_is_found(verdict, factor):
+    """Whether the same measurements, those of the new side scaled, would be a regression."""
+    return any(ratio["low"] * factor > 1 + verdict["threshold"] for ratio in ratios(verdict))
+
+
+def describe(verdict):
+    figures = ", ".join(f"{r['estimate']:.3f} [{r['low']:.3f}, {r['high']:.3f}]" for r in ratios(verdict))
+    return f"{verdict['comparison'].split(':')[0]:10} {verdict['pairs']:3} pairs  {figures}"
+
+
+def main():
+    options = arguments()
+    counts = {"same": {}, "slow": {}, "scaled": 0}
+    planted, tries, begun = [], 0, time.time()
+    with tempfile.TemporaryDirectory() as scratch:
+        shim = build_shim(pathlib.Path(scratch))
+        while tries < options.tries and time.time() - begun < options.limit:
+            folder = (options.keep or pathlib.Path(scratch)) / f"{tries:03}"
+            folder.mkdir(parents=True, exist_ok=True)
+            before = time.time()
+            verdicts = one_try(options, folder, shim)
+            tries += 1
+            for name in ("same", "slow"):
+                word = verdicts[name]["comparison"].split(":")[0]
+                counts[name][word] = counts[name].get(word, 0) + 1
+            counts["scaled"] += scaled_is_found(verdicts["same"], 1 + options.slower)
+            planted.append([r["estimate"] for r in ratios(verdicts["slow"])])
+            print(f"{tries:4} {time.time() - before:6.1f} s  load {os.getloadavg()[0]:4.1f}  itself: {describe(verdicts['same'])}")
+            print(f"{'':28}slower: {describe(verdicts['slow'])}", flush=True)
+            if not options.keep:
+                for file in folder.iterdir():
+                    file.unlink()
+    print(f"{tries} tries in {time.time() - begun:.0f} s")
+    print(f"against itself: {counts['same']}")
+    print(f"against the program made slower for real: {counts['slow']}")
+    middle = [sorted(column)[len(column) // 2] for column in zip(*planted)]
+    print(f"by (medians of the estimates, each case): {', '.join(f'{ratio:.3f}' for ratio in middle)}")
+    print(f"found if the samples are multiplied by {1 + options.slower:g} instead: {counts['scaled']}")
+
+
+if __name__ == "__main__":
+    main()

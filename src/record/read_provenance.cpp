@@ -1,0 +1,76 @@
+#include "record/read_provenance.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "base/error.hpp"
+#include "record/read.hpp"
+#include "record/write.hpp"
+
+namespace minitaw::record {
+
+namespace {
+
+constexpr std::int64_t schema_of_libraries = 2;
+constexpr std::int64_t schema_of_nodes = 4;
+
+/// The first rank with the same host stands for the node; numbers follow the order of ranks.
+std::vector<int> nodes_of(const std::vector<std::string>& hosts) {
+  std::vector<std::string> seen;
+  std::vector<int> nodes;
+  for (const std::string& host : hosts) {
+    const auto at = std::ranges::find(seen, host);
+    nodes.push_back(static_cast<int>(at - seen.begin()));
+    if (at == seen.end()) seen.push_back(host);
+  }
+  return nodes;
+}
+
+Provenance read_session(hid_t group, std::int64_t schema) {
+  Provenance p;
+  for (auto [name, text] : {std::pair{"version", &p.version},
+                            {"git_hash", &p.git_hash},
+                            {"build_type", &p.build_type},
+                            {"compiler", &p.compiler},
+                            {"compiler_flags", &p.compiler_flags},
+                            {"kokkos", &p.kokkos},
+                            {"mpi", &p.mpi},
+                            {"nccl", &p.nccl},
+                            {"cuda", &p.cuda},
+                            {"driver", &p.driver},
+                            {"started", &p.started},
+                            {"command", &p.command},
+                            {"deck_path", &p.deck_path},
+                            {"deck", &p.deck}})
+    *text = h5::read_text(group, name);
+  p.overrides = h5::read_text_list(group, "overrides");
+  p.environment = h5::read_text_list(group, "environment");
+  p.hosts = h5::read_text_list(group, "hosts");
+  p.devices = h5::read_text_list(group, "devices");
+  if (schema >= schema_of_libraries) p.libraries = h5::read_text_list(group, "libraries");
+  p.nodes = nodes_of(p.hosts);
+  if (schema < schema_of_nodes) return p;
+  const std::vector<std::int64_t> nodes = h5::read_integers(group, "nodes");
+  p.nodes = {nodes.begin(), nodes.end()};
+  p.cores = h5::read_text_list(group, "cores");
+  return p;
+}
+
+}  // namespace
+
+std::vector<Provenance> read_sessions(const Image& image, const std::string& path) {
+  try {
+    const h5::Id first = h5::open_group(image.root(), "provenance");
+    const h5::Id resumed = h5::open_group(first.get(), "resumed");
+    std::vector<Provenance> sessions = {read_session(first.get(), image.schema())};
+    for (int number = 1; number < count_sessions(image); ++number)
+      sessions.push_back(read_session(h5::open_group(resumed.get(), numbered(number)).get(), image.schema()));
+    return sessions;
+  } catch (const std::runtime_error& error) {
+    throw InputError(fmt::format("{} is damaged: {}", path, error.what()));
+  }
+}
+
+}  // namespace minitaw::record
