@@ -1,0 +1,93 @@
+"""What a report must be, whatever is in it: read by programs of the standard library."""
+
+import html.parser
+import re
+import xml.etree.ElementTree as ElementTree
+
+SVG = "{http://www.w3.org/2000/svg}"
+FOREIGN = re.compile(r"https?:|//[a-z]|@import|url\((?!#)|<script|<link|<iframe|\bsrc=|\bon[a-z]+=", re.IGNORECASE)
+# Texts of a file may name whatever they like; only markup and style are searched.
+NAMESPACE = 'xmlns="http://www.w3.org/2000/svg"'
+
+
+class Balance(html.parser.HTMLParser):
+    """Every tag that a browser opens is closed."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+
+    def handle_starttag(self, name, attributes):
+        self.open.append(name)
+
+    def handle_endtag(self, name):
+        assert self.open and self.open[-1] == name, f"</{name}> closes {self.open[-3:]}"
+        self.open.pop()
+
+    def handle_startendtag(self, name, attributes):
+        pass
+
+
+def text_of(element):
+    return "".join(element.itertext())
+
+
+def tree_of(text):
+    """The page as a tree, after the checks that hold for every page."""
+    assert text.startswith("<!DOCTYPE html>\n"), text[:40]
+    balance = Balance()
+    balance.feed(text)
+    assert not balance.open, balance.open
+    tree = ElementTree.fromstring(text.split("\n", 1)[1])
+    check_markup(text)
+    check_structure(tree)
+    for figure in tree.iter("figure"):
+        check_figure(figure)
+    return tree
+
+
+def check_markup(text):
+    markup = "".join(re.findall(r"<[^>]*>", text)) + "".join(re.findall(r"<style>.*?</style>", text, re.DOTALL))
+    markup = re.sub(r'(aria-label|data-v|d)="[^"]*"', "", markup.replace(NAMESPACE, ""))
+    found = FOREIGN.search(markup)
+    assert not found, f"the page reaches out: {markup[max(0, found.start() - 40):found.end() + 40]}"
+
+
+def check_structure(tree):
+    assert tree.get("lang") == "en" and text_of(tree.find("head/title"))
+    assert any(meta.get("name") == "viewport" for meta in tree.iter("meta"))
+    levels = [int(e.tag[1]) for e in tree.iter() if re.fullmatch("h[1-6]", str(e.tag))]
+    assert levels[0] == 1 and levels.count(1) == 1, levels
+    assert all(b <= a + 1 for a, b in zip(levels, levels[1:])), f"headings out of order: {levels}"
+    ids = [e.get("id") for e in tree.iter() if e.get("id")]
+    assert len(ids) == len(set(ids)), "an id is used twice"
+    for link in tree.iter("a"):
+        assert link.get("href").startswith("#") and link.get("href")[1:] in ids, link.get("href")
+    for table in tree.iter("table"):
+        assert table.find("caption") is not None and all(th.get("scope") for th in table.iter("th")), "a table without caption or scopes"
+
+
+def check_figure(figure):
+    """A title, a label with numbers for those who do not see it, and an axis with a unit."""
+    title = text_of(figure.find("figcaption"))
+    drawings = [svg for svg in figure.iter(SVG + "svg") if svg.get("role") == "img"]
+    assert title and len(drawings) == 1, title
+    label = drawings[0].get("aria-label") or ""
+    assert len(label) > 20 and re.search(r"\d", label), f"{title}: the label says {label!r}"
+    names = [text_of(text) for text in drawings[0].iter(SVG + "text") if "label" in (text.get("class") or "")]
+    assert names and any(re.search(r"\[[^\]]+\]", name) for name in names), f"{title}: no unit on an axis, {names}"
+    for element in drawings[0].iter():
+        for key in ("x", "y", "x1", "x2", "y1", "y2", "width", "height", "d", "cx", "cy"):
+            assert "nan" not in (element.get(key) or "") and "inf" not in (element.get(key) or ""), f"{title}: {key}={element.get(key)}"
+
+
+def sections_of(tree):
+    return {text_of(e) for e in tree.iter("h2")}
+
+
+def rows_of(tree, caption):
+    """Rows of a table as lists of cells."""
+    for table in tree.iter("table"):
+        if text_of(table.find("caption")) == caption:
+            return [list(row) for row in table.find("tbody")]
+    return None
