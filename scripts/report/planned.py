@@ -123,7 +123,7 @@ def section(book):
     content += [bars.bar_legend([(f"m{k}", kind) for k, kind in enumerate(MEMORY_KINDS)]), *cut(list(memory_charts(book)))]
     tables = [memory_table(case, book) for case in known[:MOST_TABLES]]
     rest = f" (the first {MOST_TABLES} of {len(known)} cases)" if len(known) > MOST_TABLES else ""
-    content.append(fold(f"Planned memory of every rank by kind, differences in brackets{rest}", *tables))
+    content.append(fold(f"Planned memory of every rank by kind, differences in brackets{rest}", tag("div", *tables, class_="tables")))
     idle = list(idle_charts(book))
     if idle:
         entries = [(svg.swatch(svg.marker("ring", 7, 7, "plan"), 14), "planned: ticks of the order without computation, transfers free"),
