@@ -16,6 +16,7 @@
 #include "engine/agree.hpp"
 #include "engine/collect.hpp"
 #include "engine/process_memory.hpp"
+#include "engine/step_meter.hpp"
 #include "model/block.hpp"
 #include "model/element.hpp"
 
@@ -220,14 +221,17 @@ void Job::play(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& l
   reset_peak_memory();
   const auto session = open_session(c, comm, session_options(limits.patience));
   TimedSteps steps(session->program(), c.steps);
+  StepMeter meter(options_.meter.get());
   session->transport().reset_counters();
   const int count = c.warmup + c.steps;
   for (int s = 0; s < count; ++s) {
     guard_.expect(fmt::format("getting ready for step {}", s + 1), limits.patience);
     session->prepare();
+    if (s == c.warmup) meter.begin();
     check(MPI_Barrier(comm), "MPI_Barrier");
     guard_.pause();
     const Session::Step step = session->step();
+    if (s >= c.warmup) meter.sample();
     guard_.expect(fmt::format("gathering what step {} left", s + 1), limits.patience);
     const StepSum sum(comm, step.loss, ask());
     if (s + 1 < count && sum.leave() != Leave::no) throw Left{sum.leave()};
@@ -235,7 +239,9 @@ void Job::play(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& l
     if (s >= c.warmup) steps.add(session->player(), step.time);
     if (s == 0 && checked) check_first_step(*session, comm, references_.find(c, 1), result);
   }
+  meter.end();
   const schedule::ByteMatrix sent = session->transport().sent();
+  meter.collect(comm, result);
   collect(*session, steps, peak_memory(), options_.timeline, comm, result);
   collect_bytes(sent, schedule::bytes(session->program(), session->layout()), rank_, c.warmup + c.steps, comm,
                 result);

@@ -10,6 +10,7 @@
 #include "engine/guard.hpp"
 #include "engine/reference.hpp"
 #include "engine/session.hpp"
+#include "meters/meter.hpp"
 #include "record/result.hpp"
 
 namespace minitaw::engine {
@@ -66,6 +67,8 @@ struct JobOptions {
   bool shared_devices = false;
   /// Results of run() hold the timeline of a step.
   bool timeline = false;
+  /// Of this rank's device; none: unavailable.
+  std::shared_ptr<meters::Meter> meter = nullptr;
 };
 
 /// Cases run one after the other on the ranks of an MPI job. Every method is collective over the job.
@@ -109,7 +112,7 @@ private:
   int rank_;
   int ranks_;
   Guard::OnExpiry hang_;
-  mutable Guard guard_;  ///< watches const work too
+  mutable Guard guard_;    ///< watches const work too
   References references_;  ///< rank 0's; most cases of a sweep share a few
 };
 

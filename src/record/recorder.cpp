@@ -174,9 +174,10 @@ void Recorder::join(const Row& row, CaseResult& result) const {
   prepend(std::move(stored.seconds), result.seconds);
   prepend(std::move(stored.repetition), result.repetition);
   prepend(std::move(stored.position), result.position);
+  // Counters of some repetitions only would be taken for those of all.
+  if (stored.device_samples.empty()) result.counters = stored.counters;
   prepend(std::move(stored.device_samples), result.device_samples);
   prepend(std::move(stored.energy), result.energy);
-  // Counters of some repetitions only would be taken for those of all.
   if (result.device_samples.size() != result.seconds.size()) result.device_samples.clear();
   if (result.energy.size() != result.position.size()) result.energy.clear();
 }

@@ -1,9 +1,14 @@
 #include "engine/step_meter.hpp"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
+
+#include "cases.hpp"
+#include "engine/job.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -128,6 +133,51 @@ TEST(StepMeter, ACounterThatStandsStillHasCountedNothing) {
   if (world_rank() != 0) return;
   ASSERT_EQ(result.energy.size(), 3U);
   EXPECT_TRUE(std::isnan(result.energy[0].back()));
+}
+
+record::CaseResult run(const std::shared_ptr<meters::Meter>& meter, int steps) {
+  Job job(MPI_COMM_WORLD,
+          {.patience = std::chrono::seconds(60), .waiting = comm::mpi::patience(1, 24), .meter = meter});
+  deck::Case c = tests::small_case("ddp", topology::Groups::equal(world_size(), 1), 2, 1);
+  c.warmup = 2;
+  c.steps = steps;
+  return job.run(c, {}).result;
+}
+
+/// Through a whole case, the way the program goes, to the stand-in for NVIDIA's library.
+TEST(StepMeter, ACaseIsReadThroughNvml) {
+  ::setenv("FAKE_NVML", "", 1);
+  const record::CaseResult result = run(meters::make_meter("GPU-1", FAKE_NVML_new), 3);
+  if (world_rank() != 0) return;
+  EXPECT_THAT(result.counters, testing::HasSubstr("nvml 12.580.65"));
+  ASSERT_EQ(result.device_samples.size(), 3U) << "warm-up is not sampled";
+  ASSERT_EQ(result.energy.size(), 1U);
+  const record::Summary s = record::summarise(result);
+  double joules = 0;
+  for (const double rank : result.energy[0]) joules += rank;
+  EXPECT_NEAR(joules, 1.5 * world_size(), 1e-9);
+  EXPECT_NEAR(s.energy_per_token, joules / (3 * record::tokens_of(result.settings)), 1e-12);
+  EXPECT_EQ(s.clock_min, result.device_samples[2][0].clock_mhz);
+  EXPECT_EQ(s.temperature_max, result.device_samples[2][0].temperature_c);
+}
+
+TEST(StepMeter, ADeviceThatIsLostOnTheWayDoesNotEndTheCase) {
+  // two readings to open the meter, two samples
+  ::setenv("FAKE_NVML", world_rank() == world_size() - 1 ? "lost-after-4" : "", 1);
+  const record::CaseResult result = run(meters::make_meter("GPU-1", FAKE_NVML_new), 4);
+  ::setenv("FAKE_NVML", "", 1);
+  expect_unavailable(result, "NVML's power: GPU is lost");
+  EXPECT_EQ(result.status, record::Status::ok);
+  if (world_rank() == 0) {
+    EXPECT_EQ(result.seconds.size(), 4U);
+  }
+}
+
+TEST(StepMeter, AHostSaysThatItHasNoDevice) {
+  const record::CaseResult result = run(nullptr, 1);
+  if (world_rank() == 0) {
+    EXPECT_EQ(result.counters, "unavailable: no NVIDIA device");
+  }
 }
 
 }  // namespace
