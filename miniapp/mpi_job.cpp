@@ -3,15 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 
 #include <CLI/CLI.hpp>
 
 #include "comm/mpi/check.hpp"
+#include "comm/mpi/texts.hpp"
 #include "deck/source.hpp"
 #include "engine/agree.hpp"
-#include "kernels/library.hpp"
+#include "meters/meter.hpp"
+#include "topology/system.hpp"
 
 namespace minitaw::app {
 namespace {
@@ -41,23 +42,35 @@ Kokkos::InitializationSettings kokkos_settings(int threads, const topology::Devi
 }
 
 std::string text_of(const topology::Device& device, int threads) {
-  if (device.index < 0) return fmt::format("host, {} threads", threads);
-  return fmt::format("device {}, {}, {:.1f} GiB, {}", device.index, device.name,
-                     static_cast<double>(device.bytes) / (1024.0 * 1024.0 * 1024.0), device.uuid);
+  if (device.index < 0) return fmt::format("host, {} thread{}", threads, threads == 1 ? "" : "s");
+  return fmt::format("device {}, {}, {:.1f} GiB", device.index, device.name,
+                     static_cast<double>(device.bytes) / (1024.0 * 1024.0 * 1024.0));
 }
 
-/// A short text of every rank.
-std::vector<std::string> gather(const std::string& text, int ranks, MPI_Comm comm) {
-  constexpr std::size_t longest = 256;
-  std::string mine = text.substr(0, longest - 1);
-  mine.resize(longest, '\0');
-  std::string all(longest * static_cast<std::size_t>(ranks), '\0');
-  check(MPI_Allgather(mine.data(), longest, MPI_CHAR, all.data(), longest, MPI_CHAR, comm),
-        "gathering device names");
-  std::vector<std::string> texts;
-  for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r)
-    texts.emplace_back(all.c_str() + r * longest);
-  return texts;
+std::vector<std::string> gather(const std::string& text) {
+  return comm::mpi::gather_texts(text, MPI_COMM_WORLD);
+}
+
+std::vector<record::RankPlace> places(const topology::Job& job, const topology::Device& device, int threads) {
+  const std::vector<std::string> cores = gather(job.core_list), units = gather(text_of(device, threads)),
+                                 uuids = gather(device.uuid);
+  std::vector<record::RankPlace> ranks;
+  for (int r = 0; r < job.nodes.ranks(); ++r) {
+    const auto at = static_cast<std::size_t>(r);
+    ranks.push_back({job.nodes.group_of(r), cores[at], units[at], uuids[at]});
+  }
+  return ranks;
+}
+
+std::vector<std::string> uuids(const std::vector<record::RankPlace>& ranks) {
+  std::vector<std::string> result;
+  for (const record::RankPlace& rank : ranks) result.push_back(rank.uuid);
+  return result;
+}
+
+/// A device that several ranks share would count for each of them.
+std::shared_ptr<meters::Meter> meter_of(const topology::Device& device, bool shared) {
+  return shared ? meters::no_meter("ranks share a device") : meters::make_meter(device.uuid);
 }
 
 /// Compute and communication threads of all ranks of this node.
@@ -86,12 +99,15 @@ void add_job_flags(CLI::App& verb, JobFlags& flags) {
 MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& flags)
     : environment_(argc, argv), place_(topology::detect(MPI_COMM_WORLD)), threads_(threads_of(place_)),
       device_(choose_device(place_)), flags_(flags), kokkos_(kokkos_settings(threads_, device_)),
-      device_uuids_(gather(device_.uuid, environment_.ranks(), MPI_COMM_WORLD)),
-      device_names_(gather(text_of(device_, threads_), environment_.ranks(), MPI_COMM_WORLD)),
+      hosts_(place_.hosts, flags.hosts), ranks_(places(place_, device_, threads_)),
+      device_uuids_(uuids(ranks_)), cpus_(gather(topology::cpu_text())),
+      systems_(gather(hosts_.hidden(topology::os_text()))),
       job_(MPI_COMM_WORLD, {.patience = std::chrono::duration<double>(flags.watchdog),
                             .waiting = waiting(place_, threads_),
                             .shared_devices = topology::shared_device(device_uuids_).has_value(),
-                            .timeline = flags.timeline}) {}
+                            .timeline = flags.timeline,
+                            .meter = meter_of(device_, topology::shared_device(device_uuids_).has_value())}) {
+}
 
 void MpiJob::require_own_devices() const {
   if (!flags_.share_devices) topology::require_own_devices(device_uuids_);
@@ -106,43 +122,15 @@ deck::Deck MpiJob::read(const std::string& path, const std::vector<std::string>&
   return deck::make_deck(text, path, overrides, {environment_.ranks(), place_.nodes.sizes(), false});
 }
 
-std::vector<std::string> MpiJob::hosts() const {
-  std::vector<std::string> result;
-  for (int r = 0; r < environment_.ranks(); ++r) result.push_back(place_.hosts[place_.nodes.group_of(r)]);
-  return result;
-}
-
-std::string MpiJob::map_text() const {
-  std::string text;
-  for (int node = 0; node < place_.nodes.count(); ++node)
-    text += fmt::format("# node {}: ranks {} to {} on {}\n", node, place_.nodes.first(node),
-                        place_.nodes.first(node) + place_.nodes.size(node) - 1, place_.hosts[node]);
-  if (device_.index < 0) return text + fmt::format("# threads per rank: {}\n", threads_);
-  for (int rank = 0; rank < environment_.ranks(); ++rank)
-    text += fmt::format("# rank {}: {}\n", rank, device_names_[static_cast<std::size_t>(rank)]);
-  return text;
-}
-
-std::string mpi_version() {
-  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
-  int length = 0;
-  check(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
-  std::string version(text.data(), length);
-  version.resize(std::min(version.size(), version.find('\n')));
-  std::ranges::replace(version, '\t', ' ');
-  return version;
-}
-
-std::vector<std::string> library_texts() {
-  std::vector<std::string> texts;
-  for (const auto& [name, version] : kernels::library_versions())
-    texts.push_back(fmt::format("{} {}", name, version));
-  return texts;
-}
-
-std::string kokkos_version() {
-  return fmt::format("{}.{}.{} {}", KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100,
-                     Kokkos::DefaultExecutionSpace::name());
+void MpiJob::describe(record::Provenance& p) const {
+  for (const record::RankPlace& rank : ranks_) {
+    p.hosts.push_back(hosts_.text(rank.node));
+    p.nodes.push_back(rank.node);
+    p.cores.push_back(rank.cores);
+    p.devices.push_back(rank.uuid.empty() ? rank.unit : fmt::format("{}, {}", rank.unit, rank.uuid));
+  }
+  p.cpu = cpus_;
+  p.os = systems_;
 }
 
 }  // namespace minitaw::app

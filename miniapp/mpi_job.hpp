@@ -8,6 +8,8 @@
 #include "comm/mpi/environment.hpp"
 #include "deck/settings.hpp"
 #include "engine/job.hpp"
+#include "record/provenance.hpp"
+#include "record/rank_map.hpp"
 #include "topology/detect.hpp"
 #include "topology/devices.hpp"
 
@@ -18,6 +20,7 @@ struct JobFlags {
   double watchdog = 300;  ///< seconds without progress after which a step is given up
   bool share_devices = false;
   bool timeline = false;  ///< results keep that of a step
+  bool hosts = false;     ///< host names are shown and kept
 };
 void add_job_flags(CLI::App& verb, JobFlags& flags);
 
@@ -36,17 +39,18 @@ public:
   [[nodiscard]] bool speaks() const { return environment_.rank() == 0; }
   [[nodiscard]] engine::Job& job() { return job_; }
   [[nodiscard]] const topology::Job& place() const { return place_; }
-  /// Host of each rank.
-  [[nodiscard]] std::vector<std::string> hosts() const;
-  /// "# rank 0 (group 0) on node1, 2 threads", a line per rank of the job; needs the groups of a case.
-  [[nodiscard]] std::string map_text() const;
+  /// The names of the job's hosts, shown or to be hidden.
+  [[nodiscard]] const record::HostNames& hosts() const { return hosts_; }
+  /// Where each rank of the job runs, and that as text for people.
+  [[nodiscard]] const std::vector<record::RankPlace>& ranks() const { return ranks_; }
+  [[nodiscard]] std::string map_text() const { return record::map_text(ranks_, hosts_); }
+  /// Into the provenance of a record: hosts, nodes, cores, devices, processors and systems of all ranks.
+  void describe(record::Provenance& p) const;
   [[nodiscard]] int threads() const { return threads_; }
   /// Identity of the device of each rank of the job; empty on a host.
   [[nodiscard]] const std::vector<std::string>& device_uuids() const { return device_uuids_; }
   /// Seconds without progress after which a step is given up.
   [[nodiscard]] double watchdog() const { return flags_.watchdog; }
-  /// What each rank of the job computes on.
-  [[nodiscard]] const std::vector<std::string>& devices() const { return device_names_; }
 
 private:
   comm::mpi::Environment environment_;
@@ -55,15 +59,10 @@ private:
   topology::Device device_;  ///< index -1: none
   JobFlags flags_;
   Kokkos::ScopeGuard kokkos_;
-  std::vector<std::string> device_uuids_, device_names_;  ///< by rank
+  record::HostNames hosts_;
+  std::vector<record::RankPlace> ranks_;
+  std::vector<std::string> device_uuids_, cpus_, systems_;  ///< by rank
   engine::Job job_;
 };
-
-/// Version of the MPI library, one line.
-[[nodiscard]] std::string mpi_version();
-/// Name and version of each vendor library that may take part.
-[[nodiscard]] std::vector<std::string> library_texts();
-/// Version and back end of Kokkos.
-[[nodiscard]] std::string kokkos_version();
 
 }  // namespace minitaw::app

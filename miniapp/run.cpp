@@ -56,6 +56,8 @@ void add_run(CLI::App& app, Invocation& invocation) {
       ->type_name("SIZE");
   verb->add_flag("--timeline", options->job.timeline,
                  "keep when every action of one step ran, for minitaw show --timeline");
+  verb->add_flag("--hosts", options->job.hosts,
+                 "print and keep the names of the hosts; without it they are called node 0, node 1, ...");
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
     invocation.action = [&invocation, options] { return run(invocation, *options); };

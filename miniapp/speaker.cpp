@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include "comm/mpi/texts.hpp"
+#include "libraries.hpp"
+
 namespace minitaw::app {
 namespace {
 
@@ -21,11 +24,10 @@ double least_rate(const MpiJob& mpi) {
 }
 
 record::Provenance provenance(const deck::Deck& deck, const RunOptions& options, const MpiJob& mpi) {
-  record::Provenance p = record::collect(deck, options.arguments);
+  record::Provenance p = record::collect(deck, options.arguments, mpi.hosts());
+  mpi.describe(p);
   p.kokkos = kokkos_version();
-  p.mpi = mpi_version();
-  p.hosts = mpi.hosts();
-  p.devices = mpi.devices();
+  p.mpi = comm::mpi::library_version();
   p.nccl = engine::nccl_version();
   p.cuda = topology::runtime_version();
   p.driver = topology::driver_version();
@@ -36,7 +38,8 @@ record::Provenance provenance(const deck::Deck& deck, const RunOptions& options,
 }  // namespace
 
 Speaker::Speaker(const deck::Deck& deck, const RunOptions& options, const MpiJob& mpi)
-    : deck_(deck), output_(options.output), recorder_(options.output, provenance(deck, options, mpi)),
+    : deck_(deck), hosts_(mpi.hosts()), output_(options.output),
+      recorder_(options.output, provenance(deck, options, mpi)),
       todo_(record::make_todo(deck.cases, recorder_.rows(),
                               {options.retry, options.interleave, recorder_.interrupted()})) {
   std::vector<Case> runs;
@@ -73,6 +76,7 @@ void Speaker::record(const Run& run, CaseResult result, double seconds) {
   running_.reset();
   result.position = {position_++};
   if (result.status != Status::ok) failed_.insert(run.index);
+  result.reason = hosts_.hidden(result.reason);  // MPI's own words may name them
   const std::string reason = result.status == Status::ok ? "" : result.reason;
   const Row row = recorder_.append(std::move(result), run.repetition);
   std::string line = table_->row(row);

@@ -53,6 +53,7 @@ private:
   [[nodiscard]] std::vector<record::Row> own_rows() const;
 
   const deck::Deck& deck_;
+  const record::HostNames& hosts_;
   std::string output_;
   record::Recorder recorder_;
   record::Todo todo_;

@@ -1,34 +1,17 @@
 #include "record/provenance.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "base/version.hpp"
+#include "record/environment.hpp"
 #include "record/result.hpp"
 
 namespace minitaw::record {
 
 namespace {
-
-constexpr std::array<std::string_view, 8> prefixes = {"SLURM_", "NCCL_", "UCX_",    "FI_",
-                                                      "MPICH_", "OMPI_", "KOKKOS_", "OMP_"};
-constexpr std::array<std::string_view, 3> names = {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-                                                   "HIP_VISIBLE_DEVICES"};
-constexpr std::array<std::string_view, 6> secrets = {"JWT", "TOKEN", "PASSW", "SECRET", "CREDENTIAL", "_KEY"};
-
-std::vector<std::string> allowed_environment() {
-  std::vector<std::string> found;
-  for (char** at = environ; at != nullptr && *at != nullptr; ++at) {
-    const std::string variable = *at;
-    if (may_record(variable.substr(0, variable.find('=')))) found.push_back(variable);
-  }
-  std::ranges::sort(found);
-  return found;
-}
 
 /// So that the line can be pasted into a shell.
 std::string shell_quoted(const std::string& word) {
@@ -44,7 +27,8 @@ std::string shell_quoted(const std::string& word) {
 
 }  // namespace
 
-Provenance collect(const deck::Deck& deck, const std::vector<std::string>& arguments) {
+Provenance collect(const deck::Deck& deck, const std::vector<std::string>& arguments,
+                   const HostNames& hosts) {
   Provenance p;
   p.version = build::version;
   p.git_hash = build::git_hash;
@@ -56,15 +40,8 @@ Provenance collect(const deck::Deck& deck, const std::vector<std::string>& argum
   p.deck_path = deck.path;
   p.deck = deck.text;
   p.overrides = deck.overrides;
-  p.environment = allowed_environment();
+  p.environment = recorded_environment(hosts);
   return p;
-}
-
-bool may_record(const std::string& name) {
-  const auto holds = [&](std::string_view part) { return name.find(part) != std::string::npos; };
-  if (std::ranges::any_of(secrets, holds)) return false;
-  return std::ranges::find(names, name) != names.end() ||
-         std::ranges::any_of(prefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 std::string version_text() {

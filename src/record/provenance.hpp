@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "deck/settings.hpp"
+#include "record/host_names.hpp"
 
 namespace minitaw::record {
 
@@ -19,16 +20,15 @@ struct Provenance {
   std::vector<std::string> environment;  ///< "NAME=value", allowed names only, sorted
   /// Per rank of the job; filled by the caller. Hosts are "node 0", ... unless their names were asked for.
   std::vector<std::string> hosts, devices;
-  std::vector<int> nodes;          ///< number of its node
-  std::vector<std::string> cores;  ///< that it may run on: "0-3,8"
+  std::vector<int> nodes;            ///< number of its node
+  std::vector<std::string> cores;    ///< that it may run on: "0-3,8"
+  std::vector<std::string> cpu, os;  ///< processor and operating system of its node
 };
 
-/// All that does not need MPI or a device.
-[[nodiscard]] Provenance collect(const deck::Deck& deck, const std::vector<std::string>& arguments);
-
-/// Whether an environment variable may be stored: only names that steer the run, and never one that may hold
-/// a secret (SLURM_JWT, ..._TOKEN, ..._PASSWORD, ..._SECRET, ..._KEY).
-[[nodiscard]] bool may_record(const std::string& name);
+/// All that does not need MPI or a device. Nothing of it names a host, unless names are shown or the user has
+/// written them, into the command line or the deck: these are kept as they are.
+[[nodiscard]] Provenance collect(const deck::Deck& deck, const std::vector<std::string>& arguments,
+                                 const HostNames& hosts);
 
 /// "minitaw 0.1.0 (3f2a1b0c4d5e-dirty, GNU 14.2.0, Release)"
 [[nodiscard]] std::string version_text();

@@ -189,6 +189,8 @@ void write_provenance(hid_t parent, const std::string& name, const Provenance& p
   const std::vector<std::int64_t> nodes(p.nodes.begin(), p.nodes.end());
   h5::write(group.get(), "nodes", nodes, {nodes.size()}, {"1", "rank of the job"});
   put_list(group.get(), "cores", p.cores, "rank of the job");
+  put_list(group.get(), "cpu", p.cpu, "rank of the job");
+  put_list(group.get(), "os", p.os, "rank of the job");
   put_list(group.get(), "devices", p.devices, "rank of the job");
   h5::make_column(group.get(), "log", std::string(), {"text", "line"});
 }

@@ -13,9 +13,13 @@ int main(int argc, char** argv) {
   deck.path = "sample.toml";
   deck.text = "layers = 5\n";
   deck.overrides = {"seq=128,256"};
-  Provenance provenance = collect(deck, {"minitaw", "run", "sample.toml"});
+  Provenance provenance = collect(deck, {"minitaw", "run", "sample.toml"}, HostNames());
   provenance.hosts = {"a", "a", "b"};
   provenance.devices = {"cpu", "cpu", "cpu"};
+  provenance.nodes = {0, 0, 1};
+  provenance.cores = {"0-3", "4-7,9", "0-1"};
+  provenance.cpu = {"a processor", "a processor", "another"};
+  provenance.os = {"Linux 6", "Linux 6", "Linux 7"};
   for (const int seq : {128, 256, 512}) {
     Recorder recorder(argv[1], provenance);
     CaseResult drawn = sample_case("tawpipe", seq);

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 REPOSITORY, FOLDER = map(pathlib.Path, sys.argv[1:])
-TESTS = ["topology_devices", "kernels_layers", "kernels_matmul", "kernels_attention", "kernels_quiet", "model_step",
+TESTS = ["topology_devices", "meters_device", "kernels_layers", "kernels_matmul", "kernels_attention", "kernels_quiet", "model_step",
          "comm_device", "engine_job", "engine_quiet"]
 MPIEXEC = 'shift 2; exec "$@"'
 MINITAW = """
