@@ -14,8 +14,8 @@ from spack.package import *
 
 
 class Minitaw(CMakePackage, CudaPackage):
-    """Weight-pipelined training schedules (TawPipe, WeiPipe) and those that they compete with
-    (FSDP, 1F1B, zero bubble), measured alike: throughput, memory and bytes moved, with a verdict."""
+    """Weight-pipelined training schedules (TawPipe, WeiPipe) and their rivals (FSDP, 1F1B, zero
+    bubble), measured alike: throughput, memory and bytes moved, with a verdict."""
 
     git = pathlib.Path(__file__).resolve().parents[5].as_uri()
 
@@ -25,7 +25,9 @@ class Minitaw(CMakePackage, CudaPackage):
 
     variant("nccl", default=True, when="+cuda", description="Move data between devices by NCCL")
     variant("cudnn", default=False, when="+cuda", description="Attention in bf16 by cuDNN")
-    variant("benchmarks", default=False, description="Build minitaw_kernels, the rates of all kernels")
+    variant(
+        "benchmarks", default=False, description="Build minitaw_kernels, the rates of all kernels"
+    )
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
@@ -50,7 +52,8 @@ class Minitaw(CMakePackage, CudaPackage):
         depends_on("cuda@12:")
         for arch in CudaPackage.cuda_arch_values:
             depends_on(
-                f"kokkos@4.6:5 +openmp +cuda +wrapper cuda_arch={arch} cxxstd=20", when=f"cuda_arch={arch}"
+                f"kokkos@4.6:5 +openmp +cuda +wrapper cuda_arch={arch} cxxstd=20",
+                when=f"cuda_arch={arch}",
             )
         depends_on("nccl", when="+nccl")
         depends_on("cudnn@9:", when="+cudnn")
@@ -77,14 +80,16 @@ class Minitaw(CMakePackage, CudaPackage):
                 self.define_from_variant("MINITAW_NCCL", "nccl"),
             ]
         if self.spec.satisfies("+cudnn"):
-            options.append(self.define("CUDNN_FRONTEND_ROOT", join_path(self.stage.source_path, "cudnn-frontend")))
+            frontend = join_path(self.stage.source_path, "cudnn-frontend")
+            options.append(self.define("CUDNN_FRONTEND_ROOT", frontend))
         return options
 
     def test_run(self):
         """two ranks run a small deck, and the result is valid"""
-        launcher = which(self.spec["mpi"].prefix.bin.mpiexec, required=True)
-        deck = self.prefix.share.minitaw.inputs.small.join("table.toml")
-        small = ["ranks=2", "layers=2", "hidden=32", "seq=16", "schedule=tawpipe,fsdp", "micro_batches=4"]
-        said = launcher("-n", "2", self.prefix.bin.minitaw, "run", deck, *[f"--set={each}" for each in small],
-                        "-o", "result.h5", output=str)
+        mpiexec = which(self.spec["mpi"].prefix.bin.mpiexec, required=True)
+        call = [self.prefix.bin.minitaw, "run", "-o", "result.h5"]
+        call.append(self.prefix.share.minitaw.inputs.small.join("table.toml"))
+        for key in ("ranks=2", "layers=2", "hidden=32", "seq=16", "schedule=tawpipe,fsdp"):
+            call += ["--set", key]
+        said = mpiexec("-n", "2", *call, output=str)
         assert "RESULT: VALID" in said, said
