@@ -179,6 +179,11 @@ TEST_F(Comparing, one_repetition_comes_with_a_warning) {
   const Comparison c = compared({file({measured(1)})}, {file({measured(1)})});
   EXPECT_EQ(c.text(), "SAME");
   EXPECT_THAT(c.notes, Contains(HasSubstr("one repetition")));
+  for (const double other : {0.5, 2.0}) {
+    const Comparison differs = compared({file({measured(1)})}, {file({measured(other)})});
+    EXPECT_EQ(differs.cases[0].aspect("time").word, "AMBIGUOUS") << "so may two runs of the same program";
+    EXPECT_THAT(differs.text(), HasSubstr("one repetition"));
+  }
 }
 
 TEST_F(Comparing, the_threshold_decides) {

@@ -69,6 +69,15 @@ Aspect compare_loss(const std::string& name, double base, double fresh, double t
   return aspect;
 }
 
+/// Samples of one repetition scatter less than runs do: two runs of the same program came out SLOWER or FASTER in up
+/// to 40 of 100 comparisons on a busy machine (docs/decisions/0011-comparing-times.md).
+void doubt_single_runs(Aspect& aspect) {
+  if (aspect.outcome != Outcome::worse && aspect.outcome != Outcome::better) return;
+  aspect.outcome = Outcome::ambiguous;
+  aspect.word = "AMBIGUOUS";
+  aspect.reason += "; one repetition of each does not show how much runs differ";
+}
+
 bool contains(const std::vector<std::string>& list, const std::string& name) {
   return std::ranges::find(list, name) != list.end();
 }
@@ -108,6 +117,7 @@ Aspect compare_times(const Times& times, const TimeRule& rule) {
   const std::optional<Interval> ratio = ratio_of(times, rule.confidence);
   aspect = judge(ratio, rule);
   if (!ratio) aspect.reason = too_few(times, rule.confidence);
+  if (times.unit == Unit::sample) doubt_single_runs(aspect);
   aspect.base = std::exp(median(times.base));
   aspect.fresh = std::exp(median(times.fresh));
   return aspect;
