@@ -83,7 +83,7 @@ void add_rules(CLI::App& verb, Options& options) {
       ->capture_default_str();
   verb.add_option("--allow", options.allow,
                   "what may differ although it matters: dtype, recompute, attention, transport, seed, "
-                  "learning_rate, device, nodes, build_type, threads; may be repeated")
+                  "learning_rate, device, processor, nodes, build_type, threads; may be repeated")
       ->type_name("NAME")
       ->type_size(1)
       ->allow_extra_args(false);

@@ -55,6 +55,8 @@ Provenance read_session(hid_t group, std::int64_t schema) {
   const std::vector<std::int64_t> nodes = h5::read_integers(group, "nodes");
   p.nodes = {nodes.begin(), nodes.end()};
   p.cores = h5::read_text_list(group, "cores");
+  if (h5::exists(group, "cpu")) p.cpu = h5::read_text_list(group, "cpu");
+  if (h5::exists(group, "os")) p.os = h5::read_text_list(group, "os");
   return p;
 }
 

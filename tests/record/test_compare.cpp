@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <random>
 
 #include "base/error.hpp"
@@ -45,25 +46,15 @@ CaseResult measured(double seconds, int repetitions = 1, const std::string& sche
   return r;
 }
 
-/// What one repetition of it leaves.
-CaseResult repetition_of(const CaseResult& all, int number) {
-  CaseResult one = all;
-  one.seconds.clear();
-  one.device_samples.clear();
-  for (std::size_t i = 0; i < all.seconds.size(); ++i)
-    if (all.repetition[i] == number) {
-      one.seconds.push_back(all.seconds[i]);
-      one.device_samples.push_back(all.device_samples[i]);
-    }
-  one.repetition.assign(one.seconds.size(), number);
-  one.position = {number};
-  one.energy = {all.energy[static_cast<std::size_t>(number)]};
-  return one;
+/// As it is read back; that files hold it so is the affair of other tests.
+StoredCase stored(const CaseResult& r, int number) {
+  return {make_row(r, number), r.seconds, r.repetition, r.position, r.losses,
+          r.device_samples,    r.energy,  r.counters};
 }
 
 class Comparing : public InFolder {
 protected:
-  int count_ = 0;
+  std::map<std::string, File> files_;
   Provenance provenance_;
 
   void SetUp() override {
@@ -71,21 +62,26 @@ protected:
     provenance_.devices = {"host, 2 threads", "host, 2 threads", "host, 2 threads"};
     provenance_.hosts = {"node 0", "node 0", "node 0"};
     provenance_.nodes = {0, 0, 0};
+    provenance_.cpu = {"one", "one", "one"};
     provenance_.build_type = "Release";
   }
 
-  /// A file with these cases.
+  /// The name of what a file with these cases holds.
   std::string file(const std::vector<CaseResult>& cases) {
-    const std::string name = path(fmt::format("{}.h5", count_++));
-    Recorder recorder(name, provenance_);
-    for (const CaseResult& c : cases)
-      for (int i = 0; i < c.settings.repeats; ++i) recorder.append(repetition_of(c, i), i);
-    return name;
+    File made{fmt::format("{}.h5", files_.size()), {}, {provenance_}};
+    for (const CaseResult& c : cases) made.cases.push_back(stored(c, static_cast<int>(made.cases.size())));
+    files_.emplace(made.path, made);
+    return made.path;
   }
 
-  static Comparison compared(const std::vector<std::string>& base, const std::vector<std::string>& fresh,
-                             const Rules& rules = {}) {
-    return compare(read_side(base), read_side(fresh), rules);
+  [[nodiscard]] Comparison compared(const std::vector<std::string>& base,
+                                    const std::vector<std::string>& fresh, const Rules& rules = {}) const {
+    const auto side = [&](const std::vector<std::string>& names) {
+      Side found;
+      for (const std::string& name : names) found.push_back(files_.at(name));
+      return found;
+    };
+    return compare(side(base), side(fresh), rules);
   }
 
   /// Many pairs of files of one case; `change` is done to the new ones.
@@ -285,6 +281,7 @@ TEST_F(Comparing, the_machine_must_agree_or_be_allowed) {
       {"threads", [&] { provenance_.devices = {"host, 1 threads", "host, 1 threads", "host, 1 threads"}; }},
       {"device", [&] { provenance_.devices.assign(3, "device 0, NVIDIA H100, 79.1 GiB, GPU-1"); }},
       {"nodes", [&] { provenance_.nodes = {0, 0, 1}; }},
+      {"processor", [&] { provenance_.cpu = {"one", "one", "another"}; }},
       {"build_type", [&] { provenance_.build_type = "Debug"; }}};
   for (const auto& [name, change] : changes) {
     const Provenance before = provenance_;
@@ -429,16 +426,18 @@ TEST_F(Comparing, what_else_differs_is_noted) {
 TEST_F(Comparing, files_of_older_schemas_can_be_compared) {
   CaseResult plain = measured(1);
   plain.settings.replicas = 1;  // before schema 3 there were no others
-  const std::string now = file({plain});
+  const std::string now = path("now.h5");
+  Recorder(now, provenance_).append(plain);
   for (std::int64_t version = 1; version < 4; ++version) {
     make_older(now, path("older.h5"), version);
-    const Comparison c = compared({path("older.h5")}, {now});
+    const Comparison c = compare(read_side({path("older.h5")}), read_side({now}), {});
     EXPECT_EQ(c.text(), "SAME") << version;
   }
 }
 
 TEST_F(Comparing, files_without_results_are_refused) {
-  EXPECT_THAT(refusal([&] { (void)read_side({file({})}); }), HasSubstr("holds no case"));
+  (void)Recorder(path("empty.h5"), provenance_);
+  EXPECT_THAT(refusal([&] { (void)read_side({path("empty.h5")}); }), HasSubstr("holds no case"));
   EXPECT_THAT(refusal([&] { (void)read_side({path("missing.h5")}); }), HasSubstr("missing.h5"));
 }
 

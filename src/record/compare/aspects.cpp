@@ -69,8 +69,8 @@ Aspect compare_loss(const std::string& name, double base, double fresh, double t
   return aspect;
 }
 
-/// Samples of one repetition scatter less than runs do: two runs of the same program came out SLOWER or FASTER in up
-/// to 40 of 100 comparisons on a busy machine (docs/decisions/0011-comparing-times.md).
+/// Samples of one repetition scatter less than runs do: two runs of the same program came out SLOWER or
+/// FASTER in up to 40 of 100 comparisons on a busy machine (docs/decisions/0011-comparing-times.md).
 void doubt_single_runs(Aspect& aspect) {
   if (aspect.outcome != Outcome::worse && aspect.outcome != Outcome::better) return;
   aspect.outcome = Outcome::ambiguous;

@@ -96,9 +96,9 @@ Side read_side(const std::vector<std::string>& paths) {
 }
 
 const std::vector<std::string>& what_matters() {
-  static const std::vector<std::string> names = {"dtype",      "recompute",     "attention", "transport",
-                                                 "seed",       "learning_rate", "device",    "nodes",
-                                                 "build_type", "threads"};
+  static const std::vector<std::string> names = {"dtype", "recompute",     "attention", "transport",
+                                                 "seed",  "learning_rate", "device",    "processor",
+                                                 "nodes", "build_type",    "threads"};
   return names;
 }
 
@@ -108,6 +108,7 @@ std::string value_of(const std::string& name, const File& file, const StoredCase
   if (name == "attention" || name == "transport") return stored.row.text(name + "_used");
   if (name == "device") return of_ranks(p.devices, ranks, device_of);
   if (name == "threads") return of_ranks(p.devices, ranks, threads_of);
+  if (name == "processor") return of_ranks(p.cpu, ranks, [](const std::string& cpu) { return cpu; });
   if (name == "nodes") return nodes_of(p, ranks);
   if (name == "build_type") return p.build_type;
   return text_of(stored.row, name);
