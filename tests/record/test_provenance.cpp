@@ -2,7 +2,11 @@
 
 #include <cstdlib>
 
+#include "folder.hpp"
 #include "record/provenance.hpp"
+#include "record/read_provenance.hpp"
+#include "record/recorder.hpp"
+#include "sample.hpp"
 
 namespace minitaw::record {
 namespace {
@@ -43,6 +47,25 @@ TEST(Provenance, keeps_what_the_user_wrote_as_it_is) {
   EXPECT_EQ(p.command, "minitaw run /home/joe/d.toml -o cn7.h5");
   EXPECT_EQ(p.deck, deck.text);
   EXPECT_EQ(p.deck_path, deck.path);
+}
+
+class Kept : public InFolder {};
+
+TEST_F(Kept, where_and_on_what_the_ranks_ran) {
+  Provenance p;
+  p.hosts = {"node 0", "node 1"};
+  p.nodes = {0, 1};
+  p.cores = {"0-3", "8"};
+  p.cpu = {"a processor, 2 sockets", "another"};
+  p.os = {"Linux 6", "Linux 7"};
+  const std::string file = path("p.h5");
+  Recorder(file, p).append(sample_case());
+  const Provenance found = read_sessions(Image::load(file), file).at(0);
+  EXPECT_EQ(found.hosts, p.hosts);
+  EXPECT_EQ(found.nodes, p.nodes);
+  EXPECT_EQ(found.cores, p.cores);
+  EXPECT_EQ(found.cpu, p.cpu);
+  EXPECT_EQ(found.os, p.os);
 }
 
 }  // namespace
