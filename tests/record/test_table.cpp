@@ -108,7 +108,7 @@ TEST(Progress, counts_and_weighs_the_cases) {
   deck::Case small = sample_case("ddp", 128).settings;
   deck::Case large = small;
   large.steps = 3 * (small.steps + small.warmup) - small.warmup;
-  Progress progress({small, large});
+  Progress progress({small, large}, 1e9);
   EXPECT_EQ(progress.after(10), "[1/2, 0:30 to go]");
   EXPECT_EQ(progress.after(30), "[2/2, 0:00 to go]");
 }
