@@ -1,8 +1,10 @@
-#include <fmt/format.h>
-
 #include <memory>
 
+#include "base/error.hpp"
+#include "output.hpp"
+#include "record/read_case.hpp"
 #include "record/recorder.hpp"
+#include "record/samples.hpp"
 #include "record/table.hpp"
 #include "record/verdict.hpp"
 #include "show_timeline.hpp"
@@ -14,23 +16,33 @@ namespace {
 
 struct Options {
   std::string file;
-  bool csv = false, json = false;
+  bool csv = false, json = false, samples = false;
   ShowTimeline timeline;
 };
 
+std::string table_text(const std::vector<record::Row>& rows) {
+  const record::Table table(rows);
+  std::string text = record::settings_text(rows) + table.header();
+  for (const record::Row& row : rows) text += table.row(row);
+  return text + record::closing_text(rows);
+}
+
+std::string samples_text(const Options& options) {
+  const auto cases = record::read_cases(record::Image::load(options.file), options.file);
+  return options.csv ? record::samples_to_csv(cases) : record::samples_to_json(cases);
+}
+
+std::string summary_text(const Options& options, const std::vector<record::Row>& rows) {
+  if (options.csv) return record::to_csv(rows);
+  return options.json ? record::to_json(rows) : table_text(rows);
+}
+
 int show(const Options& options) {
   if (!options.timeline.output.empty()) return show_timeline(options.file, options.timeline);
+  if (options.samples && !options.csv && !options.json)
+    throw InputError("--samples needs --csv or --json: it is a table for other programs");
   const std::vector<record::Row> rows = record::read_rows(options.file);
-  if (options.csv) {
-    fmt::print("{}", record::to_csv(rows));
-  } else if (options.json) {
-    fmt::print("{}", record::to_json(rows));
-  } else {
-    const record::Table table(rows);
-    fmt::print("{}{}", record::settings_text(rows), table.header());
-    for (const record::Row& row : rows) fmt::print("{}", table.row(row));
-    fmt::print("{}", record::closing_text(rows));
-  }
+  put_out(options.samples ? samples_text(options) : summary_text(options, rows));
   return record::verdict(rows).valid() ? 0 : 1;
 }
 
@@ -44,13 +56,16 @@ void add_show(CLI::App& app, Invocation& invocation) {
   CLI::Option* json =
       verb->add_flag("--json", options->json, "every column, as a JSON list with units in the names")
           ->excludes(csv);
+  CLI::Option* samples = verb->add_flag(
+      "--samples", options->samples, "with --csv or --json: a row for each case, repetition, step and rank");
   CLI::Option* timeline =
       verb->add_option("--timeline", options->timeline.output,
                        "draw when the actions of a measured step ran (minitaw run --timeline): a picture "
                        "(.svg), or a Chrome trace for ui.perfetto.dev (.json)")
           ->type_name("OUT")
           ->excludes(csv)
-          ->excludes(json);
+          ->excludes(json)
+          ->excludes(samples);
   verb->add_option("--case", options->timeline.number, "number of the case, if the file has several")
       ->needs(timeline);
   verb->add_flag(
