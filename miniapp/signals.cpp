@@ -18,9 +18,12 @@ void note(int number) { noted = number; }
 void note_signals() {
   struct sigaction action{};
   action.sa_handler = note;
-  action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
   sigemptyset(&action.sa_mask);
-  for (const int number : {SIGTERM, SIGINT, SIGUSR1}) sigaction(number, &action, nullptr);
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1}) {
+    // When the first rank has ended, srun sends SIGTERM to those that are about to.
+    action.sa_flags = static_cast<int>(number == SIGTERM ? SA_RESTART : SA_RESTART | SA_RESETHAND);
+    sigaction(number, &action, nullptr);
+  }
 }
 
 int noted_signal() { return noted; }

@@ -4,7 +4,8 @@
 
 namespace minitaw::app {
 
-/// From now on SIGTERM, SIGINT and SIGUSR1 are noted instead of ending the process; a second one ends it.
+/// From now on SIGTERM, SIGINT and SIGUSR1 are noted instead of ending the process; a second SIGINT or
+/// SIGUSR1 ends it.
 void note_signals();
 
 /// The last one noted, 0: none.

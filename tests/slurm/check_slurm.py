@@ -153,6 +153,7 @@ def check_chain(cluster):
     links = re.findall(r"# link (\d+) of the chain: exit code (\d+), (.*)", said_by(file))
     assert links[-1][1] == "0" and links[-1][2].startswith("RESULT: VALID"), links
     assert int(links[-1][0]) >= 3, links
+    assert links[0][1] == "1" and "left, stopped by SIGTERM" in links[0][2], f"a step that ends by itself: {links}"
     left = [job["JobId"] for job in jobs.values() if job["JobState"] in ("PENDING", "RUNNING")]
     assert not left, left
 
