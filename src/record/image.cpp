@@ -110,7 +110,7 @@ void require_hdf5(Bytes content, const std::string& path) {
 
 h5::Id open_old(Bytes content, const std::string& path) {
   require_hdf5(content, path);
-  probe(path, [&] {
+  probe(path, content.size(), [&] {
     const h5::Id file = open_unsealed(content, path);
     read_everything(file.get());
   });

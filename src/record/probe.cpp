@@ -19,7 +19,8 @@ namespace minitaw::record {
 
 namespace {
 
-constexpr unsigned most_seconds = 60;
+/// Reading takes less than a hundredth of this.
+constexpr std::size_t least_seconds = 1, bytes_per_second = std::size_t{16} << 20;
 constexpr rlim_t most_memory = rlim_t{8} << 30;
 
 /// The first byte that the child reports; a sentence follows those that complain.
@@ -40,16 +41,17 @@ void limit(int resource, rlim_t most) {
 }
 
 /// A death of the child is an answer: it leaves no core, calls nobody's handlers and comes in time.
-void become_mortal() {
+void become_mortal(std::size_t bytes) {
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM, SIGXCPU, SIGTERM, SIGINT})
     (void)::signal(signal, SIG_DFL);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   limit(RLIMIT_CORE, 0);
-  limit(RLIMIT_CPU, most_seconds);
+  const rlim_t seconds = least_seconds + bytes / bytes_per_second;
+  limit(RLIMIT_CPU, seconds);
   if (!shadowed) limit(RLIMIT_DATA, most_memory);
-  ::alarm(2 * most_seconds);  // whoever waits does not use the processor
+  ::alarm(static_cast<unsigned>(100 * seconds));  // whoever waits does not use the processor
 }
 
 /// A library that notices its end may want to speak of it; the parent does. Not through the streams: what the
@@ -71,8 +73,8 @@ std::string outcome_of(const std::function<void()>& work) {
   }
 }
 
-[[noreturn]] void be_child(int pipe, const std::function<void()>& work) {
-  become_mortal();
+[[noreturn]] void be_child(int pipe, std::size_t bytes, const std::function<void()>& work) {
+  become_mortal(bytes);
   fall_silent();
   const std::string outcome = outcome_of(work);
   const bool told = ::write(pipe, outcome.data(), outcome.size()) == static_cast<ssize_t>(outcome.size());
@@ -104,11 +106,11 @@ void reap(pid_t child) {
 
 }  // namespace
 
-void probe(const std::string& path, const std::function<void()>& work) {
+void probe(const std::string& path, std::size_t bytes, const std::function<void()>& work) {
   std::array<int, 2> ends{};
   if (::pipe(ends.data()) != 0) no_child(path);
   const pid_t child = ::fork();
-  if (child == 0) be_child(ends[1], work);
+  if (child == 0) be_child(ends[1], bytes, work);
   ::close(ends[1]);
   if (child < 0) {
     ::close(ends[0]);

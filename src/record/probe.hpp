@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <string>
 
@@ -10,6 +11,6 @@ namespace minitaw::record {
 /// kept. Throws InputError with the message of an InputError of the child, or one that says that the file is
 /// damaged if the child throws anything else, dies or comes to no end. Not for programs that have started
 /// MPI: what their libraries have registered with a device does not outlive a fork everywhere.
-void probe(const std::string& path, const std::function<void()>& work);
+void probe(const std::string& path, std::size_t bytes, const std::function<void()>& work);
 
 }  // namespace minitaw::record
