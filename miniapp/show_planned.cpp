@@ -14,13 +14,26 @@ namespace minitaw::app {
 
 namespace {
 
-schedule::Program program_of(const record::Row& row) {
+[[noreturn]] void refuse_other_plan() {
+  throw InputError(
+      "--planned: the file is from a version of minitaw that planned this case otherwise; run it "
+      "again, or leave --planned out");
+}
+
+/// A number that a plan has at least as many actions as.
+int count_of(const record::Row& row, const char* column, const trace::Timeline& measured) {
+  const std::int64_t count = row.integer(column);
+  if (count < 0 || count > std::ssize(measured.events)) refuse_other_plan();
+  return static_cast<int>(count);
+}
+
+schedule::Program program_of(const record::Row& row, const trace::Timeline& measured) {
   schedule::Request request;
   request.spec = schedule::parse_spec(row.text("schedule"));
   request.groups = topology::parse_groups(row.text("groups"));
-  request.micro_batches = static_cast<int>(row.integer("micro_batches"));
-  request.layers = static_cast<int>(row.integer("layers"));
-  request.replicas = std::max(1, static_cast<int>(row.integer("replicas")));  // 0 in files before schema 3
+  request.micro_batches = count_of(row, "micro_batches", measured);
+  request.layers = count_of(row, "layers", measured);
+  request.replicas = std::max(1, count_of(row, "replicas", measured));  // 0 in files before schema 3
   schedule::check(request);
   schedule::Program program = schedule::build(request);
   schedule::require_valid(program);
@@ -42,10 +55,7 @@ bool is_of(const trace::Timeline& measured, const schedule::Program& program) {
 
 /// A file may come from a version whose schedule was another one.
 void require_same_actions(const schedule::Program& program, const trace::Timeline& measured) {
-  if (!is_of(measured, program))
-    throw InputError(
-        "--planned: the file is from a version of minitaw that planned this case otherwise; run it "
-        "again, or leave --planned out");
+  if (!is_of(measured, program)) refuse_other_plan();
 }
 
 std::string case_text(const record::Row& row) {
@@ -82,7 +92,7 @@ std::string parts_text(const engine::StepAccount& step) {
 }  // namespace
 
 trace::Timeline planned_timeline(const record::Row& row, const trace::Timeline& measured) {
-  const schedule::Program program = program_of(row);
+  const schedule::Program program = program_of(row, measured);
   require_same_actions(program, measured);
   const bool unequal = !row.text("micro_batch_per_rank").empty();
   const auto spans = schedule::simulate(program, trace::mean_costs(measured, unequal));

@@ -74,11 +74,11 @@ void require_unprotected(const std::string& path) {
     throw InputError(fmt::format("{} is write-protected; name another file with -o", path));
 }
 
-/// What a later append() relies on.
-void require_places(const Image& image, const std::string& path) {
+/// What `read` returns; what HDF5 has to complain about is said of the file.
+template <class Read>
+auto reading(const std::string& path, const Read& read) {
   try {
-    (void)count_sessions(image);
-    (void)h5::open_group(image.root(), "cases");
+    return read();
   } catch (const std::runtime_error& error) {
     throw InputError(fmt::format("{} is damaged: {}", path, error.what()));
   }
@@ -118,9 +118,10 @@ void Recorder::resume() {
                     "name another file with -o",
                     path_, image_.schema(), schema_version));
   require_unprotected(path_);
-  require_places(image_, path_);
+  reading(path_, [&] { return h5::open_group(image_.root(), "cases"); });  // where append() writes
   rows_ = read_summary(image_, path_);
-  if (const std::string others = hashes_but(image_, session_.git_hash); !others.empty())
+  const std::string others = reading(path_, [&] { return hashes_but(image_, session_.git_hash); });
+  if (!others.empty())
     notes_.push_back(
         fmt::format("{} was measured by git hash {}, this program is {}; name another file with -o to "
                     "measure anew",

@@ -19,6 +19,8 @@ using schedule::Lane;
 using schedule::Payload;
 using trace::Event;
 
+constexpr double longest = 1e9;      // s; no step takes decades
+constexpr int most_links = 1 << 30;  // so that several timelines can be numbered in one go
 constexpr int kinds = static_cast<int>(Kind::all_reduce) + 1;
 constexpr int payloads = static_cast<int>(Payload::ends_gradient) + 1;
 
@@ -117,17 +119,21 @@ void read_field(hid_t group, const Time& field, std::vector<Event>& events) {
   const std::vector<double> values = h5::read_reals(group, field.name);
   require(values.size() == events.size(), fmt::format("{} differs in length", field.name));
   for (std::size_t i = 0; i < values.size(); ++i) {
-    require(std::isfinite(values[i]), fmt::format("{} is not a time", field.name));
+    require(std::abs(values[i]) <= longest, fmt::format("{} is not a time", field.name));
     events[i].*field.field = values[i];
   }
 }
 
 std::vector<Event> read_events(hid_t group, int ranks) {
   std::vector<Event> events(h5::read_reals(group, "end").size());
+  require(std::ssize(events) >= ranks, "fewer events than ranks");  // who draws it makes room for every rank
   for (const Whole& field : whole_fields()) read_field(group, field, events);
   for (const Time& field : times) read_field(group, field, events);
   for (const Event& e : events) {
     require(e.rank >= 0 && e.rank < ranks && e.peer < ranks, "a rank that the case does not have");
+    require(e.peer >= 0 || (e.kind != Kind::send && e.kind != Kind::recv),
+            "a message without its other side");
+    require(e.link < most_links, "a wrong link");
     require(e.begin <= e.end, "an event that ends before it begins");
   }
   return events;

@@ -38,16 +38,19 @@ std::vector<int> Groups::members(int group) const {
 std::string Groups::text() const { return fmt::format("{}", fmt::join(sizes_, "+")); }
 
 Groups parse_groups(const std::string& text) {
+  constexpr int most_ranks = 1'000'000;
   std::vector<int> sizes;
+  int ranks = 0;
   const char* at = text.data();
   const char* const end = at + text.size();
   for (;;) {
     int size = 0;
     const auto [next, error] = std::from_chars(at, end, size);
-    if (error != std::errc() || (next != end && *next != '+') || size < 1 || size > 1'000'000)
+    if (error != std::errc() || (next != end && *next != '+') || size < 1 || size > most_ranks - ranks)
       throw InputError(
           fmt::format("groups: \"{}\" is not a list of group sizes; write for example \"1+2+3\"", text));
     sizes.push_back(size);
+    ranks += size;
     if (next == end) return Groups(std::move(sizes));
     at = next + 1;
   }

@@ -18,7 +18,7 @@ constexpr double pixels_per_number = 13.5;
 double seconds_of(std::span<const Timeline> timelines) {
   double seconds = 0;
   for (const Timeline& timeline : timelines) seconds = std::max(seconds, length(timeline));
-  return seconds > 0 ? seconds : 1;
+  return seconds > 1e-12 ? seconds : 1;  // an axis has marks at distances that can be told apart
 }
 
 /// Of the rank with most; two halves of a backward pass count as two.
