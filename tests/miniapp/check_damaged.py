@@ -1,0 +1,130 @@
+"""Damaged result files, given to every verb and script that reads them: success, or exit code 2 and one line on standard error.
+Called with the program, a sound result file, the folder of older ones, the repository, a folder to write to, and how many."""
+
+import gzip
+import pathlib
+import random
+import subprocess
+import sys
+
+PROGRAM, SAMPLE, OLDER, REPOSITORY, FOLDER, COUNT = sys.argv[1:]
+HERE = pathlib.Path(FOLDER)
+COPY = HERE / "copy.h5"
+SEED = random.SystemRandom().randrange(2**32)
+NUMBERS = random.Random(SEED)
+SEALED = pathlib.Path(SAMPLE).read_bytes()
+FILES = [SEALED, *(gzip.decompress(path.read_bytes()) for path in sorted(pathlib.Path(OLDER).glob("*.h5.gz")))]
+VERBS = [["show"], ["show", "--csv"], ["show", "--json"], ["show", "--case", "0", "--timeline", HERE / "step.svg"],
+         ["run", HERE / "deck.toml", "-o"]]
+SCRIPTS = {"plot.py": ["-o", HERE / "plot"], "report.py": ["-o", HERE / "report.html"]}
+DECK = """schedule = "serial"
+layers = 1
+hidden = 8
+heads = 1
+vocab = 8
+seq = 8
+micro_batches = 1
+steps = 3
+warmup = 1
+"""
+
+
+def place(file):
+    return NUMBERS.randrange(len(file) + 1)
+
+
+def flip(file):
+    copy = bytearray(file)
+    for _ in range(NUMBERS.randrange(1, 20)):
+        copy[NUMBERS.randrange(len(copy))] ^= 1 << NUMBERS.randrange(8)
+    return bytes(copy)
+
+
+def truncate(file):
+    return file[:place(file)]
+
+
+def zero(file):
+    at = place(file)
+    return file[:at] + bytes(len(file[at:at + 4096])) + file[at + 4096:]
+
+
+def insert(file):
+    at = place(file)
+    return file[:at] + NUMBERS.randbytes(NUMBERS.randrange(1, 600)) + file[at:]
+
+
+def splice(file):
+    at = place(file)
+    return file[:at] + NUMBERS.choice(FILES)[at:]
+
+
+def rename(file):
+    """Another word where the seal, or the first attributes, have one."""
+    word = NUMBERS.choice([b"miniTaw", b"schema 4", b"crc32", b"schema", b"format", b"summary", b"units"])
+    return file.replace(word, NUMBERS.choice([b"xiniTaw", b"schema 9", b"schema -", b"", word[::-1]]), 1)
+
+
+def damaged():
+    return NUMBERS.choice([flip, flip, truncate, zero, insert, splice, rename])(NUMBERS.choice(FILES))
+
+
+def call(command):
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=HERE, timeout=300)
+
+
+def check(command, refused=False):
+    """Whether the file was refused."""
+    done = call(command)
+    told = f"seed {SEED}: {' '.join(map(str, command))}: exit {done.returncode}, {done.stderr!r}"
+    assert done.returncode in ([2] if refused else [0, 1, 2]), told
+    if done.returncode == 2:
+        assert len(done.stderr.splitlines()) == 1 and done.stdout == "", told
+        assert not refused or str(COPY) in done.stderr, told
+    else:
+        assert done.stderr == "", told
+    return done.returncode == 2
+
+
+def verbs():
+    known = call([PROGRAM, "--help"]).stdout
+    return VERBS + ([["compare", SAMPLE], ["compare", COPY]] if "compare" in known else [])
+
+
+def scripts():
+    folder = pathlib.Path(REPOSITORY) / "scripts"
+    return {name: [sys.executable, folder / name, COPY, *rest] for name, rest in SCRIPTS.items() if (folder / name).exists()}
+
+
+def check_foreign():
+    """Nothing of these kinds is ever accepted."""
+    later = b"miniTaw result, schema 5, " + SEALED[len(b"miniTaw result, schema 4, "):]
+    for content in (b"", b"hello\n", b"\x89HDF\r\n\x1a\n", SEALED[:-1], SEALED + b"\0", SEALED[512:], SEALED[:512], later, flip(SEALED)):
+        COPY.write_bytes(content)
+        for verb in verbs():
+            check([PROGRAM, *verb, COPY], refused=True)
+        for script in scripts().values() if content in (b"", later) else []:  # they take their time
+            check(script, refused=True)
+        assert COPY.read_bytes() == content
+
+
+def main():
+    HERE.mkdir(parents=True, exist_ok=True)
+    (HERE / "deck.toml").write_text(DECK)
+    check_foreign()
+    refused = {}
+    for i in range(int(COUNT)):
+        content = damaged()
+        COPY.write_bytes(content)
+        commands = {" ".join(map(str, verb)).replace(FOLDER + "/", ""): [PROGRAM, *verb, COPY] for verb in verbs()}
+        commands |= scripts() if i % 10 == 0 else {}
+        for name, command in commands.items():
+            if name.startswith("run") and not content.startswith(b"miniTaw result") and i % 5:
+                continue  # always the same: it has no seal
+            if name.startswith("run") and content == SEALED:
+                continue  # not damaged: it would run
+            refused[name] = refused.get(name, 0) + check(command)
+    print(f"seed {SEED}: of {COUNT} damaged files refused: {refused}")
+
+
+main()
