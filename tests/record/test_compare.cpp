@@ -182,6 +182,18 @@ TEST_F(Comparing, one_repetition_comes_with_a_warning) {
   }
 }
 
+TEST_F(Comparing, very_many_samples_are_no_burden) {
+  CaseResult many = measured(1);
+  for (int i = 0; i < 20000; ++i) {
+    many.seconds.push_back(many.seconds[static_cast<std::size_t>(i % 6)]);
+    many.repetition.push_back(0);
+  }
+  const std::string one = file({many});
+  const Comparison c = compared({one}, {one});
+  EXPECT_LE(c.cases[0].times.base.size(), 1000U);
+  EXPECT_NEAR(c.cases[0].aspect("time").ratio->estimate, 1, 0.005);
+}
+
 TEST_F(Comparing, the_threshold_decides) {
   Rules wide;
   wide.time.threshold = 0.3;

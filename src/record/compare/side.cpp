@@ -62,12 +62,11 @@ std::string of_ranks(const std::vector<std::string>& devices, std::int64_t ranks
 
 std::string nodes_of(const Provenance& p, std::int64_t ranks) {
   if (p.nodes.empty() && p.hosts.empty()) return "";
-  std::set<std::string> nodes;
-  for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) {
-    if (r < p.nodes.size()) nodes.insert(fmt::format("{}", p.nodes[r]));
-    else if (p.nodes.empty() && r < p.hosts.size()) nodes.insert(p.hosts[r]);
-  }
-  return fmt::format("{}", nodes.size());
+  std::vector<std::string> nodes = p.hosts;  // older files tell nodes apart by their hosts
+  if (!p.nodes.empty()) nodes.clear();
+  for (const int node : p.nodes) nodes.push_back(fmt::format("{}", node));
+  nodes.resize(std::min(nodes.size(), static_cast<std::size_t>(ranks)));
+  return fmt::format("{}", std::set<std::string>(nodes.begin(), nodes.end()).size());
 }
 
 File read_file_of_side(const std::string& path) {
