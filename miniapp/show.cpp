@@ -2,7 +2,10 @@
 
 #include "base/error.hpp"
 #include "output.hpp"
+#include "record/official.hpp"
+#include "record/read.hpp"
 #include "record/read_case.hpp"
+#include "record/read_provenance.hpp"
 #include "record/recorder.hpp"
 #include "record/samples.hpp"
 #include "record/table.hpp"
@@ -16,16 +19,9 @@ namespace {
 
 struct Options {
   std::string file;
-  bool csv = false, json = false, samples = false;
+  bool csv = false, json = false, samples = false, rules = false;
   ShowTimeline timeline;
 };
-
-std::string table_text(const std::vector<record::Row>& rows) {
-  const record::Table table(rows);
-  std::string text = record::settings_text(rows) + table.header();
-  for (const record::Row& row : rows) text += table.row(row);
-  return text + record::closing_text(rows);
-}
 
 std::string samples_text(const Options& options) {
   const auto cases = record::read_cases(record::Image::load(options.file), options.file);
@@ -34,11 +30,20 @@ std::string samples_text(const Options& options) {
 
 std::string summary_text(const Options& options, const std::vector<record::Row>& rows) {
   if (options.csv) return record::to_csv(rows);
-  return options.json ? record::to_json(rows) : table_text(rows);
+  return options.json ? record::to_json(rows) : record::whole_text(rows);
+}
+
+int show_rules(const std::string& path) {
+  const record::Image image = record::Image::load(path);
+  const record::Official official =
+      record::official(record::read_summary(image, path), record::read_sessions(image, path));
+  put_out(official.text());
+  return official.yes() ? 0 : 1;
 }
 
 int show(const Options& options) {
   if (!options.timeline.output.empty()) return show_timeline(options.file, options.timeline);
+  if (options.rules) return show_rules(options.file);
   if (options.samples && !options.csv && !options.json)
     throw InputError("--samples needs --csv or --json: it is a table for other programs");
   const std::vector<record::Row> rows = record::read_rows(options.file);
@@ -58,6 +63,13 @@ void add_show(CLI::App& app, Invocation& invocation) {
           ->excludes(csv);
   CLI::Option* samples = verb->add_flag(
       "--samples", options->samples, "with --csv or --json: a row for each case, repetition, step and rank");
+  CLI::Option* rules =
+      verb->add_flag(
+              "--rules", options->rules,
+              "whether the result is an official one of a named size, and its rate (docs/run-rules.md)")
+          ->excludes(csv)
+          ->excludes(json)
+          ->excludes(samples);
   CLI::Option* timeline =
       verb->add_option("--timeline", options->timeline.output,
                        "draw when the actions of a measured step ran (minitaw run --timeline): a picture "
@@ -65,7 +77,8 @@ void add_show(CLI::App& app, Invocation& invocation) {
           ->type_name("OUT")
           ->excludes(csv)
           ->excludes(json)
-          ->excludes(samples);
+          ->excludes(samples)
+          ->excludes(rules);
   verb->add_option("--case", options->timeline.number, "number of the case, if the file has several")
       ->needs(timeline);
   verb->add_flag(

@@ -22,6 +22,7 @@ void add_verify(CLI::App& app, Invocation& invocation);
 void add_plan(CLI::App& app, Invocation& invocation);
 void add_show(CLI::App& app, Invocation& invocation);
 void add_compare(CLI::App& app, Invocation& invocation);
+void add_bundle(CLI::App& app, Invocation& invocation);
 void add_help(CLI::App& app, Invocation& invocation);
 
 /// The arguments that all verbs on decks share: DECK and --set.

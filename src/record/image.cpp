@@ -129,9 +129,10 @@ Image Image::create() {
   return Image(std::move(file));
 }
 
-Image Image::load(const std::string& path) {
+Image Image::load(const std::string& path) { return of(read_file(path), path); }
+
+Image Image::of(const std::vector<std::byte>& content, const std::string& path) {
   h5::silence();
-  const std::vector<std::byte> content = read_file(path);
   return Image(has_seal(content) ? open_sealed(content, path) : open_old(content, path));
 }
 

@@ -23,6 +23,8 @@ public:
   /// The same for a program that wants to add to the file, and may have started MPI: a file without a seal is
   /// refused, whatever it is.
   static Image load_sealed(const std::string& path);
+  /// The same of bytes that have been read already; `path` is for messages.
+  static Image of(const std::vector<std::byte>& content, const std::string& path);
 
   [[nodiscard]] hid_t root() const { return file_.get(); }
   /// Version of the layout that the file was written in.

@@ -14,7 +14,7 @@ namespace minitaw::record {
 namespace {
 
 constexpr std::int64_t schema_of_libraries = 2;
-constexpr std::int64_t schema_of_nodes = 4;
+constexpr std::int64_t schema_of_nodes = 4;  // and of logs
 
 /// The first rank with the same host stands for the node; numbers follow the order of ranks.
 std::vector<int> nodes_of(const std::vector<std::string>& hosts) {
@@ -60,19 +60,32 @@ Provenance read_session(hid_t group, std::int64_t schema) {
   return p;
 }
 
-}  // namespace
-
-std::vector<Provenance> read_sessions(const Image& image, const std::string& path) {
+/// What `read` makes of the group of each session, in order.
+template <class Read>
+auto read_each(const Image& image, const std::string& path, const Read& read) {
   try {
     const h5::Id first = h5::open_group(image.root(), "provenance");
     const h5::Id resumed = h5::open_group(first.get(), "resumed");
-    std::vector<Provenance> sessions = {read_session(first.get(), image.schema())};
+    std::vector<decltype(read(first.get()))> found = {read(first.get())};
     for (int number = 1; number < count_sessions(image); ++number)
-      sessions.push_back(read_session(h5::open_group(resumed.get(), numbered(number)).get(), image.schema()));
-    return sessions;
+      found.push_back(read(h5::open_group(resumed.get(), numbered(number)).get()));
+    return found;
   } catch (const std::runtime_error& error) {
     throw InputError(fmt::format("{} is damaged: {}", path, error.what()));
   }
+}
+
+}  // namespace
+
+std::vector<Provenance> read_sessions(const Image& image, const std::string& path) {
+  return read_each(image, path, [&](hid_t group) { return read_session(group, image.schema()); });
+}
+
+std::vector<std::vector<std::string>> read_logs(const Image& image, const std::string& path) {
+  const auto read_log = [&](hid_t group) {
+    return image.schema() < schema_of_nodes ? std::vector<std::string>() : h5::read_text_list(group, "log");
+  };
+  return read_each(image, path, read_log);
 }
 
 }  // namespace minitaw::record

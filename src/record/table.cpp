@@ -7,6 +7,8 @@
 #include <cmath>
 #include <sstream>
 
+#include "record/verdict.hpp"
+
 namespace minitaw::record {
 
 namespace {
@@ -138,6 +140,13 @@ std::string settings_text(const std::vector<Row>& rows) {
                         plain ? "" : column.units);
   }
   return text;
+}
+
+std::string whole_text(const std::vector<Row>& rows) {
+  const Table table(rows);
+  std::string text = settings_text(rows) + table.header();
+  for (const Row& row : rows) text += table.row(row);
+  return text + closing_text(rows);
 }
 
 }  // namespace minitaw::record

@@ -35,6 +35,9 @@ private:
 /// "# seq = 512, 1024 token": one line for each setting, with all its values.
 [[nodiscard]] std::string settings_text(const std::vector<Row>& rows);
 
+/// Settings, table, figure of merit and verdict: what `show` prints.
+[[nodiscard]] std::string whole_text(const std::vector<Row>& rows);
+
 /// A table for other programs. Header names carry the units: "median_s [s]".
 [[nodiscard]] std::string to_csv(const std::vector<Row>& rows);
 /// A list of objects with the same names; figures that do not exist are null.

@@ -81,7 +81,7 @@ def check_lonely_ranks():
 
 def check_help():
     assert accepted("--version").startswith("minitaw ")
-    for verb in ("run", "verify", "plan", "show"):
+    for verb in ("run", "verify", "plan", "show", "bundle"):
         assert verb in accepted("--help")
         assert accepted(verb, "--help") and f"minitaw {verb}" in accepted("help", verb)
     assert "micro_batches (" in accepted("help", "keys")
