@@ -62,9 +62,9 @@ def check_refusals():
     refused("run", DECK, says="mpiexec")
     refused("verify", DECK, "--set", "dtype=fp64", says="fp32, bf16")
     refused("show", says="FILE")
-    refused("show", DECK, says="not an HDF5 file")
-    refused("show", "missing.h5", says="is not a file")
-    refused("show", "missing.h5", "--timeline", "x.svg", says="is not a file")
+    refused("show", DECK, says="not a miniTaw result")
+    refused("show", "missing.h5", says="cannot be read")
+    refused("show", "missing.h5", "--timeline", "x.svg", says="cannot be read")
     refused("show", "missing.h5", "--timeline", "x.png", says=".svg")
     refused("show", "missing.h5", "--case", "0", says="--timeline")
     refused("help", "kyes", says="no help")
@@ -81,7 +81,7 @@ def check_lonely_ranks():
 
 def check_help():
     assert accepted("--version").startswith("minitaw ")
-    for verb in ("run", "verify", "plan", "show", "bundle"):
+    for verb in ("run", "verify", "plan", "show", "compare", "bundle"):
         assert verb in accepted("--help")
         assert accepted(verb, "--help") and f"minitaw {verb}" in accepted("help", verb)
     assert "micro_batches (" in accepted("help", "keys")
