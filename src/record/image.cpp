@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string_view>
@@ -71,27 +72,6 @@ h5::Id opening(const std::string& path, const Open& open) {
   }
 }
 
-h5::Id open_sealed(Bytes content, const std::string& path) {
-  return opening(path, [&] {
-    const Unsealed unsealed = unseal(content, schema_version, path);
-    h5::Id file = open_bytes(unsealed.image, path);
-    require_format(file.get(), path);
-    if (const std::int64_t found = h5::read_attribute(file.get(), "schema"); found != unsealed.schema)
-      throw InputError(fmt::format("{} is damaged: its seal says schema {}, its content {}", path,
-                                   unsealed.schema, found));
-    return file;
-  });
-}
-
-h5::Id open_unsealed(Bytes content, const std::string& path) {
-  return opening(path, [&] {
-    h5::Id file = open_bytes(content, path);
-    require_format(file.get(), path);
-    require_schema(h5::read_attribute(file.get(), "schema"), path);
-    return file;
-  });
-}
-
 bool is_hdf5(Bytes content) {
   constexpr std::string_view signature = "\x89HDF\r\n\x1a\n";
   return std::string_view(reinterpret_cast<const char*>(content.data()), content.size())
@@ -108,13 +88,32 @@ void require_hdf5(Bytes content, const std::string& path) {
   throw InputError(fmt::format("{} is not a miniTaw result, or it is damaged", path));
 }
 
-h5::Id open_old(Bytes content, const std::string& path) {
+/// The HDF5 part of a file, before HDF5 has seen it.
+struct Part {
+  Bytes image;
+  std::optional<std::int64_t> schema;  ///< that the seal speaks of; nothing: no seal
+};
+
+Part part_of(Bytes content, const std::string& path) {
+  if (has_seal(content)) {
+    const Unsealed found = unseal(content, schema_version, path);
+    return {found.image, found.schema};
+  }
   require_hdf5(content, path);
-  probe(path, content.size(), [&] {
-    const h5::Id file = open_unsealed(content, path);
-    read_everything(file.get());
+  return {content, std::nullopt};
+}
+
+h5::Id open_part(const Part& part, const std::string& path) {
+  return opening(path, [&] {
+    h5::Id file = open_bytes(part.image, path);
+    require_format(file.get(), path);
+    const std::int64_t found = h5::read_attribute(file.get(), "schema");
+    if (!part.schema) require_schema(found, path);
+    else if (*part.schema != found)
+      throw InputError(
+          fmt::format("{} is damaged: its seal says schema {}, its content {}", path, *part.schema, found));
+    return file;
   });
-  return open_unsealed(content, path);
 }
 
 }  // namespace
@@ -133,20 +132,24 @@ Image Image::load(const std::string& path) { return of(read_file(path), path); }
 
 Image Image::of(const std::vector<std::byte>& content, const std::string& path) {
   h5::silence();
-  return Image(has_seal(content) ? open_sealed(content, path) : open_old(content, path));
+  const Part part = part_of(content, path);
+  probe(path, content.size(), [&] {
+    const h5::Id file = open_part(part, path);
+    read_everything(file.get());
+  });
+  return Image(open_part(part, path));
 }
 
 Image Image::load_sealed(const std::string& path) {
   h5::silence();
   const std::vector<std::byte> content = read_file(path);
-  if (!has_seal(content)) {
-    require_hdf5(content, path);
+  const Part part = part_of(content, path);
+  if (!part.schema)
     throw InputError(
         fmt::format("{} cannot be added to: it has no seal, so it is of an older version of minitaw, or no "
                     "miniTaw result; name another file with -o",
                     path));
-  }
-  return Image(open_sealed(content, path));
+  return Image(open_part(part, path));
 }
 
 std::int64_t Image::schema() const { return h5::read_attribute(file_.get(), "schema"); }

@@ -18,10 +18,10 @@ public:
   /// A new one, with the attributes of the format and nothing else.
   static Image create();
   /// The content of a file. Throws InputError if it is not a miniTaw result, damaged, or of a newer schema.
-  /// Files without a seal are read by a child process first (probe.hpp).
+  /// A child process reads all of it first (probe.hpp): a seal tells damage, not what somebody has made up.
   static Image load(const std::string& path);
-  /// The same for a program that wants to add to the file, and may have started MPI: a file without a seal is
-  /// refused, whatever it is.
+  /// The same for a program that wants to add to the file, and may have started MPI: no child, and a file
+  /// without a seal is refused, whatever it is.
   static Image load_sealed(const std::string& path);
   /// The same of bytes that have been read already; `path` is for messages.
   static Image of(const std::vector<std::byte>& content, const std::string& path);
