@@ -20,11 +20,11 @@ public:
   /// The content of a file. Throws InputError if it is not a miniTaw result, damaged, or of a newer schema.
   /// A child process reads all of it first (probe.hpp): a seal tells damage, not what somebody has made up.
   static Image load(const std::string& path);
+  /// The same of bytes that have been read already; `path` is for messages.
+  static Image of(const std::vector<std::byte>& content, const std::string& path);
   /// The same for a program that wants to add to the file, and may have started MPI: no child, and a file
   /// without a seal is refused, whatever it is.
   static Image load_sealed(const std::string& path);
-  /// The same of bytes that have been read already; `path` is for messages.
-  static Image of(const std::vector<std::byte>& content, const std::string& path);
 
   [[nodiscard]] hid_t root() const { return file_.get(); }
   /// Version of the layout that the file was written in.
