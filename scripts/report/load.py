@@ -117,18 +117,40 @@ def read_cases(result, file):
         raise ValueError("the columns of the summary differ in length")
     for i in range(max(lengths, default=0)):
         row = {name: plain(column[i]) for name, column in columns.items()}
+        require_row(row)
         group = file[f"cases/{i:04}"]
         case = Case(result, row, read_all(group, SHAPES), "timeline" in group)
-        require_shapes(case)
+        require_arrays(case)
         result.cases.append(case)
 
 
-def require_shapes(case):
-    """What the figures rely on."""
+def require(holds, what):
+    if not holds:
+        raise ValueError(what)
+
+
+def require_row(row):
+    """No figure of a summary is negative (a seed may look so) or endless; what does not exist is NaN."""
+    for name, value in row.items():
+        number = isinstance(value, (int, float)) and name != "seed"
+        require(not number or math.isnan(value) or 0 <= value < 2**62, f"case {row['case']}: {name} is {value}")
+    require(row["ranks"] > 0 and row["seq"] > 0, f"case {row['case']} has no ranks or no tokens")
+    sizes = row["groups"].split("+")
+    require(all(size.isdecimal() and len(size) < 9 for size in sizes) and sum(map(int, sizes)) == row["ranks"],
+            f"case {row['case']}: {row['ranks']} ranks in groups {row['groups']}")
+
+
+def require_arrays(case):
+    """Shapes and values that the figures rely on."""
     for name, axes in SHAPES.items():
-        shape, expected = case.get(name).shape, [case["ranks"] if axis == "P" else axis for axis in axes]
-        if 0 not in shape and (len(shape) != len(expected) or any(e not in ("K", s) for s, e in zip(shape, expected))):
-            raise ValueError(f"case {case['case']}: {name} has the shape {shape}")
+        values, expected = case.get(name), [case["ranks"] if axis == "P" else axis for axis in axes]
+        if 0 in values.shape:
+            continue
+        where = f"case {case['case']}: {name}"
+        require(len(values.shape) == len(expected) and all(e in ("K", s) for s, e in zip(values.shape, expected)),
+                f"{where} has the shape {values.shape}")
+        require(not ((values < 0) | (values >= 2**62)).any(), f"{where} holds what cannot be")
+    require(numpy.isfinite(case.get("seconds")).all() and (case.samples > 0).all(), f"case {case['case']}: seconds holds what is no time")
 
 
 def read_sessions(file):
@@ -160,11 +182,18 @@ def read_timeline(case):
             group = file[f"cases/{case.number:04}/timeline"]
             columns = {name: column[()] for name, column in group.items()}
             codes = {name: [str(code) for code in column.attrs["codes"]] for name, column in group.items() if "codes" in column.attrs}
-            if len({len(column) for column in columns.values()}) != 1:
-                raise ValueError("the columns of a timeline differ in length")
+            require_timeline(case, columns, codes)
             return columns, codes
         except DAMAGE as error:
             raise damaged(case.file.path, error) from error
+
+
+def require_timeline(case, columns, codes):
+    require(len({len(column) for column in columns.values()}) == 1, "the columns of a timeline differ in length")
+    for name in ("lane", "kind", "payload"):
+        require(((columns[name] >= 0) & (columns[name] < len(codes[name]))).all(), f"a timeline with an unknown {name}")
+    require(((columns["rank"] >= 0) & (columns["rank"] < case["ranks"])).all(), "a timeline with an unknown rank")
+    require(all((numpy.isfinite(columns[name]) & (columns[name] < 1e9)).all() for name in ("begin", "end")), "a timeline without times")
 
 
 def load(names):

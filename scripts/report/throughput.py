@@ -58,7 +58,7 @@ def scale(cases, value):
     """One scale for all panels, so that they can be compared by eye, unless some would be squeezed flat: then None."""
     tops = [max((value(case) for case in some if case.valid), default=None) for _, some in panels(cases)]
     tops = [top for top in tops if top]
-    return max(tops) if max(tops) < 4 * min(tops) else None
+    return max(tops) if tops and max(tops) < 4 * min(tops) else None
 
 
 def best_rate(case):

@@ -1,6 +1,7 @@
 """scripts/report.py: the page is sound whatever the file, its numbers are the file's, and it says clearly when it cannot be written.
 Called with the repository, the sample of tests/record and a folder to write to. The figures themselves are looked at in check_browser.py."""
 
+import gzip
 import math
 import pathlib
 import random
@@ -13,7 +14,7 @@ sys.path[:0] = [str(REPOSITORY / "scripts/lib"), str(REPOSITORY / "scripts")]
 
 import files  # noqa: E402
 import page  # noqa: E402
-from report.load import load  # noqa: E402
+from report.load import BadFile, load  # noqa: E402
 from report.page import page as write_page  # noqa: E402
 
 SCRIPT, DOCS = REPOSITORY / "scripts/report.py", REPOSITORY / "docs/results.md"
@@ -182,7 +183,7 @@ def check_scaling():
         tokens = 128 * 2 * micro_batches
         columns = settings(ranks=ranks, groups=f"{ranks}", micro_batches=micro_batches, seq=128, tokens_per_s=rate, tokens_per_s_rank=rate / ranks,
                            median_s=tokens / rate, q1_s=tokens / rate, q3_s=tokens / rate)
-        return 0, columns, empty | {name: [] for name in ("seconds", "repetition", "idle_ticks", "memory/planned", "memory/measured",
+        return 1, columns, empty | {name: [] for name in ("seconds", "repetition", "idle_ticks", "memory/planned", "memory/measured",
                                                           "device/clock", "device/memory_clock", "device/throttle")}
 
     tree, _ = report(files.make(SAMPLE, FOLDER / "scaling.h5", [case(1, 12, 1000.0), case(2, 12, 1500.0), case(2, 24, 1800.0)]))
@@ -209,6 +210,31 @@ def check_older():
         check_numbers(FOLDER / f"schema{schema}.h5", tree)
         assert f"Schema {schema}" in text and "files before schema 4 have none" in text
         assert ("Where the time went" in page.sections_of(tree)) == (schema == 3) == ("Timelines" in page.sections_of(tree))
+
+
+def check_old_files():
+    """Files that programs of those schemas have left."""
+    for packed in sorted((REPOSITORY / "tests/record/data").glob("schema[123].h5.gz")):
+        name = FOLDER / f"left-{packed.name.removesuffix('.gz')}"
+        name.write_bytes(gzip.decompress(packed.read_bytes()))
+        tree, text = report(name)
+        check_numbers(name, tree)
+        assert f"Schema {packed.name[6]}" in text
+
+
+def check_nonsense():
+    """Values that no run writes are refused as damage, not drawn."""
+    for number, (summary, datasets, says) in enumerate([
+            ({"groups": "x+y"}, {}, "groups x+y"), ({"groups": "1+1"}, {}, "3 ranks in groups 1+1"), ({"tokens_per_s": math.inf}, {}, "inf"),
+            ({"seq": -1}, {}, "seq is -1"), ({"ranks": 0}, {}, "ranks"), ({"median_s": -0.5}, {}, "median_s"),
+            ({}, {"seconds": [[1.0, 2.0]]}, "shape (1, 2)"), ({}, {"seconds": [[0.0] * 3] * 4}, "no time"),
+            ({}, {"timeline/kind": [99] * 5}, "unknown kind"), ({}, {"timeline/end": [math.nan] * 5}, "without times")]):
+        name = files.make(SAMPLE, FOLDER / f"nonsense{number}.h5", [(0, summary, datasets)])
+        try:
+            report(name)
+            raise AssertionError(f"{summary} {datasets}: a page")
+        except BadFile as error:
+            assert says in str(error) and "is damaged" in str(error) and "\n" not in str(error), error
 
 
 def check_unavailable():
@@ -238,7 +264,8 @@ def check_refusals():
 
 
 FOLDER.mkdir(parents=True, exist_ok=True)
-for check in (check_program, check_sample, check_statuses, check_few, check_many, check_texts, check_scaling, check_several, check_older, check_unavailable,
+for check in (check_program, check_sample, check_statuses, check_few, check_many, check_texts, check_scaling, check_several, check_older, check_old_files, check_nonsense,
+              check_unavailable,
               check_refusals):
     check()
     print(check.__name__, flush=True)
