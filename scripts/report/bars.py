@@ -37,7 +37,7 @@ def draw_bar(frame, bar, top, unit):
         begin += value
     if bar.spread:
         low, high = (frame.x(v) for v in bar.spread)
-        parts.append(svg.line(low, y + BAR / 2, high, y + BAR / 2, "whisker"))
+        parts += [svg.line(low, y + BAR / 2, high, y + BAR / 2, class_) for class_ in ("mark-edge", "whisker")]
     if bar.mark is not None:
         x = frame.x(bar.mark)
         parts.append(svg.together(svg.line(x, y - 2, x, y + BAR + 2, "mark-edge"), svg.line(x, y - 2, x, y + BAR + 2, "mark")))

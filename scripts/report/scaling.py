@@ -110,5 +110,6 @@ def section(book):
     parts = [part(kind, book) for kind in ("strong", "weak")]
     if not any(parts):
         return LeftOut("Scaling", "no two valid cases differ in ranks with the tokens of a step, or of a rank and step, kept the same")
-    names = dict.fromkeys(book.naming(case) for case in book.valid)
+    found = [some for kind in ("strong", "weak") for _, some in by_ranks(book.valid, book.naming, kind)]
+    names = dict.fromkeys(name for some in found for name, _ in some)
     return Section("Scaling", join([lines.line_legend(names, book.styles), *parts]), "scaling")

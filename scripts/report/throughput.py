@@ -66,17 +66,17 @@ def best_rate(case):
 
 
 def draw_panels(book):
-    """Throughput and memory of a panel side by side."""
-    divisor, unit = byte_unit(max(case["memory_measured"] for case in book.valid))
-    fastest, largest = scale(book.cases, best_rate), scale(book.cases, lambda case: case["memory_measured"] / divisor)
+    """Throughput and memory of a panel side by side. Returns the drawings and whether they differ in scale."""
+    fastest, largest = scale(book.cases, best_rate), scale(book.cases, lambda case: case["memory_measured"])
     drawings = []
     for title, cases in panels(book.cases):
-        if not any(case.valid for case in cases):
-            continue
-        for suffix, some, others in split_families(cases, book.naming):
+        valid = [case for case in cases if case.valid]
+        divisor, unit = byte_unit(largest or max((case["memory_measured"] for case in valid), default=0))
+        for suffix, some, others in split_families(cases, book.naming) if valid else []:
             here = "; ".join(part for part in (title, suffix) if part)
             drawings.append(panel("Throughput", here, some, others, book, rate_point, ("all ranks [token/s]", "token/s"), fastest))
-            drawings.append(panel("Memory", here, some, others, book, memory_point(divisor, unit), (f"worst rank [{unit}]", unit), largest))
+            memory = (f"worst rank [{unit}]", unit)
+            drawings.append(panel("Memory", here, some, others, book, memory_point(divisor, unit), memory, largest and largest / divisor))
     return drawings, fastest is None or largest is None
 
 

@@ -67,7 +67,7 @@ def section(book):
             continue
         divisor, unit = byte_unit(largest)
         for which, where in enumerate(("inside groups", "between groups")):
-            if not any(case["bytes_between" if which else "bytes_inside"] for case in chosen):
+            if not any(case["bytes_between" if which else "bytes_inside"] for case in moved):
                 continue
             name = f"Bytes {where}: " + "; ".join(part for part in (title, tokens_text(seq)) if part)
             some = [bar_of(case, book, which, divisor) for case in chosen]
