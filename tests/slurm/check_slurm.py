@@ -172,6 +172,28 @@ def check_chain_ends(cluster):
     assert done.returncode == 2 and "must be files" in done.stderr, done.stderr
 
 
+def check_chain_cancelled(cluster):
+    """By its name, a chain ends: the job that waits must not begin because the one before it was cancelled."""
+    file = FOLDER / "cancelled.h5"
+    start_chain(cluster, file, FOLDER / "chain.toml")
+    wait_until(lambda: rows(file)[0], 90, "a case")
+    cluster.call("scancel", "--name=minitaw")
+    cluster.wait_for_jobs(60)
+    assert len(list(FOLDER.glob("cancelled-*.out"))) == 1, "one job has run"
+    assert 0 < len(rows(file)[0]) < 24
+
+
+def check_binding(_):
+    """Ranks have cores of their own, in order."""
+    stand_in = FOLDER / "where"
+    stand_in.write_text("#!/bin/bash\necho $SLURM_PROCID on $(taskset -cp $$ | sed 's/.*: //')\n", encoding="utf-8")
+    stand_in.chmod(0o755)
+    with Cluster(FOLDER / "one-node", nodes=1, cores=2, task="affinity") as cluster:
+        code, said = batch(cluster, "cpu.sbatch", deck("bound", "[12]"), FOLDER / "bound.h5", MINITAW=str(stand_in),
+                           options=("--nodes=1",))
+    assert code == 0 and sorted(said.splitlines()) == ["0 on 0", "1 on 1"], said
+
+
 def check_time_limit(cluster):
     """Some minutes of work in jobs of one minute: minitaw ends before Slurm has to end it."""
     file = FOLDER / "minutes.h5"
@@ -194,7 +216,9 @@ if __name__ == "__main__":
             old.unlink()
     os.environ.pop("SLURM_CONF", None)
     with Cluster(FOLDER / "cluster", nodes=2, cores=4, gpus=2, kill_wait=2) as own:
-        checks = [check_cpu, check_mpiexec, check_lonely, check_gpu, check_chain, check_chain_ends]
+        checks = [check_cpu, check_mpiexec, check_lonely, check_gpu, check_chain, check_chain_ends,
+                  check_chain_cancelled]
+        checks += [check_binding] * (os.cpu_count() >= 2)
         for check in checks + [check_time_limit] * LONG:
             began = time.monotonic()
             check(own)

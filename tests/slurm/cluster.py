@@ -1,7 +1,8 @@
 """A Slurm of one's own, in a folder: controller, nodes and keys of a cluster that exists while a test runs.
 
 All daemons run as the caller on this machine, on free ports; nothing outside the folder is written. Each node is a
-slurmd with a name and a port of its own. Cores are counted, not bound, so a small machine can play a cluster.
+slurmd with a name and a port of its own. Cores are counted, not bound (unless task="affinity"), so a small machine
+can play a cluster.
 
     with Cluster(folder, nodes=3, cores=4) as cluster:
         cluster.call("sbatch", "job.sh")
@@ -35,7 +36,7 @@ SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.%n.log
 ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
+TaskPlugin=task/{task}
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
@@ -76,10 +77,10 @@ def free_ports(count):
 class Cluster:
     """Nodes n1, n2, ... of so many cores each; up to 4 `gpus` are stand-ins."""
 
-    def __init__(self, folder, nodes=3, cores=4, memory=4000, gpus=0, mpi="pmi2", kill_wait=5):
+    def __init__(self, folder, nodes=3, cores=4, memory=4000, gpus=0, mpi="pmi2", kill_wait=5, task="none"):
         self.folder = pathlib.Path(folder).resolve()
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
-        self.settings = dict(cores=cores, memory=memory, gpus=gpus, mpi=mpi, kill_wait=kill_wait)
+        self.settings = dict(cores=cores, memory=memory, gpus=gpus, mpi=mpi, kill_wait=kill_wait, task=task)
         self.daemons = []
         self.environment = os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf")}
 
