@@ -41,13 +41,13 @@ class minitaw_build(rfm.CompileOnlyRegressionTest):
             self.build_system.commands = [f"{self.program} --version"]
             return
         self.program = str(pathlib.Path(self.stagedir) / "build" / "minitaw")
-        self.build_system.srcdir = str(REPOSITORY)
+        self.build_system.configuredir = str(REPOSITORY)
         self.build_system.builddir = "build"
         self.build_system.config_opts = ["-DMINITAW_TESTS=OFF", "-DMINITAW_BENCHMARKS=OFF"]
         if "gpu" in self.current_partition.features:
             self.build_system.config_opts += ["-DMINITAW_CUDA=ON", "-DMINITAW_NATIVE=OFF"]
         self.build_system.make_opts = ["minitaw"]
-        self.build_system.max_concurrency = None
+        self.build_system.max_concurrency = os.cpu_count()
 
     @sanity_function
     def exists(self):
