@@ -13,9 +13,9 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
 import minitaw_file  # noqa: E402
+from report.style import COLOURS  # noqa: E402
+from report.text import count_text  # noqa: E402
 
-# Okabe and Ito: told apart with every common colour blindness, and in print.
-COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 DASHES = ["-", "--", ":", "-."]
 # What a line may differ in besides schedule, ranks and groups.
@@ -65,10 +65,6 @@ def memory_unit(table):
     return (2**30, "GiB") if largest >= 2**30 else (2**20, "MiB") if largest >= 2**20 else (2**10, "KiB")
 
 
-def length_text(tokens):
-    return f"{tokens // 1024}K" if tokens >= 1024 and tokens % 1024 == 0 else f"{tokens}"
-
-
 def ranks_text(ranks):
     return f"{ranks} rank{'s' if ranks > 1 else ''}"
 
@@ -93,7 +89,7 @@ def finish_panels(panels, table, unit):
                 axes.set_xlabel("sequence length [token]")
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_locator(FixedLocator(sorted(table.seq.unique())))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: length_text(round(value))))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: count_text(round(value))))
             axes.xaxis.set_minor_locator(NullLocator())
             axes.set_ylim(bottom=0)
             axes.grid(True, linewidth=0.4, alpha=0.5)
@@ -127,7 +123,7 @@ def draw_parts(axes, bars):
     axes.set_yticks(positions, [label for label, _ in bars], fontsize="small")
     axes.invert_yaxis()
     axes.set_xlim(left=0)
-    axes.set_xlabel(f"step at {length_text(int(bars[0][1].seq))} tokens, mean over ranks [{unit}]")
+    axes.set_xlabel(f"step at {count_text(int(bars[0][1].seq))} tokens, mean over ranks [{unit}]")
     axes.grid(True, axis="x", linewidth=0.4, alpha=0.5)
     axes.set_axisbelow(True)
     return handles

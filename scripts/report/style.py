@@ -1,4 +1,4 @@
-"""Looks that pictures of results share (report.py and plot.py): who has which colour, marker and dashes."""
+"""Looks that pictures of results share: who has which colour (plot.py too), marker and dashes."""
 
 # Okabe and Ito: told apart with every common colour blindness. Markers and dashes do the same in grey print.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999"]
