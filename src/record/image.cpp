@@ -42,7 +42,8 @@ void require_format(hid_t file, const std::string& path) {
 }
 
 void require_schema(std::int64_t schema, const std::string& path) {
-  if (schema < 1 || schema > schema_version) throw InputError(too_new(path, schema, schema_version));
+  if (schema < 1) throw InputError(fmt::format("{} is damaged: there is no schema {}", path, schema));
+  if (schema > schema_version) throw InputError(too_new(path, schema, schema_version));
   if (schema >= first_sealed_schema)
     throw InputError(
         fmt::format("{} has lost its seal, the {} bytes in front of the HDF5 file: a program such as "

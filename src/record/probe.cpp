@@ -21,23 +21,30 @@ namespace {
 
 /// Reading takes less than a hundredth of this.
 constexpr std::size_t least_seconds = 1, bytes_per_second = std::size_t{16} << 20;
-constexpr rlim_t most_memory = rlim_t{8} << 30;
+constexpr rlim_t least_memory = rlim_t{8} << 30, copies = 8;
 
 /// The first byte that the child reports; a sentence follows those that complain.
 enum Outcome : char { harmless = 'h', input = 'i', damaged = 'd' };
 
+// The sanitizers' shadow memory counts as memory and is larger than any limit.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool shadowed =
-    true;  // the sanitizer's shadow memory counts as memory and is larger than any limit
+constexpr bool shadowed = true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+constexpr bool shadowed = true;
+#else
+constexpr bool shadowed = false;
+#endif
 #else
 constexpr bool shadowed = false;
 #endif
 
-void limit(int resource, rlim_t most) {
+template <class Resource>  // a number, or an enumeration of the C library
+void limit(Resource resource, rlim_t most) {
   rlimit now{};
-  if (::getrlimit(static_cast<__rlimit_resource>(resource), &now) != 0) return;
-  now.rlim_cur = std::min(most, now.rlim_max);
-  (void)::setrlimit(static_cast<__rlimit_resource>(resource), &now);
+  if (::getrlimit(resource, &now) != 0) return;
+  now.rlim_cur = std::min(most, now.rlim_cur);
+  (void)::setrlimit(resource, &now);
 }
 
 /// A death of the child is an answer: it leaves no core, calls nobody's handlers and comes in time.
@@ -50,7 +57,7 @@ void become_mortal(std::size_t bytes) {
   limit(RLIMIT_CORE, 0);
   const rlim_t seconds = least_seconds + bytes / bytes_per_second;
   limit(RLIMIT_CPU, seconds);
-  if (!shadowed) limit(RLIMIT_DATA, most_memory);
+  if (!shadowed) limit(RLIMIT_DATA, least_memory + copies * bytes);
   ::alarm(static_cast<unsigned>(100 * seconds));  // whoever waits does not use the processor
 }
 
