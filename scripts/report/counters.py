@@ -84,7 +84,8 @@ def section(book):
     known = [case for case in book.cases if has_counters(case)]
     reasons = missing(book.cases)
     if not known:
-        return LeftOut("Device counters", "unavailable: " + "; ".join(reasons or ["no case was run"]))
+        said = missing([case for case in book.cases if case["status"] == "ok"]) or reasons
+        return LeftOut("Device counters", "unavailable: " + "; ".join(said or ["no case was run"]))
     slowed = [case for case in known if case["throttled"] > 0]
     words = f"In {len(slowed)} of {plural(len(known), 'case')} a device was slowed by heat or power: {listed(c.label for c in slowed)}." \
         if slowed else "No device was slowed by heat or power during a timed step."

@@ -7,10 +7,16 @@ BUILD = [("version", "miniTaw"), ("git_hash", "commit"), ("build_type", "build t
          ("kokkos", "Kokkos"), ("mpi", "MPI"), ("nccl", "NCCL"), ("cuda", "CUDA"), ("driver", "device driver")]
 
 
+# Of each rank: all that there are, once each.
+NODES = [("cpu", "processor"), ("os", "system")]
+
+
 def build_rows(sessions):
     """A row for each text; where sessions differ, all that there were."""
-    for name, title in [*BUILD, ("libraries", "libraries"), ("started", "started (UTC)"), ("deck_path", "deck"), ("overrides", "--set")]:
-        values = dict.fromkeys(as_text(session.get(name, "")) for session in sessions)
+    rows = [*BUILD, ("libraries", "libraries"), *NODES, ("started", "started (UTC)"), ("deck_path", "deck"), ("overrides", "--set")]
+    for name, title in rows:
+        each = name in dict(NODES)
+        values = dict.fromkeys(text for s in sessions for text in (s.get(name, []) if each else [as_text(s.get(name, ""))]))
         values.pop("", None)
         if values:
             shown = tag("ul", *[tag("li", value) for value in values]) if len(values) > 1 else next(iter(values))
