@@ -123,7 +123,7 @@ def legend(entries):
 
 def hatch(kind, x, y, width, height):
     """Strokes over a bar, so that its parts differ in grey print too. Lines, not patterns: those take printers minutes."""
-    strokes = []
+    strokes, width = [], min(width, WIDTH)  # figures that contradict each other must not make it endless
     if kind in ("upright", "grid"):
         strokes += [f"M{at(x + d)} {at(y)}v{at(height)}" for d in range(3, int(width), 5)]
     if kind in ("level", "grid"):
