@@ -1,7 +1,7 @@
 # Spack's recipe for miniTaw, kept beside the sources that it builds:
 #   spack repo add packaging/spack_repo/minitaw
 #   spack install minitaw                                        processors
-#   spack install minitaw +cuda cuda_arch=90 ^[virtuals=mpi] openmpi +cuda
+#   spack install minitaw +cuda cuda_arch=90 +nccl               devices
 # `main` is a clone of the checkout that holds this file; what is not committed is built by
 #   spack develop --path . minitaw@main
 
