@@ -40,6 +40,8 @@ class Minitaw(CMakePackage, CudaPackage):
     # OpenBLAS with threads of its own would fight with those of Kokkos.
     requires("^openblas threads=openmp", when="~cuda ^[virtuals=blas] openblas")
     depends_on("hdf5")
+    depends_on("zlib-api")
+    depends_on("libarchive")
     depends_on("tomlplusplus")
     depends_on("cli11")
     depends_on("nlohmann-json")
