@@ -111,7 +111,7 @@ TEST_F(Disk, who_reads_while_another_program_writes_sees_whole_files) {
   (void)Recorder(path("r.h5"), {});
   const pid_t writer = ::fork();
   if (writer == 0) append_for_ever(path("r.h5"));
-  for (int i = 0; i < 200; ++i) EXPECT_NO_THROW((void)read_rows(path("r.h5")));
+  for (int i = 0; i < 30; ++i) EXPECT_NO_THROW((void)read_rows(path("r.h5")));
   ::kill(writer, SIGKILL);
   int status = 0;
   ::waitpid(writer, &status, 0);
@@ -120,7 +120,7 @@ TEST_F(Disk, who_reads_while_another_program_writes_sees_whole_files) {
 
 /// Writers that all want the same file.
 TEST_F(Disk, of_many_writers_at_once_each_wins_or_is_told) {
-  constexpr int writers = 4, rounds = 50;
+  constexpr int writers = 4, rounds = 20;
   const auto write_often = [&](int who) {
     for (int i = 0; i < rounds; ++i) {
       try {
