@@ -17,14 +17,6 @@ if(MINITAW_PRECOMPILE)
   endif()
 endif()
 
-# minitaw_precompile_own(TARGET header ...): one target that includes large headers nearly everywhere.
-function(minitaw_precompile_own target)
-  if(MINITAW_PRECOMPILE AND NOT MINITAW_DEVICE)
-    target_precompile_headers(${target} PRIVATE ${ARGN})
-    target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
-  endif()
-endfunction()
-
 function(minitaw_precompile name)
   foreach(target IN LISTS ARGN)
     if(TARGET ${target} AND TARGET minitaw_precompiled_${name})

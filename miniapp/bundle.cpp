@@ -4,6 +4,8 @@
 #include <memory>
 #include <span>
 
+#include <CLI/CLI.hpp>
+
 #include "base/error.hpp"
 #include "output.hpp"
 #include "record/bundle.hpp"

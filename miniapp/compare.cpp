@@ -4,6 +4,8 @@
 #include <fstream>
 #include <memory>
 
+#include <CLI/CLI.hpp>
+
 #include "base/error.hpp"
 #include "compare_output.hpp"
 #include "verb.hpp"

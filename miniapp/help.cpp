@@ -2,6 +2,8 @@
 
 #include <memory>
 
+#include <CLI/CLI.hpp>
+
 #include "base/error.hpp"
 #include "deck/keys.hpp"
 #include "verb.hpp"

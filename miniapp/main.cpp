@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include <CLI/CLI.hpp>
+
 #include "base/error.hpp"
 #include "base/nearest.hpp"
 #include "record/provenance.hpp"

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
 #include <string>
 #include <vector>
@@ -12,6 +11,10 @@
 #include "record/rank_map.hpp"
 #include "topology/detect.hpp"
 #include "topology/devices.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace minitaw::app {
 

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include <CLI/CLI.hpp>
+
 #include "base/error.hpp"
 #include "plan_case.hpp"
 #include "plan_fit.hpp"

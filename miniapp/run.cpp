@@ -1,6 +1,8 @@
 #include <filesystem>
 #include <memory>
 
+#include <CLI/CLI.hpp>
+
 #include "in_job.hpp"
 #include "run_sweep.hpp"
 #include "signals.hpp"

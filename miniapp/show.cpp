@@ -1,5 +1,7 @@
 #include <memory>
 
+#include <CLI/CLI.hpp>
+
 #include "base/error.hpp"
 #include "output.hpp"
 #include "record/official.hpp"

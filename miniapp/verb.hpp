@@ -1,9 +1,14 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
+
+// CLI11 makes objects wherever it is included, some six seconds of compiling: only the files that add options
+// include it.
+namespace CLI {
+class App;
+}
 
 namespace minitaw::app {
 

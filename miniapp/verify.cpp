@@ -1,5 +1,7 @@
 #include <memory>
 
+#include <CLI/CLI.hpp>
+
 #include "in_job.hpp"
 #include "verb.hpp"
 #include "verify_deck.hpp"
