@@ -25,8 +25,7 @@ struct Local {
 
 /// Kokkos and CUDA say it in words.
 bool speaks_of_memory(std::string_view message) {
-  return message.find("failed to allocate") != message.npos ||
-         message.find("out of memory") != message.npos;
+  return message.find("failed to allocate") != message.npos || message.find("out of memory") != message.npos;
 }
 
 Local attempt(const std::function<void()>& work) {
