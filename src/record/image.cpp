@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "record/disk.hpp"
 #include "record/probe.hpp"
+#include "record/reading.hpp"
 #include "record/seal.hpp"
 #include "record/walk.hpp"
 
@@ -61,18 +62,6 @@ h5::Id open_bytes(Bytes bytes, const std::string& path) {
   return {id, H5Fclose, "open a file in memory"};
 }
 
-/// What HDF5 has to complain about while `open` runs is said of the file.
-template <class Open>
-h5::Id opening(const std::string& path, const Open& open) {
-  try {
-    return open();
-  } catch (const InputError&) {
-    throw;
-  } catch (const std::runtime_error& error) {
-    throw InputError(fmt::format("{} is damaged: {}", path, error.what()));
-  }
-}
-
 bool is_hdf5(Bytes content) {
   constexpr std::string_view signature = "\x89HDF\r\n\x1a\n";
   return std::string_view(reinterpret_cast<const char*>(content.data()), content.size())
@@ -105,7 +94,7 @@ Part part_of(Bytes content, const std::string& path) {
 }
 
 h5::Id open_part(const Part& part, const std::string& path) {
-  return opening(path, [&] {
+  return reading(path, [&] {
     h5::Id file = open_bytes(part.image, path);
     require_format(file.get(), path);
     const std::int64_t found = h5::read_attribute(file.get(), "schema");

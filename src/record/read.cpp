@@ -1,12 +1,9 @@
 #include "record/read.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
-
 #include <stdexcept>
 
-#include "base/error.hpp"
+#include "record/reading.hpp"
 #include "record/recorder.hpp"
 #include "record/write.hpp"
 
@@ -43,7 +40,7 @@ std::vector<Row> transpose(const std::vector<std::vector<Cell>>& table) {
 }  // namespace
 
 std::vector<Row> read_summary(const Image& image, const std::string& path) {
-  try {
+  return reading(path, [&] {
     const h5::Id group = h5::open_group(image.root(), "summary");
     std::vector<std::vector<Cell>> table;
     for (std::size_t i = 0; i < columns().size(); ++i)
@@ -54,9 +51,7 @@ std::vector<Row> read_summary(const Image& image, const std::string& path) {
       if (column.size() != table.front().size())
         throw std::runtime_error("columns of the summary differ in length");
     return transpose(table);
-  } catch (const std::runtime_error& error) {
-    throw InputError(fmt::format("{} is damaged: {}", path, error.what()));
-  }
+  });
 }
 
 int count_sessions(const Image& image) {

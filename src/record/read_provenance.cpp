@@ -1,12 +1,9 @@
 #include "record/read_provenance.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <stdexcept>
 
-#include "base/error.hpp"
 #include "record/read.hpp"
+#include "record/reading.hpp"
 #include "record/write.hpp"
 
 namespace minitaw::record {
@@ -63,22 +60,24 @@ Provenance read_session(hid_t group, std::int64_t schema) {
 /// What `read` makes of the group of each session, in order.
 template <class Read>
 auto read_each(const Image& image, const std::string& path, const Read& read) {
-  try {
+  return reading(path, [&] {
     const h5::Id first = h5::open_group(image.root(), "provenance");
     const h5::Id resumed = h5::open_group(first.get(), "resumed");
     std::vector<decltype(read(first.get()))> found = {read(first.get())};
     for (int number = 1; number < count_sessions(image); ++number)
       found.push_back(read(h5::open_group(resumed.get(), numbered(number)).get()));
     return found;
-  } catch (const std::runtime_error& error) {
-    throw InputError(fmt::format("{} is damaged: {}", path, error.what()));
-  }
+  });
 }
 
 }  // namespace
 
 std::vector<Provenance> read_sessions(const Image& image, const std::string& path) {
   return read_each(image, path, [&](hid_t group) { return read_session(group, image.schema()); });
+}
+
+std::vector<std::string> read_git_hashes(const Image& image, const std::string& path) {
+  return read_each(image, path, [](hid_t group) { return h5::read_text(group, "git_hash"); });
 }
 
 std::vector<std::vector<std::string>> read_logs(const Image& image, const std::string& path) {

@@ -13,6 +13,8 @@
 #include "base/error.hpp"
 #include "record/read.hpp"
 #include "record/read_case.hpp"
+#include "record/read_provenance.hpp"
+#include "record/reading.hpp"
 #include "record/todo.hpp"
 #include "record/write.hpp"
 
@@ -36,16 +38,11 @@ std::string resolved(const std::string& path) {
 /// Names the case that is running.
 std::string running_name(const std::string& path) { return path + ".running"; }
 
-/// Git hashes of the sessions of a file that are not `own`: "3f2a1b0c4d5e, 9c8b7a6d5e4f-dirty".
-std::string hashes_but(const Image& image, const std::string& own) {
-  std::set<std::string> hashes;
-  const h5::Id first = h5::open_group(image.root(), "provenance");
-  const h5::Id resumed = h5::open_group(first.get(), "resumed");
-  hashes.insert(h5::read_text(first.get(), "git_hash"));
-  for (int session = 1; session < count_sessions(image); ++session)
-    hashes.insert(h5::read_text(h5::open_group(resumed.get(), numbered(session)).get(), "git_hash"));
-  hashes.erase(own);
-  return fmt::format("{}", fmt::join(hashes, ", "));
+/// Of these git hashes those that are not `own`: "3f2a1b0c4d5e, 9c8b7a6d5e4f-dirty".
+std::string others_of(const std::vector<std::string>& hashes, const std::string& own) {
+  std::set<std::string> others(hashes.begin(), hashes.end());
+  others.erase(own);
+  return fmt::format("{}", fmt::join(others, ", "));
 }
 
 /// What the file has of a case comes before what is new.
@@ -72,16 +69,6 @@ void require_unprotected(const std::string& path) {
   const perms all = std::filesystem::status(path, error).permissions();
   if (!error && (all & (perms::owner_write | perms::group_write | perms::others_write)) == perms::none)
     throw InputError(fmt::format("{} is write-protected; name another file with -o", path));
-}
-
-/// What `read` returns; what HDF5 has to complain about is said of the file.
-template <class Read>
-auto reading(const std::string& path, const Read& read) {
-  try {
-    return read();
-  } catch (const std::runtime_error& error) {
-    throw InputError(fmt::format("{} is damaged: {}", path, error.what()));
-  }
 }
 
 }  // namespace
@@ -120,7 +107,7 @@ void Recorder::resume() {
   require_unprotected(path_);
   reading(path_, [&] { return h5::open_group(image_.root(), "cases"); });  // where append() writes
   rows_ = read_summary(image_, path_);
-  const std::string others = reading(path_, [&] { return hashes_but(image_, session_.git_hash); });
+  const std::string others = others_of(read_git_hashes(image_, path_), session_.git_hash);
   if (!others.empty())
     notes_.push_back(
         fmt::format("{} was measured by git hash {}, this program is {}; name another file with -o to "

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "record/read.hpp"
+#include "record/reading.hpp"
 #include "record/write.hpp"
 
 namespace minitaw::record {
@@ -137,18 +138,6 @@ std::vector<Event> read_events(hid_t group, int ranks) {
     require(e.begin <= e.end, "an event that ends before it begins");
   }
   return events;
-}
-
-/// What `read` returns; what HDF5 has to complain about is said of the file.
-template <class Read>
-auto reading(const std::string& path, const Read& read) {
-  try {
-    return read();
-  } catch (const InputError&) {
-    throw;
-  } catch (const std::runtime_error& error) {
-    throw InputError(fmt::format("{} is damaged: {}", path, error.what()));
-  }
 }
 
 }  // namespace
