@@ -133,8 +133,8 @@ std::size_t index_of(std::string_view name) {
 }
 
 template <class T>
-const T& get(const std::vector<Cell>& cells, std::string_view column) {
-  if (const T* value = std::get_if<T>(&cells.at(index_of(column)))) return *value;
+const T& get(const Row& row, std::string_view column) {
+  if (const T* value = std::get_if<T>(&row.cell(column))) return *value;
   throw LogicError(fmt::format("column \"{}\" of the summary has another type", column));
 }
 
@@ -145,9 +145,14 @@ const std::vector<Column>& columns() {
   return table;
 }
 
-const std::string& Row::text(std::string_view column) const { return get<std::string>(cells_, column); }
-std::int64_t Row::integer(std::string_view column) const { return get<std::int64_t>(cells_, column); }
-double Row::real(std::string_view column) const { return get<double>(cells_, column); }
+std::string to_text(const Cell& cell) {
+  return std::visit([](const auto& value) { return fmt::format("{}", value); }, cell);
+}
+
+const std::string& Row::text(std::string_view column) const { return get<std::string>(*this, column); }
+std::int64_t Row::integer(std::string_view column) const { return get<std::int64_t>(*this, column); }
+double Row::real(std::string_view column) const { return get<double>(*this, column); }
+const Cell& Row::cell(std::string_view column) const { return cells_.at(index_of(column)); }
 
 Row make_row(const CaseResult& result, int number, int session) {
   const CaseView view{result, summarise(result), number, session};

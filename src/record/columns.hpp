@@ -12,6 +12,8 @@ namespace minitaw::record {
 
 /// One entry of the summary table.
 using Cell = std::variant<std::int64_t, double, std::string>;
+/// Without a unit; as many digits as tell the number from any other.
+[[nodiscard]] std::string to_text(const Cell& cell);
 
 /// What a column needs to know about a case.
 struct CaseView {
@@ -40,6 +42,8 @@ public:
   [[nodiscard]] const std::string& text(std::string_view column) const;
   [[nodiscard]] std::int64_t integer(std::string_view column) const;
   [[nodiscard]] double real(std::string_view column) const;
+  /// Of any type; LogicError if there is no such column.
+  [[nodiscard]] const Cell& cell(std::string_view column) const;
   [[nodiscard]] const std::vector<Cell>& cells() const { return cells_; }
 
 private:

@@ -36,13 +36,6 @@ std::vector<Size> make_sizes() {
   return sizes;
 }
 
-std::string cell_text(const Row& row, std::string_view column) {
-  const auto is_named = [&](const Column& c) { return c.name == column; };
-  const auto at = std::ranges::find_if(columns(), is_named) - columns().begin();
-  return std::visit([](const auto& cell) { return fmt::format("{}", cell); },
-                    row.cells().at(static_cast<std::size_t>(at)));
-}
-
 constexpr std::string_view model_columns[] = {"layers", "hidden", "heads", "kv_heads", "vocab", "ffn"};
 constexpr std::string_view fixed_columns[] = {"dtype", "data", "seed", "learning_rate",
                                               "micro_batch_per_rank"};
@@ -52,7 +45,7 @@ const Size* size_of(const Row& row) {
   static const std::vector<Size> sizes = make_sizes();
   for (const Size& size : sizes)
     if (std::ranges::all_of(model_columns,
-                            [&](std::string_view c) { return cell_text(row, c) == cell_text(size.row, c); }))
+                            [&](std::string_view c) { return row.cell(c) == size.row.cell(c); }))
       return &size;
   return nullptr;
 }
@@ -63,9 +56,9 @@ std::int64_t sequences(const Row& row) { return row.integer("micro_batch") * row
 std::string broken_rule(const Row& row, const Size& size) {
   if (size_of(row) != &size) return fmt::format("its model is not that of {}", size.name);
   for (const std::string_view column : fixed_columns)
-    if (cell_text(row, column) != cell_text(size.row, column))
-      return fmt::format("{} is \"{}\", {} has \"{}\"", column, cell_text(row, column), size.name,
-                         cell_text(size.row, column));
+    if (row.cell(column) != size.row.cell(column))
+      return fmt::format("{} is \"{}\", {} has \"{}\"", column, to_text(row.cell(column)), size.name,
+                         to_text(size.row.cell(column)));
   for (const std::string_view column : counted_columns)
     if (row.integer(column) < size.row.integer(column))
       return fmt::format("{} = {}, {} needs {}", column, row.integer(column), size.name,

@@ -13,15 +13,10 @@ namespace {
 struct Place {
   const StoredCase& stored;
   std::size_t sample;  ///< over all repetitions
+  std::int64_t step;   ///< within its repetition, from 0
   std::size_t rank;
 
   [[nodiscard]] int repetition() const { return stored.repetition[sample]; }
-  /// Within its repetition, from 0.
-  [[nodiscard]] std::int64_t step() const {
-    std::size_t first = sample;
-    while (first > 0 && stored.repetition[first - 1] == repetition()) --first;
-    return static_cast<std::int64_t>(sample - first);
-  }
 };
 
 Cell of_device(const Place& p, double DeviceSample::* field) {
@@ -46,7 +41,7 @@ struct Field {
 constexpr Field fields[] = {
     {"repetition", "1", [](const Place& p) -> Cell { return std::int64_t{p.repetition()}; }},
     {"position", "1", [](const Place& p) -> Cell { return std::int64_t{p.stored.position[p.repetition()]}; }},
-    {"step", "1", [](const Place& p) -> Cell { return p.step(); }},
+    {"step", "1", [](const Place& p) -> Cell { return p.step; }},
     {"rank", "1", [](const Place& p) -> Cell { return static_cast<std::int64_t>(p.rank); }},
     {"seconds", "s", [](const Place& p) -> Cell { return p.stored.seconds[p.sample][p.rank]; }},
     {"clock", "MHz", [](const Place& p) { return of_device(p, &DeviceSample::clock_mhz); }},
@@ -79,11 +74,14 @@ std::vector<Cell> identity_cells(const Row& row) {
 
 void append(std::vector<std::vector<Cell>>& rows, const StoredCase& stored) {
   const std::vector<Cell> identity = identity_cells(stored.row);
-  for (std::size_t sample = 0; sample < stored.seconds.size(); ++sample)
+  std::int64_t step = 0;
+  for (std::size_t sample = 0; sample < stored.seconds.size(); ++sample, ++step) {
+    if (sample > 0 && stored.repetition[sample] != stored.repetition[sample - 1]) step = 0;
     for (std::size_t rank = 0; rank < stored.seconds[sample].size(); ++rank) {
       std::vector<Cell>& cells = rows.emplace_back(identity);
-      for (const Field& field : fields) cells.push_back(field.value({stored, sample, rank}));
+      for (const Field& field : fields) cells.push_back(field.value({stored, sample, step, rank}));
     }
+  }
 }
 
 std::vector<std::vector<Cell>> rows_of(const std::vector<StoredCase>& cases) {

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "deck/sequences.hpp"
+#include "record/quantile.hpp"
 #include "record/result.hpp"
 
 namespace minitaw::record {
@@ -24,15 +25,6 @@ std::vector<double> samples_of(const CaseResult& result) {
     if (!ranks.empty()) samples.push_back(*std::ranges::max_element(ranks));
   std::ranges::sort(samples);
   return samples;
-}
-
-/// Linear interpolation between the two nearest of the sorted samples, as numpy does.
-double quantile(const std::vector<double>& sorted, double q) {
-  if (sorted.empty()) return none;
-  const double at = q * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(at);
-  const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
 /// Standard deviation (n - 1) over mean; NaN for fewer than two.

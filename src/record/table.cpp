@@ -130,8 +130,7 @@ std::string settings_text(const std::vector<Row>& rows) {
     if (!column.setting || column.name == "identity" || column.name == "group_count") continue;
     std::vector<std::string> values;
     for (const Row& row : rows) {
-      std::string value =
-          std::visit([](const auto& cell) { return fmt::format("{}", cell); }, row.cells()[i]);
+      std::string value = to_text(row.cells()[i]);
       if (std::ranges::find(values, value) == values.end()) values.push_back(std::move(value));
     }
     if (values == std::vector<std::string>{""}) continue;

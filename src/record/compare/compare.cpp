@@ -51,9 +51,7 @@ void distinguish(std::vector<CaseComparison>& cases) {
     if (!column.setting || std::ranges::find(said, column.name) != said.end()) continue;
     const auto differs = [&](const CaseComparison& c) { return c.row.cells()[i] != cases[0].row.cells()[i]; };
     if (std::ranges::none_of(cases, differs)) continue;
-    for (CaseComparison& c : cases)
-      std::visit([&](const auto& cell) { c.label += fmt::format(", {} {}", column.name, cell); },
-                 c.row.cells()[i]);
+    for (CaseComparison& c : cases) c.label += fmt::format(", {} {}", column.name, to_text(c.row.cells()[i]));
   }
 }
 

@@ -83,11 +83,8 @@ std::string first_difference(const Row& base, const Row& fresh) {
       return key_of(row).find(" " + name + "=") != std::string::npos || key_of(row).starts_with(name + "=");
     };
     if (!columns()[i].setting || !named_in(base) || base.cells()[i] == fresh.cells()[i]) continue;
-    const auto text = [&](const Row& row) {
-      return std::visit([](const auto& cell) { return fmt::format("{}", cell); }, row.cells()[i]);
-    };
-    return fmt::format("{} is {} in the first case of one and {} in that of the other", name, text(base),
-                       text(fresh));
+    return fmt::format("{} is {} in the first case of one and {} in that of the other", name,
+                       to_text(base.cells()[i]), to_text(fresh.cells()[i]));
   }
   return "their first cases have equal settings";
 }

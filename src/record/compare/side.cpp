@@ -20,13 +20,6 @@ constexpr std::array left_out = {"steps",     "warmup",    "repeats",    "dtype"
                                  "recompute", "attention", "transport",  "learning_rate",
                                  "seed",      "identity",  "group_count"};
 
-std::string text_of(const Row& row, const std::string& column) {
-  for (std::size_t i = 0; i < columns().size(); ++i)
-    if (columns()[i].name == column)
-      return std::visit([](const auto& cell) { return fmt::format("{}", cell); }, row.cells()[i]);
-  throw LogicError(fmt::format("the summary has no column \"{}\"", column));
-}
-
 std::vector<std::string> parts_of(const std::string& list) {
   std::vector<std::string> parts;
   for (std::size_t begin = 0; begin <= list.size();) {
@@ -110,14 +103,14 @@ std::string value_of(const std::string& name, const File& file, const StoredCase
   if (name == "processor") return of_ranks(p.cpu, ranks, [](const std::string& cpu) { return cpu; });
   if (name == "nodes") return nodes_of(p, ranks);
   if (name == "build_type") return p.build_type;
-  return text_of(stored.row, name);
+  return to_text(stored.row.cell(name));
 }
 
 std::string key_of(const Row& row) {
   std::string key;
   for (const Column& column : columns()) {
     if (!column.setting || std::ranges::find(left_out, column.name) != left_out.end()) continue;
-    std::string value = text_of(row, column.name);
+    std::string value = to_text(row.cell(column.name));
     if (column.name == "replicas" && value == "0") value = "1";  // files from before there were any
     key += fmt::format("{}={} ", column.name, value);
   }

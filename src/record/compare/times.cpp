@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "record/quantile.hpp"
 #include "record/verdict.hpp"
 
 namespace minitaw::record::compare {
@@ -47,14 +48,11 @@ std::size_t shortest(const std::vector<Block>& a, const std::vector<Block>& b) {
   return least;
 }
 
-/// Linear interpolation between the two nearest of the first `count` samples.
-double quantile_of(const Block& block, std::size_t count, double quantile) {
+/// Of the first `count` samples.
+double quantile_of(const Block& block, std::size_t count, double q) {
   Block sorted(block.begin(), block.begin() + static_cast<std::ptrdiff_t>(count));
   std::ranges::sort(sorted);
-  const double at = quantile * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(at);
-  const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+  return quantile(sorted, q);
 }
 
 std::vector<double> quantiles_of(const std::vector<Block>& blocks, std::size_t count, double quantile) {
