@@ -8,22 +8,15 @@
 #include <cstdlib>
 
 #include "cases.hpp"
+#include "comm/mpi/size.hpp"
 #include "engine/job.hpp"
 
 namespace minitaw::engine {
 namespace {
 
-int world_rank() {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
+int world_rank() { return comm::mpi::rank_in(MPI_COMM_WORLD); }
 
-int world_size() {
-  int ranks = 1;
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  return ranks;
-}
+int world_size() { return comm::mpi::size_of(MPI_COMM_WORLD); }
 
 /// Counts up; notes what it is asked.
 class Counting final : public meters::Meter {

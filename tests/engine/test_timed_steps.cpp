@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "cases.hpp"
+#include "comm/mpi/size.hpp"
 #include "comm/mpi/transport.hpp"
 #include "engine/clock_offset.hpp"
 #include "engine/session.hpp"
@@ -13,11 +14,7 @@
 namespace minitaw::engine {
 namespace {
 
-int world_rank() {
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  return rank;
-}
+int world_rank() { return comm::mpi::rank_in(MPI_COMM_WORLD); }
 
 TEST(ClockOffset, FindsClocksThatAreSetApart) {
   const double apart = 1000.0 * world_rank();

@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "folder.hpp"
 #include "record/compare/compare.hpp"
+#include "refusal.hpp"
 #include "sample.hpp"
 
 namespace minitaw::record::compare {
@@ -92,15 +93,6 @@ protected:
     CaseResult other = measured(1, 6);
     change(other);
     return compared({file({measured(1, 6)})}, {file({other})}, rules);
-  }
-
-  static std::string refusal(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
   }
 };
 

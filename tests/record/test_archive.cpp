@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "record/archive.hpp"
+#include "refusal.hpp"
 
 namespace minitaw::record {
 
@@ -22,12 +23,7 @@ const std::vector<Member> members = {
     {"b/two.txt", "second\n"}, {"a", std::string(70001, '\0')}, {"empty", ""}};
 
 std::string refusal(const std::string& bytes) {
-  try {
-    (void)unpack(bytes, "x.tar.gz");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { (void)unpack(bytes, "x.tar.gz"); });
 }
 
 /// One entry as no bundle has it.

@@ -10,6 +10,7 @@
 #include "record/recorder.hpp"
 #include "record/table.hpp"
 #include "record/verdict.hpp"
+#include "refusal.hpp"
 #include "sample.hpp"
 
 namespace minitaw::record {
@@ -63,20 +64,10 @@ protected:
     return unpack(archive(added), "x");
   }
   [[nodiscard]] std::string refusal(const std::string& bytes) const {
-    try {
-      (void)read_bundle(write("b.tar.gz", bytes));
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
+    return refusal_of([&] { (void)read_bundle(write("b.tar.gz", bytes)); });
   }
   [[nodiscard]] std::string refusal_to_add(const std::vector<std::string>& added) const {
-    try {
-      (void)archive(added);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
+    return refusal_of([&] { (void)archive(added); });
   }
 };
 

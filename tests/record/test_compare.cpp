@@ -160,7 +160,7 @@ TEST_F(Comparing, cases_are_matched_by_their_settings) {
   EXPECT_EQ(found.cases[0].aspect("time").word, "SAME");
   EXPECT_THAT(found.only_base, ElementsAre(HasSubstr("tawpipe")));
   EXPECT_THAT(found.only_fresh, ElementsAre(HasSubstr("256 tokens")));
-  EXPECT_THAT(refusal([&] { (void)compared({file({a})}, {file({c})}); }),
+  EXPECT_THAT(refusal_of([&] { (void)compared({file({a})}, {file({c})}); }),
               AllOf(HasSubstr("no case in common"), HasSubstr("schedule is tawpipe")));
 }
 
@@ -183,7 +183,7 @@ TEST_F(Comparing, what_matters_must_agree_or_be_allowed) {
       {"seed", [](CaseResult& r) { r.settings.seed = 7; }},
       {"learning_rate", [](CaseResult& r) { r.settings.learning_rate = 0.5; }}};
   for (const auto& [name, change] : settings) {
-    EXPECT_THAT(refusal([&] { (void)compared_once(change); }), HasSubstr("--allow " + name));
+    EXPECT_THAT(refusal_of([&] { (void)compared_once(change); }), HasSubstr("--allow " + name));
     Rules allowing;
     allowing.allowed = {name};
     const Comparison c = compared_once(change, allowing);
@@ -205,7 +205,7 @@ TEST_F(Comparing, the_machine_must_agree_or_be_allowed) {
     change();
     const std::string fresh = file({measured(1, 4)});
     provenance_ = before;
-    EXPECT_THAT(refusal([&] { (void)compared({base}, {fresh}); }), HasSubstr("--allow " + name));
+    EXPECT_THAT(refusal_of([&] { (void)compared({base}, {fresh}); }), HasSubstr("--allow " + name));
     Rules allowing;
     allowing.allowed = {name, "threads"};
     EXPECT_EQ(compared({base}, {fresh}, allowing).text(), "SAME");
@@ -226,7 +226,7 @@ TEST_F(Comparing, which_of_equal_devices_it_was_does_not_matter) {
 }
 
 TEST_F(Comparing, names_of_what_may_differ_are_checked) {
-  EXPECT_THAT(refusal([] { require_known({"dtype", "dvice"}); }), HasSubstr("did you mean device"));
+  EXPECT_THAT(refusal_of([] { require_known({"dtype", "dvice"}); }), HasSubstr("did you mean device"));
   require_known(what_matters());
 }
 
@@ -301,7 +301,7 @@ TEST_F(Comparing, a_case_that_is_no_longer_valid_is_a_regression) {
   EXPECT_EQ(repaired.cases[0].aspect("verdict").word, "REPAIRED");
   EXPECT_EQ(repaired.outcome(), Outcome::same);
   const std::string bad = file({failed});
-  EXPECT_THAT(refusal([&] { (void)compared({bad}, {bad}); }), HasSubstr("valid"));
+  EXPECT_THAT(refusal_of([&] { (void)compared({bad}, {bad}); }), HasSubstr("valid"));
 }
 
 TEST_F(Comparing, a_run_that_failed_takes_its_pair_along) {
@@ -354,8 +354,8 @@ TEST_F(Comparing, files_of_older_schemas_can_be_compared) {
 
 TEST_F(Comparing, files_without_results_are_refused) {
   (void)Recorder(path("empty.h5"), provenance_);
-  EXPECT_THAT(refusal([&] { (void)read_side({path("empty.h5")}); }), HasSubstr("holds no case"));
-  EXPECT_THAT(refusal([&] { (void)read_side({path("missing.h5")}); }), HasSubstr("missing.h5"));
+  EXPECT_THAT(refusal_of([&] { (void)read_side({path("empty.h5")}); }), HasSubstr("holds no case"));
+  EXPECT_THAT(refusal_of([&] { (void)read_side({path("missing.h5")}); }), HasSubstr("missing.h5"));
 }
 
 }  // namespace

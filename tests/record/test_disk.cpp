@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "folder.hpp"
 #include "record/recorder.hpp"
+#include "refusal.hpp"
 #include "sample.hpp"
 
 namespace minitaw::record {
@@ -24,12 +25,7 @@ protected:
   static std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
   static std::string refusal(const std::string& file) {
-    try {
-      Recorder recorder(file, {});
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
+    return refusal_of([&] { Recorder recorder(file, {}); });
   }
 
   [[nodiscard]] static int mode_of(const std::string& file) {

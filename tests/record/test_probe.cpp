@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "base/error.hpp"
+#include "refusal.hpp"
 
 namespace minitaw::record {
 namespace {
@@ -16,12 +17,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 std::string told(const std::function<void()>& work) {
-  try {
-    probe("f.h5", 1000, work);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { probe("f.h5", 1000, work); });
 }
 
 TEST(Probe, keeps_nothing_of_harmless_work) {

@@ -8,6 +8,7 @@
 #include "older.hpp"
 #include "record/read_case.hpp"
 #include "record/recorder.hpp"
+#include "refusal.hpp"
 #include "sample.hpp"
 
 namespace minitaw::record {
@@ -45,12 +46,7 @@ protected:
   }
 
   [[nodiscard]] std::string complaint(const std::string& file) const {
-    try {
-      (void)cases(file);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
+    return refusal_of([&] { (void)cases(file); });
   }
 };
 

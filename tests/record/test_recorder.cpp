@@ -10,6 +10,7 @@
 #include "raw.hpp"
 #include "record/recorder.hpp"
 #include "record/todo.hpp"
+#include "refusal.hpp"
 #include "sample.hpp"
 
 namespace minitaw::record {
@@ -30,12 +31,7 @@ protected:
   }
 
   static std::string refusal(const std::string& file) {
-    try {
-      Recorder recorder(file, {});
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
+    return refusal_of([&] { Recorder recorder(file, {}); });
   }
 
   [[nodiscard]] std::size_t files_in_folder() const {
@@ -124,12 +120,7 @@ TEST_F(File, reopening_without_a_new_case_changes_nothing) {
 
 /// What `show` and the like have to say.
 std::string read_refusal(const std::string& file) {
-  try {
-    (void)read_rows(file);
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { (void)read_rows(file); });
 }
 
 TEST_F(File, of_something_else_is_refused_and_kept) {

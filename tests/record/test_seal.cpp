@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "raw.hpp"
+#include "refusal.hpp"
 
 namespace minitaw::record {
 namespace {
@@ -24,12 +25,7 @@ std::vector<std::byte> noise(std::size_t size) {
 }
 
 std::string refusal(const std::vector<std::byte>& file, std::int64_t newest = 4) {
-  try {
-    (void)unseal(file, newest, "f.h5");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return refusal_of([&] { (void)unseal(file, newest, "f.h5"); });
 }
 
 TEST(Seal, is_the_line_that_the_page_documents) {

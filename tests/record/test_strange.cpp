@@ -9,6 +9,7 @@
 #include "record/read_case.hpp"
 #include "record/recorder.hpp"
 #include "record/timeline.hpp"
+#include "refusal.hpp"
 #include "sample.hpp"
 
 namespace minitaw::record {
@@ -38,26 +39,17 @@ protected:
     return path("bad.h5");
   }
 
-  static std::string refusal(const std::function<void()>& read) {
-    try {
-      read();
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
-  }
-
   /// What the summary's readers say of it; they say the same.
   [[nodiscard]] std::string summary_refusal(const Change& change) const {
     const std::string file = changed(change);
-    const std::string told = refusal([&] { (void)read_rows(file); });
-    EXPECT_EQ(refusal([&] { Recorder recorder(file, {}); }), told);
-    EXPECT_EQ(refusal([&] { (void)read_cases(Image::load(file), file); }), told);
+    const std::string told = refusal_of([&] { (void)read_rows(file); });
+    EXPECT_EQ(refusal_of([&] { Recorder recorder(file, {}); }), told);
+    EXPECT_EQ(refusal_of([&] { (void)read_cases(Image::load(file), file); }), told);
     return told;
   }
   [[nodiscard]] std::string case_refusal(const Change& change) const {
     const std::string file = changed(change);
-    return refusal([&] { (void)read_cases(Image::load(file), file); });
+    return refusal_of([&] { (void)read_cases(Image::load(file), file); });
   }
 };
 
@@ -81,7 +73,7 @@ TEST_F(Strange, nothing_is_refused_that_is_as_it_was) {
 TEST_F(Strange, missing_parts) {
   for (const char* name : {"summary", "summary/median_s", "provenance", "provenance/resumed", "cases"}) {
     const std::string file = changed([&](hid_t root) { remove(root, name); });
-    EXPECT_THAT(refusal([&] { Recorder recorder(file, {}); }), HasSubstr("is damaged")) << name;
+    EXPECT_THAT(refusal_of([&] { Recorder recorder(file, {}); }), HasSubstr("is damaged")) << name;
   }
   for (const char* name : {"cases", "cases/0000", "cases/0000/seconds", "cases/0000/device/clock"})
     EXPECT_THAT(case_refusal([&](hid_t root) { remove(root, name); }), HasSubstr("is damaged")) << name;
@@ -161,20 +153,20 @@ TEST_F(Strange, a_group_that_is_its_own_member_in_a_file_without_a_seal) {
   set_schema(image, 3);
   h5::check(H5Lcreate_hard(image.root(), "/", image.root(), "cases/again", H5P_DEFAULT, H5P_DEFAULT), "link");
   replace_file(path("bad.h5"), raw_bytes(image));
-  EXPECT_THAT(refusal([&] { (void)read_rows(path("bad.h5")); }), HasSubstr("without end"));
+  EXPECT_THAT(refusal_of([&] { (void)read_rows(path("bad.h5")); }), HasSubstr("without end"));
 }
 
 TEST_F(Strange, a_seal_of_another_schema) {
   const Image image = Image::load(path("r.h5"));
   set_schema(image, 3);
   replace_file(path("bad.h5"), sealed(raw_bytes(image), schema_version));
-  EXPECT_THAT(refusal([&] { (void)read_rows(path("bad.h5")); }), HasSubstr("its content 3"));
+  EXPECT_THAT(refusal_of([&] { (void)read_rows(path("bad.h5")); }), HasSubstr("its content 3"));
 }
 
 TEST_F(Strange, timelines) {
   const auto told = [&](const Change& change) {
     const std::string file = changed(change);
-    return refusal([&] { (void)read_timeline(file, 0); });
+    return refusal_of([&] { (void)read_timeline(file, 0); });
   };
   const auto replace = [](hid_t root, const char* name, const auto& values) {
     const std::string path = std::string("cases/0000/timeline/") + name;

@@ -9,6 +9,7 @@
 #include "folder.hpp"
 #include "record/recorder.hpp"
 #include "record/write.hpp"
+#include "refusal.hpp"
 #include "sample.hpp"
 
 namespace minitaw::record {
@@ -41,12 +42,7 @@ protected:
       damage(h5::open_group(group.get(), "timeline").get());
     }
     replace_file(path("bad.h5"), image.bytes());
-    try {
-      (void)read_timeline(path("bad.h5"), 1);
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
+    return refusal_of([&] { (void)read_timeline(path("bad.h5"), 1); });
   }
 
   template <class T>
