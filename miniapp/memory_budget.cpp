@@ -41,8 +41,6 @@ std::string pool_name(const MpiJob& mpi, int rank, bool own) {
   return device ? fmt::format("device of rank {}", rank) : pool_key(mpi, rank, own);
 }
 
-double in_gib(std::uint64_t bytes) { return static_cast<double>(bytes) / (1024.0 * 1024.0 * 1024.0); }
-
 }  // namespace
 
 MemoryBudget::MemoryBudget(const MpiJob& mpi, std::optional<std::uint64_t> per_rank) {

@@ -50,9 +50,9 @@ std::int64_t largest_seq(const CasePlan& plan, std::uint64_t available) {
   return fitting * seq_step;
 }
 
-double in_gib(std::uint64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(GiB); }
-
 }  // namespace
+
+double in_gib(std::uint64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(GiB); }
 
 Fit fit(const CasePlan& plan, std::uint64_t available) {
   return {available, worst_total(plan.memory), context_bytes + model::library_estimate(plan.settings.shape),

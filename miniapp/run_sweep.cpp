@@ -70,7 +70,7 @@ private:
 
   /// Rank 0: the next run that can begin; what cannot is recorded or left.
   Order choose() {
-    if (noted_signal() != 0) why_stopped_ = "stopped by " + name_of_signal(noted_signal());
+    if (noted_signal() != 0) why_stopped_ = by_signal();
     for (; why_stopped_.empty() && at_ < speaker_->runs().size(); ++at_) {
       const Run& run = speaker_->runs()[at_];
       if (speaker_->has_failed(run)) {
@@ -92,7 +92,7 @@ private:
   bool has_time(const Case& c) {
     const record::Progress& progress = speaker_->progress();
     if (time_.left() > (progress.measured() ? progress.expected(c) : 0)) return true;
-    why_stopped_ = fmt::format("stopped before {}", time_.name());
+    why_stopped_ = by_time();
     return false;
   }
 
@@ -133,27 +133,37 @@ private:
     };
   }
 
-  /// Rank 0: what a run has come to.
+  /// Rank 0: what a run has come to; one that was left for another time has come to nothing.
   void settle(engine::Played& played, const Order& order, double seconds) {
-    const Run run = speaker_->runs()[at_++];
-    if (played.left == Leave::no) {
+    const Run& run = speaker_->runs()[at_];
+    switch (played.left) {
+    case Leave::no:
       ++finished_;
       speaker_->finished(run, std::move(played.result), seconds);
-    } else if (played.left == Leave::case_limit) {
+      break;
+    case Leave::case_limit:
       speaker_->failed(run, Status::timeout,
                        fmt::format("it took longer than {}, {:g} times what was expected",
                                    record::clock_text(order.whole), tolerance),
                        seconds);
-    } else if (played.left == Leave::time_limit && finished_ == 0 && time_.is_whole()) {
+      break;
+    case Leave::time_limit:
+      why_stopped_ = by_time();
+      if (finished_ > 0 || !time_.is_whole()) return;
       speaker_->failed(run, Status::timeout, fmt::format("it does not end within {}", time_.name()), seconds);
-      why_stopped_ = fmt::format("stopped before {}", time_.name());
-    } else {
-      --at_;
-      const int signal = noted_signal();
-      why_stopped_ = played.left == Leave::time_limit ? fmt::format("stopped before {}", time_.name())
-                     : signal == 0                    ? "stopped by a signal"
-                                                      : "stopped by " + name_of_signal(signal);
+      break;
+    case Leave::signal:
+      why_stopped_ = by_signal();
+      return;
     }
+    ++at_;
+  }
+
+  [[nodiscard]] std::string by_time() const { return fmt::format("stopped before {}", time_.name()); }
+  /// The signal may have come to another rank only.
+  static std::string by_signal() {
+    const int signal = noted_signal();
+    return "stopped by " + (signal == 0 ? "a signal" : name_of_signal(signal));
   }
 
   void hang(const std::string& report) {

@@ -60,7 +60,7 @@ void Speaker::open(const MpiJob& mpi) {
     say("# {} of {} cases are in {} already and are not run again\n", known, deck_.cases.size(), output_);
   for (const std::string& sentence : todo_.notes) note(sentence);
   if (!recorder_.interrupted().empty() && !todo_.runs.empty())
-    note("a job died while a case was running; that case comes last now");
+    note("a job died while a case was running; if that case is still to do, it comes last now");
   say("{}", table_->header());
 }
 
@@ -92,18 +92,23 @@ void Speaker::finished(const Run& run, CaseResult result, double seconds) {
   record(run, std::move(result), seconds);
 }
 
-void Speaker::failed(const Run& run, Status status, const std::string& reason, double seconds) {
+CaseResult Speaker::without_result(const Run& run, Status status, const std::string& reason) const {
   CaseResult result;
   result.settings = case_of(run);
   result.status = status;
   result.reason = reason;
   result.started = record::utc_now();
-  finished(run, std::move(result), seconds);
+  return result;
+}
+
+void Speaker::failed(const Run& run, Status status, const std::string& reason, double seconds) {
+  finished(run, without_result(run, status, reason), seconds);
 }
 
 void Speaker::give_up(Status status, const std::string& reason) {
-  const std::optional<Run> run = running_;
-  if (run) failed(*run, status, reason);
+  const std::scoped_lock lock(mutex_);
+  // record() forgets what is running
+  if (const std::optional<Run> run = running_) record(*run, without_result(*run, status, reason), 0);
   recorder_.finish();
 }
 
@@ -117,6 +122,7 @@ std::vector<Row> Speaker::own_rows() const {
 }
 
 int Speaker::close(const std::string& why_stopped) {
+  const std::scoped_lock lock(mutex_);
   const std::vector<Row> rows = own_rows();
   // What is there and ok, but lacks repetitions, is missing too.
   const auto whole = std::ranges::count_if(rows, [](const Row& row) {

@@ -50,6 +50,8 @@ private:
   }
   void open(const MpiJob& mpi);
   void record(const record::Run& run, record::CaseResult result, double seconds);
+  [[nodiscard]] record::CaseResult without_result(const record::Run& run, record::Status status,
+                                                  const std::string& reason) const;
   [[nodiscard]] std::vector<record::Row> own_rows() const;
 
   const deck::Deck& deck_;

@@ -9,12 +9,12 @@
 #include <type_traits>
 
 #include "comm/mpi/size.hpp"
+#include "comm/mpi/texts.hpp"
 
 namespace minitaw::engine {
 namespace {
 
 using comm::mpi::check;
-using comm::mpi::rank_in;
 using comm::mpi::size_of;
 using record::DeviceSample;
 
@@ -26,19 +26,11 @@ static_assert(std::is_trivially_copyable_v<DeviceSample>, "samples travel as byt
 /// Of the lowest rank that has a fault, on all ranks; empty if none has. Says which rank, unless all have
 /// one.
 std::string first_fault(const std::string& fault, MPI_Comm comm) {
-  const int ranks = size_of(comm);
-  const int failed = fault.empty() ? 0 : 1;
-  int first = failed != 0 ? rank_in(comm) : ranks;
-  int count = failed;
-  check(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, comm), "agreeing on meters");
-  check(MPI_Allreduce(MPI_IN_PLACE, &count, 1, MPI_INT, MPI_SUM, comm), "agreeing on meters");
-  if (count == 0) return {};
-  std::string text = fault;
-  int size = static_cast<int>(text.size());
-  check(MPI_Bcast(&size, 1, MPI_INT, first, comm), "sharing the fault of a meter");
-  text.resize(static_cast<std::size_t>(size));
-  check(MPI_Bcast(text.data(), size, MPI_CHAR, first, comm), "sharing the fault of a meter");
-  return count == ranks ? text : fmt::format("rank {}: {}", first, text);
+  const std::vector<std::string> faults = comm::mpi::gather_texts(fault, comm);
+  const auto first = std::ranges::find_if_not(faults, &std::string::empty);
+  if (first == faults.end()) return {};
+  const bool all = std::ranges::none_of(faults, &std::string::empty);
+  return all ? *first : fmt::format("rank {}: {}", first - faults.begin(), *first);
 }
 
 }  // namespace
