@@ -4,9 +4,8 @@
 #include <memory>
 #include <span>
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.hpp"
+#include "cli11.hpp"
 #include "output.hpp"
 #include "record/bundle.hpp"
 #include "record/disk.hpp"

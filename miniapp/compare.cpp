@@ -4,9 +4,8 @@
 #include <fstream>
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.hpp"
+#include "cli11.hpp"
 #include "compare_output.hpp"
 #include "verb.hpp"
 

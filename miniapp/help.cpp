@@ -2,9 +2,8 @@
 
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.hpp"
+#include "cli11.hpp"
 #include "deck/keys.hpp"
 #include "verb.hpp"
 

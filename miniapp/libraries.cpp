@@ -6,7 +6,6 @@
 #include <hdf5.h>
 #include <toml++/toml.hpp>
 
-#include <CLI/CLI.hpp>
 #include <Kokkos_Core.hpp>
 #include <nlohmann/json.hpp>
 
@@ -14,6 +13,7 @@
 #include <omp.h>
 #endif
 
+#include "cli11.hpp"
 #include "comm/mpi/texts.hpp"
 #include "engine/make_transport.hpp"
 #include "kernels/library.hpp"

@@ -4,10 +4,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.hpp"
 #include "base/nearest.hpp"
+#include "cli11.hpp"
 #include "record/provenance.hpp"
 #include "verb.hpp"
 

@@ -5,8 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include <CLI/CLI.hpp>
-
+#include "cli11.hpp"
 #include "comm/mpi/check.hpp"
 #include "comm/mpi/texts.hpp"
 #include "deck/source.hpp"

@@ -4,9 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.hpp"
+#include "cli11.hpp"
 #include "plan_case.hpp"
 #include "plan_fit.hpp"
 #include "plan_table.hpp"

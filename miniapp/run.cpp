@@ -1,8 +1,7 @@
 #include <filesystem>
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
+#include "cli11.hpp"
 #include "in_job.hpp"
 #include "run_sweep.hpp"
 #include "signals.hpp"

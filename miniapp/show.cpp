@@ -1,8 +1,7 @@
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
 #include "base/error.hpp"
+#include "cli11.hpp"
 #include "output.hpp"
 #include "record/official.hpp"
 #include "record/read.hpp"

@@ -1,6 +1,5 @@
-#include <CLI/CLI.hpp>
-
 #include "verb.hpp"
+#include "cli11.hpp"
 
 #include <fmt/format.h>
 

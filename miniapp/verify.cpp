@@ -1,7 +1,6 @@
 #include <memory>
 
-#include <CLI/CLI.hpp>
-
+#include "cli11.hpp"
 #include "in_job.hpp"
 #include "verb.hpp"
 #include "verify_deck.hpp"

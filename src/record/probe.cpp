@@ -19,14 +19,10 @@ namespace minitaw::record {
 
 namespace {
 
-/// Reading takes less than a hundredth of this.
-constexpr std::size_t least_seconds = 1, bytes_per_second = std::size_t{16} << 20;
-constexpr rlim_t least_memory = rlim_t{8} << 30, copies = 8;
-
 /// The first byte that the child reports; a sentence follows those that complain.
 enum Outcome : char { harmless = 'h', input = 'i', damaged = 'd' };
 
-// The sanitizers' shadow memory counts as memory and is larger than any limit.
+// The sanitizers' shadow memory counts as memory and is larger than any limit; they make reading slow, too.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool shadowed = true;
 #elif defined(__has_feature)
@@ -38,6 +34,11 @@ constexpr bool shadowed = false;
 #else
 constexpr bool shadowed = false;
 #endif
+
+/// Reading takes less than a hundredth of this, or of 20 times as much under a sanitizer.
+constexpr std::size_t least_seconds = shadowed ? 20 : 1;
+constexpr std::size_t bytes_per_second = (std::size_t{16} << 20) / least_seconds;
+constexpr rlim_t least_memory = rlim_t{8} << 30, copies = 8;
 
 template <class Resource>  // a number, or an enumeration of the C library
 void limit(Resource resource, rlim_t most) {

@@ -8,6 +8,7 @@
 #include "folder.hpp"
 #include "record/recorder.hpp"
 #include "sample.hpp"
+#include "sanitized.hpp"
 
 namespace minitaw::record {
 namespace {
@@ -56,7 +57,7 @@ void kill_at_random(pid_t child, Reports& reports, std::mt19937& random) {
 TEST_F(Kill, at_any_moment_loses_nothing_that_was_reported) {
   std::mt19937 random(1);
   int interrupted_writes = 0;
-  for (int round = 0; round < 50; ++round) {
+  for (int round = 0; round < (test::sanitized ? 10 : 50); ++round) {
     int ends[2];
     ASSERT_EQ(::pipe(ends), 0);
     const pid_t child = ::fork();

@@ -9,13 +9,6 @@
 /// The requests that the property tests go through.
 namespace minitaw::schedule::shapes {
 
-/// Under a sanitizer, memory grows threefold and time tenfold: tests then take fewer shapes.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
-#endif
-
 /// Groupings of P ranks: every number of equal groups, and some unequal ones.
 inline std::vector<topology::Groups> groupings(int ranks) {
   std::vector<topology::Groups> result;

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "possible.hpp"
+#include "sanitized.hpp"
 #include "schedule/account.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/text.hpp"
@@ -167,7 +168,7 @@ TEST_P(Generated, UnitsAreThoseOfTheProgram) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, Generated, testing::Range(1, shapes::sanitized ? 6 : 13));
+INSTANTIATE_TEST_SUITE_P(Ranks, Generated, testing::Range(1, test::sanitized ? 6 : 13));
 
 TEST(Generated, Serial) {
   for (const int micro_batches : {1, 2, 5})

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/error.hpp"
+#include "sanitized.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/judge.hpp"
 #include "schedule/mutate.hpp"
@@ -89,7 +90,7 @@ TEST_P(Mutations, SurvivorsAreHarmless) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   std::map<std::string, Tally> tallies;
-  for (int round = 0; round < (shapes::sanitized ? 60 : 1000); ++round) {
+  for (int round = 0; round < (test::sanitized ? 60 : 1000); ++round) {
     Program program = valid;
     const std::string what = mutate(program, random);
     if (what.empty()) continue;

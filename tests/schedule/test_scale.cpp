@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include "sanitized.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/validate.hpp"
@@ -29,7 +30,7 @@ TEST_P(Scale, ThousandRanksTakeLessThanTwoGibibytes) {
       {parse_spec(GetParam()), topology::Groups::equal(ranks, groups), per_rank * ranks, layers, replicas});
   const auto violation = validate(program);
   EXPECT_FALSE(violation) << violation->message;
-  if (!shapes::sanitized) {
+  if (!test::sanitized) {
     EXPECT_LT(peak_bytes(), 2 * gibibyte);
   }
 }
