@@ -22,7 +22,7 @@ struct AttentionSizes {
 
 enum class Attention {
   automatic,  ///< the fastest of this build
-  host,       ///< tiles multiplied by BLAS, one thread per tile of queries; host builds only
+  host,       ///< packed tiles in vector registers, one thread per tile of queries; host builds only
   portable,   ///< Kokkos teams, any back end
   cudnn,  ///< cuDNN's fused kernels: bf16, head_dim a multiple of 8 up to 128; CUDA builds with cuDNN only
 };

@@ -8,10 +8,6 @@ namespace minitaw::kernels::detail::host {
 
 inline constexpr int lanes = 16;
 
-inline void scale(float* row, int count, float factor) {
-  for (int i = 0; i < count; ++i) row[i] *= factor;
-}
-
 inline float largest_of(const float* row, int count, float least) {
   float best[lanes];
   for (float& value : best) value = least;
@@ -30,15 +26,6 @@ inline float sum_of_lanes(float* sums) {
   return sums[0];
 }
 
-inline float sum_of(const float* row, int count) {
-  float sums[lanes] = {};
-  int i = 0;
-  for (; i + lanes <= count; i += lanes)
-    for (int lane = 0; lane < lanes; ++lane) sums[lane] += row[i + lane];
-  for (int lane = 0; i + lane < count; ++lane) sums[lane] += row[i + lane];
-  return sum_of_lanes(sums);
-}
-
 inline float dot_of(const float* a, const float* b, int count) {
   float sums[lanes] = {};
   int i = 0;
@@ -46,12 +33,6 @@ inline float dot_of(const float* a, const float* b, int count) {
     for (int lane = 0; lane < lanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
   for (int lane = 0; i + lane < count; ++lane) sums[lane] += a[i + lane] * b[i + lane];
   return sum_of_lanes(sums);
-}
-
-/// row = exp(row - shift).
-inline void exponentials(float* row, int count, float shift) {
-#pragma GCC ivdep
-  for (int i = 0; i < count; ++i) row[i] = host_exponential(row[i] - shift);
 }
 
 }  // namespace minitaw::kernels::detail::host

@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""How close a step on the host comes to the rate of sgemm, and how it compares with another program, all in one run.
+
+    OMP_NUM_THREADS=2 scripts/env benchmarks/host_speed.py build/host inputs/performance/*.toml [--peer STEP.py] [--rounds 3] -o OUT
+
+For each case of the decks, in turn and several times over: the rate of a square sgemm (minitaw_kernels), minitaw run, and the peer. A peer is a
+Python program that takes --layers, --hidden, --heads, --kv-heads, --ffn, --vocab, --seq, --accumulate, --steps, --threads and prints a JSON object
+with tokens_per_s and version. The fastest of the rounds stands for each; the table is Markdown. OUT gets one result file per case and round, and
+rounds.json with everything measured. Peak memory is that of the whole process, as the kernel counts it (maximum resident set).
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+COLUMNS = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "seq")
+
+
+def measured(command):
+    """Standard output of a command, and its peak memory in MiB."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        out = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        sys.exit(f"{' '.join(map(str, command))} failed:\n{out}")
+    return out, usage.ru_maxrss / 1024
+
+
+def cases_of(build, deck):
+    """The settings that minitaw plan finds in the deck."""
+    out, _ = measured([build / "minitaw", "plan", deck, "--json"])
+    return [case["settings"] for case in json.loads(out)["cases"]]
+
+
+def sgemm_rate(build):
+    out, _ = measured([build / "benchmarks/minitaw_kernels", "--benchmark_filter=limit/matmul/fp32", "--benchmark_min_time=0.5s",
+                       "--benchmark_format=json"])
+    return json.loads(out)["benchmarks"][0]["FLOP/s"] / 1e9
+
+
+def own(build, deck, case, file):
+    file.unlink(missing_ok=True)
+    sets = [word for name in COLUMNS for word in ("--set", f"{name}={case[name]}")]
+    _, memory = measured([build / "minitaw", "run", deck, *sets, "-o", file])
+    out, _ = measured([build / "minitaw", "show", file, "--json"])
+    (row,) = json.loads(out)
+    return {"tokens_per_s": row["tokens_per_s"], "gflops": row["tflops_causal"] * 1e3, "mib": memory}
+
+
+def other(peer, case):
+    words = [word for name in COLUMNS for word in (f"--{name.replace('_', '-')}", str(case[name]))]
+    out, memory = measured([sys.executable, peer, *words, "--micro-batch", str(case["micro_batch"]), "--accumulate", str(case["micro_batches"]),
+                            "--steps", str(case["steps"]), "--warmup", str(case["warmup"]), "--threads", os.environ.get("OMP_NUM_THREADS", "0"), "--device", "cpu", "--dtype", "fp32"])
+    found = json.loads(out)
+    return {"tokens_per_s": found["tokens_per_s"], "version": found["version"], "mib": memory}
+
+
+def best(rounds):
+    return max(rounds, key=lambda r: r["tokens_per_s"])
+
+
+def table(results):
+    lines = ["| H | V | S | sgemm, GFLOP/s | token/s | model GFLOP/s | of sgemm | MiB | peer, token/s | MiB | ratio |",
+             "|---|---|---|---|---|---|---|---|---|---|---|"]
+    for r in results:
+        case, mine, sgemm = r["case"], best(r["own"]), max(r["sgemm"])
+        cells = [case["hidden"], case["vocab"], case["seq"], f"{sgemm:.0f}", f"{mine['tokens_per_s']:.0f}", f"{mine['gflops']:.0f}",
+                 f"{100 * mine['gflops'] / sgemm:.0f} %", f"{mine['mib']:.0f}"]
+        if r["peer"]:
+            peer = best(r["peer"])
+            cells += [f"{peer['tokens_per_s']:.0f}", f"{peer['mib']:.0f}", f"{mine['tokens_per_s'] / peer['tokens_per_s']:.2f}"]
+        else:
+            cells += ["-", "-", "-"]
+        lines.append("| " + " | ".join(map(str, cells)) + " |")
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("decks", nargs="+")
+    parser.add_argument("--peer")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("-o", "--output", type=pathlib.Path, required=True)
+    arguments = parser.parse_args()
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    results = []
+    cases = [(deck, case) for deck in arguments.decks for case in cases_of(arguments.build, deck)]
+    for number, (deck, case) in enumerate(cases):
+        result = {"case": case, "sgemm": [], "own": [], "peer": []}
+        for turn in range(arguments.rounds):
+            result["sgemm"].append(sgemm_rate(arguments.build))
+            result["own"].append(own(arguments.build, deck, case, arguments.output / f"case{number}-round{turn}.h5"))
+            if arguments.peer:
+                result["peer"].append(other(arguments.peer, case))
+        results.append(result)
+        (arguments.output / "rounds.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
+    print(table(results))
+
+
+main()
