@@ -48,7 +48,7 @@ def own(build, deck, case, file):
     _, memory = measured([build / "minitaw", "run", deck, *sets, "-o", file])
     out, _ = measured([build / "minitaw", "show", file, "--json"])
     (row,) = json.loads(out)
-    return {"tokens_per_s": row["tokens_per_s"], "gflops": row["tflops_causal"] * 1e3, "mib": memory}
+    return {"tokens_per_s": row["tokens_per_s [token/s]"], "gflops": row["tflops_causal [TFLOP/s]"] * 1e3, "mib": memory}
 
 
 def other(peer, case):
@@ -64,11 +64,11 @@ def best(rounds):
 
 
 def table(results):
-    lines = ["| H | V | S | sgemm, GFLOP/s | token/s | model GFLOP/s | of sgemm | MiB | peer, token/s | MiB | ratio |",
-             "|---|---|---|---|---|---|---|---|---|---|---|"]
+    lines = ["| L | H | V | S | sgemm, GFLOP/s | token/s | model GFLOP/s | of sgemm | MiB | peer, token/s | MiB | ratio |",
+             "|---|---|---|---|---|---|---|---|---|---|---|---|"]
     for r in results:
         case, mine, sgemm = r["case"], best(r["own"]), max(r["sgemm"])
-        cells = [case["hidden"], case["vocab"], case["seq"], f"{sgemm:.0f}", f"{mine['tokens_per_s']:.0f}", f"{mine['gflops']:.0f}",
+        cells = [case["layers"], case["hidden"], case["vocab"], case["seq"], f"{sgemm:.0f}", f"{mine['tokens_per_s']:.0f}", f"{mine['gflops']:.0f}",
                  f"{100 * mine['gflops'] / sgemm:.0f} %", f"{mine['mib']:.0f}"]
         if r["peer"]:
             peer = best(r["peer"])
