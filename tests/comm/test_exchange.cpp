@@ -81,7 +81,7 @@ TEST(HostExchange, SplitsLongMessages) {
 }
 
 TEST_P(Exchange, RefusesAMessageOfAnotherLength) {
-  if (GetParam() == Kind::nccl) GTEST_SKIP() << "NCCL does not tell";
+  if (GetParam() == Kind::nccl) GTEST_SKIP() << "NCCL takes each side at its word: it reports no length";
   World world(GetParam());
   std::vector<std::byte> out(64), in(64);
   for (const std::size_t expected : {63, 10}) {  // too long for its place, then too short

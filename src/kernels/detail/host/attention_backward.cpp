@@ -57,8 +57,8 @@ struct Backward {
     const std::int64_t y_row = at.output + std::int64_t{q} * at.y_stride;
     pack(qkv.data() + row, at.stride, nq, d, scaling(), work.query);
     pack(dy.data() + y_row, at.y_stride, nq, d, 1, work.slope);
-    transpose({work.query.data, work.query.row}, nq, d, work.query_columns);
-    transpose({work.slope.data, work.slope.row}, nq, d, work.slope_columns);
+    transpose(work.query, nq, d, work.query_columns);
+    transpose(work.slope, nq, d, work.slope_columns);
     for (int r = 0; r < nq; ++r) {
       work.lse[r] = lse(at.row + q + r);
       work.delta[r] =
@@ -77,21 +77,20 @@ struct Backward {
   /// `first`: no query has been at these keys.
   void keys(const HeadPlace& at, const Tile& t, bool first, const Work& work) const {
     const std::int64_t row = std::int64_t{t.k} * at.stride;
-    const auto in = [](Packed<float> p) { return Packed<const float>{p.data, p.row}; };
     pack(qkv.data() + at.key + row, at.stride, t.nk, z.head_dim, 1, work.key);
     pack(qkv.data() + at.value + row, at.stride, t.nk, z.head_dim, 1, work.value);
     for (const auto& [sums, place] : {std::pair{work.dkey, at.key}, {work.dvalue, at.value}}) {
       if (first) std::fill_n(sums.data, tile * sums.row, 0.0F);
       else pack(dqkv.data() + place + row, at.stride, t.nk, z.head_dim, 1, sums);
     }
-    multiply_visible(t, z.head_dim, in(work.key), work.query_columns, work.probability);
-    multiply_visible(t, z.head_dim, in(work.value), work.slope_columns, work.dscore);
+    multiply_visible(t, z.head_dim, work.key, work.query_columns, work.probability);
+    multiply_visible(t, z.head_dim, work.value, work.slope_columns, work.dscore);
     soften(t, work);
-    add_over_queries(t, work.probability, in(work.slope), work.dvalue);
-    add_over_queries(t, work.dscore, in(work.query), work.dkey);
-    add_over_keys(t, work.dscore, in(work.key), work.dquery);
-    unpack(in(work.dkey), dqkv.data() + at.key + row, at.stride, t.nk, z.head_dim);
-    unpack(in(work.dvalue), dqkv.data() + at.value + row, at.stride, t.nk, z.head_dim);
+    add_over_queries(t, work.probability, work.slope, work.dvalue);
+    add_over_queries(t, work.dscore, work.query, work.dkey);
+    add_over_keys(t, work.dscore, work.key, work.dquery);
+    unpack(work.dkey, dqkv.data() + at.key + row, at.stride, t.nk, z.head_dim);
+    unpack(work.dvalue, dqkv.data() + at.value + row, at.stride, t.nk, z.head_dim);
   }
 
   /// Scores become probabilities, gradients of probabilities become gradients of scores; hidden ones 0.

@@ -53,7 +53,7 @@ struct Forward {
     const int nq = std::min(tile, z.seq - q);
     pack(qkv.data() + at.query + std::int64_t{q} * at.stride, at.stride, nq, z.head_dim,
          1.0F / std::sqrt(static_cast<float>(z.head_dim)), work.key);
-    transpose({work.key.data, work.key.row}, nq, z.head_dim, work.query);
+    transpose(work.key, nq, z.head_dim, work.query);
     std::fill_n(work.largest, tile, -std::numeric_limits<float>::infinity());
     std::fill_n(work.sum, tile, 0.0F);
     std::fill_n(work.out.data, tile * work.out.row, 0.0F);
@@ -63,10 +63,10 @@ struct Forward {
     const std::int64_t row = std::int64_t{t.k} * at.stride;
     pack(qkv.data() + at.key + row, at.stride, t.nk, z.head_dim, 1, work.key);
     pack(qkv.data() + at.value + row, at.stride, t.nk, z.head_dim, 1, work.value);
-    multiply_visible(t, z.head_dim, {work.key.data, work.key.row}, work.query, work.scores);
+    multiply_visible(t, z.head_dim, work.key, work.query, work.scores);
     soften(t, work);
     if (t.k > 0) shrink(t, work);
-    add_over_keys(t, work.scores, {work.value.data, work.value.row}, work.out);
+    add_over_keys(t, work.scores, work.value, work.out);
   }
 
   /// Scores become exp(score - largest), hidden ones 0; says what earlier results shrink by.

@@ -63,7 +63,8 @@ struct Tile {
   }
 };
 
-/// `count` rows of `width` values, `stride` apart, times `factor`; zeros up to the width of `to`.
+/// `count` rows of `width` values, `stride` apart, times `factor`; zeros up to the width of `to`. Rows behind
+/// them, up to a whole block, keep what they hold: they are multiplied, too, into rows that nobody reads.
 inline void pack(const float* from, std::int64_t stride, int count, int width, float factor,
                  Packed<float> to) {
   for (int i = 0; i < count; ++i) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 /// Products of small packed matrices that stay in the cache, for kernels that do something to the result
 /// before it leaves. Large products are BLAS's affair.
@@ -39,6 +40,12 @@ template <class T>
 struct Packed {
   T* data;
   std::ptrdiff_t row;
+
+  operator Packed<const T>() const
+    requires(!std::is_const_v<T>)
+  {
+    return {data, row};
+  }
 };
 
 /// One block: c = (or, if `add`, +=) a b over `depth`.
