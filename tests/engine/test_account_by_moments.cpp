@@ -8,6 +8,7 @@
 #include "schedule/play_matching.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/simulate.hpp"
+#include "seed.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -153,7 +154,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, AccountOf,
                                            "tawpipe:prefetch=2"));
 
 TEST_P(AccountOf, IsWhatItsDefinitionSaysMomentByMoment) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = test::seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   const Program program = schedule::build({schedule::parse_spec(GetParam()), topology::Groups({2, 2}), 4, 5});

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "kernels/detail/pack.hpp"
+#include "seed.hpp"
 
 namespace minitaw::kernels::detail {
 namespace {
@@ -21,7 +22,7 @@ std::vector<float> interesting() {
        {0x3f808000U, 0x3f818000U, 0x3f807fffU, 0x3f808001U, 0xbf808000U, 0x7f7f8000U, 0x7f7f7fffU,
         0x00008000U, 0x00018000U, 0x7f800001U, 0xffffffffU, 0x7fbfffffU})
     values.push_back(std::bit_cast<float>(bits));
-  std::mt19937 random(std::random_device{}());
+  std::mt19937 random(test::seed());
   while (values.size() < 4096) values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
   return values;
 }

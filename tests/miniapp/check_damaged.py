@@ -2,6 +2,7 @@
 Called with the program, a sound result file, the folder of older ones, the repository, a folder to write to, and how many."""
 
 import gzip
+import os
 import pathlib
 import random
 import subprocess
@@ -10,7 +11,7 @@ import sys
 PROGRAM, SAMPLE, OLDER, REPOSITORY, FOLDER, COUNT = sys.argv[1:]
 HERE = pathlib.Path(FOLDER)
 COPY = HERE / "copy.h5"
-SEED = random.SystemRandom().randrange(2**32)
+SEED = int(os.environ.get("MINITAW_SEED", 20111741))
 NUMBERS = random.Random(SEED)
 SEALED = pathlib.Path(SAMPLE).read_bytes()
 FILES = [SEALED, *(gzip.decompress(path.read_bytes()) for path in sorted(pathlib.Path(OLDER).glob("*.h5.gz")))]

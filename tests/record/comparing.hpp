@@ -13,6 +13,7 @@
 #include "record/compare/compare.hpp"
 #include "refusal.hpp"
 #include "sample.hpp"
+#include "seed.hpp"
 
 namespace minitaw::record::compare {
 
@@ -22,7 +23,7 @@ using Change = std::function<void(CaseResult&)>;
 inline CaseResult measured(double seconds, int repetitions = 1, const std::string& schedule = "tawpipe",
                            int seq = 128) {
   constexpr int steps = 6;
-  std::mt19937 random(std::random_device{}());
+  static std::mt19937 random(test::seed());
   std::uniform_real_distribution<double> noise(0, 0.01);
   CaseResult r = sample_case(schedule, seq, steps * repetitions);
   r.settings.steps = steps;

@@ -8,6 +8,7 @@
 #include "base/error.hpp"
 #include "raw.hpp"
 #include "refusal.hpp"
+#include "seed.hpp"
 
 namespace minitaw::record {
 namespace {
@@ -18,7 +19,7 @@ using testing::IsEmpty;
 using testing::StartsWith;
 
 std::vector<std::byte> noise(std::size_t size) {
-  std::mt19937 random(std::random_device{}());
+  static std::mt19937 random(test::seed());
   std::vector<std::byte> bytes(size);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
   return bytes;

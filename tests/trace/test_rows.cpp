@@ -1,3 +1,4 @@
+#include "seed.hpp"
 #include "trace/rows.hpp"
 
 #include <gtest/gtest.h>
@@ -39,7 +40,7 @@ TEST(Rows, WhatOverlapsStandsSideBySide) {
 }
 
 TEST(Rows, NoTwoEventsShareAPlace) {
-  std::mt19937 random(std::random_device{}());
+  std::mt19937 random(test::seed());
   Timeline t{"", true, topology::Groups({1}), {}};
   std::uniform_int_distribution<int> start(0, 50), length(0, 6);
   for (int i = 0; i < 60; ++i) {
