@@ -4,8 +4,8 @@
     OMP_NUM_THREADS=2 scripts/env benchmarks/host_speed.py build/host inputs/performance/*.toml [--peer STEP.py] [--rounds 3] -o OUT
 
 For each case of the decks, in turn and several times over: the rate of a square sgemm (minitaw_kernels), minitaw run, and the peer. A peer is a
-Python program that takes --layers, --hidden, --heads, --kv-heads, --ffn, --vocab, --seq, --accumulate, --steps, --threads and prints a JSON object
-with tokens_per_s and version. The fastest of the rounds stands for each; the table is Markdown. OUT gets one result file per case and round, and
+Python program that takes --layers, --hidden, --heads, --kv-heads, --ffn, --vocab, --seq, --accumulate, --steps, --threads, --no-recompute and
+prints a JSON object with tokens_per_s and version; it has no answer to keep-attention. The fastest of the rounds stands for each; the table is Markdown. OUT gets one result file per case and round, and
 rounds.json with everything measured. Peak memory is that of the whole process, as the kernel counts it (maximum resident set).
 """
 
@@ -17,6 +17,8 @@ import subprocess
 import sys
 
 COLUMNS = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "seq")
+TITLES = ("L", "H", "V", "S", "recompute", "sgemm, GFLOP/s", "token/s", "model GFLOP/s", "of sgemm", "done, of sgemm", "MiB", "peer, token/s", "MiB", "ratio",
+          "ratio at sgemm's rate")
 
 
 def measured(command):
@@ -42,9 +44,19 @@ def sgemm_rate(build):
     return json.loads(out)["benchmarks"][0]["FLOP/s"] / 1e9
 
 
+def flops_done(case):
+    """FLOPs per token of what the program computes, products only: attention backward takes 5 of them, not the 4 of the model's count; `block`
+    computes again all but w2, `keep-attention` all but w2 and attention."""
+    layers, hidden, ffn = case["layers"], case["hidden"], case["ffn"]
+    projections = hidden * hidden * (2 + 2 * case["kv_heads"] / case["heads"])
+    again = 0 if case["recompute"] == "none" else 2 * (projections + 2 * hidden * ffn)
+    attention = (9 if case["recompute"] == "block" else 7) * case["seq"] * hidden
+    return layers * (6 * (projections + 3 * hidden * ffn) + again + attention) + 6 * hidden * case["vocab"]
+
+
 def own(build, deck, case, file):
     file.unlink(missing_ok=True)
-    sets = [word for name in COLUMNS for word in ("--set", f"{name}={case[name]}")]
+    sets = [word for name in (*COLUMNS, "recompute") for word in ("--set", f"{name}={case[name]}")]
     _, memory = measured([build / "minitaw", "run", deck, *sets, "-o", file])
     out, _ = measured([build / "minitaw", "show", file, "--json"])
     (row,) = json.loads(out)
@@ -53,6 +65,7 @@ def own(build, deck, case, file):
 
 def other(peer, case):
     words = [word for name in COLUMNS for word in (f"--{name.replace('_', '-')}", str(case[name]))]
+    words += ["--no-recompute"] if case["recompute"] == "none" else []
     out, memory = measured([sys.executable, peer, *words, "--micro-batch", str(case["micro_batch"]), "--accumulate", str(case["micro_batches"]),
                             "--steps", str(case["steps"]), "--warmup", str(case["warmup"]), "--threads", os.environ.get("OMP_NUM_THREADS", "0"), "--device", "cpu", "--dtype", "fp32"])
     found = json.loads(out)
@@ -63,20 +76,23 @@ def best(rounds):
     return max(rounds, key=lambda r: r["tokens_per_s"])
 
 
+def cells(result):
+    """One line of the table; the peer's columns are empty where it did not run."""
+    case, mine, sgemm = result["case"], best(result["own"]), max(result["sgemm"])
+    done = flops_done(case) / 1e9
+    yield from (case["layers"], case["hidden"], case["vocab"], case["seq"], case["recompute"])
+    yield from (f"{sgemm:.0f}", f"{mine['tokens_per_s']:.0f}", f"{mine['gflops']:.0f}", f"{100 * mine['gflops'] / sgemm:.0f} %",
+                f"{100 * mine['tokens_per_s'] * done / sgemm:.0f} %", f"{mine['mib']:.0f}")
+    if result["peer"]:
+        peer = best(result["peer"])["tokens_per_s"]
+        yield from (f"{peer:.0f}", f"{best(result['peer'])['mib']:.0f}", f"{mine['tokens_per_s'] / peer:.2f}", f"{sgemm / done / peer:.2f}")
+    else:
+        yield from "----"
+
+
 def table(results):
-    lines = ["| L | H | V | S | sgemm, GFLOP/s | token/s | model GFLOP/s | of sgemm | MiB | peer, token/s | MiB | ratio |",
-             "|---|---|---|---|---|---|---|---|---|---|---|---|"]
-    for r in results:
-        case, mine, sgemm = r["case"], best(r["own"]), max(r["sgemm"])
-        cells = [case["layers"], case["hidden"], case["vocab"], case["seq"], f"{sgemm:.0f}", f"{mine['tokens_per_s']:.0f}", f"{mine['gflops']:.0f}",
-                 f"{100 * mine['gflops'] / sgemm:.0f} %", f"{mine['mib']:.0f}"]
-        if r["peer"]:
-            peer = best(r["peer"])
-            cells += [f"{peer['tokens_per_s']:.0f}", f"{peer['mib']:.0f}", f"{mine['tokens_per_s'] / peer['tokens_per_s']:.2f}"]
-        else:
-            cells += ["-", "-", "-"]
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
-    return "\n".join(lines)
+    lines = [TITLES, ["---"] * len(TITLES), *(map(str, cells(result)) for result in results)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def main():
@@ -95,7 +111,7 @@ def main():
         for turn in range(arguments.rounds):
             result["sgemm"].append(sgemm_rate(arguments.build))
             result["own"].append(own(arguments.build, deck, case, arguments.output / f"case{number}-round{turn}.h5"))
-            if arguments.peer:
+            if arguments.peer and case["recompute"] != "keep-attention":
                 result["peer"].append(other(arguments.peer, case))
         results.append(result)
         (arguments.output / "rounds.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
