@@ -8,9 +8,11 @@ namespace minitaw::kernels::detail {
 namespace host {
 void attention_forward(const ExecutionSpace& exec, Matrix<float> y, Vector<float> lse,
                        Matrix<const float> qkv, const AttentionSizes& sizes);
+/// What the threads share: whole heads, or tiles of them, which takes more FLOPs and keeps more threads busy.
+enum class Tasks { automatic, heads, tiles };
 void attention_backward(const ExecutionSpace& exec, Matrix<float> dqkv, Matrix<const float> dy,
                         Matrix<const float> qkv, Matrix<const float> y, Vector<const float> lse,
-                        const AttentionSizes& sizes);
+                        const AttentionSizes& sizes, Tasks tasks = Tasks::automatic);
 }  // namespace host
 
 namespace portable {

@@ -16,13 +16,15 @@ namespace minitaw::kernels::detail::host {
 inline constexpr int tile = 128;
 static_assert(tile % block_columns == 0 && block_columns % block_rows == 0);
 
-using TilePolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::Schedule<Kokkos::Dynamic>>;
-using TileTeam = TilePolicy::member_type;
+template <class Tag>
+using TilePolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::Schedule<Kokkos::Dynamic>, Tag>;
+using TileTeam = TilePolicy<void>::member_type;
 using Scratch = Kokkos::View<float*, TileTeam::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
 /// Tasks of very different length (causal): whoever is free takes the next.
-inline TilePolicy tile_policy(const ExecutionSpace& exec, std::int64_t tasks, int scratch_floats) {
-  return TilePolicy(exec, static_cast<int>(tasks), 1)
+template <class Tag = void>
+TilePolicy<Tag> tile_policy(const ExecutionSpace& exec, std::int64_t tasks, int scratch_floats) {
+  return TilePolicy<Tag>(exec, static_cast<int>(tasks), 1)
       .set_scratch_size(1, Kokkos::PerTeam(Scratch::shmem_size(scratch_floats)));
 }
 
