@@ -1,13 +1,11 @@
 """The examples for CI: both parse, say the same, and what they say of miniTaw really runs. Called with the repository, the program
-and a folder to write to. The lines between "minitaw: begin" and "minitaw: end" run with a tiny deck and few pairs."""
+and a folder to write to. Their call of scripts/perf-gate runs with a tiny deck, few pairs and this one program."""
 
-import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
-import textwrap
 import xml.etree.ElementTree
 
 REPOSITORY, PROGRAM, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
@@ -24,11 +22,11 @@ steps = 3
 """
 
 
-def script_of(example):
-    """The lines between the marks, without the indentation of the YAML."""
-    lines = (EXAMPLES / example).read_text(encoding="utf-8").splitlines(keepends=True)
-    begin, end = (next(i for i, line in enumerate(lines) if mark in line) for mark in ("# minitaw: begin", "# minitaw: end"))
-    return textwrap.dedent("".join(lines[begin : end + 1]))
+def command_of(example):
+    """The one line that measures, without the YAML in front of it."""
+    lines = (EXAMPLES / example).read_text(encoding="utf-8").splitlines()
+    (line,) = [line for line in lines if "scripts/perf-gate" in line]
+    return line[line.index("scripts/perf-gate") :]
 
 
 def check_yaml():
@@ -36,40 +34,38 @@ def check_yaml():
     try:
         import yaml
     except ImportError:
-        print("no parser for YAML here: only the scripts are checked")
+        print("no parser for YAML here: only the command is checked")
         return
     github = yaml.safe_load((EXAMPLES / "github-actions.yml").read_text(encoding="utf-8"))
     gitlab = yaml.safe_load((EXAMPLES / "gitlab-ci.yml").read_text(encoding="utf-8"))
     job = github["jobs"]["compare"]
-    assert job["env"]["NEW"] == gitlab["performance"]["variables"]["NEW"]
-    assert any("minitaw: begin" in step.get("run", "") for step in job["steps"])
-    assert "minitaw: begin" in gitlab["performance"]["script"][0]
+    command = command_of("github-actions.yml")
+    assert "BASE" in job["env"] and "BASE" in gitlab["performance"]["variables"]
+    assert command in [step.get("run") for step in job["steps"]] and gitlab["performance"]["script"] == [command]
     for step in job["steps"]:
         if "run" in step:
             subprocess.run(["bash", "-n"], input=re.sub(r"\$\{\{.*?\}\}", "x", step["run"]), text=True, check=True)
-    for line in gitlab["performance"]["before_script"]:
-        subprocess.run(["bash", "-n"], input=line, text=True, check=True)
 
 
-def run(script, pairs):
-    """The script with few pairs, in a folder that looks like the repository from there; the exit code and what it wrote."""
+def run(command, pairs):
+    """The command with few pairs of the program and itself, in a folder that looks like the repository from there."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     (FOLDER / "inputs").mkdir(parents=True)
     (FOLDER / "inputs" / "gate.toml").write_text(TINY)
     (FOLDER / "scripts").symlink_to(REPOSITORY / "scripts")
-    assert "seq -w 48" in script and "-lt 9" in script, "the numbers of pairs are not where they were"
-    script = script.replace("seq -w 48", f"seq -w {pairs}").replace("-lt 9", f"-lt {pairs - 1}")
-    environment = os.environ | {"BASE": str(PROGRAM), "NEW": str(PROGRAM), "RANKS": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(["bash", "-e", "-c", script], cwd=FOLDER, env=environment, capture_output=True, text=True, timeout=240)
+    assert '"$BASE" ' in command
+    command = command.replace('"$BASE"', f"--base-build '{PROGRAM.parent}' --new-build '{PROGRAM.parent}'")
+    command += f" --deck inputs/gate.toml --rounds {pairs}"
+    done = subprocess.run(["bash", "-c", command], cwd=FOLDER, capture_output=True, text=True, timeout=240)
     assert done.returncode in (0, 1), f"exit {done.returncode}: {done.stdout}{done.stderr}"
     assert "COMPARISON: " in done.stdout, done.stdout + done.stderr
     return done
 
 
-def check_scripts():
-    script = script_of("github-actions.yml")
-    assert script == script_of("gitlab-ci.yml"), "the two examples differ in what they do"
-    done = run(script, 2)
+def check_command():
+    command = command_of("github-actions.yml")
+    assert command == command_of("gitlab-ci.yml"), "the two examples differ in what they do"
+    done = run(command, 2)
     assert "2 pairs of files, at least 6" in done.stdout, done.stdout  # too few on purpose: times are for no test
     suites = xml.etree.ElementTree.parse(FOLDER / "out" / "compare.xml").getroot()
     assert [suite.get("tests") for suite in suites] == ["9", "9"]
@@ -85,5 +81,5 @@ def check_gate_deck():
 
 check_yaml()
 check_gate_deck()
-check_scripts()
+check_command()
 print("the examples run")

@@ -1,0 +1,178 @@
+"""scripts/perf-gate with stand-ins for cmake, mpiexec and the program: which commit it takes for the base, in which order it runs
+both, when it stops, what it ends with. Called with the repository and a folder to write to."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+REPOSITORY, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
+TREE = FOLDER / "tree"
+MPIEXEC = 'shift 2; exec "$@"'
+# Writes down who ran; compare says what the file `verdicts` holds, a line each time, the last one over and over.
+MINITAW = """
+case $1 in
+  run)
+    shift 2
+    while [ "$1" != -o ]; do shift; done
+    basename "$2" >>"$STATE/runs"
+    [ ! -e "$STATE/fails" ] || { echo 'minitaw: no such key' >&2; exit 2; }
+    cat "$(dirname "$0")/source" >"$2" ;;
+  compare)
+    echo "$@" >>"$STATE/compares"
+    line=$(head -1 "$STATE/verdicts")
+    [ "$(wc -l <"$STATE/verdicts")" = 1 ] || sed -i 1d "$STATE/verdicts"
+    [ "${line%% *}" != 2 ] || { echo "minitaw: ${line#* }" >&2; exit 2; }
+    echo "COMPARISON: ${line#* }"; exit "${line%% *}" ;;
+esac"""
+# Configures by making the folder, builds by copying what the tree holds next to the program.
+CMAKE = """
+[ "$1" = --preset ] && exit 0
+[ ! -e src/broken ] || exit 1
+cp "$STATE/minitaw" "$2/minitaw" && cat src/kernel >"$2/source"
+"""
+
+
+def program(path, body):
+    path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def git(*arguments):
+    command = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main", "-C", str(TREE), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def commit(text):
+    (TREE / "src" / "kernel").write_text(text)
+    git("add", "-A")
+    git("commit", "-qm", text)
+    return git("rev-parse", "HEAD")
+
+
+def machine(*verdicts):
+    """Programs that stand in, and a repository of two commits, `first` and `second`, on main."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    (FOLDER / "bin").mkdir(parents=True)
+    program(FOLDER / "bin" / "mpiexec", MPIEXEC)
+    program(FOLDER / "bin" / "cmake", CMAKE)
+    program(FOLDER / "minitaw", MINITAW)
+    say(*verdicts)
+    shutil.copytree(REPOSITORY / "scripts", TREE / "scripts")
+    (TREE / "inputs").mkdir()
+    (TREE / "inputs" / "gate.toml").touch()
+    (TREE / ".gitignore").write_text("/build/\n/out/\n")
+    (TREE / "src").mkdir()
+    git("init", "-q")
+    return commit("first"), commit("second")
+
+
+def say(*verdicts):
+    (FOLDER / "verdicts").write_text("\n".join(verdicts) + "\n")
+
+
+def gate(*arguments, code, says=""):
+    """Calls it from another folder than the repository's; what it printed."""
+    for name in ("runs", "compares"):
+        (FOLDER / name).unlink(missing_ok=True)
+    environment = os.environ | {"PATH": f"{FOLDER / 'bin'}:{os.environ['PATH']}", "STATE": str(FOLDER), "minitaw_inside": "yes"}
+    done = subprocess.run([TREE / "scripts" / "perf-gate", *arguments], capture_output=True, text=True, env=environment, cwd=FOLDER,
+                          timeout=60)
+    assert done.returncode == code, f"{arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
+    assert says in done.stdout + done.stderr, f"{arguments}: {done.stdout}{done.stderr!r} does not say {says!r}"
+    return done
+
+
+def refused(*arguments, says):
+    """One sentence, nothing measured."""
+    done = gate(*arguments, code=2, says=says)
+    assert done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
+    assert not (FOLDER / "runs").exists()
+
+
+def measured(side):
+    return (TREE / "out" / "perf-gate" / f"{side}-001.h5").read_text()
+
+
+def the_base_is_chosen():
+    machine("0 SAME")
+    gate(code=0, says="first (the commit before the last)")
+    assert (measured("base"), measured("new")) == ("first", "second")
+    (TREE / "src" / "kernel").write_text("changed")
+    gate(code=0, says="second (the last commit, because files were changed)")
+    assert (measured("base"), measured("new")) == ("second", "changed")
+    git("checkout", "-q", "-b", "branch")
+    commit("third")
+    commit("fourth")
+    gate(code=0, says="second (where this branch left main)")
+    assert (measured("base"), measured("new")) == ("second", "fourth")
+    gate("HEAD~1", code=0, says="third (as asked for)")
+    assert (measured("base"), measured("new")) == ("third", "fourth")
+    assert git("status", "--porcelain") == "" and git("rev-parse", "--abbrev-ref", "HEAD") == "branch"
+
+
+def a_base_folder_that_was_removed_or_spoilt_is_made_again():
+    first, _ = machine("0 SAME")
+    gate(first, code=0)
+    base = TREE / "build" / "perf-gate-base"
+    shutil.rmtree(base)
+    gate(first, code=0)
+    (base / ".git").unlink()  # git would now take the repository around it
+    (TREE / "src" / "kernel").write_text("changed")
+    gate(first, code=0)
+    assert (measured("base"), measured("new")) == ("first", "changed")
+
+
+def pairs_turn_and_end_when_decided():
+    machine("0 AMBIGUOUS", "0 AMBIGUOUS", "0 AMBIGUOUS", "0 FASTER")
+    gate(code=0, says="COMPARISON: FASTER")
+    runs = (FOLDER / "runs").read_text().split()
+    assert runs[:4] == ["base-001.h5", "new-001.h5", "new-002.h5", "base-002.h5"] and len(runs) == 2 * 11, runs
+    say("0 AMBIGUOUS")
+    gate("--rounds", "12", code=0, says="COMPARISON: AMBIGUOUS")
+    assert len((FOLDER / "runs").read_text().split()) == 2 * 12
+    say("0 SAME")
+    gate("--rounds", "2", code=0)
+    assert len(list((TREE / "out" / "perf-gate").glob("*-[0-9]*.h5"))) == 4, "results of an earlier call are left"
+
+
+def a_regression_is_told():
+    machine("0 SAME", "1 REGRESSION: 1 of 2 cases")
+    gate("--strict", "--junit", "a b.xml", "--threshold", "0.02", code=1, says="COMPARISON: REGRESSION: 1 of 2 cases")
+    assert "--strict --junit a b.xml --threshold 0.02" in (FOLDER / "compares").read_text()
+
+
+def what_cannot_be_compared_is_said():
+    machine("2 base-001.h5 has schema version 9, this program reads up to 4")
+    assert gate(code=2).stderr.endswith("minitaw: base-001.h5 has schema version 9, this program reads up to 4\n")
+    assert len((FOLDER / "runs").read_text().split()) == 2, "that shows after the first pair"
+    (FOLDER / "fails").touch()
+    gate(code=2, says="base-001.txt; minitaw: no such key")
+    (FOLDER / "fails").unlink()
+    (TREE / "src" / "broken").touch()
+    gate(code=2, says="the working tree cannot be built")
+
+
+def bad_calls_are_refused():
+    machine("0 SAME")
+    refused("no-such-commit", says="there is no commit no-such-commit here")
+    refused("HEAD", "HEAD~1", says="one base")
+    refused("--bogus", "x", says="--bogus is no option")
+    refused("--deck", says="--deck")
+    refused("--deck", "missing.toml", says="there is no deck missing.toml")
+    refused("--rounds", "0", says="'0'")
+    refused("--ranks", "two", says="'two'")
+    refused("--base-build", ".", says="go together")
+    refused("HEAD", "--base-build", ".", "--new-build", ".", says="leave out 'HEAD'")
+    refused("--base-build", ".", "--new-build", "nowhere", says="nowhere holds no minitaw")
+    shutil.rmtree(TREE / ".git")
+    refused(says="no git repository")
+
+
+the_base_is_chosen()
+a_base_folder_that_was_removed_or_spoilt_is_made_again()
+pairs_turn_and_end_when_decided()
+a_regression_is_told()
+what_cannot_be_compared_is_said()
+bad_calls_are_refused()
