@@ -1,37 +1,72 @@
-// The machine's own limits, taken in the same run: what the other rates are shares of.
-#include "bench.hpp"
+#include "limits.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include "kernels/matmul.hpp"
+#include "model/element.hpp"
+#include "stopwatch.hpp"
+#include "values.hpp"
 
 namespace minitaw::bench {
 
 namespace {
 
-void copy(benchmark::State& state) {
-  const ExecutionSpace exec;
-  const std::int64_t count = kernels::on_host ? std::int64_t{1} << 25 : std::int64_t{1} << 28;
-  const Values<float> from(count), to(count);
-  measure(state, exec, {.bytes = 8.0 * static_cast<double>(count)},
-          [&] { Kokkos::deep_copy(exec, to.vector(), from.vector()); });
+struct Triad {
+  float* a;
+  const float *b, *c;
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const { a[i] = b[i] + 3.0F * c[i]; }
+};
+
+double fastest_call(const std::function<void()>& run) {
+  Stopwatch watch(run);
+  while (watch.calls() < 10 || watch.total() < 0.5) watch.measure();
+  return watch.fastest();
+}
+
+Limit triad(std::int64_t mib) {
+  const std::int64_t count = mib * (1 << 20) / static_cast<std::int64_t>(sizeof(float));
+  const Values<float> a(1, count), b(1, count), c(1, count);
+  const Triad body{a.vector().data(), b.vector().data(), c.vector().data()};
+  const double seconds = fastest_call([=] {
+    using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+    Kokkos::parallel_for("benchmark triad", Range(0, count), body);
+  });
+  return {12 * static_cast<double>(count) / seconds, seconds,
+          fmt::format("a = b + s c, fp32, {} MiB each", mib)};
+}
+
+/// bf16 on a host is the portable kernel, which has no peak to wait for.
+template <class E>
+std::int64_t side() {
+  if (!kernels::on_host) return 8192;
+  return std::is_same_v<E, float> ? 1024 : 256;
 }
 
 template <class E>
-void square_product(benchmark::State& state) {
-  const ExecutionSpace exec;
-  const std::int64_t n = kernels::on_host ? (std::is_same_v<E, float> ? 1024 : 256) : 8192;
+Limit square_product() {
+  const std::int64_t n = side<E>();
   const Values<E> a(n, n), b(n, n), c(n, n);
-  const double flops = 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-  measure(state, exec, {.flops = flops}, [&] {
-    kernels::matmul<E, E>(exec, c.matrix(), a.matrix(), kernels::Op::plain, b.matrix(),
+  const double seconds = fastest_call([=] {
+    kernels::matmul<E, E>(ExecutionSpace(), c.matrix(), a.matrix(), kernels::Op::plain, b.matrix(),
                           kernels::Op::transposed, 0);
   });
+  const auto side = static_cast<double>(n);
+  return {2 * side * side * side / seconds, seconds, fmt::format("{0} x {0} x {0}", n)};
 }
 
 }  // namespace
 
-void add_limits() {
-  add("limit/copy", copy);
-  add("limit/matmul/fp32", square_product<float>);
-  add("limit/matmul/bf16", square_product<Bf16>);
+double Limits::least_seconds(model::Dtype dtype, const Cost& cost) const {
+  return std::max(cost.flops / product.at(dtype).rate, cost.bytes / triad.rate);
+}
+
+Limits measure_limits(const std::set<model::Dtype>& types, std::int64_t triad_mib) {
+  Limits limits{triad(triad_mib), {}};
+  for (const model::Dtype type : types)
+    model::with_element(type, [&]<class E>(E) { limits.product[type] = square_product<E>(); });
+  return limits;
 }
 
 }  // namespace minitaw::bench

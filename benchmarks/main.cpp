@@ -1,64 +1,79 @@
+#include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
 #include <Kokkos_Core.hpp>
-#include <cstdlib>
-#include <cstring>
+#include <fstream>
+#include <set>
 
-#include "bench.hpp"
+#include "base/error.hpp"
 #include "kernels/library.hpp"
+#include "kernels/types.hpp"
+#include "limits.hpp"
+#include "options.hpp"
+#include "table.hpp"
+#include "timing.hpp"
+#include "verify.hpp"
 
 namespace minitaw::bench {
 
-Sizes& sizes() {
-  static Sizes chosen;
-  return chosen;
-}
-
 namespace {
 
-constexpr const char* usage = "minitaw_kernels [--tokens T] [--hidden H] [--ffn F] [--vocab V] [--heads h] "
-                              "[--kv-heads k] [--benchmark_...]\n";
-
-/// Takes "--name value" from the arguments; the rest is Google Benchmark's.
-void read_sizes(int& argc, char** argv) {
-  Sizes& s = sizes();
+/// Words of Google Benchmark go to it, all others are ours.
+Options take_options(int& argc, char** argv) {
+  std::vector<std::string> own;
   int kept = 1;
   for (int i = 1; i < argc; ++i) {
-    const std::string name = argv[i];
-    if (name.starts_with("--benchmark")) {
-      argv[kept++] = argv[i];
-      continue;
-    }
-    const std::int64_t value = i + 1 < argc ? std::atoll(argv[i + 1]) : 0;
-    if (value < 1) {
-      fmt::print(stderr, "minitaw_kernels: {} needs a size\n{}", name, usage);
-      std::exit(2);
-    }
-    ++i;
-    if (name == "--tokens") s.tokens = value;
-    else if (name == "--hidden") s.hidden = value;
-    else if (name == "--ffn") s.ffn = value;
-    else if (name == "--vocab") s.vocab = value;
-    else if (name == "--heads") s.heads = s.kv_heads = static_cast<int>(value);
-    else if (name == "--kv-heads") s.kv_heads = static_cast<int>(value);
-    else {
-      fmt::print(stderr, "minitaw_kernels: unknown option {}\n{}", name, usage);
-      std::exit(2);
-    }
+    if (std::string_view(argv[i]).starts_with("--benchmark_")) argv[kept++] = argv[i];
+    else own.emplace_back(argv[i]);
   }
   argc = kept;
+  return read_options(own);
 }
 
-void run() {
-  const ExecutionSpace exec;
-  kernels::prepare(exec);
+void describe_machine() {
   for (const auto& [name, version] : kernels::library_versions()) benchmark::AddCustomContext(name, version);
-  benchmark::AddCustomContext("space", ExecutionSpace::name());
-  add_limits();
-  add_linear();
-  add_attention();
-  add_layers();
-  benchmark::RunSpecifiedBenchmarks();
+  benchmark::AddCustomContext("space", kernels::ExecutionSpace::name());
+}
+
+std::set<model::Dtype> types_of(const std::vector<Shape>& shapes) {
+  std::set<model::Dtype> types;
+  for (const Shape& shape : shapes) types.insert(shape.dtype);
+  return types;
+}
+
+/// Opened before anything is measured: a name that cannot be written costs no time.
+std::ofstream open_table(const Options& options) {
+  std::ofstream file;
+  if (options.markdown.empty()) return file;
+  file.open(options.markdown);
+  if (!file) throw InputError(fmt::format("--markdown {}: cannot be written", options.markdown));
+  return file;
+}
+
+int measure(const Options& options, const std::vector<Shape>& shapes, const Kernels& kernels) {
+  std::ofstream table = open_table(options);
+  describe_machine();
+  const Limits limits =
+      measure_limits(types_of(shapes), options.triad_mib > 0 ? options.triad_mib : default_triad_mib());
+  Times times;
+  add_timings(limits, kernels, times);
+  if (benchmark::RunSpecifiedBenchmarks() == 0)
+    throw InputError(
+        fmt::format("--benchmark_filter={}: no kernel has such a name", benchmark::GetBenchmarkFilter()));
+  if (table.is_open()) table << markdown(limits, kernels, times);
+  return 0;
+}
+
+int run(int& argc, char** argv) {
+  const Options options = take_options(argc, argv);
+  if (options.help) return fmt::print("{}", usage()), 0;
+  const std::vector<Shape> shapes = shapes_of(options);
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  kernels::prepare(kernels::ExecutionSpace());
+  const Kernels kernels = kernels_of(shapes);
+  if (options.verify) return verify(selected(kernels, benchmark::GetBenchmarkFilter()), stdout) == 0 ? 0 : 1;
+  return measure(options, shapes, kernels);
 }
 
 }  // namespace
@@ -67,10 +82,9 @@ void run() {
 int main(int argc, char** argv) {
   try {
     const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
-    benchmark::Initialize(&argc, argv);
-    minitaw::bench::read_sizes(argc, argv);
-    minitaw::bench::run();
+    const int code = minitaw::bench::run(argc, argv);
     benchmark::Shutdown();
+    return code;
   } catch (const std::exception& error) {
     fmt::print(stderr, "minitaw_kernels: {}\n", error.what());
     return 2;

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "kernel.hpp"
+
+namespace minitaw::bench {
+
+/// A rate that this machine reaches, and how it was taken.
+struct Limit {
+  double rate = 0;  ///< B/s or FLOP/s, of the fastest call
+  double seconds = 0;
+  std::string how;
+};
+
+/// What other rates are shares of.
+struct Limits {
+  Limit triad;
+  std::map<model::Dtype, Limit> product;
+
+  /// No kernel of this cost can be faster, unless its data are in a cache.
+  [[nodiscard]] double least_seconds(model::Dtype dtype, const Cost& cost) const;
+};
+
+/// Takes both on the idle machine: the triad a = b + s c of STREAM (McCalpin 1995; three arrays, written
+/// lines are not counted as read) on arrays of `triad_mib` each, and a square product in each type by the
+/// matmul that the kernels use. The fastest of at least ten calls and half a second.
+[[nodiscard]] Limits measure_limits(const std::set<model::Dtype>& types, std::int64_t triad_mib);
+
+/// Size of an array that no cache holds a useful part of: four times the last cache of the host (all of them,
+/// if there are several), an eighth of the free memory at most; on a device 1 GiB.
+[[nodiscard]] std::int64_t default_triad_mib();
+
+}  // namespace minitaw::bench
