@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/matmul.hpp"
 #include "model/element.hpp"
@@ -60,6 +61,20 @@ Limit square_product() {
 
 double Limits::least_seconds(model::Dtype dtype, const Cost& cost) const {
   return std::max(cost.flops / product.at(dtype).rate, cost.bytes / triad.rate);
+}
+
+Limits best_of(const Limits& a, const Limits& b) {
+  const auto best = [](const Limit& x, const Limit& y) { return x.rate < y.rate ? y : x; };
+  Limits found{best(a.triad, b.triad), a.product};
+  for (auto& [type, limit] : found.product) limit = best(limit, b.product.at(type));
+  return found;
+}
+
+double drift(const Limits& before, const Limits& after) {
+  double largest = std::abs(after.triad.rate / before.triad.rate - 1);
+  for (const auto& [type, limit] : before.product)
+    largest = std::max(largest, std::abs(after.product.at(type).rate / limit.rate - 1));
+  return largest;
 }
 
 Limits measure_limits(const std::set<model::Dtype>& types, std::int64_t triad_mib) {

@@ -24,6 +24,12 @@ struct Limits {
   [[nodiscard]] double least_seconds(model::Dtype dtype, const Cost& cost) const;
 };
 
+/// The larger rate of each: what the machine can do does not depend on when others use it.
+[[nodiscard]] Limits best_of(const Limits& a, const Limits& b);
+
+/// Largest relative change of a rate from one measurement to the other.
+[[nodiscard]] double drift(const Limits& before, const Limits& after);
+
 /// Takes both on the idle machine: the triad a = b + s c of STREAM (McCalpin 1995; three arrays, written
 /// lines are not counted as read) on arrays of `triad_mib` each, and a square product in each type by the
 /// matmul that the kernels use. The fastest of at least ten calls and half a second.

@@ -50,30 +50,51 @@ std::ofstream open_table(const Options& options) {
   return file;
 }
 
+/// Limits that another program has shared are too low, and shares of them too high.
+void warn_of_drift(const Limits& before, const Limits& after) {
+  if (const double change = drift(before, after); change > 0.1)
+    fmt::print(
+        stderr,
+        "minitaw_kernels: the limits, taken again at the end, differ by {:.0f} %: something else uses this "
+        "machine, and no share of a limit is to be trusted\n",
+        100 * change);
+}
+
 int measure(const Options& options, const std::vector<Shape>& shapes, const Kernels& kernels) {
   std::ofstream table = open_table(options);
   describe_machine();
-  const Limits limits =
-      measure_limits(types_of(shapes), options.triad_mib > 0 ? options.triad_mib : default_triad_mib());
+  const std::int64_t triad_mib = options.triad_mib > 0 ? options.triad_mib : default_triad_mib();
+  const Limits before = measure_limits(types_of(shapes), triad_mib);
   Times times;
-  add_timings(limits, kernels, times);
+  add_timings(before, kernels, times);
   if (benchmark::RunSpecifiedBenchmarks() == 0)
     throw InputError(
         fmt::format("--benchmark_filter={}: no kernel has such a name", benchmark::GetBenchmarkFilter()));
-  if (table.is_open()) table << markdown(limits, kernels, times);
+  if (times.empty()) return 0;  // only the limits were asked for
+  const Limits after = measure_limits(types_of(shapes), triad_mib);
+  warn_of_drift(before, after);
+  if (table.is_open()) table << markdown(best_of(before, after), kernels, times);
   return 0;
 }
 
-int run(int& argc, char** argv) {
+int run(const Options& options, const std::vector<Shape>& shapes) {
+  const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
+  kernels::prepare(kernels::ExecutionSpace());
+  const Kernels kernels = kernels_of(shapes);
+  if (options.verify) return verify(selected(kernels, benchmark::GetBenchmarkFilter()), stdout) == 0 ? 0 : 1;
+  return measure(options, shapes, kernels);
+}
+
+/// What can be said without a device comes first.
+int start(int argc, char** argv) {
   const Options options = take_options(argc, argv);
   if (options.help) return fmt::print("{}", usage()), 0;
   const std::vector<Shape> shapes = shapes_of(options);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  kernels::prepare(kernels::ExecutionSpace());
-  const Kernels kernels = kernels_of(shapes);
-  if (options.verify) return verify(selected(kernels, benchmark::GetBenchmarkFilter()), stdout) == 0 ? 0 : 1;
-  return measure(options, shapes, kernels);
+  const int code = run(options, shapes);
+  benchmark::Shutdown();
+  return code;
 }
 
 }  // namespace
@@ -81,10 +102,7 @@ int run(int& argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
-    const int code = minitaw::bench::run(argc, argv);
-    benchmark::Shutdown();
-    return code;
+    return minitaw::bench::start(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "minitaw_kernels: {}\n", error.what());
     return 2;

@@ -14,14 +14,14 @@ namespace {
 
 using Take = std::function<void(Options&, const std::string& name, const std::string& value)>;
 
-/// Above the largest side of a matrix that can be computed; model::check() is stricter where it matters.
-constexpr std::int64_t largest = std::int64_t{1} << 40;
+/// BLAS counts no further.
+constexpr std::int64_t largest = 2'147'483'647;
 
 std::int64_t size_of(const std::string& name, const std::string& text) {
   std::int64_t size = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
   if (error != std::errc() || end != text.data() + text.size() || size < 1 || size > largest)
-    throw InputError(fmt::format("{} {}: give a whole number of at least 1", name, text));
+    throw InputError(fmt::format("{} {}: give a whole number from 1 to {}", name, text, largest));
   return size;
 }
 

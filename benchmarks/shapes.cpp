@@ -4,7 +4,6 @@
 #include <set>
 #include <tuple>
 
-#include "base/error.hpp"
 #include "deck/settings.hpp"
 
 namespace minitaw::bench {
@@ -45,18 +44,13 @@ std::vector<Shape> shapes_of_deck(const Options& options) {
   return shapes;
 }
 
-int heads_of(const char* option, std::int64_t heads) {
-  if (heads > 1'000'000) throw InputError(std::string(option) + " " + std::to_string(heads) + ": too many");
-  return static_cast<int>(heads);
-}
-
 void change(Shape& shape, const Options& options) {
   if (options.tokens) shape.seq = *options.tokens, shape.micro_batch = 1;
   if (options.hidden) shape.hidden = *options.hidden;
   if (options.ffn) shape.ffn = {*options.ffn};
   if (options.vocab) shape.vocab = *options.vocab;
-  if (options.heads) shape.heads = shape.kv_heads = heads_of("--heads", *options.heads);
-  if (options.kv_heads) shape.kv_heads = heads_of("--kv-heads", *options.kv_heads);
+  if (options.heads) shape.heads = shape.kv_heads = static_cast<int>(*options.heads);
+  if (options.kv_heads) shape.kv_heads = static_cast<int>(*options.kv_heads);
   if (options.dtype) shape.dtype = *options.dtype;
 }
 

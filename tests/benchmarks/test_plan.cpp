@@ -1,0 +1,161 @@
+// What minitaw_kernels does beside timing: that --verify can fail, which shapes a deck has, and what it
+// refuses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <limits>
+
+#include "base/error.hpp"
+#include "comparison.hpp"
+#include "samples.hpp"
+#include "verify.hpp"
+
+namespace minitaw::bench {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+double error_of(const std::vector<double>& found, const std::vector<double>& expected) {
+  Comparison comparison;
+  comparison.add(found, expected);
+  return comparison.error();
+}
+
+TEST(Comparison, CountsOneWrongElementInFull) {
+  std::vector<double> expected(100'000, 1), found = expected;
+  EXPECT_EQ(error_of(found, expected), 0);
+  found[777] = 1.5;
+  EXPECT_NEAR(error_of(found, expected), 0.25, 1e-9);
+  found[777] = nan;
+  EXPECT_EQ(error_of(found, expected), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(error_of({}, {}), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(error_of({0, 0}, {0, 0}), 0);
+}
+
+TEST(Samples, KeepEndsAndOrder) {
+  EXPECT_THAT(samples(1, 8), ElementsAre(0));
+  EXPECT_THAT(samples(3, 8), ElementsAre(0, 1, 2));
+  for (const std::int64_t count : {9, 33, 1'000'003}) {
+    const std::vector<std::int64_t> chosen = samples(count, 8);
+    EXPECT_EQ(chosen.size(), 8);
+    EXPECT_EQ(chosen.front(), 0);
+    EXPECT_EQ(chosen.back(), count - 1);
+    EXPECT_TRUE(std::is_sorted(chosen.begin(), chosen.end(), std::less_equal<>()));
+  }
+}
+
+/// A kernel that writes `result` where 1 is right.
+Kernel writing(const std::string& name, double result) {
+  const auto made = [result] {
+    const auto cell = std::make_shared<double>();
+    return Problem{.reset = [=] { *cell = nan; },
+                   .run =
+                       [=] {
+                         if (result != 0) *cell = result;
+                       },
+                   .error = [=] { return error_of({*cell}, {1}); }};
+  };
+  return {name, "T=1", model::Dtype::fp32, {}, 1e-3, made, name};
+}
+
+/// Number of wrong kernels, and what was printed.
+std::pair<int, std::string> verified(const Kernels& kernels) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), std::fclose);
+  const int wrong = verify(kernels, file.get());
+  std::string text(static_cast<std::size_t>(std::ftell(file.get())), ' ');
+  std::rewind(file.get());
+  text.resize(std::fread(text.data(), 1, text.size(), file.get()));
+  return {wrong, text};
+}
+
+TEST(Verify, NamesKernelsThatAreOff) {
+  const auto [wrong, text] = verified(
+      {writing("right", 1.0001), writing("off", 1.1), writing("forgetful", 0), writing("broken", nan)});
+  EXPECT_EQ(wrong, 3);
+  EXPECT_THAT(text, HasSubstr("1 of 4 kernels are right"));
+  for (const char* name : {"off", "forgetful", "broken"})
+    EXPECT_THAT(text, HasSubstr(std::string("WRONG: ") + name + " at T=1"));
+  EXPECT_THAT(text, Not(HasSubstr("WRONG: right")));
+  EXPECT_EQ(verified({writing("right", 1)}).first, 0);
+}
+
+TEST(Verify, SelectsAsTimingDoes) {
+  const Kernels all = {writing("rope/fp32", 1), writing("add/fp32", 1)};
+  EXPECT_EQ(selected(all, "rope").size(), 1);
+  EXPECT_EQ(selected(all, "-rope").front().name, "add/fp32");
+  EXPECT_EQ(selected(all, ".").size(), 2);
+  EXPECT_THROW((void)selected(all, "nothing"), InputError);
+  EXPECT_THROW((void)selected(all, "("), InputError);
+}
+
+std::vector<Shape> shapes(const std::vector<std::string>& words) { return shapes_of(read_options(words)); }
+
+TEST(Shapes, ComeFromTheCommandLine) {
+  const std::vector<Shape> found = shapes({"--tokens", "33", "--heads", "4", "--vocab", "101"});
+  ASSERT_EQ(found.size(), 2);  // of both types
+  EXPECT_EQ(found[0].tokens(), 33);
+  EXPECT_EQ(found[0].kv_heads, 4);
+  EXPECT_EQ(found[0].vocab, 101);
+  EXPECT_EQ(found[1].dtype, model::Dtype::bf16);
+  const std::vector<Shape> grouped = shapes({"--heads", "8", "--kv-heads", "2", "--dtype", "bf16"});
+  ASSERT_EQ(grouped.size(), 1);
+  EXPECT_EQ(grouped[0].kv_heads, 2);
+}
+
+/// A deck in a file that goes when the test ends.
+class Deck {
+public:
+  explicit Deck(const std::string& text) {
+    std::FILE* file = std::fopen(path_.c_str(), "w");
+    std::fputs(text.c_str(), file);
+    std::fclose(file);
+  }
+  Deck(const Deck&) = delete;
+  Deck& operator=(const Deck&) = delete;
+  ~Deck() { std::remove(path_.c_str()); }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+private:
+  std::string path_ = ::testing::TempDir() + "benchmark_plan_deck.toml";
+};
+
+TEST(Shapes, AreTheDistinctOnesOfADeck) {
+  const Deck deck(R"(schedule = ["ddp", "tawpipe"]
+ranks = [1, 2]
+layers = 3
+hidden = 64
+heads = 2
+ffn_per_layer = [96, 128, 96]
+vocab = 50
+seq = [8, 16]
+micro_batches = 4
+data = "synthetic")");
+  const std::vector<Shape> found = shapes({"--deck", deck.path()});
+  EXPECT_EQ(found.size(), 4);  // two widths by two lengths
+  for (const Shape& shape : found) EXPECT_EQ(shape.layers, 1);
+  EXPECT_EQ(shapes({"--deck", deck.path(), "--tokens", "33"}).size(), 2);
+  const std::vector<Shape> set = shapes({"--deck", deck.path(), "--set", "seq=5", "--ffn", "7"});
+  ASSERT_EQ(set.size(), 1);
+  EXPECT_EQ(set[0].seq, 5);
+  EXPECT_EQ(set[0].ffn, (std::vector<std::int64_t>{7}));
+}
+
+TEST(CommandLine, RefusesWhatMakesNoSense) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {"--size", "3"},           {"--tokens"},
+      {"--tokens", "0"},         {"--tokens", "3x"},
+      {"--tokens", "-1"},        {"--heads", "7"},
+      {"--kv-heads", "3"},       {"--dtype", "fp16"},
+      {"--set", "seq=3"},        {"--deck", "/no.toml"},
+      {"--tokens", "1e3"},       {"33"},
+      {"--vocab", "9999999999"}, {"--verify", "--markdown", "table.md"}};
+  for (const auto& words : wrong) EXPECT_THROW((void)shapes(words), InputError) << words[0];
+}
+
+}  // namespace
+}  // namespace minitaw::bench
