@@ -39,7 +39,7 @@ def cases_of(build, deck):
 
 
 def sgemm_rate(build):
-    out, _ = measured([build / "benchmarks/minitaw_kernels", "--benchmark_filter=limit/matmul/fp32", "--benchmark_min_time=0.5s",
+    out, _ = measured([build / "benchmarks/minitaw_kernels", "--benchmark_filter=limit/matmul/fp32", "--dtype", "fp32", "--triad-mib", "16",
                        "--benchmark_format=json"])
     return json.loads(out)["benchmarks"][0]["FLOP/s"] / 1e9
 
