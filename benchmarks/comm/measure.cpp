@@ -1,0 +1,136 @@
+#include "measure.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "comm/mpi/check.hpp"
+#include "comm/mpi/size.hpp"
+#include "comm/mpi/texts.hpp"
+#include "comm/sum.hpp"
+#include "engine/agree.hpp"
+#include "topology/detect.hpp"
+
+namespace minitaw::bench {
+namespace {
+
+using comm::mpi::check;
+using Clock = std::chrono::steady_clock;
+
+/// The ranks of the job begin together.
+class Start {
+public:
+  Start() {
+    const topology::Job place = topology::detect(MPI_COMM_WORLD);
+    crowded_ = place.nodes.count() == 1 && place.nodes.ranks() > place.node_cores;
+  }
+
+  /// Where ranks share cores, those in a barrier of MPI's keep the others from leaving it, and the slices of
+  /// the scheduler would be what is measured. There all sleep until a moment on the clock of the node.
+  void together() const {
+    if (!crowded_) return check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
+    engine::wait_for_all(MPI_COMM_WORLD);
+    const Clock::duration soon = std::chrono::milliseconds(20);
+    std::int64_t moment = (Clock::now() + soon).time_since_epoch().count();
+    check(MPI_Bcast(&moment, 1, MPI_INT64_T, 0, MPI_COMM_WORLD), "MPI_Bcast");
+    std::this_thread::sleep_until(Clock::time_point(Clock::duration(moment)));
+  }
+
+private:
+  bool crowded_ = false;
+};
+
+/// An operation with its mover, on this rank.
+class Trial {
+public:
+  Trial(const Start& start, const Size& size, const Places& places, const Place& place, Operation operation,
+        Buffers& buffers, const CommOptions& options)
+      : start_(start), size_(size), place_(place), operation_(operation), buffers_(buffers),
+        options_(options), rank_(comm::mpi::rank_in(MPI_COMM_WORLD)), seat_(seat_of(places, place, rank_)),
+        contents_(size, options.seed), before_(contents_.before(rank_)) {}
+
+  double seconds(Mover& mover) {
+    buffers_.data.set(before_);
+    start_.together();
+    const auto begin = Clock::now();
+    if (seat_.taken()) mover.move(operation_, place_, seat_, size_, buffers_);
+    return std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+  /// Collective; of the contents that the last operation has left.
+  void require_right(const Mover& mover, bool spoil) const {
+    const std::string mine = seat_.taken() ? fault(mover, spoil) : std::string();
+    const std::vector<std::string> all = comm::mpi::gather_texts(mine, MPI_COMM_WORLD);
+    const auto wrong = std::ranges::find_if(all, [](const std::string& text) { return !text.empty(); });
+    if (wrong == all.end()) return;
+    throw Wrong(fmt::format("{} of {} bytes {} by {} is wrong on rank {}: {}", name_of(operation_),
+                            buffers_.data.bytes(), place_.name, mover.name(), wrong - all.begin(), *wrong));
+  }
+
+private:
+  [[nodiscard]] std::string fault(const Mover& mover, bool spoil) const {
+    std::vector<std::byte> after(buffers_.data.bytes());
+    buffers_.result(operation_).get(after);
+    // The last byte of a number holds its sign. Member 0 has a result of every operation.
+    if (spoil && seat_.index == 0) after[comm_width() - 1] ^= std::byte{0x80};
+    return contents_.fault(operation_, seat_, rank_, mover.slices(), after);
+  }
+  [[nodiscard]] std::size_t comm_width() const {
+    return buffers_.data.bytes() / static_cast<std::size_t>(size_.elements);
+  }
+
+  const Start& start_;
+  const Size& size_;
+  const Place& place_;
+  Operation operation_;
+  Buffers& buffers_;
+  const CommOptions& options_;
+  int rank_;
+  Seat seat_;
+  Contents contents_;
+  std::vector<std::byte> before_;
+};
+
+/// The slowest rank counts.
+void slowest(std::vector<double>& seconds) {
+  check(MPI_Allreduce(MPI_IN_PLACE, seconds.data(), static_cast<int>(seconds.size()), MPI_DOUBLE, MPI_MAX,
+                      MPI_COMM_WORLD),
+        "MPI_Allreduce of times");
+}
+
+/// A round that does not count: connections, buffers of the library, first touch. Its contents are checked.
+void rehearse(Trial& trial, Mover& ours, Mover* raw, bool verify, bool spoil) {
+  (void)trial.seconds(ours);
+  if (verify) trial.require_right(ours, spoil);
+  if (raw == nullptr) return;
+  (void)trial.seconds(*raw);
+  if (verify) trial.require_right(*raw, false);
+}
+
+}  // namespace
+
+std::vector<Measured> measure(const Size& size, const Places& places, Mover& ours, Mover* raw,
+                              const CommOptions& options) {
+  Buffers buffers(static_cast<std::size_t>(size.elements) * comm::bytes_of(size.scalar));
+  const Start start;
+  std::vector<Measured> results;
+  for (const Place& place : places.places)
+    for (const Operation operation : operations) {
+      Trial trial(start, size, places, place, operation, buffers, options);
+      rehearse(trial, ours, raw, options.verify, options.spoil == name_of(operation));
+      Measured m{size, place.name, operation, ours.name(), raw == nullptr ? "" : raw->name(), {}, {}};
+      for (int round = 0; round < options.rounds; ++round) {
+        if (round % 2 == 1 && raw != nullptr) m.raw.push_back(trial.seconds(*raw));
+        m.ours.push_back(trial.seconds(ours));
+        if (round % 2 == 0 && raw != nullptr) m.raw.push_back(trial.seconds(*raw));
+      }
+      slowest(m.ours);
+      slowest(m.raw);
+      results.push_back(std::move(m));
+    }
+  return results;
+}
+
+}  // namespace minitaw::bench

@@ -1,0 +1,97 @@
+#include "operations.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+
+namespace minitaw::bench {
+namespace {
+
+using schedule::Kind;
+using schedule::Lane;
+using schedule::Payload;
+
+constexpr std::array<std::string_view, operations.size()> names = {
+    "send", "shift", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce"};
+
+/// Teams of one have nothing to say to each other.
+void add_place(Places& places, std::string name, Lane lane, const std::vector<std::vector<int>>& teams) {
+  Place place{std::move(name), lane, {}};
+  for (const std::vector<int>& team : teams) {
+    if (team.size() < 2) continue;
+    place.communicators.push_back(static_cast<int>(places.program.communicators.size()));
+    places.program.communicators.push_back({fmt::format("{} {}", place.name, team.front()), team});
+  }
+  if (!place.communicators.empty()) places.places.push_back(std::move(place));
+}
+
+schedule::Action action(Kind kind, const Place& place, int peer, int communicator) {
+  schedule::Action a;
+  a.kind = kind;
+  a.lane = place.lane;
+  a.peer = peer;
+  a.communicator = communicator;
+  a.payload = kind == Kind::send || kind == Kind::recv ? Payload::weights : Payload::gradient;
+  return a;
+}
+
+/// Transports look in the program for what they must be ready for.
+void add_actions(Places& places, const Place& place, int rank) {
+  const Seat seat = seat_of(places, place, rank);
+  if (!seat.taken()) return;
+  std::vector<schedule::Action>& actions = places.program.ranks[static_cast<std::size_t>(rank)].actions;
+  actions.push_back(action(Kind::recv, place, seat.previous(), -1));
+  actions.push_back(action(Kind::send, place, seat.next(), -1));
+  for (const Kind kind : {Kind::broadcast, Kind::reduce})
+    actions.push_back(action(kind, place, seat.ranks.front(), seat.communicator));
+  for (const Kind kind : {Kind::all_gather, Kind::reduce_scatter, Kind::all_reduce})
+    actions.push_back(action(kind, place, -1, seat.communicator));
+}
+
+}  // namespace
+
+std::string_view name_of(Operation operation) { return names[static_cast<std::size_t>(operation)]; }
+
+Operation parse_operation(const std::string& text) {
+  const auto at = std::ranges::find(names, text);
+  if (at == names.end())
+    throw InputError(fmt::format("there is no operation '{}'; there are {}", text, fmt::join(names, ", ")));
+  return operations[static_cast<std::size_t>(at - names.begin())];
+}
+
+bool sums(Operation operation) {
+  return operation == Operation::reduce || operation == Operation::reduce_scatter ||
+         operation == Operation::all_reduce;
+}
+
+Places places_of(const topology::Groups& groups) {
+  Places places;
+  places.program.groups = groups;
+  places.program.ranks.resize(static_cast<std::size_t>(groups.ranks()));
+  std::vector<std::vector<int>> inside;
+  std::vector<int> first, all;
+  for (int g = 0; g < groups.count(); ++g) {
+    inside.push_back(groups.members(g));
+    first.push_back(groups.first(g));
+    all.insert(all.end(), inside.back().begin(), inside.back().end());
+  }
+  add_place(places, groups.count() == 1 ? "all ranks" : "in groups", Lane::intra, inside);
+  add_place(places, "between groups", Lane::inter, {first});
+  if (groups.count() > 1 && all != first) add_place(places, "all ranks", Lane::inter, {all});
+  for (const Place& place : places.places)
+    for (int r = 0; r < groups.ranks(); ++r) add_actions(places, place, r);
+  return places;
+}
+
+Seat seat_of(const Places& places, const Place& place, int rank) {
+  for (const int c : place.communicators) {
+    const std::vector<int>& ranks = places.program.communicators[static_cast<std::size_t>(c)].ranks;
+    if (const auto at = std::ranges::find(ranks, rank); at != ranks.end())
+      return {c, ranks, static_cast<int>(at - ranks.begin())};
+  }
+  return {};
+}
+
+}  // namespace minitaw::bench

@@ -1,0 +1,11 @@
+#include "kernels/types.hpp"
+#include "mover.hpp"
+
+namespace minitaw::bench {
+
+std::unique_ptr<Mover> make_raw(const std::string& ours, const Places& places) {
+  if (kernels::on_host || ours == "mpi direct") return make_raw_mpi(places);
+  return nullptr;
+}
+
+}  // namespace minitaw::bench
