@@ -1,0 +1,122 @@
+#include "overhead.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "comm/local.hpp"
+#include "twin.hpp"
+
+namespace minitaw::bench {
+namespace {
+
+engine::NamedTransport nobody(const schedule::Program&, model::Buffer) {
+  return {std::make_unique<comm::SoloTransport>(), "none"};
+}
+
+template <class Work>
+double seconds(const Work& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Engine and twin, step by step.
+class Pair {
+public:
+  explicit Pair(const deck::Case& c) : session_(c, 0, nobody, {}), twin_(c) {}
+
+  /// The next step of both: seconds of the engine, then of the twin.
+  std::pair<double, double> step(bool engine_first) {
+    session_.prepare();
+    twin_.prepare();
+    double engine = 0;
+    if (engine_first) engine = seconds([&] { session_.play(); });
+    const double twin = seconds([&] { twin_.step(); });
+    if (!engine_first) engine = seconds([&] { session_.play(); });
+    require_equal();
+    return {engine, twin};
+  }
+  [[nodiscard]] std::size_t actions() const { return session_.program().ranks[0].actions.size(); }
+
+private:
+  void require_equal() const {
+    const double engine = loss_in(session_.arena()), twin = loss_in(twin_.arena());
+    if (engine == twin) return;
+    throw Differ(fmt::format("step {}: the engine's loss is {}, its twin's {}; they must be equal to the bit",
+                             session_.steps(), engine, twin));
+  }
+
+  engine::Session session_;
+  Twin twin_;
+};
+
+double quantile(const std::vector<double>& ascending, double q) {
+  const double at = q * static_cast<double>(ascending.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const std::size_t above = std::min(below + 1, ascending.size() - 1);
+  return std::lerp(ascending[below], ascending[above], at - static_cast<double>(below));
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return quantile(values, 0.5);
+}
+
+/// The median of many such samples lies between these with a probability of 95 %: order statistics, whatever
+/// the distribution.
+std::pair<double, double> interval_of_median(const std::vector<double>& ascending) {
+  const auto n = static_cast<double>(ascending.size());
+  const auto low = static_cast<std::size_t>(std::max(0.0, std::floor((n - 1.96 * std::sqrt(n)) / 2)));
+  return {ascending[low], ascending[ascending.size() - 1 - low]};
+}
+
+std::string row(const Overhead& o) {
+  const std::vector<double> all = shares(o);
+  const auto [low, high] = interval_of_median(all);
+  const double engine = median(o.engine_s), twin = median(o.twin_s), share = quantile(all, 0.5);
+  const model::Shape& shape = o.settings.shape;
+  return fmt::format(
+      "| {} | {} | {} | {} | {} | {} | {:.3f} | {:.3f} | {:+.2f} % | {:+.2f} to {:+.2f} % | {:+.2f} to "
+      "{:+.2f} % | {:+.2f} % | {:.2f} |\n",
+      shape.layers, shape.hidden, shape.seq, o.settings.micro_batches, o.actions, o.engine_s.size(),
+      1e3 * engine, 1e3 * twin, 100 * share, 100 * low, 100 * high, 100 * quantile(all, 0.25),
+      100 * quantile(all, 0.75),
+      100 * (*std::ranges::min_element(o.engine_s) / *std::ranges::min_element(o.twin_s) - 1),
+      1e6 * share * twin / static_cast<double>(o.actions));
+}
+
+}  // namespace
+
+Overhead measure_overhead(const deck::Case& c, int pairs) {
+  Pair pair(c);
+  Overhead result{c, pair.actions(), {}, {}};
+  for (int p = -c.warmup; p < pairs; ++p) {
+    const auto [engine, twin] = pair.step(p % 2 == 0);
+    if (p < 0) continue;
+    result.engine_s.push_back(engine);
+    result.twin_s.push_back(twin);
+  }
+  return result;
+}
+
+std::vector<double> shares(const Overhead& overhead) {
+  std::vector<double> all;
+  for (std::size_t p = 0; p < overhead.engine_s.size(); ++p)
+    all.push_back(overhead.engine_s[p] / overhead.twin_s[p] - 1);
+  std::ranges::sort(all);
+  return all;
+}
+
+std::string table(const std::vector<Overhead>& all) {
+  std::string text =
+      "| L | H | S | M | actions | pairs | engine, ms | twin, ms | overhead | 95 % of its median | half of "
+      "the "
+      "pairs | of the best | us per action |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+  for (const Overhead& o : all) text += row(o);
+  return text;
+}
+
+}  // namespace minitaw::bench

@@ -1,0 +1,79 @@
+#include "twin.hpp"
+
+#include "deck/sequences.hpp"
+#include "engine/lane_space.hpp"
+
+namespace minitaw::bench {
+namespace {
+
+using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
+using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
+
+/// Where the program's first micro-batch keeps what the shards leave for the backward pass.
+std::vector<model::Buffer> kept_by_shard(const schedule::Program& program, const engine::Arena& arena) {
+  std::vector<model::Buffer> kept(static_cast<std::size_t>(program.shards));
+  for (const schedule::Action& a : program.ranks[0].actions)
+    if (a.kind == schedule::Kind::forward && a.micro_batch == 0)
+      kept[static_cast<std::size_t>(a.shard)] = arena.slot(a.slots[1]);
+  return kept;
+}
+
+}  // namespace
+
+double loss_in(const engine::Arena& arena) {
+  double loss = 0;
+  Kokkos::deep_copy(loss, Loss(arena.loss()));
+  return loss;
+}
+
+Twin::Twin(const deck::Case& c)
+    : case_(c), program_(engine::program_of(c)),
+      layout_(model::make_layout(c.shape, schedule::cut_of(program_))),
+      arena_(schedule::memory(program_, layout_)[0]), state_(program_, 0, layout_, arena_),
+      exec_(engine::lane_space(schedule::Lane::compute)),
+      model_(exec_, layout_, engine::loss_scale(c), arena_.workspace(),
+             kernels::parse_attention(c.attention)),
+      tokens_(c.shape, c.data, c.seed), flow_(arena_.slot({schedule::SlotClass::flow, 0})),
+      kept_(kept_by_shard(program_, arena_)) {
+  for (int m = 0; m < c.micro_batches; ++m) batches_.emplace_back(c.shape);
+  state_.initialise(c.seed);
+}
+
+void Twin::prepare() {
+  for (int m = 0; m < case_.micro_batches; ++m)
+    batches_[static_cast<std::size_t>(m)].fill(tokens_, steps_, deck::first_sequence(case_, m));
+  Kokkos::deep_copy(Loss(arena_.loss()), 0.0);
+}
+
+void Twin::step() {
+  ++steps_;
+  for (int s = 0; s < shards(); ++s) zero(state_.total(s));
+  zero(state_.ends_total());
+  for (const model::MicroBatch& batch : batches_) micro_batch(batch);
+  update();
+  exec_.fence("minitaw::bench::Twin");
+}
+
+void Twin::zero(model::Buffer buffer) const {
+  Kokkos::deep_copy(exec_, Bytes(buffer.data, buffer.bytes), std::byte{0});
+}
+
+void Twin::micro_batch(const model::MicroBatch& batch) {
+  model_.embed(flow_, state_.ends(), batch);
+  for (int s = 0; s < shards(); ++s)
+    model_.forward(s, flow_, kept_[static_cast<std::size_t>(s)], state_.weights(s));
+  model_.loss(flow_, state_.ends_total(), arena_.loss(), state_.ends(), batch);
+  for (int s = shards() - 1; s >= 0; --s)
+    model_.backward(s, flow_, state_.total(s), model::Dtype::fp32, true, kept_[static_cast<std::size_t>(s)],
+                    state_.weights(s));
+  model_.embed_backward(state_.ends_total(), flow_, batch);
+}
+
+void Twin::update() {
+  const model::AdamW adamw = engine::adamw_of(case_);
+  for (int s = 0; s < shards(); ++s)
+    model_.update(s, state_.weights(s), state_.shard_optimiser(s), state_.total(s), adamw, steps_);
+  model_.update_ends(0, state_.ends(), state_.ends_optimiser(), state_.ends_total(), adamw, steps_);
+}
+
+}  // namespace minitaw::bench
