@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How close a step on the host comes to the rate of sgemm, and how it compares with another program, all in one run.
 
-    OMP_NUM_THREADS=2 scripts/env benchmarks/host_speed.py build/host inputs/performance/*.toml [--peer STEP.py] [--rounds 3] -o OUT
+    OMP_NUM_THREADS=2 scripts/env benchmarks/host_speed.py build/host inputs/performance/host*.toml [--peer STEP.py] [--rounds 3] -o OUT
 
 For each case of the decks, in turn and several times over: the rate of a square sgemm (minitaw_kernels), minitaw run, and the peer. A peer is a
 Python program that takes --layers, --hidden, --heads, --kv-heads, --ffn, --vocab, --seq, --accumulate, --steps, --threads, --no-recompute and
