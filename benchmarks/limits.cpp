@@ -20,21 +20,43 @@ struct Triad {
   KOKKOS_FUNCTION void operator()(std::int64_t i) const { a[i] = b[i] + 3.0F * c[i]; }
 };
 
-double fastest_call(const std::function<void()>& run) {
+double fastest_call(const std::function<void()>& run, double least_total) {
   Stopwatch watch(run);
-  while (watch.calls() < 10 || watch.total() < 0.5) watch.measure();
+  while (watch.calls() < 10 || watch.total() < least_total) watch.measure();
   return watch.fastest();
 }
 
+/// The triad's arrays, and the time of a call over their first `count` elements.
+class TriadArrays {
+public:
+  explicit TriadArrays(std::int64_t mib) : a_(1, elements(mib)), b_(1, elements(mib)), c_(1, elements(mib)) {}
+
+  [[nodiscard]] double seconds(std::int64_t count, double least_total) const {
+    const Triad body{a_.vector().data(), b_.vector().data(), c_.vector().data()};
+    return fastest_call(
+        [=] {
+          using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+          Kokkos::parallel_for("benchmark triad", Range(0, count), body);
+        },
+        least_total);
+  }
+  [[nodiscard]] std::int64_t count() const { return a_.cols(); }
+  [[nodiscard]] static double bytes(std::int64_t count) {
+    return 3 * sizeof(float) * static_cast<double>(count);
+  }
+
+private:
+  static std::int64_t elements(std::int64_t mib) {
+    return mib * (1 << 20) / static_cast<std::int64_t>(sizeof(float));
+  }
+
+  Values<float> a_, b_, c_;
+};
+
 Limit triad(std::int64_t mib) {
-  const std::int64_t count = mib * (1 << 20) / static_cast<std::int64_t>(sizeof(float));
-  const Values<float> a(1, count), b(1, count), c(1, count);
-  const Triad body{a.vector().data(), b.vector().data(), c.vector().data()};
-  const double seconds = fastest_call([=] {
-    using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
-    Kokkos::parallel_for("benchmark triad", Range(0, count), body);
-  });
-  return {12 * static_cast<double>(count) / seconds, seconds,
+  const TriadArrays arrays(mib);
+  const double seconds = arrays.seconds(arrays.count(), 0.5);
+  return {TriadArrays::bytes(arrays.count()) / seconds, seconds,
           fmt::format("a = b + s c, fp32, {} MiB each", mib)};
 }
 
@@ -49,10 +71,11 @@ template <class E>
 Limit square_product() {
   const std::int64_t n = side<E>();
   const Values<E> a(n, n), b(n, n), c(n, n);
-  const double seconds = fastest_call([=] {
+  const auto run = [=] {
     kernels::matmul<E, E>(ExecutionSpace(), c.matrix(), a.matrix(), kernels::Op::plain, b.matrix(),
                           kernels::Op::transposed, 0);
-  });
+  };
+  const double seconds = fastest_call(run, 0.5);
   const auto side = static_cast<double>(n);
   return {2 * side * side * side / seconds, seconds, fmt::format("{0} x {0} x {0}", n)};
 }
@@ -63,9 +86,30 @@ double Limits::least_seconds(model::Dtype dtype, const Cost& cost) const {
   return std::max(cost.flops / product.at(dtype).rate, cost.bytes / triad.rate);
 }
 
+double Limits::cached_rate(double bytes) const {
+  const auto above = small_triads.lower_bound(bytes);
+  if (small_triads.empty() || above == small_triads.end()) return triad.rate;
+  if (above == small_triads.begin()) return above->second;
+  const auto below = std::prev(above);
+  const double way = std::log(bytes / below->first) / std::log(above->first / below->first);
+  return below->second + way * (above->second - below->second);
+}
+
+double Limits::least_seconds_cached(model::Dtype dtype, const Cost& cost) const {
+  return std::max(cost.flops / product.at(dtype).rate, cost.bytes / cached_rate(cost.bytes));
+}
+
+std::map<double, double> measure_small_triads(std::int64_t triad_mib) {
+  const TriadArrays arrays(triad_mib);
+  std::map<double, double> rates;
+  for (std::int64_t count = (256 << 10) / 12; count < arrays.count(); count *= 2)
+    rates[TriadArrays::bytes(count)] = TriadArrays::bytes(count) / arrays.seconds(count, 0.1);
+  return rates;
+}
+
 Limits best_of(const Limits& a, const Limits& b) {
   const auto best = [](const Limit& x, const Limit& y) { return x.rate < y.rate ? y : x; };
-  Limits found{best(a.triad, b.triad), a.product};
+  Limits found{best(a.triad, b.triad), a.product, a.small_triads};
   for (auto& [type, limit] : found.product) limit = best(limit, b.product.at(type));
   return found;
 }
@@ -78,7 +122,7 @@ double drift(const Limits& before, const Limits& after) {
 }
 
 Limits measure_limits(const std::set<model::Dtype>& types, std::int64_t triad_mib) {
-  Limits limits{triad(triad_mib), {}};
+  Limits limits{triad(triad_mib), {}, {}};
   for (const model::Dtype type : types)
     model::with_element(type, [&]<class E>(E) { limits.product[type] = square_product<E>(); });
   return limits;

@@ -19,9 +19,14 @@ struct Limit {
 struct Limits {
   Limit triad;
   std::map<model::Dtype, Limit> product;
+  std::map<double, double> small_triads{};  ///< rates of triads that move fewer bytes, by bytes
 
   /// No kernel of this cost can be faster, unless its data are in a cache.
   [[nodiscard]] double least_seconds(model::Dtype dtype, const Cost& cost) const;
+  /// The same if caches help it as they help a triad that moves as many bytes.
+  [[nodiscard]] double least_seconds_cached(model::Dtype dtype, const Cost& cost) const;
+  /// Rate of such a triad, between those that were measured.
+  [[nodiscard]] double cached_rate(double bytes) const;
 };
 
 /// The larger rate of each: what the machine can do does not depend on when others use it.
@@ -33,7 +38,11 @@ struct Limits {
 /// Takes both on the idle machine: the triad a = b + s c of STREAM (McCalpin 1995; three arrays, written
 /// lines are not counted as read) on arrays of `triad_mib` each, and a square product in each type by the
 /// matmul that the kernels use. The fastest of at least ten calls and half a second.
+/// Small triads are not taken with them.
 [[nodiscard]] Limits measure_limits(const std::set<model::Dtype>& types, std::int64_t triad_mib);
+
+/// Rates of triads from 256 KiB on, each twice the one before, for Limits::small_triads.
+[[nodiscard]] std::map<double, double> measure_small_triads(std::int64_t triad_mib);
 
 /// Size of an array that no cache holds a useful part of: four times the last cache of the host (all of them,
 /// if there are several), an eighth of the free memory at most; on a device 1 GiB.

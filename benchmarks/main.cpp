@@ -64,7 +64,8 @@ int measure(const Options& options, const std::vector<Shape>& shapes, const Kern
   std::ofstream table = open_table(options);
   describe_machine();
   const std::int64_t triad_mib = options.triad_mib > 0 ? options.triad_mib : default_triad_mib();
-  const Limits before = measure_limits(types_of(shapes), triad_mib);
+  Limits before = measure_limits(types_of(shapes), triad_mib);
+  before.small_triads = measure_small_triads(triad_mib);
   Times times;
   add_timings(before, kernels, times);
   if (benchmark::RunSpecifiedBenchmarks() == 0)

@@ -29,6 +29,7 @@ void report(benchmark::State& state, const Kernel& kernel, const Limits& limits,
   state.counters["B/s"] = cost.bytes / seconds;
   state.counters["MiB"] = cost.bytes / (1 << 20);
   state.counters["of_limit"] = limits.least_seconds(kernel.dtype, cost) / seconds;
+  state.counters["of_cached"] = limits.least_seconds_cached(kernel.dtype, cost) / seconds;
 }
 
 }  // namespace
