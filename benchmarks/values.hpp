@@ -132,7 +132,7 @@ double error_of_elements(const Values<E>& values, const Expected& expected) {
 /// What a result of type E may be off by, as Comparison counts: some roundings to bf16, or a sum of many
 /// thousand terms in float.
 template <class E>
-inline constexpr double tolerance = std::is_same_v<E, Bf16> ? 2e-2 : 1e-4;
+inline constexpr double tolerance = std::is_same_v<E, Bf16> ? 1e-2 : 1e-4;
 
 template <class E>
 inline constexpr double bytes_of = sizeof(E);
