@@ -2,8 +2,9 @@
 add_library(minitaw_options INTERFACE)
 target_compile_features(minitaw_options INTERFACE cxx_std_20)
 target_compile_options(minitaw_options INTERFACE -Wall -Wextra -Wshadow)
-# No one asks errno how sqrt went; without it, loops over sqrt become vector code.
-target_compile_options(minitaw_options INTERFACE -fno-math-errno)
+# No one asks errno how sqrt went, nor catches a floating-point exception; without them, loops over sqrt and exponentials
+# become vector code.
+target_compile_options(minitaw_options INTERFACE -fno-math-errno -fno-trapping-math)
 if(NOT Kokkos_ENABLE_CUDA)
   target_compile_options(minitaw_options INTERFACE -Wpedantic)  # nvcc's own line directives are not
 endif()
