@@ -16,7 +16,7 @@ struct Cost {
   double bytes = 0;
 };
 
-/// A kernel with memory to work on.
+/// A kernel with memory to work on, which each of its functions owns.
 struct Problem {
   std::function<void()> reset;    ///< inputs as given, outputs full of what is not a number
   std::function<void()> run;      ///< one call, asynchronous

@@ -75,18 +75,20 @@ Problem backward_weight(const Layer& l) {
   const ExecutionSpace exec;
   const Values<E> dy(l.tokens, l.out), x(l.tokens, l.in);
   const Values<float> dw(l.out, l.in);
-  const kernels::Matrix<const E> slope = dy.matrix();
-  return {
-      .reset = [=] { dw.reset(); },
-      .run = [=] { kernels::linear_backward_weight<float, E>(exec, dw.matrix(), slope, x.matrix(), true); },
-      .error =
-          [=] {
-            return error_of_elements(dw, [&](std::int64_t out, std::int64_t in) {
-              return dw.given(out, in) + inner_product(
-                                             l.tokens, [&](auto t) { return dy.given(t, out); },
-                                             [&](auto t) { return x.given(t, in); });
-            });
-          }};
+  return {.reset = [=] { dw.reset(); },
+          .run =
+              [=] {
+                const kernels::Matrix<const E> slope = dy.matrix();
+                kernels::linear_backward_weight<float, E>(exec, dw.matrix(), slope, x.matrix(), true);
+              },
+          .error =
+              [=] {
+                return error_of_elements(dw, [&](std::int64_t out, std::int64_t in) {
+                  return dw.given(out, in) + inner_product(
+                                                 l.tokens, [&](auto t) { return dy.given(t, out); },
+                                                 [&](auto t) { return x.given(t, in); });
+                });
+              }};
 }
 
 template <class E>

@@ -40,7 +40,8 @@ void add_timings(const Limits& limits, const Kernels& kernels, Times& times) {
     add_limit("limit/matmul/" + model::name_of(type), "FLOP/s", limit);
   for (const Kernel& kernel : kernels)
     add(kernel.label, [&limits, &kernel, &times](benchmark::State& state) {
-      Stopwatch watch(kernel.make().run);
+      const Problem problem = kernel.make();
+      Stopwatch watch(problem.run);
       for (auto _ : state) state.SetIterationTime(watch.measure());
       times[kernel.label] = watch.fastest();
       report(state, kernel, limits, watch.fastest());
