@@ -96,7 +96,7 @@ class AttentionSlopes {
 public:
   AttentionSlopes(const AttentionSizes& z, const Values<E>& dy, const Values<E>& qkv, const Values<E>& y,
                   const Values<float>& lse)
-      : at_(z), dy_(dy), qkv_(qkv), y_(y.on_host()), lse_(lse.on_host()) {}
+      : at_(z), dy_(dy), qkv_(qkv), y_(y.all()), lse_(lse.all()) {}
 
   [[nodiscard]] std::vector<double> of_query(std::int64_t token, int head) const {
     std::vector<double> dq(static_cast<std::size_t>(at_.z.head_dim));
@@ -131,10 +131,11 @@ private:
   [[nodiscard]] Score score(std::int64_t q, std::int64_t k, int head) const {
     const int d = at_.z.head_dim;
     const std::vector<double> dy = part(dy_, q, at_.query(head), d);
+    const E* const y = y_.data() + q * at_.query(at_.z.heads) + at_.query(head);
     double mean = 0;
-    for (int i = 0; i < d; ++i)
-      mean += dy[static_cast<std::size_t>(i)] * to_double(y_(q, at_.query(head) + i));
-    const double lse = to_double(lse_(q / at_.z.seq * at_.z.heads + head, q % at_.z.seq));
+    for (int i = 0; i < d; ++i) mean += dy[static_cast<std::size_t>(i)] * to_double(y[i]);
+    const std::int64_t row = q / at_.z.seq * at_.z.heads + head;
+    const double lse = double{lse_[static_cast<std::size_t>(row * at_.z.seq + q % at_.z.seq)]};
     const double probability = std::exp(at_.scale * dot(query(q, head), key(k, head)) - lse);
     const double change = dot(dy, part(qkv_, k, at_.value(at_.kv_head(head)), d));
     return {probability, at_.scale * probability * (change - mean)};
@@ -142,8 +143,8 @@ private:
 
   HeadPlaces at_;
   const Values<E>&dy_, &qkv_;
-  decltype(std::declval<Values<E>>().on_host()) y_;
-  decltype(std::declval<Values<float>>().on_host()) lse_;
+  std::vector<E> y_;        ///< [T, h d]
+  std::vector<float> lse_;  ///< [B h, S]
 };
 
 template <class E>

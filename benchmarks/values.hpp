@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
@@ -23,26 +23,13 @@ struct Spread {
 /// Value of an element from its place. Host and device get the same bits, so inputs never have to be copied
 /// to be known.
 template <class E>
-struct Fill {
-  E* values;
-  std::uint32_t salt;  ///< matrices differ
-  Spread spread;
-
-  KOKKOS_FUNCTION static E value(std::int64_t i, std::uint32_t salt, const Spread& spread) {
-    auto bits = (static_cast<std::uint32_t>(i) ^ salt) * 2654435761U;
-    bits = (bits ^ (bits >> 15)) * 2246822519U;
-    const float x = static_cast<float>((bits ^ (bits >> 13)) >> 8) * 0x1p-24F;  // of [0, 1)
-    if constexpr (std::is_integral_v<E>)
-      return Kokkos::min(static_cast<E>(spread.scale * x), static_cast<E>(spread.scale) - 1);
-    else return kernels::detail::store<E>(spread.scale * (x + spread.offset));
-  }
-  KOKKOS_FUNCTION void operator()(std::int64_t i) const { values[i] = value(i, salt, spread); }
-};
-
-/// The same for each matrix of a run, another for the next.
-inline std::uint32_t next_salt() {
-  static std::uint32_t salt = 0;
-  return salt += 0x9E3779B9U;
+KOKKOS_FUNCTION E value_at(std::int64_t i, std::uint32_t salt, const Spread& spread) {
+  auto bits = (static_cast<std::uint32_t>(i) ^ salt) * 2654435761U;
+  bits = (bits ^ (bits >> 15)) * 2246822519U;
+  const float x = static_cast<float>((bits ^ (bits >> 13)) >> 8) * 0x1p-24F;  // of [0, 1)
+  if constexpr (std::is_integral_v<E>)
+    return Kokkos::min(static_cast<E>(spread.scale * x), static_cast<E>(spread.scale) - 1);
+  else return kernels::detail::store<E>(spread.scale * (x + spread.offset));
 }
 
 template <class E>
@@ -52,59 +39,42 @@ double to_double(E value) {
 }
 
 /// A matrix in device memory with values that are neither zero nor equal (zeros run faster than data), and
-/// that the host can compute again. Copies share the memory.
+/// that the host can compute again. Copies share the memory. Of float, double, Bf16 and std::int32_t; what
+/// takes long to compile is in values.cpp.
 template <class E>
 class Values {
 public:
-  using View = Kokkos::View<E**, Kokkos::LayoutRight, kernels::MemorySpace>;
+  explicit Values(std::int64_t rows, std::int64_t cols = 1, Spread spread = {});
 
-  explicit Values(std::int64_t rows, std::int64_t cols = 1, Spread spread = {})
-      : view_(Kokkos::view_alloc("benchmark", Kokkos::WithoutInitializing), rows, cols), salt_(next_salt()),
-        spread_(spread) {
-    reset();
-  }
-
-  void reset() const {
-    using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
-    const auto count = static_cast<std::int64_t>(view_.size());
-    Kokkos::parallel_for("benchmark values", Range(0, count), Fill<E>{view_.data(), salt_, spread_});
-    Kokkos::fence();
-  }
+  void reset() const;
   /// Not a number, everywhere: what an output holds before.
-  void poison() const {
-    Kokkos::deep_copy(view_, kernels::detail::store<E>(std::numeric_limits<float>::quiet_NaN()));
-  }
+  void poison() const;
 
-  [[nodiscard]] std::int64_t rows() const { return static_cast<std::int64_t>(view_.extent(0)); }
-  [[nodiscard]] std::int64_t cols() const { return static_cast<std::int64_t>(view_.extent(1)); }
+  [[nodiscard]] std::int64_t rows() const { return rows_; }
+  [[nodiscard]] std::int64_t cols() const { return cols_; }
   [[nodiscard]] kernels::Matrix<E> matrix() const {
-    return kernels::Matrix<E>(view_.data(), view_.extent(0), view_.extent(1));
+    return kernels::Matrix<E>(memory_.get(), static_cast<std::size_t>(rows_),
+                              static_cast<std::size_t>(cols_));
   }
-  [[nodiscard]] kernels::Vector<E> vector() const { return kernels::Vector<E>(view_.data(), view_.size()); }
+  [[nodiscard]] kernels::Vector<E> vector() const {
+    return kernels::Vector<E>(memory_.get(), static_cast<std::size_t>(rows_ * cols_));
+  }
 
   /// What reset() put there.
   [[nodiscard]] double given(std::int64_t row, std::int64_t col = 0) const {
-    return to_double(Fill<E>::value(row * cols() + col, salt_, spread_));
+    return to_double(value_at<E>(row * cols_ + col, salt_, spread_));
   }
-  [[nodiscard]] std::vector<double> given_row(std::int64_t row) const {
-    std::vector<double> values(static_cast<std::size_t>(cols()));
-    for (std::int64_t col = 0; col < cols(); ++col) values[static_cast<std::size_t>(col)] = given(row, col);
-    return values;
-  }
-  /// What is there now; waits for the device.
-  [[nodiscard]] std::vector<double> row(std::int64_t row) const {
-    const auto part = Kokkos::subview(view_, row, Kokkos::ALL);
-    const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), part);
-    std::vector<double> values(host.extent(0));
-    for (std::size_t col = 0; col < values.size(); ++col) values[col] = to_double(host(col));
-    return values;
-  }
-  [[nodiscard]] auto on_host() const {
-    return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), view_);
-  }
+  [[nodiscard]] std::vector<double> given_row(std::int64_t row) const;
+
+  /// What is there now; both wait for the device.
+  [[nodiscard]] std::vector<double> row(std::int64_t row) const;
+  [[nodiscard]] std::vector<E> all() const { return download(0, rows_ * cols_); }
 
 private:
-  View view_;
+  [[nodiscard]] std::vector<E> download(std::int64_t begin, std::int64_t count) const;
+
+  std::int64_t rows_, cols_;
+  std::shared_ptr<E> memory_;
   std::uint32_t salt_;
   Spread spread_;
 };
