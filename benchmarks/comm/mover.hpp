@@ -42,6 +42,10 @@ public:
 /// MPI's own blocking calls. Collective over MPI_COMM_WORLD.
 [[nodiscard]] std::unique_ptr<Mover> make_raw_mpi(const Places& places);
 
+/// NCCL's own calls, on the lanes' streams; only in builds with MINITAW_HAVE_NCCL. Collective over
+/// MPI_COMM_WORLD.
+[[nodiscard]] std::unique_ptr<Mover> make_raw_nccl(const Places& places);
+
 /// What lies under `ours`: NCCL's own calls, or MPI's; nothing where MPI cannot reach the buffers.
 [[nodiscard]] std::unique_ptr<Mover> make_raw(const std::string& ours, const Places& places);
 

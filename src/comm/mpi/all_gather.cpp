@@ -5,7 +5,7 @@ namespace minitaw::comm::mpi {
 /// A ring: every member sends its own slice, then hands on what arrives; the last slice to arrive is that of
 /// the member behind the next one on, who is where it came from.
 void all_gather(Channel& channel, const Ring& ring, const Buffer& buffer) {
-  const Memory& memory = channel.moves();
+  const Memory memory = moving_memory(channel, ring);
   const std::vector<RingStep> steps = ring_steps(ring, buffer, ring.position, memory);
   // Sends are not limited: a ring in which everyone waits to send before receiving would stand still.
   Outgoing leaving(channel, ring.next(), ring.tag, buffer.traffic);

@@ -4,7 +4,7 @@ namespace minitaw::comm::mpi {
 namespace {
 
 void start(Channel& channel, const Ring& ring, const Buffer& buffer) {
-  const Memory& memory = channel.moves();
+  const Memory memory = moving_memory(channel, ring);
   const std::vector<Piece> pieces = whole(buffer, memory);
   Outgoing leaving(channel, ring.next(), ring.tag, buffer.traffic);
   Loading own(memory, pieces, &leaving);
@@ -16,7 +16,7 @@ void start(Channel& channel, const Ring& ring, const Buffer& buffer) {
 }
 
 void pass_on(Channel& channel, const Ring& ring, const Buffer& buffer) {
-  const Memory& memory = channel.moves();
+  const Memory memory = moving_memory(channel, ring);
   const std::vector<Piece> pieces = whole(buffer, memory);
   Outgoing leaving(channel, ring.next(), ring.tag, buffer.traffic);
   Incoming arriving(channel, memory, ring.previous(), ring.tag, pieces, &leaving);

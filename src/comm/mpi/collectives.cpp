@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "comm/mpi/exchange.hpp"
 #include "comm/sum.hpp"
 
 namespace minitaw::comm::mpi {
@@ -16,6 +17,12 @@ std::vector<Piece> cut(const Buffer& buffer, const Slice& slice, std::size_t pie
 
 std::vector<Piece> whole(const Buffer& buffer, const Memory& memory) {
   return cut(buffer, {0, buffer.elements}, memory.piece_bytes);
+}
+
+Memory moving_memory(const Channel& channel, const Ring& ring) {
+  Memory memory = channel.moves();
+  if (ring.size() == 2 && memory.copier == nullptr) memory.piece_bytes = largest_message;
+  return memory;
 }
 
 std::vector<RingStep> ring_steps(const Ring& ring, const Buffer& buffer, int first, const Memory& memory) {

@@ -42,6 +42,10 @@ struct Buffer {
 [[nodiscard]] std::vector<Piece> cut(const Buffer& buffer, const Slice& slice, std::size_t piece_bytes);
 [[nodiscard]] std::vector<Piece> whole(const Buffer& buffer, const Memory& memory);
 
+/// Memory for a collective that only moves data. Pieces are for passing on what has come while more comes:
+/// between two members of a ring, in place, they would only cost a handshake each.
+[[nodiscard]] Memory moving_memory(const Channel& channel, const Ring& ring);
+
 /// What happens to one piece on its way round a ring, at one member.
 struct RingStep {
   Piece piece;
