@@ -74,7 +74,10 @@ std::shared_ptr<meters::Meter> meter_of(const topology::Device& device, bool sha
 
 /// Compute and communication threads of all ranks of this node.
 comm::mpi::Patience waiting(const topology::Job& place, int threads) {
-  return comm::mpi::patience(place.node_cores, place.nodes.size(place.node) * (threads + 2));
+  const int ranks = place.nodes.size(place.node);
+  comm::mpi::Patience patience = comm::mpi::patience(place.node_cores, ranks * (threads + 2));
+  patience.hurries = place.node_cores >= ranks * threads;
+  return patience;
 }
 
 std::string broadcast(std::string text, MPI_Comm comm) {

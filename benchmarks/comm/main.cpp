@@ -22,8 +22,11 @@ void write(const std::string& path, const std::string& text) {
 /// As a run waits: a compute and two communication threads per rank want a core each.
 comm::mpi::Patience waiting(const CommOptions& options) {
   const topology::Job place = topology::detect(MPI_COMM_WORLD);
-  const int threads = place.nodes.size(place.node) * (options.threads + 2);
-  return comm::mpi::patience(options.spin ? threads : place.node_cores, threads);
+  const int ranks = place.nodes.size(place.node);
+  const int threads = ranks * (options.threads + 2);
+  comm::mpi::Patience patience = comm::mpi::patience(options.spin ? threads : place.node_cores, threads);
+  patience.hurries = place.node_cores >= ranks * options.threads;
+  return patience;
 }
 
 std::vector<Measured> measure_all(const CommOptions& options, int ranks) {

@@ -75,6 +75,9 @@ public:
   /// Throws comm::Error if a call that has returned is known to have failed since. Called from another thread
   /// (the watchdog), at any time.
   virtual void poll() {}
+  /// Whether the rank can do nothing but wait for what is moved, so that its cores are free for waits that
+  /// answer at once. Called by the thread that computes.
+  virtual void hurry(bool) {}
   /// Makes every wait, now and later, end with comm::Cancelled within a millisecond. Called from another
   /// thread (the watchdog); afterwards the transport only serves to be destroyed.
   virtual void cancel() = 0;

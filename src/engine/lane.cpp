@@ -16,8 +16,8 @@ std::vector<int> counts_after_units(const schedule::RankProgram& program, schedu
 }  // namespace
 
 Lane::Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& progress,
-           const Queues& queues, Run run)
-    : lane_(lane), progress_(progress), queues_(queues), run_(std::move(run)) {
+           const Queues& queues, Run run, Idle idle)
+    : lane_(lane), progress_(progress), queues_(queues), run_(std::move(run)), idle_(std::move(idle)) {
   for (const schedule::Unit& unit : schedule::units(program, lane)) {
     PlayedUnit& played = units_.emplace_back();
     played.indices = unit.actions;
@@ -65,14 +65,22 @@ void Lane::play_next() {
   queue().open(number);
   for (int l = 0; l < schedule::lanes; ++l) {
     if (unit.wait_units[l] <= waited_[l]) continue;
-    progress_.wait(static_cast<schedule::Lane>(l), unit.waits[l]);
-    queue().after(*queues_[l], unit.wait_units[l]);
-    waited_[l] = unit.wait_units[l];
+    wait_for(l, unit);
   }
   queue().run(number, [&] { run_(unit.actions); });
   ++next_;
   submitted_ += static_cast<int>(unit.indices.size());
   progress_.submitted(lane_, submitted_);
+}
+
+void Lane::wait_for(int lane, const PlayedUnit& unit) {
+  const auto other = static_cast<schedule::Lane>(lane);
+  const bool idle = progress_.count(other) < unit.waits[lane];
+  if (idle) idle_(true);
+  progress_.wait(other, unit.waits[lane]);
+  queue().after(*queues_[lane], unit.wait_units[lane]);
+  if (idle) idle_(false);
+  waited_[lane] = unit.wait_units[lane];
 }
 
 const schedule::Action* Lane::pending() const {

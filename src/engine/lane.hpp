@@ -18,9 +18,13 @@ public:
   /// Does the work of one unit (a batch of messages, or a single action), or enqueues it.
   using Run = std::function<void(std::span<const schedule::Action* const> unit)>;
 
+  /// Told when the lane begins and ends to wait for another one.
+  using Idle = std::function<void(bool idle)>;
+
   /// `queues` of all lanes outlive this.
-  Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& progress, const Queues& queues,
-       Run run);
+  Lane(
+      const schedule::RankProgram& program, schedule::Lane lane, Progress& progress, const Queues& queues,
+      Run run, Idle idle = [](bool) {});
 
   /// Before the first unit of a step, on every lane.
   void begin_step();
@@ -56,6 +60,7 @@ private:
     std::array<int, schedule::lanes> waits{};                    ///< actions of each lane
     std::array<int, schedule::lanes> wait_units = {-1, -1, -1};  ///< the unit that holds the last of them
   };
+  void wait_for(int lane, const PlayedUnit& unit);
   [[nodiscard]] Queue& queue() const { return *queues_[static_cast<std::size_t>(lane_)]; }
   void find_wait_units(const schedule::RankProgram& program);
 
@@ -63,6 +68,7 @@ private:
   Progress& progress_;
   const Queues& queues_;
   Run run_;
+  Idle idle_;
   std::vector<PlayedUnit> units_;
   std::size_t next_ = 0;
   int submitted_ = 0;                                       ///< actions

@@ -10,8 +10,10 @@ Player::Player(const schedule::Program& program, int rank, Compute& compute, Tra
                const PlayerOptions& options)
     : program_(program.ranks[rank]), queues_(queues(options)),
       asynchronous_(std::ranges::all_of(queues_, [](const auto& queue) { return queue->asynchronous(); })),
-      spans_(program_.actions.size()), compute_(program_, schedule::Lane::compute, progress_, queues_,
-                                                [&](auto unit) { compute.run(*unit[0]); }),
+      idle_(options.idle), spans_(program_.actions.size()),
+      compute_(
+          program_, schedule::Lane::compute, progress_, queues_, [&](auto unit) { compute.run(*unit[0]); },
+          options.idle),
       intra_(program_, schedule::Lane::intra, progress_, queues_,
              [&](auto unit) { transfers.run(schedule::Lane::intra, unit); }),
       inter_(program_, schedule::Lane::inter, progress_, queues_,
@@ -76,7 +78,9 @@ void Player::submit_in_order() {
 
 void Player::play_on_threads() {
   for (LaneThread* thread : {&intra_thread_, &inter_thread_}) thread->begin_step();
+  idle_(false);
   compute_.play();
+  idle_(true);
   for (const LaneThread* thread : {&intra_thread_, &inter_thread_}) thread->wait_until_idle();
 }
 

@@ -25,6 +25,7 @@ struct PlayerOptions {
   std::chrono::duration<double> patience{600};  ///< a step in which nothing moves for this long has stalled
   Watchdog::OnStall on_stall = [](const std::string&) {};
   Watchdog::Poll poll = [] {};           ///< throws when communication has failed behind our back
+  Lane::Idle idle = [](bool) {};         ///< told when the compute lane begins and ends to wait for another
   bool communication_on_stream = false;  ///< of the transport
   MakeQueues make_queues = engine::make_queues;
 };
@@ -57,6 +58,7 @@ private:
   Clock clock_;
   Queues queues_;
   bool asynchronous_;  ///< all of them
+  Lane::Idle idle_;
   std::vector<Span> spans_;
   Lane compute_;
   Lane intra_;

@@ -39,8 +39,8 @@ Transport::Transport(MPI_Comm world, const schedule::Program& program, const Lan
                      const Patience& patience)
     : rank_(rank_in(world, program)), ranks_(static_cast<int>(program.ranks.size())),
       communicators_(program.communicators),
-      intra_(world, memory[static_cast<int>(schedule::Lane::intra)], Waiter(patience, cancelled_)),
-      inter_(world, memory[static_cast<int>(schedule::Lane::inter)], Waiter(patience, cancelled_)) {
+      intra_(world, memory[static_cast<int>(schedule::Lane::intra)], Waiter(patience, cancelled_, &hurry_)),
+      inter_(world, memory[static_cast<int>(schedule::Lane::inter)], Waiter(patience, cancelled_, &hurry_)) {
   check_tags(world, communicators_.size());
 }
 

@@ -43,6 +43,7 @@ public:
   [[nodiscard]] schedule::ByteMatrix sent() const override;
   void reset_counters() override;
   void cancel() override { cancelled_.store(true); }
+  void hurry(bool on) override { hurry_.set(on); }
 
 private:
   using Operation = void (*)(Channel&, const Ring&, const Buffer&);
@@ -55,6 +56,7 @@ private:
   int ranks_;
   std::vector<schedule::Communicator> communicators_;
   std::atomic<bool> cancelled_{false};
+  Hurry hurry_;
   Channel intra_, inter_;
 };
 

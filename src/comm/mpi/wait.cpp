@@ -10,14 +10,30 @@ Patience patience(int cores, int threads) {
   return {.spins = 2, .yields = 4};
 }
 
+void Hurry::set(bool on) {
+  {
+    const std::scoped_lock lock(mutex_);
+    on_.store(on, std::memory_order_relaxed);
+  }
+  if (on) turned_on_.notify_all();
+}
+
+void Hurry::sleep(std::chrono::microseconds time) {
+  std::unique_lock lock(mutex_);
+  turned_on_.wait_for(lock, time, [this] { return on(); });
+}
+
 void Pause::once() {
   if (left_.spins > 0) {
     --left_.spins;
   } else if (left_.yields > 0) {
     --left_.yields;
     std::this_thread::yield();
+  } else if (hurry_ != nullptr && hurry_->on()) {
+    std::this_thread::yield();
   } else {
-    std::this_thread::sleep_for(sleep_);
+    if (hurry_ != nullptr) hurry_->sleep(sleep_);
+    else std::this_thread::sleep_for(sleep_);
     sleep_ = std::min(2 * sleep_, left_.longest_sleep);
   }
 }

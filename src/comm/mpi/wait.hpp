@@ -2,6 +2,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 
 #include "comm/error.hpp"
 
@@ -14,6 +16,8 @@ struct Patience {
   int yields = 0;
   std::chrono::microseconds first_sleep{20};
   std::chrono::microseconds longest_sleep{500};
+  /// Every compute thread of the node has a core, which nobody needs while it waits for communication.
+  bool hurries = false;
 };
 
 /// MPI's own blocking calls spin for ever, which is right only where every thread has a core. `threads`
@@ -23,33 +27,51 @@ struct Patience {
 /// thread sleeps, and a message waits at most half a millisecond for it.
 [[nodiscard]] Patience patience(int cores, int threads);
 
+/// Tells the waits of a rank when all of it waits for them: they need not spare its cores then.
+class Hurry {
+public:
+  /// Called by the thread that computes. In a rank of which nobody ever says that it computes, it does not.
+  void set(bool on);
+  [[nodiscard]] bool on() const { return on_.load(std::memory_order_relaxed); }
+  /// Shorter if set() turns it on meanwhile.
+  void sleep(std::chrono::microseconds time);
+
+private:
+  std::atomic<bool> on_ = true;
+  std::mutex mutex_;
+  std::condition_variable turned_on_;
+};
+
 /// The pauses of one wait.
 class Pause {
 public:
-  explicit Pause(const Patience& patience) : left_(patience), sleep_(patience.first_sleep) {}
+  explicit Pause(const Patience& patience, Hurry* hurry = nullptr)
+      : left_(patience), hurry_(patience.hurries ? hurry : nullptr), sleep_(patience.first_sleep) {}
   void once();
 
 private:
   Patience left_;
+  Hurry* hurry_;
   std::chrono::microseconds sleep_;
 };
 
 /// Waits that another thread can end.
 class Waiter {
 public:
-  Waiter(const Patience& patience, const std::atomic<bool>& cancelled)
-      : patience_(patience), cancelled_(cancelled) {}
+  Waiter(const Patience& patience, const std::atomic<bool>& cancelled, Hurry* hurry = nullptr)
+      : patience_(patience), cancelled_(cancelled), hurry_(hurry) {}
 
   /// Returns when `done()` is true. Throws Cancelled soon after the flag is raised.
   template <class Done>
   void until(Done&& done) const {
-    for (Pause pause(patience_); !done(); pause.once())
+    for (Pause pause(patience_, hurry_); !done(); pause.once())
       if (cancelled_.load(std::memory_order_relaxed)) throw Cancelled();
   }
 
 private:
   Patience patience_;
   const std::atomic<bool>& cancelled_;
+  Hurry* hurry_;
 };
 
 }  // namespace minitaw::comm::mpi
