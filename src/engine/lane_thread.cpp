@@ -2,7 +2,22 @@
 
 #include "engine/lane_space.hpp"
 
+#if defined(__linux__)
+#include <sys/prctl.h>
+#endif
+
 namespace minitaw::engine {
+namespace {
+
+/// Linux lengthens sleeps by 50 microseconds to save wake-ups: more than twice what the shortest waits ask
+/// for, and a collective waits for every piece.
+void sleep_exactly() {
+#if defined(__linux__)
+  prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // nanoseconds
+#endif
+}
+
+}  // namespace
 
 LaneThread::LaneThread(Lane& lane, Progress& progress) : lane_(lane), progress_(progress) {
   thread_ = std::thread([this] { loop(); });
@@ -26,6 +41,7 @@ void LaneThread::wait_until_idle() const {
 
 void LaneThread::loop() {
   use_device();
+  sleep_exactly();
   for (int played = 0;; ++played) {
     played_.store(played);
     played_.notify_all();

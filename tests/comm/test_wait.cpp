@@ -32,5 +32,37 @@ TEST(Waiter, IsEndedFromAnotherThread) {
   EXPECT_THROW(Waiter({}, cancelled).until([] { return false; }), Cancelled);
 }
 
+TEST(Waiter, HurriesWhileItIsWaitedFor) {
+  const std::atomic<bool> cancelled{false};
+  const Patience asleep{
+      .first_sleep = std::chrono::hours(1), .longest_sleep = std::chrono::hours(1), .hurries = true};
+  Hurry hurry;
+  int asked = 0;
+  Waiter(asleep, cancelled, &hurry).until([&] { return ++asked == 1000; });
+  hurry.set(false);
+  EXPECT_FALSE(hurry.on());
+  std::atomic<bool> asking{false};
+  std::jthread compute([&] {
+    asking.wait(false);
+    hurry.set(true);  // it may sleep by now, for an hour
+  });
+  Waiter(asleep, cancelled, &hurry).until([&] {
+    asking = true;
+    asking.notify_one();
+    return hurry.on();
+  });
+}
+
+TEST(Waiter, SparesSharedCoresEvenThen) {
+  const std::atomic<bool> cancelled{false};
+  Hurry hurry;
+  const Patience patience{.first_sleep = std::chrono::milliseconds(5),
+                          .longest_sleep = std::chrono::milliseconds(5)};
+  const auto begin = std::chrono::steady_clock::now();
+  int asked = 0;
+  Waiter(patience, cancelled, &hurry).until([&] { return ++asked == 4; });
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 3 * patience.first_sleep);
+}
+
 }  // namespace
 }  // namespace minitaw::comm::mpi

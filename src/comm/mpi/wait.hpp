@@ -24,7 +24,8 @@ struct Patience {
 /// counts the compute and communication threads of all ranks of this node, `cores` what they may run on
 /// together. With a core for each, spinning costs nobody anything and answers at once, so it lasts about as
 /// long as a layer. Otherwise the core belongs to compute: a few tests catch what is already there, then the
-/// thread sleeps, and a message waits at most half a millisecond for it.
+/// thread sleeps, and a message waits at most half a millisecond for it. It does not give way first: who does
+/// is out for a whole slice of the scheduler, milliseconds, where who wakes from a sleep comes next.
 [[nodiscard]] Patience patience(int cores, int threads);
 
 /// Tells the waits of a rank when all of it waits for them: they need not spare its cores then.
