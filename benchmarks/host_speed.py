@@ -47,7 +47,7 @@ def sgemm_rate(build):
 def flops_done(case):
     """FLOPs per token of what the program computes, products only: attention backward takes 5 of them, not the 4 of the model's count; `block`
     computes again all but w2, `keep-attention` all but w2 and attention."""
-    layers, hidden, ffn = case["layers"], case["hidden"], case["ffn"]
+    layers, hidden, ffn = case["layers"], case["hidden"], sum(case["ffn_per_layer"]) / case["layers"]
     projections = hidden * hidden * (2 + 2 * case["kv_heads"] / case["heads"])
     again = 0 if case["recompute"] == "none" else 2 * (projections + 2 * hidden * ffn)
     attention = (9 if case["recompute"] == "block" else 7) * case["seq"] * hidden
