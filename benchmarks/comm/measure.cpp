@@ -74,11 +74,8 @@ private:
     std::vector<std::byte> after(buffers_.data.bytes());
     buffers_.result(operation_).get(after);
     // The last byte of a number holds its sign. Member 0 has a result of every operation.
-    if (spoil && seat_.index == 0) after[comm_width() - 1] ^= std::byte{0x80};
+    if (spoil && seat_.index == 0) after[comm::bytes_of(size_.scalar) - 1] ^= std::byte{0x80};
     return contents_.fault(operation_, seat_, rank_, mover.slices(), after);
-  }
-  [[nodiscard]] std::size_t comm_width() const {
-    return buffers_.data.bytes() / static_cast<std::size_t>(size_.elements);
   }
 
   const Start& start_;

@@ -6,9 +6,12 @@
 #include <array>
 
 #include "comm/sum.hpp"
+#include "record/quantile.hpp"
 
 namespace minitaw::bench {
 namespace {
+
+using record::median;
 
 constexpr std::array titles = {"groups",   "where",      "operation",  "bytes",   "what",
                                "ours, ms", "best, ms",   "GB/s",       "raw, ms", "best, ms",
@@ -19,11 +22,6 @@ double bytes_of(const Measured& m) {
   return static_cast<double>(m.size.elements) * static_cast<double>(comm::bytes_of(m.size.scalar));
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 double best(const std::vector<double>& values) { return *std::ranges::min_element(values); }
 
 std::string rate(const Measured& m, double seconds) {

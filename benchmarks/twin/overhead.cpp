@@ -7,10 +7,14 @@
 #include <cmath>
 
 #include "comm/local.hpp"
+#include "record/quantile.hpp"
 #include "twin.hpp"
 
 namespace minitaw::bench {
 namespace {
+
+using record::median;
+using record::quantile;
 
 engine::NamedTransport nobody(const schedule::Program&, model::Buffer) {
   return {std::make_unique<comm::SoloTransport>(), "none"};
@@ -52,18 +56,6 @@ private:
   engine::Session session_;
   Twin twin_;
 };
-
-double quantile(const std::vector<double>& ascending, double q) {
-  const double at = q * static_cast<double>(ascending.size() - 1);
-  const auto below = static_cast<std::size_t>(at);
-  const std::size_t above = std::min(below + 1, ascending.size() - 1);
-  return std::lerp(ascending[below], ascending[above], at - static_cast<double>(below));
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return quantile(values, 0.5);
-}
 
 /// The median of many such samples lies between these with a probability of 95 %: order statistics, whatever
 /// the distribution.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <span>
+#include <vector>
 
 namespace minitaw::record {
 
@@ -14,6 +15,12 @@ namespace minitaw::record {
   const auto below = static_cast<std::size_t>(at);
   const std::size_t above = std::min(below + 1, sorted.size() - 1);
   return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+/// Of samples in any order.
+[[nodiscard]] inline double median(std::vector<double> samples) {
+  std::ranges::sort(samples);
+  return quantile(samples, 0.5);
 }
 
 }  // namespace minitaw::record
