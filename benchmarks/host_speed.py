@@ -5,8 +5,9 @@
 
 For each case of the decks, in turn and several times over: the rate of a square sgemm (minitaw_kernels), minitaw run, and the peer. A peer is a
 Python program that takes --layers, --hidden, --heads, --kv-heads, --ffn, --vocab, --seq, --accumulate, --steps, --threads, --no-recompute and
-prints a JSON object with tokens_per_s and version; it has no answer to keep-attention. The fastest of the rounds stands for each; the table is Markdown. OUT gets one result file per case and round, and
-rounds.json with everything measured. Peak memory is that of the whole process, as the kernel counts it (maximum resident set).
+prints a JSON object with tokens_per_s and version; it has no answer to keep-attention. The fastest of the rounds stands for each; the table
+is Markdown. OUT gets a result file per round, and rounds.json with everything measured. Peak memory is that of the whole process, as the kernel
+counts it (maximum resident set).
 """
 
 import argparse
@@ -55,11 +56,11 @@ def flops_done(case):
 
 
 def own(build, deck, case, file):
-    file.unlink(missing_ok=True)
+    """Runs the case as the next one of the file."""
     sets = [word for name in (*COLUMNS, "recompute") for word in ("--set", f"{name}={case[name]}")]
     _, memory = measured([build / "minitaw", "run", deck, *sets, "-o", file])
     out, _ = measured([build / "minitaw", "show", file, "--json"])
-    (row,) = json.loads(out)
+    row = json.loads(out)[-1]
     return {"tokens_per_s": row["tokens_per_s [token/s]"], "gflops": row["tflops_causal [TFLOP/s]"] * 1e3, "mib": memory}
 
 
@@ -104,13 +105,16 @@ def main():
     parser.add_argument("-o", "--output", type=pathlib.Path, required=True)
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
+    files = [arguments.output / f"round{turn}.h5" for turn in range(arguments.rounds)]
+    for file in files:
+        file.unlink(missing_ok=True)
     results = []
     cases = [(deck, case) for deck in arguments.decks for case in cases_of(arguments.build, deck)]
-    for number, (deck, case) in enumerate(cases):
+    for deck, case in cases:
         result = {"case": case, "sgemm": [], "own": [], "peer": []}
-        for turn in range(arguments.rounds):
+        for file in files:
             result["sgemm"].append(sgemm_rate(arguments.build))
-            result["own"].append(own(arguments.build, deck, case, arguments.output / f"case{number}-round{turn}.h5"))
+            result["own"].append(own(arguments.build, deck, case, file))
             if arguments.peer and case["recompute"] != "keep-attention":
                 result["peer"].append(other(arguments.peer, case))
         results.append(result)
