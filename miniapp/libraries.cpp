@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <gnu/libc-version.h>
 #include <hdf5.h>
-#include <toml++/toml.hpp>
 
 #include <Kokkos_Core.hpp>
 #include <nlohmann/json.hpp>
@@ -13,8 +12,9 @@
 #include <omp.h>
 #endif
 
-#include "cli11.hpp"
+#include "cli/cli11.hpp"
 #include "comm/mpi/texts.hpp"
+#include "deck/source.hpp"
 #include "engine/make_transport.hpp"
 #include "kernels/library.hpp"
 #include "meters/nvml.hpp"
@@ -72,7 +72,7 @@ void add_tools(Texts& texts) {
   texts.add("HDF5", hdf5_version());
   texts.add("zlib", zlib_version());
   texts.add("fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100));
-  texts.add("toml++", fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH));
+  texts.add("toml++", deck::toml_version());
   texts.add("CLI11", CLI11_VERSION);
   texts.add("nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
                                          NLOHMANN_JSON_VERSION_PATCH));

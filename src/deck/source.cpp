@@ -152,4 +152,6 @@ Setting parse_override(const std::string& text, bool may_split) {
   return setting;
 }
 
+std::string toml_version() { return fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH); }
+
 }  // namespace minitaw::deck

@@ -20,4 +20,8 @@ namespace minitaw::deck {
 /// The part before "=". Throws InputError if there is none.
 [[nodiscard]] std::string override_key(const std::string& text);
 
+/// Of the library that parses TOML, "3.4.0". Its headers are kept to this part: nvcc, which compiles all that
+/// uses Kokkos on devices, does not take them.
+[[nodiscard]] std::string toml_version();
+
 }  // namespace minitaw::deck
