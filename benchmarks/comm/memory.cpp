@@ -13,11 +13,12 @@ using ConstHost = Kokkos::View<const std::byte*, Kokkos::HostSpace, Kokkos::Memo
 }  // namespace
 
 struct Memory::Held {
-  Kokkos::View<std::byte*, kernels::MemorySpace> view;
+  using View = Kokkos::View<std::byte*, kernels::MemorySpace>;
+  View view;
 };
 
 Memory::Memory(std::size_t bytes)
-    : bytes_(bytes), held_(std::make_unique<Held>(Held{{"minitaw::comm benchmark", bytes}})) {}
+    : bytes_(bytes), held_(std::make_unique<Held>(Held{Held::View("minitaw::comm benchmark", bytes)})) {}
 
 Memory::~Memory() = default;
 
