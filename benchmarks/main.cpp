@@ -97,7 +97,7 @@ int run(const Options& options, const std::vector<Shape>& shapes) {
 /// What can be said without a device comes first.
 int start(int argc, char** argv) {
   const Options options = take_options(argc, argv);
-  if (options.help) return fmt::print("{}", usage()), 0;
+  if (!options.help.empty()) return fmt::print("{}", options.help), 0;
   const std::vector<Shape> shapes = shapes_of(options);
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

@@ -17,12 +17,11 @@ struct Options {
   std::optional<model::Dtype> dtype;
   std::int64_t triad_mib = 0;  ///< of each array; 0: from the size of the last cache
   std::string markdown;        ///< empty: no table
-  bool verify = false, help = false;
+  bool verify = false;
+  std::string help;  ///< what to print instead of all that, if it was asked for
 };
 
 /// Throws InputError for an option that does not exist, or a value that is missing or makes no sense.
 [[nodiscard]] Options read_options(const std::vector<std::string>& words);
-
-[[nodiscard]] std::string usage();
 
 }  // namespace minitaw::bench

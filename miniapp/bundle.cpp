@@ -5,7 +5,7 @@
 #include <span>
 
 #include "base/error.hpp"
-#include "cli11.hpp"
+#include "cli/cli11.hpp"
 #include "output.hpp"
 #include "record/bundle.hpp"
 #include "record/disk.hpp"

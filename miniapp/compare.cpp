@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "base/error.hpp"
-#include "cli11.hpp"
+#include "cli/cli11.hpp"
 #include "compare_output.hpp"
 #include "verb.hpp"
 

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "base/error.hpp"
-#include "cli11.hpp"
+#include "cli/cli11.hpp"
 #include "deck/keys.hpp"
 #include "verb.hpp"
 

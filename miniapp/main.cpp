@@ -6,7 +6,8 @@
 
 #include "base/error.hpp"
 #include "base/nearest.hpp"
-#include "cli11.hpp"
+#include "cli/cli11.hpp"
+#include "cli/parse.hpp"
 #include "record/provenance.hpp"
 #include "verb.hpp"
 
@@ -42,13 +43,10 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
 /// Sets the action of the invocation, or says here what there is to say (--help, --version).
 void parse(CLI::App& app, app::Invocation& invocation) {
   check_verb(app, invocation.argc, invocation.argv);
-  try {
-    app.parse(invocation.argc, invocation.argv);
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() != 0) throw InputError(fmt::format("{} (minitaw --help)", error.what()));
-    if (speaks()) app.exit(error);
-    invocation.action = [] { return 0; };
-  }
+  const std::string text = cli::parse(app, invocation.argc, invocation.argv);
+  if (text.empty()) return;
+  if (speaks()) fmt::print("{}", text);
+  invocation.action = [] { return 0; };
 }
 
 int run(int argc, char** argv) {

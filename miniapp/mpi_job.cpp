@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "cli11.hpp"
+#include "cli/cli11.hpp"
 #include "comm/mpi/check.hpp"
 #include "comm/mpi/texts.hpp"
 #include "deck/source.hpp"

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "cli11.hpp"
+#include "cli/cli11.hpp"
 #include "plan_case.hpp"
 #include "plan_fit.hpp"
 #include "plan_table.hpp"

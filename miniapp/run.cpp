@@ -1,7 +1,7 @@
 #include <filesystem>
 #include <memory>
 
-#include "cli11.hpp"
+#include "cli/cli11.hpp"
 #include "in_job.hpp"
 #include "run_sweep.hpp"
 #include "signals.hpp"

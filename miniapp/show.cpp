@@ -1,7 +1,7 @@
 #include <memory>
 
 #include "base/error.hpp"
-#include "cli11.hpp"
+#include "cli/cli11.hpp"
 #include "output.hpp"
 #include "record/official.hpp"
 #include "record/read.hpp"

@@ -1,5 +1,5 @@
 #include "verb.hpp"
-#include "cli11.hpp"
+#include "cli/cli11.hpp"
 
 #include <fmt/format.h>
 

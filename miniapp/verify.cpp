@@ -1,6 +1,6 @@
 #include <memory>
 
-#include "cli11.hpp"
+#include "cli/cli11.hpp"
 #include "in_job.hpp"
 #include "verb.hpp"
 #include "verify_deck.hpp"

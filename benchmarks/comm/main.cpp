@@ -51,11 +51,11 @@ void tell(const CommOptions& options, const std::vector<Measured>& results) {
 
 int run(int argc, char** argv, int rank, int ranks) {
   const CommOptions options = read_options(argc, argv);
-  if (!options.spoil.empty()) (void)parse_operation(options.spoil);
-  if (options.help) {
-    if (rank == 0) fmt::print("{}", comm_usage);
+  if (!options.help.empty()) {
+    if (rank == 0) fmt::print("{}", options.help);
     return 0;
   }
+  if (!options.spoil.empty()) (void)parse_operation(options.spoil);
   const std::vector<Measured> results = measure_all(options, ranks);
   if (rank == 0) tell(options, results);
   return 0;

@@ -1,71 +1,62 @@
 #include "options.hpp"
 
-#include <fmt/format.h>
-
-#include <charconv>
-#include <functional>
-#include <map>
-#include <sstream>
+#include <limits>
 
 #include "base/error.hpp"
+#include "cli/cli11.hpp"
+#include "cli/parse.hpp"
 
 namespace minitaw::bench {
 namespace {
 
-std::int64_t number(const std::string& name, const std::string& text, std::int64_t least) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < least)
-    throw InputError(fmt::format("{} '{}': a whole number from {} on is needed", name, text, least));
-  return value;
+const CLI::Range whole_sizes(std::int64_t{1}, std::numeric_limits<std::int64_t>::max());
+const CLI::Range counts(1, std::numeric_limits<int>::max());
+
+void add_sizes(CLI::App& app, CommOptions& options) {
+  auto* const deck = app.add_option("--deck", options.deck, "sizes and groups of the shards of a deck's cases");
+  deck->type_name("DECK.toml");
+  app.add_option("--set", options.overrides, "change a key of the deck, as in minitaw run; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->type_size(1)
+      ->allow_extra_args(false)
+      ->needs(deck);
+  app.add_option("--bytes", options.bytes, "sizes of messages, with commas between")
+      ->delimiter(',')
+      ->check(whole_sizes)
+      ->type_name("N")
+      ->capture_default_str()
+      ->excludes(deck);
+  app.add_option_function<std::string>(
+         "--groups", [&options](const std::string& text) { options.groups = topology::parse_groups(text); },
+         "groups of the ranks, 2+2 (default: the deck's, or one of all)")
+      ->type_name("G");
 }
 
-std::vector<std::int64_t> numbers(const std::string& name, const std::string& text) {
-  std::vector<std::int64_t> values;
-  std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) values.push_back(number(name, part, 1));
-  if (values.empty()) throw InputError(fmt::format("{} needs at least one size", name));
-  return values;
-}
-
-using Take = std::function<void(const std::string& value)>;
-
-std::map<std::string, Take> takers(CommOptions& o) {
-  return {{"--deck", [&](const auto& v) { o.deck = v; }},
-          {"--set", [&](const auto& v) { o.overrides.push_back(v); }},
-          {"--bytes", [&](const auto& v) { o.bytes = numbers("--bytes", v); }},
-          {"--groups", [&](const auto& v) { o.groups = topology::parse_groups(v); }},
-          {"--transport", [&](const auto& v) { o.transport = v; }},
-          {"--threads", [&](const auto& v) { o.threads = static_cast<int>(number("--threads", v, 1)); }},
-          {"--rounds", [&](const auto& v) { o.rounds = static_cast<int>(number("--rounds", v, 1)); }},
-          {"--seed", [&](const auto& v) { o.seed = static_cast<std::uint64_t>(number("--seed", v, 0)); }},
-          {"--spoil", [&](const auto& v) { o.spoil = v; }},
-          {"--markdown", [&](const auto& v) { o.markdown = v; }},
-          {"--json", [&](const auto& v) { o.json = v; }}};
+void add_method(CLI::App& app, CommOptions& options) {
+  app.add_option("--transport", options.transport, "auto, mpi or nccl")->capture_default_str();
+  app.add_option("--threads", options.threads, "compute threads of a rank that its waits reckon with")
+      ->check(counts)
+      ->capture_default_str();
+  app.add_flag("--spin", options.spin, "wait as if every thread had a core, whatever there is");
+  app.add_option("--rounds", options.rounds, "measurements of each operation, ours and raw in turn")
+      ->check(counts)
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "of the contents")->capture_default_str();
+  auto* const verify = app.add_flag("--verify", options.verify, "compare what arrives with what must");
+  app.add_option("--spoil", options.spoil, "damage the result of this operation, for --verify to see")->needs(verify);
+  app.add_option("--markdown", options.markdown, "write the table there")->type_name("FILE");
+  app.add_option("--json", options.json, "write the time of every round there")->type_name("FILE");
 }
 
 }  // namespace
 
 CommOptions read_options(int argc, char** argv) {
   CommOptions options;
-  const std::map<std::string, Take> known = takers(options);
-  const std::map<std::string, bool*> flags = {
-      {"--verify", &options.verify}, {"--spin", &options.spin}, {"--help", &options.help}};
-  for (int i = 1; i < argc; ++i) {
-    const std::string name = argv[i];
-    if (const auto flag = flags.find(name); flag != flags.end()) {
-      *flag->second = true;
-      continue;
-    }
-    const auto taker = known.find(name);
-    if (taker == known.end())
-      throw InputError(fmt::format("unknown option '{}'; --help tells which there are", name));
-    if (i + 1 == argc) throw InputError(fmt::format("{} needs a value", name));
-    taker->second(argv[++i]);
-  }
-  if (options.deck.empty() && !options.overrides.empty())
-    throw InputError("--set changes a deck; say which with --deck");
-  if (!options.spoil.empty() && !options.verify) throw InputError("--spoil is seen by --verify only");
+  CLI::App app("Messages and collectives of miniTaw's transport beside the library's own calls, in turn; start it with mpiexec.",
+               "minitaw_comm");
+  add_sizes(app, options);
+  add_method(app, options);
+  options.help = cli::parse(app, argc, argv);
   return options;
 }
 

@@ -23,13 +23,8 @@ struct CommOptions {
   bool verify = false;
   std::string spoil;  ///< the operation whose result is damaged before it is checked
   std::string markdown, json;
-  bool help = false;
+  std::string help;  ///< what to print instead of all that, if it was asked for
 };
-
-inline constexpr const char* comm_usage =
-    "mpiexec -n P minitaw_comm [--deck DECK.toml [--set KEY=VALUE]... | --bytes N[,N...]] [--groups 2+2]\n"
-    "             [--transport auto|mpi|nccl] [--threads T] [--spin] [--rounds N] [--seed N] [--verify]\n"
-    "             [--spoil OPERATION] [--markdown FILE] [--json FILE]\n";
 
 /// Throws InputError.
 [[nodiscard]] CommOptions read_options(int argc, char** argv);

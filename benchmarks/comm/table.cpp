@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 
 #include "comm/sum.hpp"
 #include "record/quantile.hpp"
@@ -77,15 +78,18 @@ std::string markdown_table(const std::vector<Measured>& results) {
 }
 
 std::string json_text(const std::vector<Measured>& results) {
-  std::string text = "[";
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const Measured& m : results)
-    text += fmt::format(R"({}
-  {{"groups": "{}", "where": "{}", "operation": "{}", "bytes": {:.0f}, "what": "{}", "transport": "{}", "raw": "{}",
-   "ours_s": [{}], "raw_s": [{}]}})",
-                        text.size() > 1 ? "," : "", m.size.groups.text(), m.place, name_of(m.operation),
-                        bytes_of(m), m.size.what, m.mover, m.raw_mover, fmt::join(m.ours, ", "),
-                        fmt::join(m.raw, ", "));
-  return text + "\n]\n";
+    all.push_back({{"groups", m.size.groups.text()},
+                   {"where", m.place},
+                   {"operation", name_of(m.operation)},
+                   {"bytes", static_cast<std::int64_t>(bytes_of(m))},
+                   {"what", m.size.what},
+                   {"transport", m.mover},
+                   {"raw", m.raw_mover},
+                   {"ours_s", m.ours},
+                   {"raw_s", m.raw}});
+  return all.dump(1) + "\n";
 }
 
 }  // namespace minitaw::bench

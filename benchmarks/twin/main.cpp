@@ -2,42 +2,36 @@
 
 #include <Kokkos_Core.hpp>
 #include <cstdio>
-#include <cstdlib>
+#include <limits>
 
 #include "base/error.hpp"
+#include "cli/cli11.hpp"
+#include "cli/parse.hpp"
 #include "engine/reference.hpp"
 #include "overhead.hpp"
 
 namespace minitaw::bench {
 namespace {
 
-constexpr const char* usage = "minitaw_twin DECK.toml [--set KEY=VALUE]... [--pairs N]";
-
 struct Options {
   std::string deck;
   std::vector<std::string> overrides;
   int pairs = 21;
+  std::string help;  ///< what to print instead of all that, if it was asked for
 };
-
-int pairs_of(const std::string& text) {
-  const int pairs = std::atoi(text.c_str());
-  if (pairs < 1 || std::to_string(pairs) != text)
-    throw InputError(fmt::format("--pairs '{}': a whole number from 1 on is needed", text));
-  return pairs;
-}
 
 Options read_options(int argc, char** argv) {
   Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string word = argv[i];
-    const bool named = word.starts_with("--");
-    if (!named && options.deck.empty()) options.deck = word;
-    else if ((word != "--set" && word != "--pairs") || i + 1 == argc)
-      throw InputError(fmt::format("'{}' is not understood; usage: {}", word, usage));
-    else if (word == "--set") options.overrides.emplace_back(argv[++i]);
-    else options.pairs = pairs_of(argv[++i]);
-  }
-  if (options.deck.empty()) throw InputError(fmt::format("a deck is needed; usage: {}", usage));
+  CLI::App app("The serial step by the engine and by a plain loop of the same calls, in pairs.", "minitaw_twin");
+  app.add_option("DECK", options.deck, "TOML file of the cases")->required();
+  app.add_option("--set", options.overrides, "change a key of the deck, as in minitaw run; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->type_size(1)
+      ->allow_extra_args(false);
+  app.add_option("--pairs", options.pairs, "steps of each, one after the other")
+      ->check(CLI::Range(1, std::numeric_limits<int>::max()))
+      ->capture_default_str();
+  options.help = cli::parse(app, argc, argv);
   return options;
 }
 
@@ -55,6 +49,7 @@ int main(int argc, char** argv) {
   using namespace minitaw;
   try {
     const bench::Options options = bench::read_options(argc, argv);
+    if (!options.help.empty()) return fmt::print("{}", options.help), 0;
     const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
     bench::run(options);
   } catch (const InputError& error) {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
 #include "comm/local.hpp"
+#include "record/compare/interval.hpp"
 #include "record/quantile.hpp"
 #include "twin.hpp"
 
@@ -57,24 +57,20 @@ private:
   Twin twin_;
 };
 
-/// The median of many such samples lies between these with a probability of 95 %: order statistics, whatever
-/// the distribution.
-std::pair<double, double> interval_of_median(const std::vector<double>& ascending) {
-  const auto n = static_cast<double>(ascending.size());
-  const auto low = static_cast<std::size_t>(std::max(0.0, std::floor((n - 1.96 * std::sqrt(n)) / 2)));
-  return {ascending[low], ascending[ascending.size() - 1 - low]};
+std::string interval_text(const std::vector<double>& shares) {
+  const auto interval = record::compare::median_interval(shares, 0.95);
+  return interval ? fmt::format("{:+.2f} to {:+.2f} %", 100 * interval->low, 100 * interval->high) : "-";
 }
 
 std::string row(const Overhead& o) {
   const std::vector<double> all = shares(o);
-  const auto [low, high] = interval_of_median(all);
   const double engine = median(o.engine_s), twin = median(o.twin_s), share = quantile(all, 0.5);
   const model::Shape& shape = o.settings.shape;
   return fmt::format(
-      "| {} | {} | {} | {} | {} | {} | {:.3f} | {:.3f} | {:+.2f} % | {:+.2f} to {:+.2f} % | {:+.2f} to "
-      "{:+.2f} % | {:+.2f} % | {:.2f} |\n",
+      "| {} | {} | {} | {} | {} | {} | {:.3f} | {:.3f} | {:+.2f} % | {} | {:+.2f} to {:+.2f} % | "
+      "{:+.2f} % | {:.2f} |\n",
       shape.layers, shape.hidden, shape.seq, o.settings.micro_batches, o.actions, o.engine_s.size(),
-      1e3 * engine, 1e3 * twin, 100 * share, 100 * low, 100 * high, 100 * quantile(all, 0.25),
+      1e3 * engine, 1e3 * twin, 100 * share, interval_text(all), 100 * quantile(all, 0.25),
       100 * quantile(all, 0.75),
       100 * (*std::ranges::min_element(o.engine_s) / *std::ranges::min_element(o.twin_s) - 1),
       1e6 * share * twin / static_cast<double>(o.actions));

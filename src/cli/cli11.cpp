@@ -1,4 +1,4 @@
-#include "cli11.hpp"
+#include "cli/cli11.hpp"
 
 #ifdef CLI11_COMPILE
 #include <CLI/impl/App_inl.hpp>

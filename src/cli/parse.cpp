@@ -1,0 +1,25 @@
+#include "cli/parse.hpp"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include "base/error.hpp"
+#include "cli/cli11.hpp"
+
+namespace minitaw::cli {
+
+std::string parse(CLI::App& app, int argc, const char* const* argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0)
+      throw InputError(fmt::format("{} ({} --help)", error.what(), app.get_name()));
+    std::ostringstream text;
+    app.exit(error, text, text);
+    return text.str();
+  }
+  return {};
+}
+
+}  // namespace minitaw::cli
