@@ -20,10 +20,16 @@ struct Triad {
   KOKKOS_FUNCTION void operator()(std::int64_t i) const { a[i] = b[i] + 3.0F * c[i]; }
 };
 
-double fastest_call(const std::function<void()>& run, double least_total) {
+Stopwatch timed(const std::function<void()>& run, double least_total) {
   Stopwatch watch(run);
   while (watch.calls() < 10 || watch.total() < least_total) watch.measure();
-  return watch.fastest();
+  return watch;
+}
+
+/// Of calls that do this `work` each, in FLOP or bytes.
+Limit limit_of(double work, const Stopwatch& watch, std::string how) {
+  return {work / watch.fastest(), watch.fastest(), std::move(how),
+          work * static_cast<double>(watch.calls()) / watch.total()};
 }
 
 /// The triad's arrays, and the time of a call over their first `count` elements.
@@ -31,9 +37,9 @@ class TriadArrays {
 public:
   explicit TriadArrays(std::int64_t mib) : a_(1, elements(mib)), b_(1, elements(mib)), c_(1, elements(mib)) {}
 
-  [[nodiscard]] double seconds(std::int64_t count, double least_total) const {
+  [[nodiscard]] Stopwatch measure(std::int64_t count, double least_total) const {
     const Triad body{a_.vector().data(), b_.vector().data(), c_.vector().data()};
-    return fastest_call(
+    return timed(
         [=] {
           using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
           Kokkos::parallel_for("benchmark triad", Range(0, count), body);
@@ -55,9 +61,8 @@ private:
 
 Limit triad(std::int64_t mib) {
   const TriadArrays arrays(mib);
-  const double seconds = arrays.seconds(arrays.count(), 0.5);
-  return {TriadArrays::bytes(arrays.count()) / seconds, seconds,
-          fmt::format("a = b + s c, fp32, {} MiB each", mib)};
+  return limit_of(TriadArrays::bytes(arrays.count()), arrays.measure(arrays.count(), 0.5),
+                  fmt::format("a = b + s c, fp32, {} MiB each", mib));
 }
 
 /// bf16 on a host is the portable kernel, which has no peak to wait for.
@@ -75,9 +80,8 @@ Limit square_product() {
     kernels::matmul<E, E>(ExecutionSpace(), c.matrix(), a.matrix(), kernels::Op::plain, b.matrix(),
                           kernels::Op::transposed, 0);
   };
-  const double seconds = fastest_call(run, 0.5);
   const auto side = static_cast<double>(n);
-  return {2 * side * side * side / seconds, seconds, fmt::format("{0} x {0} x {0}", n)};
+  return limit_of(2 * side * side * side, timed(run, 0.5), fmt::format("{0} x {0} x {0}", n));
 }
 
 }  // namespace
@@ -103,7 +107,7 @@ std::map<double, double> measure_small_triads(std::int64_t triad_mib) {
   const TriadArrays arrays(triad_mib);
   std::map<double, double> rates;
   for (std::int64_t count = (256 << 10) / 12; count < arrays.count(); count *= 2)
-    rates[TriadArrays::bytes(count)] = TriadArrays::bytes(count) / arrays.seconds(count, 0.1);
+    rates[TriadArrays::bytes(count)] = TriadArrays::bytes(count) / arrays.measure(count, 0.1).fastest();
   return rates;
 }
 

@@ -13,6 +13,7 @@ struct Limit {
   double rate = 0;  ///< B/s or FLOP/s, of the fastest call
   double seconds = 0;
   std::string how;
+  double mean = 0;  ///< over all calls, whatever else used the machine meanwhile
 };
 
 /// What other rates are shares of.

@@ -20,6 +20,7 @@ void add_limit(const std::string& name, const char* unit, const Limit& limit) {
   add(name, [=](benchmark::State& state) {
     for (auto _ : state) state.SetIterationTime(limit.seconds);
     state.counters[unit] = limit.rate;
+    state.counters[fmt::format("mean {}", unit)] = limit.mean;
   })->Iterations(1);
 }
 
