@@ -10,7 +10,8 @@ class SoloTransport final : public Transport {
 public:
   [[nodiscard]] int rank() const override { return 0; }
 
-  void exchange(schedule::Lane lane, std::span<const Message> batch) override;
+  using Transport::exchange;
+  void exchange(schedule::Lane lane, std::span<const Message> batch, const Received& received) override;
   void broadcast(schedule::Lane, const Collective&) override {}
   void reduce(schedule::Lane, const Collective&) override {}
   void all_gather(schedule::Lane, const Collective&) override {}

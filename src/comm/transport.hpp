@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "comm/error.hpp"
@@ -55,8 +56,11 @@ public:
   /// is complete.
   [[nodiscard]] virtual bool on_stream() const { return false; }
 
-  /// All messages of a batch, started together.
-  virtual void exchange(schedule::Lane lane, std::span<const Message> batch) = 0;
+  using Received = std::function<void()>;
+  /// All messages of a batch, started together. `received` is called, at most once, when all that the batch
+  /// receives is there, if the transport learns that while it still sends.
+  virtual void exchange(schedule::Lane lane, std::span<const Message> batch, const Received& received) = 0;
+  void exchange(schedule::Lane lane, std::span<const Message> batch) { exchange(lane, batch, {}); }
   /// The root's buffer to every member.
   virtual void broadcast(schedule::Lane lane, const Collective& collective) = 0;
   /// Sum over the members into the root's buffer; the others' buffers are only read.

@@ -63,8 +63,9 @@ private:
   [[nodiscard]] int units(int rank, int lane) const {
     return static_cast<int>(table_.lane(rank, lane).units.size());
   }
+  /// Of the last action: what a batch receives may be there before the batch is complete.
   [[nodiscard]] const Span& span(UnitPlace p) const {
-    return spans_[p.rank][table_.lane(p.rank, p.lane).actions[table_.unit(p).begin]];
+    return spans_[p.rank][table_.lane(p.rank, p.lane).actions[table_.unit(p).end - 1]];
   }
   /// End of the unit in front of it.
   [[nodiscard]] double free_since(UnitPlace p) const {

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/clock.hpp"
 #include "engine/lane_space.hpp"
 #include "engine/progress.hpp"
 #include "schedule/program.hpp"
@@ -15,16 +16,18 @@ namespace minitaw::engine {
 /// actions.
 class Lane {
 public:
-  /// Does the work of one unit (a batch of messages, or a single action), or enqueues it.
-  using Run = std::function<void(std::span<const schedule::Action* const> unit)>;
+  using Received = std::function<void()>;
+  /// Does the work of one unit (a batch of messages, or a single action), or enqueues it. Of a batch it may
+  /// call `received` as soon as all that it receives is there.
+  using Run = std::function<void(std::span<const schedule::Action* const> unit, const Received& received)>;
 
   /// Told when the lane begins and ends to wait for another one.
   using Idle = std::function<void(bool idle)>;
 
-  /// `queues` of all lanes outlive this.
+  /// `queues` of all lanes and their clock outlive this.
   Lane(
       const schedule::RankProgram& program, schedule::Lane lane, Progress& progress, const Queues& queues,
-      Run run, Idle idle = [](bool) {});
+      const Clock& clock, Run run, Idle idle = [](bool) {});
 
   /// Before the first unit of a step, on every lane.
   void begin_step();
@@ -57,22 +60,26 @@ private:
   struct PlayedUnit {
     std::vector<int> indices;
     std::vector<const schedule::Action*> actions;
+    int receives = 0;      ///< of a batch whose first actions are all that it receives: how many; else 0
+    double received = -1;  ///< when they were there in this step; -1: with the rest
     std::array<int, schedule::lanes> waits{};                    ///< actions of each lane
     std::array<int, schedule::lanes> wait_units = {-1, -1, -1};  ///< the unit that holds the last of them
   };
   void wait_for(int lane, const PlayedUnit& unit);
+  void note_received(PlayedUnit& unit);
   [[nodiscard]] Queue& queue() const { return *queues_[static_cast<std::size_t>(lane_)]; }
   void find_wait_units(const schedule::RankProgram& program);
 
   schedule::Lane lane_;
   Progress& progress_;
   const Queues& queues_;
+  const Clock& clock_;
   Run run_;
   Idle idle_;
   std::vector<PlayedUnit> units_;
   std::size_t next_ = 0;
-  int submitted_ = 0;                                       ///< actions
-  std::array<int, schedule::lanes> waited_ = {-1, -1, -1};  ///< latest unit of each lane waited for
+  int submitted_ = 0;                          ///< actions
+  std::array<int, schedule::lanes> waited_{};  ///< actions of each lane waited for
 };
 
 }  // namespace minitaw::engine

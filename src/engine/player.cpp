@@ -12,12 +12,12 @@ Player::Player(const schedule::Program& program, int rank, Compute& compute, Tra
       asynchronous_(std::ranges::all_of(queues_, [](const auto& queue) { return queue->asynchronous(); })),
       idle_(options.idle), spans_(program_.actions.size()),
       compute_(
-          program_, schedule::Lane::compute, progress_, queues_, [&](auto unit) { compute.run(*unit[0]); },
-          options.idle),
-      intra_(program_, schedule::Lane::intra, progress_, queues_,
-             [&](auto unit) { transfers.run(schedule::Lane::intra, unit); }),
-      inter_(program_, schedule::Lane::inter, progress_, queues_,
-             [&](auto unit) { transfers.run(schedule::Lane::inter, unit); }),
+          program_, schedule::Lane::compute, progress_, queues_, clock_,
+          [&](auto unit, auto&) { compute.run(*unit[0]); }, options.idle),
+      intra_(program_, schedule::Lane::intra, progress_, queues_, clock_,
+             [&](auto unit, auto& received) { transfers.run(schedule::Lane::intra, unit, received); }),
+      inter_(program_, schedule::Lane::inter, progress_, queues_, clock_,
+             [&](auto unit, auto& received) { transfers.run(schedule::Lane::inter, unit, received); }),
       intra_thread_(intra_, progress_), inter_thread_(inter_, progress_),
       watchdog_(program, rank, {&compute_, &intra_, &inter_}, progress_, options.patience, options.on_stall,
                 options.poll) {}

@@ -15,7 +15,9 @@ public:
             const model::Layout& layout);
 
   /// One unit: a batch of messages, a collective, an addition to a total, or the loading of a slice.
-  void run(schedule::Lane lane, std::span<const schedule::Action* const> unit);
+  /// `received` as in comm::Transport::exchange().
+  void run(schedule::Lane lane, std::span<const schedule::Action* const> unit,
+           const comm::Transport::Received& received);
 
 private:
   [[nodiscard]] comm::Message message(const schedule::Action& action) const;

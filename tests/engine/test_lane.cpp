@@ -24,9 +24,9 @@ class FakeRank {
 public:
   FakeRank(const RankProgram& program, int rank, unsigned seed, const MakeQueues& make_queues)
       : rank_(rank), queues_(make_queues(options(program))), spans_(program.actions.size()),
-        compute_(program, schedule::Lane::compute, progress_, queues_, work(seed)),
-        intra_(program, schedule::Lane::intra, progress_, queues_, work(seed + 1)),
-        inter_(program, schedule::Lane::inter, progress_, queues_, work(seed + 2)),
+        compute_(program, schedule::Lane::compute, progress_, queues_, clock_, work(seed)),
+        intra_(program, schedule::Lane::intra, progress_, queues_, clock_, work(seed + 1)),
+        inter_(program, schedule::Lane::inter, progress_, queues_, clock_, work(seed + 2)),
         intra_thread_(intra_, progress_), inter_thread_(inter_, progress_) {
     for (int c = 0; c < schedule::slot_classes; ++c) contents_[c].resize(program.slots[c]);
   }
@@ -58,15 +58,24 @@ private:
   }
 
   Lane::Run work(unsigned seed) {
-    return [this, random = std::mt19937(seed)](std::span<const Action* const> unit) mutable {
+    return [this, random = std::mt19937(seed)](std::span<const Action* const> unit,
+                                               const Lane::Received& received) mutable {
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 50));
       for (const Action* action : unit)
-        for (const schedule::Access& access : accesses(*action, rank_)) {
-          int& content = contents_[static_cast<std::size_t>(access.slot.cls)][access.slot.index];
-          if (access.write) ++content;
-          else sum_.fetch_add(content);
-        }
+        if (action->kind == schedule::Kind::recv) touch(*action);
+      received();
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 50));
+      for (const Action* action : unit)
+        if (action->kind != schedule::Kind::recv) touch(*action);
     };
+  }
+
+  void touch(const Action& action) {
+    for (const schedule::Access& access : accesses(action, rank_)) {
+      int& content = contents_[static_cast<std::size_t>(access.slot.cls)][access.slot.index];
+      if (access.write) ++content;
+      else sum_.fetch_add(content);
+    }
   }
 
   int rank_;
@@ -118,6 +127,36 @@ TEST_P(LaneOnQueues, PlaysItsOwnActionsInOrder) {
   }
 }
 
+/// A rank that receives in the lane's first batch and sends in it too, so slowly that only who waits for the
+/// batch as a whole waits long.
+TEST(Lane, WhoWaitsForWhatABatchReceivesDoesNotWaitForWhatItSends) {
+  const schedule::Program program =
+      schedule::build({schedule::parse_spec("tawpipe"), topology::Groups({1, 1}), 8, 4});
+  const RankProgram& rank = program.ranks[1];
+  const schedule::Unit batch = schedule::units(rank, schedule::Lane::inter).front();
+  ASSERT_EQ(rank.actions[batch.actions.front()].kind, schedule::Kind::recv);
+  ASSERT_EQ(rank.actions[batch.actions.back()].kind, schedule::Kind::send);
+  Progress progress;
+  const Clock clock;
+  QueueOptions options;
+  options.units.fill(static_cast<int>(rank.actions.size()));
+  options.clock = &clock;
+  const Queues queues = make_queues(options);
+  const int receives = static_cast<int>(batch.actions.size()) - 1;
+  Lane inter(rank, schedule::Lane::inter, progress, queues, clock, [&](auto, auto& received) {
+    EXPECT_EQ(progress.count(schedule::Lane::inter), 0);
+    received();
+    EXPECT_EQ(progress.count(schedule::Lane::inter), receives);
+  });
+  progress.begin_step();
+  inter.begin_step();
+  inter.play_next();
+  EXPECT_EQ(progress.count(schedule::Lane::inter), receives + 1);
+  std::vector<Span> spans(rank.actions.size());
+  inter.read(spans);
+  EXPECT_LE(spans[batch.actions.front()].end, spans[batch.actions.back()].end);
+}
+
 TEST(LaneThread, AFailureEndsTheStepAndSaysWhy) {
   const schedule::Program program = tawpipe();
   Progress progress;
@@ -126,8 +165,8 @@ TEST(LaneThread, AFailureEndsTheStepAndSaysWhy) {
   options.units.fill(static_cast<int>(program.ranks[0].actions.size()));
   options.clock = &clock;
   const Queues queues = make_queues(options);
-  Lane inter(program.ranks[0], schedule::Lane::inter, progress, queues,
-             [](auto) { throw std::runtime_error("the wire is cut"); });
+  Lane inter(program.ranks[0], schedule::Lane::inter, progress, queues, clock,
+             [](auto, auto&) { throw std::runtime_error("the wire is cut"); });
   inter.begin_step();
   LaneThread thread(inter, progress);
   progress.begin_step();

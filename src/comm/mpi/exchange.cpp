@@ -18,15 +18,20 @@ void start(Channel& channel, const Message& message, std::size_t largest, std::v
 
 }  // namespace
 
-void exchange(Channel& channel, std::span<const Message> batch, std::size_t largest) {
+void exchange(Channel& channel, std::span<const Message> batch, std::size_t largest,
+              const comm::Transport::Received& received) {
   if (channel.moves().copier != nullptr) return exchange_staged(channel, batch);
   std::vector<Request> open;
   // Receives first, so that what the peer sends finds its place at once.
   for (const Message& message : batch)
     if (!message.send) start(channel, message, largest, open);
+  const std::size_t receives = open.size();
   for (const Message& message : batch)
     if (message.send) start(channel, message, largest, open);
-  for (Request& request : open) channel.wait(request);
+  for (std::size_t i = 0; i < open.size(); ++i) {
+    if (i == receives && receives > 0 && received) received();
+    channel.wait(open[i]);
+  }
 }
 
 }  // namespace minitaw::comm::mpi

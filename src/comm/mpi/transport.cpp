@@ -69,8 +69,8 @@ void Transport::play(Operation operation, schedule::Lane lane, const Collective&
       {collective.data, collective.elements, collective.scalar, schedule::traffic_of(collective.payload)});
 }
 
-void Transport::exchange(schedule::Lane lane, std::span<const Message> batch) {
-  mpi::exchange(channel(lane), batch);
+void Transport::exchange(schedule::Lane lane, std::span<const Message> batch, const Received& received) {
+  mpi::exchange(channel(lane), batch, largest_message, received);
 }
 
 void Transport::broadcast(schedule::Lane lane, const Collective& collective) {

@@ -33,7 +33,8 @@ public:
             const Patience& patience = {.spins = 2, .yields = 4});
 
   [[nodiscard]] int rank() const override { return rank_; }
-  void exchange(schedule::Lane lane, std::span<const Message> batch) override;
+  using comm::Transport::exchange;
+  void exchange(schedule::Lane lane, std::span<const Message> batch, const Received& received) override;
   void broadcast(schedule::Lane lane, const Collective& collective) override;
   void reduce(schedule::Lane lane, const Collective& collective) override;
   void all_gather(schedule::Lane lane, const Collective& collective) override;

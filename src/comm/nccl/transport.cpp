@@ -33,7 +33,7 @@ Seat Transport::seat(const Member& member) const {
           queues_[static_cast<std::size_t>(member.team.lane)]};
 }
 
-void Transport::exchange(schedule::Lane lane, std::span<const Message> batch) {
+void Transport::exchange(schedule::Lane lane, std::span<const Message> batch, const Received&) {
   check_lane(lane);
   if (batch.empty()) return;
   const Member& member = communicators_.find(lane, -1);

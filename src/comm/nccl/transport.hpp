@@ -39,7 +39,8 @@ public:
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] bool on_stream() const override { return true; }
-  void exchange(schedule::Lane lane, std::span<const Message> batch) override;
+  using comm::Transport::exchange;
+  void exchange(schedule::Lane lane, std::span<const Message> batch, const Received& received) override;
   void broadcast(schedule::Lane lane, const Collective& collective) override;
   void reduce(schedule::Lane lane, const Collective& collective) override;
   void all_gather(schedule::Lane lane, const Collective& collective) override;
