@@ -24,10 +24,34 @@ TEST_P(Exchange, GoesBothWaysInOneBatch) {
                            Message{true, previous, Payload::gradient, left.data(), bytes},
                            Message{false, previous, Payload::weights, from_left.data(), bytes},
                            Message{false, next, Payload::gradient, from_right.data(), bytes}};
-    world.transport.exchange(Lane::inter, batch);
+    int told = 0;
+    world.transport.exchange(Lane::inter, batch, [&] {  // if at all, once, and when all of it is there
+      ++told;
+      EXPECT_EQ(from_left, pattern(previous, world.rank, Payload::weights, bytes));
+      EXPECT_EQ(from_right, pattern(next, world.rank, Payload::gradient, bytes));
+    });
+    EXPECT_LE(told, 1);
     EXPECT_EQ(from_left, pattern(previous, world.rank, Payload::weights, bytes));
     EXPECT_EQ(from_right, pattern(next, world.rank, Payload::gradient, bytes));
   }
+}
+
+/// Over MPI, from and to buffers it reaches itself, it is always told; without a message of either kind
+/// never.
+TEST(ExchangeOverMpi, TellsWhatIsReceivedBeforeTheRestIsSent) {
+  World world(Kind::host);
+  const int next = (world.rank + 1) % world.ranks, previous = (world.rank + world.ranks - 1) % world.ranks;
+  std::byte out{}, in{};
+  const std::array batch{Message{false, previous, Payload::weights, &in, 1},
+                         Message{true, next, Payload::weights, &out, 1}};
+  int told = 0;
+  const auto received = [&] { ++told; };
+  world.transport.exchange(Lane::inter, batch, received);
+  EXPECT_EQ(told, 1);
+  if (world.ranks % 2 == 1) return;
+  const bool sends = world.rank % 2 == 0;
+  world.transport.exchange(Lane::inter, std::span(batch).subspan(sends ? 1 : 0, 1), received);
+  EXPECT_EQ(told, 1);
 }
 
 TEST_P(Exchange, MatchesByPayloadAndInOrder) {
