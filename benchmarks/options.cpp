@@ -16,11 +16,7 @@ void add_shape(CLI::App& app, Options& options) {
     app.add_option(name, value, what)->check(CLI::Range(std::int64_t{1}, largest))->type_name("N");
   };
   app.add_option("--deck", options.deck, "the kernel shapes of all cases of a deck")->type_name("FILE");
-  app.add_option("--set", options.overrides, "change a key of the deck, as in minitaw run; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->type_size(1)
-      ->allow_extra_args(false)
-      ->needs("--deck");
+  cli::add_overrides(app, options.overrides)->needs("--deck");
   size("--tokens", options.tokens, "one shape (default 512), or the deck's with this size: tokens of a sequence");
   size("--hidden", options.hidden, "likewise (default 512)");
   size("--ffn", options.ffn, "likewise (default 1376)");

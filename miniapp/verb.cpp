@@ -1,18 +1,17 @@
 #include "verb.hpp"
-#include "cli/cli11.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "cli/cli11.hpp"
+#include "cli/parse.hpp"
+
 namespace minitaw::app {
 
 void add_deck(CLI::App& verb, DeckOptions& options) {
   verb.add_option("DECK", options.path, "TOML file that says what to run (minitaw help keys)")->required();
-  verb.add_option("--set", options.overrides, "replace a key of the deck; a list is swept: --set seq=4K,8K")
-      ->type_name("KEY=VALUE")
-      ->type_size(1)
-      ->allow_extra_args(false);
+  cli::add_overrides(verb, options.overrides);
 }
 
 void complain(const std::string& sentence) {

@@ -15,11 +15,7 @@ const CLI::Range counts(1, std::numeric_limits<int>::max());
 void add_sizes(CLI::App& app, CommOptions& options) {
   auto* const deck = app.add_option("--deck", options.deck, "sizes and groups of the shards of a deck's cases");
   deck->type_name("DECK.toml");
-  app.add_option("--set", options.overrides, "change a key of the deck, as in minitaw run; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->type_size(1)
-      ->allow_extra_args(false)
-      ->needs(deck);
+  cli::add_overrides(app, options.overrides)->needs(deck);
   app.add_option("--bytes", options.bytes, "sizes of messages, with commas between")
       ->delimiter(',')
       ->check(whole_sizes)

@@ -24,10 +24,7 @@ Options read_options(int argc, char** argv) {
   Options options;
   CLI::App app("The serial step by the engine and by a plain loop of the same calls, in pairs.", "minitaw_twin");
   app.add_option("DECK", options.deck, "TOML file of the cases")->required();
-  app.add_option("--set", options.overrides, "change a key of the deck, as in minitaw run; may be repeated")
-      ->type_name("KEY=VALUE")
-      ->type_size(1)
-      ->allow_extra_args(false);
+  cli::add_overrides(app, options.overrides);
   app.add_option("--pairs", options.pairs, "steps of each, one after the other")
       ->check(CLI::Range(1, std::numeric_limits<int>::max()))
       ->capture_default_str();

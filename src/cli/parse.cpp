@@ -22,4 +22,11 @@ std::string parse(CLI::App& app, int argc, const char* const* argv) {
   return {};
 }
 
+CLI::Option* add_overrides(CLI::App& app, std::vector<std::string>& overrides) {
+  return app.add_option("--set", overrides, "replace a key of the deck; a list is swept: --set seq=4K,8K")
+      ->type_name("KEY=VALUE")
+      ->type_size(1)
+      ->allow_extra_args(false);
+}
+
 }  // namespace minitaw::cli

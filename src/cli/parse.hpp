@@ -1,10 +1,12 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 /// Command lines of all programs: CLI11, with errors as everywhere else.
 namespace minitaw::cli {
@@ -13,5 +15,8 @@ namespace minitaw::cli {
 /// anything else
 /// (--help, --version), or empty. Throws InputError, with CLI11's sentence, for a mistake.
 [[nodiscard]] std::string parse(CLI::App& app, int argc, const char* const* argv);
+
+/// Adds --set KEY=VALUE, which may be repeated.
+CLI::Option* add_overrides(CLI::App& app, std::vector<std::string>& overrides);
 
 }  // namespace minitaw::cli
