@@ -1,6 +1,5 @@
 #include "options.hpp"
 
-#include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "cli/parse.hpp"
 

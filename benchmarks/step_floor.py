@@ -16,10 +16,14 @@ ELEMENT = 2  # bytes of bf16
 PEAK = 989.0  # dense bf16 TFLOP/s of an H100 or H200 SXM, NVIDIA's data sheet
 
 
+def block(a):
+    """Weights of the matrix products of a block: of attention, then of the feed-forward network."""
+    return 4 * a.hidden**2 + 3 * a.hidden * a.ffn
+
+
 def products(a, tokens):
     """FLOPs of matrix products: forward, backward twice that, and again without w2; the head is not computed again."""
-    attention, feed_forward, head = 4 * a.hidden**2, 3 * a.hidden * a.ffn, a.hidden * a.vocab
-    return 2 * tokens * (a.layers * (4 * (attention + feed_forward) - a.hidden * a.ffn) + 3 * head)
+    return 2 * tokens * (a.layers * (4 * block(a) - a.hidden * a.ffn) + 3 * a.hidden * a.vocab)
 
 
 def attention(a, tokens):
@@ -38,7 +42,7 @@ def moved(a, tokens):
 
 
 def weights(a):
-    return a.layers * (4 * a.hidden**2 + 3 * a.hidden * a.ffn + 2 * a.hidden) + 2 * a.hidden * a.vocab + a.hidden
+    return a.layers * (block(a) + 2 * a.hidden) + 2 * a.hidden * a.vocab + a.hidden
 
 
 def row(a, number, tokens):
@@ -48,7 +52,7 @@ def row(a, number, tokens):
              moved(a, tokens) / a.copy / 1e9,
              (30 + 4) * weights(a) / a.copy / 1e9)  # AdamW, and gradients cleared
     step = sum(times)  # ms
-    model = tokens * (6 * (a.layers * (4 * a.hidden**2 + 3 * a.hidden * a.ffn) + a.hidden * a.vocab) + 6 * a.layers * tokens * a.hidden)
+    model = tokens * (6 * (a.layers * block(a) + a.hidden * a.vocab) + 6 * a.layers * tokens * a.hidden)
     return (a.hidden, tokens, *(f"{time:.1f}" for time in times), f"{step:.1f}", f"{tokens / step * 1e3:.0f}", f"{model / step / PEAK / 1e7:.0f} %")
 
 

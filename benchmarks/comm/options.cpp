@@ -2,7 +2,6 @@
 
 #include <limits>
 
-#include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "cli/parse.hpp"
 
