@@ -14,6 +14,12 @@ if(MINITAW_CUDA AND NOT MINITAW_DEVICE STREQUAL "CUDA")
                       "${Kokkos_DEVICES}: load or build one (Spack: kokkos +cuda) and name its folder with -DKokkos_ROOT=...")
 endif()
 
+# nvcc 13 places members behind a [[no_unique_address]] one elsewhere on the device than g++ does on the host, so that Views
+# (mdspan) reach kernels damaged. This switches the attribute off; Kokkos itself must be built with it, too (docs/gpu.md).
+if(MINITAW_DEVICE STREQUAL "CUDA")
+  target_compile_definitions(Kokkos::kokkoscore INTERFACE MDSPAN_IMPL_USE_ATTRIBUTE_NO_UNIQUE_ADDRESS=1)
+endif()
+
 # A host function called from device code compiles, and then fails where nobody looks: nvcc only warns.
 if(MINITAW_DEVICE STREQUAL "CUDA")
   foreach(number 20011 20012 20013 20014 20015)
