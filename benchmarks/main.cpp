@@ -71,6 +71,7 @@ void require_selection(Kernels named) {
 
 int measure(const Options& options, const std::vector<Shape>& shapes, const Kernels& kernels) {
   require_selection(kernels);
+  kernels::choose_by_time(kernels::ExecutionSpace(), true);  // as training steps do
   std::ofstream table = open_table(options);
   describe_machine();
   const std::int64_t triad_mib = options.triad_mib > 0 ? options.triad_mib : default_triad_mib();
@@ -88,6 +89,7 @@ int measure(const Options& options, const std::vector<Shape>& shapes, const Kern
 
 int run(const Options& options, const std::vector<Shape>& shapes) {
   const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
+  kernels::require_one_layout();
   kernels::prepare(kernels::ExecutionSpace());
   const Kernels kernels = kernels_of(shapes);
   if (options.verify) return verify(selected(kernels, benchmark::GetBenchmarkFilter()), stdout) == 0 ? 0 : 1;

@@ -82,7 +82,7 @@ template <class E>
 struct Backward {
   Backward(std::int64_t rows, std::int64_t width)
       : norm(rows, width), dy(rows, width), residual(rows, width), dx(rows, width),
-        partial(model::gain_chunks(rows), width) {}
+        partial(kernels::rmsnorm_chunks(rows), width) {}
 
   void run() const {
     kernels::rmsnorm_backward<E>(norm.exec, dx.matrix(), partial.matrix(), dy.matrix(), residual.matrix(),
@@ -150,7 +150,7 @@ template <class E>
 void add(Kernels& kernels, std::int64_t rows, std::int64_t width) {
   constexpr model::Dtype dtype = dtype_of<E>;
   const std::string name = "rmsnorm/" + model::name_of(dtype), shape = fmt::format("T={} H={}", rows, width);
-  const std::int64_t chunks = model::gain_chunks(rows);
+  const std::int64_t chunks = kernels::rmsnorm_chunks(rows);
   const auto cells = static_cast<double>(rows * width), t = static_cast<double>(rows),
              h = static_cast<double>(width), sums = static_cast<double>(chunks * width);
   const double e = bytes_of<E>;

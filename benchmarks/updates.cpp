@@ -73,7 +73,7 @@ Problem add(std::int64_t rows, std::int64_t cols) {
     });
   };
   return {.reset = [=] { total.reset(); },
-          .run = [=] { kernels::add<E>(exec, total.vector(), contribution.vector()); },
+          .run = [=] { kernels::add<E>(exec, total.vector(), contribution.vector(), true); },
           .error = error};
 }
 

@@ -10,6 +10,7 @@
 #include "comm/mpi/texts.hpp"
 #include "deck/source.hpp"
 #include "engine/agree.hpp"
+#include "kernels/library.hpp"
 #include "meters/meter.hpp"
 #include "topology/system.hpp"
 
@@ -77,6 +78,7 @@ comm::mpi::Patience waiting(const topology::Job& place, int threads) {
   const int ranks = place.nodes.size(place.node);
   comm::mpi::Patience patience = comm::mpi::patience(place.node_cores, ranks * (threads + 2));
   patience.hurries = place.node_cores >= ranks * threads;
+  if (!kernels::on_host) patience.eager = std::chrono::microseconds(100);
   return patience;
 }
 
@@ -109,6 +111,7 @@ MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& flags)
                             .shared_devices = topology::shared_device(device_uuids_).has_value(),
                             .timeline = flags.timeline,
                             .meter = meter_of(device_, topology::shared_device(device_uuids_).has_value())}) {
+  kernels::require_one_layout();
 }
 
 void MpiJob::require_own_devices() const {

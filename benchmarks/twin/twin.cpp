@@ -6,7 +6,6 @@
 namespace minitaw::bench {
 namespace {
 
-using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 
 /// Where the program's first micro-batch keeps what the shards leave for the backward pass.
@@ -47,26 +46,20 @@ void Twin::prepare() {
 
 void Twin::step() {
   ++steps_;
-  for (int s = 0; s < shards(); ++s) zero(state_.total(s));
-  zero(state_.ends_total());
-  for (const model::MicroBatch& batch : batches_) micro_batch(batch);
+  for (const model::MicroBatch& batch : batches_) micro_batch(batch, &batch != batches_.data());
   update();
   exec_.fence("minitaw::bench::Twin");
 }
 
-void Twin::zero(model::Buffer buffer) const {
-  Kokkos::deep_copy(exec_, Bytes(buffer.data, buffer.bytes), std::byte{0});
-}
-
-void Twin::micro_batch(const model::MicroBatch& batch) {
+void Twin::micro_batch(const model::MicroBatch& batch, bool accumulate) {
   model_.embed(flow_, state_.ends(), batch);
   for (int s = 0; s < shards(); ++s)
     model_.forward(s, flow_, kept_[static_cast<std::size_t>(s)], state_.weights(s));
-  model_.loss(flow_, state_.ends_total(), arena_.loss(), state_.ends(), batch);
+  model_.loss(flow_, state_.ends_total(), accumulate, arena_.loss(), state_.ends(), batch);
   for (int s = shards() - 1; s >= 0; --s)
-    model_.backward(s, flow_, state_.total(s), model::Dtype::fp32, true, kept_[static_cast<std::size_t>(s)],
-                    state_.weights(s));
-  model_.embed_backward(state_.ends_total(), flow_, batch);
+    model_.backward(s, flow_, state_.total(s), model::Dtype::fp32, accumulate,
+                    kept_[static_cast<std::size_t>(s)], state_.weights(s));
+  model_.embed_backward(state_.ends_total(), accumulate, flow_, batch);
 }
 
 void Twin::update() {

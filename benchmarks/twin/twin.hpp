@@ -21,8 +21,7 @@ public:
   [[nodiscard]] const engine::Arena& arena() const { return arena_; }
 
 private:
-  void zero(model::Buffer buffer) const;
-  void micro_batch(const model::MicroBatch& batch);
+  void micro_batch(const model::MicroBatch& batch, bool accumulate);
   void update();
   [[nodiscard]] int shards() const { return static_cast<int>(layout_.shards.size()); }
 

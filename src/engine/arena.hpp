@@ -33,7 +33,7 @@ private:
   model::Buffer cut(std::size_t bytes, schedule::Memory kind);
 
   Kokkos::View<std::byte*, model::ExecutionSpace::memory_space> memory_;
-  std::size_t used_ = 0;
+  std::size_t used_ = 0, end_ = 0;
   std::array<std::vector<model::Buffer>, schedule::slot_classes> slots_;
   std::vector<model::Buffer> optimiser_;
   model::Buffer scalars_;

@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "engine/lane_space.hpp"
+#include "kernels/add.hpp"
+#include "model/element.hpp"
 
 namespace minitaw::engine {
 
@@ -33,7 +37,7 @@ void Compute::run(const Action& a) {
   case Kind::forward:
     return model_.forward(a.shard, slot(a, 2), slot(a, 1), slot(a, 0));
   case Kind::loss:
-    return model_.loss(slot(a, 0), slot(a, 2), loss_, slot(a, 1), batch(a));
+    return model_.loss(slot(a, 0), slot(a, 2), a.accumulates, loss_, slot(a, 1), batch(a));
   case Kind::backward:
     return backward(a);
   case Kind::backward_input:
@@ -42,7 +46,7 @@ void Compute::run(const Action& a) {
     return model_.backward_weight(a.shard, slot(a, 2), gradient_type(a.slots[2]), a.accumulates, slot(a, 0),
                                   slot(a, 1));
   case Kind::embed_backward:
-    return model_.embed_backward(slot(a, 1), slot(a, 0), batch(a));
+    return model_.embed_backward(slot(a, 1), a.accumulates, slot(a, 0), batch(a));
   case Kind::update:
     return update(a);
   case Kind::join:
@@ -50,6 +54,38 @@ void Compute::run(const Action& a) {
   default:
     throw LogicError(fmt::format("engine: {} in the compute lane", name_of(a.kind)));
   }
+}
+
+void Compute::rehearse(const schedule::RankProgram& program) {
+  const model::Layout& layout = model_.layout();
+  const auto widths = [&](const Action& a) {
+    std::vector<std::int64_t> result;
+    if (a.shard < 0 || a.payload == schedule::Payload::ends) return result;
+    const model::Shard& shard = layout.shards[a.shard];
+    const auto first = layout.shape.ffn.begin() + shard.first_layer;
+    return result.assign(first, first + shard.layers), result;
+  };
+  std::set<std::tuple<Kind, bool, schedule::SlotClass, std::vector<std::int64_t>>> done;
+  for (const Action& a : program.actions) {
+    if (!schedule::is_compute(a.kind)) continue;
+    const auto last = std::ranges::find_if(a.slots, [](schedule::Slot s) { return !s.valid(); });
+    const schedule::SlotClass written = last == a.slots.begin() ? schedule::SlotClass::home : std::prev(last)->cls;
+    if (done.emplace(a.kind, a.accumulates, written, widths(a)).second) run(a);
+  }
+  add_kernels();
+  exec_.fence("minitaw::engine::Compute::rehearse");
+}
+
+/// Those of the communication lanes, on slots of the workspace.
+void Compute::add_kernels() const {
+  constexpr std::size_t count = 64;
+  const auto workspace = arena_.workspace();
+  const kernels::Vector<float> total(workspace.as<float>(), count);
+  model::with_element(model_.layout().shape.dtype, [&]<class E>(E) {
+    const kernels::Vector<const E> contribution(
+        reinterpret_cast<const E*>(workspace.data + count * sizeof(float)), count);
+    for (const bool accumulate : {false, true}) kernels::add<E>(exec_, total, contribution, accumulate);
+  });
 }
 
 void Compute::backward(const Action& a) {

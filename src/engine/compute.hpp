@@ -22,11 +22,16 @@ public:
   /// Enqueues the action on the lane's space.
   void run(const schedule::Action& action);
 
+  /// Runs every kind of compute action of the program once, in issue order, whatever the slots hold, and waits for
+  /// it: one visit of each kind of shard, writing and adding. Slots hold nothing of use then.
+  void rehearse(const schedule::RankProgram& program);
+
 private:
   [[nodiscard]] model::Buffer slot(const schedule::Action& action, int operand) const;
   /// Of the elements in a gradient or total slot.
   [[nodiscard]] model::Dtype gradient_type(schedule::Slot gradient) const;
   void zero(model::Buffer buffer) const;
+  void add_kernels() const;
   void backward(const schedule::Action& action);
   void update(const schedule::Action& action);
   [[nodiscard]] const model::MicroBatch& batch(const schedule::Action& action) const;

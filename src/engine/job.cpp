@@ -1,6 +1,7 @@
 #include "engine/job.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,8 +16,10 @@
 #include "comm/mpi/transport.hpp"
 #include "engine/agree.hpp"
 #include "engine/collect.hpp"
+#include "engine/lane_space.hpp"
 #include "engine/process_memory.hpp"
 #include "engine/step_meter.hpp"
+#include "kernels/library.hpp"
 #include "model/block.hpp"
 #include "model/element.hpp"
 
@@ -247,6 +250,7 @@ void Job::play(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& l
                 result);
   check_losses(result);
   result.attention = kernels::name_of(session->model().attention());
+  result.matmul_algorithms = fmt::format("{}", fmt::join(kernels::choices(lane_space(schedule::Lane::compute)), "\n"));
   result.transport = c.ranks == 1 ? "none" : session->transport_name();
 }
 

@@ -2,6 +2,8 @@
 
 #include "deck/schedule_name.hpp"
 #include "deck/sequences.hpp"
+#include "engine/lane_space.hpp"
+#include "kernels/library.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::engine {
@@ -18,6 +20,19 @@ std::map<int, std::int64_t> first_sequences(const deck::Case& c, const schedule:
   std::map<int, std::int64_t> result;
   for (const int m : micro_batches_of(rank)) result[m] = deck::first_sequence(c, m);
   return result;
+}
+
+/// A device's first launch of a kernel may stop it to load the kernel's code, which would never end while a kernel
+/// of NCCL waits for another rank: every kernel has run once before. Matrix products choose their algorithms.
+Compute rehearsed(Compute compute, const schedule::RankProgram& program, model::TokenSource& tokens,
+                  const std::map<int, std::int64_t>& first_sequences) {
+  if (kernels::on_host) return compute;
+  const model::ExecutionSpace exec = lane_space(schedule::Lane::compute);
+  compute.begin_step(tokens, first_sequences, 1);
+  kernels::choose_by_time(exec, true);
+  compute.rehearse(program);
+  kernels::choose_by_time(exec, false);
+  return compute;
 }
 
 }  // namespace
@@ -45,15 +60,16 @@ Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transp
       model_(lane_space(schedule::Lane::compute), layout_, loss_scale(c), arena_.workspace(),
              kernels::parse_attention(c.attention), ends_part_of(program_, rank, layout_)),
       tokens_(c.shape, c.data, c.seed), first_sequences_(first_sequences(c, program_.ranks[rank])),
+      compute_(rehearsed(Compute(model_, arena_, state_, adamw_of(c), arena_.loss()), program_.ranks[rank],
+                         tokens_, first_sequences_)),
       transport_(make_transport(program_, arena_.staging())),
-      compute_(std::make_unique<Compute>(model_, arena_, state_, adamw_of(c), arena_.loss())),
       transfers_(std::make_unique<Transfers>(*transport_.transport, arena_, program_, rank, layout_)) {
   const auto on_stall = [this, tell = options.on_stall](const std::string& report) {
     tell(report);
     transport_.transport->cancel();
   };
   player_ = std::make_unique<Player>(
-      program_, rank, *compute_, *transfers_,
+      program_, rank, compute_, *transfers_,
       PlayerOptions{options.patience, on_stall, [this] { transport_.transport->poll(); },
                     [this](bool idle) { transport_.transport->hurry(idle); },
                     transport_.transport->on_stream(), options.hooks.make_queues});
@@ -61,7 +77,7 @@ Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transp
 }
 
 void Session::prepare() {
-  compute_->begin_step(tokens_, first_sequences_, steps_ + 1);
+  compute_.begin_step(tokens_, first_sequences_, steps_ + 1);
   Kokkos::deep_copy(Loss(arena_.loss()), 0.0);
 }
 

@@ -70,8 +70,8 @@ private:
   model::Model model_;
   model::TokenSource tokens_;
   std::map<int, std::int64_t> first_sequences_;  ///< of each of the rank's micro-batches
+  Compute compute_;                              ///< rehearsed before ranks wait for each other
   NamedTransport transport_;
-  std::unique_ptr<Compute> compute_;
   std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<Player> player_;
   int steps_ = 0;

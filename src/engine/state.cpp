@@ -1,8 +1,5 @@
 #include "engine/state.hpp"
 
-#include <algorithm>
-
-#include "base/bf16.hpp"
 #include "schedule/extent.hpp"
 
 namespace minitaw::engine {
@@ -28,22 +25,6 @@ void zero(model::Buffer buffer) {
   exec.fence("minitaw::engine::zero");
 }
 
-/// Host values into device memory.
-template <class T>
-void store(model::Buffer buffer, const std::vector<T>& values) {
-  using Device = Kokkos::View<T*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
-  using Host = Kokkos::View<const T*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
-  Kokkos::deep_copy(Device(buffer.as<T>(), values.size()), Host(values.data(), values.size()));
-}
-
-/// The same as weights of the compute type.
-void store_weights(model::Buffer buffer, const std::vector<float>& values, model::Dtype dtype) {
-  if (dtype == model::Dtype::fp32) return store(buffer, values);
-  std::vector<Bf16> narrow(values.size());
-  std::ranges::transform(values, narrow.begin(), to_bf16);
-  store(buffer, narrow);
-}
-
 }  // namespace
 
 model::EndsPart ends_part_of(const schedule::Program& program, int rank, const model::Layout& layout) {
@@ -62,26 +43,18 @@ void State::initialise(std::uint64_t seed) {
 }
 
 void State::initialise_shard(int home, std::uint64_t seed) {
-  const model::Shard& shard = layout_.shards[homes_[home]];
-  std::vector<float> values(shard.elements, 0.0F);
-  model::initialise(values, shard, layout_.shape, seed);
-  const auto begin = values.begin() + slice() * shard_elements(home);
-  const std::vector<float> own(begin, begin + shard_elements(home));
-  store_weights(weights(home), own, layout_.shape.dtype);
   zero(arena_.optimiser(home));
-  if (const model::Buffer master = shard_optimiser(home).master; master.bytes > 0) store(master, own);
+  const std::int64_t count = shard_elements(home);
+  model::draw(weights(home), shard_optimiser(home).master, layout_.shards[homes_[home]].tensors,
+              {slice() * count, count}, layout_.shape, seed);
 }
 
 void State::initialise_ends(std::uint64_t seed) {
-  std::vector<float> values(layout_.ends.elements, 0.0F);
-  model::initialise(values, layout_.ends, layout_.shape, seed);
-  const auto begin = values.begin() + ends_part_.first;
-  store_weights(ends(), std::vector<float>(begin, begin + ends_part_.elements), layout_.shape.dtype);
   zero(arena_.optimiser(static_cast<int>(homes_.size())));
-  if (const model::Buffer master = ends_optimiser().master; master.bytes > 0) {
-    const auto slice = values.begin() + ends_slice_ * layout_.ends.slice;
-    store(master, std::vector<float>(slice, slice + layout_.ends.slice));
-  }
+  const std::vector<model::Tensor>& tensors = layout_.ends.tensors;
+  model::draw(ends(), {}, tensors, ends_part_, layout_.shape, seed);
+  const std::int64_t slice = layout_.ends.slice;
+  model::draw({}, ends_optimiser().master, tensors, {ends_slice_ * slice, slice}, layout_.shape, seed);
 }
 
 model::Buffer State::weights(int home) const {

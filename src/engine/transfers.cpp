@@ -20,15 +20,19 @@ using schedule::Payload;
 
 [[maybe_unused]] float to_float(float value) { return value; }  // called by the host build only
 
-/// total += contribution, behind what the lane has done so far. On a host a plain loop: communication threads
-/// must not enter the compute threads' parallel regions.
+/// total = contribution, or += it, behind what the lane has done so far. On a host a plain loop:
+/// communication threads must not enter the compute threads' parallel regions.
 template <class E>
-void add_to_total(schedule::Lane lane, float* total, const E* contribution, std::int64_t elements) {
+void add_to_total(schedule::Lane lane, float* total, const E* contribution, std::int64_t elements,
+                  bool accumulate) {
   if constexpr (kernels::on_host) {
-    for (std::int64_t i = 0; i < elements; ++i) total[i] += to_float(contribution[i]);
+    if (accumulate)
+      for (std::int64_t i = 0; i < elements; ++i) total[i] += to_float(contribution[i]);
+    else
+      for (std::int64_t i = 0; i < elements; ++i) total[i] = to_float(contribution[i]);
   } else {
     kernels::add<E>(lane_space(lane), kernels::Vector<float>(total, elements),
-                    kernels::Vector<const E>(contribution, elements));
+                    kernels::Vector<const E>(contribution, elements), accumulate);
   }
 }
 
@@ -96,8 +100,8 @@ void Transfers::add(schedule::Lane lane, const Action& a) const {
   const model::Buffer contribution = place(a);
   const std::int64_t elements = schedule::moved(a, layout_).count;
   if (layout_.shape.dtype == model::Dtype::fp32)
-    return add_to_total(lane, total, contribution.as<const float>(), elements);
-  add_to_total(lane, total, contribution.as<const Bf16>(), elements);
+    return add_to_total(lane, total, contribution.as<const float>(), elements, a.accumulates);
+  add_to_total(lane, total, contribution.as<const Bf16>(), elements, a.accumulates);
 }
 
 void Transfers::load(schedule::Lane lane, const Action& a) const {

@@ -4,8 +4,8 @@
 
 namespace minitaw::kernels {
 
-/// total [n] adds to contribution [n].
+/// total [n] is, or with `accumulate` adds to, contribution [n].
 template <class E>
-void add(const ExecutionSpace& exec, Vector<float> total, VectorIn<E> contribution);
+void add(const ExecutionSpace& exec, Vector<float> total, VectorIn<E> contribution, bool accumulate);
 
 }  // namespace minitaw::kernels

@@ -1,5 +1,7 @@
 #include "kernels/rmsnorm.hpp"
 
+#include <algorithm>
+
 #include "kernels/detail/held_rows.hpp"
 
 namespace minitaw::kernels {
@@ -69,6 +71,11 @@ struct Rebuild {
     });
   }
 };
+
+/// Teams of rmsnorm_backward that a multiprocessor of 2048 threads shall hold at a time: it waits for memory, and one
+/// team does not keep that busy. Each thread has 65536 / (3 x 256) registers, 80 on NVIDIA's devices.
+inline constexpr int resident = 3;
+using BackwardPolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<most_threads, resident>>;
 
 /// A team takes a run of rows, so that the gain's gradient stays in its own partial sum.
 template <class E, int n, int held>
@@ -183,6 +190,15 @@ void rmsnorm_rebuild(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x, Vec
   });
 }
 
+std::int64_t rmsnorm_chunks(std::int64_t rows) {
+  std::int64_t chunks = 256;
+  if constexpr (!on_host) {
+    constexpr int threads_at_a_time = 2048;
+    chunks = std::int64_t{ExecutionSpace().concurrency()} / threads_at_a_time * resident;
+  }
+  return std::clamp<std::int64_t>(chunks, 1, std::min(rows, most_rmsnorm_chunks));
+}
+
 template <class E>
 void rmsnorm_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<float> gain_partial, MatrixIn<E> dy,
                       MatrixIn<E> residual, MatrixIn<E> x, Vector<const float> rstd, VectorIn<E> gain) {
@@ -191,7 +207,7 @@ void rmsnorm_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<float> ga
   with_held_packs<E>(
       width, {dx.data(), gain_partial.data(), dy.data(), residual.data(), x.data(), gain.data()},
       [&](auto n, auto held) {
-        Kokkos::parallel_for("minitaw::rmsnorm_backward", row_policy(exec, chunks, width / n),
+        Kokkos::parallel_for("minitaw::rmsnorm_backward", BackwardPolicy(exec, chunks, team_threads(width / n)),
                              Backward<E, n, held>{dx.data(), gain_partial.data(), dy.data(), residual.data(),
                                                   x.data(), rstd.data(), gain.data(), rows / chunks,
                                                   rows % chunks, width});

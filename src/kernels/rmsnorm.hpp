@@ -15,8 +15,13 @@ template <class E>
 void rmsnorm_rebuild(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x, Vector<const float> rstd,
                      VectorIn<E> gain);
 
+/// Runs of rows that rmsnorm_backward takes: as many as a device works on at a time; on a host 256, so that sums do not
+/// depend on the number of threads. At most `rows` and most_rmsnorm_chunks.
+inline constexpr std::int64_t most_rmsnorm_chunks = 512;
+[[nodiscard]] std::int64_t rmsnorm_chunks(std::int64_t rows);
+
 /// dx = residual + gradient through the norm; residual [T, H] may be empty. dx may be dy or residual itself.
-/// gain_partial [chunks, H]: sums over equal runs of rows, for rmsnorm_backward_gain.
+/// gain_partial [rmsnorm_chunks(T), H]: sums over equal runs of rows, for rmsnorm_backward_gain.
 template <class E>
 void rmsnorm_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<float> gain_partial, MatrixIn<E> dy,
                       MatrixIn<E> residual, MatrixIn<E> x, Vector<const float> rstd, VectorIn<E> gain);

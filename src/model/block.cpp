@@ -71,7 +71,7 @@ BlockState<E>::BlockState(const Shape& shape, std::int64_t ffn, const BlockPlace
   attention_gradient = matrix_at<E>(workspace, plan.attention_gradient, rows, width);
   qkv_gradient = at(none, stash.qkv_gradient, plan.qkv_gradient).template matrix<E>(rows, shape.qkv());
   delta = vector_at<float>(workspace, plan.delta, rows * shape.heads);
-  const std::int64_t chunks = gain_chunks(rows);
+  const std::int64_t chunks = kernels::rmsnorm_chunks(rows);
   gain_partial1 = at(none, stash.gain_partial1, plan.gain_partial).template matrix<float>(chunks, hidden);
   gain_partial2 = at(none, stash.gain_partial2, plan.gain_partial).template matrix<float>(chunks, hidden);
   rope = matrix_at<float>(workspace, plan.rope, shape.seq, shape.head_dim());

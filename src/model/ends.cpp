@@ -62,7 +62,8 @@ void Model::embed(Buffer x, Buffer ends, const MicroBatch& batch) {
   });
 }
 
-void Model::embed_backward(Buffer ends_gradient, Buffer x, const MicroBatch& batch) {
+/// Written: zeros first, because the rows of tokens that the micro-batch lacks are part of the gradient.
+void Model::embed_backward(Buffer ends_gradient, bool accumulate, Buffer x, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
   require(x, flow_bytes(shape), "gradient of the hidden state");
   require_ends_gradient(ends_gradient);
@@ -72,28 +73,35 @@ void Model::embed_backward(Buffer ends_gradient, Buffer x, const MicroBatch& bat
     return kernels::TokensIn(index.data() + (tokens.data() - batch.index().data()), tokens.size());
   };
   const auto gradient = matrix_of<float>(ends_gradient, ends_tensor(Role::embedding));
+  if (!accumulate) {
+    clear_gaps(exec_, ends_gradient.as<float>(), ends_gaps_);
+    Kokkos::deep_copy(exec_, gradient, 0.0F);
+  }
   with_element(shape.dtype, [&]<class E>(E) {
     kernels::embedding_backward<E>(exec_, gradient, matrix_at<E>(x, {}, shape.tokens(), shape.hidden),
                                    part(batch.inputs()), part(batch.order()), part(batch.segments()));
   });
 }
 
-void Model::loss(Buffer x, Buffer ends_gradient, double* loss, Buffer ends, const MicroBatch& batch) {
+void Model::loss(Buffer x, Buffer ends_gradient, bool accumulate, double* loss, Buffer ends,
+                 const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
   require_ends(x, ends);
   require_ends_gradient(ends_gradient);
   require(batch, shape);
   upload(plan_.tokens, batch.targets());
+  if (!accumulate) clear_gaps(exec_, ends_gradient.as<float>(), ends_gaps_);
   const std::int64_t slice = loss_slice(shape);
   with_element(shape.dtype, [&]<class E>(E) {
     for (std::int64_t begin = 0; begin < shape.tokens(); begin += slice)
-      loss_of_slice<E>(x, ends_gradient, loss, ends, begin, std::min(slice, shape.tokens() - begin));
+      loss_of_slice<E>(x, ends_gradient, accumulate || begin > 0, loss, ends, begin,
+                       std::min(slice, shape.tokens() - begin));
   });
 }
 
 template <class E>
-void Model::loss_of_slice(Buffer x, Buffer ends_gradient, double* loss, Buffer ends, std::int64_t begin,
-                          std::int64_t rows) {
+void Model::loss_of_slice(Buffer x, Buffer ends_gradient, bool accumulate, double* loss, Buffer ends,
+                          std::int64_t begin, std::int64_t rows) {
   const Shape& shape = layout_.shape;
   const Tensor& norm = ends_tensor(Role::norm);
   const Tensor& head = ends_tensor(Role::head);
@@ -108,7 +116,8 @@ void Model::loss_of_slice(Buffer x, Buffer ends_gradient, double* loss, Buffer e
   const auto rstd = vector_at<float>(workspace_, plan_.slice_rstd, rows);
   const auto logits = matrix_at<E>(workspace_, plan_.slice_logits, rows, shape.vocab);
   const auto losses = vector_at<double>(workspace_, plan_.slice_losses, rows);
-  const auto partial = matrix_at<float>(workspace_, plan_.gain_partial, gain_chunks(rows), shape.hidden);
+  const auto partial = matrix_at<float>(workspace_, plan_.gain_partial, kernels::rmsnorm_chunks(rows),
+                                        shape.hidden);
 
   kernels::rmsnorm_forward(exec_, normed, rstd, {}, hidden, gain);
   kernels::linear_forward(exec_, logits, normed, weight);
@@ -116,9 +125,9 @@ void Model::loss_of_slice(Buffer x, Buffer ends_gradient, double* loss, Buffer e
   kernels::sum_losses(exec_, loss, losses, loss_scale_);
   kernels::linear_backward_input(exec_, slope, logits, weight);
   kernels::linear_backward_weight(exec_, matrix_of<float>(ends_gradient, head), Matrix<const E>(logits),
-                                  normed, true);
+                                  normed, accumulate);
   kernels::rmsnorm_backward(exec_, hidden, partial, slope, {}, hidden, rstd, gain);
-  kernels::rmsnorm_backward_gain(exec_, vector_of<float>(ends_gradient, norm), partial, true);
+  kernels::rmsnorm_backward_gain(exec_, vector_of<float>(ends_gradient, norm), partial, accumulate);
 }
 
 }  // namespace minitaw::model

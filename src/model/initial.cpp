@@ -6,19 +6,13 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "model/random.hpp"
 
 namespace minitaw::model {
 
 namespace {
 
-/// Uniform numbers center + [-amplitude, amplitude).
-struct Distribution {
-  float center;
-  float amplitude;
-};
-
-Distribution distribution_of(const Tensor& tensor, const Shape& shape) {
+/// {center, amplitude}
+std::pair<float, float> distribution_of(const Tensor& tensor, const Shape& shape) {
   const auto fan_in = static_cast<double>(tensor.cols);
   switch (tensor.role) {
   case Role::norm1:
@@ -38,19 +32,11 @@ Distribution distribution_of(const Tensor& tensor, const Shape& shape) {
   throw LogicError("tensor without initial weights");
 }
 
-void fill(std::span<float> values, const Tensor& tensor, const Shape& shape, std::uint64_t seed) {
-  const auto [center, amplitude] = distribution_of(tensor, shape);
-  const auto role = static_cast<std::uint32_t>(tensor.role);
-  const auto layer = static_cast<std::uint32_t>(tensor.layer);
+void fill(std::span<float> values, const UniformRow& row) {
   for (std::size_t begin = 0; begin < values.size(); begin += 4) {
-    const std::uint64_t block = begin / 4;
-    const auto words =
-        philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), role, layer},
-               philox_key(seed, Stream::weights));
-    for (std::size_t i = begin; i < std::min(begin + 4, values.size()); ++i) {
-      // Exact in double, so that it is rounded once, with or without fused multiply-add.
-      values[i] = static_cast<float>(double{center} + double{amplitude} * signed_unit(words[i - begin]));
-    }
+    const Words<4> words = row.words(begin / 4);
+    for (std::size_t i = begin; i < std::min(begin + 4, values.size()); ++i)
+      values[i] = row.number(words[static_cast<int>(i - begin)]);
   }
 }
 
@@ -60,10 +46,18 @@ void fill_all(std::span<float> weights, const std::vector<Tensor>& tensors, std:
     throw LogicError(fmt::format("{} initial weights for a buffer of {} elements", weights.size(), elements));
   std::fill(weights.begin(), weights.end(), 0.0F);
   for (const Tensor& tensor : tensors)
-    fill(weights.subspan(tensor.offset, tensor.size()), tensor, shape, seed);
+    fill(weights.subspan(tensor.offset, tensor.size()), initial_row(tensor, shape, seed));
 }
 
 }  // namespace
+
+UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t seed) {
+  const auto [center, amplitude] = distribution_of(tensor, shape);
+  return {philox_key(seed, Stream::weights),
+          {{static_cast<std::uint32_t>(tensor.role), static_cast<std::uint32_t>(tensor.layer)}},
+          center,
+          amplitude};
+}
 
 void initialise(std::span<float> weights, const Shard& shard, const Shape& shape, std::uint64_t seed) {
   fill_all(weights, shard.tensors, shard.elements, shape, seed);

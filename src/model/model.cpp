@@ -41,8 +41,10 @@ Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer works
   for (int shard = 0; shard < static_cast<int>(layout_.shards.size()); ++shard) {
     kept_.push_back(plan_kept(layout_, shard));
     stash_.push_back(plan_stash(layout_, shard));
-    gaps_.push_back(gaps_of(layout_.shards[static_cast<std::size_t>(shard)]));
+    const Shard& run = layout_.shards[static_cast<std::size_t>(shard)];
+    gaps_.push_back(gaps_of(run.tensors, run.elements));
   }
+  ends_gaps_ = gaps_of(ends_tensors_, ends_part_.elements);
   with_element(layout_.shape.dtype, [&]<class E>(E) { ready<E>(); });
 }
 

@@ -37,6 +37,12 @@ struct EndsPart {
   std::int64_t elements = rest;  ///< `rest`: all from `first` on
 };
 
+/// Initial weights of a part of the flat buffer that `tensors` lie in: in the compute type to `weights`, in
+/// fp32 to `master`; an empty buffer takes none. Gaps are zero. Drawn where they are needed; complete on
+/// return.
+void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, const EndsPart& part,
+          const Shape& shape, std::uint64_t seed);
+
 /// The compute actions of a training step on one device, in the shape's dtype. Every call is asynchronous on
 /// `exec`, never stops the host, and uses no memory but what it is given: weights, gradients and activations
 /// by the caller, scratch of workspace_bytes(). A buffer that is too small raises LogicError, as does a
@@ -65,10 +71,11 @@ public:
   void embed(Buffer x, Buffer ends, const MicroBatch& batch);
   /// x = shard(x), keeping what the backward visit needs.
   void forward(int shard, Buffer x, Buffer kept, Buffer weights);
-  /// Final norm, head, softmax cross-entropy in slices; x becomes its own gradient; adds the gradients of
-  /// norm and head to `ends_gradient` (fp32) and the micro-batch's loss (already scaled) to *loss (fp64,
-  /// device memory).
-  void loss(Buffer x, Buffer ends_gradient, double* loss, Buffer ends, const MicroBatch& batch);
+  /// Final norm, head, softmax cross-entropy in slices; x becomes its own gradient; the gradients of norm and
+  /// head are added to (accumulate) or written to `ends_gradient` (fp32), and the micro-batch's loss (already
+  /// scaled) is added to *loss (fp64, device memory).
+  void loss(Buffer x, Buffer ends_gradient, bool accumulate, double* loss, Buffer ends,
+            const MicroBatch& batch);
   /// x = gradient at the shard's input; the shard's gradient is added to (accumulate) or written to
   /// `gradient`, whose elements are of `gradient_type`: fp32 (`total`) or the compute type. Written, its gaps
   /// are zero.
@@ -80,8 +87,8 @@ public:
   /// The second half: the shard's gradient, to the bit what backward() gives.
   void backward_weight(int shard, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer kept,
                        Buffer stash);
-  /// Adds the embedding's gradient to `ends_gradient` (fp32).
-  void embed_backward(Buffer ends_gradient, Buffer x, const MicroBatch& batch);
+  /// The embedding's gradient is added to (accumulate) or written to `ends_gradient` (fp32).
+  void embed_backward(Buffer ends_gradient, bool accumulate, Buffer x, const MicroBatch& batch);
 
   /// AdamW on an owned shard, or on one of `slices` equal slices of it, which all buffers then hold alone;
   /// `step` counts from 1. total: fp32 gradient of the whole step. The weights become the master weights,
@@ -105,8 +112,8 @@ private:
   template <class E>
   void forward_as(int shard, Buffer x, Buffer kept, Buffer weights);
   template <class E>
-  void loss_of_slice(Buffer x, Buffer ends_gradient, double* loss, Buffer ends, std::int64_t begin,
-                     std::int64_t rows);
+  void loss_of_slice(Buffer x, Buffer ends_gradient, bool accumulate, double* loss, Buffer ends,
+                     std::int64_t begin, std::int64_t rows);
   template <class E, class G>
   void backward_as(int shard, Buffer x, Buffer gradient, bool accumulate, Buffer kept, Buffer weights);
   template <class E>
@@ -138,6 +145,7 @@ private:
   std::vector<KeptPlan> kept_;          ///< of each shard
   std::vector<StashPlan> stash_;        ///< of each shard
   std::vector<std::vector<Gap>> gaps_;  ///< of each shard
+  std::vector<Gap> ends_gaps_;          ///< of the rank's part of the ends
 };
 
 }  // namespace minitaw::model

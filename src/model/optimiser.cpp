@@ -6,8 +6,10 @@
 
 #include "base/error.hpp"
 #include "kernels/adamw.hpp"
+#include "kernels/uniform.hpp"
 #include "model/element.hpp"
 #include "model/footprint.hpp"
+#include "model/initial.hpp"
 #include "model/model.hpp"
 #include "model/views.hpp"
 
@@ -48,6 +50,28 @@ void for_each_run(const std::vector<Tensor>& tensors, std::int64_t begin, std::i
 }
 
 }  // namespace
+
+void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, const EndsPart& part,
+          const Shape& shape, std::uint64_t seed) {
+  const ExecutionSpace exec;
+  for (Tensor& tensor : tensors) tensor.offset -= part.first;
+  const std::vector<Gap> gaps = gaps_of(tensors, part.elements);
+  with_element(shape.dtype, [&]<class E>(E) {
+    const auto some = [](const Buffer& buffer, auto type, std::int64_t begin, std::int64_t count) {
+      return buffer.data ? elements_of<decltype(type)>(buffer, begin, count) : Vector<decltype(type)>();
+    };
+    if (weights.data) clear_gaps(exec, weights.as<E>(), gaps);
+    if (master.data) clear_gaps(exec, master.as<float>(), gaps);
+    for (const Tensor& tensor : tensors) {
+      const std::int64_t begin = std::max<std::int64_t>(tensor.offset, 0),
+                         count = std::min(tensor.offset + tensor.size(), part.elements) - begin;
+      if (count > 0)
+        kernels::uniform<E>(exec, some(weights, E{}, begin, count), some(master, float{}, begin, count),
+                            begin - tensor.offset, initial_row(tensor, shape, seed));
+    }
+  });
+  exec.fence("minitaw::model::draw");
+}
 
 OptimiserState optimiser_state(const Buffer& buffer, Dtype dtype, std::int64_t elements) {
   const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);

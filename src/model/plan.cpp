@@ -113,7 +113,7 @@ std::size_t plan_embedding(WorkspacePlan& plan, const Shape& shape, std::size_t 
 
 }  // namespace
 
-std::int64_t gain_chunks(std::int64_t rows) { return std::min<std::int64_t>(rows, 256); }
+std::int64_t gain_chunks(std::int64_t rows) { return std::min<std::int64_t>(rows, 512); }
 
 std::int64_t loss_slice(const Shape& shape) {
   const std::int64_t most = largest_logits / shape.vocab;

@@ -86,8 +86,7 @@ struct WorkspacePlan {
 };
 [[nodiscard]] WorkspacePlan plan_workspace(const Layout& layout);
 
-/// Rows of partial sums in the gradient of a norm's gain: fixed, so that the sum does not depend on the
-/// number of threads.
+/// Most rows of partial sums in the gradient of a norm's gain (kernels::rmsnorm_chunks).
 [[nodiscard]] std::int64_t gain_chunks(std::int64_t rows);
 
 /// Tokens whose logits are in memory at a time: at most 2^26 logits (256 MiB in fp32), but at least 16

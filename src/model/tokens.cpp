@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "model/random.hpp"
+#include "base/philox.hpp"
 
 namespace minitaw::model {
 
@@ -67,7 +67,8 @@ void TokenSource::sequence(std::span<std::int32_t> values, std::int64_t step, st
   values[0] = static_cast<std::int32_t>(four[0] % vocab_);
   for (std::size_t i = 1; i < values.size(); ++i) {
     if (i % 4 == 0) four = words(i);
-    values[i] = static_cast<std::int32_t>((values[i - 1] + std::int64_t{1} + (four[i % 4] >> 30)) % vocab_);
+    values[i] = static_cast<std::int32_t>(
+        (values[i - 1] + std::int64_t{1} + (four[static_cast<int>(i % 4)] >> 30)) % vocab_);
   }
 }
 

@@ -82,6 +82,7 @@ struct CaseResult {
   double max_gradient_error = -1;            ///< against the serial reference, relative norm; -1: not checked
   double max_loss_error = -1;                ///< relative; -1: not checked
   std::string attention;                     ///< the kernel that ran
+  std::string matmul_algorithms;             ///< chosen by time, a line for each kind of product
   std::string transport;                     ///< the one that moved the data
   std::string started;                       ///< ISO 8601, UTC
 };

@@ -153,6 +153,7 @@ void write_ticks(hid_t group, const CaseResult& result) {
 void write_used(hid_t group, const CaseResult& result) {
   put_text(group, "attention_used", result.attention);
   put_text(group, "transport_used", result.transport);
+  put_text(group, "matmul_algorithms", result.matmul_algorithms);
 }
 
 void write_errors(hid_t parent, const CaseResult& result) {

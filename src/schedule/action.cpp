@@ -23,7 +23,8 @@ Access access_of(const Action& action, Slot slot) {
   case SlotClass::gradient:
     return {slot, action.accumulates, true};
   case SlotClass::total:
-    return {slot, true, kind != Kind::update};
+  case SlotClass::ends_total:
+    return {slot, action.accumulates || kind == Kind::update, kind != Kind::update};
   case SlotClass::kept:
     return {slot, kind != Kind::forward, kind == Kind::forward};
   case SlotClass::stash:
@@ -32,8 +33,6 @@ Access access_of(const Action& action, Slot slot) {
     return {slot, kind != Kind::embed, kind != Kind::embed_backward};
   case SlotClass::ends:
     return {slot, true, kind == Kind::update};
-  case SlotClass::ends_total:
-    return {slot, true, kind != Kind::update};
   }
   return {};
 }
@@ -71,7 +70,7 @@ Accesses accesses(const Action& action, int rank) {
     push({action.slots[0], false, true});
   } else if (action.kind == Kind::accumulate) {
     push({action.slots[0], true, false});
-    push({action.slots[1], true, true});
+    push({action.slots[1], action.accumulates, true});
   } else if (action.kind == Kind::load) {
     push({action.slots[0], true, false});
     push({action.slots[1], false, true});

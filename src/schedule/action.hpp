@@ -18,7 +18,7 @@ enum class Kind : std::uint8_t {
   embed_backward,   // dembed
   update,           // update
   zero,             // zero
-  accumulate,       // add  slot[1] += slot[0]
+  accumulate,       // add  slot[1] = slot[0], or += with `accumulates`
   load,             // load slot[1] = slot[0]
   join,             // join the rank's step ends here
   send,             // send
@@ -78,8 +78,9 @@ struct Action {
   Kind kind = Kind::join;
   Lane lane = Lane::compute;
   Payload payload = Payload::none;
-  bool accumulates = false;  ///< BW / W / recv-free: adds to its gradient slot instead of writing it
-  std::int32_t tick = 0;     ///< of the compute action this belongs to; one batch per lane, tick and payload
+  /// loss, BW, W, dembed, add: adds to what its gradient slot holds of the same part instead of writing it.
+  bool accumulates = false;
+  std::int32_t tick = 0;  ///< of the compute action this belongs to; one batch per lane, tick and payload
   std::int32_t shard = -1;
   std::int32_t micro_batch = -1;   ///< counted over all ranks of the step
   std::int32_t peer = -1;          ///< other side of send / recv, root of broadcast / reduce (global rank)

@@ -69,7 +69,7 @@ double touched_bytes(int rank, const Action& a, const Layout& layout, const Prog
   case Kind::zero:
     return elements_kept(rank, a, layout, program) * fp32;
   case Kind::accumulate:
-    return elements_moved(a, layout) * (compute + 2 * fp32);
+    return elements_moved(a, layout) * (compute + (a.accumulates ? 2 : 1) * fp32);
   case Kind::load:
     return elements_moved(a, layout) * 2 * compute;
   default:

@@ -157,6 +157,7 @@ void Draft::finish_rank(int r, bool overlap) {
     values.push_back(e.values);
   }
   assign_slots(rank, values, drafts_[r].next_value);
+  write_first_contributions(rank, program_.shard_parts);
   assign_waits(rank, r, overlap);
 }
 

@@ -66,16 +66,6 @@ void close_rank(Draft& draft, int rank, int tick, bool sliced) {
 
 }  // namespace
 
-void open_step(Draft& draft) {
-  for (int r = 0; r < draft.ranks(); ++r) {
-    for (int s = 0; s < draft.shards(); ++s)
-      if (draft.home(r, s).valid())
-        draft.add(r, Phase::prepare, action(Kind::zero, 0, Payload::gradient, s), {draft.total(r, s)});
-    if (draft.holds_ends(r))
-      draft.add(r, Phase::prepare, action(Kind::zero, 0, Payload::ends_gradient), {Draft::ends_total()});
-  }
-}
-
 void close_step(Draft& draft, int tick, EndsUpdate ends) {
   const bool together = draft.ranks() > 1 && !draft.ends_split();
   const bool sliced = together && ends == EndsUpdate::sliced;

@@ -4,10 +4,6 @@
 
 namespace minitaw::schedule {
 
-/// What frames every step.
-/// Opening: totals and the ends gradient start from zero (tick 0, before anything else).
-void open_step(Draft& draft);
-
 /// How the ends gradient comes together at the end of the step, unless the ends are split or one rank has
 /// all.
 enum class EndsUpdate {
@@ -15,8 +11,8 @@ enum class EndsUpdate {
   replicated,  ///< all-reduce, everyone updates everything (DDP)
 };
 
-/// Closing, at `tick`: ends gradients combined, all gradients summed over the copies, every home shard and
-/// the ends updated, join.
+/// What closes every step, at `tick`: ends gradients combined, all gradients summed over the copies, every
+/// home shard and the ends updated, join.
 void close_step(Draft& draft, int tick, EndsUpdate ends);
 
 }  // namespace minitaw::schedule

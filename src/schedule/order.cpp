@@ -48,7 +48,7 @@ void Computer::forward(const Visit& visit, Value weights) {
 
 void Computer::backward(const Visit& visit, Value weights, Value gradient, bool accumulate) {
   Action b = action(Kind::backward, visit, visit.shard);
-  b.accumulates = accumulate || gradient.cls == SlotClass::total;
+  b.accumulates = accumulate;
   draft_.add(rank_, Phase::compute, b, {weights, kept(visit), flow(visit.micro_batch), gradient});
   kept_.erase({visit.micro_batch, visit.shard});
   embed_backward(visit);
@@ -64,7 +64,6 @@ void Computer::backward_input(const Visit& visit, Value weights) {
 
 void Computer::backward_weight(const Visit& visit, Value gradient) {
   Action w = action(Kind::backward_weight, visit, visit.shard);
-  w.accumulates = gradient.cls == SlotClass::total;
   draft_.add(rank_, Phase::compute, w, {kept(visit), stashed_[{visit.micro_batch, visit.shard}], gradient});
   kept_.erase({visit.micro_batch, visit.shard});
   stashed_.erase({visit.micro_batch, visit.shard});

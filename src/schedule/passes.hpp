@@ -13,6 +13,10 @@ namespace minitaw::schedule {
 /// values are numbered below `count`. Homes, totals and ends keep the index that they were made with.
 void assign_slots(RankProgram& rank, const std::vector<std::array<Value, 4>>& values, int count);
 
+/// The first contribution of a step to a gradient that lasts from step to step writes it, the others add:
+/// nothing needs to be cleared. Needs slots.
+void write_first_contributions(RankProgram& rank, int shard_parts);
+
 /// Derives the waits of every action from the slots it touches: a read waits for the last write, a write for
 /// the last write and the reads since. Waits that others imply are left out; join waits for everything.
 /// Without overlap, communication also waits for all computation issued before it and the other way round.

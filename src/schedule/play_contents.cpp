@@ -12,12 +12,17 @@ constexpr std::uint8_t forward_done = 1, input_done = 2, weight_done = 4;
 constexpr std::uint8_t embed_done = 1, loss_done = 2, embed_backward_done = 4;
 constexpr std::uint8_t all_done = 7;
 
+// Whose gradient a step has written.
+std::uint8_t ends_bit(std::int32_t part) { return part == Contribution::embedding ? 1 : 2; }
+constexpr std::uint8_t both_ends = 3;
+
 bool of_ends(SlotClass cls) { return cls == SlotClass::ends || cls == SlotClass::ends_total; }
 
 }  // namespace
 
 Contents::Contents(const Program& program, bool listed) : program_(program), listed_(listed) {
   done_.resize((static_cast<std::size_t>(program.shards) + 1) * program.micro_batches);
+  ends_written_.resize(program.ranks.size());
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
     const RankProgram& rank = program.ranks[r];
     std::size_t count = 0;
@@ -118,17 +123,28 @@ void Contents::need_micro_batch(Place p, Slot slot, Holds holds, std::int32_t sh
 
 void Contents::need_gradient(Place p, Slot slot, Range range) const {
   const Content& c = content(p.rank, slot);
-  const bool zeroed = slot.cls == SlotClass::total || slot.cls == SlotClass::ends_total;
-  if (c.holds != Holds::gradient && zeroed)
-    fail(Rule::exact_gradients, p, fmt::format("{} was not zeroed in this step", detail::name_of(slot)));
+  const bool lasting = slot.cls == SlotClass::total || slot.cls == SlotClass::ends_total;
+  if (c.holds != Holds::gradient && lasting)
+    fail(Rule::exact_gradients, p,
+         fmt::format("{} still holds the gradient of the last step", detail::name_of(slot)));
   if (c.holds != Holds::gradient) unexpected(p, slot, "a gradient");
   if (!c.pieces.covers(range))
     fail(Rule::exact_gradients, p,
          fmt::format("{} lacks a slice of the sum that is read", detail::name_of(slot)));
 }
 
+void Contents::need_both_ends(Place p, Slot slot) const {
+  const int slice = program_.ranks[p.rank].ends_slice;
+  const std::uint8_t needed =
+      slice < 0 ? both_ends : ends_bit(slice == 0 ? Contribution::embedding : Contribution::head);
+  if ((ends_written_[p.rank] & needed) != needed)
+    fail(Rule::exact_gradients, p,
+         fmt::format("{} still holds a gradient of the last step", detail::name_of(slot)));
+}
+
 void Contents::need_complete(Place p, Slot slot, Range range, const std::vector<std::int32_t>& parts) {
   need_gradient(p, slot, range);
+  if (of_ends(slot.cls)) need_both_ends(p, slot);
   auto known = complete_.find(parts);
   if (known == complete_.end())
     known = complete_.emplace(parts, Sum::complete(parts, program_.micro_batches, listed_)).first;
@@ -204,10 +220,24 @@ void Contents::embed_backward(Place p) {
 }
 
 void Contents::add_gradient(Place p, Slot slot, std::int32_t part) {
-  if (slot.cls == SlotClass::gradient && !at(p).accumulates) hold(p, slot, Holds::gradient, -1);
+  if (of_ends(slot.cls)) write_ends(p, slot, part);
+  else if (!at(p).accumulates) hold(p, slot, Holds::gradient, -1);
   Sum one(listed_);
   one.add({part, at(p).micro_batch});
   grow(p, slot, slot.cls == SlotClass::ends_total ? ends_range(part) : whole(slot.cls), one);
+}
+
+void Contents::write_ends(Place p, Slot slot, std::int32_t part) {
+  std::uint8_t& written = ends_written_[p.rank];
+  const bool before = (written & ends_bit(part)) != 0;
+  if (at(p).accumulates && !before)
+    fail(Rule::exact_gradients, p,
+         fmt::format("adds to the gradient of the last step in {}", detail::name_of(slot)));
+  if (!at(p).accumulates && before)
+    fail(Rule::exact_gradients, p,
+         fmt::format("overwrites what this step has added to {}", detail::name_of(slot)));
+  if (written == 0) hold(p, slot, Holds::gradient, -1);
+  written |= ends_bit(part);
 }
 
 void Contents::grow(Place p, Slot slot, Range range, const Sum& more) {
@@ -252,6 +282,7 @@ void Contents::zero(Place p) { hold(p, at(p).slots[0], Holds::gradient, -1); }
 void Contents::accumulate(Place p) {
   need_payload(p);
   const Action& a = at(p);
+  if (!a.accumulates) return receive(Content(content(p.rank, a.slots[0])), moved(a), p, a.slots[1]);
   const Pieces source = content(p.rank, a.slots[0]).pieces.within(moved(a));
   for (const Piece& piece : source) grow(p, a.slots[1], piece.range, piece.sum);
 }

@@ -62,6 +62,7 @@ private:
   void zero(Place p);
   void accumulate(Place p);
   void add_gradient(Place p, Slot slot, std::int32_t part);
+  void write_ends(Place p, Slot slot, std::int32_t part);
   void grow(Place p, Slot slot, Range range, const Sum& more);
   void hold(Place p, Slot slot, Holds holds, std::int32_t shard);
 
@@ -71,6 +72,7 @@ private:
   void need_micro_batch(Place p, Slot slot, Holds holds, std::int32_t shard) const;
   void need_gradient(Place p, Slot slot, Range range) const;
   void need_complete(Place p, Slot slot, Range range, const std::vector<std::int32_t>& parts);
+  void need_both_ends(Place p, Slot slot) const;
   void need_payload(Place p) const;
   void need_only(Place p, Range range) const;
   void once(Place p, std::int32_t part, std::uint8_t work);
@@ -89,6 +91,7 @@ private:
   std::vector<std::array<std::size_t, slot_classes>> first_;  // of each class
   std::vector<std::uint8_t>
       done_;  // what has been computed: [shards + 1, micro-batches], the last row for the ends
+  std::vector<std::uint8_t> ends_written_;  // of each rank's ends gradient, in this step: bits of ends_bit()
   std::map<std::vector<std::int32_t>, Sum> complete_;  // whole gradients of parts
 };
 

@@ -44,7 +44,8 @@ void Contents::need_payload(Place p) const {
   case Payload::activation_grad:
     return need_micro_batch(p, slot, Holds::hidden_gradient, a.shard - 1);
   case Payload::ends_gradient:
-    return need_gradient(p, slot, moved(a));
+    need_gradient(p, slot, moved(a));
+    return need_both_ends(p, slot);
   default:
     return;
   }

@@ -68,7 +68,43 @@ private:
   std::set<std::pair<int, std::int16_t>> free_;  ///< when it came back, slot
 };
 
+/// What a step has written of a gradient that lasts, in parts of a shard, or embedding and head.
+class Written {
+public:
+  explicit Written(std::size_t parts) : parts_(parts) {}
+
+  /// Whether any of [begin, end) was written before; from now on all of it is.
+  bool exchange(std::size_t begin, std::size_t end) {
+    const auto first = parts_.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto last = parts_.begin() + static_cast<std::ptrdiff_t>(end);
+    const bool before = std::find(first, last, true) != last;
+    std::fill(first, last, true);
+    return before;
+  }
+
+private:
+  std::vector<bool> parts_;
+};
+
 }  // namespace
+
+void write_first_contributions(RankProgram& rank, int shard_parts) {
+  std::vector<Written> totals(rank.homes.size(), Written(static_cast<std::size_t>(shard_parts)));
+  Written ends(2);
+  for (Action& a : rank.actions) {
+    if (a.kind == Kind::loss) a.accumulates = ends.exchange(0, 1);
+    if (a.kind == Kind::embed_backward) a.accumulates = ends.exchange(1, 2);
+    const bool contributes =
+        a.kind == Kind::backward || a.kind == Kind::backward_weight || a.kind == Kind::accumulate;
+    if (!contributes) continue;
+    for (const Slot slot : a.slots)
+      if (slot.cls == SlotClass::total && slot.valid()) {
+        const int each = shard_parts / a.parts;
+        a.accumulates = totals[static_cast<std::size_t>(slot.index)].exchange(
+            static_cast<std::size_t>(a.part * each), static_cast<std::size_t>((a.part + 1) * each));
+      }
+  }
+}
 
 void assign_slots(RankProgram& rank, const std::vector<std::array<Value, 4>>& values, int count) {
   const std::vector<std::vector<Value>> released = released_after(rank, values, count);

@@ -10,9 +10,11 @@ namespace {
 
 std::string slot_text(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls), slot.index); }
 
-/// "+g0": the backward pass adds to the slot instead of writing it.
+/// "+g0": the action adds to the slot instead of writing it.
 bool adds_to(const Action& a, Slot slot) {
-  return a.accumulates && (slot.cls == SlotClass::gradient || slot.cls == SlotClass::total);
+  if (a.kind == Kind::accumulate && slot == a.slots[0]) return false;
+  return a.accumulates && (slot.cls == SlotClass::gradient || slot.cls == SlotClass::total ||
+                           slot.cls == SlotClass::ends_total);
 }
 
 /// "[1/4]": part 1 of 4.

@@ -55,9 +55,9 @@ Form form_of(const Action& a) {
   case Kind::update:
     return ends ? Form{"e f", true, false} : Form{"h t", true, false};
   case Kind::zero:
-    return ends ? Form{"f", false, false} : Form{"tg", true, false};
+    return {"g", true, false};
   case Kind::accumulate:
-    return ends ? Form{"f f", false, false} : Form{"tg tg", true, false};
+    return {"g t", true, false};
   case Kind::load:
     return {"h w", true, false};
   case Kind::join:

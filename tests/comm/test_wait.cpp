@@ -53,6 +53,14 @@ TEST(Waiter, HurriesWhileItIsWaitedFor) {
   });
 }
 
+TEST(Waiter, AsksForAWhileBeforeItSleeps) {
+  const std::atomic<bool> cancelled{false};
+  const Patience eager{.eager = std::chrono::hours(1), .first_sleep = std::chrono::hours(1)};
+  int asked = 0;
+  Waiter(eager, cancelled).until([&] { return ++asked == 1000; });
+  EXPECT_EQ(asked, 1000);
+}
+
 TEST(Waiter, SparesSharedCoresEvenThen) {
   const std::atomic<bool> cancelled{false};
   Hurry hurry;

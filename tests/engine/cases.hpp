@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "deck/settings.hpp"
+#include "engine/make_transport.hpp"
 #include "possible.hpp"
 #include "schedule/registry.hpp"
 
@@ -30,6 +31,11 @@ inline deck::Case small_case(const std::string& schedule, const topology::Groups
   c.data = "synthetic";
   c.seed = 11;
   return c;
+}
+
+/// The transport of this build over MPI, on the ranks of the job, which may share a device.
+inline NamedTransport by_mpi(const schedule::Program& program, model::Buffer staging) {
+  return make_transport("mpi", {MPI_COMM_WORLD, program, staging, {.spins = 2, .yields = 4}, true});
 }
 
 /// Every schedule with every option that changes what is played.

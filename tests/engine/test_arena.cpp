@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <numeric>
 
 #include "base/error.hpp"
@@ -33,6 +32,11 @@ TEST(Arena, HandsOutWhatWasPlannedAndCountsItByKind) {
   EXPECT_EQ(arena.workspace().bytes, 4096U);
 }
 
+auto bytes_of(const model::Buffer& buffer) {
+  return Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>(buffer.data,
+                                                                                               buffer.bytes);
+}
+
 TEST(Arena, BuffersAreAlignedAndDoNotOverlap) {
   const schedule::Footprint plan = footprint();
   const Arena arena(plan);
@@ -40,12 +44,14 @@ TEST(Arena, BuffersAreAlignedAndDoNotOverlap) {
                                         arena.staging()};
   for (const schedule::SlotSize& size : plan.slots) buffers.push_back(arena.slot(size.slot));
   for (std::size_t i = 0; i < buffers.size(); ++i) {
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffers[i].data) % 64, 0U);
-    std::memset(buffers[i].data, static_cast<int>(i), buffers[i].bytes);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffers[i].data) % 256, 0U);
+    Kokkos::deep_copy(bytes_of(buffers[i]), std::byte{static_cast<unsigned char>(i)});
   }
-  for (std::size_t i = 0; i < buffers.size(); ++i)
-    for (std::size_t b = 0; b < buffers[i].bytes; ++b)
-      ASSERT_EQ(std::to_integer<std::size_t>(buffers[i].data[b]), i) << "byte " << b;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const auto held = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), bytes_of(buffers[i]));
+    for (std::size_t b = 0; b < held.size(); ++b)
+      ASSERT_EQ(std::to_integer<std::size_t>(held(b)), i) << "byte " << b;
+  }
 }
 
 TEST(Arena, APlanThatAddsUpToLessIsADefect) {

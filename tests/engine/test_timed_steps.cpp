@@ -7,7 +7,6 @@
 
 #include "cases.hpp"
 #include "comm/mpi/size.hpp"
-#include "comm/mpi/transport.hpp"
 #include "engine/clock_offset.hpp"
 #include "engine/session.hpp"
 
@@ -31,13 +30,8 @@ protected:
   Steps() : rank_(world_rank()) {
     int ranks = 1;
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    const auto make = [](const schedule::Program& program, model::Buffer staging) {
-      return NamedTransport{std::make_unique<comm::mpi::Transport>(MPI_COMM_WORLD, program,
-                                                                   std::span(staging.data, staging.bytes)),
-                            "mpi"};
-    };
     session_ = std::make_unique<Session>(tests::small_case("ddp", topology::Groups({ranks}), 2, 1), rank_,
-                                         make, SessionOptions());
+                                         tests::by_mpi, SessionOptions());
   }
 
   /// Plays a step that rank `late` begins `seconds` after the others, and adds it.

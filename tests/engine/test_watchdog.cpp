@@ -4,7 +4,6 @@
 #include <mutex>
 
 #include "cases.hpp"
-#include "comm/mpi/transport.hpp"
 #include "engine/session.hpp"
 
 namespace minitaw::engine {
@@ -36,13 +35,8 @@ TEST(Watchdog, NamesThePendingActionAndEndsTheStep) {
     const std::scoped_lock lock(mutex);
     said = report;
   };
-  const auto make = [](const schedule::Program& program, model::Buffer staging) {
-    return NamedTransport{std::make_unique<comm::mpi::Transport>(MPI_COMM_WORLD, program,
-                                                                 std::span(staging.data, staging.bytes)),
-                          "mpi"};
-  };
   const deck::Case c = tests::small_case("tawpipe", topology::Groups({1, 1}), 2, 1);
-  Session session(c, rank, make, options);
+  Session session(c, rank, tests::by_mpi, options);
   session.prepare();
   EXPECT_ANY_THROW((void)session.step());
   const std::scoped_lock lock(mutex);

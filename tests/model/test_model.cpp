@@ -183,8 +183,8 @@ TEST_P(SmallBuffers, AreRefused) {
   TokenSource source(layout_.shape, "synthetic", seed);
   batch_.fill(source, 0, 0);
   EXPECT_THROW(model_.embed(x, less(ends_), batch_), LogicError);
-  EXPECT_THROW(model_.loss(x, less(ends_total_), loss_, ends_.get(), batch_), LogicError);
-  EXPECT_THROW(model_.embed_backward(less(ends_total_), x, batch_), LogicError);
+  EXPECT_THROW(model_.loss(x, less(ends_total_), true, loss_, ends_.get(), batch_), LogicError);
+  EXPECT_THROW(model_.embed_backward(less(ends_total_), true, x, batch_), LogicError);
 }
 
 TEST_P(SmallBuffers, AndAStateWithoutMasterWeightsToo) {

@@ -26,8 +26,8 @@ class HalfOfTheEnds {
 public:
   HalfOfTheEnds(const Layout& layout, int slice)
       : layout_(layout), slice_(slice), workspace_(workspace_bytes(layout)),
-        ends_(initial(), layout.shape.dtype),
-        total_(std::vector<float>(layout.ends.slice, 0.0F), Dtype::fp32), state_(moments_and_master()),
+        ends_(initial(), layout.shape.dtype), total_(layout.ends.slice * sizeof(float)),
+        state_(moments_and_master()),
         model_({}, layout, 1.0 / static_cast<double>(layout.shape.tokens()), workspace_.get(),
                kernels::Attention::automatic, {slice * layout.ends.slice, layout.ends.slice}) {}
 
@@ -82,9 +82,9 @@ protected:
         gradient(shard.elements * sizeof(float));
     first_.model().embed(x_.get(), first_.ends(), batch_);
     first_.model().forward(0, x_.get(), kept.get(), weights.get());
-    last_.model().loss(x_.get(), last_.total(), loss_.data(), last_.ends(), batch_);
+    last_.model().loss(x_.get(), last_.total(), false, loss_.data(), last_.ends(), batch_);
     first_.model().backward(0, x_.get(), gradient.get(), Dtype::fp32, false, kept.get(), weights.get());
-    first_.model().embed_backward(first_.total(), x_.get(), batch_);
+    first_.model().embed_backward(first_.total(), false, x_.get(), batch_);
     Kokkos::fence();
   }
   static std::vector<double> joined(std::vector<double> front, const std::vector<double>& back) {
@@ -124,8 +124,8 @@ TEST_P(SplitEnds, TrainLikeWholeOnes) {
 TEST_P(SplitEnds, RefuseWhatTheOtherRankHolds) {
   const Buffer x = x_.get();
   EXPECT_THROW(last_.model().embed(x, last_.ends(), batch_), LogicError);
-  EXPECT_THROW(last_.model().embed_backward(last_.total(), x, batch_), LogicError);
-  EXPECT_THROW(first_.model().loss(x, first_.total(), loss_.data(), first_.ends(), batch_), LogicError);
+  EXPECT_THROW(last_.model().embed_backward(last_.total(), true, x, batch_), LogicError);
+  EXPECT_THROW(first_.model().loss(x, first_.total(), true, loss_.data(), first_.ends(), batch_), LogicError);
   const DeviceBuffer space(optimiser_bytes(layout_.shape.dtype, layout_.ends.slice));
   const OptimiserState state = optimiser_state(space.get(), layout_.shape.dtype, layout_.ends.slice);
   EXPECT_THROW(last_.model().update_ends(0, last_.ends(), state, last_.total(), {}, 1), LogicError);
@@ -135,7 +135,7 @@ TEST_P(SplitEnds, RefuseWhatTheOtherRankHolds) {
 TEST_P(SplitEnds, RefuseSmallBuffersAndPartsOutside) {
   const auto less = [](Buffer buffer) { return Buffer{buffer.data, buffer.bytes - 1}; };
   EXPECT_THROW(first_.model().embed(x_.get(), less(first_.ends()), batch_), LogicError);
-  EXPECT_THROW(last_.model().loss(x_.get(), less(last_.total()), loss_.data(), last_.ends(), batch_),
+  EXPECT_THROW(last_.model().loss(x_.get(), less(last_.total()), true, loss_.data(), last_.ends(), batch_),
                LogicError);
   const DeviceBuffer workspace(workspace_bytes(layout_));
   const auto with = [&](EndsPart part) {

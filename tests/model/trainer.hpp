@@ -68,7 +68,8 @@ public:
         x_(model::flow_bytes(layout.shape)), tokens_(layout.shape, "synthetic", seed),
         model_(exec, layout, 1.0 / static_cast<double>(layout.shape.tokens() * micro_batches),
                workspace_.get(), attention),
-        ends_(initial(layout.ends, seed), layout.shape.dtype), ends_total_(zeros(layout.ends.elements)) {
+        ends_(initial(layout.ends, seed), layout.shape.dtype),
+        ends_total_(layout.ends.elements * sizeof(float)) {
     for (int m = 0; m < micro_batches; ++m) batches_.emplace_back(layout.shape);
     for (const model::Shard& shard : layout.shards) {
       const std::vector<float> weights = initial(shard, seed);
@@ -94,7 +95,6 @@ public:
   /// The same with every micro-batch's gradient written in the compute type first, then added to the total.
   double gradient_by_contributions(int step) {
     prepare(step);
-    for (const DeviceBuffer& total : totals_) total.fill(std::byte{0});
     for (std::size_t m = 0; m < batches_.size(); ++m) micro_batch(m, true);
     double loss = 0;
     Kokkos::deep_copy(loss, loss_);
@@ -104,8 +104,6 @@ public:
   /// micro-batches; scratch is poisoned and the weights are gone in between. Keeps the buffers: once only.
   double gradient_apart(int step, bool by_contributions) {
     prepare(step);
-    if (by_contributions)
-      for (const DeviceBuffer& total : totals_) total.fill(std::byte{0});
     for (std::size_t m = 0; m < batches_.size(); ++m) backward_input_of(m);
     workspace_.fill(std::byte{0xFF});
     for (const DeviceBuffer& weights : weights_) weights.fill(std::byte{0xFF});
@@ -116,12 +114,13 @@ public:
     return loss;
   }
 
-  /// What a step needs beforehand: its tokens, and zeros where it adds up.
+  /// What a step needs beforehand: its tokens. Gradients are poisoned: the first micro-batch writes them.
   void prepare(int step) {
     exec_.fence();  // the step before must have read its tokens
     for (std::size_t m = 0; m < batches_.size(); ++m)
       batches_[m].fill(tokens_, step, static_cast<std::int64_t>(m) * layout_.shape.micro_batch);
-    ends_total_ = DeviceBuffer(zeros(layout_.ends.elements));
+    ends_total_.fill(std::byte{0xFF});
+    for (const DeviceBuffer& total : totals_) total.fill(std::byte{0xFF});
     Kokkos::deep_copy(loss_, 0.0);
   }
   /// Forward and backward of all micro-batches; asynchronous.
@@ -174,9 +173,6 @@ private:
     model::initialise(values, part, layout_.shape, seed);
     return values;
   }
-  static DeviceBuffer zeros(std::int64_t count) {
-    return {std::vector<float>(count, 0.0F), model::Dtype::fp32};
-  }
   /// Moments, and the master weights unless the weights are their own master.
   [[nodiscard]] DeviceBuffer optimiser(const std::vector<float>& weights) const {
     std::vector<float> values(2 * weights.size(), 0.0F);
@@ -193,12 +189,12 @@ private:
     const int shards = static_cast<int>(weights_.size());
     model_.embed(x_.get(), ends_.get(), batch);
     for (int s = 0; s < shards; ++s) model_.forward(s, x_.get(), kept_[s].get(), weights_[s].get());
-    model_.loss(x_.get(), ends_total_.get(), loss_.data(), ends_.get(), batch);
+    model_.loss(x_.get(), ends_total_.get(), m > 0, loss_.data(), ends_.get(), batch);
     for (int s = shards - 1; s >= 0; --s) {
-      if (contribute) backward_and_add(s);
+      if (contribute) backward_and_add(s, m > 0);
       else backward(s, totals_[s], model::Dtype::fp32, m > 0);
     }
-    model_.embed_backward(ends_total_.get(), x_.get(), batch);
+    model_.embed_backward(ends_total_.get(), m > 0, x_.get(), batch);
   }
   /// Towards the input only, with kept and stashed activations of its own.
   void backward_input_of(std::size_t m) {
@@ -212,10 +208,10 @@ private:
     const int shards = static_cast<int>(weights_.size());
     model_.embed(x_.get(), ends_.get(), batch);
     for (int s = 0; s < shards; ++s) model_.forward(s, x_.get(), kept[s].get(), weights_[s].get());
-    model_.loss(x_.get(), ends_total_.get(), loss_.data(), ends_.get(), batch);
+    model_.loss(x_.get(), ends_total_.get(), m > 0, loss_.data(), ends_.get(), batch);
     for (int s = shards - 1; s >= 0; --s)
       model_.backward_input(s, x_.get(), kept[s].get(), stash[s].get(), weights_[s].get());
-    model_.embed_backward(ends_total_.get(), x_.get(), batch);
+    model_.embed_backward(ends_total_.get(), m > 0, x_.get(), batch);
   }
   void backward_weight_of(std::size_t m, std::size_t s, bool contribute) {
     const auto& [kept, stash] = apart_[m];
@@ -223,22 +219,22 @@ private:
     const model::Dtype type = contribute ? layout_.shape.dtype : model::Dtype::fp32;
     model_.backward_weight(static_cast<int>(s), gradient.get(), type, !contribute && m > 0, kept[s].get(),
                            stash[s].get());
-    if (contribute) add_contribution(s);
+    if (contribute) add_contribution(s, m > 0);
   }
   void backward(int s, const DeviceBuffer& gradient, model::Dtype type, bool accumulate) {
     model_.backward(s, x_.get(), gradient.get(), type, accumulate, kept_[s].get(), weights_[s].get());
   }
-  void backward_and_add(int s) {
+  void backward_and_add(int s, bool accumulate) {
     backward(s, contributions_[s], layout_.shape.dtype, false);
-    add_contribution(static_cast<std::size_t>(s));
+    add_contribution(static_cast<std::size_t>(s), accumulate);
   }
-  void add_contribution(std::size_t s) {
+  void add_contribution(std::size_t s, bool accumulate) {
     const auto count = static_cast<std::size_t>(layout_.shards[s].elements);
     const kernels::Vector<float> total(totals_[s].get().as<float>(), count);
     const model::Buffer contribution = contributions_[s].get();
     if (layout_.shape.dtype == model::Dtype::fp32)
-      kernels::add<float>(exec_, total, kernels::Vector<float>(contribution.as<float>(), count));
-    else kernels::add<Bf16>(exec_, total, kernels::Vector<Bf16>(contribution.as<Bf16>(), count));
+      kernels::add<float>(exec_, total, kernels::Vector<float>(contribution.as<float>(), count), accumulate);
+    else kernels::add<Bf16>(exec_, total, kernels::Vector<Bf16>(contribution.as<Bf16>(), count), accumulate);
   }
 
   const model::Layout layout_;

@@ -50,6 +50,7 @@ inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq =
   for (std::uint64_t i = 0; i < 3 * 3 * schedule::traffic_kinds; ++i) r.planned_bytes.push_back(i);
   r.counted_bytes = r.planned_bytes;
   r.attention = "portable";
+  r.matmul_algorithms = "bf16 to bf16, m 8, n 8, k 8: algorithm 2 of 3, 4.1 % faster than the first";
   r.transport = "mpi";
   r.ticks = 17;
   r.max_gradient_error = 1e-7;

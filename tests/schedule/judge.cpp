@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <random>
 #include <tuple>
 #include <vector>
@@ -76,7 +77,7 @@ private:
       return p_.shard_parts;
     case SlotClass::ends:
     case SlotClass::ends_total:
-      return p_.ends_slices;
+      return per_slice * p_.ends_slices;
     default:
       return 1;
     }
@@ -88,7 +89,7 @@ private:
   }
   [[nodiscard]] Run ends_run(int r) const {
     const int slice = p_.ranks[r].ends_slice;
-    return slice < 0 ? Run{0, p_.ends_slices} : Run{slice, slice + 1};
+    return slice < 0 ? slices(0, p_.ends_slices) : slices(slice, slice + 1);
   }
   /// What an action touches of its slot k.
   [[nodiscard]] Run touched(int r, const Action& a, int k) const {
@@ -299,25 +300,25 @@ private:
     const auto in = [&](int k) { return now.held[k][0]; };
     const auto out = [&](int k) -> Buffer& { return slot(r, a.slots[k]); };
     // Gradients: the new content is the old one plus, or nothing but, what is added.
-    const auto add = [&](int k, Run run, const auto& gradient) {
-      const bool fresh = a.slots[k].cls == SlotClass::gradient && !a.accumulates;
-      if (!fresh) out(k) = now.held[k];
-      for (int i = run.begin; i < run.end; ++i) out(k)[i] = (fresh ? 0 : now.held[k][i]) + gradient(i);
+    const auto add = [&](int k, const std::vector<int>& numbers, const auto& gradient) {
+      out(k) = now.held[k];
+      for (const int i : numbers) out(k)[i] = (a.accumulates ? now.held[k][i] : 0) + gradient(i);
     };
-    const Run shard{0, p_.shard_parts};
+    std::vector<int> shard(p_.shard_parts);
+    std::iota(shard.begin(), shard.end(), 0);
     const int m = a.micro_batch;
     switch (a.kind) {
     case Kind::embed:
-      out(0) = {embed(within(now.held[1], embedding_slices(p_)), m)};
+      out(0) = {embed(at_places(now.held[1], places(p_, End::embedding)), m)};
       break;
     case Kind::forward:
       out(1) = {in(2)};
       out(2) = {forward(in(2), now.held[0], a.shard)};
       break;
     case Kind::loss: {
-      const Buffer head = within(now.held[1], head_slices(p_));
+      const Buffer head = at_places(now.held[1], places(p_, End::head));
       out(0) = {loss(in(0), head, m)};
-      add(2, head_slices(p_), [&](int slice) { return head_gradient(in(0), head, m, slice); });
+      add(2, places(p_, End::head), [&](int slice) { return head_gradient(in(0), head, m, slice); });
       break;
     }
     case Kind::backward:
@@ -332,7 +333,7 @@ private:
       add(2, shard, [&](int part) { return weight_gradient(in(1), in(0), a.shard, part); });
       break;
     case Kind::embed_backward:
-      add(1, embedding_slices(p_), [&](int slice) { return embed_gradient(in(0), m, slice); });
+      add(1, places(p_, End::embedding), [&](int slice) { return embed_gradient(in(0), m, slice); });
       break;
     case Kind::update:
       update_weights(r, a, now);
@@ -342,7 +343,7 @@ private:
       break;
     case Kind::accumulate:
       for (int i = touched(r, a, 0).begin; i < touched(r, a, 0).end; ++i)
-        out(1)[i] = now.held[0][i] + now.held[1][i];
+        out(1)[i] = now.held[0][i] + (a.accumulates ? now.held[1][i] : 0);
       break;
     case Kind::load:
       put(out(1), home_run(r), within(now.held[0], home_run(r)));
@@ -354,7 +355,7 @@ private:
 
   void update_weights(int r, const Action& a, const Running& now) {
     const bool ends = a.slots[0].cls == SlotClass::ends;
-    const Run run = ends ? Run{a.shard, a.shard + 1} : Run{0, p_.shard_parts};
+    const Run run = ends ? slices(a.shard, a.shard + 1) : Run{0, p_.shard_parts};
     Buffer& out = slot(r, a.slots[0]) = now.held[0];
     for (int i = run.begin; i < run.end; ++i) out[i] = update(now.held[0][i], now.held[1][i]);
   }

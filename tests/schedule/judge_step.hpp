@@ -44,14 +44,28 @@ inline Buffer first_weights(int shard, int parts) {
   for (int i = 0; i < parts; ++i) weights.push_back(mix(mix(1, shard), i));
   return weights;
 }
-inline Buffer first_ends(int slices) {
+/// Numbers of a slice of the ends: one of the embedding, one of final norm and head.
+inline constexpr int per_slice = 2;
+inline Run slices(int begin, int end) { return {per_slice * begin, per_slice * end}; }
+inline Buffer first_ends(int count) {
   Buffer ends;
-  for (int i = 0; i < slices; ++i) ends.push_back(mix(2, i));
+  for (int i = 0; i < per_slice * count; ++i) ends.push_back(mix(2, i));
   return ends;
 }
-/// Slices of the ends that the embedding, or final norm and head, lie in.
-inline Run embedding_slices(const Program& p) { return {0, p.ends_split ? 1 : p.ends_slices}; }
-inline Run head_slices(const Program& p) { return {p.ends_split ? 1 : 0, p.ends_slices}; }
+/// Where in the ends the embedding is, or final norm and head: in split ends all of a slice.
+enum class End { embedding, head };
+inline std::vector<int> places(const Program& p, End end) {
+  std::vector<int> result;
+  const int which = end == End::embedding ? 0 : 1;
+  for (int i = 0; i < per_slice * p.ends_slices; ++i)
+    if ((p.ends_split ? i / per_slice : i % per_slice) == which) result.push_back(i);
+  return result;
+}
+inline Buffer at_places(const Buffer& buffer, const std::vector<int>& places) {
+  Buffer result;
+  for (const int i : places) result.push_back(buffer[static_cast<std::size_t>(i)]);
+  return result;
+}
 
 // The arithmetic of a training step.
 inline Number embed(const Buffer& embedding, int m) { return mix(mix(3, m), embedding); }

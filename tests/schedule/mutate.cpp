@@ -65,10 +65,11 @@ bool change_slice(const Program& program, RankProgram& rank, std::mt19937& rando
 }
 
 bool change_accumulates(Action& a) {
-  const int slot = a.kind == Kind::backward ? 3 : a.kind == Kind::backward_weight ? 2 : -1;
-  const bool gradient = slot >= 0 && a.slots[slot].cls == SlotClass::gradient;
-  if (gradient) a.accumulates = !a.accumulates;
-  return gradient;
+  const bool contributes = a.kind == Kind::backward || a.kind == Kind::backward_weight ||
+                           a.kind == Kind::loss || a.kind == Kind::embed_backward ||
+                           a.kind == Kind::accumulate;
+  if (contributes) a.accumulates = !a.accumulates;
+  return contributes;
 }
 
 }  // namespace

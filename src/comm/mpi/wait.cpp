@@ -23,13 +23,20 @@ void Hurry::sleep(std::chrono::microseconds time) {
   turned_on_.wait_for(lock, time, [this] { return on(); });
 }
 
+bool Pause::eager() {
+  if (left_.eager.count() == 0) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (eager_until_ == std::chrono::steady_clock::time_point{}) eager_until_ = now + left_.eager;
+  return now < eager_until_;
+}
+
 void Pause::once() {
   if (left_.spins > 0) {
     --left_.spins;
   } else if (left_.yields > 0) {
     --left_.yields;
     std::this_thread::yield();
-  } else if (hurry_ != nullptr && hurry_->on()) {
+  } else if (eager() || (hurry_ != nullptr && hurry_->on())) {
     std::this_thread::yield();
   } else {
     if (hurry_ != nullptr) hurry_->sleep(sleep_);

@@ -10,10 +10,12 @@
 namespace minitaw::comm::mpi {
 
 /// How a communication thread waits: it tests `spins` times at full speed, gives way to other threads
-/// `yields` times, then sleeps between tests, doubling from `first_sleep` to `longest_sleep`.
+/// `yields` times and for `eager`, then sleeps between tests, doubling from `first_sleep` to `longest_sleep`.
 struct Patience {
   int spins = 0;
   int yields = 0;
+  /// Where a device computes, the cores have little else to do, and its transfers are short.
+  std::chrono::microseconds eager{0};
   std::chrono::microseconds first_sleep{20};
   std::chrono::microseconds longest_sleep{500};
   /// Every compute thread of the node has a core, which nobody needs while it waits for communication.
@@ -51,6 +53,10 @@ public:
   void once();
 
 private:
+  /// Whether less than `eager` has passed since this was first asked.
+  [[nodiscard]] bool eager();
+
+  std::chrono::steady_clock::time_point eager_until_{};
   Patience left_;
   Hurry* hurry_;
   std::chrono::microseconds sleep_;

@@ -31,7 +31,6 @@ Program make(const Request& request) {
       last_tick = v.tick;
     }
   }
-  open_step(draft);
   if (draft.ranks() > 1)
     for (int s = 0; s < request.layers; ++s) all_reduce(draft, last_tick - s + 1, s);
   close_step(draft, last_tick + 1, EndsUpdate::replicated);

@@ -157,7 +157,6 @@ Program make(const Request& request) {
     visits.push_back(micro_batch_after_micro_batch(request.layers,
                                                    own_micro_batches(r, request.micro_batches_of_rank()), 0));
   }
-  open_step(draft);
   for (std::size_t i = 0; i < visits[0].size(); ++i) {
     const Visit& now = visits[0][i];
     const std::vector<Value> weights = sharding.gather(now.shard, now.tick);

@@ -85,7 +85,6 @@ private:
 Program build_pipeline(const Request& request, StageRule rule) {
   Draft draft(request.groups, request.ranks_of_copy(), request.micro_batches, request.replicas);
   Pipeline pipeline(draft, rule);
-  open_step(draft);
   const int last_tick = pipeline.run();
   close_step(draft, last_tick + 1, EndsUpdate::replicated);
   return std::move(draft).finish(!request.spec.options.contains("blocking"));

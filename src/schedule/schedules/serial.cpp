@@ -9,7 +9,6 @@ namespace {
 Program make(const Request& request) {
   Draft draft(request.groups, request.layers, request.micro_batches);
   for (int s = 0; s < request.layers; ++s) draft.own(0, s);
-  open_step(draft);
   Computer computer(draft, 0);
   int tick = 0;
   for (const Visit& v :

@@ -80,7 +80,6 @@ Program make(const Request& request) {
   const topology::Groups teams = grouped ? draft.groups() : topology::Groups::equal(ranks, ranks);
   const std::vector<int> owners = round_robin_owners(teams, ranks);
   for (int s = 0; s < ranks; ++s) draft.own(owners[s], s);
-  open_step(draft);
   const RelayTiming when = timing(request.spec);
   GroupRelay relay(draft, teams, owners, when, number_of(request.spec, "rails", 1));
   std::vector<Team> all;

@@ -165,7 +165,6 @@ private:
 Program make(const Request& request) {
   Draft draft(request.groups, request.ranks_of_copy(), request.micro_batches, request.replicas);
   WeiPipe pipe(draft, request.micro_batches_of_rank(), request.spec.options.contains("naive"));
-  open_step(draft);
   const int last_tick = pipe.run();
   close_step(draft, last_tick + 1, EndsUpdate::sliced);
   return std::move(draft).finish();

@@ -12,10 +12,11 @@ StreamQueue::StreamQueue(cudaStream_t stream, int units, std::shared_ptr<const E
 
 void StreamQueue::begin_step() {
   {
+    // together: completed() in between would count the events of the last step
     const std::scoped_lock lock(mutex_);
+    begun_.store(0, std::memory_order_release);
     completed_ = 0;
   }
-  begun_.store(0, std::memory_order_release);
   if (records_start_) start_->record(stream_);
 }
 

@@ -5,14 +5,18 @@
 #include <array>
 #include <stdexcept>
 
+#include "kernels/detail/cuda/check.hpp"
+
 namespace minitaw::kernels::detail::cuda {
 
 namespace {
 
+const char* name_of(cudaDataType type) { return type == CUDA_R_32F ? "fp32" : "bf16"; }
+
 std::string text(const ProductKey& key) {
-  return fmt::format("the matrix product [{}, {}] x [{}, {}]{}{}", key.m, key.k, key.k, key.n,
-                     key.element == CUDA_R_32F ? " in fp32" : " in bf16",
-                     key.result == CUDA_R_32F ? " to fp32" : " to bf16");
+  return fmt::format("{} to {}, m {}, n {}, k {}{}{}{}", name_of(key.element), name_of(key.result), key.m, key.n,
+                     key.k, key.transposed_a ? ", transposed a" : "", key.transposed_b ? ", transposed b" : "",
+                     key.adds ? ", beta 1" : "");
 }
 
 void check(cublasStatus_t status, const std::string& what) {
@@ -62,7 +66,7 @@ CublasLt::~CublasLt() { (void)cublasLtDestroy(handle_); }
 
 /// The transpose of c is op(b)^T op(a)^T: a and b change places, and column-major eyes see them transposed
 /// already.
-CublasLt::Plan CublasLt::make_plan(const ProductKey& key) {
+CublasLt::Plan CublasLt::make_plan(const ProductKey& key, Algorithms& offered) const {
   Plan plan;
   describe(&plan.operation, key.transposed_b, key.transposed_a);
   describe(&plan.first, key.element, key.transposed_b ? key.n : key.k, key.transposed_b ? key.k : key.n);
@@ -78,28 +82,75 @@ CublasLt::Plan CublasLt::make_plan(const ProductKey& key) {
       static_cast<int>(found.size()), found.data(), &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return plan;
   check(status, "choosing an algorithm for " + text(key));
-  for (int i = 0; i < count && !plan.possible; ++i) {
-    plan.possible =
-        found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= cublas_workspace_bytes;
-    if (plan.possible) plan.algorithm = found[i].algo;
-  }
+  for (int i = 0; i < count; ++i)
+    if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= cublas_workspace_bytes)
+      offered.push_back(found[i].algo);
+  plan.possible = !offered.empty();
+  if (plan.possible) plan.algorithm = offered.front();
   return plan;
 }
 
-CublasLt::Plan& CublasLt::plan_of(const ProductKey& key) {
-  const auto at = plans_.find(key);
-  return at != plans_.end() ? at->second : plans_.emplace(key, make_plan(key)).first->second;
+/// The first call of an algorithm may load its code.
+std::optional<float> CublasLt::time(Plan& plan, cudaStream_t stream, const Workspace& workspace,
+                                    const Product& product) const {
+  constexpr int calls = 3;
+  if (enqueue(plan, stream, workspace, product) != CUBLAS_STATUS_SUCCESS) return {};
+  cudaEvent_t begin = nullptr, end = nullptr;
+  detail::cuda::check(cudaEventCreate(&begin), "making an event");
+  detail::cuda::check(cudaEventCreate(&end), "making an event");
+  detail::cuda::check(cudaEventRecord(begin, stream), "recording an event");
+  for (int call = 0; call < calls; ++call) check(enqueue(plan, stream, workspace, product), "timing a product");
+  detail::cuda::check(cudaEventRecord(end, stream), "recording an event");
+  detail::cuda::check(cudaEventSynchronize(end), "timing a product");
+  float milliseconds = 0;
+  detail::cuda::check(cudaEventElapsedTime(&milliseconds, begin, end), "timing a product");
+  (void)cudaEventDestroy(begin);
+  (void)cudaEventDestroy(end);
+  return milliseconds / calls;
+}
+
+void CublasLt::choose(Plan& plan, const Algorithms& offered, cudaStream_t stream, const Workspace& workspace,
+                      const Product& product) const {
+  constexpr float noise = 0.99F;  // what is not faster by more than 1 % is not faster
+  std::size_t fastest = 0;
+  float first = 0, best = 0;
+  for (std::size_t i = 0; i < offered.size(); ++i) {
+    plan.algorithm = offered[i];
+    const std::optional<float> measured = time(plan, stream, workspace, product);
+    if (!measured) continue;
+    if (best == 0) first = best = *measured, fastest = i;
+    else if (*measured < noise * best) best = *measured, fastest = i;
+  }
+  plan.algorithm = offered[fastest];
+  plan.choice = fmt::format("algorithm {} of {}, {:.1f} % faster than the first", fastest + 1, offered.size(),
+                            best > 0 ? 100 * (first / best - 1) : 0);
+}
+
+std::vector<std::string> CublasLt::choices() const {
+  std::vector<std::string> lines;
+  for (const auto& [key, plan] : plans_)
+    if (!plan.choice.empty()) lines.push_back(fmt::format("{}: {}", text(key), plan.choice));
+  return lines;
+}
+
+cublasStatus_t CublasLt::enqueue(const Plan& plan, cudaStream_t stream, const Workspace& workspace,
+                                 const Product& product) const {
+  const float alpha = 1;
+  return cublasLtMatmul(handle_, &plan.operation, &alpha, product.b, &plan.first, product.a, &plan.second,
+                        &product.beta, product.c, &plan.result, product.c, &plan.result, &plan.algorithm,
+                        workspace.data(), cublas_workspace_bytes, stream);
 }
 
 bool CublasLt::multiply(cudaStream_t stream, const Workspace& workspace, const ProductKey& key,
                         const Product& product) {
-  Plan& plan = plan_of(key);
-  if (!plan.possible) return false;
-  const float alpha = 1;
-  check(cublasLtMatmul(handle_, &plan.operation, &alpha, product.b, &plan.first, product.a, &plan.second,
-                       &product.beta, product.c, &plan.result, product.c, &plan.result, &plan.algorithm,
-                       workspace.data(), cublas_workspace_bytes, stream),
-        text(key));
+  auto at = plans_.find(key);
+  if (at == plans_.end()) {
+    Algorithms offered;
+    at = plans_.emplace(key, make_plan(key, offered)).first;
+    if (by_time_ && offered.size() > 1) choose(at->second, offered, stream, workspace, product);
+  }
+  if (!at->second.possible) return false;
+  check(enqueue(at->second, stream, workspace, product), "the matrix product " + text(key));
   return true;
 }
 

@@ -1,17 +1,23 @@
 #include "kernels/detail/cuda/workspace.hpp"
 
+#include <memory>
+
 namespace minitaw::kernels::detail::cuda {
 
 Workspace::~Workspace() {
-  if (data_) Kokkos::kokkos_free<MemorySpace>(data_);
+  if (memory_) Kokkos::kokkos_free<MemorySpace>(memory_);
 }
 
+/// Kokkos keeps 128 bytes of its own before what it hands out.
 void Workspace::reserve(std::size_t bytes) {
+  constexpr std::size_t alignment = 256;
   if (bytes <= bytes_) return;
-  if (data_) Kokkos::kokkos_free<MemorySpace>(data_);
-  data_ = nullptr;
+  if (memory_) Kokkos::kokkos_free<MemorySpace>(memory_);
+  memory_ = data_ = nullptr;
   bytes_ = 0;
-  data_ = Kokkos::kokkos_malloc<MemorySpace>("minitaw::workspace", bytes);
+  std::size_t space = bytes + alignment;
+  memory_ = data_ = Kokkos::kokkos_malloc<MemorySpace>("minitaw::workspace", space);
+  (void)std::align(alignment, bytes, data_, space);
   bytes_ = bytes;
 }
 

@@ -17,10 +17,12 @@ public:
   /// At least `bytes`, whose old contents are lost. It waits for the device if it must grow, so: never in a
   /// step.
   void reserve(std::size_t bytes);
+  /// Aligned to 256 bytes, as cuBLASLt asks.
   [[nodiscard]] void* data() const { return data_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
 private:
+  void* memory_ = nullptr;
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
 };

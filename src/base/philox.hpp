@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+
+/// Functions that kernels of this build call too.
+#if defined(__CUDACC__) || defined(__HIPCC__)
+#define MINITAW_HOST_DEVICE __host__ __device__
+#else
+#define MINITAW_HOST_DEVICE
+#endif
+
+namespace minitaw {
+
+template <int n>
+struct Words {
+  std::uint32_t word[n];
+
+  MINITAW_HOST_DEVICE std::uint32_t operator[](int i) const { return word[i]; }
+  friend bool operator==(const Words&, const Words&) = default;
+};
+
+/// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") of n counters at once,
+/// counter[w] holding word w of each: four random words that depend on nothing but key and counter, so that
+/// every rank draws the same numbers wherever it starts.
+template <int n>
+MINITAW_HOST_DEVICE inline void philox(Words<n> (&counter)[4], Words<2> key) {
+  for (int round = 0; round < 10; ++round) {
+    for (int k = 0; k < n; ++k) {
+      const std::uint64_t product0 = std::uint64_t{0xD2511F53} * counter[0].word[k];
+      const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * counter[2].word[k];
+      counter[0].word[k] = static_cast<std::uint32_t>(product1 >> 32) ^ counter[1].word[k] ^ key.word[0];
+      counter[1].word[k] = static_cast<std::uint32_t>(product1);
+      counter[2].word[k] = static_cast<std::uint32_t>(product0 >> 32) ^ counter[3].word[k] ^ key.word[1];
+      counter[3].word[k] = static_cast<std::uint32_t>(product0);
+    }
+    key = {{key[0] + 0x9E3779B9U, key[1] + 0xBB67AE85U}};
+  }
+}
+
+MINITAW_HOST_DEVICE inline Words<4> philox(Words<4> counter, Words<2> key) {
+  Words<1> words[4] = {{{counter[0]}}, {{counter[1]}}, {{counter[2]}}, {{counter[3]}}};
+  philox(words, key);
+  return {{words[0][0], words[1][0], words[2][0], words[3][0]}};
+}
+
+/// Streams that must not repeat each other's numbers for one seed.
+enum class Stream : std::uint32_t { weights = 0, tokens = 0x746F6B73 };
+
+inline Words<2> philox_key(std::uint64_t seed, Stream stream) {
+  return {{static_cast<std::uint32_t>(seed),
+           static_cast<std::uint32_t>(seed >> 32) ^ static_cast<std::uint32_t>(stream)}};
+}
+
+/// Exactly representable number in [-1, 1), a multiple of 2^-23.
+MINITAW_HOST_DEVICE inline float signed_unit(std::uint32_t word) {
+  return static_cast<float>(word >> 8) * 0x1p-23F - 1.0F;
+}
+
+/// An endless row of uniform numbers: number i is center + amplitude u, rounded to fp32, where u is word i
+/// mod 4 of philox(counter {i / 4 low, i / 4 high, row[0], row[1]}, key).
+struct UniformRow {
+  Words<2> key, row;
+  float center, amplitude;
+
+  /// Numbers 4 block .. 4 block + 3, as words.
+  [[nodiscard]] MINITAW_HOST_DEVICE Words<4> words(std::uint64_t block) const {
+    return philox(
+        {{static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), row[0], row[1]}}, key);
+  }
+  /// Exact in double, so that it is rounded once, with or without fused multiply-add.
+  [[nodiscard]] MINITAW_HOST_DEVICE float number(std::uint32_t word) const {
+    return static_cast<float>(double{center} + double{amplitude} * double{signed_unit(word)});
+  }
+};
+
+}  // namespace minitaw
