@@ -15,6 +15,7 @@ struct Contribution {
   std::int32_t part = 0;  ///< shard, embedding or head
   std::int32_t micro_batch = 0;
   friend auto operator<=>(const Contribution&, const Contribution&) = default;
+  friend bool operator==(const Contribution&, const Contribution&) = default;  // nvcc 13 does not derive it
 };
 
 /// A gradient as the multiset of contributions that were added up in it, known by its size and by the sum of
