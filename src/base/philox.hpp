@@ -20,27 +20,28 @@ struct Words {
 };
 
 /// Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3") of n counters at once,
-/// counter[w] holding word w of each: four random words that depend on nothing but key and counter, so that
+/// whose words are a, b, c and d: four random words that depend on nothing but key and counter, so that
 /// every rank draws the same numbers wherever it starts.
 template <int n>
-MINITAW_HOST_DEVICE inline void philox(Words<n> (&counter)[4], Words<2> key) {
+MINITAW_HOST_DEVICE inline void philox(Words<n>& a, Words<n>& b, Words<n>& c, Words<n>& d, Words<2> key) {
   for (int round = 0; round < 10; ++round) {
+#pragma GCC ivdep
     for (int k = 0; k < n; ++k) {
-      const std::uint64_t product0 = std::uint64_t{0xD2511F53} * counter[0].word[k];
-      const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * counter[2].word[k];
-      counter[0].word[k] = static_cast<std::uint32_t>(product1 >> 32) ^ counter[1].word[k] ^ key.word[0];
-      counter[1].word[k] = static_cast<std::uint32_t>(product1);
-      counter[2].word[k] = static_cast<std::uint32_t>(product0 >> 32) ^ counter[3].word[k] ^ key.word[1];
-      counter[3].word[k] = static_cast<std::uint32_t>(product0);
+      const std::uint64_t product0 = std::uint64_t{0xD2511F53} * a.word[k];
+      const std::uint64_t product1 = std::uint64_t{0xCD9E8D57} * c.word[k];
+      a.word[k] = static_cast<std::uint32_t>(product1 >> 32) ^ b.word[k] ^ key.word[0];
+      b.word[k] = static_cast<std::uint32_t>(product1);
+      c.word[k] = static_cast<std::uint32_t>(product0 >> 32) ^ d.word[k] ^ key.word[1];
+      d.word[k] = static_cast<std::uint32_t>(product0);
     }
     key = {{key[0] + 0x9E3779B9U, key[1] + 0xBB67AE85U}};
   }
 }
 
 MINITAW_HOST_DEVICE inline Words<4> philox(Words<4> counter, Words<2> key) {
-  Words<1> words[4] = {{{counter[0]}}, {{counter[1]}}, {{counter[2]}}, {{counter[3]}}};
-  philox(words, key);
-  return {{words[0][0], words[1][0], words[2][0], words[3][0]}};
+  Words<1> a{{counter[0]}}, b{{counter[1]}}, c{{counter[2]}}, d{{counter[3]}};
+  philox(a, b, c, d, key);
+  return {{a[0], b[0], c[0], d[0]}};
 }
 
 /// Streams that must not repeat each other's numbers for one seed.

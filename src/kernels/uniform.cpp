@@ -62,17 +62,21 @@ struct Run {
   }
 
   void draw(float* numbers, std::uint64_t begin) const {
-    Words<blocks> words[4];
+    Words<blocks> a, b, c, d;
     for (int k = 0; k < blocks; ++k) {
       const std::uint64_t block = begin + static_cast<std::uint64_t>(k);
-      words[0].word[k] = static_cast<std::uint32_t>(block);
-      words[1].word[k] = static_cast<std::uint32_t>(block >> 32);
-      words[2].word[k] = row.row[0];
-      words[3].word[k] = row.row[1];
+      a.word[k] = static_cast<std::uint32_t>(block);
+      b.word[k] = static_cast<std::uint32_t>(block >> 32);
+      c.word[k] = row.row[0];
+      d.word[k] = row.row[1];
     }
-    philox(words, row.key);
-    for (int k = 0; k < blocks; ++k)
-      for (int j = 0; j < 4; ++j) numbers[4 * k + j] = row.number(words[j].word[k]);
+    philox(a, b, c, d, row.key);
+    for (int k = 0; k < blocks; ++k) {
+      numbers[4 * k] = row.number(a.word[k]);
+      numbers[4 * k + 1] = row.number(b.word[k]);
+      numbers[4 * k + 2] = row.number(c.word[k]);
+      numbers[4 * k + 3] = row.number(d.word[k]);
+    }
   }
 };
 
