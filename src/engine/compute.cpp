@@ -69,7 +69,8 @@ void Compute::rehearse(const schedule::RankProgram& program) {
   for (const Action& a : program.actions) {
     if (!schedule::is_compute(a.kind)) continue;
     const auto last = std::ranges::find_if(a.slots, [](schedule::Slot s) { return !s.valid(); });
-    const schedule::SlotClass written = last == a.slots.begin() ? schedule::SlotClass::home : std::prev(last)->cls;
+    const schedule::SlotClass written =
+        last == a.slots.begin() ? schedule::SlotClass::home : std::prev(last)->cls;
     if (done.emplace(a.kind, a.accumulates, written, widths(a)).second) run(a);
   }
   add_kernels();

@@ -22,8 +22,8 @@ public:
   /// Enqueues the action on the lane's space.
   void run(const schedule::Action& action);
 
-  /// Runs every kind of compute action of the program once, in issue order, whatever the slots hold, and waits for
-  /// it: one visit of each kind of shard, writing and adding. Slots hold nothing of use then.
+  /// Runs every kind of compute action of the program once, in issue order, whatever the slots hold, and
+  /// waits for it: one visit of each kind of shard, writing and adding. Slots hold nothing of use then.
   void rehearse(const schedule::RankProgram& program);
 
 private:

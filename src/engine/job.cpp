@@ -250,7 +250,8 @@ void Job::play(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& l
                 result);
   check_losses(result);
   result.attention = kernels::name_of(session->model().attention());
-  result.matmul_algorithms = fmt::format("{}", fmt::join(kernels::choices(lane_space(schedule::Lane::compute)), "\n"));
+  result.matmul_algorithms =
+      fmt::format("{}", fmt::join(kernels::choices(lane_space(schedule::Lane::compute)), "\n"));
   result.transport = c.ranks == 1 ? "none" : session->transport_name();
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/error.hpp"
@@ -12,9 +13,13 @@
 #include "kernels/types.hpp"
 
 #if defined(MINITAW_HAVE_NCCL)
+#include "comm/mpi/size.hpp"
 #include "comm/nccl/library.hpp"
+#include "comm/nccl/teams.hpp"
 #include "comm/nccl/transport.hpp"
 #include "comm/nccl/warm_up.hpp"
+#include "schedule/registry.hpp"
+#include "topology/devices.hpp"
 #endif
 
 namespace minitaw::engine {
@@ -36,10 +41,9 @@ void require_nccl(bool shared_devices) {
 
 /// Whether `wanted` ("auto", "mpi" or "nccl") means NCCL here. A rank that is alone needs it only if asked
 /// for.
-bool use_nccl(const std::string& wanted, const TransportPlace& place) {
-  if (wanted != "nccl")
-    return wanted == "auto" && have_nccl && !place.shared_devices && place.program.ranks.size() > 1;
-  require_nccl(place.shared_devices);
+bool use_nccl(const std::string& wanted, std::size_t ranks, bool shared_devices) {
+  if (wanted != "nccl") return wanted == "auto" && have_nccl && !shared_devices && ranks > 1;
+  require_nccl(shared_devices);
   return true;
 }
 
@@ -78,7 +82,7 @@ NamedTransport make_nccl(const TransportPlace& place) {
 }  // namespace
 
 NamedTransport make_transport(const std::string& wanted, const TransportPlace& place) {
-  [[maybe_unused]] const bool by_nccl = use_nccl(wanted, place);
+  [[maybe_unused]] const bool by_nccl = use_nccl(wanted, place.program.ranks.size(), place.shared_devices);
 #if defined(MINITAW_HAVE_NCCL)
   if (by_nccl) return make_nccl(place);
 #endif
@@ -87,6 +91,37 @@ NamedTransport make_transport(const std::string& wanted, const TransportPlace& p
 
 void require_transport(const std::string& wanted, bool shared_devices) {
   if (wanted == "nccl") require_nccl(shared_devices);
+}
+
+std::uint64_t communicator_bytes([[maybe_unused]] MPI_Comm world, [[maybe_unused]] bool shared_devices) {
+  std::uint64_t bytes = 0;
+#if defined(MINITAW_HAVE_NCCL)
+  const int ranks = comm::mpi::size_of(world);
+  if (!use_nccl("auto", static_cast<std::size_t>(ranks), shared_devices)) return 0;
+  const schedule::Program program =
+      schedule::build({schedule::parse_spec("ddp"), topology::Groups({ranks}), ranks, 1});
+  const std::uint64_t before = topology::device_memory()->free;
+  const NamedTransport transport = make_nccl({world, program, {}, {.spins = 2, .yields = 4}, shared_devices});
+  const std::uint64_t after = topology::device_memory()->free;
+  const int made = communicators_of(program, 0, "auto", shared_devices);
+  bytes = before > after ? (before - after) / static_cast<std::uint64_t>(made) : 0;
+  comm::mpi::check(MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_UINT64_T, MPI_MAX, world),
+                   "comparing NCCL's memory");
+#endif
+  return bytes;
+}
+
+int communicators_of([[maybe_unused]] const schedule::Program& program, [[maybe_unused]] int rank,
+                     [[maybe_unused]] const std::string& wanted, [[maybe_unused]] bool shared_devices) {
+#if defined(MINITAW_HAVE_NCCL)
+  if (!use_nccl(wanted, program.ranks.size(), shared_devices)) return 0;
+  const std::vector<comm::nccl::Team> teams = comm::nccl::teams_of(program);
+  const auto mine = std::ranges::count_if(
+      teams, [&](const comm::nccl::Team& team) { return std::ranges::count(team.ranks, rank) > 0; });
+  return teams.empty() ? 0 : static_cast<int>(mine) + 1;  // and the one that they are split from
+#else
+  return 0;
+#endif
 }
 
 std::string nccl_version() {

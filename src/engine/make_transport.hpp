@@ -2,6 +2,7 @@
 
 #include <mpi.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -32,6 +33,15 @@ struct NamedTransport {
 
 /// Throws InputError for one that this build or place does not have. Not collective.
 void require_transport(const std::string& wanted, bool shared_devices);
+
+/// Device bytes that a communicator of NCCL takes on the rank where it takes most: measured by making
+/// communicators of all ranks of `world`, which ends them. 0 where transport = auto is not NCCL. Collective.
+[[nodiscard]] std::uint64_t communicator_bytes(MPI_Comm world, bool shared_devices);
+
+/// Communicators of NCCL that a rank needs to play a program; 0 where it needs none, or `wanted` is not NCCL
+/// here.
+[[nodiscard]] int communicators_of(const schedule::Program& program, int rank, const std::string& wanted,
+                                   bool shared_devices);
 
 /// Of the NCCL that is loaded; empty in a build without.
 [[nodiscard]] std::string nccl_version();

@@ -6,8 +6,8 @@
 
 namespace minitaw::engine {
 
-/// Returns when `done()`, which asks a device, is true: for 100 microseconds it asks all the time, which is how long
-/// short kernels take, then sleeps in between, at most 50 microseconds. `check` may throw to end it.
+/// Returns when `done()`, which asks a device, is true: for 100 microseconds it asks all the time, which is
+/// how long short kernels take, then sleeps in between, at most 50 microseconds. `check` may throw to end it.
 template <class Done, class Check>
 void wait_until(const Done& done, const Check& check) {
   using std::chrono::microseconds;

@@ -22,8 +22,9 @@ std::map<int, std::int64_t> first_sequences(const deck::Case& c, const schedule:
   return result;
 }
 
-/// A device's first launch of a kernel may stop it to load the kernel's code, which would never end while a kernel
-/// of NCCL waits for another rank: every kernel has run once before. Matrix products choose their algorithms.
+/// A device's first launch of a kernel may stop it to load the kernel's code, which would never end while a
+/// kernel of NCCL waits for another rank: every kernel has run once before. Matrix products choose their
+/// algorithms.
 Compute rehearsed(Compute compute, const schedule::RankProgram& program, model::TokenSource& tokens,
                   const std::map<int, std::int64_t>& first_sequences) {
   if (kernels::on_host) return compute;

@@ -51,14 +51,15 @@ void require_one_layout() {
                       Vector<double>(static_cast<double*>(at(0x2000)), 7), 11};
   Kokkos::parallel_for("minitaw::layout", Kokkos::RangePolicy<ExecutionSpace>(0, 1), layout);
   std::int64_t found[Layout::findings], expected[Layout::findings];
-  Kokkos::deep_copy(Kokkos::View<std::int64_t[Layout::findings], Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(found),
-                    seen);
+  Kokkos::deep_copy(
+      Kokkos::View<std::int64_t[Layout::findings], Kokkos::HostSpace, Kokkos::MemoryUnmanaged>(found), seen);
   layout.find(expected);
   if (!std::equal(found, found + Layout::findings, expected))
-    throw InputError(
-        "kernels of this build find their arguments in other places than the host puts them, so that all results would "
-        "be wrong: build Kokkos and miniTaw anew with -DMDSPAN_IMPL_USE_ATTRIBUTE_NO_UNIQUE_ADDRESS=1 in CMAKE_CXX_FLAGS "
-        "(docs/gpu.md)");
+    throw InputError("kernels of this build find their arguments in other places than the host puts them, so "
+                     "that all results would "
+                     "be wrong: build Kokkos and miniTaw anew with "
+                     "-DMDSPAN_IMPL_USE_ATTRIBUTE_NO_UNIQUE_ADDRESS=1 in CMAKE_CXX_FLAGS "
+                     "(docs/gpu.md)");
 }
 
 /// Besides what the libraries need: Kokkos asks a device for memory at every launch of teams (4.6: even for

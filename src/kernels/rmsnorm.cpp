@@ -72,8 +72,8 @@ struct Rebuild {
   }
 };
 
-/// Teams of rmsnorm_backward that a multiprocessor of 2048 threads shall hold at a time: it waits for memory, and one
-/// team does not keep that busy. Each thread has 65536 / (3 x 256) registers, 80 on NVIDIA's devices.
+/// Teams of rmsnorm_backward that a multiprocessor of 2048 threads shall hold at a time: it waits for memory,
+/// and one team does not keep that busy. Each thread has 65536 / (3 x 256) registers, 80 on NVIDIA's devices.
 inline constexpr int resident = 3;
 using BackwardPolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<most_threads, resident>>;
 
@@ -207,10 +207,10 @@ void rmsnorm_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<float> ga
   with_held_packs<E>(
       width, {dx.data(), gain_partial.data(), dy.data(), residual.data(), x.data(), gain.data()},
       [&](auto n, auto held) {
-        Kokkos::parallel_for("minitaw::rmsnorm_backward", BackwardPolicy(exec, chunks, team_threads(width / n)),
-                             Backward<E, n, held>{dx.data(), gain_partial.data(), dy.data(), residual.data(),
-                                                  x.data(), rstd.data(), gain.data(), rows / chunks,
-                                                  rows % chunks, width});
+        Kokkos::parallel_for(
+            "minitaw::rmsnorm_backward", BackwardPolicy(exec, chunks, team_threads(width / n)),
+            Backward<E, n, held>{dx.data(), gain_partial.data(), dy.data(), residual.data(), x.data(),
+                                 rstd.data(), gain.data(), rows / chunks, rows % chunks, width});
       });
 }
 

@@ -15,8 +15,8 @@ template <class E>
 void rmsnorm_rebuild(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x, Vector<const float> rstd,
                      VectorIn<E> gain);
 
-/// Runs of rows that rmsnorm_backward takes: as many as a device works on at a time; on a host 256, so that sums do not
-/// depend on the number of threads. At most `rows` and most_rmsnorm_chunks.
+/// Runs of rows that rmsnorm_backward takes: as many as a device works on at a time; on a host 256, so that
+/// sums do not depend on the number of threads. At most `rows` and most_rmsnorm_chunks.
 inline constexpr std::int64_t most_rmsnorm_chunks = 512;
 [[nodiscard]] std::int64_t rmsnorm_chunks(std::int64_t rows);
 

@@ -116,8 +116,8 @@ void Model::loss_of_slice(Buffer x, Buffer ends_gradient, bool accumulate, doubl
   const auto rstd = vector_at<float>(workspace_, plan_.slice_rstd, rows);
   const auto logits = matrix_at<E>(workspace_, plan_.slice_logits, rows, shape.vocab);
   const auto losses = vector_at<double>(workspace_, plan_.slice_losses, rows);
-  const auto partial = matrix_at<float>(workspace_, plan_.gain_partial, kernels::rmsnorm_chunks(rows),
-                                        shape.hidden);
+  const auto partial =
+      matrix_at<float>(workspace_, plan_.gain_partial, kernels::rmsnorm_chunks(rows), shape.hidden);
 
   kernels::rmsnorm_forward(exec_, normed, rstd, {}, hidden, gain);
   kernels::linear_forward(exec_, logits, normed, weight);

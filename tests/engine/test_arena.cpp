@@ -34,7 +34,7 @@ TEST(Arena, HandsOutWhatWasPlannedAndCountsItByKind) {
 
 auto bytes_of(const model::Buffer& buffer) {
   return Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>(buffer.data,
-                                                                                               buffer.bytes);
+                                                                                                buffer.bytes);
 }
 
 TEST(Arena, BuffersAreAlignedAndDoNotOverlap) {

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <random>
 #include <cmath>
+#include <random>
 
 #include "model/initial.hpp"
 #include "model/trainer.hpp"
@@ -92,7 +92,8 @@ TEST(Draw, GivesTheBitsOfTheReferenceOnEveryPart) {
       const std::vector<float> part(all.begin() + first, all.begin() + first + count);
       const std::vector<double> exact(part.begin(), part.end());
       if (trial % 3 != 0) {
-        EXPECT_EQ(weights.values(shape.dtype), test::DeviceBuffer(part, shape.dtype).values(shape.dtype)) << trial;
+        EXPECT_EQ(weights.values(shape.dtype), test::DeviceBuffer(part, shape.dtype).values(shape.dtype))
+            << trial;
       }
       if (trial % 3 != 1) {
         EXPECT_EQ(master.values(Dtype::fp32), exact) << trial;

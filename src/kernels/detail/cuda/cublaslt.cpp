@@ -14,9 +14,9 @@ namespace {
 const char* name_of(cudaDataType type) { return type == CUDA_R_32F ? "fp32" : "bf16"; }
 
 std::string text(const ProductKey& key) {
-  return fmt::format("{} to {}, m {}, n {}, k {}{}{}{}", name_of(key.element), name_of(key.result), key.m, key.n,
-                     key.k, key.transposed_a ? ", transposed a" : "", key.transposed_b ? ", transposed b" : "",
-                     key.adds ? ", beta 1" : "");
+  return fmt::format("{} to {}, m {}, n {}, k {}{}{}{}", name_of(key.element), name_of(key.result), key.m,
+                     key.n, key.k, key.transposed_a ? ", transposed a" : "",
+                     key.transposed_b ? ", transposed b" : "", key.adds ? ", beta 1" : "");
 }
 
 void check(cublasStatus_t status, const std::string& what) {
@@ -84,9 +84,9 @@ CublasLt::Plan CublasLt::make_plan(const ProductKey& key, Algorithms& offered) c
   check(status, "choosing an algorithm for " + text(key));
   for (int i = 0; i < count; ++i)
     if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= cublas_workspace_bytes)
-      offered.push_back(found[i].algo);
+      offered.push_back({found[i].algo});
   plan.possible = !offered.empty();
-  if (plan.possible) plan.algorithm = offered.front();
+  if (plan.possible) plan.algorithm = offered.front().value;
   return plan;
 }
 
@@ -99,7 +99,8 @@ std::optional<float> CublasLt::time(Plan& plan, cudaStream_t stream, const Works
   detail::cuda::check(cudaEventCreate(&begin), "making an event");
   detail::cuda::check(cudaEventCreate(&end), "making an event");
   detail::cuda::check(cudaEventRecord(begin, stream), "recording an event");
-  for (int call = 0; call < calls; ++call) check(enqueue(plan, stream, workspace, product), "timing a product");
+  for (int call = 0; call < calls; ++call)
+    check(enqueue(plan, stream, workspace, product), "timing a product");
   detail::cuda::check(cudaEventRecord(end, stream), "recording an event");
   detail::cuda::check(cudaEventSynchronize(end), "timing a product");
   float milliseconds = 0;
@@ -115,13 +116,13 @@ void CublasLt::choose(Plan& plan, const Algorithms& offered, cudaStream_t stream
   std::size_t fastest = 0;
   float first = 0, best = 0;
   for (std::size_t i = 0; i < offered.size(); ++i) {
-    plan.algorithm = offered[i];
+    plan.algorithm = offered[i].value;
     const std::optional<float> measured = time(plan, stream, workspace, product);
     if (!measured) continue;
     if (best == 0) first = best = *measured, fastest = i;
     else if (*measured < noise * best) best = *measured, fastest = i;
   }
-  plan.algorithm = offered[fastest];
+  plan.algorithm = offered[fastest].value;
   plan.choice = fmt::format("algorithm {} of {}, {:.1f} % faster than the first", fastest + 1, offered.size(),
                             best > 0 ? 100 * (first / best - 1) : 0);
 }
@@ -133,7 +134,7 @@ std::vector<std::string> CublasLt::choices() const {
   return lines;
 }
 
-cublasStatus_t CublasLt::enqueue(const Plan& plan, cudaStream_t stream, const Workspace& workspace,
+cublasStatus_t CublasLt::enqueue(Plan& plan, cudaStream_t stream, const Workspace& workspace,
                                  const Product& product) const {
   const float alpha = 1;
   return cublasLtMatmul(handle_, &plan.operation, &alpha, product.b, &plan.first, product.a, &plan.second,

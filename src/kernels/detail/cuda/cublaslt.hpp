@@ -3,6 +3,7 @@
 #include <cublasLt.h>
 
 #include <compare>
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -35,8 +36,8 @@ struct Product {
   float beta;
 };
 
-/// The library's handle of one queue, and the plans of all products that it has multiplied so far. The library
-/// offers several algorithms for a product, the one that it takes for fastest first.
+/// The library's handle of one queue, and the plans of all products that it has multiplied so far. The
+/// library offers several algorithms for a product, the one that it takes for fastest first.
 class CublasLt {
 public:
   CublasLt();
@@ -57,7 +58,11 @@ public:
   [[nodiscard]] std::vector<std::string> choices() const;
 
 private:
-  using Algorithms = std::vector<cublasLtMatmulAlgo_t>;
+  /// A type with a name: nvcc 13 does not survive a vector of the library's, which has none.
+  struct Algorithm {
+    cublasLtMatmulAlgo_t value;
+  };
+  using Algorithms = std::vector<Algorithm>;
   struct Plan {
     cublasLtMatmulDescOpaque_t operation{};
     cublasLtMatrixLayoutOpaque_t first{}, second{}, result{};
@@ -71,7 +76,7 @@ private:
   /// Milliseconds, or nothing if the library cannot run it.
   [[nodiscard]] std::optional<float> time(Plan& plan, cudaStream_t stream, const Workspace& workspace,
                                           const Product& product) const;
-  [[nodiscard]] cublasStatus_t enqueue(const Plan& plan, cudaStream_t stream, const Workspace& workspace,
+  [[nodiscard]] cublasStatus_t enqueue(Plan& plan, cudaStream_t stream, const Workspace& workspace,
                                        const Product& product) const;
 
   cublasLtHandle_t handle_ = nullptr;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "kernels/detail/cuda/workspace.hpp"
+#include "kernels/types.hpp"
 #ifdef MINITAW_HAVE_CUBLASLT
 #include "kernels/detail/cuda/cublaslt.hpp"
 #endif

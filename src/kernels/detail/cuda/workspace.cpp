@@ -2,6 +2,8 @@
 
 #include <memory>
 
+#include "kernels/types.hpp"
+
 namespace minitaw::kernels::detail::cuda {
 
 Workspace::~Workspace() {

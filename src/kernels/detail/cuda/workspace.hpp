@@ -2,8 +2,6 @@
 
 #include <cstddef>
 
-#include "kernels/types.hpp"
-
 namespace minitaw::kernels::detail::cuda {
 
 /// Scratch in device memory that the libraries of one queue use in turn.
