@@ -142,7 +142,7 @@ class Run:
         missing, found = {}, {}
         for program in filter(have, programs):
             code, said = answer(["ldd", shutil.which(program)])
-            lost = re.findall(r"^\s*(\S+) => not found", said, re.M) or re.findall(r"version .(\S+). not found", said)
+            lost = re.findall(r"^\s*(\S+) => not found", said, re.M) or re.findall(r"(?:version .|shared libraries: )([^\s':]+)", said)
             for name in lost or ([said.strip().splitlines()[-1] if said.strip() else "what ldd says"] if code else []):
                 missing.setdefault(name, []).append(program)
             found |= re.findall(r"^\s*(\S+) => (/\S+)", said, re.M)
