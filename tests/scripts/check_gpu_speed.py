@@ -78,6 +78,13 @@ def a_peer_that_fails_is_told_and_the_rest_goes_on():
         assert "FAILED" in row(table, "peer, H = 4096, S = 64K") and "| 3000 | 50.0 % | 1.0 | - |" in table, table
 
 
+def a_peer_that_needs_more_memory_may_recompute():
+    machine()
+    table, _ = check("gpu-speed", "--peer", peer(PEER + "\nif '--no-recompute' in sys.argv and '16384' in sys.argv: sys.exit('CUDA out of memory')"), code=0)
+    assert "FAILED" in row(table, "peer, H = 2048, S = 16K, recompute none") and " ok " in row(table, "peer, H = 2048, S = 16K, recompute its own")
+    assert "| 2048 | 16384 | none | 3000 | 50.0 % | 1.0 | block | 2000 |" in table, table
+
+
 def what_does_not_fit_to_the_end_is_a_failure():
     machine(minitaw=PLAIN["minitaw"].replace('[ "${steps:-3}" -ge 3 ]', 'case $seq in *64K*) false ;; esac'))
     table, _ = check("gpu-speed", code=1)
@@ -97,6 +104,7 @@ steps_stand_beside_the_peer()
 the_longest_kernels_are_summed_by_name()
 gaps_are_measured_where_the_tool_was_built()
 a_peer_that_fails_is_told_and_the_rest_goes_on()
+a_peer_that_needs_more_memory_may_recompute()
 what_does_not_fit_to_the_end_is_a_failure()
 a_damaged_table_of_counters_is_refused()
 bad_calls_are_refused("gpu-speed")
