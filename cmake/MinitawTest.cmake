@@ -64,7 +64,7 @@ function(minitaw_add_ctest name ranks threads)
   add_test(NAME ${name} COMMAND ${command})
   set_tests_properties(
     ${name}
-    PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${processors} ENVIRONMENT
+    PROPERTIES FAIL_REGULAR_EXPRESSION "Running 0 tests" LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${processors} ENVIRONMENT
                "OMP_NUM_THREADS=${threads};OMP_PROC_BIND=false;OMP_WAIT_POLICY=passive;\
 TSAN_OPTIONS=ignore_noninstrumented_modules=1;ASAN_OPTIONS=detect_leaks=1")
 endfunction()
@@ -72,7 +72,7 @@ endfunction()
 # MPICH's launcher now and then returns 0 although a rank has failed: what GoogleTest says counts as well.
 function(minitaw_heed_words name)
   set_tests_properties(${name} PROPERTIES FAIL_REGULAR_EXPRESSION
-                                          "FAILED TEST;[[]  FAILED  []];thrown in auxiliary test code;rank [0-9]+: [^ ]+:[0-9]+: ")
+                                          "Running 0 tests;FAILED TEST;[[]  FAILED  []];thrown in auxiliary test code;rank [0-9]+: [^ ]+:[0-9]+: ")
 endfunction()
 
 function(minitaw_test)

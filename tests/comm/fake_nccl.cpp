@@ -331,14 +331,15 @@ nccl::UniqueId FakeNccl::unique_id() {
 }
 
 std::unique_ptr<nccl::Communicator> FakeNccl::init(int ranks, const nccl::UniqueId& id, int rank) {
+  const MPI_Comm members = ranks == 1 ? MPI_COMM_SELF : MPI_COMM_WORLD;
   int size = 0, here = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  MPI_Comm_rank(MPI_COMM_WORLD, &here);
+  MPI_Comm_size(members, &size);
+  MPI_Comm_rank(members, &here);
   nccl::UniqueId first = id;
-  MPI_Bcast(first.data(), static_cast<int>(first.size()), MPI_BYTE, 0, MPI_COMM_WORLD);
+  MPI_Bcast(first.data(), static_cast<int>(first.size()), MPI_BYTE, 0, members);
   if (size != ranks || here != rank || first != id) throw Error("ranks do not know each other");
   MPI_Comm comm = MPI_COMM_NULL;
-  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm_dup(members, &comm);
   return std::make_unique<Communicator>(state_, comm);
 }
 

@@ -41,10 +41,9 @@ public:
     Kokkos::deep_copy(host_, device_);
     return values_;
   }
-
-private:
   [[nodiscard]] std::byte* data() { return reinterpret_cast<std::byte*>(device_.data()); }
 
+private:
   Values values_;
   Kokkos::View<unsigned char*, Kokkos::HostSpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>> host_;
   Kokkos::View<unsigned char*> device_;
@@ -169,6 +168,48 @@ std::vector<Way> ways() {
 }
 INSTANTIATE_TEST_SUITE_P(On, OnDevices, testing::ValuesIn(ways()),
                          [](const auto& which) { return which.param.name; });
+
+/// What NCCL itself can be asked with one device, and its stand-in elsewhere: every call copies from one
+/// buffer to another. The transport makes no communicator for collectives of one rank.
+TEST(Nccl, LetsARankSendToItselfAndPlayEveryCollectiveAlone) {
+#if defined(MINITAW_HAVE_NCCL)
+  nccl::Api& api = nccl::library();
+#else
+  FakeNccl api;
+#endif
+  nccl::Launcher launcher(api, {});
+  const std::unique_ptr<nccl::Communicator> alone = api.init(1, api.unique_id(), 0);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  launcher.wait_ready(*alone, limit);
+  const auto copies = [&](const char* what, const auto& call) {
+    for (const std::int64_t elements : sizes) {
+      const Values values = contribution_of(3, Scalar::fp32, elements);
+      OnDevice from(values), to(Values(Scalar::fp32, elements));
+      launcher.launch(*alone, [&] { call(from.data(), to.data(), static_cast<std::size_t>(elements)); });
+      Kokkos::fence();
+      EXPECT_EQ(to.get(), values) << what << " of " << elements;
+    }
+  };
+  using From = const std::byte*;
+  using To = std::byte*;
+  using nccl::Type;
+  copies("message", [&](From from, To to, std::size_t count) {
+    alone->send(from, count * sizeof(float), 0, nullptr);
+    alone->receive(to, count * sizeof(float), 0, nullptr);
+  });
+  copies("broadcast",
+         [&](From from, To to, std::size_t n) { alone->broadcast(from, to, n, Type::fp32, 0, nullptr); });
+  copies("reduce",
+         [&](From from, To to, std::size_t n) { alone->reduce(from, to, n, Type::fp32, 0, nullptr); });
+  copies("all-gather",
+         [&](From from, To to, std::size_t n) { alone->all_gather(from, to, n, Type::fp32, nullptr); });
+  copies("reduce-scatter",
+         [&](From from, To to, std::size_t n) { alone->reduce_scatter(from, to, n, Type::fp32, nullptr); });
+  copies("all-reduce",
+         [&](From from, To to, std::size_t n) { alone->all_reduce(from, to, n, Type::fp32, nullptr); });
+  alone->close();
+  launcher.wait_ready(*alone, limit);
+}
 
 TEST(Reach, FollowsTheWishAndElseMpi) {
   EXPECT_EQ(mpi::reach(nullptr, false), Reach::staged);

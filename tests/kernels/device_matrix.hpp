@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <type_traits>
 #include <vector>
@@ -12,6 +13,12 @@
 #include "kernels/types.hpp"
 
 namespace minitaw::test {
+
+/// Whether a test leaves out a shape with so many elements, or scores: under a tool that makes kernels slow
+/// (MINITAW_SMALL_SHAPES=1, see scripts/gpu-check) it keeps to small ones.
+inline bool left_out(std::int64_t size) {
+  return size > 25'000 && std::getenv("MINITAW_SMALL_SHAPES") != nullptr;
+}
 
 /// From and to the type in memory.
 template <class E>

@@ -85,15 +85,16 @@ protected:
   }
   /// Skips the test if no shape is possible, not if one is.
   template <class Test>
-  static void for_shapes(const Test& test) {
+  static void for_shapes(const Test& run) {
     int possible = 0;
     for (const AttentionSizes& z : shapes) {
       if (!reason_against(z).empty()) continue;
       ++possible;
+      if (test::left_out(std::int64_t{z.batch} * z.heads * z.seq * z.seq)) continue;
       SCOPED_TRACE("B" + std::to_string(z.batch) + " S" + std::to_string(z.seq) + " h" +
                    std::to_string(z.heads) + " g" + std::to_string(z.kv_heads) + " d" +
                    std::to_string(z.head_dim));
-      test(z);
+      run(z);
     }
     if (possible == 0) GTEST_SKIP() << reason_against({1, 64, 2, 2, 64});
   }

@@ -1,9 +1,7 @@
 """scripts/gpu-speed with stand-ins for the programs: the tables it makes of their results, and what it does where a peer, a
-profiler or time is missing. Called with the repository and a folder to write to."""
+profiler or time is missing. Called with the repository, a folder to write to and the real program."""
 
-import json
-
-from stand_ins import FOLDER, bad_calls_are_refused, check, machine, row
+from stand_ins import FOLDER, INNER, PLAIN, bad_calls_are_refused, check, commands_are_understood, every_row_shows_a_failure, kept, machine, row
 
 # Nsight Compute's raw page: a comment, the head, units, one line per call.
 COUNTED = """==PROF== Connected to process 7
@@ -19,86 +17,85 @@ COUNTED = """==PROF== Connected to process 7
 "5","void c()","30","1","2","n/a","4","5"
 "6","void d()","20","1","2","3","4","5"
 """
+# It runs the program, whose exit code it returns.
 NCU = f"""while [ "$1" != --log-file ]; do shift; done
 cat >"$2" <<'CSV'
-{COUNTED}CSV"""
-
-# Result files are text here: the shape and lengths that the script asked for.
-MINITAW = """
-case $1 in
-  run) while [ $# -gt 0 ]; do
-      case $1 in -o) out=$2 ;; hidden=*) hidden=${1#*=} ;; seq=*) seq=${1#*=} ;; esac; shift
-    done
-    echo "$hidden $seq" >>"$out"
-    [ -z "$MINITAW_KERNEL_TIMES" ] || echo 'busy 99.9 %' >"$MINITAW_KERNEL_TIMES" ;;
-  show) python3 - "$2" <<'PYTHON'
+{COUNTED}CSV
+shift 2
+{INNER}"""
+PEER = """
 import json, sys
-cases = []
-for line in open(sys.argv[1]):
-    hidden, lengths = line.split()
-    for seq in lengths.split(","):
-        cases.append({"status": "ok", "hidden": int(hidden), "seq [token]": 1024 * int(seq[:-1]), "tokens_per_s [token/s]": 3000.0,
-                      "tflops_causal [TFLOP/s]": 494.5, "memory_measured [B]": 2 ** 30})
-print(json.dumps(cases))
-PYTHON
-  ;;
-esac"""
+value = lambda name: int(sys.argv[sys.argv.index(name) + 1])
+print(json.dumps({"hidden": value("--hidden"), "seq": value("--seq"), "recompute": "--no-recompute" not in sys.argv, "tokens_per_s": 2000.0,
+                  "tflops_causal": 329.7}, indent=1))"""
 
 
-def peer(text):
+def peer(text=PEER):
     path = FOLDER / "peer.py"
     path.write_text(text, encoding="utf-8")
     return path
 
 
 def steps_stand_beside_the_peer():
-    machine(minitaw=MINITAW, ncu=NCU)
-    script = peer("""
-import json, sys
-value = lambda name: int(sys.argv[sys.argv.index(name) + 1])
-print(json.dumps({"hidden": value("--hidden"), "seq": value("--seq"), "tokens_per_s": 2000.0, "tflops_causal": 329.7}, indent=1))""")
-    table, log = check("gpu-speed", "--peer", script, code=0)
-    assert "| 4096 | 4096 | 3000 | 50.0 % | 1.0 | 2000 | 33.3 % | 1.50 |" in table, table
-    assert "| 1024 | 4096 | 3000 | 50.0 % | 1.0 | - | - | - |" in table, table
-    assert "| 4096 | 131072 |" in table and "RESULT: VALID" in table
-    assert len((FOLDER / "out/peer.jsonl").read_text().splitlines()) == 5
-    assert "--set ffn=2816" in log
+    """Both compute nothing twice where that fits, at the lengths that the plan says."""
+    machine(ncu=NCU)
+    table, log = check("gpu-speed", "--peer", peer(), code=0)
+    assert "| 4096 | 4096 | none | 3000 | 50.0 % | 1.0 | none | 2000 | 33.3 % | 1.50 |" in table, table
+    assert "| 4096 | 65536 | keep-attention | 3000 | 50.0 % | 1.0 | block | 2000 |" in table, table
+    assert "| 1024 | 4096 | none | 3000 | 50.0 % | 1.0 | - | - | - | - |" in table, table
+    assert "| 4096 | 131072 | keep-attention |" in table and "RESULT: VALID" in table
+    assert len(kept("peer.jsonl").splitlines()) == 5 and "--set ffn=2816" in log and kept("single-1024.h5")
+    assert " ok " in row(table, "step, H = 4096, S = 64K, recompute keep-attention") and " ok " in row(table, "step, H = 4096, S = 4K,16K, recompute none")
 
 
 def the_longest_kernels_are_summed_by_name():
-    machine(minitaw=MINITAW, ncu=NCU)
-    table, _ = check("gpu-speed", code=0)
+    """Of the last quarter of the launches: the last of four steps."""
+    machine(ncu=NCU)
+    table, log = check("gpu-speed", code=0)
     assert "| gemm | 2 | 3.00 | 93 % | 81 % | 30 % | 20 % | 12 % | 168 |" in table, table
     assert "| minitaw::kernels::(anonymous namespace)::Rebuild<float, 4> | 1 | 0.10 |" in table, table
     assert "| c | 1 | 0.03 | 1 % | 1 % | 2 % | - |" in table and "| d |" not in table, table
+    assert "--launch-skip 6 --launch-count 1" in log
 
 
 def gaps_are_measured_where_the_tool_was_built():
-    machine(minitaw=MINITAW)
+    machine()
     table, _ = check("gpu-speed", code=0)
     assert "built without CUPTI" in row(table, "gaps between kernels") and "no ncu in PATH" in row(table, "five longest kernels")
     assert "no --peer" in row(table, "peer")
-    machine(minitaw=MINITAW)
-    (FOLDER / "place/lib").mkdir()
-    (FOLDER / "place/lib/libminitaw_kernel_times.so").touch()
-    table, _ = check("gpu-speed", code=0)
-    assert " ok " in row(table, "gaps between kernels") and "busy 99.9 %" in table
+    for lost, told in (("", " ok "), ("*kernel_times*) printf '\\tlibcupti.so.13 => not found\\n' ;;", "no libcupti.so.13 here")):
+        machine(ldd=f"case $1 in {lost} *) ;; esac")
+        (FOLDER / "place/lib").mkdir()
+        (FOLDER / "place/lib/libminitaw_kernel_times.so").touch()
+        table, _ = check("gpu-speed", code=0)
+        assert told in row(table, "gaps between kernels") and ("busy 99.9 %" in table) == (told == " ok "), table
 
 
 def a_peer_that_fails_is_told_and_the_rest_goes_on():
-    machine(minitaw=MINITAW)
-    table, _ = check("gpu-speed", "--peer", peer("raise SystemExit('out of memory: error')"), code=0)
-    assert "out of memory" in row(table, "peer, H = 4096, S = 65536") and "| 3000 | 50.0 % | 1.0 | - |" in table
+    for text in ("raise SystemExit('out of memory: error')", "print('error: out of memory')", "pass"):
+        machine()
+        table, _ = check("gpu-speed", "--peer", peer(text), code=0)
+        assert "FAILED" in row(table, "peer, H = 4096, S = 64K") and "| 3000 | 50.0 % | 1.0 | - |" in table, table
 
 
-def a_step_that_fails_is_a_failure():
-    machine(minitaw="case $1 in run) echo 'minitaw: no device'; exit 2 ;; show) echo '[]' ;; esac")
+def a_peer_that_needs_more_memory_may_recompute():
+    machine()
+    table, _ = check("gpu-speed", "--peer", peer(PEER + "\nif '--no-recompute' in sys.argv and '16384' in sys.argv: sys.exit('CUDA out of memory')"), code=0)
+    assert "FAILED" in row(table, "peer, H = 2048, S = 16K, recompute none") and " ok " in row(table, "peer, H = 2048, S = 16K, recompute its own")
+    assert "| 2048 | 16384 | none | 3000 | 50.0 % | 1.0 | block | 2000 |" in table, table
+
+
+def what_does_not_fit_to_the_end_is_a_failure():
+    machine(minitaw=PLAIN["minitaw"].replace('[ "${steps:-3}" -ge 3 ]', 'case $seq in *64K*) false ;; esac'))
     table, _ = check("gpu-speed", code=1)
-    assert "no device" in row(table, "step, H = 4096, S = 4K,16K,64K") and "RESULT: INVALID" in table
+    assert "RESULT: INVALID: 1 of 1" in row(table, "step, H = 4096, S = 64K") and " ok " in row(table, "step, H = 4096, S = 4K,16K,")
+    machine(minitaw=PLAIN["minitaw"].replace("show)", "show) echo 'minitaw: that is no HDF5 file'; exit 2 ;; other)"))
+    table, _ = check("gpu-speed", code=1)
+    assert "no HDF5 file" in row(table, "results of single-4096.h5")
 
 
 def a_damaged_table_of_counters_is_refused():
-    machine(minitaw=MINITAW, ncu=NCU.replace("usecond", "cycle"))
+    machine(ncu=NCU.replace("usecond", "cycle"))
     table, log = check("gpu-speed", code=1)
     assert "FAILED" in row(table, "table of the counters") and "no unit of time" in log
 
@@ -107,6 +104,10 @@ steps_stand_beside_the_peer()
 the_longest_kernels_are_summed_by_name()
 gaps_are_measured_where_the_tool_was_built()
 a_peer_that_fails_is_told_and_the_rest_goes_on()
-a_step_that_fails_is_a_failure()
+a_peer_that_needs_more_memory_may_recompute()
+what_does_not_fit_to_the_end_is_a_failure()
 a_damaged_table_of_counters_is_refused()
 bad_calls_are_refused("gpu-speed")
+machine(ncu=NCU)
+commands_are_understood("gpu-speed", "--peer", peer())
+assert every_row_shows_a_failure("gpu-speed") == 15

@@ -1,20 +1,99 @@
-"""Stand-ins for the programs that scripts/gpu-check and scripts/gpu-speed call."""
+"""Stand-ins for the programs that scripts/gpu-check and scripts/gpu-speed call: they print what the programs print, and end with
+their exit codes. A failure can be planted: one command line dies without a word and with code 0, or all fail."""
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
+import tarfile
 
-REPOSITORY, FOLDER = map(pathlib.Path, sys.argv[1:])
+REPOSITORY, FOLDER = map(pathlib.Path, sys.argv[1:3])
+MINITAW_ITSELF = [path for path in sys.argv[3:] if os.path.exists(path)]  # the real program, where it is built
 TESTS = ["topology_devices", "meters_device", "kernels_layers", "kernels_matmul", "kernels_attention", "kernels_quiet", "model_step",
          "comm_device", "engine_job", "engine_quiet"]
-MPIEXEC = 'shift 2; exec "$@"'
-MINITAW = """
-case $1 in
-  run) while [ $# -gt 0 ]; do [ "$1" = -o ] && echo result >"$2"; shift; done ;;
-  show) echo 'the table of the file' ;;
+PLANTED = """[ "${0##*/}${*:+ $*}" != "$PLANT_SILENT" ] || exit 0
+[ -z "$PLANT_ALL" ] || [ "${0##*/}" = ldd ] || { echo 'minitaw: planted'; exit 3; }"""
+# As GoogleTest 1.16 prints it, for two suites of one test each.
+TEST = """
+suites='Typed/float Other'
+for word in "$@"; do
+  case $word in
+    --gtest_list_tests) echo 'Running main() from gtest_main.cc'; for s in $suites; do printf '%s.  # TypeParam = float\\n  Works\\n' $s; done; exit ;;
+    --gtest_filter=*) filter=${word#*=} ;;
+  esac
+done
+[ -z "$filter" ] || { echo "Note: Google Test filter = $filter"; case " $suites " in *" ${filter%.\\*} "*) suites=${filter%.\\*} ;; *) suites= ;; esac; }
+set -- $suites
+echo "[==========] Running $# tests from $# test suites."
+for s in $suites; do printf '[ RUN      ] %s.Works\\n' $s; BODY
+  printf '[       OK ] %s.Works (0 ms)\\n' $s; done
+echo "[==========] $# tests from $# test suites ran. (0 ms total)"
+echo "[  PASSED  ] $# tests."
+"""
+INNER = 'unset PLANT_SILENT; "$@"'  # what is planted in one line is not planted in another that contains it
+MPIEXEC = f"shift 2; {INNER}"
+# `run` judges as src/record/verdict.cpp does; results are text: the hidden size, recomputation and lengths that were asked for.
+MINITAW = r"""
+verb=$1 deck=$2 out= fits=65536
+case $verb in --version) echo 'minitaw 0.1.0 (a commit, GNU 14.2.0, Release)'; exit ;; esac
+[ ! -e "$deck" ] || eval "$(sed -nE 's/^(hidden|steps|recompute) = "?([^"]*)"?$/\1=\2/p' "$deck")"
+for word in "$@"; do
+  case $word in hidden=*|seq=*|steps=*|recompute=*) eval "$word" ;; esac
+  [ "$last" != -o ] || out=$word
+  last=$word
+done
+verdict() {
+  if [ "${steps:-3}" -ge 3 ]; then echo 'figure of merit: 3384.62 tokens/s (serial, 1 ranks in groups 1, 128 tokens)'; echo 'RESULT: VALID'; exit 0; fi
+  printf 'figure of merit: none\nRESULT: INVALID: 1 of 1 cases, first case 0 (serial): %s timed steps, at least 3 are needed\n' "$steps"; exit 1
+}
+case $verb in
+  run) [ -n "$out" ] || { echo 'minitaw: a stand-in writes no file of its own choice'; exit 2; }
+    ! grep -qsx "$hidden $recompute $seq" "$out" || { echo 'minitaw: a stand-in does not skip what is measured already'; exit 2; }
+    echo "$hidden $recompute $seq" >>"$out"
+    [ -z "$MINITAW_KERNEL_TIMES" ] || echo 'busy 99.9 %' >"$MINITAW_KERNEL_TIMES"
+    verdict ;;
+  verify) echo 'ddp            1 1           fp32  serial     0.0e+00   0.0e+00   0.0e+00  ok'; echo 'RESULT: VALID' ;;
+  plan) printf '{"notes": [], "cases": ['; comma=
+    for length in $(echo "$seq" | tr ',' ' '); do
+      [ "${length%K}" -le 32 ] && fits=true || fits=false
+      printf '%s{"settings": {"hidden": %s}, "device": {"fits": %s}}' "$comma" "$hidden" $fits; comma=', '
+    done; echo ']}' ;;
+  show) exec python3 - "$deck" <<'PYTHON'
+import json, sys
+cases = []
+for line in open(sys.argv[1]):
+    hidden, recompute, lengths = line.split()
+    for seq in lengths.split(","):
+        cases.append({"status": "ok", "hidden": int(hidden), "seq [token]": 1024 * int(seq[:-1]), "tokens_per_s [token/s]": 3000.0,
+                      "recompute": recompute, "tflops_causal [TFLOP/s]": 494.5, "memory_measured [B]": 2 ** 30})
+print(json.dumps(cases))
+PYTHON
+  ;;
 esac"""
+KERNELS = r"""
+case $* in *--verify*) echo 'ok     rmsnorm                  1 x 1               error 1.0e-08, at most 1e-05'; echo '1 of 1 kernels are right' ;; esac
+while [ $# -gt 0 ]; do [ "$1" != --markdown ] || echo '| kernel |' >"$2"; shift; done"""
+SANITIZER = r"""
+tool=$2; shift 6; INNER; code=$?
+case $tool in
+  memcheck) echo '========= ERROR SUMMARY: 0 errors' ;;
+  racecheck) echo '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)' ;;
+esac
+exit $code""".replace("INNER", INNER)
+LDD = r"""printf '\tlinux-vdso.so.1 (0x0)\n\tlibcudart.so.13 => /cuda/libcudart.so.13 (0x0)\n\tlibnccl.so.2 => NCCL (0x0)\n'"""
+PLAIN = {"mpiexec": MPIEXEC, "minitaw": MINITAW, "minitaw_kernels": KERNELS, "compute-sanitizer": SANITIZER, "ldd": LDD,
+         "nvidia-smi": "echo 580.159.03"}
+
+
+def test(body=":"):
+    """A test program; `body` runs in each test, `$s` is its suite."""
+    return TEST.replace("BODY", body)
+
+
+def failing(suite="*"):
+    return test(f"case $s in {suite}) printf '[  FAILED  ] %s.Works (0 ms)\\n[  FAILED  ] 1 test, listed below:\\n' $s; exit 1 ;; esac")
 
 
 def machine(**programs):
@@ -24,35 +103,75 @@ def machine(**programs):
     (FOLDER / "place").mkdir()
     shutil.copytree(REPOSITORY / "scripts", FOLDER / "place" / "scripts")
     shutil.copytree(REPOSITORY / "inputs", FOLDER / "place" / "inputs")
-    default = {f"test_{name}": "true" for name in TESTS}
-    default |= {"mpiexec": MPIEXEC, "minitaw": MINITAW, "minitaw_kernels": "true", "compute-sanitizer": "exit 0",
-                "nvidia-smi": "echo a device"}
+    default = {f"test_{name}": test() for name in TESTS} | PLAIN
+    default["ldd"] = LDD.replace("NCCL", str(FOLDER / "bin/libnccl.so.2"))
     for name, body in (default | programs).items():
         if body is not None:
             path = FOLDER / "bin" / name
-            path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+            path.write_text(f"#!/bin/sh\n{PLANTED}\n{body}\n", encoding="utf-8")
             path.chmod(0o755)
+    source = "int ncclGetVersion(int* number) { return *number = 22809, 0; }"
+    subprocess.run(["cc", "-shared", "-fPIC", "-xc", "-", "-o", FOLDER / "bin/libnccl.so.2"], input=source, text=True, check=True)
 
 
-def call(script, *arguments):
+def call(script, *arguments, **environment):
     """The script on that machine, whose programs go before the real ones."""
-    environment = os.environ | {"PATH": f"{FOLDER / 'bin'}:{os.environ['PATH']}"}
+    environment = os.environ | {"PATH": f"{FOLDER / 'bin'}:{os.environ['PATH']}"} | environment
     return subprocess.run([FOLDER / "place/scripts" / script, *arguments], capture_output=True, text=True, env=environment, timeout=120)
 
 
-def check(script, *arguments, code):
-    """What it printed, which must be its table, and its log."""
+def check(script, *arguments, code, **environment):
+    """What it printed, which must be its table, and its log. Nothing else but one archive is left."""
     out = FOLDER / "out"
-    done = call(script, out, *arguments)
+    done = call(script, out, *arguments, **environment)
     assert done.returncode == code, f"exit {done.returncode}: {done.stdout}{done.stderr}"
     table = (out / "table.txt").read_text(encoding="utf-8")
     assert table == done.stdout
-    return table, (out / "log.txt").read_text(encoding="utf-8")
+    left = {file.name: file.stat().st_size for file in out.iterdir()}
+    assert set(left) <= {"table.txt", "log.txt", "files.tgz"} and max(left.values()) < 16 << 20, left
+    return table, (out / "log.txt").read_text(encoding="utf-8") if "log.txt" in left else ""
+
+
+def kept(name):
+    """A file of the archive."""
+    with tarfile.open(FOLDER / "out/files.tgz") as archive:
+        return archive.extractfile(f"files/{name}").read().decode()
 
 
 def row(table, name):
     (found,) = [line for line in table.splitlines() if line.startswith(name)]
     return found
+
+
+def commands(log):
+    return re.findall(r"^== (.*?): ((?:mpiexec|minitaw|test_|compute-sanitizer|ncu).*)$", log, re.M)
+
+
+def every_row_shows_a_failure(script, *arguments, may=()):
+    """Of a command that dies without a word and with code 0, as MPICH's launcher makes of a lost rank, or in plain words. Returns how
+    many rows there are."""
+    _, log = check(script, *arguments, code=0)
+    for name, line in commands(log):
+        table, _ = check(script, *arguments, code=0 if name.startswith(may) else 1, PLANT_SILENT=line)
+        failed = [text for text in table.splitlines() if " FAILED " in text and not text.startswith("  ")]
+        assert failed == [row(table, f"{name} ")] and ("RESULT: INVALID" in table) != name.startswith(may), f"{name}:\n{table}"
+    table, _ = check(script, *arguments, code=1, PLANT_ALL="yes")
+    rows = table.split("libraries", 1)[1].split("\n\n")[0].splitlines()[1:]
+    assert rows and all(" FAILED " in text or " skipped " in text for text in rows), table
+    return len(commands(log))
+
+
+def commands_are_understood(script, *arguments):
+    """The real program takes every deck with its settings."""
+    _, log = check(script, *arguments, code=0)
+    for _, line in commands(log) if MINITAW_ITSELF else ():
+        words = line.split()
+        if "minitaw" not in words:
+            continue
+        deck, settings = words[words.index("minitaw") + 2], [word for flag, word in zip(words, words[1:]) if flag == "--set"]
+        plan = [MINITAW_ITSELF[0], "plan", REPOSITORY / deck, *(word for setting in settings for word in ("--set", setting))]
+        done = subprocess.run(plan, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{line}: {done.stderr}"
 
 
 def bad_calls_are_refused(script):

@@ -1,0 +1,255 @@
+"""What scripts/gpu-check and scripts/gpu-speed share: the command line, the programs and their libraries, steps with a time limit,
+the table of them, and what comes back: table.txt, log.txt and files.tgz, none larger than 16 MiB."""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parents[2]  # the repository or the packed folder
+MOST = 8 << 20  # bytes of log.txt; of one step in it half of that
+NOT_WELL = r"^\[  FAILED  \]|FAILED TEST|thrown in auxiliary|^RESULT: INVALID|^WRONG:|SUMMARY: [1-9]"
+TOLD = r"FAILED|Failure|[Ee]rror|minitaw:|RESULT|^WRONG:|rank \d+:"
+# What a program says when all is well. An exit code of 0 proves nothing: MPICH's launcher now and then loses that of a rank, and
+# GoogleTest is content with 0 tests.
+WELL = {
+    r"(^| )test_": (r"^\[  PASSED  \] [1-9]", "no test was run"),
+    r"(^| )minitaw (run|verify) ": (r"^RESULT: VALID", "no verdict"),
+    r"(^| )minitaw plan .*--json": (r'"fits": (true|false)', "no device"),
+    r"(^| )minitaw_kernels .*--verify": (r"^(\d+) of \1 kernels are right", "no kernel was verified"),
+    r"(^| )compute-sanitizer .*memcheck": (r"ERROR SUMMARY: 0 errors", "no summary of memcheck"),
+    r"(^| )compute-sanitizer .*racecheck": (r"RACECHECK SUMMARY: 0 hazards", "no summary of racecheck"),
+}
+VERSION = """import ctypes, sys
+library, number = ctypes.CDLL(sys.argv[1]), ctypes.c_int()
+number = library.cudnnGetVersion() if "cudnn" in sys.argv[1] else library.ncclGetVersion(ctypes.byref(number)) or number.value
+print(f"{number // 10000}.{number // 100 % 100}.{number % 100}")"""
+
+
+def have(program):
+    return shutil.which(program) is not None
+
+
+def answer(command, seconds=30, **more):
+    """Exit code and output of a command that only tells something."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds, check=False, **more)
+        return done.returncode, done.stdout + done.stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 127, str(error)
+
+
+def sanitizer(tool):
+    return ["compute-sanitizer", "--tool", tool, "--target-processes", "all", "--error-exitcode", "9"]
+
+
+def cut(text, most):
+    """Without its middle, if it is longer."""
+    if len(text) <= most:
+        return text
+    return text[: most // 4] + f"\n[... {len(text) - most} bytes left out ...]\n".encode() + text[len(text) - 3 * most // 4 :]
+
+
+def processes_of(mark):
+    """Those that have a variable in their environment."""
+    for folder in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                yield int(folder.name)
+
+
+def end_all(process, mark, late):
+    """Ends what a step leaves behind: an orphaned rank would keep the device. Launchers give ranks sessions of their own, so the
+    process group is not enough; all inherit a variable."""
+    for kind, patience in ((None, 0 if late else 2), (signal.SIGTERM, 3), (signal.SIGKILL, 5)):
+        until, told = time.monotonic() + patience, set()
+        while (alive := set(processes_of(mark))) and time.monotonic() < until:
+            for pid in alive - told if kind else ():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, kind)
+            told |= alive
+            process.poll()
+            time.sleep(0.05)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+class Run:
+    """One call of a script: its steps, and the verdict on them."""
+
+    def __init__(self, script, takes_peer=False):
+        parser = argparse.ArgumentParser(prog=f"scripts/{script}", allow_abbrev=False)
+        parser.add_argument("out", metavar="OUT", type=pathlib.Path)
+        if takes_peer:
+            parser.add_argument("--peer", metavar="SCRIPT.py", type=self.file)
+        parser.add_argument("--limit", metavar="SECONDS", type=int, default=540)
+        self.options = parser.parse_args()
+        self.out = self.options.out.resolve()
+        if (HERE / "build/cuda").is_dir():
+            folders = [HERE / "build/cuda", HERE / "build/cuda/benchmarks", *sorted((HERE / "build/cuda/tests").glob("*"))]
+            os.environ["PATH"] = ":".join([*map(str, folders), os.environ["PATH"]])
+        if not have("minitaw"):
+            sys.exit(f"minitaw: no minitaw in PATH: run it from a packed folder (packed/run scripts/{script} OUT), or build build/cuda first")
+        # Several ranks share the processor; the device does the work.
+        os.environ |= {"OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", "KOKKOS_DISABLE_WARNINGS": "1"}
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # steps are ended on the way out
+        self.files = self.out / "files"
+        shutil.rmtree(self.files, ignore_errors=True)
+        for name in ("table.txt", "log.txt", "files.tgz"):
+            (self.out / name).unlink(missing_ok=True)
+        self.files.mkdir(parents=True)
+        self.failed, self.steps, self.said, self.began = False, 0, "", time.monotonic()
+        _, version = answer(["minitaw", "--version"])
+        _, device = answer(["nvidia-smi", "--query-gpu=name,memory.total,clocks.max.sm,power.limit", "--format=csv,noheader"])
+        self.tell(time.strftime("%FT%TZ", time.gmtime()), *(version.splitlines()[:1] + device.splitlines()[:4]), "")
+
+    @staticmethod
+    def file(text):
+        if not os.path.isfile(text):
+            raise argparse.ArgumentTypeError(f"there is no file {text}")
+        return os.path.realpath(text)
+
+    def path(self, name):
+        """A file that comes back, in the archive."""
+        return str(self.files / name)
+
+    def left(self):
+        return self.options.limit - (time.monotonic() - self.began)
+
+    def tell(self, *lines):
+        """On standard output and in the table."""
+        with open(self.out / "table.txt", "a", encoding="utf-8") as table:
+            for stream in (sys.stdout, table):
+                print(*lines, sep="\n", file=stream, flush=True)
+
+    def row(self, name, state, seconds=0.0, detail="", may=False):
+        self.tell(f"{name:<56} {state:<8} {seconds:6.1f} s  {detail}".rstrip())
+        self.failed |= state not in ("ok", "skipped") and not may
+
+    def skip(self, name, why):
+        self.row(name, "skipped", detail=why)
+
+    def libraries(self, programs):
+        """The first row: programs whose libraries are not there would all fail, each in its own words. Their paths by name."""
+        missing, found = {}, {}
+        for program in filter(have, programs):
+            code, said = answer(["ldd", shutil.which(program)])
+            lost = re.findall(r"^\s*(\S+) => not found", said, re.M) or re.findall(r"(?:version .|shared libraries: )([^\s':]+)", said)
+            for name in lost or ([said.strip().splitlines()[-1] if said.strip() else "what ldd says"] if code else []):
+                missing.setdefault(name, []).append(program)
+            found |= re.findall(r"^\s*(\S+) => (/\S+)", said, re.M)
+        if not missing:
+            self.row("libraries", "ok", detail=f"of {len([*filter(have, programs)])} programs")
+            return found
+        needed = " and ".join(f"{name} (for {', '.join(by)})" for name, by in sorted(missing.items()))
+        self.row("libraries", "FAILED", detail="not found: " + ", ".join(sorted(missing)))
+        return self.end(f"{needed} cannot be loaded: install what is missing, or name its folder in LD_LIBRARY_PATH")
+
+    def versions(self, found):
+        """Of the driver and of the libraries that differ from machine to machine."""
+        code, driver = answer(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+        texts = [f"driver {driver.split()[0]}" if code == 0 and driver.split() else f"driver: {driver.strip() or 'no answer'}"]
+        for name, library in (("cuDNN", "libcudnn.so"), ("NCCL", "libnccl.so")):
+            path = next((path for soname, path in found.items() if soname.startswith(library)), None)
+            if path is None:
+                texts.append(f"built without {name}")
+                continue
+            folders = ":".join(filter(None, [os.path.dirname(path), os.environ.get("LD_LIBRARY_PATH")]))
+            failed, version = answer([sys.executable, "-c", VERSION, path], env=os.environ | {"LD_LIBRARY_PATH": folders})
+            texts.append(f"{name} {version.strip().splitlines()[-1] if version.strip() else ''}")
+            code = code or failed
+        self.row("driver, cuDNN, NCCL", "FAILED" if code else "ok", detail=", ".join(texts))
+
+    def call(self, command, seconds, environment):
+        """Exit code, None after a time-out, and output."""
+        self.steps += 1
+        mark, output = f"MINITAW_STEP={os.getpid()}.{self.steps}", self.files / "step.txt"
+        with open(output, "wb") as said:
+            try:
+                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, cwd=HERE,
+                                           start_new_session=True, env=os.environ | environment | dict([mark.split("=")]))
+            except OSError as error:
+                return 127, str(error).encode()
+            code = None
+            try:
+                code = process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                pass
+            finally:
+                end_all(process, mark.encode(), code is None)
+        text = cut(output.read_bytes(), MOST // 2)
+        output.unlink()
+        return code, text
+
+    def step(self, name, seconds, command, may=False, environment=None, makes=None):
+        """Runs a command and writes its row; whether all was well. What `may` fail does not fail the whole. It must leave the file
+        `makes`, if that is given. What it said is in self.said."""
+        if self.left() < 5:
+            self.row(name, "NO TIME", may=may)
+            return False
+        seconds, line, began = min(seconds, self.left()), " ".join(command), time.monotonic()
+        code, text = self.call(command, seconds, environment or {})
+        with open(self.out / "log.txt", "ab") as log:
+            log.write(f"\n== {name}: {line}\n".encode() + text)
+        self.said = text.decode(errors="replace")
+        state, detail = self.judge(code, self.said, line, makes)
+        if code is None:
+            detail = f"after {seconds:.0f} s  {detail}"
+        self.row(name, state, time.monotonic() - began, detail, may)
+        return state in ("ok", "skipped")
+
+    @staticmethod
+    def judge(code, said, line, makes):
+        """The state of a step that has ended, and what else there is to say."""
+        if code is None:
+            return "TIMEOUT", (re.findall(r"^\[ RUN      \] .*", said, re.M) or ["no test had begun" if "test_" in line else ""])[-1]
+        counts = [f"{count} {word.lower()}" for word, count in re.findall(r"^\[  (PASSED|SKIPPED) +\] (\d+)", said, re.M)]
+        lacking = [why for program, (words, why) in WELL.items() if re.search(program, line) and not re.search(words, said, re.M)]
+        if makes and not (os.path.isfile(makes) and os.path.getsize(makes)):
+            lacking.append(f"no {os.path.basename(makes)}")
+        last = (re.findall(f"^.*(?:{TOLD}).*", said, re.M) or [""])[-1].strip()[:120]
+        if code != 0:
+            return "FAILED", (f"exit code {code}" if code > 0 else f"{signal.strsignal(-code)}") + f"; {last}"
+        if re.search(NOT_WELL, said, re.M):
+            return "FAILED", f"exit code 0; {last}"
+        if "--gtest_filter" in line and lacking == ["no test was run"] and len(counts) == 2:
+            return "skipped", ", ".join(counts)  # one suite of several
+        return ("FAILED" if lacking else "ok"), "; ".join(lacking) or ", ".join(counts)
+
+    def test(self, name, program, seconds, launcher=(), **more):
+        """A test program. If it fails, each of its suites runs in processes of their own, since one sticky error of CUDA fails all
+        tests behind it; a suite that fails again is shown to compute-sanitizer at once."""
+        if not have(program):
+            self.skip(name, f"no {program} here")
+            return
+        if self.step(name, seconds, [*launcher, program], **more):
+            return
+        for suite in self.suites(program):
+            tests = [program, f"--gtest_filter={suite}.*"]
+            if not self.step(f"  {suite}", 30, [*launcher, *tests], may=True, **more) and have("compute-sanitizer"):
+                self.step(f"  {suite}, memcheck", 60, [*launcher, *sanitizer("memcheck"), *tests], may=True, **more)
+
+    def suites(self, program):
+        _, listed = self.call([program, "--gtest_list_tests"], 30, {})
+        return re.findall(r"^(\S+)\.(?:\s+#.*)?$", listed.decode(errors="replace"), re.M)
+
+    def end(self, why=""):
+        """The last line, what comes back, and the exit code."""
+        verdict = f"INVALID: {why or 'see the rows above and log.txt'}" if self.failed else "VALID"
+        self.tell("", f"RESULT: {verdict} ({time.monotonic() - self.began:.0f} s)")
+        log = self.out / "log.txt"
+        if log.exists() and log.stat().st_size > MOST:
+            shutil.copy(log, self.path("log.txt"))
+            log.write_bytes(cut(log.read_bytes(), MOST))
+        with tarfile.open(self.out / "files.tgz", "w:gz") as archive:
+            archive.add(self.files, "files")
+        shutil.rmtree(self.files)
+        sys.exit(self.failed)
