@@ -21,6 +21,8 @@ Streams::Streams() {
           "cudaStreamCreateWithPriority");
     spaces_[lane].emplace(streams_[lane]);
   }
+  // Kokkos clears locks of each space on the default stream, which these streams do not wait for.
+  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
 Streams::~Streams() {
