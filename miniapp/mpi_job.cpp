@@ -11,6 +11,7 @@
 #include "deck/source.hpp"
 #include "engine/agree.hpp"
 #include "meters/meter.hpp"
+#include "plan_fit.hpp"
 #include "topology/system.hpp"
 
 namespace minitaw::app {
@@ -94,6 +95,9 @@ void add_job_flags(CLI::App& verb, JobFlags& flags) {
   verb.add_option("--watchdog", flags.watchdog, "seconds without progress after which a step is given up")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  verb.add_option("--memory", flags.memory,
+                  "use no more than this for each rank: 20G (default: what is free at the start)")
+      ->type_name("SIZE");
   verb.add_flag("--share-devices", flags.share_devices,
                 "let several ranks use one device, for tests; communication then goes through MPI");
 }
@@ -109,6 +113,11 @@ MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& flags)
                             .shared_devices = topology::shared_device(device_uuids_).has_value(),
                             .timeline = flags.timeline,
                             .meter = meter_of(device_, topology::shared_device(device_uuids_).has_value())}) {
+}
+
+std::optional<std::uint64_t> MpiJob::memory() const {
+  if (flags_.memory.empty()) return std::nullopt;
+  return parse_memory(flags_.memory, "--memory");
 }
 
 void MpiJob::require_own_devices() const {

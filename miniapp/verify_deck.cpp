@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "base/error.hpp"
 #include "engine/agree.hpp"
 #include "engine/job.hpp"
+#include "memory_budget.hpp"
 
 namespace minitaw::app {
 namespace {
@@ -101,19 +104,49 @@ std::size_t schedule_width(const deck::Deck& deck) {
   return width;
 }
 
+/// References of so many models are kept: cases of one follow each other by twos and threes, not all at once.
+constexpr std::size_t most_held = 4;
+
+/// Throws InputError if some case does not fit, its references included.
+void require_memory(const deck::Deck& deck, const MpiJob& mpi) {
+  const MemoryBudget budget(mpi);
+  std::set<std::string> models;
+  for (const deck::Case& c : deck.cases) models.insert(engine::reference_key(c, c.steps));
+  const int held = static_cast<int>(std::min(most_held, models.size()));
+  for (const deck::Case& c : deck.cases)
+    if (const std::string reason = budget.reason_against(c, engine::memory_of_verify(c, c.steps, held));
+        !reason.empty())
+      throw InputError(
+          fmt::format("verify, {} on {} ranks: with the serial and the float64 reference on rank 0 "
+                      "it {}; use a smaller model",
+                      c.schedule, c.ranks, reason));
+}
+
+/// Beyond this learning rate a model forgets what it has learnt from step to step, and rounding with it
+/// grows.
+void require_stability(const deck::Deck& deck) {
+  constexpr double most = 0.01;
+  for (const deck::Case& c : deck.cases)
+    if (c.learning_rate > most)
+      throw InputError(
+          fmt::format("verify, learning_rate = {}: above {} training is unstable, and the rounding of "
+                      "a right build grows like an error",
+                      c.learning_rate, most));
+}
+
 }  // namespace
 
 int verify_deck(const VerifyOptions& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck, options.overrides);
+  require_stability(deck);
+  require_memory(deck, mpi);
   Report report(options, mpi.speaks(), schedule_width(deck));
-  // Cases of one model follow each other by twos and threes, not all at once: dtype is an axis like any
-  // other.
   std::map<std::string, Reference> references;
   for (const deck::Case& c : deck.cases) {
     const std::string key = engine::reference_key(c, c.steps);
     engine::agree(MPI_COMM_WORLD, [&] {
       if (!mpi.speaks() || references.contains(key)) return;
-      if (references.size() >= 4) references.clear();
+      if (references.size() >= most_held) references.clear();
       const Reference& made = references[key] = engine::serial_reference(c, c.steps);
       report.add({"serial", "1", c.shape.dtype, 1, 1,
                   engine::compare(made, engine::float64_reference(c, c.steps)),

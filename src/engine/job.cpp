@@ -145,6 +145,8 @@ std::unique_ptr<Session> Job::open_session(const deck::Case& c, MPI_Comm comm,
   return session;
 }
 
+bool Job::has_time_to_check(const deck::Case& c) { return flops(c, 1) <= affordable_flops; }
+
 Check Job::verify(const deck::Case& c, int steps, const Reference& reference, const Hooks& hooks) {
   Check result;
   const Members members(world_, rank_, c.ranks);
@@ -223,7 +225,7 @@ Played Job::run(const deck::Case& c, const Limits& limits) {
   };
   guard_.expect("getting ready for a case", limits.patience);
   try {
-    const bool checked = flops(c, 1) <= affordable_flops;
+    const bool checked = limits.check && has_time_to_check(c);
     agree(world_, [&] {
       if (rank_ == 0 && checked) references_.add(c);
     });

@@ -18,7 +18,7 @@ namespace minitaw::engine {
 /// Why a case is left before its end.
 enum class Leave { no, case_limit, time_limit, signal };
 
-/// What may end a case early.
+/// What a case may take.
 struct Limits {
   using Seconds = std::chrono::duration<double>;
   /// A step in which nothing moves for this long is reported on standard error, rank by rank, and given up;
@@ -28,6 +28,9 @@ struct Limits {
   Seconds whole = Seconds::max();
   /// Asked on every rank after every step but the last; one that wants to leave is enough.
   std::function<Leave()> leave = [] { return Leave::no; };
+  /// Whether the first step is compared with the serial reference if its time allows; that takes memory of
+  /// rank 0.
+  bool check = true;
 };
 
 /// What became of a case.
@@ -65,6 +68,11 @@ public:
   /// error and ends the job. Rank 0 has a few seconds before the others do.
   void on_hang(Guard::OnExpiry act) { hang_ = std::move(act); }
   [[nodiscard]] Guard& guard() { return guard_; }
+
+  /// Whether a serial step of the case costs little enough to be played beside it by run().
+  [[nodiscard]] static bool has_time_to_check(const deck::Case& c);
+  /// Rank 0's references of cases that have run, kept for those to come.
+  [[nodiscard]] References& references() { return references_; }
 
   /// Plays `steps` steps and compares losses and every gradient tensor of the first and the last step with
   /// `reference` (needed on rank 0 only), and the weights after the last with AdamW in double precision.

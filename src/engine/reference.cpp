@@ -9,7 +9,9 @@
 #include "base/error.hpp"
 #include "comm/local.hpp"
 #include "comm/mpi/check.hpp"
+#include "deck/schedule_name.hpp"
 #include "deck/sequences.hpp"
+#include "model/footprint.hpp"
 #include "model/reference.hpp"
 
 namespace minitaw::engine {
@@ -189,20 +191,57 @@ Check compare(const Reference& a, const Reference& b) {
   return check;
 }
 
+namespace {
+
+/// What the references of a case are made of, bytes.
+struct Parts {
+  std::uint64_t arena;   ///< of the serial twin
+  std::uint64_t model;   ///< its tensors once, fp32
+  std::uint64_t gather;  ///< of all tensors: flat, and by name
+  std::uint64_t state;   ///< of the float64 model
+  std::uint64_t activations;
+};
+
+Parts parts_of(const deck::Case& c) {
+  const deck::Case twin = serial_twin(c);
+  const schedule::Program program = schedule::build(deck::request_of(twin));
+  const model::Layout layout = model::make_layout(twin.shape, schedule::cut_of(program));
+  const std::uint64_t arena = schedule::memory(program, layout).front().total();
+  if (!kernels::on_host) return {arena + model::library_estimate(twin.shape), 0, 0, 0, 0};
+  const std::uint64_t state = model::reference_state_bytes(layout), model = state / 8;
+  return {arena, model, 2 * model, state, model::reference_activation_bytes(twin.shape)};
+}
+
+}  // namespace
+
+ReferenceMemory memory_of_check(const deck::Case& c) {
+  const Parts p = parts_of(c);
+  return {p.arena + p.gather, p.model + p.gather};
+}
+
+ReferenceMemory memory_of_verify(const deck::Case& c, int steps, int held) {
+  const Parts p = parts_of(c);
+  const std::uint64_t kept = (steps > 1 ? 2 : 1) * p.model;  // gradients of the first and of the last step
+  const std::uint64_t serial = p.arena + p.gather + p.state, float64 = p.state + p.activations + kept;
+  return {std::max(serial, float64) + held * kept, p.gather + p.state + kept + held * kept};
+}
+
 void References::add(const deck::Case& c) {
   constexpr std::size_t most = std::size_t{1} << 26;
   const std::string key = reference_key(c, 1);
   if (known_.contains(key)) return;
-  if (values_ > most) {
-    known_.clear();
-    values_ = 0;
-  }
+  if (values_ > most) forget();
   Session session(serial_twin(c), 0, solo(), {});
   session.prepare();
   Reference& made = known_[key];
   made.losses = {session.step().loss};
   made.gradients = gather(session, Which::gradients, MPI_COMM_SELF);
   for (const NamedTensor& t : made.gradients) values_ += t.values.size();
+}
+
+void References::forget() {
+  known_.clear();
+  values_ = 0;
 }
 
 const Reference& References::find(const deck::Case& c) const {

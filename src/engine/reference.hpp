@@ -40,6 +40,17 @@ struct Reference {
 /// Key of the reference that a case needs.
 [[nodiscard]] std::string reference_key(const deck::Case& c, int steps);
 
+/// Bytes that rank 0 needs for a reference, in the memory that the model is computed in: on a device its
+/// arena alone, on a host what is gathered and compared, too.
+struct ReferenceMemory {
+  std::uint64_t alone = 0;   ///< while the reference is played, before the case has any memory
+  std::uint64_t beside = 0;  ///< while the case is played, beside its own
+};
+/// For the check of a first step, References::add() included.
+[[nodiscard]] ReferenceMemory memory_of_check(const deck::Case& c);
+/// For Job::verify() of so many steps and both references, `held` of the first kind being kept.
+[[nodiscard]] ReferenceMemory memory_of_verify(const deck::Case& c, int steps, int held);
+
 /// First steps of the serial twins met so far, up to a quarter of a GiB.
 class References {
 public:
@@ -47,6 +58,9 @@ public:
   void add(const deck::Case& c);
   /// What add() has made; an empty reference on ranks that have none.
   [[nodiscard]] const Reference& find(const deck::Case& c) const;
+  /// Bytes held.
+  [[nodiscard]] std::uint64_t bytes() const { return values_ * sizeof(float); }
+  void forget();
 
 private:
   std::map<std::string, Reference> known_;

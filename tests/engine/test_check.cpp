@@ -8,7 +8,9 @@
 #include "base/bf16.hpp"
 #include "cases.hpp"
 #include "comm/local.hpp"
+#include "engine/process_memory.hpp"
 #include "engine/reference.hpp"
+#include "sanitized.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -148,6 +150,67 @@ TEST(Weights, AreThoseOfTheCasesOwnOptimiser) {
     other.learning_rate *= 1.01;
     EXPECT_GT(play_steps(two, other, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);
   }
+}
+
+/// A model of 2.6 million weights, or a small one with many tokens, whose activations take most of the
+/// memory.
+deck::Case large_case(bool wide) {
+  deck::Case c = serial_case();
+  c.shape.hidden = wide ? 256 : 32;
+  c.shape.vocab = wide ? 1500 : 1000;
+  c.shape.ffn = {wide ? 800 : 96, wide ? 600 : 64};
+  c.shape.seq = wide ? 16 : 400;
+  c.shape.micro_batch = wide ? 1 : 4;
+  c.micro_batches = 1;
+  c.steps = 2;
+  return c;
+}
+
+/// Resident bytes that `work` adds at its peak.
+template <class Work>
+std::uint64_t added_by(const Work& work) {
+  reset_peak_memory();
+  const std::uint64_t before = peak_memory();
+  work();
+  return peak_memory() - before;
+}
+
+// What is planned is enough, and not far more than that.
+class ReferenceMemoryOf : public ::testing::Test {
+protected:
+  void SetUp() override {
+    if (!kernels::on_host) GTEST_SKIP() << "the arena is not this process's resident memory";
+    if (test::sanitized) GTEST_SKIP() << "the sanitizer's memory counts too";
+    (void)serial_reference(serial_case(), 1);  // libraries take theirs
+  }
+  static void expect_planned(std::uint64_t taken, std::uint64_t planned) {
+    constexpr std::uint64_t others = std::uint64_t{8} << 20;  // threads, pages that the allocator keeps
+    EXPECT_LE(taken, planned + others);
+    EXPECT_GE(taken + others, planned / 2);
+    EXPECT_GE(planned, 4 * others) << "too small to tell";
+  }
+};
+
+TEST_F(ReferenceMemoryOf, VerifyIsCounted) {
+  for (const bool wide : {false, true}) {
+    SCOPED_TRACE(wide ? "wide" : "many tokens");
+    const deck::Case c = large_case(wide);
+    const std::uint64_t taken = added_by([&] {
+      const Reference serial = serial_reference(c, c.steps), other = float64_reference(c, c.steps);
+      EXPECT_TRUE(compare(serial, other).passes(float64_tolerance(c)));
+    });
+    expect_planned(taken, memory_of_verify(c, c.steps, 1).alone);
+  }
+}
+
+TEST_F(ReferenceMemoryOf, TheCheckOfARunIsCounted) {
+  const deck::Case c = large_case(true);
+  References references;
+  expect_planned(added_by([&] { references.add(c); }), memory_of_check(c).alone);
+  EXPECT_EQ(references.bytes() / sizeof(float), static_cast<std::uint64_t>(model::parameters(c.shape)));
+  references.forget();
+  EXPECT_EQ(references.bytes(), 0U);
+  EXPECT_TRUE(references.find(c).gradients.empty());
 }
 
 }  // namespace
