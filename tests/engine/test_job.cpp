@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 
 #include "cases.hpp"
+#include "engine/process_memory.hpp"
 #include "engine/simulated_stream.hpp"
 #include "schedule/validate.hpp"
 
@@ -143,6 +144,8 @@ void counted_and_measured_as_planned(Job& all, deck::Case c) {
   EXPECT_EQ(result.counted_bytes, result.planned_bytes);
   ASSERT_EQ(result.memory.size(), static_cast<std::size_t>(all.ranks()));
   for (const record::RankMemory& m : result.memory) EXPECT_EQ(m.planned, m.measured);
+  EXPECT_LE(result.memory[0].process_peak, peak_memory() / 15 * 16) << "the kernel counts in batches";
+  EXPECT_GE(result.memory[0].process_peak, peak_memory() / 2) << "hardly anything was taken behind the case";
   EXPECT_EQ(result.losses.size(), 4U);
   EXPECT_EQ(result.seconds.size(), 3U);
   EXPECT_GE(result.max_gradient_error, 0) << "a case this small must be checked";
