@@ -43,7 +43,8 @@ std::string pool_name(const MpiJob& mpi, int rank, bool own) {
 
 }  // namespace
 
-MemoryBudget::MemoryBudget(const MpiJob& mpi, std::optional<std::uint64_t> per_rank) {
+MemoryBudget::MemoryBudget(const MpiJob& mpi) {
+  const std::optional<std::uint64_t> per_rank = mpi.memory();
   const int ranks = static_cast<int>(mpi.device_uuids().size());
   const std::vector<std::uint64_t> free = gather_free(ranks);
   std::map<std::string, int> known;
@@ -58,13 +59,16 @@ MemoryBudget::MemoryBudget(const MpiJob& mpi, std::optional<std::uint64_t> per_r
   }
 }
 
-std::string MemoryBudget::reason_against(const deck::Case& c) const {
+std::string MemoryBudget::reason_against(const deck::Case& c,
+                                         const engine::ReferenceMemory& reference) const {
   const schedule::Program program = schedule::build(deck::request_of(c));
   const auto memory = memory_of(c, program, model::make_layout(c.shape, schedule::cut_of(program)));
   const std::uint64_t libraries = kernels::on_host ? 0 : model::library_estimate(c.shape);
   std::vector<std::uint64_t> needed(pools_.size());
   for (std::size_t rank = 0; rank < memory.size(); ++rank)
     needed[static_cast<std::size_t>(pool_of_rank_[rank])] += memory[rank].total() + libraries;
+  std::uint64_t& of_first = needed[static_cast<std::size_t>(pool_of_rank_[0])];
+  of_first = std::max(of_first + reference.beside, reference.alone);
   for (std::size_t i = 0; i < pools_.size(); ++i)
     if (needed[i] > pools_[i].bytes)
       return fmt::format("needs {:.3g} of {:.3g} GiB ({})", in_gib(needed[i]), in_gib(pools_[i].bytes),

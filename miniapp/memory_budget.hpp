@@ -14,11 +14,13 @@ namespace minitaw::app {
 /// device's.
 class MemoryBudget {
 public:
-  /// Collective. `per_rank` bytes each rather than what is free now.
-  MemoryBudget(const MpiJob& mpi, std::optional<std::uint64_t> per_rank);
+  /// Collective. What the user allows each rank, or what is free now.
+  explicit MemoryBudget(const MpiJob& mpi);
 
-  /// "needs 12.5 of 8.03 GiB (node 0)"; empty if the planned memory of the case fits, libraries included.
-  [[nodiscard]] std::string reason_against(const deck::Case& c) const;
+  /// "needs 12.5 of 8.03 GiB (node 0)"; empty if the planned memory of the case fits, libraries included,
+  /// with that of a reference on rank 0, if there is one.
+  [[nodiscard]] std::string reason_against(const deck::Case& c,
+                                           const engine::ReferenceMemory& reference = {}) const;
 
 private:
   struct Pool {

@@ -12,6 +12,7 @@
 #include "engine/agree.hpp"
 #include "kernels/library.hpp"
 #include "meters/meter.hpp"
+#include "plan_fit.hpp"
 #include "topology/system.hpp"
 
 namespace minitaw::app {
@@ -96,6 +97,9 @@ void add_job_flags(CLI::App& verb, JobFlags& flags) {
   verb.add_option("--watchdog", flags.watchdog, "seconds without progress after which a step is given up")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  verb.add_option("--memory", flags.memory,
+                  "use no more than this for each rank: 20G (default: what is free at the start)")
+      ->type_name("SIZE");
   verb.add_flag("--share-devices", flags.share_devices,
                 "let several ranks use one device, for tests; communication then goes through MPI");
 }
@@ -112,6 +116,11 @@ MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& flags)
                             .timeline = flags.timeline,
                             .meter = meter_of(device_, topology::shared_device(device_uuids_).has_value())}) {
   kernels::require_one_layout();
+}
+
+std::optional<std::uint64_t> MpiJob::memory() const {
+  if (flags_.memory.empty()) return std::nullopt;
+  return parse_memory(flags_.memory, "--memory");
 }
 
 void MpiJob::require_own_devices() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <Kokkos_Core.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,7 @@ struct JobFlags {
   bool share_devices = false;
   bool timeline = false;  ///< results keep that of a step
   bool hosts = false;     ///< host names are shown and kept
+  std::string memory;     ///< that each rank may take, "20G"; empty: what is free
 };
 void add_job_flags(CLI::App& verb, JobFlags& flags);
 
@@ -52,6 +54,8 @@ public:
   [[nodiscard]] int threads() const { return threads_; }
   /// Identity of the device of each rank of the job; empty on a host.
   [[nodiscard]] const std::vector<std::string>& device_uuids() const { return device_uuids_; }
+  /// Bytes that each rank may take, if the user said so.
+  [[nodiscard]] std::optional<std::uint64_t> memory() const;
   /// Seconds without progress after which a step is given up.
   [[nodiscard]] double watchdog() const { return flags_.watchdog; }
 

@@ -52,9 +52,6 @@ void add_run(CLI::App& app, Invocation& invocation) {
           "stop before this time is over, everything saved: 45m, 1:30:00 (default: the end of the Slurm "
           "job, if there is one)")
       ->type_name("TIME");
-  verb->add_option("--memory", options->sweep.memory,
-                   "skip cases that plan more for a rank than this: 20G (default: what is free at the start)")
-      ->type_name("SIZE");
   verb->add_flag("--timeline", options->job.timeline,
                  "keep when every action of one step ran, for minitaw show --timeline");
   verb->add_flag("--hosts", options->job.hosts,

@@ -4,12 +4,13 @@
 
 #include <chrono>
 #include <optional>
+#include <set>
+#include <string>
 
 #include "base/error.hpp"
 #include "comm/mpi/check.hpp"
 #include "engine/agree.hpp"
 #include "memory_budget.hpp"
-#include "plan_fit.hpp"
 #include "signals.hpp"
 #include "speaker.hpp"
 #include "time_limit.hpp"
@@ -31,12 +32,13 @@ struct Order {
   enum Kind : int { play, stop } kind = stop;
   std::size_t index = 0;           ///< of the case
   double patience = 0, whole = 0;  ///< seconds, of engine::Limits
+  bool check = false;              ///< of engine::Limits
 };
 
 class Sweep {
 public:
   Sweep(const deck::Deck& deck, const RunOptions& options, MpiJob& mpi)
-      : deck_(deck), mpi_(mpi), time_(options.time_limit), budget_(mpi, memory_of(options)) {
+      : deck_(deck), mpi_(mpi), time_(options.time_limit), budget_(mpi) {
     engine::agree(MPI_COMM_WORLD, [&] {
       if (mpi.speaks()) speaker_.emplace(deck, options, mpi);
     });
@@ -52,11 +54,6 @@ public:
   }
 
 private:
-  static std::optional<std::uint64_t> memory_of(const RunOptions& options) {
-    if (options.memory.empty()) return std::nullopt;
-    return parse_memory(options.memory, "--memory");
-  }
-
   /// The same on all ranks. What rank 0 cannot write ends the sweep on all of them.
   Order next() {
     mpi_.job().guard().expect("agreeing on the next case", Seconds(mpi_.watchdog()));
@@ -82,8 +79,9 @@ private:
         continue;
       }
       if (!has_time(speaker_->case_of(run))) break;
+      const bool check = may_check(speaker_->case_of(run));
       speaker_->begins(run);
-      return order_for(run);
+      return order_for(run, check);
     }
     return {};
   }
@@ -96,11 +94,29 @@ private:
     return false;
   }
 
-  Order order_for(const Run& run) {
+  /// Whether rank 0 has the memory for a reference, that of earlier cases left aside if need be. `run` checks
+  /// small cases only; of those that it does not for lack of memory it speaks once.
+  bool may_check(const Case& c) {
+    if (!engine::Job::has_time_to_check(c)) return false;
+    const engine::ReferenceMemory needed = engine::memory_of_check(c);
+    engine::References& held = mpi_.job().references();
+    engine::ReferenceMemory with_held = needed;
+    with_held.alone += held.bytes();
+    with_held.beside += held.bytes();
+    if (budget_.reason_against(c, with_held).empty()) return true;
+    held.forget();
+    const std::string reason = budget_.reason_against(c, needed);
+    if (!reason.empty() && unchecked_.insert(deck::identity(c)).second)
+      speaker_->note(
+          fmt::format("the next case is not checked: with the serial reference on rank 0 it {}", reason));
+    return reason.empty();
+  }
+
+  Order order_for(const Run& run, bool check) {
     const Case& c = deck_.cases[run.index];
     const double expected = speaker_->progress().expected(c);
     const double patience = std::max(mpi_.watchdog(), tolerance * expected / (c.steps + c.warmup));
-    return {Order::play, run.index, patience, patience + tolerance * expected};
+    return {Order::play, run.index, patience, patience + tolerance * expected, check};
   }
 
   /// All ranks.
@@ -110,7 +126,7 @@ private:
     engine::Played played;
     try {
       played = mpi_.job().run(deck_.cases[order.index],
-                              {Seconds(order.patience), Seconds(order.whole), leaving(seconds)});
+                              {Seconds(order.patience), Seconds(order.whole), leaving(seconds), order.check});
     } catch (const engine::Stalled& stall) {
       if (speaker_) speaker_->give_up(Status::timeout, stall.what());
       throw;
@@ -175,10 +191,11 @@ private:
   MpiJob& mpi_;
   TimeLimit time_;
   MemoryBudget budget_;
-  std::optional<Speaker> speaker_;  ///< rank 0
-  std::size_t at_ = 0;              ///< of its runs
-  int finished_ = 0;                ///< runs of this session
-  std::string why_stopped_;         ///< rank 0
+  std::optional<Speaker> speaker_;   ///< rank 0
+  std::size_t at_ = 0;               ///< of its runs
+  int finished_ = 0;                 ///< runs of this session
+  std::string why_stopped_;          ///< rank 0
+  std::set<std::string> unchecked_;  ///< rank 0: cases that have been said to be
 };
 
 }  // namespace

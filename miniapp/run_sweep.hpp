@@ -17,7 +17,6 @@ struct RunOptions {
   bool retry = false;                       ///< run failed cases again
   std::optional<std::uint64_t> interleave;  ///< seed of a random order of all repetitions
   std::string time_limit;                   ///< as for TimeLimit
-  std::string memory;                       ///< that each rank may take, "20G"; empty: what is free
 };
 
 /// Plays every case of the deck that the result file does not hold yet, and records each as it ends: a case

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "base/error.hpp"
 #include "engine/agree.hpp"
 #include "engine/job.hpp"
+#include "memory_budget.hpp"
 
 namespace minitaw::app {
 namespace {
@@ -16,52 +19,44 @@ using engine::Check;
 using engine::Reference;
 using engine::Tolerance;
 
-/// The engine against plain loops in float64: rounding grows with depth and sequence.
-Tolerance float64_tolerance(model::Dtype dtype) {
-  return dtype == model::Dtype::fp32 ? Tolerance{1e-5, 1e-4, 1e-4} : Tolerance{2e-3, 5e-2, 2e-2};
-}
-
 struct Row {
-  std::string schedule, groups, against;
+  std::string schedule, groups;
   model::Dtype dtype;
   int ranks, replicas;
   Check check;
   Tolerance tolerance;
 };
 
-Check compare(const Reference& a, const Reference& b) {
-  Check check;
-  for (std::size_t s = 0; s < a.losses.size(); ++s) {
-    const double error = std::abs(a.losses[s] - b.losses[s]) / std::abs(b.losses[s]);
-    if (!(error <= check.loss_error)) check.loss_error = error;
-  }
-  check.gradients = engine::compare(a.gradients, b.gradients);
-  check.weights = engine::compare(a.weights, b.weights);
-  return check;
-}
-
 std::string line(const Row& row, std::size_t width) {
-  return fmt::format("{:<{}} {:>5} {:<11} {:<5} {:<8} {:>9.1e} {:>9.1e} {:>9.1e}  {}\n", row.schedule, width,
-                     deck::ranks_text(row.ranks, row.replicas), row.groups, name_of(row.dtype), row.against,
-                     row.check.loss_error, row.check.gradients.worst, row.check.weights.worst,
-                     row.check.passes(row.tolerance) ? "ok" : "WRONG: " + row.check.failure(row.tolerance));
+  const Check& c = row.check;
+  return fmt::format("{:<{}} {:>5} {:<11} {:<5} {:<17} {:>8.1e} {:>9.1e} {:>8.1e} {:>9.1e} {:>8.1e}  {}\n",
+                     row.schedule, width, deck::ranks_text(row.ranks, row.replicas), row.groups,
+                     name_of(row.dtype), row.tolerance.reference, c.first.loss, c.first.gradient.worst,
+                     c.later.loss, c.later.gradient.worst, c.weights.worst,
+                     c.passes(row.tolerance) ? "ok" : "WRONG: " + c.failure(row.tolerance));
 }
 
 std::string header(std::size_t width) {
-  return fmt::format("{:<{}} {:>5} {:<11} {:<5} {:<8} {:>9} {:>9} {:>9}\n", "# schedule", width, "ranks",
-                     "groups", "dtype", "against", "loss", "gradients", "weights");
+  return fmt::format("{0:<{1}} {2:>5} {2:<11} {2:<5} {2:<17} {3:>18} {4:>18} {2:>8}\n"
+                     "{5:<{1}} {6:>5} {7:<11} {8:<5} {9:<17} {10:>8} {11:>9} {10:>8} {11:>9} {12:>8}\n",
+                     "#", width, "", "first step", "later steps", "# schedule", "ranks", "groups", "dtype",
+                     "against", "loss", "gradient", "weights");
 }
 
 nlohmann::json to_json(const Row& row) {
+  const auto step = [](const Check::Step& found) {
+    return nlohmann::json{{"loss_error", found.loss},
+                          {"gradient_error", found.gradient.worst},
+                          {"gradient_tensor", found.gradient.tensor}};
+  };
   return {{"schedule", row.schedule},
           {"ranks", row.ranks},
           {"replicas", row.replicas},
           {"groups", row.groups},
           {"dtype", name_of(row.dtype)},
-          {"against", row.against},
-          {"loss_error", row.check.loss_error},
-          {"gradient_error", row.check.gradients.worst},
-          {"gradient_tensor", row.check.gradients.tensor},
+          {"against", row.tolerance.reference},
+          {"first_step", step(row.check.first)},
+          {"later_steps", step(row.check.later)},
           {"weight_error", row.check.weights.worst},
           {"weight_tensor", row.check.weights.tensor},
           {"passes", row.check.passes(row.tolerance)}};
@@ -109,27 +104,58 @@ std::size_t schedule_width(const deck::Deck& deck) {
   return width;
 }
 
+/// References of so many models are kept: cases of one follow each other by twos and threes, not all at once.
+constexpr std::size_t most_held = 4;
+
+/// Throws InputError if some case does not fit, its references included.
+void require_memory(const deck::Deck& deck, const MpiJob& mpi) {
+  const MemoryBudget budget(mpi);
+  std::set<std::string> models;
+  for (const deck::Case& c : deck.cases) models.insert(engine::reference_key(c, c.steps));
+  const int held = static_cast<int>(std::min(most_held, models.size()));
+  for (const deck::Case& c : deck.cases)
+    if (const std::string reason = budget.reason_against(c, engine::memory_of_verify(c, c.steps, held));
+        !reason.empty())
+      throw InputError(
+          fmt::format("verify, {} on {} ranks: with the serial and the float64 reference on rank 0 "
+                      "it {}; use a smaller model",
+                      c.schedule, c.ranks, reason));
+}
+
+/// Beyond this learning rate a model forgets what it has learnt from step to step, and rounding with it
+/// grows.
+void require_stability(const deck::Deck& deck) {
+  constexpr double most = 0.01;
+  for (const deck::Case& c : deck.cases)
+    if (c.learning_rate > most)
+      throw InputError(
+          fmt::format("verify, learning_rate = {}: above {} training is unstable, and the rounding of "
+                      "a right build grows like an error",
+                      c.learning_rate, most));
+}
+
 }  // namespace
 
 int verify_deck(const VerifyOptions& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck, options.overrides);
+  require_stability(deck);
+  require_memory(deck, mpi);
   Report report(options, mpi.speaks(), schedule_width(deck));
-  // Cases of one model follow each other by twos and threes, not all at once: dtype is an axis like any
-  // other.
   std::map<std::string, Reference> references;
   for (const deck::Case& c : deck.cases) {
     const std::string key = engine::reference_key(c, c.steps);
     engine::agree(MPI_COMM_WORLD, [&] {
       if (!mpi.speaks() || references.contains(key)) return;
-      if (references.size() >= 4) references.clear();
+      if (references.size() >= most_held) references.clear();
       const Reference& made = references[key] = engine::serial_reference(c, c.steps);
-      report.add({"serial", "1", "float64", c.shape.dtype, 1, 1,
-                  compare(made, engine::float64_reference(c, c.steps)), float64_tolerance(c.shape.dtype)});
+      report.add({"serial", "1", c.shape.dtype, 1, 1,
+                  engine::compare(made, engine::float64_reference(c, c.steps)),
+                  engine::float64_tolerance(c)});
     });
     const Check check = mpi.job().verify(c, c.steps, references[key]);
     if (mpi.speaks())
-      report.add({c.schedule, c.groups.text(), "serial", c.shape.dtype, c.ranks, c.replicas, check,
-                  engine::tolerance_for(c.shape.dtype)});
+      report.add({c.schedule, c.groups.text(), c.shape.dtype, c.ranks, c.replicas, check,
+                  engine::serial_tolerance(c)});
   }
   int code = mpi.speaks() ? report.close() : 0;
   MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);

@@ -31,15 +31,8 @@ using comm::mpi::check;
 /// A serial step that costs more than this is not played beside the case; about two seconds of one core.
 constexpr double affordable_flops = 1e11;
 
-double relative(double a, double b) { return std::abs(a - b) / std::max(std::abs(b), 1e-30); }
-
 /// Rank 0 writes down what it knows before the others end the job.
 constexpr std::chrono::seconds time_to_record{5};
-
-double sum_over(MPI_Comm comm, double value) {
-  check(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
-  return value;
-}
 
 /// The ranks have agreed to leave the case.
 struct Left {
@@ -84,16 +77,16 @@ void fail(record::CaseResult& result, std::string reason) {
 }
 
 /// The first step's loss and every gradient tensor against the serial reference. Collective.
-void check_first_step(const Session& session, MPI_Comm comm, const Reference& reference,
+void check_first_step(const Session& session, const deck::Case& c, MPI_Comm comm, const Reference& reference,
                       record::CaseResult& result) {
   const auto gradients = gather(session, Which::gradients, comm);
   if (session.rank() != 0) return;
   Check found;
-  found.loss_error = relative(result.losses[0], reference.losses[0]);
-  found.gradients = compare(gradients, reference.gradients);
-  result.max_loss_error = found.loss_error;
-  result.max_gradient_error = found.gradients.worst;
-  const Tolerance tolerance = tolerance_for(session.layout().shape.dtype);
+  found.first = {loss_error(result.losses[0], reference.losses[0]),
+                 compare_gradients(gradients, reference.gradients)};
+  result.max_loss_error = found.first.loss;
+  result.max_gradient_error = found.first.gradient.worst;
+  const Tolerance tolerance = serial_tolerance(c);
   if (!found.passes(tolerance)) fail(result, found.failure(tolerance));
 }
 
@@ -117,27 +110,6 @@ struct Job::Members {
     if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
   }
 };
-
-Tolerance tolerance_for(model::Dtype dtype) {
-  return dtype == model::Dtype::fp32 ? Tolerance{}
-                                     : Tolerance{.loss = 1e-3, .gradient = 1e-2, .weights = 1e-2};
-}
-
-bool Check::passes(const Tolerance& t) const {
-  // Written so that not-a-number fails.
-  return loss_error <= t.loss && gradients.worst <= t.gradient && weights.worst <= t.weights;
-}
-
-std::string Check::failure(const Tolerance& t) const {
-  if (!(loss_error <= t.loss))
-    return fmt::format("losses differ from the serial reference by {:.1e} (allowed {:.0e})", loss_error,
-                       t.loss);
-  if (!(gradients.worst <= t.gradient))
-    return fmt::format("gradient of {} differs from the serial reference by {:.1e} (allowed {:.0e})",
-                       gradients.tensor, gradients.worst, t.gradient);
-  return fmt::format("{} differs from the serial reference by {:.1e} after the last step (allowed {:.0e})",
-                     weights.tensor, weights.worst, t.weights);
-}
 
 Job::Job(MPI_Comm world, const JobOptions& options)
     : world_(world), options_(options), rank_(comm::mpi::rank_in(world)), ranks_(comm::mpi::size_of(world)),
@@ -176,6 +148,8 @@ std::unique_ptr<Session> Job::open_session(const deck::Case& c, MPI_Comm comm,
   return session;
 }
 
+bool Job::has_time_to_check(const deck::Case& c) { return flops(c, 1) <= affordable_flops; }
+
 Check Job::verify(const deck::Case& c, int steps, const Reference& reference, const Hooks& hooks) {
   Check result;
   const Members members(world_, rank_, c.ranks);
@@ -183,18 +157,8 @@ Check Job::verify(const deck::Case& c, int steps, const Reference& reference, co
     SessionOptions with = session_options(options_.patience);
     with.hooks = hooks;
     const auto session = open_session(c, members.comm, with);
-    for (int s = 0; s < steps; ++s) {
-      session->prepare();
-      const double loss = sum_over(members.comm, session->step().loss);
-      if (rank_ == 0) result.loss_error = std::max(result.loss_error, relative(loss, reference.losses[s]));
-      if (rank_ == 0 && std::isnan(loss)) result.loss_error = loss;
-      if (s == 0) {
-        const auto gradients = gather(*session, Which::gradients, members.comm);
-        if (rank_ == 0) result.gradients = compare(gradients, reference.gradients);
-      }
-    }
-    const auto weights = gather(*session, Which::weights, members.comm);
-    if (rank_ == 0) result.weights = compare(weights, reference.weights);
+    const Reference played = play_steps(*session, c, steps, members.comm);
+    if (rank_ == 0) result = compare(played, reference);
   }
   wait_for_all(world_);
   return result;
@@ -240,7 +204,7 @@ void Job::play(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& l
     if (s + 1 < count && sum.leave() != Leave::no) throw Left{sum.leave()};
     result.losses.push_back(sum.loss());
     if (s >= c.warmup) steps.add(session->player(), step.time);
-    if (s == 0 && checked) check_first_step(*session, comm, references_.find(c, 1), result);
+    if (s == 0 && checked) check_first_step(*session, c, comm, references_.find(c), result);
   }
   meter.end();
   const schedule::ByteMatrix sent = session->transport().sent();
@@ -266,9 +230,9 @@ Played Job::run(const deck::Case& c, const Limits& limits) {
   };
   guard_.expect("getting ready for a case", limits.patience);
   try {
-    const bool checked = flops(c, 1) <= affordable_flops;
+    const bool checked = limits.check && has_time_to_check(c);
     agree(world_, [&] {
-      if (rank_ == 0 && checked) references_.add(c, 1);
+      if (rank_ == 0 && checked) references_.add(c);
     });
     const Members members(world_, rank_, c.ranks);
     if (members.comm != MPI_COMM_NULL) play(c, members.comm, checked, limits, result);

@@ -15,33 +15,10 @@
 
 namespace minitaw::engine {
 
-/// Largest differences from the reference that count as right; the initial ones are for fp32.
-struct Tolerance {
-  double loss = 1e-6;
-  double gradient = 1e-5;
-  /// Looser: AdamW's first steps are about the learning rate whatever the gradient's size, so an element
-  /// whose gradient is rounding noise may go either way. A wrong gradient shows at 1e-2.
-  double weights = 1e-4;
-};
-
-/// Against the serial schedule in the same dtype. In bf16 gradients are rounded wherever they are handed on,
-/// at 2^-9 each time, so schedules differ by a few times 1e-3.
-[[nodiscard]] Tolerance tolerance_for(model::Dtype dtype);
-
-/// What a comparison with the reference found; complete on rank 0.
-struct Check {
-  double loss_error = 0;  ///< largest relative difference over the steps
-  Difference gradients;   ///< of the first step
-  Difference weights;     ///< after the last step
-  [[nodiscard]] bool passes(const Tolerance& tolerance) const;
-  /// One sentence: what is wrong, by how much, where.
-  [[nodiscard]] std::string failure(const Tolerance& tolerance) const;
-};
-
 /// Why a case is left before its end.
 enum class Leave { no, case_limit, time_limit, signal };
 
-/// What may end a case early.
+/// What a case may take.
 struct Limits {
   using Seconds = std::chrono::duration<double>;
   /// A step in which nothing moves for this long is reported on standard error, rank by rank, and given up;
@@ -51,6 +28,9 @@ struct Limits {
   Seconds whole = Seconds::max();
   /// Asked on every rank after every step but the last; one that wants to leave is enough.
   std::function<Leave()> leave = [] { return Leave::no; };
+  /// Whether the first step is compared with the serial reference if its time allows; that takes memory of
+  /// rank 0.
+  bool check = true;
 };
 
 /// What became of a case.
@@ -89,8 +69,13 @@ public:
   void on_hang(Guard::OnExpiry act) { hang_ = std::move(act); }
   [[nodiscard]] Guard& guard() { return guard_; }
 
-  /// Plays `steps` steps and compares losses, every gradient tensor of the first step and the weights after
-  /// the last with `reference` (needed on rank 0 only).
+  /// Whether a serial step of the case costs little enough to be played beside it by run().
+  [[nodiscard]] static bool has_time_to_check(const deck::Case& c);
+  /// Rank 0's references of cases that have run, kept for those to come.
+  [[nodiscard]] References& references() { return references_; }
+
+  /// Plays `steps` steps and compares losses and every gradient tensor of the first and the last step with
+  /// `reference` (needed on rank 0 only), and the weights after the last with AdamW in double precision.
   [[nodiscard]] Check verify(const deck::Case& c, int steps, const Reference& reference,
                              const Hooks& hooks = {});
 

@@ -2,8 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "base/error.hpp"
 #include "comm/local.hpp"
+#include "comm/mpi/check.hpp"
+#include "deck/schedule_name.hpp"
 #include "deck/sequences.hpp"
+#include "model/footprint.hpp"
 #include "model/reference.hpp"
 
 namespace minitaw::engine {
@@ -30,38 +38,6 @@ std::string reference_key(const deck::Case& c, int steps) {
 double flops(const deck::Case& c, int steps) {
   const model::Flops per_token = model::flops_per_token(c.shape);
   return (per_token.matmul + per_token.attention_causal) * deck::tokens_of_step(c) * steps;
-}
-
-Reference serial_reference(const deck::Case& c, int steps) {
-  Reference reference;
-  reference.key = reference_key(c, steps);
-  Session session(serial_twin(c), 0, solo(), {});
-  for (int s = 0; s < steps; ++s) {
-    session.prepare();
-    reference.losses.push_back(session.step().loss);
-    if (s == 0) reference.gradients = gather(session, Which::gradients, MPI_COMM_SELF);
-  }
-  reference.weights = gather(session, Which::weights, MPI_COMM_SELF);
-  return reference;
-}
-
-void References::add(const deck::Case& c, int steps) {
-  constexpr std::size_t most = std::size_t{1} << 26;
-  const std::string key = reference_key(c, steps);
-  if (known_.contains(key)) return;
-  if (values_ > most) {
-    known_.clear();
-    values_ = 0;
-  }
-  const Reference& made = known_[key] = serial_reference(c, steps);
-  for (const auto* tensors : {&made.gradients, &made.weights})
-    for (const NamedTensor& t : *tensors) values_ += t.values.size();
-}
-
-const Reference& References::find(const deck::Case& c, int steps) const {
-  static const Reference none;
-  const auto at = known_.find(reference_key(c, steps));
-  return at == known_.end() ? none : at->second;
 }
 
 namespace {
@@ -95,12 +71,93 @@ std::vector<NamedTensor> named(const model::Layout& layout, const ReferenceTenso
   return result;
 }
 
+model::Reference make_model(const deck::Case& c) {
+  const model::Layout layout = model::make_layout(c.shape, {1, 1});
+  return model::Reference(layout, initial_weights(layout, c.seed));
+}
+
+/// Gathered tensors in the places that the layout of one rank gives; their order is the layout's.
+ReferenceTensors placed(const model::Layout& layout, const std::vector<NamedTensor>& tensors) {
+  ReferenceTensors result = model::reference_zeros(layout);
+  auto next = tensors.begin();
+  const auto place = [&](std::vector<double>& flat, const std::vector<model::Tensor>& parts) {
+    for (const model::Tensor& t : parts) {
+      if (next == tensors.end() || next->name != t.name)
+        throw LogicError(fmt::format("engine: {} is not where it was expected", t.name));
+      std::ranges::copy(next++->values, flat.begin() + t.offset);
+    }
+  };
+  for (std::size_t s = 0; s < layout.shards.size(); ++s) place(result.shards[s], layout.shards[s].tensors);
+  place(result.ends, layout.ends.tensors);
+  return result;
+}
+
+/// AdamW alone, in double precision, on gradients that come from elsewhere.
+class Optimiser {
+public:
+  explicit Optimiser(const deck::Case& c) : adamw_(adamw_of(c)), model_(make_model(c)) {}
+
+  void step(const std::vector<NamedTensor>& gradients) {
+    model_.update(placed(model_.layout(), gradients), adamw_, ++steps_);
+  }
+
+  [[nodiscard]] Difference difference(const std::vector<NamedTensor>& weights, double slack) const {
+    Difference result;
+    auto next = weights.begin();
+    const auto look = [&](const std::vector<double>& flat, const std::vector<model::Tensor>& parts) {
+      for (const model::Tensor& t : parts) {
+        const std::span wanted = std::span(flat).subspan(t.offset, t.size());
+        const double error = weight_error(*next++, wanted, model_.layout().shape.dtype, slack);
+        if (!(error <= result.worst) && !std::isnan(result.worst)) result = {error, t.name};
+      }
+    };
+    const model::Layout& layout = model_.layout();
+    for (std::size_t s = 0; s < layout.shards.size(); ++s)
+      look(model_.weights().shards[s], layout.shards[s].tensors);
+    look(model_.weights().ends, layout.ends.tensors);
+    return result;
+  }
+
+private:
+  model::AdamW adamw_;
+  model::Reference model_;
+  int steps_ = 0;
+};
+
+double sum_over(MPI_Comm comm, double value) {
+  comm::mpi::check(MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
+  return value;
+}
+
 }  // namespace
+
+Reference play_steps(Session& session, const deck::Case& c, int steps, MPI_Comm comm) {
+  std::optional<Optimiser> optimiser;
+  if (session.rank() == 0) optimiser.emplace(serial_twin(c));
+  Reference played;
+  played.key = reference_key(c, steps);
+  for (int s = 0; s < steps; ++s) {
+    session.prepare();
+    played.losses.push_back(sum_over(comm, session.step().loss));
+    std::vector<NamedTensor> gradients = gather(session, Which::gradients, comm);
+    if (optimiser) optimiser->step(gradients);
+    if (s == 0) played.gradients = std::move(gradients);
+    else if (s + 1 == steps) played.later = std::move(gradients);
+  }
+  const std::vector<NamedTensor> weights = gather(session, Which::weights, comm);
+  if (optimiser) played.weights = optimiser->difference(weights, serial_tolerance(c).weights);
+  return played;
+}
+
+Reference serial_reference(const deck::Case& c, int steps) {
+  Session session(serial_twin(c), 0, solo(), {});
+  return play_steps(session, c, steps, MPI_COMM_SELF);
+}
 
 Reference float64_reference(const deck::Case& any, int steps) {
   const deck::Case c = serial_twin(any);
-  const model::Layout layout = model::make_layout(c.shape, {1, 1});
-  model::Reference model(layout, initial_weights(layout, c.seed));
+  model::Reference model = make_model(c);
+  const model::Layout& layout = model.layout();
   model::TokenSource source(c.shape, c.data, c.seed);
   std::vector<std::int32_t> tokens(c.shape.tokens());
   std::vector<std::int32_t> targets(c.shape.tokens());
@@ -115,10 +172,82 @@ Reference float64_reference(const deck::Case& any, int steps) {
     }
     reference.losses.push_back(loss);
     if (s == 0) reference.gradients = named(layout, gradient);
+    else if (s + 1 == steps) reference.later = named(layout, gradient);
     model.update(gradient, adamw_of(c), s + 1);
   }
-  reference.weights = named(layout, model.weights());
   return reference;
+}
+
+Check compare(const Reference& a, const Reference& b) {
+  Check check;
+  for (std::size_t s = 0; s < b.losses.size(); ++s) {
+    double& worst = s == 0 ? check.first.loss : check.later.loss;
+    const double error = loss_error(a.losses[s], b.losses[s]);
+    if (!(error <= worst) && !std::isnan(worst)) worst = error;
+  }
+  check.first.gradient = compare_gradients(a.gradients, b.gradients);
+  check.later.gradient = compare_gradients(a.later, b.later);
+  check.weights = a.weights;
+  return check;
+}
+
+namespace {
+
+/// What the references of a case are made of, bytes.
+struct Parts {
+  std::uint64_t arena;   ///< of the serial twin
+  std::uint64_t model;   ///< its tensors once, fp32
+  std::uint64_t gather;  ///< of all tensors: flat, and by name
+  std::uint64_t state;   ///< of the float64 model
+  std::uint64_t activations;
+};
+
+Parts parts_of(const deck::Case& c) {
+  const deck::Case twin = serial_twin(c);
+  const schedule::Program program = schedule::build(deck::request_of(twin));
+  const model::Layout layout = model::make_layout(twin.shape, schedule::cut_of(program));
+  const std::uint64_t arena = schedule::memory(program, layout).front().total();
+  if (!kernels::on_host) return {arena + model::library_estimate(twin.shape), 0, 0, 0, 0};
+  const std::uint64_t state = model::reference_state_bytes(layout), model = state / 8;
+  return {arena, model, 2 * model, state, model::reference_activation_bytes(twin.shape)};
+}
+
+}  // namespace
+
+ReferenceMemory memory_of_check(const deck::Case& c) {
+  const Parts p = parts_of(c);
+  return {p.arena + p.gather, p.model + p.gather};
+}
+
+ReferenceMemory memory_of_verify(const deck::Case& c, int steps, int held) {
+  const Parts p = parts_of(c);
+  const std::uint64_t kept = (steps > 1 ? 2 : 1) * p.model;  // gradients of the first and of the last step
+  const std::uint64_t serial = p.arena + p.gather + p.state, float64 = p.state + p.activations + kept;
+  return {std::max(serial, float64) + held * kept, p.gather + p.state + kept + held * kept};
+}
+
+void References::add(const deck::Case& c) {
+  constexpr std::size_t most = std::size_t{1} << 26;
+  const std::string key = reference_key(c, 1);
+  if (known_.contains(key)) return;
+  if (values_ > most) forget();
+  Session session(serial_twin(c), 0, solo(), {});
+  session.prepare();
+  Reference& made = known_[key];
+  made.losses = {session.step().loss};
+  made.gradients = gather(session, Which::gradients, MPI_COMM_SELF);
+  for (const NamedTensor& t : made.gradients) values_ += t.values.size();
+}
+
+void References::forget() {
+  known_.clear();
+  values_ = 0;
+}
+
+const Reference& References::find(const deck::Case& c) const {
+  static const Reference none;
+  const auto at = known_.find(reference_key(c, 1));
+  return at == known_.end() ? none : at->second;
 }
 
 }  // namespace minitaw::engine

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/bf16.hpp"
 #include "base/error.hpp"
@@ -136,25 +135,6 @@ std::vector<NamedTensor> gather(const Session& session, Which which, MPI_Comm co
     extend(ends, fetch(ends_piece(session, slice, which), rank, comm));
   }
   if (rank == 0) append(result, layout.ends.tensors, ends);
-  return result;
-}
-
-Difference compare(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b) {
-  if (a.size() != b.size()) throw LogicError("engine: models with different tensors cannot be compared");
-  Difference result;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    double apart = 0;
-    double norm = 0;
-    for (std::size_t k = 0; k < b[i].values.size(); ++k) {
-      const double d = static_cast<double>(a[i].values[k]) - b[i].values[k];
-      apart += d * d;
-      norm += static_cast<double>(b[i].values[k]) * b[i].values[k];
-    }
-    const double relative = norm > 0 ? std::sqrt(apart / norm) : std::sqrt(apart);
-    // Not-a-number is the worst of all and must not compare as small.
-    if (!(relative <= result.worst)) result = {relative, a[i].name};
-    if (std::isnan(relative)) break;
-  }
   return result;
 }
 

@@ -22,11 +22,4 @@ enum class Which { weights, gradients };
 /// the session.
 [[nodiscard]] std::vector<NamedTensor> gather(const Session& session, Which which, MPI_Comm comm);
 
-/// How far two models are apart.
-struct Difference {
-  double worst = 0;    ///< largest |a - b| / |b| over the tensors (Euclidean norms)
-  std::string tensor;  ///< where
-};
-[[nodiscard]] Difference compare(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b);
-
 }  // namespace minitaw::engine

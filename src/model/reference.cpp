@@ -1,5 +1,7 @@
 #include "model/reference.hpp"
 
+#include <algorithm>
+
 #include "kernels/reference/adamw.hpp"
 #include "kernels/reference/attention.hpp"
 #include "kernels/reference/cross_entropy.hpp"
@@ -135,6 +137,24 @@ void update_tensors(Doubles& weights, Doubles& moment1, Doubles& moment2, const 
 }
 
 }  // namespace
+
+std::uint64_t reference_state_bytes(const Layout& layout) {
+  std::int64_t elements = layout.ends.elements;
+  for (const Shard& shard : layout.shards) elements += shard.elements;
+  return 4 * sizeof(double) * static_cast<std::uint64_t>(elements);
+}
+
+std::uint64_t reference_activation_bytes(const Shape& shape) {
+  const std::int64_t hidden = shape.hidden, qkv = shape.qkv();
+  std::int64_t kept = 0, widest = 0;
+  for (const std::int64_t ffn : shape.ffn) {
+    kept += 5 * hidden + qkv + 3 * ffn;  // the members of Block
+    widest = std::max(widest, 3 * ffn);
+  }
+  // Of the backward pass of a block, or of the loss; both with the hidden state that comes and goes.
+  const std::int64_t passing = std::max(6 * hidden + qkv + widest, 4 * hidden + 2 * shape.vocab);
+  return sizeof(double) * static_cast<std::uint64_t>(shape.tokens() * (kept + passing));
+}
 
 ReferenceTensors reference_zeros(const Layout& layout) {
   ReferenceTensors zeros;

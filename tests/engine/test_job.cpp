@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 
 #include "cases.hpp"
+#include "engine/process_memory.hpp"
 #include "engine/simulated_stream.hpp"
 #include "schedule/validate.hpp"
 
@@ -29,7 +30,7 @@ Job job() {
 }
 
 /// The verdict is rank 0's; every rank asserts the same.
-bool passes(const Check& check, const Tolerance& tolerance = {}) {
+bool passes(const Check& check, const Tolerance& tolerance) {
   int ok = check.passes(tolerance) ? 1 : 0;
   MPI_Bcast(&ok, 1, MPI_INT, 0, MPI_COMM_WORLD);
   return ok == 1;
@@ -38,7 +39,7 @@ bool passes(const Check& check, const Tolerance& tolerance = {}) {
 bool passes(Job& job, const deck::Case& c, int steps, const Hooks& hooks = {}) {
   const Reference reference = job.rank() == 0 ? serial_reference(c, steps) : Reference{};
   const Check check = job.verify(c, steps, reference, hooks);
-  const Tolerance tolerance = tolerance_for(c.shape.dtype);
+  const Tolerance tolerance = serial_tolerance(c);
   if (job.rank() == 0 && !check.passes(tolerance))
     fmt::print("  {}: {}\n", c.schedule, check.failure(tolerance));
   return passes(check, tolerance);
@@ -143,6 +144,8 @@ void counted_and_measured_as_planned(Job& all, deck::Case c) {
   EXPECT_EQ(result.counted_bytes, result.planned_bytes);
   ASSERT_EQ(result.memory.size(), static_cast<std::size_t>(all.ranks()));
   for (const record::RankMemory& m : result.memory) EXPECT_EQ(m.planned, m.measured);
+  EXPECT_LE(result.memory[0].process_peak, peak_memory() / 15 * 16) << "the kernel counts in batches";
+  EXPECT_GE(result.memory[0].process_peak, peak_memory() / 2) << "hardly anything was taken behind the case";
   EXPECT_EQ(result.losses.size(), 4U);
   EXPECT_EQ(result.seconds.size(), 3U);
   EXPECT_GE(result.max_gradient_error, 0) << "a case this small must be checked";
@@ -225,13 +228,49 @@ TEST(Verification, SeesOneWrongGradientValue) {
     auto& values = reference.gradients[1].values;
     *std::ranges::max_element(values, {}, [](float v) { return std::abs(v); }) *= 1.01F;
   }
-  EXPECT_FALSE(passes(all.verify(c, 1, reference)));
+  EXPECT_FALSE(passes(all.verify(c, 1, reference), serial_tolerance(c)));
 }
 
-TEST(Verification, SeesNotANumber) {
-  Check check;
-  check.gradients.worst = std::nan("");
-  EXPECT_FALSE(check.passes({}));
+TEST(Verification, SeesALayerThatIsNotUpdated) {
+  Job all = job();
+  const deck::Case c = small_case(all.ranks() == 1 ? "serial" : "ddp", topology::Groups({all.ranks()}), 3, 1);
+  const auto not_updated = [](Program& p) {
+    for (schedule::RankProgram& rank : p.ranks)
+      for (Action& a : rank.actions)
+        if (a.kind == Kind::update && a.payload != schedule::Payload::ends && a.shard == 0)
+          a.kind = Kind::join;
+  };
+  const Reference reference = all.rank() == 0 ? serial_reference(c, 1) : Reference{};
+  const Check check = all.verify(c, 1, reference, Hooks{not_updated});
+  EXPECT_FALSE(passes(check, serial_tolerance(c)));
+  if (all.rank() != 0) return;
+  EXPECT_LE(check.first.gradient.worst, serial_tolerance(c).first.gradient) << "its gradients are right";
+  EXPECT_TRUE(check.weights.tensor.starts_with("layers.")) << check.failure(serial_tolerance(c));
+}
+
+// Only the last of the steps is wrong: no loss behind it can tell.
+TEST(Verification, SeesAWrongGradientInTheLastStep) {
+  Job all = job();
+  const deck::Case c = small_case("ddp", topology::Groups({all.ranks()}), all.ranks(), 1);
+  Reference reference = all.rank() == 0 ? serial_reference(c, 2) : Reference{};
+  if (all.rank() == 0)
+    for (float& value : reference.later[1].values) value *= 1.001F;
+  EXPECT_FALSE(passes(all.verify(c, 2, reference), serial_tolerance(c)));
+}
+
+/// One key, so that queries and keys have no gradient but rounding noise; one token, so that loss and
+/// gradients are zero; both.
+TEST(Verification, TakesCasesWithoutAnyGradientForRight) {
+  Job all = job();
+  for (const auto& [seq, vocab] : {std::pair{1, 29}, {13, 1}, {1, 1}})
+    for (const std::string& name : tests::some_schedules(all.ranks() < 3 ? 5 : all.ranks(), 0)) {
+      deck::Case c = small_case(name, topology::Groups({all.ranks()}), all.ranks() + 1, 2);
+      c.shape.seq = seq;
+      c.shape.vocab = vocab;
+      if (!tests::possible(c)) continue;
+      SCOPED_TRACE(fmt::format("{} S {} V {}", name, seq, vocab));
+      EXPECT_TRUE(passes(all, c, 3));
+    }
 }
 
 TEST(Job, AnInputErrorOnOneRankIsOneOnAll) {

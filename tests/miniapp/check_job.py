@@ -107,7 +107,10 @@ def check_refusals():
                             (["run", DECK, "--set", "data=/nonexistent"], "/nonexistent"),
                             (["run", DECK, "-o", FOLDER / "no/such/folder.h5"], "folder"),
                             (["verify", FOLDER / "missing.toml"], "missing.toml"),
-                            (["verify", DECK, "--set", "groups=\"1+1+5\""], "groups")]:
+                            (["verify", DECK, "--set", "groups=\"1+1+5\""], "groups"),
+                            (["verify", DECK, "--memory", "100K"], "float64 reference on rank 0 it needs"),
+                            (["verify", DECK, "--memory", "much"], "--memory"),
+                            (["verify", DECK, "--set", "learning_rate=0.1"], "learning_rate = 0.1")]:
         done = call(3, *arguments)
         assert done.returncode == 2, f"{arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
         lines = done.stderr.splitlines()
@@ -139,6 +142,7 @@ def check_timeline():
     done = call(3, "run", DECK, "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1+2", "--timeline", "-o", file)
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
     for row in rows(file):
+        assert 0 <= float(row["gradient_error"]) < 1e-5, f"a case that fits is checked: {row}"
         step = float(row["compute_s [s]"]) / (1 - float(row["exposed_share"]) - float(row["bubble"]))
         exposed = sum(float(row[f"exposed_{kind}_s [s]"]) for kind in ("weights", "gradients", "activations", "ends"))
         assert float(row["compute_s [s]"]) > 0 and float(row["max_s [s]"]) < 10 * step, row
@@ -183,6 +187,8 @@ def check_statuses():
     small = call(2, "run", DECK, *one, "--memory", "950K")
     assert small.returncode == 1 and "skipped: needs" in small.stdout and small.stderr == "", small.stdout + small.stderr
     assert [row["status"] for row in rows(file)] == ["ok", "skipped"], small.stdout
+    assert "the next case is not checked: with the serial reference on rank 0 it needs" in small.stdout, small.stdout
+    assert rows(file)[0]["gradient_error"] in ("", "nan"), "the case fits, its reference does not"
     whole = call(2, "run", DECK, *one)
     assert whole.returncode == 0 and "1 of 2 cases are in" in whole.stdout, whole.stdout
     # Too large for any machine: malloc says so.
@@ -212,11 +218,15 @@ def check_time_limit():
 def check_repeats():
     """Repetitions in random order: all samples are there, in as many repetitions, and the order is known."""
     file = FOLDER / "repeats.h5"
+    seconds = -time.monotonic()
     done = call(3, "run", DECK, "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1,1+2", "--set", "repeats=4",
                 "--interleave=5", "-o", file)
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
+    seconds += time.monotonic()
     positions = []
     with h5py.File(file) as record:
+        recorded = sum(case["seconds"][:].max(axis=1).sum() for case in record["cases"].values())
+        assert 0 < recorded < seconds, f"{recorded} s of steps in a run of {seconds} s"
         for case in record["cases"].values():
             assert case["seconds"].shape == (12, 3) and list(case["repetition"]) == [i // 3 for i in range(12)]
             assert list(case["position"]) == sorted(case["position"])
@@ -230,6 +240,7 @@ def check_verify():
     done = call(3, "verify", DECK, "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1,1+2,3")
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
     assert done.stdout.count(" ok\n") == 7, done.stdout
+    assert done.stdout.count(" float64 reference ") == 1 and done.stdout.count(" serial reference ") == 6, done.stdout
     assert done.stdout.endswith("RESULT: VALID\n"), done.stdout
 
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <random>
 #include <set>
 #include <vector>
 
@@ -63,6 +64,26 @@ TEST(Tokens, EveryMicroBatchDiffersAndComesAgain) {
             Tokens(batch.tokens.begin() + 20, batch.tokens.end()));
 }
 
+/// Adds all sequences of the steps to those seen before; false if one has been seen.
+bool are_new(std::set<Tokens>& seen, TokenSource& source, const Shape& shape, int first_step, int steps) {
+  for (int step = first_step; step < first_step + steps; ++step) {
+    const Tokens tokens = batch_of(source, shape, step, 0).tokens;
+    for (std::int64_t at = 0; at < shape.tokens(); at += shape.seq)
+      if (!seen.emplace(tokens.begin() + at, tokens.begin() + at + shape.seq).second) return false;
+  }
+  return true;
+}
+
+// A source that starts again after some steps trains on few sequences, and no loss of a short run tells.
+TEST(Tokens, NoSequenceOfManyStepsComesTwice) {
+  const Shape shape = shape_of(32000, 24, 48);  // of 48 sequences a step, as of many ranks and micro-batches
+  TokenSource source(shape, "synthetic", 1), other(shape, "synthetic", 2);
+  std::set<Tokens> seen;
+  EXPECT_TRUE(are_new(seen, source, shape, 0, 300));
+  for (const int far : {1 << 10, 1 << 16, 1 << 30}) EXPECT_TRUE(are_new(seen, source, shape, far, 2)) << far;
+  EXPECT_TRUE(are_new(seen, other, shape, 0, 20)) << "another seed";
+}
+
 TEST(Tokens, OfAStepDoNotDependOnHowItIsCut) {
   const auto first_nine = [](int at_a_time) {
     const Shape shape = shape_of(1000, 20, at_a_time);
@@ -112,6 +133,18 @@ TEST_F(TokenFile, BytesAreTokens) {
   }
   EXPECT_GT(starts.size(), 50U);
   EXPECT_LE(*starts.rbegin(), 155);
+}
+
+// Places are drawn at random: with 2^23 of them, 960 are all different but for one seed in twenty.
+TEST_F(TokenFile, OfALongFileNoSequenceComesTwice) {
+  std::string text(std::size_t{1} << 23, ' ');
+  std::mt19937 random(1);
+  for (char& byte : text) byte = static_cast<char>(random() >> 24);
+  write(text);
+  const Shape shape = shape_of(256, 24, 10);
+  TokenSource source(shape, path_, 1);
+  std::set<Tokens> seen;
+  EXPECT_TRUE(are_new(seen, source, shape, 0, 96));
 }
 
 TEST_F(TokenFile, SmallestFileHasOnePlace) {

@@ -1,0 +1,220 @@
+#include "engine/check.hpp"
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/bf16.hpp"
+#include "cases.hpp"
+#include "comm/local.hpp"
+#include "engine/process_memory.hpp"
+#include "engine/reference.hpp"
+#include "sanitized.hpp"
+
+namespace minitaw::engine {
+namespace {
+
+using model::Dtype;
+using Tensors = std::vector<NamedTensor>;
+
+constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+deck::Case serial_case(int layers = 2) {
+  deck::Case c = tests::small_case("serial", topology::Groups({1}), layers, 2);
+  c.steps = 3;
+  return c;
+}
+
+/// The serial schedule's distance from the float64 reference.
+Check distance(const deck::Case& c) {
+  return compare(serial_reference(c, c.steps), float64_reference(c, c.steps));
+}
+
+TEST(LossError, IsRelativeWhereTheLossIsAtLeastOne) {
+  EXPECT_NEAR(loss_error(4.4, 4), 0.1, 1e-12);
+  EXPECT_NEAR(loss_error(1e-3, 2e-3), 1e-3, 1e-15);
+  EXPECT_EQ(loss_error(0, 0), 0);
+  EXPECT_TRUE(std::isnan(loss_error(not_a_number, 3)));
+}
+
+TEST(CompareGradients, FindsTheTensor) {
+  const Tensors b = {{"one", {3, 4}}, {"two", {1, 0}}}, a = {{"one", {3, 4}}, {"two", {1, 0.1F}}};
+  EXPECT_EQ(compare_gradients(a, b).tensor, "two");
+  EXPECT_NEAR(compare_gradients(a, b).worst, 0.1, 1e-7);
+  EXPECT_EQ(compare_gradients(b, b).worst, 0);
+}
+
+TEST(CompareGradients, OfZeroAndZeroIsZero) {
+  const Tensors zero = {{"one", {0, 0}}, {"two", {0}}};
+  EXPECT_EQ(compare_gradients(zero, zero).worst, 0);
+  EXPECT_GT(compare_gradients({{"one", {0, 0}}, {"two", {1e-6F}}}, zero).worst, 1) << "but not of something";
+}
+
+TEST(CompareGradients, OfATensorThatCancelsIsNoWorseThanOfItsNeighbours) {
+  const Tensors noise = {{"large", {1, 1}}, {"cancelled", {3e-8F, 0}}},
+                other = {{"large", {1, 1}}, {"cancelled", {0, 2e-8F}}},
+                wrong = {{"large", {1, 1}}, {"cancelled", {1e-5F, 0}}};
+  EXPECT_LT(compare_gradients(noise, other).worst, 1e-5);
+  EXPECT_GT(compare_gradients(noise, wrong).worst, 1e-4);
+}
+
+TEST(CompareGradients, SeesNotANumber) {
+  const Tensors b = {{"one", {1}}, {"two", {1}}};
+  for (const Tensors& a :
+       {Tensors{{"one", {not_a_number}}, {"two", {1}}}, Tensors{{"one", {1}}, {"two", {not_a_number}}}})
+    EXPECT_TRUE(std::isnan(compare_gradients(a, b).worst));
+  Check check;
+  check.first.gradient.worst = not_a_number;
+  EXPECT_FALSE(check.passes(serial_tolerance(serial_case())));
+  check = {};
+  check.later.loss = not_a_number;
+  EXPECT_FALSE(check.passes(serial_tolerance(serial_case())));
+}
+
+/// 1000 weights between 0.5 and 1, as many steps of decay behind `wanted` as are left out.
+double error_without_decay(Dtype dtype, int steps) {
+  NamedTensor tensor{"w", {}};
+  std::vector<double> wanted;
+  for (int i = 0; i < 1000; ++i) {
+    const double w = 0.5 + i / 2000.0;
+    wanted.push_back(w * std::pow(1 - 1e-4, steps));
+    tensor.values.push_back(dtype == Dtype::fp32 ? static_cast<float>(w)
+                                                 : to_float(to_bf16(static_cast<float>(w))));
+  }
+  return weight_error(tensor, wanted, dtype, 1e-6);
+}
+
+TEST(WeightError, SeesTheDecayOfOneStep) {
+  for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+    SCOPED_TRACE(name_of(dtype));
+    EXPECT_LT(error_without_decay(dtype, 0), 1e-7);
+    EXPECT_GT(error_without_decay(dtype, 1), 5e-5);
+  }
+}
+
+TEST(WeightError, TakesEitherNeighbourAtTheBorderOfTwoBf16Numbers) {
+  const double below = 1, above = 1 + 1.0 / 128, border = (below + above) / 2;
+  for (const double value : {below, above}) {
+    const NamedTensor tensor{"w", {static_cast<float>(value)}};
+    EXPECT_EQ(weight_error(tensor, std::vector{border}, Dtype::bf16, 1e-6), 0);
+    EXPECT_GT(weight_error(tensor, std::vector{border + (value > border ? -1e-5 : 1e-5)}, Dtype::bf16, 1e-6),
+              1e-3);
+  }
+}
+
+TEST(Float64Reference, IsReproducedWhateverTheSeed) {
+  for (const Dtype dtype : {Dtype::fp32, Dtype::bf16})
+    for (const auto& [seq, vocab] : {std::pair{13, 29}, {1, 29}, {13, 1}, {1, 1}})
+      for (const std::uint64_t seed : {1, 2, 3}) {
+        deck::Case c = serial_case();
+        c.shape.dtype = dtype;
+        c.shape.seq = seq;
+        c.shape.vocab = vocab;
+        c.seed = seed;
+        SCOPED_TRACE(fmt::format("{} S {} V {} seed {}", name_of(dtype), seq, vocab, seed));
+        const Check check = distance(c);
+        EXPECT_TRUE(check.passes(float64_tolerance(c))) << check.failure(float64_tolerance(c));
+      }
+}
+
+// Longer than any cycle of a few steps that tokens might have.
+TEST(Float64Reference, HasTheTokensOfEveryStep) {
+  deck::Case c = serial_case(1);
+  c.steps = 20;
+  const Check check = distance(c);
+  EXPECT_TRUE(check.passes(float64_tolerance(c))) << check.failure(float64_tolerance(c));
+}
+
+TEST(Float64Reference, TellsAnotherModelFromThis) {
+  const deck::Case c = serial_case();
+  const Reference right = float64_reference(c, c.steps);
+  deck::Case seed = c, fewer = c;
+  seed.seed += 1;
+  fewer.micro_batches -= 1;
+  for (const deck::Case& other : {seed, fewer})
+    EXPECT_FALSE(compare(serial_reference(other, c.steps), right).passes(float64_tolerance(c)));
+}
+
+// The optimiser's own double precision: what it makes of a gradient depends on the learning rate alone.
+TEST(Weights, AreThoseOfTheCasesOwnOptimiser) {
+  for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+    deck::Case c = serial_case();
+    c.shape.dtype = dtype;
+    const auto make = [](const schedule::Program&, model::Buffer) {
+      return NamedTransport{std::make_unique<comm::SoloTransport>(), "none"};
+    };
+    Session one(c, 0, make, {}), two(c, 0, make, {});
+    EXPECT_LE(play_steps(one, c, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);
+    deck::Case other = c;
+    other.learning_rate *= 1.01;
+    EXPECT_GT(play_steps(two, other, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);
+  }
+}
+
+/// A model of 2.6 million weights, or a small one with many tokens, whose activations take most of the
+/// memory.
+deck::Case large_case(bool wide) {
+  deck::Case c = serial_case();
+  c.shape.hidden = wide ? 256 : 32;
+  c.shape.vocab = wide ? 1500 : 1000;
+  c.shape.ffn = {wide ? 800 : 96, wide ? 600 : 64};
+  c.shape.seq = wide ? 16 : 400;
+  c.shape.micro_batch = wide ? 1 : 4;
+  c.micro_batches = 1;
+  c.steps = 2;
+  return c;
+}
+
+/// Resident bytes that `work` adds at its peak.
+template <class Work>
+std::uint64_t added_by(const Work& work) {
+  malloc_trim(0);  // what earlier tests left would be taken again and not count
+  reset_peak_memory();
+  const std::uint64_t before = peak_memory();
+  work();
+  return peak_memory() - before;
+}
+
+// What is planned is enough, and not far more than that.
+class ReferenceMemoryOf : public ::testing::Test {
+protected:
+  void SetUp() override {
+    if (!kernels::on_host) GTEST_SKIP() << "the arena is not this process's resident memory";
+    if (test::sanitized) GTEST_SKIP() << "the sanitizer's memory counts too";
+    mallopt(M_MMAP_THRESHOLD, 1 << 18);        // larger blocks go back to the system when they are given up
+    (void)serial_reference(serial_case(), 1);  // libraries take theirs
+  }
+  static void expect_planned(std::uint64_t taken, std::uint64_t planned) {
+    constexpr std::uint64_t others = std::uint64_t{8} << 20;  // threads, pages that the allocator keeps
+    EXPECT_LE(taken, planned + others);
+    EXPECT_GE(taken + others, planned / 2);
+    EXPECT_GE(planned, 4 * others) << "too small to tell";
+  }
+};
+
+TEST_F(ReferenceMemoryOf, VerifyIsCounted) {
+  for (const bool wide : {false, true}) {
+    SCOPED_TRACE(wide ? "wide" : "many tokens");
+    const deck::Case c = large_case(wide);
+    const std::uint64_t taken = added_by([&] {
+      const Reference serial = serial_reference(c, c.steps), other = float64_reference(c, c.steps);
+      EXPECT_TRUE(compare(serial, other).passes(float64_tolerance(c)));
+    });
+    expect_planned(taken, memory_of_verify(c, c.steps, 1).alone);
+  }
+}
+
+TEST_F(ReferenceMemoryOf, TheCheckOfARunIsCounted) {
+  const deck::Case c = large_case(true);
+  References references;
+  expect_planned(added_by([&] { references.add(c); }), memory_of_check(c).alone);
+  EXPECT_EQ(references.bytes() / sizeof(float), static_cast<std::uint64_t>(model::parameters(c.shape)));
+  references.forget();
+  EXPECT_EQ(references.bytes(), 0U);
+  EXPECT_TRUE(references.find(c).gradients.empty());
+}
+
+}  // namespace
+}  // namespace minitaw::engine
