@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "engine/agree.hpp"
+#include "kernels/library.hpp"
 
 namespace minitaw::app {
 
@@ -59,6 +60,7 @@ int in_job(const Invocation& invocation, const JobFlags& flags, const std::funct
   Alarm::stop();
   const StartAtEnd before_mpi_ends{alarm};
   try {
+    kernels::require_one_layout();
     mpi.require_own_devices();
     return work(mpi);
   } catch (const InputError& error) {

@@ -7,6 +7,7 @@
 
 #include "comm/mpi/check.hpp"
 #include "deck/schedule_name.hpp"
+#include "engine/make_transport.hpp"
 #include "engine/process_memory.hpp"
 #include "model/footprint.hpp"
 #include "plan_case.hpp"
@@ -43,7 +44,10 @@ std::string pool_name(const MpiJob& mpi, int rank, bool own) {
 
 }  // namespace
 
-MemoryBudget::MemoryBudget(const MpiJob& mpi) {
+/// What a communicator takes is measured before anybody asks what is free: the first one keeps some for good.
+MemoryBudget::MemoryBudget(const MpiJob& mpi)
+    : shared_devices_(topology::shared_device(mpi.device_uuids()).has_value()),
+      communicator_(engine::communicator_bytes(MPI_COMM_WORLD, shared_devices_)) {
   const std::optional<std::uint64_t> per_rank = mpi.memory();
   const int ranks = static_cast<int>(mpi.device_uuids().size());
   const std::vector<std::uint64_t> free = gather_free(ranks);
@@ -66,7 +70,10 @@ std::string MemoryBudget::reason_against(const deck::Case& c,
   const std::uint64_t libraries = kernels::on_host ? 0 : model::library_estimate(c.shape);
   std::vector<std::uint64_t> needed(pools_.size());
   for (std::size_t rank = 0; rank < memory.size(); ++rank)
-    needed[static_cast<std::size_t>(pool_of_rank_[rank])] += memory[rank].total() + libraries;
+    needed[static_cast<std::size_t>(pool_of_rank_[rank])] +=
+        memory[rank].total() + libraries +
+        communicator_ * static_cast<std::uint64_t>(engine::communicators_of(program, static_cast<int>(rank),
+                                                                            c.transport, shared_devices_));
   std::uint64_t& of_first = needed[static_cast<std::size_t>(pool_of_rank_[0])];
   of_first = std::max(of_first + reference.beside, reference.alone);
   for (std::size_t i = 0; i < pools_.size(); ++i)

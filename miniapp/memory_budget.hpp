@@ -29,6 +29,8 @@ private:
   };
   std::vector<Pool> pools_;
   std::vector<int> pool_of_rank_;
+  bool shared_devices_;
+  std::uint64_t communicator_;  ///< bytes of one of NCCL
 };
 
 }  // namespace minitaw::app

@@ -115,7 +115,6 @@ MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& flags)
                             .shared_devices = topology::shared_device(device_uuids_).has_value(),
                             .timeline = flags.timeline,
                             .meter = meter_of(device_, topology::shared_device(device_uuids_).has_value())}) {
-  kernels::require_one_layout();
 }
 
 std::optional<std::uint64_t> MpiJob::memory() const {

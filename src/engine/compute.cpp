@@ -77,15 +77,16 @@ void Compute::rehearse(const schedule::RankProgram& program) {
   exec_.fence("minitaw::engine::Compute::rehearse");
 }
 
-/// Those of the communication lanes, on slots of the workspace.
+/// Those of the communication lanes.
 void Compute::add_kernels() const {
   constexpr std::size_t count = 64;
-  const auto workspace = arena_.workspace();
-  const kernels::Vector<float> total(workspace.as<float>(), count);
   model::with_element(model_.layout().shape.dtype, [&]<class E>(E) {
-    const kernels::Vector<const E> contribution(
-        reinterpret_cast<const E*>(workspace.data + count * sizeof(float)), count);
-    for (const bool accumulate : {false, true}) kernels::add<E>(exec_, total, contribution, accumulate);
+    const Kokkos::View<float*, model::ExecutionSpace::memory_space> total("minitaw::total", count);
+    const Kokkos::View<E*, model::ExecutionSpace::memory_space> contribution("minitaw::contribution", count);
+    for (const bool accumulate : {false, true})
+      kernels::add<E>(exec_, kernels::Vector<float>(total.data(), count),
+                      kernels::Vector<const E>(contribution.data(), count), accumulate);
+    exec_.fence("minitaw::engine::Compute::add_kernels");
   });
 }
 
