@@ -130,7 +130,7 @@ void count_optimizer() {
   const Array<float> master(1, size), moment1(1, size), moment2(1, size), gradient(1, size);
   for (int i = 0; i < size; ++i) moment2[i] = gradient[i] * gradient[i];
   count(named<E>("adamw"), [&] { adamw<E>(exec(), weights, master, moment1, moment2, gradient, step); });
-  count(named<E>("add"), [&] { add<E>(exec(), master, weights); });
+  count(named<E>("add"), [&] { add<E>(exec(), master, weights, true); });
 }
 
 template <class E>

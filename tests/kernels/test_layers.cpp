@@ -293,13 +293,15 @@ TYPED_TEST(Layers, Add) {
   using Device = typename TestFixture::Device;
   for (const auto& [count, shift] : {std::pair{1, 0}, {8, 0}, {1003, 0}, {4096, 1}}) {
     const Doubles before = test::random_floats(count, 1), more = this->random(count, 2);
-    const test::DeviceMatrix<float> total(count, 1, before);
+    const test::DeviceMatrix<float> total(count, 1, before), written = test::DeviceMatrix<float>::poisoned(count, 1);
     const Device contribution(count, 1, more, shift);
-    add<typename TypeParam::E>(this->exec(), total.vector(), contribution.vector());
+    add<typename TypeParam::E>(this->exec(), total.vector(), contribution.vector(), true);
+    add<typename TypeParam::E>(this->exec(), written.vector(), contribution.vector(), false);
     this->exec().fence();
     Doubles expected(count);
     for (int i = 0; i < count; ++i) expected[i] = before[i] + more[i];
     EXPECT_EQ(total.values(), test::rounded<float>(expected));
+    EXPECT_EQ(written.values(), contribution.values());
   }
 }
 

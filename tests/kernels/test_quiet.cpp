@@ -92,7 +92,7 @@ TYPED_TEST(Quiet, Layers) {
       adamw(exec(), y.vector(), master.vector(), m1.vector(), m2.vector(), master.vector(),
             {1e-3F, 0.9F, 0.95F, 1e-8F, 0.1F, 1, 1});
     });
-    expect_quiet("add", [&] { add<E>(exec(), master.vector(), x.vector()); });
+    expect_quiet("add", [&] { add<E>(exec(), master.vector(), x.vector(), true); });
   }
 }
 
