@@ -66,7 +66,7 @@ function(minitaw_add_ctest name ranks threads)
     ${name}
     PROPERTIES FAIL_REGULAR_EXPRESSION "Running 0 tests" LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} PROCESSORS ${processors} ENVIRONMENT
                "OMP_NUM_THREADS=${threads};OMP_PROC_BIND=false;OMP_WAIT_POLICY=passive;\
-TSAN_OPTIONS=ignore_noninstrumented_modules=1;ASAN_OPTIONS=detect_leaks=1")
+TSAN_OPTIONS=ignore_noninstrumented_modules=1 halt_on_error=1;ASAN_OPTIONS=detect_leaks=1")
 endfunction()
 
 # MPICH's launcher now and then returns 0 although a rank has failed: what GoogleTest says counts as well.

@@ -66,13 +66,13 @@ struct LossAndGradient {
 
 struct Sum {
   double* loss;
-  Vector<const double> losses;
+  const double* losses;
+  int count;
   double scale;
 
   KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
-    const double* const rows = losses.data();
-    const double sum =
-        row_sum<double>(team, static_cast<int>(losses.extent(0)), [=](int i) { return rows[i]; });
+    const double* const rows = losses;
+    const double sum = row_sum<double>(team, count, [=](int i) { return rows[i]; });
     Kokkos::single(Kokkos::PerTeam(team), [&] { *loss += scale * sum; });
   }
 };
@@ -84,7 +84,8 @@ void cross_entropy(const ExecutionSpace& exec, Vector<double> losses, Matrix<E> 
                    float scale) {
   const int rows = static_cast<int>(logits.extent(0)), vocab = static_cast<int>(logits.extent(1));
   if constexpr (on_host)
-    if (!packs_on_host) return detail::host::cross_entropy(exec, losses, logits, targets, scale);
+    if (!packs_on_host && threads_on_host == 1)
+      return detail::host::cross_entropy(exec, losses, logits, targets, scale);
   with_packs<E>(vocab, {logits.data()}, [&](auto n) {
     Kokkos::parallel_for("minitaw::cross_entropy",
                          LossPolicy(exec, rows, team_threads(vocab / n, loss_threads)),
@@ -93,7 +94,8 @@ void cross_entropy(const ExecutionSpace& exec, Vector<double> losses, Matrix<E> 
 }
 
 void sum_losses(const ExecutionSpace& exec, double* loss, Vector<const double> losses, double scale) {
-  Kokkos::parallel_for("minitaw::sum_losses", detail::row_policy(exec, 1), Sum{loss, losses, scale});
+  Kokkos::parallel_for("minitaw::sum_losses", detail::row_policy(exec, 1),
+                       Sum{loss, losses.data(), static_cast<int>(losses.extent(0)), scale});
 }
 
 template void cross_entropy<float>(const ExecutionSpace&, Vector<double>, Matrix<float>, TokensIn, float);

@@ -35,7 +35,7 @@ struct Backward {
     const std::int32_t* const positions = order;
     const int stride = width;
     float* const sums = dtable + std::int64_t{tokens[order[begin]]} * width;
-    if constexpr (on_host && n == 1) {  // row by row: the sums stay in the nearest cache
+    if (n == 1 && alone(team)) {  // row by row: the sums stay in the nearest cache
       for (int at = begin; at < end; ++at) {
         const E* const slope = slopes + std::int64_t{positions[at]} * stride;
         row_for(team, stride / n, [=](int i) { add_pack(sums, i, slope); });

@@ -9,11 +9,12 @@ namespace {
 using namespace detail;
 
 struct Table {
-  Matrix<float> table;
+  float* table;
+  int head_dim;
 
   KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
-    const int position = team.league_rank(), pairs = static_cast<int>(table.extent(1)) / 2;
-    float* const out = row_of(table, position);
+    const int position = team.league_rank(), pairs = head_dim / 2;
+    float* const out = table + std::int64_t{position} * head_dim;
     row_for(team, pairs, [=](int i) {
       const double angle = position * Kokkos::pow(10000.0, -static_cast<double>(i) / pairs);
       out[2 * i] = static_cast<float>(Kokkos::cos(angle));
@@ -38,7 +39,7 @@ struct Turn {
     const float* const turn = table + std::int64_t{token % seq} * head_dim;
     E* const row = qkv + token * stride;
     const float sign = direction;
-    if constexpr (on_host && n == 1) {  // loops without a division become vector code
+    if (n == 1 && alone(team)) {  // loops without a division become vector code
       for (int head = 0; head < heads; ++head) {
         E* const x = row + head * head_dim;
         row_for(team, steps, [=](int i) { turn_pairs(x, i, turn, i, sign); });
@@ -84,8 +85,9 @@ void turn_rows(const char* label, const ExecutionSpace& exec, Matrix<E> qkv, Mat
 }  // namespace
 
 void rope_table(const ExecutionSpace& exec, Matrix<float> table) {
-  const int pairs = static_cast<int>(table.extent(1)) / 2;
-  Kokkos::parallel_for("minitaw::rope_table", row_policy(exec, table.extent(0), pairs), Table{table});
+  const int head_dim = static_cast<int>(table.extent(1));
+  Kokkos::parallel_for("minitaw::rope_table", row_policy(exec, table.extent(0), head_dim / 2),
+                       Table{table.data(), head_dim});
 }
 
 template <class E>

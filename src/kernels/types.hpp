@@ -34,10 +34,4 @@ using VectorIn = Vector<const std::type_identity_t<E>>;
 /// Token numbers in device memory.
 using TokensIn = Vector<const std::int32_t>;
 
-/// Start of a row; 64-bit arithmetic whatever index type the memory space prefers.
-template <class E>
-KOKKOS_INLINE_FUNCTION E* row_of(const Matrix<E>& matrix, std::int64_t row) {
-  return matrix.data() + row * static_cast<std::int64_t>(matrix.extent(1));
-}
-
 }  // namespace minitaw::kernels

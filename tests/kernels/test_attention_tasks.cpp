@@ -39,8 +39,8 @@ TEST_P(AttentionTasks, GiveTheSameBits) {
 INSTANTIATE_TEST_SUITE_P(Shapes, AttentionTasks,
                          testing::Values(AttentionSizes{1, 1, 1, 1, 2}, AttentionSizes{2, 63, 3, 3, 8},
                                          AttentionSizes{1, 128, 2, 2, 16}, AttentionSizes{1, 129, 4, 2, 64},
-                                         AttentionSizes{2, 300, 6, 2, 10},
-                                         AttentionSizes{1, 401, 3, 1, 128}));
+                                         AttentionSizes{2, 300, 6, 2, 10}, AttentionSizes{1, 401, 3, 1, 128},
+                                         AttentionSizes{1, 1100, 2, 1, 8}));
 
 }  // namespace
 }  // namespace minitaw::kernels

@@ -8,6 +8,7 @@
 #include "kernels/add.hpp"
 #include "kernels/cases.hpp"
 #include "kernels/cross_entropy.hpp"
+#include "kernels/detail/rows.hpp"
 #include "kernels/embedding.hpp"
 #include "kernels/reference/adamw.hpp"
 #include "kernels/reference/cross_entropy.hpp"
@@ -30,12 +31,12 @@ using Indices = test::DeviceMatrix<std::int32_t>;
 struct Size {
   int rows, width, shift = 0;
 };
-/// Widths that no pack divides, that threads hold 1, 2 or 4 packs of, and that are too long for it: for the
-/// one thread of a host team (8, 16, 32, 40) and for the 256 of a device.
-const std::vector<Size> sizes = {{1, 1},     {1, 2},     {3, 16},      {5, 17},     {33, 31},
-                                 {64, 96},   {257, 130}, {700, 5},     {2, 4099},   {7, 8},
-                                 {9, 32},    {6, 40},    {3, 2048},    {2, 4096},   {2, 8192},
-                                 {2, 16384}, {5, 8, 1},  {3, 4096, 1}, {300, 24, 2}};
+/// Widths that no pack divides, that threads hold 1, 2 or 4 packs of, and that are too long for it: for a
+/// host's teams of one thread (8, 16, 32, 40) to eight (32 to 200) and for the 256 of a device.
+const std::vector<Size> sizes = {{1, 1},       {1, 2},    {3, 16},   {5, 17},    {33, 31},  {64, 96},
+                                 {257, 130},   {700, 5},  {2, 4099}, {7, 8},     {9, 32},   {6, 40},
+                                 {3, 2048},    {2, 4096}, {2, 8192}, {2, 16384}, {5, 8, 1}, {3, 4096, 1},
+                                 {300, 24, 2}, {3, 96},   {2, 200}};
 
 Indices indices(const std::vector<std::int32_t>& values) {
   return {static_cast<std::int64_t>(values.size()), 1, Doubles(values.begin(), values.end())};
@@ -52,10 +53,12 @@ class Layers : public test::OfCase<C> {
 protected:
   using typename test::OfCase<C>::Device;
 
+  /// More threads than cores wait long for each other: teams of several on a host leave out many rows.
   template <class Test>
   static void for_sizes(const Test& run) {
     for (const Size& z : sizes) {
       if (test::left_out(std::int64_t{z.rows} * z.width)) continue;
+      if (detail::threads_on_host > 1 && z.rows > 40) continue;
       SCOPED_TRACE(std::to_string(z.rows) + " x " + std::to_string(z.width) + " + " +
                    std::to_string(z.shift));
       run(z.rows, z.width, z.shift);
@@ -293,7 +296,8 @@ TYPED_TEST(Layers, Add) {
   using Device = typename TestFixture::Device;
   for (const auto& [count, shift] : {std::pair{1, 0}, {8, 0}, {1003, 0}, {4096, 1}}) {
     const Doubles before = test::random_floats(count, 1), more = this->random(count, 2);
-    const test::DeviceMatrix<float> total(count, 1, before), written = test::DeviceMatrix<float>::poisoned(count, 1);
+    const test::DeviceMatrix<float> total(count, 1, before),
+        written = test::DeviceMatrix<float>::poisoned(count, 1);
     const Device contribution(count, 1, more, shift);
     add<typename TypeParam::E>(this->exec(), total.vector(), contribution.vector(), true);
     add<typename TypeParam::E>(this->exec(), written.vector(), contribution.vector(), false);

@@ -11,8 +11,8 @@ namespace {
 
 template <class E>
 struct Delta {
-  Vector<float> delta;
-  Matrix<const E> dy, y;
+  float* delta;
+  const E *dy, *y;
   AttentionSizes z;
 
   KOKKOS_FUNCTION void operator()(std::int64_t row) const {
@@ -20,12 +20,13 @@ struct Delta {
     const Head at(z, head / z.heads, head % z.heads);
     const std::int64_t first = at.output + row % z.seq * at.y_stride;
     float sum = 0;
-    for (int i = 0; i < z.head_dim; ++i) sum += load(y.data()[first + i]) * load(dy.data()[first + i]);
-    delta(row) = sum;
+    for (int i = 0; i < z.head_dim; ++i) sum += load(y[first + i]) * load(dy[first + i]);
+    delta[row] = sum;
   }
 };
 
 /// Tiles in scratch. `one` and `two` hold the sums: the gradient of queries, or of keys and values.
+template <int tile>
 struct Work {
   float *query, *slope, *key, *value, *one, *two, *score, *dscore;
 
@@ -33,79 +34,79 @@ struct Work {
       : query(base), slope(query + tile * pitch(width)), key(slope + tile * pitch(width)),
         value(key + tile * pitch(width)), one(value + tile * pitch(width)), two(one + tile * pitch(width)),
         score(two + tile * pitch(width)), dscore(score + tile * tile) {}
-  KOKKOS_FUNCTION static int floats(int width) { return tile * (6 * pitch(width) + 2 * tile); }
 };
 
-template <class E>
+template <class E, int tile>
 struct Inputs {
-  Matrix<const E> dy, qkv;
-  Vector<const float> lse, delta;
+  const E *dy, *qkv;
+  const float *lse, *delta;
   AttentionSizes z;
   int tiles, level;
 
-  KOKKOS_FUNCTION void load_queries(const Team& team, const Work& work, const Head& at, int q) const {
+  KOKKOS_FUNCTION void load_queries(const Team& team, const Work<tile>& work, const Head& at, int q) const {
     const int count = smaller(tile, z.seq - q);
-    load_tile(team, work.query, qkv.data() + at.query + q * at.stride, at.stride, count, z.head_dim);
-    load_tile(team, work.slope, dy.data() + at.output + q * at.y_stride, at.y_stride, count, z.head_dim);
+    load_tile<tile>(team, work.query, qkv + at.query + q * at.stride, at.stride, count, z.head_dim);
+    load_tile<tile>(team, work.slope, dy + at.output + q * at.y_stride, at.y_stride, count, z.head_dim);
   }
-  KOKKOS_FUNCTION void load_keys(const Team& team, const Work& work, const Head& at, int k) const {
+  KOKKOS_FUNCTION void load_keys(const Team& team, const Work<tile>& work, const Head& at, int k) const {
     const int count = smaller(tile, z.seq - k);
-    load_tile(team, work.key, qkv.data() + at.key + k * at.stride, at.stride, count, z.head_dim);
-    load_tile(team, work.value, qkv.data() + at.value + k * at.stride, at.stride, count, z.head_dim);
+    load_tile<tile>(team, work.key, qkv + at.key + k * at.stride, at.stride, count, z.head_dim);
+    load_tile<tile>(team, work.value, qkv + at.value + k * at.stride, at.stride, count, z.head_dim);
   }
   /// Probabilities and gradients of scores of the tile, zero outside the sequence and above the diagonal.
-  KOKKOS_FUNCTION void soften(const Team& team, const Work& work, const Head& at, int q, int k) const {
+  KOKKOS_FUNCTION void soften(const Team& team, const Work<tile>& work, const Head& at, int q, int k) const {
     const float scaling = 1.0F / Kokkos::sqrt(static_cast<float>(z.head_dim));
-    scores_of(team, work.score, work.query, work.key, z.head_dim, scaling);
-    scores_of(team, work.dscore, work.slope, work.value, z.head_dim, 1);
-    const Vector<const float> statistics = lse, sums = delta;
+    scores_of<tile>(team, work.score, work.query, work.key, z.head_dim, scaling);
+    scores_of<tile>(team, work.dscore, work.slope, work.value, z.head_dim, 1);
+    const float* const statistics = lse + at.row;
+    const float* const sums = delta + at.row;
     const int seq = z.seq;
     together(team, tile * tile, [=](int i) {
       const int query = q + i / tile, key = k + i % tile;
       const bool visible = query < seq && key <= query;
-      const float p = visible ? exponential(work.score[i] - statistics(at.row + query)) : 0.0F;
-      work.dscore[i] = visible ? p * (work.dscore[i] - sums(at.row + query)) * scaling : 0.0F;
+      const float p = visible ? exponential(work.score[i] - statistics[query]) : 0.0F;
+      work.dscore[i] = visible ? p * (work.dscore[i] - sums[query]) * scaling : 0.0F;
       work.score[i] = p;
     });
   }
 };
 
-template <class E>
+template <class E, int tile>
 struct QueryGradient {
-  Matrix<E> dqkv;
-  Inputs<E> in;
+  E* dqkv;
+  Inputs<E, tile> in;
 
   KOKKOS_FUNCTION void operator()(const Team& team) const {
     const AttentionSizes& z = in.z;
     const int heads = z.batch * z.heads, head = team.league_rank() % heads;
     const int q = (in.tiles - 1 - team.league_rank() / heads) * tile;  // longest first
     const Head at(z, head / z.heads, head % z.heads);
-    const Scratch scratch(team.team_scratch(in.level), Work::floats(z.head_dim));
-    const Work work(scratch.data(), z.head_dim);
+    const Scratch scratch(team.team_scratch(in.level), backward_floats(tile, pitch(z.head_dim)));
+    const Work<tile> work(scratch.data(), z.head_dim);
     const int nq = smaller(tile, z.seq - q);
     in.load_queries(team, work, at, q);
     together(team, tile * pitch(z.head_dim), [=](int i) { work.one[i] = 0; });
     for (int k = 0; k < q + nq; k += tile) {
       in.load_keys(team, work, at, k);
       in.soften(team, work, at, q, k);
-      add_product(team, work.one, work.dscore, false, work.key, z.head_dim);
+      add_product<tile>(team, work.one, work.dscore, false, work.key, z.head_dim);
     }
-    store_tile(team, dqkv.data() + at.query + q * at.stride, at.stride, work.one, nq, z.head_dim);
+    store_tile(team, dqkv + at.query + q * at.stride, at.stride, work.one, nq, z.head_dim);
   }
 };
 
-template <class E>
+template <class E, int tile>
 struct KeyValueGradient {
-  Matrix<E> dqkv;
-  Inputs<E> in;
+  E* dqkv;
+  Inputs<E, tile> in;
 
   KOKKOS_FUNCTION void operator()(const Team& team) const {
     const AttentionSizes& z = in.z;
     const int kv_heads = z.batch * z.kv_heads, kv_head = team.league_rank() % kv_heads;
     const int k = team.league_rank() / kv_heads * tile;  // longest first
     const int first = kv_head % z.kv_heads * z.group(), nk = smaller(tile, z.seq - k);
-    const Scratch scratch(team.team_scratch(in.level), Work::floats(z.head_dim));
-    const Work work(scratch.data(), z.head_dim);
+    const Scratch scratch(team.team_scratch(in.level), backward_floats(tile, pitch(z.head_dim)));
+    const Work<tile> work(scratch.data(), z.head_dim);
     const Head keys(z, kv_head / z.kv_heads, first);
     in.load_keys(team, work, keys, k);
     together(team, 2 * tile * pitch(z.head_dim),
@@ -115,12 +116,12 @@ struct KeyValueGradient {
       for (int q = k; q < z.seq; q += tile) {
         in.load_queries(team, work, at, q);
         in.soften(team, work, at, q, k);
-        add_product(team, work.one, work.dscore, true, work.query, z.head_dim);
-        add_product(team, work.two, work.score, true, work.slope, z.head_dim);
+        add_product<tile>(team, work.one, work.dscore, true, work.query, z.head_dim);
+        add_product<tile>(team, work.two, work.score, true, work.slope, z.head_dim);
       }
     }
-    store_tile(team, dqkv.data() + keys.key + k * keys.stride, keys.stride, work.one, nk, z.head_dim);
-    store_tile(team, dqkv.data() + keys.value + k * keys.stride, keys.stride, work.two, nk, z.head_dim);
+    store_tile(team, dqkv + keys.key + k * keys.stride, keys.stride, work.one, nk, z.head_dim);
+    store_tile(team, dqkv + keys.value + k * keys.stride, keys.stride, work.two, nk, z.head_dim);
   }
 };
 
@@ -133,21 +134,24 @@ void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float
   using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
   const std::int64_t heads = std::int64_t{sizes.batch} * sizes.heads;
   Kokkos::parallel_for("minitaw::attention_backward_delta", Range(exec, 0, heads * sizes.seq),
-                       Delta<E>{delta, dy, y, sizes});
+                       Delta<E>{delta.data(), dy.data(), y.data(), sizes});
 
-  const int tiles = (sizes.seq + tile - 1) / tile, floats = Work::floats(sizes.head_dim);
-  const Launch queries(exec, tiles * heads, floats);
-  const Launch keys(exec, std::int64_t{tiles} * sizes.batch * sizes.kv_heads, floats);
-  Kokkos::parallel_for("minitaw::attention_backward_query", queries.policy,
-                       QueryGradient<E>{dqkv, {dy, qkv, lse, delta, sizes, tiles, queries.level}});
-  Kokkos::parallel_for("minitaw::attention_backward_key_value", keys.policy,
-                       KeyValueGradient<E>{dqkv, {dy, qkv, lse, delta, sizes, tiles, keys.level}});
+  const Launch queries(exec, heads, sizes, backward_floats);
+  const Launch keys(exec, std::int64_t{sizes.batch} * sizes.kv_heads, sizes, backward_floats);
+  const auto inputs = [&](auto tile) {
+    return Inputs<E, tile>{dy.data(), qkv.data(),    lse.data(),          delta.data(),
+                           sizes,     queries.tiles, queries.tiling.level};
+  };
+  queries.run("minitaw::attention_backward_query",
+              [&](auto tile) { return QueryGradient<E, tile>{dqkv.data(), inputs(tile)}; });
+  keys.run("minitaw::attention_backward_key_value",
+           [&](auto tile) { return KeyValueGradient<E, tile>{dqkv.data(), inputs(tile)}; });
 }
 
 /// The backward pass needs the most.
 void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes) {
-  const std::int64_t tiles = (sizes.seq + tile - 1) / tile;
-  reserve_scratch(Launch(exec, tiles * sizes.batch * sizes.heads, Work::floats(sizes.head_dim)).policy);
+  const std::int64_t heads = std::int64_t{sizes.batch} * sizes.heads;
+  reserve_scratch(Launch(exec, heads, sizes, backward_floats).policy);
 }
 
 template void attention_backward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>,

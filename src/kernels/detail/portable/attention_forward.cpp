@@ -6,11 +6,11 @@ namespace minitaw::kernels::detail::portable {
 namespace {
 
 /// A team computes one tile of queries of one head: scores of a tile of keys at a time, online softmax.
-template <class E>
+template <class E, int tile>
 struct Forward {
-  Matrix<E> y;
-  Vector<float> lse;
-  Matrix<const E> qkv;
+  E* y;
+  float* lse;
+  const E* qkv;
   AttentionSizes z;
   int tiles, level;
 
@@ -21,17 +21,16 @@ struct Forward {
         : query(base), key(query + tile * pitch(width)), value(key + tile * pitch(width)),
           sum(value + tile * pitch(width)), score(sum + tile * pitch(width)), largest(score + tile * tile),
           total(largest + tile), shrink(total + tile) {}
-    KOKKOS_FUNCTION static int floats(int width) { return tile * (4 * pitch(width) + tile + 3); }
   };
 
   KOKKOS_FUNCTION void operator()(const Team& team) const {
     const int heads = z.batch * z.heads, head = team.league_rank() % heads;
     const int q = (tiles - 1 - team.league_rank() / heads) * tile;  // longest first
     const Head at(z, head / z.heads, head % z.heads);
-    const Scratch scratch(team.team_scratch(level), Work::floats(z.head_dim));
+    const Scratch scratch(team.team_scratch(level), forward_floats(tile, pitch(z.head_dim)));
     const Work work(scratch.data(), z.head_dim);
     const int nq = smaller(tile, z.seq - q);
-    load_tile(team, work.query, qkv.data() + at.query + q * at.stride, at.stride, nq, z.head_dim);
+    load_tile<tile>(team, work.query, qkv + at.query + q * at.stride, at.stride, nq, z.head_dim);
     together(team, tile * pitch(z.head_dim), [=](int i) { work.sum[i] = 0; });
     together(team, tile, [=](int r) {
       work.largest[r] = -Kokkos::Experimental::infinity_v<float>;
@@ -43,12 +42,13 @@ struct Forward {
 
   KOKKOS_FUNCTION void add_keys(const Team& team, const Work& work, const Head& at, int q, int k) const {
     const int nk = smaller(tile, z.seq - k), width = z.head_dim;
-    load_tile(team, work.key, qkv.data() + at.key + k * at.stride, at.stride, nk, width);
-    load_tile(team, work.value, qkv.data() + at.value + k * at.stride, at.stride, nk, width);
-    scores_of(team, work.score, work.query, work.key, width, 1.0F / Kokkos::sqrt(static_cast<float>(width)));
+    load_tile<tile>(team, work.key, qkv + at.key + k * at.stride, at.stride, nk, width);
+    load_tile<tile>(team, work.value, qkv + at.value + k * at.stride, at.stride, nk, width);
+    scores_of<tile>(team, work.score, work.query, work.key, width,
+                    1.0F / Kokkos::sqrt(static_cast<float>(width)));
     together(team, tile, [=](int r) { soften(work, r, smaller(nk, q + r - k + 1)); });
     together(team, tile * pitch(width), [=](int i) { work.sum[i] *= work.shrink[i / pitch(width)]; });
-    add_product(team, work.sum, work.score, false, work.value, width);
+    add_product<tile>(team, work.sum, work.score, false, work.value, width);
   }
 
   KOKKOS_FUNCTION static void soften(const Work& work, int r, int visible) {
@@ -68,11 +68,10 @@ struct Forward {
 
   KOKKOS_FUNCTION void finish(const Team& team, const Work& work, const Head& at, int q, int nq) const {
     const int width = z.head_dim;
-    const Vector<float> statistics = lse;
+    float* const statistics = lse + at.row + q;
     together(team, tile * pitch(width), [=](int i) { work.sum[i] /= work.total[i / pitch(width)]; });
-    store_tile(team, y.data() + at.output + q * at.y_stride, at.y_stride, work.sum, nq, width);
-    together(team, nq,
-             [=](int r) { statistics(at.row + q + r) = work.largest[r] + Kokkos::log(work.total[r]); });
+    store_tile(team, y + at.output + q * at.y_stride, at.y_stride, work.sum, nq, width);
+    together(team, nq, [=](int r) { statistics[r] = work.largest[r] + Kokkos::log(work.total[r]); });
   }
 };
 
@@ -81,11 +80,10 @@ struct Forward {
 template <class E>
 void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, Matrix<const E> qkv,
                        const AttentionSizes& sizes) {
-  const int tiles = (sizes.seq + tile - 1) / tile;
-  const Launch launch(exec, std::int64_t{tiles} * sizes.batch * sizes.heads,
-                      Forward<E>::Work::floats(sizes.head_dim));
-  Kokkos::parallel_for("minitaw::attention_forward", launch.policy,
-                       Forward<E>{y, lse, qkv, sizes, tiles, launch.level});
+  const Launch launch(exec, std::int64_t{sizes.batch} * sizes.heads, sizes, forward_floats);
+  launch.run("minitaw::attention_forward", [&](auto tile) {
+    return Forward<E, tile>{y.data(), lse.data(), qkv.data(), sizes, launch.tiles, launch.tiling.level};
+  });
 }
 
 template void attention_forward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>,

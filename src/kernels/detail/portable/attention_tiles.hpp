@@ -1,12 +1,10 @@
 #pragma once
 
 #include "kernels/attention.hpp"
+#include "kernels/detail/rows.hpp"
 #include "kernels/detail/scalar.hpp"
 
 namespace minitaw::kernels::detail::portable {
-
-/// Queries and keys of a tile. Small, so that all tiles of a team fit the scratch memory of any device.
-inline constexpr int tile = 16;
 
 /// From one row of a tile to the next: one more, so that threads that read a column meet different banks.
 KOKKOS_INLINE_FUNCTION constexpr int pitch(int width) { return on_host ? width : width + 1; }
@@ -15,16 +13,53 @@ using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
 using Team = Policy::member_type;
 using Scratch = Kokkos::View<float*, Team::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
-/// One team per task; `floats` of scratch, in fast memory where they fit.
-struct Launch {
-  Policy policy;
-  int level;
+/// Floats of scratch that a team needs for tiles of `tile` queries and keys, whose rows lie `pitch` apart.
+using ScratchFloats = int (*)(int tile, int pitch);
+KOKKOS_INLINE_FUNCTION constexpr int forward_floats(int tile, int pitch) {
+  return tile * (4 * pitch + tile + 3);
+}
+KOKKOS_INLINE_FUNCTION constexpr int backward_floats(int tile, int pitch) {
+  return tile * (6 * pitch + 2 * tile);
+}
 
-  Launch(const ExecutionSpace& exec, std::int64_t tasks, int floats)
-      : policy(exec, static_cast<int>(tasks), on_host ? 1 : tile * tile), level(0) {
-    const auto bytes = Scratch::shmem_size(floats);
-    level = static_cast<long long>(bytes) < policy.scratch_size_max(0) ? 0 : 1;
-    policy.set_scratch_size(level, Kokkos::PerTeam(bytes));
+/// Queries and keys of a tile, and the level of scratch memory: fast memory (0), if need be with small tiles;
+/// if not even these leave the team's floats in its `bytes`, slow memory (1) with large ones.
+struct Tiling {
+  int tile, level;
+
+  bool operator==(const Tiling&) const = default;
+};
+inline Tiling tiling_for(ScratchFloats floats, int row_pitch, std::int64_t bytes) {
+  for (const int tile : {16, 8})
+    if (static_cast<std::int64_t>(Scratch::shmem_size(floats(tile, row_pitch))) < bytes) return {tile, 0};
+  return {16, 1};
+}
+
+/// On a host all memory is alike and large tiles are faster: none is fast, unless a test says so.
+inline std::int64_t fast_bytes_on_host = 0;
+
+/// How teams work on sequences of `seq` tokens: one of them for each tile of each of `heads`.
+struct Launch {
+  Tiling tiling;
+  int tiles;  ///< of a sequence
+  Policy policy;
+
+  /// A device's team is a thread for each score; small tiles take more, for all the other loops.
+  Launch(const ExecutionSpace& exec, std::int64_t heads, const AttentionSizes& z, ScratchFloats floats)
+      : tiling(tiling_for(floats, pitch(z.head_dim),
+                          on_host ? fast_bytes_on_host : Policy::scratch_size_max(0))),
+        tiles((z.seq + tiling.tile - 1) / tiling.tile),
+        policy(exec, static_cast<int>(tiles * heads),
+               on_host ? threads_on_host : (tiling.tile == 16 ? 256 : 128)) {
+    policy.set_scratch_size(tiling.level,
+                            Kokkos::PerTeam(Scratch::shmem_size(floats(tiling.tile, pitch(z.head_dim)))));
+  }
+
+  /// Runs what kernel(tile), with a compile-time constant, makes.
+  template <class Kernel>
+  void run(const char* label, const Kernel& kernel) const {
+    if (tiling.tile == 16) Kokkos::parallel_for(label, policy, kernel(std::integral_constant<int, 16>()));
+    else Kokkos::parallel_for(label, policy, kernel(std::integral_constant<int, 8>()));
   }
 };
 
@@ -37,7 +72,7 @@ KOKKOS_INLINE_FUNCTION void together(const Team& team, int count, const Body& bo
 
 /// to [tile, width] = rows first .. first + count of `from`, elements `stride` apart; the rest of the tile is
 /// zero.
-template <class E>
+template <int tile, class E>
 KOKKOS_INLINE_FUNCTION void load_tile(const Team& team, float* to, const E* from, std::int64_t stride,
                                       int count, int width) {
   together(team, tile * width, [=](int i) {
@@ -47,6 +82,7 @@ KOKKOS_INLINE_FUNCTION void load_tile(const Team& team, float* to, const E* from
 }
 
 /// out [tile, tile] = factor a b^T; a, b [tile, width], their rows pitch(width) apart.
+template <int tile>
 KOKKOS_INLINE_FUNCTION void scores_of(const Team& team, float* out, const float* a, const float* b, int width,
                                       float factor) {
   together(team, tile * tile, [=](int i) {
@@ -59,6 +95,7 @@ KOKKOS_INLINE_FUNCTION void scores_of(const Team& team, float* out, const float*
 }
 
 /// out [tile, width] += p b, or p^T b; p [tile, tile], b [tile, width].
+template <int tile>
 KOKKOS_INLINE_FUNCTION void add_product(const Team& team, float* out, const float* p, bool transposed,
                                         const float* b, int width) {
   const int row_step = transposed ? 1 : tile, k_step = transposed ? tile : 1;

@@ -7,20 +7,27 @@ namespace minitaw::kernels::detail::portable {
 
 namespace {
 
-/// A tile of c is tile x tile, made of patches of rows x columns, one per thread of a device's team; the one
-/// thread of a host's team takes them in turn, and its patches fill vector registers (32 columns: compilers
-/// unroll shorter loops before they look for vector code).
-inline constexpr int tile = 64;
-inline constexpr int patch_rows = 4, patch_columns = on_host ? 32 : 4;
-inline constexpr int patches_across = tile / patch_columns;
-inline constexpr int patches = tile / patch_rows * patches_across;
-inline constexpr int team_threads = on_host ? 1 : patches;
-/// How far both tiles reach along the summed dimension at a time.
-inline constexpr int depth = on_host ? 32 : 16;
-/// One more column, so that threads that write along the summed dimension meet different banks.
-inline constexpr int pitch = tile + (on_host ? 0 : 1);
+/// A tile of c is tile x tile, made of patches of rows x columns.
+inline constexpr int tile = 64, patch_rows = 4;
 
-using Policy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<patches>>;
+/// Columns of a patch, how far both tiles reach along the summed dimension at a time, and from one of their
+/// rows to the next.
+template <int patch_columns, int tile_depth, int tile_pitch>
+struct Shape {
+  static constexpr int columns = patch_columns, depth = tile_depth, pitch = tile_pitch;
+};
+/// Of a device's team each thread has one patch. One more column, so that threads that write along the summed
+/// dimension meet different banks.
+using ForTeam = Shape<4, 16, tile + 1>;
+/// The patches of a host's thread fill vector registers (32 columns: compilers unroll shorter loops before
+/// they look for vector code).
+using ForOne = Shape<32, 32, tile>;
+
+template <class S>
+inline constexpr int patches = tile / patch_rows * (tile / S::columns);
+inline constexpr int device_threads = patches<ForTeam>;
+
+using Policy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<device_threads>>;
 using Team = Policy::member_type;
 using Scratch = Kokkos::View<float*, Team::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
@@ -37,7 +44,9 @@ struct Operand {
   }
 
   /// to [depth, pitch]: lines from `line` on, positions from `at` on; zeros outside.
+  template <class S>
   KOKKOS_FUNCTION void load_tile(const Team& team, float* to, int line, int at) const {
+    constexpr int depth = S::depth, pitch = S::pitch;
     row_for(team, tile * depth, [=, *this](int i) {
       const int l = along ? i / depth : i % tile, d = along ? i % depth : i / tile;  // neighbours in memory
       to[d * pitch + l] = line + l < lines && at + d < length ? element(line + l, at + d) : 0.0F;
@@ -45,8 +54,12 @@ struct Operand {
   }
 };
 
-template <class C, class E>
+template <class C, class E, class S>
 struct Product {
+  static constexpr int columns = S::columns, depth = S::depth, pitch = S::pitch;
+  static constexpr int across = tile / columns;
+  static constexpr int held = on_host ? patches<S> : 1;  ///< patches of a thread, at most
+
   C* c;
   Operand<E> a, b;
   int tiles_across;
@@ -58,41 +71,47 @@ struct Product {
     const Scratch scratch(team.team_scratch(0), 2 * depth * pitch);
     float* const left = scratch.data();
     float* const right = left + depth * pitch;
-    float sums[patches / team_threads][patch_rows][patch_columns] = {};
+    float sums[held][patch_rows][columns] = {};
     for (int at = 0; at < a.length; at += depth) {
-      a.load_tile(team, left, row, at);
-      b.load_tile(team, right, column, at);
+      a.template load_tile<S>(team, left, row, at);
+      b.template load_tile<S>(team, right, column, at);
       team.team_barrier();
-      for (int i = 0; i < patches / team_threads; ++i) {
-        const int patch = team.team_rank() + i * team_threads;
-        add_products(sums[i], left + patch / patches_across * patch_rows,
-                     right + patch % patches_across * patch_columns);
-      }
+      each_patch(team, [&](int i, int patch) {
+        add_products(sums[i], left + patch / across * patch_rows, right + patch % across * columns);
+      });
       team.team_barrier();
     }
-    for (int i = 0; i < patches / team_threads; ++i) {
-      const int patch = team.team_rank() + i * team_threads;
-      store_patch(sums[i], row + patch / patches_across * patch_rows,
-                  column + patch % patches_across * patch_columns);
+    each_patch(team, [&](int i, int patch) {
+      store_patch(sums[i], row + patch / across * patch_rows, column + patch % across * columns);
+    });
+  }
+
+  /// body(i, patch): patch i of the thread.
+  template <class Body>
+  KOKKOS_FUNCTION static void each_patch(const Team& team, const Body& body) {
+    if constexpr (on_host) {
+      for (int i = 0, patch = team.team_rank(); patch < patches<S>; ++i, patch += team.team_size())
+        body(i, patch);
+    } else {
+      body(0, team.team_rank());
     }
   }
 
-  KOKKOS_FUNCTION static void add_products(float (&sums)[patch_rows][patch_columns], const float* left,
+  KOKKOS_FUNCTION static void add_products(float (&sums)[patch_rows][columns], const float* left,
                                            const float* right) {
-    float part[patch_rows][patch_columns];
+    float part[patch_rows][columns];
     for (int r = 0; r < patch_rows; ++r)
-      for (int j = 0; j < patch_columns; ++j) part[r][j] = sums[r][j];
+      for (int j = 0; j < columns; ++j) part[r][j] = sums[r][j];
     for (int d = 0; d < depth; ++d)
       for (int r = 0; r < patch_rows; ++r)
-        for (int j = 0; j < patch_columns; ++j) part[r][j] += left[d * pitch + r] * right[d * pitch + j];
+        for (int j = 0; j < columns; ++j) part[r][j] += left[d * pitch + r] * right[d * pitch + j];
     for (int r = 0; r < patch_rows; ++r)
-      for (int j = 0; j < patch_columns; ++j) sums[r][j] = part[r][j];
+      for (int j = 0; j < columns; ++j) sums[r][j] = part[r][j];
   }
 
-  KOKKOS_FUNCTION void store_patch(const float (&sums)[patch_rows][patch_columns], int row,
-                                   int column) const {
+  KOKKOS_FUNCTION void store_patch(const float (&sums)[patch_rows][columns], int row, int column) const {
     for (int r = 0; r < patch_rows && row + r < a.lines; ++r)
-      for (int j = 0; j < patch_columns; ++j) {
+      for (int j = 0; j < columns; ++j) {
         if (column + j >= b.lines) continue;
         C& result = c[std::int64_t{row + r} * b.lines + column + j];
         result = store<C>(beta == 0 ? sums[r][j] : sums[r][j] + beta * load(result));
@@ -116,9 +135,15 @@ void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a,
   const Operand<E> left = operand<E>(a, op_a == Op::plain), right = operand<E>(b, op_b == Op::transposed);
   const int across = tiles_of(right.lines), tiles = tiles_of(left.lines) * across;
   if (tiles == 0) return;
-  auto policy = Policy(exec, tiles, team_threads);
-  policy.set_scratch_size(0, Kokkos::PerTeam(Scratch::shmem_size(2 * depth * pitch)));
-  Kokkos::parallel_for("minitaw::matmul", policy, Product<C, E>{c.data(), left, right, across, beta});
+  const auto run = [&](auto shape) {
+    using S = decltype(shape);
+    auto policy = Policy(exec, tiles, on_host ? threads_on_host : device_threads);
+    policy.set_scratch_size(0, Kokkos::PerTeam(Scratch::shmem_size(2 * S::depth * S::pitch)));
+    Kokkos::parallel_for("minitaw::matmul", policy, Product<C, E, S>{c.data(), left, right, across, beta});
+  };
+  if constexpr (on_host)
+    if (threads_on_host == 1) return run(ForOne());
+  run(ForTeam());
 }
 
 template void matmul<float, float>(const ExecutionSpace&, Matrix<float>, Matrix<const float>, Op,
