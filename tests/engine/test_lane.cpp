@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "engine/fenced_queue.hpp"
 #include "engine/lane_thread.hpp"
 #include "engine/player.hpp"
 #include "engine/simulated_stream.hpp"
@@ -93,8 +94,17 @@ schedule::Program tawpipe() {
   return schedule::build({schedule::parse_spec("tawpipe"), topology::Groups({2, 3}), 10, 6});
 }
 
+/// Threads on every back end: what these lanes do is no work of a device.
+Queues fenced_queues(const QueueOptions& options) {
+  Queues queues;
+  for (int l = 0; l < schedule::lanes; ++l)
+    queues[l] = std::make_unique<FencedQueue>(lane_space(static_cast<schedule::Lane>(l)), options.units[l],
+                                              *options.clock, options.waiting);
+  return queues;
+}
+
 class LaneOnQueues : public ::testing::TestWithParam<MakeQueues> {};
-INSTANTIATE_TEST_SUITE_P(All, LaneOnQueues, ::testing::Values(make_queues, tests::simulated_streams),
+INSTANTIATE_TEST_SUITE_P(All, LaneOnQueues, ::testing::Values(fenced_queues, tests::simulated_streams),
                          [](const auto& kind) { return kind.index == 0 ? "threads" : "streams"; });
 
 TEST_P(LaneOnQueues, StartsNothingBeforeItsWaitsAreOver) {
@@ -141,7 +151,7 @@ TEST(Lane, WhoWaitsForWhatABatchReceivesDoesNotWaitForWhatItSends) {
   QueueOptions options;
   options.units.fill(static_cast<int>(rank.actions.size()));
   options.clock = &clock;
-  const Queues queues = make_queues(options);
+  const Queues queues = fenced_queues(options);
   const int receives = static_cast<int>(batch.actions.size()) - 1;
   Lane inter(rank, schedule::Lane::inter, progress, queues, clock, [&](auto, auto& received) {
     EXPECT_EQ(progress.count(schedule::Lane::inter), 0);
@@ -164,7 +174,7 @@ TEST(LaneThread, AFailureEndsTheStepAndSaysWhy) {
   QueueOptions options;
   options.units.fill(static_cast<int>(program.ranks[0].actions.size()));
   options.clock = &clock;
-  const Queues queues = make_queues(options);
+  const Queues queues = fenced_queues(options);
   Lane inter(program.ranks[0], schedule::Lane::inter, progress, queues, clock,
              [](auto, auto&) { throw std::runtime_error("the wire is cut"); });
   inter.begin_step();
