@@ -135,9 +135,11 @@ double stash_share(Recompute recompute) {
 TEST(Footprint, StashIsWhatZeroBubbleSaysLessWhatTheForwardPassKept) {
   // arXiv 2401.10241: 32 B S H. norm1's output is rebuilt (2); the attention output may be kept (2), and with
   // it all else: the gradient of gate and up projections takes their place (32/3), norm2's output is rebuilt.
-  EXPECT_NEAR(stash_share(Recompute::block), 32 - 2, 0.02);
-  EXPECT_NEAR(stash_share(Recompute::keep_attention), 32 - 4, 0.02);
-  EXPECT_NEAR(stash_share(Recompute::none), 32 - 4 - 32.0 / 3 - 2, 0.02);
+  // Beside it: both gains' partial sums, 4 bytes x 512 rows each, and row statistics.
+  const double rest = 2 * 4 * 512.0 / (65536 * 3) + 0.01;
+  EXPECT_NEAR(stash_share(Recompute::block), 32 - 2, rest);
+  EXPECT_NEAR(stash_share(Recompute::keep_attention), 32 - 4, rest);
+  EXPECT_NEAR(stash_share(Recompute::none), 32 - 4 - 32.0 / 3 - 2, rest);
 }
 
 TEST(Footprint, ScratchOfALongSequenceDoesNotHoldAllLogits) {
