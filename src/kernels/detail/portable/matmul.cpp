@@ -5,17 +5,18 @@
 /// elements of c in registers. One order of sums, whatever the team.
 namespace minitaw::kernels::detail::portable {
 
-namespace {
-
-/// A tile of c is tile x tile, made of patches of rows x columns.
-inline constexpr int tile = 64, patch_rows = 4;
-
 /// Columns of a patch, how far both tiles reach along the summed dimension at a time, and from one of their
 /// rows to the next.
 template <int patch_columns, int tile_depth, int tile_pitch>
 struct Shape {
   static constexpr int columns = patch_columns, depth = tile_depth, pitch = tile_pitch;
 };
+
+namespace {
+
+/// A tile of c is tile x tile, made of patches of rows x columns.
+inline constexpr int tile = 64, patch_rows = 4;
+
 /// Of a device's team each thread has one patch. One more column, so that threads that write along the summed
 /// dimension meet different banks.
 using ForTeam = Shape<4, 16, tile + 1>;
