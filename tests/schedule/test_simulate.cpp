@@ -54,8 +54,8 @@ TEST(Simulate, OneRankDoesOneThingAfterTheOther) {
 /// F 2 on rank 0, the activations take 5, rank 1 computes, the gradients take 7 back.
 TEST(Simulate, PipelineOfTwoStagesByHand) {
   const Program program = parse_program(hand_written::pipeline);
-  const Spans spans = simulate(
-      program, by_text(program, {{"F", 2}, {"send A1", 5}, {"B", 3}, {"send D1", 7}, {"W", 4}}));
+  const Spans spans =
+      simulate(program, by_text(program, {{"F", 2}, {"send A1", 5}, {"B", 3}, {"send D1", 7}, {"W", 4}}));
   EXPECT_EQ(times(spans[0]), "0-2 2-7 12-19 19-22 22-26");
   EXPECT_EQ(times(spans[1]), "2-7 7-9 9-12 12-19 12-16");
   const Idle result = idle(program, spans);
