@@ -58,12 +58,11 @@ void Compute::run(const Action& a) {
 
 void Compute::rehearse(const schedule::RankProgram& program) {
   const model::Layout& layout = model_.layout();
-  const auto widths = [&](const Action& a) {
-    std::vector<std::int64_t> result;
-    if (a.shard < 0 || a.payload == schedule::Payload::ends) return result;
+  const auto widths = [&](const Action& a) -> std::vector<std::int64_t> {
+    if (a.shard < 0 || a.payload == schedule::Payload::ends) return {};
     const model::Shard& shard = layout.shards[a.shard];
     const auto first = layout.shape.ffn.begin() + shard.first_layer;
-    return result.assign(first, first + shard.layers), result;
+    return {first, first + shard.layers};
   };
   std::set<std::tuple<Kind, bool, schedule::SlotClass, std::vector<std::int64_t>>> done;
   for (const Action& a : program.actions) {
