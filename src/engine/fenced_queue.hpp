@@ -20,6 +20,8 @@ public:
   void open(int unit) override;
   void after(const Queue& other, int unit) override;
   void run(int unit, const Work& work) override;
+  void begin(int unit) override;
+  void end(int unit) override;
   void finish(const Check&) override {}
   [[nodiscard]] int begun() const override { return begun_.load(std::memory_order_relaxed); }
   [[nodiscard]] int completed() const override { return completed_.load(std::memory_order_acquire); }

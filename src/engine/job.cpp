@@ -166,6 +166,7 @@ Check Job::verify(const deck::Case& c, int steps, const Reference& reference, co
 
 SessionOptions Job::session_options(std::chrono::duration<double> patience) const {
   SessionOptions options;
+  options.waiting = options_.waiting;
   options.patience = patience;
   options.on_stall = [this](const std::string& report) {
     tell(report);

@@ -1,6 +1,7 @@
 #include "engine/lane.hpp"
 
 #include <algorithm>
+#include <thread>
 
 namespace minitaw::engine {
 namespace {
@@ -13,29 +14,26 @@ std::vector<int> counts_after_units(const schedule::RankProgram& program, schedu
   return counts;
 }
 
-/// Who waits for what a batch receives need not wait for what it sends, if all that is received comes first:
-/// others wait for a number of actions.
-int leading_receives(const std::vector<const schedule::Action*>& unit) {
-  const auto receives = [](const schedule::Action* action) { return action->kind == schedule::Kind::recv; };
-  const auto rest = std::ranges::find_if_not(unit, receives);
-  return std::any_of(rest, unit.end(), receives) ? 0 : static_cast<int>(rest - unit.begin());
+/// On a queue that may not return before its work is over.
+void complete(const comm::Transport::Started& transfer) {
+  while (transfer != nullptr && !transfer->done())
+    if (!transfer->advance()) std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
 }  // namespace
 
 Lane::Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& progress,
-           const Queues& queues, const Clock& clock, Run run, Idle idle)
-    : lane_(lane), progress_(progress), queues_(queues), clock_(clock), run_(std::move(run)),
-      idle_(std::move(idle)) {
+           const Queues& queues, Start start, Idle idle)
+    : lane_(lane), progress_(progress), queues_(queues), start_(std::move(start)), idle_(std::move(idle)) {
   for (const schedule::Unit& unit : schedule::units(program, lane)) {
     PlayedUnit& played = units_.emplace_back();
     played.indices = unit.actions;
+    played.wait_units.fill(-1);
     for (const int i : unit.actions) {
       const schedule::Action& action = program.actions[i];
       played.actions.push_back(&action);
       for (int l = 0; l < schedule::lanes; ++l) played.waits[l] = std::max(played.waits[l], action.waits[l]);
     }
-    played.receives = leading_receives(played.actions);
     played.waits[static_cast<std::size_t>(lane)] = 0;  // its own lane is in order
   }
   find_wait_units(program);
@@ -53,14 +51,11 @@ void Lane::find_wait_units(const schedule::RankProgram& program) {
 
 void Lane::begin_step() {
   next_ = 0;
+  opened_ = false;
+  under_way_.reset();
   submitted_ = 0;
   waited_.fill(0);
-  for (PlayedUnit& unit : units_) unit.received = -1;
   queue().begin_step();
-}
-
-void Lane::play() {
-  while (!done()) play_next();
 }
 
 bool Lane::ready() const {
@@ -78,16 +73,42 @@ void Lane::play_next() {
     if (unit.waits[l] <= waited_[l]) continue;
     wait_for(l, unit);
   }
-  queue().run(number, [&] { run_(unit.actions, [&] { note_received(unit); }); });
+  queue().run(number, [&] { complete(start_(unit.actions)); });
+  submitted();
+}
+
+bool Lane::advance() {
+  if (done()) return false;
+  const int number = static_cast<int>(next_);
+  const PlayedUnit& unit = units_[next_];
+  bool moved = false;
+  if (under_way_ != nullptr) {
+    moved = under_way_->advance();
+  } else {
+    if (!std::exchange(opened_, true)) queue().open(number);
+    if (!ready() || !waits_complete(unit)) return false;
+    queue().begin(number);
+    under_way_ = start_(unit.actions);
+    moved = true;
+  }
+  if (under_way_ != nullptr && !under_way_->done()) return moved;
+  under_way_.reset();
+  queue().end(number);
+  submitted();
+  return true;
+}
+
+void Lane::submitted() {
+  submitted_ += static_cast<int>(units_[next_].indices.size());
   ++next_;
-  submitted_ += static_cast<int>(unit.indices.size());
+  opened_ = false;
   progress_.submitted(lane_, submitted_);
 }
 
-void Lane::note_received(PlayedUnit& unit) {
-  if (unit.receives == 0 || queue().asynchronous()) return;
-  unit.received = clock_.now();
-  progress_.submitted(lane_, submitted_ + unit.receives);
+bool Lane::waits_complete(const PlayedUnit& unit) const {
+  for (int l = 0; l < schedule::lanes; ++l)
+    if (unit.wait_units[l] >= 0 && !queues_[l]->is_complete(unit.wait_units[l])) return false;
+  return true;
 }
 
 void Lane::wait_for(int lane, const PlayedUnit& unit) {
@@ -95,8 +116,7 @@ void Lane::wait_for(int lane, const PlayedUnit& unit) {
   const bool idle = progress_.count(other) < unit.waits[lane];
   if (idle) idle_(true);
   progress_.wait(other, unit.waits[lane]);
-  // of a thread's queue all that was counted is complete, though its unit may not be
-  if (queues_[lane]->asynchronous()) queue().after(*queues_[lane], unit.wait_units[lane]);
+  queue().after(*queues_[lane], unit.wait_units[lane]);
   if (idle) idle_(false);
   waited_[lane] = unit.waits[lane];
 }
@@ -108,10 +128,8 @@ const schedule::Action* Lane::pending() const {
 
 void Lane::read(std::vector<Span>& spans) const {
   for (std::size_t u = 0; u < units_.size(); ++u) {
-    const PlayedUnit& unit = units_[u];
     const Span span = queue().span(static_cast<int>(u));
-    for (const int i : unit.indices) spans[i] = span;
-    for (int i = 0; unit.received >= 0 && i < unit.receives; ++i) spans[unit.indices[i]].end = unit.received;
+    for (const int i : units_[u].indices) spans[i] = span;
   }
 }
 

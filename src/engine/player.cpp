@@ -6,21 +6,48 @@
 
 namespace minitaw::engine {
 
+namespace {
+
+std::vector<const Lane*> all_of(const std::vector<std::unique_ptr<Lane>>& lanes) {
+  std::vector<const Lane*> result;
+  for (const auto& lane : lanes) result.push_back(lane.get());
+  return result;
+}
+
+}  // namespace
+
 Player::Player(const schedule::Program& program, int rank, Compute& compute, Transfers& transfers,
                const PlayerOptions& options)
     : program_(program.ranks[rank]), queues_(queues(options)),
       asynchronous_(std::ranges::all_of(queues_, [](const auto& queue) { return queue->asynchronous(); })),
-      idle_(options.idle), spans_(program_.actions.size()),
-      compute_(
-          program_, schedule::Lane::compute, progress_, queues_, clock_,
-          [&](auto unit, auto&) { compute.run(*unit[0]); }, options.idle),
-      intra_(program_, schedule::Lane::intra, progress_, queues_, clock_,
-             [&](auto unit, auto& received) { transfers.run(schedule::Lane::intra, unit, received); }),
-      inter_(program_, schedule::Lane::inter, progress_, queues_, clock_,
-             [&](auto unit, auto& received) { transfers.run(schedule::Lane::inter, unit, received); }),
-      intra_thread_(intra_, progress_), inter_thread_(inter_, progress_),
-      watchdog_(program, rank, {&compute_, &intra_, &inter_}, progress_, options.patience, options.on_stall,
-                options.poll) {}
+      spans_(program_.actions.size()), lanes_(make_lanes(compute, transfers)),
+      communication_(driven(), progress_, options.waiting),
+      watchdog_(program, rank, all_of(lanes_), progress_, options.patience, options.on_stall, options.poll) {}
+
+std::vector<std::unique_ptr<Lane>> Player::make_lanes(Compute& compute, Transfers& transfers) {
+  std::vector<std::unique_ptr<Lane>> lanes;
+  const Lane::Start run = [this, &compute](auto unit) {
+    compute.run(*unit[0]);
+    return nullptr;
+  };
+  lanes.push_back(std::make_unique<Lane>(program_, schedule::Lane::compute, progress_, queues_, run,
+                                         [this](bool idle) { communication_.hurry(idle); }));
+  for (int l = 1; l < schedule::lanes; ++l) {
+    const auto lane = static_cast<schedule::Lane>(l);
+    const Lane::Start start = [&transfers, lane](auto unit) { return transfers.start(lane, unit); };
+    lanes.push_back(std::make_unique<Lane>(program_, lane, progress_, queues_, start));
+    if (lanes.back()->empty()) lanes.pop_back();
+  }
+  return lanes;
+}
+
+/// The lanes of the communication thread: none where a device has them all.
+std::vector<Lane*> Player::driven() {
+  std::vector<Lane*> result;
+  for (std::size_t l = 1; l < lanes_.size(); ++l)
+    if (!lanes_[l]->asynchronous()) result.push_back(lanes_[l].get());
+  return result;
+}
 
 Queues Player::queues(const PlayerOptions& options) {
   QueueOptions wanted;
@@ -43,11 +70,11 @@ StepTime Player::play() {
   } catch (...) {
     progress_.fail(std::current_exception());
   }
-  // Only now: the threads may still be at work when this one has failed.
-  for (const LaneThread* thread : {&intra_thread_, &inter_thread_}) thread->wait_until_idle();
+  // Only now: it may still be at work when this thread has failed.
+  communication_.wait_until_idle();
   watchdog_.end_step();
   progress_.rethrow_if_failed();
-  for (const Lane* lane : {&compute_, &intra_, &inter_}) lane->read(spans_);
+  for (const auto& lane : lanes_) lane->read(spans_);
   StepTime time;
   for (const Span& span : spans_) time.total = std::max(time.total, span.end);
   return time;
@@ -56,7 +83,7 @@ StepTime Player::play() {
 void Player::begin_step() {
   progress_.begin_step();
   clock_.begin_step();
-  for (Lane* lane : {&compute_, &intra_, &inter_}) lane->begin_step();
+  for (const auto& lane : lanes_) lane->begin_step();
   watchdog_.begin_step();
 }
 
@@ -64,10 +91,10 @@ void Player::submit_in_order() {
   for (;;) {
     Lane* next = nullptr;
     bool done = true;
-    for (Lane* lane : {&compute_, &intra_, &inter_}) {
+    for (const auto& lane : lanes_) {
       if (lane->done()) continue;
       done = false;
-      if (lane->ready() && (next == nullptr || lane->next_action() < next->next_action())) next = lane;
+      if (lane->ready() && (next == nullptr || lane->next_action() < next->next_action())) next = lane.get();
     }
     if (done) return;
     if (next == nullptr) throw LogicError("engine: every lane waits for another one");
@@ -77,11 +104,11 @@ void Player::submit_in_order() {
 }
 
 void Player::play_on_threads() {
-  for (LaneThread* thread : {&intra_thread_, &inter_thread_}) thread->begin_step();
-  idle_(false);
-  compute_.play();
-  idle_(true);
-  for (const LaneThread* thread : {&intra_thread_, &inter_thread_}) thread->wait_until_idle();
+  communication_.hurry(false);
+  communication_.begin_step();
+  for (Lane& compute = *lanes_.front(); !compute.done(); communication_.wake()) compute.play_next();
+  communication_.hurry(true);
+  communication_.wait_until_idle();
 }
 
 void Player::finish() {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "comm/transport.hpp"
+#include "engine/communication_thread.hpp"
 #include "engine/compute.hpp"
-#include "engine/lane_thread.hpp"
 #include "engine/transfers.hpp"
 #include "engine/watchdog.hpp"
 
@@ -24,15 +24,15 @@ using MakeQueues = std::function<Queues(const QueueOptions&)>;
 struct PlayerOptions {
   std::chrono::duration<double> patience{600};  ///< a step in which nothing moves for this long has stalled
   Watchdog::OnStall on_stall = [](const std::string&) {};
-  Watchdog::Poll poll = [] {};           ///< throws when communication has failed behind our back
-  Lane::Idle idle = [](bool) {};         ///< told when the compute lane begins and ends to wait for another
-  bool communication_on_stream = false;  ///< of the transport
+  Watchdog::Poll poll = [] {};  ///< throws when communication has failed behind our back
+  comm::mpi::Patience waiting{.spins = 2, .yields = 4};  ///< of the communication thread
+  bool communication_on_stream = false;                  ///< of the transport
   MakeQueues make_queues = engine::make_queues;
 };
 
 /// Plays a rank's program step after step. Where all queues are asynchronous, the calling thread submits
 /// every lane, in the order of the program, so that all ranks launch alike. Else the compute lane has the
-/// calling thread, and each communication lane a thread of its own.
+/// calling thread, and all communication lanes together another one.
 class Player {
 public:
   Player(const schedule::Program& program, int rank, Compute& compute, Transfers& transfers,
@@ -52,19 +52,17 @@ private:
   void submit_in_order();
   void play_on_threads();
   void finish();
+  [[nodiscard]] std::vector<std::unique_ptr<Lane>> make_lanes(Compute& compute, Transfers& transfers);
+  [[nodiscard]] std::vector<Lane*> driven();
 
   const schedule::RankProgram& program_;
   Progress progress_;
   Clock clock_;
   Queues queues_;
   bool asynchronous_;  ///< all of them
-  Lane::Idle idle_;
   std::vector<Span> spans_;
-  Lane compute_;
-  Lane intra_;
-  Lane inter_;
-  LaneThread intra_thread_;
-  LaneThread inter_thread_;
+  std::vector<std::unique_ptr<Lane>> lanes_;  ///< those with units, and that of compute, the first one
+  CommunicationThread communication_;
   Watchdog watchdog_;
 };
 

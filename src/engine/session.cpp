@@ -71,8 +71,7 @@ Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transp
   };
   player_ = std::make_unique<Player>(
       program_, rank, compute_, *transfers_,
-      PlayerOptions{options.patience, on_stall, [this] { transport_.transport->poll(); },
-                    [this](bool idle) { transport_.transport->hurry(idle); },
+      PlayerOptions{options.patience, on_stall, [this] { transport_.transport->poll(); }, options.waiting,
                     transport_.transport->on_stream(), options.hooks.make_queues});
   state_.initialise(c.seed);
 }

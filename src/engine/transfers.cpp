@@ -42,33 +42,18 @@ Transfers::Transfers(comm::Transport& transport, const Arena& arena, const sched
                      int rank, const model::Layout& layout)
     : transport_(transport), arena_(arena), program_(program), rank_(rank), layout_(layout) {}
 
-void Transfers::run(schedule::Lane lane, std::span<const Action* const> unit,
-                    const comm::Transport::Received& received) {
+comm::Transport::Started Transfers::start(schedule::Lane lane, std::span<const Action* const> unit) {
   const Action& first = *unit.front();
-  switch (first.kind) {
-  case Kind::send:
-  case Kind::recv: {
+  if (is_collective(first.kind)) return transport_.start(lane, first.kind, collective(first));
+  if (is_point_to_point(first.kind)) {
     std::vector<comm::Message> batch;
     for (const Action* action : unit) batch.push_back(message(*action));
-    return transport_.exchange(lane, batch, received);
+    return transport_.start(lane, batch);
   }
-  case Kind::broadcast:
-    return transport_.broadcast(lane, collective(first));
-  case Kind::reduce:
-    return transport_.reduce(lane, collective(first));
-  case Kind::all_gather:
-    return transport_.all_gather(lane, collective(first));
-  case Kind::reduce_scatter:
-    return transport_.reduce_scatter(lane, collective(first));
-  case Kind::all_reduce:
-    return transport_.all_reduce(lane, collective(first));
-  case Kind::accumulate:
-    return add(lane, first);
-  case Kind::load:
-    return load(lane, first);
-  default:
-    throw LogicError(fmt::format("engine: {} in a communication lane", name_of(first.kind)));
-  }
+  if (first.kind == Kind::accumulate) add(lane, first);
+  else if (first.kind == Kind::load) load(lane, first);
+  else throw LogicError(fmt::format("engine: {} in a communication lane", name_of(first.kind)));
+  return nullptr;
 }
 
 model::Buffer Transfers::place(const Action& a, int operand) const {

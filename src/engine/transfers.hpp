@@ -8,16 +8,16 @@
 
 namespace minitaw::engine {
 
-/// Plays the actions of a communication lane: looks up slots and sizes and calls the transport.
+/// Starts the actions of communication lanes: looks up slots and sizes and calls the transport.
 class Transfers {
 public:
   Transfers(comm::Transport& transport, const Arena& arena, const schedule::Program& program, int rank,
             const model::Layout& layout);
 
-  /// One unit: a batch of messages, a collective, an addition to a total, or the loading of a slice.
-  /// `received` as in comm::Transport::exchange().
-  void run(schedule::Lane lane, std::span<const schedule::Action* const> unit,
-           const comm::Transport::Received& received);
+  /// One unit: a batch of messages, a collective, an addition to a total, or the loading of a slice. Returns
+  /// what is under way then, if anything.
+  [[nodiscard]] comm::Transport::Started start(schedule::Lane lane,
+                                               std::span<const schedule::Action* const> unit);
 
 private:
   [[nodiscard]] comm::Message message(const schedule::Action& action) const;

@@ -18,9 +18,13 @@ struct UnitPlace {
 class UnitTable {
 public:
   struct Unit {
-    std::int32_t begin = 0, end = 0;  ///< positions in LaneUnits::actions
-    std::array<std::int32_t, schedule::lanes> needs = {-1, -1,
-                                                       -1};  ///< last unit of each other lane; -1: none
+    std::int32_t begin = 0, end = 0;                         ///< positions in LaneUnits::actions
+    std::array<std::int32_t, schedule::lanes> needs = none;  ///< last unit of each other lane; -1: none
+    static constexpr std::array<std::int32_t, schedule::lanes> none = [] {
+      std::array<std::int32_t, schedule::lanes> all{};
+      all.fill(-1);
+      return all;
+    }();
   };
   struct LaneUnits {
     std::vector<std::int32_t> actions;  ///< indices into RankProgram::actions

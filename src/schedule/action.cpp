@@ -9,8 +9,9 @@ constexpr std::array<std::string_view, 19> kind_names = {
     "embed",     "F",    "loss", "BW",   "B",    "W",         "dembed", "update",     "zero",
     "add",       "load", "join", "send", "recv", "broadcast", "reduce", "all_gather", "reduce_scatter",
     "all_reduce"};
-constexpr std::array<std::string_view, lanes> lane_names = {"compute", "intra", "inter"};
-constexpr std::array<char, slot_classes> slot_letters = {'h', 't', 'w', 'g', 'a', 'b', 'x', 'e', 'f'};
+constexpr std::array<std::string_view, lanes> lane_names = {
+    "compute", "operands", "operands_in", "operands_out", "gradients", "gradients_in", "gradients_out"};
+constexpr std::array<char, slot_classes> slot_letters = {'h', 't', 'w', 'g', 'c', 'a', 'b', 'x', 'e', 'f'};
 
 /// The slots of a compute action; class and kind decide how each is touched.
 Access access_of(const Action& action, Slot slot) {
@@ -19,6 +20,7 @@ Access access_of(const Action& action, Slot slot) {
   case SlotClass::home:
     return {slot, true, kind == Kind::update};
   case SlotClass::weights:
+  case SlotClass::contribution:
     return {slot, true, false};
   case SlotClass::gradient:
     return {slot, action.accumulates, true};
@@ -82,6 +84,14 @@ Accesses accesses(const Action& action, int rank) {
 }
 
 std::string_view name_of(Kind kind) { return kind_names[static_cast<std::size_t>(kind)]; }
+Lane lane_of(Kind kind, Payload payload, bool inside) {
+  const bool operand =
+      payload == Payload::weights || payload == Payload::activation || payload == Payload::ends;
+  if (kind == Kind::send) return operand ? Lane::operands_out : Lane::gradients_out;
+  if (kind == Kind::recv || !inside) return operand ? Lane::operands_in : Lane::gradients_in;
+  return operand ? Lane::operands : Lane::gradients;
+}
+
 std::string_view name_of(Lane lane) { return lane_names[static_cast<std::size_t>(lane)]; }
 char letter_of(SlotClass cls) { return slot_letters[static_cast<std::size_t>(cls)]; }
 

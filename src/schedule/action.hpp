@@ -30,9 +30,20 @@ enum class Kind : std::uint8_t {
   all_reduce,       // all_reduce
 };
 
-/// A queue of a rank whose actions run in order.
-enum class Lane : std::uint8_t { compute, intra, inter };
-inline constexpr int lanes = 3;
+/// A queue of a rank whose actions run in order, named for what it carries. Operands are what computing needs
+/// (weights, hidden states), gradients what it leaves. A transfer waits only for those in front of it in its
+/// lane, so what comes in, what goes out and what stays in the group do not hold each other up
+/// (docs/decisions/0013-lanes-by-direction.md).
+enum class Lane : std::uint8_t {
+  compute,
+  operands,      ///< collectives inside a group
+  operands_in,   ///< receives, and collectives that leave a group
+  operands_out,  ///< sends
+  gradients,     ///< the same for gradients
+  gradients_in,
+  gradients_out,
+};
+inline constexpr int lanes = 7;
 
 /// What travels, is kept or is updated.
 enum class Payload : std::uint8_t {
@@ -47,17 +58,18 @@ enum class Payload : std::uint8_t {
 
 /// Class of a slot: a named buffer of a rank.
 enum class SlotClass : std::uint8_t {
-  home,        // h   weights of an owned shard or slice of one, compute precision; permanent
-  total,       // t   gradient of an owned shard or slice summed over the step, fp32; permanent
-  weights,     // w   weights passing through
-  gradient,    // g   a gradient contribution passing through, compute precision
-  kept,        // a   what F keeps for the backward pass of one (shard, micro-batch)
-  stash,       // b   what B leaves for W of one (shard, micro-batch)
-  flow,        // x   hidden state of a micro-batch, later its gradient
-  ends,        // e   ends weights, or the slice that the rank holds; permanent
-  ends_total,  // f ends gradient summed over the step, fp32; permanent
+  home,          // h   weights of an owned shard or slice of one, compute precision; permanent
+  total,         // t   gradient of an owned shard or slice summed over the step, fp32; permanent
+  weights,       // w   weights passing through
+  gradient,      // g   a gradient contribution passing through, compute precision
+  contribution,  // c   one that comes from another rank, at its own time: computing never waits for its slot
+  kept,          // a   what F keeps for the backward pass of one (shard, micro-batch)
+  stash,         // b   what B leaves for W of one (shard, micro-batch)
+  flow,          // x   hidden state of a micro-batch, later its gradient
+  ends,          // e   ends weights, or the slice that the rank holds; permanent
+  ends_total,    // f ends gradient summed over the step, fp32; permanent
 };
-inline constexpr int slot_classes = 9;
+inline constexpr int slot_classes = 10;
 
 struct Slot {
   SlotClass cls = SlotClass::home;
@@ -67,7 +79,7 @@ struct Slot {
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
-/// One step of one rank. At most 64 bytes: programs for a thousand ranks must fit in memory.
+/// One step of one rank. At most 72 bytes: programs for a thousand ranks must fit in memory.
 ///
 /// Slots by kind (in this order):
 ///   embed: x e | F: w a x | loss: x e f | BW: w a x g | B: w a x b | W: a b g | dembed: x f
@@ -98,6 +110,9 @@ struct Action {
 [[nodiscard]] bool is_point_to_point(Kind kind);
 [[nodiscard]] bool is_collective(Kind kind);
 [[nodiscard]] bool is_communication(Kind kind);
+
+/// The lane of a message or collective; `inside`: all members of the collective are of one group.
+[[nodiscard]] Lane lane_of(Kind kind, Payload payload, bool inside);
 
 /// How an action touches a slot.
 struct Access {

@@ -82,12 +82,8 @@ void Draft::add(int rank, Phase phase, Action action, std::initializer_list<Valu
   drafts_[rank].emitted.push_back(emitted);
 }
 
-Action Draft::message_action(int tick, const Message& message) const {
-  const auto& [cargo, from, to] = message;
+Action Draft::message_action(int tick, const Cargo& cargo) {
   Action action;
-  action.lane = groups().together(from.rank, to.rank) ? Lane::intra : Lane::inter;
-  if (cargo.payload == Payload::activation) action.lane = Lane::intra;
-  if (cargo.payload == Payload::activation_grad) action.lane = Lane::inter;
   action.tick = tick;
   action.payload = cargo.payload;
   action.shard = cargo.shard;
@@ -102,27 +98,26 @@ void Draft::transfer(int tick, Phase phase, const Cargo& cargo, Endpoint from, E
 }
 
 void Draft::exchange(int tick, Phase phase, const std::vector<Message>& messages) {
-  for (const Lane lane : {Lane::intra, Lane::inter})
-    for (const Message& message : messages) {
-      Action action = message_action(tick, message);
-      if (action.lane != lane) continue;
-      action.kind = Kind::send;
-      action.peer = message.to.rank;
-      add(message.from.rank, phase, action, {message.from.value});
-      action.kind = Kind::recv;
-      action.peer = message.from.rank;
-      add(message.to.rank, phase, action, {message.to.value});
-    }
+  for (const auto& [cargo, from, to] : messages) {
+    Action action = message_action(tick, cargo);
+    const auto add_side = [&](Kind kind, const Endpoint& here, const Endpoint& there) {
+      action.kind = kind;
+      action.lane = lane_of(kind, cargo.payload, true);
+      action.peer = there.rank;
+      add(here.rank, phase, action, {here.value});
+    };
+    add_side(Kind::send, from, to);
+    add_side(Kind::recv, to, from);
+  }
 }
 
-Lane Draft::lane_among(const std::vector<int>& ranks) const {
-  const bool inside = std::ranges::all_of(ranks, [&](int r) { return groups().together(r, ranks[0]); });
-  return inside ? Lane::intra : Lane::inter;
+bool Draft::together(const std::vector<int>& ranks) const {
+  return std::ranges::all_of(ranks, [&](int r) { return groups().together(r, ranks[0]); });
 }
 
 void Draft::collective(int tick, Phase phase, Action action, const std::vector<Value>& values) {
   const std::vector<int>& members = program_.communicators[action.communicator].ranks;
-  action.lane = lane_among(members);
+  action.lane = lane_of(action.kind, action.payload, together(members));
   action.tick = tick;
   for (std::size_t i = 0; i < members.size(); ++i) add(members[i], phase, action, {values[i]});
 }
@@ -131,7 +126,7 @@ void Draft::sum_over_copies(int rank, int tick, Phase phase, Action action, Valu
   const int whole_job = program_.groups.ranks();
   const bool together = program_.groups.together(rank, whole_job - ranks() + rank);
   action.kind = Kind::all_reduce;
-  action.lane = together ? Lane::intra : Lane::inter;
+  action.lane = lane_of(action.kind, action.payload, together);
   action.tick = tick;
   action.communicator = among_copies;
   add(rank, phase, action, {value});

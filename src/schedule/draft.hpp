@@ -103,16 +103,15 @@ public:
     Cargo cargo;
     Endpoint from, to;
   };
-  /// send on one side, recv on the other; activations in the lane of their direction, all else in the lane
-  /// that the groups say.
+  /// send on one side, recv on the other.
   void transfer(int tick, Phase phase, const Cargo& cargo, Endpoint from, Endpoint to);
-  /// Messages of one tick, lane by lane on every rank: who issues all lanes in one order, as NCCL does, never
-  /// meets another order elsewhere.
+  /// Messages of one tick. All ranks have them in one order: who issues all lanes in one sequence, as NCCL
+  /// does, never meets another order elsewhere.
   void exchange(int tick, Phase phase, const std::vector<Message>& messages);
   /// A collective of a communicator; values[i] belongs to its i-th rank.
   void collective(int tick, Phase phase, Action action, const std::vector<Value>& values);
-  /// Lane of a collective among these ranks.
-  [[nodiscard]] Lane lane_among(const std::vector<int>& ranks) const;
+  /// Whether these ranks are of one group.
+  [[nodiscard]] bool together(const std::vector<int>& ranks) const;
   /// Sum over the copies of this rank, on each of them.
   void sum_over_copies(int rank, int tick, Phase phase, Action action, Value value);
 
@@ -134,7 +133,7 @@ private:
     int next_value = 0;
   };
 
-  [[nodiscard]] Action message_action(int tick, const Message& message) const;
+  [[nodiscard]] static Action message_action(int tick, const Cargo& cargo);
   void finish_rank(int rank, bool overlap);
 
   topology::Groups groups_;  ///< of one copy

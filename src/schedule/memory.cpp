@@ -102,6 +102,7 @@ Memory memory_of(SlotClass cls) {
     return Memory::weights;
   case SlotClass::total:
   case SlotClass::gradient:
+  case SlotClass::contribution:
   case SlotClass::ends_total:
     return Memory::gradients;
   case SlotClass::kept:

@@ -164,7 +164,7 @@ private:
   void parse_waits(Action& a) {
     for (++at_; at_ < words_.size(); ++at_) {
       const std::size_t colon = words_[at_].find(':');
-      if (colon == std::string_view::npos) fail("waits such as intra:3");
+      if (colon == std::string_view::npos) fail("waits such as gradients:3");
       const Lane lane = named<Lane>(words_[at_].substr(0, colon), lanes, "a lane");
       a.waits[static_cast<std::size_t>(lane)] = number(words_[at_].substr(colon + 1), "a count of actions");
     }

@@ -18,8 +18,8 @@ struct Side {
 };
 
 std::uint64_t key_of(int from, int to, const Action& a) {
-  return (static_cast<std::uint64_t>(from) << 34) | (static_cast<std::uint64_t>(to) << 5) |
-         (static_cast<std::uint64_t>(a.lane) << 3) | static_cast<std::uint64_t>(a.payload);
+  return (static_cast<std::uint64_t>(from) << 34) | (static_cast<std::uint64_t>(to) << 4) |
+         static_cast<std::uint64_t>(a.payload);
 }
 
 /// Whether two sides mean the same part of the same thing, in the same precision.

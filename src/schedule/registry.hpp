@@ -60,7 +60,7 @@ namespace schedules {
 }  // namespace schedules
 
 /// "prefetch", for schedules that fetch weights ahead.
-[[nodiscard]] OptionDoc prefetch_option();
+[[nodiscard]] OptionDoc prefetch_option(const std::string& usual);
 
 /// The entry that a spec names. Throws InputError if there is none.
 [[nodiscard]] const Entry& entry_of(const std::string& name);

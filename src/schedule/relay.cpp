@@ -112,16 +112,15 @@ void GroupRelay::give(int team, int shard, int tick, const std::vector<Value>& g
   if (!owns(team, shard)) return give_whole(team, shard, when, gradients);
   // Right behind the reduction, in the same lane.
   if (!alone(team))
-    add_to_total(owner, shard, when, Phase::give_intra, Lane::intra, {}, gradients[teams_.local(owner)]);
+    add_to_total(owner, shard, when, Phase::give_intra, Lane::gradients, {}, gradients[teams_.local(owner)]);
 }
 
 void GroupRelay::give_whole(int team, int shard, int tick, const std::vector<Value>& gradients) {
   const int owner = owners_[shard], root = relay(team, shard);
-  const Value received = draft_.value(owner, SlotClass::gradient);
+  const Value received = draft_.value(owner, SlotClass::contribution);
   draft_.transfer(tick, Phase::give_inter, {Payload::gradient, shard, -1, {}},
                   {root, gradients[teams_.local(root)]}, {owner, received});
-  add_to_total(owner, shard, tick, Phase::give_inter,
-               draft_.groups().together(root, owner) ? Lane::intra : Lane::inter, {}, received);
+  add_to_total(owner, shard, tick, Phase::give_inter, Lane::gradients_in, {}, received);
 }
 
 /// Member i gets the sum of part i and sends it to its twin in the owner's group, which hands it to the
@@ -132,18 +131,18 @@ void GroupRelay::give_in_parts(int team, int shard, int tick, const std::vector<
   else
     for (int i = 0; i < parts; ++i)
       inside(Kind::reduce, team, teams_.rank(team, i), shard, tick, {i, parts}, gradients);
-  const Value received = draft_.value(owner, SlotClass::gradient);
+  const Value received = draft_.value(owner, SlotClass::contribution);
   for (int i = 0; i < parts; ++i) {
     const Part part{i, parts};
     const int twin = teams_.rank(home, i);
-    const Value passing = twin == owner ? received : draft_.value(twin, SlotClass::gradient);
+    const Value passing = twin == owner ? received : draft_.value(twin, SlotClass::contribution);
     draft_.transfer(tick, Phase::give_inter, {Payload::gradient, shard, -1, part},
                     {teams_.rank(team, i), gradients[i]}, {twin, passing});
     if (twin != owner)
       draft_.transfer(tick, Phase::give_last, {Payload::gradient, shard, -1, part}, {twin, passing},
                       {owner, received});
-    add_to_total(owner, shard, tick, Phase::give_last, twin == owner ? Lane::inter : Lane::intra, part,
-                 received);
+    add_to_total(owner, shard, tick, twin == owner ? Phase::give_inter : Phase::give_last, Lane::gradients_in,
+                 part, received);
   }
 }
 

@@ -39,7 +39,7 @@ void append_rank(std::string& text, const Program& program, int rank) {
   if (r.ends_slice >= 0) fmt::format_to(out, " ends {}", r.ends_slice);
   fmt::format_to(out, " homes{}{}\n", r.homes.empty() ? "" : " ", fmt::join(r.homes, " "));
   for (const Action& a : r.actions) {
-    std::string line = fmt::format("{:>4} {:<7} {}", a.tick, name_of(a.lane), to_text(a, program));
+    std::string line = fmt::format("{:>4} {:<13} {}", a.tick, name_of(a.lane), to_text(a, program));
     append_waits(line, a);
     fmt::format_to(out, "{}\n", line);
   }

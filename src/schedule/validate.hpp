@@ -11,7 +11,7 @@ namespace minitaw::schedule {
 enum class Rule {
   fresh_reads,       ///< (a) every read sees the right shard / micro-batch, finished
   no_overwrite,      ///< (b) nothing writes a slot with a pending reader or writer
-  matched_messages,  ///< (c) sends and receives match one to one, in order, per pair, lane and payload
+  matched_messages,  ///< (c) sends and receives match one to one, in order, per pair and payload
   same_collectives,  ///< (d) all members issue the same collectives in the same order
   exact_gradients,   ///< (e) every update sees each (shard, micro-batch) gradient exactly once
   all_waited,        ///< (f) join follows everything, and nothing follows join

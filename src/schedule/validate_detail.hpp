@@ -28,8 +28,8 @@ using LaneSequences = std::array<std::vector<int>, lanes>;
 /// End of the unit that begins at `begin` of a lane's sequence: a batch of send / recv, or one action.
 [[nodiscard]] int unit_end(const RankProgram& rank, const std::vector<int>& sequence, int begin);
 
-/// clock[l]: how many actions of lane l of the rank are certainly finished. Lanes finish in order, so three
-/// counters say everything that is known inside a rank.
+/// clock[l]: how many actions of lane l of the rank are certainly finished. Lanes finish in order, so a
+/// counter each says everything that is known inside a rank.
 using Clock = std::array<std::int32_t, lanes>;
 
 /// What is certain when each action of a rank starts, and where the action stands in its lane.

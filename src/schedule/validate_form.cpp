@@ -21,7 +21,7 @@ Form form_of(Payload payload) {
   case Payload::weights:
     return {"hw", true, false};
   case Payload::gradient:
-    return {"tg", true, false};
+    return {"tgc", true, false};
   case Payload::activation:
   case Payload::activation_grad:
     return {"x", true, true};
@@ -57,7 +57,7 @@ Form form_of(const Action& a) {
   case Kind::zero:
     return {"g", true, false};
   case Kind::accumulate:
-    return {"g t", true, false};
+    return {"gc t", true, false};
   case Kind::load:
     return {"h w", true, false};
   case Kind::join:

@@ -5,10 +5,16 @@
 namespace minitaw::schedule::detail {
 namespace {
 
+constexpr std::array<int, lanes> no_readers = [] {
+  std::array<int, lanes> none{};
+  none.fill(-1);
+  return none;
+}();
+
 /// Who touched a slot last: the writer of its content and, per lane, the last reader of that content.
 struct Users {
   int writer = -1;
-  std::array<int, lanes> readers{-1, -1, -1};
+  std::array<int, lanes> readers = no_readers;
 };
 
 class HazardCheck {
@@ -29,7 +35,7 @@ private:
     if (access.read) check_read(i, access.slot, users);
     if (access.write) {
       check_write(i, access.slot, users);
-      users = {i, {-1, -1, -1}};
+      users = {.writer = i};
     } else {
       users.readers[static_cast<std::size_t>(actions_[i].lane)] = i;
     }

@@ -8,8 +8,8 @@ namespace minitaw::schedule::detail {
 namespace {
 
 bool passes_through(SlotClass cls) {
-  return cls == SlotClass::weights || cls == SlotClass::gradient || cls == SlotClass::kept ||
-         cls == SlotClass::stash || cls == SlotClass::flow;
+  return cls == SlotClass::weights || cls == SlotClass::gradient || cls == SlotClass::contribution ||
+         cls == SlotClass::kept || cls == SlotClass::stash || cls == SlotClass::flow;
 }
 
 /// A content lives from the write that begins it to its last access before the next one begins, or to the end

@@ -15,9 +15,8 @@ using schedule::Kind;
 
 constexpr int any_rank = -1;
 
-/// What has one duration: kind, lane, payload, shard, rank. The lane tells transfers inside a group from
-/// those between groups.
-using Alike = std::tuple<Kind, schedule::Lane, schedule::Payload, int, int>;
+/// What has one duration: kind, whether a transfer stays inside a group, payload, shard, rank.
+using Alike = std::tuple<Kind, bool, schedule::Payload, int, int>;
 
 /// A message is asked for as its send.
 Kind asked_as(Kind kind) { return kind == Kind::recv ? Kind::send : kind; }
@@ -39,7 +38,7 @@ struct Transfer {
 
 class Means {
 public:
-  Means(const Timeline& measured, bool rank_by_rank) : rank_by_rank_(rank_by_rank) {
+  Means(const Timeline& measured, bool rank_by_rank) : groups_(measured.groups), rank_by_rank_(rank_by_rank) {
     for (const Event& event : measured.events) add(event);
     for (const auto& [link, transfer] : transfers_)
       means_[transfer.alike].add(std::max(0.0, transfer.end - transfer.begin));
@@ -47,7 +46,7 @@ public:
 
   [[nodiscard]] double of(int rank, const schedule::Action& a) const {
     const auto found =
-        means_.find({asked_as(a.kind), a.lane, a.payload, a.shard, counted_rank(rank, a.kind)});
+        means_.find({asked_as(a.kind), inside(rank, a), a.payload, a.shard, counted_rank(rank, a.kind)});
     if (found == means_.end())
       throw InputError(fmt::format("the measured step had no {} of shard {}: another version of this program "
                                    "made the file, and plans the step otherwise",
@@ -60,14 +59,22 @@ private:
     return rank_by_rank_ && !is_communication(kind) ? rank : any_rank;
   }
 
+  /// Collectives that leave a group have the lanes of receives.
+  template <class ActionOrEvent>
+  [[nodiscard]] bool inside(int rank, const ActionOrEvent& a) const {
+    if (schedule::is_point_to_point(a.kind)) return groups_.together(rank, a.peer);
+    return a.lane != schedule::Lane::operands_in && a.lane != schedule::Lane::gradients_in;
+  }
+
   void add(const Event& e) {
-    const Alike alike{asked_as(e.kind), e.lane, e.payload, e.shard, counted_rank(e.rank, e.kind)};
+    const Alike alike{asked_as(e.kind), inside(e.rank, e), e.payload, e.shard, counted_rank(e.rank, e.kind)};
     if (e.link < 0) return means_[alike].add(e.end - e.begin);
     Transfer& transfer = transfers_.try_emplace(e.link, Transfer{alike, e.begin, e.end}).first->second;
     transfer.begin = std::max(transfer.begin, e.begin);
     transfer.end = std::max(transfer.end, e.end);
   }
 
+  topology::Groups groups_;
   bool rank_by_rank_;
   std::map<int, Transfer> transfers_;
   std::map<Alike, Mean> means_;

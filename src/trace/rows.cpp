@@ -49,9 +49,8 @@ private:
 Rows arrange(const Timeline& timeline) {
   const std::vector<Event>& events = timeline.events;
   Rows rows{std::vector<Place>(events.size()), {}};
-  std::vector<std::array<Lane, schedule::lanes>> lanes(
-      timeline.groups.ranks(),
-      {Lane(events, rows.places), Lane(events, rows.places), Lane(events, rows.places)});
+  std::vector<std::vector<Lane>> lanes(timeline.groups.ranks(),
+                                       std::vector<Lane>(schedule::lanes, Lane(events, rows.places)));
   std::vector<int> order(events.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](int i) { return std::tuple(events[i].begin, events[i].end); });

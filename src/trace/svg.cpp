@@ -154,7 +154,7 @@ double draw_legend(Canvas& canvas, std::span<const Timeline> timelines, const Ex
   entries(Phase::weights, Phase::ends_transfer);
   if (explained.arrows == Arrows::all) legend.words("arrows: messages");
   if (explained.arrows == Arrows::between_groups) legend.words("arrows: messages between groups");
-  if (explained.lanes) legend.words("rows of a rank: compute, lane intra, lane inter");
+  if (explained.lanes) legend.words("rows of a rank: compute, then its lanes of transfers");
   return legend.bottom();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <numeric>
 #include <vector>
 
 #include "trace/phase.hpp"
@@ -42,7 +43,7 @@ private:
   struct Heights {
     std::array<double, schedule::lanes> lanes{};
     double gap = 0;
-    [[nodiscard]] double rank() const { return lanes[0] + lanes[1] + lanes[2] + gap; }
+    [[nodiscard]] double rank() const { return std::accumulate(lanes.begin(), lanes.end(), gap); }
   };
 
   /// Few ranks, so that there is room for words.

@@ -14,41 +14,41 @@ ends_slices 2
 groups 1+1
 communicator world 0 1
 rank 0 slots h1 t1 w1 g1 a2 x1 e1 f1 homes 0
-   0 inter   send W0 h0 -> r1
-   0 inter   recv W1 w0 <- r1
-   0 compute embed m0 x0 e0
-   0 compute F s0 m0 h0 a0 x0
-   1 compute F s1 m0 w0 a1 x0 after inter:2
-   1 compute loss m0 x0 e0 f0
-   2 compute BW s1 m0 w0 a1 x0 g0
-   2 inter   send G1 g0 -> r1 after compute:5
-   3 compute BW s0 m0 h0 a0 x0 t0
-   3 compute dembed m0 x0 f0
-   3 inter   recv G0 g0 <- r1
-   3 inter   add G0 g0 +t0 after compute:6
-   4 inter   reduce_scatter EG f0 @world after compute:7
-   4 compute update W0 h0 t0 after inter:5
-   4 compute update E0 e0 f0 after inter:6
-   4 inter   all_gather E e0 @world after compute:9
-   4 compute join after inter:7
+   0 operands_in   send W0 h0 -> r1
+   0 operands_in   recv W1 w0 <- r1
+   0 compute       embed m0 x0 e0
+   0 compute       F s0 m0 h0 a0 x0
+   1 compute       F s1 m0 w0 a1 x0 after operands_in:2
+   1 compute       loss m0 x0 e0 f0
+   2 compute       BW s1 m0 w0 a1 x0 g0
+   2 operands_in   send G1 g0 -> r1 after compute:5
+   3 compute       BW s0 m0 h0 a0 x0 t0
+   3 compute       dembed m0 x0 f0
+   3 operands_in   recv G0 g0 <- r1
+   3 operands_in   add G0 g0 +t0 after compute:6
+   4 operands_in   reduce_scatter EG f0 @world after compute:7
+   4 compute       update W0 h0 t0 after operands_in:5
+   4 compute       update E0 e0 f0 after operands_in:6
+   4 operands_in   all_gather E e0 @world after compute:9
+   4 compute       join after operands_in:7
 rank 1 slots h1 t1 w1 g1 a2 x1 e1 f1 homes 1
-   0 inter   recv W0 w0 <- r0
-   0 inter   send W1 h0 -> r0
-   0 compute embed m1 x0 e0
-   0 compute F s0 m1 w0 a0 x0 after inter:1
-   1 compute F s1 m1 h0 a1 x0
-   1 compute loss m1 x0 e0 f0
-   2 compute BW s1 m1 h0 a1 x0 t0
-   2 inter   recv G1 g0 <- r0
-   2 inter   add G1 g0 +t0 after compute:5
-   3 compute BW s0 m1 w0 a0 x0 g0 after inter:4
-   3 compute dembed m1 x0 f0
-   3 inter   send G0 g0 -> r0 after compute:6
-   4 inter   reduce_scatter EG f0 @world after compute:7
-   4 compute update W1 h0 t0 after inter:4
-   4 compute update E1 e0 f0 after inter:6
-   4 inter   all_gather E e0 @world after compute:9
-   4 compute join after inter:7
+   0 operands_in   recv W0 w0 <- r0
+   0 operands_in   send W1 h0 -> r0
+   0 compute       embed m1 x0 e0
+   0 compute       F s0 m1 w0 a0 x0 after operands_in:1
+   1 compute       F s1 m1 h0 a1 x0
+   1 compute       loss m1 x0 e0 f0
+   2 compute       BW s1 m1 h0 a1 x0 t0
+   2 operands_in   recv G1 g0 <- r0
+   2 operands_in   add G1 g0 +t0 after compute:5
+   3 compute       BW s0 m1 w0 a0 x0 g0 after operands_in:4
+   3 compute       dembed m1 x0 f0
+   3 operands_in   send G0 g0 -> r0 after compute:6
+   4 operands_in   reduce_scatter EG f0 @world after compute:7
+   4 compute       update W1 h0 t0 after operands_in:4
+   4 compute       update E1 e0 f0 after operands_in:6
+   4 operands_in   all_gather E e0 @world after compute:9
+   4 compute       join after operands_in:7
 )";
 
 /// Two ranks of one group: broadcasts and reductions.
@@ -59,41 +59,41 @@ ends_slices 2
 groups 2
 communicator group0 0 1
 rank 0 slots h1 t1 w1 g1 a2 x1 e1 f1 homes 0
-   0 intra   broadcast W0 h0 root r0 @group0
-   0 intra   broadcast W1 w0 root r1 @group0
-   0 compute embed m0 x0 e0
-   0 compute F s0 m0 h0 a0 x0
-   1 compute F s1 m0 w0 a1 x0 after intra:2
-   1 compute loss m0 x0 e0 f0
-   2 compute BW s1 m0 w0 a1 x0 g0
-   2 intra   reduce G1 g0 root r1 @group0 after compute:5
-   3 compute BW s0 m0 h0 a0 x0 g0 after intra:3
-   3 compute dembed m0 x0 f0
-   3 intra   reduce G0 g0 root r0 @group0 after compute:6
-   3 intra   add G0 g0 t0
-   4 intra   reduce_scatter EG f0 @group0 after compute:7
-   4 compute update W0 h0 t0 after intra:5
-   4 compute update E0 e0 f0 after intra:6
-   4 intra   all_gather E e0 @group0 after compute:9
-   4 compute join after intra:7
+   0 operands      broadcast W0 h0 root r0 @group0
+   0 operands      broadcast W1 w0 root r1 @group0
+   0 compute       embed m0 x0 e0
+   0 compute       F s0 m0 h0 a0 x0
+   1 compute       F s1 m0 w0 a1 x0 after operands:2
+   1 compute       loss m0 x0 e0 f0
+   2 compute       BW s1 m0 w0 a1 x0 g0
+   2 operands      reduce G1 g0 root r1 @group0 after compute:5
+   3 compute       BW s0 m0 h0 a0 x0 g0 after operands:3
+   3 compute       dembed m0 x0 f0
+   3 operands      reduce G0 g0 root r0 @group0 after compute:6
+   3 operands      add G0 g0 t0
+   4 operands      reduce_scatter EG f0 @group0 after compute:7
+   4 compute       update W0 h0 t0 after operands:5
+   4 compute       update E0 e0 f0 after operands:6
+   4 operands      all_gather E e0 @group0 after compute:9
+   4 compute       join after operands:7
 rank 1 slots h1 t1 w1 g1 a2 x1 e1 f1 homes 1
-   0 intra   broadcast W0 w0 root r0 @group0
-   0 intra   broadcast W1 h0 root r1 @group0
-   0 compute embed m1 x0 e0
-   0 compute F s0 m1 w0 a0 x0 after intra:1
-   1 compute F s1 m1 h0 a1 x0
-   1 compute loss m1 x0 e0 f0
-   2 compute BW s1 m1 h0 a1 x0 g0
-   2 intra   reduce G1 g0 root r1 @group0 after compute:5
-   2 intra   add G1 g0 t0
-   3 compute BW s0 m1 w0 a0 x0 g0 after intra:4
-   3 compute dembed m1 x0 f0
-   3 intra   reduce G0 g0 root r0 @group0 after compute:6
-   4 intra   reduce_scatter EG f0 @group0 after compute:7
-   4 compute update W1 h0 t0
-   4 compute update E1 e0 f0 after intra:6
-   4 intra   all_gather E e0 @group0 after compute:9
-   4 compute join after intra:7
+   0 operands      broadcast W0 w0 root r0 @group0
+   0 operands      broadcast W1 h0 root r1 @group0
+   0 compute       embed m1 x0 e0
+   0 compute       F s0 m1 w0 a0 x0 after operands:1
+   1 compute       F s1 m1 h0 a1 x0
+   1 compute       loss m1 x0 e0 f0
+   2 compute       BW s1 m1 h0 a1 x0 g0
+   2 operands      reduce G1 g0 root r1 @group0 after compute:5
+   2 operands      add G1 g0 t0
+   3 compute       BW s0 m1 w0 a0 x0 g0 after operands:4
+   3 compute       dembed m1 x0 f0
+   3 operands      reduce G0 g0 root r0 @group0 after compute:6
+   4 operands      reduce_scatter EG f0 @group0 after compute:7
+   4 compute       update W1 h0 t0
+   4 compute       update E1 e0 f0 after operands:6
+   4 operands      all_gather E e0 @group0 after compute:9
+   4 compute       join after operands:7
 )";
 
 /// Two stages that pass activations, the backward pass split in two.
@@ -104,26 +104,26 @@ ends_slices 2
 groups 1+1
 ends_split 1
 rank 0 slots h1 t1 a1 b1 x1 e1 f1 ends 0 homes 0
-   0 compute embed m0 x0 e0
-   0 compute F s0 m0 h0 a0 x0
-   0 inter   send A1 m0 x0 -> r1 after compute:2
-   1 inter   recv D1 m0 x0 <- r1
-   2 compute B s0 m0 h0 a0 x0 b0 after inter:2
-   2 compute W s0 m0 a0 b0 t0
-   2 compute dembed m0 x0 f0
-   3 compute update W0 h0 t0
-   3 compute update E0 e0 f0
-   3 compute join
+   0 compute       embed m0 x0 e0
+   0 compute       F s0 m0 h0 a0 x0
+   0 operands_in   send A1 m0 x0 -> r1 after compute:2
+   1 operands_in   recv D1 m0 x0 <- r1
+   2 compute       B s0 m0 h0 a0 x0 b0 after operands_in:2
+   2 compute       W s0 m0 a0 b0 t0
+   2 compute       dembed m0 x0 f0
+   3 compute       update W0 h0 t0
+   3 compute       update E0 e0 f0
+   3 compute       join
 rank 1 slots h1 t1 a1 b1 x1 e1 f1 ends 1 homes 1
-   0 inter   recv A1 m0 x0 <- r0
-   1 compute F s1 m0 h0 a0 x0 after inter:1
-   1 compute loss m0 x0 e0 f0
-   1 compute B s1 m0 h0 a0 x0 b0
-   1 inter   send D1 m0 x0 -> r0 after compute:3
-   2 compute W s1 m0 a0 b0 t0
-   3 compute update W1 h0 t0
-   3 compute update E1 e0 f0
-   3 compute join after inter:2
+   0 operands_in   recv A1 m0 x0 <- r0
+   1 compute       F s1 m0 h0 a0 x0 after operands_in:1
+   1 compute       loss m0 x0 e0 f0
+   1 compute       B s1 m0 h0 a0 x0 b0
+   1 operands_in   send D1 m0 x0 -> r0 after compute:3
+   2 compute       W s1 m0 a0 b0 t0
+   3 compute       update W1 h0 t0
+   3 compute       update E1 e0 f0
+   3 compute       join after operands_in:2
 )";
 
 /// `text` with its only occurrence of `from` replaced.

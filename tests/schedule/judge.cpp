@@ -74,6 +74,7 @@ private:
     case SlotClass::total:
     case SlotClass::weights:
     case SlotClass::gradient:
+    case SlotClass::contribution:
       return p_.shard_parts;
     case SlotClass::ends:
     case SlotClass::ends_total:

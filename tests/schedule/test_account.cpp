@@ -80,7 +80,7 @@ ByteMatrix bytes_of_collective(const std::string& what, const model::Layout& lay
   std::string text =
       "program one\nshards 1\nmicro_batches 1\nends_slices 4\ngroups 4\ncommunicator ring 2 0 3 1\n";
   for (int r = 0; r < 4; ++r)
-    text += "rank " + std::to_string(r) + " slots homes\n   0 intra   " + what + " @ring\n";
+    text += "rank " + std::to_string(r) + " slots homes\n   0 operands      " + what + " @ring\n";
   return bytes(parse_program(text), layout);
 }
 
@@ -173,7 +173,7 @@ TEST(MemoryAccount, RelayByHand) {
                                                     rounded(model::kept_bytes(layout, 1)) +
                                                     rounded(model::flow_bytes(layout.shape)));
     EXPECT_EQ(f.workspace, rounded(model::workspace_bytes(layout)));
-    EXPECT_EQ(f.staging, 2 * chunk_bytes);  // the inter lane scatters a sum
+    EXPECT_EQ(f.staging, 2 * chunk_bytes);  // the operands_in lane scatters a sum
     EXPECT_EQ(bytes_of(f, Memory::buffers), f.scalars + f.workspace + f.staging);
     EXPECT_EQ(f.total(), bytes_of(f, Memory::weights) + bytes_of(f, Memory::gradients) +
                              bytes_of(f, Memory::optimiser) + bytes_of(f, Memory::activations) +

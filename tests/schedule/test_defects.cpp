@@ -174,7 +174,8 @@ TEST(Defects, TawPipeNeverWaits) {
       {[](const Action& a) { return a.kind == Kind::send && a.payload == Payload::gradient; },
        "may still be written by"},
       {[](const Action& a) { return a.kind == Kind::reduce; }, "may still be written by"},
-      {[](const Action& a) { return a.kind == Kind::accumulate && a.lane == Lane::inter; }, "may still be"}};
+      {[](const Action& a) { return a.kind == Kind::accumulate && a.lane == Lane::gradients_in; },
+       "may still be"}};
   for (std::size_t i = 0; i < cases.size(); ++i) {
     SCOPED_TRACE(i);
     Program program = tawpipe();

@@ -72,16 +72,16 @@ micro_batches 1
 ends_slices 1
 groups 3
 rank 0 slots homes
-   0 intra   send W0 h0 -> r1
-   1 intra   send W0 h0 -> r2
-   1 compute join after intra:2
+   0 operands      send W0 h0 -> r1
+   1 operands      send W0 h0 -> r2
+   1 compute       join after operands:2
 rank 1 slots homes
-   0 compute zero EG f0
-   0 intra   recv W0 w0 <- r0 after compute:1
-   1 compute join after intra:1
+   0 compute       zero EG f0
+   0 operands      recv W0 w0 <- r0 after compute:1
+   1 compute       join after operands:1
 rank 2 slots homes
-   1 intra   recv W0 w0 <- r0
-   1 compute join after intra:1
+   1 operands      recv W0 w0 <- r0
+   1 compute       join after operands:1
 )";
 
 TEST(Simulate, MessagesWaitForBothSides) {
@@ -98,9 +98,9 @@ TEST(Simulate, MessagesWaitForBothSides) {
 
 TEST(Simulate, ABatchFinishesAsAWhole) {
   // The two sends at the same tick: r2 gets its message at once, and r0 goes on when both are through.
-  std::string text = hand_written::with(late_receiver, "   1 intra   send", "   0 intra   send");
-  text = hand_written::with(text, "   1 compute join after intra:2",
-                            "   1 compute zero EG f0 after intra:1\n   1 compute join");
+  std::string text = hand_written::with(late_receiver, "   1 operands      send", "   0 operands      send");
+  text = hand_written::with(text, "   1 compute       join after operands:2",
+                            "   1 compute       zero EG f0 after operands:1\n   1 compute       join");
   const Program program = parse_program(text);
   const Spans spans = simulate(program, by_text(program, {{"zero", 4}, {"send", 3}}));
   EXPECT_EQ(times(spans[0]), "4-7 0-3 7-11");

@@ -31,34 +31,36 @@ const std::string group = hand_written::group;
 const std::string pipeline = hand_written::pipeline;
 
 std::vector<Broken> broken_programs() {
-  const std::string crossed = with(with(with(relay, "   0 inter   send W0", "  -1 inter   send W0"),
-                                        "F s0 m1 w0 a0 x0 after inter:1", "F s0 m1 w0 a0 x0 after inter:2"),
-                                   "   0 inter   recv W0 w0 <- r0\n   0 inter   send W1 h0 -> r0\n",
-                                   "  -1 inter   send W1 h0 -> r0\n   0 inter   recv W0 w0 <- r0\n");
-  const std::string tail = "after inter:6\n   4 inter   all_gather E e0 @world after compute:9\n"
-                           "   4 compute join after inter:";
-  const std::string add = "   2 inter   add G1 g0 +t0 after compute:5\n";
+  const std::string crossed =
+      with(with(with(relay, "   0 operands_in   send W0", "  -1 operands_in   send W0"),
+                "F s0 m1 w0 a0 x0 after operands_in:1", "F s0 m1 w0 a0 x0 after operands_in:2"),
+           "   0 operands_in   recv W0 w0 <- r0\n   0 operands_in   send W1 h0 -> r0\n",
+           "  -1 operands_in   send W1 h0 -> r0\n   0 operands_in   recv W0 w0 <- r0\n");
+  const std::string tail = "after operands_in:6\n   4 operands_in   all_gather E e0 @world after compute:9\n"
+                           "   4 compute       join after operands_in:";
+  const std::string add = "   2 operands_in   add G1 g0 +t0 after compute:5\n";
   const std::string doubled =
-      with(with(with(relay, add, add + add), "a0 x0 g0 after inter:4", "a0 x0 g0 after inter:5"),
-           "update E1 e0 f0 " + tail + "7", "update E1 e0 f0 after inter:7\n" + tail.substr(14) + "8");
-  const std::string sum = "   4 inter   reduce_scatter EG f0 @world after compute:7\n   4 compute update ";
+      with(with(with(relay, add, add + add), "a0 x0 g0 after operands_in:4", "a0 x0 g0 after operands_in:5"),
+           "update E1 e0 f0 " + tail + "7", "update E1 e0 f0 after operands_in:7\n" + tail.substr(20) + "8");
+  const std::string sum =
+      "   4 operands_in   reduce_scatter EG f0 @world after compute:7\n   4 compute       update ";
   const std::string gather =
-      "   4 inter   all_gather E e0 @world after compute:9\n   4 compute join after inter:";
+      "   4 operands_in   all_gather E e0 @world after compute:9\n   4 compute       join after operands_in:";
   const auto apart = [&](const std::string& text, const std::string& update, const std::string& end) {
-    return with(with(text, sum + update, "   4 compute update " + update),
-                end + " after inter:6\n" + gather + "7", end + " after inter:5\n" + gather + "6");
+    return with(with(text, sum + update, "   4 compute       update " + update),
+                end + " after operands_in:6\n" + gather + "7", end + " after operands_in:5\n" + gather + "6");
   };
   const std::string ends_apart = apart(apart(relay, "W0", "update E0 e0 f0"), "W1", "update E1 e0 f0");
   return {
       // (a)
-      {"MissingWaitOnReceive", with(relay, "w0 a1 x0 after inter:2", "w0 a1 x0"), Rule::fresh_reads,
+      {"MissingWaitOnReceive", with(relay, "w0 a1 x0 after operands_in:2", "w0 a1 x0"), Rule::fresh_reads,
        "rank 0, tick 1, 'F s1 m0 w0 a1 x0': reads w0, which may still be written by"},
       {"MissingWaitBeforeSend", with(relay, "send G1 g0 -> r1 after compute:5", "send G1 g0 -> r1"),
        Rule::fresh_reads, "expected a wait for 5 actions of lane compute"},
-      {"MissingWaitBeforeUpdate", with(relay, "update W0 h0 t0 after inter:5", "update W0 h0 t0"),
+      {"MissingWaitBeforeUpdate", with(relay, "update W0 h0 t0 after operands_in:5", "update W0 h0 t0"),
        Rule::fresh_reads, "reads t0, which may still be written by"},
-      {"SwappedShard", with(group, "F s0 m0 h0 a0 x0", "F s0 m0 w0 a0 x0 after intra:2"), Rule::fresh_reads,
-       "w0 holds the weights of shard 1, expected the weights of shard 0"},
+      {"SwappedShard", with(group, "F s0 m0 h0 a0 x0", "F s0 m0 w0 a0 x0 after operands:2"),
+       Rule::fresh_reads, "w0 holds the weights of shard 1, expected the weights of shard 0"},
       {"ForeignHome", with(group, "F s1 m0 w0 a1", "F s1 m0 h0 a1"), Rule::fresh_reads,
        "h0 belongs to shard 0"},
       {"WrongMicroBatch", with(relay, "loss m1 x0", "loss m0 x0"), Rule::fresh_reads,
@@ -69,69 +71,63 @@ std::vector<Broken> broken_programs() {
        "g0 holds nothing"},
       {"WeightBeforeInput",
        with(pipeline,
-            "   1 compute B s1 m0 h0 a0 x0 b0\n   1 inter   send D1 m0 x0 -> r0 after compute:3\n"
-            "   2 compute W s1 m0 a0 b0 t0\n",
-            "   1 compute W s1 m0 a0 b0 t0\n   2 compute B s1 m0 h0 a0 x0 b0\n"
-            "   1 inter   send D1 m0 x0 -> r0 after compute:4\n"),
+            "   1 compute       B s1 m0 h0 a0 x0 b0\n   1 operands_in   send D1 m0 x0 -> r0 after compute:3\n"
+            "   2 compute       W s1 m0 a0 b0 t0\n",
+            "   1 compute       W s1 m0 a0 b0 t0\n   2 compute       B s1 m0 h0 a0 x0 b0\n"
+            "   1 operands_in   send D1 m0 x0 -> r0 after compute:4\n"),
        Rule::fresh_reads, "b0 holds nothing, expected what B left of shard 1 and micro-batch 0"},
       {"WrongActivation", with(with(pipeline, "send A1", "send A0"), "recv A1", "recv A0"), Rule::fresh_reads,
        "x0 holds micro-batch 0 before shard 1, expected micro-batch 0 before shard 0"},
       {"GatherBeforeUpdate",
-       with(
-           relay,
-           "   4 compute update E1 e0 f0 after inter:6\n   4 inter   all_gather E e0 @world after "
-           "compute:9\n",
-           "   4 inter   all_gather E e0 @world after inter:6\n   4 compute update E1 e0 f0 after inter:7\n"),
+       with(relay,
+            "   4 compute       update E1 e0 f0 after operands_in:6\n   4 operands_in   all_gather E e0 "
+            "@world after "
+            "compute:9\n",
+            "   4 operands_in   all_gather E e0 @world after operands_in:6\n   4 compute       update E1 e0 "
+            "f0 after operands_in:7\n"),
        Rule::fresh_reads, "slice 1 is not updated yet"},
       // (b)
-      {"OverwrittenGradient", with(relay, "BW s0 m1 w0 a0 x0 g0 after inter:4", "BW s0 m1 w0 a0 x0 g0"),
+      {"OverwrittenGradient", with(relay, "BW s0 m1 w0 a0 x0 g0 after operands_in:4", "BW s0 m1 w0 a0 x0 g0"),
        Rule::no_overwrite, "overwrites g0"},
       {"WrongClass", with(relay, "recv G1 g0 <- r0", "recv G1 w0 <- r0"), Rule::fresh_reads,
        "needs a slot of class t or g"},
-      {"ReductionUnderBackward", with(group, "BW s0 m1 w0 a0 x0 g0 after intra:4", "BW s0 m1 w0 a0 x0 g0"),
+      {"ReductionUnderBackward", with(group, "BW s0 m1 w0 a0 x0 g0 after operands:4", "BW s0 m1 w0 a0 x0 g0"),
        Rule::no_overwrite, "overwrites g0, which may still be written by rank 1, tick 2, 'reduce G1"},
       {"BatchOfOneSlot",
-       with(with(relay, "   3 inter   recv G0", "   2 inter   recv G0"), "   3 inter   send G0",
-            "   2 inter   send G0"),
+       with(with(relay, "   3 operands_in   recv G0", "   2 operands_in   recv G0"),
+            "   3 operands_in   send G0", "   2 operands_in   send G0"),
        Rule::no_overwrite, "overwrites g0"},
       // (c)
       {"OtherShard", with(relay, "recv G1 g0 <- r0", "recv G0 g0 <- r0"), Rule::matched_messages,
        "expected the same message"},
       {"OtherPrecision", with(relay, "recv G1 g0 <- r0", "recv G1 t0 <- r0 after compute:5"),
        Rule::matched_messages, "expected the same message"},
-      {"OtherLane",
-       with(with(relay, "   3 inter   send G0", "   3 intra   send G0"),
-            "update E1 e0 f0 after inter:6\n   4 inter   all_gather E e0 @world after compute:9\n"
-            "   4 compute join after inter:7\n",
-            "update E1 e0 f0 after inter:5\n   4 inter   all_gather E e0 @world after compute:9\n"
-            "   4 compute join after intra:1 inter:6\n"),
-       Rule::matched_messages, "is left for it"},
       {"OtherPayload", with(pipeline, "recv A1", "recv D1"), Rule::matched_messages, "is left for it"},
       {"OneSided",
-       with(pipeline, "   1 inter   send D1 m0 x0 -> r0 after compute:3\n",
-            "   1 inter   recv D1 m0 x0 <- r0 after compute:3\n"),
+       with(pipeline, "   1 operands_in   send D1 m0 x0 -> r0 after compute:3\n",
+            "   1 operands_in   recv D1 m0 x0 <- r0 after compute:3\n"),
        Rule::matched_messages, "is left for it"},
       // (d)
       {"OtherOrder",
-       with(
-           with(
-               group,
-               "   0 intra   broadcast W0 w0 root r0 @group0\n   0 intra   broadcast W1 h0 root r1 @group0\n",
-               "   0 intra   broadcast W1 h0 root r1 @group0\n   0 intra   broadcast W0 w0 root r0 "
-               "@group0\n"),
-           "F s0 m1 w0 a0 x0 after intra:1", "F s0 m1 w0 a0 x0 after intra:2"),
+       with(with(group,
+                 "   0 operands      broadcast W0 w0 root r0 @group0\n   0 operands      broadcast W1 h0 "
+                 "root r1 @group0\n",
+                 "   0 operands      broadcast W1 h0 root r1 @group0\n   0 operands      broadcast W0 w0 "
+                 "root r0 "
+                 "@group0\n"),
+            "F s0 m1 w0 a0 x0 after operands:1", "F s0 m1 w0 a0 x0 after operands:2"),
        Rule::same_collectives, "expected the collective of rank 0"},
       {"OtherRoot", with(group, "broadcast W1 w0 root r1", "broadcast W1 w0 root r0"), Rule::same_collectives,
        ""},
       {"OtherKind",
-       with(relay, "reduce_scatter EG f0 @world after compute:7\n   4 compute update W0",
-            "all_reduce EG f0 @world after compute:7\n   4 compute update W0"),
+       with(relay, "reduce_scatter EG f0 @world after compute:7\n   4 compute       update W0",
+            "all_reduce EG f0 @world after compute:7\n   4 compute       update W0"),
        Rule::same_collectives, ""},
       // (e)
       {"LostContribution", with(relay, "add G1 g0 +t0", "zero G1 g0"), Rule::exact_gradients,
        "in t0, micro-batch 0 of shard 1 is missing"},
-      {"LostAtHome", with(group, "2 intra   add G1 g0 t0", "2 intra   zero G1 g0"), Rule::exact_gradients,
-       "t0 still holds the gradient of the last step"},
+      {"LostAtHome", with(group, "2 operands   add G1 g0 t0", "2 operands   zero G1 g0"),
+       Rule::exact_gradients, "t0 still holds the gradient of the last step"},
       {"DoubledContribution", doubled, Rule::exact_gradients, "more contributions"},
       {"ForeignGradient", with(relay, "BW s0 m1 w0 a0 x0 g0", "BW s0 m1 w0 a0 x0 +g0"), Rule::exact_gradients,
        "g0 holds a gradient of shard 1 (micro-batch 0), expected only shard 0"},
@@ -144,34 +140,37 @@ std::vector<Broken> broken_programs() {
       {"EndsNotSummed", ends_apart, Rule::exact_gradients, "micro-batch 0 of the head is missing"},
       {"ForeignSlice", with(relay, "update E1 e0 f0", "update E0 e0 f0"), Rule::exact_gradients,
        "f0 lacks a slice of the sum that is read"},
-      {"CopyNotUpdated", with(pipeline, "   3 compute update W1 h0 t0\n", ""), Rule::exact_gradients,
+      {"CopyNotUpdated", with(pipeline, "   3 compute       update W1 h0 t0\n", ""), Rule::exact_gradients,
        "h0 still holds the weights of shard 1"},
       {"EmbeddingLost",
-       with(with(with(relay, "   3 compute dembed m1 x0 f0\n", ""), sum + "W1",
-                 "   4 inter   reduce_scatter EG f0 @world\n   4 compute update W1"),
-            "E1 e0 f0 after inter:6\n   4 inter   all_gather E e0 @world after compute:9",
-            "E1 e0 f0 after inter:6\n   4 inter   all_gather E e0 @world after compute:8"),
+       with(with(with(relay, "   3 compute       dembed m1 x0 f0\n", ""), sum + "W1",
+                 "   4 operands_in   reduce_scatter EG f0 @world\n   4 compute       update W1"),
+            "E1 e0 f0 after operands_in:6\n   4 operands_in   all_gather E e0 @world after compute:9",
+            "E1 e0 f0 after operands_in:6\n   4 operands_in   all_gather E e0 @world after compute:8"),
        Rule::exact_gradients, "f0 still holds a gradient of the last step"},
       // (f)
       {"LastTransferUnwaited",
-       with(relay, "after compute:9\n   4 compute join after inter:7\nrank 1",
-            "after compute:9\n   4 compute join\nrank 1"),
+       with(relay, "after compute:9\n   4 compute       join after operands_in:7\nrank 1",
+            "after compute:9\n   4 compute       join\nrank 1"),
        Rule::all_waited, "'all_gather E e0 @world': join does not wait for it"},
-      {"NoJoin", with(pipeline, "   3 compute join\nrank 1", "rank 1"), Rule::all_waited,
+      {"NoJoin", with(pipeline, "   3 compute       join\nrank 1", "rank 1"), Rule::all_waited,
        "last action must be join"},
       {"AfterJoin",
-       with(pipeline, "   3 compute join\nrank 1", "   3 compute join\n   3 compute join\nrank 1"),
+       with(pipeline, "   3 compute       join\nrank 1",
+            "   3 compute       join\n   3 compute       join\nrank 1"),
        Rule::all_waited, "is not the rank's last action"},
       // (g)
       {"BothSendFirst", crossed, Rule::no_deadlock, "'send W1 h0 -> r0' waits for the other side"},
-      {"WaitsForLater", with(relay, "F s0 m1 w0 a0 x0 after inter:1", "F s0 m1 w0 a0 x0 after inter:3"),
-       Rule::no_deadlock, "waits for 3 actions of lane inter, of which 2 are issued before it"},
+      {"WaitsForLater",
+       with(relay, "F s0 m1 w0 a0 x0 after operands_in:1", "F s0 m1 w0 a0 x0 after operands_in:3"),
+       Rule::no_deadlock, "waits for 3 actions of lane operands_in, of which 2 are issued before it"},
       {"BatchWaitsForItself",
        with(relay,
-            "   0 inter   send W1 h0 -> r0\n   0 compute embed m1 x0 e0\n   0 compute F s0 m1 w0 a0 x0 after "
-            "inter:1\n",
-            "   0 compute embed m1 x0 e0\n   0 compute F s0 m1 w0 a0 x0 after inter:1\n"
-            "   0 inter   send W1 h0 -> r0 after compute:2\n"),
+            "   0 operands_in   send W1 h0 -> r0\n   0 compute       embed m1 x0 e0\n   0 compute       F s0 "
+            "m1 w0 a0 x0 after "
+            "operands_in:1\n",
+            "   0 compute       embed m1 x0 e0\n   0 compute       F s0 m1 w0 a0 x0 after operands_in:1\n"
+            "   0 operands_in   send W1 h0 -> r0 after compute:2\n"),
        Rule::no_deadlock, "can never start"},
       // (h)
       {"OneSlotTooMany", with(relay, "rank 1 slots h1 t1 w1 g1 a2", "rank 1 slots h1 t1 w1 g1 a3"),
@@ -229,7 +228,7 @@ TEST(Validate, TheEndsGradientIsWrittenOnceAStep) {
 
 TEST(Validate, RequireValidShowsTheGridWithTheActionMarked) {
   require_valid(parse_program(relay));
-  const std::string broken = with(relay, "w0 a1 x0 after inter:2", "w0 a1 x0");
+  const std::string broken = with(relay, "w0 a1 x0 after operands_in:2", "w0 a1 x0");
   try {
     require_valid(parse_program(broken));
     FAIL() << "accepted";

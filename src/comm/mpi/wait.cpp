@@ -15,34 +15,49 @@ void Hurry::set(bool on) {
     const std::scoped_lock lock(mutex_);
     on_.store(on, std::memory_order_relaxed);
   }
-  if (on) turned_on_.notify_all();
+  if (on) wake();
+}
+
+void Hurry::wake() {
+  {
+    const std::scoped_lock lock(mutex_);
+    woken_ = true;
+  }
+  woken_up_.notify_all();
 }
 
 void Hurry::sleep(std::chrono::microseconds time) {
   std::unique_lock lock(mutex_);
-  turned_on_.wait_for(lock, time, [this] { return on(); });
+  woken_up_.wait_for(lock, time, [this] { return woken_; });
+  woken_ = false;
 }
 
-bool Pause::eager() {
-  if (left_.eager.count() == 0) return false;
+std::chrono::microseconds Pause::waited() {
   const auto now = std::chrono::steady_clock::now();
-  if (eager_until_ == std::chrono::steady_clock::time_point{}) eager_until_ = now + left_.eager;
-  return now < eager_until_;
+  if (began_ == std::chrono::steady_clock::time_point{}) began_ = now;
+  return std::chrono::duration_cast<std::chrono::microseconds>(now - began_);
 }
 
 void Pause::once() {
+  constexpr std::chrono::milliseconds short_wait(1);
+  const bool hurries = left_.hurries && hurry_ != nullptr && hurry_->on();
   if (left_.spins > 0) {
     --left_.spins;
   } else if (left_.yields > 0) {
     --left_.yields;
     std::this_thread::yield();
-  } else if (eager() || (hurry_ != nullptr && hurry_->on())) {
+  } else if (const auto so_far = waited(); so_far < left_.eager || (hurries && so_far < short_wait)) {
     std::this_thread::yield();
   } else {
-    if (hurry_ != nullptr) hurry_->sleep(sleep_);
-    else std::this_thread::sleep_for(sleep_);
-    sleep_ = std::min(2 * sleep_, left_.longest_sleep);
+    if (hurries) sleep_ = std::min(std::max(so_far / 16, left_.first_sleep), left_.longest_sleep);
+    sleep();
+    if (!hurries) sleep_ = std::min(2 * sleep_, left_.longest_sleep);
   }
+}
+
+void Pause::sleep() {
+  if (hurry_ != nullptr) hurry_->sleep(sleep_);
+  else std::this_thread::sleep_for(sleep_);
 }
 
 }  // namespace minitaw::comm::mpi

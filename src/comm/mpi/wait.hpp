@@ -18,7 +18,8 @@ struct Patience {
   std::chrono::microseconds eager{0};
   std::chrono::microseconds first_sleep{20};
   std::chrono::microseconds longest_sleep{500};
-  /// Every compute thread of the node has a core, which nobody needs while it waits for communication.
+  /// Every compute thread of the node has a core, which nobody needs while it waits for communication: then
+  /// waits give way for a millisecond, and sleep a sixteenth of the time that they have lasted.
   bool hurries = false;
 };
 
@@ -36,27 +37,31 @@ public:
   /// Called by the thread that computes. In a rank of which nobody ever says that it computes, it does not.
   void set(bool on);
   [[nodiscard]] bool on() const { return on_.load(std::memory_order_relaxed); }
-  /// Shorter if set() turns it on meanwhile.
+  /// Ends the sleep of the waiting thread, or the next one if it is awake.
+  void wake();
+  /// Shorter if wake() is called meanwhile, or was since the last sleep.
   void sleep(std::chrono::microseconds time);
 
 private:
   std::atomic<bool> on_ = true;
+  bool woken_ = false;
   std::mutex mutex_;
-  std::condition_variable turned_on_;
+  std::condition_variable woken_up_;
 };
 
 /// The pauses of one wait.
 class Pause {
 public:
   explicit Pause(const Patience& patience, Hurry* hurry = nullptr)
-      : left_(patience), hurry_(patience.hurries ? hurry : nullptr), sleep_(patience.first_sleep) {}
+      : left_(patience), hurry_(hurry), sleep_(patience.first_sleep) {}
   void once();
 
 private:
-  /// Whether less than `eager` has passed since this was first asked.
-  [[nodiscard]] bool eager();
+  void sleep();
+  /// Since this was first asked.
+  [[nodiscard]] std::chrono::microseconds waited();
 
-  std::chrono::steady_clock::time_point eager_until_{};
+  std::chrono::steady_clock::time_point began_{};
   Patience left_;
   Hurry* hurry_;
   std::chrono::microseconds sleep_;

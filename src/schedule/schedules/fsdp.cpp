@@ -126,7 +126,8 @@ private:
   void local(Kind kind, int tick, Phase phase, int rank, int shard, Value from, Value to) {
     Action a = action(kind, shard, draft_.home_part(rank));
     a.tick = tick;
-    a.lane = draft_.groups().count() > 1 ? Lane::inter : Lane::intra;
+    a.lane = lane_of(kind == Kind::load ? Kind::all_gather : Kind::reduce_scatter, a.payload,
+                     draft_.groups().count() == 1);
     draft_.add(rank, phase, a, {from, to});
   }
 
@@ -178,7 +179,7 @@ Entry schedules::fsdp() {
           .options = {{"hierarchical",
                        {"off", "on"},
                        "one copy crosses to each group; fan-out and reduction inside"},
-                      prefetch_option()},
+                      prefetch_option("1")},
           .build = make,
           .check = require};
 }

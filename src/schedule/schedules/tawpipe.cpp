@@ -56,7 +56,7 @@ private:
 
 RelayTiming timing(const Spec& spec) {
   return spec.options.contains("cco") ? RelayTiming{0, 0, 0}
-                                      : RelayTiming{number_of(spec, "prefetch", 1), 1, 1};
+                                      : RelayTiming{number_of(spec, "prefetch", 2), 1, 1};
 }
 
 void require(const Request& request) {
@@ -105,7 +105,7 @@ Entry schedules::tawpipe() {
                   {"cco",
                    {"on", "off"},
                    "communication-computation overlap; off: transfers and computation take turns"},
-                  prefetch_option(),
+                  prefetch_option("2"),
                   {"rails", {"1", "1..64"}, "ranks of a group that share a message to another group"}},
       .build = make,
       .shard_per_rank = true,

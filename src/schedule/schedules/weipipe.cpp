@@ -145,7 +145,7 @@ private:
       add.payload = Payload::gradient;
       add.shard = wrapped(-r, ranks_);
       add.tick = tick;
-      add.lane = draft_.groups().count() > 1 ? Lane::inter : Lane::intra;
+      add.lane = Lane::gradients_in;
       draft_.add(r, Phase::give_last, add, {gradients_.at(r), draft_.total(r, add.shard)});
     }
   }

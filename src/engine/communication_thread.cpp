@@ -1,4 +1,6 @@
-#include "engine/lane_thread.hpp"
+#include "engine/communication_thread.hpp"
+
+#include <algorithm>
 
 #include "engine/lane_space.hpp"
 
@@ -19,27 +21,29 @@ void sleep_exactly() {
 
 }  // namespace
 
-LaneThread::LaneThread(Lane& lane, Progress& progress) : lane_(lane), progress_(progress) {
+CommunicationThread::CommunicationThread(std::vector<Lane*> lanes, Progress& progress,
+                                         const comm::mpi::Patience& patience)
+    : lanes_(std::move(lanes)), progress_(progress), patience_(patience) {
   thread_ = std::thread([this] { loop(); });
 }
 
-LaneThread::~LaneThread() {
+CommunicationThread::~CommunicationThread() {
   ordered_.store(-1);
   ordered_.notify_one();
   thread_.join();
 }
 
-void LaneThread::begin_step() {
+void CommunicationThread::begin_step() {
   ordered_.fetch_add(1);
   ordered_.notify_one();
 }
 
-void LaneThread::wait_until_idle() const {
+void CommunicationThread::wait_until_idle() const {
   const int ordered = ordered_.load();
   for (int played = played_.load(); played != ordered; played = played_.load()) played_.wait(played);
 }
 
-void LaneThread::loop() {
+void CommunicationThread::loop() {
   use_device();
   sleep_exactly();
   for (int played = 0;; ++played) {
@@ -48,12 +52,23 @@ void LaneThread::loop() {
     ordered_.wait(played);
     if (ordered_.load() < 0) return;
     try {
-      lane_.play();
+      drive();
     } catch (const Stopped&) {
       // another lane failed first and has said why
     } catch (...) {
       progress_.fail(std::current_exception());
     }
+  }
+}
+
+void CommunicationThread::drive() {
+  comm::mpi::Pause pause(patience_, &hurry_);
+  while (!std::ranges::all_of(lanes_, &Lane::done)) {
+    bool moved = false;
+    for (Lane* lane : lanes_) moved = lane->advance() || moved;
+    progress_.check();
+    if (moved) pause = comm::mpi::Pause(patience_, &hurry_);
+    else pause.once();
   }
 }
 
