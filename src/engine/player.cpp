@@ -15,9 +15,9 @@ Player::Player(const schedule::Program& program, int rank, Compute& compute, Tra
           program_, schedule::Lane::compute, progress_, queues_, clock_,
           [&](auto unit, auto&) { compute.run(*unit[0]); }, options.idle),
       intra_(program_, schedule::Lane::intra, progress_, queues_, clock_,
-             [&](auto unit, auto& received) { transfers.run(schedule::Lane::intra, unit, received); }),
+             [&](auto unit, auto&) { transfers.run(schedule::Lane::intra, unit); }),
       inter_(program_, schedule::Lane::inter, progress_, queues_, clock_,
-             [&](auto unit, auto& received) { transfers.run(schedule::Lane::inter, unit, received); }),
+             [&](auto unit, auto&) { transfers.run(schedule::Lane::inter, unit); }),
       intra_thread_(intra_, progress_), inter_thread_(inter_, progress_),
       watchdog_(program, rank, {&compute_, &intra_, &inter_}, progress_, options.patience, options.on_stall,
                 options.poll) {}

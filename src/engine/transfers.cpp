@@ -42,15 +42,14 @@ Transfers::Transfers(comm::Transport& transport, const Arena& arena, const sched
                      int rank, const model::Layout& layout)
     : transport_(transport), arena_(arena), program_(program), rank_(rank), layout_(layout) {}
 
-void Transfers::run(schedule::Lane lane, std::span<const Action* const> unit,
-                    const comm::Transport::Received& received) {
+void Transfers::run(schedule::Lane lane, std::span<const Action* const> unit) {
   const Action& first = *unit.front();
   switch (first.kind) {
   case Kind::send:
   case Kind::recv: {
     std::vector<comm::Message> batch;
     for (const Action* action : unit) batch.push_back(message(*action));
-    return transport_.exchange(lane, batch, received);
+    return transport_.exchange(lane, batch);
   }
   case Kind::broadcast:
     return transport_.broadcast(lane, collective(first));

@@ -15,9 +15,7 @@ public:
             const model::Layout& layout);
 
   /// One unit: a batch of messages, a collective, an addition to a total, or the loading of a slice.
-  /// `received` as in comm::Transport::exchange().
-  void run(schedule::Lane lane, std::span<const schedule::Action* const> unit,
-           const comm::Transport::Received& received);
+  void run(schedule::Lane lane, std::span<const schedule::Action* const> unit);
 
 private:
   [[nodiscard]] comm::Message message(const schedule::Action& action) const;
