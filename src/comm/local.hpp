@@ -10,13 +10,8 @@ class SoloTransport final : public Transport {
 public:
   [[nodiscard]] int rank() const override { return 0; }
 
-  using Transport::exchange;
-  void exchange(schedule::Lane lane, std::span<const Message> batch, const Received& received) override;
-  void broadcast(schedule::Lane, const Collective&) override {}
-  void reduce(schedule::Lane, const Collective&) override {}
-  void all_gather(schedule::Lane, const Collective&) override {}
-  void reduce_scatter(schedule::Lane, const Collective&) override {}
-  void all_reduce(schedule::Lane, const Collective&) override {}
+  [[nodiscard]] Started start(schedule::Lane lane, std::span<const Message> batch) override;
+  [[nodiscard]] Started start(schedule::Lane, schedule::Kind, const Collective&) override { return nullptr; }
 
   [[nodiscard]] schedule::ByteMatrix sent() const override { return schedule::ByteMatrix(1); }
   void reset_counters() override {}

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <memory>
 #include <span>
 
 #include "comm/error.hpp"
@@ -33,14 +33,32 @@ struct Collective {
   std::int64_t elements = 0;  ///< of the whole buffer
 };
 
-/// Moves the buffers of one rank. One object per rank; each lane is driven by one thread, and the two
-/// communication lanes may be active at once. Calls return when this rank's part is complete (buffers sent
-/// may be reused, buffers received hold the data), or, if on_stream(), when it is enqueued on the lane's
-/// device queue, which completes it. A failure throws comm::Error, a cancelled wait comm::Cancelled, and a
-/// call that the program cannot mean (no such communicator, not a member of it, the compute lane) LogicError.
+/// A transfer under way. Whoever started it advances it until it is done, and destroys it before the
+/// transport; before it is done only after an error or cancel(): buffers may still be in use then.
+class Operation {
+public:
+  Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  virtual ~Operation() = default;
+
+  /// Does a part of what can be done without waiting for another rank; returns whether there was anything to
+  /// do. Throws what a wait would throw: Error, and Cancelled after cancel().
+  virtual bool advance() = 0;
+  [[nodiscard]] virtual bool done() const = 0;
+};
+
+/// Moves the buffers of one rank. One object per rank. A lane has one operation at a time, those of different
+/// lanes are independent; one thread may drive many lanes, but only one thread at a time drives a lane. An
+/// operation is done when this rank's part is complete (buffers sent may be reused, buffers received hold the
+/// data). If on_stream(), start() puts it on the lane's device queue, which completes it. A failure throws
+/// comm::Error, a cancelled wait comm::Cancelled, and a call that the program cannot mean (no such
+/// communicator, not a member of it, the compute lane) LogicError.
 ///
-/// Matching: messages between two ranks match in order per lane and payload; collectives match in order per
-/// communicator and lane.
+/// Matching: messages from one rank to another match in order per payload, whatever their lanes, so that what
+/// leaves on one lane may arrive on another. Messages of one payload to the same rank therefore must not be
+/// under way on two lanes at once. Collectives match in order per communicator and lane. If on_stream(),
+/// messages match per lane as well.
 ///
 /// Slices are those of comm/slices.hpp: equal if the members divide the elements, else the last ones are
 /// shorter. On a communicator of one member every collective does nothing.
@@ -56,21 +74,36 @@ public:
   /// is complete.
   [[nodiscard]] virtual bool on_stream() const { return false; }
 
-  using Received = std::function<void()>;
-  /// All messages of a batch, started together. `received` is called, at most once, when all that the batch
-  /// receives is there, if the transport learns that while it still sends.
-  virtual void exchange(schedule::Lane lane, std::span<const Message> batch, const Received& received) = 0;
-  void exchange(schedule::Lane lane, std::span<const Message> batch) { exchange(lane, batch, {}); }
+  /// nullptr: there is nothing to wait for, as always if on_stream().
+  using Started = std::unique_ptr<Operation>;
+  /// All messages of a batch, started together. Keeps nothing of `batch` but the buffers.
+  [[nodiscard]] virtual Started start(schedule::Lane lane, std::span<const Message> batch) = 0;
+  /// A collective of a kind that is named below.
+  [[nodiscard]] virtual Started start(schedule::Lane lane, schedule::Kind kind,
+                                      const Collective& collective) = 0;
+
+  // Start and wait.
+  void exchange(schedule::Lane lane, std::span<const Message> batch) { finish(start(lane, batch)); }
   /// The root's buffer to every member.
-  virtual void broadcast(schedule::Lane lane, const Collective& collective) = 0;
+  void broadcast(schedule::Lane lane, const Collective& collective) {
+    finish(start(lane, schedule::Kind::broadcast, collective));
+  }
   /// Sum over the members into the root's buffer; the others' buffers are only read.
-  virtual void reduce(schedule::Lane lane, const Collective& collective) = 0;
+  void reduce(schedule::Lane lane, const Collective& collective) {
+    finish(start(lane, schedule::Kind::reduce, collective));
+  }
   /// Slice i of the buffer goes from member i to everyone, in place.
-  virtual void all_gather(schedule::Lane lane, const Collective& collective) = 0;
+  void all_gather(schedule::Lane lane, const Collective& collective) {
+    finish(start(lane, schedule::Kind::all_gather, collective));
+  }
   /// Member i ends with the sum of everyone's slice i, in place; the other slices are left undefined.
-  virtual void reduce_scatter(schedule::Lane lane, const Collective& collective) = 0;
+  void reduce_scatter(schedule::Lane lane, const Collective& collective) {
+    finish(start(lane, schedule::Kind::reduce_scatter, collective));
+  }
   /// Sum over the members everywhere, in place; any number of elements.
-  virtual void all_reduce(schedule::Lane lane, const Collective& collective) = 0;
+  void all_reduce(schedule::Lane lane, const Collective& collective) {
+    finish(start(lane, schedule::Kind::all_reduce, collective));
+  }
 
   /// Bytes this rank has sent, to whom and of which kind, since the last reset; counted where they are handed
   /// to the network library.
@@ -79,12 +112,20 @@ public:
   /// Throws comm::Error if a call that has returned is known to have failed since. Called from another thread
   /// (the watchdog), at any time.
   virtual void poll() {}
-  /// Whether the rank can do nothing but wait for what is moved, so that its cores are free for waits that
-  /// answer at once. Called by the thread that computes.
-  virtual void hurry(bool) {}
   /// Makes every wait, now and later, end with comm::Cancelled within a millisecond. Called from another
   /// thread (the watchdog); afterwards the transport only serves to be destroyed.
   virtual void cancel() = 0;
+
+protected:
+  /// Advances an operation to its end.
+  virtual void wait(Operation& operation) {
+    while (!operation.done()) operation.advance();
+  }
+
+private:
+  void finish(const Started& started) {
+    if (started != nullptr) wait(*started);
+  }
 };
 
 }  // namespace minitaw::comm

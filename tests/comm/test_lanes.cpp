@@ -40,8 +40,10 @@ private:
               previous = (world_.rank + world_.ranks - 1) % world_.ranks;
     Values out = contribution_of(world_.rank, Scalar::fp32, elements), in(Scalar::fp32, elements);
     const auto bytes = static_cast<std::size_t>(4 * elements);
-    const std::array batch{Message{true, next, Payload::activation, out.data(), bytes},
-                           Message{false, previous, Payload::activation, in.data(), bytes}};
+    // of its own: messages of a payload between two ranks are on one lane
+    const auto payload = lane_ == Lane::intra ? Payload::activation : Payload::activation_grad;
+    const std::array batch{Message{true, next, payload, out.data(), bytes},
+                           Message{false, previous, payload, in.data(), bytes}};
     world_.transport.exchange(lane_, batch);
     wrong_ += in != contribution_of(previous, Scalar::fp32, elements);
   }

@@ -5,15 +5,15 @@
 
 namespace minitaw::comm::mpi {
 
-Channel::Channel(MPI_Comm world, const LaneMemory& memory, const Waiter& waiter)
-    : memory_(memory), waiter_(waiter), sent_(size_of(world) * schedule::traffic_kinds) {
+OwnComm::OwnComm(MPI_Comm world) {
   check(MPI_Comm_dup(world, &comm_), "MPI_Comm_dup");
   check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
 }
 
-Channel::~Channel() {
-  if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
-}
+OwnComm::~OwnComm() { MPI_Comm_free(&comm_); }
+
+Channel::Channel(MPI_Comm comm, const LaneMemory& memory, const std::atomic<bool>& cancelled)
+    : comm_(comm), memory_(memory), cancelled_(cancelled), sent_(size_of(comm) * schedule::traffic_kinds) {}
 
 Request Channel::send(int peer, int tag, schedule::Traffic traffic, std::span<const std::byte> data) {
   Request request = Request::send(comm_, peer, tag, data.data(), data.size());

@@ -2,12 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
-#include "comm/mpi/channel.hpp"
-#include "comm/mpi/pieces.hpp"
-#include "comm/slices.hpp"
-#include "comm/transport.hpp"
+#include "comm/mpi/ring_operation.hpp"
 
 namespace minitaw::comm::mpi {
 
@@ -38,42 +36,15 @@ struct Buffer {
   schedule::Traffic traffic = schedule::Traffic::weights;
 };
 
-/// Pieces of a slice of a buffer, and of all of it, in order.
-[[nodiscard]] std::vector<Piece> cut(const Buffer& buffer, const Slice& slice, std::size_t piece_bytes);
-[[nodiscard]] std::vector<Piece> whole(const Buffer& buffer, const Memory& memory);
-
-/// Memory for a collective that only moves data. Pieces are for passing on what has come while more comes:
-/// between two members of a ring, in place, they would only cost a handshake each.
-[[nodiscard]] Memory moving_memory(const Channel& channel, const Ring& ring);
-
-/// What happens to one piece on its way round a ring, at one member.
-struct RingStep {
-  Piece piece;
-  bool arrives = false;  ///< from the previous member
-  bool leaves = false;   ///< for the next one
-  friend bool operator==(const RingStep& a, const RingStep& b) {
-    return a.piece.data() == b.piece.data() && a.piece.size() == b.piece.size() && a.arrives == b.arrives &&
-           a.leaves == b.leaves;
-  }
-};
+/// This rank's part in a collective of two members and more, not begun; the contract is that of
+/// comm::Transport. Throws LogicError if `kind` is no collective.
+[[nodiscard]] std::unique_ptr<Operation> make_collective(Channel& channel, schedule::Kind kind,
+                                                         const Ring& ring, const Buffer& buffer);
 
 /// The steps of a member in which slice `first` starts at it, the slices below arrive one after the other and
-/// are passed on, and the last to arrive stays. Slices go round `window` pieces at a time: a rank with few
-/// slots must pass pieces on before it has sent all of its own.
+/// are passed on, and the last to arrive does not leave. Slices go round `window` pieces at a time: a rank
+/// with few slots must pass pieces on before it has sent all of its own.
 [[nodiscard]] std::vector<RingStep> ring_steps(const Ring& ring, const Buffer& buffer, int first,
                                                const Memory& memory);
-/// Pieces of the steps that arrive, or of those that do not.
-[[nodiscard]] std::vector<Piece> pieces_of(const std::vector<RingStep>& steps, bool arrive);
-
-/// The sum of two pieces, where it may be written: in the buffer if `own` is there and may change, else in
-/// the slot of what arrived.
-[[nodiscard]] Slot& sum(Scalar scalar, Slot& arrived, Slot& own, bool own_may_change);
-
-// The operations, for rings of two members and more; the contract is that of comm::Transport.
-void broadcast(Channel& channel, const Ring& ring, const Buffer& buffer);
-void reduce(Channel& channel, const Ring& ring, const Buffer& buffer);
-void all_gather(Channel& channel, const Ring& ring, const Buffer& buffer);
-void reduce_scatter(Channel& channel, const Ring& ring, const Buffer& buffer);
-void all_reduce(Channel& channel, const Ring& ring, const Buffer& buffer);
 
 }  // namespace minitaw::comm::mpi

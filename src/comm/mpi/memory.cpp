@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.hpp"
 
 namespace minitaw::comm::mpi {
@@ -23,6 +25,11 @@ Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier) {
 }
 
 }  // namespace
+
+void cut(Piece data, std::size_t largest, std::vector<Piece>& pieces) {
+  for (; !data.empty(); data = data.subspan(pieces.back().size()))
+    pieces.push_back(data.first(std::min(largest, data.size())));
+}
 
 LaneMemory host_memory(Piece staging) {
   LaneMemory memory;

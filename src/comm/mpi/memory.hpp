@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "schedule/account.hpp"
 
@@ -11,6 +12,10 @@ namespace minitaw::comm::mpi {
 
 /// A part of a buffer, or of pinned memory, that travels as one MPI message.
 using Piece = std::span<std::byte>;
+
+/// Appends `data` cut into pieces of at most `largest` bytes; nothing if it is empty. Both sides of a message
+/// cut alike, so pieces need no header.
+void cut(Piece data, std::size_t largest, std::vector<Piece>& pieces);
 
 /// Copies between a buffer that MPI cannot reach and pinned memory that it can. There are two queues in each
 /// direction; used in turn, one copy can be waited for while the next one runs. Used by one thread at a time.

@@ -43,8 +43,9 @@ PinnedShape pinned_shape(const schedule::Program& program, schedule::Lane lane) 
 
 std::size_t pinned_bytes(const schedule::Program& program, int rank) {
   std::size_t bytes = 0;
-  for (const auto lane : {schedule::Lane::intra, schedule::Lane::inter})
-    if (communicates(program.ranks[static_cast<std::size_t>(rank)], lane))
+  for (int l = 0; l < schedule::lanes; ++l)
+    if (const auto lane = static_cast<schedule::Lane>(l);
+        communicates(program.ranks[static_cast<std::size_t>(rank)], lane))
       bytes += pinned_shape(program, lane).bytes();
   return bytes;
 }

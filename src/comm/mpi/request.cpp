@@ -28,10 +28,6 @@ Request Request::receive(MPI_Comm comm, int peer, int tag, std::byte* data, std:
   return request;
 }
 
-void Request::wait(const Waiter& waiter) {
-  waiter.until([this] { return test(); });
-}
-
 bool Request::test() {
   int done = 0;
   MPI_Status status;
@@ -49,6 +45,19 @@ void Request::abandon() noexcept {
   if (handle_ == MPI_REQUEST_NULL) return;
   if (receives_) MPI_Cancel(&handle_);
   MPI_Request_free(&handle_);
+}
+
+bool Requests::finish_one() {
+  if (open() == 0 || !requests_[finished_].test()) return false;
+  ++finished_;
+  return true;
+}
+
+bool Requests::finish() {
+  const std::size_t before = finished_;
+  while (finish_one()) {
+  }
+  return finished_ > before;
 }
 
 }  // namespace minitaw::comm::mpi

@@ -4,13 +4,12 @@
 
 #include <cstddef>
 #include <utility>
-
-#include "comm/mpi/wait.hpp"
+#include <vector>
 
 namespace minitaw::comm::mpi {
 
 /// A message on its way; owns the MPI request. Move-only. The memory it reads or writes must live until
-/// wait() returns.
+/// test() returns true.
 class Request {
 public:
   Request() = default;
@@ -24,9 +23,8 @@ public:
                                     std::size_t bytes);
   [[nodiscard]] static Request receive(MPI_Comm comm, int peer, int tag, std::byte* data, std::size_t bytes);
 
-  /// Throws Error if the message failed or arrived with another length, Cancelled if `waiter` was told so.
-  void wait(const Waiter& waiter);
-  /// Whether the message is complete; throws as wait() does.
+  /// Whether the message is complete; not asked again when it is. Throws Error if it failed or arrived with
+  /// another length.
   bool test();
 
 private:
@@ -36,6 +34,27 @@ private:
   MPI_Request handle_ = MPI_REQUEST_NULL;
   std::size_t expected_ = 0;
   bool receives_ = false;
+};
+
+/// Messages that are taken as complete in the order in which they were started, so that a look costs one
+/// test.
+class Requests {
+public:
+  /// `count` messages will be added.
+  void reserve(std::size_t count) { requests_.reserve(count); }
+  void add(Request request) { requests_.push_back(std::move(request)); }
+  /// Whether there was an oldest open message and it is complete now.
+  bool finish_one();
+  /// Whether there was any such message.
+  bool finish();
+
+  [[nodiscard]] std::size_t started() const { return requests_.size(); }
+  [[nodiscard]] std::size_t finished() const { return finished_; }
+  [[nodiscard]] std::size_t open() const { return started() - finished(); }
+
+private:
+  std::vector<Request> requests_;
+  std::size_t finished_ = 0;
 };
 
 }  // namespace minitaw::comm::mpi

@@ -12,17 +12,30 @@
 namespace minitaw::comm::mpi {
 namespace {
 
-/// Tags of collectives start behind those of payloads.
-constexpr int first_collective_tag = 64;
+using schedule::Kind;
 
-/// Collectives of communicator c carry tag first_collective_tag + c, which MPI must allow.
+/// Tags of collectives start behind those of messages, which are their payloads.
+constexpr std::size_t first_collective_tag = 64;
+
+int collective_tag(std::size_t communicator, schedule::Lane lane) {
+  return static_cast<int>(first_collective_tag + communicator * schedule::lanes +
+                          static_cast<std::size_t>(lane));
+}
+
+/// Whether MPI allows the tags of all communicators.
 void check_tags(MPI_Comm world, std::size_t communicators) {
   const int* largest = nullptr;
   int known = 0;
   check(MPI_Comm_get_attr(world, MPI_TAG_UB, &largest, &known), "MPI_Comm_get_attr of MPI_TAG_UB");
-  if (known && first_collective_tag + communicators > static_cast<std::size_t>(*largest))
+  if (known && collective_tag(communicators, schedule::Lane::compute) > *largest)
     throw LogicError(
         fmt::format("{} communicators need more tags than the {} of this MPI", communicators, *largest));
+}
+
+/// As far as it gets at once.
+comm::Transport::Started begin(comm::Transport::Started operation) {
+  operation->advance();
+  return operation->done() ? nullptr : std::move(operation);
 }
 
 LaneMemories host_memories(MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging) {
@@ -38,10 +51,11 @@ LaneMemories host_memories(MPI_Comm world, const schedule::Program& program, std
 Transport::Transport(MPI_Comm world, const schedule::Program& program, const LaneMemories& memory,
                      const Patience& patience)
     : rank_(rank_in(world, program)), ranks_(static_cast<int>(program.ranks.size())),
-      communicators_(program.communicators),
-      intra_(world, memory[static_cast<int>(schedule::Lane::intra)], Waiter(patience, cancelled_, &hurry_)),
-      inter_(world, memory[static_cast<int>(schedule::Lane::inter)], Waiter(patience, cancelled_, &hurry_)) {
+      communicators_(program.communicators), waiter_(patience, cancelled_, &hurry_), comm_(world) {
   check_tags(world, communicators_.size());
+  for (std::size_t lane = 0; lane < channels_.size(); ++lane)
+    if (static_cast<schedule::Lane>(lane) != schedule::Lane::compute)
+      channels_[lane] = std::make_unique<Channel>(comm_.get(), memory[lane], cancelled_);
 }
 
 Transport::Transport(MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging,
@@ -49,60 +63,48 @@ Transport::Transport(MPI_Comm world, const schedule::Program& program, std::span
     : Transport(world, program, host_memories(world, program, staging), patience) {}
 
 Channel& Transport::channel(schedule::Lane lane) {
-  if (lane == schedule::Lane::compute) throw LogicError("communication was given to the compute lane");
-  return lane == schedule::Lane::intra ? intra_ : inter_;
+  const auto& channel = channels_[static_cast<std::size_t>(lane)];
+  if (channel == nullptr) throw LogicError("communication was given to the compute lane");
+  return *channel;
 }
 
-Ring Transport::ring(const Collective& collective, int first_rank) const {
+Ring Transport::ring(schedule::Lane lane, Kind kind, const Collective& collective) const {
   const schedule::Communicator& communicator = communicator_at(communicators_, collective.communicator);
   const int size = static_cast<int>(communicator.ranks.size());
-  const int first = first_rank < 0 ? 0 : member_index(communicator, first_rank);
+  const bool rooted = kind == Kind::broadcast || kind == Kind::reduce;
+  const int first = rooted ? member_index(communicator, collective.root) : 0;
   return {&communicator.ranks, first, (member_index(communicator, rank_) - first + size) % size,
-          first_collective_tag + collective.communicator};
+          collective_tag(static_cast<std::size_t>(collective.communicator), lane)};
 }
 
-void Transport::play(Operation operation, schedule::Lane lane, const Collective& collective, int first_rank) {
-  const Ring members = ring(collective, first_rank);
-  if (members.size() == 1 || collective.elements == 0) return;
-  operation(
-      channel(lane), members,
-      {collective.data, collective.elements, collective.scalar, schedule::traffic_of(collective.payload)});
+Transport::Started Transport::start(schedule::Lane lane, std::span<const Message> batch) {
+  return begin(make_exchange(channel(lane), batch));
 }
 
-void Transport::exchange(schedule::Lane lane, std::span<const Message> batch, const Received& received) {
-  mpi::exchange(channel(lane), batch, largest_message, received);
+Transport::Started Transport::start(schedule::Lane lane, Kind kind, const Collective& collective) {
+  Channel& on = channel(lane);
+  const Ring members = ring(lane, kind, collective);
+  if (members.size() == 1 || collective.elements == 0) return nullptr;
+  return begin(make_collective(
+      on, kind, members,
+      {collective.data, collective.elements, collective.scalar, schedule::traffic_of(collective.payload)}));
 }
 
-void Transport::broadcast(schedule::Lane lane, const Collective& collective) {
-  play(mpi::broadcast, lane, collective, collective.root);
-}
-
-void Transport::reduce(schedule::Lane lane, const Collective& collective) {
-  play(mpi::reduce, lane, collective, collective.root);
-}
-
-void Transport::all_gather(schedule::Lane lane, const Collective& collective) {
-  play(mpi::all_gather, lane, collective, -1);
-}
-
-void Transport::reduce_scatter(schedule::Lane lane, const Collective& collective) {
-  play(mpi::reduce_scatter, lane, collective, -1);
-}
-
-void Transport::all_reduce(schedule::Lane lane, const Collective& collective) {
-  play(mpi::all_reduce, lane, collective, -1);
+/// Each wait starts anew with a few quick looks, as long as something moves.
+void Transport::wait(Operation& operation) {
+  while (!operation.done()) waiter_.until([&] { return operation.advance(); });
 }
 
 schedule::ByteMatrix Transport::sent() const {
   schedule::ByteMatrix matrix(ranks_);
-  intra_.add_sent(rank_, matrix);
-  inter_.add_sent(rank_, matrix);
+  for (const auto& channel : channels_)
+    if (channel != nullptr) channel->add_sent(rank_, matrix);
   return matrix;
 }
 
 void Transport::reset_counters() {
-  intra_.reset_counters();
-  inter_.reset_counters();
+  for (const auto& channel : channels_)
+    if (channel != nullptr) channel->reset_counters();
 }
 
 }  // namespace minitaw::comm::mpi

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -18,9 +19,9 @@ namespace minitaw::comm::mpi {
 /// The memory of each lane, by schedule::Lane.
 using LaneMemories = std::array<LaneMemory, schedule::lanes>;
 
-/// Transport over MPI. Each communication lane has an MPI communicator of its own. Collectives are chains and
-/// rings over point-to-point messages (docs/decisions/0001-own-collectives.md): bytes are counted where they
-/// are handed to MPI, and sums are added on the host in a fixed order.
+/// Transport over MPI. Collectives are chains and rings over point-to-point messages
+/// (docs/decisions/0001-own-collectives.md): bytes are counted where they are handed to MPI, and sums are
+/// added on the host in a fixed order. An operation moves only while somebody advances it.
 class Transport final : public comm::Transport {
 public:
   /// Collective over `world`, whose ranks are those of the program (else LogicError). Keeps nothing of
@@ -33,32 +34,27 @@ public:
             const Patience& patience = {.spins = 2, .yields = 4});
 
   [[nodiscard]] int rank() const override { return rank_; }
-  using comm::Transport::exchange;
-  void exchange(schedule::Lane lane, std::span<const Message> batch, const Received& received) override;
-  void broadcast(schedule::Lane lane, const Collective& collective) override;
-  void reduce(schedule::Lane lane, const Collective& collective) override;
-  void all_gather(schedule::Lane lane, const Collective& collective) override;
-  void reduce_scatter(schedule::Lane lane, const Collective& collective) override;
-  void all_reduce(schedule::Lane lane, const Collective& collective) override;
+  [[nodiscard]] Started start(schedule::Lane lane, std::span<const Message> batch) override;
+  [[nodiscard]] Started start(schedule::Lane lane, schedule::Kind kind,
+                              const Collective& collective) override;
 
   [[nodiscard]] schedule::ByteMatrix sent() const override;
   void reset_counters() override;
   void cancel() override { cancelled_.store(true); }
-  void hurry(bool on) override { hurry_.set(on); }
 
 private:
-  using Operation = void (*)(Channel&, const Ring&, const Buffer&);
+  void wait(Operation& operation) override;
   [[nodiscard]] Channel& channel(schedule::Lane lane);
-  [[nodiscard]] Ring ring(const Collective& collective, int first_rank) const;
-  /// `first_rank` becomes member 0 of the ring.
-  void play(Operation operation, schedule::Lane lane, const Collective& collective, int first_rank);
+  [[nodiscard]] Ring ring(schedule::Lane lane, schedule::Kind kind, const Collective& collective) const;
 
   int rank_;
   int ranks_;
   std::vector<schedule::Communicator> communicators_;
   std::atomic<bool> cancelled_{false};
   Hurry hurry_;
-  Channel intra_, inter_;
+  Waiter waiter_;
+  OwnComm comm_;
+  std::array<std::unique_ptr<Channel>, schedule::lanes> channels_;  ///< by schedule::Lane; none for compute
 };
 
 }  // namespace minitaw::comm::mpi

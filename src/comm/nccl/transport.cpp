@@ -1,5 +1,7 @@
 #include "comm/nccl/transport.hpp"
 
+#include <fmt/format.h>
+
 #include "base/error.hpp"
 #include "comm/members.hpp"
 #include "comm/mpi/rank.hpp"
@@ -13,6 +15,25 @@ using schedule::Kind;
 
 void check_lane(schedule::Lane lane) {
   if (lane == schedule::Lane::compute) throw LogicError("communication was given to the compute lane");
+}
+
+using Call = void (*)(const Seat&, const Buffer&, int root);
+
+Call call_of(Kind kind) {
+  switch (kind) {
+  case Kind::broadcast:
+    return nccl::broadcast;
+  case Kind::reduce:
+    return nccl::reduce;
+  case Kind::all_gather:
+    return nccl::all_gather;
+  case Kind::reduce_scatter:
+    return nccl::reduce_scatter;
+  case Kind::all_reduce:
+    return nccl::all_reduce;
+  default:
+    throw LogicError(fmt::format("{} is no collective", name_of(kind)));
+  }
 }
 
 bool rooted(Kind kind) { return kind == Kind::broadcast || kind == Kind::reduce; }
@@ -33,45 +54,27 @@ Seat Transport::seat(const Member& member) const {
           queues_[static_cast<std::size_t>(member.team.lane)]};
 }
 
-void Transport::exchange(schedule::Lane lane, std::span<const Message> batch, const Received&) {
+Transport::Started Transport::start(schedule::Lane lane, std::span<const Message> batch) {
   check_lane(lane);
-  if (batch.empty()) return;
+  if (batch.empty()) return nullptr;
   const Member& member = communicators_.find(lane, -1);
   launcher_.launch(*member.communicator, [&] { nccl::exchange(seat(member), member.team.ranks, batch); });
   for (const Message& m : batch)
     if (m.send) counters_.add_message(m.peer, schedule::traffic_of(m.payload), m.bytes);
+  return nullptr;
 }
 
-void Transport::play(Operation operation, Kind kind, schedule::Lane lane, const Collective& c) {
+Transport::Started Transport::start(schedule::Lane lane, Kind kind, const Collective& c) {
   check_lane(lane);
+  const Call call = call_of(kind);
   const schedule::Communicator& communicator = communicator_at(program_communicators_, c.communicator);
   (void)member_index(communicator, rank_);
   const int root = rooted(kind) ? member_index(communicator, c.root) : -1;
-  if (communicator.ranks.size() == 1 || c.elements == 0) return;
+  if (communicator.ranks.size() == 1 || c.elements == 0) return nullptr;
   const Member& member = communicators_.find(lane, c.communicator);
-  launcher_.launch(*member.communicator,
-                   [&] { operation(seat(member), {c.data, c.elements, c.scalar}, root); });
+  launcher_.launch(*member.communicator, [&] { call(seat(member), {c.data, c.elements, c.scalar}, root); });
   counters_.add_collective(kind, communicator.ranks, c);
-}
-
-void Transport::broadcast(schedule::Lane lane, const Collective& collective) {
-  play(nccl::broadcast, Kind::broadcast, lane, collective);
-}
-
-void Transport::reduce(schedule::Lane lane, const Collective& collective) {
-  play(nccl::reduce, Kind::reduce, lane, collective);
-}
-
-void Transport::all_gather(schedule::Lane lane, const Collective& collective) {
-  play(nccl::all_gather, Kind::all_gather, lane, collective);
-}
-
-void Transport::reduce_scatter(schedule::Lane lane, const Collective& collective) {
-  play(nccl::reduce_scatter, Kind::reduce_scatter, lane, collective);
-}
-
-void Transport::all_reduce(schedule::Lane lane, const Collective& collective) {
-  play(nccl::all_reduce, Kind::all_reduce, lane, collective);
+  return nullptr;
 }
 
 void Transport::poll() {

@@ -39,13 +39,9 @@ public:
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] bool on_stream() const override { return true; }
-  using comm::Transport::exchange;
-  void exchange(schedule::Lane lane, std::span<const Message> batch, const Received& received) override;
-  void broadcast(schedule::Lane lane, const Collective& collective) override;
-  void reduce(schedule::Lane lane, const Collective& collective) override;
-  void all_gather(schedule::Lane lane, const Collective& collective) override;
-  void reduce_scatter(schedule::Lane lane, const Collective& collective) override;
-  void all_reduce(schedule::Lane lane, const Collective& collective) override;
+  [[nodiscard]] Started start(schedule::Lane lane, std::span<const Message> batch) override;
+  [[nodiscard]] Started start(schedule::Lane lane, schedule::Kind kind,
+                              const Collective& collective) override;
 
   [[nodiscard]] schedule::ByteMatrix sent() const override { return counters_.matrix(); }
   void reset_counters() override { counters_.reset(); }
@@ -54,8 +50,6 @@ public:
   void cancel() override;
 
 private:
-  using Operation = void (*)(const Seat&, const Buffer&, int root);
-  void play(Operation operation, schedule::Kind kind, schedule::Lane lane, const Collective& collective);
   [[nodiscard]] Seat seat(const Member& member) const;
 
   int rank_;

@@ -34,9 +34,10 @@ std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Prog
   int rank = 0;
   check(MPI_Comm_rank(world, &rank), "MPI_Comm_rank");
   LaneMemories memories;
-  for (const auto lane : {schedule::Lane::intra, schedule::Lane::inter})
-    if (communicates(program.ranks.at(static_cast<std::size_t>(rank)), lane))
-      memories[static_cast<std::size_t>(lane)] = lane_memory(pinned_shape(program, lane), reach);
+  for (int l = 0; l < schedule::lanes; ++l)
+    if (const auto lane = static_cast<schedule::Lane>(l);
+        communicates(program.ranks.at(static_cast<std::size_t>(rank)), lane))
+      memories[static_cast<std::size_t>(l)] = lane_memory(pinned_shape(program, lane), reach);
   return std::make_unique<Transport>(world, program, memories, patience);
 }
 
