@@ -8,6 +8,8 @@ namespace {
 
 using schedule::Action;
 
+constexpr std::size_t usual_slots = 16, usual_piece = std::size_t{1} << 20, smallest_piece = 1 << 16;
+
 /// Messages that the largest batch of a lane starts together.
 std::size_t largest_batch(const schedule::RankProgram& rank, schedule::Lane lane) {
   std::size_t largest = 0, count = 0;
@@ -23,6 +25,13 @@ std::size_t largest_batch(const schedule::RankProgram& rank, schedule::Lane lane
   return largest;
 }
 
+/// Slots of a lane on every rank.
+std::size_t slots_of(const schedule::Program& program, schedule::Lane lane) {
+  std::size_t messages = 0;
+  for (const auto& rank : program.ranks) messages = std::max(messages, largest_batch(rank, lane));
+  return std::max(usual_slots, 2 * messages);
+}
+
 }  // namespace
 
 bool communicates(const schedule::RankProgram& rank, schedule::Lane lane) {
@@ -31,14 +40,13 @@ bool communicates(const schedule::RankProgram& rank, schedule::Lane lane) {
 }
 
 PinnedShape pinned_shape(const schedule::Program& program, schedule::Lane lane) {
-  constexpr std::size_t usual_slots = 16, usual_piece = std::size_t{1} << 20, smallest_piece = 1 << 16;
   if (std::ranges::none_of(program.ranks, [&](const auto& rank) { return communicates(rank, lane); }))
     return {};
-  std::size_t messages = 0;
-  for (const auto& rank : program.ranks) messages = std::max(messages, largest_batch(rank, lane));
-  const std::size_t slots = std::max(usual_slots, 2 * messages);
-  const std::size_t fitting = std::bit_floor(usual_slots * usual_piece / slots);
-  return {slots, std::clamp(fitting, smallest_piece, usual_piece)};
+  std::size_t most = 0;
+  for (int l = 0; l < schedule::lanes; ++l)
+    most = std::max(most, slots_of(program, static_cast<schedule::Lane>(l)));
+  const std::size_t fitting = std::bit_floor(usual_slots * usual_piece / most);
+  return {slots_of(program, lane), std::clamp(fitting, smallest_piece, usual_piece)};
 }
 
 std::size_t pinned_bytes(const schedule::Program& program, int rank) {

@@ -14,9 +14,10 @@ struct PinnedShape {
   friend bool operator==(const PinnedShape&, const PinnedShape&) = default;
 };
 
-/// 16 slots of 1 MiB: two for every message of the largest batch are among them, or else there are so many
-/// more, and smaller ones (at least 64 KiB), that the lane stays at 16 MiB as long as it can. The same on all
-/// ranks, since both sides of a message must cut alike; nothing if no rank communicates on the lane.
+/// 16 slots of 1 MiB: two for every message of the lane's largest batch are among them, or else there are so
+/// many more. Where a lane needs more, slots are smaller (at least 64 KiB), so that it stays at 16 MiB as
+/// long as it can. They are so on all lanes, and all on all ranks: both sides of a message cut alike, and it
+/// may leave on one lane and arrive on another. Nothing if no rank communicates on the lane.
 [[nodiscard]] PinnedShape pinned_shape(const schedule::Program& program, schedule::Lane lane);
 
 /// Bytes of pinned host memory that a rank of a staged transport takes: pinned_shape() for each lane on which
