@@ -7,7 +7,7 @@ namespace minitaw::comm::mpi {
 
 Patience patience(int cores, int threads) {
   if (cores >= threads) return {.spins = 20'000, .yields = 100};
-  return {.spins = 2, .yields = 0};
+  return {.spins = 2, .yields = 0, .longest_sleep = std::chrono::microseconds(40)};
 }
 
 void Hurry::set(bool on) {
