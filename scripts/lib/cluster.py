@@ -135,9 +135,9 @@ def outside(words):
     command = [*namespaces(), sys.executable, __file__, "--room", str(lifeline), json.dumps(words)]
     with subprocess.Popen(command, pass_fds=[lifeline]) as room:
         os.close(lifeline)
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            # a terminal sends SIGINT to everybody in its foreground; sent by hand it must be passed on
+        for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda got, _: os.write(end, bytes([got])))
+        signal.signal(signal.SIGINT, lambda *_: None)  # a terminal has sent it to mpiexec too
         return room.wait()
 
 
@@ -157,15 +157,39 @@ def set_kernel(name, value, inside):
     subprocess.run([*into, "sh", "-c", f"echo {value} >/proc/sys/net/{name}"], stderr=subprocess.DEVNULL, check=False)
 
 
-def shape(adapter, rate, options, latency=0.0, inside=None):
+def shape(adapter, rate, options, inside=None):
     """The token bucket holds what may leave at once: two packets, or what passes while a timer is late (250 us). The queue is too long
     to drop anything: networks of this kind lose nothing; windows (below) keep it short."""
-    burst = max(2 * (options.mtu + FRAME), int(rate / 8 * 250e-6))
+    burst = max(2 * (options.mtu + FRAME), int(rate / 8 * 500e-6))
     run("tc", "qdisc", "add", "dev", adapter, "root", "handle", "1:", "tbf", "rate", f"{rate:.0f}bit", "burst", burst, "limit", 1 << 30,
         inside=inside)
-    if latency:
-        run("tc", "qdisc", "add", "dev", adapter, "parent", "1:1", "handle", "10:", "netem", "delay", f"{latency * 1e6:.0f}us", "limit",
-            1000000, inside=inside)
+
+
+def delay(options, nodes):
+    """One way in each direction: what leaves a node waits behind its bucket."""
+    try:
+        for node in nodes:
+            run("tc", "qdisc", "add", "dev", "eth0", "parent", "1:1", "handle", "10:", "netem", "delay", f"{options.latency * 1e6:.0f}us",
+                "limit", 1000000, inside=node.pid)
+    except Refused:
+        delay_without_netem(options, nodes)
+
+
+def delay_without_netem(options, nodes):
+    """Ports that are isolated reach only the one that is not, where a program puts in later what it has read from them."""
+    run("ip", "link", "add", "delayed", "mtu", options.mtu, "type", "veth", "peer", "name", "inlet", "mtu", options.mtu)
+    run("ip", "link", "set", "inlet", "master", "switch")
+    run("ip", "link", "set", "inlet", "type", "bridge_slave", "learning", "off")
+    for adapter in ("delayed", "inlet"):
+        set_kernel(f"ipv6/conf/{adapter}/disable_ipv6", 1, os.getpid())
+        run("ip", "link", "set", adapter, "up")
+    for node in nodes:
+        run("ip", "link", "set", node.port, "type", "bridge_slave", "isolated", "on", "learning", "off")
+        run("bridge", "fdb", "add", node.address(), "dev", node.port, "master", "static")
+    line = subprocess.Popen([sys.executable, os.path.join(os.path.dirname(__file__), "delay_line.py"), str(options.latency), "delayed",
+                             *(node.port for node in nodes)], stdout=subprocess.PIPE)
+    if line.stdout.readline() != b"ready\n":
+        raise Refused("cannot delay: this kernel has no netem, and the program that stands in for it has ended")
 
 
 def mount(source, target, kind, flags=0):
@@ -194,18 +218,18 @@ def hold(name):
 
 class Node:
     def __init__(self, number, options):
-        self.name = f"node{number}"
+        self.name, self.port = f"node{number}", f"port{number}"
         held = subprocess.Popen(["unshare", "--net", "--uts", "--ipc", "--mount", sys.executable, __file__, "--hold", self.name],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if held.stdout.readline() != "ready\n":
             raise Refused(f"cannot make a node: {held.stderr.read().strip().splitlines()[-1:]}")
         self.pid = held.pid
         self.connect("admin", f"admin{number}", "admin", f"10.78.0.{number + 2}/24", 1500)
-        self.connect("eth0", f"port{number}", "switch", f"10.77.0.{number + 2}/24", options.mtu)
+        self.connect("eth0", self.port, "switch", f"10.77.0.{number + 2}/24", options.mtu)
         run("ip", "link", "set", f"admin{number}", "type", "bridge_slave", "isolated", "on")
         run("ip", "link", "set", "lo", "up", inside=self.pid)
-        shape(f"port{number}", options.rate, options)
-        shape("eth0", options.rate, options, options.latency, inside=self.pid)
+        shape(self.port, options.rate, options)
+        shape("eth0", options.rate, options, inside=self.pid)
         if options.rate_inside:
             run("ip", "link", "set", "lo", "mtu", options.mtu, inside=self.pid)
             shape("lo", options.rate_inside, options, inside=self.pid)
@@ -220,14 +244,21 @@ class Node:
 
     def limit_windows(self, options):
         """Twice what is under way on an idle network: more would only wait in the queues."""
-        window = int(max(256 << 10, 2 * options.rate / 8 * (2 * options.latency + 1e-3)))
+        window = int(max(256 << 10, 2 * options.rate / 8 * (2 * options.latency + 5e-3)))
         set_kernel("ipv4/tcp_rmem", f"4096 {min(window, 131072)} {window}", self.pid)
         set_kernel("ipv4/tcp_wmem", f"4096 {min(window, 131072)} {4 * window}", self.pid)
         set_kernel("ipv4/tcp_slow_start_after_idle", 0, self.pid)
 
-    def carried(self):
+    def adapter(self):
         (link,) = json.loads(run("ip", "-json", "-statistics", "link", "show", "eth0", inside=self.pid))
-        return link["stats64"]["tx"]["bytes"], link["stats64"]["rx"]["bytes"]
+        return link
+
+    def address(self):
+        return self.adapter()["address"]
+
+    def carried(self):
+        counted = self.adapter()["stats64"]
+        return counted["tx"]["bytes"], counted["rx"]["bytes"]
 
 
 def variables(options, nodes):
@@ -271,6 +302,8 @@ def room(lifeline, words):
         run("ip", "link", "set", bridge, "up")
     run("ip", "address", "add", "10.78.0.1/24", "dev", "admin")
     nodes = [Node(number, options) for number in range(options.nodes)]
+    if options.latency:
+        delay(options, nodes)
     job = subprocess.Popen(mpiexec(options, nodes), env=variables(options, nodes))
     threading.Thread(target=follow, args=(lifeline, job), daemon=True).start()
     if options.cut:
