@@ -158,9 +158,9 @@ def set_kernel(name, value, inside):
 
 
 def shape(adapter, rate, options, inside=None):
-    """The token bucket holds what may leave at once: two packets, or what passes while a timer is late (250 us). The queue is too long
+    """The token bucket holds what may leave at once: two packets, or what passes while a timer waits for a core (4 ms, a tick of the scheduler). The queue is too long
     to drop anything: networks of this kind lose nothing; windows (below) keep it short."""
-    burst = max(2 * (options.mtu + FRAME), int(rate / 8 * 500e-6))
+    burst = max(2 * (options.mtu + FRAME), int(rate / 8 * 4e-3))
     run("tc", "qdisc", "add", "dev", adapter, "root", "handle", "1:", "tbf", "rate", f"{rate:.0f}bit", "burst", burst, "limit", 1 << 30,
         inside=inside)
 
@@ -243,10 +243,12 @@ class Node:
         run("ip", "link", "set", adapter, "up", inside=self.pid)
 
     def limit_windows(self, options):
-        """Twice what is under way on an idle network: more would only wait in the queues."""
+        """Enough for 10 ms, in which a rank may not get a core; more would only wait in the queues. Nothing is lost here, so that
+        windows stay open once they are; BBR would take a lack of cores for a slower network."""
         window = int(max(256 << 10, 2 * options.rate / 8 * (2 * options.latency + 5e-3)))
         set_kernel("ipv4/tcp_rmem", f"4096 {min(window, 131072)} {window}", self.pid)
         set_kernel("ipv4/tcp_wmem", f"4096 {min(window, 131072)} {4 * window}", self.pid)
+        set_kernel("ipv4/tcp_congestion_control", "cubic", self.pid)
         set_kernel("ipv4/tcp_slow_start_after_idle", 0, self.pid)
 
     def adapter(self):
