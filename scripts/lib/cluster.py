@@ -15,7 +15,6 @@ import ctypes
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import socket
@@ -158,8 +157,8 @@ def set_kernel(name, value, inside):
 
 
 def shape(adapter, rate, options, inside=None):
-    """The token bucket holds what may leave at once: two packets, or what passes while a timer waits for a core (4 ms, a tick of the scheduler). The queue is too long
-    to drop anything: networks of this kind lose nothing; windows (below) keep it short."""
+    """The token bucket holds what may leave at once: two packets, or what passes while a timer waits for a core (4 ms, a tick of the
+    scheduler). The queue is too long to drop anything: networks of this kind lose nothing; windows (below) keep it short."""
     burst = max(2 * (options.mtu + FRAME), int(rate / 8 * 4e-3))
     run("tc", "qdisc", "add", "dev", adapter, "root", "handle", "1:", "tbf", "rate", f"{rate:.0f}bit", "burst", burst, "limit", 1 << 30,
         inside=inside)
@@ -222,7 +221,7 @@ class Node:
         held = subprocess.Popen(["unshare", "--net", "--uts", "--ipc", "--mount", sys.executable, __file__, "--hold", self.name],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if held.stdout.readline() != "ready\n":
-            raise Refused(f"cannot make a node: {held.stderr.read().strip().splitlines()[-1:]}")
+            raise Refused(f"cannot make a node: {held.stderr.read().strip().splitlines()[-1]}")
         self.pid = held.pid
         self.connect("admin", f"admin{number}", "admin", f"10.78.0.{number + 2}/24", 1500)
         self.connect("eth0", self.port, "switch", f"10.77.0.{number + 2}/24", options.mtu)
