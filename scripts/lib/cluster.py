@@ -291,7 +291,7 @@ def follow(lifeline, job):
 
 
 def room(lifeline, words):
-    # its own end would come too late if the outside were killed while nobody reads the lifeline
+    # with `unshare`, which is between the outside and this
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: None)

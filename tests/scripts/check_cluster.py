@@ -35,16 +35,29 @@ def call(*options, program, code=0, **environment):
     return done
 
 
-def links():
-    """Of this network namespace, and every network namespace that a process is in."""
-    own = sorted(os.listdir("/sys/class/net"))
-    spaces = set()
-    for path in pathlib.Path("/proc").glob("[0-9]*/ns/net"):
+def adapters():
+    """Of the machine itself."""
+    return sorted(os.listdir("/sys/class/net"))
+
+
+def spaces_of_processes():
+    """The network namespace of each process that we may see, and its parent."""
+    spaces = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
         try:
-            spaces.add(os.readlink(path))
+            parent = (path / "stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[1]
+            spaces[int(path.name)] = (os.readlink(path / "ns/net"), int(parent))
         except OSError:  # not ours to see, or gone
             pass
-    return own, sorted(spaces)
+    return spaces
+
+
+def spaces_below(ancestor):
+    """Network namespaces of a process's descendants, without our own: other clusters may be running beside it."""
+    every, family = spaces_of_processes(), {ancestor}
+    while more := {pid for pid, (_, parent) in every.items() if parent in family} - family:
+        family |= more
+    return {every[pid][0] for pid in family if pid in every} - {os.readlink("/proc/self/ns/net")}
 
 
 def sent(said):
@@ -91,33 +104,33 @@ def latency_is_there():
 
 
 def running():
-    """The script in a session that sleeps, once its nodes are there."""
-    before = links()
+    """The script while its job sleeps, and the namespaces of the room and its nodes."""
     script = subprocess.Popen([*CLUSTER, *TWO, "--rate", "100mbit", "--", "sh", "-c", "echo here; exec sleep 1000"],
                               stdout=subprocess.PIPE, text=True)
     assert script.stdout.readline() == "here\n"
-    assert len(links()[1]) >= len(before[1]) + 3 and links()[0] == before[0]
-    return script, before
+    spaces = spaces_below(script.pid)
+    assert len(spaces) == 3, spaces
+    return script, spaces
 
 
-def nothing_is_left(before):
+def nothing_is_left(spaces, before):
+    assert adapters() == before
     for _ in range(100):
-        if links() == before:
+        if not spaces & {space for space, _ in spaces_of_processes().values()}:
             return
         time.sleep(0.1)
-    raise AssertionError(f"{links()} was {before}")
+    raise AssertionError(f"processes in {spaces} are left")
 
 
 def nothing_is_left_by_signals():
+    before = adapters()
     for number, code in ((signal.SIGTERM, None), (signal.SIGKILL, -signal.SIGKILL)):
-        script, before = running()
+        script, spaces = running()
+        assert adapters() == before
         script.send_signal(number)
         script.wait(60)
         assert script.returncode != 0 and code in (None, script.returncode), script.returncode
-        nothing_is_left(before)
-    before = links()
-    call(*TWO, "--rate", "1gbit", program=["true"])
-    nothing_is_left(before)
+        nothing_is_left(spaces, before)
 
 
 def a_node_can_be_cut():
