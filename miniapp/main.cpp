@@ -56,6 +56,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app::add_run(app, invocation);
   app::add_verify(app, invocation);
+  app::add_topo(app, invocation);
   app::add_plan(app, invocation);
   app::add_show(app, invocation);
   app::add_compare(app, invocation);

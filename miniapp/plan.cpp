@@ -23,7 +23,7 @@ struct Options {
   bool json = false, program = false;
   std::string device_memory;  ///< as given; empty: that of the device of this machine, if any
   TimelineOptions timeline;
-  std::string flops, inside, between;  ///< as given; empty: the default
+  std::string flops, inside, between, nic;  ///< as given; empty: the default
 };
 
 schedule::Machine machine_of(const Options& options) {
@@ -31,6 +31,7 @@ schedule::Machine machine_of(const Options& options) {
   if (!options.flops.empty()) machine.flops = parse_rate("--flops", options.flops);
   if (!options.inside.empty()) machine.inside = parse_rate("--inside", options.inside);
   if (!options.between.empty()) machine.between = parse_rate("--between", options.between);
+  if (!options.nic.empty()) machine.nic = parse_link_rate("--nic", options.nic);
   return machine;
 }
 
@@ -108,6 +109,10 @@ void add_machine(CLI::App& verb, Options& options) {
                   fmt::format("assumed bytes/s of a rank to other groups, one direction ({:.0f}G: an adapter "
                               "of 400 Gbit/s for each rank, as in a DGX H100)",
                               machine.between * 1e-9))
+      ->type_name("RATE");
+  verb.add_option("--nic", options.nic,
+                  "rate of the adapter that all ranks of a group share, each direction: 12.5M in bytes/s, or "
+                  "100mbit; says how long a step takes at least for what passes the busiest one")
       ->type_name("RATE");
 }
 

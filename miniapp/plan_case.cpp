@@ -23,6 +23,13 @@ CasePlan::Busiest CasePlan::busiest(std::uint64_t (schedule::ByteMatrix::*direct
   return found;
 }
 
+std::optional<double> CasePlan::nic_seconds() const {
+  if (machine.nic == 0) return std::nullopt;
+  const std::uint64_t most =
+      std::max(busiest(&schedule::ByteMatrix::leaving).bytes, busiest(&schedule::ByteMatrix::entering).bytes);
+  return static_cast<double>(most) / machine.nic;
+}
+
 double CasePlan::idle_ticks_share() const {
   const int busy = std::accumulate(ticks.busy.begin(), ticks.busy.end(), 0);
   return ticks.total == 0

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ struct CasePlan {
   };
   [[nodiscard]] Busiest busiest(std::uint64_t (schedule::ByteMatrix::*direction)(const topology::Groups&, int)
                                     const) const;
+  /// Seconds that the busiest NIC needs at least for the bytes of one step, both directions at once; nothing
+  /// unless the machine's NICs are known.
+  [[nodiscard]] std::optional<double> nic_seconds() const;
   /// Ticks without computation, summed over the ranks, over all ticks.
   [[nodiscard]] double idle_ticks_share() const;
 };

@@ -93,9 +93,7 @@ ordered_json busiest_json(const CasePlan& plan,
   return {{"group", found.group}, {"bytes", found.bytes}};
 }
 
-}  // namespace
-
-ordered_json to_json(const CasePlan& plan) {
+ordered_json known_json(const CasePlan& plan) {
   const schedule::MessageCounts& m = plan.messages;
   return {{"settings", settings_json(plan)},
           {"shards", plan.program.shards},
@@ -118,11 +116,21 @@ ordered_json to_json(const CasePlan& plan) {
           {"memory_bytes", memory_json(plan)}};
 }
 
+}  // namespace
+
+ordered_json to_json(const CasePlan& plan) {
+  ordered_json json = known_json(plan);
+  if (const auto seconds = plan.nic_seconds()) json["nic_s"] = *seconds;
+  return json;
+}
+
 nlohmann::ordered_json to_json(const schedule::Machine& machine) {
-  return {{"flops", machine.flops},
-          {"inside_bytes_per_s", machine.inside},
-          {"between_bytes_per_s", machine.between},
-          {"memory_bytes_per_s", machine.memory}};
+  ordered_json json = {{"flops", machine.flops},
+                       {"inside_bytes_per_s", machine.inside},
+                       {"between_bytes_per_s", machine.between},
+                       {"memory_bytes_per_s", machine.memory}};
+  if (machine.nic > 0) json["nic_bytes_per_s"] = machine.nic;
+  return json;
 }
 
 }  // namespace minitaw::app

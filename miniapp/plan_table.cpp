@@ -113,6 +113,9 @@ void append_bytes(std::vector<Column>& table, const std::vector<PlanRow>& rows) 
   nic.add("NIC-out", [](const PlanRow& r) { return static_cast<double>(r.nic_out); })
       .add("NIC-in", [](const PlanRow& r) { return static_cast<double>(r.nic_in); });
   nic.append_to(table, "");
+  if (rows.front().nic_s)
+    table.push_back(words(
+        "NIC-time", rows, [](const PlanRow& r) { return fmt::format("{:.4g}", *r.nic_s); }, false, "s"));
   ByteColumns memory(rows);
   for (int k = 0; k < schedule::memory_kinds; ++k)
     memory.add(schedule::name_of(static_cast<schedule::Memory>(k)),
@@ -166,6 +169,7 @@ PlanRow row_of(const CasePlan& plan, int number) {
           .between = sum(plan, &ByteMatrix::between) / c.ranks,
           .nic_out = plan.busiest(&ByteMatrix::leaving).bytes,
           .nic_in = plan.busiest(&ByteMatrix::entering).bytes,
+          .nic_s = plan.nic_seconds(),
           .memory = plan.memory[worst].by_kind,
           .idle = plan.idle.share()};
 }

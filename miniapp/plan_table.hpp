@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ struct PlanRow {
   std::int64_t seq = 0;
   double inside = 0, between = 0;                            ///< bytes per step, mean over the ranks
   std::uint64_t nic_out = 0, nic_in = 0;                     ///< bytes per step of the busiest group
+  std::optional<double> nic_s;                               ///< seconds that this takes at least
   std::array<std::size_t, schedule::memory_kinds> memory{};  ///< bytes of the rank that needs most
   double idle = 0;                                           ///< share of the compute lanes
 };

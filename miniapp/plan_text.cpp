@@ -60,6 +60,9 @@ std::string traffic_text(const CasePlan& plan) {
   if (plan.settings.groups.count() > 1)
     text += fmt::format("  busiest NIC      {} out (group {}), {} in (group {})\n", size_text(out.bytes),
                         out.group, size_text(in.bytes), in.group);
+  if (const auto seconds = plan.nic_seconds())
+    text += fmt::format("  NIC time         {:.4g} s at least for a step at {:.4g} MB/s each direction\n",
+                        *seconds, plan.machine.nic * 1e-6);
   return text;
 }
 

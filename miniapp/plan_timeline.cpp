@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <charconv>
 #include <cmath>
 
@@ -97,6 +98,17 @@ double parse_rate(const std::string& option, const std::string& text) {
     throw InputError(
         fmt::format("{}: \"{}\" is not a rate; write for example 400T, 50G or 1e10", option, text));
   return value;
+}
+
+double parse_link_rate(const std::string& option, const std::string& text) {
+  const std::size_t bits = text.find("bit");
+  if (bits == std::string::npos || bits + 3 != text.size()) return parse_rate(option, text);
+  std::string number = text.substr(0, bits);
+  if (number.empty() || std::string("KMGTP").find(number.back()) != std::string::npos)
+    return parse_rate(option, text);  // says what is wrong
+  if (std::string("kmgt").find(number.back()) != std::string::npos)
+    number.back() = static_cast<char>(std::toupper(static_cast<unsigned char>(number.back())));
+  return parse_rate(option, number) / 8;
 }
 
 std::string to_text(const schedule::Machine& machine) {

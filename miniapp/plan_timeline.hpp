@@ -25,6 +25,9 @@ void write_timeline(const TimelineOptions& options, const deck::Deck& deck, cons
 /// "400T", "50G" or a plain number; steps of 1000. `option` is only named. Throws InputError.
 [[nodiscard]] double parse_rate(const std::string& option, const std::string& text);
 
+/// The same in bytes/s, or in bits/s: "100mbit", "1gbit".
+[[nodiscard]] double parse_link_rate(const std::string& option, const std::string& text);
+
 /// "400 TFLOP/s, 450 GB/s inside its group and 50 GB/s to others".
 [[nodiscard]] std::string to_text(const schedule::Machine& machine);
 

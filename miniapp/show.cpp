@@ -1,8 +1,13 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <memory>
+#include <set>
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "output.hpp"
+#include "record/environment.hpp"
 #include "record/official.hpp"
 #include "record/read.hpp"
 #include "record/read_case.hpp"
@@ -34,6 +39,14 @@ std::string summary_text(const Options& options, const std::vector<record::Row>&
   return options.json ? record::to_json(rows) : record::whole_text(rows);
 }
 
+/// Each set of shaped links that a session had, once.
+std::string links_text(const record::Image& image, const std::string& path) {
+  std::set<std::string> each;
+  for (const record::Provenance& session : record::read_sessions(image, path))
+    each.insert(record::links_text(session.links));
+  return fmt::format("{}", fmt::join(each, ""));
+}
+
 int show_rules(const std::string& path) {
   const record::Image image = record::Image::load(path);
   const record::Official official =
@@ -47,7 +60,9 @@ int show(const Options& options) {
   if (options.rules) return show_rules(options.file);
   if (options.samples && !options.csv && !options.json)
     throw InputError("--samples needs --csv or --json: it is a table for other programs");
-  const std::vector<record::Row> rows = record::read_rows(options.file);
+  const record::Image image = record::Image::load(options.file);
+  const std::vector<record::Row> rows = record::read_summary(image, options.file);
+  if (!options.samples && !options.csv && !options.json) put_out(links_text(image, options.file));
   put_out(options.samples ? samples_text(options) : summary_text(options, rows));
   return record::verdict(rows).valid() ? 0 : 1;
 }

@@ -5,6 +5,7 @@
 
 #include "comm/mpi/texts.hpp"
 #include "libraries.hpp"
+#include "record/environment.hpp"
 
 namespace minitaw::app {
 namespace {
@@ -53,6 +54,7 @@ void Speaker::open(const MpiJob& mpi) {
   say("# {}\n", record::version_text());
   say("{}", mpi.map_text());
   say("{}", record::settings_text(record::preview(deck_.cases)));
+  say("{}", record::links_text(record::shaped_links()));
   for (const std::string& sentence : deck_.notes) note(sentence);
   for (const std::string& sentence : recorder_.notes()) note(sentence);
   const auto known = std::ranges::count_if(own_rows(), record::is_finished);

@@ -24,6 +24,7 @@ struct Invocation {
 /// Each adds its verb to the command line. One file per verb: <verb>.cpp.
 void add_run(CLI::App& app, Invocation& invocation);
 void add_verify(CLI::App& app, Invocation& invocation);
+void add_topo(CLI::App& app, Invocation& invocation);
 void add_plan(CLI::App& app, Invocation& invocation);
 void add_show(CLI::App& app, Invocation& invocation);
 void add_compare(CLI::App& app, Invocation& invocation);

@@ -13,7 +13,7 @@ NODES = [("cpu", "processor"), ("os", "system")]
 
 def build_rows(sessions):
     """A row for each text; where sessions differ, all that there were."""
-    rows = [*BUILD, ("libraries", "libraries"), *NODES, ("started", "started (UTC)"), ("deck_path", "deck"), ("overrides", "--set")]
+    rows = [*BUILD, ("libraries", "libraries"), *NODES, ("started", "started (UTC)"), ("deck_path", "deck"), ("overrides", "--set"), ("links", "shaped links")]
     for name, title in rows:
         each = name in dict(NODES)
         values = dict.fromkeys(text for s in sessions for text in (s.get(name, []) if each else [as_text(s.get(name, ""))]))

@@ -37,6 +37,7 @@ std::string session_text(const Provenance& p) {
   for (const std::string& library : p.libraries) text += line("library", library);
   text += line("command", p.command) + line("deck", p.deck_path);
   for (const std::string& override : p.overrides) text += line("--set", override);
+  for (const std::string& property : p.links) text += line("shaped link", property);
   text += ranks_text(p);
   for (const std::string& variable : p.environment) text += variable + "\n";
   return text;

@@ -1,6 +1,7 @@
 #include "record/environment.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <pwd.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <regex>
+#include <sstream>
 #include <string_view>
 
 namespace minitaw::record {
@@ -135,6 +137,20 @@ std::vector<std::string> recorded_environment(const HostNames& hosts) {
   }
   std::ranges::sort(found);
   return found;
+}
+
+std::vector<std::string> shaped_links() {
+  static const std::regex form("[a-z_]+=[0-9]+([.][0-9]+)?[a-z]*");
+  const char* const said = std::getenv("MINITAW_SHAPED_LINKS");
+  std::istringstream words(said == nullptr ? "" : said);
+  std::vector<std::string> links;
+  for (std::string word; words >> word;)
+    if (std::regex_match(word, form)) links.push_back(word);
+  return links;
+}
+
+std::string links_text(const std::vector<std::string>& links) {
+  return links.empty() ? "" : fmt::format("# {:<13} = shaped, {}\n", "links", fmt::join(links, " "));
 }
 
 }  // namespace minitaw::record

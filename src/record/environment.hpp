@@ -23,4 +23,10 @@ namespace minitaw::record {
 /// All that is kept of this process's environment, sorted.
 [[nodiscard]] std::vector<std::string> recorded_environment(const HostNames& hosts);
 
+/// What scripts/cluster says of the links between its nodes: "nodes=3", "rate=100mbit", ...; empty: they are
+/// as they are. Words that are not of this form are left out.
+[[nodiscard]] std::vector<std::string> shaped_links();
+/// "# links         = shaped, rate=100mbit ...\n"; nothing where they are not.
+[[nodiscard]] std::string links_text(const std::vector<std::string>& links);
+
 }  // namespace minitaw::record

@@ -41,6 +41,7 @@ Provenance collect(const deck::Deck& deck, const std::vector<std::string>& argum
   p.deck = deck.text;
   p.overrides = deck.overrides;
   p.environment = recorded_environment(hosts);
+  p.links = shaped_links();
   return p;
 }
 

@@ -18,6 +18,7 @@ struct Provenance {
   std::string deck_path, deck;           ///< the deck as read
   std::vector<std::string> overrides;    ///< "key=value" of the command line
   std::vector<std::string> environment;  ///< "NAME=value", allowed names only, sorted
+  std::vector<std::string> links;  ///< "rate=100mbit", "latency=200us", ... where scripts/cluster shapes them
   /// Per rank of the job; filled by the caller. Hosts are "node 0", ... unless their names were asked for.
   std::vector<std::string> hosts, devices;
   std::vector<int> nodes;            ///< number of its node

@@ -54,6 +54,7 @@ Provenance read_session(hid_t group, std::int64_t schema) {
   p.cores = h5::read_text_list(group, "cores");
   if (h5::exists(group, "cpu")) p.cpu = h5::read_text_list(group, "cpu");
   if (h5::exists(group, "os")) p.os = h5::read_text_list(group, "os");
+  if (h5::exists(group, "links")) p.links = h5::read_text_list(group, "links");
   return p;
 }
 

@@ -186,6 +186,7 @@ void write_provenance(hid_t parent, const std::string& name, const Provenance& p
   put_text(group.get(), "deck", p.deck);
   put_list(group.get(), "overrides", p.overrides, "override");
   put_list(group.get(), "environment", p.environment, "variable");
+  put_list(group.get(), "links", p.links, "property");
   put_list(group.get(), "hosts", p.hosts, "rank of the job");
   const std::vector<std::int64_t> nodes(p.nodes.begin(), p.nodes.end());
   h5::write(group.get(), "nodes", nodes, {nodes.size()}, {"1", "rank of the job"});

@@ -12,6 +12,7 @@ struct Machine {
   double flops = 400e12;    ///< FLOP/s of a rank
   double inside = 450e9;    ///< bytes/s of a rank to others of its group, one direction
   double between = 50e9;    ///< bytes/s of a rank to other groups, one direction
+  double nic = 0;           ///< bytes/s of all ranks of a group to others, one direction; 0: not known
   double memory = 3.35e12;  ///< bytes/s of a rank's memory, for what computes little: update, zero, add
 };
 
@@ -25,10 +26,10 @@ struct Machine {
 /// Bytes of the message or, of a collective, the buffer that moves.
 [[nodiscard]] double moved_bytes(const Action& action, const model::Layout& layout);
 
-/// Durations of all actions on a machine. Messages and collectives take bytes over bandwidth: a rooted one as
-/// a chain of small pieces (its buffer once), all-gather and reduce-scatter (n - 1) / n of it, all-reduce
-/// twice that; the slower rate if any of its links leaves a group. The program must live as long as the
-/// result.
+/// Durations of all actions on a machine, without its NICs, which messages share. Messages and collectives
+/// take bytes over bandwidth: a rooted one as a chain of small pieces (its buffer once), all-gather and
+/// reduce-scatter (n - 1) / n of it, all-reduce twice that; the slower rate if any of its links leaves a
+/// group. The program must live as long as the result.
 [[nodiscard]] Costs costs_of(const Program& program, const model::Layout& layout, const Machine& machine);
 
 /// The same where each rank has its own B, in place of the layout's.

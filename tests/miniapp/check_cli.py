@@ -50,9 +50,11 @@ def check_refusals():
     refused("plan", DECK, "--program", "--set", "seq=64,128", says="--program")
     for size in ("many", "-1G", "3Gi", "3GiBs", "1e99G", "0"):
         refused("plan", DECK, f"--device-memory={size}", says="--device-memory")
-    for option in ("--flops", "--inside", "--between"):
+    for option in ("--flops", "--inside", "--between", "--nic"):
         for rate in ("fast", "-1G", "0", "4GB", "nan", "inf", "1e40"):
             refused("plan", DECK, f"{option}={rate}", says=option)
+    for rate in ("1Mbit", "mbit", "bit", "1mbits", "-1mbit"):
+        refused("plan", DECK, f"--nic={rate}", says="--nic")
     refused("plan", DECK, "--timeline", "step.png", says=".svg")
     refused("plan", DECK, "--timeline", "missing/step.svg", says="cannot be written")
     refused("plan", DECK, "--case", "0", says="--timeline")
@@ -124,6 +126,20 @@ def check_table():
     assert "M" not in names and "seq" not in accepted("plan", DECK).splitlines()[0]
 
 
+def check_nic():
+    """The bound is the bytes of the group with most, over the rate."""
+    arguments = ("plan", DECK, "--set", "groups=1+3", "--nic")
+    (case,) = json.loads(accepted(*arguments, "100mbit", "--json"))["cases"]
+    most = max(max(group["bytes_out"], group["bytes_in"]) for group in case["groups"])
+    assert most > 0 and abs(case["nic_s"] * 12.5e6 - most) < 1e-6 * most
+    (same,) = json.loads(accepted(*arguments, "12.5M", "--json"))["cases"]
+    assert same == case
+    header, _, row = accepted(*arguments, "100mbit").splitlines()[:3]
+    figures = dict(zip(header.lstrip("#").split(), row.split()))
+    assert abs(float(figures["NIC-time"]) - case["nic_s"]) <= 1e-3 * case["nic_s"], row
+    assert "NIC-time" not in accepted("plan", DECK) and "nic_s" not in accepted("plan", DECK, "--json")
+
+
 def check_timeline():
     path = pathlib.Path(FOLDER, "step.svg")
     schedules = ("--set", "schedule=tawpipe,zb1,weipipe")
@@ -176,6 +192,7 @@ check_lonely_ranks()
 check_help()
 check_plan()
 check_table()
+check_nic()
 check_timeline()
 check_fit()
 check_paper_case()

@@ -199,6 +199,7 @@ TEST_F(Comparing, the_machine_must_agree_or_be_allowed) {
       {"device", [&] { provenance_.devices.assign(3, "device 0, NVIDIA H100, 79.1 GiB, GPU-1"); }},
       {"nodes", [&] { provenance_.nodes = {0, 0, 1}; }},
       {"processor", [&] { provenance_.cpu = {"one", "one", "another"}; }},
+      {"links", [&] { provenance_.links = {"rate=100mbit"}; }},
       {"build_type", [&] { provenance_.build_type = "Debug"; }}};
   for (const auto& [name, change] : changes) {
     const Provenance before = provenance_;

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "folder.hpp"
+#include "record/environment.hpp"
 #include "record/provenance.hpp"
 #include "record/read_provenance.hpp"
 #include "record/recorder.hpp"
@@ -38,6 +39,14 @@ TEST(Provenance, holds_what_can_be_known_without_a_job) {
   EXPECT_FALSE(p.compiler.empty());
 }
 
+TEST(Provenance, says_what_links_were_shaped_to_and_nothing_else) {
+  ::setenv("MINITAW_SHAPED_LINKS", "rate=100mbit latency=0.2ms /home/joe host=cn7 x=10.0.0.1", 1);
+  EXPECT_THAT(shaped_links(), testing::ElementsAre("rate=100mbit", "latency=0.2ms"));
+  EXPECT_EQ(links_text(shaped_links()), "# links         = shaped, rate=100mbit latency=0.2ms\n");
+  ::unsetenv("MINITAW_SHAPED_LINKS");
+  EXPECT_EQ(links_text(shaped_links()), "");
+}
+
 TEST(Provenance, keeps_what_the_user_wrote_as_it_is) {
   deck::Deck deck;
   deck.text = "data = \"/scratch/cn7/x\"\n";
@@ -58,6 +67,7 @@ TEST_F(Kept, where_and_on_what_the_ranks_ran) {
   p.cores = {"0-3", "8"};
   p.cpu = {"a processor, 2 sockets", "another"};
   p.os = {"Linux 6", "Linux 7"};
+  p.links = {"rate=100mbit", "latency=200us"};
   const std::string file = path("p.h5");
   Recorder(file, p).append(sample_case());
   const Provenance found = read_sessions(Image::load(file), file).at(0);
@@ -66,6 +76,7 @@ TEST_F(Kept, where_and_on_what_the_ranks_ran) {
   EXPECT_EQ(found.cores, p.cores);
   EXPECT_EQ(found.cpu, p.cpu);
   EXPECT_EQ(found.os, p.os);
+  EXPECT_EQ(found.links, p.links);
 }
 
 }  // namespace

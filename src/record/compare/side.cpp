@@ -1,6 +1,7 @@
 #include "record/compare/side.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -90,7 +91,7 @@ Side read_side(const std::vector<std::string>& paths) {
 const std::vector<std::string>& what_matters() {
   static const std::vector<std::string> names = {"dtype", "recompute",     "attention", "transport",
                                                  "seed",  "learning_rate", "device",    "processor",
-                                                 "nodes", "build_type",    "threads"};
+                                                 "nodes", "build_type",    "threads",   "links"};
   return names;
 }
 
@@ -103,6 +104,7 @@ std::string value_of(const std::string& name, const File& file, const StoredCase
   if (name == "processor") return of_ranks(p.cpu, ranks, [](const std::string& cpu) { return cpu; });
   if (name == "nodes") return nodes_of(p, ranks);
   if (name == "build_type") return p.build_type;
+  if (name == "links") return p.links.empty() ? "not shaped" : fmt::format("{}", fmt::join(p.links, " "));
   return to_text(stored.row.cell(name));
 }
 

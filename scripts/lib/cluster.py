@@ -1,0 +1,352 @@
+#!/usr/bin/env python3
+"""An MPI job on nodes that are namespaces of this machine, behind one switch.
+
+Three processes run this file. `Outside` starts the machine room, a PID namespace that dies with it, and passes signals in. `Room` is
+the first process in there: it makes the nodes, connects them and calls mpiexec. Whatever ends it, and be it SIGKILL, takes every
+process of the room with it, and with the last process the kernel removes namespaces, adapters and switch: nothing needs cleaning up,
+and the machine's own network never sees any of it. mpiexec calls this file in place of ssh: `enter`.
+
+    eth0 of a node  --veth--  port of the bridge `switch`: what the program sends between nodes, shaped at both ends
+    admin of a node --veth--  port of the bridge `admin`:  what mpiexec says to its proxies; the nodes cannot reach each other on it
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import uuid
+
+BAD_INPUT = 2
+FRAME = 14  # bytes of an Ethernet header, which the kernel counts
+
+
+class Refused(Exception):
+    """One sentence for the user."""
+
+
+def number_with(units, kind, example):
+    def parse(text):
+        match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)([a-z]+)", text.lower())
+        if not match or match[2] not in units or float(match[1]) == 0:
+            raise argparse.ArgumentTypeError(f"'{text}' is no {kind}: write a number with {', '.join(units)}, such as {example}")
+        return float(match[1]) * units[match[2]]
+    return parse
+
+
+RATE = number_with({"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}, "rate", "100mbit")
+TIME = number_with({"us": 1e-6, "ms": 1e-3, "s": 1.0}, "time", "0.2ms")
+
+
+def count(text):
+    if not text.isdigit() or not 1 <= int(text) <= 200:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number from 1 to 200")
+    return int(text)
+
+
+def cut(text):
+    match = re.fullmatch(r"([0-9]+)@([0-9.]+)", text)
+    if not match:
+        raise argparse.ArgumentTypeError(f"'{text}' is not NODE@SECONDS, such as 1@20")
+    return int(match[1]), float(match[2])
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise Refused(f"{message} (scripts/cluster --help lists all options)")
+
+
+def parse(words):
+    parser = Parser(prog="scripts/cluster", allow_abbrev=False,
+                    usage="scripts/cluster --nodes N --ranks-per-node R --rate RATE [OPTION ...] -- PROGRAM [ARGUMENT ...]",
+                    description="Runs an MPI program on nodes that are namespaces of this machine, each with one adapter of this rate.")
+    parser.add_argument("--nodes", type=count, required=True)
+    parser.add_argument("--ranks-per-node", type=count, required=True)
+    parser.add_argument("--rate", type=RATE, required=True, help="of each node's adapter, each direction: 100mbit, 1gbit")
+    parser.add_argument("--latency", type=TIME, default=0.0, help="added to the way from node to node: 50us, 0.2ms (default: none)")
+    parser.add_argument("--rate-inside", type=RATE, help="ranks of a node share a connection of this rate too, instead of memory")
+    parser.add_argument("--mtu", type=int, default=9000, help="bytes of a packet (default: 9000, jumbo frames)")
+    parser.add_argument("--cut", type=cut, metavar="NODE@SECONDS", help="takes the adapter of a node down so long after the start")
+    parser.add_argument("--counters", action="store_true", help="says at the end what every adapter has carried, on standard error")
+    if "--" not in words and not {"-h", "--help"} & set(words):
+        raise Refused("no program: write -- and the program after the options (scripts/cluster --help lists all options)")
+    at = words.index("--") if "--" in words else len(words)
+    options = parser.parse_args(words[:at])
+    options.program = words[at + 1:]
+    if not options.program:
+        raise Refused("no program after --")
+    if not 576 <= options.mtu <= 65000:
+        raise Refused(f"a packet has 576 to 65000 bytes, not {options.mtu}")
+    if options.cut and options.cut[0] >= options.nodes:
+        raise Refused(f"there is no node {options.cut[0]} to cut: they are counted from 0")
+    return options
+
+
+def scaled(value, units):
+    """100000000 as 100mbit."""
+    unit, size = next(((unit, size) for unit, size in units if value >= size), units[-1])
+    return f"{value / size:.6g}{unit}"
+
+
+def rate_text(rate):
+    return scaled(rate, [("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3)])
+
+
+def time_text(seconds):
+    return scaled(seconds, [("s", 1.0), ("ms", 1e-3), ("us", 1e-6)])
+
+
+def description(options):
+    """For the record of the ranks (src/record): words NAME=VALUE."""
+    words = {"nodes": options.nodes, "ranks_per_node": options.ranks_per_node, "rate": rate_text(options.rate),
+             "latency": time_text(options.latency) if options.latency else "0us", "mtu": options.mtu}
+    if options.rate_inside:
+        words["rate_inside"] = rate_text(options.rate_inside)
+    return " ".join(f"{name}={value}" for name, value in words.items())
+
+
+# Outside
+
+def namespaces():
+    """The words that make the room's. Root keeps its rights on files, if it may; anybody else becomes root of a user namespace."""
+    kinds = ["--net", "--mount", "--pid", "--uts", "--ipc"]
+    for user in ([], ["--user", "--map-root-user"]):
+        command = ["unshare", *user, *kinds, "--fork", "--mount-proc"]
+        if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
+            return command
+    raise Refused("this machine does not let you create namespaces, of which the nodes are made: allow user namespaces, or be root")
+
+
+def outside(words):
+    options = parse(words)
+    for tool in ("ip", "tc", "unshare", "nsenter", "mpiexec"):
+        if not shutil.which(tool):
+            raise Refused(f"there is no {tool} here; with MINITAW_ENV=debian the environment of scripts/env brings it along")
+    if "HYDRA" not in subprocess.run(["mpiexec", "--version"], capture_output=True, text=True, check=False).stdout:
+        raise Refused("mpiexec is not MPICH's, whose nodes can be entered without ssh; with MINITAW_ENV=debian it is")
+    lifeline, end = os.pipe()
+    command = [*namespaces(), sys.executable, __file__, "--room", str(lifeline), json.dumps(words)]
+    with subprocess.Popen(command, pass_fds=[lifeline]) as room:
+        os.close(lifeline)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda got, _: os.write(end, bytes([got])))
+        signal.signal(signal.SIGINT, lambda *_: None)  # a terminal has sent it to mpiexec too
+        return room.wait()
+
+
+# The room
+
+def run(*words, inside=None):
+    into = ["nsenter", f"--net=/proc/{inside}/ns/net"] if inside else []
+    done = subprocess.run([*into, *map(str, words)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Refused(f"{' '.join(map(str, words))}: {done.stderr.strip() or 'failed'}")
+    return done.stdout
+
+
+def set_kernel(name, value, inside):
+    """A parameter of a network namespace; not every kernel has all of them."""
+    into = ["nsenter", f"--net=/proc/{inside}/ns/net"]
+    subprocess.run([*into, "sh", "-c", f"echo {value} >/proc/sys/net/{name}"], stderr=subprocess.DEVNULL, check=False)
+
+
+def shape(adapter, rate, options, inside=None):
+    """The token bucket holds what may leave at once: two packets, or what passes while a timer waits for a core (4 ms, a tick of the
+    scheduler). The queue is too long to drop anything: networks of this kind lose nothing; windows (below) keep it short."""
+    burst = max(2 * (options.mtu + FRAME), int(rate / 8 * 4e-3))
+    run("tc", "qdisc", "add", "dev", adapter, "root", "handle", "1:", "tbf", "rate", f"{rate:.0f}bit", "burst", burst, "limit", 1 << 30,
+        inside=inside)
+
+
+def delay(options, nodes):
+    """One way in each direction: what leaves a node waits behind its bucket."""
+    try:
+        for node in nodes:
+            run("tc", "qdisc", "add", "dev", "eth0", "parent", "1:1", "handle", "10:", "netem", "delay", f"{options.latency * 1e6:.0f}us",
+                "limit", 1000000, inside=node.pid)
+    except Refused:
+        delay_without_netem(options, nodes)
+
+
+def delay_without_netem(options, nodes):
+    """Ports that are isolated reach only the one that is not, where a program puts in later what it has read from them."""
+    run("ip", "link", "add", "delayed", "mtu", options.mtu, "type", "veth", "peer", "name", "inlet", "mtu", options.mtu)
+    run("ip", "link", "set", "inlet", "master", "switch")
+    run("ip", "link", "set", "inlet", "type", "bridge_slave", "learning", "off")
+    for adapter in ("delayed", "inlet"):
+        set_kernel(f"ipv6/conf/{adapter}/disable_ipv6", 1, os.getpid())
+        run("ip", "link", "set", adapter, "up")
+    for node in nodes:
+        run("ip", "link", "set", node.port, "type", "bridge_slave", "isolated", "on", "learning", "off")
+        run("bridge", "fdb", "add", node.address(), "dev", node.port, "master", "static")
+    line = subprocess.Popen([sys.executable, os.path.join(os.path.dirname(__file__), "delay_line.py"), str(options.latency), "delayed",
+                             *(node.port for node in nodes)], stdout=subprocess.PIPE)
+    if line.stdout.readline() != b"ready\n":
+        raise Refused("cannot delay: this kernel has no netem, and the program that stands in for it has ended")
+
+
+def mount(source, target, kind, flags=0):
+    if ctypes.CDLL(None, use_errno=True).mount(source.encode(), target.encode(), kind.encode(), flags, None):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), target)
+
+
+def hold(name):
+    """The process that keeps a node's namespaces. A host name, /dev/shm, System V memory, a list of adapters and a boot of its own: by
+    these MPI and UCX tell nodes apart."""
+    bind = 4096
+    socket.sethostname(name)
+    mount("shm", "/dev/shm", "tmpfs")
+    try:
+        mount("sys", "/sys", "sysfs")
+    except OSError:  # inside of a container: only the list of adapters
+        mount("net", "/sys/class/net", "tmpfs")
+        for adapter in ("lo", "eth0"):
+            os.mkdir(f"/sys/class/net/{adapter}")
+    with open("/dev/shm/boot_id", "w", encoding="ascii") as boot:
+        boot.write(f"{uuid.uuid4()}\n")
+    mount("/dev/shm/boot_id", "/proc/sys/kernel/random/boot_id", "", bind)
+    print("ready", flush=True)
+    signal.pause()
+
+
+class Node:
+    def __init__(self, number, options):
+        self.name, self.port = f"node{number}", f"port{number}"
+        held = subprocess.Popen(["unshare", "--net", "--uts", "--ipc", "--mount", sys.executable, __file__, "--hold", self.name],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if held.stdout.readline() != "ready\n":
+            raise Refused(f"cannot make a node: {held.stderr.read().strip().splitlines()[-1]}")
+        self.pid = held.pid
+        self.connect("admin", f"admin{number}", "admin", f"10.78.0.{number + 2}/24", 1500)
+        self.connect("eth0", self.port, "switch", f"10.77.0.{number + 2}/24", options.mtu)
+        run("ip", "link", "set", f"admin{number}", "type", "bridge_slave", "isolated", "on")
+        run("ip", "link", "set", "lo", "up", inside=self.pid)
+        shape(self.port, options.rate, options)
+        shape("eth0", options.rate, options, inside=self.pid)
+        if options.rate_inside:
+            run("ip", "link", "set", "lo", "mtu", options.mtu, inside=self.pid)
+            shape("lo", options.rate_inside, options, inside=self.pid)
+        self.limit_windows(options)
+
+    def connect(self, adapter, port, bridge, address, mtu):
+        run("ip", "link", "add", port, "mtu", mtu, "type", "veth", "peer", "name", adapter, "mtu", mtu, "netns", self.pid)
+        run("ip", "link", "set", port, "master", bridge, "up")
+        set_kernel(f"ipv6/conf/{adapter}/disable_ipv6", 1, self.pid)
+        run("ip", "address", "add", address, "dev", adapter, inside=self.pid)
+        run("ip", "link", "set", adapter, "up", inside=self.pid)
+
+    def limit_windows(self, options):
+        """Enough for 10 ms, in which a rank may not get a core; more would only wait in the queues. Nothing is lost here, so that
+        windows stay open once they are; BBR would take a lack of cores for a slower network."""
+        window = int(max(256 << 10, 2 * options.rate / 8 * (2 * options.latency + 5e-3)))
+        set_kernel("ipv4/tcp_rmem", f"4096 {min(window, 131072)} {window}", self.pid)
+        set_kernel("ipv4/tcp_wmem", f"4096 {min(window, 131072)} {4 * window}", self.pid)
+        set_kernel("ipv4/tcp_congestion_control", "cubic", self.pid)
+        set_kernel("ipv4/tcp_slow_start_after_idle", 0, self.pid)
+
+    def adapter(self):
+        (link,) = json.loads(run("ip", "-json", "-statistics", "link", "show", "eth0", inside=self.pid))
+        return link
+
+    def address(self):
+        return self.adapter()["address"]
+
+    def carried(self):
+        counted = self.adapter()["stats64"]
+        return counted["tx"]["bytes"], counted["rx"]["bytes"]
+
+
+def variables(options, nodes):
+    """What the ranks get, after what the user has set. They find the adapter that is shaped, and no other."""
+    own = {"UCX_TLS": "tcp,self" if options.rate_inside else "tcp,sm,self", "UCX_NET_DEVICES": "eth0,lo" if options.rate_inside else "eth0",
+           "FI_TCP_IFACE": "eth0"}
+    cores = sorted(os.sched_getaffinity(0))
+    share = len(cores) // len(nodes)
+    result = own | dict(os.environ) | {"MINITAW_SHAPED_LINKS": description(options)}
+    for number, node in enumerate(nodes):
+        # as many cores for each node, or all for all
+        own_cores = cores[number * share:(number + 1) * share] if share * len(nodes) == len(cores) else cores
+        result[f"MINITAW_ENTER_{node.name}"] = f"{node.pid} {','.join(map(str, own_cores))}"
+    return result
+
+
+def mpiexec(options, nodes):
+    hosts = ",".join(f"{node.name}:{options.ranks_per_node}" for node in nodes)
+    return ["mpiexec", "-rmk", "user", "-hosts", hosts, "-launcher", "ssh", "-launcher-exec", __file__, "-iface", "admin",
+            *options.program]
+
+
+def follow(lifeline, job):
+    """Passes signals on; ends everything when the process outside is gone."""
+    while word := os.read(lifeline, 1):
+        if job.poll() is None:
+            job.send_signal(word[0])
+    os._exit(1)
+
+
+def room(lifeline, words):
+    # with `unshare`, which is between the outside and this
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    options = parse(words)
+    run("ip", "link", "set", "lo", "up")
+    for bridge in ("switch", "admin"):
+        run("ip", "link", "add", bridge, "type", "bridge")
+        set_kernel(f"ipv6/conf/{bridge}/disable_ipv6", 1, os.getpid())
+        run("ip", "link", "set", bridge, "up")
+    run("ip", "address", "add", "10.78.0.1/24", "dev", "admin")
+    nodes = [Node(number, options) for number in range(options.nodes)]
+    if options.latency:
+        delay(options, nodes)
+    job = subprocess.Popen(mpiexec(options, nodes), env=variables(options, nodes))
+    threading.Thread(target=follow, args=(lifeline, job), daemon=True).start()
+    if options.cut:
+        node, seconds = options.cut
+        threading.Timer(seconds, run, ("ip", "link", "set", f"port{node}", "down")).start()
+    code = job.wait()
+    if options.counters:
+        for node in nodes:
+            sent, received = node.carried()
+            print(f"minitaw: {node.name} sent {sent} bytes and received {received}", file=sys.stderr)
+    return code if code >= 0 else 128 - code
+
+
+# In place of ssh
+
+def enter(words):
+    """mpiexec says: [-x] HOST COMMAND ..."""
+    while words[0].startswith("-"):
+        words = words[1:]
+    pid, cores = os.environ[f"MINITAW_ENTER_{words[0]}"].split()
+    names = [name for name in os.environ if name.startswith("MINITAW_ENTER_")]
+    os.sched_setaffinity(0, map(int, cores.split(",")))
+    for name in names:
+        del os.environ[name]
+    into = ["nsenter", "--target", pid, "--net", "--uts", "--ipc", "--mount", "--"]
+    os.execvp(into[0], [*into, "sh", "-c", " ".join(words[1:])])
+
+
+def main(words):
+    if any(name.startswith("MINITAW_ENTER_") for name in os.environ):
+        return enter(words)
+    if words[:1] == ["--hold"]:
+        return hold(words[1])
+    try:
+        return room(int(words[1]), json.loads(words[2])) if words[:1] == ["--room"] else outside(words)
+    except Refused as sentence:
+        print(f"minitaw: {sentence}", file=sys.stderr)
+        return BAD_INPUT
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,177 @@
+"""scripts/cluster: the nodes are the groups, what crosses between them is what was counted, the record says what the links were shaped to,
+and nothing is left of it however it ends. Called with the repository, a folder to write to and the program. Ends with 77 where no
+namespaces can be had."""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import h5py
+
+REPOSITORY, FOLDER, MINITAW = map(pathlib.Path, sys.argv[1:])
+CLUSTER = [REPOSITORY / "scripts/cluster"]
+TWO = ["--nodes", "2", "--ranks-per-node", "2"]
+SKIPPED = 77
+DECK = """schedule = ["tawpipe", "fsdp", "1f1b"]
+layers = 4
+hidden = 64
+heads = 2
+vocab = 256
+seq = 32
+micro_batches = 4
+warmup = 1
+"""
+
+
+def call(*options, program, code=0, **environment):
+    done = subprocess.run([*CLUSTER, *options, "--", *map(str, program)], capture_output=True, text=True, timeout=120,
+                          env=os.environ | environment, check=False)
+    assert done.returncode == code, f"{options}: exit {done.returncode}, not {code}: {done.stdout}{done.stderr}"
+    return done
+
+
+def adapters():
+    """Of the machine itself."""
+    return sorted(os.listdir("/sys/class/net"))
+
+
+def spaces_of_processes():
+    """The network namespace of each process that we may see, and its parent."""
+    spaces = {}
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            parent = (path / "stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[1]
+            spaces[int(path.name)] = (os.readlink(path / "ns/net"), int(parent))
+        except OSError:  # not ours to see, or gone
+            pass
+    return spaces
+
+
+def spaces_below(ancestor):
+    """Network namespaces of a process's descendants, without our own: other clusters may be running beside it."""
+    every, family = spaces_of_processes(), {ancestor}
+    while more := {pid for pid, (_, parent) in every.items() if parent in family} - family:
+        family |= more
+    return {every[pid][0] for pid in family if pid in every} - {os.readlink("/proc/self/ns/net")}
+
+
+def sent(said):
+    """Bytes that all adapters have sent."""
+    return sum(map(int, re.findall(r"node\d+ sent (\d+) bytes", said.stderr)))
+
+
+def measured(steps, *options):
+    """A run of so many steps: what it said, and bytes of a step between nodes for all its cases."""
+    record = FOLDER / f"{steps}.h5"
+    said = call(*TWO, "--rate", "1gbit", "--counters", *options,
+                program=[MINITAW, "run", FOLDER / "deck.toml", "--set", f"steps={steps}", "-o", record])
+    with h5py.File(record) as file:
+        assert list(file["summary/status"].asstr()[:]) == ["ok"] * 3
+        return said, file["summary/bytes_between"][:].sum(), list(file["provenance/links"].asstr()[:]), list(file["provenance/nodes"])
+
+
+def nodes_are_groups_and_bytes_are_those_that_were_counted():
+    few, between, links_said, nodes = measured(3)
+    assert "RESULT: VALID" in few.stdout and "= 2+2" in few.stdout, few.stdout
+    assert nodes == [0, 0, 1, 1]
+    assert links_said == ["nodes=2", "ranks_per_node=2", "rate=1gbit", "latency=0us", "mtu=9000"], links_said
+    assert "shaped, nodes=2 ranks_per_node=2 rate=1gbit" in few.stdout, few.stdout
+    shown = subprocess.run([MINITAW, "show", FOLDER / "3.h5"], capture_output=True, text=True, check=True).stdout
+    assert "shaped, nodes=2 ranks_per_node=2 rate=1gbit" in shown, shown
+    many, same, _, _ = measured(13)
+    assert same == between
+    crossed = (sent(many) - sent(few)) / 10
+    # headers and acknowledgements, and a few bytes of each step for times and losses
+    assert 1.0 <= crossed / between < 1.08, f"{crossed:.0f} bytes crossed in a step, {between} were counted"
+
+
+def latency_is_there():
+    said, _, links_said, _ = measured(4, "--latency", "2ms")
+    assert "latency=2ms" in links_said and "latency=2ms" in said.stdout, links_said
+    ping = "import os,socket,time\nr=int(os.environ['PMI_RANK'])\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
+    ping += "s.bind(('',5000))\nto=(f'10.77.0.{3-r}',5000)\ns.settimeout(20)\n"
+    ping += "time.sleep(1-r)\nfastest=9\n"
+    ping += "for i in range(20):\n  t=time.time()\n  r or s.sendto(b'x',to)\n  s.recv(9)\n  r and s.sendto(b'x',to)\n"
+    ping += "  fastest=min(fastest,time.time()-t)\nr or print(f'{fastest:.6f}')"
+    there_and_back = float(call("--nodes", "2", "--ranks-per-node", "1", "--rate", "1gbit", "--latency", "20ms",
+                                program=[sys.executable, "-c", ping]).stdout)
+    assert 0.040 <= there_and_back < 0.080, there_and_back
+
+
+def running():
+    """The script while its job sleeps, and the namespaces of the room and its nodes."""
+    script = subprocess.Popen([*CLUSTER, *TWO, "--rate", "100mbit", "--", "sh", "-c", "echo here; exec sleep 1000"],
+                              stdout=subprocess.PIPE, text=True)
+    assert script.stdout.readline() == "here\n"
+    spaces = spaces_below(script.pid)
+    assert len(spaces) == 3, spaces
+    return script, spaces
+
+
+def nothing_is_left(spaces, before):
+    assert adapters() == before
+    for _ in range(100):
+        if not spaces & {space for space, _ in spaces_of_processes().values()}:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"processes in {spaces} are left")
+
+
+def nothing_is_left_by_signals():
+    before = adapters()
+    for number, code in ((signal.SIGTERM, None), (signal.SIGKILL, -signal.SIGKILL)):
+        script, spaces = running()
+        assert adapters() == before
+        script.send_signal(number)
+        script.wait(60)
+        assert script.returncode != 0 and code in (None, script.returncode), script.returncode
+        nothing_is_left(spaces, before)
+
+
+def a_node_can_be_cut():
+    said = call(*TWO, "--rate", "100mbit", "--cut", "1@0.2", program=["sh", "-c", "sleep 2; echo $(hostname) $(ip -br link show eth0)"])
+    states = sorted((line.split()[0], line.split()[2]) for line in said.stdout.splitlines())
+    assert states == [("node0", "UP")] * 2 + [("node1", "DOWN")] * 2, said.stdout
+
+
+def bad_calls_are_refused():
+    good = [*TWO, "--rate", "1mbit"]
+    for options, sentence in ((["--nodes", "0", "--ranks-per-node", "2", "--rate", "1mbit"], "--nodes: '0'"),
+                              ([*TWO, "--rate", "1mbits"], "'1mbits' is no rate"), ([*TWO, "--rate", "0mbit"], "is no rate"), (TWO, "--rate"),
+                              ([*good, "--latency", "2"], "is no time"), ([*good, "--mtu", "9"], "576"), ([*good, "--cut", "2@1"], "no node 2"),
+                              ([*good, "--cut", "x"], "NODE@SECONDS"), ([*good, "--bogus"], "--bogus")):
+        said = call(*options, program=["true"], code=2)
+        assert sentence in said.stderr and said.stderr.count("\n") == 1 and not said.stdout, said
+    for words in ([*good], [*good, "--"], [*good, "true"]):
+        done = subprocess.run([*CLUSTER, *words], capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and "no program" in done.stderr, done
+
+
+def exit_codes_are_passed_on():
+    call("--nodes", "2", "--ranks-per-node", "1", "--rate", "1gbit", program=["sh", "-c", "exit 3"], code=3)
+    call(*TWO, "--rate", "1gbit", program=[MINITAW, "run", FOLDER / "none.toml"], code=2)
+
+
+def namespaces_can_be_had():
+    done = subprocess.run([*CLUSTER, "--nodes", "1", "--ranks-per-node", "1", "--rate", "1gbit", "--", "true"], capture_output=True,
+                          text=True, check=False)
+    if done.returncode == 2:
+        print(f"skipped: {done.stderr}")
+    return done.returncode == 0
+
+
+shutil.rmtree(FOLDER, ignore_errors=True)
+FOLDER.mkdir(parents=True)
+(FOLDER / "deck.toml").write_text(DECK, encoding="utf-8")
+if not namespaces_can_be_had():
+    sys.exit(SKIPPED)
+for check in (bad_calls_are_refused, exit_codes_are_passed_on, nodes_are_groups_and_bytes_are_those_that_were_counted, latency_is_there,
+              a_node_can_be_cut, nothing_is_left_by_signals):
+    began = time.time()
+    check()
+    print(f"{check.__name__}: {time.time() - began:.1f} s", flush=True)
