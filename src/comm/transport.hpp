@@ -48,7 +48,8 @@ public:
   [[nodiscard]] virtual bool done() const = 0;
 };
 
-/// Moves the buffers of one rank. One object per rank. A lane has one operation at a time, those of different
+/// Moves the buffers of one rank. One object per rank. A lane has one operation at a time, but for messages
+/// (see messages_at_once()); those of different
 /// lanes are independent; one thread may drive many lanes, but only one thread at a time drives a lane. An
 /// operation is done when this rank's part is complete (buffers sent may be reused, buffers received hold the
 /// data). If on_stream(), start() puts it on the lane's device queue, which completes it. A failure throws
@@ -73,6 +74,9 @@ public:
   /// True if calls return as soon as their work is on the lane's device queue, false if they return when it
   /// is complete.
   [[nodiscard]] virtual bool on_stream() const { return false; }
+
+  /// How many batches of messages of one direction may be under way on a lane. All else is alone.
+  [[nodiscard]] virtual int messages_at_once() const { return 1; }
 
   /// nullptr: there is nothing to wait for, as always if on_stream().
   using Started = std::unique_ptr<Operation>;

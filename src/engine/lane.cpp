@@ -6,131 +6,126 @@
 namespace minitaw::engine {
 namespace {
 
-/// Of each unit of a lane: how many of the lane's actions are over when it is.
-std::vector<int> counts_after_units(const schedule::RankProgram& program, schedule::Lane lane) {
-  std::vector<int> counts;
-  for (const schedule::Unit& unit : schedule::units(program, lane))
-    counts.push_back((counts.empty() ? 0 : counts.back()) + static_cast<int>(unit.actions.size()));
-  return counts;
-}
-
 /// On a queue that may not return before its work is over.
 void complete(const comm::Transport::Started& transfer) {
   while (transfer != nullptr && !transfer->done())
     if (!transfer->advance()) std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
+/// What was over when it started.
+class Over final : public comm::Operation {
+public:
+  bool advance() override { return false; }
+  [[nodiscard]] bool done() const override { return true; }
+};
+
 }  // namespace
 
 Lane::Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& progress,
            const Queues& queues, Start start, Idle idle)
     : lane_(lane), progress_(progress), queues_(queues), start_(std::move(start)), idle_(std::move(idle)) {
-  for (const schedule::Unit& unit : schedule::units(program, lane)) {
-    PlayedUnit& played = units_.emplace_back();
-    played.indices = unit.actions;
-    played.wait_units.fill(-1);
-    for (const int i : unit.actions) {
-      const schedule::Action& action = program.actions[i];
-      played.actions.push_back(&action);
-      for (int l = 0; l < schedule::lanes; ++l) played.waits[l] = std::max(played.waits[l], action.waits[l]);
-    }
-    played.waits[static_cast<std::size_t>(lane)] = 0;  // its own lane is in order
-  }
-  find_wait_units(program);
-}
-
-void Lane::find_wait_units(const schedule::RankProgram& program) {
-  for (int l = 0; l < schedule::lanes; ++l) {
-    const std::vector<int> counts = counts_after_units(program, static_cast<schedule::Lane>(l));
-    for (PlayedUnit& unit : units_)
-      if (unit.waits[l] > 0)
-        unit.wait_units[l] =
-            static_cast<int>(std::ranges::lower_bound(counts, unit.waits[l]) - counts.begin());
+  for (const int i : schedule::actions_of(program, lane)) {
+    const schedule::Action& action = program.actions[i];
+    actions_.push_back({i, &action, action.waits});
+    actions_.back().waits[static_cast<std::size_t>(lane)] = 0;  // its own lane is in order
   }
 }
 
 void Lane::begin_step() {
   next_ = 0;
   opened_ = false;
-  under_way_.reset();
-  submitted_ = 0;
+  under_way_.clear();
   waited_.fill(0);
   queue().begin_step();
 }
 
 bool Lane::ready() const {
-  const PlayedUnit& unit = units_[next_];
+  const Counts& waits = actions_[next_].waits;
   for (int l = 0; l < schedule::lanes; ++l)
-    if (progress_.count(static_cast<schedule::Lane>(l)) < unit.waits[l]) return false;
+    if (progress_.count(static_cast<schedule::Lane>(l)) < waits[l]) return false;
   return true;
 }
 
 void Lane::play_next() {
   const int number = static_cast<int>(next_);
-  PlayedUnit& unit = units_[next_];
+  const Played& next = actions_[next_];
   queue().open(number);
-  for (int l = 0; l < schedule::lanes; ++l) {
-    if (unit.waits[l] <= waited_[l]) continue;
-    wait_for(l, unit);
-  }
-  queue().run(number, [&] { complete(start_(unit.actions)); });
-  submitted();
+  for (int l = 0; l < schedule::lanes; ++l)
+    if (next.waits[l] > waited_[l]) wait_for(l, next.waits[l]);
+  queue().run(number, [this, &next] { complete(start_(*next.action)); });
+  progress_.submitted(lane_, static_cast<int>(++next_));
 }
 
 bool Lane::advance() {
-  if (done()) return false;
-  const int number = static_cast<int>(next_);
-  const PlayedUnit& unit = units_[next_];
   bool moved = false;
-  if (under_way_ != nullptr) {
-    moved = under_way_->advance();
-  } else {
-    if (!std::exchange(opened_, true)) queue().open(number);
-    if (!ready() || !waits_complete(unit)) return false;
-    queue().begin(number);
-    under_way_ = start_(unit.actions);
-    moved = true;
-  }
-  if (under_way_ != nullptr && !under_way_->done()) return moved;
-  under_way_.reset();
+  for (const UnderWay& u : under_way_) moved = (!u.transfer->done() && u.transfer->advance()) || moved;
+  while (finish_first()) moved = true;
+  while (start_next()) moved = true;
+  return moved;
+}
+
+bool Lane::finish_first() {
+  if (under_way_.empty() || !under_way_.front().transfer->done()) return false;
+  const int number = under_way_.front().number;
+  under_way_.pop_front();
   queue().end(number);
-  submitted();
+  progress_.submitted(lane_, number + 1);
   return true;
 }
 
-void Lane::submitted() {
-  submitted_ += static_cast<int>(units_[next_].indices.size());
+bool Lane::start_next() {
+  if (next_ == actions_.size() || !may_join()) return false;
+  const int number = static_cast<int>(next_);
+  if (!std::exchange(opened_, true)) queue().open(number);
+  if (!ready() || !waits_complete()) return false;
+  queue().begin(number);
+  comm::Transport::Started transfer = start_(*actions_[next_].action);
   ++next_;
   opened_ = false;
-  progress_.submitted(lane_, submitted_);
-}
-
-bool Lane::waits_complete(const PlayedUnit& unit) const {
-  for (int l = 0; l < schedule::lanes; ++l)
-    if (unit.wait_units[l] >= 0 && !queues_[l]->is_complete(unit.wait_units[l])) return false;
+  if (transfer != nullptr) {
+    under_way_.push_back({number, std::move(transfer)});
+  } else if (under_way_.empty()) {
+    queue().end(number);
+    progress_.submitted(lane_, number + 1);
+  } else {
+    under_way_.push_back({number, std::make_unique<Over>()});  // counts as finished behind those before it
+  }
   return true;
 }
 
-void Lane::wait_for(int lane, const PlayedUnit& unit) {
+/// Messages of one direction may be under way together; all else waits for what is in front of it.
+bool Lane::may_join() const {
+  if (under_way_.empty()) return true;
+  const schedule::Kind kind = actions_[next_].action->kind;
+  return schedule::is_point_to_point(kind) && under_way_.size() < messages_ &&
+         actions_[static_cast<std::size_t>(under_way_.back().number)].action->kind == kind;
+}
+
+bool Lane::waits_complete() const {
+  const Counts& waits = actions_[next_].waits;
+  for (int l = 0; l < schedule::lanes; ++l)
+    if (waits[l] > 0 && !queues_[l]->is_complete(waits[l] - 1)) return false;
+  return true;
+}
+
+void Lane::wait_for(int lane, int count) {
   const auto other = static_cast<schedule::Lane>(lane);
-  const bool idle = progress_.count(other) < unit.waits[lane];
+  const bool idle = progress_.count(other) < count;
   if (idle) idle_(true);
-  progress_.wait(other, unit.waits[lane]);
-  queue().after(*queues_[lane], unit.wait_units[lane]);
+  progress_.wait(other, count);
+  queue().after(*queues_[lane], count - 1);
   if (idle) idle_(false);
-  waited_[lane] = unit.waits[lane];
+  waited_[lane] = count;
 }
 
 const schedule::Action* Lane::pending() const {
   const auto at = static_cast<std::size_t>(queue().completed());
-  return at < units_.size() ? units_[at].actions.front() : nullptr;
+  return at < actions_.size() ? actions_[at].action : nullptr;
 }
 
 void Lane::read(std::vector<Span>& spans) const {
-  for (std::size_t u = 0; u < units_.size(); ++u) {
-    const Span span = queue().span(static_cast<int>(u));
-    for (const int i : units_[u].indices) spans[i] = span;
-  }
+  for (std::size_t i = 0; i < actions_.size(); ++i)
+    spans[static_cast<std::size_t>(actions_[i].index)] = queue().span(static_cast<int>(i));
 }
 
 }  // namespace minitaw::engine

@@ -1,8 +1,8 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <functional>
-#include <span>
 #include <vector>
 
 #include "comm/transport.hpp"
@@ -13,13 +13,11 @@
 
 namespace minitaw::engine {
 
-/// Executes one lane of a rank's program: unit after unit on the lane's queue, each after the waits of all
-/// its actions.
+/// Executes one lane of a rank's program: action after action on the lane's queue, each after its waits.
 class Lane {
 public:
-  /// Does the work of one unit (a batch of messages, or a single action), enqueues it, or returns the
-  /// transfer that is under way.
-  using Start = std::function<comm::Transport::Started(std::span<const schedule::Action* const> unit)>;
+  /// Does the work of an action, enqueues it, or returns the transfer that is under way.
+  using Start = std::function<comm::Transport::Started(const schedule::Action&)>;
 
   /// Told when the lane begins and ends to wait for another one.
   using Idle = std::function<void(bool idle)>;
@@ -29,20 +27,23 @@ public:
       const schedule::RankProgram& program, schedule::Lane lane, Progress& progress, const Queues& queues,
       Start start, Idle idle = [](bool) {});
 
-  /// Before the first unit of a step, on every lane.
+  /// advance() may have so many messages of one direction under way.
+  void allow(int messages) { messages_ = static_cast<std::size_t>(messages); }
+
+  /// Before the first action of a step, on every lane.
   void begin_step();
 
   /// For a thread that submits lanes, and may wait in each.
-  [[nodiscard]] bool done() const { return next_ == units_.size(); }
-  /// First action of the next unit, an index into RankProgram::actions.
-  [[nodiscard]] int next_action() const { return units_[next_].indices.front(); }
-  /// Whether all that the next unit waits for has been submitted.
+  [[nodiscard]] bool done() const { return next_ == actions_.size() && under_way_.empty(); }
+  /// The next action, an index into RankProgram::actions.
+  [[nodiscard]] int next_action() const { return actions_[next_].index; }
+  /// Whether all that the next action waits for has been submitted.
   [[nodiscard]] bool ready() const;
-  /// Waits for other lanes, then submits the next unit; throws what `start` throws, or Stopped.
+  /// Waits for other lanes, then submits the next action; throws what `start` throws, or Stopped.
   void play_next();
 
-  /// For one thread that drives several lanes whose queues are not asynchronous: starts the next unit if it
-  /// may start, or does what can be done for the one under way. Returns whether that was anything.
+  /// For one thread that drives several lanes whose queues are not asynchronous: does what can be done
+  /// for what is under way, and starts the next action if it may start. Returns whether that was anything.
   bool advance();
 
   /// The oldest action that is not complete, for the watchdog; nullptr when there is none.
@@ -52,7 +53,7 @@ public:
   /// Grows whenever the lane gets on.
   [[nodiscard]] long moves() const { return static_cast<long>(queue().begun()) + queue().completed(); }
 
-  [[nodiscard]] bool empty() const { return units_.empty(); }
+  [[nodiscard]] bool empty() const { return actions_.empty(); }
   [[nodiscard]] bool asynchronous() const { return queue().asynchronous(); }
   [[nodiscard]] schedule::Lane lane() const { return lane_; }
 
@@ -61,29 +62,33 @@ public:
 
 private:
   using Counts = std::array<int, schedule::lanes>;
-  struct PlayedUnit {
-    std::vector<int> indices;
-    std::vector<const schedule::Action*> actions;
-    Counts waits{};     ///< actions of each lane
-    Counts wait_units;  ///< the unit that holds the last of them; -1: none
+  struct Played {
+    int index;
+    const schedule::Action* action;
+    Counts waits;  ///< actions of each other lane
   };
-  void wait_for(int lane, const PlayedUnit& unit);
-  void submitted();
+  struct UnderWay {
+    int number;
+    comm::Transport::Started transfer;
+  };
   [[nodiscard]] Queue& queue() const { return *queues_[static_cast<std::size_t>(lane_)]; }
-  [[nodiscard]] bool waits_complete(const PlayedUnit& unit) const;
-  void find_wait_units(const schedule::RankProgram& program);
+  void wait_for(int lane, int count);
+  [[nodiscard]] bool waits_complete() const;
+  [[nodiscard]] bool may_join() const;
+  bool start_next();
+  bool finish_first();
 
   schedule::Lane lane_;
   Progress& progress_;
   const Queues& queues_;
   Start start_;
   Idle idle_;
-  std::vector<PlayedUnit> units_;
-  std::size_t next_ = 0;  ///< unit that is to be submitted next, or is under way
-  comm::Transport::Started under_way_;
-  bool opened_ = false;  ///< advance() has come to the next unit
-  int submitted_ = 0;    ///< actions
-  Counts waited_{};      ///< actions of each lane waited for
+  std::vector<Played> actions_;
+  std::size_t messages_ = 1;
+  std::size_t next_ = 0;             ///< to be submitted or started
+  std::deque<UnderWay> under_way_;  ///< of advance(), in order
+  bool opened_ = false;             ///< advance() has come to the next action
+  Counts waited_{};                 ///< actions of each lane waited for
 };
 
 }  // namespace minitaw::engine

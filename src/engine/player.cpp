@@ -26,16 +26,17 @@ Player::Player(const schedule::Program& program, int rank, Compute& compute, Tra
 
 std::vector<std::unique_ptr<Lane>> Player::make_lanes(Compute& compute, Transfers& transfers) {
   std::vector<std::unique_ptr<Lane>> lanes;
-  const Lane::Start run = [this, &compute](auto unit) {
-    compute.run(*unit[0]);
+  const Lane::Start run = [&compute](const schedule::Action& action) {
+    compute.run(action);
     return nullptr;
   };
   lanes.push_back(std::make_unique<Lane>(program_, schedule::Lane::compute, progress_, queues_, run,
                                          [this](bool idle) { communication_.hurry(idle); }));
   for (int l = 1; l < schedule::lanes; ++l) {
     const auto lane = static_cast<schedule::Lane>(l);
-    const Lane::Start start = [&transfers, lane](auto unit) { return transfers.start(lane, unit); };
+    const Lane::Start start = [&transfers](const schedule::Action& action) { return transfers.start(action); };
     lanes.push_back(std::make_unique<Lane>(program_, lane, progress_, queues_, start));
+    lanes.back()->allow(transfers.messages_at_once());
     if (lanes.back()->empty()) lanes.pop_back();
   }
   return lanes;
@@ -52,7 +53,7 @@ std::vector<Lane*> Player::driven() {
 Queues Player::queues(const PlayerOptions& options) {
   QueueOptions wanted;
   for (int l = 0; l < schedule::lanes; ++l)
-    wanted.units[l] = static_cast<int>(schedule::units(program_, static_cast<schedule::Lane>(l)).size());
+    wanted.units[l] = static_cast<int>(schedule::actions_of(program_, static_cast<schedule::Lane>(l)).size());
   wanted.clock = &clock_;
   wanted.waiting = [this] { progress_.check(); };
   wanted.communication_on_stream = options.communication_on_stream;

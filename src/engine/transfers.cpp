@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstring>
-#include <vector>
 
 #include "base/bf16.hpp"
 #include "base/error.hpp"
@@ -42,17 +42,12 @@ Transfers::Transfers(comm::Transport& transport, const Arena& arena, const sched
                      int rank, const model::Layout& layout)
     : transport_(transport), arena_(arena), program_(program), rank_(rank), layout_(layout) {}
 
-comm::Transport::Started Transfers::start(schedule::Lane lane, std::span<const Action* const> unit) {
-  const Action& first = *unit.front();
-  if (is_collective(first.kind)) return transport_.start(lane, first.kind, collective(first));
-  if (is_point_to_point(first.kind)) {
-    std::vector<comm::Message> batch;
-    for (const Action* action : unit) batch.push_back(message(*action));
-    return transport_.start(lane, batch);
-  }
-  if (first.kind == Kind::accumulate) add(lane, first);
-  else if (first.kind == Kind::load) load(lane, first);
-  else throw LogicError(fmt::format("engine: {} in a communication lane", name_of(first.kind)));
+comm::Transport::Started Transfers::start(const Action& a) {
+  if (is_collective(a.kind)) return transport_.start(a.lane, a.kind, collective(a));
+  if (is_point_to_point(a.kind)) return transport_.start(a.lane, std::array{message(a)});
+  if (a.kind == Kind::accumulate) add(a.lane, a);
+  else if (a.kind == Kind::load) load(a.lane, a);
+  else throw LogicError(fmt::format("engine: {} in a communication lane", name_of(a.kind)));
   return nullptr;
 }
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <span>
-
 #include "comm/transport.hpp"
 #include "engine/arena.hpp"
 #include "model/layout.hpp"
@@ -14,10 +12,10 @@ public:
   Transfers(comm::Transport& transport, const Arena& arena, const schedule::Program& program, int rank,
             const model::Layout& layout);
 
-  /// One unit: a batch of messages, a collective, an addition to a total, or the loading of a slice. Returns
-  /// what is under way then, if anything.
-  [[nodiscard]] comm::Transport::Started start(schedule::Lane lane,
-                                               std::span<const schedule::Action* const> unit);
+  /// A message, a collective, an addition to a total, or the loading of a slice. Returns what is under way
+  /// then, if anything.
+  [[nodiscard]] comm::Transport::Started start(const schedule::Action& action);
+  [[nodiscard]] int messages_at_once() const { return transport_.messages_at_once(); }
 
 private:
   [[nodiscard]] comm::Message message(const schedule::Action& action) const;

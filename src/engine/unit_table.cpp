@@ -23,12 +23,11 @@ void UnitTable::collect_units(int rank) {
   mine.unit_of.resize(program.actions.size());
   for (int l = 0; l < schedule::lanes; ++l) {
     LaneUnits& lane = mine.lanes[l];
-    for (const schedule::Unit& unit : schedule::units(program, static_cast<schedule::Lane>(l))) {
-      for (const int action : unit.actions)
-        mine.unit_of[action] = static_cast<std::int32_t>(lane.units.size());
-      const auto begin = static_cast<std::int32_t>(lane.actions.size());
-      lane.actions.insert(lane.actions.end(), unit.actions.begin(), unit.actions.end());
-      lane.units.push_back({begin, static_cast<std::int32_t>(lane.actions.size())});
+    for (const int action : schedule::actions_of(program, static_cast<schedule::Lane>(l))) {
+      const auto position = static_cast<std::int32_t>(lane.actions.size());
+      mine.unit_of[action] = position;
+      lane.actions.push_back(action);
+      lane.units.push_back({position, position + 1});
     }
   }
 }

@@ -92,7 +92,7 @@ struct Action {
   Payload payload = Payload::none;
   /// loss, BW, W, dembed, add: adds to what its gradient slot holds of the same part instead of writing it.
   bool accumulates = false;
-  std::int32_t tick = 0;  ///< of the compute action this belongs to; one batch per lane, tick and payload
+  std::int32_t tick = 0;  ///< of the compute action this belongs to
   std::int32_t shard = -1;
   std::int32_t micro_batch = -1;   ///< counted over all ranks of the step
   std::int32_t peer = -1;          ///< other side of send / recv, root of broadcast / reduce (global rank)

@@ -8,12 +8,10 @@
 namespace minitaw::schedule::detail {
 namespace {
 
-/// Where a lane of a rank stands: actions before `begin` are finished; [begin, end) is the unit that runs or
-/// waits.
+/// Where a lane of a rank stands: actions before `next` are finished.
 struct LaneState {
-  std::int32_t begin = 0, end = 0;
-  std::int32_t open = 0;  // actions of the running unit that are not finished; 0: the unit has not started
-  Clock needs{};          // what the unit waits for
+  std::int32_t next = 0;
+  bool started = false;
 };
 
 class Play {
@@ -25,7 +23,7 @@ public:
 
   void run() {
     for (int r = 0; r < static_cast<int>(states_.size()); ++r)
-      for (int l = 0; l < lanes; ++l) prepare(r, l);
+      for (int l = 0; l < lanes; ++l) ready_.push_back({r, l});
     while (!ready_.empty()) {
       const auto [rank, lane] = ready_.front();
       ready_.pop_front();
@@ -44,35 +42,22 @@ private:
     return {rank, sequences_[rank][lane][position]};
   }
   [[nodiscard]] bool done(int rank, int lane) const {
-    return states_[rank][lane].begin == static_cast<int>(sequences_[rank][lane].size());
-  }
-
-  /// Looks at the unit that follows in a lane, and tries it.
-  void prepare(int rank, int lane) {
-    if (done(rank, lane)) return;
-    LaneState& state = states_[rank][lane];
-    state.end = unit_end(program_.ranks[rank], sequences_[rank][lane], state.begin);
-    state.needs = {};
-    for (int i = state.begin; i < state.end; ++i)
-      for (int l = 0; l < lanes; ++l)
-        state.needs[l] = std::max(state.needs[l], at(place_of(rank, lane, i)).waits[l]);
-    ready_.push_back({rank, lane});
+    return states_[rank][lane].next == static_cast<int>(sequences_[rank][lane].size());
   }
 
   [[nodiscard]] bool may_start(int rank, int lane) const {
     const LaneState& state = states_[rank][lane];
-    if (state.open > 0 || done(rank, lane)) return false;
+    if (state.started || done(rank, lane)) return false;
+    const Action& next = at(place_of(rank, lane, state.next));
     for (int l = 0; l < lanes; ++l)
-      if (states_[rank][l].begin < state.needs[l]) return false;
+      if (states_[rank][l].next < next.waits[l]) return false;
     return true;
   }
 
   void start(int rank, int lane) {
     if (!may_start(rank, lane)) return;
-    LaneState& state = states_[rank][lane];
-    const int begin = state.begin, end = state.end;
-    state.open = end - begin;
-    for (int i = begin; i < end; ++i) begin_action(place_of(rank, lane, i));
+    states_[rank][lane].started = true;
+    begin_action(place_of(rank, lane, states_[rank][lane].next));
   }
 
   void begin_action(Place p) {
@@ -110,13 +95,11 @@ private:
   }
 
   void finish(Place p) {
-    const int lane = static_cast<int>(at(p).lane);
-    LaneState& state = states_[p.rank][lane];
-    if (--state.open > 0) return;
-    state.begin = state.end;
-    prepare(p.rank, lane);
+    LaneState& state = states_[p.rank][static_cast<std::size_t>(at(p).lane)];
+    state.started = false;
+    ++state.next;
     for (int l = 0; l < lanes; ++l)
-      if (l != lane && may_start(p.rank, l)) ready_.push_back({p.rank, l});
+      if (may_start(p.rank, l)) ready_.push_back({p.rank, l});
   }
 
   void check_end() const {
@@ -131,24 +114,15 @@ private:
       }
     if (stuck == 0) return;
     if (stuck > shown_heads) heads += fmt::format("; and {} more lanes", stuck - shown_heads);
-    const Place p = place_of(first.rank, first.lane, states_[first.rank][first.lane].begin);
+    const Place p = place_of(first.rank, first.lane, states_[first.rank][first.lane].next);
     refuse(Rule::no_deadlock, program_, p.rank, p.action,
            fmt::format("nothing can go on; {} lanes are stuck: {}", stuck, heads));
   }
 
   [[nodiscard]] std::string head(int rank, int lane) const {
     const LaneState& state = states_[rank][lane];
-    int position = state.begin;
-    const auto met = [&](int i) {  // the first of a batch whose other side is missing says most
-      const Place p = place_of(rank, lane, i);
-      if (!is_point_to_point(at(p).kind)) return false;
-      return static_cast<bool>(
-          started_[matching_.number({at(p).peer, matching_.other[matching_.number(p)]})]);
-    };
-    while (state.open > 0 && position + 1 < state.end && met(position)) ++position;
-    const Place p = place_of(rank, lane, position);
-    return fmt::format("{} {}", place(program_, rank, p.action),
-                       state.open > 0 ? "waits for the other side" : "waits for earlier actions of its rank");
+    return fmt::format("{} {}", place(program_, rank, place_of(rank, lane, state.next).action),
+                       state.started ? "waits for the other side" : "waits for earlier actions of its rank");
   }
 
   static constexpr int shown_heads = 16;

@@ -3,45 +3,26 @@
 #include <algorithm>
 
 namespace minitaw::schedule {
-namespace {
-
-bool same_batch(const Action& a, const Action& b) {
-  return is_point_to_point(a.kind) && is_point_to_point(b.kind) && a.tick == b.tick && a.payload == b.payload;
-}
-
-}  // namespace
-
 model::Cut cut_of(const Program& program) {
   return {program.shards, program.ends_slices, program.shard_parts, program.ends_split};
 }
 
-std::vector<Unit> units(const RankProgram& rank, Lane lane) {
-  std::vector<Unit> result;
-  const Action* previous = nullptr;
-  for (int i = 0; i < static_cast<int>(rank.actions.size()); ++i) {
-    const Action& action = rank.actions[i];
-    if (action.lane != lane) continue;
-    if (previous == nullptr || !same_batch(*previous, action)) result.emplace_back();
-    result.back().actions.push_back(i);
-    previous = &action;
-  }
+std::vector<int> actions_of(const RankProgram& rank, Lane lane) {
+  std::vector<int> result;
+  for (int i = 0; i < static_cast<int>(rank.actions.size()); ++i)
+    if (rank.actions[i].lane == lane) result.push_back(i);
   return result;
 }
 
-std::vector<int> unit_ends(const RankProgram& rank) {
-  std::vector<int> ends(rank.actions.size());
-  for (int l = 0; l < lanes; ++l)
-    for (const Unit& unit : units(rank, static_cast<Lane>(l)))
-      for (const int i : unit.actions) ends[i] = unit.actions.back();
-  return ends;
-}
-
 std::vector<int> releases(const RankProgram& rank) {
-  std::vector<int> ends = unit_ends(rank);
-  for (int i = static_cast<int>(rank.actions.size()) - 2; i >= 0; --i)
+  std::vector<int> ends(rank.actions.size());
+  for (int i = static_cast<int>(ends.size()) - 1; i >= 0; --i) {
+    ends[i] = i;
+    if (i + 1 == static_cast<int>(ends.size())) continue;
     if (const Action &a = rank.actions[i], &b = rank.actions[i + 1];
         is_point_to_point(a.kind) && is_point_to_point(b.kind) && a.tick == b.tick)
-      ends[i] = std::max(ends[i], ends[i + 1]);
+      ends[i] = ends[i + 1];
+  }
   return ends;
 }
 

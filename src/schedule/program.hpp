@@ -17,10 +17,9 @@ struct Communicator {
 };
 
 /// What one rank does in one step. `actions` is the issue order: waits refer only to earlier actions, and
-/// each lane plays its own subsequence in order.
-///
-/// Consecutive send / recv actions of one lane with equal tick and payload form a batch: they start together,
-/// when the waits of all of them are met, and finish together. Everything else in a lane is one at a time.
+/// each lane executes its own subsequence in order, one action at a time. Messages of one direction in a lane
+/// only need to begin in order: a transport may have several under way, so that the wire is never idle between
+/// two. They count as finished in order.
 struct RankProgram {
   std::vector<Action> actions;
   std::array<int, slot_classes> slots{};  ///< how many slots of each class the rank has
@@ -48,20 +47,12 @@ struct Program {
 /// How the program's ranks cut the model.
 [[nodiscard]] model::Cut cut_of(const Program& program);
 
-/// Index ranges [begin, end) of the units that a lane starts one after the other: a batch of send / recv, or
-/// one action. Indices point into RankProgram::actions; actions of other lanes in between are not part of the
-/// unit.
-struct Unit {
-  std::vector<int> actions;
-};
-[[nodiscard]] std::vector<Unit> units(const RankProgram& rank, Lane lane);
+/// Indices into RankProgram::actions of a lane's actions, in order.
+[[nodiscard]] std::vector<int> actions_of(const RankProgram& rank, Lane lane);
 
-/// For each action, the last action of its unit.
-[[nodiscard]] std::vector<int> unit_ends(const RankProgram& rank);
-
-/// For each action, the action after which what only it still needed is free: the last one of its unit, and
-/// for messages the last one of the messages of the same tick that follow each other in the program, whatever
-/// their lanes. Members of a unit run together; other messages of a tick shall not wait for each other.
+/// For each action, the action after which what only it still needed is free: itself, or for messages the last
+/// one of the messages of the same tick that follow each other in the program, whatever their lanes: they shall
+/// not wait for each other.
 [[nodiscard]] std::vector<int> releases(const RankProgram& rank);
 
 /// Micro-batches that a rank computes, in ascending order.

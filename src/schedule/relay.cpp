@@ -104,8 +104,8 @@ std::vector<Value> GroupRelay::gradients(int team, int shard) {
   return values;
 }
 
-void GroupRelay::give(int team, int shard, int tick, const std::vector<Value>& gradients) {
-  const int owner = owners_[shard], when = tick + timing_.give;
+void GroupRelay::give(int team, int shard, int when, const std::vector<Value>& gradients) {
+  const int owner = owners_[shard];
   if (!owns(team, shard) && rails(team, teams_.group_of(owner)) > 1)
     return give_in_parts(team, shard, when, gradients);
   if (!alone(team)) inside(Kind::reduce, team, relay(team, shard), shard, when, {}, gradients);

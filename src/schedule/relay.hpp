@@ -10,7 +10,7 @@ namespace minitaw::schedule {
 struct RelayTiming {
   int fetch_inter = 1;  ///< ticks ahead that a shard is sent to another group (prefetch depth)
   int fetch_intra = 1;  ///< ticks ahead that the group broadcasts
-  int give = 1;         ///< ticks after B that its gradient leaves
+  int give = 1;         ///< ticks after B that its gradient leaves, in the order of issue: how many buffers B has
 };
 
 /// Second and third choice of TawPipe: how a group gets a shard and gives back its gradient.
@@ -40,8 +40,9 @@ public:
 
   /// Where each member's B of `tick` puts the shard's gradient.
   [[nodiscard]] std::vector<Value> gradients(int team, int shard);
-  /// Moves those gradients to the owner's total.
-  void give(int team, int shard, int tick, const std::vector<Value>& gradients);
+  /// Moves those gradients to the owner's total, at tick `when`.
+  void give(int team, int shard, int when, const std::vector<Value>& gradients);
+  [[nodiscard]] const RelayTiming& timing() const { return timing_; }
 
   [[nodiscard]] bool owns(int team, int shard) const { return teams_.group_of(owners_[shard]) == team; }
 

@@ -17,7 +17,7 @@ public:
       : program_(program), sequences_(sequences), costs_(costs) {
     for (const RankProgram& rank : program.ranks) {
       spans_.emplace_back(rank.actions.size());
-      ranks_.push_back({unit_ends(rank), std::vector<double>(rank.actions.size()), {}});
+      ranks_.push_back({std::vector<double>(rank.actions.size()), {}});
     }
   }
 
@@ -42,57 +42,36 @@ public:
   [[nodiscard]] std::vector<std::vector<Span>> spans() && { return std::move(spans_); }
 
 private:
-  /// The unit that a lane plays. `action` is its last one.
-  struct Open {
-    int action = -1;
-    double start = 0;
-    int next = 0;  ///< of the lane's sequence: behind the unit
-  };
   struct RankState {
-    std::vector<int> unit_end;     ///< of each action: the last action of its unit
-    std::vector<double> finished;  ///< by last action of a unit
-    std::array<Open, lanes> open;
+    std::vector<double> finished;    ///< by action
+    std::array<double, lanes> free{};  ///< when the lane's last action finished
   };
 
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
   [[nodiscard]] double seconds(Place p) const { return costs_(p.rank, at(p)); }
 
-  /// When the action's unit started; sets the times at which its actions were ready.
+  /// When the action started; a lane has one at a time.
   double start(Place p) {
-    const auto lane = static_cast<std::size_t>(at(p).lane);
-    RankState& rank = ranks_[p.rank];
-    if (rank.open[lane].action != rank.unit_end[p.action]) open(p.rank, lane);
-    return rank.open[lane].start;
-  }
-
-  void open(int r, std::size_t lane) {
-    RankState& rank = ranks_[r];
-    Open& unit = rank.open[lane];
-    const std::vector<int>& sequence = sequences_[r][lane];
-    const double ready = unit.action < 0 ? 0 : rank.finished[unit.action];
-    unit = {rank.unit_end[sequence[unit.next]], ready, unit.next};
-    do {
-      const int action = sequence[unit.next++];
-      spans_[r][action].ready = ready;
-      unit.start = std::max(unit.start, waits_met(r, program_.ranks[r].actions[action]));
-    } while (sequence[unit.next - 1] != unit.action);
+    const Action& a = at(p);
+    const double ready = ranks_[p.rank].free[static_cast<std::size_t>(a.lane)];
+    spans_[p.rank][p.action].ready = ready;
+    return std::max(ready, waits_met(p.rank, a));
   }
 
   [[nodiscard]] double waits_met(int r, const Action& a) const {
     double met = 0;
     for (std::size_t l = 0; l < lanes; ++l)
-      if (a.waits[l] > 0) {
-        const int last = sequences_[r][l][a.waits[l] - 1];
-        met = std::max(met, ranks_[r].finished[ranks_[r].unit_end[last]]);
-      }
+      if (a.waits[l] > 0)
+        met = std::max(met, ranks_[r].finished[sequences_[r][l][a.waits[l] - 1]]);
     return met;
   }
 
   void finish(Place p, double begin, double end) {
     spans_[p.rank][p.action].begin = begin;
     spans_[p.rank][p.action].end = end;
-    double& finished = ranks_[p.rank].finished[ranks_[p.rank].unit_end[p.action]];
-    finished = std::max(finished, end);
+    RankState& rank = ranks_[p.rank];
+    rank.finished[p.action] = end;
+    rank.free[static_cast<std::size_t>(at(p).lane)] = end;
   }
 
   const Program& program_;

@@ -11,8 +11,8 @@ bool permanent(SlotClass cls) {
          cls == SlotClass::ends_total;
 }
 
-/// Values by the action after which their slot is free: the end of the unit of their last use. Members of a
-/// batch run together: what one of them reads must not make room for what another receives.
+/// Values by the action after which their slot is free: see releases(). What one of several messages
+/// reads must not make room for what another receives.
 std::vector<std::vector<Value>> released_after(const RankProgram& rank,
                                                const std::vector<std::array<Value, 4>>& values, int count) {
   const std::vector<int> ends = releases(rank);

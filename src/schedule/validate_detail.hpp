@@ -25,9 +25,6 @@ struct Refusal {
 using LaneSequences = std::array<std::vector<int>, lanes>;
 [[nodiscard]] std::vector<LaneSequences> lane_sequences(const Program& program);
 
-/// End of the unit that begins at `begin` of a lane's sequence: a batch of send / recv, or one action.
-[[nodiscard]] int unit_end(const RankProgram& rank, const std::vector<int>& sequence, int begin);
-
 /// clock[l]: how many actions of lane l of the rank are certainly finished. Lanes finish in order, so a
 /// counter each says everything that is known inside a rank.
 using Clock = std::array<std::int32_t, lanes>;

@@ -7,10 +7,6 @@
 namespace minitaw::schedule::detail {
 namespace {
 
-bool share_unit(const Action& a, const Action& b) {
-  return is_point_to_point(a.kind) && is_point_to_point(b.kind) && a.tick == b.tick && a.payload == b.payload;
-}
-
 void merge(Clock& into, const Clock& other) {
   for (int l = 0; l < lanes; ++l) into[l] = std::max(into[l], other[l]);
 }
@@ -29,7 +25,7 @@ public:
     for (bool moved = true; moved;) {
       moved = false;
       for (int l = 0; l < lanes; ++l)
-        while (start_unit(l)) moved = true;
+        while (start_next(l)) moved = true;
     }
     for (int l = 0; l < lanes; ++l)
       if (finished(l) < static_cast<int>(sequences_[l].size()))
@@ -41,30 +37,25 @@ public:
 private:
   [[nodiscard]] int finished(int lane) const { return static_cast<int>(finish_[lane].size()); }
 
-  bool start_unit(int lane) {
-    const int begin = finished(lane);
-    if (begin == static_cast<int>(sequences_[lane].size())) return false;
-    const int end = unit_end(program_.ranks[rank_], sequences_[lane], begin);
-    for (int i = begin; i < end; ++i)
-      for (int l = 0; l < lanes; ++l)
-        if (actions_[sequences_[lane][i]].waits[l] > finished(l)) return false;
-    note(lane, begin, end);
+  bool start_next(int lane) {
+    const int position = finished(lane);
+    if (position == static_cast<int>(sequences_[lane].size())) return false;
+    const int action = sequences_[lane][position];
+    for (int l = 0; l < lanes; ++l)
+      if (actions_[action].waits[l] > finished(l)) return false;
+    note(lane, action, position);
     return true;
   }
 
-  void note(int lane, int begin, int end) {
+  void note(int lane, int action, int position) {
     Clock clock{};
-    if (begin > 0) clock = finish_[lane][begin - 1];
-    for (int i = begin; i < end; ++i)
-      for (int l = 0; l < lanes; ++l)
-        if (const int count = actions_[sequences_[lane][i]].waits[l]; count > 0)
-          merge(clock, finish_[l][count - 1]);
-    for (int i = begin; i < end; ++i) {
-      order_.start[sequences_[lane][i]] = clock;
-      order_.position[sequences_[lane][i]] = i;
-    }
-    clock[lane] = end;
-    finish_[lane].insert(finish_[lane].end(), end - begin, clock);
+    if (position > 0) clock = finish_[lane].back();
+    for (int l = 0; l < lanes; ++l)
+      if (const int count = actions_[action].waits[l]; count > 0) merge(clock, finish_[l][count - 1]);
+    order_.start[action] = clock;
+    order_.position[action] = position;
+    clock[lane] = position + 1;
+    finish_[lane].push_back(clock);
   }
 
   const Program& program_;
@@ -86,14 +77,6 @@ std::vector<LaneSequences> lane_sequences(const Program& program) {
       result[r][static_cast<std::size_t>(actions[i].lane)].push_back(static_cast<int>(i));
   }
   return result;
-}
-
-int unit_end(const RankProgram& rank, const std::vector<int>& sequence, int begin) {
-  int end = begin + 1;
-  while (end < static_cast<int>(sequence.size()) &&
-         share_unit(rank.actions[sequence[end - 1]], rank.actions[sequence[end]]))
-    ++end;
-  return end;
 }
 
 LocalOrder local_order(const Program& program, int rank, const LaneSequences& sequences) {

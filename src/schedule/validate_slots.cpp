@@ -12,8 +12,8 @@ bool passes_through(SlotClass cls) {
          cls == SlotClass::kept || cls == SlotClass::stash || cls == SlotClass::flow;
 }
 
-/// A content lives from the write that begins it to its last access before the next one begins, or to the end
-/// of the batch which that access belongs to: members of a batch run together. A part joins what is there of
+/// A content lives from the write that begins it to its last access before the next one begins, or to where
+/// that access lets go of its slot (see releases()). A part joins what is there of
 /// the same shard.
 struct Life {
   int begin = -1, last = -1;
@@ -26,14 +26,14 @@ class Lives {
 public:
   Lives(int slots, int actions) : current_(slots), change_(actions + 1) {}
 
-  void touch(int slot, int number, int unit_end, const Action& action, bool overwrites) {
+  void touch(int slot, int number, int release, const Action& action, bool overwrites) {
     Life& life = current_[slot];
     const bool joins = action.parts > 1 && life.payload == action.payload && life.shard == action.shard;
     if (life.begin < 0 || (overwrites && !joins)) {
       close(life);
       life = {number, -1, action.payload, action.shard};
     }
-    life.last = std::max(life.last, unit_end);
+    life.last = std::max(life.last, release);
   }
 
   /// Number of the first slot never touched, or -1.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "comm/members.hpp"
 #include "comm/mpi/check.hpp"
@@ -51,6 +53,7 @@ LaneMemories host_memories(MPI_Comm world, const schedule::Program& program, std
 Transport::Transport(MPI_Comm world, const schedule::Program& program, const LaneMemories& memory,
                      const Patience& patience)
     : rank_(rank_in(world, program)), ranks_(static_cast<int>(program.ranks.size())),
+      staged_(std::ranges::any_of(memory, [](const LaneMemory& m) { return m.moves.copier != nullptr; })),
       communicators_(program.communicators), waiter_(patience, cancelled_, &hurry_), comm_(world) {
   check_tags(world, communicators_.size());
   for (std::size_t lane = 0; lane < channels_.size(); ++lane)

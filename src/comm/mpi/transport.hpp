@@ -34,6 +34,8 @@ public:
             const Patience& patience = {.spins = 2, .yields = 4});
 
   [[nodiscard]] int rank() const override { return rank_; }
+  /// Two: the handshake of the next message passes while the one before it does. Staged ones share slots.
+  [[nodiscard]] int messages_at_once() const override { return staged_ ? 1 : 2; }
   [[nodiscard]] Started start(schedule::Lane lane, std::span<const Message> batch) override;
   [[nodiscard]] Started start(schedule::Lane lane, schedule::Kind kind,
                               const Collective& collective) override;
@@ -49,6 +51,7 @@ private:
 
   int rank_;
   int ranks_;
+  bool staged_;
   std::vector<schedule::Communicator> communicators_;
   std::atomic<bool> cancelled_{false};
   Hurry hurry_;

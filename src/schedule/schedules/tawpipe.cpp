@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/error.hpp"
 #include "schedule/frame.hpp"
 #include "schedule/order.hpp"
@@ -44,7 +46,7 @@ private:
     const std::vector<Value> gradients = relay.gradients(team_, now.shard);
     for (std::size_t r = 0; r < members_.size(); ++r)
       computers_[r].backward(visits_[r][i], weights_[r], gradients[r]);
-    relay.give(team_, now.shard, now.tick, gradients);
+    relay.give(team_, now.shard, std::min(now.tick + relay.timing().give, last_tick() + 1), gradients);
   }
 
   int team_;
@@ -56,7 +58,7 @@ private:
 
 RelayTiming timing(const Spec& spec) {
   return spec.options.contains("cco") ? RelayTiming{0, 0, 0}
-                                      : RelayTiming{number_of(spec, "prefetch", 2), 1, 1};
+                                      : RelayTiming{number_of(spec, "prefetch", 2), 1, number_of(spec, "drain", 3)};
 }
 
 void require(const Request& request) {
@@ -71,7 +73,8 @@ void require(const Request& request) {
 /// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and receives
 /// at most one weight shard per tick. Options away from their defaults: gwps=off (single ranks instead of
 /// groups, no stagger), dbs=off (a group gets a shard from the group that has just used it), cco=off (no
-/// overlap of communication and computation), prefetch (ticks ahead between groups), rails (see GroupRelay).
+/// overlap of communication and computation), prefetch (ticks ahead between groups), drain (ticks behind that
+/// gradients leave), rails (see GroupRelay).
 Program make(const Request& request) {
   const auto& options = request.spec.options;
   const bool grouped = !options.contains("gwps");
@@ -88,7 +91,7 @@ Program make(const Request& request) {
   for (std::size_t i = 0; i < all[0].visits(); ++i)
     for (std::size_t k = 0; k < all.size(); ++k)
       all[k].visit(i, relay, options.contains("dbs") && k > 0 ? &all[k - 1] : nullptr);
-  close_step(draft, all.back().last_tick() + when.give, EndsUpdate::sliced);
+  close_step(draft, all.back().last_tick() + std::min(when.give, 1), EndsUpdate::sliced);
   return std::move(draft).finish(when.give > 0);
 }
 
@@ -106,6 +109,9 @@ Entry schedules::tawpipe() {
                    {"on", "off"},
                    "communication-computation overlap; off: transfers and computation take turns"},
                   prefetch_option("2"),
+                  {"drain",
+                   {"3", "1..8"},
+                   "ticks that gradients have to leave before computing wants their buffers again"},
                   {"rails", {"1", "1..64"}, "ranks of a group that share a message to another group"}},
       .build = make,
       .shard_per_rank = true,
