@@ -3,13 +3,11 @@
 #include <algorithm>
 
 namespace minitaw::schedule {
-namespace {
-
-bool same_batch(const Action& a, const Action& b) {
-  return is_point_to_point(a.kind) && is_point_to_point(b.kind) && a.tick == b.tick && a.payload == b.payload;
+bool same_batch(const RankProgram& rank, int first, int second) {
+  const Action &a = rank.actions[first], &b = rank.actions[second];
+  return second == first + 1 && is_point_to_point(a.kind) && is_point_to_point(b.kind) && a.lane == b.lane &&
+         a.tick == b.tick && a.payload == b.payload && a.shard == b.shard;
 }
-
-}  // namespace
 
 model::Cut cut_of(const Program& program) {
   return {program.shards, program.ends_slices, program.shard_parts, program.ends_split};
@@ -17,13 +15,11 @@ model::Cut cut_of(const Program& program) {
 
 std::vector<Unit> units(const RankProgram& rank, Lane lane) {
   std::vector<Unit> result;
-  const Action* previous = nullptr;
   for (int i = 0; i < static_cast<int>(rank.actions.size()); ++i) {
     const Action& action = rank.actions[i];
     if (action.lane != lane) continue;
-    if (previous == nullptr || !same_batch(*previous, action)) result.emplace_back();
+    if (i == 0 || !same_batch(rank, i - 1, i)) result.emplace_back();
     result.back().actions.push_back(i);
-    previous = &action;
   }
   return result;
 }

@@ -19,8 +19,10 @@ struct Communicator {
 /// What one rank does in one step. `actions` is the issue order: waits refer only to earlier actions, and
 /// each lane plays its own subsequence in order.
 ///
-/// Consecutive send / recv actions of one lane with equal tick and payload form a batch: they start together,
-/// when the waits of all of them are met, and finish together. Everything else in a lane is one at a time.
+/// Consecutive send / recv actions of one lane with equal tick, payload and shard form a batch: they start
+/// together, when the waits of all of them are met, and finish together. Everything else in a lane is one at
+/// a time. Consecutive means here: no action of any lane is in between. So a rank that plays unit after unit
+/// in issue order keeps to the order in which all ranks' programs were written, and never waits for ever.
 struct RankProgram {
   std::vector<Action> actions;
   std::array<int, slot_classes> slots{};  ///< how many slots of each class the rank has
@@ -48,9 +50,11 @@ struct Program {
 /// How the program's ranks cut the model.
 [[nodiscard]] model::Cut cut_of(const Program& program);
 
+/// Whether two actions, by their indices, are members of one batch, one behind the other.
+[[nodiscard]] bool same_batch(const RankProgram& rank, int first, int second);
+
 /// Index ranges [begin, end) of the units that a lane starts one after the other: a batch of send / recv, or
-/// one action. Indices point into RankProgram::actions; actions of other lanes in between are not part of the
-/// unit.
+/// one action. Indices point into RankProgram::actions.
 struct Unit {
   std::vector<int> actions;
 };

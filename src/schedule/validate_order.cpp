@@ -7,10 +7,6 @@
 namespace minitaw::schedule::detail {
 namespace {
 
-bool share_unit(const Action& a, const Action& b) {
-  return is_point_to_point(a.kind) && is_point_to_point(b.kind) && a.tick == b.tick && a.payload == b.payload;
-}
-
 void merge(Clock& into, const Clock& other) {
   for (int l = 0; l < lanes; ++l) into[l] = std::max(into[l], other[l]);
 }
@@ -90,9 +86,7 @@ std::vector<LaneSequences> lane_sequences(const Program& program) {
 
 int unit_end(const RankProgram& rank, const std::vector<int>& sequence, int begin) {
   int end = begin + 1;
-  while (end < static_cast<int>(sequence.size()) &&
-         share_unit(rank.actions[sequence[end - 1]], rank.actions[sequence[end]]))
-    ++end;
+  while (end < static_cast<int>(sequence.size()) && same_batch(rank, sequence[end - 1], sequence[end])) ++end;
   return end;
 }
 

@@ -12,16 +12,10 @@ constexpr std::size_t usual_slots = 16, usual_piece = std::size_t{1} << 20, smal
 
 /// Messages that the largest batch of a lane starts together.
 std::size_t largest_batch(const schedule::RankProgram& rank, schedule::Lane lane) {
-  std::size_t largest = 0, count = 0;
-  const Action* before = nullptr;
-  for (const Action& a : rank.actions) {
-    if (a.lane != lane) continue;
-    const bool joins = before != nullptr && is_point_to_point(before->kind) && before->tick == a.tick &&
-                       before->payload == a.payload;
-    count = is_point_to_point(a.kind) ? (joins ? count : 0) + 1 : 0;
-    largest = std::max(largest, count);
-    before = &a;
-  }
+  std::size_t largest = 0;
+  for (const schedule::Unit& unit : schedule::units(rank, lane))
+    if (is_point_to_point(rank.actions[static_cast<std::size_t>(unit.actions.front())].kind))
+      largest = std::max(largest, unit.actions.size());
   return largest;
 }
 
