@@ -10,15 +10,14 @@ namespace minitaw::bench {
 namespace {
 
 using schedule::Kind;
-using schedule::Lane;
 using schedule::Payload;
 
 constexpr std::array<std::string_view, operations.size()> names = {
     "send", "shift", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce"};
 
 /// Teams of one have nothing to say to each other.
-void add_place(Places& places, std::string name, Lane lane, const std::vector<std::vector<int>>& teams) {
-  Place place{std::move(name), lane, {}};
+void add_place(Places& places, std::string name, bool inside, const std::vector<std::vector<int>>& teams) {
+  Place place{std::move(name), inside, {}};
   for (const std::vector<int>& team : teams) {
     if (team.size() < 2) continue;
     place.communicators.push_back(static_cast<int>(places.program.communicators.size()));
@@ -27,14 +26,31 @@ void add_place(Places& places, std::string name, Lane lane, const std::vector<st
   if (!place.communicators.empty()) places.places.push_back(std::move(place));
 }
 
-schedule::Action action(Kind kind, const Place& place, int peer, int communicator) {
+schedule::Action action(Kind kind, Operation operation, const Place& place, int peer, int communicator) {
   schedule::Action a;
   a.kind = kind;
-  a.lane = place.lane;
+  a.lane = lane_of(operation, place, kind == Kind::send);
   a.peer = peer;
   a.communicator = communicator;
-  a.payload = kind == Kind::send || kind == Kind::recv ? Payload::weights : Payload::gradient;
+  a.payload = payload_of(operation);
   return a;
+}
+
+Kind kind_of(Operation operation) {
+  switch (operation) {
+  case Operation::broadcast:
+    return Kind::broadcast;
+  case Operation::reduce:
+    return Kind::reduce;
+  case Operation::all_gather:
+    return Kind::all_gather;
+  case Operation::reduce_scatter:
+    return Kind::reduce_scatter;
+  case Operation::all_reduce:
+    return Kind::all_reduce;
+  default:
+    return Kind::send;
+  }
 }
 
 /// Transports look in the program for what they must be ready for.
@@ -42,12 +58,15 @@ void add_actions(Places& places, const Place& place, int rank) {
   const Seat seat = seat_of(places, place, rank);
   if (!seat.taken()) return;
   std::vector<schedule::Action>& actions = places.program.ranks[static_cast<std::size_t>(rank)].actions;
-  actions.push_back(action(Kind::recv, place, seat.previous(), -1));
-  actions.push_back(action(Kind::send, place, seat.next(), -1));
-  for (const Kind kind : {Kind::broadcast, Kind::reduce})
-    actions.push_back(action(kind, place, seat.ranks.front(), seat.communicator));
-  for (const Kind kind : {Kind::all_gather, Kind::reduce_scatter, Kind::all_reduce})
-    actions.push_back(action(kind, place, -1, seat.communicator));
+  for (const Operation operation : operations) {
+    const Kind kind = kind_of(operation);
+    if (kind == Kind::send) {
+      actions.push_back(action(Kind::recv, operation, place, seat.previous(), -1));
+      actions.push_back(action(Kind::send, operation, place, seat.next(), -1));
+    } else {
+      actions.push_back(action(kind, operation, place, seat.ranks.front(), seat.communicator));
+    }
+  }
 }
 
 }  // namespace
@@ -66,6 +85,14 @@ bool sums(Operation operation) {
          operation == Operation::all_reduce;
 }
 
+Payload payload_of(Operation operation) { return sums(operation) ? Payload::gradient : Payload::weights; }
+
+schedule::Lane lane_of(Operation operation, const Place& place, bool sends) {
+  const Kind kind = kind_of(operation);
+  return schedule::lane_of(kind == Kind::send && !sends ? Kind::recv : kind, payload_of(operation),
+                           place.inside);
+}
+
 Places places_of(const topology::Groups& groups) {
   Places places;
   places.program.groups = groups;
@@ -77,9 +104,9 @@ Places places_of(const topology::Groups& groups) {
     first.push_back(groups.first(g));
     all.insert(all.end(), inside.back().begin(), inside.back().end());
   }
-  add_place(places, groups.count() == 1 ? "all ranks" : "in groups", Lane::intra, inside);
-  add_place(places, "between groups", Lane::inter, {first});
-  if (groups.count() > 1 && all != first) add_place(places, "all ranks", Lane::inter, {all});
+  add_place(places, groups.count() == 1 ? "all ranks" : "in groups", true, inside);
+  add_place(places, "between groups", false, {first});
+  if (groups.count() > 1 && all != first) add_place(places, "all ranks", false, {all});
   for (const Place& place : places.places)
     for (int r = 0; r < groups.ranks(); ++r) add_actions(places, place, r);
   return places;

@@ -12,7 +12,7 @@ namespace minitaw::bench {
 
 enum class Operation {
   send,            ///< members 0, 2, ... each send to the next one
-  shift,           ///< all send to the next and receive from the previous member, as one batch
+  shift,           ///< all send to the next and receive from the previous member, at the same time
   broadcast,       ///< from member 0
   reduce,          ///< to member 0
   all_gather,      ///< in place
@@ -26,14 +26,19 @@ inline constexpr std::array operations = {
 /// Throws InputError for a name that there is not.
 [[nodiscard]] Operation parse_operation(const std::string& text);
 [[nodiscard]] bool sums(Operation operation);
+/// Gradients are added up, weights are not.
+[[nodiscard]] schedule::Payload payload_of(Operation operation);
 
 /// Teams of ranks that do the same at the same time, each among its members: all groups, or their first
 /// ranks, or everybody.
 struct Place {
   std::string name;
-  schedule::Lane lane = schedule::Lane::intra;
+  bool inside = false;             ///< all teams are groups
   std::vector<int> communicators;  ///< of the program, one per team
 };
+
+/// The lane that a schedule has for one side of it; for messages, the sender's or the receiver's.
+[[nodiscard]] schedule::Lane lane_of(Operation operation, const Place& place, bool sends);
 
 /// "in groups" (those of more than one rank), "between groups" and "all ranks", as far as they differ.
 struct Places {

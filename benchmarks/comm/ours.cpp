@@ -11,29 +11,37 @@ using schedule::Payload;
 class Ours final : public Mover {
 public:
   Ours(const std::string& transport, const Places& places, const comm::mpi::Patience& waiting)
-      : staging_(2 * schedule::chunk_bytes * (schedule::lanes - 1)),
+      : waiting_(waiting), staging_(2 * schedule::chunk_bytes * (schedule::lanes - 1)),
         made_(engine::make_transport(
             transport, {MPI_COMM_WORLD, places.program, {staging_.data(), staging_.bytes()}, waiting})) {}
 
   void move(Operation operation, const Place& place, const Seat& seat, const Size& size,
             Buffers& buffers) override {
-    start(operation, place.lane, seat, size, buffers);
-    if (made_.transport->on_stream()) engine::lane_space(place.lane).fence("minitaw::comm benchmark");
+    const Lanes lanes{lane_of(operation, place, true), lane_of(operation, place, false)};
+    start(operation, lanes, seat, size, buffers);
+    if (!made_.transport->on_stream()) return;
+    for (const schedule::Lane lane : {lanes.out, lanes.in})
+      engine::lane_space(lane).fence("minitaw::comm benchmark");
   }
   [[nodiscard]] Contents::Slices slices() const override { return Contents::Slices::in_place; }
   [[nodiscard]] std::string name() const override { return made_.name; }
 
 private:
-  void start(Operation operation, schedule::Lane lane, const Seat& seat, const Size& size, Buffers& buffers) {
+  /// Of messages; the same twice for collectives.
+  struct Lanes {
+    schedule::Lane out, in;
+  };
+
+  void start(Operation operation, const Lanes& lanes, const Seat& seat, const Size& size, Buffers& buffers) {
     comm::Transport& transport = *made_.transport;
-    const Payload payload = sums(operation) ? Payload::gradient : Payload::weights;
-    const comm::Collective collective{seat.communicator, seat.ranks.front(),  payload,
+    const schedule::Lane lane = lanes.in;
+    const comm::Collective collective{seat.communicator, seat.ranks.front(),  payload_of(operation),
                                       size.scalar,       buffers.data.data(), size.elements};
     switch (operation) {
     case Operation::send:
-      return send(lane, seat, buffers);
+      return send(lanes, seat, buffers);
     case Operation::shift:
-      return shift(lane, seat, buffers);
+      return shift(lanes, seat, buffers);
     case Operation::broadcast:
       return transport.broadcast(lane, collective);
     case Operation::reduce:
@@ -47,21 +55,32 @@ private:
     }
   }
 
-  void send(schedule::Lane lane, const Seat& seat, Buffers& buffers) {
+  void send(const Lanes& lanes, const Seat& seat, Buffers& buffers) {
     const int peer = seat.sends() ? seat.next() : seat.previous();
     const comm::Message message{seat.sends(), peer, Payload::weights, buffers.data.data(),
                                 buffers.data.bytes()};
-    if (seat.sends() || seat.receives()) made_.transport->exchange(lane, {&message, 1});
+    if (seat.sends() || seat.receives())
+      made_.transport->exchange(seat.sends() ? lanes.out : lanes.in, {&message, 1});
   }
 
-  void shift(schedule::Lane lane, const Seat& seat, Buffers& buffers) {
+  /// Both ways at once, as a rank's lanes are driven.
+  void shift(const Lanes& lanes, const Seat& seat, Buffers& buffers) {
     const std::size_t bytes = buffers.data.bytes();
-    const std::array<comm::Message, 2> batch{
-        comm::Message{false, seat.previous(), Payload::weights, buffers.landing.data(), bytes},
-        comm::Message{true, seat.next(), Payload::weights, buffers.data.data(), bytes}};
-    made_.transport->exchange(lane, batch);
+    const comm::Message arrives{false, seat.previous(), Payload::weights, buffers.landing.data(), bytes},
+        leaves{true, seat.next(), Payload::weights, buffers.data.data(), bytes};
+    const comm::Transport::Started in = made_.transport->start(lanes.in, {&arrives, 1}),
+                                   out = made_.transport->start(lanes.out, {&leaves, 1});
+    comm::mpi::Pause pause(waiting_);
+    const auto done = [](const comm::Transport::Started& s) { return s == nullptr || s->done(); };
+    while (!done(in) || !done(out)) {
+      bool moved = false;
+      for (const auto* started : {&in, &out}) moved = (!done(*started) && (*started)->advance()) || moved;
+      if (moved) pause = comm::mpi::Pause(waiting_);
+      else pause.once();
+    }
   }
 
+  comm::mpi::Patience waiting_;
   Memory staging_;  ///< outlives the transport
   engine::NamedTransport made_;
 };

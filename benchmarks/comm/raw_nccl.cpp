@@ -128,12 +128,13 @@ public:
     Communicator& team =
         *teams_[static_cast<std::size_t>(std::ranges::find(names_, place.name) - names_.begin())];
     comm::nccl::Api& api = comm::nccl::library();
+    const schedule::Lane lane = lane_of(operation, place, false);
     api.group_start();
     start(operation,
-          {team, seat, size, buffers.data.data(), buffers.landing.data(), engine::lane_stream(place.lane)});
+          {team, seat, size, buffers.data.data(), buffers.landing.data(), engine::lane_stream(lane)});
     api.group_end();
     wait_ready(team);
-    engine::lane_space(place.lane).fence("minitaw::comm benchmark");
+    engine::lane_space(lane).fence("minitaw::comm benchmark");
   }
   [[nodiscard]] Contents::Slices slices() const override { return Contents::Slices::in_place; }
   [[nodiscard]] std::string name() const override { return "NCCL calls"; }

@@ -59,7 +59,7 @@ public:
 /// Matching: messages from one rank to another match in order per payload, whatever their lanes, so that what
 /// leaves on one lane may arrive on another. Messages of one payload to the same rank therefore must not be
 /// under way on two lanes at once. Collectives match in order per communicator and lane. If on_stream(),
-/// messages match per lane as well.
+/// operands of one rank for another match in order whatever their payload, and so do gradients.
 ///
 /// Slices are those of comm/slices.hpp: equal if the members divide the elements, else the last ones are
 /// shorter. On a communicator of one member every collective does nothing.

@@ -61,10 +61,8 @@ NamedTransport make_mpi(const TransportPlace& place) {
 #if defined(MINITAW_HAVE_NCCL)
 
 NamedTransport make_nccl(const TransportPlace& place) {
-  int rank = 0;
-  comm::mpi::check(MPI_Comm_rank(place.comm, &rank), "MPI_Comm_rank");
-  const Kokkos::View<std::byte*, kernels::MemorySpace> scratch(
-      "minitaw::nccl", comm::nccl::scratch_bytes(place.program, rank));
+  const Kokkos::View<std::byte*, kernels::MemorySpace> scratch("minitaw::nccl",
+                                                               comm::nccl::scratch_bytes(place.program));
   comm::nccl::Options options;
   for (int l = 0; l < schedule::lanes; ++l) options.queues[l] = lane_stream(static_cast<schedule::Lane>(l));
   options.scratch = {scratch.data(), scratch.size()};

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <deque>
 #include <optional>
+#include <set>
 
 #include "base/bf16.hpp"
 #include "comm/error.hpp"
@@ -37,8 +38,25 @@ public:
   int depth = 0;
   std::string failure;
   Seen seen;
-  /// The communicator of the group that is open.
-  class Communicator* in_group = nullptr;
+  bool later = false;
+  /// Those of the group that is open, in the order in which they were made.
+  std::vector<class Communicator*> in_group;
+
+  /// A communicator's part of a group. It begins when those before it on the communicator and on its queue
+  /// are over.
+  struct Kernel {
+    class Communicator* communicator;
+    nccl::Queue queue;
+    std::deque<Operation> operations{};
+    bool begun = false, over = false;
+  };
+  std::deque<Kernel> kernels;  ///< in order of issue
+
+  [[nodiscard]] bool pending(const class Communicator* communicator) const {
+    return std::ranges::any_of(kernels, [&](const Kernel& k) { return k.communicator == communicator; });
+  }
+  /// What can be done without waiting.
+  void progress();
 };
 
 namespace {
@@ -86,7 +104,7 @@ public:
     MPI_Comm_size(comm_, &size_);
     sent_.resize(static_cast<std::size_t>(size_));
     received_.resize(static_cast<std::size_t>(size_));
-    ++state_->seen.communicators;
+    number_ = ++state_->seen.communicators;
   }
   ~Communicator() override {
     if (comm_ == MPI_COMM_NULL) return;
@@ -106,9 +124,11 @@ public:
     if (polls_ > 0) return --polls_ == 0 && ready();
     if (child_ != nullptr) child_->hidden_ = false, child_ = nullptr;
     if (closing_ != MPI_REQUEST_NULL) return closing_done();
-    if (busy_ && Clock::now() - began_ > patience)
+    state_->progress();
+    if (state_->pending(this) && Clock::now() - began_ > patience)
       throw Error(fmt::format("rank {} of {} has waited for the others for too long", rank_, size_));
-    return !busy_ || progress();
+    busy_ = busy_ && !state_->later && state_->pending(this);
+    return !busy_;
   }
 
   std::unique_ptr<nccl::Communicator> split(int colour, int key) override {
@@ -164,20 +184,45 @@ public:
   }
 
   /// The group has ended.
-  void begin() {
-    ++state_->seen.groups;
-    busy_ = !operations_.empty();
+  void issue() {
+    const auto messages = std::ranges::count_if(asked_, is_message);
+    if (messages != 0 && messages != std::ssize(asked_)) throw Error("messages and collectives in one group");
+    const nccl::Queue queue = asked_.front().queue;
+    if (std::ranges::count(asked_, queue, &Operation::queue) != std::ssize(asked_))
+      throw Error("a group uses two queues");
+    if (queue_.value_or(queue) != queue) ++state_->seen.changes_of_queue;
+    queue_ = queue;
+    busy_ = true;
     began_ = Clock::now();
-    const auto messages = std::ranges::count_if(operations_, is_message);
-    if (messages != 0 && messages != std::ssize(operations_))
-      throw Error("messages and collectives in one group");
-    if (messages == 0) return;
+    state_->kernels.push_back({this, queue, {asked_.begin(), asked_.end()}});
+    asked_.clear();
+  }
+
+  void begin(const std::deque<Operation>& operations) {
+    operations_ = operations;
+    if (!is_message(operations_.front())) return;
     for (const Operation& op : operations_) {
       auto& numbers = op.asked == Asked::send ? sent_ : received_;
       passing_.push_back(
           std::make_unique<Passing>(op, numbers.at(static_cast<std::size_t>(op.peer))++, comm_));
     }
   }
+  /// Of the kernel that has begun; returns whether it is over.
+  bool progress() {
+    if (!passing_.empty()) {
+      bool done = true;
+      for (const auto& passing : passing_) done &= passing->done();
+      if (done) passing_.clear(), operations_.clear();
+    } else {
+      while (!operations_.empty() && (playing_ || agreed())) {
+        if (!playing_) play(operations_.front());
+        if (!played()) break;
+        operations_.pop_front();
+      }
+    }
+    return operations_.empty();
+  }
+  [[nodiscard]] int number() const { return number_; }
 
 private:
   [[nodiscard]] std::size_t slice_bytes(std::size_t each, nccl::Type type) const {
@@ -202,30 +247,10 @@ private:
     check_free();
     if (op.count == 0) throw Error("a call about nothing");
     if (op.peer >= size_) throw Error(fmt::format("peer {} of {}", op.peer, size_));
-    if (!queue_) queue_ = op.queue;
-    if (*queue_ != op.queue) throw Error("a communicator was used on two queues");
     if (state_->depth == 0) throw Error("a call outside of a group");
-    if (state_->in_group != nullptr && state_->in_group != this)
-      throw Error("two communicators in one group");
-    state_->in_group = this;
+    if (std::ranges::count(state_->in_group, this) == 0) state_->in_group.push_back(this);
     state_->seen.launches.push_back({size_, op});
-    operations_.push_back(op);
-  }
-
-  bool progress() {
-    if (!passing_.empty()) {
-      bool done = true;
-      for (const auto& passing : passing_) done &= passing->done();
-      if (done) passing_.clear(), operations_.clear();
-    } else {
-      while (!operations_.empty() && (playing_ || agreed())) {
-        if (!playing_) play(operations_.front());
-        if (!played()) break;
-        operations_.pop_front();
-      }
-    }
-    busy_ = !operations_.empty();
-    return !busy_;
+    asked_.push_back(op);
   }
 
   /// Whether all members make the same call as the front one.
@@ -294,6 +319,7 @@ private:
   void stop() {
     if (aborted_) return;
     aborted_ = true;
+    std::erase_if(state_->kernels, [this](const auto& kernel) { return kernel.communicator == this; });
     passing_.clear();
     meeting_.reset();
     ++state_->seen.aborted;
@@ -301,13 +327,14 @@ private:
 
   std::shared_ptr<FakeNccl::State> state_;
   MPI_Comm comm_;
-  int rank_ = 0, size_ = 0;
+  int rank_ = 0, size_ = 0, number_ = 0;
   std::optional<nccl::Queue> queue_;
   bool hidden_ = false, busy_ = false, closed_ = false, aborted_ = false;
   int polls_ = 0;
   Communicator* child_ = nullptr;
   Clock::time_point began_{};
-  std::deque<Operation> operations_;
+  std::vector<Operation> asked_;      ///< in the group that is open
+  std::deque<Operation> operations_;  ///< of the kernel that has begun
   std::vector<std::unique_ptr<Passing>> passing_;
   std::vector<std::uint64_t> sent_, received_;
   std::uint64_t calls_ = 0;
@@ -318,6 +345,18 @@ private:
   std::vector<std::byte> from_;
   MPI_Request request_ = MPI_REQUEST_NULL, closing_ = MPI_REQUEST_NULL;
 };
+
+void FakeNccl::State::progress() {
+  std::set<const void*> held;  // communicators and queues
+  for (Kernel& kernel : kernels) {
+    const bool first = !held.contains(kernel.communicator) && !held.contains(kernel.queue);
+    held.insert({kernel.communicator, kernel.queue});
+    if (!first) continue;
+    if (!std::exchange(kernel.begun, true)) kernel.communicator->begin(kernel.operations);
+    kernel.over = kernel.communicator->progress();
+  }
+  std::erase_if(kernels, [](const Kernel& kernel) { return kernel.over; });
+}
 
 FakeNccl::FakeNccl() : state_(std::make_shared<State>()) { MPI_Op_create(add_bf16, 1, &state_->bf16_sum); }
 
@@ -348,7 +387,17 @@ void FakeNccl::group_start() { ++state_->depth; }
 void FakeNccl::group_end() {
   if (state_->depth == 0) throw Error("a group ends that never began");
   if (--state_->depth > 0) return;
-  if (Communicator* const used = std::exchange(state_->in_group, nullptr)) used->begin();
+  if (state_->in_group.empty()) return;
+  ++state_->seen.groups;
+  std::ranges::sort(state_->in_group, {}, &Communicator::number);
+  for (Communicator* const used : std::exchange(state_->in_group, {})) used->issue();
+}
+
+void FakeNccl::complete_later() { state_->later = true; }
+
+void FakeNccl::finish() {
+  for (const auto limit = Clock::now() + patience; !state_->kernels.empty(); state_->progress())
+    if (Clock::now() > limit) throw Error("what is on the queues comes to no end");
 }
 
 void FakeNccl::fail(const std::string& words) { state_->failure = words; }

@@ -23,12 +23,13 @@ struct Operation {
   nccl::Queue queue = nullptr;
 };
 
-/// NCCL on host memory, over MPI. A group begins when it ends, and goes on whenever somebody asks whether its
-/// communicator is ready; then everything in it is complete. What NCCL demands is checked on the way and
-/// breaks with comm::Error: groups balance, a communicator in use is left alone, all members make the same
-/// calls with equal counts in one order, messages match in order with equal sizes, buffers are in place or
-/// apart, a communicator keeps to one queue. Ranks that issue in orders that do not fit together wait for
-/// each other, which breaks after a while.
+/// NCCL on host memory, over MPI. A group is a kernel for each of its communicators; kernels of a
+/// communicator and those of a queue are played in order, and go on whenever somebody asks whether a
+/// communicator is ready. That it is ready means that its calls are complete. What NCCL demands is checked on
+/// the way and breaks with comm::Error: groups balance, a communicator in use is left alone, all members make
+/// the same calls with equal counts in one order, messages match in order with equal sizes, buffers are in
+/// place or apart. Ranks that issue in orders that do not fit together wait for each other, which breaks
+/// after a while.
 class FakeNccl final : public nccl::Api {
 public:
   FakeNccl();
@@ -39,6 +40,11 @@ public:
   void group_start() override;
   void group_end() override;
 
+  /// From now on a communicator is ready when its calls are on their queue, as with NCCL; finish() completes
+  /// them, and so does time while others wait. Buffers must live until then.
+  void complete_later();
+  void finish();
+
   /// From now on communicators say that they have failed.
   void fail(const std::string& words);
 
@@ -48,6 +54,7 @@ public:
   };
   struct Seen {
     int communicators = 0, closed = 0, aborted = 0, groups = 0;
+    int changes_of_queue = 0;      ///< a communicator's calls came to another queue than those before
     std::vector<Launch> launches;  ///< in order
   };
   [[nodiscard]] const Seen& seen() const;

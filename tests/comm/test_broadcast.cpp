@@ -15,7 +15,7 @@ TEST_P(Broadcast, GivesEveryMemberTheRootsValues) {
       for (const Scalar scalar : scalars)
         for (const auto elements : awkward_sizes(world, scalar, world.size(c))) {
           Values values = contribution_of(world.rank, scalar, elements);
-          world.transport.broadcast(Lane::intra, values.collective(c, root));
+          world.transport.broadcast(Lane::operands, values.collective(c, root));
           EXPECT_EQ(values, contribution_of(root, scalar, elements))
               << world.plan.communicators[c].name << " root " << root << " elements " << elements;
         }
@@ -25,7 +25,7 @@ TEST_P(Broadcast, CountsEachLinkOfTheChainOnce) {
   World world(GetParam());
   const int root = world.ranks / 2;
   Values values(Scalar::bf16, 400'001);
-  world.transport.broadcast(Lane::inter, values.collective(0, root));
+  world.transport.broadcast(Lane::operands_in, values.collective(0, root));
   const int next = (world.rank + 1) % world.ranks;
   schedule::ByteMatrix expected(world.ranks);
   if (next != root) expected.add(world.rank, next, Traffic::gradients, 800'002);

@@ -1,18 +1,21 @@
 // What the transport counts is what schedule::bytes() plans: the communication of whole programs is played
-// with meaningless data, both lanes at once, or, where the transport wants it, in the order of the program.
+// with meaningless data, all lanes at once, or, where the transport wants it, in the order of the program.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <thread>
 
 #include "base/error.hpp"
+#include "issue_order.hpp"
 #include "model/layout.hpp"
 #include "possible.hpp"
 #include "schedule/extent.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/text.hpp"
 #include "world.hpp"
+#include "units.hpp"
 
 namespace minitaw::comm::test {
 namespace {
@@ -40,36 +43,21 @@ public:
   Playback(Transport& transport, const schedule::Program& program, const model::Layout& layout)
       : transport_(transport), rank_(program.ranks[transport.rank()]), layout_(layout) {}
 
-  void play(Lane lane) const {
-    for (const schedule::Unit& unit : schedule::units(rank_, lane)) play(lane, unit);
+  void play(Lane lane) {
+    for (const schedule::Unit& unit : schedule::units(rank_, lane)) {
+      play(lane, unit);
+      memory_[static_cast<std::size_t>(lane)].clear();
+    }
   }
 
-  /// Both lanes by one thread, as the engine feeds device queues: of the units whose waits have been
-  /// submitted the one that comes first in the program. No rank may then wait for another one for ever.
-  void play_in_order() const {
-    std::array<std::vector<schedule::Unit>, schedule::lanes> units;
-    std::array<std::size_t, schedule::lanes> next{};
-    std::array<int, schedule::lanes> submitted{};
-    for (int l = 0; l < schedule::lanes; ++l) units[l] = schedule::units(rank_, static_cast<Lane>(l));
-    const auto ready = [&](int l) {
-      return std::ranges::all_of(units[l][next[l]].actions, [&](int action) {
-        const auto& waits = rank_.actions[action].waits;
-        return waits[0] <= submitted[0] && waits[1] <= submitted[1] && waits[2] <= submitted[2];
-      });
-    };
-    for (;;) {
-      int chosen = -1, first = 0;
-      for (int l = 0; l < schedule::lanes; ++l) {
-        if (next[l] == units[l].size() || !ready(l)) continue;
-        const int action = units[l][next[l]].actions.front();
-        if (chosen < 0 || action < first) chosen = l, first = action;
-      }
-      if (chosen < 0) break;
-      const schedule::Unit& unit = units[chosen][next[chosen]++];
-      submitted[chosen] += static_cast<int>(unit.actions.size());
-      if (chosen != static_cast<int>(Lane::compute)) play(static_cast<Lane>(chosen), unit);
+  /// All lanes by one thread, as the engine feeds device queues; returns before anything is complete.
+  void issue() {
+    std::size_t actions = 0;
+    for (const Issued& issued : issue_order(rank_)) {
+      actions += issued.unit.actions.size();
+      if (issued.lane != Lane::compute) play(issued.lane, issued.unit);
     }
-    for (int l = 0; l < schedule::lanes; ++l) EXPECT_EQ(next[l], units[l].size()) << "lane " << l;
+    EXPECT_EQ(actions, rank_.actions.size()) << "some actions wait for each other";
   }
 
 private:
@@ -80,8 +68,8 @@ private:
     return total || layout_.shape.dtype == model::Dtype::fp32 ? Scalar::fp32 : Scalar::bf16;
   }
 
-  void play(Lane lane, const schedule::Unit& unit) const {
-    std::vector<std::vector<float>> memory;
+  void play(Lane lane, const schedule::Unit& unit) {
+    auto& memory = memory_[static_cast<std::size_t>(lane)];
     std::vector<Message> batch;
     for (const int index : unit.actions) {
       const Action& a = rank_.actions[index];
@@ -107,17 +95,22 @@ private:
   Transport& transport_;
   const schedule::RankProgram& rank_;
   const model::Layout& layout_;
+  std::array<std::deque<std::vector<float>>, schedule::lanes> memory_;  ///< of what may be under way
 };
 
 void expect_planned_bytes(Kind kind, const schedule::Program& program, const model::Layout& layout) {
   const auto built = build(kind, program);
   Transport& transport = built->transport();
-  const Playback playback(transport, program, layout);
-  if (kind == Kind::nccl) {
-    playback.play_in_order();
+  Playback playback(transport, program, layout);
+  if (auto* const nccl = dynamic_cast<BuiltNccl*>(built.get())) {
+    nccl->fake().complete_later();
+    playback.issue();
+    nccl->fake().finish();
+    EXPECT_EQ(nccl->fake().seen().changes_of_queue, 0) << "a communicator belongs to one lane";
   } else {
-    std::jthread intra([&] { playback.play(Lane::intra); });
-    std::jthread inter([&] { playback.play(Lane::inter); });
+    std::vector<std::jthread> lanes;
+    for (std::size_t l = 1; l <= communication_lanes; ++l)
+      lanes.emplace_back([&playback, l] { playback.play(static_cast<Lane>(l)); });
   }
   const auto planned = bytes(program, layout), counted = transport.sent();
   for (int to = 0; to < planned.ranks(); ++to)
@@ -140,7 +133,7 @@ schedule::Program every_collective(int ranks) {
            {Call::broadcast, Call::reduce, Call::all_gather, Call::reduce_scatter, Call::all_reduce}) {
         Action a;
         a.kind = kind;
-        a.lane = c == 1 ? Lane::intra : Lane::inter;
+        a.lane = c == 1 ? Lane::operands : Lane::operands_in;
         a.payload = kind == Call::broadcast ? Payload::weights : Payload::gradient;
         a.shard = 0;
         a.communicator = c;

@@ -26,8 +26,8 @@ TEST_P(Cancel, EndsTheWaitForALostMessage) {
   std::vector<std::byte> in(100);
   const std::array batch{Message{false, next, Payload::weights, in.data(), in.size()}};
   const auto watchdog = cancel_later(world);
-  EXPECT_THROW(world.transport.exchange(Lane::intra, batch), Cancelled);
-  EXPECT_THROW(world.transport.exchange(Lane::inter, batch), Cancelled) << "it stays cancelled";
+  EXPECT_THROW(world.transport.exchange(Lane::operands, batch), Cancelled);
+  EXPECT_THROW(world.transport.exchange(Lane::operands_in, batch), Cancelled) << "it stays cancelled";
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -36,7 +36,7 @@ TEST_P(Cancel, EndsACollectiveThatTheOthersNeverJoin) {
   if (world.ranks > 1 && world.rank == 0) {
     Values values(Scalar::fp32, 300'000);
     const auto watchdog = cancel_later(world);
-    EXPECT_THROW(world.transport.reduce(Lane::inter, values.collective(0, 0)), Cancelled);
+    EXPECT_THROW(world.transport.reduce(Lane::operands_in, values.collective(0, 0)), Cancelled);
   }
   MPI_Barrier(MPI_COMM_WORLD);
   world.transport.cancel();  // an orderly end would wait for rank 0
@@ -48,7 +48,7 @@ TEST_P(Cancel, EndsASendThatNobodyTakes) {
   if (world.ranks > 1 && world.rank == 0) {
     const std::array batch{Message{true, 1, Payload::weights, data.data(), data.size()}};
     const auto watchdog = cancel_later(world);
-    EXPECT_THROW(world.transport.exchange(Lane::intra, batch), Cancelled);
+    EXPECT_THROW(world.transport.exchange(Lane::operands, batch), Cancelled);
   }
   MPI_Barrier(MPI_COMM_WORLD);
   // Taken after all, so that MPI can end in order: whatever had been handed to it.
@@ -56,7 +56,7 @@ TEST_P(Cancel, EndsASendThatNobodyTakes) {
   else if (world.rank == 1) {
     data.resize(GetParam() == Kind::host ? data.size() : 8 * (1 << 16));
     const std::array batch{Message{false, 0, Payload::weights, data.data(), data.size()}};
-    world.transport.exchange(Lane::intra, batch);
+    world.transport.exchange(Lane::operands, batch);
     EXPECT_EQ(data.back(), std::byte{0});
   }
   MPI_Barrier(MPI_COMM_WORLD);

@@ -84,7 +84,7 @@ constexpr std::int64_t sizes[] = {1, 1000, 700'001};
 TEST_P(OnDevices, Broadcasts) {
   for (const auto elements : sizes) {
     OnDevice values(mine(elements));
-    transport_->broadcast(Lane::intra, values.collective(0, ranks_ - 1));
+    transport_->broadcast(Lane::operands, values.collective(0, ranks_ - 1));
     EXPECT_EQ(values.get(), contribution_of(ranks_ - 1, Scalar::fp32, elements)) << elements;
   }
 }
@@ -92,7 +92,7 @@ TEST_P(OnDevices, Broadcasts) {
 TEST_P(OnDevices, Reduces) {
   for (const auto elements : sizes) {
     OnDevice values(mine(elements));
-    transport_->reduce(Lane::inter, values.collective(0, ranks_ / 2));
+    transport_->reduce(Lane::operands_in, values.collective(0, ranks_ / 2));
     EXPECT_EQ(values.get(), rank_ == ranks_ / 2 ? sum(elements) : mine(elements)) << elements;
   }
 }
@@ -100,9 +100,9 @@ TEST_P(OnDevices, Reduces) {
 TEST_P(OnDevices, AddsUpEverywhereByScatterAndGather) {
   for (const auto elements : sizes) {
     OnDevice at_once(mine(elements)), in_two(mine(elements));
-    transport_->all_reduce(Lane::intra, at_once.collective(0));
-    transport_->reduce_scatter(Lane::inter, in_two.collective(0));
-    transport_->all_gather(Lane::inter, in_two.collective(0));
+    transport_->all_reduce(Lane::operands, at_once.collective(0));
+    transport_->reduce_scatter(Lane::operands_in, in_two.collective(0));
+    transport_->all_gather(Lane::operands_in, in_two.collective(0));
     EXPECT_EQ(at_once.get(), sum(elements)) << elements;
     EXPECT_EQ(in_two.get(), sum(elements)) << elements;
   }
@@ -112,7 +112,7 @@ TEST_P(OnDevices, ExchangesBothWays) {
   const int next = (rank_ + 1) % ranks_, previous = (rank_ + ranks_ - 1) % ranks_;
   for (const auto elements : {std::int64_t{3}, std::int64_t{9'000'001}}) {
     OnDevice out(mine(elements)), in(Values(Scalar::fp32, elements));
-    transport_->exchange(Lane::inter, std::array{out.message(true, next), in.message(false, previous)});
+    transport_->exchange(Lane::operands_in, std::array{out.message(true, next), in.message(false, previous)});
     EXPECT_EQ(in.get(), contribution_of(previous, Scalar::fp32, elements)) << elements;
     EXPECT_EQ(out.get(), mine(elements)) << elements;
   }
@@ -137,14 +137,19 @@ bool devices_are_shared() {
 /// NCCL's transport with the memory and queues that it works with.
 struct OverNccl {
   std::vector<Kokkos::Cuda> lanes =
-      Kokkos::Experimental::partition_space(Kokkos::Cuda(), std::vector<int>{1, 1});
+      Kokkos::Experimental::partition_space(Kokkos::Cuda(), std::vector<int>(schedule::lanes, 1));
   Kokkos::View<unsigned char*> scratch{"scratch", std::size_t{1} << 16};
   nccl::Transport transport;
 
   explicit OverNccl(const schedule::Program& plan)
       : transport(MPI_COMM_WORLD, plan, nccl::library(),
-                  {.queues = {nullptr, lanes[0].cuda_stream(), lanes[1].cuda_stream()},
+                  {.queues = queues(),
                    .scratch = {reinterpret_cast<std::byte*>(scratch.data()), scratch.size()}}) {}
+  [[nodiscard]] std::array<nccl::Queue, schedule::lanes> queues() const {
+    std::array<nccl::Queue, schedule::lanes> queues{};
+    for (std::size_t l = 0; l < queues.size(); ++l) queues[l] = lanes[l].cuda_stream();
+    return queues;
+  }
 };
 
 std::shared_ptr<Transport> over_nccl(const schedule::Program& plan) {

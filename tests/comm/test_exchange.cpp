@@ -24,7 +24,7 @@ TEST_P(Exchange, GoesBothWaysInOneBatch) {
                            Message{true, previous, Payload::gradient, left.data(), bytes},
                            Message{false, previous, Payload::weights, from_left.data(), bytes},
                            Message{false, next, Payload::gradient, from_right.data(), bytes}};
-    world.transport.exchange(Lane::inter, batch);
+    world.transport.exchange(Lane::operands_in, batch);
     EXPECT_EQ(from_left, pattern(previous, world.rank, Payload::weights, bytes));
     EXPECT_EQ(from_right, pattern(next, world.rank, Payload::gradient, bytes));
   }
@@ -45,7 +45,7 @@ TEST_P(Exchange, MatchesByPayloadAndInOrder) {
                          message(false, previous, Payload::activation, in[0]),
                          message(false, previous, Payload::activation, in[2]),
                          message(false, previous, Payload::weights, in[1])};
-  world.transport.exchange(Lane::intra, batch);
+  world.transport.exchange(Lane::operands, batch);
   for (int k = 0; k < 4; ++k) EXPECT_EQ(in[k], out[k]);
 }
 
@@ -57,8 +57,8 @@ TEST_P(Exchange, CountsByPeerAndKind) {
                          Message{true, next, Payload::activation, out.data(), 12'345},
                          Message{false, previous, Payload::weights, in.data(), 67},
                          Message{true, next, Payload::weights, out.data(), 67}};
-  world.transport.exchange(Lane::intra, std::span(batch).first(2));
-  world.transport.exchange(Lane::inter, std::span(batch).last(2));
+  world.transport.exchange(Lane::operands, std::span(batch).first(2));
+  world.transport.exchange(Lane::operands_in, std::span(batch).last(2));
   schedule::ByteMatrix expected(world.ranks);
   expected.add(world.rank, next, Traffic::activations, 12'345);
   expected.add(world.rank, next, Traffic::weights, 67);
@@ -89,19 +89,19 @@ TEST_P(Exchange, RefusesAMessageOfAnotherLength) {
     const std::size_t sent = expected == 63 ? 64 : 9;
     const std::array batch{Message{false, world.rank, Payload::weights, in.data(), expected},
                            Message{true, world.rank, Payload::weights, out.data(), sent}};
-    EXPECT_THROW(world.transport.exchange(Lane::intra, batch), Error);
+    EXPECT_THROW(world.transport.exchange(Lane::operands, batch), Error);
   }
 }
 
 TEST_P(Exchange, RefusesCallsThatNoProgramMeans) {
   World world(GetParam());
   Values values(Scalar::fp32, 5);
-  EXPECT_THROW(world.transport.all_reduce(Lane::intra, values.collective(99)), LogicError);
-  EXPECT_THROW(world.transport.all_reduce(Lane::intra, values.collective(-1)), LogicError);
-  EXPECT_THROW(world.transport.broadcast(Lane::intra, values.collective(0, world.ranks)), LogicError);
+  EXPECT_THROW(world.transport.all_reduce(Lane::operands, values.collective(99)), LogicError);
+  EXPECT_THROW(world.transport.all_reduce(Lane::operands, values.collective(-1)), LogicError);
+  EXPECT_THROW(world.transport.broadcast(Lane::operands, values.collective(0, world.ranks)), LogicError);
   EXPECT_THROW(world.transport.exchange(Lane::compute, {}), LogicError);
   if (world.position(2) < 0) {
-    EXPECT_THROW(world.transport.all_gather(Lane::intra, values.collective(2)), LogicError);
+    EXPECT_THROW(world.transport.all_gather(Lane::operands, values.collective(2)), LogicError);
   }
 }
 
@@ -112,7 +112,7 @@ TEST_P(Exchange, RefusesAProgramOfAnotherSize) {
 
 TEST(Transport, RefusesTooLittleStaging) {
   const schedule::Program plan = program(ranks_of_job());
-  std::vector<std::byte> staging(4 * schedule::chunk_bytes - 1);
+  std::vector<std::byte> staging(2 * communication_lanes * schedule::chunk_bytes - 1);
   EXPECT_THROW(mpi::Transport(MPI_COMM_WORLD, plan, staging), LogicError);
 }
 

@@ -41,7 +41,7 @@ private:
     Values out = contribution_of(world_.rank, Scalar::fp32, elements), in(Scalar::fp32, elements);
     const auto bytes = static_cast<std::size_t>(4 * elements);
     // of its own: messages of a payload between two ranks are on one lane
-    const auto payload = lane_ == Lane::intra ? Payload::activation : Payload::activation_grad;
+    const auto payload = lane_ == Lane::operands ? Payload::activation : Payload::activation_grad;
     const std::array batch{Message{true, next, payload, out.data(), bytes},
                            Message{false, previous, payload, in.data(), bytes}};
     world_.transport.exchange(lane_, batch);
@@ -75,7 +75,7 @@ private:
 
 TEST_P(Lanes, DoNotDisturbEachOther) {
   World world(GetParam());
-  Player intra(world, Lane::intra), inter(world, Lane::inter);
+  Player intra(world, Lane::operands), inter(world, Lane::operands_in);
   int wrong_intra = -1, wrong_inter = -1;
   {
     std::jthread first([&] { wrong_intra = intra.play(40); });

@@ -14,12 +14,12 @@ TEST(SoloTransport, LeavesTheDataAsItIs) {
   std::array<float, 3> values{1, 2, 3};
   const Collective all{
       0, 0, schedule::Payload::gradient, Scalar::fp32, reinterpret_cast<std::byte*>(values.data()), 3};
-  transport.broadcast(schedule::Lane::intra, all);
-  transport.reduce(schedule::Lane::inter, all);
-  transport.all_gather(schedule::Lane::intra, all);
-  transport.reduce_scatter(schedule::Lane::intra, all);
-  transport.all_reduce(schedule::Lane::inter, all);
-  transport.exchange(schedule::Lane::intra, {});
+  transport.broadcast(schedule::Lane::operands, all);
+  transport.reduce(schedule::Lane::operands_in, all);
+  transport.all_gather(schedule::Lane::operands, all);
+  transport.reduce_scatter(schedule::Lane::operands, all);
+  transport.all_reduce(schedule::Lane::operands_in, all);
+  transport.exchange(schedule::Lane::operands, {});
   EXPECT_EQ(values, (std::array<float, 3>{1, 2, 3}));
   EXPECT_EQ(transport.rank(), 0);
   EXPECT_EQ(transport.sent(), schedule::ByteMatrix(1));
@@ -28,7 +28,7 @@ TEST(SoloTransport, LeavesTheDataAsItIs) {
 TEST(SoloTransport, HasNobodyToTalkTo) {
   SoloTransport transport;
   const std::array<Message, 1> batch{};
-  EXPECT_THROW(transport.exchange(schedule::Lane::intra, batch), LogicError);
+  EXPECT_THROW(transport.exchange(schedule::Lane::operands, batch), LogicError);
 }
 
 }  // namespace

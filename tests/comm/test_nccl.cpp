@@ -14,14 +14,18 @@
 namespace minitaw::comm::test {
 namespace {
 
+using nccl::Calls;
+using nccl::Cargo;
+using nccl::Colours;
+using nccl::Messages;
 using nccl::Team;
 using schedule::Kind;
 using testing::ElementsAre;
 
-schedule::Action action(Kind kind, Lane lane, int peer, int communicator = -1) {
+schedule::Action action(Kind kind, int peer, int communicator = -1, bool inside = false) {
   schedule::Action a;
-  a.kind = kind, a.lane = lane, a.peer = peer, a.communicator = communicator;
-  a.payload = Payload::weights;
+  a.kind = kind, a.peer = peer, a.communicator = communicator, a.payload = Payload::weights;
+  a.lane = lane_of(kind, a.payload, inside);
   return a;
 }
 
@@ -32,44 +36,70 @@ schedule::Program small_program() {
   p.communicators = {{"group0", {0, 1}}, {"group1", {3, 2}}, {"group2", {4}}, {"world", {0, 1, 2, 3, 4}}};
   p.ranks.resize(5);
   for (const int r : {0, 1, 2, 3, 4}) {
-    p.ranks[r].actions.push_back(action(Kind::broadcast, Lane::intra, r - r % 2, r / 2));
-    p.ranks[r].actions.push_back(action(Kind::all_reduce, Lane::inter, -1, 3));
-    p.ranks[r].actions.push_back(action(Kind::broadcast, Lane::inter, 0, 3));
+    p.ranks[r].actions.push_back(action(Kind::broadcast, r - r % 2, r / 2, true));
+    p.ranks[r].actions.push_back(action(Kind::all_reduce, -1, 3));
+    p.ranks[r].actions.push_back(action(Kind::broadcast, 0, 3));
   }
-  p.ranks[0].actions.push_back(action(Kind::send, Lane::inter, 2));
-  p.ranks[2].actions.push_back(action(Kind::recv, Lane::inter, 0));
-  p.ranks[2].actions.push_back(action(Kind::send, Lane::inter, 4));
-  p.ranks[4].actions.push_back(action(Kind::recv, Lane::inter, 2));
+  p.ranks[0].actions.push_back(action(Kind::send, 2));
+  p.ranks[2].actions.push_back(action(Kind::recv, 0));
+  p.ranks[2].actions.push_back(action(Kind::send, 4));
+  p.ranks[4].actions.push_back(action(Kind::recv, 2));
   return p;
 }
 
 TEST(Teams, AreWhatTheProgramUses) {
-  EXPECT_THAT(nccl::teams_of(small_program()),
-              ElementsAre(Team{Lane::intra, 0, {0, 1}, {Kind::broadcast}},
-                          Team{Lane::intra, 1, {3, 2}, {Kind::broadcast}},
-                          Team{Lane::inter, -1, {0, 2, 4}, {}},
-                          Team{Lane::inter, 3, {0, 1, 2, 3, 4}, {Kind::broadcast, Kind::all_reduce}}));
+  EXPECT_THAT(
+      nccl::teams_of(small_program()),
+      ElementsAre(Team{Messages{Cargo::operands, 0, 0}, {0, 2}, {}},
+                  Team{Messages{Cargo::operands, 0, 1}, {2, 4}, {}},
+                  Team{Calls{Lane::operands, 0}, {0, 1}, {Kind::broadcast}},
+                  Team{Calls{Lane::operands, 1}, {3, 2}, {Kind::broadcast}},
+                  Team{Calls{Lane::operands_in, 3}, {0, 1, 2, 3, 4}, {Kind::broadcast, Kind::all_reduce}}));
 }
 
 TEST(Teams, KnowThePeersOfARank) {
-  const nccl::Peers peers = nccl::peers_of(small_program(), 2, Lane::inter);
-  EXPECT_THAT(peers.to, ElementsAre(4));
-  EXPECT_THAT(peers.from, ElementsAre(0));
-  EXPECT_TRUE(nccl::peers_of(small_program(), 2, Lane::intra).to.empty());
+  const schedule::Program plan = small_program();
+  const Colours colours(plan);
+  const nccl::Peers out = nccl::peers_of(plan, colours, 2, {Cargo::operands, 0, 1});
+  EXPECT_THAT(out.to, ElementsAre(4));
+  EXPECT_THAT(out.from, ElementsAre());
+  EXPECT_THAT(nccl::peers_of(plan, colours, 2, {Cargo::operands, 0, 0}).from, ElementsAre(0));
+  EXPECT_THAT(nccl::peers_of(plan, colours, 2, {Cargo::gradients, 0, 0}).from, ElementsAre());
+}
+
+TEST(Colours, AreFew) {
+  const Colours colours(small_program());
+  EXPECT_EQ(colours.count(Cargo::operands), 2);
+  EXPECT_EQ(colours.count(Cargo::gradients), 1);
+  EXPECT_EQ(Colours(program(5)).count(Cargo::gradients), 3) << "a ring of an odd number of ranks";
+}
+
+/// In a ring of five the colours are 0 1 0 1 2.
+TEST(Colours, TellTheCommunicatorByTheLowestBitThatDiffers) {
+  const Colours colours(program(5));
+  EXPECT_EQ(colours.messages(Payload::ends, 0, 1), (Messages{Cargo::operands, 0, 0}));
+  EXPECT_EQ(colours.messages(Payload::weights, 1, 0), (Messages{Cargo::operands, 0, 1}));
+  EXPECT_EQ(colours.messages(Payload::activation_grad, 3, 4), (Messages{Cargo::gradients, 0, 1}));
+  EXPECT_EQ(colours.messages(Payload::activation, 4, 0), (Messages{Cargo::operands, 1, 1}));
+  EXPECT_EQ(colours.messages(Payload::ends_gradient, 0, 4), (Messages{Cargo::gradients, 1, 0}));
+  EXPECT_THROW((void)colours.messages(Payload::weights, 0, 2), LogicError);
 }
 
 TEST(Rounds, PackTeamsWithoutACommonRank) {
   EXPECT_THAT(nccl::rounds(nccl::teams_of(small_program())),
-              ElementsAre(ElementsAre(0, 1), ElementsAre(2), ElementsAre(3)));
+              ElementsAre(ElementsAre(0), ElementsAre(1, 2), ElementsAre(3), ElementsAre(4)));
   EXPECT_TRUE(nccl::rounds({}).empty());
-  const Team a{Lane::intra, 0, {0, 1}, {}}, b{Lane::intra, 1, {1, 2}, {}}, c{Lane::inter, 2, {2, 3}, {}};
-  EXPECT_THAT(nccl::rounds({a, b, c}), ElementsAre(ElementsAre(0, 2), ElementsAre(1)));
+  const auto team = [](int communicator, std::vector<int> ranks) {
+    return Team{Calls{Lane::operands, communicator}, std::move(ranks), {}};
+  };
+  EXPECT_THAT(nccl::rounds({team(0, {0, 1}), team(1, {1, 2}), team(2, {2, 3})}),
+              ElementsAre(ElementsAre(0, 2), ElementsAre(1)));
 }
 
 TEST(Rounds, NeedFewSplitsForManyGroups) {
   std::vector<Team> teams;
   for (int group = 0; group < 128; ++group)
-    teams.push_back({Lane::intra, group, {2 * group, 2 * group + 1}, {}});
+    teams.push_back({Calls{Lane::operands, group}, {2 * group, 2 * group + 1}, {}});
   EXPECT_EQ(nccl::rounds(teams).size(), 1u);
 }
 
@@ -103,18 +133,25 @@ int count(const FakeNccl::Seen& seen, Asked asked, nccl::Queue queue) {
 
 TEST(NcclTransport, ConnectsInItsConstructor) {
   const int ranks = ranks_of_job();
-  BuiltNccl built(program(ranks));
+  const schedule::Program plan = program(ranks);
+  BuiltNccl built(plan);
   const FakeNccl::Seen& seen = built.fake().seen();
-  const int rank = built.transport().rank(), peers = std::min(ranks, 2);
+  const int rank = built.transport().rank(), peers = ranks > 2 ? 2 : 1;
+  const auto teams = nccl::teams_of(plan);
+  EXPECT_EQ(
+      seen.communicators,
+      1 + std::ranges::count_if(teams, [&](const Team& t) { return std::ranges::count(t.ranks, rank) > 0; }))
+      << "all ranks, and those that this rank needs";
+  for (const Payload payload : {Payload::weights, Payload::gradient}) {
+    const Lane out = lane_of(Kind::send, payload, false), in = lane_of(Kind::recv, payload, false);
+    EXPECT_EQ(count(seen, Asked::send, built.queue(out)), peers);
+    EXPECT_EQ(count(seen, Asked::receive, built.queue(ranks > 1 ? in : out)), peers);
+  }
   // World and backwards, and the even or odd ranks if there are two of them.
   const int shared = ranks == 1 ? 0 : 2 + ((rank % 2 == 0 ? (ranks + 1) / 2 : ranks / 2) > 1);
-  EXPECT_EQ(seen.communicators, 1 + 2 * (1 + shared))
-      << "all ranks, and on each lane messages and collectives";
-  for (const Lane lane : {Lane::intra, Lane::inter}) {
-    EXPECT_EQ(count(seen, Asked::send, built.queue(lane)), ranks == 1 ? 1 : ranks == 2 ? 1 : peers);
-    EXPECT_EQ(count(seen, Asked::receive, built.queue(lane)), ranks == 1 ? 1 : ranks == 2 ? 1 : peers);
-    EXPECT_EQ(count(seen, Asked::reduce, built.queue(lane)), shared);
-  }
+  for (std::size_t l = 1; l <= communication_lanes; ++l)
+    EXPECT_EQ(count(seen, Asked::reduce, built.queue(static_cast<Lane>(l))), shared);
+  EXPECT_EQ(seen.changes_of_queue, 0);
   EXPECT_EQ(built.transport().sent(), schedule::ByteMatrix(ranks)) << "nothing of a step has been sent";
   EXPECT_TRUE(built.transport().on_stream());
 }
@@ -122,9 +159,8 @@ TEST(NcclTransport, ConnectsInItsConstructor) {
 TEST(NcclTransport, WantsMemoryForItsFirstMessages) {
   const schedule::Program plan = program(ranks_of_job());
   FakeNccl fake;
-  std::array<int, 2> queues{};
-  EXPECT_THROW(nccl::Transport(MPI_COMM_WORLD, plan, fake,
-                               {.queues = {nullptr, queues.data(), queues.data() + 1}, .scratch = {}}),
+  Lanes lanes{};
+  EXPECT_THROW(nccl::Transport(MPI_COMM_WORLD, plan, fake, {.queues = queues_of(lanes), .scratch = {}}),
                LogicError);
 }
 
@@ -139,11 +175,11 @@ TEST(NcclTransport, PlaysABatchAsOneGroupOnItsLanesQueue) {
                          Message{false, previous, Payload::weights, in.data(), 1000},
                          Message{true, next, Payload::weights, out.data(), 0},
                          Message{false, previous, Payload::weights, in.data(), 0}};
-  transport.exchange(Lane::inter, batch);
+  transport.exchange(Lane::operands_in, batch);
   const FakeNccl::Seen& seen = built.fake().seen();
   EXPECT_EQ(seen.groups, before.groups + 1);
   ASSERT_EQ(seen.launches.size(), before.launches.size() + 2) << "messages of no bytes are left out";
-  EXPECT_EQ(seen.launches.back().operation.queue, built.queue(Lane::inter));
+  EXPECT_EQ(seen.launches.back().operation.queue, built.queue(Lane::operands_in));
 }
 
 TEST(NcclTransport, GathersUnequalSlicesByBroadcasts) {
@@ -151,12 +187,14 @@ TEST(NcclTransport, GathersUnequalSlicesByBroadcasts) {
   if (ranks == 1) GTEST_SKIP() << "needs two ranks";
   BuiltNccl built(program(ranks));
   Transport& transport = built.transport();
-  const auto calls = [&](Asked asked) { return count(built.fake().seen(), asked, built.queue(Lane::intra)); };
+  const auto calls = [&](Asked asked) {
+    return count(built.fake().seen(), asked, built.queue(Lane::operands));
+  };
   Values even(Scalar::bf16, 10 * ranks), uneven(Scalar::bf16, 10 * ranks - 1);
-  transport.all_gather(Lane::intra, even.collective(0));
+  transport.all_gather(Lane::operands, even.collective(0));
   EXPECT_EQ(calls(Asked::all_gather), 1);
   EXPECT_EQ(calls(Asked::broadcast), 0);
-  transport.all_gather(Lane::intra, uneven.collective(0));
+  transport.all_gather(Lane::operands, uneven.collective(0));
   EXPECT_EQ(calls(Asked::all_gather), 1);
   EXPECT_EQ(calls(Asked::broadcast), ranks);
 }
@@ -164,12 +202,11 @@ TEST(NcclTransport, GathersUnequalSlicesByBroadcasts) {
 TEST(NcclTransport, EndsInOrder) {
   const schedule::Program plan = program(ranks_of_job());
   std::vector<std::byte> scratch(std::size_t{1} << 16);
-  std::array<int, 2> queues{};
+  Lanes lanes{};
   FakeNccl fake;
   {
-    const nccl::Transport transport(
-        MPI_COMM_WORLD, plan, fake,
-        {.queues = {nullptr, queues.data(), queues.data() + 1}, .scratch = scratch});
+    const nccl::Transport transport(MPI_COMM_WORLD, plan, fake,
+                                    {.queues = queues_of(lanes), .scratch = scratch});
   }
   EXPECT_EQ(fake.seen().closed, fake.seen().communicators);
   EXPECT_EQ(fake.seen().aborted, 0);
@@ -210,7 +247,7 @@ TEST(NcclTransport, IsWatchedWhileItWorks) {
   });
   for (int k = 0; k < 20; ++k) {
     Values values = contribution_of(transport.rank(), Scalar::fp32, 1000 + k);
-    transport.all_reduce(k % 2 == 0 ? Lane::intra : Lane::inter, values.collective(0));
+    transport.all_reduce(k % 2 == 0 ? Lane::operands : Lane::operands_in, values.collective(0));
     EXPECT_EQ(values.at(7), sum_of(communicators(ranks)[0].ranks, 7));
   }
   done = true;

@@ -188,8 +188,8 @@ TEST_P(Operations, OfOneCommunicatorGoOnTwoLanesAtOnce) {
   const int root = world.ranks / 2;
   Values moved = contribution_of(world.rank, Scalar::fp32, elements), added = moved;
   std::array<Work::Start, 2> starts{
-      [&] { return world.transport.start(Lane::intra, Call::broadcast, moved.collective(0, root)); },
-      [&] { return world.transport.start(Lane::inter, Call::reduce, added.collective(0, root)); }};
+      [&] { return world.transport.start(Lane::operands, Call::broadcast, moved.collective(0, root)); },
+      [&] { return world.transport.start(Lane::operands_in, Call::reduce, added.collective(0, root)); }};
   if (world.rank % 2 == 1) std::swap(starts[0], starts[1]);
   std::array<Transport::Started, 2> open{starts[0](), starts[1]()};
   while (open[0] != nullptr || open[1] != nullptr)
@@ -208,12 +208,13 @@ TEST_P(Operations, HaveNothingToDoWhileNobodyElseMoves) {
   const int next = (world.rank + 1) % world.ranks, previous = (world.rank + world.ranks - 1) % world.ranks;
   std::vector<std::byte> in(100), out(100, std::byte{7});
   const std::array receive{Message{false, previous, Payload::weights, in.data(), in.size()}};
-  const Transport::Started under_way = world.transport.start(Lane::intra, receive);
+  const Transport::Started under_way = world.transport.start(Lane::operands, receive);
   ASSERT_NE(under_way, nullptr);
   for (int k = 0; k < 10; ++k) EXPECT_FALSE(under_way->advance());
   EXPECT_FALSE(under_way->done());
   MPI_Barrier(MPI_COMM_WORLD);
-  world.transport.exchange(Lane::inter, std::array{Message{true, next, Payload::weights, out.data(), 100}});
+  world.transport.exchange(Lane::operands_in,
+                           std::array{Message{true, next, Payload::weights, out.data(), 100}});
   while (!under_way->done()) under_way->advance();
   EXPECT_EQ(in, out);
   EXPECT_FALSE(under_way->advance()) << "it is over";
@@ -225,10 +226,10 @@ TEST_P(Operations, EndWhenCancelled) {
   const std::array lost{
       Message{false, (world.rank + 1) % world.ranks, Payload::weights, in.data(), in.size()}};
   Values values(Scalar::fp32, 300'000);
-  const Transport::Started message = world.transport.start(Lane::intra, lost);
+  const Transport::Started message = world.transport.start(Lane::operands, lost);
   Transport::Started collective;
   if (world.ranks > 1 && world.rank == 0)
-    collective = world.transport.start(Lane::inter, Call::reduce, values.collective(0, 0));
+    collective = world.transport.start(Lane::operands_in, Call::reduce, values.collective(0, 0));
   ASSERT_NE(message, nullptr);
   EXPECT_FALSE(message->advance());
   world.transport.cancel();
@@ -236,7 +237,7 @@ TEST_P(Operations, EndWhenCancelled) {
   if (collective != nullptr) {
     EXPECT_THROW(collective->advance(), Cancelled);
   }
-  EXPECT_THROW((void)world.transport.start(Lane::intra, lost), Cancelled) << "it stays cancelled";
+  EXPECT_THROW((void)world.transport.start(Lane::operands, lost), Cancelled) << "it stays cancelled";
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -244,7 +245,7 @@ TEST_P(Operations, AreOfAKindThatTheTransportKnows) {
   World world(GetParam());
   Values values(Scalar::fp32, 5);
   if (world.ranks == 1) GTEST_SKIP() << "a ring of one member does nothing";
-  EXPECT_THROW((void)world.transport.start(Lane::intra, Call::send, values.collective(0)), LogicError);
+  EXPECT_THROW((void)world.transport.start(Lane::operands, Call::send, values.collective(0)), LogicError);
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ TEST_P(Reduce, AddsAtTheRootAndLeavesTheOthersAlone) {
       for (const Scalar scalar : scalars)
         for (const auto elements : awkward_sizes(world, scalar, world.size(c))) {
           Values values = contribution_of(world.rank, scalar, elements);
-          world.transport.reduce(Lane::inter, values.collective(c, root));
+          world.transport.reduce(Lane::operands_in, values.collective(c, root));
           Values expected = contribution_of(world.rank, scalar, elements);
           if (world.rank == root)
             for (std::int64_t i = 0; i < elements; ++i) expected.set(i, sum_of(world.members(c), i));
@@ -59,7 +59,7 @@ TEST_P(Reduce, RepeatsBitForBitInRingOrder) {
       Values values(scalar, elements);
       for (std::int64_t i = 0; i < elements; ++i) values.set(i, rough(world.rank, i));
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
-      world.transport.reduce(Lane::intra, values.collective(communicator, root_rank));
+      world.transport.reduce(Lane::operands, values.collective(communicator, root_rank));
       if (world.rank == root_rank) {
         EXPECT_EQ(values, chain_sum(world.members(communicator), root, scalar, elements));
       }
@@ -70,7 +70,7 @@ TEST_P(Reduce, CountsEachLinkOfTheChainOnce) {
   World world(GetParam());
   const int root = world.ranks - 1;
   Values values(Scalar::fp32, 300'001);
-  world.transport.reduce(Lane::inter, values.collective(0, root));
+  world.transport.reduce(Lane::operands_in, values.collective(0, root));
   schedule::ByteMatrix expected(world.ranks);
   if (world.rank != root)
     expected.add(world.rank, (world.rank + world.ranks - 1) % world.ranks, Traffic::gradients, 1'200'004);

@@ -45,7 +45,7 @@ TEST_P(AllGather, BringsEverySliceFromItsMember) {
     fill(values, slice(c.elements, members, world.position(c.communicator)), world.rank);
     for (int i = 0; i < members; ++i)
       fill(expected, slice(c.elements, members, i), world.members(c.communicator)[i]);
-    world.transport.all_gather(Lane::intra, values.collective(c.communicator));
+    world.transport.all_gather(Lane::operands, values.collective(c.communicator));
     EXPECT_EQ(values, expected);
   });
 }
@@ -54,7 +54,7 @@ TEST_P(ReduceScatter, LeavesEachMemberItsSliceOfTheSum) {
   World world(GetParam());
   for_each_case(world, [&](const Case& c) {
     Values values = contribution_of(world.rank, c.scalar, c.elements);
-    world.transport.reduce_scatter(Lane::inter, values.collective(c.communicator));
+    world.transport.reduce_scatter(Lane::operands_in, values.collective(c.communicator));
     const Slice own = slice(c.elements, world.size(c.communicator), world.position(c.communicator));
     std::int64_t wrong = 0;
     for (std::int64_t i = own.begin; i < own.begin + own.count; ++i)
@@ -68,7 +68,7 @@ TEST_P(AllReduce, AddsEverywhere) {
   for_each_case(world, [&](const Case& c) {
     Values values = contribution_of(world.rank, c.scalar, c.elements), expected(c.scalar, c.elements);
     for (std::int64_t i = 0; i < c.elements; ++i) expected.set(i, sum_of(world.members(c.communicator), i));
-    world.transport.all_reduce(Lane::intra, values.collective(c.communicator));
+    world.transport.all_reduce(Lane::operands, values.collective(c.communicator));
     EXPECT_EQ(values, expected);
   });
 }
@@ -89,11 +89,11 @@ TEST_P(Rings, CountTrueSlices) {
       EXPECT_EQ(world.transport.sent(), expected) << elements;
       world.transport.reset_counters();
     };
-    world.transport.all_gather(Lane::intra, values.collective(0));
+    world.transport.all_gather(Lane::operands, values.collective(0));
     expect(all_but(elements, n, next));
-    world.transport.reduce_scatter(Lane::intra, values.collective(0));
+    world.transport.reduce_scatter(Lane::operands, values.collective(0));
     expect(all_but(elements, n, world.rank));
-    world.transport.all_reduce(Lane::inter, values.collective(0));
+    world.transport.all_reduce(Lane::operands_in, values.collective(0));
     expect(all_but(elements, n, next) + all_but(elements, n, world.rank));
   }
 }

@@ -31,7 +31,7 @@ public:
       batch.push_back({true, next(), payload(k), out[k].data(), out[k].size()});
       batch.push_back({false, previous(), payload(k), in[k].data(), in[k].size()});
     }
-    transport_.exchange(Lane::inter, batch);
+    transport_.exchange(Lane::operands_in, batch);
     for (int k = 0; k < kinds; ++k) {
       EXPECT_EQ(in[k], pattern(previous(), rank(), payload(k), bytes + k)) << kinds << " kinds, number " << k;
       EXPECT_EQ(out[k], pattern(rank(), next(), payload(k), bytes + k));
@@ -71,16 +71,16 @@ TEST(StagedExchange, LetsNoMessageWaitForAnother) {
   const auto receive = [&](int from, auto& data) {
     return Message{false, from, Payload::weights, data.data(), bytes};
   };
-  if (transport.rank() == 0) transport.exchange(Lane::intra, std::array{send(1, a), send(2, b)});
+  if (transport.rank() == 0) transport.exchange(Lane::operands, std::array{send(1, a), send(2, b)});
   if (transport.rank() == 1) {
-    transport.exchange(Lane::intra, std::array{receive(2, a)});
+    transport.exchange(Lane::operands, std::array{receive(2, a)});
     EXPECT_EQ(a[bytes - 1], std::byte{2});
-    transport.exchange(Lane::intra, std::array{receive(0, b)});
+    transport.exchange(Lane::operands, std::array{receive(0, b)});
     EXPECT_EQ(b[bytes - 1], std::byte{1});
   }
   if (transport.rank() == 2) {
-    transport.exchange(Lane::intra, std::array{receive(0, a)});
-    transport.exchange(Lane::intra, std::array{send(1, a)});
+    transport.exchange(Lane::operands, std::array{receive(0, a)});
+    transport.exchange(Lane::operands, std::array{send(1, a)});
   }
 }
 
@@ -91,7 +91,7 @@ TEST(StagedExchange, RefusesMoreMessagesThanSlots) {
   std::vector<Message> batch;
   for (int peer = 0; peer < 17; ++peer)
     batch.push_back({true, peer, Payload::weights, data.data(), data.size()});
-  EXPECT_THROW(built.transport().exchange(Lane::intra, batch), LogicError);
+  EXPECT_THROW(built.transport().exchange(Lane::operands, batch), LogicError);
 }
 
 TEST(StagedMemory, RefusesFewSlots) {
@@ -112,10 +112,10 @@ TEST(StagedCollectives, GoRoundTheirSlots) {
     const auto fresh = [&] { return contribution_of(transport.rank(), Scalar::fp32, elements); };
     const Slice own = slice(elements, ranks, transport.rank());
     Values moved = fresh(), at_root = fresh(), scattered = fresh(), everywhere = fresh();
-    transport.broadcast(Lane::intra, moved.collective(0, root));
-    transport.reduce(Lane::intra, at_root.collective(0, root));
-    transport.reduce_scatter(Lane::intra, scattered.collective(0));
-    transport.all_reduce(Lane::intra, everywhere.collective(0));
+    transport.broadcast(Lane::operands, moved.collective(0, root));
+    transport.reduce(Lane::operands, at_root.collective(0, root));
+    transport.reduce_scatter(Lane::operands, scattered.collective(0));
+    transport.all_reduce(Lane::operands, everywhere.collective(0));
     int wrong = 0;
     for (std::int64_t i = 0; i < elements; ++i) {
       const bool mine = i >= own.begin && i < own.begin + own.count, here = transport.rank() == root;
@@ -174,7 +174,7 @@ schedule::Program with_batch(int ranks, int messages) {
   schedule::Program p = program(ranks);
   for (int k = 0; k < messages; ++k) {
     schedule::Action a;
-    a.kind = schedule::Kind::send, a.lane = Lane::inter, a.payload = Payload::activation, a.peer = 0,
+    a.kind = schedule::Kind::send, a.lane = Lane::operands_in, a.payload = Payload::activation, a.peer = 0,
     a.tick = 9;
     p.ranks[0].actions.push_back(a);
   }
@@ -183,17 +183,17 @@ schedule::Program with_batch(int ranks, int messages) {
 
 TEST(PinnedShape, IsTheSameOnAllRanksAndBounded) {
   constexpr std::size_t mib = 1 << 20;
-  EXPECT_EQ(mpi::pinned_shape(with_batch(3, 8), Lane::inter), (mpi::PinnedShape{16, mib}));
-  EXPECT_EQ(mpi::pinned_shape(with_batch(3, 9), Lane::inter), (mpi::PinnedShape{18, mib / 2}));
-  EXPECT_EQ(mpi::pinned_shape(with_batch(3, 9), Lane::intra), (mpi::PinnedShape{16, mib / 2}))
+  EXPECT_EQ(mpi::pinned_shape(with_batch(3, 8), Lane::operands_in), (mpi::PinnedShape{16, mib}));
+  EXPECT_EQ(mpi::pinned_shape(with_batch(3, 9), Lane::operands_in), (mpi::PinnedShape{18, mib / 2}));
+  EXPECT_EQ(mpi::pinned_shape(with_batch(3, 9), Lane::operands), (mpi::PinnedShape{16, mib / 2}))
       << "a message may come from a lane that needs small slots";
-  EXPECT_EQ(mpi::pinned_shape(with_batch(3, 1000), Lane::inter), (mpi::PinnedShape{2000, mib / 16}));
-  EXPECT_EQ(mpi::pinned_bytes(with_batch(3, 8), 2), 32 * mib);
+  EXPECT_EQ(mpi::pinned_shape(with_batch(3, 1000), Lane::operands_in), (mpi::PinnedShape{2000, mib / 16}));
+  EXPECT_EQ(mpi::pinned_bytes(with_batch(3, 8), 2), communication_lanes * 16 * mib);
   schedule::Program silent = program(2);
   for (auto& rank : silent.ranks)
-    std::erase_if(rank.actions, [](const auto& a) { return a.lane == Lane::intra; });
-  EXPECT_EQ(mpi::pinned_shape(silent, Lane::intra), mpi::PinnedShape{});
-  EXPECT_EQ(mpi::pinned_bytes(silent, 0), 16 * mib);
+    std::erase_if(rank.actions, [](const auto& a) { return a.lane == Lane::operands; });
+  EXPECT_EQ(mpi::pinned_shape(silent, Lane::operands), mpi::PinnedShape{});
+  EXPECT_EQ(mpi::pinned_bytes(silent, 0), (communication_lanes - 1) * 16 * mib);
 }
 
 }  // namespace

@@ -36,9 +36,12 @@ TEST(Waiter, HurriesWhileItIsWaitedFor) {
   const std::atomic<bool> cancelled{false};
   const Patience asleep{
       .first_sleep = std::chrono::hours(1), .longest_sleep = std::chrono::hours(1), .hurries = true};
+  // Sleeps that double would last for days.
+  const Patience doubling{
+      .first_sleep = std::chrono::microseconds(1), .longest_sleep = std::chrono::hours(1), .hurries = true};
   Hurry hurry;
   int asked = 0;
-  Waiter(asleep, cancelled, &hurry).until([&] { return ++asked == 1000; });
+  Waiter(doubling, cancelled, &hurry).until([&] { return ++asked == 40; });
   hurry.set(false);
   EXPECT_FALSE(hurry.on());
   std::atomic<bool> asking{false};

@@ -38,6 +38,8 @@ inline std::string name_of(Kind kind) {
   return "nccl";
 }
 
+inline constexpr std::size_t communication_lanes = schedule::lanes - 1;
+
 /// A transport with the memory that it needs.
 class Built {
 public:
@@ -48,7 +50,8 @@ public:
 class BuiltHost final : public Built {
 public:
   explicit BuiltHost(const schedule::Program& program)
-      : staging_(4 * schedule::chunk_bytes), transport_(MPI_COMM_WORLD, program, staging_) {}
+      : staging_(2 * communication_lanes * schedule::chunk_bytes),
+        transport_(MPI_COMM_WORLD, program, staging_) {}
   Transport& transport() override { return transport_; }
 
 private:
@@ -61,42 +64,46 @@ template <class Copier>
 class BuiltStaged final : public Built {
 public:
   explicit BuiltStaged(const schedule::Program& program, std::size_t slots = 16, std::size_t piece = 1 << 16)
-      : pinned_(2 * slots * piece, std::byte{0x5a}),
+      : pinned_(communication_lanes * slots * piece, std::byte{0x5a}),
         transport_(MPI_COMM_WORLD, program, memories(slots * piece, piece)) {}
   Transport& transport() override { return transport_; }
 
 private:
   mpi::LaneMemories memories(std::size_t bytes, std::size_t piece) {
     const std::span<std::byte> all(pinned_);
-    return {mpi::LaneMemory{}, mpi::staged_memory(all.first(bytes), piece, copiers_[0]),
-            mpi::staged_memory(all.last(bytes), piece, copiers_[1])};
+    mpi::LaneMemories memories;
+    for (std::size_t l = 0; l < communication_lanes; ++l)
+      memories[l + 1] = mpi::staged_memory(all.subspan(l * bytes, bytes), piece, copiers_[l]);
+    return memories;
   }
   std::vector<std::byte> pinned_;
-  std::array<Copier, 2> copiers_;
+  std::array<Copier, communication_lanes> copiers_;
   mpi::Transport transport_;
 };
+
+/// Something to tell the queues of lanes by.
+using Lanes = std::array<int, schedule::lanes>;
+inline std::array<nccl::Queue, schedule::lanes> queues_of(Lanes& lanes) {
+  std::array<nccl::Queue, schedule::lanes> queues{};
+  for (std::size_t l = 1; l < lanes.size(); ++l) queues[l] = &lanes[l];
+  return queues;
+}
 
 class BuiltNccl final : public Built {
 public:
   explicit BuiltNccl(const schedule::Program& program)
-      : scratch_(nccl::scratch_bytes(program, rank_of_job())),
-        transport_(MPI_COMM_WORLD, program, fake_,
-                   {.queues = {nullptr, queues_.data(), queues_.data() + 1}, .scratch = scratch_}) {}
+      : scratch_(nccl::scratch_bytes(program)),
+        transport_(MPI_COMM_WORLD, program, fake_, {.queues = queues_of(lanes_), .scratch = scratch_}) {}
   Transport& transport() override { return transport_; }
   [[nodiscard]] FakeNccl& fake() { return fake_; }
   /// The queue of a lane.
   [[nodiscard]] nccl::Queue queue(schedule::Lane lane) {
-    return queues_.data() + (lane == schedule::Lane::inter ? 1 : 0);
+    return queues_of(lanes_)[static_cast<std::size_t>(lane)];
   }
 
 private:
-  static int rank_of_job() {
-    int rank = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    return rank;
-  }
   FakeNccl fake_;
-  std::array<int, 2> queues_{};
+  Lanes lanes_{};
   std::vector<std::byte> scratch_;
   nccl::Transport transport_;
 };

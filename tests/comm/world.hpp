@@ -48,7 +48,8 @@ inline schedule::Program program(int ranks) {
   p.groups = topology::Groups({ranks});
   p.ranks.resize(ranks);
   for (int r = 0; r < ranks; ++r)
-    for (const Lane lane : {Lane::intra, Lane::inter}) {
+    for (std::size_t l = 1; l <= communication_lanes; ++l) {
+      const auto lane = static_cast<Lane>(l);
       const auto add = [&](schedule::Kind kind, int peer, int communicator, Payload payload) {
         schedule::Action a;
         a.kind = kind, a.lane = lane, a.peer = peer, a.communicator = communicator, a.payload = payload;
@@ -57,10 +58,11 @@ inline schedule::Program program(int ranks) {
       for (int c = 0; c < static_cast<int>(p.communicators.size()); ++c)
         if (std::ranges::count(p.communicators[c].ranks, r) > 0)
           add(schedule::Kind::reduce, p.communicators[c].ranks[0], c, Payload::gradient);
-      for (const int peer : {(r + 1) % ranks, (r + ranks - 1) % ranks}) {
-        add(schedule::Kind::send, peer, -1, Payload::weights);
-        add(schedule::Kind::recv, peer, -1, Payload::weights);
-      }
+      for (const int peer : {(r + 1) % ranks, (r + ranks - 1) % ranks})
+        for (const Payload payload : {Payload::weights, Payload::gradient}) {
+          add(schedule::Kind::send, peer, -1, payload);
+          add(schedule::Kind::recv, peer, -1, payload);
+        }
     }
   return p;
 }

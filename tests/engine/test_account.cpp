@@ -21,10 +21,10 @@ micro_batches 2
 groups 1+1
 rank 0 slots h1 a1 x1 homes 0
    0 compute F s0 m0 h0 a0 x0
-   0 inter   send W0 h0 -> r1 after compute:1
+   0 operands_out send W0 h0 -> r1 after compute:1
 rank 1 slots w1 a1 x1 homes
-   0 inter   recv W0 w0 <- r0
-   0 compute F s0 m1 w0 a0 x0 after inter:1
+   0 operands_in recv W0 w0 <- r0
+   0 compute F s0 m1 w0 a0 x0 after operands_in:1
 )";
 
 TEST(Account, WaitingForAPeerThatComputesIsIdleAndTheTransferIsExposed) {
@@ -60,16 +60,16 @@ groups 1+1
 communicator world 0 1
 rank 0 slots h1 a1 x1 e1 f1 homes 0
    0 compute F s0 m0 h0 a0 x0
-   0 inter   all_reduce EG f0 @world
-   1 intra   broadcast W0 h0 root r0 @world
-   1 compute update E0 e0 f0 after inter:1
-   1 compute join after intra:1
+   0 gradients_in all_reduce EG f0 @world
+   1 operands_in broadcast W0 h0 root r0 @world
+   1 compute update E0 e0 f0 after gradients_in:1
+   1 compute join after operands_in:1
 rank 1 slots w1 a1 x1 e1 f1 homes
    0 compute F s0 m1 w0 a0 x0
-   0 inter   all_reduce EG f0 @world
-   1 intra   broadcast W0 w0 root r0 @world
-   1 compute update E0 e0 f0 after inter:1
-   1 compute join after intra:1
+   0 gradients_in all_reduce EG f0 @world
+   1 operands_in broadcast W0 w0 root r0 @world
+   1 compute update E0 e0 f0 after gradients_in:1
+   1 compute join after operands_in:1
 )"),
                                    {{{0, 0, 3}, {0, 1, 5}, {0, 2, 9}, {3, 5, 6}, {6, 9, 9}},
                                     {{0, 0, 4}, {0, 2, 5}, {0, 2, 9}, {4, 5, 7}, {7, 9, 9}}});
@@ -95,13 +95,13 @@ micro_batches 2
 groups 1+1+1
 rank 0 slots h1 g1 a1 x1 homes 0
    0 compute F s0 m0 h0 a0 x0
-   0 inter   send G0 g0 -> r1 after compute:1
+   0 gradients_out send G0 g0 -> r1 after compute:1
 rank 1 slots h1 g1 homes
-   0 inter   recv G0 g0 <- r0
-   0 intra   send A0 m1 x0 -> r2 after inter:1
+   0 gradients_in recv G0 g0 <- r0
+   0 operands_out send A0 m1 x0 -> r2 after gradients_in:1
 rank 2 slots h1 a1 x1 homes
-   0 intra   recv A0 m1 x0 <- r1
-   0 compute F s0 m1 h0 a0 x0 after intra:1
+   0 operands_in recv A0 m1 x0 <- r1
+   0 compute F s0 m1 h0 a0 x0 after operands_in:1
 )"),
               {{{0, 0, 3}, {0, 3, 7}}, {{0, 0, 7}, {0, 8, 10}}, {{0, 1, 10}, {0, 10, 11}}});
   const RankAccount& last = step.ranks[2];
@@ -115,25 +115,29 @@ rank 2 slots h1 a1 x1 homes
 TEST(Account, ABatchIsOneTransferThatWaitsForItsLastSide) {
   const StepAccount step =
       account(program(R"(program batch
-shards 2
-micro_batches 2
-groups 1+1
-rank 0 slots h1 w1 homes 0
-   0 inter   send W0 h0 -> r1
-   0 inter   recv W1 w0 <- r1
-   0 compute join after inter:2
-rank 1 slots h1 w1 a1 x1 homes 1
-   0 inter   recv W0 w0 <- r0
-   0 compute F s0 m1 h0 a0 x0
-   0 inter   send W1 h0 -> r0 after compute:1
-   1 compute join after inter:2
+shards 1
+micro_batches 3
+groups 1+1+1
+shard_parts 2
+rank 0 slots w1 homes
+   0 operands_in recv W0[0/2] w0 <- r1
+   0 operands_in recv W0[1/2] w0 <- r2
+   0 compute join after operands_in:2
+rank 1 slots h1 homes 0
+   0 operands_out send W0[0/2] h0 -> r0
+   0 compute join after operands_out:1
+rank 2 slots h1 a1 x1 homes 0
+   0 compute F s0 m2 h0 a0 x0
+   0 operands_out send W0[1/2] h0 -> r0 after compute:1
+   1 compute join after operands_out:1
 )"),
-              {{{0, 0, 5}, {0, 0, 5}, {0, 5, 5}}, {{0, 2, 5}, {0, 0, 2}, {0, 2, 5}, {2, 5, 5}}});
-  EXPECT_DOUBLE_EQ(step.ranks[0].communication, 3);
-  EXPECT_DOUBLE_EQ(exposed(step.ranks[0], Traffic::weights), 3);
-  EXPECT_DOUBLE_EQ(step.ranks[0].idle, 2);
-  EXPECT_DOUBLE_EQ(exposed(step.ranks[1], Traffic::weights), 3);
-  EXPECT_DOUBLE_EQ(step.ranks[1].idle, 0);
+              {{{0, 0, 5}, {0, 0, 5}, {0, 5, 5}}, {{0, 0, 4}, {0, 4, 4}}, {{0, 0, 2}, {0, 2, 5}, {2, 5, 5}}});
+  const RankAccount &receiver = step.ranks[0], &last = step.ranks[2];
+  EXPECT_DOUBLE_EQ(receiver.communication, 3);
+  EXPECT_DOUBLE_EQ(exposed(receiver, Traffic::weights), 3);
+  EXPECT_DOUBLE_EQ(receiver.idle, 2);
+  EXPECT_DOUBLE_EQ(exposed(last, Traffic::weights), 3);
+  EXPECT_DOUBLE_EQ(last.idle, 0);
 }
 
 // Clocks of two nodes never agree exactly; a circle of waits must end.
@@ -143,13 +147,13 @@ shards 2
 micro_batches 2
 groups 1+1
 rank 0 slots h1 w1 homes 0
-   0 inter   send W0 h0 -> r1
-   0 intra   recv W1 w0 <- r1 after inter:1
-   0 compute join after intra:1
+   0 operands_out send W0 h0 -> r1
+   0 operands_in recv W1 w0 <- r1 after operands_out:1
+   0 compute join after operands_in:1
 rank 1 slots h1 w1 homes 1
-   0 intra   send W1 h0 -> r0
-   0 inter   recv W0 w0 <- r0 after intra:1
-   0 compute join after inter:1
+   0 operands_out send W1 h0 -> r0
+   0 operands_in recv W0 w0 <- r0 after operands_out:1
+   0 compute join after operands_in:1
 )"),
                                    {{{0, 0, 6}, {0, 5, 7}, {0, 7, 7}}, {{0, 0, 6}, {0, 5, 7}, {0, 7, 7}}});
   for (const RankAccount& rank : step.ranks) {

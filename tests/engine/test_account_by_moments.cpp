@@ -9,6 +9,7 @@
 #include "schedule/registry.hpp"
 #include "schedule/simulate.hpp"
 #include "seed.hpp"
+#include "units.hpp"
 
 namespace minitaw::engine {
 namespace {

@@ -2,16 +2,19 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <optional>
 #include <random>
 #include <stdexcept>
 #include <thread>
 
+#include "engine/communication_thread.hpp"
 #include "engine/fenced_queue.hpp"
-#include "engine/lane_thread.hpp"
 #include "engine/player.hpp"
 #include "engine/simulated_stream.hpp"
 #include "schedule/registry.hpp"
+#include "units.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -19,34 +22,59 @@ namespace {
 using schedule::Action;
 using schedule::RankProgram;
 
-/// Plays a rank's three lanes with work that only sleeps and touches a plain variable per slot: a wait that
+constexpr comm::mpi::Patience patience{.spins = 2, .yields = 4};
+
+/// A transfer that is done after a number of calls, some of which find nothing to do.
+class Slow final : public comm::Operation {
+public:
+  Slow(int calls, std::atomic<int>& under_way, std::function<void()> work)
+      : left_(calls), under_way_(under_way), work_(std::move(work)) {
+    ++under_way_;
+  }
+  ~Slow() override { --under_way_; }
+  bool advance() override {
+    if (--left_ == 0) work_();
+    return left_ % 2 == 0;
+  }
+  [[nodiscard]] bool done() const override { return left_ == 0; }
+
+private:
+  int left_;
+  std::atomic<int>& under_way_;
+  std::function<void()> work_;
+};
+
+/// Plays all lanes of a rank with work that only sleeps and touches a plain variable per slot: a wait that
 /// does not hold shows as a data race (ThreadSanitizer) or as an action that began too early.
 class FakeRank {
 public:
   FakeRank(const RankProgram& program, int rank, unsigned seed, const MakeQueues& make_queues)
-      : rank_(rank), queues_(make_queues(options(program))), spans_(program.actions.size()),
-        compute_(program, schedule::Lane::compute, progress_, queues_, clock_, work(seed)),
-        intra_(program, schedule::Lane::intra, progress_, queues_, clock_, work(seed + 1)),
-        inter_(program, schedule::Lane::inter, progress_, queues_, clock_, work(seed + 2)),
-        intra_thread_(intra_, progress_), inter_thread_(inter_, progress_) {
+      : rank_(rank), queues_(make_queues(options(program))), spans_(program.actions.size()) {
     for (int c = 0; c < schedule::slot_classes; ++c) contents_[c].resize(program.slots[c]);
+    for (int l = 0; l < schedule::lanes; ++l) {
+      const auto lane = static_cast<schedule::Lane>(l);
+      const unsigned own_seed = seed + static_cast<unsigned>(l);
+      lanes_.push_back(std::make_unique<Lane>(program, lane, progress_, queues_,
+                                              l == 0 ? work(own_seed) : transfer(own_seed)));
+    }
+    asynchronous_ = lanes_.back()->asynchronous();
+    if (!asynchronous_) communication_.emplace(communication_lanes(), progress_, patience);
   }
 
   void step() {
     progress_.begin_step();
     clock_.begin_step();
-    for (Lane* lane : {&compute_, &intra_, &inter_}) lane->begin_step();
-    intra_thread_.begin_step();
-    inter_thread_.begin_step();
-    compute_.play();
-    intra_thread_.wait_until_idle();
-    inter_thread_.wait_until_idle();
+    for (const auto& lane : lanes_) lane->begin_step();
+    if (asynchronous_) submit_in_order();
+    else play_on_threads();
     for (const auto& queue : queues_) queue->finish([] {});
     progress_.rethrow_if_failed();
-    for (const Lane* lane : {&compute_, &intra_, &inter_}) lane->read(spans_);
+    for (const auto& lane : lanes_) lane->read(spans_);
   }
 
   [[nodiscard]] const std::vector<Span>& spans() const { return spans_; }
+  /// Transfers that were under way at the same time.
+  [[nodiscard]] int most_under_way() const { return most_; }
 
 private:
   [[nodiscard]] QueueOptions options(const RankProgram& program) {
@@ -58,36 +86,72 @@ private:
     return options;
   }
 
-  Lane::Run work(unsigned seed) {
-    return [this, random = std::mt19937(seed)](std::span<const Action* const> unit,
-                                               const Lane::Received& received) mutable {
-      std::this_thread::sleep_for(std::chrono::microseconds(random() % 50));
-      for (const Action* action : unit)
-        if (action->kind == schedule::Kind::recv) touch(*action);
-      received();
-      std::this_thread::sleep_for(std::chrono::microseconds(random() % 50));
-      for (const Action* action : unit)
-        if (action->kind != schedule::Kind::recv) touch(*action);
+  [[nodiscard]] std::vector<Lane*> communication_lanes() const {
+    std::vector<Lane*> lanes;
+    for (std::size_t l = 1; l < lanes_.size(); ++l) lanes.push_back(lanes_[l].get());
+    return lanes;
+  }
+
+  void play_on_threads() {
+    communication_->begin_step();
+    for (Lane& compute = *lanes_.front(); !compute.done(); communication_->wake()) compute.play_next();
+    communication_->wait_until_idle();
+  }
+
+  void submit_in_order() {
+    const auto comes_first = [](const Lane* next, const Lane& lane) {
+      return !lane.done() && lane.ready() && (next == nullptr || lane.next_action() < next->next_action());
+    };
+    for (;;) {
+      Lane* next = nullptr;
+      for (const auto& lane : lanes_)
+        if (comes_first(next, *lane)) next = lane.get();
+      if (next == nullptr) return;
+      next->play_next();
+    }
+  }
+
+  Lane::Start work(unsigned seed) {
+    return [this, random = std::mt19937(seed)](const Action& action) mutable {
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 100));
+      touch(action);
+      return nullptr;
+    };
+  }
+
+  Lane::Start transfer(unsigned seed) {
+    return [this, random = std::mt19937(seed)](const Action& action) mutable -> comm::Transport::Started {
+      const int calls = static_cast<int>(random() % 8);
+      if (calls == 0) {  // what needs no other rank is over at once
+        touch(action);
+        return nullptr;
+      }
+      auto slow = std::make_unique<Slow>(calls, under_way_, [this, &action] { touch(action); });
+      for (int most = most_; most < under_way_ && !most_.compare_exchange_weak(most, under_way_);) {
+      }
+      return slow;
     };
   }
 
   void touch(const Action& action) {
-    for (const schedule::Access& access : accesses(action, rank_)) {
-      int& content = contents_[static_cast<std::size_t>(access.slot.cls)][access.slot.index];
-      if (access.write) ++content;
-      else sum_.fetch_add(content);
-    }
+      for (const schedule::Access& access : accesses(action, rank_)) {
+        int& content = contents_[static_cast<std::size_t>(access.slot.cls)][access.slot.index];
+        if (access.write) ++content;
+        else sum_.fetch_add(content);
+      }
   }
 
   int rank_;
   Progress progress_;
   Clock clock_;
-  Queues queues_;
-  std::vector<Span> spans_;
   std::array<std::vector<int>, schedule::slot_classes> contents_;
   std::atomic<long> sum_ = 0;
-  Lane compute_, intra_, inter_;
-  LaneThread intra_thread_, inter_thread_;
+  std::atomic<int> under_way_ = 0, most_ = 0;
+  Queues queues_;
+  std::vector<Span> spans_;
+  bool asynchronous_ = false;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::optional<CommunicationThread> communication_;
 };
 
 schedule::Program tawpipe() {
@@ -137,53 +201,120 @@ TEST_P(LaneOnQueues, PlaysItsOwnActionsInOrder) {
   }
 }
 
-/// A rank that receives in the lane's first batch and sends in it too, so slowly that only who waits for the
-/// batch as a whole waits long.
-TEST(Lane, WhoWaitsForWhatABatchReceivesDoesNotWaitForWhatItSends) {
-  const schedule::Program program =
-      schedule::build({schedule::parse_spec("tawpipe"), topology::Groups({1, 1}), 8, 4});
-  const RankProgram& rank = program.ranks[1];
-  const schedule::Unit batch = schedule::units(rank, schedule::Lane::inter).front();
-  ASSERT_EQ(rank.actions[batch.actions.front()].kind, schedule::Kind::recv);
-  ASSERT_EQ(rank.actions[batch.actions.back()].kind, schedule::Kind::send);
+/// What one lane needs to be played.
+struct Stage {
+  explicit Stage(const RankProgram& program) {
+    QueueOptions options;
+    options.units.fill(static_cast<int>(program.actions.size()));
+    options.clock = &clock;
+    options.waiting = [] {};
+    queues = fenced_queues(options);
+    progress.begin_step();
+  }
   Progress progress;
-  const Clock clock;
-  QueueOptions options;
-  options.units.fill(static_cast<int>(rank.actions.size()));
-  options.clock = &clock;
-  const Queues queues = fenced_queues(options);
-  const int receives = static_cast<int>(batch.actions.size()) - 1;
-  Lane inter(rank, schedule::Lane::inter, progress, queues, clock, [&](auto, auto& received) {
-    EXPECT_EQ(progress.count(schedule::Lane::inter), 0);
-    received();
-    EXPECT_EQ(progress.count(schedule::Lane::inter), receives);
-  });
-  progress.begin_step();
-  inter.begin_step();
-  inter.play_next();
-  EXPECT_EQ(progress.count(schedule::Lane::inter), receives + 1);
-  std::vector<Span> spans(rank.actions.size());
-  inter.read(spans);
-  EXPECT_LE(spans[batch.actions.front()].end, spans[batch.actions.back()].end);
+  Clock clock;
+  Queues queues;
+};
+
+/// Two lanes whose first units wait for nothing: rank 0 of tawpipe on two groups sends a weight and receives
+/// one.
+schedule::Program two_ways() {
+  return schedule::build({schedule::parse_spec("tawpipe"), topology::Groups({1, 1}), 8, 4});
 }
 
-TEST(LaneThread, AFailureEndsTheStepAndSaysWhy) {
+TEST(Lane, AUnitIsUnderWayUntilItsOperationIsDone) {
+  const schedule::Program program = two_ways();
+  Stage stage(program.ranks[0]);
+  std::atomic<int> under_way = 0;
+  int begun = 0, ended = 0;
+  constexpr auto out = schedule::Lane::operands_out;
+  Lane lane(program.ranks[0], out, stage.progress, stage.queues, [&](const Action&) {
+    ++begun;
+    return std::make_unique<Slow>(3, under_way, [&] { ++ended; });
+  });
+  lane.begin_step();
+  EXPECT_TRUE(lane.advance()) << "it starts";
+  EXPECT_EQ(begun, 1);
+  EXPECT_TRUE(lane.started());
+  EXPECT_TRUE(lane.advance());
+  EXPECT_FALSE(lane.advance()) << "the operation had nothing to do";
+  EXPECT_EQ(stage.progress.count(out), 0);
+  EXPECT_EQ(ended, 0);
+  EXPECT_TRUE(lane.advance());
+  EXPECT_EQ(ended, 1);
+  EXPECT_EQ(under_way, 0) << "an operation that is done is gone";
+  EXPECT_EQ(stage.progress.count(out), 1);
+  EXPECT_FALSE(lane.started());
+  EXPECT_EQ(begun, 1) << "the next one starts with the next call";
+}
+
+TEST(Lane, DoesNotAdvanceBeforeWhatItWaitsFor) {
   const schedule::Program program = tawpipe();
-  Progress progress;
-  const Clock clock;
-  QueueOptions options;
-  options.units.fill(static_cast<int>(program.ranks[0].actions.size()));
-  options.clock = &clock;
-  const Queues queues = fenced_queues(options);
-  Lane inter(program.ranks[0], schedule::Lane::inter, progress, queues, clock,
-             [](auto, auto&) { throw std::runtime_error("the wire is cut"); });
-  inter.begin_step();
-  LaneThread thread(inter, progress);
-  progress.begin_step();
+  const RankProgram& rank = program.ranks[0];
+  Stage stage(rank);
+  // The first reduction of a gradient waits for its computation.
+  Lane lane(rank, schedule::Lane::gradients, stage.progress, stage.queues, [](const Action&) {
+    ADD_FAILURE() << "it must not start";
+    return nullptr;
+  });
+  ASSERT_FALSE(lane.done());
+  lane.begin_step();
+  for (int k = 0; k < 3; ++k) EXPECT_FALSE(lane.advance());
+  EXPECT_FALSE(lane.started());
+}
+
+TEST(CommunicationThread, HasTransfersOfSeveralLanesUnderWayAtOnce) {
+  const schedule::Program program = tawpipe();
+  FakeRank fake(program.ranks[0], 0, 5, fenced_queues);
+  for (int step = 0; step < 5; ++step) fake.step();
+  EXPECT_GE(fake.most_under_way(), 2);
+  EXPECT_LE(fake.most_under_way(), schedule::lanes - 1) << "each lane has one at a time";
+}
+
+/// The first lane's transfer comes to its end only when that of the second one has begun.
+TEST(CommunicationThread, LetsNoLaneWaitForAnother) {
+  const schedule::Program program = two_ways();
+  Stage stage(program.ranks[0]);
+  class Until final : public comm::Operation {
+  public:
+    explicit Until(const bool& flag) : flag_(flag) {}
+    bool advance() override { return std::exchange(done_, flag_) != flag_; }
+    [[nodiscard]] bool done() const override { return done_; }
+
+  private:
+    const bool& flag_;
+    bool done_ = false;
+  };
+  bool received = false;
+  Lane out(program.ranks[0], schedule::Lane::operands_out, stage.progress, stage.queues,
+           [&](const Action&) { return std::make_unique<Until>(received); });
+  Lane in(program.ranks[0], schedule::Lane::operands_in, stage.progress, stage.queues, [&](const Action&) {
+    received = true;
+    return nullptr;
+  });
+  for (Lane* lane : {&out, &in}) lane->begin_step();
+  CommunicationThread thread({&out, &in}, stage.progress, patience);
+  thread.begin_step();
+  stage.progress.wait(schedule::Lane::operands_out, 1);
+  EXPECT_GE(stage.progress.count(schedule::Lane::operands_in), 1);
+  stage.progress.fail(std::make_exception_ptr(std::runtime_error("enough")));  // nobody computes here
+  thread.wait_until_idle();
+}
+
+TEST(CommunicationThread, AFailureEndsTheStepAndSaysWhy) {
+  const schedule::Program program = two_ways();
+  Stage stage(program.ranks[0]);
+  std::atomic<int> under_way = 0;
+  Lane out(program.ranks[0], schedule::Lane::operands_out, stage.progress, stage.queues,
+           [&](const Action&) { return std::make_unique<Slow>(1 << 30, under_way, [] {}); });
+  Lane in(program.ranks[0], schedule::Lane::operands_in, stage.progress, stage.queues,
+          [](const Action&) -> comm::Transport::Started { throw std::runtime_error("the wire is cut"); });
+  for (Lane* lane : {&out, &in}) lane->begin_step();
+  CommunicationThread thread({&out, &in}, stage.progress, patience);
   thread.begin_step();
   thread.wait_until_idle();
-  EXPECT_THROW(progress.wait(schedule::Lane::inter, 1), Stopped);
-  EXPECT_THROW(progress.rethrow_if_failed(), std::runtime_error);
+  EXPECT_THROW(stage.progress.wait(schedule::Lane::operands_in, 1), Stopped);
+  EXPECT_THROW(stage.progress.rethrow_if_failed(), std::runtime_error);
 }
 
 }  // namespace

@@ -18,10 +18,10 @@ TEST(Progress, WaitReturnsOnceTheLaneHasComeSoFar) {
   std::thread lane([&] {
     for (int i = 1; i <= 1000; ++i) {
       seen = i;  // published by submitted(): a data race here is for ThreadSanitizer to see
-      progress.submitted(Lane::intra, i);
+      progress.submitted(Lane::operands, i);
     }
   });
-  progress.wait(Lane::intra, 1000);
+  progress.wait(Lane::operands, 1000);
   EXPECT_EQ(seen, 1000);
   lane.join();
 }
@@ -34,13 +34,13 @@ TEST(Progress, TwoLanesThatWaitForEachOther) {
     for (int i = 1; i <= rounds; ++i) {
       progress.wait(Lane::compute, i);
       order.push_back(2 * i + 1);
-      progress.submitted(Lane::inter, i);
+      progress.submitted(Lane::gradients_in, i);
     }
   });
   for (int i = 1; i <= rounds; ++i) {
     order.push_back(2 * i);
     progress.submitted(Lane::compute, i);
-    progress.wait(Lane::inter, i);
+    progress.wait(Lane::gradients_in, i);
   }
   lane.join();
   EXPECT_TRUE(std::ranges::is_sorted(order));
@@ -49,12 +49,12 @@ TEST(Progress, TwoLanesThatWaitForEachOther) {
 
 TEST(Progress, AFailureWakesWaitersAndKeepsTheFirstReason) {
   Progress progress;
-  std::thread waiter([&] { EXPECT_THROW(progress.wait(Lane::inter, 5), Stopped); });
+  std::thread waiter([&] { EXPECT_THROW(progress.wait(Lane::gradients_in, 5), Stopped); });
   progress.fail(std::make_exception_ptr(std::runtime_error("first")));
   progress.fail(std::make_exception_ptr(std::runtime_error("second")));
-  progress.submitted(Lane::inter, 1);
+  progress.submitted(Lane::gradients_in, 1);
   waiter.join();
-  EXPECT_THROW(progress.wait(Lane::inter, 1), Stopped);
+  EXPECT_THROW(progress.wait(Lane::gradients_in, 1), Stopped);
   try {
     progress.rethrow_if_failed();
     FAIL() << "must throw";

@@ -42,7 +42,7 @@ TEST(Watchdog, NamesThePendingActionAndEndsTheStep) {
   const std::scoped_lock lock(mutex);
   EXPECT_NE(said.find("rank " + std::to_string(rank)), std::string::npos) << said;
   if (rank == 0) {
-    EXPECT_NE(said.find("in tick 5 recv G0 g0 <- r1"), std::string::npos) << said;
+    EXPECT_NE(said.find("in tick 5 recv G0 c0 <- r1"), std::string::npos) << said;
   }
 }
 

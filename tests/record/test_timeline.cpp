@@ -73,7 +73,8 @@ TEST_F(TimelineFile, that_is_not_there_is_said_so) {
 
 TEST_F(TimelineFile, codes_count_by_their_names) {
   const auto other_order = [](hid_t group) {
-    replace<std::int64_t>(group, "lane", {1, 2, 2, 0, 1}, {"intra", "compute", "inter"});
+    replace<std::int64_t>(group, "lane", {1, 2, 3, 0, 1},
+                          {"operands", "compute", "gradients_out", "gradients_in"});
   };
   EXPECT_EQ(refusal(other_order), "");
   EXPECT_EQ(read_timeline(path("bad.h5"), 1).events, sample_timeline().events);

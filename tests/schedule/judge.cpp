@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "schedule/judge_step.hpp"
+#include "units.hpp"
 
 namespace minitaw::schedule {
 namespace {

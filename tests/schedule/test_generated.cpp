@@ -12,6 +12,7 @@
 #include "schedule/text.hpp"
 #include "schedule/validate.hpp"
 #include "schedule/validate_detail.hpp"
+#include "units.hpp"
 
 namespace minitaw::schedule {
 namespace {

@@ -11,6 +11,7 @@
 #include "schedule/registry.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/text.hpp"
+#include "units.hpp"
 
 namespace minitaw::schedule {
 namespace {

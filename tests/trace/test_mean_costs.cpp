@@ -13,10 +13,12 @@ using schedule::Kind;
 using schedule::Lane;
 using schedule::Payload;
 
-Event event(int rank, Lane lane, Kind kind, Payload payload, int shard, int link, double begin, double end) {
+Event event(int rank, Lane lane, Kind kind, Payload payload, int shard, int link, double begin, double end,
+            int peer = -1) {
   Event e;
   e.rank = rank;
   e.lane = lane;
+  e.peer = peer;
   e.kind = kind;
   e.payload = payload;
   e.shard = shard;
@@ -26,8 +28,9 @@ Event event(int rank, Lane lane, Kind kind, Payload payload, int shard, int link
   return e;
 }
 
-Action action(Lane lane, Kind kind, Payload payload, int shard) {
+Action action(Lane lane, Kind kind, Payload payload, int shard, int peer = -1) {
   Action a;
+  a.peer = peer;
   a.lane = lane;
   a.kind = kind;
   a.payload = payload;
@@ -43,20 +46,20 @@ TEST(MeanCosts, AreMeansOverActionsThatAreAlike) {
               event(1, Lane::compute, Kind::forward, Payload::none, 0, -1, 1, 5),
               event(1, Lane::compute, Kind::forward, Payload::none, 1, -1, 5, 6),
               // Begun on both sides at 3, over at 7; and at 8 and 10.
-              event(0, Lane::inter, Kind::send, Payload::weights, 0, 4, 1, 5),
-              event(2, Lane::inter, Kind::recv, Payload::weights, 0, 4, 3, 7),
-              event(2, Lane::inter, Kind::send, Payload::weights, 0, 5, 8, 9),
-              event(0, Lane::inter, Kind::recv, Payload::weights, 0, 5, 2, 10),
+              event(0, Lane::operands_out, Kind::send, Payload::weights, 0, 4, 1, 5, 2),
+              event(2, Lane::operands_in, Kind::recv, Payload::weights, 0, 4, 3, 7, 0),
+              event(2, Lane::operands_out, Kind::send, Payload::weights, 0, 5, 8, 9, 0),
+              event(0, Lane::operands_in, Kind::recv, Payload::weights, 0, 5, 2, 10, 2),
               // Buffered: over before the other side begins.
-              event(0, Lane::intra, Kind::send, Payload::weights, 0, 6, 0, 1),
-              event(1, Lane::intra, Kind::recv, Payload::weights, 0, 6, 5, 5.5)};
+              event(0, Lane::operands_out, Kind::send, Payload::weights, 0, 6, 0, 1, 1),
+              event(1, Lane::operands_in, Kind::recv, Payload::weights, 0, 6, 5, 5.5, 0)};
   const schedule::Costs costs = mean_costs(t);
   EXPECT_DOUBLE_EQ(costs(2, action(Lane::compute, Kind::forward, Payload::none, 0)), 3);
   EXPECT_DOUBLE_EQ(costs(0, action(Lane::compute, Kind::forward, Payload::none, 1)), 1);
-  EXPECT_DOUBLE_EQ(costs(0, action(Lane::inter, Kind::send, Payload::weights, 0)), 3);
-  EXPECT_DOUBLE_EQ(costs(0, action(Lane::intra, Kind::send, Payload::weights, 0)), 0.5);
+  EXPECT_DOUBLE_EQ(costs(0, action(Lane::operands_out, Kind::send, Payload::weights, 0, 2)), 3);
+  EXPECT_DOUBLE_EQ(costs(0, action(Lane::operands_out, Kind::send, Payload::weights, 0, 1)), 0.5);
   EXPECT_THROW((void)costs(0, action(Lane::compute, Kind::backward, Payload::none, 0)), InputError);
-  EXPECT_THROW((void)costs(0, action(Lane::inter, Kind::send, Payload::gradient, 0)), InputError);
+  EXPECT_THROW((void)costs(0, action(Lane::gradients_out, Kind::send, Payload::gradient, 0, 2)), InputError);
 }
 
 TEST(MeanCosts, OfRanksThatDoNotComputeAlikeAreTheirOwn) {
@@ -65,12 +68,12 @@ TEST(MeanCosts, OfRanksThatDoNotComputeAlikeAreTheirOwn) {
   t.events = {event(0, Lane::compute, Kind::forward, Payload::none, 0, -1, 0, 2),
               event(0, Lane::compute, Kind::forward, Payload::none, 0, -1, 2, 5),
               event(1, Lane::compute, Kind::forward, Payload::none, 0, -1, 1, 5),
-              event(0, Lane::intra, Kind::reduce, Payload::gradient, 0, 1, 3, 5),
-              event(1, Lane::intra, Kind::reduce, Payload::gradient, 0, 1, 2, 5)};
+              event(0, Lane::gradients, Kind::reduce, Payload::gradient, 0, 1, 3, 5),
+              event(1, Lane::gradients, Kind::reduce, Payload::gradient, 0, 1, 2, 5)};
   const schedule::Costs costs = mean_costs(t, true);
   EXPECT_DOUBLE_EQ(costs(0, action(Lane::compute, Kind::forward, Payload::none, 0)), 2.5);
   EXPECT_DOUBLE_EQ(costs(1, action(Lane::compute, Kind::forward, Payload::none, 0)), 4);
-  EXPECT_DOUBLE_EQ(costs(1, action(Lane::intra, Kind::reduce, Payload::gradient, 0)), 2);
+  EXPECT_DOUBLE_EQ(costs(1, action(Lane::gradients, Kind::reduce, Payload::gradient, 0)), 2);
 }
 
 // A step that went exactly as planned gives the same plan again, where no batch hides how long its messages

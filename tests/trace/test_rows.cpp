@@ -25,9 +25,9 @@ Event event(int rank, Lane lane, double begin, double end, Kind kind = Kind::sen
 
 TEST(Rows, WhatOverlapsStandsSideBySide) {
   Timeline t{"", false, topology::Groups({2}), {}};
-  t.events = {event(0, Lane::inter, 0, 2),   event(0, Lane::inter, 1, 3),
-              event(0, Lane::inter, 2, 4),   event(0, Lane::inter, 4, 5),
-              event(1, Lane::compute, 0, 9), event(0, Lane::compute, 0, 9, Kind::join)};
+  t.events = {event(0, Lane::operands_in, 0, 2), event(0, Lane::operands_in, 1, 3),
+              event(0, Lane::operands_in, 2, 4), event(0, Lane::operands_in, 4, 5),
+              event(1, Lane::compute, 0, 9),     event(0, Lane::compute, 0, 9, Kind::join)};
   const Rows rows = arrange(t);
   const auto at = [&](int i) { return std::pair(rows.places[i].row, rows.places[i].rows); };
   EXPECT_EQ(at(0), std::pair(0, 2));
@@ -35,8 +35,8 @@ TEST(Rows, WhatOverlapsStandsSideBySide) {
   EXPECT_EQ(at(2), std::pair(0, 2));
   EXPECT_EQ(at(3), std::pair(0, 1));
   EXPECT_EQ(at(4), std::pair(0, 1));
-  EXPECT_EQ(rows.depth[0], (std::array<int, 3>{0, 0, 2}));
-  EXPECT_EQ(rows.depth[1], (std::array<int, 3>{1, 0, 0}));
+  EXPECT_EQ(rows.depth[0], (std::array<int, schedule::lanes>{0, 0, 2}));
+  EXPECT_EQ(rows.depth[1], (std::array<int, schedule::lanes>{1, 0, 0}));
 }
 
 TEST(Rows, NoTwoEventsShareAPlace) {
@@ -45,7 +45,7 @@ TEST(Rows, NoTwoEventsShareAPlace) {
   std::uniform_int_distribution<int> start(0, 50), length(0, 6);
   for (int i = 0; i < 60; ++i) {
     const int begin = start(random);
-    t.events.push_back(event(0, Lane::intra, begin, begin + length(random)));
+    t.events.push_back(event(0, Lane::operands, begin, begin + length(random)));
   }
   const Rows rows = arrange(t);
   for (std::size_t i = 0; i < t.events.size(); ++i) {
@@ -61,7 +61,7 @@ TEST(Rows, NoTwoEventsShareAPlace) {
 TEST(Rows, BatchesOfTheRelayOverlap) {
   int most = 0;
   for (const auto& depth : arrange(planned("tawpipe:gwps=off", topology::Groups({2, 3}), 2, "")).depth)
-    most = std::max(most, depth[2]);
+    most = std::max(most, depth[static_cast<std::size_t>(Lane::operands_out)]);
   EXPECT_GT(most, 1);
 }
 

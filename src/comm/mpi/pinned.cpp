@@ -1,36 +1,13 @@
 #include "comm/mpi/pinned.hpp"
 
 #include <algorithm>
-#include <bit>
 
 namespace minitaw::comm::mpi {
 namespace {
 
 using schedule::Action;
 
-constexpr std::size_t usual_slots = 16, usual_piece = std::size_t{1} << 20, smallest_piece = 1 << 16;
-
-/// Messages that the largest batch of a lane starts together.
-std::size_t largest_batch(const schedule::RankProgram& rank, schedule::Lane lane) {
-  std::size_t largest = 0, count = 0;
-  const Action* before = nullptr;
-  for (const Action& a : rank.actions) {
-    if (a.lane != lane) continue;
-    const bool joins = before != nullptr && is_point_to_point(before->kind) && before->tick == a.tick &&
-                       before->payload == a.payload;
-    count = is_point_to_point(a.kind) ? (joins ? count : 0) + 1 : 0;
-    largest = std::max(largest, count);
-    before = &a;
-  }
-  return largest;
-}
-
-/// Slots of a lane on every rank.
-std::size_t slots_of(const schedule::Program& program, schedule::Lane lane) {
-  std::size_t messages = 0;
-  for (const auto& rank : program.ranks) messages = std::max(messages, largest_batch(rank, lane));
-  return std::max(usual_slots, 2 * messages);
-}
+constexpr std::size_t usual_slots = 16, usual_piece = std::size_t{1} << 20;
 
 }  // namespace
 
@@ -39,14 +16,11 @@ bool communicates(const schedule::RankProgram& rank, schedule::Lane lane) {
                              [&](const Action& a) { return a.lane == lane && is_communication(a.kind); });
 }
 
+/// A lane has one message or collective at a time, for which the usual slots are plenty.
 PinnedShape pinned_shape(const schedule::Program& program, schedule::Lane lane) {
   if (std::ranges::none_of(program.ranks, [&](const auto& rank) { return communicates(rank, lane); }))
     return {};
-  std::size_t most = 0;
-  for (int l = 0; l < schedule::lanes; ++l)
-    most = std::max(most, slots_of(program, static_cast<schedule::Lane>(l)));
-  const std::size_t fitting = std::bit_floor(usual_slots * usual_piece / most);
-  return {slots_of(program, lane), std::clamp(fitting, smallest_piece, usual_piece)};
+  return {usual_slots, usual_piece};
 }
 
 std::size_t pinned_bytes(const schedule::Program& program, int rank) {

@@ -14,7 +14,7 @@ struct PinnedShape {
   friend bool operator==(const PinnedShape&, const PinnedShape&) = default;
 };
 
-/// 16 slots of 1 MiB: two for every message of the lane's largest batch are among them, or else there are so
+/// 16 slots of 1 MiB
 /// many more. Where a lane needs more, slots are smaller (at least 64 KiB), so that it stays at 16 MiB as
 /// long as it can. They are so on all lanes, and all on all ranks: both sides of a message cut alike, and it
 /// may leave on one lane and arrive on another. Nothing if no rank communicates on the lane.

@@ -102,13 +102,10 @@ void Communicators::close() {
   end(world_);
 }
 
-const Member& Communicators::find(schedule::Lane lane, int communicator) const {
+const Member& Communicators::find(const Use& use) const {
   for (const Member& member : members_)
-    if (member.team.lane == lane && member.team.communicator == communicator) return member;
-  throw LogicError(fmt::format("the program has no {} on lane {}",
-                               communicator < 0 ? std::string("messages of this rank")
-                                                : fmt::format("collectives on communicator {}", communicator),
-                               schedule::name_of(lane)));
+    if (member.team.use == use) return member;
+  throw LogicError(fmt::format("the program has no {} of this rank", text(use)));
 }
 
 void Communicators::poll() {

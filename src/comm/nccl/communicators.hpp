@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "comm/nccl/collectives.hpp"
 #include "comm/nccl/launcher.hpp"
 #include "comm/nccl/teams.hpp"
 
@@ -17,6 +18,10 @@ struct Member {
   int index = 0;  ///< its place in team.ranks
   std::unique_ptr<Communicator> communicator;
 };
+
+[[nodiscard]] inline Seat seat_of(const Member& member, Queue queue) {
+  return {*member.communicator, static_cast<int>(member.team.ranks.size()), member.index, queue};
+}
 
 /// The NCCL communicators of one rank.
 class Communicators {
@@ -32,9 +37,8 @@ public:
 
   /// Teams that this rank belongs to, in the order that all ranks have.
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
-  /// The one of a lane and a communicator of the program, -1 for messages; throws LogicError if the program
-  /// has no use for it.
-  [[nodiscard]] const Member& find(schedule::Lane lane, int communicator) const;
+  /// Throws LogicError if the program has no such use for one on this rank.
+  [[nodiscard]] const Member& find(const Use& use) const;
 
   /// Throws Error if NCCL knows of a failure.
   void poll();

@@ -9,26 +9,32 @@
 namespace minitaw::comm::nccl {
 namespace {
 
-int index_of(const std::vector<int>& ranks, int rank) {
-  const auto found = std::ranges::lower_bound(ranks, rank);
-  if (found == ranks.end() || *found != rank)
-    throw LogicError(fmt::format("the program has no messages to or from rank {} on this lane", rank));
-  return static_cast<int>(found - ranks.begin());
+int place_of(int rank, const Team& team) {
+  const auto found = std::ranges::lower_bound(team.ranks, rank);
+  if (found == team.ranks.end() || *found != rank)
+    throw LogicError(fmt::format("the program has no such messages to or from rank {}", rank));
+  return static_cast<int>(found - team.ranks.begin());
 }
 
 }  // namespace
 
-void exchange(const Seat& seat, const std::vector<int>& ranks, std::span<const Message> batch) {
-  std::vector<Message> messages;
-  for (const Message& m : batch)
-    if (m.bytes > 0) messages.push_back(m);
-  std::ranges::stable_sort(messages, {}, &Message::payload);
-  std::vector<int> peers;  // all of them before the first call
-  for (const Message& m : messages) peers.push_back(index_of(ranks, m.peer));
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const Message& m = messages[i];
-    if (m.send) seat.communicator.send(m.data, m.bytes, peers[i], seat.queue);
-    else seat.communicator.receive(m.data, m.bytes, peers[i], seat.queue);
+Batch::Batch(std::span<const Message> messages, int rank, const Colours& colours,
+             const Communicators& communicators) {
+  for (const Message& m : messages) {
+    if (m.bytes == 0) continue;
+    const int from = m.send ? rank : m.peer, to = m.send ? m.peer : rank;
+    const Member& member = communicators.find(colours.messages(m.payload, from, to));
+    passages_.push_back({m, member.communicator.get(), place_of(m.peer, member.team)});
+    if (std::ranges::count(communicators_, member.communicator.get()) == 0)
+      communicators_.push_back(member.communicator.get());
+  }
+  std::ranges::stable_sort(passages_, {}, [](const Passage& p) { return p.message.payload; });
+}
+
+void Batch::issue(Queue queue) const {
+  for (const auto& [message, communicator, peer] : passages_) {
+    if (message.send) communicator->send(message.data, message.bytes, peer, queue);
+    else communicator->receive(message.data, message.bytes, peer, queue);
   }
 }
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "comm/mpi/wait.hpp"
@@ -31,17 +32,23 @@ class Launcher {
 public:
   Launcher(Api& api, const mpi::Patience& patience) : api_(api), waiter_(patience, cancelled_) {}
 
-  /// What `issue` calls on the communicator is one operation; returns when it is on its queue. Throws
+  /// What `issue` calls on these communicators is one operation; returns when it is on its queue. Throws
   /// Cancelled once cancel() has been called.
   template <class Issue>
-  void launch(Communicator& communicator, Issue&& issue) {
+  void launch(std::span<Communicator* const> communicators, Issue&& issue) {
     const std::scoped_lock turn(turn_);
     use([&] {
       Group group(api_);
       std::forward<Issue>(issue)();
       group.end();
     });
-    wait_ready(communicator, std::chrono::steady_clock::time_point::max());
+    for (Communicator* const communicator : communicators)
+      wait_ready(*communicator, std::chrono::steady_clock::time_point::max());
+  }
+  template <class Issue>
+  void launch(Communicator& communicator, Issue&& issue) {
+    Communicator* const one = &communicator;
+    launch(std::span(&one, 1), std::forward<Issue>(issue));
   }
 
   /// A call that is no group; `use` is the only one to use NCCL meanwhile.

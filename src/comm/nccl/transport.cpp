@@ -42,24 +42,19 @@ bool rooted(Kind kind) { return kind == Kind::broadcast || kind == Kind::reduce;
 
 Transport::Transport(MPI_Comm world, const schedule::Program& program, Api& api, const Options& options)
     : rank_(mpi::rank_in(world, program)), program_communicators_(program.communicators),
-      queues_(options.queues), counters_(rank_, static_cast<int>(program.ranks.size())),
+      queues_(options.queues), counters_(rank_, static_cast<int>(program.ranks.size())), colours_(program),
       launcher_(api, options.patience), communicators_(world, program, api, launcher_, options.setup_limit) {
-  warm_up(program, rank_, communicators_, launcher_, queues_, options.scratch);
+  warm_up(program, rank_, colours_, communicators_, launcher_, queues_, options.scratch);
 }
 
 Transport::~Transport() = default;
 
-Seat Transport::seat(const Member& member) const {
-  return {*member.communicator, static_cast<int>(member.team.ranks.size()), member.index,
-          queues_[static_cast<std::size_t>(member.team.lane)]};
-}
-
-Transport::Started Transport::start(schedule::Lane lane, std::span<const Message> batch) {
+Transport::Started Transport::start(schedule::Lane lane, std::span<const Message> messages) {
   check_lane(lane);
-  if (batch.empty()) return nullptr;
-  const Member& member = communicators_.find(lane, -1);
-  launcher_.launch(*member.communicator, [&] { nccl::exchange(seat(member), member.team.ranks, batch); });
-  for (const Message& m : batch)
+  const Batch batch(messages, rank_, colours_, communicators_);
+  if (batch.communicators().empty()) return nullptr;
+  launcher_.launch(batch.communicators(), [&] { batch.issue(queue(lane)); });
+  for (const Message& m : messages)
     if (m.send) counters_.add_message(m.peer, schedule::traffic_of(m.payload), m.bytes);
   return nullptr;
 }
@@ -71,8 +66,8 @@ Transport::Started Transport::start(schedule::Lane lane, Kind kind, const Collec
   (void)member_index(communicator, rank_);
   const int root = rooted(kind) ? member_index(communicator, c.root) : -1;
   if (communicator.ranks.size() == 1 || c.elements == 0) return nullptr;
-  const Member& member = communicators_.find(lane, c.communicator);
-  launcher_.launch(*member.communicator, [&] { call(seat(member), {c.data, c.elements, c.scalar}, root); });
+  const Seat seat = seat_of(communicators_.find(Calls{lane, c.communicator}), queue(lane));
+  launcher_.launch(seat.communicator, [&] { call(seat, {c.data, c.elements, c.scalar}, root); });
   counters_.add_collective(kind, communicator.ranks, c);
   return nullptr;
 }

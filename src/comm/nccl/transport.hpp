@@ -25,8 +25,9 @@ struct Options {
 /// connections are made in the constructor (docs/decisions/0007-nccl-communicators.md).
 ///
 /// NCCL wants the calls of all communicators of a device in an order that suits all ranks: let one thread
-/// issue those of both lanes, in the order of the program. Lanes in threads of their own do not disturb each
-/// other, but their kernels must then find room on the device together.
+/// issue those of all lanes, in the order of the program. Lanes in threads of their own do not disturb each
+/// other, but their kernels must then find room on the device together. A communicator plays its calls in the
+/// order of their issue, whatever their lanes: keep each to one lane, as schedule::lane_of() does.
 ///
 /// sent() counts a message where it is handed to NCCL, and a collective by the rule of schedule/account.hpp:
 /// NCCL does not tell the way that it takes.
@@ -50,12 +51,13 @@ public:
   void cancel() override;
 
 private:
-  [[nodiscard]] Seat seat(const Member& member) const;
+  [[nodiscard]] Queue queue(schedule::Lane lane) const { return queues_[static_cast<std::size_t>(lane)]; }
 
   int rank_;
   std::vector<schedule::Communicator> program_communicators_;
   std::array<Queue, schedule::lanes> queues_;
   Counters counters_;
+  Colours colours_;
   Launcher launcher_;
   Communicators communicators_;
 };
