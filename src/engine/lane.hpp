@@ -85,7 +85,7 @@ private:
   Idle idle_;
   std::vector<Played> actions_;
   std::size_t messages_ = 1;
-  std::size_t next_ = 0;             ///< to be submitted or started
+  std::size_t next_ = 0;            ///< to be submitted or started
   std::deque<UnderWay> under_way_;  ///< of advance(), in order
   bool opened_ = false;             ///< advance() has come to the next action
   Counts waited_{};                 ///< actions of each lane waited for

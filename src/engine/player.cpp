@@ -34,7 +34,9 @@ std::vector<std::unique_ptr<Lane>> Player::make_lanes(Compute& compute, Transfer
                                          [this](bool idle) { communication_.hurry(idle); }));
   for (int l = 1; l < schedule::lanes; ++l) {
     const auto lane = static_cast<schedule::Lane>(l);
-    const Lane::Start start = [&transfers](const schedule::Action& action) { return transfers.start(action); };
+    const Lane::Start start = [&transfers](const schedule::Action& action) {
+      return transfers.start(action);
+    };
     lanes.push_back(std::make_unique<Lane>(program_, lane, progress_, queues_, start));
     lanes.back()->allow(transfers.messages_at_once());
     if (lanes.back()->empty()) lanes.pop_back();

@@ -18,8 +18,8 @@ struct Communicator {
 
 /// What one rank does in one step. `actions` is the issue order: waits refer only to earlier actions, and
 /// each lane executes its own subsequence in order, one action at a time. Messages of one direction in a lane
-/// only need to begin in order: a transport may have several under way, so that the wire is never idle between
-/// two. They count as finished in order.
+/// only need to begin in order: a transport may have several under way, so that the wire is never idle
+/// between two. They count as finished in order.
 struct RankProgram {
   std::vector<Action> actions;
   std::array<int, slot_classes> slots{};  ///< how many slots of each class the rank has
@@ -50,9 +50,9 @@ struct Program {
 /// Indices into RankProgram::actions of a lane's actions, in order.
 [[nodiscard]] std::vector<int> actions_of(const RankProgram& rank, Lane lane);
 
-/// For each action, the action after which what only it still needed is free: itself, or for messages the last
-/// one of the messages of the same tick that follow each other in the program, whatever their lanes: they shall
-/// not wait for each other.
+/// For each action, the action after which what only it still needed is free: itself, or for messages the
+/// last one of the messages of the same tick that follow each other in the program, whatever their lanes:
+/// they shall not wait for each other.
 [[nodiscard]] std::vector<int> releases(const RankProgram& rank);
 
 /// Micro-batches that a rank computes, in ascending order.

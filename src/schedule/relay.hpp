@@ -10,7 +10,7 @@ namespace minitaw::schedule {
 struct RelayTiming {
   int fetch_inter = 1;  ///< ticks ahead that a shard is sent to another group (prefetch depth)
   int fetch_intra = 1;  ///< ticks ahead that the group broadcasts
-  int give = 1;         ///< ticks after B that its gradient leaves, in the order of issue: how many buffers B has
+  int give = 1;  ///< ticks after B that its gradient leaves, in the order of issue: how many buffers B has
 };
 
 /// Second and third choice of TawPipe: how a group gets a shard and gives back its gradient.

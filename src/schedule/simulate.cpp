@@ -43,7 +43,7 @@ public:
 
 private:
   struct RankState {
-    std::vector<double> finished;    ///< by action
+    std::vector<double> finished;      ///< by action
     std::array<double, lanes> free{};  ///< when the lane's last action finished
   };
 
@@ -61,8 +61,7 @@ private:
   [[nodiscard]] double waits_met(int r, const Action& a) const {
     double met = 0;
     for (std::size_t l = 0; l < lanes; ++l)
-      if (a.waits[l] > 0)
-        met = std::max(met, ranks_[r].finished[sequences_[r][l][a.waits[l] - 1]]);
+      if (a.waits[l] > 0) met = std::max(met, ranks_[r].finished[sequences_[r][l][a.waits[l] - 1]]);
     return met;
   }
 

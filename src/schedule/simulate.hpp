@@ -14,8 +14,8 @@ using Costs = std::function<double(int rank, const Action& action)>;
 
 /// Plays a program that validate() accepts with durations: spans[r][i] of action i of rank r. An action
 /// is ready when the one before it in its lane has finished and starts when its waits are met; a message or
-/// collective begins when all sides have started. Transfers do not slow each other down: only lanes and waits order them. Time grows with the number of actions.
-/// Throws LogicError if the program stops before its end.
+/// collective begins when all sides have started. Transfers do not slow each other down: only lanes and waits
+/// order them. Time grows with the number of actions. Throws LogicError if the program stops before its end.
 [[nodiscard]] std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs);
 
 /// How much of a step the compute lanes stand still.

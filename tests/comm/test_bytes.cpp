@@ -14,8 +14,8 @@
 #include "schedule/extent.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/text.hpp"
-#include "world.hpp"
 #include "units.hpp"
+#include "world.hpp"
 
 namespace minitaw::comm::test {
 namespace {

@@ -170,25 +170,10 @@ TEST(RingSteps, KeepToTheWindow) {
   }
 }
 
-schedule::Program with_batch(int ranks, int messages) {
-  schedule::Program p = program(ranks);
-  for (int k = 0; k < messages; ++k) {
-    schedule::Action a;
-    a.kind = schedule::Kind::send, a.lane = Lane::operands_in, a.payload = Payload::activation, a.peer = 0,
-    a.tick = 9;
-    p.ranks[0].actions.push_back(a);
-  }
-  return p;
-}
-
 TEST(PinnedShape, IsTheSameOnAllRanksAndBounded) {
   constexpr std::size_t mib = 1 << 20;
-  EXPECT_EQ(mpi::pinned_shape(with_batch(3, 8), Lane::operands_in), (mpi::PinnedShape{16, mib}));
-  EXPECT_EQ(mpi::pinned_shape(with_batch(3, 9), Lane::operands_in), (mpi::PinnedShape{18, mib / 2}));
-  EXPECT_EQ(mpi::pinned_shape(with_batch(3, 9), Lane::operands), (mpi::PinnedShape{16, mib / 2}))
-      << "a message may come from a lane that needs small slots";
-  EXPECT_EQ(mpi::pinned_shape(with_batch(3, 1000), Lane::operands_in), (mpi::PinnedShape{2000, mib / 16}));
-  EXPECT_EQ(mpi::pinned_bytes(with_batch(3, 8), 2), communication_lanes * 16 * mib);
+  EXPECT_EQ(mpi::pinned_shape(program(3), Lane::operands_in), (mpi::PinnedShape{16, mib}));
+  EXPECT_EQ(mpi::pinned_bytes(program(3), 2), communication_lanes * 16 * mib);
   schedule::Program silent = program(2);
   for (auto& rank : silent.ranks)
     std::erase_if(rank.actions, [](const auto& a) { return a.lane == Lane::operands; });

@@ -187,9 +187,8 @@ private:
 
   // Transfers: each side takes the next number of its queue; a number with all sides there can happen.
 
-  static int queue_kind(const Action& a) {
-    return static_cast<int>(a.lane) * 8 + static_cast<int>(a.payload);
-  }
+  /// What leaves on one lane may arrive on another.
+  static int queue_kind(const Action& a) { return static_cast<int>(a.payload); }
 
   void open(int r, const Action& a, int i) {
     std::tuple<int, int, int, int> queue;

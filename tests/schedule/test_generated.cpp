@@ -12,7 +12,6 @@
 #include "schedule/text.hpp"
 #include "schedule/validate.hpp"
 #include "schedule/validate_detail.hpp"
-#include "units.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -147,25 +146,6 @@ TEST_P(Generated, TawPipeTicks) {
     for (int r = 0; r < GetParam(); ++r)
       EXPECT_EQ(result.busy[r], busy) << name_of(request) << ", rank " << r;
     EXPECT_GE(result.total, busy + request.groups.count() - 1) << name_of(request);
-  });
-}
-
-/// The validator cuts lanes into units by itself; it must agree with everybody else.
-TEST_P(Generated, UnitsAreThoseOfTheProgram) {
-  for_each_request(GetParam(), {"tawpipe:gwps=off", "tawpipe"}, any_copies, [](const Request& request) {
-    const Program program = build(request);
-    const auto sequences = detail::lane_sequences(program);
-    for (std::size_t r = 0; r < program.ranks.size(); ++r)
-      for (int l = 0; l < lanes; ++l) {
-        int at = 0;
-        for (const Unit& unit : units(program.ranks[r], static_cast<Lane>(l))) {
-          const int end = detail::unit_end(program.ranks[r], sequences[r][l], at);
-          ASSERT_EQ(std::vector<int>(sequences[r][l].begin() + at, sequences[r][l].begin() + end),
-                    unit.actions);
-          at = end;
-        }
-        ASSERT_EQ(at, static_cast<int>(sequences[r][l].size()));
-      }
   });
 }
 

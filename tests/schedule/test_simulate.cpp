@@ -97,17 +97,6 @@ TEST(Simulate, MessagesWaitForBothSides) {
   EXPECT_EQ(spans[2][1].end, 10);
 }
 
-TEST(Simulate, ABatchFinishesAsAWhole) {
-  // The two sends at the same tick: r2 gets its message at once, and r0 goes on when both are through.
-  std::string text = hand_written::with(late_receiver, "   1 operands      send", "   0 operands      send");
-  text = hand_written::with(text, "   1 compute       join after operands:2",
-                            "   1 compute       zero EG f0 after operands:1\n   1 compute       join");
-  const Program program = parse_program(text);
-  const Spans spans = simulate(program, by_text(program, {{"zero", 4}, {"send", 3}}));
-  EXPECT_EQ(times(spans[0]), "4-7 0-3 7-11");
-  EXPECT_EQ(times(spans[2]), "0-3");
-}
-
 TEST(Simulate, DeadlockIsADefect) {
   Program program = parse_program(late_receiver);
   std::swap(program.ranks[0].actions[0], program.ranks[0].actions[1]);

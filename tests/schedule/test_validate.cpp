@@ -93,10 +93,6 @@ std::vector<Broken> broken_programs() {
        "needs a slot of class t or g"},
       {"ReductionUnderBackward", with(group, "BW s0 m1 w0 a0 x0 g0 after operands:4", "BW s0 m1 w0 a0 x0 g0"),
        Rule::no_overwrite, "overwrites g0, which may still be written by rank 1, tick 2, 'reduce G1"},
-      {"BatchOfOneSlot",
-       with(with(relay, "   3 operands_in   recv G0", "   2 operands_in   recv G0"),
-            "   3 operands_in   send G0", "   2 operands_in   send G0"),
-       Rule::no_overwrite, "overwrites g0"},
       // (c)
       {"OtherShard", with(relay, "recv G1 g0 <- r0", "recv G0 g0 <- r0"), Rule::matched_messages,
        "expected the same message"},
@@ -126,7 +122,7 @@ std::vector<Broken> broken_programs() {
       // (e)
       {"LostContribution", with(relay, "add G1 g0 +t0", "zero G1 g0"), Rule::exact_gradients,
        "in t0, micro-batch 0 of shard 1 is missing"},
-      {"LostAtHome", with(group, "2 operands   add G1 g0 t0", "2 operands   zero G1 g0"),
+      {"LostAtHome", with(group, "2 operands      add G1 g0 t0", "2 operands      zero G1 g0"),
        Rule::exact_gradients, "t0 still holds the gradient of the last step"},
       {"DoubledContribution", doubled, Rule::exact_gradients, "more contributions"},
       {"ForeignGradient", with(relay, "BW s0 m1 w0 a0 x0 g0", "BW s0 m1 w0 a0 x0 +g0"), Rule::exact_gradients,
@@ -164,14 +160,6 @@ std::vector<Broken> broken_programs() {
       {"WaitsForLater",
        with(relay, "F s0 m1 w0 a0 x0 after operands_in:1", "F s0 m1 w0 a0 x0 after operands_in:3"),
        Rule::no_deadlock, "waits for 3 actions of lane operands_in, of which 2 are issued before it"},
-      {"BatchWaitsForItself",
-       with(relay,
-            "   0 operands_in   send W1 h0 -> r0\n   0 compute       embed m1 x0 e0\n   0 compute       F s0 "
-            "m1 w0 a0 x0 after "
-            "operands_in:1\n",
-            "   0 compute       embed m1 x0 e0\n   0 compute       F s0 m1 w0 a0 x0 after operands_in:1\n"
-            "   0 operands_in   send W1 h0 -> r0 after compute:2\n"),
-       Rule::no_deadlock, "can never start"},
       // (h)
       {"OneSlotTooMany", with(relay, "rank 1 slots h1 t1 w1 g1 a2", "rank 1 slots h1 t1 w1 g1 a3"),
        Rule::slots_accounted, "rank 1: declares 3 slots a, but never uses a2"},

@@ -58,12 +58,5 @@ TEST(Rows, NoTwoEventsShareAPlace) {
   }
 }
 
-TEST(Rows, BatchesOfTheRelayOverlap) {
-  int most = 0;
-  for (const auto& depth : arrange(planned("tawpipe:gwps=off", topology::Groups({2, 3}), 2, "")).depth)
-    most = std::max(most, depth[static_cast<std::size_t>(Lane::operands_out)]);
-  EXPECT_GT(most, 1);
-}
-
 }  // namespace
 }  // namespace minitaw::trace

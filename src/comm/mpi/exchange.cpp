@@ -10,8 +10,9 @@
 namespace minitaw::comm::mpi {
 namespace {
 
-/// A long message goes as up to 32 messages that are all open at once, so that a slow link is busy while one of
-/// them shakes hands: over TCP at 100 Mbit/s both ways 12.3 MB/s of 12.5 instead of 11.4 (docs/performance.md).
+/// A long message goes as up to 32 messages that are all open at once, so that a slow link is busy while one
+/// of them shakes hands: over TCP at 100 Mbit/s both ways 12.3 MB/s of 12.5 instead of 11.4
+/// (docs/performance.md).
 std::size_t piece_of(std::size_t bytes, std::size_t largest) {
   constexpr std::size_t smallest = std::size_t{1} << 20;
   return std::min(largest, std::max(smallest, (bytes + 31) / 32));

@@ -14,10 +14,8 @@ struct PinnedShape {
   friend bool operator==(const PinnedShape&, const PinnedShape&) = default;
 };
 
-/// 16 slots of 1 MiB
-/// many more. Where a lane needs more, slots are smaller (at least 64 KiB), so that it stays at 16 MiB as
-/// long as it can. They are so on all lanes, and all on all ranks: both sides of a message cut alike, and it
-/// may leave on one lane and arrive on another. Nothing if no rank communicates on the lane.
+/// 16 slots of 1 MiB, on all lanes and all ranks: both sides of a message cut alike, and it may leave on one
+/// lane and arrive on another. Nothing if no rank communicates on the lane.
 [[nodiscard]] PinnedShape pinned_shape(const schedule::Program& program, schedule::Lane lane);
 
 /// Bytes of pinned host memory that a rank of a staged transport takes: pinned_shape() for each lane on which

@@ -57,8 +57,9 @@ private:
 };
 
 RelayTiming timing(const Spec& spec) {
-  return spec.options.contains("cco") ? RelayTiming{0, 0, 0}
-                                      : RelayTiming{number_of(spec, "prefetch", 2), 1, number_of(spec, "drain", 3)};
+  return spec.options.contains("cco")
+             ? RelayTiming{0, 0, 0}
+             : RelayTiming{number_of(spec, "prefetch", 2), 1, number_of(spec, "drain", 3)};
 }
 
 void require(const Request& request) {
