@@ -35,8 +35,8 @@ constexpr bool shadowed = false;
 constexpr bool shadowed = false;
 #endif
 
-/// Reading takes less than a hundredth of this, or of 20 times as much under a sanitizer.
-constexpr std::size_t least_seconds = shadowed ? 20 : 1;
+/// Reading takes less than a hundredth of this, or of four times as much under a sanitizer.
+constexpr std::size_t least_seconds = shadowed ? 20 : 5;
 constexpr std::size_t bytes_per_second = (std::size_t{16} << 20) / least_seconds;
 constexpr rlim_t least_memory = rlim_t{8} << 30, copies = 8;
 

@@ -112,34 +112,6 @@ rank 2 slots h1 a1 x1 homes
   EXPECT_DOUBLE_EQ(last.communication, 2);
 }
 
-TEST(Account, ABatchIsOneTransferThatWaitsForItsLastSide) {
-  const StepAccount step =
-      account(program(R"(program batch
-shards 1
-micro_batches 3
-groups 1+1+1
-shard_parts 2
-rank 0 slots w1 homes
-   0 operands_in recv W0[0/2] w0 <- r1
-   0 operands_in recv W0[1/2] w0 <- r2
-   0 compute join after operands_in:2
-rank 1 slots h1 homes 0
-   0 operands_out send W0[0/2] h0 -> r0
-   0 compute join after operands_out:1
-rank 2 slots h1 a1 x1 homes 0
-   0 compute F s0 m2 h0 a0 x0
-   0 operands_out send W0[1/2] h0 -> r0 after compute:1
-   1 compute join after operands_out:1
-)"),
-              {{{0, 0, 5}, {0, 0, 5}, {0, 5, 5}}, {{0, 0, 4}, {0, 4, 4}}, {{0, 0, 2}, {0, 2, 5}, {2, 5, 5}}});
-  const RankAccount &receiver = step.ranks[0], &last = step.ranks[2];
-  EXPECT_DOUBLE_EQ(receiver.communication, 3);
-  EXPECT_DOUBLE_EQ(exposed(receiver, Traffic::weights), 3);
-  EXPECT_DOUBLE_EQ(receiver.idle, 2);
-  EXPECT_DOUBLE_EQ(exposed(last, Traffic::weights), 3);
-  EXPECT_DOUBLE_EQ(last.idle, 0);
-}
-
 // Clocks of two nodes never agree exactly; a circle of waits must end.
 TEST(Account, ACircleOfWaitsEnds) {
   const StepAccount step = account(program(R"(program circle
