@@ -189,6 +189,11 @@ class StagedExchange final : public Operation {
 public:
   StagedExchange(Channel& channel, std::span<const Message> batch)
       : channel_(channel), passages_(open_all(channel, batch)) {}
+  StagedExchange(const StagedExchange&) = delete;
+  StagedExchange& operator=(const StagedExchange&) = delete;
+  ~StagedExchange() override {
+    if (!done_) channel_.moves().copier->settle();
+  }
 
   bool advance() override {
     channel_.check_cancelled();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 
 #include "base/error.hpp"
 
@@ -25,6 +26,16 @@ Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier) {
 }
 
 }  // namespace
+
+void Copier::settle() noexcept {
+  for (std::size_t queue = 0; queue < queues; ++queue) {
+    try {
+      wait_loaded(queue);
+      wait_stored(queue);
+    } catch (const std::exception&) {  // a failed copy touches its buffer no more; who cancelled reports
+    }
+  }
+}
 
 void cut(Piece data, std::size_t largest, std::vector<Piece>& pieces) {
   for (; !data.empty(); data = data.subspan(pieces.back().size()))

@@ -35,6 +35,10 @@ public:
   /// for another rank.
   virtual void wait_loaded(std::size_t queue) = 0;
   virtual void wait_stored(std::size_t queue) = 0;
+
+  /// Returns when every copy is complete or has failed: for the end of an operation that was cancelled, whose
+  /// buffers may be freed next.
+  void settle() noexcept;
 };
 
 /// How the pieces of a buffer appear to MPI on one lane: in the buffer itself, or in slots, memory of

@@ -16,6 +16,10 @@ RingOperation::RingOperation(Channel& channel, const Memory& memory, RingPlan pl
   receives_.reserve(count(&RingStep::arrives));
 }
 
+RingOperation::~RingOperation() {
+  if (!done_ && memory_.copier != nullptr) memory_.copier->settle();
+}
+
 bool RingOperation::advance() {
   channel_.check_cancelled();
   bool moved = sends_.finish();

@@ -63,6 +63,10 @@ class RingOperation final : public Operation {
 public:
   /// Does nothing yet.
   RingOperation(Channel& channel, const Memory& memory, RingPlan plan);
+  RingOperation(const RingOperation&) = delete;
+  RingOperation& operator=(const RingOperation&) = delete;
+  /// If it is not over (it was cancelled), no copy reads or writes the buffer afterwards.
+  ~RingOperation() override;
 
   /// Plays one step at most: a step may add up a piece, and other lanes may share the thread.
   bool advance() override;
