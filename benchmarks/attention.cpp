@@ -1,4 +1,4 @@
-#include "kernels/attention.hpp"
+#include "kernels/kernels.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "attention_rows.hpp"
 #include "base/error.hpp"
 #include "families.hpp"
-#include "model/element.hpp"
+#include "model/layout.hpp"
 #include "values.hpp"
 
 namespace minitaw::bench {

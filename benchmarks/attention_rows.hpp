@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/attention.hpp"
+#include "kernels/kernels.hpp"
 #include "values.hpp"
 
 /// Single rows of attention in double precision: what a sampled token and head must come to. A row costs time

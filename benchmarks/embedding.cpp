@@ -1,12 +1,12 @@
-#include "kernels/embedding.hpp"
+#include "kernels/kernels.hpp"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "families.hpp"
-#include "model/element.hpp"
-#include "model/token_index.hpp"
+#include "model/data.hpp"
+#include "model/layout.hpp"
 #include "values.hpp"
 
 namespace minitaw::bench {

@@ -5,7 +5,7 @@
 #include <string>
 #include <unistd.h>
 
-#include "kernels/types.hpp"
+#include "kernels/kernels.hpp"
 #include "limits.hpp"
 
 namespace minitaw::bench {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/matmul.hpp"
-#include "model/element.hpp"
+#include "kernels/kernels.hpp"
+#include "model/layout.hpp"
 #include "stopwatch.hpp"
 #include "values.hpp"
 

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "families.hpp"
-#include "kernels/cross_entropy.hpp"
-#include "kernels/reference/cross_entropy.hpp"
-#include "model/element.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/reference.hpp"
+#include "model/layout.hpp"
 #include "model/plan.hpp"
 #include "values.hpp"
 

@@ -6,8 +6,7 @@
 #include <set>
 
 #include "base/error.hpp"
-#include "kernels/library.hpp"
-#include "kernels/types.hpp"
+#include "kernels/kernels.hpp"
 #include "limits.hpp"
 #include "options.hpp"
 #include "table.hpp"

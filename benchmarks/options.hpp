@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/shape.hpp"
+#include "model/layout.hpp"
 
 namespace minitaw::bench {
 

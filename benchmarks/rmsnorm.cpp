@@ -1,10 +1,10 @@
-#include "kernels/rmsnorm.hpp"
+#include "kernels/kernels.hpp"
 
 #include <fmt/format.h>
 
 #include "families.hpp"
-#include "kernels/reference/rmsnorm.hpp"
-#include "model/element.hpp"
+#include "kernels/reference.hpp"
+#include "model/layout.hpp"
 #include "model/plan.hpp"
 #include "values.hpp"
 

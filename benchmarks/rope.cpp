@@ -1,9 +1,9 @@
-#include "kernels/rope.hpp"
+#include "kernels/kernels.hpp"
 
 #include <fmt/format.h>
 
 #include "families.hpp"
-#include "model/element.hpp"
+#include "model/layout.hpp"
 #include "values.hpp"
 
 namespace minitaw::bench {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "model/shape.hpp"
+#include "model/layout.hpp"
 #include "options.hpp"
 
 namespace minitaw::bench {

@@ -5,7 +5,7 @@
 #include <functional>
 #include <limits>
 
-#include "kernels/types.hpp"
+#include "kernels/kernels.hpp"
 
 namespace minitaw::bench {
 

@@ -1,10 +1,10 @@
-#include "kernels/swiglu.hpp"
+#include "kernels/kernels.hpp"
 
 #include <fmt/format.h>
 
 #include "families.hpp"
-#include "kernels/reference/swiglu.hpp"
-#include "model/element.hpp"
+#include "kernels/reference.hpp"
+#include "model/layout.hpp"
 #include "values.hpp"
 
 namespace minitaw::bench {

@@ -1,10 +1,9 @@
 #include <fmt/format.h>
 
 #include "families.hpp"
-#include "kernels/adamw.hpp"
-#include "kernels/add.hpp"
-#include "kernels/reference/adamw.hpp"
-#include "model/element.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/reference.hpp"
+#include "model/layout.hpp"
 #include "values.hpp"
 
 namespace minitaw::bench {

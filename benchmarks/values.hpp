@@ -7,8 +7,8 @@
 
 #include "comparison.hpp"
 #include "kernel.hpp"
-#include "kernels/detail/scalar.hpp"
-#include "kernels/types.hpp"
+#include "kernels/detail/loops.hpp"
+#include "kernels/kernels.hpp"
 #include "samples.hpp"
 
 namespace minitaw::bench {

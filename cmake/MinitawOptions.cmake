@@ -39,3 +39,17 @@ if(MINITAW_SANITIZE)
     target_compile_options(minitaw_options INTERFACE -Wno-tsan)
   endif()
 endif()
+
+# minitaw_includes(TARGET FOLDER): TARGET and what links it may say #include "FOLDER/..." of src/FOLDER, and of no other folder:
+# a header of a library that is not linked is not found, so libraries cannot go round in circles.
+function(minitaw_includes target folder)
+  set(root ${PROJECT_BINARY_DIR}/include/${folder})
+  file(MAKE_DIRECTORY ${root})
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/src/${folder} ${root}/${folder} SYMBOLIC)
+  get_target_property(kind ${target} TYPE)
+  if(kind STREQUAL "INTERFACE_LIBRARY")
+    target_include_directories(${target} INTERFACE ${root})
+  else()
+    target_include_directories(${target} PUBLIC ${root})
+  endif()
+endfunction()

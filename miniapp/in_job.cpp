@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "engine/agree.hpp"
-#include "kernels/library.hpp"
+#include "kernels/kernels.hpp"
 
 namespace minitaw::app {
 

@@ -16,9 +16,9 @@
 #include "comm/mpi/texts.hpp"
 #include "deck/source.hpp"
 #include "engine/make_transport.hpp"
-#include "kernels/library.hpp"
-#include "meters/nvml.hpp"
+#include "kernels/kernels.hpp"
 #include "topology/devices.hpp"
+#include "topology/nvml.hpp"
 
 namespace minitaw::app {
 namespace {
@@ -82,7 +82,7 @@ void add_devices(Texts& texts) {
   texts.add("CUDA runtime", topology::runtime_version());
   texts.add("driver", topology::driver_version());
   texts.add("NCCL", engine::nccl_version());
-  texts.add("NVML", topology::runtime_version().empty() ? "" : meters::nvml::library_version());
+  texts.add("NVML", topology::runtime_version().empty() ? "" : nvml::library_version());
 }
 
 }  // namespace

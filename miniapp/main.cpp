@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "base/nearest.hpp"
 #include "cli/cli11.hpp"
 #include "cli/parse.hpp"
 #include "record/provenance.hpp"

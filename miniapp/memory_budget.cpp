@@ -9,7 +9,7 @@
 #include "deck/schedule_name.hpp"
 #include "engine/make_transport.hpp"
 #include "engine/process_memory.hpp"
-#include "model/footprint.hpp"
+#include "model/plan.hpp"
 #include "plan_case.hpp"
 #include "plan_fit.hpp"
 

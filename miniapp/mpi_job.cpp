@@ -10,7 +10,7 @@
 #include "comm/mpi/texts.hpp"
 #include "deck/source.hpp"
 #include "engine/agree.hpp"
-#include "kernels/library.hpp"
+#include "kernels/kernels.hpp"
 #include "meters/meter.hpp"
 #include "plan_fit.hpp"
 #include "topology/system.hpp"

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "comm/mpi/detect.hpp"
 #include "comm/mpi/environment.hpp"
 #include "deck/settings.hpp"
 #include "engine/job.hpp"
 #include "record/provenance.hpp"
 #include "record/rank_map.hpp"
-#include "topology/detect.hpp"
 #include "topology/devices.hpp"
 
 namespace CLI {

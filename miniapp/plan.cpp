@@ -10,7 +10,7 @@
 #include "plan_fit.hpp"
 #include "plan_table.hpp"
 #include "plan_timeline.hpp"
-#include "schedule/text.hpp"
+#include "schedule/program.hpp"
 #include "topology/devices.hpp"
 #include "verb.hpp"
 

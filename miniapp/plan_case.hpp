@@ -7,7 +7,7 @@
 
 #include "deck/settings.hpp"
 #include "schedule/account.hpp"
-#include "schedule/costs.hpp"
+#include "schedule/simulate.hpp"
 
 namespace minitaw::app {
 

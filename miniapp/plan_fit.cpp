@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "base/error.hpp"
-#include "model/footprint.hpp"
+#include "model/plan.hpp"
 
 namespace minitaw::app {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "deck/settings.hpp"
-#include "schedule/costs.hpp"
+#include "schedule/simulate.hpp"
 
 namespace minitaw::app {
 

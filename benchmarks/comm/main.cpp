@@ -5,10 +5,10 @@
 #include <fstream>
 
 #include "base/error.hpp"
+#include "comm/mpi/detect.hpp"
 #include "comm/mpi/environment.hpp"
 #include "comm/mpi/texts.hpp"
 #include "table.hpp"
-#include "topology/detect.hpp"
 
 namespace minitaw::bench {
 namespace {

@@ -7,11 +7,11 @@
 #include <thread>
 
 #include "comm/mpi/check.hpp"
+#include "comm/mpi/detect.hpp"
 #include "comm/mpi/size.hpp"
 #include "comm/mpi/texts.hpp"
 #include "comm/sum.hpp"
 #include "engine/agree.hpp"
-#include "topology/detect.hpp"
 
 namespace minitaw::bench {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <Kokkos_Core.hpp>
 
-#include "kernels/types.hpp"
+#include "kernels/kernels.hpp"
 
 namespace minitaw::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/types.hpp"
+#include "kernels/kernels.hpp"
 #include "mover.hpp"
 
 namespace minitaw::bench {

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace minitaw {
 
@@ -14,5 +17,9 @@ struct InputError : std::runtime_error {
 struct LogicError : std::logic_error {
   using std::logic_error::logic_error;
 };
+
+/// For "did you mean": the candidate with the smallest edit distance to `word` (the first of equals); empty
+/// if there are none.
+[[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace minitaw

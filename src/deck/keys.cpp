@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "base/nearest.hpp"
 #include "deck/schedule_name.hpp"
 #include "schedule/registry.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "model/shape.hpp"
+#include "model/layout.hpp"
 #include "topology/groups.hpp"
 
 namespace minitaw::deck {

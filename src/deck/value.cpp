@@ -9,7 +9,6 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "base/nearest.hpp"
 
 namespace minitaw::deck {
 

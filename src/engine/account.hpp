@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "schedule/account.hpp"
-#include "schedule/span.hpp"
+#include "schedule/simulate.hpp"
 
 namespace minitaw::engine {
 

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "schedule/span.hpp"
+#include "schedule/simulate.hpp"
 
 namespace minitaw::engine {
 

@@ -8,8 +8,8 @@
 
 #include "base/error.hpp"
 #include "engine/lane_space.hpp"
-#include "kernels/add.hpp"
-#include "model/element.hpp"
+#include "kernels/kernels.hpp"
+#include "model/layout.hpp"
 
 namespace minitaw::engine {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "engine/state.hpp"
+#include "model/data.hpp"
 #include "model/model.hpp"
-#include "model/tokens.hpp"
 
 namespace minitaw::engine {
 

@@ -19,9 +19,9 @@
 #include "engine/lane_space.hpp"
 #include "engine/process_memory.hpp"
 #include "engine/step_meter.hpp"
-#include "kernels/library.hpp"
+#include "kernels/kernels.hpp"
 #include "model/block.hpp"
-#include "model/element.hpp"
+#include "model/layout.hpp"
 
 namespace minitaw::engine {
 namespace {

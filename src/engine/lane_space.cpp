@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "engine/fenced_queue.hpp"
-#include "kernels/types.hpp"
+#include "kernels/kernels.hpp"
 
 #if defined(KOKKOS_ENABLE_CUDA)
 #include "engine/detail/cuda/stream_queue.hpp"

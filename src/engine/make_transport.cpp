@@ -10,7 +10,7 @@
 #include "comm/mpi/device/transport.hpp"
 #include "comm/mpi/transport.hpp"
 #include "engine/lane_space.hpp"
-#include "kernels/types.hpp"
+#include "kernels/kernels.hpp"
 
 #if defined(MINITAW_HAVE_NCCL)
 #include "comm/mpi/size.hpp"

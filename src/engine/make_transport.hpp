@@ -8,7 +8,7 @@
 
 #include "comm/mpi/wait.hpp"
 #include "comm/transport.hpp"
-#include "model/buffer.hpp"
+#include "model/model.hpp"
 #include "schedule/program.hpp"
 
 namespace minitaw::engine {

@@ -11,7 +11,7 @@
 #include "comm/mpi/check.hpp"
 #include "deck/schedule_name.hpp"
 #include "deck/sequences.hpp"
-#include "model/footprint.hpp"
+#include "model/plan.hpp"
 #include "model/reference.hpp"
 
 namespace minitaw::engine {

@@ -3,7 +3,7 @@
 #include "deck/schedule_name.hpp"
 #include "deck/sequences.hpp"
 #include "engine/lane_space.hpp"
-#include "kernels/library.hpp"
+#include "kernels/kernels.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::engine {

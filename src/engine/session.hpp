@@ -9,7 +9,7 @@
 #include "deck/settings.hpp"
 #include "engine/make_transport.hpp"
 #include "engine/player.hpp"
-#include "model/tokens.hpp"
+#include "model/data.hpp"
 
 namespace minitaw::engine {
 

@@ -1,6 +1,6 @@
 #include "engine/state.hpp"
 
-#include "schedule/extent.hpp"
+#include "schedule/account.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -29,7 +29,7 @@ void zero(model::Buffer buffer) {
 
 model::EndsPart ends_part_of(const schedule::Program& program, int rank, const model::Layout& layout) {
   if (program.ranks[rank].slots[static_cast<std::size_t>(SlotClass::ends)] == 0) return {0, 0};
-  const schedule::Extent part = held(program, rank, SlotClass::ends, -1, layout);
+  const Range part = held(program, rank, SlotClass::ends, -1, layout);
   return {part.begin, part.count};
 }
 

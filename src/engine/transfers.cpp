@@ -8,8 +8,8 @@
 #include "base/bf16.hpp"
 #include "base/error.hpp"
 #include "engine/lane_space.hpp"
-#include "kernels/add.hpp"
-#include "schedule/extent.hpp"
+#include "kernels/kernels.hpp"
+#include "schedule/account.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -55,9 +55,9 @@ model::Buffer Transfers::place(const Action& a, int operand) const {
   const schedule::Slot slot = a.slots[operand];
   const model::Buffer whole = arena_.slot(slot);
   const std::size_t width = schedule::element_bytes(slot.cls, layout_.shape.dtype);
-  const schedule::Extent wanted = schedule::moved(a, layout_);
+  const Range wanted = schedule::moved(a, layout_);
   const bool hidden = slot.cls == schedule::SlotClass::flow;
-  const schedule::Extent there = hidden ? wanted : held(program_, rank_, slot.cls, a.shard, layout_);
+  const Range there = hidden ? wanted : held(program_, rank_, slot.cls, a.shard, layout_);
   const std::int64_t offset = wanted.begin - there.begin;
   if (offset < 0 || offset + wanted.count > there.count)
     throw LogicError(fmt::format("engine: {} moves what its slot does not hold", name_of(a.kind)));

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "schedule/play_matching.hpp"
+#include "schedule/execute.hpp"
 #include "schedule/program.hpp"
 
 namespace minitaw::engine {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "engine/lane_space.hpp"
-#include "schedule/text.hpp"
+#include "schedule/program.hpp"
 
 namespace minitaw::engine {
 

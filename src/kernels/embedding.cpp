@@ -1,6 +1,6 @@
-#include "kernels/embedding.hpp"
+#include "kernels/kernels.hpp"
 
-#include "kernels/detail/rows.hpp"
+#include "kernels/detail/loops.hpp"
 
 namespace minitaw::kernels {
 

@@ -1,15 +1,14 @@
-#include "kernels/library.hpp"
+#include "kernels/kernels.hpp"
 
 #include <dlfcn.h>
 
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "kernels/detail/reserve.hpp"
-#include "kernels/detail/rows.hpp"
+#include "kernels/detail/loops.hpp"
 
 #ifdef MINITAW_CUDA_QUEUES
-#include "kernels/detail/cuda/queue.hpp"
+#include "kernels/cuda/queue.hpp"
 #endif
 
 /// Only OpenBLAS can say its version.

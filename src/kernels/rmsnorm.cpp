@@ -1,8 +1,8 @@
-#include "kernels/rmsnorm.hpp"
+#include "kernels/kernels.hpp"
 
 #include <algorithm>
 
-#include "kernels/detail/held_rows.hpp"
+#include "kernels/detail/loops.hpp"
 
 namespace minitaw::kernels {
 

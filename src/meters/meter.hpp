@@ -3,8 +3,8 @@
 #include <memory>
 #include <string>
 
-#include "meters/nvml.hpp"
 #include "record/result.hpp"
+#include "topology/nvml.hpp"
 
 /// What devices say of themselves while they work: clocks, temperature, power, energy. A folder of its own,
 /// because src/topology says what there is and where, once, and a meter is asked again and again.

@@ -1,10 +1,7 @@
 #include "model/block.hpp"
 
 #include "base/bf16.hpp"
-#include "kernels/linear.hpp"
-#include "kernels/rmsnorm.hpp"
-#include "kernels/rope.hpp"
-#include "kernels/swiglu.hpp"
+#include "kernels/kernels.hpp"
 
 namespace minitaw::model {
 

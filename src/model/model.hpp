@@ -1,19 +1,74 @@
 #pragma once
 
 #include <Kokkos_Core.hpp>
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string_view>
 #include <vector>
 
-#include "kernels/attention.hpp"
-#include "model/adamw.hpp"
-#include "model/buffer.hpp"
-#include "model/gaps.hpp"
-#include "model/initial.hpp"
+#include "base/pinned_space.hpp"
+#include "kernels/kernels.hpp"
+#include "model/data.hpp"
 #include "model/layout.hpp"
-#include "model/micro_batch.hpp"
 #include "model/plan.hpp"
 
 namespace minitaw::model {
+
+/// Untyped device memory handed out by an arena; aligned to 256 bytes.
+struct Buffer {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+
+  template <class T>
+  [[nodiscard]] T* as() const {
+    return reinterpret_cast<T*>(data);
+  }
+};
+
+/// Throws LogicError if `buffer` is smaller than a compute action needs.
+void require(const Buffer& buffer, std::size_t bytes, std::string_view what);
+
+/// What `tensors`, in ascending order, leave of a buffer of `elements`; they may reach beyond both of its
+/// ends. Between tensors there are none where all sizes are multiples of `alignment`, as they are in models
+/// worth training.
+[[nodiscard]] std::vector<Range> padding_of(std::span<const Tensor> tensors, std::int64_t elements);
+
+/// Zeros in the padding of a gradient: it travels and is summed, so it must not hold what another shard
+/// left. One kernel for every 16 ranges, which it carries along, so that no table is needed.
+template <class G>
+void clear_padding(const kernels::ExecutionSpace& exec, G* gradient, std::span<const Range> padding);
+
+/// Tokens of one micro-batch, T = B S, and what the embedding's gradient needs to know about their order; all
+/// in pinned memory that is taken once. Filled outside of a step: kernels read it until their step is over.
+class MicroBatch {
+public:
+  explicit MicroBatch(const Shape& shape);
+  MicroBatch(MicroBatch&&) = default;
+  MicroBatch& operator=(MicroBatch&&) = default;
+
+  /// What `source` gives for this step (from 0) from sequence number `first` on.
+  void fill(TokenSource& source, std::int64_t step, std::int64_t first);
+
+  using Tokens = std::span<const std::int32_t>;
+  [[nodiscard]] Tokens targets() const { return part(0, tokens_); }
+  [[nodiscard]] Tokens inputs() const { return part(tokens_, tokens_); }
+  /// Positions by input token, and where each distinct token begins: see token_index.hpp.
+  [[nodiscard]] Tokens order() const { return part(2 * tokens_, tokens_); }
+  [[nodiscard]] Tokens segments() const { return part(3 * tokens_, segments_); }
+  /// inputs, order and segments, one behind another, so that one copy brings them to the device.
+  [[nodiscard]] Tokens index() const { return part(tokens_, 2 * tokens_ + segments_); }
+
+private:
+  [[nodiscard]] std::span<std::int32_t> part(std::size_t begin, std::size_t count) const {
+    return {memory_.data() + begin, count};
+  }
+
+  std::int64_t vocab_;
+  std::size_t tokens_;
+  std::size_t segments_ = 0;
+  Kokkos::View<std::int32_t*, PinnedSpace> memory_;
+};
 
 template <class E>
 class Block;
@@ -38,7 +93,7 @@ struct EndsPart {
 };
 
 /// Initial weights of a part of the flat buffer that `tensors` lie in: in the compute type to `weights`, in
-/// fp32 to `master`; an empty buffer takes none. Gaps are zero. Drawn where they are needed; complete on
+/// fp32 to `master`; an empty buffer takes none. Padding is zero. Drawn where they are needed; complete on
 /// return.
 void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, const EndsPart& part,
           const Shape& shape, std::uint64_t seed);
@@ -77,8 +132,8 @@ public:
   void loss(Buffer x, Buffer ends_gradient, bool accumulate, double* loss, Buffer ends,
             const MicroBatch& batch);
   /// x = gradient at the shard's input; the shard's gradient is added to (accumulate) or written to
-  /// `gradient`, whose elements are of `gradient_type`: fp32 (`total`) or the compute type. Written, its gaps
-  /// are zero.
+  /// `gradient`, whose elements are of `gradient_type`: fp32 (`total`) or the compute type. Written, its
+  /// padding is zero.
   void backward(int shard, Buffer x, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer kept,
                 Buffer weights);
   /// The first half of backward(): x = gradient at the shard's input; leaves in kept and stash what the
@@ -92,7 +147,7 @@ public:
 
   /// AdamW on an owned shard, or on one of `slices` equal slices of it, which all buffers then hold alone;
   /// `step` counts from 1. total: fp32 gradient of the whole step. The weights become the master weights,
-  /// rounded. Gaps must hold zeros everywhere, and keep them.
+  /// rounded. Padding must hold zeros everywhere, and keeps them.
   void update(int shard, Buffer weights, OptimiserState state, Buffer total, const AdamW& adamw, int step,
               int slice = 0, int slices = 1);
   /// AdamW on slice `slice` of the ends, in place in the buffers of the ends; the state is that of the slice.
@@ -142,10 +197,10 @@ private:
   EndsPart ends_part_;
   std::vector<Tensor> ends_tensors_;  ///< by their places in the rank's part; some may lie outside
   WorkspacePlan plan_;
-  std::vector<KeptPlan> kept_;          ///< of each shard
-  std::vector<StashPlan> stash_;        ///< of each shard
-  std::vector<std::vector<Gap>> gaps_;  ///< of each shard
-  std::vector<Gap> ends_gaps_;          ///< of the rank's part of the ends
+  std::vector<KeptPlan> kept_;               ///< of each shard
+  std::vector<StashPlan> stash_;             ///< of each shard
+  std::vector<std::vector<Range>> padding_;  ///< of each shard
+  std::vector<Range> ends_padding_;          ///< of the rank's part of the ends
 };
 
 }  // namespace minitaw::model

@@ -1,19 +1,66 @@
+#include "model/model.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
 
+#include "base/bf16.hpp"
 #include "base/error.hpp"
-#include "kernels/adamw.hpp"
-#include "kernels/uniform.hpp"
-#include "model/element.hpp"
-#include "model/footprint.hpp"
-#include "model/initial.hpp"
-#include "model/model.hpp"
-#include "model/views.hpp"
+#include "kernels/kernels.hpp"
+#include "model/block.hpp"
 
 namespace minitaw::model {
+
+namespace {
+
+template <class G>
+struct ClearPadding {
+  static constexpr int most = 16;
+
+  G* gradient;
+  Range padding[most];
+  std::int64_t longest;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const {
+    const Range range = padding[i / longest];
+    const std::int64_t place = i % longest;
+    if (place < range.count) gradient[range.begin + place] = G{};
+  }
+};
+
+}  // namespace
+
+std::vector<Range> padding_of(std::span<const Tensor> tensors, std::int64_t elements) {
+  std::vector<Range> padding;
+  std::int64_t end = 0;
+  const auto leave = [&](std::int64_t until) {
+    if (end < until) padding.push_back({end, until - end});
+  };
+  for (const Tensor& tensor : tensors) {
+    leave(std::min(tensor.offset, elements));
+    end = std::max(end, tensor.offset + tensor.size());
+  }
+  leave(elements);
+  return padding;
+}
+
+template <class G>
+void clear_padding(const kernels::ExecutionSpace& exec, G* gradient, std::span<const Range> padding) {
+  using Policy = Kokkos::RangePolicy<kernels::ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+  for (std::size_t first = 0; first < padding.size(); first += ClearPadding<G>::most) {
+    const std::size_t count = std::min<std::size_t>(ClearPadding<G>::most, padding.size() - first);
+    const std::span<const Range> some = padding.subspan(first, count);
+    ClearPadding<G> clear{gradient, {}, std::ranges::max(some, {}, &Range::count).count};
+    std::ranges::copy(some, clear.padding);
+    const auto items = static_cast<std::int64_t>(count) * clear.longest;
+    Kokkos::parallel_for("minitaw::clear_padding", Policy(exec, 0, items), clear);
+  }
+}
+
+template void clear_padding<float>(const kernels::ExecutionSpace&, float*, std::span<const Range>);
+template void clear_padding<Bf16>(const kernels::ExecutionSpace&, Bf16*, std::span<const Range>);
 
 namespace {
 
@@ -55,13 +102,13 @@ void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, const Ends
           const Shape& shape, std::uint64_t seed) {
   const ExecutionSpace exec;
   for (Tensor& tensor : tensors) tensor.offset -= part.first;
-  const std::vector<Gap> gaps = gaps_of(tensors, part.elements);
+  const std::vector<Range> padding = padding_of(tensors, part.elements);
   with_element(shape.dtype, [&]<class E>(E) {
     const auto some = [](const Buffer& buffer, auto type, std::int64_t begin, std::int64_t count) {
       return buffer.data ? elements_of<decltype(type)>(buffer, begin, count) : Vector<decltype(type)>();
     };
-    if (weights.data) clear_gaps(exec, weights.as<E>(), gaps);
-    if (master.data) clear_gaps(exec, master.as<float>(), gaps);
+    if (weights.data) clear_padding(exec, weights.as<E>(), padding);
+    if (master.data) clear_padding(exec, master.as<float>(), padding);
     for (const Tensor& tensor : tensors) {
       const std::int64_t begin = std::max<std::int64_t>(tensor.offset, 0),
                          count = std::min(tensor.offset + tensor.size(), part.elements) - begin;
@@ -81,8 +128,8 @@ OptimiserState optimiser_state(const Buffer& buffer, Dtype dtype, std::int64_t e
   return state;
 }
 
-/// Elements [begin, end) of a flat buffer, one kernel for every run of tensors with the same decay. Gaps
-/// inside a run take part: AdamW leaves zeros as they are. The state begins at `begin`, weights and gradient
+/// Elements [begin, end) of a flat buffer, one kernel for every run of tensors with the same decay. Padding
+/// inside a run takes part: AdamW leaves zeros as they are. The state begins at `begin`, weights and gradient
 /// at `origin`.
 template <class E>
 void Model::update_range(const std::vector<Tensor>& tensors, std::int64_t begin, std::int64_t end,

@@ -4,7 +4,6 @@
 #include <span>
 #include <vector>
 
-#include "model/adamw.hpp"
 #include "model/layout.hpp"
 
 namespace minitaw::model {

@@ -2,21 +2,48 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "model/plan.hpp"
 
 namespace minitaw::schedule {
 
-std::string name_of(Traffic kind) {
-  switch (kind) {
-  case Traffic::weights:
-    return "weights";
-  case Traffic::gradients:
-    return "gradients";
-  case Traffic::activations:
-    return "activations";
-  case Traffic::ends:
-    return "ends";
+Range moved(const Action& a, const model::Layout& layout) {
+  switch (a.payload) {
+  case Payload::weights:
+  case Payload::gradient:
+    return range_of(layout.shards[a.shard].elements, {a.part, a.parts});
+  case Payload::ends:
+  case Payload::ends_gradient:
+    return range_of(layout.ends.elements, {a.part, a.parts});
+  case Payload::activation:
+  case Payload::activation_grad:
+    return {0, layout.shape.tokens() * layout.shape.hidden};
+  case Payload::none:
+    break;
   }
-  return "";
+  throw LogicError("a transfer of nothing");
+}
+
+std::size_t element_bytes(SlotClass cls, model::Dtype dtype) {
+  const bool total = cls == SlotClass::total || cls == SlotClass::ends_total;
+  return total ? sizeof(float) : model::bytes_of(dtype);
+}
+
+Range held(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
+  const RankProgram& r = program.ranks[rank];
+  if (of_ends(cls))
+    return r.ends_slice < 0 ? Range{0, layout.ends.elements}
+                            : range_of(layout.ends.elements, {r.ends_slice, program.ends_slices});
+  const bool slice = cls == SlotClass::home || cls == SlotClass::total;
+  return range_of(layout.shards[shard].elements, slice ? Part{r.slice, program.home_slices} : Part{});
+}
+
+std::string name_of(Traffic kind) {
+  static constexpr std::array<const char*, traffic_kinds> names = {"weights", "gradients", "activations",
+                                                                   "ends"};
+  return names[static_cast<std::size_t>(kind)];
 }
 
 Traffic traffic_of(Payload payload) {
@@ -93,11 +120,6 @@ void count(MessageCounts& counts, const Action& a, int rank, const topology::Gro
   if (a.payload == Payload::gradient) ++(inside ? counts.gradients_inside : counts.gradients_between);
 }
 
-bool is_visit(Kind kind) {
-  return kind == Kind::forward || kind == Kind::backward || kind == Kind::backward_input ||
-         kind == Kind::backward_weight;
-}
-
 int busy_ticks(const RankProgram& rank) {
   std::vector<int> ticks;
   for (const Action& a : rank.actions)
@@ -127,6 +149,213 @@ Ticks ticks(const Program& program) {
     result.busy.push_back(busy_ticks(rank));
   }
   result.total = first <= last ? last - first + 1 : 0;
+  return result;
+}
+
+namespace {
+
+/// A buffer as the transports see it.
+struct Moved {
+  std::int64_t elements = 0;
+  std::uint64_t element_bytes = 0;
+
+  [[nodiscard]] std::uint64_t bytes() const { return elements * element_bytes; }
+  [[nodiscard]] std::uint64_t without(int members, int slice) const {
+    return (elements - minitaw::slice(elements, members, slice).count) * element_bytes;
+  }
+};
+
+Moved moved_by(const Action& a, const model::Layout& layout) {
+  return {moved(a, layout).count, element_bytes(a.slots[0].cls, layout.shape.dtype)};
+}
+
+class Counter {
+public:
+  Counter(const Program& program, const model::Layout& layout)
+      : program_(program), layout_(layout), matrix_(static_cast<int>(program.ranks.size())) {}
+
+  ByteMatrix run() {
+    for (int r = 0; r < matrix_.ranks(); ++r)
+      for (const Action& a : program_.ranks[r].actions)
+        if (is_communication(a.kind)) count(a, r);
+    return std::move(matrix_);
+  }
+
+private:
+  void count(const Action& a, int rank) {
+    if (a.kind == Kind::send) matrix_.add(rank, a.peer, traffic_of(a.payload), moved_by(a, layout_).bytes());
+    else if (is_collective(a.kind)) count_collective(a, rank);
+  }
+
+  /// Once per collective: at its root, or at the first member.
+  void count_collective(const Action& a, int rank) {
+    const std::vector<int>& ring = program_.communicators[a.communicator].ranks;
+    const bool rooted = is_rooted(a.kind);
+    if (rank != (rooted ? a.peer : ring.front())) return;
+    if (rooted) count_chain(a, ring, moved_by(a, layout_).bytes());
+    else count_ring(a, ring, moved_by(a, layout_));
+  }
+
+  void count_chain(const Action& a, const std::vector<int>& ring, std::uint64_t bytes) {
+    const std::size_t root = std::ranges::find(ring, a.peer) - ring.begin();
+    for (std::size_t i = 0; i + 1 < ring.size(); ++i) {
+      const int near = ring[(root + i) % ring.size()], far = ring[(root + i + 1) % ring.size()];
+      const bool outwards = a.kind == Kind::broadcast;
+      matrix_.add(outwards ? near : far, outwards ? far : near, traffic_of(a.payload), bytes);
+    }
+  }
+
+  void count_ring(const Action& a, const std::vector<int>& ring, const Moved& moved) {
+    const int members = static_cast<int>(ring.size());
+    if (members == 1) return;
+    for (int i = 0; i < members; ++i) {
+      std::uint64_t bytes = 0;
+      if (a.kind != Kind::all_gather) bytes += moved.without(members, i);
+      if (a.kind != Kind::reduce_scatter) bytes += moved.without(members, i + 1);
+      matrix_.add(ring[i], ring[(i + 1) % members], traffic_of(a.payload), bytes);
+    }
+  }
+
+  const Program& program_;
+  const model::Layout& layout_;
+  ByteMatrix matrix_;
+};
+
+}  // namespace
+
+ByteMatrix bytes(const Program& program, const model::Layout& layout) {
+  return Counter(program, layout).run();
+}
+
+namespace {
+
+constexpr std::size_t arena_alignment = 256;
+
+std::size_t rounded(std::size_t bytes) {
+  return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
+}
+
+std::size_t optimiser_bytes(std::int64_t elements, const model::Layout& layout) {
+  return rounded(model::optimiser_bytes(layout.shape.dtype, elements));
+}
+
+bool is_reducing(Kind kind) {
+  return kind == Kind::reduce || kind == Kind::reduce_scatter || kind == Kind::all_reduce;
+}
+
+class Measure {
+public:
+  Measure(const Program& program, int number, const model::Layout& layout)
+      : program_(program), rank_(program.ranks[number]), number_(number), layout_(layout) {}
+
+  Footprint run() {
+    lay_out_slots();
+    for (const int shard : rank_.homes)
+      result_.optimiser.push_back(
+          optimiser_bytes(held(program_, number_, SlotClass::home, shard, layout_).count, layout_));
+    for (const Action& a : rank_.actions) measure(a);
+    for (SlotSize& slot : result_.slots) slot.bytes = rounded(slot.bytes);
+    result_.workspace = rounded(model::workspace_bytes(layout_));
+    result_.staging = 2 * chunk_bytes * std::ranges::count(reduces_, true);
+    sum_up();
+    return std::move(result_);
+  }
+
+private:
+  void lay_out_slots() {
+    for (int c = 0; c < slot_classes; ++c) {
+      first_[c] = result_.slots.size();
+      for (int i = 0; i < rank_.slots[c]; ++i)
+        result_.slots.push_back({{static_cast<SlotClass>(c), static_cast<std::int16_t>(i)}, 0});
+    }
+  }
+
+  /// Bytes of what an action that works on `shard` has in a slot of this class.
+  [[nodiscard]] std::size_t content_bytes(SlotClass cls, int shard) const {
+    switch (cls) {
+    case SlotClass::kept:
+      return model::kept_bytes(layout_, shard);
+    case SlotClass::stash:
+      return model::stash_bytes(layout_, shard);
+    case SlotClass::flow:
+      return model::flow_bytes(layout_.shape);
+    default:
+      return held(program_, number_, cls, shard, layout_).count * element_bytes(cls, layout_.shape.dtype);
+    }
+  }
+
+  void measure(const Action& a) {
+    for (const Access& access : accesses(a, number_)) {
+      std::size_t& bytes =
+          result_.slots[first_[static_cast<std::size_t>(access.slot.cls)] + access.slot.index].bytes;
+      bytes = std::max(bytes, content_bytes(access.slot.cls, a.shard));
+    }
+    if (is_reducing(a.kind)) reduces_[static_cast<std::size_t>(a.lane)] = true;
+    if (a.kind == Kind::update && a.payload == Payload::ends)
+      result_.optimiser.push_back(optimiser_bytes(layout_.ends.slice, layout_));
+  }
+
+  void sum_up() {
+    const auto add = [&](Memory kind, std::size_t bytes) {
+      result_.by_kind[static_cast<std::size_t>(kind)] += bytes;
+    };
+    for (const SlotSize& slot : result_.slots) add(memory_of(slot.slot.cls), slot.bytes);
+    for (const std::size_t bytes : result_.optimiser) add(Memory::optimiser, bytes);
+    add(Memory::buffers, result_.scalars + result_.workspace + result_.staging);
+  }
+
+  const Program& program_;
+  const RankProgram& rank_;
+  int number_;
+  const model::Layout& layout_;
+  Footprint result_;
+  std::array<std::size_t, slot_classes> first_{};
+  std::array<bool, lanes> reduces_{};
+};
+
+}  // namespace
+
+Memory memory_of(SlotClass cls) {
+  switch (cls) {
+  case SlotClass::home:
+  case SlotClass::weights:
+  case SlotClass::ends:
+    return Memory::weights;
+  case SlotClass::total:
+  case SlotClass::gradient:
+  case SlotClass::contribution:
+  case SlotClass::ends_total:
+    return Memory::gradients;
+  case SlotClass::kept:
+  case SlotClass::stash:
+  case SlotClass::flow:
+    break;
+  }
+  return Memory::activations;
+}
+
+std::string name_of(Memory kind) {
+  static constexpr std::array<const char*, memory_kinds> names = {"weights", "gradients", "optimiser",
+                                                                  "activations", "buffers"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::size_t Footprint::total() const {
+  return std::accumulate(by_kind.begin(), by_kind.end(), std::size_t{0});
+}
+
+std::vector<Footprint> memory(const Program& program, const model::Layout& layout) {
+  return memory(program, layout, std::vector(program.ranks.size(), layout.shape.micro_batch));
+}
+
+std::vector<Footprint> memory(const Program& program, const model::Layout& layout,
+                              const std::vector<std::int64_t>& micro_batch_per_rank) {
+  std::vector<Footprint> result;
+  model::Layout own = layout;
+  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
+    own.shape.micro_batch = micro_batch_per_rank[r];
+    result.push_back(Measure(program, r, own).run());
+  }
   return result;
 }
 

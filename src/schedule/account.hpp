@@ -1,10 +1,12 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "base/range.hpp"
 #include "model/layout.hpp"
 #include "schedule/program.hpp"
 
@@ -40,7 +42,7 @@ private:
 /// the whole message once), all-gather and reduce-scatter as a ring (each of the n links carries n-1 slices),
 /// all-reduce as reduce-scatter then all-gather over slices of ceil(elements / n).
 ///
-/// Slices are those of comm/slices.hpp: ceil(elements / n) elements, the last ones cut to what remains
+/// Slices are those of base/range.hpp: ceil(elements / n) elements, the last ones cut to what remains
 /// (shorter or empty), and their true sizes are counted. With member i of n in ring order, the link from i to
 /// i + 1 (mod n) carries in an all-gather every slice except slice i + 1, in a reduce-scatter every slice
 /// except slice i, and in an all-reduce both. For a broadcast the links point away from the root, for a
@@ -99,5 +101,18 @@ struct Ticks {
   [[nodiscard]] int idle(int rank) const { return total - busy[rank]; }
 };
 [[nodiscard]] Ticks ticks(const Program& program);
+
+/// Elements of the flat buffer of a shard or of the ends, or of a hidden state, that a communication action,
+/// add or load is about.
+[[nodiscard]] Range moved(const Action& action, const model::Layout& layout);
+
+/// Bytes of an element in a slot of weights, gradients or hidden states: totals are fp32, all else has the
+/// compute precision.
+[[nodiscard]] std::size_t element_bytes(SlotClass cls, model::Dtype dtype);
+
+/// What a slot of the rank holds that belongs to `shard` (ignored for the ends): all of it, or the slice that
+/// the rank keeps. For slots of weights and gradients only.
+[[nodiscard]] Range held(const Program& program, int rank, SlotClass cls, int shard,
+                         const model::Layout& layout);
 
 }  // namespace minitaw::schedule

@@ -1,14 +1,155 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/layout.hpp"
-#include "schedule/action.hpp"
 #include "topology/groups.hpp"
 
 namespace minitaw::schedule {
+
+/// What an action does. The text form prints the name in the comment.
+enum class Kind : std::uint8_t {
+  embed,            // embed
+  forward,          // F
+  loss,             // loss
+  backward,         // BW   both halves of the backward pass
+  backward_input,   // B    towards the input
+  backward_weight,  // W    towards the weights
+  embed_backward,   // dembed
+  update,           // update
+  zero,             // zero
+  accumulate,       // add  slot[1] = slot[0], or += with `accumulates`
+  load,             // load slot[1] = slot[0]
+  join,             // join the rank's step ends here
+  send,             // send
+  recv,             // recv
+  broadcast,        // broadcast
+  reduce,           // reduce
+  all_gather,       // all_gather
+  reduce_scatter,   // reduce_scatter
+  all_reduce,       // all_reduce
+};
+
+/// A queue of a rank whose actions run in order, named for what it carries. Operands are what computing needs
+/// (weights, hidden states), gradients what it leaves. A transfer waits only for those in front of it in its
+/// lane, so what comes in, what goes out and what stays in the group do not hold each other up
+/// (docs/decisions/0013-lanes-by-direction.md).
+enum class Lane : std::uint8_t {
+  compute,
+  operands,      ///< collectives inside a group
+  operands_in,   ///< receives, and collectives that leave a group
+  operands_out,  ///< sends
+  gradients,     ///< the same for gradients
+  gradients_in,
+  gradients_out,
+};
+inline constexpr int lanes = 7;
+
+/// What travels, is kept or is updated.
+enum class Payload : std::uint8_t {
+  none,
+  weights,          // W3   weights of shard 3
+  gradient,         // G3   gradient of shard 3
+  activation,       // A3   hidden state at the input of shard 3 (with a micro-batch)
+  activation_grad,  // D3   its gradient
+  ends,             // E    ends weights
+  ends_gradient,    // EG
+};
+
+/// Class of a slot: a named buffer of a rank.
+enum class SlotClass : std::uint8_t {
+  home,          // h   weights of an owned shard or slice of one, compute precision; permanent
+  total,         // t   gradient of an owned shard or slice summed over the step, fp32; permanent
+  weights,       // w   weights passing through
+  gradient,      // g   a gradient contribution passing through, compute precision
+  contribution,  // c   one that comes from another rank, at its own time: computing never waits for its slot
+  kept,          // a   what F keeps for the backward pass of one (shard, micro-batch)
+  stash,         // b   what B leaves for W of one (shard, micro-batch)
+  flow,          // x   hidden state of a micro-batch, later its gradient
+  ends,          // e   ends weights, or the slice that the rank holds; permanent
+  ends_total,    // f ends gradient summed over the step, fp32; permanent
+};
+inline constexpr int slot_classes = 10;
+
+struct Slot {
+  SlotClass cls = SlotClass::home;
+  std::int16_t index = -1;  ///< -1: no slot
+
+  [[nodiscard]] bool valid() const { return index >= 0; }
+  friend bool operator==(const Slot&, const Slot&) = default;
+};
+
+/// One step of one rank. At most 72 bytes: programs for a thousand ranks must fit in memory.
+///
+/// Slots by kind (in this order):
+///   embed: x e | F: w a x | loss: x e f | BW: w a x g | B: w a x b | W: a b g | dembed: x f
+///   update: h t, or e f (ends) | zero: one slot | add, load: source, target
+///   send, recv, broadcast, reduce, all_*: the slot that moves
+/// Access follows from kind and class (see accesses()).
+struct Action {
+  Kind kind = Kind::join;
+  Lane lane = Lane::compute;
+  Payload payload = Payload::none;
+  /// loss, BW, W, dembed, add: adds to what its gradient slot holds of the same part instead of writing it.
+  bool accumulates = false;
+  std::int32_t tick = 0;  ///< of the compute action this belongs to
+  std::int32_t shard = -1;
+  std::int32_t micro_batch = -1;   ///< counted over all ranks of the step
+  std::int32_t peer = -1;          ///< other side of send / recv, root of broadcast / reduce (global rank)
+  std::int32_t communicator = -1;  ///< index into Program::communicators; -1 for send / recv
+  std::array<Slot, 4> slots{};
+  /// What moves or is added is part `part` of `parts` equal ones of the shard or the ends; a collective
+  /// divides that part among its members.
+  std::int16_t part = 0, parts = 1;
+  /// waits[l]: how many actions of lane l of this rank must be finished first (0: none). Its own lane is
+  /// implied.
+  std::array<std::int32_t, lanes> waits{};
+};
+
+[[nodiscard]] constexpr bool is_compute(Kind kind) { return kind <= Kind::update; }
+/// F, BW, B or W: what takes a tick.
+[[nodiscard]] constexpr bool is_visit(Kind kind) {
+  return kind == Kind::forward || kind == Kind::backward || kind == Kind::backward_input ||
+         kind == Kind::backward_weight;
+}
+[[nodiscard]] constexpr bool is_point_to_point(Kind kind) { return kind == Kind::send || kind == Kind::recv; }
+[[nodiscard]] constexpr bool is_collective(Kind kind) { return kind >= Kind::broadcast; }
+[[nodiscard]] constexpr bool is_rooted(Kind kind) { return kind == Kind::broadcast || kind == Kind::reduce; }
+[[nodiscard]] constexpr bool is_communication(Kind kind) { return kind >= Kind::send; }
+[[nodiscard]] constexpr bool of_ends(Payload payload) {
+  return payload == Payload::ends || payload == Payload::ends_gradient;
+}
+[[nodiscard]] constexpr bool of_ends(SlotClass cls) {
+  return cls == SlotClass::ends || cls == SlotClass::ends_total;
+}
+
+/// The lane of a message or collective; `inside`: all members of the collective are of one group.
+[[nodiscard]] Lane lane_of(Kind kind, Payload payload, bool inside);
+
+/// How an action touches a slot.
+struct Access {
+  Slot slot;
+  bool read = false;
+  bool write = false;
+};
+
+/// The slots an action touches; at most four.
+struct Accesses {
+  std::array<Access, 4> items{};
+  int count = 0;
+  [[nodiscard]] const Access* begin() const { return items.data(); }
+  [[nodiscard]] const Access* end() const { return items.data() + count; }
+};
+/// `rank` decides the side of rooted collectives: the root of a broadcast reads, the others write.
+[[nodiscard]] Accesses accesses(const Action& action, int rank);
+
+[[nodiscard]] std::string_view name_of(Kind kind);
+[[nodiscard]] std::string_view name_of(Lane lane);
+[[nodiscard]] char letter_of(SlotClass cls);
 
 /// Ranks that take part in a collective, in ring order.
 struct Communicator {
@@ -57,5 +198,18 @@ struct Program {
 
 /// Micro-batches that a rank computes, in ascending order.
 [[nodiscard]] std::vector<int> micro_batches_of(const RankProgram& rank);
+
+/// "W3", "G3", "A3", "D3", "E", "E3", "EG", or "s3" where nothing moves; empty without a shard.
+[[nodiscard]] std::string payload_text(Payload payload, int shard);
+
+/// One action as a line: "F s3 m1 w0 a0 x0", "send W3 w1 -> r5", "reduce G3 g0 root r2 @group0".
+[[nodiscard]] std::string to_text(const Action& action, const Program& program);
+
+/// The whole program; parse_program(to_text(p)) is p again. Lines of a rank:
+///   <tick> <lane> <action> [after <lane>:<count> ...]
+[[nodiscard]] std::string to_text(const Program& program);
+
+/// Throws InputError with line number and what was expected.
+[[nodiscard]] Program parse_program(std::string_view text);
 
 }  // namespace minitaw::schedule

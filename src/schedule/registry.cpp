@@ -8,8 +8,7 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "base/nearest.hpp"
-#include "schedule/draft.hpp"
+#include "schedule/builder.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -65,11 +64,9 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
 }  // namespace
 
 const std::vector<Entry>& registry() {
-#define MINITAW_SCHEDULE(name) schedules::name(),
-  static const std::vector<Entry> entries = {
-#include "schedule/schedules/all.inc"
-  };
-#undef MINITAW_SCHEDULE
+#define MINITAW_ENTRY(name) schedules::name(),
+  static const std::vector<Entry> entries = {MINITAW_SCHEDULES(MINITAW_ENTRY)};
+#undef MINITAW_ENTRY
   return entries;
 }
 

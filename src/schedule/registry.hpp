@@ -38,7 +38,7 @@ struct OptionDoc {
   std::string doc;
 };
 
-/// A schedule in the registry. Adding one: a file that defines its entry and a line in schedules/all.inc.
+/// A schedule in the registry. Adding one: a file that defines its entry and a line in MINITAW_SCHEDULES.
 struct Entry {
   std::string name;
   std::string doc;
@@ -52,11 +52,16 @@ struct Entry {
 };
 [[nodiscard]] const std::vector<Entry>& registry();
 
+/// Every schedule, in the order in which help and documentation list them.
+#define MINITAW_SCHEDULES(entry)                                                                             \
+  entry(serial) entry(ddp) entry(fsdp) entry(one_forward_one_backward) entry(zero_bubble_1)                  \
+      entry(zero_bubble_2) entry(weipipe) entry(tawpipe)
+
 /// The entry of each schedule, defined in its file.
 namespace schedules {
-#define MINITAW_SCHEDULE(name) [[nodiscard]] Entry name();
-#include "schedule/schedules/all.inc"
-#undef MINITAW_SCHEDULE
+#define MINITAW_DECLARE(name) [[nodiscard]] Entry name();
+MINITAW_SCHEDULES(MINITAW_DECLARE)
+#undef MINITAW_DECLARE
 }  // namespace schedules
 
 /// "prefetch", for schedules that fetch weights ahead.

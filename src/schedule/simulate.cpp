@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/error.hpp"
-#include "schedule/play.hpp"
+#include "model/plan.hpp"
+#include "schedule/account.hpp"
+#include "schedule/execute.hpp"
 
 namespace minitaw::schedule {
+
 namespace {
 
 /// Gives times to what happens, in whatever order it is played: when an action can happen, everything that it
@@ -86,7 +90,7 @@ std::vector<std::vector<Span>> simulate(const Program& program, const Costs& cos
   try {
     const std::vector<detail::LaneSequences> sequences = detail::lane_sequences(program);
     Stopwatch stopwatch(program, sequences, costs);
-    detail::play(program, sequences, detail::match(program), stopwatch);
+    detail::execute(program, sequences, detail::match(program), stopwatch);
     return std::move(stopwatch).spans();
   } catch (const detail::Refusal& refusal) {
     throw LogicError("this program cannot be simulated: " + refusal.violation.message);
@@ -116,6 +120,167 @@ Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans) {
     }
   }
   return result;
+}
+
+namespace {
+
+using model::Layout;
+
+/// A forward pass of a shard, in FLOPs.
+struct Work {
+  double matrices = 0;   ///< of the linear layers
+  double attention = 0;  ///< causal
+  double last = 0;       ///< part of `matrices`: the product that ends a block
+};
+
+Work forward_of(const Layout& layout, int shard) {
+  const model::Shape& shape = layout.shape;
+  const auto tokens = static_cast<double>(shape.tokens());
+  const auto width = static_cast<double>(shape.heads) * static_cast<double>(shape.head_dim());
+  const model::Shard& run = layout.shards[shard];
+  Work work;
+  for (int layer = run.first_layer; layer < run.first_layer + run.layers; ++layer) {
+    work.matrices += 2 * tokens * static_cast<double>(model::block_matmul_parameters(shape, layer));
+    work.attention += 2 * tokens * static_cast<double>(shape.seq) * width;
+    work.last += 2 * tokens * static_cast<double>(shape.hidden) * static_cast<double>(shape.ffn[layer]);
+  }
+  return work;
+}
+
+double recomputed(const Work& forward, model::Recompute recompute) {
+  if (recompute == model::Recompute::none) return 0;
+  return forward.matrices - forward.last + (recompute == model::Recompute::block ? forward.attention : 0);
+}
+
+double backward_input(const Work& forward, model::Recompute recompute) {
+  return forward.matrices + 2 * forward.attention + recomputed(forward, recompute);
+}
+
+double loss_flops(const model::Shape& shape) {
+  return 6 * static_cast<double>(shape.tokens()) * static_cast<double>(shape.vocab) *
+         static_cast<double>(shape.hidden);
+}
+
+double elements_moved(const Action& a, const Layout& layout) {
+  return static_cast<double>(moved(a, layout).count);
+}
+
+/// Of what a rank keeps of a shard or the ends: a slice, if the program cuts them.
+double elements_kept(int rank, const Action& a, const Layout& layout, const Program& program) {
+  if (a.kind == Kind::update && a.payload == Payload::ends) return static_cast<double>(layout.ends.slice);
+  const SlotClass cls = a.slots[a.kind == Kind::update ? 1 : 0].cls;
+  return static_cast<double>(held(program, rank, cls, a.shard, layout).count);
+}
+
+/// Bytes of memory that an action reads and writes, where that is what takes its time.
+double touched_bytes(int rank, const Action& a, const Layout& layout, const Program& program) {
+  const auto compute = static_cast<double>(model::bytes_of(layout.shape.dtype));
+  constexpr double fp32 = sizeof(float);
+  switch (a.kind) {
+  case Kind::embed:
+  case Kind::embed_backward:
+    return 2 * static_cast<double>(model::flow_bytes(layout.shape));
+  case Kind::update:  // gradient, two moments and master weights; the weights themselves
+    return elements_kept(rank, a, layout, program) * (7 * fp32 + compute);
+  case Kind::zero:
+    return elements_kept(rank, a, layout, program) * fp32;
+  case Kind::accumulate:
+    return elements_moved(a, layout) * (compute + (a.accumulates ? 2 : 1) * fp32);
+  case Kind::load:
+    return elements_moved(a, layout) * 2 * compute;
+  default:
+    return 0;
+  }
+}
+
+class Rates {
+public:
+  Rates(const Program& program, Layout layout, const Machine& machine)
+      : program_(&program), layout_(std::move(layout)), machine_(machine) {
+    for (const Communicator& c : program.communicators) apart_.push_back(leaves_group(c));
+  }
+
+  double operator()(int rank, const Action& a) const {
+    if (is_communication(a.kind)) return moved_bytes(a, layout_) * rounds(a) / bandwidth(rank, a);
+    return flops(a, layout_) / machine_.flops + touched_bytes(rank, a, layout_, *program_) / machine_.memory;
+  }
+
+private:
+  [[nodiscard]] bool leaves_group(const Communicator& c) const {
+    for (const int rank : c.ranks)
+      if (!program_->groups.together(rank, c.ranks.front())) return true;
+    return false;
+  }
+
+  [[nodiscard]] double bandwidth(int rank, const Action& a) const {
+    const bool far =
+        is_point_to_point(a.kind) ? !program_->groups.together(rank, a.peer) : apart_[a.communicator];
+    return far ? machine_.between : machine_.inside;
+  }
+
+  /// How often a buffer crosses a rank's link.
+  [[nodiscard]] double rounds(const Action& a) const {
+    if (is_point_to_point(a.kind)) return 1;
+    const auto members = static_cast<double>(program_->communicators[a.communicator].ranks.size());
+    if (members < 2) return 0;
+    if (is_rooted(a.kind)) return 1;
+    return (a.kind == Kind::all_reduce ? 2 : 1) * (members - 1) / members;
+  }
+
+  const Program* program_;
+  Layout layout_;
+  Machine machine_;
+  std::vector<bool> apart_;  ///< by communicator: whether it reaches beyond a group
+};
+
+}  // namespace
+
+double flops(const Action& action, const Layout& layout) {
+  const model::Recompute recompute = layout.shape.recompute;
+  switch (action.kind) {
+  case Kind::forward: {
+    const Work forward = forward_of(layout, action.shard);
+    return forward.matrices + forward.attention;
+  }
+  case Kind::backward_input:
+    return backward_input(forward_of(layout, action.shard), recompute);
+  case Kind::backward_weight:
+    return forward_of(layout, action.shard).matrices;
+  case Kind::backward: {
+    const Work forward = forward_of(layout, action.shard);
+    return backward_input(forward, recompute) + forward.matrices;
+  }
+  case Kind::loss:
+    return loss_flops(layout.shape);
+  default:
+    return 0;
+  }
+}
+
+double moved_bytes(const Action& action, const Layout& layout) {
+  return static_cast<double>(moved(action, layout).count) *
+         static_cast<double>(element_bytes(action.slots[0].cls, layout.shape.dtype));
+}
+
+Costs costs_of(const Program& program, const Layout& layout, const Machine& machine) {
+  return Rates(program, layout, machine);
+}
+
+/// All that is done with a micro-batch is proportional to B.
+Costs costs_of(const Program& program, const Layout& layout, const Machine& machine,
+               const std::vector<std::int64_t>& micro_batch_per_rank) {
+  std::vector<double> factors;
+  for (const std::int64_t own : micro_batch_per_rank)
+    factors.push_back(static_cast<double>(own) / static_cast<double>(layout.shape.micro_batch));
+  return [costs = costs_of(program, layout, machine), factors](int rank, const Action& action) {
+    return costs(rank, action) * (action.micro_batch >= 0 ? factors[rank] : 1);
+  };
+}
+
+Costs free_transfers(Costs costs) {
+  return [costs = std::move(costs)](int rank, const Action& action) {
+    return is_communication(action.kind) ? 0 : costs(rank, action);
+  };
 }
 
 }  // namespace minitaw::schedule

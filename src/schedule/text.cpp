@@ -1,11 +1,19 @@
-#include "schedule/text.hpp"
+#include "schedule/program.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <charconv>
 #include <iterator>
+#include <optional>
+#include <span>
+
+#include "base/error.hpp"
+#include "schedule/validate.hpp"
 
 namespace minitaw::schedule {
+
 namespace {
 
 std::string slot_text(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls), slot.index); }
@@ -87,7 +95,7 @@ std::string to_text(const Action& a, const Program& program) {
     if (slot.valid()) add((adds_to(a, slot) ? "+" : "") + slot_text(slot));
   if (a.kind == Kind::send) add(fmt::format("-> r{}", a.peer));
   if (a.kind == Kind::recv) add(fmt::format("<- r{}", a.peer));
-  if (a.kind == Kind::broadcast || a.kind == Kind::reduce) add(fmt::format("root r{}", a.peer));
+  if (is_rooted(a.kind)) add(fmt::format("root r{}", a.peer));
   if (a.communicator >= 0) add("@" + program.communicators[a.communicator].name);
   return line;
 }
@@ -101,6 +109,313 @@ std::string to_text(const Program& program) {
     fmt::format_to(std::back_inserter(text), "communicator {} {}\n", c.name, fmt::join(c.ranks, " "));
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) append_rank(text, program, r);
   return text;
+}
+
+namespace {
+
+using Words = std::vector<std::string_view>;
+
+Words split(std::string_view line) {
+  Words words;
+  for (std::size_t at = 0; (at = line.find_first_not_of(' ', at)) != std::string_view::npos;) {
+    const std::size_t end = std::min(line.find(' ', at), line.size());
+    words.push_back(line.substr(at, end - at));
+    at = end;
+  }
+  return words;
+}
+
+class Parser {
+public:
+  Program parse(std::string_view text) {
+    while (!text.empty()) {
+      ++line_;
+      const std::size_t end = std::min(text.find('\n'), text.size());
+      words_ = split(text.substr(0, end));
+      text.remove_prefix(std::min(end + 1, text.size()));
+      if (!words_.empty()) parse_line();
+    }
+    return std::move(program_);
+  }
+
+private:
+  [[noreturn]] void fail(std::string_view expected) const {
+    std::string line;
+    for (const auto word : words_) line += fmt::format("{}{}", line.empty() ? "" : " ", word);
+    throw InputError(fmt::format("program text, line {}: \"{}\": expected {}", line_, line, expected));
+  }
+
+  int number(std::string_view word, std::string_view expected) const {
+    int value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size()) fail(expected);
+    return value;
+  }
+
+  std::string_view word(std::size_t i, std::string_view expected) const {
+    if (i >= words_.size()) fail(expected);
+    return words_[i];
+  }
+
+  void parse_line() {
+    const std::string_view key = words_[0];
+    if (key == "program") {
+      program_.schedule = word(1, "a schedule name");
+    } else if (key == "shards") {
+      program_.shards = number(word(1, "a count"), "a count");
+    } else if (key == "micro_batches") {
+      program_.micro_batches = number(word(1, "a count"), "a count");
+    } else if (key == "ends_slices") {
+      program_.ends_slices = number(word(1, "a count"), "a count");
+    } else if (key == "ends_split") {
+      program_.ends_split = number(word(1, "0 or 1"), "0 or 1") != 0;
+    } else if (key == "home_slices") {
+      program_.home_slices = number(word(1, "a count"), "a count");
+    } else if (key == "shard_parts") {
+      program_.shard_parts = number(word(1, "a count"), "a count");
+    } else if (key == "copies") {
+      program_.copies = number(word(1, "a count"), "a count");
+    } else if (key == "groups") {
+      program_.groups = topology::parse_groups(std::string(word(1, "group sizes")));
+    } else if (key == "communicator") {
+      parse_communicator();
+    } else if (key == "rank") {
+      parse_rank();
+    } else {
+      parse_action();
+    }
+  }
+
+  void parse_communicator() {
+    Communicator c{std::string(word(1, "a name")), {}};
+    for (const auto rank : std::span(words_).subspan(2)) c.ranks.push_back(number(rank, "a rank"));
+    program_.communicators.push_back(std::move(c));
+  }
+
+  void parse_rank() {
+    if (number(word(1, "a rank"), "a rank") != static_cast<int>(program_.ranks.size())) fail("the next rank");
+    RankProgram& rank = program_.ranks.emplace_back();
+    if (word(2, "\"slots\"") != "slots") fail("\"slots\"");
+    std::size_t i = 3;
+    for (; word(i, "\"homes\"") != "homes"; ++i) {
+      if (words_[i] == "slice" || words_[i] == "ends") {
+        int& which = words_[i] == "slice" ? rank.slice : rank.ends_slice;
+        which = number(word(++i, "a slice"), "a slice");
+        continue;
+      }
+      const Slot slot = slot_of(words_[i]).value_or(Slot{});
+      if (!slot.valid()) fail("slot counts such as w2");
+      rank.slots[static_cast<std::size_t>(slot.cls)] = slot.index;
+    }
+    for (++i; i < words_.size(); ++i) rank.homes.push_back(number(words_[i], "a shard"));
+  }
+
+  static std::optional<Slot> slot_of(std::string_view word) {
+    for (int c = 0; c < slot_classes; ++c) {
+      const auto cls = static_cast<SlotClass>(c);
+      if (word.size() < 2 || word[0] != letter_of(cls)) continue;
+      std::int16_t index = 0;
+      const auto [end, error] = std::from_chars(word.data() + 1, word.data() + word.size(), index);
+      if (error == std::errc() && end == word.data() + word.size() && index >= 0) return Slot{cls, index};
+    }
+    return std::nullopt;
+  }
+
+  void parse_action() {
+    if (program_.ranks.empty()) fail("a rank line before actions");
+    Action a;
+    a.tick = number(words_[0], "a keyword or a tick");
+    a.lane = named<Lane>(word(1, "a lane"), lanes, "a lane");
+    a.kind = named<Kind>(word(2, "an action"), static_cast<int>(Kind::all_reduce) + 1, "an action");
+    int slots = 0;
+    for (at_ = 3; at_ < words_.size(); ++at_) parse_operand(a, slots);
+    program_.ranks.back().actions.push_back(a);
+  }
+
+  template <class Enum>
+  Enum named(std::string_view text, int count, std::string_view expected) const {
+    for (int i = 0; i < count; ++i)
+      if (name_of(static_cast<Enum>(i)) == text) return static_cast<Enum>(i);
+    fail(expected);
+  }
+
+  void parse_operand(Action& a, int& slots) {
+    const std::string_view text = words_[at_];
+    if (text == "->" || text == "<-" || text == "root") {
+      a.peer = rank_word();
+    } else if (text == "after") {
+      parse_waits(a);
+    } else if (text[0] == '@') {
+      a.communicator = communicator(text.substr(1));
+    } else if (const auto slot = slot_of(text[0] == '+' ? text.substr(1) : text)) {
+      if (slots == static_cast<int>(a.slots.size())) fail("at most four slots");
+      a.accumulates = a.accumulates || text[0] == '+';
+      a.slots[slots++] = *slot;
+    } else {
+      parse_payload(a, text);
+    }
+  }
+
+  int rank_word() {
+    const std::string_view text = word(++at_, "a rank such as r5");
+    if (text[0] != 'r') fail("a rank such as r5");
+    const int rank = number(text.substr(1), "a rank such as r5");
+    if (rank < 0 || rank >= program_.groups.ranks()) fail("a rank of the program");
+    return rank;
+  }
+
+  void parse_waits(Action& a) {
+    for (++at_; at_ < words_.size(); ++at_) {
+      const std::size_t colon = words_[at_].find(':');
+      if (colon == std::string_view::npos) fail("waits such as gradients:3");
+      const Lane lane = named<Lane>(words_[at_].substr(0, colon), lanes, "a lane");
+      a.waits[static_cast<std::size_t>(lane)] = number(words_[at_].substr(colon + 1), "a count of actions");
+    }
+  }
+
+  int communicator(std::string_view name) const {
+    for (std::size_t i = 0; i < program_.communicators.size(); ++i)
+      if (program_.communicators[i].name == name) return static_cast<int>(i);
+    fail("a communicator of the program");
+  }
+
+  /// Takes "[1/4]" off the end.
+  std::string_view parse_part(Action& a, std::string_view text) const {
+    const std::size_t open = text.find('[');
+    if (open == std::string_view::npos) return text;
+    const std::size_t slash = text.find('/', open);
+    if (slash == std::string_view::npos || !text.ends_with(']')) fail("a part such as [1/4]");
+    a.part = static_cast<std::int16_t>(number(text.substr(open + 1, slash - open - 1), "a part"));
+    a.parts = static_cast<std::int16_t>(
+        number(text.substr(slash + 1, text.size() - slash - 2), "a number of parts"));
+    return text.substr(0, open);
+  }
+
+  void parse_payload(Action& a, std::string_view operand) {
+    const std::string_view text = parse_part(a, operand);
+    static constexpr std::array<std::pair<std::string_view, Payload>, 7> prefixes = {
+        {{"EG", Payload::ends_gradient},
+         {"E", Payload::ends},
+         {"W", Payload::weights},
+         {"G", Payload::gradient},
+         {"A", Payload::activation},
+         {"D", Payload::activation_grad},
+         {"s", Payload::none}}};
+    if (text[0] == 'm') {
+      a.micro_batch = number(text.substr(1), "a micro-batch such as m3");
+      return;
+    }
+    for (const auto& [prefix, payload] : prefixes) {
+      if (!text.starts_with(prefix)) continue;
+      a.payload = payload;
+      if (text.size() > prefix.size()) a.shard = number(text.substr(prefix.size()), "a shard number");
+      return;
+    }
+    fail("an operand");
+  }
+
+  Program program_;
+  Words words_;
+  std::size_t at_ = 0;
+  int line_ = 0;
+};
+
+}  // namespace
+
+Program parse_program(std::string_view text) { return Parser().parse(text); }
+
+namespace {
+
+// A failure in a large program shows its surroundings only.
+constexpr int most_ranks = 12;
+constexpr int most_ticks = 8;
+
+struct Range {
+  int begin = 0, end = 0;
+
+  [[nodiscard]] bool has(int i) const { return begin <= i && i < end; }
+};
+
+/// At most `most` numbers of `whole`, with `centre` in the middle where possible.
+Range around(Range whole, int centre, int most) {
+  if (whole.end - whole.begin <= most) return whole;
+  const int begin = std::clamp(centre - most / 2, whole.begin, whole.end - most);
+  return {begin, begin + most};
+}
+
+Range ticks_of(const Program& program) {
+  Range range{0, 0};
+  for (const RankProgram& rank : program.ranks)
+    for (const Action& a : rank.actions)
+      range = {std::min(range.begin, a.tick), std::max(range.end, a.tick + 1)};
+  return range;
+}
+
+class Grid {
+public:
+  Grid(const Program& program, const std::optional<Violation>& mark) : program_(program), mark_(mark) {
+    const Range all_ranks{0, static_cast<int>(program.ranks.size())};
+    ranks_ = mark ? around(all_ranks, std::max(mark->rank, 0), most_ranks) : all_ranks;
+    const Range all_ticks = ticks_of(program);
+    ticks_ = mark ? around(all_ticks, marked_tick(), most_ticks) : all_ticks;
+    for (int r = ranks_.begin; r < ranks_.end; ++r) rows_.push_back(row(r));
+  }
+
+  [[nodiscard]] std::string text() const {
+    std::vector<std::size_t> widths;
+    for (int t = ticks_.begin; t < ticks_.end; ++t) widths.push_back(fmt::format("{}", t).size());
+    for (const auto& row : rows_)
+      for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+    std::string text = fmt::format("{:<8}", "tick");
+    for (std::size_t c = 0; c < widths.size(); ++c)
+      text += fmt::format("| {:<{}} ", ticks_.begin + static_cast<int>(c), widths[c]);
+    for (std::size_t r = 0; r < rows_.size(); ++r)
+      text += line(ranks_.begin + static_cast<int>(r), rows_[r], widths);
+    return text + "\n";
+  }
+
+private:
+  [[nodiscard]] int marked_tick() const {
+    return mark_->rank >= 0 && mark_->action >= 0 ? program_.ranks[mark_->rank].actions[mark_->action].tick
+                                                  : 0;
+  }
+
+  [[nodiscard]] bool marked(int rank, int action) const {
+    return mark_ && mark_->rank == rank && mark_->action == action;
+  }
+
+  [[nodiscard]] std::vector<std::string> row(int rank) const {
+    std::vector<std::string> cells(ticks_.end - ticks_.begin);
+    const auto& actions = program_.ranks[rank].actions;
+    for (int i = 0; i < static_cast<int>(actions.size()); ++i) {
+      const Action& a = actions[i];
+      if (!ticks_.has(a.tick) || (!is_visit(a.kind) && !marked(rank, i))) continue;
+      std::string& cell = cells[a.tick - ticks_.begin];
+      cell += fmt::format("{}{}", cell.empty() ? "" : " ", name_of(a.kind));
+      if (a.shard >= 0) cell += fmt::format(" s{}", a.shard);
+      if (a.micro_batch >= 0) cell += fmt::format(" m{}", a.micro_batch);
+      if (marked(rank, i)) cell += " <--";
+    }
+    return cells;
+  }
+
+  [[nodiscard]] std::string line(int rank, const std::vector<std::string>& cells,
+                                 const std::vector<std::size_t>& widths) const {
+    std::string text = fmt::format("\n{:<8}", fmt::format("r{}{}", rank, marked(rank, -1) ? " <--" : ""));
+    for (std::size_t c = 0; c < cells.size(); ++c) text += fmt::format("| {:<{}} ", cells[c], widths[c]);
+    return text;
+  }
+
+  const Program& program_;
+  const std::optional<Violation>& mark_;
+  Range ranks_, ticks_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace
+
+std::string grid(const Program& program, const std::optional<Violation>& mark) {
+  return Grid(program, mark).text();
 }
 
 }  // namespace minitaw::schedule

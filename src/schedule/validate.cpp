@@ -1,90 +1,499 @@
+// The checks behind validate(): each returns, or throws Refusal with what it found first.
 #include "schedule/validate.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <vector>
 
 #include "base/error.hpp"
-#include "schedule/play.hpp"
-#include "schedule/play_contents.hpp"
-#include "schedule/play_matching.hpp"
-#include "schedule/text.hpp"
-#include "schedule/validate_detail.hpp"
+#include "schedule/execute.hpp"
 
 namespace minitaw::schedule {
-namespace detail {
-
-std::string name_of(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls), slot.index); }
-
-std::string place(const Program& program, int rank, int action) {
-  if (rank < 0) return "the program";
-  if (action < 0) return fmt::format("rank {}", rank);
-  Action shown = program.ranks[rank].actions[action];
-  if (shown.communicator >= static_cast<int>(program.communicators.size())) shown.communicator = -1;
-  return fmt::format("rank {}, tick {}, '{}'", rank, shown.tick, to_text(shown, program));
-}
-
-void refuse(Rule rule, const Program& program, int rank, int action, const std::string& what) {
-  throw Refusal{{rule, rank, action, fmt::format("{}: {}", place(program, rank, action), what)}};
-}
-
 namespace {
 
-void check_rank(const Program& program, int rank, const LaneSequences& sequences) {
-  const LocalOrder order = local_order(program, rank, sequences);
-  check_hazards(program, rank, order);
-  check_join(program, rank, order, sequences);
+using namespace detail;
+
+// Form: every action has the slots, shard, peer, communicator and waits that its kind needs.
+
+/// Slot classes that an action takes, by position: letters of the classes allowed there.
+struct Form {
+  std::string_view slots;
+  bool shard = false;
+  bool micro_batch = false;
+};
+
+Form form_of(Payload payload) {
+  switch (payload) {
+  case Payload::weights:
+    return {"hw", true, false};
+  case Payload::gradient:
+    return {"tgc", true, false};
+  case Payload::activation:
+  case Payload::activation_grad:
+    return {"x", true, true};
+  case Payload::ends:
+    return {"e", false, false};
+  case Payload::ends_gradient:
+    return {"f", false, false};
+  case Payload::none:
+    break;
+  }
+  return {"", false, false};
 }
 
-void check_contents(const Program& program, const std::vector<LaneSequences>& sequences,
-                    const Matching& matching, bool listed) {
-  Contents contents(program, listed);
-  play(program, sequences, matching, contents);
-  contents.check_end();
+Form form_of(const Action& a) {
+  switch (a.kind) {
+  case Kind::embed:
+    return {"x e", false, true};
+  case Kind::forward:
+    return {"hw a x", true, true};
+  case Kind::loss:
+    return {"x e f", false, true};
+  case Kind::backward:
+    return {"hw a x tg", true, true};
+  case Kind::backward_input:
+    return {"hw a x b", true, true};
+  case Kind::backward_weight:
+    return {"a b tg", true, true};
+  case Kind::embed_backward:
+    return {"x f", false, true};
+  case Kind::update:
+    return of_ends(a.payload) ? Form{"e f", true, false} : Form{"h t", true, false};
+  case Kind::zero:
+    return {"g", true, false};
+  case Kind::accumulate:
+    return {"gc t", true, false};
+  case Kind::load:
+    return {"h w", true, false};
+  case Kind::join:
+    return {"", false, false};
+  default:
+    return form_of(a.payload);
+  }
+}
+
+std::string_view next_word(std::string_view& words) {
+  const std::size_t end = std::min(words.find(' '), words.size());
+  const std::string_view word = words.substr(0, end);
+  words.remove_prefix(std::min(end + 1, words.size()));
+  return word;
+}
+
+class FormCheck {
+public:
+  explicit FormCheck(const Program& program) : program_(program) {}
+
+  void run() {
+    check_program();
+    for (rank_ = 0; rank_ < static_cast<int>(program_.ranks.size()); ++rank_) {
+      check_homes();
+      issued_ = {};
+      for (action_ = 0; action_ < static_cast<int>(here().actions.size()); ++action_) check_action();
+    }
+  }
+
+private:
+  [[nodiscard]] const RankProgram& here() const { return program_.ranks[rank_]; }
+  [[noreturn]] void fail(Rule rule, const std::string& what) const {
+    refuse(rule, program_, rank_, action_, what);
+  }
+
+  void check_program() {
+    const int ranks = static_cast<int>(program_.ranks.size());
+    if (ranks != program_.groups.ranks())
+      refuse(Rule::slots_accounted, program_, -1, -1,
+             fmt::format("{} ranks have actions, but the groups {} have {}", ranks, program_.groups.text(),
+                         program_.groups.ranks()));
+    if (program_.shards < 1 || program_.micro_batches < 1 || program_.ends_slices < 1)
+      refuse(Rule::exact_gradients, program_, -1, -1,
+             "a step needs at least one shard, micro-batch and ends slice");
+    if (program_.shard_parts < 1 || program_.home_slices < 1 ||
+        program_.shard_parts % program_.home_slices != 0)
+      refuse(Rule::exact_gradients, program_, -1, -1,
+             "the slices that ranks keep must be made of whole parts");
+    if (program_.ends_split && program_.ends_slices != 2)
+      refuse(Rule::exact_gradients, program_, -1, -1, "split ends have two slices");
+    for (const Communicator& c : program_.communicators) check_communicator(c);
+  }
+
+  void check_communicator(const Communicator& c) {
+    std::vector<int> sorted = c.ranks;
+    std::ranges::sort(sorted);
+    const bool distinct = std::ranges::adjacent_find(sorted) == sorted.end();
+    if (sorted.empty() || !distinct || sorted.front() < 0 || sorted.back() >= program_.groups.ranks())
+      refuse(Rule::same_collectives, program_, -1, -1,
+             fmt::format("communicator {} must name each of its ranks once, from 0 to {}", c.name,
+                         program_.groups.ranks() - 1));
+    std::vector<bool>& members = members_.emplace_back(program_.groups.ranks());
+    for (const int rank : c.ranks) members[rank] = true;
+  }
+
+  void check_homes() {
+    action_ = -1;
+    if (here().slice < 0 || here().slice >= program_.home_slices || here().ends_slice >= program_.ends_slices)
+      fail(Rule::exact_gradients, "keeps a slice that there is not");
+    const auto count = [&](SlotClass cls) { return here().slots[static_cast<std::size_t>(cls)]; };
+    const int homes = static_cast<int>(here().homes.size());
+    if (count(SlotClass::home) != homes || count(SlotClass::total) != homes)
+      fail(Rule::slots_accounted, fmt::format("{} home and {} total slots for {} owned shards",
+                                              count(SlotClass::home), count(SlotClass::total), homes));
+    for (const int shard : here().homes)
+      if (shard < 0 || shard >= program_.shards)
+        fail(Rule::fresh_reads, fmt::format("owns shard {}, but there are {}", shard, program_.shards));
+  }
+
+  void check_action() {
+    const Action& a = here().actions[action_];
+    const Form form = form_of(a);
+    check_numbers(a, form);
+    check_slots(a, form.slots);
+    check_lane(a);
+    check_partners(a);
+    for (int l = 0; l < lanes; ++l)
+      if (a.waits[l] < 0 || a.waits[l] > issued_[l])
+        fail(Rule::no_deadlock,
+             fmt::format("waits for {} actions of lane {}, of which {} are issued before it", a.waits[l],
+                         name_of(static_cast<Lane>(l)), issued_[l]));
+    ++issued_[static_cast<std::size_t>(a.lane)];
+  }
+
+  void check_numbers(const Action& a, const Form& form) const {
+    const bool slice = a.kind == Kind::update && a.payload == Payload::ends;
+    // The gradient at the input of the head is that of "shard" number `shards`.
+    const bool flow = a.payload == Payload::activation || a.payload == Payload::activation_grad;
+    const int shards = slice ? program_.ends_slices : program_.shards + (flow ? 1 : 0);
+    if (form.shard && (a.shard < 0 || a.shard >= shards))
+      fail(Rule::fresh_reads,
+           fmt::format("names {} {}, expected 0 to {}", slice ? "slice" : "shard", a.shard, shards - 1));
+    if (form.micro_batch && (a.micro_batch < 0 || a.micro_batch >= program_.micro_batches))
+      fail(Rule::fresh_reads,
+           fmt::format("names micro-batch {}, expected 0 to {}", a.micro_batch, program_.micro_batches - 1));
+    const int parts = flow ? 1 : of_ends(a.payload) ? program_.ends_slices : program_.shard_parts;
+    if (a.parts < 1 || a.part < 0 || a.part >= a.parts || parts % a.parts != 0)
+      fail(Rule::fresh_reads, fmt::format("names part {} of {} where there are {}", a.part, a.parts, parts));
+  }
+
+  void check_slots(const Action& a, std::string_view form) const {
+    std::size_t i = 0;
+    for (; !form.empty(); ++i) check_slot(a, a.slots[i], next_word(form));
+    for (; i < a.slots.size(); ++i)
+      if (a.slots[i].valid())
+        fail(Rule::fresh_reads, fmt::format("has no use for slot {}", name_of(a.slots[i])));
+  }
+
+  void check_slot(const Action& a, Slot slot, std::string_view letters) const {
+    if (!slot.valid() || letters.find(letter_of(slot.cls)) == std::string_view::npos)
+      fail(Rule::fresh_reads, fmt::format("needs a slot of class {} where it has {}",
+                                          fmt::join(letters, " or "), slot.valid() ? name_of(slot) : "none"));
+    const int declared = here().slots[static_cast<std::size_t>(slot.cls)];
+    if (slot.index >= declared)
+      fail(Rule::slots_accounted, fmt::format("uses {}, but the rank declares {} slots {}", name_of(slot),
+                                              declared, letter_of(slot.cls)));
+    const bool owned = slot.cls == SlotClass::home || slot.cls == SlotClass::total;
+    if (owned && here().homes[slot.index] != a.shard)
+      fail(slot.cls == SlotClass::home ? Rule::fresh_reads : Rule::exact_gradients,
+           fmt::format("{} belongs to shard {}", name_of(slot), here().homes[slot.index]));
+  }
+
+  void check_lane(const Action& a) const {
+    const bool computes = is_compute(a.kind) || a.kind == Kind::join;
+    if (computes && a.lane != Lane::compute) fail(Rule::all_waited, "belongs in lane compute");
+    if (is_communication(a.kind) && a.lane == Lane::compute)
+      fail(Rule::all_waited, "belongs in a communication lane");
+  }
+
+  void check_partners(const Action& a) const {
+    if (!is_communication(a.kind)) return;
+    if (a.payload == Payload::none) fail(Rule::matched_messages, "moves nothing");
+    if (is_point_to_point(a.kind)) {
+      if (a.peer < 0 || a.peer >= program_.groups.ranks() || a.peer == rank_)
+        fail(Rule::matched_messages, fmt::format("rank {} cannot be its peer", a.peer));
+      return;
+    }
+    const int count = static_cast<int>(program_.communicators.size());
+    if (a.communicator < 0 || a.communicator >= count)
+      fail(Rule::same_collectives, fmt::format("names communicator {} of {}", a.communicator, count));
+    const std::vector<bool>& members = members_[a.communicator];
+    if (!members[rank_]) fail(Rule::same_collectives, "the rank is not a member of the communicator");
+    if (is_rooted(a.kind) && (a.peer < 0 || a.peer >= program_.groups.ranks() || !members[a.peer]))
+      fail(Rule::same_collectives, "the root is not a member of the communicator");
+  }
+
+  const Program& program_;
+  int rank_ = 0;
+  int action_ = -1;
+  std::array<int, lanes> issued_{};
+  std::vector<std::vector<bool>> members_;  // of each communicator, by rank
+};
+
+// Order: what is certain inside a rank.
+
+/// clock[l]: how many actions of lane l of the rank are certainly finished. Lanes finish in order, so a
+/// counter each says everything that is known inside a rank.
+using Clock = std::array<std::int32_t, lanes>;
+
+/// What is certain when each action of a rank starts, and where the action stands in its lane.
+struct LocalOrder {
+  std::vector<Clock> start;
+  std::vector<std::int32_t> position;
+};
+
+void merge(Clock& into, const Clock& other) {
+  for (int l = 0; l < lanes; ++l) into[l] = std::max(into[l], other[l]);
+}
+
+/// Executes the lanes of one rank with transfers that finish at once and notes what is certain at every
+/// start.
+class LocalExecution {
+public:
+  LocalExecution(const Program& program, int rank, const LaneSequences& sequences)
+      : program_(program), rank_(rank), actions_(program.ranks[rank].actions), sequences_(sequences) {
+    order_.start.resize(actions_.size());
+    order_.position.resize(actions_.size());
+    for (int l = 0; l < lanes; ++l) finish_[l].reserve(sequences[l].size());
+  }
+
+  LocalOrder run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int l = 0; l < lanes; ++l)
+        while (start_next(l)) moved = true;
+    }
+    for (int l = 0; l < lanes; ++l)
+      if (finished(l) < static_cast<int>(sequences_[l].size()))
+        refuse(Rule::no_deadlock, program_, rank_, sequences_[l][finished(l)],
+               "can never start: its lane and the lanes it waits on wait for one another");
+    return std::move(order_);
+  }
+
+private:
+  [[nodiscard]] int finished(int lane) const { return static_cast<int>(finish_[lane].size()); }
+
+  bool start_next(int lane) {
+    const int position = finished(lane);
+    if (position == static_cast<int>(sequences_[lane].size())) return false;
+    const int action = sequences_[lane][position];
+    for (int l = 0; l < lanes; ++l)
+      if (actions_[action].waits[l] > finished(l)) return false;
+    note(lane, action, position);
+    return true;
+  }
+
+  void note(int lane, int action, int position) {
+    Clock clock{};
+    if (position > 0) clock = finish_[lane].back();
+    for (int l = 0; l < lanes; ++l)
+      if (const int count = actions_[action].waits[l]; count > 0) merge(clock, finish_[l][count - 1]);
+    order_.start[action] = clock;
+    order_.position[action] = position;
+    clock[lane] = position + 1;
+    finish_[lane].push_back(clock);
+  }
+
+  const Program& program_;
+  int rank_;
+  const std::vector<Action>& actions_;
+  const LaneSequences& sequences_;
+  std::array<std::vector<Clock>, lanes>
+      finish_;  // what is certain once the action at this position is finished
+  LocalOrder order_;
+};
+
+void check_join(const Program& program, int rank, const LocalOrder& order, const LaneSequences& sequences) {
+  const auto& actions = program.ranks[rank].actions;
+  const int last = static_cast<int>(actions.size()) - 1;
+  for (int i = 0; i < last; ++i)
+    if (actions[i].kind == Kind::join)
+      refuse(Rule::all_waited, program, rank, i, "is not the rank's last action");
+  if (last < 0 || actions[last].kind != Kind::join)
+    refuse(Rule::all_waited, program, rank, last, "the rank's last action must be join");
+  Clock clock = order.start[last];
+  clock[static_cast<std::size_t>(actions[last].lane)] = order.position[last] + 1;
+  for (int l = 0; l < lanes; ++l)
+    if (const int count = static_cast<int>(sequences[l].size()); clock[l] < count)
+      refuse(Rule::all_waited, program, rank, sequences[l][clock[l]],
+             fmt::format("join does not wait for it; expected a wait for {} actions of lane {}", count,
+                         name_of(static_cast<Lane>(l))));
+}
+
+constexpr std::array<int, lanes> no_readers = [] {
+  std::array<int, lanes> none{};
+  none.fill(-1);
+  return none;
+}();
+
+/// Who touched a slot last: the writer of its content and, per lane, the last reader of that content.
+struct Users {
+  int writer = -1;
+  std::array<int, lanes> readers = no_readers;
+};
+
+class HazardCheck {
+public:
+  HazardCheck(const Program& program, int rank, const LocalOrder& order)
+      : program_(program), rank_(rank), actions_(program.ranks[rank].actions), order_(order) {
+    for (int c = 0; c < slot_classes; ++c) users_[c].resize(program.ranks[rank].slots[c]);
+  }
+
+  void run() {
+    for (int i = 0; i < static_cast<int>(actions_.size()); ++i)
+      for (const Access& access : accesses(actions_[i], rank_)) touch(i, access);
+  }
+
+private:
+  void touch(int i, const Access& access) {
+    Users& users = users_[static_cast<std::size_t>(access.slot.cls)][access.slot.index];
+    if (access.read) check_read(i, access.slot, users);
+    if (access.write) {
+      check_write(i, access.slot, users);
+      users = {.writer = i};
+    } else {
+      users.readers[static_cast<std::size_t>(actions_[i].lane)] = i;
+    }
+  }
+
+  /// Whether `earlier` is certainly finished when `later` starts.
+  [[nodiscard]] bool ordered(int earlier, int later) const {
+    return earlier < 0 ||
+           order_.position[earlier] < order_.start[later][static_cast<std::size_t>(actions_[earlier].lane)];
+  }
+
+  void check_read(int i, Slot slot, const Users& users) const {
+    if (!ordered(users.writer, i)) fail(Rule::fresh_reads, i, slot, "reads", "written", users.writer);
+  }
+
+  void check_write(int i, Slot slot, const Users& users) const {
+    if (!ordered(users.writer, i)) fail(Rule::no_overwrite, i, slot, "overwrites", "written", users.writer);
+    for (const int reader : users.readers)
+      if (!ordered(reader, i)) fail(Rule::no_overwrite, i, slot, "overwrites", "read", reader);
+  }
+
+  [[noreturn]] void fail(Rule rule, int i, Slot slot, std::string_view does, std::string_view done,
+                         int other) const {
+    const Lane lane = actions_[other].lane;
+    refuse(rule, program_, rank_, i,
+           fmt::format("{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}", does,
+                       name_of(slot), done, place(program_, rank_, other), order_.position[other] + 1,
+                       name_of(lane)));
+  }
+
+  const Program& program_;
+  int rank_;
+  const std::vector<Action>& actions_;
+  const LocalOrder& order_;
+  std::array<std::vector<Users>, slot_classes> users_;
+};
+
+bool passes_through(SlotClass cls) {
+  return cls == SlotClass::weights || cls == SlotClass::gradient || cls == SlotClass::contribution ||
+         cls == SlotClass::kept || cls == SlotClass::stash || cls == SlotClass::flow;
+}
+
+/// A content lives from the write that begins it to its last access before the next one begins, or to where
+/// that access lets go of its slot (see releases()). A part joins what is there of
+/// the same shard.
+struct Life {
+  int begin = -1, last = -1;
+  Payload payload = Payload::none;
+  int shard = -1;
+};
+
+/// Lives of all contents of one slot class, in issue order.
+class Lives {
+public:
+  Lives(int slots, int actions) : current_(slots), change_(actions + 1) {}
+
+  void touch(int slot, int number, int release, const Action& action, bool overwrites) {
+    Life& life = current_[slot];
+    const bool joins = action.parts > 1 && life.payload == action.payload && life.shard == action.shard;
+    if (life.begin < 0 || (overwrites && !joins)) {
+      close(life);
+      life = {number, -1, action.payload, action.shard};
+    }
+    life.last = std::max(life.last, release);
+  }
+
+  /// Number of the first slot never touched, or -1.
+  [[nodiscard]] int unused() const {
+    const auto at = std::ranges::find(current_, -1, &Life::begin);
+    return at == current_.end() ? -1 : static_cast<int>(at - current_.begin());
+  }
+
+  /// Contents alive at once.
+  int peak() {
+    for (Life& life : current_) close(life);
+    int alive = 0, most = 0;
+    for (const int change : change_) most = std::max(most, alive += change);
+    return most;
+  }
+
+private:
+  void close(Life& life) {
+    if (life.begin < 0) return;
+    ++change_[life.begin];
+    --change_[life.last + 1];
+    life = {};
+  }
+
+  std::vector<Life> current_;
+  std::vector<int> change_;  // of the number of contents alive, at each action
+};
+
+void check_class(const Program& program, int rank, SlotClass cls, Lives& lives) {
+  const int declared = program.ranks[rank].slots[static_cast<std::size_t>(cls)];
+  const char letter = letter_of(cls);
+  if (const int unused = lives.unused(); unused >= 0)
+    refuse(Rule::slots_accounted, program, rank, -1,
+           fmt::format("declares {} slots {}, but never uses {}{}", declared, letter, letter, unused));
+  if (const int peak = lives.peak(); passes_through(cls) && peak != declared)
+    refuse(Rule::slots_accounted, program, rank, -1,
+           fmt::format("declares {} slots {}, but at most {} of their contents live at once", declared,
+                       letter, peak));
+}
+
+void check_slots(const Program& program, int rank) {
+  const RankProgram& here = program.ranks[rank];
+  const int actions = static_cast<int>(here.actions.size());
+  std::vector<Lives> lives;
+  for (const int slots : here.slots) lives.emplace_back(slots, slots > 0 ? actions : 0);
+  const std::vector<int> ends = releases(here);
+  for (int i = 0; i < actions; ++i)
+    for (const Access& access : accesses(here.actions[i], rank))
+      lives[static_cast<std::size_t>(access.slot.cls)].touch(access.slot.index, i, ends[i], here.actions[i],
+                                                             access.write && !access.read);
+  for (int c = 0; c < slot_classes; ++c) check_class(program, rank, static_cast<SlotClass>(c), lives[c]);
 }
 
 void check(const Program& program) {
-  check_form(program);
+  FormCheck(program).run();
   const std::vector<LaneSequences> sequences = lane_sequences(program);
   const int ranks = static_cast<int>(program.ranks.size());
-  for (int r = 0; r < ranks; ++r) check_rank(program, r, sequences[r]);
-  const Matching matching = match(program);
-  try {
-    check_contents(program, sequences, matching, false);
-  } catch (const Refusal&) {
-    check_contents(program, sequences, matching, true);  // finds the same, and can name what is missing
-    throw;
+  for (int r = 0; r < ranks; ++r) {
+    const LocalOrder order = LocalExecution(program, r, sequences[r]).run();
+    HazardCheck(program, r, order).run();
+    check_join(program, r, order, sequences[r]);
   }
+  check_contents(program, sequences, match(program));
   for (int r = 0; r < ranks; ++r) check_slots(program, r);
 }
 
 }  // namespace
-}  // namespace detail
 
 std::string name_of(Rule rule) {
-  switch (rule) {
-  case Rule::fresh_reads:
-    return "fresh reads";
-  case Rule::no_overwrite:
-    return "no overwrite";
-  case Rule::matched_messages:
-    return "matched messages";
-  case Rule::same_collectives:
-    return "same collectives";
-  case Rule::exact_gradients:
-    return "exact gradients";
-  case Rule::all_waited:
-    return "all waited";
-  case Rule::no_deadlock:
-    return "no deadlock";
-  case Rule::slots_accounted:
-    return "slots accounted";
-  }
-  return "";
+  static constexpr std::array<const char*, 8> names = {
+      "fresh reads",     "no overwrite", "matched messages", "same collectives",
+      "exact gradients", "all waited",   "no deadlock",      "slots accounted"};
+  return names[static_cast<std::size_t>(rule)];
 }
 
 std::optional<Violation> validate(const Program& program) {
   try {
-    detail::check(program);
-  } catch (const detail::Refusal& refusal) {
+    check(program);
+  } catch (const Refusal& refusal) {
     return refusal.violation;
   }
   return std::nullopt;

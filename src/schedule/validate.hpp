@@ -9,14 +9,14 @@ namespace minitaw::schedule {
 
 /// The promises of a program. Names in messages and tests.
 enum class Rule {
-  fresh_reads,       ///< (a) every read sees the right shard / micro-batch, finished
-  no_overwrite,      ///< (b) nothing writes a slot with a pending reader or writer
-  matched_messages,  ///< (c) sends and receives match one to one, in order, per pair and payload
-  same_collectives,  ///< (d) all members issue the same collectives in the same order
-  exact_gradients,   ///< (e) every update sees each (shard, micro-batch) gradient exactly once
-  all_waited,        ///< (f) join follows everything, and nothing follows join
-  no_deadlock,       ///< (g) playing it with rendezvous transfers comes to the end
-  slots_accounted,   ///< (h) declared slots = addressed slots = peak of live contents
+  fresh_reads,       ///< every read sees the right shard / micro-batch, finished
+  no_overwrite,      ///< nothing writes a slot with a pending reader or writer
+  matched_messages,  ///< sends and receives match one to one, in order, per pair and payload
+  same_collectives,  ///< all members issue the same collectives in the same order
+  exact_gradients,   ///< every update sees each (shard, micro-batch) gradient exactly once
+  all_waited,        ///< join follows everything, and nothing follows join
+  no_deadlock,       ///< playing it with rendezvous transfers comes to the end
+  slots_accounted,   ///< declared slots = addressed slots = peak of live contents
 };
 
 [[nodiscard]] std::string name_of(Rule rule);

@@ -6,6 +6,12 @@
 
 #include "base/error.hpp"
 
+#ifdef MINITAW_CUDA_DEVICES
+#include <cuda_runtime_api.h>
+
+#include "topology/nvml.hpp"
+#endif
+
 namespace minitaw::topology {
 
 int device_of(int local_rank, int visible) { return visible > 0 ? local_rank % visible : -1; }
@@ -28,5 +34,68 @@ void require_own_devices(std::span<const std::string> uuid_of_rank) {
         "--share-devices (for tests: the ranks then take turns, and times mean little)",
         shared->first, shared->second, shared->uuid));
 }
+
+#ifdef MINITAW_CUDA_DEVICES
+
+namespace {
+
+void check(cudaError_t code, const char* call) {
+  if (code != cudaSuccess)
+    throw InputError(fmt::format("{}: {}; this build needs a CUDA device and a driver for it", call,
+                                 cudaGetErrorString(code)));
+}
+
+/// As nvidia-smi prints it: 8-4-4-4-12 hexadecimal digits.
+std::string text_of(const cudaUUID_t& uuid) {
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(uuid.bytes[i]));
+  }
+  return text;
+}
+
+std::string cuda_version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
+
+}  // namespace
+
+std::vector<Device> visible_devices() {
+  int count = 0;
+  check(cudaGetDeviceCount(&count), "counting the devices");
+  std::vector<Device> devices;
+  for (int index = 0; index < count; ++index) {
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, index), "asking for a device's properties");
+    devices.push_back({index, properties.name, text_of(properties.uuid), properties.totalGlobalMem});
+  }
+  return devices;
+}
+
+std::optional<DeviceMemory> device_memory() {
+  std::size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "asking for the device's free memory");
+  return DeviceMemory{free, total};
+}
+
+std::string runtime_version() {
+  int number = 0;
+  return cudaRuntimeGetVersion(&number) == cudaSuccess ? cuda_version(number) : std::string();
+}
+
+std::string driver_version() {
+  if (std::string version = nvml::driver_version(); !version.empty()) return version;
+  int number = 0;
+  return cudaDriverGetVersion(&number) == cudaSuccess && number > 0 ? "for CUDA " + cuda_version(number)
+                                                                    : std::string();
+}
+
+#else
+
+std::vector<Device> visible_devices() { return {}; }
+std::optional<DeviceMemory> device_memory() { return std::nullopt; }
+std::string runtime_version() { return {}; }
+std::string driver_version() { return {}; }
+
+#endif
 
 }  // namespace minitaw::topology

@@ -5,7 +5,7 @@
 #include <array>
 
 #include "schedule/account.hpp"
-#include "schedule/text.hpp"
+#include "schedule/program.hpp"
 
 namespace minitaw::trace {
 namespace {

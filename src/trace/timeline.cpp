@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "schedule/play_matching.hpp"
+#include "schedule/execute.hpp"
 
 namespace minitaw::trace {
 namespace {

@@ -3,9 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "schedule/action.hpp"
 #include "schedule/program.hpp"
-#include "schedule/span.hpp"
+#include "schedule/simulate.hpp"
 #include "topology/groups.hpp"
 
 namespace minitaw::trace {

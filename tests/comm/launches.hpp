@@ -13,7 +13,7 @@
 
 #include "comm/nccl/teams.hpp"
 #include "issue_order.hpp"
-#include "schedule/text.hpp"
+#include "schedule/program.hpp"
 
 namespace minitaw::comm::test {
 

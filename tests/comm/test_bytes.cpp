@@ -11,9 +11,9 @@
 #include "issue_order.hpp"
 #include "model/layout.hpp"
 #include "possible.hpp"
-#include "schedule/extent.hpp"
+#include "schedule/account.hpp"
+#include "schedule/program.hpp"
 #include "schedule/registry.hpp"
-#include "schedule/text.hpp"
 #include "units.hpp"
 #include "world.hpp"
 

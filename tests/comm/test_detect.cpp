@@ -1,4 +1,4 @@
-#include "topology/detect.hpp"
+#include "comm/mpi/detect.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "schedule/text.hpp"
+#include "schedule/program.hpp"
 
 namespace minitaw::engine {
 namespace {

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "engine/account.hpp"
-#include "schedule/play_matching.hpp"
+#include "schedule/execute.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/simulate.hpp"
 #include "seed.hpp"

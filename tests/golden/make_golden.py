@@ -26,8 +26,6 @@ import torch.nn.functional as F
 CASES = {
     "grouped": dict(layers=3, hidden=24, heads=6, kv_heads=2, ffn=[10, 13, 9], vocab=33, seq=21,
                     micro_batch=2, micro_batches=2, steps=3, seed=7),
-    "one_key_head": dict(layers=2, hidden=16, heads=2, kv_heads=1, ffn=[21, 21], vocab=101, seq=9,
-                         micro_batch=3, micro_batches=3, steps=4, seed=1),
     "two_tokens": dict(layers=1, hidden=20, heads=5, kv_heads=5, ffn=[31], vocab=15, seq=2, micro_batch=4,
                        micro_batches=2, steps=3, seed=2**40 + 5),
 }

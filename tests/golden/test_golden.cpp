@@ -1,21 +1,101 @@
 // miniTaw's double-precision reference and its fp32 kernels against training steps computed with PyTorch.
 #include <gtest/gtest.h>
 
-#include "golden/golden.hpp"
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
 #include "kernels/device_matrix.hpp"
+#include "model/layout.hpp"
 #include "model/reference_weights.hpp"
 #include "model/trainer.hpp"
 
 namespace minitaw::model {
 namespace {
 
-using test::Golden;
 using test::relative_error;
+
+/// Training steps computed by make_golden.py; the format is described there.
+struct Golden {
+  struct Weights {
+    std::int64_t stride = 1;
+    std::vector<double> values;
+  };
+
+  Shape shape;
+  int micro_batches = 0, steps = 0;
+  std::uint64_t seed = 0;
+  std::vector<double> losses;
+  std::map<std::string, std::vector<double>> gradients;
+  std::map<std::string, Weights> weights;
+};
+
+void read_shape(std::ifstream& in, Golden& golden) {
+  Shape& shape = golden.shape;
+  for (std::string key; in >> key && key != "end";) {
+    if (key == "ffn") {
+      shape.ffn.resize(shape.layers);
+      for (std::int64_t& ffn : shape.ffn) in >> ffn;
+      continue;
+    }
+    std::uint64_t value = 0;
+    in >> value;
+    if (key == "layers") shape.layers = static_cast<int>(value);
+    if (key == "hidden") shape.hidden = static_cast<std::int64_t>(value);
+    if (key == "heads") shape.heads = static_cast<int>(value);
+    if (key == "kv_heads") shape.kv_heads = static_cast<int>(value);
+    if (key == "vocab") shape.vocab = static_cast<std::int64_t>(value);
+    if (key == "seq") shape.seq = static_cast<std::int64_t>(value);
+    if (key == "micro_batch") shape.micro_batch = static_cast<std::int64_t>(value);
+    if (key == "micro_batches") golden.micro_batches = static_cast<int>(value);
+    if (key == "steps") golden.steps = static_cast<int>(value);
+    if (key == "seed") golden.seed = value;
+  }
+}
+
+std::vector<double> read_values(std::ifstream& in, std::size_t count) {
+  std::vector<double> values(count);
+  for (double& value : values) in >> value;
+  return values;
+}
+
+Golden read_golden(const std::string& path) {
+  std::ifstream in(path);
+  Golden golden;
+  for (std::string word, name; in >> word;) {
+    std::size_t count = 0;
+    if (word == "shape") read_shape(in, golden);
+    if (word == "losses") {
+      in >> count;
+      golden.losses = read_values(in, count);
+    }
+    if (word == "gradient") {
+      in >> name >> count;
+      golden.gradients[name] = read_values(in, count);
+    }
+    if (word == "weights") {
+      Golden::Weights weights;
+      in >> name >> count >> weights.stride;
+      weights.values = read_values(in, count);
+      golden.weights[name] = weights;
+    }
+  }
+  EXPECT_EQ(golden.losses.size(), static_cast<std::size_t>(golden.steps)) << path << " is missing or damaged";
+  return golden;
+}
+
+/// Every stride-th value.
+std::vector<double> sampled(const std::vector<double>& values, std::int64_t stride) {
+  std::vector<double> some;
+  for (std::size_t i = 0; i < values.size(); i += stride) some.push_back(values[i]);
+  return some;
+}
 
 class GoldenTest : public ::testing::TestWithParam<const char*> {
 protected:
   void SetUp() override {
-    golden_ = test::read_golden(std::string(MINITAW_GOLDEN_DIR "/") + GetParam() + ".golden");
+    golden_ = read_golden(std::string(MINITAW_GOLDEN_DIR "/") + GetParam() + ".golden");
     ASSERT_FALSE(golden_.losses.empty());
     layout_ = make_layout(golden_.shape, {golden_.shape.layers, 2});
   }
@@ -32,8 +112,7 @@ protected:
   void expect_weights(const ReferenceTensors& got, double tolerance) const {
     for_each(got, [&](const Tensor& tensor, const std::vector<double>& values) {
       const Golden::Weights& expected = golden_.weights.at(tensor.name);
-      EXPECT_LT(relative_error(test::sampled(values, expected.stride), expected.values), tolerance)
-          << tensor.name;
+      EXPECT_LT(relative_error(sampled(values, expected.stride), expected.values), tolerance) << tensor.name;
     });
   }
 
@@ -50,7 +129,7 @@ private:
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, GoldenTest, ::testing::Values("grouped", "one_key_head", "two_tokens"),
+INSTANTIATE_TEST_SUITE_P(All, GoldenTest, ::testing::Values("grouped", "two_tokens"),
                          [](const auto& name) { return name.param; });
 
 TEST_P(GoldenTest, ReferenceFollowsPyTorch) {

@@ -7,14 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "kernels/adamw.hpp"
-#include "kernels/add.hpp"
-#include "kernels/cross_entropy.hpp"
-#include "kernels/detail/attention_kernels.hpp"
-#include "kernels/embedding.hpp"
-#include "kernels/rmsnorm.hpp"
-#include "kernels/rope.hpp"
-#include "kernels/swiglu.hpp"
+#include "kernels/detail/backends.hpp"
+#include "kernels/kernels.hpp"
 
 namespace minitaw::kernels {
 namespace {

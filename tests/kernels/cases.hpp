@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/detail/pack.hpp"
+#include "kernels/detail/loops.hpp"
 #include "kernels/device_matrix.hpp"
 
 namespace minitaw::test {

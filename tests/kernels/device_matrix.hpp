@@ -10,7 +10,7 @@
 
 #include "base/bf16.hpp"
 #include "kernels/finite_difference.hpp"
-#include "kernels/types.hpp"
+#include "kernels/kernels.hpp"
 
 namespace minitaw::test {
 

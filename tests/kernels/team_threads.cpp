@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "kernels/detail/rows.hpp"
+#include "kernels/detail/loops.hpp"
 
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>

@@ -5,10 +5,10 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "kernels/attention.hpp"
-#include "kernels/detail/portable/attention_tiles.hpp"
+#include "kernels/detail/portable_attention.hpp"
 #include "kernels/device_matrix.hpp"
-#include "kernels/reference/attention.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/reference.hpp"
 
 namespace minitaw::kernels {
 namespace {

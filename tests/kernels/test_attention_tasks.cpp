@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/detail/attention_kernels.hpp"
+#include "kernels/detail/backends.hpp"
 #include "kernels/device_matrix.hpp"
 
 namespace minitaw::kernels {

@@ -4,21 +4,10 @@
 
 #include <random>
 
-#include "kernels/adamw.hpp"
-#include "kernels/add.hpp"
 #include "kernels/cases.hpp"
-#include "kernels/cross_entropy.hpp"
-#include "kernels/detail/rows.hpp"
-#include "kernels/embedding.hpp"
-#include "kernels/reference/adamw.hpp"
-#include "kernels/reference/cross_entropy.hpp"
-#include "kernels/reference/embedding.hpp"
-#include "kernels/reference/rmsnorm.hpp"
-#include "kernels/reference/rope.hpp"
-#include "kernels/reference/swiglu.hpp"
-#include "kernels/rmsnorm.hpp"
-#include "kernels/rope.hpp"
-#include "kernels/swiglu.hpp"
+#include "kernels/detail/loops.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/reference.hpp"
 
 namespace minitaw::kernels {
 namespace {

@@ -2,11 +2,10 @@
 // operations, odd sizes, unaligned addresses, poisoned outputs.
 #include <gtest/gtest.h>
 
-#include "kernels/detail/matmul_kernels.hpp"
+#include "kernels/detail/backends.hpp"
 #include "kernels/device_matrix.hpp"
-#include "kernels/library.hpp"
-#include "kernels/linear.hpp"
-#include "kernels/reference/linear.hpp"
+#include "kernels/kernels.hpp"
+#include "kernels/reference.hpp"
 
 namespace minitaw::kernels {
 namespace {

@@ -3,17 +3,8 @@
 
 #include <algorithm>
 
-#include "kernels/adamw.hpp"
-#include "kernels/add.hpp"
-#include "kernels/attention.hpp"
 #include "kernels/cases.hpp"
-#include "kernels/cross_entropy.hpp"
-#include "kernels/embedding.hpp"
-#include "kernels/library.hpp"
-#include "kernels/linear.hpp"
-#include "kernels/rmsnorm.hpp"
-#include "kernels/rope.hpp"
-#include "kernels/swiglu.hpp"
+#include "kernels/kernels.hpp"
 #include "kokkos_listener.hpp"
 
 namespace minitaw::kernels {

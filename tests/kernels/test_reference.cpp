@@ -2,14 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/finite_difference.hpp"
-#include "kernels/reference/adamw.hpp"
-#include "kernels/reference/attention.hpp"
-#include "kernels/reference/cross_entropy.hpp"
-#include "kernels/reference/embedding.hpp"
-#include "kernels/reference/linear.hpp"
-#include "kernels/reference/rmsnorm.hpp"
-#include "kernels/reference/rope.hpp"
-#include "kernels/reference/swiglu.hpp"
+#include "kernels/reference.hpp"
 
 namespace minitaw::kernels::reference {
 namespace {

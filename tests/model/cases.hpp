@@ -8,8 +8,8 @@
 
 #include "base/bf16.hpp"
 #include "kernels/device_matrix.hpp"
+#include "model/data.hpp"
 #include "model/reference_weights.hpp"
-#include "model/tokens.hpp"
 #include "sanitized.hpp"
 
 /// Models that the tests of the training step share, and their double-precision reference.

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "model/initial.hpp"
+#include "model/data.hpp"
 #include "model/reference.hpp"
 
 namespace minitaw::test {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "kernels/finite_difference.hpp"
+#include "model/data.hpp"
 #include "model/reference_weights.hpp"
-#include "model/tokens.hpp"
 
 namespace minitaw::model {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "model/shape.hpp"
+#include "model/layout.hpp"
 
 namespace minitaw::test {
 

@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "base/bf16.hpp"
-#include "kernels/add.hpp"
-#include "model/footprint.hpp"
+#include "kernels/kernels.hpp"
+#include "model/data.hpp"
 #include "model/model.hpp"
+#include "model/plan.hpp"
 #include "model/reference.hpp"
-#include "model/tokens.hpp"
 
 namespace minitaw::test {
 

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "comm/slices.hpp"
-#include "model/footprint.hpp"
+#include "model/plan.hpp"
 #include "schedule/hand_written.hpp"
+#include "schedule/program.hpp"
 #include "schedule/shapes.hpp"
-#include "schedule/text.hpp"
 
 namespace minitaw::schedule {
 namespace {

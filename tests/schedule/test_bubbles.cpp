@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <string>
 
@@ -12,7 +13,6 @@
 #include "schedule/registry.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/simulate.hpp"
-#include "schedule/stages.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -116,10 +116,13 @@ TEST_P(Bubbles, ZeroBubbleH2) {
 /// End of a step in which a stage waits for nothing but the messages that its next visit needs.
 class Dependencies {
 public:
-  Dependencies(StageRule rule, int stages, int micro_batches, const Times& times, double message)
-      : times_(times), message_(message), next_(stages), free_(stages),
-        done_(stages, std::vector<std::array<double, 2>>(micro_batches, {-1, -1})) {
-    for (int i = 0; i < stages; ++i) visits_.push_back(stage_visits(rule, i, stages, micro_batches));
+  Dependencies(const Program& program, const Times& times, double message)
+      : times_(times), message_(message), next_(program.ranks.size()), free_(program.ranks.size()),
+        done_(program.ranks.size(), std::vector<std::array<double, 2>>(program.micro_batches, {-1, -1})) {
+    for (const RankProgram& rank : program.ranks) {
+      std::vector<Action>& visits = visits_.emplace_back();
+      std::ranges::copy_if(rank.actions, std::back_inserter(visits), is_visit, &Action::kind);
+    }
   }
 
   double run() {
@@ -132,7 +135,7 @@ public:
   }
 
 private:
-  bool visit(std::size_t i, const StageVisit& v) {
+  bool visit(std::size_t i, const Action& v) {
     const bool forward = v.kind == Kind::forward, passes = v.kind != Kind::backward_weight;
     const bool receives = passes && (forward ? i > 0 : i + 1 < visits_.size());
     const double sent = receives ? done_[forward ? i - 1 : i + 1][v.micro_batch][forward ? 0 : 1] : -message_;
@@ -145,7 +148,7 @@ private:
 
   Times times_;
   double message_;
-  std::vector<std::vector<StageVisit>> visits_;
+  std::vector<std::vector<Action>> visits_;
   std::vector<std::size_t> next_;
   std::vector<double> free_;
   std::vector<std::vector<std::array<double, 2>>> done_;  ///< by stage, micro-batch, direction
@@ -153,18 +156,14 @@ private:
 
 /// The order of messages in a lane and the reuse of slots hold nothing up.
 TEST_P(Bubbles, MessagesTakeNoMoreThanTheirOwnTime) {
-  const std::map<std::string, std::pair<StageRule, double>> rules = {
-      {"1f1b", {StageRule::one_forward_one_backward, 0.9}},
-      {"zb1", {StageRule::zero_bubble_h1, 0.9}},
-      {"zb2", {StageRule::zero_bubble_h2, 0.3}}};
-  for (const auto& [schedule, rule] : rules)
-    for (const double message : {0.1 * rule.second, rule.second}) {
+  const std::map<std::string, double> longest = {{"1f1b", 0.9}, {"zb1", 0.9}, {"zb2", 0.3}};
+  for (const auto& [schedule, most] : longest)
+    for (const double message : {0.1 * most, most}) {
       const Program program =
           build({parse_spec(schedule), topology::Groups::equal(stages(), 1), 3 * stages(), stages()});
       const auto spans = simulate(
           program, [&](int, const Action& a) { return a.kind == Kind::send ? message : times().of(a.kind); });
-      EXPECT_NEAR(idle(program, spans).seconds,
-                  Dependencies(rule.first, stages(), 3 * stages(), times(), message).run(), 1e-9)
+      EXPECT_NEAR(idle(program, spans).seconds, Dependencies(program, times(), message).run(), 1e-9)
           << schedule << ", messages of " << message;
     }
 }

@@ -7,9 +7,9 @@
 #include <functional>
 #include <map>
 
-#include "schedule/passes.hpp"
+#include "schedule/builder.hpp"
+#include "schedule/program.hpp"
 #include "schedule/shapes.hpp"
-#include "schedule/text.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::schedule {

@@ -8,10 +8,9 @@
 #include "possible.hpp"
 #include "sanitized.hpp"
 #include "schedule/account.hpp"
+#include "schedule/program.hpp"
 #include "schedule/shapes.hpp"
-#include "schedule/text.hpp"
 #include "schedule/validate.hpp"
-#include "schedule/validate_detail.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -137,18 +136,6 @@ TEST_P(Generated, GroupsSendAndReceiveOneShardPerTick) {
   });
 }
 
-/// Each rank is at work in 2 P ticks per micro-batch of its own, and the last group ends D - 1 ticks after
-/// the first.
-TEST_P(Generated, TawPipeTicks) {
-  for_each_request(GetParam(), {"tawpipe"}, 1, [&](const Request& request) {
-    const Ticks result = ticks(build(request));
-    const int busy = 2 * request.micro_batches;
-    for (int r = 0; r < GetParam(); ++r)
-      EXPECT_EQ(result.busy[r], busy) << name_of(request) << ", rank " << r;
-    EXPECT_GE(result.total, busy + request.groups.count() - 1) << name_of(request);
-  });
-}
-
 INSTANTIATE_TEST_SUITE_P(Ranks, Generated, testing::Range(1, test::sanitized ? 6 : 13));
 
 TEST(Generated, Serial) {
@@ -160,14 +147,6 @@ TEST(Generated, Serial) {
       EXPECT_FALSE(violation) << violation->message;
       EXPECT_EQ(to_text(parse_program(to_text(program))), to_text(program));
     }
-}
-
-/// A day's work of a large machine: 24 ranks, 16 micro-batches each.
-TEST(Generated, PaperCase) {
-  const Program program = build({parse_spec("tawpipe"), topology::Groups::equal(24, 3), 384, 48});
-  const auto violation = validate(program);
-  EXPECT_FALSE(violation) << violation->message;
-  EXPECT_EQ(messages(program).weights_between, 2U * (2 * 16 * 24 - 31));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "model/footprint.hpp"
+#include "model/plan.hpp"
 #include "schedule/account.hpp"
 #include "schedule/shapes.hpp"
 

@@ -2,16 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 #include <random>
 
 #include "base/error.hpp"
-#include "schedule/costs.hpp"
 #include "schedule/hand_written.hpp"
+#include "schedule/program.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/shapes.hpp"
-#include "schedule/text.hpp"
-#include "units.hpp"
+#include "seed.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -104,49 +104,32 @@ TEST(Simulate, DeadlockIsADefect) {
   EXPECT_THROW((void)simulate(program, [](int, const Action&) { return 1.0; }), LogicError);
 }
 
-/// What the times must satisfy, from units() alone: every unit starts at the earliest moment that its lane
+/// What the times must satisfy: every action starts at the earliest moment that its lane
 /// and its waits allow, and transfers begin with their last side.
 class Laws {
 public:
   Laws(const Program& program, const Spans& spans) : program_(program), spans_(spans) {
     for (const RankProgram& rank : program.ranks)
-      for (int l = 0; l < lanes; ++l) units_.push_back(units(rank, static_cast<Lane>(l)));
+      for (int l = 0; l < lanes; ++l) lanes_.push_back(actions_of(rank, static_cast<Lane>(l)));
   }
 
   void check(const Costs& costs) const {
-    std::map<std::tuple<int, int, int, int, int>, double> starts;
     for (int r = 0; r < static_cast<int>(program_.ranks.size()); ++r)
       for (int l = 0; l < lanes; ++l) check_lane(r, l, costs);
   }
 
 private:
-  [[nodiscard]] double finish(int r, int lane, int count) const {
-    int seen = 0;
-    for (const Unit& unit : units_[r * lanes + lane]) {
-      seen += static_cast<int>(unit.actions.size());
-      if (seen >= count) return finish(r, unit);
-    }
-    return -1;
-  }
-  [[nodiscard]] double finish(int r, const Unit& unit) const {
-    double end = 0;
-    for (const int i : unit.actions) end = std::max(end, spans_[r][i].end);
-    return end;
-  }
-
   void check_lane(int r, int lane, const Costs& costs) const {
     double ready = 0;
-    for (const Unit& unit : units_[r * lanes + lane]) {
+    for (const int i : lanes_[r * lanes + lane]) {
       double start = ready;
-      for (const int i : unit.actions)
-        for (int l = 0; l < lanes; ++l)
-          if (const int count = program_.ranks[r].actions[i].waits[l]; count > 0)
-            start = std::max(start, finish(r, l, count));
-      for (const int i : unit.actions) check_action(r, i, ready, start, costs);
-      ready = finish(r, unit);
+      for (int l = 0; l < lanes; ++l)
+        if (const int count = program_.ranks[r].actions[i].waits[l]; count > 0)
+          start = std::max(start, spans_[r][lanes_[r * lanes + l][count - 1]].end);
+      check_action(r, i, ready, start, costs);
+      ready = spans_[r][i].end;
     }
   }
-
   void check_action(int r, int i, double ready, double start, const Costs& costs) const {
     const Action& a = program_.ranks[r].actions[i];
     const Span& span = spans_[r][i];
@@ -161,11 +144,11 @@ private:
 
   const Program& program_;
   const Spans& spans_;
-  std::vector<std::vector<Unit>> units_;
+  std::vector<std::vector<int>> lanes_;  ///< actions of every lane of every rank
 };
 
 TEST(Simulate, StartsEverythingAsEarlyAsItMay) {
-  std::mt19937 random(std::random_device{}());
+  std::mt19937 random(test::seed());
   for (int ranks = 2; ranks <= 6; ++ranks)
     for (const topology::Groups& groups : shapes::groupings(ranks))
       for (const char* spec : {"ddp", "tawpipe", "tawpipe:cco=off", "tawpipe:gwps=off:prefetch=2"}) {
@@ -182,23 +165,103 @@ TEST(Simulate, StartsEverythingAsEarlyAsItMay) {
       }
 }
 
-/// With free transfers nothing but the order keeps a rank waiting.
-double idle_seconds(const char* spec, int groups, int per_rank) {
-  constexpr int ranks = 6;
-  const Program program =
-      build({parse_spec(spec), topology::Groups::equal(ranks, groups), per_rank * ranks, ranks});
-  const Costs costs = [](int, const Action& a) {
-    if (a.kind == Kind::forward) return 1.0;
-    return a.kind == Kind::backward ? 2.5 : 0.0;
-  };
-  const Idle result = idle(program, simulate(program, free_transfers(costs)));
-  EXPECT_DOUBLE_EQ(result.busy[5], per_rank * ranks * 3.5);
-  return result.seconds * result.share();
+model::Shape some_shape(model::Recompute recompute) {
+  model::Shape shape{.layers = 5,
+                     .hidden = 24,
+                     .heads = 6,
+                     .kv_heads = 2,
+                     .ffn = {40, 56, 40, 72, 40},
+                     .vocab = 101,
+                     .seq = 17,
+                     .micro_batch = 3,
+                     .dtype = model::Dtype::bf16};
+  shape.recompute = recompute;
+  return shape;
 }
 
-TEST(Simulate, RanksInStepNeverIdle) {
-  EXPECT_NEAR(idle_seconds("ddp", 3, 2), 0, 1e-9);
-  EXPECT_NEAR(idle_seconds("tawpipe", 1, 3), 0, 1e-9);
+/// Of all compute actions of a program.
+double all_flops(const Program& program, const model::Layout& layout) {
+  double sum = 0;
+  for (const RankProgram& rank : program.ranks)
+    for (const Action& a : rank.actions) sum += flops(a, layout);
+  return sum;
+}
+
+TEST(Costs, WithoutRecomputationExecutesTheModelFlops) {
+  const model::Shape shape = some_shape(model::Recompute::none);
+  const Program program = build({parse_spec("tawpipe"), topology::Groups({1, 2}), 6, shape.layers});
+  const model::Layout layout = model::make_layout(shape, cut_of(program));
+  const model::Flops per_token = model::flops_per_token(shape);
+  const double expected =
+      (per_token.matmul + per_token.attention_causal) * 6 * static_cast<double>(shape.tokens());
+  EXPECT_NEAR(all_flops(program, layout), expected, 1e-9 * expected);
+}
+
+Action visit(Kind kind) {
+  Action a;
+  a.kind = kind;
+  a.shard = 0;
+  a.micro_batch = 0;
+  return a;
+}
+
+TEST(Costs, HalvesAddUpAndRecomputationByHand) {
+  const auto at = [](Kind kind, model::Recompute recompute) {
+    return flops(visit(kind), model::make_layout(some_shape(recompute), {5, 1, 1, false}));
+  };
+  using enum model::Recompute;
+  for (const model::Recompute recompute : {none, keep_attention, block})
+    EXPECT_DOUBLE_EQ(at(Kind::backward, recompute),
+                     at(Kind::backward_input, recompute) + at(Kind::backward_weight, recompute));
+  EXPECT_DOUBLE_EQ(at(Kind::backward, none), 2 * at(Kind::forward, none));
+  // T = 51, A = 24: matrices 24 x (40 + 24 + 3 x 40), attention 17 x 24.
+  constexpr double matrices = 2.0 * 51 * 24 * 184, attention = 2.0 * 51 * 17 * 24, last = 2.0 * 51 * 24 * 40;
+  EXPECT_DOUBLE_EQ(at(Kind::forward, block), matrices + attention);
+  EXPECT_DOUBLE_EQ(at(Kind::backward_weight, block), matrices);
+  EXPECT_DOUBLE_EQ(at(Kind::backward_input, none), matrices + 2 * attention);
+  EXPECT_DOUBLE_EQ(at(Kind::backward_input, block), 2 * matrices + 3 * attention - last);
+  EXPECT_DOUBLE_EQ(at(Kind::backward_input, keep_attention), 2 * matrices + 2 * attention - last);
+}
+
+TEST(Costs, BandwidthFollowsWhoTalksToWhom) {
+  const Program program = build({parse_spec("tawpipe"), topology::Groups({2, 2}), 4, 5});
+  const model::Layout layout = model::make_layout(some_shape(model::Recompute::block), cut_of(program));
+  const Costs costs = costs_of(program, layout, {.flops = 1, .inside = 1000, .between = 10, .memory = 1});
+  int seen = 0;
+  for (int r = 0; r < 4; ++r)
+    for (const Action& a : program.ranks[r].actions) {
+      if (a.payload != Payload::weights || !is_communication(a.kind)) continue;
+      const double bytes = 2.0 * static_cast<double>(layout.shards[a.shard].elements);
+      EXPECT_DOUBLE_EQ(costs(r, a), bytes / (a.kind == Kind::broadcast ? 1000 : 10));
+      EXPECT_EQ(free_transfers(costs)(r, a), 0);
+      ++seen;
+    }
+  EXPECT_GT(seen, 8);
+}
+
+TEST(Costs, RanksWithMicroBatchesOfTheirOwn) {
+  const Program program = build({parse_spec("tawpipe"), topology::Groups({2, 1}), 6, 5});
+  model::Shape shape = some_shape(model::Recompute::block);
+  const Machine machine;
+  const Costs both = costs_of(program, model::make_layout(shape, cut_of(program)), machine, {3, 1, 2});
+  for (int r = 0; r < 3; ++r) {
+    shape.micro_batch = std::array{3, 1, 2}[r];
+    const Costs one = costs_of(program, model::make_layout(shape, cut_of(program)), machine);
+    for (const Action& a : program.ranks[r].actions) EXPECT_NEAR(both(r, a), one(r, a), 1e-9 * one(r, a));
+  }
+}
+
+TEST(Costs, RingsMoveTheirShareOfTheBuffer) {
+  const Program program = build({parse_spec("ddp"), topology::Groups({3}), 3, 5});
+  const model::Layout layout = model::make_layout(some_shape(model::Recompute::block), cut_of(program));
+  const Costs costs = costs_of(program, layout, {.flops = 1, .inside = 8, .between = 1, .memory = 1});
+  int seen = 0;
+  for (const Action& a : program.ranks[0].actions) {
+    if (a.kind != Kind::all_reduce || a.payload != Payload::ends_gradient) continue;
+    EXPECT_DOUBLE_EQ(costs(0, a), 2 * (2.0 / 3) * 4 * static_cast<double>(layout.ends.elements) / 8);
+    ++seen;
+  }
+  EXPECT_EQ(seen, 1);
 }
 
 }  // namespace

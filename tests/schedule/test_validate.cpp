@@ -8,8 +8,8 @@
 
 #include "base/error.hpp"
 #include "schedule/hand_written.hpp"
+#include "schedule/program.hpp"
 #include "schedule/registry.hpp"
-#include "schedule/text.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -52,7 +52,7 @@ std::vector<Broken> broken_programs() {
   };
   const std::string ends_apart = apart(apart(relay, "W0", "update E0 e0 f0"), "W1", "update E1 e0 f0");
   return {
-      // (a)
+      // fresh reads
       {"MissingWaitOnReceive", with(relay, "w0 a1 x0 after operands_in:2", "w0 a1 x0"), Rule::fresh_reads,
        "rank 0, tick 1, 'F s1 m0 w0 a1 x0': reads w0, which may still be written by"},
       {"MissingWaitBeforeSend", with(relay, "send G1 g0 -> r1 after compute:5", "send G1 g0 -> r1"),
@@ -86,14 +86,14 @@ std::vector<Broken> broken_programs() {
             "   4 operands_in   all_gather E e0 @world after operands_in:6\n   4 compute       update E1 e0 "
             "f0 after operands_in:7\n"),
        Rule::fresh_reads, "slice 1 is not updated yet"},
-      // (b)
+      // no overwrite
       {"OverwrittenGradient", with(relay, "BW s0 m1 w0 a0 x0 g0 after operands_in:4", "BW s0 m1 w0 a0 x0 g0"),
        Rule::no_overwrite, "overwrites g0"},
       {"WrongClass", with(relay, "recv G1 g0 <- r0", "recv G1 w0 <- r0"), Rule::fresh_reads,
        "needs a slot of class t or g"},
       {"ReductionUnderBackward", with(group, "BW s0 m1 w0 a0 x0 g0 after operands:4", "BW s0 m1 w0 a0 x0 g0"),
        Rule::no_overwrite, "overwrites g0, which may still be written by rank 1, tick 2, 'reduce G1"},
-      // (c)
+      // matched messages
       {"OtherShard", with(relay, "recv G1 g0 <- r0", "recv G0 g0 <- r0"), Rule::matched_messages,
        "expected the same message"},
       {"OtherPrecision", with(relay, "recv G1 g0 <- r0", "recv G1 t0 <- r0 after compute:5"),
@@ -103,7 +103,7 @@ std::vector<Broken> broken_programs() {
        with(pipeline, "   1 operands_in   send D1 m0 x0 -> r0 after compute:3\n",
             "   1 operands_in   recv D1 m0 x0 <- r0 after compute:3\n"),
        Rule::matched_messages, "is left for it"},
-      // (d)
+      // same collectives
       {"OtherOrder",
        with(with(group,
                  "   0 operands      broadcast W0 w0 root r0 @group0\n   0 operands      broadcast W1 h0 "
@@ -119,7 +119,7 @@ std::vector<Broken> broken_programs() {
        with(relay, "reduce_scatter EG f0 @world after compute:7\n   4 compute       update W0",
             "all_reduce EG f0 @world after compute:7\n   4 compute       update W0"),
        Rule::same_collectives, ""},
-      // (e)
+      // exact gradients
       {"LostContribution", with(relay, "add G1 g0 +t0", "zero G1 g0"), Rule::exact_gradients,
        "in t0, micro-batch 0 of shard 1 is missing"},
       {"LostAtHome", with(group, "2 operands      add G1 g0 t0", "2 operands      zero G1 g0"),
@@ -144,7 +144,7 @@ std::vector<Broken> broken_programs() {
             "E1 e0 f0 after operands_in:6\n   4 operands_in   all_gather E e0 @world after compute:9",
             "E1 e0 f0 after operands_in:6\n   4 operands_in   all_gather E e0 @world after compute:8"),
        Rule::exact_gradients, "f0 still holds a gradient of the last step"},
-      // (f)
+      // all waited
       {"LastTransferUnwaited",
        with(relay, "after compute:9\n   4 compute       join after operands_in:7\nrank 1",
             "after compute:9\n   4 compute       join\nrank 1"),
@@ -155,12 +155,12 @@ std::vector<Broken> broken_programs() {
        with(pipeline, "   3 compute       join\nrank 1",
             "   3 compute       join\n   3 compute       join\nrank 1"),
        Rule::all_waited, "is not the rank's last action"},
-      // (g)
+      // no deadlock
       {"BothSendFirst", crossed, Rule::no_deadlock, "'send W1 h0 -> r0' waits for the other side"},
       {"WaitsForLater",
        with(relay, "F s0 m1 w0 a0 x0 after operands_in:1", "F s0 m1 w0 a0 x0 after operands_in:3"),
        Rule::no_deadlock, "waits for 3 actions of lane operands_in, of which 2 are issued before it"},
-      // (h)
+      // slots accounted
       {"OneSlotTooMany", with(relay, "rank 1 slots h1 t1 w1 g1 a2", "rank 1 slots h1 t1 w1 g1 a3"),
        Rule::slots_accounted, "rank 1: declares 3 slots a, but never uses a2"},
       {"OneSlotTooFew", with(relay, "rank 1 slots h1 t1 w1 g1 a2", "rank 1 slots h1 t1 w1 g1 a1"),

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "schedule/costs.hpp"
 #include "schedule/registry.hpp"
+#include "schedule/simulate.hpp"
 #include "trace/timeline.hpp"
 
 namespace minitaw::trace {

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "schedule/program.hpp"
 #include "schedule/registry.hpp"
-#include "schedule/text.hpp"
 
 namespace minitaw::trace {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "comm/mpi/check.hpp"
-#include "topology/launcher.hpp"
+#include "topology/system.hpp"
 
 namespace minitaw::comm::mpi {
 

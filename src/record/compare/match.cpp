@@ -7,7 +7,6 @@
 #include <array>
 
 #include "base/error.hpp"
-#include "base/nearest.hpp"
 
 namespace minitaw::record::compare {
 

@@ -1,5 +1,4 @@
-#include "schedule/frame.hpp"
-#include "schedule/order.hpp"
+#include "schedule/builder.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
@@ -7,10 +6,7 @@ namespace {
 
 /// Sum of a block's gradient over all ranks, as soon as its last backward pass is over.
 void all_reduce(Draft& draft, int tick, int shard) {
-  Action a;
-  a.kind = Kind::all_reduce;
-  a.payload = Payload::gradient;
-  a.shard = shard;
+  Action a = make_action(Kind::all_reduce, tick, Payload::gradient, shard);
   a.communicator = draft.world();
   std::vector<Value> totals;
   for (int r = 0; r < draft.ranks(); ++r) totals.push_back(draft.total(r, shard));

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "schedule/frame.hpp"
-#include "schedule/order.hpp"
+#include "schedule/builder.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
@@ -104,18 +103,13 @@ private:
     return leg;
   }
 
-  [[nodiscard]] static Action action(Kind kind, int shard, Part part) {
-    Action a;
-    a.kind = kind;
-    a.payload = kind == Kind::load || kind == Kind::all_gather ? Payload::weights : Payload::gradient;
-    a.shard = shard;
-    a.part = static_cast<std::int16_t>(part.index);
-    a.parts = static_cast<std::int16_t>(part.count);
-    return a;
+  [[nodiscard]] static Action action(Kind kind, int tick, int shard, Part part) {
+    const bool gathers = kind == Kind::load || kind == Kind::all_gather;
+    return make_action(kind, tick, gathers ? Payload::weights : Payload::gradient, shard, part);
   }
 
   void call(Kind kind, int tick, Phase phase, int shard, const Leg& leg, const std::vector<Value>& all) {
-    Action a = action(kind, shard, leg.part);
+    Action a = action(kind, tick, shard, leg.part);
     a.communicator = draft_.communicator(leg.name, leg.ranks);
     std::vector<Value> values;
     for (const int r : leg.ranks) values.push_back(all[r]);
@@ -124,8 +118,7 @@ private:
 
   /// Beside the outer leg, in its lane: between the slice that a rank keeps and the buffer of the whole.
   void local(Kind kind, int tick, Phase phase, int rank, int shard, Value from, Value to) {
-    Action a = action(kind, shard, draft_.home_part(rank));
-    a.tick = tick;
+    Action a = action(kind, tick, shard, draft_.home_part(rank));
     a.lane = lane_of(kind == Kind::load ? Kind::all_gather : Kind::reduce_scatter, a.payload,
                      draft_.groups().count() == 1);
     draft_.add(rank, phase, a, {from, to});

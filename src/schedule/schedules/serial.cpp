@@ -1,5 +1,4 @@
-#include "schedule/frame.hpp"
-#include "schedule/order.hpp"
+#include "schedule/builder.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {

@@ -1,14 +1,216 @@
 #include <algorithm>
+#include <vector>
 
 #include "base/error.hpp"
-#include "schedule/frame.hpp"
-#include "schedule/order.hpp"
-#include "schedule/owners.hpp"
+#include "schedule/builder.hpp"
 #include "schedule/registry.hpp"
-#include "schedule/relay.hpp"
 
 namespace minitaw::schedule {
 namespace {
+
+/// Owner rank of each shard: shards go round-robin over the groups that still have a rank with fewer shards
+/// than the rest, and inside a group over its ranks. With n equal groups this is rank (s mod D) n + s div D
+/// (TawPipe, device-bound storage); with unequal groups every rank still owns as many shards as any other,
+/// give or take one.
+std::vector<int> round_robin_owners(const topology::Groups& groups, int shards) {
+  std::vector<int> owners;
+  std::vector<int> owned(groups.count(), 0);
+  while (static_cast<int>(owners.size()) < shards) {
+    // One pass over the groups gives a shard to each that has a rank left in this round of one shard a rank.
+    const int round = static_cast<int>(owners.size()) / groups.ranks();
+    for (int k = 0; k < groups.count() && static_cast<int>(owners.size()) < shards; ++k) {
+      if (owned[k] >= (round + 1) * groups.size(k)) continue;
+      owners.push_back(groups.rank(k, owned[k]++ % groups.size(k)));
+    }
+  }
+  return owners;
+}
+
+/// When the group relay moves shards, relative to the tick that computes with them.
+struct RelayTiming {
+  int fetch_inter = 1;  ///< ticks ahead that a shard is sent to another group (prefetch depth)
+  int fetch_intra = 1;  ///< ticks ahead that the group broadcasts
+  int give = 1;  ///< ticks after B that its gradient leaves, in the order of issue: how many buffers B has
+};
+
+/// How a group gets a shard and returns its gradient.
+///
+/// Weights: the owner broadcasts inside its own group; for another group it sends to one rank there, the
+/// group leader for this shard (same local index where it exists), which broadcasts. Gradients go the same
+/// way back: reduced to the owner inside its group, else to the leader, which sends the sum; the owner adds
+/// it to its total. (arXiv 2511.09741, GWPS and DBS; notes on the published rule in docs/schedules.md.)
+///
+/// With rails > 1, a message between groups goes in as many parts, or as many as both groups have ranks, each
+/// from the rank of one group to the rank of the other with the same local index: the owner scatters the
+/// parts in its group, the other group gathers them; gradients come back likewise.
+///
+/// `teams` are the groups that share a shard's visit: the topology's groups, or single ranks without GWPS.
+class GroupRelay {
+public:
+  GroupRelay(Draft& draft, const topology::Groups& teams, std::vector<int> owners, RelayTiming timing,
+             int rails)
+      : draft_(draft), teams_(teams), owners_(std::move(owners)), timing_(timing), rails_(rails) {
+    for (int a = 0; a < teams.count(); ++a)
+      for (int b = 0; b < a; ++b) draft.cut_shards(this->rails(a, b));
+  }
+
+  [[nodiscard]] const RelayTiming& timing() const { return timing_; }
+
+  /// Where a team takes a shard from: the owner, or the leader of another team that has `values` of it.
+  struct Source {
+    int team = -1;  ///< -1: the owner
+    std::vector<Value> values;
+  };
+
+  /// The shard's weights on every member of a team for `tick`: one value per member, in rank order.
+  [[nodiscard]] std::vector<Value> fetch(int team, int shard, int tick, const Source& source) {
+    const int owner = owners_[shard];
+    std::vector<Value> values;
+    for (const int r : teams_.members(team))
+      values.push_back(r == owner ? draft_.home(r, shard) : draft_.value(r, SlotClass::weights));
+    if (owns(team, shard)) {
+      if (!alone(team)) inside(Kind::broadcast, team, owner, shard, tick - timing_.fetch_intra, {}, values);
+    } else if (rails(team, teams_.group_of(owner)) > 1) {
+      fetch_in_parts(team, shard, tick, values);
+    } else {
+      const bool passed_on = source.team >= 0 && !owns(source.team, shard);
+      const int from = passed_on ? leader(source.team, shard) : owner;
+      fetch_whole(team, shard, tick,
+                  {from, passed_on ? source.values[teams_.local(from)] : draft_.home(owner, shard)}, values);
+    }
+    return values;
+  }
+
+  /// Where each member's B puts the shard's gradient.
+  [[nodiscard]] std::vector<Value> gradients(int team, int shard) {
+    std::vector<Value> values;
+    for (const int r : teams_.members(team))
+      values.push_back(alone(team) && owns(team, shard) ? draft_.total(r, shard)
+                                                        : draft_.value(r, SlotClass::gradient));
+    return values;
+  }
+
+  /// Moves those gradients to the owner's total, at tick `when`.
+  void return_gradients(int team, int shard, int when, const std::vector<Value>& gradients) {
+    const int owner = owners_[shard];
+    if (!owns(team, shard) && rails(team, teams_.group_of(owner)) > 1)
+      return return_in_parts(team, shard, when, gradients);
+    if (!alone(team)) inside(Kind::reduce, team, leader(team, shard), shard, when, {}, gradients);
+    if (!owns(team, shard)) return return_whole(team, shard, when, gradients);
+    // Right behind the reduction, in the same lane.
+    if (!alone(team))
+      add_to_total(owner, shard, when, Phase::give_intra, Lane::gradients, {},
+                   gradients[teams_.local(owner)]);
+  }
+
+private:
+  [[nodiscard]] bool owns(int team, int shard) const { return teams_.group_of(owners_[shard]) == team; }
+  [[nodiscard]] bool alone(int team) const { return teams_.size(team) == 1; }
+
+  /// The rank of a team that exchanges a shard with other teams.
+  [[nodiscard]] int leader(int team, int shard) const {
+    if (owns(team, shard)) return owners_[shard];
+    return teams_.rank(team, teams_.local(owners_[shard]) % teams_.size(team));
+  }
+
+  /// Parts that a message between two teams is cut into.
+  [[nodiscard]] int rails(int team, int other) const {
+    return std::min({rails_, teams_.size(team), teams_.size(other)});
+  }
+
+  /// A collective inside a team.
+  void inside(Kind kind, int team, int root, int shard, int tick, Part part,
+              const std::vector<Value>& values) {
+    const bool weights = kind == Kind::broadcast || kind == Kind::all_gather;
+    Action a = make_action(kind, tick, weights ? Payload::weights : Payload::gradient, shard, part);
+    a.peer = is_rooted(kind) ? root : -1;
+    a.communicator = draft_.group(team);
+    draft_.collective(tick, weights ? Phase::fetch_intra : Phase::give_intra, a, values);
+  }
+
+  void fetch_whole(int team, int shard, int tick, Draft::Endpoint from, const std::vector<Value>& values) {
+    const int root = leader(team, shard);
+    draft_.transfer(tick - timing_.fetch_inter, Phase::fetch_inter, {Payload::weights, shard, -1, {}}, from,
+                    {root, values[teams_.local(root)]});
+    if (!alone(team)) inside(Kind::broadcast, team, root, shard, tick - timing_.fetch_intra, {}, values);
+  }
+
+  void fetch_in_parts(int team, int shard, int tick, const std::vector<Value>& values) {
+    const int owner = owners_[shard], home = teams_.group_of(owner), parts = rails(team, home);
+    const int sent = tick - timing_.fetch_inter;
+    std::vector<Value> scattered;
+    for (int i = 0; i < parts; ++i) {
+      const int r = teams_.rank(home, i);
+      scattered.push_back(r == owner ? draft_.home(owner, shard) : draft_.value(r, SlotClass::weights));
+    }
+    scatter(shard, sent, scattered);
+    for (int i = 0; i < parts; ++i)
+      draft_.transfer(sent, Phase::fetch_inter, {Payload::weights, shard, -1, {i, parts}},
+                      {teams_.rank(home, i), scattered[i]}, {teams_.rank(team, i), values[i]});
+    gather(team, shard, tick - timing_.fetch_intra, parts, values);
+  }
+
+  /// Part i from the owner to the rank with local index i of its group.
+  void scatter(int shard, int tick, const std::vector<Value>& parts) {
+    const int owner = owners_[shard], home = teams_.group_of(owner);
+    for (int i = 0; i < static_cast<int>(parts.size()); ++i)
+      if (const int r = teams_.rank(home, i); r != owner)
+        draft_.transfer(tick, Phase::fetch_first,
+                        {Payload::weights, shard, -1, {i, static_cast<int>(parts.size())}},
+                        {owner, draft_.home(owner, shard)}, {r, parts[i]});
+  }
+
+  /// The whole shard on every member, from the parts on the first ones.
+  void gather(int team, int shard, int tick, int parts, const std::vector<Value>& values) {
+    if (parts == teams_.size(team)) return inside(Kind::all_gather, team, -1, shard, tick, {}, values);
+    for (int i = 0; i < parts; ++i)
+      inside(Kind::broadcast, team, teams_.rank(team, i), shard, tick, {i, parts}, values);
+  }
+
+  void return_whole(int team, int shard, int tick, const std::vector<Value>& gradients) {
+    const int owner = owners_[shard], root = leader(team, shard);
+    const Value received = draft_.value(owner, SlotClass::contribution);
+    draft_.transfer(tick, Phase::give_inter, {Payload::gradient, shard, -1, {}},
+                    {root, gradients[teams_.local(root)]}, {owner, received});
+    add_to_total(owner, shard, tick, Phase::give_inter, Lane::gradients_in, {}, received);
+  }
+
+  /// Member i gets the sum of part i and sends it to the rank with its local index in the owner's group,
+  /// which sends it to the owner.
+  void return_in_parts(int team, int shard, int tick, const std::vector<Value>& gradients) {
+    const int owner = owners_[shard], home = teams_.group_of(owner), parts = rails(team, home);
+    if (parts == teams_.size(team)) inside(Kind::reduce_scatter, team, -1, shard, tick, {}, gradients);
+    else
+      for (int i = 0; i < parts; ++i)
+        inside(Kind::reduce, team, teams_.rank(team, i), shard, tick, {i, parts}, gradients);
+    const Value received = draft_.value(owner, SlotClass::contribution);
+    for (int i = 0; i < parts; ++i) {
+      const Part part{i, parts};
+      const int counterpart = teams_.rank(home, i);
+      const bool direct = counterpart == owner;
+      const Value passing = direct ? received : draft_.value(counterpart, SlotClass::contribution);
+      draft_.transfer(tick, Phase::give_inter, {Payload::gradient, shard, -1, part},
+                      {teams_.rank(team, i), gradients[i]}, {counterpart, passing});
+      if (!direct)
+        draft_.transfer(tick, Phase::give_last, {Payload::gradient, shard, -1, part}, {counterpart, passing},
+                        {owner, received});
+      add_to_total(owner, shard, tick, direct ? Phase::give_inter : Phase::give_last, Lane::gradients_in,
+                   part, received);
+    }
+  }
+
+  void add_to_total(int owner, int shard, int tick, Phase phase, Lane lane, Part part, Value gradient) {
+    Action add = make_action(Kind::accumulate, tick, Payload::gradient, shard, part);
+    add.lane = lane;
+    draft_.add(owner, phase, add, {gradient, draft_.total(owner, shard)});
+  }
+
+  Draft& draft_;
+  const topology::Groups& teams_;
+  std::vector<int> owners_;
+  RelayTiming timing_;
+  int rails_;
+};
 
 /// The ranks of a team visit the same shard at the same tick, each with its own micro-batch.
 class Team {
@@ -46,7 +248,8 @@ private:
     const std::vector<Value> gradients = relay.gradients(team_, now.shard);
     for (std::size_t r = 0; r < members_.size(); ++r)
       computers_[r].backward(visits_[r][i], weights_[r], gradients[r]);
-    relay.give(team_, now.shard, std::min(now.tick + relay.timing().give, last_tick() + 1), gradients);
+    relay.return_gradients(team_, now.shard, std::min(now.tick + relay.timing().give, last_tick() + 1),
+                           gradients);
   }
 
   int team_;

@@ -1,5 +1,4 @@
-#include "schedule/frame.hpp"
-#include "schedule/order.hpp"
+#include "schedule/builder.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
@@ -111,12 +110,8 @@ private:
     for (int r = 0; r < ranks_; ++r) {
       backward_.at(r) = forward_.at(r);
       gradients_.at(r) = draft_.value(r, SlotClass::gradient);
-      Action zero;
-      zero.kind = Kind::zero;
-      zero.tick = tick;
-      zero.payload = Payload::gradient;
-      zero.shard = backward_shard(r, 0);
-      draft_.add(r, Phase::give_intra, zero, {gradients_.at(r)});
+      draft_.add(r, Phase::give_intra, make_action(Kind::zero, tick, Payload::gradient, backward_shard(r, 0)),
+                 {gradients_.at(r)});
     }
     backward_.move(
         tick, Phase::fetch_inter, [&](int r) { return forward_shard(r, ranks_ - 1); },
@@ -140,11 +135,7 @@ private:
   void give_back(int tick, const ShardOf& shard_of) {
     gradients_.move(tick, Phase::give_inter, shard_of, [&](int r) { return wrapped(-shard_of(r), ranks_); });
     for (int r = 0; r < ranks_; ++r) {
-      Action add;
-      add.kind = Kind::accumulate;
-      add.payload = Payload::gradient;
-      add.shard = wrapped(-r, ranks_);
-      add.tick = tick;
+      Action add = make_action(Kind::accumulate, tick, Payload::gradient, wrapped(-r, ranks_));
       add.lane = Lane::gradients_in;
       draft_.add(r, Phase::give_last, add, {gradients_.at(r), draft_.total(r, add.shard)});
     }

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace minitaw {
+
+/// Elements [begin, begin + count) of a buffer.
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
+/// Part `index` of `count` equal ones.
+struct Part {
+  int index = 0;
+  int count = 1;
+};
+
+/// `part` of a buffer that its parts divide.
+[[nodiscard]] constexpr Range range_of(std::int64_t elements, Part part) {
+  const std::int64_t each = elements / part.count;
+  return {part.index * each, each};
+}
+
+/// Slice of member `index` when `elements` are shared by `members`: ceil(elements / members) each, the last
+/// ones cut to what remains, so shorter or empty. `index` is taken modulo members, negative ones too: rings
+/// count backwards.
+[[nodiscard]] constexpr Range slice(std::int64_t elements, int members, int index) {
+  const std::int64_t member = ((index % members) + members) % members;
+  const std::int64_t each = elements / members + (elements % members != 0);
+  const std::int64_t begin = std::min(member * each, elements);
+  return {begin, std::min(each, elements - begin)};
+}
+
+}  // namespace minitaw

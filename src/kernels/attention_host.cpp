@@ -1,0 +1,527 @@
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "kernels/detail/backends.hpp"
+#include "kernels/detail/loops.hpp"
+
+/// Products of small packed matrices that stay in the cache, for kernels that do something to the result
+/// before it leaves. Large products are BLAS's affair.
+
+namespace minitaw::kernels::detail::host {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int simd_floats = 16, block_rows = 8, block_vectors = 2;
+#elif defined(__AVX__)
+constexpr int simd_floats = 8, block_rows = 4, block_vectors = 2;
+#else
+constexpr int simd_floats = 4, block_rows = 4, block_vectors = 2;
+#endif
+
+/// Columns of a block of the result, which the processor's registers hold.
+constexpr int block_columns = block_vectors * simd_floats;
+
+typedef float Simd __attribute__((vector_size(simd_floats * sizeof(float))));
+
+Simd load_simd(const float* from) {
+  Simd value;
+  std::memcpy(&value, from, sizeof value);
+  return value;
+}
+
+void store_simd(float* to, Simd value) { std::memcpy(to, &value, sizeof value); }
+
+/// Element (i, k) of the left operand is data[i * row + k * step].
+struct Left {
+  const float* data;
+  std::ptrdiff_t row, step;
+};
+
+/// Row-major, rows of a multiple of block_columns.
+template <class T>
+struct Packed {
+  T* data;
+  std::ptrdiff_t row;
+
+  operator Packed<const T>() const
+    requires(!std::is_const_v<T>)
+  {
+    return {data, row};
+  }
+};
+
+/// One block: c = (or, if `add`, +=) a b over `depth`.
+template <bool add>
+void multiply_block(int depth, Left a, Packed<const float> b, Packed<float> c) {
+  Simd sums[block_rows][block_vectors];
+#pragma GCC unroll 8
+  for (int i = 0; i < block_rows; ++i)
+#pragma GCC unroll 8
+    for (int v = 0; v < block_vectors; ++v)
+      sums[i][v] = add ? load_simd(c.data + i * c.row + v * simd_floats) : Simd{};
+  for (int k = 0; k < depth; ++k) {
+    Simd right[block_vectors];
+#pragma GCC unroll 8
+    for (int v = 0; v < block_vectors; ++v) right[v] = load_simd(b.data + v * simd_floats);
+#pragma GCC unroll 8
+    for (int i = 0; i < block_rows; ++i) {
+      const float left = a.data[i * a.row];
+#pragma GCC unroll 8
+      for (int v = 0; v < block_vectors; ++v) sums[i][v] += left * right[v];
+    }
+    a.data += a.step;
+    b.data += b.row;
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < block_rows; ++i)
+#pragma GCC unroll 8
+    for (int v = 0; v < block_vectors; ++v) store_simd(c.data + i * c.row + v * simd_floats, sums[i][v]);
+}
+
+/// c [rows, columns] = (or, if `add`, +=) a [rows, depth] b [depth, columns]; rows and columns are multiples
+/// of those of a block.
+template <bool add>
+void multiply(int rows, int columns, int depth, Left a, Packed<const float> b, Packed<float> c) {
+  for (int j = 0; j < columns; j += block_columns)
+    for (int i = 0; i < rows; i += block_rows)
+      multiply_block<add>(depth, {a.data + i * a.row, a.row, a.step}, {b.data + j, b.row},
+                          {c.data + i * c.row + j, c.row});
+}
+
+// What the host's forward and backward have in common. A tile of scores is kept as its transpose,
+// [key][query]: statistics of a query then lie in the lanes of a vector, and no operand has to be transposed
+// but the queries, once.
+
+/// Queries and keys of a tile: its operands, two of them in the backward, stay in the L2 cache.
+constexpr int tile = 128;
+static_assert(tile % block_columns == 0 && block_columns % block_rows == 0);
+
+template <class Tag>
+using TilePolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::Schedule<Kokkos::Dynamic>, Tag>;
+using TileTeam = TilePolicy<void>::member_type;
+using Scratch = Kokkos::View<float*, TileTeam::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+
+/// Tasks of very different length (causal): whoever is free takes the next.
+template <class Tag = void>
+TilePolicy<Tag> tile_policy(const ExecutionSpace& exec, std::int64_t tasks, int scratch_floats) {
+  return TilePolicy<Tag>(exec, static_cast<int>(tasks), 1)
+      .set_scratch_size(1, Kokkos::PerTeam(Scratch::shmem_size(scratch_floats)));
+}
+
+[[nodiscard]] constexpr int round_up(int count, int to) { return (count + to - 1) / to * to; }
+
+/// Where one head's queries, keys, values and outputs of one sequence are.
+struct HeadPlace {
+  HeadPlace(const AttentionSizes& z, int sequence, int head)
+      : stride((z.heads + 2 * z.kv_heads) * z.head_dim), y_stride(z.heads * z.head_dim) {
+    const std::int64_t token = std::int64_t{sequence} * z.seq;
+    query = token * stride + head * z.head_dim;
+    key = token * stride + (z.heads + head / z.group()) * z.head_dim;
+    value = key + z.kv_heads * z.head_dim;
+    output = token * y_stride + head * z.head_dim;
+    row = (std::int64_t{sequence} * z.heads + head) * z.seq;
+  }
+
+  int stride, y_stride;                    ///< elements from one token to the next
+  std::int64_t query, key, value, output;  ///< of the sequence's first token
+  std::int64_t row;                        ///< of its first row statistic
+};
+
+/// A tile: queries [q, q + nq), keys [k, k + nk), none of them behind the last query.
+struct Tile {
+  int q, nq, k, nk;
+
+  [[nodiscard]] static Tile at(int q, int k, int seq) {
+    const int nq = std::min(tile, seq - q);
+    return {q, nq, k, std::min(tile, q + nq - k)};
+  }
+  /// On the diagonal key i of the tile is seen by its queries i, i + 1, ...; elsewhere by all.
+  [[nodiscard]] bool on_diagonal() const { return k == q; }
+  /// How many keys a block of columns of queries, the first of them p, sees at most.
+  [[nodiscard]] int keys_of(int p) const { return on_diagonal() ? std::min(nk, p + block_columns) : nk; }
+  /// The first query, of a whole block of columns, that sees key i.
+  [[nodiscard]] int queries_from(int i) const {
+    return on_diagonal() ? i / block_columns * block_columns : 0;
+  }
+};
+
+/// `count` rows of `width` values, `stride` apart, times `factor`; zeros up to the width of `to`. Rows behind
+/// them, up to a whole block, keep what they hold: they are multiplied, too, into rows that nobody reads.
+void pack(const float* from, std::int64_t stride, int count, int width, float factor, Packed<float> to) {
+  for (int i = 0; i < count; ++i) {
+    const float* const in = from + i * stride;
+    float* const out = to.data + i * to.row;
+    for (int c = 0; c < width; ++c) out[c] = in[c] * factor;
+    for (int c = width; c < to.row; ++c) out[c] = 0;
+  }
+}
+
+/// The other way; adds nothing.
+void unpack(Packed<const float> from, float* to, std::int64_t stride, int count, int width) {
+  for (int i = 0; i < count; ++i)
+    for (int c = 0; c < width; ++c) to[i * stride + c] = from.data[i * from.row + c];
+}
+
+/// to [width][tile], zeros behind `count`.
+void transpose(Packed<const float> from, int count, int width, float* to) {
+  for (int c = 0; c < width; ++c) {
+    for (int i = 0; i < count; ++i) to[c * tile + i] = from.data[i * from.row + c];
+    for (int i = count; i < tile; ++i) to[c * tile + i] = 0;
+  }
+}
+
+/// Scores or their like: out [key][query] = left [key][d] right [d][query], where queries see keys.
+void multiply_visible(const Tile& t, int width, Packed<const float> left, const float* right, float* out) {
+  for (int p = 0; p < t.nq; p += block_columns)
+    multiply<false>(round_up(t.keys_of(p), block_rows), block_columns, width, {left.data, left.row, 1},
+                    {right + p, tile}, {out + p, tile});
+}
+
+/// sums [query][d] += of what each query sees, weights [key][query] times right [key][d].
+void add_over_keys(const Tile& t, const float* weights, Packed<const float> right, Packed<float> sums) {
+  for (int p = 0; p < t.nq; p += block_columns)
+    multiply<true>(block_columns, static_cast<int>(sums.row), t.keys_of(p), {weights + p, 1, tile}, right,
+                   {sums.data + p * sums.row, sums.row});
+}
+
+/// sums [key][d] += of the queries that see each key, weights [key][query] times right [query][d].
+void add_over_queries(const Tile& t, const float* weights, Packed<const float> right, Packed<float> sums) {
+  for (int i = 0; i < t.nk; i += block_columns) {
+    const int from = t.queries_from(i), rows = round_up(std::min(block_columns, t.nk - i), block_rows);
+    multiply<true>(rows, static_cast<int>(sums.row), t.nq - from, {weights + i * tile + from, tile, 1},
+                   {right.data + from * right.row, right.row}, {sums.data + i * sums.row, sums.row});
+  }
+}
+
+/// A task is one tile of queries of one head: it walks over the keys that they see.
+struct Forward {
+  Matrix<float> y;
+  Vector<float> lse;
+  Matrix<const float> qkv;
+  AttentionSizes z;
+  int tiles;
+
+  [[nodiscard]] int width() const { return round_up(z.head_dim, block_columns); }
+  [[nodiscard]] int scratch_floats() const { return tile * (z.head_dim + 3 * width() + tile + 3); }
+
+  /// The parts of a task's memory.
+  struct Work {
+    Work(const Forward& f, float* memory) {
+      const auto take = [&](int floats) { return std::exchange(memory, memory + floats); };
+      query = take(f.z.head_dim * tile);
+      key = {take(tile * f.width()), f.width()};
+      value = {take(tile * f.width()), f.width()};
+      out = {take(tile * f.width()), f.width()};
+      scores = take(tile * tile);
+      largest = take(tile);
+      sum = take(tile);
+      shrink = take(tile);
+    }
+    float* query;                   ///< [d][query], scaled
+    Packed<float> key, value, out;  ///< [key][d], [key][d], [query][d]
+    float* scores;                  ///< [key][query]
+    float *largest, *sum, *shrink;  ///< of each query
+  };
+
+  void operator()(const TileTeam& team) const {
+    const int heads = z.batch * z.heads, task = team.league_rank();
+    const int q = (tiles - 1 - task / heads) * tile;  // longest tasks first
+    const HeadPlace at(z, task % heads / z.heads, task % z.heads);
+    const Scratch scratch(team.team_scratch(1), scratch_floats());
+    const Work work(*this, scratch.data());
+    begin(at, q, work);
+    for (int k = 0; k <= q; k += tile) add_keys(at, Tile::at(q, k, z.seq), work);
+    finish(at, q, work);
+  }
+
+  void begin(const HeadPlace& at, int q, const Work& work) const {
+    const int nq = std::min(tile, z.seq - q);
+    pack(qkv.data() + at.query + std::int64_t{q} * at.stride, at.stride, nq, z.head_dim,
+         1.0F / std::sqrt(static_cast<float>(z.head_dim)), work.key);
+    transpose(work.key, nq, z.head_dim, work.query);
+    std::fill_n(work.largest, tile, -std::numeric_limits<float>::infinity());
+    std::fill_n(work.sum, tile, 0.0F);
+    std::fill_n(work.out.data, tile * work.out.row, 0.0F);
+  }
+
+  void add_keys(const HeadPlace& at, const Tile& t, const Work& work) const {
+    const std::int64_t row = std::int64_t{t.k} * at.stride;
+    pack(qkv.data() + at.key + row, at.stride, t.nk, z.head_dim, 1, work.key);
+    pack(qkv.data() + at.value + row, at.stride, t.nk, z.head_dim, 1, work.value);
+    multiply_visible(t, z.head_dim, work.key, work.query, work.scores);
+    soften(t, work);
+    if (t.k > 0) shrink(t, work);
+    add_over_keys(t, work.scores, work.value, work.out);
+  }
+
+  /// Scores become exp(score - largest), hidden ones 0; says what earlier results shrink by.
+  static void soften(const Tile& t, const Work& work) {
+    float* const largest = work.largest;
+    float* const sum = work.sum;
+    std::copy_n(largest, tile, work.shrink);
+    for (int i = 0; i < t.nk; ++i) {
+      float* const row = work.scores + i * tile;
+      const int from = t.queries_from(i);
+      if (t.on_diagonal()) std::fill(row + from, row + i, -std::numeric_limits<float>::infinity());
+#pragma GCC ivdep
+      for (int q = from; q < tile; ++q) largest[q] = row[q] > largest[q] ? row[q] : largest[q];
+    }
+#pragma GCC ivdep
+    for (int q = 0; q < tile; ++q) {
+      work.shrink[q] = host_exponential(work.shrink[q] - largest[q]);
+      sum[q] *= work.shrink[q];
+    }
+    for (int i = 0; i < t.nk; ++i) {
+      float* const row = work.scores + i * tile;
+#pragma GCC ivdep
+      for (int q = t.queries_from(i); q < tile; ++q) {
+        row[q] = host_exponential(row[q] - largest[q]);
+        sum[q] += row[q];
+      }
+    }
+  }
+
+  static void shrink(const Tile& t, const Work& work) {
+    for (int q = 0; q < t.nq; ++q) {
+      float* const row = work.out.data + q * work.out.row;
+      const float factor = work.shrink[q];
+      if (factor == 1.0F) continue;
+      for (int c = 0; c < work.out.row; ++c) row[c] *= factor;
+    }
+  }
+
+  void finish(const HeadPlace& at, int q, const Work& work) const {
+    const int nq = std::min(tile, z.seq - q);
+    for (int r = 0; r < nq; ++r) {
+      const float* const row = work.out.data + r * work.out.row;
+      float* const out = y.data() + at.output + std::int64_t{q + r} * at.y_stride;
+      const float factor = 1.0F / work.sum[r];
+      for (int c = 0; c < z.head_dim; ++c) out[c] = row[c] * factor;
+      lse(at.row + q + r) = work.largest[r] + std::log(work.sum[r]);
+    }
+  }
+};
+
+/// What a task is. The pieces are added in the same order either way, so the bits are the same.
+struct ByHead {
+};  ///< a key/value head of a sequence with all the query heads that read it: 5 products a tile
+struct ByKeys {};     ///< a tile of its keys, for their gradients and those of the values: 4 products
+struct ByQueries {};  ///< a tile of queries of a query head, for their gradients: 3 products
+
+/// In lanes, so that compilers turn it into vector code; the order of the sum depends on nothing but the
+/// count.
+float dot_of(const float* a, const float* b, int count) {
+  constexpr int lanes = 16;
+  float sums[lanes] = {};
+  int i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (int lane = 0; lane < lanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+  for (int lane = 0; i + lane < count; ++lane) sums[lane] += a[i + lane] * b[i + lane];
+  for (int width = lanes / 2; width > 0; width /= 2)
+    for (int lane = 0; lane < width; ++lane) sums[lane] += sums[lane + width];
+  return sums[0];
+}
+
+struct Backward {
+  Matrix<float> dqkv;
+  Matrix<const float> dy, qkv, y;
+  Vector<const float> lse;
+  AttentionSizes z;
+
+  [[nodiscard]] int tiles() const { return (z.seq + tile - 1) / tile; }
+  [[nodiscard]] int width() const { return round_up(z.head_dim, block_columns); }
+  [[nodiscard]] float scaling() const { return 1.0F / std::sqrt(static_cast<float>(z.head_dim)); }
+  [[nodiscard]] int scratch_floats() const { return tile * (2 * z.head_dim + 7 * width() + 2 * tile + 2); }
+
+  /// The parts of a task's memory; of queries, keys and values, their gradients, and scores.
+  struct Work {
+    Work(const Backward& b, float* memory) {
+      const auto take = [&](int floats) { return std::exchange(memory, memory + floats); };
+      query_columns = take(b.z.head_dim * tile);
+      slope_columns = take(b.z.head_dim * tile);
+      for (Packed<float>* const part : {&query, &slope, &dquery, &key, &value, &dkey, &dvalue})
+        *part = {take(tile * b.width()), b.width()};
+      probability = take(tile * tile);
+      dscore = take(tile * tile);
+      lse = take(tile);
+      delta = take(tile);
+    }
+    float *query_columns, *slope_columns;    ///< [d][query]; queries are scaled
+    Packed<float> query, slope, dquery;      ///< [query][d]; slope: dy
+    Packed<float> key, value, dkey, dvalue;  ///< [key][d]
+    float *probability, *dscore;             ///< [key][query]
+    float *lse, *delta;                      ///< of each query; delta: y dy
+  };
+
+  void operator()(ByHead, const TileTeam& team) const {
+    const int sequence = team.league_rank() / z.kv_heads, kv_head = team.league_rank() % z.kv_heads;
+    const Scratch scratch(team.team_scratch(1), scratch_floats());
+    const Work work(*this, scratch.data());
+    for (int head = kv_head * z.group(); head < (kv_head + 1) * z.group(); ++head) {
+      const HeadPlace at(z, sequence, head);
+      for (int q = 0; q < z.seq; q += tile) {
+        load_queries(at, q, work);
+        for (int k = 0; k <= q; k += tile) {
+          const Tile t = Tile::at(q, k, z.seq);
+          load_keys(at, t, work);
+          load_sums(at, t, head == kv_head * z.group() && k == q, work);
+          differentiate(t, work);
+          add_to_keys(t, work);
+          add_over_keys(t, work.dscore, work.key, work.dquery);
+          store_sums(at, t, work);
+        }
+        store_queries(at, q, work);
+      }
+    }
+  }
+
+  void operator()(ByKeys, const TileTeam& team) const {
+    const int heads = z.batch * z.kv_heads, task = team.league_rank();
+    const int k = task / heads * tile;  // longest tasks first
+    const int sequence = task % heads / z.kv_heads, kv_head = task % z.kv_heads;
+    const Scratch scratch(team.team_scratch(1), scratch_floats());
+    const Work work(*this, scratch.data());
+    const HeadPlace keys(z, sequence, kv_head * z.group());
+    const Tile own = Tile::at(k, k, z.seq);
+    load_keys(keys, own, work);
+    load_sums(keys, own, true, work);
+    for (int head = kv_head * z.group(); head < (kv_head + 1) * z.group(); ++head)
+      for (int q = k; q < z.seq; q += tile) {
+        load_queries(HeadPlace(z, sequence, head), q, work);
+        differentiate(Tile::at(q, k, z.seq), work);
+        add_to_keys(Tile::at(q, k, z.seq), work);
+      }
+    store_sums(keys, own, work);
+  }
+
+  void operator()(ByQueries, const TileTeam& team) const {
+    const int heads = z.batch * z.heads, task = team.league_rank();
+    const int q = (tiles() - 1 - task / heads) * tile;  // longest tasks first
+    const Scratch scratch(team.team_scratch(1), scratch_floats());
+    const Work work(*this, scratch.data());
+    const HeadPlace at(z, task % heads / z.heads, task % z.heads);
+    load_queries(at, q, work);
+    for (int k = 0; k <= q; k += tile) {
+      const Tile t = Tile::at(q, k, z.seq);
+      load_keys(at, t, work);
+      differentiate(t, work);
+      add_over_keys(t, work.dscore, work.key, work.dquery);
+    }
+    store_queries(at, q, work);
+  }
+
+  void load_queries(const HeadPlace& at, int q, const Work& work) const {
+    const int nq = std::min(tile, z.seq - q), d = z.head_dim;
+    const std::int64_t y_row = at.output + std::int64_t{q} * at.y_stride;
+    pack(qkv.data() + at.query + std::int64_t{q} * at.stride, at.stride, nq, d, scaling(), work.query);
+    pack(dy.data() + y_row, at.y_stride, nq, d, 1, work.slope);
+    transpose(work.query, nq, d, work.query_columns);
+    transpose(work.slope, nq, d, work.slope_columns);
+    for (int r = 0; r < nq; ++r) {
+      work.lse[r] = lse(at.row + q + r);
+      work.delta[r] =
+          dot_of(y.data() + y_row + std::int64_t{r} * at.y_stride, work.slope.data + r * work.slope.row, d);
+    }
+    std::fill(work.lse + nq, work.lse + tile, 0.0F);
+    std::fill(work.delta + nq, work.delta + tile, 0.0F);
+    std::fill_n(work.dquery.data, tile * work.dquery.row, 0.0F);
+  }
+
+  void store_queries(const HeadPlace& at, int q, const Work& work) const {
+    float* const to = dqkv.data() + at.query + std::int64_t{q} * at.stride;
+    for (int r = 0; r < std::min(tile, z.seq - q); ++r)
+      for (int c = 0; c < z.head_dim; ++c)
+        to[std::int64_t{r} * at.stride + c] = work.dquery.data[r * work.dquery.row + c] * scaling();
+  }
+
+  void load_keys(const HeadPlace& at, const Tile& t, const Work& work) const {
+    const std::int64_t row = std::int64_t{t.k} * at.stride;
+    pack(qkv.data() + at.key + row, at.stride, t.nk, z.head_dim, 1, work.key);
+    pack(qkv.data() + at.value + row, at.stride, t.nk, z.head_dim, 1, work.value);
+  }
+
+  /// `first`: nothing has been added to the gradients of these keys and values.
+  void load_sums(const HeadPlace& at, const Tile& t, bool first, const Work& work) const {
+    const std::int64_t row = std::int64_t{t.k} * at.stride;
+    for (const auto& [sums, place] : {std::pair{work.dkey, at.key}, {work.dvalue, at.value}}) {
+      if (first) std::fill_n(sums.data, tile * sums.row, 0.0F);
+      else pack(dqkv.data() + place + row, at.stride, t.nk, z.head_dim, 1, sums);
+    }
+  }
+
+  void store_sums(const HeadPlace& at, const Tile& t, const Work& work) const {
+    const std::int64_t row = std::int64_t{t.k} * at.stride;
+    unpack(work.dkey, dqkv.data() + at.key + row, at.stride, t.nk, z.head_dim);
+    unpack(work.dvalue, dqkv.data() + at.value + row, at.stride, t.nk, z.head_dim);
+  }
+
+  /// Probabilities and gradients of scores.
+  void differentiate(const Tile& t, const Work& work) const {
+    multiply_visible(t, z.head_dim, work.key, work.query_columns, work.probability);
+    multiply_visible(t, z.head_dim, work.value, work.slope_columns, work.dscore);
+    soften(t, work);
+  }
+
+  static void add_to_keys(const Tile& t, const Work& work) {
+    add_over_queries(t, work.probability, work.slope, work.dvalue);
+    add_over_queries(t, work.dscore, work.query, work.dkey);
+  }
+
+  /// Scores become probabilities, gradients of probabilities become gradients of scores; hidden ones 0.
+  static void soften(const Tile& t, const Work& work) {
+    for (int i = 0; i < t.nk; ++i) {
+      float* const p = work.probability + i * tile;
+      float* const d = work.dscore + i * tile;
+      const int from = t.queries_from(i);
+#pragma GCC ivdep
+      for (int q = from; q < tile; ++q) {
+        p[q] = host_exponential(p[q] - work.lse[q]);
+        d[q] = p[q] * (d[q] - work.delta[q]);
+      }
+      if (!t.on_diagonal()) continue;
+      std::fill(p + from, p + i, 0.0F);
+      std::fill(d + from, d + i, 0.0F);
+    }
+  }
+};
+
+template <class Tag>
+void launch(const ExecutionSpace& exec, std::int64_t tasks, const Backward& backward) {
+  Kokkos::parallel_for("minitaw::attention_backward",
+                       tile_policy<Tag>(exec, tasks, backward.scratch_floats()), backward);
+}
+
+/// By tiles takes 7 products instead of 5, but leaves no thread idle.
+bool too_few_heads(const ExecutionSpace& exec, std::int64_t heads) {
+  const std::int64_t threads = exec.concurrency(), rounds = (heads + threads - 1) / threads;
+  return 5 * rounds * threads > 7 * heads;
+}
+
+}  // namespace
+
+void attention_forward(const ExecutionSpace& exec, Matrix<float> y, Vector<float> lse,
+                       Matrix<const float> qkv, const AttentionSizes& sizes) {
+  const int tiles = (sizes.seq + tile - 1) / tile;
+  const Forward forward{y, lse, qkv, sizes, tiles};
+  Kokkos::parallel_for(
+      "minitaw::attention_forward",
+      tile_policy(exec, std::int64_t{tiles} * sizes.batch * sizes.heads, forward.scratch_floats()), forward);
+}
+
+void attention_backward(const ExecutionSpace& exec, Matrix<float> dqkv, Matrix<const float> dy,
+                        Matrix<const float> qkv, Matrix<const float> y, Vector<const float> lse,
+                        const AttentionSizes& sizes, Tasks tasks) {
+  const Backward backward{dqkv, dy, qkv, y, lse, sizes};
+  const std::int64_t heads = std::int64_t{sizes.batch} * sizes.kv_heads;
+  if (tasks == Tasks::automatic) tasks = too_few_heads(exec, heads) ? Tasks::tiles : Tasks::heads;
+  if (tasks == Tasks::heads) return launch<ByHead>(exec, heads, backward);
+  launch<ByKeys>(exec, heads * backward.tiles(), backward);
+  launch<ByQueries>(exec, heads * sizes.group() * backward.tiles(), backward);
+}
+
+}  // namespace minitaw::kernels::detail::host

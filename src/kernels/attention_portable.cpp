@@ -1,0 +1,247 @@
+#include "kernels/detail/backends.hpp"
+#include "kernels/detail/portable_attention.hpp"
+
+namespace minitaw::kernels::detail::portable {
+
+namespace {
+
+/// A team computes one tile of queries of one head: scores of a tile of keys at a time, online softmax.
+template <class E, int tile>
+struct Forward {
+  E* y;
+  float* lse;
+  const E* qkv;
+  AttentionSizes z;
+  int tiles, level;
+
+  struct Work {
+    float *query, *key, *value, *sum, *score, *largest, *total, *shrink;
+
+    KOKKOS_FUNCTION Work(float* base, int width)
+        : query(base), key(query + tile * pitch(width)), value(key + tile * pitch(width)),
+          sum(value + tile * pitch(width)), score(sum + tile * pitch(width)), largest(score + tile * tile),
+          total(largest + tile), shrink(total + tile) {}
+  };
+
+  KOKKOS_FUNCTION void operator()(const Team& team) const {
+    const int heads = z.batch * z.heads, head = team.league_rank() % heads;
+    const int q = (tiles - 1 - team.league_rank() / heads) * tile;  // longest first
+    const Head at(z, head / z.heads, head % z.heads);
+    const Scratch scratch(team.team_scratch(level), forward_floats(tile, pitch(z.head_dim)));
+    const Work work(scratch.data(), z.head_dim);
+    const int nq = smaller(tile, z.seq - q);
+    load_tile<tile>(team, work.query, qkv + at.query + q * at.stride, at.stride, nq, z.head_dim);
+    together(team, tile * pitch(z.head_dim), [=](int i) { work.sum[i] = 0; });
+    together(team, tile, [=](int r) {
+      work.largest[r] = -Kokkos::Experimental::infinity_v<float>;
+      work.total[r] = 0;
+    });
+    for (int k = 0; k < q + nq; k += tile) add_keys(team, work, at, q, k);
+    finish(team, work, at, q, nq);
+  }
+
+  KOKKOS_FUNCTION void add_keys(const Team& team, const Work& work, const Head& at, int q, int k) const {
+    const int nk = smaller(tile, z.seq - k), width = z.head_dim;
+    load_tile<tile>(team, work.key, qkv + at.key + k * at.stride, at.stride, nk, width);
+    load_tile<tile>(team, work.value, qkv + at.value + k * at.stride, at.stride, nk, width);
+    scores_of<tile>(team, work.score, work.query, work.key, width,
+                    1.0F / Kokkos::sqrt(static_cast<float>(width)));
+    together(team, tile, [=](int r) { soften(work, r, smaller(nk, q + r - k + 1)); });
+    together(team, tile * pitch(width), [=](int i) { work.sum[i] *= work.shrink[i / pitch(width)]; });
+    add_product<tile>(team, work.sum, work.score, false, work.value, width);
+  }
+
+  KOKKOS_FUNCTION static void soften(const Work& work, int r, int visible) {
+    float* const row = work.score + r * tile;
+    float largest = work.largest[r];
+    for (int i = 0; i < visible; ++i) largest = Kokkos::fmax(largest, row[i]);
+    const float shrink = exponential(work.largest[r] - largest);
+    float total = work.total[r] * shrink;
+    for (int i = 0; i < tile; ++i) {
+      row[i] = i < visible ? exponential(row[i] - largest) : 0.0F;
+      total += row[i];
+    }
+    work.largest[r] = largest;
+    work.total[r] = total;
+    work.shrink[r] = shrink;
+  }
+
+  KOKKOS_FUNCTION void finish(const Team& team, const Work& work, const Head& at, int q, int nq) const {
+    const int width = z.head_dim;
+    float* const statistics = lse + at.row + q;
+    together(team, tile * pitch(width), [=](int i) { work.sum[i] /= work.total[i / pitch(width)]; });
+    store_tile(team, y + at.output + q * at.y_stride, at.y_stride, work.sum, nq, width);
+    together(team, nq, [=](int r) { statistics[r] = work.largest[r] + Kokkos::log(work.total[r]); });
+  }
+};
+
+// Three kernels without atomics, so that the sums have one order: the row sums of output x gradient, then
+// the gradient of queries (a team per tile of queries), then of keys and values (a team per tile of keys).
+// Scores are computed twice for it.
+
+template <class E>
+struct Delta {
+  float* delta;
+  const E *dy, *y;
+  AttentionSizes z;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t row) const {
+    const int head = static_cast<int>(row / z.seq);
+    const Head at(z, head / z.heads, head % z.heads);
+    const std::int64_t first = at.output + row % z.seq * at.y_stride;
+    float sum = 0;
+    for (int i = 0; i < z.head_dim; ++i) sum += load(y[first + i]) * load(dy[first + i]);
+    delta[row] = sum;
+  }
+};
+
+/// Tiles in scratch. `one` and `two` hold the sums: the gradient of queries, or of keys and values.
+template <int tile>
+struct Work {
+  float *query, *slope, *key, *value, *one, *two, *score, *dscore;
+
+  KOKKOS_FUNCTION Work(float* base, int width)
+      : query(base), slope(query + tile * pitch(width)), key(slope + tile * pitch(width)),
+        value(key + tile * pitch(width)), one(value + tile * pitch(width)), two(one + tile * pitch(width)),
+        score(two + tile * pitch(width)), dscore(score + tile * tile) {}
+};
+
+template <class E, int tile>
+struct Inputs {
+  const E *dy, *qkv;
+  const float *lse, *delta;
+  AttentionSizes z;
+  int tiles, level;
+
+  KOKKOS_FUNCTION void load_queries(const Team& team, const Work<tile>& work, const Head& at, int q) const {
+    const int count = smaller(tile, z.seq - q);
+    load_tile<tile>(team, work.query, qkv + at.query + q * at.stride, at.stride, count, z.head_dim);
+    load_tile<tile>(team, work.slope, dy + at.output + q * at.y_stride, at.y_stride, count, z.head_dim);
+  }
+  KOKKOS_FUNCTION void load_keys(const Team& team, const Work<tile>& work, const Head& at, int k) const {
+    const int count = smaller(tile, z.seq - k);
+    load_tile<tile>(team, work.key, qkv + at.key + k * at.stride, at.stride, count, z.head_dim);
+    load_tile<tile>(team, work.value, qkv + at.value + k * at.stride, at.stride, count, z.head_dim);
+  }
+  /// Probabilities and gradients of scores of the tile, zero outside the sequence and above the diagonal.
+  KOKKOS_FUNCTION void soften(const Team& team, const Work<tile>& work, const Head& at, int q, int k) const {
+    const float scaling = 1.0F / Kokkos::sqrt(static_cast<float>(z.head_dim));
+    scores_of<tile>(team, work.score, work.query, work.key, z.head_dim, scaling);
+    scores_of<tile>(team, work.dscore, work.slope, work.value, z.head_dim, 1);
+    const float* const statistics = lse + at.row;
+    const float* const sums = delta + at.row;
+    const int seq = z.seq;
+    together(team, tile * tile, [=](int i) {
+      const int query = q + i / tile, key = k + i % tile;
+      const bool visible = query < seq && key <= query;
+      const float p = visible ? exponential(work.score[i] - statistics[query]) : 0.0F;
+      work.dscore[i] = visible ? p * (work.dscore[i] - sums[query]) * scaling : 0.0F;
+      work.score[i] = p;
+    });
+  }
+};
+
+template <class E, int tile>
+struct QueryGradient {
+  E* dqkv;
+  Inputs<E, tile> in;
+
+  KOKKOS_FUNCTION void operator()(const Team& team) const {
+    const AttentionSizes& z = in.z;
+    const int heads = z.batch * z.heads, head = team.league_rank() % heads;
+    const int q = (in.tiles - 1 - team.league_rank() / heads) * tile;  // longest first
+    const Head at(z, head / z.heads, head % z.heads);
+    const Scratch scratch(team.team_scratch(in.level), backward_floats(tile, pitch(z.head_dim)));
+    const Work<tile> work(scratch.data(), z.head_dim);
+    const int nq = smaller(tile, z.seq - q);
+    in.load_queries(team, work, at, q);
+    together(team, tile * pitch(z.head_dim), [=](int i) { work.one[i] = 0; });
+    for (int k = 0; k < q + nq; k += tile) {
+      in.load_keys(team, work, at, k);
+      in.soften(team, work, at, q, k);
+      add_product<tile>(team, work.one, work.dscore, false, work.key, z.head_dim);
+    }
+    store_tile(team, dqkv + at.query + q * at.stride, at.stride, work.one, nq, z.head_dim);
+  }
+};
+
+template <class E, int tile>
+struct KeyValueGradient {
+  E* dqkv;
+  Inputs<E, tile> in;
+
+  KOKKOS_FUNCTION void operator()(const Team& team) const {
+    const AttentionSizes& z = in.z;
+    const int kv_heads = z.batch * z.kv_heads, kv_head = team.league_rank() % kv_heads;
+    const int k = team.league_rank() / kv_heads * tile;  // longest first
+    const int first = kv_head % z.kv_heads * z.group(), nk = smaller(tile, z.seq - k);
+    const Scratch scratch(team.team_scratch(in.level), backward_floats(tile, pitch(z.head_dim)));
+    const Work<tile> work(scratch.data(), z.head_dim);
+    const Head keys(z, kv_head / z.kv_heads, first);
+    in.load_keys(team, work, keys, k);
+    together(team, 2 * tile * pitch(z.head_dim),
+             [=](int i) { work.one[i] = 0; });  // one and two are neighbours
+    for (int head = first; head < first + z.group(); ++head) {
+      const Head at(z, kv_head / z.kv_heads, head);
+      for (int q = k; q < z.seq; q += tile) {
+        in.load_queries(team, work, at, q);
+        in.soften(team, work, at, q, k);
+        add_product<tile>(team, work.one, work.dscore, true, work.query, z.head_dim);
+        add_product<tile>(team, work.two, work.score, true, work.slope, z.head_dim);
+      }
+    }
+    store_tile(team, dqkv + keys.key + k * keys.stride, keys.stride, work.one, nk, z.head_dim);
+    store_tile(team, dqkv + keys.value + k * keys.stride, keys.stride, work.two, nk, z.head_dim);
+  }
+};
+
+}  // namespace
+
+template <class E>
+void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, Matrix<const E> qkv,
+                       const AttentionSizes& sizes) {
+  const Launch launch(exec, std::int64_t{sizes.batch} * sizes.heads, sizes, forward_floats);
+  launch.run("minitaw::attention_forward", [&](auto tile) {
+    return Forward<E, tile>{y.data(), lse.data(), qkv.data(), sizes, launch.tiles, launch.tiling.level};
+  });
+}
+
+template <class E>
+void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float> delta, Matrix<const E> dy,
+                        Matrix<const E> qkv, Matrix<const E> y, Vector<const float> lse,
+                        const AttentionSizes& sizes) {
+  using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+  const std::int64_t heads = std::int64_t{sizes.batch} * sizes.heads;
+  Kokkos::parallel_for("minitaw::attention_backward_delta", Range(exec, 0, heads * sizes.seq),
+                       Delta<E>{delta.data(), dy.data(), y.data(), sizes});
+
+  const Launch queries(exec, heads, sizes, backward_floats);
+  const Launch keys(exec, std::int64_t{sizes.batch} * sizes.kv_heads, sizes, backward_floats);
+  const auto inputs = [&](auto tile) {
+    return Inputs<E, tile>{dy.data(), qkv.data(),    lse.data(),          delta.data(),
+                           sizes,     queries.tiles, queries.tiling.level};
+  };
+  queries.run("minitaw::attention_backward_query",
+              [&](auto tile) { return QueryGradient<E, tile>{dqkv.data(), inputs(tile)}; });
+  keys.run("minitaw::attention_backward_key_value",
+           [&](auto tile) { return KeyValueGradient<E, tile>{dqkv.data(), inputs(tile)}; });
+}
+
+/// The backward pass needs the most.
+void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes) {
+  const std::int64_t heads = std::int64_t{sizes.batch} * sizes.heads;
+  reserve_scratch(Launch(exec, heads, sizes, backward_floats).policy);
+}
+
+template void attention_forward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>,
+                                       Matrix<const float>, const AttentionSizes&);
+template void attention_forward<Bf16>(const ExecutionSpace&, Matrix<Bf16>, Vector<float>, Matrix<const Bf16>,
+                                      const AttentionSizes&);
+template void attention_backward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>,
+                                        Matrix<const float>, Matrix<const float>, Matrix<const float>,
+                                        Vector<const float>, const AttentionSizes&);
+template void attention_backward<Bf16>(const ExecutionSpace&, Matrix<Bf16>, Vector<float>, Matrix<const Bf16>,
+                                       Matrix<const Bf16>, Matrix<const Bf16>, Vector<const float>,
+                                       const AttentionSizes&);
+
+}  // namespace minitaw::kernels::detail::portable

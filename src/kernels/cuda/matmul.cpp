@@ -1,0 +1,206 @@
+#include "kernels/cuda/cublaslt.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <stdexcept>
+
+#include "kernels/cuda/queue.hpp"
+#include "kernels/detail/backends.hpp"
+
+namespace minitaw::kernels::detail::cuda {
+
+namespace {
+
+const char* name_of(cudaDataType type) { return type == CUDA_R_32F ? "fp32" : "bf16"; }
+
+std::string text(const ProductKey& key) {
+  return fmt::format("{} to {}, m {}, n {}, k {}{}{}{}", name_of(key.element), name_of(key.result), key.m,
+                     key.n, key.k, key.transposed_a ? ", transposed a" : "",
+                     key.transposed_b ? ", transposed b" : "", key.adds ? ", beta 1" : "");
+}
+
+void check(cublasStatus_t status, const std::string& what) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw std::runtime_error(fmt::format("cuBLASLt: {}: {}", what, cublasLtGetStatusString(status)));
+}
+
+template <class T>
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, T value) {
+  check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof value), "a preference");
+}
+
+/// A row-major matrix is the transpose of a column-major one, which is what the library multiplies.
+void describe(cublasLtMatrixLayout_t layout, cudaDataType type, std::int64_t rows, std::int64_t columns) {
+  check(cublasLtMatrixLayoutInit(layout, type, static_cast<std::uint64_t>(columns),
+                                 static_cast<std::uint64_t>(rows), columns),
+        "a layout");
+}
+
+void describe(cublasLtMatmulDesc_t operation, bool transposed_first, bool transposed_second) {
+  check(cublasLtMatmulDescInit(operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "an operation");
+  const cublasOperation_t first = transposed_first ? CUBLAS_OP_T : CUBLAS_OP_N,
+                          second = transposed_second ? CUBLAS_OP_T : CUBLAS_OP_N;
+  check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first),
+        "TRANSA");
+  check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second),
+        "TRANSB");
+}
+
+/// Sums in fp32 and one order: no parts of a sum may pass through the type of the result.
+void describe(cublasLtMatmulPreference_t preference, const ProductKey& key) {
+  check(cublasLtMatmulPreferenceInit(preference), "preferences");
+  set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{cublas_workspace_bytes});
+  set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, static_cast<std::uint32_t>(key.alignment_b));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, static_cast<std::uint32_t>(key.alignment_a));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(key.alignment_c));
+  set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key.alignment_c));
+}
+
+}  // namespace
+
+CublasLt::CublasLt() { check(cublasLtCreate(&handle_), "starting the library"); }
+
+CublasLt::~CublasLt() { (void)cublasLtDestroy(handle_); }
+
+/// The transpose of c is op(b)^T op(a)^T: a and b change places, and column-major eyes see them transposed
+/// already.
+CublasLt::Plan CublasLt::make_plan(const ProductKey& key, Algorithms& offered) const {
+  Plan plan;
+  describe(&plan.operation, key.transposed_b, key.transposed_a);
+  describe(&plan.first, key.element, key.transposed_b ? key.n : key.k, key.transposed_b ? key.k : key.n);
+  describe(&plan.second, key.element, key.transposed_a ? key.k : key.m, key.transposed_a ? key.m : key.k);
+  describe(&plan.result, key.result, key.m, key.n);
+  cublasLtMatmulPreferenceOpaque_t preference{};
+  describe(&preference, key);
+
+  std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
+  int count = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle_, &plan.operation, &plan.first, &plan.second, &plan.result, &plan.result, &preference,
+      static_cast<int>(found.size()), found.data(), &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return plan;
+  check(status, "choosing an algorithm for " + text(key));
+  for (int i = 0; i < count; ++i)
+    if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= cublas_workspace_bytes)
+      offered.push_back({found[i].algo});
+  plan.possible = !offered.empty();
+  if (plan.possible) plan.algorithm = offered.front().value;
+  return plan;
+}
+
+/// The first call of an algorithm may load its code.
+std::optional<float> CublasLt::time(Plan& plan, cudaStream_t stream, const Workspace& workspace,
+                                    const Product& product) const {
+  constexpr int calls = 3;
+  if (enqueue(plan, stream, workspace, product) != CUBLAS_STATUS_SUCCESS) return {};
+  cudaEvent_t begin = nullptr, end = nullptr;
+  detail::cuda::check(cudaEventCreate(&begin), "making an event");
+  detail::cuda::check(cudaEventCreate(&end), "making an event");
+  detail::cuda::check(cudaEventRecord(begin, stream), "recording an event");
+  for (int call = 0; call < calls; ++call)
+    check(enqueue(plan, stream, workspace, product), "timing a product");
+  detail::cuda::check(cudaEventRecord(end, stream), "recording an event");
+  detail::cuda::check(cudaEventSynchronize(end), "timing a product");
+  float milliseconds = 0;
+  detail::cuda::check(cudaEventElapsedTime(&milliseconds, begin, end), "timing a product");
+  (void)cudaEventDestroy(begin);
+  (void)cudaEventDestroy(end);
+  return milliseconds / calls;
+}
+
+void CublasLt::choose(Plan& plan, const Algorithms& offered, cudaStream_t stream, const Workspace& workspace,
+                      const Product& product) const {
+  constexpr float noise = 0.99F;  // what is not faster by more than 1 % is not faster
+  std::size_t fastest = 0;
+  float first = 0, best = 0;
+  for (std::size_t i = 0; i < offered.size(); ++i) {
+    plan.algorithm = offered[i].value;
+    const std::optional<float> measured = time(plan, stream, workspace, product);
+    if (!measured) continue;
+    if (best == 0) first = best = *measured, fastest = i;
+    else if (*measured < noise * best) best = *measured, fastest = i;
+  }
+  plan.algorithm = offered[fastest].value;
+  plan.choice = fmt::format("algorithm {} of {}, {:.1f} % faster than the first", fastest + 1, offered.size(),
+                            best > 0 ? 100 * (first / best - 1) : 0);
+}
+
+std::vector<std::string> CublasLt::choices() const {
+  std::vector<std::string> lines;
+  for (const auto& [key, plan] : plans_)
+    if (!plan.choice.empty()) lines.push_back(fmt::format("{}: {}", text(key), plan.choice));
+  return lines;
+}
+
+cublasStatus_t CublasLt::enqueue(Plan& plan, cudaStream_t stream, const Workspace& workspace,
+                                 const Product& product) const {
+  const float alpha = 1;
+  return cublasLtMatmul(handle_, &plan.operation, &alpha, product.b, &plan.first, product.a, &plan.second,
+                        &product.beta, product.c, &plan.result, product.c, &plan.result, &plan.algorithm,
+                        workspace.data(), cublas_workspace_bytes, stream);
+}
+
+bool CublasLt::multiply(cudaStream_t stream, const Workspace& workspace, const ProductKey& key,
+                        const Product& product) {
+  auto at = plans_.find(key);
+  if (at == plans_.end()) {
+    Algorithms offered;
+    at = plans_.emplace(key, make_plan(key, offered)).first;
+    if (by_time_ && offered.size() > 1) choose(at->second, offered, stream, workspace, product);
+  }
+  if (!at->second.possible) return false;
+  check(enqueue(at->second, stream, workspace, product), "the matrix product " + text(key));
+  return true;
+}
+
+std::string cublaslt_version() {
+  const std::size_t version = cublasLtGetVersion();
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+namespace {
+
+template <class E>
+inline constexpr cudaDataType type_of = std::is_same_v<E, Bf16> ? CUDA_R_16BF : CUDA_R_32F;
+
+/// The largest power of two up to 256 that divides the address: fast kernels read 16 bytes at once, and the
+/// library must know when they cannot.
+int alignment_of(const void* address) {
+  const auto value = reinterpret_cast<std::uintptr_t>(address);
+  int alignment = 256;
+  while (value % static_cast<std::uintptr_t>(alignment) != 0) alignment /= 2;
+  return alignment;
+}
+
+}  // namespace
+
+template <class C, class E>
+bool matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
+            float beta) {
+  const bool turn_a = op_a == Op::transposed, turn_b = op_b == Op::transposed;
+  const ProductKey key{static_cast<std::int64_t>(c.extent(0)),
+                       static_cast<std::int64_t>(c.extent(1)),
+                       static_cast<std::int64_t>(a.extent(turn_a ? 0 : 1)),
+                       turn_a,
+                       turn_b,
+                       beta != 0,
+                       type_of<E>,
+                       type_of<C>,
+                       alignment_of(a.data()),
+                       alignment_of(b.data()),
+                       alignment_of(c.data())};
+  Queue& queue = queue_of(exec);
+  return queue.products.multiply(queue.stream, queue.workspace, key, {a.data(), b.data(), c.data(), beta});
+}
+
+template bool matmul<float, float>(const ExecutionSpace&, Matrix<float>, Matrix<const float>, Op,
+                                   Matrix<const float>, Op, float);
+template bool matmul<float, Bf16>(const ExecutionSpace&, Matrix<float>, Matrix<const Bf16>, Op,
+                                  Matrix<const Bf16>, Op, float);
+template bool matmul<Bf16, Bf16>(const ExecutionSpace&, Matrix<Bf16>, Matrix<const Bf16>, Op,
+                                 Matrix<const Bf16>, Op, float);
+
+}  // namespace minitaw::kernels::detail::cuda

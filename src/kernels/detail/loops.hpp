@@ -1,0 +1,438 @@
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <initializer_list>
+#include <type_traits>
+#include <utility>
+
+#include "base/bf16.hpp"
+#include "kernels/kernels.hpp"
+
+namespace minitaw::kernels::detail {
+
+/// Where the device rounds to bf16 in one instruction. Inline assembly, because the header with its name is
+/// the vendor's.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+#define MINITAW_DEVICE_ROUNDS_TO_BF16
+#endif
+
+/// The same as to_bf16 for device code, which may not call constexpr functions of the host.
+KOKKOS_INLINE_FUNCTION std::uint16_t portable_bf16_bits(float value) {
+  const auto bits = Kokkos::bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  const std::uint32_t quiet = (bits >> 16) | 0x40U;
+  return static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+}
+
+KOKKOS_INLINE_FUNCTION std::uint16_t bf16_bits(float value) {
+#ifdef MINITAW_DEVICE_ROUNDS_TO_BF16
+  std::uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+#else
+  return portable_bf16_bits(value);
+#endif
+}
+
+/// From and to the type in memory. A new storage type adds its pair here.
+KOKKOS_INLINE_FUNCTION float load(float value) { return value; }
+KOKKOS_INLINE_FUNCTION float load(Bf16 value) {
+  return Kokkos::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
+
+template <class E>
+KOKKOS_INLINE_FUNCTION E store(float value) {
+  if constexpr (std::is_same_v<E, Bf16>) return Bf16{bf16_bits(value)};
+  else return static_cast<E>(value);
+}
+
+/// exp(x) to about 1e-7 relative, without a branch or a call, so that loops over it become vector code: C
+/// libraries' expf does not. 0 below -87, infinity above 88.
+inline float host_exponential(float x) {
+  constexpr float to_integer = 0x1.8p23F;  // adding it leaves the nearest integer in the low bits
+  const float shifted = x * 1.44269504F + to_integer;
+  const float n = shifted - to_integer;
+  const float r = (x - n * 0x1.62e4p-1F) - n * 0x1.7f7d1cp-20F;  // ln 2 in two parts
+  float p = 1.0F / 5040;
+  p = p * r + 1.0F / 720;
+  p = p * r + 1.0F / 120;
+  p = p * r + 1.0F / 24;
+  p = p * r + 1.0F / 6;
+  p = p * r + 0.5F;
+  p = p * r + 1.0F;
+  p = p * r + 1.0F;
+  const float power = std::bit_cast<float>((std::bit_cast<std::uint32_t>(shifted) << 23) + 0x3f800000U);
+  const float result = p * power;
+  return x < -87.0F ? 0.0F : (x > 88.0F ? __builtin_huge_valf() : result);
+}
+
+KOKKOS_INLINE_FUNCTION float exponential(float x) {
+  KOKKOS_IF_ON_HOST((return host_exponential(x);))
+  KOKKOS_IF_ON_DEVICE((return Kokkos::exp(x);))
+}
+
+// Elements that one thread reads or writes at a time. A device's memory runs at full speed only when each
+// thread moves 16 bytes.
+
+/// n floats in registers.
+template <int n>
+struct Floats {
+  float value[n];
+
+  KOKKOS_INLINE_FUNCTION float& operator[](int i) { return value[i]; }
+  KOKKOS_INLINE_FUNCTION const float& operator[](int i) const { return value[i]; }
+};
+
+/// Two bf16 in one word, the first in the low half.
+KOKKOS_INLINE_FUNCTION std::uint32_t bf16_pair(float first, float second) {
+#ifdef MINITAW_DEVICE_ROUNDS_TO_BF16
+  std::uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
+#else
+  return portable_bf16_bits(first) | std::uint32_t{portable_bf16_bits(second)} << 16;
+#endif
+}
+
+/// n neighbouring elements as they are in memory, moved as one access; aligned to their size, at most 16
+/// bytes. A single element is moved as such.
+template <class E, int n>
+struct Pack {
+  static constexpr std::size_t bytes = n * sizeof(E);
+  static_assert(bytes == 4 || bytes % 8 == 0);
+  static constexpr std::size_t access = bytes % 16 == 0 ? 16 : bytes;
+  struct alignas(access) Words {
+    std::uint32_t word[access / 4];
+  };
+  Words words[bytes / access];
+
+  // A device's memory has no types: words need no copy through bytes, which its compiler may split.
+  KOKKOS_INLINE_FUNCTION static Pack read(const E* from) {
+    Pack pack;
+    KOKKOS_IF_ON_HOST((std::memcpy(&pack, static_cast<const void*>(from), bytes);))
+    KOKKOS_IF_ON_DEVICE((for (std::size_t i = 0; i < bytes / access; ++i) pack.words[i] =
+                             reinterpret_cast<const Words*>(from)[i];))
+    return pack;
+  }
+  KOKKOS_INLINE_FUNCTION void write(E* to) const {
+    KOKKOS_IF_ON_HOST((std::memcpy(static_cast<void*>(to), this, bytes);))
+    KOKKOS_IF_ON_DEVICE(
+        (for (std::size_t i = 0; i < bytes / access; ++i) reinterpret_cast<Words*>(to)[i] = words[i];))
+  }
+  KOKKOS_INLINE_FUNCTION std::uint32_t& word(int i) { return words[i / (access / 4)].word[i % (access / 4)]; }
+  KOKKOS_INLINE_FUNCTION std::uint32_t word(int i) const {
+    return words[i / (access / 4)].word[i % (access / 4)];
+  }
+
+  KOKKOS_INLINE_FUNCTION static Pack of(const Floats<n>& values) {
+    Pack pack;
+    for (std::size_t i = 0; i < bytes / 4; ++i) {
+      if constexpr (std::is_same_v<E, Bf16>) pack.word(i) = bf16_pair(values[2 * i], values[2 * i + 1]);
+      else pack.word(i) = Kokkos::bit_cast<std::uint32_t>(values[i]);
+    }
+    return pack;
+  }
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION Floats<n> floats() const {
+    Floats<n> values;
+    for (std::size_t i = 0; i < bytes / 4; ++i) {
+      if constexpr (std::is_same_v<E, Bf16>) {
+        values[2 * i] = Kokkos::bit_cast<float>(word(i) << 16);
+        values[2 * i + 1] = Kokkos::bit_cast<float>(word(i) & 0xffff0000U);
+      } else {
+        values[i] = Kokkos::bit_cast<float>(word(i));
+      }
+    }
+    return values;
+  }
+};
+
+template <class E>
+struct Pack<E, 1> {
+  E element;
+
+  KOKKOS_INLINE_FUNCTION static Pack read(const E* from) { return {*from}; }
+  KOKKOS_INLINE_FUNCTION void write(E* to) const { *to = element; }
+  KOKKOS_INLINE_FUNCTION static Pack of(const Floats<1>& values) { return {store<E>(values[0])}; }
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION Floats<1> floats() const { return {{load(element)}}; }
+};
+
+/// Pack i of a row.
+template <int n, class E>
+KOKKOS_INLINE_FUNCTION Floats<n> load_pack(const E* row, int i) {
+  return Pack<E, n>::read(row + n * i).floats();
+}
+template <int n, class E>
+KOKKOS_INLINE_FUNCTION void store_pack(E* row, int i, const Floats<n>& values) {
+  Pack<E, n>::of(values).write(row + n * i);
+}
+
+/// On a host, plain loops over single elements become the better vector code. Tests set this, so that the
+/// loops over packs run there too.
+inline bool packs_on_host = false;
+
+inline bool aligned(std::initializer_list<const void*> addresses) {
+  for (const void* address : addresses)
+    if (reinterpret_cast<std::uintptr_t>(address) % 16 != 0) return false;
+  return true;
+}
+
+/// launch(n), n a compile-time constant: elements per access that rows of `width` elements of type E at these
+/// addresses allow.
+template <class E, class Launch>
+void with_packs(std::int64_t width, std::initializer_list<const void*> addresses, const Launch& launch) {
+  constexpr int widest = 16 / sizeof(E);
+  if ((!on_host || packs_on_host) && width % widest == 0 && aligned(addresses))
+    return launch(std::integral_constant<int, widest>());
+  launch(std::integral_constant<int, 1>());
+}
+
+// Loops over one row, shared by the threads of a team on a device, by the vector lanes of one thread on a
+// host.
+
+inline constexpr int most_threads = 256;
+
+/// Threads of a team on a host, at most as many as the execution space has. One thread alone has the better
+/// vector code. Tests set this, so that the loops, sums and barriers of several threads run there too.
+inline int threads_on_host = 1;
+
+using RowPolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<most_threads>>;
+using RowTeam = RowPolicy::member_type;
+
+/// Threads for a row of `items`: no more passes over the team than `most` threads need, none of them nearly
+/// empty.
+inline int team_threads(int items, int most = most_threads) {
+  if constexpr (on_host) return threads_on_host;
+  const int passes = (items + most - 1) / most, share = passes > 0 ? (items + passes - 1) / passes : 1;
+  return (share + 31) / 32 * 32;
+}
+
+/// One team per row of `items` elements or packs.
+inline RowPolicy row_policy(const ExecutionSpace& exec, std::int64_t rows, int items = most_threads) {
+  return RowPolicy(exec, static_cast<int>(rows), team_threads(items));
+}
+
+/// The thread is the whole team: its loops become vector code.
+template <class Team>
+KOKKOS_INLINE_FUNCTION bool alone([[maybe_unused]] const Team& team) {
+  if constexpr (on_host) return team.team_size() == 1;
+  else return false;
+}
+
+/// body(i) for i in [0, count), in order for each thread, so that the body may sum.
+template <class Team, class Body>
+KOKKOS_INLINE_FUNCTION void row_each(const Team& team, int count, const Body& body) {
+  for (int i = team.team_rank(); i < count; i += team.team_size()) body(i);
+}
+
+/// body(i) for i in [0, count); the same thread gets the same i in every call. Iterations must be
+/// independent.
+template <class Team, class Body>
+KOKKOS_INLINE_FUNCTION void row_for(const Team& team, int count, const Body& body) {
+  if (alone(team)) [[likely]] {
+#pragma GCC ivdep
+    for (int i = 0; i < count; ++i) body(i);
+  } else {
+    row_each(team, count, body);
+  }
+}
+
+/// Sum of term(i) for i in [0, count), known to the whole team; the order depends on count and the size
+/// of the team alone.
+template <class Sum, class Term>
+KOKKOS_INLINE_FUNCTION Sum row_sum(const RowTeam& team, int count, const Term& term) {
+  if (alone(team)) [[likely]] {
+    constexpr int lanes = 16;  // independent sums keep the vector units busy and the rounding error small
+    Sum sums[lanes] = {};
+    int i = 0;
+    for (; i + lanes <= count; i += lanes)
+      for (int lane = 0; lane < lanes; ++lane) sums[lane] += term(i + lane);
+    for (int lane = 0; i + lane < count; ++lane) sums[lane] += term(i + lane);
+    for (int width = lanes / 2; width > 0; width /= 2)
+      for (int lane = 0; lane < width; ++lane) sums[lane] += sums[lane + width];
+    return sums[0];
+  }
+  Sum sum = 0;
+  row_each(team, count, [&](int i) { sum += term(i); });
+  team.team_reduce(Kokkos::Sum<Sum>(sum));
+  return sum;
+}
+
+// Rows that a kernel needs twice: once for a sum over the row, once for its result. Each thread of the team
+// holds its packs of the row in registers in between; rows that are too long for it are read again.
+
+/// launch(n, held), both compile-time constants: with_packs, and how many packs a thread holds; 0: none.
+template <class E, class Launch>
+void with_held_packs(std::int64_t width, std::initializer_list<const void*> addresses, const Launch& launch) {
+  with_packs<E>(width, addresses, [&](auto n) {
+    const auto run = [&](auto held) { launch(n, held); };
+    if constexpr (n > 1) {
+      const int items = static_cast<int>(width / n), threads = team_threads(items);
+      if (items <= threads) return run(std::integral_constant<int, 1>());
+      if (items <= 2 * threads) return run(std::integral_constant<int, 2>());
+      if (items <= 4 * threads) return run(std::integral_constant<int, 4>());
+    }
+    run(std::integral_constant<int, 0>());
+  });
+}
+
+/// body(i, slot) for the packs [0, count) of a row: slot counts the packs that the thread holds.
+template <int held, class Body>
+KOKKOS_INLINE_FUNCTION void held_for(const RowTeam& team, int count, const Body& body) {
+  if constexpr (held == 0) {
+    row_for(team, count, [&](int i) { body(i, 0); });
+  } else {
+    const auto visit = [&](int slot) {
+      const int i = team.team_rank() + slot * team.team_size();
+      if (i < count) body(i, slot);
+    };
+    // a loop might stay one, and registers have no index
+    [&]<int... slot>(std::integer_sequence<int, slot...>) {
+      (visit(slot), ...);
+    }(std::make_integer_sequence<int, held>());
+  }
+}
+
+/// Sum over the row of term(i, slot), which gives n values; known to the whole team.
+template <int n, int held, class Term>
+KOKKOS_INLINE_FUNCTION float held_sum(const RowTeam& team, int count, const Term& term) {
+  if constexpr (n == 1) {
+    return row_sum<float>(team, count, [&](int i) { return term(i, 0)[0]; });
+  } else {
+    Floats<n> sums = {};
+    const auto add = [&](int i, int slot) {
+      const Floats<n> values = term(i, slot);
+      for (int j = 0; j < n; ++j) sums[j] += values[j];
+    };
+    if constexpr (held == 0) row_each(team, count, [&](int i) { add(i, 0); });
+    else held_for<held>(team, count, add);
+    for (int width = n / 2; width > 0; width /= 2)
+      for (int j = 0; j < width; ++j) sums[j] += sums[j + width];
+    team.team_reduce(Kokkos::Sum<float>(sums[0]));
+    return sums[0];
+  }
+}
+
+/// An input row: read() at the first visit of a pack, again() or pack() later.
+template <class E, int n, int held>
+struct HeldRow {
+  const E* row;
+  Pack<E, n> packs[held];
+
+  KOKKOS_INLINE_FUNCTION explicit HeldRow(const E* data) : row(data) {}
+  KOKKOS_INLINE_FUNCTION Floats<n> read(int i, int slot) {
+    packs[slot] = Pack<E, n>::read(row + n * i);
+    return packs[slot].floats();
+  }
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION const Pack<E, n>& pack(int, int slot) const { return packs[slot]; }
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION Floats<n> again(int, int slot) const { return packs[slot].floats(); }
+};
+
+template <class E, int n>
+struct HeldRow<E, n, 0> {
+  const E* row;
+
+  KOKKOS_INLINE_FUNCTION explicit HeldRow(const E* data) : row(data) {}
+  KOKKOS_INLINE_FUNCTION Floats<n> read(int i, int) const { return load_pack<n>(row, i); }
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION Pack<E, n> pack(int i, int) const {
+    return Pack<E, n>::read(row + n * i);
+  }
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION Floats<n> again(int i, int) const { return load_pack<n>(row, i); }
+};
+
+/// Sums of one column each over several rows, in registers or, for long rows, in the memory where they end.
+template <int n, int held>
+struct ColumnSums {
+  float* row;
+  Floats<n> sums[held] = {};
+
+  KOKKOS_INLINE_FUNCTION ColumnSums(const RowTeam&, float* data, int) : row(data) {}
+  KOKKOS_INLINE_FUNCTION void add(int, int slot, const Floats<n>& values) {
+    for (int j = 0; j < n; ++j) sums[slot][j] += values[j];
+  }
+  KOKKOS_INLINE_FUNCTION void finish(const RowTeam& team, int count) const {
+    held_for<held>(team, count, [&](int i, int slot) { store_pack<n>(row, i, sums[slot]); });
+  }
+};
+
+template <int n>
+struct ColumnSums<n, 0> {
+  float* row;
+
+  KOKKOS_INLINE_FUNCTION ColumnSums(const RowTeam& team, float* data, int count) : row(data) {
+    row_for(team, count, [=](int i) { store_pack<n>(data, i, Floats<n>{}); });
+  }
+  KOKKOS_INLINE_FUNCTION void add(int i, int, const Floats<n>& values) const {
+    Floats<n> sums = load_pack<n>(row, i);
+    for (int j = 0; j < n; ++j) sums[j] += values[j];
+    store_pack<n>(row, i, sums);
+  }
+  KOKKOS_INLINE_FUNCTION void finish(const RowTeam&, int) const {}
+};
+
+// Kernels over whole buffers, without rows.
+
+/// body.template at<n>(i) for the n elements from i on.
+template <class Body, int n>
+struct FlatPacks {
+  Body body;
+  std::int64_t count;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t pack) const {
+    const std::int64_t begin = n * pack;
+    if (begin + n <= count) return body.template at<n>(begin);
+    for (std::int64_t i = begin; i < count; ++i) body.template at<1>(i);
+  }
+};
+
+template <class Body>
+struct FlatPacks<Body, 1> {
+  Body body;
+  std::int64_t count;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t i) const { body.template at<1>(i); }
+};
+
+/// On a host a thread takes a run of elements, with a copy of the body that no store can reach: the loop is
+/// vector code then. Elements do not depend on each other, though the same one may be read and written.
+template <class Body>
+struct FlatRuns {
+  static constexpr std::int64_t length = 1024;
+  Body body;
+  std::int64_t count;
+
+  KOKKOS_FUNCTION void operator()(std::int64_t run) const {
+    const Body own = body;
+    const std::int64_t begin = run * length, end = begin + length < count ? begin + length : count;
+#pragma GCC ivdep
+    for (std::int64_t i = begin; i < end; ++i) own.template at<1>(i);
+  }
+};
+
+/// Runs `body` over `count` elements, in packs of E where the addresses allow it.
+template <class E, class Body>
+void flat_for(const char* label, const ExecutionSpace& exec, std::int64_t count,
+              std::initializer_list<const void*> addresses, const Body& body) {
+  using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+  with_packs<E>(0, addresses, [&](auto n) {  // the end is cut into single elements: any count will do
+    using Work = std::conditional_t<on_host && n == 1, FlatRuns<Body>, FlatPacks<Body, n>>;
+    constexpr std::int64_t each = on_host && n == 1 ? FlatRuns<Body>::length : n;
+    Kokkos::parallel_for(label, Range(exec, 0, (count + each - 1) / each), Work{body, count});
+  });
+}
+
+template <class Team>
+struct Nothing {
+  KOKKOS_FUNCTION void operator()(const Team&) const {}
+};
+
+/// Lets Kokkos allocate the scratch memory of `policy` now, and not in a step.
+template <class Policy>
+void reserve_scratch(const Policy& policy) {
+  Kokkos::parallel_for("minitaw::reserve_scratch", policy, Nothing<typename Policy::member_type>{});
+}
+
+}  // namespace minitaw::kernels::detail

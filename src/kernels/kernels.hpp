@@ -1,0 +1,244 @@
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/bf16.hpp"
+#include "base/philox.hpp"
+
+/// Every kernel takes the execution space first, then outputs, then inputs, then sizes that no extent tells.
+/// It is asynchronous on that space, allocates nothing, and fences nothing. E is the type in memory;
+/// arithmetic is float. "adds to" means that the output is read and added to; every other output may hold
+/// anything before.
+
+namespace minitaw::kernels {
+
+using ExecutionSpace = Kokkos::DefaultExecutionSpace;
+using MemorySpace = ExecutionSpace::memory_space;
+
+/// Kernels run on the host: loops over a row belong to one thread, and the vector units do the rest.
+inline constexpr bool on_host = std::is_same_v<MemorySpace, Kokkos::HostSpace>;
+
+/// Row-major matrix and vector in memory that somebody else owns.
+template <class E>
+using Matrix = Kokkos::View<E**, Kokkos::LayoutRight, MemorySpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+template <class E>
+using Vector = Kokkos::View<E*, Kokkos::LayoutRight, MemorySpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+
+/// The same as an input: takes no part in deducing E, so that a Matrix<E> converts.
+template <class E>
+using MatrixIn = Matrix<const std::type_identity_t<E>>;
+template <class E>
+using VectorIn = Vector<const std::type_identity_t<E>>;
+
+/// Token numbers in device memory.
+using TokensIn = Vector<const std::int32_t>;
+
+enum class Op { plain, transposed };
+
+/// c [m, n] = op(a) op(b) + beta c; beta is 0, and c may hold anything, or 1. Computed by the vendor's
+/// library where it has these types (BLAS on a host, cuBLASLt on CUDA), else by a portable kernel. Products
+/// are summed in float, whatever C and E are. C is the type of the result, so that totals stay float whatever
+/// E is.
+template <class C, class E>
+void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
+            float beta);
+
+// Linear layers without bias; weights w [out, in] as in y = x w^T.
+
+/// y [T, out] = x [T, in] w^T + beta y; beta 1 adds the layer to a residual stream without another pass.
+template <class E>
+void linear_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x, MatrixIn<E> w, float beta = 0) {
+  matmul<E, E>(exec, y, x, Op::plain, w, Op::transposed, beta);
+}
+
+/// dx [T, in] = dy [T, out] w.
+template <class E>
+void linear_backward_input(const ExecutionSpace& exec, Matrix<E> dx, MatrixIn<E> dy, MatrixIn<E> w) {
+  matmul<E, E>(exec, dx, dy, Op::plain, w, Op::plain, 0);
+}
+
+/// dw [out, in] is, or with `accumulate` adds to, dy^T x.
+template <class G, class E>
+void linear_backward_weight(const ExecutionSpace& exec, Matrix<G> dw, Matrix<const E> dy, MatrixIn<E> x,
+                            bool accumulate) {
+  matmul<G, E>(exec, dw, dy, Op::transposed, x, Op::plain, accumulate ? 1.0F : 0.0F);
+}
+
+/// x [T, H] = table [V, H] at tokens [T].
+template <class E>
+void embedding_forward(const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> table, TokensIn tokens);
+
+/// dtable [V, H] adds to the rows of dx [T, H] that share a token. order [T]: positions sorted by token,
+/// ascending among equals; segment s is order[segments(s)] .. order[segments(s + 1) - 1], all of one token.
+/// Each row of dtable is summed by one team in that order: no atomics, the same bits every time.
+template <class E>
+void embedding_backward(const ExecutionSpace& exec, Matrix<float> dtable, MatrixIn<E> dx, TokensIn tokens,
+                        TokensIn order, TokensIn segments);
+
+// RMSNorm (Zhang & Sennrich 2019): y = x rstd gain, rstd = 1 / sqrt(mean(x^2) + 1e-5) of each row.
+
+/// y [T, H], rstd [T]; x [T, H], gain [H]. `copy` [T, H], if not empty, receives x in the same pass.
+template <class E>
+void rmsnorm_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy,
+                     MatrixIn<E> x, VectorIn<E> gain);
+
+/// y again, from an x whose rstd is known.
+template <class E>
+void rmsnorm_rebuild(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x, Vector<const float> rstd,
+                     VectorIn<E> gain);
+
+/// Runs of rows that rmsnorm_backward takes: as many as a device works on at a time; on a host 256, so that
+/// sums do not depend on the number of threads. At most `rows` and most_rmsnorm_chunks.
+inline constexpr std::int64_t most_rmsnorm_chunks = 512;
+[[nodiscard]] std::int64_t rmsnorm_chunks(std::int64_t rows);
+
+/// dx = residual + gradient through the norm; residual [T, H] may be empty. dx may be dy or residual itself.
+/// gain_partial [rmsnorm_chunks(T), H]: sums over equal runs of rows, for rmsnorm_backward_gain.
+template <class E>
+void rmsnorm_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<float> gain_partial, MatrixIn<E> dy,
+                      MatrixIn<E> residual, MatrixIn<E> x, Vector<const float> rstd, VectorIn<E> gain);
+
+/// dgain [H] is, or with `accumulate` adds to, the sum over the chunks.
+template <class G>
+void rmsnorm_backward_gain(const ExecutionSpace& exec, Vector<G> dgain, Matrix<const float> gain_partial,
+                           bool accumulate);
+
+// Rotary embedding (Su et al. 2021) on pairs (2i, 2i+1) with theta 10000, in place on the fused projection
+// qkv [T, (h + 2 h_kv) d]: queries and keys turn where they are, so no split ever copies them.
+
+/// table [S, d]: cosine and sine of position theta^(-2i / d) for each pair; angles in double, because
+/// position 10^5 times a frequency leaves a float no digits of the angle.
+void rope_table(const ExecutionSpace& exec, Matrix<float> table);
+
+/// Turns the first `heads` heads (queries, then keys) of every token; row t has position t mod S.
+template <class E>
+void rope_forward(const ExecutionSpace& exec, Matrix<E> qkv, Matrix<const float> table, int heads);
+
+/// Turns back: the gradient, because a rotation's transpose is its inverse.
+template <class E>
+void rope_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Matrix<const float> table, int heads);
+
+// Causal attention with grouped query heads: query head i reads key/value head i h_kv / h. Scores exist only
+// in tiles, never S x S (online softmax: Milakov & Gimelshein 2018; tiling and backward: Dao,
+// FlashAttention-2, 2023).
+
+struct AttentionSizes {
+  int batch = 0;     ///< B
+  int seq = 0;       ///< S
+  int heads = 0;     ///< h
+  int kv_heads = 0;  ///< h_kv, divides h
+  int head_dim = 0;  ///< d
+
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION int group() const { return heads / kv_heads; }
+};
+
+enum class Attention {
+  automatic,  ///< the fastest of this build
+  host,       ///< packed tiles in vector registers, one thread per tile of queries; host builds only
+  portable,   ///< Kokkos teams, any back end
+  cudnn,  ///< cuDNN's fused kernels: bf16, head_dim a multiple of 8 up to 128; CUDA builds with cuDNN only
+};
+
+/// "auto", "host", "portable", "cudnn": as decks write them. parse_attention throws InputError for anything
+/// else.
+[[nodiscard]] std::string name_of(Attention kernel);
+[[nodiscard]] Attention parse_attention(std::string_view name);
+
+/// What `kernel` means in this build for elements of type E and these sizes: never automatic. Throws
+/// InputError if an explicit choice cannot compute them.
+template <class E>
+[[nodiscard]] Attention resolve_attention(Attention kernel, const AttentionSizes& sizes);
+
+/// Builds what the resolved kernel needs for these sizes on this queue: plans and workspaces of a vendor's
+/// library. Slow; belongs before the first step. Without it a vendor's kernel refuses to run.
+template <class E>
+void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes,
+                       Attention kernel = Attention::automatic);
+
+/// y [T, h d], lse [B, h, S] (log-sum-exp of each row of scaled scores); qkv [T, (h + 2 h_kv) d] after
+/// rotation.
+template <class E>
+void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, MatrixIn<E> qkv,
+                       const AttentionSizes& sizes, Attention kernel = Attention::automatic);
+
+/// dqkv [T, (h + 2 h_kv) d], delta [B, h, S] (scratch); dy, y [T, h d]. With cudnn, the last bits of dq
+/// depend on the order of atomic additions; all other versions give the same bits every time.
+template <class E>
+void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float> delta, MatrixIn<E> dy,
+                        MatrixIn<E> qkv, MatrixIn<E> y, Vector<const float> lse, const AttentionSizes& sizes,
+                        Attention kernel = Attention::automatic);
+
+// SwiGLU (Shazeer 2020): y = silu(gate) up. x [T, 2 F]: gate columns, then up columns.
+
+/// y [T, F].
+template <class E>
+void swiglu_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x);
+
+/// dx [T, 2 F], and y [T, F] again, because the gradient of the weights behind it needs it. dx may be x, y
+/// may be dy.
+template <class E>
+void swiglu_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<E> y, MatrixIn<E> dy, MatrixIn<E> x);
+
+/// Softmax cross-entropy, forward and backward in one go over a slice of tokens: losses [C] = -log softmax at
+/// the target of each row; logits [C, V] become their own gradient, scale (softmax - one at the target).
+template <class E>
+void cross_entropy(const ExecutionSpace& exec, Vector<double> losses, Matrix<E> logits, TokensIn targets,
+                   float scale);
+
+/// *loss adds to scale times the sum of losses, in an order that depends on their number alone.
+void sum_losses(const ExecutionSpace& exec, double* loss, Vector<const double> losses, double scale);
+
+/// total [n] is, or with `accumulate` adds to, contribution [n].
+template <class E>
+void add(const ExecutionSpace& exec, Vector<float> total, VectorIn<E> contribution, bool accumulate);
+
+/// One step of AdamW for one tensor (Loshchilov & Hutter 2019, algorithm 2), its constants ready.
+struct AdamWStep {
+  float learning_rate, beta1, beta2, epsilon, decay;
+  float correction1, correction2;  ///< 1 / (1 - beta^step)
+};
+
+/// master, moment1, moment2 [n] in place; weights [n] = master, rounded; gradient [n]. With E = float,
+/// weights and master may be the same memory.
+template <class E>
+void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
+           Vector<float> moment2, Vector<const float> gradient, const AdamWStep& step);
+
+/// weights [n] and master [n] = numbers first .. first + n of `row`; either may be empty. The same bits on
+/// every back end.
+template <class E>
+void uniform(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, std::int64_t first,
+             const UniformRow& row);
+
+// The vendors' libraries behind matrix products and attention.
+
+/// Throws InputError if kernels find the members of their functors elsewhere than the host put them, as in
+/// builds with nvcc 13 and g++ whose Views have [[no_unique_address]] members. To be called once, before any
+/// other kernel.
+void require_one_layout();
+
+/// Handles and workspaces that matrix products on this queue use; to be called once per queue, before its
+/// first step, because it allocates. They live until Kokkos ends, and so must the queue.
+void prepare(const ExecutionSpace& exec);
+
+/// While on, the first matrix product of a kind on this queue times all algorithms that the library offers,
+/// and keeps the fastest; what it adds to is then of no use. Not in a step: it waits for the queue. Nothing
+/// to choose on a host.
+void choose_by_time(const ExecutionSpace& exec, bool on);
+/// What was chosen so for products on this queue, in words, one line each.
+[[nodiscard]] std::vector<std::string> choices(const ExecutionSpace& exec);
+
+/// Device bytes that the libraries' workspaces hold now, of all queues.
+[[nodiscard]] std::size_t library_bytes();
+
+/// Name and version of each library that this build multiplies and attends with.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> library_versions();
+
+}  // namespace minitaw::kernels

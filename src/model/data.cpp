@@ -1,0 +1,164 @@
+#include "model/data.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/philox.hpp"
+
+namespace minitaw::model {
+
+namespace {
+
+/// {center, amplitude}
+std::pair<float, float> distribution_of(const Tensor& tensor, const Shape& shape) {
+  const auto fan_in = static_cast<double>(tensor.cols);
+  switch (tensor.role) {
+  case Role::norm1:
+  case Role::norm2:
+  case Role::norm:
+    return {1.0F, 0.1F};
+  case Role::wo:
+  case Role::w2:
+    return {0.0F, static_cast<float>(std::sqrt(3.0 / (2.0 * shape.layers * fan_in)))};
+  case Role::embedding:
+    return {0.0F, static_cast<float>(std::sqrt(3.0))};
+  case Role::wqkv:
+  case Role::w13:
+  case Role::head:
+    return {0.0F, static_cast<float>(std::sqrt(3.0 / fan_in))};
+  }
+  throw LogicError("tensor without initial weights");
+}
+
+void fill(std::span<float> values, const UniformRow& row) {
+  for (std::size_t begin = 0; begin < values.size(); begin += 4) {
+    const Words<4> words = row.words(begin / 4);
+    for (std::size_t i = begin; i < std::min(begin + 4, values.size()); ++i)
+      values[i] = row.number(words[static_cast<int>(i - begin)]);
+  }
+}
+
+void fill_all(std::span<float> weights, const std::vector<Tensor>& tensors, std::int64_t elements,
+              const Shape& shape, std::uint64_t seed) {
+  if (weights.size() != static_cast<std::size_t>(elements))
+    throw LogicError(fmt::format("{} initial weights for a buffer of {} elements", weights.size(), elements));
+  std::fill(weights.begin(), weights.end(), 0.0F);
+  for (const Tensor& tensor : tensors)
+    fill(weights.subspan(tensor.offset, tensor.size()), initial_row(tensor, shape, seed));
+}
+
+}  // namespace
+
+UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t seed) {
+  const auto [center, amplitude] = distribution_of(tensor, shape);
+  return {philox_key(seed, Stream::weights),
+          {{static_cast<std::uint32_t>(tensor.role), static_cast<std::uint32_t>(tensor.layer)}},
+          center,
+          amplitude};
+}
+
+void initialise(std::span<float> weights, const Shard& shard, const Shape& shape, std::uint64_t seed) {
+  fill_all(weights, shard.tensors, shard.elements, shape, seed);
+}
+
+void initialise(std::span<float> weights, const Ends& ends, const Shape& shape, std::uint64_t seed) {
+  fill_all(weights, ends.tensors, ends.elements, shape, seed);
+}
+
+namespace {
+
+std::uint64_t size_of_file(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error))
+    throw InputError(fmt::format("data = \"{}\": there is no such file; give a file or \"synthetic\"", path));
+  const std::uint64_t size = std::filesystem::file_size(path, error);
+  if (error) throw InputError(fmt::format("data = \"{}\": {}", path, error.message()));
+  return size;
+}
+
+}  // namespace
+
+TokenSource::TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed)
+    : vocab_(shape.vocab), seq_(shape.seq), seed_(seed) {
+  if (data == "synthetic") return;
+  if (vocab_ < 256)
+    throw InputError(fmt::format("vocab = {}: the bytes of data = \"{}\" need at least 256", vocab_, data));
+  path_ = data;
+  file_bytes_ = size_of_file(path_);
+  if (file_bytes_ < static_cast<std::uint64_t>(seq_) + 1)
+    throw InputError(fmt::format("data = \"{}\" has {} bytes; seq = {} needs at least {}", data, file_bytes_,
+                                 seq_, seq_ + 1));
+  file_.open(path_, std::ios::binary);
+  if (!file_) throw InputError(fmt::format("data = \"{}\": the file cannot be read", path_));
+}
+
+void TokenSource::fill(std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step,
+                       std::int64_t first) {
+  const auto seq = static_cast<std::size_t>(seq_);
+  if (tokens.size() % seq != 0 || targets.size() != tokens.size())
+    throw LogicError(fmt::format("{} tokens and {} targets asked for; a sequence has {}", tokens.size(),
+                                 targets.size(), seq_));
+  std::vector<std::int32_t> values(seq + 1);
+  for (std::int64_t index = 0; index < static_cast<std::int64_t>(tokens.size() / seq); ++index) {
+    sequence(values, step, first + index);
+    std::copy_n(values.begin(), seq, tokens.begin() + index * seq_);
+    std::copy_n(values.begin() + 1, seq, targets.begin() + index * seq_);
+  }
+}
+
+/// Word w of the sequence is word w mod 4 of philox(counter {w / 4, number (low, high), step}, seed). The
+/// first token is word 0 modulo V, every further one word i: 1 + its two highest bits further. A file's
+/// offset is made of words 0 (low) and 1.
+void TokenSource::sequence(std::span<std::int32_t> values, std::int64_t step, std::int64_t number) {
+  const auto words = [&, key = philox_key(seed_, Stream::tokens)](std::size_t i) {
+    return philox({static_cast<std::uint32_t>(i / 4), static_cast<std::uint32_t>(number),
+                   static_cast<std::uint32_t>(number >> 32), static_cast<std::uint32_t>(step)},
+                  key);
+  };
+  auto four = words(0);
+  if (!path_.empty()) return read(values, four[0] | std::uint64_t{four[1]} << 32);
+  values[0] = static_cast<std::int32_t>(four[0] % vocab_);
+  for (std::size_t i = 1; i < values.size(); ++i) {
+    if (i % 4 == 0) four = words(i);
+    values[i] = static_cast<std::int32_t>(
+        (values[i - 1] + std::int64_t{1} + (four[static_cast<int>(i % 4)] >> 30)) % vocab_);
+  }
+}
+
+void TokenSource::read(std::span<std::int32_t> values, std::uint64_t random) {
+  const std::uint64_t places = file_bytes_ - values.size() + 1;
+  std::vector<char> bytes(values.size());
+  file_.seekg(static_cast<std::streamoff>(random % places));
+  if (!file_.read(bytes.data(), static_cast<std::streamsize>(bytes.size())))
+    throw std::runtime_error(fmt::format("data = \"{}\": the file became shorter or unreadable", path_));
+  std::transform(bytes.begin(), bytes.end(), values.begin(),
+                 [](char byte) { return static_cast<std::int32_t>(static_cast<unsigned char>(byte)); });
+}
+
+std::int64_t most_segments(std::int64_t vocab, std::int64_t tokens) { return std::min(vocab, tokens) + 1; }
+
+std::size_t sort_positions(std::span<std::int32_t> order, std::span<std::int32_t> segments,
+                           std::span<const std::int32_t> tokens, std::int64_t vocab) {
+  std::vector<std::int32_t> next(static_cast<std::size_t>(vocab));
+  for (const std::int32_t token : tokens) ++next[static_cast<std::size_t>(token)];
+  std::size_t used = 0;
+  std::int32_t begin = 0;
+  for (std::int32_t& count : next) {
+    if (count > 0) segments[used++] = begin;
+    begin += std::exchange(count, begin);
+  }
+  segments[used++] = begin;
+  for (std::size_t position = 0; position < tokens.size(); ++position)
+    order[static_cast<std::size_t>(next[static_cast<std::size_t>(tokens[position])]++)] =
+        static_cast<std::int32_t>(position);
+  return used;
+}
+
+}  // namespace minitaw::model

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <span>
+#include <string>
+
+#include "base/philox.hpp"
+#include "model/layout.hpp"
+
+namespace minitaw::model {
+
+/// Where the initial weights of a tensor come from: element i is number i of this row, whatever the sharding.
+/// Its place among all rows is {role, layer}; layer is 2^32 - 1 for the ends. Uniform, not normal: no
+/// library's sine or logarithm can make two machines differ. amplitude = sqrt(3) standard deviation:
+///   wqkv, w13, head 1 / sqrt(H); wo 1 / sqrt(2 L H); w2 1 / sqrt(2 L F); embedding 1
+/// Gains of norms are 1 + 0.1 u, so that exchanging two of them shows.
+[[nodiscard]] UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t seed);
+
+/// Initial weights of a shard / of the ends, fp32, on the host, one number after the other: what references
+/// start from. Padding is zero. Ranks draw theirs with model::draw().
+void initialise(std::span<float> weights, const Shard& shard, const Shape& shape, std::uint64_t seed);
+void initialise(std::span<float> weights, const Ends& ends, const Shape& shape, std::uint64_t seed);
+
+/// Where the tokens of a step come from: the bytes of a file (V >= 256), or "synthetic". A sequence depends
+/// on (seed, step, its number in the step) alone, so a step is the same however micro-batches and ranks cut
+/// it.
+///
+/// File: each sequence starts at a random byte. Synthetic: each token is the one before plus 1 to 4, at
+/// random, modulo V, so that there is something to learn (the loss can fall from ln V to ln 4).
+class TokenSource {
+public:
+  /// Throws InputError when the file is missing, unreadable, not a regular file or shorter than S + 1 bytes,
+  /// or when V < 256 with a file.
+  TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed);
+
+  /// tokens, targets [B S]: B sequences from number `first` of the step on; targets are the tokens one
+  /// further. `step` counts from 0, `first` over all ranks. Not for two threads at a time.
+  void fill(std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step,
+            std::int64_t first);
+
+private:
+  void sequence(std::span<std::int32_t> values, std::int64_t step, std::int64_t number);
+  void read(std::span<std::int32_t> values, std::uint64_t random);
+
+  std::int64_t vocab_, seq_;
+  std::uint64_t seed_;
+  std::string path_;  ///< empty: synthetic
+  std::ifstream file_;
+  std::uint64_t file_bytes_ = 0;
+};
+
+/// Most segments that a micro-batch can have, and one for their end: elements of sort_positions' `segments`.
+[[nodiscard]] std::int64_t most_segments(std::int64_t vocab, std::int64_t tokens);
+
+/// Sorts the positions of a micro-batch by token, so that the embedding's gradient needs no atomics. order
+/// [T] receives the positions by token, ascending among equals; segments where the positions of each distinct
+/// token begin in it, then T. Returns the elements of `segments` in use.
+std::size_t sort_positions(std::span<std::int32_t> order, std::span<std::int32_t> segments,
+                           std::span<const std::int32_t> tokens, std::int64_t vocab);
+
+}  // namespace minitaw::model

@@ -1,0 +1,225 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/range.hpp"
+#include "schedule/program.hpp"
+
+namespace minitaw::schedule {
+
+/// The content of a slot before it has one: "the weights of shard 3 as fetched for tick 7". Each gets a slot
+/// for as long as it lives, from its first to its last use in issue order.
+struct Value {
+  int id = -1;
+  SlotClass cls = SlotClass::home;
+
+  [[nodiscard]] bool valid() const { return id >= 0; }
+  friend bool operator==(const Value&, const Value&) = default;
+};
+
+/// Where an action stands inside its tick. Within a rank, actions are issued by (tick, phase, order of
+/// emission): transfers for later ticks first, then the tick's compute, then what it leaves for others.
+enum class Phase : std::uint8_t {
+  prepare,
+  fetch_first,  ///< what must be at hand before anything can be fetched
+  fetch_inter,
+  fetch_intra,
+  compute,
+  give_intra,
+  give_inter,
+  give_last,
+  finish
+};
+
+/// An action of this kind; what it touches and with whom is for the caller to say.
+[[nodiscard]] Action make_action(Kind kind, int tick, Payload payload, int shard = -1, Part part = {});
+
+/// What a message carries.
+struct Cargo {
+  Payload payload = Payload::weights;
+  int shard = -1;
+  int micro_batch = -1;
+  Part part{};
+};
+
+/// A program under construction: actions over values instead of slots, in any order of emission. Rules append
+/// to it; finish() sorts, assigns slots, derives waits. Both sides of every transfer are emitted by one call,
+/// which gives all ranks one common order and so rules out deadlock by construction.
+///
+/// With copies, rules see one copy only: its ranks, groups and micro-batches, counted from 0. finish() makes
+/// the others.
+class Draft {
+public:
+  /// Nobody owns a shard yet; every rank holds the ends. `groups` and `micro_batches` are those of all
+  /// `copies` together, which must be alike (see groups_of_copy()).
+  Draft(const topology::Groups& groups, int shards, int micro_batches, int copies = 1);
+
+  [[nodiscard]] const topology::Groups& groups() const { return groups_; }
+  [[nodiscard]] int ranks() const { return groups_.ranks(); }
+  [[nodiscard]] int shards() const { return program_.shards; }
+  [[nodiscard]] int micro_batches() const { return program_.micro_batches / program_.copies; }
+  [[nodiscard]] int copies() const { return program_.copies; }
+
+  /// Gives a rank a home and a total slot for a shard, or for its slice of it.
+  void own(int rank, int shard);
+  /// Ranks keep one of `count` slices of the shards that they own; each says which.
+  void slice_homes(int count) { program_.home_slices = count; }
+  void keep_slice(int rank, int slice) { program_.ranks[rank].slice = slice; }
+  [[nodiscard]] Part home_part(int rank) const { return {program_.ranks[rank].slice, program_.home_slices}; }
+  /// Shards are padded so that `count` parts are equal, besides what was asked for before.
+  void cut_shards(int count);
+
+  /// Home / total value of a shard on a rank; invalid if the rank does not own it.
+  [[nodiscard]] Value home(int rank, int shard) const;
+  [[nodiscard]] Value total(int rank, int shard) const;
+
+  /// The embedding is on one rank, final norm and head are on another, the rest hold no ends.
+  void split_ends(int embedding_rank, int head_rank);
+  [[nodiscard]] bool ends_split() const { return program_.ends_split; }
+  [[nodiscard]] bool holds_ends(int rank) const;
+  [[nodiscard]] int ends_slice(int rank) const { return program_.ranks[rank].ends_slice; }
+  void set_ends_slices(int slices) { program_.ends_slices = slices; }
+  [[nodiscard]] static Value ends() { return {0, SlotClass::ends}; }
+  [[nodiscard]] static Value ends_total() { return {0, SlotClass::ends_total}; }
+
+  /// A new value for a slot of a transit class.
+  [[nodiscard]] Value value(int rank, SlotClass cls);
+
+  /// Index of a communicator with these ranks, made at first use.
+  int communicator(const std::string& name, const std::vector<int>& ranks);
+  int world();
+  int group(int group);
+
+  /// Emits an action of one rank; `values` become its slots, in order.
+  void add(int rank, Phase phase, Action action, std::initializer_list<Value> values);
+
+  struct Endpoint {
+    int rank;
+    Value value;
+  };
+  struct Message {
+    Cargo cargo;
+    Endpoint from, to;
+  };
+  /// send on one side, recv on the other.
+  void transfer(int tick, Phase phase, const Cargo& cargo, Endpoint from, Endpoint to);
+  /// Messages of one tick. All ranks have them in one order: who issues all lanes in one sequence, as NCCL
+  /// does, never meets another order elsewhere.
+  void exchange(int tick, Phase phase, const std::vector<Message>& messages);
+  /// A collective of a communicator; values[i] belongs to its i-th rank.
+  void collective(int tick, Phase phase, Action action, const std::vector<Value>& values);
+  /// Whether these ranks are of one group.
+  [[nodiscard]] bool together(const std::vector<int>& ranks) const;
+  /// Sum over the copies of this rank, on each of them.
+  void sum_over_copies(int rank, int tick, Phase phase, Action action, Value value);
+
+  /// Last tick in which each of a rank's totals is used so far, by home slot; -1 if never.
+  [[nodiscard]] std::vector<int> last_use_of_totals(int rank) const;
+
+  /// Sorts each rank's actions into issue order, assigns slots, derives waits, makes the copies. Without
+  /// overlap, transfers wait for the computation before them and computation for the transfers before it.
+  [[nodiscard]] Program finish(bool overlap = true) &&;
+
+private:
+  struct Emitted {
+    Action action;
+    Phase phase;
+    std::array<Value, 4> values{};
+  };
+  struct Rank {
+    std::vector<Emitted> emitted;
+    int next_value = 0;
+  };
+
+  void finish_rank(int rank, bool overlap);
+
+  topology::Groups groups_;  ///< of one copy
+  Program program_;          ///< ranks and communicators of the first copy, until it is finished
+  std::vector<Rank> drafts_;
+};
+
+/// The groups of each of `copies` runs of consecutive ranks. Throws InputError if they are not alike.
+[[nodiscard]] topology::Groups groups_of_copy(const topology::Groups& groups, int copies);
+
+/// First choice of a schedule: what is computed when. One visit of a shard with one micro-batch.
+struct Visit {
+  int tick = 0;
+  int shard = 0;
+  int micro_batch = 0;
+  bool backward = false;
+};
+
+/// `shards` forward visits, then as many backward ones, for each micro-batch in turn, a tick each from
+/// `first_tick`.
+[[nodiscard]] std::vector<Visit>
+micro_batch_after_micro_batch(int shards, const std::vector<int>& micro_batches, int first_tick);
+
+/// N consecutive micro-batches for rank `rank` of the data-parallel family.
+[[nodiscard]] std::vector<int> own_micro_batches(int rank, int per_rank);
+
+/// Emits the compute actions of one rank, embedding and loss included, and carries hidden states and what
+/// visits leave for later ones from visit to visit.
+class Computer {
+public:
+  Computer(Draft& draft, int rank);
+
+  /// F (after embed on shard 0, before loss on the last shard).
+  void forward(const Visit& visit, Value weights);
+  /// BW (before dembed on shard 0). The gradient is written to a transit value, or added to it, and added to
+  /// a total.
+  void backward(const Visit& visit, Value weights, Value gradient, bool accumulate = false);
+  /// B (before dembed on shard 0), and W later.
+  void backward_input(const Visit& visit, Value weights);
+  void backward_weight(const Visit& visit, Value gradient);
+
+  /// The hidden state of a micro-batch, or its gradient, as it is passed on; it comes from elsewhere if its
+  /// first visit here is not of shard 0.
+  [[nodiscard]] Value& flow(int micro_batch) { return flows_[micro_batch]; }
+
+private:
+  [[nodiscard]] Value& kept(const Visit& visit) { return kept_[{visit.micro_batch, visit.shard}]; }
+  void embed_backward(const Visit& visit);
+
+  Draft& draft_;
+  int rank_;
+  std::map<int, Value> flows_;                    ///< by micro-batch
+  std::map<std::pair<int, int>, Value> kept_;     ///< by micro-batch and shard
+  std::map<std::pair<int, int>, Value> stashed_;  ///< the same
+};
+
+/// How the ends gradient comes together at the end of the step, unless the ends are split or one rank has
+/// all.
+enum class EndsUpdate {
+  sliced,      ///< reduce-scatter, each rank updates its slice, all-gather (weight-passing family, FSDP)
+  replicated,  ///< all-reduce, everyone updates everything (DDP)
+};
+
+/// What closes every step, at `tick`: ends gradients combined, all gradients summed over the copies, every
+/// home shard and the ends updated, join.
+void close_step(Draft& draft, int tick, EndsUpdate ends);
+
+/// Gives every value of a rank a slot of its class that is free from the value's first to its last use in
+/// issue order, out of as few slots as there can be, and counts them. values[i] belong to actions[i]; transit
+/// values are numbered below `count`. Homes, totals and ends keep the index that they were made with.
+void assign_slots(RankProgram& rank, const std::vector<std::array<Value, 4>>& values, int count);
+
+/// The first contribution of a step to a gradient that lasts from step to step writes it, the others add:
+/// nothing needs to be cleared. Needs slots.
+void write_first_contributions(RankProgram& rank, int shard_parts);
+
+/// Derives the waits of every action from the slots it touches: a read waits for the last write, a write for
+/// the last write and the reads since. Waits that others imply are left out; join waits for everything.
+/// Without overlap, communication also waits for all computation issued before it and the other way round.
+void assign_waits(RankProgram& program, int rank, bool overlap);
+
+/// Communicator of an action that all copies of a rank take part in, until make_copies().
+inline constexpr int among_copies = -2;
+
+/// Appends Program::copies - 1 further copies of the ranks and communicators that are there, each with ranks
+/// and micro-batches of its own, and gives every rank's copies a communicator.
+void make_copies(Program& program);
+
+}  // namespace minitaw::schedule

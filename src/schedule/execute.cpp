@@ -1,0 +1,315 @@
+#include "schedule/execute.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <utility>
+
+namespace minitaw::schedule::detail {
+
+std::string name_of(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls), slot.index); }
+
+std::string place(const Program& program, int rank, int action) {
+  if (rank < 0) return "the program";
+  if (action < 0) return fmt::format("rank {}", rank);
+  Action shown = program.ranks[rank].actions[action];
+  if (shown.communicator >= static_cast<int>(program.communicators.size())) shown.communicator = -1;
+  return fmt::format("rank {}, tick {}, '{}'", rank, shown.tick, to_text(shown, program));
+}
+
+void refuse(Rule rule, const Program& program, int rank, int action, const std::string& what) {
+  throw Refusal{{rule, rank, action, fmt::format("{}: {}", place(program, rank, action), what)}};
+}
+
+std::vector<LaneSequences> lane_sequences(const Program& program) {
+  std::vector<LaneSequences> result(program.ranks.size());
+  for (std::size_t r = 0; r < result.size(); ++r) {
+    const auto& actions = program.ranks[r].actions;
+    for (std::size_t i = 0; i < actions.size(); ++i)
+      result[r][static_cast<std::size_t>(actions[i].lane)].push_back(static_cast<int>(i));
+  }
+  return result;
+}
+
+namespace {
+
+/// One side of a message; equal keys form a queue from one rank to another.
+struct Side {
+  std::uint64_t key = 0;
+  Place place;
+};
+
+std::uint64_t key_of(int from, int to, const Action& a) {
+  return (static_cast<std::uint64_t>(from) << 34) | (static_cast<std::uint64_t>(to) << 4) |
+         static_cast<std::uint64_t>(a.payload);
+}
+
+/// Whether two sides mean the same part of the same thing, in the same precision.
+bool same_cargo(const Action& a, const Action& b) {
+  const bool totals = a.slots[0].cls == SlotClass::total, other_totals = b.slots[0].cls == SlotClass::total;
+  return a.shard == b.shard && a.micro_batch == b.micro_batch && a.part == b.part && a.parts == b.parts &&
+         totals == other_totals;
+}
+
+class Matcher {
+public:
+  explicit Matcher(const Program& program) : program_(program) {}
+
+  Matching run() {
+    number_actions();
+    for (int r = 0; r < static_cast<int>(program_.ranks.size()); ++r) collect_messages(r);
+    pair_messages();
+    collect_collectives();
+    for (int c = 0; c < static_cast<int>(result_.channels.size()); ++c) number_collectives(c);
+    return std::move(result_);
+  }
+
+private:
+  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
+  [[noreturn]] void fail(Rule rule, Place p, const std::string& what) const {
+    refuse(rule, program_, p.rank, p.action, what);
+  }
+  [[nodiscard]] std::string text(Place p) const { return place(program_, p.rank, p.action); }
+
+  void number_actions() {
+    std::int64_t count = 0;
+    for (const RankProgram& rank : program_.ranks) {
+      result_.base.push_back(count);
+      count += static_cast<std::int64_t>(rank.actions.size());
+    }
+    result_.other.assign(count, -1);
+  }
+
+  void collect_messages(int r) {
+    const auto& actions = program_.ranks[r].actions;
+    for (int i = 0; i < static_cast<int>(actions.size()); ++i) {
+      const Action& a = actions[i];
+      if (a.kind == Kind::send) sends_.push_back({key_of(r, a.peer, a), {r, i}});
+      if (a.kind == Kind::recv) receives_.push_back({key_of(a.peer, r, a), {r, i}});
+    }
+  }
+
+  void pair_messages() {
+    // Stable: within a queue the order of issue stays.
+    std::ranges::stable_sort(sends_, {}, &Side::key);
+    std::ranges::stable_sort(receives_, {}, &Side::key);
+    for (std::size_t i = 0; i < std::max(sends_.size(), receives_.size()); ++i) pair(i);
+  }
+
+  /// All earlier messages have matched, so the first difference in the sorted lists is a message with one
+  /// side.
+  void pair(std::size_t i) {
+    const bool lacks_send = i == sends_.size() || (i < receives_.size() && receives_[i].key < sends_[i].key);
+    const bool lacks_receive =
+        i == receives_.size() || (i < sends_.size() && sends_[i].key < receives_[i].key);
+    if (lacks_send) fail(Rule::matched_messages, receives_[i].place, "no send of the peer is left for it");
+    if (lacks_receive) fail(Rule::matched_messages, sends_[i].place, "no receive of the peer is left for it");
+    const Place from = sends_[i].place, to = receives_[i].place;
+    if (!same_cargo(at(from), at(to)))
+      fail(Rule::matched_messages, to, fmt::format("meets {}; expected the same message", text(from)));
+    result_.other[result_.number(from)] = to.action;
+    result_.other[result_.number(to)] = from.action;
+  }
+
+  void collect_collectives() {
+    result_.channels.resize(program_.communicators.size() * lanes);
+    std::vector<std::vector<std::pair<int, int>>> memberships(program_.ranks.size());
+    for (int c = 0; c < static_cast<int>(program_.communicators.size()); ++c) {
+      const auto& members = program_.communicators[c].ranks;
+      for (int l = 0; l < lanes; ++l) result_.channels[c * lanes + l].calls.resize(members.size());
+      for (int m = 0; m < static_cast<int>(members.size()); ++m) memberships[members[m]].emplace_back(c, m);
+    }
+    for (int r = 0; r < static_cast<int>(program_.ranks.size()); ++r) collect_calls(r, memberships[r]);
+  }
+
+  void collect_calls(int r, const std::vector<std::pair<int, int>>& memberships) {
+    const auto& actions = program_.ranks[r].actions;
+    for (int i = 0; i < static_cast<int>(actions.size()); ++i) {
+      const Action& a = actions[i];
+      if (!is_collective(a.kind)) continue;
+      const int member = std::ranges::find(memberships, a.communicator, &std::pair<int, int>::first)->second;
+      result_.channels[a.communicator * lanes + static_cast<int>(a.lane)].calls[member].push_back(i);
+    }
+  }
+
+  void number_collectives(int c) {
+    Channel& channel = result_.channels[c];
+    const auto& members = program_.communicators[c / lanes].ranks;
+    channel.first = static_cast<std::int32_t>(result_.instances.size());
+    for (std::size_t m = 1; m < members.size(); ++m)
+      compare(members[0], channel.calls[0], members[m], channel.calls[m]);
+    result_.instances.insert(result_.instances.end(), channel.calls[0].size(), c);
+    for (std::size_t m = 0; m < members.size(); ++m)
+      for (std::size_t k = 0; k < channel.calls[m].size(); ++k)
+        result_.other[result_.number({members[m], channel.calls[m][k]})] =
+            channel.first + static_cast<int>(k);
+  }
+
+  void compare(int first, const std::vector<std::int32_t>& expected, int rank,
+               const std::vector<std::int32_t>& calls) const {
+    const auto same = [&](std::int32_t a, std::int32_t b) {
+      return same_call(at({first, a}), at({rank, b}));
+    };
+    const auto [e, c] = std::ranges::mismatch(expected, calls, same);
+    if (e == expected.end() && c == calls.end()) return;
+    if (c == calls.end())
+      fail(Rule::same_collectives, {first, *e}, fmt::format("rank {} never joins it", rank));
+    fail(Rule::same_collectives, {rank, *c},
+         e == expected.end() ? fmt::format("rank {} never joins it", first)
+                             : fmt::format("expected the collective of {}", text({first, *e})));
+  }
+
+  static bool same_call(const Action& a, const Action& b) {
+    return a.kind == b.kind && a.payload == b.payload && a.peer == b.peer && same_cargo(a, b);
+  }
+
+  const Program& program_;
+  Matching result_;
+  std::vector<Side> sends_, receives_;
+};
+
+}  // namespace
+
+Matching match(const Program& program) { return Matcher(program).run(); }
+
+namespace {
+
+/// Where a lane of a rank stands: actions before `next` are finished.
+struct LaneState {
+  std::int32_t next = 0;
+  bool started = false;
+};
+
+class Execution {
+public:
+  Execution(const Program& program, const std::vector<LaneSequences>& sequences, const Matching& matching,
+            Listener& listener)
+      : program_(program), sequences_(sequences), matching_(matching), listener_(listener),
+        states_(program.ranks.size()), started_(matching.other.size()), arrived_(matching.instances.size()) {}
+
+  void run() {
+    for (int r = 0; r < static_cast<int>(states_.size()); ++r)
+      for (int l = 0; l < lanes; ++l) ready_.push_back({r, l});
+    while (!ready_.empty()) {
+      const auto [rank, lane] = ready_.front();
+      ready_.pop_front();
+      start(rank, lane);
+    }
+    check_end();
+  }
+
+private:
+  struct Waiting {
+    int rank, lane;
+  };
+
+  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
+  [[nodiscard]] Place place_of(int rank, int lane, int position) const {
+    return {rank, sequences_[rank][lane][position]};
+  }
+  [[nodiscard]] bool done(int rank, int lane) const {
+    return states_[rank][lane].next == static_cast<int>(sequences_[rank][lane].size());
+  }
+
+  [[nodiscard]] bool may_start(int rank, int lane) const {
+    const LaneState& state = states_[rank][lane];
+    if (state.started || done(rank, lane)) return false;
+    const Action& next = at(place_of(rank, lane, state.next));
+    for (int l = 0; l < lanes; ++l)
+      if (states_[rank][l].next < next.waits[l]) return false;
+    return true;
+  }
+
+  void start(int rank, int lane) {
+    if (!may_start(rank, lane)) return;
+    states_[rank][lane].started = true;
+    begin_action(place_of(rank, lane, states_[rank][lane].next));
+  }
+
+  void begin_action(Place p) {
+    const Action& a = at(p);
+    if (is_point_to_point(a.kind)) {
+      begin_message(p, a);
+    } else if (is_collective(a.kind)) {
+      begin_collective(a, matching_.other[matching_.number(p)]);
+    } else {
+      listener_.local(p);
+      finish(p);
+    }
+  }
+
+  void begin_message(Place p, const Action& a) {
+    const std::int64_t number = matching_.number(p);
+    const Place other{a.peer, matching_.other[number]};
+    started_[number] = true;
+    if (!started_[matching_.number(other)]) return;
+    if (a.kind == Kind::send) listener_.message(p, other);
+    else listener_.message(other, p);
+    finish(p);
+    finish(other);
+  }
+
+  void begin_collective(const Action& a, std::int32_t instance) {
+    const auto& members = program_.communicators[a.communicator].ranks;
+    if (++arrived_[instance] < static_cast<int>(members.size())) return;
+    const Channel& channel = matching_.channels[matching_.instances[instance]];
+    calls_.clear();
+    for (std::size_t m = 0; m < members.size(); ++m)
+      calls_.push_back({members[m], channel.calls[m][instance - channel.first]});
+    listener_.collective(calls_);
+    for (const Place call : calls_) finish(call);
+  }
+
+  void finish(Place p) {
+    LaneState& state = states_[p.rank][static_cast<std::size_t>(at(p).lane)];
+    state.started = false;
+    ++state.next;
+    for (int l = 0; l < lanes; ++l)
+      if (may_start(p.rank, l)) ready_.push_back({p.rank, l});
+  }
+
+  void check_end() const {
+    std::string heads;
+    Waiting first{-1, -1};
+    int stuck = 0;
+    for (int r = 0; r < static_cast<int>(states_.size()); ++r)
+      for (int l = 0; l < lanes; ++l) {
+        if (done(r, l)) continue;
+        if (stuck++ == 0) first = {r, l};
+        if (stuck <= shown_heads) heads += fmt::format("{}{}", stuck > 1 ? "; " : "", head(r, l));
+      }
+    if (stuck == 0) return;
+    if (stuck > shown_heads) heads += fmt::format("; and {} more lanes", stuck - shown_heads);
+    const Place p = place_of(first.rank, first.lane, states_[first.rank][first.lane].next);
+    refuse(Rule::no_deadlock, program_, p.rank, p.action,
+           fmt::format("nothing can go on; {} lanes are stuck: {}", stuck, heads));
+  }
+
+  [[nodiscard]] std::string head(int rank, int lane) const {
+    const LaneState& state = states_[rank][lane];
+    return fmt::format("{} {}", place(program_, rank, place_of(rank, lane, state.next).action),
+                       state.started ? "waits for the other side" : "waits for earlier actions of its rank");
+  }
+
+  static constexpr int shown_heads = 16;
+
+  const Program& program_;
+  const std::vector<LaneSequences>& sequences_;
+  const Matching& matching_;
+  Listener& listener_;
+  std::vector<std::array<LaneState, lanes>> states_;
+  std::vector<bool> started_;          // sends and receives, by number
+  std::vector<std::int32_t> arrived_;  // members at each collective
+  std::vector<Place> calls_;
+  std::deque<Waiting> ready_;
+};
+
+}  // namespace
+
+void execute(const Program& program, const std::vector<LaneSequences>& sequences, const Matching& matching,
+             Listener& listener) {
+  Execution(program, sequences, matching, listener).run();
+}
+
+}  // namespace minitaw::schedule::detail

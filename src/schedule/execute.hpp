@@ -1,0 +1,83 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "schedule/program.hpp"
+#include "schedule/validate.hpp"
+
+/// Symbolic execution of a program: what validator, simulation and engine need to know about the order of its
+/// actions.
+namespace minitaw::schedule {
+
+/// One action of one rank.
+struct Place {
+  std::int32_t rank = -1;
+  std::int32_t action = -1;
+};
+
+/// All collectives that one communicator issues on one lane, in order.
+struct Channel {
+  std::vector<std::vector<std::int32_t>> calls;  ///< per member in ring order: its actions
+  std::int32_t first = 0;                        ///< number of its first instance
+};
+
+/// Which sends and receives belong together, and which calls make up one collective.
+struct Matching {
+  std::vector<std::int64_t> base;   ///< an action's number: base[rank] + its index
+  std::vector<std::int32_t> other;  ///< by number. send, recv: the peer's action; collective: its instance
+  std::vector<Channel> channels;    ///< by communicator * lanes + lane
+  std::vector<std::int32_t> instances;  ///< channel of every collective
+
+  [[nodiscard]] std::int64_t number(Place place) const { return base[place.rank] + place.action; }
+};
+
+/// Told what happens while a program executes, each event when all of its sides are there.
+class Listener {
+public:
+  Listener() = default;
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  virtual ~Listener() = default;
+
+  /// A compute action, zero, add or join.
+  virtual void local(Place action) = 0;
+  virtual void message(Place send, Place receive) = 0;
+  /// The members' calls in ring order.
+  virtual void collective(std::span<const Place> calls) = 0;
+};
+
+namespace detail {
+
+struct Refusal {
+  Violation violation;
+};
+/// Throws Refusal: "rank 1, tick 3, 'BW s2 m1 h0 a2 x0 g0': <what>".
+[[noreturn]] void refuse(Rule rule, const Program& program, int rank, int action, const std::string& what);
+/// The part of that message in front of the colon.
+[[nodiscard]] std::string place(const Program& program, int rank, int action);
+[[nodiscard]] std::string name_of(Slot slot);
+
+/// The actions of each lane of a rank, in order.
+using LaneSequences = std::array<std::vector<int>, lanes>;
+[[nodiscard]] std::vector<LaneSequences> lane_sequences(const Program& program);
+
+/// Throws Refusal for matched_messages and same_collectives.
+[[nodiscard]] Matching match(const Program& program);
+
+/// Executes all ranks together with rendezvous transfers: an action starts when its lane is free and its
+/// waits are met, a message or collective happens when every side has started it. What can happen does not
+/// depend on the order in which it is tried, so one execution decides. Throws Refusal for no_deadlock if it
+/// stops before the end.
+void execute(const Program& program, const std::vector<LaneSequences>& sequences, const Matching& matching,
+             Listener& listener);
+
+/// Throws Refusal for exact_gradients, and for fresh_reads where the content is wrong (contents.cpp).
+void check_contents(const Program& program, const std::vector<LaneSequences>& sequences,
+                    const Matching& matching);
+
+}  // namespace detail
+}  // namespace minitaw::schedule

@@ -1,0 +1,308 @@
+#include "schedule/builder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.hpp"
+
+namespace minitaw::schedule {
+
+namespace {
+
+bool permanent(SlotClass cls) {
+  return cls == SlotClass::home || cls == SlotClass::total || cls == SlotClass::ends ||
+         cls == SlotClass::ends_total;
+}
+
+/// Values by the action after which their slot is free: see releases(). What one of several messages
+/// reads must not make room for what another receives.
+std::vector<std::vector<Value>> released_after(const RankProgram& rank,
+                                               const std::vector<std::array<Value, 4>>& values, int count) {
+  const std::vector<int> ends = releases(rank);
+  std::vector<int> last(count, -1);
+  std::vector<SlotClass> cls(count);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    for (const Value v : values[i]) {
+      if (!v.valid() || permanent(v.cls)) continue;
+      last[v.id] = std::max(last[v.id], ends[i]);
+      cls[v.id] = v.cls;
+    }
+  std::vector<std::vector<Value>> released(values.size());
+  for (int id = 0; id < count; ++id)
+    if (last[id] >= 0) released[last[id]].push_back({id, cls[id]});
+  return released;
+}
+
+/// How many values of each class live at once.
+std::array<int, slot_classes> peaks(const std::vector<std::array<Value, 4>>& values,
+                                    const std::vector<std::vector<Value>>& released, int count) {
+  std::array<int, slot_classes> alive{}, peak{};
+  std::vector<bool> seen(count);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    for (const Value v : values[i]) {
+      if (!v.valid() || permanent(v.cls) || seen[v.id]) continue;
+      const auto c = static_cast<std::size_t>(v.cls);
+      seen[v.id] = true;
+      peak[c] = std::max(peak[c], ++alive[c]);
+    }
+    for (const Value v : released[i]) --alive[static_cast<std::size_t>(v.cls)];
+  }
+  return peak;
+}
+
+/// Free slots of one class. A hidden state takes the one that has been free for longest: it need not wait
+/// until the last one that was sent has left. Other contents differ in size and take the lowest one, so that
+/// not every slot becomes as large as the largest of them.
+class Pool {
+public:
+  Pool(SlotClass cls, int size) : rotates_(cls == SlotClass::flow) {
+    for (int i = 0; i < size; ++i) give_back(static_cast<std::int16_t>(i));
+  }
+  std::int16_t take() {
+    const std::int16_t slot = free_.begin()->second;
+    free_.erase(free_.begin());
+    return slot;
+  }
+  void give_back(std::int16_t slot) { free_.emplace(rotates_ ? ++given_back_ : 0, slot); }
+
+private:
+  bool rotates_;
+  int given_back_ = 0;
+  std::set<std::pair<int, std::int16_t>> free_;  ///< when it came back, slot
+};
+
+/// What a step has written of a gradient that lasts, in parts of a shard, or embedding and head.
+class Written {
+public:
+  explicit Written(std::size_t parts) : parts_(parts) {}
+
+  /// Whether any of [begin, end) was written before; from now on all of it is.
+  bool exchange(std::size_t begin, std::size_t end) {
+    const auto first = parts_.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto last = parts_.begin() + static_cast<std::ptrdiff_t>(end);
+    const bool before = std::find(first, last, true) != last;
+    std::fill(first, last, true);
+    return before;
+  }
+
+private:
+  std::vector<bool> parts_;
+};
+
+}  // namespace
+
+void write_first_contributions(RankProgram& rank, int shard_parts) {
+  std::vector<Written> totals(rank.homes.size(), Written(static_cast<std::size_t>(shard_parts)));
+  Written ends(2);
+  for (Action& a : rank.actions) {
+    if (a.kind == Kind::loss) a.accumulates = ends.exchange(0, 1);
+    if (a.kind == Kind::embed_backward) a.accumulates = ends.exchange(1, 2);
+    const bool contributes =
+        a.kind == Kind::backward || a.kind == Kind::backward_weight || a.kind == Kind::accumulate;
+    if (!contributes) continue;
+    for (const Slot slot : a.slots)
+      if (slot.cls == SlotClass::total && slot.valid()) {
+        const int each = shard_parts / a.parts;
+        a.accumulates = totals[static_cast<std::size_t>(slot.index)].exchange(
+            static_cast<std::size_t>(a.part * each), static_cast<std::size_t>((a.part + 1) * each));
+      }
+  }
+}
+
+void assign_slots(RankProgram& rank, const std::vector<std::array<Value, 4>>& values, int count) {
+  const std::vector<std::vector<Value>> released = released_after(rank, values, count);
+  std::vector<std::int16_t> slot_of(count, -1);
+  const std::array<int, slot_classes> sizes = peaks(values, released, count);
+  std::vector<Pool> pools;
+  for (int c = 0; c < slot_classes; ++c) pools.emplace_back(static_cast<SlotClass>(c), sizes[c]);
+  for (int i = 0; i < static_cast<int>(values.size()); ++i) {
+    for (int k = 0; k < 4; ++k) {
+      const Value v = values[i][k];
+      if (!v.valid()) continue;
+      Slot& slot = rank.actions[i].slots[k];
+      slot = {v.cls, static_cast<std::int16_t>(v.id)};
+      if (permanent(v.cls)) continue;
+      if (slot_of[v.id] < 0) slot_of[v.id] = pools[static_cast<std::size_t>(v.cls)].take();
+      slot.index = slot_of[v.id];
+    }
+    for (const Value v : released[i]) pools[static_cast<std::size_t>(v.cls)].give_back(slot_of[v.id]);
+  }
+  for (int c = 0; c < slot_classes; ++c)
+    if (!permanent(static_cast<SlotClass>(c))) rank.slots[c] = sizes[c];
+}
+
+namespace {
+
+using Clock = std::array<std::int32_t, lanes>;  ///< finished actions per lane
+
+Clock later(const Clock& a, const Clock& b) {
+  Clock c{};
+  for (int l = 0; l < lanes; ++l) c[l] = std::max(a[l], b[l]);
+  return c;
+}
+
+/// Who touched a slot last: positions (count of finished actions) per lane.
+struct SlotHistory {
+  Clock written{};
+  Clock read{};  ///< since the last write
+};
+
+class WaitDeriver {
+public:
+  WaitDeriver(RankProgram& program, int rank, bool overlap)
+      : program_(program), rank_(rank), overlap_(overlap) {
+    for (int c = 0; c < slot_classes; ++c) history_[c].resize(program.slots[c]);
+  }
+
+  void run() {
+    for (Action& action : program_.actions) {
+      const Clock need = needs(action);
+      reduce(action, need);
+      advance(action);
+    }
+  }
+
+private:
+  Clock needs(const Action& action) {
+    if (action.kind == Kind::join) return issued_;
+    Clock need{};
+    for (const Access& access : accesses(action, rank_)) {
+      const SlotHistory& h = history(access.slot);
+      need = later(need, h.written);
+      if (access.write) need = later(need, h.read);
+    }
+    if (!overlap_) need = later(need, sequential(action));
+    return need;
+  }
+
+  /// Everything issued before on the other side of the compute / communication border.
+  [[nodiscard]] Clock sequential(const Action& action) const {
+    Clock need = issued_;
+    const bool computes = action.lane == Lane::compute;
+    for (int l = 0; l < lanes; ++l)
+      if ((l == 0) == computes) need[l] = 0;
+    return need;
+  }
+
+  /// Keeps only the waits that the lane does not know to be met already and that no other wait implies.
+  void reduce(Action& action, const Clock& need) {
+    const int own = static_cast<int>(action.lane);
+    Clock& known = known_[own];
+    for (int l = 0; l < lanes; ++l) {
+      if (l == own || need[l] <= known[l]) continue;
+      bool implied = false;
+      for (int m = 0; m < lanes; ++m)
+        implied = implied || (m != l && m != own && need[m] > known[m] && closure(m, need[m])[l] >= need[l] &&
+                              !(m > l && closure(l, need[l])[m] >= need[m]));
+      if (!implied) action.waits[l] = need[l];
+    }
+    for (int l = 0; l < lanes; ++l)
+      if (l != own && need[l] > 0) known = later(known, closure(l, need[l]));
+  }
+
+  /// What is finished once the first `count` actions of a lane are.
+  [[nodiscard]] const Clock& closure(int lane, int count) const { return closures_[lane][count - 1]; }
+
+  void advance(const Action& action) {
+    const int own = static_cast<int>(action.lane);
+    const std::int32_t position = ++issued_[own];
+    known_[own][own] = position;
+    closures_[own].push_back(known_[own]);
+    for (const Access& access : accesses(action, rank_)) {
+      SlotHistory& h = history(access.slot);
+      if (access.write) h = {};
+      (access.write ? h.written : h.read)[own] = position;
+    }
+  }
+
+  SlotHistory& history(Slot slot) { return history_[static_cast<std::size_t>(slot.cls)][slot.index]; }
+
+  RankProgram& program_;
+  int rank_;
+  bool overlap_;
+  std::array<std::vector<SlotHistory>, slot_classes> history_;
+  Clock issued_{};
+  std::array<Clock, lanes> known_{};
+  std::array<std::vector<Clock>, lanes> closures_;
+};
+
+}  // namespace
+
+void assign_waits(RankProgram& program, int rank, bool overlap) { WaitDeriver(program, rank, overlap).run(); }
+
+namespace {
+
+/// Sizes of the groups' shares of ranks [begin, end).
+std::vector<int> sizes_within(const topology::Groups& groups, int begin, int end) {
+  std::vector<int> sizes;
+  for (int r = begin; r < end; ++r) {
+    if (r == begin || !groups.together(r - 1, r)) sizes.push_back(0);
+    ++sizes.back();
+  }
+  return sizes;
+}
+
+/// Numbers of what belongs to one copy.
+struct Offsets {
+  int ranks = 0;
+  int micro_batches = 0;
+  int communicators = 0;
+};
+
+RankProgram moved_by(RankProgram rank, const Offsets& by) {
+  for (Action& a : rank.actions) {
+    if (a.micro_batch >= 0) a.micro_batch += by.micro_batches;
+    if (a.peer >= 0) a.peer += by.ranks;
+    if (a.communicator >= 0) a.communicator += by.communicators;
+  }
+  return rank;
+}
+
+/// Communicators of the first copy become those of all: copy after copy, then one for each of its ranks.
+std::vector<Communicator> communicators_of_copies(const Program& program, int ranks) {
+  std::vector<Communicator> all;
+  for (int c = 0; c < program.copies; ++c)
+    for (const Communicator& own : program.communicators) {
+      all.push_back({fmt::format("copy{}.{}", c, own.name), own.ranks});
+      for (int& rank : all.back().ranks) rank += c * ranks;
+    }
+  for (int r = 0; r < ranks; ++r) {
+    all.push_back({fmt::format("copies{}", r), {}});
+    for (int c = 0; c < program.copies; ++c) all.back().ranks.push_back(c * ranks + r);
+  }
+  return all;
+}
+
+}  // namespace
+
+topology::Groups groups_of_copy(const topology::Groups& groups, int copies) {
+  const int ranks = groups.ranks() / copies;
+  const std::vector<int> first = sizes_within(groups, 0, ranks);
+  for (int c = 1; c < copies; ++c)
+    if (sizes_within(groups, c * ranks, (c + 1) * ranks) != first)
+      throw InputError(fmt::format(
+          "replicas: the groups {} do not give {} copies of {} ranks with groups alike; choose other groups",
+          groups.text(), copies, ranks));
+  return topology::Groups(first);
+}
+
+void make_copies(Program& program) {
+  const int ranks = static_cast<int>(program.ranks.size());
+  const int own = static_cast<int>(program.communicators.size());
+  program.communicators = communicators_of_copies(program, ranks);
+  for (int r = 0; r < ranks; ++r)
+    for (Action& a : program.ranks[r].actions)
+      if (a.communicator == among_copies) a.communicator = -own * program.copies - r - 2;
+  program.ranks.reserve(static_cast<std::size_t>(ranks) * program.copies);
+  for (int c = 1; c < program.copies; ++c)
+    for (int r = 0; r < ranks; ++r)
+      program.ranks.push_back(
+          moved_by(program.ranks[r], {c * ranks, c * program.micro_batches / program.copies, c * own}));
+  for (RankProgram& rank : program.ranks)
+    for (Action& a : rank.actions)
+      if (a.communicator <= among_copies) a.communicator = -a.communicator - 2;
+}
+
+}  // namespace minitaw::schedule

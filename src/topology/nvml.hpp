@@ -1,0 +1,70 @@
+#pragma once
+
+#include <string>
+
+/// NVIDIA's management library (NVML), opened when the program runs: builds need neither its headers nor the
+/// library, and machines without a driver still run the program. Only what is called here is declared, after
+/// the NVML API Reference Manual (docs.nvidia.com/deploy/nvml-api); a CUDA build that finds nvml.h compares
+/// (meters/nvml_header.cpp).
+namespace minitaw::nvml {
+
+struct Handle;  ///< opaque
+using Device = Handle*;
+
+/// nvmlReturn_t, as far as codes are told apart.
+enum Code : int { success = 0, not_supported = 3, not_found = 6, function_not_found = 13 };
+/// nvmlClockType_t
+enum Clock : int { clock_sm = 1, clock_memory = 2 };
+/// nvmlTemperatureSensors_t
+enum Sensor : int { sensor_die = 0 };
+/// nvmlEnableState_t of MIG: the device is cut into instances.
+inline constexpr unsigned mig_enabled = 1;
+/// Bytes of a version that NVML writes.
+inline constexpr unsigned version_size = 80;
+
+/// NVML's functions by their names there, without "nvml"; null: this library lacks it.
+struct Functions {
+  int (*init)();
+  int (*shutdown)();
+  const char* (*error_string)(int);
+  int (*library_version)(char*, unsigned);        ///< SystemGetNVMLVersion
+  int (*driver_version)(char*, unsigned);         ///< SystemGetDriverVersion
+  int (*device_by_uuid)(const char*, Device*);    ///< DeviceGetHandleByUUID
+  int (*mig_mode)(Device, unsigned*, unsigned*);  ///< now, after the next reset
+  int (*clock)(Device, int, unsigned*);           ///< DeviceGetClockInfo, MHz
+  int (*temperature)(Device, int, unsigned*);     ///< degrees Celsius
+  int (*power)(Device, unsigned*);                ///< DeviceGetPowerUsage, mW
+  int (*throttle_reasons)(Device,
+                          unsigned long long*);  ///< DeviceGetCurrentClocksEventReasons, or its old name
+  int (*energy)(Device, unsigned long long*);    ///< DeviceGetTotalEnergyConsumption, mJ
+};
+
+inline constexpr const char* library_file = "libnvidia-ml.so.1";
+
+/// NVML from construction to destruction.
+class Library {
+public:
+  /// Throws std::runtime_error, which says why, if the library cannot be opened, lacks a function without
+  /// which nothing can be read, or finds no driver.
+  explicit Library(const char* file = library_file);
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  ~Library();
+
+  [[nodiscard]] const Functions& call() const { return functions_; }
+  /// NVML's own words for a code.
+  [[nodiscard]] std::string words(int code) const;
+
+private:
+  void* file_;
+  Functions functions_{};
+};
+
+/// Version of NVML or of the driver; empty if it does not tell.
+[[nodiscard]] std::string version(int (*ask)(char*, unsigned));
+
+/// Of the driver, "580.159.04", and of NVML itself, "13.580.159.04"; empty where there is no NVML.
+[[nodiscard]] std::string driver_version(const char* file = library_file);
+[[nodiscard]] std::string library_version(const char* file = library_file);
+
+}  // namespace minitaw::nvml

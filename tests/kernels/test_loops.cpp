@@ -1,0 +1,133 @@
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "kernels/detail/loops.hpp"
+#include "seed.hpp"
+
+namespace minitaw::kernels::detail {
+
+namespace {
+
+TEST(Exponential, IsAccurateOverItsWholeRange) {
+  double worst = 0;
+  for (float x = -86.9F; x < 87.9F; x += 1.0F / 1024) {
+    const double exact = std::exp(double{x});
+    worst = std::max(worst, std::abs(host_exponential(x) - exact) / exact);
+  }
+  EXPECT_LT(worst, 2.5e-7);
+  EXPECT_EQ(host_exponential(0.0F), 1.0F);
+}
+
+TEST(Exponential, HandlesTheExtremes) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(host_exponential(-infinity), 0.0F);
+  EXPECT_EQ(host_exponential(-1e30F), 0.0F);
+  EXPECT_EQ(host_exponential(1e30F), infinity);
+  EXPECT_TRUE(std::isnan(host_exponential(std::numeric_limits<float>::quiet_NaN())));
+}
+
+}  // namespace
+
+// Rounding and packing as kernels do them, against the plain conversions of base/bf16.hpp.
+
+namespace {
+
+/// Ties, their neighbours, subnormals, extremes, and random bits of every exponent; a multiple of 8.
+std::vector<float> interesting() {
+  const float infinity = std::numeric_limits<float>::infinity(),
+              nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> values = {0.0F, -0.0F,   1.0F,     infinity, -infinity, nan,
+                               -nan, 3.4e38F, -3.4e38F, 1e-40F,   -1e-45F};
+  for (const std::uint32_t bits :
+       {0x3f808000U, 0x3f818000U, 0x3f807fffU, 0x3f808001U, 0xbf808000U, 0x7f7f8000U, 0x7f7f7fffU,
+        0x00008000U, 0x00018000U, 0x7f800001U, 0xffffffffU, 0x7fbfffffU})
+    values.push_back(std::bit_cast<float>(bits));
+  std::mt19937 random(test::seed());
+  while (values.size() < 4096) values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
+  return values;
+}
+
+struct Convert {
+  const float* values;
+  Bf16* single;
+  Bf16* packed;
+  float* back;
+  float* copied;
+
+  KOKKOS_FUNCTION void operator()(int pack) const {
+    const Floats<8> in = load_pack<8>(values, pack);
+    store_pack<8>(packed, pack, in);
+    store_pack<8>(copied, pack, in);
+    for (int j = 0; j < 8; ++j) {
+      single[8 * pack + j] = store<Bf16>(values[8 * pack + j]);
+      back[8 * pack + j] = load(single[8 * pack + j]);
+    }
+  }
+};
+
+struct Expand {
+  const Bf16* values;
+  float* floats;
+
+  KOKKOS_FUNCTION void operator()(int pack) const { store_pack<8>(floats, pack, load_pack<8>(values, pack)); }
+};
+
+template <class T>
+using View = Kokkos::View<T*, MemorySpace>;
+
+template <class T>
+auto on_the_host(const View<T>& view) {
+  return Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), view);
+}
+
+TEST(Pack, RoundsAsThePlainConversionDoes) {
+  const std::vector<float> values = interesting();
+  const std::size_t count = values.size();
+  const View<float> in("in", count), back("back", count), copied("copied", count),
+      expanded("expanded", count);
+  const View<Bf16> single("single", count), packed("packed", count);
+  Kokkos::deep_copy(in, Kokkos::View<const float*, Kokkos::HostSpace>(values.data(), count));
+  const Kokkos::RangePolicy<ExecutionSpace> packs(0, count / 8);
+  Kokkos::parallel_for("convert", packs,
+                       Convert{in.data(), single.data(), packed.data(), back.data(), copied.data()});
+  Kokkos::parallel_for("expand", packs, Expand{packed.data(), expanded.data()});
+  const auto got_single = on_the_host(single), got_packed = on_the_host(packed);
+  const auto got_back = on_the_host(back), got_copied = on_the_host(copied),
+             got_expanded = on_the_host(expanded);
+  for (std::size_t i = 0; i < count; ++i) {
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(got_copied(i)), std::bit_cast<std::uint32_t>(values[i]));
+    if (std::isnan(values[i])) {
+      EXPECT_TRUE(std::isnan(to_float(got_single(i)))) << i;
+      EXPECT_TRUE(std::isnan(to_float(got_packed(i)))) << i;
+      continue;
+    }
+    EXPECT_EQ(got_single(i).bits, to_bf16(values[i]).bits) << values[i];
+    EXPECT_EQ(got_packed(i).bits, to_bf16(values[i]).bits) << values[i];
+    EXPECT_EQ(got_back(i), to_float(to_bf16(values[i])));
+    EXPECT_EQ(got_expanded(i), got_back(i));
+  }
+}
+
+TEST(Pack, SaysWhichAddressesAllowIt) {
+  alignas(16) const char bytes[64] = {};
+  EXPECT_TRUE(aligned({bytes, bytes + 16, nullptr}));
+  EXPECT_FALSE(aligned({bytes, bytes + 8}));
+  const auto chosen = [&](std::int64_t width, const void* address) {
+    int elements = 0;
+    packs_on_host = true;
+    with_packs<Bf16>(width, {address}, [&](auto n) { elements = n; });
+    packs_on_host = false;
+    return elements;
+  };
+  EXPECT_EQ(chosen(64, bytes), 8);
+  EXPECT_EQ(chosen(63, bytes), 1);
+  EXPECT_EQ(chosen(64, bytes + 2), 1);
+}
+
+}  // namespace
+
+}  // namespace minitaw::kernels::detail

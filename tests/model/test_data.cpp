@@ -1,0 +1,289 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/philox.hpp"
+#include "model/data.hpp"
+#include "model/token_shape.hpp"
+
+namespace minitaw::model {
+
+namespace {
+
+TEST(Philox, GivesThePublishedKnownAnswers) {
+  EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (Words<4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+  EXPECT_EQ(philox({~0U, ~0U, ~0U, ~0U}, {~0U, ~0U}),
+            (Words<4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(philox({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+            (Words<4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Philox, SignedUnitIsHalfOpen) {
+  EXPECT_EQ(signed_unit(0), -1.0F);
+  EXPECT_EQ(signed_unit(0x80000000), 0.0F);
+  EXPECT_LT(signed_unit(~0U), 1.0F);
+}
+
+Shape small() {
+  return {.layers = 4,
+          .hidden = 36,
+          .heads = 6,
+          .kv_heads = 2,
+          .ffn = {50, 51, 50, 49},
+          .vocab = 101,
+          .seq = 3,
+          .micro_batch = 1};
+}
+
+std::map<std::string, std::vector<float>> tensors_of(int shards, std::uint64_t seed) {
+  const Layout layout = make_layout(small(), {shards, 3});
+  std::map<std::string, std::vector<float>> tensors;
+  const auto collect = [&](const auto& part) {
+    std::vector<float> values(part.elements, NAN);
+    initialise(values, part, layout.shape, seed);
+    for (const Tensor& t : part.tensors)
+      tensors[t.name].assign(values.begin() + t.offset, values.begin() + t.offset + t.size());
+    EXPECT_TRUE(std::none_of(values.begin(), values.end(), [](float v) { return std::isnan(v); }));
+  };
+  for (const Shard& shard : layout.shards) collect(shard);
+  collect(layout.ends);
+  return tensors;
+}
+
+TEST(Initial, DoesNotDependOnTheSharding) {
+  EXPECT_EQ(tensors_of(1, 5), tensors_of(4, 5));
+  EXPECT_EQ(tensors_of(1, 5), tensors_of(3, 5));
+}
+
+TEST(Initial, EveryTensorDiffersFromEveryOther) {
+  const auto tensors = tensors_of(1, 5);
+  for (const auto& [name, values] : tensors)
+    for (const auto& [other, others] : tensors)
+      EXPECT_TRUE(name == other || values[0] != others[0]) << name << " " << other;
+  EXPECT_NE(tensors.at("head"), tensors_of(1, 6).at("head"));
+  EXPECT_NE(tensors.at("head"), tensors_of(1, 5 + (std::uint64_t{1} << 32)).at("head"));
+}
+
+TEST(Initial, HasTheDocumentedSpread) {
+  const auto deviation = [](const std::vector<float>& values) {
+    double sum = 0;
+    for (const float v : values) sum += double{v} * v;
+    return std::sqrt(sum / static_cast<double>(values.size()));
+  };
+  const auto tensors = tensors_of(2, 1);
+  EXPECT_NEAR(deviation(tensors.at("layers.1.wqkv")), 1 / 6.0, 0.01);
+  EXPECT_NEAR(deviation(tensors.at("layers.2.w2")), 1 / std::sqrt(8 * 50.0), 0.002);
+  EXPECT_NEAR(deviation(tensors.at("layers.2.wo")), 1 / std::sqrt(8 * 36.0), 0.003);
+  EXPECT_NEAR(deviation(tensors.at("embedding")), 1, 0.05);
+  const auto [low, high] =
+      std::minmax_element(tensors.at("layers.0.norm1").begin(), tensors.at("layers.0.norm1").end());
+  EXPECT_GE(*low, 0.9F);
+  EXPECT_LT(*high, 1.1F);
+  EXPECT_GT(*high - *low, 0.15F);
+}
+
+TEST(Initial, FirstNumbersAreFixed) {
+  const auto tensors = tensors_of(2, 1);
+  const auto words = philox({1, 0, 4, 3}, {1, 0});
+  EXPECT_EQ(tensors.at("layers.3.w13")[6], static_cast<float>(std::sqrt(3.0 / 36)) * signed_unit(words[2]));
+}
+
+TEST(Initial, RefusesABufferOfAnotherSize) {
+  const Layout layout = make_layout(small(), {2, 1});
+  std::vector<float> values(layout.shards[0].elements + 1);
+  EXPECT_THROW(initialise(values, layout.shards[0], layout.shape, 1), LogicError);
+}
+
+using Tokens = std::vector<std::int32_t>;
+
+using test::shape_of;
+
+struct Batch {
+  Tokens tokens, targets;
+  friend bool operator==(const Batch&, const Batch&) = default;
+};
+
+Batch batch_of(TokenSource& source, const Shape& shape, int step, int first) {
+  Batch batch{Tokens(shape.tokens(), -1), Tokens(shape.tokens(), -1)};
+  source.fill(batch.tokens, batch.targets, step, first);
+  return batch;
+}
+
+class TokenFile : public ::testing::Test {
+protected:
+  void write(const std::string& text) { std::ofstream(path_, std::ios::binary) << text; }
+  void TearDown() override { std::filesystem::remove(path_); }
+  std::string path_ =
+      (std::filesystem::temp_directory_path() /
+       ("minitaw_tokens_" + std::to_string(::testing::UnitTest::GetInstance()->random_seed()) +
+        ::testing::UnitTest::GetInstance()->current_test_info()->name()))
+          .string();
+};
+
+TEST(Tokens, SyntheticStepsByOneToFour) {
+  const Shape shape = shape_of(11, 50, 3);
+  TokenSource source(shape, "synthetic", 1);
+  const Batch batch = batch_of(source, shape, 0, 0);
+  std::set<int> steps;
+  for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
+    EXPECT_TRUE(i % 50 == 49 || batch.targets[i] == batch.tokens[i + 1]) << i;
+    steps.insert((batch.targets[i] - batch.tokens[i] + 11) % 11);
+  }
+  EXPECT_EQ(steps, (std::set<int>{1, 2, 3, 4}));
+}
+
+TEST(Tokens, EveryMicroBatchDiffersAndComesAgain) {
+  const Shape shape = shape_of(1000, 20, 2);
+  TokenSource one(shape, "synthetic", 1), two(shape, "synthetic", 1), other(shape, "synthetic", 2);
+  EXPECT_EQ(batch_of(one, shape, 3, 4), batch_of(two, shape, 3, 4));
+  EXPECT_NE(batch_of(one, shape, 3, 4), batch_of(one, shape, 3, 5));
+  EXPECT_EQ(batch_of(one, shape, 3, 4).tokens[20], batch_of(one, shape, 3, 5).tokens[0]);
+  EXPECT_NE(batch_of(one, shape, 3, 4), batch_of(one, shape, 4, 4));
+  EXPECT_NE(batch_of(one, shape, 3, 4), batch_of(other, shape, 3, 4));
+  const Batch batch = batch_of(one, shape, 0, 0);
+  EXPECT_NE(Tokens(batch.tokens.begin(), batch.tokens.begin() + 20),
+            Tokens(batch.tokens.begin() + 20, batch.tokens.end()));
+}
+
+/// Adds all sequences of the steps to those seen before; false if one has been seen.
+bool are_new(std::set<Tokens>& seen, TokenSource& source, const Shape& shape, int first_step, int steps) {
+  for (int step = first_step; step < first_step + steps; ++step) {
+    const Tokens tokens = batch_of(source, shape, step, 0).tokens;
+    for (std::int64_t at = 0; at < shape.tokens(); at += shape.seq)
+      if (!seen.emplace(tokens.begin() + at, tokens.begin() + at + shape.seq).second) return false;
+  }
+  return true;
+}
+
+// A source that starts again after some steps trains on few sequences, and no loss of a short run tells.
+TEST(Tokens, NoSequenceOfManyStepsComesTwice) {
+  const Shape shape = shape_of(32000, 24, 48);  // of 48 sequences a step, as of many ranks and micro-batches
+  TokenSource source(shape, "synthetic", 1), other(shape, "synthetic", 2);
+  std::set<Tokens> seen;
+  EXPECT_TRUE(are_new(seen, source, shape, 0, 300));
+  for (const int far : {1 << 10, 1 << 16, 1 << 30}) EXPECT_TRUE(are_new(seen, source, shape, far, 2)) << far;
+  EXPECT_TRUE(are_new(seen, other, shape, 0, 20)) << "another seed";
+}
+
+TEST(Tokens, OfAStepDoNotDependOnHowItIsCut) {
+  const auto first_nine = [](int at_a_time) {
+    const Shape shape = shape_of(1000, 20, at_a_time);
+    TokenSource source(shape, "synthetic", 1);
+    Batch all;
+    for (int first = 0; first < 9; first += at_a_time) {
+      const Batch part = batch_of(source, shape, 4, first);
+      all.tokens.insert(all.tokens.end(), part.tokens.begin(), part.tokens.end());
+      all.targets.insert(all.targets.end(), part.targets.begin(), part.targets.end());
+    }
+    all.tokens.resize(9 * 20);
+    all.targets.resize(9 * 20);
+    return all;
+  };
+  EXPECT_EQ(first_nine(3), first_nine(1));
+  EXPECT_EQ(first_nine(5), first_nine(1));
+}
+
+TEST(Tokens, PartsOfASequenceAreRefused) {
+  TokenSource source(shape_of(10, 4, 1), "synthetic", 1);
+  Tokens tokens(7), targets(7), fewer(4);
+  EXPECT_THROW(source.fill(tokens, targets, 0, 0), LogicError);
+  tokens.resize(8);
+  EXPECT_THROW(source.fill(tokens, fewer, 0, 0), LogicError);
+}
+
+TEST(Tokens, VocabularyOfOneIsAllZero) {
+  const Shape shape = shape_of(1, 4, 1);
+  TokenSource source(shape, "synthetic", 1);
+  EXPECT_EQ(batch_of(source, shape, 0, 0).targets, Tokens(4, 0));
+}
+
+TEST_F(TokenFile, BytesAreTokens) {
+  std::string text;
+  for (int i = 0; i < 256; ++i) text += static_cast<char>(i);
+  write(text);
+  const Shape shape = shape_of(256, 100, 2);
+  TokenSource source(shape, path_, 1);
+  std::set<std::int32_t> starts;
+  for (int step = 0; step < 100; ++step) {
+    const Batch batch = batch_of(source, shape, step, 0);
+    for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
+      EXPECT_EQ(batch.tokens[i], batch.tokens[i / 100 * 100] + static_cast<int>(i % 100));
+      EXPECT_EQ(batch.targets[i], batch.tokens[i] + 1);
+    }
+    starts.insert(batch.tokens[0]);
+  }
+  EXPECT_GT(starts.size(), 50U);
+  EXPECT_LE(*starts.rbegin(), 155);
+}
+
+// Places are drawn at random: with 2^23 of them, 960 are all different but for one seed in twenty.
+TEST_F(TokenFile, OfALongFileNoSequenceComesTwice) {
+  std::string text(std::size_t{1} << 23, ' ');
+  std::mt19937 random(1);
+  for (char& byte : text) byte = static_cast<char>(random() >> 24);
+  write(text);
+  const Shape shape = shape_of(256, 24, 10);
+  TokenSource source(shape, path_, 1);
+  std::set<Tokens> seen;
+  EXPECT_TRUE(are_new(seen, source, shape, 0, 96));
+}
+
+TEST_F(TokenFile, SmallestFileHasOnePlace) {
+  write("abcd");
+  const Shape shape = shape_of(256, 3, 1);
+  TokenSource source(shape, path_, 1);
+  EXPECT_EQ(batch_of(source, shape, 0, 0), (Batch{{'a', 'b', 'c'}, {'b', 'c', 'd'}}));
+}
+
+TEST_F(TokenFile, UnusableFilesAreRefused) {
+  const Shape shape = shape_of(256, 3, 1);
+  EXPECT_THROW(TokenSource(shape, path_ + ".absent", 1), InputError);
+  EXPECT_THROW(TokenSource(shape, std::filesystem::temp_directory_path().string(), 1), InputError);
+  EXPECT_THROW(TokenSource(shape, "", 1), InputError);
+  EXPECT_THROW(TokenSource(shape, "/dev/zero", 1), InputError);
+  write("");
+  EXPECT_THROW(TokenSource(shape, path_, 1), InputError);
+  write("abc");
+  EXPECT_THROW(TokenSource(shape, path_, 1), InputError);
+  write("abcd");
+  EXPECT_NO_THROW(TokenSource(shape, path_, 1));
+  EXPECT_THROW(TokenSource(shape_of(255, 3, 1), path_, 1), InputError);
+}
+
+using List = std::vector<std::int32_t>;
+
+struct Sorted {
+  List order, segments;
+};
+Sorted sorted(const List& tokens, std::int64_t vocab) {
+  Sorted result{List(tokens.size(), -1), List(most_segments(vocab, std::ssize(tokens)), -1)};
+  result.segments.resize(sort_positions(result.order, result.segments, tokens, vocab));
+  return result;
+}
+
+TEST(TokenIndex, GroupsPositionsByToken) {
+  const Sorted some = sorted({4, 0, 4, 2, 0}, 6);
+  EXPECT_EQ(some.order, (List{1, 4, 3, 0, 2}));
+  EXPECT_EQ(some.segments, (List{0, 2, 3, 5}));
+  const Sorted equal = sorted(List(5, 5), 6);
+  EXPECT_EQ(equal.order, (List{0, 1, 2, 3, 4}));
+  EXPECT_EQ(equal.segments, (List{0, 5}));
+}
+
+TEST(TokenIndex, HasRoomForAllDifferentAndForAWholeVocabulary) {
+  EXPECT_EQ(sorted({2, 1, 0}, 9).segments, (List{0, 1, 2, 3}));
+  EXPECT_EQ(sorted({1, 0, 1, 0, 1}, 2).segments, (List{0, 2, 5}));
+  EXPECT_EQ(most_segments(9, 3), 4);
+  EXPECT_EQ(most_segments(2, 5), 3);
+}
+
+}  // namespace
+
+}  // namespace minitaw::model

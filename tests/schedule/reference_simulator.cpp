@@ -1,0 +1,489 @@
+// The reference simulator: a training step on made-up numbers.
+#include "schedule/reference_simulator.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace minitaw::schedule {
+namespace {
+
+using Number = std::uint64_t;
+/// A buffer: one number, or one per part of a shard or slice of the ends. Gradients add, everything else is
+/// mixed beyond recognition.
+using Buffer = std::vector<Number>;
+
+/// Numbers [begin, end) of a buffer.
+struct Run {
+  int begin = 0, end = 0;
+  [[nodiscard]] int size() const { return end - begin; }
+};
+
+Buffer within(const Buffer& buffer, Run run) {
+  return {buffer.begin() + run.begin, buffer.begin() + run.end};
+}
+void put(Buffer& buffer, Run run, const Buffer& content) {
+  std::copy(content.begin(), content.end(), buffer.begin() + run.begin);
+}
+
+Number mix(Number a, Number b) {
+  Number z = a * 0x9E3779B97F4A7C15ULL + b + 0x632BE59BD9B4E019ULL;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+  return z ^ (z >> 31);
+}
+
+Number mix(Number a, const Buffer& b) {
+  for (const Number n : b) a = mix(a, n);
+  return a;
+}
+
+Buffer first_weights(int shard, int parts) {
+  Buffer weights;
+  for (int i = 0; i < parts; ++i) weights.push_back(mix(mix(1, shard), i));
+  return weights;
+}
+/// Numbers of a slice of the ends: one of the embedding, one of final norm and head.
+constexpr int per_slice = 2;
+Run slices(int begin, int end) { return {per_slice * begin, per_slice * end}; }
+Buffer first_ends(int count) {
+  Buffer ends;
+  for (int i = 0; i < per_slice * count; ++i) ends.push_back(mix(2, i));
+  return ends;
+}
+/// Where in the ends the embedding is, or final norm and head: in split ends all of a slice.
+enum class End { embedding, head };
+std::vector<int> places(const Program& p, End end) {
+  std::vector<int> result;
+  const int which = end == End::embedding ? 0 : 1;
+  for (int i = 0; i < per_slice * p.ends_slices; ++i)
+    if ((p.ends_split ? i / per_slice : i % per_slice) == which) result.push_back(i);
+  return result;
+}
+Buffer at_places(const Buffer& buffer, const std::vector<int>& places) {
+  Buffer result;
+  for (const int i : places) result.push_back(buffer[static_cast<std::size_t>(i)]);
+  return result;
+}
+
+// The arithmetic of a training step.
+Number embed(const Buffer& embedding, int m) { return mix(mix(3, m), embedding); }
+Number forward(Number x, const Buffer& w, int s) { return mix(mix(mix(4, x), w), s); }
+Number loss(Number x, const Buffer& head, int m) { return mix(mix(mix(5, x), m), head); }
+Number head_gradient(Number x, const Buffer& head, int m, int slice) {
+  return mix(mix(loss(x, head, m), 6), slice);
+}
+Number backward(Number x, Number kept, const Buffer& w, int s) {
+  return mix(mix(mix(mix(7, x), kept), w), s);
+}
+Number weight_gradient(Number x, Number kept, int s, int part) {
+  return mix(mix(mix(mix(8, x), kept), s), part);
+}
+Number embed_gradient(Number x, int m, int slice) { return mix(mix(mix(9, x), m), slice); }
+Number update(Number w, Number gradient) { return mix(mix(10, w), gradient); }
+
+struct Weights {
+  std::vector<Buffer> shards;
+  Buffer ends;
+};
+
+/// The step, done plainly.
+Weights expected(const Program& p) {
+  const std::vector<int> embedding = places(p, End::embedding), head = places(p, End::head);
+  std::vector<Buffer> weights, gradients(p.shards, Buffer(p.shard_parts));
+  for (int s = 0; s < p.shards; ++s) weights.push_back(first_weights(s, p.shard_parts));
+  Buffer ends = first_ends(p.ends_slices), ends_gradient(per_slice * p.ends_slices);
+  for (int m = 0; m < p.micro_batches; ++m) {
+    Number x = embed(at_places(ends, embedding), m);
+    std::vector<Number> kept;
+    for (int s = 0; s < p.shards; ++s) {
+      kept.push_back(x);
+      x = forward(x, weights[s], s);
+    }
+    for (const int i : head) ends_gradient[i] += head_gradient(x, at_places(ends, head), m, i);
+    x = loss(x, at_places(ends, head), m);
+    for (int s = p.shards - 1; s >= 0; --s) {
+      for (int i = 0; i < p.shard_parts; ++i) gradients[s][i] += weight_gradient(x, kept[s], s, i);
+      x = backward(x, kept[s], weights[s], s);
+    }
+    for (const int i : embedding) ends_gradient[i] += embed_gradient(x, m, i);
+  }
+  for (int s = 0; s < p.shards; ++s)
+    for (int i = 0; i < p.shard_parts; ++i) weights[s][i] = update(weights[s][i], gradients[s][i]);
+  for (std::size_t i = 0; i < ends.size(); ++i) ends[i] = update(ends[i], ends_gradient[i]);
+  return {weights, ends};
+}
+
+struct Wrong {
+  std::string what;
+};
+
+/// An action under way.
+struct Running {
+  int action = -1;
+  std::array<Buffer, 4> held;  // its slots as it found them
+  std::array<Buffer, 4> left;  // and as it left them until it ends
+};
+
+struct LaneState {
+  int next = 0;                    ///< position of the action to start
+  std::optional<Running> running;  ///< started, not ended
+  int finished = 0;                ///< actions
+};
+
+class Simulator {
+public:
+  Simulator(const Program& program, std::uint64_t seed)
+      : p_(program), random_(seed), ranks_(program.ranks.size()) {
+    for (int r = 0; r < count(); ++r) set_up(r);
+  }
+
+  void run() {
+    while (step()) {
+    }
+    for (int r = 0; r < count(); ++r)
+      for (int l = 0; l < lanes; ++l)
+        if (!over(r, l)) throw Wrong{"stuck"};
+    compare();
+  }
+
+private:
+  struct Rank {
+    std::map<std::pair<SlotClass, int>, Buffer> slots;
+    std::array<std::vector<int>, lanes> actions;  ///< of each lane
+    std::array<LaneState, lanes> lanes_state;
+    std::array<double, lanes> eagerness{};
+  };
+  struct Event {
+    int rank, lane;
+    bool starts;  ///< the next action; else the one under way ends
+  };
+  /// Name of a queue of transfers and the number of one in it.
+  using Ticket = std::tuple<int, int, int, int, int>;
+
+  [[nodiscard]] int count() const { return static_cast<int>(ranks_.size()); }
+  [[nodiscard]] const Action& at(int r, int i) const { return p_.ranks[r].actions[i]; }
+  [[nodiscard]] bool over(int r, int l) const {
+    const LaneState& s = ranks_[r].lanes_state[l];
+    return !s.running && s.next == static_cast<int>(ranks_[r].actions[l].size());
+  }
+  Buffer& slot(int r, Slot s) { return ranks_[r].slots[{s.cls, s.index}]; }
+  [[nodiscard]] int width(SlotClass cls) const {
+    switch (cls) {
+    case SlotClass::home:
+    case SlotClass::total:
+    case SlotClass::weights:
+    case SlotClass::gradient:
+    case SlotClass::contribution:
+      return p_.shard_parts;
+    case SlotClass::ends:
+    case SlotClass::ends_total:
+      return per_slice * p_.ends_slices;
+    default:
+      return 1;
+    }
+  }
+  /// What the rank keeps of each of its shards, and of the ends.
+  [[nodiscard]] Run home_run(int r) const {
+    const int each = p_.shard_parts / p_.home_slices;
+    return {p_.ranks[r].slice * each, (p_.ranks[r].slice + 1) * each};
+  }
+  [[nodiscard]] Run ends_run(int r) const {
+    const int slice = p_.ranks[r].ends_slice;
+    return slice < 0 ? slices(0, p_.ends_slices) : slices(slice, slice + 1);
+  }
+  /// What an action touches of its slot k.
+  [[nodiscard]] Run touched(int r, const Action& a, int k) const {
+    const int all = width(a.slots[k].cls);
+    if (a.kind == Kind::load) return home_run(r);
+    if (!is_communication(a.kind) && a.kind != Kind::accumulate) return {0, all};
+    return {a.part * (all / a.parts), (a.part + 1) * (all / a.parts)};
+  }
+  Buffer junk(int size) {
+    Buffer buffer(size);
+    for (Number& n : buffer) n = random_();
+    return buffer;
+  }
+
+  void set_up(int r) {
+    Rank& rank = ranks_[r];
+    for (int c = 0; c < slot_classes; ++c)
+      for (int i = 0; i < p_.ranks[r].slots[c]; ++i) {
+        const auto cls = static_cast<SlotClass>(c);
+        Buffer& buffer = rank.slots[{cls, i}] = junk(width(cls));
+        if (cls == SlotClass::ends) put(buffer, ends_run(r), within(first_ends(p_.ends_slices), ends_run(r)));
+        if (cls == SlotClass::home)
+          put(buffer, home_run(r), within(first_weights(p_.ranks[r].homes[i], p_.shard_parts), home_run(r)));
+      }
+    std::uniform_real_distribution<double> draw(0.0, 1.0);
+    for (int l = 0; l < lanes; ++l) {
+      rank.actions[l] = actions_of(p_.ranks[r], static_cast<Lane>(l));
+      const double d = draw(random_);
+      rank.eagerness[l] = d * d * d + 1e-4;  // some lanes hurry, some crawl
+    }
+  }
+
+  /// One event out of those that can happen; false if there is none.
+  bool step() {
+    std::vector<Event> events;
+    std::vector<double> weights;
+    for (int r = 0; r < count(); ++r)
+      for (int l = 0; l < lanes; ++l) {
+        collect(r, l, events);
+        weights.resize(events.size(), ranks_[r].eagerness[l]);
+      }
+    if (events.empty()) return false;
+    const Event e = events[std::discrete_distribution<std::size_t>(weights.begin(), weights.end())(random_)];
+    if (e.starts) start(e.rank, e.lane);
+    else end(e);
+    return true;
+  }
+
+  void collect(int r, int l, std::vector<Event>& events) {
+    const LaneState& s = ranks_[r].lanes_state[l];
+    if (s.running) {
+      if (can_end(r, s.running->action)) events.push_back({r, l, false});
+    } else if (!over(r, l) && waits_met(at(r, ranks_[r].actions[l][s.next]), r)) {
+      events.push_back({r, l, true});
+    }
+  }
+  bool waits_met(const Action& a, int r) const {
+    for (int l = 0; l < lanes; ++l)
+      if (ranks_[r].lanes_state[l].finished < a.waits[l]) return false;
+    return true;
+  }
+
+  void start(int r, int l) {
+    LaneState& s = ranks_[r].lanes_state[l];
+    const int i = ranks_[r].actions[l][s.next++];
+    const Action& a = at(r, i);
+    if (a.kind == Kind::join) check_join(r);
+    Running& running = s.running.emplace();
+    running.action = i;
+    for (int k = 0; k < 4; ++k)
+      if (a.slots[k].valid()) running.held[k] = slot(r, a.slots[k]);
+    for (const Access& access : accesses(a, r))
+      for (int k = 0; k < 4; ++k)
+        if (access.write && a.slots[k] == access.slot)
+          put(slot(r, access.slot), touched(r, a, k), junk(touched(r, a, k).size()));
+    for (int k = 0; k < 4; ++k)
+      if (a.slots[k].valid()) running.left[k] = slot(r, a.slots[k]);
+    if (is_communication(a.kind)) open(r, a, i);
+  }
+
+  void check_join(int r) const {
+    int open = 0, finished = 0;
+    for (const LaneState& lane : ranks_[r].lanes_state) {
+      open += lane.running ? 1 : 0;
+      finished += lane.finished;
+    }
+    if (open > 0 || finished + 1 != static_cast<int>(p_.ranks[r].actions.size()))
+      throw Wrong{"joins too early"};
+  }
+
+  // Transfers: each side takes the next number of its queue; a number with all sides there can happen.
+
+  /// What leaves on one lane may arrive on another.
+  static int queue_kind(const Action& a) { return static_cast<int>(a.payload); }
+
+  void open(int r, const Action& a, int i) {
+    std::tuple<int, int, int, int> queue;
+    if (a.kind == Kind::send) queue = {r, a.peer, queue_kind(a), 0};
+    if (a.kind == Kind::recv) queue = {a.peer, r, queue_kind(a), 1};
+    if (is_collective(a.kind)) queue = {-1 - a.communicator, r, static_cast<int>(a.lane), 0};
+    const int number = taken_[queue]++;
+    const Ticket ticket = is_collective(a.kind)
+                              ? Ticket{-1 - a.communicator, 0, static_cast<int>(a.lane), 0, number}
+                              : Ticket{std::get<0>(queue), std::get<1>(queue), queue_kind(a), 0, number};
+    sides_[ticket].push_back({r, i});
+    ticket_of_[{r, i}] = ticket;
+  }
+
+  bool can_end(int r, int i) {
+    const Action& a = at(r, i);
+    if (!is_communication(a.kind)) return true;
+    const std::size_t wanted = is_collective(a.kind) ? p_.communicators[a.communicator].ranks.size() : 2;
+    return sides_[ticket_of_[{r, i}]].size() == wanted;
+  }
+
+  Running take(int r, int i) {
+    LaneState& s = ranks_[r].lanes_state[static_cast<std::size_t>(at(r, i).lane)];
+    if (!s.running || s.running->action != i) throw Wrong{"not running"};
+    const Running running = *std::exchange(s.running, std::nullopt);
+    ++s.finished;
+    check_untouched(r, running);
+    return running;
+  }
+
+  /// Inputs must be as they were found, outputs as they were left: nobody else was at work on them.
+  void check_untouched(int r, const Running& running) {
+    const Action& a = at(r, running.action);
+    for (int k = 0; k < 4; ++k) {
+      if (!a.slots[k].valid()) continue;
+      const Run run = touched(r, a, k);
+      if (within(slot(r, a.slots[k]), run) != within(running.left[k], run))
+        throw Wrong{"changed under an action"};
+    }
+  }
+
+  void end(const Event& e) {
+    const int i = ranks_[e.rank].lanes_state[e.lane].running->action;
+    const Action& a = at(e.rank, i);
+    if (!is_communication(a.kind)) return compute(e.rank, a, take(e.rank, i));
+    const auto sides = sides_[ticket_of_[{e.rank, i}]];
+    for (const auto& [r, k] : sides)
+      if (at(r, k).shard != a.shard || at(r, k).parts != a.parts) throw Wrong{"sizes differ"};
+    if (is_collective(a.kind)) return collective(sides);
+    const auto& [from, to] = at(sides[0].first, sides[0].second).kind == Kind::send
+                                 ? std::pair(sides[0], sides[1])
+                                 : std::pair(sides[1], sides[0]);
+    const Running sent = take(from.first, from.second);
+    take(to.first, to.second);
+    put_moved(to, within(sent.held[0], touched(from.first, at(from.first, from.second), 0)));
+  }
+
+  /// Into what a side of a transfer touches.
+  void put_moved(const std::pair<int, int>& side, const Buffer& content) {
+    const Action& a = at(side.first, side.second);
+    put(slot(side.first, a.slots[0]), touched(side.first, a, 0), content);
+  }
+
+  void collective(const std::vector<std::pair<int, int>>& sides) {
+    const Action first = at(sides[0].first, sides[0].second);
+    std::map<int, Buffer> in;
+    for (const auto& [r, i] : sides) {
+      const Action& a = at(r, i);
+      if (a.kind != first.kind || a.peer != first.peer || a.payload != first.payload)
+        throw Wrong{"calls differ"};
+      in[r] = within(take(r, i).held[0], touched(r, a, 0));
+    }
+    Buffer sum(in.begin()->second.size());
+    for (const auto& [r, buffer] : in)
+      for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += buffer[k];
+    for (const auto& side : sides) put_moved(side, result(first, side.first, in, sum));
+  }
+
+  /// What a member has after a collective.
+  Buffer result(const Action& a, int r, const std::map<int, Buffer>& in, const Buffer& sum) {
+    const std::vector<int>& members = p_.communicators[a.communicator].ranks;
+    const std::size_t each = std::max<std::size_t>(sum.size() / members.size(), 1);
+    const auto member = [&](std::size_t k) { return members[std::min(k / each, members.size() - 1)]; };
+    Buffer out = sum;
+    switch (a.kind) {
+    case Kind::broadcast:
+      return in.at(a.peer);
+    case Kind::reduce:
+      return r == a.peer ? sum : in.at(r);
+    case Kind::all_reduce:
+      return sum;
+    case Kind::all_gather:
+      for (std::size_t k = 0; k < out.size(); ++k) out[k] = in.at(member(k))[k];
+      return out;
+    default:
+      for (std::size_t k = 0; k < out.size(); ++k) out[k] = member(k) == r ? sum[k] : random_();
+      return out;
+    }
+  }
+
+  void compute(int r, const Action& a, const Running& now) {
+    const auto in = [&](int k) { return now.held[k][0]; };
+    const auto out = [&](int k) -> Buffer& { return slot(r, a.slots[k]); };
+    // Gradients: the new content is the old one plus, or nothing but, what is added.
+    const auto add = [&](int k, const std::vector<int>& numbers, const auto& gradient) {
+      out(k) = now.held[k];
+      for (const int i : numbers) out(k)[i] = (a.accumulates ? now.held[k][i] : 0) + gradient(i);
+    };
+    std::vector<int> shard(p_.shard_parts);
+    std::iota(shard.begin(), shard.end(), 0);
+    const int m = a.micro_batch;
+    switch (a.kind) {
+    case Kind::embed:
+      out(0) = {embed(at_places(now.held[1], places(p_, End::embedding)), m)};
+      break;
+    case Kind::forward:
+      out(1) = {in(2)};
+      out(2) = {forward(in(2), now.held[0], a.shard)};
+      break;
+    case Kind::loss: {
+      const Buffer head = at_places(now.held[1], places(p_, End::head));
+      out(0) = {loss(in(0), head, m)};
+      add(2, places(p_, End::head), [&](int slice) { return head_gradient(in(0), head, m, slice); });
+      break;
+    }
+    case Kind::backward:
+      out(2) = {backward(in(2), in(1), now.held[0], a.shard)};
+      add(3, shard, [&](int part) { return weight_gradient(in(2), in(1), a.shard, part); });
+      break;
+    case Kind::backward_input:
+      out(2) = {backward(in(2), in(1), now.held[0], a.shard)};
+      out(3) = {in(2)};
+      break;
+    case Kind::backward_weight:
+      add(2, shard, [&](int part) { return weight_gradient(in(1), in(0), a.shard, part); });
+      break;
+    case Kind::embed_backward:
+      add(1, places(p_, End::embedding), [&](int slice) { return embed_gradient(in(0), m, slice); });
+      break;
+    case Kind::update:
+      update_weights(r, a, now);
+      break;
+    case Kind::zero:
+      out(0) = Buffer(now.held[0].size());
+      break;
+    case Kind::accumulate:
+      for (int i = touched(r, a, 0).begin; i < touched(r, a, 0).end; ++i)
+        out(1)[i] = now.held[0][i] + (a.accumulates ? now.held[1][i] : 0);
+      break;
+    case Kind::load:
+      put(out(1), home_run(r), within(now.held[0], home_run(r)));
+      break;
+    default:
+      break;
+    }
+  }
+
+  void update_weights(int r, const Action& a, const Running& now) {
+    const bool ends = a.slots[0].cls == SlotClass::ends;
+    const Run run = ends ? slices(a.shard, a.shard + 1) : Run{0, p_.shard_parts};
+    Buffer& out = slot(r, a.slots[0]) = now.held[0];
+    for (int i = run.begin; i < run.end; ++i) out[i] = update(now.held[0][i], now.held[1][i]);
+  }
+
+  void compare() {
+    const Weights right = expected(p_);
+    for (int r = 0; r < count(); ++r) {
+      for (int h = 0; h < static_cast<int>(p_.ranks[r].homes.size()); ++h)
+        if (within(ranks_[r].slots[{SlotClass::home, h}], home_run(r)) !=
+            within(right.shards[p_.ranks[r].homes[h]], home_run(r)))
+          throw Wrong{"wrong weights"};
+      for (int e = 0; e < p_.ranks[r].slots[static_cast<std::size_t>(SlotClass::ends)]; ++e)
+        if (within(ranks_[r].slots[{SlotClass::ends, e}], ends_run(r)) != within(right.ends, ends_run(r)))
+          throw Wrong{"wrong ends"};
+    }
+  }
+
+  const Program& p_;
+  std::mt19937_64 random_;
+  std::vector<Rank> ranks_;
+  std::map<std::tuple<int, int, int, int>, int> taken_;
+  std::map<Ticket, std::vector<std::pair<int, int>>> sides_;
+  std::map<std::pair<int, int>, Ticket> ticket_of_;
+};
+
+}  // namespace
+
+std::string simulate_on_numbers(const Program& program, std::uint64_t seed) {
+  try {
+    Simulator(program, seed).run();
+  } catch (const Wrong& wrong) {
+    return wrong.what;
+  }
+  return "";
+}
+
+}  // namespace minitaw::schedule
