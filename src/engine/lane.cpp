@@ -68,7 +68,7 @@ bool Lane::finish_first() {
   if (under_way_.empty() || !under_way_.front().transfer->done()) return false;
   const int number = under_way_.front().number;
   under_way_.pop_front();
-  queue().end(number);
+  fenced().end(number);
   progress_.submitted(lane_, number + 1);
   return true;
 }
@@ -77,15 +77,15 @@ bool Lane::start_next() {
   if (next_ == actions_.size() || !may_join()) return false;
   const int number = static_cast<int>(next_);
   if (!std::exchange(opened_, true)) queue().open(number);
-  if (!ready() || !waits_complete()) return false;
-  queue().begin(number);
+  if (!waits_complete()) return false;
+  fenced().begin(number);
   comm::Transport::Started transfer = start_(*actions_[next_].action);
   ++next_;
   opened_ = false;
   if (transfer != nullptr) {
     under_way_.push_back({number, std::move(transfer)});
   } else if (under_way_.empty()) {
-    queue().end(number);
+    fenced().end(number);
     progress_.submitted(lane_, number + 1);
   } else {
     under_way_.push_back({number, std::make_unique<Over>()});  // counts as finished behind those before it
@@ -101,10 +101,13 @@ bool Lane::may_join() const {
          actions_[static_cast<std::size_t>(under_way_.back().number)].action->kind == kind;
 }
 
-bool Lane::waits_complete() const {
+bool Lane::waits_complete() {
   const Counts& waits = actions_[next_].waits;
-  for (int l = 0; l < schedule::lanes; ++l)
-    if (waits[l] > 0 && !queues_[l]->is_complete(waits[l] - 1)) return false;
+  for (int l = 0; l < schedule::lanes; ++l) {
+    if (waits[l] <= waited_[l]) continue;
+    if (!queues_[l]->is_complete(waits[l] - 1)) return false;
+    waited_[l] = waits[l];
+  }
   return true;
 }
 

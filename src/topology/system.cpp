@@ -124,6 +124,20 @@ std::string os_text() {
   return fmt::format("{} {} {}, {}", name.sysname, name.release, name.machine, distribution(release));
 }
 
+int active_ports(const std::string& folder) {
+  int active = 0;
+  std::error_code missing;
+  for (const auto& adapter : std::filesystem::directory_iterator(folder, missing))
+    for (const auto& port : std::filesystem::directory_iterator(adapter.path() / "ports", missing))
+      active += line_of(port.path() / "state").ends_with(": ACTIVE") ? 1 : 0;  // "4: ACTIVE"
+  return active;
+}
+
+int network_adapters() {
+  if (std::getenv("MINITAW_SHAPED_LINKS") != nullptr) return 1;  // the machine's own are not theirs
+  return std::max(1, active_ports("/sys/class/infiniband"));
+}
+
 int announced_ranks() {
   // MPICH's mpiexec and srun --mpi=pmi2; Open MPI's mpiexec; srun whatever its --mpi (a batch script has
   // none)

@@ -14,7 +14,6 @@
 #include "engine/player.hpp"
 #include "engine/simulated_stream.hpp"
 #include "schedule/registry.hpp"
-#include "units.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -80,7 +79,7 @@ private:
   [[nodiscard]] QueueOptions options(const RankProgram& program) {
     QueueOptions options;
     for (int l = 0; l < schedule::lanes; ++l)
-      options.units[l] = static_cast<int>(units(program, static_cast<schedule::Lane>(l)).size());
+      options.units[l] = static_cast<int>(actions_of(program, static_cast<schedule::Lane>(l)).size());
     options.clock = &clock_;
     options.waiting = [this] { progress_.check(); };
     return options;

@@ -131,9 +131,10 @@ struct Running {
 };
 
 struct LaneState {
-  int next = 0;                    ///< position of the action to start
-  std::optional<Running> running;  ///< started, not ended
-  int finished = 0;                ///< actions
+  int next = 0;                  // action to start
+  std::vector<Running> running;  // in the order in which they started
+  std::vector<bool> ended;       // by action of the lane
+  int finished = 0;              // actions in front of the first one that has not ended
 };
 
 class Simulator {
@@ -155,13 +156,13 @@ public:
 private:
   struct Rank {
     std::map<std::pair<SlotClass, int>, Buffer> slots;
-    std::array<std::vector<int>, lanes> actions;  ///< of each lane
+    std::array<std::vector<int>, lanes> actions;
     std::array<LaneState, lanes> lanes_state;
     std::array<double, lanes> eagerness{};
   };
   struct Event {
     int rank, lane;
-    bool starts;  ///< the next action; else the one under way ends
+    int member;  // of the running actions, which ends; -1: the next action starts
   };
   /// Name of a queue of transfers and the number of one in it.
   using Ticket = std::tuple<int, int, int, int, int>;
@@ -170,7 +171,7 @@ private:
   [[nodiscard]] const Action& at(int r, int i) const { return p_.ranks[r].actions[i]; }
   [[nodiscard]] bool over(int r, int l) const {
     const LaneState& s = ranks_[r].lanes_state[l];
-    return !s.running && s.next == static_cast<int>(ranks_[r].actions[l].size());
+    return s.running.empty() && s.next == static_cast<int>(ranks_[r].actions[l].size());
   }
   Buffer& slot(int r, Slot s) { return ranks_[r].slots[{s.cls, s.index}]; }
   [[nodiscard]] int width(SlotClass cls) const {
@@ -223,6 +224,7 @@ private:
     std::uniform_real_distribution<double> draw(0.0, 1.0);
     for (int l = 0; l < lanes; ++l) {
       rank.actions[l] = actions_of(p_.ranks[r], static_cast<Lane>(l));
+      rank.lanes_state[l].ended.resize(rank.actions[l].size());
       const double d = draw(random_);
       rank.eagerness[l] = d * d * d + 1e-4;  // some lanes hurry, some crawl
     }
@@ -239,22 +241,27 @@ private:
       }
     if (events.empty()) return false;
     const Event e = events[std::discrete_distribution<std::size_t>(weights.begin(), weights.end())(random_)];
-    if (e.starts) start(e.rank, e.lane);
+    if (e.member < 0) start(e.rank, e.lane);
     else end(e);
     return true;
   }
 
   void collect(int r, int l, std::vector<Event>& events) {
     const LaneState& s = ranks_[r].lanes_state[l];
-    if (s.running) {
-      if (can_end(r, s.running->action)) events.push_back({r, l, false});
-    } else if (!over(r, l) && waits_met(at(r, ranks_[r].actions[l][s.next]), r)) {
-      events.push_back({r, l, true});
-    }
+    if (s.next < static_cast<int>(ranks_[r].actions[l].size()) && may_start(r, ranks_[r].actions[l][s.next]))
+      events.push_back({r, l, -1});
+    for (int k = 0; k < static_cast<int>(s.running.size()); ++k)
+      if (can_end(r, s.running[k].action)) events.push_back({r, l, k});
   }
-  bool waits_met(const Action& a, int r) const {
+
+  /// A lane has one action at a time, but any number of messages of one direction. Of its own lane an action
+  /// knows no more than that.
+  bool may_start(int r, int i) const {
+    const Action& a = at(r, i);
+    for (const Running& running : ranks_[r].lanes_state[static_cast<std::size_t>(a.lane)].running)
+      if (!is_point_to_point(a.kind) || at(r, running.action).kind != a.kind) return false;
     for (int l = 0; l < lanes; ++l)
-      if (ranks_[r].lanes_state[l].finished < a.waits[l]) return false;
+      if (static_cast<Lane>(l) != a.lane && ranks_[r].lanes_state[l].finished < a.waits[l]) return false;
     return true;
   }
 
@@ -263,7 +270,7 @@ private:
     const int i = ranks_[r].actions[l][s.next++];
     const Action& a = at(r, i);
     if (a.kind == Kind::join) check_join(r);
-    Running& running = s.running.emplace();
+    Running& running = s.running.emplace_back();
     running.action = i;
     for (int k = 0; k < 4; ++k)
       if (a.slots[k].valid()) running.held[k] = slot(r, a.slots[k]);
@@ -277,11 +284,10 @@ private:
   }
 
   void check_join(int r) const {
-    int open = 0, finished = 0;
-    for (const LaneState& lane : ranks_[r].lanes_state) {
-      open += lane.running ? 1 : 0;
-      finished += lane.finished;
-    }
+    int open = 0;
+    for (int l = 0; l < lanes; ++l) open += static_cast<int>(ranks_[r].lanes_state[l].running.size());
+    int finished = 0;
+    for (int l = 0; l < lanes; ++l) finished += ranks_[r].lanes_state[l].finished;
     if (open > 0 || finished + 1 != static_cast<int>(p_.ranks[r].actions.size()))
       throw Wrong{"joins too early"};
   }
@@ -312,12 +318,18 @@ private:
   }
 
   Running take(int r, int i) {
-    LaneState& s = ranks_[r].lanes_state[static_cast<std::size_t>(at(r, i).lane)];
-    if (!s.running || s.running->action != i) throw Wrong{"not running"};
-    const Running running = *std::exchange(s.running, std::nullopt);
-    ++s.finished;
-    check_untouched(r, running);
-    return running;
+    const auto l = static_cast<std::size_t>(at(r, i).lane);
+    LaneState& s = ranks_[r].lanes_state[l];
+    const auto running = std::ranges::find(s.running, i, &Running::action);
+    if (running == s.running.end()) throw Wrong{"not running"};
+    const Running taken = *running;
+    s.running.erase(running);
+    const std::vector<int>& actions = ranks_[r].actions[l];
+    s.ended[static_cast<std::size_t>(std::ranges::lower_bound(actions, i) - actions.begin())] = true;
+    while (s.finished < static_cast<int>(actions.size()) && s.ended[static_cast<std::size_t>(s.finished)])
+      ++s.finished;
+    check_untouched(r, taken);
+    return taken;
   }
 
   /// Inputs must be as they were found, outputs as they were left: nobody else was at work on them.
@@ -332,7 +344,7 @@ private:
   }
 
   void end(const Event& e) {
-    const int i = ranks_[e.rank].lanes_state[e.lane].running->action;
+    const int i = ranks_[e.rank].lanes_state[e.lane].running[e.member].action;
     const Action& a = at(e.rank, i);
     if (!is_communication(a.kind)) return compute(e.rank, a, take(e.rank, i));
     const auto sides = sides_[ticket_of_[{e.rank, i}]];
