@@ -148,8 +148,8 @@ std::string ranks_text(const deck::Case& c) {
 std::string slots_text(const schedule::RankProgram& rank) {
   const auto count = [&](SlotClass cls) { return rank.slots[static_cast<std::size_t>(cls)]; };
   return fmt::format("{}/{}/{}/{}/{}", count(SlotClass::weights),
-                     count(SlotClass::gradient) + count(SlotClass::contribution), count(SlotClass::kept),
-                     count(SlotClass::stash), count(SlotClass::flow));
+                     count(SlotClass::gradient) + count(SlotClass::contribution), count(SlotClass::saved),
+                     count(SlotClass::deferred), count(SlotClass::hidden));
 }
 
 PlanRow row_of(const CasePlan& plan, int number) {

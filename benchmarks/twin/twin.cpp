@@ -32,7 +32,7 @@ Twin::Twin(const deck::Case& c)
       exec_(engine::lane_space(schedule::Lane::compute)),
       model_(exec_, layout_, engine::loss_scale(c), arena_.workspace(),
              kernels::parse_attention(c.attention)),
-      tokens_(c.shape, c.data, c.seed), flow_(arena_.slot({schedule::SlotClass::flow, 0})),
+      tokens_(c.shape, c.data, c.seed), flow_(arena_.slot({schedule::SlotClass::hidden, 0})),
       kept_(kept_by_shard(program_, arena_)) {
   for (int m = 0; m < c.micro_batches; ++m) batches_.emplace_back(c.shape);
   state_.initialise(c.seed);

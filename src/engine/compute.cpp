@@ -69,7 +69,7 @@ void Compute::rehearse(const schedule::RankProgram& program) {
     if (!schedule::is_compute(a.kind)) continue;
     const auto last = std::ranges::find_if(a.slots, [](schedule::Slot s) { return !s.valid(); });
     const schedule::SlotClass written =
-        last == a.slots.begin() ? schedule::SlotClass::home : std::prev(last)->cls;
+        last == a.slots.begin() ? schedule::SlotClass::owned : std::prev(last)->cls;
     if (done.emplace(a.kind, a.accumulates, written, widths(a)).second) run(a);
   }
   add_kernels();
@@ -95,7 +95,7 @@ void Compute::backward(const Action& a) {
 }
 
 model::Dtype Compute::gradient_type(schedule::Slot gradient) const {
-  return gradient.cls == schedule::SlotClass::total ? model::Dtype::fp32 : model_.layout().shape.dtype;
+  return gradient.cls == schedule::SlotClass::accumulator ? model::Dtype::fp32 : model_.layout().shape.dtype;
 }
 
 void Compute::update(const Action& a) {

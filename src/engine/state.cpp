@@ -58,16 +58,16 @@ void State::initialise_ends(std::uint64_t seed) {
 }
 
 model::Buffer State::weights(int home) const {
-  return arena_.slot({SlotClass::home, static_cast<std::int16_t>(home)});
+  return arena_.slot({SlotClass::owned, static_cast<std::int16_t>(home)});
 }
 model::Buffer State::total(int home) const {
-  return arena_.slot({SlotClass::total, static_cast<std::int16_t>(home)});
+  return arena_.slot({SlotClass::accumulator, static_cast<std::int16_t>(home)});
 }
 model::Buffer State::ends() const {
   return holds_ends() ? arena_.slot({SlotClass::ends, 0}) : model::Buffer{};
 }
 model::Buffer State::ends_total() const {
-  return holds_ends() ? arena_.slot({SlotClass::ends_total, 0}) : model::Buffer{};
+  return holds_ends() ? arena_.slot({SlotClass::ends_accumulator, 0}) : model::Buffer{};
 }
 
 model::OptimiserState State::shard_optimiser(int home) const {

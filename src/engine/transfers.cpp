@@ -56,7 +56,7 @@ model::Buffer Transfers::place(const Action& a, int operand) const {
   const model::Buffer whole = arena_.slot(slot);
   const std::size_t width = schedule::element_bytes(slot.cls, layout_.shape.dtype);
   const Range wanted = schedule::moved(a, layout_);
-  const bool hidden = slot.cls == schedule::SlotClass::flow;
+  const bool hidden = slot.cls == schedule::SlotClass::hidden;
   const Range there = hidden ? wanted : held(program_, rank_, slot.cls, a.shard, layout_);
   const std::int64_t offset = wanted.begin - there.begin;
   if (offset < 0 || offset + wanted.count > there.count)

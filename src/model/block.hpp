@@ -58,7 +58,7 @@ struct BlockTensors {
 struct BlockPlaces {
   const BlockRegions& kept;
   Buffer kept_buffer;
-  const StashRegions& stash;  ///< no bytes anywhere where the backward pass is not split
+  const DeferredRegions& stash;  ///< no bytes anywhere where the backward pass is not split
   Buffer stash_buffer;
   const WorkspacePlan& plan;
   Buffer workspace;

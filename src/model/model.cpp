@@ -47,8 +47,8 @@ Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer works
   require(workspace_, plan_.bytes, "workspace");
   for (Tensor& tensor : ends_tensors_) tensor.offset -= ends_part_.first;
   for (int shard = 0; shard < static_cast<int>(layout_.shards.size()); ++shard) {
-    kept_.push_back(plan_kept(layout_, shard));
-    stash_.push_back(plan_stash(layout_, shard));
+    kept_.push_back(plan_saved(layout_, shard));
+    stash_.push_back(plan_deferred(layout_, shard));
     const Shard& run = layout_.shards[static_cast<std::size_t>(shard)];
     padding_.push_back(padding_of(run.tensors, run.elements));
   }
@@ -70,7 +70,7 @@ std::size_t Model::bytes(std::int64_t elements) const {
 }
 
 void Model::require_visit(int shard, Buffer x, Buffer kept, Buffer weights) const {
-  require(x, flow_bytes(layout_.shape), "hidden state or its gradient");
+  require(x, hidden_bytes(layout_.shape), "hidden state or its gradient");
   require(kept, kept_[static_cast<std::size_t>(shard)].bytes, "kept activations");
   require(weights, bytes(layout_.shards[static_cast<std::size_t>(shard)].elements), "weights of a shard");
 }
@@ -85,7 +85,7 @@ Block<E> Model::block(int shard, int index, Buffer kept, Buffer stash, Buffer we
   const Shape& shape = layout_.shape;
   const auto s = static_cast<std::size_t>(shard), i = static_cast<std::size_t>(index);
   const Shard& run = layout_.shards[s];
-  const StashRegions unsplit;
+  const DeferredRegions unsplit;
   const BlockState<E> state(
       shape, shape.ffn[static_cast<std::size_t>(run.first_layer + index)],
       {kept_[s].blocks[i], kept, stash.data ? stash_[s].blocks[i] : unsplit, stash, plan_, workspace_});
@@ -206,7 +206,7 @@ const Tensor& Model::ends_tensor(Role role) const {
 }
 
 void Model::require_ends(Buffer x, Buffer ends) const {
-  require(x, flow_bytes(layout_.shape), "hidden state");
+  require(x, hidden_bytes(layout_.shape), "hidden state");
   require(ends, bytes(ends_part_.elements), "weights of the ends");
 }
 
@@ -238,7 +238,7 @@ void Model::embed(Buffer x, Buffer ends, const MicroBatch& batch) {
 /// Written: zeros first, because the rows of tokens that the micro-batch lacks are part of the gradient.
 void Model::embed_backward(Buffer ends_gradient, bool accumulate, Buffer x, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
-  require(x, flow_bytes(shape), "gradient of the hidden state");
+  require(x, hidden_bytes(shape), "gradient of the hidden state");
   require_ends_gradient(ends_gradient);
   require(batch, shape);
   const Vector<std::int32_t> index = upload(plan_.index, batch.index());

@@ -104,11 +104,11 @@ void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, const Ends
 /// tensor of the ends that is not in the part of them that the rank holds.
 ///
 /// x: hidden state [B S, H]; after `loss` it holds the gradient of the step's mean loss with respect to it.
-/// kept: kept_bytes(layout, shard) bytes between the forward and the backward visit of one (shard,
+/// kept: saved_bytes(layout, shard) bytes between the forward and the backward visit of one (shard,
 /// micro-batch); the backward visit consumes them.
-/// stash: stash_bytes(layout, shard) bytes between the two halves of a backward visit that is split; the kept
-/// ones must then stay until the second half.
-/// Hidden states, kept activations and the weights of shards and ends are of the compute type.
+/// stash: deferred_bytes(layout, shard) bytes between the two halves of a backward visit that is split; the
+/// kept ones must then stay until the second half. Hidden states, kept activations and the weights of shards
+/// and ends are of the compute type.
 class Model {
 public:
   /// `loss_scale` multiplies the summed cross-entropy of a micro-batch: 1 / (tokens of the whole step). The
@@ -197,8 +197,8 @@ private:
   EndsPart ends_part_;
   std::vector<Tensor> ends_tensors_;  ///< by their places in the rank's part; some may lie outside
   WorkspacePlan plan_;
-  std::vector<KeptPlan> kept_;               ///< of each shard
-  std::vector<StashPlan> stash_;             ///< of each shard
+  std::vector<SavedPlan> kept_;              ///< of each shard
+  std::vector<DeferredPlan> stash_;          ///< of each shard
   std::vector<std::vector<Range>> padding_;  ///< of each shard
   std::vector<Range> ends_padding_;          ///< of the rank's part of the ends
 };

@@ -54,10 +54,10 @@ void take_rest(Carver& carver, const Sizes& sizes, BlockRegions& block) {
   block.rstd2 = carver.take(sizes.tokens, fp32);
 }
 
-StashRegions take_stash(Carver& carver, const Shape& shape, std::int64_t ffn) {
+DeferredRegions take_stash(Carver& carver, const Shape& shape, std::int64_t ffn) {
   const Sizes sizes(shape);
   const std::int64_t partial = gain_chunks(sizes.tokens) * shape.hidden;
-  StashRegions block;
+  DeferredRegions block;
   block.output_gradient = carver.take(sizes.hidden, sizes.element);
   block.norm1 = carver.take(shape.hidden, sizes.element);
   if (shape.recompute == Recompute::block) block.attention = carver.take(sizes.attention, sizes.element);
@@ -121,12 +121,12 @@ std::int64_t loss_slice(const Shape& shape) {
   return std::min(shape.tokens(), std::max<std::int64_t>(16, whole_tiles));
 }
 
-KeptPlan plan_kept(const Layout& layout, int shard) {
+SavedPlan plan_saved(const Layout& layout, int shard) {
   const Shape& shape = layout.shape;
   const Shard& run = layout.shards[static_cast<std::size_t>(shard)];
   const Sizes sizes(shape);
   Carver carver(0);
-  KeptPlan plan;
+  SavedPlan plan;
   for (int layer = run.first_layer; layer < run.first_layer + run.layers; ++layer) {
     BlockRegions block;
     block.input = carver.take(sizes.hidden, sizes.element);
@@ -141,10 +141,10 @@ KeptPlan plan_kept(const Layout& layout, int shard) {
   return plan;
 }
 
-StashPlan plan_stash(const Layout& layout, int shard) {
+DeferredPlan plan_deferred(const Layout& layout, int shard) {
   const Shape& shape = layout.shape;
   const Shard& run = layout.shards[static_cast<std::size_t>(shard)];
-  StashPlan plan;
+  DeferredPlan plan;
   Carver carver(0);
   for (int layer = run.first_layer; layer < run.first_layer + run.layers; ++layer)
     plan.blocks.push_back(take_stash(carver, shape, shape.ffn[static_cast<std::size_t>(layer)]));
@@ -165,13 +165,13 @@ WorkspacePlan plan_workspace(const Layout& layout) {
   return plan;
 }
 
-std::size_t flow_bytes(const Shape& shape) {
+std::size_t hidden_bytes(const Shape& shape) {
   return static_cast<std::size_t>(shape.tokens() * shape.hidden) * bytes_of(shape.dtype);
 }
 
-std::size_t kept_bytes(const Layout& layout, int shard) { return plan_kept(layout, shard).bytes; }
+std::size_t saved_bytes(const Layout& layout, int shard) { return plan_saved(layout, shard).bytes; }
 
-std::size_t stash_bytes(const Layout& layout, int shard) { return plan_stash(layout, shard).bytes; }
+std::size_t deferred_bytes(const Layout& layout, int shard) { return plan_deferred(layout, shard).bytes; }
 
 std::size_t workspace_bytes(const Layout& layout) { return plan_workspace(layout).bytes; }
 

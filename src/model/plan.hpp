@@ -27,16 +27,16 @@ struct BlockRegions {
 
 /// Where a shard's forward pass keeps what its backward pass reads. Left out, and rebuilt by one pass over
 /// memory each: the normalised inputs and the SwiGLU product.
-struct KeptPlan {
+struct SavedPlan {
   std::vector<BlockRegions> blocks;
   std::size_t bytes = 0;
 };
-[[nodiscard]] KeptPlan plan_kept(const Layout& layout, int shard);
+[[nodiscard]] SavedPlan plan_saved(const Layout& layout, int shard);
 
 /// What the backward pass of a block towards its weights reads from the one towards its input, beside what
 /// the forward pass kept. Left out: norm1's output, rebuilt from the kept block input, row statistics and
 /// gain, for 2 T H bytes (bf16) less and the pass over memory that the undivided backward pass makes too.
-struct StashRegions {
+struct DeferredRegions {
   Region output_gradient;  ///< [T, H] at the block's output
   Region norm1;            ///< [H] gain of norm1
   Region rstd1;            ///< [T]; here and below, none where it is kept
@@ -51,11 +51,11 @@ struct StashRegions {
 };
 
 /// Where a shard's backward pass towards the input leaves what the one towards the weights reads.
-struct StashPlan {
-  std::vector<StashRegions> blocks;
+struct DeferredPlan {
+  std::vector<DeferredRegions> blocks;
   std::size_t bytes = 0;
 };
-[[nodiscard]] StashPlan plan_stash(const Layout& layout, int shard);
+[[nodiscard]] DeferredPlan plan_deferred(const Layout& layout, int shard);
 
 /// How the compute actions of a rank share their scratch. Regions of different phases overlap.
 struct WorkspacePlan {
@@ -94,14 +94,14 @@ struct WorkspacePlan {
 [[nodiscard]] std::int64_t loss_slice(const Shape& shape);
 
 /// Bytes of the hidden state [B S, H] that flows from block to block (and of its gradient on the way back).
-[[nodiscard]] std::size_t flow_bytes(const Shape& shape);
+[[nodiscard]] std::size_t hidden_bytes(const Shape& shape);
 
 /// Bytes that the forward pass of a shard keeps for its backward pass, for one micro-batch.
-[[nodiscard]] std::size_t kept_bytes(const Layout& layout, int shard);
+[[nodiscard]] std::size_t saved_bytes(const Layout& layout, int shard);
 
 /// Bytes that the backward pass of a shard towards its input leaves, beside the kept ones, for the one
 /// towards its weights, for one micro-batch.
-[[nodiscard]] std::size_t stash_bytes(const Layout& layout, int shard);
+[[nodiscard]] std::size_t deferred_bytes(const Layout& layout, int shard);
 
 /// Bytes of scratch that the compute actions of one rank share, whichever shards it computes.
 [[nodiscard]] std::size_t workspace_bytes(const Layout& layout);

@@ -27,7 +27,7 @@ Range moved(const Action& a, const model::Layout& layout) {
 }
 
 std::size_t element_bytes(SlotClass cls, model::Dtype dtype) {
-  const bool total = cls == SlotClass::total || cls == SlotClass::ends_total;
+  const bool total = cls == SlotClass::accumulator || cls == SlotClass::ends_accumulator;
   return total ? sizeof(float) : model::bytes_of(dtype);
 }
 
@@ -36,7 +36,7 @@ Range held(const Program& program, int rank, SlotClass cls, int shard, const mod
   if (of_ends(cls))
     return r.ends_slice < 0 ? Range{0, layout.ends.elements}
                             : range_of(layout.ends.elements, {r.ends_slice, program.ends_slices});
-  const bool slice = cls == SlotClass::home || cls == SlotClass::total;
+  const bool slice = cls == SlotClass::owned || cls == SlotClass::accumulator;
   return range_of(layout.shards[shard].elements, slice ? Part{r.slice, program.home_slices} : Part{});
 }
 
@@ -252,7 +252,7 @@ public:
     lay_out_slots();
     for (const int shard : rank_.homes)
       result_.optimiser.push_back(
-          optimiser_bytes(held(program_, number_, SlotClass::home, shard, layout_).count, layout_));
+          optimiser_bytes(held(program_, number_, SlotClass::owned, shard, layout_).count, layout_));
     for (const Action& a : rank_.actions) measure(a);
     for (SlotSize& slot : result_.slots) slot.bytes = rounded(slot.bytes);
     result_.workspace = rounded(model::workspace_bytes(layout_));
@@ -273,12 +273,12 @@ private:
   /// Bytes of what an action that works on `shard` has in a slot of this class.
   [[nodiscard]] std::size_t content_bytes(SlotClass cls, int shard) const {
     switch (cls) {
-    case SlotClass::kept:
-      return model::kept_bytes(layout_, shard);
-    case SlotClass::stash:
-      return model::stash_bytes(layout_, shard);
-    case SlotClass::flow:
-      return model::flow_bytes(layout_.shape);
+    case SlotClass::saved:
+      return model::saved_bytes(layout_, shard);
+    case SlotClass::deferred:
+      return model::deferred_bytes(layout_, shard);
+    case SlotClass::hidden:
+      return model::hidden_bytes(layout_.shape);
     default:
       return held(program_, number_, cls, shard, layout_).count * element_bytes(cls, layout_.shape.dtype);
     }
@@ -317,18 +317,18 @@ private:
 
 Memory memory_of(SlotClass cls) {
   switch (cls) {
-  case SlotClass::home:
+  case SlotClass::owned:
   case SlotClass::weights:
   case SlotClass::ends:
     return Memory::weights;
-  case SlotClass::total:
+  case SlotClass::accumulator:
   case SlotClass::gradient:
   case SlotClass::contribution:
-  case SlotClass::ends_total:
+  case SlotClass::ends_accumulator:
     return Memory::gradients;
-  case SlotClass::kept:
-  case SlotClass::stash:
-  case SlotClass::flow:
+  case SlotClass::saved:
+  case SlotClass::deferred:
+  case SlotClass::hidden:
     break;
   }
   return Memory::activations;

@@ -21,7 +21,7 @@ Action make_action(Kind kind, int tick, Payload payload, int shard, Part part) {
   return a;
 }
 
-Draft::Draft(const topology::Groups& groups, int shards, int micro_batches, int copies)
+Builder::Builder(const topology::Groups& groups, int shards, int micro_batches, int copies)
     : groups_(groups_of_copy(groups, copies)), drafts_(groups_.ranks()) {
   program_.groups = groups;
   program_.shards = shards;
@@ -30,20 +30,20 @@ Draft::Draft(const topology::Groups& groups, int shards, int micro_batches, int 
   program_.ranks.resize(groups_.ranks());
   for (RankProgram& rank : program_.ranks) {
     rank.slots[static_cast<std::size_t>(SlotClass::ends)] = 1;
-    rank.slots[static_cast<std::size_t>(SlotClass::ends_total)] = 1;
+    rank.slots[static_cast<std::size_t>(SlotClass::ends_accumulator)] = 1;
   }
 }
 
-void Draft::own(int rank, int shard) {
+void Builder::own(int rank, int shard) {
   RankProgram& r = program_.ranks[rank];
   r.homes.push_back(shard);
-  ++r.slots[static_cast<std::size_t>(SlotClass::home)];
-  ++r.slots[static_cast<std::size_t>(SlotClass::total)];
+  ++r.slots[static_cast<std::size_t>(SlotClass::owned)];
+  ++r.slots[static_cast<std::size_t>(SlotClass::accumulator)];
 }
 
-void Draft::cut_shards(int count) { program_.shard_parts = std::lcm(program_.shard_parts, count); }
+void Builder::cut_shards(int count) { program_.shard_parts = std::lcm(program_.shard_parts, count); }
 
-void Draft::split_ends(int embedding_rank, int head_rank) {
+void Builder::split_ends(int embedding_rank, int head_rank) {
   if (embedding_rank == head_rank) return;
   program_.ends_split = true;
   program_.ends_slices = 2;
@@ -52,25 +52,28 @@ void Draft::split_ends(int embedding_rank, int head_rank) {
     const bool holds = r == embedding_rank || r == head_rank;
     rank.ends_slice = holds ? (r == head_rank ? 1 : 0) : -1;
     rank.slots[static_cast<std::size_t>(SlotClass::ends)] = holds ? 1 : 0;
-    rank.slots[static_cast<std::size_t>(SlotClass::ends_total)] = holds ? 1 : 0;
+    rank.slots[static_cast<std::size_t>(SlotClass::ends_accumulator)] = holds ? 1 : 0;
   }
 }
 
-bool Draft::holds_ends(int rank) const {
+bool Builder::holds_ends(int rank) const {
   return program_.ranks[rank].slots[static_cast<std::size_t>(SlotClass::ends)] > 0;
 }
 
-Value Draft::home(int rank, int shard) const {
+VirtualBuffer Builder::home(int rank, int shard) const {
   const std::vector<int>& homes = program_.ranks[rank].homes;
   const auto at = std::ranges::find(homes, shard);
-  return at == homes.end() ? Value{} : Value{static_cast<int>(at - homes.begin()), SlotClass::home};
+  return at == homes.end() ? VirtualBuffer{}
+                           : VirtualBuffer{static_cast<int>(at - homes.begin()), SlotClass::owned};
 }
 
-Value Draft::total(int rank, int shard) const { return {home(rank, shard).id, SlotClass::total}; }
+VirtualBuffer Builder::total(int rank, int shard) const {
+  return {home(rank, shard).id, SlotClass::accumulator};
+}
 
-Value Draft::value(int rank, SlotClass cls) { return {drafts_[rank].next_value++, cls}; }
+VirtualBuffer Builder::value(int rank, SlotClass cls) { return {drafts_[rank].next_value++, cls}; }
 
-int Draft::communicator(const std::string& name, const std::vector<int>& ranks) {
+int Builder::communicator(const std::string& name, const std::vector<int>& ranks) {
   auto& all = program_.communicators;
   const auto at = std::ranges::find(all, name, &Communicator::name);
   if (at != all.end()) return static_cast<int>(at - all.begin());
@@ -78,25 +81,25 @@ int Draft::communicator(const std::string& name, const std::vector<int>& ranks) 
   return static_cast<int>(all.size()) - 1;
 }
 
-int Draft::world() {
+int Builder::world() {
   std::vector<int> everyone(ranks());
   std::iota(everyone.begin(), everyone.end(), 0);
   return communicator("world", everyone);
 }
 
-int Draft::group(int group) { return communicator(fmt::format("group{}", group), groups().members(group)); }
+int Builder::group(int group) { return communicator(fmt::format("group{}", group), groups().members(group)); }
 
-void Draft::add(int rank, Phase phase, Action action, std::initializer_list<Value> values) {
+void Builder::add(int rank, Phase phase, Action action, std::initializer_list<VirtualBuffer> values) {
   Emitted emitted{action, phase, {}};
   std::ranges::copy(values, emitted.values.begin());
   drafts_[rank].emitted.push_back(emitted);
 }
 
-void Draft::transfer(int tick, Phase phase, const Cargo& cargo, Endpoint from, Endpoint to) {
+void Builder::transfer(int tick, Phase phase, const Cargo& cargo, Endpoint from, Endpoint to) {
   exchange(tick, phase, {{cargo, from, to}});
 }
 
-void Draft::exchange(int tick, Phase phase, const std::vector<Message>& messages) {
+void Builder::exchange(int tick, Phase phase, const std::vector<Message>& messages) {
   for (const auto& [cargo, from, to] : messages) {
     const auto add_side = [&](Kind kind, const Endpoint& here, const Endpoint& there) {
       Action action = make_action(kind, tick, cargo.payload, cargo.shard, cargo.part);
@@ -110,18 +113,18 @@ void Draft::exchange(int tick, Phase phase, const std::vector<Message>& messages
   }
 }
 
-bool Draft::together(const std::vector<int>& ranks) const {
+bool Builder::together(const std::vector<int>& ranks) const {
   return std::ranges::all_of(ranks, [&](int r) { return groups().together(r, ranks[0]); });
 }
 
-void Draft::collective(int tick, Phase phase, Action action, const std::vector<Value>& values) {
+void Builder::collective(int tick, Phase phase, Action action, const std::vector<VirtualBuffer>& values) {
   const std::vector<int>& members = program_.communicators[action.communicator].ranks;
   action.lane = lane_of(action.kind, action.payload, together(members));
   action.tick = tick;
   for (std::size_t i = 0; i < members.size(); ++i) add(members[i], phase, action, {values[i]});
 }
 
-void Draft::sum_over_copies(int rank, int tick, Phase phase, Action action, Value value) {
+void Builder::sum_over_copies(int rank, int tick, Phase phase, Action action, VirtualBuffer value) {
   const int whole_job = program_.groups.ranks();
   const bool together = program_.groups.together(rank, whole_job - ranks() + rank);
   action.kind = Kind::all_reduce;
@@ -131,19 +134,19 @@ void Draft::sum_over_copies(int rank, int tick, Phase phase, Action action, Valu
   add(rank, phase, action, {value});
 }
 
-std::vector<int> Draft::last_use_of_totals(int rank) const {
+std::vector<int> Builder::last_use_of_totals(int rank) const {
   std::vector<int> last(program_.ranks[rank].homes.size(), -1);
   for (const Emitted& e : drafts_[rank].emitted)
-    for (const Value v : e.values)
-      if (v.valid() && v.cls == SlotClass::total) last[v.id] = std::max(last[v.id], e.action.tick);
+    for (const VirtualBuffer v : e.values)
+      if (v.valid() && v.cls == SlotClass::accumulator) last[v.id] = std::max(last[v.id], e.action.tick);
   return last;
 }
 
-void Draft::finish_rank(int r, bool overlap) {
+void Builder::finish_rank(int r, bool overlap) {
   auto emitted = std::exchange(drafts_[r].emitted, {});
   std::ranges::stable_sort(emitted, {}, [](const Emitted& e) { return std::pair(e.action.tick, e.phase); });
   RankProgram& rank = program_.ranks[r];
-  std::vector<std::array<Value, 4>> values;
+  std::vector<std::array<VirtualBuffer, 4>> values;
   rank.actions.reserve(emitted.size());
   values.reserve(emitted.size());
   for (const Emitted& e : emitted) {
@@ -155,7 +158,7 @@ void Draft::finish_rank(int r, bool overlap) {
   assign_waits(rank, r, overlap);
 }
 
-Program Draft::finish(bool overlap) && {
+Program Builder::finish(bool overlap) && {
   for (int r = 0; r < ranks(); ++r) finish_rank(r, overlap);
   if (copies() > 1) make_copies(program_);
   return std::move(program_);
@@ -189,115 +192,116 @@ Action action_of(Kind kind, const Visit& visit, int shard) {
 
 }  // namespace
 
-Computer::Computer(Draft& draft, int rank) : draft_(draft), rank_(rank) {}
+Computer::Computer(Builder& builder, int rank) : builder_(builder), rank_(rank) {}
 
-void Computer::forward(const Visit& visit, Value weights) {
-  Value& flow = flows_[visit.micro_batch];
+void Computer::forward(const Visit& visit, VirtualBuffer weights) {
+  VirtualBuffer& flow = flows_[visit.micro_batch];
   if (visit.shard == 0) {
-    flow = draft_.value(rank_, SlotClass::flow);
-    draft_.add(rank_, Phase::compute, action_of(Kind::embed, visit, -1), {flow, Draft::ends()});
+    flow = builder_.value(rank_, SlotClass::hidden);
+    builder_.add(rank_, Phase::compute, action_of(Kind::embed, visit, -1), {flow, Builder::ends()});
   }
-  kept(visit) = draft_.value(rank_, SlotClass::kept);
-  draft_.add(rank_, Phase::compute, action_of(Kind::forward, visit, visit.shard),
-             {weights, kept(visit), flow});
-  if (visit.shard == draft_.shards() - 1)
-    draft_.add(rank_, Phase::compute, action_of(Kind::loss, visit, -1),
-               {flow, Draft::ends(), Draft::ends_total()});
+  kept(visit) = builder_.value(rank_, SlotClass::saved);
+  builder_.add(rank_, Phase::compute, action_of(Kind::forward, visit, visit.shard),
+               {weights, kept(visit), flow});
+  if (visit.shard == builder_.shards() - 1)
+    builder_.add(rank_, Phase::compute, action_of(Kind::loss, visit, -1),
+                 {flow, Builder::ends(), Builder::ends_total()});
 }
 
-void Computer::backward(const Visit& visit, Value weights, Value gradient, bool accumulate) {
+void Computer::backward(const Visit& visit, VirtualBuffer weights, VirtualBuffer gradient, bool accumulate) {
   Action b = action_of(Kind::backward, visit, visit.shard);
   b.accumulates = accumulate;
-  draft_.add(rank_, Phase::compute, b, {weights, kept(visit), flow(visit.micro_batch), gradient});
+  builder_.add(rank_, Phase::compute, b, {weights, kept(visit), flow(visit.micro_batch), gradient});
   kept_.erase({visit.micro_batch, visit.shard});
   embed_backward(visit);
 }
 
-void Computer::backward_input(const Visit& visit, Value weights) {
-  const Value stash = draft_.value(rank_, SlotClass::stash);
+void Computer::backward_input(const Visit& visit, VirtualBuffer weights) {
+  const VirtualBuffer stash = builder_.value(rank_, SlotClass::deferred);
   stashed_[{visit.micro_batch, visit.shard}] = stash;
-  draft_.add(rank_, Phase::compute, action_of(Kind::backward_input, visit, visit.shard),
-             {weights, kept(visit), flow(visit.micro_batch), stash});
+  builder_.add(rank_, Phase::compute, action_of(Kind::backward_input, visit, visit.shard),
+               {weights, kept(visit), flow(visit.micro_batch), stash});
   embed_backward(visit);
 }
 
-void Computer::backward_weight(const Visit& visit, Value gradient) {
+void Computer::backward_weight(const Visit& visit, VirtualBuffer gradient) {
   Action w = action_of(Kind::backward_weight, visit, visit.shard);
-  draft_.add(rank_, Phase::compute, w, {kept(visit), stashed_[{visit.micro_batch, visit.shard}], gradient});
+  builder_.add(rank_, Phase::compute, w, {kept(visit), stashed_[{visit.micro_batch, visit.shard}], gradient});
   kept_.erase({visit.micro_batch, visit.shard});
   stashed_.erase({visit.micro_batch, visit.shard});
 }
 
 void Computer::embed_backward(const Visit& visit) {
   if (visit.shard != 0) return;
-  draft_.add(rank_, Phase::compute, action_of(Kind::embed_backward, visit, -1),
-             {flow(visit.micro_batch), Draft::ends_total()});
+  builder_.add(rank_, Phase::compute, action_of(Kind::embed_backward, visit, -1),
+               {flow(visit.micro_batch), Builder::ends_total()});
   flows_.erase(visit.micro_batch);
 }
 
 namespace {
 
-void combine_ends(Draft& draft, int tick, Kind kind, Payload payload, Value value) {
+void combine_ends(Builder& builder, int tick, Kind kind, Payload payload, VirtualBuffer value) {
   Action a = make_action(kind, tick, payload);
-  a.communicator = draft.world();
-  draft.collective(tick, Phase::finish, a, std::vector<Value>(draft.ranks(), value));
+  a.communicator = builder.world();
+  builder.collective(tick, Phase::finish, a, std::vector<VirtualBuffer>(builder.ranks(), value));
 }
 
 /// Each shard's gradient as soon as the last contribution of its own copy is in it.
-void sum_shards_over_copies(Draft& draft, int rank, int tick) {
-  const std::vector<int> last = draft.last_use_of_totals(rank);
+void sum_shards_over_copies(Builder& builder, int rank, int tick) {
+  const std::vector<int> last = builder.last_use_of_totals(rank);
   std::vector<std::pair<int, int>> by_time;  // tick, shard
-  for (int s = 0; s < draft.shards(); ++s)
-    if (const Value total = draft.total(rank, s); total.valid())
+  for (int s = 0; s < builder.shards(); ++s)
+    if (const VirtualBuffer total = builder.total(rank, s); total.valid())
       by_time.emplace_back(std::min(last[total.id], tick), s);
   std::ranges::stable_sort(by_time);
   for (const auto& [when, s] : by_time)
-    draft.sum_over_copies(rank, when, Phase::give_last,
-                          make_action(Kind::all_reduce, when, Payload::gradient, s, draft.home_part(rank)),
-                          draft.total(rank, s));
+    builder.sum_over_copies(
+        rank, when, Phase::give_last,
+        make_action(Kind::all_reduce, when, Payload::gradient, s, builder.home_part(rank)),
+        builder.total(rank, s));
 }
 
 /// What this rank updates of the ends, or all that it holds.
-Part ends_part(const Draft& draft, int rank, bool sliced) {
-  if (draft.ends_split()) return {draft.ends_slice(rank), 2};
-  return sliced ? Part{rank, draft.ranks()} : Part{};
+Part ends_part(const Builder& builder, int rank, bool sliced) {
+  if (builder.ends_split()) return {builder.ends_slice(rank), 2};
+  return sliced ? Part{rank, builder.ranks()} : Part{};
 }
 
-void update(Draft& draft, int rank, int tick, Part ends) {
-  for (int s = 0; s < draft.shards(); ++s)
-    if (const Value home = draft.home(rank, s); home.valid())
-      draft.add(rank, Phase::finish, make_action(Kind::update, tick, Payload::weights, s),
-                {home, draft.total(rank, s)});
-  if (draft.holds_ends(rank))
-    draft.add(rank, Phase::finish, make_action(Kind::update, tick, Payload::ends, ends.index),
-              {Draft::ends(), Draft::ends_total()});
+void update(Builder& builder, int rank, int tick, Part ends) {
+  for (int s = 0; s < builder.shards(); ++s)
+    if (const VirtualBuffer home = builder.home(rank, s); home.valid())
+      builder.add(rank, Phase::finish, make_action(Kind::update, tick, Payload::weights, s),
+                  {home, builder.total(rank, s)});
+  if (builder.holds_ends(rank))
+    builder.add(rank, Phase::finish, make_action(Kind::update, tick, Payload::ends, ends.index),
+                {Builder::ends(), Builder::ends_total()});
 }
 
-void close_rank(Draft& draft, int rank, int tick, bool sliced) {
-  const Part ends = ends_part(draft, rank, sliced);
-  if (draft.copies() > 1) {
-    sum_shards_over_copies(draft, rank, tick);
-    if (draft.holds_ends(rank))
-      draft.sum_over_copies(rank, tick, Phase::finish,
-                            make_action(Kind::all_reduce, tick, Payload::ends_gradient, -1, ends),
-                            Draft::ends_total());
+void close_rank(Builder& builder, int rank, int tick, bool sliced) {
+  const Part ends = ends_part(builder, rank, sliced);
+  if (builder.copies() > 1) {
+    sum_shards_over_copies(builder, rank, tick);
+    if (builder.holds_ends(rank))
+      builder.sum_over_copies(rank, tick, Phase::finish,
+                              make_action(Kind::all_reduce, tick, Payload::ends_gradient, -1, ends),
+                              Builder::ends_total());
   }
-  update(draft, rank, tick, ends);
+  update(builder, rank, tick, ends);
 }
 
 }  // namespace
 
-void close_step(Draft& draft, int tick, EndsUpdate ends) {
-  const bool together = draft.ranks() > 1 && !draft.ends_split();
+void add_epilogue(Builder& builder, int tick, EndsUpdate ends) {
+  const bool together = builder.ranks() > 1 && !builder.ends_split();
   const bool sliced = together && ends == EndsUpdate::sliced;
-  if (!draft.ends_split()) draft.set_ends_slices(sliced ? draft.ranks() : 1);
+  if (!builder.ends_split()) builder.set_ends_slices(sliced ? builder.ranks() : 1);
   if (together)
-    combine_ends(draft, tick, sliced ? Kind::reduce_scatter : Kind::all_reduce, Payload::ends_gradient,
-                 Draft::ends_total());
-  for (int r = 0; r < draft.ranks(); ++r) close_rank(draft, r, tick, sliced);
-  if (sliced) combine_ends(draft, tick, Kind::all_gather, Payload::ends, Draft::ends());
-  for (int r = 0; r < draft.ranks(); ++r)
-    draft.add(r, Phase::finish, make_action(Kind::join, tick, Payload::none), {});
+    combine_ends(builder, tick, sliced ? Kind::reduce_scatter : Kind::all_reduce, Payload::ends_gradient,
+                 Builder::ends_total());
+  for (int r = 0; r < builder.ranks(); ++r) close_rank(builder, r, tick, sliced);
+  if (sliced) combine_ends(builder, tick, Kind::all_gather, Payload::ends, Builder::ends());
+  for (int r = 0; r < builder.ranks(); ++r)
+    builder.add(r, Phase::finish, make_action(Kind::join, tick, Payload::none), {});
 }
 
 }  // namespace minitaw::schedule

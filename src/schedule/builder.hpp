@@ -12,12 +12,12 @@ namespace minitaw::schedule {
 
 /// The content of a slot before it has one: "the weights of shard 3 as fetched for tick 7". Each gets a slot
 /// for as long as it lives, from its first to its last use in issue order.
-struct Value {
+struct VirtualBuffer {
   int id = -1;
-  SlotClass cls = SlotClass::home;
+  SlotClass cls = SlotClass::owned;
 
   [[nodiscard]] bool valid() const { return id >= 0; }
-  friend bool operator==(const Value&, const Value&) = default;
+  friend bool operator==(const VirtualBuffer&, const VirtualBuffer&) = default;
 };
 
 /// Where an action stands inside its tick. Within a rank, actions are issued by (tick, phase, order of
@@ -51,11 +51,11 @@ struct Cargo {
 ///
 /// With copies, rules see one copy only: its ranks, groups and micro-batches, counted from 0. finish() makes
 /// the others.
-class Draft {
+class Builder {
 public:
   /// Nobody owns a shard yet; every rank holds the ends. `groups` and `micro_batches` are those of all
   /// `copies` together, which must be alike (see groups_of_copy()).
-  Draft(const topology::Groups& groups, int shards, int micro_batches, int copies = 1);
+  Builder(const topology::Groups& groups, int shards, int micro_batches, int copies = 1);
 
   [[nodiscard]] const topology::Groups& groups() const { return groups_; }
   [[nodiscard]] int ranks() const { return groups_.ranks(); }
@@ -73,8 +73,8 @@ public:
   void cut_shards(int count);
 
   /// Home / total value of a shard on a rank; invalid if the rank does not own it.
-  [[nodiscard]] Value home(int rank, int shard) const;
-  [[nodiscard]] Value total(int rank, int shard) const;
+  [[nodiscard]] VirtualBuffer home(int rank, int shard) const;
+  [[nodiscard]] VirtualBuffer total(int rank, int shard) const;
 
   /// The embedding is on one rank, final norm and head are on another, the rest hold no ends.
   void split_ends(int embedding_rank, int head_rank);
@@ -82,11 +82,11 @@ public:
   [[nodiscard]] bool holds_ends(int rank) const;
   [[nodiscard]] int ends_slice(int rank) const { return program_.ranks[rank].ends_slice; }
   void set_ends_slices(int slices) { program_.ends_slices = slices; }
-  [[nodiscard]] static Value ends() { return {0, SlotClass::ends}; }
-  [[nodiscard]] static Value ends_total() { return {0, SlotClass::ends_total}; }
+  [[nodiscard]] static VirtualBuffer ends() { return {0, SlotClass::ends}; }
+  [[nodiscard]] static VirtualBuffer ends_total() { return {0, SlotClass::ends_accumulator}; }
 
   /// A new value for a slot of a transit class.
-  [[nodiscard]] Value value(int rank, SlotClass cls);
+  [[nodiscard]] VirtualBuffer value(int rank, SlotClass cls);
 
   /// Index of a communicator with these ranks, made at first use.
   int communicator(const std::string& name, const std::vector<int>& ranks);
@@ -94,11 +94,11 @@ public:
   int group(int group);
 
   /// Emits an action of one rank; `values` become its slots, in order.
-  void add(int rank, Phase phase, Action action, std::initializer_list<Value> values);
+  void add(int rank, Phase phase, Action action, std::initializer_list<VirtualBuffer> values);
 
   struct Endpoint {
     int rank;
-    Value value;
+    VirtualBuffer value;
   };
   struct Message {
     Cargo cargo;
@@ -110,11 +110,11 @@ public:
   /// does, never meets another order elsewhere.
   void exchange(int tick, Phase phase, const std::vector<Message>& messages);
   /// A collective of a communicator; values[i] belongs to its i-th rank.
-  void collective(int tick, Phase phase, Action action, const std::vector<Value>& values);
+  void collective(int tick, Phase phase, Action action, const std::vector<VirtualBuffer>& values);
   /// Whether these ranks are of one group.
   [[nodiscard]] bool together(const std::vector<int>& ranks) const;
   /// Sum over the copies of this rank, on each of them.
-  void sum_over_copies(int rank, int tick, Phase phase, Action action, Value value);
+  void sum_over_copies(int rank, int tick, Phase phase, Action action, VirtualBuffer value);
 
   /// Last tick in which each of a rank's totals is used so far, by home slot; -1 if never.
   [[nodiscard]] std::vector<int> last_use_of_totals(int rank) const;
@@ -127,7 +127,7 @@ private:
   struct Emitted {
     Action action;
     Phase phase;
-    std::array<Value, 4> values{};
+    std::array<VirtualBuffer, 4> values{};
   };
   struct Rank {
     std::vector<Emitted> emitted;
@@ -164,30 +164,30 @@ micro_batch_after_micro_batch(int shards, const std::vector<int>& micro_batches,
 /// visits leave for later ones from visit to visit.
 class Computer {
 public:
-  Computer(Draft& draft, int rank);
+  Computer(Builder& builder, int rank);
 
   /// F (after embed on shard 0, before loss on the last shard).
-  void forward(const Visit& visit, Value weights);
+  void forward(const Visit& visit, VirtualBuffer weights);
   /// BW (before dembed on shard 0). The gradient is written to a transit value, or added to it, and added to
   /// a total.
-  void backward(const Visit& visit, Value weights, Value gradient, bool accumulate = false);
+  void backward(const Visit& visit, VirtualBuffer weights, VirtualBuffer gradient, bool accumulate = false);
   /// B (before dembed on shard 0), and W later.
-  void backward_input(const Visit& visit, Value weights);
-  void backward_weight(const Visit& visit, Value gradient);
+  void backward_input(const Visit& visit, VirtualBuffer weights);
+  void backward_weight(const Visit& visit, VirtualBuffer gradient);
 
   /// The hidden state of a micro-batch, or its gradient, as it is passed on; it comes from elsewhere if its
   /// first visit here is not of shard 0.
-  [[nodiscard]] Value& flow(int micro_batch) { return flows_[micro_batch]; }
+  [[nodiscard]] VirtualBuffer& flow(int micro_batch) { return flows_[micro_batch]; }
 
 private:
-  [[nodiscard]] Value& kept(const Visit& visit) { return kept_[{visit.micro_batch, visit.shard}]; }
+  [[nodiscard]] VirtualBuffer& kept(const Visit& visit) { return kept_[{visit.micro_batch, visit.shard}]; }
   void embed_backward(const Visit& visit);
 
-  Draft& draft_;
+  Builder& builder_;
   int rank_;
-  std::map<int, Value> flows_;                    ///< by micro-batch
-  std::map<std::pair<int, int>, Value> kept_;     ///< by micro-batch and shard
-  std::map<std::pair<int, int>, Value> stashed_;  ///< the same
+  std::map<int, VirtualBuffer> flows_;                    ///< by micro-batch
+  std::map<std::pair<int, int>, VirtualBuffer> kept_;     ///< by micro-batch and shard
+  std::map<std::pair<int, int>, VirtualBuffer> stashed_;  ///< the same
 };
 
 /// How the ends gradient comes together at the end of the step, unless the ends are split or one rank has
@@ -199,12 +199,12 @@ enum class EndsUpdate {
 
 /// What closes every step, at `tick`: ends gradients combined, all gradients summed over the copies, every
 /// home shard and the ends updated, join.
-void close_step(Draft& draft, int tick, EndsUpdate ends);
+void add_epilogue(Builder& builder, int tick, EndsUpdate ends);
 
 /// Gives every value of a rank a slot of its class that is free from the value's first to its last use in
 /// issue order, out of as few slots as there can be, and counts them. values[i] belong to actions[i]; transit
 /// values are numbered below `count`. Homes, totals and ends keep the index that they were made with.
-void assign_slots(RankProgram& rank, const std::vector<std::array<Value, 4>>& values, int count);
+void assign_slots(RankProgram& rank, const std::vector<std::array<VirtualBuffer, 4>>& values, int count);
 
 /// The first contribution of a step to a gradient that lasts from step to step writes it, the others add:
 /// nothing needs to be cleared. Needs slots.

@@ -258,7 +258,7 @@ public:
       }
       slots_.emplace_back(count);
       for (int h = 0; h < static_cast<int>(rank.homes.size()); ++h)
-        hold({r, -1}, {SlotClass::home, static_cast<std::int16_t>(h)}, Holds::weights, rank.homes[h]);
+        hold({r, -1}, {SlotClass::owned, static_cast<std::int16_t>(h)}, Holds::weights, rank.homes[h]);
       for (int e = 0; e < rank.slots[index(SlotClass::ends)]; ++e)
         hold({r, -1}, {SlotClass::ends, static_cast<std::int16_t>(e)}, Holds::ends, -1);
     }
@@ -326,7 +326,7 @@ public:
     for (int r = 0; r < static_cast<int>(program_.ranks.size()); ++r) {
       const RankProgram& rank = program_.ranks[r];
       for (std::int16_t h = 0; h < static_cast<int>(rank.homes.size()); ++h)
-        if (const Slot slot{SlotClass::home, h}; stale(r, slot))
+        if (const Slot slot{SlotClass::owned, h}; stale(r, slot))
           fail(Rule::exact_gradients, {r, -1},
                fmt::format("h{} still holds {} at the end", h, describe(content(r, slot))));
       for (std::int16_t e = 0; e < rank.slots[index(SlotClass::ends)]; ++e)
@@ -368,7 +368,7 @@ private:
   [[nodiscard]] Range extent(int rank, SlotClass cls) const {
     const RankProgram& r = program_.ranks[rank];
     if (of_ends(cls) && r.ends_slice >= 0) return {r.ends_slice, r.ends_slice + 1};
-    if (cls != SlotClass::home && cls != SlotClass::total) return whole(cls);
+    if (cls != SlotClass::owned && cls != SlotClass::accumulator) return whole(cls);
     const std::int32_t each = program_.shard_parts / program_.home_slices;
     return {r.slice * each, (r.slice + 1) * each};
   }
@@ -417,7 +417,7 @@ private:
 
   void need_gradient(Place p, Slot slot, Range range) const {
     const Content& c = content(p.rank, slot);
-    const bool lasting = slot.cls == SlotClass::total || slot.cls == SlotClass::ends_total;
+    const bool lasting = slot.cls == SlotClass::accumulator || slot.cls == SlotClass::ends_accumulator;
     if (c.holds != Holds::gradient && lasting)
       fail(Rule::exact_gradients, p,
            fmt::format("{} still holds the gradient of the last step", name_of(slot)));
@@ -550,7 +550,7 @@ private:
 
   void update(Place p) {
     const Action& a = at(p);
-    const Range held = extent(p.rank, SlotClass::home);
+    const Range held = extent(p.rank, SlotClass::owned);
     const Content& weights = content(p.rank, a.slots[0]);
     if (weights.holds != Holds::weights || weights.shard != a.shard ||
         std::ranges::any_of(weights.pieces, &Piece::updated))
@@ -588,7 +588,7 @@ private:
     else if (!at(p).accumulates) hold(p, slot, Holds::gradient, -1);
     Sum one(listed_);
     one.add({part, at(p).micro_batch});
-    grow(p, slot, slot.cls == SlotClass::ends_total ? ends_range(part) : whole(slot.cls), one);
+    grow(p, slot, slot.cls == SlotClass::ends_accumulator ? ends_range(part) : whole(slot.cls), one);
   }
 
   void write_ends(Place p, Slot slot, std::int32_t part) {
@@ -606,7 +606,7 @@ private:
   void grow(Place p, Slot slot, Range range, const Sum& more) {
     need_gradient(p, slot, range);
     const std::size_t bound =
-        static_cast<std::size_t>(slot.cls == SlotClass::ends_total ? 2 : 1) * program_.micro_batches;
+        static_cast<std::size_t>(slot.cls == SlotClass::ends_accumulator ? 2 : 1) * program_.micro_batches;
     content(p.rank, slot).pieces.change(range, [&](Piece& piece) {
       if (piece.sum.size() + more.size() > bound)
         fail(Rule::exact_gradients, p,
@@ -628,7 +628,7 @@ private:
     const Content& home = content(p.rank, a.slots[0]);
     if (home.holds != Holds::weights || home.shard != a.shard)
       unexpected(p, a.slots[0], fmt::format("the weights of shard {}", a.shard));
-    receive(Content(home), extent(p.rank, SlotClass::home), p, a.slots[1]);
+    receive(Content(home), extent(p.rank, SlotClass::owned), p, a.slots[1]);
   }
 
   void reduce(std::span<const Place> calls) {

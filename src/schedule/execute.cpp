@@ -47,7 +47,8 @@ std::uint64_t key_of(int from, int to, const Action& a) {
 
 /// Whether two sides mean the same part of the same thing, in the same precision.
 bool same_cargo(const Action& a, const Action& b) {
-  const bool totals = a.slots[0].cls == SlotClass::total, other_totals = b.slots[0].cls == SlotClass::total;
+  const bool totals = a.slots[0].cls == SlotClass::accumulator,
+             other_totals = b.slots[0].cls == SlotClass::accumulator;
   return a.shard == b.shard && a.micro_batch == b.micro_batch && a.part == b.part && a.parts == b.parts &&
          totals == other_totals;
 }

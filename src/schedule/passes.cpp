@@ -12,42 +12,42 @@ namespace minitaw::schedule {
 namespace {
 
 bool permanent(SlotClass cls) {
-  return cls == SlotClass::home || cls == SlotClass::total || cls == SlotClass::ends ||
-         cls == SlotClass::ends_total;
+  return cls == SlotClass::owned || cls == SlotClass::accumulator || cls == SlotClass::ends ||
+         cls == SlotClass::ends_accumulator;
 }
 
 /// Values by the action after which their slot is free: see releases(). What one of several messages
 /// reads must not make room for what another receives.
-std::vector<std::vector<Value>> released_after(const RankProgram& rank,
-                                               const std::vector<std::array<Value, 4>>& values, int count) {
+std::vector<std::vector<VirtualBuffer>>
+released_after(const RankProgram& rank, const std::vector<std::array<VirtualBuffer, 4>>& values, int count) {
   const std::vector<int> ends = releases(rank);
   std::vector<int> last(count, -1);
   std::vector<SlotClass> cls(count);
   for (std::size_t i = 0; i < values.size(); ++i)
-    for (const Value v : values[i]) {
+    for (const VirtualBuffer v : values[i]) {
       if (!v.valid() || permanent(v.cls)) continue;
       last[v.id] = std::max(last[v.id], ends[i]);
       cls[v.id] = v.cls;
     }
-  std::vector<std::vector<Value>> released(values.size());
+  std::vector<std::vector<VirtualBuffer>> released(values.size());
   for (int id = 0; id < count; ++id)
     if (last[id] >= 0) released[last[id]].push_back({id, cls[id]});
   return released;
 }
 
 /// How many values of each class live at once.
-std::array<int, slot_classes> peaks(const std::vector<std::array<Value, 4>>& values,
-                                    const std::vector<std::vector<Value>>& released, int count) {
+std::array<int, slot_classes> peaks(const std::vector<std::array<VirtualBuffer, 4>>& values,
+                                    const std::vector<std::vector<VirtualBuffer>>& released, int count) {
   std::array<int, slot_classes> alive{}, peak{};
   std::vector<bool> seen(count);
   for (std::size_t i = 0; i < values.size(); ++i) {
-    for (const Value v : values[i]) {
+    for (const VirtualBuffer v : values[i]) {
       if (!v.valid() || permanent(v.cls) || seen[v.id]) continue;
       const auto c = static_cast<std::size_t>(v.cls);
       seen[v.id] = true;
       peak[c] = std::max(peak[c], ++alive[c]);
     }
-    for (const Value v : released[i]) --alive[static_cast<std::size_t>(v.cls)];
+    for (const VirtualBuffer v : released[i]) --alive[static_cast<std::size_t>(v.cls)];
   }
   return peak;
 }
@@ -57,7 +57,7 @@ std::array<int, slot_classes> peaks(const std::vector<std::array<Value, 4>>& val
 /// not every slot becomes as large as the largest of them.
 class Pool {
 public:
-  Pool(SlotClass cls, int size) : rotates_(cls == SlotClass::flow) {
+  Pool(SlotClass cls, int size) : rotates_(cls == SlotClass::hidden) {
     for (int i = 0; i < size; ++i) give_back(static_cast<std::int16_t>(i));
   }
   std::int16_t take() {
@@ -103,7 +103,7 @@ void write_first_contributions(RankProgram& rank, int shard_parts) {
         a.kind == Kind::backward || a.kind == Kind::backward_weight || a.kind == Kind::accumulate;
     if (!contributes) continue;
     for (const Slot slot : a.slots)
-      if (slot.cls == SlotClass::total && slot.valid()) {
+      if (slot.cls == SlotClass::accumulator && slot.valid()) {
         const int each = shard_parts / a.parts;
         a.accumulates = totals[static_cast<std::size_t>(slot.index)].exchange(
             static_cast<std::size_t>(a.part * each), static_cast<std::size_t>((a.part + 1) * each));
@@ -111,15 +111,15 @@ void write_first_contributions(RankProgram& rank, int shard_parts) {
   }
 }
 
-void assign_slots(RankProgram& rank, const std::vector<std::array<Value, 4>>& values, int count) {
-  const std::vector<std::vector<Value>> released = released_after(rank, values, count);
+void assign_slots(RankProgram& rank, const std::vector<std::array<VirtualBuffer, 4>>& values, int count) {
+  const std::vector<std::vector<VirtualBuffer>> released = released_after(rank, values, count);
   std::vector<std::int16_t> slot_of(count, -1);
   const std::array<int, slot_classes> sizes = peaks(values, released, count);
   std::vector<Pool> pools;
   for (int c = 0; c < slot_classes; ++c) pools.emplace_back(static_cast<SlotClass>(c), sizes[c]);
   for (int i = 0; i < static_cast<int>(values.size()); ++i) {
     for (int k = 0; k < 4; ++k) {
-      const Value v = values[i][k];
+      const VirtualBuffer v = values[i][k];
       if (!v.valid()) continue;
       Slot& slot = rank.actions[i].slots[k];
       slot = {v.cls, static_cast<std::int16_t>(v.id)};
@@ -127,7 +127,7 @@ void assign_slots(RankProgram& rank, const std::vector<std::array<Value, 4>>& va
       if (slot_of[v.id] < 0) slot_of[v.id] = pools[static_cast<std::size_t>(v.cls)].take();
       slot.index = slot_of[v.id];
     }
-    for (const Value v : released[i]) pools[static_cast<std::size_t>(v.cls)].give_back(slot_of[v.id]);
+    for (const VirtualBuffer v : released[i]) pools[static_cast<std::size_t>(v.cls)].give_back(slot_of[v.id]);
   }
   for (int c = 0; c < slot_classes; ++c)
     if (!permanent(static_cast<SlotClass>(c))) rank.slots[c] = sizes[c];

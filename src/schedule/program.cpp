@@ -19,21 +19,21 @@ constexpr std::array<char, slot_classes> slot_letters = {'h', 't', 'w', 'g', 'c'
 Access access_of(const Action& action, Slot slot) {
   const Kind kind = action.kind;
   switch (slot.cls) {
-  case SlotClass::home:
+  case SlotClass::owned:
     return {slot, true, kind == Kind::update};
   case SlotClass::weights:
   case SlotClass::contribution:
     return {slot, true, false};
   case SlotClass::gradient:
     return {slot, action.accumulates, true};
-  case SlotClass::total:
-  case SlotClass::ends_total:
+  case SlotClass::accumulator:
+  case SlotClass::ends_accumulator:
     return {slot, action.accumulates || kind == Kind::update, kind != Kind::update};
-  case SlotClass::kept:
+  case SlotClass::saved:
     return {slot, kind != Kind::forward, kind == Kind::forward};
-  case SlotClass::stash:
+  case SlotClass::deferred:
     return {slot, kind != Kind::backward_input, kind == Kind::backward_input};
-  case SlotClass::flow:
+  case SlotClass::hidden:
     return {slot, kind != Kind::embed, kind != Kind::embed_backward};
   case SlotClass::ends:
     return {slot, true, kind == Kind::update};

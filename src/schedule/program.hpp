@@ -56,27 +56,27 @@ enum class Payload : std::uint8_t {
   gradient,         // G3   gradient of shard 3
   activation,       // A3   hidden state at the input of shard 3 (with a micro-batch)
   activation_grad,  // D3   its gradient
-  ends,             // E    ends weights
+  ends,             // E    weights of embedding and LM head
   ends_gradient,    // EG
 };
 
 /// Class of a slot: a named buffer of a rank.
 enum class SlotClass : std::uint8_t {
-  home,          // h   weights of an owned shard or slice of one, compute precision; permanent
-  total,         // t   gradient of an owned shard or slice summed over the step, fp32; permanent
+  owned,         // h   weights of an owned shard or slice of one, compute precision; permanent
+  accumulator,   // t   gradient of an owned shard or slice summed over the step, fp32; permanent
   weights,       // w   weights passing through
   gradient,      // g   a gradient contribution passing through, compute precision
   contribution,  // c   one that comes from another rank, at its own time: computing never waits for its slot
-  kept,          // a   what F keeps for the backward pass of one (shard, micro-batch)
-  stash,         // b   what B leaves for W of one (shard, micro-batch)
-  flow,          // x   hidden state of a micro-batch, later its gradient
-  ends,          // e   ends weights, or the slice that the rank holds; permanent
-  ends_total,    // f ends gradient summed over the step, fp32; permanent
+  saved,         // a   activations: what F saves for the backward pass of one (shard, micro-batch)
+  deferred,      // b   inputs of the weight gradient: what B leaves for W of one (shard, micro-batch)
+  hidden,        // x   hidden state of a micro-batch, later its gradient
+  ends,          // e   weights of embedding and LM head, or the slice that the rank holds; permanent
+  ends_accumulator,  // f   their gradient summed over the step, fp32; permanent
 };
 inline constexpr int slot_classes = 10;
 
 struct Slot {
-  SlotClass cls = SlotClass::home;
+  SlotClass cls = SlotClass::owned;
   std::int16_t index = -1;  ///< -1: no slot
 
   [[nodiscard]] bool valid() const { return index >= 0; }
@@ -124,7 +124,7 @@ struct Action {
   return payload == Payload::ends || payload == Payload::ends_gradient;
 }
 [[nodiscard]] constexpr bool of_ends(SlotClass cls) {
-  return cls == SlotClass::ends || cls == SlotClass::ends_total;
+  return cls == SlotClass::ends || cls == SlotClass::ends_accumulator;
 }
 
 /// The lane of a message or collective; `inside`: all members of the collective are of one group.

@@ -179,7 +179,7 @@ double touched_bytes(int rank, const Action& a, const Layout& layout, const Prog
   switch (a.kind) {
   case Kind::embed:
   case Kind::embed_backward:
-    return 2 * static_cast<double>(model::flow_bytes(layout.shape));
+    return 2 * static_cast<double>(model::hidden_bytes(layout.shape));
   case Kind::update:  // gradient, two moments and master weights; the weights themselves
     return elements_kept(rank, a, layout, program) * (7 * fp32 + compute);
   case Kind::zero:

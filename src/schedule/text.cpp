@@ -21,8 +21,8 @@ std::string slot_text(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls
 /// "+g0": the action adds to the slot instead of writing it.
 bool adds_to(const Action& a, Slot slot) {
   if (a.kind == Kind::accumulate && slot == a.slots[0]) return false;
-  return a.accumulates && (slot.cls == SlotClass::gradient || slot.cls == SlotClass::total ||
-                           slot.cls == SlotClass::ends_total);
+  return a.accumulates && (slot.cls == SlotClass::gradient || slot.cls == SlotClass::accumulator ||
+                           slot.cls == SlotClass::ends_accumulator);
 }
 
 /// "[1/4]": part 1 of 4.

@@ -138,9 +138,9 @@ private:
       fail(Rule::exact_gradients, "keeps a slice that there is not");
     const auto count = [&](SlotClass cls) { return here().slots[static_cast<std::size_t>(cls)]; };
     const int homes = static_cast<int>(here().homes.size());
-    if (count(SlotClass::home) != homes || count(SlotClass::total) != homes)
+    if (count(SlotClass::owned) != homes || count(SlotClass::accumulator) != homes)
       fail(Rule::slots_accounted, fmt::format("{} home and {} total slots for {} owned shards",
-                                              count(SlotClass::home), count(SlotClass::total), homes));
+                                              count(SlotClass::owned), count(SlotClass::accumulator), homes));
     for (const int shard : here().homes)
       if (shard < 0 || shard >= program_.shards)
         fail(Rule::fresh_reads, fmt::format("owns shard {}, but there are {}", shard, program_.shards));
@@ -193,9 +193,9 @@ private:
     if (slot.index >= declared)
       fail(Rule::slots_accounted, fmt::format("uses {}, but the rank declares {} slots {}", name_of(slot),
                                               declared, letter_of(slot.cls)));
-    const bool owned = slot.cls == SlotClass::home || slot.cls == SlotClass::total;
+    const bool owned = slot.cls == SlotClass::owned || slot.cls == SlotClass::accumulator;
     if (owned && here().homes[slot.index] != a.shard)
-      fail(slot.cls == SlotClass::home ? Rule::fresh_reads : Rule::exact_gradients,
+      fail(slot.cls == SlotClass::owned ? Rule::fresh_reads : Rule::exact_gradients,
            fmt::format("{} belongs to shard {}", name_of(slot), here().homes[slot.index]));
   }
 
@@ -399,7 +399,7 @@ private:
 
 bool passes_through(SlotClass cls) {
   return cls == SlotClass::weights || cls == SlotClass::gradient || cls == SlotClass::contribution ||
-         cls == SlotClass::kept || cls == SlotClass::stash || cls == SlotClass::flow;
+         cls == SlotClass::saved || cls == SlotClass::deferred || cls == SlotClass::hidden;
 }
 
 /// A content lives from the write that begins it to its last access before the next one begins, or to where

@@ -178,7 +178,7 @@ TEST(Verification, SeesASwappedShard) {
   Job all = job();
   if (all.ranks() < 2) return;
   const auto own_weights_instead = [](Program& p) {
-    find(p, 1, Kind::forward).slots[0] = {SlotClass::home, 0};
+    find(p, 1, Kind::forward).slots[0] = {SlotClass::owned, 0};
   };
   EXPECT_FALSE(passes(all, small_case("tawpipe", topology::Groups({all.ranks()}), all.ranks(), 1), 1,
                       Hooks{own_weights_instead}));

@@ -297,25 +297,25 @@ protected:
 TEST_P(Footprint, KeptRegionsAreDisjointAndFill) {
   const Layout layout = make_layout(shape(), {2, 1});
   for (int shard = 0; shard < 2; ++shard) {
-    const KeptPlan plan = plan_kept(layout, shard);
+    const SavedPlan plan = plan_saved(layout, shard);
     std::vector<Region> all;
     for (const BlockRegions& block : plan.blocks)
       for (const Region& region : regions_of(block)) all.push_back(region);
     expect_disjoint(all, plan.bytes);
-    EXPECT_EQ(kept_bytes(layout, shard), plan.bytes);
+    EXPECT_EQ(saved_bytes(layout, shard), plan.bytes);
   }
 }
 
 TEST_P(Footprint, StashedRegionsAreDisjointAndFill) {
   const Layout layout = make_layout(shape(), {2, 1});
   for (int shard = 0; shard < 2; ++shard) {
-    const StashPlan plan = plan_stash(layout, shard);
+    const DeferredPlan plan = plan_deferred(layout, shard);
     std::vector<Region> all;
-    for (const StashRegions& b : plan.blocks)
+    for (const DeferredRegions& b : plan.blocks)
       all.insert(all.end(), {b.output_gradient, b.norm1, b.rstd1, b.attention, b.norm2, b.normed, b.ffn,
                              b.product, b.middle_gradient, b.qkv_gradient, b.gain_partial1, b.gain_partial2});
     expect_disjoint(all, plan.bytes);
-    EXPECT_EQ(stash_bytes(layout, shard), plan.bytes);
+    EXPECT_EQ(deferred_bytes(layout, shard), plan.bytes);
   }
 }
 
@@ -351,8 +351,8 @@ TEST(Footprint, EachPolicyKeepsMoreAndNeedsLessScratch) {
   };
   const Layout block = layout(Recompute::block), half = layout(Recompute::keep_attention),
                none = layout(Recompute::none);
-  EXPECT_LT(kept_bytes(block, 0), kept_bytes(half, 0));
-  EXPECT_LT(kept_bytes(half, 0), kept_bytes(none, 0));
+  EXPECT_LT(saved_bytes(block, 0), saved_bytes(half, 0));
+  EXPECT_LT(saved_bytes(half, 0), saved_bytes(none, 0));
   EXPECT_GT(workspace_bytes(block), workspace_bytes(half));
   EXPECT_GT(workspace_bytes(half), workspace_bytes(none));
 }
@@ -366,8 +366,8 @@ TEST(Footprint, LogitsAreOfTheComputeType) {
 
 TEST(Footprint, BlockPolicyKeepsTheBlockInputOnly) {
   const Layout layout = make_layout(shape_of(Recompute::block, Dtype::bf16), {3, 1});
-  EXPECT_EQ(kept_bytes(layout, 1), (flow_bytes(layout.shape) + 255) / 256 * 256);
-  EXPECT_EQ(flow_bytes(layout.shape), 66U * 64 * 2);
+  EXPECT_EQ(saved_bytes(layout, 1), (hidden_bytes(layout.shape) + 255) / 256 * 256);
+  EXPECT_EQ(hidden_bytes(layout.shape), 66U * 64 * 2);
 }
 
 /// Of a block with F = 8/3 H and as many key heads as query heads, in units of B S H bytes, bf16.
@@ -382,7 +382,7 @@ double stash_share(Recompute recompute) {
                     .micro_batch = 3,
                     .dtype = Dtype::bf16,
                     .recompute = recompute};
-  return static_cast<double>(stash_bytes(make_layout(shape, {1, 1}), 0)) /
+  return static_cast<double>(deferred_bytes(make_layout(shape, {1, 1}), 0)) /
          static_cast<double>(shape.tokens() * shape.hidden);
 }
 

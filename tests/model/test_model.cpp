@@ -223,8 +223,8 @@ class SmallBuffers : public AnyDtype {
 protected:
   Layout layout_ = test::layout_of(test::grouped, dtype_);
   std::size_t element_ = bytes_of(dtype_);
-  test::DeviceBuffer workspace_{workspace_bytes(layout_)}, x_{flow_bytes(layout_.shape)},
-      kept_{kept_bytes(layout_, 0)}, weights_{layout_.shards[0].elements * element_},
+  test::DeviceBuffer workspace_{workspace_bytes(layout_)}, x_{hidden_bytes(layout_.shape)},
+      kept_{saved_bytes(layout_, 0)}, weights_{layout_.shards[0].elements * element_},
       ends_{layout_.ends.elements * element_}, total_{layout_.shards[0].elements * sizeof(float)},
       ends_total_{layout_.ends.elements * sizeof(float)};
   double* loss_ = nullptr;
@@ -270,8 +270,8 @@ TEST_P(SmallBuffers, AndMicroBatchesOfAnotherShapeOrStillEmpty) {
 
 TEST(Model, RefusesAGradientInBf16WhenItComputesInFp32) {
   const Layout layout = test::layout_of(test::grouped, Dtype::fp32);
-  const test::DeviceBuffer workspace(workspace_bytes(layout)), x(flow_bytes(layout.shape)),
-      kept(kept_bytes(layout, 0)), weights(layout.shards[0].elements * sizeof(float));
+  const test::DeviceBuffer workspace(workspace_bytes(layout)), x(hidden_bytes(layout.shape)),
+      kept(saved_bytes(layout, 0)), weights(layout.shards[0].elements * sizeof(float));
   Model model({}, layout, 1, workspace.get());
   EXPECT_THROW(model.backward(0, x.get(), weights.get(), Dtype::bf16, false, kept.get(), weights.get()),
                LogicError);

@@ -46,8 +46,8 @@ TEST_P(SplitBackward, GivesTheSameBitsInTheComputeType) {
 }
 
 TEST_P(SplitBackward, NeitherFencesNorAllocates) {
-  const test::DeviceBuffer workspace(workspace_bytes(layout_)), x(flow_bytes(layout_.shape)),
-      kept(kept_bytes(layout_, 0)), stash(stash_bytes(layout_, 0)),
+  const test::DeviceBuffer workspace(workspace_bytes(layout_)), x(hidden_bytes(layout_.shape)),
+      kept(saved_bytes(layout_, 0)), stash(deferred_bytes(layout_, 0)),
       weights(layout_.shards[0].elements * bytes_of(layout_.shape.dtype)),
       total(layout_.shards[0].elements * sizeof(float));
   Model model({}, layout_, 1, workspace.get());
@@ -63,8 +63,8 @@ TEST_P(SplitBackward, NeitherFencesNorAllocates) {
 }
 
 TEST_P(SplitBackward, RefusesSmallBuffers) {
-  const test::DeviceBuffer workspace(workspace_bytes(layout_)), x(flow_bytes(layout_.shape)),
-      kept(kept_bytes(layout_, 0)), stash(stash_bytes(layout_, 0)),
+  const test::DeviceBuffer workspace(workspace_bytes(layout_)), x(hidden_bytes(layout_.shape)),
+      kept(saved_bytes(layout_, 0)), stash(deferred_bytes(layout_, 0)),
       weights(layout_.shards[0].elements * bytes_of(layout_.shape.dtype)),
       total(layout_.shards[0].elements * sizeof(float));
   const auto less = [](const test::DeviceBuffer& all) { return Buffer{all.get().data, all.get().bytes - 1}; };
@@ -140,7 +140,7 @@ class SplitEnds : public ::testing::TestWithParam<std::tuple<test::ModelCase, Dt
 protected:
   Layout layout_ = split_layout(std::get<0>(GetParam()), std::get<1>(GetParam()));
   HalfOfTheEnds first_{layout_, 0}, last_{layout_, 1};
-  DeviceBuffer x_{flow_bytes(layout_.shape)};
+  DeviceBuffer x_{hidden_bytes(layout_.shape)};
   MicroBatch batch_{layout_.shape};
   Kokkos::View<double, kernels::MemorySpace> loss_{"loss"};
 
@@ -153,7 +153,7 @@ protected:
     const Shard& shard = layout_.shards[0];
     std::vector<float> values(shard.elements);
     initialise(values, shard, layout_.shape, seed);
-    const DeviceBuffer weights(values, layout_.shape.dtype), kept(kept_bytes(layout_, 0)),
+    const DeviceBuffer weights(values, layout_.shape.dtype), kept(saved_bytes(layout_, 0)),
         gradient(shard.elements * sizeof(float));
     first_.model().embed(x_.get(), first_.ends(), batch_);
     first_.model().forward(0, x_.get(), kept.get(), weights.get());

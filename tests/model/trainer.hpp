@@ -65,7 +65,7 @@ public:
   Trainer(const model::Layout& layout, int micro_batches, std::uint64_t seed,
           kernels::Attention attention = kernels::Attention::automatic, model::ExecutionSpace exec = {})
       : layout_(layout), exec_(exec), workspace_(model::workspace_bytes(layout)),
-        x_(model::flow_bytes(layout.shape)), tokens_(layout.shape, "synthetic", seed),
+        x_(model::hidden_bytes(layout.shape)), tokens_(layout.shape, "synthetic", seed),
         model_(exec, layout, 1.0 / static_cast<double>(layout.shape.tokens() * micro_batches),
                workspace_.get(), attention),
         ends_(initial(layout.ends, seed), layout.shape.dtype),
@@ -76,7 +76,7 @@ public:
       weights_.emplace_back(weights, layout.shape.dtype);
       totals_.emplace_back(shard.elements * sizeof(float));
       contributions_.emplace_back(shard.elements * model::bytes_of(layout.shape.dtype));
-      kept_.emplace_back(model::kept_bytes(layout, static_cast<int>(kept_.size())));
+      kept_.emplace_back(model::saved_bytes(layout, static_cast<int>(kept_.size())));
       states_.push_back(optimiser(weights));
     }
     std::vector<float> ends = initial(layout.ends, seed);
@@ -200,8 +200,8 @@ private:
   void backward_input_of(std::size_t m) {
     apart_.emplace_back();
     for (std::size_t s = 0; s < weights_.size(); ++s) {
-      apart_.back().kept.emplace_back(model::kept_bytes(layout_, static_cast<int>(s)));
-      apart_.back().stash.emplace_back(model::stash_bytes(layout_, static_cast<int>(s)));
+      apart_.back().kept.emplace_back(model::saved_bytes(layout_, static_cast<int>(s)));
+      apart_.back().stash.emplace_back(model::deferred_bytes(layout_, static_cast<int>(s)));
     }
     const auto& [kept, stash] = apart_.back();
     const model::MicroBatch& batch = batches_[m];

@@ -176,14 +176,14 @@ private:
   Buffer& slot(int r, Slot s) { return ranks_[r].slots[{s.cls, s.index}]; }
   [[nodiscard]] int width(SlotClass cls) const {
     switch (cls) {
-    case SlotClass::home:
-    case SlotClass::total:
+    case SlotClass::owned:
+    case SlotClass::accumulator:
     case SlotClass::weights:
     case SlotClass::gradient:
     case SlotClass::contribution:
       return p_.shard_parts;
     case SlotClass::ends:
-    case SlotClass::ends_total:
+    case SlotClass::ends_accumulator:
       return per_slice * p_.ends_slices;
     default:
       return 1;
@@ -218,7 +218,7 @@ private:
         const auto cls = static_cast<SlotClass>(c);
         Buffer& buffer = rank.slots[{cls, i}] = junk(width(cls));
         if (cls == SlotClass::ends) put(buffer, ends_run(r), within(first_ends(p_.ends_slices), ends_run(r)));
-        if (cls == SlotClass::home)
+        if (cls == SlotClass::owned)
           put(buffer, home_run(r), within(first_weights(p_.ranks[r].homes[i], p_.shard_parts), home_run(r)));
       }
     std::uniform_real_distribution<double> draw(0.0, 1.0);
@@ -470,7 +470,7 @@ private:
     const Weights right = expected(p_);
     for (int r = 0; r < count(); ++r) {
       for (int h = 0; h < static_cast<int>(p_.ranks[r].homes.size()); ++h)
-        if (within(ranks_[r].slots[{SlotClass::home, h}], home_run(r)) !=
+        if (within(ranks_[r].slots[{SlotClass::owned, h}], home_run(r)) !=
             within(right.shards[p_.ranks[r].homes[h]], home_run(r)))
           throw Wrong{"wrong weights"};
       for (int e = 0; e < p_.ranks[r].slots[static_cast<std::size_t>(SlotClass::ends)]; ++e)

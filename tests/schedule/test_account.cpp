@@ -169,9 +169,9 @@ TEST(MemoryAccount, RelayByHand) {
     const std::size_t states = dtype == model::Dtype::fp32 ? 2 : 3;
     EXPECT_EQ(f.optimiser,
               (std::vector<std::size_t>{rounded(states * s0 * 4), rounded(states * layout.ends.slice * 4)}));
-    EXPECT_EQ(bytes_of(f, Memory::activations), rounded(model::kept_bytes(layout, 0)) +
-                                                    rounded(model::kept_bytes(layout, 1)) +
-                                                    rounded(model::flow_bytes(layout.shape)));
+    EXPECT_EQ(bytes_of(f, Memory::activations), rounded(model::saved_bytes(layout, 0)) +
+                                                    rounded(model::saved_bytes(layout, 1)) +
+                                                    rounded(model::hidden_bytes(layout.shape)));
     EXPECT_EQ(f.workspace, rounded(model::workspace_bytes(layout)));
     EXPECT_EQ(f.staging, 2 * chunk_bytes);  // the operands_in lane scatters a sum
     EXPECT_EQ(bytes_of(f, Memory::buffers), f.scalars + f.workspace + f.staging);

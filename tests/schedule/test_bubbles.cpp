@@ -54,7 +54,7 @@ std::vector<Window> windows_of(const Program& program, const Times& times) {
 }
 
 int kept_slots(const Program& program, int rank) {
-  return program.ranks[rank].slots[static_cast<std::size_t>(SlotClass::kept)];
+  return program.ranks[rank].slots[static_cast<std::size_t>(SlotClass::saved)];
 }
 
 class Bubbles : public testing::TestWithParam<std::tuple<int, Times>> {

@@ -39,7 +39,7 @@ struct Measured {
 
   /// Weights of one shard; gradients travel in the same precision.
   [[nodiscard]] std::uint64_t shard_bytes() const { return layout.shards[0].elements * 2U; }
-  [[nodiscard]] std::uint64_t flow_bytes() const { return model::flow_bytes(layout.shape); }
+  [[nodiscard]] std::uint64_t hidden_bytes() const { return model::hidden_bytes(layout.shape); }
 
   /// Bytes of a kind that leave a group.
   [[nodiscard]] std::uint64_t leaving(int group, Traffic kind) const {
@@ -218,12 +218,12 @@ TEST(Published, PipelineBytesOfEveryGroup) {
       const Measured m(spec, ranks, groups, n, ranks);
       for (int k = 0; k < groups; ++k) {
         const int borders = (k > 0 ? 1 : 0) + (k + 1 < groups ? 1 : 0);
-        EXPECT_EQ(m.leaving(k, Traffic::activations), 1U * borders * n * ranks * m.flow_bytes()) << spec;
+        EXPECT_EQ(m.leaving(k, Traffic::activations), 1U * borders * n * ranks * m.hidden_bytes()) << spec;
         EXPECT_EQ(m.leaving(k), 0U);
       }
       EXPECT_EQ(m.matrix.inside(m.program.groups, Traffic::activations) +
                     m.matrix.between(m.program.groups, Traffic::activations),
-                2U * n * ranks * (ranks - 1) * m.flow_bytes());
+                2U * n * ranks * (ranks - 1) * m.hidden_bytes());
     });
 }
 

@@ -5,32 +5,32 @@ namespace minitaw::schedule {
 namespace {
 
 /// Sum of a block's gradient over all ranks, as soon as its last backward pass is over.
-void all_reduce(Draft& draft, int tick, int shard) {
+void all_reduce(Builder& builder, int tick, int shard) {
   Action a = make_action(Kind::all_reduce, tick, Payload::gradient, shard);
-  a.communicator = draft.world();
-  std::vector<Value> totals;
-  for (int r = 0; r < draft.ranks(); ++r) totals.push_back(draft.total(r, shard));
-  draft.collective(tick, Phase::give_intra, a, totals);
+  a.communicator = builder.world();
+  std::vector<VirtualBuffer> totals;
+  for (int r = 0; r < builder.ranks(); ++r) totals.push_back(builder.total(r, shard));
+  builder.collective(tick, Phase::give_intra, a, totals);
 }
 
 /// Data parallelism: everything on every rank, own micro-batches; a bucket is one block.
 Program make(const Request& request) {
-  Draft draft(request.groups, request.layers, request.micro_batches);
+  Builder builder(request.groups, request.layers, request.micro_batches);
   int last_tick = 0;
-  for (int r = 0; r < draft.ranks(); ++r) {
-    for (int s = 0; s < request.layers; ++s) draft.own(r, s);
-    Computer computer(draft, r);
+  for (int r = 0; r < builder.ranks(); ++r) {
+    for (int s = 0; s < request.layers; ++s) builder.own(r, s);
+    Computer computer(builder, r);
     for (const Visit& v : micro_batch_after_micro_batch(
              request.layers, own_micro_batches(r, request.micro_batches_of_rank()), 0)) {
-      v.backward ? computer.backward(v, draft.home(r, v.shard), draft.total(r, v.shard))
-                 : computer.forward(v, draft.home(r, v.shard));
+      v.backward ? computer.backward(v, builder.home(r, v.shard), builder.total(r, v.shard))
+                 : computer.forward(v, builder.home(r, v.shard));
       last_tick = v.tick;
     }
   }
-  if (draft.ranks() > 1)
-    for (int s = 0; s < request.layers; ++s) all_reduce(draft, last_tick - s + 1, s);
-  close_step(draft, last_tick + 1, EndsUpdate::replicated);
-  return std::move(draft).finish();
+  if (builder.ranks() > 1)
+    for (int s = 0; s < request.layers; ++s) all_reduce(builder, last_tick - s + 1, s);
+  add_epilogue(builder, last_tick + 1, EndsUpdate::replicated);
+  return std::move(builder).finish();
 }
 
 }  // namespace

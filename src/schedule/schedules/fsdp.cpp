@@ -19,23 +19,23 @@ struct Leg {
 /// How the slices of a shard come together on all ranks, and gradients go apart: every rank keeps one slice.
 class Sharding {
 public:
-  Sharding(Draft& draft, bool hierarchical, int prefetch)
-      : draft_(draft), hierarchical_(hierarchical), prefetch_(prefetch) {
-    draft.slice_homes(draft.ranks());
-    draft.cut_shards(draft.ranks());
-    for (int r = 0; r < draft.ranks(); ++r) {
-      draft.keep_slice(r, slice_of(r));
-      for (int s = 0; s < draft.shards(); ++s) draft.own(r, s);
+  Sharding(Builder& builder, bool hierarchical, int prefetch)
+      : builder_(builder), hierarchical_(hierarchical), prefetch_(prefetch) {
+    builder.slice_homes(builder.ranks());
+    builder.cut_shards(builder.ranks());
+    for (int r = 0; r < builder.ranks(); ++r) {
+      builder.keep_slice(r, slice_of(r));
+      for (int s = 0; s < builder.shards(); ++s) builder.own(r, s);
     }
   }
 
   /// The whole shard on every rank for `tick`.
-  std::vector<Value> gather(int shard, int tick) {
-    if (draft_.ranks() == 1) return {draft_.home(0, shard)};
-    std::vector<Value> values;
-    for (int r = 0; r < draft_.ranks(); ++r) {
-      values.push_back(draft_.value(r, SlotClass::weights));
-      local(Kind::load, tick - prefetch_, Phase::fetch_first, r, shard, draft_.home(r, shard), values[r]);
+  std::vector<VirtualBuffer> gather(int shard, int tick) {
+    if (builder_.ranks() == 1) return {builder_.home(0, shard)};
+    std::vector<VirtualBuffer> values;
+    for (int r = 0; r < builder_.ranks(); ++r) {
+      values.push_back(builder_.value(r, SlotClass::weights));
+      local(Kind::load, tick - prefetch_, Phase::fetch_first, r, shard, builder_.home(r, shard), values[r]);
     }
     for (const Leg& leg : outer())
       call(Kind::all_gather, tick - prefetch_, Phase::fetch_inter, shard, leg, values);
@@ -45,35 +45,36 @@ public:
   }
 
   /// Where the backward passes of a tick put the shard's gradient.
-  std::vector<Value> gradients(int shard) {
-    std::vector<Value> values;
-    for (int r = 0; r < draft_.ranks(); ++r)
-      values.push_back(draft_.ranks() == 1 ? draft_.total(r, shard) : draft_.value(r, SlotClass::gradient));
+  std::vector<VirtualBuffer> gradients(int shard) {
+    std::vector<VirtualBuffer> values;
+    for (int r = 0; r < builder_.ranks(); ++r)
+      values.push_back(builder_.ranks() == 1 ? builder_.total(r, shard)
+                                             : builder_.value(r, SlotClass::gradient));
     return values;
   }
 
   /// Adds the sums of those gradients to the totals of the slices.
-  void scatter(int shard, int tick, const std::vector<Value>& gradients) {
-    if (draft_.ranks() == 1) return;
+  void scatter(int shard, int tick, const std::vector<VirtualBuffer>& gradients) {
+    if (builder_.ranks() == 1) return;
     for (const Leg& leg : inner())
       call(Kind::reduce_scatter, tick + 1, Phase::give_intra, shard, leg, gradients);
     for (const Leg& leg : outer())
       call(Kind::reduce_scatter, tick + 1, Phase::give_inter, shard, leg, gradients);
-    for (int r = 0; r < draft_.ranks(); ++r)
-      local(Kind::accumulate, tick + 1, Phase::give_last, r, shard, gradients[r], draft_.total(r, shard));
+    for (int r = 0; r < builder_.ranks(); ++r)
+      local(Kind::accumulate, tick + 1, Phase::give_last, r, shard, gradients[r], builder_.total(r, shard));
   }
 
 private:
-  [[nodiscard]] int members() const { return draft_.groups().size(0); }
+  [[nodiscard]] int members() const { return builder_.groups().size(0); }
   [[nodiscard]] bool two_levels() const {
-    return hierarchical_ && draft_.groups().count() > 1 && members() > 1;
+    return hierarchical_ && builder_.groups().count() > 1 && members() > 1;
   }
 
   /// Two levels: the ranks with the same place in their groups keep neighbouring slices, so that what they
   /// gather is one run.
   [[nodiscard]] int slice_of(int rank) const {
     if (!two_levels()) return rank;
-    return draft_.groups().local(rank) * draft_.groups().count() + draft_.groups().group_of(rank);
+    return builder_.groups().local(rank) * builder_.groups().count() + builder_.groups().group_of(rank);
   }
 
   /// Between groups: one copy of each run crosses.
@@ -82,8 +83,8 @@ private:
     if (!two_levels()) return legs = {all()};
     for (int l = 0; l < members(); ++l) {
       legs.push_back({"rail" + std::to_string(l), {}, {l, members()}});
-      for (int k = 0; k < draft_.groups().count(); ++k)
-        legs.back().ranks.push_back(draft_.groups().rank(k, l));
+      for (int k = 0; k < builder_.groups().count(); ++k)
+        legs.back().ranks.push_back(builder_.groups().rank(k, l));
     }
     return legs;
   }
@@ -92,14 +93,14 @@ private:
   [[nodiscard]] std::vector<Leg> inner() const {
     std::vector<Leg> legs;
     if (two_levels())
-      for (int k = 0; k < draft_.groups().count(); ++k)
-        legs.push_back({"group" + std::to_string(k), draft_.groups().members(k), {}});
+      for (int k = 0; k < builder_.groups().count(); ++k)
+        legs.push_back({"group" + std::to_string(k), builder_.groups().members(k), {}});
     return legs;
   }
 
   [[nodiscard]] Leg all() const {
     Leg leg{"world", {}, {}};
-    for (int r = 0; r < draft_.ranks(); ++r) leg.ranks.push_back(r);
+    for (int r = 0; r < builder_.ranks(); ++r) leg.ranks.push_back(r);
     return leg;
   }
 
@@ -108,23 +109,24 @@ private:
     return make_action(kind, tick, gathers ? Payload::weights : Payload::gradient, shard, part);
   }
 
-  void call(Kind kind, int tick, Phase phase, int shard, const Leg& leg, const std::vector<Value>& all) {
+  void call(Kind kind, int tick, Phase phase, int shard, const Leg& leg,
+            const std::vector<VirtualBuffer>& all) {
     Action a = action(kind, tick, shard, leg.part);
-    a.communicator = draft_.communicator(leg.name, leg.ranks);
-    std::vector<Value> values;
+    a.communicator = builder_.communicator(leg.name, leg.ranks);
+    std::vector<VirtualBuffer> values;
     for (const int r : leg.ranks) values.push_back(all[r]);
-    draft_.collective(tick, phase, a, values);
+    builder_.collective(tick, phase, a, values);
   }
 
   /// Beside the outer leg, in its lane: between the slice that a rank keeps and the buffer of the whole.
-  void local(Kind kind, int tick, Phase phase, int rank, int shard, Value from, Value to) {
-    Action a = action(kind, tick, shard, draft_.home_part(rank));
+  void local(Kind kind, int tick, Phase phase, int rank, int shard, VirtualBuffer from, VirtualBuffer to) {
+    Action a = action(kind, tick, shard, builder_.home_part(rank));
     a.lane = lane_of(kind == Kind::load ? Kind::all_gather : Kind::reduce_scatter, a.payload,
-                     draft_.groups().count() == 1);
-    draft_.add(rank, phase, a, {from, to});
+                     builder_.groups().count() == 1);
+    builder_.add(rank, phase, a, {from, to});
   }
 
-  Draft& draft_;
+  Builder& builder_;
   bool hierarchical_;
   int prefetch_;
 };
@@ -141,27 +143,28 @@ void require(const Request& request) {
 /// Fully sharded data parallelism (ZeRO-3; Rajbhandari et al., SC'20): the unit is a block, gathered for its
 /// forward and again for its backward visit, its gradient scattered after each micro-batch.
 Program make(const Request& request) {
-  Draft draft(request.groups, request.layers, request.micro_batches, request.replicas);
-  Sharding sharding(draft, request.spec.options.contains("hierarchical"),
+  Builder builder(request.groups, request.layers, request.micro_batches, request.replicas);
+  Sharding sharding(builder, request.spec.options.contains("hierarchical"),
                     number_of(request.spec, "prefetch", 1));
   std::vector<Computer> computers;
   std::vector<std::vector<Visit>> visits;
-  for (int r = 0; r < draft.ranks(); ++r) {
-    computers.emplace_back(draft, r);
+  for (int r = 0; r < builder.ranks(); ++r) {
+    computers.emplace_back(builder, r);
     visits.push_back(micro_batch_after_micro_batch(request.layers,
                                                    own_micro_batches(r, request.micro_batches_of_rank()), 0));
   }
   for (std::size_t i = 0; i < visits[0].size(); ++i) {
     const Visit& now = visits[0][i];
-    const std::vector<Value> weights = sharding.gather(now.shard, now.tick);
-    const std::vector<Value> gradients = now.backward ? sharding.gradients(now.shard) : std::vector<Value>();
-    for (int r = 0; r < draft.ranks(); ++r)
+    const std::vector<VirtualBuffer> weights = sharding.gather(now.shard, now.tick);
+    const std::vector<VirtualBuffer> gradients =
+        now.backward ? sharding.gradients(now.shard) : std::vector<VirtualBuffer>();
+    for (int r = 0; r < builder.ranks(); ++r)
       now.backward ? computers[r].backward(visits[r][i], weights[r], gradients[r])
                    : computers[r].forward(visits[r][i], weights[r]);
     if (now.backward) sharding.scatter(now.shard, now.tick, gradients);
   }
-  close_step(draft, visits[0].back().tick + 1, EndsUpdate::sliced);
-  return std::move(draft).finish();
+  add_epilogue(builder, visits[0].back().tick + 1, EndsUpdate::sliced);
+  return std::move(builder).finish();
 }
 
 }  // namespace

@@ -121,14 +121,14 @@ std::vector<StageVisit> stage_visits(StageRule rule, int stage, int stages, int 
 /// Stage i is rank i with shard i; hidden states go from stage to stage and their gradients back.
 class Pipeline {
 public:
-  Pipeline(Draft& draft, StageRule rule) : draft_(draft) {
+  Pipeline(Builder& builder, StageRule rule) : builder_(builder) {
     std::vector<std::vector<StageVisit>> visits;
-    for (int i = 0; i < draft.ranks(); ++i) {
-      draft.own(i, i);
-      computers_.emplace_back(draft, i);
-      visits.push_back(stage_visits(rule, i, draft.ranks(), draft.micro_batches()));
+    for (int i = 0; i < builder.ranks(); ++i) {
+      builder.own(i, i);
+      computers_.emplace_back(builder, i);
+      visits.push_back(stage_visits(rule, i, builder.ranks(), builder.micro_batches()));
     }
-    draft.split_ends(0, draft.ranks() - 1);
+    builder.split_ends(0, builder.ranks() - 1);
     place(visits);
   }
 
@@ -150,8 +150,8 @@ private:
   };
 
   void place(const std::vector<std::vector<StageVisit>>& visits) {
-    const auto ticks = Ticker(visits, draft_.micro_batches()).run();
-    for (int i = 0; i < draft_.ranks(); ++i)
+    const auto ticks = Ticker(visits, builder_.micro_batches()).run();
+    for (int i = 0; i < builder_.ranks(); ++i)
       for (std::size_t v = 0; v < visits[i].size(); ++v) by_tick_.push_back({ticks[i][v], i, visits[i][v]});
     std::ranges::stable_sort(by_tick_, {}, &Placed::tick);
   }
@@ -159,7 +159,7 @@ private:
   void emit(int stage, const StageVisit& what, int tick) {
     const Visit visit{tick, stage, what.micro_batch, what.kind != Kind::forward};
     Computer& computer = computers_[stage];
-    const Value weights = draft_.home(stage, stage), total = draft_.total(stage, stage);
+    const VirtualBuffer weights = builder_.home(stage, stage), total = builder_.total(stage, stage);
     if (what.kind == Kind::backward_weight) return computer.backward_weight(visit, total);
     if (what.kind == Kind::forward) computer.forward(visit, weights);
     else if (what.kind == Kind::backward) computer.backward(visit, weights, total);
@@ -169,34 +169,34 @@ private:
 
   /// What the tick leaves for other stages, which need it in a later one.
   void send(int tick) {
-    draft_.exchange(tick, Phase::give_inter, messages_);
+    builder_.exchange(tick, Phase::give_inter, messages_);
     messages_.clear();
   }
 
   void pass_on(const Visit& visit) {
     const int to = visit.shard + (visit.backward ? -1 : 1);
-    if (to < 0 || to >= draft_.ranks()) return;
+    if (to < 0 || to >= builder_.ranks()) return;
     const Payload payload = visit.backward ? Payload::activation_grad : Payload::activation;
-    const Value sent = computers_[visit.shard].flow(visit.micro_batch);
-    const Value received = draft_.value(to, SlotClass::flow);
+    const VirtualBuffer sent = computers_[visit.shard].flow(visit.micro_batch);
+    const VirtualBuffer received = builder_.value(to, SlotClass::hidden);
     messages_.push_back({{payload, visit.backward ? visit.shard : to, visit.micro_batch, {}},
                          {visit.shard, sent},
                          {to, received}});
     computers_[to].flow(visit.micro_batch) = received;
   }
 
-  Draft& draft_;
+  Builder& builder_;
   std::vector<Computer> computers_;
   std::vector<Placed> by_tick_;
-  std::vector<Draft::Message> messages_;
+  std::vector<Builder::Message> messages_;
 };
 
 Program build_pipeline(const Request& request, StageRule rule) {
-  Draft draft(request.groups, request.ranks_of_copy(), request.micro_batches, request.replicas);
-  Pipeline pipeline(draft, rule);
+  Builder builder(request.groups, request.ranks_of_copy(), request.micro_batches, request.replicas);
+  Pipeline pipeline(builder, rule);
   const int last_tick = pipeline.run();
-  close_step(draft, last_tick + 1, EndsUpdate::replicated);
-  return std::move(draft).finish(!request.spec.options.contains("blocking"));
+  add_epilogue(builder, last_tick + 1, EndsUpdate::replicated);
+  return std::move(builder).finish(!request.spec.options.contains("blocking"));
 }
 
 template <StageRule rule>

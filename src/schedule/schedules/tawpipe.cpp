@@ -49,11 +49,11 @@ struct RelayTiming {
 /// `teams` are the groups that share a shard's visit: the topology's groups, or single ranks without GWPS.
 class GroupRelay {
 public:
-  GroupRelay(Draft& draft, const topology::Groups& teams, std::vector<int> owners, RelayTiming timing,
+  GroupRelay(Builder& builder, const topology::Groups& teams, std::vector<int> owners, RelayTiming timing,
              int rails)
-      : draft_(draft), teams_(teams), owners_(std::move(owners)), timing_(timing), rails_(rails) {
+      : builder_(builder), teams_(teams), owners_(std::move(owners)), timing_(timing), rails_(rails) {
     for (int a = 0; a < teams.count(); ++a)
-      for (int b = 0; b < a; ++b) draft.cut_shards(this->rails(a, b));
+      for (int b = 0; b < a; ++b) builder.cut_shards(this->rails(a, b));
   }
 
   [[nodiscard]] const RelayTiming& timing() const { return timing_; }
@@ -61,15 +61,15 @@ public:
   /// Where a team takes a shard from: the owner, or the leader of another team that has `values` of it.
   struct Source {
     int team = -1;  ///< -1: the owner
-    std::vector<Value> values;
+    std::vector<VirtualBuffer> values;
   };
 
   /// The shard's weights on every member of a team for `tick`: one value per member, in rank order.
-  [[nodiscard]] std::vector<Value> fetch(int team, int shard, int tick, const Source& source) {
+  [[nodiscard]] std::vector<VirtualBuffer> fetch(int team, int shard, int tick, const Source& source) {
     const int owner = owners_[shard];
-    std::vector<Value> values;
+    std::vector<VirtualBuffer> values;
     for (const int r : teams_.members(team))
-      values.push_back(r == owner ? draft_.home(r, shard) : draft_.value(r, SlotClass::weights));
+      values.push_back(r == owner ? builder_.home(r, shard) : builder_.value(r, SlotClass::weights));
     if (owns(team, shard)) {
       if (!alone(team)) inside(Kind::broadcast, team, owner, shard, tick - timing_.fetch_intra, {}, values);
     } else if (rails(team, teams_.group_of(owner)) > 1) {
@@ -78,22 +78,23 @@ public:
       const bool passed_on = source.team >= 0 && !owns(source.team, shard);
       const int from = passed_on ? leader(source.team, shard) : owner;
       fetch_whole(team, shard, tick,
-                  {from, passed_on ? source.values[teams_.local(from)] : draft_.home(owner, shard)}, values);
+                  {from, passed_on ? source.values[teams_.local(from)] : builder_.home(owner, shard)},
+                  values);
     }
     return values;
   }
 
   /// Where each member's B puts the shard's gradient.
-  [[nodiscard]] std::vector<Value> gradients(int team, int shard) {
-    std::vector<Value> values;
+  [[nodiscard]] std::vector<VirtualBuffer> gradients(int team, int shard) {
+    std::vector<VirtualBuffer> values;
     for (const int r : teams_.members(team))
-      values.push_back(alone(team) && owns(team, shard) ? draft_.total(r, shard)
-                                                        : draft_.value(r, SlotClass::gradient));
+      values.push_back(alone(team) && owns(team, shard) ? builder_.total(r, shard)
+                                                        : builder_.value(r, SlotClass::gradient));
     return values;
   }
 
   /// Moves those gradients to the owner's total, at tick `when`.
-  void return_gradients(int team, int shard, int when, const std::vector<Value>& gradients) {
+  void return_gradients(int team, int shard, int when, const std::vector<VirtualBuffer>& gradients) {
     const int owner = owners_[shard];
     if (!owns(team, shard) && rails(team, teams_.group_of(owner)) > 1)
       return return_in_parts(team, shard, when, gradients);
@@ -122,92 +123,94 @@ private:
 
   /// A collective inside a team.
   void inside(Kind kind, int team, int root, int shard, int tick, Part part,
-              const std::vector<Value>& values) {
+              const std::vector<VirtualBuffer>& values) {
     const bool weights = kind == Kind::broadcast || kind == Kind::all_gather;
     Action a = make_action(kind, tick, weights ? Payload::weights : Payload::gradient, shard, part);
     a.peer = is_rooted(kind) ? root : -1;
-    a.communicator = draft_.group(team);
-    draft_.collective(tick, weights ? Phase::fetch_intra : Phase::give_intra, a, values);
+    a.communicator = builder_.group(team);
+    builder_.collective(tick, weights ? Phase::fetch_intra : Phase::give_intra, a, values);
   }
 
-  void fetch_whole(int team, int shard, int tick, Draft::Endpoint from, const std::vector<Value>& values) {
+  void fetch_whole(int team, int shard, int tick, Builder::Endpoint from,
+                   const std::vector<VirtualBuffer>& values) {
     const int root = leader(team, shard);
-    draft_.transfer(tick - timing_.fetch_inter, Phase::fetch_inter, {Payload::weights, shard, -1, {}}, from,
-                    {root, values[teams_.local(root)]});
+    builder_.transfer(tick - timing_.fetch_inter, Phase::fetch_inter, {Payload::weights, shard, -1, {}}, from,
+                      {root, values[teams_.local(root)]});
     if (!alone(team)) inside(Kind::broadcast, team, root, shard, tick - timing_.fetch_intra, {}, values);
   }
 
-  void fetch_in_parts(int team, int shard, int tick, const std::vector<Value>& values) {
+  void fetch_in_parts(int team, int shard, int tick, const std::vector<VirtualBuffer>& values) {
     const int owner = owners_[shard], home = teams_.group_of(owner), parts = rails(team, home);
     const int sent = tick - timing_.fetch_inter;
-    std::vector<Value> scattered;
+    std::vector<VirtualBuffer> scattered;
     for (int i = 0; i < parts; ++i) {
       const int r = teams_.rank(home, i);
-      scattered.push_back(r == owner ? draft_.home(owner, shard) : draft_.value(r, SlotClass::weights));
+      scattered.push_back(r == owner ? builder_.home(owner, shard) : builder_.value(r, SlotClass::weights));
     }
     scatter(shard, sent, scattered);
     for (int i = 0; i < parts; ++i)
-      draft_.transfer(sent, Phase::fetch_inter, {Payload::weights, shard, -1, {i, parts}},
-                      {teams_.rank(home, i), scattered[i]}, {teams_.rank(team, i), values[i]});
+      builder_.transfer(sent, Phase::fetch_inter, {Payload::weights, shard, -1, {i, parts}},
+                        {teams_.rank(home, i), scattered[i]}, {teams_.rank(team, i), values[i]});
     gather(team, shard, tick - timing_.fetch_intra, parts, values);
   }
 
   /// Part i from the owner to the rank with local index i of its group.
-  void scatter(int shard, int tick, const std::vector<Value>& parts) {
+  void scatter(int shard, int tick, const std::vector<VirtualBuffer>& parts) {
     const int owner = owners_[shard], home = teams_.group_of(owner);
     for (int i = 0; i < static_cast<int>(parts.size()); ++i)
       if (const int r = teams_.rank(home, i); r != owner)
-        draft_.transfer(tick, Phase::fetch_first,
-                        {Payload::weights, shard, -1, {i, static_cast<int>(parts.size())}},
-                        {owner, draft_.home(owner, shard)}, {r, parts[i]});
+        builder_.transfer(tick, Phase::fetch_first,
+                          {Payload::weights, shard, -1, {i, static_cast<int>(parts.size())}},
+                          {owner, builder_.home(owner, shard)}, {r, parts[i]});
   }
 
   /// The whole shard on every member, from the parts on the first ones.
-  void gather(int team, int shard, int tick, int parts, const std::vector<Value>& values) {
+  void gather(int team, int shard, int tick, int parts, const std::vector<VirtualBuffer>& values) {
     if (parts == teams_.size(team)) return inside(Kind::all_gather, team, -1, shard, tick, {}, values);
     for (int i = 0; i < parts; ++i)
       inside(Kind::broadcast, team, teams_.rank(team, i), shard, tick, {i, parts}, values);
   }
 
-  void return_whole(int team, int shard, int tick, const std::vector<Value>& gradients) {
+  void return_whole(int team, int shard, int tick, const std::vector<VirtualBuffer>& gradients) {
     const int owner = owners_[shard], root = leader(team, shard);
-    const Value received = draft_.value(owner, SlotClass::contribution);
-    draft_.transfer(tick, Phase::give_inter, {Payload::gradient, shard, -1, {}},
-                    {root, gradients[teams_.local(root)]}, {owner, received});
+    const VirtualBuffer received = builder_.value(owner, SlotClass::contribution);
+    builder_.transfer(tick, Phase::give_inter, {Payload::gradient, shard, -1, {}},
+                      {root, gradients[teams_.local(root)]}, {owner, received});
     add_to_total(owner, shard, tick, Phase::give_inter, Lane::gradients_in, {}, received);
   }
 
   /// Member i gets the sum of part i and sends it to the rank with its local index in the owner's group,
   /// which sends it to the owner.
-  void return_in_parts(int team, int shard, int tick, const std::vector<Value>& gradients) {
+  void return_in_parts(int team, int shard, int tick, const std::vector<VirtualBuffer>& gradients) {
     const int owner = owners_[shard], home = teams_.group_of(owner), parts = rails(team, home);
     if (parts == teams_.size(team)) inside(Kind::reduce_scatter, team, -1, shard, tick, {}, gradients);
     else
       for (int i = 0; i < parts; ++i)
         inside(Kind::reduce, team, teams_.rank(team, i), shard, tick, {i, parts}, gradients);
-    const Value received = draft_.value(owner, SlotClass::contribution);
+    const VirtualBuffer received = builder_.value(owner, SlotClass::contribution);
     for (int i = 0; i < parts; ++i) {
       const Part part{i, parts};
       const int counterpart = teams_.rank(home, i);
       const bool direct = counterpart == owner;
-      const Value passing = direct ? received : draft_.value(counterpart, SlotClass::contribution);
-      draft_.transfer(tick, Phase::give_inter, {Payload::gradient, shard, -1, part},
-                      {teams_.rank(team, i), gradients[i]}, {counterpart, passing});
+      const VirtualBuffer passing = direct ? received : builder_.value(counterpart, SlotClass::contribution);
+      builder_.transfer(tick, Phase::give_inter, {Payload::gradient, shard, -1, part},
+                        {teams_.rank(team, i), gradients[i]}, {counterpart, passing});
       if (!direct)
-        draft_.transfer(tick, Phase::give_last, {Payload::gradient, shard, -1, part}, {counterpart, passing},
-                        {owner, received});
+        builder_.transfer(tick, Phase::give_last, {Payload::gradient, shard, -1, part},
+                          {counterpart, passing}, {owner, received});
       add_to_total(owner, shard, tick, direct ? Phase::give_inter : Phase::give_last, Lane::gradients_in,
                    part, received);
     }
   }
 
-  void add_to_total(int owner, int shard, int tick, Phase phase, Lane lane, Part part, Value gradient) {
+  void add_to_total(int owner, int shard, int tick, Phase phase, Lane lane, Part part,
+                    VirtualBuffer gradient) {
     Action add = make_action(Kind::accumulate, tick, Payload::gradient, shard, part);
     add.lane = lane;
-    draft_.add(owner, phase, add, {gradient, draft_.total(owner, shard)});
+    builder_.add(owner, phase, add, {gradient, builder_.total(owner, shard)});
   }
 
-  Draft& draft_;
+  Builder& builder_;
   const topology::Groups& teams_;
   std::vector<int> owners_;
   RelayTiming timing_;
@@ -217,12 +220,12 @@ private:
 /// The ranks of a team visit the same shard at the same tick, each with its own micro-batch.
 class Team {
 public:
-  Team(Draft& draft, const topology::Groups& teams, int index, int per_rank, int first_tick)
+  Team(Builder& builder, const topology::Groups& teams, int index, int per_rank, int first_tick)
       : team_(index), members_(teams.members(index)) {
     for (const int rank : members_) {
-      computers_.emplace_back(draft, rank);
+      computers_.emplace_back(builder, rank);
       visits_.push_back(
-          micro_batch_after_micro_batch(draft.shards(), own_micro_batches(rank, per_rank), first_tick));
+          micro_batch_after_micro_batch(builder.shards(), own_micro_batches(rank, per_rank), first_tick));
     }
   }
 
@@ -247,7 +250,7 @@ private:
 
   void backward(std::size_t i, GroupRelay& relay) {
     const Visit& now = visits_[0][i];
-    const std::vector<Value> gradients = relay.gradients(team_, now.shard);
+    const std::vector<VirtualBuffer> gradients = relay.gradients(team_, now.shard);
     for (std::size_t r = 0; r < members_.size(); ++r)
       computers_[r].backward(visits_[r][i], weights_[r], gradients[r]);
     relay.return_gradients(team_, now.shard, std::min(now.tick + relay.timing().give, last_tick() + 1),
@@ -258,7 +261,7 @@ private:
   std::vector<int> members_;
   std::vector<Computer> computers_;
   std::vector<std::vector<Visit>> visits_;
-  std::vector<Value> weights_;  ///< of the latest visit
+  std::vector<VirtualBuffer> weights_;  ///< of the latest visit
 };
 
 RelayTiming timing(const Spec& spec) {
@@ -299,20 +302,20 @@ Program make(const Request& request) {
   const auto& options = request.spec.options;
   const bool grouped = !options.contains("gwps");
   const int ranks = request.ranks_of_copy();
-  Draft draft(request.groups, ranks, request.micro_batches, request.replicas);
-  const topology::Groups teams = grouped ? draft.groups() : topology::Groups::equal(ranks, ranks);
+  Builder builder(request.groups, ranks, request.micro_batches, request.replicas);
+  const topology::Groups teams = grouped ? builder.groups() : topology::Groups::equal(ranks, ranks);
   const std::vector<int> owners = round_robin_owners(teams, ranks);
-  for (int s = 0; s < ranks; ++s) draft.own(owners[s], s);
+  for (int s = 0; s < ranks; ++s) builder.own(owners[s], s);
   const RelayTiming when = timing(request.spec);
-  GroupRelay relay(draft, teams, owners, when, number_of(request.spec, "rails", 1));
+  GroupRelay relay(builder, teams, owners, when, number_of(request.spec, "rails", 1));
   std::vector<Team> all;
   for (int k = 0; k < teams.count(); ++k)
-    all.emplace_back(draft, teams, k, request.micro_batches_of_rank(), grouped ? k : 0);
+    all.emplace_back(builder, teams, k, request.micro_batches_of_rank(), grouped ? k : 0);
   for (std::size_t i = 0; i < all[0].visits(); ++i)
     for (std::size_t k = 0; k < all.size(); ++k)
       all[k].visit(i, relay, options.contains("dbs") && k > 0 ? &all[k - 1] : nullptr);
-  close_step(draft, all.back().last_tick() + std::min(when.give, 1), EndsUpdate::sliced);
-  return std::move(draft).finish(when.give > 0);
+  add_epilogue(builder, all.back().last_tick() + std::min(when.give, 1), EndsUpdate::sliced);
+  return std::move(builder).finish(when.give > 0);
 }
 
 }  // namespace

@@ -28,42 +28,42 @@ struct Clock {
 /// One buffer per rank that goes from rank r to rank r + 1.
 class Ring {
 public:
-  Ring(Draft& draft, Payload payload, SlotClass cls)
-      : draft_(draft), payload_(payload), cls_(cls), values_(draft.ranks()) {}
+  Ring(Builder& builder, Payload payload, SlotClass cls)
+      : builder_(builder), payload_(payload), cls_(cls), values_(builder.ranks()) {}
 
-  [[nodiscard]] Value& at(int rank) { return values_[rank]; }
+  [[nodiscard]] VirtualBuffer& at(int rank) { return values_[rank]; }
 
   /// Everybody sends what shard_of(rank) says to the rank to_of(rank).
   template <class ShardOf, class ToOf>
   void move(int tick, Phase phase, const ShardOf& shard_of, const ToOf& to_of) {
-    std::vector<Value> moved(values_.size());
-    std::vector<Draft::Message> messages;
-    for (int r = 0; r < draft_.ranks(); ++r) {
+    std::vector<VirtualBuffer> moved(values_.size());
+    std::vector<Builder::Message> messages;
+    for (int r = 0; r < builder_.ranks(); ++r) {
       const int to = to_of(r);
-      moved[to] = to == r ? values_[r] : draft_.value(to, cls_);
+      moved[to] = to == r ? values_[r] : builder_.value(to, cls_);
       if (to != r) messages.push_back({{payload_, shard_of(r), -1, {}}, {r, values_[r]}, {to, moved[to]}});
     }
-    draft_.exchange(tick, phase, messages);
+    builder_.exchange(tick, phase, messages);
     values_ = moved;
   }
 
 private:
-  Draft& draft_;
+  Builder& builder_;
   Payload payload_;
   SlotClass cls_;
-  std::vector<Value> values_;
+  std::vector<VirtualBuffer> values_;
 };
 
 class WeiPipe {
 public:
-  WeiPipe(Draft& draft, int per_rank, bool naive)
-      : draft_(draft), ranks_(draft.ranks()), clock_{ranks_, per_rank, naive},
-        forward_(draft, Payload::weights, SlotClass::weights),
-        backward_(draft, Payload::weights, SlotClass::weights),
-        gradients_(draft, Payload::gradient, SlotClass::gradient) {
+  WeiPipe(Builder& builder, int per_rank, bool naive)
+      : builder_(builder), ranks_(builder.ranks()), clock_{ranks_, per_rank, naive},
+        forward_(builder, Payload::weights, SlotClass::weights),
+        backward_(builder, Payload::weights, SlotClass::weights),
+        gradients_(builder, Payload::gradient, SlotClass::gradient) {
     for (int r = 0; r < ranks_; ++r) {
-      draft.own(r, wrapped(-r, ranks_));
-      computers_.emplace_back(draft, r);
+      builder.own(r, wrapped(-r, ranks_));
+      computers_.emplace_back(builder, r);
     }
   }
 
@@ -94,7 +94,7 @@ private:
   void turn_forward(int i) {
     const int tick = clock_.forward_tick(i);
     for (int r = 0; r < ranks_; ++r) {
-      if (i % ranks_ == 0) forward_.at(r) = draft_.home(r, forward_shard(r, i));
+      if (i % ranks_ == 0) forward_.at(r) = builder_.home(r, forward_shard(r, i));
       if (works(i - r))
         computers_[r].forward({tick, forward_shard(r, i), micro_batch(r, i - r), false}, forward_.at(r));
     }
@@ -109,9 +109,10 @@ private:
   void fork(int tick) {
     for (int r = 0; r < ranks_; ++r) {
       backward_.at(r) = forward_.at(r);
-      gradients_.at(r) = draft_.value(r, SlotClass::gradient);
-      draft_.add(r, Phase::give_intra, make_action(Kind::zero, tick, Payload::gradient, backward_shard(r, 0)),
-                 {gradients_.at(r)});
+      gradients_.at(r) = builder_.value(r, SlotClass::gradient);
+      builder_.add(r, Phase::give_intra,
+                   make_action(Kind::zero, tick, Payload::gradient, backward_shard(r, 0)),
+                   {gradients_.at(r)});
     }
     backward_.move(
         tick, Phase::fetch_inter, [&](int r) { return forward_shard(r, ranks_ - 1); },
@@ -137,11 +138,11 @@ private:
     for (int r = 0; r < ranks_; ++r) {
       Action add = make_action(Kind::accumulate, tick, Payload::gradient, wrapped(-r, ranks_));
       add.lane = Lane::gradients_in;
-      draft_.add(r, Phase::give_last, add, {gradients_.at(r), draft_.total(r, add.shard)});
+      builder_.add(r, Phase::give_last, add, {gradients_.at(r), builder_.total(r, add.shard)});
     }
   }
 
-  Draft& draft_;
+  Builder& builder_;
   int ranks_;
   Clock clock_;
   Ring forward_, backward_, gradients_;
@@ -154,11 +155,11 @@ private:
 /// Interleaved, a rank's backward visits of one micro-batch alternate with the forward visits of its next;
 /// naive=on finishes a micro-batch first. In the corrected form of docs/schedules.md.
 Program make(const Request& request) {
-  Draft draft(request.groups, request.ranks_of_copy(), request.micro_batches, request.replicas);
-  WeiPipe pipe(draft, request.micro_batches_of_rank(), request.spec.options.contains("naive"));
+  Builder builder(request.groups, request.ranks_of_copy(), request.micro_batches, request.replicas);
+  WeiPipe pipe(builder, request.micro_batches_of_rank(), request.spec.options.contains("naive"));
   const int last_tick = pipe.run();
-  close_step(draft, last_tick + 1, EndsUpdate::sliced);
-  return std::move(draft).finish();
+  add_epilogue(builder, last_tick + 1, EndsUpdate::sliced);
+  return std::move(builder).finish();
 }
 
 }  // namespace
