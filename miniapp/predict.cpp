@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
+#include "deck/schedule_name.hpp"
 #include "output.hpp"
 #include "verb.hpp"
 
@@ -23,7 +26,7 @@ struct Options {
   DeckOptions deck;
   std::string machine;
   std::vector<std::string> changes;  ///< of the machine: "between.rate=25 Gbit/s"
-  bool json = false;
+  bool json = false, best = false;
 };
 
 /// Means over the ranks, as shares of the step.
@@ -98,11 +101,121 @@ std::function<void(double)> progress_of(std::size_t number, std::size_t cases) {
   };
 }
 
+/// A way to spread the same sequences of a step over the machine.
+struct Candidate {
+  deck::Case settings;
+  predict::Floor floor;
+  std::optional<Prediction> prediction;
+  std::string why;  ///< it is not predicted
+};
+
+std::vector<std::string> specs_for(const Machine& machine) {
+  std::vector<std::string> specs;
+  for (const schedule::Entry& entry : schedule::registry()) {
+    if (entry.one_rank) continue;
+    std::vector<std::string> forms = {entry.name};
+    for (const schedule::OptionDoc& option : entry.options) {
+      std::vector<std::string> values;
+      if (option.name == "prefetch") values = {"1", "2"};
+      if (option.name == "hierarchical") values = {"off", "on"};
+      if (option.name == "rails" && machine.adapters > 1) values = {"1", std::to_string(machine.adapters)};
+      std::vector<std::string> more;
+      for (const std::string& form : forms)
+        for (const std::string& value : values) more.push_back(form + ":" + option.name + "=" + value);
+      if (!values.empty()) forms = more;
+    }
+    for (const std::string& form : forms) specs.push_back(schedule::to_text(schedule::parse_spec(form)));
+  }
+  return specs;
+}
+
+/// All that fit the ranks and layers: schedules with prefetch, copies, groups, micro-batches, recomputation.
+std::vector<Candidate> candidates(const deck::Case& base, const Machine& machine) {
+  const std::int64_t sequences = base.micro_batches * base.shape.micro_batch;
+  std::vector<topology::Groups> groupings = {base.groups};
+  if (base.groups.count() > 1 && base.ranks % (2 * base.groups.count()) == 0)
+    groupings.push_back(topology::Groups::equal(base.ranks, 2 * base.groups.count()));
+  std::vector<Candidate> all;
+  deck::Case c = base;
+  for (const std::string& spec : specs_for(machine))
+    for (c.replicas = 1; c.replicas <= c.ranks; ++c.replicas) {
+      if (c.ranks % c.replicas != 0) continue;
+      for (const topology::Groups& groups : groupings)
+        for (std::int64_t b = 1; b <= sequences; b *= 2)
+          for (const model::Recompute recompute :
+               {model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none}) {
+            if (sequences % b != 0) continue;
+            c.schedule = spec;
+            c.groups = groups;
+            c.shape.micro_batch = b;
+            c.shape.recompute = recompute;
+            c.micro_batches = static_cast<int>(sequences / b);
+            try {
+              deck::check_schedule(c);
+              all.push_back({c, {}, {}, {}});
+            } catch (const InputError&) {  // too few layers, or micro-batches that do not divide
+            }
+          }
+    }
+  return all;
+}
+
+std::string settings_text(const deck::Case& c) {
+  return fmt::format("{} replicas={} groups={} micro_batch={} recompute={}", c.schedule, c.replicas, c.groups.count(),
+                     c.shape.micro_batch, model::name_of(c.shape.recompute));
+}
+
+constexpr std::size_t shown = 10;
+
+/// Those with the lowest floors first: once ten are better than the floor of the next, the rest has lost.
+void search(const deck::Case& base, const Machine& machine) {
+  std::vector<Candidate> all = candidates(base, machine);
+  for (Candidate& c : all) {
+    try {
+      c.floor = predict::floor_of(c.settings, machine);
+    } catch (const InputError& error) {
+      c.why = error.what();
+    }
+    if (machine.memory && c.floor.memory > *machine.memory) c.why = "memory";
+  }
+  std::ranges::stable_sort(all, {}, [](const Candidate& c) { return c.floor.seconds(); });
+  std::vector<double> times;
+  for (Candidate& c : all) {
+    if (!c.why.empty()) continue;
+    std::ranges::sort(times);
+    if (times.size() >= shown && c.floor.seconds() >= times[shown - 1]) {
+      c.why = c.floor.adapter > c.floor.compute ? "adapter" : "computing";
+      continue;
+    }
+    c.prediction = predict::predict(c.settings, machine);
+    c.prediction->spans.clear();
+    times.push_back(c.prediction->seconds);
+  }
+  std::ranges::stable_sort(all, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
+  std::map<std::string, int> lost;
+  std::string text;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Candidate& c = all[i];
+    if (!c.prediction) ++lost[c.why];
+    else if (i < shown) text += row(c.settings, machine, *c.prediction) + fmt::format("    {}\n", settings_text(c.settings));
+    else ++lost[c.prediction->account.length > 2 * c.floor.seconds() ? "waits (more than half of the step)" : "waits"];
+  }
+  put_out(head(machine) + text + fmt::format("# {} tried; those not shown lose by:", all.size()));
+  for (const auto& [why, count] : lost) fmt::print(" {} {};", count, why);
+  fmt::print("\n# memory: they do not fit; adapter, computing: it alone takes longer than the tenth; waits: predicted, and slower\n");
+}
+
 int run(const Options& options) {
   const Machine machine = predict::read_machine(options.machine, options.changes);
   const std::vector<int> nodes(static_cast<std::size_t>(machine.nodes), machine.ranks_per_node);
   const deck::Deck deck = deck::read_deck(options.deck.path, options.deck.overrides,
                                           {.ranks = machine.ranks(), .node_sizes = nodes, .planning = true});
+  if (options.best) {
+    if (options.json || deck.cases.size() != 1)
+      throw InputError("--best: it takes one case, which says model, ranks and sequences of a step, and prints a table");
+    search(deck.cases.front(), machine);
+    return 0;
+  }
   ordered_json all = ordered_json::array();
   if (!options.json) {
     for (const std::string& note : deck.notes) fmt::print("# {}\n", note);
@@ -133,6 +246,8 @@ void add_predict(CLI::App& app, Invocation& invocation) {
   verb->add_option("--machine-set", options->changes, "change a key of the machine: between.rate='25 Gbit/s'")
       ->type_name("KEY=VALUE");
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
+  verb->add_flag("--best", options->best,
+                 "try schedules, prefetch, copies, groups, micro-batches and recomputation for the sequences of the one case");
   verb->callback([&invocation, options] { invocation.action = [options] { return run(*options); }; });
 }
 

@@ -43,7 +43,7 @@ struct Network::Impl {
   explicit Impl(const Machine& m) : machine(m) {
     sg::NetZone* const root = engine().get_netzone_root();
     for (int node = 0; node < machine.nodes && machine.ranks_per_node > 1; ++node) add_node(*root, node);
-    if (machine.nodes > 1) add_adapters(*root);
+    if (machine.rate > 0) add_adapters(*root);
     if (machine.processors > 0) {
       sg::NetZone* const zone = root->add_netzone_empty("processors");
       for (int i = 0; i < (machine.one_machine ? 1 : machine.nodes); ++i) {
@@ -54,11 +54,13 @@ struct Network::Impl {
     }
   }
 
-  /// Half of the latency lies at each end.
-  void add_leaf(sg::NetZone& star, sg::Host* host, double rate, double latency) const {
+  /// Half of the latency lies at each end. `to_itself`: a flow from the host to itself passes its link twice.
+  static void add_leaf(sg::NetZone& star, sg::Host* host, double rate, double latency, bool to_itself = false) {
     auto* const link = star.add_split_duplex_link(host->get_name() + ".link", rate);
     link->set_latency(latency / 2);
-    star.add_route(host, nullptr, {{link, sg::LinkInRoute::Direction::UP}}, true);
+    using Direction = sg::LinkInRoute::Direction;
+    star.add_route(host, nullptr, {{link, Direction::UP}}, true);
+    if (to_itself) star.add_route(host, host, {{link, Direction::UP}, {link, Direction::DOWN}}, false);
   }
 
   void add_node(sg::NetZone& root, int node) {
@@ -93,7 +95,7 @@ struct Network::Impl {
       sg::NetZone& zone = *root.add_netzone_star(name);
       for (unsigned i = 0; i < count; ++i) {
         adapters.push_back(zone.add_host(fmt::format("{}.{}", name, i), host_speed));
-        add_leaf(zone, adapters.back(), machine.rate, machine.latency);
+        add_leaf(zone, adapters.back(), machine.rate, machine.latency, true);
       }
       zone.seal();
       return;

@@ -37,8 +37,8 @@ struct Place {
 class Player {
 public:
   Player(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
-         const schedule::Costs& costs, const std::function<void(double)>& progress)
-      : program_(program), layout_(layout), machine_(machine), costs_(costs), progress_(progress), network_(machine),
+         const schedule::Costs& costs, const PlayOptions& options)
+      : program_(program), layout_(layout), machine_(machine), costs_(costs), options_(options), network_(machine),
         adapters_(static_cast<std::size_t>(machine.all_adapters())), calls_(program.communicators.size()) {
     for (const schedule::RankProgram& rank : program.ranks) {
       Rank& made = ranks_.emplace_back();
@@ -142,7 +142,7 @@ private:
       span({p.rank, action}).end = now();
     }
     stir(p.rank);
-    if (--left_ % 65536 == 0 && progress_) progress_(1 - static_cast<double>(left_) / static_cast<double>(all_));
+    if (--left_ % 65536 == 0 && options_.progress) options_.progress(1 - static_cast<double>(left_) / static_cast<double>(all_));
   }
 
   void start(Place p) {
@@ -189,18 +189,19 @@ private:
   /// The flows of a collective: rooted ones are a chain, the others a ring of slices. Pieces pass on as they
   /// come, so all links are busy at once; what it takes until the last link has its first piece comes on top.
   void collective(std::size_t t, const Action& a, const std::vector<int>& members) {
-    const auto n = static_cast<int>(members.size());
+    const bool copies = members.size() == 1 && options_.copies > 1;  // the others are not played
+    const auto n = copies ? options_.copies : static_cast<int>(members.size());
     const double bytes = schedule::moved_bytes(a, layout_);
     if (n < 2) return;
     const bool chain = a.kind == Kind::broadcast || a.kind == Kind::reduce;
     const double rounds = chain ? 1 : (a.kind == Kind::all_reduce ? 2.0 : 1.0) * (n - 1) / n;
     const int root = chain ? static_cast<int>(std::ranges::find(members, a.peer) - members.begin()) : 0;
-    const auto member = [&](int i) { return members[static_cast<std::size_t>((root + i) % n)]; };
+    const auto member = [&](int i) { return members[static_cast<std::size_t>(root + i) % members.size()]; };
     double slowest = machine_.inside_rate, longest = machine_.inside_latency;
-    for (int i = 0; i + (chain ? 1 : 0) < n; ++i) {
+    for (int i = 0; i < (copies ? 1 : chain ? n - 1 : n); ++i) {
       int from = member(i), to = member(i + 1);
       if (a.kind == Kind::reduce) std::swap(from, to);
-      if (machine_.node_of(from) != machine_.node_of(to)) {
+      if (copies || machine_.node_of(from) != machine_.node_of(to)) {
         longest = std::max(longest, machine_.latency);
         slowest = std::min(slowest > 0 ? slowest : machine_.rate, machine_.rate);
         across(t, from, to, bytes * rounds);
@@ -215,7 +216,7 @@ private:
 
   /// A step of a ring from node to node: through all adapters, as libraries for devices do.
   void across(std::size_t t, int from, int to, double bytes) {
-    if (machine_.adapters == 1) return move(t, from, to, bytes);
+    if (machine_.adapters == 1 && from != to) return move(t, from, to, bytes);
     const double each = bytes / machine_.adapters;
     for (int i = 0; i < machine_.adapters; ++i)
       between(t, machine_.node_of(from) * machine_.adapters + i, machine_.node_of(to) * machine_.adapters + i, each);
@@ -276,7 +277,7 @@ private:
   const model::Layout& layout_;
   const Machine& machine_;
   const schedule::Costs& costs_;
-  const std::function<void(double)>& progress_;
+  const PlayOptions& options_;
   Network network_;
   std::vector<Rank> ranks_;
   std::deque<int> stirred_;
@@ -352,19 +353,14 @@ void apart(const std::function<void(Stream&)>& work, const std::function<void(St
 
 }  // namespace
 
-std::size_t Prediction::worst_memory() const {
-  const auto worst = std::ranges::max_element(memory, {}, &schedule::Footprint::total);
-  return worst == memory.end() ? 0 : worst->total();
-}
-
 Prediction play(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
-                const schedule::Costs& costs, const std::function<void(double)>& progress) {
+                const schedule::Costs& costs, const PlayOptions& options) {
   Prediction result;
   result.adapters.resize(static_cast<std::size_t>(machine.all_adapters()));
   for (const schedule::RankProgram& rank : program.ranks) result.spans.emplace_back(rank.actions.size());
   apart(
       [&](Stream& out) {
-        Player player(program, layout, machine, costs, progress);
+        Player player(program, layout, machine, costs, options);
         player.play();
         out.put(player.adapters());
         for (const auto& rank : player.spans()) out.put(rank);
@@ -381,21 +377,128 @@ Prediction play(const schedule::Program& program, const model::Layout& layout, c
   return result;
 }
 
-Prediction predict(const deck::Case& c, const Machine& machine, const std::function<void(double)>& progress) {
+namespace {
+
+/// Whether every copy has nodes of its own, and nothing between them but one switch: then all copies do the
+/// same at the same time, and each sends to the next one what it gets from the one before.
+bool copies_are_alike(const deck::Case& c, const Machine& machine) {
+  return c.replicas > 2 && machine.topology == Topology::one_switch && !machine.one_machine &&
+         c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() && machine.rate > 0;
+}
+
+/// The first of so many copies of a case.
+deck::Case first_copies(deck::Case c, int copies) {
+  const int ranks = c.ranks / c.replicas * copies;
+  std::vector<int> sizes;
+  for (int r = 0; r < ranks; ++r) {
+    if (r == 0 || !c.groups.together(r - 1, r)) sizes.push_back(0);
+    ++sizes.back();
+  }
+  c.micro_batches = c.micro_batches / c.replicas * copies;
+  c.ranks = ranks;
+  c.replicas = copies;
+  c.groups = topology::Groups(sizes);
+  return c;
+}
+
+/// A program of two copies without the second.
+void drop_second_copy(schedule::Program& program) {
+  const auto ranks = static_cast<int>(program.ranks.size()) / 2;
+  program.ranks.resize(static_cast<std::size_t>(ranks));
+  std::vector<int> number;  // of each communicator, once those of the second copy are gone
+  std::vector<schedule::Communicator> kept;
+  for (schedule::Communicator& communicator : program.communicators) {
+    std::erase_if(communicator.ranks, [&](int r) { return r >= ranks; });
+    number.push_back(static_cast<int>(kept.size()));
+    if (!communicator.ranks.empty()) kept.push_back(std::move(communicator));
+  }
+  program.communicators = std::move(kept);
+  for (schedule::RankProgram& rank : program.ranks)
+    for (Action& a : rank.actions)
+      if (a.communicator >= 0) a.communicator = number[static_cast<std::size_t>(a.communicator)];
+  std::vector<int> sizes;
+  for (int k = 0; k < program.groups.count() && program.groups.first(k) < ranks; ++k)
+    sizes.push_back(program.groups.size(k));
+  program.groups = topology::Groups(sizes);
+}
+
+double sequences(const deck::Case& c) {
+  if (c.micro_batch_per_rank.empty())
+    return static_cast<double>(c.micro_batches) * static_cast<double>(c.shape.micro_batch);
+  const auto& own = c.micro_batch_per_rank;
+  return static_cast<double>(c.micro_batches / c.ranks) * static_cast<double>(std::accumulate(own.begin(), own.end(), std::int64_t{0}));
+}
+
+/// What is played of a case.
+struct Prepared {
+  deck::Case played;  ///< two copies, if one stands for all
+  Machine machine;    ///< as much of it as those that are played use
+  schedule::Program program;
+  model::Layout layout;
+  int copies = 1;
+};
+
+Prepared prepare(const deck::Case& c, const Machine& machine) {
   if (c.ranks > machine.ranks())
     throw InputError(fmt::format("{}: the machine has {} nodes of {} ranks, fewer than the {} ranks of the case",
                                  machine.path, machine.nodes, machine.ranks_per_node, c.ranks));
-  const schedule::Program program = schedule::build(deck::request_of(c));
-  schedule::require_valid(program);
-  const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
-  Prediction result = play(program, layout, machine, device_costs(c, program, layout, machine), progress);
-  result.memory = c.micro_batch_per_rank.empty() ? schedule::memory(program, layout)
-                                                 : schedule::memory(program, layout, c.micro_batch_per_rank);
-  double sequences = static_cast<double>(c.micro_batches) * static_cast<double>(c.shape.micro_batch);
-  if (!c.micro_batch_per_rank.empty())
-    sequences = static_cast<double>(c.micro_batches / c.ranks) *
-                static_cast<double>(std::accumulate(c.micro_batch_per_rank.begin(), c.micro_batch_per_rank.end(), std::int64_t{0}));
-  result.tokens_per_s = sequences * static_cast<double>(c.shape.seq) / result.seconds;
+  const bool alike = copies_are_alike(c, machine);
+  Prepared p{alike ? first_copies(c, 2) : c, machine, {}, {}, alike ? c.replicas : 1};
+  p.program = schedule::build(deck::request_of(p.played));
+  schedule::require_valid(p.program);
+  if (alike) {
+    drop_second_copy(p.program);
+    p.machine.nodes = static_cast<int>(p.program.ranks.size()) / machine.ranks_per_node;
+  }
+  p.layout = model::make_layout(c.shape, schedule::cut_of(p.program));
+  return p;
+}
+
+std::vector<schedule::Footprint> memory_of(const Prepared& p) {
+  return p.played.micro_batch_per_rank.empty()
+             ? schedule::memory(p.program, p.layout)
+             : schedule::memory(p.program, p.layout, p.played.micro_batch_per_rank);
+}
+
+std::size_t worst(const std::vector<schedule::Footprint>& memory) {
+  const auto most = std::ranges::max_element(memory, {}, &schedule::Footprint::total);
+  return most == memory.end() ? 0 : most->total();
+}
+
+}  // namespace
+
+std::size_t Prediction::worst_memory() const { return worst(memory); }
+
+Floor floor_of(const deck::Case& c, const Machine& machine) {
+  const Prepared p = prepare(c, machine);
+  const schedule::Costs costs = device_costs(p.played, p.program, p.layout, p.machine);
+  const schedule::ByteMatrix bytes = schedule::bytes(p.program, p.layout);
+  Floor floor{worst(memory_of(p)), 0, 0};
+  std::vector<double> out(static_cast<std::size_t>(p.machine.nodes)), in = out;
+  for (int r = 0; r < bytes.ranks(); ++r) {
+    double computing = 0;
+    for (const Action& a : p.program.ranks[static_cast<std::size_t>(r)].actions)
+      if (a.lane == schedule::Lane::compute) computing += costs(r, a);
+    floor.compute = std::max(floor.compute, computing);
+    for (int to = 0; to < bytes.ranks(); ++to)
+      if (const int here = p.machine.node_of(r), there = p.machine.node_of(to); here != there)
+        for (int kind = 0; kind < schedule::traffic_kinds; ++kind) {
+          const auto moved = static_cast<double>(bytes.at(r, to, static_cast<schedule::Traffic>(kind)));
+          out[static_cast<std::size_t>(here)] += moved;
+          in[static_cast<std::size_t>(there)] += moved;
+        }
+  }
+  const double most = std::max(*std::ranges::max_element(out), *std::ranges::max_element(in));
+  if (most > 0) floor.adapter = most / (p.machine.rate * p.machine.adapters);
+  return floor;
+}
+
+Prediction predict(const deck::Case& c, const Machine& machine, const std::function<void(double)>& progress) {
+  const Prepared p = prepare(c, machine);
+  Prediction result = play(p.program, p.layout, p.machine, device_costs(p.played, p.program, p.layout, p.machine),
+                           {.progress = progress, .copies = p.copies});
+  result.memory = memory_of(p);
+  result.tokens_per_s = sequences(c) * static_cast<double>(c.shape.seq) / result.seconds;
   const model::Flops flops = model::flops_per_token(c.shape);
   if (const double peak = machine.speeds.at(c.shape.dtype).peak; peak > 0)
     result.mfu = (flops.matmul + flops.attention_causal) * result.tokens_per_s / (peak * c.ranks);

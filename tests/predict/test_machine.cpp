@@ -77,18 +77,18 @@ TEST(Machine, RefusesInOneSentence) {
   ASSERT_EQ(refusal(good), "accepted");
   const auto with = [&](const std::string& old, const std::string& now) { return refusal(replaced(good, old, now)); };
   EXPECT_EQ(with("\"100 MB/s\"", "\"100\""),
-            "m.toml:10: between.rate is \"100\", which has no unit; write for example \"10 Gbit/s\"");
-  EXPECT_EQ(with("\"100 MB/s\"", "100"), "m.toml:10: between.rate has no unit; write for example \"10 Gbit/s\"");
-  EXPECT_EQ(with("\"100 MB/s\"", "\"-1 MB/s\""), "m.toml:10: between.rate is \"-1 MB/s\", which is not above zero");
+            "m.toml:11: between.rate is \"100\", which has no unit; write for example \"10 Gbit/s\"");
+  EXPECT_EQ(with("\"100 MB/s\"", "100"), "m.toml:11: between.rate has no unit; write for example \"10 Gbit/s\"");
+  EXPECT_EQ(with("\"100 MB/s\"", "\"-1 MB/s\""), "m.toml:11: between.rate is \"-1 MB/s\", which is not above zero");
   EXPECT_THAT(with("\"100 MB/s\"", "\"100 us\""), HasSubstr("has a unit that does not fit"));
   EXPECT_THAT(with("\"100 MB/s\"", "\"fast\""), HasSubstr("does not begin with a number"));
   EXPECT_EQ(with("[inside]\n", "[inside]\nlatenzy = \"1 us\"\n"),
-            "m.toml:8: inside.latenzy is no key of a machine; did you mean \"latency\"?");
+            "m.toml:9: inside.latenzy is no key of a machine; did you mean \"latency\"?");
   EXPECT_THAT(with("[inside]\n", "[inside]\nkind = \"swich\"\n"), HasSubstr("did you mean \"switch\"?"));
   EXPECT_THAT(with("rate = \"100 MB/s\"\n", ""), HasSubstr("between.rate is missing"));
   EXPECT_THAT(with("nodes = 2", "nodes = 0"), HasSubstr("nodes must be a whole number from 1"));
   EXPECT_THAT(with("fp32", "fp64"), HasSubstr("device.bf16 is missing"));
-  EXPECT_THAT(with("[inside]", "[inside"), HasSubstr("m.toml:7: not TOML"));
+  EXPECT_THAT(with("[inside]", "[inside"), HasSubstr("m.toml:8: not TOML"));
   EXPECT_THAT(refusal(machine_text(2, 2, "adapters = 3")), HasSubstr("more than the 2 ranks of a node"));
   EXPECT_THAT(refusal(machine_text(2, 2, "topology = \"fat tree\"")), HasSubstr("between.leaf is missing"));
 }

@@ -134,14 +134,14 @@ TEST(Predict, PipelinesHaveTheirBubbles) {
 /// Where no two transfers share a link, SimGrid and the plan's own clock agree on every action.
 TEST(Predict, AgreesWithThePlanWhereNothingIsShared) {
   for (const char* spec : {"1f1b", "zb1", "zb2"}) {
-    const schedule::Program program = program_of(spec, topology::Groups({1, 1, 1}), 6, 3);
+    const schedule::Program program = program_of(spec, topology::Groups({3}), 6, 3);
     const model::Layout layout = model::make_layout(shape_of(3), schedule::cut_of(program));
-    constexpr double rate = 100e6;
+    constexpr double rate = 1e9;
     const schedule::Costs costs = [&](int, const Action& a) {
-      return schedule::is_communication(a.kind) ? schedule::moved_bytes(a, layout) / rate : 3e-5 * visit(a);
+      return schedule::is_communication(a.kind) ? schedule::moved_bytes(a, layout) / rate : 3e-6 * visit(a);
     };
     const auto plan = schedule::simulate(program, costs);
-    const Prediction p = play(program, layout, parse_machine(machine_text(3, 1), "m.toml"), costs);
+    const Prediction p = play(program, layout, parse_machine(machine_text(1, 3), "m.toml", {"inside.kind=pairs"}), costs);
     double last = 0;
     for (const auto& rank : plan)
       for (const schedule::Span& span : rank) last = std::max(last, span.end);
@@ -188,6 +188,19 @@ TEST(Predict, SaysWhatACaseCosts) {
   EXPECT_NEAR(moved, static_cast<double>(bytes.leaving(program.groups, 0) + bytes.leaving(program.groups, 1)), 1);
   for (const engine::RankAccount& rank : first.account.ranks)
     EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, first.account.length, 1e-9);
+}
+
+/// Eight copies of a node each, played as one that stands for all, and played whole: a fat tree that is a switch.
+TEST(Predict, OneCopyStandsForAll) {
+  deck::Case c = case_of("tawpipe", 32, topology::Groups::equal(32, 16));
+  c.replicas = 8;
+  c.micro_batches = 64;
+  const std::string tree = "topology = \"fat tree\"\nleaf = 16\nspines = 1\n";
+  const Prediction one = predict(c, parse_machine(machine_text(16, 2), "m.toml"));
+  const Prediction all = predict(c, parse_machine(machine_text(16, 2, tree), "m.toml"));
+  EXPECT_EQ(all.actions, 8 * one.actions);
+  EXPECT_NEAR(one.seconds / all.seconds, 1, 1e-6);
+  EXPECT_NEAR(one.adapters[0].out, all.adapters[0].out, 1);
 }
 
 TEST(Predict, RefusesWhatDoesNotFit) {
