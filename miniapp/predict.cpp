@@ -59,10 +59,14 @@ ordered_json to_json(const deck::Case& c, const Machine& machine, const Predicti
   const Shares shares(p.account);
   ordered_json exposed, adapters = ordered_json::array();
   for (int k = 0; k < schedule::traffic_kinds; ++k)
-    exposed[schedule::name_of(static_cast<schedule::Traffic>(k))] = shares.by_kind[static_cast<std::size_t>(k)];
+    exposed[schedule::name_of(static_cast<schedule::Traffic>(k))] =
+        shares.by_kind[static_cast<std::size_t>(k)];
   for (const predict::AdapterUse& use : p.adapters) {
     const double whole = machine.rate * p.seconds;
-    adapters.push_back({{"out_bytes", use.out}, {"in_bytes", use.in}, {"out_busy", use.out / whole}, {"in_busy", use.in / whole}});
+    adapters.push_back({{"out_bytes", use.out},
+                        {"in_bytes", use.in},
+                        {"out_busy", use.out / whole},
+                        {"in_busy", use.in / whole}});
   }
   return {{"settings", deck::identity(c)},
           {"step_s", p.seconds},
@@ -79,25 +83,32 @@ ordered_json to_json(const deck::Case& c, const Machine& machine, const Predicti
 std::string row(const deck::Case& c, const Machine& machine, const Prediction& p) {
   const Shares shares(p.account);
   const bool fits = !machine.memory || p.worst_memory() <= *machine.memory;
-  return fmt::format("  {:<24} {:>5} {:<10} {:>6} {:>3} {:>5} {:>10.4g} {:>10.4g} {:>6} {:>8.1f} {:>8.1f} {:>6.1f} {:>8.1f} {:>9.2f}{}\n",
-                     c.schedule, deck::ranks_text(c.ranks, c.replicas), c.groups.count() > 4 ? fmt::format("{} groups", c.groups.count()) : c.groups.text(), c.shape.seq, c.shape.micro_batch, c.micro_batches,
-                     p.seconds, p.tokens_per_s, p.mfu > 0 ? fmt::format("{:.1f}", 100 * p.mfu) : "-",
-                     100 * shares.compute, 100 * shares.exposed, 100 * shares.idle, 100 * busiest(p, machine),
+  return fmt::format("  {:<24} {:>5} {:<10} {:>6} {:>3} {:>5} {:>10.4g} {:>10.4g} {:>6} {:>8.1f} {:>8.1f} "
+                     "{:>6.1f} {:>8.1f} {:>9.2f}{}\n",
+                     c.schedule, deck::ranks_text(c.ranks, c.replicas),
+                     c.groups.count() > 4 ? fmt::format("{} groups", c.groups.count()) : c.groups.text(),
+                     c.shape.seq, c.shape.micro_batch, c.micro_batches, p.seconds, p.tokens_per_s,
+                     p.mfu > 0 ? fmt::format("{:.1f}", 100 * p.mfu) : "-", 100 * shares.compute,
+                     100 * shares.exposed, 100 * shares.idle, 100 * busiest(p, machine),
                      static_cast<double>(p.worst_memory()) / (1 << 30), fits ? "" : "  does not fit");
 }
 
 std::string head(const Machine& machine) {
-  return fmt::format("# machine = {} ({} nodes of {} ranks)\n# {:<24} {:>5} {:<10} {:>6} {:>3} {:>5} {:>10} {:>10} {:>6} {:>8} {:>8} {:>6} {:>8} {:>9}\n"
-                     "# {:<24} {:>5} {:<10} {:>6} {:>3} {:>5} {:>10} {:>10} {:>6} {:>8} {:>8} {:>6} {:>8} {:>9}\n",
-                     machine.name, machine.nodes, machine.ranks_per_node, "schedule", "ranks", "groups", "seq", "B", "M", "step", "rate", "MFU",
-                     "compute", "exposed", "idle", "adapter", "memory", "", "", "", "token", "", "", "s", "token/s", "%", "%", "%", "%", "busy, %", "GiB");
+  return fmt::format(
+      "# machine = {} ({} nodes of {} ranks)\n# {:<24} {:>5} {:<10} {:>6} {:>3} {:>5} {:>10} {:>10} {:>6} "
+      "{:>8} {:>8} {:>6} {:>8} {:>9}\n"
+      "# {:<24} {:>5} {:<10} {:>6} {:>3} {:>5} {:>10} {:>10} {:>6} {:>8} {:>8} {:>6} {:>8} {:>9}\n",
+      machine.name, machine.nodes, machine.ranks_per_node, "schedule", "ranks", "groups", "seq", "B", "M",
+      "step", "rate", "MFU", "compute", "exposed", "idle", "adapter", "memory", "", "", "", "token", "", "",
+      "s", "token/s", "%", "%", "%", "%", "busy, %", "GiB");
 }
 
 /// On standard error, where somebody looks at it.
 std::function<void(double)> progress_of(std::size_t number, std::size_t cases) {
   if (isatty(STDERR_FILENO) == 0) return {};
   return [=](double part) {
-    fmt::print(stderr, "\rcase {} of {}: {:3.0f} %{}", number + 1, cases, 100 * part, part < 1 ? "" : "\r\x1b[K");
+    fmt::print(stderr, "\rcase {} of {}: {:3.0f} %{}", number + 1, cases, 100 * part,
+               part < 1 ? "" : "\r\x1b[K");
   };
 }
 
@@ -161,8 +172,8 @@ std::vector<Candidate> candidates(const deck::Case& base, const Machine& machine
 }
 
 std::string settings_text(const deck::Case& c) {
-  return fmt::format("{} replicas={} groups={} micro_batch={} recompute={}", c.schedule, c.replicas, c.groups.count(),
-                     c.shape.micro_batch, model::name_of(c.shape.recompute));
+  return fmt::format("{} replicas={} groups={} micro_batch={} recompute={}", c.schedule, c.replicas,
+                     c.groups.count(), c.shape.micro_batch, model::name_of(c.shape.recompute));
 }
 
 constexpr std::size_t shown = 10;
@@ -191,18 +202,23 @@ void search(const deck::Case& base, const Machine& machine) {
     c.prediction->spans.clear();
     times.push_back(c.prediction->seconds);
   }
-  std::ranges::stable_sort(all, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
+  std::ranges::stable_sort(all, {},
+                           [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
   std::map<std::string, int> lost;
   std::string text;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Candidate& c = all[i];
     if (!c.prediction) ++lost[c.why];
-    else if (i < shown) text += row(c.settings, machine, *c.prediction) + fmt::format("    {}\n", settings_text(c.settings));
-    else ++lost[c.prediction->account.length > 2 * c.floor.seconds() ? "waits (more than half of the step)" : "waits"];
+    else if (i < shown)
+      text += row(c.settings, machine, *c.prediction) + fmt::format("    {}\n", settings_text(c.settings));
+    else
+      ++lost[c.prediction->account.length > 2 * c.floor.seconds() ? "waits (more than half of the step)"
+                                                                  : "waits"];
   }
   put_out(head(machine) + text + fmt::format("# {} tried; those not shown lose by:", all.size()));
   for (const auto& [why, count] : lost) fmt::print(" {} {};", count, why);
-  fmt::print("\n# memory: they do not fit; adapter, computing: it alone takes longer than the tenth; waits: predicted, and slower\n");
+  fmt::print("\n# memory: they do not fit; adapter, computing: it alone takes longer than the tenth; waits: "
+             "predicted, and slower\n");
 }
 
 int run(const Options& options) {
@@ -212,7 +228,8 @@ int run(const Options& options) {
                                           {.ranks = machine.ranks(), .node_sizes = nodes, .planning = true});
   if (options.best) {
     if (options.json || deck.cases.size() != 1)
-      throw InputError("--best: it takes one case, which says model, ranks and sequences of a step, and prints a table");
+      throw InputError(
+          "--best: it takes one case, which says model, ranks and sequences of a step, and prints a table");
     search(deck.cases.front(), machine);
     return 0;
   }
@@ -229,7 +246,8 @@ int run(const Options& options) {
     if (options.json) all.push_back(to_json(c, machine, p));
     else put_out(row(c, machine, p));
   }
-  if (options.json) put_out(ordered_json{{"machine", machine.name}, {"notes", deck.notes}, {"cases", all}}.dump(2) + "\n");
+  if (options.json)
+    put_out(ordered_json{{"machine", machine.name}, {"notes", deck.notes}, {"cases", all}}.dump(2) + "\n");
   return 0;
 }
 
@@ -238,7 +256,8 @@ int run(const Options& options) {
 void add_predict(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand(
-      "predict", "what a step costs on a machine that is described in a file; needs no MPI job and no device");
+      "predict",
+      "what a step costs on a machine that is described in a file; needs no MPI job and no device");
   add_deck(*verb, options->deck);
   verb->add_option("--machine", options->machine, "TOML file that describes the machine (docs/predict.md)")
       ->required()
@@ -247,7 +266,8 @@ void add_predict(CLI::App& app, Invocation& invocation) {
       ->type_name("KEY=VALUE");
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   verb->add_flag("--best", options->best,
-                 "try schedules, prefetch, copies, groups, micro-batches and recomputation for the sequences of the one case");
+                 "try schedules, prefetch, copies, groups, micro-batches and recomputation for the sequences "
+                 "of the one case");
   verb->callback([&invocation, options] { invocation.action = [options] { return run(*options); }; });
 }
 

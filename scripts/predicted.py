@@ -91,7 +91,7 @@ class Predictor:
 
 def solve(function, low, high):
     """The place where an increasing function is 0, by halving on a logarithmic scale."""
-    for _ in range(24):
+    for _ in range(14):
         middle = (low * high) ** 0.5
         if function(middle) > 0:
             high = middle
@@ -109,7 +109,7 @@ def fit(predict, case):
         predict.adapter = value
         return case["seconds"] - predict(case)["step_s"]
 
-    for _ in range(4):
+    for _ in range(3):
         predict.device = solve(device, 0.05, 20)
         predict.adapter = solve(adapter, 0.5, 1.0)
     print(f"# fitted on {case['schedule']}, {case['links']['rate']}, {case['links']['nodes']} nodes: devices x {predict.device:.3f}, "

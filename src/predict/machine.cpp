@@ -29,8 +29,8 @@ const Dimension amount{{{"B", 1}}, "80 GB"};
 
 std::optional<double> prefix(std::string_view text) {
   static const std::map<std::string_view, double> known = {
-      {"", 1},     {"k", 1e3},  {"M", 1e6},  {"G", 1e9},          {"T", 1e12},         {"P", 1e15},
-      {"m", 1e-3}, {"u", 1e-6}, {"n", 1e-9}, {"Ki", 1 << 10},     {"Mi", 1 << 20},     {"Gi", 1 << 30}};
+      {"", 1},     {"k", 1e3},  {"M", 1e6},  {"G", 1e9},      {"T", 1e12},     {"P", 1e15},
+      {"m", 1e-3}, {"u", 1e-6}, {"n", 1e-9}, {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
   const auto found = known.find(text);
   return found == known.end() ? std::nullopt : std::optional(found->second);
 }
@@ -40,14 +40,15 @@ double quantity(std::string_view text, const Dimension& dimension, bool zero) {
   double value = 0;
   const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (code != std::errc() || !std::isfinite(value))
-    throw InputError(fmt::format("does not begin with a number; write for example \"{}\"", dimension.example));
+    throw InputError(
+        fmt::format("does not begin with a number; write for example \"{}\"", dimension.example));
   std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
   while (unit.starts_with(' ')) unit.remove_prefix(1);
-  if (value < 0 || (value == 0 && !zero))
-    throw InputError(zero ? "is below zero" : "is not above zero");
+  if (value < 0 || (value == 0 && !zero)) throw InputError(zero ? "is below zero" : "is not above zero");
   for (const auto& [name, factor] : dimension.units)
     if (unit.ends_with(name))
-      if (const auto scale = prefix(unit.substr(0, unit.size() - name.size()))) return value * *scale * factor;
+      if (const auto scale = prefix(unit.substr(0, unit.size() - name.size())))
+        return value * *scale * factor;
   if (unit.empty()) throw InputError(fmt::format("has no unit; write for example \"{}\"", dimension.example));
   throw InputError(fmt::format("has a unit that does not fit; write for example \"{}\"", dimension.example));
 }
@@ -66,7 +67,8 @@ public:
   [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
     const toml::node* node = table_.get(key);
     const auto line = (node != nullptr ? *node : static_cast<const toml::node&>(table_)).source().begin.line;
-    throw InputError(fmt::format("{}:{}: {}{} {}", path_, std::max<std::size_t>(line, 1), prefix_, key, what));
+    throw InputError(
+        fmt::format("{}:{}: {}{} {}", path_, std::max<std::size_t>(line, 1), prefix_, key, what));
   }
 
   std::string text(const std::string& key, const std::string& otherwise) {
@@ -98,7 +100,8 @@ public:
   }
 
   /// `otherwise` where the key is not there; without it, the key must be.
-  double number(const std::string& key, const Dimension& dimension, std::optional<double> otherwise = std::nullopt) {
+  double number(const std::string& key, const Dimension& dimension,
+                std::optional<double> otherwise = std::nullopt) {
     if (!has(key)) {
       if (otherwise) return *otherwise;
       refuse(key, fmt::format("is missing; write for example \"{}\"", dimension.example));
@@ -114,8 +117,10 @@ public:
     for (const toml::node& point : *points) {
       const toml::array* pair = point.as_array();
       if (pair == nullptr || pair->size() != 2)
-        refuse(key, R"(must be a rate, or a list like [["1 GFLOP", "50 TFLOP/s"], ["1 TFLOP", "600 TFLOP/s"]])");
-      curve.points.emplace_back(read(key, *pair->get(0), work, false), read(key, *pair->get(1), compute_rate, false));
+        refuse(key,
+               R"(must be a rate, or a list like [["1 GFLOP", "50 TFLOP/s"], ["1 TFLOP", "600 TFLOP/s"]])");
+      curve.points.emplace_back(read(key, *pair->get(0), work, false),
+                                read(key, *pair->get(1), compute_rate, false));
       if (curve.points.size() > 1 && curve.points.back().first <= std::prev(curve.points.end(), 2)->first)
         refuse(key, "must have sizes in ascending order");
     }
@@ -141,8 +146,7 @@ public:
 private:
   double read(const std::string& key, const toml::node& node, const Dimension& dimension, bool zero) const {
     const auto value = node.value_exact<std::string>();
-    if (!value)
-      refuse(key, fmt::format("has no unit; write for example \"{}\"", dimension.example));
+    if (!value) refuse(key, fmt::format("has no unit; write for example \"{}\"", dimension.example));
     try {
       return quantity(*value, dimension, zero);
     } catch (const InputError& error) {
@@ -166,7 +170,8 @@ void read_speed(Table table, Speed& speed) {
   actions.finish();
   speed.peak = table.number("peak", compute_rate, 0);
   speed.products = table.curve("products");
-  if (speed.products.points.empty()) table.refuse("products", R"(is missing; write for example "400 TFLOP/s")");
+  if (speed.products.points.empty())
+    table.refuse("products", R"(is missing; write for example "400 TFLOP/s")");
   const auto or_else = [](Curve curve, const Curve& other) { return curve.points.empty() ? other : curve; };
   speed.attention = or_else(table.curve("attention"), speed.products);
   speed.attention_backward = or_else(table.curve("attention_backward"), speed.attention);
@@ -175,8 +180,10 @@ void read_speed(Table table, Speed& speed) {
 
 void read_device(Table table, Machine& machine) {
   for (const model::Dtype dtype : {model::Dtype::fp32, model::Dtype::bf16})
-    if (table.has(model::name_of(dtype))) read_speed(table.table(model::name_of(dtype)), machine.speeds[dtype]);
-  if (machine.speeds.empty()) table.refuse("bf16", "is missing: a table with the device's rates in a precision");
+    if (table.has(model::name_of(dtype)))
+      read_speed(table.table(model::name_of(dtype)), machine.speeds[dtype]);
+  if (machine.speeds.empty())
+    table.refuse("bf16", "is missing: a table with the device's rates in a precision");
   machine.memory_rate = table.number("memory_rate", data_rate);
   machine.overhead = table.number("overhead", time_span, 0);
   if (table.has("memory")) machine.memory = static_cast<std::uint64_t>(table.number("memory", amount));
@@ -224,7 +231,8 @@ void read_between(Table table, Machine& machine) {
 void apply(toml::table& root, const std::string& override) {
   const std::size_t equals = override.find('=');
   if (equals == std::string::npos)
-    throw InputError(fmt::format("--machine-set {}: write key=value, for example between.rate=25 Gbit/s", override));
+    throw InputError(
+        fmt::format("--machine-set {}: write key=value, for example between.rate=25 Gbit/s", override));
   const std::string path = override.substr(0, equals), value = override.substr(equals + 1);
   toml::table* table = &root;
   std::size_t begin = 0;
@@ -234,7 +242,8 @@ void apply(toml::table& root, const std::string& override) {
     table = table->get(key)->as_table();
     if (table == nullptr) throw InputError(fmt::format("--machine-set {}: {} is no table", override, key));
   }
-  const bool number = !value.empty() && value.find_first_not_of("0123456789") == std::string::npos && value.size() < 10;
+  const bool number =
+      !value.empty() && value.find_first_not_of("0123456789") == std::string::npos && value.size() < 10;
   if (number) table->insert_or_assign(path.substr(begin), std::stoll(value));
   else table->insert_or_assign(path.substr(begin), value);
 }
@@ -250,12 +259,14 @@ double Curve::at(double flops) const {
   return y0 + (y1 - y0) * std::log(flops / x0) / std::log(x1 / x0);
 }
 
-Machine parse_machine(const std::string& text, const std::string& path, const std::vector<std::string>& changes) {
+Machine parse_machine(const std::string& text, const std::string& path,
+                      const std::vector<std::string>& changes) {
   toml::table root;
   try {
     root = toml::parse(text);
   } catch (const toml::parse_error& error) {
-    throw InputError(fmt::format("{}:{}: not TOML: {}", path, error.source().begin.line, error.description()));
+    throw InputError(
+        fmt::format("{}:{}: not TOML: {}", path, error.source().begin.line, error.description()));
   }
   for (const std::string& change : changes) apply(root, change);
   Table table(root, "", path);
@@ -266,13 +277,15 @@ Machine parse_machine(const std::string& text, const std::string& path, const st
   machine.ranks_per_node = table.count("ranks_per_node");
   read_device(table.table("device"), machine);
   const bool alone = machine.ranks_per_node == 1, one_node = machine.nodes == 1;
-  if (Table inside = table.table("inside"); !alone || table.has("inside")) read_inside(std::move(inside), machine);
+  if (Table inside = table.table("inside"); !alone || table.has("inside"))
+    read_inside(std::move(inside), machine);
   if (Table between = table.table("between"); !one_node || table.has("between"))
     read_between(std::move(between), machine);
   table.finish();
   const int routers = machine.dragonfly_groups * machine.chassis * machine.routers;
   if (machine.topology == Topology::dragonfly && routers < 2)
-    throw InputError(fmt::format("{}: a dragonfly of one router is a switch; write topology = \"switch\"", path));
+    throw InputError(
+        fmt::format("{}: a dragonfly of one router is a switch; write topology = \"switch\"", path));
   return machine;
 }
 

@@ -22,7 +22,7 @@ struct Curve {
 struct Speed {
   double peak = 0;  ///< for MFU; 0: not known
   Curve products;
-  Curve attention;           ///< forward
+  Curve attention;  ///< forward
   Curve attention_backward;
   /// Measured FLOP/s of whole actions (F, BW, B, W, loss); they take the place of all above.
   std::map<schedule::Kind, double> actions;
@@ -46,8 +46,8 @@ struct Machine {
   std::optional<std::uint64_t> memory;  ///< bytes of one device
 
   std::map<model::Dtype, Speed> speeds;
-  double memory_rate = 0;   ///< of a device, for what computes little
-  double overhead = 0;      ///< of each action on a device
+  double memory_rate = 0;  ///< of a device, for what computes little
+  double overhead = 0;     ///< of each action on a device
   /// Processors that the ranks of a node, or of all nodes, share in time; 0: every rank has a device of its
   /// own.
   int processors = 0;
@@ -58,13 +58,13 @@ struct Machine {
   Inside inside = Inside::network;
   double inside_rate = 0, inside_latency = 0;
 
-  int adapters = 1;  ///< of a node; rank i of a node uses number i * adapters / ranks_per_node
-  double rate = 0;   ///< of an adapter, each direction
+  int adapters = 1;    ///< of a node; rank i of a node uses number i * adapters / ranks_per_node
+  double rate = 0;     ///< of an adapter, each direction
   double latency = 0;  ///< from adapter to adapter, one way; in a fat tree or dragonfly: of each of its links
   Topology topology = Topology::one_switch;
-  int messages = 1;    ///< that a lane may have under way at once in one direction
-  int leaf = 0;        ///< fat tree: adapters of a switch
-  int spines = 0;      ///< fat tree: links of a leaf switch upwards, each to another spine
+  int messages = 1;  ///< that a lane may have under way at once in one direction
+  int leaf = 0;      ///< fat tree: adapters of a switch
+  int spines = 0;    ///< fat tree: links of a leaf switch upwards, each to another spine
   int dragonfly_groups = 0, chassis = 0, routers = 0;  ///< of the machine, a group, a chassis
   int group_links = 1, chassis_links = 1, router_links = 1;
 

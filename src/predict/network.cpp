@@ -55,7 +55,8 @@ struct Network::Impl {
   }
 
   /// Half of the latency lies at each end. `to_itself`: a flow from the host to itself passes its link twice.
-  static void add_leaf(sg::NetZone& star, sg::Host* host, double rate, double latency, bool to_itself = false) {
+  static void add_leaf(sg::NetZone& star, sg::Host* host, double rate, double latency,
+                       bool to_itself = false) {
     auto* const link = star.add_split_duplex_link(host->get_name() + ".link", rate);
     link->set_latency(latency / 2);
     using Direction = sg::LinkInRoute::Direction;
@@ -75,11 +76,12 @@ struct Network::Impl {
     }
     for (int local = 0; local < machine.ranks_per_node; ++local) {
       sg::Host* const host = zone.add_host(fmt::format("{}.{}", name, local), host_speed);
-      if (machine.inside == Inside::network) add_leaf(zone, host, machine.inside_rate, machine.inside_latency);
+      if (machine.inside == Inside::network)
+        add_leaf(zone, host, machine.inside_rate, machine.inside_latency);
       if (memory != nullptr) zone.add_route(host, nullptr, {sg::LinkInRoute(memory)}, true);
       for (std::size_t other = first; pairs && other < ranks.size(); ++other) {
-        auto* const link =
-            zone.add_split_duplex_link(host->get_name() + "-" + ranks[other]->get_name(), machine.inside_rate);
+        auto* const link = zone.add_split_duplex_link(host->get_name() + "-" + ranks[other]->get_name(),
+                                                      machine.inside_rate);
         link->set_latency(machine.inside_latency);
         zone.add_route(host, ranks[other], {{link, sg::LinkInRoute::Direction::UP}}, true);
       }
@@ -112,12 +114,15 @@ struct Network::Impl {
   [[nodiscard]] sg::NetZone* fat_tree(sg::NetZone& root, const std::string& name, unsigned count) const {
     const auto leaf = static_cast<unsigned>(machine.leaf);
     const unsigned switches = (count + leaf - 1) / leaf;
-    return root.add_netzone_fatTree(name, 2, {leaf, switches}, {1, static_cast<unsigned>(machine.spines)}, {1, 1},
-                                    machine.rate, machine.latency, sg::Link::SharingPolicy::SPLITDUPLEX);
+    return root.add_netzone_fatTree(name, 2, {leaf, switches}, {1, static_cast<unsigned>(machine.spines)},
+                                    {1, 1}, machine.rate, machine.latency,
+                                    sg::Link::SharingPolicy::SPLITDUPLEX);
   }
 
   [[nodiscard]] sg::NetZone* dragonfly(sg::NetZone& root, const std::string& name, unsigned count) const {
-    const auto pair = [](int a, int b) { return std::pair(static_cast<unsigned>(a), static_cast<unsigned>(b)); };
+    const auto pair = [](int a, int b) {
+      return std::pair(static_cast<unsigned>(a), static_cast<unsigned>(b));
+    };
     const int routers = machine.dragonfly_groups * machine.chassis * machine.routers;
     const unsigned each = (count + static_cast<unsigned>(routers) - 1) / static_cast<unsigned>(routers);
     return root.add_netzone_dragonfly(name, pair(machine.dragonfly_groups, machine.group_links),
@@ -153,7 +158,8 @@ Network::~Network() = default;
 
 void Network::flow(int from, int to, double bytes, Done done) {
   const Machine& m = impl_->machine;
-  if (m.node_of(from) != m.node_of(to)) return between(m.adapter_of(from), m.adapter_of(to), bytes, std::move(done));
+  if (m.node_of(from) != m.node_of(to))
+    return between(m.adapter_of(from), m.adapter_of(to), bytes, std::move(done));
   const auto at = [&](int rank) { return impl_->ranks[static_cast<std::size_t>(rank)]; };
   impl_->flow(at(from), at(to), bytes, std::move(done));
 }

@@ -38,12 +38,14 @@ class Player {
 public:
   Player(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
          const schedule::Costs& costs, const PlayOptions& options)
-      : program_(program), layout_(layout), machine_(machine), costs_(costs), options_(options), network_(machine),
-        adapters_(static_cast<std::size_t>(machine.all_adapters())), calls_(program.communicators.size()) {
+      : program_(program), layout_(layout), machine_(machine), costs_(costs), options_(options),
+        network_(machine), adapters_(static_cast<std::size_t>(machine.all_adapters())),
+        calls_(program.communicators.size()) {
     for (const schedule::RankProgram& rank : program.ranks) {
       Rank& made = ranks_.emplace_back();
       for (int i = 0; i < static_cast<int>(rank.actions.size()); ++i)
-        made.lanes[static_cast<std::size_t>(rank.actions[static_cast<std::size_t>(i)].lane)].actions.push_back(i);
+        made.lanes[static_cast<std::size_t>(rank.actions[static_cast<std::size_t>(i)].lane)]
+            .actions.push_back(i);
       made.over.resize(rank.actions.size());
       spans_.emplace_back(rank.actions.size());
       left_ += rank.actions.size();
@@ -75,8 +77,8 @@ private:
   /// A transfer under way.
   struct Transfer {
     std::vector<Place> sides;
-    int parts = 0;     ///< flows and work that are not over
-    double rest = 0;   ///< seconds after the last of them
+    int parts = 0;    ///< flows and work that are not over
+    double rest = 0;  ///< seconds after the last of them
   };
 
   [[nodiscard]] const Action& at(Place p) const {
@@ -99,7 +101,8 @@ private:
       stirred_.pop_front();
       rank(r).stirred = false;
       for (int l = 0; l < schedule::lanes; ++l)
-        while (start_next(r, static_cast<schedule::Lane>(l))) {}
+        while (start_next(r, static_cast<schedule::Lane>(l))) {
+        }
     }
   }
 
@@ -127,7 +130,8 @@ private:
   bool waits_met(Place p) {
     const Action& a = at(p);
     for (int l = 0; l < schedule::lanes; ++l)
-      if (l != static_cast<int>(a.lane) && lane(p.rank, static_cast<schedule::Lane>(l)).first < a.waits[static_cast<std::size_t>(l)])
+      if (l != static_cast<int>(a.lane) &&
+          lane(p.rank, static_cast<schedule::Lane>(l)).first < a.waits[static_cast<std::size_t>(l)])
         return false;
     return true;
   }
@@ -142,7 +146,8 @@ private:
       span({p.rank, action}).end = now();
     }
     stir(p.rank);
-    if (--left_ % 65536 == 0 && options_.progress) options_.progress(1 - static_cast<double>(left_) / static_cast<double>(all_));
+    if (--left_ % 65536 == 0 && options_.progress)
+      options_.progress(1 - static_cast<double>(left_) / static_cast<double>(all_));
   }
 
   void start(Place p) {
@@ -177,7 +182,8 @@ private:
   void call(Place p) {
     const Action& a = at(p);
     const std::vector<int>& members = program_.communicators[static_cast<std::size_t>(a.communicator)].ranks;
-    std::vector<Place>& calls = calls_[static_cast<std::size_t>(a.communicator)][static_cast<std::size_t>(a.lane)];
+    std::vector<Place>& calls =
+        calls_[static_cast<std::size_t>(a.communicator)][static_cast<std::size_t>(a.lane)];
     calls.push_back(p);
     if (calls.size() < members.size()) return;
     const std::size_t t = open(std::move(calls));
@@ -219,7 +225,8 @@ private:
     if (machine_.adapters == 1 && from != to) return move(t, from, to, bytes);
     const double each = bytes / machine_.adapters;
     for (int i = 0; i < machine_.adapters; ++i)
-      between(t, machine_.node_of(from) * machine_.adapters + i, machine_.node_of(to) * machine_.adapters + i, each);
+      between(t, machine_.node_of(from) * machine_.adapters + i, machine_.node_of(to) * machine_.adapters + i,
+              each);
   }
 
   void between(std::size_t t, int adapter, int other, double bytes) {
@@ -347,7 +354,8 @@ void apart(const std::function<void(Stream&)>& work, const std::function<void(St
     failed = std::current_exception();
   }
   close(ends[0]);
-  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {}
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
   if (failed) std::rethrow_exception(failed);
 }
 
@@ -383,7 +391,8 @@ namespace {
 /// same at the same time, and each sends to the next one what it gets from the one before.
 bool copies_are_alike(const deck::Case& c, const Machine& machine) {
   return c.replicas > 2 && machine.topology == Topology::one_switch && !machine.one_machine &&
-         c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() && machine.rate > 0;
+         c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() &&
+         machine.rate > 0;
 }
 
 /// The first of so many copies of a case.
@@ -426,7 +435,8 @@ double sequences(const deck::Case& c) {
   if (c.micro_batch_per_rank.empty())
     return static_cast<double>(c.micro_batches) * static_cast<double>(c.shape.micro_batch);
   const auto& own = c.micro_batch_per_rank;
-  return static_cast<double>(c.micro_batches / c.ranks) * static_cast<double>(std::accumulate(own.begin(), own.end(), std::int64_t{0}));
+  return static_cast<double>(c.micro_batches / c.ranks) *
+         static_cast<double>(std::accumulate(own.begin(), own.end(), std::int64_t{0}));
 }
 
 /// What is played of a case.
@@ -440,8 +450,9 @@ struct Prepared {
 
 Prepared prepare(const deck::Case& c, const Machine& machine) {
   if (c.ranks > machine.ranks())
-    throw InputError(fmt::format("{}: the machine has {} nodes of {} ranks, fewer than the {} ranks of the case",
-                                 machine.path, machine.nodes, machine.ranks_per_node, c.ranks));
+    throw InputError(
+        fmt::format("{}: the machine has {} nodes of {} ranks, fewer than the {} ranks of the case",
+                    machine.path, machine.nodes, machine.ranks_per_node, c.ranks));
   const bool alike = copies_are_alike(c, machine);
   Prepared p{alike ? first_copies(c, 2) : c, machine, {}, {}, alike ? c.replicas : 1};
   p.program = schedule::build(deck::request_of(p.played));
@@ -495,8 +506,9 @@ Floor floor_of(const deck::Case& c, const Machine& machine) {
 
 Prediction predict(const deck::Case& c, const Machine& machine, const std::function<void(double)>& progress) {
   const Prepared p = prepare(c, machine);
-  Prediction result = play(p.program, p.layout, p.machine, device_costs(p.played, p.program, p.layout, p.machine),
-                           {.progress = progress, .copies = p.copies});
+  Prediction result =
+      play(p.program, p.layout, p.machine, device_costs(p.played, p.program, p.layout, p.machine),
+           {.progress = progress, .copies = p.copies});
   result.memory = memory_of(p);
   result.tokens_per_s = sequences(c) * static_cast<double>(c.shape.seq) / result.seconds;
   const model::Flops flops = model::flops_per_token(c.shape);

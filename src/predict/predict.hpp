@@ -57,7 +57,8 @@ struct PlayOptions {
   int copies = 1;
 };
 /// The same for a program and durations of its actions that are given.
-[[nodiscard]] Prediction play(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
-                              const schedule::Costs& costs, const PlayOptions& options = {});
+[[nodiscard]] Prediction play(const schedule::Program& program, const model::Layout& layout,
+                              const Machine& machine, const schedule::Costs& costs,
+                              const PlayOptions& options = {});
 
 }  // namespace minitaw::predict

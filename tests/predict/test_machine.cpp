@@ -65,8 +65,8 @@ latency = "0.5 ms"
 }
 
 TEST(Machine, TakesChanges) {
-  const Machine m =
-      parse_machine(machine_text(2, 2), "m.toml", {"nodes=3", "between.rate=25 Gbit/s", "device.fp32.peak=2 TFLOP/s"});
+  const Machine m = parse_machine(machine_text(2, 2), "m.toml",
+                                  {"nodes=3", "between.rate=25 Gbit/s", "device.fp32.peak=2 TFLOP/s"});
   EXPECT_EQ(m.nodes, 3);
   EXPECT_DOUBLE_EQ(m.rate, 25e9 / 8);
   EXPECT_DOUBLE_EQ(m.speeds.at(model::Dtype::fp32).peak, 2e12);
@@ -75,11 +75,15 @@ TEST(Machine, TakesChanges) {
 TEST(Machine, RefusesInOneSentence) {
   const std::string good = machine_text(2, 2);
   ASSERT_EQ(refusal(good), "accepted");
-  const auto with = [&](const std::string& old, const std::string& now) { return refusal(replaced(good, old, now)); };
+  const auto with = [&](const std::string& old, const std::string& now) {
+    return refusal(replaced(good, old, now));
+  };
   EXPECT_EQ(with("\"100 MB/s\"", "\"100\""),
             "m.toml:11: between.rate is \"100\", which has no unit; write for example \"10 Gbit/s\"");
-  EXPECT_EQ(with("\"100 MB/s\"", "100"), "m.toml:11: between.rate has no unit; write for example \"10 Gbit/s\"");
-  EXPECT_EQ(with("\"100 MB/s\"", "\"-1 MB/s\""), "m.toml:11: between.rate is \"-1 MB/s\", which is not above zero");
+  EXPECT_EQ(with("\"100 MB/s\"", "100"),
+            "m.toml:11: between.rate has no unit; write for example \"10 Gbit/s\"");
+  EXPECT_EQ(with("\"100 MB/s\"", "\"-1 MB/s\""),
+            "m.toml:11: between.rate is \"-1 MB/s\", which is not above zero");
   EXPECT_THAT(with("\"100 MB/s\"", "\"100 us\""), HasSubstr("has a unit that does not fit"));
   EXPECT_THAT(with("\"100 MB/s\"", "\"fast\""), HasSubstr("does not begin with a number"));
   EXPECT_EQ(with("[inside]\n", "[inside]\nlatenzy = \"1 us\"\n"),

@@ -21,8 +21,14 @@ using schedule::Kind;
 constexpr double exact = 1e-6;  // relative; SimGrid's own precision is 1e-9 s
 
 model::Shape shape_of(int layers) {
-  return {.layers = layers, .hidden = 64, .heads = 2, .kv_heads = 2, .ffn = std::vector<std::int64_t>(layers, 128),
-          .vocab = 64, .seq = 16, .micro_batch = 1};
+  return {.layers = layers,
+          .hidden = 64,
+          .heads = 2,
+          .kv_heads = 2,
+          .ffn = std::vector<std::int64_t>(layers, 128),
+          .vocab = 64,
+          .seq = 16,
+          .micro_batch = 1};
 }
 
 /// A program of transfers alone, on four ranks in two groups.
@@ -48,8 +54,10 @@ struct Transfers {
   }
 };
 
-const std::string send_to_2 = "   0 operands_out send W0 h0 -> r2\n", from_0 = "   0 operands_in recv W0 w0 <- r0\n";
-const std::string send_to_3 = "   0 operands_out send W1 h0 -> r3\n", from_1 = "   0 operands_in recv W1 w0 <- r1\n";
+const std::string send_to_2 = "   0 operands_out send W0 h0 -> r2\n",
+                  from_0 = "   0 operands_in recv W0 w0 <- r0\n";
+const std::string send_to_3 = "   0 operands_out send W1 h0 -> r3\n",
+                  from_1 = "   0 operands_in recv W1 w0 <- r1\n";
 
 TEST(Predict, OneTransferHasItsLinkAlone) {
   const Transfers t({send_to_2, "", from_0, ""});
@@ -69,8 +77,8 @@ TEST(Predict, TransfersOfANodeShareItsAdapter) {
 }
 
 TEST(Predict, DirectionsDoNotShare) {
-  const Transfers t({send_to_2, "   0 operands_in recv W3 w0 <- r3\n", from_0,
-                     "   0 operands_out send W3 h0 -> r1\n"});
+  const Transfers t(
+      {send_to_2, "   0 operands_in recv W3 w0 <- r3\n", from_0, "   0 operands_out send W3 h0 -> r1\n"});
   EXPECT_NEAR(t.on(machine_text(2, 2)).seconds, t.shard / 100e6, exact);
 }
 
@@ -103,26 +111,32 @@ TEST(Predict, UplinksOfAFatTreeAreShared) {
 
 TEST(Predict, DragonflyHasLinksBetweenGroups) {
   const Transfers t({send_to_2, send_to_3, from_0, from_1});
-  const std::string groups = "topology = \"dragonfly\"\ngroups = 2\nrouters = 2\n";  // one node at each router
+  const std::string groups =
+      "topology = \"dragonfly\"\ngroups = 2\nrouters = 2\n";  // one node at each router
   EXPECT_NEAR(t.on(machine_text(4, 1, groups)).seconds, 2 * t.shard / 100e6, exact);
-  EXPECT_NEAR(t.on(machine_text(4, 1, groups + "group_links = 2\nrouter_links = 2\n")).seconds, t.shard / 100e6, exact);
+  EXPECT_NEAR(t.on(machine_text(4, 1, groups + "group_links = 2\nrouter_links = 2\n")).seconds,
+              t.shard / 100e6, exact);
 }
 
-schedule::Program program_of(const std::string& spec, const topology::Groups& groups, int micro_batches, int layers) {
+schedule::Program program_of(const std::string& spec, const topology::Groups& groups, int micro_batches,
+                             int layers) {
   return schedule::build({schedule::parse_spec(spec), groups, micro_batches, layers});
 }
 
 double visit(const Action& a) {
-  return a.kind == Kind::forward ? 1.0 : a.kind == Kind::backward ? 3.0 : a.kind == Kind::backward_input ? 2.0
-         : a.kind == Kind::backward_weight                        ? 1.0
-                                                                  : 0.0;
+  return a.kind == Kind::forward           ? 1.0
+         : a.kind == Kind::backward        ? 3.0
+         : a.kind == Kind::backward_input  ? 2.0
+         : a.kind == Kind::backward_weight ? 1.0
+                                           : 0.0;
 }
 
 /// (M + p - 1)(T_F + T_B + T_W), and the bubble of ZB-H1 is (p - 1)(T_F + T_B - T_W).
 TEST(Predict, PipelinesHaveTheirBubbles) {
   const topology::Groups groups({4});
   const Machine machine = parse_machine(machine_text(1, 4), "m.toml", {"inside.rate=1000000 TB/s"});
-  for (const auto& [spec, expected] : {std::pair{"1f1b", (8 + 3) * 4.0}, std::pair{"zb1", 8 * 4.0 + 3 * 2.0}}) {
+  for (const auto& [spec, expected] :
+       {std::pair{"1f1b", (8 + 3) * 4.0}, std::pair{"zb1", 8 * 4.0 + 3 * 2.0}}) {
     const schedule::Program program = program_of(spec, groups, 8, 4);
     const model::Layout layout = model::make_layout(shape_of(4), schedule::cut_of(program));
     const Prediction p = play(program, layout, machine, [](int, const Action& a) { return visit(a); });
@@ -141,7 +155,8 @@ TEST(Predict, AgreesWithThePlanWhereNothingIsShared) {
       return schedule::is_communication(a.kind) ? schedule::moved_bytes(a, layout) / rate : 3e-6 * visit(a);
     };
     const auto plan = schedule::simulate(program, costs);
-    const Prediction p = play(program, layout, parse_machine(machine_text(1, 3), "m.toml", {"inside.kind=pairs"}), costs);
+    const Prediction p =
+        play(program, layout, parse_machine(machine_text(1, 3), "m.toml", {"inside.kind=pairs"}), costs);
     double last = 0;
     for (const auto& rank : plan)
       for (const schedule::Span& span : rank) last = std::max(last, span.end);
@@ -185,12 +200,14 @@ TEST(Predict, SaysWhatACaseCosts) {
   const schedule::Program program = program_of("tawpipe", topology::Groups({2, 2}), 8, 4);
   const model::Layout layout = model::make_layout(shape_of(4), schedule::cut_of(program));
   const schedule::ByteMatrix bytes = schedule::bytes(program, layout);
-  EXPECT_NEAR(moved, static_cast<double>(bytes.leaving(program.groups, 0) + bytes.leaving(program.groups, 1)), 1);
+  EXPECT_NEAR(moved, static_cast<double>(bytes.leaving(program.groups, 0) + bytes.leaving(program.groups, 1)),
+              1);
   for (const engine::RankAccount& rank : first.account.ranks)
     EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, first.account.length, 1e-9);
 }
 
-/// Eight copies of a node each, played as one that stands for all, and played whole: a fat tree that is a switch.
+/// Eight copies of a node each, played as one that stands for all, and played whole: a fat tree that is a
+/// switch.
 TEST(Predict, OneCopyStandsForAll) {
   deck::Case c = case_of("tawpipe", 32, topology::Groups::equal(32, 16));
   c.replicas = 8;
