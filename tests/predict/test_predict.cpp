@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "deck/schedule_name.hpp"
@@ -218,6 +221,28 @@ TEST(Predict, OneCopyStandsForAll) {
   EXPECT_EQ(all.actions, 8 * one.actions);
   EXPECT_NEAR(one.seconds / all.seconds, 1, 1e-6);
   EXPECT_NEAR(one.adapters[0].out, all.adapters[0].out, 1);
+}
+
+/// Steps measured over links of two speeds (docs/predict.md), with the two numbers that were fitted on the
+/// first.
+TEST(Predict, ComesCloseToMeasuredSteps) {
+  const std::string inputs = MINITAW_SOURCE_DIR "/inputs/";
+  const deck::Deck deck =
+      deck::read_deck(inputs + "wires/nodes.toml", {}, {.ranks = 4, .node_sizes = {2, 2}, .planning = true});
+  const std::vector<std::string> device = {"device.fp32.products=71.3 GFLOP/s",
+                                           "device.fp32.attention=35.7 GFLOP/s",
+                                           "device.memory_rate=5.95 GB/s"};
+  const std::map<std::string, std::vector<double>> measured = {{"97.6", {12.54, 13.45, 20.19, 29.87}},
+                                                               {"390.4", {3.74, 3.70, 5.09, 7.46}}};
+  ASSERT_EQ(deck.cases.size(), 4U);
+  for (const auto& [rate, seconds] : measured) {
+    std::vector<std::string> changes = device;
+    changes.push_back("between.rate=" + rate + " Mbit/s");
+    const Machine machine = read_machine(inputs + "machines/cluster-2x2.toml", changes);
+    for (std::size_t i = 0; i < seconds.size(); ++i)
+      EXPECT_NEAR(predict(deck.cases[i], machine).seconds / seconds[i], 1, 0.06)
+          << deck.cases[i].schedule << " " << rate;
+  }
 }
 
 TEST(Predict, RefusesWhatDoesNotFit) {
