@@ -57,6 +57,9 @@ int run(int argc, char** argv) {
   app::add_verify(app, invocation);
   app::add_topo(app, invocation);
   app::add_plan(app, invocation);
+#ifdef MINITAW_HAVE_PREDICT
+  app::add_predict(app, invocation);
+#endif
   app::add_show(app, invocation);
   app::add_compare(app, invocation);
   app::add_bundle(app, invocation);

@@ -26,6 +26,7 @@ void add_run(CLI::App& app, Invocation& invocation);
 void add_verify(CLI::App& app, Invocation& invocation);
 void add_topo(CLI::App& app, Invocation& invocation);
 void add_plan(CLI::App& app, Invocation& invocation);
+void add_predict(CLI::App& app, Invocation& invocation);  ///< where SimGrid was found
 void add_show(CLI::App& app, Invocation& invocation);
 void add_compare(CLI::App& app, Invocation& invocation);
 void add_bundle(CLI::App& app, Invocation& invocation);

@@ -1,0 +1,274 @@
+#include "predict/predict.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/error.hpp"
+#include "cli/cli11.hpp"
+#include "deck/schedule_name.hpp"
+#include "output.hpp"
+#include "verb.hpp"
+
+namespace minitaw::app {
+namespace {
+
+using nlohmann::ordered_json;
+using predict::Machine;
+using predict::Prediction;
+
+struct Options {
+  DeckOptions deck;
+  std::string machine;
+  std::vector<std::string> changes;  ///< of the machine: "between.rate=25 Gbit/s"
+  bool json = false, best = false;
+};
+
+/// Means over the ranks, as shares of the step.
+struct Shares {
+  double compute = 0, exposed = 0, idle = 0, overlap = 0;
+  std::array<double, schedule::traffic_kinds> by_kind{};
+
+  explicit Shares(const engine::StepAccount& account) {
+    const double whole = account.length * static_cast<double>(account.ranks.size());
+    double communication = 0, hidden = 0;
+    for (const engine::RankAccount& rank : account.ranks) {
+      compute += rank.compute / whole;
+      exposed += rank.exposed_total() / whole;
+      idle += rank.idle / whole;
+      communication += rank.communication;
+      hidden += rank.hidden;
+      for (std::size_t k = 0; k < by_kind.size(); ++k) by_kind[k] += rank.exposed[k] / whole;
+    }
+    overlap = communication > 0 ? hidden / communication : 0;
+  }
+};
+
+double busiest(const Prediction& p, const Machine& machine) {
+  double most = 0;
+  for (const predict::AdapterUse& use : p.adapters) most = std::max({most, use.out, use.in});
+  return machine.rate > 0 ? most / machine.rate / p.seconds : 0;
+}
+
+ordered_json to_json(const deck::Case& c, const Machine& machine, const Prediction& p) {
+  const Shares shares(p.account);
+  ordered_json exposed, adapters = ordered_json::array();
+  for (int k = 0; k < schedule::traffic_kinds; ++k)
+    exposed[schedule::name_of(static_cast<schedule::Traffic>(k))] =
+        shares.by_kind[static_cast<std::size_t>(k)];
+  for (const predict::AdapterUse& use : p.adapters) {
+    const double whole = machine.rate * p.seconds;
+    adapters.push_back({{"out_bytes", use.out},
+                        {"in_bytes", use.in},
+                        {"out_busy", use.out / whole},
+                        {"in_busy", use.in / whole}});
+  }
+  return {{"settings", deck::identity(c)},
+          {"step_s", p.seconds},
+          {"tokens_per_s", p.tokens_per_s},
+          {"mfu", p.mfu > 0 ? ordered_json(p.mfu) : ordered_json()},
+          {"compute", shares.compute},
+          {"exposed", exposed},
+          {"idle", shares.idle},
+          {"overlap", shares.overlap},
+          {"memory_bytes", p.worst_memory()},
+          {"adapters", adapters}};
+}
+
+std::string row(const deck::Case& c, const Machine& machine, const Prediction& p) {
+  const Shares shares(p.account);
+  const bool fits = !machine.memory || p.worst_memory() <= *machine.memory;
+  return fmt::format("  {:<24} {:>5} {:<10} {:>6} {:>3} {:>5} {:>10.4g} {:>10.4g} {:>6} {:>8.1f} {:>8.1f} "
+                     "{:>6.1f} {:>8.1f} {:>9.2f}{}\n",
+                     c.schedule, deck::ranks_text(c.ranks, c.replicas),
+                     c.groups.count() > 4 ? fmt::format("{} groups", c.groups.count()) : c.groups.text(),
+                     c.shape.seq, c.shape.micro_batch, c.micro_batches, p.seconds, p.tokens_per_s,
+                     p.mfu > 0 ? fmt::format("{:.1f}", 100 * p.mfu) : "-", 100 * shares.compute,
+                     100 * shares.exposed, 100 * shares.idle, 100 * busiest(p, machine),
+                     static_cast<double>(p.worst_memory()) / (1 << 30), fits ? "" : "  does not fit");
+}
+
+std::string head(const Machine& machine) {
+  return fmt::format(
+      "# machine = {} ({} nodes of {} ranks)\n# {:<24} {:>5} {:<10} {:>6} {:>3} {:>5} {:>10} {:>10} {:>6} "
+      "{:>8} {:>8} {:>6} {:>8} {:>9}\n"
+      "# {:<24} {:>5} {:<10} {:>6} {:>3} {:>5} {:>10} {:>10} {:>6} {:>8} {:>8} {:>6} {:>8} {:>9}\n",
+      machine.name, machine.nodes, machine.ranks_per_node, "schedule", "ranks", "groups", "seq", "B", "M",
+      "step", "rate", "MFU", "compute", "exposed", "idle", "adapter", "memory", "", "", "", "token", "", "",
+      "s", "token/s", "%", "%", "%", "%", "busy, %", "GiB");
+}
+
+/// On standard error, where somebody looks at it.
+std::function<void(double)> progress_of(std::size_t number, std::size_t cases) {
+  if (isatty(STDERR_FILENO) == 0) return {};
+  return [=](double part) {
+    fmt::print(stderr, "\rcase {} of {}: {:3.0f} %{}", number + 1, cases, 100 * part,
+               part < 1 ? "" : "\r\x1b[K");
+  };
+}
+
+/// A way to spread the same sequences of a step over the machine.
+struct Candidate {
+  deck::Case settings;
+  predict::Floor floor;
+  std::optional<Prediction> prediction;
+  std::string why;  ///< it is not predicted
+};
+
+std::vector<std::string> specs_for(const Machine& machine) {
+  std::vector<std::string> specs;
+  for (const schedule::Entry& entry : schedule::registry()) {
+    if (entry.one_rank) continue;
+    std::vector<std::string> forms = {entry.name};
+    for (const schedule::OptionDoc& option : entry.options) {
+      std::vector<std::string> values;
+      if (option.name == "prefetch") values = {"1", "2"};
+      if (option.name == "hierarchical") values = {"off", "on"};
+      if (option.name == "rails" && machine.adapters > 1) values = {"1", std::to_string(machine.adapters)};
+      std::vector<std::string> more;
+      for (const std::string& form : forms)
+        for (const std::string& value : values) more.push_back(form + ":" + option.name + "=" + value);
+      if (!values.empty()) forms = more;
+    }
+    for (const std::string& form : forms) specs.push_back(schedule::to_text(schedule::parse_spec(form)));
+  }
+  return specs;
+}
+
+/// All that fit the ranks and layers: schedules with prefetch, copies, groups, micro-batches, recomputation.
+std::vector<Candidate> candidates(const deck::Case& base, const Machine& machine) {
+  const std::int64_t sequences = base.micro_batches * base.shape.micro_batch;
+  std::vector<topology::Groups> groupings = {base.groups};
+  if (base.groups.count() > 1 && base.ranks % (2 * base.groups.count()) == 0)
+    groupings.push_back(topology::Groups::equal(base.ranks, 2 * base.groups.count()));
+  std::vector<Candidate> all;
+  deck::Case c = base;
+  for (const std::string& spec : specs_for(machine))
+    for (c.replicas = 1; c.replicas <= c.ranks; ++c.replicas) {
+      if (c.ranks % c.replicas != 0) continue;
+      for (const topology::Groups& groups : groupings)
+        for (std::int64_t b = 1; b <= sequences; b *= 2)
+          for (const model::Recompute recompute :
+               {model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none}) {
+            if (sequences % b != 0) continue;
+            c.schedule = spec;
+            c.groups = groups;
+            c.shape.micro_batch = b;
+            c.shape.recompute = recompute;
+            c.micro_batches = static_cast<int>(sequences / b);
+            try {
+              deck::check_schedule(c);
+              all.push_back({c, {}, {}, {}});
+            } catch (const InputError&) {  // too few layers, or micro-batches that do not divide
+            }
+          }
+    }
+  return all;
+}
+
+std::string settings_text(const deck::Case& c) {
+  return fmt::format("{} replicas={} groups={} micro_batch={} recompute={}", c.schedule, c.replicas,
+                     c.groups.count(), c.shape.micro_batch, model::name_of(c.shape.recompute));
+}
+
+constexpr std::size_t shown = 10;
+
+/// Those with the lowest floors first: once ten are better than the floor of the next, the rest has lost.
+void search(const deck::Case& base, const Machine& machine) {
+  std::vector<Candidate> all = candidates(base, machine);
+  for (Candidate& c : all) {
+    try {
+      c.floor = predict::floor_of(c.settings, machine);
+    } catch (const InputError& error) {
+      c.why = error.what();
+    }
+    if (machine.memory && c.floor.memory > *machine.memory) c.why = "memory";
+  }
+  std::ranges::stable_sort(all, {}, [](const Candidate& c) { return c.floor.seconds(); });
+  std::vector<double> times;
+  for (Candidate& c : all) {
+    if (!c.why.empty()) continue;
+    std::ranges::sort(times);
+    if (times.size() >= shown && c.floor.seconds() >= times[shown - 1]) {
+      c.why = c.floor.adapter > c.floor.compute ? "adapter" : "computing";
+      continue;
+    }
+    c.prediction = predict::predict(c.settings, machine);
+    c.prediction->spans.clear();
+    times.push_back(c.prediction->seconds);
+  }
+  std::ranges::stable_sort(all, {},
+                           [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
+  std::map<std::string, int> lost;
+  std::string text;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Candidate& c = all[i];
+    if (!c.prediction) ++lost[c.why];
+    else if (i < shown)
+      text += row(c.settings, machine, *c.prediction) + fmt::format("    {}\n", settings_text(c.settings));
+    else
+      ++lost[c.prediction->account.length > 2 * c.floor.seconds() ? "waits (more than half of the step)"
+                                                                  : "waits"];
+  }
+  put_out(head(machine) + text + fmt::format("# {} tried; those not shown lose by:", all.size()));
+  for (const auto& [why, count] : lost) fmt::print(" {} {};", count, why);
+  fmt::print("\n# memory: they do not fit; adapter, computing: it alone takes longer than the tenth; waits: "
+             "predicted, and slower\n");
+}
+
+int run(const Options& options) {
+  const Machine machine = predict::read_machine(options.machine, options.changes);
+  const std::vector<int> nodes(static_cast<std::size_t>(machine.nodes), machine.ranks_per_node);
+  const deck::Deck deck = deck::read_deck(options.deck.path, options.deck.overrides,
+                                          {.ranks = machine.ranks(), .node_sizes = nodes, .planning = true});
+  if (options.best) {
+    if (options.json || deck.cases.size() != 1)
+      throw InputError(
+          "--best: it takes one case, which says model, ranks and sequences of a step, and prints a table");
+    search(deck.cases.front(), machine);
+    return 0;
+  }
+  ordered_json all = ordered_json::array();
+  if (!options.json) {
+    for (const std::string& note : deck.notes) fmt::print("# {}\n", note);
+    fmt::print("{}", head(machine));
+  }
+  for (std::size_t i = 0; i < deck.cases.size(); ++i) {
+    const deck::Case& c = deck.cases[i];
+    const std::function<void(double)> progress = progress_of(i, deck.cases.size());
+    const Prediction p = predict::predict(c, machine, progress);
+    if (progress) progress(1);
+    if (options.json) all.push_back(to_json(c, machine, p));
+    else put_out(row(c, machine, p));
+  }
+  if (options.json)
+    put_out(ordered_json{{"machine", machine.name}, {"notes", deck.notes}, {"cases", all}}.dump(2) + "\n");
+  return 0;
+}
+
+}  // namespace
+
+void add_predict(CLI::App& app, Invocation& invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* verb = app.add_subcommand(
+      "predict",
+      "what a step costs on a machine that is described in a file; needs no MPI job and no device");
+  add_deck(*verb, options->deck);
+  verb->add_option("--machine", options->machine, "TOML file that describes the machine (docs/predict.md)")
+      ->required()
+      ->type_name("FILE");
+  verb->add_option("--machine-set", options->changes, "change a key of the machine: between.rate='25 Gbit/s'")
+      ->type_name("KEY=VALUE");
+  verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
+  verb->add_flag("--best", options->best,
+                 "try schedules, prefetch, copies, groups, micro-batches and recomputation for the sequences "
+                 "of the one case");
+  verb->callback([&invocation, options] { invocation.action = [options] { return run(*options); }; });
+}
+
+}  // namespace minitaw::app

@@ -1,0 +1,300 @@
+#include "predict/machine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <toml++/toml.hpp>
+
+#include "base/error.hpp"
+#include "base/nearest.hpp"
+
+namespace minitaw::predict {
+namespace {
+
+/// A dimension: units with their factors, to which SI prefixes are put, and an example for messages.
+struct Dimension {
+  std::vector<std::pair<std::string_view, double>> units;
+  std::string_view example;
+};
+const Dimension data_rate{{{"bit/s", 1.0 / 8}, {"B/s", 1}}, "10 Gbit/s"};
+const Dimension compute_rate{{{"FLOP/s", 1}}, "400 TFLOP/s"};
+const Dimension work{{{"FLOP", 1}}, "1 GFLOP"};
+const Dimension time_span{{{"s", 1}}, "5 us"};
+const Dimension amount{{{"B", 1}}, "80 GB"};
+
+std::optional<double> prefix(std::string_view text) {
+  static const std::map<std::string_view, double> known = {
+      {"", 1},     {"k", 1e3},  {"M", 1e6},  {"G", 1e9},      {"T", 1e12},     {"P", 1e15},
+      {"m", 1e-3}, {"u", 1e-6}, {"n", 1e-9}, {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
+  const auto found = known.find(text);
+  return found == known.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// The number in "10 Gbit/s", or what is wrong with it.
+double quantity(std::string_view text, const Dimension& dimension, bool zero) {
+  double value = 0;
+  const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (code != std::errc() || !std::isfinite(value))
+    throw InputError(
+        fmt::format("does not begin with a number; write for example \"{}\"", dimension.example));
+  std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  if (value < 0 || (value == 0 && !zero)) throw InputError(zero ? "is below zero" : "is not above zero");
+  for (const auto& [name, factor] : dimension.units)
+    if (unit.ends_with(name))
+      if (const auto scale = prefix(unit.substr(0, unit.size() - name.size())))
+        return value * *scale * factor;
+  if (unit.empty()) throw InputError(fmt::format("has no unit; write for example \"{}\"", dimension.example));
+  throw InputError(fmt::format("has a unit that does not fit; write for example \"{}\"", dimension.example));
+}
+
+/// A table of the file; it remembers which keys were asked for, so that the others are found out.
+class Table {
+public:
+  Table(const toml::table& table, std::string prefix, const std::string& path)
+      : table_(table), prefix_(std::move(prefix)), path_(path) {}
+
+  [[nodiscard]] bool has(const std::string& key) {
+    known_.insert(key);
+    return table_.contains(key);
+  }
+
+  [[noreturn]] void refuse(const std::string& key, const std::string& what) const {
+    const toml::node* node = table_.get(key);
+    const auto line = (node != nullptr ? *node : static_cast<const toml::node&>(table_)).source().begin.line;
+    throw InputError(
+        fmt::format("{}:{}: {}{} {}", path_, std::max<std::size_t>(line, 1), prefix_, key, what));
+  }
+
+  std::string text(const std::string& key, const std::string& otherwise) {
+    if (!has(key)) return otherwise;
+    if (const auto value = table_.get(key)->value<std::string>()) return *value;
+    refuse(key, "must be a text");
+  }
+
+  template <class Choice>
+  Choice choice(const std::string& key, const std::vector<std::pair<std::string, Choice>>& choices) {
+    const std::string value = text(key, choices.front().first);
+    std::vector<std::string> names;
+    for (const auto& [name, meant] : choices) {
+      if (name == value) return meant;
+      names.push_back(name);
+    }
+    refuse(key, fmt::format("is \"{}\"; did you mean \"{}\"?", value, nearest(value, names)));
+  }
+
+  int count(const std::string& key, std::optional<int> otherwise = std::nullopt) {
+    if (!has(key)) {
+      if (otherwise) return *otherwise;
+      refuse(key, "is missing: a whole number");
+    }
+    const auto value = table_.get(key)->as_integer();
+    if (value == nullptr || value->get() < 1 || value->get() > 1'000'000)
+      refuse(key, "must be a whole number from 1 to 1000000");
+    return static_cast<int>(value->get());
+  }
+
+  /// `otherwise` where the key is not there; without it, the key must be.
+  double number(const std::string& key, const Dimension& dimension,
+                std::optional<double> otherwise = std::nullopt) {
+    if (!has(key)) {
+      if (otherwise) return *otherwise;
+      refuse(key, fmt::format("is missing; write for example \"{}\"", dimension.example));
+    }
+    return read(key, *table_.get(key), dimension, otherwise == 0.0);
+  }
+
+  Curve curve(const std::string& key) {
+    if (!has(key)) return {};
+    const toml::array* points = table_.get(key)->as_array();
+    if (points == nullptr) return {{{1, number(key, compute_rate)}}};
+    Curve curve;
+    for (const toml::node& point : *points) {
+      const toml::array* pair = point.as_array();
+      if (pair == nullptr || pair->size() != 2)
+        refuse(key,
+               R"(must be a rate, or a list like [["1 GFLOP", "50 TFLOP/s"], ["1 TFLOP", "600 TFLOP/s"]])");
+      curve.points.emplace_back(read(key, *pair->get(0), work, false),
+                                read(key, *pair->get(1), compute_rate, false));
+      if (curve.points.size() > 1 && curve.points.back().first <= std::prev(curve.points.end(), 2)->first)
+        refuse(key, "must have sizes in ascending order");
+    }
+    if (curve.points.empty()) refuse(key, "is an empty list");
+    return curve;
+  }
+
+  Table table(const std::string& key) {
+    static const toml::table empty;
+    if (!has(key)) return {empty, prefix_ + key + ".", path_};
+    if (const toml::table* inner = table_.get(key)->as_table()) return {*inner, prefix_ + key + ".", path_};
+    refuse(key, "must be a table");
+  }
+
+  /// Refuses keys that nobody has asked for.
+  void finish() const {
+    for (const auto& [key, node] : table_)
+      if (const std::string name(key.str()); !known_.contains(name))
+        refuse(name, fmt::format("is no key of a machine; did you mean \"{}\"?",
+                                 nearest(name.substr(0, 64), {known_.begin(), known_.end()})));
+  }
+
+private:
+  double read(const std::string& key, const toml::node& node, const Dimension& dimension, bool zero) const {
+    const auto value = node.value_exact<std::string>();
+    if (!value) refuse(key, fmt::format("has no unit; write for example \"{}\"", dimension.example));
+    try {
+      return quantity(*value, dimension, zero);
+    } catch (const InputError& error) {
+      refuse(key, fmt::format("is \"{}\", which {}", *value, error.what()));
+    }
+  }
+
+  const toml::table& table_;
+  std::string prefix_;
+  const std::string& path_;
+  std::set<std::string> known_;
+};
+
+void read_speed(Table table, Speed& speed) {
+  Table actions = table.table("actions");
+  using schedule::Kind;
+  for (const Kind kind :
+       {Kind::forward, Kind::backward, Kind::backward_input, Kind::backward_weight, Kind::loss})
+    if (const std::string key(name_of(kind)); actions.has(key))
+      speed.actions[kind] = actions.number(key, compute_rate);
+  actions.finish();
+  speed.peak = table.number("peak", compute_rate, 0);
+  speed.products = table.curve("products");
+  if (speed.products.points.empty())
+    table.refuse("products", R"(is missing; write for example "400 TFLOP/s")");
+  const auto or_else = [](Curve curve, const Curve& other) { return curve.points.empty() ? other : curve; };
+  speed.attention = or_else(table.curve("attention"), speed.products);
+  speed.attention_backward = or_else(table.curve("attention_backward"), speed.attention);
+  table.finish();
+}
+
+void read_device(Table table, Machine& machine) {
+  for (const model::Dtype dtype : {model::Dtype::fp32, model::Dtype::bf16})
+    if (table.has(model::name_of(dtype)))
+      read_speed(table.table(model::name_of(dtype)), machine.speeds[dtype]);
+  if (machine.speeds.empty())
+    table.refuse("bf16", "is missing: a table with the device's rates in a precision");
+  machine.memory_rate = table.number("memory_rate", data_rate);
+  machine.overhead = table.number("overhead", time_span, 0);
+  if (table.has("memory")) machine.memory = static_cast<std::uint64_t>(table.number("memory", amount));
+  if (table.has("processors")) machine.processors = table.count("processors");
+  machine.one_machine = table.choice<bool>("shared_by", {{"node", false}, {"machine", true}});
+  machine.moving = table.number("moving", data_rate, 0);
+  table.finish();
+}
+
+void read_inside(Table table, Machine& machine) {
+  machine.inside = table.choice<Inside>(
+      "kind", {{"switch", Inside::network}, {"pairs", Inside::pairs}, {"memory", Inside::memory}});
+  machine.inside_rate = table.number("rate", data_rate);
+  machine.inside_latency = table.number("latency", time_span, 0);
+  table.finish();
+}
+
+void read_between(Table table, Machine& machine) {
+  machine.adapters = table.count("adapters", 1);
+  machine.rate = table.number("rate", data_rate);
+  machine.latency = table.number("latency", time_span, 0);
+  machine.topology = table.choice<Topology>("topology", {{"switch", Topology::one_switch},
+                                                         {"fat tree", Topology::fat_tree},
+                                                         {"dragonfly", Topology::dragonfly}});
+  machine.messages = table.count("messages", 1);
+  if (machine.topology == Topology::fat_tree) {
+    machine.leaf = table.count("leaf");
+    machine.spines = table.count("spines", machine.leaf);
+  }
+  if (machine.topology == Topology::dragonfly) {
+    machine.dragonfly_groups = table.count("groups");
+    machine.chassis = table.count("chassis", 1);
+    machine.routers = table.count("routers");
+    machine.group_links = table.count("group_links", 1);
+    machine.chassis_links = table.count("chassis_links", 1);
+    machine.router_links = table.count("router_links", 1);
+  }
+  if (machine.adapters > machine.ranks_per_node)
+    table.refuse("adapters", fmt::format("are {}, more than the {} ranks of a node; a rank uses one adapter",
+                                         machine.adapters, machine.ranks_per_node));
+  table.finish();
+}
+
+/// "between.rate=25 Gbit/s": a value that is no TOML is a text.
+void apply(toml::table& root, const std::string& override) {
+  const std::size_t equals = override.find('=');
+  if (equals == std::string::npos)
+    throw InputError(
+        fmt::format("--machine-set {}: write key=value, for example between.rate=25 Gbit/s", override));
+  const std::string path = override.substr(0, equals), value = override.substr(equals + 1);
+  toml::table* table = &root;
+  std::size_t begin = 0;
+  for (std::size_t dot; (dot = path.find('.', begin)) != std::string::npos; begin = dot + 1) {
+    const std::string key = path.substr(begin, dot - begin);
+    if (!table->contains(key)) table->insert(key, toml::table{});
+    table = table->get(key)->as_table();
+    if (table == nullptr) throw InputError(fmt::format("--machine-set {}: {} is no table", override, key));
+  }
+  const bool number =
+      !value.empty() && value.find_first_not_of("0123456789") == std::string::npos && value.size() < 10;
+  if (number) table->insert_or_assign(path.substr(begin), std::stoll(value));
+  else table->insert_or_assign(path.substr(begin), value);
+}
+
+}  // namespace
+
+double Curve::at(double flops) const {
+  const auto above = std::ranges::lower_bound(points, flops, {}, &std::pair<double, double>::first);
+  if (above == points.begin()) return points.front().second;
+  if (above == points.end()) return points.back().second;
+  const auto& [x0, y0] = *std::prev(above);
+  const auto& [x1, y1] = *above;
+  return y0 + (y1 - y0) * std::log(flops / x0) / std::log(x1 / x0);
+}
+
+Machine parse_machine(const std::string& text, const std::string& path,
+                      const std::vector<std::string>& changes) {
+  toml::table root;
+  try {
+    root = toml::parse(text);
+  } catch (const toml::parse_error& error) {
+    throw InputError(
+        fmt::format("{}:{}: not TOML: {}", path, error.source().begin.line, error.description()));
+  }
+  for (const std::string& change : changes) apply(root, change);
+  Table table(root, "", path);
+  Machine machine;
+  machine.path = path;
+  machine.name = table.text("name", path);
+  machine.nodes = table.count("nodes");
+  machine.ranks_per_node = table.count("ranks_per_node");
+  read_device(table.table("device"), machine);
+  const bool alone = machine.ranks_per_node == 1, one_node = machine.nodes == 1;
+  if (Table inside = table.table("inside"); !alone || table.has("inside"))
+    read_inside(std::move(inside), machine);
+  if (Table between = table.table("between"); !one_node || table.has("between"))
+    read_between(std::move(between), machine);
+  table.finish();
+  const int routers = machine.dragonfly_groups * machine.chassis * machine.routers;
+  if (machine.topology == Topology::dragonfly && routers < 2)
+    throw InputError(
+        fmt::format("{}: a dragonfly of one router is a switch; write topology = \"switch\"", path));
+  return machine;
+}
+
+Machine read_machine(const std::string& path, const std::vector<std::string>& changes) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf()))
+    throw InputError(fmt::format("machine file {} cannot be read, or is empty", path));
+  return parse_machine(text.str(), path, changes);
+}
+
+}  // namespace minitaw::predict

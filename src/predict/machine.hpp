@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/shape.hpp"
+#include "schedule/action.hpp"
+
+namespace minitaw::predict {
+
+/// FLOP/s of one call over its size: points (FLOPs, FLOP/s) in ascending order, straight lines over the
+/// logarithm of the size in between, level outside.
+struct Curve {
+  std::vector<std::pair<double, double>> points;
+  [[nodiscard]] double at(double flops) const;
+};
+
+/// What a device reaches in one precision.
+struct Speed {
+  double peak = 0;  ///< for MFU; 0: not known
+  Curve products;
+  Curve attention;  ///< forward
+  Curve attention_backward;
+  /// Measured FLOP/s of whole actions (F, BW, B, W, loss); they take the place of all above.
+  std::map<schedule::Kind, double> actions;
+};
+
+/// How the ranks of a node reach each other.
+enum class Inside : std::uint8_t {
+  network,  ///< a switch: `rate` is what a rank sends, and receives
+  pairs,    ///< a link for each two ranks: `rate` is one direction of it
+  memory,   ///< all share `rate`
+};
+
+enum class Topology : std::uint8_t { one_switch, fat_tree, dragonfly };
+
+/// A machine as docs/predict.md describes it. Rates in bytes/s or FLOP/s, times in seconds.
+struct Machine {
+  std::string path;  ///< named in messages
+  std::string name;
+  int nodes = 1;
+  int ranks_per_node = 1;
+  std::optional<std::uint64_t> memory;  ///< bytes of one device
+
+  std::map<model::Dtype, Speed> speeds;
+  double memory_rate = 0;  ///< of a device, for what computes little
+  double overhead = 0;     ///< of each action on a device
+  /// Processors that the ranks of a node, or of all nodes, share in time; 0: every rank has a device of its
+  /// own.
+  int processors = 0;
+  bool one_machine = false;  ///< all nodes share them, as on a cluster on one machine
+  /// With `processors`: bytes that one of them moves in a second, for each side of a transfer; 0: for free.
+  double moving = 0;
+
+  Inside inside = Inside::network;
+  double inside_rate = 0, inside_latency = 0;
+
+  int adapters = 1;    ///< of a node; rank i of a node uses number i * adapters / ranks_per_node
+  double rate = 0;     ///< of an adapter, each direction
+  double latency = 0;  ///< from adapter to adapter, one way; in a fat tree or dragonfly: of each of its links
+  Topology topology = Topology::one_switch;
+  int messages = 1;  ///< that a lane may have under way at once in one direction
+  int leaf = 0;      ///< fat tree: adapters of a switch
+  int spines = 0;    ///< fat tree: links of a leaf switch upwards, each to another spine
+  int dragonfly_groups = 0, chassis = 0, routers = 0;  ///< of the machine, a group, a chassis
+  int group_links = 1, chassis_links = 1, router_links = 1;
+
+  [[nodiscard]] int ranks() const { return nodes * ranks_per_node; }
+  [[nodiscard]] int node_of(int rank) const { return rank / ranks_per_node; }
+  [[nodiscard]] int all_adapters() const { return nodes * adapters; }
+  /// Counted over the machine.
+  [[nodiscard]] int adapter_of(int rank) const {
+    return node_of(rank) * adapters + rank % ranks_per_node * adapters / ranks_per_node;
+  }
+};
+
+/// `changes` are "between.rate=25 Gbit/s". Throws InputError: one sentence with file, line and key.
+[[nodiscard]] Machine read_machine(const std::string& path, const std::vector<std::string>& changes = {});
+/// The same for text that is already in memory; `path` is only named in messages.
+[[nodiscard]] Machine parse_machine(const std::string& text, const std::string& path,
+                                    const std::vector<std::string>& changes = {});
+
+}  // namespace minitaw::predict

@@ -1,0 +1,520 @@
+#include "predict/predict.hpp"
+
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <deque>
+#include <exception>
+#include <numeric>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.hpp"
+#include "deck/schedule_name.hpp"
+#include "predict/network.hpp"
+#include "schedule/costs.hpp"
+#include "schedule/validate.hpp"
+
+namespace minitaw::predict {
+namespace {
+
+using schedule::Action;
+using schedule::Kind;
+using schedule::Span;
+
+struct Place {
+  int rank = -1, action = -1;
+};
+
+/// Plays a program as the engine does: each lane starts its actions in order, once those in front of it are
+/// over (messages of one direction: once there are few enough under way) and what it waits for on other lanes
+/// is finished. Messages and collectives begin when all sides have started.
+class Player {
+public:
+  Player(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
+         const schedule::Costs& costs, const PlayOptions& options)
+      : program_(program), layout_(layout), machine_(machine), costs_(costs), options_(options),
+        network_(machine), adapters_(static_cast<std::size_t>(machine.all_adapters())),
+        calls_(program.communicators.size()) {
+    for (const schedule::RankProgram& rank : program.ranks) {
+      Rank& made = ranks_.emplace_back();
+      for (int i = 0; i < static_cast<int>(rank.actions.size()); ++i)
+        made.lanes[static_cast<std::size_t>(rank.actions[static_cast<std::size_t>(i)].lane)]
+            .actions.push_back(i);
+      made.over.resize(rank.actions.size());
+      spans_.emplace_back(rank.actions.size());
+      left_ += rank.actions.size();
+    }
+    all_ = left_;
+  }
+
+  void play() {
+    for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) stir(r);
+    drain();
+    Network::run();
+    if (left_ > 0) throw LogicError(fmt::format("a prediction stopped with {} actions left", left_));
+  }
+
+  [[nodiscard]] const engine::StepSpans& spans() const { return spans_; }
+  [[nodiscard]] const std::vector<AdapterUse>& adapters() const { return adapters_; }
+
+private:
+  struct Lane {
+    std::vector<int> actions;
+    int next = 0, first = 0;  ///< to start; the first that is not finished
+    double opened = 0;        ///< when `next` could have started but for its waits; below 0: it could not yet
+  };
+  struct Rank {
+    std::array<Lane, schedule::lanes> lanes;
+    std::vector<char> over;  ///< by action
+    bool stirred = false;
+  };
+  /// A transfer under way.
+  struct Transfer {
+    std::vector<Place> sides;
+    int parts = 0;    ///< flows and work that are not over
+    double rest = 0;  ///< seconds after the last of them
+  };
+
+  [[nodiscard]] const Action& at(Place p) const {
+    return program_.ranks[static_cast<std::size_t>(p.rank)].actions[static_cast<std::size_t>(p.action)];
+  }
+  Rank& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
+  Lane& lane(int r, schedule::Lane l) { return rank(r).lanes[static_cast<std::size_t>(l)]; }
+  Span& span(Place p) { return spans_[static_cast<std::size_t>(p.rank)][static_cast<std::size_t>(p.action)]; }
+  [[nodiscard]] double now() const { return Network::now(); }
+
+  /// Something happened that a lane of the rank may have waited for.
+  void stir(int r) {
+    if (std::exchange(rank(r).stirred, true)) return;
+    stirred_.push_back(r);
+  }
+
+  void drain() {
+    while (!stirred_.empty()) {
+      const int r = stirred_.front();
+      stirred_.pop_front();
+      rank(r).stirred = false;
+      for (int l = 0; l < schedule::lanes; ++l)
+        while (start_next(r, static_cast<schedule::Lane>(l))) {
+        }
+    }
+  }
+
+  bool start_next(int r, schedule::Lane l) {
+    Lane& own = lane(r, l);
+    if (own.next == static_cast<int>(own.actions.size()) || !may_join(r, own)) return false;
+    if (own.opened < 0) own.opened = now();
+    const Place p{r, own.actions[static_cast<std::size_t>(own.next)]};
+    if (!waits_met(p)) return false;
+    span(p) = {own.opened, now(), 0};
+    ++own.next;
+    own.opened = -1;
+    start(p);
+    return true;
+  }
+
+  bool may_join(int r, const Lane& own) const {
+    const int under_way = own.next - own.first;
+    if (under_way == 0) return true;
+    const auto kind = [&](int i) { return at({r, own.actions[static_cast<std::size_t>(i)]}).kind; };
+    return schedule::is_point_to_point(kind(own.next)) && under_way < machine_.messages &&
+           kind(own.next - 1) == kind(own.next);
+  }
+
+  bool waits_met(Place p) {
+    const Action& a = at(p);
+    for (int l = 0; l < schedule::lanes; ++l)
+      if (l != static_cast<int>(a.lane) &&
+          lane(p.rank, static_cast<schedule::Lane>(l)).first < a.waits[static_cast<std::size_t>(l)])
+        return false;
+    return true;
+  }
+
+  void finish(Place p) {
+    span(p).end = now();
+    rank(p.rank).over[static_cast<std::size_t>(p.action)] = 1;
+    Lane& own = lane(p.rank, at(p).lane);
+    for (; own.first < own.next; ++own.first) {  // they count as finished in order
+      const int action = own.actions[static_cast<std::size_t>(own.first)];
+      if (rank(p.rank).over[static_cast<std::size_t>(action)] == 0) break;
+      span({p.rank, action}).end = now();
+    }
+    stir(p.rank);
+    if (--left_ % 65536 == 0 && options_.progress)
+      options_.progress(1 - static_cast<double>(left_) / static_cast<double>(all_));
+  }
+
+  void start(Place p) {
+    const Action& a = at(p);
+    if (schedule::is_point_to_point(a.kind)) return message(p);
+    if (schedule::is_collective(a.kind)) return call(p);
+    const double seconds = costs_(p.rank, a);
+    if (!(seconds > 0)) return finish(p);
+    const auto done = [this, p] {
+      finish(p);
+      drain();
+    };
+    if (machine_.processors > 0) network_.work(p.rank, seconds, done);
+    else Network::later(seconds, done);
+  }
+
+  /// Messages of one payload from rank to rank match in order.
+  void message(Place p) {
+    const Action& a = at(p);
+    const bool sends = a.kind == Kind::send;
+    const auto ranks = static_cast<std::uint64_t>(ranks_.size());
+    const auto from = static_cast<std::uint64_t>(sends ? p.rank : a.peer);
+    const auto to = static_cast<std::uint64_t>(sends ? a.peer : p.rank);
+    std::deque<Place>& posted = posted_[(from * ranks + to) * 16 + static_cast<std::uint64_t>(a.payload)];
+    if (posted.empty() || (at(posted.front()).kind == Kind::send) == sends) return posted.push_back(p);
+    const std::size_t t = open({posted.front(), p});
+    posted.pop_front();
+    move(t, static_cast<int>(from), static_cast<int>(to), schedule::moved_bytes(a, layout_));
+    started(t);
+  }
+
+  void call(Place p) {
+    const Action& a = at(p);
+    const std::vector<int>& members = program_.communicators[static_cast<std::size_t>(a.communicator)].ranks;
+    std::vector<Place>& calls =
+        calls_[static_cast<std::size_t>(a.communicator)][static_cast<std::size_t>(a.lane)];
+    calls.push_back(p);
+    if (calls.size() < members.size()) return;
+    const std::size_t t = open(std::move(calls));
+    calls.clear();
+    collective(t, a, members);
+    started(t);
+  }
+
+  /// The flows of a collective: rooted ones are a chain, the others a ring of slices. Pieces pass on as they
+  /// come, so all links are busy at once; what it takes until the last link has its first piece comes on top.
+  void collective(std::size_t t, const Action& a, const std::vector<int>& members) {
+    const bool copies = members.size() == 1 && options_.copies > 1;  // the others are not played
+    const auto n = copies ? options_.copies : static_cast<int>(members.size());
+    const double bytes = schedule::moved_bytes(a, layout_);
+    if (n < 2) return;
+    const bool chain = a.kind == Kind::broadcast || a.kind == Kind::reduce;
+    const double rounds = chain ? 1 : (a.kind == Kind::all_reduce ? 2.0 : 1.0) * (n - 1) / n;
+    const int root = chain ? static_cast<int>(std::ranges::find(members, a.peer) - members.begin()) : 0;
+    const auto member = [&](int i) { return members[static_cast<std::size_t>(root + i) % members.size()]; };
+    double slowest = machine_.inside_rate, longest = machine_.inside_latency;
+    for (int i = 0; i < (copies ? 1 : chain ? n - 1 : n); ++i) {
+      int from = member(i), to = member(i + 1);
+      if (a.kind == Kind::reduce) std::swap(from, to);
+      if (copies || machine_.node_of(from) != machine_.node_of(to)) {
+        longest = std::max(longest, machine_.latency);
+        slowest = std::min(slowest > 0 ? slowest : machine_.rate, machine_.rate);
+        across(t, from, to, bytes * rounds);
+      } else {
+        move(t, from, to, bytes * rounds);
+      }
+    }
+    const double piece = std::min(bytes, static_cast<double>(schedule::chunk_bytes));
+    const int hops = chain ? n - 2 : a.kind == Kind::all_reduce ? 2 * n - 3 : n - 2;
+    transfers_[t].rest += hops * (longest + (chain ? piece / slowest : 0));
+  }
+
+  /// A step of a ring from node to node: through all adapters, as libraries for devices do.
+  void across(std::size_t t, int from, int to, double bytes) {
+    if (machine_.adapters == 1 && from != to) return move(t, from, to, bytes);
+    const double each = bytes / machine_.adapters;
+    for (int i = 0; i < machine_.adapters; ++i)
+      between(t, machine_.node_of(from) * machine_.adapters + i, machine_.node_of(to) * machine_.adapters + i,
+              each);
+  }
+
+  void between(std::size_t t, int adapter, int other, double bytes) {
+    adapters_[static_cast<std::size_t>(adapter)].out += bytes;
+    adapters_[static_cast<std::size_t>(other)].in += bytes;
+    ++transfers_[t].parts;
+    network_.between(adapter, other, bytes, [this, t] { part_over(t); });
+  }
+
+  void move(std::size_t t, int from, int to, double bytes) {
+    if (machine_.processors > 0 && machine_.moving > 0)
+      for (const int side : {from, to}) {
+        ++transfers_[t].parts;
+        network_.work(side, bytes / machine_.moving, [this, t] { part_over(t); });
+      }
+    if (machine_.node_of(from) != machine_.node_of(to))
+      return between(t, machine_.adapter_of(from), machine_.adapter_of(to), bytes);
+    ++transfers_[t].parts;
+    network_.flow(from, to, bytes, [this, t] { part_over(t); });
+  }
+
+  std::size_t open(std::vector<Place> sides) {
+    if (vacant_.empty()) {
+      vacant_.push_back(transfers_.size());
+      transfers_.emplace_back();
+    }
+    const std::size_t t = vacant_.back();
+    vacant_.pop_back();
+    transfers_[t] = {std::move(sides), 1, 0};
+    return t;
+  }
+
+  /// All parts of it have been started.
+  void started(std::size_t t) {
+    if (--transfers_[t].parts == 0) complete(t);
+  }
+
+  void part_over(std::size_t t) {
+    if (--transfers_[t].parts > 0) return;
+    if (const double rest = std::exchange(transfers_[t].rest, 0); rest > 0) {
+      ++transfers_[t].parts;
+      return Network::later(rest, [this, t] { part_over(t); });
+    }
+    complete(t);
+    drain();
+  }
+
+  void complete(std::size_t t) {
+    const std::vector<Place> sides = std::move(transfers_[t].sides);
+    vacant_.push_back(t);
+    for (const Place side : sides) finish(side);
+  }
+
+  const schedule::Program& program_;
+  const model::Layout& layout_;
+  const Machine& machine_;
+  const schedule::Costs& costs_;
+  const PlayOptions& options_;
+  Network network_;
+  std::vector<Rank> ranks_;
+  std::deque<int> stirred_;
+  engine::StepSpans spans_;
+  std::vector<AdapterUse> adapters_;
+  std::unordered_map<std::uint64_t, std::deque<Place>> posted_;
+  std::vector<std::array<std::vector<Place>, schedule::lanes>> calls_;
+  std::vector<Transfer> transfers_;
+  std::vector<std::size_t> vacant_;
+  std::size_t left_ = 0, all_ = 0;
+};
+
+/// Numbers through a pipe.
+class Stream {
+public:
+  explicit Stream(int file) : file_(file) {}
+  template <class T>
+  void put(const std::vector<T>& values) {
+    all(::write, reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  }
+  template <class T>
+  void get(std::vector<T>& values) {
+    all(::read, reinterpret_cast<char*>(values.data()), values.size() * sizeof(T));
+  }
+
+private:
+  template <class Call, class Byte>
+  void all(Call call, Byte* bytes, std::size_t count) {
+    while (count > 0) {
+      const ssize_t done = call(file_, bytes, count);
+      if (done < 0 && errno == EINTR) continue;
+      if (done <= 0) throw std::runtime_error("a prediction ended before its time");
+      bytes += done;
+      count -= static_cast<std::size_t>(done);
+    }
+  }
+  int file_;
+};
+
+/// SimGrid has one platform in the life of a process: `work` has a process of its own, whose results `take`
+/// reads. What it throws is told on standard error.
+void apart(const std::function<void(Stream&)>& work, const std::function<void(Stream&)>& take) {
+  std::array<int, 2> ends{};
+  if (pipe(ends.data()) != 0) throw std::runtime_error("no pipe for a prediction");
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("no process for a prediction");
+  if (child == 0) {
+    close(ends[0]);
+    int code = 1;
+    try {
+      Stream out(ends[1]);
+      work(out);
+      code = 0;
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "minitaw: {}\n", error.what());
+    }
+    std::fflush(nullptr);
+    _exit(code);
+  }
+  close(ends[1]);
+  std::exception_ptr failed;
+  try {
+    Stream in(ends[0]);
+    take(in);
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  close(ends[0]);
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  if (failed) std::rethrow_exception(failed);
+}
+
+}  // namespace
+
+Prediction play(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
+                const schedule::Costs& costs, const PlayOptions& options) {
+  Prediction result;
+  result.adapters.resize(static_cast<std::size_t>(machine.all_adapters()));
+  for (const schedule::RankProgram& rank : program.ranks) result.spans.emplace_back(rank.actions.size());
+  apart(
+      [&](Stream& out) {
+        Player player(program, layout, machine, costs, options);
+        player.play();
+        out.put(player.adapters());
+        for (const auto& rank : player.spans()) out.put(rank);
+      },
+      [&](Stream& in) {
+        in.get(result.adapters);
+        for (auto& rank : result.spans) in.get(rank);
+      });
+  for (const auto& rank : result.spans) {
+    result.actions += rank.size();
+    for (const Span& span : rank) result.seconds = std::max(result.seconds, span.end);
+  }
+  result.account = engine::account(program, result.spans);
+  return result;
+}
+
+namespace {
+
+/// Whether every copy has nodes of its own, and nothing between them but one switch: then all copies do the
+/// same at the same time, and each sends to the next one what it gets from the one before.
+bool copies_are_alike(const deck::Case& c, const Machine& machine) {
+  return c.replicas > 2 && machine.topology == Topology::one_switch && !machine.one_machine &&
+         c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() &&
+         machine.rate > 0;
+}
+
+/// The first of so many copies of a case.
+deck::Case first_copies(deck::Case c, int copies) {
+  const int ranks = c.ranks / c.replicas * copies;
+  std::vector<int> sizes;
+  for (int r = 0; r < ranks; ++r) {
+    if (r == 0 || !c.groups.together(r - 1, r)) sizes.push_back(0);
+    ++sizes.back();
+  }
+  c.micro_batches = c.micro_batches / c.replicas * copies;
+  c.ranks = ranks;
+  c.replicas = copies;
+  c.groups = topology::Groups(sizes);
+  return c;
+}
+
+/// A program of two copies without the second.
+void drop_second_copy(schedule::Program& program) {
+  const auto ranks = static_cast<int>(program.ranks.size()) / 2;
+  program.ranks.resize(static_cast<std::size_t>(ranks));
+  std::vector<int> number;  // of each communicator, once those of the second copy are gone
+  std::vector<schedule::Communicator> kept;
+  for (schedule::Communicator& communicator : program.communicators) {
+    std::erase_if(communicator.ranks, [&](int r) { return r >= ranks; });
+    number.push_back(static_cast<int>(kept.size()));
+    if (!communicator.ranks.empty()) kept.push_back(std::move(communicator));
+  }
+  program.communicators = std::move(kept);
+  for (schedule::RankProgram& rank : program.ranks)
+    for (Action& a : rank.actions)
+      if (a.communicator >= 0) a.communicator = number[static_cast<std::size_t>(a.communicator)];
+  std::vector<int> sizes;
+  for (int k = 0; k < program.groups.count() && program.groups.first(k) < ranks; ++k)
+    sizes.push_back(program.groups.size(k));
+  program.groups = topology::Groups(sizes);
+}
+
+double sequences(const deck::Case& c) {
+  if (c.micro_batch_per_rank.empty())
+    return static_cast<double>(c.micro_batches) * static_cast<double>(c.shape.micro_batch);
+  const auto& own = c.micro_batch_per_rank;
+  return static_cast<double>(c.micro_batches / c.ranks) *
+         static_cast<double>(std::accumulate(own.begin(), own.end(), std::int64_t{0}));
+}
+
+/// What is played of a case.
+struct Prepared {
+  deck::Case played;  ///< two copies, if one stands for all
+  Machine machine;    ///< as much of it as those that are played use
+  schedule::Program program;
+  model::Layout layout;
+  int copies = 1;
+};
+
+Prepared prepare(const deck::Case& c, const Machine& machine) {
+  if (c.ranks > machine.ranks())
+    throw InputError(
+        fmt::format("{}: the machine has {} nodes of {} ranks, fewer than the {} ranks of the case",
+                    machine.path, machine.nodes, machine.ranks_per_node, c.ranks));
+  const bool alike = copies_are_alike(c, machine);
+  Prepared p{alike ? first_copies(c, 2) : c, machine, {}, {}, alike ? c.replicas : 1};
+  p.program = schedule::build(deck::request_of(p.played));
+  schedule::require_valid(p.program);
+  if (alike) {
+    drop_second_copy(p.program);
+    p.machine.nodes = static_cast<int>(p.program.ranks.size()) / machine.ranks_per_node;
+  }
+  p.layout = model::make_layout(c.shape, schedule::cut_of(p.program));
+  return p;
+}
+
+std::vector<schedule::Footprint> memory_of(const Prepared& p) {
+  return p.played.micro_batch_per_rank.empty()
+             ? schedule::memory(p.program, p.layout)
+             : schedule::memory(p.program, p.layout, p.played.micro_batch_per_rank);
+}
+
+std::size_t worst(const std::vector<schedule::Footprint>& memory) {
+  const auto most = std::ranges::max_element(memory, {}, &schedule::Footprint::total);
+  return most == memory.end() ? 0 : most->total();
+}
+
+}  // namespace
+
+std::size_t Prediction::worst_memory() const { return worst(memory); }
+
+Floor floor_of(const deck::Case& c, const Machine& machine) {
+  const Prepared p = prepare(c, machine);
+  const schedule::Costs costs = device_costs(p.played, p.program, p.layout, p.machine);
+  const schedule::ByteMatrix bytes = schedule::bytes(p.program, p.layout);
+  Floor floor{worst(memory_of(p)), 0, 0};
+  std::vector<double> out(static_cast<std::size_t>(p.machine.nodes)), in = out;
+  for (int r = 0; r < bytes.ranks(); ++r) {
+    double computing = 0;
+    for (const Action& a : p.program.ranks[static_cast<std::size_t>(r)].actions)
+      if (a.lane == schedule::Lane::compute) computing += costs(r, a);
+    floor.compute = std::max(floor.compute, computing);
+    for (int to = 0; to < bytes.ranks(); ++to)
+      if (const int here = p.machine.node_of(r), there = p.machine.node_of(to); here != there)
+        for (int kind = 0; kind < schedule::traffic_kinds; ++kind) {
+          const auto moved = static_cast<double>(bytes.at(r, to, static_cast<schedule::Traffic>(kind)));
+          out[static_cast<std::size_t>(here)] += moved;
+          in[static_cast<std::size_t>(there)] += moved;
+        }
+  }
+  const double most = std::max(*std::ranges::max_element(out), *std::ranges::max_element(in));
+  if (most > 0) floor.adapter = most / (p.machine.rate * p.machine.adapters);
+  return floor;
+}
+
+Prediction predict(const deck::Case& c, const Machine& machine, const std::function<void(double)>& progress) {
+  const Prepared p = prepare(c, machine);
+  Prediction result =
+      play(p.program, p.layout, p.machine, device_costs(p.played, p.program, p.layout, p.machine),
+           {.progress = progress, .copies = p.copies});
+  result.memory = memory_of(p);
+  result.tokens_per_s = sequences(c) * static_cast<double>(c.shape.seq) / result.seconds;
+  const model::Flops flops = model::flops_per_token(c.shape);
+  if (const double peak = machine.speeds.at(c.shape.dtype).peak; peak > 0)
+    result.mfu = (flops.matmul + flops.attention_causal) * result.tokens_per_s / (peak * c.ranks);
+  return result;
+}
+
+}  // namespace minitaw::predict

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "deck/settings.hpp"
+#include "engine/account.hpp"
+#include "predict/machine.hpp"
+#include "schedule/account.hpp"
+#include "schedule/simulate.hpp"
+
+namespace minitaw::predict {
+
+/// What went through an adapter in a step.
+struct AdapterUse {
+  double out = 0, in = 0;  ///< bytes
+};
+
+/// A step of a case on a machine.
+struct Prediction {
+  double seconds = 0;
+  double tokens_per_s = 0;  ///< of all ranks
+  double mfu = 0;           ///< matrices and causal attention over the peak; 0: the peak is not known
+  engine::StepAccount account;
+  std::vector<AdapterUse> adapters;         ///< of all nodes, or of one copy's if all copies are alike
+  std::vector<schedule::Footprint> memory;  ///< per rank, likewise
+  std::size_t actions = 0;
+  engine::StepSpans spans;
+
+  [[nodiscard]] std::size_t worst_memory() const;
+};
+
+/// Seconds of the actions of a case on a device that they have for themselves; transfers are not asked for.
+/// `program` and `machine` must live as long as the result. Throws InputError if the machine file does not
+/// say what the precision of the case reaches.
+[[nodiscard]] schedule::Costs device_costs(const deck::Case& c, const schedule::Program& program,
+                                           const model::Layout& layout, const Machine& machine);
+
+/// Plays one step on the machine. A run's steps begin together, behind a barrier, so all are alike. Throws
+/// InputError if the case has more ranks than the machine. `progress`, from 0 to 1, is called now and then.
+[[nodiscard]] Prediction predict(const deck::Case& c, const Machine& machine,
+                                 const std::function<void(double)>& progress = {});
+
+/// What a step takes at least: without waits, and what it asks for.
+struct Floor {
+  std::size_t memory = 0;  ///< bytes, of the rank that needs most
+  double compute = 0;      ///< seconds, of the rank that computes most
+  double adapter = 0;      ///< seconds, of the node that sends or receives most, over all of its adapters
+  [[nodiscard]] double seconds() const { return compute > adapter ? compute : adapter; }
+};
+[[nodiscard]] Floor floor_of(const deck::Case& c, const Machine& machine);
+
+struct PlayOptions {
+  std::function<void(double)> progress{};
+  /// What collectives of a single member stand for: a ring through so many copies of the program on other
+  /// nodes, which do the same at the same time.
+  int copies = 1;
+};
+/// The same for a program and durations of its actions that are given.
+[[nodiscard]] Prediction play(const schedule::Program& program, const model::Layout& layout,
+                              const Machine& machine, const schedule::Costs& costs,
+                              const PlayOptions& options = {});
+
+}  // namespace minitaw::predict

@@ -1,0 +1,101 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "predict/machines.hpp"
+
+namespace minitaw::predict {
+namespace {
+
+using testing::HasSubstr;
+
+std::string refusal(const std::string& text) {
+  try {
+    (void)parse_machine(text, "m.toml");
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+std::string replaced(std::string text, const std::string& old, const std::string& with) {
+  return text.replace(text.find(old), old.size(), with);
+}
+
+TEST(Machine, ReadsUnits) {
+  const Machine m = parse_machine(R"(
+nodes = 2
+ranks_per_node = 4
+[device]
+memory_rate = "2 TB/s"
+memory = "80 GB"
+overhead = "5us"
+[device.bf16]
+peak = "989 TFLOP/s"
+products = [["1 GFLOP", "50 TFLOP/s"], ["100 GFLOP", "250 TFLOP/s"]]
+attention = "300 TFLOP/s"
+actions.loss = "100 TFLOP/s"
+[inside]
+kind = "pairs"
+rate = "25 GiB/s"
+latency = "2 us"
+[between]
+adapters = 2
+rate = "100 Gbit/s"
+latency = "0.5 ms"
+)",
+                                  "m.toml");
+  EXPECT_EQ(m.ranks(), 8);
+  EXPECT_EQ(m.memory, 80'000'000'000U);
+  EXPECT_DOUBLE_EQ(m.memory_rate, 2e12);
+  EXPECT_DOUBLE_EQ(m.overhead, 5e-6);
+  EXPECT_EQ(m.inside, Inside::pairs);
+  EXPECT_DOUBLE_EQ(m.inside_rate, 25.0 * (1 << 30));
+  EXPECT_DOUBLE_EQ(m.rate, 12.5e9);
+  EXPECT_DOUBLE_EQ(m.latency, 5e-4);
+  const Speed& speed = m.speeds.at(model::Dtype::bf16);
+  EXPECT_DOUBLE_EQ(speed.products.at(1e8), 50e12);
+  EXPECT_DOUBLE_EQ(speed.products.at(1e10), 150e12);  // half way on a logarithmic scale
+  EXPECT_DOUBLE_EQ(speed.products.at(1e12), 250e12);
+  EXPECT_DOUBLE_EQ(speed.attention_backward.at(1), 300e12);
+  EXPECT_DOUBLE_EQ(speed.actions.at(schedule::Kind::loss), 100e12);
+  EXPECT_EQ(m.adapter_of(0), 0);
+  EXPECT_EQ(m.adapter_of(3), 1);
+  EXPECT_EQ(m.adapter_of(4), 2);
+}
+
+TEST(Machine, TakesChanges) {
+  const Machine m = parse_machine(machine_text(2, 2), "m.toml",
+                                  {"nodes=3", "between.rate=25 Gbit/s", "device.fp32.peak=2 TFLOP/s"});
+  EXPECT_EQ(m.nodes, 3);
+  EXPECT_DOUBLE_EQ(m.rate, 25e9 / 8);
+  EXPECT_DOUBLE_EQ(m.speeds.at(model::Dtype::fp32).peak, 2e12);
+}
+
+TEST(Machine, RefusesInOneSentence) {
+  const std::string good = machine_text(2, 2);
+  ASSERT_EQ(refusal(good), "accepted");
+  const auto with = [&](const std::string& old, const std::string& now) {
+    return refusal(replaced(good, old, now));
+  };
+  EXPECT_EQ(with("\"100 MB/s\"", "\"100\""),
+            "m.toml:11: between.rate is \"100\", which has no unit; write for example \"10 Gbit/s\"");
+  EXPECT_EQ(with("\"100 MB/s\"", "100"),
+            "m.toml:11: between.rate has no unit; write for example \"10 Gbit/s\"");
+  EXPECT_EQ(with("\"100 MB/s\"", "\"-1 MB/s\""),
+            "m.toml:11: between.rate is \"-1 MB/s\", which is not above zero");
+  EXPECT_THAT(with("\"100 MB/s\"", "\"100 us\""), HasSubstr("has a unit that does not fit"));
+  EXPECT_THAT(with("\"100 MB/s\"", "\"fast\""), HasSubstr("does not begin with a number"));
+  EXPECT_EQ(with("[inside]\n", "[inside]\nlatenzy = \"1 us\"\n"),
+            "m.toml:9: inside.latenzy is no key of a machine; did you mean \"latency\"?");
+  EXPECT_THAT(with("[inside]\n", "[inside]\nkind = \"swich\"\n"), HasSubstr("did you mean \"switch\"?"));
+  EXPECT_THAT(with("rate = \"100 MB/s\"\n", ""), HasSubstr("between.rate is missing"));
+  EXPECT_THAT(with("nodes = 2", "nodes = 0"), HasSubstr("nodes must be a whole number from 1"));
+  EXPECT_THAT(with("fp32", "fp64"), HasSubstr("device.bf16 is missing"));
+  EXPECT_THAT(with("[inside]", "[inside"), HasSubstr("m.toml:8: not TOML"));
+  EXPECT_THAT(refusal(machine_text(2, 2, "adapters = 3")), HasSubstr("more than the 2 ranks of a node"));
+  EXPECT_THAT(refusal(machine_text(2, 2, "topology = \"fat tree\"")), HasSubstr("between.leaf is missing"));
+}
+
+}  // namespace
+}  // namespace minitaw::predict

@@ -1,0 +1,257 @@
+#include "predict/predict.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "deck/schedule_name.hpp"
+#include "predict/machines.hpp"
+#include "schedule/costs.hpp"
+#include "schedule/registry.hpp"
+#include "schedule/simulate.hpp"
+#include "schedule/text.hpp"
+
+namespace minitaw::predict {
+namespace {
+
+using schedule::Action;
+using schedule::Kind;
+
+constexpr double exact = 1e-6;  // relative; SimGrid's own precision is 1e-9 s
+
+model::Shape shape_of(int layers) {
+  return {.layers = layers,
+          .hidden = 64,
+          .heads = 2,
+          .kv_heads = 2,
+          .ffn = std::vector<std::int64_t>(layers, 128),
+          .vocab = 64,
+          .seq = 16,
+          .micro_batch = 1};
+}
+
+/// A program of transfers alone, on four ranks in two groups.
+struct Transfers {
+  schedule::Program program;
+  model::Layout layout;
+  double shard = 0;  ///< bytes
+
+  explicit Transfers(const std::array<std::string, 4>& lines) {
+    std::string text = "program transfers\nshards 4\nmicro_batches 4\nends_slices 4\ngroups 2+2\n"
+                       "communicator world 0 1 2 3\n";
+    for (int r = 0; r < 4; ++r)
+      text += "rank " + std::to_string(r) + " slots h1 t1 w2 e1 f1 homes " + std::to_string(r) + "\n" +
+              lines[static_cast<std::size_t>(r)];
+    program = schedule::parse_program(text);
+    layout = model::make_layout(shape_of(4), schedule::cut_of(program));
+    shard = static_cast<double>(layout.shards[0].elements) * sizeof(float);
+  }
+
+  [[nodiscard]] Prediction on(const std::string& machine) const {
+    const Machine m = parse_machine(machine, "m.toml");
+    return play(program, layout, m, [](int, const Action&) { return 0.0; });
+  }
+};
+
+const std::string send_to_2 = "   0 operands_out send W0 h0 -> r2\n",
+                  from_0 = "   0 operands_in recv W0 w0 <- r0\n";
+const std::string send_to_3 = "   0 operands_out send W1 h0 -> r3\n",
+                  from_1 = "   0 operands_in recv W1 w0 <- r1\n";
+
+TEST(Predict, OneTransferHasItsLinkAlone) {
+  const Transfers t({send_to_2, "", from_0, ""});
+  EXPECT_NEAR(t.on(machine_text(2, 2)).seconds, t.shard / 100e6, exact);
+  EXPECT_NEAR(t.on(machine_text(2, 2, "latency = \"3 ms\"")).seconds, 3e-3 + t.shard / 100e6, exact);
+  EXPECT_NEAR(t.on(machine_text(1, 4)).seconds, t.shard / 1e9, exact);
+}
+
+TEST(Predict, TransfersOfANodeShareItsAdapter) {
+  const Transfers t({send_to_2, send_to_3, from_0, from_1});
+  const Prediction shared = t.on(machine_text(2, 2));
+  EXPECT_NEAR(shared.seconds, 2 * t.shard / 100e6, exact);
+  EXPECT_DOUBLE_EQ(shared.adapters[0].out, 2 * t.shard);
+  EXPECT_DOUBLE_EQ(shared.adapters[0].in, 0);
+  EXPECT_DOUBLE_EQ(shared.adapters[1].in, 2 * t.shard);
+  EXPECT_NEAR(t.on(machine_text(2, 2, "adapters = 2")).seconds, t.shard / 100e6, exact);
+}
+
+TEST(Predict, DirectionsDoNotShare) {
+  const Transfers t(
+      {send_to_2, "   0 operands_in recv W3 w0 <- r3\n", from_0, "   0 operands_out send W3 h0 -> r1\n"});
+  EXPECT_NEAR(t.on(machine_text(2, 2)).seconds, t.shard / 100e6, exact);
+}
+
+/// Two messages of one lane: one after the other, or both at once, which takes as long.
+TEST(Predict, MessagesOfALaneTakeTurns) {
+  const Transfers t({send_to_2 + "   1 operands_out send W0 h0 -> r3\n", "", from_0, from_0});
+  const Prediction turns = t.on(machine_text(2, 2)), together = t.on(machine_text(2, 2, "messages = 2"));
+  EXPECT_NEAR(turns.spans[2][0].end, t.shard / 100e6, exact);
+  EXPECT_NEAR(together.spans[2][0].end, 2 * t.shard / 100e6, exact);
+  EXPECT_NEAR(turns.seconds, together.seconds, exact);
+}
+
+/// A ring through both nodes: each adapter carries three of four slices.
+TEST(Predict, AllGatherTakesThreeQuartersOfTheBuffer) {
+  const std::string call = "   0 operands_in all_gather E e0 @world\n";
+  const Transfers t({call, call, call, call});
+  const double ends = static_cast<double>(t.layout.ends.elements) * sizeof(float);
+  EXPECT_NEAR(t.on(machine_text(2, 2)).seconds, 0.75 * ends / 100e6, exact);
+  // Each of the three hops of a slice pays the latency.
+  EXPECT_NEAR(t.on(machine_text(2, 2, "latency = \"1 ms\"")).seconds, 3e-3 + 0.75 * ends / 100e6, exact);
+}
+
+TEST(Predict, UplinksOfAFatTreeAreShared) {
+  const Transfers t({send_to_2, send_to_3, from_0, from_1});
+  const std::string tree = "topology = \"fat tree\"\nleaf = 1\nspines = 1\n";  // four nodes of one rank below
+  const std::string narrow = "topology = \"fat tree\"\nleaf = 2\nspines = 1\n";
+  EXPECT_NEAR(t.on(machine_text(4, 1, tree)).seconds, t.shard / 100e6, exact);
+  EXPECT_NEAR(t.on(machine_text(4, 1, narrow)).seconds, 2 * t.shard / 100e6, exact);
+}
+
+TEST(Predict, DragonflyHasLinksBetweenGroups) {
+  const Transfers t({send_to_2, send_to_3, from_0, from_1});
+  const std::string groups =
+      "topology = \"dragonfly\"\ngroups = 2\nrouters = 2\n";  // one node at each router
+  EXPECT_NEAR(t.on(machine_text(4, 1, groups)).seconds, 2 * t.shard / 100e6, exact);
+  EXPECT_NEAR(t.on(machine_text(4, 1, groups + "group_links = 2\nrouter_links = 2\n")).seconds,
+              t.shard / 100e6, exact);
+}
+
+schedule::Program program_of(const std::string& spec, const topology::Groups& groups, int micro_batches,
+                             int layers) {
+  return schedule::build({schedule::parse_spec(spec), groups, micro_batches, layers});
+}
+
+double visit(const Action& a) {
+  return a.kind == Kind::forward           ? 1.0
+         : a.kind == Kind::backward        ? 3.0
+         : a.kind == Kind::backward_input  ? 2.0
+         : a.kind == Kind::backward_weight ? 1.0
+                                           : 0.0;
+}
+
+/// (M + p - 1)(T_F + T_B + T_W), and the bubble of ZB-H1 is (p - 1)(T_F + T_B - T_W).
+TEST(Predict, PipelinesHaveTheirBubbles) {
+  const topology::Groups groups({4});
+  const Machine machine = parse_machine(machine_text(1, 4), "m.toml", {"inside.rate=1000000 TB/s"});
+  for (const auto& [spec, expected] :
+       {std::pair{"1f1b", (8 + 3) * 4.0}, std::pair{"zb1", 8 * 4.0 + 3 * 2.0}}) {
+    const schedule::Program program = program_of(spec, groups, 8, 4);
+    const model::Layout layout = model::make_layout(shape_of(4), schedule::cut_of(program));
+    const Prediction p = play(program, layout, machine, [](int, const Action& a) { return visit(a); });
+    EXPECT_NEAR(p.seconds, expected, 1e-4) << spec;
+    EXPECT_NEAR(p.account.ranks[0].compute, 32, 1e-4) << spec;
+  }
+}
+
+/// Where no two transfers share a link, SimGrid and the plan's own clock agree on every action.
+TEST(Predict, AgreesWithThePlanWhereNothingIsShared) {
+  for (const char* spec : {"1f1b", "zb1", "zb2"}) {
+    const schedule::Program program = program_of(spec, topology::Groups({3}), 6, 3);
+    const model::Layout layout = model::make_layout(shape_of(3), schedule::cut_of(program));
+    constexpr double rate = 1e9;
+    const schedule::Costs costs = [&](int, const Action& a) {
+      return schedule::is_communication(a.kind) ? schedule::moved_bytes(a, layout) / rate : 3e-6 * visit(a);
+    };
+    const auto plan = schedule::simulate(program, costs);
+    const Prediction p =
+        play(program, layout, parse_machine(machine_text(1, 3), "m.toml", {"inside.kind=pairs"}), costs);
+    double last = 0;
+    for (const auto& rank : plan)
+      for (const schedule::Span& span : rank) last = std::max(last, span.end);
+    EXPECT_NEAR(p.seconds / last, 1, 1e-4) << spec;
+  }
+}
+
+TEST(Predict, RanksShareProcessors) {
+  const schedule::Program program = program_of("ddp", topology::Groups({2}), 2, 2);
+  const model::Layout layout = model::make_layout(shape_of(2), schedule::cut_of(program));
+  const auto on = [&](const std::string& device) {
+    return play(program, layout, parse_machine(machine_text(1, 2, "", device), "m.toml"),
+                [](int, const Action& a) { return visit(a); })
+        .account.ranks[0]
+        .compute;
+  };
+  const double alone = on("");
+  EXPECT_NEAR(on("processors = 2"), alone, 1e-6);
+  EXPECT_NEAR(on("processors = 1"), 2 * alone, 1e-6);
+}
+
+deck::Case case_of(const std::string& schedule, int ranks, const topology::Groups& groups) {
+  deck::Case c;
+  c.schedule = schedule;
+  c.ranks = ranks;
+  c.groups = groups;
+  c.shape = shape_of(4);
+  c.micro_batches = 8;
+  return c;
+}
+
+TEST(Predict, SaysWhatACaseCosts) {
+  const Machine machine = parse_machine(machine_text(2, 2), "m.toml", {"device.fp32.peak=1 TFLOP/s"});
+  const Prediction first = predict(case_of("tawpipe", 4, topology::Groups({2, 2})), machine);
+  const Prediction again = predict(case_of("tawpipe", 4, topology::Groups({2, 2})), machine);
+  EXPECT_NEAR(first.seconds / again.seconds, 1, 1e-9);
+  EXPECT_NEAR(first.tokens_per_s, 8 * 16 / first.seconds, 1e-6);
+  EXPECT_EQ(first.memory.size(), 4U);
+  double moved = 0;
+  for (const AdapterUse& use : first.adapters) moved += use.out;
+  const schedule::Program program = program_of("tawpipe", topology::Groups({2, 2}), 8, 4);
+  const model::Layout layout = model::make_layout(shape_of(4), schedule::cut_of(program));
+  const schedule::ByteMatrix bytes = schedule::bytes(program, layout);
+  EXPECT_NEAR(moved, static_cast<double>(bytes.leaving(program.groups, 0) + bytes.leaving(program.groups, 1)),
+              1);
+  for (const engine::RankAccount& rank : first.account.ranks)
+    EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, first.account.length, 1e-9);
+}
+
+/// Eight copies of a node each, played as one that stands for all, and played whole: a fat tree that is a
+/// switch.
+TEST(Predict, OneCopyStandsForAll) {
+  deck::Case c = case_of("tawpipe", 32, topology::Groups::equal(32, 16));
+  c.replicas = 8;
+  c.micro_batches = 64;
+  const std::string tree = "topology = \"fat tree\"\nleaf = 16\nspines = 1\n";
+  const Prediction one = predict(c, parse_machine(machine_text(16, 2), "m.toml"));
+  const Prediction all = predict(c, parse_machine(machine_text(16, 2, tree), "m.toml"));
+  EXPECT_EQ(all.actions, 8 * one.actions);
+  EXPECT_NEAR(one.seconds / all.seconds, 1, 1e-6);
+  EXPECT_NEAR(one.adapters[0].out, all.adapters[0].out, 1);
+}
+
+/// Steps measured over links of two speeds (docs/predict.md), with the two numbers that were fitted on the
+/// first.
+TEST(Predict, ComesCloseToMeasuredSteps) {
+  const std::string inputs = MINITAW_SOURCE_DIR "/inputs/";
+  const deck::Deck deck =
+      deck::read_deck(inputs + "wires/nodes.toml", {}, {.ranks = 4, .node_sizes = {2, 2}, .planning = true});
+  const std::vector<std::string> device = {"device.fp32.products=71.3 GFLOP/s",
+                                           "device.fp32.attention=35.7 GFLOP/s",
+                                           "device.memory_rate=5.95 GB/s"};
+  const std::map<std::string, std::vector<double>> measured = {{"97.6", {12.54, 13.45, 20.19, 29.87}},
+                                                               {"390.4", {3.74, 3.70, 5.09, 7.46}}};
+  ASSERT_EQ(deck.cases.size(), 4U);
+  for (const auto& [rate, seconds] : measured) {
+    std::vector<std::string> changes = device;
+    changes.push_back("between.rate=" + rate + " Mbit/s");
+    const Machine machine = read_machine(inputs + "machines/cluster-2x2.toml", changes);
+    for (std::size_t i = 0; i < seconds.size(); ++i)
+      EXPECT_NEAR(predict(deck.cases[i], machine).seconds / seconds[i], 1, 0.06)
+          << deck.cases[i].schedule << " " << rate;
+  }
+}
+
+TEST(Predict, RefusesWhatDoesNotFit) {
+  const Machine machine = parse_machine(machine_text(1, 2), "m.toml");
+  EXPECT_THROW((void)predict(case_of("fsdp", 4, topology::Groups({2, 2})), machine), InputError);
+  deck::Case bf16 = case_of("fsdp", 2, topology::Groups({2}));
+  bf16.shape.dtype = model::Dtype::bf16;
+  EXPECT_THROW((void)predict(bf16, machine), InputError);
+}
+
+}  // namespace
+}  // namespace minitaw::predict
