@@ -59,8 +59,6 @@ int run(int argc, char** argv) {
   app::add_topo(app, invocation);
   app::add_plan(app, invocation);
   app::add_show(app, invocation);
-  app::add_compare(app, invocation);
-  app::add_bundle(app, invocation);
   app::add_help(app, invocation);
   parse(app, invocation);
   return invocation.action();
