@@ -35,10 +35,10 @@ TEST(Waiter, IsEndedFromAnotherThread) {
 TEST(Waiter, HurriesWhileItIsWaitedFor) {
   const std::atomic<bool> cancelled{false};
   const Patience asleep{
-      .first_sleep = std::chrono::hours(1), .longest_sleep = std::chrono::hours(1), .hurries = true};
+      .shortest_sleep = std::chrono::hours(1), .longest_sleep = std::chrono::hours(1), .hurries = true};
   // Sleeps that double would last for days.
   const Patience doubling{
-      .first_sleep = std::chrono::microseconds(1), .longest_sleep = std::chrono::hours(1), .hurries = true};
+      .shortest_sleep = std::chrono::microseconds(1), .longest_sleep = std::chrono::hours(1), .hurries = true};
   Hurry hurry;
   int asked = 0;
   Waiter(doubling, cancelled, &hurry).until([&] { return ++asked == 40; });
@@ -58,7 +58,7 @@ TEST(Waiter, HurriesWhileItIsWaitedFor) {
 
 TEST(Waiter, AsksForAWhileBeforeItSleeps) {
   const std::atomic<bool> cancelled{false};
-  const Patience eager{.eager = std::chrono::hours(1), .first_sleep = std::chrono::hours(1)};
+  const Patience eager{.eager = std::chrono::hours(1), .shortest_sleep = std::chrono::hours(1)};
   int asked = 0;
   Waiter(eager, cancelled).until([&] { return ++asked == 1000; });
   EXPECT_EQ(asked, 1000);
@@ -67,12 +67,12 @@ TEST(Waiter, AsksForAWhileBeforeItSleeps) {
 TEST(Waiter, SparesSharedCoresEvenThen) {
   const std::atomic<bool> cancelled{false};
   Hurry hurry;
-  const Patience patience{.first_sleep = std::chrono::milliseconds(5),
+  const Patience patience{.shortest_sleep = std::chrono::milliseconds(5),
                           .longest_sleep = std::chrono::milliseconds(5)};
   const auto begin = std::chrono::steady_clock::now();
   int asked = 0;
   Waiter(patience, cancelled, &hurry).until([&] { return ++asked == 4; });
-  EXPECT_GE(std::chrono::steady_clock::now() - begin, 3 * patience.first_sleep);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 3 * patience.shortest_sleep);
 }
 
 }  // namespace

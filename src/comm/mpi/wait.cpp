@@ -7,7 +7,7 @@ namespace minitaw::comm::mpi {
 
 Patience patience(int cores, int threads) {
   if (cores >= threads) return {.spins = 20'000, .yields = 100};
-  return {.spins = 2, .yields = 0, .longest_sleep = std::chrono::microseconds(40)};
+  return {.spins = 2, .yields = 0};
 }
 
 void Hurry::set(bool on) {
@@ -49,15 +49,10 @@ void Pause::once() {
   } else if (const auto so_far = waited(); so_far < left_.eager || (hurries && so_far < short_wait)) {
     std::this_thread::yield();
   } else {
-    if (hurries) sleep_ = std::min(std::max(so_far / 16, left_.first_sleep), left_.longest_sleep);
-    sleep();
-    if (!hurries) sleep_ = std::min(2 * sleep_, left_.longest_sleep);
+    const auto time = std::clamp(so_far / 16, left_.shortest_sleep, left_.longest_sleep);
+    if (hurry_ != nullptr) hurry_->sleep(time);
+    else std::this_thread::sleep_for(time);
   }
-}
-
-void Pause::sleep() {
-  if (hurry_ != nullptr) hurry_->sleep(sleep_);
-  else std::this_thread::sleep_for(sleep_);
 }
 
 }  // namespace minitaw::comm::mpi

@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""What each schedule costs as the links between nodes get slower: measures it, prints tables, draws it.
+
+    scripts/env python3 benchmarks/link_speeds.py measure FOLDER      # 1.5 hours; what is there is kept
+    scripts/env python3 benchmarks/link_speeds.py tables FOLDER
+    scripts/env python3 benchmarks/link_speeds.py draw FOLDER PICTURE.png
+
+`measure` runs inputs/wires/nodes.toml on clusters of this machine (docs/cluster.md). The bound of a schedule is the time that the
+busiest adapter needs for the bytes counted in its direction: no schedule with these bytes can be faster.
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+import h5py
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RATES = ["100mbit", "200mbit", "400mbit", "1gbit", "50mbit"]
+# Blocks and micro-batches follow the number of ranks: a shard is two blocks or more, a rank has four micro-batches.
+SIZES = {2: ["layers=8", "micro_batches=16"], 3: ["layers=12", "micro_batches=24"]}
+ABLATIONS = [f"tawpipe:{option}=off" for option in ("gwps", "dbs", "cco")]
+UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+
+
+def bits_per_second(rate):
+    number, unit = re.fullmatch(r"([0-9.]+)(kbit|mbit|gbit)", rate).groups()
+    return float(number) * UNITS[unit]
+
+
+def read(path):
+    """The cases of a result file as dictionaries: nodes, rate (bit/s), schedule, seconds and bound (s), tokens, verdict, bytes per kind."""
+    with h5py.File(path) as file:
+        links = dict(text.split("=", 1) for text in file["provenance/links"].asstr()[:])
+        if "rate" not in links:
+            sys.exit(f"{path}: no shaped links; the runs of this comparison come from scripts/cluster")
+        per_node = int(links["ranks_per_node"])
+        summary = file["summary"]
+        for row, (number, case) in enumerate(sorted(file["cases"].items())):
+            schedule = case["settings/schedule"].asstr()[()]
+            verdict = summary["verdict"].asstr()[row]
+            if not case["seconds"].size:
+                print(f"{path}: case {number}, {schedule}: {verdict}", file=sys.stderr)
+                continue
+            traffic = case["bytes/counted"][:].sum(axis=2)
+            nodes = len(traffic) // per_node
+            between = traffic.reshape(nodes, per_node, nodes, per_node).sum(axis=(1, 3))
+            between[range(nodes), range(nodes)] = 0
+            busiest = max(between.sum(axis=0).max(), between.sum(axis=1).max())
+            seconds = summary["median_s"][row]
+            yield {"nodes": nodes, "rate": bits_per_second(links["rate"]), "schedule": schedule, "seconds": seconds,
+                   "bound": 8 * busiest / bits_per_second(links["rate"]), "tokens": summary["tokens_per_s"][row] * seconds,
+                   "between": between.sum(), "verdict": verdict}
+
+
+def read_all(folder):
+    cases = [case for path in sorted(folder.glob("*.h5")) for case in read(path)]
+    if not cases:
+        sys.exit(f"{folder}: no result files with cases; 'measure' makes them")
+    return cases
+
+
+def measure(folder, nodes, rates):
+    folder.mkdir(parents=True, exist_ok=True)
+    for rate in rates:
+        for count in nodes:
+            command = [ROOT / "scripts/cluster", "--nodes", str(count), "--ranks-per-node", "2", "--rate", rate, "--",
+                       ROOT / "build/host/minitaw", "run", ROOT / "inputs/wires/nodes.toml", "-o", folder / f"{count}x2-{rate}.h5"]
+            for setting in SIZES[count]:
+                command += ["--set", setting]
+            subprocess.run(command, check=True)
+
+
+def tables(folder):
+    cases = read_all(folder)
+    for nodes, rate in sorted({(case["nodes"], case["rate"]) for case in cases}):
+        rows = [case for case in cases if (case["nodes"], case["rate"]) == (nodes, rate)]
+        print(f"\n{nodes} nodes of 2 ranks, {rate / 1e6:g} Mbit/s\n")
+        print("| schedule | between nodes, MiB | busiest adapter, s | step, s | ratio | tokens/s |\n|---|---|---|---|---|---|")
+        for case in sorted(rows, key=lambda case: case["seconds"]):
+            note = "" if case["verdict"].startswith("VALID") else f" ({case['verdict']})"
+            print(f"| `{case['schedule']}`{note} | {case['between'] / 2**20:.1f} | {case['bound']:.2f} | {case['seconds']:.2f} "
+                  f"| {case['seconds'] / case['bound']:.2f} | {case['tokens'] / case['seconds']:.0f} |")
+
+
+def draw(folder, picture):
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    cases = [case for case in read_all(folder) if case["schedule"] not in ABLATIONS]
+    groups = sorted({case["nodes"] for case in cases})
+    figure, panels = pyplot.subplots(1, len(groups), figsize=(5.4 * len(groups), 4.2), squeeze=False, layout="constrained")
+    names = sorted({case["schedule"] for case in cases}, key=lambda name: ("tawpipe" not in name, name))
+    colours = {name: f"C{index}" for index, name in enumerate(names)}
+    for panel, nodes in zip(panels[0], groups):
+        for name in names:
+            line = sorted((case for case in cases if case["nodes"] == nodes and case["schedule"] == name), key=lambda case: case["rate"])
+            rates = [case["rate"] / 1e6 for case in line]
+            panel.plot(rates, [case["tokens"] / case["seconds"] for case in line], "o-", color=colours[name], label=name,
+                       linewidth=2.2 if name == "tawpipe" else 1.3, markersize=4)
+            panel.plot(rates, [case["tokens"] / case["bound"] for case in line], ":", color=colours[name], linewidth=1)
+        measured = [case["tokens"] / case["seconds"] for case in cases if case["nodes"] == nodes]
+        panel.set(xscale="log", yscale="log", ylim=(0.7 * min(measured), 1.5 * max(measured)), xlabel="adapter of each node, Mbit/s",
+                  title=f"{nodes} nodes of 2 ranks")
+        ticks = sorted({case["rate"] / 1e6 for case in cases if case["nodes"] == nodes})
+        panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        panel.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+        panel.grid(alpha=0.3)
+    panels[0][0].set_ylabel("tokens/s (dotted: what the adapter allows)")
+    panels[0][0].legend(fontsize=8)
+    figure.savefig(picture, dpi=130)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    for name in ("measure", "tables", "draw"):
+        verb = verbs.add_parser(name)
+        verb.add_argument("folder", type=pathlib.Path)
+        if name == "measure":
+            verb.add_argument("--nodes", type=lambda text: [int(part) for part in text.split(",")], default=[2, 3])
+            verb.add_argument("--rates", type=lambda text: text.split(","), default=RATES)
+        if name == "draw":
+            verb.add_argument("picture", type=pathlib.Path)
+    options = parser.parse_args()
+    if options.verb == "measure":
+        measure(options.folder, options.nodes, options.rates)
+    elif options.verb == "tables":
+        tables(options.folder)
+    else:
+        draw(options.folder, options.picture)
+
+
+if __name__ == "__main__":
+    main()
