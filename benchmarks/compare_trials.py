@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How often `minitaw compare` is right: the gate of docs/ci.md, tried many times over on this machine.
+"""How often `scripts/compare` is right: the gate of docs/ci.md, tried many times over on this machine.
 
 Each try measures three programs in turn: the base, the same program again, and the same program made slower for real. The
 slow one runs with a library in front of the matrix products that spends a share of the processor time between them once more.
@@ -96,7 +96,7 @@ def measure(options, output, shim=None):
 
 
 def compare(options, base, fresh):
-    command = [options.program, "compare", "--json", "--base", *base, "--new", *fresh]
+    command = [sys.executable, REPOSITORY / "scripts/compare", "--json", "--base", *base, "--new", *fresh]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode not in (0, 1):
         sys.exit(done.stderr)

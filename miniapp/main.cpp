@@ -61,8 +61,6 @@ int run(int argc, char** argv) {
   app::add_predict(app, invocation);
 #endif
   app::add_show(app, invocation);
-  app::add_compare(app, invocation);
-  app::add_bundle(app, invocation);
   app::add_help(app, invocation);
   parse(app, invocation);
   return invocation.action();

@@ -7,9 +7,6 @@
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "plan_case.hpp"
-#include "plan_fit.hpp"
-#include "plan_table.hpp"
-#include "plan_timeline.hpp"
 #include "schedule/program.hpp"
 #include "topology/devices.hpp"
 #include "verb.hpp"
@@ -137,12 +134,15 @@ void add_plan(CLI::App& app, Invocation& invocation) {
           "(default: the device of this machine, if there is one)")
       ->type_name("SIZE");
   verb->add_option("--timeline", options->timeline.path,
-                   "draw a planned step: FILE.svg, or FILE.json as a Chrome trace for Perfetto")
-      ->type_name("FILE");
-  verb->add_option(
-          "--case", options->timeline.cases,
-          "what --timeline draws: a number of the table, or 0,2 one above the other, or all (default: 0)")
+                   "write when every action of a planned step runs, for scripts/timeline")
+      ->type_name("FILE.json");
+  verb->add_option("--case", options->timeline.cases,
+                   "what --timeline holds: a number of the table, or 0,2 or all (default: 0)")
       ->type_name("N");
+  verb->add_option(
+          "--costs", options->timeline.costs,
+          "measured durations of the actions of --timeline, as scripts/timeline --planned makes them")
+      ->type_name("FILE.json");
   add_machine(*verb, *options);
   verb->callback([&invocation, options] { invocation.action = [options] { return plan(*options); }; });
 }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -53,5 +56,75 @@ memory_of(const deck::Case& c, const schedule::Program& program, const model::La
 [[nodiscard]] std::string to_text(const CasePlan& plan, int number);
 [[nodiscard]] nlohmann::ordered_json to_json(const CasePlan& plan);
 [[nodiscard]] nlohmann::ordered_json to_json(const schedule::Machine& machine);
+
+/// Whether a case fits the memory of a device, before anything is allocated.
+struct Fit {
+  std::uint64_t available = 0;  ///< bytes of one device
+  std::uint64_t arena = 0;      ///< of the worst rank, exact
+  std::uint64_t libraries = 0;  ///< estimate of what driver, matrix products and attention take beside it
+  std::int64_t largest_seq =
+      0;  ///< largest multiple of 128 tokens that would fit with all else equal; 0: none
+
+  [[nodiscard]] std::uint64_t needed() const { return arena + libraries; }
+  [[nodiscard]] bool fits() const { return needed() <= available; }
+};
+[[nodiscard]] Fit fit(const CasePlan& plan, std::uint64_t available);
+
+/// "80G", "141GiB", "512M" or bytes; steps of 1024. Throws InputError, which names the option it came from.
+[[nodiscard]] std::uint64_t parse_memory(const std::string& text,
+                                         const std::string& option = "--device-memory");
+
+[[nodiscard]] double in_gib(std::uint64_t bytes);
+
+[[nodiscard]] std::string to_text(const Fit& fit);
+[[nodiscard]] nlohmann::ordered_json to_json(const Fit& fit);
+
+/// --timeline and --case of `plan`.
+struct TimelineOptions {
+  std::string path;   ///< empty: no timeline
+  std::string cases;  ///< "2", "0,3" or "all"; empty: the first
+  std::string costs;  ///< file of durations; empty: those of the machine
+};
+
+/// The cases to draw, in the order given. Throws InputError for a path that does not end in
+/// .json, or cases that the deck does not have.
+[[nodiscard]] std::vector<int> chosen_cases(const TimelineOptions& options, int cases);
+
+/// Executes the chosen cases on the machine and writes their timelines into one file (trace::to_json). Throws
+/// InputError for cases too large to draw or a file that cannot be written.
+void write_timeline(const TimelineOptions& options, const deck::Deck& deck, const schedule::Machine& machine);
+
+/// "400T", "50G" or a plain number; steps of 1000. `option` is only named. Throws InputError.
+[[nodiscard]] double parse_rate(const std::string& option, const std::string& text);
+
+/// The same in bytes/s, or in bits/s: "100mbit", "1gbit".
+[[nodiscard]] double parse_link_rate(const std::string& option, const std::string& text);
+
+/// "400 TFLOP/s, 450 GB/s inside its group and 50 GB/s to others".
+[[nodiscard]] std::string to_text(const schedule::Machine& machine);
+
+/// What the table over all cases of a deck shows of one.
+struct PlanRow {
+  int number = 0;  ///< from 0
+  std::string schedule, groups, micro_batch, slots;
+  int ranks = 0, replicas = 1, micro_batches = 0, ticks = 0;
+  std::int64_t seq = 0;
+  double inside = 0, between = 0;                            ///< bytes per step, mean over the ranks
+  std::uint64_t nic_out = 0, nic_in = 0;                     ///< bytes per step of the busiest group
+  std::optional<double> nic_s;                               ///< seconds that this takes at least
+  std::array<std::size_t, schedule::memory_kinds> memory{};  ///< bytes of the rank that needs most
+  double idle = 0;                                           ///< share of the compute lanes
+};
+[[nodiscard]] PlanRow row_of(const CasePlan& plan, int number);
+
+/// Two lines of names and units that begin with #, then one aligned line a case. Replicas,
+/// sequence length and micro-batches are left out where they are the same in all cases.
+[[nodiscard]] std::string to_text(const std::vector<PlanRow>& rows);
+
+/// "24 ranks in groups 8+8+8", and in how many replicas if there are several.
+[[nodiscard]] std::string ranks_text(const deck::Case& c);
+
+/// "3/2/8/0/1": slots for weights, gradients, what F keeps, what B leaves for W and hidden states.
+[[nodiscard]] std::string slots_text(const schedule::RankProgram& rank);
 
 }  // namespace minitaw::app

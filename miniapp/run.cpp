@@ -1,13 +1,416 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
+#include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "in_job.hpp"
-#include "run_sweep.hpp"
-#include "signals.hpp"
+#include "comm/mpi/check.hpp"
+#include "comm/mpi/texts.hpp"
+#include "engine/agree.hpp"
+#include "job.hpp"
+#include "limits.hpp"
+#include "record/provenance.hpp"
+#include "record/recorder.hpp"
+#include "record/remaining.hpp"
+#include "record/table.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {
+
+/// What `minitaw run` was asked for.
+struct RunOptions {
+  std::string deck;
+  std::vector<std::string> overrides;
+  std::string output;                       ///< result file
+  std::vector<std::string> arguments;       ///< the whole command line, for the record
+  bool retry = false;                       ///< run failed cases again
+  std::optional<std::uint64_t> interleave;  ///< seed of a random order of all repetitions
+  std::string time_limit;                   ///< as for TimeLimit
+};
+
+/// Plays every case of the deck that the result file does not hold yet, and records each as it ends: a case
+/// that fails, does not fit or takes too long is recorded as such, and the next one follows. Stops between
+/// steps at a signal and before a time limit. Returns the exit code: 0 if every case of the deck is valid,
+/// else 1.
+[[nodiscard]] int run_sweep(const RunOptions& options, MpiJob& mpi);
+
+/// Rank 0's part of a sweep: what is still to do, the file, and what people read on standard output.
+class Speaker {
+public:
+  Speaker(const deck::Deck& deck, const RunOptions& options, const MpiJob& mpi);
+
+  [[nodiscard]] const std::vector<record::Run>& runs() const { return todo_.runs; }
+  [[nodiscard]] record::Progress& progress() { return *progress_; }
+  [[nodiscard]] const deck::Case& case_of(const record::Run& run) const { return deck_.cases[run.index]; }
+  /// Whether this session has seen the case fail.
+  [[nodiscard]] bool has_failed(const record::Run& run) const { return failed_.contains(run.index); }
+
+  void begins(const record::Run& run);
+  /// The run has ended, well or not, after so many seconds.
+  void finished(const record::Run& run, record::CaseResult result, double seconds);
+  /// The run does not begin, or ends without any result of its own.
+  void failed(const record::Run& run, record::Status status, const std::string& reason, double seconds = 0);
+  /// From any thread: what is running will not end, because the job cannot go on.
+  void give_up(record::Status status, const std::string& reason);
+  void note(const std::string& sentence);
+
+  /// The exit code: of all cases of the deck, also those that an earlier run has measured.
+  [[nodiscard]] int close(const std::string& why_stopped);
+
+private:
+  template <class... Args>
+  void say(fmt::format_string<Args...> format, Args&&... args) {
+    const std::string text = fmt::format(format, std::forward<Args>(args)...);
+    fmt::print("{}", text);
+    std::fflush(stdout);
+    recorder_.log(text);
+  }
+  void open(const MpiJob& mpi);
+  void record(const record::Run& run, record::CaseResult result, double seconds);
+  [[nodiscard]] record::CaseResult without_result(const record::Run& run, record::Status status,
+                                                  const std::string& reason) const;
+  [[nodiscard]] std::vector<record::Row> own_rows() const;
+
+  const deck::Deck& deck_;
+  const record::HostNames& hosts_;
+  std::string output_;
+  record::Recorder recorder_;
+  record::Todo todo_;
+  std::optional<record::Progress> progress_;
+  std::optional<record::Table> table_;
+  std::set<std::size_t> failed_;  ///< cases
+  std::optional<record::Run> running_;
+  int position_ = 0;  ///< runs that this session has begun
+  std::mutex mutex_;  ///< give_up() comes from another thread
+};
+
+namespace {
+
+using deck::Case;
+using record::CaseResult;
+using record::Row;
+using record::Run;
+using record::Status;
+
+/// What one thread of a host, or a device, is trusted to do at least, FLOP/s; only for limits of time.
+constexpr double least_rate_of_thread = 5e8;
+constexpr double least_rate_of_device = 1e12;
+
+double least_rate(const MpiJob& mpi) {
+  return mpi.device_uuids().front().empty() ? least_rate_of_thread * mpi.threads() : least_rate_of_device;
+}
+
+record::Provenance provenance(const deck::Deck& deck, const RunOptions& options, const MpiJob& mpi) {
+  record::Provenance p = record::collect(deck, options.arguments, mpi.hosts());
+  mpi.describe(p);
+  p.kokkos = kokkos_version();
+  p.mpi = comm::mpi::library_version();
+  p.nccl = engine::nccl_version();
+  p.cuda = topology::runtime_version();
+  p.driver = topology::driver_version();
+  p.libraries = library_texts();
+  return p;
+}
+
+}  // namespace
+
+Speaker::Speaker(const deck::Deck& deck, const RunOptions& options, const MpiJob& mpi)
+    : deck_(deck), hosts_(mpi.hosts()), output_(options.output),
+      recorder_(options.output, provenance(deck, options, mpi)),
+      todo_(record::make_todo(deck.cases, recorder_.rows(),
+                              {options.retry, options.interleave, recorder_.interrupted()})) {
+  std::vector<Case> runs;
+  for (const Run& run : todo_.runs) runs.push_back(case_of(run));
+  progress_.emplace(runs, least_rate(mpi));
+  table_.emplace(record::preview(deck.cases));
+  open(mpi);
+}
+
+void Speaker::open(const MpiJob& mpi) {
+  say("# {}\n", record::version_text());
+  say("{}", mpi.map_text());
+  say("{}", record::settings_text(record::preview(deck_.cases)));
+  say("{}", record::links_text(record::shaped_links()));
+  for (const std::string& sentence : deck_.notes) note(sentence);
+  for (const std::string& sentence : recorder_.notes()) note(sentence);
+  const auto known = std::ranges::count_if(own_rows(), record::is_finished);
+  if (known > 0)
+    say("# {} of {} cases are in {} already and are not run again\n", known, deck_.cases.size(), output_);
+  for (const std::string& sentence : todo_.notes) note(sentence);
+  if (!recorder_.interrupted().empty() && !todo_.runs.empty())
+    note("a job died while a case was running; if that case is still to do, it comes last now");
+  say("{}", table_->header());
+}
+
+void Speaker::note(const std::string& sentence) { say("# {}\n", sentence); }
+
+void Speaker::begins(const Run& run) {
+  const std::scoped_lock lock(mutex_);
+  running_ = run;
+  recorder_.begin_case(case_of(run));
+}
+
+void Speaker::record(const Run& run, CaseResult result, double seconds) {
+  running_.reset();
+  result.position = {position_++};
+  if (result.status != Status::ok) failed_.insert(run.index);
+  result.reason = hosts_.hidden(result.reason);  // MPI's own words may name them
+  const std::string reason = result.status == Status::ok ? "" : result.reason;
+  const Row row = recorder_.append(std::move(result), run.repetition);
+  std::string line = table_->row(row);
+  if (!line.empty() && line.back() == '\n') line.pop_back();
+  const int repeats = case_of(run).repeats;
+  if (repeats > 1) line += fmt::format("  repetition {}/{}", run.repetition + 1, repeats);
+  say("{}  {}\n", line, progress_->after(seconds));
+  if (!reason.empty()) note(reason);
+}
+
+void Speaker::finished(const Run& run, CaseResult result, double seconds) {
+  const std::scoped_lock lock(mutex_);
+  record(run, std::move(result), seconds);
+}
+
+CaseResult Speaker::without_result(const Run& run, Status status, const std::string& reason) const {
+  CaseResult result;
+  result.settings = case_of(run);
+  result.status = status;
+  result.reason = reason;
+  result.started = record::utc_now();
+  return result;
+}
+
+void Speaker::failed(const Run& run, Status status, const std::string& reason, double seconds) {
+  finished(run, without_result(run, status, reason), seconds);
+}
+
+void Speaker::give_up(Status status, const std::string& reason) {
+  const std::scoped_lock lock(mutex_);
+  // record() forgets what is running
+  if (const std::optional<Run> run = running_) record(*run, without_result(*run, status, reason), 0);
+  recorder_.finish();
+}
+
+std::vector<Row> Speaker::own_rows() const {
+  std::set<std::string> mine;
+  for (const Case& c : deck_.cases) mine.insert(deck::identity(c));
+  std::vector<Row> rows;
+  for (const Row& row : recorder_.rows())
+    if (mine.contains(row.text("identity"))) rows.push_back(row);
+  return rows;
+}
+
+int Speaker::close(const std::string& why_stopped) {
+  const std::scoped_lock lock(mutex_);
+  const std::vector<Row> rows = own_rows();
+  // What is there and ok, but lacks repetitions, is missing too.
+  const auto whole = std::ranges::count_if(rows, [](const Row& row) {
+    return record::is_finished(row) || row.text("status") != name_of(Status::ok);
+  });
+  const record::Missing missing{deck_.cases.size() - static_cast<std::size_t>(whole), why_stopped};
+  say("{}", record::closing_text(rows, missing));
+  say("# results: {}\n", output_);
+  recorder_.finish();
+  return record::verdict(rows, missing).valid() ? 0 : 1;
+}
+
+namespace {
+
+using deck::Case;
+using engine::Leave;
+using record::Run;
+using record::Status;
+using Seconds = std::chrono::duration<double>;
+
+/// A step or a case may take this many times what is expected of it.
+constexpr double tolerance = 10;
+
+/// What rank 0 has all ranks do next.
+struct Order {
+  enum Kind : int { play, stop } kind = stop;
+  std::size_t index = 0;           ///< of the case
+  double patience = 0, whole = 0;  ///< seconds, of engine::Limits
+  bool check = false;              ///< of engine::Limits
+};
+
+class Sweep {
+public:
+  Sweep(const deck::Deck& deck, const RunOptions& options, MpiJob& mpi)
+      : deck_(deck), mpi_(mpi), time_(options.time_limit), budget_(mpi) {
+    engine::agree(MPI_COMM_WORLD, [&] {
+      if (mpi.speaks()) speaker_.emplace(deck, options, mpi);
+    });
+    if (speaker_) mpi.job().on_hang([this](const std::string& report) { hang(report); });
+  }
+
+  int run() {
+    for (Order order = next(); order.kind == Order::play; order = next()) play(order);
+    mpi_.job().guard().expect("ending the sweep", Seconds(mpi_.watchdog()));
+    int code = speaker_ ? speaker_->close(why_stopped_) : 0;
+    comm::mpi::check(MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
+    return code;
+  }
+
+private:
+  /// The same on all ranks. What rank 0 cannot write ends the sweep on all of them.
+  Order next() {
+    mpi_.job().guard().expect("agreeing on the next case", Seconds(mpi_.watchdog()));
+    Order order;
+    engine::agree(MPI_COMM_WORLD, [&] {
+      if (speaker_) order = choose();
+    });
+    comm::mpi::check(MPI_Bcast(&order, sizeof order, MPI_BYTE, 0, MPI_COMM_WORLD), "sharing the next case");
+    return order;
+  }
+
+  /// Rank 0: the next run that can begin; what cannot is recorded or left.
+  Order choose() {
+    if (noted_signal() != 0) why_stopped_ = by_signal();
+    for (; why_stopped_.empty() && at_ < speaker_->runs().size(); ++at_) {
+      const Run& run = speaker_->runs()[at_];
+      if (speaker_->has_failed(run)) {
+        speaker_->progress().leave_out();
+        continue;
+      }
+      if (const std::string reason = budget_.reason_against(speaker_->case_of(run)); !reason.empty()) {
+        speaker_->failed(run, Status::skipped, reason);
+        continue;
+      }
+      if (!has_time(speaker_->case_of(run))) break;
+      const bool check = may_check(speaker_->case_of(run));
+      speaker_->begins(run);
+      return order_for(run, check);
+    }
+    return {};
+  }
+
+  /// Whether the case is likely to end before the time limit; the first one is tried anyway.
+  bool has_time(const Case& c) {
+    const record::Progress& progress = speaker_->progress();
+    if (time_.left() > (progress.measured() ? progress.expected(c) : 0)) return true;
+    why_stopped_ = by_time();
+    return false;
+  }
+
+  /// Whether rank 0 has the memory for a reference, that of earlier cases left aside if need be. `run` checks
+  /// small cases only; of those that it does not for lack of memory it speaks once.
+  bool may_check(const Case& c) {
+    if (!engine::Job::has_time_to_check(c)) return false;
+    const engine::ReferenceMemory needed = engine::memory_of_check(c);
+    engine::References& held = mpi_.job().references();
+    engine::ReferenceMemory with_held = needed;
+    with_held.alone += held.bytes();
+    with_held.beside += held.bytes();
+    if (budget_.reason_against(c, with_held).empty()) return true;
+    held.forget();
+    const std::string reason = budget_.reason_against(c, needed);
+    if (!reason.empty() && unchecked_.insert(deck::identity(c)).second)
+      speaker_->note(
+          fmt::format("the next case is not checked: with the serial reference on rank 0 it {}", reason));
+    return reason.empty();
+  }
+
+  Order order_for(const Run& run, bool check) {
+    const Case& c = deck_.cases[run.index];
+    const double expected = speaker_->progress().expected(c);
+    const double patience = std::max(mpi_.watchdog(), tolerance * expected / (c.steps + c.warmup));
+    return {Order::play, run.index, patience, patience + tolerance * expected, check};
+  }
+
+  /// All ranks.
+  void play(const Order& order) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto seconds = [&] { return Seconds(std::chrono::steady_clock::now() - begin).count(); };
+    engine::Played played;
+    try {
+      played = mpi_.job().run(deck_.cases[order.index],
+                              {Seconds(order.patience), Seconds(order.whole), leaving(seconds), order.check});
+    } catch (const engine::Stalled& stall) {
+      if (speaker_) speaker_->give_up(Status::timeout, stall.what());
+      throw;
+    } catch (const std::exception& error) {
+      if (speaker_) speaker_->give_up(Status::error, error.what());
+      throw;
+    }
+    mpi_.job().guard().expect("recording a case", Seconds(order.patience));
+    engine::agree(MPI_COMM_WORLD, [&] {
+      if (speaker_) settle(played, order, seconds());
+    });
+  }
+
+  /// Asked after every step: rank 0 knows the time, any rank may have got a signal.
+  [[nodiscard]] std::function<Leave()> leaving(std::function<double()> seconds) const {
+    return [this, seconds, steps = 0]() mutable {
+      if (noted_signal() != 0) return Leave::signal;
+      const double step = seconds() / ++steps;
+      return speaker_ && time_.left() < step ? Leave::time_limit : Leave::no;
+    };
+  }
+
+  /// Rank 0: what a run has come to; one that was left for another time has come to nothing.
+  void settle(engine::Played& played, const Order& order, double seconds) {
+    const Run& run = speaker_->runs()[at_];
+    switch (played.left) {
+    case Leave::no:
+      ++finished_;
+      speaker_->finished(run, std::move(played.result), seconds);
+      break;
+    case Leave::case_limit:
+      speaker_->failed(run, Status::timeout,
+                       fmt::format("it took longer than {}, {:g} times what was expected",
+                                   record::clock_text(order.whole), tolerance),
+                       seconds);
+      break;
+    case Leave::time_limit:
+      why_stopped_ = by_time();
+      if (finished_ > 0 || !time_.is_whole()) return;
+      speaker_->failed(run, Status::timeout, fmt::format("it does not end within {}", time_.name()), seconds);
+      break;
+    case Leave::signal:
+      why_stopped_ = by_signal();
+      return;
+    }
+    ++at_;
+  }
+
+  [[nodiscard]] std::string by_time() const { return fmt::format("stopped before {}", time_.name()); }
+  /// The signal may have come to another rank only.
+  static std::string by_signal() {
+    const int signal = noted_signal();
+    return "stopped by " + (signal == 0 ? "a signal" : name_of_signal(signal));
+  }
+
+  void hang(const std::string& report) {
+    fmt::print(stderr, "minitaw: rank 0: {}\n", report);
+    speaker_->give_up(Status::timeout, report);
+  }
+
+  const deck::Deck& deck_;
+  MpiJob& mpi_;
+  TimeLimit time_;
+  MemoryBudget budget_;
+  std::optional<Speaker> speaker_;   ///< rank 0
+  std::size_t at_ = 0;               ///< of its runs
+  int finished_ = 0;                 ///< runs of this session
+  std::string why_stopped_;          ///< rank 0
+  std::set<std::string> unchecked_;  ///< rank 0: cases that have been said to be
+};
+
+}  // namespace
+
+int run_sweep(const RunOptions& options, MpiJob& mpi) {
+  mpi.job().guard().expect("reading deck and result file", Seconds(mpi.watchdog()));
+  const deck::Deck deck = mpi.read(options.deck, options.overrides);
+  for (const Case& c : deck.cases) mpi.job().require_possible(c);
+  return Sweep(deck, options, mpi).run();
+}
 
 namespace {
 
@@ -53,7 +456,7 @@ void add_run(CLI::App& app, Invocation& invocation) {
           "job, if there is one)")
       ->type_name("TIME");
   verb->add_flag("--timeline", options->job.timeline,
-                 "keep when every action of one step ran, for minitaw show --timeline");
+                 "keep when every action of one step ran, for scripts/timeline");
   verb->add_flag("--hosts", options->job.hosts,
                  "print and keep the names of the hosts; without it they are called node 0, node 1, ...");
   add_job_flags(*verb, options->job);

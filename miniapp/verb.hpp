@@ -28,8 +28,6 @@ void add_topo(CLI::App& app, Invocation& invocation);
 void add_plan(CLI::App& app, Invocation& invocation);
 void add_predict(CLI::App& app, Invocation& invocation);  ///< where SimGrid was found
 void add_show(CLI::App& app, Invocation& invocation);
-void add_compare(CLI::App& app, Invocation& invocation);
-void add_bundle(CLI::App& app, Invocation& invocation);
 void add_help(CLI::App& app, Invocation& invocation);
 
 /// The arguments that all verbs on decks share: DECK and --set.
@@ -41,5 +39,9 @@ void add_deck(CLI::App& verb, DeckOptions& options);
 
 /// One line on standard error: "minitaw: <sentence>".
 void complain(const std::string& sentence);
+
+/// Writes to standard output and makes sure that all of it arrives: data that are silently cut are worse than
+/// none. Throws InputError if it cannot be written; a reader that has seen enough (head) is no error.
+void put_out(const std::string& text);
 
 }  // namespace minitaw::app

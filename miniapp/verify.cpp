@@ -1,11 +1,182 @@
-#include <memory>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "in_job.hpp"
+#include "engine/agree.hpp"
+#include "engine/job.hpp"
+#include "job.hpp"
 #include "verb.hpp"
-#include "verify_deck.hpp"
 
 namespace minitaw::app {
+
+/// What `minitaw verify` was asked for.
+struct VerifyOptions {
+  std::string deck;
+  std::vector<std::string> overrides;
+  bool json = false;  ///< JSON on standard output, nothing else
+};
+
+/// Compares every case of the deck with the serial reference, and the serial reference with the float64
+/// model: losses of all steps, each gradient tensor of the first step, weights after the last. Returns the
+/// exit code.
+[[nodiscard]] int verify_deck(const VerifyOptions& options, MpiJob& mpi);
+
+namespace {
+
+using engine::Check;
+using engine::Reference;
+using engine::Tolerance;
+
+struct Row {
+  std::string schedule, groups;
+  model::Dtype dtype;
+  int ranks, replicas;
+  Check check;
+  Tolerance tolerance;
+};
+
+std::string line(const Row& row, std::size_t width) {
+  const Check& c = row.check;
+  return fmt::format("{:<{}} {:>5} {:<11} {:<5} {:<17} {:>8.1e} {:>9.1e} {:>8.1e} {:>9.1e} {:>8.1e}  {}\n",
+                     row.schedule, width, deck::ranks_text(row.ranks, row.replicas), row.groups,
+                     name_of(row.dtype), row.tolerance.reference, c.first.loss, c.first.gradient.worst,
+                     c.later.loss, c.later.gradient.worst, c.weights.worst,
+                     c.passes(row.tolerance) ? "ok" : "WRONG: " + c.failure(row.tolerance));
+}
+
+std::string header(std::size_t width) {
+  return fmt::format("{0:<{1}} {2:>5} {2:<11} {2:<5} {2:<17} {3:>18} {4:>18} {2:>8}\n"
+                     "{5:<{1}} {6:>5} {7:<11} {8:<5} {9:<17} {10:>8} {11:>9} {10:>8} {11:>9} {12:>8}\n",
+                     "#", width, "", "first step", "later steps", "# schedule", "ranks", "groups", "dtype",
+                     "against", "loss", "gradient", "weights");
+}
+
+nlohmann::json to_json(const Row& row) {
+  const auto step = [](const Check::Step& found) {
+    return nlohmann::json{{"loss_error", found.loss},
+                          {"gradient_error", found.gradient.worst},
+                          {"gradient_tensor", found.gradient.tensor}};
+  };
+  return {{"schedule", row.schedule},
+          {"ranks", row.ranks},
+          {"replicas", row.replicas},
+          {"groups", row.groups},
+          {"dtype", name_of(row.dtype)},
+          {"against", row.tolerance.reference},
+          {"first_step", step(row.check.first)},
+          {"later_steps", step(row.check.later)},
+          {"weight_error", row.check.weights.worst},
+          {"weight_tensor", row.check.weights.tensor},
+          {"passes", row.check.passes(row.tolerance)}};
+}
+
+/// Collects rows on rank 0 and says them as they come.
+class Report {
+public:
+  Report(const VerifyOptions& options, bool speaks, std::size_t width)
+      : json_(options.json), speaks_(speaks), width_(width) {
+    if (speaks_ && !json_) fmt::print("{}", header(width_));
+  }
+
+  void add(Row row) {
+    if (speaks_ && !json_) fmt::print("{}", line(row, width_));
+    std::fflush(stdout);
+    rows_.push_back(std::move(row));
+  }
+
+  /// The exit code.
+  [[nodiscard]] int close() const {
+    const auto wrong = std::ranges::find_if(rows_, [](const Row& r) { return !r.check.passes(r.tolerance); });
+    const bool valid = wrong == rows_.end();
+    if (speaks_ && json_) {
+      nlohmann::json all = {{"valid", valid}, {"cases", nlohmann::json::array()}};
+      for (const Row& row : rows_) all["cases"].push_back(to_json(row));
+      fmt::print("{}\n", all.dump(2));
+    } else if (speaks_) {
+      fmt::print("RESULT: {}\n", valid ? "VALID"
+                                       : fmt::format("INVALID: {}: {}", wrong->schedule,
+                                                     wrong->check.failure(wrong->tolerance)));
+    }
+    return valid ? 0 : 1;
+  }
+
+private:
+  bool json_, speaks_;
+  std::size_t width_;
+  std::vector<Row> rows_;
+};
+
+std::size_t schedule_width(const deck::Deck& deck) {
+  std::size_t width = 10;
+  for (const deck::Case& c : deck.cases) width = std::max(width, c.schedule.size());
+  return width;
+}
+
+/// References of so many models are kept: cases of one follow each other by twos and threes, not all at once.
+constexpr std::size_t most_held = 4;
+
+/// Throws InputError if some case does not fit, its references included.
+void require_memory(const deck::Deck& deck, const MpiJob& mpi) {
+  const MemoryBudget budget(mpi);
+  std::set<std::string> models;
+  for (const deck::Case& c : deck.cases) models.insert(engine::reference_key(c, c.steps));
+  const int held = static_cast<int>(std::min(most_held, models.size()));
+  for (const deck::Case& c : deck.cases)
+    if (const std::string reason = budget.reason_against(c, engine::memory_of_verify(c, c.steps, held));
+        !reason.empty())
+      throw InputError(
+          fmt::format("verify, {} on {} ranks: with the serial and the float64 reference on rank 0 "
+                      "it {}; use a smaller model",
+                      c.schedule, c.ranks, reason));
+}
+
+/// Beyond this learning rate a model forgets what it has learnt from step to step, and rounding with it
+/// grows.
+void require_stability(const deck::Deck& deck) {
+  constexpr double most = 0.01;
+  for (const deck::Case& c : deck.cases)
+    if (c.learning_rate > most)
+      throw InputError(
+          fmt::format("verify, learning_rate = {}: above {} training is unstable, and the rounding of "
+                      "a right build grows like an error",
+                      c.learning_rate, most));
+}
+
+}  // namespace
+
+int verify_deck(const VerifyOptions& options, MpiJob& mpi) {
+  const deck::Deck deck = mpi.read(options.deck, options.overrides);
+  require_stability(deck);
+  require_memory(deck, mpi);
+  Report report(options, mpi.speaks(), schedule_width(deck));
+  std::map<std::string, Reference> references;
+  for (const deck::Case& c : deck.cases) {
+    const std::string key = engine::reference_key(c, c.steps);
+    engine::agree(MPI_COMM_WORLD, [&] {
+      if (!mpi.speaks() || references.contains(key)) return;
+      if (references.size() >= most_held) references.clear();
+      const Reference& made = references[key] = engine::serial_reference(c, c.steps);
+      report.add({"serial", "1", c.shape.dtype, 1, 1,
+                  engine::compare(made, engine::float64_reference(c, c.steps)),
+                  engine::float64_tolerance(c)});
+    });
+    const Check check = mpi.job().verify(c, c.steps, references[key]);
+    if (mpi.speaks())
+      report.add({c.schedule, c.groups.text(), c.shape.dtype, c.ranks, c.replicas, check,
+                  engine::serial_tolerance(c)});
+  }
+  int code = mpi.speaks() ? report.close() : 0;
+  MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  return code;
+}
 
 namespace {
 

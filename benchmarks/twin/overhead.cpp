@@ -6,7 +6,6 @@
 #include <chrono>
 
 #include "comm/local.hpp"
-#include "record/compare/interval.hpp"
 #include "record/quantile.hpp"
 #include "twin.hpp"
 
@@ -57,21 +56,15 @@ private:
   Twin twin_;
 };
 
-std::string interval_text(const std::vector<double>& shares) {
-  const auto interval = record::compare::median_interval(shares, 0.95);
-  return interval ? fmt::format("{:+.2f} to {:+.2f} %", 100 * interval->low, 100 * interval->high) : "-";
-}
-
 std::string row(const Overhead& o) {
   const std::vector<double> all = shares(o);
   const double engine = median(o.engine_s), twin = median(o.twin_s), share = quantile(all, 0.5);
   const model::Shape& shape = o.settings.shape;
   return fmt::format(
-      "| {} | {} | {} | {} | {} | {} | {:.3f} | {:.3f} | {:+.2f} % | {} | {:+.2f} to {:+.2f} % | "
+      "| {} | {} | {} | {} | {} | {} | {:.3f} | {:.3f} | {:+.2f} % | {:+.2f} to {:+.2f} % | "
       "{:+.2f} % | {:.2f} |\n",
       shape.layers, shape.hidden, shape.seq, o.settings.micro_batches, o.actions, o.engine_s.size(),
-      1e3 * engine, 1e3 * twin, 100 * share, interval_text(all), 100 * quantile(all, 0.25),
-      100 * quantile(all, 0.75),
+      1e3 * engine, 1e3 * twin, 100 * share, 100 * quantile(all, 0.25), 100 * quantile(all, 0.75),
       100 * (*std::ranges::min_element(o.engine_s) / *std::ranges::min_element(o.twin_s) - 1),
       1e6 * share * twin / static_cast<double>(o.actions));
 }
@@ -100,9 +93,8 @@ std::vector<double> shares(const Overhead& overhead) {
 
 std::string table(const std::vector<Overhead>& all) {
   std::string text =
-      "| L | H | S | M | actions | pairs | engine, ms | twin, ms | overhead | 95 % of its median | half of "
-      "the "
-      "pairs | of the best | us per action |\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+      "| L | H | S | M | actions | pairs | engine, ms | twin, ms | overhead | half of the pairs | of the best | us per action |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|\n";
   for (const Overhead& o : all) text += row(o);
   return text;
 }

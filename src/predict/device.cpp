@@ -2,7 +2,7 @@
 
 #include "base/error.hpp"
 #include "predict/predict.hpp"
-#include "schedule/costs.hpp"
+#include "schedule/simulate.hpp"
 
 namespace minitaw::predict {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "model/shape.hpp"
-#include "schedule/action.hpp"
+#include "schedule/program.hpp"
 
 namespace minitaw::predict {
 

@@ -17,7 +17,7 @@
 #include "base/error.hpp"
 #include "deck/schedule_name.hpp"
 #include "predict/network.hpp"
-#include "schedule/costs.hpp"
+#include "schedule/simulate.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::predict {

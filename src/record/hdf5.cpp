@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <span>
 #include <stdexcept>
 
 namespace minitaw::record::h5 {
@@ -54,32 +53,21 @@ Values one(const Cell& cell) {
   return std::visit([](const auto& value) -> Values { return std::vector{value}; }, cell);
 }
 
-/// A link of another kind leads anywhere, other files included.
-void require_own(hid_t parent, const std::string& name) {
-  H5L_info_t info{};
-  check(H5Lget_info(parent, name.c_str(), &info, H5P_DEFAULT), "find " + name);
-  if (info.type != H5L_TYPE_HARD) throw std::runtime_error(fmt::format("HDF5: {} is a link", name));
-}
-
-/// The values may lie in other files too.
-void require_own_values(hid_t dataset, const std::string& name) {
-  const Id options(H5Dget_create_plist(dataset), H5Pclose, "read how " + name + " is stored");
-  if (H5Pget_layout(options.get()) == H5D_VIRTUAL || H5Pget_external_count(options.get()) != 0)
-    throw std::runtime_error(fmt::format("HDF5: {} lies in another file", name));
-}
-
 Id open_dataset(hid_t group, const std::string& name) {
-  require_own(group, name);
-  Id dataset(H5Dopen2(group, name.c_str(), H5P_DEFAULT), H5Dclose, "open dataset " + name);
-  require_own_values(dataset.get(), name);
-  return dataset;
+  return {H5Dopen2(group, name.c_str(), H5P_DEFAULT), H5Dclose, "open dataset " + name};
+}
+
+hsize_t count_of(hid_t space, const std::string& name) {
+  const hssize_t count = H5Sget_simple_extent_npoints(space);
+  if (count < 0) throw std::runtime_error(fmt::format("HDF5: {} has no shape", name));
+  return static_cast<hsize_t>(count);
 }
 
 hsize_t length(hid_t dataset, const std::string& name) {
   const Id space(H5Dget_space(dataset), H5Sclose, "read the shape of " + name);
   if (H5Sget_simple_extent_ndims(space.get()) != 1)
     throw std::runtime_error(fmt::format("HDF5: {} is not one-dimensional", name));
-  return fitting(dataset, space.get(), name);
+  return count_of(space.get(), name);
 }
 
 void require_class(hid_t dataset, H5T_class_t wanted, const std::string& name) {
@@ -110,13 +98,6 @@ std::vector<std::string> read_all(hid_t dataset, hsize_t rows, const std::string
   });
 }
 
-/// A damaged shape may promise more values than the file can hold.
-void require_values(hid_t dataset, hsize_t rows, hsize_t columns, std::size_t size, const std::string& name) {
-  const hsize_t stored = H5Dget_storage_size(dataset) / size;
-  if (rows > 0 && columns > 0 && (columns > stored || rows > stored / columns))
-    throw std::runtime_error(fmt::format("HDF5: {} is shorter than its shape", name));
-}
-
 template <class T>
 std::vector<T> read_typed(hid_t group, const std::string& name) {
   const Id dataset = open_dataset(group, name);
@@ -133,9 +114,7 @@ Matrix<T> read_matrix(hid_t group, const std::string& name) {
     throw std::runtime_error(fmt::format("HDF5: {} is not two-dimensional", name));
   hsize_t shape[2] = {0, 0};
   check(H5Sget_simple_extent_dims(space.get(), shape, nullptr), "read the shape of " + name);
-  (void)fitting(dataset.get(), space.get(), name);
   require_class(dataset.get(), class_of(T()), name);
-  require_values(dataset.get(), shape[0], shape[1], sizeof(T), name);
   return {shape[0], shape[1], read_all<T>(dataset.get(), shape[0] * shape[1], name)};
 }
 
@@ -145,7 +124,7 @@ std::vector<std::string> attribute_texts(hid_t object, const std::string& name, 
   if (H5Tget_class(type.get()) != H5T_STRING || H5Tis_variable_str(type.get()) <= 0)
     throw std::runtime_error(fmt::format("HDF5: {}: no texts", whose));
   const Id space(H5Aget_space(attribute.get()), H5Sclose, "read the shape of " + whose);
-  return read_texts(fitting(object, space.get(), whose), whose,
+  return read_texts(count_of(space.get(), whose), whose,
                     [&](hid_t text, void* to) { return H5Aread(attribute.get(), text, to); });
 }
 
@@ -200,41 +179,11 @@ Id make_group(hid_t parent, const std::string& name) {
 }
 
 Id open_group(hid_t parent, const std::string& name) {
-  require_own(parent, name);
   return {H5Gopen2(parent, name.c_str(), H5P_DEFAULT), H5Gclose, "open group " + name};
 }
 
 bool exists(hid_t parent, const std::string& name) {
   return H5Lexists(parent, name.c_str(), H5P_DEFAULT) > 0;
-}
-
-Id open_object(hid_t parent, const std::string& name) {
-  require_own(parent, name);
-  Id object(H5Oopen(parent, name.c_str(), H5P_DEFAULT), H5Oclose, "open " + name);
-  if (H5Iget_type(object.get()) == H5I_DATASET) require_own_values(object.get(), name);
-  return object;
-}
-
-hsize_t size_of_file(hid_t object) {
-  const Id file(H5Iget_file_id(object), H5Fclose, "find the file");
-  hsize_t size = 0;
-  check(H5Fget_filesize(file.get(), &size), "tell the size of the file");
-  return size;
-}
-
-hsize_t fitting(hid_t object, hid_t space, const std::string& name) {
-  hsize_t shape[H5S_MAX_RANK] = {};
-  const int axes = H5Sget_simple_extent_dims(space, shape, nullptr);
-  if (axes < 0) throw std::runtime_error(fmt::format("HDF5: {} has no shape", name));
-  const hsize_t room =
-      size_of_file(object) / 8;  // numbers have 8 bytes, a text at least its place in a table
-  hsize_t count = 1;
-  for (const hsize_t length : std::span(shape, static_cast<std::size_t>(axes))) {
-    if (length > 0 && count > room / length)
-      throw std::runtime_error(fmt::format("HDF5: {} is larger than its file", name));
-    count *= length;
-  }
-  return count;
 }
 
 void write(hid_t parent, const std::string& name, const Values& values, const std::vector<hsize_t>& shape,
@@ -361,7 +310,7 @@ Matrix<std::uint64_t> read_unsigned_matrix(hid_t group, const std::string& name)
 std::string read_text(hid_t group, const std::string& name) {
   const Id dataset = open_dataset(group, name);
   const Id space(H5Dget_space(dataset.get()), H5Sclose, "read the shape of " + name);
-  if (fitting(dataset.get(), space.get(), name) != 1)
+  if (count_of(space.get(), name) != 1)
     throw std::runtime_error(fmt::format("HDF5: {} is not one text", name));
   require_class(dataset.get(), H5T_STRING, name);
   return read_all<std::string>(dataset.get(), 1, name).front();
@@ -369,11 +318,6 @@ std::string read_text(hid_t group, const std::string& name) {
 
 std::vector<std::string> read_text_list(hid_t group, const std::string& name) {
   return read_typed<std::string>(group, name);
-}
-
-std::vector<std::string> read_codes(hid_t group, const std::string& name) {
-  const Id dataset = open_dataset(group, name);
-  return attribute_texts(dataset.get(), "codes", "the codes of " + name);
 }
 
 }  // namespace minitaw::record::h5

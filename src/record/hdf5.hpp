@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "record/columns.hpp"
+#include "record/table.hpp"
 
 /// The few things that miniTaw needs of HDF5, with checked return codes. Every failure throws
 /// std::runtime_error.
@@ -55,15 +55,6 @@ struct Notes {
 [[nodiscard]] Id make_group(hid_t parent, const std::string& name);
 [[nodiscard]] Id open_group(hid_t parent, const std::string& name);
 [[nodiscard]] bool exists(hid_t parent, const std::string& name);
-/// A group or dataset that lies in this file itself: no link to elsewhere.
-[[nodiscard]] Id open_object(hid_t parent, const std::string& name);
-
-/// Bytes of the file that an object belongs to.
-[[nodiscard]] hsize_t size_of_file(hid_t object);
-/// The number of elements of a shape. Throws if its file is too small for them: who believes a damaged shape
-/// runs out of memory.
-[[nodiscard]] hsize_t fitting(hid_t object, hid_t space, const std::string& name);
-
 /// A dataset of this shape (row-major; {}: a scalar). The values may be fewer than none: a shape with a 0 is
 /// empty.
 void write(hid_t parent, const std::string& name, const Values& values, const std::vector<hsize_t>& shape,
@@ -100,7 +91,5 @@ struct Matrix {
 /// A text, and a list of them; throws unless it is one.
 [[nodiscard]] std::string read_text(hid_t group, const std::string& name);
 [[nodiscard]] std::vector<std::string> read_text_list(hid_t group, const std::string& name);
-/// Its attribute `codes`.
-[[nodiscard]] std::vector<std::string> read_codes(hid_t group, const std::string& name);
 
 }  // namespace minitaw::record::h5

@@ -12,10 +12,7 @@
 
 #include "base/error.hpp"
 #include "record/read.hpp"
-#include "record/read_case.hpp"
-#include "record/read_provenance.hpp"
-#include "record/reading.hpp"
-#include "record/todo.hpp"
+#include "record/remaining.hpp"
 #include "record/write.hpp"
 
 namespace minitaw::record {
@@ -75,7 +72,7 @@ void require_unprotected(const std::string& path) {
 
 Recorder::Recorder(const std::string& path, Provenance session)
     : path_(resolved(path)), session_(std::move(session)), state_(state_of(path_)),
-      image_(is_there(path_) ? Image::load_sealed(path_) : Image::create()) {
+      file_(is_there(path_) ? MemoryFile::load(path_) : MemoryFile::create()) {
   require_folder(path_);
   remove_stale_copy(path_);
   std::getline(std::ifstream(running_name(path_)), interrupted_);
@@ -83,13 +80,13 @@ Recorder::Recorder(const std::string& path, Provenance session)
 }
 
 void Recorder::begin() {
-  write_provenance(image_.root(), "provenance", session_);
+  write_provenance(file_.root(), "provenance", session_);
   {
-    const h5::Id provenance = h5::open_group(image_.root(), "provenance");
+    const h5::Id provenance = h5::open_group(file_.root(), "provenance");
     const h5::Id resumed = h5::make_group(provenance.get(), "resumed");
-    const h5::Id cases = h5::make_group(image_.root(), "cases");
+    const h5::Id cases = h5::make_group(file_.root(), "cases");
   }
-  make_summary(image_.root());
+  make_summary(file_.root());
   session_number_ = 0;
   try {
     save();
@@ -99,15 +96,10 @@ void Recorder::begin() {
 }
 
 void Recorder::resume() {
-  if (image_.schema() != schema_version)
-    throw InputError(
-        fmt::format("{} was written in schema version {} and can be read, but not be added to in version {}; "
-                    "name another file with -o",
-                    path_, image_.schema(), schema_version));
   require_unprotected(path_);
-  reading(path_, [&] { return h5::open_group(image_.root(), "cases"); });  // where append() writes
-  rows_ = read_summary(image_, path_);
-  const std::string others = others_of(read_git_hashes(image_, path_), session_.git_hash);
+  reading(path_, [&] { return h5::open_group(file_.root(), "cases"); });  // where append() writes
+  rows_ = read_summary(file_, path_);
+  const std::string others = others_of(read_git_hashes(file_, path_), session_.git_hash);
   if (!others.empty())
     notes_.push_back(
         fmt::format("{} was measured by git hash {}, this program is {}; name another file with -o to "
@@ -120,15 +112,15 @@ void Recorder::resume() {
 
 void Recorder::open_session() {
   if (session_number_ >= 0) return;
-  const int number = count_sessions(image_);
-  const h5::Id provenance = h5::open_group(image_.root(), "provenance");
+  const int number = count_sessions(file_);
+  const h5::Id provenance = h5::open_group(file_.root(), "provenance");
   const h5::Id resumed = h5::open_group(provenance.get(), "resumed");
   write_provenance(resumed.get(), numbered(number), session_);
   session_number_ = number;
 }
 
 h5::Id Recorder::session_group() const {
-  h5::Id first = h5::open_group(image_.root(), "provenance");
+  h5::Id first = h5::open_group(file_.root(), "provenance");
   if (session_number_ == 0) return first;
   const h5::Id resumed = h5::open_group(first.get(), "resumed");
   return h5::open_group(resumed.get(), numbered(session_number_));
@@ -158,7 +150,7 @@ void Recorder::begin_case(const deck::Case& c) const {
 }
 
 void Recorder::join(const Row& row, CaseResult& result) const {
-  StoredCase stored = read_case(image_, path_, row);
+  StoredCase stored = read_case(file_, path_, row);
   prepend(std::move(stored.seconds), result.seconds);
   prepend(std::move(stored.repetition), result.repetition);
   prepend(std::move(stored.position), result.position);
@@ -184,12 +176,12 @@ Row Recorder::append(CaseResult result, int repetition) {
   const int number = static_cast<int>(index);
   const Row row = make_row(result, number, session_number_);
   {
-    const h5::Id cases = h5::open_group(image_.root(), "cases");
+    const h5::Id cases = h5::open_group(file_.root(), "cases");
     if (h5::exists(cases.get(), numbered(number)))
       h5::check(H5Ldelete(cases.get(), numbered(number).c_str(), H5P_DEFAULT), "replace a case");
     write_case(cases.get(), result, number, session_number_);
   }
-  write_row(image_.root(), row, index);
+  write_row(file_.root(), row, index);
   write_log();
   save();
   if (index < rows_.size()) rows_[index] = row;
@@ -197,6 +189,6 @@ Row Recorder::append(CaseResult result, int repetition) {
   return row;
 }
 
-void Recorder::save() { state_ = replace_file(path_, image_.bytes(), state_); }
+void Recorder::save() { state_ = replace_file(path_, file_.bytes(), state_); }
 
 }  // namespace minitaw::record

@@ -4,11 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "record/columns.hpp"
-#include "record/disk.hpp"
-#include "record/image.hpp"
+#include "record/file.hpp"
 #include "record/provenance.hpp"
 #include "record/result.hpp"
+#include "record/table.hpp"
 
 namespace minitaw::record {
 
@@ -18,7 +17,7 @@ namespace minitaw::record {
 class Recorder {
 public:
   /// Creates the file, or opens it to go on behind what is in it. Throws InputError for a file that is not a
-  /// miniTaw result, is damaged, or has a newer schema, and for a folder that does not exist.
+  /// miniTaw result, is damaged, or has another schema, and for a folder that does not exist.
   Recorder(const std::string& path, Provenance session);
 
   /// Says that a case begins.
@@ -58,7 +57,7 @@ private:
   std::string path_;
   Provenance session_;
   std::optional<FileState> state_;  ///< of the file as it was found, before it is read, or left
-  Image image_;
+  MemoryFile file_;
   std::vector<Row> rows_;
   std::vector<std::string> notes_;
   std::string interrupted_;
@@ -66,8 +65,5 @@ private:
   std::size_t written_lines_ = 0;
   int session_number_ = -1;  ///< -1: nothing written in this session yet
 };
-
-/// The summary of a result file. Throws InputError as Recorder does.
-[[nodiscard]] std::vector<Row> read_rows(const std::string& path);
 
 }  // namespace minitaw::record

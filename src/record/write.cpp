@@ -6,8 +6,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "record/timeline.hpp"
-#include "record/verdict.hpp"
+#include "record/table.hpp"
 
 namespace minitaw::record {
 
@@ -163,6 +162,22 @@ void write_errors(hid_t parent, const CaseResult& result) {
   put_cell(group.get(), "loss_error", checked(result.max_loss_error), "1");
 }
 
+/// A column per field of an event, in the order of the events.
+void write_timeline(hid_t parent, const trace::Timeline& timeline) {
+  const h5::Id group = h5::make_group(parent, "timeline");
+  const std::vector<hsize_t> shape = {timeline.events.size()};
+  for (const trace::WholeField& field : trace::whole_fields()) {
+    std::vector<std::int64_t> values;
+    for (const trace::Event& e : timeline.events) values.push_back(field.value(e));
+    h5::write(group.get(), field.name, values, shape, {field.units, "event", {}, field.codes});
+  }
+  for (const trace::TimeField& field : trace::time_fields()) {
+    std::vector<double> values;
+    for (const trace::Event& e : timeline.events) values.push_back(e.*field.value);
+    h5::write(group.get(), field.name, values, shape, {"s", "event"});
+  }
+}
+
 }  // namespace
 
 std::string numbered(int number) { return fmt::format("{:04}", number); }
@@ -220,13 +235,21 @@ void write_case(hid_t cases, const CaseResult& result, int number, int session) 
   write_errors(group.get(), result);
 }
 
-void make_summary(hid_t root) {
-  const h5::Id group = h5::make_group(root, "summary");
+Row sample_row() {
   CaseResult empty;
   empty.settings.shape = {1, 2, 1, 1, {1}, 1, 1, 1};  // any valid one: only the types of its row matter
-  const Row sample = make_row(empty);
-  for (std::size_t i = 0; i < columns().size(); ++i)
+  return make_row(empty);
+}
+
+void make_summary(hid_t root) {
+  const h5::Id group = h5::make_group(root, "summary");
+  const Row sample = sample_row();
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < columns().size(); ++i) {
     h5::make_column(group.get(), columns()[i].name, sample.cells()[i], {columns()[i].units, "case"});
+    names.push_back(columns()[i].name);
+  }
+  h5::write_attribute(group.get(), "columns", names);  // HDF5 keeps no order
 }
 
 void write_row(hid_t root, const Row& row, hsize_t index) {

@@ -20,6 +20,9 @@ void write_log_line(hid_t provenance, const std::string& line, hsize_t index);
 /// Writes one case group below `cases`.
 void write_case(hid_t cases, const CaseResult& result, int number, int session);
 
+/// A row whose cells have the types of the columns.
+[[nodiscard]] Row sample_row();
+
 /// Creates the empty columns of /summary, and writes one row of it.
 void make_summary(hid_t root);
 void write_row(hid_t root, const Row& row, hsize_t index);

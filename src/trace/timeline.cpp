@@ -1,6 +1,11 @@
 #include "trace/timeline.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "schedule/execute.hpp"
@@ -74,6 +79,110 @@ double length(const Timeline& timeline) {
   double last = 0;
   for (const Event& event : timeline.events) last = std::max(last, event.end);
   return last;
+}
+
+namespace {
+
+constexpr int kinds = static_cast<int>(Kind::all_reduce) + 1;
+constexpr std::array payload_names = {"none", "weights",      "gradient", "activation", "activation_grad",
+                                      "ends", "ends_gradient"};
+constexpr std::array times = {TimeField{"ready", &Event::ready}, TimeField{"begin", &Event::begin},
+                              TimeField{"end", &Event::end}};
+
+/// Names of the values 0, 1, ... of an enumeration.
+template <class T>
+std::vector<std::string> names(int count) {
+  std::vector<std::string> found;
+  for (int i = 0; i < count; ++i) found.emplace_back(name_of(static_cast<T>(i)));
+  return found;
+}
+
+/// What has one duration: kind, whether a transfer stays inside its group, payload, shard, rank.
+using Alike = std::tuple<std::string, bool, std::string, int, int>;
+
+constexpr int any_rank = -1;
+
+/// Collectives that leave a group have the lanes of receives.
+bool stays_inside(const topology::Groups& groups, int rank, const Action& a) {
+  if (schedule::is_point_to_point(a.kind)) return groups.together(rank, a.peer);
+  return a.lane != schedule::Lane::operands_in && a.lane != schedule::Lane::gradients_in;
+}
+
+std::map<Alike, double> parse_costs(const std::string& text, const std::string& path) {
+  try {
+    std::map<Alike, double> seconds;
+    for (const nlohmann::json& one : nlohmann::json::parse(text)) {
+      const Alike alike{one.at("kind"), one.at("inside"), one.at("payload"), one.at("shard"), one.at("rank")};
+      seconds[alike] = one.at("seconds");
+      if (!(seconds[alike] >= 0 && seconds[alike] < 1e9)) throw InputError("");
+    }
+    return seconds;
+  } catch (const std::exception&) {
+    throw InputError(fmt::format("{} is no list of costs, as scripts/timeline --planned makes it", path));
+  }
+}
+
+}  // namespace
+
+const std::vector<WholeField>& whole_fields() {
+  static const std::vector<WholeField> fields = {
+      {"rank", "1", [](const Event& e) { return e.rank; }},
+      {"lane", "1", [](const Event& e) { return static_cast<int>(e.lane); },
+       names<schedule::Lane>(schedule::lanes)},
+      {"kind", "1", [](const Event& e) { return static_cast<int>(e.kind); }, names<Kind>(kinds)},
+      {"payload",
+       "1",
+       [](const Event& e) { return static_cast<int>(e.payload); },
+       {payload_names.begin(), payload_names.end()}},
+      {"tick", "tick", [](const Event& e) { return e.tick; }},
+      {"shard", "1", [](const Event& e) { return e.shard; }},
+      {"micro_batch", "1", [](const Event& e) { return e.micro_batch; }},
+      {"peer", "1", [](const Event& e) { return e.peer; }},
+      {"link", "1", [](const Event& e) { return e.link; }},
+  };
+  return fields;
+}
+
+std::span<const TimeField> time_fields() { return times; }
+
+std::string to_json(std::span<const Timeline> timelines) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Timeline& timeline : timelines) {
+    nlohmann::ordered_json codes, events;
+    for (const WholeField& field : whole_fields()) {
+      if (!field.codes.empty()) codes[field.name] = field.codes;
+      nlohmann::ordered_json& column = events[field.name] = nlohmann::ordered_json::array();
+      for (const Event& event : timeline.events) column.push_back(field.value(event));
+    }
+    for (const TimeField& field : time_fields()) {
+      nlohmann::ordered_json& column = events[field.name] = nlohmann::ordered_json::array();
+      for (const Event& event : timeline.events) column.push_back(event.*field.value);
+    }
+    list.push_back({{"title", timeline.title},
+                    {"groups", timeline.groups.sizes()},
+                    {"codes", std::move(codes)},
+                    {"events", std::move(events)}});
+  }
+  const nlohmann::ordered_json all = {{"timelines", std::move(list)}};
+  return all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+schedule::Costs read_costs(const std::string& text, const std::string& path, const topology::Groups& groups) {
+  return [seconds = parse_costs(text, path), groups](int rank, const Action& a) {
+    const Kind kind = a.kind == Kind::recv ? Kind::send : a.kind;
+    const std::string payload = payload_names.at(static_cast<std::size_t>(a.payload));
+    Alike alike{std::string(name_of(kind)), stays_inside(groups, rank, a), payload, a.shard, any_rank};
+    auto found = seconds.find(alike);
+    if (found == seconds.end()) {
+      std::get<4>(alike) = rank;
+      found = seconds.find(alike);
+    }
+    if (found == seconds.end())
+      throw InputError(fmt::format("the measured step had no {} of shard {}: another version of this program "
+                                   "made the file, and plans the step otherwise",
+                                   name_of(a.kind), a.shard));
+    return found->second;
+  };
 }
 
 }  // namespace minitaw::trace

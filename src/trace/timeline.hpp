@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,5 +45,31 @@ struct Timeline {
 
 /// Seconds from 0 to the end of the last event.
 [[nodiscard]] double length(const Timeline& timeline);
+
+/// A field of an event that is a whole number, with the names of its values if it has any.
+struct WholeField {
+  const char* name;
+  const char* units;
+  int (*value)(const Event& event);
+  std::vector<std::string> codes = {};
+};
+struct TimeField {
+  const char* name;
+  double Event::* value;  ///< seconds
+};
+/// The fields of an event: of a result file and of to_json().
+[[nodiscard]] const std::vector<WholeField>& whole_fields();
+[[nodiscard]] std::span<const TimeField> time_fields();
+
+/// For scripts/timeline, which draws it: {"timelines": [{"title", "groups", "codes": {field: names},
+/// "events": {field: values}}]}.
+[[nodiscard]] std::string to_json(std::span<const Timeline> timelines);
+
+/// Durations of the actions of a plan from the text of a file: a list of {"kind", "inside", "payload",
+/// "shard", "rank", "seconds"}, in which a message is a send, `inside` says whether a transfer stays in its
+/// group, and rank -1 is any. Asked for an action that is not in it, the result throws InputError; so does a
+/// text that is no such list. `path` is for messages.
+[[nodiscard]] schedule::Costs read_costs(const std::string& text, const std::string& path,
+                                         const topology::Groups& groups);
 
 }  // namespace minitaw::trace

@@ -6,7 +6,6 @@ import os
 import pathlib
 import subprocess
 import sys
-import xml.etree.ElementTree
 
 PROGRAM, REPOSITORY, FOLDER = sys.argv[1:]
 DECK = pathlib.Path(FOLDER) / "deck.toml"
@@ -55,20 +54,20 @@ def check_refusals():
             refused("plan", DECK, f"{option}={rate}", says=option)
     for rate in ("1Mbit", "mbit", "bit", "1mbits", "-1mbit"):
         refused("plan", DECK, f"--nic={rate}", says="--nic")
-    refused("plan", DECK, "--timeline", "step.png", says=".svg")
-    refused("plan", DECK, "--timeline", "missing/step.svg", says="cannot be written")
+    refused("plan", DECK, "--timeline", "step.svg", says=".json")
+    refused("plan", DECK, "--timeline", "missing/step.json", says="cannot be written")
     refused("plan", DECK, "--case", "0", says="--timeline")
     for case in ("1", "0,1", "0,", "first", "-1", "0-0"):
-        refused("plan", DECK, "--timeline", "step.svg", f"--case={case}", says="--case")
+        refused("plan", DECK, "--timeline", "step.json", f"--case={case}", says="--case")
+    refused("plan", DECK, "--costs", "costs.json", says="--timeline")
+    refused("plan", DECK, "--timeline", "step.json", "--costs", "missing.json", says="cannot be read")
+    refused("plan", DECK, "--timeline", "step.json", "--costs", DECK, says="no list of costs")
     refused("run", "missing.toml", says="cannot be read")
     refused("run", DECK, says="mpiexec")
     refused("verify", DECK, "--set", "dtype=fp64", says="fp32, bf16")
     refused("show", says="FILE")
     refused("show", DECK, says="not a miniTaw result")
     refused("show", "missing.h5", says="cannot be read")
-    refused("show", "missing.h5", "--timeline", "x.svg", says="cannot be read")
-    refused("show", "missing.h5", "--timeline", "x.png", says=".svg")
-    refused("show", "missing.h5", "--case", "0", says="--timeline")
     refused("help", "kyes", says="no help")
 
 
@@ -83,7 +82,7 @@ def check_lonely_ranks():
 
 def check_help():
     assert accepted("--version").startswith("minitaw ")
-    for verb in ("run", "verify", "plan", "show", "compare", "bundle"):
+    for verb in ("run", "verify", "plan", "show", "topo", "help"):
         assert verb in accepted("--help")
         assert accepted(verb, "--help") and f"minitaw {verb}" in accepted("help", verb)
     assert "micro_batches (" in accepted("help", "keys")
@@ -141,22 +140,19 @@ def check_nic():
 
 
 def check_timeline():
-    path = pathlib.Path(FOLDER, "step.svg")
+    """The cases that are asked for, in that order, and every action of each."""
+    path = pathlib.Path(FOLDER, "step.json")
     schedules = ("--set", "schedule=tawpipe,zb1,weipipe")
-    drawings = []
     for cases, titles in (((), ["tawpipe"]), (("--case=2",), ["weipipe"]), (("--case=1,0",), ["zb1", "tawpipe"]),
                           (("--case=all", "--flops=1T"), ["tawpipe", "zb1", "weipipe"])):
         accepted("plan", DECK, *schedules, "--timeline", path, *cases)
-        drawings.append(path.read_text(encoding="utf-8"))
-        root = xml.etree.ElementTree.fromstring(drawings[-1])
-        texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
-        assert [text.split(":")[0] for text in texts if text.endswith("(planned)")] == titles, texts
-    assert "400 TFLOP/s, 450 GB/s" in drawings[0] and "assumed of each rank: 1 TFLOP/s" in drawings[3]
-    trace = pathlib.Path(FOLDER, "step.json")
-    (case,) = json.loads(accepted("plan", DECK, "--timeline", trace, "--json", "--between", "1G"))["cases"]
-    phases = [event["ph"] for event in json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]]
-    messages = case["messages"]
-    assert phases.count("s") == phases.count("f") == sum(messages[kind] for kind in messages if "ween" in kind or "side" in kind)
+        timelines = json.loads(path.read_text(encoding="utf-8"))["timelines"]
+        assert [one["title"].split(":")[0] for one in timelines] == titles, cases
+        assert ("1 TFLOP/s" if "--flops=1T" in cases else "400 TFLOP/s, 450 GB/s") in timelines[0]["title"]
+    actions = sum("after" in line or " compute " in line or " " in line for line in accepted("plan", DECK, "--program").splitlines())
+    accepted("plan", DECK, "--timeline", path)
+    (one,) = json.loads(path.read_text(encoding="utf-8"))["timelines"]
+    assert {len(column) for column in one["events"].values()} == {len(one["events"]["rank"])} and 0 < len(one["events"]["rank"]) <= actions
 
 
 def check_fit():

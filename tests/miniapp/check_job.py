@@ -1,8 +1,6 @@
 """The program under mpiexec: a sweep that is killed at random moments loses nothing, bad input ends on every rank with
 exit 2, verify says what it found. Called with mpiexec, its -n flag, the program and a folder to write to."""
 
-import csv
-import io
 import json
 import os
 import pathlib
@@ -49,8 +47,8 @@ def rows(file=FILE):
     """Cases in the file, as a user reads them after the kill."""
     if not file.exists():
         return []
-    done = subprocess.run([PROGRAM, "show", file, "--csv"], capture_output=True, text=True, timeout=60)
-    cases = list(csv.DictReader(io.StringIO(done.stdout)))
+    done = subprocess.run([PROGRAM, "show", file, "--json"], capture_output=True, text=True, timeout=60)
+    cases = json.loads(done.stdout) if done.stdout else []
     valid = cases and all(row["verdict"].startswith("VALID") for row in cases)
     assert done.returncode == (0 if valid else 1) and done.stderr == "", f"after a kill: {done.stderr}"
     return cases
@@ -137,7 +135,7 @@ def show(*arguments):
 
 
 def check_timeline():
-    """The account adds up, and what --timeline kept can be drawn."""
+    """The account adds up, and --timeline keeps every action of every rank."""
     file = FOLDER / "timeline.h5"
     done = call(3, "run", DECK, "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1+2", "--timeline", "-o", file)
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
@@ -149,24 +147,11 @@ def check_timeline():
         assert abs(exposed - step * float(row["exposed_share"])) < 1e-6 * step, row
         assert abs(float(row["idle_s [s]"]) - step * float(row["bubble"])) < 1e-6 * step, row
         assert 0 <= float(row["bubble"]) <= float(row["bubble_max"]) <= 1 and 0 <= float(row["overlap"]) <= 1, row
-    for out in ("step.svg", "step.json"):
-        done = show(file, "--timeline", out, "--case", 1)
-        assert done.returncode == 0 and done.stderr == "" and done.stdout == out + "\n", done.stderr
-    assert "<svg" in (FOLDER / "step.svg").read_text(encoding="utf-8")
-    events = json.loads((FOLDER / "step.json").read_text(encoding="utf-8"))["traceEvents"]
-    assert len({event["pid"] for event in events if event["ph"] == "X"}) == 3, "a process for each rank"
-    done = show(file, "--timeline", "both.json", "--planned", "--case", 1)
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-    events = json.loads((FOLDER / "both.json").read_text(encoding="utf-8"))["traceEvents"]
-    ranks = sorted({event["pid"] for event in events if event["ph"] == "X"})
-    assert len(ranks) == 6, ranks
-    computed = [sum(event["dur"] for event in events if event["ph"] == "X" and event["name"].startswith("F s") and
-                    event["pid"] in part) for part in (ranks[:3], ranks[3:])]
-    assert abs(computed[0] - computed[1]) < 1e-3 * computed[1], f"means add up to the same time: {computed}"
-    for arguments, word in [((), "--case 0"), (("--case", 7), "no case 7")]:
-        done = show(file, "--timeline", "step.svg", *arguments)
-        assert done.returncode == 2 and word in done.stderr and done.stderr.count("\n") == 1, done.stderr
-    assert show(file, "--timeline", "no/such/step.svg", "--case", 0).returncode == 2
+    with h5py.File(file) as record:
+        for case in record["cases"].values():
+            columns = [column[:] for column in case["timeline"].values()]
+            assert len({len(column) for column in columns}) == 1 and set(case["timeline/rank"][:]) == {0, 1, 2}
+            assert (case["timeline/begin"][:] <= case["timeline/end"][:]).all()
 
 
 def check_invalid():
@@ -176,8 +161,6 @@ def check_invalid():
     assert call(2, "run", DECK, *short).returncode == 1
     done = show(file)
     assert done.returncode == 1 and "RESULT: INVALID" in done.stdout and done.stderr == "", done.stderr
-    done = show(file, "--timeline", "step.svg")
-    assert done.returncode == 2 and "minitaw run --timeline" in done.stderr, done.stderr
 
 
 def check_statuses():
@@ -188,7 +171,7 @@ def check_statuses():
     assert small.returncode == 1 and "skipped: needs" in small.stdout and small.stderr == "", small.stdout + small.stderr
     assert [row["status"] for row in rows(file)] == ["ok", "skipped"], small.stdout
     assert "the next case is not checked: with the serial reference on rank 0 it needs" in small.stdout, small.stdout
-    assert rows(file)[0]["gradient_error"] in ("", "nan"), "the case fits, its reference does not"
+    assert rows(file)[0]["gradient_error"] is None, "the case fits, its reference does not"
     whole = call(2, "run", DECK, *one)
     assert whole.returncode == 0 and "1 of 2 cases are in" in whole.stdout, whole.stdout
     # Too large for any machine: malloc says so.

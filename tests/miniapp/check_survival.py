@@ -4,8 +4,7 @@ After each blow the file opens and holds every case that was finished, as it was
 check_survival.py MPIEXEC FLAG PROGRAM FOLDER [BLOWS]   (12 blows; the long form is 100)"""
 
 import collections
-import csv
-import io
+import json
 import os
 import pathlib
 import random
@@ -128,9 +127,9 @@ def rows():
     """Cases in the file, as a user reads them."""
     if not FILE.exists():
         return {}
-    done = subprocess.run([PROGRAM, "show", FILE, "--csv"], capture_output=True, text=True, timeout=PATIENCE)
+    done = subprocess.run([PROGRAM, "show", FILE, "--json"], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode in (0, 1) and done.stderr == "", f"the file does not open: {done.returncode} {done.stderr}"
-    return {row["identity"]: row for row in csv.DictReader(io.StringIO(done.stdout))}
+    return {row["identity"]: row for row in json.loads(done.stdout)}
 
 
 def finished(table):

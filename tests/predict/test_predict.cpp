@@ -10,10 +10,10 @@
 #include "base/error.hpp"
 #include "deck/schedule_name.hpp"
 #include "predict/machines.hpp"
-#include "schedule/costs.hpp"
+#include "schedule/simulate.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/simulate.hpp"
-#include "schedule/text.hpp"
+#include "schedule/program.hpp"
 
 namespace minitaw::predict {
 namespace {

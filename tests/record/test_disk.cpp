@@ -1,4 +1,4 @@
-#include "record/disk.hpp"
+#include "record/file.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "folder.hpp"
+#include "record/read.hpp"
 #include "record/recorder.hpp"
 #include "refusal.hpp"
 #include "sample.hpp"

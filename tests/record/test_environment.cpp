@@ -1,4 +1,4 @@
-#include "record/environment.hpp"
+#include "record/provenance.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

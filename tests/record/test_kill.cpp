@@ -6,6 +6,7 @@
 #include <random>
 
 #include "folder.hpp"
+#include "record/read.hpp"
 #include "record/recorder.hpp"
 #include "sample.hpp"
 #include "sanitized.hpp"

@@ -1,4 +1,4 @@
-#include "record/rank_map.hpp"
+#include "record/provenance.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -5,8 +5,7 @@
 
 #include "base/error.hpp"
 #include "folder.hpp"
-#include "older.hpp"
-#include "record/read_case.hpp"
+#include "record/read.hpp"
 #include "record/recorder.hpp"
 #include "refusal.hpp"
 #include "sample.hpp"
@@ -15,11 +14,9 @@ namespace minitaw::record {
 namespace {
 
 using testing::Each;
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
-using testing::StartsWith;
 
 class StoredCases : public InFolder {
 protected:
@@ -30,13 +27,16 @@ protected:
   }
 
   [[nodiscard]] std::vector<StoredCase> cases(const std::string& file) const {
-    return read_cases(Image::load(file), file);
+    const MemoryFile opened = MemoryFile::load(file);
+    std::vector<StoredCase> found;
+    for (const Row& row : read_summary(opened, file)) found.push_back(read_case(opened, file, row));
+    return found;
   }
 
   /// The file after `change` was done to its first case, as another program might have left it.
   template <class Change>
   std::string changed(const Change& change) {
-    const Image image = Image::load(file_);
+    const MemoryFile image = MemoryFile::load(file_);
     {
       const h5::Id group = h5::open_group(h5::open_group(image.root(), "cases").get(), "0000");
       change(group.get());
@@ -106,21 +106,6 @@ TEST_F(StoredCases, that_failed_have_no_samples) {
   EXPECT_THAT(found.repetition, IsEmpty());
   EXPECT_THAT(found.device_samples, IsEmpty());
   EXPECT_THAT(found.energy, IsEmpty());
-}
-
-TEST_F(StoredCases, of_older_files_are_of_one_repetition) {
-  const CaseResult r = sample_case("ddp", 64, 5);
-  Recorder(file_, {}).append(r);
-  for (std::int64_t version = 1; version < 4; ++version) {
-    make_older(file_, path("older.h5"), version);
-    const StoredCase found = cases(path("older.h5")).at(0);
-    EXPECT_EQ(found.seconds, r.seconds);
-    EXPECT_THAT(found.repetition, ElementsAre(0, 0, 0, 0, 0));
-    EXPECT_THAT(found.position, ElementsAre(-1));
-    EXPECT_EQ(found.losses, r.losses);
-    EXPECT_THAT(found.device_samples, IsEmpty());
-    EXPECT_THAT(found.counters, StartsWith("unavailable"));
-  }
 }
 
 TEST_F(StoredCases, that_are_damaged_are_refused) {

@@ -6,10 +6,10 @@
 
 #include "base/error.hpp"
 #include "folder.hpp"
-#include "older.hpp"
 #include "raw.hpp"
+#include "record/read.hpp"
 #include "record/recorder.hpp"
-#include "record/todo.hpp"
+#include "record/remaining.hpp"
 #include "refusal.hpp"
 #include "sample.hpp"
 
@@ -136,28 +136,20 @@ TEST_F(File, of_something_else_is_refused_and_kept) {
   EXPECT_EQ(read(path("text")), "hello\n");
 }
 
-TEST_F(File, of_a_foreign_or_newer_layout_is_refused) {
-  const Image image = Image::create();
+TEST_F(File, of_a_foreign_or_other_layout_is_refused) {
+  const MemoryFile image = MemoryFile::create();
   h5::check(H5Adelete(image.root(), "schema"), "delete");
-  replace_file(path("foreign"), raw_bytes(image));
-  EXPECT_THAT(read_refusal(path("foreign")), HasSubstr("not a miniTaw result"));
-  EXPECT_THAT(refusal(path("foreign")), AllOf(HasSubstr("no seal"), HasSubstr("another file")));
-  set_schema(image, schema_version + 1);
-  replace_file(path("newer"), image.bytes());
-  replace_file(path("newer unsealed"), raw_bytes(image));
-  for (const auto& told :
-       {refusal(path("newer")), read_refusal(path("newer")), read_refusal(path("newer unsealed"))})
-    EXPECT_THAT(told, AllOf(HasSubstr(fmt::format("schema version {}", schema_version + 1)),
-                            HasSubstr("newer minitaw")));
-  replace_file(path("hollow"), Image::create().bytes());
-  EXPECT_THAT(refusal(path("hollow")), HasSubstr("is damaged"));
-  EXPECT_THAT(read_refusal(path("hollow")), HasSubstr("is damaged"));
-}
-
-TEST_F(File, that_has_lost_its_seal_is_refused) {
-  replace_file(file_, raw_bytes(Image::create()));
-  EXPECT_THAT(read_refusal(file_), HasSubstr("has lost its seal"));
-  EXPECT_THAT(refusal(file_), HasSubstr("no seal"));
+  replace_file(path("foreign"), image.bytes());
+  replace_file(path("newer"), sealed(raw_bytes(MemoryFile::create()), schema_version + 1));
+  replace_file(path("hollow"), MemoryFile::create().bytes());
+  replace_file(path("unsealed"), raw_bytes(MemoryFile::create()));
+  for (const auto& refuse : {refusal, read_refusal}) {
+    EXPECT_THAT(refuse(path("foreign")), HasSubstr("is damaged"));
+    EXPECT_THAT(refuse(path("newer")), AllOf(HasSubstr(fmt::format("schema version {}", schema_version + 1)),
+                                             HasSubstr("another file")));
+    EXPECT_THAT(refuse(path("hollow")), HasSubstr("is damaged"));
+    EXPECT_THAT(refuse(path("unsealed")), HasSubstr("lost its seal"));
+  }
 }
 
 TEST_F(File, that_another_program_has_changed_is_refused) {
@@ -169,24 +161,6 @@ TEST_F(File, that_another_program_has_changed_is_refused) {
   h5::check(H5Fflush(edited.get(), H5F_SCOPE_LOCAL), "flush");
   for (const auto& refuse : {refusal, read_refusal})
     EXPECT_THAT(refuse(file_), HasSubstr("is damaged or was changed after it was written"));
-}
-
-TEST_F(File, of_an_older_layout_is_read_but_not_added_to) {
-  {
-    Recorder(file_, {}).append(sample_case());
-  }
-  for (std::int64_t version = 1; version < schema_version; ++version) {
-    make_older(file_, path("older"), version);
-    const std::vector<Row> rows = read_rows(path("older"));
-    ASSERT_EQ(rows.size(), 1U);
-    EXPECT_EQ(rows[0].text("schedule"), "tawpipe");
-    EXPECT_EQ(rows[0].text("transport_used"), version < 2 ? "" : "mpi");
-    EXPECT_EQ(rows[0].integer("device_used"), version < 2 ? 0 : 70002);
-    EXPECT_DOUBLE_EQ(rows[0].real("idle_share"), 0.25);
-    EXPECT_EQ(std::isnan(rows[0].real("overlap")), version < 3);
-    EXPECT_TRUE(std::isnan(rows[0].real("spread")));
-    EXPECT_THAT(refusal(path("older")), AllOf(HasSubstr("older version"), HasSubstr("another file")));
-  }
 }
 
 TEST_F(File, shortened_anywhere_is_refused) {

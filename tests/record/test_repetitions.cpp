@@ -4,7 +4,6 @@
 
 #include "folder.hpp"
 #include "record/read.hpp"
-#include "record/read_case.hpp"
 #include "record/recorder.hpp"
 #include "sample.hpp"
 
@@ -34,7 +33,8 @@ protected:
     Recorder recorder(file, {});
     recorder.append(repetition(first), 0);
     recorder.append(repetition(second), 1);
-    return read_cases(Image::load(file), file).at(0);
+    const MemoryFile written = MemoryFile::load(file);
+    return read_case(written, file, read_summary(written, file).at(0));
   }
 };
 

@@ -4,7 +4,7 @@
 
 #include "base/error.hpp"
 #include "record/result.hpp"
-#include "record/verdict.hpp"
+#include "record/table.hpp"
 #include "sample.hpp"
 
 namespace minitaw::record {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "record/progress.hpp"
+#include "record/remaining.hpp"
 #include "record/table.hpp"
 #include "sample.hpp"
 
@@ -75,22 +75,6 @@ TEST(Table, settings_list_every_value_once) {
 TEST(Table, a_preview_has_the_width_of_the_rows_to_come) {
   const CaseResult r = sample_case("tawpipe:cco=off:prefetch=2");
   EXPECT_EQ(Table(preview({r.settings})).header(), Table({make_row(r)}).header());
-}
-
-TEST(Csv, has_units_quotes_and_no_nan) {
-  std::istringstream lines(to_csv(rows()));
-  std::string header, first, second, third;
-  std::getline(lines, header);
-  std::getline(lines, first);
-  std::getline(lines, second);
-  std::getline(lines, third);
-  EXPECT_THAT(header, HasSubstr(",median_s [s],"));
-  EXPECT_THAT(header, HasSubstr(",memory_measured [B],"));
-  EXPECT_THAT(third, HasSubstr("\"out of memory, on \"\"rank\"\" 2\""));
-  EXPECT_THAT(third, HasSubstr(",,,,"));
-  EXPECT_THAT(third, Not(HasSubstr("nan")));
-  std::string rest;
-  EXPECT_FALSE(std::getline(lines, rest));
 }
 
 TEST(Json, is_a_list_of_objects) {

@@ -1,10 +1,9 @@
-#include "record/todo.hpp"
+#include "record/remaining.hpp"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 
-#include "record/progress.hpp"
 #include "sample.hpp"
 
 namespace minitaw::record {

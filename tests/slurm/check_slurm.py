@@ -2,8 +2,7 @@
 find each other are told why. Called with the program, the repository and a folder to write to; `--long` adds the chain over
 time limits of a minute, which takes some."""
 
-import csv
-import io
+import json
 import os
 import pathlib
 import re
@@ -44,9 +43,9 @@ def rows(file):
     """Cases in the file, as a user reads them at any moment; and what `show` thinks of them."""
     if not file.exists():
         return [], 1
-    done = subprocess.run([PROGRAM, "show", file, "--csv"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([PROGRAM, "show", file, "--json"], capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == "", done.stderr
-    return list(csv.DictReader(io.StringIO(done.stdout))), done.returncode
+    return json.loads(done.stdout), done.returncode
 
 
 def require_valid(file, cases):

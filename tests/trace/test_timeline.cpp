@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "base/error.hpp"
@@ -88,6 +89,47 @@ TEST(Timeline, WantsASpanForEveryAction) {
   spans = some_spans(program);
   spans.pop_back();
   EXPECT_THROW((void)make_timeline(program, spans, "", false), LogicError);
+}
+
+TEST(Timeline, AsJsonHasAColumnForEveryField) {
+  const schedule::Program program = some_program("tawpipe", 4, 2);
+  const Timeline timeline = make_timeline(program, some_spans(program), "a \"title\"", false);
+  const auto all = nlohmann::json::parse(to_json({&timeline, 1}));
+  const auto& one = all["timelines"].at(0);
+  EXPECT_EQ(one["title"], "a \"title\"");
+  EXPECT_EQ(one["groups"], nlohmann::json({2, 2}));
+  for (const WholeField& field : whole_fields()) {
+    ASSERT_EQ(one["events"][field.name].size(), timeline.events.size()) << field.name;
+    for (std::size_t i = 0; i < timeline.events.size(); ++i)
+      EXPECT_EQ(one["events"][field.name][i], field.value(timeline.events[i])) << field.name;
+  }
+  EXPECT_EQ(one["codes"]["kind"][static_cast<int>(Kind::broadcast)], "broadcast");
+  EXPECT_EQ(one["events"]["end"].back(), timeline.events.back().end);
+}
+
+TEST(Costs, AreThoseOfTheFile) {
+  const topology::Groups groups({1, 2});
+  const auto costs = read_costs(R"([
+    {"kind": "F", "inside": true, "payload": "none", "shard": 2, "rank": -1, "seconds": 0.5},
+    {"kind": "BW", "inside": true, "payload": "none", "shard": 2, "rank": 1, "seconds": 0.25},
+    {"kind": "send", "inside": false, "payload": "weights", "shard": 0, "rank": -1, "seconds": 2}])",
+                                "costs.json", groups);
+  schedule::Action action;
+  action.kind = Kind::forward;
+  action.shard = 2;
+  EXPECT_EQ(costs(0, action), 0.5);
+  action.kind = Kind::backward;
+  EXPECT_EQ(costs(1, action), 0.25);
+  EXPECT_THROW((void)costs(0, action), InputError);
+  action.kind = Kind::recv;
+  action.payload = schedule::Payload::weights;
+  action.shard = 0;
+  action.peer = 0;
+  EXPECT_EQ(costs(1, action), 2);
+  action.peer = 2;
+  EXPECT_THROW((void)costs(1, action), InputError) << "inside the group";
+  for (const char* text : {"", "{", "[1]", R"([{"kind": "F"}])"})
+    EXPECT_THROW((void)read_costs(text, "costs.json", groups), InputError) << text;
 }
 
 }  // namespace

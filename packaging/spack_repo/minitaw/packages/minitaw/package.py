@@ -41,7 +41,6 @@ class Minitaw(CMakePackage, CudaPackage):
     requires("^openblas threads=openmp", when="~cuda ^[virtuals=blas] openblas")
     depends_on("hdf5")
     depends_on("zlib-api")
-    depends_on("libarchive")
     depends_on("tomlplusplus")
     depends_on("cli11")
     depends_on("nlohmann-json")

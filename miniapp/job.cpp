@@ -1,0 +1,381 @@
+#include "job.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <gnu/libc-version.h>
+#include <hdf5.h>
+#include <omp.h>
+#include <unistd.h>
+
+#include <Kokkos_Core.hpp>
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "cli/cli11.hpp"
+#include "comm/mpi/check.hpp"
+#include "comm/mpi/texts.hpp"
+#include "deck/schedule_name.hpp"
+#include "deck/source.hpp"
+#include "engine/agree.hpp"
+#include "engine/make_transport.hpp"
+#include "engine/process_memory.hpp"
+#include "kernels/kernels.hpp"
+#include "meters/meter.hpp"
+#include "topology/nvml.hpp"
+#include "model/plan.hpp"
+#include "plan_case.hpp"
+#include "topology/devices.hpp"
+#include "topology/system.hpp"
+
+#if defined(_OPENMP)
+#endif
+namespace minitaw::app {
+
+namespace {
+
+using comm::mpi::check;
+
+/// OMP_NUM_THREADS if the user said it, else this rank's share of the cores that it may run on.
+int threads_of(const topology::Job& place) {
+  if (const char* asked = std::getenv("OMP_NUM_THREADS"); asked != nullptr && std::atoi(asked) > 0)
+    return std::atoi(asked);
+  const int here = place.nodes.size(place.node);
+  return std::max(1, std::min(place.cores, place.node_cores / here));
+}
+
+/// This rank's share of its node's devices.
+topology::Device choose_device(const topology::Job& place) {
+  const std::vector<topology::Device> visible = topology::visible_devices();
+  const int index = topology::device_of(place.local_rank, static_cast<int>(visible.size()));
+  return index < 0 ? topology::Device{} : visible[static_cast<std::size_t>(index)];
+}
+
+Kokkos::InitializationSettings kokkos_settings(int threads, const topology::Device& device) {
+  // Its warnings speak to people who set up OpenMP by hand.
+  auto settings = Kokkos::InitializationSettings().set_num_threads(threads).set_disable_warnings(true);
+  if (device.index >= 0) settings.set_device_id(device.index);
+  return settings;
+}
+
+std::string text_of(const topology::Device& device, int threads) {
+  if (device.index < 0) return fmt::format("host, {} thread{}", threads, threads == 1 ? "" : "s");
+  return fmt::format("device {}, {}, {:.1f} GiB", device.index, device.name,
+                     static_cast<double>(device.bytes) / (1024.0 * 1024.0 * 1024.0));
+}
+
+std::vector<std::string> gather(const std::string& text) {
+  return comm::mpi::gather_texts(text, MPI_COMM_WORLD);
+}
+
+std::vector<record::RankPlace> places(const topology::Job& job, const topology::Device& device, int threads) {
+  const std::vector<std::string> cores = gather(job.core_list), units = gather(text_of(device, threads)),
+                                 uuids = gather(device.uuid);
+  std::vector<record::RankPlace> ranks;
+  for (int r = 0; r < job.nodes.ranks(); ++r) {
+    const auto at = static_cast<std::size_t>(r);
+    ranks.push_back({job.nodes.group_of(r), cores[at], units[at], uuids[at]});
+  }
+  return ranks;
+}
+
+std::vector<std::string> uuids(const std::vector<record::RankPlace>& ranks) {
+  std::vector<std::string> result;
+  for (const record::RankPlace& rank : ranks) result.push_back(rank.uuid);
+  return result;
+}
+
+/// A device that several ranks share would count for each of them.
+std::shared_ptr<meters::Meter> meter_of(const topology::Device& device, bool shared) {
+  return shared ? meters::no_meter("ranks share a device") : meters::make_meter(device.uuid);
+}
+
+/// Every rank of this node has its compute threads and one that communicates.
+comm::mpi::Patience waiting(const topology::Job& place, int threads) {
+  const int ranks = place.nodes.size(place.node);
+  comm::mpi::Patience patience = comm::mpi::patience(place.node_cores, ranks * (threads + 1));
+  patience.hurries = place.node_cores >= ranks * threads;
+  if (!kernels::on_host) patience.eager = std::chrono::microseconds(100);
+  return patience;
+}
+
+std::string broadcast(std::string text, MPI_Comm comm) {
+  std::uint64_t size = text.size();
+  check(MPI_Bcast(&size, 1, MPI_UINT64_T, 0, comm), "sharing the deck");
+  text.resize(size);
+  check(MPI_Bcast(text.data(), static_cast<int>(size), MPI_CHAR, 0, comm), "sharing the deck");
+  return text;
+}
+
+}  // namespace
+
+void add_job_flags(CLI::App& verb, JobFlags& flags) {
+  verb.add_option("--watchdog", flags.watchdog, "seconds without progress after which a step is given up")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb.add_option("--memory", flags.memory,
+                  "use no more than this for each rank: 20G (default: what is free at the start)")
+      ->type_name("SIZE");
+  verb.add_flag("--share-devices", flags.share_devices,
+                "let several ranks use one device, for tests; communication then goes through MPI");
+}
+
+MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& flags)
+    : environment_(argc, argv), place_(topology::detect(MPI_COMM_WORLD)), threads_(threads_of(place_)),
+      device_(choose_device(place_)), flags_(flags), kokkos_(kokkos_settings(threads_, device_)),
+      hosts_(place_.hosts, flags.hosts), ranks_(places(place_, device_, threads_)),
+      device_uuids_(uuids(ranks_)), cpus_(gather(topology::cpu_text())),
+      systems_(gather(hosts_.hidden(topology::os_text()))),
+      job_(MPI_COMM_WORLD, {.patience = std::chrono::duration<double>(flags.watchdog),
+                            .waiting = waiting(place_, threads_),
+                            .shared_devices = topology::shared_device(device_uuids_).has_value(),
+                            .timeline = flags.timeline,
+                            .meter = meter_of(device_, topology::shared_device(device_uuids_).has_value())}) {
+}
+
+std::optional<std::uint64_t> MpiJob::memory() const {
+  if (flags_.memory.empty()) return std::nullopt;
+  return parse_memory(flags_.memory, "--memory");
+}
+
+void MpiJob::require_own_devices() const {
+  if (!flags_.share_devices) topology::require_own_devices(device_uuids_);
+}
+
+deck::Deck MpiJob::read(const std::string& path, const std::vector<std::string>& overrides) const {
+  std::string text;
+  engine::agree(MPI_COMM_WORLD, [&] {
+    if (environment_.rank() == 0) text = deck::read_text(path);
+  });
+  text = broadcast(std::move(text), MPI_COMM_WORLD);
+  return deck::make_deck(
+      text, path, overrides,
+      {.ranks = environment_.ranks(), .node_sizes = place_.nodes.sizes(), .adapters = place_.adapters});
+}
+
+void MpiJob::describe(record::Provenance& p) const {
+  for (const record::RankPlace& rank : ranks_) {
+    p.hosts.push_back(hosts_.text(rank.node));
+    p.nodes.push_back(rank.node);
+    p.cores.push_back(rank.cores);
+    p.devices.push_back(rank.uuid.empty() ? rank.unit : fmt::format("{}, {}", rank.unit, rank.uuid));
+  }
+  p.cpu = cpus_;
+  p.os = systems_;
+}
+
+namespace {
+
+/// Ends the process if the start or the end of MPI, for which no guard can speak, takes longer than this: a
+/// rank of the job has stopped.
+class Alarm {
+public:
+  explicit Alarm(double seconds) : seconds_(static_cast<unsigned>(std::clamp(std::ceil(seconds), 1.0, 1e6))) {
+    std::signal(SIGALRM, end);
+    start();
+  }
+  Alarm(const Alarm&) = delete;
+  Alarm& operator=(const Alarm&) = delete;
+  ~Alarm() { stop(); }
+  void start() const { alarm(seconds_); }
+  static void stop() { alarm(0); }
+
+private:
+  static void end(int) {
+    constexpr std::string_view sentence =
+        "minitaw: a rank of the job does not answer while MPI starts or ends\n";
+    if (write(STDERR_FILENO, sentence.data(), sentence.size()) < 0) _exit(1);
+    _exit(1);
+  }
+  unsigned seconds_;
+};
+
+/// Starts the alarm again where it goes out of scope.
+struct StartAtEnd {
+  const Alarm& alarm;
+  ~StartAtEnd() { alarm.start(); }
+};
+
+int told_by_first(const MpiJob& mpi, const std::exception& error, int code) {
+  if (mpi.speaks()) complain(error.what());
+  return code;
+}
+
+}  // namespace
+
+int in_job(const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work) {
+  (void)topology::visible_devices();  // before MPI starts: a machine without its device ends here, plainly
+  const Alarm alarm(flags.watchdog);  // outlives MPI
+  MpiJob mpi(invocation.argc, invocation.argv, flags);
+  Alarm::stop();
+  const StartAtEnd before_mpi_ends{alarm};
+  try {
+    kernels::require_one_layout();
+    mpi.require_own_devices();
+    return work(mpi);
+  } catch (const InputError& error) {
+    return told_by_first(mpi, error, 2);
+  } catch (const engine::AgreedError& error) {
+    return told_by_first(mpi, error, 1);
+  } catch (const std::exception& error) {
+    complain(fmt::format("rank {}: {}", mpi.job().rank(), error.what()));
+    throw;  // the environment's end stops the other ranks
+  }
+}
+
+namespace {
+
+/// Bytes that are free for this rank and those beside it.
+std::uint64_t free_here() {
+  const auto device = topology::device_memory();
+  return device ? device->free : engine::available_memory();
+}
+
+std::vector<std::uint64_t> gather_free(int ranks) {
+  const std::uint64_t mine = free_here();
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks));
+  comm::mpi::check(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD),
+                   "gathering the free memory");
+  return all;
+}
+
+/// What the ranks of one memory have in common.
+std::string pool_key(const MpiJob& mpi, int rank, bool own) {
+  if (own) return fmt::format("rank {}", rank);
+  const std::string& uuid = mpi.device_uuids()[static_cast<std::size_t>(rank)];
+  return uuid.empty() ? fmt::format("node {}", mpi.place().nodes.group_of(rank)) : uuid;
+}
+
+std::string pool_name(const MpiJob& mpi, int rank, bool own) {
+  const bool device = !own && !mpi.device_uuids()[static_cast<std::size_t>(rank)].empty();
+  return device ? fmt::format("device of rank {}", rank) : pool_key(mpi, rank, own);
+}
+
+}  // namespace
+
+/// What a communicator takes is measured before anybody asks what is free: the first one keeps some for good.
+MemoryBudget::MemoryBudget(const MpiJob& mpi)
+    : shared_devices_(topology::shared_device(mpi.device_uuids()).has_value()),
+      communicator_(engine::communicator_bytes(MPI_COMM_WORLD, shared_devices_)) {
+  const std::optional<std::uint64_t> per_rank = mpi.memory();
+  const int ranks = static_cast<int>(mpi.device_uuids().size());
+  const std::vector<std::uint64_t> free = gather_free(ranks);
+  std::map<std::string, int> known;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const bool own = per_rank.has_value();
+    const auto [at, added] = known.try_emplace(pool_key(mpi, rank, own), static_cast<int>(pools_.size()));
+    if (added)
+      pools_.push_back({pool_name(mpi, rank, own), per_rank.value_or(free[static_cast<std::size_t>(rank)])});
+    Pool& pool = pools_[static_cast<std::size_t>(at->second)];
+    if (!per_rank) pool.bytes = std::min(pool.bytes, free[static_cast<std::size_t>(rank)]);
+    pool_of_rank_.push_back(at->second);
+  }
+}
+
+std::string MemoryBudget::reason_against(const deck::Case& c,
+                                         const engine::ReferenceMemory& reference) const {
+  const schedule::Program program = schedule::build(deck::request_of(c));
+  const auto memory = memory_of(c, program, model::make_layout(c.shape, schedule::cut_of(program)));
+  const std::vector<int> communicators = engine::communicators_of(program, c.transport, shared_devices_);
+  const std::uint64_t libraries = kernels::on_host ? 0 : model::library_estimate(c.shape);
+  std::vector<std::uint64_t> needed(pools_.size());
+  for (std::size_t rank = 0; rank < memory.size(); ++rank)
+    needed[static_cast<std::size_t>(pool_of_rank_[rank])] +=
+        memory[rank].total() + libraries + communicator_ * static_cast<std::uint64_t>(communicators[rank]);
+  std::uint64_t& of_first = needed[static_cast<std::size_t>(pool_of_rank_[0])];
+  of_first = std::max(of_first + reference.beside, reference.alone);
+  for (std::size_t i = 0; i < pools_.size(); ++i)
+    if (needed[i] > pools_[i].bytes)
+      return fmt::format("needs {:.3g} of {:.3g} GiB ({})", in_gib(needed[i]), in_gib(pools_[i].bytes),
+                         pools_[i].name);
+  return "";
+}
+
+namespace {
+
+/// File name of the library that a function of this program comes from: its vendor, where nothing else says.
+template <class Function>
+std::string file_of(Function* function) {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(function), &info) == 0 || info.dli_fname == nullptr) return "unknown";
+  const std::string path = info.dli_fname;
+  return path.substr(path.rfind('/') + 1);
+}
+
+std::string hdf5_version() {
+  unsigned major = 0, minor = 0, release = 0;
+  if (H5get_libversion(&major, &minor, &release) < 0) return "unknown";
+  return fmt::format("{}.{}.{}", major, minor, release);
+}
+
+/// Of a library that another one may have brought along.
+std::string zlib_version() {
+  const auto ask = reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "zlibVersion"));
+  return ask == nullptr ? "" : ask();
+}
+
+class Texts {
+public:
+  /// Nothing for an empty version: it is not there.
+  void add(const std::string& name, const std::string& version) {
+    if (!version.empty()) texts_.push_back(fmt::format("{} {}", name, version));
+  }
+  [[nodiscard]] std::vector<std::string> take() { return std::move(texts_); }
+
+private:
+  std::vector<std::string> texts_;
+};
+
+void add_language(Texts& texts) {
+  texts.add("C library", fmt::format("glibc {}", gnu_get_libc_version()));
+#if defined(_GLIBCXX_RELEASE)
+  texts.add("C++ library", fmt::format("libstdc++ {}", _GLIBCXX_RELEASE));
+#elif defined(_LIBCPP_VERSION)
+  texts.add("C++ library", fmt::format("libc++ {}", _LIBCPP_VERSION));
+#endif
+#if defined(_OPENMP)
+  texts.add("OpenMP", fmt::format("{} ({})", _OPENMP, file_of(&omp_get_max_threads)));
+#endif
+}
+
+void add_tools(Texts& texts) {
+  texts.add("HDF5", hdf5_version());
+  texts.add("zlib", zlib_version());
+  texts.add("fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100));
+  texts.add("toml++", deck::toml_version());
+  texts.add("CLI11", CLI11_VERSION);
+  texts.add("nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
+                                         NLOHMANN_JSON_VERSION_PATCH));
+}
+
+void add_devices(Texts& texts) {
+  texts.add("CUDA runtime", topology::runtime_version());
+  texts.add("driver", topology::driver_version());
+  texts.add("NCCL", engine::nccl_version());
+  texts.add("NVML", topology::runtime_version().empty() ? "" : nvml::library_version());
+}
+
+}  // namespace
+
+std::vector<std::string> library_texts() {
+  Texts texts;
+  texts.add("Kokkos", kokkos_version());
+  texts.add("MPI", comm::mpi::library_version());
+  for (const auto& [name, version] : kernels::library_versions()) texts.add(name, version);
+  add_devices(texts);
+  add_language(texts);
+  add_tools(texts);
+  return texts.take();
+}
+
+std::string kokkos_version() {
+  return fmt::format("{}.{}.{} {}", KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100,
+                     Kokkos::DefaultExecutionSpace::name());
+}
+
+}  // namespace minitaw::app

@@ -1,0 +1,1 @@
+"""Reads the result files of miniTaw: compare, report, plot, timeline, export, bundle and run rules (docs/results.md)."""

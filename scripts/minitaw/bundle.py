@@ -1,0 +1,241 @@
+"""What is handed in: a result file, what can be read from it without a program, and what the user adds, in one archive (docs/bundle.md)."""
+
+import gzip
+import hashlib
+import io
+import os
+import pathlib
+import re
+import tarfile
+import zlib
+
+from .command import BadInput, Parser, put_out
+from .export import as_csv, summary_table, summary_text
+from .record import closing_text, load_bytes, read_bytes, verdict_of
+from .rules import official
+
+FOLDER, SUMS = "bundle/", "SHA256SUMS"
+# What a bundle may hold at most, made or read: an archive of a few kilobytes can claim to hold terabytes.
+MOST_BYTES, MOST_FILES = 1 << 30, 1000
+FIXED_TIME = 315532800  # 1980-01-01, the first day that every format of archives knows
+CONTENTS = """
+record.h5        the record: every setting, sample and byte (docs/results.md)
+summary.txt      its table, for people
+summary.csv      the same with all columns and their units
+deck.toml        what was asked for; deck-NNNN.toml: what a later session asked for, where it differs
+log.txt          what minitaw run printed
+environment.txt  versions, command, ranks, and those environment variables that steer a run
+added/           what the sender has added
+SHA256SUMS       check sums of all files
+
+Check it:        scripts/bundle --check ARCHIVE.tar.gz
+or, unpacked:    sha256sum -c SHA256SUMS && minitaw show record.h5
+"""
+
+
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def sums_of(files):
+    """A line for each file as sha256sum prints it."""
+    return [f"{sha256(content)}  {name}" for name, content in sorted(files.items())]
+
+
+# Texts from the record.
+
+def headings(sessions):
+    return [f"== session {number}, started {session.get('started', '')}\n" for number, session in enumerate(sessions)]
+
+
+def fact(name, value):
+    return f"{name:<16} {value}\n" if value else ""
+
+
+def session_text(session):
+    """Versions, command, ranks and recorded environment."""
+    names = {"version": "version", "git hash": "git_hash", "build type": "build_type", "compiler": "compiler", "compiler flags": "compiler_flags",
+             "Kokkos": "kokkos", "MPI": "mpi", "NCCL": "nccl", "CUDA": "cuda", "driver": "driver"}
+    text = "".join(fact(title, session.get(name)) for title, name in names.items())
+    text += "".join(fact("library", library) for library in session.get("libraries", []))
+    text += fact("command", session.get("command")) + fact("deck", session.get("deck_path"))
+    text += "".join(fact("--set", override) for override in session.get("overrides", []))
+    text += "".join(fact("shaped link", link) for link in session.get("links", []))
+    for rank, host in enumerate(session.get("hosts", [])):
+        more = [f"{what}{session[name][rank]}" for name, what in (("devices", ""), ("cores", "cores ")) if rank < len(session.get(name, []))]
+        text += fact(f"rank {rank}", ", ".join([host, *more]))
+    return text + "".join(f"{variable}\n" for variable in session.get("environment", []))
+
+
+def log_text(session):
+    return "".join(f"{line}\n" for line in session.get("log", [])) or "no log in this record\n"
+
+
+def by_session(sessions, text):
+    return "\n".join(heading + text(session) for heading, session in zip(headings(sessions), sessions))
+
+
+def readme_text(result):
+    programs = dict.fromkeys(f"minitaw {session.get('version', '')} ({session.get('git_hash', '')})" for session in result.sessions)
+    return (f"A result of miniTaw\n\n{closing_text(result.cases)}{official(result).text()}cases: {len(result.cases)}\n"
+            f"measured by: {', '.join(programs)}\n{CONTENTS}")
+
+
+def decks_of(sessions):
+    """The first session's deck is deck.toml; a later one's that has not been seen before is deck-NNNN.toml."""
+    decks = {}
+    for number, session in enumerate(sessions):
+        deck = session.get("deck", "").encode()
+        if deck not in decks.values():
+            decks[f"deck-{number:04}.toml" if number else "deck.toml"] = deck
+    return decks
+
+
+# Archives.
+
+def is_safe(name):
+    """Whether a file of this name stays in the folder in which an archive is unpacked, and can stand in a line of SHA256SUMS."""
+    parts = name.split("/")
+    return (len(name) <= 200 and all(0 < len(part) <= 100 and part not in (".", "..") for part in parts)
+            and re.fullmatch(r"[ -\[\]-~]+", name) is not None)
+
+
+def read_bounded(path):
+    content = read_bytes(path)
+    if len(content) > MOST_BYTES:
+        raise BadInput(f"{path} has {len(content)} bytes; no bundle holds more than {MOST_BYTES}")
+    return content
+
+
+def pack(files):
+    """A tar.gz. The same files, in any order, give the same bytes: sorted by name, the same time, owner and mode for all."""
+    if len(files) > MOST_FILES or sum(map(len, files.values())) > MOST_BYTES:
+        raise BadInput(f"{len(files)} files are too many or too large for a bundle: it holds at most {MOST_FILES} files and {MOST_BYTES} bytes")
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, content in sorted(files.items()):
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime, member.mode = len(content), FIXED_TIME, 0o644
+            archive.addfile(member, io.BytesIO(content))
+    return gzip.compress(plain.getvalue(), mtime=0)
+
+
+def unpack(content, path):
+    """{name: bytes} of the files of a tar.gz. Raises BadInput if it is damaged, holds anything but files (folders are passed over), a name
+    twice, a name that leads out of a folder, or too much."""
+    try:
+        with gzip.open(io.BytesIO(content)) as compressed:
+            plain = compressed.read(MOST_BYTES + 1)
+        if len(plain) > MOST_BYTES:
+            raise BadInput(f"{path} unpacks to more than {MOST_BYTES} bytes; no bundle does")
+        with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
+            return files_of(archive, path)
+    except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
+        raise BadInput(f"{path} is not a tar.gz archive, or it is damaged") from error
+
+
+def files_of(archive, path):
+    files = {}
+    for count, member in enumerate(archive, 1):
+        if count > MOST_FILES:
+            raise BadInput(f"{path} holds more than {MOST_FILES} files; no bundle does")
+        if member.isdir():
+            continue
+        if not member.isreg() or not is_safe(member.name):
+            raise BadInput(f"{path} holds something that no bundle does: a link, or a file with an unsafe name")
+        if member.name in files:
+            raise BadInput(f"{path} holds {member.name} twice")
+        files[member.name] = archive.extractfile(member).read()
+    return files
+
+
+# Making and checking.
+
+def added_files(paths):
+    files = {}
+    for path in paths:
+        name = f"added/{pathlib.PurePath(path).name}"
+        if not is_safe(name):
+            raise BadInput(f"--add: \"{path}\" cannot be the name of a file in a bundle: it must end in a name of printable ASCII characters "
+                           "without a backslash")
+        if name in files:
+            raise BadInput(f"--add: there is another {name}; give {path} another name")
+        files[name] = read_bounded(path)
+    return files
+
+
+def make(path, added):
+    """The archive, as bytes, and the result in it."""
+    content = read_bounded(path)
+    result = load_bytes(path, content)
+    texts = {"log.txt": by_session(result.sessions, log_text), "environment.txt": by_session(result.sessions, session_text),
+             "summary.csv": as_csv(*summary_table(result)), "summary.txt": summary_text(result), "README.txt": readme_text(result)}
+    files = {"record.h5": content} | decks_of(result.sessions) | {name: text.encode() for name, text in texts.items()} | added_files(added)
+    files[SUMS] = "".join(f"{line}\n" for line in sums_of(files)).encode()
+    return pack({FOLDER + name: data for name, data in files.items()}), result
+
+
+def check(path):
+    """The result in an archive whose files are all what SHA256SUMS says."""
+    def refuse(what):
+        raise BadInput(f"{path} is no bundle, is damaged or was changed: {what}")
+
+    files = {}
+    for name, content in unpack(read_bounded(path), path).items():
+        if not name.startswith(FOLDER):
+            refuse(f"{name} is not in the folder {FOLDER}")
+        files[name.removeprefix(FOLDER)] = content
+    for name in (SUMS, "record.h5"):
+        if name not in files:
+            refuse(f"it holds no {name}")
+    listed = set(files.pop(SUMS).decode(errors="replace").splitlines())
+    for line in sums_of(files):
+        if line not in listed:
+            refuse(f"{line.split('  ', 1)[1]} is not what {SUMS} says")
+    if len(listed) != len(files):
+        refuse(f"{SUMS} has {len(listed)} lines for {len(files)} files")
+    return load_bytes(f"record.h5 in {path}", files["record.h5"])
+
+
+def output_of(options):
+    """results.h5 -> results.tar.gz in the current folder, unless a name is given."""
+    output = options.output or pathlib.PurePath(options.file).stem + ".tar.gz"
+    if not output.endswith((".tar.gz", ".tgz")):
+        raise BadInput(f"-o: \"{output}\" must end in .tar.gz")
+    for path in (options.file, *options.add):
+        if os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
+            raise BadInput(f"-o: {output} is one of the files that go into the bundle")
+    return output
+
+
+def replace(path, content):
+    """At every moment the path names either the old or the new content."""
+    part = f"{path}.part"
+    try:
+        pathlib.Path(part).write_bytes(content)
+        os.replace(part, path)
+    except OSError as error:
+        pathlib.Path(part).unlink(missing_ok=True) if os.path.isfile(part) else None
+        raise BadInput(f"{path} cannot be written: {error.strerror}") from error
+
+
+def main(words=None):
+    parser = Parser(prog="bundle", description="Packs a result file with all that belongs to it, or checks such an archive (docs/bundle.md).")
+    parser.add_argument("file", metavar="FILE.h5", nargs="?", help="result file of minitaw run")
+    parser.add_argument("-o", "--output", metavar="ARCHIVE.tar.gz", help="default: named as the file, in the current folder")
+    parser.add_argument("--add", metavar="PATH", action="append", default=[], help="a file to pack too, below added/; may be repeated")
+    parser.add_argument("--check", metavar="ARCHIVE.tar.gz", help="compare every file of an archive with its check sum, print its table and verdict")
+    options = parser.parse_args(words)
+    if (options.file is None) == (options.check is None):
+        raise BadInput("name a result file, or an archive after --check (bundle --help)")
+    if options.check is not None and (options.output or options.add):
+        raise BadInput("--check takes neither -o nor --add")
+    if options.check is not None:
+        result = check(options.check)
+        put_out(summary_text(result) + official(result).text())
+        return int(not verdict_of(result.cases).startswith("VALID"))
+    output = output_of(options)
+    archive, result = make(options.file, options.add)
+    replace(output, archive)
+    put_out(f"{sha256(archive)}  {output}\n{closing_text(result.cases)}")
+    return 0

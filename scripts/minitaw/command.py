@@ -1,0 +1,60 @@
+"""What the commands in scripts/ share: one sentence on standard error and exit code 2 for whatever cannot be used."""
+
+import argparse
+import os
+import pathlib
+import sys
+
+BAD_INPUT = 2
+
+
+class BadInput(Exception):
+    """The user's files or options cannot be used; the message is one sentence that says why."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Refuses in one sentence, as minitaw does."""
+
+    def __init__(self, **options):
+        super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+
+    def error(self, message):
+        raise BadInput(f"{message} ({self.prog} --help lists all options)")
+
+
+def put_out(text):
+    """Writes to standard output and makes sure that all of it arrives: data that are silently cut are worse than none."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:  # a reader that has seen enough (head) is no error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise BadInput(f"standard output: {error.strerror}") from error
+
+
+def write_file(path, content):
+    """Text or bytes to a file that the user has named."""
+    try:
+        path = pathlib.Path(path)
+        path.write_bytes(content) if isinstance(content, bytes) else path.write_text(content, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror}") from error
+
+
+def run(main):
+    """Ends the process with the exit code that `main` returns, or with 2 and a sentence."""
+    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    name = pathlib.Path(sys.argv[0]).name
+    try:
+        code = main()
+    except ImportError as error:
+        sentence = f"needs Python with h5py, numpy, pandas, scipy, matplotlib and jinja2 ({error}); scripts/env brings them"
+        code = BAD_INPUT
+    except BadInput as error:
+        sentence, code = str(error), BAD_INPUT
+    else:
+        raise SystemExit(code or 0)
+    print(f"{name}: {' '.join(sentence.split())}", file=sys.stderr)
+    raise SystemExit(code)

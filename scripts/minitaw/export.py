@@ -1,0 +1,106 @@
+"""Tables for other programs: every column of every case, or every sample, as CSV (RFC 4180) or JSON; and one for people."""
+
+import csv
+import io
+import json
+import math
+
+from .command import Parser, put_out
+from .record import closing_text, load, ranks_text
+
+# Of the long form: a row for each case, repetition, step and rank. Name, units, value.
+SAMPLE_COLUMNS = [
+    ("repetition", "1", lambda case, sample, step, rank: int(case.repetition[sample])),
+    ("position", "1", lambda case, sample, step, rank: int(case.get("position")[case.repetition[sample]])),
+    ("step", "1", lambda case, sample, step, rank: step),
+    ("rank", "1", lambda case, sample, step, rank: rank),
+    ("seconds", "s", lambda case, sample, step, rank: float(case.get("seconds")[sample, rank])),
+    ("clock", "MHz", lambda case, sample, step, rank: of_device(case, "clock", sample, rank)),
+    ("memory_clock", "MHz", lambda case, sample, step, rank: of_device(case, "memory_clock", sample, rank)),
+    ("temperature", "degC", lambda case, sample, step, rank: of_device(case, "temperature", sample, rank)),
+    ("power", "W", lambda case, sample, step, rank: of_device(case, "power", sample, rank)),
+    ("throttle", "1", lambda case, sample, step, rank: of_device(case, "throttle", sample, rank)),
+    ("energy", "J", lambda case, sample, step, rank: of_device(case, "energy", case.repetition[sample], rank)),
+]
+# Of the table for people: name, unit, whether left-aligned, cell.
+SHOWN = [
+    ("case", "", False, lambda c: str(c["case"])),
+    ("schedule", "", True, lambda c: c["schedule"]),
+    ("ranks", "", False, ranks_text),
+    ("groups", "", True, lambda c: c["groups"]),
+    ("seq", "token", False, lambda c: str(c["seq"])),
+    ("step", "s", False, lambda c: figure(c["median_s"])),
+    ("rate", "token/s", False, lambda c: figure(c["tokens_per_s"])),
+    ("memory", "MiB", False, lambda c: figure(c["memory_measured"] / 2**20)),
+    ("between", "MiB/step", False, lambda c: figure(c["bytes_between"] / 2**20)),
+    ("exposed", "%", False, lambda c: figure(100 * c["exposed_share"])),
+    ("bubble", "%", False, lambda c: figure(100 * c["bubble"])),
+    ("loss", "nat", False, lambda c: figure(c["last_loss"])),
+    ("status", "", True, lambda c: c["status"]),
+]
+
+
+def figure(value):
+    return f"{value:.4g}" if math.isfinite(value) else "-"
+
+
+def of_device(case, name, row, rank):
+    values = case.get(f"device/{name}")
+    return values[row, rank].item() if values.size else math.nan
+
+
+def title(name, units):
+    """"median_s [s]"; without units where it is a plain number or text."""
+    return name if units in ("text", "1") else f"{name} [{units}]"
+
+
+def summary_table(result):
+    """Titles and rows of all columns."""
+    return [title(name, units) for name, units in result.units.items()], [list(case.row.values()) for case in result.cases]
+
+
+def sample_table(result):
+    """Titles and rows of the long form: the settings of the case, then the columns above."""
+    names = ["case", *(name for name in result.settings if name != "identity")]
+    titles = [title(name, result.units[name]) for name in names] + [title(name, units) for name, units, _ in SAMPLE_COLUMNS]
+    rows = []
+    for case in result.cases:
+        settings, step = [case[name] for name in names], 0
+        for sample in range(len(case.samples)):
+            step = step + 1 if sample and case.repetition[sample] == case.repetition[sample - 1] else 0
+            rows += [settings + [value(case, sample, step, rank) for _, _, value in SAMPLE_COLUMNS] for rank in range(case["ranks"])]
+    return titles, rows
+
+
+def exists(value):
+    return not (isinstance(value, float) and not math.isfinite(value))
+
+
+def as_csv(titles, rows):
+    """What does not exist is empty."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([titles, *([value if exists(value) else "" for value in row] for row in rows)])
+    return text.getvalue()
+
+
+def as_json(titles, rows):
+    """A list of objects; what does not exist is null."""
+    return json.dumps([dict(zip(titles, (value if exists(value) else None for value in row))) for row in rows], indent=2, ensure_ascii=False) + "\n"
+
+
+def summary_text(result):
+    """The cases, the figure of merit and the verdict, for people."""
+    from .compare_output import aligned
+
+    return aligned(SHOWN, result.cases) + closing_text(result.cases)
+
+
+def main(words=None):
+    parser = Parser(prog="export", description="Prints every column of every case of a result file, with units in the titles (docs/show.md).")
+    parser.add_argument("file", metavar="FILE.h5", help="result file of minitaw run")
+    parser.add_argument("--json", action="store_true", help="a JSON list of objects instead of CSV")
+    parser.add_argument("--samples", action="store_true", help="a row for each case, repetition, step and rank instead")
+    options = parser.parse_args(words)
+    result = load(options.file)
+    table = sample_table(result) if options.samples else summary_table(result)
+    put_out(as_json(*table) if options.json else as_csv(*table))

@@ -1,0 +1,342 @@
+"""Result files in memory (docs/results.md).
+
+A file begins with a seal: the length and the CRC-32 of the HDF5 file behind it. It is checked before HDF5 sees a byte, so that a
+truncated or damaged file is refused in one sentence and never crashes a reader.
+"""
+
+import functools
+import math
+import os
+import pathlib
+import re
+import zlib
+from dataclasses import dataclass, field
+
+import h5py
+import numpy
+
+from .command import BadInput
+
+SCHEMA = 4
+SEAL_BYTES = 512
+SEAL_WORDS = b"miniTaw result, schema "
+SEAL_FORM = re.compile(rb"miniTaw result, schema (\d{1,9}), (\d{1,18}) bytes, crc32 ([0-9a-f]{8})\n *\n")
+HDF5_WORDS = b"\x89HDF\r\n\x1a\n"
+DAMAGE = (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError, IndexError)
+
+# Datasets of a case that are read, with their axes: P ranks, K any number.
+SHAPES = {"seconds": "KP", "repetition": "K", "position": "K", "losses": "K", "memory/planned": ("P", 5), "memory/measured": ("P", 5),
+          "bytes/planned": ("P", "P", 4), "bytes/counted": ("P", "P", 4), "time/length": (), "idle_ticks": "P", "device/clock": "KP",
+          "device/memory_clock": "KP", "device/temperature": "KP", "device/power": "KP", "device/throttle": "KP", "device/energy": "KP"}
+
+
+def seal_of(schema, image):
+    """The 512 bytes in front of these bytes of an HDF5 file."""
+    line = b"%s%d, %d bytes, crc32 %08x\n" % (SEAL_WORDS, schema, len(image), zlib.crc32(image))
+    return line.ljust(SEAL_BYTES - 1) + b"\n"
+
+
+def changed(name, what):
+    return BadInput(f"{name} is damaged or was changed after it was written: {what}")
+
+
+def read_bytes(name):
+    try:
+        if not os.path.lexists(name):
+            raise BadInput(f"{name} cannot be read: there is no such file")
+        if not pathlib.Path(name).is_file():
+            raise BadInput(f"{name} is not a file")
+        return pathlib.Path(name).read_bytes()
+    except (OSError, MemoryError) as error:
+        raise BadInput(f"{name} cannot be read: {getattr(error, 'strerror', None) or 'it does not fit into memory'}") from error
+
+
+def unseal(name, content):
+    """The HDF5 part and the schema of a file."""
+    content = memoryview(content)
+    if content[:len(SEAL_WORDS)] != SEAL_WORDS:
+        if HDF5_WORDS in (content[:len(HDF5_WORDS)], content[SEAL_BYTES:SEAL_BYTES + len(HDF5_WORDS)]):
+            raise changed(name, "it has lost its seal, the first 512 bytes; use the file that minitaw run has left")
+        raise BadInput(f"{name} is not a miniTaw result, or it is damaged")
+    number = re.match(rb"\d{1,9}", bytes(content[len(SEAL_WORDS):SEAL_BYTES]))
+    if number and int(number[0]) != SCHEMA:
+        raise BadInput(f"{name} has schema version {int(number[0])}, these scripts read {SCHEMA}; use those of the miniTaw that wrote it")
+    form = SEAL_FORM.fullmatch(content[:SEAL_BYTES])
+    if not form:
+        raise changed(name, "its seal, the first 512 bytes, cannot be understood")
+    length, image = int(form[2]), content[SEAL_BYTES:]
+    if len(image) != length:
+        kind = "truncated" if len(image) < length else "longer than it was"
+        raise changed(name, f"{kind}, {len(content)} of {length + SEAL_BYTES} bytes")
+    if seal_of(SCHEMA, image) != content[:SEAL_BYTES]:
+        raise changed(name, "its checksum differs from the one in its seal")
+    return bytes(image)
+
+
+def open_bytes(name, content):
+    """An open h5py.File, read only, of the bytes of a result file. Raises BadInput."""
+    image = unseal(name, content)
+    try:
+        file = h5py.File(h5py.h5f.open_file_image(image), "r")
+        if file.attrs["format"] == "minitaw" and int(file.attrs["schema"]) == SCHEMA:
+            return file
+    except DAMAGE as error:
+        raise BadInput(f"{name} is damaged: HDF5 cannot open it") from error
+    raise BadInput(f"{name} is an HDF5 file, but not a miniTaw result")
+
+
+def open_result(path):
+    """An open h5py.File, read only, of a result file. Raises BadInput for a file that is none or damaged."""
+    return open_bytes(str(path), read_bytes(path))
+
+
+@dataclass
+class Case:
+    """One case. Arrays have length 0 where nothing was measured."""
+    file: "Result"
+    row: dict                                   # of /summary
+    data: dict = field(default_factory=dict)    # datasets of the case by path, "memory/planned"
+    has_timeline: bool = False
+
+    def __getitem__(self, name):
+        return self.row[name]
+
+    def get(self, name):
+        """A dataset of the case; empty if there is none."""
+        return self.data.get(name, numpy.zeros(0))
+
+    @property
+    def number(self):
+        return int(self["case"])
+
+    @property
+    def label(self):
+        """The number, with the letter of its file where there are several."""
+        return f"{self.file.letter}{self.number}"
+
+    @property
+    def session(self):
+        """Provenance of the session that measured it."""
+        return self.file.sessions[self["session"]]
+
+    @property
+    def valid(self):
+        return self["verdict"].startswith("VALID")
+
+    @property
+    def doubt(self):
+        """What the verdict says in brackets behind VALID: too noisy, no warm-up."""
+        return self["verdict"].removeprefix("VALID").strip(" ()") if self.valid else ""
+
+    @functools.cached_property
+    def samples(self):
+        """Seconds of each timed step: the slowest rank's."""
+        seconds = self.get("seconds")
+        return seconds.max(axis=1) if seconds.size else numpy.zeros(0)
+
+    @property
+    def repetition(self):
+        """Of each sample."""
+        return self.get("repetition")
+
+    @property
+    def tokens(self):
+        """Of a step, all ranks together."""
+        return round(self["tokens_per_s"] * self["median_s"]) if self["median_s"] > 0 else 0
+
+
+@dataclass
+class Result:
+    """A file: its sessions (provenance) and cases, and what the columns of its summary are."""
+    path: pathlib.Path
+    letter: str = ""    # empty where there is one file only
+    units: dict = field(default_factory=dict)   # of each column, in the order of the table
+    settings: list = field(default_factory=list)  # columns that say what was asked for
+    sessions: list = field(default_factory=list)
+    cases: list = field(default_factory=list)
+
+    @property
+    def name(self):
+        return self.path.name
+
+
+def value_of(dataset):
+    """Numbers as numpy has them, texts as str or a list of them."""
+    if h5py.check_string_dtype(dataset.dtype):
+        values = dataset.asstr(errors="replace")[()]
+        return values if isinstance(values, str) else [str(value) for value in values]
+    return dataset[()]
+
+
+def read_all(group, names):
+    """Those of the datasets that there are, by name."""
+    return {name: value_of(group[name]) for name in names if name in group}
+
+
+def plain(value):
+    return value.item() if isinstance(value, numpy.generic) else value
+
+
+def read_columns(result, file):
+    """Units and order of the summary; the file says itself which columns are settings."""
+    summary = file["summary"]
+    names = [str(name) for name in summary.attrs["columns"]] if "columns" in summary.attrs else list(summary)
+    result.units = {name: str(summary[name].attrs["units"]) for name in names}
+    first = file["cases"].get("0000/settings", {})
+    result.settings = [name for name in names if name in first]
+
+
+def read_cases(result, file):
+    columns = {name: value_of(file["summary"][name]) for name in result.units}
+    require(len({len(column) for column in columns.values()}) <= 1, "the columns of the summary differ in length")
+    for i in range(len(columns["case"])):
+        row = {name: plain(column[i]) for name, column in columns.items()}
+        require_row(row, result)
+        group = file[f"cases/{i:04}"]
+        case = Case(result, row, read_all(group, SHAPES), "timeline" in group)
+        require_arrays(case)
+        result.cases.append(case)
+
+
+def require(holds, what):
+    if not holds:
+        raise ValueError(what)
+
+
+def require_row(row, result):
+    """No figure of a summary is negative (a seed may look so) or endless; what does not exist is NaN."""
+    for name, value in row.items():
+        number = isinstance(value, (int, float)) and name != "seed"
+        require(not number or math.isnan(value) or 0 <= value < 2**62, f"case {row['case']}: {name} is {value}")
+    require(row["ranks"] > 0 and row["seq"] > 0, f"case {row['case']} has no ranks or no tokens")
+    sizes = row["groups"].split("+")
+    require(all(size.isdecimal() and len(size) < 9 for size in sizes) and sum(map(int, sizes)) == row["ranks"],
+            f"case {row['case']}: {row['ranks']} ranks in groups {row['groups']}")
+    require(row["session"] < len(result.sessions), f"case {row['case']} names session {row['session']}, which is not there")
+
+
+def require_arrays(case):
+    """Shapes and values that the figures rely on."""
+    where = f"case {case['case']}"
+    for name, axes in SHAPES.items():
+        values, expected = case.get(name), [case["ranks"] if axis == "P" else axis for axis in axes]
+        if 0 in values.shape:
+            continue
+        require(len(values.shape) == len(expected) and all(e in ("K", s) for s, e in zip(values.shape, expected)),
+                f"{where}: {name} has the shape {values.shape}")
+        endless = name == "device/throttle"  # all bits: the device does not tell
+        require(endless or not ((values < 0) | (values >= 2**62)).any(), f"{where}: {name} holds what cannot be")
+    require(numpy.isfinite(case.get("seconds")).all() and (case.samples > 0).all(), f"{where}: seconds holds what is no time")
+    require(len(case.repetition) == len(case.samples), f"{where}: repetition and seconds differ in length")
+    require((case.repetition < len(case.get("position"))).all(), f"{where}: a repetition without a position")
+
+
+def read_sessions(file):
+    first = file["provenance"]
+    later = [first["resumed"][name] for name in sorted(first.get("resumed", {}))]
+    return [read_all(session, [name for name in session if name != "resumed"]) for session in (first, *later)]
+
+
+def damaged(name, error):
+    return BadInput(f"{name} is damaged: {' '.join(str(error).split())}")
+
+
+def load_bytes(name, content):
+    """A result from the bytes of its file."""
+    with open_bytes(name, content) as file:
+        try:
+            result = Result(pathlib.Path(name))
+            result.sessions = read_sessions(file)
+            read_columns(result, file)
+            read_cases(result, file)
+            return result
+        except DAMAGE as error:
+            raise damaged(name, error) from error
+
+
+def load(name):
+    """Raises BadInput for a file that is missing, no result, damaged or of another schema."""
+    return load_bytes(str(name), read_bytes(name))
+
+
+def load_all(names):
+    """All files, in the order given; with letters where there are several."""
+    results = [load(name) for name in names]
+    for number, result in enumerate(results):
+        result.letter = letter_of(number) if len(results) > 1 else ""
+    return results
+
+
+def letter_of(number):
+    """A, B, ..., Z, AA, AB, ..."""
+    return (letter_of(number // 26 - 1) if number >= 26 else "") + chr(ord("A") + number % 26)
+
+
+def read_timeline(case):
+    """Columns of the timeline of a case, codes replaced by their names: {name: array or list of str}."""
+    with open_result(case.file.path) as file:
+        try:
+            group = file[f"cases/{case.number:04}/timeline"]
+            columns = {name: column[()] for name, column in group.items()}
+            codes = {name: [str(code) for code in column.attrs["codes"]] for name, column in group.items() if "codes" in column.attrs}
+            require_timeline(case, columns, codes)
+            return columns | {name: [codes[name][code] for code in columns[name]] for name in codes}
+        except DAMAGE as error:
+            raise damaged(case.file.path, error) from error
+
+
+def require_timeline(case, columns, codes):
+    require(len({len(column) for column in columns.values()}) == 1, "the columns of a timeline differ in length")
+    for name in ("lane", "kind", "payload"):
+        require(((columns[name] >= 0) & (columns[name] < len(codes[name]))).all(), f"a timeline with an unknown {name}")
+    for name in ("rank", "peer"):
+        require((columns[name] < case["ranks"]).all() and (columns["rank"] >= 0).all(), f"a timeline with an unknown {name}")
+    require(all((numpy.isfinite(columns[name]) & (abs(columns[name]) < 1e9)).all() for name in ("ready", "begin", "end")), "a timeline without times")
+    require((columns["begin"] <= columns["end"]).all(), "an action that ends before it begins")
+
+
+# Verdict and figure of merit, in the words of `minitaw show`.
+
+def describe(case):
+    return f"{case['schedule']}, {case['ranks']} ranks in groups {case['groups']}, {case['seq']} tokens"
+
+
+def ranks_text(case):
+    """"4", or "2x2" for two replicas of two ranks."""
+    return f"{case['replicas']}x{case['ranks'] // case['replicas']}" if case["replicas"] > 1 else f"{case['ranks']}"
+
+
+def fastest(cases):
+    """The valid case of the largest rate: the figure of merit (docs/results.md)."""
+    return max((case for case in cases if case.valid), key=lambda case: case["tokens_per_s"], default=None)
+
+
+def reason_of(case):
+    """Why a case is not valid, without the word that says so."""
+    return case["verdict"].removeprefix("INVALID: ") or case["reason"] or case["status"]
+
+
+def verdict_of(cases):
+    """"VALID", "VALID (doubt)" or "INVALID: reason" of all cases of a file."""
+    def counted(some):
+        return f"{len(some)} of {len(cases)} cases, first case {some[0]['case']} ({describe(some[0])})"
+
+    bad = [case for case in cases if not case.valid]
+    doubtful = [case for case in cases if case.doubt]
+    if not cases:
+        return "INVALID: no case was run"
+    if bad:
+        return f"INVALID: {counted(bad)}: {reason_of(bad[0])}"
+    return f"VALID ({counted(doubtful)}: {doubtful[0].doubt})" if doubtful else "VALID"
+
+
+def closing_text(cases):
+    """Two lines: figure of merit and verdict."""
+    best = fastest(cases)
+    merit = f"{best['tokens_per_s']:.6g} tokens/s ({describe(best)})" if best else "none"
+    return f"figure of merit: {merit}\nRESULT: {verdict_of(cases)}\n"
+
+
+def cell_text(value):
+    """A cell without its unit; as many digits as tell the number from any other."""
+    return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)

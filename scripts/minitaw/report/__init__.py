@@ -1,0 +1,1 @@
+"""What result files say, as one page."""

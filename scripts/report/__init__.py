@@ -1,1 +1,0 @@
-"""Parts of scripts/report.py: what a result file says, as one page."""

@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "record/hdf5.hpp"
+
+namespace minitaw::record {
+
+/// Tells one state of a file from another.
+struct FileState {
+  std::uint64_t device = 0, inode = 0, size = 0;
+  std::int64_t seconds = 0, nanoseconds = 0;
+  friend bool operator==(const FileState&, const FileState&) = default;
+};
+/// Nothing if there is no such file.
+[[nodiscard]] std::optional<FileState> state_of(const std::string& path);
+
+/// The whole file, as it was at one moment: another program may replace it meanwhile. Throws InputError if it
+/// cannot be read.
+[[nodiscard]] std::vector<std::byte> read_file(const std::string& path);
+
+/// The name of the copy that replaces `path`, beside it.
+[[nodiscard]] std::string copy_name(const std::string& path);
+
+/// Puts `bytes` in place of the file: a copy beside it is written, forced to disk and renamed, so that at
+/// every moment the path names either the old or the new content. Returns the state of the new file. Throws
+/// std::runtime_error if the disk is full, the folder cannot be written or another program is at it; the old
+/// file is then as it was and the copy is gone.
+FileState replace_file(const std::string& path, std::span<const std::byte> bytes);
+/// The same, if the file is still in the state `expected` (nothing: not there), and an error if not.
+FileState replace_file(const std::string& path, std::span<const std::byte> bytes,
+                       const std::optional<FileState>& expected);
+
+/// Removes what a killed run may have left beside the file.
+void remove_stale_copy(const std::string& path);
+
+/// Version of the layout in docs/results.md. Programs read and add to files of their own version.
+inline constexpr std::int64_t schema_version = 4;
+
+using Bytes = std::span<const std::byte>;
+
+/// Length of the seal in front of the HDF5 file: its smallest user block, which all its readers skip.
+inline constexpr std::size_t seal_size = 512;
+
+/// The seal of an HDF5 file: a line that `head -1` shows, with its length and its CRC-32 (zlib's), padded
+/// with spaces to `seal_size` characters, the last one a newline.
+[[nodiscard]] std::string make_seal(std::int64_t schema, Bytes image);
+
+/// The HDF5 file behind its seal, a part of the bytes that were given. Throws InputError if the file is not
+/// what was written, or of another schema; `path` is for messages.
+[[nodiscard]] Bytes unseal(Bytes file, const std::string& path);
+
+/// A result file in memory. HDF5 never writes to the disk itself: a run that is killed inside HDF5 would
+/// leave a file that nobody can open.
+class MemoryFile {
+public:
+  /// A new one, with the attributes of the format and nothing else.
+  static MemoryFile create();
+  /// The content of a file. Throws InputError if it is not a miniTaw result, damaged, or of another schema.
+  static MemoryFile load(const std::string& path);
+
+  [[nodiscard]] hid_t root() const { return file_.get(); }
+  /// The bytes of the file as they are on disk: the seal, then the HDF5 file.
+  [[nodiscard]] std::vector<std::byte> bytes() const;
+
+private:
+  explicit MemoryFile(h5::Id file) : file_(std::move(file)) {}
+  h5::Id file_;
+};
+
+}  // namespace minitaw::record

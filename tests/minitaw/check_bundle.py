@@ -1,0 +1,136 @@
+"""scripts/bundle as sender and receiver meet it, on a result that is not valid, and archives that try to do harm."""
+
+import gzip
+import hashlib
+import io
+import os
+import pathlib
+import shutil
+import tarfile
+import tempfile
+from support import FOLDER, SAMPLE, accepted, call
+from support import refused as refused_by
+from minitaw import bundle
+from minitaw.command import BadInput
+
+
+def refused(*arguments, says):
+    refused_by("bundle", *arguments, says=says)
+
+
+def content(archive):
+    with tarfile.open(archive) as tar:
+        for member in tar.getmembers():
+            assert member.isfile() and member.name.startswith("bundle/") and member.mode == 0o644, member
+            assert (member.uid, member.gid, member.uname, member.gname) == (0, 0, "", ""), member
+        return {member.name.removeprefix("bundle/"): tar.extractfile(member).read() for member in tar.getmembers()}
+
+
+def make():
+    shutil.copy(SAMPLE, FOLDER / "r.h5")
+    (FOLDER / "job.sh").write_text("srun minitaw\n", encoding="utf-8")
+    said = accepted("bundle", "r.h5", "--add", "job.sh")
+    assert "RESULT: INVALID" in said, said  # said, but no reason not to pack it
+    digest = hashlib.sha256((FOLDER / "r.tar.gz").read_bytes()).hexdigest()
+    assert said.startswith(f"{digest}  r.tar.gz\n"), said
+
+
+def check_content():
+    files = content(FOLDER / "r.tar.gz")
+    assert files["record.h5"] == (FOLDER / "r.h5").read_bytes() and files["added/job.sh"] == b"srun minitaw\n"
+    assert files["summary.csv"].decode() == accepted("export", "r.h5") and b"RESULT: INVALID" in files["summary.txt"]
+    assert {"README.txt", "deck.toml", "log.txt", "environment.txt", "summary.csv"} < set(files)
+    sums = {name: digest for digest, name in (line.split("  ") for line in files.pop("SHA256SUMS").decode().splitlines())}
+    assert sums == {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+
+
+def check_reproducible():
+    """Another day, another umask, another order, another place: the same bytes."""
+    with tempfile.TemporaryDirectory(dir=FOLDER) as other:
+        shutil.copy(FOLDER / "job.sh", other)
+        os.utime(pathlib.Path(other, "job.sh"), (10**9, 10**9))
+        os.chmod(pathlib.Path(other, "job.sh"), 0o700)
+        assert call("bundle", "--add", pathlib.Path(other, "job.sh"), "-o", "again.tar.gz", "r.h5").returncode == 0
+    assert (FOLDER / "again.tar.gz").read_bytes() == (FOLDER / "r.tar.gz").read_bytes()
+
+
+def check_checking():
+    said, rules = accepted("bundle", "--check", "r.tar.gz", code=1), accepted("rules", "r.h5", code=1)
+    assert "RESULT: INVALID" in said and rules.startswith("official: no: "), said
+    assert said.endswith(rules) and rules in content(FOLDER / "r.tar.gz")["README.txt"].decode()
+    with tempfile.TemporaryDirectory(dir=FOLDER) as other:  # unpacked and packed again by hand, as a receiver may
+        with tarfile.open(FOLDER / "r.tar.gz") as tar:
+            tar.extractall(other, filter="data")
+        with tarfile.open(FOLDER / "by-hand.tgz", "w:gz") as tar:
+            tar.add(pathlib.Path(other, "bundle"), "bundle")
+        accepted("bundle", "--check", "by-hand.tgz", code=1)
+        pathlib.Path(other, "bundle", "summary.txt").write_text("RESULT: VALID\n", encoding="utf-8")
+        with tarfile.open(FOLDER / "by-hand.tgz", "w:gz") as tar:
+            tar.add(pathlib.Path(other, "bundle"), "bundle")
+    refused("--check", "by-hand.tgz", says="summary.txt is not what SHA256SUMS says")
+
+
+def check_refusals():
+    archive = (FOLDER / "r.tar.gz").read_bytes()
+    (FOLDER / "cut.tar.gz").write_bytes(archive[: len(archive) // 2])
+    refused("--check", "cut.tar.gz", says="damaged")
+    refused("--check", "r.h5", says="not a tar.gz")
+    refused("--check", "missing.tar.gz", says="cannot be read")
+    refused("--check", ".", says="not a file")
+    refused(says="name a result file")
+    refused("r.h5", "--check", "r.tar.gz", says="name a result file")
+    refused("--check", "r.tar.gz", "-o", "x.tar.gz", says="--check")
+    refused("missing.h5", says="cannot be read")
+    refused("job.sh", says="not a miniTaw result")
+    refused("r.h5", "-o", "r.h5", says=".tar.gz")
+    refused("r.h5", "-o", "missing/x.tar.gz", says="cannot be written")
+    refused("r.h5", "-o", "/dev/full/x.tar.gz", says="cannot be written")
+    refused("r.h5", "--add", "missing", says="cannot be read")
+    refused("r.h5", "--add", "r.tar.gz", "-o", "r.tar.gz", says="one of the files that go into the bundle")
+    refused("r.h5", "--add", "job.sh", "--add", "./job.sh", says="another added/job.sh")
+    refused("r.h5", "--add", "..", says="--add")
+    assert (FOLDER / "r.tar.gz").read_bytes() == archive, "a refusal changed the archive"
+    assert not list(FOLDER.glob("*.part")), "a copy was left behind"
+
+
+def archive_of(*members):
+    """A tar.gz of members [(name, content or None, what else is set)]."""
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w") as tar:
+        for name, data, attributes in members:
+            member = tarfile.TarInfo(name)
+            member.size = len(data or b"")
+            for key, value in attributes.items():
+                setattr(member, key, value)
+            tar.addfile(member, io.BytesIO(data or b""))
+    return gzip.compress(plain.getvalue())
+
+
+def check_hostile():
+    """What no bundle holds is refused before anything is done with it."""
+    for members, says in [([("bundle/../x", b"x", {})], "unsafe name"), ([("/etc/x", b"x", {})], "unsafe name"),
+                          ([("bundle/a\nb", b"x", {})], "unsafe name"), ([("bundle/a\\b", b"x", {})], "unsafe name"),
+                          ([("bundle/x", None, {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"})], "link"),
+                          ([("bundle/x", None, {"type": tarfile.LNKTYPE, "linkname": "bundle/y"})], "link"),
+                          ([("bundle/x", None, {"type": tarfile.FIFOTYPE})], "unsafe"),
+                          ([("bundle/x", b"1", {}), ("bundle/x", b"2", {})], "twice"), ([("x", b"1", {})], "not in the folder"),
+                          ([(f"bundle/{i}", b"", {}) for i in range(1001)], "more than 1000"), ([("bundle/x", b"1", {})], "no SHA256SUMS"),
+                          ([("bundle/SHA256SUMS", b"", {})], "no record.h5")]:
+        (FOLDER / "hostile.tar.gz").write_bytes(archive_of(*members))
+        refused("--check", "hostile.tar.gz", says=says)
+    bundle.MOST_BYTES = 1 << 20
+    try:
+        bundle.unpack(gzip.compress(bytes((1 << 20) + 1)), "bomb.tar.gz")
+        raise AssertionError("unpacked more than a bundle may hold")
+    except BadInput as error:
+        assert "unpacks to more than" in str(error)
+
+
+for left in FOLDER.iterdir():
+    left.unlink()
+make()
+check_content()
+check_reproducible()
+check_checking()
+check_refusals()
+check_hostile()

@@ -1,0 +1,250 @@
+"""What the comparison says of cases that differ in one thing each: times, memory, bytes, losses, settings, machines."""
+
+import copy
+import math
+import os
+import random
+
+import numpy
+from support import SAMPLE, refused
+from minitaw import compare as subject
+from minitaw.command import BadInput
+from minitaw.compare import Rules, compare, judge, require_known
+from minitaw.intervals import Interval
+from minitaw.record import Result, load
+
+SEED = int(os.environ.get("MINITAW_SEED", 20111741))
+RANDOM = random.Random(SEED)
+SEEN = load(SAMPLE)
+SESSION = {"devices": ["host, 2 threads"] * 3, "hosts": ["node 0"] * 3, "nodes": [0] * 3, "cpu": ["one"] * 3, "build_type": "Release"}
+STEPS = 6
+
+
+def measured(seconds, repetitions=1, **settings):
+    """A case with steps of about `seconds`, a little different in each, in as many repetitions as wanted."""
+    case = copy.copy(SEEN.cases[0])
+    case.row = case.row | {"steps": STEPS, "repeats": repetitions} | settings
+    count = STEPS * repetitions
+    samples = numpy.array([[seconds * (1 + 0.01 * RANDOM.random()) for _ in range(3)] for _ in range(count)])
+    case.data = case.data | {"seconds": samples, "repetition": numpy.arange(count) // STEPS, "position": numpy.arange(repetitions),
+                             "losses": case.data["losses"].copy()}
+    case.__dict__.pop("samples", None)  # computed once
+    return case
+
+
+def file_of(*cases, **session):
+    file = Result(SEEN.path, units=SEEN.units, settings=SEEN.settings, sessions=[SESSION | session])
+    for number, case in enumerate(cases):
+        case.file = file
+        case.row = case.row | {"case": number, "session": 0}
+        file.cases.append(case)
+    return file
+
+
+def compared_once(change, rules=None, seconds=1.0, **session):
+    """Two files of one case, six repetitions each; `change` is done to the new one."""
+    new = measured(seconds, 6)
+    change(new)
+    return compare([file_of(measured(1, 6))], [file_of(new, **session)], rules or Rules())
+
+
+def compared_in_turn(pairs, change):
+    """Many pairs of files of one case; both of a pair see the same drift."""
+    base, new = [], []
+    for i in range(pairs):
+        drift = 1 + 0.5 * abs(math.sin(i))
+        base.append(file_of(measured(drift)))
+        case = measured(drift)
+        change(case)
+        new.append(file_of(case))
+    return compare(base, new, Rules())
+
+
+def slower(factor):
+    """On the slowest rank of each step."""
+    def change(case):
+        seconds = case.data["seconds"]
+        seconds[numpy.arange(len(seconds)), seconds.argmax(axis=1)] *= factor
+    return change
+
+
+def unchanged(case):
+    pass
+
+
+def refusal_of(work):
+    try:
+        work()
+    except BadInput as error:
+        return str(error)
+    raise AssertionError("nothing was refused")
+
+
+def check_same():
+    for found in (compared_once(unchanged), compared_in_turn(7, unchanged)):
+        assert found.text() == "SAME" and found.outcome == "same" and not found.notes, found.notes
+        assert {aspect.outcome for aspect in found.cases[0].aspects.values()} == {"same"}
+
+
+def check_slower():
+    found = compared_once(slower(1.2))
+    time = found.cases[0].aspects["time"]
+    assert found.text().startswith("REGRESSION: 1 of 1 case, first case 0 (tawpipe") and "step time" in found.text()
+    assert time.word == "SLOWER" and abs(time.ratio.estimate - 1.2) < 0.02 and abs(time.base - 1) < 0.02 and abs(time.new - 1.2) < 0.02
+
+    def others(case):
+        seconds = case.data["seconds"]
+        seconds[numpy.arange(len(seconds)), seconds.argmin(axis=1)] *= 0.5
+    assert compared_once(others).text() == "SAME", "a sample is the slowest rank"
+    assert compared_in_turn(7, slower(1.1)).cases[0].aspects["time"].word == "SLOWER", "a drift that both share does not matter"
+
+    def faster(case):
+        case.data["seconds"] /= 1.1
+    assert compared_in_turn(7, faster).text() == "FASTER"
+
+
+def check_units():
+    """Files that are not in pairs are repetitions; too few measurements are ambiguous; one repetition comes with a warning."""
+    found = compare([file_of(measured(1)) for _ in range(5)], [file_of(measured(1.3)) for _ in range(4)], Rules())
+    assert found.cases[0].times.unit == "repetitions" and found.cases[0].aspects["time"].word == "SLOWER"
+    pairs = compared_in_turn(5, slower(2))
+    assert pairs.outcome == "ambiguous" and "5 pairs of files, at least 6" in pairs.cases[0].aspects["time"].reason
+    few = compare([file_of(measured(1, 3))], [file_of(measured(2, 4))], Rules())
+    assert "3 and 4 repetitions, at least 4 each" in few.cases[0].aspects["time"].reason
+    for seconds, text in ((1, "SAME"), (0.5, "AMBIGUOUS"), (2, "AMBIGUOUS")):
+        found = compare([file_of(measured(1))], [file_of(measured(seconds))], Rules())
+        assert found.text().startswith(text) and any("one repetition" in note for note in found.notes)
+
+
+def check_many_samples():
+    case = measured(1)
+    case.data["seconds"] = numpy.tile(case.data["seconds"], (3000, 1))
+    case.data["repetition"] = numpy.zeros(len(case.data["seconds"]), dtype=int)
+    file = file_of(case)
+    found = compare([file], [file], Rules())
+    assert len(found.cases[0].times.base) == 1000 and abs(found.cases[0].aspects["time"].ratio.estimate - 1) < 0.005
+
+
+def check_threshold():
+    assert compared_once(slower(1.2), Rules(threshold=0.3)).text() == "SAME"
+    for low, high, word in ((0.96, 1.04, "SAME"), (1.02, 1.049, "SAME"), (0.96, 1.06, "AMBIGUOUS"), (1.04, 1.2, "AMBIGUOUS"), (1.051, 1.2, "SLOWER"),
+                            (0.8, 0.951, "FASTER"), (0.8, 0.953, "AMBIGUOUS"), (0.5, 2, "AMBIGUOUS")):
+        assert judge(Interval(low, (low + high) / 2, high), Rules()).word == word, (low, high)
+
+
+def check_quantile():
+    """A block stands for itself by its fastest sample, or by the one that is asked for."""
+    def one_in_six(case):
+        case.data["seconds"][numpy.arange(len(case.data["seconds"])) % 6 != 0] *= 3
+    assert compared_once(one_in_six).text() == "SAME"
+    assert compared_once(one_in_six, Rules(quantile=0.5)).cases[0].aspects["time"].word == "SLOWER"
+
+
+def check_more_steps():
+    """More steps are no advantage: the first six of each repetition count."""
+    few, many = measured(1, 6), measured(1, 6)
+    many.data["seconds"] = numpy.concatenate([many.data["seconds"], numpy.full((36, 3), 0.5)])
+    many.data["repetition"] = numpy.concatenate([many.data["repetition"], many.data["repetition"]])
+    many.row["steps"] = 12
+    found = compare([file_of(few)], [file_of(many)], Rules())
+    assert found.cases[0].aspects["time"].word == "SAME" and any("steps = 6 -> 12" in note for note in found.notes)
+
+
+def check_matching():
+    a, b, c, d = measured(1, 4), measured(2, 4, schedule="ddp"), measured(3, 4, schedule="ddp", seq=256), measured(2, 4, schedule="ddp")
+    found = compare([file_of(a, b)], [file_of(c, d)], Rules())
+    assert [one.case["schedule"] for one in found.cases] == ["ddp"] and found.cases[0].aspects["time"].word == "SAME"
+    assert "tawpipe" in found.only_base[0] and "256 tokens" in found.only_new[0]
+    said = refusal_of(lambda: compare([file_of(measured(1, 4))], [file_of(measured(3, 4, schedule="ddp"))], Rules()))
+    assert "no case in common" in said and "schedule is tawpipe" in said
+    file = file_of(measured(1, 4), measured(1, 4, dtype="bf16"))
+    labels = [one.label for one in compare([file], [file], Rules()).cases]
+    assert "dtype fp32" in labels[0] and "dtype bf16" in labels[1]
+
+
+def check_what_matters():
+    for name, row in {"dtype": {"dtype": "bf16"}, "recompute": {"recompute": "none"}, "attention": {"attention_used": "cudnn"},
+                      "transport": {"transport_used": "nccl"}, "seed": {"seed": 7}, "learning_rate": {"learning_rate": 0.5}}.items():
+        def change(case, row=row):
+            case.row.update(row)
+        assert f"--allow {name}" in refusal_of(lambda change=change: compared_once(change))
+        found = compared_once(change, Rules(allowed=frozenset([name])))
+        assert found.cases[0].differs == [name] and any("as allowed" in note for note in found.notes)
+    machines = {"threads": {"devices": ["host, 1 threads"] * 3}, "device": {"devices": ["device 0, NVIDIA H100, 79.1 GiB, GPU-1"] * 3},
+                "nodes": {"nodes": [0, 0, 1]}, "processor": {"cpu": ["one", "one", "another"]}, "links": {"links": ["rate=100mbit"]},
+                "build_type": {"build_type": "Debug"}}
+    for name, session in machines.items():
+        assert f"--allow {name}" in refusal_of(lambda session=session: compared_once(unchanged, **session))
+        assert compared_once(unchanged, Rules(allowed=frozenset([name, "threads"])), **session).text() == "SAME"
+    devices = [[f"device {i}, NVIDIA H100, 79.1 GiB, GPU-{i}" for i in range(first, first + 3)] for first in (0, 3)]
+    files = [file_of(measured(1, 4), devices=some) for some in devices]
+    assert compare(files[:1], files[1:], Rules()).text() == "SAME", "which of equal devices it was does not matter"
+    assert "did you mean device" in refusal_of(lambda: require_known(["dtype", "dvice"]))
+    require_known(subject.WHAT_MATTERS)
+
+
+def check_bytes_and_memory():
+    def times(column, factor):
+        def change(case):
+            case.row[column] = round(case.row[column] * factor)
+        return change
+    more = compared_once(times("bytes_between", 1.001 if SEEN.cases[0]["bytes_between"] > 1000 else 1.1))
+    assert more.outcome == "worse" and more.cases[0].worst().word == "MORE" and more.cases[0].worst().name == "bytes between"
+    less = compared_once(times("bytes_inside", 0.9))
+    assert less.text() == "SAME" and less.cases[0].worst().word == "LESS"
+    assert compared_once(times("memory_measured", 1.04)).text() == "SAME"
+    assert compared_once(times("memory_measured", 1.06)).cases[0].aspects["memory"].word == "MORE"
+    assert compared_once(times("memory_measured", 1.04), Rules(memory_threshold=0.01)).outcome == "worse"
+    for before, after, word in ((100, 130, "SAME"), (100, 133, "MORE"), (1000, 1040, "SAME"), (1000, 1060, "MORE"), (1060, 1000, "LESS")):
+        files = [file_of(measured(1, 4, process_peak=peak << 20)) for peak in (before, after)]
+        assert compare(files[:1], files[1:], Rules()).cases[0].aspects["process peak"].word == word, (before, after)
+
+
+def check_losses():
+    def scaled(at, factor):
+        def change(case):
+            case.data["losses"][at] *= factor
+        return change
+    for at, factor, name, word in ((0, 1 + 5e-7, "first loss", "SAME"), (0, 1 + 2e-6, "first loss", "WRONG"), (-1, 1 + 5e-5, "last loss", "SAME"),
+                                   (-1, 1 - 2e-4, "last loss", "WRONG"), (0, math.nan, "first loss", "WRONG")):
+        assert compared_once(scaled(at, factor)).cases[0].aspects[name].word == word, (at, factor)
+
+
+def fail(case):
+    case.row.update(status="wrong", verdict="INVALID: wrong: the loss is not finite")
+
+
+def check_validity():
+    broken = compared_once(fail)
+    assert broken.text().startswith("REGRESSION") and "the loss is not finite" in broken.text()
+    assert broken.cases[0].aspects["time"].outcome == "none"
+    failed = measured(1, 6)
+    fail(failed)
+    bad = file_of(failed)
+    repaired = compare([bad], [file_of(measured(1, 6))], Rules())
+    assert repaired.cases[0].aspects["verdict"].word == "REPAIRED" and repaired.outcome == "same"
+    assert "valid" in refusal_of(lambda: compare([bad], [bad], Rules()))
+    base, new = [file_of(measured(1)) for _ in range(7)], [measured(1) for _ in range(7)]
+    fail(new[3])
+    found = compare(base, [file_of(case) for case in new], Rules())
+    assert found.cases[0].times.file == [0, 1, 2, 4, 5, 6], "a run that failed takes its pair along"
+    assert found.cases[0].aspects["time"].word == "SAME" and found.cases[0].aspects["verdict"].word == "BROKEN"
+
+
+def check_mean():
+    base = [file_of(measured(1, schedule="ddp"), measured(2)) for _ in range(6)]
+    new = [file_of(measured(1.1, schedule="ddp"), measured(2.2 * 1.1)) for _ in range(6)]
+    mean = compare(base, new, Rules()).mean
+    assert abs(mean.estimate - 1.1 * math.sqrt(1.1)) < 0.02 and mean.low <= mean.estimate <= mean.high
+
+
+def check_notes():
+    notes = compared_once(unchanged, git_hash="abc", environment=["OMP_NUM_THREADS=2"]).notes
+    assert "git_hash = none -> abc" in notes and "environment = none -> OMP_NUM_THREADS=2" in notes
+
+
+print(f"MINITAW_SEED={SEED}")
+for check in (check_same, check_slower, check_units, check_many_samples, check_threshold, check_quantile, check_more_steps, check_matching,
+              check_what_matters, check_bytes_and_memory, check_losses, check_validity, check_mean, check_notes):
+    check()
+refused("compare", "missing.h5", "missing.h5", says="missing.h5")

@@ -1,0 +1,63 @@
+"""scripts/export as other programs use it: CSV and JSON that pandas reads with their units, samples in long form, output that cannot be
+written."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import h5py
+import pandas
+from support import REPOSITORY, SAMPLE, accepted, call
+
+
+def output(*arguments):
+    return accepted("export", SAMPLE, *arguments)
+
+
+def check_cases():
+    table, same = pandas.read_csv(io.StringIO(output())), pandas.read_json(io.StringIO(output("--json")))
+    assert list(table.columns) == list(same.columns) and len(table) == len(same) == 7
+    assert table["median_s [s]"][4] == same["median_s [s]"][4] == 2.25 and table["median_s [s]"].isna()[6]
+    with h5py.File(SAMPLE) as file:
+        for name, column in file["summary"].items():
+            units = column.attrs["units"]
+            assert (name if units in ("1", "text") else f"{name} [{units}]") in table.columns
+
+
+def check_samples():
+    table, same = (pandas.read_csv(io.StringIO(output("--samples"))), pandas.read_json(io.StringIO(output("--json", "--samples"))))
+    assert list(table.columns) == list(same.columns) and len(table) == len(same)
+    with h5py.File(SAMPLE) as file:
+        assert len(table) == sum(case["seconds"].size for case in file["cases"].values())
+        for number, rows in table.groupby("case"):
+            case = file[f"cases/{number:04}"]
+            assert (rows["seconds [s]"].to_numpy().reshape(case["seconds"].shape) == case["seconds"][:]).all()
+            assert (rows["power [W]"].to_numpy().reshape(case["seconds"].shape) == case["device/power"][:]).all()
+            assert (rows["rank"].unique() == range(case["seconds"].shape[1])).all()
+    medians = table.groupby(["case", "repetition", "step"])["seconds [s]"].max().groupby("case").median()
+    summary = pandas.read_csv(io.StringIO(output())).set_index("case")["median_s [s]"].dropna()
+    assert (medians == summary).all()
+    assert json.loads(output("--samples", "--json"))[0]["schedule"] == next(csv.DictReader(io.StringIO(output())))["schedule"]
+
+
+def check_refusals():
+    for arguments in ([], ["--json"], ["--samples"]):
+        with open("/dev/full", "w") as full:
+            done = call("export", SAMPLE, *arguments, stdout=full)
+        assert done.returncode == 2 and done.stderr == "export: standard output: No space left on device\n", done.stderr
+
+
+def check_pipe():
+    """A reader that has seen enough: the end is quiet."""
+    process = subprocess.Popen([sys.executable, REPOSITORY / "scripts/export", SAMPLE, "--json", "--samples"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.close()
+    complaint = process.stderr.read()
+    assert process.wait() in (0, -13) and complaint == b"", (process.returncode, complaint)
+
+
+check_cases()
+check_samples()
+check_refusals()
+check_pipe()

@@ -1,0 +1,91 @@
+"""Intervals of the comparison end where the tables of the distributions say, and cover what they promise to cover."""
+
+import math
+import os
+import random
+
+import numpy
+import support  # noqa: F401  finds the package
+from minitaw.intervals import least_each, least_pairs, median_interval, shift_interval
+
+SEED = int(os.environ.get("MINITAW_SEED", 20111741))
+RANDOM = numpy.random.default_rng(SEED)
+
+
+def check_median_ranks():
+    """As scipy.stats.binom.cdf has them: how many values k may lie outside at each end while cdf(k - 1, n, 1/2) <= (1 - confidence) / 2."""
+    sizes = [5, 6, 7, 8, 9, 12, 15, 17, 20, 25, 30, 100, 1500]
+    expected = {0.90: [1, 1, 1, 2, 2, 3, 4, 5, 6, 8, 11, 42, 718], 0.95: [0, 1, 1, 1, 2, 3, 4, 5, 6, 8, 10, 40, 712],
+                0.99: [0, 0, 0, 1, 1, 2, 3, 3, 4, 6, 8, 37, 700]}
+    for confidence, ranks in expected.items():
+        for n, rank in zip(sizes, ranks):
+            interval = median_interval(random.Random(SEED).sample(range(1, n + 1), n), confidence)
+            assert (interval is not None) == (rank > 0), (n, confidence)
+            assert not interval or interval == (rank, (n + 1) / 2, n + 1 - rank), (n, confidence, interval)
+
+
+def check_shift_ranks():
+    """As scipy.stats.mannwhitneyu(method="exact") has them; the differences of these samples are the numbers 0 .. n m - 1."""
+    for n, m, *ranks in ((3, 3, None, 0, 0), (4, 4, 2, 1, 0), (5, 6, 6, 4, 2), (3, 9, 4, 3, 1), (7, 16, 31, 27, 19), (20, 20, 139, 128, 106)):
+        for confidence, rank in zip((0.9, 0.95, 0.99), ranks):
+            interval = shift_interval([-i for i in range(n)], [n * j for j in range(m)], confidence)
+            assert rank is None or (interval is not None) == (rank > 0), (n, m, confidence)
+            assert not rank or (interval.low, interval.high) == (rank - 1, n * m - rank), (n, m, confidence, interval)
+
+
+def check_example():
+    """The middle ones of 30 differences are 2.7 and 2.7; the interval ends at the fourth from each end."""
+    interval = shift_interval([1.1, 3.4, 2.2, 5.0, 0.7], [2.9, 4.1, 6.3, 5.5, 3.8, 7.7], 0.95)
+    assert numpy.allclose(interval, (-0.5, 2.7, 5.5), atol=1e-12)
+
+
+def check_many():
+    """24 + 25 are counted exactly, 25 + 25 are approximated: one more value must not move the ends by much."""
+    base, new = list(range(24)), [i + 0.5 for i in range(25)]
+    exact, near = shift_interval(base, new, 0.95), shift_interval([*base, 12], new, 0.95)
+    assert abs(exact.low - near.low) <= 1.01 and abs(exact.high - near.high) <= 1.01
+
+
+def check_least():
+    assert (least_pairs(0.95), least_pairs(0.99), least_each(0.95), least_each(0.99)) == (6, 8, 4, 5)
+    assert median_interval([], 0.95) is None and shift_interval([], [1], 0.95) is None
+    assert shift_interval([1, 2, 3], [1, 2, 3], 0.95) is None
+
+
+def check_wild():
+    """Two of twelve on each side may be wrong by any amount."""
+    interval = median_interval([*range(1, 11), 1e9, 1e9], 0.95)
+    assert (interval.low, interval.high) == (3, 10)
+
+
+# Distributions around 0: what step times look like, and worse.
+DISTRIBUTIONS = {"normal": lambda n: RANDOM.standard_normal(n), "log-normal": lambda n: RANDOM.lognormal(size=n) - 1,
+                 "Cauchy": lambda n: RANDOM.standard_cauchy(n),
+                 "a few wild": lambda n: RANDOM.standard_normal(n) * numpy.where(RANDOM.random(n) < 0.1, 100, 1)}
+TRIES = 500
+FIVE_DEVIATIONS = 5 * math.sqrt(0.05 * 0.95 / TRIES)
+
+
+def covered(interval_of, truth):
+    """How often the interval of fresh samples covers the true value."""
+    return sum(low <= truth <= high for low, _, high in (interval_of() for _ in range(TRIES))) / TRIES
+
+
+def check_median_coverage():
+    """1 - 2 cdf(k - 1, n, 1/2), whatever the distribution."""
+    for n, exact in ((6, 1 - 2 / 64), (9, 1 - 20 / 512), (12, 1 - 158 / 4096)):
+        for name, draw in DISTRIBUTIONS.items():
+            share = covered(lambda: median_interval(draw(n), 0.95), 0)
+            assert abs(share - exact) < FIVE_DEVIATIONS, (name, n, share, SEED)
+
+
+def check_shift_coverage():
+    for n, m in ((4, 4), (5, 9), (12, 12)):
+        for name, draw in DISTRIBUTIONS.items():
+            share = covered(lambda: shift_interval(draw(n), draw(m) + 0.3, 0.95), 0.3)
+            assert 0.95 - FIVE_DEVIATIONS < share < 0.985 + FIVE_DEVIATIONS, (name, n, m, share, SEED)
+
+
+for check in (check_median_ranks, check_shift_ranks, check_example, check_many, check_least, check_wild, check_median_coverage,
+              check_shift_coverage):
+    check()

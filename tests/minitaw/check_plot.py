@@ -1,0 +1,25 @@
+"""scripts/plot draws a result file and says clearly when it cannot."""
+
+import pathlib
+from support import FOLDER, REPOSITORY, SAMPLE, accepted, refused
+
+
+
+def check_pictures(option, prefix):
+    for suffix in (".png", ".svg"):
+        pathlib.Path(f"{prefix}{suffix}").unlink(missing_ok=True)
+    assert accepted("plot", SAMPLE, "-o", option).split() == [f"{prefix}.png", f"{prefix}.svg"]
+    assert pathlib.Path(f"{prefix}.png").read_bytes().startswith(b"\x89PNG")
+    picture = pathlib.Path(f"{prefix}.svg").read_text(encoding="utf-8")
+    for words in ("sequence length [token]", "throughput, all ranks [token/s]", "memory of the worst rank [KiB]",
+                  "tawpipe, groups 1+2", "ddp, groups 1+2", "3 ranks", "1 of 7 cases not valid",
+                  "step at 512 tokens, mean over ranks [ms]", "computing", "waiting for weights", "for gradients",
+                  "for activations", "for embedding and head", "idle"):
+        assert f"<!-- {words}" in picture or words in picture, f"the picture does not say {words!r}"
+
+
+check_pictures(FOLDER / "plot", FOLDER / "plot")
+check_pictures(FOLDER, FOLDER / SAMPLE.stem)
+refused("plot", FOLDER / "missing.h5", says="no such file")
+refused("plot", REPOSITORY / "README.md", says="not a miniTaw result")
+refused("plot", SAMPLE, "-o", FOLDER / "missing/plot", says="no folder")

@@ -1,0 +1,235 @@
+"""scripts/report: the page is sound whatever the file, its numbers are the file's, and it says clearly when it cannot be written. The
+figures themselves are looked at in check_browser.py."""
+
+import math
+import pathlib
+import random
+
+from support import FOLDER, REPOSITORY, SAMPLE, accepted, refused
+import files
+import page
+from minitaw.command import BadInput
+from minitaw.record import load_all
+from minitaw.report.page import page as write_page
+
+ALL = {"Cases", "Throughput and memory", "Bytes moved", "Where the time went", "Planned against measured", "Samples", "Timelines",
+       "Device counters", "Provenance"}
+EVIL = "<script>alert('x')</script> & \"quotes\" \x1b[31m ]]> -->"
+
+
+def report(*names):
+    """The page as a tree and as text, without a new process: that takes longer than the page. It is kept for check_browser.py."""
+    text = write_page(load_all(names))
+    (FOLDER / f"{'-'.join(pathlib.Path(name).stem for name in names)}.html").write_text(text, encoding="utf-8")
+    return page.tree_of(text), text
+
+
+def check_program():
+    """As users call it."""
+    target = FOLDER / "called.html"
+    target.unlink(missing_ok=True)
+    assert accepted("report", SAMPLE, "-o", target) == f"{target}\n"
+    assert target.read_text(encoding="utf-8") == report(SAMPLE)[1]
+    target.unlink()
+
+
+def number_in(text):
+    """4 digits and more of "12 407 MiB"."""
+    units = {"s": 1, "ms": 1e-3, "µs": 1e-6, "%": 0.01, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+    head, _, unit = text.partition(" ")
+    return float(head.replace("\u202f", "")) * units.get(unit, 1)
+
+
+def check_numbers(name, tree):
+    """Every figure of the table of cases is the file's, exactly in data-v and rounded in the text."""
+    figures = ["median_s", None, "tokens_per_s", "tflops_causal", "memory_measured", "bytes_inside", "bytes_between", "exposed_share",
+               "idle_share", "overlap", "last_loss", "gradient_error"]
+    with files.read(name) as file:
+        summary = {key: column.asstr()[:] if column.attrs["units"] == "text" else column[:] for key, column in file["summary"].items()}
+    rows = page.rows_of(tree, "All cases")
+    assert len(rows) == len(summary["case"])
+    checked = 0
+    for i, row in enumerate(rows):
+        assert page.text_of(row[2]) == summary["schedule"][i] and page.text_of(row[3]) == str(summary["ranks"][i])
+        if len(row) < len(figures):
+            assert summary["reason"][i] in page.text_of(row[-1]), page.text_of(row[-1])
+            continue
+        for column, cell in zip(figures, row[-len(figures):]):
+            if column is None:
+                continue
+            value, text = float(summary[column][i]) if column in summary else math.nan, page.text_of(cell)
+            shown = float(cell.get("data-v"))
+            assert shown == value or (math.isnan(shown) and math.isnan(value)), (column, shown, value)
+            if column != "gradient_error" and not math.isnan(value):
+                assert abs(number_in(text) - value) <= 1.01e-3 * abs(value) + (0.0005 if text.endswith("%") else 0), (column, text, value)
+            checked += 1
+    assert checked == 11 * sum(median > 0 for median in summary["median_s"])
+    valid = [rate for rate, verdict in zip(summary["tokens_per_s"], summary["verdict"]) if verdict.startswith("VALID")]
+    merit = [e for e in tree.iter("b") if e.get("data-v")]
+    assert [float(e.get("data-v")) for e in merit] == ([max(valid)] if valid else [])
+
+
+def label_of(tree, title):
+    return next(svg.get("aria-label") for svg in tree.iter(page.SVG + "svg") if (svg.get("aria-label") or "").startswith(title))
+
+
+def check_sample():
+    tree, text = report(SAMPLE)
+    assert page.sections_of(tree) == ALL | {"Left out"}, page.sections_of(tree)
+    check_numbers(SAMPLE, tree)
+    assert "RESULT: INVALID: 1 of 7 cases, first case 6" in page.text_of(tree) and "out of memory" in text
+    with files.read(SAMPLE) as file:
+        counted = file["cases/0004/bytes/counted"][:]  # groups 1+2
+        inside = sum(int(counted[a, b].sum()) for a in range(3) for b in range(3) if (a == 0) == (b == 0))
+        planned = file["cases/0004/memory/planned"][:]
+        seconds = file["cases/0004/seconds"][:]
+    assert f"planned {inside}" in label_of(tree, "Bytes inside groups"), label_of(tree, "Bytes inside groups")
+    assert inside == 414 and seconds.shape == (4, 3)
+    rows = page.rows_of(tree, "case 4: tawpipe, 3 ranks, 512 tokens")
+    assert [[int(cell.get("data-v")) for cell in row[1:]] for row in rows] == [[*r, r.sum()] for r in planned.tolist() for r in [Row(r)]]
+    assert "planned 5.9 %, measured 25.0 %" in label_of(tree, "Idle, planned and measured")
+    assert "case 4: tawpipe" in label_of(tree, "Samples of cases 0 to 5") and "median 2.250 s" in label_of(tree, "Samples")
+
+
+class Row(list):
+    def sum(self):
+        return sum(self)
+
+
+def settings(**changed):
+    """Columns that have to change together, as `run` would write them."""
+    return changed | {"identity": repr(sorted(changed.items()))}
+
+
+def check_statuses():
+    """One case of every status: each is named with its reason, above the table and in it."""
+    reasons = {"wrong": "loss differs", "oom": "needs 91 of 80 GiB", "timeout": "no lane moved for 300 s", "skipped": "needs 512 of 80 GiB",
+               "error": "rank 3 ended"}
+    cases = [(0, settings(seq=128), {})]
+    cases += [(6, settings(seq=256 << i, status=status, reason=why, verdict=f"INVALID: {status}: {why}"), {})
+              for i, (status, why) in enumerate(reasons.items())]
+    tree, text = report(files.make(SAMPLE, FOLDER / "statuses.h5", cases))
+    check_numbers(FOLDER / "statuses.h5", tree)
+    listed = "".join(page.text_of(e) for e in tree.iter("ul") if "failures" in (e.get("class") or ""))
+    for status, why in reasons.items():
+        assert f"{status}: {why}" in listed and status in text, (status, listed)
+    assert "5 of 6 cases are not valid" in page.text_of(tree)
+    assert "1 ok, 1 wrong, 1 oom, 1 timeout, 1 skipped, 1 error" in page.text_of(tree)
+
+
+def check_few():
+    """One case; none valid; no case at all."""
+    tree, _ = report(files.make(SAMPLE, FOLDER / "one.h5", [(1, {}, {})]))
+    check_numbers(FOLDER / "one.h5", tree)
+    assert "Throughput and memory" in page.sections_of(tree)
+    failed = settings(status="oom", reason="at step 0", verdict="INVALID: oom: at step 0")
+    tree, _ = report(files.make(SAMPLE, FOLDER / "failed.h5", [(6, failed, {}), (6, failed | settings(seq=9), {})]))
+    check_numbers(FOLDER / "failed.h5", tree)
+    assert page.sections_of(tree) == {"Cases", "Provenance", "Left out"} and "figure of merit: none" in page.text_of(tree)
+    left = page.text_of(next(e for e in tree.iter("section") if e.get("aria-labelledby") == "left-out"))
+    for title in ALL - {"Cases", "Provenance"}:
+        assert f"{title}: " in left, left
+    tree, _ = report(files.make(SAMPLE, FOLDER / "none.h5", []))
+    assert "INVALID: no case was run" in page.text_of(tree)
+
+
+def check_many():
+    """Hundreds of cases over several axes: the page stays small, and says what it does not draw."""
+    chance = random.Random()
+    cases = [(0, settings(schedule=schedule, seq=seq, hidden=hidden, dtype=dtype, micro_batches=m, tokens_per_s=chance.uniform(10, 1e5)), {})
+             for schedule in ("tawpipe", "tawpipe:cco=off", "tawpipe:dbs=off", "fsdp", "fsdp:prefetch=2", "1f1b", "zb1", "zb2", "weipipe", "ddp")
+             for seq in (64, 128, 256) for hidden in (64, 1024) for dtype in ("fp32", "bf16") for m in (6, 12)]
+    assert len(cases) == 240
+    tree, text = report(files.make(SAMPLE, FOLDER / "many.h5", cases))
+    check_numbers(FOLDER / "many.h5", tree)
+    assert "not drawn" in text and "The 120 of 240 cases" in page.text_of(tree) and len(text) < 4_000_000, len(text)
+    assert "family by family" in page.text_of(tree)
+
+
+def check_texts():
+    """Names that are very long, and texts that try to be markup."""
+    name = "tawpipe:" + ":".join(f"option{i}=value{i}" for i in range(40))
+    cases = [(0, settings(schedule=name), {}), (1, settings(schedule=EVIL, data=EVIL), {}),
+             (6, settings(seq=3, schedule=EVIL, status="error", reason=EVIL, verdict=f"INVALID: error: {EVIL}"), {})]
+    where = {"deck": EVIL, "command": EVIL, "environment": [f"OMP_X={EVIL}"], "log": EVIL, "hosts": [EVIL] * 3, "devices": [EVIL] * 3,
+             "overrides": [EVIL], "compiler_flags": EVIL}
+    tree, text = report(files.make(SAMPLE, FOLDER / "texts.h5", cases, where))
+    assert "<script" not in text and "\x1b" not in text
+    shown = page.text_of(tree)
+    assert name in shown and shown.count(EVIL.replace("\x1b", "\ufffd")) > 8
+
+
+def check_scaling():
+    """Strong and weak scaling, with the efficiency that follows from the rates."""
+    def case(ranks, micro_batches, rate):
+        empty = {"bytes/planned": files_shape(ranks, 4), "bytes/counted": files_shape(ranks, 4)}
+        tokens = 128 * 2 * micro_batches
+        columns = settings(ranks=ranks, groups=f"{ranks}", micro_batches=micro_batches, seq=128, tokens_per_s=rate, tokens_per_s_rank=rate / ranks,
+                           median_s=tokens / rate, q1_s=tokens / rate, q3_s=tokens / rate)
+        return 1, columns, empty | {name: [] for name in ("seconds", "repetition", "idle_ticks", "memory/planned", "memory/measured",
+                                                          "device/clock", "device/memory_clock", "device/temperature", "device/power",
+                                                          "device/energy", "device/throttle", "position")}
+
+    tree, _ = report(files.make(SAMPLE, FOLDER / "scaling.h5", [case(1, 12, 1000.0), case(2, 12, 1500.0), case(2, 24, 1800.0)]))
+    strong, weak = (page.rows_of(tree, f"{kind} scaling in numbers") for kind in ("Strong", "Weak"))
+    assert [float(row[-1].get("data-v")) for row in strong] == [1, 0.75] and [float(row[-1].get("data-v")) for row in weak] == [1, 0.9]
+    assert "90.0 % at 2" not in label_of(tree, "Strong scaling, efficiency") and "75.00 % at 2" in label_of(tree, "Strong scaling, efficiency")
+
+
+def files_shape(ranks, kinds):
+    import numpy
+    return numpy.zeros((ranks, ranks, kinds), dtype="uint64")
+
+
+def check_several():
+    """Two files with the same settings: their lines are told apart."""
+    tree, text = report(SAMPLE, files.make(SAMPLE, FOLDER / "other.h5", [(i, {}, {}) for i in range(4)]))
+    assert len(page.rows_of(tree, "All cases")) == 11
+    assert "A: sample.h5, 7 cases" in page.text_of(tree) and "B: other.h5, 4 cases" in page.text_of(tree) and "tawpipe (B)" in text
+
+
+def check_nonsense():
+    """Values that no run writes are refused as damage, not drawn."""
+    for number, (summary, datasets, says) in enumerate([
+            ({"groups": "x+y"}, {}, "groups x+y"), ({"groups": "1+1"}, {}, "3 ranks in groups 1+1"), ({"tokens_per_s": math.inf}, {}, "inf"),
+            ({"seq": -1}, {}, "seq is -1"), ({"ranks": 0}, {}, "ranks"), ({"median_s": -0.5}, {}, "median_s"),
+            ({}, {"seconds": [[1.0, 2.0]]}, "shape (1, 2)"), ({}, {"seconds": [[0.0] * 3] * 4}, "no time"),
+            ({}, {"timeline/kind": [99] * 5}, "unknown kind"), ({}, {"timeline/end": [math.nan] * 5}, "without times")]):
+        name = files.make(SAMPLE, FOLDER / f"nonsense{number}.h5", [(0, summary, datasets)])
+        try:
+            report(name)
+            raise AssertionError(f"{summary} {datasets}: a page")
+        except BadInput as error:
+            assert says in str(error) and "is damaged" in str(error) and "\n" not in str(error), error
+
+
+def check_unavailable():
+    lost = {f"device/{name}": [] for name in ("clock", "memory_clock", "temperature", "power", "throttle", "energy")}
+    none = {name: math.nan for name in ("energy_per_token", "power_mean", "clock_min", "temperature_max", "throttled")}
+    why = "unavailable: this build has no NVML"
+    tree, text = report(files.make(SAMPLE, FOLDER / "plain.h5", [(1, none | {"counters": why}, lost)]))
+    assert "Device counters: unavailable: this build has no NVML" in page.text_of(tree)
+
+
+def check_refusals():
+    refused("report", FOLDER / "missing.h5", says="missing.h5")
+    refused("report", REPOSITORY / "README.md", says="README.md")
+    refused("report", FOLDER, says="is not a file")
+    sealed = SAMPLE.read_bytes()
+    for name, content in (("cut.h5", sealed[:len(sealed) // 2]), ("flipped.h5", sealed[:5000] + bytes([sealed[5000] ^ 4]) + sealed[5001:]),
+                          ("empty.h5", b"")):
+        (FOLDER / name).write_bytes(content)
+        refused("report", FOLDER / name, says=name)
+        refused("report", SAMPLE, FOLDER / name, says=name)
+    (FOLDER / "future.h5").write_bytes(sealed.replace(b"schema 4,", b"schema 9,", 1))
+    refused("report", FOLDER / "future.h5", says="schema version 9")
+    refused("report", SAMPLE, "-o", FOLDER / "nowhere/report.html", says="cannot be written")
+    refused("report", SAMPLE, "-o", FOLDER, says="cannot be written")
+    refused("report", SAMPLE, "-o", "/dev/full", says="cannot be written")
+    refused("report", says="FILE.h5")
+
+
+for check in (check_program, check_sample, check_statuses, check_few, check_many, check_texts, check_scaling, check_several,
+              check_nonsense, check_unavailable, check_refusals):
+    check()
+    print(check.__name__, flush=True)

@@ -1,0 +1,64 @@
+"""What the run rules demand of a result, rule by rule, on results as runs of the shipped decks would leave them."""
+
+import copy
+import tomllib
+
+from support import REPOSITORY, SAMPLE, accepted
+from minitaw import rules as subject
+from minitaw.record import Result, load
+
+SEEN = load(SAMPLE)
+SESSION = {"git_hash": "0123456789ab", "command": "minitaw run", "deck": "layers = 1", "devices": ["cpu"]}
+
+
+def result_of(name, sessions=None, first=None, **changed):
+    """Every case valid, its median 2 s for the first one, 3 s for the second, and so on. `first`: of case 0 alone."""
+    deck = {key: value if isinstance(value, list) else subject.size_value(value)
+            for key, value in tomllib.loads((REPOSITORY / f"inputs/acceptance/{name}.toml").read_text()).items()}
+    result = Result(SEEN.path, units=SEEN.units, settings=SEEN.settings, sessions=[SESSION] if sessions is None else sessions)
+    for schedule in deck["schedule"]:
+        for seq in map(subject.size_value, changed.get("seq", deck["seq"])):
+            case = copy.copy(SEEN.cases[0])
+            number = len(result.cases)
+            settings = deck | {key: value for key, value in changed.items() if key != "seq"} | {"schedule": schedule, "seq": seq}
+            case.row = case.row | settings | {"ffn": str(settings["ffn"]), "case": number, "micro_batch_per_rank": "", "verdict": "VALID",
+                                              "median_s": changed.get("median_s", 2.0 + number), "samples": settings["steps"] * settings["repeats"]}
+            result.cases.append(case)
+    result.cases[0].row.update(first or {})
+    return result
+
+
+def reason(name, **changed):
+    return subject.official(result_of(name, **changed)).reason
+
+
+for name in subject.NAMES:  # what the shipped decks give
+    found = subject.official(result_of(name))
+    assert found.reason == "" and found.size == name and len(found.bests) == 3 and f"official: yes ({name})\n" in found.text(), found
+
+assert reason("medium", micro_batch=2, micro_batches=16, recompute="none", replicas=2, groups="4+4", steps=30, repeats=9, warmup=4) == ""
+assert reason("small", ranks=8, groups="8") == ""
+for name, changed, says in [
+        ("small", {"layers": 9}, "none of small, medium, large"), ("medium", {"dtype": "fp32"}, 'case 0: dtype is "fp32", medium has "bf16"'),
+        ("medium", {"seed": 2}, "seed"), ("medium", {"learning_rate": 0.1}, "learning_rate"), ("medium", {"steps": 2}, "steps = 2, medium needs 3"),
+        ("small", {"repeats": 4}, "repeats = 4, small needs 5"), ("large", {"warmup": 0}, "warmup = 0"),
+        ("large", {"seq": ["4K", "16K", "24K", "32K"]}, "seq = 32768 is no length of large"), ("large", {"seq": ["4K", "24K"]}, "4096, 16384, 24576"),
+        ("large", {"micro_batches": 80}, "80 sequences in a step, large has 160"), ("medium", {"median_s": 0.25}, "3.75 s of timed steps, 10 are needed"),
+        ("small", {"first": {"micro_batch_per_rank": "1,2"}}, "micro_batch_per_rank"),
+        ("small", {"first": {"verdict": "INVALID: wrong: x"}}, "case 0: INVALID: wrong"),
+        ("small", {"first": {"verdict": "VALID (noisy: x)"}}, "case 0: VALID (noisy")]:
+    assert says in reason(name, **changed), (name, changed, reason(name, **changed))
+assert reason("small", median_s=0.25) == "", "the smallest size needs no time"
+assert "no case" in subject.official(Result(SEEN.path)).reason
+
+for change, says in (({}, ""), ({"git_hash": "0123456789ab-dirty"}, "differ from their commit"), ({"git_hash": "unknown"}, "not known"),
+                     ({"git_hash": "ba9876543210"}, "different commits"), ({"devices": []}, "not complete")):
+    assert says in reason("small", sessions=[SESSION, SESSION | change]) and bool(says) == bool(reason("small", sessions=[SESSION, SESSION | change]))
+
+# small has lengths 128, 256 and 512 with 8 sequences a step; its cases come by schedule, then length
+whole = subject.official(result_of("small"))
+assert abs(whole.rate - 8 * (128 + 256 + 512) / (2.0 + 3.0 + 4.0)) < 1e-9
+assert "# 256 tokens: 2048 tokens in 3 s (tawpipe)\n" in whole.text() and "rate of small: 796.444 tokens/s\n" in whole.text()
+less = subject.official(result_of("small", first={"verdict": "INVALID: error: x"}))  # the second schedule takes its place, in 5 s
+assert abs(less.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9 and "estimate of small: " in less.text()
+assert accepted("rules", SAMPLE, code=1) == "official: no: its model is that of none of small, medium, large\n"

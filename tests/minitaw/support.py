@@ -1,0 +1,31 @@
+"""What the tests of scripts/minitaw share: the command line of a test, calls of the commands, and the package itself."""
+
+import pathlib
+import subprocess
+import sys
+
+REPOSITORY, SAMPLE, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:4])
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(REPOSITORY / "scripts"))
+FOLDER.mkdir(parents=True, exist_ok=True)
+
+
+def call(name, *arguments, **options):
+    """scripts/NAME as users call it, in the folder of the test."""
+    command = [sys.executable, REPOSITORY / "scripts" / name, *map(str, arguments)]
+    return subprocess.run(command, **({"stdout": subprocess.PIPE} | options), stderr=subprocess.PIPE, text=True, cwd=FOLDER, timeout=300)
+
+
+def accepted(name, *arguments, code=0):
+    """What it prints."""
+    done = call(name, *arguments)
+    assert done.returncode == code and done.stderr == "", f"{name} {arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def refused(name, *arguments, says):
+    """Exit code 2, one sentence, nothing else."""
+    done = call(name, *arguments)
+    assert done.returncode == 2 and done.stdout == "", f"{name} {arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
+    assert done.stderr.startswith(f"{name}: ") and done.stderr.count("\n") == 1, done.stderr
+    assert says in done.stderr, f"{name} {arguments}: {done.stderr!r} does not say {says!r}"
