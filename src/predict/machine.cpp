@@ -11,7 +11,6 @@
 #include <toml++/toml.hpp>
 
 #include "base/error.hpp"
-#include "base/nearest.hpp"
 
 namespace minitaw::predict {
 namespace {
