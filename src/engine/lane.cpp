@@ -93,12 +93,16 @@ bool Lane::start_next() {
   return true;
 }
 
-/// Messages of one direction may be under way together; all else waits for what is in front of it.
+/// Messages of one direction may be under way together, but not two into one slot: what nobody reads (WeiPipe
+/// has such weights) may arrive behind what overwrites it. All else waits for what is in front of it.
 bool Lane::may_join() const {
-  if (under_way_.empty()) return true;
-  const schedule::Kind kind = actions_[next_].action->kind;
-  return schedule::is_point_to_point(kind) && under_way_.size() < messages_ &&
-         actions_[static_cast<std::size_t>(under_way_.back().number)].action->kind == kind;
+  const schedule::Action& next = *actions_[next_].action;
+  return under_way_.empty() || (is_point_to_point(next.kind) && under_way_.size() < messages_ &&
+                                std::ranges::all_of(under_way_, [&](const UnderWay& u) {
+                                  const auto& before = *actions_[static_cast<std::size_t>(u.number)].action;
+                                  return before.kind == next.kind && (next.kind == schedule::Kind::send ||
+                                                                      before.slots[0] != next.slots[0]);
+                                }));
 }
 
 bool Lane::waits_complete() {

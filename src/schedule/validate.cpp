@@ -285,22 +285,13 @@ private:
 
   void note(int lane, int action, int position) {
     Clock clock{};
-    if (position > 0) clock = passed(lane, action, position);
+    if (position > 0) clock = finish_[lane].back();
     for (int l = 0; l < lanes; ++l)
       if (const int count = actions_[action].waits[l]; count > 0) merge(clock, finish_[l][count - 1]);
     order_.start[action] = clock;
     order_.position[action] = position;
     clock[lane] = position + 1;
     finish_[lane].push_back(clock);
-  }
-
-  /// What is certain when the action behind another one of its lane starts: that one has finished, or only
-  /// started if both are messages of one direction, which may be under way together.
-  [[nodiscard]] const Clock& passed(int lane, int action, int position) const {
-    const int before = sequences_[lane][position - 1];
-    const Kind kind = actions_[action].kind;
-    return is_point_to_point(kind) && actions_[before].kind == kind ? order_.start[before]
-                                                                    : finish_[lane].back();
   }
 
   const Program& program_;

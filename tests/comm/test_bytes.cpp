@@ -60,7 +60,8 @@ private:
   [[nodiscard]] std::int64_t elements(const Action& a) const { return moved(a, layout_).count; }
   [[nodiscard]] Scalar scalar(const Action& a) const {
     const auto cls = a.slots[0].cls;
-    const bool total = cls == schedule::SlotClass::accumulator || cls == schedule::SlotClass::ends_accumulator;
+    const bool total =
+        cls == schedule::SlotClass::accumulator || cls == schedule::SlotClass::ends_accumulator;
     return total || layout_.shape.dtype == model::Dtype::fp32 ? Scalar::fp32 : Scalar::bf16;
   }
 

@@ -269,6 +269,30 @@ TEST(Lane, HasAsManyMessagesUnderWayAsAreAllowed) {
   }
 }
 
+TEST(Lane, HasNoTwoMessagesUnderWayIntoOneSlot) {
+  schedule::Program program = two_ways();
+  constexpr auto in = schedule::Lane::operands_in;
+  std::vector<int> received = actions_of(program.ranks[0], in);
+  received.resize(3);
+  std::vector<schedule::Action>& actions = program.ranks[0].actions;
+  for (const int i : received) {
+    ASSERT_EQ(actions[i].kind, schedule::Kind::recv);
+    actions[i].waits.fill(0);
+  }
+  actions[received[1]].slots[0] = actions[received[0]].slots[0];
+  actions[received[2]].slots[0].index = static_cast<std::int16_t>(actions[received[0]].slots[0].index + 1);
+  Stage stage(program.ranks[0]);
+  std::atomic<int> under_way = 0;
+  Lane lane(program.ranks[0], in, stage.progress, stage.queues,
+            [&](const Action&) { return std::make_unique<Slow>(3, under_way, [] {}); });
+  lane.allow(2);
+  lane.begin_step();
+  lane.advance();
+  EXPECT_EQ(under_way, 1) << "the second one overwrites the first";
+  for (int k = 0; stage.progress.count(in) < 1 && k < 9; ++k) lane.advance();
+  EXPECT_EQ(under_way, 2) << "the third one has a slot of its own";
+}
+
 TEST(Lane, DoesNotAdvanceBeforeWhatItWaitsFor) {
   const schedule::Program program = tawpipe();
   const RankProgram& rank = program.ranks[0];

@@ -254,12 +254,14 @@ private:
       if (can_end(r, s.running[k].action)) events.push_back({r, l, k});
   }
 
-  /// A lane has one action at a time, but any number of messages of one direction. Of its own lane an action
-  /// knows no more than that.
+  /// A lane has one action at a time, but any number of messages of one direction, unless two would arrive in
+  /// one slot. Of its own lane an action knows no more than that.
   bool may_start(int r, int i) const {
     const Action& a = at(r, i);
     for (const Running& running : ranks_[r].lanes_state[static_cast<std::size_t>(a.lane)].running)
-      if (!is_point_to_point(a.kind) || at(r, running.action).kind != a.kind) return false;
+      if (const Action& other = at(r, running.action); !is_point_to_point(a.kind) || other.kind != a.kind ||
+                                                       (a.kind == Kind::recv && other.slots[0] == a.slots[0]))
+        return false;
     for (int l = 0; l < lanes; ++l)
       if (static_cast<Lane>(l) != a.lane && ranks_[r].lanes_state[l].finished < a.waits[l]) return false;
     return true;

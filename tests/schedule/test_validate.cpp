@@ -30,16 +30,6 @@ const std::string relay = hand_written::relay;
 const std::string group = hand_written::group;
 const std::string pipeline = hand_written::pipeline;
 
-/// Every wait for at least `from` actions of lane operands_in is for one more.
-std::string one_more(std::string text, int from) {
-  const std::string wait = " operands_in:";
-  for (std::size_t at = text.find(wait); at != std::string::npos; at = text.find(wait, at + 1)) {
-    char& digit = text[at + wait.size()];
-    if (digit - '0' >= from) ++digit;
-  }
-  return text;
-}
-
 std::vector<Broken> broken_programs() {
   const std::string crossed =
       with(with(with(relay, "   0 operands_in   send W0", "  -1 operands_in   send W0"),
@@ -52,9 +42,6 @@ std::vector<Broken> broken_programs() {
   const std::string doubled =
       with(with(with(relay, add, add + add), "a0 x0 g0 after operands_in:4", "a0 x0 g0 after operands_in:5"),
            "update E1 e0 f0 " + tail + "7", "update E1 e0 f0 after operands_in:7\n" + tail.substr(20) + "8");
-  const std::string take = "   0 operands_in   recv W1 w0 <- r1\n",
-                    give = "   0 operands_in   send W1 h0 -> r0\n";
-  const std::string taken_twice = with(with(one_more(relay, 2), take, take + take), give, give + give);
   const std::string sum =
       "   4 operands_in   reduce_scatter EG f0 @world after compute:7\n   4 compute       update ";
   const std::string gather =
@@ -106,8 +93,6 @@ std::vector<Broken> broken_programs() {
        "needs a slot of class t or g"},
       {"ReductionUnderBackward", with(group, "BW s0 m1 w0 a0 x0 g0 after operands:4", "BW s0 m1 w0 a0 x0 g0"),
        Rule::no_overwrite, "overwrites g0, which may still be written by rank 1, tick 2, 'reduce G1"},
-      {"TwoMessagesIntoOneSlot", taken_twice, Rule::no_overwrite,
-       "'recv W1 w0 <- r1': overwrites w0, which may still be written by rank 0, tick 0, 'recv W1 w0"},
       // matched messages
       {"OtherShard", with(relay, "recv G1 g0 <- r0", "recv G0 g0 <- r0"), Rule::matched_messages,
        "expected the same message"},
