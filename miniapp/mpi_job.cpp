@@ -74,10 +74,10 @@ std::shared_ptr<meters::Meter> meter_of(const topology::Device& device, bool sha
   return shared ? meters::no_meter("ranks share a device") : meters::make_meter(device.uuid);
 }
 
-/// Compute and communication threads of all ranks of this node.
+/// Every rank of this node has its compute threads and one that communicates.
 comm::mpi::Patience waiting(const topology::Job& place, int threads) {
   const int ranks = place.nodes.size(place.node);
-  comm::mpi::Patience patience = comm::mpi::patience(place.node_cores, ranks * (threads + 2));
+  comm::mpi::Patience patience = comm::mpi::patience(place.node_cores, ranks * (threads + 1));
   patience.hurries = place.node_cores >= ranks * threads;
   if (!kernels::on_host) patience.eager = std::chrono::microseconds(100);
   return patience;
@@ -132,7 +132,9 @@ deck::Deck MpiJob::read(const std::string& path, const std::vector<std::string>&
     if (environment_.rank() == 0) text = deck::read_text(path);
   });
   text = broadcast(std::move(text), MPI_COMM_WORLD);
-  return deck::make_deck(text, path, overrides, {environment_.ranks(), place_.nodes.sizes(), false});
+  return deck::make_deck(
+      text, path, overrides,
+      {.ranks = environment_.ranks(), .node_sizes = place_.nodes.sizes(), .adapters = place_.adapters});
 }
 
 void MpiJob::describe(record::Provenance& p) const {

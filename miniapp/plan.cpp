@@ -22,6 +22,7 @@ struct Options {
   DeckOptions deck;
   bool json = false, program = false;
   std::string device_memory;  ///< as given; empty: that of the device of this machine, if any
+  int adapters = 1;
   TimelineOptions timeline;
   std::string flops, inside, between, nic;  ///< as given; empty: the default
 };
@@ -83,8 +84,9 @@ void print_program(const deck::Deck& deck) {
 }
 
 int plan(const Options& options) {
-  const deck::Deck deck = deck::read_deck(options.deck.path, options.deck.overrides,
-                                          {.ranks = 0, .node_sizes = {}, .planning = true});
+  const deck::Deck deck =
+      deck::read_deck(options.deck.path, options.deck.overrides,
+                      {.ranks = 0, .node_sizes = {}, .planning = true, .adapters = options.adapters});
   const schedule::Machine machine = machine_of(options);
   const auto memory = memory_of(options);
   write_timeline(options.timeline, deck, machine);
@@ -114,6 +116,9 @@ void add_machine(CLI::App& verb, Options& options) {
                   "rate of the adapter that all ranks of a group share, each direction: 12.5M in bytes/s, or "
                   "100mbit; says how long a step takes at least for what passes the busiest one")
       ->type_name("RATE");
+  verb.add_option("--adapters", options.adapters, "network adapters of each node: what rails=auto becomes")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
 }
 
 }  // namespace

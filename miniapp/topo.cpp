@@ -47,9 +47,10 @@ ordered_json to_json(const std::optional<LinkRates>& rates) {
           {"both_bytes_per_s", rates->both}};
 }
 
-std::string json_text(const Groups& groups, const TopoRates& rates) {
+std::string json_text(const Groups& groups, int adapters, const TopoRates& rates) {
   const ordered_json all = {{"ranks", groups.ranks()},
                             {"groups", groups.sizes()},
+                            {"adapters", adapters},
                             {"shaped_links", record::shaped_links()},
                             {"message_bytes", topo_message},
                             {"inside", to_json(rates.inside)},
@@ -83,9 +84,11 @@ int topo(const Options& options, const MpiJob& mpi) {
   const Groups groups = groups_of(options.groups, mpi.place().nodes);
   const TopoRates rates = measure_links(groups, options.seconds);
   if (!mpi.speaks()) return 0;
-  if (options.json) put_out(json_text(groups, rates));
+  if (options.json) put_out(json_text(groups, mpi.place().adapters, rates));
   else
-    put_out(mpi.map_text() + fmt::format("# groups        = {}\n", groups.text()) +
+    put_out(mpi.map_text() +
+            fmt::format("# groups        = {}\n# adapters      = {} for each node\n", groups.text(),
+                        mpi.place().adapters) +
             record::links_text(record::shaped_links()) + table_text(rates));
   return 0;
 }

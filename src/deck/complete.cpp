@@ -189,6 +189,7 @@ Case complete(const Draft& draft, const Job& job) {
   if (is_serial(c.schedule)) c = on_one_rank(std::move(c));
   check_data(c, job);
   check_schedule(c);
+  c.schedule = schedule::to_text(schedule::settled(request_of(c), job.adapters));
   return c;
 }
 

@@ -12,7 +12,7 @@ namespace minitaw::deck {
 /// One case of a sweep: every axis has one value. Values are checked when a case is made for a job of P
 /// ranks.
 struct Case {
-  std::string schedule;  ///< "tawpipe:cco=off", canonical
+  std::string schedule;  ///< "tawpipe:cco=off", canonical; no option is `auto`
   int ranks = 1;         ///< P of this case
   topology::Groups groups{{1}};
   int replicas = 1;       ///< copies of the schedule, each on P / replicas ranks
@@ -44,6 +44,7 @@ struct Job {
   int ranks = 1;                ///< 0: unknown, for planning only; each case must then say its ranks
   std::vector<int> node_sizes;  ///< ranks per node, in rank order; the default grouping
   bool planning = false;        ///< plan: ranks may exceed the job's, files need not exist
+  int adapters = 1;             ///< network adapters of each node
 };
 
 /// Reads a TOML deck, applies "key=value" overrides (value in TOML syntax; a bare word is a string; "4K,8K"

@@ -36,14 +36,24 @@ std::optional<Range> range_of(const std::string& text) {
   return Range{std::stoi(text.substr(0, dots)), std::stoi(text.substr(dots + 2))};
 }
 
+bool contains(const Range& range, const std::string& value) {
+  int number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  return error == std::errc() && end == value.data() + value.size() && number >= range.low &&
+         number <= range.high && fmt::format("{}", number) == value;
+}
+
 bool allowed(const OptionDoc& option, const std::string& value) {
-  if (const auto range = range_of(option.values.back())) {
-    int number = 0;
-    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-    return error == std::errc() && end == value.data() + value.size() && number >= range->low &&
-           number <= range->high && fmt::format("{}", number) == value;
-  }
-  return std::ranges::find(option.values, value) != option.values.end();
+  if (std::ranges::find(option.values, value) != option.values.end() && !range_of(value)) return true;
+  const auto range = range_of(option.values.back());
+  return range && contains(*range, value);
+}
+
+/// "on or off", "auto or 1..64"; a default within the range is not named.
+std::string allowed_text(const OptionDoc& option) {
+  const auto range = range_of(option.values.back());
+  if (range && contains(*range, option.values.front())) return option.values.back();
+  return fmt::format("{}", fmt::join(option.values, " or "));
 }
 
 void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
@@ -52,11 +62,8 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
   const OptionDoc& option = option_of(entry, name);
   const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
   if (!allowed(option, value))
-    throw InputError(
-        fmt::format("schedule: option \"{}\" of {} takes {}, not \"{}\"", option.name, entry.name,
-                    range_of(option.values.back()) ? option.values.back()
-                                                   : fmt::format("{}", fmt::join(option.values, " or ")),
-                    value));
+    throw InputError(fmt::format("schedule: option \"{}\" of {} takes {}, not \"{}\"", option.name,
+                                 entry.name, allowed_text(option), value));
   if (spec.options.contains(option.name))
     throw InputError(fmt::format("schedule: option \"{}\" is given twice in \"{}\"", option.name, text));
   spec.options[option.name] = value;
@@ -149,6 +156,12 @@ void check(const Request& request) {
                     "one layer on each rank; use layers = {}, fewer ranks or more replicas",
                     request.layers, to_text(request.spec), shards, shards));
   if (entry.check != nullptr) entry.check(request);
+}
+
+Spec settled(Request request, int adapters) {
+  const Entry& entry = entry_of(request.spec.name);
+  if (entry.settle != nullptr) entry.settle(request, adapters);
+  return request.spec;
 }
 
 Program build(const Request& request) {

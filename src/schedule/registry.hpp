@@ -34,7 +34,8 @@ struct Request {
 /// One option of a schedule, for parsing and help.
 struct OptionDoc {
   std::string name;
-  std::vector<std::string> values;  ///< allowed values, the default first; "1..8" is a range of integers
+  std::vector<std::string>
+      values;  ///< allowed values, the default first; "1..8", the last one, is a range of integers
   std::string doc;
 };
 
@@ -49,6 +50,8 @@ struct Entry {
   bool passes_activations = false;  ///< micro-batches visit all ranks, and need not be shared evenly by them
   bool replicable = true;           ///< runs with replicas
   void (*check)(const Request& request) = nullptr;  ///< what else it asks; throws InputError "key: ..."
+  /// Gives options that are `auto` a value; `adapters` is the number of network adapters of each node.
+  void (*settle)(Request& request, int adapters) = nullptr;
 };
 [[nodiscard]] const std::vector<Entry>& registry();
 
@@ -71,6 +74,11 @@ namespace schedules {
 /// What a schedule asks of a request, without building it: copies that are alike, micro-batches that the
 /// ranks share evenly, enough layers, one rank for `serial`. Throws InputError "key: ...".
 void check(const Request& request);
+
+/// The spec of a request that passes check(), with a value for every option that is `auto` on nodes with so
+/// many network adapters each. This is the form that is built and recorded: build() takes an option that is
+/// still `auto` as on nodes with one adapter.
+[[nodiscard]] Spec settled(Request request, int adapters);
 
 /// Builds the program of a request that passes check().
 [[nodiscard]] Program build(const Request& request);

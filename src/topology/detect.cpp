@@ -77,6 +77,12 @@ std::string list(const cpu_set_t& cores) {
   return numbers.empty() ? "unknown" : ranges_text(numbers);
 }
 
+int fewest_adapters(MPI_Comm world) {
+  int adapters = network_adapters();
+  check(MPI_Allreduce(MPI_IN_PLACE, &adapters, 1, MPI_INT, MPI_MIN, world), "MPI_Allreduce of adapters");
+  return adapters;
+}
+
 int count(const cpu_set_t& cores) { return std::max(CPU_COUNT(&cores), 1); }
 
 }  // namespace
@@ -111,7 +117,8 @@ Job detect(MPI_Comm world) {
           .local_rank = rank_in(node.comm()),
           .cores = count(own_cores()),
           .core_list = list(own_cores()),
-          .node_cores = count(cores_of(node.comm()))};
+          .node_cores = count(cores_of(node.comm())),
+          .adapters = fewest_adapters(world)};
 }
 
 }  // namespace minitaw::topology

@@ -19,6 +19,7 @@ struct Job {
   int cores = 1;                   ///< that this process may run on
   std::string core_list;           ///< these: "0-3,8"
   int node_cores = 1;              ///< that the processes of this node may run on, taken together
+  int adapters = 1;                ///< network adapters of the node that has fewest, see system.hpp
 };
 
 /// Asks MPI which ranks share memory, and the system for cores and names. Collective; throws InputError on

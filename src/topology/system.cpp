@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -119,6 +120,20 @@ std::string os_text() {
   if (uname(&name) != 0) return unknown;
   std::ifstream release("/etc/os-release");
   return fmt::format("{} {} {}, {}", name.sysname, name.release, name.machine, distribution(release));
+}
+
+int active_ports(const std::string& folder) {
+  int active = 0;
+  std::error_code missing;
+  for (const auto& adapter : std::filesystem::directory_iterator(folder, missing))
+    for (const auto& port : std::filesystem::directory_iterator(adapter.path() / "ports", missing))
+      active += line_of(port.path() / "state").ends_with(": ACTIVE") ? 1 : 0;  // "4: ACTIVE"
+  return active;
+}
+
+int network_adapters() {
+  if (std::getenv("MINITAW_SHAPED_LINKS") != nullptr) return 1;  // the machine's own are not theirs
+  return std::max(1, active_ports("/sys/class/infiniband"));
 }
 
 }  // namespace minitaw::topology

@@ -17,9 +17,15 @@ namespace minitaw::topology {
 /// the kernel one.
 [[nodiscard]] std::string os_text();
 
-/// What they are made of, for tests: /proc/cpuinfo, /sys/devices/system/cpu, /etc/os-release.
+/// Network adapters that messages to other nodes can share: active ports of InfiniBand or RoCE; 1 where there
+/// are none, and on the nodes of scripts/cluster.
+[[nodiscard]] int network_adapters();
+
+/// What they are made of, for tests: /proc/cpuinfo, /sys/devices/system/cpu, /etc/os-release,
+/// /sys/class/infiniband.
 [[nodiscard]] std::string cpu_model(std::istream& cpuinfo);
 [[nodiscard]] std::string cpu_counts(const std::string& folder);
 [[nodiscard]] std::string distribution(std::istream& os_release);
+[[nodiscard]] int active_ports(const std::string& folder);
 
 }  // namespace minitaw::topology

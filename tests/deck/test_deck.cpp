@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <set>
 
 #include "deck/keys.hpp"
@@ -18,6 +19,50 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 using testing::StartsWith;
+
+Job with_adapters(int adapters, std::vector<int> node_sizes = {2, 2}) {
+  const int ranks = std::accumulate(node_sizes.begin(), node_sizes.end(), 0);
+  return {.ranks = ranks, .node_sizes = std::move(node_sizes), .planning = true, .adapters = adapters};
+}
+
+std::string schedule_on(const Job& job, const std::vector<std::string>& overrides = {}) {
+  return make(small, overrides, job).cases.at(0).schedule;
+}
+
+TEST(Rails, auto_is_as_many_as_nodes_have_adapters) {
+  EXPECT_EQ(schedule_on(with_adapters(1)), "tawpipe");
+  EXPECT_EQ(schedule_on(with_adapters(2)), "tawpipe:rails=2");
+  EXPECT_EQ(schedule_on(with_adapters(2), {"schedule=tawpipe:cco=off:rails=auto"}),
+            "tawpipe:cco=off:rails=2");
+  EXPECT_EQ(schedule_on(with_adapters(2), {"schedule=fsdp:hierarchical=on"}), "fsdp:hierarchical=on");
+}
+
+TEST(Rails, auto_is_at_most_what_two_groups_can_share) {
+  EXPECT_EQ(schedule_on(with_adapters(4)), "tawpipe:rails=2");
+  EXPECT_EQ(schedule_on(with_adapters(4, {1, 3, 2})), "tawpipe:rails=2");
+  EXPECT_EQ(schedule_on(with_adapters(4, {1, 3})), "tawpipe");
+  EXPECT_EQ(schedule_on(with_adapters(4, {4})), "tawpipe");  // no other group
+  EXPECT_EQ(schedule_on(with_adapters(4), {"groups=4"}), "tawpipe");
+  EXPECT_EQ(schedule_on(with_adapters(4, {4, 4}), {"replicas=2"}), "tawpipe");  // a copy for each node
+  EXPECT_EQ(schedule_on(with_adapters(4), {"schedule=tawpipe:dbs=off"}), "tawpipe:dbs=off");
+  EXPECT_EQ(schedule_on(with_adapters(4), {"schedule=tawpipe:gwps=off"}), "tawpipe:gwps=off");
+}
+
+TEST(Rails, a_number_is_kept) {
+  EXPECT_EQ(schedule_on(with_adapters(4), {"schedule=tawpipe:rails=1"}), "tawpipe");
+  EXPECT_EQ(schedule_on(with_adapters(1), {"schedule=tawpipe:rails=2"}), "tawpipe:rails=2");
+  EXPECT_EQ(schedule_on(with_adapters(4), {"schedule=tawpipe:dbs=off:rails=1"}), "tawpipe:dbs=off");
+  EXPECT_THAT(refusal(small, {"schedule=tawpipe:dbs=off:rails=2"}), HasSubstr("rails"));
+  for (const char* bad : {"0", "65", "01", "1..64", "automatic"})
+    EXPECT_THAT(refusal(small, {std::string("schedule=tawpipe:rails=") + bad}),
+                HasSubstr("takes auto or 1..64, not"));
+}
+
+TEST(Rails, equal_cases_are_run_once) {
+  const std::vector<std::string> both = {"schedule=tawpipe,tawpipe:rails=1,tawpipe:rails=2"};
+  EXPECT_THAT(make(small, both, with_adapters(1)).cases, SizeIs(2));
+  EXPECT_THAT(make(small, both, with_adapters(2)).cases, SizeIs(2));
+}
 
 TEST(Deck, defaults) {
   const Deck deck = make(small);

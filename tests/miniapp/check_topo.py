@@ -18,7 +18,7 @@ def call(ranks, *options, code=0):
 
 def measured(ranks, *options):
     said = json.loads(call(ranks, "--json", *options).stdout)
-    assert said["ranks"] == ranks == sum(said["groups"]) and said["shaped_links"] == []
+    assert said["ranks"] == ranks == sum(said["groups"]) and said["shaped_links"] == [] and said["adapters"] >= 1
     for rates in (said["inside"], said["between"]):
         assert rates is None or (set(rates) == NAMES and all(value > 0 for value in rates.values())), said
         # no message comes before it has been sent, nor faster than memory moves

@@ -181,7 +181,7 @@ TEST(Published, HierarchicalFsdpBytesOfEveryGroup) {
 /// the N - 1 turns back. The owner sends it to each other group and gets a gradient from there per
 /// micro-batch.
 TEST(Published, TawPipeBytesOfEveryGroup) {
-  for (const char* spec : {"tawpipe", "tawpipe:cco=off", "tawpipe:prefetch=2", "tawpipe:rails=2"})
+  for (const char* spec : {"tawpipe", "tawpipe:cco=off", "tawpipe:prefetch=1", "tawpipe:rails=2"})
     for_each_equal_grouping(2, 12, [spec](int ranks, int groups, int n) {
       const Measured m(spec, ranks, groups, n, ranks);
       const int size = ranks / groups;

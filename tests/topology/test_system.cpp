@@ -51,6 +51,26 @@ TEST(System, CountsSocketsCoresAndThreads) {
   EXPECT_EQ(cpu_counts(folder.string()), "unknown cores");
 }
 
+TEST(System, CountsActivePortsOfAdapters) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "minitaw_test_adapters";
+  std::filesystem::remove_all(folder);
+  EXPECT_EQ(active_ports(folder.string()), 0);
+  const auto add = [&](const char* port, const char* state) {
+    std::filesystem::create_directories(folder / port);
+    std::ofstream(folder / port / "state") << state << "\n";
+  };
+  add("mlx5_0/ports/1", "4: ACTIVE");
+  add("mlx5_1/ports/1", "1: DOWN");
+  add("mlx5_2/ports/1", "4: ACTIVE");
+  add("mlx5_2/ports/2", "4: ACTIVE");
+  add("mlx5_3/ports/1", "5: ACTIVE_DEFER");
+  std::filesystem::create_directories(folder / "mlx5_4");  // has no ports yet
+  EXPECT_EQ(active_ports(folder.string()), 3);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(System, EveryNodeHasAnAdapter) { EXPECT_GE(network_adapters(), 1); }
+
 TEST(System, TheDistributionHasAName) {
   std::istringstream text("NAME=\"X\"\nPRETTY_NAME=\"Debian GNU/Linux 13 (trixie)\"\n");
   EXPECT_EQ(distribution(text), "Debian GNU/Linux 13 (trixie)");

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <functional>
+#include <string>
 
 #include "base/error.hpp"
 #include "schedule/frame.hpp"
@@ -62,11 +64,25 @@ RelayTiming timing(const Spec& spec) {
              : RelayTiming{number_of(spec, "prefetch", 2), 1, number_of(spec, "drain", 3)};
 }
 
+/// Whether a message between groups may go in parts: where the owner sends it, and to a group.
+bool may_share(const Spec& spec) { return !spec.options.contains("dbs") && !spec.options.contains("gwps"); }
+
+/// rails=auto: a message uses as many adapters as a node has, and no more ranks than two groups have both.
+void settle(Request& request, int adapters) {
+  auto& options = request.spec.options;
+  if (!options.contains("rails") && may_share(request.spec)) {
+    std::vector<int> sizes = groups_of_copy(request.groups, request.replicas).sizes();
+    std::ranges::sort(sizes, std::ranges::greater());
+    options["rails"] = std::to_string(sizes.size() < 2 ? 1 : std::clamp(adapters, 1, sizes[1]));
+  }
+  if (options.contains("rails") && options["rails"] == "1") options.erase("rails");
+}
+
 void require(const Request& request) {
   const auto& options = request.spec.options;
   if (options.contains("dbs") && options.contains("gwps"))
     throw InputError("schedule: tawpipe:dbs=off passes shards from group to group, so it needs gwps=on");
-  if (options.contains("rails") && (options.contains("dbs") || options.contains("gwps")))
+  if (number_of(request.spec, "rails", 1) > 1 && !may_share(request.spec))
     throw InputError(
         "schedule: tawpipe with rails sends from the owner's group, so it needs dbs=on and gwps=on");
 }
@@ -113,10 +129,14 @@ Entry schedules::tawpipe() {
                   {"drain",
                    {"3", "1..8"},
                    "ticks that gradients have to leave before computing wants their buffers again"},
-                  {"rails", {"1", "1..64"}, "ranks of a group that share a message to another group"}},
+                  {"rails",
+                   {"auto", "1..64"},
+                   "ranks of a group that share a message to another group; auto: as many as each node has "
+                   "network adapters"}},
       .build = make,
       .shard_per_rank = true,
-      .check = require};
+      .check = require,
+      .settle = settle};
 }
 
 }  // namespace minitaw::schedule
