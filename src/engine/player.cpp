@@ -22,7 +22,7 @@ Player::Player(const schedule::Program& program, int rank, Compute& compute, Tra
       asynchronous_(std::ranges::all_of(queues_, [](const auto& queue) { return queue->asynchronous(); })),
       spans_(program_.actions.size()), lanes_(make_lanes(compute, transfers)),
       communication_(driven(), progress_, options.waiting),
-      watchdog_(program, rank, all_of(lanes_), progress_, options.patience, options.on_stall, options.poll) {}
+      watchdog_(program, rank, all_of(lanes_), progress_, options.patience, options.watchdog) {}
 
 std::vector<std::unique_ptr<Lane>> Player::make_lanes(Compute& compute, Transfers& transfers) {
   std::vector<std::unique_ptr<Lane>> lanes;

@@ -23,8 +23,7 @@ using MakeQueues = std::function<Queues(const QueueOptions&)>;
 
 struct PlayerOptions {
   std::chrono::duration<double> patience{600};  ///< a step in which nothing moves for this long has stalled
-  Watchdog::OnStall on_stall = [](const std::string&) {};
-  Watchdog::Poll poll = [] {};  ///< throws when communication has failed behind our back
+  WatchdogCalls watchdog{};
   comm::mpi::Patience waiting{.spins = 2, .yields = 4};  ///< of the communication thread
   bool communication_on_stream = false;                  ///< of the transport
   MakeQueues make_queues = engine::make_queues;

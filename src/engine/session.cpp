@@ -65,14 +65,13 @@ Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transp
                          tokens_, first_sequences_)),
       transport_(make_transport(program_, arena_.staging())),
       transfers_(std::make_unique<Transfers>(*transport_.transport, arena_, program_, rank, layout_)) {
-  const auto on_stall = [this, tell = options.on_stall](const std::string& report) {
-    tell(report);
-    transport_.transport->cancel();
-  };
-  player_ = std::make_unique<Player>(
-      program_, rank, compute_, *transfers_,
-      PlayerOptions{options.patience, on_stall, [this] { transport_.transport->poll(); }, options.waiting,
-                    transport_.transport->on_stream(), options.hooks.make_queues});
+  const WatchdogCalls watchdog{.on_stall = options.on_stall,
+                               .cancel = [this] { transport_.transport->cancel(); },
+                               .poll = [this] { transport_.transport->poll(); }};
+  player_ =
+      std::make_unique<Player>(program_, rank, compute_, *transfers_,
+                               PlayerOptions{options.patience, watchdog, options.waiting,
+                                             transport_.transport->on_stream(), options.hooks.make_queues});
   state_.initialise(c.seed);
 }
 

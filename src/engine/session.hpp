@@ -26,7 +26,7 @@ struct Hooks {
 struct SessionOptions {
   /// A step in which no lane moves for this long is reported and given up.
   std::chrono::duration<double> patience{600};
-  Watchdog::OnStall on_stall = [](const std::string&) {};
+  std::function<void(const std::string& report)> on_stall = [](const std::string&) {};
   comm::mpi::Patience waiting{.spins = 2, .yields = 4};  ///< of the communication thread
   Hooks hooks;
 };

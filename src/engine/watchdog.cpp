@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/lane_space.hpp"
 #include "schedule/text.hpp"
@@ -10,9 +11,9 @@
 namespace minitaw::engine {
 
 Watchdog::Watchdog(const schedule::Program& program, int rank, std::vector<const Lane*> lanes,
-                   Progress& progress, std::chrono::duration<double> limit, OnStall on_stall, Poll poll)
+                   Progress& progress, std::chrono::duration<double> limit, WatchdogCalls calls)
     : program_(program), rank_(rank), lanes_(std::move(lanes)), progress_(progress), limit_(limit),
-      on_stall_(std::move(on_stall)), poll_(std::move(poll)), thread_([this] { loop(); }) {}
+      calls_(std::move(calls)), thread_([this] { loop(); }) {}
 
 Watchdog::~Watchdog() {
   {
@@ -63,18 +64,24 @@ void Watchdog::watch_step(std::unique_lock<std::mutex>& lock) {
       moved = now;
     } else if (now - moved >= limit_) {
       lock.unlock();
-      on_stall_(report());
-      progress_.fail(std::make_exception_ptr(
-          Stalled(fmt::format("rank {}: no lane has moved for {:g} s", rank_, limit_.count()))));
+      stall();
       lock.lock();
       changed_.wait(lock, over);
     }
   }
 }
 
+/// The step fails before anything is cancelled: the first failure is the one that is told.
+void Watchdog::stall() {
+  const std::string why = reason();
+  calls_.on_stall(report());
+  progress_.fail(std::make_exception_ptr(Stalled(why)));
+  calls_.cancel();
+}
+
 void Watchdog::poll_once() {
   try {
-    poll_();
+    calls_.poll();
   } catch (...) {
     progress_.fail(std::current_exception());
   }
@@ -86,16 +93,29 @@ long Watchdog::moves() const {
   return sum;
 }
 
+std::string Watchdog::headline() const {
+  return fmt::format("rank {}: no lane has moved for {:g} s", rank_, std::round(10 * limit_.count()) / 10);
+}
+
 std::string Watchdog::report() const {
-  std::string text = fmt::format("rank {}: no lane has moved for {:g} s", rank_, limit_.count());
-  for (const Lane* lane : lanes_) text += describe(*lane);
+  std::string text = headline();
+  for (const Lane* lane : lanes_) text += "\n  " + describe(*lane);
+  return text;
+}
+
+std::string Watchdog::reason() const {
+  std::string text = headline();
+  for (const Lane* lane : lanes_)
+    if (const schedule::Action* action = lane->pending();
+        action != nullptr && lane->started() && is_communication(action->kind))
+      text += ", " + describe(*lane);
   return text;
 }
 
 std::string Watchdog::describe(const Lane& lane) const {
   const schedule::Action* action = lane.pending();
-  if (action == nullptr) return fmt::format("\n  {:<7} done", schedule::name_of(lane.lane()));
-  std::string text = fmt::format("\n  {:<7} {} tick {} {}", schedule::name_of(lane.lane()),
+  if (action == nullptr) return fmt::format("{} done", schedule::name_of(lane.lane()));
+  std::string text = fmt::format("{} {} tick {} {}", schedule::name_of(lane.lane()),
                                  lane.started() ? "in" : "before", action->tick, to_text(*action, program_));
   if (!lane.started())
     for (int l = 0; l < schedule::lanes; ++l)

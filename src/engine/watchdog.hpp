@@ -18,17 +18,22 @@ struct Stalled : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Watches the lanes of a rank while a step runs. When none of them gets on for `limit`, it calls `on_stall`
-/// once with one line per lane: what it is at, with whom, in which slot, and what it waits for. Twice a
-/// second it calls `poll`, whose exception fails the step.
+/// What a watchdog calls, from its own thread.
+struct WatchdogCalls {
+  /// Nothing has moved. One line per lane: what it is at, with whom, in which slot, and what it waits for.
+  std::function<void(const std::string& report)> on_stall = [](const std::string&) {};
+  /// After that, when the step has failed: ends what communication waits for.
+  std::function<void()> cancel = [] {};
+  /// Twice a second; its exception fails the step. Throws when communication has failed and no call said so.
+  std::function<void()> poll = [] {};
+};
+
+/// Watches the lanes of a rank while a step runs. When none of them gets on for `limit`, the step fails with
+/// Stalled, which names the transfers under way.
 class Watchdog {
 public:
-  using OnStall = std::function<void(const std::string& report)>;
-
-  using Poll = std::function<void()>;
-
   Watchdog(const schedule::Program& program, int rank, std::vector<const Lane*> lanes, Progress& progress,
-           std::chrono::duration<double> limit, OnStall on_stall, Poll poll);
+           std::chrono::duration<double> limit, WatchdogCalls calls);
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
   ~Watchdog();
@@ -41,7 +46,11 @@ private:
   [[nodiscard]] long moves() const;
   void watch_step(std::unique_lock<std::mutex>& lock);
   void poll_once();
+  void stall();
+  [[nodiscard]] std::string headline() const;
   [[nodiscard]] std::string report() const;
+  /// For the record: the same in one sentence.
+  [[nodiscard]] std::string reason() const;
   [[nodiscard]] std::string describe(const Lane& lane) const;
 
   const schedule::Program& program_;
@@ -49,8 +58,7 @@ private:
   std::vector<const Lane*> lanes_;
   Progress& progress_;
   std::chrono::duration<double> limit_;
-  OnStall on_stall_;
-  Poll poll_;
+  WatchdogCalls calls_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

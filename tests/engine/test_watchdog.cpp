@@ -38,11 +38,20 @@ TEST(Watchdog, NamesThePendingActionAndEndsTheStep) {
   const deck::Case c = tests::small_case("tawpipe", topology::Groups({1, 1}), 2, 1);
   Session session(c, rank, tests::by_mpi, options);
   session.prepare();
-  EXPECT_ANY_THROW((void)session.step());
+  std::string reason;
+  try {
+    (void)session.step();
+  } catch (const Stalled& stalled) {
+    reason = stalled.what();
+  }
+  const std::string who = "rank " + std::to_string(rank) + ": no lane has moved for 0.5 s";
+  EXPECT_TRUE(reason.starts_with(who)) << reason;
+  EXPECT_EQ(reason.find('\n'), std::string::npos) << reason;
   const std::scoped_lock lock(mutex);
   EXPECT_NE(said.find("rank " + std::to_string(rank)), std::string::npos) << said;
   if (rank == 0) {
-    EXPECT_NE(said.find("in tick 5 recv G0 c0 <- r1"), std::string::npos) << said;
+    EXPECT_NE(said.find("\n  gradients_in in tick 5 recv G0 c0 <- r1"), std::string::npos) << said;
+    EXPECT_NE(reason.find(", gradients_in in tick 5 recv G0 c0 <- r1"), std::string::npos) << reason;
   }
 }
 

@@ -139,6 +139,26 @@ def a_node_can_be_cut():
     assert states == [("node0", "UP")] * 2 + [("node1", "DOWN")] * 2, said.stdout
 
 
+def a_cut_link_ends_the_case_and_the_next_one_follows():
+    record = FOLDER / "cut.h5"
+    job = [MINITAW, "run", FOLDER / "deck.toml", "--set", "schedule=tawpipe,fsdp", "--set", "steps=100", "--watchdog", "2", "-o", record]
+    # A step takes seconds at this rate, nearly all of them in messages.
+    said = call(*TWO, "--rate", "4mbit", "--cut", "1@8", program=job, code=1)
+    reports = dict(re.findall(r"^minitaw: rank (\d): no lane has moved for [\d.]+ s\n((?:  .*\n)+)", said.stderr, re.MULTILINE))
+    assert sorted(reports) == ["0", "1", "2", "3"], said.stderr
+    message = r"(operands|gradients)_(in|out) in tick \d+ (send|recv) [WG]\d+ \w+ (->|<-) r[0-3]"
+    stuck = [rank for rank, report in reports.items() if re.search(message, report)]
+    assert stuck, said.stderr
+    with h5py.File(record) as file:
+        assert list(file["summary/status"].asstr()[:]) == ["timeout"]
+        reason = file["summary/reason"].asstr()[0]
+        assert re.match(r"rank 0: no lane has moved for [\d.]+ s, \w+ in tick \d+ ", reason), reason
+    said = call(*TWO, "--rate", "1gbit", program=job, code=1)
+    assert "stays as it ended, timeout" in said.stdout, said.stdout
+    with h5py.File(record) as file:
+        assert list(file["summary/status"].asstr()[:]) == ["timeout", "ok"], said.stdout
+
+
 def bad_calls_are_refused():
     good = [*TWO, "--rate", "1mbit"]
     for options, sentence in ((["--nodes", "0", "--ranks-per-node", "2", "--rate", "1mbit"], "--nodes: '0'"),
@@ -171,7 +191,7 @@ FOLDER.mkdir(parents=True)
 if not namespaces_can_be_had():
     sys.exit(SKIPPED)
 for check in (bad_calls_are_refused, exit_codes_are_passed_on, nodes_are_groups_and_bytes_are_those_that_were_counted, latency_is_there,
-              a_node_can_be_cut, nothing_is_left_by_signals):
+              a_node_can_be_cut, a_cut_link_ends_the_case_and_the_next_one_follows, nothing_is_left_by_signals):
     began = time.time()
     check()
     print(f"{check.__name__}: {time.time() - began:.1f} s", flush=True)
