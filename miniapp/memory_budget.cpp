@@ -67,13 +67,12 @@ std::string MemoryBudget::reason_against(const deck::Case& c,
                                          const engine::ReferenceMemory& reference) const {
   const schedule::Program program = schedule::build(deck::request_of(c));
   const auto memory = memory_of(c, program, model::make_layout(c.shape, schedule::cut_of(program)));
+  const std::vector<int> communicators = engine::communicators_of(program, c.transport, shared_devices_);
   const std::uint64_t libraries = kernels::on_host ? 0 : model::library_estimate(c.shape);
   std::vector<std::uint64_t> needed(pools_.size());
   for (std::size_t rank = 0; rank < memory.size(); ++rank)
     needed[static_cast<std::size_t>(pool_of_rank_[rank])] +=
-        memory[rank].total() + libraries +
-        communicator_ * static_cast<std::uint64_t>(engine::communicators_of(program, static_cast<int>(rank),
-                                                                            c.transport, shared_devices_));
+        memory[rank].total() + libraries + communicator_ * static_cast<std::uint64_t>(communicators[rank]);
   std::uint64_t& of_first = needed[static_cast<std::size_t>(pool_of_rank_[0])];
   of_first = std::max(of_first + reference.beside, reference.alone);
   for (std::size_t i = 0; i < pools_.size(); ++i)

@@ -101,7 +101,7 @@ std::uint64_t communicator_bytes([[maybe_unused]] MPI_Comm world, [[maybe_unused
   const std::uint64_t before = topology::device_memory()->free;
   const NamedTransport transport = make_nccl({world, program, {}, {.spins = 2, .yields = 4}, shared_devices});
   const std::uint64_t after = topology::device_memory()->free;
-  const int made = communicators_of(program, 0, "auto", shared_devices);
+  const int made = communicators_of(program, "auto", shared_devices).front();
   bytes = before > after ? (before - after) / static_cast<std::uint64_t>(made) : 0;
   comm::mpi::check(MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_UINT64_T, MPI_MAX, world),
                    "comparing NCCL's memory");
@@ -109,17 +109,18 @@ std::uint64_t communicator_bytes([[maybe_unused]] MPI_Comm world, [[maybe_unused
   return bytes;
 }
 
-int communicators_of([[maybe_unused]] const schedule::Program& program, [[maybe_unused]] int rank,
-                     [[maybe_unused]] const std::string& wanted, [[maybe_unused]] bool shared_devices) {
+std::vector<int> communicators_of(const schedule::Program& program,
+                                  [[maybe_unused]] const std::string& wanted,
+                                  [[maybe_unused]] bool shared_devices) {
+  std::vector<int> counts(program.ranks.size());
 #if defined(MINITAW_HAVE_NCCL)
-  if (!use_nccl(wanted, program.ranks.size(), shared_devices)) return 0;
+  if (!use_nccl(wanted, program.ranks.size(), shared_devices)) return counts;
   const std::vector<comm::nccl::Team> teams = comm::nccl::teams_of(program);
-  const auto mine = std::ranges::count_if(
-      teams, [&](const comm::nccl::Team& team) { return std::ranges::count(team.ranks, rank) > 0; });
-  return teams.empty() ? 0 : static_cast<int>(mine) + 1;  // and the one that they are split from
-#else
-  return 0;
+  if (!teams.empty()) std::ranges::fill(counts, 1);  // the one that they are split from
+  for (const comm::nccl::Team& team : teams)
+    for (const int rank : team.ranks) ++counts[static_cast<std::size_t>(rank)];
 #endif
+  return counts;
 }
 
 std::string nccl_version() {

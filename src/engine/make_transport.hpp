@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/mpi/wait.hpp"
 #include "comm/transport.hpp"
@@ -38,10 +39,10 @@ void require_transport(const std::string& wanted, bool shared_devices);
 /// communicators of all ranks of `world`, which ends them. 0 where transport = auto is not NCCL. Collective.
 [[nodiscard]] std::uint64_t communicator_bytes(MPI_Comm world, bool shared_devices);
 
-/// Communicators of NCCL that a rank needs to play a program; 0 where it needs none, or `wanted` is not NCCL
-/// here.
-[[nodiscard]] int communicators_of(const schedule::Program& program, int rank, const std::string& wanted,
-                                   bool shared_devices);
+/// Communicators of NCCL that each rank needs to play a program; 0 where it needs none, or `wanted` is not
+/// NCCL here.
+[[nodiscard]] std::vector<int> communicators_of(const schedule::Program& program, const std::string& wanted,
+                                                bool shared_devices);
 
 /// Of the NCCL that is loaded; empty in a build without.
 [[nodiscard]] std::string nccl_version();

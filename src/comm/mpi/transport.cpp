@@ -54,7 +54,7 @@ Transport::Transport(MPI_Comm world, const schedule::Program& program, const Lan
                      const Patience& patience)
     : rank_(rank_in(world, program)), ranks_(static_cast<int>(program.ranks.size())),
       staged_(std::ranges::any_of(memory, [](const LaneMemory& m) { return m.moves.copier != nullptr; })),
-      communicators_(program.communicators), waiter_(patience, cancelled_, &hurry_), comm_(world) {
+      communicators_(program.communicators), waiter_(patience, cancelled_), comm_(world) {
   check_tags(world, communicators_.size());
   for (std::size_t lane = 0; lane < channels_.size(); ++lane)
     if (static_cast<schedule::Lane>(lane) != schedule::Lane::compute)

@@ -54,7 +54,6 @@ private:
   bool staged_;
   std::vector<schedule::Communicator> communicators_;
   std::atomic<bool> cancelled_{false};
-  Hurry hurry_;
   Waiter waiter_;
   OwnComm comm_;
   std::array<std::unique_ptr<Channel>, schedule::lanes> channels_;  ///< by schedule::Lane; none for compute
