@@ -4,19 +4,100 @@
 #include <limits>
 #include <numeric>
 
-#include "engine/unit_table.hpp"
+#include "schedule/play_matching.hpp"
 
 namespace minitaw::engine {
 namespace {
 
+using schedule::Action;
 using schedule::Span;
 
 constexpr int compute_lane = static_cast<int>(schedule::Lane::compute);
 
-/// A time and the unit that begins then.
+/// An action by its position in a lane of a rank; -1: none.
+struct LanePlace {
+  std::int32_t rank = -1, lane = -1, position = -1;
+};
+
+/// The actions of all lanes of all ranks, what each waits for and who takes part in its transfer. For a
+/// program that validate() accepts, which outlives it.
+class LaneTable {
+public:
+  /// Position of the last action of each other lane that an action waits for; -1: none.
+  using Needs = std::array<std::int32_t, schedule::lanes>;
+  struct LaneActions {
+    std::vector<int> actions;  ///< indices into RankProgram::actions
+    std::vector<Needs> needs;
+  };
+
+  explicit LaneTable(const schedule::Program& program)
+      : program_(program), matching_(schedule::detail::match(program)), ranks_(program.ranks.size()) {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) collect(program.ranks[r], ranks_[r]);
+  }
+
+  [[nodiscard]] const LaneActions& lane(int rank, int lane) const { return ranks_[rank].lanes[lane]; }
+  [[nodiscard]] int size(int rank, int lane) const {
+    return static_cast<int>(ranks_[rank].lanes[lane].actions.size());
+  }
+  [[nodiscard]] const Needs& needs(LanePlace p) const { return lane(p.rank, p.lane).needs[p.position]; }
+  /// Index into RankProgram::actions.
+  [[nodiscard]] int index(LanePlace p) const { return lane(p.rank, p.lane).actions[p.position]; }
+  [[nodiscard]] const Action& action(LanePlace p) const { return program_.ranks[p.rank].actions[index(p)]; }
+
+  /// Number of the collective that an action is a call of; -1: it is none.
+  [[nodiscard]] std::int32_t collective_of(LanePlace p) const {
+    return is_collective(action(p).kind) ? other(p) : -1;
+  }
+  [[nodiscard]] std::size_t collectives() const { return matching_.instances.size(); }
+
+  /// Calls visit(LanePlace) for the other side of a message, or every call of a collective.
+  template <class Visit>
+  void for_each_side(LanePlace p, const Visit& visit) const {
+    const Action& a = action(p);
+    if (is_point_to_point(a.kind)) visit(place_of(a.peer, other(p)));
+    if (!is_collective(a.kind)) return;
+    const schedule::Channel& channel = matching_.channels[matching_.instances[other(p)]];
+    const std::vector<int>& members = program_.communicators[a.communicator].ranks;
+    for (std::size_t m = 0; m < members.size(); ++m)
+      visit(place_of(members[m], channel.calls[m][other(p) - channel.first]));
+  }
+
+private:
+  struct RankActions {
+    std::array<LaneActions, schedule::lanes> lanes;
+    std::vector<std::int32_t> position_of;  ///< by action: in its lane
+  };
+
+  static void collect(const schedule::RankProgram& program, RankActions& rank) {
+    rank.position_of.resize(program.actions.size());
+    for (int l = 0; l < schedule::lanes; ++l) {
+      LaneActions& lane = rank.lanes[l];
+      lane.actions = schedule::actions_of(program, static_cast<schedule::Lane>(l));
+      for (std::size_t i = 0; i < lane.actions.size(); ++i) {
+        rank.position_of[lane.actions[i]] = static_cast<std::int32_t>(i);
+        Needs& needs = lane.needs.emplace_back(program.actions[lane.actions[i]].waits);
+        for (std::int32_t& need : needs) --need;  // a count of actions is the position behind the last
+        needs[l] = -1;                            // its own lane is in order anyway
+      }
+    }
+  }
+  [[nodiscard]] std::int32_t other(LanePlace p) const {
+    return matching_.other[matching_.number({p.rank, index(p)})];
+  }
+  [[nodiscard]] LanePlace place_of(int rank, int action) const {
+    return {rank, static_cast<std::int32_t>(program_.ranks[rank].actions[action].lane),
+            ranks_[rank].position_of[action]};
+  }
+
+  const schedule::Program& program_;
+  schedule::Matching matching_;
+  std::vector<RankActions> ranks_;
+};
+
+/// A time and the action that begins then.
 struct Beginning {
   double time = 0;
-  UnitPlace place;
+  LanePlace place;
 };
 
 struct Interval {
@@ -47,57 +128,51 @@ double common(const std::vector<Interval>& a, const std::vector<Interval>& b) {
 
 class Accountant {
 public:
-  Accountant(const UnitTable& table, const StepSpans& spans)
+  Accountant(const LaneTable& table, const StepSpans& spans)
       : table_(table), spans_(spans), last_of_collective_(table.collectives()),
         most_hops_(schedule::lanes * static_cast<int>(spans.size()) + 1) {}
 
   RankAccount of(int rank, double step) {
     current_ = {};
-    for (int u = 0; u < units(rank, compute_lane); ++u) add_compute_unit({rank, compute_lane, u});
+    for (int i = 0; i < table_.size(rank, compute_lane); ++i) add_compute({rank, compute_lane, i});
     add_communication(rank);
     current_.idle = std::max(0.0, step - current_.compute - current_.exposed_total());
     return current_;
   }
 
 private:
-  [[nodiscard]] int units(int rank, int lane) const {
-    return static_cast<int>(table_.lane(rank, lane).units.size());
+  [[nodiscard]] const Span& span(LanePlace p) const { return spans_[p.rank][table_.index(p)]; }
+  /// End of the action in front of it.
+  [[nodiscard]] double free_since(LanePlace p) const {
+    return p.position > 0 ? span({p.rank, p.lane, p.position - 1}).end : 0;
   }
-  /// Of the last action: what a batch receives may be there before the batch is complete.
-  [[nodiscard]] const Span& span(UnitPlace p) const {
-    return spans_[p.rank][table_.lane(p.rank, p.lane).actions[table_.unit(p).end - 1]];
-  }
-  /// End of the unit in front of it.
-  [[nodiscard]] double free_since(UnitPlace p) const {
-    return p.unit > 0 ? span({p.rank, p.lane, p.unit - 1}).end : 0;
-  }
-  double& exposed(UnitPlace transfer) {
-    return current_.exposed[static_cast<std::size_t>(traffic_of(table_.first_action(transfer).payload))];
+  double& exposed(LanePlace transfer) {
+    return current_.exposed[static_cast<std::size_t>(traffic_of(table_.action(transfer).payload))];
   }
 
-  void add_compute_unit(UnitPlace p) {
+  void add_compute(LanePlace p) {
     const Span& s = span(p);
-    if (table_.first_action(p).kind != schedule::Kind::join) current_.compute += s.end - s.begin;
+    if (table_.action(p).kind != schedule::Kind::join) current_.compute += s.end - s.begin;
     const double from = free_since(p);
-    const UnitPlace needed = last_needed(p);
-    if (s.begin <= from || needed.unit < 0 || span(needed).end <= from) return;
+    const LanePlace needed = last_needed(p);
+    if (s.begin <= from || needed.position < 0 || span(needed).end <= from) return;
     explain_wait(p, from, s.begin, most_hops_);
     // The time that a lane takes to notice the end of a transfer belongs to it.
     exposed(needed) += std::max(0.0, s.begin - span(needed).end);
   }
 
-  /// The unit of another lane that ends last of those that this one waits for; unit -1: none.
-  [[nodiscard]] UnitPlace last_needed(UnitPlace p) const {
-    UnitPlace last;
-    const auto& needs = table_.unit(p).needs;
+  /// The action of another lane that ends last of those that this one waits for; position -1: none.
+  [[nodiscard]] LanePlace last_needed(LanePlace p) const {
+    LanePlace last;
+    const LaneTable::Needs& needs = table_.needs(p);
     for (int l = 0; l < schedule::lanes; ++l)
-      if (const UnitPlace needed{p.rank, l, needs[l]}; needed.unit >= 0)
-        if (last.unit < 0 || span(needed).end > span(last).end) last = needed;
+      if (const LanePlace needed{p.rank, l, needs[l]}; needed.position >= 0)
+        if (last.position < 0 || span(needed).end > span(last).end) last = needed;
     return last;
   }
 
   /// The side that began last of those that this transfer may have waited for.
-  [[nodiscard]] Beginning last_side(UnitPlace p) {
+  [[nodiscard]] Beginning last_side(LanePlace p) {
     const Beginning own{span(p).begin, p};
     const double end = span(p).end;
     const std::int32_t collective = table_.collective_of(p);
@@ -109,24 +184,24 @@ private:
 
   /// The side of a transfer that begins last, but not after `end`; the first of several, `otherwise` if none
   /// begins later than that.
-  [[nodiscard]] Beginning latest(Beginning otherwise, UnitPlace p, double end) const {
+  [[nodiscard]] Beginning latest(Beginning otherwise, LanePlace p, double end) const {
     Beginning last = otherwise;
-    table_.for_each_side(p, [&](UnitPlace side) {
+    table_.for_each_side(p, [&](LanePlace side) {
       if (const double begin = span(side).begin; begin > last.time && begin <= end) last = {begin, side};
     });
     return last;
   }
 
   /// In [from, to] a lane had come to `p` and waited for other lanes of its rank.
-  void explain_wait(UnitPlace p, double from, double to, int hops) {
-    const UnitPlace needed = last_needed(p);
-    if (needed.unit >= 0) explain(needed, from, std::min(to, span(needed).end), hops - 1);
+  void explain_wait(LanePlace p, double from, double to, int hops) {
+    const LanePlace needed = last_needed(p);
+    if (needed.position >= 0) explain(needed, from, std::min(to, span(needed).end), hops - 1);
   }
 
   /// Charges [from, to] to what the lane of `until` did in that time, which had not finished `until`.
-  void explain(UnitPlace until, double from, double to, int hops) {
+  void explain(LanePlace until, double from, double to, int hops) {
     if (hops == 0) return;  // clocks that disagree can make a circle of waits
-    for (UnitPlace p = unit_at(until, to); p.unit >= 0 && from < to; --p.unit) {
+    for (LanePlace p = action_at(until, to); p.position >= 0 && from < to; --p.position) {
       const double began = std::max(from, span(p).begin);
       if (began < to) explain_run(p, began, std::min(to, span(p).end), hops);
       to = std::min(to, began);
@@ -136,9 +211,9 @@ private:
     }
   }
 
-  /// The first unit of the lane of `until` that had not ended at `time`, or `until` itself.
-  [[nodiscard]] UnitPlace unit_at(UnitPlace until, double time) const {
-    int first = 0, last = until.unit;
+  /// The first action of the lane of `until` that had not ended at `time`, or `until` itself.
+  [[nodiscard]] LanePlace action_at(LanePlace until, double time) const {
+    int first = 0, last = until.position;
     while (first < last) {
       const int middle = first + (last - first) / 2;
       if (span({until.rank, until.lane, middle}).end < time) first = middle + 1;
@@ -147,8 +222,8 @@ private:
     return {until.rank, until.lane, first};
   }
 
-  /// In [from, to] the unit had begun and not ended.
-  void explain_run(UnitPlace p, double from, double to, int hops) {
+  /// In [from, to] the action had begun and not ended.
+  void explain_run(LanePlace p, double from, double to, int hops) {
     if (p.lane == compute_lane) return;  // of another rank: idle time
     const Beginning last = last_side(p);
     exposed(p) += std::max(0.0, to - std::max(from, last.time));
@@ -159,23 +234,22 @@ private:
     std::vector<Interval> transfers;
     for (int l = 0; l < schedule::lanes; ++l) {
       if (l == compute_lane) continue;
-      for (int u = 0; u < units(rank, l); ++u) {
-        const UnitPlace p{rank, l, u};
-        if (is_communication(table_.first_action(p).kind))
-          transfers.push_back({last_side(p).time, span(p).end});
+      for (int i = 0; i < table_.size(rank, l); ++i) {
+        const LanePlace p{rank, l, i};
+        if (is_communication(table_.action(p).kind)) transfers.push_back({last_side(p).time, span(p).end});
       }
     }
     std::ranges::sort(transfers, {}, &Interval::begin);
     std::vector<Interval> busy, computing;
     for (const Interval& transfer : transfers) join(busy, transfer);
-    for (int u = 0; u < units(rank, compute_lane); ++u)
-      if (const UnitPlace p{rank, compute_lane, u}; table_.first_action(p).kind != schedule::Kind::join)
+    for (int i = 0; i < table_.size(rank, compute_lane); ++i)
+      if (const LanePlace p{rank, compute_lane, i}; table_.action(p).kind != schedule::Kind::join)
         join(computing, {span(p).begin, span(p).end});
     current_.communication = length(busy);
     current_.hidden = common(busy, computing);
   }
 
-  const UnitTable& table_;
+  const LaneTable& table_;
   const StepSpans& spans_;
   std::vector<Beginning> last_of_collective_;  ///< of all its sides; found when first asked for
   int most_hops_;
@@ -187,7 +261,7 @@ private:
 double RankAccount::exposed_total() const { return std::accumulate(exposed.begin(), exposed.end(), 0.0); }
 
 StepAccount account(const schedule::Program& program, const StepSpans& spans) {
-  const UnitTable table(program);
+  const LaneTable table(program);
   StepAccount result;
   for (const auto& rank : spans)
     for (const Span& span : rank) result.length = std::max(result.length, span.end);
@@ -197,45 +271,19 @@ StepAccount account(const schedule::Program& program, const StepSpans& spans) {
   return result;
 }
 
-namespace {
-
-/// When the units of each lane of a rank end.
-using UnitEnds = std::array<std::vector<double>, schedule::lanes>;
-
-UnitEnds unit_ends(const UnitTable& table, int rank, const std::vector<Span>& spans) {
-  UnitEnds ends;
-  for (int l = 0; l < schedule::lanes; ++l)
-    for (const UnitTable::Unit& unit : table.lane(rank, l).units) {
-      double& end = ends[l].emplace_back(0);
-      for (int i = unit.begin; i < unit.end; ++i)
-        end = std::max(end, spans[table.lane(rank, l).actions[i]].end);
-    }
-  return ends;
-}
-
-/// When a lane that is never late starts its unit number `u`.
-double start(const UnitTable::Unit& unit, int lane, std::size_t u, const UnitEnds& ends) {
-  double begin = u > 0 ? ends[lane][u - 1] : 0;
-  for (int l = 0; l < schedule::lanes; ++l)
-    if (unit.needs[l] >= 0) begin = std::max(begin, ends[l][unit.needs[l]]);
-  return begin;
-}
-
-}  // namespace
-
 StepSpans as_measured(const schedule::Program& program, StepSpans planned) {
-  const UnitTable table(program);
-  for (int r = 0; r < static_cast<int>(planned.size()); ++r) {
-    const UnitEnds ends = unit_ends(table, r, planned[r]);
+  const LaneTable table(program);
+  const auto end_of = [&](int rank, int lane, int position) {
+    return position < 0 ? 0 : planned[rank][table.index({rank, lane, position})].end;
+  };
+  for (int r = 0; r < static_cast<int>(planned.size()); ++r)
     for (int l = 0; l < schedule::lanes; ++l)
-      for (std::size_t u = 0; u < ends[l].size(); ++u) {
-        const UnitTable::Unit& unit = table.lane(r, l).units[u];
-        for (int i = unit.begin; i < unit.end; ++i) {
-          Span& span = planned[r][table.lane(r, l).actions[i]];
-          span = {span.ready, start(unit, l, u, ends), ends[l][u]};
-        }
+      for (int i = 0; i < table.size(r, l); ++i) {
+        double begin = end_of(r, l, i - 1);
+        for (int other = 0; other < schedule::lanes; ++other)
+          begin = std::max(begin, end_of(r, other, table.needs({r, l, i})[other]));
+        planned[r][table.index({r, l, i})].begin = begin;  // ends stay as they are
       }
-  }
   return planned;
 }
 

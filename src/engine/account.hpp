@@ -38,8 +38,7 @@ struct StepAccount {
 [[nodiscard]] StepAccount account(const schedule::Program& program, const StepSpans& spans);
 
 /// Planned spans (schedule::simulate) as an engine would have measured them. In a plan a message begins when
-/// both of its sides are there; an engine sees when a lane has started a unit, and all messages of a batch
-/// end with it.
+/// both of its sides are there; an engine sees when its own side has started.
 [[nodiscard]] StepSpans as_measured(const schedule::Program& program, StepSpans planned);
 
 }  // namespace minitaw::engine

@@ -20,8 +20,10 @@ public:
   void open(int unit) override;
   void after(const Queue& other, int unit) override;
   void run(int unit, const Work& work) override;
-  void begin(int unit) override;
-  void end(int unit) override;
+  /// run() in two halves, for work that goes on while the thread does something else; the next unit may begin
+  /// in between. Units end in the order in which they began.
+  void begin(int unit);
+  void end(int unit);
   void finish(const Check&) override {}
   [[nodiscard]] int begun() const override { return begun_.load(std::memory_order_relaxed); }
   [[nodiscard]] int completed() const override { return completed_.load(std::memory_order_acquire); }

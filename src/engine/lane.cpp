@@ -68,7 +68,7 @@ bool Lane::finish_first() {
   if (under_way_.empty() || !under_way_.front().transfer->done()) return false;
   const int number = under_way_.front().number;
   under_way_.pop_front();
-  queue().end(number);
+  fenced().end(number);
   progress_.submitted(lane_, number + 1);
   return true;
 }
@@ -77,15 +77,15 @@ bool Lane::start_next() {
   if (next_ == actions_.size() || !may_join()) return false;
   const int number = static_cast<int>(next_);
   if (!std::exchange(opened_, true)) queue().open(number);
-  if (!ready() || !waits_complete()) return false;
-  queue().begin(number);
+  if (!waits_complete()) return false;
+  fenced().begin(number);
   comm::Transport::Started transfer = start_(*actions_[next_].action);
   ++next_;
   opened_ = false;
   if (transfer != nullptr) {
     under_way_.push_back({number, std::move(transfer)});
   } else if (under_way_.empty()) {
-    queue().end(number);
+    fenced().end(number);
     progress_.submitted(lane_, number + 1);
   } else {
     under_way_.push_back({number, std::make_unique<Over>()});  // counts as finished behind those before it
@@ -93,18 +93,25 @@ bool Lane::start_next() {
   return true;
 }
 
-/// Messages of one direction may be under way together; all else waits for what is in front of it.
+/// Messages of one direction may be under way together, but not two into one slot: what nobody reads (WeiPipe
+/// has such weights) may arrive behind what overwrites it. All else waits for what is in front of it.
 bool Lane::may_join() const {
-  if (under_way_.empty()) return true;
-  const schedule::Kind kind = actions_[next_].action->kind;
-  return schedule::is_point_to_point(kind) && under_way_.size() < messages_ &&
-         actions_[static_cast<std::size_t>(under_way_.back().number)].action->kind == kind;
+  const schedule::Action& next = *actions_[next_].action;
+  return under_way_.empty() || (is_point_to_point(next.kind) && under_way_.size() < messages_ &&
+                                std::ranges::all_of(under_way_, [&](const UnderWay& u) {
+                                  const auto& before = *actions_[static_cast<std::size_t>(u.number)].action;
+                                  return before.kind == next.kind && (next.kind == schedule::Kind::send ||
+                                                                      before.slots[0] != next.slots[0]);
+                                }));
 }
 
-bool Lane::waits_complete() const {
+bool Lane::waits_complete() {
   const Counts& waits = actions_[next_].waits;
-  for (int l = 0; l < schedule::lanes; ++l)
-    if (waits[l] > 0 && !queues_[l]->is_complete(waits[l] - 1)) return false;
+  for (int l = 0; l < schedule::lanes; ++l) {
+    if (waits[l] <= waited_[l]) continue;
+    if (!queues_[l]->is_complete(waits[l] - 1)) return false;
+    waited_[l] = waits[l];
+  }
   return true;
 }
 

@@ -7,6 +7,7 @@
 
 #include "comm/transport.hpp"
 #include "engine/clock.hpp"
+#include "engine/fenced_queue.hpp"
 #include "engine/lane_space.hpp"
 #include "engine/progress.hpp"
 #include "schedule/program.hpp"
@@ -72,8 +73,11 @@ private:
     comm::Transport::Started transfer;
   };
   [[nodiscard]] Queue& queue() const { return *queues_[static_cast<std::size_t>(lane_)]; }
+  /// Of a lane that advance() drives.
+  [[nodiscard]] FencedQueue& fenced() const { return dynamic_cast<FencedQueue&>(queue()); }
   void wait_for(int lane, int count);
-  [[nodiscard]] bool waits_complete() const;
+  /// Whether all that the next action waits for is complete.
+  [[nodiscard]] bool waits_complete();
   [[nodiscard]] bool may_join() const;
   bool start_next();
   bool finish_first();
@@ -88,7 +92,7 @@ private:
   std::size_t next_ = 0;            ///< to be submitted or started
   std::deque<UnderWay> under_way_;  ///< of advance(), in order
   bool opened_ = false;             ///< advance() has come to the next action
-  Counts waited_{};                 ///< actions of each lane waited for
+  Counts waited_{};                 ///< actions of each lane known to be over (play_next(): awaited)
 };
 
 }  // namespace minitaw::engine

@@ -2,7 +2,6 @@
 
 #include <functional>
 
-#include "base/error.hpp"
 #include "engine/clock.hpp"
 
 namespace minitaw::engine {
@@ -32,10 +31,6 @@ public:
   virtual void after(const Queue& other, int unit) = 0;
   /// Submits `unit`.
   virtual void run(int unit, const Work& work) = 0;
-  /// The same in two halves, for work that goes on while the thread does something else. Not on asynchronous
-  /// queues.
-  virtual void begin(int) { throw LogicError("engine: an asynchronous queue has no halves of a unit"); }
-  virtual void end(int) { throw LogicError("engine: an asynchronous queue has no halves of a unit"); }
   /// Returns when everything submitted is complete.
   virtual void finish(const Check& check) = 0;
 

@@ -12,10 +12,33 @@
 #include <vector>
 
 #include "comm/nccl/teams.hpp"
-#include "issue_order.hpp"
 #include "schedule/text.hpp"
 
 namespace minitaw::comm::test {
+
+/// The actions of a rank in the order in which the engine's one thread feeds device queues: of those whose
+/// waits have been issued always the one that comes first in the program. Shorter than the program if it gets
+/// stuck.
+inline std::vector<int> issue_order(const schedule::RankProgram& rank) {
+  std::array<std::vector<int>, schedule::lanes> queues;
+  for (int l = 0; l < schedule::lanes; ++l) queues[l] = actions_of(rank, static_cast<schedule::Lane>(l));
+  std::vector<int> order;
+  std::array<std::size_t, schedule::lanes> gone{};
+  const auto may_go = [&](int l) {
+    if (gone[l] == queues[l].size()) return false;
+    const auto& waits = rank.actions[queues[l][gone[l]]].waits;
+    for (int k = 0; k < schedule::lanes; ++k)  // its own lane is in order
+      if (k != l && static_cast<std::size_t>(waits[k]) > gone[k]) return false;
+    return true;
+  };
+  for (;;) {
+    int chosen = -1;
+    for (int l = 0; l < schedule::lanes; ++l)
+      if (may_go(l) && (chosen < 0 || queues[l][gone[l]] < queues[chosen][gone[chosen]])) chosen = l;
+    if (chosen < 0) return order;
+    order.push_back(queues[chosen][gone[chosen]++]);
+  }
+}
 
 /// What holds a launch up besides its stream, its waits and its communicator.
 enum class Device {
@@ -24,15 +47,14 @@ enum class Device {
   one_at_a_time  ///< no launch begins before those issued earlier on its rank are over
 };
 
-/// A program as NCCL plays it: all ranks issue their launches, one kernel for each communicator of a batch; a
-/// kernel is over when everybody whom it concerns has begun his. Messages on a communicator match in order
-/// per pair of ranks, collectives in order.
+/// A program as NCCL plays it: all ranks issue their launches, one kernel for each action; a kernel is over
+/// when everybody whom it concerns has begun his. Messages on a communicator match in order per pair of
+/// ranks, collectives in order.
 class Launches {
 public:
-  /// `forwards`: the communicators of a batch in the order of the teams, else the other way round.
-  Launches(const schedule::Program& program, bool forwards)
+  explicit Launches(const schedule::Program& program)
       : program_(program), colours_(program), teams_(nccl::teams_of(program)), ranks_(program.ranks.size()) {
-    for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) add_rank(r, forwards);
+    for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) add_rank(r);
     match();
   }
 
@@ -73,16 +95,13 @@ public:
 private:
   struct Launch {
     schedule::Lane lane = schedule::Lane::compute;
-    int team = -1;              ///< -1: no communication
-    std::vector<int> actions;   ///< of RankProgram::actions
-    std::vector<int> meetings;  ///< one per message, or that of the collective
+    int team = -1;     ///< -1: no communication
+    int action = -1;   ///< of RankProgram::actions
+    int meeting = -1;  ///< of the message or collective
     bool collective = false;
-    std::array<int, schedule::lanes> waits{};
-    int ends = 0;                                  ///< actions of the lane that are over with it
     int before_in_lane = -1, before_in_team = -1;  ///< launches
     // in play
     bool issued = false, begun = false, over = false;
-    int open = 0;
   };
 
   struct Rank {
@@ -90,22 +109,17 @@ private:
     std::array<std::vector<int>, schedule::lanes> lanes;  ///< their launches
     // in play
     int host = 0, begun = 0, finished = 0;  ///< launches issued; the first that has not begun, is not over
-    std::array<std::size_t, schedule::lanes> head{};
-    std::array<int, schedule::lanes> over{};
+    std::array<std::size_t, schedule::lanes> head{};  ///< launches of a lane that are over
 
     void begin() {
-      for (Launch& l : launches) {
-        l.issued = l.begun = l.over = false;
-        l.open = static_cast<int>(l.meetings.size());
-      }
+      for (Launch& l : launches) l.issued = l.begun = l.over = false;
       host = begun = finished = 0;
       head.fill(0);
-      over.fill(0);
     }
   };
 
   struct Side {
-    int rank, launch, action;
+    int rank, launch;
   };
 
   [[nodiscard]] int team_of(const nccl::Use& use) const {
@@ -121,32 +135,22 @@ private:
     return team_of(nccl::Calls{a.lane, a.communicator});
   }
 
-  void add_rank(int r, bool forwards) {
+  void add_rank(int r) {
     Rank& rank = ranks_[r];
-    std::array<int, schedule::lanes> ends{};
     std::map<int, int> last;  // launch of a team
-    for (const Issued& issued : issue_order(program_.ranks[r])) {
-      std::map<int, std::vector<int>> by_team;
-      for (const int i : issued.unit.actions)
-        by_team[(forwards ? 1 : -1) * team_of(r, program_.ranks[r].actions[i])].push_back(i);
-      auto& lane = rank.lanes[static_cast<std::size_t>(issued.lane)];
-      int& end = ends[static_cast<std::size_t>(issued.lane)];
-      std::size_t left = by_team.size();
-      for (const auto& [signed_team, actions] : by_team) {
-        const schedule::Kind kind = program_.ranks[r].actions[actions.front()].kind;
-        const int team = is_communication(kind) ? team_of(r, program_.ranks[r].actions[actions.front()]) : -1;
-        const int number = static_cast<int>(rank.launches.size());
-        Launch& launch = rank.launches.emplace_back();
-        launch.lane = issued.lane, launch.team = team, launch.actions = actions, launch.waits = issued.waits;
-        launch.collective = team >= 0 && is_collective(kind);
-        if (--left == 0) end += static_cast<int>(issued.unit.actions.size());
-        launch.ends = end;
-        if (!lane.empty()) launch.before_in_lane = lane.back();
-        lane.push_back(number);
-        if (team < 0) continue;
-        if (const auto found = last.find(team); found != last.end()) launch.before_in_team = found->second;
-        last[team] = number;
-      }
+    for (const int i : issue_order(program_.ranks[r])) {
+      const schedule::Action& a = program_.ranks[r].actions[i];
+      const int number = static_cast<int>(rank.launches.size());
+      Launch& launch = rank.launches.emplace_back();
+      launch.lane = a.lane, launch.team = team_of(r, a), launch.action = i;
+      launch.collective = launch.team >= 0 && is_collective(a.kind);
+      auto& lane = rank.lanes[static_cast<std::size_t>(a.lane)];
+      if (!lane.empty()) launch.before_in_lane = lane.back();
+      lane.push_back(number);
+      if (launch.team < 0) continue;
+      if (const auto found = last.find(launch.team); found != last.end())
+        launch.before_in_team = found->second;
+      last[launch.team] = number;
     }
   }
 
@@ -157,12 +161,10 @@ private:
       for (int l = 0; l < static_cast<int>(ranks_[r].launches.size()); ++l) {
         const Launch& launch = ranks_[r].launches[l];
         if (launch.team < 0) continue;
-        for (const int i : launch.actions) {
-          const schedule::Action& a = program_.ranks[r].actions[i];
-          const bool sends = a.kind == schedule::Kind::send;
-          if (launch.collective) sides[{launch.team, r, -1, 0}].push_back({r, l, i});
-          else sides[{launch.team, sends ? r : a.peer, sends ? a.peer : r, sends}].push_back({r, l, i});
-        }
+        const schedule::Action& a = program_.ranks[r].actions[launch.action];
+        const bool sends = a.kind == schedule::Kind::send;
+        if (launch.collective) sides[{launch.team, r, -1, 0}].push_back({r, l});
+        else sides[{launch.team, sends ? r : a.peer, sends ? a.peer : r, sends}].push_back({r, l});
       }
     for (const auto& [key, mine] : sides) {
       const auto [team, from, to, sends] = key;
@@ -190,20 +192,24 @@ private:
         }
         compare(all.front()[k], sides[k]);
         meeting.push_back(sides[k]);
-        ranks_[sides[k].rank].launches[sides[k].launch].meetings.push_back(number);
+        ranks_[sides[k].rank].launches[sides[k].launch].meeting = number;
       }
     }
   }
 
   void compare(const Side& one, const Side& other) {
-    const schedule::Action &a = program_.ranks[one.rank].actions[one.action],
-                           &b = program_.ranks[other.rank].actions[other.action];
+    const schedule::Action &a = action(one.rank, launch(one)), &b = action(other.rank, launch(other));
     if (a.payload != b.payload || a.shard != b.shard || a.part != b.part || a.parts != b.parts ||
         (is_point_to_point(a.kind) && a.micro_batch != b.micro_batch) ||
         (is_collective(a.kind) && a.kind != b.kind))
       mismatch_ = fmt::format("rank {} {} meets rank {} {}", one.rank, to_text(a, program_), other.rank,
                               to_text(b, program_));
   }
+
+  [[nodiscard]] const schedule::Action& action(int r, const Launch& launch) const {
+    return program_.ranks[r].actions[launch.action];
+  }
+  [[nodiscard]] Launch& launch(const Side& side) { return ranks_[side.rank].launches[side.launch]; }
 
   void issue(int r, bool host_waits, std::deque<int>& dirty) {
     Rank& rank = ranks_[r];
@@ -213,20 +219,21 @@ private:
       if (!launch.issued) {
         launch.issued = true;
         if (stops)
-          if (const int m = launch.meetings.front(); ++issued_[m] == static_cast<int>(meetings_[m].size()))
+          if (const int m = launch.meeting; ++issued_[m] == static_cast<int>(meetings_[m].size()))
             for (const Side& side : meetings_[m]) dirty.push_back(side.rank);
       }
-      if (stops &&
-          issued_[launch.meetings.front()] < static_cast<int>(meetings_[launch.meetings.front()].size()))
-        return;
+      if (stops && issued_[launch.meeting] < static_cast<int>(meetings_[launch.meeting].size())) return;
       ++rank.host;
     }
   }
 
-  [[nodiscard]] bool may_begin(const Rank& rank, const Launch& launch, int number, Device device) const {
+  [[nodiscard]] bool may_begin(int r, const Launch& launch, int number, Device device) const {
+    const Rank& rank = ranks_[r];
     if (!launch.issued) return false;
     for (int l = 0; l < schedule::lanes; ++l)
-      if (rank.over[l] < launch.waits[l]) return false;
+      if (static_cast<schedule::Lane>(l) != launch.lane &&
+          rank.head[l] < static_cast<std::size_t>(action(r, launch).waits[l]))
+        return false;
     if (launch.before_in_team >= 0 && !rank.launches[launch.before_in_team].over) return false;
     if (device == Device::one_queue && rank.begun < number) return false;
     return device != Device::one_at_a_time || rank.finished == number;
@@ -240,37 +247,33 @@ private:
         if (rank.head[l] == rank.lanes[l].size()) continue;
         const int number = rank.lanes[l][rank.head[l]];
         Launch& launch = rank.launches[number];
-        if (launch.begun || !may_begin(rank, launch, number, device)) continue;
+        if (launch.begun || !may_begin(r, launch, number, device)) continue;
         moved = launch.begun = true;
         while (rank.begun < static_cast<int>(rank.launches.size()) && rank.launches[rank.begun].begun)
           ++rank.begun;
-        if (launch.meetings.empty()) finish(r, number, dirty);
-        for (const int m : launch.meetings) arrive(m, dirty);
+        if (launch.meeting < 0) finish(r, number, dirty);
+        else arrive(launch.meeting, dirty);
       }
     }
   }
 
   void arrive(int m, std::deque<int>& dirty) {
     if (++arrived_[m] < static_cast<int>(meetings_[m].size())) return;
-    for (const Side& side : meetings_[m])
-      if (--ranks_[side.rank].launches[side.launch].open == 0) finish(side.rank, side.launch, dirty);
+    for (const Side& side : meetings_[m]) finish(side.rank, side.launch, dirty);
   }
 
   void finish(int r, int number, std::deque<int>& dirty) {
     Rank& rank = ranks_[r];
     Launch& launch = rank.launches[number];
     launch.over = true;
-    const auto lane = static_cast<std::size_t>(launch.lane);
-    ++rank.head[lane];
-    rank.over[lane] = launch.ends;
+    ++rank.head[static_cast<std::size_t>(launch.lane)];
     while (rank.finished < static_cast<int>(rank.launches.size()) && rank.launches[rank.finished].over)
       ++rank.finished;
     dirty.push_back(r);
   }
 
   [[nodiscard]] std::string text(int r, const Launch& launch) const {
-    return fmt::format("{} {}", name_of(launch.lane),
-                       to_text(program_.ranks[r].actions[launch.actions.front()], program_));
+    return fmt::format("{} {}", name_of(launch.lane), to_text(action(r, launch), program_));
   }
 
   const schedule::Program& program_;

@@ -8,13 +8,12 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "issue_order.hpp"
+#include "launches.hpp"
 #include "model/layout.hpp"
 #include "possible.hpp"
 #include "schedule/extent.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/text.hpp"
-#include "units.hpp"
 #include "world.hpp"
 
 namespace minitaw::comm::test {
@@ -44,20 +43,17 @@ public:
       : transport_(transport), rank_(program.ranks[transport.rank()]), layout_(layout) {}
 
   void play(Lane lane) {
-    for (const schedule::Unit& unit : schedule::units(rank_, lane)) {
-      play(lane, unit);
+    for (const int action : actions_of(rank_, lane)) {
+      play(rank_.actions[action]);
       memory_[static_cast<std::size_t>(lane)].clear();
     }
   }
 
   /// All lanes by one thread, as the engine feeds device queues; returns before anything is complete.
   void issue() {
-    std::size_t actions = 0;
-    for (const Issued& issued : issue_order(rank_)) {
-      actions += issued.unit.actions.size();
-      if (issued.lane != Lane::compute) play(issued.lane, issued.unit);
-    }
-    EXPECT_EQ(actions, rank_.actions.size()) << "some actions wait for each other";
+    const std::vector<int> order = issue_order(rank_);
+    EXPECT_EQ(order.size(), rank_.actions.size()) << "some actions wait for each other";
+    for (const int action : order) play(rank_.actions[action]);
   }
 
 private:
@@ -68,20 +64,15 @@ private:
     return total || layout_.shape.dtype == model::Dtype::fp32 ? Scalar::fp32 : Scalar::bf16;
   }
 
-  void play(Lane lane, const schedule::Unit& unit) {
-    auto& memory = memory_[static_cast<std::size_t>(lane)];
-    std::vector<Message> batch;
-    for (const int index : unit.actions) {
-      const Action& a = rank_.actions[index];
-      if (!schedule::is_communication(a.kind)) return;
-      memory.emplace_back(elements(a));
-      auto* const data = reinterpret_cast<std::byte*>(memory.back().data());
-      if (schedule::is_collective(a.kind))
-        return play(lane, a.kind, {a.communicator, a.peer, a.payload, scalar(a), data, elements(a)});
-      batch.push_back({a.kind == Call::send, a.peer, a.payload, data,
-                       static_cast<std::size_t>(elements(a)) * bytes_of(scalar(a))});
-    }
-    transport_.exchange(lane, batch);
+  void play(const Action& a) {
+    if (!schedule::is_communication(a.kind)) return;
+    auto& memory = memory_[static_cast<std::size_t>(a.lane)];
+    memory.emplace_back(elements(a));
+    auto* const data = reinterpret_cast<std::byte*>(memory.back().data());
+    if (schedule::is_collective(a.kind))
+      return play(a.lane, a.kind, {a.communicator, a.peer, a.payload, scalar(a), data, elements(a)});
+    const std::size_t bytes = static_cast<std::size_t>(elements(a)) * bytes_of(scalar(a));
+    transport_.exchange(a.lane, std::array{Message{a.kind == Call::send, a.peer, a.payload, data, bytes}});
   }
 
   void play(Lane lane, Call kind, const Collective& call) const {

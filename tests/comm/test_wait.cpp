@@ -37,8 +37,9 @@ TEST(Waiter, HurriesWhileItIsWaitedFor) {
   const Patience asleep{
       .shortest_sleep = std::chrono::hours(1), .longest_sleep = std::chrono::hours(1), .hurries = true};
   // Sleeps that double would last for days.
-  const Patience doubling{
-      .shortest_sleep = std::chrono::microseconds(1), .longest_sleep = std::chrono::hours(1), .hurries = true};
+  const Patience doubling{.shortest_sleep = std::chrono::microseconds(1),
+                          .longest_sleep = std::chrono::hours(1),
+                          .hurries = true};
   Hurry hurry;
   int asked = 0;
   Waiter(doubling, cancelled, &hurry).until([&] { return ++asked == 40; });

@@ -9,7 +9,6 @@
 #include "schedule/registry.hpp"
 #include "schedule/simulate.hpp"
 #include "seed.hpp"
-#include "units.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -26,9 +25,7 @@ constexpr int nothing = -1;
 class Definition {
 public:
   Definition(const Program& program, const StepSpans& spans)
-      : program_(program), spans_(spans), matching_(schedule::detail::match(program)) {
-    for (const schedule::RankProgram& rank : program.ranks) ends_.push_back(unit_ends(rank));
-  }
+      : program_(program), spans_(spans), matching_(schedule::detail::match(program)) {}
 
   /// The kind of the transfer that is under way on a lane of a rank or holds it up; else `nothing`.
   [[nodiscard]] int at(int rank, Lane lane, double moment) const {
@@ -68,53 +65,40 @@ private:
     return -1;
   }
 
-  /// Actions of the unit that `first` belongs to.
-  [[nodiscard]] std::vector<int> unit(int rank, int first) const {
-    std::vector<int> found;
-    for (int i = 0; i < static_cast<int>(ends_[rank].size()); ++i)
-      if (ends_[rank][i] == ends_[rank][first] && action(rank, i).lane == action(rank, first).lane)
-        found.push_back(i);
-    return found;
-  }
-
-  [[nodiscard]] int held_up(int rank, int first, double moment) const {
+  [[nodiscard]] int held_up(int rank, int next, double moment) const {
     int last = -1;
     // Of lanes that end together the first counts, as everywhere.
-    for (int l = 0; l < schedule::lanes; ++l)
-      for (const int i : unit(rank, first)) {
-        if (static_cast<Lane>(l) == action(rank, i).lane) continue;
-        int left = action(rank, i).waits[l];
-        for (int k = 0; left > 0; ++k)
-          if (static_cast<int>(action(rank, k).lane) == l && --left == 0)
-            if (last < 0 || span(rank, k).end > span(rank, last).end) last = k;
-      }
+    for (int l = 0; l < schedule::lanes; ++l) {
+      if (static_cast<Lane>(l) == action(rank, next).lane) continue;
+      int left = action(rank, next).waits[l];
+      for (int k = 0; left > 0; ++k)
+        if (static_cast<int>(action(rank, k).lane) == l && --left == 0)
+          if (last < 0 || span(rank, k).end > span(rank, last).end) last = k;
+    }
     if (last < 0 || span(rank, last).end <= moment) return nothing;
     return at(rank, action(rank, last).lane, moment);
   }
 
-  [[nodiscard]] Place last_side(int rank, int first) const {
-    Place last{rank, first};
+  [[nodiscard]] Place last_side(int rank, int i) const {
+    Place last{rank, i};
     const auto see = [&](Place side) {
       const double begin = span(side.rank, side.action).begin;
-      if (begin > span(last.rank, last.action).begin && begin <= span(rank, first).end) last = side;
+      if (begin > span(last.rank, last.action).begin && begin <= span(rank, i).end) last = side;
     };
-    for (const int i : unit(rank, first)) {
-      const Action& a = action(rank, i);
-      const int other = matching_.other[matching_.number({rank, i})];
-      if (is_point_to_point(a.kind)) see({a.peer, other});
-      if (!is_collective(a.kind)) continue;
-      const schedule::Channel& channel = matching_.channels[matching_.instances[other]];
-      const auto& members = program_.communicators[a.communicator].ranks;
-      for (std::size_t m = 0; m < members.size(); ++m)
-        see({members[m], channel.calls[m][other - channel.first]});
-    }
+    const Action& a = action(rank, i);
+    const int other = matching_.other[matching_.number({rank, i})];
+    if (is_point_to_point(a.kind)) see({a.peer, other});
+    if (!is_collective(a.kind)) return last;
+    const schedule::Channel& channel = matching_.channels[matching_.instances[other]];
+    const auto& members = program_.communicators[a.communicator].ranks;
+    for (std::size_t m = 0; m < members.size(); ++m)
+      see({members[m], channel.calls[m][other - channel.first]});
     return last;
   }
 
   const Program& program_;
   const StepSpans& spans_;
   schedule::Matching matching_;
-  std::vector<std::vector<int>> ends_;
 };
 
 /// By moments in the middle between whole seconds, when nothing begins or ends.
@@ -152,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Schedules, AccountOf,
                          ::testing::Values("ddp", "fsdp", "fsdp:hierarchical=on", "1f1b", "1f1b:blocking=on",
                                            "zb1", "zb2", "weipipe", "weipipe:naive=on", "tawpipe",
                                            "tawpipe:cco=off", "tawpipe:gwps=off", "tawpipe:dbs=off",
-                                           "tawpipe:prefetch=2"));
+                                           "tawpipe:prefetch=1"));
 
 TEST_P(AccountOf, IsWhatItsDefinitionSaysMomentByMoment) {
   const unsigned seed = test::seed();

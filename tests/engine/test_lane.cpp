@@ -14,7 +14,6 @@
 #include "engine/player.hpp"
 #include "engine/simulated_stream.hpp"
 #include "schedule/registry.hpp"
-#include "units.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -80,7 +79,7 @@ private:
   [[nodiscard]] QueueOptions options(const RankProgram& program) {
     QueueOptions options;
     for (int l = 0; l < schedule::lanes; ++l)
-      options.units[l] = static_cast<int>(units(program, static_cast<schedule::Lane>(l)).size());
+      options.units[l] = static_cast<int>(actions_of(program, static_cast<schedule::Lane>(l)).size());
     options.clock = &clock_;
     options.waiting = [this] { progress_.check(); };
     return options;
@@ -268,6 +267,30 @@ TEST(Lane, HasAsManyMessagesUnderWayAsAreAllowed) {
     lane.advance();
     EXPECT_EQ(stage.progress.count(out), allowed);
   }
+}
+
+TEST(Lane, HasNoTwoMessagesUnderWayIntoOneSlot) {
+  schedule::Program program = two_ways();
+  constexpr auto in = schedule::Lane::operands_in;
+  std::vector<int> received = actions_of(program.ranks[0], in);
+  received.resize(3);
+  std::vector<schedule::Action>& actions = program.ranks[0].actions;
+  for (const int i : received) {
+    ASSERT_EQ(actions[i].kind, schedule::Kind::recv);
+    actions[i].waits.fill(0);
+  }
+  actions[received[1]].slots[0] = actions[received[0]].slots[0];
+  actions[received[2]].slots[0].index = static_cast<std::int16_t>(actions[received[0]].slots[0].index + 1);
+  Stage stage(program.ranks[0]);
+  std::atomic<int> under_way = 0;
+  Lane lane(program.ranks[0], in, stage.progress, stage.queues,
+            [&](const Action&) { return std::make_unique<Slow>(3, under_way, [] {}); });
+  lane.allow(2);
+  lane.begin_step();
+  lane.advance();
+  EXPECT_EQ(under_way, 1) << "the second one overwrites the first";
+  for (int k = 0; stage.progress.count(in) < 1 && k < 9; ++k) lane.advance();
+  EXPECT_EQ(under_way, 2) << "the third one has a slot of its own";
 }
 
 TEST(Lane, DoesNotAdvanceBeforeWhatItWaitsFor) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "schedule/judge_step.hpp"
-#include "units.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -27,9 +26,10 @@ struct Running {
 };
 
 struct LaneState {
-  int next = 0;                  // unit to start
-  std::vector<Running> running;  // members of the unit that runs and have not ended
-  int finished = 0;              // actions
+  int next = 0;                  // action to start
+  std::vector<Running> running;  // in the order in which they started
+  std::vector<bool> ended;       // by action of the lane
+  int finished = 0;              // actions in front of the first one that has not ended
 };
 
 class Judge {
@@ -51,13 +51,13 @@ public:
 private:
   struct Rank {
     std::map<std::pair<SlotClass, int>, Buffer> slots;
-    std::array<std::vector<Unit>, lanes> units;
+    std::array<std::vector<int>, lanes> actions;
     std::array<LaneState, lanes> lanes_state;
     std::array<double, lanes> eagerness{};
   };
   struct Event {
     int rank, lane;
-    int member;  // of the running unit that ends; -1: the next unit starts
+    int member;  // of the running actions, which ends; -1: the next action starts
   };
   /// Name of a queue of transfers and the number of one in it.
   using Ticket = std::tuple<int, int, int, int, int>;
@@ -66,7 +66,7 @@ private:
   [[nodiscard]] const Action& at(int r, int i) const { return p_.ranks[r].actions[i]; }
   [[nodiscard]] bool over(int r, int l) const {
     const LaneState& s = ranks_[r].lanes_state[l];
-    return s.running.empty() && s.next == static_cast<int>(ranks_[r].units[l].size());
+    return s.running.empty() && s.next == static_cast<int>(ranks_[r].actions[l].size());
   }
   Buffer& slot(int r, Slot s) { return ranks_[r].slots[{s.cls, s.index}]; }
   [[nodiscard]] int width(SlotClass cls) const {
@@ -118,7 +118,8 @@ private:
       }
     std::uniform_real_distribution<double> draw(0.0, 1.0);
     for (int l = 0; l < lanes; ++l) {
-      rank.units[l] = units(p_.ranks[r], static_cast<Lane>(l));
+      rank.actions[l] = actions_of(p_.ranks[r], static_cast<Lane>(l));
+      rank.lanes_state[l].ended.resize(rank.actions[l].size());
       const double d = draw(random_);
       rank.eagerness[l] = d * d * d + 1e-4;  // some lanes hurry, some crawl
     }
@@ -142,38 +143,41 @@ private:
 
   void collect(int r, int l, std::vector<Event>& events) {
     const LaneState& s = ranks_[r].lanes_state[l];
-    if (s.running.empty()) {
-      if (!over(r, l) && waits_met(r, ranks_[r].units[l][s.next])) events.push_back({r, l, -1});
-      return;
-    }
+    if (s.next < static_cast<int>(ranks_[r].actions[l].size()) && may_start(r, ranks_[r].actions[l][s.next]))
+      events.push_back({r, l, -1});
     for (int k = 0; k < static_cast<int>(s.running.size()); ++k)
       if (can_end(r, s.running[k].action)) events.push_back({r, l, k});
   }
 
-  bool waits_met(int r, const Unit& unit) const {
-    for (const int i : unit.actions)
-      for (int l = 0; l < lanes; ++l)
-        if (ranks_[r].lanes_state[l].finished < at(r, i).waits[l]) return false;
+  /// A lane has one action at a time, but any number of messages of one direction, unless two would arrive in
+  /// one slot. Of its own lane an action knows no more than that.
+  bool may_start(int r, int i) const {
+    const Action& a = at(r, i);
+    for (const Running& running : ranks_[r].lanes_state[static_cast<std::size_t>(a.lane)].running)
+      if (const Action& other = at(r, running.action); !is_point_to_point(a.kind) || other.kind != a.kind ||
+                                                       (a.kind == Kind::recv && other.slots[0] == a.slots[0]))
+        return false;
+    for (int l = 0; l < lanes; ++l)
+      if (static_cast<Lane>(l) != a.lane && ranks_[r].lanes_state[l].finished < a.waits[l]) return false;
     return true;
   }
 
   void start(int r, int l) {
     LaneState& s = ranks_[r].lanes_state[l];
-    for (const int i : ranks_[r].units[l][s.next++].actions) {
-      const Action& a = at(r, i);
-      if (a.kind == Kind::join) check_join(r);
-      Running& running = s.running.emplace_back();
-      running.action = i;
+    const int i = ranks_[r].actions[l][s.next++];
+    const Action& a = at(r, i);
+    if (a.kind == Kind::join) check_join(r);
+    Running& running = s.running.emplace_back();
+    running.action = i;
+    for (int k = 0; k < 4; ++k)
+      if (a.slots[k].valid()) running.held[k] = slot(r, a.slots[k]);
+    for (const Access& access : accesses(a, r))
       for (int k = 0; k < 4; ++k)
-        if (a.slots[k].valid()) running.held[k] = slot(r, a.slots[k]);
-      for (const Access& access : accesses(a, r))
-        for (int k = 0; k < 4; ++k)
-          if (access.write && a.slots[k] == access.slot)
-            put(slot(r, access.slot), touched(r, a, k), junk(touched(r, a, k).size()));
-      for (int k = 0; k < 4; ++k)
-        if (a.slots[k].valid()) running.left[k] = slot(r, a.slots[k]);
-      if (is_communication(a.kind)) open(r, a, i);
-    }
+        if (access.write && a.slots[k] == access.slot)
+          put(slot(r, access.slot), touched(r, a, k), junk(touched(r, a, k).size()));
+    for (int k = 0; k < 4; ++k)
+      if (a.slots[k].valid()) running.left[k] = slot(r, a.slots[k]);
+    if (is_communication(a.kind)) open(r, a, i);
   }
 
   void check_join(int r) const {
@@ -211,20 +215,18 @@ private:
   }
 
   Running take(int r, int i) {
-    LaneState& s = ranks_[r].lanes_state[static_cast<std::size_t>(at(r, i).lane)];
-    for (std::size_t k = 0; k < s.running.size(); ++k)
-      if (s.running[k].action == i) {
-        Running running = s.running[k];
-        s.running.erase(s.running.begin() + static_cast<std::ptrdiff_t>(k));
-        // Members of a unit count as finished together.
-        if (s.running.empty()) {
-          const std::size_t l = static_cast<std::size_t>(at(r, i).lane);
-          s.finished += static_cast<int>(ranks_[r].units[l][s.next - 1].actions.size());
-        }
-        check_untouched(r, running);
-        return running;
-      }
-    throw Wrong{"not running"};
+    const auto l = static_cast<std::size_t>(at(r, i).lane);
+    LaneState& s = ranks_[r].lanes_state[l];
+    const auto running = std::ranges::find(s.running, i, &Running::action);
+    if (running == s.running.end()) throw Wrong{"not running"};
+    const Running taken = *running;
+    s.running.erase(running);
+    const std::vector<int>& actions = ranks_[r].actions[l];
+    s.ended[static_cast<std::size_t>(std::ranges::lower_bound(actions, i) - actions.begin())] = true;
+    while (s.finished < static_cast<int>(actions.size()) && s.ended[static_cast<std::size_t>(s.finished)])
+      ++s.finished;
+    check_untouched(r, taken);
+    return taken;
   }
 
   /// Inputs must be as they were found, outputs as they were left: nobody else was at work on them.

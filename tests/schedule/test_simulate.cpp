@@ -11,7 +11,6 @@
 #include "schedule/registry.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/text.hpp"
-#include "units.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -104,13 +103,13 @@ TEST(Simulate, DeadlockIsADefect) {
   EXPECT_THROW((void)simulate(program, [](int, const Action&) { return 1.0; }), LogicError);
 }
 
-/// What the times must satisfy, from units() alone: every unit starts at the earliest moment that its lane
+/// What the times must satisfy: every action starts at the earliest moment that its lane
 /// and its waits allow, and transfers begin with their last side.
 class Laws {
 public:
   Laws(const Program& program, const Spans& spans) : program_(program), spans_(spans) {
     for (const RankProgram& rank : program.ranks)
-      for (int l = 0; l < lanes; ++l) units_.push_back(units(rank, static_cast<Lane>(l)));
+      for (int l = 0; l < lanes; ++l) actions_.push_back(actions_of(rank, static_cast<Lane>(l)));
   }
 
   void check(const Costs& costs) const {
@@ -121,29 +120,18 @@ public:
 
 private:
   [[nodiscard]] double finish(int r, int lane, int count) const {
-    int seen = 0;
-    for (const Unit& unit : units_[r * lanes + lane]) {
-      seen += static_cast<int>(unit.actions.size());
-      if (seen >= count) return finish(r, unit);
-    }
-    return -1;
-  }
-  [[nodiscard]] double finish(int r, const Unit& unit) const {
-    double end = 0;
-    for (const int i : unit.actions) end = std::max(end, spans_[r][i].end);
-    return end;
+    return spans_[r][actions_[r * lanes + lane][count - 1]].end;
   }
 
   void check_lane(int r, int lane, const Costs& costs) const {
     double ready = 0;
-    for (const Unit& unit : units_[r * lanes + lane]) {
+    for (const int i : actions_[r * lanes + lane]) {
       double start = ready;
-      for (const int i : unit.actions)
-        for (int l = 0; l < lanes; ++l)
-          if (const int count = program_.ranks[r].actions[i].waits[l]; count > 0)
-            start = std::max(start, finish(r, l, count));
-      for (const int i : unit.actions) check_action(r, i, ready, start, costs);
-      ready = finish(r, unit);
+      for (int l = 0; l < lanes; ++l)
+        if (const int count = program_.ranks[r].actions[i].waits[l]; count > 0)
+          start = std::max(start, finish(r, l, count));
+      check_action(r, i, ready, start, costs);
+      ready = spans_[r][i].end;
     }
   }
 
@@ -161,7 +149,7 @@ private:
 
   const Program& program_;
   const Spans& spans_;
-  std::vector<std::vector<Unit>> units_;
+  std::vector<std::vector<int>> actions_;
 };
 
 TEST(Simulate, StartsEverythingAsEarlyAsItMay) {

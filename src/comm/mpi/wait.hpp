@@ -10,8 +10,8 @@
 namespace minitaw::comm::mpi {
 
 /// How a communication thread waits: it tests `spins` times at full speed, gives way to other threads
-/// `yields` times and for `eager`, then sleeps between tests, each time a sixteenth of what it has waited: so a
-/// long message is seen at most 6 % late, and costs few wake-ups, which are dear on virtual machines.
+/// `yields` times and for `eager`, then sleeps between tests, each time a sixteenth of what it has waited: so
+/// a long message is seen at most 6 % late, and costs few wake-ups, which are dear on virtual machines.
 struct Patience {
   int spins = 0;
   int yields = 0;
@@ -53,8 +53,7 @@ private:
 /// The pauses of one wait.
 class Pause {
 public:
-  explicit Pause(const Patience& patience, Hurry* hurry = nullptr)
-      : left_(patience), hurry_(hurry) {}
+  explicit Pause(const Patience& patience, Hurry* hurry = nullptr) : left_(patience), hurry_(hurry) {}
   void once();
 
 private:
