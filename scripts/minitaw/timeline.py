@@ -342,11 +342,17 @@ def draw_lanes(axes, panel):
         first += size
 
 
-def label_of(event, by_micro_batch, room, size):
-    """The longest label that fits into so many points: "s3 m1", "3" or nothing."""
-    number = event.micro_batch if by_micro_batch and event.micro_batch >= 0 else event.shard
-    texts = ([f"s{event.shard} m{event.micro_batch}"] if event.micro_batch >= 0 else []) + [f"{number}"]
-    return next((text for text in texts if event.shard >= 0 and 0.62 * size * len(text) + 2 <= room), "")
+def label_of(event, by_micro_batch, letters):
+    """The longest label that fits into so many letters, whatever the numbers in it: "s3 m1", "3" or nothing. `letters`:
+    of the widest shard and micro-batch, and the room."""
+    shard, micro_batch, room = letters
+    if event.shard < 0:
+        return ""
+    if event.micro_batch >= 0 and shard + micro_batch + 3 <= room:
+        return f"s{event.shard} m{event.micro_batch}"
+    if by_micro_batch and event.micro_batch >= 0:
+        return f"{event.micro_batch}" if micro_batch <= room else ""
+    return f"{event.shard}" if shard <= room else ""
 
 
 def draw_panel(axes, panel, seconds, points):
@@ -356,11 +362,13 @@ def draw_panel(axes, panel, seconds, points):
     draw_lanes(axes, panel)
     boxes, polygons, labels = list(panel.boxes()), {}, 0
     by_micro_batch = numbers_micro_batches(panel.timeline)
+    widest = [max((len(str(getattr(event, name))) for event in panel.timeline.events), default=1) for name in ("shard", "micro_batch")]
     for event, x, y, width, height in boxes:
         width = max(width, 0.5 * seconds / points)  # what takes no time can still be seen
         polygons.setdefault(event.phase, []).append([(x, y), (x + width, y), (x + width, y + height), (x, y + height)])
         size = min(9, height - 2)
-        label = label_of(event, by_micro_batch, points * width / seconds, size) if size >= 5 and labels < MOST_LABELS else ""
+        letters = (*widest, (points * width / seconds - 2) / (0.62 * size)) if size >= 5 and labels < MOST_LABELS else (1, 1, 0)
+        label = label_of(event, by_micro_batch, letters)
         if label:
             labels += 1
             axes.text(x + width / 2, y + height / 2, label, ha="center", va="center_baseline", fontsize=size, clip_on=True,

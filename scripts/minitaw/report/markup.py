@@ -166,7 +166,7 @@ def figures(drawings, pairs=False):
     return tag("div", *drawings, class_="figures pairs" if pairs else "figures")
 
 
-# Looks that pictures of results share: who has which colour (plot.py too), marker and dashes.
+# Looks that pictures of results share: who has which colour (plots too), marker and dashes.
 
 # Okabe and Ito: told apart with every common colour blindness. Markers and dashes do the same in grey print.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#999999"]
