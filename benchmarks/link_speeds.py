@@ -97,11 +97,11 @@ def draw(folder, picture):
     import matplotlib
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     cases = [case for case in read_all(folder) if case["schedule"] not in ABLATIONS]
     groups = sorted({case["nodes"] for case in cases})
-    figure, panels = pyplot.subplots(1, len(groups), figsize=(5.4 * len(groups), 4.2), squeeze=False, layout="constrained")
+    figure, panels = pyplot.subplots(1, len(groups), figsize=(5 * len(groups), 4.4), squeeze=False, layout="constrained")
     names = sorted({case["schedule"] for case in cases}, key=lambda name: ("tawpipe" not in name, name))
     colours = {name: f"C{index}" for index, name in enumerate(names)}
     for panel, nodes in zip(panels[0], groups):
@@ -116,10 +116,13 @@ def draw(folder, picture):
                   title=f"{nodes} nodes of 2 ranks")
         ticks = sorted({case["rate"] / 1e6 for case in cases if case["nodes"] == nodes})
         panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        panel.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+        panel.xaxis.set_minor_locator(ticker.NullLocator())
+        panel.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+        panel.yaxis.set_minor_formatter(ticker.NullFormatter())
+        panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         panel.grid(alpha=0.3)
     panels[0][0].set_ylabel("tokens/s (dotted: what the adapter allows)")
-    panels[0][0].legend(fontsize=8)
+    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8)
     figure.savefig(picture, dpi=130)
 
 
