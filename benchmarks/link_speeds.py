@@ -5,11 +5,13 @@
     scripts/env python3 benchmarks/link_speeds.py tables FOLDER
     scripts/env python3 benchmarks/link_speeds.py draw FOLDER PICTURE.png
 
-`measure` runs inputs/wires/nodes.toml on clusters of this machine (docs/cluster.md). The bound of a schedule is the time that the
-busiest adapter needs for the bytes counted in its direction: no schedule with these bytes can be faster.
+`measure` runs inputs/wires/nodes.toml on clusters of this machine (docs/cluster.md), and once more with a copy of the model for each
+node. The bound of a schedule is the time that the busiest adapter needs for the bytes counted in its busier direction: no schedule
+with these bytes can be faster. `unshaped` is the same job without a cluster: what computing and memory allow.
 """
 
 import argparse
+import math
 import pathlib
 import re
 import subprocess
@@ -18,14 +20,16 @@ import sys
 import h5py
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-RATES = ["100mbit", "200mbit", "400mbit", "1gbit", "50mbit"]
+RATES = ["50mbit", "100mbit", "200mbit", "400mbit", "1gbit", "unshaped"]
 # Blocks and micro-batches follow the number of ranks: a shard is two blocks or more, a rank has four micro-batches.
 SIZES = {2: ["layers=8", "micro_batches=16"], 3: ["layers=12", "micro_batches=24"]}
 ABLATIONS = [f"tawpipe:{option}=off" for option in ("gwps", "dbs", "cco")]
 UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
-def bits_per_second(rate):
+def bits_per_second(rate):  # of an adapter; infinite where links are not shaped
+    if rate == "unshaped":
+        return math.inf
     number, unit = re.fullmatch(r"([0-9.]+)(kbit|mbit|gbit)", rate).groups()
     return float(number) * UNITS[unit]
 
@@ -34,9 +38,7 @@ def read(path):
     """The cases of a result file as dictionaries: nodes, rate (bit/s), schedule, seconds and bound (s), tokens, verdict, bytes per kind."""
     with h5py.File(path) as file:
         links = dict(text.split("=", 1) for text in file["provenance/links"].asstr()[:])
-        if "rate" not in links:
-            sys.exit(f"{path}: no shaped links; the runs of this comparison come from scripts/cluster")
-        per_node = int(links["ranks_per_node"])
+        rate = bits_per_second(links.get("rate", "unshaped"))
         summary = file["summary"]
         for row, (number, case) in enumerate(sorted(file["cases"].items())):
             schedule = case["settings/schedule"].asstr()[()]
@@ -45,14 +47,16 @@ def read(path):
                 print(f"{path}: case {number}, {schedule}: {verdict}", file=sys.stderr)
                 continue
             traffic = case["bytes/counted"][:].sum(axis=2)
-            nodes = len(traffic) // per_node
+            copies = int(case["settings/replicas"][()])
+            nodes = copies if copies > 1 else int(case["settings/group_count"][()])
+            per_node = len(traffic) // nodes
             between = traffic.reshape(nodes, per_node, nodes, per_node).sum(axis=(1, 3))
             between[range(nodes), range(nodes)] = 0
             busiest = max(between.sum(axis=0).max(), between.sum(axis=1).max())
             seconds = summary["median_s"][row]
-            yield {"nodes": nodes, "rate": bits_per_second(links["rate"]), "schedule": schedule, "seconds": seconds,
-                   "bound": 8 * busiest / bits_per_second(links["rate"]), "tokens": summary["tokens_per_s"][row] * seconds,
-                   "between": between.sum(), "verdict": verdict}
+            schedule += ", a copy per node" if copies > 1 else ""
+            yield {"nodes": nodes, "rate": rate, "schedule": schedule, "seconds": seconds, "bound": 8 * busiest / rate,
+                   "tokens": summary["tokens_per_s"][row] * seconds, "between": between.sum(), "verdict": verdict}
 
 
 def read_all(folder):
@@ -66,34 +70,38 @@ def measure(folder, nodes, rates):
     folder.mkdir(parents=True, exist_ok=True)
     for rate in rates:
         for count in nodes:
-            command = [ROOT / "scripts/cluster", "--nodes", str(count), "--ranks-per-node", "2", "--rate", rate, "--",
-                       ROOT / "build/host/minitaw", "run", ROOT / "inputs/wires/nodes.toml", "-o", folder / f"{count}x2-{rate}.h5"]
-            for setting in SIZES[count]:
-                command += ["--set", setting]
-            subprocess.run(command, check=True)
+            where = [ROOT / "scripts/cluster", "--nodes", str(count), "--ranks-per-node", "2", "--rate", rate, "--"]
+            if rate == "unshaped":
+                where = [ROOT / "scripts/env", "mpiexec", "-n", str(2 * count)]
+            sweeps = {"": [f"groups={count}"], "-copies": [f"groups={count}", f"replicas={count}", "schedule=tawpipe,fsdp"]}
+            for name, settings in sweeps.items():
+                command = [*where, ROOT / "build/host/minitaw", "run", ROOT / "inputs/wires/nodes.toml"]
+                for setting in SIZES[count] + settings:
+                    command += ["--set", setting]
+                subprocess.run([*command, "-o", folder / f"{count}x2-{rate}{name}.h5"], check=True)
 
 
 def tables(folder):
     cases = read_all(folder)
     for nodes, rate in sorted({(case["nodes"], case["rate"]) for case in cases}):
         rows = [case for case in cases if (case["nodes"], case["rate"]) == (nodes, rate)]
-        print(f"\n{nodes} nodes of 2 ranks, {rate / 1e6:g} Mbit/s\n")
+        print(f"\n{nodes} nodes of 2 ranks, {'unshaped' if math.isinf(rate) else f'{rate / 1e6:g} Mbit/s'}\n")
         print("| schedule | between nodes, MiB | busiest adapter, s | step, s | ratio | tokens/s |\n|---|---|---|---|---|---|")
         for case in sorted(rows, key=lambda case: case["seconds"]):
             note = "" if case["verdict"].startswith("VALID") else f" ({case['verdict']})"
             print(f"| `{case['schedule']}`{note} | {case['between'] / 2**20:.1f} | {case['bound']:.2f} | {case['seconds']:.2f} "
-                  f"| {case['seconds'] / case['bound']:.2f} | {case['tokens'] / case['seconds']:.0f} |")
+                  f"| {f'{case["seconds"] / case["bound"]:.2f}' if case["bound"] else '-'} | {case['tokens'] / case['seconds']:.0f} |")
 
 
 def draw(folder, picture):
     import matplotlib
 
     matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     cases = [case for case in read_all(folder) if case["schedule"] not in ABLATIONS]
     groups = sorted({case["nodes"] for case in cases})
-    figure, panels = pyplot.subplots(1, len(groups), figsize=(5.4 * len(groups), 4.2), squeeze=False, layout="constrained")
+    figure, panels = pyplot.subplots(1, len(groups), figsize=(5 * len(groups), 4.4), squeeze=False, layout="constrained")
     names = sorted({case["schedule"] for case in cases}, key=lambda name: ("tawpipe" not in name, name))
     colours = {name: f"C{index}" for index, name in enumerate(names)}
     for panel, nodes in zip(panels[0], groups):
@@ -108,10 +116,13 @@ def draw(folder, picture):
                   title=f"{nodes} nodes of 2 ranks")
         ticks = sorted({case["rate"] / 1e6 for case in cases if case["nodes"] == nodes})
         panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        panel.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
+        panel.xaxis.set_minor_locator(ticker.NullLocator())
+        panel.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
+        panel.yaxis.set_minor_formatter(ticker.NullFormatter())
+        panel.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
         panel.grid(alpha=0.3)
     panels[0][0].set_ylabel("tokens/s (dotted: what the adapter allows)")
-    panels[0][0].legend(fontsize=8)
+    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize=8)
     figure.savefig(picture, dpi=130)
 
 
