@@ -12,7 +12,6 @@
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/schedule_name.hpp"
-#include "output.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {

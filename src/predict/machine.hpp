@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "model/shape.hpp"
+#include "model/layout.hpp"
 #include "schedule/program.hpp"
 
 namespace minitaw::predict {
