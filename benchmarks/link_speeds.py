@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What each schedule costs as the links between nodes get slower: measures it, prints tables, draws it.
 
-    scripts/env python3 benchmarks/link_speeds.py measure FOLDER      # 1.5 hours; what is there is kept
+    scripts/env python3 benchmarks/link_speeds.py measure FOLDER      # hours; goes on behind what is there
     scripts/env python3 benchmarks/link_speeds.py tables FOLDER
     scripts/env python3 benchmarks/link_speeds.py draw FOLDER PICTURE.png
 
@@ -35,7 +35,7 @@ def bits_per_second(rate):  # of an adapter; infinite where links are not shaped
 
 
 def read(path):
-    """The cases of a result file as dictionaries: nodes, rate (bit/s), schedule, seconds and bound (s), tokens, verdict, bytes per kind."""
+    """The cases of a result file as dictionaries: nodes, rate (bit/s), schedule, seconds and bound (s), tokens, bytes between nodes, verdict."""
     with h5py.File(path) as file:
         links = dict(text.split("=", 1) for text in file["provenance/links"].asstr()[:])
         rate = bits_per_second(links.get("rate", "unshaped"))
@@ -104,18 +104,23 @@ def draw(folder, picture):
     figure, panels = pyplot.subplots(1, len(groups), figsize=(5 * len(groups), 4.4), squeeze=False, layout="constrained")
     names = sorted({case["schedule"] for case in cases}, key=lambda name: ("tawpipe" not in name, name))
     colours = {name: f"C{index}" for index, name in enumerate(names)}
+    fastest = max((case["rate"] for case in cases if math.isfinite(case["rate"])), default=1e9)
+    for case in cases:  # unshaped links stand to the right of the fastest shaped ones
+        case["at"] = min(case["rate"], 2 * fastest) / 1e6
     for panel, nodes in zip(panels[0], groups):
+        here = [case for case in cases if case["nodes"] == nodes]
         for name in names:
-            line = sorted((case for case in cases if case["nodes"] == nodes and case["schedule"] == name), key=lambda case: case["rate"])
-            rates = [case["rate"] / 1e6 for case in line]
-            panel.plot(rates, [case["tokens"] / case["seconds"] for case in line], "o-", color=colours[name], label=name,
-                       linewidth=2.2 if name == "tawpipe" else 1.3, markersize=4)
-            panel.plot(rates, [case["tokens"] / case["bound"] for case in line], ":", color=colours[name], linewidth=1)
-        measured = [case["tokens"] / case["seconds"] for case in cases if case["nodes"] == nodes]
+            line = sorted((case for case in here if case["schedule"] == name), key=lambda case: case["rate"])
+            panel.plot([case["at"] for case in line], [case["tokens"] / case["seconds"] for case in line], "o-", color=colours[name],
+                       label=name, linewidth=2.2 if name == "tawpipe" else 1.3, markersize=4)
+            bounds = [case for case in line if case["bound"]]
+            panel.plot([case["at"] for case in bounds], [case["tokens"] / case["bound"] for case in bounds], ":", color=colours[name],
+                       linewidth=1)
+        measured = [case["tokens"] / case["seconds"] for case in here]
         panel.set(xscale="log", yscale="log", ylim=(0.7 * min(measured), 1.5 * max(measured)), xlabel="adapter of each node, Mbit/s",
                   title=f"{nodes} nodes of 2 ranks")
-        ticks = sorted({case["rate"] / 1e6 for case in cases if case["nodes"] == nodes})
-        panel.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        ticks = {case["at"]: f"{case['at']:g}" if math.isfinite(case["rate"]) else "unshaped" for case in here}
+        panel.set_xticks(list(ticks), list(ticks.values()))
         panel.xaxis.set_minor_locator(ticker.NullLocator())
         panel.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:g}"))
         panel.yaxis.set_minor_formatter(ticker.NullFormatter())

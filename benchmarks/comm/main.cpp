@@ -19,13 +19,15 @@ void write(const std::string& path, const std::string& text) {
   if (!(file << text << std::flush)) throw InputError(fmt::format("{} cannot be written", path));
 }
 
-/// As a run waits: the compute threads of a rank and the one that communicates want a core each.
+/// As a run waits: the compute threads of a rank and the one that communicates want a core each. While the
+/// calls of this benchmark wait nothing computes, so with a core for each compute thread they give way for
+/// some milliseconds, as long as the longest messages take inside a node, before they sleep.
 comm::mpi::Patience waiting(const CommOptions& options) {
   const topology::Job place = topology::detect(MPI_COMM_WORLD);
   const int ranks = place.nodes.size(place.node);
   const int threads = ranks * (options.threads + 1);
   comm::mpi::Patience patience = comm::mpi::patience(options.spin ? threads : place.node_cores, threads);
-  patience.hurries = place.node_cores >= ranks * options.threads;
+  if (place.node_cores >= ranks * options.threads) patience.eager = std::chrono::milliseconds(20);
   return patience;
 }
 

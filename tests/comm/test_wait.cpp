@@ -36,13 +36,13 @@ TEST(Waiter, HurriesWhileItIsWaitedFor) {
   const std::atomic<bool> cancelled{false};
   const Patience asleep{
       .shortest_sleep = std::chrono::hours(1), .longest_sleep = std::chrono::hours(1), .hurries = true};
-  // Sleeps that double would last for days.
-  const Patience doubling{.shortest_sleep = std::chrono::microseconds(1),
-                          .longest_sleep = std::chrono::hours(1),
-                          .hurries = true};
+  // Sleeps that doubled would last for days.
+  const Patience short_sleeps{.shortest_sleep = std::chrono::microseconds(1),
+                              .longest_sleep = std::chrono::hours(1),
+                              .hurries = true};
   Hurry hurry;
   int asked = 0;
-  Waiter(doubling, cancelled, &hurry).until([&] { return ++asked == 40; });
+  Waiter(short_sleeps, cancelled, &hurry).until([&] { return ++asked == 40; });
   hurry.set(false);
   EXPECT_FALSE(hurry.on());
   std::atomic<bool> asking{false};

