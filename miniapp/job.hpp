@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "comm/mpi/detect.hpp"
-#include "comm/mpi/environment.hpp"
-#include "deck/settings.hpp"
+#include "comm/mpi/mpi.hpp"
+#include "deck/deck.hpp"
 #include "engine/job.hpp"
 #include "record/provenance.hpp"
-#include "topology/system.hpp"
 #include "topology/devices.hpp"
+#include "topology/system.hpp"
 #include "verb.hpp"
 
 namespace CLI {

@@ -12,8 +12,7 @@
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "comm/mpi/check.hpp"
-#include "comm/mpi/texts.hpp"
+#include "comm/mpi/mpi.hpp"
 #include "engine/agree.hpp"
 #include "job.hpp"
 #include "limits.hpp"

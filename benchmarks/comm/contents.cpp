@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "base/bf16.hpp"
-#include "comm/slices.hpp"
-#include "comm/sum.hpp"
+#include "base/range.hpp"
+#include "comm/transport.hpp"
 
 namespace minitaw::bench {
 namespace {
@@ -95,14 +95,14 @@ std::string Contents::fault(Operation operation, const Seat& seat, int rank, Sli
   case Operation::all_reduce:
     return summed_wrong(values, seat, 0, 0, size_.elements);
   case Operation::reduce_scatter: {
-    const auto [begin, count] = comm::slice(size_.elements, seat.size(), seat.index);
+    const auto [begin, count] = minitaw::slice(size_.elements, seat.size(), seat.index);
     return summed_wrong(values, seat, slices == Slices::in_place ? begin : 0, begin, count);
   }
   case Operation::all_gather:
     break;
   }
   for (int m = 0; m < seat.size(); ++m) {
-    const auto [begin, count] = comm::slice(size_.elements, seat.size(), m);
+    const auto [begin, count] = minitaw::slice(size_.elements, seat.size(), m);
     if (std::string fault = moved_wrong(values, seat.ranks[static_cast<std::size_t>(m)], begin, count);
         !fault.empty())
       return fault;

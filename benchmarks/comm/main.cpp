@@ -6,8 +6,7 @@
 
 #include "base/error.hpp"
 #include "comm/mpi/detect.hpp"
-#include "comm/mpi/environment.hpp"
-#include "comm/mpi/texts.hpp"
+#include "comm/mpi/mpi.hpp"
 #include "table.hpp"
 
 namespace minitaw::bench {

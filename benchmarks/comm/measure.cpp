@@ -6,11 +6,9 @@
 #include <chrono>
 #include <thread>
 
-#include "comm/mpi/check.hpp"
+#include "comm/mpi/mpi.hpp"
 #include "comm/mpi/detect.hpp"
-#include "comm/mpi/size.hpp"
-#include "comm/mpi/texts.hpp"
-#include "comm/sum.hpp"
+#include "comm/transport.hpp"
 #include "engine/agree.hpp"
 
 namespace minitaw::bench {

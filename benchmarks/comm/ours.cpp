@@ -1,6 +1,6 @@
 #include <array>
 
-#include "engine/lane_space.hpp"
+#include "engine/queue.hpp"
 #include "mover.hpp"
 
 namespace minitaw::bench {

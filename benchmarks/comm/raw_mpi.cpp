@@ -1,9 +1,8 @@
 #include <numeric>
 
-#include "comm/mpi/check.hpp"
-#include "comm/mpi/size.hpp"
-#include "comm/slices.hpp"
-#include "comm/sum.hpp"
+#include "comm/mpi/mpi.hpp"
+#include "base/range.hpp"
+#include "comm/transport.hpp"
 #include "mover.hpp"
 
 namespace minitaw::bench {
@@ -28,9 +27,9 @@ struct View {
 struct Shares {
   Shares(const Size& size, int members) : even(size.elements % members == 0) {
     for (int m = 0; m < members; ++m) {
-      const comm::Slice slice = comm::slice(size.elements, members, m);
-      counts.push_back(static_cast<int>(slice.count));
-      starts.push_back(static_cast<int>(slice.begin));
+      const Range part = minitaw::slice(size.elements, members, m);
+      counts.push_back(static_cast<int>(part.count));
+      starts.push_back(static_cast<int>(part.begin));
     }
   }
   bool even;

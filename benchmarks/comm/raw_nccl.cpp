@@ -1,9 +1,8 @@
-#include "comm/mpi/check.hpp"
-#include "comm/mpi/size.hpp"
-#include "comm/nccl/library.hpp"
-#include "comm/slices.hpp"
-#include "comm/sum.hpp"
-#include "engine/lane_space.hpp"
+#include "comm/mpi/mpi.hpp"
+#include "comm/nccl/api.hpp"
+#include "base/range.hpp"
+#include "comm/transport.hpp"
+#include "engine/queue.hpp"
 #include "mover.hpp"
 
 namespace minitaw::bench {
@@ -57,9 +56,9 @@ struct Call {
   template <class Do>
   void slice_by_slice(const Do& act) const {
     for (int m = 0; m < seat.size(); ++m) {
-      const comm::Slice slice = comm::slice(size.elements, seat.size(), m);
-      if (slice.count > 0)
-        act(m, data + static_cast<std::size_t>(slice.begin) * width(), static_cast<std::size_t>(slice.count));
+      const Range part = minitaw::slice(size.elements, seat.size(), m);
+      if (part.count > 0)
+        act(m, data + static_cast<std::size_t>(part.begin) * width(), static_cast<std::size_t>(part.count));
     }
   }
 };

@@ -6,7 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "comm/sum.hpp"
+#include "comm/transport.hpp"
 #include "record/quantile.hpp"
 
 namespace minitaw::bench {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "comm/local.hpp"
+#include "comm/transport.hpp"
 #include "record/quantile.hpp"
 #include "twin.hpp"
 

@@ -1,7 +1,7 @@
 #include "twin.hpp"
 
-#include "deck/sequences.hpp"
-#include "engine/lane_space.hpp"
+#include "deck/deck.hpp"
+#include "engine/queue.hpp"
 
 namespace minitaw::bench {
 namespace {

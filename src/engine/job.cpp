@@ -11,14 +11,12 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "comm/mpi/check.hpp"
-#include "comm/mpi/size.hpp"
+#include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
 #include "engine/agree.hpp"
 #include "engine/collect.hpp"
-#include "engine/lane_space.hpp"
-#include "engine/process_memory.hpp"
-#include "engine/step_meter.hpp"
+#include "engine/memory.hpp"
+#include "engine/queue.hpp"
 #include "kernels/kernels.hpp"
 #include "model/block.hpp"
 #include "model/layout.hpp"

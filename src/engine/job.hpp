@@ -7,9 +7,9 @@
 #include <string>
 
 #include "comm/mpi/wait.hpp"
-#include "engine/guard.hpp"
 #include "engine/reference.hpp"
 #include "engine/session.hpp"
+#include "engine/watchdog.hpp"
 #include "meters/meter.hpp"
 #include "record/result.hpp"
 

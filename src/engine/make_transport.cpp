@@ -6,18 +6,17 @@
 #include <cstdlib>
 
 #include "base/error.hpp"
-#include "comm/mpi/check.hpp"
 #include "comm/mpi/device/transport.hpp"
+#include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
-#include "engine/lane_space.hpp"
+#include "engine/queue.hpp"
 #include "kernels/kernels.hpp"
 
 #if defined(MINITAW_HAVE_NCCL)
-#include "comm/mpi/size.hpp"
-#include "comm/nccl/library.hpp"
+#include "comm/nccl/api.hpp"
+#include "comm/nccl/calls.hpp"
 #include "comm/nccl/teams.hpp"
 #include "comm/nccl/transport.hpp"
-#include "comm/nccl/warm_up.hpp"
 #include "schedule/registry.hpp"
 #include "topology/devices.hpp"
 #endif

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "comm/transport.hpp"
-#include "engine/communication_thread.hpp"
 #include "engine/compute.hpp"
+#include "engine/lane.hpp"
 #include "engine/transfers.hpp"
 #include "engine/watchdog.hpp"
 

@@ -7,10 +7,9 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "comm/local.hpp"
-#include "comm/mpi/check.hpp"
-#include "deck/schedule_name.hpp"
-#include "deck/sequences.hpp"
+#include "comm/mpi/mpi.hpp"
+#include "comm/transport.hpp"
+#include "deck/deck.hpp"
 #include "model/plan.hpp"
 #include "model/reference.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "deck/settings.hpp"
+#include "deck/deck.hpp"
 #include "engine/check.hpp"
 
 namespace minitaw::engine {

@@ -1,8 +1,7 @@
 #include "engine/session.hpp"
 
-#include "deck/schedule_name.hpp"
-#include "deck/sequences.hpp"
-#include "engine/lane_space.hpp"
+#include "deck/deck.hpp"
+#include "engine/queue.hpp"
 #include "kernels/kernels.hpp"
 #include "schedule/validate.hpp"
 

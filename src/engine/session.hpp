@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "comm/transport.hpp"
-#include "deck/settings.hpp"
+#include "deck/deck.hpp"
 #include "engine/make_transport.hpp"
 #include "engine/player.hpp"
 #include "model/data.hpp"

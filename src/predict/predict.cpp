@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "deck/schedule_name.hpp"
+#include "deck/deck.hpp"
 #include "predict/network.hpp"
 #include "schedule/simulate.hpp"
 #include "schedule/validate.hpp"

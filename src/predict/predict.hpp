@@ -3,7 +3,7 @@
 #include <functional>
 #include <vector>
 
-#include "deck/settings.hpp"
+#include "deck/deck.hpp"
 #include "engine/account.hpp"
 #include "predict/machine.hpp"
 #include "schedule/account.hpp"

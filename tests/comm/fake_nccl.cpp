@@ -11,7 +11,7 @@
 #include <set>
 
 #include "base/bf16.hpp"
-#include "comm/error.hpp"
+#include "comm/transport.hpp"
 #include "fake_messages.hpp"
 
 namespace minitaw::comm::test {

@@ -113,7 +113,7 @@ public:
   [[nodiscard]] bool same(const Work& other, std::size_t k) const {
     if (items_[k].call != Call::reduce_scatter || !takes_part(k))
       return values_[k] == other.values_[k] && landing_[k] == other.landing_[k];
-    const Slice own = slice(items_[k].elements, world_.size(items_[k].communicator),
+    const Range own = slice(items_[k].elements, world_.size(items_[k].communicator),
                             world_.position(items_[k].communicator));
     for (std::int64_t i = own.begin; i < own.begin + own.count; ++i)
       if (values_[k].at(i) != other.values_[k].at(i)) return false;

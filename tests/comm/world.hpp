@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/bf16.hpp"
-#include "comm/slices.hpp"
-#include "comm/sum.hpp"
+#include "base/range.hpp"
+#include "comm/transport.hpp"
 #include "transports.hpp"
 
 namespace minitaw::comm::test {

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "base/error.hpp"
-#include "deck/settings.hpp"
+#include "deck/deck.hpp"
 #include "engine/make_transport.hpp"
 #include "possible.hpp"
 #include "schedule/registry.hpp"

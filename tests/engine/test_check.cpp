@@ -8,8 +8,8 @@
 
 #include "base/bf16.hpp"
 #include "cases.hpp"
-#include "comm/local.hpp"
-#include "engine/process_memory.hpp"
+#include "comm/transport.hpp"
+#include "engine/memory.hpp"
 #include "engine/reference.hpp"
 #include "sanitized.hpp"
 

@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 
 #include "cases.hpp"
-#include "engine/process_memory.hpp"
+#include "engine/memory.hpp"
 #include "engine/simulated_stream.hpp"
 #include "schedule/validate.hpp"
 

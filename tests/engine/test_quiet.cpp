@@ -4,7 +4,7 @@
 #include <mpi.h>
 
 #include "cases.hpp"
-#include "comm/local.hpp"
+#include "comm/transport.hpp"
 #include "engine/session.hpp"
 #include "engine/simulated_stream.hpp"
 #include "kokkos_listener.hpp"

@@ -9,12 +9,11 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "deck/schedule_name.hpp"
+#include "deck/deck.hpp"
 #include "predict/machines.hpp"
-#include "schedule/simulate.hpp"
+#include "schedule/program.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/simulate.hpp"
-#include "schedule/program.hpp"
 
 namespace minitaw::predict {
 namespace {

@@ -1,4 +1,4 @@
-#include "comm/mpi/exchange.hpp"
+#include "comm/mpi/operations.hpp"
 
 #include <fmt/format.h>
 

@@ -5,11 +5,10 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "comm/members.hpp"
-#include "comm/mpi/check.hpp"
-#include "comm/mpi/exchange.hpp"
-#include "comm/mpi/rank.hpp"
-#include "comm/mpi/staging.hpp"
+#include "comm/mpi/memory.hpp"
+#include "comm/mpi/mpi.hpp"
+#include "comm/mpi/operations.hpp"
+#include "comm/transport.hpp"
 
 namespace minitaw::comm::mpi {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "comm/mpi/channel.hpp"
-#include "comm/mpi/collectives.hpp"
 #include "comm/mpi/memory.hpp"
+#include "comm/mpi/operations.hpp"
 #include "comm/mpi/wait.hpp"
 #include "comm/transport.hpp"
 

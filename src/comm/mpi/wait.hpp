@@ -5,7 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "comm/error.hpp"
+#include "comm/transport.hpp"
 
 namespace minitaw::comm::mpi {
 
