@@ -32,7 +32,7 @@ struct JobFlags {
 void add_job_flags(CLI::App& verb, JobFlags& flags);
 
 /// What the verbs that compute have in common: MPI and Kokkos from construction to destruction, where the
-/// ranks are, and a job that plays cases. One object per process.
+/// ranks are, and a job that executes cases. One object per process.
 class MpiJob {
 public:
   MpiJob(int& argc, char**& argv, const JobFlags& flags);

@@ -114,11 +114,11 @@ void shift(StepSpans& spans, const std::vector<double>& started) {
 TimedSteps::TimedSteps(const schedule::Program& program, int steps, std::size_t most)
     : program_(program), keeps_all_(longest(program) * static_cast<std::size_t>(steps) <= most) {}
 
-void TimedSteps::add(const Player& player, StepTime time) {
+void TimedSteps::add(const Executor& executor, StepTime time) {
   seconds_.push_back(time.total);
   if (keeps_all_ || kept_.empty()) kept_.emplace_back();
-  kept_.back().started = player.started();
-  kept_.back().spans = player.spans();
+  kept_.back().started = executor.started();
+  kept_.back().spans = executor.spans();
 }
 
 int TimedSteps::choose(const std::vector<double>& lengths) const {

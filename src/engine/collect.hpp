@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/account.hpp"
-#include "engine/player.hpp"
+#include "engine/executor.hpp"
 #include "engine/session.hpp"
 #include "meters/meter.hpp"
 #include "record/result.hpp"
@@ -33,8 +33,8 @@ public:
 
   TimedSteps(const schedule::Program& program, int steps, std::size_t most = most_kept);
 
-  /// The step that `player` has just played.
-  void add(const Player& player, StepTime time);
+  /// The step that `executor` has just executed.
+  void add(const Executor& executor, StepTime time);
 
   [[nodiscard]] int count() const { return static_cast<int>(seconds_.size()); }
   /// Length of each step on this rank.

@@ -53,7 +53,7 @@ bool Lane::ready() const {
   return true;
 }
 
-void Lane::play_next() {
+void Lane::execute_next() {
   const int number = static_cast<int>(next_);
   const Played& next = actions_[next_];
   queue().open(number);
@@ -155,8 +155,8 @@ void sleep_exactly() {
 }  // namespace
 
 CommunicationThread::CommunicationThread(std::vector<Lane*> lanes, Progress& progress,
-                                         const comm::mpi::Patience& patience)
-    : lanes_(std::move(lanes)), progress_(progress), patience_(patience) {
+                                         const comm::mpi::WaitPolicy& policy)
+    : lanes_(std::move(lanes)), progress_(progress), policy_(policy) {
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -173,16 +173,17 @@ void CommunicationThread::begin_step() {
 
 void CommunicationThread::wait_until_idle() const {
   const int ordered = ordered_.load();
-  for (int played = played_.load(); played != ordered; played = played_.load()) played_.wait(played);
+  for (int executed = executed_.load(); executed != ordered; executed = executed_.load())
+    executed_.wait(executed);
 }
 
 void CommunicationThread::loop() {
   use_device();
   sleep_exactly();
-  for (int played = 0;; ++played) {
-    played_.store(played);
-    played_.notify_all();
-    ordered_.wait(played);
+  for (int executed = 0;; ++executed) {
+    executed_.store(executed);
+    executed_.notify_all();
+    ordered_.wait(executed);
     if (ordered_.load() < 0) return;
     try {
       drive();
@@ -195,13 +196,13 @@ void CommunicationThread::loop() {
 }
 
 void CommunicationThread::drive() {
-  comm::mpi::Pause pause(patience_, &hurry_);
+  comm::mpi::Backoff backoff(policy_, &low_latency_);
   while (!std::ranges::all_of(lanes_, &Lane::done)) {
     bool moved = false;
     for (Lane* lane : lanes_) moved = lane->advance() || moved;
     progress_.check();
-    if (moved) pause = comm::mpi::Pause(patience_, &hurry_);
-    else pause.once();
+    if (moved) backoff = comm::mpi::Backoff(policy_, &low_latency_);
+    else backoff.once();
   }
 }
 

@@ -110,7 +110,7 @@ public:
   /// Whether all that the next action waits for has been submitted.
   [[nodiscard]] bool ready() const;
   /// Waits for other lanes, then submits the next action; throws what `start` throws, or Stopped.
-  void play_next();
+  void execute_next();
 
   /// For one thread that drives several lanes whose queues are not asynchronous: does what can be done
   /// for what is under way, and starts the next action if it may start. Returns whether that was anything.
@@ -161,7 +161,7 @@ private:
   std::size_t next_ = 0;            ///< to be submitted or started
   std::deque<UnderWay> under_way_;  ///< of advance(), in order
   bool opened_ = false;             ///< advance() has come to the next action
-  Counts waited_{};                 ///< actions of each lane known to be over (play_next(): awaited)
+  Counts waited_{};                 ///< actions of each lane known to be over (execute_next(): awaited)
 };
 
 /// The thread that drives all communication lanes of a rank whose queues are not a device's, one step each
@@ -169,7 +169,7 @@ private:
 /// same time, and one wait serves them all.
 class CommunicationThread {
 public:
-  CommunicationThread(std::vector<Lane*> lanes, Progress& progress, const comm::mpi::Patience& patience);
+  CommunicationThread(std::vector<Lane*> lanes, Progress& progress, const comm::mpi::WaitPolicy& policy);
   CommunicationThread(const CommunicationThread&) = delete;
   CommunicationThread& operator=(const CommunicationThread&) = delete;
   ~CommunicationThread();
@@ -180,9 +180,9 @@ public:
 
   /// Whether the rank can do nothing but wait for what is moved, so that its cores are free for waits that
   /// answer at once. Called by the thread that computes.
-  void hurry(bool on) { hurry_.set(on); }
+  void low_latency(bool on) { low_latency_.set(on); }
   /// Something that a lane may wait for has happened.
-  void wake() { hurry_.wake(); }
+  void wake() { low_latency_.wake(); }
 
 private:
   void loop();
@@ -190,10 +190,10 @@ private:
 
   std::vector<Lane*> lanes_;
   Progress& progress_;
-  comm::mpi::Patience patience_;
-  comm::mpi::Hurry hurry_;
+  comm::mpi::WaitPolicy policy_;
+  comm::mpi::LowLatency low_latency_;
   std::atomic<int> ordered_ = 0;  ///< steps ordered; -1 ends the thread
-  std::atomic<int> played_ = 0;
+  std::atomic<int> executed_ = 0;
   std::thread thread_;
 };
 

@@ -130,13 +130,13 @@ class Lanes : public OnEvery {};
 INSTANTIATE_TEST_SUITE_P(On, Lanes, testing::Values(Kind::host, Kind::staged, Kind::staged_threads),
                          name_of_param);
 
-/// Plays a sequence of operations that all ranks draw alike; returns how many values came out wrong.
-class Player {
+/// Executes a sequence of operations that all ranks draw alike; returns how many values came out wrong.
+class Executor {
 public:
-  Player(World& world, Lane lane)
+  Executor(World& world, Lane lane)
       : world_(world), lane_(lane), plan_(static_cast<unsigned>(lane)), delay_(world.rank * 7 + 1) {}
 
-  int play(int operations) {
+  int execute(int operations) {
     for (int k = 0; k < operations; ++k) {
       std::this_thread::sleep_for(std::chrono::microseconds(delay_() % 300));
       const int communicator = static_cast<int>(plan_() % 5);
@@ -189,11 +189,11 @@ private:
 
 TEST_P(Lanes, DoNotDisturbEachOther) {
   World world(GetParam());
-  Player intra(world, Lane::operands), inter(world, Lane::operands_in);
+  Executor intra(world, Lane::operands), inter(world, Lane::operands_in);
   int wrong_intra = -1, wrong_inter = -1;
   {
-    std::jthread first([&] { wrong_intra = intra.play(40); });
-    std::jthread second([&] { wrong_inter = inter.play(40); });
+    std::jthread first([&] { wrong_intra = intra.execute(40); });
+    std::jthread second([&] { wrong_inter = inter.execute(40); });
     for (int k = 0; k < 20; ++k) {  // a watching thread may read the counters meanwhile
       (void)world.transport.sent();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));

@@ -31,7 +31,7 @@ TEST(ClockOffset, FindsClocksThatAreSetApart) {
 
 TEST(ClockOffset, IsNoneOnOneNode) { EXPECT_EQ(clock_offset(MPI_COMM_WORLD), 0); }
 
-/// A session of all ranks that plays steps.
+/// A session of all ranks that executes steps.
 class Steps : public ::testing::Test {
 protected:
   Steps() : rank_(world_rank()) {
@@ -41,14 +41,14 @@ protected:
                                          tests::by_mpi, SessionOptions());
   }
 
-  /// Plays a step that rank `late` begins `seconds` after the others, and adds it.
-  std::vector<Span> play(TimedSteps& steps, int late = -1, double seconds = 0) {
+  /// Executes a step that rank `late` begins `seconds` after the others, and adds it.
+  std::vector<Span> execute(TimedSteps& steps, int late = -1, double seconds = 0) {
     session_->prepare();
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank_ == late) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-    const StepTime time = session_->play();
-    steps.add(session_->player(), time);
-    return session_->player().spans();
+    const StepTime time = session_->execute();
+    steps.add(session_->executor(), time);
+    return session_->executor().spans();
   }
 
   int rank_;
@@ -57,7 +57,7 @@ protected:
 
 TEST_F(Steps, OfAllOfThemTheLowerMedianIsChosen) {
   TimedSteps steps(session_->program(), 4);
-  for (int s = 0; s < 4; ++s) (void)play(steps);
+  for (int s = 0; s < 4; ++s) (void)execute(steps);
   EXPECT_EQ(steps.count(), 4);
   EXPECT_EQ(steps.choose({5, 3, 9, 4}), 3);
   EXPECT_EQ(steps.choose({5, 3, 9}), 0);
@@ -67,10 +67,10 @@ TEST_F(Steps, OfAllOfThemTheLowerMedianIsChosen) {
 TEST_F(Steps, WhereTooMuchWouldBeKeptTheLastIs) {
   const std::size_t actions = session_->program().ranks[0].actions.size();
   TimedSteps all(session_->program(), 3, 3 * actions), last(session_->program(), 3, 3 * actions - 1);
-  std::vector<std::vector<Span>> played;
+  std::vector<std::vector<Span>> executed;
   for (int s = 0; s < 3; ++s) {
-    played.push_back(play(all));
-    last.add(session_->player(), {});
+    executed.push_back(execute(all));
+    last.add(session_->executor(), {});
   }
   EXPECT_EQ(last.choose({1, 2, 3}), 2);
   EXPECT_EQ(all.choose({1, 2, 3}), 1);
@@ -78,8 +78,8 @@ TEST_F(Steps, WhereTooMuchWouldBeKeptTheLastIs) {
   if (rank_ != 0) return;
   // Alike but for the moment at which the first of all ranks began.
   for (std::size_t i = 0; i < actions; ++i) {
-    EXPECT_NEAR(first[0][i].end - first[0][i].begin, played[0][i].end - played[0][i].begin, 1e-6);
-    EXPECT_NEAR(third[0][i].end - third[0][i].begin, played[2][i].end - played[2][i].begin, 1e-6);
+    EXPECT_NEAR(first[0][i].end - first[0][i].begin, executed[0][i].end - executed[0][i].begin, 1e-6);
+    EXPECT_NEAR(third[0][i].end - third[0][i].begin, executed[2][i].end - executed[2][i].begin, 1e-6);
   }
 }
 
@@ -87,7 +87,7 @@ TEST_F(Steps, AreGatheredOnOneClock) {
   constexpr double seconds = 0.25;
   TimedSteps steps(session_->program(), 1);
   const int late = static_cast<int>(session_->program().ranks.size()) - 1;
-  (void)play(steps, late, seconds);
+  (void)execute(steps, late, seconds);
   const StepSpans spans = steps.gather(0, MPI_COMM_WORLD);
   if (rank_ != 0) {
     EXPECT_TRUE(spans.empty());
@@ -147,9 +147,9 @@ private:
 };
 
 TEST(StepTimes, AgreeWithAClockOutside) {
-  Job job(
-      MPI_COMM_WORLD,
-      {.patience = std::chrono::seconds(60), .waiting = comm::mpi::patience(1, 24), .shared_devices = true});
+  Job job(MPI_COMM_WORLD, {.stall_limit = std::chrono::seconds(60),
+                           .waiting = comm::mpi::wait_policy(1, 24),
+                           .shared_devices = true});
   deck::Case c =
       tests::small_case(job.ranks() == 1 ? "serial" : "ddp", topology::Groups({job.ranks()}), 2, 1);
   c.steps = 4;
@@ -182,8 +182,6 @@ TEST(StepTimes, AgreeWithAClockOutside) {
   EXPECT_GE(result.accounted_length, least[step + 1]);
   EXPECT_LE(result.accounted_length, ends[step + 3] - ends[step + 1]);
 }
-
-int world_rank() { return comm::mpi::rank_in(MPI_COMM_WORLD); }
 
 int world_size() { return comm::mpi::size_of(MPI_COMM_WORLD); }
 
@@ -298,8 +296,9 @@ TEST(StepMeter, ACounterThatStandsStillHasCountedNothing) {
 }
 
 record::CaseResult run(const std::shared_ptr<meters::Meter>& meter, int steps) {
-  Job job(MPI_COMM_WORLD,
-          {.patience = std::chrono::seconds(60), .waiting = comm::mpi::patience(1, 24), .meter = meter});
+  Job job(
+      MPI_COMM_WORLD,
+      {.stall_limit = std::chrono::seconds(60), .waiting = comm::mpi::wait_policy(1, 24), .meter = meter});
   deck::Case c = tests::small_case("ddp", topology::Groups::equal(world_size(), 1), 2, 1);
   c.warmup = 2;
   c.steps = steps;

@@ -1,5 +1,5 @@
-// A step played on device queues stops the host nowhere and takes no memory, as Kokkos sees it. On a host the
-// queues are simulated; on a device they are its streams.
+// A step executed on device queues stops the host nowhere and takes no memory, as Kokkos sees it. On a host
+// the queues are simulated; on a device they are its streams.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -34,7 +34,7 @@ TEST_P(Quiet, AStepAfterTheFirstNeitherFencesNorAllocates) {
   for (int step = 0; step < 2; ++step) {
     session.prepare();
     const test::KokkosListener listener;
-    const StepTime time = session.play();
+    const StepTime time = session.execute();
     EXPECT_EQ(listener.seen(), test::KokkosListener::Seen());
     EXPECT_GT(time.total, 0);
   }

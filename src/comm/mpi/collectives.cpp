@@ -29,7 +29,7 @@ bool RingOperation::advance() {
   moved |= post_receives();
   moved |= start_loads();
   if (ready()) {
-    play(plan_.steps[next_++]);
+    execute(plan_.steps[next_++]);
     moved = true;
   }
   if (done_ || next_ < plan_.steps.size() || sends_.open() > 0) return moved;
@@ -81,7 +81,7 @@ bool RingOperation::ready() {
   return !step.arrives || receives_.finish_one();  // last: it is complete only once
 }
 
-void RingOperation::play(const RingStep& step) {
+void RingOperation::execute(const RingStep& step) {
   Held result;
   if (step.own && step.arrives) result = sum(take_arrived(step), take_own(step));
   else result = step.own ? take_own(step) : take_arrived(step);

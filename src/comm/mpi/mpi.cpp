@@ -18,7 +18,7 @@ int rank_in(MPI_Comm world, const schedule::Program& program) {
   check(MPI_Comm_rank(world, &rank), "MPI_Comm_rank");
   check(MPI_Comm_size(world, &ranks), "MPI_Comm_size");
   if (static_cast<std::size_t>(ranks) != program.ranks.size())
-    throw LogicError(fmt::format("a program for {} ranks is played by {}", program.ranks.size(), ranks));
+    throw LogicError(fmt::format("a program for {} ranks is executed by {}", program.ranks.size(), ranks));
   return rank;
 }
 

@@ -71,8 +71,8 @@ private:
   std::vector<Slot> slots_;
 };
 
-/// Plays a plan. Receives are posted, and own pieces fetched, some steps ahead. A slot is written again only
-/// when the send and the copy that read it are over.
+/// Executes a plan. Receives are posted, and own pieces fetched, some steps ahead. A slot is written again
+/// only when the send and the copy that read it are over.
 class RingOperation final : public Operation {
 public:
   /// Does nothing yet.
@@ -82,7 +82,7 @@ public:
   /// If it is not over (it was cancelled), no copy reads or writes the buffer afterwards.
   ~RingOperation() override;
 
-  /// Plays one step at most: a step may add up a piece, and other lanes may share the thread.
+  /// Executes one step at most: a step may add up a piece, and other lanes may share the thread.
   bool advance() override;
   [[nodiscard]] bool done() const override { return done_; }
 
@@ -96,7 +96,7 @@ private:
   bool post_receives();
   bool start_loads();
   [[nodiscard]] bool ready();
-  void play(const RingStep& step);
+  void execute(const RingStep& step);
   void finish_stores();
 
   /// Whether the slot of piece k may be written now: no send reads it, and no copy any more.
@@ -112,7 +112,7 @@ private:
   RingPlan plan_;
   Slots landing_, loading_;
   Requests sends_, receives_;
-  std::size_t next_ = 0;                        ///< step to play
+  std::size_t next_ = 0;                        ///< step to execute
   std::size_t next_posted_ = 0;                 ///< first step whose receive may still have to be posted
   std::size_t next_loaded_ = 0;                 ///< first step whose own piece may still have to be fetched
   std::size_t loads_ = 0, own_ = 0, kept_ = 0;  ///< fetches begun; own pieces used; stores begun

@@ -12,55 +12,55 @@ std::byte* Buffer::at(std::int64_t element) const {
   return data + static_cast<std::size_t>(element) * bytes_of(scalar);
 }
 
-void all_reduce(const Seat& seat, const Buffer& buffer, int) {
-  seat.communicator.all_reduce(buffer.data, buffer.data, buffer.count(), buffer.type(), seat.queue);
+void all_reduce(const Membership& self, const Buffer& buffer, int) {
+  self.communicator.all_reduce(buffer.data, buffer.data, buffer.count(), buffer.type(), self.queue);
 }
 
-void broadcast(const Seat& seat, const Buffer& buffer, int root) {
-  seat.communicator.broadcast(buffer.data, buffer.data, buffer.count(), buffer.type(), root, seat.queue);
+void broadcast(const Membership& self, const Buffer& buffer, int root) {
+  self.communicator.broadcast(buffer.data, buffer.data, buffer.count(), buffer.type(), root, self.queue);
 }
 
 /// NCCL writes only the root's buffer.
-void reduce(const Seat& seat, const Buffer& buffer, int root) {
-  seat.communicator.reduce(buffer.data, buffer.data, buffer.count(), buffer.type(), root, seat.queue);
+void reduce(const Membership& self, const Buffer& buffer, int root) {
+  self.communicator.reduce(buffer.data, buffer.data, buffer.count(), buffer.type(), root, self.queue);
 }
 
 namespace {
 
 /// Unequal slices: a broadcast of each, all in one group.
-void gather_unequal(const Seat& seat, const Buffer& buffer) {
-  for (int member = 0; member < seat.members; ++member) {
-    const Range part = slice(buffer.elements, seat.members, member);
-    if (part.count > 0) broadcast(seat, {buffer.at(part.begin), part.count, buffer.scalar}, member);
+void gather_unequal(const Membership& self, const Buffer& buffer) {
+  for (int member = 0; member < self.members; ++member) {
+    const Range part = slice(buffer.elements, self.members, member);
+    if (part.count > 0) broadcast(self, {buffer.at(part.begin), part.count, buffer.scalar}, member);
   }
 }
 
 }  // namespace
 
-void all_gather(const Seat& seat, const Buffer& buffer, int) {
-  if (!even(seat, buffer)) return gather_unequal(seat, buffer);
-  const Range own = slice(buffer.elements, seat.members, seat.index);
-  seat.communicator.all_gather(buffer.at(own.begin), buffer.data, static_cast<std::size_t>(own.count),
-                               buffer.type(), seat.queue);
+void all_gather(const Membership& self, const Buffer& buffer, int) {
+  if (!even(self, buffer)) return gather_unequal(self, buffer);
+  const Range own = slice(buffer.elements, self.members, self.index);
+  self.communicator.all_gather(buffer.at(own.begin), buffer.data, static_cast<std::size_t>(own.count),
+                               buffer.type(), self.queue);
 }
 
 namespace {
 
 /// Unequal slices: a reduction of each to its member, all in one group.
-void scatter_unequal(const Seat& seat, const Buffer& buffer) {
-  for (int member = 0; member < seat.members; ++member) {
-    const Range part = slice(buffer.elements, seat.members, member);
-    if (part.count > 0) reduce(seat, {buffer.at(part.begin), part.count, buffer.scalar}, member);
+void scatter_unequal(const Membership& self, const Buffer& buffer) {
+  for (int member = 0; member < self.members; ++member) {
+    const Range part = slice(buffer.elements, self.members, member);
+    if (part.count > 0) reduce(self, {buffer.at(part.begin), part.count, buffer.scalar}, member);
   }
 }
 
 }  // namespace
 
-void reduce_scatter(const Seat& seat, const Buffer& buffer, int) {
-  if (!even(seat, buffer)) return scatter_unequal(seat, buffer);
-  const Range own = slice(buffer.elements, seat.members, seat.index);
-  seat.communicator.reduce_scatter(buffer.data, buffer.at(own.begin), static_cast<std::size_t>(own.count),
-                                   buffer.type(), seat.queue);
+void reduce_scatter(const Membership& self, const Buffer& buffer, int) {
+  if (!even(self, buffer)) return scatter_unequal(self, buffer);
+  const Range own = slice(buffer.elements, self.members, self.index);
+  self.communicator.reduce_scatter(buffer.data, buffer.at(own.begin), static_cast<std::size_t>(own.count),
+                                   buffer.type(), self.queue);
 }
 
 namespace {
@@ -84,7 +84,7 @@ Batch::Batch(std::span<const Message> messages, int rank, const Colours& colours
     if (std::ranges::count(communicators_, member.communicator.get()) == 0)
       communicators_.push_back(member.communicator.get());
   }
-  std::ranges::stable_sort(passages_, {}, [](const Passage& p) { return p.message.payload; });
+  std::ranges::stable_sort(passages_, {}, [](const StagedTransfer& p) { return p.message.payload; });
 }
 
 void Batch::issue(Queue queue) const {
@@ -100,7 +100,7 @@ using schedule::Kind;
 using schedule::Lane;
 
 constexpr std::size_t message_bytes = 16;
-/// Of each lane: lanes play beside each other.
+/// Of each lane: lanes execute beside each other.
 std::size_t lane_bytes(const schedule::Program& program) {
   const std::size_t ranks = program.ranks.size();
   const std::size_t bytes = std::max((ranks + 1) * message_bytes, ranks * sizeof(float));
@@ -120,13 +120,13 @@ std::vector<Message> greetings(const Peers& peers, schedule::Payload payload, st
   return batch;
 }
 
-void call(Kind kind, const Seat& seat, std::byte* memory) {
-  const Buffer buffer{memory, seat.members, Scalar::fp32};
-  if (kind == Kind::broadcast) broadcast(seat, buffer, 0);
-  if (kind == Kind::reduce) reduce(seat, buffer, 0);
-  if (kind == Kind::all_gather) all_gather(seat, buffer, 0);
-  if (kind == Kind::reduce_scatter) reduce_scatter(seat, buffer, 0);
-  if (kind == Kind::all_reduce) all_reduce(seat, buffer, 0);
+void call(Kind kind, const Membership& self, std::byte* memory) {
+  const Buffer buffer{memory, self.members, Scalar::fp32};
+  if (kind == Kind::broadcast) broadcast(self, buffer, 0);
+  if (kind == Kind::reduce) reduce(self, buffer, 0);
+  if (kind == Kind::all_gather) all_gather(self, buffer, 0);
+  if (kind == Kind::reduce_scatter) reduce_scatter(self, buffer, 0);
+  if (kind == Kind::all_reduce) all_reduce(self, buffer, 0);
 }
 
 }  // namespace
@@ -151,9 +151,9 @@ void warm_up(const schedule::Program& program, int rank, const Colours& colours,
       continue;
     }
     const Lane lane = std::get<Calls>(member.team.use).lane;
-    const Seat seat = seat_of(member, queues[static_cast<std::size_t>(lane)]);
+    const Membership self = membership_of(member, queues[static_cast<std::size_t>(lane)]);
     for (const Kind kind : member.team.kinds)
-      launcher.launch(seat.communicator, [&] { call(kind, seat, memory(lane)); });
+      launcher.launch(self.communicator, [&] { call(kind, self, memory(lane)); });
   }
 }
 

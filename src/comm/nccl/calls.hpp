@@ -10,15 +10,15 @@
 
 namespace minitaw::comm::nccl {
 
-/// This rank's place in a collective, and the queue that plays it.
-struct Seat {
+/// This rank's place in a collective, and the queue that executes it.
+struct Membership {
   Communicator& communicator;
   int members = 0;
   int index = 0;
   Queue queue = nullptr;
 };
 
-[[nodiscard]] inline Seat seat_of(const Member& member, Queue queue) {
+[[nodiscard]] inline Membership membership_of(const Member& member, Queue queue) {
   return {*member.communicator, static_cast<int>(member.team.ranks.size()), member.index, queue};
 }
 
@@ -34,17 +34,17 @@ struct Buffer {
 };
 
 /// Whether all members' slices are equal, so that one call of NCCL's does it.
-[[nodiscard]] inline bool even(const Seat& seat, const Buffer& buffer) {
-  return buffer.elements % seat.members == 0;
+[[nodiscard]] inline bool even(const Membership& self, const Buffer& buffer) {
+  return buffer.elements % self.members == 0;
 }
 
 // The operations, for two members and more and within a group; the contract is that of comm::Transport.
 // `root` is a place in the ring.
-void broadcast(const Seat& seat, const Buffer& buffer, int root);
-void reduce(const Seat& seat, const Buffer& buffer, int root);
-void all_gather(const Seat& seat, const Buffer& buffer, int root);
-void reduce_scatter(const Seat& seat, const Buffer& buffer, int root);
-void all_reduce(const Seat& seat, const Buffer& buffer, int root);
+void broadcast(const Membership& self, const Buffer& buffer, int root);
+void reduce(const Membership& self, const Buffer& buffer, int root);
+void all_gather(const Membership& self, const Buffer& buffer, int root);
+void reduce_scatter(const Membership& self, const Buffer& buffer, int root);
+void all_reduce(const Membership& self, const Buffer& buffer, int root);
 
 /// The messages of a batch, each with its communicator: one group, on one device queue. NCCL has no tags:
 /// messages from one rank to another match in order alone, so both sides put theirs in the order of their
@@ -62,12 +62,12 @@ public:
   void issue(Queue queue) const;
 
 private:
-  struct Passage {
+  struct StagedTransfer {
     Message message;
     Communicator* communicator;
     int peer;  ///< there
   };
-  std::vector<Passage> passages_;
+  std::vector<StagedTransfer> passages_;
   std::vector<Communicator*> communicators_;
 };
 

@@ -35,8 +35,8 @@ Counters::Counters(int rank, int ranks)
     : rank_(rank), ranks_(ranks), cells_(static_cast<std::size_t>(ranks * schedule::traffic_kinds)) {}
 
 void Counters::add_collective(schedule::Kind kind, std::span<const int> ring, const Collective& c) {
-  const RingView seat{ring, static_cast<int>(std::ranges::find(ring, rank_) - ring.begin())};
-  const int n = seat.size();
+  const RingView self{ring, static_cast<int>(std::ranges::find(ring, rank_) - ring.begin())};
+  const int n = self.size();
   const auto traffic = schedule::traffic_of(c.payload);
   const auto bytes = [&](std::int64_t elements) {
     return static_cast<std::uint64_t>(elements) * bytes_of(c.scalar);
@@ -44,10 +44,10 @@ void Counters::add_collective(schedule::Kind kind, std::span<const int> ring, co
   const auto all_but = [&](int member) { return bytes(c.elements - slice(c.elements, n, member).count); };
   if (n == 1) return;
   using enum schedule::Kind;
-  if (kind == broadcast && seat.from(c.root) < n - 1) add(seat.neighbour(1), traffic, bytes(c.elements));
-  if (kind == reduce && seat.from(c.root) > 0) add(seat.neighbour(-1), traffic, bytes(c.elements));
-  if (kind == all_gather || kind == all_reduce) add(seat.neighbour(1), traffic, all_but(seat.index + 1));
-  if (kind == reduce_scatter || kind == all_reduce) add(seat.neighbour(1), traffic, all_but(seat.index));
+  if (kind == broadcast && self.from(c.root) < n - 1) add(self.neighbour(1), traffic, bytes(c.elements));
+  if (kind == reduce && self.from(c.root) > 0) add(self.neighbour(-1), traffic, bytes(c.elements));
+  if (kind == all_gather || kind == all_reduce) add(self.neighbour(1), traffic, all_but(self.index + 1));
+  if (kind == reduce_scatter || kind == all_reduce) add(self.neighbour(1), traffic, all_but(self.index));
 }
 
 void Counters::add(int peer, schedule::Traffic traffic, std::uint64_t bytes) {
@@ -76,7 +76,7 @@ void check_lane(schedule::Lane lane) {
   if (lane == schedule::Lane::compute) throw LogicError("communication was given to the compute lane");
 }
 
-using Call = void (*)(const Seat&, const Buffer&, int root);
+using Call = void (*)(const Membership&, const Buffer&, int root);
 
 Call call_of(Kind kind) {
   switch (kind) {
@@ -102,7 +102,7 @@ bool rooted(Kind kind) { return kind == Kind::broadcast || kind == Kind::reduce;
 Transport::Transport(MPI_Comm world, const schedule::Program& program, Api& api, const Options& options)
     : rank_(mpi::rank_in(world, program)), program_communicators_(program.communicators),
       queues_(options.queues), counters_(rank_, static_cast<int>(program.ranks.size())), colours_(program),
-      launcher_(api, options.patience), communicators_(world, program, api, launcher_, options.setup_limit) {
+      launcher_(api, options.policy), communicators_(world, program, api, launcher_, options.setup_limit) {
   warm_up(program, rank_, colours_, communicators_, launcher_, queues_, options.scratch);
 }
 
@@ -125,8 +125,8 @@ Transport::Started Transport::start(schedule::Lane lane, Kind kind, const Collec
   (void)member_index(communicator, rank_);
   const int root = rooted(kind) ? member_index(communicator, c.root) : -1;
   if (communicator.ranks.size() == 1 || c.elements == 0) return nullptr;
-  const Seat seat = seat_of(communicators_.find(Calls{lane, c.communicator}), queue(lane));
-  launcher_.launch(seat.communicator, [&] { call(seat, {c.data, c.elements, c.scalar}, root); });
+  const Membership self = membership_of(communicators_.find(Calls{lane, c.communicator}), queue(lane));
+  launcher_.launch(self.communicator, [&] { call(self, {c.data, c.elements, c.scalar}, root); });
   counters_.add_collective(kind, communicator.ranks, c);
   return nullptr;
 }

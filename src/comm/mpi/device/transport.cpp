@@ -95,7 +95,7 @@ LaneMemory lane_memory(const PinnedShape& shape, Reach reach) {
 }  // namespace
 
 std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Program& program, Reach reach,
-                                            const Patience& patience) {
+                                            const WaitPolicy& policy) {
   int rank = 0;
   check(MPI_Comm_rank(world, &rank), "MPI_Comm_rank");
   LaneMemories memories;
@@ -103,7 +103,7 @@ std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Prog
     if (const auto lane = static_cast<schedule::Lane>(l);
         communicates(program.ranks.at(static_cast<std::size_t>(rank)), lane))
       memories[static_cast<std::size_t>(l)] = lane_memory(pinned_shape(program, lane), reach);
-  return std::make_unique<Transport>(world, program, memories, patience);
+  return std::make_unique<Transport>(world, program, memories, policy);
 }
 
 }  // namespace minitaw::comm::mpi

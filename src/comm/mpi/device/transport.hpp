@@ -32,6 +32,6 @@ enum class Reach {
 /// ranks must name the same reach (agreed_reach()). On a host build the copies are plain ones.
 [[nodiscard]] std::unique_ptr<Transport>
 device_transport(MPI_Comm world, const schedule::Program& program, Reach reach,
-                 const Patience& patience = {.spins = 2, .yields = 4});
+                 const WaitPolicy& policy = {.spins = 2, .yields = 4});
 
 }  // namespace minitaw::comm::mpi

@@ -22,7 +22,7 @@ struct Options {
 
 Options read_options(int argc, char** argv) {
   Options options;
-  CLI::App app("The serial step by the engine and by a plain loop of the same calls, in pairs.", "minitaw_twin");
+  CLI::App app("The serial step by the engine and by a plain loop of the same calls, in pairs.", "minitaw_baseline");
   app.add_option("DECK", options.deck, "TOML file of the cases")->required();
   cli::add_overrides(app, options.overrides);
   app.add_option("--pairs", options.pairs, "steps of each, one after the other")
@@ -35,7 +35,7 @@ Options read_options(int argc, char** argv) {
 void run(const Options& options) {
   std::vector<Overhead> all;
   for (const deck::Case& c : deck::read_deck(options.deck, options.overrides, {1, {1}, false}).cases)
-    all.push_back(measure_overhead(engine::serial_twin(c), options.pairs));
+    all.push_back(measure_overhead(engine::serial_case(c), options.pairs));
   fmt::print("{}", table(all));
 }
 
@@ -50,10 +50,10 @@ int main(int argc, char** argv) {
     const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
     bench::run(options);
   } catch (const InputError& error) {
-    fmt::print(stderr, "minitaw_twin: {}\n", error.what());
+    fmt::print(stderr, "minitaw_baseline: {}\n", error.what());
     return 2;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "minitaw_twin: {}\n", error.what());
+    fmt::print(stderr, "minitaw_baseline: {}\n", error.what());
     return 1;
   }
 }

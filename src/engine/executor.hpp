@@ -21,24 +21,25 @@ struct StepTime {
 /// Makes the queues of a rank; tests bring their own.
 using MakeQueues = std::function<Queues(const QueueOptions&)>;
 
-struct PlayerOptions {
-  std::chrono::duration<double> patience{600};  ///< a step in which nothing moves for this long has stalled
+struct ExecutorOptions {
+  std::chrono::duration<double> stall_limit{
+      600};  ///< a step in which nothing moves for this long has stalled
   WatchdogCalls watchdog{};
-  comm::mpi::Patience waiting{.spins = 2, .yields = 4};  ///< of the communication thread
-  bool communication_on_stream = false;                  ///< of the transport
+  comm::mpi::WaitPolicy waiting{.spins = 2, .yields = 4};  ///< of the communication thread
+  bool communication_on_stream = false;                    ///< of the transport
   MakeQueues make_queues = engine::make_queues;
 };
 
-/// Plays a rank's program step after step. Where all queues are asynchronous, the calling thread submits
+/// Executes a rank's program step after step. Where all queues are asynchronous, the calling thread submits
 /// every lane, in the order of the program, so that all ranks launch alike. Else the compute lane has the
 /// calling thread, and all communication lanes together another one.
-class Player {
+class Executor {
 public:
-  Player(const schedule::Program& program, int rank, Compute& compute, Transfers& transfers,
-         const PlayerOptions& options);
+  Executor(const schedule::Program& program, int rank, Compute& compute, Transfers& transfers,
+           const ExecutorOptions& options);
 
   /// One step. Throws what any lane throws.
-  StepTime play();
+  StepTime execute();
 
   /// Times of every action of the last step, indexed as RankProgram::actions.
   [[nodiscard]] const std::vector<Span>& spans() const { return spans_; }
@@ -46,10 +47,10 @@ public:
   [[nodiscard]] double started() const { return clock_.started(); }
 
 private:
-  [[nodiscard]] Queues queues(const PlayerOptions& options);
+  [[nodiscard]] Queues queues(const ExecutorOptions& options);
   void begin_step();
   void submit_in_order();
-  void play_on_threads();
+  void execute_on_threads();
   void finish();
   [[nodiscard]] std::vector<std::unique_ptr<Lane>> make_lanes(Compute& compute, Transfers& transfers);
   [[nodiscard]] std::vector<Lane*> driven();

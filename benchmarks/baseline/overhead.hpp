@@ -8,14 +8,14 @@
 
 namespace minitaw::bench {
 
-/// A case's steps by the engine and by its twin, in pairs.
+/// A case's steps by the engine and by its baseline, in pairs.
 struct Overhead {
   deck::Case settings;
   std::size_t actions = 0;               ///< of a step
   std::vector<double> engine_s, twin_s;  ///< seconds, by pair
 };
 
-/// Plays warm-up and `pairs` pairs of steps, in each pair the one after the other, who is first changing from
+/// Executes warm-up and `pairs` pairs of steps, in each pair the one after the other, who is first changing from
 /// pair to pair. Throws Differ if a loss is not equal to the bit.
 [[nodiscard]] Overhead measure_overhead(const deck::Case& c, int pairs);
 
@@ -23,7 +23,7 @@ struct Differ : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// What the engine takes longer, as a share of the twin's time, of each pair; ascending.
+/// What the engine takes longer, as a share of the baseline's time, of each pair; ascending.
 [[nodiscard]] std::vector<double> shares(const Overhead& overhead);
 
 /// Markdown, a row per case.

@@ -1,4 +1,4 @@
-#include "twin.hpp"
+#include "baseline.hpp"
 
 #include "deck/deck.hpp"
 #include "engine/queue.hpp"
@@ -25,7 +25,7 @@ double loss_in(const engine::Arena& arena) {
   return loss;
 }
 
-Twin::Twin(const deck::Case& c)
+Baseline::Baseline(const deck::Case& c)
     : case_(c), program_(engine::program_of(c)),
       layout_(model::make_layout(c.shape, schedule::cut_of(program_))),
       arena_(schedule::memory(program_, layout_)[0]), state_(program_, 0, layout_, arena_),
@@ -38,20 +38,20 @@ Twin::Twin(const deck::Case& c)
   state_.initialise(c.seed);
 }
 
-void Twin::prepare() {
+void Baseline::prepare() {
   for (int m = 0; m < case_.micro_batches; ++m)
     batches_[static_cast<std::size_t>(m)].fill(tokens_, steps_, deck::first_sequence(case_, m));
   Kokkos::deep_copy(Loss(arena_.loss()), 0.0);
 }
 
-void Twin::step() {
+void Baseline::step() {
   ++steps_;
   for (const model::MicroBatch& batch : batches_) micro_batch(batch, &batch != batches_.data());
   update();
-  exec_.fence("minitaw::bench::Twin");
+  exec_.fence("minitaw::bench::Baseline");
 }
 
-void Twin::micro_batch(const model::MicroBatch& batch, bool accumulate) {
+void Baseline::micro_batch(const model::MicroBatch& batch, bool accumulate) {
   model_.embed(flow_, state_.ends(), batch);
   for (int s = 0; s < shards(); ++s)
     model_.forward(s, flow_, kept_[static_cast<std::size_t>(s)], state_.weights(s));
@@ -62,7 +62,7 @@ void Twin::micro_batch(const model::MicroBatch& batch, bool accumulate) {
   model_.embed_backward(state_.ends_total(), accumulate, flow_, batch);
 }
 
-void Twin::update() {
+void Baseline::update() {
   const model::AdamW adamw = engine::adamw_of(case_);
   for (int s = 0; s < shards(); ++s)
     model_.update(s, state_.weights(s), state_.shard_optimiser(s), state_.total(s), adamw, steps_);

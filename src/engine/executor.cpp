@@ -1,4 +1,4 @@
-#include "engine/player.hpp"
+#include "engine/executor.hpp"
 
 #include <algorithm>
 
@@ -16,22 +16,22 @@ std::vector<const Lane*> all_of(const std::vector<std::unique_ptr<Lane>>& lanes)
 
 }  // namespace
 
-Player::Player(const schedule::Program& program, int rank, Compute& compute, Transfers& transfers,
-               const PlayerOptions& options)
+Executor::Executor(const schedule::Program& program, int rank, Compute& compute, Transfers& transfers,
+                   const ExecutorOptions& options)
     : program_(program.ranks[rank]), queues_(queues(options)),
       asynchronous_(std::ranges::all_of(queues_, [](const auto& queue) { return queue->asynchronous(); })),
       spans_(program_.actions.size()), lanes_(make_lanes(compute, transfers)),
       communication_(driven(), progress_, options.waiting),
-      watchdog_(program, rank, all_of(lanes_), progress_, options.patience, options.watchdog) {}
+      watchdog_(program, rank, all_of(lanes_), progress_, options.stall_limit, options.watchdog) {}
 
-std::vector<std::unique_ptr<Lane>> Player::make_lanes(Compute& compute, Transfers& transfers) {
+std::vector<std::unique_ptr<Lane>> Executor::make_lanes(Compute& compute, Transfers& transfers) {
   std::vector<std::unique_ptr<Lane>> lanes;
   const Lane::Start run = [&compute](const schedule::Action& action) {
     compute.run(action);
     return nullptr;
   };
   lanes.push_back(std::make_unique<Lane>(program_, schedule::Lane::compute, progress_, queues_, run,
-                                         [this](bool idle) { communication_.hurry(idle); }));
+                                         [this](bool idle) { communication_.low_latency(idle); }));
   for (int l = 1; l < schedule::lanes; ++l) {
     const auto lane = static_cast<schedule::Lane>(l);
     const Lane::Start start = [&transfers](const schedule::Action& action) {
@@ -45,14 +45,14 @@ std::vector<std::unique_ptr<Lane>> Player::make_lanes(Compute& compute, Transfer
 }
 
 /// The lanes of the communication thread: none where a device has them all.
-std::vector<Lane*> Player::driven() {
+std::vector<Lane*> Executor::driven() {
   std::vector<Lane*> result;
   for (std::size_t l = 1; l < lanes_.size(); ++l)
     if (!lanes_[l]->asynchronous()) result.push_back(lanes_[l].get());
   return result;
 }
 
-Queues Player::queues(const PlayerOptions& options) {
+Queues Executor::queues(const ExecutorOptions& options) {
   QueueOptions wanted;
   for (int l = 0; l < schedule::lanes; ++l)
     wanted.units[l] = static_cast<int>(schedule::actions_of(program_, static_cast<schedule::Lane>(l)).size());
@@ -62,11 +62,11 @@ Queues Player::queues(const PlayerOptions& options) {
   return options.make_queues(wanted);
 }
 
-StepTime Player::play() {
+StepTime Executor::execute() {
   begin_step();
   try {
     if (asynchronous_) submit_in_order();
-    else play_on_threads();
+    else execute_on_threads();
     finish();
   } catch (const Stopped&) {
     // another thread failed; its reason is thrown below
@@ -83,14 +83,14 @@ StepTime Player::play() {
   return time;
 }
 
-void Player::begin_step() {
+void Executor::begin_step() {
   progress_.begin_step();
   clock_.begin_step();
   for (const auto& lane : lanes_) lane->begin_step();
   watchdog_.begin_step();
 }
 
-void Player::submit_in_order() {
+void Executor::submit_in_order() {
   for (;;) {
     Lane* next = nullptr;
     bool done = true;
@@ -102,19 +102,19 @@ void Player::submit_in_order() {
     if (done) return;
     if (next == nullptr) throw LogicError("engine: every lane waits for another one");
     progress_.check();
-    next->play_next();
+    next->execute_next();
   }
 }
 
-void Player::play_on_threads() {
-  communication_.hurry(false);
+void Executor::execute_on_threads() {
+  communication_.low_latency(false);
   communication_.begin_step();
-  for (Lane& compute = *lanes_.front(); !compute.done(); communication_.wake()) compute.play_next();
-  communication_.hurry(true);
+  for (Lane& compute = *lanes_.front(); !compute.done(); communication_.wake()) compute.execute_next();
+  communication_.low_latency(true);
   communication_.wait_until_idle();
 }
 
-void Player::finish() {
+void Executor::finish() {
   for (const auto& queue : queues_) queue->finish([this] { progress_.check(); });
 }
 

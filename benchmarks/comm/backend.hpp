@@ -21,32 +21,32 @@ struct Buffers {
 };
 
 /// One way to communicate.
-class Mover {
+class Backend {
 public:
-  Mover() = default;
-  Mover(const Mover&) = delete;
-  Mover& operator=(const Mover&) = delete;
-  virtual ~Mover() = default;
+  Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+  virtual ~Backend() = default;
 
-  /// This rank's part of an operation; complete on return. Only ranks with a seat call it.
-  virtual void move(Operation operation, const Place& place, const Seat& seat, const Size& size,
+  /// This rank's part of an operation; complete on return. Only ranks with a member call it.
+  virtual void move(Operation operation, const Place& place, const Member& member, const Size& size,
                     Buffers& buffers) = 0;
   [[nodiscard]] virtual Contents::Slices slices() const = 0;
   [[nodiscard]] virtual std::string name() const = 0;
 };
 
 /// miniTaw's transport, as a run chooses it and waits in it. Collective over MPI_COMM_WORLD.
-[[nodiscard]] std::unique_ptr<Mover> make_ours(const std::string& transport, const Places& places,
-                                               const comm::mpi::Patience& waiting);
+[[nodiscard]] std::unique_ptr<Backend> make_ours(const std::string& transport, const Places& places,
+                                               const comm::mpi::WaitPolicy& waiting);
 
 /// MPI's own blocking calls. Collective over MPI_COMM_WORLD.
-[[nodiscard]] std::unique_ptr<Mover> make_raw_mpi(const Places& places);
+[[nodiscard]] std::unique_ptr<Backend> make_raw_mpi(const Places& places);
 
 /// NCCL's own calls, on the lanes' streams; only in builds with MINITAW_HAVE_NCCL. Collective over
 /// MPI_COMM_WORLD.
-[[nodiscard]] std::unique_ptr<Mover> make_raw_nccl(const Places& places);
+[[nodiscard]] std::unique_ptr<Backend> make_raw_nccl(const Places& places);
 
 /// What lies under `ours`: NCCL's own calls, or MPI's; nothing where MPI cannot reach the buffers.
-[[nodiscard]] std::unique_ptr<Mover> make_raw(const std::string& ours, const Places& places);
+[[nodiscard]] std::unique_ptr<Backend> make_raw(const std::string& ours, const Places& places);
 
 }  // namespace minitaw::bench

@@ -9,10 +9,10 @@ namespace minitaw::bench {
 /// The serial step as a plain loop of calls of the model, written by hand: the same kernels in the same
 /// order, in memory laid out alike. No program is interpreted, there are no lanes, threads, clocks or
 /// watchdog. What engine::Session takes longer is what those cost.
-class Twin {
+class Baseline {
 public:
   /// `c` has the schedule serial.
-  explicit Twin(const deck::Case& c);
+  explicit Baseline(const deck::Case& c);
 
   /// Readies the tokens of the next step, outside of its time.
   void prepare();

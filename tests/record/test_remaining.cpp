@@ -31,50 +31,50 @@ Row ended(const deck::Case& c, Status status, int repetitions) {
   return make_row(r);
 }
 
-std::vector<std::pair<std::size_t, int>> pairs(const Todo& todo) {
+std::vector<std::pair<std::size_t, int>> pairs(const RemainingRuns& remaining) {
   std::vector<std::pair<std::size_t, int>> found;
-  for (const Run& run : todo.runs) found.emplace_back(run.index, run.repetition);
+  for (const Run& run : remaining.runs) found.emplace_back(run.index, run.repetition);
   return found;
 }
 
 using P = std::pair<std::size_t, int>;
 
-TEST(Todo, is_all_repetitions_in_the_order_of_the_deck) {
-  const Todo todo = make_todo({a_case(5, 2), a_case(6, 1), a_case(7, 3)}, {}, {});
-  EXPECT_THAT(pairs(todo), ElementsAre(P{0, 0}, P{0, 1}, P{1, 0}, P{2, 0}, P{2, 1}, P{2, 2}));
-  EXPECT_THAT(todo.notes, IsEmpty());
+TEST(RemainingRuns, is_all_repetitions_in_the_order_of_the_deck) {
+  const RemainingRuns remaining = remaining_runs({a_case(5, 2), a_case(6, 1), a_case(7, 3)}, {}, {});
+  EXPECT_THAT(pairs(remaining), ElementsAre(P{0, 0}, P{0, 1}, P{1, 0}, P{2, 0}, P{2, 1}, P{2, 2}));
+  EXPECT_THAT(remaining.notes, IsEmpty());
 }
 
-TEST(Todo, goes_on_where_the_file_ends) {
+TEST(RemainingRuns, goes_on_where_the_file_ends) {
   const std::vector cases = {a_case(5, 2), a_case(6, 3), a_case(7, 2)};
   const std::vector rows = {ended(cases[2], Status::ok, 2), ended(cases[1], Status::ok, 1)};
   EXPECT_TRUE(is_finished(rows[0]));
   EXPECT_FALSE(is_finished(rows[1]));
-  EXPECT_THAT(pairs(make_todo(cases, rows, {})), ElementsAre(P{0, 0}, P{0, 1}, P{1, 1}, P{1, 2}));
+  EXPECT_THAT(pairs(remaining_runs(cases, rows, {})), ElementsAre(P{0, 0}, P{0, 1}, P{1, 1}, P{1, 2}));
 }
 
-TEST(Todo, failed_cases_stay_and_say_why_unless_they_are_retried) {
+TEST(RemainingRuns, failed_cases_stay_and_say_why_unless_they_are_retried) {
   const std::vector cases = {a_case(5, 2), a_case(6, 1), a_case(7, 1), a_case(8, 1), a_case(9, 1)};
   const std::vector rows = {ended(cases[0], Status::oom, 1), ended(cases[1], Status::timeout, 0),
                             ended(cases[2], Status::wrong, 1), ended(cases[3], Status::error, 0),
                             ended(cases[4], Status::skipped, 0)};
-  const Todo todo = make_todo(cases, rows, {});
-  EXPECT_THAT(pairs(todo), ElementsAre(P{4, 0})) << "there may be more memory now";
-  EXPECT_THAT(todo.notes, ElementsAre(HasSubstr("oom: because; --retry"), HasSubstr("timeout: because"),
-                                      HasSubstr("wrong: because"), HasSubstr("error: because")));
-  const Todo again = make_todo(cases, rows, {.retry = true});
+  const RemainingRuns remaining = remaining_runs(cases, rows, {});
+  EXPECT_THAT(pairs(remaining), ElementsAre(P{4, 0})) << "there may be more memory now";
+  EXPECT_THAT(remaining.notes, ElementsAre(HasSubstr("oom: because; --retry"), HasSubstr("timeout: because"),
+                                           HasSubstr("wrong: because"), HasSubstr("error: because")));
+  const RemainingRuns again = remaining_runs(cases, rows, {.retry = true});
   EXPECT_THAT(pairs(again), ElementsAre(P{0, 0}, P{0, 1}, P{1, 0}, P{2, 0}, P{3, 0}, P{4, 0}));
   EXPECT_THAT(again.notes, IsEmpty());
 }
 
-TEST(Todo, interleaves_by_seed_and_numbers_the_repetitions_in_their_order) {
+TEST(RemainingRuns, interleaves_by_seed_and_numbers_the_repetitions_in_their_order) {
   const std::vector cases = {a_case(5, 4), a_case(6, 4), a_case(7, 4)};
   const std::vector rows = {ended(cases[1], Status::ok, 2)};
-  const auto plain = pairs(make_todo(cases, rows, {}));
+  const auto plain = pairs(remaining_runs(cases, rows, {}));
   std::vector<std::vector<P>> orders;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    auto order = pairs(make_todo(cases, rows, {.interleave = seed}));
-    EXPECT_EQ(order, pairs(make_todo(cases, rows, {.interleave = seed})));
+    auto order = pairs(remaining_runs(cases, rows, {.interleave = seed}));
+    EXPECT_EQ(order, pairs(remaining_runs(cases, rows, {.interleave = seed})));
     EXPECT_TRUE(std::ranges::is_permutation(order, plain));
     for (std::size_t i = 0; i < order.size(); ++i)
       for (std::size_t j = 0; j < i; ++j)
@@ -85,10 +85,10 @@ TEST(Todo, interleaves_by_seed_and_numbers_the_repetitions_in_their_order) {
   EXPECT_GT(std::unique(orders.begin(), orders.end()) - orders.begin(), 15);
 }
 
-TEST(Todo, the_case_that_ran_when_the_job_died_comes_last) {
+TEST(RemainingRuns, the_case_that_ran_when_the_job_died_comes_last) {
   const std::vector cases = {a_case(5, 2), a_case(6, 1), a_case(7, 1)};
-  const Todo todo = make_todo(cases, {}, {.interrupted = deck::identity(cases[0])});
-  EXPECT_THAT(pairs(todo), ElementsAre(P{1, 0}, P{2, 0}, P{0, 0}, P{0, 1}));
+  const RemainingRuns remaining = remaining_runs(cases, {}, {.interrupted = deck::identity(cases[0])});
+  EXPECT_THAT(pairs(remaining), ElementsAre(P{1, 0}, P{2, 0}, P{0, 0}, P{0, 1}));
 }
 
 TEST(Progress, expects_what_the_runs_so_far_have_shown) {
