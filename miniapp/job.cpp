@@ -115,7 +115,12 @@ std::string broadcast(std::string text, MPI_Comm comm) {
 
 void add_job_flags(CLI::App& verb, JobFlags& flags) {
   verb.add_option("--watchdog", flags.watchdog, "seconds without progress after which a step is given up")
-      ->check(CLI::PositiveNumber)
+      ->check([](const std::string& text) {
+        double seconds = 0;
+        return CLI::detail::lexical_cast(text, seconds) && seconds > 0
+                   ? std::string()
+                   : fmt::format("{} is not a time; write seconds above zero, for example 600", text);
+      })
       ->capture_default_str();
   verb.add_option("--memory", flags.memory,
                   "use no more than this for each rank: 20G (default: what is free at the start)")

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "cli/parse.hpp"
+#include "deck/keys.hpp"
 #include "record/provenance.hpp"
 #include "verb.hpp"
 
@@ -39,9 +40,24 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
                                  nearest(word.substr(0, 64), verbs)));
 }
 
+/// An option that is a key of the deck.
+void check_keys(const CLI::App& app, int argc, char** argv) {
+  const CLI::App* verb = app.get_subcommand(argv[1]);
+  for (int i = 2; i < argc; ++i) {
+    const std::string option = argv[i];
+    std::string key = option.substr(0, option.find('='));
+    if (!key.starts_with("--") || verb->get_option_no_throw(key) != nullptr) continue;
+    key.erase(0, 2);
+    std::ranges::replace(key, '-', '_');
+    if (deck::find_key(key) != nullptr)
+      throw InputError(fmt::format("--{} is a key of the deck; write --set {}=VALUE", key, key));
+  }
+}
+
 /// Sets the action of the invocation, or says here what there is to say (--help, --version).
 void parse(CLI::App& app, app::Invocation& invocation) {
   check_verb(app, invocation.argc, invocation.argv);
+  if (invocation.argv[1][0] != '-') check_keys(app, invocation.argc, invocation.argv);
   const std::string text = cli::parse(app, invocation.argc, invocation.argv);
   if (text.empty()) return;
   if (speaks()) fmt::print("{}", text);

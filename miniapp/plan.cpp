@@ -27,6 +27,9 @@ struct Options {
 schedule::Machine machine_of(const Options& options) {
   schedule::Machine machine;
   if (!options.flops.empty()) machine.flops = parse_rate("--flops", options.flops);
+  if (machine.flops < 1e6)
+    throw InputError(fmt::format("--flops: {} FLOP/s is less than any processor does; did you mean {}T?",
+                                 options.flops, options.flops));
   if (!options.inside.empty()) machine.inside = parse_rate("--inside", options.inside);
   if (!options.between.empty()) machine.between = parse_rate("--between", options.between);
   if (!options.nic.empty()) machine.nic = parse_link_rate("--nic", options.nic);

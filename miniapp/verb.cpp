@@ -12,6 +12,7 @@
 #include "cli/cli11.hpp"
 #include "cli/parse.hpp"
 #include "deck/keys.hpp"
+#include "schedule/registry.hpp"
 
 namespace minitaw::app {
 
@@ -48,11 +49,22 @@ int help(const CLI::App& app, const Options& options) {
     fmt::print("{}", app.help());
     return 0;
   }
+  if (const deck::Key* key = deck::find_key(options.topic)) {
+    fmt::print("{}", deck::help_text(*key));
+    return 0;
+  }
+  const auto schedule = std::ranges::find(schedule::registry(), options.topic, &schedule::Entry::name);
+  if (schedule != schedule::registry().end()) {
+    fmt::print("{}\nIts actions, tick by tick: minitaw plan DECK --set schedule={} --program\n",
+               deck::help_text(*schedule), schedule->name);
+    return 0;
+  }
   const auto verbs =
       app.get_subcommands([&](const CLI::App* verb) { return verb->get_name() == options.topic; });
   if (verbs.empty())
     throw InputError(
-        fmt::format("no help on \"{}\"; write minitaw help keys, or the name of a verb", options.topic));
+        fmt::format("no help on \"{}\"; write minitaw help keys, or the name of a key, a schedule or a verb",
+                    options.topic));
   fmt::print("{}", verbs.front()->help(app.get_name()));
   return 0;
 }
@@ -61,8 +73,8 @@ int help(const CLI::App& app, const Options& options) {
 
 void add_help(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("help", "explain the keys of a deck, or a verb");
-  verb->add_option("TOPIC", options->topic, "\"keys\", or a verb");
+  CLI::App* verb = app.add_subcommand("help", "explain a verb, a schedule or the keys of a deck");
+  verb->add_option("TOPIC", options->topic, "\"keys\", or the name of a key, a schedule or a verb");
   verb->add_flag("--markdown", options->markdown, "keys as the page docs/keys.md");
   verb->callback(
       [&app, &invocation, options] { invocation.action = [&app, options] { return help(app, *options); }; });

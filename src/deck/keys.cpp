@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/error.hpp"
 #include "deck/deck.hpp"
@@ -122,7 +123,12 @@ std::vector<Key> make_keys() {
   add({"dtype", "name", true, false, "fp32", "", "dtype = \"bf16\"",
        "Precision of weights, activations and gradients: fp32 or bf16. Master weights and optimiser are "
        "fp32.",
-       choice("dtype", &D::dtype, {"fp32", "bf16"})});
+       [store = choice("dtype", &D::dtype, {"fp32", "bf16"})](D& draft, const Value& value) {
+         const auto* text = std::get_if<std::string>(&value.data);
+         if (text != nullptr && (*text == "fp16" || *text == "float16" || *text == "half"))
+           throw InputError(fmt::format("dtype: {} is not supported; the 16-bit type is bf16", *text));
+         store(draft, value);
+       }});
   add({"recompute", "name", true, false, "block", "", "recompute = \"none\"",
        "What the backward pass computes again: block (all but the block input), keep-attention (all but the "
        "block "
@@ -165,7 +171,12 @@ std::vector<Key> make_keys() {
   add({"seed", "size", false, false, "1", "", "seed = 7", "Of initial weights and synthetic tokens.",
        size("seed", &D::seed, 0, INT64_MAX)});
   add({"learning_rate", "number", false, false, "0.001", "", "learning_rate = 3e-4", "Of AdamW.",
-       [](D& draft, const Value& value) { draft.learning_rate = to_positive("learning_rate", value); }});
+       [](D& draft, const Value& value) {
+         draft.learning_rate = to_positive("learning_rate", value);
+         if (*draft.learning_rate > 100)
+           throw InputError(fmt::format("learning_rate: {} is more than 100; usual values are 1e-5 to 1e-2",
+                                        describe(value)));
+       }});
   return table;
 }
 
@@ -210,17 +221,64 @@ std::string nearest_key(const std::string& word) {
   return nearest(word.substr(0, 64), names);
 }
 
+namespace {
+
+/// What other programs call keys of a deck, and what to say of what miniTaw does not have.
+std::string key_for(const std::string& name) {
+  static const std::map<std::string, std::string> others = {{"sequence_length", "seq"},
+                                                            {"seq_len", "seq"},
+                                                            {"seq_length", "seq"},
+                                                            {"num_layers", "layers"},
+                                                            {"n_layers", "layers"},
+                                                            {"num_hidden_layers", "layers"},
+                                                            {"hidden_size", "hidden"},
+                                                            {"dim", "hidden"},
+                                                            {"num_heads", "heads"},
+                                                            {"num_attention_heads", "heads"},
+                                                            {"num_key_value_heads", "kv_heads"},
+                                                            {"intermediate_size", "ffn"},
+                                                            {"vocab_size", "vocab"},
+                                                            {"batch_size", "micro_batch"},
+                                                            {"micro_batch_size", "micro_batch"},
+                                                            {"lr", "learning_rate"},
+                                                            {"world_size", "ranks"},
+                                                            {"dp", "replicas"},
+                                                            {"precision", "dtype"},
+                                                            {"nodes", "groups"}};
+  const auto at = others.find(name);
+  return at == others.end() ? nearest_key(name) : at->second;
+}
+
+}  // namespace
+
 const Key* require_key(const std::string& name, const std::string& where) {
   if (const Key* key = find_key(name)) return key;
+  if (name == "tp" || name == "tensor_parallel" || name == "pp" || name == "pipeline_parallel")
+    throw InputError(fmt::format("{}: unknown key \"{}\"; the schedule says how a step is spread over the "
+                                 "ranks: no schedule here splits a layer (tensor parallelism), 1f1b and zb1 "
+                                 "make a stage of every rank",
+                                 where, name));
   throw InputError(fmt::format("{}: unknown key \"{}\"; did you mean \"{}\"? (minitaw help keys lists all)",
-                               where, printable(name), nearest_key(name)));
+                               where, printable(name), key_for(name)));
+}
+
+std::string help_text(const Key& key) {
+  return fmt::format("{} ({}{}; default: {})\n    {}\n    e.g. {}\n", key.name, key.type,
+                     key.axis ? ", axis" : "", default_of(key), key.doc, key.example);
+}
+
+std::string help_text(const schedule::Entry& entry) {
+  std::string text = fmt::format("{}: {}\n", entry.name, entry.doc);
+  for (const schedule::OptionDoc& option : entry.options)
+    text +=
+        fmt::format("    {}:{}={}\n        {}{}\n", entry.name, option.name, fmt::join(option.values, "|"),
+                    option.doc, option.values.empty() ? "" : fmt::format(" (default: {})", option.values[0]));
+  return text + (entry.options.empty() ? "    no options\n" : "");
 }
 
 std::string help_text() {
   std::string text = fmt::format("{}\n", rules);
-  for (const Key& key : keys())
-    text += fmt::format("{} ({}{}; default: {})\n    {}\n    e.g. {}\n", key.name, key.type,
-                        key.axis ? ", axis" : "", default_of(key), key.doc, key.example);
+  for (const Key& key : keys()) text += help_text(key);
   text += "\nSchedules and their options (the first value is the default):\n";
   for (const schedule::Entry& entry : schedule::registry())
     text += fmt::format("{}: {}\n    {}\n", entry.name, entry.doc, options_of(entry));

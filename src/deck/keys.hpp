@@ -9,6 +9,7 @@
 
 #include "deck/deck.hpp"
 #include "deck/value.hpp"
+#include "schedule/registry.hpp"
 
 namespace minitaw::deck {
 
@@ -50,6 +51,9 @@ struct Key {
 /// As find_key, never nullptr: throws InputError "<where>: unknown key ..." that names the nearest key.
 [[nodiscard]] const Key* require_key(const std::string& name, const std::string& where);
 
+/// Text of `minitaw help KEY` and `minitaw help SCHEDULE`.
+[[nodiscard]] std::string help_text(const Key& key);
+[[nodiscard]] std::string help_text(const schedule::Entry& entry);
 /// Text of `minitaw help keys`.
 [[nodiscard]] std::string help_text();
 /// Text of docs/keys.md.

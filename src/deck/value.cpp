@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 #include <fstream>
 #include <optional>
+#include <sstream>
 #include <string_view>
 #include <toml++/toml.hpp>
 
@@ -63,8 +64,7 @@ double read_real(const std::string& text) {
 
 }  // namespace
 
-std::string printable(std::string_view text) {
-  constexpr std::size_t most = 60;
+std::string printable(std::string_view text, std::size_t most) {
   std::string out(text.substr(0, most));
   for (char& c : out)
     if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f) c = '?';
@@ -161,11 +161,28 @@ std::string place(const std::string& path, toml::source_position at) {
   return fmt::format("{}:{}", printable(path), at.line);
 }
 
-/// Spaces and tabs off both ends.
+/// Without spaces and tabs at either end.
 std::string_view trim(std::string_view text) {
   const auto first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+/// What is wrong with the text of a deck: a key that is there twice is named with both lines.
+std::string not_toml(const toml::parse_error& error, const std::string& text, const std::string& path) {
+  const std::string what(error.description());
+  const auto at = error.source().begin;
+  const auto quote = what.find('\'');
+  if (what.find("cannot redefine") == std::string::npos || quote == std::string::npos)
+    return fmt::format("{}: not TOML: {}", place(path, at), printable(what, 300));
+  const std::string key = what.substr(quote + 1, what.find('\'', quote + 1) - quote - 1);
+  std::istringstream lines(text);
+  std::string line;
+  for (std::uint32_t number = 1; number < at.line && std::getline(lines, line); ++number)
+    if (trim(std::string_view(line).substr(0, line.find('='))) == key)
+      return fmt::format("{}: {} is given twice, first in line {}; keep one of them", place(path, at),
+                         printable(key), number);
+  return fmt::format("{}: {} is given twice; keep one of them", place(path, at), printable(key));
 }
 
 /// One value in TOML syntax, or nothing if the text is anything else (or more).
@@ -235,8 +252,7 @@ std::vector<Setting> parse_toml(const std::string& text, const std::string& path
       found.emplace_back(at, Setting{std::string(key.str()), std::move(*value), place(path, at)});
     }
   } catch (const toml::parse_error& error) {
-    const auto at = error.source().begin;
-    throw InputError(fmt::format("{}: not TOML: {}", place(path, at), printable(error.description())));
+    throw InputError(not_toml(error, text, path));
   }
   std::ranges::sort(found, {},
                     [](const auto& item) { return std::pair(item.first.line, item.first.column); });

@@ -21,8 +21,8 @@ struct Setting {
   std::string where;  ///< "deck.toml:12" or "--set"
 };
 
-/// Text for a message: at most 60 characters, no control characters, so that a message stays one line.
-[[nodiscard]] std::string printable(std::string_view text);
+/// Text for a message: at most `most` characters, no control characters, so that a message stays one line.
+[[nodiscard]] std::string printable(std::string_view text, std::size_t most = 60);
 /// The value for a message: `4096`, `"4K"`, `a list`.
 [[nodiscard]] std::string describe(const Value& value);
 

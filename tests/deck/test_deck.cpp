@@ -211,7 +211,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Refused{small + "hiden = 64\n", "d.toml:5: unknown key \"hiden\"", "did you mean \"hidden\""},
         Refused{small + "\n[seqs]\na = 1\n", "d.toml:6: unknown table \"seqs\"", "nearest key: \"seq\""},
-        Refused{small + "seq = 1\n", "d.toml:5: not TOML", ""},
+        Refused{small + "seq = 1\n", "d.toml:5: seq is given twice", "line 4"},
+        Refused{small + "seq\n", "d.toml:5: not TOML", "expected"},
         Refused{small + "micro_batch = 1979-05-27\n", "d.toml:5: micro_batch", "date"},
         Refused{"layers = 8\nhidden = 64\nheads = 5\nseq = 1\n", "d.toml:3: heads", "64"},
         Refused{"layers = 8\nhidden = 12\nheads = 4\nseq = 1\n", "d.toml:2: hidden", "even"},

@@ -17,7 +17,6 @@ namespace minitaw::engine {
 
 namespace {
 
-
 TEST(Progress, WaitReturnsOnceTheLaneHasComeSoFar) {
   Progress progress;
   int seen = 0;

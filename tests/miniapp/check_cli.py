@@ -62,6 +62,14 @@ def check_refusals():
     refused("plan", DECK, "--costs", "costs.json", says="--timeline")
     refused("plan", DECK, "--timeline", "step.json", "--costs", "missing.json", says="cannot be read")
     refused("plan", DECK, "--timeline", "step.json", "--costs", DECK, says="no list of costs")
+    refused("plan", DECK, "--ranks", "4", says="write --set ranks=VALUE")
+    refused("plan", DECK, "--set", "dtype=fp16", says="bf16")
+    refused("plan", DECK, "--set", "tp=2", says="tensor parallelism")
+    refused("plan", DECK, "--set", "seq_len=64", says='did you mean "seq"')
+    refused("plan", DECK, "--set", "learning_rate=1e300", says="more than 100")
+    refused("plan", DECK, "--flops", "400", says="did you mean 400T")
+    refused("plan", DECK, "--device-memory", "80", says="did you mean 80G")
+    refused("run", DECK, "--watchdog", "-1", says="seconds above zero")
     refused("run", "missing.toml", says="cannot be read")
     refused("run", DECK, says="mpiexec")
     refused("verify", DECK, "--set", "dtype=fp64", says="fp32, bf16")
@@ -86,6 +94,8 @@ def check_help():
         assert verb in accepted("--help")
         assert accepted(verb, "--help") and f"minitaw {verb}" in accepted("help", verb)
     assert "micro_batches (" in accepted("help", "keys")
+    assert accepted("help", "seq").startswith("seq (")
+    assert "tawpipe:cco=on|off" in accepted("help", "tawpipe")
     page = pathlib.Path(REPOSITORY, "docs/keys.md").read_text(encoding="utf-8")
     assert accepted("help", "keys", "--markdown") == page
 

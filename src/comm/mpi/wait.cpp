@@ -46,8 +46,7 @@ void Backoff::once() {
   } else if (left_.yields > 0) {
     --left_.yields;
     std::this_thread::yield();
-  } else if (const auto so_far = waited();
-             so_far < left_.eager || (low_latency && so_far < short_wait)) {
+  } else if (const auto so_far = waited(); so_far < left_.eager || (low_latency && so_far < short_wait)) {
     std::this_thread::yield();
   } else {
     const auto time = std::clamp(so_far / 16, left_.shortest_sleep, left_.longest_sleep);

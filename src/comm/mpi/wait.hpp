@@ -10,9 +10,9 @@
 namespace minitaw::comm::mpi {
 
 /// How a communication thread waits for messages. It tests `spins` times at full speed, then yields between
-/// tests (`yields` times, and for as long as `eager`), then sleeps between tests. Each sleep lasts a sixteenth
-/// of the time waited so far: a long message is seen at most 6 % late, and few wake-ups are needed, which cost
-/// much on virtual machines.
+/// tests (`yields` times, and for as long as `eager`), then sleeps between tests. Each sleep lasts a
+/// sixteenth of the time waited so far: a long message is seen at most 6 % late, and few wake-ups are needed,
+/// which cost much on virtual machines.
 struct WaitPolicy {
   int spins = 0;
   int yields = 0;
@@ -29,8 +29,8 @@ struct WaitPolicy {
 /// each thread, waits spin for about as long as a layer computes: that costs nothing and answers at once, as
 /// MPI's blocking calls do. With fewer cores, a few tests catch what has already arrived, then the thread
 /// sleeps, so that compute keeps its core; a message waits at most half a millisecond. The thread does not
-/// yield first: a thread that yields beside compute loses a time slice of the scheduler, several milliseconds,
-/// but a thread that wakes from a sleep runs next.
+/// yield first: a thread that yields beside compute loses a time slice of the scheduler, several
+/// milliseconds, but a thread that wakes from a sleep runs next.
 [[nodiscard]] WaitPolicy wait_policy(int cores, int threads);
 
 /// Says whether compute waits for communication. If so, waits may use the cores of the rank.
