@@ -309,6 +309,7 @@ void expand_unlocated(const Settings& settings, const Job& job, Deck& deck) {
   Coverage coverage(axes);
   std::set<std::string> seen;
   std::map<std::string, int> left_out;
+  int equal = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::vector<std::size_t> at = position(axes, i);
     for (std::size_t a = 0; a < axes.size(); ++a) axes[a].key->store(draft, axes[a].values[at[a]]);
@@ -316,6 +317,7 @@ void expand_unlocated(const Settings& settings, const Job& job, Deck& deck) {
       Case c = complete(draft, job);
       coverage.ran(at);
       if (seen.insert(identity(c)).second) deck.cases.push_back(std::move(c));
+      else ++equal;
     } catch (const InputError& error) {
       coverage.failed(at, error.what());
       ++left_out[error.what()];
@@ -323,6 +325,9 @@ void expand_unlocated(const Settings& settings, const Job& job, Deck& deck) {
   }
   coverage.require_all();
   note_left_out(left_out, deck);
+  if (equal > 0)
+    deck.notes.push_back(fmt::format("{} combination{} equal to another one: each runs once", equal,
+                                     equal == 1 ? " is" : "s are"));
 }
 
 }  // namespace
