@@ -1,4 +1,4 @@
-// Calls every host kernel once at a small fixed size, for callgrind to count the instructions of: docs/ci.md.
+// Calls every host kernel once at a small fixed size, for callgrind to count the instructions of: docs/compare.md.
 // Products of fp32 matrices are left out, because they are the BLAS library's, which chooses its code by the
 // processor.
 #include <valgrind/callgrind.h>
