@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How often `scripts/compare` is right: the gate of docs/ci.md, tried many times over on this machine.
+"""How often `scripts/compare` is right: the gate of docs/compare.md, tried many times over on this machine.
 
 Each try measures three programs in turn: the base, the same program again, and the same program made slower for real. The
 slow one runs with a library in front of the matrix products that spends a share of the processor time between them once more.

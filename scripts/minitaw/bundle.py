@@ -1,4 +1,4 @@
-"""What is handed in: a result file, what can be read from it without a program, and what the user adds, in one archive (docs/bundle.md)."""
+"""What is handed in: a result file, what can be read from it without a program, and what the user adds, in one archive (docs/report.md)."""
 
 import gzip
 import hashlib
@@ -220,7 +220,7 @@ def replace(path, content):
 
 
 def main(words=None):
-    parser = Parser(prog="bundle", description="Packs a result file with all that belongs to it, or checks such an archive (docs/bundle.md).")
+    parser = Parser(prog="bundle", description="Packs a result file with all that belongs to it, or checks such an archive (docs/report.md).")
     parser.add_argument("file", metavar="FILE.h5", nargs="?", help="result file of minitaw run")
     parser.add_argument("-o", "--output", metavar="ARCHIVE.tar.gz", help="default: named as the file, in the current folder")
     parser.add_argument("--add", metavar="PATH", action="append", default=[], help="a file to pack too, below added/; may be repeated")

@@ -1,6 +1,6 @@
-// Calls every host kernel once at a small fixed size, for callgrind to count the instructions of: docs/ci.md.
-// Products of fp32 matrices are left out, because they are the BLAS library's, which chooses its code by the
-// processor.
+// Calls every host kernel once at a small fixed size, for callgrind to count the instructions of:
+// docs/compare.md. Products of fp32 matrices are left out, because they are the BLAS library's, which chooses
+// its code by the processor.
 #include <valgrind/callgrind.h>
 
 #include <cstdio>
