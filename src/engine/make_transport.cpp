@@ -65,7 +65,7 @@ NamedTransport make_nccl(const TransportPlace& place) {
   comm::nccl::Options options;
   for (int l = 0; l < schedule::lanes; ++l) options.queues[l] = lane_stream(static_cast<schedule::Lane>(l));
   options.scratch = {scratch.data(), scratch.size()};
-  options.stall_limit = place.waiting;
+  options.policy = place.waiting;
   auto transport =
       std::make_unique<comm::nccl::Transport>(place.comm, place.program, comm::nccl::library(), options);
   for (int l = 0; l < schedule::lanes; ++l)
