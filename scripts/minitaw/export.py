@@ -6,7 +6,7 @@ import json
 import math
 
 from .command import Parser, put_out
-from .record import closing_text, load, ranks_text
+from .record import aligned, closing_text, load, ranks_text
 
 # Of the long form: a row for each case, repetition, step and rank. Name, units, value.
 SAMPLE_COLUMNS = [
@@ -90,8 +90,6 @@ def as_json(titles, rows):
 
 def summary_text(result):
     """The cases, the figure of merit and the verdict, for people."""
-    from .compare_output import aligned
-
     return aligned(SHOWN, result.cases) + closing_text(result.cases)
 
 

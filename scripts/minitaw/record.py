@@ -340,3 +340,14 @@ def closing_text(cases):
 def cell_text(value):
     """A cell without its unit; as many digits as tell the number from any other."""
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def aligned(columns, rows):
+    """Two lines of names and units that begin with #, then one line a row. columns: (name, unit, whether left-aligned, cell)."""
+    cells = [[name, unit, *[cell(row) for row in rows]] for name, unit, _, cell in columns]
+    widths = [max(map(len, column)) for column in cells]
+    lines = []
+    for i in range(len(rows) + 2):
+        parts = [column[i].ljust(width) if left else column[i].rjust(width) for column, width, (_, _, left, _) in zip(cells, widths, columns)]
+        lines.append((("# " if i < 2 else "  ") + " ".join(parts)).rstrip() + "\n")
+    return "".join(lines)
