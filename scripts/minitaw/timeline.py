@@ -4,6 +4,7 @@ import json
 import pathlib
 import subprocess
 import tempfile
+from collections import namedtuple
 from dataclasses import dataclass
 
 import numpy
@@ -39,22 +40,9 @@ def phase_of(kind, payload):
     return None if kind == "join" else COMPUTE.get(kind) or PAYLOADS.get(payload, ("weights",))[0]
 
 
-@dataclass(slots=True)
-class Event:
+class Event(namedtuple("Event", COLUMNS)):
     """One action of one rank; times in seconds since the step began. -1: does not apply. Both sides of a message and all members of a
     collective share a link."""
-    rank: int
-    lane: str
-    kind: str
-    payload: str
-    tick: int
-    shard: int
-    micro_batch: int
-    peer: int
-    link: int
-    ready: float
-    begin: float
-    end: float
 
     @property
     def phase(self):
@@ -143,7 +131,7 @@ def mean_costs(timeline, rank_by_rank):
 
     transfers, seconds = {}, {}
     for event in timeline.events:
-        rank = event.rank if rank_by_rank and event.kind in COMPUTE else -1
+        rank = event.rank if rank_by_rank and (event.kind in COMPUTE or event.kind == "join") else -1
         alike = ("send" if event.kind == "recv" else event.kind, inside(event), event.payload, event.shard, rank)
         if event.link < 0:
             seconds.setdefault(alike, []).append(event.end - event.begin)
@@ -205,94 +193,60 @@ def rows_of(timeline):
     return rows, depth
 
 
-class Trace:
+def chrome_trace(timelines):
     """Every rank of every timeline is a process, every lane a thread; messages are flows from send to receive. Microseconds."""
+    found, notes, first, links = [], {}, 1, 0  # process 0 means the idle process
 
-    def __init__(self):
-        self.events, self.notes, self.first, self.links = [], {}, 1, 0  # process 0 means the idle process
+    def name(what, process, thread, **value):
+        found.append({"name": what, "ph": "M", "pid": process, "tid": thread, "args": value})
 
-    def name(self, what, process, thread, key, value):
-        self.events.append({"name": what, "ph": "M", "pid": process, "tid": thread, "args": {key: value}})
-
-    def add(self, timeline):
-        title = timeline.heading
-        if timeline.note:
-            self.notes[title] = timeline.note
+    for timeline in timelines:
+        notes |= {timeline.heading: timeline.note} if timeline.note else {}
         rows, depth = rows_of(timeline)
         threads = {lane: number * MOST_THREADS + 1 for number, lane in enumerate(timeline.lanes)}
         for rank in range(timeline.ranks):
-            process = self.first + rank
-            self.name("process_name", process, 0, "name", f"{title}: rank {rank}, group {timeline.group_of(rank)}")
-            self.name("process_sort_index", process, 0, "sort_index", process)
-            for lane, thread in threads.items():
-                for row in range(depth.get((rank, lane), 0)):
-                    self.name("thread_name", process, thread + row, "name", lane + (f" ({row + 1})" if row else ""))
-                    self.name("thread_sort_index", process, thread + row, "sort_index", thread + row)
-        for event, row in zip(timeline.events, rows):
-            if row is not None:
-                self.slice(event, threads[event.lane] + row)
-        self.flows(timeline, rows, threads)
-        self.first += timeline.ranks
-        self.links += 1 + max((event.link for event in timeline.events), default=0)
-
-    def slice(self, event, thread):
-        other = "peer" if event.kind in ("send", "recv") else "root"
-        args = {"tick": event.tick, "waited_us": 1e6 * (event.begin - event.ready)}
-        args |= {name: value for name, value in (("shard", event.shard), ("micro_batch", event.micro_batch), (other, event.peer),
-                                                 ("link", event.link)) if value >= 0}
-        self.events.append({"name": event.text(), "cat": PHASES[event.phase][0], "ph": "X", "pid": self.first + event.rank, "tid": thread,
-                            "ts": 1e6 * event.begin, "dur": 1e6 * max(0.0, event.end - event.begin), "args": args})
-
-    def flows(self, timeline, rows, threads):
-        sends = {event.link: (event, row) for event, row in zip(timeline.events, rows) if event.kind == "send"}
-        for to, row in zip(timeline.events, rows):
-            if to.kind == "recv" and to.link in sends:
-                send, send_row = sends[to.link]
+            process = first + rank
+            name("process_name", process, 0, name=f"{timeline.heading}: rank {rank}, group {timeline.group_of(rank)}")
+            name("process_sort_index", process, 0, sort_index=process)
+            for thread, row, lane in ((thread + row, row, lane) for lane, thread in threads.items() for row in range(depth.get((rank, lane), 0))):
+                name("thread_name", process, thread, name=lane + (f" ({row + 1})" if row else ""))
+                name("thread_sort_index", process, thread, sort_index=thread)
+        drawn = [(event, threads[event.lane] + row) for event, row in zip(timeline.events, rows) if row is not None]
+        sends = {event.link: (event, thread) for event, thread in drawn if event.kind == "send"}
+        for event, thread in drawn:
+            args = {"shard": event.shard, "micro_batch": event.micro_batch, "peer" if event.kind in ("send", "recv") else "root": event.peer, "link": event.link}
+            found.append({"name": event.text(), "cat": PHASES[event.phase][0], "ph": "X", "pid": first + event.rank, "tid": thread, "ts": 1e6 * event.begin,
+                          "dur": 1e6 * max(0.0, event.end - event.begin),
+                          "args": {"tick": event.tick, "waited_us": 1e6 * (event.begin - event.ready)} | {key: value for key, value in args.items() if value >= 0}})
+            if event.kind == "recv" and event.link in sends:
+                send, from_thread = sends[event.link]
                 left = (send.begin + send.end) / 2
                 # An arrow that ends before it starts is not drawn, and one that ends outside its slice goes astray.
-                for phase, event, at, place in (("s", send, left, send_row), ("f", to, min(max(left, to.begin), max(to.begin, to.end)), row)):
-                    flow = {"name": send.text(), "cat": "message", "ph": phase, "id": self.links + to.link, "pid": self.first + event.rank,
-                            "tid": threads[event.lane] + place, "ts": 1e6 * at}
-                    self.events.append(flow | ({"bp": "e"} if phase == "f" else {}))
-
-    def text(self):
-        return json.dumps({"displayTimeUnit": "ms", "otherData": self.notes, "traceEvents": self.events}, ensure_ascii=False) + "\n"
-
-
-def chrome_trace(timelines):
-    trace = Trace()
-    for timeline in timelines:
-        trace.add(timeline)
-    return trace.text()
+                arrived = min(max(left, event.begin), max(event.begin, event.end))
+                flow = {"name": send.text(), "cat": "message", "id": links + event.link}
+                found.append(flow | {"ph": "s", "pid": first + send.rank, "tid": from_thread, "ts": 1e6 * left})
+                found.append(flow | {"ph": "f", "pid": first + event.rank, "tid": thread, "ts": 1e6 * arrived, "bp": "e"})
+        first += timeline.ranks
+        links += 1 + max((event.link for event in timeline.events), default=0)
+    return json.dumps({"displayTimeUnit": "ms", "otherData": notes, "traceEvents": found}, ensure_ascii=False) + "\n"
 
 
 # Drawings: timelines one above the other over a common axis of time, a row for each rank and lane.
 
-def boxes_of(timeline):
-    """(event, top, height) of what is drawn, and the top of each rank and lane: a lane of transfers has half the height of computation, and
-    messages of a batch share it."""
-    heights = {lane: 1.0 if lane == "compute" else 0.5 for lane in timeline.lanes}
-    rank_height, tops = sum(heights.values()) + 0.4, {}
-    for rank in range(timeline.ranks):
-        top = rank * rank_height + 0.5 * timeline.group_of(rank)
-        for lane, height in heights.items():
-            tops[rank, lane] = top
-            top += height
-    rows, depth = rows_of(timeline)
-    boxes = []
-    for event, row in zip(timeline.events, rows):
-        if row is not None:
-            height = heights[event.lane] / depth[event.rank, event.lane]
-            boxes.append((event, tops[event.rank, event.lane] + row * height, height))
-    return boxes, tops, heights
-
-
 def draw_panel(axes, timeline, seconds, inches):
+    """A lane of transfers has half the height of computation; messages of a batch share it."""
     from matplotlib.collections import LineCollection, PolyCollection
 
     from .figures import short
 
-    boxes, tops, heights = boxes_of(timeline)
+    heights = {lane: 1.0 if lane == "compute" else 0.5 for lane in timeline.lanes}
+    starts = dict(zip(heights, numpy.cumsum([0, *heights.values()])))
+    tops = {(rank, lane): rank * (sum(heights.values()) + 0.4) + 0.5 * timeline.group_of(rank) + start for rank in range(timeline.ranks)
+            for lane, start in starts.items()}
+    rows, depth = rows_of(timeline)
+    shares = {place: heights[place[1]] / count for place, count in depth.items()}
+    boxes = [(event, tops[event.rank, event.lane] + row * shares[event.rank, event.lane], shares[event.rank, event.lane])
+             for event, row in zip(timeline.events, rows) if row is not None]
     few = timeline.ranks <= 8
     for (_, lane), top in tops.items():
         axes.broken_barh([(0, seconds)], (top, heights[lane]), facecolors="#808080", alpha=0.2 if lane == "compute" else 0.08, linewidth=0)
@@ -355,33 +309,29 @@ def draw(timelines):
 
 def chosen_cases(path, text):
     result = load(path)
-    with_timeline = [case for case in result.cases if case.has_timeline]
-    if text is None:
-        if not with_timeline:
-            raise BadInput(f"no case of {path} has a timeline; minitaw run --timeline keeps them")
-        if len(with_timeline) > 1:
-            raise BadInput(f"{path} has timelines of {len(with_timeline)} cases; choose with --case, for example --case {with_timeline[0].number}")
-        return with_timeline
-    if text == "all":
-        return with_timeline
-    numbers = text.split(",")
-    for number in numbers:
+    kept = [case for case in result.cases if case.has_timeline]
+    if text is None and not kept:
+        raise BadInput(f"no case of {path} has a timeline; minitaw run --timeline keeps them")
+    if text is None and len(kept) > 1:
+        raise BadInput(f"{path} has timelines of {len(kept)} cases; choose with --case, for example --case {kept[0].number}")
+    if text in (None, "all"):
+        return kept
+    for number in text.split(","):
         if not number.isdecimal() or int(number) >= len(result.cases):
             raise BadInput(f"{path} has no case {number}; it has {len(result.cases)} case{'' if len(result.cases) == 1 else 's'}")
-    return [result.cases[int(number)] for number in numbers]
+    return [result.cases[int(number)] for number in text.split(",")]
 
 
 def timelines_of(options):
-    timelines = []
     for path in options.files:
         if pathlib.Path(path).suffix == ".json":
-            timelines += planned_timelines(path)
+            yield from planned_timelines(path)
             continue
         for case in chosen_cases(path, options.case):
             measured = measured_timeline(case)
-            timelines += planned_beside(case, measured, options.program) if options.planned else []
-            timelines.append(measured)
-    return timelines
+            if options.planned:
+                yield from planned_beside(case, measured, options.program)
+            yield measured
 
 
 def main(words=None):
@@ -397,7 +347,7 @@ def main(words=None):
     suffix = pathlib.Path(options.output).suffix
     if suffix not in (".png", ".svg", ".pdf", ".json"):
         raise BadInput(f"-o: \"{options.output}\" must end in .png, .svg or .pdf (a picture) or .json (a Chrome trace, for Perfetto)")
-    timelines = timelines_of(options)
+    timelines = list(timelines_of(options))
     if suffix == ".json":
         write_file(options.output, chrome_trace(timelines))
     else:
