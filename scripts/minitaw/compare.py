@@ -127,7 +127,7 @@ def read_side(paths):
 
 def key_of(case):
     """Cases with the same key are the same apart from what matters and from how well they were measured."""
-    return {name: case[name] for name in case.file.settings if name not in {*EFFORT, *VARIANT, "identity", "group_count"}}
+    return tuple((name, case[name]) for name in case.file.settings if name not in {*EFFORT, *VARIANT, "identity", "group_count"})
 
 
 def label_of(case):
@@ -162,16 +162,12 @@ def all_of(runs):
 
 
 def groups_of(side):
-    """[(key, variant, [cases of each file])]"""
-    groups = []
+    """{(key, variant): [cases of each file]}"""
+    groups = {}
     for number, file in enumerate(side):
         for case in file.cases:
-            key, variant = key_of(case), [case[name] for name in VARIANT]
-            found = next((runs for k, v, runs in groups if (k, v) == (key, variant)), None)
-            if found is None:
-                found = [[] for _ in side]
-                groups.append((key, variant, found))
-            found[number].append(case)
+            variant = tuple(case[name] for name in VARIANT)
+            groups.setdefault((key_of(case), variant), [[] for _ in side])[number].append(case)
     return groups
 
 
@@ -192,21 +188,19 @@ def match_cases(base, new, allowed):
     """(matches, labels only in the base, labels only in the new one). Of cases with one key those with equal variants belong together."""
     mine, others, partner = groups_of(base), groups_of(new), {}
     for exactly in (True, False):
-        for i, (key, variant, _) in enumerate(mine):
-            found = next((j for j, (k, v, _) in enumerate(others) if i not in partner and j not in partner.values() and k == key
-                          and (not exactly or v == variant)), None)
-            if found is not None:
-                partner[i] = found
+        for this in [this for this in mine if this not in partner]:
+            that = next((that for that in others if that not in partner.values() and (that == this or (that[0] == this[0] and not exactly))), None)
+            partner |= {this: that} if that else {}
     if not partner:
-        there, here = key_of(base[0].cases[0]), key_of(new[0].cases[0])
+        there, here = dict(key_of(base[0].cases[0])), dict(key_of(new[0].cases[0]))
         why = next((f"{name} is {cell_text(there[name])} in the first case of one and {cell_text(here.get(name))} in that of the other"
                     for name in there if there[name] != here.get(name)), "their first cases have equal settings")
         raise BadInput(f"{base[0].path} and {new[0].path} have no case in common: {why}")
-    matches = [Match(mine[i][2], others[partner[i]][2]) for i in sorted(partner)]
+    matches = [Match(runs, others[partner[this]]) for this, runs in mine.items() if this in partner]
     for match in matches:
         match.differs = differences(match, allowed)
-    only_base = [label_of(all_of(runs)[0]) for i, (_, _, runs) in enumerate(mine) if i not in partner]
-    return matches, only_base, [label_of(all_of(runs)[0]) for j, (_, _, runs) in enumerate(others) if j not in partner.values()]
+    left = [runs for this, runs in mine.items() if this not in partner], [runs for that, runs in others.items() if that not in partner.values()]
+    return matches, *([label_of(all_of(runs)[0]) for runs in some] for some in left)
 
 
 # Step times.
@@ -225,7 +219,7 @@ def quantiles_of(blocks, count, quantile):
 def thinned(blocks):
     """At most a thousand, evenly over their order: the interval looks at all differences of two, and more would not narrow it."""
     samples = numpy.sort(numpy.concatenate([*blocks, []]))
-    return samples.tolist() if len(samples) <= MOST_SAMPLES else samples[numpy.arange(MOST_SAMPLES) * len(samples) // MOST_SAMPLES].tolist()
+    return samples[numpy.linspace(0, len(samples) - 1, min(len(samples), MOST_SAMPLES)).astype(int)].tolist()
 
 
 def times_of(match, quantile):
