@@ -22,10 +22,14 @@ def draw(cases, title):
     styles, names = styles_of(map(naming, cases)), {naming(case) for case in cases}
     divisor, unit = byte_unit(max(case["memory_measured"] for case in cases))
     bars = {ranks: [case for case in at_longest(some)[1] if exists(case["compute_s"])] for ranks, some in by_ranks.items()}
-    heights = [3.2, 3.2, 1 + 0.26 * max(map(len, bars.values()))]
-    drawn = new_figure(max(7, 6 * len(by_ranks)), sum(heights) + 0.8 + 0.2 * len(names))
-    grid = drawn.subplots(3, len(by_ranks), squeeze=False, gridspec_kw={"height_ratios": heights})
-    for axes, (ranks, some) in zip(grid.T, by_ranks.items()):
+    longest = 1 + 0.3 * max(map(len, bars.values()))
+    if len(by_ranks) == 1:
+        drawn = new_figure(15, max(4.5, longest) + 0.8 + 0.07 * len(names))
+        columns = [drawn.subplots(1, 3)]
+    else:
+        drawn = new_figure(6 * len(by_ranks), 6.4 + longest + 0.8 + 0.2 * len(names))
+        columns = drawn.subplots(3, len(by_ranks), gridspec_kw={"height_ratios": [3.2, 3.2, longest]}).T
+    for axes, (ranks, some) in zip(columns, by_ranks.items()):
         draw_lines(axes[0], some, styles, naming, lambda case: case["tokens_per_s"], whiskers=rate_whiskers)
         draw_lines(axes[1], some, styles, naming, lambda case: case["memory_measured"] / divisor)
         axes[0].set_title(plural(ranks, "rank"))
@@ -36,7 +40,7 @@ def draw(cases, title):
         second, name = time_unit(max((case["compute_s"] + case["idle_s"] for case in bars[ranks]), default=1))
         rows = [(naming(case), [case[column] / second for column in STEP_PARTS], None, None) for case in bars[ranks]]
         draw_bars(axes[2], rows, list(STEP_PARTS.values()), f"step at {count_text(at_longest(some)[0])} tokens, mean over ranks [{name}]")
-    legend_below(drawn, *grid[0], *grid[2], columns=max(2, int(drawn.get_figwidth() / 3)))
+    legend_below(drawn, *(one for axes in columns for one in (axes[0], axes[2])), columns=max(2, int(drawn.get_figwidth() / 3)))
     drawn.suptitle(title, fontsize="medium")
     return drawn
 

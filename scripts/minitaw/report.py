@@ -81,7 +81,8 @@ class Book:
         parts, found = panels(cases), []
         for title, some in parts[:MOST_PANELS]:
             seq, longest = at_longest(some)
-            found.append(self.picture(make(longest[:MOST_ROWS]), "; ".join(filter(None, (what, title, f"{count_text(seq)} tokens")))))
+            rest = f"the first {MOST_ROWS} of {len(longest)} cases" if len(longest) > MOST_ROWS else ""
+            found.append(self.picture(make(longest[:MOST_ROWS]), "; ".join(filter(None, (what, title, f"{count_text(seq)} tokens", rest)))))
         return {"pictures": found, "rest": len(parts) - len(found)}
 
 
@@ -155,7 +156,7 @@ def rates_and_memory(book, cases):
         return drawn
     for one, column, scale, label, ends in ((axes[0], "tokens_per_s", 1, "throughput, all ranks [token/s]", rate_whiskers),
                                             (axes[1], "memory_measured", divisor, f"memory, worst rank [{unit}]", None)):
-        rows = [(book.naming(c), [c[column] / scale] if c.valid else [], None, ends(c) if ends and c.valid else None) for c in cases[:MOST_ROWS]]
+        rows = [(book.naming(c), [c[column] / scale] if c.valid else [], None, ends(c) if ends and c.valid else None) for c in cases]
         draw_bars(one, rows, [("", "#0072b2", "")], label)
     return drawn
 
@@ -191,11 +192,12 @@ def efficiency(case, line):
 
 
 def scaling_part(book, kind, tokens_of):
-    pictures, rows = [], []
+    pictures, rows, parts = [], [], 0
     for _, cases in grouped(book.valid, lambda case: (tokens_of(case), *[case[name] for name in FIXED])).items():
         lines = {name + suffix: line for name, some in grouped(cases, book.naming).items() for suffix, line in apart(some) if len(line) > 1}
         if not lines:
             continue
+        parts += 1
         drawn, name_of = new_figure(height=4.4 + 0.12 * len(lines)), {id(case): name for name, line in lines.items() for case in line}
         axes, some = drawn.subplots(2, 1), [case for line in lines.values() for case in line]
         shares = {id(case): 100 * efficiency(case, line) for line in lines.values() for case in line}
@@ -211,7 +213,7 @@ def scaling_part(book, kind, tokens_of):
         rows += [[name, number(case["ranks"]), case["groups"], number(case.tokens), number(case["tokens_per_s"]),
                   number(case["tokens_per_s"] / line[0]["tokens_per_s"]), number(efficiency(case, line), percent)] for name, line in lines.items() for case in line]
     head = ["schedule", "ranks", "groups", "tokens in a step", "token/s", "speed-up", "efficiency"]
-    return {"pictures": pictures, "table": Table(f"{kind} scaling in numbers", head, rows)} if rows else None
+    return {"pictures": pictures, "rest": parts - len(pictures), "table": Table(f"{kind} scaling in numbers", head, rows)} if rows else None
 
 
 def scaling_section(book):
