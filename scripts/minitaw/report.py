@@ -267,7 +267,7 @@ def time_section(book):
         bars = [(book.naming(case), [case[name] / divisor for name in STEP_PARTS], None, None) for case in cases]
         return bars_figure(bars, list(STEP_PARTS.values()), f"mean over ranks [{unit}/step]")
 
-    head = [*book.head, *[name for name, _, _ in STEP_PARTS.values()], "exposed", "idle"]
+    head = [*book.head, *[name for name, _, _ in STEP_PARTS.values()], "exposed, share", "idle, share"]
     rows = [[*book.who(c), *values([c[name] for name in STEP_PARTS], seconds_text), *values([c["exposed_share"], c["idle_share"]], percent)] for c in known]
     return {**book.by_panel(known, "Parts of a step", draw), "table": Table("Parts of a step, mean over ranks", head, rows)}
 
