@@ -3,10 +3,13 @@
 import argparse
 import contextlib
 import difflib
+import functools
 import json
 import math
 import re
-from dataclasses import dataclass, field
+import xml.etree.ElementTree as xml
+from collections import namedtuple
+from dataclasses import dataclass
 
 import numpy
 
@@ -51,22 +54,11 @@ class Aspect:
     ratio: Interval = None  # of the time: new / base
 
 
-@dataclass
-class Times:
-    """Step times of a case on both sides: logarithms of seconds. Of pairs of files, values with the same index belong together and
-    `file` says which they are."""
-    unit: str
-    base: list
-    new: list
-    file: list = field(default_factory=list)
-
-
-@dataclass
-class Match:
-    """A case that both sides have: for every file of a side the cases of it, usually one."""
-    base: list
-    new: list
-    differs: list = field(default_factory=list)  # what differs although it matters, and was allowed to
+# Step times of a case on both sides: logarithms of seconds. Of pairs of files, values with the same index belong together and `file` says
+# which they are.
+Times = namedtuple("Times", "unit base new file", defaults=[()])
+# A case that both sides have: for every file of a side the cases of it, usually one; and what differs although it matters.
+Match = namedtuple("Match", "base new differs")
 
 
 @dataclass
@@ -171,17 +163,17 @@ def groups_of(side):
     return groups
 
 
-def differences(match, allowed):
+def match_of(runs, others, allowed):
     differs = []
     for name in WHAT_MATTERS:
-        base, new = ({value_of(name, case) for case in all_of(runs)} - {""} for runs in (match.base, match.new))
+        base, new = ({value_of(name, case) for case in all_of(side)} - {""} for side in (runs, others))
         if base and new and base != new:
             if name not in allowed:
-                case, other = all_of(match.base)[0], all_of(match.new)[0]
+                case, other = all_of(runs)[0], all_of(others)[0]
                 raise BadInput(f"case {case['case']} ({label_of(case)}) of {case.file.path} has {name} {' and '.join(sorted(base))}, and "
                                f"{' and '.join(sorted(new))} in {other.file.path}; add --allow {name} to compare all the same")
             differs.append(name)
-    return differs
+    return Match(runs, others, differs)
 
 
 def match_cases(base, new, allowed):
@@ -196,9 +188,7 @@ def match_cases(base, new, allowed):
         why = next((f"{name} is {cell_text(there[name])} in the first case of one and {cell_text(here.get(name))} in that of the other"
                     for name in there if there[name] != here.get(name)), "their first cases have equal settings")
         raise BadInput(f"{base[0].path} and {new[0].path} have no case in common: {why}")
-    matches = [Match(runs, others[partner[this]]) for this, runs in mine.items() if this in partner]
-    for match in matches:
-        match.differs = differences(match, allowed)
+    matches = [match_of(runs, others[partner[this]], allowed) for this, runs in mine.items() if this in partner]
     left = [runs for this, runs in mine.items() if this not in partner], [runs for that, runs in others.items() if that not in partner.values()]
     return matches, *([label_of(all_of(runs)[0]) for runs in some] for some in left)
 
@@ -460,77 +450,62 @@ def as_json(comparison, base, new):
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
-# What is AMBIGUOUS counts as skipped, with --strict as failed. The time of a test is the step time of the new side, so that a viewer's
-# history shows it.
-JUNIT = """<?xml version="1.0" encoding="UTF-8"?>
-{% set all = suites | map(attribute="tests") | sum(start=[]) %}
-<testsuites name="minitaw compare" tests="{{ all | length }}" failures="{{ all | selectattr("result", "eq", "failed") | list | length }}" errors="0">
-{% for suite in suites %}
-  <testsuite name="{{ suite.label }}" tests="{{ suite.tests | length }}" failures="{{ suite.tests | selectattr("result", "eq", "failed") | list | length }}" \
-errors="0" skipped="{{ suite.tests | selectattr("result", "eq", "skipped") | list | length }}" time="{{ suite.seconds }}">
-{% for test in suite.tests %}
-    <testcase classname="minitaw.{{ suite.label }}" name="{{ test.name }}" time="{{ suite.seconds if test.name == "time" else "0.000000000" }}">
-{%- if test.result == "failed" %}<failure message="{{ test.why }}" type="{{ test.word }}">{{ test.figures }}</failure>
-{%- elif test.result == "skipped" %}<skipped message="{{ test.why }}"/>
-{%- else %}<system-out>{{ test.word }} {{ test.figures }}</system-out>{% endif %}</testcase>
-{% endfor %}
-  </testsuite>
-{% endfor %}
-</testsuites>
-"""
-MARKDOWN = """### miniTaw: {{ text | plain }}
-
-| case | base, ms | new, ms | new / base | time | memory | bytes | loss | verdict |
-|---|---:|---:|---:|---|---|---|---|---|
-{% for c in cases %}{% set time = c.aspects.time %}
-| {{ c.label | plain }} | {{ (1000 * time.base) | figure }} | {{ (1000 * time.new) | figure }} | \
-{{ "%.3f (%.3f to %.3f)" % (time.ratio.estimate, time.ratio.low, time.ratio.high) if time.ratio else "-" }}\
-{% for names in aspects.values() %}{% set a = c.worst(names) %} | {{ "**" ~ a.word ~ "**" if a.outcome == "worse" else a.word or "-" }}{% endfor %} |
-{% endfor %}
-
-{{ mean | plain ~ "\n\n" if cases | length > 1 }}
-{%- for c, a in reasons %}- {{ c.label | plain }}: {{ a.word }}: {{ a.reason | plain }}
-{% endfor %}
-<details><summary>What was compared</summary>
-
-{% for fact in facts %}- {{ fact | plain }}
-{% endfor %}
-</details>
-"""
-
-
-def rendered(template, escaped, **values):
-    import jinja2
-
-    def plain(text):
-        """What Markdown or HTML would read as more than text is shown as it is."""
-        text = re.sub("[\x00-\x1f]", " ", text).replace("&", "&amp;").replace("<", "&lt;")
-        return re.sub(r"([|`*_\[\]\\~#@])", r"\\\1", text)
-
-    # XML 1.0 has no control characters, halves of pairs, U+FFFE and U+FFFF, not even escaped; names in a file may hold anything.
-    environment = jinja2.Environment(autoescape=escaped, trim_blocks=True, keep_trailing_newline=True, undefined=jinja2.StrictUndefined, finalize=lambda value:
-                                     re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "?", value) if type(value) is str else value)
-    environment.filters |= {"plain": plain, "figure": figure}
-    return environment.from_string(template).render(**values)
-
-
 def as_junit(comparison, strict):
-    """JUnit's XML as Jenkins and GitLab read it: a suite for each case, a test for each thing compared."""
-    def test(aspect):
-        failed = aspect.outcome == "worse" or (strict and aspect.outcome == "ambiguous")
-        known = math.isfinite(aspect.base) or math.isfinite(aspect.new)
-        return {"name": aspect.name, "word": aspect.word, "result": "failed" if failed else "skipped" if aspect.outcome in ("none", "ambiguous") else "passed",
-                "why": f"{aspect.word}: {aspect.reason}" if aspect.word else "nothing to compare",
-                "figures": f"base {aspect.base:.9g} {aspect.units}, new {aspect.new:.9g} {aspect.units}" if known else ""}
+    """JUnit's XML as Jenkins and GitLab read it: a suite for each case, a test for each thing compared. What is AMBIGUOUS counts as
+    skipped, with `strict` as failed. The time of a test is the step time of the new side, so that a viewer's history shows it."""
+    def add(parent, tag, text=None, **attributes):
+        # XML 1.0 has no control characters, halves of pairs, U+FFFE and U+FFFF, not even escaped; names in a file may hold anything.
+        plain = functools.partial(re.sub, "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "?")
+        element = xml.SubElement(parent, tag, {name: plain(value) for name, value in attributes.items()})
+        element.text = text and plain(text)
+        return element
 
-    return rendered(JUNIT, True, suites=[{"label": c.label, "tests": [test(aspect) for aspect in c.aspects.values()],
-                                          "seconds": f"{c.aspects['time'].new if math.isfinite(c.aspects['time'].new) else 0:.9f}"} for c in comparison.cases])
+    def count(element, results):
+        counts = {"tests": len(results), "failures": results.count("failed"), "errors": 0, "skipped": results.count("skipped")}
+        element.attrib |= {name: str(counts[name]) for name in ("tests", "failures", "errors", *["skipped"][:element.tag == "testsuite"])}
+
+    root, together = xml.Element("testsuites", name="minitaw compare"), []
+    for c in comparison.cases:
+        seconds, results = f"{c.aspects['time'].new if math.isfinite(c.aspects['time'].new) else 0:.9f}", []
+        suite = add(root, "testsuite", name=c.label, time=seconds)
+        for a in c.aspects.values():
+            test = add(suite, "testcase", classname=f"minitaw.{c.label}", name=a.name, time=seconds if a.name == "time" else "0.000000000")
+            known = math.isfinite(a.base) or math.isfinite(a.new)
+            figures, why = f"base {a.base:.9g} {a.units}, new {a.new:.9g} {a.units}" if known else "", f"{a.word}: {a.reason}" if a.word else "nothing to compare"
+            if a.outcome == "worse" or (strict and a.outcome == "ambiguous"):
+                results.append("failed")
+                add(test, "failure", figures, message=why, type=a.word)
+            elif a.outcome in ("none", "ambiguous"):
+                results.append("skipped")
+                add(test, "skipped", message=why)
+            else:
+                results.append("passed")
+                add(test, "system-out", f"{a.word} {figures}")
+        count(suite, results)
+        together += results
+    count(root, together)
+    xml.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(root, encoding="unicode") + "\n"
 
 
 def as_markdown(comparison, base, new):
     """A heading, a table and the reasons, for the summary of a CI job or a note on a merge request."""
+    def shown(text):
+        """What Markdown or HTML would read as more than text is shown as it is."""
+        text = re.sub("[\x00-\x1f]", " ", text).replace("&", "&amp;").replace("<", "&lt;")
+        return re.sub(r"([|`*_\[\]\\~#@])", r"\\\1", text)
+
+    lines = [f"### miniTaw: {shown(comparison.text())}", "", "| case | base, ms | new, ms | new / base | " + " | ".join(ASPECTS) + " |",
+             "|---|---:|---:|---:|---|---|---|---|---|"]
+    for c in comparison.cases:
+        time, worst = c.aspects["time"], [c.worst(names) for names in ASPECTS.values()]
+        span = f"{time.ratio.estimate:.3f} ({time.ratio.low:.3f} to {time.ratio.high:.3f})" if time.ratio else "-"
+        words = [f"**{a.word}**" if a.outcome == "worse" else a.word or "-" for a in worst]
+        lines.append("| " + " | ".join([shown(c.label), figure(1000 * time.base), figure(1000 * time.new), span, *words]) + " |")
+    lines += ["", *[shown(mean_text(comparison)), ""][:2 * (len(comparison.cases) > 1)]]
+    lines += [f"- {shown(c.label)}: {a.word}: {shown(a.reason)}" for c, a in comparison.reasons()]
     facts = [f"base: {base}", f"new: {new}", rules_text(comparison.rules), *comparison.notes]
-    return rendered(MARKDOWN, False, text=comparison.text(), cases=comparison.cases, aspects=ASPECTS, mean=mean_text(comparison), reasons=comparison.reasons(), facts=facts)
+    return "\n".join([*lines, "", "<details><summary>What was compared</summary>", "", *[f"- {shown(fact)}" for fact in facts], "", "</details>", ""])
 
 
 def require_known(allowed):
