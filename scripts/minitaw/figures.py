@@ -241,7 +241,7 @@ def rate_whiskers(case):
 def as_svg(drawn, label, number):
     """An element for a page: with a label, without anything that two drawings of a page may not share, in the colour of the page's text."""
     text = io.StringIO()
-    drawn.savefig(text, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    drawn.savefig(text, format="svg", dpi=150, transparent=True, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     svg = text.getvalue()
     svg = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", svg[svg.index("<svg"):], flags=re.DOTALL)
     used = set(re.findall(r"#(\w+)", " ".join(re.findall(r"(?:href=\"|url\()#\w+", svg))))

@@ -8,6 +8,7 @@ import random
 from support import FOLDER, REPOSITORY, SAMPLE, accepted, refused
 import files
 import page
+from minitaw import timeline
 from minitaw.command import BadInput
 from minitaw.record import load_all
 from minitaw.report import page as write_page
@@ -169,6 +170,14 @@ def check_texts():
     assert name in shown and shown.count(EVIL.replace("\x1b", "\ufffd")) > 8
 
 
+def check_dots():
+    """A timeline of very many actions is a picture of dots inside the page."""
+    most, timeline.MOST_SHAPES = timeline.MOST_SHAPES, 3
+    assert report(SAMPLE)[1].count("data:image/png") == 1
+    timeline.MOST_SHAPES = most
+    assert "data:image/png" not in report(SAMPLE)[1]
+
+
 def check_scaling():
     """Strong and weak scaling, with the efficiency that follows from the rates."""
     def case(ranks, micro_batches, rate):
@@ -239,7 +248,7 @@ def check_refusals():
     refused("report", says="FILE.h5")
 
 
-for check in (check_program, check_sample, check_statuses, check_few, check_many, check_texts, check_scaling, check_several,
+for check in (check_program, check_sample, check_statuses, check_few, check_many, check_texts, check_dots, check_scaling, check_several,
               check_nonsense, check_unavailable, check_refusals):
     check()
     print(check.__name__, flush=True)
