@@ -154,9 +154,11 @@ def styles_of(names):
 
 # Drawings.
 
-def new_figure(width=4.8, height=2.6):
-    """Inches. A page shows 4.8 inches on the width of a phone."""
-    return Figure(figsize=(width, height), layout="constrained")
+def new_figure(width=4.8, height=2.6, margin=0.1):
+    """Inches. A page shows 4.8 inches on the width of a phone. The margin is for letters of a browser that are wider than ours."""
+    drawn = Figure(figsize=(width, height), layout="constrained")
+    drawn.get_layout_engine().set(w_pad=margin)
+    return drawn
 
 
 def short(name, width=26):

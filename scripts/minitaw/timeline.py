@@ -295,7 +295,7 @@ def draw(timelines):
     forward = [event.end - event.begin for timeline in timelines for event in timeline.events if event.kind == "F"]
     width = min(max(0.15 * seconds / (numpy.median(forward) or 1) if forward else 0, 11), 14)  # numbers of forward blocks fit, if the page bears it
     heights = [0.8 + timeline.ranks * min(0.15, 6 / timeline.ranks) * (1 + len(timeline.lanes)) for timeline in timelines]
-    drawn = new_figure(width, sum(heights) + 0.6)
+    drawn = new_figure(width, sum(heights) + 0.6, margin=0.25)
     panels = drawn.subplots(len(timelines), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
     for axes, timeline in zip(panels, timelines):
         draw_panel(axes, timeline, seconds, width - 1.5)
