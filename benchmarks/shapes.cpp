@@ -4,7 +4,7 @@
 #include <set>
 #include <tuple>
 
-#include "deck/settings.hpp"
+#include "deck/deck.hpp"
 
 namespace minitaw::bench {
 

@@ -18,19 +18,18 @@
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "comm/mpi/check.hpp"
-#include "comm/mpi/texts.hpp"
-#include "deck/schedule_name.hpp"
-#include "deck/source.hpp"
+#include "comm/mpi/mpi.hpp"
+#include "deck/deck.hpp"
+#include "deck/value.hpp"
 #include "engine/agree.hpp"
 #include "engine/make_transport.hpp"
-#include "engine/process_memory.hpp"
+#include "engine/memory.hpp"
 #include "kernels/kernels.hpp"
 #include "meters/meter.hpp"
-#include "topology/nvml.hpp"
 #include "model/plan.hpp"
 #include "plan_case.hpp"
 #include "topology/devices.hpp"
+#include "topology/nvml.hpp"
 #include "topology/system.hpp"
 
 #if defined(_OPENMP)
@@ -96,12 +95,12 @@ std::shared_ptr<meters::Meter> meter_of(const topology::Device& device, bool sha
 }
 
 /// Every rank of this node has its compute threads and one that communicates.
-comm::mpi::Patience waiting(const topology::Job& place, int threads) {
+comm::mpi::WaitPolicy waiting(const topology::Job& place, int threads) {
   const int ranks = place.nodes.size(place.node);
-  comm::mpi::Patience patience = comm::mpi::patience(place.node_cores, ranks * (threads + 1));
-  patience.hurries = place.node_cores >= ranks * threads;
-  if (!kernels::on_host) patience.eager = std::chrono::microseconds(100);
-  return patience;
+  comm::mpi::WaitPolicy policy = comm::mpi::wait_policy(place.node_cores, ranks * (threads + 1));
+  policy.low_latency = place.node_cores >= ranks * threads;
+  if (!kernels::on_host) policy.eager = std::chrono::microseconds(100);
+  return policy;
 }
 
 std::string broadcast(std::string text, MPI_Comm comm) {
@@ -131,7 +130,7 @@ MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& flags)
       hosts_(place_.hosts, flags.hosts), ranks_(places(place_, device_, threads_)),
       device_uuids_(uuids(ranks_)), cpus_(gather(topology::cpu_text())),
       systems_(gather(hosts_.hidden(topology::os_text()))),
-      job_(MPI_COMM_WORLD, {.patience = std::chrono::duration<double>(flags.watchdog),
+      job_(MPI_COMM_WORLD, {.stall_limit = std::chrono::duration<double>(flags.watchdog),
                             .waiting = waiting(place_, threads_),
                             .shared_devices = topology::shared_device(device_uuids_).has_value(),
                             .timeline = flags.timeline,

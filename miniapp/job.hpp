@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "comm/mpi/detect.hpp"
-#include "comm/mpi/environment.hpp"
-#include "deck/settings.hpp"
+#include "comm/mpi/mpi.hpp"
+#include "deck/deck.hpp"
 #include "engine/job.hpp"
 #include "record/provenance.hpp"
-#include "topology/system.hpp"
 #include "topology/devices.hpp"
+#include "topology/system.hpp"
 #include "verb.hpp"
 
 namespace CLI {
@@ -32,7 +32,7 @@ struct JobFlags {
 void add_job_flags(CLI::App& verb, JobFlags& flags);
 
 /// What the verbs that compute have in common: MPI and Kokkos from construction to destruction, where the
-/// ranks are, and a job that plays cases. One object per process.
+/// ranks are, and a job that executes cases. One object per process.
 class MpiJob {
 public:
   MpiJob(int& argc, char**& argv, const JobFlags& flags);

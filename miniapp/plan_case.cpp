@@ -10,9 +10,8 @@
 #include <numeric>
 
 #include "base/error.hpp"
-#include "deck/schedule_name.hpp"
-#include "deck/sequences.hpp"
-#include "deck/source.hpp"
+#include "deck/deck.hpp"
+#include "deck/value.hpp"
 #include "model/plan.hpp"
 #include "schedule/validate.hpp"
 #include "trace/timeline.hpp"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "deck/settings.hpp"
+#include "deck/deck.hpp"
 #include "schedule/account.hpp"
 #include "schedule/simulate.hpp"
 

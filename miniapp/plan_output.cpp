@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "deck/sequences.hpp"
+#include "deck/deck.hpp"
 #include "plan_case.hpp"
 #include "record/result.hpp"
 #include "record/table.hpp"

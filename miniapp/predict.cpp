@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "deck/schedule_name.hpp"
+#include "deck/deck.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {

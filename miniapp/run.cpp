@@ -12,8 +12,7 @@
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "comm/mpi/check.hpp"
-#include "comm/mpi/texts.hpp"
+#include "comm/mpi/mpi.hpp"
 #include "engine/agree.hpp"
 #include "job.hpp"
 #include "limits.hpp"
@@ -36,18 +35,18 @@ struct RunOptions {
   std::string time_limit;                   ///< as for TimeLimit
 };
 
-/// Plays every case of the deck that the result file does not hold yet, and records each as it ends: a case
-/// that fails, does not fit or takes too long is recorded as such, and the next one follows. Stops between
-/// steps at a signal and before a time limit. Returns the exit code: 0 if every case of the deck is valid,
-/// else 1.
+/// Executes every case of the deck that the result file does not hold yet, and records each as it ends: a
+/// case that fails, does not fit or takes too long is recorded as such, and the next one follows. Stops
+/// between steps at a signal and before a time limit. Returns the exit code: 0 if every case of the deck is
+/// valid, else 1.
 [[nodiscard]] int run_sweep(const RunOptions& options, MpiJob& mpi);
 
 /// Rank 0's part of a sweep: what is still to do, the file, and what people read on standard output.
-class Speaker {
+class ResultWriter {
 public:
-  Speaker(const deck::Deck& deck, const RunOptions& options, const MpiJob& mpi);
+  ResultWriter(const deck::Deck& deck, const RunOptions& options, const MpiJob& mpi);
 
-  [[nodiscard]] const std::vector<record::Run>& runs() const { return todo_.runs; }
+  [[nodiscard]] const std::vector<record::Run>& runs() const { return remaining_.runs; }
   [[nodiscard]] record::Progress& progress() { return *progress_; }
   [[nodiscard]] const deck::Case& case_of(const record::Run& run) const { return deck_.cases[run.index]; }
   /// Whether this session has seen the case fail.
@@ -83,7 +82,7 @@ private:
   const record::HostNames& hosts_;
   std::string output_;
   record::Recorder recorder_;
-  record::Todo todo_;
+  record::RemainingRuns remaining_;
   std::optional<record::Progress> progress_;
   std::optional<record::Table> table_;
   std::set<std::size_t> failed_;  ///< cases
@@ -122,19 +121,19 @@ record::Provenance provenance(const deck::Deck& deck, const RunOptions& options,
 
 }  // namespace
 
-Speaker::Speaker(const deck::Deck& deck, const RunOptions& options, const MpiJob& mpi)
+ResultWriter::ResultWriter(const deck::Deck& deck, const RunOptions& options, const MpiJob& mpi)
     : deck_(deck), hosts_(mpi.hosts()), output_(options.output),
       recorder_(options.output, provenance(deck, options, mpi)),
-      todo_(record::make_todo(deck.cases, recorder_.rows(),
-                              {options.retry, options.interleave, recorder_.interrupted()})) {
+      remaining_(record::remaining_runs(deck.cases, recorder_.rows(),
+                                        {options.retry, options.interleave, recorder_.interrupted()})) {
   std::vector<Case> runs;
-  for (const Run& run : todo_.runs) runs.push_back(case_of(run));
+  for (const Run& run : remaining_.runs) runs.push_back(case_of(run));
   progress_.emplace(runs, least_rate(mpi));
   table_.emplace(record::preview(deck.cases));
   open(mpi);
 }
 
-void Speaker::open(const MpiJob& mpi) {
+void ResultWriter::open(const MpiJob& mpi) {
   say("# {}\n", record::version_text());
   say("{}", mpi.map_text());
   say("{}", record::settings_text(record::preview(deck_.cases)));
@@ -144,21 +143,21 @@ void Speaker::open(const MpiJob& mpi) {
   const auto known = std::ranges::count_if(own_rows(), record::is_finished);
   if (known > 0)
     say("# {} of {} cases are in {} already and are not run again\n", known, deck_.cases.size(), output_);
-  for (const std::string& sentence : todo_.notes) note(sentence);
-  if (!recorder_.interrupted().empty() && !todo_.runs.empty())
+  for (const std::string& sentence : remaining_.notes) note(sentence);
+  if (!recorder_.interrupted().empty() && !remaining_.runs.empty())
     note("a job died while a case was running; if that case is still to do, it comes last now");
   say("{}", table_->header());
 }
 
-void Speaker::note(const std::string& sentence) { say("# {}\n", sentence); }
+void ResultWriter::note(const std::string& sentence) { say("# {}\n", sentence); }
 
-void Speaker::begins(const Run& run) {
+void ResultWriter::begins(const Run& run) {
   const std::scoped_lock lock(mutex_);
   running_ = run;
   recorder_.begin_case(case_of(run));
 }
 
-void Speaker::record(const Run& run, CaseResult result, double seconds) {
+void ResultWriter::record(const Run& run, CaseResult result, double seconds) {
   running_.reset();
   result.position = {position_++};
   if (result.status != Status::ok) failed_.insert(run.index);
@@ -173,12 +172,12 @@ void Speaker::record(const Run& run, CaseResult result, double seconds) {
   if (!reason.empty()) note(reason);
 }
 
-void Speaker::finished(const Run& run, CaseResult result, double seconds) {
+void ResultWriter::finished(const Run& run, CaseResult result, double seconds) {
   const std::scoped_lock lock(mutex_);
   record(run, std::move(result), seconds);
 }
 
-CaseResult Speaker::without_result(const Run& run, Status status, const std::string& reason) const {
+CaseResult ResultWriter::without_result(const Run& run, Status status, const std::string& reason) const {
   CaseResult result;
   result.settings = case_of(run);
   result.status = status;
@@ -187,18 +186,18 @@ CaseResult Speaker::without_result(const Run& run, Status status, const std::str
   return result;
 }
 
-void Speaker::failed(const Run& run, Status status, const std::string& reason, double seconds) {
+void ResultWriter::failed(const Run& run, Status status, const std::string& reason, double seconds) {
   finished(run, without_result(run, status, reason), seconds);
 }
 
-void Speaker::give_up(Status status, const std::string& reason) {
+void ResultWriter::give_up(Status status, const std::string& reason) {
   const std::scoped_lock lock(mutex_);
   // record() forgets what is running
   if (const std::optional<Run> run = running_) record(*run, without_result(*run, status, reason), 0);
   recorder_.finish();
 }
 
-std::vector<Row> Speaker::own_rows() const {
+std::vector<Row> ResultWriter::own_rows() const {
   std::set<std::string> mine;
   for (const Case& c : deck_.cases) mine.insert(deck::identity(c));
   std::vector<Row> rows;
@@ -207,7 +206,7 @@ std::vector<Row> Speaker::own_rows() const {
   return rows;
 }
 
-int Speaker::close(const std::string& why_stopped) {
+int ResultWriter::close(const std::string& why_stopped) {
   const std::scoped_lock lock(mutex_);
   const std::vector<Row> rows = own_rows();
   // What is there and ok, but lacks repetitions, is missing too.
@@ -234,10 +233,10 @@ constexpr double tolerance = 10;
 
 /// What rank 0 has all ranks do next.
 struct Order {
-  enum Kind : int { play, stop } kind = stop;
-  std::size_t index = 0;           ///< of the case
-  double patience = 0, whole = 0;  ///< seconds, of engine::Limits
-  bool check = false;              ///< of engine::Limits
+  enum Kind : int { execute, stop } kind = stop;
+  std::size_t index = 0;              ///< of the case
+  double stall_limit = 0, whole = 0;  ///< seconds, of engine::Limits
+  bool check = false;                 ///< of engine::Limits
 };
 
 class Sweep {
@@ -245,15 +244,15 @@ public:
   Sweep(const deck::Deck& deck, const RunOptions& options, MpiJob& mpi)
       : deck_(deck), mpi_(mpi), time_(options.time_limit), budget_(mpi) {
     engine::agree(MPI_COMM_WORLD, [&] {
-      if (mpi.speaks()) speaker_.emplace(deck, options, mpi);
+      if (mpi.speaks()) writer_.emplace(deck, options, mpi);
     });
-    if (speaker_) mpi.job().on_hang([this](const std::string& report) { hang(report); });
+    if (writer_) mpi.job().on_hang([this](const std::string& report) { hang(report); });
   }
 
   int run() {
-    for (Order order = next(); order.kind == Order::play; order = next()) play(order);
+    for (Order order = next(); order.kind == Order::execute; order = next()) execute(order);
     mpi_.job().guard().expect("ending the sweep", Seconds(mpi_.watchdog()));
-    int code = speaker_ ? speaker_->close(why_stopped_) : 0;
+    int code = writer_ ? writer_->close(why_stopped_) : 0;
     comm::mpi::check(MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
     return code;
   }
@@ -264,7 +263,7 @@ private:
     mpi_.job().guard().expect("agreeing on the next case", Seconds(mpi_.watchdog()));
     Order order;
     engine::agree(MPI_COMM_WORLD, [&] {
-      if (speaker_) order = choose();
+      if (writer_) order = choose();
     });
     comm::mpi::check(MPI_Bcast(&order, sizeof order, MPI_BYTE, 0, MPI_COMM_WORLD), "sharing the next case");
     return order;
@@ -273,19 +272,19 @@ private:
   /// Rank 0: the next run that can begin; what cannot is recorded or left.
   Order choose() {
     if (noted_signal() != 0) why_stopped_ = by_signal();
-    for (; why_stopped_.empty() && at_ < speaker_->runs().size(); ++at_) {
-      const Run& run = speaker_->runs()[at_];
-      if (speaker_->has_failed(run)) {
-        speaker_->progress().leave_out();
+    for (; why_stopped_.empty() && at_ < writer_->runs().size(); ++at_) {
+      const Run& run = writer_->runs()[at_];
+      if (writer_->has_failed(run)) {
+        writer_->progress().leave_out();
         continue;
       }
-      if (const std::string reason = budget_.reason_against(speaker_->case_of(run)); !reason.empty()) {
-        speaker_->failed(run, Status::skipped, reason);
+      if (const std::string reason = budget_.reason_against(writer_->case_of(run)); !reason.empty()) {
+        writer_->failed(run, Status::skipped, reason);
         continue;
       }
-      if (!has_time(speaker_->case_of(run))) break;
-      const bool check = may_check(speaker_->case_of(run));
-      speaker_->begins(run);
+      if (!has_time(writer_->case_of(run))) break;
+      const bool check = may_check(writer_->case_of(run));
+      writer_->begins(run);
       return order_for(run, check);
     }
     return {};
@@ -293,7 +292,7 @@ private:
 
   /// Whether the case is likely to end before the time limit; the first one is tried anyway.
   bool has_time(const Case& c) {
-    const record::Progress& progress = speaker_->progress();
+    const record::Progress& progress = writer_->progress();
     if (time_.left() > (progress.measured() ? progress.expected(c) : 0)) return true;
     why_stopped_ = by_time();
     return false;
@@ -312,36 +311,36 @@ private:
     held.forget();
     const std::string reason = budget_.reason_against(c, needed);
     if (!reason.empty() && unchecked_.insert(deck::identity(c)).second)
-      speaker_->note(
+      writer_->note(
           fmt::format("the next case is not checked: with the serial reference on rank 0 it {}", reason));
     return reason.empty();
   }
 
   Order order_for(const Run& run, bool check) {
     const Case& c = deck_.cases[run.index];
-    const double expected = speaker_->progress().expected(c);
-    const double patience = std::max(mpi_.watchdog(), tolerance * expected / (c.steps + c.warmup));
-    return {Order::play, run.index, patience, patience + tolerance * expected, check};
+    const double expected = writer_->progress().expected(c);
+    const double stall_limit = std::max(mpi_.watchdog(), tolerance * expected / (c.steps + c.warmup));
+    return {Order::execute, run.index, stall_limit, stall_limit + tolerance * expected, check};
   }
 
   /// All ranks.
-  void play(const Order& order) {
+  void execute(const Order& order) {
     const auto begin = std::chrono::steady_clock::now();
     const auto seconds = [&] { return Seconds(std::chrono::steady_clock::now() - begin).count(); };
-    engine::Played played;
+    engine::Played executed;
     try {
-      played = mpi_.job().run(deck_.cases[order.index],
-                              {Seconds(order.patience), Seconds(order.whole), leaving(seconds), order.check});
+      executed = mpi_.job().run(deck_.cases[order.index], {Seconds(order.stall_limit), Seconds(order.whole),
+                                                           leaving(seconds), order.check});
     } catch (const engine::Stalled& stall) {
-      if (speaker_) speaker_->give_up(Status::timeout, stall.what());
+      if (writer_) writer_->give_up(Status::timeout, stall.what());
       throw;
     } catch (const std::exception& error) {
-      if (speaker_) speaker_->give_up(Status::error, error.what());
+      if (writer_) writer_->give_up(Status::error, error.what());
       throw;
     }
-    mpi_.job().guard().expect("recording a case", Seconds(order.patience));
+    mpi_.job().guard().expect("recording a case", Seconds(order.stall_limit));
     engine::agree(MPI_COMM_WORLD, [&] {
-      if (speaker_) settle(played, order, seconds());
+      if (writer_) settle(executed, order, seconds());
     });
   }
 
@@ -350,28 +349,28 @@ private:
     return [this, seconds, steps = 0]() mutable {
       if (noted_signal() != 0) return Leave::signal;
       const double step = seconds() / ++steps;
-      return speaker_ && time_.left() < step ? Leave::time_limit : Leave::no;
+      return writer_ && time_.left() < step ? Leave::time_limit : Leave::no;
     };
   }
 
   /// Rank 0: what a run has come to; one that was left for another time has come to nothing.
-  void settle(engine::Played& played, const Order& order, double seconds) {
-    const Run& run = speaker_->runs()[at_];
-    switch (played.left) {
+  void settle(engine::Played& executed, const Order& order, double seconds) {
+    const Run& run = writer_->runs()[at_];
+    switch (executed.left) {
     case Leave::no:
       ++finished_;
-      speaker_->finished(run, std::move(played.result), seconds);
+      writer_->finished(run, std::move(executed.result), seconds);
       break;
     case Leave::case_limit:
-      speaker_->failed(run, Status::timeout,
-                       fmt::format("it took longer than {}, {:g} times what was expected",
-                                   record::clock_text(order.whole), tolerance),
-                       seconds);
+      writer_->failed(run, Status::timeout,
+                      fmt::format("it took longer than {}, {:g} times what was expected",
+                                  record::clock_text(order.whole), tolerance),
+                      seconds);
       break;
     case Leave::time_limit:
       why_stopped_ = by_time();
       if (finished_ > 0 || !time_.is_whole()) return;
-      speaker_->failed(run, Status::timeout, fmt::format("it does not end within {}", time_.name()), seconds);
+      writer_->failed(run, Status::timeout, fmt::format("it does not end within {}", time_.name()), seconds);
       break;
     case Leave::signal:
       why_stopped_ = by_signal();
@@ -389,18 +388,18 @@ private:
 
   void hang(const std::string& report) {
     fmt::print(stderr, "minitaw: rank 0: {}\n", report);
-    speaker_->give_up(Status::timeout, report);
+    writer_->give_up(Status::timeout, report);
   }
 
   const deck::Deck& deck_;
   MpiJob& mpi_;
   TimeLimit time_;
   MemoryBudget budget_;
-  std::optional<Speaker> speaker_;   ///< rank 0
-  std::size_t at_ = 0;               ///< of its runs
-  int finished_ = 0;                 ///< runs of this session
-  std::string why_stopped_;          ///< rank 0
-  std::set<std::string> unchecked_;  ///< rank 0: cases that have been said to be
+  std::optional<ResultWriter> writer_;  ///< rank 0
+  std::size_t at_ = 0;                  ///< of its runs
+  int finished_ = 0;                    ///< runs of this session
+  std::string why_stopped_;             ///< rank 0
+  std::set<std::string> unchecked_;     ///< rank 0: cases that have been said to be
 };
 
 }  // namespace

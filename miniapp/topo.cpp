@@ -14,8 +14,7 @@
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "comm/mpi/check.hpp"
-#include "comm/mpi/size.hpp"
+#include "comm/mpi/mpi.hpp"
 #include "job.hpp"
 #include "record/provenance.hpp"
 #include "topology/groups.hpp"

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "base/bf16.hpp"
-#include "comm/slices.hpp"
-#include "comm/sum.hpp"
+#include "base/range.hpp"
+#include "comm/transport.hpp"
 
 namespace minitaw::bench {
 namespace {
@@ -65,45 +65,45 @@ std::string Contents::moved_wrong(const std::vector<float>& after, int from, std
 
 /// Element `at` + k must be the sum of everybody's element `begin` + k. Each of the n - 1 additions rounds a
 /// number of at most n.
-std::string Contents::summed_wrong(const std::vector<float>& after, const Seat& seat, std::int64_t at,
+std::string Contents::summed_wrong(const std::vector<float>& after, const Member& member, std::int64_t at,
                                    std::int64_t begin, std::int64_t count) const {
-  const double n = seat.size();
+  const double n = member.size();
   const double allowed = (n - 1) * n * (size_.scalar == comm::Scalar::fp32 ? 0x1p-24 : 0x1p-9);
   for (std::int64_t k = 0; k < count; ++k) {
     double right = 0;
-    for (const int rank : seat.ranks) right += number(rank, begin + k);
+    for (const int rank : member.ranks) right += number(rank, begin + k);
     if (const float found = after[static_cast<std::size_t>(at + k)]; !(std::abs(found - right) <= allowed))
-      return fmt::format("element {} is {:g}, but the sum over {} ranks is {:g}", at + k, found, seat.size(),
+      return fmt::format("element {} is {:g}, but the sum over {} ranks is {:g}", at + k, found, member.size(),
                          right);
   }
   return {};
 }
 
-std::string Contents::fault(Operation operation, const Seat& seat, int rank, Slices slices,
+std::string Contents::fault(Operation operation, const Member& member, int rank, Slices slices,
                             const std::vector<std::byte>& after) const {
   const std::vector<float> values = floats(after, size_);
   switch (operation) {
   case Operation::send:
-    return moved_wrong(values, seat.receives() ? seat.previous() : rank, 0, size_.elements);
+    return moved_wrong(values, member.receives() ? member.previous() : rank, 0, size_.elements);
   case Operation::shift:
-    return moved_wrong(values, seat.previous(), 0, size_.elements);
+    return moved_wrong(values, member.previous(), 0, size_.elements);
   case Operation::broadcast:
-    return moved_wrong(values, seat.ranks.front(), 0, size_.elements);
+    return moved_wrong(values, member.ranks.front(), 0, size_.elements);
   case Operation::reduce:
-    if (seat.index != 0) return moved_wrong(values, rank, 0, size_.elements);
-    return summed_wrong(values, seat, 0, 0, size_.elements);
+    if (member.index != 0) return moved_wrong(values, rank, 0, size_.elements);
+    return summed_wrong(values, member, 0, 0, size_.elements);
   case Operation::all_reduce:
-    return summed_wrong(values, seat, 0, 0, size_.elements);
+    return summed_wrong(values, member, 0, 0, size_.elements);
   case Operation::reduce_scatter: {
-    const auto [begin, count] = comm::slice(size_.elements, seat.size(), seat.index);
-    return summed_wrong(values, seat, slices == Slices::in_place ? begin : 0, begin, count);
+    const auto [begin, count] = minitaw::slice(size_.elements, member.size(), member.index);
+    return summed_wrong(values, member, slices == Slices::in_place ? begin : 0, begin, count);
   }
   case Operation::all_gather:
     break;
   }
-  for (int m = 0; m < seat.size(); ++m) {
-    const auto [begin, count] = comm::slice(size_.elements, seat.size(), m);
-    if (std::string fault = moved_wrong(values, seat.ranks[static_cast<std::size_t>(m)], begin, count);
+  for (int m = 0; m < member.size(); ++m) {
+    const auto [begin, count] = minitaw::slice(size_.elements, member.size(), m);
+    if (std::string fault = moved_wrong(values, member.ranks[static_cast<std::size_t>(m)], begin, count);
         !fault.empty())
       return fault;
   }

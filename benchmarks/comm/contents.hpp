@@ -22,7 +22,7 @@ public:
   enum class Slices { in_place, at_front };
   /// What is wrong with a buffer after the operation; empty if nothing. Moves must be equal to the bit, sums
   /// to rounding of what double gives.
-  [[nodiscard]] std::string fault(Operation operation, const Seat& seat, int rank, Slices slices,
+  [[nodiscard]] std::string fault(Operation operation, const Member& member, int rank, Slices slices,
                                   const std::vector<std::byte>& after) const;
 
 private:
@@ -30,7 +30,7 @@ private:
   [[nodiscard]] float number(int rank, std::int64_t i) const;
   [[nodiscard]] std::string moved_wrong(const std::vector<float>& after, int from, std::int64_t begin,
                                         std::int64_t count) const;
-  [[nodiscard]] std::string summed_wrong(const std::vector<float>& after, const Seat& seat, std::int64_t at,
+  [[nodiscard]] std::string summed_wrong(const std::vector<float>& after, const Member& member, std::int64_t at,
                                          std::int64_t begin, std::int64_t count) const;
 
   Size size_;

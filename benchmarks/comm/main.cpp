@@ -6,8 +6,7 @@
 
 #include "base/error.hpp"
 #include "comm/mpi/detect.hpp"
-#include "comm/mpi/environment.hpp"
-#include "comm/mpi/texts.hpp"
+#include "comm/mpi/mpi.hpp"
 #include "table.hpp"
 
 namespace minitaw::bench {
@@ -22,22 +21,22 @@ void write(const std::string& path, const std::string& text) {
 /// As a run waits: the compute threads of a rank and the one that communicates want a core each. While the
 /// calls of this benchmark wait nothing computes, so with a core for each compute thread they give way for
 /// some milliseconds, as long as the longest messages take inside a node, before they sleep.
-comm::mpi::Patience waiting(const CommOptions& options) {
+comm::mpi::WaitPolicy waiting(const CommOptions& options) {
   const topology::Job place = topology::detect(MPI_COMM_WORLD);
   const int ranks = place.nodes.size(place.node);
   const int threads = ranks * (options.threads + 1);
-  comm::mpi::Patience patience = comm::mpi::patience(options.spin ? threads : place.node_cores, threads);
-  if (place.node_cores >= ranks * options.threads) patience.eager = std::chrono::milliseconds(20);
-  return patience;
+  comm::mpi::WaitPolicy policy = comm::mpi::wait_policy(options.spin ? threads : place.node_cores, threads);
+  if (place.node_cores >= ranks * options.threads) policy.eager = std::chrono::milliseconds(20);
+  return policy;
 }
 
 std::vector<Measured> measure_all(const CommOptions& options, int ranks) {
-  const comm::mpi::Patience patience = waiting(options);
+  const comm::mpi::WaitPolicy policy = waiting(options);
   std::vector<Measured> results;
   for (const Size& size : sizes_of(options, ranks)) {
     const Places places = places_of(size.groups);
-    const std::unique_ptr<Mover> ours = make_ours(options.transport, places, patience);
-    const std::unique_ptr<Mover> raw = make_raw(ours->name(), places);
+    const std::unique_ptr<Backend> ours = make_ours(options.transport, places, policy);
+    const std::unique_ptr<Backend> raw = make_raw(ours->name(), places);
     for (Measured& m : measure(size, places, *ours, raw.get(), options)) results.push_back(std::move(m));
   }
   return results;
@@ -45,7 +44,7 @@ std::vector<Measured> measure_all(const CommOptions& options, int ranks) {
 
 void tell(const CommOptions& options, const std::vector<Measured>& results) {
   fmt::print("{}: transport {} beside {}, {} rounds in turn{}\n\n{}", comm::mpi::library_version(),
-             results.front().mover, results.front().raw.empty() ? "nothing" : results.front().raw_mover,
+             results.front().backend, results.front().raw.empty() ? "nothing" : results.front().raw_backend,
              options.rounds, options.verify ? ", contents verified" : "", plain_table(results));
   write(options.markdown, markdown_table(results));
   write(options.json, json_text(results));

@@ -6,11 +6,9 @@
 #include <chrono>
 #include <thread>
 
-#include "comm/mpi/check.hpp"
+#include "comm/mpi/mpi.hpp"
 #include "comm/mpi/detect.hpp"
-#include "comm/mpi/size.hpp"
-#include "comm/mpi/texts.hpp"
-#include "comm/sum.hpp"
+#include "comm/transport.hpp"
 #include "engine/agree.hpp"
 
 namespace minitaw::bench {
@@ -42,40 +40,40 @@ private:
   bool crowded_ = false;
 };
 
-/// An operation with its mover, on this rank.
+/// An operation with its backend, on this rank.
 class Trial {
 public:
   Trial(const Start& start, const Size& size, const Places& places, const Place& place, Operation operation,
         Buffers& buffers, const CommOptions& options)
       : start_(start), size_(size), place_(place), operation_(operation), buffers_(buffers),
-        options_(options), rank_(comm::mpi::rank_in(MPI_COMM_WORLD)), seat_(seat_of(places, place, rank_)),
+        options_(options), rank_(comm::mpi::rank_in(MPI_COMM_WORLD)), member_(member_of(places, place, rank_)),
         contents_(size, options.seed), before_(contents_.before(rank_)) {}
 
-  double seconds(Mover& mover) {
+  double seconds(Backend& backend) {
     buffers_.data.set(before_);
     start_.together();
     const auto begin = Clock::now();
-    if (seat_.taken()) mover.move(operation_, place_, seat_, size_, buffers_);
+    if (member_.taken()) backend.move(operation_, place_, member_, size_, buffers_);
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
 
   /// Collective; of the contents that the last operation has left.
-  void require_right(const Mover& mover, bool spoil) const {
-    const std::string mine = seat_.taken() ? fault(mover, spoil) : std::string();
+  void require_right(const Backend& backend, bool spoil) const {
+    const std::string mine = member_.taken() ? fault(backend, spoil) : std::string();
     const std::vector<std::string> all = comm::mpi::gather_texts(mine, MPI_COMM_WORLD);
     const auto wrong = std::ranges::find_if(all, [](const std::string& text) { return !text.empty(); });
     if (wrong == all.end()) return;
     throw Wrong(fmt::format("{} of {} bytes {} by {} is wrong on rank {}: {}", name_of(operation_),
-                            buffers_.data.bytes(), place_.name, mover.name(), wrong - all.begin(), *wrong));
+                            buffers_.data.bytes(), place_.name, backend.name(), wrong - all.begin(), *wrong));
   }
 
 private:
-  [[nodiscard]] std::string fault(const Mover& mover, bool spoil) const {
+  [[nodiscard]] std::string fault(const Backend& backend, bool spoil) const {
     std::vector<std::byte> after(buffers_.data.bytes());
     buffers_.result(operation_).get(after);
     // The last byte of a number holds its sign. Member 0 has a result of every operation.
-    if (spoil && seat_.index == 0) after[comm::bytes_of(size_.scalar) - 1] ^= std::byte{0x80};
-    return contents_.fault(operation_, seat_, rank_, mover.slices(), after);
+    if (spoil && member_.index == 0) after[comm::bytes_of(size_.scalar) - 1] ^= std::byte{0x80};
+    return contents_.fault(operation_, member_, rank_, backend.slices(), after);
   }
 
   const Start& start_;
@@ -85,7 +83,7 @@ private:
   Buffers& buffers_;
   const CommOptions& options_;
   int rank_;
-  Seat seat_;
+  Member member_;
   Contents contents_;
   std::vector<std::byte> before_;
 };
@@ -98,7 +96,7 @@ void slowest(std::vector<double>& seconds) {
 }
 
 /// A round that does not count: connections, buffers of the library, first touch. Its contents are checked.
-void rehearse(Trial& trial, Mover& ours, Mover* raw, bool verify, bool spoil) {
+void rehearse(Trial& trial, Backend& ours, Backend* raw, bool verify, bool spoil) {
   (void)trial.seconds(ours);
   if (verify) trial.require_right(ours, spoil);
   if (raw == nullptr) return;
@@ -108,7 +106,7 @@ void rehearse(Trial& trial, Mover& ours, Mover* raw, bool verify, bool spoil) {
 
 }  // namespace
 
-std::vector<Measured> measure(const Size& size, const Places& places, Mover& ours, Mover* raw,
+std::vector<Measured> measure(const Size& size, const Places& places, Backend& ours, Backend* raw,
                               const CommOptions& options) {
   Buffers buffers(static_cast<std::size_t>(size.elements) * comm::bytes_of(size.scalar));
   const Start start;

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "mover.hpp"
+#include "backend.hpp"
 
 namespace minitaw::bench {
 
@@ -11,7 +11,7 @@ struct Measured {
   Size size;
   std::string place;
   Operation operation = Operation::send;
-  std::string mover, raw_mover;
+  std::string backend, raw_backend;
   std::vector<double> ours, raw;  ///< seconds, the slowest rank's, by round; raw is empty where there is none
 };
 
@@ -19,7 +19,7 @@ struct Measured {
 /// round to round. Every measurement starts with the same contents and a barrier. Collective over
 /// MPI_COMM_WORLD; the result is complete on all ranks. With options.verify the contents after the first
 /// round are checked; throws Wrong on all ranks if they are not what they must be.
-[[nodiscard]] std::vector<Measured> measure(const Size& size, const Places& places, Mover& ours, Mover* raw,
+[[nodiscard]] std::vector<Measured> measure(const Size& size, const Places& places, Backend& ours, Backend* raw,
                                             const CommOptions& options);
 
 /// An operation left wrong contents. On all ranks, with the words of the first one that has seen it.

@@ -55,16 +55,16 @@ Kind kind_of(Operation operation) {
 
 /// Transports look in the program for what they must be ready for.
 void add_actions(Places& places, const Place& place, int rank) {
-  const Seat seat = seat_of(places, place, rank);
-  if (!seat.taken()) return;
+  const Member member = member_of(places, place, rank);
+  if (!member.taken()) return;
   std::vector<schedule::Action>& actions = places.program.ranks[static_cast<std::size_t>(rank)].actions;
   for (const Operation operation : operations) {
     const Kind kind = kind_of(operation);
     if (kind == Kind::send) {
-      actions.push_back(action(Kind::recv, operation, place, seat.previous(), -1));
-      actions.push_back(action(Kind::send, operation, place, seat.next(), -1));
+      actions.push_back(action(Kind::recv, operation, place, member.previous(), -1));
+      actions.push_back(action(Kind::send, operation, place, member.next(), -1));
     } else {
-      actions.push_back(action(kind, operation, place, seat.ranks.front(), seat.communicator));
+      actions.push_back(action(kind, operation, place, member.ranks.front(), member.communicator));
     }
   }
 }
@@ -112,7 +112,7 @@ Places places_of(const topology::Groups& groups) {
   return places;
 }
 
-Seat seat_of(const Places& places, const Place& place, int rank) {
+Member member_of(const Places& places, const Place& place, int rank) {
   for (const int c : place.communicators) {
     const std::vector<int>& ranks = places.program.communicators[static_cast<std::size_t>(c)].ranks;
     if (const auto at = std::ranges::find(ranks, rank); at != ranks.end())

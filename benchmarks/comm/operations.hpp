@@ -48,7 +48,7 @@ struct Places {
 [[nodiscard]] Places places_of(const topology::Groups& groups);
 
 /// A rank in its team at a place.
-struct Seat {
+struct Member {
   int communicator = -1;  ///< -1: the rank takes no part
   std::vector<int> ranks;
   int index = -1;
@@ -63,6 +63,6 @@ struct Seat {
   [[nodiscard]] bool sends() const { return index % 2 == 0 && index + 1 < size(); }
   [[nodiscard]] bool receives() const { return index % 2 == 1; }
 };
-[[nodiscard]] Seat seat_of(const Places& places, const Place& place, int rank);
+[[nodiscard]] Member member_of(const Places& places, const Place& place, int rank);
 
 }  // namespace minitaw::bench

@@ -1,9 +1,9 @@
 #include "kernels/kernels.hpp"
-#include "mover.hpp"
+#include "backend.hpp"
 
 namespace minitaw::bench {
 
-std::unique_ptr<Mover> make_raw(const std::string& ours, const Places& places) {
+std::unique_ptr<Backend> make_raw(const std::string& ours, const Places& places) {
 #if defined(MINITAW_HAVE_NCCL)
   if (ours == "nccl") return make_raw_nccl(places);
 #endif

@@ -1,10 +1,9 @@
 #include <numeric>
 
-#include "comm/mpi/check.hpp"
-#include "comm/mpi/size.hpp"
-#include "comm/slices.hpp"
-#include "comm/sum.hpp"
-#include "mover.hpp"
+#include "comm/mpi/mpi.hpp"
+#include "base/range.hpp"
+#include "comm/transport.hpp"
+#include "backend.hpp"
 
 namespace minitaw::bench {
 namespace {
@@ -28,26 +27,26 @@ struct View {
 struct Shares {
   Shares(const Size& size, int members) : even(size.elements % members == 0) {
     for (int m = 0; m < members; ++m) {
-      const comm::Slice slice = comm::slice(size.elements, members, m);
-      counts.push_back(static_cast<int>(slice.count));
-      starts.push_back(static_cast<int>(slice.begin));
+      const Range part = minitaw::slice(size.elements, members, m);
+      counts.push_back(static_cast<int>(part.count));
+      starts.push_back(static_cast<int>(part.begin));
     }
   }
   bool even;
   std::vector<int> counts, starts;
 };
 
-class RawMpi final : public Mover {
+class RawMpi final : public Backend {
 public:
   explicit RawMpi(const Places& places) {
     const int rank = comm::mpi::rank_in(MPI_COMM_WORLD);
     check(MPI_Op_create(add_bf16, 1, &add_bf16_), "MPI_Op_create");
     for (const Place& place : places.places) {
-      const Seat seat = seat_of(places, place, rank);
+      const Member member = member_of(places, place, rank);
       MPI_Comm& team = teams_.emplace_back(MPI_COMM_NULL);
       names_.push_back(place.name);
       check(
-          MPI_Comm_split(MPI_COMM_WORLD, seat.taken() ? seat.communicator : MPI_UNDEFINED, seat.index, &team),
+          MPI_Comm_split(MPI_COMM_WORLD, member.taken() ? member.communicator : MPI_UNDEFINED, member.index, &team),
           "MPI_Comm_split");
     }
   }
@@ -57,26 +56,26 @@ public:
     MPI_Op_free(&add_bf16_);
   }
 
-  void move(Operation operation, const Place& place, const Seat& seat, const Size& size,
+  void move(Operation operation, const Place& place, const Member& member, const Size& size,
             Buffers& buffers) override {
     const MPI_Comm team = team_at(place);
     const View view = view_of(size, buffers.data);
     switch (operation) {
     case Operation::send:
-      return send(view, seat, team);
+      return send(view, member, team);
     case Operation::shift:
-      return check(MPI_Sendrecv(view.data, view.count, view.type, (seat.index + 1) % seat.size(), 0,
+      return check(MPI_Sendrecv(view.data, view.count, view.type, (member.index + 1) % member.size(), 0,
                                 buffers.landing.data(), view.count, view.type,
-                                (seat.index + seat.size() - 1) % seat.size(), 0, team, MPI_STATUS_IGNORE),
+                                (member.index + member.size() - 1) % member.size(), 0, team, MPI_STATUS_IGNORE),
                    "MPI_Sendrecv");
     case Operation::broadcast:
       return check(MPI_Bcast(view.data, view.count, view.type, 0, team), "MPI_Bcast");
     case Operation::reduce:
-      return reduce(view, seat, team);
+      return reduce(view, member, team);
     case Operation::all_gather:
-      return all_gather(view, Shares(size, seat.size()), team);
+      return all_gather(view, Shares(size, member.size()), team);
     case Operation::reduce_scatter:
-      return reduce_scatter(view, Shares(size, seat.size()), team);
+      return reduce_scatter(view, Shares(size, member.size()), team);
     case Operation::all_reduce:
       return check(MPI_Allreduce(MPI_IN_PLACE, view.data, view.count, view.type, view.sum, team),
                    "MPI_Allreduce");
@@ -96,14 +95,14 @@ private:
     return {memory.data(), count, MPI_UINT16_T, add_bf16_};
   }
 
-  static void send(const View& v, const Seat& seat, MPI_Comm team) {
-    if (seat.sends()) check(MPI_Send(v.data, v.count, v.type, seat.index + 1, 0, team), "MPI_Send");
-    else if (seat.receives())
-      check(MPI_Recv(v.data, v.count, v.type, seat.index - 1, 0, team, MPI_STATUS_IGNORE), "MPI_Recv");
+  static void send(const View& v, const Member& member, MPI_Comm team) {
+    if (member.sends()) check(MPI_Send(v.data, v.count, v.type, member.index + 1, 0, team), "MPI_Send");
+    else if (member.receives())
+      check(MPI_Recv(v.data, v.count, v.type, member.index - 1, 0, team, MPI_STATUS_IGNORE), "MPI_Recv");
   }
 
-  static void reduce(const View& v, const Seat& seat, MPI_Comm team) {
-    const void* from = seat.index == 0 ? MPI_IN_PLACE : v.data;
+  static void reduce(const View& v, const Member& member, MPI_Comm team) {
+    const void* from = member.index == 0 ? MPI_IN_PLACE : v.data;
     check(MPI_Reduce(from, v.data, v.count, v.type, v.sum, 0, team), "MPI_Reduce");
   }
 
@@ -132,6 +131,6 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Mover> make_raw_mpi(const Places& places) { return std::make_unique<RawMpi>(places); }
+std::unique_ptr<Backend> make_raw_mpi(const Places& places) { return std::make_unique<RawMpi>(places); }
 
 }  // namespace minitaw::bench

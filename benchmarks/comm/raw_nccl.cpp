@@ -1,10 +1,9 @@
-#include "comm/mpi/check.hpp"
-#include "comm/mpi/size.hpp"
-#include "comm/nccl/library.hpp"
-#include "comm/slices.hpp"
-#include "comm/sum.hpp"
-#include "engine/lane_space.hpp"
-#include "mover.hpp"
+#include "comm/mpi/mpi.hpp"
+#include "comm/nccl/api.hpp"
+#include "base/range.hpp"
+#include "comm/transport.hpp"
+#include "engine/queue.hpp"
+#include "backend.hpp"
 
 namespace minitaw::bench {
 namespace {
@@ -19,17 +18,17 @@ void wait_ready(Communicator& communicator) {
   }
 }
 
-/// This rank in the team of a place; nothing if it has no seat. The first member's id is told by MPI.
-std::unique_ptr<Communicator> join(const Seat& seat) {
+/// This rank in the team of a place; nothing if it has no member. The first member's id is told by MPI.
+std::unique_ptr<Communicator> join(const Member& member) {
   MPI_Comm team = MPI_COMM_NULL;
-  check(MPI_Comm_split(MPI_COMM_WORLD, seat.taken() ? seat.communicator : MPI_UNDEFINED, seat.index, &team),
+  check(MPI_Comm_split(MPI_COMM_WORLD, member.taken() ? member.communicator : MPI_UNDEFINED, member.index, &team),
         "MPI_Comm_split");
-  if (!seat.taken()) return nullptr;
+  if (!member.taken()) return nullptr;
   comm::nccl::UniqueId id{};
-  if (seat.index == 0) id = comm::nccl::library().unique_id();
+  if (member.index == 0) id = comm::nccl::library().unique_id();
   check(MPI_Bcast(id.data(), static_cast<int>(id.size()), MPI_BYTE, 0, team), "telling NCCL's unique id");
   MPI_Comm_free(&team);
-  std::unique_ptr<Communicator> communicator = comm::nccl::library().init(seat.size(), id, seat.index);
+  std::unique_ptr<Communicator> communicator = comm::nccl::library().init(member.size(), id, member.index);
   wait_ready(*communicator);
   return communicator;
 }
@@ -37,7 +36,7 @@ std::unique_ptr<Communicator> join(const Seat& seat) {
 /// One call of a place's communicator, on the device memory of a size.
 struct Call {
   Communicator& team;
-  const Seat& seat;
+  const Member& member;
   const Size& size;
   std::byte* data;
   std::byte* landing;
@@ -47,32 +46,32 @@ struct Call {
   [[nodiscard]] std::size_t count() const { return static_cast<std::size_t>(size.elements); }
   [[nodiscard]] std::size_t bytes() const { return count() * width(); }
   [[nodiscard]] Type type() const { return size.scalar == comm::Scalar::fp32 ? Type::fp32 : Type::bf16; }
-  [[nodiscard]] bool even() const { return count() % static_cast<std::size_t>(seat.size()) == 0; }
-  [[nodiscard]] std::size_t each() const { return count() / static_cast<std::size_t>(seat.size()); }
+  [[nodiscard]] bool even() const { return count() % static_cast<std::size_t>(member.size()) == 0; }
+  [[nodiscard]] std::size_t each() const { return count() / static_cast<std::size_t>(member.size()); }
   [[nodiscard]] std::byte* own_slice() const {
-    return data + static_cast<std::size_t>(seat.index) * each() * width();
+    return data + static_cast<std::size_t>(member.index) * each() * width();
   }
 
   /// NCCL has no calls for unequal slices: one call for each, as a group.
   template <class Do>
   void slice_by_slice(const Do& act) const {
-    for (int m = 0; m < seat.size(); ++m) {
-      const comm::Slice slice = comm::slice(size.elements, seat.size(), m);
-      if (slice.count > 0)
-        act(m, data + static_cast<std::size_t>(slice.begin) * width(), static_cast<std::size_t>(slice.count));
+    for (int m = 0; m < member.size(); ++m) {
+      const Range part = minitaw::slice(size.elements, member.size(), m);
+      if (part.count > 0)
+        act(m, data + static_cast<std::size_t>(part.begin) * width(), static_cast<std::size_t>(part.count));
     }
   }
 };
 
 void send(const Call& c) {
-  if (c.seat.sends()) c.team.send(c.data, c.bytes(), c.seat.index + 1, c.queue);
-  else if (c.seat.receives()) c.team.receive(c.data, c.bytes(), c.seat.index - 1, c.queue);
+  if (c.member.sends()) c.team.send(c.data, c.bytes(), c.member.index + 1, c.queue);
+  else if (c.member.receives()) c.team.receive(c.data, c.bytes(), c.member.index - 1, c.queue);
 }
 
 void shift(const Call& c) {
-  const int n = c.seat.size();
-  c.team.send(c.data, c.bytes(), (c.seat.index + 1) % n, c.queue);
-  c.team.receive(c.landing, c.bytes(), (c.seat.index + n - 1) % n, c.queue);
+  const int n = c.member.size();
+  c.team.send(c.data, c.bytes(), (c.member.index + 1) % n, c.queue);
+  c.team.receive(c.landing, c.bytes(), (c.member.index + n - 1) % n, c.queue);
 }
 
 void all_gather(const Call& c) {
@@ -106,13 +105,13 @@ void start(Operation operation, const Call& c) {
   }
 }
 
-class RawNccl final : public Mover {
+class RawNccl final : public Backend {
 public:
   explicit RawNccl(const Places& places) {
     const int rank = comm::mpi::rank_in(MPI_COMM_WORLD);
     for (const Place& place : places.places) {
       names_.push_back(place.name);
-      teams_.push_back(join(seat_of(places, place, rank)));
+      teams_.push_back(join(member_of(places, place, rank)));
     }
   }
   ~RawNccl() override {
@@ -123,7 +122,7 @@ public:
     }
   }
 
-  void move(Operation operation, const Place& place, const Seat& seat, const Size& size,
+  void move(Operation operation, const Place& place, const Member& member, const Size& size,
             Buffers& buffers) override {
     Communicator& team =
         *teams_[static_cast<std::size_t>(std::ranges::find(names_, place.name) - names_.begin())];
@@ -131,7 +130,7 @@ public:
     const schedule::Lane lane = lane_of(operation, place, false);
     api.group_start();
     start(operation,
-          {team, seat, size, buffers.data.data(), buffers.landing.data(), engine::lane_stream(lane)});
+          {team, member, size, buffers.data.data(), buffers.landing.data(), engine::lane_stream(lane)});
     api.group_end();
     wait_ready(team);
     engine::lane_space(lane).fence("minitaw::comm benchmark");
@@ -146,6 +145,6 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Mover> make_raw_nccl(const Places& places) { return std::make_unique<RawNccl>(places); }
+std::unique_ptr<Backend> make_raw_nccl(const Places& places) { return std::make_unique<RawNccl>(places); }
 
 }  // namespace minitaw::bench

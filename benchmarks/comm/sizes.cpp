@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/error.hpp"
-#include "deck/settings.hpp"
+#include "deck/deck.hpp"
 #include "engine/session.hpp"
 
 namespace minitaw::bench {

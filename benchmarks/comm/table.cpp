@@ -6,7 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "comm/sum.hpp"
+#include "comm/transport.hpp"
 #include "record/quantile.hpp"
 
 namespace minitaw::bench {
@@ -85,8 +85,8 @@ std::string json_text(const std::vector<Measured>& results) {
                    {"operation", name_of(m.operation)},
                    {"bytes", static_cast<std::int64_t>(bytes_of(m))},
                    {"what", m.size.what},
-                   {"transport", m.mover},
-                   {"raw", m.raw_mover},
+                   {"transport", m.backend},
+                   {"raw", m.raw_backend},
                    {"ours_s", m.ours},
                    {"raw_s", m.raw}});
   return all.dump(1) + "\n";

@@ -4,12 +4,23 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stdexcept>
+#include <vector>
 
-#include "comm/error.hpp"
 #include "schedule/account.hpp"
 #include "schedule/program.hpp"
 
 namespace minitaw::comm {
+
+/// A call of the network library failed, or a message was not what both sides had agreed on.
+struct Error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// A wait was ended by Transport::cancel().
+struct Cancelled : std::runtime_error {
+  Cancelled() : std::runtime_error("communication was cancelled") {}
+};
 
 /// One side of a point-to-point message.
 struct Message {
@@ -61,7 +72,7 @@ public:
 /// under way on two lanes at once. Collectives match in order per communicator and lane. If on_stream(),
 /// operands of one rank for another match in order whatever their payload, and so do gradients.
 ///
-/// Slices are those of comm/slices.hpp: equal if the members divide the elements, else the last ones are
+/// Slices are those of base/range.hpp: equal if the members divide the elements, else the last ones are
 /// shorter. On a communicator of one member every collective does nothing.
 class Transport {
 public:
@@ -131,5 +142,32 @@ private:
     if (started != nullptr) wait(*started);
   }
 };
+
+/// Transport of a job of one rank: every collective has one member and leaves the data as it is. A message
+/// has nowhere to go and throws LogicError.
+class SoloTransport final : public Transport {
+public:
+  [[nodiscard]] int rank() const override { return 0; }
+
+  [[nodiscard]] Started start(schedule::Lane lane, std::span<const Message> batch) override;
+  [[nodiscard]] Started start(schedule::Lane, schedule::Kind, const Collective&) override { return nullptr; }
+
+  [[nodiscard]] schedule::ByteMatrix sent() const override { return schedule::ByteMatrix(1); }
+  void reset_counters() override {}
+  void cancel() override {}
+};
+
+/// The communicator of that index; throws LogicError if there is none.
+[[nodiscard]] const schedule::Communicator&
+communicator_at(const std::vector<schedule::Communicator>& communicators, int index);
+
+/// Place of a rank in a communicator's ring; throws LogicError if it is not a member.
+[[nodiscard]] int member_index(const schedule::Communicator& communicator, int rank);
+
+[[nodiscard]] std::size_t bytes_of(Scalar scalar);
+
+/// target[i] += other[i] for `elements` values. bf16 adds in float and rounds to nearest even. Buffers must
+/// be aligned to the scalar and must not overlap.
+void add(Scalar scalar, std::byte* target, const std::byte* other, std::int64_t elements);
 
 }  // namespace minitaw::comm

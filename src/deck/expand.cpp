@@ -1,13 +1,197 @@
-#include "deck/expand.hpp"
+#include "deck/keys.hpp"
 
+#include <algorithm>
+#include <filesystem>
 #include <fmt/format.h>
-
+#include <numeric>
 #include <set>
 
 #include "base/error.hpp"
-#include "deck/keys.hpp"
+#include "deck/deck.hpp"
+#include "deck/value.hpp"
 
 namespace minitaw::deck {
+
+namespace {
+
+bool has_sizes(const std::string& groups) { return groups.find('+') != std::string::npos; }
+
+bool is_open(const std::string& groups) { return groups.ends_with("*"); }
+
+/// Ranks of a plan that names none: those of explicit group sizes.
+int planned_ranks(const Draft& draft) {
+  if (draft.groups && has_sizes(*draft.groups) && !is_open(*draft.groups))
+    return topology::parse_groups(*draft.groups).ranks();
+  if (is_serial(*draft.schedule)) return 1;
+  throw InputError("ranks: not given, and a plan has no job to take it from; add for example --set ranks=8");
+}
+
+int ranks_of(const Draft& draft, const Job& job) {
+  const bool unknown = job.planning && job.ranks < 1;
+  if (!draft.ranks) return unknown ? planned_ranks(draft) : job.ranks;
+  const auto ranks = static_cast<int>(*draft.ranks);
+  if (!job.planning && ranks > job.ranks)
+    throw InputError(
+        fmt::format("ranks: {} ranks are asked for, but the job has {}; start it with mpiexec -n {}", ranks,
+                    job.ranks, ranks));
+  return ranks;
+}
+
+/// The part of each node that belongs to the first `ranks` ranks; one group if the nodes hold fewer.
+topology::Groups nodes_of(const Job& job, int ranks) {
+  std::vector<int> sizes;
+  int left = ranks;
+  for (const int node : job.node_sizes) {
+    if (left == 0) break;
+    sizes.push_back(std::min(node, left));
+    left -= sizes.back();
+  }
+  return left == 0 ? topology::Groups(sizes) : topology::Groups::equal(ranks, 1);
+}
+
+/// "1+2+*" on 6 ranks: "1+2+3".
+topology::Groups filled(const std::string& open, int ranks) {
+  std::vector<int> sizes = topology::parse_groups(open.substr(0, open.size() - 2)).sizes();
+  const int left = ranks - std::accumulate(sizes.begin(), sizes.end(), 0);
+  if (left < 1)
+    throw InputError(
+        fmt::format("groups: \"{}\" leaves none of {} ranks for its last group", printable(open), ranks));
+  sizes.push_back(left);
+  return topology::Groups(sizes);
+}
+
+topology::Groups groups_of(const Draft& draft, const Job& job, int ranks) {
+  if (!draft.groups) return nodes_of(job, ranks);
+  if (!has_sizes(*draft.groups)) return topology::Groups::equal(ranks, std::stoi(*draft.groups));
+  if (is_open(*draft.groups)) return filled(*draft.groups, ranks);
+  topology::Groups groups = topology::parse_groups(*draft.groups);
+  if (groups.ranks() != ranks)
+    throw InputError(
+        fmt::format("groups: \"{}\" has {} ranks, but the case has {}; make the sizes add up to {}",
+                    printable(groups.text()), groups.ranks(), ranks, ranks));
+  return groups;
+}
+
+/// As in LLaMA.
+std::int64_t default_ffn(std::int64_t hidden) {
+  const std::int64_t width = (8 * hidden + 2) / 3;
+  return (width + 255) / 256 * 256;
+}
+
+std::vector<std::int64_t> ffn_of(const Draft& draft) {
+  const auto layers = static_cast<std::size_t>(*draft.layers);
+  if (!draft.ffn_per_layer)
+    return std::vector<std::int64_t>(layers, draft.ffn.value_or(default_ffn(*draft.hidden)));
+  if (draft.ffn) throw InputError("ffn: given together with ffn_per_layer; keep one of the two");
+  if (draft.ffn_per_layer->size() != layers)
+    throw InputError(fmt::format("ffn_per_layer: {} values for {} layers; give one per layer",
+                                 draft.ffn_per_layer->size(), layers));
+  return *draft.ffn_per_layer;
+}
+
+/// B of each rank, or nothing if all are equal.
+std::vector<std::int64_t> micro_batch_per_rank_of(const Draft& draft, const Case& c) {
+  if (!draft.micro_batch_per_rank) return {};
+  const std::vector<std::int64_t>& sizes = *draft.micro_batch_per_rank;
+  if (draft.micro_batch)
+    throw InputError("micro_batch: given together with micro_batch_per_rank; keep one of the two");
+  if (passes_activations(c.schedule))
+    throw InputError(
+        fmt::format("micro_batch_per_rank: the micro-batches of {} visit all ranks, so they have "
+                    "one size; use micro_batch",
+                    c.schedule));
+  if (sizes.size() != static_cast<std::size_t>(c.ranks))
+    throw InputError(fmt::format("micro_batch_per_rank: {} values for {} ranks; give one per rank",
+                                 sizes.size(), c.ranks));
+  if (c.micro_batches % c.ranks != 0)
+    throw InputError(fmt::format(
+        "micro_batches: {} micro-batches cannot be shared evenly by {} ranks; use a multiple of {}",
+        c.micro_batches, c.ranks, c.ranks));
+  const std::int64_t sequences =
+      std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) * (c.micro_batches / c.ranks);
+  if (sequences > INT32_MAX)
+    throw InputError(
+        fmt::format("micro_batch_per_rank: {} sequences per step; use at most {}", sequences, INT32_MAX));
+  const bool equal = std::ranges::all_of(sizes, [&](std::int64_t size) { return size == sizes.front(); });
+  return equal ? std::vector<std::int64_t>() : sizes;
+}
+
+std::int64_t heads_of(const Draft& draft) {
+  if (draft.heads && draft.head_dim)
+    throw InputError("head_dim: given together with heads; keep one of the two");
+  if (!draft.heads && !draft.head_dim)
+    throw InputError("heads: not given; add for example heads = 8, or head_dim = 128");
+  if (draft.heads) return *draft.heads;
+  if (*draft.hidden % *draft.head_dim != 0)
+    throw InputError(fmt::format("head_dim: {} does not divide hidden = {}", *draft.head_dim, *draft.hidden));
+  return *draft.hidden / *draft.head_dim;
+}
+
+std::int64_t largest_micro_batch(const Draft& draft) {
+  if (!draft.micro_batch_per_rank) return draft.micro_batch.value_or(1);
+  return *std::ranges::max_element(*draft.micro_batch_per_rank);
+}
+
+model::Shape shape_of(const Draft& draft) {
+  model::Shape shape;
+  shape.layers = static_cast<int>(*draft.layers);
+  shape.hidden = *draft.hidden;
+  shape.heads = static_cast<int>(heads_of(draft));
+  shape.kv_heads = static_cast<int>(draft.kv_heads.value_or(shape.heads));
+  shape.ffn = ffn_of(draft);
+  shape.vocab = draft.vocab.value_or(*draft.data == "synthetic" ? 32000 : 256);
+  shape.seq = *draft.seq;
+  shape.micro_batch = largest_micro_batch(draft);
+  shape.dtype = *draft.dtype == "bf16" ? model::Dtype::bf16 : model::Dtype::fp32;
+  if (*draft.recompute == "keep-attention") shape.recompute = model::Recompute::keep_attention;
+  if (*draft.recompute == "none") shape.recompute = model::Recompute::none;
+  model::check(shape);
+  return shape;
+}
+
+/// A file must give at least one sequence and the token behind it.
+void check_data(const Case& c, const Job& job) {
+  if (c.data == "synthetic") return;
+  if (c.shape.vocab < 256)
+    throw InputError(
+        fmt::format("vocab: {} is too small for the bytes of a file; use at least 256", c.shape.vocab));
+  if (job.planning) return;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(c.data, error))
+    throw InputError(fmt::format(
+        "data: {} is not a file; name one (from the current folder), or \"synthetic\"", printable(c.data)));
+  const auto bytes = std::filesystem::file_size(c.data, error);
+  if (error || bytes <= static_cast<std::uintmax_t>(c.shape.seq))
+    throw InputError(fmt::format("data: {} has {} bytes; a sequence of {} tokens needs at least {}",
+                                 printable(c.data), error ? 0 : bytes, c.shape.seq, c.shape.seq + 1));
+}
+
+}  // namespace
+
+Case complete(const Draft& draft, const Job& job) {
+  Case c;
+  c.schedule = *draft.schedule;
+  c.ranks = ranks_of(draft, job);
+  c.groups = groups_of(draft, job, c.ranks);
+  c.replicas = static_cast<int>(*draft.replicas);
+  c.micro_batches = static_cast<int>(draft.micro_batches.value_or(c.ranks));
+  c.micro_batch_per_rank = micro_batch_per_rank_of(draft, c);
+  c.shape = shape_of(draft);
+  c.steps = static_cast<int>(*draft.steps);
+  c.repeats = static_cast<int>(*draft.repeats);
+  c.warmup = static_cast<int>(*draft.warmup);
+  c.learning_rate = *draft.learning_rate;
+  c.data = *draft.data;
+  c.seed = static_cast<std::uint64_t>(*draft.seed);
+  c.attention = *draft.attention;
+  c.transport = *draft.transport;
+  // After the checks of ranks and groups: the other schedules share them.
+  if (is_serial(c.schedule)) c = on_one_rank(std::move(c));
+  check_data(c, job);
+  check_schedule(c);
+  c.schedule = schedule::to_text(schedule::settled(request_of(c), job.adapters));
+  return c;
+}
 
 namespace {
 

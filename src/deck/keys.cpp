@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "deck/schedule_name.hpp"
+#include "deck/deck.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::deck {

@@ -1,13 +1,29 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "deck/draft.hpp"
+#include "deck/deck.hpp"
 #include "deck/value.hpp"
 
 namespace minitaw::deck {
+
+/// A case as the user wrote it: one value per key, each valid by itself. Empty: the default depends on other
+/// keys or on the job, or the key must be given.
+struct Draft {
+  std::optional<std::string> schedule, groups, dtype, recompute, data, attention, transport;
+  std::optional<std::int64_t> ranks, replicas, layers, hidden, heads, head_dim, kv_heads, vocab, ffn, seq;
+  std::optional<std::int64_t> micro_batch, micro_batches, steps, repeats, warmup, seed;
+  std::optional<std::vector<std::int64_t>> ffn_per_layer, micro_batch_per_rank;
+  std::optional<double> learning_rate;
+};
+
+/// Fills in what depends on other keys and on the job, and checks the whole. Throws InputError "key: ...".
+[[nodiscard]] Case complete(const Draft& draft, const Job& job);
 
 /// A deck key. Parsing, `minitaw help keys` and docs/keys.md all come from the table of these.
 struct Key {
@@ -38,5 +54,17 @@ struct Key {
 [[nodiscard]] std::string help_text();
 /// Text of docs/keys.md.
 [[nodiscard]] std::string help_markdown();
+
+/// What the user gave for each key: deck, then overrides on top.
+using Settings = std::map<std::string, Setting>;
+
+/// Largest number of cases of a sweep.
+inline constexpr std::size_t most_cases = 100'000;
+
+/// All combinations of the axes, completed and checked; the first key of keys() varies slowest. Combinations
+/// that cannot be run are left out, with a note, if each of their values still occurs in some other case;
+/// otherwise they are an error. Equal cases are kept once. Throws InputError that begins with where the key
+/// was written.
+void expand(const Settings& settings, const Job& job, Deck& deck);
 
 }  // namespace minitaw::deck

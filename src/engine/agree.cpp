@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "comm/mpi/check.hpp"
+#include "comm/mpi/mpi.hpp"
 
 namespace minitaw::engine {
 namespace {

@@ -1,14 +1,90 @@
 #pragma once
 
+#include <functional>
 #include <mpi.h>
-
 #include <vector>
 
+#include "engine/account.hpp"
+#include "engine/executor.hpp"
 #include "engine/session.hpp"
-#include "engine/timed_steps.hpp"
+#include "meters/meter.hpp"
 #include "record/result.hpp"
 
 namespace minitaw::engine {
+
+/// Seconds on some clock of this rank.
+using Now = std::function<double()>;
+
+/// What to add to this rank's `now` to get that of rank 0 of `comm`, by messages that go back and forth:
+/// wrong by half the time of the fastest of them at most. Collective.
+[[nodiscard]] double offset_by_messages(MPI_Comm comm, const Now& now);
+
+/// The same for the host's clock (Clock::started). Ranks of one node share it; only the first rank of each
+/// node exchanges messages. Collective.
+[[nodiscard]] double clock_offset(MPI_Comm comm);
+
+/// What a rank remembers of its timed steps, so that one of them can be looked at afterwards: nothing is
+/// exchanged while steps are being timed.
+class TimedSteps {
+public:
+  /// A rank keeps the spans of all its `steps` if those of the longest rank are at most this many (24 bytes
+  /// each); else those of the last step only. Every rank decides alike.
+  static constexpr std::size_t most_kept = std::size_t{1} << 20;
+
+  TimedSteps(const schedule::Program& program, int steps, std::size_t most = most_kept);
+
+  /// The step that `executor` has just executed.
+  void add(const Executor& executor, StepTime time);
+
+  [[nodiscard]] int count() const { return static_cast<int>(seconds_.size()); }
+  /// Length of each step on this rank.
+  [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }
+
+  /// The step that stands for all, given the length of each: the (lower) median one, or the last where only
+  /// that was kept.
+  [[nodiscard]] int choose(const std::vector<double>& lengths) const;
+
+  /// The spans of all ranks in that step on rank 0, on one clock, from the moment when the first rank began;
+  /// on the others nothing. Collective.
+  [[nodiscard]] StepSpans gather(int step, MPI_Comm comm) const;
+
+private:
+  struct Kept {
+    double started = 0;  ///< by host_seconds()
+    std::vector<Span> spans;
+  };
+  [[nodiscard]] const Kept& kept(int step) const { return kept_[keeps_all_ ? step : 0]; }
+
+  const schedule::Program& program_;
+  bool keeps_all_;
+  std::vector<double> seconds_;
+  std::vector<Kept> kept_;
+};
+
+/// Asks the meter of this rank's device before, between and after the timed steps of one repetition, never
+/// while a step is timed. What a reading costs (Meter::name() says) comes to lie between two steps.
+class StepMeter {
+public:
+  /// Reads nothing where there is no meter, or its fault is known.
+  explicit StepMeter(meters::Meter* meter);
+
+  void begin();   ///< before the first timed step
+  void sample();  ///< after each timed step
+  void end();     ///< after the last one's sample
+
+  /// Adds this repetition to the result on rank 0: a row of device_samples for each step and one of energy,
+  /// or, if the meter of any rank has failed, none at all for the whole case, and why. Collective.
+  void collect(MPI_Comm comm, record::CaseResult& result) const;
+
+private:
+  void collect_samples(MPI_Comm comm, record::CaseResult& result) const;
+  void collect_energy(MPI_Comm comm, record::CaseResult& result) const;
+
+  meters::Meter* meter_;
+  std::string fault_;
+  std::vector<record::DeviceSample> samples_;
+  double before_, after_;  ///< J
+};
 
 /// Brings what every rank measured together on rank 0. Collective over the ranks of the session.
 /// peak: this rank's peak resident memory. timeline: whether the result gets that of the step accounted for.

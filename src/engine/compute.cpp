@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
-#include "engine/lane_space.hpp"
+#include "engine/queue.hpp"
 #include "kernels/kernels.hpp"
 #include "model/layout.hpp"
 

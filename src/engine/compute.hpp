@@ -10,7 +10,7 @@
 
 namespace minitaw::engine {
 
-/// Plays the compute lane's actions: looks up slots and calls the model.
+/// Executes the compute lane's actions: looks up slots and calls the model.
 class Compute {
 public:
   Compute(model::Model& model, const Arena& arena, const State& state, model::AdamW adamw, double* loss);

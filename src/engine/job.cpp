@@ -11,14 +11,12 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "comm/mpi/check.hpp"
-#include "comm/mpi/size.hpp"
+#include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
 #include "engine/agree.hpp"
 #include "engine/collect.hpp"
-#include "engine/lane_space.hpp"
-#include "engine/process_memory.hpp"
-#include "engine/step_meter.hpp"
+#include "engine/memory.hpp"
+#include "engine/queue.hpp"
 #include "kernels/kernels.hpp"
 #include "model/block.hpp"
 #include "model/layout.hpp"
@@ -28,7 +26,7 @@ namespace {
 
 using comm::mpi::check;
 
-/// A serial step that costs more than this is not played beside the case; about two seconds of one core.
+/// A serial step that costs more than this is not executed beside the case; about two seconds of one core.
 constexpr double affordable_flops = 1e11;
 
 /// Rank 0 writes down what it knows before the others end the job.
@@ -154,20 +152,20 @@ Check Job::verify(const deck::Case& c, int steps, const Reference& reference, co
   Check result;
   const Members members(world_, rank_, c.ranks);
   if (members.comm != MPI_COMM_NULL) {
-    SessionOptions with = session_options(options_.patience);
+    SessionOptions with = session_options(options_.stall_limit);
     with.hooks = hooks;
     const auto session = open_session(c, members.comm, with);
-    const Reference played = play_steps(*session, c, steps, members.comm);
-    if (rank_ == 0) result = compare(played, reference);
+    const Reference executed = run_steps(*session, c, steps, members.comm);
+    if (rank_ == 0) result = compare(executed, reference);
   }
   wait_for_all(world_);
   return result;
 }
 
-SessionOptions Job::session_options(std::chrono::duration<double> patience) const {
+SessionOptions Job::session_options(std::chrono::duration<double> stall_limit) const {
   SessionOptions options;
   options.waiting = options_.waiting;
-  options.patience = patience;
+  options.stall_limit = stall_limit;
   options.on_stall = [this](const std::string& report) {
     tell(report);
     // The others have stalled too; let each of them say where before anybody pulls the job down, and rank 0
@@ -178,8 +176,8 @@ SessionOptions Job::session_options(std::chrono::duration<double> patience) cons
   return options;
 }
 
-void Job::play(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& limits,
-               record::CaseResult& result) {
+void Job::execute(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& limits,
+                  record::CaseResult& result) {
   const auto begin = std::chrono::steady_clock::now();
   const auto ask = [&] {
     const Leave mine = limits.leave();
@@ -187,24 +185,24 @@ void Job::play(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& l
     return mine == Leave::no && long_ago ? Leave::case_limit : mine;
   };
   reset_peak_memory();
-  const auto session = open_session(c, comm, session_options(limits.patience));
+  const auto session = open_session(c, comm, session_options(limits.stall_limit));
   TimedSteps steps(session->program(), c.steps);
   StepMeter meter(options_.meter.get());
   session->transport().reset_counters();
   const int count = c.warmup + c.steps;
   for (int s = 0; s < count; ++s) {
-    guard_.expect(fmt::format("getting ready for step {}", s + 1), limits.patience);
+    guard_.expect(fmt::format("getting ready for step {}", s + 1), limits.stall_limit);
     session->prepare();
     if (s == c.warmup) meter.begin();
     check(MPI_Barrier(comm), "MPI_Barrier");
     guard_.pause();
     const Session::Step step = session->step();
     if (s >= c.warmup) meter.sample();
-    guard_.expect(fmt::format("gathering what step {} left", s + 1), limits.patience);
+    guard_.expect(fmt::format("gathering what step {} left", s + 1), limits.stall_limit);
     const StepSum sum(comm, step.loss, ask());
     if (s + 1 < count && sum.leave() != Leave::no) throw Left{sum.leave()};
     result.losses.push_back(sum.loss());
-    if (s >= c.warmup) steps.add(session->player(), step.time);
+    if (s >= c.warmup) steps.add(session->executor(), step.time);
     if (s == 0 && checked) check_first_step(*session, c, comm, references_.find(c), result);
   }
   meter.end();
@@ -221,24 +219,24 @@ void Job::play(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& l
 }
 
 Played Job::run(const deck::Case& c, const Limits& limits) {
-  Played played;
-  record::CaseResult& result = played.result;
+  Played executed;
+  record::CaseResult& result = executed.result;
   result.settings = c;
   result.started = record::utc_now();
   const auto failed = [&](record::Status status, const std::exception& why) {
     result.status = status;
     result.reason = why.what();
   };
-  guard_.expect("getting ready for a case", limits.patience);
+  guard_.expect("getting ready for a case", limits.stall_limit);
   try {
     const bool checked = limits.check && has_time_to_check(c);
     agree(world_, [&] {
       if (rank_ == 0 && checked) references_.add(c);
     });
     const Members members(world_, rank_, c.ranks);
-    if (members.comm != MPI_COMM_NULL) play(c, members.comm, checked, limits, result);
+    if (members.comm != MPI_COMM_NULL) execute(c, members.comm, checked, limits, result);
   } catch (const Left& left) {
-    played.left = left.why;
+    executed.left = left.why;
   } catch (const AgreedOutOfMemory& e) {
     failed(record::Status::oom, e);
   } catch (const AgreedError& e) {
@@ -248,11 +246,11 @@ Played Job::run(const deck::Case& c, const Limits& limits) {
   }
   // A rank that has no part in the case waits here for all of it.
   guard_.expect("waiting for the end of a case",
-                rank_ < c.ranks ? limits.patience : limits.whole + limits.patience);
+                rank_ < c.ranks ? limits.stall_limit : limits.whole + limits.stall_limit);
   wait_for_all(world_);
-  check(MPI_Bcast(&played.left, sizeof played.left, MPI_BYTE, 0, world_), "sharing why a case was left");
+  check(MPI_Bcast(&executed.left, sizeof executed.left, MPI_BYTE, 0, world_), "sharing why a case was left");
   guard_.pause();
-  return played;
+  return executed;
 }
 
 }  // namespace minitaw::engine

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "comm/mpi/wait.hpp"
-#include "engine/guard.hpp"
 #include "engine/reference.hpp"
 #include "engine/session.hpp"
+#include "engine/watchdog.hpp"
 #include "meters/meter.hpp"
 #include "record/result.hpp"
 
@@ -23,7 +23,7 @@ struct Limits {
   using Seconds = std::chrono::duration<double>;
   /// A step in which nothing moves for this long is reported on standard error, rank by rank, and given up;
   /// so is anything between steps that takes so long.
-  Seconds patience{600};
+  Seconds stall_limit{600};
   /// The case is left after the step in which it takes longer than this.
   Seconds whole = Seconds::max();
   /// Asked on every rank after every step but the last; one that wants to leave is enough.
@@ -40,9 +40,9 @@ struct Played {
 };
 
 struct JobOptions {
-  std::chrono::duration<double> patience{600};  ///< of verify(), as in Limits
+  std::chrono::duration<double> stall_limit{600};  ///< of verify(), as in Limits
   /// How communication threads wait, by the cores at hand.
-  comm::mpi::Patience waiting{.spins = 2, .yields = 4};
+  comm::mpi::WaitPolicy waiting{.spins = 2, .yields = 4};
   /// Some ranks use the same device, which NCCL refuses.
   bool shared_devices = false;
   /// Results of run() hold the timeline of a step.
@@ -59,9 +59,9 @@ public:
   /// Throws InputError for a case that this build or place cannot run, whatever its memory.
   void require_possible(const deck::Case& c) const;
 
-  /// Plays one repetition of the case: a first step that is checked against the serial reference when that is
-  /// affordable, warm-up, timed steps. Ranks beyond the case's wait. What fails on some rank before the first
-  /// step is the result's status; a step that stalls throws Stalled, after which the job cannot go on.
+  /// Executes one repetition of the case: a first step that is checked against the serial reference when that
+  /// is affordable, warm-up, timed steps. Ranks beyond the case's wait. What fails on some rank before the
+  /// first step is the result's status; a step that stalls throws Stalled, after which the job cannot go on.
   [[nodiscard]] Played run(const deck::Case& c, const Limits& limits);
 
   /// What the guard of this rank does when something between steps does not end: by default it tells standard
@@ -69,12 +69,12 @@ public:
   void on_hang(Guard::OnExpiry act) { hang_ = std::move(act); }
   [[nodiscard]] Guard& guard() { return guard_; }
 
-  /// Whether a serial step of the case costs little enough to be played beside it by run().
+  /// Whether a serial step of the case costs little enough to be executed beside it by run().
   [[nodiscard]] static bool has_time_to_check(const deck::Case& c);
   /// Rank 0's references of cases that have run, kept for those to come.
   [[nodiscard]] References& references() { return references_; }
 
-  /// Plays `steps` steps and compares losses and every gradient tensor of the first and the last step with
+  /// Executes `steps` steps and compares losses and every gradient tensor of the first and the last step with
   /// `reference` (needed on rank 0 only), and the weights after the last with AdamW in double precision.
   [[nodiscard]] Check verify(const deck::Case& c, int steps, const Reference& reference,
                              const Hooks& hooks = {});
@@ -86,9 +86,9 @@ private:
   struct Members;  ///< communicator of the ranks of a case
 
   /// The part of run() that only the ranks of the case take part in.
-  void play(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& limits,
-            record::CaseResult& result);
-  [[nodiscard]] SessionOptions session_options(std::chrono::duration<double> patience) const;
+  void execute(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& limits,
+               record::CaseResult& result);
+  [[nodiscard]] SessionOptions session_options(std::chrono::duration<double> stall_limit) const;
   [[nodiscard]] std::unique_ptr<Session> open_session(const deck::Case& c, MPI_Comm comm,
                                                       const SessionOptions& options) const;
 

@@ -6,18 +6,17 @@
 #include <cstdlib>
 
 #include "base/error.hpp"
-#include "comm/mpi/check.hpp"
 #include "comm/mpi/device/transport.hpp"
+#include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
-#include "engine/lane_space.hpp"
+#include "engine/queue.hpp"
 #include "kernels/kernels.hpp"
 
 #if defined(MINITAW_HAVE_NCCL)
-#include "comm/mpi/size.hpp"
-#include "comm/nccl/library.hpp"
+#include "comm/nccl/api.hpp"
+#include "comm/nccl/calls.hpp"
 #include "comm/nccl/teams.hpp"
 #include "comm/nccl/transport.hpp"
-#include "comm/nccl/warm_up.hpp"
 #include "schedule/registry.hpp"
 #include "topology/devices.hpp"
 #endif
@@ -66,7 +65,7 @@ NamedTransport make_nccl(const TransportPlace& place) {
   comm::nccl::Options options;
   for (int l = 0; l < schedule::lanes; ++l) options.queues[l] = lane_stream(static_cast<schedule::Lane>(l));
   options.scratch = {scratch.data(), scratch.size()};
-  options.patience = place.waiting;
+  options.stall_limit = place.waiting;
   auto transport =
       std::make_unique<comm::nccl::Transport>(place.comm, place.program, comm::nccl::library(), options);
   for (int l = 0; l < schedule::lanes; ++l)

@@ -19,7 +19,7 @@ struct TransportPlace {
   MPI_Comm comm;  ///< the ranks of the case
   const schedule::Program& program;
   model::Buffer staging;  ///< of the arena
-  comm::mpi::Patience waiting;
+  comm::mpi::WaitPolicy waiting;
   bool shared_devices = false;
 };
 
@@ -39,7 +39,7 @@ void require_transport(const std::string& wanted, bool shared_devices);
 /// communicators of all ranks of `world`, which ends them. 0 where transport = auto is not NCCL. Collective.
 [[nodiscard]] std::uint64_t communicator_bytes(MPI_Comm world, bool shared_devices);
 
-/// Communicators of NCCL that each rank needs to play a program; 0 where it needs none, or `wanted` is not
+/// Communicators of NCCL that each rank needs to execute a program; 0 where it needs none, or `wanted` is not
 /// NCCL here.
 [[nodiscard]] std::vector<int> communicators_of(const schedule::Program& program, const std::string& wanted,
                                                 bool shared_devices);

@@ -1,10 +1,55 @@
 #pragma once
 
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
 
-#include "engine/clock.hpp"
+#include "model/model.hpp"
+#include "schedule/program.hpp"
+#include "schedule/simulate.hpp"
 
 namespace minitaw::engine {
+
+using schedule::Span;
+
+/// The host's clock, in seconds since some moment that all processes of the node share.
+inline double host_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// The host's clock, from the beginning of a step; shared by the lanes of a rank.
+class Clock {
+public:
+  void begin_step() { start_ = host_seconds(); }
+  [[nodiscard]] double now() const { return host_seconds() - start_; }
+  /// When the step began, by host_seconds().
+  [[nodiscard]] double started() const { return start_; }
+
+private:
+  double start_ = 0;
+};
+
+/// Returns when `done()`, which asks a device, is true: for 100 microseconds it asks all the time, which is
+/// how long short kernels take, then sleeps in between, at most 50 microseconds. `check` may throw to end it.
+template <class Done, class Check>
+void wait_until(const Done& done, const Check& check) {
+  using std::chrono::microseconds;
+  const auto eager_until = std::chrono::steady_clock::now() + microseconds(100);
+  microseconds pause(5);
+  while (!done()) {
+    check();
+    if (std::chrono::steady_clock::now() < eager_until) {
+      std::this_thread::yield();
+      continue;
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(2 * pause, microseconds(50));
+  }
+}
 
 /// Where the units of a lane run, in order: a device's stream, or the thread that asks. Units are numbered
 /// from 0 within a step. One thread at a time submits; begun(), completed() and is_complete() may be called
@@ -46,5 +91,61 @@ public:
   /// When `unit` ran, seconds since the step began; valid after finish().
   [[nodiscard]] virtual Span span(int unit) const = 0;
 };
+
+/// The thread that submits does the work and waits for its kernels: right on every back end, and all that a
+/// host needs.
+class FencedQueue final : public Queue {
+public:
+  /// `units`: most units of a step. `waiting` is asked while it waits for another queue.
+  FencedQueue(model::ExecutionSpace exec, int units, const Clock& clock, Check waiting);
+
+  [[nodiscard]] bool asynchronous() const override { return false; }
+  void begin_step() override;
+  void open(int unit) override;
+  void after(const Queue& other, int unit) override;
+  void run(int unit, const Work& work) override;
+  /// run() in two halves, for work that goes on while the thread does something else; the next unit may begin
+  /// in between. Units end in the order in which they began.
+  void begin(int unit);
+  void end(int unit);
+  void finish(const Check&) override {}
+  [[nodiscard]] int begun() const override { return begun_.load(std::memory_order_relaxed); }
+  [[nodiscard]] int completed() const override { return completed_.load(std::memory_order_acquire); }
+  [[nodiscard]] Span span(int unit) const override { return spans_[unit]; }
+
+private:
+  model::ExecutionSpace exec_;
+  const Clock& clock_;
+  Check waiting_;
+  std::vector<Span> spans_;
+  std::atomic<int> begun_ = 0;
+  std::atomic<int> completed_ = 0;
+};
+
+/// Where a lane's kernels and copies run. Made once per process and kept until Kokkos ends, since libraries
+/// keep handles and workspaces by them. On CUDA each lane is a stream of its own, those of communication with
+/// high priority; on other devices each lane is an instance of the space; on a host all are the default
+/// space.
+[[nodiscard]] model::ExecutionSpace lane_space(schedule::Lane lane);
+
+/// The lane's stream for libraries that take one (cudaStream_t); nullptr where there is none.
+[[nodiscard]] void* lane_stream(schedule::Lane lane);
+
+/// A thread that is not Kokkos's own works on this rank's device from now on.
+void use_device();
+
+/// The queues of a rank's lanes, by schedule::Lane.
+using Queues = std::array<std::unique_ptr<Queue>, schedule::lanes>;
+
+struct QueueOptions {
+  std::array<int, schedule::lanes> units{};  ///< of each lane
+  const Clock* clock = nullptr;
+  Queue::Check waiting;                  ///< ends a wait of one lane for another
+  bool communication_on_stream = false;  ///< the transport enqueues instead of completing
+};
+
+/// The queues of this build: streams on CUDA (communication only if the transport works on them), else
+/// threads.
+[[nodiscard]] Queues make_queues(const QueueOptions& options);
 
 }  // namespace minitaw::engine

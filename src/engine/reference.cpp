@@ -7,10 +7,9 @@
 #include <optional>
 
 #include "base/error.hpp"
-#include "comm/local.hpp"
-#include "comm/mpi/check.hpp"
-#include "deck/schedule_name.hpp"
-#include "deck/sequences.hpp"
+#include "comm/mpi/mpi.hpp"
+#include "comm/transport.hpp"
+#include "deck/deck.hpp"
 #include "model/plan.hpp"
 #include "model/reference.hpp"
 
@@ -25,14 +24,14 @@ MakeTransport solo() {
 
 }  // namespace
 
-deck::Case serial_twin(const deck::Case& c) {
-  deck::Case twin = deck::on_one_rank(c);
-  twin.schedule = "serial";
-  return twin;
+deck::Case serial_case(const deck::Case& c) {
+  deck::Case baseline = deck::on_one_rank(c);
+  baseline.schedule = "serial";
+  return baseline;
 }
 
 std::string reference_key(const deck::Case& c, int steps) {
-  return fmt::format("{} steps={}", deck::identity(serial_twin(c)), steps);
+  return fmt::format("{} steps={}", deck::identity(serial_case(c)), steps);
 }
 
 double flops(const deck::Case& c, int steps) {
@@ -131,31 +130,31 @@ double sum_over(MPI_Comm comm, double value) {
 
 }  // namespace
 
-Reference play_steps(Session& session, const deck::Case& c, int steps, MPI_Comm comm) {
+Reference run_steps(Session& session, const deck::Case& c, int steps, MPI_Comm comm) {
   std::optional<Optimiser> optimiser;
-  if (session.rank() == 0) optimiser.emplace(serial_twin(c));
-  Reference played;
-  played.key = reference_key(c, steps);
+  if (session.rank() == 0) optimiser.emplace(serial_case(c));
+  Reference executed;
+  executed.key = reference_key(c, steps);
   for (int s = 0; s < steps; ++s) {
     session.prepare();
-    played.losses.push_back(sum_over(comm, session.step().loss));
+    executed.losses.push_back(sum_over(comm, session.step().loss));
     std::vector<NamedTensor> gradients = gather(session, Which::gradients, comm);
     if (optimiser) optimiser->step(gradients);
-    if (s == 0) played.gradients = std::move(gradients);
-    else if (s + 1 == steps) played.later = std::move(gradients);
+    if (s == 0) executed.gradients = std::move(gradients);
+    else if (s + 1 == steps) executed.later = std::move(gradients);
   }
   const std::vector<NamedTensor> weights = gather(session, Which::weights, comm);
-  if (optimiser) played.weights = optimiser->difference(weights, serial_tolerance(c).weights);
-  return played;
+  if (optimiser) executed.weights = optimiser->difference(weights, serial_tolerance(c).weights);
+  return executed;
 }
 
 Reference serial_reference(const deck::Case& c, int steps) {
-  Session session(serial_twin(c), 0, solo(), {});
-  return play_steps(session, c, steps, MPI_COMM_SELF);
+  Session session(serial_case(c), 0, solo(), {});
+  return run_steps(session, c, steps, MPI_COMM_SELF);
 }
 
 Reference float64_reference(const deck::Case& any, int steps) {
-  const deck::Case c = serial_twin(any);
+  const deck::Case c = serial_case(any);
   model::Reference model = make_model(c);
   const model::Layout& layout = model.layout();
   model::TokenSource source(c.shape, c.data, c.seed);
@@ -195,7 +194,7 @@ namespace {
 
 /// What the references of a case are made of, bytes.
 struct Parts {
-  std::uint64_t arena;   ///< of the serial twin
+  std::uint64_t arena;   ///< of the serial baseline
   std::uint64_t model;   ///< its tensors once, fp32
   std::uint64_t gather;  ///< of all tensors: flat, and by name
   std::uint64_t state;   ///< of the float64 model
@@ -203,13 +202,13 @@ struct Parts {
 };
 
 Parts parts_of(const deck::Case& c) {
-  const deck::Case twin = serial_twin(c);
-  const schedule::Program program = schedule::build(deck::request_of(twin));
-  const model::Layout layout = model::make_layout(twin.shape, schedule::cut_of(program));
+  const deck::Case baseline = serial_case(c);
+  const schedule::Program program = schedule::build(deck::request_of(baseline));
+  const model::Layout layout = model::make_layout(baseline.shape, schedule::cut_of(program));
   const std::uint64_t arena = schedule::memory(program, layout).front().total();
-  if (!kernels::on_host) return {arena + model::library_estimate(twin.shape), 0, 0, 0, 0};
+  if (!kernels::on_host) return {arena + model::library_estimate(baseline.shape), 0, 0, 0, 0};
   const std::uint64_t state = model::reference_state_bytes(layout), model = state / 8;
-  return {arena, model, 2 * model, state, model::reference_activation_bytes(twin.shape)};
+  return {arena, model, 2 * model, state, model::reference_activation_bytes(baseline.shape)};
 }
 
 }  // namespace
@@ -231,7 +230,7 @@ void References::add(const deck::Case& c) {
   const std::string key = reference_key(c, 1);
   if (known_.contains(key)) return;
   if (values_ > most) forget();
-  Session session(serial_twin(c), 0, solo(), {});
+  Session session(serial_case(c), 0, solo(), {});
   session.prepare();
   Reference& made = known_[key];
   made.losses = {session.step().loss};

@@ -1,8 +1,7 @@
 #include "engine/session.hpp"
 
-#include "deck/schedule_name.hpp"
-#include "deck/sequences.hpp"
-#include "engine/lane_space.hpp"
+#include "deck/deck.hpp"
+#include "engine/queue.hpp"
 #include "kernels/kernels.hpp"
 #include "schedule/validate.hpp"
 
@@ -11,8 +10,8 @@ namespace {
 
 using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 
-schedule::Program with_sabotage(schedule::Program program, const SessionOptions& options) {
-  if (options.hooks.sabotage) options.hooks.sabotage(program);
+schedule::Program with_fault(schedule::Program program, const SessionOptions& options) {
+  if (options.hooks.inject_fault) options.hooks.inject_fault(program);
   return program;
 }
 
@@ -54,7 +53,7 @@ schedule::Program program_of(const deck::Case& c) {
 
 Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transport,
                  const SessionOptions& options)
-    : rank_(rank), program_(with_sabotage(program_of(c), options)),
+    : rank_(rank), program_(with_fault(program_of(c), options)),
       layout_(model::make_layout(deck::shape_of_rank(c, rank), schedule::cut_of(program_))),
       footprint_(schedule::memory(program_, layout_)[rank]), arena_(footprint_),
       state_(program_, rank, layout_, arena_),
@@ -68,10 +67,10 @@ Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transp
   const WatchdogCalls watchdog{.on_stall = options.on_stall,
                                .cancel = [this] { transport_.transport->cancel(); },
                                .poll = [this] { transport_.transport->poll(); }};
-  player_ =
-      std::make_unique<Player>(program_, rank, compute_, *transfers_,
-                               PlayerOptions{options.patience, watchdog, options.waiting,
-                                             transport_.transport->on_stream(), options.hooks.make_queues});
+  executor_ = std::make_unique<Executor>(program_, rank, compute_, *transfers_,
+                                         ExecutorOptions{options.stall_limit, watchdog, options.waiting,
+                                                         transport_.transport->on_stream(),
+                                                         options.hooks.make_queues});
   state_.initialise(c.seed);
 }
 
@@ -82,14 +81,14 @@ void Session::prepare() {
 
 Session::Step Session::step() {
   Step step;
-  step.time = play();
+  step.time = execute();
   Kokkos::deep_copy(step.loss, Loss(arena_.loss()));
   return step;
 }
 
-StepTime Session::play() {
+StepTime Session::execute() {
   ++steps_;
-  return player_->play();
+  return executor_->execute();
 }
 
 }  // namespace minitaw::engine

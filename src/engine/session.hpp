@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "comm/transport.hpp"
-#include "deck/settings.hpp"
+#include "deck/deck.hpp"
+#include "engine/executor.hpp"
 #include "engine/make_transport.hpp"
-#include "engine/player.hpp"
 #include "model/data.hpp"
 
 namespace minitaw::engine {
@@ -18,20 +18,20 @@ using MakeTransport = std::function<NamedTransport(const schedule::Program& prog
 
 /// What tests change in a session.
 struct Hooks {
-  /// Changes the validated program before it is played; defects are planted here.
-  std::function<void(schedule::Program&)> sabotage;
+  /// Changes the validated program before it is executed; defects are planted here.
+  std::function<void(schedule::Program&)> inject_fault;
   MakeQueues make_queues = engine::make_queues;
 };
 
 struct SessionOptions {
   /// A step in which no lane moves for this long is reported and given up.
-  std::chrono::duration<double> patience{600};
+  std::chrono::duration<double> stall_limit{600};
   std::function<void(const std::string& report)> on_stall = [](const std::string&) {};
-  comm::mpi::Patience waiting{.spins = 2, .yields = 4};  ///< of the communication thread
+  comm::mpi::WaitPolicy waiting{.spins = 2, .yields = 4};  ///< of the communication thread
   Hooks hooks;
 };
 
-/// One rank of one case: program, memory, model and lanes, ready to play steps.
+/// One rank of one case: program, memory, model and lanes, ready to execute steps.
 class Session {
 public:
   /// Throws InputError for a case that cannot be built, LogicError if its program is not valid.
@@ -39,15 +39,15 @@ public:
 
   /// Readies the tokens of the next step, outside of its time.
   void prepare();
-  /// Plays it; call prepare() before. The loss is this rank's part of the step's mean loss.
+  /// Executes it; call prepare() before. The loss is this rank's part of the step's mean loss.
   struct Step {
     StepTime time;
     double loss = 0;
   };
   Step step();
   /// Only the step itself, without reading its loss: what must not stop the host in between.
-  StepTime play();
-  /// Steps played so far.
+  StepTime execute();
+  /// Steps executed so far.
   [[nodiscard]] int steps() const { return steps_; }
 
   [[nodiscard]] const schedule::Program& program() const { return program_; }
@@ -58,7 +58,7 @@ public:
   [[nodiscard]] comm::Transport& transport() { return *transport_.transport; }
   [[nodiscard]] const std::string& transport_name() const { return transport_.name; }
   [[nodiscard]] const model::Model& model() const { return model_; }
-  [[nodiscard]] const Player& player() const { return *player_; }
+  [[nodiscard]] const Executor& executor() const { return *executor_; }
   [[nodiscard]] int rank() const { return rank_; }
 
 private:
@@ -74,7 +74,7 @@ private:
   Compute compute_;                              ///< rehearsed before ranks wait for each other
   NamedTransport transport_;
   std::unique_ptr<Transfers> transfers_;
-  std::unique_ptr<Player> player_;
+  std::unique_ptr<Executor> executor_;
   int steps_ = 0;
 };
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/arena.hpp"
+#include "engine/memory.hpp"
 #include "model/model.hpp"
 #include "schedule/program.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "base/bf16.hpp"
 #include "base/error.hpp"
-#include "engine/lane_space.hpp"
+#include "engine/queue.hpp"
 #include "kernels/kernels.hpp"
 #include "schedule/account.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "comm/transport.hpp"
-#include "engine/arena.hpp"
+#include "engine/memory.hpp"
 #include "model/layout.hpp"
 
 namespace minitaw::engine {

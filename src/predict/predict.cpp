@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "deck/schedule_name.hpp"
+#include "deck/deck.hpp"
 #include "predict/network.hpp"
 #include "schedule/simulate.hpp"
 #include "schedule/validate.hpp"
@@ -31,13 +31,13 @@ struct Place {
   int rank = -1, action = -1;
 };
 
-/// Plays a program as the engine does: each lane starts its actions in order, once those in front of it are
-/// over (messages of one direction: once there are few enough under way) and what it waits for on other lanes
-/// is finished. Messages and collectives begin when all sides have started.
-class Player {
+/// Simulates a program as the engine does: each lane starts its actions in order, once those in front of it
+/// are over (messages of one direction: once there are few enough under way) and what it waits for on other
+/// lanes is finished. Messages and collectives begin when all sides have started.
+class Simulation {
 public:
-  Player(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
-         const schedule::Costs& costs, const PlayOptions& options)
+  Simulation(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
+             const schedule::Costs& costs, const SimulationOptions& options)
       : program_(program), layout_(layout), machine_(machine), costs_(costs), options_(options),
         network_(machine), adapters_(static_cast<std::size_t>(machine.all_adapters())),
         calls_(program.communicators.size()) {
@@ -53,7 +53,7 @@ public:
     all_ = left_;
   }
 
-  void play() {
+  void simulate() {
     for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) stir(r);
     drain();
     Network::run();
@@ -195,7 +195,7 @@ private:
   /// The flows of a collective: rooted ones are a chain, the others a ring of slices. Pieces pass on as they
   /// come, so all links are busy at once; what it takes until the last link has its first piece comes on top.
   void collective(std::size_t t, const Action& a, const std::vector<int>& members) {
-    const bool copies = members.size() == 1 && options_.copies > 1;  // the others are not played
+    const bool copies = members.size() == 1 && options_.copies > 1;  // the others are not simulated
     const auto n = copies ? options_.copies : static_cast<int>(members.size());
     const double bytes = schedule::moved_bytes(a, layout_);
     if (n < 2) return;
@@ -284,7 +284,7 @@ private:
   const model::Layout& layout_;
   const Machine& machine_;
   const schedule::Costs& costs_;
-  const PlayOptions& options_;
+  const SimulationOptions& options_;
   Network network_;
   std::vector<Rank> ranks_;
   std::deque<int> stirred_;
@@ -361,17 +361,17 @@ void apart(const std::function<void(Stream&)>& work, const std::function<void(St
 
 }  // namespace
 
-Prediction play(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
-                const schedule::Costs& costs, const PlayOptions& options) {
+Prediction simulate(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
+                    const schedule::Costs& costs, const SimulationOptions& options) {
   Prediction result;
   result.adapters.resize(static_cast<std::size_t>(machine.all_adapters()));
   for (const schedule::RankProgram& rank : program.ranks) result.spans.emplace_back(rank.actions.size());
   apart(
       [&](Stream& out) {
-        Player player(program, layout, machine, costs, options);
-        player.play();
-        out.put(player.adapters());
-        for (const auto& rank : player.spans()) out.put(rank);
+        Simulation simulation(program, layout, machine, costs, options);
+        simulation.simulate();
+        out.put(simulation.adapters());
+        for (const auto& rank : simulation.spans()) out.put(rank);
       },
       [&](Stream& in) {
         in.get(result.adapters);
@@ -439,10 +439,10 @@ double sequences(const deck::Case& c) {
          static_cast<double>(std::accumulate(own.begin(), own.end(), std::int64_t{0}));
 }
 
-/// What is played of a case.
+/// What is simulated of a case.
 struct Prepared {
-  deck::Case played;  ///< two copies, if one stands for all
-  Machine machine;    ///< as much of it as those that are played use
+  deck::Case simulated;  ///< two copies, if one stands for all
+  Machine machine;       ///< as much of it as those that are simulated use
   schedule::Program program;
   model::Layout layout;
   int copies = 1;
@@ -455,7 +455,7 @@ Prepared prepare(const deck::Case& c, const Machine& machine) {
                     machine.path, machine.nodes, machine.ranks_per_node, c.ranks));
   const bool alike = copies_are_alike(c, machine);
   Prepared p{alike ? first_copies(c, 2) : c, machine, {}, {}, alike ? c.replicas : 1};
-  p.program = schedule::build(deck::request_of(p.played));
+  p.program = schedule::build(deck::request_of(p.simulated));
   schedule::require_valid(p.program);
   if (alike) {
     drop_second_copy(p.program);
@@ -466,9 +466,9 @@ Prepared prepare(const deck::Case& c, const Machine& machine) {
 }
 
 std::vector<schedule::Footprint> memory_of(const Prepared& p) {
-  return p.played.micro_batch_per_rank.empty()
+  return p.simulated.micro_batch_per_rank.empty()
              ? schedule::memory(p.program, p.layout)
-             : schedule::memory(p.program, p.layout, p.played.micro_batch_per_rank);
+             : schedule::memory(p.program, p.layout, p.simulated.micro_batch_per_rank);
 }
 
 std::size_t worst(const std::vector<schedule::Footprint>& memory) {
@@ -482,7 +482,7 @@ std::size_t Prediction::worst_memory() const { return worst(memory); }
 
 Floor floor_of(const deck::Case& c, const Machine& machine) {
   const Prepared p = prepare(c, machine);
-  const schedule::Costs costs = device_costs(p.played, p.program, p.layout, p.machine);
+  const schedule::Costs costs = device_costs(p.simulated, p.program, p.layout, p.machine);
   const schedule::ByteMatrix bytes = schedule::bytes(p.program, p.layout);
   Floor floor{worst(memory_of(p)), 0, 0};
   std::vector<double> out(static_cast<std::size_t>(p.machine.nodes)), in = out;
@@ -507,8 +507,8 @@ Floor floor_of(const deck::Case& c, const Machine& machine) {
 Prediction predict(const deck::Case& c, const Machine& machine, const std::function<void(double)>& progress) {
   const Prepared p = prepare(c, machine);
   Prediction result =
-      play(p.program, p.layout, p.machine, device_costs(p.played, p.program, p.layout, p.machine),
-           {.progress = progress, .copies = p.copies});
+      simulate(p.program, p.layout, p.machine, device_costs(p.simulated, p.program, p.layout, p.machine),
+               {.progress = progress, .copies = p.copies});
   result.memory = memory_of(p);
   result.tokens_per_s = sequences(c) * static_cast<double>(c.shape.seq) / result.seconds;
   const model::Flops flops = model::flops_per_token(c.shape);

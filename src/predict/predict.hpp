@@ -3,7 +3,7 @@
 #include <functional>
 #include <vector>
 
-#include "deck/settings.hpp"
+#include "deck/deck.hpp"
 #include "engine/account.hpp"
 #include "predict/machine.hpp"
 #include "schedule/account.hpp"
@@ -36,8 +36,9 @@ struct Prediction {
 [[nodiscard]] schedule::Costs device_costs(const deck::Case& c, const schedule::Program& program,
                                            const model::Layout& layout, const Machine& machine);
 
-/// Plays one step on the machine. A run's steps begin together, behind a barrier, so all are alike. Throws
-/// InputError if the case has more ranks than the machine. `progress`, from 0 to 1, is called now and then.
+/// Simulates one step on the machine. A run's steps begin together, behind a barrier, so all are alike.
+/// Throws InputError if the case has more ranks than the machine. `progress`, from 0 to 1, is called now and
+/// then.
 [[nodiscard]] Prediction predict(const deck::Case& c, const Machine& machine,
                                  const std::function<void(double)>& progress = {});
 
@@ -50,15 +51,15 @@ struct Floor {
 };
 [[nodiscard]] Floor floor_of(const deck::Case& c, const Machine& machine);
 
-struct PlayOptions {
+struct SimulationOptions {
   std::function<void(double)> progress{};
   /// What collectives of a single member stand for: a ring through so many copies of the program on other
   /// nodes, which do the same at the same time.
   int copies = 1;
 };
 /// The same for a program and durations of its actions that are given.
-[[nodiscard]] Prediction play(const schedule::Program& program, const model::Layout& layout,
-                              const Machine& machine, const schedule::Costs& costs,
-                              const PlayOptions& options = {});
+[[nodiscard]] Prediction simulate(const schedule::Program& program, const model::Layout& layout,
+                                  const Machine& machine, const schedule::Costs& costs,
+                                  const SimulationOptions& options = {});
 
 }  // namespace minitaw::predict

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "deck/settings.hpp"
+#include "deck/deck.hpp"
 
 /// What a record keeps of the environment: variables that steer the run, and nothing that says who ran it,
 /// where on disk, or on which hosts.

@@ -53,27 +53,28 @@ bool is_finished(const Row& row) {
   return has(row, Status::ok) && repetitions_of(row) >= row.integer("repeats");
 }
 
-Todo make_todo(const std::vector<deck::Case>& cases, const std::vector<Row>& rows,
-               const TodoOptions& options) {
+RemainingRuns remaining_runs(const std::vector<deck::Case>& cases, const std::vector<Row>& rows,
+                             const TodoOptions& options) {
   Rows known;
   for (const Row& row : rows) known[row.text("identity")] = &row;
-  Todo todo;
+  RemainingRuns remaining;
   std::map<std::size_t, int> next;
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto at = known.find(deck::identity(cases[i]));
     if (at != known.end() && failed(*at->second) && !options.retry) {
-      todo.notes.push_back(kept_text(*at->second));
+      remaining.notes.push_back(kept_text(*at->second));
       continue;
     }
     next[i] = at == known.end() ? 0 : done_before(*at->second);
-    for (int r = next[i]; r < cases[i].repeats; ++r) todo.runs.push_back({i, r});
+    for (int r = next[i]; r < cases[i].repeats; ++r) remaining.runs.push_back({i, r});
   }
-  if (options.interleave) shuffle(todo.runs, *options.interleave);
+  if (options.interleave) shuffle(remaining.runs, *options.interleave);
   if (!options.interrupted.empty())
-    std::ranges::stable_partition(
-        todo.runs, [&](const Run& run) { return deck::identity(cases[run.index]) != options.interrupted; });
-  number(todo.runs, std::move(next));
-  return todo;
+    std::ranges::stable_partition(remaining.runs, [&](const Run& run) {
+      return deck::identity(cases[run.index]) != options.interrupted;
+    });
+  number(remaining.runs, std::move(next));
+  return remaining;
 }
 
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "deck/settings.hpp"
+#include "deck/deck.hpp"
 #include "record/table.hpp"
 
 namespace minitaw::record {
@@ -25,14 +25,14 @@ struct TodoOptions {
 };
 
 /// What a sweep has still to do.
-struct Todo {
+struct RemainingRuns {
   std::vector<Run> runs;           ///< in order
   std::vector<std::string> notes;  ///< what is not run again and why, one sentence each
 };
 /// `rows` is what the result file holds. Repetitions of a case that are missing are run; a case that failed
 /// is left alone unless `retry`, one that was skipped for want of memory is tried again.
-[[nodiscard]] Todo make_todo(const std::vector<deck::Case>& cases, const std::vector<Row>& rows,
-                             const TodoOptions& options);
+[[nodiscard]] RemainingRuns remaining_runs(const std::vector<deck::Case>& cases, const std::vector<Row>& rows,
+                                           const TodoOptions& options);
 
 /// Repetitions of its case that a row holds.
 [[nodiscard]] int repetitions_of(const Row& row);

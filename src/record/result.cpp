@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
-#include "deck/sequences.hpp"
+#include "deck/deck.hpp"
 #include "record/quantile.hpp"
 #include "record/result.hpp"
 

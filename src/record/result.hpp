@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "deck/settings.hpp"
+#include "deck/deck.hpp"
 #include "schedule/account.hpp"
 #include "trace/timeline.hpp"
 

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
-#include "deck/sequences.hpp"
+#include "deck/deck.hpp"
 
 namespace minitaw::record {
 

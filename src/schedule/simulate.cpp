@@ -13,8 +13,8 @@ namespace minitaw::schedule {
 
 namespace {
 
-/// Gives times to what happens, in whatever order it is played: when an action can happen, everything that it
-/// waits for has its times.
+/// Gives times to what happens, in whatever order it is executed: when an action can happen, everything that
+/// it waits for has its times.
 class Stopwatch : public Listener {
 public:
   Stopwatch(const Program& program, const std::vector<detail::LaneSequences>& sequences, const Costs& costs)

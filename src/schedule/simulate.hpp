@@ -20,7 +20,7 @@ struct Span {
 /// collective once, as the call of its communicator's first member.
 using Costs = std::function<double(int rank, const Action& action)>;
 
-/// Plays a program that validate() accepts with durations: spans[r][i] of action i of rank r. An action
+/// Executes a program that validate() accepts with durations: spans[r][i] of action i of rank r. An action
 /// is ready when the one before it in its lane has finished and starts when its waits are met; a message or
 /// collective begins when all sides have started. Transfers do not slow each other down: only lanes and waits
 /// order them. Time grows with the number of actions. Throws LogicError if the program stops before its end.

@@ -15,7 +15,7 @@ enum class Rule {
   same_collectives,  ///< all members issue the same collectives in the same order
   exact_gradients,   ///< every update sees each (shard, micro-batch) gradient exactly once
   all_waited,        ///< join follows everything, and nothing follows join
-  no_deadlock,       ///< playing it with rendezvous transfers comes to the end
+  no_deadlock,       ///< executing it with rendezvous transfers comes to the end
   slots_accounted,   ///< declared slots = addressed slots = peak of live contents
 };
 

@@ -11,14 +11,14 @@
 #include <set>
 
 #include "base/bf16.hpp"
-#include "comm/error.hpp"
+#include "comm/transport.hpp"
 #include "fake_messages.hpp"
 
 namespace minitaw::comm::test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr auto patience = std::chrono::seconds(60);
+constexpr auto time_limit = std::chrono::seconds(60);
 
 std::size_t width(nccl::Type type) { return type == nccl::Type::fp32 ? 4 : type == nccl::Type::bf16 ? 2 : 1; }
 
@@ -125,7 +125,7 @@ public:
     if (child_ != nullptr) child_->hidden_ = false, child_ = nullptr;
     if (closing_ != MPI_REQUEST_NULL) return closing_done();
     state_->progress();
-    if (state_->pending(this) && Clock::now() - began_ > patience)
+    if (state_->pending(this) && Clock::now() - began_ > time_limit)
       throw Error(fmt::format("rank {} of {} has waited for the others for too long", rank_, size_));
     busy_ = busy_ && !state_->later && state_->pending(this);
     return !busy_;
@@ -214,9 +214,9 @@ public:
       for (const auto& passing : passing_) done &= passing->done();
       if (done) passing_.clear(), operations_.clear();
     } else {
-      while (!operations_.empty() && (playing_ || agreed())) {
-        if (!playing_) play(operations_.front());
-        if (!played()) break;
+      while (!operations_.empty() && (executing_ || agreed())) {
+        if (!executing_) execute(operations_.front());
+        if (!executed()) break;
         operations_.pop_front();
       }
     }
@@ -273,7 +273,7 @@ private:
   }
 
   /// Everybody is there, so MPI will come to an end.
-  void play(const Operation& op) {
+  void execute(const Operation& op) {
     const bool fp32 = op.type == nccl::Type::fp32;
     const MPI_Datatype type = fp32 ? MPI_FLOAT : op.type == nccl::Type::bf16 ? MPI_UINT16_T : MPI_BYTE;
     const MPI_Op sum = fp32 ? MPI_SUM : state_->bf16_sum;
@@ -281,7 +281,7 @@ private:
     // MPI dislikes buffers that overlap.
     const std::size_t parts = op.asked == Asked::reduce_scatter ? static_cast<std::size_t>(size_) : 1;
     from_.assign(op.from, op.from + op.count * width(op.type) * parts);
-    playing_ = true;
+    executing_ = true;
     switch (op.asked) {
     case Asked::broadcast:
       if (rank_ == op.peer) std::memmove(op.to, op.from, from_.size());
@@ -302,11 +302,11 @@ private:
     }
   }
 
-  bool played() {
+  bool executed() {
     int done = 0;
     MPI_Test(&request_, &done, MPI_STATUS_IGNORE);
-    playing_ = done == 0;
-    return !playing_;
+    executing_ = done == 0;
+    return !executing_;
   }
 
   bool closing_done() {
@@ -341,7 +341,7 @@ private:
   Header mine_;
   std::vector<Header> theirs_;
   std::unique_ptr<Requests> meeting_;
-  bool playing_ = false;
+  bool executing_ = false;
   std::vector<std::byte> from_;
   MPI_Request request_ = MPI_REQUEST_NULL, closing_ = MPI_REQUEST_NULL;
 };
@@ -396,7 +396,7 @@ void FakeNccl::group_end() {
 void FakeNccl::complete_later() { state_->later = true; }
 
 void FakeNccl::finish() {
-  for (const auto limit = Clock::now() + patience; !state_->kernels.empty(); state_->progress())
+  for (const auto limit = Clock::now() + time_limit; !state_->kernels.empty(); state_->progress())
     if (Clock::now() > limit) throw Error("what is on the queues comes to no end");
 }
 

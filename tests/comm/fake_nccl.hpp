@@ -24,7 +24,7 @@ struct Operation {
 };
 
 /// NCCL on host memory, over MPI. A group is a kernel for each of its communicators; kernels of a
-/// communicator and those of a queue are played in order, and go on whenever somebody asks whether a
+/// communicator and those of a queue are executed in order, and go on whenever somebody asks whether a
 /// communicator is ready. That it is ready means that its calls are complete. What NCCL demands is checked on
 /// the way and breaks with comm::Error: groups balance, a communicator in use is left alone, all members make
 /// the same calls with equal counts in one order, messages match in order with equal sizes, buffers are in

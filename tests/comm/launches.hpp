@@ -47,8 +47,8 @@ enum class Device {
   one_at_a_time  ///< no launch begins before those issued earlier on its rank are over
 };
 
-/// A program as NCCL plays it: all ranks issue their launches, one kernel for each action; a kernel is over
-/// when everybody whom it concerns has begun his. Messages on a communicator match in order per pair of
+/// A program as NCCL executes it: all ranks issue their launches, one kernel for each action; a kernel is
+/// over when everybody whom it concerns has begun his. Messages on a communicator match in order per pair of
 /// ranks, collectives in order.
 class Launches {
 public:
@@ -74,7 +74,7 @@ public:
 
   /// Empty if everything comes to its end, else what stands still. `host_waits`: a collective holds up its
   /// host until all members have issued it, as when NCCL connects them.
-  [[nodiscard]] std::string play(Device device, bool host_waits) {
+  [[nodiscard]] std::string execute(Device device, bool host_waits) {
     for (Rank& rank : ranks_) rank.begin();
     arrived_.assign(meetings_.size(), 0);
     issued_.assign(meetings_.size(), 0);
@@ -100,14 +100,14 @@ private:
     int meeting = -1;  ///< of the message or collective
     bool collective = false;
     int before_in_lane = -1, before_in_team = -1;  ///< launches
-    // in play
+    // in execute
     bool issued = false, begun = false, over = false;
   };
 
   struct Rank {
     std::vector<Launch> launches;
     std::array<std::vector<int>, schedule::lanes> lanes;  ///< their launches
-    // in play
+    // in execute
     int host = 0, begun = 0, finished = 0;  ///< launches issued; the first that has not begun, is not over
     std::array<std::size_t, schedule::lanes> head{};  ///< launches of a lane that are over
 

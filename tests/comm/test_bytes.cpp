@@ -1,4 +1,4 @@
-// What the transport counts is what schedule::bytes() plans: the communication of whole programs is played
+// What the transport counts is what schedule::bytes() plans: the communication of whole programs is executed
 // with meaningless data, all lanes at once, or, where the transport wants it, in the order of the program.
 #include <gtest/gtest.h>
 
@@ -42,9 +42,9 @@ public:
   Playback(Transport& transport, const schedule::Program& program, const model::Layout& layout)
       : transport_(transport), rank_(program.ranks[transport.rank()]), layout_(layout) {}
 
-  void play(Lane lane) {
+  void execute(Lane lane) {
     for (const int action : actions_of(rank_, lane)) {
-      play(rank_.actions[action]);
+      execute(rank_.actions[action]);
       memory_[static_cast<std::size_t>(lane)].clear();
     }
   }
@@ -53,7 +53,7 @@ public:
   void issue() {
     const std::vector<int> order = issue_order(rank_);
     EXPECT_EQ(order.size(), rank_.actions.size()) << "some actions wait for each other";
-    for (const int action : order) play(rank_.actions[action]);
+    for (const int action : order) execute(rank_.actions[action]);
   }
 
 private:
@@ -65,18 +65,18 @@ private:
     return total || layout_.shape.dtype == model::Dtype::fp32 ? Scalar::fp32 : Scalar::bf16;
   }
 
-  void play(const Action& a) {
+  void execute(const Action& a) {
     if (!schedule::is_communication(a.kind)) return;
     auto& memory = memory_[static_cast<std::size_t>(a.lane)];
     memory.emplace_back(elements(a));
     auto* const data = reinterpret_cast<std::byte*>(memory.back().data());
     if (schedule::is_collective(a.kind))
-      return play(a.lane, a.kind, {a.communicator, a.peer, a.payload, scalar(a), data, elements(a)});
+      return execute(a.lane, a.kind, {a.communicator, a.peer, a.payload, scalar(a), data, elements(a)});
     const std::size_t bytes = static_cast<std::size_t>(elements(a)) * bytes_of(scalar(a));
     transport_.exchange(a.lane, std::array{Message{a.kind == Call::send, a.peer, a.payload, data, bytes}});
   }
 
-  void play(Lane lane, Call kind, const Collective& call) const {
+  void execute(Lane lane, Call kind, const Collective& call) const {
     if (kind == Call::broadcast) transport_.broadcast(lane, call);
     if (kind == Call::reduce) transport_.reduce(lane, call);
     if (kind == Call::all_gather) transport_.all_gather(lane, call);
@@ -102,7 +102,7 @@ void expect_planned_bytes(Kind kind, const schedule::Program& program, const mod
   } else {
     std::vector<std::jthread> lanes;
     for (std::size_t l = 1; l <= communication_lanes; ++l)
-      lanes.emplace_back([&playback, l] { playback.play(static_cast<Lane>(l)); });
+      lanes.emplace_back([&playback, l] { playback.execute(static_cast<Lane>(l)); });
   }
   const auto planned = bytes(program, layout), counted = transport.sent();
   for (int to = 0; to < planned.ranks(); ++to)

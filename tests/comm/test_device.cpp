@@ -8,7 +8,7 @@
 #if defined(MINITAW_HAVE_NCCL)
 #include <cuda_runtime.h>
 
-#include "comm/nccl/library.hpp"
+#include "comm/nccl/api.hpp"
 #endif
 
 #include "base/error.hpp"

@@ -91,14 +91,14 @@ TEST_P(EveryProgram, MeetsWhatItMeansOnEveryCommunicator) {
 TEST_P(EveryProgram, ComesToItsEnd) {
   for_each_program(GetParam(), [](const schedule::Request& request, const schedule::Program& program) {
     Launches launches(program);
-    ASSERT_EQ(launches.play(Device::streams, false), "") << name_of(request);
-    ASSERT_EQ(launches.play(Device::streams, true), "") << name_of(request);
-    ASSERT_EQ(launches.play(Device::one_queue, true), "") << name_of(request);
-    ASSERT_EQ(launches.play(Device::one_at_a_time, false), "") << name_of(request);
+    ASSERT_EQ(launches.execute(Device::streams, false), "") << name_of(request);
+    ASSERT_EQ(launches.execute(Device::streams, true), "") << name_of(request);
+    ASSERT_EQ(launches.execute(Device::one_queue, true), "") << name_of(request);
+    ASSERT_EQ(launches.execute(Device::one_at_a_time, false), "") << name_of(request);
   });
 }
 
-/// That the play would notice.
+/// That the execute would notice.
 TEST(Launches, ThatWaitForEachOtherStandStill) {
   schedule::Program p;
   p.communicators = {{"world", {0, 1}}};
@@ -113,9 +113,9 @@ TEST(Launches, ThatWaitForEachOtherStandStill) {
     }
   Launches launches(p);
   EXPECT_EQ(launches.mismatch(), "");
-  EXPECT_EQ(launches.play(Device::streams, true), "");
-  EXPECT_EQ(launches.play(Device::one_queue, true), "");
-  EXPECT_NE(launches.play(Device::one_at_a_time, true), "") << "both send first";
+  EXPECT_EQ(launches.execute(Device::streams, true), "");
+  EXPECT_EQ(launches.execute(Device::one_queue, true), "");
+  EXPECT_NE(launches.execute(Device::one_at_a_time, true), "") << "both send first";
   p.ranks[1].actions[0].shard = 7;
   EXPECT_NE(Launches(p).mismatch(), "");
 }

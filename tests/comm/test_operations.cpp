@@ -113,7 +113,7 @@ public:
   [[nodiscard]] bool same(const Work& other, std::size_t k) const {
     if (items_[k].call != Call::reduce_scatter || !takes_part(k))
       return values_[k] == other.values_[k] && landing_[k] == other.landing_[k];
-    const Slice own = slice(items_[k].elements, world_.size(items_[k].communicator),
+    const Range own = slice(items_[k].elements, world_.size(items_[k].communicator),
                             world_.position(items_[k].communicator));
     for (std::int64_t i = own.begin; i < own.begin + own.count; ++i)
       if (values_[k].at(i) != other.values_[k].at(i)) return false;
@@ -143,8 +143,8 @@ private:
   std::deque<Values> values_, landing_;
 };
 
-/// One thread plays the queues: a lane by chance, on which it starts or advances an operation.
-void play_in_any_order(std::array<std::deque<Work::Start>, lanes> queues, std::uint32_t seed) {
+/// One thread executes the queues: a lane by chance, on which it starts or advances an operation.
+void execute_in_any_order(std::array<std::deque<Work::Start>, lanes> queues, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::array<Transport::Started, lanes> open;
   const auto busy = [&] {
@@ -173,7 +173,7 @@ TEST_P(Operations, OfAllLanesAdvancedInAnyOrderDoWhatBlockingOnesDo) {
     blocking.block();
     const schedule::ByteMatrix bytes = world.transport.sent();
     world.transport.reset_counters();
-    play_in_any_order(mixed.queues(), seed * 31 + static_cast<std::uint32_t>(world.rank));
+    execute_in_any_order(mixed.queues(), seed * 31 + static_cast<std::uint32_t>(world.rank));
     EXPECT_EQ(world.transport.sent(), bytes);
     world.transport.reset_counters();
     for (std::size_t k = 0; k < items.size(); ++k)

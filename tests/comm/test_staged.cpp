@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/error.hpp"
-#include "comm/mpi/pinned.hpp"
+#include "comm/mpi/memory.hpp"
 #include "world.hpp"
 
 namespace minitaw::comm::test {
@@ -110,7 +110,7 @@ TEST(StagedCollectives, GoRoundTheirSlots) {
   for (const std::int64_t elements : {257, 9'001, 30'011}) {
     const int root = static_cast<int>(elements) % ranks;
     const auto fresh = [&] { return contribution_of(transport.rank(), Scalar::fp32, elements); };
-    const Slice own = slice(elements, ranks, transport.rank());
+    const Range own = slice(elements, ranks, transport.rank());
     Values moved = fresh(), at_root = fresh(), scattered = fresh(), everywhere = fresh();
     transport.broadcast(Lane::operands, moved.collective(0, root));
     transport.reduce(Lane::operands, at_root.collective(0, root));

@@ -7,10 +7,11 @@
 namespace minitaw::comm::mpi {
 namespace {
 
-TEST(Patience, SpinsOnlyWhereCoresArePlentiful) {
-  EXPECT_GT(patience(12, 12).spins, 100 * patience(11, 12).spins);
-  EXPECT_LE(patience(2, 12).longest_sleep, std::chrono::milliseconds(1)) << "cancel() promises a millisecond";
-  EXPECT_LE(patience(12, 12).longest_sleep, std::chrono::milliseconds(1));
+TEST(WaitPolicy, SpinsOnlyWhereCoresArePlentiful) {
+  EXPECT_GT(wait_policy(12, 12).spins, 100 * wait_policy(11, 12).spins);
+  EXPECT_LE(wait_policy(2, 12).longest_sleep, std::chrono::milliseconds(1))
+      << "cancel() promises a millisecond";
+  EXPECT_LE(wait_policy(12, 12).longest_sleep, std::chrono::milliseconds(1));
 }
 
 TEST(Waiter, AsksUntilItIsDone) {
@@ -34,32 +35,32 @@ TEST(Waiter, IsEndedFromAnotherThread) {
 
 TEST(Waiter, HurriesWhileItIsWaitedFor) {
   const std::atomic<bool> cancelled{false};
-  const Patience asleep{
-      .shortest_sleep = std::chrono::hours(1), .longest_sleep = std::chrono::hours(1), .hurries = true};
+  const WaitPolicy asleep{
+      .shortest_sleep = std::chrono::hours(1), .longest_sleep = std::chrono::hours(1), .low_latency = true};
   // Sleeps that doubled would last for days.
-  const Patience short_sleeps{.shortest_sleep = std::chrono::microseconds(1),
-                              .longest_sleep = std::chrono::hours(1),
-                              .hurries = true};
-  Hurry hurry;
+  const WaitPolicy short_sleeps{.shortest_sleep = std::chrono::microseconds(1),
+                                .longest_sleep = std::chrono::hours(1),
+                                .low_latency = true};
+  LowLatency low_latency;
   int asked = 0;
-  Waiter(short_sleeps, cancelled, &hurry).until([&] { return ++asked == 40; });
-  hurry.set(false);
-  EXPECT_FALSE(hurry.on());
+  Waiter(short_sleeps, cancelled, &low_latency).until([&] { return ++asked == 40; });
+  low_latency.set(false);
+  EXPECT_FALSE(low_latency.on());
   std::atomic<bool> asking{false};
   std::jthread compute([&] {
     asking.wait(false);
-    hurry.set(true);  // it may sleep by now, for an hour
+    low_latency.set(true);  // it may sleep by now, for an hour
   });
-  Waiter(asleep, cancelled, &hurry).until([&] {
+  Waiter(asleep, cancelled, &low_latency).until([&] {
     asking = true;
     asking.notify_one();
-    return hurry.on();
+    return low_latency.on();
   });
 }
 
 TEST(Waiter, AsksForAWhileBeforeItSleeps) {
   const std::atomic<bool> cancelled{false};
-  const Patience eager{.eager = std::chrono::hours(1), .shortest_sleep = std::chrono::hours(1)};
+  const WaitPolicy eager{.eager = std::chrono::hours(1), .shortest_sleep = std::chrono::hours(1)};
   int asked = 0;
   Waiter(eager, cancelled).until([&] { return ++asked == 1000; });
   EXPECT_EQ(asked, 1000);
@@ -67,13 +68,13 @@ TEST(Waiter, AsksForAWhileBeforeItSleeps) {
 
 TEST(Waiter, SparesSharedCoresEvenThen) {
   const std::atomic<bool> cancelled{false};
-  Hurry hurry;
-  const Patience patience{.shortest_sleep = std::chrono::milliseconds(5),
+  LowLatency low_latency;
+  const WaitPolicy policy{.shortest_sleep = std::chrono::milliseconds(5),
                           .longest_sleep = std::chrono::milliseconds(5)};
   const auto begin = std::chrono::steady_clock::now();
   int asked = 0;
-  Waiter(patience, cancelled, &hurry).until([&] { return ++asked == 4; });
-  EXPECT_GE(std::chrono::steady_clock::now() - begin, 3 * patience.shortest_sleep);
+  Waiter(policy, cancelled, &low_latency).until([&] { return ++asked == 4; });
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 3 * policy.shortest_sleep);
 }
 
 }  // namespace

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "comm/mpi/transport.hpp"
+#include "comm/nccl/calls.hpp"
 #include "comm/nccl/transport.hpp"
-#include "comm/nccl/warm_up.hpp"
 #include "copiers.hpp"
 #include "fake_nccl.hpp"
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/bf16.hpp"
-#include "comm/slices.hpp"
-#include "comm/sum.hpp"
+#include "base/range.hpp"
+#include "comm/transport.hpp"
 #include "transports.hpp"
 
 namespace minitaw::comm::test {
@@ -41,7 +41,7 @@ inline std::vector<schedule::Communicator> communicators(int ranks) {
   return all;
 }
 
-/// Every collective and message that the tests play, so that a transport is ready for them; no step.
+/// Every collective and message that the tests execute, so that a transport is ready for them; no step.
 inline schedule::Program program(int ranks) {
   schedule::Program p;
   p.communicators = communicators(ranks);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "deck/settings.hpp"
+#include "deck/deck.hpp"
 
 namespace minitaw::deck {
 

@@ -33,7 +33,8 @@ std::string refused_by_all(const std::string& path) {
 TEST(Docs, every_deck_of_the_repository_is_valid) {
   int decks = 0;
   for (const auto& file : std::filesystem::recursive_directory_iterator(MINITAW_INPUTS)) {
-    if (file.path().extension() != ".toml") continue;
+    const bool machine = file.path().parent_path().filename() == "machines";  // test_machine.cpp reads those
+    if (file.path().extension() != ".toml" || machine) continue;
     ++decks;
     EXPECT_EQ(refused_by_all(file.path().string()), "");
   }

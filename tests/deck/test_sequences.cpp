@@ -1,4 +1,4 @@
-#include "deck/sequences.hpp"
+#include "deck/deck.hpp"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "base/error.hpp"
-#include "deck/settings.hpp"
+#include "deck/deck.hpp"
 #include "engine/make_transport.hpp"
 #include "possible.hpp"
 #include "schedule/registry.hpp"
@@ -38,7 +38,7 @@ inline NamedTransport by_mpi(const schedule::Program& program, model::Buffer sta
   return make_transport("mpi", {MPI_COMM_WORLD, program, staging, {.spins = 2, .yields = 4}, true});
 }
 
-/// Every schedule with every option that changes what is played.
+/// Every schedule with every option that changes what is executed.
 inline std::vector<std::string> every_schedule() {
   return {"ddp",
           "fsdp",

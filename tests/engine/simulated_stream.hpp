@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "engine/lane_space.hpp"
+#include "engine/queue.hpp"
 
 namespace minitaw::engine::tests {
 

@@ -8,8 +8,8 @@
 
 #include "base/bf16.hpp"
 #include "cases.hpp"
-#include "comm/local.hpp"
-#include "engine/process_memory.hpp"
+#include "comm/transport.hpp"
+#include "engine/memory.hpp"
 #include "engine/reference.hpp"
 #include "sanitized.hpp"
 
@@ -146,10 +146,10 @@ TEST(Weights, AreThoseOfTheCasesOwnOptimiser) {
       return NamedTransport{std::make_unique<comm::SoloTransport>(), "none"};
     };
     Session one(c, 0, make, {}), two(c, 0, make, {});
-    EXPECT_LE(play_steps(one, c, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);
+    EXPECT_LE(run_steps(one, c, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);
     deck::Case other = c;
     other.learning_rate *= 1.01;
-    EXPECT_GT(play_steps(two, other, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);
+    EXPECT_GT(run_steps(two, other, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);
   }
 }
 

@@ -1,4 +1,4 @@
-#include "engine/guard.hpp"
+#include "engine/watchdog.hpp"
 
 #include <gtest/gtest.h>
 

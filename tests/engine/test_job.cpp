@@ -9,7 +9,7 @@
 #include "base/error.hpp"
 
 #include "cases.hpp"
-#include "engine/process_memory.hpp"
+#include "engine/memory.hpp"
 #include "engine/simulated_stream.hpp"
 #include "schedule/validate.hpp"
 
@@ -24,9 +24,9 @@ using tests::random_groups;
 using tests::small_case;
 
 Job job() {
-  return Job(
-      MPI_COMM_WORLD,
-      {.patience = std::chrono::seconds(60), .waiting = comm::mpi::patience(1, 24), .shared_devices = true});
+  return Job(MPI_COMM_WORLD, {.stall_limit = std::chrono::seconds(60),
+                              .waiting = comm::mpi::wait_policy(1, 24),
+                              .shared_devices = true});
 }
 
 /// The verdict is rank 0's; every rank asserts the same.

@@ -1,27 +1,78 @@
-#include "engine/lane.hpp"
-
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <chrono>
+#include <gtest/gtest.h>
 #include <optional>
 #include <random>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
-#include "engine/communication_thread.hpp"
-#include "engine/fenced_queue.hpp"
-#include "engine/player.hpp"
+#include "engine/executor.hpp"
+#include "engine/lane.hpp"
+#include "engine/queue.hpp"
 #include "engine/simulated_stream.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::engine {
+
 namespace {
+
+
+TEST(Progress, WaitReturnsOnceTheLaneHasComeSoFar) {
+  Progress progress;
+  int seen = 0;
+  std::thread lane([&] {
+    for (int i = 1; i <= 1000; ++i) {
+      seen = i;  // published by submitted(): a data race here is for ThreadSanitizer to see
+      progress.submitted(schedule::Lane::operands, i);
+    }
+  });
+  progress.wait(schedule::Lane::operands, 1000);
+  EXPECT_EQ(seen, 1000);
+  lane.join();
+}
+
+TEST(Progress, TwoLanesThatWaitForEachOther) {
+  Progress progress;
+  constexpr int rounds = 2000;
+  std::vector<int> order;
+  std::thread lane([&] {
+    for (int i = 1; i <= rounds; ++i) {
+      progress.wait(schedule::Lane::compute, i);
+      order.push_back(2 * i + 1);
+      progress.submitted(schedule::Lane::gradients_in, i);
+    }
+  });
+  for (int i = 1; i <= rounds; ++i) {
+    order.push_back(2 * i);
+    progress.submitted(schedule::Lane::compute, i);
+    progress.wait(schedule::Lane::gradients_in, i);
+  }
+  lane.join();
+  EXPECT_TRUE(std::ranges::is_sorted(order));
+  EXPECT_EQ(order.size(), 2U * rounds);
+}
+
+TEST(Progress, AFailureWakesWaitersAndKeepsTheFirstReason) {
+  Progress progress;
+  std::thread waiter([&] { EXPECT_THROW(progress.wait(schedule::Lane::gradients_in, 5), Stopped); });
+  progress.fail(std::make_exception_ptr(std::runtime_error("first")));
+  progress.fail(std::make_exception_ptr(std::runtime_error("second")));
+  progress.submitted(schedule::Lane::gradients_in, 1);
+  waiter.join();
+  EXPECT_THROW(progress.wait(schedule::Lane::gradients_in, 1), Stopped);
+  try {
+    progress.rethrow_if_failed();
+    FAIL() << "must throw";
+  } catch (const std::runtime_error& e) {
+    EXPECT_STREQ(e.what(), "first");
+  }
+}
 
 using schedule::Action;
 using schedule::RankProgram;
 
-constexpr comm::mpi::Patience patience{.spins = 2, .yields = 4};
+constexpr comm::mpi::WaitPolicy policy{.spins = 2, .yields = 4};
 
 /// A transfer that is done after a number of calls, some of which find nothing to do.
 class Slow final : public comm::Operation {
@@ -43,7 +94,7 @@ private:
   std::function<void()> work_;
 };
 
-/// Plays all lanes of a rank with work that only sleeps and touches a plain variable per slot: a wait that
+/// Executes all lanes of a rank with work that only sleeps and touches a plain variable per slot: a wait that
 /// does not hold shows as a data race (ThreadSanitizer) or as an action that began too early.
 class FakeRank {
 public:
@@ -57,7 +108,7 @@ public:
                                               l == 0 ? work(own_seed) : transfer(own_seed)));
     }
     asynchronous_ = lanes_.back()->asynchronous();
-    if (!asynchronous_) communication_.emplace(communication_lanes(), progress_, patience);
+    if (!asynchronous_) communication_.emplace(communication_lanes(), progress_, policy);
   }
 
   void step() {
@@ -65,7 +116,7 @@ public:
     clock_.begin_step();
     for (const auto& lane : lanes_) lane->begin_step();
     if (asynchronous_) submit_in_order();
-    else play_on_threads();
+    else execute_on_threads();
     for (const auto& queue : queues_) queue->finish([] {});
     progress_.rethrow_if_failed();
     for (const auto& lane : lanes_) lane->read(spans_);
@@ -91,9 +142,9 @@ private:
     return lanes;
   }
 
-  void play_on_threads() {
+  void execute_on_threads() {
     communication_->begin_step();
-    for (Lane& compute = *lanes_.front(); !compute.done(); communication_->wake()) compute.play_next();
+    for (Lane& compute = *lanes_.front(); !compute.done(); communication_->wake()) compute.execute_next();
     communication_->wait_until_idle();
   }
 
@@ -106,7 +157,7 @@ private:
       for (const auto& lane : lanes_)
         if (comes_first(next, *lane)) next = lane.get();
       if (next == nullptr) return;
-      next->play_next();
+      next->execute_next();
     }
   }
 
@@ -200,7 +251,7 @@ TEST_P(LaneOnQueues, PlaysItsOwnActionsInOrder) {
   }
 }
 
-/// What one lane needs to be played.
+/// What one lane needs to be executed.
 struct Stage {
   explicit Stage(const RankProgram& program) {
     QueueOptions options;
@@ -338,7 +389,7 @@ TEST(CommunicationThread, LetsNoLaneWaitForAnother) {
     return nullptr;
   });
   for (Lane* lane : {&out, &in}) lane->begin_step();
-  CommunicationThread thread({&out, &in}, stage.progress, patience);
+  CommunicationThread thread({&out, &in}, stage.progress, policy);
   thread.begin_step();
   stage.progress.wait(schedule::Lane::operands_out, 1);
   EXPECT_GE(stage.progress.count(schedule::Lane::operands_in), 1);
@@ -355,7 +406,7 @@ TEST(CommunicationThread, AFailureEndsTheStepAndSaysWhy) {
   Lane in(program.ranks[0], schedule::Lane::operands_in, stage.progress, stage.queues,
           [](const Action&) -> comm::Transport::Started { throw std::runtime_error("the wire is cut"); });
   for (Lane* lane : {&out, &in}) lane->begin_step();
-  CommunicationThread thread({&out, &in}, stage.progress, patience);
+  CommunicationThread thread({&out, &in}, stage.progress, policy);
   thread.begin_step();
   thread.wait_until_idle();
   EXPECT_THROW(stage.progress.wait(schedule::Lane::operands_in, 1), Stopped);
@@ -363,4 +414,5 @@ TEST(CommunicationThread, AFailureEndsTheStepAndSaysWhy) {
 }
 
 }  // namespace
+
 }  // namespace minitaw::engine

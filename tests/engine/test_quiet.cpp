@@ -1,10 +1,10 @@
-// A step played on device queues stops the host nowhere and takes no memory, as Kokkos sees it. On a host the
-// queues are simulated; on a device they are its streams.
+// A step executed on device queues stops the host nowhere and takes no memory, as Kokkos sees it. On a host
+// the queues are simulated; on a device they are its streams.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
 #include "cases.hpp"
-#include "comm/local.hpp"
+#include "comm/transport.hpp"
 #include "engine/session.hpp"
 #include "engine/simulated_stream.hpp"
 #include "kokkos_listener.hpp"
@@ -34,7 +34,7 @@ TEST_P(Quiet, AStepAfterTheFirstNeitherFencesNorAllocates) {
   for (int step = 0; step < 2; ++step) {
     session.prepare();
     const test::KokkosListener listener;
-    const StepTime time = session.play();
+    const StepTime time = session.execute();
     EXPECT_EQ(listener.seen(), test::KokkosListener::Seen());
     EXPECT_GT(time.total, 0);
   }

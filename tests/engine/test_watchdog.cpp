@@ -29,8 +29,8 @@ TEST(Watchdog, NamesThePendingActionAndEndsTheStep) {
   std::mutex mutex;
   std::string said;
   SessionOptions options;
-  options.patience = std::chrono::milliseconds(500);
-  options.hooks.sabotage = lose_a_message;
+  options.stall_limit = std::chrono::milliseconds(500);
+  options.hooks.inject_fault = lose_a_message;
   options.on_stall = [&](const std::string& report) {
     const std::scoped_lock lock(mutex);
     said = report;

@@ -307,7 +307,7 @@ TEST_P(Asynchronous, AStepAfterWarmUpNeitherFencesNorAllocates) {
   trainer.update({}, 1);
   trainer.prepare(1);
   const Listener listener;
-  trainer.play();
+  trainer.execute();
   trainer.update({}, 2);
   EXPECT_EQ(listener.seen(), Listener::Seen());
 }

@@ -51,14 +51,14 @@ TEST_P(SplitBackward, NeitherFencesNorAllocates) {
       weights(layout_.shards[0].elements * bytes_of(layout_.shape.dtype)),
       total(layout_.shards[0].elements * sizeof(float));
   Model model({}, layout_, 1, workspace.get());
-  const auto play = [&] {
+  const auto execute = [&] {
     model.forward(0, x.get(), kept.get(), weights.get());
     model.backward_input(0, x.get(), kept.get(), stash.get(), weights.get());
     model.backward_weight(0, total.get(), Dtype::fp32, false, kept.get(), stash.get());
   };
-  play();
+  execute();
   const test::KokkosListener listener;
-  play();
+  execute();
   EXPECT_EQ(listener.seen(), test::KokkosListener::Seen());
 }
 
@@ -149,7 +149,7 @@ protected:
     batch_.fill(tokens, 0, 0);
   }
   /// Forward and backward of one micro-batch, the blocks on the first rank.
-  void play() {
+  void execute() {
     const Shard& shard = layout_.shards[0];
     std::vector<float> values(shard.elements);
     initialise(values, shard, layout_.shape, seed);
@@ -179,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(All, SplitEnds,
 TEST_P(SplitEnds, TrainLikeWholeOnes) {
   Trainer whole(layout_, 1, seed);
   const double expected = whole.gradient(0);
-  play();
+  execute();
   double loss = 0;
   Kokkos::deep_copy(loss, loss_);
   EXPECT_EQ(loss, expected);

@@ -58,8 +58,8 @@ private:
   Kokkos::View<std::byte*, kernels::MemorySpace> bytes_;
 };
 
-/// Plays whole steps through model::Model on one rank, with every buffer poisoned and of exactly the planned
-/// size.
+/// Executes whole steps through model::Model on one rank, with every buffer poisoned and of exactly the
+/// planned size.
 class Trainer {
 public:
   Trainer(const model::Layout& layout, int micro_batches, std::uint64_t seed,
@@ -87,7 +87,7 @@ public:
   /// Gradient of step `step` (from 0); returns the loss.
   double gradient(int step) {
     prepare(step);
-    play();
+    execute();
     double loss = 0;
     Kokkos::deep_copy(loss, loss_);
     return loss;
@@ -124,7 +124,7 @@ public:
     Kokkos::deep_copy(loss_, 0.0);
   }
   /// Forward and backward of all micro-batches; asynchronous.
-  void play() {
+  void execute() {
     for (std::size_t m = 0; m < batches_.size(); ++m) micro_batch(m, false);
   }
   /// Asynchronous.

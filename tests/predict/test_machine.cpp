@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/error.hpp"
 #include "predict/machines.hpp"
 
@@ -62,6 +64,15 @@ latency = "0.5 ms"
   EXPECT_EQ(m.adapter_of(0), 0);
   EXPECT_EQ(m.adapter_of(3), 1);
   EXPECT_EQ(m.adapter_of(4), 2);
+}
+
+TEST(Machine, EveryFileOfTheRepositoryIsValid) {
+  int files = 0;
+  for (const auto& file : std::filesystem::directory_iterator(MINITAW_SOURCE_DIR "/inputs/machines")) {
+    EXPECT_NO_THROW((void)read_machine(file.path(), {})) << file.path();
+    ++files;
+  }
+  EXPECT_GT(files, 2);
 }
 
 TEST(Machine, TakesChanges) {

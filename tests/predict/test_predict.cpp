@@ -9,12 +9,11 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "deck/schedule_name.hpp"
+#include "deck/deck.hpp"
 #include "predict/machines.hpp"
-#include "schedule/simulate.hpp"
+#include "schedule/program.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/simulate.hpp"
-#include "schedule/program.hpp"
 
 namespace minitaw::predict {
 namespace {
@@ -54,7 +53,7 @@ struct Transfers {
 
   [[nodiscard]] Prediction on(const std::string& machine) const {
     const Machine m = parse_machine(machine, "m.toml");
-    return play(program, layout, m, [](int, const Action&) { return 0.0; });
+    return simulate(program, layout, m, [](int, const Action&) { return 0.0; });
   }
 };
 
@@ -143,7 +142,7 @@ TEST(Predict, PipelinesHaveTheirBubbles) {
        {std::pair{"1f1b", (8 + 3) * 4.0}, std::pair{"zb1", 8 * 4.0 + 3 * 2.0}}) {
     const schedule::Program program = program_of(spec, groups, 8, 4);
     const model::Layout layout = model::make_layout(shape_of(4), schedule::cut_of(program));
-    const Prediction p = play(program, layout, machine, [](int, const Action& a) { return visit(a); });
+    const Prediction p = simulate(program, layout, machine, [](int, const Action& a) { return visit(a); });
     EXPECT_NEAR(p.seconds, expected, 1e-4) << spec;
     EXPECT_NEAR(p.account.ranks[0].compute, 32, 1e-4) << spec;
   }
@@ -160,7 +159,7 @@ TEST(Predict, AgreesWithThePlanWhereNothingIsShared) {
     };
     const auto plan = schedule::simulate(program, costs);
     const Prediction p =
-        play(program, layout, parse_machine(machine_text(1, 3), "m.toml", {"inside.kind=pairs"}), costs);
+        simulate(program, layout, parse_machine(machine_text(1, 3), "m.toml", {"inside.kind=pairs"}), costs);
     double last = 0;
     for (const auto& rank : plan)
       for (const schedule::Span& span : rank) last = std::max(last, span.end);
@@ -172,8 +171,8 @@ TEST(Predict, RanksShareProcessors) {
   const schedule::Program program = program_of("ddp", topology::Groups({2}), 2, 2);
   const model::Layout layout = model::make_layout(shape_of(2), schedule::cut_of(program));
   const auto on = [&](const std::string& device) {
-    return play(program, layout, parse_machine(machine_text(1, 2, "", device), "m.toml"),
-                [](int, const Action& a) { return visit(a); })
+    return simulate(program, layout, parse_machine(machine_text(1, 2, "", device), "m.toml"),
+                    [](int, const Action& a) { return visit(a); })
         .account.ranks[0]
         .compute;
   };
@@ -210,8 +209,8 @@ TEST(Predict, SaysWhatACaseCosts) {
     EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, first.account.length, 1e-9);
 }
 
-/// Eight copies of a node each, played as one that stands for all, and played whole: a fat tree that is a
-/// switch.
+/// Eight copies of a node each, simulated as one that stands for all, and simulated whole: a fat tree that is
+/// a switch.
 TEST(Predict, OneCopyStandsForAll) {
   deck::Case c = case_of("tawpipe", 32, topology::Groups::equal(32, 16));
   c.replicas = 8;
@@ -229,7 +228,8 @@ TEST(Predict, OneCopyStandsForAll) {
 TEST(Predict, ComesCloseToMeasuredSteps) {
   const std::string inputs = MINITAW_SOURCE_DIR "/inputs/";
   const deck::Deck deck =
-      deck::read_deck(inputs + "wires/nodes.toml", {}, {.ranks = 4, .node_sizes = {2, 2}, .planning = true});
+      deck::read_deck(inputs + "wires/nodes.toml", {"schedule=tawpipe,fsdp:hierarchical=on,fsdp,weipipe"},
+                      {.ranks = 4, .node_sizes = {2, 2}, .planning = true});
   const std::vector<std::string> device = {"device.fp32.products=71.3 GFLOP/s",
                                            "device.fp32.attention=35.7 GFLOP/s",
                                            "device.memory_rate=5.95 GB/s"};

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/slices.hpp"
+#include "base/range.hpp"
 #include "model/plan.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/program.hpp"
@@ -101,7 +101,7 @@ TEST(Bytes, RingsLeaveOneSliceOutOnEachLink) {
   const model::Layout layout = layout_for(1, 4, 1);
   const std::vector<int> ring = {2, 0, 3, 1};
   const auto count = [&](int elements, int slice) {
-    return 4U * (elements - comm::slice(elements, 4, slice).count);
+    return 4U * (elements - minitaw::slice(elements, 4, slice).count);
   };
   const int shard = static_cast<int>(layout.shards[0].elements),
             ends = static_cast<int>(layout.ends.elements);

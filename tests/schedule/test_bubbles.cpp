@@ -1,5 +1,5 @@
 // How long compute lanes stand still when transfers are free, and how many micro-batches are in flight: what
-// the papers say of their orders, found by playing the programs.
+// the papers say of their orders, found by executing the programs.
 
 #include <gtest/gtest.h>
 

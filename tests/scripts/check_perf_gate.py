@@ -10,22 +10,28 @@ import sys
 REPOSITORY, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:])
 TREE = FOLDER / "tree"
 MPIEXEC = 'shift 2; exec "$@"'
-# Writes down who ran; compare says what the file `verdicts` holds, a line each time, the last one over and over.
+# Writes down who ran.
 MINITAW = """
-case $1 in
-  run)
-    shift 2
-    while [ "$1" != -o ]; do shift; done
-    basename "$2" >>"$STATE/runs"
-    [ ! -e "$STATE/fails" ] || { echo 'minitaw: no such key' >&2; exit 2; }
-    cat "$(dirname "$0")/source" >"$2" ;;
-  compare)
-    echo "$@" >>"$STATE/compares"
-    line=$(head -1 "$STATE/verdicts")
-    [ "$(wc -l <"$STATE/verdicts")" = 1 ] || sed -i 1d "$STATE/verdicts"
-    [ "${line%% *}" != 2 ] || { echo "minitaw: ${line#* }" >&2; exit 2; }
-    echo "COMPARISON: ${line#* }"; exit "${line%% *}" ;;
-esac"""
+shift 2
+while [ "$1" != -o ]; do shift; done
+basename "$2" >>"$STATE/runs"
+[ ! -e "$STATE/fails" ] || { echo 'minitaw: no such key' >&2; exit 2; }
+cat "$(dirname "$0")/source" >"$2" """
+# Says what the file `verdicts` holds: a line each time, the last one over and over.
+COMPARE = """
+import os, pathlib, sys
+state = pathlib.Path(os.environ["STATE"])
+with open(state / "compares", "a") as file:
+    print(*sys.argv[1:], file=file)
+first, *others = (state / "verdicts").read_text().splitlines()
+if others:
+    (state / "verdicts").write_text("\\n".join(others))
+code, verdict = first.split(maxsplit=1)
+if code == "2":
+    print("compare:", verdict, file=sys.stderr)
+else:
+    print("COMPARISON:", verdict)
+sys.exit(int(code))"""
 # Configures by making the folder, builds by copying what the tree holds next to the program.
 CMAKE = """
 [ "$1" = --preset ] && exit 0
@@ -60,6 +66,7 @@ def machine(*verdicts):
     program(FOLDER / "minitaw", MINITAW)
     say(*verdicts)
     shutil.copytree(REPOSITORY / "scripts", TREE / "scripts")
+    (TREE / "scripts" / "compare").write_text(COMPARE, encoding="utf-8")
     (TREE / "inputs").mkdir()
     (TREE / "inputs" / "gate.toml").touch()
     (TREE / ".gitignore").write_text("/build/\n/out/\n")

@@ -8,7 +8,7 @@
 #include <array>
 
 #include "base/error.hpp"
-#include "comm/mpi/size.hpp"
+#include "comm/mpi/mpi.hpp"
 #include "topology/system.hpp"
 
 namespace minitaw::topology {

@@ -1,4 +1,4 @@
-#include "comm/mpi/exchange.hpp"
+#include "comm/mpi/operations.hpp"
 
 #include <fmt/format.h>
 
@@ -74,16 +74,16 @@ std::vector<Run> runs_of(std::span<const Message> batch, std::size_t piece_bytes
 }
 
 /// A run on its way. Half of its slots are with MPI, the others are being copied.
-class Passage {
+class StagedTransfer {
 public:
-  Passage(Channel& channel, Run run, std::vector<Piece> slots)
+  StagedTransfer(Channel& channel, Run run, std::vector<Piece> slots)
       : channel_(channel), copier_(*channel.moves().copier), run_(std::move(run)), slots_(std::move(slots)),
         with_mpi_(std::max<std::size_t>(1, slots_.size() / 2)) {
     messages_.reserve(count());
   }
-  Passage(const Passage&) = delete;
-  Passage& operator=(const Passage&) = delete;
-  virtual ~Passage() = default;
+  StagedTransfer(const StagedTransfer&) = delete;
+  StagedTransfer& operator=(const StagedTransfer&) = delete;
+  virtual ~StagedTransfer() = default;
 
   /// Does what can be done without waiting for another rank; returns whether that was anything.
   virtual bool advance() = 0;
@@ -104,9 +104,9 @@ protected:
   Requests messages_;
 };
 
-class Sending final : public Passage {
+class Sending final : public StagedTransfer {
 public:
-  using Passage::Passage;
+  using StagedTransfer::StagedTransfer;
   bool advance() override {
     bool moved = messages_.finish();
     moved |= load();
@@ -134,9 +134,9 @@ private:
   std::size_t loaded_ = 0;
 };
 
-class Receiving final : public Passage {
+class Receiving final : public StagedTransfer {
 public:
-  using Passage::Passage;
+  using StagedTransfer::StagedTransfer;
   bool advance() override {
     bool moved = store();
     for (; posted() < count() && messages_.open() < with_mpi_; moved = true) {
@@ -166,19 +166,19 @@ std::vector<Piece> slots_of(const Memory& memory) {
   return slots;
 }
 
-std::unique_ptr<Passage> open(Channel& channel, Run run, std::span<const Piece> slots) {
+std::unique_ptr<StagedTransfer> open(Channel& channel, Run run, std::span<const Piece> slots) {
   std::vector<Piece> own(slots.begin(), slots.end());
   if (run.send) return std::make_unique<Sending>(channel, std::move(run), std::move(own));
   return std::make_unique<Receiving>(channel, std::move(run), std::move(own));
 }
 
-std::vector<std::unique_ptr<Passage>> open_all(Channel& channel, std::span<const Message> batch) {
+std::vector<std::unique_ptr<StagedTransfer>> open_all(Channel& channel, std::span<const Message> batch) {
   std::vector<Run> runs = runs_of(batch, channel.moves().piece_bytes);
   const std::vector<Piece> slots = slots_of(channel.moves());
   if (runs.size() > slots.size())
     throw LogicError(
         fmt::format("a batch of {} messages has only {} slots of pinned memory", runs.size(), slots.size()));
-  std::vector<std::unique_ptr<Passage>> passages;
+  std::vector<std::unique_ptr<StagedTransfer>> passages;
   const std::size_t each = runs.empty() ? 0 : slots.size() / runs.size();
   for (std::size_t i = 0; i < runs.size(); ++i)
     passages.push_back(open(channel, std::move(runs[i]), std::span(slots).subspan(i * each, each)));
@@ -208,7 +208,7 @@ public:
 
 private:
   Channel& channel_;
-  std::vector<std::unique_ptr<Passage>> passages_;
+  std::vector<std::unique_ptr<StagedTransfer>> passages_;
   bool done_ = false;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <limits>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "schedule/account.hpp"
+#include "schedule/program.hpp"
 
 namespace minitaw::comm::mpi {
 
@@ -72,5 +74,32 @@ struct LaneMemory {
 
 /// MPI is handed device pointers where it only moves data; sums are staged.
 [[nodiscard]] LaneMemory direct_memory(Piece pinned, std::size_t piece_bytes, Copier& copier);
+
+/// Staging memory by lane, empty for lanes without reductions.
+using Staging = std::array<std::span<std::byte>, schedule::lanes>;
+
+/// Shares the staging memory of a rank: each lane with a reduce, reduce_scatter or all_reduce gets 2
+/// chunk_bytes, in the order of the lanes, as schedule::Footprint counts. Throws LogicError if there is not
+/// enough.
+[[nodiscard]] Staging share_staging(const schedule::RankProgram& rank, std::span<std::byte> memory);
+
+/// Pinned memory of a staged lane.
+struct PinnedShape {
+  std::size_t slots = 0;
+  std::size_t piece_bytes = 0;
+  [[nodiscard]] std::size_t bytes() const { return slots * piece_bytes; }
+  friend bool operator==(const PinnedShape&, const PinnedShape&) = default;
+};
+
+/// 16 slots of 1 MiB, on all lanes and all ranks: both sides of a message cut alike, and it may leave on one
+/// lane and arrive on another. Nothing if no rank communicates on the lane.
+[[nodiscard]] PinnedShape pinned_shape(const schedule::Program& program, schedule::Lane lane);
+
+/// Bytes of pinned host memory that a rank of a staged transport takes: pinned_shape() for each lane on which
+/// this rank communicates. Not part of schedule::Footprint, which counts device memory.
+[[nodiscard]] std::size_t pinned_bytes(const schedule::Program& program, int rank);
+
+/// Whether a rank communicates on a lane.
+[[nodiscard]] bool communicates(const schedule::RankProgram& rank, schedule::Lane lane);
 
 }  // namespace minitaw::comm::mpi

@@ -5,11 +5,10 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "comm/members.hpp"
-#include "comm/mpi/check.hpp"
-#include "comm/mpi/exchange.hpp"
-#include "comm/mpi/rank.hpp"
-#include "comm/mpi/staging.hpp"
+#include "comm/mpi/memory.hpp"
+#include "comm/mpi/mpi.hpp"
+#include "comm/mpi/operations.hpp"
+#include "comm/transport.hpp"
 
 namespace minitaw::comm::mpi {
 namespace {
@@ -51,10 +50,10 @@ LaneMemories host_memories(MPI_Comm world, const schedule::Program& program, std
 }  // namespace
 
 Transport::Transport(MPI_Comm world, const schedule::Program& program, const LaneMemories& memory,
-                     const Patience& patience)
+                     const WaitPolicy& policy)
     : rank_(rank_in(world, program)), ranks_(static_cast<int>(program.ranks.size())),
       staged_(std::ranges::any_of(memory, [](const LaneMemory& m) { return m.moves.copier != nullptr; })),
-      communicators_(program.communicators), waiter_(patience, cancelled_), comm_(world) {
+      communicators_(program.communicators), waiter_(policy, cancelled_), comm_(world) {
   check_tags(world, communicators_.size());
   for (std::size_t lane = 0; lane < channels_.size(); ++lane)
     if (static_cast<schedule::Lane>(lane) != schedule::Lane::compute)
@@ -62,8 +61,8 @@ Transport::Transport(MPI_Comm world, const schedule::Program& program, const Lan
 }
 
 Transport::Transport(MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging,
-                     const Patience& patience)
-    : Transport(world, program, host_memories(world, program, staging), patience) {}
+                     const WaitPolicy& policy)
+    : Transport(world, program, host_memories(world, program, staging), policy) {}
 
 Channel& Transport::channel(schedule::Lane lane) {
   const auto& channel = channels_[static_cast<std::size_t>(lane)];

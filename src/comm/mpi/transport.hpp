@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "comm/mpi/channel.hpp"
-#include "comm/mpi/collectives.hpp"
 #include "comm/mpi/memory.hpp"
+#include "comm/mpi/operations.hpp"
 #include "comm/mpi/wait.hpp"
 #include "comm/transport.hpp"
 
@@ -28,10 +28,10 @@ public:
   /// `program`; the memory of the lanes must outlive the transport. Without a word about cores it waits as if
   /// they were scarce.
   Transport(MPI_Comm world, const schedule::Program& program, const LaneMemories& memory,
-            const Patience& patience = {.spins = 2, .yields = 4});
+            const WaitPolicy& policy = {.spins = 2, .yields = 4});
   /// For buffers in host memory; `staging` has as many bytes as schedule::Footprint says.
   Transport(MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging,
-            const Patience& patience = {.spins = 2, .yields = 4});
+            const WaitPolicy& policy = {.spins = 2, .yields = 4});
 
   [[nodiscard]] int rank() const override { return rank_; }
   /// Two: the handshake of the next message passes while the one before it does. Staged ones share slots.

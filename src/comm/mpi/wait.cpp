@@ -5,12 +5,12 @@
 
 namespace minitaw::comm::mpi {
 
-Patience patience(int cores, int threads) {
+WaitPolicy wait_policy(int cores, int threads) {
   if (cores >= threads) return {.spins = 20'000, .yields = 100};
   return {.spins = 2, .yields = 0};
 }
 
-void Hurry::set(bool on) {
+void LowLatency::set(bool on) {
   {
     const std::scoped_lock lock(mutex_);
     on_.store(on, std::memory_order_relaxed);
@@ -18,7 +18,7 @@ void Hurry::set(bool on) {
   if (on) wake();
 }
 
-void Hurry::wake() {
+void LowLatency::wake() {
   {
     const std::scoped_lock lock(mutex_);
     woken_ = true;
@@ -26,31 +26,32 @@ void Hurry::wake() {
   woken_up_.notify_all();
 }
 
-void Hurry::sleep(std::chrono::microseconds time) {
+void LowLatency::sleep(std::chrono::microseconds time) {
   std::unique_lock lock(mutex_);
   woken_up_.wait_for(lock, time, [this] { return woken_; });
   woken_ = false;
 }
 
-std::chrono::microseconds Pause::waited() {
+std::chrono::microseconds Backoff::waited() {
   const auto now = std::chrono::steady_clock::now();
   if (began_ == std::chrono::steady_clock::time_point{}) began_ = now;
   return std::chrono::duration_cast<std::chrono::microseconds>(now - began_);
 }
 
-void Pause::once() {
+void Backoff::once() {
   constexpr std::chrono::milliseconds short_wait(1);
-  const bool hurries = left_.hurries && hurry_ != nullptr && hurry_->on();
+  const bool low_latency = left_.low_latency && low_latency_ != nullptr && low_latency_->on();
   if (left_.spins > 0) {
     --left_.spins;
   } else if (left_.yields > 0) {
     --left_.yields;
     std::this_thread::yield();
-  } else if (const auto so_far = waited(); so_far < left_.eager || (hurries && so_far < short_wait)) {
+  } else if (const auto so_far = waited();
+             so_far < left_.eager || (low_latency && so_far < short_wait)) {
     std::this_thread::yield();
   } else {
     const auto time = std::clamp(so_far / 16, left_.shortest_sleep, left_.longest_sleep);
-    if (hurry_ != nullptr) hurry_->sleep(time);
+    if (low_latency_ != nullptr) low_latency_->sleep(time);
     else std::this_thread::sleep_for(time);
   }
 }

@@ -5,42 +5,43 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "comm/error.hpp"
+#include "comm/transport.hpp"
 
 namespace minitaw::comm::mpi {
 
-/// How a communication thread waits: it tests `spins` times at full speed, gives way to other threads
-/// `yields` times and for `eager`, then sleeps between tests, each time a sixteenth of what it has waited: so
-/// a long message is seen at most 6 % late, and costs few wake-ups, which are dear on virtual machines.
-struct Patience {
+/// How a communication thread waits for messages. It tests `spins` times at full speed, then yields between
+/// tests (`yields` times, and for as long as `eager`), then sleeps between tests. Each sleep lasts a sixteenth
+/// of the time waited so far: a long message is seen at most 6 % late, and few wake-ups are needed, which cost
+/// much on virtual machines.
+struct WaitPolicy {
   int spins = 0;
   int yields = 0;
-  /// Where a device computes, the cores have little else to do, and its transfers are short.
+  /// For devices: their transfers are short, and the cores have little else to do.
   std::chrono::microseconds eager{0};
   std::chrono::microseconds shortest_sleep{20};
   std::chrono::microseconds longest_sleep{500};
-  /// Every compute thread of the node has a core, which nobody needs while it waits for communication: then
-  /// waits give way for a millisecond before they sleep.
-  bool hurries = false;
+  /// Set where every compute thread of the node has a core. While compute waits for communication its core is
+  /// free, so waits yield for a millisecond before they sleep.
+  bool low_latency = false;
 };
 
-/// MPI's own blocking calls spin for ever, which is right only where every thread has a core. `threads`
-/// counts the compute and communication threads of all ranks of this node, `cores` what they may run on
-/// together. With a core for each, spinning costs nobody anything and answers at once, so it lasts about as
-/// long as a layer. Otherwise the core belongs to compute: a few tests catch what is already there, then the
-/// thread sleeps, and a message waits at most half a millisecond for it. It does not give way first: who does
-/// is out for a whole slice of the scheduler, milliseconds, where who wakes from a sleep comes next.
-[[nodiscard]] Patience patience(int cores, int threads);
+/// The policy for a node on which `threads` compute and communication threads share `cores`. With a core for
+/// each thread, waits spin for about as long as a layer computes: that costs nothing and answers at once, as
+/// MPI's blocking calls do. With fewer cores, a few tests catch what has already arrived, then the thread
+/// sleeps, so that compute keeps its core; a message waits at most half a millisecond. The thread does not
+/// yield first: a thread that yields beside compute loses a time slice of the scheduler, several milliseconds,
+/// but a thread that wakes from a sleep runs next.
+[[nodiscard]] WaitPolicy wait_policy(int cores, int threads);
 
-/// Tells the waits of a rank when all of it waits for them: they need not spare its cores then.
-class Hurry {
+/// Says whether compute waits for communication. If so, waits may use the cores of the rank.
+class LowLatency {
 public:
-  /// Called by the thread that computes. In a rank of which nobody ever says that it computes, it does not.
+  /// Called by the compute thread: off while it computes. On until the first call.
   void set(bool on);
   [[nodiscard]] bool on() const { return on_.load(std::memory_order_relaxed); }
   /// Ends the sleep of the waiting thread, or the next one if it is awake.
   void wake();
-  /// Shorter if wake() is called meanwhile, or was since the last sleep.
+  /// Ends early if wake() is called now or was called since the last sleep.
   void sleep(std::chrono::microseconds time);
 
 private:
@@ -51,37 +52,38 @@ private:
 };
 
 /// The pauses of one wait.
-class Pause {
+class Backoff {
 public:
-  explicit Pause(const Patience& patience, Hurry* hurry = nullptr) : left_(patience), hurry_(hurry) {}
+  explicit Backoff(const WaitPolicy& policy, LowLatency* low_latency = nullptr)
+      : left_(policy), low_latency_(low_latency) {}
   void once();
 
 private:
-  /// Since this was first asked.
+  /// Time since the first call.
   [[nodiscard]] std::chrono::microseconds waited();
 
   std::chrono::steady_clock::time_point began_{};
-  Patience left_;
-  Hurry* hurry_;
+  WaitPolicy left_;
+  LowLatency* low_latency_;
 };
 
-/// Waits that another thread can end.
+/// Waits until a condition holds; another thread can cancel the wait.
 class Waiter {
 public:
-  Waiter(const Patience& patience, const std::atomic<bool>& cancelled, Hurry* hurry = nullptr)
-      : patience_(patience), cancelled_(cancelled), hurry_(hurry) {}
+  Waiter(const WaitPolicy& policy, const std::atomic<bool>& cancelled, LowLatency* low_latency = nullptr)
+      : policy_(policy), cancelled_(cancelled), low_latency_(low_latency) {}
 
-  /// Returns when `done()` is true. Throws Cancelled soon after the flag is raised.
+  /// Returns when `done()` is true. Throws Cancelled within a millisecond after the flag is set.
   template <class Done>
   void until(Done&& done) const {
-    for (Pause pause(patience_, hurry_); !done(); pause.once())
+    for (Backoff backoff(policy_, low_latency_); !done(); backoff.once())
       if (cancelled_.load(std::memory_order_relaxed)) throw Cancelled();
   }
 
 private:
-  Patience patience_;
+  WaitPolicy policy_;
   const std::atomic<bool>& cancelled_;
-  Hurry* hurry_;
+  LowLatency* low_latency_;
 };
 
 }  // namespace minitaw::comm::mpi

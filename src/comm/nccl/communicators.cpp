@@ -5,8 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
-#include "comm/mpi/check.hpp"
-#include "comm/mpi/rank.hpp"
+#include "comm/mpi/mpi.hpp"
 
 namespace minitaw::comm::nccl {
 namespace {

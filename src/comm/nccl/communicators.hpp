@@ -6,7 +6,6 @@
 #include <memory>
 #include <vector>
 
-#include "comm/nccl/collectives.hpp"
 #include "comm/nccl/launcher.hpp"
 #include "comm/nccl/teams.hpp"
 
@@ -18,10 +17,6 @@ struct Member {
   int index = 0;  ///< its place in team.ranks
   std::unique_ptr<Communicator> communicator;
 };
-
-[[nodiscard]] inline Seat seat_of(const Member& member, Queue queue) {
-  return {*member.communicator, static_cast<int>(member.team.ranks.size()), member.index, queue};
-}
 
 /// The NCCL communicators of one rank.
 class Communicators {

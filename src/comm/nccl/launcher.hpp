@@ -30,7 +30,7 @@ private:
 /// whether NCCL is ready.
 class Launcher {
 public:
-  Launcher(Api& api, const mpi::Patience& patience) : api_(api), waiter_(patience, cancelled_) {}
+  Launcher(Api& api, const mpi::WaitPolicy& policy) : api_(api), waiter_(policy, cancelled_) {}
 
   /// What `issue` calls on these communicators is one operation; returns when it is on its queue. Throws
   /// Cancelled once cancel() has been called.

@@ -1,4 +1,4 @@
-#include "comm/nccl/library.hpp"
+#include "comm/nccl/api.hpp"
 
 #include <fmt/format.h>
 #include <nccl.h>

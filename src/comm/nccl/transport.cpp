@@ -1,14 +1,73 @@
 #include "comm/nccl/transport.hpp"
 
+#include <algorithm>
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "comm/members.hpp"
-#include "comm/mpi/rank.hpp"
-#include "comm/nccl/exchange.hpp"
-#include "comm/nccl/warm_up.hpp"
+#include "base/range.hpp"
+#include "comm/mpi/mpi.hpp"
+#include "comm/nccl/calls.hpp"
+#include "comm/transport.hpp"
 
 namespace minitaw::comm::nccl {
+
+namespace {
+
+/// A member's view of a ring.
+struct RingView {
+  std::span<const int> ring;
+  int index;
+
+  [[nodiscard]] int size() const { return static_cast<int>(ring.size()); }
+  [[nodiscard]] int neighbour(int distance) const {
+    return ring[static_cast<std::size_t>((index + distance + size()) % size())];
+  }
+  /// Steps along the ring from `rank` to here.
+  [[nodiscard]] int from(int rank) const {
+    const auto other = static_cast<int>(std::ranges::find(ring, rank) - ring.begin());
+    return (index - other + size()) % size();
+  }
+};
+
+}  // namespace
+
+Counters::Counters(int rank, int ranks)
+    : rank_(rank), ranks_(ranks), cells_(static_cast<std::size_t>(ranks * schedule::traffic_kinds)) {}
+
+void Counters::add_collective(schedule::Kind kind, std::span<const int> ring, const Collective& c) {
+  const RingView self{ring, static_cast<int>(std::ranges::find(ring, rank_) - ring.begin())};
+  const int n = self.size();
+  const auto traffic = schedule::traffic_of(c.payload);
+  const auto bytes = [&](std::int64_t elements) {
+    return static_cast<std::uint64_t>(elements) * bytes_of(c.scalar);
+  };
+  const auto all_but = [&](int member) { return bytes(c.elements - slice(c.elements, n, member).count); };
+  if (n == 1) return;
+  using enum schedule::Kind;
+  if (kind == broadcast && self.from(c.root) < n - 1) add(self.neighbour(1), traffic, bytes(c.elements));
+  if (kind == reduce && self.from(c.root) > 0) add(self.neighbour(-1), traffic, bytes(c.elements));
+  if (kind == all_gather || kind == all_reduce) add(self.neighbour(1), traffic, all_but(self.index + 1));
+  if (kind == reduce_scatter || kind == all_reduce) add(self.neighbour(1), traffic, all_but(self.index));
+}
+
+void Counters::add(int peer, schedule::Traffic traffic, std::uint64_t bytes) {
+  cells_[static_cast<std::size_t>(peer * schedule::traffic_kinds + static_cast<int>(traffic))].fetch_add(
+      bytes, std::memory_order_relaxed);
+}
+
+schedule::ByteMatrix Counters::matrix() const {
+  schedule::ByteMatrix matrix(ranks_);
+  for (std::size_t cell = 0; cell < cells_.size(); ++cell)
+    matrix.add(rank_, static_cast<int>(cell) / schedule::traffic_kinds,
+               static_cast<schedule::Traffic>(static_cast<int>(cell) % schedule::traffic_kinds),
+               cells_[cell].load(std::memory_order_relaxed));
+  return matrix;
+}
+
+void Counters::reset() {
+  for (auto& cell : cells_) cell.store(0, std::memory_order_relaxed);
+}
+
 namespace {
 
 using schedule::Kind;
@@ -17,7 +76,7 @@ void check_lane(schedule::Lane lane) {
   if (lane == schedule::Lane::compute) throw LogicError("communication was given to the compute lane");
 }
 
-using Call = void (*)(const Seat&, const Buffer&, int root);
+using Call = void (*)(const Membership&, const Buffer&, int root);
 
 Call call_of(Kind kind) {
   switch (kind) {
@@ -43,7 +102,7 @@ bool rooted(Kind kind) { return kind == Kind::broadcast || kind == Kind::reduce;
 Transport::Transport(MPI_Comm world, const schedule::Program& program, Api& api, const Options& options)
     : rank_(mpi::rank_in(world, program)), program_communicators_(program.communicators),
       queues_(options.queues), counters_(rank_, static_cast<int>(program.ranks.size())), colours_(program),
-      launcher_(api, options.patience), communicators_(world, program, api, launcher_, options.setup_limit) {
+      launcher_(api, options.policy), communicators_(world, program, api, launcher_, options.setup_limit) {
   warm_up(program, rank_, colours_, communicators_, launcher_, queues_, options.scratch);
 }
 
@@ -66,8 +125,8 @@ Transport::Started Transport::start(schedule::Lane lane, Kind kind, const Collec
   (void)member_index(communicator, rank_);
   const int root = rooted(kind) ? member_index(communicator, c.root) : -1;
   if (communicator.ranks.size() == 1 || c.elements == 0) return nullptr;
-  const Seat seat = seat_of(communicators_.find(Calls{lane, c.communicator}), queue(lane));
-  launcher_.launch(seat.communicator, [&] { call(seat, {c.data, c.elements, c.scalar}, root); });
+  const Membership self = membership_of(communicators_.find(Calls{lane, c.communicator}), queue(lane));
+  launcher_.launch(self.communicator, [&] { call(self, {c.data, c.elements, c.scalar}, root); });
   counters_.add_collective(kind, communicator.ranks, c);
   return nullptr;
 }

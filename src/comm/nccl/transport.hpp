@@ -1,33 +1,53 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <array>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <mpi.h>
 #include <span>
 #include <vector>
 
-#include "comm/nccl/collectives.hpp"
+#include "comm/nccl/calls.hpp"
 #include "comm/nccl/communicators.hpp"
-#include "comm/nccl/counters.hpp"
 #include "comm/transport.hpp"
+#include "schedule/account.hpp"
 
 namespace minitaw::comm::nccl {
+
+/// Bytes that one rank has sent. NCCL does not say which way a collective goes, so its bytes are those that
+/// the rule of schedule/account.hpp gives for the call. May be used by several threads.
+class Counters {
+public:
+  Counters(int rank, int ranks);
+  void add_message(int peer, schedule::Traffic traffic, std::uint64_t bytes) { add(peer, traffic, bytes); }
+  /// `ring` are the members in ring order, among them this rank.
+  void add_collective(schedule::Kind kind, std::span<const int> ring, const Collective& collective);
+
+  [[nodiscard]] schedule::ByteMatrix matrix() const;
+  void reset();
+
+private:
+  void add(int peer, schedule::Traffic traffic, std::uint64_t bytes);
+
+  int rank_, ranks_;
+  std::vector<std::atomic<std::uint64_t>> cells_;  ///< [peer][traffic]
+};
 
 struct Options {
   std::array<Queue, schedule::lanes> queues{};  ///< by schedule::Lane; they outlive the transport
   std::span<std::byte> scratch;                 ///< device memory, scratch_bytes(); for the constructor
-  mpi::Patience patience{.spins = 2, .yields = 4};
+  mpi::WaitPolicy policy{.spins = 2, .yields = 4};
   std::chrono::seconds setup_limit{300};  ///< for NCCL to find all ranks
 };
 
-/// Transport over NCCL: work goes on the device queue of its lane, where NCCL plays it. Communicators and
+/// Transport over NCCL: work goes on the device queue of its lane, where NCCL executes it. Communicators and
 /// connections are made in the constructor (docs/decisions/0007-nccl-communicators.md).
 ///
 /// NCCL wants the calls of all communicators of a device in an order that suits all ranks: let one thread
 /// issue those of all lanes, in the order of the program. Lanes in threads of their own do not disturb each
-/// other, but their kernels must then find room on the device together. A communicator plays its calls in the
-/// order of their issue, whatever their lanes: keep each to one lane, as schedule::lane_of() does.
+/// other, but their kernels must then find room on the device together. A communicator executes its calls in
+/// the order of their issue, whatever their lanes: keep each to one lane, as schedule::lane_of() does.
 ///
 /// sent() counts a message where it is handed to NCCL, and a collective by the rule of schedule/account.hpp:
 /// NCCL does not tell the way that it takes.

@@ -1,19 +1,37 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <memory>
+#include <mpi.h>
+#include <string_view>
 
-#include "comm/mpi/device/reach.hpp"
 #include "comm/mpi/transport.hpp"
 
 namespace minitaw::comm::mpi {
+
+/// How device buffers get to MPI.
+enum class Reach {
+  staged,  ///< through pinned host memory
+  direct,  ///< MPI is handed device pointers where data only moves; sums are staged
+};
+[[nodiscard]] std::string_view name_of(Reach reach);
+
+/// Whether this MPI says that it takes pointers to this build's kind of device memory. An MPI that cannot be
+/// asked does not.
+[[nodiscard]] bool device_aware();
+
+/// `wish` is the text of MINITAW_MPI_DIRECT, or nullptr: 1 is direct, 0 staged, unset what MPI says. Throws
+/// InputError for any other text.
+[[nodiscard]] Reach reach(const char* wish, bool aware);
+
+/// The reach of a job: direct if every rank's MPI and environment say so. Collective; throws on all ranks or
+/// on none.
+[[nodiscard]] Reach agreed_reach(MPI_Comm world);
 
 /// A transport over MPI for buffers in the memory of Kokkos's default execution space. Collective over
 /// `world`. Takes pinned_bytes() of pinned host memory, once, and needs no staging memory on the device. All
 /// ranks must name the same reach (agreed_reach()). On a host build the copies are plain ones.
 [[nodiscard]] std::unique_ptr<Transport>
 device_transport(MPI_Comm world, const schedule::Program& program, Reach reach,
-                 const Patience& patience = {.spins = 2, .yields = 4});
+                 const WaitPolicy& policy = {.spins = 2, .yields = 4});
 
 }  // namespace minitaw::comm::mpi

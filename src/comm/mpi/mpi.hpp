@@ -1,0 +1,73 @@
+#pragma once
+
+#include <array>
+#include <fmt/format.h>
+#include <mpi.h>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/transport.hpp"
+#include "schedule/program.hpp"
+
+namespace minitaw::comm::mpi {
+
+/// Every return code of MPI passes through here; a failure throws comm::Error with the call and MPI's own
+/// words.
+inline void check(int code, std::string_view call) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  throw Error(fmt::format("{}: {}", call, std::string_view(text.data(), static_cast<std::size_t>(length))));
+}
+
+[[nodiscard]] inline int rank_in(MPI_Comm comm) {
+  int rank = 0;
+  check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
+  return rank;
+}
+
+[[nodiscard]] inline int size_of(MPI_Comm comm) {
+  int size = 0;
+  check(MPI_Comm_size(comm, &size), "MPI_Comm_size");
+  return size;
+}
+
+/// This rank of `world`; throws LogicError if the program is not made for as many ranks as there are.
+[[nodiscard]] int rank_in(MPI_Comm world, const schedule::Program& program);
+
+/// The text of every rank of `comm`, on every rank. Collective; throws comm::Error.
+[[nodiscard]] std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm);
+
+/// The MPI library in one line: "MPICH 4.2.1, device ch4:ucx".
+[[nodiscard]] std::string library_version();
+
+/// What of MPI_Get_library_version's text says which library it is: its first line, and MPICH's device.
+/// Without the rest: how and by whom it was built, for Open MPI even on which host.
+[[nodiscard]] std::string library_line(const std::string& text);
+
+/// MPI from construction to destruction, one object per process, in main. Asks for MPI_THREAD_MULTIPLE,
+/// because each communication lane calls MPI from its own thread, and for error codes instead of an abort.
+/// Throws InputError if this MPI cannot serve threads, or if the launcher has started ranks that do not find
+/// each other.
+///
+/// A process that leaves by an exception aborts the job: the others may be waiting for it, and MPI_Finalize
+/// would wait for them. Catch inside the object's life what all ranks agree on.
+class Environment {
+public:
+  Environment(int& argc, char**& argv);
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+  ~Environment();
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int ranks() const { return ranks_; }
+
+private:
+  int exceptions_;
+  int rank_ = 0;
+  int ranks_ = 1;
+};
+
+}  // namespace minitaw::comm::mpi

@@ -1,0 +1,107 @@
+#include "engine/memory.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fmt/format.h>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string>
+#include <sys/resource.h>
+
+#include "base/error.hpp"
+
+namespace minitaw::engine {
+
+namespace {
+
+/// The number in a file of a control group; nothing for "max" or without the file.
+std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
+  std::uint64_t value = 0;
+  return std::ifstream(file) >> value ? std::optional(value) : std::nullopt;
+}
+
+/// "/system.slice/job_7", the group of this process below the root.
+std::string own_group() {
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);)
+    if (line.starts_with("0::")) return line.substr(3);
+  return "/";
+}
+
+std::uint64_t left_in_groups() {
+  std::uint64_t left = std::numeric_limits<std::uint64_t>::max();
+  const std::filesystem::path root = "/sys/fs/cgroup";
+  for (std::filesystem::path group = own_group();; group = group.parent_path()) {
+    const auto folder = root / group.relative_path();
+    const auto most = number_in(folder / "memory.max"), used = number_in(folder / "memory.current");
+    if (most && used) left = std::min(left, *most - std::min(*most, *used));
+    if (group == group.parent_path()) return left;
+  }
+}
+
+std::uint64_t free_on_node() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("MemAvailable:")) return std::stoull(line.substr(13)) * 1024;
+  return std::numeric_limits<std::uint64_t>::max();
+}
+
+}  // namespace
+
+void reset_peak_memory() {
+  std::ofstream("/proc/self/clear_refs") << "5";  // 5: forget the high-water mark (man 5 proc)
+}
+
+std::uint64_t peak_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * 1024;
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+std::uint64_t available_memory() { return std::min(free_on_node(), left_in_groups()); }
+
+using schedule::Memory;
+
+namespace {
+
+/// Of every buffer; Kokkos keeps 128 bytes of its own before what it hands out.
+constexpr std::size_t alignment = 256;
+
+}  // namespace
+
+Arena::Arena(const schedule::Footprint& footprint)
+    : memory_(Kokkos::view_alloc(model::ExecutionSpace{}, Kokkos::WithoutInitializing, "minitaw::arena"),
+              footprint.total() + alignment),
+      used_((alignment - reinterpret_cast<std::uintptr_t>(memory_.data()) % alignment) % alignment),
+      end_(used_ + footprint.total()) {
+  for (const schedule::SlotSize& size : footprint.slots) {
+    auto& slots = slots_[static_cast<std::size_t>(size.slot.cls)];
+    slots.resize(std::max<std::size_t>(slots.size(), size.slot.index + 1));
+    slots[size.slot.index] = cut(size.bytes, schedule::memory_of(size.slot.cls));
+  }
+  for (const std::size_t bytes : footprint.optimiser) optimiser_.push_back(cut(bytes, Memory::optimiser));
+  scalars_ = cut(footprint.scalars, Memory::buffers);
+  workspace_ = cut(footprint.workspace, Memory::buffers);
+  staging_ = cut(footprint.staging, Memory::buffers);
+}
+
+model::Buffer Arena::slot(schedule::Slot slot) const {
+  return slots_[static_cast<std::size_t>(slot.cls)][slot.index];
+}
+
+model::Buffer Arena::cut(std::size_t bytes, Memory kind) {
+  if (used_ + bytes > end_)
+    throw LogicError(fmt::format("arena: {} bytes asked for, {} of {} left; the accounting is wrong", bytes,
+                                 end_ - used_, memory_.size() - alignment));
+  const model::Buffer buffer{memory_.data() + used_, bytes};
+  used_ += bytes;
+  measured_[static_cast<std::size_t>(kind)] += bytes;
+  return buffer;
+}
+
+}  // namespace minitaw::engine

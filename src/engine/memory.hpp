@@ -1,0 +1,56 @@
+#pragma once
+
+#include <Kokkos_Core.hpp>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "model/model.hpp"
+#include "schedule/account.hpp"
+
+namespace minitaw::engine {
+
+/// Starts a new peak of this process's resident memory, where the system allows it (Linux:
+/// /proc/self/clear_refs).
+void reset_peak_memory();
+/// Peak resident set since then (or since the process began), bytes.
+[[nodiscard]] std::uint64_t peak_memory();
+
+/// Bytes that processes on this node may still take: free or held by caches, and within the limits of the
+/// control groups (version 2) that this process is in.
+[[nodiscard]] std::uint64_t available_memory();
+
+/// All memory that one rank uses during a step: one allocation, cut into the slots, optimiser states, scratch
+/// and staging that the accounting lists. Nothing is allocated after construction.
+class Arena {
+public:
+  explicit Arena(const schedule::Footprint& footprint);
+
+  [[nodiscard]] model::Buffer slot(schedule::Slot slot) const;
+  /// Optimiser memory of home slot k, or of the ends (after the homes).
+  [[nodiscard]] model::Buffer optimiser(int index) const { return optimiser_[index]; }
+  [[nodiscard]] model::Buffer workspace() const { return workspace_; }
+  /// Where the step's loss is added up.
+  [[nodiscard]] double* loss() const { return scalars_.as<double>(); }
+  /// Chunk buffers of the transport, all lanes together; empty if no lane reduces.
+  [[nodiscard]] model::Buffer staging() const { return staging_; }
+
+  /// Bytes handed out, by kind; counted as buffers are cut, not copied from the plan.
+  [[nodiscard]] const std::array<std::uint64_t, schedule::memory_kinds>& measured() const {
+    return measured_;
+  }
+
+private:
+  model::Buffer cut(std::size_t bytes, schedule::Memory kind);
+
+  Kokkos::View<std::byte*, model::ExecutionSpace::memory_space> memory_;
+  std::size_t used_ = 0, end_ = 0;
+  std::array<std::vector<model::Buffer>, schedule::slot_classes> slots_;
+  std::vector<model::Buffer> optimiser_;
+  model::Buffer scalars_;
+  model::Buffer workspace_;
+  model::Buffer staging_;
+  std::array<std::uint64_t, schedule::memory_kinds> measured_{};
+};
+
+}  // namespace minitaw::engine

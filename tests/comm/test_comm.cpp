@@ -1,0 +1,139 @@
+#include <array>
+#include <cmath>
+#include <gtest/gtest.h>
+#include <limits>
+#include <vector>
+
+#include "base/bf16.hpp"
+#include "base/error.hpp"
+#include "base/range.hpp"
+#include "comm/transport.hpp"
+
+namespace minitaw::comm {
+
+namespace {
+
+TEST(Slices, CoverEveryElementOnce) {
+  for (int members = 1; members <= 9; ++members)
+    for (std::int64_t elements = 0; elements <= 40; ++elements) {
+      std::int64_t covered = 0;
+      for (int i = 0; i < members; ++i) {
+        const Range part = slice(elements, members, i);
+        EXPECT_EQ(part.begin, covered);
+        EXPECT_LE(part.count, (elements + members - 1) / members);
+        covered += part.count;
+      }
+      EXPECT_EQ(covered, elements);
+    }
+}
+
+TEST(Slices, AreEqualWhereTheyCanBe) {
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(slice(20, 4, i), (Range{5 * i, 5}));
+}
+
+TEST(Slices, CutTheLastOnes) {
+  EXPECT_EQ(slice(5, 4, 2), (Range{4, 1}));
+  EXPECT_EQ(slice(5, 4, 3), (Range{5, 0}));
+}
+
+TEST(Slices, CountRoundTheRing) {
+  EXPECT_EQ(slice(10, 4, -1), slice(10, 4, 3));
+  EXPECT_EQ(slice(10, 4, -6), slice(10, 4, 2));
+  EXPECT_EQ(slice(10, 4, 5), slice(10, 4, 1));
+}
+
+float rounded(float value) { return to_float(to_bf16(value)); }
+
+TEST(Bf16, RoundsToNearestAndTiesToEven) {
+  EXPECT_EQ(rounded(1.0f), 1.0f);
+  EXPECT_EQ(rounded(-3.5f), -3.5f);
+  const float ulp = std::exp2(-7.0f);  // of bf16 between 1 and 2
+  EXPECT_EQ(rounded(1.0f + 0.5f * ulp), 1.0f) << "a tie, 1 is even";
+  EXPECT_EQ(rounded(1.0f + 1.5f * ulp), 1.0f + 2 * ulp) << "a tie, the upper is even";
+  EXPECT_EQ(rounded(1.0f + 0.51f * ulp), 1.0f + ulp);
+  EXPECT_EQ(rounded(1.0f + 1.49f * ulp), 1.0f + ulp);
+}
+
+TEST(Bf16, KeepsTheSpecialValues) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(rounded(infinity), infinity);
+  EXPECT_EQ(rounded(-infinity), -infinity);
+  EXPECT_EQ(rounded(std::numeric_limits<float>::max()), infinity);
+  EXPECT_TRUE(std::signbit(rounded(-0.0f)));
+  for (const std::uint32_t bits : {0x7f800001u, 0x7fffffffu, 0xff800001u, 0xffffffffu, 0x7fc00000u})
+    EXPECT_TRUE(std::isnan(rounded(std::bit_cast<float>(bits)))) << bits;
+}
+
+TEST(Bf16, EveryValueSurvivesTheRoundTrip) {
+  int wrong = 0;
+  for (std::uint32_t bits = 0; bits < 0x10000u; ++bits) {
+    const Bf16 value{static_cast<std::uint16_t>(bits)};
+    if (std::isnan(to_float(value))) continue;
+    wrong += to_bf16(to_float(value)) != value;
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Bf16, RoundsAsAnExactComparisonWould) {
+  int wrong = 0;
+  for (std::uint32_t bits = 0; bits < 0x7f000000u; bits += 9973) {
+    const float value = std::bit_cast<float>(bits);
+    const float below = std::bit_cast<float>(bits & 0xffff0000u);
+    const float above = std::bit_cast<float>((bits & 0xffff0000u) + 0x10000u);
+    const double down = double{value} - double{below}, up = double{above} - double{value};
+    const bool upper_even = ((bits >> 16) & 1u) == 1;
+    wrong += rounded(value) != (up < down || (up == down && upper_even) ? above : below);
+  }
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(Sum, AddsFloats) {
+  EXPECT_EQ(bytes_of(Scalar::fp32), 4u);
+  for (const int n : {0, 1, 7, 1001}) {
+    std::vector<float> target(n), other(n);
+    for (int i = 0; i < n; ++i) target[i] = i, other[i] = 0.5f * i;
+    add(Scalar::fp32, reinterpret_cast<std::byte*>(target.data()),
+        reinterpret_cast<const std::byte*>(other.data()), n);
+    for (int i = 0; i < n; ++i) EXPECT_EQ(target[i], 1.5f * i);
+  }
+}
+
+TEST(Sum, AddsBf16AndRounds) {
+  EXPECT_EQ(bytes_of(Scalar::bf16), 2u);
+  for (const int n : {0, 1, 7, 1001}) {
+    std::vector<Bf16> target(n), other(n);
+    for (int i = 0; i < n; ++i)
+      target[i] = to_bf16(std::sin(1.0f * i)), other[i] = to_bf16(std::cos(3.0f * i));
+    const std::vector<Bf16> before = target;
+    add(Scalar::bf16, reinterpret_cast<std::byte*>(target.data()),
+        reinterpret_cast<const std::byte*>(other.data()), n);
+    for (int i = 0; i < n; ++i)
+      EXPECT_EQ(to_float(target[i]), rounded(to_float(before[i]) + to_float(other[i])));
+  }
+}
+
+TEST(SoloTransport, LeavesTheDataAsItIs) {
+  SoloTransport transport;
+  std::array<float, 3> values{1, 2, 3};
+  const Collective all{
+      0, 0, schedule::Payload::gradient, Scalar::fp32, reinterpret_cast<std::byte*>(values.data()), 3};
+  transport.broadcast(schedule::Lane::operands, all);
+  transport.reduce(schedule::Lane::operands_in, all);
+  transport.all_gather(schedule::Lane::operands, all);
+  transport.reduce_scatter(schedule::Lane::operands, all);
+  transport.all_reduce(schedule::Lane::operands_in, all);
+  transport.exchange(schedule::Lane::operands, {});
+  EXPECT_EQ(values, (std::array<float, 3>{1, 2, 3}));
+  EXPECT_EQ(transport.rank(), 0);
+  EXPECT_EQ(transport.sent(), schedule::ByteMatrix(1));
+}
+
+TEST(SoloTransport, HasNobodyToTalkTo) {
+  SoloTransport transport;
+  const std::array<Message, 1> batch{};
+  EXPECT_THROW(transport.exchange(schedule::Lane::operands, batch), LogicError);
+}
+
+}  // namespace
+
+}  // namespace minitaw::comm

@@ -1,0 +1,346 @@
+#include <Kokkos_Core.hpp>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <mpi.h>
+#include <string_view>
+#include <thread>
+
+#include "cases.hpp"
+#include "comm/mpi/mpi.hpp"
+#include "engine/collect.hpp"
+#include "engine/job.hpp"
+#include "engine/session.hpp"
+
+namespace minitaw::engine {
+
+namespace {
+
+int world_rank() { return comm::mpi::rank_in(MPI_COMM_WORLD); }
+
+TEST(ClockOffset, FindsClocksThatAreSetApart) {
+  const double apart = 1000.0 * world_rank();
+  const double before = MPI_Wtime();
+  const double offset = offset_by_messages(MPI_COMM_WORLD, [&] { return host_seconds() + apart; });
+  EXPECT_NEAR(offset, -apart, MPI_Wtime() - before) << "no round took longer than all of them";
+}
+
+TEST(ClockOffset, IsNoneOnOneNode) { EXPECT_EQ(clock_offset(MPI_COMM_WORLD), 0); }
+
+/// A session of all ranks that executes steps.
+class Steps : public ::testing::Test {
+protected:
+  Steps() : rank_(world_rank()) {
+    int ranks = 1;
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    session_ = std::make_unique<Session>(tests::small_case("ddp", topology::Groups({ranks}), 2, 1), rank_,
+                                         tests::by_mpi, SessionOptions());
+  }
+
+  /// Executes a step that rank `late` begins `seconds` after the others, and adds it.
+  std::vector<Span> execute(TimedSteps& steps, int late = -1, double seconds = 0) {
+    session_->prepare();
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank_ == late) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    const StepTime time = session_->execute();
+    steps.add(session_->executor(), time);
+    return session_->executor().spans();
+  }
+
+  int rank_;
+  std::unique_ptr<Session> session_;
+};
+
+TEST_F(Steps, OfAllOfThemTheLowerMedianIsChosen) {
+  TimedSteps steps(session_->program(), 4);
+  for (int s = 0; s < 4; ++s) (void)execute(steps);
+  EXPECT_EQ(steps.count(), 4);
+  EXPECT_EQ(steps.choose({5, 3, 9, 4}), 3);
+  EXPECT_EQ(steps.choose({5, 3, 9}), 0);
+  EXPECT_EQ(steps.choose({2}), 0);
+}
+
+TEST_F(Steps, WhereTooMuchWouldBeKeptTheLastIs) {
+  const std::size_t actions = session_->program().ranks[0].actions.size();
+  TimedSteps all(session_->program(), 3, 3 * actions), last(session_->program(), 3, 3 * actions - 1);
+  std::vector<std::vector<Span>> executed;
+  for (int s = 0; s < 3; ++s) {
+    executed.push_back(execute(all));
+    last.add(session_->executor(), {});
+  }
+  EXPECT_EQ(last.choose({1, 2, 3}), 2);
+  EXPECT_EQ(all.choose({1, 2, 3}), 1);
+  const StepSpans first = all.gather(0, MPI_COMM_WORLD), third = last.gather(2, MPI_COMM_WORLD);
+  if (rank_ != 0) return;
+  // Alike but for the moment at which the first of all ranks began.
+  for (std::size_t i = 0; i < actions; ++i) {
+    EXPECT_NEAR(first[0][i].end - first[0][i].begin, executed[0][i].end - executed[0][i].begin, 1e-6);
+    EXPECT_NEAR(third[0][i].end - third[0][i].begin, executed[2][i].end - executed[2][i].begin, 1e-6);
+  }
+}
+
+TEST_F(Steps, AreGatheredOnOneClock) {
+  constexpr double seconds = 0.25;
+  TimedSteps steps(session_->program(), 1);
+  const int late = static_cast<int>(session_->program().ranks.size()) - 1;
+  (void)execute(steps, late, seconds);
+  const StepSpans spans = steps.gather(0, MPI_COMM_WORLD);
+  if (rank_ != 0) {
+    EXPECT_TRUE(spans.empty());
+    return;
+  }
+  ASSERT_EQ(spans.size(), session_->program().ranks.size());
+  for (std::size_t r = 0; r < spans.size(); ++r) {
+    ASSERT_EQ(spans[r].size(), session_->program().ranks[r].actions.size());
+    for (const Span& s : spans[r]) EXPECT_TRUE(0 <= s.ready && s.ready <= s.begin && s.begin <= s.end);
+  }
+  if (late == 0) return;
+  EXPECT_GE(spans[late][0].begin, 0.9 * seconds) << "later than the first rank's";
+  const StepAccount found = account(session_->program(), spans);
+  EXPECT_GE(found.length, 0.9 * seconds);
+  for (const RankAccount& rank : found.ranks)
+    EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, found.length, 1e-9);
+}
+
+}  // namespace
+
+// The times that a run records against a clock of the test's own. A kernel of every step is held up, so that
+// the step's time is known to a few milliseconds from both sides.
+
+namespace {
+
+/// Notes when the kernels of a step began and ended, from the tokens' embedding to the optimiser, and holds
+/// every call of the optimiser up.
+class SlowSteps {
+public:
+  static constexpr double delay = 0.01;
+
+  SlowSteps() : before_(Kokkos::Tools::Experimental::get_callbacks()) {
+    Kokkos::Tools::Experimental::set_begin_parallel_for_callback(begin);
+    Kokkos::Tools::Experimental::set_end_parallel_for_callback([](std::uint64_t) { last_ = MPI_Wtime(); });
+    first_ = last_ = 0;
+  }
+  ~SlowSteps() { Kokkos::Tools::Experimental::set_callbacks(before_); }
+  SlowSteps(const SlowSteps&) = delete;
+  SlowSteps& operator=(const SlowSteps&) = delete;
+
+  /// From the step's first kernel to the end of its last one; the next step begins.
+  static double kernels() {
+    const double seconds = last_ - first_;
+    first_ = 0;
+    return seconds;
+  }
+
+private:
+  static void begin(const char* name, std::uint32_t, std::uint64_t*) {
+    const std::string_view kernel = name;
+    if (kernel == "minitaw::embedding_forward" && first_ == 0) first_ = MPI_Wtime();
+    if (kernel == "minitaw::adamw") std::this_thread::sleep_for(std::chrono::duration<double>(delay));
+  }
+
+  Kokkos::Tools::Experimental::EventSet before_;
+  static inline std::atomic<double> first_ = 0, last_ = 0;
+};
+
+TEST(StepTimes, AgreeWithAClockOutside) {
+  Job job(MPI_COMM_WORLD, {.stall_limit = std::chrono::seconds(60),
+                           .waiting = comm::mpi::wait_policy(1, 24),
+                           .shared_devices = true});
+  deck::Case c =
+      tests::small_case(job.ranks() == 1 ? "serial" : "ddp", topology::Groups({job.ranks()}), 2, 1);
+  c.steps = 4;
+  c.warmup = 1;
+  std::vector<double> least, ends = {MPI_Wtime()};
+  Limits limits;
+  limits.leave = [&] {
+    least.push_back(SlowSteps::kernels());
+    ends.push_back(MPI_Wtime());
+    return Leave::no;
+  };
+  const SlowSteps slow;
+  const record::CaseResult result = job.run(c, limits).result;
+  ends.push_back(MPI_Wtime());
+  ASSERT_EQ(least.size(), 5U) << result.reason;
+  for (const double seconds : least) EXPECT_GE(seconds, SlowSteps::delay);
+  if (job.rank() != 0) return;
+  ASSERT_EQ(result.status, record::Status::ok) << result.reason;
+  ASSERT_EQ(result.seconds.size(), 4U);
+  for (std::size_t s = 0; s < 4; ++s) {
+    const double seconds = result.seconds[s][0], most = ends[s + 2] - ends[s + 1];
+    EXPECT_GE(seconds, least[s + 1]) << "less than the step's kernels, step " << s;
+    EXPECT_LE(seconds, most) << "more than the step and what surrounds it, step " << s;
+    for (const double rank : result.seconds[s]) {
+      EXPECT_GE(rank, SlowSteps::delay);
+      EXPECT_LE(rank, ends[s + 3] - ends[s + 1]) << "another rank's may end after that of this one";
+    }
+  }
+  const auto step = static_cast<std::size_t>(result.accounted_step);
+  EXPECT_GE(result.accounted_length, least[step + 1]);
+  EXPECT_LE(result.accounted_length, ends[step + 3] - ends[step + 1]);
+}
+
+int world_size() { return comm::mpi::size_of(MPI_COMM_WORLD); }
+
+/// Counts up; notes what it is asked.
+class Counting final : public meters::Meter {
+public:
+  const std::string& name() const override { return name_; }
+  const std::string& fault() const override { return fault_; }
+  record::DeviceSample read() override {
+    asked += 'r';
+    if (asked.size() == fails_at) fault_ = "it broke";
+    const double value = 100.0 * world_rank() + static_cast<double>(asked.size());
+    return {value, value + 0.25, value + 0.5, value + 0.75, static_cast<std::uint64_t>(world_rank())};
+  }
+  double energy() override {
+    asked += 'e';
+    return per_question * static_cast<double>(asked.size());
+  }
+
+  std::string asked;
+  double per_question = 1;  ///< J
+  std::size_t fails_at = 0;
+
+private:
+  std::string name_ = "made up 1.2";
+  std::string fault_;
+};
+
+TEST(StepMeter, EveryRankAndStepHasItsSample) {
+  Counting counting;
+  counting.per_question = 1 + world_rank();
+  record::CaseResult result;
+  for (int repetition = 0; repetition < 2; ++repetition) {
+    StepMeter meter(&counting);
+    meter.begin();
+    for (int step = 0; step < 3; ++step) meter.sample();
+    meter.end();
+    meter.collect(MPI_COMM_WORLD, result);
+  }
+  EXPECT_EQ(counting.asked, "errreerrre");
+  if (world_rank() != 0) return;
+  EXPECT_EQ(result.counters, "made up 1.2");
+  ASSERT_EQ(result.device_samples.size(), 6U);
+  ASSERT_EQ(result.energy.size(), 2U);
+  for (int sample = 0; sample < 6; ++sample)
+    for (int rank = 0; rank < world_size(); ++rank) {
+      const record::DeviceSample& s = result.device_samples[sample][rank];
+      EXPECT_EQ(s.clock_mhz, 100 * rank + 2 + sample + (sample > 2 ? 2 : 0));
+      EXPECT_EQ(s.memory_clock_mhz - s.clock_mhz, 0.25);
+      EXPECT_EQ(s.temperature_c - s.clock_mhz, 0.5);
+      EXPECT_EQ(s.power_w - s.clock_mhz, 0.75);
+      EXPECT_EQ(s.throttle, static_cast<std::uint64_t>(rank));
+      EXPECT_EQ(result.energy[sample / 3][rank], 4 * (1 + rank));
+    }
+}
+
+/// Rank `who` has this meter, the others a good one.
+record::CaseResult collected(int who, Counting& bad, bool none = false) {
+  Counting good;
+  record::CaseResult result;
+  for (int repetition = 0; repetition < 3; ++repetition) {
+    StepMeter meter(who != world_rank() ? &good : none && repetition == 1 ? nullptr : &bad);
+    meter.begin();
+    for (int step = 0; step < 2; ++step) meter.sample();
+    meter.end();
+    meter.collect(MPI_COMM_WORLD, result);
+  }
+  return result;
+}
+
+void expect_unavailable(const record::CaseResult& result, const std::string& reason) {
+  if (world_rank() != 0) return;
+  EXPECT_TRUE(result.device_samples.empty() && result.energy.empty());
+  const std::string who = world_size() == 1 ? "" : fmt::format("rank {}: ", world_size() - 1);
+  EXPECT_EQ(result.counters, fmt::format("unavailable: {}{}", who, reason));
+}
+
+TEST(StepMeter, OneRankThatFailsInTheMiddleTakesTheCaseWithIt) {
+  Counting bad;
+  bad.fails_at = 7;  // in the second repetition
+  expect_unavailable(collected(world_size() - 1, bad), "it broke");
+}
+
+TEST(StepMeter, OneRankWithoutMakesTheCaseUnavailableForGood) {
+  Counting good;
+  expect_unavailable(collected(world_size() - 1, good, true), "no NVIDIA device");
+}
+
+TEST(StepMeter, EnergyThatIsNotCountedIsLeftOut) {
+  Counting without;
+  without.per_question = std::nan("");
+  const record::CaseResult result = collected(world_size() - 1, without);
+  if (world_rank() != 0) return;
+  EXPECT_EQ(result.device_samples.size(), 6U);
+  if (world_size() == 1) {
+    EXPECT_TRUE(result.energy.empty());
+    return;
+  }
+  for (const std::vector<double>& ranks : result.energy) {
+    EXPECT_GT(ranks.front(), 0);
+    EXPECT_TRUE(std::isnan(ranks.back()));
+  }
+}
+
+TEST(StepMeter, ACounterThatStandsStillHasCountedNothing) {
+  Counting standing;
+  standing.per_question = 0;
+  const record::CaseResult result = collected(world_size() - 1, standing);
+  if (world_rank() != 0) return;
+  ASSERT_EQ(result.energy.size(), 3U);
+  EXPECT_TRUE(std::isnan(result.energy[0].back()));
+}
+
+record::CaseResult run(const std::shared_ptr<meters::Meter>& meter, int steps) {
+  Job job(
+      MPI_COMM_WORLD,
+      {.stall_limit = std::chrono::seconds(60), .waiting = comm::mpi::wait_policy(1, 24), .meter = meter});
+  deck::Case c = tests::small_case("ddp", topology::Groups::equal(world_size(), 1), 2, 1);
+  c.warmup = 2;
+  c.steps = steps;
+  return job.run(c, {}).result;
+}
+
+/// Through a whole case, the way the program goes, to the stand-in for NVIDIA's library.
+TEST(StepMeter, ACaseIsReadThroughNvml) {
+  ::setenv("FAKE_NVML", "", 1);
+  const record::CaseResult result = run(meters::make_meter("GPU-1", FAKE_NVML_new), 3);
+  if (world_rank() != 0) return;
+  EXPECT_THAT(result.counters, testing::HasSubstr("nvml 12.580.65"));
+  ASSERT_EQ(result.device_samples.size(), 3U) << "warm-up is not sampled";
+  ASSERT_EQ(result.energy.size(), 1U);
+  const record::Summary s = record::summarise(result);
+  double joules = 0;
+  for (const double rank : result.energy[0]) joules += rank;
+  EXPECT_NEAR(joules, 1.5 * world_size(), 1e-9);
+  EXPECT_NEAR(s.energy_per_token, joules / (3 * record::tokens_of(result.settings)), 1e-12);
+  EXPECT_EQ(s.clock_min, result.device_samples[2][0].clock_mhz);
+  EXPECT_EQ(s.temperature_max, result.device_samples[2][0].temperature_c);
+}
+
+TEST(StepMeter, ADeviceThatIsLostOnTheWayDoesNotEndTheCase) {
+  // two readings to open the meter, two samples
+  ::setenv("FAKE_NVML", world_rank() == world_size() - 1 ? "lost-after-4" : "", 1);
+  const record::CaseResult result = run(meters::make_meter("GPU-1", FAKE_NVML_new), 4);
+  ::setenv("FAKE_NVML", "", 1);
+  expect_unavailable(result, "NVML's power: GPU is lost");
+  EXPECT_EQ(result.status, record::Status::ok);
+  if (world_rank() == 0) {
+    EXPECT_EQ(result.seconds.size(), 4U);
+  }
+}
+
+TEST(StepMeter, AHostSaysThatItHasNoDevice) {
+  const record::CaseResult result = run(nullptr, 1);
+  if (world_rank() == 0) {
+    EXPECT_EQ(result.counters, "unavailable: no NVIDIA device");
+  }
+}
+
+}  // namespace
+
+}  // namespace minitaw::engine

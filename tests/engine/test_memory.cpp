@@ -1,0 +1,162 @@
+#include <fstream>
+#include <gtest/gtest.h>
+#include <numeric>
+#include <string>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "base/error.hpp"
+#include "engine/memory.hpp"
+
+namespace minitaw::engine {
+
+namespace {
+
+using schedule::Memory;
+using schedule::SlotClass;
+
+schedule::Footprint footprint() {
+  schedule::Footprint f;
+  f.slots = {{{SlotClass::owned, 0}, 512},        {{SlotClass::weights, 0}, 768},
+             {{SlotClass::weights, 1}, 256},      {{SlotClass::saved, 0}, 1024},
+             {{SlotClass::accumulator, 0}, 2048}, {{SlotClass::ends, 0}, 256}};
+  f.optimiser = {1536, 512};
+  f.workspace = 4096;
+  f.staging = 256;
+  f.by_kind = {512 + 768 + 256 + 256, 2048, 2048, 1024, 256 + 4096 + 256};
+  return f;
+}
+
+TEST(Arena, HandsOutWhatWasPlannedAndCountsItByKind) {
+  const Arena arena(footprint());
+  EXPECT_EQ(arena.measured(),
+            (std::array<std::uint64_t, schedule::memory_kinds>{1792, 2048, 2048, 1024, 4608}));
+  EXPECT_EQ(arena.slot({SlotClass::weights, 1}).bytes, 256U);
+  EXPECT_EQ(arena.optimiser(1).bytes, 512U);
+  EXPECT_EQ(arena.workspace().bytes, 4096U);
+}
+
+auto bytes_of(const model::Buffer& buffer) {
+  return Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>(buffer.data,
+                                                                                                buffer.bytes);
+}
+
+TEST(Arena, BuffersAreAlignedAndDoNotOverlap) {
+  const schedule::Footprint plan = footprint();
+  const Arena arena(plan);
+  std::vector<model::Buffer> buffers = {arena.optimiser(0), arena.optimiser(1), arena.workspace(),
+                                        arena.staging()};
+  for (const schedule::SlotSize& size : plan.slots) buffers.push_back(arena.slot(size.slot));
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffers[i].data) % 256, 0U);
+    Kokkos::deep_copy(bytes_of(buffers[i]), std::byte{static_cast<unsigned char>(i)});
+  }
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const auto held = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), bytes_of(buffers[i]));
+    for (std::size_t b = 0; b < held.size(); ++b)
+      ASSERT_EQ(std::to_integer<std::size_t>(held(b)), i) << "byte " << b;
+  }
+}
+
+TEST(Arena, APlanThatAddsUpToLessIsADefect) {
+  schedule::Footprint plan = footprint();
+  plan.by_kind[static_cast<std::size_t>(Memory::buffers)] -= 256;
+  EXPECT_THROW((void)Arena(plan), LogicError);
+}
+
+/// What the kernel says of this process in /proc/self/status, bytes.
+std::uint64_t status_bytes(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(field + ":")) {
+      EXPECT_TRUE(line.ends_with(" kB")) << line;
+      return std::stoull(line.substr(field.size() + 1)) * 1024;
+    }
+  ADD_FAILURE() << "no " << field;
+  return 0;
+}
+
+/// Resident memory that goes back to the kernel at once when it is given up.
+class Resident {
+public:
+  explicit Resident(std::size_t bytes)
+      : bytes_(bytes), memory_(static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
+    EXPECT_NE(memory_, MAP_FAILED);
+    for (std::size_t i = 0; i < bytes_; i += 4096) const_cast<volatile char*>(memory_)[i] = 1;
+  }
+  Resident(const Resident&) = delete;
+  Resident& operator=(const Resident&) = delete;
+  ~Resident() { munmap(memory_, bytes_); }
+
+private:
+  std::size_t bytes_;
+  char* memory_;
+};
+
+/// The peak lies between the kernel's own figures before and after: it only grows.
+std::uint64_t peak_as_the_kernel_sees_it() {
+  const std::uint64_t before = status_bytes("VmHWM"), peak = peak_memory(), after = status_bytes("VmHWM");
+  EXPECT_LE(before, peak);
+  EXPECT_LE(peak, after);
+  return peak;
+}
+
+constexpr std::size_t block = std::size_t{256} << 20;
+/// The kernel counts pages on each processor and adds them up now and then. Less than a peak in units of 1000
+/// instead of 1024 bytes would be wrong by.
+constexpr std::size_t slack = std::size_t{3} << 20;
+
+TEST(ProcessMemory, PeakIsTheKernelsAndOutlivesTheMemory) {
+  const std::uint64_t before = status_bytes("VmRSS");
+  {
+    const Resident memory(block);
+  }
+  EXPECT_LT(status_bytes("VmRSS"), before + block / 2) << "the memory is gone";
+  const std::uint64_t peak = peak_as_the_kernel_sees_it();
+  EXPECT_GE(peak + slack, before + block);
+  rusage usage{};
+  ASSERT_EQ(getrusage(RUSAGE_SELF, &usage), 0);
+  EXPECT_LE(peak, static_cast<std::uint64_t>(usage.ru_maxrss) * 1024 + slack) << "of the whole life";
+}
+
+/// Whether this kernel lets a process start a new peak.
+bool peaks_can_be_reset() {
+  {
+    const Resident memory(block);
+  }
+  const std::uint64_t old = status_bytes("VmHWM");
+  std::ofstream("/proc/self/clear_refs") << "5";
+  return status_bytes("VmHWM") < old - block / 2;
+}
+
+TEST(ProcessMemory, ANewPeakForgetsTheOldOne) {
+  if (!peaks_can_be_reset()) GTEST_SKIP() << "this kernel does not let a process start a new peak";
+  {
+    const Resident memory(block);
+  }
+  const std::uint64_t old = peak_memory();
+  reset_peak_memory();
+  EXPECT_LT(peak_memory(), old - block / 2);
+  {
+    const Resident memory(block / 2);
+  }
+  const std::uint64_t peak = peak_as_the_kernel_sees_it();
+  EXPECT_GE(peak + block / 4, old - block / 2);
+  EXPECT_LT(peak, old - block / 4);
+}
+
+TEST(ProcessMemory, WhatIsAvailableIsNoMoreThanTheNodeHas) {
+  std::ifstream info("/proc/meminfo");
+  std::string name;
+  std::uint64_t total = 0;
+  ASSERT_TRUE(info >> name >> total);
+  ASSERT_EQ(name, "MemTotal:");
+  const std::uint64_t available = available_memory();
+  EXPECT_LE(available, total * 1024);
+  EXPECT_GT(available, block) << "the tests above took as much; in bytes, not in KiB";
+}
+
+}  // namespace
+
+}  // namespace minitaw::engine

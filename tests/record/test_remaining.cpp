@@ -1,0 +1,109 @@
+#include "record/remaining.hpp"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "sample.hpp"
+
+namespace minitaw::record {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+deck::Case a_case(int seq, int repeats) {
+  deck::Case c = sample_case("tawpipe", seq).settings;
+  c.repeats = repeats;
+  return c;
+}
+
+/// The row of a case that ended like this, with so many repetitions.
+Row ended(const deck::Case& c, Status status, int repetitions) {
+  CaseResult r = sample_case("tawpipe", static_cast<int>(c.shape.seq));
+  r.settings = c;
+  r.status = status;
+  r.reason = "because";
+  const std::vector<std::vector<double>> once = r.seconds;
+  r.seconds.clear();
+  for (int i = 0; i < repetitions; ++i) r.seconds.insert(r.seconds.end(), once.begin(), once.end());
+  return make_row(r);
+}
+
+std::vector<std::pair<std::size_t, int>> pairs(const RemainingRuns& remaining) {
+  std::vector<std::pair<std::size_t, int>> found;
+  for (const Run& run : remaining.runs) found.emplace_back(run.index, run.repetition);
+  return found;
+}
+
+using P = std::pair<std::size_t, int>;
+
+TEST(RemainingRuns, is_all_repetitions_in_the_order_of_the_deck) {
+  const RemainingRuns remaining = remaining_runs({a_case(5, 2), a_case(6, 1), a_case(7, 3)}, {}, {});
+  EXPECT_THAT(pairs(remaining), ElementsAre(P{0, 0}, P{0, 1}, P{1, 0}, P{2, 0}, P{2, 1}, P{2, 2}));
+  EXPECT_THAT(remaining.notes, IsEmpty());
+}
+
+TEST(RemainingRuns, goes_on_where_the_file_ends) {
+  const std::vector cases = {a_case(5, 2), a_case(6, 3), a_case(7, 2)};
+  const std::vector rows = {ended(cases[2], Status::ok, 2), ended(cases[1], Status::ok, 1)};
+  EXPECT_TRUE(is_finished(rows[0]));
+  EXPECT_FALSE(is_finished(rows[1]));
+  EXPECT_THAT(pairs(remaining_runs(cases, rows, {})), ElementsAre(P{0, 0}, P{0, 1}, P{1, 1}, P{1, 2}));
+}
+
+TEST(RemainingRuns, failed_cases_stay_and_say_why_unless_they_are_retried) {
+  const std::vector cases = {a_case(5, 2), a_case(6, 1), a_case(7, 1), a_case(8, 1), a_case(9, 1)};
+  const std::vector rows = {ended(cases[0], Status::oom, 1), ended(cases[1], Status::timeout, 0),
+                            ended(cases[2], Status::wrong, 1), ended(cases[3], Status::error, 0),
+                            ended(cases[4], Status::skipped, 0)};
+  const RemainingRuns remaining = remaining_runs(cases, rows, {});
+  EXPECT_THAT(pairs(remaining), ElementsAre(P{4, 0})) << "there may be more memory now";
+  EXPECT_THAT(remaining.notes, ElementsAre(HasSubstr("oom: because; --retry"), HasSubstr("timeout: because"),
+                                           HasSubstr("wrong: because"), HasSubstr("error: because")));
+  const RemainingRuns again = remaining_runs(cases, rows, {.retry = true});
+  EXPECT_THAT(pairs(again), ElementsAre(P{0, 0}, P{0, 1}, P{1, 0}, P{2, 0}, P{3, 0}, P{4, 0}));
+  EXPECT_THAT(again.notes, IsEmpty());
+}
+
+TEST(RemainingRuns, interleaves_by_seed_and_numbers_the_repetitions_in_their_order) {
+  const std::vector cases = {a_case(5, 4), a_case(6, 4), a_case(7, 4)};
+  const std::vector rows = {ended(cases[1], Status::ok, 2)};
+  const auto plain = pairs(remaining_runs(cases, rows, {}));
+  std::vector<std::vector<P>> orders;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    auto order = pairs(remaining_runs(cases, rows, {.interleave = seed}));
+    EXPECT_EQ(order, pairs(remaining_runs(cases, rows, {.interleave = seed})));
+    EXPECT_TRUE(std::ranges::is_permutation(order, plain));
+    for (std::size_t i = 0; i < order.size(); ++i)
+      for (std::size_t j = 0; j < i; ++j)
+        EXPECT_TRUE(order[i].first != order[j].first || order[j].second < order[i].second);
+    orders.push_back(std::move(order));
+  }
+  std::ranges::sort(orders);
+  EXPECT_GT(std::unique(orders.begin(), orders.end()) - orders.begin(), 15);
+}
+
+TEST(RemainingRuns, the_case_that_ran_when_the_job_died_comes_last) {
+  const std::vector cases = {a_case(5, 2), a_case(6, 1), a_case(7, 1)};
+  const RemainingRuns remaining = remaining_runs(cases, {}, {.interrupted = deck::identity(cases[0])});
+  EXPECT_THAT(pairs(remaining), ElementsAre(P{1, 0}, P{2, 0}, P{0, 0}, P{0, 1}));
+}
+
+TEST(Progress, expects_what_the_runs_so_far_have_shown) {
+  const std::vector cases = {a_case(64, 1), a_case(128, 1), a_case(64, 1)};
+  Progress progress(cases, 1e6);
+  EXPECT_FALSE(progress.measured());
+  const double slow = progress.expected(cases[0]);
+  EXPECT_GT(progress.expected(cases[1]), 2 * slow) << "attention grows with the square";
+  EXPECT_THAT(progress.after(10), HasSubstr("[1/3, 0:"));
+  EXPECT_DOUBLE_EQ(progress.expected(cases[0]), 10);
+  progress.leave_out();
+  EXPECT_EQ(progress.left(), 1U);
+  EXPECT_EQ(progress.after(30), "[3/3, 0:00 to go]");
+  EXPECT_DOUBLE_EQ(progress.expected(cases[0]), 20);
+}
+
+}  // namespace
+}  // namespace minitaw::record
