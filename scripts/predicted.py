@@ -9,129 +9,95 @@ messages reach of the adapter's rate. All other cases are then predicted with th
 import argparse
 import json
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
+import tomllib
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "lib"))
-import minitaw_file  # noqa: E402
+sys.dont_write_bytecode = True
+from minitaw.record import load  # noqa: E402
+from minitaw.timeline import deck_of  # noqa: E402
 
-KEYS = ("schedule", "ranks", "replicas", "groups", "layers", "hidden", "heads", "kv_heads", "vocab", "ffn", "dtype", "recompute", "seq",
-        "micro_batch", "micro_batches")
 DEVICE_KEYS = ("device.fp32.products", "device.fp32.attention", "device.memory_rate")
-
-
-def measured_cases(path):
-    """The cases of a result as decks, with links, seconds of a step, and the share of the step in which ranks compute."""
-    with minitaw_file.open_result(path) as file:
-        links = dict(link.split("=") for link in file["provenance/links"].asstr()[:])
-        for case in file["cases"].values():
-            if not case["seconds"].size:
-                continue
-            settings = case["settings"]
-            values = {}
-            for key in KEYS:
-                if key in settings:
-                    data = settings[key]
-                    text = data.dtype.kind == "O"
-                    values[key] = data.asstr()[()] if text else data[()]
-            values["ffn"] = int(values["ffn"].flat[0]) if hasattr(values.get("ffn"), "flat") else values.get("ffn")
-            time = case["time"]
-            yield {"deck": values, "links": links, "file": path, "schedule": str(values["schedule"]),
-                   "seconds": statistics.median(case["seconds"][:].max(axis=1)),
-                   "compute": float(time["compute"][:].mean() / time["length"][()])}
-
-
-def toml(value):
-    return json.dumps(value) if isinstance(value, str) else str(value)
+CORES = 2  # of the machine; nodes share them where they cannot be divided evenly
 
 
 class Predictor:
     def __init__(self, program, machine):
         self.program, self.machine = program, machine
         self.device, self.adapter = 1.0, 1.0
-        with open(machine, "rb") as file:
-            import tomllib
-            self.content = tomllib.load(file)
-
-    def scaled(self, key):
-        node = self.content
-        for part in key.split("."):
-            node = node[part]
-        number, unit = node.split()
-        return f"{key}={float(number) * self.device} {unit}"
+        self.content = tomllib.loads(pathlib.Path(machine).read_text(encoding="utf-8"))
 
     def changes(self, links):
-        nodes, ranks = int(links["nodes"]), int(links["ranks_per_node"])
-        number = "".join(c for c in links["rate"] if c in "0123456789.")
-        prefix = {"kbit": "k", "mbit": "M", "gbit": "G"}[links["rate"][len(number):]]
-        cores = 2  # of the machine; nodes share them where they cannot be divided evenly
-        yield f"nodes={nodes}"
-        yield f"ranks_per_node={ranks}"
-        yield f"between.rate={float(number) * self.adapter} {prefix}bit/s"
-        even = cores % nodes == 0
-        yield f"device.processors={cores // nodes if even else cores}"
-        yield "device.shared_by=" + ("node" if even else "machine")
+        nodes = int(links["nodes"])
+        number, unit = re.fullmatch(r"([\d.]+)(\w+)", links["rate"]).groups()
+        prefix = {"kbit": "k", "mbit": "M", "gbit": "G"}[unit]
+        yield from (f"nodes={nodes}", f"ranks_per_node={links['ranks_per_node']}", f"between.rate={float(number) * self.adapter} {prefix}bit/s",
+                    f"device.processors={CORES if CORES % nodes else CORES // nodes}", f"device.shared_by={'machine' if CORES % nodes else 'node'}")
         for key in DEVICE_KEYS:
-            yield self.scaled(key)
+            node = self.content
+            for part in key.split("."):
+                node = node[part]
+            number, unit = node.split()
+            yield f"{key}={float(number) * self.device} {unit}"
 
     def __call__(self, case):
         with tempfile.NamedTemporaryFile("w", suffix=".toml") as deck:
-            deck.write("".join(f"{key} = {toml(value)}\n" for key, value in case["deck"].items() if value is not None))
+            deck.write(deck_of(case))
             deck.flush()
             command = [self.program, "predict", deck.name, "--machine", self.machine, "--json"]
-            for change in self.changes(case["links"]):
+            for change in self.changes(links_of(case)):
                 command += ["--machine-set", change]
-            done = subprocess.run(command, capture_output=True, text=True)
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
         return json.loads(done.stdout)["cases"][0]
+
+
+def links_of(case):
+    return dict(link.split("=") for link in case.session["links"])
 
 
 def solve(function, low, high):
     """The place where an increasing function is 0, by halving on a logarithmic scale."""
     for _ in range(14):
         middle = (low * high) ** 0.5
-        if function(middle) > 0:
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if function(middle) > 0 else (middle, high)
     return (low * high) ** 0.5
 
 
 def fit(predict, case):
     def device(value):
         predict.device = value
-        return case["compute"] - predict(case)["compute"]
+        return 1 - case["exposed_share"] - case["idle_share"] - predict(case)["compute"]
 
     def adapter(value):
         predict.adapter = value
-        return case["seconds"] - predict(case)["step_s"]
+        return case["median_s"] - predict(case)["step_s"]
 
     for _ in range(3):
         predict.device = solve(device, 0.05, 20)
         predict.adapter = solve(adapter, 0.5, 1.0)
-    print(f"# fitted on {case['schedule']}, {case['links']['rate']}, {case['links']['nodes']} nodes: devices x {predict.device:.3f}, "
-          f"adapters x {predict.adapter:.3f}")
+    links = links_of(case)
+    print(f"# fitted on {case['schedule']}, {links['rate']}, {links['nodes']} nodes: devices x {predict.device:.3f}, adapters x {predict.adapter:.3f}")
 
 
 def draw(rows, path):
-    import matplotlib
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    from minitaw.figures import new_figure, save
 
-    figure, axes = plt.subplots(figsize=(5, 5))
-    for schedule in dict.fromkeys(row["schedule"] for row in rows):
-        own = [row for row in rows if row["schedule"] == schedule]
-        axes.loglog([r["seconds"] for r in own], [r["predicted"] for r in own], "o", label=schedule, markersize=5)
-    ends = [min(r["seconds"] for r in rows) * 0.8, max(r["seconds"] for r in rows) * 1.25]
+    drawn = new_figure(5, 5)
+    axes = drawn.subplots()
+    for schedule in dict.fromkeys(case["schedule"] for case, _ in rows):
+        own = [(case["median_s"], predicted) for case, predicted in rows if case["schedule"] == schedule]
+        axes.loglog(*zip(*own), "o", label=schedule, markersize=5)
+    ends = [min(case["median_s"] for case, _ in rows) * 0.8, max(case["median_s"] for case, _ in rows) * 1.25]
     axes.plot(ends, ends, color="black", linewidth=0.8)
     axes.fill_between(ends, [0.88 * e for e in ends], [1.12 * e for e in ends], color="0.9")
-    axes.set(xlabel="measured step, s", ylabel="predicted step, s", title="grey: 12 % off")
+    axes.set(xlabel="measured step [s]", ylabel="predicted step [s]", title="grey: 12 % off")
     axes.legend()
-    figure.tight_layout()
-    figure.savefig(path)
+    save(drawn, path)
 
 
 def main():
@@ -144,24 +110,21 @@ def main():
     options = parser.parse_args()
     predict = Predictor(options.minitaw, options.machine)
     if options.fit:
-        fit(predict, next(measured_cases(options.fit)))
+        fit(predict, load(options.fit).cases[0])
     rows = []
     print("| nodes | link | schedule | measured, s | predicted, s | error |\n|---|---|---|---|---|---|")
-    for path in options.results:
-        for case in measured_cases(path):
-            case["predicted"] = predict(case)["step_s"]
-            case["error"] = case["predicted"] / case["seconds"] - 1
-            rows.append(case)
-            print(f"| {case['links']['nodes']} x {case['links']['ranks_per_node']} | {case['links']['rate']} | `{case['schedule']}` | "
-                  f"{case['seconds']:.2f} | {case['predicted']:.2f} | {100 * case['error']:+.1f} % |")
-    errors = sorted(abs(row["error"]) for row in rows)
+    for case in (case for path in options.results for case in load(path).cases if len(case.samples)):
+        rows.append((case, predict(case)["step_s"]))
+        links, measured, predicted = links_of(case), case["median_s"], rows[-1][1]
+        print(f"| {links['nodes']} x {links['ranks_per_node']} | {links['rate']} | `{case['schedule']}` | {measured:.2f} | {predicted:.2f} | "
+              f"{100 * (predicted / measured - 1):+.1f} % |")
+    errors = sorted(abs(predicted / case["median_s"] - 1) for case, predicted in rows)
     print(f"\nmedian error {100 * statistics.median(errors):.1f} %, worst {100 * errors[-1]:.1f} %, of {len(rows)} cases")
-    wrong = [(a["schedule"], b["schedule"], a["file"]) for a in rows for b in rows
-             if a["file"] == b["file"] and a["seconds"] * 1.05 < b["seconds"] and a["predicted"] >= b["predicted"]]
+    wrong = [(a["schedule"], b["schedule"], str(a.file.path)) for a, p in rows for b, q in rows
+             if a.file is b.file and a["median_s"] * 1.05 < b["median_s"] and p >= q]
     print("order kept wherever schedules differ by more than 5 %" if not wrong else f"order not kept: {wrong}")
     if options.picture:
         draw(rows, options.picture)
 
 
-if __name__ == "__main__":
-    main()
+main()

@@ -44,27 +44,19 @@ def sums_of(files):
 
 # Texts from the record.
 
-def headings(sessions):
-    return [f"== session {number}, started {session.get('started', '')}\n" for number, session in enumerate(sessions)]
-
-
-def fact(name, value):
-    return f"{name:<16} {value}\n" if value else ""
+FACTS = {"version": "version", "git_hash": "git hash", "build_type": "build type", "compiler": "compiler", "compiler_flags": "compiler flags",
+         "kokkos": "Kokkos", "mpi": "MPI", "nccl": "NCCL", "cuda": "CUDA", "driver": "driver", "libraries": "library", "command": "command",
+         "deck_path": "deck", "overrides": "--set", "links": "shaped link"}
 
 
 def session_text(session):
     """Versions, command, ranks and recorded environment."""
-    names = {"version": "version", "git hash": "git_hash", "build type": "build_type", "compiler": "compiler", "compiler flags": "compiler_flags",
-             "Kokkos": "kokkos", "MPI": "mpi", "NCCL": "nccl", "CUDA": "cuda", "driver": "driver"}
-    text = "".join(fact(title, session.get(name)) for title, name in names.items())
-    text += "".join(fact("library", library) for library in session.get("libraries", []))
-    text += fact("command", session.get("command")) + fact("deck", session.get("deck_path"))
-    text += "".join(fact("--set", override) for override in session.get("overrides", []))
-    text += "".join(fact("shaped link", link) for link in session.get("links", []))
+    lines = [f"{title:<16} {value}" for name, title in FACTS.items()
+             for value in ([session[name]] if isinstance(session.get(name), str) else session.get(name, [])) if value]
     for rank, host in enumerate(session.get("hosts", [])):
         more = [f"{what}{session[name][rank]}" for name, what in (("devices", ""), ("cores", "cores ")) if rank < len(session.get(name, []))]
-        text += fact(f"rank {rank}", ", ".join([host, *more]))
-    return text + "".join(f"{variable}\n" for variable in session.get("environment", []))
+        lines.append(f"{f'rank {rank}':<16} {', '.join([host, *more])}")
+    return "".join(f"{line}\n" for line in [*lines, *session.get("environment", [])])
 
 
 def log_text(session):
@@ -72,7 +64,7 @@ def log_text(session):
 
 
 def by_session(sessions, text):
-    return "\n".join(heading + text(session) for heading, session in zip(headings(sessions), sessions))
+    return "\n".join(f"== session {number}, started {session.get('started', '')}\n{text(session)}" for number, session in enumerate(sessions))
 
 
 def readme_text(result):
@@ -85,10 +77,8 @@ def decks_of(sessions):
     """The first session's deck is deck.toml; a later one's that has not been seen before is deck-NNNN.toml."""
     decks = {}
     for number, session in enumerate(sessions):
-        deck = session.get("deck", "").encode()
-        if deck not in decks.values():
-            decks[f"deck-{number:04}.toml" if number else "deck.toml"] = deck
-    return decks
+        decks.setdefault(session.get("deck", "").encode(), f"deck-{number:04}.toml" if number else "deck.toml")
+    return {name: deck for deck, name in decks.items()}
 
 
 # Archives.
@@ -123,29 +113,25 @@ def pack(files):
 def unpack(content, path):
     """{name: bytes} of the files of a tar.gz. Raises BadInput if it is damaged, holds anything but files (folders are passed over), a name
     twice, a name that leads out of a folder, or too much."""
+    files = {}
     try:
         with gzip.open(io.BytesIO(content)) as compressed:
             plain = compressed.read(MOST_BYTES + 1)
         if len(plain) > MOST_BYTES:
             raise BadInput(f"{path} unpacks to more than {MOST_BYTES} bytes; no bundle does")
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
-            return files_of(archive, path)
+            for count, member in enumerate(archive, 1):
+                if count > MOST_FILES:
+                    raise BadInput(f"{path} holds more than {MOST_FILES} files; no bundle does")
+                if member.isdir():
+                    continue
+                if not member.isreg() or not is_safe(member.name):
+                    raise BadInput(f"{path} holds something that no bundle does: a link, or a file with an unsafe name")
+                if member.name in files:
+                    raise BadInput(f"{path} holds {member.name} twice")
+                files[member.name] = archive.extractfile(member).read()
     except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
         raise BadInput(f"{path} is not a tar.gz archive, or it is damaged") from error
-
-
-def files_of(archive, path):
-    files = {}
-    for count, member in enumerate(archive, 1):
-        if count > MOST_FILES:
-            raise BadInput(f"{path} holds more than {MOST_FILES} files; no bundle does")
-        if member.isdir():
-            continue
-        if not member.isreg() or not is_safe(member.name):
-            raise BadInput(f"{path} holds something that no bundle does: a link, or a file with an unsafe name")
-        if member.name in files:
-            raise BadInput(f"{path} holds {member.name} twice")
-        files[member.name] = archive.extractfile(member).read()
     return files
 
 

@@ -1,6 +1,7 @@
 """What the commands in scripts/ share: one sentence on standard error and exit code 2 for whatever cannot be used."""
 
 import argparse
+import importlib
 import os
 import pathlib
 import sys
@@ -43,18 +44,15 @@ def write_file(path, content):
         raise BadInput(f"{path} cannot be written: {error.strerror}") from error
 
 
-def run(main):
-    """Ends the process with the exit code that `main` returns, or with 2 and a sentence."""
+def run():
+    """scripts/NAME: main() of the module NAME. Ends the process with the exit code that it returns, or with 2 and a sentence."""
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     name = pathlib.Path(sys.argv[0]).name
     try:
-        code = main()
+        raise SystemExit(importlib.import_module(f".{name}", __package__).main() or 0)
     except ImportError as error:
-        sentence = f"needs Python with h5py, numpy, pandas, scipy, matplotlib and jinja2 ({error}); scripts/env brings them"
-        code = BAD_INPUT
+        sentence = f"needs Python with h5py, numpy, scipy, matplotlib and jinja2 ({error}); scripts/env brings them"
     except BadInput as error:
-        sentence, code = str(error), BAD_INPUT
-    else:
-        raise SystemExit(code or 0)
+        sentence = str(error)
     print(f"{name}: {' '.join(sentence.split())}", file=sys.stderr)
-    raise SystemExit(code)
+    raise SystemExit(BAD_INPUT)

@@ -1,21 +1,28 @@
-"""Has a result become slower, larger or wrong against another one? (docs/compare.md)"""
+"""Has a result become slower, larger or wrong against another one? For people, programs and CI jobs (docs/compare.md)."""
 
+import argparse
+import contextlib
 import difflib
+import functools
+import json
 import math
-from dataclasses import dataclass, field
+import re
+import xml.etree.ElementTree as xml
+from collections import namedtuple
+from dataclasses import dataclass
 
 import numpy
 
-from .command import BadInput
+from .command import BadInput, Parser, put_out, write_file
 from .intervals import Interval, least_each, least_pairs, median_interval, shift_interval
-from .record import cell_text, load, ranks_text
+from .record import aligned, cell_text, load, ranks_text
 
 OUTCOMES = ["none", "same", "better", "ambiguous", "worse"]  # the later, the more serious
 # Settings that must agree, and of provenance what must: names that --allow takes.
 WHAT_MATTERS = ["dtype", "recompute", "attention", "transport", "seed", "learning_rate", "device", "processor", "nodes", "build_type",
                 "threads", "links"]
-# Settings that do not tell cases apart: those of WHAT_MATTERS, and those that say how well a case is measured.
-NOT_IN_KEY = {"steps", "warmup", "repeats", "dtype", "recompute", "attention", "transport", "learning_rate", "seed", "identity", "group_count"}
+VARIANT = WHAT_MATTERS[:6]
+EFFORT = ("steps", "warmup", "repeats")  # how well a case is measured
 # The largest resident set and the device hold more than the step: libraries, the launcher, whatever the system gave. Below this many
 # bytes a difference says nothing.
 NOISE_OF_PROCESS = 32 << 20
@@ -47,22 +54,11 @@ class Aspect:
     ratio: Interval = None  # of the time: new / base
 
 
-@dataclass
-class Times:
-    """Step times of a case on both sides: logarithms of seconds. Of pairs of files, values with the same index belong together and
-    `file` says which they are."""
-    unit: str
-    base: list
-    new: list
-    file: list = field(default_factory=list)
-
-
-@dataclass
-class Match:
-    """A case that both sides have: for every file of a side the cases of it, usually one."""
-    base: list
-    new: list
-    differs: list = field(default_factory=list)  # what differs although it matters, and was allowed to
+# Step times of a case on both sides: logarithms of seconds. Of pairs of files, values with the same index belong together and `file` says
+# which they are.
+Times = namedtuple("Times", "unit base new file", defaults=[()])
+# A case that both sides have: for every file of a side the cases of it, usually one; and what differs although it matters.
+Match = namedtuple("Match", "base new differs")
 
 
 @dataclass
@@ -75,8 +71,13 @@ class CaseComparison:
 
     def worst(self, names=None):
         """The most serious of these aspects, the first of equal ones."""
-        some = [self.aspects[name] for name in names] if names else self.aspects.values()
-        return max(some, key=lambda aspect: OUTCOMES.index(aspect.outcome))
+        return max((self.aspects[name] for name in names or self.aspects), key=lambda aspect: OUTCOMES.index(aspect.outcome))
+
+    @property
+    def outcome(self):
+        """Less memory alone, or a case that is valid again, makes nothing faster."""
+        outcome = self.worst().outcome
+        return "same" if outcome == "better" and self.aspects["time"].outcome != "better" else outcome
 
 
 @dataclass
@@ -91,24 +92,18 @@ class Comparison:
     @property
     def outcome(self):
         """Of all cases: a regression counts most, then an ambiguous one, then one that is faster."""
-        return max((outcome_of(c) for c in self.cases), key=OUTCOMES.index, default="none")
+        return max((c.outcome for c in self.cases), key=OUTCOMES.index, default="none")
 
     def text(self):
         """"SAME", "REGRESSION: 1 of 6 cases, first case 3 (tawpipe, ...): ..." """
-        if self.outcome in ("same", "none"):
-            return "SAME"
-        if self.outcome == "better":
-            return "FASTER"
+        if self.outcome not in ("worse", "ambiguous"):
+            return "FASTER" if self.outcome == "better" else "SAME"
         some = [c for c in self.cases if c.worst().outcome == self.outcome]
-        word = "REGRESSION" if self.outcome == "worse" else "AMBIGUOUS"
-        return (f"{word}: {len(some)} of {len(self.cases)} case{'' if len(self.cases) == 1 else 's'}, "
+        return (f"{'REGRESSION' if self.outcome == 'worse' else 'AMBIGUOUS'}: {len(some)} of {len(self.cases)} case{'s'[:len(self.cases) > 1]}, "
                 f"first case {some[0].case['case']} ({some[0].label}): {some[0].worst().reason}")
 
-
-def outcome_of(c):
-    """Less memory alone, or a case that is valid again, makes nothing faster."""
-    outcome = c.worst().outcome
-    return "same" if outcome == "better" and c.aspects["time"].outcome != "better" else outcome
+    def reasons(self):
+        return [(c, aspect) for c in self.cases for aspect in c.aspects.values() if aspect.reason]
 
 
 # Which cases are compared.
@@ -124,12 +119,7 @@ def read_side(paths):
 
 def key_of(case):
     """Cases with the same key are the same apart from what matters and from how well they were measured."""
-    return {name: case[name] for name in case.file.settings if name not in NOT_IN_KEY}
-
-
-def variant_of(case):
-    """The settings of a sweep that are not part of the key, as they were asked for."""
-    return [case[name] for name in ("dtype", "recompute", "seed", "learning_rate", "attention", "transport")]
+    return tuple((name, case[name]) for name in case.file.settings if name not in {*EFFORT, *VARIANT, "identity", "group_count"})
 
 
 def label_of(case):
@@ -137,117 +127,77 @@ def label_of(case):
             f"M {case['micro_batches']}")
 
 
-def of_ranks(texts, ranks, part):
-    """What the ranks of a case have, without repetition."""
-    return " + ".join(sorted({part(text) for text in texts[:ranks]}))
-
-
-def device_of(text):
-    """Of "device 0, NAME, 79.1 GiB, uuid" name and size, because which of several equal devices it was does not matter; "host"."""
-    parts = text.split(", ")
-    return ", ".join(parts[1:3]) if len(parts) > 2 else parts[0]
-
-
-def threads_of(text):
-    """Of "host, 4 threads" the second part."""
-    parts = text.split(", ")
-    return parts[1] if len(parts) == 2 else ""
-
-
 def value_of(name, case):
     """The value of one of WHAT_MATTERS, as text; empty: not known."""
     session, ranks = case.session, case["ranks"]
-    texts = {"attention": lambda: case["attention_used"],
-             "transport": lambda: case["transport_used"],
-             "device": lambda: of_ranks(session.get("devices", []), ranks, device_of),
-             "threads": lambda: of_ranks(session.get("devices", []), ranks, threads_of),
-             "processor": lambda: of_ranks(session.get("cpu", []), ranks, str),
-             "nodes": lambda: str(len(set(session["nodes"][:ranks]))) if len(session.get("nodes", [])) else "",
-             "build_type": lambda: session.get("build_type", ""),
-             "links": lambda: " ".join(session.get("links", [])) or "not shaped"}
-    return texts[name]() if name in texts else cell_text(case[name])
 
+    def of_ranks(column, part):
+        return " + ".join(sorted({part(text.split(", ")) for text in session.get(column, [])[:ranks]}))
 
-def groups_of(side):
-    """[(key, variant, [cases of each file])]"""
-    groups = []
-    for f, file in enumerate(side):
-        for case in file.cases:
-            key, variant = key_of(case), variant_of(case)
-            runs = next((runs for k, v, runs in groups if k == key and v == variant), None)
-            if runs is None:
-                runs = [[] for _ in side]
-                groups.append((key, variant, runs))
-            runs[f].append(case)
-    return groups
+    if name in ("attention", "transport"):
+        return case[f"{name}_used"]
+    if name == "device":  # "device 0, NAME, 79.1 GiB, uuid": which of several equal ones it was does not matter
+        return of_ranks("devices", lambda parts: ", ".join(parts[1:3]) if len(parts) > 2 else parts[0])
+    if name == "threads":  # "host, 4 threads"
+        return of_ranks("devices", lambda parts: parts[1] if len(parts) == 2 else "")
+    if name == "processor":
+        return of_ranks("cpu", ", ".join)
+    if name == "nodes":
+        return str(len(set(session["nodes"][:ranks]))) if len(session.get("nodes", [])) else ""
+    if name == "links":
+        return " ".join(session.get("links", [])) or "not shaped"
+    return session.get(name, "") if name == "build_type" else cell_text(case[name])
 
 
 def all_of(runs):
     return [case for file in runs for case in file]
 
 
-def values_of(name, runs):
-    return {value_of(name, case) for case in all_of(runs)} - {""}
+def groups_of(side):
+    """{(key, variant): [cases of each file]}"""
+    groups = {}
+    for number, file in enumerate(side):
+        for case in file.cases:
+            variant = tuple(case[name] for name in VARIANT)
+            groups.setdefault((key_of(case), variant), [[] for _ in side])[number].append(case)
+    return groups
 
 
-def differences(match, allowed):
+def match_of(runs, others, allowed):
     differs = []
     for name in WHAT_MATTERS:
-        base, new = values_of(name, match.base), values_of(name, match.new)
-        if not base or not new or base == new:
-            continue
-        if name not in allowed:
-            case, other = all_of(match.base)[0], all_of(match.new)[0]
-            raise BadInput(f"case {case['case']} ({label_of(case)}) of {case.file.path} has {name} {' and '.join(sorted(base))}, and "
-                           f"{' and '.join(sorted(new))} in {other.file.path}; add --allow {name} to compare all the same")
-        differs.append(name)
-    return differs
-
-
-def first_difference(base, new):
-    """What makes the first cases of the two files different ones."""
-    there, here = key_of(base), key_of(new)
-    for name in there:
-        if there[name] != here.get(name):
-            return f"{name} is {cell_text(there[name])} in the first case of one and {cell_text(here.get(name))} in that of the other"
-    return "their first cases have equal settings"
+        base, new = ({value_of(name, case) for case in all_of(side)} - {""} for side in (runs, others))
+        if base and new and base != new:
+            if name not in allowed:
+                case, other = all_of(runs)[0], all_of(others)[0]
+                raise BadInput(f"case {case['case']} ({label_of(case)}) of {case.file.path} has {name} {' and '.join(sorted(base))}, and "
+                               f"{' and '.join(sorted(new))} in {other.file.path}; add --allow {name} to compare all the same")
+            differs.append(name)
+    return Match(runs, others, differs)
 
 
 def match_cases(base, new, allowed):
     """(matches, labels only in the base, labels only in the new one). Of cases with one key those with equal variants belong together."""
-    mine, others = groups_of(base), groups_of(new)
-    partner, taken = {}, set()
+    mine, others, partner = groups_of(base), groups_of(new), {}
     for exactly in (True, False):
-        for i, (key, variant, _) in enumerate(mine):
-            found = next((j for j, (k, v, _) in enumerate(others) if i not in partner and j not in taken and k == key
-                          and (not exactly or v == variant)), None)
-            if found is not None:
-                partner[i] = found
-                taken.add(found)
+        for this in [this for this in mine if this not in partner]:
+            that = next((that for that in others if that not in partner.values() and (that == this or (that[0] == this[0] and not exactly))), None)
+            partner |= {this: that} if that else {}
     if not partner:
-        raise BadInput(f"{base[0].path} and {new[0].path} have no case in common: {first_difference(base[0].cases[0], new[0].cases[0])}")
-    matches = [Match(mine[i][2], others[partner[i]][2]) for i in sorted(partner)]
-    for match in matches:
-        match.differs = differences(match, allowed)
-    only_base = [label_of(all_of(runs)[0]) for i, (_, _, runs) in enumerate(mine) if i not in partner]
-    return matches, only_base, [label_of(all_of(runs)[0]) for j, (_, _, runs) in enumerate(others) if j not in taken]
+        there, here = dict(key_of(base[0].cases[0])), dict(key_of(new[0].cases[0]))
+        why = next((f"{name} is {cell_text(there[name])} in the first case of one and {cell_text(here.get(name))} in that of the other"
+                    for name in there if there[name] != here.get(name)), "their first cases have equal settings")
+        raise BadInput(f"{base[0].path} and {new[0].path} have no case in common: {why}")
+    matches = [match_of(runs, others[partner[this]], allowed) for this, runs in mine.items() if this in partner]
+    left = [runs for this, runs in mine.items() if this not in partner], [runs for that, runs in others.items() if that not in partner.values()]
+    return matches, *([label_of(all_of(runs)[0]) for runs in some] for some in left)
 
 
 # Step times.
 
 def blocks_of(cases):
     """Logarithms of the samples of each repetition of these cases of a file, in the order of measurement."""
-    blocks = []
-    for case in cases:
-        if case.valid:
-            logs = [math.log(sample) for sample in case.samples]
-            for number in numpy.unique(case.repetition):
-                blocks.append([log for log, repetition in zip(logs, case.repetition) if repetition == number])
-    return blocks
-
-
-def joined(blocks):
-    return [log for block in blocks for log in block]
+    return [numpy.log(case.samples[case.repetition == number]) for case in cases if case.valid for number in numpy.unique(case.repetition)]
 
 
 def quantiles_of(blocks, count, quantile):
@@ -256,29 +206,21 @@ def quantiles_of(blocks, count, quantile):
     return [float(numpy.quantile(block[:count], quantile)) for block in blocks]
 
 
-def thinned(samples):
+def thinned(blocks):
     """At most a thousand, evenly over their order: the interval looks at all differences of two, and more would not narrow it."""
-    if len(samples) <= MOST_SAMPLES:
-        return samples
-    ordered = sorted(samples)
-    return [ordered[i * len(ordered) // MOST_SAMPLES] for i in range(MOST_SAMPLES)]
-
-
-def pairs_of(match, quantile):
-    """Files in pairs, if there are several."""
-    pairs = [(f, joined(blocks_of(b)), joined(blocks_of(n))) for f, (b, n) in enumerate(zip(match.base, match.new))]
-    pairs = [pair for pair in pairs if pair[1] and pair[2]]
-    count = min((len(block) for pair in pairs for block in pair[1:]), default=0)
-    return Times("pairs of files", quantiles_of([b for _, b, _ in pairs], count, quantile),
-                 quantiles_of([n for _, _, n in pairs], count, quantile), [f for f, _, _ in pairs])
+    samples = numpy.sort(numpy.concatenate([*blocks, []]))
+    return samples[numpy.linspace(0, len(samples) - 1, min(len(samples), MOST_SAMPLES)).astype(int)].tolist()
 
 
 def times_of(match, quantile):
+    sides = [[blocks_of(file) for file in runs] for runs in (match.base, match.new)]
     if 1 < len(match.base) == len(match.new):
-        return pairs_of(match, quantile)
-    base, new = ([block for file in runs for block in blocks_of(file)] for runs in (match.base, match.new))
+        pairs = [(f, *map(numpy.concatenate, pair)) for f, pair in enumerate(zip(*sides)) if all(pair)]
+        count = min((len(block) for pair in pairs for block in pair[1:]), default=0)
+        return Times("pairs of files", *(quantiles_of([pair[side] for pair in pairs], count, quantile) for side in (1, 2)), [pair[0] for pair in pairs])
+    base, new = ([block for file in side for block in file] for side in sides)
     if len(base) < 2 or len(new) < 2:
-        return Times("samples", thinned(joined(base)), thinned(joined(new)))
+        return Times("samples", thinned(base), thinned(new))
     count = min(map(len, base + new))
     return Times("repetitions", quantiles_of(base, count, quantile), quantiles_of(new, count, quantile))
 
@@ -294,19 +236,10 @@ def ratio_of(times, confidence):
 
 def mean_ratio(cases, confidence):
     """The geometric mean of the ratios of several cases; None if their measurements did not come together."""
-    first = cases[0] if cases else None
-    if not first or any(t.unit == "samples" or (t.unit, t.file, len(t.base), len(t.new)) !=
-                        (first.unit, first.file, len(first.base), len(first.new)) for t in cases):
+    if len({(t.unit, tuple(t.file), len(t.base), len(t.new)) for t in cases}) != 1 or cases[0].unit == "samples":
         return None
     base, new = (numpy.mean([getattr(t, side) for t in cases], axis=0) for side in ("base", "new"))
-    return ratio_of(Times(first.unit, base, new), confidence)
-
-
-def too_few(times, confidence):
-    if times.unit == "pairs of files":
-        return f"{len(times.base)} pairs of files, at least {least_pairs(confidence)} are needed for a confidence of {confidence:g}"
-    return (f"{len(times.base)} and {len(times.new)} {times.unit}, at least {least_each(confidence)} each are needed for a confidence of "
-            f"{confidence:g}")
+    return ratio_of(Times(cases[0].unit, base, new), confidence)
 
 
 def judge(ratio, rules):
@@ -332,7 +265,9 @@ def compare_times(times, rules):
         return Aspect("time", units="s")
     aspect = judge(ratio_of(times, rules.confidence), rules)
     if not aspect.ratio:
-        aspect.reason = too_few(times, rules.confidence)
+        counts, least = (len(times.base), least_pairs) if times.unit == "pairs of files" else (f"{len(times.base)} and {len(times.new)}", least_each)
+        each = "" if least is least_pairs else " each"
+        aspect.reason = f"{counts} {times.unit}, at least {least(rules.confidence)}{each} are needed for a confidence of {rules.confidence:g}"
     # Samples of one repetition scatter less than runs do: two runs of the same program came out SLOWER or FASTER in up to 40 of 100
     # comparisons on a busy machine (docs/decisions/0011-comparing-times.md).
     if times.unit == "samples" and aspect.outcome in ("worse", "better"):
@@ -350,125 +285,82 @@ def compare_verdicts(match):
     why = next((f"{case['verdict']} in {case.file.path}" for case in (now, was) if case), "")
     if was and now:
         return Aspect("verdict", "none", "INVALID", "invalid on both sides: " + why)
-    if now:
-        return Aspect("verdict", "worse", "BROKEN", why)
-    return Aspect("verdict", "better", "REPAIRED", why) if was else Aspect("verdict", "same", "VALID")
+    return Aspect("verdict", "worse", "BROKEN", why) if now else Aspect("verdict", "better", "REPAIRED", why) if was else Aspect("verdict", "same", "VALID")
 
 
-def median_of(runs, column):
-    """Over the valid runs; NaN if there is none."""
-    values = [case[column] for case in all_of(runs) if case.valid]
-    return float(numpy.median(values)) if values else math.nan
-
-
-def judge_bytes(aspect, matters):
-    """Of a number of bytes that should not grow."""
-    if not math.isfinite(aspect.base) or not math.isfinite(aspect.new):
+def compare_bytes(match, name, column, threshold=0.0, floor=0, units="B"):
+    """Medians over the valid runs; differences below `threshold` and below `floor` bytes do not matter."""
+    base, new = ([case[column] for case in all_of(runs) if case.valid] for runs in (match.base, match.new))
+    aspect = Aspect(name, base=float(numpy.median(base)) if base else math.nan, new=float(numpy.median(new)) if new else math.nan, units=units)
+    unknown = units == "B" and not (aspect.base > 0 and aspect.new > 0)  # memory of 0 bytes is not known
+    if not base or not new or unknown:
         return aspect
-    more = aspect.new > aspect.base
-    aspect.outcome, aspect.word = ("same", "SAME") if not matters else ("worse", "MORE") if more else ("better", "LESS")
-    if matters:
-        aspect.reason = f"{aspect.name} {aspect.base / 2**20:.4g} MiB -> {aspect.new / 2**20:.4g} MiB"
-    return aspect
-
-
-def compare_memory(match, name, column, threshold, floor):
-    """Medians over runs; differences below `threshold` and below `floor` bytes do not matter. 0 is not known."""
-    aspect = Aspect(name, base=median_of(match.base, column), new=median_of(match.new, column), units="B")
-    difference = abs(aspect.new - aspect.base)
-    known = aspect.base > 0 and aspect.new > 0
-    return judge_bytes(aspect, difference > threshold * aspect.base and difference > floor) if known else aspect
-
-
-def compare_bytes(match, name, column):
-    """Bytes per step that crossed links, exactly."""
-    aspect = Aspect(name, base=median_of(match.base, column), new=median_of(match.new, column), units="B/step")
-    return judge_bytes(aspect, aspect.base != aspect.new)
-
-
-def longest_losses(runs):
-    """Of the valid run that has taken the most steps."""
-    return max((case.get("losses") for case in all_of(runs) if case.valid), key=len, default=[])
-
-
-def compare_loss(name, base, new, tolerance):
-    aspect = Aspect(name, "same", "SAME", base=float(base), new=float(new), units="nat/token")
-    if not abs(new - base) <= tolerance * abs(base) and math.isfinite(base):
-        aspect.outcome, aspect.word = "worse", "WRONG"
-        aspect.reason = f"{name} {base:.9g} -> {new:.9g} nat/token, more than {tolerance:.0e} apart"
+    aspect.outcome, aspect.word = "same", "SAME"
+    if abs(aspect.new - aspect.base) > max(threshold * aspect.base, floor):
+        aspect.outcome, aspect.word = ("worse", "MORE") if aspect.new > aspect.base else ("better", "LESS")
+        aspect.reason = f"{name} {aspect.base / 2**20:.4g} MiB -> {aspect.new / 2**20:.4g} MiB"
     return aspect
 
 
 def compare_losses(match):
-    """Losses of the first step and of the last one that both have, within what the rounding of the type explains."""
-    base, new = longest_losses(match.base), longest_losses(match.new)
-    if not len(base) or not len(new) or {"dtype", "seed", "learning_rate"} & set(match.differs):
-        return [Aspect("first loss", units="nat/token"), Aspect("last loss", units="nat/token")]
-    first, later = LOSS_TOLERANCE.get(all_of(match.base)[0]["dtype"], LOSS_TOLERANCE["fp32"])
+    """Losses of the first step and of the last one that both have, within what the rounding of the type explains. Of the valid run that
+    has taken the most steps."""
+    base, new = (max((case.get("losses") for case in all_of(runs) if case.valid), key=len, default=[]) for runs in (match.base, match.new))
     last = min(len(base), len(new)) - 1
-    return [compare_loss("first loss", base[0], new[0], first), compare_loss("last loss", base[last], new[last], later)]
+    tolerances = LOSS_TOLERANCE.get(all_of(match.base)[0]["dtype"], LOSS_TOLERANCE["fp32"])
+    for name, at, tolerance in zip(("first loss", "last loss"), (0, last), tolerances):
+        aspect = Aspect(name, units="nat/token")
+        if last >= 0 and not {"dtype", "seed", "learning_rate"} & set(match.differs):
+            aspect.outcome, aspect.word, aspect.base, aspect.new = "same", "SAME", float(base[at]), float(new[at])
+            if not abs(aspect.new - aspect.base) <= tolerance * abs(aspect.base) or not math.isfinite(aspect.base):
+                aspect.outcome, aspect.word = "worse", "WRONG"
+                aspect.reason = f"{name} {aspect.base:.9g} -> {aspect.new:.9g} nat/token, more than {tolerance:.0e} apart"
+        yield aspect
 
 
 def compare_case(match, rules):
-    case = all_of(match.base)[0]
-    times = times_of(match, rules.quantile)
+    case, times = all_of(match.base)[0], times_of(match, rules.quantile)
     aspects = [compare_verdicts(match),
                compare_times(times, rules),
-               compare_memory(match, "memory", "memory_measured", rules.memory_threshold, 0),
-               compare_memory(match, "process peak", "process_peak", rules.memory_threshold, NOISE_OF_PROCESS),
-               compare_memory(match, "device memory", "device_used", rules.memory_threshold, NOISE_OF_PROCESS),
-               compare_bytes(match, "bytes inside", "bytes_inside"),
-               compare_bytes(match, "bytes between", "bytes_between"),
+               compare_bytes(match, "memory", "memory_measured", rules.memory_threshold),
+               compare_bytes(match, "process peak", "process_peak", rules.memory_threshold, NOISE_OF_PROCESS),
+               compare_bytes(match, "device memory", "device_used", rules.memory_threshold, NOISE_OF_PROCESS),
+               compare_bytes(match, "bytes inside", "bytes_inside", units="B/step"),
+               compare_bytes(match, "bytes between", "bytes_between", units="B/step"),
                *compare_losses(match)]
     return CaseComparison(case, label_of(case), match.differs, times, {aspect.name: aspect for aspect in aspects})
 
 
-# What a reader should know beyond the figures.
-
-def arrow(base, new):
-    return " -> ".join(" and ".join(sorted(texts)) or "none" for texts in (base, new))
-
-
-def sessions_of(side):
-    return [session for file in side for session in file.sessions]
-
-
 def notes_on(base, new, matches, only_base, only_new):
+    """What a reader should know beyond the figures."""
     notes = []
+
+    def note(name, there, here, more=""):
+        if there != here:
+            notes.append(f"{name} = " + " -> ".join(" and ".join(sorted(texts)) or "none" for texts in (there, here)) + more)
+
+    sessions = [[session for file in side for session in file.sessions] for side in (base, new)]
     for name in ("version", "git_hash", "build_type", "compiler", "compiler_flags", "kokkos", "mpi", "nccl", "cuda", "driver"):
-        there, here = ({session.get(name, "") for session in sessions_of(side)} - {""} for side in (base, new))
-        if there != here:
-            notes.append(f"{name} = {arrow(there, here)}")
+        note(name, *({session.get(name, "") for session in side} - {""} for side in sessions))
     for name in ("libraries", "environment"):
-        there, here = ({text for session in sessions_of(side) for text in session.get(name, [])} for side in (base, new))
-        if there != here:
-            notes.append(f"{name} = {arrow(there - here, here - there)}")
-    notes += notes_on_effort(matches) + notes_on_allowed(matches)
-    return notes + [f"only in the base: {label}" for label in only_base] + [f"only in the new one: {label}" for label in only_new]
-
-
-def notes_on_effort(matches):
-    """How well the sides were measured need not agree, but may explain why one of them scatters more."""
-    notes = []
-    for column in ("steps", "warmup", "repeats"):
+        there, here = ({text for session in side for text in session.get(name, [])} for side in sessions)
+        note(name, there - here, here - there)
+    for column in EFFORT:  # need not agree, but may explain why a side scatters more
         for match in matches:
-            there, here = ({str(case[column]) for case in all_of(runs)} for runs in (match.base, match.new))
-            if there != here:
-                notes.append(f"{column} = {arrow(there, here)} in {label_of(all_of(match.base)[0])}")
+            sides = [{str(case[column]) for case in all_of(runs)} for runs in (match.base, match.new)]
+            if sides[0] != sides[1]:
+                note(column, *sides, f" in {label_of(all_of(match.base)[0])}")
                 break
-    return notes
-
-
-def notes_on_allowed(matches):
-    first = {name: match for match in reversed(matches) for name in match.differs}
-    return [f"{name} = {value_of(name, all_of(first[name].base)[0])} -> {value_of(name, all_of(first[name].new)[0])}, as allowed"
-            for name in WHAT_MATTERS if name in first]
+    for name in WHAT_MATTERS:
+        match = next((match for match in matches if name in match.differs), None)
+        if match:
+            notes.append(f"{name} = {value_of(name, all_of(match.base)[0])} -> {value_of(name, all_of(match.new)[0])}, as allowed")
+    return notes + [f"only in the base: {label}" for label in only_base] + [f"only in the new one: {label}" for label in only_new]
 
 
 def distinguish(cases):
     """Labels say what cases of most sweeps differ in; what else tells the cases of this one apart is added, so that no two are equal."""
-    said = {"schedule", "ranks", "groups", "group_count", "replicas", "seq", "micro_batch", "micro_batches", "parameters", "identity", "steps",
-            "warmup", "repeats"}
+    said = {"schedule", "ranks", "groups", "group_count", "replicas", "seq", "micro_batch", "micro_batches", "parameters", "identity", *EFFORT}
     for name in cases[0].case.file.settings:
         if name not in said and any(c.case[name] != cases[0].case[name] for c in cases):
             for c in cases:
@@ -490,8 +382,186 @@ def compare(base, new, rules):
     return found
 
 
+# For people, programs and CI jobs.
+
+ASPECTS = {"time": ["time"], "memory": ["memory", "process peak", "device memory"], "bytes": ["bytes inside", "bytes between"],
+           "loss": ["first loss", "last loss"], "verdict": ["verdict"]}
+COLUMNS = [  # name, unit, whether left-aligned, cell
+    ("case", "", False, lambda c: str(c.case["case"])),
+    ("schedule", "", True, lambda c: c.case["schedule"]),
+    ("ranks", "", False, lambda c: ranks_text(c.case)),
+    ("groups", "", True, lambda c: c.case["groups"]),
+    ("seq", "token", False, lambda c: str(c.case["seq"])),
+    ("B", "", False, lambda c: str(c.case["micro_batch"])),
+    ("M", "", False, lambda c: str(c.case["micro_batches"])),
+    ("base", "s", False, lambda c: figure(c.aspects["time"].base)),
+    ("new", "s", False, lambda c: figure(c.aspects["time"].new)),
+    *((title, "", False, lambda c, part=part: f"{getattr(c.aspects['time'].ratio, part):.3f}" if c.aspects["time"].ratio else "-")
+      for title, part in (("ratio", "estimate"), ("low", "low"), ("high", "high"))),
+    *((name, "", True, lambda c, names=names: c.worst(names).word or "-") for name, names in ASPECTS.items()),
+]
+
+
+def figure(value):
+    return f"{value:.4g}" if math.isfinite(value) else "-"
+
+
+def rules_text(rules):
+    text = (f"threshold {100 * rules.threshold:.4g} %, memory {100 * rules.memory_threshold:.4g} %, confidence {100 * rules.confidence:.4g} %")
+    return text + (f", quantile {rules.quantile:g}" if rules.quantile > 0 else "")
+
+
+def mean_text(comparison):
+    if not comparison.mean:
+        return "no geometric mean: the cases were not measured together often enough"
+    low, estimate, high = comparison.mean
+    return f"all cases together: new / base = {estimate:.3f}, from {low:.3f} to {high:.3f} (geometric mean)"
+
+
+def as_text(comparison, base, new):
+    """For people: notes behind #, one aligned row per case, the closing line."""
+    lines = [f"# base: {base}", f"# new:  {new}", f"# {rules_text(comparison.rules)}", *[f"# {note}" for note in comparison.notes],
+             aligned(COLUMNS, comparison.cases).rstrip("\n"), *[f"# case {c.case['case']}: {a.word}: {a.reason}" for c, a in comparison.reasons()],
+             *[f"# {mean_text(comparison)}"][:len(comparison.cases) > 1], f"COMPARISON: {comparison.text()}"]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(comparison, base, new):
+    """One object; figures that do not exist are null."""
+    def number(value):
+        return value if math.isfinite(value) else None
+
+    def interval_json(interval):
+        return interval and {name: number(getattr(interval, name)) for name in ("estimate", "low", "high")}
+
+    def aspect_json(aspect):
+        sides = {f"base [{aspect.units}]": number(aspect.base), f"new [{aspect.units}]": number(aspect.new)} if aspect.units else {}
+        ratio = {"ratio": interval_json(aspect.ratio)} if aspect.name == "time" else {}
+        return {"outcome": aspect.outcome, "word": aspect.word, **sides, **ratio, "reason": aspect.reason}
+
+    rules = comparison.rules
+    cases = [{"case": c.case["case"], "settings": {name: c.case[name] for name in c.case.file.settings if name != "identity"}, "differs": c.differs,
+              "measured_by": c.times.unit, "measurements_base": len(c.times.base), "measurements_new": len(c.times.new),
+              "aspects": {name: aspect_json(aspect) for name, aspect in c.aspects.items()}} for c in comparison.cases]
+    found = {"comparison": comparison.text(), "outcome": comparison.outcome, "base": base, "new": new, "threshold": rules.threshold,
+             "memory_threshold": rules.memory_threshold, "confidence": rules.confidence, "quantile": rules.quantile,
+             "mean_ratio": interval_json(comparison.mean), "notes": comparison.notes, "only_base": comparison.only_base,
+             "only_new": comparison.only_new, "cases": cases}
+    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_junit(comparison, strict):
+    """JUnit's XML as Jenkins and GitLab read it: a suite for each case, a test for each thing compared. What is AMBIGUOUS counts as
+    skipped, with `strict` as failed. The time of a test is the step time of the new side, so that a viewer's history shows it."""
+    def add(parent, tag, text=None, **attributes):
+        # XML 1.0 has no control characters, halves of pairs, U+FFFE and U+FFFF, not even escaped; names in a file may hold anything.
+        plain = functools.partial(re.sub, "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "?")
+        element = xml.SubElement(parent, tag, {name: plain(value) for name, value in attributes.items()})
+        element.text = text and plain(text)
+        return element
+
+    def count(element, results):
+        counts = {"tests": len(results), "failures": results.count("failed"), "errors": 0, "skipped": results.count("skipped")}
+        element.attrib |= {name: str(counts[name]) for name in ("tests", "failures", "errors", *["skipped"][:element.tag == "testsuite"])}
+
+    root, together = xml.Element("testsuites", name="minitaw compare"), []
+    for c in comparison.cases:
+        seconds, results = f"{c.aspects['time'].new if math.isfinite(c.aspects['time'].new) else 0:.9f}", []
+        suite = add(root, "testsuite", name=c.label, time=seconds)
+        for a in c.aspects.values():
+            test = add(suite, "testcase", classname=f"minitaw.{c.label}", name=a.name, time=seconds if a.name == "time" else "0.000000000")
+            known = math.isfinite(a.base) or math.isfinite(a.new)
+            figures, why = f"base {a.base:.9g} {a.units}, new {a.new:.9g} {a.units}" if known else "", f"{a.word}: {a.reason}" if a.word else "nothing to compare"
+            if a.outcome == "worse" or (strict and a.outcome == "ambiguous"):
+                results.append("failed")
+                add(test, "failure", figures, message=why, type=a.word)
+            elif a.outcome in ("none", "ambiguous"):
+                results.append("skipped")
+                add(test, "skipped", message=why)
+            else:
+                results.append("passed")
+                add(test, "system-out", f"{a.word} {figures}")
+        count(suite, results)
+        together += results
+    count(root, together)
+    xml.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(root, encoding="unicode") + "\n"
+
+
+def as_markdown(comparison, base, new):
+    """A heading, a table and the reasons, for the summary of a CI job or a note on a merge request."""
+    def shown(text):
+        """What Markdown or HTML would read as more than text is shown as it is."""
+        text = re.sub("[\x00-\x1f]", " ", text).replace("&", "&amp;").replace("<", "&lt;")
+        return re.sub(r"([|`*_\[\]\\~#@])", r"\\\1", text)
+
+    lines = [f"### miniTaw: {shown(comparison.text())}", "", "| case | base, ms | new, ms | new / base | " + " | ".join(ASPECTS) + " |",
+             "|---|---:|---:|---:|---|---|---|---|---|"]
+    for c in comparison.cases:
+        time, worst = c.aspects["time"], [c.worst(names) for names in ASPECTS.values()]
+        span = f"{time.ratio.estimate:.3f} ({time.ratio.low:.3f} to {time.ratio.high:.3f})" if time.ratio else "-"
+        words = [f"**{a.word}**" if a.outcome == "worse" else a.word or "-" for a in worst]
+        lines.append("| " + " | ".join([shown(c.label), figure(1000 * time.base), figure(1000 * time.new), span, *words]) + " |")
+    lines += ["", *[shown(mean_text(comparison)), ""][:2 * (len(comparison.cases) > 1)]]
+    lines += [f"- {shown(c.label)}: {a.word}: {shown(a.reason)}" for c, a in comparison.reasons()]
+    facts = [f"base: {base}", f"new: {new}", rules_text(comparison.rules), *comparison.notes]
+    return "\n".join([*lines, "", "<details><summary>What was compared</summary>", "", *[f"- {shown(fact)}" for fact in facts], "", "</details>", ""])
+
+
 def require_known(allowed):
     for name in allowed:
         if name not in WHAT_MATTERS:
             nearest = difflib.get_close_matches(name[:64], WHAT_MATTERS, 1, 0)[0]
             raise BadInput(f"--allow {name} is not known; did you mean {nearest}? It takes {', '.join(WHAT_MATTERS)}")
+
+
+def number_between(low, high, what):
+    def parse(text):
+        with contextlib.suppress(ValueError):
+            if low <= float(text) <= high:
+                return float(text)
+        raise argparse.ArgumentTypeError(f"{text} is not {what}")
+    return parse
+
+
+def parse(words):
+    parser = Parser(prog="compare", description="Has the second result become slower, larger or wrong against the first? Exit code 0: no, "
+                                                "or not certainly; 1: yes; 2: nothing can be compared (docs/compare.md).")
+    share, probability = number_between(1e-9, 1e6, "a share above 0, such as 0.05 for 5 %"), number_between(0.5, 0.99999, "a probability from 0.5 to 0.99999")
+    quantile = number_between(0, 0.5, "between 0 (the fastest sample) and 0.5 (the median)")
+    for name, options in {
+            "files": {"metavar": "FILE.h5", "nargs": "*", "help": "the base and the new result file"},
+            "--base": {"metavar": "FILE.h5", "nargs": "+", "default": [], "help": "several files of the base: the i-th is paired with the i-th --new"},
+            "--new": {"metavar": "FILE.h5", "nargs": "+", "default": [], "help": "as many of the new one, measured in turn with them"},
+            "--threshold": {"type": share, "default": 0.05, "help": "least relative difference of step times that matters (%(default)s)"},
+            "--memory-threshold": {"type": share, "default": 0.05, "help": "the same of memory (%(default)s)"},
+            "--confidence": {"type": probability, "default": 0.95, "help": "of the interval of the ratio of step times (%(default)s)"},
+            "--quantile": {"type": quantile, "default": 0.0, "help": "which sample stands for a run: 0 the fastest, 0.5 the median"},
+            "--allow": {"metavar": "NAME", "action": "append", "default": [],
+                        "help": f"what may differ although it matters: {', '.join(WHAT_MATTERS)}; may be repeated"},
+            "--strict": {"action": "store_true", "help": "AMBIGUOUS fails too"},
+            "--json": {"action": "store_true", "help": "print one JSON object and nothing else"},
+            "--junit": {"metavar": "FILE.xml", "help": "write a test report for CI"},
+            "--markdown": {"metavar": "FILE.md", "help": "write a table for the summary of a CI job"}}.items():
+        parser.add_argument(name, **options)
+    options = parser.parse_args(words)
+    named = options.base or options.new
+    if (named and (options.files or not options.base or not options.new)) or (not named and len(options.files) != 2):
+        raise BadInput("compare takes two files, the base and the new one, or several of each: compare --base a1.h5 a2.h5 --new b1.h5 b2.h5")
+    if not named:
+        options.base, options.new = options.files[:1], options.files[1:]
+    require_known(options.allow)
+    return options
+
+
+def main(words=None):
+    options = parse(words)
+    rules = Rules(options.threshold, options.memory_threshold, options.confidence, options.quantile, frozenset(options.allow))
+    found = compare(read_side(options.base), read_side(options.new), rules)
+    heading = [paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more" for paths in (options.base, options.new)]
+    if options.junit:
+        write_file(options.junit, as_junit(found, options.strict))
+    if options.markdown:
+        write_file(options.markdown, as_markdown(found, *heading))
+    put_out(as_json(found, *heading) if options.json else as_text(found, *heading))
+    return int(found.outcome == "worse" or (options.strict and found.outcome == "ambiguous"))

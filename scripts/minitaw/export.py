@@ -6,22 +6,10 @@ import json
 import math
 
 from .command import Parser, put_out
-from .record import closing_text, load, ranks_text
+from .record import aligned, closing_text, load, ranks_text
 
-# Of the long form: a row for each case, repetition, step and rank. Name, units, value.
-SAMPLE_COLUMNS = [
-    ("repetition", "1", lambda case, sample, step, rank: int(case.repetition[sample])),
-    ("position", "1", lambda case, sample, step, rank: int(case.get("position")[case.repetition[sample]])),
-    ("step", "1", lambda case, sample, step, rank: step),
-    ("rank", "1", lambda case, sample, step, rank: rank),
-    ("seconds", "s", lambda case, sample, step, rank: float(case.get("seconds")[sample, rank])),
-    ("clock", "MHz", lambda case, sample, step, rank: of_device(case, "clock", sample, rank)),
-    ("memory_clock", "MHz", lambda case, sample, step, rank: of_device(case, "memory_clock", sample, rank)),
-    ("temperature", "degC", lambda case, sample, step, rank: of_device(case, "temperature", sample, rank)),
-    ("power", "W", lambda case, sample, step, rank: of_device(case, "power", sample, rank)),
-    ("throttle", "1", lambda case, sample, step, rank: of_device(case, "throttle", sample, rank)),
-    ("energy", "J", lambda case, sample, step, rank: of_device(case, "energy", case.repetition[sample], rank)),
-]
+# Of the long form: a row for each case, repetition, step and rank. Counters of the device: name and units.
+COUNTERS = {"clock": "MHz", "memory_clock": "MHz", "temperature": "degC", "power": "W", "throttle": "1", "energy": "J"}
 # Of the table for people: name, unit, whether left-aligned, cell.
 SHOWN = [
     ("case", "", False, lambda c: str(c["case"])),
@@ -44,11 +32,6 @@ def figure(value):
     return f"{value:.4g}" if math.isfinite(value) else "-"
 
 
-def of_device(case, name, row, rank):
-    values = case.get(f"device/{name}")
-    return values[row, rank].item() if values.size else math.nan
-
-
 def title(name, units):
     """"median_s [s]"; without units where it is a plain number or text."""
     return name if units in ("text", "1") else f"{name} [{units}]"
@@ -60,16 +43,18 @@ def summary_table(result):
 
 
 def sample_table(result):
-    """Titles and rows of the long form: the settings of the case, then the columns above."""
+    """Titles and rows of the long form: the settings of the case, then when and where, seconds and counters."""
     names = ["case", *(name for name in result.settings if name != "identity")]
-    titles = [title(name, result.units[name]) for name in names] + [title(name, units) for name, units, _ in SAMPLE_COLUMNS]
+    titles = [title(name, result.units[name]) for name in names] + ["repetition", "position", "step", "rank", "seconds [s]"]
     rows = []
     for case in result.cases:
-        settings, step = [case[name] for name in names], 0
-        for sample in range(len(case.samples)):
-            step = step + 1 if sample and case.repetition[sample] == case.repetition[sample - 1] else 0
-            rows += [settings + [value(case, sample, step, rank) for _, _, value in SAMPLE_COLUMNS] for rank in range(case["ranks"])]
-    return titles, rows
+        settings, step, counters = [case[name] for name in names], 0, [case.get(f"device/{name}") for name in COUNTERS]
+        for sample, repetition in enumerate(case.repetition.astype(int).tolist()):
+            step = step + 1 if sample and case.repetition[sample - 1] == repetition else 0
+            at = [repetition if name == "energy" else sample for name in COUNTERS]  # which counts over a whole repetition
+            rows += [[*settings, repetition, int(case.get("position")[repetition]), step, rank, float(case.get("seconds")[sample, rank]),
+                      *[values[row, rank].item() if values.size else math.nan for values, row in zip(counters, at)]] for rank in range(case["ranks"])]
+    return titles + [title(name, units) for name, units in COUNTERS.items()], rows
 
 
 def exists(value):
@@ -90,8 +75,6 @@ def as_json(titles, rows):
 
 def summary_text(result):
     """The cases, the figure of merit and the verdict, for people."""
-    from .compare_output import aligned
-
     return aligned(SHOWN, result.cases) + closing_text(result.cases)
 
 

@@ -2,6 +2,7 @@
 normal, and a few of them are always wild."""
 
 import functools
+import itertools
 import math
 from typing import NamedTuple
 
@@ -82,18 +83,11 @@ def shift_interval(base, new, confidence):
     return between(differences, differences_left_out(len(base), len(new), confidence))
 
 
-def least(enough):
-    n = 1
-    while not enough(n):
-        n += 1
-    return n
-
-
 def least_pairs(confidence):
     """How many pairs median_interval() needs."""
-    return least(lambda n: pairs_left_out(n, confidence) > 0)
+    return next(n for n in itertools.count(1) if pairs_left_out(n, confidence) > 0)
 
 
 def least_each(confidence):
     """How many values of each side shift_interval() needs."""
-    return least(lambda n: differences_left_out(n, n, confidence) > 0)
+    return next(n for n in itertools.count(1) if differences_left_out(n, n, confidence) > 0)

@@ -173,24 +173,16 @@ def read_all(group, names):
     return {name: value_of(group[name]) for name in names if name in group}
 
 
-def plain(value):
-    return value.item() if isinstance(value, numpy.generic) else value
-
-
-def read_columns(result, file):
-    """Units and order of the summary; the file says itself which columns are settings."""
+def read_cases(result, file):
+    """The file says itself which columns there are, in which order, and which of them are settings."""
     summary = file["summary"]
     names = [str(name) for name in summary.attrs["columns"]] if "columns" in summary.attrs else list(summary)
     result.units = {name: str(summary[name].attrs["units"]) for name in names}
-    first = file["cases"].get("0000/settings", {})
-    result.settings = [name for name in names if name in first]
-
-
-def read_cases(result, file):
+    result.settings = [name for name in names if name in file["cases"].get("0000/settings", {})]
     columns = {name: value_of(file["summary"][name]) for name in result.units}
     require(len({len(column) for column in columns.values()}) <= 1, "the columns of the summary differ in length")
     for i in range(len(columns["case"])):
-        row = {name: plain(column[i]) for name, column in columns.items()}
+        row = {name: column[i].item() if isinstance(column[i], numpy.generic) else column[i] for name, column in columns.items()}
         require_row(row, result)
         group = file[f"cases/{i:04}"]
         case = Case(result, row, read_all(group, SHAPES), "timeline" in group)
@@ -231,12 +223,6 @@ def require_arrays(case):
     require((case.repetition < len(case.get("position"))).all(), f"{where}: a repetition without a position")
 
 
-def read_sessions(file):
-    first = file["provenance"]
-    later = [first["resumed"][name] for name in sorted(first.get("resumed", {}))]
-    return [read_all(session, [name for name in session if name != "resumed"]) for session in (first, *later)]
-
-
 def damaged(name, error):
     return BadInput(f"{name} is damaged: {' '.join(str(error).split())}")
 
@@ -246,8 +232,9 @@ def load_bytes(name, content):
     with open_bytes(name, content) as file:
         try:
             result = Result(pathlib.Path(name))
-            result.sessions = read_sessions(file)
-            read_columns(result, file)
+            first = file["provenance"]
+            later = [first["resumed"][number] for number in sorted(first.get("resumed", {}))]
+            result.sessions = [read_all(session, [key for key in session if key != "resumed"]) for session in (first, *later)]
             read_cases(result, file)
             return result
         except DAMAGE as error:
@@ -279,20 +266,16 @@ def read_timeline(case):
             group = file[f"cases/{case.number:04}/timeline"]
             columns = {name: column[()] for name, column in group.items()}
             codes = {name: [str(code) for code in column.attrs["codes"]] for name, column in group.items() if "codes" in column.attrs}
-            require_timeline(case, columns, codes)
+            require(len({len(column) for column in columns.values()}) == 1, "the columns of a timeline differ in length")
+            for name in ("lane", "kind", "payload"):
+                require(((columns[name] >= 0) & (columns[name] < len(codes[name]))).all(), f"a timeline with an unknown {name}")
+            for name in ("rank", "peer"):
+                require((columns[name] < case["ranks"]).all() and (columns["rank"] >= 0).all(), f"a timeline with an unknown {name}")
+            require(all((numpy.isfinite(columns[name]) & (abs(columns[name]) < 1e9)).all() for name in ("ready", "begin", "end")), "a timeline without times")
+            require((columns["begin"] <= columns["end"]).all(), "an action that ends before it begins")
             return columns | {name: [codes[name][code] for code in columns[name]] for name in codes}
         except DAMAGE as error:
             raise damaged(case.file.path, error) from error
-
-
-def require_timeline(case, columns, codes):
-    require(len({len(column) for column in columns.values()}) == 1, "the columns of a timeline differ in length")
-    for name in ("lane", "kind", "payload"):
-        require(((columns[name] >= 0) & (columns[name] < len(codes[name]))).all(), f"a timeline with an unknown {name}")
-    for name in ("rank", "peer"):
-        require((columns[name] < case["ranks"]).all() and (columns["rank"] >= 0).all(), f"a timeline with an unknown {name}")
-    require(all((numpy.isfinite(columns[name]) & (abs(columns[name]) < 1e9)).all() for name in ("ready", "begin", "end")), "a timeline without times")
-    require((columns["begin"] <= columns["end"]).all(), "an action that ends before it begins")
 
 
 # Verdict and figure of merit, in the words of `minitaw show`.
@@ -318,16 +301,14 @@ def reason_of(case):
 
 def verdict_of(cases):
     """"VALID", "VALID (doubt)" or "INVALID: reason" of all cases of a file."""
-    def counted(some):
-        return f"{len(some)} of {len(cases)} cases, first case {some[0]['case']} ({describe(some[0])})"
-
-    bad = [case for case in cases if not case.valid]
-    doubtful = [case for case in cases if case.doubt]
+    bad, doubtful = [case for case in cases if not case.valid], [case for case in cases if case.doubt]
     if not cases:
         return "INVALID: no case was run"
-    if bad:
-        return f"INVALID: {counted(bad)}: {reason_of(bad[0])}"
-    return f"VALID ({counted(doubtful)}: {doubtful[0].doubt})" if doubtful else "VALID"
+    if not bad and not doubtful:
+        return "VALID"
+    some = bad or doubtful
+    counted = f"{len(some)} of {len(cases)} cases, first case {some[0]['case']} ({describe(some[0])})"
+    return f"INVALID: {counted}: {reason_of(bad[0])}" if bad else f"VALID ({counted}: {doubtful[0].doubt})"
 
 
 def closing_text(cases):
@@ -340,3 +321,14 @@ def closing_text(cases):
 def cell_text(value):
     """A cell without its unit; as many digits as tell the number from any other."""
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def aligned(columns, rows):
+    """Two lines of names and units that begin with #, then one line a row. columns: (name, unit, whether left-aligned, cell)."""
+    cells = [[name, unit, *[cell(row) for row in rows]] for name, unit, _, cell in columns]
+    widths = [max(map(len, column)) for column in cells]
+    lines = []
+    for i in range(len(rows) + 2):
+        parts = [column[i].ljust(width) if left else column[i].rjust(width) for column, width, (_, _, left, _) in zip(cells, widths, columns)]
+        lines.append((("# " if i < 2 else "  ") + " ".join(parts)).rstrip() + "\n")
+    return "".join(lines)

@@ -45,13 +45,9 @@ class Official:
         return text + (f"{'estimate' if self.reason else 'rate'} of {self.size}: {self.rate:.6g} tokens/s\n" if self.bests else "")
 
 
-def sequences_of(case):
-    return case["micro_batch"] * case["micro_batches"]
-
-
 def tokens_of(case):
     """Of a step."""
-    return sequences_of(case) * case["seq"]
+    return case["micro_batch"] * case["micro_batches"] * case["seq"]
 
 
 def size_value(value):
@@ -64,10 +60,6 @@ def read_size(name):
     row = {key: value if isinstance(value, list) else size_value(value) for key, value in deck.items()}
     row["ffn"] = str(row["ffn"])  # the summary names those of all blocks
     return Size(name, row, sorted(map(size_value, deck["seq"])))
-
-
-def size_of(case, sizes):
-    return next((size for size in sizes if all(case[name] == size.row[name] for name in MODEL)), None)
 
 
 def broken_rule(case, size):
@@ -84,8 +76,8 @@ def broken_rule(case, size):
             return f"{name} = {case[name]}, {size.name} needs {size.row[name]}"
     if case["seq"] not in size.lengths:
         return f"seq = {case['seq']} is no length of {size.name}"
-    if sequences_of(case) != size.sequences:
-        return f"{sequences_of(case)} sequences in a step, {size.name} has {size.sequences}"
+    if tokens_of(case) != size.sequences * case["seq"]:
+        return f"{tokens_of(case) // case['seq']} sequences in a step, {size.name} has {size.sequences}"
     if case["verdict"] != "VALID":
         return case["verdict"]
     timed = case["median_s"] * case["samples"]
@@ -111,7 +103,7 @@ def broken_session(sessions):
 def official(result):
     if not result.cases:
         return Official(reason="no case was run")
-    size = size_of(result.cases[0], [read_size(name) for name in NAMES])
+    size = next((size for size in map(read_size, NAMES) if all(result.cases[0][name] == size.row[name] for name in MODEL)), None)
     if size is None:
         return Official(reason="its model is that of none of small, medium, large")
     bests = [min((case for case in result.cases if case.valid and case["seq"] == seq), key=lambda case: case["median_s"], default=None)

@@ -1,12 +1,10 @@
-"""When every action of a step ran: measured (minitaw run --timeline) or planned (minitaw plan --timeline), drawn or for Perfetto.
-
-Phases are classified here and nowhere else; the page of scripts/report uses them too.
-"""
+"""When every action of a step ran: measured (minitaw run --timeline) or planned (minitaw plan --timeline), drawn or for Perfetto."""
 
 import json
 import pathlib
 import subprocess
 import tempfile
+from collections import namedtuple
 from dataclasses import dataclass
 
 import numpy
@@ -14,8 +12,8 @@ import numpy
 from .command import BadInput, Parser, put_out, write_file
 from .record import describe, load, read_timeline
 
-# Phase: what a legend calls it, colour. Hues of the palette of Okabe and Ito, which colour-blind readers tell apart; compute in full
-# colours, transfers in shades that differ in lightness too.
+# Phase: what a legend calls it, colour. Hues of the palette of Okabe and Ito; compute in full colours, transfers in shades that differ in
+# lightness too.
 PHASES = {
     "F": ("F: forward", "#56b4e9"),
     "BW": ("BW: backward, both halves", "#e69f00"),
@@ -28,57 +26,34 @@ PHASES = {
     "activations": ("of activations and their gradients", "#cc79a7"),
     "ends": ("of embedding, norm, head", "#00573f"),
 }
-COMPUTE = {"F": "F", "BW": "BW", "B": "B", "W": "W", "embed": "E", "loss": "E", "dembed": "E"}
-LOCAL = {"zero", "add", "load", "update"}
-PAYLOADS = {"weights": "weights", "gradient": "gradients", "activation": "activations", "activation_grad": "activations", "ends": "ends",
-            "ends_gradient": "ends"}
-LETTERS = {"weights": "W", "gradient": "G", "activation": "A", "activation_grad": "D", "ends": "E", "ends_gradient": "EG"}
+COMPUTE = {"F": "F", "BW": "BW", "B": "B", "W": "W", "embed": "E", "loss": "E", "dembed": "E", "zero": "U", "add": "U", "load": "U", "update": "U"}
+# Of what moves: its phase, and the letter that stands for it in a text.
+PAYLOADS = {"weights": ("weights", "W"), "gradient": ("gradients", "G"), "activation": ("activations", "A"), "activation_grad": ("activations", "D"),
+            "ends": ("ends", "E"), "ends_gradient": ("ends", "EG")}
 COLUMNS = ["rank", "lane", "kind", "payload", "tick", "shard", "micro_batch", "peer", "link", "ready", "begin", "end"]
-MOST_ARROWS, MOST_LABELS = 300, 4000
+MOST_ARROWS, MOST_LABELS, MOST_SHAPES = 300, 2000, 4000
 MOST_THREADS = 1000  # of a lane in a Chrome trace: messages of a batch overlap, slices of one thread must not
 
 
 def phase_of(kind, payload):
     """None for what is no work: never drawn."""
-    if kind == "join":
-        return None
-    if kind in COMPUTE:
-        return COMPUTE[kind]
-    return "U" if kind in LOCAL else PAYLOADS.get(payload, "weights")
+    return None if kind == "join" else COMPUTE.get(kind) or PAYLOADS.get(payload, ("weights",))[0]
 
 
-@dataclass(slots=True)
-class Event:
+class Event(namedtuple("Event", COLUMNS)):
     """One action of one rank; times in seconds since the step began. -1: does not apply. Both sides of a message and all members of a
     collective share a link."""
-    rank: int
-    lane: str
-    kind: str
-    payload: str
-    tick: int
-    shard: int
-    micro_batch: int
-    peer: int
-    link: int
-    ready: float
-    begin: float
-    end: float
 
     @property
     def phase(self):
         return phase_of(self.kind, self.payload)
 
-    @property
-    def is_transfer(self):
-        return self.kind not in COMPUTE and self.kind not in LOCAL and self.kind != "join"
-
     def text(self):
         """"F s3 m1", "send W3 to r5", "broadcast W3, root r2" """
-        what = LETTERS.get(self.payload, "s") + (str(self.shard) if self.shard >= 0 else "")
-        text = self.kind + (f" {what}" if what != "s" else "") + (f" m{self.micro_batch}" if self.micro_batch >= 0 else "")
-        if self.peer < 0:
-            return text
-        return f"{text} to r{self.peer}" if self.kind == "send" else f"{text} from r{self.peer}" if self.kind == "recv" else f"{text}, root r{self.peer}"
+        letter = PAYLOADS.get(self.payload, ("", "s"))[1]
+        text = self.kind + (f" {letter}{self.shard}" if self.shard >= 0 else f" {letter}" if letter != "s" else "")
+        text += f" m{self.micro_batch}" if self.micro_batch >= 0 else ""
+        return text + (f"{ {'send': ' to', 'recv': ' from'}.get(self.kind, ', root')} r{self.peer}" if self.peer >= 0 else "")
 
 
 @dataclass
@@ -106,10 +81,17 @@ class Timeline:
         names = dict.fromkeys(event.lane for event in self.events if event.phase)
         return sorted(names, key=lambda name: name != "compute")
 
+    @property
+    def heading(self):
+        return f"{self.title.partition(chr(10))[0]} ({'measured' if self.measured else 'planned'})"
+
+    @property
+    def note(self):
+        return self.title.partition("\n")[2]
+
 
 def events_of(columns):
-    lists = [columns[name] if isinstance(columns[name], list) else columns[name].tolist() for name in COLUMNS]
-    return [Event(*values) for values in zip(*lists)]
+    return [Event(*values) for values in zip(*(columns[name] if isinstance(columns[name], list) else columns[name].tolist() for name in COLUMNS))]
 
 
 def measured_timeline(case):
@@ -117,29 +99,23 @@ def measured_timeline(case):
     if not case.has_timeline:
         raise BadInput(f"case {case['case']} of {case.file.path} has no timeline; minitaw run --timeline keeps it")
     events = events_of(read_timeline(case))
-    compute, exposed, idle = 1 - case["exposed_share"] - case["bubble"], case["exposed_share"], case["bubble"]
-    length = max((event.end for event in events), default=0)
-    parts = f"step {1e3 * length:.4g} ms: {100 * compute:.1f}% computing, {100 * exposed:.1f}% exposed to transfers, {100 * idle:.1f}% idle"
-    if case["overlap"] >= 0:
-        parts += f"; {100 * case['overlap']:.1f}% of communication hidden"
+    exposed, idle, length = 100 * case["exposed_share"], 100 * case["bubble"], max((event.end for event in events), default=0)
+    parts = f"step {1e3 * length:.4g} ms: {100 - exposed - idle:.1f}% computing, {exposed:.1f}% exposed to transfers, {idle:.1f}% idle"
+    parts += f"; {100 * case['overlap']:.1f}% of communication hidden" if case["overlap"] >= 0 else ""
     return Timeline(f"{describe(case)}\n{parts}", True, [int(size) for size in case["groups"].split("+")], events)
 
 
 def planned_timelines(path):
     """Those of a file that minitaw plan --timeline has written."""
     try:
-        found = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
-        return [of_json(one) for one in found["timelines"]]
+        found = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["timelines"]
+        return [Timeline(one["title"], False, one["groups"],
+                         events_of(one["events"] | {name: [codes[code] for code in one["events"][name]] for name, codes in one["codes"].items()}))
+                for one in found]
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise BadInput(f"{path} is no timeline of minitaw plan --timeline, or it is damaged") from error
-
-
-def of_json(one):
-    codes, columns = one["codes"], one["events"]
-    return Timeline(one["title"], False, one["groups"],
-                    events_of(columns | {name: [codes[name][code] for code in columns[name]] for name in codes}))
 
 
 # The plan of a measured case, in which every action takes its measured mean.
@@ -155,7 +131,7 @@ def mean_costs(timeline, rank_by_rank):
 
     transfers, seconds = {}, {}
     for event in timeline.events:
-        rank = event.rank if rank_by_rank and not event.is_transfer else -1
+        rank = event.rank if rank_by_rank and (event.kind in COMPUTE or event.kind == "join") else -1
         alike = ("send" if event.kind == "recv" else event.kind, inside(event), event.payload, event.shard, rank)
         if event.link < 0:
             seconds.setdefault(alike, []).append(event.end - event.begin)
@@ -217,265 +193,145 @@ def rows_of(timeline):
     return rows, depth
 
 
-class Trace:
+def chrome_trace(timelines):
     """Every rank of every timeline is a process, every lane a thread; messages are flows from send to receive. Microseconds."""
+    found, notes, first, links = [], {}, 1, 0  # process 0 means the idle process
 
-    def __init__(self):
-        self.events, self.notes, self.first, self.links = [], {}, 1, 0  # process 0 means the idle process
+    def name(what, process, thread, **value):
+        found.append({"name": what, "ph": "M", "pid": process, "tid": thread, "args": value})
 
-    def name(self, what, process, thread, key, value):
-        self.events.append({"name": what, "ph": "M", "pid": process, "tid": thread, "args": {key: value}})
-
-    def add(self, timeline):
-        heading, _, note = timeline.title.partition("\n")
-        title = f"{heading} ({'measured' if timeline.measured else 'planned'})"
-        if note:
-            self.notes[title] = note
+    for timeline in timelines:
+        notes |= {timeline.heading: timeline.note} if timeline.note else {}
         rows, depth = rows_of(timeline)
         threads = {lane: number * MOST_THREADS + 1 for number, lane in enumerate(timeline.lanes)}
         for rank in range(timeline.ranks):
-            process = self.first + rank
-            self.name("process_name", process, 0, "name", f"{title}: rank {rank}, group {timeline.group_of(rank)}")
-            self.name("process_sort_index", process, 0, "sort_index", process)
-            for lane, thread in threads.items():
-                for row in range(depth.get((rank, lane), 0)):
-                    self.name("thread_name", process, thread + row, "name", lane + (f" ({row + 1})" if row else ""))
-                    self.name("thread_sort_index", process, thread + row, "sort_index", thread + row)
-        for event, row in zip(timeline.events, rows):
-            if row is not None:
-                self.slice(event, threads[event.lane] + row)
-        self.flows(timeline, rows, threads)
-        self.first += timeline.ranks
-        self.links += 1 + max((event.link for event in timeline.events), default=0)
-
-    def slice(self, event, thread):
-        other = "peer" if event.kind in ("send", "recv") else "root"
-        args = {"tick": event.tick, "waited_us": 1e6 * (event.begin - event.ready)}
-        args |= {name: value for name, value in (("shard", event.shard), ("micro_batch", event.micro_batch), (other, event.peer),
-                                                 ("link", event.link)) if value >= 0}
-        self.events.append({"name": event.text(), "cat": PHASES[event.phase][0], "ph": "X", "pid": self.first + event.rank, "tid": thread,
-                            "ts": 1e6 * event.begin, "dur": 1e6 * max(0.0, event.end - event.begin), "args": args})
-
-    def flows(self, timeline, rows, threads):
-        sends = {event.link: (event, row) for event, row in zip(timeline.events, rows) if event.kind == "send"}
-        for to, row in zip(timeline.events, rows):
-            if to.kind == "recv" and to.link in sends:
-                send, send_row = sends[to.link]
+            process = first + rank
+            name("process_name", process, 0, name=f"{timeline.heading}: rank {rank}, group {timeline.group_of(rank)}")
+            name("process_sort_index", process, 0, sort_index=process)
+            for thread, row, lane in ((thread + row, row, lane) for lane, thread in threads.items() for row in range(depth.get((rank, lane), 0))):
+                name("thread_name", process, thread, name=lane + (f" ({row + 1})" if row else ""))
+                name("thread_sort_index", process, thread, sort_index=thread)
+        drawn = [(event, threads[event.lane] + row) for event, row in zip(timeline.events, rows) if row is not None]
+        sends = {event.link: (event, thread) for event, thread in drawn if event.kind == "send"}
+        for event, thread in drawn:
+            args = {"shard": event.shard, "micro_batch": event.micro_batch, "peer" if event.kind in ("send", "recv") else "root": event.peer, "link": event.link}
+            found.append({"name": event.text(), "cat": PHASES[event.phase][0], "ph": "X", "pid": first + event.rank, "tid": thread, "ts": 1e6 * event.begin,
+                          "dur": 1e6 * max(0.0, event.end - event.begin),
+                          "args": {"tick": event.tick, "waited_us": 1e6 * (event.begin - event.ready)} | {key: value for key, value in args.items() if value >= 0}})
+            if event.kind == "recv" and event.link in sends:
+                send, from_thread = sends[event.link]
                 left = (send.begin + send.end) / 2
                 # An arrow that ends before it starts is not drawn, and one that ends outside its slice goes astray.
-                for phase, event, at, place in (("s", send, left, send_row), ("f", to, min(max(left, to.begin), max(to.begin, to.end)), row)):
-                    flow = {"name": send.text(), "cat": "message", "ph": phase, "id": self.links + to.link, "pid": self.first + event.rank,
-                            "tid": threads[event.lane] + place, "ts": 1e6 * at}
-                    self.events.append(flow | ({"bp": "e"} if phase == "f" else {}))
-
-    def text(self):
-        return json.dumps({"displayTimeUnit": "ms", "otherData": self.notes, "traceEvents": self.events}, ensure_ascii=False) + "\n"
-
-
-def chrome_trace(timelines):
-    trace = Trace()
-    for timeline in timelines:
-        trace.add(timeline)
-    return trace.text()
+                arrived = min(max(left, event.begin), max(event.begin, event.end))
+                flow = {"name": send.text(), "cat": "message", "id": links + event.link}
+                found.append(flow | {"ph": "s", "pid": first + send.rank, "tid": from_thread, "ts": 1e6 * left})
+                found.append(flow | {"ph": "f", "pid": first + event.rank, "tid": thread, "ts": 1e6 * arrived, "bp": "e"})
+        first += timeline.ranks
+        links += 1 + max((event.link for event in timeline.events), default=0)
+    return json.dumps({"displayTimeUnit": "ms", "otherData": notes, "traceEvents": found}, ensure_ascii=False) + "\n"
 
 
 # Drawings: timelines one above the other over a common axis of time, a row for each rank and lane.
 
-class Panel:
-    """Where the rows of one timeline lie, in points from its top downwards."""
-
-    def __init__(self, timeline):
-        self.timeline, ranks = timeline, timeline.ranks
-        compute, transfer, self.gap = (20, 9, 8) if ranks <= 8 else (11, 4, 3) if ranks <= 32 else (6, 2.5, 1)
-        self.heights = {lane: compute if lane == "compute" else transfer for lane in timeline.lanes}
-        self.rank_height = sum(self.heights.values()) + self.gap
-        self.height = self.rank_height * ranks + 5 * (len(timeline.groups) - 1)
-        self.large = ranks <= 8
-        starts = numpy.cumsum([0, *self.heights.values()])
-        self.starts = dict(zip(self.heights, starts))
-
-    def rank_top(self, rank):
-        return self.rank_height * rank + 5 * self.timeline.group_of(rank)
-
-    def lane_top(self, rank, lane):
-        return self.rank_top(rank) + self.starts[lane]
-
-    def boxes(self):
-        """(event, left, top, width, height); messages of a batch share the height of their lane."""
-        rows, depth = rows_of(self.timeline)
-        for event, row in zip(self.timeline.events, rows):
-            if row is not None:
-                height = self.heights[event.lane] / depth[event.rank, event.lane]
-                yield event, event.begin, self.lane_top(event.rank, event.lane) + row * height, event.end - event.begin, height
-
-
-def numbers_micro_batches(timeline):
-    """Whether blocks carry the micro-batch, because every rank always has the same shard."""
-    shards = {}
-    for event in timeline.events:
-        if event.kind == "F":
-            shards.setdefault(event.rank, set()).add(event.shard)
-    return all(len(some) == 1 for some in shards.values())
-
-
-def draw_lanes(axes, panel):
-    from matplotlib.patches import Rectangle
-
-    timeline = panel.timeline
-    for rank in range(timeline.ranks):
-        for lane, height in panel.heights.items():
-            axes.add_patch(Rectangle((0, panel.lane_top(rank, lane)), 1, height, transform=axes.get_yaxis_transform(), linewidth=0,
-                                     facecolor="#e4e4e4" if lane == "compute" else "#f6f6f6", zorder=0))
-            if panel.large:
-                axes.text(-0.004, panel.lane_top(rank, lane) + height / 2, lane, transform=axes.get_yaxis_transform(), ha="right", va="center",
-                          fontsize=6, color="#555555")
-        if panel.rank_height >= 10 or rank % 8 == 0:
-            axes.text(-0.085 if panel.large else -0.004, panel.rank_top(rank) + panel.heights.get("compute", 0) / 2, f"rank {rank}" if panel.large else f"{rank}",
-                      transform=axes.get_yaxis_transform(), ha="left" if panel.large else "right", va="center", fontsize=8)
-    first = 0
-    for group, size in enumerate(timeline.groups):
-        top, bottom = panel.rank_top(first), panel.rank_top(first + size - 1) + panel.rank_height - panel.gap
-        axes.add_patch(Rectangle((-0.105, top), 0.012, bottom - top, transform=axes.get_yaxis_transform(), clip_on=False, linewidth=0,
-                                 facecolor="#dfe6ee"))
-        axes.text(-0.099, (top + bottom) / 2, f"group {group}" if bottom - top > 50 else f"{group}", transform=axes.get_yaxis_transform(),
-                  rotation=90, ha="center", va="center", fontsize=7)
-        first += size
-
-
-def label_of(event, by_micro_batch, letters):
-    """The longest label that fits into so many letters, whatever the numbers in it: "s3 m1", "3" or nothing. `letters`:
-    of the widest shard and micro-batch, and the room."""
-    shard, micro_batch, room = letters
-    if event.shard < 0:
-        return ""
-    if event.micro_batch >= 0 and shard + micro_batch + 3 <= room:
-        return f"s{event.shard} m{event.micro_batch}"
-    if by_micro_batch and event.micro_batch >= 0:
-        return f"{event.micro_batch}" if micro_batch <= room else ""
-    return f"{event.shard}" if shard <= room else ""
-
-
-def draw_panel(axes, panel, seconds, points):
-    """`points`: width of the axes."""
+def draw_panel(axes, timeline, seconds, inches):
+    """A lane of transfers has half the height of computation; messages of a batch share it."""
     from matplotlib.collections import LineCollection, PolyCollection
 
-    draw_lanes(axes, panel)
-    boxes, polygons, labels = list(panel.boxes()), {}, 0
-    by_micro_batch = numbers_micro_batches(panel.timeline)
-    widest = [max((len(str(getattr(event, name))) for event in panel.timeline.events), default=1) for name in ("shard", "micro_batch")]
-    for event, x, y, width, height in boxes:
-        width = max(width, 0.5 * seconds / points)  # what takes no time can still be seen
-        polygons.setdefault(event.phase, []).append([(x, y), (x + width, y), (x + width, y + height), (x, y + height)])
-        size = min(9, height - 2)
-        letters = (*widest, (points * width / seconds - 2) / (0.62 * size)) if size >= 5 and labels < MOST_LABELS else (1, 1, 0)
-        label = label_of(event, by_micro_batch, letters)
-        if label:
+    from .figures import short
+
+    heights = {lane: 1.0 if lane == "compute" else 0.5 for lane in timeline.lanes}
+    starts = dict(zip(heights, numpy.cumsum([0, *heights.values()])))
+    tops = {(rank, lane): rank * (sum(heights.values()) + 0.4) + 0.5 * timeline.group_of(rank) + start for rank in range(timeline.ranks)
+            for lane, start in starts.items()}
+    rows, depth = rows_of(timeline)
+    shares = {place: heights[place[1]] / count for place, count in depth.items()}
+    boxes = [(event, tops[event.rank, event.lane] + row * shares[event.rank, event.lane], shares[event.rank, event.lane])
+             for event, row in zip(timeline.events, rows) if row is not None]
+    few = timeline.ranks <= 8
+    for (_, lane), top in tops.items():
+        axes.broken_barh([(0, seconds)], (top, heights[lane]), facecolors="#808080", alpha=0.2 if lane == "compute" else 0.08, linewidth=0)
+    polygons, sends, arrows, labels = {}, {}, [], 0
+    letters = 14 * inches / seconds  # that fit into a second
+    for event, top, height in boxes:
+        end = max(event.end, event.begin + seconds / 2000)  # what takes no time can still be seen
+        polygons.setdefault(event.phase, []).append([(event.begin, top), (end, top), (end, top + height), (event.begin, top + height)])
+        if event.kind == "send":
+            sends[event.link] = event, (event.begin, top + height / 2)
+        texts = ([f"s{event.shard} m{event.micro_batch}"] if event.micro_batch >= 0 else []) + [str(event.shard)] if event.shard >= 0 else []
+        text = next((text for text in texts if len(text) + 0.5 <= letters * (end - event.begin)), "")
+        if text and few and event.lane == "compute" and labels < MOST_LABELS:
             labels += 1
-            axes.text(x + width / 2, y + height / 2, label, ha="center", va="center_baseline", fontsize=size, clip_on=True,
-                      color="white" if event.is_transfer else "#222222")
-    for phase, some in polygons.items():
-        axes.add_collection(PolyCollection(some, facecolors=PHASES[phase][1], edgecolors="white", linewidths=0.3), autolim=False)
-    arrows = arrows_of(panel.timeline, boxes)
-    axes.add_collection(LineCollection([line for _, line in arrows], colors=[PHASES[phase][1] for phase, _ in arrows], linewidths=0.7, alpha=0.75),
-                        autolim=False)
-    heading, *notes = panel.timeline.title.split("\n")
-    axes.set_title(f"{heading} ({'measured' if panel.timeline.measured else 'planned'})", loc="left", fontsize=10, fontweight="bold", x=-0.105,
-                   pad=4 + 10 * len(notes))
-    for number, note in enumerate(notes):
-        axes.annotate(note, (-0.105, 1), (0, 4 + 10 * (len(notes) - 1 - number)), xycoords="axes fraction", textcoords="offset points", fontsize=8)
-    axes.set_ylim(panel.height, 0)
-    axes.set_yticks([])
-    axes.grid(True, axis="x", color="black", alpha=0.12, linewidth=0.5)
-    for side in ("top", "left", "right"):
-        axes.spines[side].set_visible(False)
-
-
-def arrows_of(timeline, boxes):
-    """[(phase, (from, to))] of all messages; of those between groups alone where all would hide what they connect."""
-    sends = {event.link: (event, x, y + height / 2) for event, x, y, _, height in boxes if event.kind == "send"}
-    found = []
-    for event, x, y, width, height in boxes:
+            axes.text((event.begin + end) / 2, top + height / 2, text, ha="center", va="center", fontsize=6.5, color="#222222", clip_on=True)
+    for event, top, height in boxes:
         if event.kind == "recv" and event.link in sends:
-            send, from_x, from_y = sends[event.link]
-            found.append((send, event, (send.phase, [(from_x, from_y), (x + width, y + height / 2)])))
-    if len(found) > MOST_ARROWS or timeline.ranks > 8:
-        found = [one for one in found if timeline.group_of(one[0].rank) != timeline.group_of(one[1].rank)]
-    return [arrow for _, _, arrow in found] if len(found) <= MOST_ARROWS else []
-
-
-def width_of(timelines, seconds):
-    """Points: so that the numbers of forward blocks fit, unless that is too much for a page."""
-    forward = [event.end - event.begin for timeline in timelines for event in timeline.events if event.kind == "F"]
-    middle = float(numpy.median(forward)) if forward else 0
-    return min(max(11 * seconds / middle if middle > 0 else 0, 800), 1150)
+            send, begin = sends[event.link]
+            if few or timeline.group_of(send.rank) != timeline.group_of(event.rank):  # all of many ranks would hide what they connect
+                arrows.append((send.phase, [begin, (event.end, top + height / 2)]))
+    for phase, some in polygons.items():
+        axes.add_collection(PolyCollection(some, facecolors=PHASES[phase][1], edgecolors="#ffffff", linewidths=0.3, label=PHASES[phase][0],
+                                           rasterized=len(boxes) > MOST_SHAPES), autolim=False)
+    if len(arrows) <= MOST_ARROWS:
+        axes.add_collection(LineCollection([line for _, line in arrows], colors=[PHASES[phase][1] for phase, _ in arrows], linewidths=0.7, alpha=0.75),
+                            autolim=False)
+    step = 1 if timeline.ranks <= 32 else 8
+    ticks = {(tops[rank, lane] + heights[lane] / 2): f"rank {rank} " + ("" if lane != "compute" else f"(group {timeline.group_of(rank)}) ")
+             if lane == timeline.lanes[0] and rank % step == 0 else "" for rank, lane in tops}
+    axes.set_yticks(list(ticks), [text + lane if few else text for text, (_, lane) in zip(ticks.values(), tops)], fontsize=7)
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(max(top + heights[lane] for (_, lane), top in tops.items()), 0) if tops else None
+    axes.set_xlim(0, seconds)
+    axes.set_title("\n".join([short(timeline.heading, 100), timeline.note]).strip(), loc="left", fontsize=9)
+    axes.grid(True, axis="x", color="#808080", alpha=0.25, linewidth=0.5)
 
 
 def draw(timelines):
     """The figure of these timelines."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    from matplotlib.patches import Patch
     from matplotlib.ticker import FuncFormatter
 
-    plt.rcParams["svg.hashsalt"] = "minitaw"  # the same file from the same numbers
+    from .figures import legend_below, new_figure
+
     seconds = max(timeline.length for timeline in timelines) or 1.0
     scale, unit = next((scale, unit) for scale, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if seconds >= 10 * scale or scale == 1e-6)
-    panels, width = [Panel(timeline) for timeline in timelines], width_of(timelines, seconds)
-    heads = [20 + 10 * timeline.title.count("\n") for timeline in timelines]
-    height = sum(panel.height + head + 34 for panel, head in zip(panels, heads)) + 44
-    left, right = 0.105 * width / (1.11 * width) + 0.004, 0.995
-    figure = plt.figure(figsize=(width / (right - left) / 72, height / 72))
-    y = height
-    for panel, head in zip(panels, heads):
-        y -= head + panel.height
-        axes = figure.add_axes((left, y / height, right - left, panel.height / height))
-        axes.set_xlim(0, seconds)
-        draw_panel(axes, panel, seconds, width)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / scale:.6g}"))
-        axes.tick_params(labelsize=8)
-        axes.set_xlabel(f"{unit} since the step began", fontsize=8)
-        y -= 34
-    seen = {event.phase for timeline in timelines for event in timeline.events}
-    entries = [Patch(facecolor=colour, label=name) for phase, (name, colour) in PHASES.items() if phase in seen]
-    entries.append(Patch(facecolor="#e4e4e4", label="idle, or waits"))
-    figure.legend(handles=entries, loc="lower left", ncols=max(1, min(len(entries), int(width / 150))), fontsize=8, frameon=False,
-                  bbox_to_anchor=(0.0, 0.0))
-    return figure
+    forward = [event.end - event.begin for timeline in timelines for event in timeline.events if event.kind == "F"]
+    width = min(max(0.15 * seconds / (numpy.median(forward) or 1) if forward else 0, 11), 14)  # numbers of forward blocks fit, if the page bears it
+    heights = [0.8 + timeline.ranks * min(0.15, 6 / timeline.ranks) * (1 + len(timeline.lanes)) for timeline in timelines]
+    drawn = new_figure(width, sum(heights) + 0.6, margin=0.25)
+    panels = drawn.subplots(len(timelines), 1, sharex=True, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
+    for axes, timeline in zip(panels, timelines):
+        draw_panel(axes, timeline, seconds, width - 1.5)
+    panels[-1].xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / scale:.6g}"))
+    panels[-1].set_xlabel(f"{unit} since the step began; grey: idle, or waits")
+    legend_below(drawn, *panels, columns=5, order=[name for name, _ in PHASES.values()])
+    return drawn
 
 
 # The command.
 
 def chosen_cases(path, text):
     result = load(path)
-    with_timeline = [case for case in result.cases if case.has_timeline]
-    if text is None:
-        if not with_timeline:
-            raise BadInput(f"no case of {path} has a timeline; minitaw run --timeline keeps them")
-        if len(with_timeline) > 1:
-            raise BadInput(f"{path} has timelines of {len(with_timeline)} cases; choose with --case, for example --case {with_timeline[0].number}")
-        return with_timeline
-    if text == "all":
-        return with_timeline
-    numbers = text.split(",")
-    for number in numbers:
+    kept = [case for case in result.cases if case.has_timeline]
+    if text is None and not kept:
+        raise BadInput(f"no case of {path} has a timeline; minitaw run --timeline keeps them")
+    if text is None and len(kept) > 1:
+        raise BadInput(f"{path} has timelines of {len(kept)} cases; choose with --case, for example --case {kept[0].number}")
+    if text in (None, "all"):
+        return kept
+    for number in text.split(","):
         if not number.isdecimal() or int(number) >= len(result.cases):
             raise BadInput(f"{path} has no case {number}; it has {len(result.cases)} case{'' if len(result.cases) == 1 else 's'}")
-    return [result.cases[int(number)] for number in numbers]
+    return [result.cases[int(number)] for number in text.split(",")]
 
 
 def timelines_of(options):
-    timelines = []
     for path in options.files:
         if pathlib.Path(path).suffix == ".json":
-            timelines += planned_timelines(path)
+            yield from planned_timelines(path)
             continue
         for case in chosen_cases(path, options.case):
             measured = measured_timeline(case)
-            timelines += planned_beside(case, measured, options.program) if options.planned else []
-            timelines.append(measured)
-    return timelines
+            if options.planned:
+                yield from planned_beside(case, measured, options.program)
+            yield measured
 
 
 def main(words=None):
@@ -491,18 +347,10 @@ def main(words=None):
     suffix = pathlib.Path(options.output).suffix
     if suffix not in (".png", ".svg", ".pdf", ".json"):
         raise BadInput(f"-o: \"{options.output}\" must end in .png, .svg or .pdf (a picture) or .json (a Chrome trace, for Perfetto)")
-    timelines = timelines_of(options)
+    timelines = list(timelines_of(options))
     if suffix == ".json":
         write_file(options.output, chrome_trace(timelines))
     else:
+        from .figures import save
         save(draw(timelines), options.output)
     put_out(f"{options.output}\n")
-
-
-def save(figure, path):
-    """The same file from the same numbers."""
-    undated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-    try:
-        figure.savefig(path, dpi=110, metadata=undated.get(pathlib.Path(path).suffix))
-    except OSError as error:
-        raise BadInput(f"{path} cannot be written: {error.strerror}") from error

@@ -16,12 +16,11 @@ TOO_WIDE = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.
   .filter(e => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
   .map(e => e.tagName + '.' + (e.className.baseVal ?? e.className)).slice(0, 5).join(' ')"""
 # Height in pixels of the smallest letters of figures that a phone shows at its width.
-SMALLEST = """Math.min(...[...document.querySelectorAll('figure svg[role=img] text')].filter(e => !e.closest('.timeline')
+SMALLEST = """Math.min(...[...document.querySelectorAll('figure svg[role=img] text')].filter(e => !e.closest('.wide')
   && e.textContent).map(e => parseFloat(getComputedStyle(e).fontSize) * Math.hypot(e.getScreenCTM().a, e.getScreenCTM().b)))"""
 # Texts of figures that are drawn over other texts of the same figure.
 COLLISIONS = """[...document.querySelectorAll('figure svg[role=img]')].flatMap(svg => {
-  const boxes = [...svg.querySelectorAll('text')].filter(t => !t.classList.contains('failed') || t.classList.contains('end'))
-    .filter(t => !t.classList.contains('off')).map(t => [t.textContent, t.getBoundingClientRect()]);
+  const boxes = [...svg.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
   return boxes.flatMap(([a, p], i) => boxes.slice(i + 1).filter(([b, q]) => Math.min(p.right, q.right) - Math.max(p.left, q.left) > 2
     && Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top) > 4).map(([b]) => a + ' | ' + b)); }).slice(0, 5).join('; ')"""
 # Smallest contrast of texts against their background (WCAG: 4.5 and more).
@@ -32,7 +31,7 @@ CONTRAST = """(() => {
     if (!/rgba\\(.*, 0\\)/.test(c)) return c; } return 'rgb(255, 255, 255)'; };
   let worst = [99, ''];
   for (const e of document.querySelectorAll('p, li, td, th, span, b, a, h1, h2, h3, figcaption, caption, summary, pre, svg text')) {
-    if (!e.textContent.trim() || !e.getClientRects().length) continue;
+    if (!e.textContent.trim() || !e.getClientRects().length || e.closest('.wide svg')) continue; // a timeline writes into its boxes
     const style = getComputedStyle(e), ink = e.tagName === 'text' ? style.fill : style.color;
     const [a, b] = [light(ink), light(back(e))].sort((x, y) => y - x), ratio = (a + 0.05) / (b + 0.05);
     if (ratio < worst[0]) worst = [ratio, e.tagName + ' ' + e.textContent.slice(0, 40)];

@@ -2,6 +2,7 @@
 program too, which plans and runs."""
 
 import json
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree
@@ -42,11 +43,11 @@ def trace_of(*arguments):
 
 
 def titles_of(*arguments):
-    """Of the panels of a picture, whose texts are kept as comments of paths."""
+    """Of the panels of a picture."""
     accepted("timeline", *arguments, "-o", "step.svg")
     text = (FOLDER / "step.svg").read_text(encoding="utf-8")
     xml.etree.ElementTree.fromstring(text)
-    return [line.split("<!-- ")[1].split(":")[0] for line in text.splitlines() if "<!-- " in line and line.endswith(("(planned) -->", "(measured) -->"))]
+    return [title.split(":")[0] for title in re.findall(r">([^<>]*[(](?:planned|measured)[)])</text>", text)]
 
 
 def check_plans():
@@ -74,7 +75,7 @@ def check_planned():
     computed = [sum(event["dur"] for event in trace if event["ph"] == "X" and event["name"].startswith("F s") and event["pid"] == rank)
                 for rank in (1, 2)]
     assert computed[0] > 0 and abs(computed[0] - computed[1]) < 1e-3 * computed[1], computed
-    assert titles_of("small.h5", "--planned", "--program", PROGRAM) == ["serial", "serial, 1 ranks in groups 1, 8 tokens (measured) -->"]
+    assert titles_of("small.h5", "--planned", "--program", PROGRAM) == ["serial", "serial, 1 ranks in groups 1, 8 tokens (measured)"]
 
 
 def check_refusals():

@@ -1,1 +1,0 @@
-"""What result files say, as one page."""
