@@ -9,12 +9,12 @@ namespace {
 using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 
 /// Where the program's first micro-batch keeps what the shards leave for the backward pass.
-std::vector<model::Buffer> kept_by_shard(const schedule::Program& program, const engine::Arena& arena) {
-  std::vector<model::Buffer> kept(static_cast<std::size_t>(program.shards));
+std::vector<model::Buffer> saved_by_shard(const schedule::Program& program, const engine::Arena& arena) {
+  std::vector<model::Buffer> saved(static_cast<std::size_t>(program.shards));
   for (const schedule::Action& a : program.ranks[0].actions)
     if (a.kind == schedule::Kind::forward && a.micro_batch == 0)
-      kept[static_cast<std::size_t>(a.shard)] = arena.slot(a.slots[1]);
-  return kept;
+      saved[static_cast<std::size_t>(a.shard)] = arena.slot(a.slots[1]);
+  return saved;
 }
 
 }  // namespace
@@ -32,8 +32,8 @@ Baseline::Baseline(const deck::Case& c)
       exec_(engine::lane_space(schedule::Lane::compute)),
       model_(exec_, layout_, engine::loss_scale(c), arena_.workspace(),
              kernels::parse_attention(c.attention)),
-      tokens_(c.shape, c.data, c.seed), flow_(arena_.slot({schedule::SlotClass::hidden, 0})),
-      kept_(kept_by_shard(program_, arena_)) {
+      tokens_(c.shape, c.data, c.seed), hidden_state_(arena_.slot({schedule::SlotClass::hidden, 0})),
+      saved_(saved_by_shard(program_, arena_)) {
   for (int m = 0; m < c.micro_batches; ++m) batches_.emplace_back(c.shape);
   state_.initialise(c.seed);
 }
@@ -52,21 +52,21 @@ void Baseline::step() {
 }
 
 void Baseline::micro_batch(const model::MicroBatch& batch, bool accumulate) {
-  model_.embed(flow_, state_.ends(), batch);
+  model_.embed(hidden_state_, state_.embeddings(), batch);
   for (int s = 0; s < shards(); ++s)
-    model_.forward(s, flow_, kept_[static_cast<std::size_t>(s)], state_.weights(s));
-  model_.loss(flow_, state_.ends_total(), accumulate, arena_.loss(), state_.ends(), batch);
+    model_.forward(s, hidden_state_, saved_[static_cast<std::size_t>(s)], state_.weights(s));
+  model_.loss(hidden_state_, state_.embeddings_accumulator(), accumulate, arena_.loss(), state_.embeddings(), batch);
   for (int s = shards() - 1; s >= 0; --s)
-    model_.backward(s, flow_, state_.total(s), model::Dtype::fp32, accumulate,
-                    kept_[static_cast<std::size_t>(s)], state_.weights(s));
-  model_.embed_backward(state_.ends_total(), accumulate, flow_, batch);
+    model_.backward(s, hidden_state_, state_.accumulator(s), model::Dtype::fp32, accumulate,
+                    saved_[static_cast<std::size_t>(s)], state_.weights(s));
+  model_.embed_backward(state_.embeddings_accumulator(), accumulate, hidden_state_, batch);
 }
 
 void Baseline::update() {
   const model::AdamW adamw = engine::adamw_of(case_);
   for (int s = 0; s < shards(); ++s)
-    model_.update(s, state_.weights(s), state_.shard_optimiser(s), state_.total(s), adamw, steps_);
-  model_.update_ends(0, state_.ends(), state_.ends_optimiser(), state_.ends_total(), adamw, steps_);
+    model_.update(s, state_.weights(s), state_.shard_optimiser(s), state_.accumulator(s), adamw, steps_);
+  model_.update_embeddings(0, state_.embeddings(), state_.embeddings_optimiser(), state_.embeddings_accumulator(), adamw, steps_);
 }
 
 }  // namespace minitaw::bench

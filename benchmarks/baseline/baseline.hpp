@@ -34,8 +34,8 @@ private:
   model::Model model_;
   model::TokenSource tokens_;
   std::vector<model::MicroBatch> batches_;
-  model::Buffer flow_;
-  std::vector<model::Buffer> kept_;  ///< by shard
+  model::Buffer hidden_state_;
+  std::vector<model::Buffer> saved_;  ///< by shard
   int steps_ = 0;
 };
 

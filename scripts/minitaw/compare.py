@@ -524,16 +524,26 @@ def number_between(low, high, what):
     return parse
 
 
+def share(text):
+    """A threshold: 0.05, 5% or "off". A half and more can only be a slip: 5 for 5 %."""
+    if text == "off":
+        return 1e6
+    value = number_between(-1e300, 1e300, "a share, such as 0.05 or 5%")(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if not 1e-9 <= value < 0.5:
+        raise argparse.ArgumentTypeError(f"{text} is not a threshold between 0 and 0.5; write 0.05 or 5% for 5 %, or off")
+    return value
+
+
 def parse(words):
     parser = Parser(prog="compare", description="Has the second result become slower, larger or wrong against the first? Exit code 0: no, "
                                                 "or not certainly; 1: yes; 2: nothing can be compared (docs/compare.md).")
-    share, probability = number_between(1e-9, 1e6, "a share above 0, such as 0.05 for 5 %"), number_between(0.5, 0.99999, "a probability from 0.5 to 0.99999")
+    probability = number_between(0.5, 0.99999, "a probability from 0.5 to 0.99999")
     quantile = number_between(0, 0.5, "between 0 (the fastest sample) and 0.5 (the median)")
     for name, options in {
             "files": {"metavar": "FILE.h5", "nargs": "*", "help": "the base and the new result file"},
             "--base": {"metavar": "FILE.h5", "nargs": "+", "default": [], "help": "several files of the base: the i-th is paired with the i-th --new"},
             "--new": {"metavar": "FILE.h5", "nargs": "+", "default": [], "help": "as many of the new one, measured in turn with them"},
-            "--threshold": {"type": share, "default": 0.05, "help": "least relative difference of step times that matters (%(default)s)"},
+            "--threshold": {"type": share, "default": 0.05, "help": "least relative difference of step times that matters: 0.05, 5%%, or off (%(default)s)"},
             "--memory-threshold": {"type": share, "default": 0.05, "help": "the same of memory (%(default)s)"},
             "--confidence": {"type": probability, "default": 0.95, "help": "of the interval of the ratio of step times (%(default)s)"},
             "--quantile": {"type": quantile, "default": 0.0, "help": "which sample stands for a run: 0 the fastest, 0.5 the median"},

@@ -29,7 +29,7 @@ TRAFFIC_KINDS = [("weights", "#d55e00", ""), ("gradients", "#e69f00", "////"), (
 # Of a step: column of the summary; name, colour and hatch.
 STEP_PARTS = {"compute_s": ("computing", "#4d4d4d", ""), "exposed_weights_s": ("waiting for weights", "#d55e00", ""),
               "exposed_gradients_s": ("for gradients", "#e69f00", "////"), "exposed_activations_s": ("for activations", "#cc79a7", "\\\\\\\\"),
-              "exposed_ends_s": ("for embedding and head", "#56b4e9", "xxxx"), "idle_s": ("idle", "#c8c8c8", "")}
+              "exposed_embeddings_s": ("for embedding and head", "#56b4e9", "xxxx"), "idle_s": ("idle", "#c8c8c8", "")}
 
 # Numbers.
 

@@ -24,12 +24,12 @@ PHASES = {
     "weights": ("transfer of weights", "#0072b2"),
     "gradients": ("of gradients", "#d55e00"),
     "activations": ("of activations and their gradients", "#cc79a7"),
-    "ends": ("of embedding, norm, head", "#00573f"),
+    "embeddings": ("of embedding, norm, head", "#00573f"),
 }
 COMPUTE = {"F": "F", "BW": "BW", "B": "B", "W": "W", "embed": "E", "loss": "E", "dembed": "E", "zero": "U", "add": "U", "load": "U", "update": "U"}
 # Of what moves: its phase, and the letter that stands for it in a text.
 PAYLOADS = {"weights": ("weights", "W"), "gradient": ("gradients", "G"), "activation": ("activations", "A"), "activation_grad": ("activations", "D"),
-            "ends": ("ends", "E"), "ends_gradient": ("ends", "EG")}
+            "embeddings": ("embeddings", "E"), "embeddings_gradient": ("embeddings", "EG")}
 COLUMNS = ["rank", "lane", "kind", "payload", "tick", "shard", "micro_batch", "peer", "link", "ready", "begin", "end"]
 MOST_ARROWS, MOST_LABELS, MOST_SHAPES = 300, 2000, 4000
 MOST_THREADS = 1000  # of a lane in a Chrome trace: messages of a batch overlap, slices of one thread must not

@@ -70,7 +70,7 @@ int ranks_of_copy(const schedule::Program& program) {
 int owner_of(const schedule::Program& program, int shard, int slice) {
   for (int r = 0; r < ranks_of_copy(program); ++r)
     if (program.ranks[r].slice == slice &&
-        std::ranges::find(program.ranks[r].homes, shard) != program.ranks[r].homes.end())
+        std::ranges::find(program.ranks[r].owned_shards, shard) != program.ranks[r].owned_shards.end())
       return r;
   throw LogicError(fmt::format("engine: nobody owns slice {} of shard {}", slice, shard));
 }
@@ -79,34 +79,35 @@ Piece shard_piece(const Session& session, int shard, int slice, Which which) {
   const schedule::Program& program = session.program();
   Piece piece{owner_of(program, shard, slice),
               {},
-              session.layout().shards[shard].elements / program.home_slices,
+              session.layout().shards[shard].elements / program.owned_slices,
               dtype_of(session, which)};
-  const std::vector<int>& homes = session.state().homes();
-  if (const auto at = std::ranges::find(homes, shard); at != homes.end()) {
-    const int home = static_cast<int>(at - homes.begin());
-    piece.buffer = which == Which::weights ? session.state().weights(home) : session.state().total(home);
+  const std::vector<int>& owned_shards = session.state().owned_shards();
+  if (const auto at = std::ranges::find(owned_shards, shard); at != owned_shards.end()) {
+    const int owned = static_cast<int>(at - owned_shards.begin());
+    piece.buffer =
+        which == Which::weights ? session.state().weights(owned) : session.state().accumulator(owned);
   }
   return piece;
 }
 
-/// Slice k of the ends is up to date with the rank that updates it.
+/// Slice k of the embeddings is up to date with the rank that updates it.
 int keeper_of(const schedule::Program& program, int slice) {
   for (int r = 0; r < ranks_of_copy(program); ++r)
     for (const schedule::Action& a : program.ranks[r].actions)
-      if (a.kind == schedule::Kind::update && a.payload == schedule::Payload::ends && a.shard == slice)
+      if (a.kind == schedule::Kind::update && a.payload == schedule::Payload::embeddings && a.shard == slice)
         return r;
-  throw LogicError(fmt::format("engine: nobody updates slice {} of the ends", slice));
+  throw LogicError(fmt::format("engine: nobody updates slice {} of the embeddings", slice));
 }
 
-Piece ends_piece(const Session& session, int slice, Which which) {
+Piece embeddings_piece(const Session& session, int slice, Which which) {
   const State& state = session.state();
-  const model::Buffer held = which == Which::weights ? state.ends() : state.ends_total();
-  const std::int64_t elements = session.layout().ends.slice;
+  const model::Buffer held = which == Which::weights ? state.embeddings() : state.embeddings_accumulator();
+  const std::int64_t elements = session.layout().embeddings.slice;
   const model::Dtype dtype = dtype_of(session, which);
   Piece piece{keeper_of(session.program(), slice), {}, elements, dtype};
   if (piece.owner != session.rank()) return piece;
   const std::size_t width = model::bytes_of(dtype);
-  piece.buffer = {held.data + (slice * elements - state.ends_part().first) * width, elements * width};
+  piece.buffer = {held.data + (slice * elements - state.embeddings_part().first) * width, elements * width};
   return piece;
 }
 
@@ -128,15 +129,15 @@ std::vector<NamedTensor> gather(const Session& session, Which which, MPI_Comm co
   std::vector<NamedTensor> result;
   for (int s = 0; s < static_cast<int>(layout.shards.size()); ++s) {
     std::vector<float> flat;
-    for (int slice = 0; slice < session.program().home_slices; ++slice)
+    for (int slice = 0; slice < session.program().owned_slices; ++slice)
       extend(flat, fetch(shard_piece(session, s, slice, which), rank, comm));
     if (rank == 0) append(result, layout.shards[s].tensors, flat);
   }
-  std::vector<float> ends;
-  for (int slice = 0; slice < session.program().ends_slices; ++slice) {
-    extend(ends, fetch(ends_piece(session, slice, which), rank, comm));
+  std::vector<float> embeddings;
+  for (int slice = 0; slice < session.program().embeddings_slices; ++slice) {
+    extend(embeddings, fetch(embeddings_piece(session, slice, which), rank, comm));
   }
-  if (rank == 0) append(result, layout.ends.tensors, ends);
+  if (rank == 0) append(result, layout.embeddings.tensors, embeddings);
   return result;
 }
 

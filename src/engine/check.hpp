@@ -18,8 +18,8 @@ struct NamedTensor {
 enum class Which { weights, gradients };
 
 /// All tensors of the model, brought together on rank 0 of `comm` (empty elsewhere), in the order of the
-/// layers, ends last: the current weights, or the gradients of the last step. Collective over the ranks of
-/// the session.
+/// layers, embeddings last: the current weights, or the gradients of the last step. Collective over the ranks
+/// of the session.
 [[nodiscard]] std::vector<NamedTensor> gather(const Session& session, Which which, MPI_Comm comm);
 
 /// How far two models are apart.

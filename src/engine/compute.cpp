@@ -59,7 +59,7 @@ void Compute::run(const Action& a) {
 void Compute::rehearse(const schedule::RankProgram& program) {
   const model::Layout& layout = model_.layout();
   const auto widths = [&](const Action& a) -> std::vector<std::int64_t> {
-    if (a.shard < 0 || a.payload == schedule::Payload::ends) return {};
+    if (a.shard < 0 || a.payload == schedule::Payload::embeddings) return {};
     const model::Shard& shard = layout.shards[a.shard];
     const auto first = layout.shape.ffn.begin() + shard.first_layer;
     return {first, first + shard.layers};
@@ -99,8 +99,9 @@ model::Dtype Compute::gradient_type(schedule::Slot gradient) const {
 }
 
 void Compute::update(const Action& a) {
-  if (a.payload == schedule::Payload::ends)
-    return model_.update_ends(a.shard, slot(a, 0), state_.ends_optimiser(), slot(a, 1), adamw_, step_);
+  if (a.payload == schedule::Payload::embeddings)
+    return model_.update_embeddings(a.shard, slot(a, 0), state_.embeddings_optimiser(), slot(a, 1), adamw_,
+                                    step_);
   model_.update(a.shard, slot(a, 0), state_.shard_optimiser(a.slots[0].index), slot(a, 1), adamw_, step_,
                 state_.slice(), state_.slices());
 }

@@ -27,7 +27,7 @@ public:
   explicit Arena(const schedule::Footprint& footprint);
 
   [[nodiscard]] model::Buffer slot(schedule::Slot slot) const;
-  /// Optimiser memory of home slot k, or of the ends (after the homes).
+  /// Optimiser memory of owned slot k, or of the embeddings (after the owned_shards).
   [[nodiscard]] model::Buffer optimiser(int index) const { return optimiser_[index]; }
   [[nodiscard]] model::Buffer workspace() const { return workspace_; }
   /// Where the step's loss is added up.

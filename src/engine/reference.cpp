@@ -52,7 +52,7 @@ ReferenceTensors initial_weights(const model::Layout& layout, std::uint64_t seed
     target.assign(values.begin(), values.end());
   };
   for (std::size_t s = 0; s < layout.shards.size(); ++s) fill(weights.shards[s], layout.shards[s]);
-  fill(weights.ends, layout.ends);
+  fill(weights.embeddings, layout.embeddings);
   return weights;
 }
 
@@ -66,7 +66,7 @@ std::vector<NamedTensor> named(const model::Layout& layout, const ReferenceTenso
   std::vector<NamedTensor> result;
   for (std::size_t s = 0; s < layout.shards.size(); ++s)
     append(result, layout.shards[s].tensors, tensors.shards[s]);
-  append(result, layout.ends.tensors, tensors.ends);
+  append(result, layout.embeddings.tensors, tensors.embeddings);
   return result;
 }
 
@@ -87,7 +87,7 @@ ReferenceTensors placed(const model::Layout& layout, const std::vector<NamedTens
     }
   };
   for (std::size_t s = 0; s < layout.shards.size(); ++s) place(result.shards[s], layout.shards[s].tensors);
-  place(result.ends, layout.ends.tensors);
+  place(result.embeddings, layout.embeddings.tensors);
   return result;
 }
 
@@ -113,7 +113,7 @@ public:
     const model::Layout& layout = model_.layout();
     for (std::size_t s = 0; s < layout.shards.size(); ++s)
       look(model_.weights().shards[s], layout.shards[s].tensors);
-    look(model_.weights().ends, layout.ends.tensors);
+    look(model_.weights().embeddings, layout.embeddings.tensors);
     return result;
   }
 

@@ -58,7 +58,7 @@ Session::Session(const deck::Case& c, int rank, const MakeTransport& make_transp
       footprint_(schedule::memory(program_, layout_)[rank]), arena_(footprint_),
       state_(program_, rank, layout_, arena_),
       model_(lane_space(schedule::Lane::compute), layout_, loss_scale(c), arena_.workspace(),
-             kernels::parse_attention(c.attention), ends_part_of(program_, rank, layout_)),
+             kernels::parse_attention(c.attention), embeddings_part_of(program_, rank, layout_)),
       tokens_(c.shape, c.data, c.seed), first_sequences_(first_sequences(c, program_.ranks[rank])),
       compute_(rehearsed(Compute(model_, arena_, state_, adamw_of(c), arena_.loss()), program_.ranks[rank],
                          tokens_, first_sequences_)),

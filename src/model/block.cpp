@@ -7,16 +7,16 @@ namespace minitaw::model {
 
 namespace {
 
-/// A place in one of three buffers: kept from the forward pass, stashed, or scratch.
+/// A place in one of three buffers: saved from the forward pass, deferred, or scratch.
 class Place {
 public:
-  Place(const BlockPlaces& at, const Region& kept, const Region& stash, const Region& scratch)
-      : buffer_(kept.bytes > 0    ? at.kept_buffer
-                : stash.bytes > 0 ? at.stash_buffer
-                                  : at.workspace),
-        region_(kept.bytes > 0    ? kept
-                : stash.bytes > 0 ? stash
-                                  : scratch) {}
+  Place(const BlockPlaces& at, const Region& saved, const Region& deferred, const Region& scratch)
+      : buffer_(saved.bytes > 0      ? at.saved_buffer
+                : deferred.bytes > 0 ? at.deferred_buffer
+                                     : at.workspace),
+        region_(saved.bytes > 0      ? saved
+                : deferred.bytes > 0 ? deferred
+                                     : scratch) {}
 
   template <class T>
   [[nodiscard]] Matrix<T> matrix(std::int64_t rows, std::int64_t cols) const {
@@ -31,10 +31,10 @@ private:
   const Region& region_;
 };
 
-/// A copy of a gain in the stash, if it has one.
+/// A copy of a gain in the deferred, if it has one.
 template <class E>
-Vector<E> gain_at(const BlockPlaces& at, const Region& stash, std::int64_t hidden) {
-  return stash.bytes > 0 ? vector_at<E>(at.stash_buffer, stash, hidden) : Vector<E>();
+Vector<E> gain_at(const BlockPlaces& at, const Region& deferred, std::int64_t hidden) {
+  return deferred.bytes > 0 ? vector_at<E>(at.deferred_buffer, deferred, hidden) : Vector<E>();
 }
 
 }  // namespace
@@ -46,46 +46,46 @@ kernels::AttentionSizes attention_sizes(const Shape& shape) {
 
 template <class E>
 BlockState<E>::BlockState(const Shape& shape, std::int64_t ffn, const BlockPlaces& places) {
-  const auto& [kept, kept_buffer, stash, stash_buffer, plan, workspace] = places;
+  const auto& [saved, saved_buffer, deferred, deferred_buffer, plan, workspace] = places;
   const BlockRegions& scratch = plan.recomputed;
   const std::int64_t rows = shape.tokens(), hidden = shape.hidden, width = shape.heads * shape.head_dim();
   const auto at = [&places](const Region& k, const Region& s, const Region& w) {
     return Place(places, k, s, w);
   };
   const Region none;
-  input = at(kept.input, none, none).template matrix<E>(rows, hidden);
-  rstd1 = at(kept.rstd1, stash.rstd1, scratch.rstd1).vector(rows);
-  qkv = at(kept.qkv, none, scratch.qkv).template matrix<E>(rows, shape.qkv());
-  attention = at(kept.attention, stash.attention, scratch.attention).template matrix<E>(rows, width);
-  lse = at(kept.lse, none, scratch.lse).vector(rows * shape.heads);
-  middle = at(kept.middle, none, scratch.middle).template matrix<E>(rows, hidden);
-  rstd2 = at(kept.rstd2, none, scratch.rstd2).vector(rows);
-  gate_up = at(kept.ffn, stash.ffn, scratch.ffn).template matrix<E>(rows, 2 * ffn);
+  input = at(saved.input, none, none).template matrix<E>(rows, hidden);
+  rstd1 = at(saved.rstd1, deferred.rstd1, scratch.rstd1).vector(rows);
+  qkv = at(saved.qkv, none, scratch.qkv).template matrix<E>(rows, shape.qkv());
+  attention = at(saved.attention, deferred.attention, scratch.attention).template matrix<E>(rows, width);
+  lse = at(saved.lse, none, scratch.lse).vector(rows * shape.heads);
+  middle = at(saved.middle, none, scratch.middle).template matrix<E>(rows, hidden);
+  rstd2 = at(saved.rstd2, none, scratch.rstd2).vector(rows);
+  gate_up = at(saved.ffn, deferred.ffn, scratch.ffn).template matrix<E>(rows, 2 * ffn);
   normed1 = matrix_at<E>(workspace, plan.normed, rows, hidden);
-  normed2 = at(none, stash.normed, plan.normed).template matrix<E>(rows, hidden);
-  middle_gradient = at(none, stash.middle_gradient, plan.middle_gradient).template matrix<E>(rows, hidden);
-  product = at(none, stash.product, plan.product).template matrix<E>(rows, ffn);
+  normed2 = at(none, deferred.normed, plan.normed).template matrix<E>(rows, hidden);
+  middle_gradient = at(none, deferred.middle_gradient, plan.middle_gradient).template matrix<E>(rows, hidden);
+  product = at(none, deferred.product, plan.product).template matrix<E>(rows, ffn);
   attention_gradient = matrix_at<E>(workspace, plan.attention_gradient, rows, width);
-  qkv_gradient = at(none, stash.qkv_gradient, plan.qkv_gradient).template matrix<E>(rows, shape.qkv());
+  qkv_gradient = at(none, deferred.qkv_gradient, plan.qkv_gradient).template matrix<E>(rows, shape.qkv());
   delta = vector_at<float>(workspace, plan.delta, rows * shape.heads);
   const std::int64_t chunks = kernels::rmsnorm_chunks(rows);
-  gain_partial1 = at(none, stash.gain_partial1, plan.gain_partial).template matrix<float>(chunks, hidden);
-  gain_partial2 = at(none, stash.gain_partial2, plan.gain_partial).template matrix<float>(chunks, hidden);
+  gain_partial1 = at(none, deferred.gain_partial1, plan.gain_partial).template matrix<float>(chunks, hidden);
+  gain_partial2 = at(none, deferred.gain_partial2, plan.gain_partial).template matrix<float>(chunks, hidden);
   rope = matrix_at<float>(workspace, plan.rope, shape.seq, shape.head_dim());
-  norm1 = gain_at<E>(places, stash.norm1, hidden);
-  norm2 = gain_at<E>(places, stash.norm2, hidden);
+  norm1 = gain_at<E>(places, deferred.norm1, hidden);
+  norm2 = gain_at<E>(places, deferred.norm2, hidden);
 }
 
 template <class E>
 void Block<E>::forward(Matrix<E> x) const {
   const BlockState<E>& s = state_;
-  const Matrix<E> kept_middle = shape_.recompute == Recompute::none ? s.middle : Matrix<E>();
+  const Matrix<E> saved_middle = shape_.recompute == Recompute::none ? s.middle : Matrix<E>();
   kernels::rmsnorm_forward(exec_, s.normed1, s.rstd1, s.input, x, weights_.norm1);
   kernels::linear_forward(exec_, s.qkv, s.normed1, weights_.wqkv);
   kernels::rope_forward(exec_, s.qkv, s.rope, turned_heads());
   kernels::attention_forward(exec_, s.attention, s.lse, s.qkv, attention_sizes(shape_), attention_);
   kernels::linear_forward(exec_, x, s.attention, weights_.wo, 1);
-  kernels::rmsnorm_forward(exec_, s.normed2, s.rstd2, kept_middle, x, weights_.norm2);
+  kernels::rmsnorm_forward(exec_, s.normed2, s.rstd2, saved_middle, x, weights_.norm2);
   kernels::linear_forward(exec_, s.gate_up, s.normed2, weights_.w13);
   kernels::swiglu_forward(exec_, s.product, s.gate_up);
   kernels::linear_forward(exec_, x, s.product, weights_.w2, 1);
@@ -106,7 +106,7 @@ void Block<E>::rebuild() const {
 }
 
 template <class E>
-void Block<E>::stash_gains() const {
+void Block<E>::deferred_gains() const {
   if (state_.norm1.data() != nullptr) Kokkos::deep_copy(exec_, state_.norm1, weights_.norm1);
   if (state_.norm2.data() != nullptr) Kokkos::deep_copy(exec_, state_.norm2, weights_.norm2);
 }

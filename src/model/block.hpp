@@ -56,29 +56,29 @@ struct BlockTensors {
 
 /// The buffers that a block works in and where its places are in them.
 struct BlockPlaces {
-  const BlockRegions& kept;
-  Buffer kept_buffer;
-  const DeferredRegions& stash;  ///< no bytes anywhere where the backward pass is not split
-  Buffer stash_buffer;
+  const BlockRegions& saved;
+  Buffer saved_buffer;
+  const DeferredRegions& deferred;  ///< no bytes anywhere where the backward pass is not split
+  Buffer deferred_buffer;
   const WorkspacePlan& plan;
   Buffer workspace;
 };
 
 /// What a block works on for one micro-batch: what its backward pass reads, wherever that is, and scratch.
 /// Shapes as in plan.hpp. Each half's backward towards the input leaves what its backward towards the weights
-/// reads, so the two may be apart if these views stay, as they do in kept and stash.
+/// reads, so the two may be apart if these views stay, as they do in saved and deferred.
 template <class E>
 struct BlockState {
-  /// Kept places come first, then those of the stash; all others are in the workspace.
+  /// Kept places come first, then those of the deferred; all others are in the workspace.
   BlockState(const Shape& shape, std::int64_t ffn, const BlockPlaces& places);
 
   Matrix<E> input, qkv, attention, middle, gate_up;
   Vector<float> rstd1, lse, rstd2;
-  /// normed1 and normed2, and gain_partial1 and gain_partial2, are one place each unless stashed.
+  /// normed1 and normed2, and gain_partial1 and gain_partial2, are one place each unless deferred.
   Matrix<E> normed1, normed2, middle_gradient, product, attention_gradient, qkv_gradient;
   Vector<float> delta;
   Matrix<float> gain_partial1, gain_partial2, rope;
-  Vector<E> norm1, norm2;  ///< the gains' copies in the stash; none without it
+  Vector<E> norm1, norm2;  ///< the gains' copies in the deferred; none without it
 };
 
 /// One block of the model: x -> x + Wo attention(rope(Wqkv norm1(x))) -> ... + W2 swiglu(W13 norm2(.)).
@@ -94,8 +94,8 @@ public:
 
   /// Computes again what the forward pass did not keep. Must precede the backward functions.
   void rebuild() const;
-  /// Copies the gains that the backward pass towards the weights reads into the stash.
-  void stash_gains() const;
+  /// Copies the gains that the backward pass towards the weights reads into the deferred.
+  void deferred_gains() const;
 
   /// dy [T, H] -> the gradient between the halves, in the state.
   void feed_forward_backward_input(Matrix<E> dy) const;
@@ -118,11 +118,11 @@ private:
   kernels::Attention attention_;
 };
 
-/// The backward pass of a block towards its input: dy [T, H] -> dx. What it leaves in kept and stash is for
-/// block_backward_weight, together with dy.
+/// The backward pass of a block towards its input: dy [T, H] -> dx. What it leaves in saved and deferred is
+/// for block_backward_weight, together with dy.
 template <class E>
 void block_backward_input(const Block<E>& block, Matrix<E> dx, Matrix<E> dy) {
-  block.stash_gains();
+  block.deferred_gains();
   block.rebuild();
   block.feed_forward_backward_input(dy);
   block.attention_backward_input(dx);

@@ -68,8 +68,9 @@ void initialise(std::span<float> weights, const Shard& shard, const Shape& shape
   fill_all(weights, shard.tensors, shard.elements, shape, seed);
 }
 
-void initialise(std::span<float> weights, const Ends& ends, const Shape& shape, std::uint64_t seed) {
-  fill_all(weights, ends.tensors, ends.elements, shape, seed);
+void initialise(std::span<float> weights, const Embeddings& embeddings, const Shape& shape,
+                std::uint64_t seed) {
+  fill_all(weights, embeddings.tensors, embeddings.elements, shape, seed);
 }
 
 namespace {

@@ -90,8 +90,8 @@ void check_products(const Shape& shape) {
                                    shape.layers, shape.hidden, ffn, shape.vocab);
   const std::int64_t blocks =
       checked_product(weights, {shape.layers, shape.hidden, shape.hidden + qkv + 3 * ffn + 2});
-  const std::int64_t ends = checked_product(weights, {shape.vocab + 1, shape.hidden, 2});
-  checked_product(weights, {checked_sum(weights, {blocks, ends}), 64});
+  const std::int64_t embeddings = checked_product(weights, {shape.vocab + 1, shape.hidden, 2});
+  checked_product(weights, {checked_sum(weights, {blocks, embeddings}), 64});
   checked_product(
       text("the attention of layers = {}, seq = {}, hidden = {}", shape.layers, shape.seq, shape.hidden),
       {shape.layers, shape.seq, shape.hidden, 4});
@@ -209,16 +209,16 @@ Shard make_shard(const Shape& shape, int first_layer, int layers, int parts) {
   return {first_layer, layers, parts * piece_of(packer.elements(), parts), packer.take()};
 }
 
-Ends make_ends(const Shape& shape, const Cut& cut) {
+Embeddings make_embeddings(const Shape& shape, const Cut& cut) {
   Packer packer;
   packer.add("embedding", -1, Role::embedding, shape.vocab, shape.hidden);
   const std::int64_t embedding = packer.elements();
   // The head is at least as large as the embedding, so both slices are as large as the second.
-  if (cut.ends_split) packer.skip(aligned(shape.hidden));
+  if (cut.embeddings_split) packer.skip(aligned(shape.hidden));
   packer.add("norm", -1, Role::norm, shape.hidden, 1);
   packer.add("head", -1, Role::head, shape.vocab, shape.hidden);
   const std::int64_t slice =
-      cut.ends_split ? embedding + aligned(shape.hidden) : piece_of(packer.elements(), cut.slices);
+      cut.embeddings_split ? embedding + aligned(shape.hidden) : piece_of(packer.elements(), cut.slices);
   return {cut.slices * slice, slice, packer.take()};
 }
 
@@ -229,7 +229,7 @@ std::vector<std::int64_t> costs_of(const Shape& shape, const Cut& cut) {
   const std::int64_t passes = forward_and_backward + (shape.recompute == Recompute::none ? 0 : 1);
   std::vector<std::int64_t> costs;
   for (int layer = 0; layer < shape.layers; ++layer) costs.push_back(passes * block_cost(shape, layer));
-  if (cut.ends_split) costs.back() += forward_and_backward * shape.vocab * shape.hidden;
+  if (cut.embeddings_split) costs.back() += forward_and_backward * shape.vocab * shape.hidden;
   return costs;
 }
 
@@ -265,13 +265,13 @@ std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs)
 
 Layout make_layout(const Shape& shape, const Cut& cut) {
   check(shape);
-  if (cut.shards < 1 || cut.slices < 1 || cut.shard_parts < 1 || (cut.ends_split && cut.slices != 2))
-    throw LogicError(
-        fmt::format("{} shards of {} parts, {} slices of the ends", cut.shards, cut.shard_parts, cut.slices));
+  if (cut.shards < 1 || cut.slices < 1 || cut.shard_parts < 1 || (cut.embeddings_split && cut.slices != 2))
+    throw LogicError(fmt::format("{} shards of {} parts, {} slices of the embeddings", cut.shards,
+                                 cut.shard_parts, cut.slices));
   if (cut.shards > shape.layers)
     throw InputError(
         fmt::format("layers = {}: {} shards need at least {} layers", shape.layers, cut.shards, cut.shards));
-  Layout layout{shape, {}, make_ends(shape, cut)};
+  Layout layout{shape, {}, make_embeddings(shape, cut)};
   int first = 0;
   for (const int length : balanced_runs(costs_of(shape, cut), cut.shards)) {
     layout.shards.push_back(make_shard(shape, first, length, cut.shard_parts));

@@ -61,7 +61,7 @@ struct Flops {
 /// Weights of the four linear layers of a block.
 [[nodiscard]] std::int64_t block_matmul_parameters(const Shape& shape, int layer);
 
-/// All trained parameters, ends included.
+/// All trained parameters, embeddings included.
 [[nodiscard]] std::int64_t parameters(const Shape& shape);
 
 /// Calls function(E{}) with the compute type E of `dtype`: where the run-time choice becomes a template's.
@@ -87,7 +87,7 @@ inline constexpr int roles_per_block = 6;
 /// One weight tensor inside a flat buffer, row-major rows x cols. A vector is rows x 1.
 struct Tensor {
   std::string name;         ///< "layers.3.wqkv", "embedding", "norm", "head"
-  int layer = -1;           ///< block index; -1 for the ends
+  int layer = -1;           ///< block index; -1 for the embeddings
   std::int64_t rows = 0;    ///< output features (or elements of a vector)
   std::int64_t cols = 0;    ///< input features (1 for a vector)
   std::int64_t offset = 0;  ///< elements from the start of the flat buffer
@@ -119,7 +119,7 @@ struct Shard {
 
 /// Embedding [V, H], final norm [H], head [V, H] in one flat buffer, padded so that it splits into equal
 /// slices.
-struct Ends {
+struct Embeddings {
   std::int64_t elements = 0;
   std::int64_t slice = 0;  ///< elements of one slice, a multiple of `alignment`; elements = slices * slice
   std::vector<Tensor> tensors;
@@ -132,7 +132,7 @@ struct Ends {
 struct Layout {
   Shape shape;
   std::vector<Shard> shards;
-  Ends ends;
+  Embeddings embeddings;
 };
 
 /// FLOPs per token of a block's forward pass, halved: matmul weights + causal attention.
@@ -145,16 +145,16 @@ struct Layout {
 
 /// Into how many pieces the model's weights are cut.
 struct Cut {
-  int shards = 1;           ///< runs of blocks
-  int slices = 1;           ///< equal slices of the ends
-  int shard_parts = 1;      ///< each shard is padded so that it splits into this many equal parts
-  bool ends_split = false;  ///< two slices: the embedding alone, final norm and head together
+  int shards = 1;                 ///< runs of blocks
+  int slices = 1;                 ///< equal slices of the embeddings
+  int shard_parts = 1;            ///< each shard is padded so that it splits into this many equal parts
+  bool embeddings_split = false;  ///< two slices: the embedding alone, final norm and head together
 };
 
-/// Splits the blocks into runs, balanced by block_cost(), each with at least one block, and the ends into
-/// slices. Split ends count too: the run before the head is the shorter the larger the vocabulary is. Parts
-/// and slices are multiples of `alignment`. Throws InputError if the shape cannot be computed or has fewer
-/// layers than shards.
+/// Splits the blocks into runs, balanced by block_cost(), each with at least one block, and the embeddings
+/// into slices. Split embeddings count too: the run before the head is the shorter the larger the vocabulary
+/// is. Parts and slices are multiples of `alignment`. Throws InputError if the shape cannot be computed or
+/// has fewer layers than shards.
 [[nodiscard]] Layout make_layout(const Shape& shape, const Cut& cut);
 
 }  // namespace minitaw::model

@@ -29,30 +29,30 @@ void require(const Buffer& buffer, std::size_t bytes, std::string_view what) {
 
 namespace {
 
-EndsPart inside(const Ends& ends, EndsPart part) {
-  if (part.elements == EndsPart::rest) part.elements = ends.elements - part.first;
-  if (part.first < 0 || part.elements < 0 || part.first + part.elements > ends.elements)
-    throw LogicError(
-        fmt::format("{} elements from {} of ends that have {}", part.elements, part.first, ends.elements));
+EmbeddingsPart inside(const Embeddings& embeddings, EmbeddingsPart part) {
+  if (part.elements == EmbeddingsPart::rest) part.elements = embeddings.elements - part.first;
+  if (part.first < 0 || part.elements < 0 || part.first + part.elements > embeddings.elements)
+    throw LogicError(fmt::format("{} elements from {} of embeddings that have {}", part.elements, part.first,
+                                 embeddings.elements));
   return part;
 }
 
 }  // namespace
 
 Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace,
-             kernels::Attention attention, EndsPart ends_part)
+             kernels::Attention attention, EmbeddingsPart embeddings_part)
     : exec_(std::move(exec)), layout_(std::move(layout)), loss_scale_(loss_scale), workspace_(workspace),
-      attention_(attention), ends_part_(inside(layout_.ends, ends_part)), ends_tensors_(layout_.ends.tensors),
-      plan_(plan_workspace(layout_)) {
+      attention_(attention), embeddings_part_(inside(layout_.embeddings, embeddings_part)),
+      embeddings_tensors_(layout_.embeddings.tensors), plan_(plan_workspace(layout_)) {
   require(workspace_, plan_.bytes, "workspace");
-  for (Tensor& tensor : ends_tensors_) tensor.offset -= ends_part_.first;
+  for (Tensor& tensor : embeddings_tensors_) tensor.offset -= embeddings_part_.first;
   for (int shard = 0; shard < static_cast<int>(layout_.shards.size()); ++shard) {
-    kept_.push_back(plan_saved(layout_, shard));
-    stash_.push_back(plan_deferred(layout_, shard));
+    saved_.push_back(plan_saved(layout_, shard));
+    deferred_.push_back(plan_deferred(layout_, shard));
     const Shard& run = layout_.shards[static_cast<std::size_t>(shard)];
     padding_.push_back(padding_of(run.tensors, run.elements));
   }
-  ends_padding_ = padding_of(ends_tensors_, ends_part_.elements);
+  embeddings_padding_ = padding_of(embeddings_tensors_, embeddings_part_.elements);
   with_element(layout_.shape.dtype, [&]<class E>(E) { ready<E>(); });
 }
 
@@ -69,9 +69,9 @@ std::size_t Model::bytes(std::int64_t elements) const {
   return static_cast<std::size_t>(elements) * bytes_of(layout_.shape.dtype);
 }
 
-void Model::require_visit(int shard, Buffer x, Buffer kept, Buffer weights) const {
+void Model::require_visit(int shard, Buffer x, Buffer saved, Buffer weights) const {
   require(x, hidden_bytes(layout_.shape), "hidden state or its gradient");
-  require(kept, kept_[static_cast<std::size_t>(shard)].bytes, "kept activations");
+  require(saved, saved_[static_cast<std::size_t>(shard)].bytes, "saved activations");
   require(weights, bytes(layout_.shards[static_cast<std::size_t>(shard)].elements), "weights of a shard");
 }
 
@@ -81,37 +81,37 @@ void Model::require_gradient(int shard, Buffer gradient, Dtype type) const {
 }
 
 template <class E>
-Block<E> Model::block(int shard, int index, Buffer kept, Buffer stash, Buffer weights) const {
+Block<E> Model::block(int shard, int index, Buffer saved, Buffer deferred, Buffer weights) const {
   const Shape& shape = layout_.shape;
   const auto s = static_cast<std::size_t>(shard), i = static_cast<std::size_t>(index);
   const Shard& run = layout_.shards[s];
   const DeferredRegions unsplit;
-  const BlockState<E> state(
-      shape, shape.ffn[static_cast<std::size_t>(run.first_layer + index)],
-      {kept_[s].blocks[i], kept, stash.data ? stash_[s].blocks[i] : unsplit, stash, plan_, workspace_});
+  const BlockState<E> state(shape, shape.ffn[static_cast<std::size_t>(run.first_layer + index)],
+                            {saved_[s].blocks[i], saved, deferred.data ? deferred_[s].blocks[i] : unsplit,
+                             deferred, plan_, workspace_});
   const BlockTensors<const E> tensors = weights.data ? BlockTensors<const E>(weights, run, index)
                                                      : BlockTensors<const E>(state.norm1, state.norm2);
   return Block<E>(exec_, shape, tensors, state, attention_);
 }
 
 template <class E>
-Matrix<E> Model::output_gradient(int shard, int index, Buffer stash) const {
+Matrix<E> Model::output_gradient(int shard, int index, Buffer deferred) const {
   const Region& region =
-      stash_[static_cast<std::size_t>(shard)].blocks[static_cast<std::size_t>(index)].output_gradient;
-  return matrix_at<E>(stash, region, layout_.shape.tokens(), layout_.shape.hidden);
+      deferred_[static_cast<std::size_t>(shard)].blocks[static_cast<std::size_t>(index)].output_gradient;
+  return matrix_at<E>(deferred, region, layout_.shape.tokens(), layout_.shape.hidden);
 }
 
-void Model::forward(int shard, Buffer x, Buffer kept, Buffer weights) {
-  require_visit(shard, x, kept, weights);
-  with_element(layout_.shape.dtype, [&]<class E>(E) { forward_as<E>(shard, x, kept, weights); });
+void Model::forward(int shard, Buffer x, Buffer saved, Buffer weights) {
+  require_visit(shard, x, saved, weights);
+  with_element(layout_.shape.dtype, [&]<class E>(E) { forward_as<E>(shard, x, saved, weights); });
 }
 
 template <class E>
-void Model::forward_as(int shard, Buffer x, Buffer kept, Buffer weights) {
+void Model::forward_as(int shard, Buffer x, Buffer saved, Buffer weights) {
   const Shape& shape = layout_.shape;
   const auto hidden = matrix_at<E>(x, {}, shape.tokens(), shape.hidden);
   const int blocks = layout_.shards[static_cast<std::size_t>(shard)].layers;
-  for (int i = 0; i < blocks; ++i) block<E>(shard, i, kept, {}, weights).forward(hidden);
+  for (int i = 0; i < blocks; ++i) block<E>(shard, i, saved, {}, weights).forward(hidden);
 }
 
 namespace {
@@ -128,62 +128,62 @@ void with_gradient(Dtype compute, Dtype gradient, const Use& use) {
 
 }  // namespace
 
-void Model::backward(int shard, Buffer x, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer kept,
+void Model::backward(int shard, Buffer x, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer saved,
                      Buffer weights) {
-  require_visit(shard, x, kept, weights);
+  require_visit(shard, x, saved, weights);
   require_gradient(shard, gradient, gradient_type);
   with_gradient(layout_.shape.dtype, gradient_type, [&]<class E, class G>(E, G) {
-    backward_as<E, G>(shard, x, gradient, accumulate, kept, weights);
+    backward_as<E, G>(shard, x, gradient, accumulate, saved, weights);
   });
 }
 
 template <class E, class G>
-void Model::backward_as(int shard, Buffer x, Buffer gradient, bool accumulate, Buffer kept, Buffer weights) {
+void Model::backward_as(int shard, Buffer x, Buffer gradient, bool accumulate, Buffer saved, Buffer weights) {
   const Shape& shape = layout_.shape;
   const Shard& run = layout_.shards[static_cast<std::size_t>(shard)];
   const auto slope = matrix_at<E>(x, {}, shape.tokens(), shape.hidden);
   if (!accumulate) clear_padding(exec_, gradient.as<G>(), padding_[static_cast<std::size_t>(shard)]);
   for (int i = run.layers - 1; i >= 0; --i)
-    block_backward(block<E>(shard, i, kept, {}, weights), slope, BlockTensors<G>(gradient, run, i),
+    block_backward(block<E>(shard, i, saved, {}, weights), slope, BlockTensors<G>(gradient, run, i),
                    accumulate);
 }
 
-void Model::backward_input(int shard, Buffer x, Buffer kept, Buffer stash, Buffer weights) {
-  require_visit(shard, x, kept, weights);
-  require(stash, stash_[static_cast<std::size_t>(shard)].bytes, "stash of a backward pass");
+void Model::backward_input(int shard, Buffer x, Buffer saved, Buffer deferred, Buffer weights) {
+  require_visit(shard, x, saved, weights);
+  require(deferred, deferred_[static_cast<std::size_t>(shard)].bytes, "deferred of a backward pass");
   with_element(layout_.shape.dtype,
-               [&]<class E>(E) { backward_input_as<E>(shard, x, kept, stash, weights); });
+               [&]<class E>(E) { backward_input_as<E>(shard, x, saved, deferred, weights); });
 }
 
-/// Each block writes the gradient at its input where the block before it stashes the one at its output.
+/// Each block writes the gradient at its input where the block before it deferred the one at its output.
 template <class E>
-void Model::backward_input_as(int shard, Buffer x, Buffer kept, Buffer stash, Buffer weights) {
+void Model::backward_input_as(int shard, Buffer x, Buffer saved, Buffer deferred, Buffer weights) {
   const Shape& shape = layout_.shape;
   const auto slope = matrix_at<E>(x, {}, shape.tokens(), shape.hidden);
   const int last = layout_.shards[static_cast<std::size_t>(shard)].layers - 1;
-  Kokkos::deep_copy(exec_, output_gradient<E>(shard, last, stash), slope);
+  Kokkos::deep_copy(exec_, output_gradient<E>(shard, last, deferred), slope);
   for (int i = last; i >= 0; --i)
-    block_backward_input(block<E>(shard, i, kept, stash, weights),
-                         i > 0 ? output_gradient<E>(shard, i - 1, stash) : slope,
-                         output_gradient<E>(shard, i, stash));
+    block_backward_input(block<E>(shard, i, saved, deferred, weights),
+                         i > 0 ? output_gradient<E>(shard, i - 1, deferred) : slope,
+                         output_gradient<E>(shard, i, deferred));
 }
 
-void Model::backward_weight(int shard, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer kept,
-                            Buffer stash) {
-  require(kept, kept_[static_cast<std::size_t>(shard)].bytes, "kept activations");
-  require(stash, stash_[static_cast<std::size_t>(shard)].bytes, "stash of a backward pass");
+void Model::backward_weight(int shard, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer saved,
+                            Buffer deferred) {
+  require(saved, saved_[static_cast<std::size_t>(shard)].bytes, "saved activations");
+  require(deferred, deferred_[static_cast<std::size_t>(shard)].bytes, "deferred of a backward pass");
   require_gradient(shard, gradient, gradient_type);
   with_gradient(layout_.shape.dtype, gradient_type, [&]<class E, class G>(E, G) {
-    backward_weight_as<E, G>(shard, gradient, accumulate, kept, stash);
+    backward_weight_as<E, G>(shard, gradient, accumulate, saved, deferred);
   });
 }
 
 template <class E, class G>
-void Model::backward_weight_as(int shard, Buffer gradient, bool accumulate, Buffer kept, Buffer stash) {
+void Model::backward_weight_as(int shard, Buffer gradient, bool accumulate, Buffer saved, Buffer deferred) {
   const Shard& run = layout_.shards[static_cast<std::size_t>(shard)];
   if (!accumulate) clear_padding(exec_, gradient.as<G>(), padding_[static_cast<std::size_t>(shard)]);
   for (int i = run.layers - 1; i >= 0; --i)
-    block_backward_weight(block<E>(shard, i, kept, stash, {}), output_gradient<E>(shard, i, stash),
+    block_backward_weight(block<E>(shard, i, saved, deferred, {}), output_gradient<E>(shard, i, deferred),
                           BlockTensors<G>(gradient, run, i), accumulate);
 }
 
@@ -197,22 +197,23 @@ void require(const MicroBatch& batch, const Shape& shape) {
 
 }  // namespace
 
-const Tensor& Model::ends_tensor(Role role) const {
-  const Tensor& tensor =
-      ends_tensors_[static_cast<std::size_t>(static_cast<int>(role) - static_cast<int>(Role::embedding))];
-  if (tensor.offset < 0 || tensor.offset + tensor.size() > ends_part_.elements)
-    throw LogicError(fmt::format("{} is not in the part of the ends that this rank holds", tensor.name));
+const Tensor& Model::embeddings_tensor(Role role) const {
+  const Tensor& tensor = embeddings_tensors_[static_cast<std::size_t>(static_cast<int>(role) -
+                                                                      static_cast<int>(Role::embedding))];
+  if (tensor.offset < 0 || tensor.offset + tensor.size() > embeddings_part_.elements)
+    throw LogicError(
+        fmt::format("{} is not in the part of the embeddings that this rank holds", tensor.name));
   return tensor;
 }
 
-void Model::require_ends(Buffer x, Buffer ends) const {
+void Model::require_embeddings(Buffer x, Buffer embeddings) const {
   require(x, hidden_bytes(layout_.shape), "hidden state");
-  require(ends, bytes(ends_part_.elements), "weights of the ends");
+  require(embeddings, bytes(embeddings_part_.elements), "weights of the embeddings");
 }
 
-void Model::require_ends_gradient(Buffer ends_gradient) const {
-  require(ends_gradient, static_cast<std::size_t>(ends_part_.elements) * sizeof(float),
-          "gradient of the ends");
+void Model::require_embeddings_gradient(Buffer embeddings_gradient) const {
+  require(embeddings_gradient, static_cast<std::size_t>(embeddings_part_.elements) * sizeof(float),
+          "gradient of the embeddings");
 }
 
 /// Asynchronous because the source is pinned.
@@ -224,30 +225,30 @@ Vector<std::int32_t> Model::upload(const Region& region, MicroBatch::Tokens pinn
   return target;
 }
 
-void Model::embed(Buffer x, Buffer ends, const MicroBatch& batch) {
+void Model::embed(Buffer x, Buffer embeddings, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
-  require_ends(x, ends);
+  require_embeddings(x, embeddings);
   require(batch, shape);
   const Vector<std::int32_t> tokens = upload(plan_.tokens, batch.inputs());
   with_element(shape.dtype, [&]<class E>(E) {
     kernels::embedding_forward(exec_, matrix_at<E>(x, {}, shape.tokens(), shape.hidden),
-                               matrix_of<const E>(ends, ends_tensor(Role::embedding)), tokens);
+                               matrix_of<const E>(embeddings, embeddings_tensor(Role::embedding)), tokens);
   });
 }
 
 /// Written: zeros first, because the rows of tokens that the micro-batch lacks are part of the gradient.
-void Model::embed_backward(Buffer ends_gradient, bool accumulate, Buffer x, const MicroBatch& batch) {
+void Model::embed_backward(Buffer embeddings_gradient, bool accumulate, Buffer x, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
   require(x, hidden_bytes(shape), "gradient of the hidden state");
-  require_ends_gradient(ends_gradient);
+  require_embeddings_gradient(embeddings_gradient);
   require(batch, shape);
   const Vector<std::int32_t> index = upload(plan_.index, batch.index());
   const auto part = [&](MicroBatch::Tokens tokens) {
     return kernels::TokensIn(index.data() + (tokens.data() - batch.index().data()), tokens.size());
   };
-  const auto gradient = matrix_of<float>(ends_gradient, ends_tensor(Role::embedding));
+  const auto gradient = matrix_of<float>(embeddings_gradient, embeddings_tensor(Role::embedding));
   if (!accumulate) {
-    clear_padding(exec_, ends_gradient.as<float>(), ends_padding_);
+    clear_padding(exec_, embeddings_gradient.as<float>(), embeddings_padding_);
     Kokkos::deep_copy(exec_, gradient, 0.0F);
   }
   with_element(shape.dtype, [&]<class E>(E) {
@@ -256,30 +257,30 @@ void Model::embed_backward(Buffer ends_gradient, bool accumulate, Buffer x, cons
   });
 }
 
-void Model::loss(Buffer x, Buffer ends_gradient, bool accumulate, double* loss, Buffer ends,
+void Model::loss(Buffer x, Buffer embeddings_gradient, bool accumulate, double* loss, Buffer embeddings,
                  const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
-  require_ends(x, ends);
-  require_ends_gradient(ends_gradient);
+  require_embeddings(x, embeddings);
+  require_embeddings_gradient(embeddings_gradient);
   require(batch, shape);
   upload(plan_.tokens, batch.targets());
-  if (!accumulate) clear_padding(exec_, ends_gradient.as<float>(), ends_padding_);
+  if (!accumulate) clear_padding(exec_, embeddings_gradient.as<float>(), embeddings_padding_);
   const std::int64_t slice = loss_slice(shape);
   with_element(shape.dtype, [&]<class E>(E) {
     for (std::int64_t begin = 0; begin < shape.tokens(); begin += slice)
-      loss_of_slice<E>(x, ends_gradient, accumulate || begin > 0, loss, ends, begin,
+      loss_of_slice<E>(x, embeddings_gradient, accumulate || begin > 0, loss, embeddings, begin,
                        std::min(slice, shape.tokens() - begin));
   });
 }
 
 template <class E>
-void Model::loss_of_slice(Buffer x, Buffer ends_gradient, bool accumulate, double* loss, Buffer ends,
-                          std::int64_t begin, std::int64_t rows) {
+void Model::loss_of_slice(Buffer x, Buffer embeddings_gradient, bool accumulate, double* loss,
+                          Buffer embeddings, std::int64_t begin, std::int64_t rows) {
   const Shape& shape = layout_.shape;
-  const Tensor& norm = ends_tensor(Role::norm);
-  const Tensor& head = ends_tensor(Role::head);
-  const auto gain = vector_of<const E>(ends, norm);
-  const auto weight = matrix_of<const E>(ends, head);
+  const Tensor& norm = embeddings_tensor(Role::norm);
+  const Tensor& head = embeddings_tensor(Role::head);
+  const auto gain = vector_of<const E>(embeddings, norm);
+  const auto weight = matrix_of<const E>(embeddings, head);
   const Matrix<E> hidden(x.as<E>() + begin * shape.hidden, static_cast<std::size_t>(rows),
                          static_cast<std::size_t>(shape.hidden));
   const auto targets = vector_at<std::int32_t>(workspace_, plan_.tokens, shape.tokens());
@@ -297,10 +298,10 @@ void Model::loss_of_slice(Buffer x, Buffer ends_gradient, bool accumulate, doubl
   kernels::cross_entropy(exec_, losses, logits, wanted, static_cast<float>(loss_scale_));
   kernels::sum_losses(exec_, loss, losses, loss_scale_);
   kernels::linear_backward_input(exec_, slope, logits, weight);
-  kernels::linear_backward_weight(exec_, matrix_of<float>(ends_gradient, head), Matrix<const E>(logits),
+  kernels::linear_backward_weight(exec_, matrix_of<float>(embeddings_gradient, head), Matrix<const E>(logits),
                                   normed, accumulate);
   kernels::rmsnorm_backward(exec_, hidden, partial, slope, {}, hidden, rstd, gain);
-  kernels::rmsnorm_backward_gain(exec_, vector_of<float>(ends_gradient, norm), partial, accumulate);
+  kernels::rmsnorm_backward_gain(exec_, vector_of<float>(embeddings_gradient, norm), partial, accumulate);
 }
 
 }  // namespace minitaw::model

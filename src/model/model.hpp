@@ -30,8 +30,8 @@ struct Buffer {
 void require(const Buffer& buffer, std::size_t bytes, std::string_view what);
 
 /// What `tensors`, in ascending order, leave of a buffer of `elements`; they may reach beyond both of its
-/// ends. Between tensors there are none where all sizes are multiples of `alignment`, as they are in models
-/// worth training.
+/// embeddings. Between tensors there are none where all sizes are multiples of `alignment`, as they are in
+/// models worth training.
 [[nodiscard]] std::vector<Range> padding_of(std::span<const Tensor> tensors, std::int64_t elements);
 
 /// Zeros in the padding of a gradient: it travels and is summed, so it must not hold what another shard
@@ -75,9 +75,9 @@ class Block;
 
 using kernels::ExecutionSpace;
 
-/// Optimiser state of a shard or of a slice of the ends: first moment, second moment, and the fp32 master
-/// weights, which for fp32 compute are the weights themselves (empty buffer here). All zero before the first
-/// step, except that `master` holds the initial weights.
+/// Optimiser state of a shard or of a slice of the embeddings: first moment, second moment, and the fp32
+/// master weights, which for fp32 compute are the weights themselves (empty buffer here). All zero before the
+/// first step, except that `master` holds the initial weights.
 struct OptimiserState {
   Buffer moment1, moment2, master;
 };
@@ -85,8 +85,8 @@ struct OptimiserState {
 /// The state in one buffer of optimiser_bytes(dtype, elements).
 [[nodiscard]] OptimiserState optimiser_state(const Buffer& buffer, Dtype dtype, std::int64_t elements);
 
-/// The part of the flat buffer of the ends that a rank holds, weights and gradients alike, in elements.
-struct EndsPart {
+/// The part of the flat buffer of the embeddings that a rank holds, weights and gradients alike, in elements.
+struct EmbeddingsPart {
   static constexpr std::int64_t rest = -1;
   std::int64_t first = 0;
   std::int64_t elements = rest;  ///< `rest`: all from `first` on
@@ -95,98 +95,99 @@ struct EndsPart {
 /// Initial weights of a part of the flat buffer that `tensors` lie in: in the compute type to `weights`, in
 /// fp32 to `master`; an empty buffer takes none. Padding is zero. Drawn where they are needed; complete on
 /// return.
-void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, const EndsPart& part,
+void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, const EmbeddingsPart& part,
           const Shape& shape, std::uint64_t seed);
 
 /// The compute actions of a training step on one device, in the shape's dtype. Every call is asynchronous on
 /// `exec`, never stops the host, and uses no memory but what it is given: weights, gradients and activations
 /// by the caller, scratch of workspace_bytes(). A buffer that is too small raises LogicError, as does a
-/// tensor of the ends that is not in the part of them that the rank holds.
+/// tensor of the embeddings that is not in the part of them that the rank holds.
 ///
 /// x: hidden state [B S, H]; after `loss` it holds the gradient of the step's mean loss with respect to it.
 /// kept: saved_bytes(layout, shard) bytes between the forward and the backward visit of one (shard,
 /// micro-batch); the backward visit consumes them.
-/// stash: deferred_bytes(layout, shard) bytes between the two halves of a backward visit that is split; the
-/// kept ones must then stay until the second half. Hidden states, kept activations and the weights of shards
-/// and ends are of the compute type.
+/// deferred: deferred_bytes(layout, shard) bytes between the two halves of a backward visit that is split;
+/// the kept ones must then stay until the second half. Hidden states, saved activations and the weights of
+/// shards and embeddings are of the compute type.
 class Model {
 public:
   /// `loss_scale` multiplies the summed cross-entropy of a micro-batch: 1 / (tokens of the whole step). The
   /// workspace belongs to this model from now on. Readies the libraries that `exec` uses, which may take
-  /// long. Every buffer of the ends below holds their `ends_part` only. Throws InputError when this build or
-  /// device has not the attention asked for.
+  /// long. Every buffer of the embeddings below holds their `embeddings_part` only. Throws InputError when
+  /// this build or device has not the attention asked for.
   Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace,
-        kernels::Attention attention = kernels::Attention::automatic, EndsPart ends_part = {});
+        kernels::Attention attention = kernels::Attention::automatic, EmbeddingsPart embeddings_part = {});
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
   /// The one in use; never `automatic`.
   [[nodiscard]] kernels::Attention attention() const { return attention_; }
 
   /// x = embedding[inputs].
-  void embed(Buffer x, Buffer ends, const MicroBatch& batch);
+  void embed(Buffer x, Buffer embeddings, const MicroBatch& batch);
   /// x = shard(x), keeping what the backward visit needs.
-  void forward(int shard, Buffer x, Buffer kept, Buffer weights);
+  void forward(int shard, Buffer x, Buffer saved, Buffer weights);
   /// Final norm, head, softmax cross-entropy in slices; x becomes its own gradient; the gradients of norm and
-  /// head are added to (accumulate) or written to `ends_gradient` (fp32), and the micro-batch's loss (already
-  /// scaled) is added to *loss (fp64, device memory).
-  void loss(Buffer x, Buffer ends_gradient, bool accumulate, double* loss, Buffer ends,
+  /// head are added to (accumulate) or written to `embeddings_gradient` (fp32), and the micro-batch's loss
+  /// (already scaled) is added to *loss (fp64, device memory).
+  void loss(Buffer x, Buffer embeddings_gradient, bool accumulate, double* loss, Buffer embeddings,
             const MicroBatch& batch);
   /// x = gradient at the shard's input; the shard's gradient is added to (accumulate) or written to
   /// `gradient`, whose elements are of `gradient_type`: fp32 (`total`) or the compute type. Written, its
   /// padding is zero.
-  void backward(int shard, Buffer x, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer kept,
+  void backward(int shard, Buffer x, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer saved,
                 Buffer weights);
-  /// The first half of backward(): x = gradient at the shard's input; leaves in kept and stash what the
+  /// The first half of backward(): x = gradient at the shard's input; leaves in saved and deferred what the
   /// second reads.
-  void backward_input(int shard, Buffer x, Buffer kept, Buffer stash, Buffer weights);
+  void backward_input(int shard, Buffer x, Buffer saved, Buffer deferred, Buffer weights);
   /// The second half: the shard's gradient, to the bit what backward() gives.
-  void backward_weight(int shard, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer kept,
-                       Buffer stash);
-  /// The embedding's gradient is added to (accumulate) or written to `ends_gradient` (fp32).
-  void embed_backward(Buffer ends_gradient, bool accumulate, Buffer x, const MicroBatch& batch);
+  void backward_weight(int shard, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer saved,
+                       Buffer deferred);
+  /// The embedding's gradient is added to (accumulate) or written to `embeddings_gradient` (fp32).
+  void embed_backward(Buffer embeddings_gradient, bool accumulate, Buffer x, const MicroBatch& batch);
 
   /// AdamW on an owned shard, or on one of `slices` equal slices of it, which all buffers then hold alone;
   /// `step` counts from 1. total: fp32 gradient of the whole step. The weights become the master weights,
   /// rounded. Padding must hold zeros everywhere, and keeps them.
   void update(int shard, Buffer weights, OptimiserState state, Buffer total, const AdamW& adamw, int step,
               int slice = 0, int slices = 1);
-  /// AdamW on slice `slice` of the ends, in place in the buffers of the ends; the state is that of the slice.
-  void update_ends(int slice, Buffer ends, OptimiserState state, Buffer ends_gradient, const AdamW& adamw,
-                   int step);
+  /// AdamW on slice `slice` of the embeddings, in place in the buffers of the embeddings; the state is that
+  /// of the slice.
+  void update_embeddings(int slice, Buffer embeddings, OptimiserState state, Buffer embeddings_gradient,
+                         const AdamW& adamw, int step);
 
 private:
   template <class E>
   void ready();
-  /// Without weights, a block that knows its gains from the stash; without stash, one whose backward pass is
-  /// not split.
+  /// Without weights, a block that knows its gains from the deferred; without deferred, one whose backward
+  /// pass is not split.
   template <class E>
-  [[nodiscard]] Block<E> block(int shard, int index, Buffer kept, Buffer stash, Buffer weights) const;
-  /// In the stash: the gradient at the output of a block.
+  [[nodiscard]] Block<E> block(int shard, int index, Buffer saved, Buffer deferred, Buffer weights) const;
+  /// In the deferred: the gradient at the output of a block.
   template <class E>
-  [[nodiscard]] kernels::Matrix<E> output_gradient(int shard, int index, Buffer stash) const;
+  [[nodiscard]] kernels::Matrix<E> output_gradient(int shard, int index, Buffer deferred) const;
   template <class E>
-  void forward_as(int shard, Buffer x, Buffer kept, Buffer weights);
+  void forward_as(int shard, Buffer x, Buffer saved, Buffer weights);
   template <class E>
-  void loss_of_slice(Buffer x, Buffer ends_gradient, bool accumulate, double* loss, Buffer ends,
+  void loss_of_slice(Buffer x, Buffer embeddings_gradient, bool accumulate, double* loss, Buffer embeddings,
                      std::int64_t begin, std::int64_t rows);
   template <class E, class G>
-  void backward_as(int shard, Buffer x, Buffer gradient, bool accumulate, Buffer kept, Buffer weights);
+  void backward_as(int shard, Buffer x, Buffer gradient, bool accumulate, Buffer saved, Buffer weights);
   template <class E>
-  void backward_input_as(int shard, Buffer x, Buffer kept, Buffer stash, Buffer weights);
+  void backward_input_as(int shard, Buffer x, Buffer saved, Buffer deferred, Buffer weights);
   template <class E, class G>
-  void backward_weight_as(int shard, Buffer gradient, bool accumulate, Buffer kept, Buffer stash);
+  void backward_weight_as(int shard, Buffer gradient, bool accumulate, Buffer saved, Buffer deferred);
   template <class E>
   void update_range(const std::vector<Tensor>& tensors, std::int64_t begin, std::int64_t end,
                     std::int64_t origin, Buffer weights, const OptimiserState& state, Buffer gradient,
                     const AdamW& adamw, int step);
 
   [[nodiscard]] std::size_t bytes(std::int64_t elements) const;
-  void require_visit(int shard, Buffer x, Buffer kept, Buffer weights) const;
+  void require_visit(int shard, Buffer x, Buffer saved, Buffer weights) const;
   void require_gradient(int shard, Buffer gradient, Dtype type) const;
-  /// A tensor of the ends by its place in the rank's part of them.
-  [[nodiscard]] const Tensor& ends_tensor(Role role) const;
-  void require_ends(Buffer x, Buffer ends) const;
-  void require_ends_gradient(Buffer ends_gradient) const;
+  /// A tensor of the embeddings by its place in the rank's part of them.
+  [[nodiscard]] const Tensor& embeddings_tensor(Role role) const;
+  void require_embeddings(Buffer x, Buffer embeddings) const;
+  void require_embeddings_gradient(Buffer embeddings_gradient) const;
   kernels::Vector<std::int32_t> upload(const Region& region, MicroBatch::Tokens pinned);
 
   ExecutionSpace exec_;
@@ -194,13 +195,13 @@ private:
   double loss_scale_;
   Buffer workspace_;
   kernels::Attention attention_;
-  EndsPart ends_part_;
-  std::vector<Tensor> ends_tensors_;  ///< by their places in the rank's part; some may lie outside
+  EmbeddingsPart embeddings_part_;
+  std::vector<Tensor> embeddings_tensors_;  ///< by their places in the rank's part; some may lie outside
   WorkspacePlan plan_;
-  std::vector<SavedPlan> kept_;              ///< of each shard
-  std::vector<DeferredPlan> stash_;          ///< of each shard
+  std::vector<SavedPlan> saved_;             ///< of each shard
+  std::vector<DeferredPlan> deferred_;       ///< of each shard
   std::vector<std::vector<Range>> padding_;  ///< of each shard
-  std::vector<Range> ends_padding_;          ///< of the rank's part of the ends
+  std::vector<Range> embeddings_padding_;    ///< of the rank's part of the embeddings
 };
 
 }  // namespace minitaw::model

@@ -98,7 +98,7 @@ void for_each_run(const std::vector<Tensor>& tensors, std::int64_t begin, std::i
 
 }  // namespace
 
-void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, const EndsPart& part,
+void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, const EmbeddingsPart& part,
           const Shape& shape, std::uint64_t seed) {
   const ExecutionSpace exec;
   for (Tensor& tensor : tensors) tensor.offset -= part.first;
@@ -163,13 +163,15 @@ void Model::update(int shard, Buffer weights, OptimiserState state, Buffer total
   });
 }
 
-void Model::update_ends(int slice, Buffer ends, OptimiserState state, Buffer ends_gradient,
-                        const AdamW& adamw, int step) {
-  const std::int64_t size = layout_.ends.slice, begin = slice * size - ends_part_.first;
-  if (begin < 0 || begin + size > ends_part_.elements)
-    throw LogicError(fmt::format("slice {} of the ends is not in the part that this rank holds", slice));
+void Model::update_embeddings(int slice, Buffer embeddings, OptimiserState state, Buffer embeddings_gradient,
+                              const AdamW& adamw, int step) {
+  const std::int64_t size = layout_.embeddings.slice, begin = slice * size - embeddings_part_.first;
+  if (begin < 0 || begin + size > embeddings_part_.elements)
+    throw LogicError(
+        fmt::format("slice {} of the embeddings is not in the part that this rank holds", slice));
   with_element(layout_.shape.dtype, [&]<class E>(E) {
-    update_range<E>(ends_tensors_, begin, begin + size, 0, ends, state, ends_gradient, adamw, step);
+    update_range<E>(embeddings_tensors_, begin, begin + size, 0, embeddings, state, embeddings_gradient,
+                    adamw, step);
   });
 }
 

@@ -54,7 +54,7 @@ void take_rest(Carver& carver, const Sizes& sizes, BlockRegions& block) {
   block.rstd2 = carver.take(sizes.tokens, fp32);
 }
 
-DeferredRegions take_stash(Carver& carver, const Shape& shape, std::int64_t ffn) {
+DeferredRegions take_deferred(Carver& carver, const Shape& shape, std::int64_t ffn) {
   const Sizes sizes(shape);
   const std::int64_t partial = gain_chunks(sizes.tokens) * shape.hidden;
   DeferredRegions block;
@@ -147,7 +147,7 @@ DeferredPlan plan_deferred(const Layout& layout, int shard) {
   DeferredPlan plan;
   Carver carver(0);
   for (int layer = run.first_layer; layer < run.first_layer + run.layers; ++layer)
-    plan.blocks.push_back(take_stash(carver, shape, shape.ffn[static_cast<std::size_t>(layer)]));
+    plan.blocks.push_back(take_deferred(carver, shape, shape.ffn[static_cast<std::size_t>(layer)]));
   plan.bytes = carver.end();
   return plan;
 }

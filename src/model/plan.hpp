@@ -93,7 +93,8 @@ struct WorkspacePlan {
 /// tokens; a multiple of 64 where it can be, because matrix products work in tiles.
 [[nodiscard]] std::int64_t loss_slice(const Shape& shape);
 
-/// Bytes of the hidden state [B S, H] that flows from block to block (and of its gradient on the way back).
+/// Bytes of the hidden state [B S, H] that hidden_states from block to block (and of its gradient on the way
+/// back).
 [[nodiscard]] std::size_t hidden_bytes(const Shape& shape);
 
 /// Bytes that the forward pass of a shard keeps for its backward pass, for one micro-batch.

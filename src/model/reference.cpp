@@ -104,18 +104,19 @@ private:
 };
 
 /// Final norm, head and cross-entropy: x becomes its own gradient; returns the scaled loss.
-double loss_and_gradient(Doubles& x, Doubles& gradient, const Doubles& ends_weights, const Ends& ends,
-                         plain::Tokens targets, double scale) {
-  const Tensor& norm = ends.tensor(Role::norm);
-  const Tensor& head = ends.tensor(Role::head);
+double loss_and_gradient(Doubles& x, Doubles& gradient, const Doubles& embeddings_weights,
+                         const Embeddings& embeddings, plain::Tokens targets, double scale) {
+  const Tensor& norm = embeddings.tensor(Role::norm);
+  const Tensor& head = embeddings.tensor(Role::head);
   const auto rows = static_cast<std::int64_t>(targets.size());
   Doubles normed(x.size()), logits(rows * head.rows), dlogits(logits.size()), dnormed(x.size()), dx(x.size());
-  plain::rmsnorm_forward(normed, x, view(ends_weights, norm), rows, norm.rows);
-  plain::linear_forward(logits, normed, view(ends_weights, head), rows, head.rows, head.cols);
+  plain::rmsnorm_forward(normed, x, view(embeddings_weights, norm), rows, norm.rows);
+  plain::linear_forward(logits, normed, view(embeddings_weights, head), rows, head.rows, head.cols);
   plain::cross_entropy_backward(dlogits, logits, targets, scale, head.rows);
-  plain::linear_backward(dnormed, view(gradient, head), dlogits, normed, view(ends_weights, head), rows,
+  plain::linear_backward(dnormed, view(gradient, head), dlogits, normed, view(embeddings_weights, head), rows,
                          head.rows, head.cols);
-  plain::rmsnorm_backward(dx, view(gradient, norm), dnormed, x, view(ends_weights, norm), rows, norm.rows);
+  plain::rmsnorm_backward(dx, view(gradient, norm), dnormed, x, view(embeddings_weights, norm), rows,
+                          norm.rows);
   x = dx;
   return scale * plain::cross_entropy_forward(logits, targets, head.rows);
 }
@@ -132,27 +133,27 @@ void update_tensors(Doubles& weights, Doubles& moment1, Doubles& moment2, const 
 }  // namespace
 
 std::uint64_t reference_state_bytes(const Layout& layout) {
-  std::int64_t elements = layout.ends.elements;
+  std::int64_t elements = layout.embeddings.elements;
   for (const Shard& shard : layout.shards) elements += shard.elements;
   return 4 * sizeof(double) * static_cast<std::uint64_t>(elements);
 }
 
 std::uint64_t reference_activation_bytes(const Shape& shape) {
   const std::int64_t hidden = shape.hidden, qkv = shape.qkv();
-  std::int64_t kept = 0, widest = 0;
+  std::int64_t saved = 0, widest = 0;
   for (const std::int64_t ffn : shape.ffn) {
-    kept += 5 * hidden + qkv + 3 * ffn;  // the members of Block
+    saved += 5 * hidden + qkv + 3 * ffn;  // the members of Block
     widest = std::max(widest, 3 * ffn);
   }
   // Of the backward pass of a block, or of the loss; both with the hidden state that comes and goes.
   const std::int64_t passing = std::max(6 * hidden + qkv + widest, 4 * hidden + 2 * shape.vocab);
-  return sizeof(double) * static_cast<std::uint64_t>(shape.tokens() * (kept + passing));
+  return sizeof(double) * static_cast<std::uint64_t>(shape.tokens() * (saved + passing));
 }
 
 ReferenceTensors reference_zeros(const Layout& layout) {
   ReferenceTensors zeros;
   for (const Shard& shard : layout.shards) zeros.shards.emplace_back(shard.elements, 0.0);
-  zeros.ends.resize(layout.ends.elements, 0.0);
+  zeros.embeddings.resize(layout.embeddings.elements, 0.0);
   return zeros;
 }
 
@@ -163,9 +164,9 @@ Reference::Reference(Layout layout, ReferenceTensors weights)
 double Reference::accumulate(ReferenceTensors& gradient, std::span<const std::int32_t> tokens,
                              std::span<const std::int32_t> targets, double loss_scale) const {
   const Shape& shape = layout_.shape;
-  const Tensor& embedding = layout_.ends.tensor(Role::embedding);
+  const Tensor& embedding = layout_.embeddings.tensor(Role::embedding);
   Doubles x(tokens.size() * shape.hidden);
-  plain::embedding_forward(x, view(weights_.ends, embedding), tokens, shape.hidden);
+  plain::embedding_forward(x, view(weights_.embeddings, embedding), tokens, shape.hidden);
 
   std::vector<Block> blocks;
   for (std::size_t s = 0; s < layout_.shards.size(); ++s)
@@ -173,12 +174,13 @@ double Reference::accumulate(ReferenceTensors& gradient, std::span<const std::in
       blocks.emplace_back(shape, layout_.shards[s], i);
       x = blocks.back().forward(x, weights_.shards[s]);
     }
-  const double loss = loss_and_gradient(x, gradient.ends, weights_.ends, layout_.ends, targets, loss_scale);
+  const double loss =
+      loss_and_gradient(x, gradient.embeddings, weights_.embeddings, layout_.embeddings, targets, loss_scale);
   for (std::size_t s = layout_.shards.size(); s-- > 0;)
     for (int i = layout_.shards[s].layers; i-- > 0; blocks.pop_back())
       x = blocks.back().backward(x, gradient.shards[s], weights_.shards[s]);
 
-  plain::embedding_backward(view(gradient.ends, embedding), x, tokens, shape.hidden);
+  plain::embedding_backward(view(gradient.embeddings, embedding), x, tokens, shape.hidden);
   return loss;
 }
 
@@ -186,8 +188,8 @@ void Reference::update(const ReferenceTensors& gradient, const AdamW& adamw, int
   for (std::size_t s = 0; s < layout_.shards.size(); ++s)
     update_tensors(weights_.shards[s], moment1_.shards[s], moment2_.shards[s], gradient.shards[s],
                    layout_.shards[s].tensors, adamw, step);
-  update_tensors(weights_.ends, moment1_.ends, moment2_.ends, gradient.ends, layout_.ends.tensors, adamw,
-                 step);
+  update_tensors(weights_.embeddings, moment1_.embeddings, moment2_.embeddings, gradient.embeddings,
+                 layout_.embeddings.tensors, adamw, step);
 }
 
 }  // namespace minitaw::model

@@ -11,7 +11,7 @@ namespace minitaw::model {
 /// A number for every weight of a model, in the places that the layout gives.
 struct ReferenceTensors {
   std::vector<std::vector<double>> shards;
-  std::vector<double> ends;
+  std::vector<double> embeddings;
 };
 [[nodiscard]] ReferenceTensors reference_zeros(const Layout& layout);
 

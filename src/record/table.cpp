@@ -104,7 +104,7 @@ std::vector<Column> make_columns() {
       {"exposed_weights_s", "s", false, [](V v) { return exposed(v, schedule::Traffic::weights); }},
       {"exposed_gradients_s", "s", false, [](V v) { return exposed(v, schedule::Traffic::gradients); }},
       {"exposed_activations_s", "s", false, [](V v) { return exposed(v, schedule::Traffic::activations); }},
-      {"exposed_ends_s", "s", false, [](V v) { return exposed(v, schedule::Traffic::ends); }},
+      {"exposed_embeddings_s", "s", false, [](V v) { return exposed(v, schedule::Traffic::embeddings); }},
       {"idle_s", "s", false, [](V v) -> Cell { return v.summary.idle_s; }},
       {"bubble", "1", false, [](V v) -> Cell { return v.summary.bubble; }},
       {"bubble_max", "1", false, [](V v) -> Cell { return v.summary.bubble_max; }},

@@ -14,9 +14,9 @@ Range moved(const Action& a, const model::Layout& layout) {
   case Payload::weights:
   case Payload::gradient:
     return range_of(layout.shards[a.shard].elements, {a.part, a.parts});
-  case Payload::ends:
-  case Payload::ends_gradient:
-    return range_of(layout.ends.elements, {a.part, a.parts});
+  case Payload::embeddings:
+  case Payload::embeddings_gradient:
+    return range_of(layout.embeddings.elements, {a.part, a.parts});
   case Payload::activation:
   case Payload::activation_grad:
     return {0, layout.shape.tokens() * layout.shape.hidden};
@@ -27,22 +27,23 @@ Range moved(const Action& a, const model::Layout& layout) {
 }
 
 std::size_t element_bytes(SlotClass cls, model::Dtype dtype) {
-  const bool total = cls == SlotClass::accumulator || cls == SlotClass::ends_accumulator;
+  const bool total = cls == SlotClass::accumulator || cls == SlotClass::embeddings_accumulator;
   return total ? sizeof(float) : model::bytes_of(dtype);
 }
 
 Range held(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
   const RankProgram& r = program.ranks[rank];
-  if (of_ends(cls))
-    return r.ends_slice < 0 ? Range{0, layout.ends.elements}
-                            : range_of(layout.ends.elements, {r.ends_slice, program.ends_slices});
+  if (of_embeddings(cls))
+    return r.embeddings_slice < 0
+               ? Range{0, layout.embeddings.elements}
+               : range_of(layout.embeddings.elements, {r.embeddings_slice, program.embeddings_slices});
   const bool slice = cls == SlotClass::owned || cls == SlotClass::accumulator;
-  return range_of(layout.shards[shard].elements, slice ? Part{r.slice, program.home_slices} : Part{});
+  return range_of(layout.shards[shard].elements, slice ? Part{r.slice, program.owned_slices} : Part{});
 }
 
 std::string name_of(Traffic kind) {
   static constexpr std::array<const char*, traffic_kinds> names = {"weights", "gradients", "activations",
-                                                                   "ends"};
+                                                                   "embeddings"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -53,9 +54,9 @@ Traffic traffic_of(Payload payload) {
   case Payload::activation:
   case Payload::activation_grad:
     return Traffic::activations;
-  case Payload::ends:
-  case Payload::ends_gradient:
-    return Traffic::ends;
+  case Payload::embeddings:
+  case Payload::embeddings_gradient:
+    return Traffic::embeddings;
   case Payload::none:
   case Payload::weights:
     break;
@@ -250,7 +251,7 @@ public:
 
   Footprint run() {
     lay_out_slots();
-    for (const int shard : rank_.homes)
+    for (const int shard : rank_.owned_shards)
       result_.optimiser.push_back(
           optimiser_bytes(held(program_, number_, SlotClass::owned, shard, layout_).count, layout_));
     for (const Action& a : rank_.actions) measure(a);
@@ -291,8 +292,8 @@ private:
       bytes = std::max(bytes, content_bytes(access.slot.cls, a.shard));
     }
     if (is_reducing(a.kind)) reduces_[static_cast<std::size_t>(a.lane)] = true;
-    if (a.kind == Kind::update && a.payload == Payload::ends)
-      result_.optimiser.push_back(optimiser_bytes(layout_.ends.slice, layout_));
+    if (a.kind == Kind::update && a.payload == Payload::embeddings)
+      result_.optimiser.push_back(optimiser_bytes(layout_.embeddings.slice, layout_));
   }
 
   void sum_up() {
@@ -319,12 +320,12 @@ Memory memory_of(SlotClass cls) {
   switch (cls) {
   case SlotClass::owned:
   case SlotClass::weights:
-  case SlotClass::ends:
+  case SlotClass::embeddings:
     return Memory::weights;
   case SlotClass::accumulator:
   case SlotClass::gradient:
   case SlotClass::contribution:
-  case SlotClass::ends_accumulator:
+  case SlotClass::embeddings_accumulator:
     return Memory::gradients;
   case SlotClass::saved:
   case SlotClass::deferred:

@@ -13,7 +13,7 @@
 namespace minitaw::schedule {
 
 /// Kinds of traffic.
-enum class Traffic : std::uint8_t { weights, gradients, activations, ends };
+enum class Traffic : std::uint8_t { weights, gradients, activations, embeddings };
 inline constexpr int traffic_kinds = 4;
 [[nodiscard]] std::string name_of(Traffic kind);
 [[nodiscard]] Traffic traffic_of(Payload payload);
@@ -71,7 +71,7 @@ struct SlotSize {
 /// optimiser buffer and the workspace are rounded up to 256 bytes.
 struct Footprint {
   std::vector<SlotSize> slots;  ///< by class, then index
-  /// Per home slot, then per slice of the ends that this rank updates: model::optimiser_bytes.
+  /// Per owned slot, then per slice of the embeddings that this rank updates: model::optimiser_bytes.
   std::vector<std::size_t> optimiser;
   std::size_t scalars = 256;  ///< the loss of the step
   std::size_t workspace = 0;  ///< scratch of compute actions
@@ -102,16 +102,16 @@ struct Ticks {
 };
 [[nodiscard]] Ticks ticks(const Program& program);
 
-/// Elements of the flat buffer of a shard or of the ends, or of a hidden state, that a communication action,
-/// add or load is about.
+/// Elements of the flat buffer of a shard or of the embeddings, or of a hidden state, that a communication
+/// action, add or load is about.
 [[nodiscard]] Range moved(const Action& action, const model::Layout& layout);
 
 /// Bytes of an element in a slot of weights, gradients or hidden states: totals are fp32, all else has the
 /// compute precision.
 [[nodiscard]] std::size_t element_bytes(SlotClass cls, model::Dtype dtype);
 
-/// What a slot of the rank holds that belongs to `shard` (ignored for the ends): all of it, or the slice that
-/// the rank keeps. For slots of weights and gradients only.
+/// What a slot of the rank holds that belongs to `shard` (ignored for the embeddings): all of it, or the
+/// slice that the rank keeps. For slots of weights and gradients only.
 [[nodiscard]] Range held(const Program& program, int rank, SlotClass cls, int shard,
                          const model::Layout& layout);
 

@@ -29,46 +29,47 @@ Builder::Builder(const topology::Groups& groups, int shards, int micro_batches, 
   program_.copies = copies;
   program_.ranks.resize(groups_.ranks());
   for (RankProgram& rank : program_.ranks) {
-    rank.slots[static_cast<std::size_t>(SlotClass::ends)] = 1;
-    rank.slots[static_cast<std::size_t>(SlotClass::ends_accumulator)] = 1;
+    rank.slots[static_cast<std::size_t>(SlotClass::embeddings)] = 1;
+    rank.slots[static_cast<std::size_t>(SlotClass::embeddings_accumulator)] = 1;
   }
 }
 
 void Builder::own(int rank, int shard) {
   RankProgram& r = program_.ranks[rank];
-  r.homes.push_back(shard);
+  r.owned_shards.push_back(shard);
   ++r.slots[static_cast<std::size_t>(SlotClass::owned)];
   ++r.slots[static_cast<std::size_t>(SlotClass::accumulator)];
 }
 
 void Builder::cut_shards(int count) { program_.shard_parts = std::lcm(program_.shard_parts, count); }
 
-void Builder::split_ends(int embedding_rank, int head_rank) {
+void Builder::split_embeddings(int embedding_rank, int head_rank) {
   if (embedding_rank == head_rank) return;
-  program_.ends_split = true;
-  program_.ends_slices = 2;
+  program_.embeddings_split = true;
+  program_.embeddings_slices = 2;
   for (int r = 0; r < ranks(); ++r) {
     RankProgram& rank = program_.ranks[r];
     const bool holds = r == embedding_rank || r == head_rank;
-    rank.ends_slice = holds ? (r == head_rank ? 1 : 0) : -1;
-    rank.slots[static_cast<std::size_t>(SlotClass::ends)] = holds ? 1 : 0;
-    rank.slots[static_cast<std::size_t>(SlotClass::ends_accumulator)] = holds ? 1 : 0;
+    rank.embeddings_slice = holds ? (r == head_rank ? 1 : 0) : -1;
+    rank.slots[static_cast<std::size_t>(SlotClass::embeddings)] = holds ? 1 : 0;
+    rank.slots[static_cast<std::size_t>(SlotClass::embeddings_accumulator)] = holds ? 1 : 0;
   }
 }
 
-bool Builder::holds_ends(int rank) const {
-  return program_.ranks[rank].slots[static_cast<std::size_t>(SlotClass::ends)] > 0;
+bool Builder::holds_embeddings(int rank) const {
+  return program_.ranks[rank].slots[static_cast<std::size_t>(SlotClass::embeddings)] > 0;
 }
 
-VirtualBuffer Builder::home(int rank, int shard) const {
-  const std::vector<int>& homes = program_.ranks[rank].homes;
-  const auto at = std::ranges::find(homes, shard);
-  return at == homes.end() ? VirtualBuffer{}
-                           : VirtualBuffer{static_cast<int>(at - homes.begin()), SlotClass::owned};
+VirtualBuffer Builder::owned(int rank, int shard) const {
+  const std::vector<int>& owned_shards = program_.ranks[rank].owned_shards;
+  const auto at = std::ranges::find(owned_shards, shard);
+  return at == owned_shards.end()
+             ? VirtualBuffer{}
+             : VirtualBuffer{static_cast<int>(at - owned_shards.begin()), SlotClass::owned};
 }
 
-VirtualBuffer Builder::total(int rank, int shard) const {
-  return {home(rank, shard).id, SlotClass::accumulator};
+VirtualBuffer Builder::accumulator(int rank, int shard) const {
+  return {owned(rank, shard).id, SlotClass::accumulator};
 }
 
 VirtualBuffer Builder::value(int rank, SlotClass cls) { return {drafts_[rank].next_value++, cls}; }
@@ -135,7 +136,7 @@ void Builder::sum_over_copies(int rank, int tick, Phase phase, Action action, Vi
 }
 
 std::vector<int> Builder::last_use_of_totals(int rank) const {
-  std::vector<int> last(program_.ranks[rank].homes.size(), -1);
+  std::vector<int> last(program_.ranks[rank].owned_shards.size(), -1);
   for (const Emitted& e : drafts_[rank].emitted)
     for (const VirtualBuffer v : e.values)
       if (v.valid() && v.cls == SlotClass::accumulator) last[v.id] = std::max(last[v.id], e.action.tick);
@@ -195,52 +196,54 @@ Action action_of(Kind kind, const Visit& visit, int shard) {
 Computer::Computer(Builder& builder, int rank) : builder_(builder), rank_(rank) {}
 
 void Computer::forward(const Visit& visit, VirtualBuffer weights) {
-  VirtualBuffer& flow = flows_[visit.micro_batch];
+  VirtualBuffer& hidden_state = hidden_states_[visit.micro_batch];
   if (visit.shard == 0) {
-    flow = builder_.value(rank_, SlotClass::hidden);
-    builder_.add(rank_, Phase::compute, action_of(Kind::embed, visit, -1), {flow, Builder::ends()});
+    hidden_state = builder_.value(rank_, SlotClass::hidden);
+    builder_.add(rank_, Phase::compute, action_of(Kind::embed, visit, -1),
+                 {hidden_state, Builder::embeddings()});
   }
-  kept(visit) = builder_.value(rank_, SlotClass::saved);
+  saved(visit) = builder_.value(rank_, SlotClass::saved);
   builder_.add(rank_, Phase::compute, action_of(Kind::forward, visit, visit.shard),
-               {weights, kept(visit), flow});
+               {weights, saved(visit), hidden_state});
   if (visit.shard == builder_.shards() - 1)
     builder_.add(rank_, Phase::compute, action_of(Kind::loss, visit, -1),
-                 {flow, Builder::ends(), Builder::ends_total()});
+                 {hidden_state, Builder::embeddings(), Builder::embeddings_accumulator()});
 }
 
 void Computer::backward(const Visit& visit, VirtualBuffer weights, VirtualBuffer gradient, bool accumulate) {
   Action b = action_of(Kind::backward, visit, visit.shard);
   b.accumulates = accumulate;
-  builder_.add(rank_, Phase::compute, b, {weights, kept(visit), flow(visit.micro_batch), gradient});
-  kept_.erase({visit.micro_batch, visit.shard});
+  builder_.add(rank_, Phase::compute, b, {weights, saved(visit), hidden_state(visit.micro_batch), gradient});
+  saved_.erase({visit.micro_batch, visit.shard});
   embed_backward(visit);
 }
 
 void Computer::backward_input(const Visit& visit, VirtualBuffer weights) {
-  const VirtualBuffer stash = builder_.value(rank_, SlotClass::deferred);
-  stashed_[{visit.micro_batch, visit.shard}] = stash;
+  const VirtualBuffer deferred = builder_.value(rank_, SlotClass::deferred);
+  deferred_[{visit.micro_batch, visit.shard}] = deferred;
   builder_.add(rank_, Phase::compute, action_of(Kind::backward_input, visit, visit.shard),
-               {weights, kept(visit), flow(visit.micro_batch), stash});
+               {weights, saved(visit), hidden_state(visit.micro_batch), deferred});
   embed_backward(visit);
 }
 
 void Computer::backward_weight(const Visit& visit, VirtualBuffer gradient) {
   Action w = action_of(Kind::backward_weight, visit, visit.shard);
-  builder_.add(rank_, Phase::compute, w, {kept(visit), stashed_[{visit.micro_batch, visit.shard}], gradient});
-  kept_.erase({visit.micro_batch, visit.shard});
-  stashed_.erase({visit.micro_batch, visit.shard});
+  builder_.add(rank_, Phase::compute, w,
+               {saved(visit), deferred_[{visit.micro_batch, visit.shard}], gradient});
+  saved_.erase({visit.micro_batch, visit.shard});
+  deferred_.erase({visit.micro_batch, visit.shard});
 }
 
 void Computer::embed_backward(const Visit& visit) {
   if (visit.shard != 0) return;
   builder_.add(rank_, Phase::compute, action_of(Kind::embed_backward, visit, -1),
-               {flow(visit.micro_batch), Builder::ends_total()});
-  flows_.erase(visit.micro_batch);
+               {hidden_state(visit.micro_batch), Builder::embeddings_accumulator()});
+  hidden_states_.erase(visit.micro_batch);
 }
 
 namespace {
 
-void combine_ends(Builder& builder, int tick, Kind kind, Payload payload, VirtualBuffer value) {
+void combine_embeddings(Builder& builder, int tick, Kind kind, Payload payload, VirtualBuffer value) {
   Action a = make_action(kind, tick, payload);
   a.communicator = builder.world();
   builder.collective(tick, Phase::finish, a, std::vector<VirtualBuffer>(builder.ranks(), value));
@@ -251,55 +254,56 @@ void sum_shards_over_copies(Builder& builder, int rank, int tick) {
   const std::vector<int> last = builder.last_use_of_totals(rank);
   std::vector<std::pair<int, int>> by_time;  // tick, shard
   for (int s = 0; s < builder.shards(); ++s)
-    if (const VirtualBuffer total = builder.total(rank, s); total.valid())
+    if (const VirtualBuffer total = builder.accumulator(rank, s); total.valid())
       by_time.emplace_back(std::min(last[total.id], tick), s);
   std::ranges::stable_sort(by_time);
   for (const auto& [when, s] : by_time)
     builder.sum_over_copies(
         rank, when, Phase::give_last,
-        make_action(Kind::all_reduce, when, Payload::gradient, s, builder.home_part(rank)),
-        builder.total(rank, s));
+        make_action(Kind::all_reduce, when, Payload::gradient, s, builder.owned_part(rank)),
+        builder.accumulator(rank, s));
 }
 
-/// What this rank updates of the ends, or all that it holds.
-Part ends_part(const Builder& builder, int rank, bool sliced) {
-  if (builder.ends_split()) return {builder.ends_slice(rank), 2};
+/// What this rank updates of the embeddings, or all that it holds.
+Part embeddings_part(const Builder& builder, int rank, bool sliced) {
+  if (builder.embeddings_split()) return {builder.embeddings_slice(rank), 2};
   return sliced ? Part{rank, builder.ranks()} : Part{};
 }
 
-void update(Builder& builder, int rank, int tick, Part ends) {
+void update(Builder& builder, int rank, int tick, Part embeddings) {
   for (int s = 0; s < builder.shards(); ++s)
-    if (const VirtualBuffer home = builder.home(rank, s); home.valid())
+    if (const VirtualBuffer owned = builder.owned(rank, s); owned.valid())
       builder.add(rank, Phase::finish, make_action(Kind::update, tick, Payload::weights, s),
-                  {home, builder.total(rank, s)});
-  if (builder.holds_ends(rank))
-    builder.add(rank, Phase::finish, make_action(Kind::update, tick, Payload::ends, ends.index),
-                {Builder::ends(), Builder::ends_total()});
+                  {owned, builder.accumulator(rank, s)});
+  if (builder.holds_embeddings(rank))
+    builder.add(rank, Phase::finish, make_action(Kind::update, tick, Payload::embeddings, embeddings.index),
+                {Builder::embeddings(), Builder::embeddings_accumulator()});
 }
 
 void close_rank(Builder& builder, int rank, int tick, bool sliced) {
-  const Part ends = ends_part(builder, rank, sliced);
+  const Part embeddings = embeddings_part(builder, rank, sliced);
   if (builder.copies() > 1) {
     sum_shards_over_copies(builder, rank, tick);
-    if (builder.holds_ends(rank))
-      builder.sum_over_copies(rank, tick, Phase::finish,
-                              make_action(Kind::all_reduce, tick, Payload::ends_gradient, -1, ends),
-                              Builder::ends_total());
+    if (builder.holds_embeddings(rank))
+      builder.sum_over_copies(
+          rank, tick, Phase::finish,
+          make_action(Kind::all_reduce, tick, Payload::embeddings_gradient, -1, embeddings),
+          Builder::embeddings_accumulator());
   }
-  update(builder, rank, tick, ends);
+  update(builder, rank, tick, embeddings);
 }
 
 }  // namespace
 
-void add_epilogue(Builder& builder, int tick, EndsUpdate ends) {
-  const bool together = builder.ranks() > 1 && !builder.ends_split();
-  const bool sliced = together && ends == EndsUpdate::sliced;
-  if (!builder.ends_split()) builder.set_ends_slices(sliced ? builder.ranks() : 1);
+void add_epilogue(Builder& builder, int tick, EmbeddingsUpdate embeddings) {
+  const bool together = builder.ranks() > 1 && !builder.embeddings_split();
+  const bool sliced = together && embeddings == EmbeddingsUpdate::sliced;
+  if (!builder.embeddings_split()) builder.set_embeddings_slices(sliced ? builder.ranks() : 1);
   if (together)
-    combine_ends(builder, tick, sliced ? Kind::reduce_scatter : Kind::all_reduce, Payload::ends_gradient,
-                 Builder::ends_total());
+    combine_embeddings(builder, tick, sliced ? Kind::reduce_scatter : Kind::all_reduce,
+                       Payload::embeddings_gradient, Builder::embeddings_accumulator());
   for (int r = 0; r < builder.ranks(); ++r) close_rank(builder, r, tick, sliced);
-  if (sliced) combine_ends(builder, tick, Kind::all_gather, Payload::ends, Builder::ends());
+  if (sliced) combine_embeddings(builder, tick, Kind::all_gather, Payload::embeddings, Builder::embeddings());
   for (int r = 0; r < builder.ranks(); ++r)
     builder.add(r, Phase::finish, make_action(Kind::join, tick, Payload::none), {});
 }

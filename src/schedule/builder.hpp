@@ -53,7 +53,7 @@ struct Cargo {
 /// the others.
 class Builder {
 public:
-  /// Nobody owns a shard yet; every rank holds the ends. `groups` and `micro_batches` are those of all
+  /// Nobody owns a shard yet; every rank holds the embeddings. `groups` and `micro_batches` are those of all
   /// `copies` together, which must be alike (see groups_of_copy()).
   Builder(const topology::Groups& groups, int shards, int micro_batches, int copies = 1);
 
@@ -63,27 +63,31 @@ public:
   [[nodiscard]] int micro_batches() const { return program_.micro_batches / program_.copies; }
   [[nodiscard]] int copies() const { return program_.copies; }
 
-  /// Gives a rank a home and a total slot for a shard, or for its slice of it.
+  /// Gives a rank a owned and a total slot for a shard, or for its slice of it.
   void own(int rank, int shard);
   /// Ranks keep one of `count` slices of the shards that they own; each says which.
-  void slice_homes(int count) { program_.home_slices = count; }
+  void slice_owned(int count) { program_.owned_slices = count; }
   void keep_slice(int rank, int slice) { program_.ranks[rank].slice = slice; }
-  [[nodiscard]] Part home_part(int rank) const { return {program_.ranks[rank].slice, program_.home_slices}; }
+  [[nodiscard]] Part owned_part(int rank) const {
+    return {program_.ranks[rank].slice, program_.owned_slices};
+  }
   /// Shards are padded so that `count` parts are equal, besides what was asked for before.
   void cut_shards(int count);
 
-  /// Home / total value of a shard on a rank; invalid if the rank does not own it.
-  [[nodiscard]] VirtualBuffer home(int rank, int shard) const;
-  [[nodiscard]] VirtualBuffer total(int rank, int shard) const;
+  /// Owned / total value of a shard on a rank; invalid if the rank does not own it.
+  [[nodiscard]] VirtualBuffer owned(int rank, int shard) const;
+  [[nodiscard]] VirtualBuffer accumulator(int rank, int shard) const;
 
-  /// The embedding is on one rank, final norm and head are on another, the rest hold no ends.
-  void split_ends(int embedding_rank, int head_rank);
-  [[nodiscard]] bool ends_split() const { return program_.ends_split; }
-  [[nodiscard]] bool holds_ends(int rank) const;
-  [[nodiscard]] int ends_slice(int rank) const { return program_.ranks[rank].ends_slice; }
-  void set_ends_slices(int slices) { program_.ends_slices = slices; }
-  [[nodiscard]] static VirtualBuffer ends() { return {0, SlotClass::ends}; }
-  [[nodiscard]] static VirtualBuffer ends_total() { return {0, SlotClass::ends_accumulator}; }
+  /// The embedding is on one rank, final norm and head are on another, the rest hold no embeddings.
+  void split_embeddings(int embedding_rank, int head_rank);
+  [[nodiscard]] bool embeddings_split() const { return program_.embeddings_split; }
+  [[nodiscard]] bool holds_embeddings(int rank) const;
+  [[nodiscard]] int embeddings_slice(int rank) const { return program_.ranks[rank].embeddings_slice; }
+  void set_embeddings_slices(int slices) { program_.embeddings_slices = slices; }
+  [[nodiscard]] static VirtualBuffer embeddings() { return {0, SlotClass::embeddings}; }
+  [[nodiscard]] static VirtualBuffer embeddings_accumulator() {
+    return {0, SlotClass::embeddings_accumulator};
+  }
 
   /// A new value for a slot of a transit class.
   [[nodiscard]] VirtualBuffer value(int rank, SlotClass cls);
@@ -116,7 +120,7 @@ public:
   /// Sum over the copies of this rank, on each of them.
   void sum_over_copies(int rank, int tick, Phase phase, Action action, VirtualBuffer value);
 
-  /// Last tick in which each of a rank's totals is used so far, by home slot; -1 if never.
+  /// Last tick in which each of a rank's totals is used so far, by owned slot; -1 if never.
   [[nodiscard]] std::vector<int> last_use_of_totals(int rank) const;
 
   /// Sorts each rank's actions into issue order, assigns slots, derives waits, makes the copies. Without
@@ -177,33 +181,34 @@ public:
 
   /// The hidden state of a micro-batch, or its gradient, as it is passed on; it comes from elsewhere if its
   /// first visit here is not of shard 0.
-  [[nodiscard]] VirtualBuffer& flow(int micro_batch) { return flows_[micro_batch]; }
+  [[nodiscard]] VirtualBuffer& hidden_state(int micro_batch) { return hidden_states_[micro_batch]; }
 
 private:
-  [[nodiscard]] VirtualBuffer& kept(const Visit& visit) { return kept_[{visit.micro_batch, visit.shard}]; }
+  [[nodiscard]] VirtualBuffer& saved(const Visit& visit) { return saved_[{visit.micro_batch, visit.shard}]; }
   void embed_backward(const Visit& visit);
 
   Builder& builder_;
   int rank_;
-  std::map<int, VirtualBuffer> flows_;                    ///< by micro-batch
-  std::map<std::pair<int, int>, VirtualBuffer> kept_;     ///< by micro-batch and shard
-  std::map<std::pair<int, int>, VirtualBuffer> stashed_;  ///< the same
+  std::map<int, VirtualBuffer> hidden_states_;             ///< by micro-batch
+  std::map<std::pair<int, int>, VirtualBuffer> saved_;     ///< by micro-batch and shard
+  std::map<std::pair<int, int>, VirtualBuffer> deferred_;  ///< the same
 };
 
-/// How the ends gradient comes together at the end of the step, unless the ends are split or one rank has
-/// all.
-enum class EndsUpdate {
+/// How the embeddings gradient comes together at the end of the step, unless the embeddings are split or one
+/// rank has all.
+enum class EmbeddingsUpdate {
   sliced,      ///< reduce-scatter, each rank updates its slice, all-gather (weight-passing family, FSDP)
   replicated,  ///< all-reduce, everyone updates everything (DDP)
 };
 
-/// What closes every step, at `tick`: ends gradients combined, all gradients summed over the copies, every
-/// home shard and the ends updated, join.
-void add_epilogue(Builder& builder, int tick, EndsUpdate ends);
+/// What closes every step, at `tick`: gradients of the embeddings combined, all gradients summed over the
+/// copies, every owned shard and the embeddings updated, join.
+void add_epilogue(Builder& builder, int tick, EmbeddingsUpdate embeddings);
 
 /// Gives every value of a rank a slot of its class that is free from the value's first to its last use in
 /// issue order, out of as few slots as there can be, and counts them. values[i] belong to actions[i]; transit
-/// values are numbered below `count`. Homes, totals and ends keep the index that they were made with.
+/// values are numbered below `count`. Owned shards, totals and embeddings keep the index that they were made
+/// with.
 void assign_slots(RankProgram& rank, const std::vector<std::array<VirtualBuffer, 4>>& values, int count);
 
 /// The first contribution of a step to a gradient that lasts from step to step writes it, the others add:

@@ -114,7 +114,7 @@ private:
   std::vector<Contribution> items_;
 };
 
-/// Some of the equal parts that a shard or the ends are cut into: [begin, end).
+/// Some of the equal parts that a shard or the embeddings are cut into: [begin, end).
 struct Range {
   std::int32_t begin = 0, end = 0;
 
@@ -193,12 +193,21 @@ private:
 
 /// What a slot holds.
 struct Content {
-  enum class Holds : std::uint8_t { nothing, weights, gradient, kept, stash, hidden, hidden_gradient, ends };
+  enum class Holds : std::uint8_t {
+    nothing,
+    weights,
+    gradient,
+    saved,
+    deferred,
+    hidden,
+    hidden_gradient,
+    embeddings
+  };
 
   Holds holds = Holds::nothing;
-  std::int32_t shard = -1;        ///< weights, kept, stash; hidden: the shard to compute next, either way
-  std::int32_t micro_batch = -1;  ///< kept, stash, hidden
-  Pieces pieces;                  ///< weights, gradient, ends
+  std::int32_t shard = -1;        ///< weights, kept, deferred; hidden: the shard to compute next, either way
+  std::int32_t micro_batch = -1;  ///< kept, deferred, hidden
+  Pieces pieces;                  ///< weights, gradient, embeddings
 
   [[nodiscard]] bool same_thing(const Content& other) const {
     return holds == other.holds && shard == other.shard && micro_batch == other.micro_batch;
@@ -217,28 +226,28 @@ std::string describe(const Content& c) {
     for (const Piece& piece : c.pieces) most = std::max(most, piece.sum.size());
     return fmt::format("{} gradient contributions", most);
   }
-  case Content::Holds::kept:
-    return fmt::format("what shard {} kept of micro-batch {}", c.shard, c.micro_batch);
-  case Content::Holds::stash:
+  case Content::Holds::saved:
+    return fmt::format("what shard {} saved of micro-batch {}", c.shard, c.micro_batch);
+  case Content::Holds::deferred:
     return fmt::format("what B left of shard {} and micro-batch {}", c.shard, c.micro_batch);
   case Content::Holds::hidden:
     return fmt::format("micro-batch {} before shard {}", c.micro_batch, c.shard);
   case Content::Holds::hidden_gradient:
     return fmt::format("the gradient of micro-batch {} behind shard {}", c.micro_batch, c.shard);
-  case Content::Holds::ends:
-    return updated() ? "ends that are being updated" : "the ends";
+  case Content::Holds::embeddings:
+    return updated() ? "embeddings that are being updated" : "the embeddings";
   }
   return "";
 }
 
-// What is computed once for each (shard, micro-batch), and for each micro-batch at the ends.
+// What is computed once for each (shard, micro-batch), and for each micro-batch at the embeddings.
 constexpr std::uint8_t forward_done = 1, input_done = 2, weight_done = 4;
 constexpr std::uint8_t embed_done = 1, loss_done = 2, embed_backward_done = 4;
 constexpr std::uint8_t all_done = 7;
 
 // Whose gradient a step has written.
-std::uint8_t ends_bit(std::int32_t part) { return part == Contribution::embedding ? 1 : 2; }
-constexpr std::uint8_t both_ends = 3;
+std::uint8_t embeddings_bit(std::int32_t part) { return part == Contribution::embedding ? 1 : 2; }
+constexpr std::uint8_t both_embeddings = 3;
 
 /// Follows the contents of all slots through an execution and refuses what computes or moves the wrong thing
 /// (fresh_reads), or loses or repeats a contribution (exact_gradients).
@@ -247,7 +256,7 @@ public:
   /// `listed`: sums know their members, so that messages can name what is missing.
   Contents(const Program& program, bool listed) : program_(program), listed_(listed) {
     done_.resize((static_cast<std::size_t>(program.shards) + 1) * program.micro_batches);
-    ends_written_.resize(program.ranks.size());
+    embeddings_written_.resize(program.ranks.size());
     for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
       const RankProgram& rank = program.ranks[r];
       std::size_t count = 0;
@@ -257,10 +266,10 @@ public:
         count += rank.slots[c];
       }
       slots_.emplace_back(count);
-      for (int h = 0; h < static_cast<int>(rank.homes.size()); ++h)
-        hold({r, -1}, {SlotClass::owned, static_cast<std::int16_t>(h)}, Holds::weights, rank.homes[h]);
-      for (int e = 0; e < rank.slots[index(SlotClass::ends)]; ++e)
-        hold({r, -1}, {SlotClass::ends, static_cast<std::int16_t>(e)}, Holds::ends, -1);
+      for (int h = 0; h < static_cast<int>(rank.owned_shards.size()); ++h)
+        hold({r, -1}, {SlotClass::owned, static_cast<std::int16_t>(h)}, Holds::weights, rank.owned_shards[h]);
+      for (int e = 0; e < rank.slots[index(SlotClass::embeddings)]; ++e)
+        hold({r, -1}, {SlotClass::embeddings, static_cast<std::int16_t>(e)}, Holds::embeddings, -1);
     }
   }
 
@@ -281,7 +290,7 @@ public:
     case Kind::embed_backward:
       return embed_backward(p);
     case Kind::update:
-      return of_ends(at(p).slots[0].cls) ? update_ends(p) : update(p);
+      return of_embeddings(at(p).slots[0].cls) ? update_embeddings(p) : update(p);
     case Kind::zero:
       return zero(p);
     case Kind::accumulate:
@@ -318,19 +327,19 @@ public:
             {Rule::exact_gradients, -1, -1,
              fmt::format("the program: micro-batch {} is not computed forward and backward through {}",
                          static_cast<int>(i) % program_.micro_batches,
-                         part == program_.shards ? "the ends" : part_name(part))}};
+                         part == program_.shards ? "the embeddings" : part_name(part))}};
       }
     const auto stale = [&](int rank, Slot slot) {
       return std::ranges::any_of(content(rank, slot).pieces, [](const Piece& p) { return !p.updated; });
     };
     for (int r = 0; r < static_cast<int>(program_.ranks.size()); ++r) {
       const RankProgram& rank = program_.ranks[r];
-      for (std::int16_t h = 0; h < static_cast<int>(rank.homes.size()); ++h)
+      for (std::int16_t h = 0; h < static_cast<int>(rank.owned_shards.size()); ++h)
         if (const Slot slot{SlotClass::owned, h}; stale(r, slot))
           fail(Rule::exact_gradients, {r, -1},
                fmt::format("h{} still holds {} at the end", h, describe(content(r, slot))));
-      for (std::int16_t e = 0; e < rank.slots[index(SlotClass::ends)]; ++e)
-        if (stale(r, {SlotClass::ends, e}))
+      for (std::int16_t e = 0; e < rank.slots[index(SlotClass::embeddings)]; ++e)
+        if (stale(r, {SlotClass::embeddings, e}))
           fail(Rule::exact_gradients, {r, -1}, fmt::format("e{} is not updated as a whole at the end", e));
     }
   }
@@ -361,21 +370,22 @@ private:
   }
 
   [[nodiscard]] Range whole(SlotClass cls) const {
-    return {0, of_ends(cls) ? program_.ends_slices : program_.shard_parts};
+    return {0, of_embeddings(cls) ? program_.embeddings_slices : program_.shard_parts};
   }
 
   /// What a slot of the rank can hold.
   [[nodiscard]] Range extent(int rank, SlotClass cls) const {
     const RankProgram& r = program_.ranks[rank];
-    if (of_ends(cls) && r.ends_slice >= 0) return {r.ends_slice, r.ends_slice + 1};
+    if (of_embeddings(cls) && r.embeddings_slice >= 0) return {r.embeddings_slice, r.embeddings_slice + 1};
     if (cls != SlotClass::owned && cls != SlotClass::accumulator) return whole(cls);
-    const std::int32_t each = program_.shard_parts / program_.home_slices;
+    const std::int32_t each = program_.shard_parts / program_.owned_slices;
     return {r.slice * each, (r.slice + 1) * each};
   }
 
   /// What an action moves.
   [[nodiscard]] Range moved(const Action& a) const {
-    const std::int32_t each = (of_ends(a.payload) ? program_.ends_slices : program_.shard_parts) / a.parts;
+    const std::int32_t each =
+        (of_embeddings(a.payload) ? program_.embeddings_slices : program_.shard_parts) / a.parts;
     return {a.part * each, (a.part + 1) * each};
   }
 
@@ -391,9 +401,9 @@ private:
     return {begin, begin + each};
   }
 
-  /// Slice of the ends that an end's tensors lie in, or all.
-  [[nodiscard]] Range ends_range(std::int32_t part) const {
-    if (!program_.ends_split) return whole(SlotClass::ends);
+  /// Slice of the embeddings that an end's tensors lie in, or all.
+  [[nodiscard]] Range embeddings_range(std::int32_t part) const {
+    if (!program_.embeddings_split) return whole(SlotClass::embeddings);
     return part == Contribution::embedding ? Range{0, 1} : Range{1, 2};
   }
 
@@ -404,10 +414,10 @@ private:
       unexpected(p, slot, fmt::format("the weights of shard {}", at(p).shard));
   }
 
-  void need_ends(Place p, Slot slot, std::int32_t part) const {
-    const Pieces held = content(p.rank, slot).pieces.within(ends_range(part));
-    if (!held.covers(ends_range(part))) unexpected(p, slot, fmt::format("{}", part_name(part)));
-    if (std::ranges::any_of(held, &Piece::updated)) unexpected(p, slot, "the ends before their update");
+  void need_embeddings(Place p, Slot slot, std::int32_t part) const {
+    const Pieces held = content(p.rank, slot).pieces.within(embeddings_range(part));
+    if (!held.covers(embeddings_range(part))) unexpected(p, slot, fmt::format("{}", part_name(part)));
+    if (std::ranges::any_of(held, &Piece::updated)) unexpected(p, slot, "the embeddings before their update");
   }
 
   void need_micro_batch(Place p, Slot slot, Holds holds, std::int32_t shard) const {
@@ -417,7 +427,7 @@ private:
 
   void need_gradient(Place p, Slot slot, Range range) const {
     const Content& c = content(p.rank, slot);
-    const bool lasting = slot.cls == SlotClass::accumulator || slot.cls == SlotClass::ends_accumulator;
+    const bool lasting = slot.cls == SlotClass::accumulator || slot.cls == SlotClass::embeddings_accumulator;
     if (c.holds != Holds::gradient && lasting)
       fail(Rule::exact_gradients, p,
            fmt::format("{} still holds the gradient of the last step", name_of(slot)));
@@ -426,18 +436,19 @@ private:
       fail(Rule::exact_gradients, p, fmt::format("{} lacks a slice of the sum that is read", name_of(slot)));
   }
 
-  void need_both_ends(Place p, Slot slot) const {
-    const int slice = program_.ranks[p.rank].ends_slice;
+  void need_both_embeddings(Place p, Slot slot) const {
+    const int slice = program_.ranks[p.rank].embeddings_slice;
     const std::uint8_t needed =
-        slice < 0 ? both_ends : ends_bit(slice == 0 ? Contribution::embedding : Contribution::head);
-    if ((ends_written_[p.rank] & needed) != needed)
+        slice < 0 ? both_embeddings
+                  : embeddings_bit(slice == 0 ? Contribution::embedding : Contribution::head);
+    if ((embeddings_written_[p.rank] & needed) != needed)
       fail(Rule::exact_gradients, p,
            fmt::format("{} still holds a gradient of the last step", name_of(slot)));
   }
 
   void need_complete(Place p, Slot slot, Range range, const std::vector<std::int32_t>& parts) {
     need_gradient(p, slot, range);
-    if (of_ends(slot.cls)) need_both_ends(p, slot);
+    if (of_embeddings(slot.cls)) need_both_embeddings(p, slot);
     auto known = complete_.find(parts);
     if (known == complete_.end())
       known = complete_.emplace(parts, Sum::complete(parts, program_.micro_batches, listed_)).first;
@@ -463,9 +474,9 @@ private:
       return need_micro_batch(p, slot, Holds::hidden, a.shard);
     case Payload::activation_grad:
       return need_micro_batch(p, slot, Holds::hidden_gradient, a.shard - 1);
-    case Payload::ends_gradient:
+    case Payload::embeddings_gradient:
       need_gradient(p, slot, moved(a));
-      return need_both_ends(p, slot);
+      return need_both_embeddings(p, slot);
     default:
       return;
     }
@@ -492,7 +503,7 @@ private:
 
   void embed(Place p) {
     const Action& a = at(p);
-    need_ends(p, a.slots[1], Contribution::embedding);
+    need_embeddings(p, a.slots[1], Contribution::embedding);
     once(p, program_.shards, embed_done);
     content(p.rank, a.slots[0]) = {Holds::hidden, 0, a.micro_batch, {}};
   }
@@ -502,14 +513,14 @@ private:
     need_weights(p, a.slots[0]);
     need_micro_batch(p, a.slots[2], Holds::hidden, a.shard);
     once(p, a.shard, forward_done);
-    content(p.rank, a.slots[1]) = {Holds::kept, a.shard, a.micro_batch, {}};
+    content(p.rank, a.slots[1]) = {Holds::saved, a.shard, a.micro_batch, {}};
     content(p.rank, a.slots[2]).shard = a.shard + 1;
   }
 
   void loss(Place p) {
     const Action& a = at(p);
     need_micro_batch(p, a.slots[0], Holds::hidden, program_.shards);
-    need_ends(p, a.slots[1], Contribution::head);
+    need_embeddings(p, a.slots[1], Contribution::head);
     once(p, program_.shards, loss_done);
     content(p.rank, a.slots[0]).holds = Holds::hidden_gradient;
     content(p.rank, a.slots[0]).shard = program_.shards - 1;
@@ -525,18 +536,18 @@ private:
   void backward_input(Place p) {
     const Action& a = at(p);
     need_weights(p, a.slots[0]);
-    need_micro_batch(p, a.slots[1], Holds::kept, a.shard);
+    need_micro_batch(p, a.slots[1], Holds::saved, a.shard);
     need_micro_batch(p, a.slots[2], Holds::hidden_gradient, a.shard);
     once(p, a.shard, input_done);
     content(p.rank, a.slots[2]).shard = a.shard - 1;
     if (a.kind == Kind::backward_input)
-      content(p.rank, a.slots[3]) = {Holds::stash, a.shard, a.micro_batch, {}};
+      content(p.rank, a.slots[3]) = {Holds::deferred, a.shard, a.micro_batch, {}};
   }
 
   void backward_weight(Place p) {
     const Action& a = at(p);
-    need_micro_batch(p, a.slots[0], Holds::kept, a.shard);
-    need_micro_batch(p, a.slots[1], Holds::stash, a.shard);
+    need_micro_batch(p, a.slots[0], Holds::saved, a.shard);
+    need_micro_batch(p, a.slots[1], Holds::deferred, a.shard);
     once(p, a.shard, weight_done);
     add_gradient(p, a.slots[2], a.shard);
   }
@@ -559,14 +570,14 @@ private:
     content(p.rank, a.slots[0]).pieces.change(held, [](Piece& piece) { piece.updated = true; });
   }
 
-  void update_ends(Place p) {
+  void update_embeddings(Place p) {
     const Action& a = at(p);
     const Range slice{a.shard, a.shard + 1};
     std::vector<std::int32_t> parts = {Contribution::embedding, Contribution::head};
-    if (program_.ends_split) parts = {a.shard == 0 ? Contribution::embedding : Contribution::head};
+    if (program_.embeddings_split) parts = {a.shard == 0 ? Contribution::embedding : Contribution::head};
     need_complete(p, a.slots[1], slice, parts);
     Pieces& pieces = content(p.rank, a.slots[0]).pieces;
-    if (!pieces.covers(slice)) unexpected(p, a.slots[0], fmt::format("slice {} of the ends", a.shard));
+    if (!pieces.covers(slice)) unexpected(p, a.slots[0], fmt::format("slice {} of the embeddings", a.shard));
     pieces.change(slice, [&](Piece& piece) {
       if (piece.updated) fail(Rule::exact_gradients, p, "updates the slice a second time");
       piece.updated = true;
@@ -584,29 +595,31 @@ private:
   }
 
   void add_gradient(Place p, Slot slot, std::int32_t part) {
-    if (of_ends(slot.cls)) write_ends(p, slot, part);
+    if (of_embeddings(slot.cls)) write_embeddings(p, slot, part);
     else if (!at(p).accumulates) hold(p, slot, Holds::gradient, -1);
     Sum one(listed_);
     one.add({part, at(p).micro_batch});
-    grow(p, slot, slot.cls == SlotClass::ends_accumulator ? ends_range(part) : whole(slot.cls), one);
+    grow(p, slot, slot.cls == SlotClass::embeddings_accumulator ? embeddings_range(part) : whole(slot.cls),
+         one);
   }
 
-  void write_ends(Place p, Slot slot, std::int32_t part) {
-    std::uint8_t& written = ends_written_[p.rank];
-    const bool before = (written & ends_bit(part)) != 0;
+  void write_embeddings(Place p, Slot slot, std::int32_t part) {
+    std::uint8_t& written = embeddings_written_[p.rank];
+    const bool before = (written & embeddings_bit(part)) != 0;
     if (at(p).accumulates && !before)
       fail(Rule::exact_gradients, p,
            fmt::format("adds to the gradient of the last step in {}", name_of(slot)));
     if (!at(p).accumulates && before)
       fail(Rule::exact_gradients, p, fmt::format("overwrites what this step has added to {}", name_of(slot)));
     if (written == 0) hold(p, slot, Holds::gradient, -1);
-    written |= ends_bit(part);
+    written |= embeddings_bit(part);
   }
 
   void grow(Place p, Slot slot, Range range, const Sum& more) {
     need_gradient(p, slot, range);
     const std::size_t bound =
-        static_cast<std::size_t>(slot.cls == SlotClass::ends_accumulator ? 2 : 1) * program_.micro_batches;
+        static_cast<std::size_t>(slot.cls == SlotClass::embeddings_accumulator ? 2 : 1) *
+        program_.micro_batches;
     content(p.rank, slot).pieces.change(range, [&](Piece& piece) {
       if (piece.sum.size() + more.size() > bound)
         fail(Rule::exact_gradients, p,
@@ -625,10 +638,10 @@ private:
 
   void load(Place p) {
     const Action& a = at(p);
-    const Content& home = content(p.rank, a.slots[0]);
-    if (home.holds != Holds::weights || home.shard != a.shard)
+    const Content& owned = content(p.rank, a.slots[0]);
+    if (owned.holds != Holds::weights || owned.shard != a.shard)
       unexpected(p, a.slots[0], fmt::format("the weights of shard {}", a.shard));
-    receive(Content(home), extent(p.rank, SlotClass::owned), p, a.slots[1]);
+    receive(Content(owned), extent(p.rank, SlotClass::owned), p, a.slots[1]);
   }
 
   void reduce(std::span<const Place> calls) {
@@ -648,8 +661,8 @@ private:
       for (const Piece& piece : content(call.rank, at(call).slots[0]).pieces.within(range))
         borders.insert(piece.range.begin);
     }
-    const bool ends = at(calls.front()).payload == Payload::ends_gradient;
-    const std::size_t bound = static_cast<std::size_t>(ends ? 2 : 1) * program_.micro_batches;
+    const bool embeddings = at(calls.front()).payload == Payload::embeddings_gradient;
+    const std::size_t bound = static_cast<std::size_t>(embeddings ? 2 : 1) * program_.micro_batches;
     Pieces result;
     for (auto border = borders.begin(); std::next(border) != borders.end(); ++border) {
       Piece piece{{*border, *std::next(border)}, false, Sum(listed_)};
@@ -676,30 +689,30 @@ private:
 
   void all_gather(std::span<const Place> calls) {
     const Action& first = at(calls.front());
-    const bool ends = first.payload == Payload::ends;
+    const bool embeddings = first.payload == Payload::embeddings;
     for (std::size_t i = 0; i < calls.size(); ++i) {
       const Slot slot = at(calls[i]).slots[0];
       const Content& c = content(calls[i].rank, slot);
       const Pieces own = c.pieces.within(slice(calls, i));
-      const bool right = ends || (c.holds == Holds::weights && c.shard == first.shard);
+      const bool right = embeddings || (c.holds == Holds::weights && c.shard == first.shard);
       if (!right || !own.covers(slice(calls, i)))
         unexpected(calls[i], slot, fmt::format("slice {} of the weights of shard {}", i, first.shard));
-      if (ends && !std::ranges::all_of(own, &Piece::updated))
+      if (embeddings && !std::ranges::all_of(own, &Piece::updated))
         fail(Rule::fresh_reads, calls[i], fmt::format("slice {} is not updated yet", i));
     }
     const Range range = moved(first);
     for (const Place call : calls)
-      content(call.rank, at(call).slots[0]).pieces.put(range, Pieces({range, ends, Sum(listed_)}));
+      content(call.rank, at(call).slots[0]).pieces.put(range, Pieces({range, embeddings, Sum(listed_)}));
   }
 
   const Program& program_;
   bool listed_;
   std::vector<std::vector<Content>> slots_;                   ///< per rank, classes one after the other
   std::vector<std::array<std::size_t, slot_classes>> first_;  ///< of each class
-  /// What has been computed: [shards + 1, micro-batches], the last row for the ends.
+  /// What has been computed: [shards + 1, micro-batches], the last row for the embeddings.
   std::vector<std::uint8_t> done_;
-  std::vector<std::uint8_t>
-      ends_written_;  ///< of each rank's ends gradient, in this step: bits of ends_bit()
+  std::vector<std::uint8_t> embeddings_written_;       ///< of each rank's gradient of the embeddings, in this
+                                                       ///< step: bits of embeddings_bit()
   std::map<std::vector<std::int32_t>, Sum> complete_;  ///< whole gradients of parts
 };
 

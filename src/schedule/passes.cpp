@@ -12,8 +12,8 @@ namespace minitaw::schedule {
 namespace {
 
 bool permanent(SlotClass cls) {
-  return cls == SlotClass::owned || cls == SlotClass::accumulator || cls == SlotClass::ends ||
-         cls == SlotClass::ends_accumulator;
+  return cls == SlotClass::owned || cls == SlotClass::accumulator || cls == SlotClass::embeddings ||
+         cls == SlotClass::embeddings_accumulator;
 }
 
 /// Values by the action after which their slot is free: see releases(). What one of several messages
@@ -94,11 +94,11 @@ private:
 }  // namespace
 
 void write_first_contributions(RankProgram& rank, int shard_parts) {
-  std::vector<Written> totals(rank.homes.size(), Written(static_cast<std::size_t>(shard_parts)));
-  Written ends(2);
+  std::vector<Written> totals(rank.owned_shards.size(), Written(static_cast<std::size_t>(shard_parts)));
+  Written embeddings(2);
   for (Action& a : rank.actions) {
-    if (a.kind == Kind::loss) a.accumulates = ends.exchange(0, 1);
-    if (a.kind == Kind::embed_backward) a.accumulates = ends.exchange(1, 2);
+    if (a.kind == Kind::loss) a.accumulates = embeddings.exchange(0, 1);
+    if (a.kind == Kind::embed_backward) a.accumulates = embeddings.exchange(1, 2);
     const bool contributes =
         a.kind == Kind::backward || a.kind == Kind::backward_weight || a.kind == Kind::accumulate;
     if (!contributes) continue;

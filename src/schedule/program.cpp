@@ -27,7 +27,7 @@ Access access_of(const Action& action, Slot slot) {
   case SlotClass::gradient:
     return {slot, action.accumulates, true};
   case SlotClass::accumulator:
-  case SlotClass::ends_accumulator:
+  case SlotClass::embeddings_accumulator:
     return {slot, action.accumulates || kind == Kind::update, kind != Kind::update};
   case SlotClass::saved:
     return {slot, kind != Kind::forward, kind == Kind::forward};
@@ -35,7 +35,7 @@ Access access_of(const Action& action, Slot slot) {
     return {slot, kind != Kind::backward_input, kind == Kind::backward_input};
   case SlotClass::hidden:
     return {slot, kind != Kind::embed, kind != Kind::embed_backward};
-  case SlotClass::ends:
+  case SlotClass::embeddings:
     return {slot, true, kind == Kind::update};
   }
   return {};
@@ -82,7 +82,7 @@ Accesses accesses(const Action& action, int rank) {
 
 Lane lane_of(Kind kind, Payload payload, bool inside) {
   const bool operand =
-      payload == Payload::weights || payload == Payload::activation || payload == Payload::ends;
+      payload == Payload::weights || payload == Payload::activation || payload == Payload::embeddings;
   if (kind == Kind::send) return operand ? Lane::operands_out : Lane::gradients_out;
   if (kind == Kind::recv || !inside) return operand ? Lane::operands_in : Lane::gradients_in;
   return operand ? Lane::operands : Lane::gradients;
@@ -93,7 +93,7 @@ std::string_view name_of(Lane lane) { return lane_names[static_cast<std::size_t>
 char letter_of(SlotClass cls) { return slot_letters[static_cast<std::size_t>(cls)]; }
 
 model::Cut cut_of(const Program& program) {
-  return {program.shards, program.ends_slices, program.shard_parts, program.ends_split};
+  return {program.shards, program.embeddings_slices, program.shard_parts, program.embeddings_split};
 }
 
 std::vector<int> actions_of(const RankProgram& rank, Lane lane) {

@@ -52,12 +52,12 @@ inline constexpr int lanes = 7;
 /// What travels, is kept or is updated.
 enum class Payload : std::uint8_t {
   none,
-  weights,          // W3   weights of shard 3
-  gradient,         // G3   gradient of shard 3
-  activation,       // A3   hidden state at the input of shard 3 (with a micro-batch)
-  activation_grad,  // D3   its gradient
-  ends,             // E    weights of embedding and LM head
-  ends_gradient,    // EG
+  weights,              // W3   weights of shard 3
+  gradient,             // G3   gradient of shard 3
+  activation,           // A3   hidden state at the input of shard 3 (with a micro-batch)
+  activation_grad,      // D3   its gradient
+  embeddings,           // E    weights of embedding and LM head
+  embeddings_gradient,  // EG
 };
 
 /// Class of a slot: a named buffer of a rank.
@@ -70,8 +70,8 @@ enum class SlotClass : std::uint8_t {
   saved,         // a   activations: what F saves for the backward pass of one (shard, micro-batch)
   deferred,      // b   inputs of the weight gradient: what B leaves for W of one (shard, micro-batch)
   hidden,        // x   hidden state of a micro-batch, later its gradient
-  ends,          // e   weights of embedding and LM head, or the slice that the rank holds; permanent
-  ends_accumulator,  // f   their gradient summed over the step, fp32; permanent
+  embeddings,    // e   weights of embedding and LM head, or the slice that the rank holds; permanent
+  embeddings_accumulator,  // f   their gradient summed over the step, fp32; permanent
 };
 inline constexpr int slot_classes = 10;
 
@@ -87,7 +87,7 @@ struct Slot {
 ///
 /// Slots by kind (in this order):
 ///   embed: x e | F: w a x | loss: x e f | BW: w a x g | B: w a x b | W: a b g | dembed: x f
-///   update: h t, or e f (ends) | zero: one slot | add, load: source, target
+///   update: h t, or e f (embeddings) | zero: one slot | add, load: source, target
 ///   send, recv, broadcast, reduce, all_*: the slot that moves
 /// Access follows from kind and class (see accesses()).
 struct Action {
@@ -102,7 +102,7 @@ struct Action {
   std::int32_t peer = -1;          ///< other side of send / recv, root of broadcast / reduce (global rank)
   std::int32_t communicator = -1;  ///< index into Program::communicators; -1 for send / recv
   std::array<Slot, 4> slots{};
-  /// What moves or is added is part `part` of `parts` equal ones of the shard or the ends; a collective
+  /// What moves or is added is part `part` of `parts` equal ones of the shard or the embeddings; a collective
   /// divides that part among its members.
   std::int16_t part = 0, parts = 1;
   /// waits[l]: how many actions of lane l of this rank must be finished first (0: none). Its own lane is
@@ -120,11 +120,11 @@ struct Action {
 [[nodiscard]] constexpr bool is_collective(Kind kind) { return kind >= Kind::broadcast; }
 [[nodiscard]] constexpr bool is_rooted(Kind kind) { return kind == Kind::broadcast || kind == Kind::reduce; }
 [[nodiscard]] constexpr bool is_communication(Kind kind) { return kind >= Kind::send; }
-[[nodiscard]] constexpr bool of_ends(Payload payload) {
-  return payload == Payload::ends || payload == Payload::ends_gradient;
+[[nodiscard]] constexpr bool of_embeddings(Payload payload) {
+  return payload == Payload::embeddings || payload == Payload::embeddings_gradient;
 }
-[[nodiscard]] constexpr bool of_ends(SlotClass cls) {
-  return cls == SlotClass::ends || cls == SlotClass::ends_accumulator;
+[[nodiscard]] constexpr bool of_embeddings(SlotClass cls) {
+  return cls == SlotClass::embeddings || cls == SlotClass::embeddings_accumulator;
 }
 
 /// The lane of a message or collective; `inside`: all members of the collective are of one group.
@@ -164,22 +164,22 @@ struct Communicator {
 struct RankProgram {
   std::vector<Action> actions;
   std::array<int, slot_classes> slots{};  ///< how many slots of each class the rank has
-  std::vector<int> homes;                 ///< homes[k]: shard in home slot k and total slot k
-  int slice = 0;        ///< of Program::home_slices: what the rank holds of each shard in `homes`
-  int ends_slice = -1;  ///< the only slice of the ends that it holds, if any; -1: all of them
+  std::vector<int> owned_shards;          ///< owned_shards[k]: shard in owned slot k and total slot k
+  int slice = 0;  ///< of Program::owned_slices: what the rank holds of each shard in `owned_shards`
+  int embeddings_slice = -1;  ///< the only slice of the embeddings that it holds, if any; -1: all of them
 };
 
 /// One training step of all ranks: the only description of a schedule. Engine, prediction, timeline,
 /// accounting and validation all read it.
 struct Program {
-  std::string schedule;     ///< name with options, as in the deck: "tawpipe:cco=off"
-  int shards = 0;           ///< shards the blocks are split into
-  int micro_batches = 0;    ///< M, of all ranks together
-  int ends_slices = 1;      ///< equal slices of the ends, updated by one rank of each copy each
-  bool ends_split = false;  ///< two slices: the embedding; final norm and head
-  int home_slices = 1;      ///< equal slices of each shard, kept by one rank of each copy each
-  int shard_parts = 1;      ///< every shard is padded so that this many parts are equal
-  int copies = 1;           ///< ranks r, r + P / copies, ... do the same with their own micro-batches
+  std::string schedule;           ///< name with options, as in the deck: "tawpipe:cco=off"
+  int shards = 0;                 ///< shards the blocks are split into
+  int micro_batches = 0;          ///< M, of all ranks together
+  int embeddings_slices = 1;      ///< equal slices of the embeddings, updated by one rank of each copy each
+  bool embeddings_split = false;  ///< two slices: the embedding; final norm and head
+  int owned_slices = 1;           ///< equal slices of each shard, kept by one rank of each copy each
+  int shard_parts = 1;            ///< every shard is padded so that this many parts are equal
+  int copies = 1;                 ///< ranks r, r + P / copies, ... do the same with their own micro-batches
   topology::Groups groups{{1}};
   std::vector<Communicator> communicators;
   std::vector<RankProgram> ranks;

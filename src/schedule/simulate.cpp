@@ -165,9 +165,10 @@ double elements_moved(const Action& a, const Layout& layout) {
   return static_cast<double>(moved(a, layout).count);
 }
 
-/// Of what a rank keeps of a shard or the ends: a slice, if the program cuts them.
-double elements_kept(int rank, const Action& a, const Layout& layout, const Program& program) {
-  if (a.kind == Kind::update && a.payload == Payload::ends) return static_cast<double>(layout.ends.slice);
+/// Of what a rank keeps of a shard or the embeddings: a slice, if the program cuts them.
+double elements_saved(int rank, const Action& a, const Layout& layout, const Program& program) {
+  if (a.kind == Kind::update && a.payload == Payload::embeddings)
+    return static_cast<double>(layout.embeddings.slice);
   const SlotClass cls = a.slots[a.kind == Kind::update ? 1 : 0].cls;
   return static_cast<double>(held(program, rank, cls, a.shard, layout).count);
 }
@@ -181,9 +182,9 @@ double touched_bytes(int rank, const Action& a, const Layout& layout, const Prog
   case Kind::embed_backward:
     return 2 * static_cast<double>(model::hidden_bytes(layout.shape));
   case Kind::update:  // gradient, two moments and master weights; the weights themselves
-    return elements_kept(rank, a, layout, program) * (7 * fp32 + compute);
+    return elements_saved(rank, a, layout, program) * (7 * fp32 + compute);
   case Kind::zero:
-    return elements_kept(rank, a, layout, program) * fp32;
+    return elements_saved(rank, a, layout, program) * fp32;
   case Kind::accumulate:
     return elements_moved(a, layout) * (compute + (a.accumulates ? 2 : 1) * fp32);
   case Kind::load:

@@ -22,7 +22,7 @@ std::string slot_text(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls
 bool adds_to(const Action& a, Slot slot) {
   if (a.kind == Kind::accumulate && slot == a.slots[0]) return false;
   return a.accumulates && (slot.cls == SlotClass::gradient || slot.cls == SlotClass::accumulator ||
-                           slot.cls == SlotClass::ends_accumulator);
+                           slot.cls == SlotClass::embeddings_accumulator);
 }
 
 /// "[1/4]": part 1 of 4.
@@ -43,9 +43,9 @@ void append_rank(std::string& text, const Program& program, int rank) {
   fmt::format_to(out, "rank {} slots", rank);
   for (int c = 0; c < slot_classes; ++c)
     if (r.slots[c] > 0) fmt::format_to(out, " {}{}", letter_of(static_cast<SlotClass>(c)), r.slots[c]);
-  if (program.home_slices > 1) fmt::format_to(out, " slice {}", r.slice);
-  if (r.ends_slice >= 0) fmt::format_to(out, " ends {}", r.ends_slice);
-  fmt::format_to(out, " homes{}{}\n", r.homes.empty() ? "" : " ", fmt::join(r.homes, " "));
+  if (program.owned_slices > 1) fmt::format_to(out, " slice {}", r.slice);
+  if (r.embeddings_slice >= 0) fmt::format_to(out, " embeddings {}", r.embeddings_slice);
+  fmt::format_to(out, " owned{}{}\n", r.owned_shards.empty() ? "" : " ", fmt::join(r.owned_shards, " "));
   for (const Action& a : r.actions) {
     std::string line = fmt::format("{:>4} {:<13} {}", a.tick, name_of(a.lane), to_text(a, program));
     append_waits(line, a);
@@ -57,8 +57,8 @@ void append_rank(std::string& text, const Program& program, int rank) {
 std::string cuts_text(const Program& p) {
   std::string text;
   const auto add = [&](std::string_view key, int value) { text += fmt::format("{} {}\n", key, value); };
-  if (p.ends_split) add("ends_split", 1);
-  if (p.home_slices > 1) add("home_slices", p.home_slices);
+  if (p.embeddings_split) add("embeddings_split", 1);
+  if (p.owned_slices > 1) add("owned_slices", p.owned_slices);
   if (p.shard_parts > 1) add("shard_parts", p.shard_parts);
   if (p.copies > 1) add("copies", p.copies);
   return text;
@@ -76,9 +76,9 @@ std::string payload_text(Payload payload, int shard) {
     return fmt::format("A{}", shard);
   case Payload::activation_grad:
     return fmt::format("D{}", shard);
-  case Payload::ends:
+  case Payload::embeddings:
     return shard < 0 ? "E" : fmt::format("E{}", shard);
-  case Payload::ends_gradient:
+  case Payload::embeddings_gradient:
     return "EG";
   case Payload::none:
     break;
@@ -101,9 +101,9 @@ std::string to_text(const Action& a, const Program& program) {
 }
 
 std::string to_text(const Program& program) {
-  std::string text =
-      fmt::format("program {}\nshards {}\nmicro_batches {}\nends_slices {}\ngroups {}\n", program.schedule,
-                  program.shards, program.micro_batches, program.ends_slices, program.groups.text());
+  std::string text = fmt::format("program {}\nshards {}\nmicro_batches {}\nembeddings_slices {}\ngroups {}\n",
+                                 program.schedule, program.shards, program.micro_batches,
+                                 program.embeddings_slices, program.groups.text());
   text += cuts_text(program);
   for (const Communicator& c : program.communicators)
     fmt::format_to(std::back_inserter(text), "communicator {} {}\n", c.name, fmt::join(c.ranks, " "));
@@ -165,12 +165,12 @@ private:
       program_.shards = number(word(1, "a count"), "a count");
     } else if (key == "micro_batches") {
       program_.micro_batches = number(word(1, "a count"), "a count");
-    } else if (key == "ends_slices") {
-      program_.ends_slices = number(word(1, "a count"), "a count");
-    } else if (key == "ends_split") {
-      program_.ends_split = number(word(1, "0 or 1"), "0 or 1") != 0;
-    } else if (key == "home_slices") {
-      program_.home_slices = number(word(1, "a count"), "a count");
+    } else if (key == "embeddings_slices") {
+      program_.embeddings_slices = number(word(1, "a count"), "a count");
+    } else if (key == "embeddings_split") {
+      program_.embeddings_split = number(word(1, "0 or 1"), "0 or 1") != 0;
+    } else if (key == "owned_slices") {
+      program_.owned_slices = number(word(1, "a count"), "a count");
     } else if (key == "shard_parts") {
       program_.shard_parts = number(word(1, "a count"), "a count");
     } else if (key == "copies") {
@@ -197,9 +197,9 @@ private:
     RankProgram& rank = program_.ranks.emplace_back();
     if (word(2, "\"slots\"") != "slots") fail("\"slots\"");
     std::size_t i = 3;
-    for (; word(i, "\"homes\"") != "homes"; ++i) {
-      if (words_[i] == "slice" || words_[i] == "ends") {
-        int& which = words_[i] == "slice" ? rank.slice : rank.ends_slice;
+    for (; word(i, "\"owned\"") != "owned"; ++i) {
+      if (words_[i] == "slice" || words_[i] == "embeddings") {
+        int& which = words_[i] == "slice" ? rank.slice : rank.embeddings_slice;
         which = number(word(++i, "a slice"), "a slice");
         continue;
       }
@@ -207,7 +207,7 @@ private:
       if (!slot.valid()) fail("slot counts such as w2");
       rank.slots[static_cast<std::size_t>(slot.cls)] = slot.index;
     }
-    for (++i; i < words_.size(); ++i) rank.homes.push_back(number(words_[i], "a shard"));
+    for (++i; i < words_.size(); ++i) rank.owned_shards.push_back(number(words_[i], "a shard"));
   }
 
   static std::optional<Slot> slot_of(std::string_view word) {
@@ -294,8 +294,8 @@ private:
   void parse_payload(Action& a, std::string_view operand) {
     const std::string_view text = parse_part(a, operand);
     static constexpr std::array<std::pair<std::string_view, Payload>, 7> prefixes = {
-        {{"EG", Payload::ends_gradient},
-         {"E", Payload::ends},
+        {{"EG", Payload::embeddings_gradient},
+         {"E", Payload::embeddings},
          {"W", Payload::weights},
          {"G", Payload::gradient},
          {"A", Payload::activation},

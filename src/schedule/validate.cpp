@@ -35,9 +35,9 @@ Form form_of(Payload payload) {
   case Payload::activation:
   case Payload::activation_grad:
     return {"x", true, true};
-  case Payload::ends:
+  case Payload::embeddings:
     return {"e", false, false};
-  case Payload::ends_gradient:
+  case Payload::embeddings_gradient:
     return {"f", false, false};
   case Payload::none:
     break;
@@ -62,7 +62,7 @@ Form form_of(const Action& a) {
   case Kind::embed_backward:
     return {"x f", false, true};
   case Kind::update:
-    return of_ends(a.payload) ? Form{"e f", true, false} : Form{"h t", true, false};
+    return of_embeddings(a.payload) ? Form{"e f", true, false} : Form{"h t", true, false};
   case Kind::zero:
     return {"g", true, false};
   case Kind::accumulate:
@@ -90,7 +90,7 @@ public:
   void run() {
     check_program();
     for (rank_ = 0; rank_ < static_cast<int>(program_.ranks.size()); ++rank_) {
-      check_homes();
+      check_owned();
       issued_ = {};
       for (action_ = 0; action_ < static_cast<int>(here().actions.size()); ++action_) check_action();
     }
@@ -108,15 +108,15 @@ private:
       refuse(Rule::slots_accounted, program_, -1, -1,
              fmt::format("{} ranks have actions, but the groups {} have {}", ranks, program_.groups.text(),
                          program_.groups.ranks()));
-    if (program_.shards < 1 || program_.micro_batches < 1 || program_.ends_slices < 1)
+    if (program_.shards < 1 || program_.micro_batches < 1 || program_.embeddings_slices < 1)
       refuse(Rule::exact_gradients, program_, -1, -1,
-             "a step needs at least one shard, micro-batch and ends slice");
-    if (program_.shard_parts < 1 || program_.home_slices < 1 ||
-        program_.shard_parts % program_.home_slices != 0)
+             "a step needs at least one shard, micro-batch and slice of the embeddings");
+    if (program_.shard_parts < 1 || program_.owned_slices < 1 ||
+        program_.shard_parts % program_.owned_slices != 0)
       refuse(Rule::exact_gradients, program_, -1, -1,
              "the slices that ranks keep must be made of whole parts");
-    if (program_.ends_split && program_.ends_slices != 2)
-      refuse(Rule::exact_gradients, program_, -1, -1, "split ends have two slices");
+    if (program_.embeddings_split && program_.embeddings_slices != 2)
+      refuse(Rule::exact_gradients, program_, -1, -1, "split embeddings have two slices");
     for (const Communicator& c : program_.communicators) check_communicator(c);
   }
 
@@ -132,16 +132,18 @@ private:
     for (const int rank : c.ranks) members[rank] = true;
   }
 
-  void check_homes() {
+  void check_owned() {
     action_ = -1;
-    if (here().slice < 0 || here().slice >= program_.home_slices || here().ends_slice >= program_.ends_slices)
+    if (here().slice < 0 || here().slice >= program_.owned_slices ||
+        here().embeddings_slice >= program_.embeddings_slices)
       fail(Rule::exact_gradients, "keeps a slice that there is not");
     const auto count = [&](SlotClass cls) { return here().slots[static_cast<std::size_t>(cls)]; };
-    const int homes = static_cast<int>(here().homes.size());
-    if (count(SlotClass::owned) != homes || count(SlotClass::accumulator) != homes)
-      fail(Rule::slots_accounted, fmt::format("{} home and {} total slots for {} owned shards",
-                                              count(SlotClass::owned), count(SlotClass::accumulator), homes));
-    for (const int shard : here().homes)
+    const int owned_shards = static_cast<int>(here().owned_shards.size());
+    if (count(SlotClass::owned) != owned_shards || count(SlotClass::accumulator) != owned_shards)
+      fail(Rule::slots_accounted,
+           fmt::format("{} owned and {} total slots for {} owned shards", count(SlotClass::owned),
+                       count(SlotClass::accumulator), owned_shards));
+    for (const int shard : here().owned_shards)
       if (shard < 0 || shard >= program_.shards)
         fail(Rule::fresh_reads, fmt::format("owns shard {}, but there are {}", shard, program_.shards));
   }
@@ -162,17 +164,19 @@ private:
   }
 
   void check_numbers(const Action& a, const Form& form) const {
-    const bool slice = a.kind == Kind::update && a.payload == Payload::ends;
+    const bool slice = a.kind == Kind::update && a.payload == Payload::embeddings;
     // The gradient at the input of the head is that of "shard" number `shards`.
-    const bool flow = a.payload == Payload::activation || a.payload == Payload::activation_grad;
-    const int shards = slice ? program_.ends_slices : program_.shards + (flow ? 1 : 0);
+    const bool hidden_state = a.payload == Payload::activation || a.payload == Payload::activation_grad;
+    const int shards = slice ? program_.embeddings_slices : program_.shards + (hidden_state ? 1 : 0);
     if (form.shard && (a.shard < 0 || a.shard >= shards))
       fail(Rule::fresh_reads,
            fmt::format("names {} {}, expected 0 to {}", slice ? "slice" : "shard", a.shard, shards - 1));
     if (form.micro_batch && (a.micro_batch < 0 || a.micro_batch >= program_.micro_batches))
       fail(Rule::fresh_reads,
            fmt::format("names micro-batch {}, expected 0 to {}", a.micro_batch, program_.micro_batches - 1));
-    const int parts = flow ? 1 : of_ends(a.payload) ? program_.ends_slices : program_.shard_parts;
+    const int parts = hidden_state               ? 1
+                      : of_embeddings(a.payload) ? program_.embeddings_slices
+                                                 : program_.shard_parts;
     if (a.parts < 1 || a.part < 0 || a.part >= a.parts || parts % a.parts != 0)
       fail(Rule::fresh_reads, fmt::format("names part {} of {} where there are {}", a.part, a.parts, parts));
   }
@@ -194,9 +198,9 @@ private:
       fail(Rule::slots_accounted, fmt::format("uses {}, but the rank declares {} slots {}", name_of(slot),
                                               declared, letter_of(slot.cls)));
     const bool owned = slot.cls == SlotClass::owned || slot.cls == SlotClass::accumulator;
-    if (owned && here().homes[slot.index] != a.shard)
+    if (owned && here().owned_shards[slot.index] != a.shard)
       fail(slot.cls == SlotClass::owned ? Rule::fresh_reads : Rule::exact_gradients,
-           fmt::format("{} belongs to shard {}", name_of(slot), here().homes[slot.index]));
+           fmt::format("{} belongs to shard {}", name_of(slot), here().owned_shards[slot.index]));
   }
 
   void check_lane(const Action& a) const {

@@ -84,8 +84,8 @@ double length(const Timeline& timeline) {
 namespace {
 
 constexpr int kinds = static_cast<int>(Kind::all_reduce) + 1;
-constexpr std::array payload_names = {"none", "weights",      "gradient", "activation", "activation_grad",
-                                      "ends", "ends_gradient"};
+constexpr std::array payload_names = {
+    "none", "weights", "gradient", "activation", "activation_grad", "embeddings", "embeddings_gradient"};
 constexpr std::array times = {TimeField{"ready", &Event::ready}, TimeField{"begin", &Event::begin},
                               TimeField{"end", &Event::end}};
 

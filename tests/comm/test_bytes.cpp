@@ -61,7 +61,7 @@ private:
   [[nodiscard]] Scalar scalar(const Action& a) const {
     const auto cls = a.slots[0].cls;
     const bool total =
-        cls == schedule::SlotClass::accumulator || cls == schedule::SlotClass::ends_accumulator;
+        cls == schedule::SlotClass::accumulator || cls == schedule::SlotClass::embeddings_accumulator;
     return total || layout_.shape.dtype == model::Dtype::fp32 ? Scalar::fp32 : Scalar::bf16;
   }
 

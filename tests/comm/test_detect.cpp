@@ -67,7 +67,7 @@ TEST(GatherTexts, EveryRankHasAllOfAnyLength) {
 
 TEST(LibraryLine, SaysWhichLibraryAndNotWhoBuiltItWhere) {
   EXPECT_EQ(library_line("MPICH Version:      4.2.1\nMPICH Release date: Wed\nMPICH Device:       ch4:ucx\n"
-                         "MPICH configure:    --prefix=/home/joe\n"),
+                         "MPICH configure:    --prefix=/owned/joe\n"),
             "MPICH 4.2.1, device ch4:ucx");
   EXPECT_EQ(
       library_line("Open MPI v5.0.3, package: Open MPI joe@cn1 Distribution, ident: 5.0.3, repo rev: x"),

@@ -44,8 +44,8 @@ TEST_P(Exchange, MatchesByPayloadAndInOrder) {
   const std::array batch{message(true, next, Payload::activation, out[0]),
                          message(true, next, Payload::weights, out[1]),
                          message(true, next, Payload::activation, out[2]),
-                         message(true, next, Payload::ends, out[3]),
-                         message(false, previous, Payload::ends, in[3]),
+                         message(true, next, Payload::embeddings, out[3]),
+                         message(false, previous, Payload::embeddings, in[3]),
                          message(false, previous, Payload::activation, in[0]),
                          message(false, previous, Payload::activation, in[2]),
                          message(false, previous, Payload::weights, in[1])};
@@ -206,7 +206,7 @@ TEST_P(Lanes, DoNotDisturbEachOther) {
 class Cancel : public OnEvery {};
 MINITAW_ON_EVERY_TRANSPORT(Cancel);
 
-/// Ends the waits of a transport a little later, as the watchdog would.
+/// Embeddings the waits of a transport a little later, as the watchdog would.
 std::jthread cancel_later(World& world) {
   return std::jthread([&world] {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));

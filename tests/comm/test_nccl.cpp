@@ -77,11 +77,11 @@ TEST(Colours, AreFew) {
 /// In a ring of five the colours are 0 1 0 1 2.
 TEST(Colours, TellTheCommunicatorByTheLowestBitThatDiffers) {
   const Colours colours(program(5));
-  EXPECT_EQ(colours.messages(Payload::ends, 0, 1), (Messages{Cargo::operands, 0, 0}));
+  EXPECT_EQ(colours.messages(Payload::embeddings, 0, 1), (Messages{Cargo::operands, 0, 0}));
   EXPECT_EQ(colours.messages(Payload::weights, 1, 0), (Messages{Cargo::operands, 0, 1}));
   EXPECT_EQ(colours.messages(Payload::activation_grad, 3, 4), (Messages{Cargo::gradients, 0, 1}));
   EXPECT_EQ(colours.messages(Payload::activation, 4, 0), (Messages{Cargo::operands, 1, 1}));
-  EXPECT_EQ(colours.messages(Payload::ends_gradient, 0, 4), (Messages{Cargo::gradients, 1, 0}));
+  EXPECT_EQ(colours.messages(Payload::embeddings_gradient, 0, 4), (Messages{Cargo::gradients, 1, 0}));
   EXPECT_THROW((void)colours.messages(Payload::weights, 0, 2), LogicError);
 }
 

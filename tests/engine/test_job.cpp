@@ -237,7 +237,7 @@ TEST(Verification, SeesALayerThatIsNotUpdated) {
   const auto not_updated = [](Program& p) {
     for (schedule::RankProgram& rank : p.ranks)
       for (Action& a : rank.actions)
-        if (a.kind == Kind::update && a.payload != schedule::Payload::ends && a.shard == 0)
+        if (a.kind == Kind::update && a.payload != schedule::Payload::embeddings && a.shard == 0)
           a.kind = Kind::join;
   };
   const Reference reference = all.rank() == 0 ? serial_reference(c, 1) : Reference{};

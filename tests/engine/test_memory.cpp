@@ -19,7 +19,7 @@ schedule::Footprint footprint() {
   schedule::Footprint f;
   f.slots = {{{SlotClass::owned, 0}, 512},        {{SlotClass::weights, 0}, 768},
              {{SlotClass::weights, 1}, 256},      {{SlotClass::saved, 0}, 1024},
-             {{SlotClass::accumulator, 0}, 2048}, {{SlotClass::ends, 0}, 256}};
+             {{SlotClass::accumulator, 0}, 2048}, {{SlotClass::embeddings, 0}, 256}};
   f.optimiser = {1536, 512};
   f.workspace = 4096;
   f.staging = 256;

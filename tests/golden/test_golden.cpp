@@ -125,7 +125,8 @@ private:
     for (std::size_t s = 0; s < layout_.shards.size(); ++s)
       for (const Tensor& tensor : layout_.shards[s].tensors)
         check(tensor, test::tensor_of(tensors.shards[s], tensor));
-    for (const Tensor& tensor : layout_.ends.tensors) check(tensor, test::tensor_of(tensors.ends, tensor));
+    for (const Tensor& tensor : layout_.embeddings.tensors)
+      check(tensor, test::tensor_of(tensors.embeddings, tensor));
   }
 };
 

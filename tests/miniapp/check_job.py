@@ -142,7 +142,7 @@ def check_timeline():
     for row in rows(file):
         assert 0 <= float(row["gradient_error"]) < 1e-5, f"a case that fits is checked: {row}"
         step = float(row["compute_s [s]"]) / (1 - float(row["exposed_share"]) - float(row["bubble"]))
-        exposed = sum(float(row[f"exposed_{kind}_s [s]"]) for kind in ("weights", "gradients", "activations", "ends"))
+        exposed = sum(float(row[f"exposed_{kind}_s [s]"]) for kind in ("weights", "gradients", "activations", "embeddings"))
         assert float(row["compute_s [s]"]) > 0 and float(row["max_s [s]"]) < 10 * step, row
         assert abs(exposed - step * float(row["exposed_share"])) < 1e-6 * step, row
         assert abs(float(row["idle_s [s]"]) - step * float(row["bubble"])) < 1e-6 * step, row

@@ -50,18 +50,18 @@ def check_refusals(a):
     refused(a, "deck.toml", says="deck.toml")
     refused(a, a, "--bogus", says="--bogus")
     refused(a, a, "--allow", "dtyp", says="did you mean dtype")
-    for option, bad in (("--threshold", "0"), ("--threshold", "nan"), ("--confidence", "1"), ("--confidence", "0.2"),
+    for option, bad in (("--threshold", "0"), ("--threshold", "nan"), ("--threshold", "0.5"), ("--threshold", "5"), ("--confidence", "1"), ("--confidence", "0.2"),
                         ("--quantile", "0.7"), ("--memory-threshold", "-1"), ("--threshold", "much")):
         refused(a, a, option, bad, says=option)
     refused(a, a, "--junit", "no/such/folder.xml", says="cannot be written")
     refused(a, measure("longer.h5", "seq=16"), says="no case in common")
     seeded = measure("seeded.h5", "seed=2")
     refused(a, seeded, says="--allow seed")
-    compared(a, seeded, "--allow", "seed", "--threshold", "1e5", code=0)
+    compared(a, seeded, "--allow", "seed", "--threshold", "off", code=0)
 
 
 def check_text(a):
-    text = compared(a, a, "--threshold", "1e5", code=0)
+    text = compared(a, a, "--threshold", "off", code=0)
     assert text.splitlines()[-1] == "COMPARISON: SAME", text
     rows = [line for line in text.splitlines() if not line.startswith("#")]
     assert len(rows) == 3, text  # two cases and the closing line
@@ -72,7 +72,7 @@ def check_text(a):
 
 
 def check_json(a):
-    found = json.loads(compared(a, a, "--json", "--threshold", "1e5", code=0))
+    found = json.loads(compared(a, a, "--json", "--threshold", "off", code=0))
     assert found["outcome"] == "same" and len(found["cases"]) == 2
     assert [case["settings"]["seq"] for case in found["cases"]] == [8, 12] and found["base"] == a
     ratio = found["cases"][0]["aspects"]["time"]["ratio"]
@@ -106,7 +106,7 @@ def check_counts(suite):
 
 
 def check_junit(a):
-    compared(a, a, "--threshold", "1e5", "--junit", "same.xml", code=0)
+    compared(a, a, "--threshold", "off", "--junit", "same.xml", code=0)
     root = xml.etree.ElementTree.parse(FOLDER / "same.xml").getroot()
     check_element(root)
     assert root.get("failures") == "0"
@@ -138,7 +138,7 @@ def check_losses(a):
     """Another learning rate changes the last loss but not the first; only with --allow are the two compared at all."""
     other = measure("rate.h5", "learning_rate=0.1")
     refused(a, other, says="--allow learning_rate")
-    text = compared(a, other, "--allow", "learning_rate", "--threshold", "1e5", code=0)
+    text = compared(a, other, "--allow", "learning_rate", "--threshold", "off", code=0)
     assert "learning_rate = 0.001 -> 0.1, as allowed" in text
 
 

@@ -27,7 +27,7 @@ def check_sample():
     timeline = measured_timeline(load(SAMPLE).cases[0])
     assert timeline.groups == [1, 2] and timeline.lanes[0] == "compute" and timeline.length == 1.25
     assert [event.text() for event in timeline.events] == ["F s2 m1", "send G2 m1 to r2", "recv G2 m1 from r0", "broadcast E, root r1", "update W4"]
-    assert [event.phase for event in timeline.events] == ["F", "gradients", "gradients", "ends", "U"] and phase_of("join", "none") is None
+    assert [event.phase for event in timeline.events] == ["F", "gradients", "gradients", "embeddings", "U"] and phase_of("join", "none") is None
     assert rows_of(timeline)[0] == [0] * 5
     trace = trace_of(SAMPLE, "--case", 0)
     slices = [event for event in trace if event["ph"] == "X"]

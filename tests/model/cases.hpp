@@ -115,7 +115,7 @@ inline model::ReferenceTensors rounded_to(model::Dtype dtype, model::ReferenceTe
                                           : to_float(to_bf16(static_cast<float>(value)));
   };
   for (std::vector<double>& shard : weights.shards) round(shard);
-  round(weights.ends);
+  round(weights.embeddings);
   return weights;
 }
 
@@ -126,7 +126,8 @@ void for_each_tensor(const model::Layout& layout, const model::ReferenceTensors&
   for (std::size_t s = 0; s < layout.shards.size(); ++s)
     for (const model::Tensor& t : layout.shards[s].tensors)
       check(t, tensor_of(a.shards[s], t), tensor_of(b.shards[s], t));
-  for (const model::Tensor& t : layout.ends.tensors) check(t, tensor_of(a.ends, t), tensor_of(b.ends, t));
+  for (const model::Tensor& t : layout.embeddings.tensors)
+    check(t, tensor_of(a.embeddings, t), tensor_of(b.embeddings, t));
 }
 
 /// Every tensor by relative norm.

@@ -16,7 +16,7 @@ inline model::ReferenceTensors initial_weights(const model::Layout& layout, std:
     values.assign(narrow.begin(), narrow.end());
   };
   for (std::size_t s = 0; s < layout.shards.size(); ++s) fill(weights.shards[s], layout.shards[s]);
-  fill(weights.ends, layout.ends);
+  fill(weights.embeddings, layout.embeddings);
   return weights;
 }
 

@@ -53,7 +53,7 @@ std::map<std::string, std::vector<float>> tensors_of(int shards, std::uint64_t s
     EXPECT_TRUE(std::none_of(values.begin(), values.end(), [](float v) { return std::isnan(v); }));
   };
   for (const Shard& shard : layout.shards) collect(shard);
-  collect(layout.ends);
+  collect(layout.embeddings);
   return tensors;
 }
 

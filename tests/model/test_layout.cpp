@@ -106,7 +106,7 @@ TEST(Shape, CountsParametersAsTheLayoutDoes) {
   std::int64_t sum = 0;
   for (const Shard& shard : layout.shards)
     for (const Tensor& tensor : shard.tensors) sum += tensor.size();
-  for (const Tensor& tensor : layout.ends.tensors) sum += tensor.size();
+  for (const Tensor& tensor : layout.embeddings.tensors) sum += tensor.size();
   EXPECT_EQ(parameters(good()), sum);
 }
 
@@ -220,12 +220,12 @@ TEST(Layout, TensorsAreAlignedDisjointAndShaped) {
 
 TEST(Layout, EndsSplitIntoEqualAlignedSlices) {
   for (int slices = 1; slices <= 9; ++slices) {
-    const Ends ends = make_layout(odd_shape(1), {1, slices}).ends;
-    expect_packed(ends.tensors, ends.elements);
-    EXPECT_EQ(ends.elements, slices * ends.slice);
-    EXPECT_EQ(ends.slice % alignment, 0);
-    EXPECT_EQ(ends.tensor(Role::head).rows, 7);
-    EXPECT_FALSE(ends.tensor(Role::norm).decay);
+    const Embeddings embeddings = make_layout(odd_shape(1), {1, slices}).embeddings;
+    expect_packed(embeddings.tensors, embeddings.elements);
+    EXPECT_EQ(embeddings.elements, slices * embeddings.slice);
+    EXPECT_EQ(embeddings.slice % alignment, 0);
+    EXPECT_EQ(embeddings.tensor(Role::head).rows, 7);
+    EXPECT_FALSE(embeddings.tensor(Role::norm).decay);
   }
 }
 
@@ -238,13 +238,13 @@ TEST(Layout, PartsOfShardsAreEqualAndAligned) {
 }
 
 TEST(Layout, TheSecondOfTwoSplitEndsBeginsWithTheNorm) {
-  const Ends ends = make_layout(odd_shape(2), {.slices = 2, .ends_split = true}).ends;
-  EXPECT_EQ(ends.slice % alignment, 0);
-  EXPECT_LE(ends.tensor(Role::head).offset + ends.tensor(Role::head).size(), ends.elements);
-  EXPECT_EQ(ends.elements, 2 * ends.slice);
-  EXPECT_EQ(ends.tensor(Role::embedding).offset, 0);
-  EXPECT_LE(ends.tensor(Role::embedding).size(), ends.slice);
-  EXPECT_EQ(ends.tensor(Role::norm).offset, ends.slice);
+  const Embeddings embeddings = make_layout(odd_shape(2), {.slices = 2, .embeddings_split = true}).embeddings;
+  EXPECT_EQ(embeddings.slice % alignment, 0);
+  EXPECT_LE(embeddings.tensor(Role::head).offset + embeddings.tensor(Role::head).size(), embeddings.elements);
+  EXPECT_EQ(embeddings.elements, 2 * embeddings.slice);
+  EXPECT_EQ(embeddings.tensor(Role::embedding).offset, 0);
+  EXPECT_LE(embeddings.tensor(Role::embedding).size(), embeddings.slice);
+  EXPECT_EQ(embeddings.tensor(Role::norm).offset, embeddings.slice);
 }
 
 TEST(Layout, TheHeadShortensTheLastStage) {
@@ -252,7 +252,7 @@ TEST(Layout, TheHeadShortensTheLastStage) {
   shape.ffn.assign(8, 8);
   const auto last = [&](std::int64_t vocab, bool split) {
     shape.vocab = vocab;
-    return make_layout(shape, {.shards = 2, .slices = 2, .ends_split = split}).shards.back().layers;
+    return make_layout(shape, {.shards = 2, .slices = 2, .embeddings_split = split}).shards.back().layers;
   };
   EXPECT_EQ(last(1, true), 4);
   EXPECT_EQ(last(100000, true), 1);
@@ -371,7 +371,7 @@ TEST(Footprint, BlockPolicyKeepsTheBlockInputOnly) {
 }
 
 /// Of a block with F = 8/3 H and as many key heads as query heads, in units of B S H bytes, bf16.
-double stash_share(Recompute recompute) {
+double deferred_share(Recompute recompute) {
   const Shape shape{.layers = 1,
                     .hidden = 768,
                     .heads = 6,
@@ -391,9 +391,9 @@ TEST(Footprint, StashIsWhatZeroBubbleSaysLessWhatTheForwardPassKept) {
   // it all else: the gradient of gate and up projections takes their place (32/3), norm2's output is rebuilt.
   // Beside it: both gains' partial sums, 4 bytes x 512 rows each, and row statistics.
   const double rest = 2 * 4 * 512.0 / (65536 * 3) + 0.01;
-  EXPECT_NEAR(stash_share(Recompute::block), 32 - 2, rest);
-  EXPECT_NEAR(stash_share(Recompute::keep_attention), 32 - 4, rest);
-  EXPECT_NEAR(stash_share(Recompute::none), 32 - 4 - 32.0 / 3 - 2, rest);
+  EXPECT_NEAR(deferred_share(Recompute::block), 32 - 2, rest);
+  EXPECT_NEAR(deferred_share(Recompute::keep_attention), 32 - 4, rest);
+  EXPECT_NEAR(deferred_share(Recompute::none), 32 - 4 - 32.0 / 3 - 2, rest);
 }
 
 TEST(Footprint, ScratchOfALongSequenceDoesNotHoldAllLogits) {

@@ -224,9 +224,9 @@ protected:
   Layout layout_ = test::layout_of(test::grouped, dtype_);
   std::size_t element_ = bytes_of(dtype_);
   test::DeviceBuffer workspace_{workspace_bytes(layout_)}, x_{hidden_bytes(layout_.shape)},
-      kept_{saved_bytes(layout_, 0)}, weights_{layout_.shards[0].elements * element_},
-      ends_{layout_.ends.elements * element_}, total_{layout_.shards[0].elements * sizeof(float)},
-      ends_total_{layout_.ends.elements * sizeof(float)};
+      saved_{saved_bytes(layout_, 0)}, weights_{layout_.shards[0].elements * element_},
+      ends_{layout_.embeddings.elements * element_}, total_{layout_.shards[0].elements * sizeof(float)},
+      embeddings_accumulator_{layout_.embeddings.elements * sizeof(float)};
   double* loss_ = nullptr;
   MicroBatch batch_{layout_.shape};
   Model model_{{}, layout_, 1, workspace_.get()};
@@ -238,18 +238,18 @@ INSTANTIATE_TEST_SUITE_P(All, SmallBuffers, ::testing::Values(Dtype::fp32, Dtype
                          [](const auto& param_info) { return name_of(param_info.param); });
 
 TEST_P(SmallBuffers, AreRefused) {
-  const Buffer x = x_.get(), kept = kept_.get(), weights = weights_.get(), total = total_.get();
-  EXPECT_THROW(model_.forward(0, less(x_), kept, weights), LogicError);
-  EXPECT_THROW(model_.forward(0, x, less(kept_), weights), LogicError);
-  EXPECT_THROW(model_.forward(0, x, kept, less(weights_)), LogicError);
-  EXPECT_THROW(model_.backward(0, x, less(total_), Dtype::fp32, false, kept, weights), LogicError);
-  EXPECT_THROW(model_.backward(0, x, {total.data, weights.bytes - 1}, dtype_, false, kept, weights),
+  const Buffer x = x_.get(), saved = saved_.get(), weights = weights_.get(), total = total_.get();
+  EXPECT_THROW(model_.forward(0, less(x_), saved, weights), LogicError);
+  EXPECT_THROW(model_.forward(0, x, less(saved_), weights), LogicError);
+  EXPECT_THROW(model_.forward(0, x, saved, less(weights_)), LogicError);
+  EXPECT_THROW(model_.backward(0, x, less(total_), Dtype::fp32, false, saved, weights), LogicError);
+  EXPECT_THROW(model_.backward(0, x, {total.data, weights.bytes - 1}, dtype_, false, saved, weights),
                LogicError);
   TokenSource source(layout_.shape, "synthetic", seed);
   batch_.fill(source, 0, 0);
   EXPECT_THROW(model_.embed(x, less(ends_), batch_), LogicError);
-  EXPECT_THROW(model_.loss(x, less(ends_total_), true, loss_, ends_.get(), batch_), LogicError);
-  EXPECT_THROW(model_.embed_backward(less(ends_total_), true, x, batch_), LogicError);
+  EXPECT_THROW(model_.loss(x, less(embeddings_accumulator_), true, loss_, ends_.get(), batch_), LogicError);
+  EXPECT_THROW(model_.embed_backward(less(embeddings_accumulator_), true, x, batch_), LogicError);
 }
 
 TEST_P(SmallBuffers, AndAStateWithoutMasterWeightsToo) {
@@ -271,9 +271,9 @@ TEST_P(SmallBuffers, AndMicroBatchesOfAnotherShapeOrStillEmpty) {
 TEST(Model, RefusesAGradientInBf16WhenItComputesInFp32) {
   const Layout layout = test::layout_of(test::grouped, Dtype::fp32);
   const test::DeviceBuffer workspace(workspace_bytes(layout)), x(hidden_bytes(layout.shape)),
-      kept(saved_bytes(layout, 0)), weights(layout.shards[0].elements * sizeof(float));
+      saved(saved_bytes(layout, 0)), weights(layout.shards[0].elements * sizeof(float));
   Model model({}, layout, 1, workspace.get());
-  EXPECT_THROW(model.backward(0, x.get(), weights.get(), Dtype::bf16, false, kept.get(), weights.get()),
+  EXPECT_THROW(model.backward(0, x.get(), weights.get(), Dtype::bf16, false, saved.get(), weights.get()),
                LogicError);
 }
 

@@ -102,7 +102,7 @@ TEST(Draw, GivesTheBitsOfTheReferenceOnEveryPart) {
       }
     };
     for (const Shard& shard : layout.shards) compare(shard);
-    compare(layout.ends);
+    compare(layout.embeddings);
   }
 }
 
@@ -130,7 +130,7 @@ protected:
     ReferenceTensors change = weights;
     for (std::size_t s = 0; s < change.shards.size(); ++s)
       for (std::size_t i = 0; i < change.shards[s].size(); ++i) change.shards[s][i] -= before.shards[s][i];
-    for (std::size_t i = 0; i < change.ends.size(); ++i) change.ends[i] -= before.ends[i];
+    for (std::size_t i = 0; i < change.embeddings.size(); ++i) change.embeddings[i] -= before.embeddings[i];
     return change;
   }
 };
@@ -173,7 +173,7 @@ TEST_P(ModelSteps, WeightsAreTheMasterWeightsRounded) {
     trainer_.update({}, step + 1);
     const ReferenceTensors expected = test::rounded_to(dtype_, trainer_.master()), got = trainer_.weights();
     EXPECT_EQ(got.shards, expected.shards);
-    EXPECT_EQ(got.ends, expected.ends);
+    EXPECT_EQ(got.embeddings, expected.embeddings);
   }
 }
 

@@ -47,10 +47,10 @@ TEST_F(ReferenceStep, GradientIsTheSlopeOfTheLoss) {
   test::expect_gradient(
       [&](const Doubles& values) {
         ReferenceTensors moved = weights;
-        moved.ends = values;
+        moved.embeddings = values;
         return loss(moved);
       },
-      weights.ends, gradient.ends);
+      weights.embeddings, gradient.embeddings);
 }
 
 TEST_F(ReferenceStep, MicroBatchesAddUp) {
@@ -59,7 +59,7 @@ TEST_F(ReferenceStep, MicroBatchesAddUp) {
   reference.accumulate(once, tokens_, targets_, 0.1);
   reference.accumulate(twice, tokens_, targets_, 0.1);
   reference.accumulate(twice, tokens_, targets_, 0.1);
-  for (std::size_t i = 0; i < once.ends.size(); ++i) EXPECT_NEAR(2 * once.ends[i], twice.ends[i], 1e-14);
+  for (std::size_t i = 0; i < once.embeddings.size(); ++i) EXPECT_NEAR(2 * once.embeddings[i], twice.embeddings[i], 1e-14);
 }
 
 TEST_F(ReferenceStep, TrainingLowersTheLoss) {

@@ -27,7 +27,7 @@ protected:
     if (apart.model().attention() == kernels::Attention::cudnn)
       return test::expect_tensors_close(layout_, apart.totals(), together.totals(), 2e-2);
     EXPECT_EQ(apart.totals().shards, together.totals().shards);
-    EXPECT_EQ(apart.totals().ends, together.totals().ends);
+    EXPECT_EQ(apart.totals().embeddings, together.totals().embeddings);
   }
 };
 
@@ -47,14 +47,14 @@ TEST_P(SplitBackward, GivesTheSameBitsInTheComputeType) {
 
 TEST_P(SplitBackward, NeitherFencesNorAllocates) {
   const test::DeviceBuffer workspace(workspace_bytes(layout_)), x(hidden_bytes(layout_.shape)),
-      kept(saved_bytes(layout_, 0)), stash(deferred_bytes(layout_, 0)),
+      saved(saved_bytes(layout_, 0)), deferred(deferred_bytes(layout_, 0)),
       weights(layout_.shards[0].elements * bytes_of(layout_.shape.dtype)),
       total(layout_.shards[0].elements * sizeof(float));
   Model model({}, layout_, 1, workspace.get());
   const auto execute = [&] {
-    model.forward(0, x.get(), kept.get(), weights.get());
-    model.backward_input(0, x.get(), kept.get(), stash.get(), weights.get());
-    model.backward_weight(0, total.get(), Dtype::fp32, false, kept.get(), stash.get());
+    model.forward(0, x.get(), saved.get(), weights.get());
+    model.backward_input(0, x.get(), saved.get(), deferred.get(), weights.get());
+    model.backward_weight(0, total.get(), Dtype::fp32, false, saved.get(), deferred.get());
   };
   execute();
   const test::KokkosListener listener;
@@ -64,19 +64,19 @@ TEST_P(SplitBackward, NeitherFencesNorAllocates) {
 
 TEST_P(SplitBackward, RefusesSmallBuffers) {
   const test::DeviceBuffer workspace(workspace_bytes(layout_)), x(hidden_bytes(layout_.shape)),
-      kept(saved_bytes(layout_, 0)), stash(deferred_bytes(layout_, 0)),
+      saved(saved_bytes(layout_, 0)), deferred(deferred_bytes(layout_, 0)),
       weights(layout_.shards[0].elements * bytes_of(layout_.shape.dtype)),
       total(layout_.shards[0].elements * sizeof(float));
   const auto less = [](const test::DeviceBuffer& all) { return Buffer{all.get().data, all.get().bytes - 1}; };
   Model model({}, layout_, 1, workspace.get());
-  const Buffer k = kept.get(), s = stash.get();
+  const Buffer k = saved.get(), s = deferred.get();
   EXPECT_THROW(model.backward_input(0, less(x), k, s, weights.get()), LogicError);
-  EXPECT_THROW(model.backward_input(0, x.get(), less(kept), s, weights.get()), LogicError);
-  EXPECT_THROW(model.backward_input(0, x.get(), k, less(stash), weights.get()), LogicError);
+  EXPECT_THROW(model.backward_input(0, x.get(), less(saved), s, weights.get()), LogicError);
+  EXPECT_THROW(model.backward_input(0, x.get(), k, less(deferred), weights.get()), LogicError);
   EXPECT_THROW(model.backward_input(0, x.get(), k, s, less(weights)), LogicError);
   EXPECT_THROW(model.backward_weight(0, less(total), Dtype::fp32, false, k, s), LogicError);
-  EXPECT_THROW(model.backward_weight(0, total.get(), Dtype::fp32, false, less(kept), s), LogicError);
-  EXPECT_THROW(model.backward_weight(0, total.get(), Dtype::fp32, false, k, less(stash)), LogicError);
+  EXPECT_THROW(model.backward_weight(0, total.get(), Dtype::fp32, false, less(saved), s), LogicError);
+  EXPECT_THROW(model.backward_weight(0, total.get(), Dtype::fp32, false, k, less(deferred)), LogicError);
   if (layout_.shape.dtype == Dtype::fp32) {
     EXPECT_THROW(model.backward_weight(0, total.get(), Dtype::bf16, false, k, s), LogicError);
   }
@@ -93,38 +93,38 @@ using test::DeviceBuffer;
 Layout split_layout(const test::ModelCase& c, Dtype dtype) {
   Shape shape = c.shape;
   shape.dtype = dtype;
-  return make_layout(shape, {.shards = 1, .slices = 2, .ends_split = true});
+  return make_layout(shape, {.shards = 1, .slices = 2, .embeddings_split = true});
 }
 
-/// A slice of the ends with its gradient and optimiser state, and the model that works on it.
+/// A slice of the embeddings with its gradient and optimiser state, and the model that works on it.
 class HalfOfTheEnds {
 public:
   HalfOfTheEnds(const Layout& layout, int slice)
       : layout_(layout), slice_(slice), workspace_(workspace_bytes(layout)),
-        ends_(initial(), layout.shape.dtype), total_(layout.ends.slice * sizeof(float)),
+        ends_(initial(), layout.shape.dtype), total_(layout.embeddings.slice * sizeof(float)),
         state_(moments_and_master()),
         model_({}, layout, 1.0 / static_cast<double>(layout.shape.tokens()), workspace_.get(),
-               kernels::Attention::automatic, {slice * layout.ends.slice, layout.ends.slice}) {}
+               kernels::Attention::automatic, {slice * layout.embeddings.slice, layout.embeddings.slice}) {}
 
-  [[nodiscard]] Buffer ends() const { return ends_.get(); }
+  [[nodiscard]] Buffer embeddings() const { return ends_.get(); }
   [[nodiscard]] Buffer total() const { return total_.get(); }
   [[nodiscard]] Model& model() { return model_; }
   [[nodiscard]] std::vector<double> gradient() const { return total_.values(Dtype::fp32); }
   [[nodiscard]] std::vector<double> weights() const { return ends_.values(layout_.shape.dtype); }
   void update() {
-    const OptimiserState state = optimiser_state(state_.get(), layout_.shape.dtype, layout_.ends.slice);
-    model_.update_ends(slice_, ends_.get(), state, total_.get(), {}, 1);
+    const OptimiserState state = optimiser_state(state_.get(), layout_.shape.dtype, layout_.embeddings.slice);
+    model_.update_embeddings(slice_, ends_.get(), state, total_.get(), {}, 1);
   }
 
 private:
   [[nodiscard]] std::vector<float> initial() const {
-    std::vector<float> all(layout_.ends.elements);
-    initialise(all, layout_.ends, layout_.shape, seed);
-    const auto first = all.begin() + slice_ * layout_.ends.slice;
-    return {first, first + layout_.ends.slice};
+    std::vector<float> all(layout_.embeddings.elements);
+    initialise(all, layout_.embeddings, layout_.shape, seed);
+    const auto first = all.begin() + slice_ * layout_.embeddings.slice;
+    return {first, first + layout_.embeddings.slice};
   }
   [[nodiscard]] DeviceBuffer moments_and_master() const {
-    std::vector<float> values(2 * layout_.ends.slice, 0.0F);
+    std::vector<float> values(2 * layout_.embeddings.slice, 0.0F);
     const std::vector<float> master = initial();
     if (layout_.shape.dtype != Dtype::fp32) values.insert(values.end(), master.begin(), master.end());
     return {values, Dtype::fp32};
@@ -153,12 +153,12 @@ protected:
     const Shard& shard = layout_.shards[0];
     std::vector<float> values(shard.elements);
     initialise(values, shard, layout_.shape, seed);
-    const DeviceBuffer weights(values, layout_.shape.dtype), kept(saved_bytes(layout_, 0)),
+    const DeviceBuffer weights(values, layout_.shape.dtype), saved(saved_bytes(layout_, 0)),
         gradient(shard.elements * sizeof(float));
-    first_.model().embed(x_.get(), first_.ends(), batch_);
-    first_.model().forward(0, x_.get(), kept.get(), weights.get());
-    last_.model().loss(x_.get(), last_.total(), false, loss_.data(), last_.ends(), batch_);
-    first_.model().backward(0, x_.get(), gradient.get(), Dtype::fp32, false, kept.get(), weights.get());
+    first_.model().embed(x_.get(), first_.embeddings(), batch_);
+    first_.model().forward(0, x_.get(), saved.get(), weights.get());
+    last_.model().loss(x_.get(), last_.total(), false, loss_.data(), last_.embeddings(), batch_);
+    first_.model().backward(0, x_.get(), gradient.get(), Dtype::fp32, false, saved.get(), weights.get());
     first_.model().embed_backward(first_.total(), false, x_.get(), batch_);
     Kokkos::fence();
   }
@@ -188,35 +188,39 @@ TEST_P(SplitEnds, TrainLikeWholeOnes) {
     if (any_order) EXPECT_LT(test::relative_error(got, wanted), 2e-2);
     else EXPECT_EQ(got, wanted);
   };
-  expect_equal(joined(first_.gradient(), last_.gradient()), whole.totals().ends);
+  expect_equal(joined(first_.gradient(), last_.gradient()), whole.totals().embeddings);
   whole.update({}, 1);
   first_.update();
   last_.update();
   Kokkos::fence();
-  expect_equal(joined(first_.weights(), last_.weights()), whole.weights().ends);
+  expect_equal(joined(first_.weights(), last_.weights()), whole.weights().embeddings);
 }
 
 TEST_P(SplitEnds, RefuseWhatTheOtherRankHolds) {
   const Buffer x = x_.get();
-  EXPECT_THROW(last_.model().embed(x, last_.ends(), batch_), LogicError);
+  EXPECT_THROW(last_.model().embed(x, last_.embeddings(), batch_), LogicError);
   EXPECT_THROW(last_.model().embed_backward(last_.total(), true, x, batch_), LogicError);
-  EXPECT_THROW(first_.model().loss(x, first_.total(), true, loss_.data(), first_.ends(), batch_), LogicError);
-  const DeviceBuffer space(optimiser_bytes(layout_.shape.dtype, layout_.ends.slice));
-  const OptimiserState state = optimiser_state(space.get(), layout_.shape.dtype, layout_.ends.slice);
-  EXPECT_THROW(last_.model().update_ends(0, last_.ends(), state, last_.total(), {}, 1), LogicError);
-  EXPECT_THROW(first_.model().update_ends(1, first_.ends(), state, first_.total(), {}, 1), LogicError);
+  EXPECT_THROW(first_.model().loss(x, first_.total(), true, loss_.data(), first_.embeddings(), batch_),
+               LogicError);
+  const DeviceBuffer space(optimiser_bytes(layout_.shape.dtype, layout_.embeddings.slice));
+  const OptimiserState state = optimiser_state(space.get(), layout_.shape.dtype, layout_.embeddings.slice);
+  EXPECT_THROW(last_.model().update_embeddings(0, last_.embeddings(), state, last_.total(), {}, 1),
+               LogicError);
+  EXPECT_THROW(first_.model().update_embeddings(1, first_.embeddings(), state, first_.total(), {}, 1),
+               LogicError);
 }
 
 TEST_P(SplitEnds, RefuseSmallBuffersAndPartsOutside) {
   const auto less = [](Buffer buffer) { return Buffer{buffer.data, buffer.bytes - 1}; };
-  EXPECT_THROW(first_.model().embed(x_.get(), less(first_.ends()), batch_), LogicError);
-  EXPECT_THROW(last_.model().loss(x_.get(), less(last_.total()), true, loss_.data(), last_.ends(), batch_),
-               LogicError);
+  EXPECT_THROW(first_.model().embed(x_.get(), less(first_.embeddings()), batch_), LogicError);
+  EXPECT_THROW(
+      last_.model().loss(x_.get(), less(last_.total()), true, loss_.data(), last_.embeddings(), batch_),
+      LogicError);
   const DeviceBuffer workspace(workspace_bytes(layout_));
-  const auto with = [&](EndsPart part) {
+  const auto with = [&](EmbeddingsPart part) {
     const Model model({}, layout_, 1, workspace.get(), kernels::Attention::automatic, part);
   };
-  EXPECT_THROW(with({layout_.ends.slice, layout_.ends.slice + 1}), LogicError);
+  EXPECT_THROW(with({layout_.embeddings.slice, layout_.embeddings.slice + 1}), LogicError);
   EXPECT_THROW(with({-1, 1}), LogicError);
 }
 

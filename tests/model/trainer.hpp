@@ -68,20 +68,20 @@ public:
         x_(model::hidden_bytes(layout.shape)), tokens_(layout.shape, "synthetic", seed),
         model_(exec, layout, 1.0 / static_cast<double>(layout.shape.tokens() * micro_batches),
                workspace_.get(), attention),
-        ends_(initial(layout.ends, seed), layout.shape.dtype),
-        ends_total_(layout.ends.elements * sizeof(float)) {
+        ends_(initial(layout.embeddings, seed), layout.shape.dtype),
+        embeddings_accumulator_(layout.embeddings.elements * sizeof(float)) {
     for (int m = 0; m < micro_batches; ++m) batches_.emplace_back(layout.shape);
     for (const model::Shard& shard : layout.shards) {
       const std::vector<float> weights = initial(shard, seed);
       weights_.emplace_back(weights, layout.shape.dtype);
       totals_.emplace_back(shard.elements * sizeof(float));
       contributions_.emplace_back(shard.elements * model::bytes_of(layout.shape.dtype));
-      kept_.emplace_back(model::saved_bytes(layout, static_cast<int>(kept_.size())));
+      saved_.emplace_back(model::saved_bytes(layout, static_cast<int>(saved_.size())));
       states_.push_back(optimiser(weights));
     }
-    std::vector<float> ends = initial(layout.ends, seed);
-    for (auto slice = ends.begin(); slice != ends.end(); slice += layout.ends.slice)
-      ends_states_.push_back(optimiser({slice, slice + layout.ends.slice}));
+    std::vector<float> embeddings = initial(layout.embeddings, seed);
+    for (auto slice = embeddings.begin(); slice != embeddings.end(); slice += layout.embeddings.slice)
+      embeddings_states_.push_back(optimiser({slice, slice + layout.embeddings.slice}));
   }
 
   /// Gradient of step `step` (from 0); returns the loss.
@@ -119,7 +119,7 @@ public:
     exec_.fence();  // the step before must have read its tokens
     for (std::size_t m = 0; m < batches_.size(); ++m)
       batches_[m].fill(tokens_, step, static_cast<std::int64_t>(m) * layout_.shape.micro_batch);
-    ends_total_.fill(std::byte{0xFF});
+    embeddings_accumulator_.fill(std::byte{0xFF});
     for (const DeviceBuffer& total : totals_) total.fill(std::byte{0xFF});
     Kokkos::deep_copy(loss_, 0.0);
   }
@@ -132,23 +132,24 @@ public:
     for (std::size_t s = 0; s < weights_.size(); ++s)
       model_.update(static_cast<int>(s), weights_[s].get(), state(states_[s], layout_.shards[s].elements),
                     totals_[s].get(), adamw, step);
-    for (std::size_t s = 0; s < ends_states_.size(); ++s)
-      model_.update_ends(static_cast<int>(s), ends_.get(), state(ends_states_[s], layout_.ends.slice),
-                         ends_total_.get(), adamw, step);
+    for (std::size_t s = 0; s < embeddings_states_.size(); ++s)
+      model_.update_embeddings(static_cast<int>(s), ends_.get(),
+                               state(embeddings_states_[s], layout_.embeddings.slice),
+                               embeddings_accumulator_.get(), adamw, step);
   }
 
   [[nodiscard]] const model::Model& model() const { return model_; }
   [[nodiscard]] model::ReferenceTensors totals() const {
     model::ReferenceTensors result;
     for (const DeviceBuffer& total : totals_) result.shards.push_back(total.values(model::Dtype::fp32));
-    result.ends = ends_total_.values(model::Dtype::fp32);
+    result.embeddings = embeddings_accumulator_.values(model::Dtype::fp32);
     return result;
   }
   /// As the kernels read them.
   [[nodiscard]] model::ReferenceTensors weights() const {
     model::ReferenceTensors result;
     for (const DeviceBuffer& weights : weights_) result.shards.push_back(weights.values(layout_.shape.dtype));
-    result.ends = ends_.values(layout_.shape.dtype);
+    result.embeddings = ends_.values(layout_.shape.dtype);
     return result;
   }
   /// As the optimiser keeps them.
@@ -161,8 +162,8 @@ public:
     };
     model::ReferenceTensors result;
     for (const DeviceBuffer& state : states_) result.shards.push_back(last_third(state));
-    for (const DeviceBuffer& state : ends_states_)
-      for (const double value : last_third(state)) result.ends.push_back(value);
+    for (const DeviceBuffer& state : embeddings_states_)
+      for (const double value : last_third(state)) result.embeddings.push_back(value);
     return result;
   }
 
@@ -188,41 +189,41 @@ private:
     const model::MicroBatch& batch = batches_[m];
     const int shards = static_cast<int>(weights_.size());
     model_.embed(x_.get(), ends_.get(), batch);
-    for (int s = 0; s < shards; ++s) model_.forward(s, x_.get(), kept_[s].get(), weights_[s].get());
-    model_.loss(x_.get(), ends_total_.get(), m > 0, loss_.data(), ends_.get(), batch);
+    for (int s = 0; s < shards; ++s) model_.forward(s, x_.get(), saved_[s].get(), weights_[s].get());
+    model_.loss(x_.get(), embeddings_accumulator_.get(), m > 0, loss_.data(), ends_.get(), batch);
     for (int s = shards - 1; s >= 0; --s) {
       if (contribute) backward_and_add(s, m > 0);
       else backward(s, totals_[s], model::Dtype::fp32, m > 0);
     }
-    model_.embed_backward(ends_total_.get(), m > 0, x_.get(), batch);
+    model_.embed_backward(embeddings_accumulator_.get(), m > 0, x_.get(), batch);
   }
-  /// Towards the input only, with kept and stashed activations of its own.
+  /// Towards the input only, with kept and deferred activations of its own.
   void backward_input_of(std::size_t m) {
     apart_.emplace_back();
     for (std::size_t s = 0; s < weights_.size(); ++s) {
-      apart_.back().kept.emplace_back(model::saved_bytes(layout_, static_cast<int>(s)));
-      apart_.back().stash.emplace_back(model::deferred_bytes(layout_, static_cast<int>(s)));
+      apart_.back().saved.emplace_back(model::saved_bytes(layout_, static_cast<int>(s)));
+      apart_.back().deferred.emplace_back(model::deferred_bytes(layout_, static_cast<int>(s)));
     }
-    const auto& [kept, stash] = apart_.back();
+    const auto& [saved, deferred] = apart_.back();
     const model::MicroBatch& batch = batches_[m];
     const int shards = static_cast<int>(weights_.size());
     model_.embed(x_.get(), ends_.get(), batch);
-    for (int s = 0; s < shards; ++s) model_.forward(s, x_.get(), kept[s].get(), weights_[s].get());
-    model_.loss(x_.get(), ends_total_.get(), m > 0, loss_.data(), ends_.get(), batch);
+    for (int s = 0; s < shards; ++s) model_.forward(s, x_.get(), saved[s].get(), weights_[s].get());
+    model_.loss(x_.get(), embeddings_accumulator_.get(), m > 0, loss_.data(), ends_.get(), batch);
     for (int s = shards - 1; s >= 0; --s)
-      model_.backward_input(s, x_.get(), kept[s].get(), stash[s].get(), weights_[s].get());
-    model_.embed_backward(ends_total_.get(), m > 0, x_.get(), batch);
+      model_.backward_input(s, x_.get(), saved[s].get(), deferred[s].get(), weights_[s].get());
+    model_.embed_backward(embeddings_accumulator_.get(), m > 0, x_.get(), batch);
   }
   void backward_weight_of(std::size_t m, std::size_t s, bool contribute) {
-    const auto& [kept, stash] = apart_[m];
+    const auto& [saved, deferred] = apart_[m];
     const DeviceBuffer& gradient = contribute ? contributions_[s] : totals_[s];
     const model::Dtype type = contribute ? layout_.shape.dtype : model::Dtype::fp32;
-    model_.backward_weight(static_cast<int>(s), gradient.get(), type, !contribute && m > 0, kept[s].get(),
-                           stash[s].get());
+    model_.backward_weight(static_cast<int>(s), gradient.get(), type, !contribute && m > 0, saved[s].get(),
+                           deferred[s].get());
     if (contribute) add_contribution(s, m > 0);
   }
   void backward(int s, const DeviceBuffer& gradient, model::Dtype type, bool accumulate) {
-    model_.backward(s, x_.get(), gradient.get(), type, accumulate, kept_[s].get(), weights_[s].get());
+    model_.backward(s, x_.get(), gradient.get(), type, accumulate, saved_[s].get(), weights_[s].get());
   }
   void backward_and_add(int s, bool accumulate) {
     backward(s, contributions_[s], layout_.shape.dtype, false);
@@ -244,10 +245,10 @@ private:
   std::vector<model::MicroBatch> batches_;
   model::Model model_;
   Kokkos::View<double, kernels::MemorySpace> loss_{"loss"};
-  DeviceBuffer ends_, ends_total_;
-  std::vector<DeviceBuffer> weights_, totals_, contributions_, kept_, states_, ends_states_;
+  DeviceBuffer ends_, embeddings_accumulator_;
+  std::vector<DeviceBuffer> weights_, totals_, contributions_, saved_, states_, embeddings_states_;
   struct Apart {
-    std::vector<DeviceBuffer> kept, stash;  ///< of each shard
+    std::vector<DeviceBuffer> saved, deferred;  ///< of each shard
   };
   std::vector<Apart> apart_;  ///< of each micro-batch
 };

@@ -41,11 +41,11 @@ struct Transfers {
   double shard = 0;  ///< bytes
 
   explicit Transfers(const std::array<std::string, 4>& lines) {
-    std::string text = "program transfers\nshards 4\nmicro_batches 4\nends_slices 4\ngroups 2+2\n"
+    std::string text = "program transfers\nshards 4\nmicro_batches 4\nembeddings_slices 4\ngroups 2+2\n"
                        "communicator world 0 1 2 3\n";
     for (int r = 0; r < 4; ++r)
-      text +=
-          fmt::format("rank {0} slots h1 t1 w2 e1 f1 homes {0}\n{1}", r, lines[static_cast<std::size_t>(r)]);
+      text += fmt::format("rank {0} slots h1 t1 w2 e1 f1 owned_shards {0}\n{1}", r,
+                          lines[static_cast<std::size_t>(r)]);
     program = schedule::parse_program(text);
     layout = model::make_layout(shape_of(4), schedule::cut_of(program));
     shard = static_cast<double>(layout.shards[0].elements) * sizeof(float);
@@ -98,10 +98,11 @@ TEST(Predict, MessagesOfALaneTakeTurns) {
 TEST(Predict, AllGatherTakesThreeQuartersOfTheBuffer) {
   const std::string call = "   0 operands_in all_gather E e0 @world\n";
   const Transfers t({call, call, call, call});
-  const double ends = static_cast<double>(t.layout.ends.elements) * sizeof(float);
-  EXPECT_NEAR(t.on(machine_text(2, 2)).seconds, 0.75 * ends / 100e6, exact);
+  const double embeddings = static_cast<double>(t.layout.embeddings.elements) * sizeof(float);
+  EXPECT_NEAR(t.on(machine_text(2, 2)).seconds, 0.75 * embeddings / 100e6, exact);
   // Each of the three hops of a slice pays the latency.
-  EXPECT_NEAR(t.on(machine_text(2, 2, "latency = \"1 ms\"")).seconds, 3e-3 + 0.75 * ends / 100e6, exact);
+  EXPECT_NEAR(t.on(machine_text(2, 2, "latency = \"1 ms\"")).seconds, 3e-3 + 0.75 * embeddings / 100e6,
+              exact);
 }
 
 TEST(Predict, UplinksOfAFatTreeAreShared) {

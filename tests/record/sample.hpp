@@ -66,7 +66,7 @@ inline trace::Timeline sample_timeline(int spread = 1) {
       {0, Lane::compute, Kind::forward, Payload::none, 0, 2, 1, -1, -1, 0, 0.125, 0.5},
       {0, Lane::gradients_out, Kind::send, Payload::gradient, 1, 2, 1, 2, 3, 0.125, 0.25 * spread, 0.75},
       {2, Lane::gradients_in, Kind::recv, Payload::gradient, 1, 2, 1, 0, 3, 0, 0, 0.75},
-      {1, Lane::operands, Kind::broadcast, Payload::ends, 2, -1, -1, 1, 0, 0.0625, 0.375, 1.25},
+      {1, Lane::operands, Kind::broadcast, Payload::embeddings, 2, -1, -1, 1, 0, 0.0625, 0.375, 1.25},
       {2, Lane::compute, Kind::update, Payload::weights, 7, 4, -1, -1, -1, 0.75, 1, 1.0625}};
   return t;
 }

@@ -59,20 +59,20 @@ TEST_F(Kill, at_any_moment_loses_nothing_that_was_reported) {
   std::mt19937 random(1);
   int interrupted_writes = 0;
   for (int round = 0; round < (test::sanitized ? 10 : 50); ++round) {
-    int ends[2];
-    ASSERT_EQ(::pipe(ends), 0);
+    int embeddings[2];
+    ASSERT_EQ(::pipe(embeddings), 0);
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
-    if (child == 0) append_for_ever(path("r.h5"), ends[1]);
-    ::close(ends[1]);
-    Reports reports(ends[0]);
+    if (child == 0) append_for_ever(path("r.h5"), embeddings[1]);
+    ::close(embeddings[1]);
+    Reports reports(embeddings[0]);
     ASSERT_NO_FATAL_FAILURE(kill_at_random(child, reports, random));
     int status = 0;
     ::waitpid(child, &status, 0);
     ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself with " << WEXITSTATUS(status);
     while (reports.next()) {
     }
-    ::close(ends[0]);
+    ::close(embeddings[0]);
     interrupted_writes += std::filesystem::exists(path("r.h5.part"));
     const std::vector<Row> rows = read_rows(path("r.h5"));
     // Of a case that was finished but not yet reported the file may know as well.

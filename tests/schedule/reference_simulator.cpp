@@ -14,8 +14,8 @@ namespace minitaw::schedule {
 namespace {
 
 using Number = std::uint64_t;
-/// A buffer: one number, or one per part of a shard or slice of the ends. Gradients add, everything else is
-/// mixed beyond recognition.
+/// A buffer: one number, or one per part of a shard or slice of the embeddings. Gradients add, everything
+/// else is mixed beyond recognition.
 using Buffer = std::vector<Number>;
 
 /// Numbers [begin, end) of a buffer.
@@ -48,21 +48,21 @@ Buffer first_weights(int shard, int parts) {
   for (int i = 0; i < parts; ++i) weights.push_back(mix(mix(1, shard), i));
   return weights;
 }
-/// Numbers of a slice of the ends: one of the embedding, one of final norm and head.
+/// Numbers of a slice of the embeddings: one of the embedding, one of final norm and head.
 constexpr int per_slice = 2;
 Run slices(int begin, int end) { return {per_slice * begin, per_slice * end}; }
-Buffer first_ends(int count) {
-  Buffer ends;
-  for (int i = 0; i < per_slice * count; ++i) ends.push_back(mix(2, i));
-  return ends;
+Buffer first_embeddings(int count) {
+  Buffer embeddings;
+  for (int i = 0; i < per_slice * count; ++i) embeddings.push_back(mix(2, i));
+  return embeddings;
 }
-/// Where in the ends the embedding is, or final norm and head: in split ends all of a slice.
+/// Where in the embeddings the embedding is, or final norm and head: in split embeddings all of a slice.
 enum class End { embedding, head };
 std::vector<int> places(const Program& p, End end) {
   std::vector<int> result;
   const int which = end == End::embedding ? 0 : 1;
-  for (int i = 0; i < per_slice * p.ends_slices; ++i)
-    if ((p.ends_split ? i / per_slice : i % per_slice) == which) result.push_back(i);
+  for (int i = 0; i < per_slice * p.embeddings_slices; ++i)
+    if ((p.embeddings_split ? i / per_slice : i % per_slice) == which) result.push_back(i);
   return result;
 }
 Buffer at_places(const Buffer& buffer, const std::vector<int>& places) {
@@ -78,18 +78,18 @@ Number loss(Number x, const Buffer& head, int m) { return mix(mix(mix(5, x), m),
 Number head_gradient(Number x, const Buffer& head, int m, int slice) {
   return mix(mix(loss(x, head, m), 6), slice);
 }
-Number backward(Number x, Number kept, const Buffer& w, int s) {
-  return mix(mix(mix(mix(7, x), kept), w), s);
+Number backward(Number x, Number saved, const Buffer& w, int s) {
+  return mix(mix(mix(mix(7, x), saved), w), s);
 }
-Number weight_gradient(Number x, Number kept, int s, int part) {
-  return mix(mix(mix(mix(8, x), kept), s), part);
+Number weight_gradient(Number x, Number saved, int s, int part) {
+  return mix(mix(mix(mix(8, x), saved), s), part);
 }
 Number embed_gradient(Number x, int m, int slice) { return mix(mix(mix(9, x), m), slice); }
 Number update(Number w, Number gradient) { return mix(mix(10, w), gradient); }
 
 struct Weights {
   std::vector<Buffer> shards;
-  Buffer ends;
+  Buffer embeddings;
 };
 
 /// The step, done plainly.
@@ -97,26 +97,27 @@ Weights expected(const Program& p) {
   const std::vector<int> embedding = places(p, End::embedding), head = places(p, End::head);
   std::vector<Buffer> weights, gradients(p.shards, Buffer(p.shard_parts));
   for (int s = 0; s < p.shards; ++s) weights.push_back(first_weights(s, p.shard_parts));
-  Buffer ends = first_ends(p.ends_slices), ends_gradient(per_slice * p.ends_slices);
+  Buffer embeddings = first_embeddings(p.embeddings_slices),
+         embeddings_gradient(per_slice * p.embeddings_slices);
   for (int m = 0; m < p.micro_batches; ++m) {
-    Number x = embed(at_places(ends, embedding), m);
-    std::vector<Number> kept;
+    Number x = embed(at_places(embeddings, embedding), m);
+    std::vector<Number> saved;
     for (int s = 0; s < p.shards; ++s) {
-      kept.push_back(x);
+      saved.push_back(x);
       x = forward(x, weights[s], s);
     }
-    for (const int i : head) ends_gradient[i] += head_gradient(x, at_places(ends, head), m, i);
-    x = loss(x, at_places(ends, head), m);
+    for (const int i : head) embeddings_gradient[i] += head_gradient(x, at_places(embeddings, head), m, i);
+    x = loss(x, at_places(embeddings, head), m);
     for (int s = p.shards - 1; s >= 0; --s) {
-      for (int i = 0; i < p.shard_parts; ++i) gradients[s][i] += weight_gradient(x, kept[s], s, i);
-      x = backward(x, kept[s], weights[s], s);
+      for (int i = 0; i < p.shard_parts; ++i) gradients[s][i] += weight_gradient(x, saved[s], s, i);
+      x = backward(x, saved[s], weights[s], s);
     }
-    for (const int i : embedding) ends_gradient[i] += embed_gradient(x, m, i);
+    for (const int i : embedding) embeddings_gradient[i] += embed_gradient(x, m, i);
   }
   for (int s = 0; s < p.shards; ++s)
     for (int i = 0; i < p.shard_parts; ++i) weights[s][i] = update(weights[s][i], gradients[s][i]);
-  for (std::size_t i = 0; i < ends.size(); ++i) ends[i] = update(ends[i], ends_gradient[i]);
-  return {weights, ends};
+  for (std::size_t i = 0; i < embeddings.size(); ++i) embeddings[i] = update(embeddings[i], embeddings_gradient[i]);
+  return {weights, embeddings};
 }
 
 struct Wrong {
@@ -182,26 +183,26 @@ private:
     case SlotClass::gradient:
     case SlotClass::contribution:
       return p_.shard_parts;
-    case SlotClass::ends:
-    case SlotClass::ends_accumulator:
-      return per_slice * p_.ends_slices;
+    case SlotClass::embeddings:
+    case SlotClass::embeddings_accumulator:
+      return per_slice * p_.embeddings_slices;
     default:
       return 1;
     }
   }
-  /// What the rank keeps of each of its shards, and of the ends.
-  [[nodiscard]] Run home_run(int r) const {
-    const int each = p_.shard_parts / p_.home_slices;
+  /// What the rank keeps of each of its shards, and of the embeddings.
+  [[nodiscard]] Run owned_run(int r) const {
+    const int each = p_.shard_parts / p_.owned_slices;
     return {p_.ranks[r].slice * each, (p_.ranks[r].slice + 1) * each};
   }
-  [[nodiscard]] Run ends_run(int r) const {
-    const int slice = p_.ranks[r].ends_slice;
-    return slice < 0 ? slices(0, p_.ends_slices) : slices(slice, slice + 1);
+  [[nodiscard]] Run embeddings_run(int r) const {
+    const int slice = p_.ranks[r].embeddings_slice;
+    return slice < 0 ? slices(0, p_.embeddings_slices) : slices(slice, slice + 1);
   }
   /// What an action touches of its slot k.
   [[nodiscard]] Run touched(int r, const Action& a, int k) const {
     const int all = width(a.slots[k].cls);
-    if (a.kind == Kind::load) return home_run(r);
+    if (a.kind == Kind::load) return owned_run(r);
     if (!is_communication(a.kind) && a.kind != Kind::accumulate) return {0, all};
     return {a.part * (all / a.parts), (a.part + 1) * (all / a.parts)};
   }
@@ -217,9 +218,11 @@ private:
       for (int i = 0; i < p_.ranks[r].slots[c]; ++i) {
         const auto cls = static_cast<SlotClass>(c);
         Buffer& buffer = rank.slots[{cls, i}] = junk(width(cls));
-        if (cls == SlotClass::ends) put(buffer, ends_run(r), within(first_ends(p_.ends_slices), ends_run(r)));
+        if (cls == SlotClass::embeddings)
+          put(buffer, embeddings_run(r), within(first_embeddings(p_.embeddings_slices), embeddings_run(r)));
         if (cls == SlotClass::owned)
-          put(buffer, home_run(r), within(first_weights(p_.ranks[r].homes[i], p_.shard_parts), home_run(r)));
+          put(buffer, owned_run(r),
+              within(first_weights(p_.ranks[r].owned_shards[i], p_.shard_parts), owned_run(r)));
       }
     std::uniform_real_distribution<double> draw(0.0, 1.0);
     for (int l = 0; l < lanes; ++l) {
@@ -454,7 +457,7 @@ private:
         out(1)[i] = now.held[0][i] + (a.accumulates ? now.held[1][i] : 0);
       break;
     case Kind::load:
-      put(out(1), home_run(r), within(now.held[0], home_run(r)));
+      put(out(1), owned_run(r), within(now.held[0], owned_run(r)));
       break;
     default:
       break;
@@ -462,8 +465,8 @@ private:
   }
 
   void update_weights(int r, const Action& a, const Running& now) {
-    const bool ends = a.slots[0].cls == SlotClass::ends;
-    const Run run = ends ? slices(a.shard, a.shard + 1) : Run{0, p_.shard_parts};
+    const bool embeddings = a.slots[0].cls == SlotClass::embeddings;
+    const Run run = embeddings ? slices(a.shard, a.shard + 1) : Run{0, p_.shard_parts};
     Buffer& out = slot(r, a.slots[0]) = now.held[0];
     for (int i = run.begin; i < run.end; ++i) out[i] = update(now.held[0][i], now.held[1][i]);
   }
@@ -471,13 +474,14 @@ private:
   void compare() {
     const Weights right = expected(p_);
     for (int r = 0; r < count(); ++r) {
-      for (int h = 0; h < static_cast<int>(p_.ranks[r].homes.size()); ++h)
-        if (within(ranks_[r].slots[{SlotClass::owned, h}], home_run(r)) !=
-            within(right.shards[p_.ranks[r].homes[h]], home_run(r)))
+      for (int h = 0; h < static_cast<int>(p_.ranks[r].owned_shards.size()); ++h)
+        if (within(ranks_[r].slots[{SlotClass::owned, h}], owned_run(r)) !=
+            within(right.shards[p_.ranks[r].owned_shards[h]], owned_run(r)))
           throw Wrong{"wrong weights"};
-      for (int e = 0; e < p_.ranks[r].slots[static_cast<std::size_t>(SlotClass::ends)]; ++e)
-        if (within(ranks_[r].slots[{SlotClass::ends, e}], ends_run(r)) != within(right.ends, ends_run(r)))
-          throw Wrong{"wrong ends"};
+      for (int e = 0; e < p_.ranks[r].slots[static_cast<std::size_t>(SlotClass::embeddings)]; ++e)
+        if (within(ranks_[r].slots[{SlotClass::embeddings, e}], embeddings_run(r)) !=
+            within(right.embeddings, embeddings_run(r)))
+          throw Wrong{"wrong embeddings"};
     }
   }
 

@@ -45,15 +45,15 @@ TEST(Bytes, RelayByHand) {
   EXPECT_EQ(matrix.at(0, 1, Traffic::gradients), fp32_bytes(layout, 1));
   EXPECT_EQ(matrix.at(1, 0, Traffic::gradients), fp32_bytes(layout, 0));
   // Half of the gradient and half of the weights each way.
-  EXPECT_EQ(matrix.at(0, 1, Traffic::ends), layout.ends.elements * 4U);
-  EXPECT_EQ(matrix.at(1, 0, Traffic::ends), layout.ends.elements * 4U);
+  EXPECT_EQ(matrix.at(0, 1, Traffic::embeddings), layout.embeddings.elements * 4U);
+  EXPECT_EQ(matrix.at(1, 0, Traffic::embeddings), layout.embeddings.elements * 4U);
   EXPECT_EQ(matrix.at(0, 0, Traffic::weights), 0U);
   const topology::Groups apart = topology::Groups::equal(2, 2), together = topology::Groups::equal(2, 1);
   EXPECT_EQ(matrix.between(apart, Traffic::weights), fp32_bytes(layout, 0) + fp32_bytes(layout, 1));
   EXPECT_EQ(matrix.inside(apart, Traffic::weights), 0U);
   EXPECT_EQ(matrix.inside(together, Traffic::weights), matrix.between(apart, Traffic::weights));
   EXPECT_EQ(matrix.leaving(apart, 0),
-            fp32_bytes(layout, 0) + fp32_bytes(layout, 1) + layout.ends.elements * 4U);
+            fp32_bytes(layout, 0) + fp32_bytes(layout, 1) + layout.embeddings.elements * 4U);
   EXPECT_EQ(matrix.entering(apart, 1), matrix.leaving(apart, 0));
   EXPECT_EQ(matrix.leaving(together, 0), 0U);
 }
@@ -64,8 +64,8 @@ TEST(Bytes, TwoByteTypesHalveWhatTravelsButNotTheEndsGradient) {
   const ByteMatrix a = bytes(program, full), b = bytes(program, half);
   for (const Traffic kind : {Traffic::weights, Traffic::gradients})
     EXPECT_EQ(sum_over_links(a, kind), 2 * sum_over_links(b, kind)) << name_of(kind);
-  EXPECT_EQ(sum_over_links(a, Traffic::ends), full.ends.elements * 8U);
-  EXPECT_EQ(sum_over_links(b, Traffic::ends), half.ends.elements * 6U);
+  EXPECT_EQ(sum_over_links(a, Traffic::embeddings), full.embeddings.elements * 8U);
+  EXPECT_EQ(sum_over_links(b, Traffic::embeddings), half.embeddings.elements * 6U);
 }
 
 TEST(Bytes, ActivationsOfThePipeline) {
@@ -78,9 +78,9 @@ TEST(Bytes, ActivationsOfThePipeline) {
 /// One collective on four ranks in the ring order 2 0 3 1.
 ByteMatrix bytes_of_collective(const std::string& what, const model::Layout& layout) {
   std::string text =
-      "program one\nshards 1\nmicro_batches 1\nends_slices 4\ngroups 4\ncommunicator ring 2 0 3 1\n";
+      "program one\nshards 1\nmicro_batches 1\nembeddings_slices 4\ngroups 4\ncommunicator ring 2 0 3 1\n";
   for (int r = 0; r < 4; ++r)
-    text += "rank " + std::to_string(r) + " slots homes\n   0 operands      " + what + " @ring\n";
+    text += "rank " + std::to_string(r) + " slots owned_shards\n   0 operands      " + what + " @ring\n";
   return bytes(parse_program(text), layout);
 }
 
@@ -104,17 +104,17 @@ TEST(Bytes, RingsLeaveOneSliceOutOnEachLink) {
     return 4U * (elements - minitaw::slice(elements, 4, slice).count);
   };
   const int shard = static_cast<int>(layout.shards[0].elements),
-            ends = static_cast<int>(layout.ends.elements);
+            embeddings = static_cast<int>(layout.embeddings.elements);
   const ByteMatrix gathered = bytes_of_collective("all_gather E e0", layout);
   const ByteMatrix scattered = bytes_of_collective("reduce_scatter EG f0", layout);
   const ByteMatrix reduced = bytes_of_collective("all_reduce G0 t0", layout);
   for (int i = 0; i < 4; ++i) {
     const int from = ring[i], to = ring[(i + 1) % 4];
-    EXPECT_EQ(gathered.at(from, to, Traffic::ends), count(ends, i + 1));
-    EXPECT_EQ(scattered.at(from, to, Traffic::ends), count(ends, i));
+    EXPECT_EQ(gathered.at(from, to, Traffic::embeddings), count(embeddings, i + 1));
+    EXPECT_EQ(scattered.at(from, to, Traffic::embeddings), count(embeddings, i));
     EXPECT_EQ(reduced.at(from, to, Traffic::gradients), count(shard, i) + count(shard, i + 1));
   }
-  EXPECT_EQ(sum_over_links(gathered, Traffic::ends), 3U * 4 * ends);
+  EXPECT_EQ(sum_over_links(gathered, Traffic::embeddings), 3U * 4 * embeddings);
   EXPECT_EQ(sum_over_links(reduced, Traffic::gradients), 2U * 3 * 4 * shard);
 }
 
@@ -126,7 +126,7 @@ TEST(Bytes, BetweenGroupsEqualMessagesTimesShards) {
       for (const char* spec : {"tawpipe", "tawpipe:gwps=off"}) {
         const Request request{parse_spec(spec), groups, 2 * ranks, 2 * ranks + 1};
         const Program program = build(request);
-        const model::Layout layout = layout_for(program.shards, program.ends_slices, request.layers);
+        const model::Layout layout = layout_for(program.shards, program.embeddings_slices, request.layers);
         std::array<std::uint64_t, 2> between{}, inside{};
         for (int r = 0; r < ranks; ++r)
           for (const Action& a : program.ranks[r].actions) {
@@ -157,18 +157,18 @@ TEST(MemoryAccount, RelayByHand) {
     const model::Layout layout = layout_for(2, 2, 3, dtype);
     const std::size_t e = model::bytes_of(dtype);
     const std::size_t s0 = layout.shards[0].elements, s1 = layout.shards[1].elements,
-                      ends = layout.ends.elements;
+                      embeddings = layout.embeddings.elements;
     ASSERT_NE(s0, s1);
     const std::vector<Footprint> all = memory(parse_program(hand_written::relay), layout);
     ASSERT_EQ(all.size(), 2U);
     const Footprint& f = all[0];
-    EXPECT_EQ(bytes_of(f, Memory::weights), rounded(s0 * e) + rounded(s1 * e) + rounded(ends * e));
+    EXPECT_EQ(bytes_of(f, Memory::weights), rounded(s0 * e) + rounded(s1 * e) + rounded(embeddings * e));
     // Its gradient slot holds shard 1 first, then shard 0.
     EXPECT_EQ(bytes_of(f, Memory::gradients),
-              rounded(s0 * 4) + rounded(std::max(s0, s1) * e) + rounded(ends * 4));
+              rounded(s0 * 4) + rounded(std::max(s0, s1) * e) + rounded(embeddings * 4));
     const std::size_t states = dtype == model::Dtype::fp32 ? 2 : 3;
-    EXPECT_EQ(f.optimiser,
-              (std::vector<std::size_t>{rounded(states * s0 * 4), rounded(states * layout.ends.slice * 4)}));
+    EXPECT_EQ(f.optimiser, (std::vector<std::size_t>{rounded(states * s0 * 4),
+                                                     rounded(states * layout.embeddings.slice * 4)}));
     EXPECT_EQ(bytes_of(f, Memory::activations), rounded(model::saved_bytes(layout, 0)) +
                                                     rounded(model::saved_bytes(layout, 1)) +
                                                     rounded(model::hidden_bytes(layout.shape)));
@@ -179,7 +179,7 @@ TEST(MemoryAccount, RelayByHand) {
                              bytes_of(f, Memory::optimiser) + bytes_of(f, Memory::activations) +
                              bytes_of(f, Memory::buffers));
     // Rank 1 receives weights of shard 0 only.
-    EXPECT_EQ(bytes_of(all[1], Memory::weights), rounded(s1 * e) + rounded(s0 * e) + rounded(ends * e));
+    EXPECT_EQ(bytes_of(all[1], Memory::weights), rounded(s1 * e) + rounded(s0 * e) + rounded(embeddings * e));
   }
 }
 

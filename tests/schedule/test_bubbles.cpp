@@ -53,7 +53,7 @@ std::vector<Window> windows_of(const Program& program, const Times& times) {
   return windows;
 }
 
-int kept_slots(const Program& program, int rank) {
+int saved_slots(const Program& program, int rank) {
   return program.ranks[rank].slots[static_cast<std::size_t>(SlotClass::saved)];
 }
 
@@ -79,7 +79,7 @@ TEST_P(Bubbles, OneForwardOneBackward) {
   with_programs("1f1b", [](const Program& program) {
     const auto windows = windows_of(program, times());
     for (int i = 0; i < stages(); ++i) {
-      EXPECT_EQ(kept_slots(program, i), stages() - i);
+      EXPECT_EQ(saved_slots(program, i), stages() - i);
       EXPECT_NEAR(windows[i].bubble(), (stages() - 1 - i) * times().all(), 1e-9);
     }
     EXPECT_NEAR(windows[0].end, (stages() - 1 + program.micro_batches) * times().all(), 1e-9);
@@ -92,7 +92,7 @@ TEST_P(Bubbles, ZeroBubbleH1) {
     const auto windows = windows_of(program, times());
     double end = 0;
     for (int i = 0; i < stages(); ++i) {
-      EXPECT_EQ(kept_slots(program, i), stages());
+      EXPECT_EQ(saved_slots(program, i), stages());
       EXPECT_NEAR(windows[i].bubble(), (stages() - 1 - i) * step, 1e-9);
       end = std::max(end, windows[i].end);
     }
@@ -106,7 +106,7 @@ TEST_P(Bubbles, ZeroBubbleH2) {
   with_programs("zb2", [step](const Program& program) {
     const auto windows = windows_of(program, times());
     for (int i = 0; i < stages(); ++i) {
-      EXPECT_EQ(kept_slots(program, i), 2 * stages() - 1);
+      EXPECT_EQ(saved_slots(program, i), 2 * stages() - 1);
       EXPECT_NEAR(windows[i].begin, i * times().f, 1e-9);
       EXPECT_NEAR(windows[i].bubble(), (stages() - 1 - i) * step, 1e-9);
     }

@@ -90,10 +90,10 @@ TEST(Defects, WeiPipeTurnsItsBackwardRingTheWrongWay) {
   };
   drop(program, [&](int, const Action& a) { return moves(a, Payload::weights) && a.tick == fork; });
   for (const int r : {1, 3}) {  // the others would have kept what they have
-    const Slot kept = new_slot(program, r, SlotClass::weights);
-    find(program, r, 0, weights(Kind::recv, fork - 1)).slots[0] = kept;
-    find(program, r, 0, [&](const Action& a) { return visits(a) && a.tick == fork; }).slots[0] = kept;
-    find(program, r, 0, weights(Kind::send, first)).slots[0] = kept;
+    const Slot saved = new_slot(program, r, SlotClass::weights);
+    find(program, r, 0, weights(Kind::recv, fork - 1)).slots[0] = saved;
+    find(program, r, 0, [&](const Action& a) { return visits(a) && a.tick == fork; }).slots[0] = saved;
+    find(program, r, 0, weights(Kind::send, first)).slots[0] = saved;
   }
   const auto held = [](int rank, int turn) { return wei_ranks - 1 - (rank + turn) % wei_ranks; };
   for_each_action(program, [&](int r, Action& a) {

@@ -67,7 +67,7 @@ TEST_P(Generated, RoundTripsThroughItsText) {
         ASSERT_EQ(to_text(parsed), text) << name_of(request);
         ASSERT_EQ(parsed.ranks.size(), program.ranks.size());
         for (std::size_t r = 0; r < program.ranks.size(); ++r) {
-          ASSERT_EQ(parsed.ranks[r].homes, program.ranks[r].homes);
+          ASSERT_EQ(parsed.ranks[r].owned_shards, program.ranks[r].owned_shards);
           ASSERT_EQ(parsed.ranks[r].slots, program.ranks[r].slots);
           ASSERT_EQ(parsed.ranks[r].actions.size(), program.ranks[r].actions.size());
           for (std::size_t i = 0; i < program.ranks[r].actions.size(); ++i) {

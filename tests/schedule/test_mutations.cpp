@@ -72,10 +72,10 @@ bool change_part(Action& a, std::mt19937& random) {
   return true;
 }
 
-/// What the rank keeps of its shards, or of the ends.
+/// What the rank keeps of its shards, or of the embeddings.
 bool change_slice(const Program& program, RankProgram& rank, std::mt19937& random) {
-  return program.ends_split ? change(rank.ends_slice, program.ends_slices, random)
-                            : change(rank.slice, program.home_slices, random);
+  return program.embeddings_split ? change(rank.embeddings_slice, program.embeddings_slices, random)
+                                  : change(rank.slice, program.owned_slices, random);
 }
 
 bool change_accumulates(Action& a) {

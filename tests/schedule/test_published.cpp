@@ -139,13 +139,13 @@ TEST(Published, WeiPipeRingsTurnToTheNextRank) {
       for (const Action& a : program.ranks[r].actions) {
         if (a.kind != Kind::send) continue;
         const bool fork = a.payload == Payload::weights && a.tick == ranks - 1;
-        const bool home = a.payload == Payload::gradient && a.tick == last;
-        EXPECT_EQ(a.peer, fork   ? f.fork_partner(r)
-                          : home ? f.owner(r)
-                                 : (r + 1) % ranks)
+        const bool owned = a.payload == Payload::gradient && a.tick == last;
+        EXPECT_EQ(a.peer, fork    ? f.fork_partner(r)
+                          : owned ? f.owner(r)
+                                  : (r + 1) % ranks)
             << "rank " << r << ", tick " << a.tick;
-        if (home) {
-          EXPECT_EQ(program.ranks[a.peer].homes, std::vector<int>{a.shard});
+        if (owned) {
+          EXPECT_EQ(program.ranks[a.peer].owned_shards, std::vector<int>{a.shard});
         }
       }
   }
@@ -189,7 +189,7 @@ TEST(Published, TawPipeBytesOfEveryGroup) {
       for (int k = 0; k < groups; ++k) {
         int visits = 2 * n * size;
         for (const int r : m.program.groups.members(k))
-          for (const int shard : m.program.ranks[r].homes)
+          for (const int shard : m.program.ranks[r].owned_shards)
             visits -= (shard == ranks - 1 ? n : 0) + (shard == 0 ? n - 1 : 0);
         EXPECT_EQ(m.leaving(k, Traffic::weights), (groups - 1U) * visits * m.shard_bytes()) << spec;
         EXPECT_EQ(m.leaving(k, Traffic::gradients), 1U * n * (ranks - size) * m.shard_bytes()) << spec;

@@ -70,17 +70,17 @@ TEST(Simulate, PipelineOfTwoStagesByHand) {
 constexpr const char* late_receiver = R"(program late
 shards 1
 micro_batches 1
-ends_slices 1
+embeddings_slices 1
 groups 3
-rank 0 slots homes
+rank 0 slots owned_shards
    0 operands      send W0 h0 -> r1
    1 operands      send W0 h0 -> r2
    1 compute       join after operands:2
-rank 1 slots homes
+rank 1 slots owned_shards
    0 compute       zero EG f0
    0 operands      recv W0 w0 <- r0 after compute:1
    1 compute       join after operands:1
-rank 2 slots homes
+rank 2 slots owned_shards
    1 operands      recv W0 w0 <- r0
    1 compute       join after operands:1
 )";
@@ -257,8 +257,8 @@ TEST(Costs, RingsMoveTheirShareOfTheBuffer) {
   const Costs costs = costs_of(program, layout, {.flops = 1, .inside = 8, .between = 1, .memory = 1});
   int seen = 0;
   for (const Action& a : program.ranks[0].actions) {
-    if (a.kind != Kind::all_reduce || a.payload != Payload::ends_gradient) continue;
-    EXPECT_DOUBLE_EQ(costs(0, a), 2 * (2.0 / 3) * 4 * static_cast<double>(layout.ends.elements) / 8);
+    if (a.kind != Kind::all_reduce || a.payload != Payload::embeddings_gradient) continue;
+    EXPECT_DOUBLE_EQ(costs(0, a), 2 * (2.0 / 3) * 4 * static_cast<double>(layout.embeddings.elements) / 8);
     ++seen;
   }
   EXPECT_EQ(seen, 1);

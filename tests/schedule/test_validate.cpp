@@ -50,7 +50,7 @@ std::vector<Broken> broken_programs() {
     return with(with(text, sum + update, "   4 compute       update " + update),
                 end + " after operands_in:6\n" + gather + "7", end + " after operands_in:5\n" + gather + "6");
   };
-  const std::string ends_apart = apart(apart(relay, "W0", "update E0 e0 f0"), "W1", "update E1 e0 f0");
+  const std::string embeddings_apart = apart(apart(relay, "W0", "update E0 e0 f0"), "W1", "update E1 e0 f0");
   return {
       // fresh reads
       {"MissingWaitOnReceive", with(relay, "w0 a1 x0 after operands_in:2", "w0 a1 x0"), Rule::fresh_reads,
@@ -66,7 +66,7 @@ std::vector<Broken> broken_programs() {
       {"WrongMicroBatch", with(relay, "loss m1 x0", "loss m0 x0"), Rule::fresh_reads,
        "x0 holds micro-batch 1 before shard 2, expected micro-batch 0 before shard 2"},
       {"WrongKept", with(with(relay, "BW s1 m0 w0 a1", "BW s1 m0 w0 a0"), "BW s0 m0 h0 a0", "BW s0 m0 h0 a1"),
-       Rule::fresh_reads, "a0 holds what shard 0 kept of micro-batch 0"},
+       Rule::fresh_reads, "a0 holds what shard 0 saved of micro-batch 0"},
       {"EmptyGradient", with(relay, "BW s1 m0 w0 a1 x0 g0", "BW s1 m0 w0 a1 x0 +g0"), Rule::fresh_reads,
        "g0 holds nothing"},
       {"WeightBeforeInput",
@@ -133,7 +133,7 @@ std::vector<Broken> broken_programs() {
        "in t0, micro-batch 1 of shard 1 is missing"},
       {"EndsNotWritten", with(relay, "dembed m1 x0 f0", "dembed m1 x0 +f0"), Rule::exact_gradients,
        "adds to the gradient of the last step in f0"},
-      {"EndsNotSummed", ends_apart, Rule::exact_gradients, "micro-batch 0 of the head is missing"},
+      {"EndsNotSummed", embeddings_apart, Rule::exact_gradients, "micro-batch 0 of the head is missing"},
       {"ForeignSlice", with(relay, "update E1 e0 f0", "update E0 e0 f0"), Rule::exact_gradients,
        "f0 lacks a slice of the sum that is read"},
       {"CopyNotUpdated", with(pipeline, "   3 compute       update W1 h0 t0\n", ""), Rule::exact_gradients,

@@ -139,7 +139,7 @@ def a_node_can_be_cut():
     assert states == [("node0", "UP")] * 2 + [("node1", "DOWN")] * 2, said.stdout
 
 
-def a_cut_link_ends_the_case_and_the_next_one_follows():
+def a_cut_link_embeddings_the_case_and_the_next_one_follows():
     record = FOLDER / "cut.h5"
     job = [MINITAW, "run", FOLDER / "deck.toml", "--set", "schedule=tawpipe,fsdp", "--set", "steps=100", "--watchdog", "2", "-o", record]
     # A step takes seconds at this rate, nearly all of them in messages.
@@ -191,7 +191,7 @@ FOLDER.mkdir(parents=True)
 if not namespaces_can_be_had():
     sys.exit(SKIPPED)
 for check in (bad_calls_are_refused, exit_codes_are_passed_on, nodes_are_groups_and_bytes_are_those_that_were_counted, latency_is_there,
-              a_node_can_be_cut, a_cut_link_ends_the_case_and_the_next_one_follows, nothing_is_left_by_signals):
+              a_node_can_be_cut, a_cut_link_embeddings_the_case_and_the_next_one_follows, nothing_is_left_by_signals):
     began = time.time()
     check()
     print(f"{check.__name__}: {time.time() - began:.1f} s", flush=True)

@@ -20,7 +20,7 @@ def all_is_well():
     assert sorted(order, key=names.index) == order, names
 
 
-def a_missing_library_ends_the_run():
+def a_missing_library_embeddings_the_run():
     machine(ldd="case $1 in */minitaw|*layers) printf '\\tlibcudnn.so.9 => not found\\n' ;; esac")
     table, log = check("gpu-check", code=1)
     assert "libcudnn.so.9 (for minitaw, test_kernels_layers) cannot be loaded: install" in table.splitlines()[-1], table
@@ -108,7 +108,7 @@ def a_huge_log_is_cut_and_kept_in_the_archive():
 
 
 began = time.monotonic()
-for part in (all_is_well, a_missing_library_ends_the_run, a_library_that_cannot_be_asked_is_a_failure, a_failure_is_told_and_the_rest_goes_on,
+for part in (all_is_well, a_missing_library_embeddings_the_run, a_library_that_cannot_be_asked_is_a_failure, a_failure_is_told_and_the_rest_goes_on,
              a_test_program_that_dies_does_not_hide_the_other_suites, no_test_is_a_failure, a_suite_that_skips_is_no_failure_but_a_program_is,
              what_a_sanitizer_finds_is_a_failure, what_may_fail_does_not_fail_the_check, what_is_missing_is_skipped,
              time_runs_out_and_nobody_is_left, a_huge_log_is_cut_and_kept_in_the_archive):

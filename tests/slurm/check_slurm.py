@@ -157,7 +157,7 @@ def check_chain(cluster):
     assert not left, left
 
 
-def check_chain_ends(cluster):
+def check_chain_embeddings(cluster):
     """Nothing more can be done: bad input, or a case that ends not valid."""
     broken = FOLDER / "broken.toml"
     broken.write_text("hidden = 3\n", encoding="utf-8")
@@ -215,7 +215,7 @@ if __name__ == "__main__":
             old.unlink()
     os.environ.pop("SLURM_CONF", None)
     with Cluster(FOLDER / "cluster", nodes=2, cores=4, gpus=2, kill_wait=2) as own:
-        checks = [check_cpu, check_mpiexec, check_lonely, check_gpu, check_chain, check_chain_ends,
+        checks = [check_cpu, check_mpiexec, check_lonely, check_gpu, check_chain, check_chain_embeddings,
                   check_chain_cancelled]
         checks += [check_binding] * (os.cpu_count() >= 2)
         for check in checks + [check_time_limit] * LONG:

@@ -39,9 +39,9 @@ public:
   /// Called by the compute thread: off while it computes. On until the first call.
   void set(bool on);
   [[nodiscard]] bool on() const { return on_.load(std::memory_order_relaxed); }
-  /// Ends the sleep of the waiting thread, or the next one if it is awake.
+  /// Embeddings the sleep of the waiting thread, or the next one if it is awake.
   void wake();
-  /// Ends early if wake() is called now or was called since the last sleep.
+  /// Embeddings early if wake() is called now or was called since the last sleep.
   void sleep(std::chrono::microseconds time);
 
 private:

@@ -69,9 +69,9 @@ public:
     if (lock && !cancelled_) std::forward<Use>(use)();
   }
 
-  /// Ends all waits and keeps everybody from NCCL, then calls `abort`; not if a thread is stuck in NCCL,
-  /// which only blocking communicators (NCCL_COMM_BLOCKING=1) let happen: it must not be pulled away from
-  /// under it.
+  /// Embeddings all waits and keeps everybody from NCCL, then calls `abort`; not if a thread is stuck in
+  /// NCCL, which only blocking communicators (NCCL_COMM_BLOCKING=1) let happen: it must not be pulled away
+  /// from under it.
   template <class Abort>
   void cancel(Abort&& abort) {
     if (cancelled_.exchange(true)) return;

@@ -9,7 +9,7 @@ void all_reduce(Builder& builder, int tick, int shard) {
   Action a = make_action(Kind::all_reduce, tick, Payload::gradient, shard);
   a.communicator = builder.world();
   std::vector<VirtualBuffer> totals;
-  for (int r = 0; r < builder.ranks(); ++r) totals.push_back(builder.total(r, shard));
+  for (int r = 0; r < builder.ranks(); ++r) totals.push_back(builder.accumulator(r, shard));
   builder.collective(tick, Phase::give_intra, a, totals);
 }
 
@@ -22,14 +22,14 @@ Program make(const Request& request) {
     Computer computer(builder, r);
     for (const Visit& v : micro_batch_after_micro_batch(
              request.layers, own_micro_batches(r, request.micro_batches_of_rank()), 0)) {
-      v.backward ? computer.backward(v, builder.home(r, v.shard), builder.total(r, v.shard))
-                 : computer.forward(v, builder.home(r, v.shard));
+      v.backward ? computer.backward(v, builder.owned(r, v.shard), builder.accumulator(r, v.shard))
+                 : computer.forward(v, builder.owned(r, v.shard));
       last_tick = v.tick;
     }
   }
   if (builder.ranks() > 1)
     for (int s = 0; s < request.layers; ++s) all_reduce(builder, last_tick - s + 1, s);
-  add_epilogue(builder, last_tick + 1, EndsUpdate::replicated);
+  add_epilogue(builder, last_tick + 1, EmbeddingsUpdate::replicated);
   return std::move(builder).finish();
 }
 

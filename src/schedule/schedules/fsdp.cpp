@@ -21,7 +21,7 @@ class Sharding {
 public:
   Sharding(Builder& builder, bool hierarchical, int prefetch)
       : builder_(builder), hierarchical_(hierarchical), prefetch_(prefetch) {
-    builder.slice_homes(builder.ranks());
+    builder.slice_owned(builder.ranks());
     builder.cut_shards(builder.ranks());
     for (int r = 0; r < builder.ranks(); ++r) {
       builder.keep_slice(r, slice_of(r));
@@ -31,11 +31,11 @@ public:
 
   /// The whole shard on every rank for `tick`.
   std::vector<VirtualBuffer> gather(int shard, int tick) {
-    if (builder_.ranks() == 1) return {builder_.home(0, shard)};
+    if (builder_.ranks() == 1) return {builder_.owned(0, shard)};
     std::vector<VirtualBuffer> values;
     for (int r = 0; r < builder_.ranks(); ++r) {
       values.push_back(builder_.value(r, SlotClass::weights));
-      local(Kind::load, tick - prefetch_, Phase::fetch_first, r, shard, builder_.home(r, shard), values[r]);
+      local(Kind::load, tick - prefetch_, Phase::fetch_first, r, shard, builder_.owned(r, shard), values[r]);
     }
     for (const Leg& leg : outer())
       call(Kind::all_gather, tick - prefetch_, Phase::fetch_inter, shard, leg, values);
@@ -48,7 +48,7 @@ public:
   std::vector<VirtualBuffer> gradients(int shard) {
     std::vector<VirtualBuffer> values;
     for (int r = 0; r < builder_.ranks(); ++r)
-      values.push_back(builder_.ranks() == 1 ? builder_.total(r, shard)
+      values.push_back(builder_.ranks() == 1 ? builder_.accumulator(r, shard)
                                              : builder_.value(r, SlotClass::gradient));
     return values;
   }
@@ -61,7 +61,8 @@ public:
     for (const Leg& leg : outer())
       call(Kind::reduce_scatter, tick + 1, Phase::give_inter, shard, leg, gradients);
     for (int r = 0; r < builder_.ranks(); ++r)
-      local(Kind::accumulate, tick + 1, Phase::give_last, r, shard, gradients[r], builder_.total(r, shard));
+      local(Kind::accumulate, tick + 1, Phase::give_last, r, shard, gradients[r],
+            builder_.accumulator(r, shard));
   }
 
 private:
@@ -120,7 +121,7 @@ private:
 
   /// Beside the outer leg, in its lane: between the slice that a rank keeps and the buffer of the whole.
   void local(Kind kind, int tick, Phase phase, int rank, int shard, VirtualBuffer from, VirtualBuffer to) {
-    Action a = action(kind, tick, shard, builder_.home_part(rank));
+    Action a = action(kind, tick, shard, builder_.owned_part(rank));
     a.lane = lane_of(kind == Kind::load ? Kind::all_gather : Kind::reduce_scatter, a.payload,
                      builder_.groups().count() == 1);
     builder_.add(rank, phase, a, {from, to});
@@ -163,7 +164,7 @@ Program make(const Request& request) {
                    : computers[r].forward(visits[r][i], weights[r]);
     if (now.backward) sharding.scatter(now.shard, now.tick, gradients);
   }
-  add_epilogue(builder, visits[0].back().tick + 1, EndsUpdate::sliced);
+  add_epilogue(builder, visits[0].back().tick + 1, EmbeddingsUpdate::sliced);
   return std::move(builder).finish();
 }
 

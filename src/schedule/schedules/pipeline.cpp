@@ -128,7 +128,7 @@ public:
       computers_.emplace_back(builder, i);
       visits.push_back(stage_visits(rule, i, builder.ranks(), builder.micro_batches()));
     }
-    builder.split_ends(0, builder.ranks() - 1);
+    builder.split_embeddings(0, builder.ranks() - 1);
     place(visits);
   }
 
@@ -159,7 +159,7 @@ private:
   void emit(int stage, const StageVisit& what, int tick) {
     const Visit visit{tick, stage, what.micro_batch, what.kind != Kind::forward};
     Computer& computer = computers_[stage];
-    const VirtualBuffer weights = builder_.home(stage, stage), total = builder_.total(stage, stage);
+    const VirtualBuffer weights = builder_.owned(stage, stage), total = builder_.accumulator(stage, stage);
     if (what.kind == Kind::backward_weight) return computer.backward_weight(visit, total);
     if (what.kind == Kind::forward) computer.forward(visit, weights);
     else if (what.kind == Kind::backward) computer.backward(visit, weights, total);
@@ -177,12 +177,12 @@ private:
     const int to = visit.shard + (visit.backward ? -1 : 1);
     if (to < 0 || to >= builder_.ranks()) return;
     const Payload payload = visit.backward ? Payload::activation_grad : Payload::activation;
-    const VirtualBuffer sent = computers_[visit.shard].flow(visit.micro_batch);
+    const VirtualBuffer sent = computers_[visit.shard].hidden_state(visit.micro_batch);
     const VirtualBuffer received = builder_.value(to, SlotClass::hidden);
     messages_.push_back({{payload, visit.backward ? visit.shard : to, visit.micro_batch, {}},
                          {visit.shard, sent},
                          {to, received}});
-    computers_[to].flow(visit.micro_batch) = received;
+    computers_[to].hidden_state(visit.micro_batch) = received;
   }
 
   Builder& builder_;
@@ -195,7 +195,7 @@ Program build_pipeline(const Request& request, StageRule rule) {
   Builder builder(request.groups, request.ranks_of_copy(), request.micro_batches, request.replicas);
   Pipeline pipeline(builder, rule);
   const int last_tick = pipeline.run();
-  add_epilogue(builder, last_tick + 1, EndsUpdate::replicated);
+  add_epilogue(builder, last_tick + 1, EmbeddingsUpdate::replicated);
   return std::move(builder).finish(!request.spec.options.contains("blocking"));
 }
 

@@ -12,11 +12,11 @@ Program make(const Request& request) {
   int tick = 0;
   for (const Visit& v :
        micro_batch_after_micro_batch(request.layers, own_micro_batches(0, request.micro_batches), 0)) {
-    v.backward ? computer.backward(v, builder.home(0, v.shard), builder.total(0, v.shard))
-               : computer.forward(v, builder.home(0, v.shard));
+    v.backward ? computer.backward(v, builder.owned(0, v.shard), builder.accumulator(0, v.shard))
+               : computer.forward(v, builder.owned(0, v.shard));
     tick = v.tick;
   }
-  add_epilogue(builder, tick + 1, EndsUpdate::replicated);
+  add_epilogue(builder, tick + 1, EmbeddingsUpdate::replicated);
   return std::move(builder).finish();
 }
 

@@ -69,7 +69,7 @@ public:
     const int owner = owners_[shard];
     std::vector<VirtualBuffer> values;
     for (const int r : teams_.members(team))
-      values.push_back(r == owner ? builder_.home(r, shard) : builder_.value(r, SlotClass::weights));
+      values.push_back(r == owner ? builder_.owned(r, shard) : builder_.value(r, SlotClass::weights));
     if (owns(team, shard)) {
       if (!alone(team)) inside(Kind::broadcast, team, owner, shard, tick - timing_.fetch_intra, {}, values);
     } else if (rails(team, teams_.group_of(owner)) > 1) {
@@ -78,7 +78,7 @@ public:
       const bool passed_on = source.team >= 0 && !owns(source.team, shard);
       const int from = passed_on ? leader(source.team, shard) : owner;
       fetch_whole(team, shard, tick,
-                  {from, passed_on ? source.values[teams_.local(from)] : builder_.home(owner, shard)},
+                  {from, passed_on ? source.values[teams_.local(from)] : builder_.owned(owner, shard)},
                   values);
     }
     return values;
@@ -88,7 +88,7 @@ public:
   [[nodiscard]] std::vector<VirtualBuffer> gradients(int team, int shard) {
     std::vector<VirtualBuffer> values;
     for (const int r : teams_.members(team))
-      values.push_back(alone(team) && owns(team, shard) ? builder_.total(r, shard)
+      values.push_back(alone(team) && owns(team, shard) ? builder_.accumulator(r, shard)
                                                         : builder_.value(r, SlotClass::gradient));
     return values;
   }
@@ -140,28 +140,28 @@ private:
   }
 
   void fetch_in_parts(int team, int shard, int tick, const std::vector<VirtualBuffer>& values) {
-    const int owner = owners_[shard], home = teams_.group_of(owner), parts = rails(team, home);
+    const int owner = owners_[shard], owned = teams_.group_of(owner), parts = rails(team, owned);
     const int sent = tick - timing_.fetch_inter;
     std::vector<VirtualBuffer> scattered;
     for (int i = 0; i < parts; ++i) {
-      const int r = teams_.rank(home, i);
-      scattered.push_back(r == owner ? builder_.home(owner, shard) : builder_.value(r, SlotClass::weights));
+      const int r = teams_.rank(owned, i);
+      scattered.push_back(r == owner ? builder_.owned(owner, shard) : builder_.value(r, SlotClass::weights));
     }
     scatter(shard, sent, scattered);
     for (int i = 0; i < parts; ++i)
       builder_.transfer(sent, Phase::fetch_inter, {Payload::weights, shard, -1, {i, parts}},
-                        {teams_.rank(home, i), scattered[i]}, {teams_.rank(team, i), values[i]});
+                        {teams_.rank(owned, i), scattered[i]}, {teams_.rank(team, i), values[i]});
     gather(team, shard, tick - timing_.fetch_intra, parts, values);
   }
 
   /// Part i from the owner to the rank with local index i of its group.
   void scatter(int shard, int tick, const std::vector<VirtualBuffer>& parts) {
-    const int owner = owners_[shard], home = teams_.group_of(owner);
+    const int owner = owners_[shard], owned = teams_.group_of(owner);
     for (int i = 0; i < static_cast<int>(parts.size()); ++i)
-      if (const int r = teams_.rank(home, i); r != owner)
+      if (const int r = teams_.rank(owned, i); r != owner)
         builder_.transfer(tick, Phase::fetch_first,
                           {Payload::weights, shard, -1, {i, static_cast<int>(parts.size())}},
-                          {owner, builder_.home(owner, shard)}, {r, parts[i]});
+                          {owner, builder_.owned(owner, shard)}, {r, parts[i]});
   }
 
   /// The whole shard on every member, from the parts on the first ones.
@@ -182,7 +182,7 @@ private:
   /// Member i gets the sum of part i and sends it to the rank with its local index in the owner's group,
   /// which sends it to the owner.
   void return_in_parts(int team, int shard, int tick, const std::vector<VirtualBuffer>& gradients) {
-    const int owner = owners_[shard], home = teams_.group_of(owner), parts = rails(team, home);
+    const int owner = owners_[shard], owned = teams_.group_of(owner), parts = rails(team, owned);
     if (parts == teams_.size(team)) inside(Kind::reduce_scatter, team, -1, shard, tick, {}, gradients);
     else
       for (int i = 0; i < parts; ++i)
@@ -190,7 +190,7 @@ private:
     const VirtualBuffer received = builder_.value(owner, SlotClass::contribution);
     for (int i = 0; i < parts; ++i) {
       const Part part{i, parts};
-      const int counterpart = teams_.rank(home, i);
+      const int counterpart = teams_.rank(owned, i);
       const bool direct = counterpart == owner;
       const VirtualBuffer passing = direct ? received : builder_.value(counterpart, SlotClass::contribution);
       builder_.transfer(tick, Phase::give_inter, {Payload::gradient, shard, -1, part},
@@ -207,7 +207,7 @@ private:
                     VirtualBuffer gradient) {
     Action add = make_action(Kind::accumulate, tick, Payload::gradient, shard, part);
     add.lane = lane;
-    builder_.add(owner, phase, add, {gradient, builder_.total(owner, shard)});
+    builder_.add(owner, phase, add, {gradient, builder_.accumulator(owner, shard)});
   }
 
   Builder& builder_;
@@ -314,7 +314,7 @@ Program make(const Request& request) {
   for (std::size_t i = 0; i < all[0].visits(); ++i)
     for (std::size_t k = 0; k < all.size(); ++k)
       all[k].visit(i, relay, options.contains("dbs") && k > 0 ? &all[k - 1] : nullptr);
-  add_epilogue(builder, all.back().last_tick() + std::min(when.give, 1), EndsUpdate::sliced);
+  add_epilogue(builder, all.back().last_tick() + std::min(when.give, 1), EmbeddingsUpdate::sliced);
   return std::move(builder).finish(when.give > 0);
 }
 

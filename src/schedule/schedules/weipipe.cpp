@@ -94,7 +94,7 @@ private:
   void turn_forward(int i) {
     const int tick = clock_.forward_tick(i);
     for (int r = 0; r < ranks_; ++r) {
-      if (i % ranks_ == 0) forward_.at(r) = builder_.home(r, forward_shard(r, i));
+      if (i % ranks_ == 0) forward_.at(r) = builder_.owned(r, forward_shard(r, i));
       if (works(i - r))
         computers_[r].forward({tick, forward_shard(r, i), micro_batch(r, i - r), false}, forward_.at(r));
     }
@@ -138,7 +138,7 @@ private:
     for (int r = 0; r < ranks_; ++r) {
       Action add = make_action(Kind::accumulate, tick, Payload::gradient, wrapped(-r, ranks_));
       add.lane = Lane::gradients_in;
-      builder_.add(r, Phase::give_last, add, {gradients_.at(r), builder_.total(r, add.shard)});
+      builder_.add(r, Phase::give_last, add, {gradients_.at(r), builder_.accumulator(r, add.shard)});
     }
   }
 
@@ -158,7 +158,7 @@ Program make(const Request& request) {
   Builder builder(request.groups, request.ranks_of_copy(), request.micro_batches, request.replicas);
   WeiPipe pipe(builder, request.micro_batches_of_rank(), request.spec.options.contains("naive"));
   const int last_tick = pipe.run();
-  add_epilogue(builder, last_tick + 1, EndsUpdate::sliced);
+  add_epilogue(builder, last_tick + 1, EmbeddingsUpdate::sliced);
   return std::move(builder).finish();
 }
 
