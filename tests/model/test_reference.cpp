@@ -59,7 +59,8 @@ TEST_F(ReferenceStep, MicroBatchesAddUp) {
   reference.accumulate(once, tokens_, targets_, 0.1);
   reference.accumulate(twice, tokens_, targets_, 0.1);
   reference.accumulate(twice, tokens_, targets_, 0.1);
-  for (std::size_t i = 0; i < once.embeddings.size(); ++i) EXPECT_NEAR(2 * once.embeddings[i], twice.embeddings[i], 1e-14);
+  for (std::size_t i = 0; i < once.embeddings.size(); ++i)
+    EXPECT_NEAR(2 * once.embeddings[i], twice.embeddings[i], 1e-14);
 }
 
 TEST_F(ReferenceStep, TrainingLowersTheLoss) {

@@ -116,7 +116,8 @@ Weights expected(const Program& p) {
   }
   for (int s = 0; s < p.shards; ++s)
     for (int i = 0; i < p.shard_parts; ++i) weights[s][i] = update(weights[s][i], gradients[s][i]);
-  for (std::size_t i = 0; i < embeddings.size(); ++i) embeddings[i] = update(embeddings[i], embeddings_gradient[i]);
+  for (std::size_t i = 0; i < embeddings.size(); ++i)
+    embeddings[i] = update(embeddings[i], embeddings_gradient[i]);
   return {weights, embeddings};
 }
 
