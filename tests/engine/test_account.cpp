@@ -19,10 +19,10 @@ const std::string hand_over = R"(program hand-over
 shards 1
 micro_batches 2
 groups 1+1
-rank 0 slots h1 a1 x1 owned_shards 0
+rank 0 slots h1 a1 x1 owned 0
    0 compute F s0 m0 h0 a0 x0
    0 operands_out send W0 h0 -> r1 after compute:1
-rank 1 slots w1 a1 x1 owned_shards
+rank 1 slots w1 a1 x1 owned
    0 operands_in recv W0 w0 <- r0
    0 compute F s0 m1 w0 a0 x0 after operands_in:1
 )";
@@ -58,13 +58,13 @@ shards 1
 micro_batches 2
 groups 1+1
 communicator world 0 1
-rank 0 slots h1 a1 x1 e1 f1 owned_shards 0
+rank 0 slots h1 a1 x1 e1 f1 owned 0
    0 compute F s0 m0 h0 a0 x0
    0 gradients_in all_reduce EG f0 @world
    1 operands_in broadcast W0 h0 root r0 @world
    1 compute update E0 e0 f0 after gradients_in:1
    1 compute join after operands_in:1
-rank 1 slots w1 a1 x1 e1 f1 owned_shards
+rank 1 slots w1 a1 x1 e1 f1 owned
    0 compute F s0 m1 w0 a0 x0
    0 gradients_in all_reduce EG f0 @world
    1 operands_in broadcast W0 w0 root r0 @world
@@ -93,13 +93,13 @@ TEST(Account, WaitsAreFollowedThroughOtherRanks) {
 shards 1
 micro_batches 2
 groups 1+1+1
-rank 0 slots h1 g1 a1 x1 owned_shards 0
+rank 0 slots h1 g1 a1 x1 owned 0
    0 compute F s0 m0 h0 a0 x0
    0 gradients_out send G0 g0 -> r1 after compute:1
-rank 1 slots h1 g1 owned_shards
+rank 1 slots h1 g1 owned
    0 gradients_in recv G0 g0 <- r0
    0 operands_out send A0 m1 x0 -> r2 after gradients_in:1
-rank 2 slots h1 a1 x1 owned_shards
+rank 2 slots h1 a1 x1 owned
    0 operands_in recv A0 m1 x0 <- r1
    0 compute F s0 m1 h0 a0 x0 after operands_in:1
 )"),
@@ -118,11 +118,11 @@ TEST(Account, ACircleOfWaitsEnds) {
 shards 2
 micro_batches 2
 groups 1+1
-rank 0 slots h1 w1 owned_shards 0
+rank 0 slots h1 w1 owned 0
    0 operands_out send W0 h0 -> r1
    0 operands_in recv W1 w0 <- r1 after operands_out:1
    0 compute join after operands_in:1
-rank 1 slots h1 w1 owned_shards 1
+rank 1 slots h1 w1 owned 1
    0 operands_out send W1 h0 -> r0
    0 operands_in recv W0 w0 <- r0 after operands_out:1
    0 compute join after operands_in:1

@@ -13,7 +13,7 @@ micro_batches 2
 embeddings_slices 2
 groups 1+1
 communicator world 0 1
-rank 0 slots h1 t1 w1 g1 a2 x1 e1 f1 owned_shards 0
+rank 0 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 0
    0 operands_in   send W0 h0 -> r1
    0 operands_in   recv W1 w0 <- r1
    0 compute       embed m0 x0 e0
@@ -31,7 +31,7 @@ rank 0 slots h1 t1 w1 g1 a2 x1 e1 f1 owned_shards 0
    4 compute       update E0 e0 f0 after operands_in:6
    4 operands_in   all_gather E e0 @world after compute:9
    4 compute       join after operands_in:7
-rank 1 slots h1 t1 w1 g1 a2 x1 e1 f1 owned_shards 1
+rank 1 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 1
    0 operands_in   recv W0 w0 <- r0
    0 operands_in   send W1 h0 -> r0
    0 compute       embed m1 x0 e0
@@ -58,7 +58,7 @@ micro_batches 2
 embeddings_slices 2
 groups 2
 communicator group0 0 1
-rank 0 slots h1 t1 w1 g1 a2 x1 e1 f1 owned_shards 0
+rank 0 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 0
    0 operands      broadcast W0 h0 root r0 @group0
    0 operands      broadcast W1 w0 root r1 @group0
    0 compute       embed m0 x0 e0
@@ -76,7 +76,7 @@ rank 0 slots h1 t1 w1 g1 a2 x1 e1 f1 owned_shards 0
    4 compute       update E0 e0 f0 after operands:6
    4 operands      all_gather E e0 @group0 after compute:9
    4 compute       join after operands:7
-rank 1 slots h1 t1 w1 g1 a2 x1 e1 f1 owned_shards 1
+rank 1 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 1
    0 operands      broadcast W0 w0 root r0 @group0
    0 operands      broadcast W1 h0 root r1 @group0
    0 compute       embed m1 x0 e0
@@ -103,7 +103,7 @@ micro_batches 1
 embeddings_slices 2
 groups 1+1
 embeddings_split 1
-rank 0 slots h1 t1 a1 b1 x1 e1 f1 embeddings 0 owned_shards 0
+rank 0 slots h1 t1 a1 b1 x1 e1 f1 embeddings 0 owned 0
    0 compute       embed m0 x0 e0
    0 compute       F s0 m0 h0 a0 x0
    0 operands_in   send A1 m0 x0 -> r1 after compute:2
@@ -114,7 +114,7 @@ rank 0 slots h1 t1 a1 b1 x1 e1 f1 embeddings 0 owned_shards 0
    3 compute       update W0 h0 t0
    3 compute       update E0 e0 f0
    3 compute       join
-rank 1 slots h1 t1 a1 b1 x1 e1 f1 embeddings 1 owned_shards 1
+rank 1 slots h1 t1 a1 b1 x1 e1 f1 embeddings 1 owned 1
    0 operands_in   recv A1 m0 x0 <- r0
    1 compute       F s1 m0 h0 a0 x0 after operands_in:1
    1 compute       loss m0 x0 e0 f0

@@ -80,7 +80,7 @@ ByteMatrix bytes_of_collective(const std::string& what, const model::Layout& lay
   std::string text =
       "program one\nshards 1\nmicro_batches 1\nembeddings_slices 4\ngroups 4\ncommunicator ring 2 0 3 1\n";
   for (int r = 0; r < 4; ++r)
-    text += "rank " + std::to_string(r) + " slots owned_shards\n   0 operands      " + what + " @ring\n";
+    text += "rank " + std::to_string(r) + " slots owned\n   0 operands      " + what + " @ring\n";
   return bytes(parse_program(text), layout);
 }
 

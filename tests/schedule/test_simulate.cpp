@@ -72,15 +72,15 @@ shards 1
 micro_batches 1
 embeddings_slices 1
 groups 3
-rank 0 slots owned_shards
+rank 0 slots owned
    0 operands      send W0 h0 -> r1
    1 operands      send W0 h0 -> r2
    1 compute       join after operands:2
-rank 1 slots owned_shards
+rank 1 slots owned
    0 compute       zero EG f0
    0 operands      recv W0 w0 <- r0 after compute:1
    1 compute       join after operands:1
-rank 2 slots owned_shards
+rank 2 slots owned
    1 operands      recv W0 w0 <- r0
    1 compute       join after operands:1
 )";
