@@ -138,7 +138,7 @@ std::uint64_t parse_memory(const std::string& text, const std::string& option) {
     else if (!unit.empty() && unit.front() == prefix) throw refuse();
   if (!unit.empty() && std::string("KMGT").find(unit.front()) == std::string::npos) throw refuse();
   if (value > 1e18) throw refuse();
-  if (value < 1 << 20)
+  if (unit.empty() && value < 1 << 20)
     throw InputError(fmt::format("{}: {} bytes hold no model; did you mean {}G?", option, value, text));
   return static_cast<std::uint64_t>(value);
 }

@@ -44,8 +44,8 @@ struct Transfers {
     std::string text = "program transfers\nshards 4\nmicro_batches 4\nembeddings_slices 4\ngroups 2+2\n"
                        "communicator world 0 1 2 3\n";
     for (int r = 0; r < 4; ++r)
-      text += fmt::format("rank {0} slots h1 t1 w2 e1 f1 owned {0}\n{1}", r,
-                          lines[static_cast<std::size_t>(r)]);
+      text +=
+          fmt::format("rank {0} slots h1 t1 w2 e1 f1 owned {0}\n{1}", r, lines[static_cast<std::size_t>(r)]);
     program = schedule::parse_program(text);
     layout = model::make_layout(shape_of(4), schedule::cut_of(program));
     shard = static_cast<double>(layout.shards[0].elements) * sizeof(float);
