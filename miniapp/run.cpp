@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <memory>
 #include <mutex>
@@ -16,6 +17,7 @@
 #include "engine/agree.hpp"
 #include "job.hpp"
 #include "limits.hpp"
+#include "plan_case.hpp"
 #include "record/provenance.hpp"
 #include "record/recorder.hpp"
 #include "record/remaining.hpp"
@@ -33,6 +35,7 @@ struct RunOptions {
   bool retry = false;                       ///< run failed cases again
   std::optional<std::uint64_t> interleave;  ///< seed of a random order of all repetitions
   std::string time_limit;                   ///< as for TimeLimit
+  std::optional<double> peak;               ///< FLOP/s of a rank's device; nothing: its datasheet's
 };
 
 /// Executes every case of the deck that the result file does not hold yet, and records each as it ends: a
@@ -77,9 +80,13 @@ private:
   [[nodiscard]] record::CaseResult without_result(const record::Run& run, record::Status status,
                                                   const std::string& reason) const;
   [[nodiscard]] std::vector<record::Row> own_rows() const;
+  /// FLOP/s of a rank's device for this case; NaN: unknown, or not the same for all its ranks.
+  [[nodiscard]] double peak_of(const deck::Case& c) const;
 
   const deck::Deck& deck_;
   const record::HostNames& hosts_;
+  const std::vector<record::RankPlace>& ranks_;
+  std::optional<double> peak_;  ///< that was asked for
   std::string output_;
   record::Recorder recorder_;
   record::RemainingRuns remaining_;
@@ -122,7 +129,7 @@ record::Provenance provenance(const deck::Deck& deck, const RunOptions& options,
 }  // namespace
 
 ResultWriter::ResultWriter(const deck::Deck& deck, const RunOptions& options, const MpiJob& mpi)
-    : deck_(deck), hosts_(mpi.hosts()), output_(options.output),
+    : deck_(deck), hosts_(mpi.hosts()), ranks_(mpi.ranks()), peak_(options.peak), output_(options.output),
       recorder_(options.output, provenance(deck, options, mpi)),
       remaining_(record::remaining_runs(deck.cases, recorder_.rows(),
                                         {options.retry, options.interleave, recorder_.interrupted()})) {
@@ -160,6 +167,7 @@ void ResultWriter::begins(const Run& run) {
 void ResultWriter::record(const Run& run, CaseResult result, double seconds) {
   running_.reset();
   result.position = {position_++};
+  result.peak = peak_of(result.settings);
   if (result.status != Status::ok) failed_.insert(run.index);
   result.reason = hosts_.hidden(result.reason);  // MPI's own words may name them
   const std::string reason = result.status == Status::ok ? "" : result.reason;
@@ -195,6 +203,15 @@ void ResultWriter::give_up(Status status, const std::string& reason) {
   // record() forgets what is running
   if (const std::optional<Run> run = running_) record(*run, without_result(*run, status, reason), 0);
   recorder_.finish();
+}
+
+double ResultWriter::peak_of(const Case& c) const {
+  if (peak_) return *peak_;
+  const double peak = record::datasheet_peak(ranks_.front().unit, c.shape.dtype);
+  const auto same = [&](const record::RankPlace& rank) {
+    return record::datasheet_peak(rank.unit, c.shape.dtype) == peak;
+  };
+  return std::all_of(ranks_.begin(), ranks_.begin() + c.ranks, same) ? peak : std::nan("");
 }
 
 std::vector<Row> ResultWriter::own_rows() const {
@@ -415,7 +432,7 @@ namespace {
 
 struct Options {
   DeckOptions deck;
-  std::string output;
+  std::string output, peak;
   RunOptions sweep;
   JobFlags job;
 };
@@ -430,6 +447,10 @@ int run(const Invocation& invocation, const Options& options) {
   sweep.overrides = options.deck.overrides;
   sweep.output = output;
   sweep.arguments = invocation.arguments();
+  if (!options.peak.empty()) sweep.peak = parse_rate("--peak", options.peak);
+  if (sweep.peak && *sweep.peak < 1e6)
+    throw InputError(fmt::format("--peak: {} FLOP/s is less than any processor does; did you mean {}T?",
+                                 options.peak, options.peak));
   note_signals();  // before MPI starts: it may take a while
   return in_job(invocation, options.job, [&](MpiJob& mpi) { return run_sweep(sweep, mpi); });
 }
@@ -454,6 +475,11 @@ void add_run(CLI::App& app, Invocation& invocation) {
           "stop before this time is over, everything saved: 45m, 1:30:00 (default: the end of the Slurm "
           "job, if there is one)")
       ->type_name("TIME");
+  verb->add_option(
+          "--peak", options->peak,
+          "FLOP/s that the device of a rank can do, 989T: the MFU is relative to it (default: dense, "
+          "of its datasheet, for NVIDIA's data-centre devices)")
+      ->type_name("RATE");
   verb->add_flag("--timeline", options->job.timeline,
                  "keep when every action of one step ran, for scripts/timeline");
   verb->add_flag("--hosts", options->job.hosts,

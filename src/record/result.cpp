@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "deck/deck.hpp"
@@ -165,6 +167,28 @@ Summary summarise(const CaseResult& result) {
 }
 
 double tokens_of(const deck::Case& settings) { return deck::tokens_of_step(settings); }
+
+double datasheet_peak(const std::string& unit, model::Dtype dtype) {
+  struct Datasheet {
+    std::string_view name;
+    double bf16, fp32;  // TFLOP/s
+  };
+  static constexpr Datasheet known[] = {
+      {"A100", 312, 19.5}, {"A10", 125, 31.2},      {"A30", 165, 10.3},    {"A40", 149.7, 37.4},
+      {"L4", 121, 30.3},   {"L40", 181, 90.5},      {"L40S", 362, 91.6},   {"H100 80GB HBM3", 989, 67},
+      {"H200", 989, 67},   {"H100 PCIe", 756, 51},  {"H100 NVL", 835, 60}, {"H200 NVL", 835, 60},
+      {"B200", 2250, 75},  {"GH200 480GB", 989, 67}};
+  const Datasheet* best = nullptr;
+  for (const Datasheet& device : known) {
+    const std::size_t at = unit.find(fmt::format("NVIDIA {}", device.name));
+    const std::size_t end = at + 7 + device.name.size();
+    if (at == std::string::npos || (end < unit.size() && std::isalnum(static_cast<unsigned char>(unit[end]))))
+      continue;
+    if (best == nullptr || device.name.size() > best->name.size()) best = &device;
+  }
+  if (best == nullptr || unit.find("MIG") != std::string::npos) return none;  // MIG: a part of a device
+  return 1e12 * (dtype == model::Dtype::bf16 ? best->bf16 : best->fp32);
+}
 
 std::string name_of(Status status) {
   switch (status) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -77,6 +78,7 @@ struct CaseResult {
   std::optional<trace::Timeline> timeline;   ///< where it was asked for
   std::vector<std::uint64_t> planned_bytes;  ///< [from][to][kind], one step
   std::vector<std::uint64_t> counted_bytes;  ///< same shape, per step, from the transport
+  double peak = std::numeric_limits<double>::quiet_NaN();  ///< FLOP/s that a rank's device can do; NaN: unknown
   int ticks = 0;                             ///< of the program
   std::vector<int> idle_ticks;               ///< per rank
   double max_gradient_error = -1;            ///< against the serial reference, relative norm; -1: not checked
@@ -120,6 +122,10 @@ struct Summary {
 
 /// Tokens of one step: M B S.
 [[nodiscard]] double tokens_of(const deck::Case& settings);
+
+/// FLOP/s of an NVIDIA device in its datasheet, dense: bf16 on tensor cores, fp32 outside of them. `unit`
+/// holds the device's name, as RankPlace::unit does. NaN for what is not in the table.
+[[nodiscard]] double datasheet_peak(const std::string& unit, model::Dtype dtype);
 
 /// Now, ISO 8601, UTC, in seconds: "2026-07-18T09:30:00Z".
 [[nodiscard]] std::string utc_now();

@@ -36,6 +36,9 @@ double loss(const CaseResult& result, bool last) {
 /// Errors are negative where nothing was compared.
 double checked(double error) { return error < 0 ? std::nan("") : error; }
 
+double tflops_of_rank(V v) { return v.summary.tflops_causal / v.result.settings.ranks; }
+/// GB/s, all ranks together.
+double rate(V v, std::uint64_t bytes) { return 1e-9 * static_cast<double>(bytes) / v.summary.median_s; }
 Cell exposed(V v, schedule::Traffic kind) { return v.summary.exposed_s[static_cast<std::size_t>(kind)]; }
 /// Empty where all ranks have the same.
 std::string sizes_text(const deck::Case& c) {
@@ -90,12 +93,17 @@ std::vector<Column> make_columns() {
       {"tokens_per_s_rank", "token/s", false, [](V v) -> Cell { return v.summary.tokens_per_s_rank; }},
       {"tflops_causal", "TFLOP/s", false, [](V v) -> Cell { return v.summary.tflops_causal; }},
       {"tflops_full", "TFLOP/s", false, [](V v) -> Cell { return v.summary.tflops_full; }},
+      {"tflops_rank", "TFLOP/s", false, [](V v) -> Cell { return tflops_of_rank(v); }},
+      {"peak", "TFLOP/s", false, [](V v) -> Cell { return 1e-12 * v.result.peak; }},
+      {"mfu", "1", false, [](V v) -> Cell { return 1e12 * tflops_of_rank(v) / v.result.peak; }},
       {"memory_planned", "B", false, [](V v) { return integer(v.summary.memory_planned); }},
       {"memory_measured", "B", false, [](V v) { return integer(v.summary.memory_measured); }},
       {"process_peak", "B", false, [](V v) { return integer(v.summary.process_peak); }},
       {"device_used", "B", false, [](V v) { return integer(v.summary.device_used); }},
       {"bytes_inside", "B", false, [](V v) { return integer(v.summary.bytes_inside); }},
       {"bytes_between", "B", false, [](V v) { return integer(v.summary.bytes_between); }},
+      {"rate_inside", "GB/s", false, [](V v) -> Cell { return rate(v, v.summary.bytes_inside); }},
+      {"rate_between", "GB/s", false, [](V v) -> Cell { return rate(v, v.summary.bytes_between); }},
       {"planned_inside", "B", false, [](V v) { return integer(v.summary.planned_inside); }},
       {"planned_between", "B", false, [](V v) { return integer(v.summary.planned_between); }},
       {"exposed_share", "1", false, [](V v) -> Cell { return v.summary.exposed_share; }},
@@ -190,10 +198,12 @@ std::string why_invalid(const CaseResult& result) {
 }
 
 std::string doubt_of(const CaseResult& result) {
-  if (result.settings.warmup == 0) return "no warm-up";
+  std::vector<std::string> doubts;
+  if (result.settings.warmup == 0) doubts.emplace_back("no warm-up");
   const double spread = summarise(result).spread;
-  if (!(spread > widest_spread)) return "";
-  return fmt::format("noisy: quartiles {:.0f} % of the median apart", 100 * spread);
+  if (spread > widest_spread)
+    doubts.push_back(fmt::format("noisy: quartiles {:.0f} % of the median apart", 100 * spread));
+  return fmt::format("{}", fmt::join(doubts, "; "));
 }
 
 /// What stands in brackets behind VALID.
@@ -340,10 +350,13 @@ Table::Table(const std::vector<Row>& rows)
           {"q1", "s", 9, [](const Row& r) { return figure(r.real("q1_s")); }},
           {"q3", "s", 9, [](const Row& r) { return figure(r.real("q3_s")); }},
           {"rate", "token/s", 9, [](const Row& r) { return figure(r.real("tokens_per_s")); }},
-          {"model", "TFLOP/s", 9, [](const Row& r) { return figure(r.real("tflops_causal")); }},
+          {"rank", "TFLOP/s", 9, [](const Row& r) { return figure(r.real("tflops_rank")); }},
+          {"MFU", "%", 5, [](const Row& r) { return percent(r, "mfu"); }},
           {"memory", "MiB", 9, [](const Row& r) { return mebibytes(r, "memory_measured"); }},
           {"inside", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_inside"); }},
           {"between", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_between"); }},
+          {"inside", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_inside")); }},
+          {"between", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_between")); }},
           {"exposed", "%", 7, [](const Row& r) { return percent(r, "exposed_share"); }},
           {"bubble", "%", 6, [](const Row& r) { return percent(r, "idle_share"); }},
           {"overlap", "%", 7, [](const Row& r) { return percent(r, "overlap"); }},

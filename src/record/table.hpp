@@ -60,7 +60,7 @@ inline constexpr double widest_spread = 0.1;
 /// Whether a result may be quoted.
 struct Verdict {
   std::string reason;  ///< why it is invalid; empty: valid
-  std::string doubt;   ///< what to know about a valid one: too noisy, no warm-up
+  std::string doubt;   ///< what to know about a valid one: no warm-up, too noisy, or both
 
   [[nodiscard]] bool valid() const { return reason.empty(); }
   /// "VALID", "VALID (doubt)" or "INVALID: reason"

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "base/error.hpp"
 #include "record/result.hpp"
@@ -38,6 +39,35 @@ TEST(Summary, rates) {
   const double causal = 6.0 * 5 * 128 * 12;
   EXPECT_NEAR(s.tflops_causal, s.tokens_per_s * (matmul + causal) * 1e-12, 1e-18);
   EXPECT_NEAR(s.tflops_full, s.tokens_per_s * (matmul + 2 * causal) * 1e-12, 1e-18);
+}
+
+TEST(Summary, utilisation_is_of_the_peak_that_is_known) {
+  CaseResult r = sample_case("tawpipe", 128, 3);  // median 1.75 s
+  EXPECT_TRUE(std::isnan(make_row(r).real("mfu")));
+  r.peak = 1e9;
+  const Row row = make_row(r);
+  EXPECT_DOUBLE_EQ(row.real("peak"), 1e-3);
+  EXPECT_DOUBLE_EQ(row.real("tflops_rank"), summarise(r).tflops_causal / 3);
+  EXPECT_DOUBLE_EQ(row.real("mfu"), summarise(r).tflops_causal * 1e12 / 3 / 1e9);
+  EXPECT_DOUBLE_EQ(row.real("rate_inside") * 1.75e9, static_cast<double>(row.integer("bytes_inside")));
+  EXPECT_DOUBLE_EQ(row.real("rate_between") * 1.75e9, static_cast<double>(row.integer("bytes_between")));
+}
+
+TEST(Datasheet, knows_devices_by_their_whole_name) {
+  using model::Dtype;
+  for (const auto& [name, bf16, fp32] : {std::tuple{"NVIDIA H100 80GB HBM3", 989, 67.0},
+                                         {"NVIDIA H100 PCIe", 756, 51.0},
+                                         {"NVIDIA H200", 989, 67.0},
+                                         {"NVIDIA H200 NVL", 835, 60.0},
+                                         {"NVIDIA A100-SXM4-80GB", 312, 19.5},
+                                         {"NVIDIA A100 80GB PCIe", 312, 19.5}}) {
+    const std::string unit = std::string("device 0, ") + name + ", 79.6 GiB";
+    EXPECT_EQ(datasheet_peak(unit, Dtype::bf16), bf16 * 1e12) << name;
+    EXPECT_EQ(datasheet_peak(unit, Dtype::fp32), fp32 * 1e12) << name;
+  }
+  for (const char* name : {"NVIDIA H20", "NVIDIA H100", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA A1000",
+                           "Tesla T4", "", "host, 2 threads"})
+    EXPECT_TRUE(std::isnan(datasheet_peak(name, Dtype::bf16))) << name;
 }
 
 TEST(Summary, memory_is_of_the_worst_rank) {
@@ -161,6 +191,9 @@ TEST(Verdict, of_a_case) {
   EXPECT_EQ(verdict(r).text(), "VALID");
   r.settings.warmup = 0;
   EXPECT_EQ(verdict(r).text(), "VALID (no warm-up)");
+  CaseResult both = sample_case();
+  both.settings.warmup = 0;
+  EXPECT_EQ(verdict(both).text(), "VALID (no warm-up; noisy: quartiles 67 % of the median apart)");
   r.settings.repeats = 2;
   EXPECT_EQ(verdict(r).text(), "INVALID: 1 of 2 repetitions");
   EXPECT_THAT(verdict(sample_case("tawpipe", 128, 2)).text(), HasSubstr("INVALID: 2 timed steps"));
