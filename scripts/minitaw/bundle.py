@@ -11,7 +11,7 @@ import zlib
 
 from .command import BadInput, Parser, put_out
 from .export import as_csv, summary_table, summary_text
-from .record import closing_text, load_bytes, read_bytes, verdict_of
+from .record import closing_text, load, read_bytes, verdict_of
 from .rules import official
 
 FOLDER, SUMS = "bundle/", "SHA256SUMS"
@@ -24,43 +24,36 @@ summary.txt      its table, for people
 summary.csv      the same with all columns and their units
 deck.toml        what was asked for; deck-NNNN.toml: what a later session asked for, where it differs
 log.txt          what minitaw run printed
-environment.txt  versions, command, ranks, and those environment variables that steer a run
+environment.txt  versions, command, processor and system of each node, ranks, and those environment variables that steer a run
 added/           what the sender has added
 SHA256SUMS       check sums of all files
 
 Check it:        scripts/bundle --check ARCHIVE.tar.gz
 or, unpacked:    sha256sum -c SHA256SUMS && minitaw show record.h5
 """
-
-
-def sha256(content):
-    return hashlib.sha256(content).hexdigest()
-
-
-def sums_of(files):
-    """A line for each file as sha256sum prints it."""
-    return [f"{sha256(content)}  {name}" for name, content in sorted(files.items())]
-
-
-# Texts from the record.
-
 FACTS = {"version": "version", "git_hash": "git hash", "build_type": "build type", "compiler": "compiler", "compiler_flags": "compiler flags",
          "kokkos": "Kokkos", "mpi": "MPI", "nccl": "NCCL", "cuda": "CUDA", "driver": "driver", "libraries": "library", "command": "command",
          "deck_path": "deck", "overrides": "--set", "links": "shaped link"}
 
 
+def sums_of(files):
+    """A line for each file as sha256sum prints it."""
+    return [f"{hashlib.sha256(content).hexdigest()}  {name}" for name, content in sorted(files.items())]
+
+
+# Texts from the record.
+
 def session_text(session):
-    """Versions, command, ranks and recorded environment."""
-    lines = [f"{title:<16} {value}" for name, title in FACTS.items()
-             for value in ([session[name]] if isinstance(session.get(name), str) else session.get(name, [])) if value]
-    for rank, host in enumerate(session.get("hosts", [])):
-        more = [f"{what}{session[name][rank]}" for name, what in (("devices", ""), ("cores", "cores ")) if rank < len(session.get(name, []))]
-        lines.append(f"{f'rank {rank}':<16} {', '.join([host, *more])}")
-    return "".join(f"{line}\n" for line in [*lines, *session.get("environment", [])])
+    """Versions, command, nodes, ranks and recorded environment."""
+    def of_rank(rank, names):
+        return ", ".join(f"{what}{session[name][rank]}" for name, what in names.items() if rank < len(session.get(name, [])))
 
-
-def log_text(session):
-    return "".join(f"{line}\n" for line in session.get("log", [])) or "no log in this record\n"
+    facts = [(title, value) for name, title in FACTS.items() for value in ([session[name]] if isinstance(session.get(name), str) else session.get(name, [])) if value]
+    for rank, node in enumerate(session.get("nodes", [])):  # by its first rank
+        if node not in session["nodes"][:rank]:
+            facts += [(f"node {node}", text) for text in (of_rank(rank, {"cpu": "processor "}), of_rank(rank, {"os": "system "})) if text]
+    facts += [(f"rank {rank}", of_rank(rank, {"hosts": "", "devices": "", "cores": "cores "})) for rank in range(len(session.get("hosts", [])))]
+    return "".join(f"{line}\n" for line in [*(f"{title:<16} {value}" for title, value in facts), *session.get("environment", [])])
 
 
 def by_session(sessions, text):
@@ -85,9 +78,7 @@ def decks_of(sessions):
 
 def is_safe(name):
     """Whether a file of this name stays in the folder in which an archive is unpacked, and can stand in a line of SHA256SUMS."""
-    parts = name.split("/")
-    return (len(name) <= 200 and all(0 < len(part) <= 100 and part not in (".", "..") for part in parts)
-            and re.fullmatch(r"[ -\[\]-~]+", name) is not None)
+    return len(name) <= 200 and re.fullmatch(r"[ -\[\]-~]+", name) and all(0 < len(part) <= 100 and part not in (".", "..") for part in name.split("/"))
 
 
 def read_bounded(path):
@@ -115,21 +106,19 @@ def unpack(content, path):
     twice, a name that leads out of a folder, or too much."""
     files = {}
     try:
-        with gzip.open(io.BytesIO(content)) as compressed:
-            plain = compressed.read(MOST_BYTES + 1)
+        plain = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MOST_BYTES + 1)
         if len(plain) > MOST_BYTES:
             raise BadInput(f"{path} unpacks to more than {MOST_BYTES} bytes; no bundle does")
         with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
             for count, member in enumerate(archive, 1):
                 if count > MOST_FILES:
                     raise BadInput(f"{path} holds more than {MOST_FILES} files; no bundle does")
-                if member.isdir():
-                    continue
-                if not member.isreg() or not is_safe(member.name):
+                if not member.isdir() and not (member.isreg() and is_safe(member.name)):
                     raise BadInput(f"{path} holds something that no bundle does: a link, or a file with an unsafe name")
                 if member.name in files:
                     raise BadInput(f"{path} holds {member.name} twice")
-                files[member.name] = archive.extractfile(member).read()
+                if member.isreg():
+                    files[member.name] = archive.extractfile(member).read()
     except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
         raise BadInput(f"{path} is not a tar.gz archive, or it is damaged") from error
     return files
@@ -153,9 +142,10 @@ def added_files(paths):
 def make(path, added):
     """The archive, as bytes, and the result in it."""
     content = read_bounded(path)
-    result = load_bytes(path, content)
-    texts = {"log.txt": by_session(result.sessions, log_text), "environment.txt": by_session(result.sessions, session_text),
-             "summary.csv": as_csv(*summary_table(result)), "summary.txt": summary_text(result), "README.txt": readme_text(result)}
+    result = load(path, content)
+    log = by_session(result.sessions, lambda session: "".join(f"{line}\n" for line in session.get("log", [])) or "no log in this record\n")
+    texts = {"log.txt": log, "environment.txt": by_session(result.sessions, session_text), "summary.csv": as_csv(*summary_table(result)),
+             "summary.txt": summary_text(result), "README.txt": readme_text(result)}
     files = {"record.h5": content} | decks_of(result.sessions) | {name: text.encode() for name, text in texts.items()} | added_files(added)
     files[SUMS] = "".join(f"{line}\n" for line in sums_of(files)).encode()
     return pack({FOLDER + name: data for name, data in files.items()}), result
@@ -163,24 +153,21 @@ def make(path, added):
 
 def check(path):
     """The result in an archive whose files are all what SHA256SUMS says."""
-    def refuse(what):
-        raise BadInput(f"{path} is no bundle, is damaged or was changed: {what}")
+    def require(holds, what):
+        if not holds:
+            raise BadInput(f"{path} is no bundle, is damaged or was changed: {what}")
 
     files = {}
     for name, content in unpack(read_bounded(path), path).items():
-        if not name.startswith(FOLDER):
-            refuse(f"{name} is not in the folder {FOLDER}")
+        require(name.startswith(FOLDER), f"{name} is not in the folder {FOLDER}")
         files[name.removeprefix(FOLDER)] = content
     for name in (SUMS, "record.h5"):
-        if name not in files:
-            refuse(f"it holds no {name}")
+        require(name in files, f"it holds no {name}")
     listed = set(files.pop(SUMS).decode(errors="replace").splitlines())
     for line in sums_of(files):
-        if line not in listed:
-            refuse(f"{line.split('  ', 1)[1]} is not what {SUMS} says")
-    if len(listed) != len(files):
-        refuse(f"{SUMS} has {len(listed)} lines for {len(files)} files")
-    return load_bytes(f"record.h5 in {path}", files["record.h5"])
+        require(line in listed, f"{line.split('  ', 1)[1]} is not what {SUMS} says")
+    require(len(listed) == len(files), f"{SUMS} has {len(listed)} lines for {len(files)} files")
+    return load(f"record.h5 in {path}", files["record.h5"])
 
 
 def output_of(options):
@@ -196,12 +183,13 @@ def output_of(options):
 
 def replace(path, content):
     """At every moment the path names either the old or the new content."""
-    part = f"{path}.part"
+    part = pathlib.Path(f"{path}.part")
     try:
-        pathlib.Path(part).write_bytes(content)
+        part.write_bytes(content)
         os.replace(part, path)
     except OSError as error:
-        pathlib.Path(part).unlink(missing_ok=True) if os.path.isfile(part) else None
+        if part.is_file():
+            part.unlink()
         raise BadInput(f"{path} cannot be written: {error.strerror}") from error
 
 
@@ -214,14 +202,14 @@ def main(words=None):
     options = parser.parse_args(words)
     if (options.file is None) == (options.check is None):
         raise BadInput("name a result file, or an archive after --check (bundle --help)")
-    if options.check is not None and (options.output or options.add):
-        raise BadInput("--check takes neither -o nor --add")
     if options.check is not None:
+        if options.output or options.add:
+            raise BadInput("--check takes neither -o nor --add")
         result = check(options.check)
         put_out(summary_text(result) + official(result).text())
         return int(not verdict_of(result.cases).startswith("VALID"))
     output = output_of(options)
     archive, result = make(options.file, options.add)
     replace(output, archive)
-    put_out(f"{sha256(archive)}  {output}\n{closing_text(result.cases)}")
+    put_out(f"{hashlib.sha256(archive).hexdigest()}  {output}\n{closing_text(result.cases)}")
     return 0

@@ -44,15 +44,19 @@ def write_file(path, content):
         raise BadInput(f"{path} cannot be written: {error.strerror}") from error
 
 
-def run():
-    """scripts/NAME: main() of the module NAME. Ends the process with the exit code that it returns, or with 2 and a sentence."""
-    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
-    name = pathlib.Path(sys.argv[0]).name
+def call(name, words=None):
+    """main() of the module NAME with these words, or those of the command line: its exit code, or 2 and a sentence."""
     try:
-        raise SystemExit(importlib.import_module(f".{name}", __package__).main() or 0)
+        return importlib.import_module(f".{name}", __package__).main(words) or 0
     except ImportError as error:
         sentence = f"needs Python with h5py, numpy, scipy, matplotlib and jinja2 ({error}); scripts/env brings them"
     except BadInput as error:
         sentence = str(error)
     print(f"{name}: {' '.join(sentence.split())}", file=sys.stderr)
-    raise SystemExit(BAD_INPUT)
+    return BAD_INPUT
+
+
+def run():
+    """scripts/NAME."""
+    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
+    raise SystemExit(call(pathlib.Path(sys.argv[0]).name))

@@ -74,6 +74,11 @@ def bytes_text(value):
     return with_unit(value, byte_unit)
 
 
+def rate_text(value):
+    """Of bytes per second."""
+    return f"{figure(value / 1e9, 3)} GB/s" if exists(value) else "–"
+
+
 def seconds_text(value):
     return with_unit(value, time_unit)
 
@@ -226,18 +231,46 @@ def draw_bars(axes, rows, parts, label):
     axes.grid(True, axis="x", color="#808080", alpha=0.25, linewidth=0.6)
 
 
-def bars_figure(rows, parts, label, legend=True):
-    drawn = new_figure(height=0.75 + 0.3 * sum(1 + 0.4 * short(row[0]).count("\n") for row in rows) + (0.2 * ((len(parts) + 2) // 2) if legend else 0))
+def bars_figure(names, parts, draw):
+    """A figure of its own of bars of so many parts; draw(axes) fills it."""
+    drawn = new_figure(height=0.75 + 0.3 * sum(1 + 0.4 * short(name).count("\n") for name in names) + 0.2 * ((len(parts) + 2) // 2))
     axes = drawn.subplots()
-    draw_bars(axes, rows, parts, label)
-    if legend:
-        legend_below(drawn, axes)
+    draw(axes)
+    legend_below(drawn, axes)
     return drawn
 
 
 def rate_whiskers(case):
     """The rates of the third and of the first quartile of the step times."""
     return [case.tokens / case[name] if case[name] > 0 else case["tokens_per_s"] for name in ("q3_s", "q1_s")]
+
+
+def draw_rates_and_memory(axes, cases, styles, naming, lines):
+    """Throughput on the first of two axes, memory on the second: over the sequence length with `lines`, else as bars."""
+    divisor, unit = byte_unit(max(case["memory_measured"] for case in cases if case.valid))
+    for one, column, scale, label, ends in ((axes[0], "tokens_per_s", 1, "throughput, all ranks [token/s]; whiskers: quartiles", rate_whiskers),
+                                            (axes[1], "memory_measured", divisor, f"memory of the worst rank [{unit}]", None)):
+        one.set_title(label, loc="left", fontsize=9)
+        if lines:
+            draw_lines(one, cases, styles, naming, lambda case: case[column] / scale, whiskers=ends)
+            axis_of_counts(one, [case["seq"] for case in cases], "sequence length [token]")
+        else:
+            draw_bars(one, [(naming(c), [c[column] / scale] if c.valid else [], None, ends(c) if ends and c.valid else None) for c in cases],
+                      [("", "#0072b2", "")], "")
+
+
+def draw_traffic(axes, cases, naming, which, label):
+    """Bytes counted between groups (which = 0) or inside (1) by kind, the plan as a mark."""
+    divisor, unit = byte_unit(max(case.traffic(name)[which].sum() for case in cases for name in ("counted", "planned")))
+    draw_bars(axes, [(naming(c), c.traffic("counted")[which] / divisor, c.traffic("planned")[which].sum() / divisor, None) for c in cases],
+              TRAFFIC_KINDS, f"{label} [{unit}/step]")
+
+
+def draw_step(axes, cases, naming, label):
+    """Parts of a step, mean over ranks."""
+    divisor, unit = time_unit(max(sum(case[name] for name in STEP_PARTS) for case in cases))
+    draw_bars(axes, [(naming(case), [case[name] / divisor for name in STEP_PARTS], None, None) for case in cases], list(STEP_PARTS.values()),
+              f"{label} [{unit}/step]")
 
 
 def as_svg(drawn, label, number):

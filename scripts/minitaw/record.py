@@ -1,4 +1,4 @@
-"""Result files in memory (docs/results.md).
+"""Result files in memory (docs/results.md), and the words that all commands use of them.
 
 A file begins with a seal: the length and the CRC-32 of the HDF5 file behind it. It is checked before HDF5 sees a byte, so that a
 truncated or damaged file is refused in one sentence and never crashes a reader.
@@ -17,27 +17,21 @@ import numpy
 
 from .command import BadInput
 
-SCHEMA = 4
-SEAL_BYTES = 512
+SCHEMA, SEAL_BYTES = 4, 512
 SEAL_WORDS = b"miniTaw result, schema "
-SEAL_FORM = re.compile(rb"miniTaw result, schema (\d{1,9}), (\d{1,18}) bytes, crc32 ([0-9a-f]{8})\n *\n")
+SEAL_FORM = re.compile(re.escape(SEAL_WORDS) + rb"\d{1,9}, (\d{1,18}) bytes, crc32 [0-9a-f]{8}\n *\n")
 HDF5_WORDS = b"\x89HDF\r\n\x1a\n"
 DAMAGE = (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError, IndexError)
-
 # Datasets of a case that are read, with their axes: P ranks, K any number.
-SHAPES = {"seconds": "KP", "repetition": "K", "position": "K", "losses": "K", "memory/planned": ("P", 5), "memory/measured": ("P", 5),
-          "bytes/planned": ("P", "P", 4), "bytes/counted": ("P", "P", 4), "time/length": (), "idle_ticks": "P", "device/clock": "KP",
-          "device/memory_clock": "KP", "device/temperature": "KP", "device/power": "KP", "device/throttle": "KP", "device/energy": "KP"}
+SHAPES = {"seconds": "KP", "repetition": "K", "position": "K", "losses": "K", "memory/planned": "P5", "memory/measured": "P5",
+          "bytes/planned": "PP4", "bytes/counted": "PP4", "time/length": "", "idle_ticks": "P"}
+SHAPES |= {f"device/{name}": "KP" for name in ("clock", "memory_clock", "temperature", "power", "throttle", "energy")}
 
 
 def seal_of(schema, image):
     """The 512 bytes in front of these bytes of an HDF5 file."""
     line = b"%s%d, %d bytes, crc32 %08x\n" % (SEAL_WORDS, schema, len(image), zlib.crc32(image))
     return line.ljust(SEAL_BYTES - 1) + b"\n"
-
-
-def changed(name, what):
-    return BadInput(f"{name} is damaged or was changed after it was written: {what}")
 
 
 def read_bytes(name):
@@ -52,30 +46,31 @@ def read_bytes(name):
 
 
 def unseal(name, content):
-    """The HDF5 part and the schema of a file."""
-    content = memoryview(content)
-    if content[:len(SEAL_WORDS)] != SEAL_WORDS:
-        if HDF5_WORDS in (content[:len(HDF5_WORDS)], content[SEAL_BYTES:SEAL_BYTES + len(HDF5_WORDS)]):
-            raise changed(name, "it has lost its seal, the first 512 bytes; use the file that minitaw run has left")
+    """The HDF5 part of a file."""
+    def changed(what):
+        return BadInput(f"{name} is damaged or was changed after it was written: {what}")
+
+    seal, image = content[:SEAL_BYTES], content[SEAL_BYTES:]
+    if not seal.startswith(SEAL_WORDS):
+        if content.startswith(HDF5_WORDS) or image.startswith(HDF5_WORDS):
+            raise changed("it has lost its seal, the first 512 bytes; use the file that minitaw run has left")
         raise BadInput(f"{name} is not a miniTaw result, or it is damaged")
-    number = re.match(rb"\d{1,9}", bytes(content[len(SEAL_WORDS):SEAL_BYTES]))
-    if number and int(number[0]) != SCHEMA:
-        raise BadInput(f"{name} has schema version {int(number[0])}, these scripts read {SCHEMA}; use those of the miniTaw that wrote it")
-    form = SEAL_FORM.fullmatch(content[:SEAL_BYTES])
+    schema, form = re.match(rb"\d{1,9}", seal[len(SEAL_WORDS):]), SEAL_FORM.fullmatch(seal)
+    if schema and int(schema[0]) != SCHEMA:
+        raise BadInput(f"{name} has schema version {int(schema[0])}, these scripts read {SCHEMA}; use those of the miniTaw that wrote it")
     if not form:
-        raise changed(name, "its seal, the first 512 bytes, cannot be understood")
-    length, image = int(form[2]), content[SEAL_BYTES:]
-    if len(image) != length:
-        kind = "truncated" if len(image) < length else "longer than it was"
-        raise changed(name, f"{kind}, {len(content)} of {length + SEAL_BYTES} bytes")
-    if seal_of(SCHEMA, image) != content[:SEAL_BYTES]:
-        raise changed(name, "its checksum differs from the one in its seal")
-    return bytes(image)
+        raise changed("its seal, the first 512 bytes, cannot be understood")
+    if len(image) != int(form[1]):
+        kind = "truncated" if len(image) < int(form[1]) else "longer than it was"
+        raise changed(f"{kind}, {len(content)} of {int(form[1]) + SEAL_BYTES} bytes")
+    if seal_of(SCHEMA, image) != seal:
+        raise changed("its checksum differs from the one in its seal")
+    return image
 
 
-def open_bytes(name, content):
-    """An open h5py.File, read only, of the bytes of a result file. Raises BadInput."""
-    image = unseal(name, content)
+def open_result(name, content=None):
+    """An open h5py.File, read only, of a result file, or of its bytes. Raises BadInput for a file that is none or damaged."""
+    image = unseal(name, read_bytes(name) if content is None else content)
     try:
         file = h5py.File(h5py.h5f.open_file_image(image), "r")
         if file.attrs["format"] == "minitaw" and int(file.attrs["schema"]) == SCHEMA:
@@ -83,11 +78,6 @@ def open_bytes(name, content):
     except DAMAGE as error:
         raise BadInput(f"{name} is damaged: HDF5 cannot open it") from error
     raise BadInput(f"{name} is an HDF5 file, but not a miniTaw result")
-
-
-def open_result(path):
-    """An open h5py.File, read only, of a result file. Raises BadInput for a file that is none or damaged."""
-    return open_bytes(str(path), read_bytes(path))
 
 
 @dataclass
@@ -125,7 +115,7 @@ class Case:
 
     @property
     def doubt(self):
-        """What the verdict says in brackets behind VALID: too noisy, no warm-up."""
+        """What the verdict says in brackets behind VALID: noisy, no warm-up, or both."""
         return self["verdict"].removeprefix("VALID").strip(" ()") if self.valid else ""
 
     @functools.cached_property
@@ -144,6 +134,13 @@ class Case:
         """Of a step, all ranks together."""
         return round(self["tokens_per_s"] * self["median_s"]) if self["median_s"] > 0 else 0
 
+    def traffic(self, name):
+        """Bytes per step by kind, between groups and inside; name: counted or planned."""
+        matrix, sizes = self.get(f"bytes/{name}"), [int(size) for size in self["groups"].split("+")]
+        group = numpy.repeat(numpy.arange(len(sizes)), sizes)
+        same = group[:, None] == group[None, :]
+        return [matrix[chosen].sum(axis=0) if matrix.ndim == 3 else numpy.zeros(4, int) for chosen in (~same, same)]
+
 
 @dataclass
 class Result:
@@ -160,64 +157,52 @@ class Result:
         return self.path.name
 
 
-def value_of(dataset):
-    """Numbers as numpy has them, texts as str or a list of them."""
-    if h5py.check_string_dtype(dataset.dtype):
-        values = dataset.asstr(errors="replace")[()]
-        return values if isinstance(values, str) else [str(value) for value in values]
-    return dataset[()]
-
-
-def read_all(group, names):
-    """Those of the datasets that there are, by name."""
-    return {name: value_of(group[name]) for name in names if name in group}
-
-
-def read_cases(result, file):
-    """The file says itself which columns there are, in which order, and which of them are settings."""
-    summary = file["summary"]
-    names = [str(name) for name in summary.attrs["columns"]] if "columns" in summary.attrs else list(summary)
-    result.units = {name: str(summary[name].attrs["units"]) for name in names}
-    result.settings = [name for name in names if name in file["cases"].get("0000/settings", {})]
-    columns = {name: value_of(file["summary"][name]) for name in result.units}
-    require(len({len(column) for column in columns.values()}) <= 1, "the columns of the summary differ in length")
-    for i in range(len(columns["case"])):
-        row = {name: column[i].item() if isinstance(column[i], numpy.generic) else column[i] for name, column in columns.items()}
-        require_row(row, result)
-        group = file[f"cases/{i:04}"]
-        case = Case(result, row, read_all(group, SHAPES), "timeline" in group)
-        require_arrays(case)
-        result.cases.append(case)
-
-
 def require(holds, what):
     if not holds:
         raise ValueError(what)
 
 
-def require_row(row, result):
-    """No figure of a summary is negative (a seed may look so) or endless; what does not exist is NaN."""
-    for name, value in row.items():
+def read_all(group, names):
+    """Those of the datasets that there are, by name: numbers as numpy has them, texts as str or a list of them."""
+    found = {}
+    for name in names:
+        if name in group:
+            dataset = group[name]
+            values = dataset.asstr(errors="replace")[()] if h5py.check_string_dtype(dataset.dtype) else dataset[()]
+            found[name] = [str(value) for value in values] if getattr(values, "dtype", None) == object else values
+    return found
+
+
+def read_cases(result, file):
+    """The file says itself which columns there are, in which order, and which of them are settings."""
+    summary = file["summary"]
+    names = [str(name) for name in summary.attrs.get("columns", summary)]
+    result.units = {name: str(summary[name].attrs["units"]) for name in names}
+    result.settings = [name for name in names if name in file["cases"].get("0000/settings", {})]
+    columns = read_all(summary, names)
+    require(len({len(column) for column in columns.values()}) <= 1, "the columns of the summary differ in length")
+    for i, cells in enumerate(zip(*(column if isinstance(column, list) else column.tolist() for column in columns.values()))):
+        group = file[f"cases/{i:04}"]
+        result.cases.append(Case(result, dict(zip(names, cells)), read_all(group, SHAPES), "timeline" in group))
+        require_sound(result.cases[-1])
+
+
+def require_sound(case):
+    """What the figures rely on. No figure of a summary is negative (a seed may look so) or endless; what does not exist is NaN."""
+    where, ranks, sizes = f"case {case['case']}", case["ranks"], case["groups"].split("+")
+    for name, value in case.row.items():
         number = isinstance(value, (int, float)) and name != "seed"
-        require(not number or math.isnan(value) or 0 <= value < 2**62, f"case {row['case']}: {name} is {value}")
-    require(row["ranks"] > 0 and row["seq"] > 0, f"case {row['case']} has no ranks or no tokens")
-    sizes = row["groups"].split("+")
-    require(all(size.isdecimal() and len(size) < 9 for size in sizes) and sum(map(int, sizes)) == row["ranks"],
-            f"case {row['case']}: {row['ranks']} ranks in groups {row['groups']}")
-    require(row["session"] < len(result.sessions), f"case {row['case']} names session {row['session']}, which is not there")
-
-
-def require_arrays(case):
-    """Shapes and values that the figures rely on."""
-    where = f"case {case['case']}"
+        require(not number or math.isnan(value) or 0 <= value < 2**62, f"{where}: {name} is {value}")
+    require(ranks > 0 and case["seq"] > 0, f"{where} has no ranks or no tokens")
+    require(all(size.isdecimal() and len(size) < 9 for size in sizes) and sum(map(int, sizes)) == ranks, f"{where}: {ranks} ranks in groups {case['groups']}")
+    require(case["session"] < len(case.file.sessions), f"{where} names session {case['session']}, which is not there")
     for name, axes in SHAPES.items():
-        values, expected = case.get(name), [case["ranks"] if axis == "P" else axis for axis in axes]
-        if 0 in values.shape:
-            continue
-        require(len(values.shape) == len(expected) and all(e in ("K", s) for s, e in zip(values.shape, expected)),
-                f"{where}: {name} has the shape {values.shape}")
-        endless = name == "device/throttle"  # all bits: the device does not tell
-        require(endless or not ((values < 0) | (values >= 2**62)).any(), f"{where}: {name} holds what cannot be")
+        values, expected = case.get(name), [ranks if axis == "P" else axis for axis in axes]
+        if 0 not in values.shape:
+            require(len(values.shape) == len(expected) and all(e == "K" or int(e) == s for s, e in zip(values.shape, expected)),
+                    f"{where}: {name} has the shape {values.shape}")
+            endless = name == "device/throttle"  # all bits: the device does not tell
+            require(endless or not ((values < 0) | (values >= 2**62)).any(), f"{where}: {name} holds what cannot be")
     require(numpy.isfinite(case.get("seconds")).all() and (case.samples > 0).all(), f"{where}: seconds holds what is no time")
     require(len(case.repetition) == len(case.samples), f"{where}: repetition and seconds differ in length")
     require((case.repetition < len(case.get("position"))).all(), f"{where}: a repetition without a position")
@@ -227,31 +212,22 @@ def damaged(name, error):
     return BadInput(f"{name} is damaged: {' '.join(str(error).split())}")
 
 
-def load_bytes(name, content):
-    """A result from the bytes of its file."""
-    with open_bytes(name, content) as file:
+def load(name, content=None, letter=""):
+    """A result from a file, or from its bytes. Raises BadInput for a file that is missing, no result, damaged or of another schema."""
+    with open_result(str(name), content) as file:
         try:
-            result = Result(pathlib.Path(name))
-            first = file["provenance"]
-            later = [first["resumed"][number] for number in sorted(first.get("resumed", {}))]
-            result.sessions = [read_all(session, [key for key in session if key != "resumed"]) for session in (first, *later)]
+            first, result = file["provenance"], Result(pathlib.Path(name), letter)
+            sessions = [first, *[first["resumed"][number] for number in sorted(first.get("resumed", {}))]]
+            result.sessions = [read_all(session, [key for key in session if key != "resumed"]) for session in sessions]
             read_cases(result, file)
             return result
         except DAMAGE as error:
             raise damaged(name, error) from error
 
 
-def load(name):
-    """Raises BadInput for a file that is missing, no result, damaged or of another schema."""
-    return load_bytes(str(name), read_bytes(name))
-
-
 def load_all(names):
     """All files, in the order given; with letters where there are several."""
-    results = [load(name) for name in names]
-    for number, result in enumerate(results):
-        result.letter = letter_of(number) if len(results) > 1 else ""
-    return results
+    return [load(name, letter=letter_of(number) if len(names) > 1 else "") for number, name in enumerate(names)]
 
 
 def letter_of(number):
@@ -294,6 +270,11 @@ def fastest(cases):
     return max((case for case in cases if case.valid), key=lambda case: case["tokens_per_s"], default=None)
 
 
+def quietest(cases):
+    """The fastest case without a doubt."""
+    return fastest(case for case in cases if not case.doubt)
+
+
 def reason_of(case):
     """Why a case is not valid, without the word that says so."""
     return case["verdict"].removeprefix("INVALID: ") or case["reason"] or case["status"]
@@ -312,15 +293,22 @@ def verdict_of(cases):
 
 
 def closing_text(cases):
-    """Two lines: figure of merit and verdict."""
-    best = fastest(cases)
-    merit = f"{best['tokens_per_s']:.6g} tokens/s ({describe(best)})" if best else "none"
-    return f"figure of merit: {merit}\nRESULT: {verdict_of(cases)}\n"
+    """Two lines: figure of merit, with the best case that is beyond doubt where the fastest is not, and verdict."""
+    def merit(case):
+        return f"{case['tokens_per_s']:.6g} tokens/s ({describe(case)})" if case else "none"
+
+    best, quiet = fastest(cases), quietest(cases)
+    doubt = f", {best.doubt}; best without doubt: {merit(quiet)}" if best and best.doubt else ""
+    return f"figure of merit: {merit(best)}{doubt}\nRESULT: {verdict_of(cases)}\n"
 
 
 def cell_text(value):
     """A cell without its unit; as many digits as tell the number from any other."""
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def short_figure(value):
+    return f"{value:.4g}" if math.isfinite(value) else "-"
 
 
 def aligned(columns, rows):

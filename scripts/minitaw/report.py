@@ -11,17 +11,16 @@ from . import timeline
 from .command import Parser, put_out, write_file
 from .figures import (
     FORBIDDEN, MEMORY_KINDS, SETTINGS, STEP_PARTS, TRAFFIC_KINDS, as_svg, at_longest, axis_of_counts, bars_figure, byte_unit, bytes_text, count_text,
-    draw_bars, draw_lines, exists, figure, grouped, legend_below, listed, new_figure, panels, percent, plural, rate_whiskers,
-    seconds_text, setting_text, shared_settings, short, styles_of, telling, time_unit)
-from .record import describe, fastest, load_all, reason_of, verdict_of
+    draw_bars, draw_lines, draw_rates_and_memory, draw_step, draw_traffic, exists, figure, grouped, legend_below, listed, new_figure, panels, percent, plural,
+    rate_text, seconds_text, setting_text, shared_settings, short, styles_of, telling)
+from .record import describe, fastest, load_all, quietest, reason_of, verdict_of
 from .rules import MODEL
 
 # What is too much for a page is cut, and the page says so.
 MOST_PANELS, MOST_ROWS, MOST_TABLES, MOST_RANKS, MOST_SAMPLE_ROWS, MOST_TIMELINES = 6, 40, 24, 64, 100, 4
-TITLES = {"cases": "Cases", "throughput": "Throughput and memory", "scaling": "Scaling", "traffic": "Bytes moved", "time": "Where the time went",
+TITLES = {"cases": "Cases", "traffic": "Bytes moved", "throughput": "Throughput and memory", "scaling": "Scaling", "time": "Where the time went",
           "planned": "Planned against measured", "samples": "Samples", "timelines": "Timelines", "counters": "Device counters",
           "provenance": "Provenance"}
-COLUMN_TITLES = {"seq": "S [token]", "micro_batches": "M", "micro_batch": "B"}
 
 
 @dataclass
@@ -59,31 +58,41 @@ class Book:
         same = grouped(self.cases, lambda case: case["identity"]).values()
         self.with_file = any(len({case.file.letter for case in some}) > 1 for some in same)
         self.styles = styles_of(map(self.naming, self.cases))
-        told = telling(self.cases, ("schedule", "seq", *SETTINGS))
-        self.columns = [name for name in told if name != "schedule"]
-        self.head = ["schedule", *[COLUMN_TITLES.get(name, SETTINGS.get(name) or name) for name in self.columns]]
+        self.told = [name for name in telling(self.cases, ("schedule", "seq", *SETTINGS)) if name != "schedule"]
 
     def naming(self, case):
         return case["schedule"] + (f" ({case.file.letter})" if self.with_file else "")
 
-    def who(self, case):
-        """The first cells of a row: the case, and the settings that tell cases apart."""
-        mark, kind = ("✘", "bad") if not case.valid else ("!", "doubt") if case.doubt else ("✔", "good")
-        return [{"mark": mark, "kind": kind, "label": case.label, "name": self.naming(case)},
-                *[Cell(count_text(case[name]) if name == "seq" else str(case[name])) for name in self.columns]]
+    def telling(self, case):
+        """The settings that tell this case from others of its schedule: "512 tokens, 2 ranks"."""
+        return ", ".join(f"{count_text(case['seq'])} tokens" if name == "seq" else setting_text(name, case[name]) for name in self.told)
+
+    def table(self, caption, columns, cases, cells_of, kind=""):
+        """A row for each case. Settings stand in its first cell: columns of their own would push the figures off a phone. Columns in which
+        no case has a figure are left out."""
+        rows = []
+        for case in cases:
+            mark, good = ("✘", "bad") if not case.valid else ("!", "doubt") if case.doubt else ("✔", "good")
+            rows.append([{"mark": mark, "kind": good, "label": case.label, "name": self.naming(case), "telling": self.telling(case)}, *cells_of(case)])
+        full = [row[1:] for row in rows if len(row) > 2]
+        used = [0, *[i + 1 for i in range(len(columns)) if not full or any(cells[i].text != "–" for cells in full)]]
+        for row in rows:
+            row[1].span = min(row[1].span, len(used) - 1)
+        return Table(caption, [["schedule", *columns][i] for i in used], [[row[i] for i in used] if len(row) > 2 else row for row in rows], kind)
 
     def picture(self, drawn, title, wide=False):
         self.pictures += 1
         return {"title": title, "svg": markupsafe.Markup(as_svg(drawn, title, self.pictures)), "wide": wide}
 
-    def by_panel(self, cases, what, make):
-        """Drawings of the panels at the longest sequence, and how many are not drawn."""
-        parts, found = panels(cases), []
-        for title, some in parts[:MOST_PANELS]:
+    def by_panel(self, cases, what, parts, draw):
+        """Bars of the panels at the longest sequence, by draw(axes, cases), and how many are not drawn."""
+        every, found = panels(cases), []
+        for title, some in every[:MOST_PANELS]:
             seq, longest = at_longest(some)
-            rest = f"the first {MOST_ROWS} of {len(longest)} cases" if len(longest) > MOST_ROWS else ""
-            found.append(self.picture(make(longest[:MOST_ROWS]), "; ".join(filter(None, (what, title, f"{count_text(seq)} tokens", rest)))))
-        return {"pictures": found, "rest": len(parts) - len(found)}
+            rest, shown = f"the first {MOST_ROWS} of {len(longest)} cases" if len(longest) > MOST_ROWS else "", longest[:MOST_ROWS]
+            drawn = bars_figure(map(self.naming, shown), parts, lambda axes, shown=shown: draw(axes, shown))
+            found.append(self.picture(drawn, "; ".join(filter(None, (what, title, f"{count_text(seq)} tokens", rest)))))
+        return {"pictures": found, "rest": len(every) - len(found)}
 
 
 # The top: may this result be quoted, and what is its figure of merit.
@@ -96,10 +105,9 @@ def top(book):
     verdicts = [(result, verdict, kind_of(verdict)) for result in book.results for verdict in [verdict_of(result.cases)]]
     names = telling(book.valid, MODEL)
     models = grouped(book.valid, lambda case: tuple(case[name] for name in names))
-    merits = [{"case": fastest(some), "words": describe(fastest(some)), "samples": plural(len(fastest(some).samples), "sample"),
-               "model": ", ".join(map(setting_text, names, key))} for key, some in models.items()]
+    merits = [{"case": fastest(some), "quiet": quietest(some), "model": ", ".join(map(setting_text, names, key))} for key, some in models.items()]
     sessions = [session for result in book.results for session in result.sessions]
-    ranks, nodes = (max((count(s) for s in sessions), default=0) for count in (lambda s: len(s.get("devices", [])), lambda s: len(set(s.get("hosts", [])))))
+    ranks, nodes = (max((count(s) for s in sessions), default=0) for count in (lambda s: len(s.get("devices", [])), lambda s: len(set(s.get("nodes", [])))))
     dates = sorted(session["started"] for session in sessions if session.get("started"))
     origin = ["miniTaw " + listed(dict.fromkeys(f"{s.get('version', '')} ({s.get('git_hash', '')})" for s in sessions), 3),
               f"{plural(ranks, 'rank')} on {plural(nodes, 'node')}: " + listed(dict.fromkeys(d for s in sessions for d in s.get("devices", [])), 3),
@@ -107,66 +115,87 @@ def top(book):
     links = listed(dict.fromkeys(" ".join(s["links"]) for s in sessions if len(s.get("links", []))), 3)
     lengths = {case["seq"] for case in book.cases}
     shared = shared_settings(book.cases) + ([f"{count_text(lengths.pop())} tokens in a sequence"] if len(lengths) == 1 else [])
-    return {"verdicts": verdicts, "merits": merits, "origin": origin + ([f"links between nodes: {links}"] if links else []), "shared": shared}
+    return {"verdicts": verdicts, "merits": merits, "origin": origin + ([f"links between nodes: {links}"] if links else []), "shared": shared,
+            "words": lambda case: ", ".join(filter(None, (book.naming(case), book.telling(case))))}
 
 
-# All cases in a table, and in words what failed and why.
+# All cases in a table, and in words what failed and why. Bytes come first: they are exact. What a file does not have is left out.
 
-FIGURES = {"tokens_per_s": ("token/s", figure), "median_s": ("step, median", seconds_text), "spread": ("spread", percent),
-           "bytes_between": ("between groups", bytes_text), "bytes_inside": ("inside groups", bytes_text),
-           "memory_measured": ("memory, worst rank", bytes_text), "exposed_share": ("exposed", percent), "idle_share": ("idle", percent),
-           "overlap": ("overlap", percent), "tflops_causal": ("TFLOP/s", figure), "last_loss": ("last loss", lambda value: figure(value, 5)),
-           "gradient_error": ("gradient error", lambda value: f"{value:.0e}" if exists(value) else "–")}
+FIGURES = {"bytes_between": ("between groups", bytes_text), "tokens_per_s": ("token/s", figure), "median_s": ("step, median", seconds_text),
+           "spread": ("spread", percent), "memory_measured": ("memory, worst rank", bytes_text), "exposed_share": ("exposed", percent),
+           "idle_share": ("idle", percent), "mfu": ("MFU", percent)}
+MORE_FIGURES = {"bytes_inside": ("inside groups", bytes_text), "rate_between": ("reached between", rate_text), "rate_inside": ("reached inside", rate_text),
+                "overlap": ("overlap", percent), "tflops_causal": ("TFLOP/s", figure), "tflops_per_rank": ("TFLOP/s per rank", figure),
+                "last_loss": ("last loss", lambda value: figure(value, 5)), "gradient_error": ("gradient error", lambda value: f"{value:.0e}" if exists(value) else "–")}
+
+
+def figures_table(book, caption, figures, kind=""):
+    figures = {name: known for name, known in figures.items() if name in book.cases[0].row}
+
+    def cells_of(case):
+        if not case["median_s"] > 0:
+            return [Cell(f"{case['status']}: {reason_of(case).removeprefix(case['status'] + ': ')}", kind="bad", span=len(figures))]
+        found = {name: number(case[name], text) for name, (_, text) in figures.items()}
+        if case.doubt and "spread" in found:
+            found["spread"].kind = "n doubt"
+        return list(found.values())
+
+    return book.table(caption, [title for title, _ in figures.values()], book.cases, cells_of, kind)
+
+
+def doubt_kind(case):
+    """Without its figures: "noisy", "no warm-up and noisy"."""
+    return " and ".join(part.partition(":")[0] for part in case.doubt.split("; "))
 
 
 def cases_section(book):
     if not book.cases:
         return "no case was run"
-    rows = []
-    for case in book.cases:
-        cells = [number(case[name], text) for name, (_, text) in FIGURES.items()]
-        if not case["median_s"] > 0:
-            cells = [Cell(f"{case['status']}: {reason_of(case).removeprefix(case['status'] + ': ')}", kind="bad", span=len(FIGURES))]
-        elif case.doubt:
-            cells[2].kind = "n doubt"
-        rows.append([*book.who(case), *cells])
     failed = [(status if status != "ok" else "INVALID", reason.removeprefix(f"{status}: "), len(some), listed(f"{c.label} ({c['schedule']})" for c in some))
               for (status, reason), some in grouped([c for c in book.cases if not c.valid], lambda c: (c["status"], reason_of(c))).items()]
     counts = ", ".join(f"{len(some)} {status}" for status, some in grouped(book.cases, lambda case: case["status"]).items())
-    noisy = [case.label for case in book.valid if case.doubt]
-    return {"table": Table("All cases", [*book.head, *[title for title, _ in FIGURES.values()]], rows, "cases"), "failed": failed,
-            "counts": counts, "bad": len(book.cases) - len(book.valid), "noisy": listed(noisy)}
+    doubts = [f"{kind}: {listed(case.label for case in some)}" for kind, some in grouped([c for c in book.valid if c.doubt], doubt_kind).items()]
+    return {"tables": [figures_table(book, "All cases", FIGURES, "cases"), figures_table(book, "More figures", MORE_FIGURES, "cases")],
+            "failed": failed, "counts": counts, "bad": len(book.cases) - len(book.valid), "doubts": doubts}
+
+
+# Bytes between and inside groups, by kind: counted in the transport and planned from the schedule.
+
+def traffic_section(book):
+    known = [case for case in book.cases if case.get("bytes/counted").size]
+    moved = [case for case in known if case["bytes_inside"] + case["bytes_between"] > 0]
+    if not moved:
+        return "no case moved any"
+    parts, head = [], ["counted", "planned", *[name for name, _, _ in TRAFFIC_KINDS]]
+    for which, where in enumerate(("between groups", "inside groups")):
+        def cells_of(case, which=which):
+            counted = case.traffic("counted")[which]
+            return values(int(v) for v in [counted.sum(), case.traffic("planned")[which].sum(), *counted])
+
+        some = [case for case in moved if case.traffic("counted")[which].any()]
+        if some:
+            pictures = book.by_panel(some, f"Bytes {where}", TRAFFIC_KINDS,
+                                     lambda axes, cases, which=which, where=where: draw_traffic(axes, cases, book.naming, which, f"sent {where}"))
+            parts.append({**pictures, "table": book.table(f"Bytes {where} of a step, all ranks together", head, moved, cells_of)})
+    differ = [case.label for case in known if not numpy.array_equal(case.get("bytes/counted"), case.get("bytes/planned"))]
+    return {"parts": parts, "known": len(known), "differ": differ}
 
 
 # Throughput and memory against sequence length, or as bars where there is one length only.
 
-def rates_and_memory(book, cases):
-    divisor, unit = byte_unit(max(case["memory_measured"] for case in cases if case.valid))
-    several = len({case["seq"] for case in cases}) > 1
-    drawn = new_figure(height=4.6 + 0.12 * len(book.styles) if several else 1.5 + 0.5 * len(cases))
-    axes = drawn.subplots(2, 1)
-    if several:
-        draw_lines(axes[0], cases, book.styles, book.naming, lambda case: case["tokens_per_s"], whiskers=rate_whiskers)
-        draw_lines(axes[1], cases, book.styles, book.naming, lambda case: case["memory_measured"] / divisor)
-        for one in axes:
-            axis_of_counts(one, [case["seq"] for case in cases], "sequence length [token]")
-        axes[0].set_title("throughput, all ranks [token/s]", loc="left", fontsize=9)
-        axes[1].set_title(f"memory of the worst rank [{unit}]", loc="left", fontsize=9)
-        legend_below(drawn, axes[0])
-        return drawn
-    for one, column, scale, label, ends in ((axes[0], "tokens_per_s", 1, "throughput, all ranks [token/s]", rate_whiskers),
-                                            (axes[1], "memory_measured", divisor, f"memory, worst rank [{unit}]", None)):
-        rows = [(book.naming(c), [c[column] / scale] if c.valid else [], None, ends(c) if ends and c.valid else None) for c in cases]
-        draw_bars(one, rows, [("", "#0072b2", "")], label)
-    return drawn
-
-
 def throughput_section(book):
     if not book.valid:
         return "there is no valid case"
-    parts = [(title, some) for title, some in panels(book.cases) if any(case.valid for case in some)]
-    return {"pictures": [book.picture(rates_and_memory(book, some), title or "All schedules") for title, some in parts[:MOST_PANELS]],
-            "rest": max(0, len(parts) - MOST_PANELS)}
+    parts, pictures = [(title, some) for title, some in panels(book.cases) if any(case.valid for case in some)], []
+    for title, some in parts[:MOST_PANELS]:
+        several = len({case["seq"] for case in some}) > 1
+        drawn = new_figure(height=4.6 + 0.12 * len(book.styles) if several else 1.5 + 0.5 * len(some))
+        axes = drawn.subplots(2, 1)
+        draw_rates_and_memory(axes, some, book.styles, book.naming, several)
+        if several:
+            legend_below(drawn, axes[0])
+        pictures.append(book.picture(drawn, title or "All schedules"))
+    return {"pictures": pictures, "rest": len(parts) - len(pictures)}
 
 
 # Strong and weak scaling: the same lines over ranks, with the tokens of a step fixed for all or for each rank.
@@ -186,11 +215,6 @@ def apart(cases):
         yield suffix, sorted(some, key=lambda case: case["ranks"])
 
 
-def efficiency(case, line):
-    """Rate of a rank against that of a rank of the smallest job: 1 is ideal, for both kinds of scaling."""
-    return case["tokens_per_s_rank"] / line[0]["tokens_per_s_rank"]
-
-
 def scaling_part(book, kind, tokens_of):
     pictures, rows, parts = [], [], 0
     for _, cases in grouped(book.valid, lambda case: (tokens_of(case), *[case[name] for name in FIXED])).items():
@@ -198,11 +222,13 @@ def scaling_part(book, kind, tokens_of):
         if not lines:
             continue
         parts += 1
-        drawn, name_of = new_figure(height=4.4 + 0.12 * len(lines)), {id(case): name for name, line in lines.items() for case in line}
-        axes, some = drawn.subplots(2, 1), [case for line in lines.values() for case in line]
-        shares = {id(case): 100 * efficiency(case, line) for line in lines.values() for case in line}
+        some, name_of = [case for line in lines.values() for case in line], {id(case): name for name, line in lines.items() for case in line}
+        # Rate of a rank against that of a rank of the smallest job: 1 is ideal, for both kinds of scaling.
+        efficiency = {id(case): case["tokens_per_s_rank"] / line[0]["tokens_per_s_rank"] for line in lines.values() for case in line}
+        drawn = new_figure(height=4.4 + 0.12 * len(lines))
+        axes = drawn.subplots(2, 1)
         for one, value, label in ((axes[0], lambda c: c["tokens_per_s"], "throughput, all ranks [token/s]"),
-                                  (axes[1], lambda c, shares=shares: shares[id(c)], "efficiency [%]")):
+                                  (axes[1], lambda c, efficiency=efficiency: 100 * efficiency[id(c)], "efficiency [%]")):
             draw_lines(one, some, styles_of(lines), lambda case, names=name_of: names[id(case)], value, x=lambda case: case["ranks"])
             axis_of_counts(one, [case["ranks"] for case in some], "ranks")
             one.set_title(label, loc="left", fontsize=9)
@@ -211,7 +237,7 @@ def scaling_part(book, kind, tokens_of):
             title = f"{kind} scaling: {figure(tokens_of(some[0]))} tokens in a step{' of each rank' if kind == 'Weak' else ''}"
             pictures.append(book.picture(drawn, f"{title}, {count_text(some[0]['seq'])} in a sequence"))
         rows += [[name, number(case["ranks"]), case["groups"], number(case.tokens), number(case["tokens_per_s"]),
-                  number(case["tokens_per_s"] / line[0]["tokens_per_s"]), number(efficiency(case, line), percent)] for name, line in lines.items() for case in line]
+                  number(case["tokens_per_s"] / line[0]["tokens_per_s"]), number(efficiency[id(case)], percent)] for name, line in lines.items() for case in line]
     head = ["schedule", "ranks", "groups", "tokens in a step", "token/s", "speed-up", "efficiency"]
     return {"pictures": pictures, "rest": parts - len(pictures), "table": Table(f"{kind} scaling in numbers", head, rows)} if rows else None
 
@@ -221,64 +247,18 @@ def scaling_section(book):
     return parts if any(parts.values()) else "no two valid cases differ in ranks with the tokens of a step, or of a rank and step, kept the same"
 
 
-# Bytes between and inside groups, by kind: counted in the transport and planned from the schedule.
-
-def traffic(case, name):
-    """Bytes per step by kind, between groups and inside."""
-    matrix, sizes = case.get(f"bytes/{name}"), [int(size) for size in case["groups"].split("+")]
-    group = numpy.repeat(numpy.arange(len(sizes)), sizes)
-    same = group[:, None] == group[None, :]
-    return [matrix[chosen].sum(axis=0) if matrix.ndim == 3 else numpy.zeros(len(TRAFFIC_KINDS), int) for chosen in (~same, same)]
-
-
-def traffic_section(book):
-    known = [case for case in book.cases if case.get("bytes/counted").size]
-    moved = [case for case in known if case["bytes_inside"] + case["bytes_between"] > 0]
-    if not moved:
-        return "no case moved any"
-    parts = []
-    for which, where in enumerate(("between groups", "inside groups")):
-        some = [case for case in moved if traffic(case, "counted")[which].any()]
-        if not some:
-            continue
-        rows = [[*book.who(c), *values(int(v) for v in [traffic(c, "counted")[which].sum(), traffic(c, "planned")[which].sum(), *traffic(c, "counted")[which]])]
-                for c in moved]
-
-        def draw(cases, which=which, where=where):
-            divisor, unit = byte_unit(max(traffic(case, name)[which].sum() for case in cases for name in ("counted", "planned")))
-            bars = [(book.naming(c), traffic(c, "counted")[which] / divisor, traffic(c, "planned")[which].sum() / divisor, None) for c in cases]
-            return bars_figure(bars, TRAFFIC_KINDS, f"sent {where} [{unit}/step]")
-
-        head = [*book.head, "counted", "planned", *[name for name, _, _ in TRAFFIC_KINDS]]
-        parts.append({**book.by_panel(some, f"Bytes {where}", draw), "table": Table(f"Bytes {where} of a step, all ranks together", head, rows)})
-    differ = [case.label for case in known if not numpy.array_equal(case.get("bytes/counted"), case.get("bytes/planned"))]
-    return {"parts": parts, "known": len(known), "differ": differ}
-
-
 # Where the time of a step went.
 
 def time_section(book):
     known = [case for case in book.cases if exists(case["compute_s"])]
     if not known:
         return "no case has it"
-
-    def draw(cases):
-        divisor, unit = time_unit(max(sum(case[name] for name in STEP_PARTS) for case in cases))
-        bars = [(book.naming(case), [case[name] / divisor for name in STEP_PARTS], None, None) for case in cases]
-        return bars_figure(bars, list(STEP_PARTS.values()), f"mean over ranks [{unit}/step]")
-
-    head = [*book.head, *[name for name, _, _ in STEP_PARTS.values()], "exposed, share", "idle, share"]
-    rows = [[*book.who(c), *values([c[name] for name in STEP_PARTS], seconds_text), *values([c["exposed_share"], c["idle_share"]], percent)] for c in known]
-    return {**book.by_panel(known, "Parts of a step", draw), "table": Table("Parts of a step, mean over ranks", head, rows)}
+    table = book.table("Parts of a step, mean over ranks", [*[name for name, _, _ in STEP_PARTS.values()], "exposed, share", "idle, share"], known,
+                       lambda c: [*values([c[name] for name in STEP_PARTS], seconds_text), *values([c["exposed_share"], c["idle_share"]], percent)])
+    return {**book.by_panel(known, "Parts of a step", STEP_PARTS, lambda axes, cases: draw_step(axes, cases, book.naming, "mean over ranks")), "table": table}
 
 
-# Planned against measured: memory by kind and rank, and the idle share of the schedule against that of the run.
-
-def planned_idle(case):
-    """Share of the ticks in which ranks compute nothing: the idle time of the order alone."""
-    idle = case.get("idle_ticks")
-    return float(idle.mean() / case["ticks"]) if idle.size and case["ticks"] > 0 else None
-
+# Planned against measured: memory by kind and rank; and the ticks in which ranks compute nothing, which are no time.
 
 def planned_section(book):
     known = [case for case in book.cases if case.get("memory/planned").size and case.get("memory/measured").size]
@@ -289,20 +269,24 @@ def planned_section(book):
         rank = case.get("memory/measured").sum(axis=1).argmax()
         return case.get("memory/planned")[rank], case.get("memory/measured")[rank]
 
-    def draw(cases):
+    def draw(axes, cases):
         divisor, unit = byte_unit(max(kinds.sum() for case in cases for kinds in worst(case)))
-        return bars_figure([(book.naming(c), worst(c)[1] / divisor, worst(c)[0].sum() / divisor, None) for c in cases], MEMORY_KINDS, f"worst rank [{unit}]")
+        draw_bars(axes, [(book.naming(c), worst(c)[1] / divisor, worst(c)[0].sum() / divisor, None) for c in cases], MEMORY_KINDS, f"worst rank [{unit}]")
 
-    head = [*book.head, "memory planned", "measured", *[f"{name}" for name, _, _ in MEMORY_KINDS], "idle planned", "idle measured"]
-    rows = [[*book.who(c), *values(int(v) for v in [worst(c)[0].sum(), worst(c)[1].sum(), *worst(c)[1]]), number(planned_idle(c), percent),
-             number(c["idle_share"], percent)] for c in known]
+    def cells_of(case):
+        planned, measured = worst(case)
+        ticks, idle = case["ticks"], case.get("idle_ticks")
+        return [*values(int(v) for v in [planned.sum(), measured.sum(), *measured]), Cell(f"{figure(idle.mean(), 3)} of {ticks}" if idle.size and ticks else "–")]
+
+    kinds = [name for name, _, _ in MEMORY_KINDS]
     tables = [Table(f"case {c.label}: {book.naming(c)}" + (f"; the first {MOST_RANKS} of {c['ranks']} ranks" if c["ranks"] > MOST_RANKS else ""),
-                    ["rank", *[name for name, _, _ in MEMORY_KINDS], "together"],
+                    ["rank", *kinds, "together"],
                     [[str(rank), *values(int(v) for v in [*kinds, kinds.sum()])] for rank, kinds in enumerate(c.get("memory/planned")[:MOST_RANKS])])
               for c in known[:MOST_TABLES]]
     differ = [case.label for case in known if not numpy.array_equal(case.get("memory/planned"), case.get("memory/measured"))]
-    return {**book.by_panel(known, "Memory by kind", draw), "table": Table("Memory of the worst rank and idle share, planned and measured", head, rows),
-            "tables": tables, "more": len(known) - len(tables), "differ": differ, "known": len(known)}
+    table = book.table("Memory of the worst rank, planned and measured", ["memory planned", "measured", *kinds, "ticks without work"], known, cells_of)
+    return {**book.by_panel(known, "Memory by kind", MEMORY_KINDS, draw), "table": table, "tables": tables, "more": len(known) - len(tables),
+            "differ": differ, "known": len(known)}
 
 
 # Every sample of every case, against the case's median: how far can these figures be trusted?
@@ -331,10 +315,8 @@ def samples_section(book):
     known = [case for case in book.cases if len(case.samples)]
     if not known:
         return "no case has any"
-    shown = known
-    if len(known) > MOST_SAMPLE_ROWS:
-        widest = {id(case) for case in sorted(known, key=lambda case: -case["spread"])[:MOST_SAMPLE_ROWS]}
-        shown = [case for case in known if id(case) in widest]
+    widest = {id(case) for case in sorted(known, key=lambda case: -case["spread"])[:MOST_SAMPLE_ROWS]}
+    shown = [case for case in known if id(case) in widest]
     off = numpy.concatenate([abs(case.samples / numpy.median(case.samples) - 1) for case in shown])
     reach = float(min(max(1.15 * numpy.quantile(off, 0.9), 0.02), 0.6))  # nine samples in ten, no less and no more than is useful
     charts = [shown[begin:begin + 20] for begin in range(0, len(shown), 20)]
@@ -362,7 +344,7 @@ COUNTERS = {"clock_min": ("lowest clock [MHz]", figure), "temperature_max": ("ho
 def slowed_by(case):
     masks = case.get("device/throttle").astype(numpy.uint64)
     shares = {name: float(((masks & numpy.uint64(bit)) != 0).any(axis=-1).mean()) if masks.size else 0 for bit, name in REASONS.items()}
-    return ", ".join(f"{name} {percent(share, 0)}" for name, share in shares.items() if share) or "–"
+    return Cell(", ".join(f"{name} {percent(share, 0)}" for name, share in shares.items() if share) or "–", kind="")
 
 
 def counters_section(book):
@@ -370,9 +352,9 @@ def counters_section(book):
     reasons = dict.fromkeys(case["counters"].removeprefix("unavailable").removeprefix(": ") for case in book.cases if case not in known and case["status"] == "ok")
     if not known:
         return "unavailable: " + ("; ".join(filter(None, reasons)) or "no case ran to its end with them")
-    rows = [[*book.who(c), *[number(c[name], text) for name, (_, text) in COUNTERS.items()], slowed_by(c)] for c in known]
-    head = [*book.head, *[title for title, _ in COUNTERS.values()], "by (share of samples)"]
-    return {"table": Table("Device counters", head, rows), "slowed": [case.label for case in known if case["throttled"] > 0],
+    table = book.table("Device counters", [*[title for title, _ in COUNTERS.values()], "by (share of samples)"], known,
+                       lambda c: [*[number(c[name], text) for name, (_, text) in COUNTERS.items()], slowed_by(c)])
+    return {"table": table, "slowed": [case.label for case in known if case["throttled"] > 0],
             "sources": listed(dict.fromkeys(case["counters"] for case in known)), "reasons": list(filter(None, reasons)), "without": len(book.cases) - len(known)}
 
 

@@ -39,6 +39,8 @@ def check_content():
     files = content(FOLDER / "r.tar.gz")
     assert files["record.h5"] == (FOLDER / "r.h5").read_bytes() and files["added/job.sh"] == b"srun minitaw\n"
     assert files["summary.csv"].decode() == accepted("export", "r.h5") and b"RESULT: INVALID" in files["summary.txt"]
+    facts = files["environment.txt"].decode()
+    assert "node 0           processor " in facts and "node 0           system " in facts, facts
     assert {"README.txt", "deck.toml", "log.txt", "environment.txt", "summary.csv"} < set(files)
     sums = {name: digest for digest, name in (line.split("  ") for line in files.pop("SHA256SUMS").decode().splitlines())}
     assert sums == {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}

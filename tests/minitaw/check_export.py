@@ -4,12 +4,13 @@ written."""
 import csv
 import io
 import json
+import os
 import subprocess
 import sys
 
 import h5py
 import pandas
-from support import REPOSITORY, SAMPLE, accepted, call
+from support import REPOSITORY, SAMPLE, accepted, process
 
 
 def output(*arguments):
@@ -43,21 +44,30 @@ def check_samples():
 
 
 def check_refusals():
-    for arguments in ([], ["--json"], ["--samples"]):
+    for arguments in ([], ["--json", "--samples"]):
         with open("/dev/full", "w") as full:
-            done = call("export", SAMPLE, *arguments, stdout=full)
+            done = process("export", SAMPLE, *arguments, stdout=full)
         assert done.returncode == 2 and done.stderr == "export: standard output: No space left on device\n", done.stderr
 
 
 def check_pipe():
     """A reader that has seen enough: the end is quiet."""
-    process = subprocess.Popen([sys.executable, REPOSITORY / "scripts/export", SAMPLE, "--json", "--samples"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    process.stdout.close()
-    complaint = process.stderr.read()
-    assert process.wait() in (0, -13) and complaint == b"", (process.returncode, complaint)
+    called = subprocess.Popen([sys.executable, REPOSITORY / "scripts/export", SAMPLE, "--json", "--samples"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    called.stdout.close()
+    complaint = called.stderr.read()
+    assert called.wait() in (0, -13) and complaint == b"", (called.returncode, complaint)
+
+
+def check_help():
+    """Every script explains itself."""
+    for path in sorted((REPOSITORY / "scripts").iterdir()):
+        if path.is_file() and os.access(path, os.X_OK):
+            done = process(path.name, "--help", stdin=subprocess.DEVNULL)
+            assert done.returncode == 0 and path.name in done.stdout and len(done.stdout.splitlines()) > 1, (path, done)
 
 
 check_cases()
 check_samples()
 check_refusals()
 check_pipe()
+check_help()

@@ -1,5 +1,8 @@
 """What the tests of scripts/minitaw share: the command line of a test, calls of the commands, and the package itself."""
 
+import contextlib
+import io
+import os
 import pathlib
 import subprocess
 import sys
@@ -8,12 +11,23 @@ REPOSITORY, SAMPLE, FOLDER = (pathlib.Path(argument).resolve() for argument in s
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(REPOSITORY / "scripts"))
 FOLDER.mkdir(parents=True, exist_ok=True)
+os.chdir(FOLDER)
+
+from minitaw import command  # noqa: E402
 
 
-def call(name, *arguments, **options):
-    """scripts/NAME as users call it, in the folder of the test."""
-    command = [sys.executable, REPOSITORY / "scripts" / name, *map(str, arguments)]
-    return subprocess.run(command, **({"stdout": subprocess.PIPE} | options), stderr=subprocess.PIPE, text=True, cwd=FOLDER, timeout=300)
+def call(name, *arguments):
+    """scripts/NAME, without a new process: to import its libraries takes longer than most calls."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = command.call(name, list(map(str, arguments)))
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+def process(name, *arguments, **options):
+    """scripts/NAME as users call it."""
+    return subprocess.run([REPOSITORY / "scripts" / name, *map(str, arguments)], **({"stdout": subprocess.PIPE} | options), stderr=subprocess.PIPE,
+                          text=True, timeout=300)
 
 
 def accepted(name, *arguments, code=0):
