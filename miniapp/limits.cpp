@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
 #include <limits>
 #include <optional>
 #include <regex>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "record/remaining.hpp"
@@ -18,9 +21,39 @@ namespace minitaw::app {
 
 namespace {
 
-volatile std::sig_atomic_t noted = 0;
+volatile std::sig_atomic_t noted = 0, silent = 0, over = 0;
+volatile std::time_t first_second = 0;  ///< when SIGTERM came first
 
-void note(int number) { noted = number; }
+/// Monotonic, and safe in a signal handler.
+std::time_t now_in_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec;
+}
+
+void announce(int number) {
+  const std::string_view text =
+      number == SIGTERM  ? "minitaw: SIGTERM: the run ends after this step; a second SIGTERM ends it now\n"
+      : number == SIGINT ? "minitaw: SIGINT: the run ends after this step; a second SIGINT ends it now\n"
+                         : "minitaw: SIGUSR1: the run ends after this step; a second SIGUSR1 ends it now\n";
+  if (write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // nobody reads it
+}
+
+/// The handler: calls only what POSIX calls safe there.
+void note(int number) {
+  const int error = errno;
+  if (noted == 0 && silent == 0) announce(number);
+  noted = number;
+  if (number == SIGTERM && over == 0) {
+    if (first_second == 0) first_second = now_in_seconds();
+    // A batch system may send it twice at once: to the launcher, which passes it on, and to the ranks.
+    if (now_in_seconds() - first_second > 1) {
+      (void)std::signal(number, SIG_DFL);
+      (void)raise(number);
+    }
+  }
+  errno = error;
+}
 
 }  // namespace
 
@@ -29,12 +62,13 @@ void note_signals() {
   action.sa_handler = note;
   sigemptyset(&action.sa_mask);
   for (const int number : {SIGTERM, SIGINT, SIGUSR1}) {
-    // When the first rank has ended, srun sends SIGTERM to those that are about to.
     action.sa_flags = static_cast<int>(number == SIGTERM ? SA_RESTART : SA_RESTART | SA_RESETHAND);
     sigaction(number, &action, nullptr);
   }
 }
 
+void silence_signals() { silent = 1; }
+void outlast_signals() { over = 1; }
 int noted_signal() { return noted; }
 
 std::string name_of_signal(int number) { return fmt::format("SIG{}", sigabbrev_np(number)); }

@@ -5,9 +5,13 @@
 
 namespace minitaw::app {
 
-/// From now on SIGTERM, SIGINT and SIGUSR1 are noted instead of ending the process; a second SIGINT or
-/// SIGUSR1 ends it.
+/// From now on SIGTERM, SIGINT and SIGUSR1 are noted instead of ending the process, which says at once what it
+/// will do. A second one ends it; a second SIGTERM only if it comes more than a second after the first.
 void note_signals();
+/// Another rank speaks.
+void silence_signals();
+/// The run is over, and only MPI is to end: when the first rank has ended, srun sends SIGTERM to the others.
+void outlast_signals();
 
 /// The last one noted, 0: none.
 [[nodiscard]] int noted_signal();

@@ -452,7 +452,12 @@ int run(const Invocation& invocation, const Options& options) {
     throw InputError(fmt::format("--peak: {} FLOP/s is less than any processor does; did you mean {}T?",
                                  options.peak, options.peak));
   note_signals();  // before MPI starts: it may take a while
-  return in_job(invocation, options.job, [&](MpiJob& mpi) { return run_sweep(sweep, mpi); });
+  return in_job(invocation, options.job, [&](MpiJob& mpi) {
+    if (!mpi.speaks()) silence_signals();
+    const int code = run_sweep(sweep, mpi);
+    outlast_signals();
+    return code;
+  });
 }
 
 }  // namespace

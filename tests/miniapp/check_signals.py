@@ -1,0 +1,100 @@
+"""SIGTERM in a step that lasts: rank 0, and no other, says at once what will happen; a second SIGTERM ends the run now, and finished
+cases are kept. A step that ends is the end of the run after the first one.
+
+check_signals.py MPIEXEC FLAG PROGRAM FOLDER"""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+MPIEXEC, NUMBER, PROGRAM, FOLDER = sys.argv[1:]
+FOLDER = pathlib.Path(FOLDER)
+FILE = FOLDER / "out.h5"
+SENTENCE = "minitaw: SIGTERM: the run ends after this step; a second SIGTERM ends it now\n"
+LIMIT = 200  # s, for what takes a moment on a machine that is not crowded
+
+SHORT = ["schedule=ddp", "layers=2", "hidden=16", "heads=2", "ffn=24", "vocab=64", "micro_batches=2", "seq=8"]
+# its steps take minutes (tokens), and its check against the reference is left out as too long
+LONG = ["schedule=ddp", "layers=4", "hidden=512", "heads=8", "vocab=64", "micro_batches=64", "seq=8192"]
+
+
+def ranks():
+    """Process ids of the ranks, by the file that they write."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0] == PROGRAM.encode() and str(FILE).encode() in words:
+            found.append(int(process.name))
+    return found
+
+
+def busy_seconds(process):
+    """Seconds of processor time that a process has taken."""
+    fields = pathlib.Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def start(settings, *options):
+    deck = FOLDER / "deck.toml"
+    deck.write_text('schedule = "ddp"\n', encoding="utf-8")
+    overrides = [word for setting in settings for word in ("--set", setting)]
+    return subprocess.Popen([MPIEXEC, NUMBER, "2", PROGRAM, "run", str(deck), "-o", str(FILE), *overrides, *options],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def wait_for(condition, what):
+    end = time.monotonic() + LIMIT
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.1)
+
+
+def terminate():
+    for process in ranks():
+        os.kill(process, signal.SIGTERM)
+
+
+def main():
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    done = start([*SHORT, "steps=3"])
+    assert done.wait(LIMIT) == 0, done.communicate()
+
+    job = start(LONG)
+    try:
+        os.set_blocking(job.stderr.fileno(), False)
+        wait_for(lambda: len(ranks()) == 2 and all(busy_seconds(rank) > 3 for rank in ranks()), "the step does not begin")
+        terminate()
+        said = ""
+
+        def heard():
+            nonlocal said
+            said += job.stderr.read() or ""
+            return said.endswith("\n")
+
+        wait_for(heard, "nothing is said")
+        time.sleep(2.5)
+        heard()
+        assert said == SENTENCE, said
+        assert job.poll() is None and len(ranks()) == 2, "the first signal has ended the step"
+        terminate()
+        job.wait(LIMIT)
+        assert job.returncode != 0
+        wait_for(lambda: not ranks(), "ranks are left")
+    finally:
+        for process in ranks():
+            os.kill(process, signal.SIGKILL)
+        job.kill()
+    rows = json.loads(subprocess.run([PROGRAM, "show", FILE, "--json"], capture_output=True, text=True).stdout)
+    assert [(row["seq [token]"], row["status"]) for row in rows] == [(8, "ok")], rows
+
+
+main()
