@@ -5,8 +5,8 @@
 
 namespace minitaw::app {
 
-/// From now on SIGTERM, SIGINT and SIGUSR1 are noted instead of ending the process, which says at once what it
-/// will do. A second one ends it; a second SIGTERM only if it comes more than a second after the first.
+/// From now on SIGTERM, SIGINT and SIGUSR1 are noted instead of ending the process, which says at once what
+/// it will do. A second one ends it; a second SIGTERM only if it comes more than a second after the first.
 void note_signals();
 /// Another rank speaks.
 void silence_signals();

@@ -36,7 +36,7 @@ struct Shares {
   explicit Shares(const engine::StepAccount& account) {
     const double whole = account.length * static_cast<double>(account.ranks.size());
     double communication = 0, hidden = 0;
-    for (const engine::RankAccount& rank : account.ranks) {
+    for (const trace::RankTime& rank : account.ranks) {
       compute += rank.compute / whole;
       exposed += rank.exposed_total() / whole;
       idle += rank.idle / whole;

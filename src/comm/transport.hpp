@@ -120,9 +120,11 @@ public:
     finish(start(lane, schedule::Kind::all_reduce, collective));
   }
 
-  /// Bytes this rank has sent, to whom and of which kind, since the last reset; counted where they are handed
-  /// to the network library.
+  /// Bytes this rank has sent, to whom and of which kind, since the last reset.
   [[nodiscard]] virtual schedule::ByteMatrix sent() const = 0;
+  /// How sent() knows: "counted" where bytes are handed to the network library, or "by formula" where the
+  /// library does not tell which way a collective goes, so that the plan's own rule gives its bytes.
+  [[nodiscard]] virtual const char* bytes_source() const { return "counted"; }
   virtual void reset_counters() = 0;
   /// Throws comm::Error if a call that has returned is known to have failed since. Called from another thread
   /// (the watchdog), at any time.

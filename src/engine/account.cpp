@@ -132,7 +132,7 @@ public:
       : table_(table), spans_(spans), last_of_collective_(table.collectives()),
         most_hops_(schedule::lanes * static_cast<int>(spans.size()) + 1) {}
 
-  RankAccount of(int rank, double step) {
+  trace::RankTime of(int rank, double step) {
     current_ = {};
     for (int i = 0; i < table_.size(rank, compute_lane); ++i) add_compute({rank, compute_lane, i});
     add_communication(rank);
@@ -253,12 +253,10 @@ private:
   const StepSpans& spans_;
   std::vector<Beginning> last_of_collective_;  ///< of all its sides; found when first asked for
   int most_hops_;
-  RankAccount current_;
+  trace::RankTime current_;
 };
 
 }  // namespace
-
-double RankAccount::exposed_total() const { return std::accumulate(exposed.begin(), exposed.end(), 0.0); }
 
 StepAccount account(const schedule::Program& program, const StepSpans& spans) {
   const LaneTable table(program);

@@ -1,31 +1,18 @@
 #pragma once
 
-#include <array>
 #include <vector>
 
-#include "schedule/account.hpp"
 #include "schedule/simulate.hpp"
+#include "trace/timeline.hpp"
 
 namespace minitaw::engine {
 
 /// When the actions of a step ran, [rank][action], in seconds on one clock for all ranks.
 using StepSpans = std::vector<std::vector<schedule::Span>>;
 
-/// Where one rank's time went in a step, seconds. compute + exposed + idle is the length of the step.
-struct RankAccount {
-  double compute = 0;  ///< the compute lane ran an action
-  /// It waited, and what held it up was a transfer of this kind that was under way.
-  std::array<double, schedule::traffic_kinds> exposed{};
-  double idle = 0;           ///< the rest: nothing to do, or waiting for another rank to compute
-  double communication = 0;  ///< at least one transfer of the rank was under way
-  double hidden = 0;         ///< of that, while the rank computed
-
-  [[nodiscard]] double exposed_total() const;
-};
-
 struct StepAccount {
   double length = 0;  ///< from 0 to the last end of any rank
-  std::vector<RankAccount> ranks;
+  std::vector<trace::RankTime> ranks;
 };
 
 /// The account of one step, measured or planned, of a program that validate() accepts.

@@ -234,14 +234,6 @@ using comm::mpi::check;
 using comm::mpi::size_of;
 using record::CaseResult;
 
-template <class T, std::size_t N>
-std::vector<std::array<T, N>> gather_rows(const std::array<T, N>& mine, MPI_Comm comm) {
-  std::vector<std::array<T, N>> all(size_of(comm));
-  check(MPI_Gather(mine.data(), sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, 0, comm),
-        "MPI_Gather");
-  return all;
-}
-
 void collect_samples(const TimedSteps& steps, MPI_Comm comm, CaseResult& result) {
   for (const double mine : steps.seconds()) {
     std::vector<double> seconds(size_of(comm));
@@ -267,10 +259,9 @@ void collect_time(const schedule::Program& program, const TimedSteps& steps, boo
   result.accounted_step = choose_step(steps, comm, result);
   const StepSpans spans = steps.gather(result.accounted_step, comm);
   if (spans.empty()) return;
-  const StepAccount found = account(program, spans);
+  StepAccount found = account(program, spans);
   result.accounted_length = found.length;
-  for (const RankAccount& r : found.ranks)
-    result.time.push_back({r.compute, r.exposed, r.idle, r.communication, r.hidden});
+  result.time = std::move(found.ranks);
   if (timeline) result.timeline = trace::make_timeline(program, spans, "", true);
 }
 
@@ -280,19 +271,11 @@ std::uint64_t device_used() {
 }
 
 void collect_memory(const Session& session, std::uint64_t peak, MPI_Comm comm, CaseResult& result) {
-  constexpr int kinds = schedule::memory_kinds;
-  std::array<std::uint64_t, 2 * kinds + 2> mine{};
-  std::ranges::copy(session.footprint().by_kind, mine.begin());
-  std::ranges::copy(session.arena().measured(), mine.begin() + kinds);
-  mine[2 * kinds] = peak;
-  mine[2 * kinds + 1] = device_used();
-  for (const auto& row : gather_rows(mine, comm)) {
-    record::RankMemory& memory = result.memory.emplace_back();
-    std::copy_n(row.begin(), kinds, memory.planned.begin());
-    std::copy_n(row.begin() + kinds, kinds, memory.measured.begin());
-    memory.process_peak = row[2 * kinds];
-    memory.device_used = row[2 * kinds + 1];
-  }
+  record::RankMemory mine{{}, session.arena().measured(), peak, device_used()};
+  std::ranges::copy(session.footprint().by_kind, mine.planned.begin());
+  result.memory.resize(size_of(comm));
+  check(MPI_Gather(&mine, sizeof mine, MPI_BYTE, result.memory.data(), sizeof mine, MPI_BYTE, 0, comm),
+        "gathering memory");
 }
 
 void fail(CaseResult& result, std::string reason) {

@@ -209,6 +209,7 @@ void Job::execute(const deck::Case& c, MPI_Comm comm, bool checked, const Limits
   const schedule::ByteMatrix sent = session->transport().sent();
   meter.collect(comm, result);
   collect(*session, steps, peak_memory(), options_.timeline, comm, result);
+  result.bytes_source = session->transport().bytes_source();
   collect_bytes(sent, schedule::bytes(session->program(), session->layout()), rank_, c.warmup + c.steps, comm,
                 result);
   check_losses(result);

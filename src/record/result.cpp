@@ -89,9 +89,9 @@ void add_bytes(const std::vector<std::uint64_t>& bytes, const topology::Groups& 
 /// Means over ranks of the accounted step; all NaN where there is none.
 void add_account(Summary& s, const CaseResult& result) {
   const double ranks = static_cast<double>(result.time.size());
-  RankTime sum;
+  trace::RankTime sum;
   double worst = 0;
-  for (const RankTime& rank : result.time) {
+  for (const trace::RankTime& rank : result.time) {
     sum.compute += rank.compute;
     sum.idle += rank.idle;
     sum.communication += rank.communication;
@@ -149,10 +149,6 @@ void add_counters(Summary& s, const CaseResult& result) {
 }
 
 }  // namespace
-
-double RankTime::exposed_total() const { return std::accumulate(exposed.begin(), exposed.end(), 0.0); }
-
-double RankTime::overlap() const { return communication > 0 ? hidden / communication : none; }
 
 Summary summarise(const CaseResult& result) {
   Summary s{};

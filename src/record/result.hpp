@@ -32,20 +32,6 @@ struct RankMemory {
   std::uint64_t device_used = 0;  ///< of the device, by all that runs there, libraries included; 0: no device
 };
 
-/// Where one rank's time went in a step, seconds; docs/results.md says what counts as what. compute + exposed
-/// + idle is the length of the step.
-struct RankTime {
-  double compute = 0;                                     ///< compute lane busy
-  std::array<double, schedule::traffic_kinds> exposed{};  ///< compute lane waiting for transfers, by kind
-  double idle = 0;                                        ///< nothing to do
-  double communication = 0;                               ///< transfers under way, hidden or not
-  double hidden = 0;                                      ///< of that, while the rank computed
-
-  [[nodiscard]] double exposed_total() const;
-  /// hidden / communication; NaN without communication.
-  [[nodiscard]] double overlap() const;
-};
-
 /// What the device of a rank said after a timed step; NaN: it does not tell.
 struct DeviceSample {
   double clock_mhz, memory_clock_mhz;
@@ -73,12 +59,13 @@ struct CaseResult {
   std::string counters = "unavailable";     ///< what told it: "nvml 12.580.65", or "unavailable: reason"
   std::vector<RankMemory> memory;           ///< per rank
   int accounted_step = -1;                  ///< the timed step that `time` and `timeline` are of; -1: none
-  double accounted_length = 0;  ///< its seconds, from the first rank's begin to the last one's end
-  std::vector<RankTime> time;   ///< per rank
+  double accounted_length = 0;        ///< its seconds, from the first rank's begin to the last one's end
+  std::vector<trace::RankTime> time;  ///< per rank
   std::optional<trace::Timeline> timeline;   ///< where it was asked for
   std::vector<std::uint64_t> planned_bytes;  ///< [from][to][kind], one step
   std::vector<std::uint64_t> counted_bytes;  ///< same shape, per step, from the transport
   double peak = std::numeric_limits<double>::quiet_NaN();  ///< FLOP/s that a rank's device can do; NaN: unknown
+  std::string bytes_source;                  ///< of them: "counted", "by formula"
   int ticks = 0;                             ///< of the program
   std::vector<int> idle_ticks;               ///< per rank
   double max_gradient_error = -1;            ///< against the serial reference, relative norm; -1: not checked

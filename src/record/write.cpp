@@ -115,18 +115,18 @@ void write_time(hid_t parent, const CaseResult& result) {
   put_cell(group.get(), "length", length, "s");
   const auto write_part = [&](const std::string& name, const std::string& units, auto part) {
     std::vector<double> values;
-    for (const RankTime& rank : result.time) values.push_back(part(rank));
+    for (const trace::RankTime& rank : result.time) values.push_back(part(rank));
     h5::write(group.get(), name, values, {values.size()}, {units, "rank"});
   };
-  write_part("compute", "s/step", [](const RankTime& rank) { return rank.compute; });
-  write_part("exposed", "s/step", [](const RankTime& rank) { return rank.exposed_total(); });
-  write_part("idle", "s/step", [](const RankTime& rank) { return rank.idle; });
-  write_part("communication", "s/step", [](const RankTime& rank) { return rank.communication; });
-  write_part("hidden", "s/step", [](const RankTime& rank) { return rank.hidden; });
-  write_part("bubble", "1", [&](const RankTime& rank) { return rank.idle / length; });
-  write_part("overlap", "1", [](const RankTime& rank) { return rank.overlap(); });
+  write_part("compute", "s/step", [](const trace::RankTime& rank) { return rank.compute; });
+  write_part("exposed", "s/step", [](const trace::RankTime& rank) { return rank.exposed_total(); });
+  write_part("idle", "s/step", [](const trace::RankTime& rank) { return rank.idle; });
+  write_part("communication", "s/step", [](const trace::RankTime& rank) { return rank.communication; });
+  write_part("hidden", "s/step", [](const trace::RankTime& rank) { return rank.hidden; });
+  write_part("bubble", "1", [&](const trace::RankTime& rank) { return rank.idle / length; });
+  write_part("overlap", "1", [](const trace::RankTime& rank) { return rank.overlap(); });
   std::vector<double> kinds;
-  for (const RankTime& rank : result.time)
+  for (const trace::RankTime& rank : result.time)
     kinds.insert(kinds.end(), rank.exposed.begin(), rank.exposed.end());
   h5::write(group.get(), "exposed_by_kind", kinds, {result.time.size(), schedule::traffic_kinds},
             {"s/step", "rank, kind", traffic_names()});
@@ -141,6 +141,7 @@ void write_bytes(hid_t parent, const CaseResult& result) {
   };
   write_matrix("planned", result.planned_bytes);
   write_matrix("counted", result.counted_bytes);
+  put_text(group.get(), "source", result.bytes_source);
 }
 
 void write_ticks(hid_t group, const CaseResult& result) {

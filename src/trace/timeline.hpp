@@ -1,10 +1,13 @@
 #pragma once
 
 #include <array>
+#include <cmath>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "schedule/account.hpp"
 #include "schedule/program.hpp"
 #include "schedule/simulate.hpp"
 #include "topology/groups.hpp"
@@ -35,6 +38,21 @@ struct Timeline {
   bool measured = false;
   topology::Groups groups{{1}};
   std::vector<Event> events;
+};
+
+/// Where one rank's time went in a step, seconds; docs/results.md says what counts as what. compute + exposed
+/// + idle is the length of the step.
+struct RankTime {
+  double compute = 0;  ///< the compute lane ran an action
+  /// It waited, and what held it up was a transfer of this kind that was under way.
+  std::array<double, schedule::traffic_kinds> exposed{};
+  double idle = 0;           ///< the rest: nothing to do, or waiting for another rank to compute
+  double communication = 0;  ///< at least one transfer of the rank was under way
+  double hidden = 0;         ///< of that, while the rank computed
+
+  [[nodiscard]] double exposed_total() const { return std::accumulate(exposed.begin(), exposed.end(), 0.0); }
+  /// hidden / communication; NaN without communication.
+  [[nodiscard]] double overlap() const { return communication > 0 ? hidden / communication : std::nan(""); }
 };
 
 /// The timeline of a program that validate() accepts; spans[r][i] belongs to action i of rank r. Throws

@@ -12,7 +12,9 @@ using schedule::Traffic;
 /// Programs of lanes without slots that matter: the account asks who waits for whom, not whether it is valid.
 schedule::Program program(const std::string& ranks) { return schedule::parse_program(ranks); }
 
-double exposed(const RankAccount& rank, Traffic kind) { return rank.exposed[static_cast<std::size_t>(kind)]; }
+double exposed(const trace::RankTime& rank, Traffic kind) {
+  return rank.exposed[static_cast<std::size_t>(kind)];
+}
 
 /// Rank 0 computes, then sends; rank 1 asks for it from the beginning.
 const std::string hand_over = R"(program hand-over
@@ -30,7 +32,7 @@ rank 1 slots w1 a1 x1 owned
 TEST(Account, WaitingForAPeerThatComputesIsIdleAndTheTransferIsExposed) {
   const StepAccount step = account(program(hand_over), {{{0, 0, 4}, {0, 4, 6}}, {{0, 0, 6}, {0, 6.5, 8.5}}});
   EXPECT_DOUBLE_EQ(step.length, 8.5);
-  const RankAccount &first = step.ranks[0], &second = step.ranks[1];
+  const trace::RankTime &first = step.ranks[0], &second = step.ranks[1];
   EXPECT_DOUBLE_EQ(first.compute, 4);
   EXPECT_DOUBLE_EQ(first.exposed_total(), 0);
   EXPECT_DOUBLE_EQ(first.idle, 4.5);
@@ -73,7 +75,7 @@ rank 1 slots w1 a1 x1 e1 f1 owned
 )"),
                                    {{{0, 0, 3}, {0, 1, 5}, {0, 2, 9}, {3, 5, 6}, {6, 9, 9}},
                                     {{0, 0, 4}, {0, 2, 5}, {0, 2, 9}, {4, 5, 7}, {7, 9, 9}}});
-  const RankAccount &first = step.ranks[0], &second = step.ranks[1];
+  const trace::RankTime &first = step.ranks[0], &second = step.ranks[1];
   // Under way: all_reduce 2 to 5, broadcast 2 to 9, together 7 s.
   EXPECT_DOUBLE_EQ(first.communication, 7);
   EXPECT_DOUBLE_EQ(first.hidden, 1 + 1);
@@ -104,7 +106,7 @@ rank 2 slots h1 a1 x1 owned
    0 compute F s0 m1 h0 a0 x0 after operands_in:1
 )"),
               {{{0, 0, 3}, {0, 3, 7}}, {{0, 0, 7}, {0, 8, 10}}, {{0, 1, 10}, {0, 10, 11}}});
-  const RankAccount& last = step.ranks[2];
+  const trace::RankTime& last = step.ranks[2];
   EXPECT_DOUBLE_EQ(exposed(last, Traffic::gradients), 4) << "3 to 7, between the others";
   EXPECT_DOUBLE_EQ(exposed(last, Traffic::activations), 2) << "8 to 10, its own";
   EXPECT_DOUBLE_EQ(exposed(last, Traffic::weights), 0);
@@ -128,7 +130,7 @@ rank 1 slots h1 w1 owned 1
    0 compute join after operands_in:1
 )"),
                                    {{{0, 0, 6}, {0, 5, 7}, {0, 7, 7}}, {{0, 0, 6}, {0, 5, 7}, {0, 7, 7}}});
-  for (const RankAccount& rank : step.ranks) {
+  for (const trace::RankTime& rank : step.ranks) {
     EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, 7, 1e-12);
     EXPECT_GE(rank.idle, 0);
   }

@@ -108,7 +108,7 @@ StepAccount by_moments(const Program& program, const StepSpans& spans) {
   for (const auto& rank : spans)
     for (const Span& s : rank) result.length = std::max(result.length, s.end);
   for (int r = 0; r < static_cast<int>(spans.size()); ++r) {
-    RankAccount& rank = result.ranks.emplace_back();
+    trace::RankTime& rank = result.ranks.emplace_back();
     for (double moment = 0.5; moment < result.length; moment += 1) {
       const int held = definition.at(r, Lane::compute, moment);
       const bool transfer = definition.transfers(r, moment), computing = definition.computes(r, moment);
@@ -122,7 +122,7 @@ StepAccount by_moments(const Program& program, const StepSpans& spans) {
   return result;
 }
 
-void compare(const RankAccount& found, const RankAccount& expected) {
+void compare(const trace::RankTime& found, const trace::RankTime& expected) {
   EXPECT_NEAR(found.compute, expected.compute, 1e-9);
   for (int k = 0; k < schedule::traffic_kinds; ++k)
     EXPECT_NEAR(found.exposed[k], expected.exposed[k], 1e-9) << k;

@@ -102,7 +102,7 @@ TEST_F(Steps, AreGatheredOnOneClock) {
   EXPECT_GE(spans[late][0].begin, 0.9 * seconds) << "later than the first rank's";
   const StepAccount found = account(session_->program(), spans);
   EXPECT_GE(found.length, 0.9 * seconds);
-  for (const RankAccount& rank : found.ranks)
+  for (const trace::RankTime& rank : found.ranks)
     EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, found.length, 1e-9);
 }
 

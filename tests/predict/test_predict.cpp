@@ -206,7 +206,7 @@ TEST(Predict, SaysWhatACaseCosts) {
   const schedule::ByteMatrix bytes = schedule::bytes(program, layout);
   EXPECT_NEAR(moved, static_cast<double>(bytes.leaving(program.groups, 0) + bytes.leaving(program.groups, 1)),
               1);
-  for (const engine::RankAccount& rank : first.account.ranks)
+  for (const trace::RankTime& rank : first.account.ranks)
     EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, first.account.length, 1e-9);
 }
 

@@ -52,6 +52,7 @@ inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq =
   r.attention = "portable";
   r.matmul_algorithms = "bf16 to bf16, m 8, n 8, k 8: algorithm 2 of 3, 4.1 % faster than the first";
   r.transport = "mpi";
+  r.bytes_source = "counted";
   r.ticks = 17;
   r.max_gradient_error = 1e-7;
   r.started = "2026-07-18T09:30:00Z";

@@ -111,7 +111,7 @@ TEST(Summary, the_account_is_of_one_step_and_a_mean_over_ranks) {
 
 TEST(Summary, without_communication_there_is_no_overlap) {
   CaseResult r = sample_case();
-  for (RankTime& rank : r.time) rank.communication = rank.hidden = 0;
+  for (trace::RankTime& rank : r.time) rank.communication = rank.hidden = 0;
   EXPECT_TRUE(std::isnan(summarise(r).overlap));
   EXPECT_TRUE(std::isnan(r.time[0].overlap()));
 }

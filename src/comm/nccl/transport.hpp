@@ -65,6 +65,7 @@ public:
                               const Collective& collective) override;
 
   [[nodiscard]] schedule::ByteMatrix sent() const override { return counters_.matrix(); }
+  [[nodiscard]] const char* bytes_source() const override { return "by formula"; }
   void reset_counters() override { counters_.reset(); }
   void poll() override;
   /// Aborts all communicators, so that what is on the device queues ends as well.
