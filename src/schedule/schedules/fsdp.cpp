@@ -176,7 +176,9 @@ Entry schedules::fsdp() {
           .options = {{"hierarchical",
                        {"off", "on"},
                        "one copy crosses to each group; fan-out and reduction inside"},
-                      prefetch_option("1")},
+                      {"prefetch",
+                       {"1", "0..8"},
+                       "blocks ahead that weights are gathered; 0: computing waits for them"}},
           .build = make,
           .check = require};
 }
