@@ -223,8 +223,9 @@ void search(const deck::Case& base, const Machine& machine) {
 int run(const Options& options) {
   const Machine machine = predict::read_machine(options.machine, options.changes);
   const std::vector<int> nodes(static_cast<std::size_t>(machine.nodes), machine.ranks_per_node);
-  const deck::Deck deck = deck::read_deck(options.deck.path, options.deck.overrides,
-                                          {.ranks = machine.ranks(), .node_sizes = nodes, .planning = true});
+  const deck::Deck deck = deck::read_deck(
+      options.deck.path, options.deck.overrides,
+      {.ranks = machine.ranks(), .node_sizes = nodes, .planning = true, .adapters = machine.adapters});
   if (options.best) {
     if (options.json || deck.cases.size() != 1)
       throw InputError(
