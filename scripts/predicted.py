@@ -1,9 +1,16 @@
 #!/usr/bin/env python3
-"""Predicted beside measured: scripts/predicted.py --machine FILE.toml RESULT.h5 ... [--fit RESULT.h5] [--picture FILE.png]
+"""Predictions beside measurements, beside the paper's numbers, and on machines of many sizes (docs/predict.md, docs/paper.md).
 
-The results come from scripts/cluster with links of any speed; the machine file describes the processors. --fit changes two numbers of it until
-the first case of that result has its measured step and its measured share of computing, and prints them: the rate of the device, and what
-messages reach of the adapter's rate. All other cases are then predicted with these two numbers (docs/predict.md).
+predicted.py measured --machine FILE.toml RESULT.h5 ... [--fit RESULT.h5] [--picture FILE.png]
+    The results come from scripts/cluster with links of any speed; the machine file describes the processors. --fit changes two numbers of it until the
+    first case of that result has its measured step and its measured share of computing, and prints them: the rate of the device, and what a processor
+    moves in a second. All other cases are then predicted with these two numbers.
+predicted.py machine LINKS.json KERNELS.json > FILE.toml
+    The machine at hand as a machine file, from what `minitaw topo --json` and `minitaw_kernels --benchmark_out=KERNELS.json` have measured.
+predicted.py paper
+    The tables of docs/paper.md.
+predicted.py map --picture FILE.png
+    The best schedule for 8 to 4096 devices and four links; takes minutes.
 """
 
 import argparse
@@ -17,43 +24,66 @@ import tempfile
 import tomllib
 
 sys.dont_write_bytecode = True
-from minitaw.record import load  # noqa: E402
-from minitaw.timeline import deck_of  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+MACHINES = ROOT / "inputs/machines"
+DECKS = ROOT / "inputs/paper"
+
+
+def predict(program, deck, machine, settings=(), changes=()):
+    """The cases of `minitaw predict --json`."""
+    command = [program, "predict", str(deck), "--machine", str(machine), "--json"]
+    command += [word for setting in settings for word in ("--set", setting)]
+    command += [word for change in changes for word in ("--machine-set", change)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
+    return json.loads(done.stdout)["cases"]
+
+
+def table(head, rows):
+    print("| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    print()
+
+
+# Measured
 
 DEVICE_KEYS = ("device.fp32.products", "device.fp32.attention", "device.memory_rate")
 CORES = 2  # of the machine; nodes share them where they cannot be divided evenly
 
 
-class Predictor:
-    def __init__(self, program, machine):
-        self.program, self.machine = program, machine
-        self.device, self.adapter = 1.0, 1.0
+class Cluster:
+    """Nodes made of one machine. `device` and `moving` are factors on what its file says, `reach` what messages reach of an adapter's rate."""
+
+    def __init__(self, program, machine, reach):
+        self.program, self.machine, self.reach = program, machine, reach
+        self.device, self.moving = 1.0, 1.0
         self.content = tomllib.loads(pathlib.Path(machine).read_text(encoding="utf-8"))
+
+    def scaled(self, key, factor):
+        node = self.content
+        for part in key.split("."):
+            node = node[part]
+        number, unit = node.split()
+        return f"{key}={float(number) * factor} {unit}"
 
     def changes(self, links):
         nodes = int(links["nodes"])
         number, unit = re.fullmatch(r"([\d.]+)(\w+)", links["rate"]).groups()
         prefix = {"kbit": "k", "mbit": "M", "gbit": "G"}[unit]
-        yield from (f"nodes={nodes}", f"ranks_per_node={links['ranks_per_node']}", f"between.rate={float(number) * self.adapter} {prefix}bit/s",
-                    f"device.processors={CORES if CORES % nodes else CORES // nodes}", f"device.shared_by={'machine' if CORES % nodes else 'node'}")
-        for key in DEVICE_KEYS:
-            node = self.content
-            for part in key.split("."):
-                node = node[part]
-            number, unit = node.split()
-            yield f"{key}={float(number) * self.device} {unit}"
+        return [f"nodes={nodes}", f"ranks_per_node={links['ranks_per_node']}", f"between.rate={float(number) * self.reach} {prefix}bit/s",
+                f"device.processors={CORES if CORES % nodes else CORES // nodes}", f"device.shared_by={'machine' if CORES % nodes else 'node'}",
+                self.scaled("device.moving", self.moving), *(self.scaled(key, self.device) for key in DEVICE_KEYS)]
 
     def __call__(self, case):
+        from minitaw.timeline import deck_of
+
         with tempfile.NamedTemporaryFile("w", suffix=".toml") as deck:
             deck.write(deck_of(case))
             deck.flush()
-            command = [self.program, "predict", deck.name, "--machine", self.machine, "--json"]
-            for change in self.changes(links_of(case)):
-                command += ["--machine-set", change]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
-        return json.loads(done.stdout)["cases"][0]
+            return predict(self.program, deck.name, self.machine, changes=self.changes(links_of(case)))[0]
 
 
 def links_of(case):
@@ -61,70 +91,275 @@ def links_of(case):
 
 
 def solve(function, low, high):
-    """The place where an increasing function is 0, by halving on a logarithmic scale."""
-    for _ in range(14):
+    """The place where a falling function is 0, by halving on a logarithmic scale."""
+    for _ in range(12):
         middle = (low * high) ** 0.5
-        low, high = (low, middle) if function(middle) > 0 else (middle, high)
+        low, high = (middle, high) if function(middle) > 0 else (low, middle)
     return (low * high) ** 0.5
 
 
-def fit(predict, case):
-    def device(value):
-        predict.device = value
-        return 1 - case["exposed_share"] - case["idle_share"] - predict(case)["compute"]
+def fit(cluster, case):
+    def computing(value):
+        cluster.device = value
+        return cluster(case)["compute"] - (1 - case["exposed_share"] - case["idle_share"])
 
-    def adapter(value):
-        predict.adapter = value
-        return case["median_s"] - predict(case)["step_s"]
+    def step(value):
+        cluster.moving = value
+        return cluster(case)["step_s"] - case["median_s"]
 
-    for _ in range(3):
-        predict.device = solve(device, 0.05, 20)
-        predict.adapter = solve(adapter, 0.5, 1.0)
+    for _ in range(4):
+        cluster.device = solve(computing, 0.2, 5)
+        cluster.moving = solve(step, 0.1, 10)
     links = links_of(case)
-    print(f"# fitted on {case['schedule']}, {links['rate']}, {links['nodes']} nodes: devices x {predict.device:.3f}, adapters x {predict.adapter:.3f}")
+    print(f"fitted on {case['schedule']}, {links['rate']}, {links['nodes']} nodes: devices x {cluster.device:.3f}, moving x {cluster.moving:.3f}\n")
 
 
-def draw(rows, path):
+def judge(rows):
+    """Errors of (file, schedule, measured, predicted), and pairs of schedules of a file in the wrong order although more than 5 % apart."""
+    errors = sorted(abs(predicted / measured - 1) for _, _, measured, predicted in rows)
+    wrong = [(a[1], b[1], a[0]) for a in rows for b in rows if a[0] == b[0] and a[2] * 1.05 < b[2] and a[3] >= b[3]]
+    return statistics.median(errors), errors[-1], wrong
+
+
+def draw_measured(rows, path):
     from minitaw.figures import new_figure, save
 
     drawn = new_figure(5, 5)
     axes = drawn.subplots()
-    for schedule in dict.fromkeys(case["schedule"] for case, _ in rows):
-        own = [(case["median_s"], predicted) for case, predicted in rows if case["schedule"] == schedule]
-        axes.loglog(*zip(*own), "o", label=schedule, markersize=5)
-    ends = [min(case["median_s"] for case, _ in rows) * 0.8, max(case["median_s"] for case, _ in rows) * 1.25]
+    for schedule in dict.fromkeys(row[1] for row in rows):
+        axes.loglog(*zip(*(row[2:] for row in rows if row[1] == schedule)), "o", label=schedule, markersize=5)
+    ends = [min(row[2] for row in rows) * 0.8, max(row[2] for row in rows) * 1.25]
     axes.plot(ends, ends, color="black", linewidth=0.8)
     axes.fill_between(ends, [0.88 * e for e in ends], [1.12 * e for e in ends], color="0.9")
     axes.set(xlabel="measured step [s]", ylabel="predicted step [s]", title="grey: 12 % off")
-    axes.legend()
+    axes.legend(fontsize=7)
     save(drawn, path)
+
+
+def measured(options):
+    from minitaw.record import load
+
+    cluster = Cluster(options.minitaw, options.machine, options.reach)
+    if options.fit:
+        fit(cluster, load(options.fit).cases[0])
+    rows, lines = [], []
+    for case in (case for path in options.results for case in load(path).cases if len(case.samples)):
+        links, name = links_of(case), case["schedule"] + (f", {case['replicas']} replicas" if case["replicas"] > 1 else "")
+        rows.append((str(case.file.path), name, case["median_s"], cluster(case)["step_s"]))
+        lines.append((f"{links['nodes']} x {links['ranks_per_node']}", links["rate"], f"`{name}`", f"{rows[-1][2]:.2f}", f"{rows[-1][3]:.2f}",
+                      f"{100 * (rows[-1][3] / rows[-1][2] - 1):+.1f} %"))
+    table(("nodes", "link", "schedule", "measured, s", "predicted, s", "error"), lines)
+    median, worst, wrong = judge(rows)
+    print(f"median error {100 * median:.1f} %, worst {100 * worst:.1f} %, of {len(rows)} cases")
+    print("order kept wherever schedules differ by more than 5 %" if not wrong else f"order not kept: {wrong}")
+    if options.picture:
+        draw_measured(rows, options.picture)
+
+
+# The machine at hand
+
+def totals(kernels, pattern):
+    """FLOPs, bytes and seconds of each kernel whose name fits."""
+    found = []
+    for kernel in kernels:
+        if re.match(pattern, kernel["name"]) and "MiB" in kernel:
+            seconds = kernel["MiB"] * 2**20 / kernel["B/s"]
+            found.append((kernel.get("FLOP/s", 0) * seconds, kernel["MiB"] * 2**20, seconds))
+    return found
+
+
+def rate_of(found, which, unit):
+    return f"{sum(f[which] for f in found) / sum(f[2] for f in found) / 1e9:.4g} G{unit}"
+
+
+def machine_text(links, kernels, source):
+    if len(set(links["groups"])) > 1:
+        raise SystemExit(f"groups of {links['groups']} ranks: a machine file has as many ranks in each node")
+    lines = [f"# Measured: {source}.", f"nodes = {len(links['groups'])}", f"ranks_per_node = {links['groups'][0]}", "\n[device]",
+             f'memory_rate = "{rate_of(totals(kernels, "rmsnorm|swiglu|rope|adamw|add/"), 1, "B/s")}"']
+    for precision in ("fp32", "bf16"):
+        products = sorted(totals(kernels, f"linear/.*/{precision}/"))
+        if not products:
+            continue
+        curve = {}  # over sizes a factor of two apart
+        for product in products:
+            curve.setdefault(int(product[0]).bit_length(), []).append(product)
+        points = ", ".join(f'["{max(f[0] for f in found) / 1e9:.4g} GFLOP", "{rate_of(found, 0, "FLOP/s")}"]' for found in curve.values())
+        lines += [f"\n[device.{precision}]", f"products = [{points}]"]
+        for key, way in (("attention", "forward"), ("attention_backward", "backward")):
+            found = [totals(kernels, f"attention/{kind}/{precision}/{way}") for kind in ("cudnn", "host", "portable")]
+            lines += [f'{key} = "{rate_of(next(f for f in found if f), 0, "FLOP/s")}"'] if any(found) else []
+    if inside := links["inside"]:
+        lines += ["\n[inside]", 'kind = "switch"', f'rate = "{inside["shared_bytes_per_s"] / 1e9:.4g} GB/s"', f'latency = "{inside["latency_s"] * 1e6:.4g} us"']
+    if between := links["between"]:
+        lines += ["\n[between]", f"adapters = {links['adapters']}", f'rate = "{between["both_bytes_per_s"] / links["adapters"] / 1e9:.4g} GB/s"',
+                  f'latency = "{between["latency_s"] * 1e6:.4g} us"']
+    return "\n".join(lines) + "\n"
+
+
+def machine(options):
+    links, kernels = (json.loads(pathlib.Path(path).read_text(encoding="utf-8")) for path in (options.links, options.kernels))
+    print(machine_text(links, kernels["benchmarks"], f"{options.links}, {options.kernels}"), end="")
+
+
+# The paper
+
+METHODS = {"1F1B": "1f1b:blocking=on", "FSDP": "fsdp:prefetch=0", "WeiPipe": "weipipe", "TawPipe": "tawpipe"}
+PUBLISHED = {  # H, S: tokens/s of a GPU
+    (4096, 16): (1114.2, 956.1, 1232.4, 1377.6),
+    (1024, 16): (5594, 6751, 8412, 8914),
+    (1024, 8): (6636, 8826, 10663, 11738),
+    (1024, 4): (7212, 10559, 12055, 13629),
+}
+PUBLISHED_MEMORY = (62.3, 52.0, 57.8, 56.7)  # GB, the first row
+UNPUBLISHED = [(2048, 4), (2048, 8), (2048, 16), (4096, 4), (4096, 8)]
+TOKENS = 64  # K, of a micro-batch
+TWO_CONSTANTS = ("device.bf16.products=167 TFLOP/s", "device.bf16.attention=111 TFLOP/s", "device.memory_rate=1.8 TB/s")
+BASELINES = ("1f1b", "zb1", "fsdp", "fsdp:hierarchical=on", "tawpipe", "tawpipe:prefetch=4:drain=6")
+
+
+def rates(cases):
+    return [case["tokens_per_s"] / case["settings"]["ranks"] for case in cases]
+
+
+def paper(options):
+    def row_of(hidden, seq, schedules, changes=()):
+        batch = TOKENS // seq
+        return predict(options.minitaw, DECKS / "table.toml", MACHINES / "tawpipe-paper.toml", changes=changes,
+                       settings=[f"hidden={hidden}", f"seq={seq}K", f"micro_batch={batch}", f"micro_batches={1536 // batch}",
+                                 "schedule=" + ",".join(schedules)])
+
+    def deck_of(name, *settings):
+        return predict(options.minitaw, DECKS / f"{name}.toml", MACHINES / "tawpipe-paper.toml", settings=settings)
+
+    def pivot(title, cases, key):
+        print(f"## {title}\n")
+        lines = {}
+        for case, rate in zip(cases, rates(cases)):
+            lines.setdefault(case["settings"][key], {})[case["settings"]["schedule"]] = f"{rate:.0f} ({100 * case['overlap']:.0f} %)"
+        table([key, *(f"`{name}`" for name in next(iter(lines.values())))], [[str(value), *line.values()] for value, line in lines.items()])
+
+    for title, changes in (("Three constants", ()), ("Two constants", TWO_CONSTANTS)):
+        print(f"## Throughput, tokens/s of a GPU: published / predicted. {title}\n")
+        lines = []
+        for (hidden, seq), published in PUBLISHED.items():
+            cases = row_of(hidden, seq, METHODS.values(), changes)
+            lines.append([f"{hidden}, {seq}K", *(f"{p:.0f} / {rate:.0f} ({100 * (rate / p - 1):+.0f} %)" for p, rate in zip(published, rates(cases)))])
+            if (hidden, seq) == (4096, 16):
+                memory = [f"{p} / {case['memory_bytes'] / 1e9:.1f}" for p, case in zip(PUBLISHED_MEMORY, cases)]
+        lines += [[f"{hidden}, {seq}K", *(f"- / {rate:.0f}" for rate in rates(row_of(hidden, seq, METHODS.values(), changes)))]
+                  for hidden, seq in UNPUBLISHED if not changes]
+        table(("H, S", *METHODS), [*lines, ["memory at 4096, 16K, GB", *memory]])
+    print("## Good baselines, tokens/s of a GPU\n")
+    table(("H, S", *(f"`{name}`" for name in BASELINES)),
+          [[f"{hidden}, {seq}K", *(f"{rate:.0f}" for rate in rates(row_of(hidden, seq, BASELINES)))] for hidden, seq in PUBLISHED])
+    pivot("Ablations, tokens/s of a GPU (share of transfers hidden)", deck_of("ablations"), "hidden")
+    pivot("Groups", deck_of("groups"), "group_count")
+    pivot("Strong scaling", deck_of("strong-scaling"), "ranks")
+    pivot("Weak scaling", [case for nodes in (1, 2, 3) for case in deck_of("weak-scaling", f"ranks={8 * nodes}", f"groups={nodes}",
+                                                                          f"micro_batches={64 * nodes}")], "ranks")
+
+
+# The map
+
+MODELS = {  # title: settings, ranks of a replica that are tried
+    "10 G parameters (48 blocks, H = 4096): fits a node": ((), (8, 32)),
+    "69 G parameters (80 blocks, H = 8192): fits four nodes": (("layers=80", "hidden=8192", "ffn=28672", "kv_heads=8"), (32, 64)),
+}
+RANKS = (8, 32, 256, 4096)
+GBITS = (10, 25, 100, 400)
+ADAPTERS = (1, 2, 4, 8)
+NODE = 8
+
+
+def best_of(cases, memory):
+    """Of cases that fit: the fastest of each kind of schedule, the fastest first, as (kind, tokens/s, case)."""
+    fastest = {}
+    for case in cases:
+        name = case["settings"]["schedule"]
+        kind = "1F1B, zero bubble" if name in ("1f1b", "zb1") else {"fsdp": "FSDP", "weipipe": "WeiPipe", "tawpipe": "TawPipe"}[name.partition(":")[0]]
+        if case["memory_bytes"] <= memory and case["tokens_per_s"] > fastest.get(kind, (kind, 0))[1]:
+            fastest[kind] = (kind, case["tokens_per_s"], case)
+    return sorted(fastest.values(), key=lambda entry: -entry[1])
+
+
+def cell(options, settings, rings, ranks, gbits, adapters):
+    cases = []
+    for ring in (ring for ring in rings if ring <= ranks):
+        schedules = ["1f1b", "zb1", "fsdp", "weipipe", "tawpipe"] + (["fsdp:hierarchical=on"] if ring > NODE else [])
+        cases += predict(options.minitaw, DECKS / "map.toml", MACHINES / "dgx-h100.toml",
+                         [*settings, f"ranks={ranks}", f"replicas={ranks // ring}", f"micro_batches={4 * ranks}", "schedule=" + ",".join(schedules)],
+                         [f"nodes={max(1, ranks // NODE)}", f"between.rate={gbits} Gbit/s", f"between.adapters={adapters}"])
+    return best_of(cases, 80e9)
+
+
+def draw_map(cells, path):
+    from matplotlib.patches import Patch, Rectangle
+    from minitaw.figures import COLOURS, new_figure, save
+
+    kinds = ("TawPipe", "FSDP", "1F1B, zero bubble", "WeiPipe")
+    drawn = new_figure(13, 6.2)
+    for number, ((title, adapters), panel) in enumerate(cells.items()):
+        axes = drawn.add_subplot(len(MODELS), len(ADAPTERS), number + 1)
+        for (ranks, gbits), best in panel.items():
+            x, y = RANKS.index(ranks), GBITS.index(gbits)
+            if not best:
+                axes.text(x, y, "too\nlarge", ha="center", va="center", fontsize=6, color="0.5")
+                continue
+            axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=COLOURS[kinds.index(best[0][0])], alpha=0.75))
+            lead = f"+{100 * (best[0][1] / best[1][1] - 1):.0f} %" if len(best) > 1 else ""
+            own = best[0][2]["settings"]
+            axes.text(x, y, f"{lead}\n{own['ranks'] // own['replicas']}", ha="center", va="center", fontsize=6.5)
+        axes.set(xlim=(-0.5, len(RANKS) - 0.5), ylim=(-0.5, len(GBITS) - 0.5), xticks=range(len(RANKS)), yticks=range(len(GBITS)), xticklabels=RANKS,
+                 yticklabels=GBITS if adapters == ADAPTERS[0] else [], title=f"{adapters} adapter{'s' if adapters > 1 else ''} a node")
+        if adapters == ADAPTERS[0]:
+            axes.set_ylabel(title.replace(": ", "\n") + "\nadapter [Gbit/s]", fontsize=8)
+        axes.set_xlabel("devices")
+    drawn.legend(handles=[Patch(color=COLOURS[i], alpha=0.75, label=kind) for i, kind in enumerate(kinds)], loc="lower center", ncols=4)
+    save(drawn, path)
+
+
+def map_of_schedules(options):
+    cells, total = {}, len(MODELS) * len(ADAPTERS) * len(GBITS) * len(RANKS)
+    for title, (settings, rings) in MODELS.items():
+        for adapters in ADAPTERS:
+            for gbits in GBITS:
+                for ranks in RANKS:
+                    known = cells.get((title, ADAPTERS[0]), {}).get((ranks, GBITS[0])) if ranks <= NODE else None  # nothing leaves the node
+                    cells.setdefault((title, adapters), {})[ranks, gbits] = known or cell(options, settings, rings, ranks, gbits, adapters)
+                    done = sum(map(len, cells.values()))
+                    print(f"\r{done} of {total}", end="" if done < total else "\n", file=sys.stderr, flush=True)
+    for (title, adapters), panel in cells.items():
+        print(f"{title}, {adapters} adapters a node")
+        for (ranks, gbits), best in panel.items():
+            print(f"  {ranks:5} devices, {gbits:3} Gbit/s: " + (", ".join(
+                f"{kind} {rate / ranks:.0f} ({entry['settings']['schedule']}, replicas of {ranks // entry['settings']['replicas']})" for kind, rate, entry in best)
+                or "nothing fits"))
+    draw_map(cells, options.picture)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("results", nargs="+")
-    parser.add_argument("--machine", required=True)
-    parser.add_argument("--fit", help="result whose first case the machine is calibrated with")
-    parser.add_argument("--minitaw", default="build/host/minitaw")
-    parser.add_argument("--picture")
+    parser.add_argument("--minitaw", default=str(ROOT / "build/host/minitaw"), help="the program (default: build/host/minitaw)")
+    verbs = parser.add_subparsers(required=True)
+    verb = verbs.add_parser("measured", help="beside results of scripts/cluster")
+    verb.set_defaults(run=measured)
+    verb.add_argument("results", nargs="+")
+    verb.add_argument("--machine", required=True)
+    verb.add_argument("--fit", help="result whose first case the machine is calibrated with")
+    verb.add_argument("--reach", type=float, default=0.976, help="what messages reach of an adapter's rate (default: 0.976, as minitaw topo measures)")
+    verb.add_argument("--picture")
+    verb = verbs.add_parser("machine", help="a machine file of the machine at hand, on standard output")
+    verb.set_defaults(run=machine)
+    verb.add_argument("links", help="output of minitaw topo --json")
+    verb.add_argument("kernels", help="minitaw_kernels --benchmark_out=FILE")
+    verbs.add_parser("paper", help="the tables of docs/paper.md").set_defaults(run=paper)
+    verb = verbs.add_parser("map", help="the best schedule for 8 to 4096 devices")
+    verb.set_defaults(run=map_of_schedules)
+    verb.add_argument("--picture", required=True)
     options = parser.parse_args()
-    predict = Predictor(options.minitaw, options.machine)
-    if options.fit:
-        fit(predict, load(options.fit).cases[0])
-    rows = []
-    print("| nodes | link | schedule | measured, s | predicted, s | error |\n|---|---|---|---|---|---|")
-    for case in (case for path in options.results for case in load(path).cases if len(case.samples)):
-        rows.append((case, predict(case)["step_s"]))
-        links, measured, predicted = links_of(case), case["median_s"], rows[-1][1]
-        print(f"| {links['nodes']} x {links['ranks_per_node']} | {links['rate']} | `{case['schedule']}` | {measured:.2f} | {predicted:.2f} | "
-              f"{100 * (predicted / measured - 1):+.1f} % |")
-    errors = sorted(abs(predicted / case["median_s"] - 1) for case, predicted in rows)
-    print(f"\nmedian error {100 * statistics.median(errors):.1f} %, worst {100 * errors[-1]:.1f} %, of {len(rows)} cases")
-    wrong = [(a["schedule"], b["schedule"], str(a.file.path)) for a, p in rows for b, q in rows
-             if a.file is b.file and a["median_s"] * 1.05 < b["median_s"] and p >= q]
-    print("order kept wherever schedules differ by more than 5 %" if not wrong else f"order not kept: {wrong}")
-    if options.picture:
-        draw(rows, options.picture)
+    options.run(options)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""scripts/predicted.py on fixed numbers: a stand-in for `minitaw predict` whose steps follow a formula. Called with the repository, a folder to write
+to, and the program, which must accept the machine file that is made."""
+
+import importlib.util
+import json
+import pathlib
+import subprocess
+import sys
+
+SOURCE, FOLDER, PROGRAM = map(pathlib.Path, sys.argv[1:])
+sys.path.insert(0, str(SOURCE / "scripts"))
+spec = importlib.util.spec_from_file_location("predicted", SOURCE / "scripts/predicted.py")
+predicted = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(predicted)
+
+MACHINE = SOURCE / "inputs/machines/cluster-2x2.toml"
+
+
+class Case(dict):
+    def __init__(self, rate, nodes, **columns):
+        super().__init__(schedule="tawpipe", **columns)
+        self.session = {"links": [f"nodes={nodes}", "ranks_per_node=2", f"rate={rate}"]}
+
+
+class Formula(predicted.Cluster):
+    """Computing takes 2 s at the file's rates, moving 1 s, and both share a core; the link adds the rest."""
+
+    def __call__(self, case):
+        computing, moving = 2 / self.device, 1 / self.moving
+        step = 1.5 + computing + 0.5 * moving
+        return {"compute": (computing + 0.25 * moving) / step, "step_s": step}
+
+
+def fitting():
+    """Two numbers are planted, and found from a step and a share of computing."""
+    planted = Formula("", MACHINE, 0.976)
+    planted.device, planted.moving = 0.83, 0.45
+    truth = planted(None)
+    case = Case("400mbit", 2, median_s=truth["step_s"], exposed_share=0.5, idle_share=0.5 - truth["compute"])
+    cluster = Formula("", MACHINE, 0.976)
+    predicted.fit(cluster, case)
+    assert abs(cluster.device / 0.83 - 1) < 0.02 and abs(cluster.moving / 0.45 - 1) < 0.05, (cluster.device, cluster.moving)
+
+
+def links():
+    cluster = predicted.Cluster("", MACHINE, 0.9)
+    cluster.device = 2
+    two = cluster.changes(predicted.links_of(Case("400mbit", 2)))
+    assert "between.rate=360.0 Mbit/s" in two and "device.processors=1" in two and "device.shared_by=node" in two, two
+    assert "device.fp32.products=120.0 GFLOP/s" in two and "device.moving=2.0 GB/s" in two, two
+    three = cluster.changes(predicted.links_of(Case("1gbit", 3)))
+    assert "between.rate=0.9 Gbit/s" in three and "device.processors=2" in three and "device.shared_by=machine" in three, three
+
+
+def judging():
+    rows = [("a", "x", 1.0, 1.1), ("a", "y", 1.04, 1.0), ("a", "z", 2.0, 1.0), ("b", "x", 0.5, 0.5)]
+    median, worst, wrong = predicted.judge(rows)
+    assert abs(median - (0.1 + 0.04 / 1.04) / 2) < 1e-12 and worst == 0.5, (median, worst)
+    assert wrong == [("x", "z", "a"), ("y", "z", "a")], wrong  # x and y are too close to count, b is another file
+
+
+def best():
+    def case(schedule, rate, memory=1):
+        return {"settings": {"schedule": schedule}, "tokens_per_s": rate, "memory_bytes": memory}
+
+    found = predicted.best_of([case("fsdp", 5), case("fsdp:hierarchical=on", 7), case("zb1", 6), case("tawpipe", 9, 81), case("1f1b", 4)], 80)
+    assert [(kind, rate) for kind, rate, _ in found] == [("FSDP", 7), ("1F1B, zero bubble", 6)], found
+
+
+def machine_file():
+    """100 GFLOP/s at a GFLOP, twice that at 4; memory at 10 GB/s; links as given. The program reads it."""
+    def kernel(name, flops, size, seconds):
+        return {"name": name, "FLOP/s": flops / seconds, "B/s": size / seconds, "MiB": size / 2**20}
+
+    kernels = [{"name": "limit/triad"}, kernel("linear/wo/fp32/forward", 1e9, 1e6, 1e-2), kernel("linear/w2/fp32/forward", 4e9, 1e6, 2e-2),
+               kernel("attention/host/fp32/forward", 3e9, 1e6, 1e-1), kernel("attention/host/fp32/backward", 3e9, 1e6, 2e-1),
+               kernel("rmsnorm/fp32/forward", 1, 1e7, 1e-3), kernel("swiglu/fp32/forward", 1, 3e7, 3e-3)]
+    measured = {"latency_s": 5e-6, "shared_bytes_per_s": 2e9, "both_bytes_per_s": 5e8}
+    text = predicted.machine_text({"groups": [2, 2], "adapters": 1, "inside": measured, "between": measured}, kernels, "a test")
+    for line in ('memory_rate = "10 GB/s"', 'products = [["1 GFLOP", "100 GFLOP/s"], ["4 GFLOP", "200 GFLOP/s"]]', 'attention = "30 GFLOP/s"',
+                 'attention_backward = "15 GFLOP/s"', 'rate = "0.5 GB/s"', 'latency = "5 us"', "nodes = 2"):
+        assert line in text, (line, text)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    path = FOLDER / "machine.toml"
+    path.write_text(text, encoding="utf-8")
+    done = subprocess.run([PROGRAM, "predict", SOURCE / "inputs/wires/nodes.toml", "--machine", path, "--set", "schedule=fsdp", "--json"],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and json.loads(done.stdout)["cases"][0]["step_s"] > 0, done.stderr
+
+
+def refusals():
+    """Bad files, and ranks that do not fit: one sentence, exit code 2."""
+    good = MACHINE.read_text(encoding="utf-8")
+    for bad, settings, words in ((good.replace('"5 GB/s"', '"5"'), (), "no unit"), (good.replace('"60 G', '"-60 G'), (), "not above zero"),
+                                 (good + "speed = 3\n", (), "between.speed is no key"), (good, ("--set", "ranks=8"), "8"),
+                                 (good, ("--set", "dtype=bf16"), "device.bf16"), (good, ("--machine-set", "between.rate"), "key=value")):
+        path = FOLDER / "bad.toml"
+        path.write_text(bad, encoding="utf-8")
+        done = subprocess.run([PROGRAM, "predict", SOURCE / "inputs/wires/nodes.toml", "--machine", path, *settings], capture_output=True, text=True, check=False)
+        assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, (words, done)
+
+
+for check in (fitting, links, judging, best, machine_file, refusals):
+    check()
