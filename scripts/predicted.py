@@ -38,7 +38,10 @@ def predict(program, deck, machine, settings=(), changes=()):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
-    return json.loads(done.stdout)["cases"]
+    cases = json.loads(done.stdout)["cases"]
+    for case in cases:
+        case["settings"] = {"replicas": "1", **dict(word.split("=", 1) for word in case["settings"].split())}
+    return cases
 
 
 def table(head, rows):
@@ -219,7 +222,7 @@ BASELINES = ("1f1b", "zb1", "fsdp", "fsdp:hierarchical=on", "tawpipe", "tawpipe:
 
 
 def rates(cases):
-    return [case["tokens_per_s"] / case["settings"]["ranks"] for case in cases]
+    return [case["tokens_per_s"] / int(case["settings"]["ranks"]) for case in cases]
 
 
 def paper(options):
@@ -237,7 +240,7 @@ def paper(options):
         lines = {}
         for case, rate in zip(cases, rates(cases)):
             lines.setdefault(case["settings"][key], {})[case["settings"]["schedule"]] = f"{rate:.0f} ({100 * case['overlap']:.0f} %)"
-        table([key, *(f"`{name}`" for name in next(iter(lines.values())))], [[str(value), *line.values()] for value, line in lines.items()])
+        table([key, *(f"`{name}`" for name in next(iter(lines.values())))], [[value, *line.values()] for value, line in lines.items()])
 
     for title, changes in (("Three constants", ()), ("Two constants", TWO_CONSTANTS)):
         print(f"## Throughput, tokens/s of a GPU: published / predicted. {title}\n")
@@ -254,7 +257,7 @@ def paper(options):
     table(("H, S", *(f"`{name}`" for name in BASELINES)),
           [[f"{hidden}, {seq}K", *(f"{rate:.0f}" for rate in rates(row_of(hidden, seq, BASELINES)))] for hidden, seq in PUBLISHED])
     pivot("Ablations, tokens/s of a GPU (share of transfers hidden)", deck_of("ablations"), "hidden")
-    pivot("Groups", deck_of("groups"), "group_count")
+    pivot("Groups", deck_of("groups"), "groups")
     pivot("Strong scaling", deck_of("strong-scaling"), "ranks")
     pivot("Weak scaling", [case for nodes in (1, 2, 3) for case in deck_of("weak-scaling", f"ranks={8 * nodes}", f"groups={nodes}",
                                                                           f"micro_batches={64 * nodes}")], "ranks")
@@ -309,7 +312,7 @@ def draw_map(cells, path):
             axes.add_patch(Rectangle((x - 0.5, y - 0.5), 1, 1, color=COLOURS[kinds.index(best[0][0])], alpha=0.75))
             lead = f"+{100 * (best[0][1] / best[1][1] - 1):.0f} %" if len(best) > 1 else ""
             own = best[0][2]["settings"]
-            axes.text(x, y, f"{lead}\n{own['ranks'] // own['replicas']}", ha="center", va="center", fontsize=6.5)
+            axes.text(x, y, f"{lead}\n{int(own['ranks']) // int(own['replicas'])}", ha="center", va="center", fontsize=6.5)
         axes.set(xlim=(-0.5, len(RANKS) - 0.5), ylim=(-0.5, len(GBITS) - 0.5), xticks=range(len(RANKS)), yticks=range(len(GBITS)), xticklabels=RANKS,
                  yticklabels=GBITS if adapters == ADAPTERS[0] else [], title=f"{adapters} adapter{'s' if adapters > 1 else ''} a node")
         if adapters == ADAPTERS[0]:
@@ -333,7 +336,7 @@ def map_of_schedules(options):
         print(f"{title}, {adapters} adapters a node")
         for (ranks, gbits), best in panel.items():
             print(f"  {ranks:5} devices, {gbits:3} Gbit/s: " + (", ".join(
-                f"{kind} {rate / ranks:.0f} ({entry['settings']['schedule']}, replicas of {ranks // entry['settings']['replicas']})" for kind, rate, entry in best)
+                f"{kind} {rate / ranks:.0f} ({entry['settings']['schedule']}, replicas of {ranks // int(entry['settings']['replicas'])})" for kind, rate, entry in best)
                 or "nothing fits"))
     draw_map(cells, options.picture)
 
