@@ -239,7 +239,8 @@ def paper(options):
         print(f"## {title}\n")
         lines = {}
         for case, rate in zip(cases, rates(cases)):
-            lines.setdefault(case["settings"][key], {})[case["settings"]["schedule"]] = f"{rate:.0f} ({100 * case['overlap']:.0f} %)"
+            value = case["settings"][key]
+            lines.setdefault(str(value.count("+") + 1) if key == "groups" else value, {})[case["settings"]["schedule"]] = f"{rate:.0f} ({100 * case['overlap']:.0f} %)"
         table([key, *(f"`{name}`" for name in next(iter(lines.values())))], [[value, *line.values()] for value, line in lines.items()])
 
     for title, changes in (("Three constants", ()), ("Two constants", TWO_CONSTANTS)):
@@ -318,7 +319,7 @@ def draw_map(cells, path):
         if adapters == ADAPTERS[0]:
             axes.set_ylabel(title.replace(": ", "\n") + "\nadapter [Gbit/s]", fontsize=8)
         axes.set_xlabel("devices")
-    drawn.legend(handles=[Patch(color=COLOURS[i], alpha=0.75, label=kind) for i, kind in enumerate(kinds)], loc="lower center", ncols=4)
+    drawn.legend(handles=[Patch(color=COLOURS[i], alpha=0.75, label=kind) for i, kind in enumerate(kinds)], loc="outside lower center", ncols=4)
     save(drawn, path)
 
 

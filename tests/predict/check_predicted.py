@@ -13,7 +13,21 @@ spec = importlib.util.spec_from_file_location("predicted", SOURCE / "scripts/pre
 predicted = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(predicted)
 
-MACHINE = SOURCE / "inputs/machines/cluster-2x2.toml"
+MACHINE = FOLDER / "cluster.toml"
+TEXT = """nodes = 2
+ranks_per_node = 2
+[device]
+memory_rate = "5 GB/s"
+processors = 1
+moving = "2 GB/s"
+[device.fp32]
+products = "60 GFLOP/s"
+attention = "30 GFLOP/s"
+[inside]
+rate = "4 GB/s"
+[between]
+rate = "100 Mbit/s"
+"""
 
 
 class Case(dict):
@@ -80,7 +94,6 @@ def machine_file():
     for line in ('memory_rate = "10 GB/s"', 'products = [["1 GFLOP", "100 GFLOP/s"], ["4 GFLOP", "200 GFLOP/s"]]', 'attention = "30 GFLOP/s"',
                  'attention_backward = "15 GFLOP/s"', 'rate = "0.5 GB/s"', 'latency = "5 us"', "nodes = 2"):
         assert line in text, (line, text)
-    FOLDER.mkdir(parents=True, exist_ok=True)
     path = FOLDER / "machine.toml"
     path.write_text(text, encoding="utf-8")
     done = subprocess.run([PROGRAM, "predict", SOURCE / "inputs/wires/nodes.toml", "--machine", path, "--set", "schedule=fsdp", "--json"],
@@ -90,15 +103,16 @@ def machine_file():
 
 def refusals():
     """Bad files, and ranks that do not fit: one sentence, exit code 2."""
-    good = MACHINE.read_text(encoding="utf-8")
-    for bad, settings, words in ((good.replace('"5 GB/s"', '"5"'), (), "no unit"), (good.replace('"60 G', '"-60 G'), (), "not above zero"),
-                                 (good + "speed = 3\n", (), "between.speed is no key"), (good, ("--set", "ranks=8"), "8"),
-                                 (good, ("--set", "dtype=bf16"), "device.bf16"), (good, ("--machine-set", "between.rate"), "key=value")):
+    for bad, settings, words in ((TEXT.replace('"5 GB/s"', '"5"'), (), "no unit"), (TEXT.replace('"60 G', '"-60 G'), (), "not above zero"),
+                                 (TEXT + "speed = 3\n", (), "between.speed is no key"), (TEXT, ("--set", "ranks=8"), "8"),
+                                 (TEXT, ("--set", "dtype=bf16"), "device.bf16"), (TEXT, ("--machine-set", "between.rate"), "key=value")):
         path = FOLDER / "bad.toml"
         path.write_text(bad, encoding="utf-8")
         done = subprocess.run([PROGRAM, "predict", SOURCE / "inputs/wires/nodes.toml", "--machine", path, *settings], capture_output=True, text=True, check=False)
         assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, (words, done)
 
 
+FOLDER.mkdir(parents=True, exist_ok=True)
+MACHINE.write_text(TEXT, encoding="utf-8")
 for check in (fitting, links, judging, best, machine_file, refusals):
     check()

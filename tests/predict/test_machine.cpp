@@ -83,29 +83,45 @@ TEST(Machine, TakesChanges) {
   EXPECT_DOUBLE_EQ(m.speeds.at(model::Dtype::fp32).peak, 2e12);
 }
 
+/// What is wrong, what is put in its place, and what the sentence says behind "m.toml".
 TEST(Machine, RefusesInOneSentence) {
-  const std::string good = machine_text(2, 2);
-  ASSERT_EQ(refusal(good), "accepted");
-  const auto with = [&](const std::string& old, const std::string& now) {
-    return refusal(replaced(good, old, now));
+  struct Bad {
+    std::string old, now, sentence;
   };
-  EXPECT_EQ(with("\"100 MB/s\"", "\"100\""),
-            "m.toml:11: between.rate is \"100\", which has no unit; write for example \"10 Gbit/s\"");
-  EXPECT_EQ(with("\"100 MB/s\"", "100"),
-            "m.toml:11: between.rate has no unit; write for example \"10 Gbit/s\"");
-  EXPECT_EQ(with("\"100 MB/s\"", "\"-1 MB/s\""),
-            "m.toml:11: between.rate is \"-1 MB/s\", which is not above zero");
-  EXPECT_THAT(with("\"100 MB/s\"", "\"100 us\""), HasSubstr("has a unit that does not fit"));
-  EXPECT_THAT(with("\"100 MB/s\"", "\"fast\""), HasSubstr("does not begin with a number"));
-  EXPECT_EQ(with("[inside]\n", "[inside]\nlatenzy = \"1 us\"\n"),
-            "m.toml:9: inside.latenzy is no key of a machine; did you mean \"latency\"?");
-  EXPECT_THAT(with("[inside]\n", "[inside]\nkind = \"swich\"\n"), HasSubstr("did you mean \"switch\"?"));
-  EXPECT_THAT(with("rate = \"100 MB/s\"\n", ""), HasSubstr("between.rate is missing"));
-  EXPECT_THAT(with("nodes = 2", "nodes = 0"), HasSubstr("nodes must be a whole number from 1"));
-  EXPECT_THAT(with("fp32", "fp64"), HasSubstr("device.bf16 is missing"));
-  EXPECT_THAT(with("[inside]", "[inside"), HasSubstr("m.toml:8: not TOML"));
-  EXPECT_THAT(refusal(machine_text(2, 2, "adapters = 3")), HasSubstr("more than the 2 ranks of a node"));
-  EXPECT_THAT(refusal(machine_text(2, 2, "topology = \"fat tree\"")), HasSubstr("between.leaf is missing"));
+  const std::string good = machine_text(2, 2), rate = "rate = \"100 MB/s\"";
+  ASSERT_EQ(refusal(good), "accepted");
+  const std::string tree = rate + "\ntopology = \"fat tree\"", fly = rate + "\ntopology = \"dragonfly\"\n";
+  for (const auto& [old, now, sentence] : std::vector<Bad>{
+           {rate, "rate = \"100\"",
+            ":11: between.rate is \"100\", which has no unit; write for example \"10 Gbit/s\""},
+           {rate, "rate = 100", ":11: between.rate has no unit; write for example \"10 Gbit/s\""},
+           {rate, "rate = \"-1 MB/s\"", ":11: between.rate is \"-1 MB/s\", which is not above zero"},
+           {rate, "rate = \"0 MB/s\"", "which is not above zero"},
+           {rate, "rate = \"nan MB/s\"", "which does not begin with a number"},
+           {rate, "rate = \"fast\"", "which does not begin with a number"},
+           {rate, "rate = \"100 us\"", "which has a unit that does not fit"},
+           {rate, "", "between.rate is missing; write for example \"10 Gbit/s\""},
+           {rate, rate + "\nlatency = \"-1 us\"", "between.latency is \"-1 us\", which is below zero"},
+           {rate, rate + "\nadapters = 3", "between.adapters are 3, more than the 2 ranks of a node"},
+           {rate, tree, "between.leaf is missing: a whole number"},
+           {rate, fly + "groups = 1\nrouters = 1", ": a dragonfly of one router is a switch"},
+           {rate, rate + "\nleaf = 2", "between.leaf is no key of a machine"},
+           {"[inside]\n", "[inside]\nlatenzy = \"1 us\"\n",
+            ":9: inside.latenzy is no key of a machine; did you mean \"latency\"?"},
+           {"[inside]\n", "[inside]\nkind = \"swich\"\n", "is \"swich\"; did you mean \"switch\"?"},
+           {"nodes = 2", "nodes = 0", ":1: nodes must be a whole number from 1"},
+           {"nodes = 2", "nodes = 2.5", ":1: nodes must be a whole number from 1"},
+           {"nodes = 2\n", "", "nodes is missing: a whole number"},
+           {"fp32", "fp64", "device.bf16 is missing: a table with the device's rates in a precision"},
+           {"\"1 TFLOP/s\"", "[]", "device.fp32.products is an empty list"},
+           {"\"1 TFLOP/s\"", "[[\"2 FLOP\", \"1 FLOP/s\"], [\"1 FLOP\", \"1 FLOP/s\"]]",
+            "device.fp32.products must have sizes in ascending order"},
+           {"[inside]", "[inside", ":8: not TOML"}}) {
+    const std::string said = refusal(replaced(good, old, now));
+    EXPECT_THAT(said, testing::StartsWith("m.toml:")) << now;
+    EXPECT_THAT(said, HasSubstr(sentence)) << now;
+    EXPECT_THAT(said, testing::Not(HasSubstr("\n"))) << now;
+  }
 }
 
 }  // namespace

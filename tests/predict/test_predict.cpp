@@ -224,25 +224,22 @@ TEST(Predict, OneCopyStandsForAll) {
   EXPECT_NEAR(one.adapters[0].out, all.adapters[0].out, 1);
 }
 
-/// Steps measured over links of two speeds (docs/predict.md), with the two numbers that were fitted on the
-/// first.
+/// Steps measured over links of three speeds (docs/predict.md); the machine's rates were fitted on one of
+/// them, hierarchical FSDP at 400 Mbit/s.
 TEST(Predict, ComesCloseToMeasuredSteps) {
   const std::string inputs = MINITAW_SOURCE_DIR "/inputs/";
   const deck::Deck deck =
       deck::read_deck(inputs + "wires/nodes.toml", {"schedule=tawpipe,fsdp:hierarchical=on,fsdp,weipipe"},
                       {.ranks = 4, .node_sizes = {2, 2}, .planning = true});
-  const std::vector<std::string> device = {"device.fp32.products=71.3 GFLOP/s",
-                                           "device.fp32.attention=35.7 GFLOP/s",
-                                           "device.memory_rate=5.95 GB/s"};
   const std::map<std::string, std::vector<double>> measured = {{"97.6", {12.54, 13.45, 20.19, 29.87}},
-                                                               {"390.4", {3.74, 3.70, 5.09, 7.46}}};
+                                                               {"390.4", {3.74, 3.70, 5.09, 7.46}},
+                                                               {"976", {2.97, 3.08, 3.31, 3.61}}};
   ASSERT_EQ(deck.cases.size(), 4U);
   for (const auto& [rate, seconds] : measured) {
-    std::vector<std::string> changes = device;
-    changes.push_back("between.rate=" + rate + " Mbit/s");
-    const Machine machine = read_machine(inputs + "machines/cluster-2x2.toml", changes);
+    const Machine machine =
+        read_machine(inputs + "machines/cluster-2x2.toml", {"between.rate=" + rate + " Mbit/s"});
     for (std::size_t i = 0; i < seconds.size(); ++i)
-      EXPECT_NEAR(predict(deck.cases[i], machine).seconds / seconds[i], 1, 0.06)
+      EXPECT_NEAR(predict(deck.cases[i], machine).seconds / seconds[i], 1, rate == "976" ? 0.12 : 0.05)
           << deck.cases[i].schedule << " " << rate;
   }
 }
