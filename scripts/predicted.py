@@ -125,16 +125,21 @@ def judge(rows):
 
 
 def draw_measured(rows, path):
-    from minitaw.figures import new_figure, save
+    from matplotlib.ticker import NullLocator
+    from minitaw.figures import COLOURS, MARKERS, new_figure, save
 
     drawn = new_figure(5, 5)
     axes = drawn.subplots()
-    for schedule in dict.fromkeys(row[1] for row in rows):
-        axes.loglog(*zip(*(row[2:] for row in rows if row[1] == schedule)), "o", label=schedule, markersize=5)
+    for number, schedule in enumerate(dict.fromkeys(row[1] for row in rows)):
+        axes.loglog(*zip(*(row[2:] for row in rows if row[1] == schedule)), MARKERS[number // 2 % 8], color=COLOURS[number % 8], label=schedule, markersize=5)
     ends = [min(row[2] for row in rows) * 0.8, max(row[2] for row in rows) * 1.25]
     axes.plot(ends, ends, color="black", linewidth=0.8)
     axes.fill_between(ends, [0.88 * e for e in ends], [1.12 * e for e in ends], color="0.9")
     axes.set(xlabel="measured step [s]", ylabel="predicted step [s]", title="grey: 12 % off")
+    for axis in (axes.xaxis, axes.yaxis):
+        ticks = [t for t in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200) if ends[0] <= t <= ends[1]]
+        axis.set_ticks(ticks, [f"{t:g}" for t in ticks])
+        axis.set_minor_locator(NullLocator())
     axes.legend(fontsize=7)
     save(drawn, path)
 
