@@ -7,11 +7,18 @@ The base must come out SAME against itself and a REGRESSION against the slow one
 by arithmetic is told as well: scaled samples scale the interval of the ratio.
 
     scripts/env benchmarks/compare_trials.py build/host/minitaw --tries 100
+    scripts/env benchmarks/compare_trials.py --drawn FOLDER --tries 100
+
+With --drawn nothing is run: pairs of neighbouring runs are drawn from FOLDER/**/base-*.h5 (as --keep leaves them), who is the base by lot,
+and the samples of each from its own; the slow one's are multiplied. That tries the statistics on recorded noise, in a minute.
 
 Prints one line for each try and the counts at the end; with --limit it ends in time and says how many tries there were.
 """
 
 import argparse
+import collections
+import copy
+import dataclasses
 import json
 import os
 import pathlib
@@ -20,7 +27,14 @@ import sys
 import tempfile
 import time
 
+import numpy
+
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(REPOSITORY / "scripts"))
+from minitaw import compare as compare_module  # noqa: E402
+from minitaw import record  # noqa: E402
+
 SHIM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -62,17 +76,22 @@ void sgemm_(const char *ta, const char *tb, const int *m, const int *n, const in
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("program", help="the program that is tried")
+    parser.add_argument("program", nargs="?", help="the program that is tried")
+    parser.add_argument("--drawn", type=pathlib.Path, metavar="FOLDER", help="draw samples from the results in this folder instead of running anything")
+    parser.add_argument("--seed", type=int, help="of what is drawn (default: another one each time; it is printed)")
     parser.add_argument("--deck", default=REPOSITORY / "inputs" / "gate.toml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as minitaw run --set")
-    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--tries", type=int, default=100)
     parser.add_argument("--least", type=int, default=9, help="pairs before the first look (default: 9)")
     parser.add_argument("--most", type=int, default=48, help="pairs after which it stays AMBIGUOUS (default: 48)")
     parser.add_argument("--slower", type=float, default=0.10, help="share of processor time that is planted (default: 0.10)")
     parser.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no new try begins")
     parser.add_argument("--keep", type=pathlib.Path, help="folder for all files of all tries (default: none is kept)")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if (options.program is None) == (options.drawn is None):
+        parser.error("name a program, or a folder of results after --drawn")
+    return options
 
 
 def build_shim(folder):
@@ -146,8 +165,49 @@ def describe(verdict):
     return f"{verdict['comparison'].split(':')[0]:10} {verdict['pairs']:3} pairs  {figures}"
 
 
+def drawn_again(result, chance, factor):
+    """The same file with as many samples, drawn from its own with replacement, times `factor`."""
+    other = copy.copy(result)
+    other.cases = []
+    for case in result.cases:
+        seconds = case.data["seconds"]
+        one = dataclasses.replace(case, file=other, data=case.data | {"seconds": factor * seconds[chance.integers(len(seconds), size=len(seconds))]})
+        other.cases.append(one)
+    return other
+
+
+def drawn_verdict(options, files, chance, factor):
+    """(verdict, pairs) of the gate on drawn pairs."""
+    sides = [], []
+    for pairs in range(1, options.most + 1):
+        first = chance.integers(len(files) - 1)
+        order = [first, first + 1] if chance.random() < 0.5 else [first + 1, first]
+        for side, number, times in zip(sides, order, (1, factor)):
+            side.append(drawn_again(files[number], chance, times))
+        if pairs >= options.least:
+            found = compare_module.compare(*sides, compare_module.Rules())
+            if found.outcome != "ambiguous":
+                break
+    return found.text().partition(":")[0], pairs
+
+
+def try_drawn(options):
+    files = [record.load(path) for path in sorted(options.drawn.rglob("base-*.h5"))]
+    if len(files) < 2:
+        sys.exit(f"{options.drawn} holds {len(files)} files base-*.h5; two or more are needed")
+    seed = numpy.random.SeedSequence(options.seed).entropy
+    chance = numpy.random.default_rng(seed)
+    print(f"seed {seed}, {len(files)} recorded runs of {len(files[0].cases)} cases, {options.tries} tries")
+    for what, factor in (("against itself", 1), (f"samples times {1 + options.slower:g}", 1 + options.slower)):
+        verdicts = [drawn_verdict(options, files, chance, factor) for _ in range(options.tries)]
+        counts, pairs = collections.Counter(word for word, _ in verdicts), sorted(count for _, count in verdicts)
+        print(f"{what}: {dict(counts)}; pairs until decided: median {pairs[len(pairs) // 2]}, at most {pairs[-1]}", flush=True)
+
+
 def main():
     options = arguments()
+    if options.drawn:
+        return try_drawn(options)
     counts = {"same": {}, "slow": {}, "scaled": 0}
     planted, tries, begun = [], 0, time.time()
     with tempfile.TemporaryDirectory() as scratch:

@@ -23,12 +23,11 @@ import sys
 import threading
 import uuid
 
-BAD_INPUT = 2
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+sys.dont_write_bytecode = True
+from minitaw.command import BAD_INPUT, BadInput, Parser  # noqa: E402
+
 FRAME = 14  # bytes of an Ethernet header, which the kernel counts
-
-
-class Refused(Exception):
-    """One sentence for the user."""
 
 
 def number_with(units, kind, example):
@@ -40,8 +39,8 @@ def number_with(units, kind, example):
     return parse
 
 
-RATE = number_with({"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}, "rate", "100mbit")
-TIME = number_with({"us": 1e-6, "ms": 1e-3, "s": 1.0}, "time", "0.2ms")
+RATES, TIMES = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3}, {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+RATE, TIME = number_with(RATES, "rate", "100mbit"), number_with(TIMES, "time", "0.2ms")
 
 
 def count(text):
@@ -57,13 +56,8 @@ def cut(text):
     return int(match[1]), float(match[2])
 
 
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise Refused(f"{message} (scripts/cluster --help lists all options)")
-
-
 def parse(words):
-    parser = Parser(prog="scripts/cluster", allow_abbrev=False,
+    parser = Parser(prog="scripts/cluster",
                     usage="scripts/cluster --nodes N --ranks-per-node R --rate RATE [OPTION ...] -- PROGRAM [ARGUMENT ...]",
                     description="Runs an MPI program on nodes that are namespaces of this machine, each with one adapter of this rate.")
     parser.add_argument("--nodes", type=count, required=True)
@@ -75,39 +69,31 @@ def parse(words):
     parser.add_argument("--cut", type=cut, metavar="NODE@SECONDS", help="takes the adapter of a node down so long after the start")
     parser.add_argument("--counters", action="store_true", help="says at the end what every adapter has carried, on standard error")
     if "--" not in words and not {"-h", "--help"} & set(words):
-        raise Refused("no program: write -- and the program after the options (scripts/cluster --help lists all options)")
+        raise BadInput("no program: write -- and the program after the options (scripts/cluster --help lists all options)")
     at = words.index("--") if "--" in words else len(words)
     options = parser.parse_args(words[:at])
     options.program = words[at + 1:]
     if not options.program:
-        raise Refused("no program after --")
+        raise BadInput("no program after --")
     if not 576 <= options.mtu <= 65000:
-        raise Refused(f"a packet has 576 to 65000 bytes, not {options.mtu}")
+        raise BadInput(f"a packet has 576 to 65000 bytes, not {options.mtu}")
     if options.cut and options.cut[0] >= options.nodes:
-        raise Refused(f"there is no node {options.cut[0]} to cut: they are counted from 0")
+        raise BadInput(f"there is no node {options.cut[0]} to cut: they are counted from 0")
     return options
 
 
 def scaled(value, units):
     """100000000 as 100mbit."""
-    unit, size = next(((unit, size) for unit, size in units if value >= size), units[-1])
+    unit, size = next(((unit, size) for unit, size in units.items() if value >= size), list(units.items())[-1])
     return f"{value / size:.6g}{unit}"
-
-
-def rate_text(rate):
-    return scaled(rate, [("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3)])
-
-
-def time_text(seconds):
-    return scaled(seconds, [("s", 1.0), ("ms", 1e-3), ("us", 1e-6)])
 
 
 def description(options):
     """For the record of the ranks (src/record): words NAME=VALUE."""
-    words = {"nodes": options.nodes, "ranks_per_node": options.ranks_per_node, "rate": rate_text(options.rate),
-             "latency": time_text(options.latency) if options.latency else "0us", "mtu": options.mtu}
+    words = {"nodes": options.nodes, "ranks_per_node": options.ranks_per_node, "rate": scaled(options.rate, RATES),
+             "latency": scaled(options.latency, TIMES) if options.latency else "0us", "mtu": options.mtu}
     if options.rate_inside:
-        words["rate_inside"] = rate_text(options.rate_inside)
+        words["rate_inside"] = scaled(options.rate_inside, RATES)
     return " ".join(f"{name}={value}" for name, value in words.items())
 
 
@@ -120,16 +106,16 @@ def namespaces():
         command = ["unshare", *user, *kinds, "--fork", "--mount-proc"]
         if subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0:
             return command
-    raise Refused("this machine does not let you create namespaces, of which the nodes are made: allow user namespaces, or be root")
+    raise BadInput("this machine does not let you create namespaces, of which the nodes are made: allow user namespaces, or be root")
 
 
 def outside(words):
     options = parse(words)
     for tool in ("ip", "tc", "unshare", "nsenter", "mpiexec"):
         if not shutil.which(tool):
-            raise Refused(f"there is no {tool} here; with MINITAW_ENV=debian the environment of scripts/env brings it along")
+            raise BadInput(f"there is no {tool} here; with MINITAW_ENV=debian the environment of scripts/env brings it along")
     if "HYDRA" not in subprocess.run(["mpiexec", "--version"], capture_output=True, text=True, check=False).stdout:
-        raise Refused("mpiexec is not MPICH's, whose nodes can be entered without ssh; with MINITAW_ENV=debian it is")
+        raise BadInput("mpiexec is not MPICH's, whose nodes can be entered without ssh; with MINITAW_ENV=debian it is")
     lifeline, end = os.pipe()
     command = [*namespaces(), sys.executable, __file__, "--room", str(lifeline), json.dumps(words)]
     with subprocess.Popen(command, pass_fds=[lifeline]) as room:
@@ -146,7 +132,7 @@ def run(*words, inside=None):
     into = ["nsenter", f"--net=/proc/{inside}/ns/net"] if inside else []
     done = subprocess.run([*into, *map(str, words)], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Refused(f"{' '.join(map(str, words))}: {done.stderr.strip() or 'failed'}")
+        raise BadInput(f"{' '.join(map(str, words))}: {done.stderr.strip() or 'failed'}")
     return done.stdout
 
 
@@ -170,7 +156,7 @@ def delay(options, nodes):
         for node in nodes:
             run("tc", "qdisc", "add", "dev", "eth0", "parent", "1:1", "handle", "10:", "netem", "delay", f"{options.latency * 1e6:.0f}us",
                 "limit", 1000000, inside=node.pid)
-    except Refused:
+    except BadInput:
         delay_without_netem(options, nodes)
 
 
@@ -188,7 +174,7 @@ def delay_without_netem(options, nodes):
     line = subprocess.Popen([sys.executable, os.path.join(os.path.dirname(__file__), "delay_line.py"), str(options.latency), "delayed",
                              *(node.port for node in nodes)], stdout=subprocess.PIPE)
     if line.stdout.readline() != b"ready\n":
-        raise Refused("cannot delay: this kernel has no netem, and the program that stands in for it has ended")
+        raise BadInput("cannot delay: this kernel has no netem, and the program that stands in for it has ended")
 
 
 def mount(source, target, kind, flags=0):
@@ -221,7 +207,7 @@ class Node:
         held = subprocess.Popen(["unshare", "--net", "--uts", "--ipc", "--mount", sys.executable, __file__, "--hold", self.name],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if held.stdout.readline() != "ready\n":
-            raise Refused(f"cannot make a node: {held.stderr.read().strip().splitlines()[-1]}")
+            raise BadInput(f"cannot make a node: {held.stderr.read().strip().splitlines()[-1]}")
         self.pid = held.pid
         self.connect("admin", f"admin{number}", "admin", f"10.78.0.{number + 2}/24", 1500)
         self.connect("eth0", self.port, "switch", f"10.77.0.{number + 2}/24", options.mtu)
@@ -340,7 +326,7 @@ def main(words):
         return hold(words[1])
     try:
         return room(int(words[1]), json.loads(words[2])) if words[:1] == ["--room"] else outside(words)
-    except Refused as sentence:
+    except BadInput as sentence:
         print(f"minitaw: {sentence}", file=sys.stderr)
         return BAD_INPUT
 

@@ -15,7 +15,7 @@ import numpy
 
 from .command import BadInput, Parser, put_out, write_file
 from .intervals import Interval, least_each, least_pairs, median_interval, shift_interval
-from .record import aligned, cell_text, load, ranks_text
+from .record import aligned, cell_text, load, ranks_text, short_figure
 
 OUTCOMES = ["none", "same", "better", "ambiguous", "worse"]  # the later, the more serious
 # Settings that must agree, and of provenance what must: names that --allow takes.
@@ -394,16 +394,12 @@ COLUMNS = [  # name, unit, whether left-aligned, cell
     ("seq", "token", False, lambda c: str(c.case["seq"])),
     ("B", "", False, lambda c: str(c.case["micro_batch"])),
     ("M", "", False, lambda c: str(c.case["micro_batches"])),
-    ("base", "s", False, lambda c: figure(c.aspects["time"].base)),
-    ("new", "s", False, lambda c: figure(c.aspects["time"].new)),
+    ("base", "s", False, lambda c: short_figure(c.aspects["time"].base)),
+    ("new", "s", False, lambda c: short_figure(c.aspects["time"].new)),
     *((title, "", False, lambda c, part=part: f"{getattr(c.aspects['time'].ratio, part):.3f}" if c.aspects["time"].ratio else "-")
       for title, part in (("ratio", "estimate"), ("low", "low"), ("high", "high"))),
     *((name, "", True, lambda c, names=names: c.worst(names).word or "-") for name, names in ASPECTS.items()),
 ]
-
-
-def figure(value):
-    return f"{value:.4g}" if math.isfinite(value) else "-"
 
 
 def rules_text(rules):
@@ -501,7 +497,7 @@ def as_markdown(comparison, base, new):
         time, worst = c.aspects["time"], [c.worst(names) for names in ASPECTS.values()]
         span = f"{time.ratio.estimate:.3f} ({time.ratio.low:.3f} to {time.ratio.high:.3f})" if time.ratio else "-"
         words = [f"**{a.word}**" if a.outcome == "worse" else a.word or "-" for a in worst]
-        lines.append("| " + " | ".join([shown(c.label), figure(1000 * time.base), figure(1000 * time.new), span, *words]) + " |")
+        lines.append("| " + " | ".join([shown(c.label), short_figure(1000 * time.base), short_figure(1000 * time.new), span, *words]) + " |")
     lines += ["", *[shown(mean_text(comparison)), ""][:2 * (len(comparison.cases) > 1)]]
     lines += [f"- {shown(c.label)}: {a.word}: {shown(a.reason)}" for c, a in comparison.reasons()]
     facts = [f"base: {base}", f"new: {new}", rules_text(comparison.rules), *comparison.notes]

@@ -6,30 +6,22 @@ import json
 import math
 
 from .command import Parser, put_out
-from .record import aligned, closing_text, load, ranks_text
+from .record import aligned, closing_text, load, ranks_text, short_figure
 
 # Of the long form: a row for each case, repetition, step and rank. Counters of the device: name and units.
 COUNTERS = {"clock": "MHz", "memory_clock": "MHz", "temperature": "degC", "power": "W", "throttle": "1", "energy": "J"}
-# Of the table for people: name, unit, whether left-aligned, cell.
-SHOWN = [
-    ("case", "", False, lambda c: str(c["case"])),
-    ("schedule", "", True, lambda c: c["schedule"]),
-    ("ranks", "", False, ranks_text),
-    ("groups", "", True, lambda c: c["groups"]),
-    ("seq", "token", False, lambda c: str(c["seq"])),
-    ("step", "s", False, lambda c: figure(c["median_s"])),
-    ("rate", "token/s", False, lambda c: figure(c["tokens_per_s"])),
-    ("memory", "MiB", False, lambda c: figure(c["memory_measured"] / 2**20)),
-    ("between", "MiB/step", False, lambda c: figure(c["bytes_between"] / 2**20)),
-    ("exposed", "%", False, lambda c: figure(100 * c["exposed_share"])),
-    ("bubble", "%", False, lambda c: figure(100 * c["bubble"])),
-    ("loss", "nat", False, lambda c: figure(c["last_loss"])),
-    ("status", "", True, lambda c: c["status"]),
-]
-
-
-def figure(value):
-    return f"{value:.4g}" if math.isfinite(value) else "-"
+# Of the table for people: name, unit, whether left-aligned, cell; columns that not every file has are shown where it has them.
+SHOWN = {
+    "case": ("case", "", False, lambda c: str(c["case"])),
+    "schedule": ("schedule", "", True, lambda c: c["schedule"]),
+    "ranks": ("ranks", "", False, ranks_text),
+    "groups": ("groups", "", True, lambda c: c["groups"]),
+    "seq": ("seq", "token", False, lambda c: str(c["seq"])),
+    **{column: (name, unit, False, lambda c, column=column, scale=scale: short_figure(scale * c[column])) for column, name, unit, scale in (
+        ("median_s", "step", "s", 1), ("tokens_per_s", "rate", "token/s", 1), ("mfu", "MFU", "%", 100), ("memory_measured", "memory", "MiB", 2**-20),
+        ("bytes_between", "between", "MiB/step", 2**-20), ("rate_between", "between", "GB/s", 1), ("exposed_share", "exposed", "%", 100),
+        ("idle_share", "idle", "%", 100), ("last_loss", "loss", "nat", 1))},
+    "status": ("status", "", True, lambda c: c["status"])}
 
 
 def title(name, units):
@@ -75,7 +67,7 @@ def as_json(titles, rows):
 
 def summary_text(result):
     """The cases, the figure of merit and the verdict, for people."""
-    return aligned(SHOWN, result.cases) + closing_text(result.cases)
+    return aligned([shown for column, shown in SHOWN.items() if not result.units or column in result.units], result.cases) + closing_text(result.cases)
 
 
 def main(words=None):

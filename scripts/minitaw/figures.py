@@ -75,8 +75,8 @@ def bytes_text(value):
 
 
 def rate_text(value):
-    """Of bytes per second."""
-    return f"{figure(value / 1e9, 3)} GB/s" if exists(value) else "–"
+    """Of GB/s."""
+    return f"{figure(value, 3)} GB/s" if exists(value) else "–"
 
 
 def seconds_text(value):
@@ -248,7 +248,7 @@ def rate_whiskers(case):
 def draw_rates_and_memory(axes, cases, styles, naming, lines):
     """Throughput on the first of two axes, memory on the second: over the sequence length with `lines`, else as bars."""
     divisor, unit = byte_unit(max(case["memory_measured"] for case in cases if case.valid))
-    for one, column, scale, label, ends in ((axes[0], "tokens_per_s", 1, "throughput, all ranks [token/s]; whiskers: quartiles", rate_whiskers),
+    for one, column, scale, label, ends in ((axes[0], "tokens_per_s", 1, "throughput [token/s], whiskers: quartiles", rate_whiskers),
                                             (axes[1], "memory_measured", divisor, f"memory of the worst rank [{unit}]", None)):
         one.set_title(label, loc="left", fontsize=9)
         if lines:

@@ -55,7 +55,7 @@ class Book:
         self.results, self.pictures = results, 0
         self.cases = [case for result in results for case in result.cases]
         self.valid = [case for case in self.cases if case.valid]
-        same = grouped(self.cases, lambda case: case["identity"]).values()
+        same = grouped(self.cases, lambda case: tuple(case[name] for name in ("schedule", "seq", *SETTINGS))).values()
         self.with_file = any(len({case.file.letter for case in some}) > 1 for some in same)
         self.styles = styles_of(map(self.naming, self.cases))
         self.told = [name for name in telling(self.cases, ("schedule", "seq", *SETTINGS)) if name != "schedule"]
@@ -125,17 +125,15 @@ FIGURES = {"bytes_between": ("between groups", bytes_text), "tokens_per_s": ("to
            "spread": ("spread", percent), "memory_measured": ("memory, worst rank", bytes_text), "exposed_share": ("exposed", percent),
            "idle_share": ("idle", percent), "mfu": ("MFU", percent)}
 MORE_FIGURES = {"bytes_inside": ("inside groups", bytes_text), "rate_between": ("reached between", rate_text), "rate_inside": ("reached inside", rate_text),
-                "overlap": ("overlap", percent), "tflops_causal": ("TFLOP/s", figure), "tflops_per_rank": ("TFLOP/s per rank", figure),
+                "overlap": ("overlap", percent), "tflops_causal": ("TFLOP/s", figure), "tflops_rank": ("TFLOP/s per rank", figure),
                 "last_loss": ("last loss", lambda value: figure(value, 5)), "gradient_error": ("gradient error", lambda value: f"{value:.0e}" if exists(value) else "–")}
 
 
 def figures_table(book, caption, figures, kind=""):
-    figures = {name: known for name, known in figures.items() if name in book.cases[0].row}
-
     def cells_of(case):
         if not case["median_s"] > 0:
             return [Cell(f"{case['status']}: {reason_of(case).removeprefix(case['status'] + ': ')}", kind="bad", span=len(figures))]
-        found = {name: number(case[name], text) for name, (_, text) in figures.items()}
+        found = {name: number(case.row.get(name), text) for name, (_, text) in figures.items()}
         if case.doubt and "spread" in found:
             found["spread"].kind = "n doubt"
         return list(found.values())

@@ -35,18 +35,14 @@ MOST_ARROWS, MOST_LABELS, MOST_SHAPES = 300, 2000, 4000
 MOST_THREADS = 1000  # of a lane in a Chrome trace: messages of a batch overlap, slices of one thread must not
 
 
-def phase_of(kind, payload):
-    """None for what is no work: never drawn."""
-    return None if kind == "join" else COMPUTE.get(kind) or PAYLOADS.get(payload, ("weights",))[0]
-
-
 class Event(namedtuple("Event", COLUMNS)):
     """One action of one rank; times in seconds since the step began. -1: does not apply. Both sides of a message and all members of a
     collective share a link."""
 
     @property
     def phase(self):
-        return phase_of(self.kind, self.payload)
+        """None for what is no work: never drawn."""
+        return None if self.kind == "join" else COMPUTE.get(self.kind) or PAYLOADS.get(self.payload, ("weights",))[0]
 
     def text(self):
         """"F s3 m1", "send W3 to r5", "broadcast W3, root r2" """
@@ -124,24 +120,18 @@ def mean_costs(timeline, rank_by_rank):
     """Seconds of actions that are alike, in the form of minitaw plan --costs: of a compute or local action the mean over all actions of
     the same kind, payload and shard on any rank (where micro-batches differ, on the same one); of a transfer the mean time from when the
     last of its sides began until the last one ended."""
-    def inside(event):
-        if event.kind in ("send", "recv"):
-            return timeline.group_of(event.rank) == timeline.group_of(event.peer)
-        return not event.lane.endswith("_in")  # collectives that leave a group have the lanes of receives
+    import pandas
 
-    transfers, seconds = {}, {}
-    for event in timeline.events:
-        rank = event.rank if rank_by_rank and (event.kind in COMPUTE or event.kind == "join") else -1
-        alike = ("send" if event.kind == "recv" else event.kind, inside(event), event.payload, event.shard, rank)
-        if event.link < 0:
-            seconds.setdefault(alike, []).append(event.end - event.begin)
-        else:
-            _, begin, end = transfers.get(event.link, (alike, event.begin, event.end))
-            transfers[event.link] = alike, max(begin, event.begin), max(end, event.end)
-    for alike, begin, end in transfers.values():
-        seconds.setdefault(alike, []).append(max(0.0, end - begin))
-    names = ("kind", "inside", "payload", "shard", "rank")
-    return [dict(zip(names, alike)) | {"seconds": float(numpy.mean(values))} for alike, values in seconds.items()]
+    events, group = pandas.DataFrame(timeline.events), numpy.repeat(numpy.arange(len(timeline.groups)), timeline.groups)
+    # Collectives that leave a group have the lanes of receives.
+    events["inside"] = numpy.where(events["kind"].isin(["send", "recv"]), group[events["rank"]] == group[events["peer"]], ~events["lane"].str.endswith("_in"))
+    events["rank"] = events["rank"].where(rank_by_rank & events["kind"].isin([*COMPUTE, "join"]), -1)
+    events["kind"] = events["kind"].replace("recv", "send")
+    events["link"] = events["link"].where(events["link"] >= 0, -1 - events.index)
+    alike = ["kind", "inside", "payload", "shard", "rank"]
+    done = events.groupby("link").agg({**dict.fromkeys(alike, "first"), "begin": "max", "end": "max"})
+    done["seconds"] = (done["end"] - done["begin"]).clip(lower=0)
+    return done.groupby(alike, as_index=False)["seconds"].mean().to_dict("records")
 
 
 DECK_KEYS = ["schedule", "ranks", "groups", "replicas", "layers", "hidden", "heads", "kv_heads", "vocab", "dtype", "recompute", "seq",

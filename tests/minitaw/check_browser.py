@@ -1,22 +1,25 @@
-"""Report pages in a real browser: on a phone nothing is wider than the screen and letters stay readable, nobody complains, nothing is
-fetched, print is A4 and cuts no figure. Called with a Chromium and the folder of pages that check_report.py has left."""
+"""Report pages in a real browser: on a phone the first table shows its figures, nothing is wider than the screen and letters stay readable;
+on a screen of 1280 px no table is cut; print is as wide as A4 and cuts no figure. Called with a Chromium and the folder of pages that
+check_report.py has left, or with a Chromium, a page, a width and a picture to write."""
 
+import base64
+import json
+import os
 import pathlib
-import re
+import subprocess
 import sys
-import time
-
-CHROMIUM, FOLDER = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
-sys.dont_write_bytecode = True
-
-from browser import Browser  # noqa: E402
+import tempfile
 
 # Elements that stick out of the page; what lies in a box that scrolls by itself may.
 TOO_WIDE = """[...document.querySelectorAll('body *')].filter(e => !e.closest('.scroll, pre'))
   .filter(e => e.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
   .map(e => e.tagName + '.' + (e.className.baseVal ?? e.className)).slice(0, 5).join(' ')"""
+# Figures of the first row of the first table that a screen shows without scrolling, and tables that have to be scrolled.
+SHOWN = """[...(document.querySelector('tbody tr') ?? document.body).querySelectorAll('td.n')]
+  .filter(e => e.getBoundingClientRect().right <= document.documentElement.clientWidth).length"""
+CUT = """[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.getAttribute('aria-label')).join(', ')"""
 # Height in pixels of the smallest letters of figures that a phone shows at its width.
-SMALLEST = """Math.min(...[...document.querySelectorAll('figure svg[role=img] text')].filter(e => !e.closest('.wide')
+SMALLEST = """Math.min(99, ...[...document.querySelectorAll('figure svg[role=img] text')].filter(e => !e.closest('.wide')
   && e.textContent).map(e => parseFloat(getComputedStyle(e).fontSize) * Math.hypot(e.getScreenCTM().a, e.getScreenCTM().b)))"""
 # Texts of figures that are drawn over other texts of the same figure.
 COLLISIONS = """[...document.querySelectorAll('figure svg[role=img]')].flatMap(svg => {
@@ -39,49 +42,97 @@ CONTRAST = """(() => {
   return worst; })()"""
 
 
-def check(condition, message):
-    if not condition:
-        raise AssertionError(message)
+class Browser:
+    """A headless Chromium, driven through its debugging pipe: no package is needed for that."""
+
+    def __init__(self, program):
+        self.profile, self.last, self.rest = tempfile.TemporaryDirectory(ignore_cleanup_errors=True), 0, b""
+        commands, self.to_browser = os.pipe()
+        self.answers, results = os.pipe()
+        options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-background-networking",
+                   "--disable-dev-shm-usage", f"--user-data-dir={self.profile.name}", "--remote-debugging-pipe", "about:blank"]
+        # Chromium reads commands from descriptor 3 and writes to 4; one that hangs ends by itself.
+        self.process = subprocess.Popen(["bash", "-c", f'exec 3<&{commands} 4>&{results}; exec timeout 300 "$0" "$@"', program, *options],
+                                        pass_fds=(commands, results), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        os.close(commands)
+        os.close(results)
+        self.session = None
+        target = next(t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
+        self.session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
+        self.call("Page.enable")
+
+    def message(self):
+        while b"\0" not in self.rest:
+            self.rest += os.read(self.answers, 1 << 16) or sys.exit("the browser has ended, or was ended because it hung")
+        one, self.rest = self.rest.split(b"\0", 1)
+        return json.loads(one)
+
+    def call(self, method, until="id", **parameters):
+        """The answer of a command, or the event that it waits for."""
+        self.last += 1
+        command = {"id": self.last, "method": method, "params": parameters} | ({"sessionId": self.session} if self.session else {})
+        os.write(self.to_browser, json.dumps(command).encode() + b"\0")
+        while True:
+            answer = self.message()
+            assert "error" not in answer, f"{method}: {answer}"
+            if answer.get("method") == until or (until == "id" and answer.get("id") == self.last):
+                return answer.get("result")
+
+    def open(self, url, width, dark=False):
+        """Loads a page as a screen of that width shows it."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+        self.call("Emulation.setEmulatedMedia", media="", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.call("Page.navigate", until="Page.loadEventFired", url=url)
+
+    def value(self, expression):
+        """Of a JavaScript expression in the page."""
+        return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
+
+    def screenshot(self, path, height=None):
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": height or size["height"], "scale": 1}
+        pathlib.Path(path).write_bytes(base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]))
 
 
 def check_screen(browser, url, width, dark=False):
-    browser.open(url, width, dark=dark)
-    where = f"{url} at {width} px{', dark' if dark else ''}"
-    wide = browser.value("document.documentElement.scrollWidth")
-    check(wide <= width, f"{where}: {wide} px wide because of {browser.value(TOO_WIDE)}")
-    check(not browser.value(TOO_WIDE), f"{where}: {browser.value(TOO_WIDE)}")
-    check(not browser.complaints(), f"{where}: {browser.complaints()}")
-    smallest = browser.value(SMALLEST)
-    check(smallest is None or smallest >= 9, f"{where}: letters of {smallest} px")
-    check(not browser.value(COLLISIONS), f"{where}: texts over each other: {browser.value(COLLISIONS)}")
-    ratio, text = browser.value(CONTRAST)
-    check(ratio >= 4.5, f"{where}: contrast {ratio:.2f} of {text!r}")
+    def check(condition, message):
+        assert condition, f"{url} at {width} px{', dark' if dark else ''}: {message}"
+
+    browser.open(url, width, dark)
+    check(browser.value("document.documentElement.scrollWidth") <= width and not browser.value(TOO_WIDE), f"too wide: {browser.value(TOO_WIDE)}")
+    check(browser.value(SMALLEST) >= 9, f"letters of {browser.value(SMALLEST)} px")
+    check(not browser.value(COLLISIONS), f"texts over each other: {browser.value(COLLISIONS)}")
+    check(browser.value(CONTRAST)[0] >= 4.5, f"contrast {browser.value(CONTRAST)}")
+    if browser.value("!!document.querySelector('tbody tr td.n')"):
+        check(browser.value(SHOWN) >= 2, "the first table hides its figures")
+    check(width < 1280 or not browser.value(CUT), f"cut: {browser.value(CUT)}")
 
 
 def check_print(browser, url):
     browser.open(url, 1280)
-    pdf = browser.pdf()
-    check(pdf.startswith(b"%PDF"), "no PDF")
-    sizes = {tuple(round(float(v)) for v in box) for box in re.findall(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", pdf)}
-    check(sizes and all(abs(min(size) - 595) <= 1 and abs(max(size) - 842) <= 1 for size in sizes), f"not A4: {sizes}")
-    browser.page("Emulation.setEmulatedMedia", media="print")
-    browser.page("Emulation.setDeviceMetricsOverride", width=703, height=1017, deviceScaleFactor=1, mobile=False)  # A4 without its margins
-    check(not browser.value(TOO_WIDE), f"{url} in print: {browser.value(TOO_WIDE)}")
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    browser.call("Emulation.setDeviceMetricsOverride", width=703, height=1017, deviceScaleFactor=1, mobile=False)  # A4 without its margins
+    assert not browser.value(TOO_WIDE), f"{url} in print: {browser.value(TOO_WIDE)}"
     for boxes, limit in ((".scroll > :not(.cases)", 703), (".scroll > .cases", 1031)):  # the cases lie across
         wide = browser.value(f"Math.max(0, ...[...document.querySelectorAll('{boxes}')].map(e => e.getBoundingClientRect().right))")
-        check(wide <= limit + 1, f"{url} in print: {boxes} ends at {wide} px")
+        assert wide <= limit + 1, f"{url} in print: {boxes} ends at {wide} px"
     tall = browser.value("Math.max(0, ...[...document.querySelectorAll('figure')].map(e => e.getBoundingClientRect().height))")
-    check(tall <= 1017, f"{url} in print: a figure is {tall} px high, more than a page")
-    browser.page("Emulation.setEmulatedMedia", media="")
+    assert tall <= 1017, f"{url} in print: a figure is {tall} px high, more than a page"
 
 
-pages = sorted(FOLDER.glob("*.html"))
-check(len(pages) > 5, f"no pages in {FOLDER}")
-with Browser(CHROMIUM, timeout=300) as browser:
+browser = Browser(sys.argv[1])
+try:
+    if len(sys.argv) > 3:
+        browser.open(pathlib.Path(sys.argv[2]).resolve().as_uri(), int(sys.argv[3]))
+        browser.screenshot(sys.argv[4], *map(int, sys.argv[5:]))
+        sys.exit()
+    pages = sorted(pathlib.Path(sys.argv[2]).resolve().glob("*.html"))
+    assert len(pages) > 5, f"no pages in {sys.argv[2]}"
     for page in pages:
-        began = time.monotonic()
-        for width in (390, 1280):
-            check_screen(browser, page.as_uri(), width)
-        check_screen(browser, page.as_uri(), 390, dark=True)
+        for width, dark in ((390, False), (1280, False), (390, True)):
+            check_screen(browser, page.as_uri(), width, dark)
         check_print(browser, page.as_uri())
-        print(page.name, f"{time.monotonic() - began:.1f} s", flush=True)
+finally:
+    browser.process.kill()
+    browser.process.wait()
+    browser.profile.cleanup()

@@ -33,29 +33,10 @@ def check_shift_ranks():
             assert not rank or (interval.low, interval.high) == (rank - 1, n * m - rank), (n, m, confidence, interval)
 
 
-def check_example():
-    """The middle ones of 30 differences are 2.7 and 2.7; the interval ends at the fourth from each end."""
-    interval = shift_interval([1.1, 3.4, 2.2, 5.0, 0.7], [2.9, 4.1, 6.3, 5.5, 3.8, 7.7], 0.95)
-    assert numpy.allclose(interval, (-0.5, 2.7, 5.5), atol=1e-12)
-
-
-def check_many():
-    """24 + 25 are counted exactly, 25 + 25 are approximated: one more value must not move the ends by much."""
-    base, new = list(range(24)), [i + 0.5 for i in range(25)]
-    exact, near = shift_interval(base, new, 0.95), shift_interval([*base, 12], new, 0.95)
-    assert abs(exact.low - near.low) <= 1.01 and abs(exact.high - near.high) <= 1.01
-
-
 def check_least():
     assert (least_pairs(0.95), least_pairs(0.99), least_each(0.95), least_each(0.99)) == (6, 8, 4, 5)
     assert median_interval([], 0.95) is None and shift_interval([], [1], 0.95) is None
     assert shift_interval([1, 2, 3], [1, 2, 3], 0.95) is None
-
-
-def check_wild():
-    """Two of twelve on each side may be wrong by any amount."""
-    interval = median_interval([*range(1, 11), 1e9, 1e9], 0.95)
-    assert (interval.low, interval.high) == (3, 10)
 
 
 # Distributions around 0: what step times look like, and worse.
@@ -86,6 +67,5 @@ def check_shift_coverage():
             assert 0.95 - FIVE_DEVIATIONS < share < 0.985 + FIVE_DEVIATIONS, (name, n, m, share, SEED)
 
 
-for check in (check_median_ranks, check_shift_ranks, check_example, check_many, check_least, check_wild, check_median_coverage,
-              check_shift_coverage):
+for check in (check_median_ranks, check_shift_ranks, check_least, check_median_coverage, check_shift_coverage):
     check()

@@ -10,7 +10,7 @@ def check_pictures(option, prefix):
     assert accepted("plot", SAMPLE, "-o", option).split() == [f"{prefix}.png", f"{prefix}.svg"]
     assert pathlib.Path(f"{prefix}.png").read_bytes().startswith(b"\x89PNG")
     picture = pathlib.Path(f"{prefix}.svg").read_text(encoding="utf-8")
-    for words in ("bytes sent between groups at 512 tokens, exact [B/step]", "sequence length [token]", "throughput, all ranks [token/s]; whiskers: quartiles",
+    for words in ("bytes sent between groups at 512 tokens, exact [B/step]", "sequence length [token]", "throughput [token/s], whiskers: quartiles",
                   "memory of the worst rank [KiB]", "tawpipe", "ddp", "3 ranks, groups 1+2", "1 of 7 cases not valid", "step at 512 tokens, mean over ranks [s/step]",
                   "computing", "waiting for weights", "for gradients", "for activations", "for embedding and head", "idle", "planned"):
         assert f"<!-- {words}" in picture or words in picture, f"the picture does not say {words!r}"

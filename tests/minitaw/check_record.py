@@ -3,7 +3,7 @@
 import random
 
 import h5py
-from support import FOLDER, SAMPLE, call
+from support import FOLDER, SAMPLE
 from minitaw import command
 from minitaw import record as subject
 
@@ -82,14 +82,6 @@ def check_columns():
     assert case.valid and not result.cases[6].valid and case.session["deck"] == "layers = 5\n"
 
 
-def check_exit():
-    """What a command says and returns."""
-    for name, says in (("missing.h5", "there is no such file"), (".", "is not a file"), ("/dev/null", "is not a file")):
-        done = call("rules", name)
-        assert done.returncode == 2 and done.stderr.startswith(f"rules: {name} ") and says in done.stderr, done
-
-
 check_seals()
 check_unsealed()
 check_columns()
-check_exit()

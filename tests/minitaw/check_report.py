@@ -46,7 +46,7 @@ def number_in(text):
 
 # Tables by caption; a table leaves out a column in which no case has a figure.
 FIGURES = {"All cases": ["bytes_between", "tokens_per_s", "median_s", "spread", "memory_measured", "exposed_share", "idle_share", "mfu"],
-           "More figures": ["bytes_inside", "rate_between", "rate_inside", "overlap", "tflops_causal", "tflops_per_rank", "last_loss", "gradient_error"]}
+           "More figures": ["bytes_inside", "rate_between", "rate_inside", "overlap", "tflops_causal", "tflops_rank", "last_loss", "gradient_error"]}
 MODEL = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn"]
 
 
@@ -103,7 +103,8 @@ def check_sample():
         plan = sum(planned[a, b].sum() for a in range(3) for b in range(3) if same[a][b] == inside)
         row = next(row for row in page.rows_of(tree, f"Bytes {where} groups of a step, all ranks together") if " 4 tawpipe" in page.text_of(row[0]))
         assert exact(row[-6:]) == [sum(kinds), plan, *kinds], exact(row[-6:])
-    assert page.text_of(tree).index("Bytes between groups") < page.text_of(tree).index("Bytes inside groups")
+    order = [page.text_of(tree).index(words) for words in ("All cases", "Bytes between groups of a step", "Bytes inside groups of a step", "whiskers: quartiles")]
+    assert order == sorted(order), order
     rows = page.rows_of(tree, "case 4: tawpipe")
     assert [exact(row[1:]) for row in rows] == [[*r, sum(r)] for r in memory.tolist()]
     row = next(row for row in page.rows_of(tree, "Memory of the worst rank, planned and measured") if " 4 tawpipe" in page.text_of(row[0]))

@@ -144,6 +144,17 @@ def pairs_turn_and_end_when_decided():
     assert len(list((TREE / "out" / "perf-gate").glob("*-[0-9]*.h5"))) == 4, "results of an earlier call are left"
 
 
+def two_commands_are_compared():
+    """As of two MPIs: nothing is built; the words may hold options and variables."""
+    machine("0 SAME")
+    for name in ("old", "new tree"):
+        (FOLDER / name).mkdir()
+        (FOLDER / name / "source").write_text(name)
+        program(FOLDER / name / "minitaw", MINITAW)
+    gate("--base-run", f"WHICH=1 env {FOLDER}/old/minitaw", "--new-run", f"'{FOLDER}/new tree/minitaw'", "--set", "seq=8", code=0, says="COMPARISON: SAME")
+    assert (measured("base"), measured("new")) == ("old", "new tree") and not (TREE / "build").exists()
+
+
 def a_regression_is_told():
     machine("0 SAME", "1 REGRESSION: 1 of 2 cases")
     gate("--strict", "--junit", "a b.xml", "--threshold", "0.02", code=1, says="COMPARISON: REGRESSION: 1 of 2 cases")
@@ -171,6 +182,8 @@ def bad_calls_are_refused():
     refused("--rounds", "0", says="'0'")
     refused("--ranks", "two", says="'two'")
     refused("--base-build", ".", says="go together")
+    refused("--base-run", "x", says="go together")
+    refused("--base-run", "x", "--new-run", "x", "--base-build", ".", "--new-build", ".", says="not both")
     refused("HEAD", "--base-build", ".", "--new-build", ".", says="leave out 'HEAD'")
     refused("--base-build", ".", "--new-build", "nowhere", says="nowhere holds no minitaw")
     shutil.rmtree(TREE / ".git")
@@ -180,6 +193,7 @@ def bad_calls_are_refused():
 the_base_is_chosen()
 a_base_folder_that_was_removed_or_spoilt_is_made_again()
 pairs_turn_and_end_when_decided()
+two_commands_are_compared()
 a_regression_is_told()
 what_cannot_be_compared_is_said()
 bad_calls_are_refused()

@@ -1,0 +1,28 @@
+# How the scripts begin that work inside the environment: their help, the repository as folder, scripts/env, and what they share.
+
+case ${1:-} in -h | --help) sed -n "2,/^[^#]/s/^# \{0,1\}//p" "$0"; exit 0 ;; esac
+cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/../.." || exit 1
+[[ -n ${minitaw_inside:-} ]] || minitaw_inside=yes exec scripts/env "scripts/${0##*/}" "$@"
+. scripts/lib/say.sh
+
+# The builds share the machine with nobody: one job per core.
+jobs=${MINITAW_JOBS:-$(nproc)}
+
+configure_preset() { # preset [options]
+  local preset=$1
+  shift
+  mkdir -p "build/$preset"
+  say "configuring build/$preset"
+  cmake --preset "$preset" ${MINITAW_WERROR:+"-DMINITAW_WERROR=$MINITAW_WERROR"} "$@" >"build/$preset/configure.log" 2>&1 || {
+    cat "build/$preset/configure.log" >&2
+    fail "configuring build/$preset failed"
+  }
+}
+
+build_preset() { # preset [target ...]
+  local preset=$1 quiet=(--quiet)
+  shift
+  [[ ! -t 1 ]] || quiet=() # a line of progress, for who looks on
+  say "building build/$preset"
+  cmake --build "build/$preset" -j "$jobs" -- "${quiet[@]}" "$@" || fail "building build/$preset failed"
+}
