@@ -127,7 +127,7 @@ def mean_costs(timeline, rank_by_rank):
     events["inside"] = numpy.where(events["kind"].isin(["send", "recv"]), group[events["rank"]] == group[events["peer"]], ~events["lane"].str.endswith("_in"))
     events["rank"] = events["rank"].where(rank_by_rank & events["kind"].isin([*COMPUTE, "join"]), -1)
     events["kind"] = events["kind"].replace("recv", "send")
-    events["link"] = events["link"].where(events["link"] >= 0, -1 - events.index)
+    events["link"] = numpy.where(events["link"] >= 0, events["link"], -1 - numpy.arange(len(events)))
     alike = ["kind", "inside", "payload", "shard", "rank"]
     done = events.groupby("link").agg({**dict.fromkeys(alike, "first"), "begin": "max", "end": "max"})
     done["seconds"] = (done["end"] - done["begin"]).clip(lower=0)
