@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "comm/mpi/detect.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "deck/deck.hpp"
 #include "engine/job.hpp"

@@ -1,16 +1,175 @@
 #include <fmt/format.h>
 
-#include <Kokkos_Core.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
-#include "comm/mpi/detect.hpp"
+#include "benchmark.hpp"
+#include "cli/cli11.hpp"
+#include "cli/parse.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "table.hpp"
+#include "deck/deck.hpp"
+#include "engine/session.hpp"
+#include "record/quantile.hpp"
 
 namespace minitaw::bench {
 namespace {
+
+using record::median;
+
+/// The text to print instead of measuring anything (--help), or empty. Throws InputError.
+std::string read_options(int argc, char** argv, CommOptions& options) {
+  const CLI::Range whole_sizes(std::int64_t{1}, std::numeric_limits<std::int64_t>::max());
+  const CLI::Range counts(1, std::numeric_limits<int>::max());
+  CLI::App app("Messages and collectives of miniTaw's transport beside the library's own calls, in turn; start it with mpiexec.",
+               "minitaw_comm");
+  auto* const deck = app.add_option("--deck", options.deck, "sizes and groups of the shards of a deck's cases");
+  deck->type_name("DECK.toml");
+  cli::add_overrides(app, options.overrides)->needs(deck);
+  app.add_option("--bytes", options.bytes, "sizes of messages, with commas between")
+      ->delimiter(',')
+      ->check(whole_sizes)
+      ->type_name("N")
+      ->capture_default_str()
+      ->excludes(deck);
+  app.add_option_function<std::string>(
+         "--groups", [&options](const std::string& text) { options.groups = topology::parse_groups(text); },
+         "groups of the ranks, 2+2 (default: the deck's, or one of all)")
+      ->type_name("G");
+  app.add_option("--transport", options.transport, "auto, mpi or nccl")->capture_default_str();
+  app.add_option("--threads", options.threads, "compute threads of a rank that its waits reckon with")
+      ->check(counts)
+      ->capture_default_str();
+  app.add_flag("--spin", options.spin, "wait as if every thread had a core, whatever there is");
+  app.add_option("--rounds", options.rounds, "measurements of each operation, ours and raw in turn")
+      ->check(counts)
+      ->capture_default_str();
+  app.add_option("--seed", options.seed, "of the contents")->capture_default_str();
+  auto* const verify = app.add_flag("--verify", options.verify, "compare what arrives with what must");
+  app.add_option("--spoil", options.spoil, "damage the result of this operation, for --verify to see")->needs(verify);
+  app.add_option("--markdown", options.markdown, "write the table there")->type_name("FILE");
+  app.add_option("--json", options.json, "write the time of every round there")->type_name("FILE");
+  const std::string help = cli::parse(app, argc, argv);
+  if (!options.spoil.empty() && std::ranges::count(operation_names, options.spoil) == 0)
+    throw InputError(fmt::format("there is no operation '{}'; there are {}", options.spoil,
+                                 fmt::join(operation_names, ", ")));
+  return help;
+}
+
+Size size_of(const deck::Case& c, const topology::Groups& groups) {
+  const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(engine::program_of(c)));
+  const model::Shard& shard = *std::ranges::max_element(layout.shards, {}, &model::Shard::elements);
+  const bool wide = c.shape.dtype == model::Dtype::fp32;
+  return {
+      fmt::format("shard of {} block{}, H = {}", shard.layers, shard.layers == 1 ? "" : "s", c.shape.hidden),
+      shard.elements, wide ? comm::Scalar::fp32 : comm::Scalar::bf16, groups};
+}
+
+std::vector<Size> of_deck(const CommOptions& options, int ranks) {
+  std::vector<Size> sizes;
+  const deck::Deck deck = deck::read_deck(options.deck, options.overrides, {ranks, {ranks}, false});
+  for (const deck::Case& c : deck.cases) {
+    if (c.ranks != ranks) continue;
+    const Size size = size_of(c, options.groups.value_or(c.groups));
+    if (std::ranges::find(sizes, size) == sizes.end()) sizes.push_back(size);
+  }
+  if (sizes.empty())
+    throw InputError(fmt::format("{}: no case uses the {} ranks of this job", options.deck, ranks));
+  return sizes;
+}
+
+std::vector<Size> of_bytes(const CommOptions& options, int ranks) {
+  std::vector<Size> sizes;
+  for (const std::int64_t bytes : options.bytes)
+    sizes.push_back(
+        {"", (bytes + 3) / 4, comm::Scalar::fp32, options.groups.value_or(topology::Groups({ranks}))});
+  return sizes;
+}
+
+void check(const Size& size, int ranks) {
+  if (size.groups.ranks() != ranks)
+    throw InputError(fmt::format("--groups {}: {} ranks, but the job has {}", size.groups.text(),
+                                 size.groups.ranks(), ranks));
+  if (size.elements > std::numeric_limits<int>::max())
+    throw InputError(fmt::format("{} elements: MPI's own calls count in int, at most {}", size.elements,
+                                 std::numeric_limits<int>::max()));
+}
+
+/// Each once, groups together: the largest shard of every case of the deck that uses all ranks (weights and
+/// gradients travel in the compute type, so they are equally long), or the bytes of the command line (in
+/// fp32, rounded up). Throws InputError.
+std::vector<Size> sizes_of(const CommOptions& options, int ranks) {
+  if (ranks < 2) throw InputError("one rank has nobody to talk to; use mpiexec -n 2 or more");
+  std::vector<Size> sizes = options.deck.empty() ? of_bytes(options, ranks) : of_deck(options, ranks);
+  for (const Size& size : sizes) check(size, ranks);
+  std::ranges::stable_sort(sizes, {}, [](const Size& size) { return size.groups.sizes(); });
+  return sizes;
+}
+
+constexpr std::array titles = {"groups",   "where",      "operation",  "bytes",   "what",
+                               "ours, ms", "best, ms",   "GB/s",       "raw, ms", "best, ms",
+                               "GB/s",     "ours / raw", "of the best"};
+using Row = std::array<std::string, titles.size()>;
+
+double best(const std::vector<double>& values) { return *std::ranges::min_element(values); }
+
+std::string rate(const Measured& m, double seconds) {
+  return fmt::format("{:.2f}", static_cast<double>(m.size.bytes()) / seconds / 1e9);
+}
+std::string ms(double seconds) { return fmt::format("{:.3f}", seconds * 1e3); }
+
+Row row_of(const Measured& m) {
+  Row row = {m.size.groups.text(), m.scope, std::string(name_of(m.operation)), fmt::format("{}", m.size.bytes()),
+             m.size.what, ms(median(m.ours)), ms(best(m.ours)), rate(m, median(m.ours))};
+  std::fill(row.begin() + 8, row.end(), "-");
+  if (m.raw.empty()) return row;
+  const std::array more = {ms(median(m.raw)), ms(best(m.raw)), rate(m, median(m.raw)),
+                           fmt::format("{:.2f}", median(m.ours) / median(m.raw)),
+                           fmt::format("{:.2f}", best(m.ours) / best(m.raw))};
+  std::ranges::copy(more, row.begin() + 8);
+  return row;
+}
+
+std::string plain_table(const std::vector<Measured>& results) {
+  std::vector<Row> rows(1);
+  std::ranges::copy(titles, rows.front().begin());
+  for (const Measured& m : results) rows.push_back(row_of(m));
+  std::string text;
+  for (const Row& row : rows) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const auto longest = std::ranges::max(rows, {}, [c](const Row& r) { return r[c].size(); })[c].size();
+      line += fmt::format("{:<{}}  ", row[c], longest);
+    }
+    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+std::string markdown_table(const std::vector<Measured>& results) {
+  std::string text = fmt::format("| {} |\n|", fmt::join(titles, " | "));
+  for (std::size_t c = 0; c < titles.size(); ++c) text += "---|";
+  for (const Measured& m : results) text += fmt::format("\n| {} |", fmt::join(row_of(m), " | "));
+  return text + "\n";
+}
+
+std::string json_text(const std::vector<Measured>& results) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const Measured& m : results)
+    all.push_back({{"groups", m.size.groups.text()},
+                   {"where", m.scope},
+                   {"operation", name_of(m.operation)},
+                   {"bytes", m.size.bytes()},
+                   {"what", m.size.what},
+                   {"transport", m.backend},
+                   {"raw", m.raw_backend},
+                   {"ours_s", m.ours},
+                   {"raw_s", m.raw}});
+  return all.dump(1) + "\n";
+}
 
 void write(const std::string& path, const std::string& text) {
   if (path.empty()) return;
@@ -34,10 +193,10 @@ std::vector<Measured> measure_all(const CommOptions& options, int ranks) {
   const comm::mpi::WaitPolicy policy = waiting(options);
   std::vector<Measured> results;
   for (const Size& size : sizes_of(options, ranks)) {
-    const Places places = places_of(size.groups);
-    const std::unique_ptr<Backend> ours = make_ours(options.transport, places, policy);
-    const std::unique_ptr<Backend> raw = make_raw(ours->name(), places);
-    for (Measured& m : measure(size, places, *ours, raw.get(), options)) results.push_back(std::move(m));
+    const Scopes scopes = scopes_of(size.groups);
+    const std::unique_ptr<Backend> ours = make_ours(options.transport, scopes, policy);
+    const std::unique_ptr<Backend> raw = make_raw(ours->name(), scopes);
+    for (Measured& m : measure(size, scopes, *ours, raw.get(), options)) results.push_back(std::move(m));
   }
   return results;
 }
@@ -51,12 +210,11 @@ void tell(const CommOptions& options, const std::vector<Measured>& results) {
 }
 
 int run(int argc, char** argv, int rank, int ranks) {
-  const CommOptions options = read_options(argc, argv);
-  if (!options.help.empty()) {
-    if (rank == 0) fmt::print("{}", options.help);
+  CommOptions options;
+  if (const std::string help = read_options(argc, argv, options); !help.empty()) {
+    if (rank == 0) fmt::print("{}", help);
     return 0;
   }
-  if (!options.spoil.empty()) (void)parse_operation(options.spoil);
   const std::vector<Measured> results = measure_all(options, ranks);
   if (rank == 0) tell(options, results);
   return 0;

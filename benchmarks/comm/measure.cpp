@@ -1,14 +1,11 @@
-#include "measure.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <thread>
 
+#include "benchmark.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "comm/mpi/detect.hpp"
-#include "comm/transport.hpp"
 #include "engine/agree.hpp"
 
 namespace minitaw::bench {
@@ -16,6 +13,8 @@ namespace {
 
 using comm::mpi::check;
 using Clock = std::chrono::steady_clock;
+using Host = Kokkos::View<std::byte*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
+using ConstHost = Kokkos::View<const std::byte*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
 
 /// The ranks of the job begin together.
 class Start {
@@ -43,17 +42,17 @@ private:
 /// An operation with its backend, on this rank.
 class Trial {
 public:
-  Trial(const Start& start, const Size& size, const Places& places, const Place& place, Operation operation,
+  Trial(const Start& start, const Size& size, const Scopes& scopes, const Scope& scope, Operation operation,
         Buffers& buffers, const CommOptions& options)
-      : start_(start), size_(size), place_(place), operation_(operation), buffers_(buffers),
-        options_(options), rank_(comm::mpi::rank_in(MPI_COMM_WORLD)), member_(member_of(places, place, rank_)),
+      : start_(start), size_(size), scope_(scope), operation_(operation), buffers_(buffers),
+        options_(options), rank_(comm::mpi::rank_in(MPI_COMM_WORLD)), member_(member_of(scopes, scope, rank_)),
         contents_(size, options.seed), before_(contents_.before(rank_)) {}
 
   double seconds(Backend& backend) {
-    buffers_.data.set(before_);
+    Kokkos::deep_copy(buffers_.data, ConstHost(before_.data(), before_.size()));
     start_.together();
     const auto begin = Clock::now();
-    if (member_.taken()) backend.move(operation_, place_, member_, size_, buffers_);
+    if (member_.taken()) backend.move(operation_, scope_, member_, size_, buffers_);
     return std::chrono::duration<double>(Clock::now() - begin).count();
   }
 
@@ -64,21 +63,22 @@ public:
     const auto wrong = std::ranges::find_if(all, [](const std::string& text) { return !text.empty(); });
     if (wrong == all.end()) return;
     throw Wrong(fmt::format("{} of {} bytes {} by {} is wrong on rank {}: {}", name_of(operation_),
-                            buffers_.data.bytes(), place_.name, backend.name(), wrong - all.begin(), *wrong));
+                            size_.bytes(), scope_.name, backend.name(), wrong - all.begin(), *wrong));
   }
 
 private:
   [[nodiscard]] std::string fault(const Backend& backend, bool spoil) const {
-    std::vector<std::byte> after(buffers_.data.bytes());
-    buffers_.result(operation_).get(after);
+    std::vector<std::byte> after(size_.bytes());
+    Kokkos::deep_copy(Host(after.data(), after.size()),
+                      operation_ == Operation::shift ? buffers_.landing : buffers_.data);
     // The last byte of a number holds its sign. Member 0 has a result of every operation.
     if (spoil && member_.index == 0) after[comm::bytes_of(size_.scalar) - 1] ^= std::byte{0x80};
-    return contents_.fault(operation_, member_, rank_, backend.slices(), after);
+    return contents_.fault(operation_, member_, rank_, backend.slices_in_place(), after);
   }
 
   const Start& start_;
   const Size& size_;
-  const Place& place_;
+  const Scope& scope_;
   Operation operation_;
   Buffers& buffers_;
   const CommOptions& options_;
@@ -106,16 +106,17 @@ void rehearse(Trial& trial, Backend& ours, Backend* raw, bool verify, bool spoil
 
 }  // namespace
 
-std::vector<Measured> measure(const Size& size, const Places& places, Backend& ours, Backend* raw,
+std::vector<Measured> measure(const Size& size, const Scopes& scopes, Backend& ours, Backend* raw,
                               const CommOptions& options) {
-  Buffers buffers(static_cast<std::size_t>(size.elements) * comm::bytes_of(size.scalar));
+  Buffers buffers(size.bytes());
   const Start start;
   std::vector<Measured> results;
-  for (const Place& place : places.places)
-    for (const Operation operation : operations) {
-      Trial trial(start, size, places, place, operation, buffers, options);
+  for (const Scope& scope : scopes.scopes)
+    for (std::size_t o = 0; o < operation_names.size(); ++o) {
+      const auto operation = static_cast<Operation>(o);
+      Trial trial(start, size, scopes, scope, operation, buffers, options);
       rehearse(trial, ours, raw, options.verify, options.spoil == name_of(operation));
-      Measured m{size, place.name, operation, ours.name(), raw == nullptr ? "" : raw->name(), {}, {}};
+      Measured m{size, scope.name, operation, ours.name(), raw == nullptr ? "" : raw->name(), {}, {}};
       for (int round = 0; round < options.rounds; ++round) {
         if (round % 2 == 1 && raw != nullptr) m.raw.push_back(trial.seconds(*raw));
         m.ours.push_back(trial.seconds(ours));

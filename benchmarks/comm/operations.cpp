@@ -1,102 +1,85 @@
-#include "operations.hpp"
-
+// What is measured, among whom, and what must come of it.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 
-#include "base/error.hpp"
+#include "base/bf16.hpp"
+#include "base/range.hpp"
+#include "benchmark.hpp"
 
 namespace minitaw::bench {
-namespace {
 
 using schedule::Kind;
 using schedule::Payload;
 
-constexpr std::array<std::string_view, operations.size()> names = {
-    "send", "shift", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce"};
-
-/// Teams of one have nothing to say to each other.
-void add_place(Places& places, std::string name, bool inside, const std::vector<std::vector<int>>& teams) {
-  Place place{std::move(name), inside, {}};
-  for (const std::vector<int>& team : teams) {
-    if (team.size() < 2) continue;
-    place.communicators.push_back(static_cast<int>(places.program.communicators.size()));
-    places.program.communicators.push_back({fmt::format("{} {}", place.name, team.front()), team});
-  }
-  if (!place.communicators.empty()) places.places.push_back(std::move(place));
-}
-
-schedule::Action action(Kind kind, Operation operation, const Place& place, int peer, int communicator) {
-  schedule::Action a;
-  a.kind = kind;
-  a.lane = lane_of(operation, place, kind == Kind::send);
-  a.peer = peer;
-  a.communicator = communicator;
-  a.payload = payload_of(operation);
-  return a;
-}
-
 Kind kind_of(Operation operation) {
-  switch (operation) {
-  case Operation::broadcast:
-    return Kind::broadcast;
-  case Operation::reduce:
-    return Kind::reduce;
-  case Operation::all_gather:
-    return Kind::all_gather;
-  case Operation::reduce_scatter:
-    return Kind::reduce_scatter;
-  case Operation::all_reduce:
-    return Kind::all_reduce;
-  default:
-    return Kind::send;
-  }
+  if (operation <= Operation::shift) return Kind::send;
+  return static_cast<Kind>(static_cast<int>(Kind::broadcast) + static_cast<int>(operation) -
+                           static_cast<int>(Operation::broadcast));
 }
 
-/// Transports look in the program for what they must be ready for.
-void add_actions(Places& places, const Place& place, int rank) {
-  const Member member = member_of(places, place, rank);
-  if (!member.taken()) return;
-  std::vector<schedule::Action>& actions = places.program.ranks[static_cast<std::size_t>(rank)].actions;
-  for (const Operation operation : operations) {
-    const Kind kind = kind_of(operation);
-    if (kind == Kind::send) {
-      actions.push_back(action(Kind::recv, operation, place, member.previous(), -1));
-      actions.push_back(action(Kind::send, operation, place, member.next(), -1));
-    } else {
-      actions.push_back(action(kind, operation, place, member.ranks.front(), member.communicator));
-    }
+Payload payload_of(Operation operation) {
+  const bool sums = operation == Operation::reduce || operation == Operation::reduce_scatter ||
+                    operation == Operation::all_reduce;
+  return sums ? Payload::gradient : Payload::weights;
+}
+
+schedule::Lane lane_of(Operation operation, const Scope& scope, bool sends) {
+  const Kind kind = kind_of(operation);
+  return schedule::lane_of(kind == Kind::send && !sends ? Kind::recv : kind, payload_of(operation),
+                           scope.inside);
+}
+
+Member member_of(const Scopes& scopes, const Scope& scope, int rank) {
+  for (const int c : scope.communicators) {
+    const std::vector<int>& ranks = scopes.program.communicators[static_cast<std::size_t>(c)].ranks;
+    if (const auto at = std::ranges::find(ranks, rank); at != ranks.end())
+      return {c, ranks, static_cast<int>(at - ranks.begin())};
   }
+  return {};
+}
+
+namespace {
+
+/// Communicators of one rank have nothing to say. Transports look in the program for what they must be ready
+/// for.
+void add_scope(Scopes& scopes, std::string name, bool inside, const std::vector<std::vector<int>>& all) {
+  schedule::Program& program = scopes.program;
+  Scope scope{std::move(name), inside, {}};
+  for (const std::vector<int>& ranks : all) {
+    if (ranks.size() < 2) continue;
+    scope.communicators.push_back(static_cast<int>(program.communicators.size()));
+    program.communicators.push_back({fmt::format("{} {}", scope.name, ranks.front()), ranks});
+  }
+  if (scope.communicators.empty()) return;
+  for (int rank = 0; rank < static_cast<int>(program.ranks.size()); ++rank) {
+    const Member member = member_of(scopes, scope, rank);
+    if (!member.taken()) continue;
+    const auto add = [&](Kind kind, Operation operation, int peer, int communicator) {
+      schedule::Action a;
+      a.kind = kind;
+      a.lane = lane_of(operation, scope, kind == Kind::send);
+      a.peer = peer;
+      a.communicator = communicator;
+      a.payload = payload_of(operation);
+      program.ranks[static_cast<std::size_t>(rank)].actions.push_back(a);
+    };
+    add(Kind::recv, Operation::send, member.previous(), -1);
+    add(Kind::send, Operation::send, member.next(), -1);
+    for (auto o = Operation::broadcast; o <= Operation::all_reduce; o = static_cast<Operation>(int(o) + 1))
+      add(kind_of(o), o, member.ranks.front(), member.communicator);
+  }
+  scopes.scopes.push_back(std::move(scope));
 }
 
 }  // namespace
 
-std::string_view name_of(Operation operation) { return names[static_cast<std::size_t>(operation)]; }
-
-Operation parse_operation(const std::string& text) {
-  const auto at = std::ranges::find(names, text);
-  if (at == names.end())
-    throw InputError(fmt::format("there is no operation '{}'; there are {}", text, fmt::join(names, ", ")));
-  return operations[static_cast<std::size_t>(at - names.begin())];
-}
-
-bool sums(Operation operation) {
-  return operation == Operation::reduce || operation == Operation::reduce_scatter ||
-         operation == Operation::all_reduce;
-}
-
-Payload payload_of(Operation operation) { return sums(operation) ? Payload::gradient : Payload::weights; }
-
-schedule::Lane lane_of(Operation operation, const Place& place, bool sends) {
-  const Kind kind = kind_of(operation);
-  return schedule::lane_of(kind == Kind::send && !sends ? Kind::recv : kind, payload_of(operation),
-                           place.inside);
-}
-
-Places places_of(const topology::Groups& groups) {
-  Places places;
-  places.program.groups = groups;
-  places.program.ranks.resize(static_cast<std::size_t>(groups.ranks()));
+Scopes scopes_of(const topology::Groups& groups) {
+  Scopes scopes;
+  scopes.program.groups = groups;
+  scopes.program.ranks.resize(static_cast<std::size_t>(groups.ranks()));
   std::vector<std::vector<int>> inside;
   std::vector<int> first, all;
   for (int g = 0; g < groups.count(); ++g) {
@@ -104,21 +87,85 @@ Places places_of(const topology::Groups& groups) {
     first.push_back(groups.first(g));
     all.insert(all.end(), inside.back().begin(), inside.back().end());
   }
-  add_place(places, groups.count() == 1 ? "all ranks" : "in groups", true, inside);
-  add_place(places, "between groups", false, {first});
-  if (groups.count() > 1 && all != first) add_place(places, "all ranks", false, {all});
-  for (const Place& place : places.places)
-    for (int r = 0; r < groups.ranks(); ++r) add_actions(places, place, r);
-  return places;
+  add_scope(scopes, groups.count() == 1 ? "all ranks" : "in groups", true, inside);
+  add_scope(scopes, "between groups", false, {first});
+  if (groups.count() > 1 && all != first) add_scope(scopes, "all ranks", false, {all});
+  return scopes;
 }
 
-Member member_of(const Places& places, const Place& place, int rank) {
-  for (const int c : place.communicators) {
-    const std::vector<int>& ranks = places.program.communicators[static_cast<std::size_t>(c)].ranks;
-    if (const auto at = std::ranges::find(ranks, rank); at != ranks.end())
-      return {c, ranks, static_cast<int>(at - ranks.begin())};
+float Contents::number(int rank, std::int64_t i) const {
+  std::uint64_t bits = seed_ * 0x9e3779b97f4a7c15u + static_cast<std::uint64_t>(rank) * 0xbf58476d1ce4e5b9u +
+                       static_cast<std::uint64_t>(i);
+  bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
+  bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
+  const float value = static_cast<float>(bits >> 40) * 0x1p-23F - 1;  // of [-1, 1)
+  return size_.scalar == comm::Scalar::fp32 ? value : to_float(to_bf16(value));
+}
+
+std::vector<std::byte> Contents::before(int rank) const {
+  const std::size_t width = comm::bytes_of(size_.scalar);
+  std::vector<std::byte> bytes(size_.bytes());
+  for (std::int64_t i = 0; i < size_.elements; ++i) {
+    const float wide = number(rank, i);
+    const Bf16 narrow = to_bf16(wide);
+    const void* from = size_.scalar == comm::Scalar::fp32 ? static_cast<const void*>(&wide) : &narrow;
+    std::memcpy(bytes.data() + static_cast<std::size_t>(i) * width, from, width);
   }
-  return {};
+  return bytes;
+}
+
+std::string Contents::fault(Operation operation, const Member& member, int rank, bool slices_in_place,
+                            const std::vector<std::byte>& after) const {
+  const bool fp32 = size_.scalar == comm::Scalar::fp32;
+  const auto found = [&](std::int64_t i) {
+    float wide = 0;
+    Bf16 narrow;
+    if (fp32) std::memcpy(&wide, after.data() + i * 4, 4);
+    else std::memcpy(&narrow, after.data() + i * 2, 2);
+    return fp32 ? wide : to_float(narrow);
+  };
+  const auto moved_wrong = [&](int from, const Range& range) {
+    for (std::int64_t i = range.begin; i < range.begin + range.count; ++i)
+      if (const float right = number(from, i); !(found(i) == right))
+        return fmt::format("element {} is {:g}, but rank {} has {:g}", i, found(i), from, right);
+    return std::string();
+  };
+  // Element `at` + k must be the sum of everybody's k-th element of the range. Each of the n - 1 additions
+  // rounds a number of at most n.
+  const auto summed_wrong = [&](const Range& range, std::int64_t at) {
+    const double n = member.size(), allowed = (n - 1) * n * (fp32 ? 0x1p-24 : 0x1p-9);
+    for (std::int64_t k = 0; k < range.count; ++k) {
+      double right = 0;
+      for (const int other : member.ranks) right += number(other, range.begin + k);
+      if (!(std::abs(found(at + k) - right) <= allowed))
+        return fmt::format("element {} is {:g}, but the sum over {} ranks is {:g}", at + k, found(at + k),
+                           member.size(), right);
+    }
+    return std::string();
+  };
+  const Range all{0, size_.elements};
+  switch (operation) {
+  case Operation::send:
+    return moved_wrong(member.receives() ? member.previous() : rank, all);
+  case Operation::shift:
+    return moved_wrong(member.previous(), all);
+  case Operation::broadcast:
+    return moved_wrong(member.ranks.front(), all);
+  case Operation::reduce:
+    return member.index == 0 ? summed_wrong(all, 0) : moved_wrong(rank, all);
+  case Operation::all_reduce:
+    return summed_wrong(all, 0);
+  case Operation::reduce_scatter: {
+    const Range own = slice(size_.elements, member.size(), member.index);
+    return summed_wrong(own, slices_in_place ? own.begin : 0);
+  }
+  case Operation::all_gather:
+    break;
+  }
+  std::string fault;
+  for (int m = 0; m < member.size() && fault.empty(); ++m)
+    fault = moved_wrong(member.ranks[static_cast<std::size_t>(m)], slice(size_.elements, member.size(), m));
+  return fault;
 }
 
 }  // namespace minitaw::bench

@@ -1,150 +1,109 @@
+#include "base/range.hpp"
+#include "benchmark.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "comm/nccl/api.hpp"
-#include "base/range.hpp"
-#include "comm/transport.hpp"
 #include "engine/queue.hpp"
-#include "backend.hpp"
 
 namespace minitaw::bench {
 namespace {
 
 using comm::mpi::check;
 using comm::nccl::Communicator;
-using comm::nccl::Queue;
 using comm::nccl::Type;
+using schedule::Kind;
 
 void wait_ready(Communicator& communicator) {
   while (!communicator.ready()) {
   }
 }
 
-/// This rank in the team of a place; nothing if it has no member. The first member's id is told by MPI.
+/// This rank in its communicator of a scope; nothing if it has none. The first member's id is sent by MPI.
 std::unique_ptr<Communicator> join(const Member& member) {
-  MPI_Comm team = MPI_COMM_NULL;
-  check(MPI_Comm_split(MPI_COMM_WORLD, member.taken() ? member.communicator : MPI_UNDEFINED, member.index, &team),
+  comm::mpi::OwnComm members;
+  check(MPI_Comm_split(MPI_COMM_WORLD, member.taken() ? member.communicator : MPI_UNDEFINED, member.index,
+                       &members.comm),
         "MPI_Comm_split");
   if (!member.taken()) return nullptr;
   comm::nccl::UniqueId id{};
   if (member.index == 0) id = comm::nccl::library().unique_id();
-  check(MPI_Bcast(id.data(), static_cast<int>(id.size()), MPI_BYTE, 0, team), "telling NCCL's unique id");
-  MPI_Comm_free(&team);
+  check(MPI_Bcast(id.data(), static_cast<int>(id.size()), MPI_BYTE, 0, members.comm),
+        "telling NCCL's unique id");
   std::unique_ptr<Communicator> communicator = comm::nccl::library().init(member.size(), id, member.index);
   wait_ready(*communicator);
   return communicator;
 }
 
-/// One call of a place's communicator, on the device memory of a size.
-struct Call {
-  Communicator& team;
-  const Member& member;
-  const Size& size;
-  std::byte* data;
-  std::byte* landing;
-  Queue queue;
-
-  [[nodiscard]] std::size_t width() const { return comm::bytes_of(size.scalar); }
-  [[nodiscard]] std::size_t count() const { return static_cast<std::size_t>(size.elements); }
-  [[nodiscard]] std::size_t bytes() const { return count() * width(); }
-  [[nodiscard]] Type type() const { return size.scalar == comm::Scalar::fp32 ? Type::fp32 : Type::bf16; }
-  [[nodiscard]] bool even() const { return count() % static_cast<std::size_t>(member.size()) == 0; }
-  [[nodiscard]] std::size_t each() const { return count() / static_cast<std::size_t>(member.size()); }
-  [[nodiscard]] std::byte* own_slice() const {
-    return data + static_cast<std::size_t>(member.index) * each() * width();
-  }
-
-  /// NCCL has no calls for unequal slices: one call for each, as a group.
-  template <class Do>
-  void slice_by_slice(const Do& act) const {
-    for (int m = 0; m < member.size(); ++m) {
-      const Range part = minitaw::slice(size.elements, member.size(), m);
-      if (part.count > 0)
-        act(m, data + static_cast<std::size_t>(part.begin) * width(), static_cast<std::size_t>(part.count));
-    }
-  }
-};
-
-void send(const Call& c) {
-  if (c.member.sends()) c.team.send(c.data, c.bytes(), c.member.index + 1, c.queue);
-  else if (c.member.receives()) c.team.receive(c.data, c.bytes(), c.member.index - 1, c.queue);
-}
-
-void shift(const Call& c) {
-  const int n = c.member.size();
-  c.team.send(c.data, c.bytes(), (c.member.index + 1) % n, c.queue);
-  c.team.receive(c.landing, c.bytes(), (c.member.index + n - 1) % n, c.queue);
-}
-
-void all_gather(const Call& c) {
-  if (c.even()) return c.team.all_gather(c.own_slice(), c.data, c.each(), c.type(), c.queue);
-  c.slice_by_slice(
-      [&](int m, std::byte* at, std::size_t n) { c.team.broadcast(at, at, n, c.type(), m, c.queue); });
-}
-
-void reduce_scatter(const Call& c) {
-  if (c.even()) return c.team.reduce_scatter(c.data, c.own_slice(), c.each(), c.type(), c.queue);
-  c.slice_by_slice(
-      [&](int m, std::byte* at, std::size_t n) { c.team.reduce(at, at, n, c.type(), m, c.queue); });
-}
-
-void start(Operation operation, const Call& c) {
-  switch (operation) {
-  case Operation::send:
-    return send(c);
-  case Operation::shift:
-    return shift(c);
-  case Operation::broadcast:
-    return c.team.broadcast(c.data, c.data, c.bytes(), Type::bytes, 0, c.queue);
-  case Operation::reduce:
-    return c.team.reduce(c.data, c.data, c.count(), c.type(), 0, c.queue);
-  case Operation::all_gather:
-    return all_gather(c);
-  case Operation::reduce_scatter:
-    return reduce_scatter(c);
-  case Operation::all_reduce:
-    return c.team.all_reduce(c.data, c.data, c.count(), c.type(), c.queue);
-  }
-}
-
 class RawNccl final : public Backend {
 public:
-  explicit RawNccl(const Places& places) {
-    const int rank = comm::mpi::rank_in(MPI_COMM_WORLD);
-    for (const Place& place : places.places) {
-      names_.push_back(place.name);
-      teams_.push_back(join(member_of(places, place, rank)));
+  explicit RawNccl(const Scopes& scopes) {
+    for (const Scope& scope : scopes.scopes) {
+      names_.push_back(scope.name);
+      communicators_.push_back(join(member_of(scopes, scope, comm::mpi::rank_in(MPI_COMM_WORLD))));
     }
   }
   ~RawNccl() override {
-    for (const auto& team : teams_) {
-      if (team == nullptr) continue;
-      team->close();
-      wait_ready(*team);
+    for (const auto& communicator : communicators_) {
+      if (communicator == nullptr) continue;
+      communicator->close();
+      wait_ready(*communicator);
     }
   }
 
-  void move(Operation operation, const Place& place, const Member& member, const Size& size,
+  void move(Operation operation, const Scope& scope, const Member& member, const Size& size,
             Buffers& buffers) override {
-    Communicator& team =
-        *teams_[static_cast<std::size_t>(std::ranges::find(names_, place.name) - names_.begin())];
-    comm::nccl::Api& api = comm::nccl::library();
-    const schedule::Lane lane = lane_of(operation, place, false);
-    api.group_start();
-    start(operation,
-          {team, member, size, buffers.data.data(), buffers.landing.data(), engine::lane_stream(lane)});
-    api.group_end();
-    wait_ready(team);
+    Communicator& communicator =
+        *communicators_[static_cast<std::size_t>(std::ranges::find(names_, scope.name) - names_.begin())];
+    const schedule::Lane lane = lane_of(operation, scope, false);
+    const auto issue = [&](Kind kind, const std::byte* from, std::byte* to, std::size_t count, Type type, int peer) {
+      communicator.issue({kind, from, to, count, type, peer}, engine::lane_stream(lane));
+    };
+    comm::nccl::library().group_start();
+    start(operation, member, size, buffers, issue);
+    comm::nccl::library().group_end();
+    wait_ready(communicator);
     engine::lane_space(lane).fence("minitaw::comm benchmark");
   }
-  [[nodiscard]] Contents::Slices slices() const override { return Contents::Slices::in_place; }
   [[nodiscard]] std::string name() const override { return "NCCL calls"; }
 
 private:
+  template <class Issue>
+  static void start(Operation operation, const Member& member, const Size& size, Buffers& buffers,
+                    const Issue& issue) {
+    std::byte *const data = buffers.data.data(), *const landing = buffers.landing.data();
+    const Type type = size.scalar == comm::Scalar::fp32 ? Type::fp32 : Type::bf16;
+    const std::size_t bytes = size.bytes(), count = static_cast<std::size_t>(size.elements);
+    const auto at = [&](const Range& range) {
+      return data + static_cast<std::size_t>(range.begin) * comm::bytes_of(size.scalar);
+    };
+    const Range own = slice(size.elements, member.size(), member.index);
+    const bool gathers = operation == Operation::all_gather;
+    if (operation == Operation::send) {
+      if (member.sends()) issue(Kind::send, data, nullptr, bytes, Type::bytes, member.at(1));
+      else if (member.receives()) issue(Kind::recv, nullptr, data, bytes, Type::bytes, member.at(-1));
+    } else if (operation == Operation::shift) {
+      issue(Kind::send, data, nullptr, bytes, Type::bytes, member.at(1));
+      issue(Kind::recv, nullptr, landing, bytes, Type::bytes, member.at(-1));
+    } else if (operation == Operation::broadcast) {
+      issue(Kind::broadcast, data, data, bytes, Type::bytes, 0);
+    } else if (!gathers && operation != Operation::reduce_scatter) {
+      issue(kind_of(operation), data, data, count, type, 0);
+    } else if (size.elements % member.size() == 0) {
+      issue(kind_of(operation), gathers ? at(own) : data, gathers ? data : at(own),
+            static_cast<std::size_t>(own.count), type, -1);
+    } else {  // NCCL has no calls for unequal slices: one call for each, as a group
+      for (int m = 0; m < member.size(); ++m)
+        if (const Range part = slice(size.elements, member.size(), m); part.count > 0)
+          issue(gathers ? Kind::broadcast : Kind::reduce, at(part), at(part), static_cast<std::size_t>(part.count),
+                type, m);
+    }
+  }
+
   std::vector<std::string> names_;
-  std::vector<std::unique_ptr<Communicator>> teams_;  ///< by place
+  std::vector<std::unique_ptr<Communicator>> communicators_;  ///< by scope
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_raw_nccl(const Places& places) { return std::make_unique<RawNccl>(places); }
+std::unique_ptr<Backend> make_raw_nccl(const Scopes& scopes) { return std::make_unique<RawNccl>(scopes); }
 
 }  // namespace minitaw::bench

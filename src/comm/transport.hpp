@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -59,13 +60,26 @@ public:
   [[nodiscard]] virtual bool done() const = 0;
 };
 
-/// Moves the buffers of one rank. One object per rank. A lane has one operation at a time, but for messages
-/// (see messages_at_once()); those of different
-/// lanes are independent; one thread may drive many lanes, but only one thread at a time drives a lane. An
-/// operation is done when this rank's part is complete (buffers sent may be reused, buffers received hold the
-/// data). If on_stream(), start() puts it on the lane's device queue, which completes it. A failure throws
-/// comm::Error, a cancelled wait comm::Cancelled, and a call that the program cannot mean (no such
-/// communicator, not a member of it, the compute lane) LogicError.
+/// Bytes that one rank has sent, by peer and kind. May be used by several threads.
+class SentBytes {
+public:
+  SentBytes(int rank, int ranks);
+  void add(int peer, schedule::Traffic traffic, std::uint64_t bytes);
+  [[nodiscard]] schedule::ByteMatrix matrix() const;
+  void reset();
+
+private:
+  int rank_, ranks_;
+  std::vector<std::atomic<std::uint64_t>> cells_;  ///< [peer][traffic]
+};
+
+/// Moves the buffers of one rank. One object per rank. A lane has one operation at a time, except for
+/// messages (see messages_at_once()). Operations of different lanes are independent; one thread may drive
+/// many lanes, but only one thread at a time drives a lane. An operation is done when this rank's part is
+/// complete (buffers sent may be reused, buffers received hold the data). If on_stream(), start() puts it on
+/// the lane's device queue, which completes it. A failure throws comm::Error, a cancelled wait
+/// comm::Cancelled, and a call that the program cannot mean (no such communicator, not a member of it, the
+/// compute lane) LogicError.
 ///
 /// Matching: messages from one rank to another match in order per payload, whatever their lanes, so that what
 /// leaves on one lane may arrive on another. Messages of one payload to the same rank therefore must not be
@@ -76,12 +90,12 @@ public:
 /// shorter. On a communicator of one member every collective does nothing.
 class Transport {
 public:
-  Transport() = default;
+  Transport(int rank, int ranks) : sent_(rank, ranks), rank_(rank) {}
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
   virtual ~Transport() = default;
 
-  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] int rank() const { return rank_; }
   /// True if calls return as soon as their work is on the lane's device queue, false if they return when it
   /// is complete.
   [[nodiscard]] virtual bool on_stream() const { return false; }
@@ -93,39 +107,28 @@ public:
   using Started = std::unique_ptr<Operation>;
   /// All messages of a batch, started together. Keeps nothing of `batch` but the buffers.
   [[nodiscard]] virtual Started start(schedule::Lane lane, std::span<const Message> batch) = 0;
-  /// A collective of a kind that is named below.
+  /// A collective, in place:
+  /// - broadcast: the root's buffer to every member;
+  /// - reduce: sum over the members into the root's buffer; the others' buffers are only read;
+  /// - all_gather: slice i of the buffer goes from member i to everyone;
+  /// - reduce_scatter: member i ends with the sum of everyone's slice i; the other slices are left undefined;
+  /// - all_reduce: sum over the members everywhere; any number of elements.
   [[nodiscard]] virtual Started start(schedule::Lane lane, schedule::Kind kind,
                                       const Collective& collective) = 0;
 
-  // Start and wait.
-  void exchange(schedule::Lane lane, std::span<const Message> batch) { finish(start(lane, batch)); }
-  /// The root's buffer to every member.
-  void broadcast(schedule::Lane lane, const Collective& collective) {
-    finish(start(lane, schedule::Kind::broadcast, collective));
-  }
-  /// Sum over the members into the root's buffer; the others' buffers are only read.
-  void reduce(schedule::Lane lane, const Collective& collective) {
-    finish(start(lane, schedule::Kind::reduce, collective));
-  }
-  /// Slice i of the buffer goes from member i to everyone, in place.
-  void all_gather(schedule::Lane lane, const Collective& collective) {
-    finish(start(lane, schedule::Kind::all_gather, collective));
-  }
-  /// Member i ends with the sum of everyone's slice i, in place; the other slices are left undefined.
-  void reduce_scatter(schedule::Lane lane, const Collective& collective) {
-    finish(start(lane, schedule::Kind::reduce_scatter, collective));
-  }
-  /// Sum over the members everywhere, in place; any number of elements.
-  void all_reduce(schedule::Lane lane, const Collective& collective) {
-    finish(start(lane, schedule::Kind::all_reduce, collective));
+  /// Starts and waits.
+  void execute(schedule::Lane lane, std::span<const Message> batch) { finish(start(lane, batch)); }
+  void execute(schedule::Lane lane, schedule::Kind kind, const Collective& collective) {
+    finish(start(lane, kind, collective));
   }
 
-  /// Bytes this rank has sent, to whom and of which kind, since the last reset.
-  [[nodiscard]] virtual schedule::ByteMatrix sent() const = 0;
+  /// Bytes this rank has sent, to whom and of which kind, since the last reset; counted where they are handed
+  /// to the network library.
+  [[nodiscard]] schedule::ByteMatrix sent() const { return sent_.matrix(); }
   /// How sent() knows: "counted" where bytes are handed to the network library, or "by formula" where the
   /// library does not tell which way a collective goes, so that the plan's own rule gives its bytes.
   [[nodiscard]] virtual const char* bytes_source() const { return "counted"; }
-  virtual void reset_counters() = 0;
+  void reset_counters() { sent_.reset(); }
   /// Throws comm::Error if a call that has returned is known to have failed since. Called from another thread
   /// (the watchdog), at any time.
   virtual void poll() {}
@@ -139,32 +142,39 @@ protected:
     while (!operation.done()) operation.advance();
   }
 
+  SentBytes sent_;
+
 private:
   void finish(const Started& started) {
     if (started != nullptr) wait(*started);
   }
+  int rank_;
 };
 
 /// Transport of a job of one rank: every collective has one member and leaves the data as it is. A message
 /// has nowhere to go and throws LogicError.
 class SoloTransport final : public Transport {
 public:
-  [[nodiscard]] int rank() const override { return 0; }
-
+  SoloTransport() : Transport(0, 1) {}
   [[nodiscard]] Started start(schedule::Lane lane, std::span<const Message> batch) override;
   [[nodiscard]] Started start(schedule::Lane, schedule::Kind, const Collective&) override { return nullptr; }
-
-  [[nodiscard]] schedule::ByteMatrix sent() const override { return schedule::ByteMatrix(1); }
-  void reset_counters() override {}
   void cancel() override {}
 };
 
-/// The communicator of that index; throws LogicError if there is none.
-[[nodiscard]] const schedule::Communicator&
-communicator_at(const std::vector<schedule::Communicator>& communicators, int index);
+/// This rank in a collective.
+struct Membership {
+  const std::vector<int>* ranks;  ///< of the communicator
+  int index;                      ///< of this rank in it
+  int root;                       ///< index of the root; 0 where the kind has none
 
-/// Place of a rank in a communicator's ring; throws LogicError if it is not a member.
-[[nodiscard]] int member_index(const schedule::Communicator& communicator, int rank);
+  [[nodiscard]] int size() const { return static_cast<int>(ranks->size()); }
+};
+/// Throws LogicError if there is no such collective, communicator, member or root, or for the compute lane.
+[[nodiscard]] Membership membership_of(const std::vector<schedule::Communicator>& communicators, int rank,
+                                       schedule::Lane lane, schedule::Kind kind,
+                                       const Collective& collective);
+/// Throws LogicError for the compute lane.
+void check_lane(schedule::Lane lane);
 
 [[nodiscard]] std::size_t bytes_of(Scalar scalar);
 

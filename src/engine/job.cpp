@@ -12,7 +12,6 @@
 
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "comm/mpi/transport.hpp"
 #include "engine/agree.hpp"
 #include "engine/collect.hpp"
 #include "engine/memory.hpp"

@@ -6,7 +6,7 @@
 #include <cstdlib>
 
 #include "base/error.hpp"
-#include "comm/mpi/device/transport.hpp"
+#include "comm/mpi/device.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
 #include "engine/queue.hpp"
@@ -14,8 +14,7 @@
 
 #if defined(MINITAW_HAVE_NCCL)
 #include "comm/nccl/api.hpp"
-#include "comm/nccl/calls.hpp"
-#include "comm/nccl/teams.hpp"
+#include "comm/nccl/communicators.hpp"
 #include "comm/nccl/transport.hpp"
 #include "schedule/registry.hpp"
 #include "topology/devices.hpp"
@@ -49,7 +48,7 @@ bool use_nccl(const std::string& wanted, std::size_t ranks, bool shared_devices)
 NamedTransport make_mpi(const TransportPlace& place) {
   if constexpr (kernels::on_host) {
     const std::span staging(place.staging.data, place.staging.bytes);
-    return {std::make_unique<comm::mpi::Transport>(place.comm, place.program, staging, place.waiting), "mpi"};
+    return {comm::mpi::make_transport(place.comm, place.program, staging, place.waiting), "mpi"};
   } else {
     const comm::mpi::Reach reach = comm::mpi::agreed_reach(place.comm);
     return {comm::mpi::device_transport(place.comm, place.program, reach, place.waiting),
@@ -66,8 +65,7 @@ NamedTransport make_nccl(const TransportPlace& place) {
   for (int l = 0; l < schedule::lanes; ++l) options.queues[l] = lane_stream(static_cast<schedule::Lane>(l));
   options.scratch = {scratch.data(), scratch.size()};
   options.policy = place.waiting;
-  auto transport =
-      std::make_unique<comm::nccl::Transport>(place.comm, place.program, comm::nccl::library(), options);
+  auto transport = comm::nccl::make_transport(place.comm, place.program, comm::nccl::library(), options);
   for (int l = 0; l < schedule::lanes; ++l)
     lane_space(static_cast<schedule::Lane>(l))
         .fence("minitaw::engine: first calls of NCCL");  // they use scratch
@@ -114,10 +112,10 @@ std::vector<int> communicators_of(const schedule::Program& program,
   std::vector<int> counts(program.ranks.size());
 #if defined(MINITAW_HAVE_NCCL)
   if (!use_nccl(wanted, program.ranks.size(), shared_devices)) return counts;
-  const std::vector<comm::nccl::Team> teams = comm::nccl::teams_of(program);
-  if (!teams.empty()) std::ranges::fill(counts, 1);  // the one that they are split from
-  for (const comm::nccl::Team& team : teams)
-    for (const int rank : team.ranks) ++counts[static_cast<std::size_t>(rank)];
+  const std::vector<comm::nccl::CommunicatorPlan> plans = comm::nccl::plan_communicators(program);
+  if (!plans.empty()) std::ranges::fill(counts, 1);  // the one that they are split from
+  for (const comm::nccl::CommunicatorPlan& plan : plans)
+    for (const int rank : plan.ranks) ++counts[static_cast<std::size_t>(rank)];
 #endif
   return counts;
 }

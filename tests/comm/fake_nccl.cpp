@@ -1,6 +1,7 @@
 #include "fake_nccl.hpp"
 
 #include <fmt/format.h>
+#include <mpi.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,24 +11,100 @@
 #include <optional>
 #include <set>
 
-#include "base/bf16.hpp"
 #include "comm/transport.hpp"
-#include "fake_messages.hpp"
 
 namespace minitaw::comm::test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using nccl::Call;
+using Kind = schedule::Kind;
 constexpr auto time_limit = std::chrono::seconds(60);
 
 std::size_t width(nccl::Type type) { return type == nccl::Type::fp32 ? 4 : type == nccl::Type::bf16 ? 2 : 1; }
 
-bool is_message(const Operation& op) { return op.asked == Asked::send || op.asked == Asked::receive; }
+bool is_message(const Call& call) { return is_point_to_point(call.kind); }
 
 void add_bf16(void* in, void* inout, int* count, MPI_Datatype*) {
-  auto* const total = static_cast<Bf16*>(inout);
-  const auto* const other = static_cast<const Bf16*>(in);
-  for (int i = 0; i < *count; ++i) total[i] = to_bf16(to_float(total[i]) + to_float(other[i]));
+  add(Scalar::bf16, static_cast<std::byte*>(inout), static_cast<const std::byte*>(in), *count);
+}
+
+/// What members tell each other of a call before it may begin.
+struct Header {
+  int kind = 0, type = 0, root = 0, padding = 0;
+  std::uint64_t count = 0, number = 0;
+  friend bool operator==(const Header&, const Header&) = default;
+};
+
+std::string text(const Header& h) {
+  return fmt::format("call {} of kind {} type {} root {} count {}", h.number, h.kind, h.type, h.root,
+                     h.count);
+}
+
+/// Requests that are withdrawn if nobody waits for them to the end.
+class Requests {
+public:
+  Requests() = default;
+  Requests(const Requests&) = delete;
+  Requests& operator=(const Requests&) = delete;
+  ~Requests() {
+    static std::deque<std::shared_ptr<std::deque<Header>>> left;  // to MPI, which still sends them
+    for (std::size_t i = 0; i < requests_.size(); ++i) {
+      if (requests_[i] == MPI_REQUEST_NULL) continue;
+      if (receives_[i]) MPI_Cancel(&requests_[i]);
+      MPI_Request_free(&requests_[i]);
+      left.push_back(headers_);
+    }
+  }
+  void send(const Header& header, int peer, int tag, MPI_Comm comm) {
+    send(&headers_->emplace_back(header), sizeof(Header), peer, tag, comm);
+  }
+  void send(const void* data, std::size_t bytes, int peer, int tag, MPI_Comm comm) {
+    receives_.push_back(false);
+    MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, comm, &requests_.emplace_back());
+  }
+  void receive(void* data, std::size_t bytes, int peer, int tag, MPI_Comm comm) {
+    receives_.push_back(true);
+    MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, comm, &requests_.emplace_back());
+  }
+  bool test() {
+    int done = 0;
+    MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE);
+    return done != 0;
+  }
+
+private:
+  std::shared_ptr<std::deque<Header>> headers_ = std::make_shared<std::deque<Header>>();
+  std::deque<bool> receives_;
+  std::vector<MPI_Request> requests_;
+};
+
+/// Messages may be left on an aborted communicator, and a new one in its place would receive them: it lives
+/// until MPI ends, which receives what nobody has asked for.
+void free_at_the_end(MPI_Comm comm) {
+  static std::vector<MPI_Comm> comms;
+  static int key = MPI_KEYVAL_INVALID;
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  comms.push_back(comm);
+  if (key != MPI_KEYVAL_INVALID) return;
+  const auto free_all = [](MPI_Comm, int, void*, void*) {
+    for (MPI_Comm& left : comms) {
+      for (;;) {
+        int found = 0, bytes = 0;
+        MPI_Message message = MPI_MESSAGE_NULL;
+        MPI_Status status;
+        MPI_Improbe(MPI_ANY_SOURCE, MPI_ANY_TAG, left, &found, &message, &status);
+        if (found == 0) break;
+        MPI_Get_count(&status, MPI_BYTE, &bytes);
+        std::vector<std::byte> data(static_cast<std::size_t>(bytes));
+        MPI_Mrecv(data.data(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE);
+      }
+      MPI_Comm_free(&left);
+    }
+    return MPI_SUCCESS;
+  };
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, free_all, &key, nullptr);
+  MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);  // MPI_Finalize deletes it first of all
 }
 
 }  // namespace
@@ -47,7 +124,7 @@ public:
   struct Kernel {
     class Communicator* communicator;
     nccl::Queue queue;
-    std::deque<Operation> operations{};
+    std::deque<Call> operations{};
     bool begun = false, over = false;
   };
   std::deque<Kernel> kernels;  ///< in order of issue
@@ -64,11 +141,10 @@ namespace {
 /// One message of a group: both sides agree on it, then the data goes.
 class Passing {
 public:
-  Passing(const Operation& op, std::uint64_t number, MPI_Comm comm) : op_(op), comm_(comm) {
-    mine_ = {0, 0, 0, 0, op.count, number};
-    const bool sends = op.asked == Asked::send;
-    headers_.send(mine_, op.peer, sends ? 1 : 2, comm);
-    headers_.receive(&theirs_, sizeof(Header), op.peer, sends ? 2 : 1, comm);
+  Passing(const Call& call, std::uint64_t number, MPI_Comm comm) : call_(call), comm_(comm) {
+    mine_ = {0, 0, 0, 0, call.count, number};
+    headers_.send(mine_, call.peer, sends() ? 1 : 2, comm);
+    headers_.receive(&theirs_, sizeof(Header), call.peer, sends() ? 2 : 1, comm);
   }
   bool done() {
     if (!agreed_ && headers_.test()) begin();
@@ -76,17 +152,18 @@ public:
   }
 
 private:
+  [[nodiscard]] bool sends() const { return call_.kind == Kind::send; }
   void begin() {
     if (mine_ != theirs_)
-      throw Error(fmt::format("rank {} of the other side has {} where here is {}", op_.peer, text(theirs_),
+      throw Error(fmt::format("rank {} of the other side has {} where here is {}", call_.peer, text(theirs_),
                               text(mine_)));
     agreed_ = true;
-    if (op_.asked == Asked::send) data_.send(op_.from, op_.count, op_.peer, data_tag(), comm_);
-    else data_.receive(op_.to, op_.count, op_.peer, data_tag(), comm_);
+    const int tag = 16 + static_cast<int>(mine_.number % 1024);
+    if (sends()) data_.send(call_.from, call_.count, call_.peer, tag, comm_);
+    else data_.receive(call_.to, call_.count, call_.peer, tag, comm_);
   }
-  [[nodiscard]] int data_tag() const { return 16 + static_cast<int>(mine_.number % 1024); }
 
-  Operation op_;
+  Call call_;
   MPI_Comm comm_;
   Header mine_, theirs_;
   bool agreed_ = false;
@@ -123,7 +200,7 @@ public:
     if (comm_ == MPI_COMM_NULL || hidden_) return false;
     if (polls_ > 0) return --polls_ == 0 && ready();
     if (child_ != nullptr) child_->hidden_ = false, child_ = nullptr;
-    if (closing_ != MPI_REQUEST_NULL) return closing_done();
+    if (closing_ != MPI_REQUEST_NULL) return closed_ = over(closing_);
     state_->progress();
     if (state_->pending(this) && Clock::now() - began_ > time_limit)
       throw Error(fmt::format("rank {} of {} has waited for the others for too long", rank_, size_));
@@ -142,36 +219,18 @@ public:
     return child;
   }
 
-  void send(const std::byte* data, std::size_t bytes, int peer, nccl::Queue queue) override {
-    ask({Asked::send, data, nullptr, bytes, nccl::Type::bytes, peer, queue});
-  }
-  void receive(std::byte* data, std::size_t bytes, int peer, nccl::Queue queue) override {
-    ask({Asked::receive, nullptr, data, bytes, nccl::Type::bytes, peer, queue});
-  }
-  void broadcast(const std::byte* from, std::byte* to, std::size_t count, nccl::Type type, int root,
-                 nccl::Queue queue) override {
-    check_place(from, to, count * width(type), to);
-    ask({Asked::broadcast, from, to, count, type, root, queue});
-  }
-  void reduce(const std::byte* from, std::byte* to, std::size_t count, nccl::Type type, int root,
-              nccl::Queue queue) override {
-    check_place(from, to, count * width(type), to);
-    ask({Asked::reduce, from, to, count, type, root, queue});
-  }
-  void all_gather(const std::byte* from, std::byte* to, std::size_t each, nccl::Type type,
-                  nccl::Queue queue) override {
-    check_place(from, to, each * width(type), to + slice_bytes(each, type));
-    ask({Asked::all_gather, from, to, each, type, -1, queue});
-  }
-  void reduce_scatter(const std::byte* from, std::byte* to, std::size_t each, nccl::Type type,
-                      nccl::Queue queue) override {
-    check_place(to, from, each * width(type), from + slice_bytes(each, type));
-    ask({Asked::reduce_scatter, from, to, each, type, -1, queue});
-  }
-  void all_reduce(const std::byte* from, std::byte* to, std::size_t count, nccl::Type type,
-                  nccl::Queue queue) override {
-    check_place(from, to, count * width(type), to);
-    ask({Asked::all_reduce, from, to, count, type, -1, queue});
+  void issue(const Call& call, nccl::Queue queue) override {
+    check_free();
+    const std::size_t part = call.count * width(call.type), own = static_cast<std::size_t>(rank_) * part;
+    if (call.kind == Kind::reduce_scatter) check_place(call.to, call.from, part, call.from + own);
+    else if (call.kind == Kind::all_gather) check_place(call.from, call.to, part, call.to + own);
+    else if (!is_message(call)) check_place(call.from, call.to, part, call.to);
+    if (call.count == 0) throw Error("a call about nothing");
+    if (call.peer >= size_) throw Error(fmt::format("peer {} of {}", call.peer, size_));
+    if (state_->depth == 0) throw Error("a call outside of a group");
+    if (std::ranges::count(state_->in_group, this) == 0) state_->in_group.push_back(this);
+    state_->seen.launches.push_back({call, queue});
+    asked_.push_back({call, queue});
   }
 
   void close() override {
@@ -184,27 +243,30 @@ public:
   }
 
   /// The group has ended.
-  void issue() {
-    const auto messages = std::ranges::count_if(asked_, is_message);
-    if (messages != 0 && messages != std::ssize(asked_)) throw Error("messages and collectives in one group");
+  void launch() {
     const nccl::Queue queue = asked_.front().queue;
-    if (std::ranges::count(asked_, queue, &Operation::queue) != std::ssize(asked_))
-      throw Error("a group uses two queues");
+    std::deque<Call> calls;
+    for (const FakeNccl::Launch& asked : asked_) {
+      if (asked.queue != queue) throw Error("a group uses two queues");
+      if (is_message(asked.call) != is_message(asked_.front().call))
+        throw Error("messages and collectives in one group");
+      calls.push_back(asked.call);
+    }
     if (queue_.value_or(queue) != queue) ++state_->seen.changes_of_queue;
     queue_ = queue;
     busy_ = true;
     began_ = Clock::now();
-    state_->kernels.push_back({this, queue, {asked_.begin(), asked_.end()}});
+    state_->kernels.push_back({this, queue, std::move(calls)});
     asked_.clear();
   }
 
-  void begin(const std::deque<Operation>& operations) {
+  void begin(const std::deque<Call>& operations) {
     operations_ = operations;
     if (!is_message(operations_.front())) return;
-    for (const Operation& op : operations_) {
-      auto& numbers = op.asked == Asked::send ? sent_ : received_;
+    for (const Call& call : operations_) {
+      auto& numbers = call.kind == Kind::send ? sent_ : received_;
       passing_.push_back(
-          std::make_unique<Passing>(op, numbers.at(static_cast<std::size_t>(op.peer))++, comm_));
+          std::make_unique<Passing>(call, numbers.at(static_cast<std::size_t>(call.peer))++, comm_));
     }
   }
   /// Of the kernel that has begun; returns whether it is over.
@@ -225,10 +287,6 @@ public:
   [[nodiscard]] int number() const { return number_; }
 
 private:
-  [[nodiscard]] std::size_t slice_bytes(std::size_t each, nccl::Type type) const {
-    return static_cast<std::size_t>(rank_) * each * width(type);
-  }
-
   void check_free() const {
     if (busy_ || hidden_ || polls_ > 0 || closing_ != MPI_REQUEST_NULL)
       throw Error("a communicator was used before it was ready");
@@ -243,21 +301,11 @@ private:
       throw Error("a buffer overlaps another without being in place");
   }
 
-  void ask(const Operation& op) {
-    check_free();
-    if (op.count == 0) throw Error("a call about nothing");
-    if (op.peer >= size_) throw Error(fmt::format("peer {} of {}", op.peer, size_));
-    if (state_->depth == 0) throw Error("a call outside of a group");
-    if (std::ranges::count(state_->in_group, this) == 0) state_->in_group.push_back(this);
-    state_->seen.launches.push_back({size_, op});
-    asked_.push_back(op);
-  }
-
   /// Whether all members make the same call as the front one.
   bool agreed() {
-    const Operation& op = operations_.front();
     if (meeting_ == nullptr) {
-      mine_ = {static_cast<int>(op.asked), static_cast<int>(op.type), op.peer, 0, op.count, calls_++};
+      const Call& call = operations_.front();
+      mine_ = {static_cast<int>(call.kind), static_cast<int>(call.type), call.peer, 0, call.count, calls_++};
       theirs_.assign(static_cast<std::size_t>(size_), {});
       meeting_ = std::make_unique<Requests>();
       for (int member = 0; member < size_; ++member) {
@@ -273,47 +321,39 @@ private:
   }
 
   /// Everybody is there, so MPI will come to an end.
-  void execute(const Operation& op) {
-    const bool fp32 = op.type == nccl::Type::fp32;
-    const MPI_Datatype type = fp32 ? MPI_FLOAT : op.type == nccl::Type::bf16 ? MPI_UINT16_T : MPI_BYTE;
+  void execute(const Call& call) {
+    const bool fp32 = call.type == nccl::Type::fp32;
+    const MPI_Datatype type = fp32 ? MPI_FLOAT : call.type == nccl::Type::bf16 ? MPI_UINT16_T : MPI_BYTE;
     const MPI_Op sum = fp32 ? MPI_SUM : state_->bf16_sum;
-    const int count = static_cast<int>(op.count);
+    const int count = static_cast<int>(call.count);
     // MPI dislikes buffers that overlap.
-    const std::size_t parts = op.asked == Asked::reduce_scatter ? static_cast<std::size_t>(size_) : 1;
-    from_.assign(op.from, op.from + op.count * width(op.type) * parts);
+    const std::size_t parts = call.kind == Kind::reduce_scatter ? static_cast<std::size_t>(size_) : 1;
+    from_.assign(call.from, call.from + call.count * width(call.type) * parts);
     executing_ = true;
-    switch (op.asked) {
-    case Asked::broadcast:
-      if (rank_ == op.peer) std::memmove(op.to, op.from, from_.size());
-      MPI_Ibcast(op.to, count, type, op.peer, comm_, &request_);
-      break;
-    case Asked::reduce:
-      MPI_Ireduce(from_.data(), rank_ == op.peer ? op.to : nullptr, count, type, sum, op.peer, comm_,
+    if (call.kind == Kind::broadcast) {
+      if (rank_ == call.peer) std::memmove(call.to, call.from, from_.size());
+      MPI_Ibcast(call.to, count, type, call.peer, comm_, &request_);
+    } else if (call.kind == Kind::reduce) {
+      MPI_Ireduce(from_.data(), rank_ == call.peer ? call.to : nullptr, count, type, sum, call.peer, comm_,
                   &request_);
-      break;
-    case Asked::all_gather:
-      MPI_Iallgather(from_.data(), count, type, op.to, count, type, comm_, &request_);
-      break;
-    case Asked::reduce_scatter:
-      MPI_Ireduce_scatter_block(from_.data(), op.to, count, type, sum, comm_, &request_);
-      break;
-    default:
-      MPI_Iallreduce(from_.data(), op.to, count, type, sum, comm_, &request_);
+    } else if (call.kind == Kind::all_gather) {
+      MPI_Iallgather(from_.data(), count, type, call.to, count, type, comm_, &request_);
+    } else if (call.kind == Kind::reduce_scatter) {
+      MPI_Ireduce_scatter_block(from_.data(), call.to, count, type, sum, comm_, &request_);
+    } else {
+      MPI_Iallreduce(from_.data(), call.to, count, type, sum, comm_, &request_);
     }
   }
 
   bool executed() {
-    int done = 0;
-    MPI_Test(&request_, &done, MPI_STATUS_IGNORE);
-    executing_ = done == 0;
+    executing_ = !over(request_);
     return !executing_;
   }
 
-  bool closing_done() {
+  static bool over(MPI_Request& request) {
     int done = 0;
-    MPI_Test(&closing_, &done, MPI_STATUS_IGNORE);
-    closed_ = done != 0;
-    return closed_;
+    MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    return done != 0;
   }
 
   void stop() {
@@ -333,8 +373,8 @@ private:
   int polls_ = 0;
   Communicator* child_ = nullptr;
   Clock::time_point began_{};
-  std::vector<Operation> asked_;      ///< in the group that is open
-  std::deque<Operation> operations_;  ///< of the kernel that has begun
+  std::vector<FakeNccl::Launch> asked_;  ///< in the group that is open
+  std::deque<Call> operations_;          ///< of the kernel that has begun
   std::vector<std::unique_ptr<Passing>> passing_;
   std::vector<std::uint64_t> sent_, received_;
   std::uint64_t calls_ = 0;
@@ -390,7 +430,7 @@ void FakeNccl::group_end() {
   if (state_->in_group.empty()) return;
   ++state_->seen.groups;
   std::ranges::sort(state_->in_group, {}, &Communicator::number);
-  for (Communicator* const used : std::exchange(state_->in_group, {})) used->issue();
+  for (Communicator* const used : std::exchange(state_->in_group, {})) used->launch();
 }
 
 void FakeNccl::complete_later() { state_->later = true; }

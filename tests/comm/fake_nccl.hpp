@@ -1,7 +1,5 @@
 #pragma once
 
-#include <mpi.h>
-
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,19 +7,6 @@
 #include "comm/nccl/api.hpp"
 
 namespace minitaw::comm::test {
-
-/// What was asked of NCCL.
-enum class Asked : int { send, receive, broadcast, reduce, all_gather, reduce_scatter, all_reduce };
-
-struct Operation {
-  Asked asked = Asked::send;
-  const std::byte* from = nullptr;
-  std::byte* to = nullptr;
-  std::size_t count = 0;
-  nccl::Type type = nccl::Type::bytes;
-  int peer = -1;  ///< or root
-  nccl::Queue queue = nullptr;
-};
 
 /// NCCL on host memory, over MPI. A group is a kernel for each of its communicators; kernels of a
 /// communicator and those of a queue are executed in order, and go on whenever somebody asks whether a
@@ -49,8 +34,8 @@ public:
   void fail(const std::string& words);
 
   struct Launch {
-    int members;  ///< of the communicator
-    Operation operation;
+    nccl::Call call;
+    nccl::Queue queue;
   };
   struct Seen {
     int communicators = 0, closed = 0, aborted = 0, groups = 0;

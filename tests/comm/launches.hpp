@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "comm/nccl/teams.hpp"
+#include "comm/nccl/communicators.hpp"
 #include "schedule/program.hpp"
 
 namespace minitaw::comm::test {
@@ -53,7 +53,8 @@ enum class Device {
 class Launches {
 public:
   explicit Launches(const schedule::Program& program)
-      : program_(program), colours_(program), teams_(nccl::teams_of(program)), ranks_(program.ranks.size()) {
+      : program_(program), colours_(program), plans_(nccl::plan_communicators(program)),
+        ranks_(program.ranks.size()) {
     for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) add_rank(r);
     match();
   }
@@ -66,7 +67,7 @@ public:
     std::map<std::pair<int, int>, std::set<schedule::Lane>> lanes;
     for (int r = 0; r < static_cast<int>(ranks_.size()); ++r)
       for (const Launch& launch : ranks_[r].launches)
-        if (launch.team >= 0) lanes[{r, launch.team}].insert(launch.lane);
+        if (launch.plan >= 0) lanes[{r, launch.plan}].insert(launch.lane);
     std::size_t most = 0;
     for (const auto& [at, used] : lanes) most = std::max(most, used.size());
     return static_cast<int>(most);
@@ -95,11 +96,11 @@ public:
 private:
   struct Launch {
     schedule::Lane lane = schedule::Lane::compute;
-    int team = -1;     ///< -1: no communication
+    int plan = -1;     ///< -1: no communication
     int action = -1;   ///< of RankProgram::actions
     int meeting = -1;  ///< of the message or collective
     bool collective = false;
-    int before_in_lane = -1, before_in_team = -1;  ///< launches
+    int before_in_lane = -1, before_in_plan = -1;  ///< launches
     // in execute
     bool issued = false, begun = false, over = false;
   };
@@ -122,60 +123,60 @@ private:
     int rank, launch;
   };
 
-  [[nodiscard]] int team_of(const nccl::Use& use) const {
-    return static_cast<int>(std::ranges::find(teams_, use, &nccl::Team::use) - teams_.begin());
+  [[nodiscard]] int plan_of(const nccl::Use& use) const {
+    return static_cast<int>(std::ranges::find(plans_, use, &nccl::CommunicatorPlan::use) - plans_.begin());
   }
 
-  [[nodiscard]] int team_of(int rank, const schedule::Action& a) const {
+  [[nodiscard]] int plan_of(int rank, const schedule::Action& a) const {
     if (!is_communication(a.kind)) return -1;
     if (is_point_to_point(a.kind))
-      return team_of(a.kind == schedule::Kind::send ? colours_.messages(a.payload, rank, a.peer)
+      return plan_of(a.kind == schedule::Kind::send ? colours_.messages(a.payload, rank, a.peer)
                                                     : colours_.messages(a.payload, a.peer, rank));
     if (program_.communicators[a.communicator].ranks.size() == 1) return -1;
-    return team_of(nccl::Calls{a.lane, a.communicator});
+    return plan_of(nccl::Use{.lane = a.lane, .communicator = a.communicator});
   }
 
   void add_rank(int r) {
     Rank& rank = ranks_[r];
-    std::map<int, int> last;  // launch of a team
+    std::map<int, int> last;  // launch of a plan
     for (const int i : issue_order(program_.ranks[r])) {
       const schedule::Action& a = program_.ranks[r].actions[i];
       const int number = static_cast<int>(rank.launches.size());
       Launch& launch = rank.launches.emplace_back();
-      launch.lane = a.lane, launch.team = team_of(r, a), launch.action = i;
-      launch.collective = launch.team >= 0 && is_collective(a.kind);
+      launch.lane = a.lane, launch.plan = plan_of(r, a), launch.action = i;
+      launch.collective = launch.plan >= 0 && is_collective(a.kind);
       auto& lane = rank.lanes[static_cast<std::size_t>(a.lane)];
       if (!lane.empty()) launch.before_in_lane = lane.back();
       lane.push_back(number);
-      if (launch.team < 0) continue;
-      if (const auto found = last.find(launch.team); found != last.end())
-        launch.before_in_team = found->second;
-      last[launch.team] = number;
+      if (launch.plan < 0) continue;
+      if (const auto found = last.find(launch.plan); found != last.end())
+        launch.before_in_plan = found->second;
+      last[launch.plan] = number;
     }
   }
 
   /// Who meets whom, by NCCL's rule.
   void match() {
-    std::map<std::tuple<int, int, int, int>, std::vector<Side>> sides;  // team, from, to (or -1), send?
+    std::map<std::tuple<int, int, int, int>, std::vector<Side>> sides;  // plan, from, to (or -1), send?
     for (int r = 0; r < static_cast<int>(ranks_.size()); ++r)
       for (int l = 0; l < static_cast<int>(ranks_[r].launches.size()); ++l) {
         const Launch& launch = ranks_[r].launches[l];
-        if (launch.team < 0) continue;
+        if (launch.plan < 0) continue;
         const schedule::Action& a = program_.ranks[r].actions[launch.action];
         const bool sends = a.kind == schedule::Kind::send;
-        if (launch.collective) sides[{launch.team, r, -1, 0}].push_back({r, l});
-        else sides[{launch.team, sends ? r : a.peer, sends ? a.peer : r, sends}].push_back({r, l});
+        if (launch.collective) sides[{launch.plan, r, -1, 0}].push_back({r, l});
+        else sides[{launch.plan, sends ? r : a.peer, sends ? a.peer : r, sends}].push_back({r, l});
       }
     for (const auto& [key, mine] : sides) {
-      const auto [team, from, to, sends] = key;
-      if (to < 0 ? from == teams_[team].ranks.front() : sends == 1) {
+      const auto [plan, from, to, sends] = key;
+      if (to < 0 ? from == plans_[plan].ranks.front() : sends == 1) {
         std::vector<std::vector<Side>> all{mine};
-        if (to >= 0) all.push_back(sides[{team, from, to, 0}]);
+        if (to >= 0) all.push_back(sides[{plan, from, to, 0}]);
         else
-          for (const int member : teams_[team].ranks)
-            if (member != from) all.push_back(sides[{team, member, -1, 0}]);
+          for (const int member : plans_[plan].ranks)
+            if (member != from) all.push_back(sides[{plan, member, -1, 0}]);
         meet(all);
-      } else if (to >= 0 && !sides.contains({team, from, to, 1})) {
+      } else if (to >= 0 && !sides.contains({plan, from, to, 1})) {
         mismatch_ = "a receive without a send";
       }
     }
@@ -234,7 +235,7 @@ private:
       if (static_cast<schedule::Lane>(l) != launch.lane &&
           rank.head[l] < static_cast<std::size_t>(action(r, launch).waits[l]))
         return false;
-    if (launch.before_in_team >= 0 && !rank.launches[launch.before_in_team].over) return false;
+    if (launch.before_in_plan >= 0 && !rank.launches[launch.before_in_plan].over) return false;
     if (device == Device::one_queue && rank.begun < number) return false;
     return device != Device::one_at_a_time || rank.finished == number;
   }
@@ -278,7 +279,7 @@ private:
 
   const schedule::Program& program_;
   nccl::Colours colours_;
-  std::vector<nccl::Team> teams_;
+  std::vector<nccl::CommunicatorPlan> plans_;
   std::vector<Rank> ranks_;
   std::vector<std::vector<Side>> meetings_;
   std::string mismatch_;

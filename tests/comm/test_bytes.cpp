@@ -14,13 +14,12 @@
 #include "schedule/account.hpp"
 #include "schedule/program.hpp"
 #include "schedule/registry.hpp"
-#include "world.hpp"
+#include "transports.hpp"
 
 namespace minitaw::comm::test {
 namespace {
 
 using schedule::Action;
-using Call = schedule::Kind;
 
 /// Blocks of unequal width, so that slices of shards are unequal too.
 model::Layout layout_of(const schedule::Program& program, int layers, model::Dtype dtype) {
@@ -71,17 +70,10 @@ private:
     memory.emplace_back(elements(a));
     auto* const data = reinterpret_cast<std::byte*>(memory.back().data());
     if (schedule::is_collective(a.kind))
-      return execute(a.lane, a.kind, {a.communicator, a.peer, a.payload, scalar(a), data, elements(a)});
+      return transport_.execute(a.lane, a.kind,
+                                {a.communicator, a.peer, a.payload, scalar(a), data, elements(a)});
     const std::size_t bytes = static_cast<std::size_t>(elements(a)) * bytes_of(scalar(a));
-    transport_.exchange(a.lane, std::array{Message{a.kind == Call::send, a.peer, a.payload, data, bytes}});
-  }
-
-  void execute(Lane lane, Call kind, const Collective& call) const {
-    if (kind == Call::broadcast) transport_.broadcast(lane, call);
-    if (kind == Call::reduce) transport_.reduce(lane, call);
-    if (kind == Call::all_gather) transport_.all_gather(lane, call);
-    if (kind == Call::reduce_scatter) transport_.reduce_scatter(lane, call);
-    if (kind == Call::all_reduce) transport_.all_reduce(lane, call);
+    transport_.execute(a.lane, std::array{Message{a.kind == Call::send, a.peer, a.payload, data, bytes}});
   }
 
   Transport& transport_;
@@ -91,14 +83,16 @@ private:
 };
 
 void expect_planned_bytes(Kind kind, const schedule::Program& program, const model::Layout& layout) {
-  const auto built = build(kind, program);
-  Transport& transport = built->transport();
+  std::unique_ptr<Nccl> nccl;
+  if (kind == Kind::nccl) nccl = std::make_unique<Nccl>(program);
+  const auto built = nccl == nullptr ? build(kind, program) : nullptr;
+  Transport& transport = nccl == nullptr ? *built : *nccl->transport;
   Playback playback(transport, program, layout);
-  if (auto* const nccl = dynamic_cast<BuiltNccl*>(built.get())) {
-    nccl->fake().complete_later();
+  if (nccl != nullptr) {
+    nccl->fake.complete_later();
     playback.issue();
-    nccl->fake().finish();
-    EXPECT_EQ(nccl->fake().seen().changes_of_queue, 0) << "a communicator belongs to one lane";
+    nccl->fake.finish();
+    EXPECT_EQ(nccl->fake.seen().changes_of_queue, 0) << "a communicator belongs to one lane";
   } else {
     std::vector<std::jthread> lanes;
     for (std::size_t l = 1; l <= communication_lanes; ++l)
@@ -106,11 +100,11 @@ void expect_planned_bytes(Kind kind, const schedule::Program& program, const mod
   }
   const auto planned = bytes(program, layout), counted = transport.sent();
   for (int to = 0; to < planned.ranks(); ++to)
-    for (int k = 0; k < schedule::traffic_kinds; ++k) {
-      const auto traffic = static_cast<Traffic>(k);
-      EXPECT_EQ(counted.at(transport.rank(), to, traffic), planned.at(transport.rank(), to, traffic))
-          << program.schedule << " " << program.groups.text() << " to " << to << " " << name_of(traffic);
-    }
+    for (int k = 0; k < schedule::traffic_kinds; ++k)
+      EXPECT_EQ(counted.at(transport.rank(), to, static_cast<Traffic>(k)),
+                planned.at(transport.rank(), to, static_cast<Traffic>(k)))
+          << program.schedule << " " << program.groups.text() << " to " << to << " "
+          << name_of(static_cast<Traffic>(k));
 }
 
 /// A program that is one collective of every kind on an awkward communicator.
@@ -121,8 +115,7 @@ schedule::Program every_collective(int ranks) {
   for (int r = 0; r < ranks; ++r) {
     all.ranks[r].actions.clear();
     for (const int c : {0, 1, r % 2 == 0 ? 2 : 3})
-      for (const Call kind :
-           {Call::broadcast, Call::reduce, Call::all_gather, Call::reduce_scatter, Call::all_reduce}) {
+      for (const Call kind : collectives) {
         Action a;
         a.kind = kind;
         a.lane = c == 1 ? Lane::operands : Lane::operands_in;
@@ -138,8 +131,7 @@ schedule::Program every_collective(int ranks) {
   return all;
 }
 
-class Bytes : public OnEvery {};
-MINITAW_ON_EVERY_TRANSPORT(Bytes);
+MINITAW_ON_TRANSPORTS(Bytes, Kind::host, Kind::staged, Kind::nccl);
 
 TEST_P(Bytes, OfEveryCollectiveAreAsPlanned) {
   const schedule::Program all = every_collective(ranks_of_job());

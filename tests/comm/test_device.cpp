@@ -7,14 +7,11 @@
 
 #if defined(MINITAW_HAVE_NCCL)
 #include <cuda_runtime.h>
-
-#include "comm/nccl/api.hpp"
 #endif
 
 #include "base/error.hpp"
-#include "comm/mpi/device/copier.hpp"
-#include "comm/mpi/device/transport.hpp"
-#include "world.hpp"
+#include "comm/mpi/device.hpp"
+#include "transports.hpp"
 
 namespace minitaw::comm::test {
 namespace {
@@ -81,38 +78,26 @@ protected:
 
 constexpr std::int64_t sizes[] = {1, 1000, 700'001};
 
-TEST_P(OnDevices, Broadcasts) {
+TEST_P(OnDevices, ExecuteEveryCollective) {
+  const int root = ranks_ / 2;
   for (const auto elements : sizes) {
-    OnDevice values(mine(elements));
-    transport_->broadcast(Lane::operands, values.collective(0, ranks_ - 1));
-    EXPECT_EQ(values.get(), contribution_of(ranks_ - 1, Scalar::fp32, elements)) << elements;
+    const auto after = [&](std::initializer_list<Call> kinds) {
+      OnDevice values(mine(elements));
+      for (const Call kind : kinds) transport_->execute(Lane::operands_in, kind, values.collective(0, root));
+      return values.get();
+    };
+    EXPECT_EQ(after({Call::broadcast}), contribution_of(root, Scalar::fp32, elements)) << elements;
+    EXPECT_EQ(after({Call::reduce}), rank_ == root ? sum(elements) : mine(elements)) << elements;
+    EXPECT_EQ(after({Call::all_reduce}), sum(elements)) << elements;
+    EXPECT_EQ(after({Call::reduce_scatter, Call::all_gather}), sum(elements)) << elements;
   }
 }
 
-TEST_P(OnDevices, Reduces) {
-  for (const auto elements : sizes) {
-    OnDevice values(mine(elements));
-    transport_->reduce(Lane::operands_in, values.collective(0, ranks_ / 2));
-    EXPECT_EQ(values.get(), rank_ == ranks_ / 2 ? sum(elements) : mine(elements)) << elements;
-  }
-}
-
-TEST_P(OnDevices, AddsUpEverywhereByScatterAndGather) {
-  for (const auto elements : sizes) {
-    OnDevice at_once(mine(elements)), in_two(mine(elements));
-    transport_->all_reduce(Lane::operands, at_once.collective(0));
-    transport_->reduce_scatter(Lane::operands_in, in_two.collective(0));
-    transport_->all_gather(Lane::operands_in, in_two.collective(0));
-    EXPECT_EQ(at_once.get(), sum(elements)) << elements;
-    EXPECT_EQ(in_two.get(), sum(elements)) << elements;
-  }
-}
-
-TEST_P(OnDevices, ExchangesBothWays) {
+TEST_P(OnDevices, ExchangeBothWays) {
   const int next = (rank_ + 1) % ranks_, previous = (rank_ + ranks_ - 1) % ranks_;
   for (const auto elements : {std::int64_t{3}, std::int64_t{9'000'001}}) {
     OnDevice out(mine(elements)), in(Values(Scalar::fp32, elements));
-    transport_->exchange(Lane::operands_in, std::array{out.message(true, next), in.message(false, previous)});
+    transport_->execute(Lane::operands_in, std::array{out.message(true, next), in.message(false, previous)});
     EXPECT_EQ(in.get(), contribution_of(previous, Scalar::fp32, elements)) << elements;
     EXPECT_EQ(out.get(), mine(elements)) << elements;
   }
@@ -139,12 +124,13 @@ struct OverNccl {
   std::vector<Kokkos::Cuda> lanes =
       Kokkos::Experimental::partition_space(Kokkos::Cuda(), std::vector<int>(schedule::lanes, 1));
   Kokkos::View<unsigned char*> scratch{"scratch", std::size_t{1} << 16};
-  nccl::Transport transport;
+  std::unique_ptr<Transport> transport;
 
   explicit OverNccl(const schedule::Program& plan)
-      : transport(MPI_COMM_WORLD, plan, nccl::library(),
-                  {.queues = queues(),
-                   .scratch = {reinterpret_cast<std::byte*>(scratch.data()), scratch.size()}}) {}
+      : transport(nccl::make_transport(
+            MPI_COMM_WORLD, plan, nccl::library(),
+            {.queues = queues(),
+             .scratch = {reinterpret_cast<std::byte*>(scratch.data()), scratch.size()}})) {}
   [[nodiscard]] std::array<nccl::Queue, schedule::lanes> queues() const {
     std::array<nccl::Queue, schedule::lanes> queues{};
     for (std::size_t l = 0; l < queues.size(); ++l) queues[l] = lanes[l].cuda_stream();
@@ -154,8 +140,7 @@ struct OverNccl {
 
 std::shared_ptr<Transport> over_nccl(const schedule::Program& plan) {
   if (devices_are_shared()) return nullptr;
-  const auto all = std::make_shared<OverNccl>(plan);
-  return {all, &all->transport};
+  return build<OverNccl>(plan);
 }
 
 #endif
@@ -163,8 +148,7 @@ std::shared_ptr<Transport> over_nccl(const schedule::Program& plan) {
 std::vector<Way> ways() {
   std::vector<Way> ways{over_mpi(Reach::staged)};
   // Device pointers may be tried only where MPI takes them.
-  if (Kokkos::SpaceAccessibility<Kokkos::HostSpace,
-                                 mpi::DeviceCopier::ExecutionSpace::memory_space>::accessible)
+  if (Kokkos::SpaceAccessibility<Kokkos::HostSpace, Kokkos::DefaultExecutionSpace::memory_space>::accessible)
     ways.push_back(over_mpi(Reach::direct));
 #if defined(MINITAW_HAVE_NCCL)
   ways.push_back({"nccl", over_nccl});
@@ -176,44 +160,35 @@ INSTANTIATE_TEST_SUITE_P(On, OnDevices, testing::ValuesIn(ways()),
 
 /// What NCCL itself can be asked with one device, and its stand-in elsewhere: every call copies from one
 /// buffer to another. The transport makes no communicator for collectives of one rank.
-TEST(Nccl, LetsARankSendToItselfAndPlayEveryCollectiveAlone) {
+TEST(Nccl, LetsARankSendToItselfAndExecuteEveryCollectiveAlone) {
 #if defined(MINITAW_HAVE_NCCL)
   nccl::Api& api = nccl::library();
 #else
   FakeNccl api;
 #endif
-  nccl::Launcher launcher(api, {});
   const std::unique_ptr<nccl::Communicator> alone = api.init(1, api.unique_id(), 0);
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  launcher.wait_ready(*alone, limit);
-  const auto copies = [&](const char* what, const auto& call) {
+  const auto wait_ready = [&] {
+    mpi::wait_until({}, std::atomic<bool>{false}, [&] { return alone->ready(); });
+  };
+  wait_ready();
+  for (const Call kind :
+       {Call::send, Call::broadcast, Call::reduce, Call::all_gather, Call::reduce_scatter, Call::all_reduce})
     for (const std::int64_t elements : sizes) {
       const Values values = contribution_of(3, Scalar::fp32, elements);
       OnDevice from(values), to(Values(Scalar::fp32, elements));
-      launcher.launch(*alone, [&] { call(from.data(), to.data(), static_cast<std::size_t>(elements)); });
+      const auto count = static_cast<std::size_t>(elements);
+      nccl::Call call{kind, from.data(), to.data(), count, nccl::Type::fp32, 0};
+      if (kind == Call::send) call.count = values.bytes(), call.type = nccl::Type::bytes;
+      api.group_start();
+      alone->issue(call, nullptr);
+      if (call.kind == Call::send) call.kind = Call::recv, alone->issue(call, nullptr);
+      api.group_end();
+      wait_ready();
       Kokkos::fence();
-      EXPECT_EQ(to.get(), values) << what << " of " << elements;
+      EXPECT_EQ(to.get(), values) << name_of(kind) << " of " << elements;
     }
-  };
-  using From = const std::byte*;
-  using To = std::byte*;
-  using nccl::Type;
-  copies("message", [&](From from, To to, std::size_t count) {
-    alone->send(from, count * sizeof(float), 0, nullptr);
-    alone->receive(to, count * sizeof(float), 0, nullptr);
-  });
-  copies("broadcast",
-         [&](From from, To to, std::size_t n) { alone->broadcast(from, to, n, Type::fp32, 0, nullptr); });
-  copies("reduce",
-         [&](From from, To to, std::size_t n) { alone->reduce(from, to, n, Type::fp32, 0, nullptr); });
-  copies("all-gather",
-         [&](From from, To to, std::size_t n) { alone->all_gather(from, to, n, Type::fp32, nullptr); });
-  copies("reduce-scatter",
-         [&](From from, To to, std::size_t n) { alone->reduce_scatter(from, to, n, Type::fp32, nullptr); });
-  copies("all-reduce",
-         [&](From from, To to, std::size_t n) { alone->all_reduce(from, to, n, Type::fp32, nullptr); });
   alone->close();
-  launcher.wait_ready(*alone, limit);
+  wait_ready();
 }
 
 TEST(Reach, FollowsTheWishAndElseMpi) {

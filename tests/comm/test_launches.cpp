@@ -12,8 +12,6 @@
 namespace minitaw::comm::test {
 namespace {
 
-using nccl::Cargo;
-using nccl::Messages;
 using schedule::Kind;
 using schedule::shapes::name_of;
 
@@ -39,43 +37,36 @@ void for_each_program(int ranks, const Visit& visit) {
 class EveryProgram : public testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, EveryProgram, testing::Range(2, 8));
 
-/// The communicators for messages that a rank sends on and receives on.
-struct Used {
-  std::set<Messages> to, from;
-};
-
-Used used(const schedule::Program& program, const nccl::Colours& colours, int rank) {
-  Used used;
-  for (const schedule::Action& a : program.ranks[rank].actions) {
-    if (a.kind == Kind::send) used.to.insert(colours.messages(a.payload, rank, a.peer));
-    if (a.kind == Kind::recv) used.from.insert(colours.messages(a.payload, a.peer, rank));
-  }
-  return used;
-}
-
+/// No rank sends and receives on the same communicator, each has the ranks that use it, and they are few.
 TEST_P(EveryProgram, SendsAndReceivesOnCommunicatorsOfTheirOwn) {
   for_each_program(GetParam(), [](const schedule::Request& request, const schedule::Program& program) {
     const nccl::Colours colours(program);
-    std::map<Messages, std::set<int>> users;
-    for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
-      const auto [to, from] = used(program, colours, r);
-      for (const Messages& use : to) {
-        ASSERT_FALSE(from.contains(use)) << name_of(request) << ": rank " << r;
-        users[use].insert(r);
+    std::map<nccl::Use, std::set<int>> senders, receivers;
+    std::map<schedule::Lane, std::map<int, std::set<int>>> neighbours;
+    std::map<schedule::Lane, unsigned> count;
+    for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+      for (const schedule::Action& a : program.ranks[r].actions) {
+        if (!is_point_to_point(a.kind)) continue;
+        const bool sends = a.kind == Kind::send;
+        const nccl::Use use = colours.messages(a.payload, sends ? r : a.peer, sends ? a.peer : r);
+        (sends ? senders : receivers)[use].insert(r);
+        neighbours[use.lane][r].insert(a.peer);
       }
-      for (const Messages& use : from) users[use].insert(r);
+    for (const nccl::CommunicatorPlan& plan : nccl::plan_communicators(program)) {
+      if (plan.use.collective()) continue;
+      ++count[plan.use.lane];
+      std::set<int> users = senders[plan.use];
+      for (const int r : receivers[plan.use])
+        ASSERT_TRUE(users.insert(r).second) << name_of(request) << ": rank " << r << " does both";
+      ASSERT_EQ(plan.ranks, std::vector<int>(users.begin(), users.end())) << name_of(request);
+      senders.erase(plan.use);
+      receivers.erase(plan.use);
     }
-    std::array<int, nccl::cargoes> count{};
-    for (const nccl::Team& team : nccl::teams_of(program))
-      if (const auto* const use = std::get_if<Messages>(&team.use)) {
-        ASSERT_EQ(team.ranks, std::vector<int>(users[*use].begin(), users[*use].end())) << name_of(request);
-        users.erase(*use);
-        ++count[static_cast<std::size_t>(use->cargo)];
-      }
-    ASSERT_TRUE(users.empty()) << name_of(request);
-    for (const Cargo cargo : {Cargo::operands, Cargo::gradients}) {
-      const int bits = std::bit_width(static_cast<unsigned>(colours.count(cargo) - 1));
-      ASSERT_LE(count[static_cast<std::size_t>(cargo)], 2 * bits) << name_of(request);
+    ASSERT_TRUE(senders.empty() && receivers.empty()) << name_of(request);
+    for (const auto& [lane, peers] : neighbours) {  // a greedy colouring has one colour more than neighbours
+      std::size_t most = 0;
+      for (const auto& [rank, others] : peers) most = std::max(most, others.size());
+      ASSERT_LE(count[lane], 2U * std::bit_width(most)) << name_of(request);
     }
   });
 }

@@ -1,54 +1,99 @@
-// MPI itself, before miniTaw is blamed.
+// MPI itself, before miniTaw is blamed, and what it is asked about the job.
 #include <gtest/gtest.h>
-#include <mpi.h>
 
+#include <array>
 #include <thread>
-#include <vector>
 
+#include "base/error.hpp"
+#include "comm/mpi/mpi.hpp"
+
+namespace minitaw::comm::mpi {
 namespace {
 
-struct Job {
-  int rank = 0, ranks = 0;
-  Job() {
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  }
-};
-
-TEST(Mpi, ServesThreads) {
-  int level = MPI_THREAD_SINGLE;
+TEST(Mpi, ServesThreadsAndAddsUp) {
+  int level = MPI_THREAD_SINGLE, sum = 0;
   ASSERT_EQ(MPI_Query_thread(&level), MPI_SUCCESS);
   EXPECT_EQ(level, MPI_THREAD_MULTIPLE);
-}
-
-TEST(Mpi, AddsUp) {
-  const Job job;
-  int sum = 0;
-  ASSERT_EQ(MPI_Allreduce(&job.rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_SUCCESS);
-  EXPECT_EQ(sum, job.ranks * (job.ranks - 1) / 2);
-}
-
-void pass_round(const Job& job, MPI_Comm comm, int rounds, int& token) {
-  for (int k = 0; k < rounds; ++k)
-    if (MPI_Sendrecv_replace(&token, 1, MPI_INT, (job.rank + 1) % job.ranks, 5,
-                             (job.rank + job.ranks - 1) % job.ranks, 5, comm,
-                             MPI_STATUS_IGNORE) != MPI_SUCCESS)
-      token = -1;
+  const int rank = rank_in(MPI_COMM_WORLD), ranks = size_of(MPI_COMM_WORLD);
+  ASSERT_EQ(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_SUCCESS);
+  EXPECT_EQ(sum, ranks * (ranks - 1) / 2);
 }
 
 TEST(Mpi, KeepsTwoThreadsApart) {
-  const Job job;
-  MPI_Comm comms[2];
-  for (auto& comm : comms) ASSERT_EQ(MPI_Comm_dup(MPI_COMM_WORLD, &comm), MPI_SUCCESS);
-  int tokens[2] = {job.rank, 1000 + job.rank};
+  const int rank = rank_in(MPI_COMM_WORLD), ranks = size_of(MPI_COMM_WORLD);
+  OwnComm comms[2];
+  for (auto& own : comms) ASSERT_EQ(MPI_Comm_dup(MPI_COMM_WORLD, &own.comm), MPI_SUCCESS);
+  int tokens[2] = {rank, 1000 + rank};
+  const auto pass_round = [&](int thread) {
+    for (int k = 0; k < 20; ++k)
+      if (MPI_Sendrecv_replace(&tokens[thread], 1, MPI_INT, (rank + 1) % ranks, 5, (rank + ranks - 1) % ranks,
+                               5, comms[thread].comm, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+        tokens[thread] = -1;
+  };
   {
-    std::jthread other([&] { pass_round(job, comms[1], 20, tokens[1]); });
-    pass_round(job, comms[0], 20, tokens[0]);
+    std::jthread other(pass_round, 1);
+    pass_round(0);
   }
-  const int from = ((job.rank - 20) % job.ranks + job.ranks) % job.ranks;
+  const int from = ((rank - 20) % ranks + ranks) % ranks;
   EXPECT_EQ(tokens[0], from);
   EXPECT_EQ(tokens[1], 1000 + from);
-  for (auto& comm : comms) MPI_Comm_free(&comm);
+}
+
+TEST(GatherTexts, EveryRankHasAllOfAnyLength) {
+  const auto text_of = [](int rank) {
+    return std::string(static_cast<std::size_t>(rank * 300), 'a') + std::to_string(rank);
+  };
+  const std::vector<std::string> all = gather_texts(text_of(rank_in(MPI_COMM_WORLD)), MPI_COMM_WORLD);
+  ASSERT_EQ(static_cast<int>(all.size()), size_of(MPI_COMM_WORLD));
+  for (int rank = 0; rank < size_of(MPI_COMM_WORLD); ++rank) EXPECT_EQ(all[rank], text_of(rank));
+  EXPECT_EQ(gather_texts("", MPI_COMM_WORLD)[0], "");
+}
+
+TEST(LibraryLine, SaysWhichLibraryAndNotWhoBuiltItWhere) {
+  EXPECT_EQ(library_line("MPICH Version:      4.2.1\nMPICH Release date: Wed\nMPICH Device:       ch4:ucx\n"
+                         "MPICH configure:    --prefix=/owned/joe\n"),
+            "MPICH 4.2.1, device ch4:ucx");
+  EXPECT_EQ(
+      library_line("Open MPI v5.0.3, package: Open MPI joe@cn1 Distribution, ident: 5.0.3, repo rev: x"),
+      "Open MPI v5.0.3");
+  EXPECT_EQ(
+      library_line("MPI VERSION    : CRAY MPICH version 8.1.30.8 (ANL base 3.4a2)\nMPI BUILD INFO : Sat\n"),
+      "MPI VERSION : CRAY MPICH version 8.1.30.8 (ANL base 3.4a2)");
+  EXPECT_EQ(library_line(""), "");
+  EXPECT_FALSE(library_version().empty());
 }
 
 }  // namespace
+}  // namespace minitaw::comm::mpi
+
+namespace minitaw::topology {
+namespace {
+
+TEST(NodesOf, CountsConsecutiveRanks) {
+  EXPECT_EQ(nodes_of(std::array{0, 0, 0, 3, 3, 5}).text(), "3+2+1");
+  EXPECT_EQ(nodes_of(std::array{7}).text(), "1");
+  try {
+    (void)nodes_of(std::array{0, 1, 0, 1});
+    FAIL() << "round-robin placement was accepted";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 2"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("block"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Detect, PlacesThisRankInTheJobAndCountsCores) {
+  const int rank = comm::mpi::rank_in(MPI_COMM_WORLD);
+  const Job job = detect(MPI_COMM_WORLD);
+  EXPECT_EQ(job.nodes.ranks(), comm::mpi::size_of(MPI_COMM_WORLD));
+  EXPECT_EQ(job.nodes.group_of(rank), job.node);
+  EXPECT_EQ(job.nodes.local(rank), job.local_rank);
+  ASSERT_EQ(static_cast<int>(job.hosts.size()), job.nodes.count());
+  EXPECT_FALSE(job.hosts[job.node].empty());
+  EXPECT_GE(job.cores, 1);
+  EXPECT_GE(job.node_cores, job.cores);
+  EXPECT_TRUE(job.core_list.find_first_not_of("0123456789,-") == std::string::npos) << job.core_list;
+  EXPECT_TRUE(job.cores > 1 || job.core_list.find('-') == std::string::npos) << job.core_list;
+}
+
+}  // namespace
+}  // namespace minitaw::topology

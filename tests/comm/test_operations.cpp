@@ -1,5 +1,5 @@
-// Operations of all lanes at once, advanced by one thread in any order: what moves and what is added up must
-// be the same as with one operation after the other.
+// Operations of all lanes at once, by one thread in any order or by a thread for each lane: what moves and
+// what is added up must be the same as with one operation after the other.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -11,16 +11,12 @@
 
 #include "base/error.hpp"
 #include "seed.hpp"
-#include "world.hpp"
+#include "transports.hpp"
 
 namespace minitaw::comm::test {
 namespace {
 
-using Call = schedule::Kind;
-
-class Operations : public OnEvery {};
-INSTANTIATE_TEST_SUITE_P(On, Operations, testing::Values(Kind::host, Kind::staged, Kind::staged_threads),
-                         name_of_param);
+MINITAW_ON_TRANSPORTS(Operations, Kind::host, Kind::staged, Kind::staged_threads);
 
 constexpr int lanes = schedule::lanes - 1;  // of communication
 Lane lane_at(int index) { return static_cast<Lane>(1 + index % lanes); }
@@ -37,25 +33,23 @@ struct Item {
 
 /// Items that all ranks draw alike.
 std::vector<Item> draw(std::uint32_t seed, int count) {
-  constexpr std::array calls{Call::broadcast,      Call::reduce,     Call::all_gather,
-                             Call::reduce_scatter, Call::all_reduce, Call::send};
   std::mt19937 random(seed);
   std::vector<Item> items;
-  for (int k = 0; k < count; ++k)
+  for (int k = 0; k < count; ++k) {
+    const std::size_t call = random() % (collectives.size() + 1);
     items.push_back(
-        {.call = calls[random() % calls.size()],
+        {.call = call == collectives.size() ? Call::send : collectives[call],
          .lane = static_cast<int>(random() % lanes),
          .communicator = static_cast<int>(random() % 5),
          .root = random(),
          .scalar = scalars[random() % 2],
          .elements = static_cast<std::int64_t>(random() % (random() % 8 == 0 ? 900'000 : 20'000))});
+  }
   return items;
 }
 
-/// A value whose sums depend on the order of addition.
-float rough(int rank, std::size_t item, std::int64_t i) {
-  return std::sin(static_cast<float>(i * 37 + rank * 11) + static_cast<float>(item)) * std::exp2(rank % 5);
-}
+using Start = std::function<Transport::Started()>;
+using Queues = std::array<std::deque<Start>, lanes>;  ///< what a rank starts on each lane, in order
 
 /// The buffers of this rank for a list of items, and its part in each.
 class Work {
@@ -65,27 +59,28 @@ public:
       const Item& item = items[k];
       Values& values = values_.emplace_back(item.scalar, item.elements);
       landing_.emplace_back(item.scalar, item.elements);
-      for (std::int64_t i = 0; i < item.elements; ++i) values.set(i, rough(world.rank, k, i));
+      for (std::int64_t i = 0; i < item.elements; ++i)  // sums depend on the order of addition
+        values.set(i, std::sin(static_cast<float>(i * 37 + world.rank * 11) + static_cast<float>(k)) *
+                          std::exp2(world.rank % 5));
     }
   }
 
-  using Start = std::function<Transport::Started()>;
-  /// What this rank starts on each lane, in order.
-  [[nodiscard]] std::array<std::deque<Start>, lanes> queues() {
-    std::array<std::deque<Start>, lanes> queues;
+  [[nodiscard]] Queues queues() {
+    Queues queues;
     for (std::size_t k = 0; k < items_.size(); ++k) {
-      const auto lane = static_cast<std::size_t>(items_[k].lane);
-      if (items_[k].call != Call::send) {
-        if (!takes_part(k)) continue;
-        queues[lane].push_back([this, k] {
-          return world_.transport.start(lane_at(items_[k].lane), items_[k].call, collective(k));
-        });
-        continue;
-      }
-      for (const bool send : {true, false})
-        queues[(lane + (send ? 0 : 1)) % lanes].push_back([this, k, send] {
-          const std::array batch{message(k, send)};
-          return world_.transport.start(lane_at(items_[k].lane + (send ? 0 : 1)), batch);
+      const int lane = items_[k].lane;
+      const auto push = [&](int at, auto start) {
+        queues[static_cast<std::size_t>(at % lanes)].push_back(
+            [this, k, at, start] { return start(lane_at(at), k); });
+      };
+      if (items_[k].call == Call::send)
+        for (const bool send : {true, false})
+          push(lane + (send ? 0 : 1), [this, send](Lane on, std::size_t item) {
+            return world_.transport.start(on, std::array{message(item, send)});
+          });
+      else if (takes_part(k))
+        push(lane, [this](Lane on, std::size_t item) {
+          return world_.transport.start(on, items_[item].call, collective(item));
         });
     }
     return queues;
@@ -95,29 +90,26 @@ public:
   void block() {
     for (std::size_t k = 0; k < items_.size(); ++k) {
       const Lane lane = lane_at(items_[k].lane);
-      Transport& transport = world_.transport;
-      if (items_[k].call == Call::send) {
-        transport.exchange(lane, std::array{message(k, false), message(k, true)});
-      } else if (takes_part(k)) {
-        const Collective call = collective(k);
-        if (items_[k].call == Call::broadcast) transport.broadcast(lane, call);
-        if (items_[k].call == Call::reduce) transport.reduce(lane, call);
-        if (items_[k].call == Call::all_gather) transport.all_gather(lane, call);
-        if (items_[k].call == Call::reduce_scatter) transport.reduce_scatter(lane, call);
-        if (items_[k].call == Call::all_reduce) transport.all_reduce(lane, call);
-      }
+      if (items_[k].call == Call::send)
+        world_.transport.execute(lane, std::array{message(k, false), message(k, true)});
+      else if (takes_part(k)) world_.transport.execute(lane, items_[k].call, collective(k));
     }
   }
 
-  /// Whether item k has left the same here as there; of reduce_scatter, where it says what it leaves.
-  [[nodiscard]] bool same(const Work& other, std::size_t k) const {
-    if (items_[k].call != Call::reduce_scatter || !takes_part(k))
-      return values_[k] == other.values_[k] && landing_[k] == other.landing_[k];
-    const Range own = slice(items_[k].elements, world_.size(items_[k].communicator),
-                            world_.position(items_[k].communicator));
-    for (std::int64_t i = own.begin; i < own.begin + own.count; ++i)
-      if (values_[k].at(i) != other.values_[k].at(i)) return false;
-    return true;
+  /// Items that have left the same here as there; of reduce_scatter, where it says what it leaves.
+  void expect_same(const Work& other) const {
+    for (std::size_t k = 0; k < items_.size(); ++k) {
+      const Item& item = items_[k];
+      bool same = values_[k] == other.values_[k] && landing_[k] == other.landing_[k];
+      if (item.call == Call::reduce_scatter && takes_part(k)) {
+        const Range own =
+            slice(item.elements, world_.size(item.communicator), world_.position(item.communicator));
+        same = true;
+        for (std::int64_t i = own.begin; i < own.begin + own.count; ++i)
+          same &= values_[k].at(i) == other.values_[k].at(i);
+      }
+      EXPECT_TRUE(same) << "item " << k << ": " << name_of(item.call);
+    }
   }
 
 private:
@@ -131,11 +123,8 @@ private:
 
   /// The payload belongs to the lane, so that messages between two ranks stay in order.
   [[nodiscard]] Message message(std::size_t k, bool send) {
-    const int next = (world_.rank + 1) % world_.ranks;
-    const int previous = (world_.rank + world_.ranks - 1) % world_.ranks;
-    Values& values = send ? values_[k] : landing_[k];
-    return {send, send ? next : previous, static_cast<Payload>(1 + items_[k].lane), values.data(),
-            values.bytes()};
+    return (send ? values_ : landing_)[k].message(send, send ? world_.next : world_.previous,
+                                                  static_cast<Payload>(1 + items_[k].lane));
   }
 
   World& world_;
@@ -144,7 +133,7 @@ private:
 };
 
 /// One thread executes the queues: a lane by chance, on which it starts or advances an operation.
-void execute_in_any_order(std::array<std::deque<Work::Start>, lanes> queues, std::uint32_t seed) {
+void by_one_thread(Queues queues, std::uint32_t seed) {
   std::mt19937 random(seed);
   std::array<Transport::Started, lanes> open;
   const auto busy = [&] {
@@ -163,7 +152,22 @@ void execute_in_any_order(std::array<std::deque<Work::Start>, lanes> queues, std
   }
 }
 
-TEST_P(Operations, OfAllLanesAdvancedInAnyOrderDoWhatBlockingOnesDo) {
+/// With delays that differ from rank to rank; another thread reads the counters meanwhile.
+void by_a_thread_for_each_lane(const Queues& queues, std::uint32_t seed, const Transport& transport) {
+  std::vector<std::jthread> threads;
+  for (const auto& queue : queues)
+    threads.emplace_back([&queue, random = std::mt19937(seed++)]() mutable {
+      for (const Start& start : queue) {
+        std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+        for (const auto open = start(); open != nullptr && !open->done();)
+          if (!open->advance()) std::this_thread::yield();
+      }
+    });
+  for (int k = 0; k < 20; ++k, std::this_thread::sleep_for(std::chrono::milliseconds(1)))
+    (void)transport.sent();
+}
+
+TEST_P(Operations, OfAllLanesAtOnceDoWhatBlockingOnesDo) {
   World world(GetParam());
   for (std::uint32_t round = 0; round < 4; ++round) {
     const std::uint32_t seed = minitaw::test::seed() + round;
@@ -173,11 +177,12 @@ TEST_P(Operations, OfAllLanesAdvancedInAnyOrderDoWhatBlockingOnesDo) {
     blocking.block();
     const schedule::ByteMatrix bytes = world.transport.sent();
     world.transport.reset_counters();
-    execute_in_any_order(mixed.queues(), seed * 31 + static_cast<std::uint32_t>(world.rank));
+    const std::uint32_t own_seed = seed * 31 + static_cast<std::uint32_t>(world.rank) * lanes;
+    if (round % 2 == 0) by_one_thread(mixed.queues(), own_seed);
+    else by_a_thread_for_each_lane(mixed.queues(), own_seed, world.transport);
     EXPECT_EQ(world.transport.sent(), bytes);
     world.transport.reset_counters();
-    for (std::size_t k = 0; k < items.size(); ++k)
-      EXPECT_TRUE(mixed.same(blocking, k)) << "item " << k << ": " << name_of(items[k].call);
+    mixed.expect_same(blocking);
   }
 }
 
@@ -187,17 +192,12 @@ TEST_P(Operations, OfOneCommunicatorGoOnTwoLanesAtOnce) {
   const std::int64_t elements = 700'001;
   const int root = world.ranks / 2;
   Values moved = contribution_of(world.rank, Scalar::fp32, elements), added = moved;
-  std::array<Work::Start, 2> starts{
-      [&] { return world.transport.start(Lane::operands, Call::broadcast, moved.collective(0, root)); },
-      [&] { return world.transport.start(Lane::operands_in, Call::reduce, added.collective(0, root)); }};
-  if (world.rank % 2 == 1) std::swap(starts[0], starts[1]);
-  std::array<Transport::Started, 2> open{starts[0](), starts[1]()};
-  while (open[0] != nullptr || open[1] != nullptr)
-    for (auto& operation : open) {
-      if (operation == nullptr) continue;
-      if (!operation->advance()) std::this_thread::yield();
-      if (operation->done()) operation = nullptr;
-    }
+  Queues queues;
+  queues[0].push_back(
+      [&] { return world.transport.start(lane_at(0), Call::broadcast, moved.collective(0, root)); });
+  queues[1].push_back(
+      [&] { return world.transport.start(lane_at(1), Call::reduce, added.collective(0, root)); });
+  by_one_thread(queues, world.rank % 2);
   EXPECT_EQ(moved, contribution_of(root, Scalar::fp32, elements));
   for (std::int64_t i = 0; i < elements; i += 1009)
     EXPECT_EQ(added.at(i), world.rank == root ? sum_of(world.members(0), i) : contribution(world.rank, i));
@@ -205,16 +205,14 @@ TEST_P(Operations, OfOneCommunicatorGoOnTwoLanesAtOnce) {
 
 TEST_P(Operations, HaveNothingToDoWhileNobodyElseMoves) {
   World world(GetParam());
-  const int next = (world.rank + 1) % world.ranks, previous = (world.rank + world.ranks - 1) % world.ranks;
-  std::vector<std::byte> in(100), out(100, std::byte{7});
-  const std::array receive{Message{false, previous, Payload::weights, in.data(), in.size()}};
-  const Transport::Started under_way = world.transport.start(Lane::operands, receive);
+  Values in(Scalar::fp32, 25), out = contribution_of(world.previous, Scalar::fp32, 25);
+  const auto under_way = world.transport.start(Lane::operands, std::array{in.message(false, world.previous)});
   ASSERT_NE(under_way, nullptr);
   for (int k = 0; k < 10; ++k) EXPECT_FALSE(under_way->advance());
   EXPECT_FALSE(under_way->done());
   MPI_Barrier(MPI_COMM_WORLD);
-  world.transport.exchange(Lane::operands_in,
-                           std::array{Message{true, next, Payload::weights, out.data(), 100}});
+  Values mine = contribution_of(world.rank, Scalar::fp32, 25);
+  world.transport.execute(Lane::operands_in, std::array{mine.message(true, world.next)});
   while (!under_way->done()) under_way->advance();
   EXPECT_EQ(in, out);
   EXPECT_FALSE(under_way->advance()) << "it is over";
@@ -222,10 +220,8 @@ TEST_P(Operations, HaveNothingToDoWhileNobodyElseMoves) {
 
 TEST_P(Operations, EndWhenCancelled) {
   World world(GetParam());
-  std::vector<std::byte> in(100);
-  const std::array lost{
-      Message{false, (world.rank + 1) % world.ranks, Payload::weights, in.data(), in.size()}};
-  Values values(Scalar::fp32, 300'000);
+  Values in(Scalar::fp32, 25), values(Scalar::fp32, 300'000);
+  const std::array lost{in.message(false, world.next)};
   const Transport::Started message = world.transport.start(Lane::operands, lost);
   Transport::Started collective;
   if (world.ranks > 1 && world.rank == 0)
@@ -239,13 +235,6 @@ TEST_P(Operations, EndWhenCancelled) {
   }
   EXPECT_THROW((void)world.transport.start(Lane::operands, lost), Cancelled) << "it stays cancelled";
   MPI_Barrier(MPI_COMM_WORLD);
-}
-
-TEST_P(Operations, AreOfAKindThatTheTransportKnows) {
-  World world(GetParam());
-  Values values(Scalar::fp32, 5);
-  if (world.ranks == 1) GTEST_SKIP() << "a ring of one member does nothing";
-  EXPECT_THROW((void)world.transport.start(Lane::operands, Call::send, values.collective(0)), LogicError);
 }
 
 }  // namespace

@@ -3,20 +3,83 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
+#include <future>
 #include <memory>
+#include <random>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "base/bf16.hpp"
+#include "base/range.hpp"
 #include "comm/mpi/transport.hpp"
-#include "comm/nccl/calls.hpp"
 #include "comm/nccl/transport.hpp"
-#include "copiers.hpp"
 #include "fake_nccl.hpp"
 
+/// The transports that must behave alike, what they are asked, and what must come of it.
 namespace minitaw::comm::test {
 
-/// The transports that must behave alike.
+using schedule::Lane;
+using schedule::Payload;
+using schedule::Traffic;
+using Call = schedule::Kind;
+
+inline constexpr std::array collectives{Call::broadcast, Call::reduce, Call::all_gather, Call::reduce_scatter,
+                                        Call::all_reduce};
+inline constexpr Scalar scalars[] = {Scalar::fp32, Scalar::bf16};
+inline constexpr std::size_t communication_lanes = schedule::lanes - 1;
+
+inline int ranks_of_job() {
+  int ranks = 0;
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  return ranks;
+}
+
+/// Copies as late as it may: when somebody waits. Until then the target holds poison, so that a missing wait,
+/// or memory that is used again too early, shows in the data.
+class LazyCopier : public mpi::Copier {
+public:
+  void load(std::size_t queue, mpi::Piece pinned, mpi::Piece buffer) override {
+    start(loads_[queue], pinned, buffer);
+  }
+  void store(std::size_t queue, mpi::Piece buffer, mpi::Piece pinned) override {
+    start(stores_[queue], buffer, pinned);
+  }
+  void wait_loaded(std::size_t queue) override { finish(loads_[queue]); }
+  void wait_stored(std::size_t queue) override { finish(stores_[queue]); }
+
+protected:
+  using Copies = std::vector<std::future<void>>;
+  virtual void start(Copies& copies, mpi::Piece to, mpi::Piece from) {
+    std::memset(to.data(), 0xa5, to.size());
+    copies.push_back(std::async(std::launch::deferred, [to, from] { copy(to, from); }));
+  }
+  static void copy(mpi::Piece to, mpi::Piece from) { std::memcpy(to.data(), from.data(), to.size()); }
+
+private:
+  static void finish(Copies& copies) {
+    for (auto& copy : copies) copy.get();
+    copies.clear();
+  }
+  std::array<Copies, queues> loads_, stores_;
+};
+
+/// Copies in other threads, after a while: what the thread sanitizer wants to see.
+class ThreadCopier final : public LazyCopier {
+  void start(Copies& copies, mpi::Piece to, mpi::Piece from) override {
+    const std::chrono::microseconds while_(random_() % 50);
+    copies.push_back(std::async(std::launch::async, [to, from, while_] {
+      std::this_thread::sleep_for(while_);
+      copy(to, from);
+    }));
+  }
+  std::mt19937 random_{7};
+};
+
 enum class Kind {
   host,            ///< MPI, buffers in host memory
   staged,          ///< MPI through pinned slots, copies as late as may be
@@ -24,103 +87,220 @@ enum class Kind {
   nccl,            ///< over a stand-in for NCCL; complete when a call returns
 };
 
-inline std::string name_of(Kind kind) {
-  switch (kind) {
-  case Kind::host:
-    return "host";
-  case Kind::staged:
-    return "staged";
-  case Kind::staged_threads:
-    return "staged_threads";
-  case Kind::nccl:
-    break;
-  }
-  return "nccl";
-}
-
-inline constexpr std::size_t communication_lanes = schedule::lanes - 1;
-
-/// A transport with the memory that it needs.
-class Built {
-public:
-  virtual ~Built() = default;
-  [[nodiscard]] virtual Transport& transport() = 0;
+/// Transports with the memory that they need.
+struct Host {
+  explicit Host(const schedule::Program& program)
+      : staging(2 * communication_lanes * schedule::chunk_bytes),
+        transport(mpi::make_transport(MPI_COMM_WORLD, program, staging)) {}
+  std::vector<std::byte> staging;
+  std::unique_ptr<Transport> transport;
 };
 
-class BuiltHost final : public Built {
-public:
-  explicit BuiltHost(const schedule::Program& program)
-      : staging_(2 * communication_lanes * schedule::chunk_bytes),
-        transport_(MPI_COMM_WORLD, program, staging_) {}
-  Transport& transport() override { return transport_; }
-
-private:
-  std::vector<std::byte> staging_;
-  mpi::Transport transport_;
-};
-
-/// Slots as pinned_shape() plans them, but small, so that messages of a test go round them several times.
+/// Slots are few and small, so that messages of a test go round them several times.
 template <class Copier>
-class BuiltStaged final : public Built {
-public:
-  explicit BuiltStaged(const schedule::Program& program, std::size_t slots = 16, std::size_t piece = 1 << 16)
-      : pinned_(communication_lanes * slots * piece, std::byte{0x5a}),
-        transport_(MPI_COMM_WORLD, program, memories(slots * piece, piece)) {}
-  Transport& transport() override { return transport_; }
-
-private:
-  mpi::LaneMemories memories(std::size_t bytes, std::size_t piece) {
-    const std::span<std::byte> all(pinned_);
+struct Staged {
+  explicit Staged(const schedule::Program& program, std::size_t slots = 16, std::size_t piece = 1 << 16)
+      : pinned(communication_lanes * slots * piece, std::byte{0x5a}) {
     mpi::LaneMemories memories;
     for (std::size_t l = 0; l < communication_lanes; ++l)
-      memories[l + 1] = mpi::staged_memory(all.subspan(l * bytes, bytes), piece, copiers_[l]);
-    return memories;
+      memories[l + 1] =
+          mpi::staged_memory(std::span(pinned).subspan(l * slots * piece, slots * piece), piece, copiers[l]);
+    transport = mpi::make_transport(MPI_COMM_WORLD, program, memories);
   }
-  std::vector<std::byte> pinned_;
-  std::array<Copier, communication_lanes> copiers_;
-  mpi::Transport transport_;
+  std::vector<std::byte> pinned;
+  std::array<Copier, communication_lanes> copiers;
+  std::unique_ptr<Transport> transport;
 };
 
-/// Something to tell the queues of lanes by.
-using Lanes = std::array<int, schedule::lanes>;
-inline std::array<nccl::Queue, schedule::lanes> queues_of(Lanes& lanes) {
-  std::array<nccl::Queue, schedule::lanes> queues{};
-  for (std::size_t l = 1; l < lanes.size(); ++l) queues[l] = &lanes[l];
-  return queues;
+struct Nccl {
+  explicit Nccl(const schedule::Program& program) : scratch(nccl::scratch_bytes(program)) {
+    transport = nccl::make_transport(MPI_COMM_WORLD, program, fake, {.queues = queues(), .scratch = scratch});
+  }
+  /// Something to tell the queues of lanes by.
+  [[nodiscard]] std::array<nccl::Queue, schedule::lanes> queues() {
+    std::array<nccl::Queue, schedule::lanes> all{};
+    for (std::size_t l = 1; l < lanes.size(); ++l) all[l] = &lanes[l];
+    return all;
+  }
+  [[nodiscard]] nccl::Queue queue(Lane lane) { return queues()[static_cast<std::size_t>(lane)]; }
+
+  FakeNccl fake;
+  std::array<int, schedule::lanes> lanes{};
+  std::vector<std::byte> scratch;
+  std::unique_ptr<Transport> transport;
+};
+
+template <class Owner>
+std::shared_ptr<Transport> build(const schedule::Program& program, auto... more) {
+  const auto owner = std::make_shared<Owner>(program, more...);
+  return {owner, owner->transport.get()};
 }
-
-class BuiltNccl final : public Built {
-public:
-  explicit BuiltNccl(const schedule::Program& program)
-      : scratch_(nccl::scratch_bytes(program)),
-        transport_(MPI_COMM_WORLD, program, fake_, {.queues = queues_of(lanes_), .scratch = scratch_}) {}
-  Transport& transport() override { return transport_; }
-  [[nodiscard]] FakeNccl& fake() { return fake_; }
-  /// The queue of a lane.
-  [[nodiscard]] nccl::Queue queue(schedule::Lane lane) {
-    return queues_of(lanes_)[static_cast<std::size_t>(lane)];
-  }
-
-private:
-  FakeNccl fake_;
-  Lanes lanes_{};
-  std::vector<std::byte> scratch_;
-  nccl::Transport transport_;
-};
-
-inline std::unique_ptr<Built> build(Kind kind, const schedule::Program& program) {
-  if (kind == Kind::host) return std::make_unique<BuiltHost>(program);
-  if (kind == Kind::staged) return std::make_unique<BuiltStaged<LazyCopier>>(program);
-  if (kind == Kind::nccl) return std::make_unique<BuiltNccl>(program);
-  return std::make_unique<BuiltStaged<ThreadCopier>>(program);
+inline std::shared_ptr<Transport> build(Kind kind, const schedule::Program& program) {
+  if (kind == Kind::host) return build<Host>(program);
+  if (kind == Kind::staged) return build<Staged<LazyCopier>>(program);
+  if (kind == Kind::nccl) return build<Nccl>(program);
+  return build<Staged<ThreadCopier>>(program);
 }
 
 /// A test that is run for several transports.
 class OnEvery : public testing::TestWithParam<Kind> {};
+inline std::string name_of_param(const testing::TestParamInfo<Kind>& info) {
+  return std::array{"host", "staged", "staged_threads", "nccl"}[static_cast<std::size_t>(info.param)];
+}
+#define MINITAW_ON_TRANSPORTS(suite, ...)                                                                    \
+  class suite : public OnEvery {};                                                                           \
+  INSTANTIATE_TEST_SUITE_P(On, suite, testing::Values(__VA_ARGS__), name_of_param)
 
-inline std::string name_of_param(const testing::TestParamInfo<Kind>& info) { return name_of(info.param); }
+/// Communicators that are awkward on purpose: not all ranks, not ascending, one member.
+inline std::vector<schedule::Communicator> communicators(int ranks) {
+  std::vector<schedule::Communicator> all(5);
+  all[0].name = "world", all[1].name = "backwards", all[2].name = "evens", all[3].name = "odds",
+  all[4].name = "last";
+  for (int r = 0; r < ranks; ++r) {
+    all[0].ranks.push_back(r);
+    all[1].ranks.insert(all[1].ranks.begin(), r);
+    all[r % 2 == 0 ? 2 : 3].ranks.push_back(r);
+  }
+  all[4].ranks = {ranks - 1};
+  return all;
+}
+
+/// Every collective and message that the tests execute, so that a transport is ready for them; no step.
+inline schedule::Program program(int ranks) {
+  schedule::Program p;
+  p.communicators = communicators(ranks);
+  p.groups = topology::Groups({ranks});
+  p.ranks.resize(ranks);
+  for (int r = 0; r < ranks; ++r)
+    for (std::size_t l = 1; l <= communication_lanes; ++l) {
+      const auto add = [&](Call kind, int peer, int communicator, Payload payload) {
+        schedule::Action a;
+        a.kind = kind, a.lane = static_cast<Lane>(l), a.peer = peer, a.communicator = communicator,
+        a.payload = payload;
+        p.ranks[r].actions.push_back(a);
+      };
+      for (int c = 0; c < static_cast<int>(p.communicators.size()); ++c)
+        if (std::ranges::count(p.communicators[c].ranks, r) > 0)
+          add(Call::reduce, p.communicators[c].ranks[0], c, Payload::gradient);
+      for (const int peer : {(r + 1) % ranks, (r + ranks - 1) % ranks})
+        for (const Payload payload : {Payload::weights, Payload::gradient})
+          add(Call::send, peer, -1, payload), add(Call::recv, peer, -1, payload);
+    }
+  return p;
+}
+
+/// A transport of the whole job.
+struct World {
+  explicit World(Kind which) : kind(which), built(build(which, plan)) {}
+  World(Kind which, std::shared_ptr<Transport> other) : kind(which), built(std::move(other)) {}
+
+  Kind kind;
+  int ranks = ranks_of_job();
+  schedule::Program plan = program(ranks);
+  std::shared_ptr<Transport> built;
+  Transport& transport = *built;
+  int rank = transport.rank(), next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
+
+  [[nodiscard]] const std::vector<int>& members(int communicator) const {
+    return plan.communicators[communicator].ranks;
+  }
+  [[nodiscard]] int size(int communicator) const { return static_cast<int>(members(communicator).size()); }
+  /// Of this rank in the communicator; -1 if it is not a member.
+  [[nodiscard]] int position(int communicator) const {
+    const auto found = std::ranges::find(members(communicator), rank);
+    return found == members(communicator).end() ? -1
+                                                : static_cast<int>(found - members(communicator).begin());
+  }
+};
+
+/// A buffer of fp32 or bf16 values seen as floats.
+class Values {
+public:
+  Values(Scalar scalar, std::int64_t elements)
+      : scalar_(scalar), elements_(elements), bytes_(elements * bytes_of(scalar) + 1) {}
+
+  [[nodiscard]] std::int64_t elements() const { return elements_; }
+  [[nodiscard]] float at(std::int64_t i) const {
+    return scalar_ == Scalar::fp32 ? load<float>(i) : to_float(load<Bf16>(i));
+  }
+  void set(std::int64_t i, float value) {
+    if (scalar_ == Scalar::fp32) store(i, value);
+    else store(i, to_bf16(value));
+  }
+  [[nodiscard]] std::byte* data() { return bytes_.data(); }
+  [[nodiscard]] std::size_t bytes() const { return bytes_.size() - 1; }
+  [[nodiscard]] bool kept_to_its_bounds() const { return bytes_.back() == std::byte{}; }
+  friend bool operator==(const Values&, const Values&) = default;
+
+  [[nodiscard]] Collective collective(int communicator, int root = -1) {
+    return {communicator, root, Payload::gradient, scalar_, data(), elements_};
+  }
+  [[nodiscard]] Message message(bool send, int peer, Payload payload = Payload::weights) {
+    return {send, peer, payload, data(), bytes()};
+  }
+
+private:
+  template <class T>
+  [[nodiscard]] T load(std::int64_t i) const {
+    T value;
+    std::memcpy(&value, bytes_.data() + i * sizeof(T), sizeof(T));
+    return value;
+  }
+  template <class T>
+  void store(std::int64_t i, T value) {
+    std::memcpy(bytes_.data() + i * sizeof(T), &value, sizeof(T));
+  }
+
+  Scalar scalar_;
+  std::int64_t elements_;
+  std::vector<std::byte> bytes_;  ///< one byte more than needed: nobody may touch it
+};
+
+/// Element i of a rank's contribution: small integers, whose sums over the ranks bf16 holds exactly.
+inline float contribution(int rank, std::int64_t i) { return static_cast<float>(rank + 1 + i % 7); }
+inline float sum_of(const std::vector<int>& ranks, std::int64_t i) {
+  float sum = 0;
+  for (const int rank : ranks) sum += contribution(rank, i);
+  return sum;
+}
+inline Values contribution_of(int rank, Scalar scalar, std::int64_t elements) {
+  Values values(scalar, elements);
+  for (std::int64_t i = 0; i < elements; ++i) values.set(i, contribution(rank, i));
+  return values;
+}
+
+/// Executes a collective on this rank's contribution; returns how many elements are not what they must be.
+inline int wrong_after(World& world, Lane lane, Call kind, int communicator, int root, Scalar scalar,
+                       std::int64_t elements) {
+  const std::vector<int>& members = world.members(communicator);
+  const int size = world.size(communicator);
+  Values values = contribution_of(world.rank, scalar, elements);
+  world.transport.execute(lane, kind, values.collective(communicator, root));
+  int wrong = values.kept_to_its_bounds() ? 0 : 1;
+  for (int m = 0; m < size; ++m) {
+    const Range part = slice(elements, size, m);
+    const bool own = m == world.position(communicator);
+    for (std::int64_t i = part.begin; i < part.begin + part.count; ++i) {
+      if (kind == Call::reduce_scatter && !own) continue;  // left undefined
+      float right = contribution(world.rank, i);
+      if (kind == Call::broadcast) right = contribution(root, i);
+      if (kind == Call::all_gather) right = contribution(members[m], i);
+      if (kind == Call::all_reduce || kind == Call::reduce_scatter ||
+          (kind == Call::reduce && world.rank == root))
+        right = sum_of(members, i);
+      wrong += values.at(i) != right;
+    }
+  }
+  return wrong;
+}
+
+/// Bytes of a message, alike in no two pieces.
+inline std::vector<std::byte> pattern(int from, int to, Payload payload, std::size_t bytes) {
+  std::vector<std::byte> data(bytes);
+  const std::uint64_t seed = static_cast<std::uint64_t>(from * 7 + to * 3 + static_cast<int>(payload)) << 32;
+  for (std::size_t i = 0; i < bytes; ++i)
+    data[i] = static_cast<std::byte>(((seed + i) * 0x9e3779b97f4a7c15u) >> 56);
+  return data;
+}
 
 }  // namespace minitaw::comm::test
-
-#define MINITAW_ON_EVERY_TRANSPORT(suite)                                                                    \
-  INSTANTIATE_TEST_SUITE_P(On, suite, testing::Values(Kind::host, Kind::staged, Kind::nccl), name_of_param)

@@ -1,55 +1,53 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
-#include <mpi.h>
+#include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "comm/mpi/memory.hpp"
+#include "comm/mpi/transport.hpp"
 #include "comm/transport.hpp"
-#include "schedule/account.hpp"
 
+/// What the transport over MPI is made of.
 namespace minitaw::comm::mpi {
 
-/// A message on its way; owns the MPI request. Move-only. The memory it reads or writes must live until
-/// test() returns true.
-class Request {
-public:
-  Request() = default;
-  Request(Request&& other) noexcept
-      : handle_(std::exchange(other.handle_, MPI_REQUEST_NULL)), expected_(other.expected_),
-        receives_(other.receives_) {}
-  Request& operator=(Request&& other) noexcept;
-  ~Request() { abandon(); }
+/// MPI counts in int: longer messages travel in pieces of this size.
+inline constexpr std::size_t largest_message = std::size_t{1} << 30;
 
-  [[nodiscard]] static Request send(MPI_Comm comm, int peer, int tag, const std::byte* data,
-                                    std::size_t bytes);
-  [[nodiscard]] static Request receive(MPI_Comm comm, int peer, int tag, std::byte* data, std::size_t bytes);
+/// `data` in pieces of at most `largest` bytes; none if it is empty. Both sides of a message cut alike, so
+/// pieces need no header.
+[[nodiscard]] std::vector<Piece> cut(Piece data, std::size_t largest);
 
-  /// Whether the message is complete; not asked again when it is. Throws Error if it failed or arrived with
-  /// another length.
-  bool test();
+/// One lane's end of the network. Used by one thread at a time. All lanes share the communicator; tags keep
+/// apart what must not match.
+struct Channel {
+  MPI_Comm comm;
+  LaneMemory memory;
+  SentBytes& sent;
+  const std::atomic<bool>& cancelled;
 
-private:
-  /// Only on the way out of an error: a receive is withdrawn, a send is left to MPI.
-  void abandon() noexcept;
-
-  MPI_Request handle_ = MPI_REQUEST_NULL;
-  std::size_t expected_ = 0;
-  bool receives_ = false;
+  void check_cancelled() const {
+    if (cancelled.load(std::memory_order_relaxed)) throw Cancelled();
+  }
 };
 
-/// Messages that are taken as complete in the order in which they were started, so that a look costs one
-/// test.
+/// MPI messages under way, of at most INT_MAX bytes each. They are taken as complete in the order in which
+/// they were started, so that a look costs one test. What they read or write must live until then. On the way
+/// out of an error, receives are withdrawn and sends are left to MPI.
 class Requests {
 public:
-  /// `count` messages will be added.
+  explicit Requests(Channel& channel) : channel_(channel) {}
+  Requests(const Requests&) = delete;
+  Requests& operator=(const Requests&) = delete;
+  ~Requests();
+
+  /// `count` messages will be started.
   void reserve(std::size_t count) { requests_.reserve(count); }
-  void add(Request request) { requests_.push_back(std::move(request)); }
-  /// Whether there was an oldest open message and it is complete now.
+  void send(int peer, int tag, schedule::Traffic traffic, std::span<const std::byte> data);
+  void receive(int peer, int tag, Piece place);
+
+  /// Whether there was an oldest open message and it is complete now. Throws Error if it failed or arrived
+  /// with another length.
   bool finish_one();
   /// Whether there was any such message.
   bool finish();
@@ -59,55 +57,27 @@ public:
   [[nodiscard]] std::size_t open() const { return started() - finished(); }
 
 private:
+  struct Request {
+    MPI_Request handle = MPI_REQUEST_NULL;
+    bool receives = false;
+    std::size_t bytes = 0;
+  };
+
+  Channel& channel_;
   std::vector<Request> requests_;
   std::size_t finished_ = 0;
 };
 
-/// A communicator of our own with the ranks of another one, so that nobody else's messages match ours.
-/// Failures come back as codes.
-class OwnComm {
-public:
-  /// Collective over `world`.
-  explicit OwnComm(MPI_Comm world);
-  OwnComm(const OwnComm&) = delete;
-  OwnComm& operator=(const OwnComm&) = delete;
-  ~OwnComm();
-  [[nodiscard]] MPI_Comm get() const { return comm_; }
+/// All messages of a batch at once; the payload is the tag. Messages of no bytes do not travel.
+///
+/// On a staged lane every message gets slots of its own, so that none waits for another one: a peer may not
+/// come to the first before it has had the last. Messages of equal payload to or from one rank follow each
+/// other, since MPI matches them in order. Throws LogicError if the batch needs more slots than there are.
+[[nodiscard]] std::unique_ptr<Operation> make_exchange(Channel& channel, std::span<const Message> batch);
 
-private:
-  MPI_Comm comm_ = MPI_COMM_NULL;
-};
-
-/// One lane's end of the network: the memory that its pieces pass through, and the count of what it sends.
-/// Used by one thread at a time. All lanes share the communicator; tags keep apart what must not match.
-class Channel {
-public:
-  /// `comm` and `cancelled` outlive this.
-  Channel(MPI_Comm comm, const LaneMemory& memory, const std::atomic<bool>& cancelled);
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
-
-  /// Starts a message of at most INT_MAX bytes to or from a rank.
-  [[nodiscard]] Request send(int peer, int tag, schedule::Traffic traffic, std::span<const std::byte> data);
-  [[nodiscard]] Request receive(int peer, int tag, std::span<std::byte> place);
-  /// Throws Cancelled once the flag is raised.
-  void check_cancelled() const {
-    if (cancelled_.load(std::memory_order_relaxed)) throw Cancelled();
-  }
-
-  [[nodiscard]] const Memory& moves() const { return memory_.moves; }
-  /// Throws LogicError if this lane has no slots for what is to be added.
-  [[nodiscard]] const Memory& sums() const;
-
-  /// Adds what this lane sent, as rank `rank`; may be called from any thread.
-  void add_sent(int rank, schedule::ByteMatrix& matrix) const;
-  void reset_counters();
-
-private:
-  MPI_Comm comm_;
-  LaneMemory memory_;
-  const std::atomic<bool>& cancelled_;
-  std::vector<std::atomic<std::uint64_t>> sent_;  ///< [peer][traffic]
-};
+/// This rank's part in a collective of two members and more, not begun.
+[[nodiscard]] std::unique_ptr<Operation> make_collective(Channel& channel, schedule::Kind kind,
+                                                         const Membership& member, int tag,
+                                                         const Collective& collective);
 
 }  // namespace minitaw::comm::mpi

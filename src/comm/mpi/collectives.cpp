@@ -1,225 +1,200 @@
-#include "comm/mpi/operations.hpp"
-
 #include <algorithm>
-#include <fmt/format.h>
 
 #include "base/error.hpp"
 #include "base/range.hpp"
-#include "comm/transport.hpp"
+#include "comm/mpi/channel.hpp"
 
 namespace minitaw::comm::mpi {
-
-RingOperation::RingOperation(Channel& channel, const Memory& memory, RingPlan plan)
-    : channel_(channel), memory_(memory), plan_(std::move(plan)),
-      landing_(memory.landing, memory.piece_bytes), loading_(memory.loading, memory.piece_bytes) {
-  const auto count = [&](bool RingStep::* which) {
-    return static_cast<std::size_t>(std::ranges::count(plan_.steps, true, which));
-  };
-  sends_.reserve(count(&RingStep::leaves));
-  receives_.reserve(count(&RingStep::arrives));
-}
-
-RingOperation::~RingOperation() {
-  if (!done_ && memory_.copier != nullptr) memory_.copier->settle();
-}
-
-bool RingOperation::advance() {
-  channel_.check_cancelled();
-  bool moved = sends_.finish();
-  moved |= post_receives();
-  moved |= start_loads();
-  if (ready()) {
-    execute(plan_.steps[next_++]);
-    moved = true;
-  }
-  if (done_ || next_ < plan_.steps.size() || sends_.open() > 0) return moved;
-  finish_stores();
-  done_ = true;
-  return true;
-}
-
-bool RingOperation::post_receives() {
-  const std::size_t before = receives_.started();
-  for (; next_posted_ < plan_.steps.size() && receives_.open() < memory_.ahead; ++next_posted_) {
-    const RingStep& step = plan_.steps[next_posted_];
-    if (!step.arrives) continue;
-    const std::size_t k = receives_.started();
-    if (!vacate(landing_, k)) break;
-    const Piece place = landing_.in_buffer() ? step.piece : landing_.memory(k, step.piece.size());
-    receives_.add(channel_.receive(plan_.from, plan_.tag, place));
-  }
-  return receives_.started() > before;
-}
-
-bool RingOperation::start_loads() {
-  const std::size_t before = loads_;
-  if (loading_.in_buffer()) return false;
-  for (; next_loaded_ < plan_.steps.size() && loads_ < own_ + Copier::queues; ++next_loaded_) {
-    const RingStep& step = plan_.steps[next_loaded_];
-    if (!step.own) continue;
-    if (!vacate(loading_, loads_)) break;
-    memory_.copier->load(loads_ % Copier::queues, loading_.memory(loads_, step.piece.size()), step.piece);
-    ++loads_;
-  }
-  return loads_ > before;
-}
-
-bool RingOperation::vacate(Slots& slots, std::size_t k) {
-  if (slots.in_buffer()) return true;
-  Slots::Slot& slot = slots.slot(k);
-  if (slot.send > sends_.finished()) return false;
-  if (slot.storing) memory_.copier->wait_stored(slot.queue);
-  slot = {};
-  return true;
-}
-
-bool RingOperation::ready() {
-  if (next_ == plan_.steps.size()) return false;
-  const RingStep& step = plan_.steps[next_];
-  if (step.leaves && sends_.open() > plan_.open_sends) return false;
-  if (step.own && !loading_.in_buffer() && loads_ == own_) return false;
-  return !step.arrives || receives_.finish_one();  // last: it is complete only once
-}
-
-void RingOperation::execute(const RingStep& step) {
-  Held result;
-  if (step.own && step.arrives) result = sum(take_arrived(step), take_own(step));
-  else result = step.own ? take_own(step) : take_arrived(step);
-  if (step.leaves) send(result);
-  if (step.stays) keep(result, step.piece);
-}
-
-RingOperation::Held RingOperation::take_own(const RingStep& step) {
-  if (loading_.in_buffer()) return {step.piece};
-  memory_.copier->wait_loaded(own_ % Copier::queues);
-  const std::size_t k = own_++;
-  return {loading_.memory(k, step.piece.size()), &loading_.slot(k)};
-}
-
-RingOperation::Held RingOperation::take_arrived(const RingStep& step) {
-  if (landing_.in_buffer()) return {step.piece};
-  const std::size_t k = receives_.finished() - 1;
-  return {landing_.memory(k, step.piece.size()), &landing_.slot(k)};
-}
-
-RingOperation::Held RingOperation::sum(const Held& arrived, const Held& own) const {
-  const bool in_buffer = own.slot == nullptr && plan_.may_overwrite;
-  const Held& target = in_buffer ? own : arrived;
-  const Held& other = in_buffer ? arrived : own;
-  add(plan_.scalar, target.memory.data(), other.memory.data(),
-      static_cast<std::int64_t>(target.memory.size() / bytes_of(plan_.scalar)));
-  return target;
-}
-
-void RingOperation::send(const Held& held) {
-  sends_.add(channel_.send(plan_.to, plan_.tag, plan_.traffic, held.memory));
-  if (held.slot != nullptr) held.slot->send = sends_.started();
-}
-
-void RingOperation::keep(const Held& held, Piece place) {
-  if (held.slot == nullptr) return;
-  held.slot->storing = true;
-  held.slot->queue = kept_++ % Copier::queues;
-  memory_.copier->store(held.slot->queue, place, held.memory);
-}
-
-void RingOperation::finish_stores() {
-  for (std::size_t queue = 0; queue < std::min(kept_, Copier::queues); ++queue)
-    memory_.copier->wait_stored(queue);
-}
-
 namespace {
 
 using schedule::Kind;
 
-/// A part of a collective: a plan and the memory that its pieces pass through.
-struct Part {
-  Memory memory;
-  RingPlan plan;
+/// What happens to one piece of a buffer at one member of a collective.
+struct Step {
+  Piece piece;
+  bool arrives = false;  ///< it comes from a neighbour
+  bool leaves = false;   ///< the result goes to the other neighbour
 };
 
-/// Pieces of a slice of a buffer, in order.
-std::vector<Piece> pieces_of(const Buffer& buffer, const Range& slice, std::size_t piece_bytes) {
-  const auto scalar = static_cast<std::int64_t>(bytes_of(buffer.scalar));
-  std::vector<Piece> pieces;
-  cut(Piece(buffer.data + slice.begin * scalar, static_cast<std::size_t>(slice.count * scalar)), piece_bytes,
-      pieces);
-  return pieces;
-}
+/// A member's part in a chain or a ring of neighbours: its steps, in order.
+struct Plan {
+  Memory memory;
+  bool sums = false;  ///< a step adds this rank's piece to what arrives; else it passes on what arrives
+  std::vector<Step> steps;
+  int from = -1, to = -1;  ///< neighbours, global ranks
+  int tag = 0;
+  schedule::Traffic traffic = schedule::Traffic::weights;
+  Scalar scalar = Scalar::fp32;
+  /// Where MPI reads the buffer itself, sums are written there; else they are where the other piece came.
+  bool may_overwrite = false;
+  /// A step that sends waits until no more sends than these are open.
+  std::size_t open_sends = std::numeric_limits<std::size_t>::max();
 
-/// Memory for a collective that only moves data. Pieces are for passing on what has come while more comes:
-/// between two members of a ring, in place, they would only cost a handshake each.
-Memory moving_memory(const Channel& channel, const Ring& ring) {
-  Memory memory = channel.moves();
-  if (ring.size() == 2 && memory.copier == nullptr) memory.piece_bytes = largest_message;
-  return memory;
-}
+  /// Whether this rank's piece is read.
+  [[nodiscard]] bool reads(const Step& step) const { return sums || !step.arrives; }
+  /// Whether the result becomes the piece in the buffer.
+  [[nodiscard]] bool keeps(const Step& step) const { return sums ? !step.leaves : step.arrives; }
+};
 
-RingPlan plan_from_to(int from, int to, const Ring& ring, const Buffer& buffer) {
-  return {.steps = {},
-          .from = from,
-          .to = to,
-          .tag = ring.tag,
-          .traffic = buffer.traffic,
-          .scalar = buffer.scalar};
-}
+/// Memory for pieces, used in turn: piece k has slot k modulo their number. No slots at all: pieces are used
+/// where they are in the buffer.
+class Slots {
+public:
+  struct Slot {
+    std::size_t send = 0;   ///< number of the send that reads it; 0: none
+    bool storing = false;   ///< a copy to the buffer reads it
+    std::size_t queue = 0;  ///< of that copy
+  };
 
-/// A chain from the root: while piece k + 1 arrives, piece k is passed on.
-Part broadcast(const Channel& channel, const Ring& ring, const Buffer& buffer) {
-  Part part{moving_memory(channel, ring), plan_from_to(ring.previous(), ring.next(), ring, buffer)};
-  part.plan.open_sends = part.memory.ahead;
-  const bool root = ring.is_first();
-  for (const Piece piece : pieces_of(buffer, {0, buffer.elements}, part.memory.piece_bytes))
-    part.plan.steps.push_back(
-        {.piece = piece, .arrives = !root, .leaves = !ring.is_last(), .own = root, .stays = !root});
-  return part;
-}
+  Slots(Piece memory, std::size_t slot_bytes)
+      : memory_(memory.data()), slot_bytes_(slot_bytes), slots_(memory.size() / slot_bytes) {}
 
-/// A chain towards the root, so the order of the sum is that of the ring and its bits repeat. Only the root
-/// may change its buffer.
-Part reduce(const Channel& channel, const Ring& ring, const Buffer& buffer) {
-  Part part{channel.sums(), plan_from_to(ring.next(), ring.previous(), ring, buffer)};
-  part.plan.open_sends = 4;
-  part.plan.may_overwrite = ring.is_first();
-  for (const Piece piece : pieces_of(buffer, {0, buffer.elements}, part.memory.piece_bytes))
-    part.plan.steps.push_back({.piece = piece,
-                               .arrives = !ring.is_last(),
-                               .leaves = !ring.is_first(),
-                               .own = true,
-                               .stays = ring.is_first()});
-  return part;
-}
-
-// The sends of a ring are not limited: if everyone waited to send before receiving it would stand still.
-
-/// A ring: every member sends its own slice, then hands on what arrives; the last slice to arrive is that of
-/// the member behind the next one on, who is where it came from.
-Part all_gather(const Channel& channel, const Ring& ring, const Buffer& buffer) {
-  Part part{moving_memory(channel, ring), plan_from_to(ring.previous(), ring.next(), ring, buffer)};
-  part.plan.steps = ring_steps(ring, buffer, ring.position, part.memory);
-  for (RingStep& step : part.plan.steps) {
-    step.own = !step.arrives;
-    step.stays = step.arrives;
+  [[nodiscard]] bool in_buffer() const { return slots_.empty(); }
+  [[nodiscard]] Slot& slot(std::size_t k) { return slots_[k % slots_.size()]; }
+  [[nodiscard]] Piece memory(std::size_t k, std::size_t bytes) const {
+    return {memory_ + k % slots_.size() * slot_bytes_, bytes};
   }
-  return part;
-}
 
-/// A ring: the sum of slice i starts at member i + 1 and grows on its way round to member i. Each member adds
-/// its own part; in host memory it does so in its buffer and sends from there.
-Part reduce_scatter(const Channel& channel, const Ring& ring, const Buffer& buffer) {
-  Part part{channel.sums(), plan_from_to(ring.previous(), ring.next(), ring, buffer)};
-  part.plan.may_overwrite = true;
-  part.plan.steps = ring_steps(ring, buffer, ring.position - 1, part.memory);
-  for (RingStep& step : part.plan.steps) {
-    step.own = true;
-    step.stays = !step.leaves;
+private:
+  std::byte* memory_;
+  std::size_t slot_bytes_;
+  std::vector<Slot> slots_;
+};
+
+/// Executes a plan. Receives are posted, and own pieces fetched, some steps ahead. A slot is written again
+/// only when the send and the copy that read it are over.
+class ChainOrRing final : public Operation {
+public:
+  ChainOrRing(Channel& channel, Plan plan)
+      : channel_(channel), plan_(std::move(plan)), landing_(memory().landing, memory().piece_bytes),
+        loading_(memory().loading, memory().piece_bytes), sends_(channel), receives_(channel) {
+    sends_.reserve(static_cast<std::size_t>(std::ranges::count(plan_.steps, true, &Step::leaves)));
+    receives_.reserve(static_cast<std::size_t>(std::ranges::count(plan_.steps, true, &Step::arrives)));
   }
-  return part;
-}
+  ChainOrRing(const ChainOrRing&) = delete;
+  ChainOrRing& operator=(const ChainOrRing&) = delete;
+  /// If it is not over (it was cancelled), no copy reads or writes the buffer afterwards.
+  ~ChainOrRing() override {
+    if (!done_ && memory().copier != nullptr) memory().copier->settle();
+  }
 
-std::unique_ptr<RingOperation> make(Channel& channel, Part part) {
-  return std::make_unique<RingOperation>(channel, part.memory, std::move(part.plan));
-}
+  /// Executes one step at most: a step may add up a piece, and other lanes may share the thread.
+  bool advance() override {
+    channel_.check_cancelled();
+    bool moved = sends_.finish();
+    moved |= post_receives();
+    moved |= start_loads();
+    if (ready()) {
+      execute(plan_.steps[next_++]);
+      moved = true;
+    }
+    if (done_ || next_ < plan_.steps.size() || sends_.open() > 0) return moved;
+    for (std::size_t queue = 0; queue < std::min(kept_, Copier::queues); ++queue)
+      memory().copier->wait_stored(queue);
+    done_ = true;
+    return true;
+  }
+  [[nodiscard]] bool done() const override { return done_; }
+
+private:
+  /// A piece that this rank holds, in the buffer (no slot) or in a slot.
+  struct Held {
+    Piece memory;
+    Slots::Slot* slot = nullptr;
+  };
+
+  bool post_receives() {
+    const std::size_t before = receives_.started();
+    for (; next_posted_ < plan_.steps.size() && receives_.open() < memory().ahead; ++next_posted_) {
+      const Step& step = plan_.steps[next_posted_];
+      if (!step.arrives) continue;
+      const std::size_t k = receives_.started();
+      if (!vacate(landing_, k)) break;
+      receives_.receive(plan_.from, plan_.tag,
+                        landing_.in_buffer() ? step.piece : landing_.memory(k, step.piece.size()));
+    }
+    return receives_.started() > before;
+  }
+
+  bool start_loads() {
+    if (loading_.in_buffer()) return false;
+    const std::size_t before = loads_;
+    for (; next_loaded_ < plan_.steps.size() && loads_ < own_ + Copier::queues; ++next_loaded_) {
+      const Step& step = plan_.steps[next_loaded_];
+      if (!plan_.reads(step)) continue;
+      if (!vacate(loading_, loads_)) break;
+      memory().copier->load(loads_ % Copier::queues, loading_.memory(loads_, step.piece.size()), step.piece);
+      ++loads_;
+    }
+    return loads_ > before;
+  }
+
+  /// Whether the slot of piece k may be written now: no send reads it, and no copy any more.
+  [[nodiscard]] bool vacate(Slots& slots, std::size_t k) {
+    if (slots.in_buffer()) return true;
+    Slots::Slot& slot = slots.slot(k);
+    if (slot.send > sends_.finished()) return false;
+    if (slot.storing) memory().copier->wait_stored(slot.queue);
+    slot = {};
+    return true;
+  }
+
+  [[nodiscard]] bool ready() {
+    if (next_ == plan_.steps.size()) return false;
+    const Step& step = plan_.steps[next_];
+    if (step.leaves && sends_.open() > plan_.open_sends) return false;
+    if (plan_.reads(step) && !loading_.in_buffer() && loads_ == own_) return false;
+    return !step.arrives || receives_.finish_one();  // last: it is complete only once
+  }
+
+  void execute(const Step& step) {
+    Held held;
+    if (!step.arrives) held = take_own(step);
+    else if (!plan_.reads(step)) held = take_arrived(step);
+    else held = sum(take_arrived(step), take_own(step));
+    if (step.leaves) {
+      sends_.send(plan_.to, plan_.tag, plan_.traffic, held.memory);
+      if (held.slot != nullptr) held.slot->send = sends_.started();
+    }
+    if (plan_.keeps(step) && held.slot != nullptr) {
+      *held.slot = {held.slot->send, true, kept_++ % Copier::queues};
+      memory().copier->store(held.slot->queue, step.piece, held.memory);
+    }
+  }
+
+  [[nodiscard]] Held take_own(const Step& step) {
+    if (loading_.in_buffer()) return {step.piece};
+    memory().copier->wait_loaded(own_ % Copier::queues);
+    const std::size_t k = own_++;
+    return {loading_.memory(k, step.piece.size()), &loading_.slot(k)};
+  }
+
+  [[nodiscard]] Held take_arrived(const Step& step) {
+    if (landing_.in_buffer()) return {step.piece};
+    const std::size_t k = receives_.finished() - 1;
+    return {landing_.memory(k, step.piece.size()), &landing_.slot(k)};
+  }
+
+  [[nodiscard]] Held sum(const Held& arrived, const Held& own) const {
+    const bool in_buffer = own.slot == nullptr && plan_.may_overwrite;
+    const Held &target = in_buffer ? own : arrived, &other = in_buffer ? arrived : own;
+    add(plan_.scalar, target.memory.data(), other.memory.data(),
+        static_cast<std::int64_t>(target.memory.size() / bytes_of(plan_.scalar)));
+    return target;
+  }
+
+  [[nodiscard]] const Memory& memory() const { return plan_.memory; }
+
+  Channel& channel_;
+  Plan plan_;
+  Slots landing_, loading_;
+  Requests sends_, receives_;
+  std::size_t next_ = 0;                        ///< step to execute
+  std::size_t next_posted_ = 0;                 ///< first step whose receive may still have to be posted
+  std::size_t next_loaded_ = 0;                 ///< first step whose own piece may still have to be fetched
+  std::size_t loads_ = 0, own_ = 0, kept_ = 0;  ///< fetches begun; own pieces used; stores begun
+  bool done_ = false;
+};
 
 /// One operation, then another one.
 class InTurn final : public Operation {
@@ -233,41 +208,79 @@ private:
   std::unique_ptr<Operation> first_, second_;
 };
 
-}  // namespace
+std::vector<Piece> pieces_of(const Collective& c, const Range& range, std::size_t piece_bytes) {
+  const auto width = static_cast<std::int64_t>(bytes_of(c.scalar));
+  return cut({c.data + range.begin * width, static_cast<std::size_t>(range.count * width)}, piece_bytes);
+}
 
-std::vector<RingStep> ring_steps(const Ring& ring, const Buffer& buffer, int first, const Memory& memory) {
+/// The steps of a member in which slice `first` starts at it, the slices below arrive one after the other and
+/// are passed on, and the last to arrive does not leave. Slices go round `window` pieces at a time: a rank
+/// with few slots must pass pieces on before it has sent all of its own.
+std::vector<Step> ring_steps(int members, const Collective& c, int first, const Memory& memory) {
   std::vector<std::vector<Piece>> slices;  // in the order in which they come by
   std::size_t longest = 0;
-  for (int step = 0; step < ring.size(); ++step) {
-    slices.push_back(
-        pieces_of(buffer, slice(buffer.elements, ring.size(), first - step), memory.piece_bytes));
+  for (int step = 0; step < members; ++step) {
+    slices.push_back(pieces_of(c, slice(c.elements, members, first - step), memory.piece_bytes));
     longest = std::max(longest, slices.back().size());
   }
-  std::vector<RingStep> steps;
+  std::vector<Step> steps;
   for (std::size_t begin = 0; begin < longest; begin += std::min(memory.window, longest))
     for (std::size_t s = 0; s < slices.size(); ++s)
       for (std::size_t k = begin; k < slices[s].size() && k - begin < memory.window; ++k)
-        steps.push_back({.piece = slices[s][k], .arrives = s > 0, .leaves = s + 1 < slices.size()});
+        steps.push_back({slices[s][k], s > 0, s + 1 < slices.size()});
   return steps;
 }
 
-std::unique_ptr<Operation> make_collective(Channel& channel, schedule::Kind kind, const Ring& ring,
-                                           const Buffer& buffer) {
-  switch (kind) {
-  case Kind::broadcast:
-    return make(channel, broadcast(channel, ring, buffer));
-  case Kind::reduce:
-    return make(channel, reduce(channel, ring, buffer));
-  case Kind::all_gather:
-    return make(channel, all_gather(channel, ring, buffer));
-  case Kind::reduce_scatter:
-    return make(channel, reduce_scatter(channel, ring, buffer));
-  case Kind::all_reduce:
-    return std::make_unique<InTurn>(make(channel, reduce_scatter(channel, ring, buffer)),
-                                    make(channel, all_gather(channel, ring, buffer)));
-  default:
-    throw LogicError(fmt::format("{} is no collective", name_of(kind)));
+/// broadcast and reduce are chains from and to the root: while piece k + 1 arrives, piece k is passed on. The
+/// order of a sum is that of the ring, so its bits repeat; only the root may change its buffer.
+///
+/// all_gather and reduce_scatter are rings. Every member sends its own slice, then hands on what arrives. The
+/// sum of slice i starts at member i + 1 and grows on its way round to member i; each member adds its own
+/// part, in host memory in its buffer. The sends of a ring are not limited: if everyone waited to send before
+/// receiving it would stand still.
+std::unique_ptr<Operation> make_part(Channel& channel, Kind kind, const Membership& self, int tag,
+                                     const Collective& c) {
+  const int members = self.size(), position = (self.index - self.root + members) % members;  // from the root
+  const auto neighbour = [&](int distance) {
+    return (*self.ranks)[static_cast<std::size_t>((self.index + distance + members) % members)];
+  };
+  const int forwards = kind == Kind::reduce ? -1 : 1;
+  Plan plan{.memory = channel.memory.moves,
+            .sums = kind == Kind::reduce || kind == Kind::reduce_scatter,
+            .steps = {},
+            .from = neighbour(-forwards),
+            .to = neighbour(forwards),
+            .tag = tag,
+            .traffic = schedule::traffic_of(c.payload),
+            .scalar = c.scalar};
+  if (plan.sums) {
+    plan.memory = channel.memory.sums;
+    if (plan.memory.landing.empty())
+      throw LogicError("a reduction runs on a lane that was given no staging memory");
+    plan.may_overwrite = kind == Kind::reduce_scatter || position == 0;
+  } else if (members == 2 && plan.memory.copier == nullptr) {
+    // Pieces are for passing on what has come while more comes: between two members, in place, they would
+    // only cost a handshake each.
+    plan.memory.piece_bytes = largest_message;
   }
+  if (kind == Kind::all_gather || kind == Kind::reduce_scatter) {
+    plan.steps = ring_steps(members, c, plan.sums ? position - 1 : position, plan.memory);
+  } else {
+    const int place = plan.sums ? members - 1 - position : position;  // in the chain
+    plan.open_sends = plan.sums ? 4 : plan.memory.ahead;
+    for (const Piece piece : pieces_of(c, {0, c.elements}, plan.memory.piece_bytes))
+      plan.steps.push_back({piece, place > 0, place + 1 < members});
+  }
+  return std::make_unique<ChainOrRing>(channel, std::move(plan));
+}
+
+}  // namespace
+
+std::unique_ptr<Operation> make_collective(Channel& channel, Kind kind, const Membership& self, int tag,
+                                           const Collective& c) {
+  if (kind != Kind::all_reduce) return make_part(channel, kind, self, tag, c);
+  return std::make_unique<InTurn>(make_part(channel, Kind::reduce_scatter, self, tag, c),
+                                  make_part(channel, Kind::all_gather, self, tag, c));
 }
 
 }  // namespace minitaw::comm::mpi

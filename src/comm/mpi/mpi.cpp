@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <mpi.h>
 #include <numeric>
+#include <sched.h>
 #include <sstream>
+#include <unistd.h>
 
 #include "base/error.hpp"
 #include "topology/system.hpp"
@@ -14,30 +16,10 @@
 namespace minitaw::comm::mpi {
 
 int rank_in(MPI_Comm world, const schedule::Program& program) {
-  int rank = 0, ranks = 0;
-  check(MPI_Comm_rank(world, &rank), "MPI_Comm_rank");
-  check(MPI_Comm_size(world, &ranks), "MPI_Comm_size");
-  if (static_cast<std::size_t>(ranks) != program.ranks.size())
+  if (const int ranks = size_of(world); static_cast<std::size_t>(ranks) != program.ranks.size())
     throw LogicError(fmt::format("a program for {} ranks is executed by {}", program.ranks.size(), ranks));
-  return rank;
+  return rank_in(world);
 }
-
-namespace {
-
-/// Words with one space between them.
-std::string joined(const std::string& text) {
-  std::istringstream words(text);
-  std::string result;
-  for (std::string word; words >> word;) result += (result.empty() ? "" : " ") + word;
-  return result;
-}
-
-std::string without(std::string text, const std::string& word) {
-  if (const std::size_t at = text.find(word); at != std::string::npos) text.erase(at, word.size());
-  return text;
-}
-
-}  // namespace
 
 std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm) {
   const auto ranks = static_cast<std::size_t>(size_of(comm));
@@ -55,13 +37,20 @@ std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm) {
 }
 
 std::string library_line(const std::string& text) {
+  const auto single_spaced = [](const std::string& line) {
+    std::istringstream words(line);
+    std::string result;
+    for (std::string word; words >> word;) result += (result.empty() ? "" : " ") + word;
+    return result;
+  };
   std::istringstream lines(text);
   std::string first, device;
   std::getline(lines, first);
   for (std::string line; std::getline(lines, line);)
-    if (line.starts_with("MPICH Device:")) device = joined(line.substr(line.find(':') + 1));
-  first.resize(std::min(first.size(), first.find(", package:")));
-  first = without(joined(first), " Version:");
+    if (line.starts_with("MPICH Device:")) device = single_spaced(line.substr(line.find(':') + 1));
+  first = single_spaced(first.substr(0, first.find(", package:")));
+  const std::string_view noise = " Version:";
+  if (const std::size_t at = first.find(noise); at != std::string::npos) first.erase(at, noise.size());
   return device.empty() ? first : first + ", device " + device;
 }
 
@@ -82,8 +71,8 @@ Environment::Environment(int& argc, char**& argv) : exceptions_(std::uncaught_ex
   }
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
-  check(MPI_Comm_size(MPI_COMM_WORLD, &ranks_), "MPI_Comm_size");
+  rank_ = rank_in(MPI_COMM_WORLD);
+  ranks_ = size_of(MPI_COMM_WORLD);
   try {
     topology::require_launched_together(ranks_);
   } catch (const InputError&) {
@@ -98,3 +87,78 @@ Environment::~Environment() {
 }
 
 }  // namespace minitaw::comm::mpi
+
+namespace minitaw::topology {
+namespace {
+
+using comm::mpi::check;
+using comm::mpi::rank_in;
+
+/// Cores this process may run on; none if the system does not say (more than 1024 cores, say).
+cpu_set_t own_cores() {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) CPU_ZERO(&cores);
+  return cores;
+}
+
+int count(const cpu_set_t& cores) { return std::max(CPU_COUNT(&cores), 1); }
+
+std::string list(const cpu_set_t& cores) {
+  std::vector<int> numbers;
+  for (int core = 0; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &cores)) numbers.push_back(core);
+  return numbers.empty() ? "unknown" : ranges_text(numbers);
+}
+
+}  // namespace
+
+Groups nodes_of(std::span<const int> node_of_rank) {
+  std::vector<int> sizes, seen;
+  for (std::size_t rank = 0; rank < node_of_rank.size(); ++rank) {
+    const int node = node_of_rank[rank];
+    if (!seen.empty() && seen.back() == node) {
+      ++sizes.back();
+      continue;
+    }
+    if (std::ranges::find(seen, node) != seen.end())
+      throw InputError(fmt::format(
+          "rank {} runs on a node of earlier ranks, but rank {} does not: place consecutive ranks on each "
+          "node (mpiexec -map-by core or -ppn N, srun --distribution=block)",
+          rank, rank - 1));
+    seen.push_back(node);
+    sizes.push_back(1);
+  }
+  return Groups(std::move(sizes));
+}
+
+Job detect(MPI_Comm world) {
+  comm::mpi::OwnComm node;
+  check(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
+        "MPI_Comm_split_type");
+  int first = rank_in(world);  // of the node: its name
+  check(MPI_Bcast(&first, 1, MPI_INT, 0, node.comm), "MPI_Bcast of the first rank of a node");
+  std::vector<int> firsts(static_cast<std::size_t>(comm::mpi::size_of(world)));
+  check(MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, world), "MPI_Allgather of nodes");
+  Job job{.nodes = nodes_of(firsts), .hosts = {}, .core_list = {}};
+  job.node = job.nodes.group_of(rank_in(world));
+  job.local_rank = rank_in(node.comm);
+
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  const std::vector<std::string> names = comm::mpi::gather_texts(name.data(), world);
+  for (int n = 0; n < job.nodes.count(); ++n)
+    job.hosts.push_back(names[static_cast<std::size_t>(job.nodes.first(n))]);
+
+  const cpu_set_t own = own_cores();
+  cpu_set_t all;
+  check(MPI_Allreduce(&own, &all, sizeof(all), MPI_BYTE, MPI_BOR, node.comm), "MPI_Allreduce of cores");
+  job.cores = count(own);
+  job.core_list = list(own);
+  job.node_cores = count(all);
+  job.adapters = network_adapters();
+  check(MPI_Allreduce(MPI_IN_PLACE, &job.adapters, 1, MPI_INT, MPI_MIN, world), "MPI_Allreduce of adapters");
+  return job;
+}
+
+}  // namespace minitaw::topology

@@ -3,12 +3,14 @@
 #include <array>
 #include <fmt/format.h>
 #include <mpi.h>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "comm/transport.hpp"
 #include "schedule/program.hpp"
+#include "topology/groups.hpp"
 
 namespace minitaw::comm::mpi {
 
@@ -36,6 +38,18 @@ inline void check(int code, std::string_view call) {
 
 /// This rank of `world`; throws LogicError if the program is not made for as many ranks as there are.
 [[nodiscard]] int rank_in(MPI_Comm world, const schedule::Program& program);
+
+/// A communicator that is freed with the object; MPI_COMM_NULL is none.
+struct OwnComm {
+  MPI_Comm comm = MPI_COMM_NULL;
+
+  OwnComm() = default;
+  OwnComm(const OwnComm&) = delete;
+  OwnComm& operator=(const OwnComm&) = delete;
+  ~OwnComm() {
+    if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+  }
+};
 
 /// The text of every rank of `comm`, on every rank. Collective; throws comm::Error.
 [[nodiscard]] std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm);
@@ -71,3 +85,27 @@ private:
 };
 
 }  // namespace minitaw::comm::mpi
+
+namespace minitaw::topology {
+
+/// Where the ranks of a job run.
+struct Job {
+  Groups nodes;                    ///< ranks of each node, in rank order
+  std::vector<std::string> hosts;  ///< host name of each node
+  int node = 0;                    ///< of this rank
+  int local_rank = 0;              ///< of this rank on its node
+  int cores = 1;                   ///< that this process may run on
+  std::string core_list;           ///< these: "0-3,8"
+  int node_cores = 1;              ///< that the processes of this node may run on, taken together
+  int adapters = 1;                ///< network adapters of the node that has fewest, see system.hpp
+};
+
+/// Asks MPI which ranks share memory, and the system for cores and names. Collective; throws InputError on
+/// all ranks if the ranks of a node are not consecutive.
+[[nodiscard]] Job detect(MPI_Comm world);
+
+/// Ranks per node from the node of each rank (any numbers, equal within a node). Throws InputError if the
+/// ranks of a node are not consecutive.
+[[nodiscard]] Groups nodes_of(std::span<const int> node_of_rank);
+
+}  // namespace minitaw::topology

@@ -3,60 +3,86 @@
 #include <mpi.h>
 
 #include <array>
-#include <atomic>
+#include <limits>
 #include <memory>
 #include <span>
-#include <vector>
 
-#include "comm/mpi/channel.hpp"
-#include "comm/mpi/memory.hpp"
-#include "comm/mpi/operations.hpp"
 #include "comm/mpi/wait.hpp"
 #include "comm/transport.hpp"
 
 namespace minitaw::comm::mpi {
 
-/// The memory of each lane, by schedule::Lane.
-using LaneMemories = std::array<LaneMemory, schedule::lanes>;
+/// A part of a buffer, or of pinned memory, that travels as one MPI message.
+using Piece = std::span<std::byte>;
+
+/// Copies between a buffer that MPI cannot reach and pinned memory that it can. There are two queues in each
+/// direction; used in turn, one copy can be waited for while the next one runs. Used by one thread at a time.
+class Copier {
+public:
+  static constexpr std::size_t queues = 2;
+
+  Copier() = default;
+  Copier(const Copier&) = delete;
+  Copier& operator=(const Copier&) = delete;
+  virtual ~Copier() = default;
+
+  /// Starts a copy; both sides have the same size.
+  virtual void load(std::size_t queue, Piece pinned, Piece buffer) = 0;
+  virtual void store(std::size_t queue, Piece buffer, Piece pinned) = 0;
+  /// Returns when everything started on the queue is complete. A copy ends by itself, so this is not a wait
+  /// for another rank.
+  virtual void wait_loaded(std::size_t queue) = 0;
+  virtual void wait_stored(std::size_t queue) = 0;
+
+  /// Returns when every copy is complete or has failed: for the end of an operation that was cancelled, whose
+  /// buffers may be freed next.
+  void settle() noexcept;
+};
+
+/// How the pieces of a buffer appear to MPI on one lane: in the buffer itself, or in slots, memory of
+/// piece_bytes each that is used in turn.
+struct Memory {
+  std::size_t piece_bytes = schedule::chunk_bytes;  ///< equal on all ranks, or messages would not match
+  std::size_t ahead = 4;                            ///< receives that a collective keeps open
+  /// A ring sends so many pieces of its slice before it passes on what arrives.
+  std::size_t window = std::numeric_limits<std::size_t>::max();
+  Piece landing{};           ///< slots for what arrives; empty: it arrives in the buffer
+  Piece loading{};           ///< slots for what this rank contributes; empty: it is read from the buffer
+  Copier* copier = nullptr;  ///< between slots and buffer; none: the buffer is host memory
+};
+
+/// The memory of a lane: for what only moves, and for what is added up on the way.
+struct LaneMemory {
+  Memory moves;
+  Memory sums;
+  std::shared_ptr<const void> owner{};  ///< of slots and copier, if they are to live as long as the lane
+};
+using LaneMemories = std::array<LaneMemory, schedule::lanes>;  ///< by schedule::Lane
+
+/// Everything passes through slots in `pinned`, which outlives the transport as the copier does. A staged
+/// rank can talk only to staged ranks, and with equal piece_bytes. Four pieces are on their way at a time in
+/// either direction, so 16 slots are enough for all collectives; a ring needs 2 * ahead landing slots and
+/// window + 2 loading slots, or it could stand still (docs/decisions/0006-pinned-slots.md). Throws LogicError
+/// if there are fewer.
+[[nodiscard]] LaneMemory staged_memory(Piece pinned, std::size_t piece_bytes, Copier& copier);
+
+/// MPI is handed device pointers where it only moves data; sums are staged.
+[[nodiscard]] LaneMemory direct_memory(Piece pinned, std::size_t piece_bytes, Copier& copier);
 
 /// Transport over MPI. Collectives are chains and rings over point-to-point messages
 /// (docs/decisions/0001-own-collectives.md): bytes are counted where they are handed to MPI, and sums are
-/// added on the host in a fixed order. An operation moves only while somebody advances it.
-class Transport final : public comm::Transport {
-public:
-  /// Collective over `world`, whose ranks are those of the program (else LogicError). Keeps nothing of
-  /// `program`; the memory of the lanes must outlive the transport. Without a word about cores it waits as if
-  /// they were scarce.
-  Transport(MPI_Comm world, const schedule::Program& program, const LaneMemories& memory,
-            const WaitPolicy& policy = {.spins = 2, .yields = 4});
-  /// For buffers in host memory; `staging` has as many bytes as schedule::Footprint says.
-  Transport(MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging,
-            const WaitPolicy& policy = {.spins = 2, .yields = 4});
-
-  [[nodiscard]] int rank() const override { return rank_; }
-  /// Two: the handshake of the next message passes while the one before it does. Staged ones share slots.
-  [[nodiscard]] int messages_at_once() const override { return staged_ ? 1 : 2; }
-  [[nodiscard]] Started start(schedule::Lane lane, std::span<const Message> batch) override;
-  [[nodiscard]] Started start(schedule::Lane lane, schedule::Kind kind,
-                              const Collective& collective) override;
-
-  [[nodiscard]] schedule::ByteMatrix sent() const override;
-  void reset_counters() override;
-  void cancel() override { cancelled_.store(true); }
-
-private:
-  void wait(Operation& operation) override;
-  [[nodiscard]] Channel& channel(schedule::Lane lane);
-  [[nodiscard]] Ring ring(schedule::Lane lane, schedule::Kind kind, const Collective& collective) const;
-
-  int rank_;
-  int ranks_;
-  bool staged_;
-  std::vector<schedule::Communicator> communicators_;
-  std::atomic<bool> cancelled_{false};
-  Waiter waiter_;
-  OwnComm comm_;
-  std::array<std::unique_ptr<Channel>, schedule::lanes> channels_;  ///< by schedule::Lane; none for compute
-};
+/// added on the host in a fixed order. An operation moves only while somebody advances it. Two batches of
+/// messages may be under way on a lane, unless they are staged.
+///
+/// Collective over `world`, whose ranks are those of the program (else LogicError). Keeps nothing of
+/// `program`; the memory of the lanes must outlive the transport.
+[[nodiscard]] std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program,
+                                                        const LaneMemories& memory,
+                                                        const WaitPolicy& policy = {});
+/// For buffers in host memory. `staging` has as many bytes as schedule::Footprint says: 2 chunk_bytes for
+/// each lane with reductions, in the order of the lanes; LogicError if there are fewer.
+[[nodiscard]] std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program,
+                                                        std::span<std::byte> staging,
+                                                        const WaitPolicy& policy = {});
 
 }  // namespace minitaw::comm::mpi

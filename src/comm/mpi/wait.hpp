@@ -12,10 +12,10 @@ namespace minitaw::comm::mpi {
 /// How a communication thread waits for messages. It tests `spins` times at full speed, then yields between
 /// tests (`yields` times, and for as long as `eager`), then sleeps between tests. Each sleep lasts a
 /// sixteenth of the time waited so far: a long message is seen at most 6 % late, and few wake-ups are needed,
-/// which cost much on virtual machines.
+/// which cost much on virtual machines. The default is for cores that are scarce.
 struct WaitPolicy {
-  int spins = 0;
-  int yields = 0;
+  int spins = 2;
+  int yields = 4;
   /// For devices: their transfers are short, and the cores have little else to do.
   std::chrono::microseconds eager{0};
   std::chrono::microseconds shortest_sleep{20};
@@ -39,9 +39,9 @@ public:
   /// Called by the compute thread: off while it computes. On until the first call.
   void set(bool on);
   [[nodiscard]] bool on() const { return on_.load(std::memory_order_relaxed); }
-  /// Embeddings the sleep of the waiting thread, or the next one if it is awake.
+  /// Ends the sleep of the waiting thread, or the next one if it is awake.
   void wake();
-  /// Embeddings early if wake() is called now or was called since the last sleep.
+  /// Ends early if wake() is called now or was called since the last sleep.
   void sleep(std::chrono::microseconds time);
 
 private:
@@ -67,23 +67,11 @@ private:
   LowLatency* low_latency_;
 };
 
-/// Waits until a condition holds; another thread can cancel the wait.
-class Waiter {
-public:
-  Waiter(const WaitPolicy& policy, const std::atomic<bool>& cancelled, LowLatency* low_latency = nullptr)
-      : policy_(policy), cancelled_(cancelled), low_latency_(low_latency) {}
-
-  /// Returns when `done()` is true. Throws Cancelled within a millisecond after the flag is set.
-  template <class Done>
-  void until(Done&& done) const {
-    for (Backoff backoff(policy_, low_latency_); !done(); backoff.once())
-      if (cancelled_.load(std::memory_order_relaxed)) throw Cancelled();
-  }
-
-private:
-  WaitPolicy policy_;
-  const std::atomic<bool>& cancelled_;
-  LowLatency* low_latency_;
-};
+/// Returns when `done()` is true. Throws Cancelled within a millisecond after the flag is set.
+template <class Done>
+void wait_until(const WaitPolicy& policy, const std::atomic<bool>& cancelled, Done&& done) {
+  for (Backoff backoff(policy); !done(); backoff.once())
+    if (cancelled.load(std::memory_order_relaxed)) throw Cancelled();
+}
 
 }  // namespace minitaw::comm::mpi

@@ -20,6 +20,17 @@ using UniqueId = std::array<std::byte, 128>;
 /// What is counted: bytes of messages, or elements that may be added.
 enum class Type : std::uint8_t { bytes, fp32, bf16 };
 
+/// A message or collective. It is in place where NCCL expects it to be: `from` equal to `to`, but for
+/// all_gather to + rank * count and for reduce_scatter, the other way round, to == from + rank * count.
+struct Call {
+  schedule::Kind kind;
+  const std::byte* from;
+  std::byte* to;
+  std::size_t count;  ///< of all_gather and reduce_scatter: of a slice
+  Type type;
+  int peer = -1;  ///< or root; rank of the communicator
+};
+
 /// One rank's end of an NCCL communicator. Calls return when they are taken note of; the communicator must be
 /// ready() again before its next call, or the next group with it, begins. Not to be used by two threads at
 /// once. A communicator that was not close()d is aborted by its destructor.
@@ -37,19 +48,7 @@ public:
   /// When this one is ready, wait for the new one; with a negative colour it will never be, and is dropped.
   [[nodiscard]] virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
 
-  virtual void send(const std::byte* data, std::size_t bytes, int peer, Queue queue) = 0;
-  virtual void receive(std::byte* data, std::size_t bytes, int peer, Queue queue) = 0;
-  // In place where `from` is where NCCL expects it: equal to `to`, but for all_gather to + rank * each and
-  // for reduce_scatter, the other way round, to == from + rank * each.
-  virtual void broadcast(const std::byte* from, std::byte* to, std::size_t count, Type type, int root,
-                         Queue queue) = 0;
-  virtual void reduce(const std::byte* from, std::byte* to, std::size_t count, Type type, int root,
-                      Queue queue) = 0;
-  virtual void all_gather(const std::byte* from, std::byte* to, std::size_t each, Type type, Queue queue) = 0;
-  virtual void reduce_scatter(const std::byte* from, std::byte* to, std::size_t each, Type type,
-                              Queue queue) = 0;
-  virtual void all_reduce(const std::byte* from, std::byte* to, std::size_t count, Type type,
-                          Queue queue) = 0;
+  virtual void issue(const Call& call, Queue queue) = 0;
 
   /// Begins the orderly end, on all ranks; ready() says when it is over.
   virtual void close() = 0;
@@ -65,7 +64,7 @@ public:
   Api& operator=(const Api&) = delete;
   virtual ~Api() = default;
 
-  /// Made on one rank and told to the others.
+  /// Made on one rank and sent to the others.
   [[nodiscard]] virtual UniqueId unique_id() = 0;
   /// Collective over `ranks` ranks that know the same id.
   [[nodiscard]] virtual std::unique_ptr<Communicator> init(int ranks, const UniqueId& id, int rank) = 0;

@@ -3,126 +3,113 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "base/error.hpp"
-#include "comm/mpi/mpi.hpp"
 
 namespace minitaw::comm::nccl {
 namespace {
 
-struct MaybeId {
-  UniqueId id{};
-  int valid = 0;
-};
+using schedule::Action;
+using schedule::Kind;
+using schedule::Lane;
 
-MaybeId new_id(Api& api) {
-  try {
-    return {api.unique_id(), 1};
-  } catch (const Error& error) {
-    fmt::print(stderr, "minitaw: {}\n", error.what());
-    return {};
+/// Operands and gradients leave on lanes of their own.
+Lane lane_of(schedule::Payload payload) { return schedule::lane_of(Kind::send, payload, false); }
+
+/// Calls visit(action, from, to) for both sides of every message of the program.
+template <class Visit>
+void for_each_message(const schedule::Program& program, const Visit& visit) {
+  for (int rank = 0; rank < static_cast<int>(program.ranks.size()); ++rank)
+    for (const Action& a : program.ranks[static_cast<std::size_t>(rank)].actions)
+      if (is_point_to_point(a.kind))
+        visit(a, a.kind == Kind::send ? rank : a.peer, a.kind == Kind::send ? a.peer : rank);
+}
+
+/// Each rank in turn gets the first colour that no neighbour has yet.
+std::vector<int> colour(const std::vector<std::set<int>>& neighbours) {
+  std::vector<int> colours;
+  for (const std::set<int>& others : neighbours) {
+    std::set<int> taken;
+    for (const int other : others)
+      if (other < static_cast<int>(colours.size())) taken.insert(colours[static_cast<std::size_t>(other)]);
+    int free = 0;
+    while (taken.contains(free)) ++free;
+    colours.push_back(free);
   }
-}
-
-/// Rank 0's id on all ranks; if it could not make one, all throw.
-UniqueId agreed_id(MPI_Comm world, int rank, Api& api) {
-  MaybeId told = rank == 0 ? new_id(api) : MaybeId{};
-  mpi::check(MPI_Bcast(&told, sizeof(told), MPI_BYTE, 0, world), "telling NCCL's unique id");
-  if (told.valid == 0) throw Error("rank 0 got no unique id from NCCL");
-  return told.id;
-}
-
-/// Colour of this rank in a round: the place of its team, or -1.
-int colour_in(const std::vector<Team>& teams, const std::vector<int>& round, int rank) {
-  const auto found = std::ranges::find_if(
-      round, [&](int t) { return std::ranges::count(teams[static_cast<std::size_t>(t)].ranks, rank) > 0; });
-  return found == round.end() ? -1 : static_cast<int>(found - round.begin());
+  return colours;
 }
 
 }  // namespace
 
-Communicators::Communicators(MPI_Comm world, const schedule::Program& program, Api& api, Launcher& launcher,
-                             std::chrono::seconds limit)
-    : api_(api), launcher_(launcher) {
-  const std::vector<Team> teams = teams_of(program);
-  if (teams.empty()) return;
-  const Place place{mpi::rank_in(world, program), static_cast<int>(program.ranks.size()),
-                    std::chrono::steady_clock::now() + limit};
-  const UniqueId id = agreed_id(world, place.rank, api);
-  try {
-    make(id, teams, place);
-  } catch (...) {
-    abort();
-    throw;
+std::string text(const Use& use) {
+  if (use.collective())
+    return fmt::format("collectives on communicator {} on lane {}", use.communicator, name_of(use.lane));
+  return fmt::format("messages of {} by bit {} value {}",
+                     use.lane == Lane::operands_out ? "operands" : "gradients", use.bit, use.value);
+}
+
+Colours::Colours(const schedule::Program& program) {
+  for (const Lane lane : {Lane::operands_out, Lane::gradients_out}) {
+    std::vector<std::set<int>> neighbours(program.ranks.size());
+    for_each_message(program, [&](const Action& a, int from, int to) {
+      if (lane_of(a.payload) != lane || from == to) return;
+      neighbours[static_cast<std::size_t>(from)].insert(to);
+      neighbours[static_cast<std::size_t>(to)].insert(from);
+    });
+    of_rank_[lane] = colour(neighbours);
   }
 }
 
-void Communicators::make(const UniqueId& id, const std::vector<Team>& teams, const Place& place) {
-  launcher_.use([&] { world_ = api_.init(place.ranks, id, place.rank); });
-  launcher_.wait_ready(*world_, place.limit);
-  for (const std::vector<int>& round : rounds(teams)) split(teams, round, place);
-  std::ranges::sort(members_, {}, [&](const Member& m) { return std::ranges::find(teams, m.team); });
+Use Colours::messages(schedule::Payload payload, int from, int to) const {
+  const Lane lane = lane_of(payload);
+  const std::vector<int>& colours = of_rank_.at(lane);
+  const auto own = static_cast<unsigned>(colours.at(static_cast<std::size_t>(from)));
+  const unsigned differ = own ^ static_cast<unsigned>(colours.at(static_cast<std::size_t>(to)));
+  // A rank may send to itself: both ends are then in one batch.
+  if (differ == 0 && from != to)
+    throw LogicError(fmt::format("the program has no such message from rank {} to rank {}", from, to));
+  const int bit = from == to ? 0 : std::countr_zero(differ);
+  return {.lane = lane, .bit = bit, .value = static_cast<int>(own >> bit & 1U)};
 }
 
-void Communicators::split(const std::vector<Team>& teams, const std::vector<int>& round, const Place& place) {
-  const int colour = colour_in(teams, round, place.rank);
-  // A member from the start, and in any case: NCCL writes to it until all ranks are ready.
-  Member& member = members_.emplace_back();
-  if (colour >= 0) {
-    member.team = teams[static_cast<std::size_t>(round[static_cast<std::size_t>(colour)])];
-    member.index =
-        static_cast<int>(std::ranges::find(member.team.ranks, place.rank) - member.team.ranks.begin());
+std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program) {
+  const Colours colours(program);
+  std::map<Use, CommunicatorPlan> messages, collectives;
+  for_each_message(program, [&](const Action& a, int from, int to) {
+    messages[colours.messages(a.payload, from, to)].links.insert({from, to});
+  });
+  for (const auto& rank : program.ranks)
+    for (const Action& a : rank.actions)
+      if (is_collective(a.kind))
+        collectives[{.lane = a.lane, .communicator = a.communicator}].kinds.insert(a.kind);
+  std::vector<CommunicatorPlan> plans;
+  for (auto& [use, plan] : messages) {
+    std::set<int> ranks;
+    for (const auto& [from, to] : plan.links) ranks.insert({from, to});
+    plans.push_back({use, {ranks.begin(), ranks.end()}, {}, std::move(plan.links)});
   }
-  launcher_.use([&] { member.communicator = world_->split(colour, member.index); });
-  launcher_.wait_ready(*world_, place.limit);
-  if (colour < 0) members_.pop_back();
-  else launcher_.wait_ready(*member.communicator, place.limit);
+  for (auto& [use, plan] : collectives)
+    if (const auto& ranks = program.communicators[static_cast<std::size_t>(use.communicator)].ranks;
+        ranks.size() > 1)
+      plans.push_back({use, ranks, std::move(plan.kinds), {}});
+  return plans;
 }
 
-Communicators::~Communicators() {
-  if (launcher_.cancelled()) return;
-  try {
-    close();
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "minitaw: {}\n", error.what());
-    abort();
+std::vector<std::vector<int>> rounds(const std::vector<CommunicatorPlan>& plans) {
+  std::vector<std::vector<int>> rounds;
+  std::vector<std::set<int>> busy;  // ranks, by round
+  for (int p = 0; p < static_cast<int>(plans.size()); ++p) {
+    const std::vector<int>& ranks = plans[static_cast<std::size_t>(p)].ranks;
+    const auto fits = [&](const std::set<int>& taken) {
+      return std::ranges::none_of(ranks, [&](int rank) { return taken.contains(rank); });
+    };
+    const auto round = static_cast<std::size_t>(std::ranges::find_if(busy, fits) - busy.begin());
+    if (round == busy.size()) busy.emplace_back(), rounds.emplace_back();
+    busy[round].insert(ranks.begin(), ranks.end());
+    rounds[round].push_back(p);
   }
-}
-
-void Communicators::close() {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  const auto end = [&](std::unique_ptr<Communicator>& communicator) {
-    if (communicator == nullptr) return;
-    launcher_.use([&] { communicator->close(); });
-    launcher_.wait_ready(*communicator, limit);
-    launcher_.use([&] { communicator.reset(); });
-  };
-  for (Member& member : members_) end(member.communicator);
-  end(world_);
-}
-
-const Member& Communicators::find(const Use& use) const {
-  for (const Member& member : members_)
-    if (member.team.use == use) return member;
-  throw LogicError(fmt::format("the program has no {} of this rank", text(use)));
-}
-
-void Communicators::poll() {
-  // Still under way is no failure.
-  for (const Member& member : members_) (void)member.communicator->ready();
-}
-
-void Communicators::abort() noexcept {
-  try {
-    Group group(api_);
-    // First the one that others may still be splitting from.
-    if (world_ != nullptr) world_->abort();
-    for (const Member& member : members_)
-      if (member.communicator != nullptr) member.communicator->abort();
-    group.end();
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "minitaw: {}\n", error.what());
-  }
+  return rounds;
 }
 
 }  // namespace minitaw::comm::nccl

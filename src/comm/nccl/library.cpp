@@ -21,18 +21,8 @@ void check(ncclResult_t result, const char* call, ncclComm_t comm = nullptr) {
 }
 
 ncclDataType_t type_of(Type type) {
-  switch (type) {
-  case Type::fp32:
-    return ncclFloat32;
-  case Type::bf16:
-    return ncclBfloat16;
-  case Type::bytes:
-    break;
-  }
-  return ncclUint8;
+  return type == Type::fp32 ? ncclFloat32 : type == Type::bf16 ? ncclBfloat16 : ncclUint8;
 }
-
-cudaStream_t stream_of(Queue queue) { return static_cast<cudaStream_t>(queue); }
 
 class LibraryCommunicator final : public Communicator {
 public:
@@ -62,33 +52,31 @@ public:
     return part;
   }
 
-  void send(const std::byte* data, std::size_t bytes, int peer, Queue queue) override {
-    check(ncclSend(data, bytes, ncclUint8, peer, comm_, stream_of(queue)), "ncclSend", comm_);
-  }
-  void receive(std::byte* data, std::size_t bytes, int peer, Queue queue) override {
-    check(ncclRecv(data, bytes, ncclUint8, peer, comm_, stream_of(queue)), "ncclRecv", comm_);
-  }
-  void broadcast(const std::byte* from, std::byte* to, std::size_t count, Type type, int root,
-                 Queue queue) override {
-    check(ncclBroadcast(from, to, count, type_of(type), root, comm_, stream_of(queue)), "ncclBroadcast",
-          comm_);
-  }
-  void reduce(const std::byte* from, std::byte* to, std::size_t count, Type type, int root,
-              Queue queue) override {
-    check(ncclReduce(from, to, count, type_of(type), ncclSum, root, comm_, stream_of(queue)), "ncclReduce",
-          comm_);
-  }
-  void all_gather(const std::byte* from, std::byte* to, std::size_t each, Type type, Queue queue) override {
-    check(ncclAllGather(from, to, each, type_of(type), comm_, stream_of(queue)), "ncclAllGather", comm_);
-  }
-  void reduce_scatter(const std::byte* from, std::byte* to, std::size_t each, Type type,
-                      Queue queue) override {
-    check(ncclReduceScatter(from, to, each, type_of(type), ncclSum, comm_, stream_of(queue)),
-          "ncclReduceScatter", comm_);
-  }
-  void all_reduce(const std::byte* from, std::byte* to, std::size_t count, Type type, Queue queue) override {
-    check(ncclAllReduce(from, to, count, type_of(type), ncclSum, comm_, stream_of(queue)), "ncclAllReduce",
-          comm_);
+  void issue(const Call& c, Queue queue) override {
+    using enum schedule::Kind;
+    auto* const stream = static_cast<cudaStream_t>(queue);
+    const ncclDataType_t type = type_of(c.type);
+    switch (c.kind) {
+    case send:
+      return check(ncclSend(c.from, c.count, type, c.peer, comm_, stream), "ncclSend", comm_);
+    case recv:
+      return check(ncclRecv(c.to, c.count, type, c.peer, comm_, stream), "ncclRecv", comm_);
+    case broadcast:
+      return check(ncclBroadcast(c.from, c.to, c.count, type, c.peer, comm_, stream), "ncclBroadcast", comm_);
+    case reduce:
+      return check(ncclReduce(c.from, c.to, c.count, type, ncclSum, c.peer, comm_, stream), "ncclReduce",
+                   comm_);
+    case all_gather:
+      return check(ncclAllGather(c.from, c.to, c.count, type, comm_, stream), "ncclAllGather", comm_);
+    case reduce_scatter:
+      return check(ncclReduceScatter(c.from, c.to, c.count, type, ncclSum, comm_, stream),
+                   "ncclReduceScatter", comm_);
+    case all_reduce:
+      return check(ncclAllReduce(c.from, c.to, c.count, type, ncclSum, comm_, stream), "ncclAllReduce",
+                   comm_);
+    default:
+      throw Error("NCCL was asked for what is no communication");
+    }
   }
 
   void close() override {

@@ -2,141 +2,388 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <functional>
+#include <mutex>
+#include <thread>
 
 #include "base/error.hpp"
 #include "base/range.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "comm/nccl/calls.hpp"
-#include "comm/transport.hpp"
+#include "comm/nccl/communicators.hpp"
 
 namespace minitaw::comm::nccl {
-
 namespace {
 
-/// A member's view of a ring.
-struct RingView {
-  std::span<const int> ring;
-  int index;
+using schedule::Kind;
+using schedule::Lane;
+using Clock = std::chrono::steady_clock;
+using Work = std::function<void()>;
 
-  [[nodiscard]] int size() const { return static_cast<int>(ring.size()); }
-  [[nodiscard]] int neighbour(int distance) const {
-    return ring[static_cast<std::size_t>((index + distance + size()) % size())];
+/// Work in a group of NCCL's; the group is ended even on the way out of an error.
+void in_group(Api& api, const Work& work) {
+  api.group_start();
+  try {
+    work();
+  } catch (...) {
+    try {
+      api.group_end();
+    } catch (const std::exception&) {
+      // the error that brought us here says more
+    }
+    throw;
   }
-  /// Steps along the ring from `rank` to here.
-  [[nodiscard]] int from(int rank) const {
-    const auto other = static_cast<int>(std::ranges::find(ring, rank) - ring.begin());
-    return (index - other + size()) % size();
+  api.group_end();
+}
+
+/// The way of all threads to NCCL, which wants one call at a time: lanes take turns, and a lane keeps its
+/// turn until NCCL has put its work on the device queue. The watchdog gets in between, while a lane looks
+/// whether NCCL is ready.
+class Launcher {
+public:
+  Launcher(Api& api, const mpi::WaitPolicy& policy) : api_(api), policy_(policy) {}
+
+  /// What `issue` calls on these communicators is one operation; returns when it is on its queue. Throws
+  /// Cancelled once cancel() has been called.
+  void launch(const std::vector<Communicator*>& communicators, const Work& issue) {
+    const std::scoped_lock turn(turn_);
+    use([&] { in_group(api_, issue); });
+    for (Communicator* const communicator : communicators)
+      wait_ready(*communicator, Clock::time_point::max());
   }
+
+  /// A call that is no group; `call` is the only one to use NCCL meanwhile.
+  void use(const Work& call) {
+    const std::scoped_lock lock(calls_);
+    if (cancelled_) throw Cancelled();
+    call();
+  }
+
+  /// Throws Error when the time has come.
+  void wait_ready(Communicator& communicator, Clock::time_point limit) {
+    mpi::wait_until(policy_, cancelled_, [&] {
+      bool ready = false;
+      use([&] { ready = communicator.ready(); });
+      if (!ready && Clock::now() > limit)
+        throw Error(
+            "NCCL was not ready in time: some rank is missing, or the network between ranks does not work "
+            "(NCCL_DEBUG=INFO says more)");
+      return ready;
+    });
+  }
+
+  /// The same as use(), if nobody else is in NCCL and nothing is cancelled; else does nothing.
+  void use_if_idle(const Work& call) {
+    const std::unique_lock lock(calls_, std::try_to_lock);
+    if (lock && !cancelled_) call();
+  }
+
+  /// Ends all waits and keeps everybody from NCCL, then calls `abort`; not if a thread is stuck in NCCL for a
+  /// second, which only blocking communicators (NCCL_COMM_BLOCKING=1) let happen: it must not be pulled away
+  /// from under it.
+  void cancel(const Work& abort) {
+    if (cancelled_.exchange(true)) return;
+    const auto limit = Clock::now() + std::chrono::seconds(1);
+    std::unique_lock lock(calls_, std::try_to_lock);
+    while (!lock && Clock::now() < limit) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      (void)lock.try_lock();
+    }
+    if (lock) abort();
+  }
+  [[nodiscard]] bool cancelled() const { return cancelled_; }
+
+private:
+  Api& api_;
+  mpi::WaitPolicy policy_;
+  std::atomic<bool> cancelled_{false};
+  std::mutex turn_;   ///< of a lane, for a whole operation
+  std::mutex calls_;  ///< for a moment
+};
+
+/// This rank in a communicator.
+struct Member {
+  CommunicatorPlan plan;
+  int index = 0;  ///< in plan.ranks
+  std::unique_ptr<Communicator> communicator{};
+};
+
+/// Rank 0's unique id on all ranks; if it could not make one, all throw.
+UniqueId agreed_id(MPI_Comm world, int rank, Api& api) {
+  struct {
+    UniqueId id{};
+    int valid = 0;
+  } agreed;
+  try {
+    if (rank == 0) agreed = {api.unique_id(), 1};
+  } catch (const Error& error) {
+    fmt::print(stderr, "minitaw: {}\n", error.what());
+  }
+  mpi::check(MPI_Bcast(&agreed, sizeof(agreed), MPI_BYTE, 0, world), "telling NCCL's unique id");
+  if (agreed.valid == 0) throw Error("rank 0 got no unique id from NCCL");
+  return agreed.id;
+}
+
+/// The NCCL communicators of one rank.
+class Communicators {
+public:
+  /// Collective over `world`: the unique id goes from rank 0 to all by MPI, the planned communicators are
+  /// split from one of all ranks, round by round. Throws Error if NCCL is not ready in time.
+  Communicators(MPI_Comm world, const schedule::Program& program, Api& api, Launcher& launcher)
+      : api_(api), launcher_(launcher) {
+    const std::vector<CommunicatorPlan> plans = plan_communicators(program);
+    if (plans.empty()) return;
+    const int rank = mpi::rank_in(world);
+    for (const CommunicatorPlan& plan : plans)
+      if (const auto found = std::ranges::find(plan.ranks, rank); found != plan.ranks.end())
+        members_.push_back({plan, static_cast<int>(found - plan.ranks.begin())});
+    const auto limit = Clock::now() + std::chrono::seconds(300);
+    const UniqueId id = agreed_id(world, rank, api);
+    try {
+      launcher_.use([&] { world_ = api_.init(static_cast<int>(program.ranks.size()), id, rank); });
+      launcher_.wait_ready(*world_, limit);
+      for (const std::vector<int>& round : rounds(plans)) split(plans, round, limit);
+    } catch (...) {
+      abort();
+      throw;
+    }
+  }
+  Communicators(const Communicators&) = delete;
+  Communicators& operator=(const Communicators&) = delete;
+  /// Orderly, on all ranks, unless something was cancelled or fails.
+  ~Communicators() {
+    if (launcher_.cancelled()) return;
+    try {
+      const auto limit = Clock::now() + std::chrono::seconds(30);
+      for (Member& member : members_) close(member.communicator, limit);
+      close(world_, limit);
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "minitaw: {}\n", error.what());
+      abort();
+    }
+  }
+
+  /// In the order that all ranks have.
+  [[nodiscard]] const std::vector<Member>& members() const { return members_; }
+  /// Throws LogicError if the program has no such use for one on this rank.
+  [[nodiscard]] Member& find(const Use& use) {
+    for (Member& member : members_)
+      if (member.plan.use == use) return member;
+    throw LogicError(fmt::format("the program has no {} of this rank", text(use)));
+  }
+
+  /// Throws Error if NCCL knows of a failure.
+  void poll() {
+    // Still under way is no failure.
+    for (const Member& member : members_) (void)member.communicator->ready();
+  }
+
+  void abort() noexcept {
+    try {
+      in_group(api_, [this] {
+        // First the one that others may still be splitting from.
+        if (world_ != nullptr) world_->abort();
+        if (nobody_.communicator != nullptr) nobody_.communicator->abort();
+        for (const Member& member : members_)
+          if (member.communicator != nullptr) member.communicator->abort();
+      });
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "minitaw: {}\n", error.what());
+    }
+  }
+
+private:
+  /// A rank's colour is the number of its plan in the round, or -1.
+  void split(const std::vector<CommunicatorPlan>& plans, const std::vector<int>& round,
+             Clock::time_point limit) {
+    int colour = -1;
+    Member* member = &nobody_;
+    for (int number = 0; number < static_cast<int>(round.size()); ++number)
+      for (Member& mine : members_)
+        if (mine.plan.use == plans[static_cast<std::size_t>(round[static_cast<std::size_t>(number)])].use)
+          colour = number, member = &mine;
+    // Kept in any case: NCCL writes to it until all ranks are ready.
+    launcher_.use([&] { member->communicator = world_->split(colour, member->index); });
+    launcher_.wait_ready(*world_, limit);
+    if (colour >= 0) launcher_.wait_ready(*member->communicator, limit);
+    else nobody_.communicator.reset();
+  }
+
+  void close(std::unique_ptr<Communicator>& communicator, Clock::time_point limit) {
+    if (communicator == nullptr) return;
+    launcher_.use([&] { communicator->close(); });
+    launcher_.wait_ready(*communicator, limit);
+    launcher_.use([&] { communicator.reset(); });
+  }
+
+  Api& api_;
+  Launcher& launcher_;
+  std::unique_ptr<Communicator> world_;
+  std::vector<Member> members_;
+  Member nobody_;  ///< this rank in a round that has no plan for it
+};
+
+constexpr std::size_t greeting_bytes = 16;
+
+/// Scratch memory of each lane: lanes execute beside each other.
+std::size_t lane_bytes(const schedule::Program& program) {
+  const std::size_t ranks = program.ranks.size();
+  const std::size_t bytes = std::max((ranks + 1) * greeting_bytes, ranks * sizeof(float));
+  return (bytes + 255) / 256 * 256;
+}
+
+class NcclTransport final : public Transport {
+public:
+  NcclTransport(MPI_Comm world, const schedule::Program& program, Api& api, const Options& options)
+      : Transport(mpi::rank_in(world, program), static_cast<int>(program.ranks.size())),
+        program_communicators_(program.communicators), queues_(options.queues), colours_(program),
+        launcher_(api, options.policy), communicators_(world, program, api, launcher_) {
+    if (options.scratch.size() < scratch_bytes(program))
+      throw LogicError(fmt::format("NCCL's first messages need {} bytes of device memory, {} were given",
+                                   scratch_bytes(program), options.scratch.size()));
+    for (const Member& member : communicators_.members())
+      connect(member, options.scratch.data(), lane_bytes(program));
+  }
+
+  [[nodiscard]] bool on_stream() const override { return true; }
+  [[nodiscard]] const char* bytes_source() const override { return "by formula"; }
+
+  [[nodiscard]] Started start(Lane lane, std::span<const Message> messages) override {
+    check_lane(lane);
+    exchange(lane, messages);
+    for (const Message& m : messages)
+      if (m.send) sent_.add(m.peer, schedule::traffic_of(m.payload), m.bytes);
+    return nullptr;
+  }
+  [[nodiscard]] Started start(Lane lane, Kind kind, const Collective& c) override {
+    const Membership self = membership_of(program_communicators_, rank(), lane, kind, c);
+    if (self.size() == 1 || c.elements == 0) return nullptr;
+    collective(communicators_.find({.lane = lane, .communicator = c.communicator}), kind, self.root, c);
+    count(kind, self, c);
+    return nullptr;
+  }
+
+  void poll() override {
+    launcher_.use_if_idle([this] { communicators_.poll(); });
+  }
+  void cancel() override {
+    launcher_.cancel([this] { communicators_.abort(); });
+  }
+
+private:
+  [[nodiscard]] Queue queue(Lane lane) const { return queues_[static_cast<std::size_t>(lane)]; }
+
+  /// One group, on one device queue. NCCL has no tags: messages from one rank to another match in order
+  /// alone, so both sides put theirs in the order of their payloads first. Everything is looked up first, so
+  /// that nothing is issued of a batch that the program cannot mean; messages of no bytes are left out.
+  void exchange(Lane lane, std::span<const Message> messages) {
+    struct Addressed {
+      Message message;
+      Communicator* communicator;
+      int peer;  ///< there
+    };
+    std::vector<Addressed> batch;
+    std::vector<Communicator*> used;
+    for (const Message& m : messages) {
+      if (m.bytes == 0) continue;
+      const int from = m.send ? rank() : m.peer, to = m.send ? m.peer : rank();
+      const Member& member = communicators_.find(colours_.messages(m.payload, from, to));
+      const std::vector<int>& ranks = member.plan.ranks;
+      const auto peer = std::ranges::find(ranks, m.peer);
+      if (peer == ranks.end())
+        throw LogicError(fmt::format("the program has no such messages to or from rank {}", m.peer));
+      batch.push_back({m, member.communicator.get(), static_cast<int>(peer - ranks.begin())});
+      if (std::ranges::count(used, member.communicator.get()) == 0) used.push_back(member.communicator.get());
+    }
+    if (used.empty()) return;
+    std::ranges::stable_sort(batch, {}, [](const Addressed& a) { return a.message.payload; });
+    launcher_.launch(used, [&] {
+      for (const auto& [m, communicator, peer] : batch)
+        communicator->issue({m.send ? Kind::send : Kind::recv, m.data, m.data, m.bytes, Type::bytes, peer},
+                            queue(lane));
+    });
+  }
+
+  /// One group. If the members' slices are not equal, NCCL has no call for it: a broadcast of each, or a
+  /// reduction of each to its member.
+  void collective(const Member& self, Kind kind, int root, const Collective& c) {
+    const int members = static_cast<int>(self.plan.ranks.size());
+    const auto at = [&](const Range& range) {
+      return c.data + static_cast<std::size_t>(range.begin) * bytes_of(c.scalar);
+    };
+    const auto issue = [&](Kind what, const std::byte* from, std::byte* to, std::int64_t count, int peer) {
+      const Type type = c.scalar == Scalar::fp32 ? Type::fp32 : Type::bf16;
+      self.communicator->issue({what, from, to, static_cast<std::size_t>(count), type, peer},
+                               queue(self.plan.use.lane));
+    };
+    launcher_.launch({self.communicator.get()}, [&] {
+      const bool gathers = kind == Kind::all_gather;
+      const Range own = slice(c.elements, members, self.index);
+      if (!gathers && kind != Kind::reduce_scatter) return issue(kind, c.data, c.data, c.elements, root);
+      if (c.elements % members == 0)
+        return issue(kind, gathers ? at(own) : c.data, gathers ? c.data : at(own), own.count, -1);
+      for (int member = 0; member < members; ++member)
+        if (const Range part = slice(c.elements, members, member); part.count > 0)
+          issue(gathers ? Kind::broadcast : Kind::reduce, at(part), at(part), part.count, member);
+    });
+  }
+
+  /// NCCL does not say which way a collective goes: by the rule of schedule/account.hpp.
+  void count(Kind kind, const Membership& self, const Collective& c) {
+    using enum Kind;
+    const int n = self.size(), from_root = (self.index - self.root + n) % n;
+    const auto add = [&](int distance, std::int64_t elements) {
+      sent_.add((*self.ranks)[static_cast<std::size_t>((self.index + distance + n) % n)],
+                schedule::traffic_of(c.payload), static_cast<std::uint64_t>(elements) * bytes_of(c.scalar));
+    };
+    const auto all_but = [&](int member) { return c.elements - slice(c.elements, n, member).count; };
+    if (kind == broadcast && from_root < n - 1) add(1, c.elements);
+    if (kind == reduce && from_root > 0) add(-1, c.elements);
+    if (kind == all_gather || kind == all_reduce) add(1, all_but(self.index + 1));
+    if (kind == reduce_scatter || kind == all_reduce) add(1, all_but(self.index));
+  }
+
+  /// A few bytes to and from every peer of a communicator, and every collective that the program calls on it,
+  /// in one order on all ranks: NCCL connects two ranks when they first talk, waiting for each other, and
+  /// that is not to happen in a step.
+  void connect(const Member& member, std::byte* scratch, std::size_t lane_bytes) {
+    const auto memory = [&](Lane lane) { return scratch + static_cast<std::size_t>(lane) * lane_bytes; };
+    const Use& use = member.plan.use;
+    for (const Kind kind : member.plan.kinds)
+      collective(member, kind, 0,
+                 {.scalar = Scalar::fp32,
+                  .data = memory(use.lane),
+                  .elements = static_cast<std::int64_t>(member.plan.ranks.size())});
+    if (use.collective()) return;
+    const bool operands = use.lane == Lane::operands_out;
+    const auto payload = operands ? schedule::Payload::weights : schedule::Payload::gradient;
+    const auto sends = [&](const auto& link) { return link.first == rank(); };
+    const Lane lane = std::ranges::any_of(member.plan.links, sends)
+                          ? use.lane
+                          : schedule::lane_of(Kind::recv, payload, false);
+    std::byte* arrives = memory(lane);  // behind what is sent
+    std::vector<Message> greetings;
+    for (const auto& [from, to] : member.plan.links) {
+      if (from == rank()) greetings.push_back({true, to, payload, memory(lane), greeting_bytes});
+      if (to == rank())
+        greetings.push_back({false, from, payload, arrives += greeting_bytes, greeting_bytes});
+    }
+    exchange(lane, greetings);
+  }
+
+  std::vector<schedule::Communicator> program_communicators_;
+  std::array<Queue, schedule::lanes> queues_;
+  Colours colours_;
+  Launcher launcher_;
+  Communicators communicators_;
 };
 
 }  // namespace
 
-Counters::Counters(int rank, int ranks)
-    : rank_(rank), ranks_(ranks), cells_(static_cast<std::size_t>(ranks * schedule::traffic_kinds)) {}
+std::size_t scratch_bytes(const schedule::Program& program) { return schedule::lanes * lane_bytes(program); }
 
-void Counters::add_collective(schedule::Kind kind, std::span<const int> ring, const Collective& c) {
-  const RingView self{ring, static_cast<int>(std::ranges::find(ring, rank_) - ring.begin())};
-  const int n = self.size();
-  const auto traffic = schedule::traffic_of(c.payload);
-  const auto bytes = [&](std::int64_t elements) {
-    return static_cast<std::uint64_t>(elements) * bytes_of(c.scalar);
-  };
-  const auto all_but = [&](int member) { return bytes(c.elements - slice(c.elements, n, member).count); };
-  if (n == 1) return;
-  using enum schedule::Kind;
-  if (kind == broadcast && self.from(c.root) < n - 1) add(self.neighbour(1), traffic, bytes(c.elements));
-  if (kind == reduce && self.from(c.root) > 0) add(self.neighbour(-1), traffic, bytes(c.elements));
-  if (kind == all_gather || kind == all_reduce) add(self.neighbour(1), traffic, all_but(self.index + 1));
-  if (kind == reduce_scatter || kind == all_reduce) add(self.neighbour(1), traffic, all_but(self.index));
-}
-
-void Counters::add(int peer, schedule::Traffic traffic, std::uint64_t bytes) {
-  cells_[static_cast<std::size_t>(peer * schedule::traffic_kinds + static_cast<int>(traffic))].fetch_add(
-      bytes, std::memory_order_relaxed);
-}
-
-schedule::ByteMatrix Counters::matrix() const {
-  schedule::ByteMatrix matrix(ranks_);
-  for (std::size_t cell = 0; cell < cells_.size(); ++cell)
-    matrix.add(rank_, static_cast<int>(cell) / schedule::traffic_kinds,
-               static_cast<schedule::Traffic>(static_cast<int>(cell) % schedule::traffic_kinds),
-               cells_[cell].load(std::memory_order_relaxed));
-  return matrix;
-}
-
-void Counters::reset() {
-  for (auto& cell : cells_) cell.store(0, std::memory_order_relaxed);
-}
-
-namespace {
-
-using schedule::Kind;
-
-void check_lane(schedule::Lane lane) {
-  if (lane == schedule::Lane::compute) throw LogicError("communication was given to the compute lane");
-}
-
-using Call = void (*)(const Membership&, const Buffer&, int root);
-
-Call call_of(Kind kind) {
-  switch (kind) {
-  case Kind::broadcast:
-    return nccl::broadcast;
-  case Kind::reduce:
-    return nccl::reduce;
-  case Kind::all_gather:
-    return nccl::all_gather;
-  case Kind::reduce_scatter:
-    return nccl::reduce_scatter;
-  case Kind::all_reduce:
-    return nccl::all_reduce;
-  default:
-    throw LogicError(fmt::format("{} is no collective", name_of(kind)));
-  }
-}
-
-bool rooted(Kind kind) { return kind == Kind::broadcast || kind == Kind::reduce; }
-
-}  // namespace
-
-Transport::Transport(MPI_Comm world, const schedule::Program& program, Api& api, const Options& options)
-    : rank_(mpi::rank_in(world, program)), program_communicators_(program.communicators),
-      queues_(options.queues), counters_(rank_, static_cast<int>(program.ranks.size())), colours_(program),
-      launcher_(api, options.policy), communicators_(world, program, api, launcher_, options.setup_limit) {
-  warm_up(program, rank_, colours_, communicators_, launcher_, queues_, options.scratch);
-}
-
-Transport::~Transport() = default;
-
-Transport::Started Transport::start(schedule::Lane lane, std::span<const Message> messages) {
-  check_lane(lane);
-  const Batch batch(messages, rank_, colours_, communicators_);
-  if (batch.communicators().empty()) return nullptr;
-  launcher_.launch(batch.communicators(), [&] { batch.issue(queue(lane)); });
-  for (const Message& m : messages)
-    if (m.send) counters_.add_message(m.peer, schedule::traffic_of(m.payload), m.bytes);
-  return nullptr;
-}
-
-Transport::Started Transport::start(schedule::Lane lane, Kind kind, const Collective& c) {
-  check_lane(lane);
-  const Call call = call_of(kind);
-  const schedule::Communicator& communicator = communicator_at(program_communicators_, c.communicator);
-  (void)member_index(communicator, rank_);
-  const int root = rooted(kind) ? member_index(communicator, c.root) : -1;
-  if (communicator.ranks.size() == 1 || c.elements == 0) return nullptr;
-  const Membership self = membership_of(communicators_.find(Calls{lane, c.communicator}), queue(lane));
-  launcher_.launch(self.communicator, [&] { call(self, {c.data, c.elements, c.scalar}, root); });
-  counters_.add_collective(kind, communicator.ranks, c);
-  return nullptr;
-}
-
-void Transport::poll() {
-  launcher_.use_if_idle([this] { communicators_.poll(); });
-}
-
-void Transport::cancel() {
-  launcher_.cancel([this] { communicators_.abort(); });
+std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program, Api& api,
+                                          const Options& options) {
+  return std::make_unique<NcclTransport>(world, program, api, options);
 }
 
 }  // namespace minitaw::comm::nccl

@@ -1,0 +1,164 @@
+#include "comm/mpi/device.hpp"
+
+#include <Kokkos_Core.hpp>
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <fmt/format.h>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/pinned_space.hpp"
+#include "comm/mpi/mpi.hpp"
+
+#if __has_include(<mpi-ext.h>)
+#include <mpi-ext.h>
+#endif
+
+namespace minitaw::comm::mpi {
+
+namespace {
+
+constexpr const char* variable = "MINITAW_MPI_DIRECT";
+
+#if defined(MINITAW_MPI_GPU_QUERY)
+[[maybe_unused]] bool asked(int kind) {
+  int supported = 0;
+  return MPIX_GPU_query_support(kind, &supported) == MPI_SUCCESS && supported != 0;
+}
+#endif
+
+/// Whether this MPI says that it takes pointers to this build's kind of device memory.
+bool device_aware() {
+#if defined(KOKKOS_ENABLE_CUDA) && defined(MINITAW_MPI_QUERY_CUDA)
+  return MPIX_Query_cuda_support() == 1;
+#elif defined(KOKKOS_ENABLE_CUDA) && defined(MINITAW_MPI_GPU_QUERY)
+  return asked(MPIX_GPU_SUPPORT_CUDA);
+#elif defined(KOKKOS_ENABLE_HIP) && defined(MINITAW_MPI_QUERY_ROCM)
+  return MPIX_Query_rocm_support() == 1;
+#elif defined(KOKKOS_ENABLE_HIP) && defined(MINITAW_MPI_GPU_QUERY)
+  return asked(MPIX_GPU_SUPPORT_HIP);
+#elif defined(KOKKOS_ENABLE_SYCL) && defined(MINITAW_MPI_GPU_QUERY)
+  return asked(MPIX_GPU_SUPPORT_ZE);
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+std::string_view name_of(Reach reach) { return reach == Reach::direct ? "direct" : "staged"; }
+
+Reach reach(const char* wish, bool aware) {
+  if (wish == nullptr) return aware ? Reach::direct : Reach::staged;
+  const std::string_view text(wish);
+  if (text != "0" && text != "1")
+    throw InputError(fmt::format("{} is \"{}\"; it may be 1 (MPI takes device pointers) or 0 (it does not)",
+                                 variable, text));
+  return text == "1" ? Reach::direct : Reach::staged;
+}
+
+Reach agreed_reach(MPI_Comm world) {
+  // Least first: a rank that cannot say is refused on all, a staged one makes all staged.
+  enum : int { refused, staged, direct };
+  int mine = refused, least = refused;
+  const char* const wish = std::getenv(variable);
+  try {
+    mine = reach(wish, device_aware()) == Reach::direct ? direct : staged;
+  } catch (const InputError&) {
+    // thrown below, by all ranks
+  }
+  check(MPI_Allreduce(&mine, &least, 1, MPI_INT, MPI_MIN, world), "agreeing on MINITAW_MPI_DIRECT");
+  if (least == refused && mine != refused)
+    throw InputError(fmt::format("{} is neither 0 nor 1 on some rank", variable));
+  if (least == refused) (void)reach(wish, false);  // throws
+  return least == direct ? Reach::direct : Reach::staged;
+}
+
+namespace {
+
+using Space = Kokkos::DefaultExecutionSpace;
+using DeviceMemory = Space::memory_space;
+
+constexpr bool on_host = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
+
+std::vector<Space> queues_of_its_own() {
+  if constexpr (on_host) return {};
+  else return Kokkos::Experimental::partition_space(Space(), std::vector<int>(Copier::queues, 1));
+}
+
+/// Copies between device memory and pinned memory, each queue an instance of the execution space. Where that
+/// is the host's, a copy is complete when it has started.
+class DeviceCopier final : public Copier {
+public:
+  DeviceCopier() = default;
+  DeviceCopier(const DeviceCopier&) = delete;
+  DeviceCopier& operator=(const DeviceCopier&) = delete;
+  ~DeviceCopier() override {
+    // Copies of a transfer that was given up still use the pinned memory.
+    for (const auto* spaces : {&loads_, &stores_})
+      for (const Space& space : *spaces) space.fence("minitaw::comm: last copies");
+  }
+
+  void load(std::size_t queue, Piece pinned, Piece buffer) override {
+    start<PinnedSpace, DeviceMemory>(loads_, queue, pinned, buffer);
+  }
+  void store(std::size_t queue, Piece buffer, Piece pinned) override {
+    start<DeviceMemory, PinnedSpace>(stores_, queue, buffer, pinned);
+  }
+  void wait_loaded(std::size_t queue) override { wait(loads_, queue); }
+  void wait_stored(std::size_t queue) override { wait(stores_, queue); }
+
+private:
+  template <class Memory>
+  using Bytes = Kokkos::View<unsigned char*, Memory, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+  template <class Memory>
+  static Bytes<Memory> bytes(Piece piece) {
+    return {reinterpret_cast<unsigned char*>(piece.data()), piece.size()};
+  }
+
+  template <class To, class From>
+  static void start([[maybe_unused]] const std::vector<Space>& spaces, [[maybe_unused]] std::size_t queue,
+                    Piece to, Piece from) {
+    if constexpr (on_host) std::memcpy(to.data(), from.data(), to.size());
+    else Kokkos::deep_copy(spaces[queue], bytes<To>(to), bytes<From>(from));
+  }
+  static void wait([[maybe_unused]] const std::vector<Space>& spaces, [[maybe_unused]] std::size_t queue) {
+    if constexpr (!on_host) spaces[queue].fence("minitaw::comm: copy of a piece");
+  }
+
+  std::vector<Space> loads_ = queues_of_its_own(), stores_ = queues_of_its_own();  ///< by queue
+};
+
+/// 16 slots of 1 MiB, on all lanes and all ranks: both sides of a message cut alike, and it may leave on one
+/// lane and arrive on another.
+constexpr std::size_t pinned_piece = std::size_t{1} << 20, pinned_bytes = 16 * pinned_piece;
+
+/// What a lane's slots live in.
+struct Pinned {
+  Kokkos::View<unsigned char*, PinnedSpace> bytes{
+      Kokkos::view_alloc(Kokkos::WithoutInitializing, "minitaw::comm: pinned slots"), pinned_bytes};
+  DeviceCopier copier;  // fences before the memory goes
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Program& program, Reach reach,
+                                            const WaitPolicy& policy) {
+  const auto& actions = program.ranks.at(static_cast<std::size_t>(rank_in(world))).actions;
+  LaneMemories memories;
+  for (std::size_t lane = 0; lane < memories.size(); ++lane) {
+    if (std::ranges::none_of(actions, [&](const schedule::Action& a) {
+          return static_cast<std::size_t>(a.lane) == lane && is_communication(a.kind);
+        }))
+      continue;
+    const auto pinned = std::make_shared<Pinned>();
+    const Piece all(reinterpret_cast<std::byte*>(pinned->bytes.data()), pinned_bytes);
+    memories[lane] = reach == Reach::direct ? direct_memory(all, pinned_piece, pinned->copier)
+                                            : staged_memory(all, pinned_piece, pinned->copier);
+    memories[lane].owner = pinned;
+  }
+  return make_transport(world, program, memories, policy);
+}
+
+}  // namespace minitaw::comm::mpi
