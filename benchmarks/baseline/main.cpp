@@ -1,59 +1,177 @@
+// The serial step by the engine and by a plain loop of the same calls, in pairs.
 #include <fmt/format.h>
 
 #include <Kokkos_Core.hpp>
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <limits>
+#include <vector>
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "cli/parse.hpp"
+#include "comm/transport.hpp"
+#include "deck/deck.hpp"
+#include "engine/queue.hpp"
 #include "engine/reference.hpp"
-#include "overhead.hpp"
+#include "engine/session.hpp"
+#include "record/quantile.hpp"
 
 namespace minitaw::bench {
 namespace {
 
-struct Options {
+using record::median;
+using record::quantile;
+using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
+
+/// What the last step has left in an arena.
+double loss_in(const engine::Arena& arena) {
+  double loss = 0;
+  Kokkos::deep_copy(loss, Loss(arena.loss()));
+  return loss;
+}
+
+/// The serial step as a plain loop of calls of the model, written by hand: the same kernels in the same
+/// order, in memory laid out alike. No program is interpreted, there are no lanes, threads, clocks or
+/// watchdog. What engine::Session takes longer is what those cost.
+class Baseline {
+public:
+  /// `c` has the schedule serial.
+  explicit Baseline(const deck::Case& c)
+      : case_(c), program_(engine::program_of(c)),
+        layout_(model::make_layout(c.shape, schedule::cut_of(program_))),
+        arena_(schedule::memory(program_, layout_)[0]), state_(program_, 0, layout_, arena_),
+        exec_(engine::lane_space(schedule::Lane::compute)),
+        model_(exec_, layout_, engine::loss_scale(c), arena_.workspace(), kernels::parse_attention(c.attention)),
+        tokens_(c.shape, c.data, c.seed), hidden_state_(arena_.slot({schedule::SlotClass::hidden, 0})),
+        saved_(static_cast<std::size_t>(program_.shards)) {
+    for (const schedule::Action& a : program_.ranks[0].actions)
+      if (a.kind == schedule::Kind::forward && a.micro_batch == 0)
+        saved_[static_cast<std::size_t>(a.shard)] = arena_.slot(a.slots[1]);
+    for (int m = 0; m < c.micro_batches; ++m) batches_.emplace_back(c.shape);
+    state_.initialise(c.seed);
+  }
+
+  /// Readies the tokens of the next step, outside of its time.
+  void prepare() {
+    for (int m = 0; m < case_.micro_batches; ++m)
+      batches_[static_cast<std::size_t>(m)].fill(tokens_, steps_, deck::first_sequence(case_, m));
+    Kokkos::deep_copy(Loss(arena_.loss()), 0.0);
+  }
+  /// Returns when it is complete.
+  void execute() {
+    ++steps_;
+    for (const model::MicroBatch& batch : batches_) micro_batch(batch, &batch != batches_.data());
+    const model::AdamW adamw = engine::adamw_of(case_);
+    for (int s = 0; s < program_.shards; ++s)
+      model_.update(s, state_.weights(s), state_.shard_optimiser(s), state_.accumulator(s), adamw, steps_);
+    model_.update_embeddings(0, state_.embeddings(), state_.embeddings_optimiser(),
+                             state_.embeddings_accumulator(), adamw, steps_);
+    exec_.fence("minitaw::bench::Baseline");
+  }
+  [[nodiscard]] const engine::Arena& arena() const { return arena_; }
+
+private:
+  void micro_batch(const model::MicroBatch& batch, bool accumulate) {
+    model_.embed(hidden_state_, state_.embeddings(), batch);
+    for (int s = 0; s < program_.shards; ++s)
+      model_.forward(s, hidden_state_, saved_[static_cast<std::size_t>(s)], state_.weights(s));
+    model_.loss(hidden_state_, state_.embeddings_accumulator(), accumulate, arena_.loss(), state_.embeddings(),
+                batch);
+    for (int s = program_.shards - 1; s >= 0; --s)
+      model_.backward(s, hidden_state_, state_.accumulator(s), model::Dtype::fp32, accumulate,
+                      saved_[static_cast<std::size_t>(s)], state_.weights(s));
+    model_.embed_backward(state_.embeddings_accumulator(), accumulate, hidden_state_, batch);
+  }
+
+  deck::Case case_;
+  schedule::Program program_;  ///< for the sizes of the memory only
+  model::Layout layout_;
+  engine::Arena arena_;
+  engine::State state_;
+  model::ExecutionSpace exec_;
+  model::Model model_;
+  model::TokenSource tokens_;
+  std::vector<model::MicroBatch> batches_;
+  model::Buffer hidden_state_;
+  std::vector<model::Buffer> saved_;  ///< by shard: what the program's first micro-batch saves for the backward pass
+  int steps_ = 0;
+};
+
+engine::NamedTransport nobody(const schedule::Program&, model::Buffer) {
+  return {std::make_unique<comm::SoloTransport>(), "none"};
+}
+
+template <class Steps>
+double seconds(Steps& steps) {
+  const auto begin = std::chrono::steady_clock::now();
+  steps.execute();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// Executes warm-up and `pairs` pairs of steps, in each pair the one after the other, who is first changing from
+/// pair to pair; a row of the table. Throws if a loss is not equal to the bit.
+std::string row_of(const deck::Case& c, int pairs) {
+  engine::Session session(c, 0, nobody, {});
+  Baseline baseline(c);
+  std::vector<double> engine_s, baseline_s, overheads;  // overheads: shares of the baseline's time
+  for (int p = -c.warmup; p < pairs; ++p) {
+    session.prepare();
+    baseline.prepare();
+    double ours = 0;
+    if (p % 2 == 0) ours = seconds(session);
+    const double plain = seconds(baseline);
+    if (p % 2 != 0) ours = seconds(session);
+    if (const double loss = loss_in(session.arena()), other = loss_in(baseline.arena()); loss != other)
+      throw std::runtime_error(
+          fmt::format("step {}: the engine's loss is {}, its baseline's {}; they must be equal to the bit",
+                      session.steps(), loss, other));
+    if (p < 0) continue;
+    engine_s.push_back(ours);
+    baseline_s.push_back(plain);
+    overheads.push_back(ours / plain - 1);
+  }
+  std::ranges::sort(overheads);
+  const std::size_t actions = session.program().ranks[0].actions.size();
+  const double plain = median(baseline_s), share = quantile(overheads, 0.5);
+  return fmt::format("| {} | {} | {} | {} | {} | {} | {:.3f} | {:.3f} | {:+.2f} % | {:+.2f} to {:+.2f} % | "
+                     "{:+.2f} % | {:.2f} |\n",
+                     c.shape.layers, c.shape.hidden, c.shape.seq, c.micro_batches, actions, engine_s.size(),
+                     1e3 * median(engine_s), 1e3 * plain, 100 * share, 100 * quantile(overheads, 0.25),
+                     100 * quantile(overheads, 0.75),
+                     100 * (std::ranges::min(engine_s) / std::ranges::min(baseline_s) - 1),
+                     1e6 * share * plain / static_cast<double>(actions));
+}
+
+void run(int argc, char** argv) {
   std::string deck;
   std::vector<std::string> overrides;
   int pairs = 21;
-  std::string help;  ///< what to print instead of all that, if it was asked for
-};
-
-Options read_options(int argc, char** argv) {
-  Options options;
   CLI::App app("The serial step by the engine and by a plain loop of the same calls, in pairs.", "minitaw_baseline");
-  app.add_option("DECK", options.deck, "TOML file of the cases")->required();
-  cli::add_overrides(app, options.overrides);
-  app.add_option("--pairs", options.pairs, "steps of each, one after the other")
+  app.add_option("DECK", deck, "TOML file of the cases")->required();
+  cli::add_overrides(app, overrides);
+  app.add_option("--pairs", pairs, "steps of each, one after the other")
       ->check(CLI::Range(1, std::numeric_limits<int>::max()))
       ->capture_default_str();
-  options.help = cli::parse(app, argc, argv);
-  return options;
-}
-
-void run(const Options& options) {
-  std::vector<Overhead> all;
-  for (const deck::Case& c : deck::read_deck(options.deck, options.overrides, {1, {1}, false}).cases)
-    all.push_back(measure_overhead(engine::serial_case(c), options.pairs));
-  fmt::print("{}", table(all));
+  if (const std::string help = cli::parse(app, argc, argv); !help.empty()) return fmt::print("{}", help);
+  const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
+  std::string text =
+      "| L | H | S | M | actions | pairs | engine, ms | baseline, ms | overhead | half of the pairs | of the best | us per action |\n"
+      "|---|---|---|---|---|---|---|---|---|---|---|---|\n";
+  for (const deck::Case& c : deck::read_deck(deck, overrides, {1, {1}, false}).cases)
+    text += row_of(engine::serial_case(c), pairs);
+  fmt::print("{}", text);
 }
 
 }  // namespace
 }  // namespace minitaw::bench
 
 int main(int argc, char** argv) {
-  using namespace minitaw;
   try {
-    const bench::Options options = bench::read_options(argc, argv);
-    if (!options.help.empty()) return fmt::print("{}", options.help), 0;
-    const Kokkos::ScopeGuard kokkos(Kokkos::InitializationSettings().set_disable_warnings(true));
-    bench::run(options);
-  } catch (const InputError& error) {
-    fmt::print(stderr, "minitaw_baseline: {}\n", error.what());
-    return 2;
+    minitaw::bench::run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "minitaw_baseline: {}\n", error.what());
-    return 1;
+    return dynamic_cast<const minitaw::InputError*>(&error) != nullptr ? 2 : 1;
   }
 }

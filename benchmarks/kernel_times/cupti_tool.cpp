@@ -32,29 +32,23 @@ constexpr std::size_t buffer_bytes = 8 << 20;
 constexpr auto ours = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0;
 
 /// Filled by the threads that launch and by CUPTI's own.
-struct Seen {
+struct {
   std::mutex mutex;
   std::vector<Activity> activities;
-  std::vector<std::uint32_t> correlations;                     ///< of the activities
-  std::unordered_map<std::uint32_t, std::uint64_t> label_of;   ///< by correlation
-  std::map<std::string, std::uint64_t> number_of;              ///< labels, numbered as they come
+  std::vector<std::uint32_t> correlations;                    ///< of the activities
+  std::unordered_map<std::uint32_t, std::uint64_t> label_of;  ///< by correlation
+  std::map<std::string, std::uint64_t> number_of;             ///< labels, numbered as they come
   bool broken = false;
-};
-
-Seen& seen() {
-  static Seen all;
-  return all;
-}
+} seen;
 
 /// Without CUPTI's answer there is nothing to report, but the program goes on.
 bool good(CUptiResult result, const char* doing) {
   if (result == CUPTI_SUCCESS) return true;
   const char* reason = "unknown error";
   cuptiGetResultString(result, &reason);
-  Seen& all = seen();
-  const std::lock_guard lock(all.mutex);
-  if (!all.broken) std::fprintf(stderr, "minitaw_kernel_times: CUPTI failed at %s: %s\n", doing, reason);
-  all.broken = true;
+  const std::lock_guard lock(seen.mutex);
+  if (!seen.broken) std::fprintf(stderr, "minitaw_kernel_times: CUPTI failed at %s: %s\n", doing, reason);
+  seen.broken = true;
   return false;
 }
 
@@ -77,57 +71,42 @@ void CUPTIAPI give_buffer(std::uint8_t** buffer, std::size_t* size, std::size_t*
 }
 
 template <class Record>
-void note(Seen& all, std::string name, const CUpti_Activity* record) {
+void note(std::string name, const CUpti_Activity* record) {
   const auto& found = *reinterpret_cast<const Record*>(record);
-  all.activities.push_back({std::move(name), found.start, found.end});
-  all.correlations.push_back(found.correlationId);
+  seen.activities.push_back({std::move(name), found.start, found.end});
+  seen.correlations.push_back(found.correlationId);
 }
 
-void take(Seen& all, const CUpti_Activity* record) {
-  switch (record->kind) {
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
-      note<CUpti_ActivityKernel9>(all, plain_name(reinterpret_cast<const CUpti_ActivityKernel9*>(record)->name),
-                                  record);
-      break;
-    case CUPTI_ACTIVITY_KIND_MEMCPY: note<CUpti_ActivityMemcpy5>(all, "copy", record); break;
-    case CUPTI_ACTIVITY_KIND_MEMSET: note<CUpti_ActivityMemset4>(all, "fill", record); break;
-    case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION: {
-      const auto& link = *reinterpret_cast<const CUpti_ActivityExternalCorrelation*>(record);
-      all.label_of[link.correlationId] = link.externalId;
-      break;
-    }
-    default: break;
+void take(const CUpti_Activity* record) {
+  if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
+    using Kernel = CUpti_ActivityKernel9;
+    note<Kernel>(plain_name(reinterpret_cast<const Kernel*>(record)->name), record);
+  } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMCPY) {
+    note<CUpti_ActivityMemcpy5>("copy", record);
+  } else if (record->kind == CUPTI_ACTIVITY_KIND_MEMSET) {
+    note<CUpti_ActivityMemset4>("fill", record);
+  } else if (record->kind == CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION) {
+    const auto& link = *reinterpret_cast<const CUpti_ActivityExternalCorrelation*>(record);
+    seen.label_of[link.correlationId] = link.externalId;
   }
 }
 
 void CUPTIAPI take_buffer(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid) {
-  Seen& all = seen();
   {
-    const std::lock_guard lock(all.mutex);
+    const std::lock_guard lock(seen.mutex);
     CUpti_Activity* record = nullptr;
-    while (valid > 0 && cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) take(all, record);
+    while (valid > 0 && cuptiActivityGetNextRecord(buffer, valid, &record) == CUPTI_SUCCESS) take(record);
   }
   std::free(buffer);
 }
 
-/// Kernels of Kokkos by their labels, the others by their own names.
-std::vector<Activity> labelled(Seen& all) {
-  std::vector<std::string> labels(all.number_of.size());
-  for (const auto& [label, number] : all.number_of) labels[number] = label;
-  std::vector<Activity> result = all.activities;
-  for (std::size_t i = 0; i < result.size(); ++i)
-    if (const auto link = all.label_of.find(all.correlations[i]); link != all.label_of.end())
-      result[i].name = labels[link->second];
-  return result;
-}
-
+/// A label of Kokkos, for what the thread launches until it is taken back.
 void begin(const char* label) {
   std::uint64_t number = 0;
   {
-    Seen& all = seen();
-    const std::lock_guard lock(all.mutex);
-    if (all.broken) return;
-    number = all.number_of.emplace(label, all.number_of.size()).first->second;
+    const std::lock_guard lock(seen.mutex);
+    if (seen.broken) return;
+    number = seen.number_of.emplace(label, seen.number_of.size()).first->second;
   }
   good(cuptiActivityPushExternalCorrelationId(ours, number), "naming a kernel");
 }
@@ -159,12 +138,17 @@ void kokkosp_end_parallel_reduce(std::uint64_t) { end(); }
 
 void kokkosp_finalize_library() {
   good(cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED), "the end");
-  Seen& all = seen();
-  const std::lock_guard lock(all.mutex);
-  const char* const path = std::getenv("MINITAW_KERNEL_TIMES");
-  std::ofstream file(path ? path : "kernel_times.md");
-  file << minitaw::kernel_times::report(minitaw::kernel_times::summarize(labelled(all), bound), bound);
-  if (!file.flush())
-    std::fprintf(stderr, "minitaw_kernel_times: %s cannot be written\n", path ? path : "kernel_times.md");
+  const std::lock_guard lock(seen.mutex);
+  // Kernels of Kokkos by their labels, the others by their own names.
+  std::vector<std::string> labels(seen.number_of.size());
+  for (const auto& [label, number] : seen.number_of) labels[number] = label;
+  for (std::size_t i = 0; i < seen.activities.size(); ++i)
+    if (const auto link = seen.label_of.find(seen.correlations[i]); link != seen.label_of.end())
+      seen.activities[i].name = labels[link->second];
+  const char* const variable = std::getenv("MINITAW_KERNEL_TIMES");
+  const char* const path = variable ? variable : "kernel_times.md";
+  std::ofstream file(path);
+  file << minitaw::kernel_times::report(minitaw::kernel_times::summarize(seen.activities, bound), bound);
+  if (!file.flush()) std::fprintf(stderr, "minitaw_kernel_times: %s cannot be written\n", path);
 }
 }

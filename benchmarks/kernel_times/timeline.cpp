@@ -39,15 +39,12 @@ Summary summarize(std::vector<Activity> activities, std::uint64_t bound) {
   const Activity* last = nullptr;
   for (const Activity& next : activities) {
     Total& total = totals[next.name];
-    total.name = next.name;
-    ++total.calls;
+    total.name = next.name, ++total.calls;
     total.time += next.end - next.begin;
     const std::uint64_t until = last ? last->end : next.begin;
     if (next.begin > until + bound) {
       Gap& gap = gaps[{last->name, next.name}];
-      gap.before = last->name;
-      gap.after = next.name;
-      ++gap.count;
+      gap.before = last->name, gap.after = next.name, ++gap.count;
       gap.longest = std::max(gap.longest, next.begin - until);
       gap.together += next.begin - until;
     }

@@ -8,9 +8,6 @@
 
 namespace minitaw::comm {
 
-SentBytes::SentBytes(int rank, int ranks)
-    : rank_(rank), ranks_(ranks), cells_(static_cast<std::size_t>(ranks * schedule::traffic_kinds)) {}
-
 void SentBytes::add(int peer, schedule::Traffic traffic, std::uint64_t bytes) {
   cells_[static_cast<std::size_t>(peer * schedule::traffic_kinds + static_cast<int>(traffic))].fetch_add(
       bytes, std::memory_order_relaxed);
@@ -23,10 +20,6 @@ schedule::ByteMatrix SentBytes::matrix() const {
                static_cast<schedule::Traffic>(cell % schedule::traffic_kinds),
                cells_[static_cast<std::size_t>(cell)].load(std::memory_order_relaxed));
   return matrix;
-}
-
-void SentBytes::reset() {
-  for (auto& cell : cells_) cell.store(0, std::memory_order_relaxed);
 }
 
 Transport::Started SoloTransport::start(schedule::Lane, std::span<const Message> batch) {

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -63,10 +61,13 @@ public:
 /// Bytes that one rank has sent, by peer and kind. May be used by several threads.
 class SentBytes {
 public:
-  SentBytes(int rank, int ranks);
+  SentBytes(int rank, int ranks)
+      : rank_(rank), ranks_(ranks), cells_(static_cast<std::size_t>(ranks * schedule::traffic_kinds)) {}
   void add(int peer, schedule::Traffic traffic, std::uint64_t bytes);
   [[nodiscard]] schedule::ByteMatrix matrix() const;
-  void reset();
+  void reset() {
+    for (auto& cell : cells_) cell.store(0, std::memory_order_relaxed);
+  }
 
 private:
   int rank_, ranks_;

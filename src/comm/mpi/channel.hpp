@@ -1,12 +1,8 @@
 #pragma once
 
-#include <atomic>
-#include <memory>
-#include <span>
 #include <vector>
 
 #include "comm/mpi/transport.hpp"
-#include "comm/transport.hpp"
 
 /// What the transport over MPI is made of.
 namespace minitaw::comm::mpi {

@@ -71,8 +71,6 @@ public:
     sends_.reserve(static_cast<std::size_t>(std::ranges::count(plan_.steps, true, &Step::leaves)));
     receives_.reserve(static_cast<std::size_t>(std::ranges::count(plan_.steps, true, &Step::arrives)));
   }
-  ChainOrRing(const ChainOrRing&) = delete;
-  ChainOrRing& operator=(const ChainOrRing&) = delete;
   /// If it is not over (it was cancelled), no copy reads or writes the buffer afterwards.
   ~ChainOrRing() override {
     if (!done_ && memory().copier != nullptr) memory().copier->settle();

@@ -45,6 +45,65 @@ bool device_aware() {
 #endif
 }
 
+using Space = Kokkos::DefaultExecutionSpace;
+using DeviceMemory = Space::memory_space;
+
+constexpr bool on_host = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
+
+std::vector<Space> queues_of_its_own() {
+  if constexpr (on_host) return {};
+  else return Kokkos::Experimental::partition_space(Space(), std::vector<int>(Copier::queues, 1));
+}
+
+/// Copies between device memory and pinned memory, each queue an instance of the execution space. Where that
+/// is the host's, a copy is complete when it has started.
+class DeviceCopier final : public Copier {
+public:
+  ~DeviceCopier() override {
+    // Copies of a transfer that was given up still use the pinned memory.
+    for (const auto* spaces : {&loads_, &stores_})
+      for (const Space& space : *spaces) space.fence("minitaw::comm: last copies");
+  }
+
+  void load(std::size_t queue, Piece pinned, Piece buffer) override {
+    start<PinnedSpace, DeviceMemory>(loads_, queue, pinned, buffer);
+  }
+  void store(std::size_t queue, Piece buffer, Piece pinned) override {
+    start<DeviceMemory, PinnedSpace>(stores_, queue, buffer, pinned);
+  }
+  void wait_loaded(std::size_t queue) override { wait(loads_, queue); }
+  void wait_stored(std::size_t queue) override { wait(stores_, queue); }
+
+private:
+  template <class Memory>
+  using Bytes = Kokkos::View<std::byte*, Memory, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+
+  template <class To, class From>
+  static void start([[maybe_unused]] const std::vector<Space>& spaces, [[maybe_unused]] std::size_t queue,
+                    Piece to, Piece from) {
+    if constexpr (on_host) std::memcpy(to.data(), from.data(), to.size());
+    else
+      Kokkos::deep_copy(spaces[queue], Bytes<To>(to.data(), to.size()),
+                        Bytes<From>(from.data(), from.size()));
+  }
+  static void wait([[maybe_unused]] const std::vector<Space>& spaces, [[maybe_unused]] std::size_t queue) {
+    if constexpr (!on_host) spaces[queue].fence("minitaw::comm: copy of a piece");
+  }
+
+  std::vector<Space> loads_ = queues_of_its_own(), stores_ = queues_of_its_own();  ///< by queue
+};
+
+/// 16 slots of 1 MiB, on all lanes and all ranks: both sides of a message cut alike, and it may leave on one
+/// lane and arrive on another.
+constexpr std::size_t pinned_piece = std::size_t{1} << 20, pinned_bytes = 16 * pinned_piece;
+
+/// What a lane's slots live in.
+struct Pinned {
+  Kokkos::View<unsigned char*, PinnedSpace> bytes{
+      Kokkos::view_alloc(Kokkos::WithoutInitializing, "minitaw::comm: pinned slots"), pinned_bytes};
+  DeviceCopier copier;  // fences before the memory goes
+};
+
 }  // namespace
 
 std::string_view name_of(Reach reach) { return reach == Reach::direct ? "direct" : "staged"; }
@@ -74,74 +133,6 @@ Reach agreed_reach(MPI_Comm world) {
   if (least == refused) (void)reach(wish, false);  // throws
   return least == direct ? Reach::direct : Reach::staged;
 }
-
-namespace {
-
-using Space = Kokkos::DefaultExecutionSpace;
-using DeviceMemory = Space::memory_space;
-
-constexpr bool on_host = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
-
-std::vector<Space> queues_of_its_own() {
-  if constexpr (on_host) return {};
-  else return Kokkos::Experimental::partition_space(Space(), std::vector<int>(Copier::queues, 1));
-}
-
-/// Copies between device memory and pinned memory, each queue an instance of the execution space. Where that
-/// is the host's, a copy is complete when it has started.
-class DeviceCopier final : public Copier {
-public:
-  DeviceCopier() = default;
-  DeviceCopier(const DeviceCopier&) = delete;
-  DeviceCopier& operator=(const DeviceCopier&) = delete;
-  ~DeviceCopier() override {
-    // Copies of a transfer that was given up still use the pinned memory.
-    for (const auto* spaces : {&loads_, &stores_})
-      for (const Space& space : *spaces) space.fence("minitaw::comm: last copies");
-  }
-
-  void load(std::size_t queue, Piece pinned, Piece buffer) override {
-    start<PinnedSpace, DeviceMemory>(loads_, queue, pinned, buffer);
-  }
-  void store(std::size_t queue, Piece buffer, Piece pinned) override {
-    start<DeviceMemory, PinnedSpace>(stores_, queue, buffer, pinned);
-  }
-  void wait_loaded(std::size_t queue) override { wait(loads_, queue); }
-  void wait_stored(std::size_t queue) override { wait(stores_, queue); }
-
-private:
-  template <class Memory>
-  using Bytes = Kokkos::View<unsigned char*, Memory, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
-  template <class Memory>
-  static Bytes<Memory> bytes(Piece piece) {
-    return {reinterpret_cast<unsigned char*>(piece.data()), piece.size()};
-  }
-
-  template <class To, class From>
-  static void start([[maybe_unused]] const std::vector<Space>& spaces, [[maybe_unused]] std::size_t queue,
-                    Piece to, Piece from) {
-    if constexpr (on_host) std::memcpy(to.data(), from.data(), to.size());
-    else Kokkos::deep_copy(spaces[queue], bytes<To>(to), bytes<From>(from));
-  }
-  static void wait([[maybe_unused]] const std::vector<Space>& spaces, [[maybe_unused]] std::size_t queue) {
-    if constexpr (!on_host) spaces[queue].fence("minitaw::comm: copy of a piece");
-  }
-
-  std::vector<Space> loads_ = queues_of_its_own(), stores_ = queues_of_its_own();  ///< by queue
-};
-
-/// 16 slots of 1 MiB, on all lanes and all ranks: both sides of a message cut alike, and it may leave on one
-/// lane and arrive on another.
-constexpr std::size_t pinned_piece = std::size_t{1} << 20, pinned_bytes = 16 * pinned_piece;
-
-/// What a lane's slots live in.
-struct Pinned {
-  Kokkos::View<unsigned char*, PinnedSpace> bytes{
-      Kokkos::view_alloc(Kokkos::WithoutInitializing, "minitaw::comm: pinned slots"), pinned_bytes};
-  DeviceCopier copier;  // fences before the memory goes
-};
-
-}  // namespace
 
 std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Program& program, Reach reach,
                                             const WaitPolicy& policy) {

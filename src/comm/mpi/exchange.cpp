@@ -135,8 +135,6 @@ public:
     for (std::size_t i = 0; i < transfers_.size(); ++i)
       transfers_[i]->use(std::span(slots).subspan(i * each, each));
   }
-  StagedExchange(const StagedExchange&) = delete;
-  StagedExchange& operator=(const StagedExchange&) = delete;
   ~StagedExchange() override {
     if (!done_) copier().settle();
   }

@@ -1,10 +1,8 @@
 #include "comm/mpi/mpi.hpp"
 
 #include <algorithm>
-#include <array>
 #include <exception>
 #include <fmt/format.h>
-#include <mpi.h>
 #include <numeric>
 #include <sched.h>
 #include <sstream>

@@ -1,14 +1,11 @@
 #include "comm/mpi/transport.hpp"
 
 #include <algorithm>
-#include <exception>
 #include <fmt/format.h>
 
 #include "base/error.hpp"
 #include "comm/mpi/channel.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "comm/mpi/wait.hpp"
-#include "comm/transport.hpp"
 
 namespace minitaw::comm::mpi {
 
@@ -30,36 +27,6 @@ std::vector<Piece> cut(Piece data, std::size_t largest) {
   for (; !data.empty(); data = data.subspan(pieces.back().size()))
     pieces.push_back(data.first(std::min(largest, data.size())));
   return pieces;
-}
-
-namespace {
-
-Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier) {
-  constexpr std::size_t ahead = 4;
-  const std::size_t half = pinned.size() / piece_bytes / 2;
-  if (half < 2 * ahead)
-    throw LogicError(fmt::format("{} bytes of pinned memory hold {} slots of {} bytes; 16 are needed",
-                                 pinned.size(), pinned.size() / piece_bytes, piece_bytes));
-  return {.piece_bytes = piece_bytes,
-          .ahead = ahead,
-          .window = ahead,
-          .landing = pinned.first(half * piece_bytes),
-          .loading = pinned.subspan(half * piece_bytes, half * piece_bytes),
-          .copier = &copier};
-}
-
-}  // namespace
-
-LaneMemory staged_memory(Piece pinned, std::size_t piece_bytes, Copier& copier) {
-  const Memory memory = through_slots(pinned, piece_bytes, copier);
-  return {.moves = memory, .sums = memory};
-}
-
-LaneMemory direct_memory(Piece pinned, std::size_t piece_bytes, Copier& copier) {
-  LaneMemory memory;
-  memory.moves.piece_bytes = piece_bytes;
-  memory.sums = through_slots(pinned, piece_bytes, copier);
-  return memory;
 }
 
 Requests::~Requests() {
@@ -104,12 +71,25 @@ bool Requests::finish_one() {
 
 bool Requests::finish() {
   const std::size_t before = finished_;
-  while (finish_one()) {
-  }
+  while (finish_one()) continue;
   return finished_ > before;
 }
 
 namespace {
+
+Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier) {
+  constexpr std::size_t ahead = 4;
+  const std::size_t half = pinned.size() / piece_bytes / 2;
+  if (half < 2 * ahead)
+    throw LogicError(fmt::format("{} bytes of pinned memory hold {} slots of {} bytes; 16 are needed",
+                                 pinned.size(), pinned.size() / piece_bytes, piece_bytes));
+  return {.piece_bytes = piece_bytes,
+          .ahead = ahead,
+          .window = ahead,
+          .landing = pinned.first(half * piece_bytes),
+          .loading = pinned.subspan(half * piece_bytes, half * piece_bytes),
+          .copier = &copier};
+}
 
 /// Tags of collectives start behind those of messages, which are their payloads.
 int collective_tag(std::size_t communicator, Lane lane) {
@@ -180,6 +160,18 @@ private:
 };
 
 }  // namespace
+
+LaneMemory staged_memory(Piece pinned, std::size_t piece_bytes, Copier& copier) {
+  const Memory memory = through_slots(pinned, piece_bytes, copier);
+  return {.moves = memory, .sums = memory};
+}
+
+LaneMemory direct_memory(Piece pinned, std::size_t piece_bytes, Copier& copier) {
+  LaneMemory memory;
+  memory.moves.piece_bytes = piece_bytes;
+  memory.sums = through_slots(pinned, piece_bytes, copier);
+  return memory;
+}
 
 std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program,
                                           const LaneMemories& memory, const WaitPolicy& policy) {

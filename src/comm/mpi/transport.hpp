@@ -4,8 +4,6 @@
 
 #include <array>
 #include <limits>
-#include <memory>
-#include <span>
 
 #include "comm/mpi/wait.hpp"
 #include "comm/transport.hpp"
@@ -21,9 +19,6 @@ class Copier {
 public:
   static constexpr std::size_t queues = 2;
 
-  Copier() = default;
-  Copier(const Copier&) = delete;
-  Copier& operator=(const Copier&) = delete;
   virtual ~Copier() = default;
 
   /// Starts a copy; both sides have the same size.

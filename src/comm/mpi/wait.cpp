@@ -11,10 +11,7 @@ WaitPolicy wait_policy(int cores, int threads) {
 }
 
 void LowLatency::set(bool on) {
-  {
-    const std::scoped_lock lock(mutex_);
-    on_.store(on, std::memory_order_relaxed);
-  }
+  on_.store(on, std::memory_order_relaxed);
   if (on) wake();
 }
 
@@ -32,27 +29,24 @@ void LowLatency::sleep(std::chrono::microseconds time) {
   woken_ = false;
 }
 
-std::chrono::microseconds Backoff::waited() {
-  const auto now = std::chrono::steady_clock::now();
-  if (began_ == std::chrono::steady_clock::time_point{}) began_ = now;
-  return std::chrono::duration_cast<std::chrono::microseconds>(now - began_);
-}
-
 void Backoff::once() {
-  constexpr std::chrono::milliseconds short_wait(1);
-  const bool low_latency = left_.low_latency && low_latency_ != nullptr && low_latency_->on();
   if (left_.spins > 0) {
     --left_.spins;
-  } else if (left_.yields > 0) {
-    --left_.yields;
-    std::this_thread::yield();
-  } else if (const auto so_far = waited(); so_far < left_.eager || (low_latency && so_far < short_wait)) {
-    std::this_thread::yield();
-  } else {
-    const auto time = std::clamp(so_far / 16, left_.shortest_sleep, left_.longest_sleep);
-    if (low_latency_ != nullptr) low_latency_->sleep(time);
-    else std::this_thread::sleep_for(time);
+    return;
   }
+  if (left_.yields > 0) {
+    --left_.yields;
+    return std::this_thread::yield();
+  }
+  const auto now = std::chrono::steady_clock::now();
+  if (began_ == std::chrono::steady_clock::time_point{}) began_ = now;
+  const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(now - began_);
+  const bool low_latency = left_.low_latency && low_latency_ != nullptr && low_latency_->on();
+  if (waited < left_.eager || (low_latency && waited < std::chrono::milliseconds(1)))
+    return std::this_thread::yield();
+  const auto time = std::clamp(waited / 16, left_.shortest_sleep, left_.longest_sleep);
+  if (low_latency_ != nullptr) low_latency_->sleep(time);
+  else std::this_thread::sleep_for(time);
 }
 
 }  // namespace minitaw::comm::mpi

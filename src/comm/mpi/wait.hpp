@@ -59,10 +59,7 @@ public:
   void once();
 
 private:
-  /// Time since the first call.
-  [[nodiscard]] std::chrono::microseconds waited();
-
-  std::chrono::steady_clock::time_point began_{};
+  std::chrono::steady_clock::time_point began_{};  ///< when it first had nothing better to do than wait
   WaitPolicy left_;
   LowLatency* low_latency_;
 };

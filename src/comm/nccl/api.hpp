@@ -1,9 +1,6 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
 #include <string>
 
 #include "comm/transport.hpp"
@@ -59,9 +56,6 @@ public:
 
 class Api {
 public:
-  Api() = default;
-  Api(const Api&) = delete;
-  Api& operator=(const Api&) = delete;
   virtual ~Api() = default;
 
   /// Made on one rank and sent to the others.

@@ -26,20 +26,6 @@ void for_each_message(const schedule::Program& program, const Visit& visit) {
         visit(a, a.kind == Kind::send ? rank : a.peer, a.kind == Kind::send ? a.peer : rank);
 }
 
-/// Each rank in turn gets the first colour that no neighbour has yet.
-std::vector<int> colour(const std::vector<std::set<int>>& neighbours) {
-  std::vector<int> colours;
-  for (const std::set<int>& others : neighbours) {
-    std::set<int> taken;
-    for (const int other : others)
-      if (other < static_cast<int>(colours.size())) taken.insert(colours[static_cast<std::size_t>(other)]);
-    int free = 0;
-    while (taken.contains(free)) ++free;
-    colours.push_back(free);
-  }
-  return colours;
-}
-
 }  // namespace
 
 std::string text(const Use& use) {
@@ -57,7 +43,15 @@ Colours::Colours(const schedule::Program& program) {
       neighbours[static_cast<std::size_t>(from)].insert(to);
       neighbours[static_cast<std::size_t>(to)].insert(from);
     });
-    of_rank_[lane] = colour(neighbours);
+    std::vector<int>& colours = of_rank_[lane];
+    for (const std::set<int>& others : neighbours) {  // each in turn gets the first that no neighbour has yet
+      std::set<int> taken;
+      for (const int other : others)
+        if (other < static_cast<int>(colours.size())) taken.insert(colours[static_cast<std::size_t>(other)]);
+      int free = 0;
+      while (taken.contains(free)) ++free;
+      colours.push_back(free);
+    }
   }
 }
 

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <compare>
 #include <map>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "schedule/program.hpp"

@@ -56,24 +56,23 @@ public:
     using enum schedule::Kind;
     auto* const stream = static_cast<cudaStream_t>(queue);
     const ncclDataType_t type = type_of(c.type);
+    const auto done = [this](ncclResult_t result, const char* call) { check(result, call, comm_); };
     switch (c.kind) {
     case send:
-      return check(ncclSend(c.from, c.count, type, c.peer, comm_, stream), "ncclSend", comm_);
+      return done(ncclSend(c.from, c.count, type, c.peer, comm_, stream), "ncclSend");
     case recv:
-      return check(ncclRecv(c.to, c.count, type, c.peer, comm_, stream), "ncclRecv", comm_);
+      return done(ncclRecv(c.to, c.count, type, c.peer, comm_, stream), "ncclRecv");
     case broadcast:
-      return check(ncclBroadcast(c.from, c.to, c.count, type, c.peer, comm_, stream), "ncclBroadcast", comm_);
+      return done(ncclBroadcast(c.from, c.to, c.count, type, c.peer, comm_, stream), "ncclBroadcast");
     case reduce:
-      return check(ncclReduce(c.from, c.to, c.count, type, ncclSum, c.peer, comm_, stream), "ncclReduce",
-                   comm_);
+      return done(ncclReduce(c.from, c.to, c.count, type, ncclSum, c.peer, comm_, stream), "ncclReduce");
     case all_gather:
-      return check(ncclAllGather(c.from, c.to, c.count, type, comm_, stream), "ncclAllGather", comm_);
+      return done(ncclAllGather(c.from, c.to, c.count, type, comm_, stream), "ncclAllGather");
     case reduce_scatter:
-      return check(ncclReduceScatter(c.from, c.to, c.count, type, ncclSum, comm_, stream),
-                   "ncclReduceScatter", comm_);
+      return done(ncclReduceScatter(c.from, c.to, c.count, type, ncclSum, comm_, stream),
+                  "ncclReduceScatter");
     case all_reduce:
-      return check(ncclAllReduce(c.from, c.to, c.count, type, ncclSum, comm_, stream), "ncclAllReduce",
-                   comm_);
+      return done(ncclAllReduce(c.from, c.to, c.count, type, ncclSum, comm_, stream), "ncclAllReduce");
     default:
       throw Error("NCCL was asked for what is no communication");
     }

@@ -2,14 +2,8 @@
 
 #include <mpi.h>
 
-#include <array>
-#include <chrono>
-#include <memory>
-#include <span>
-
 #include "comm/mpi/wait.hpp"
 #include "comm/nccl/api.hpp"
-#include "comm/transport.hpp"
 
 namespace minitaw::comm::nccl {
 
