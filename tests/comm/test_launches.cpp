@@ -75,7 +75,7 @@ TEST_P(EveryProgram, MeetsWhatItMeansOnEveryCommunicator) {
   for_each_program(GetParam(), [](const schedule::Request& request, const schedule::Program& program) {
     const Launches launches(program);
     ASSERT_EQ(launches.mismatch(), "") << name_of(request);
-    ASSERT_LE(launches.lanes_of_a_communicator(), 1) << name_of(request);
+    ASSERT_LE(launches.lanes_of_a_communicator(), 1U) << name_of(request);
   });
 }
 

@@ -201,81 +201,53 @@ TEST(NcclTransport, IsWatchedWhileItWorks) {
   done = true;
 }
 
-// The stand-in has to notice what NCCL would not forgive.
-
-struct Bare {
+/// The stand-in has to notice what NCCL would not forgive.
+TEST(FakeNccl, SeesMisuse) {
   FakeNccl fake;
-  int ranks = ranks_of_job(), rank = 0;
+  const int ranks = ranks_of_job(), last = ranks - 1;
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  std::vector<std::byte> memory(4096);
   std::unique_ptr<nccl::Communicator> communicator;
-  std::vector<std::byte> memory = std::vector<std::byte>(4096);
-  Bare() {
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    communicator = fake.init(ranks, nccl::UniqueId{}, rank);
-  }
-  void reduce(std::size_t count, int root) {
-    communicator->issue({Call::reduce, memory.data(), memory.data(), count, nccl::Type::fp32, root}, nullptr);
-  }
-  template <class Issue>
-  void run(Issue&& issue) {
+  const auto reduce = [&](std::size_t count, int root, std::size_t at = 0) {
+    communicator->issue({Call::reduce, memory.data(), memory.data() + at, count, nccl::Type::fp32, root},
+                        nullptr);
+  };
+  const auto message = [&](Call kind, std::size_t bytes, int peer) {
+    communicator->issue({kind, memory.data(), memory.data() + 2048, bytes, nccl::Type::bytes, peer}, nullptr);
+  };
+  const auto run = [&](const auto& issue) {
     fake.group_start();
     issue();
     fake.group_end();
     while (!communicator->ready()) std::this_thread::yield();
-  }
-};
-
-TEST(FakeNccl, SeesCallsThatDiffer) {
-  Bare bare;
-  bare.run([&] { bare.reduce(10, 0); });
-  if (bare.ranks == 1) return;
-  const std::size_t count = bare.rank == 0 ? 10 : 11;
-  EXPECT_THROW(bare.run([&] { bare.reduce(count, 0); }), Error) << "counts";
-}
-
-TEST(FakeNccl, SeesAnotherOrder) {
-  Bare bare;
-  if (bare.ranks == 1) GTEST_SKIP() << "needs two ranks";
-  const auto both = [&] {
-    bare.reduce(10, bare.rank == 0 ? 0 : 1);
-    bare.reduce(10, bare.rank == 0 ? 1 : 0);
   };
-  EXPECT_THROW(bare.run(both), Error);
-}
+  const auto fresh = [&] { communicator = fake.init(ranks, nccl::UniqueId{}, rank); };
 
-TEST(FakeNccl, SeesMessagesOfAnotherLength) {
-  Bare bare;
-  const int next = (bare.rank + 1) % bare.ranks, previous = (bare.rank + bare.ranks - 1) % bare.ranks;
-  const auto both = [&](std::size_t out, std::size_t in) {
-    std::byte* const memory = bare.memory.data();
-    bare.communicator->issue({Call::send, memory, nullptr, out, nccl::Type::bytes, next}, nullptr);
-    bare.communicator->issue({Call::recv, nullptr, memory + 2048, in, nccl::Type::bytes, previous}, nullptr);
+  fresh();
+  EXPECT_THROW(fake.group_end(), Error) << "a group that never began";
+  EXPECT_THROW(reduce(10, 0), Error) << "outside of a group";
+  EXPECT_THROW(communicator->abort(), Error) << "alone";
+  run([&] { reduce(10, 0); });
+  fake.group_start();
+  reduce(10, 0);
+  fake.group_end();
+  fake.group_start();
+  EXPECT_THROW(reduce(10, 0), Error) << "used too early";
+  fake.group_end();
+  while (!communicator->ready()) std::this_thread::yield();
+  const auto shift = [&](std::size_t out, std::size_t in) {
+    message(Call::send, out, (rank + 1) % ranks), message(Call::recv, in, (rank + last) % ranks);
   };
-  bare.run([&] { both(10, 10); });
-  EXPECT_THROW(bare.run([&] { both(10, 12); }), Error);
-}
-
-TEST(FakeNccl, SeesMisuse) {
-  Bare bare;
-  EXPECT_THROW(bare.fake.group_end(), Error) << "a group that never began";
-  EXPECT_THROW(bare.reduce(10, 0), Error) << "outside of a group";
-  EXPECT_THROW(bare.communicator->abort(), Error) << "alone";
-  EXPECT_THROW(bare.run([&] {
-    bare.communicator->issue(
-        {Call::all_reduce, bare.memory.data(), bare.memory.data() + 4, 10, nccl::Type::fp32}, nullptr);
-  }),
-               Error)
-      << "overlapping";
-}
-
-TEST(FakeNccl, SeesACommunicatorUsedTooEarly) {
-  Bare bare;
-  bare.fake.group_start();
-  bare.reduce(10, 0);
-  bare.fake.group_end();
-  bare.fake.group_start();
-  EXPECT_THROW(bare.reduce(10, 0), Error);
-  bare.fake.group_end();
-  while (!bare.communicator->ready()) std::this_thread::yield();
+  run([&] { shift(10, 10); });
+  EXPECT_THROW(run([&] { shift(10, 12); }), Error) << "another length";
+  if (ranks == 1) return;
+  fresh();
+  EXPECT_THROW(run([&] { reduce(rank == 0 ? 10 : 11, 0); }), Error) << "another count";
+  fresh();
+  EXPECT_THROW(run([&] { reduce(10, rank == 0 ? 0 : 1), reduce(10, rank == 0 ? 1 : 0); }), Error) << "order";
+  fresh();
+  EXPECT_THROW(run([&] { reduce(10, 0, 4); }), Error) << "overlapping";
 }
 
 }  // namespace
