@@ -12,9 +12,29 @@
 #include <vector>
 
 #include "comm/nccl/communicators.hpp"
+#include "possible.hpp"
 #include "schedule/program.hpp"
+#include "schedule/shapes.hpp"
 
 namespace minitaw::comm::test {
+
+/// Calls visit(request, program) for every `stride`th of all schedules with all options on all groupings.
+template <class Visit>
+void for_each_program(int ranks, std::size_t stride, const Visit& visit) {
+  std::vector<std::string> specs = schedule::shapes::other_specs();
+  for (const std::string& spec : schedule::shapes::tawpipe_specs()) specs.push_back(spec);
+  const std::vector<int> layers = schedule::shapes::layer_counts(ranks);
+  std::size_t turn = 0;
+  for (const topology::Groups& groups : schedule::shapes::groupings(ranks))
+    for (const std::string& spec : specs)
+      for (const int n : {1, 2})
+        for (const int replicas : {1, 2}) {
+          const schedule::Request request{schedule::parse_spec(spec), groups, n * ranks,
+                                          layers[turn % layers.size()], replicas};
+          if (ranks % replicas != 0 || !possible(request)) continue;
+          if (turn++ % stride == 0) visit(request, schedule::build(request));
+        }
+}
 
 /// The actions of a rank in the order in which the engine's one thread feeds device queues: of those whose
 /// waits have been issued always the one that comes first in the program. Shorter than the program if it gets

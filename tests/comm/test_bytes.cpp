@@ -10,10 +10,8 @@
 #include "base/error.hpp"
 #include "launches.hpp"
 #include "model/layout.hpp"
-#include "possible.hpp"
 #include "schedule/account.hpp"
 #include "schedule/program.hpp"
-#include "schedule/registry.hpp"
 #include "transports.hpp"
 
 namespace minitaw::comm::test {
@@ -139,48 +137,14 @@ TEST_P(Bytes, OfEveryCollectiveAreAsPlanned) {
     expect_planned_bytes(GetParam(), all, layout_of(all, 1, dtype));
 }
 
-/// One group, a group per rank, and sizes 1 + 2 + 3 ... as far as the ranks reach.
-std::vector<topology::Groups> groupings(int ranks) {
-  std::vector<int> stairs;
-  for (int left = ranks; left > 0; left -= stairs.back())
-    stairs.push_back(std::min(left, static_cast<int>(stairs.size()) + 1));
-  return {topology::Groups({ranks}), topology::Groups(std::vector<int>(ranks, 1)), topology::Groups(stairs)};
-}
-
-/// A schedule as it is, and with every option once at another value.
-std::vector<std::string> specs_of(const schedule::Entry& entry) {
-  std::vector<std::string> specs{entry.name};
-  for (const auto& option : entry.options) {
-    const std::string& other = option.values.back();
-    specs.push_back(entry.name + ":" + option.name + "=" +
-                    (other.find("..") != std::string::npos ? "3" : other));
-  }
-  return specs;
-}
-
-/// All of them on these ranks, with one and with two copies; for more than three ranks a quarter of them,
-/// another one for each number of ranks, as many processes share few cores.
-std::vector<schedule::Request> requests(int ranks, int layers) {
-  std::vector<schedule::Request> result;
-  int turn = ranks;
-  for (const auto& entry : schedule::registry())
-    for (const std::string& spec : specs_of(entry))
-      for (const auto& groups : groupings(ranks))
-        for (const int replicas : {1, 2}) {
-          const schedule::Request request{schedule::parse_spec(spec), groups, 2 * ranks, layers, replicas};
-          if (possible(request) && (ranks <= 3 || ++turn % 4 == 0)) result.push_back(request);
-        }
-  return result;
-}
-
+/// A part of all programs, another one for each number of ranks: many processes share few cores.
 TEST_P(Bytes, OfSchedulesAreAsPlanned) {
-  const int layers = ranks_of_job() + 1;
-  for (const schedule::Request& request : requests(ranks_of_job(), layers)) {
-    const schedule::Program program = schedule::build(request);
+  const int ranks = ranks_of_job();
+  for_each_program(ranks, ranks <= 3 ? 7 : 29, [](const schedule::Request& request, const auto& program) {
     for (const auto dtype : {model::Dtype::fp32, model::Dtype::bf16})
       if (dtype == model::Dtype::bf16 || request.spec.options.empty())
-        expect_planned_bytes(GetParam(), program, layout_of(program, layers, dtype));
-  }
+        expect_planned_bytes(GetParam(), program, layout_of(program, request.layers, dtype));
+  });
 }
 
 }  // namespace

@@ -52,54 +52,35 @@ struct Way {
   std::function<std::shared_ptr<Transport>(const schedule::Program&)> make;  ///< nullptr where it cannot go
 };
 
+constexpr std::int64_t sizes[] = {1, 1000, 700'001};
+
 class OnDevices : public testing::TestWithParam<Way> {
 protected:
   void SetUp() override {
-    transport_ = GetParam().make(plan_);
     if (transport_ == nullptr) GTEST_SKIP() << "ranks share a device";
-    rank_ = transport_->rank();
   }
-
-  int ranks_ = ranks_of_job();
-  schedule::Program plan_ = program(ranks_);
-  std::shared_ptr<Transport> transport_;
-  int rank_ = -1;
-  std::vector<int> everybody_ = plan_.communicators[0].ranks;
-
-  [[nodiscard]] Values mine(std::int64_t elements) const {
-    return contribution_of(rank_, Scalar::fp32, elements);
-  }
-  [[nodiscard]] Values sum(std::int64_t elements) const {
-    Values values(Scalar::fp32, elements);
-    for (std::int64_t i = 0; i < elements; ++i) values.set(i, sum_of(everybody_, i));
-    return values;
-  }
+  std::shared_ptr<Transport> transport_ = GetParam().make(program(ranks_of_job()));
 };
 
-constexpr std::int64_t sizes[] = {1, 1000, 700'001};
-
 TEST_P(OnDevices, ExecuteEveryCollective) {
-  const int root = ranks_ / 2;
-  for (const auto elements : sizes) {
-    const auto after = [&](std::initializer_list<Call> kinds) {
-      OnDevice values(mine(elements));
-      for (const Call kind : kinds) transport_->execute(Lane::operands_in, kind, values.collective(0, root));
-      return values.get();
-    };
-    EXPECT_EQ(after({Call::broadcast}), contribution_of(root, Scalar::fp32, elements)) << elements;
-    EXPECT_EQ(after({Call::reduce}), rank_ == root ? sum(elements) : mine(elements)) << elements;
-    EXPECT_EQ(after({Call::all_reduce}), sum(elements)) << elements;
-    EXPECT_EQ(after({Call::reduce_scatter, Call::all_gather}), sum(elements)) << elements;
-  }
+  World world(Kind::staged, transport_);
+  for (const Call kind : collectives)
+    for (const auto elements : sizes)
+      EXPECT_EQ(
+          wrong_after<OnDevice>(world, Lane::operands_in, kind, 0, world.ranks / 2, Scalar::fp32, elements),
+          0)
+          << name_of(kind) << " of " << elements;
 }
 
 TEST_P(OnDevices, ExchangeBothWays) {
-  const int next = (rank_ + 1) % ranks_, previous = (rank_ + ranks_ - 1) % ranks_;
+  World world(Kind::staged, transport_);
   for (const auto elements : {std::int64_t{3}, std::int64_t{9'000'001}}) {
-    OnDevice out(mine(elements)), in(Values(Scalar::fp32, elements));
-    transport_->execute(Lane::operands_in, std::array{out.message(true, next), in.message(false, previous)});
-    EXPECT_EQ(in.get(), contribution_of(previous, Scalar::fp32, elements)) << elements;
-    EXPECT_EQ(out.get(), mine(elements)) << elements;
+    const auto from = [&](int rank) { return contribution_of(rank, Scalar::fp32, elements); };
+    OnDevice out(from(world.rank)), in(Values(Scalar::fp32, elements));
+    world.transport.execute(Lane::operands_in,
+                            std::array{out.message(true, world.next), in.message(false, world.previous)});
+    EXPECT_EQ(in.get(), from(world.previous)) << elements;
+    EXPECT_EQ(out.get(), from(world.rank)) << elements;
   }
 }
 

@@ -219,7 +219,7 @@ public:
   Values(Scalar scalar, std::int64_t elements)
       : scalar_(scalar), elements_(elements), bytes_(elements * bytes_of(scalar) + 1) {}
 
-  [[nodiscard]] std::int64_t elements() const { return elements_; }
+  [[nodiscard]] const Values& get() const { return *this; }
   [[nodiscard]] float at(std::int64_t i) const {
     return scalar_ == Scalar::fp32 ? load<float>(i) : to_float(load<Bf16>(i));
   }
@@ -270,12 +270,14 @@ inline Values contribution_of(int rank, Scalar scalar, std::int64_t elements) {
 }
 
 /// Executes a collective on this rank's contribution; returns how many elements are not what they must be.
-inline int wrong_after(World& world, Lane lane, Call kind, int communicator, int root, Scalar scalar,
-                       std::int64_t elements) {
+template <class Buffer = Values>
+int wrong_after(World& world, Lane lane, Call kind, int communicator, int root, Scalar scalar,
+                std::int64_t elements) {
   const std::vector<int>& members = world.members(communicator);
   const int size = world.size(communicator);
-  Values values = contribution_of(world.rank, scalar, elements);
-  world.transport.execute(lane, kind, values.collective(communicator, root));
+  Buffer buffer(contribution_of(world.rank, scalar, elements));
+  world.transport.execute(lane, kind, buffer.collective(communicator, root));
+  const Values& values = buffer.get();
   int wrong = values.kept_to_its_bounds() ? 0 : 1;
   for (int m = 0; m < size; ++m) {
     const Range part = slice(elements, size, m);
