@@ -10,11 +10,10 @@ complex numbers, softmax of full score matrices, torch.optim.AdamW), the random 
 No case has one token per sequence: then the gradient of queries and keys is zero but for rounding, and AdamW
 turns rounding of any size into steps of the learning rate.
 
-Format, words separated by white space:
-    shape KEY VALUE ... end                      ffn has one value for each layer
-    losses COUNT values                          one per step: mean cross-entropy over all tokens of the step
-    gradient NAME COUNT values                   of the first step, for every tensor
-    weights NAME COUNT STRIDE values             after the last step, every STRIDE-th element
+Each line of a file is a name, a colon and values (test_golden.cpp has the cases' sizes, too):
+    losses            one per step: mean cross-entropy over all tokens of the step
+    gradient TENSOR   of the first step
+    weights TENSOR    after the last step, every STRIDE-th element
 """
 
 import os
@@ -154,23 +153,14 @@ def train(case):
     return losses, gradients, parameters
 
 
-def lines_of(values):
-    words = [f"{v:.12g}" for v in values]
-    return [" ".join(words[i:i + 8]) for i in range(0, len(words), 8)]
-
-
 def write(name, case):
     losses, gradients, weights = train(case)
+    line = lambda key, values, digits=12: f"{key}: " + " ".join(f"{v:.{digits}g}" for v in values) + "\n"
     flat = lambda tensor: tensor.detach().flatten().tolist()
-    keys = " ".join(f"{k} {' '.join(map(str, v)) if isinstance(v, list) else v}" for k, v in case.items())
-    out = [f"shape {keys} end", f"losses {len(losses)}", " ".join(f"{v:.17g}" for v in losses)]
-    for tensor, gradient in gradients.items():
-        out += [f"gradient {tensor} {gradient.numel()}"] + lines_of(flat(gradient))
-    for tensor, weight in weights.items():
-        some = flat(weight)[::STRIDE]
-        out += [f"weights {tensor} {len(some)} {STRIDE}"] + lines_of(some)
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".golden"), "w") as file:
-        file.write("\n".join(out) + "\n")
+        file.write(line("losses", losses, 17))
+        file.writelines(line(f"gradient {tensor}", flat(g)) for tensor, g in gradients.items())
+        file.writelines(line(f"weights {tensor}", flat(w)[::STRIDE]) for tensor, w in weights.items())
     print(name, losses)
 
 

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <iterator>
 #include <map>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -16,136 +18,84 @@ namespace {
 
 using test::relative_error;
 
-/// Training steps computed by make_golden.py; the format is described there.
-struct Golden {
-  struct Weights {
-    std::int64_t stride = 1;
-    std::vector<double> values;
-  };
-
+/// A case of make_golden.py.
+struct Case {
+  const char* name;
   Shape shape;
-  int micro_batches = 0, steps = 0;
-  std::uint64_t seed = 0;
-  std::vector<double> losses;
-  std::map<std::string, std::vector<double>> gradients;
-  std::map<std::string, Weights> weights;
+  int micro_batches, steps;
+  std::uint64_t seed;
 };
+const Case cases[] = {
+    {"grouped", {3, 24, 6, 2, {10, 13, 9}, 33, 21, 2}, 2, 3, 7},
+    {"two_tokens", {1, 20, 5, 5, {31}, 15, 2, 4}, 2, 3, (std::uint64_t{1} << 40) + 5},
+};
+constexpr std::int64_t stride = 7;  ///< of the weights
 
-void read_shape(std::ifstream& in, Golden& golden) {
-  Shape& shape = golden.shape;
-  for (std::string key; in >> key && key != "end";) {
-    if (key == "ffn") {
-      shape.ffn.resize(shape.layers);
-      for (std::int64_t& ffn : shape.ffn) in >> ffn;
-      continue;
-    }
-    std::uint64_t value = 0;
-    in >> value;
-    if (key == "layers") shape.layers = static_cast<int>(value);
-    if (key == "hidden") shape.hidden = static_cast<std::int64_t>(value);
-    if (key == "heads") shape.heads = static_cast<int>(value);
-    if (key == "kv_heads") shape.kv_heads = static_cast<int>(value);
-    if (key == "vocab") shape.vocab = static_cast<std::int64_t>(value);
-    if (key == "seq") shape.seq = static_cast<std::int64_t>(value);
-    if (key == "micro_batch") shape.micro_batch = static_cast<std::int64_t>(value);
-    if (key == "micro_batches") golden.micro_batches = static_cast<int>(value);
-    if (key == "steps") golden.steps = static_cast<int>(value);
-    if (key == "seed") golden.seed = value;
-  }
-}
-
-std::vector<double> read_values(std::ifstream& in, std::size_t count) {
-  std::vector<double> values(count);
-  for (double& value : values) in >> value;
-  return values;
-}
-
-Golden read_golden(const std::string& path) {
+/// Values by their names: "losses", "gradient layers.0.wqkv", "weights norm".
+std::map<std::string, std::vector<double>> read_golden(const std::string& path) {
+  std::map<std::string, std::vector<double>> golden;
   std::ifstream in(path);
-  Golden golden;
-  for (std::string word, name; in >> word;) {
-    std::size_t count = 0;
-    if (word == "shape") read_shape(in, golden);
-    if (word == "losses") {
-      in >> count;
-      golden.losses = read_values(in, count);
-    }
-    if (word == "gradient") {
-      in >> name >> count;
-      golden.gradients[name] = read_values(in, count);
-    }
-    if (word == "weights") {
-      Golden::Weights weights;
-      in >> name >> count >> weights.stride;
-      weights.values = read_values(in, count);
-      golden.weights[name] = weights;
-    }
+  for (std::string name; std::getline(in, name, ':');) {
+    std::string line;
+    std::getline(in, line);
+    std::istringstream values(line);
+    golden[name].assign(std::istream_iterator<double>(values), {});
   }
-  EXPECT_EQ(golden.losses.size(), static_cast<std::size_t>(golden.steps)) << path << " is missing or damaged";
   return golden;
 }
 
-/// Every stride-th value.
-std::vector<double> sampled(const std::vector<double>& values, std::int64_t stride) {
-  std::vector<double> some;
-  for (std::size_t i = 0; i < values.size(); i += stride) some.push_back(values[i]);
-  return some;
-}
-
-class GoldenTest : public ::testing::TestWithParam<const char*> {
+class GoldenTest : public ::testing::TestWithParam<Case> {
 protected:
   void SetUp() override {
-    golden_ = read_golden(std::string(MINITAW_GOLDEN_DIR "/") + GetParam() + ".golden");
-    ASSERT_FALSE(golden_.losses.empty());
-    layout_ = make_layout(golden_.shape, {golden_.shape.layers, 2});
+    ASSERT_EQ(losses().size(), static_cast<std::size_t>(case_.steps)) << "missing or damaged data";
   }
+  [[nodiscard]] const std::vector<double>& losses() { return golden_["losses"]; }
 
   void expect_gradients(const ReferenceTensors& got, double tolerance) const {
-    std::size_t compared = 0;
-    for_each(got, [&](const Tensor& tensor, const std::vector<double>& values) {
-      ASSERT_TRUE(golden_.gradients.contains(tensor.name)) << tensor.name;
-      EXPECT_LT(relative_error(values, golden_.gradients.at(tensor.name)), tolerance) << tensor.name;
-      ++compared;
-    });
-    EXPECT_EQ(compared, golden_.gradients.size());
+    expect("gradient ", got, 1, tolerance);
   }
   void expect_weights(const ReferenceTensors& got, double tolerance) const {
-    for_each(got, [&](const Tensor& tensor, const std::vector<double>& values) {
-      const Golden::Weights& expected = golden_.weights.at(tensor.name);
-      EXPECT_LT(relative_error(sampled(values, expected.stride), expected.values), tolerance) << tensor.name;
-    });
+    expect("weights ", got, stride, tolerance);
   }
 
-  Golden golden_;
-  Layout layout_;
+  const Case case_ = GetParam();
+  Layout layout_ = make_layout(case_.shape, {case_.shape.layers, 2});
 
 private:
-  template <class Check>
-  void for_each(const ReferenceTensors& tensors, const Check& check) const {
-    for (std::size_t s = 0; s < layout_.shards.size(); ++s)
-      for (const Tensor& tensor : layout_.shards[s].tensors)
-        check(tensor, test::tensor_of(tensors.shards[s], tensor));
-    for (const Tensor& tensor : layout_.embeddings.tensors)
-      check(tensor, test::tensor_of(tensors.embeddings, tensor));
+  void expect(const std::string& kind, const ReferenceTensors& got, std::int64_t every,
+              double tolerance) const {
+    const auto compare = [&](const std::vector<double>& buffer, const std::vector<Tensor>& tensors) {
+      for (const Tensor& tensor : tensors) {
+        std::vector<double> values;
+        for (std::int64_t i = 0; i < tensor.size(); i += every)
+          values.push_back(buffer[static_cast<std::size_t>(tensor.offset + i)]);
+        EXPECT_LT(relative_error(values, golden_.at(kind + tensor.name)), tolerance) << kind << tensor.name;
+      }
+    };
+    for (std::size_t s = 0; s < layout_.shards.size(); ++s) compare(got.shards[s], layout_.shards[s].tensors);
+    compare(got.embeddings, layout_.embeddings.tensors);
   }
+
+  std::map<std::string, std::vector<double>> golden_ =
+      read_golden(std::string(MINITAW_GOLDEN_DIR "/") + case_.name + ".golden");
 };
 
-INSTANTIATE_TEST_SUITE_P(All, GoldenTest, ::testing::Values("grouped", "two_tokens"),
-                         [](const auto& name) { return name.param; });
+INSTANTIATE_TEST_SUITE_P(All, GoldenTest, ::testing::ValuesIn(cases),
+                         [](const auto& one) { return one.param.name; });
 
 TEST_P(GoldenTest, ReferenceFollowsPyTorch) {
-  Reference reference(layout_, test::initial_weights(layout_, golden_.seed));
-  TokenSource source(golden_.shape, "synthetic", golden_.seed);
-  std::vector<std::int32_t> tokens(golden_.shape.tokens()), targets = tokens;
-  const double scale = 1.0 / static_cast<double>(golden_.shape.tokens() * golden_.micro_batches);
-  for (int step = 0; step < golden_.steps; ++step) {
+  Reference reference(layout_, test::initial_weights(layout_, case_.seed));
+  TokenSource source(case_.shape, "synthetic", case_.seed);
+  std::vector<std::int32_t> tokens(case_.shape.tokens()), targets = tokens;
+  const double scale = 1.0 / static_cast<double>(case_.shape.tokens() * case_.micro_batches);
+  for (int step = 0; step < case_.steps; ++step) {
     ReferenceTensors gradient = reference_zeros(layout_);
     double loss = 0;
-    for (int m = 0; m < golden_.micro_batches; ++m) {
-      source.fill(tokens, targets, step, m * golden_.shape.micro_batch);
+    for (int m = 0; m < case_.micro_batches; ++m) {
+      source.fill(tokens, targets, step, m * case_.shape.micro_batch);
       loss += reference.accumulate(gradient, tokens, targets, scale);
     }
-    EXPECT_NEAR(loss, golden_.losses[step], 1e-11);
+    EXPECT_NEAR(loss, losses()[step], 1e-11);
     if (step == 0) expect_gradients(gradient, 1e-11);
     reference.update(gradient, {}, step + 1);
   }
@@ -155,9 +105,9 @@ TEST_P(GoldenTest, ReferenceFollowsPyTorch) {
 TEST_P(GoldenTest, KernelsFollowPyTorch) {
   for (const Recompute recompute : {Recompute::block, Recompute::keep_attention, Recompute::none}) {
     layout_.shape.recompute = recompute;
-    test::Trainer trainer(layout_, golden_.micro_batches, golden_.seed);
-    for (int step = 0; step < golden_.steps; ++step) {
-      EXPECT_NEAR(trainer.gradient(step), golden_.losses[step], 1e-5 * golden_.losses[step]);
+    test::Trainer trainer(layout_, case_.micro_batches, case_.seed);
+    for (int step = 0; step < case_.steps; ++step) {
+      EXPECT_NEAR(trainer.gradient(step), losses()[step], 1e-5 * losses()[step]);
       if (step == 0) expect_gradients(trainer.totals(), 1e-5);
       trainer.update({}, step + 1);
     }
