@@ -7,49 +7,10 @@
 
 #include "base/error.hpp"
 #include "kernels/detail/backends.hpp"
+#include "kernels/detail/loops.hpp"
 
 #ifdef MINITAW_HAVE_CUDNN
 #include "kernels/cuda/queue.hpp"
-#include "kernels/detail/loops.hpp"
-
-namespace minitaw::kernels::detail::cuda {
-
-namespace {
-
-AttentionShape shape_of(const AttentionSizes& z) { return {z.batch, z.seq, z.heads, z.kv_heads, z.head_dim}; }
-
-void require_alignment(std::initializer_list<const void*> addresses) {
-  if (!aligned(addresses)) throw LogicError("attention = cudnn: an address is not a multiple of 16");
-}
-
-}  // namespace
-
-std::string reason_against_cudnn(const AttentionSizes& sizes) {
-  return reason_against_cudnn(shape_of(sizes));
-}
-
-void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes) {
-  Queue& queue = queue_of(exec);
-  queue.workspace.reserve(queue.attention.prepare(shape_of(sizes)));
-}
-
-void attention_forward(const ExecutionSpace& exec, Matrix<Bf16> y, Vector<float> lse, Matrix<const Bf16> qkv,
-                       const AttentionSizes& sizes) {
-  require_alignment({y.data(), lse.data(), qkv.data()});
-  Queue& queue = queue_of(exec);
-  queue.attention.forward(shape_of(sizes), y.data(), lse.data(), qkv.data(), queue.workspace.data());
-}
-
-void attention_backward(const ExecutionSpace& exec, Matrix<Bf16> dqkv, Matrix<const Bf16> dy,
-                        Matrix<const Bf16> qkv, Matrix<const Bf16> y, Vector<const float> lse,
-                        const AttentionSizes& sizes) {
-  require_alignment({dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data()});
-  Queue& queue = queue_of(exec);
-  queue.attention.backward(shape_of(sizes), dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data(),
-                           queue.workspace.data());
-}
-
-}  // namespace minitaw::kernels::detail::cuda
 #endif
 
 namespace minitaw::kernels {
@@ -68,6 +29,16 @@ inline constexpr bool host_possible = on_host && std::is_same_v<E, float>;
 #ifdef MINITAW_HAVE_CUDNN
 template <class E>
 inline constexpr bool cudnn_possible = std::is_same_v<E, Bf16>;
+
+detail::cuda::AttentionShape shape_of(const AttentionSizes& z) {
+  return {z.batch, z.seq, z.heads, z.kv_heads, z.head_dim};
+}
+
+/// The queue whose cuDNN shall work on these addresses.
+detail::cuda::Queue& queue_for(const ExecutionSpace& exec, std::initializer_list<const void*> addresses) {
+  if (!detail::aligned(addresses)) throw LogicError("attention = cudnn: an address is not a multiple of 16");
+  return detail::cuda::queue_of(exec);
+}
 #else
 template <class E>
 inline constexpr bool cudnn_possible = false;
@@ -77,7 +48,7 @@ inline constexpr bool cudnn_possible = false;
 template <class E>
 std::string reason_against_cudnn([[maybe_unused]] const AttentionSizes& sizes) {
 #ifdef MINITAW_HAVE_CUDNN
-  return cudnn_possible<E> ? detail::cuda::reason_against_cudnn(sizes) : "it needs dtype = bf16";
+  return cudnn_possible<E> ? detail::cuda::reason_against_cudnn(shape_of(sizes)) : "it needs dtype = bf16";
 #else
   return "this build has no cuDNN";
 #endif
@@ -115,7 +86,10 @@ void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes, 
   const Attention chosen = resolve_attention<E>(kernel, sizes);
   if (chosen == Attention::portable) detail::portable::attention_prepare(exec, sizes);
 #ifdef MINITAW_HAVE_CUDNN
-  if (chosen == Attention::cudnn) detail::cuda::attention_prepare(exec, sizes);
+  if (chosen == Attention::cudnn) {
+    detail::cuda::Queue& queue = detail::cuda::queue_of(exec);
+    queue.workspace.reserve(queue.attention.prepare(shape_of(sizes)));
+  }
 #endif
 }
 
@@ -127,7 +101,11 @@ void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> ls
     if (chosen == Attention::host) return detail::host::attention_forward(exec, y, lse, qkv, sizes);
 #ifdef MINITAW_HAVE_CUDNN
   if constexpr (cudnn_possible<E>)
-    if (chosen == Attention::cudnn) return detail::cuda::attention_forward(exec, y, lse, qkv, sizes);
+    if (chosen == Attention::cudnn) {
+      detail::cuda::Queue& queue = queue_for(exec, {y.data(), lse.data(), qkv.data()});
+      return queue.attention.forward(shape_of(sizes), y.data(), lse.data(), qkv.data(),
+                                     queue.workspace.data());
+    }
 #endif
   detail::portable::attention_forward<E>(exec, y, lse, qkv, sizes);
 }
@@ -142,22 +120,19 @@ void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float
       return detail::host::attention_backward(exec, dqkv, dy, qkv, y, lse, sizes);
 #ifdef MINITAW_HAVE_CUDNN
   if constexpr (cudnn_possible<E>)
-    if (chosen == Attention::cudnn)
-      return detail::cuda::attention_backward(exec, dqkv, dy, qkv, y, lse, sizes);
+    if (chosen == Attention::cudnn) {
+      detail::cuda::Queue& queue =
+          queue_for(exec, {dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data()});
+      return queue.attention.backward(shape_of(sizes), dqkv.data(), dy.data(), qkv.data(), y.data(),
+                                      lse.data(), queue.workspace.data());
+    }
 #endif
   detail::portable::attention_backward<E>(exec, dqkv, delta, dy, qkv, y, lse, sizes);
 }
 
-#define MINITAW_ATTENTION(E)                                                                                 \
-  template Attention resolve_attention<E>(Attention, const AttentionSizes&);                                 \
-  template void attention_prepare<E>(const ExecutionSpace&, const AttentionSizes&, Attention);               \
-  template void attention_forward<E>(const ExecutionSpace&, Matrix<E>, Vector<float>, MatrixIn<E>,           \
-                                     const AttentionSizes&, Attention);                                      \
-  template void attention_backward<E>(const ExecutionSpace&, Matrix<E>, Vector<float>, MatrixIn<E>,          \
-                                      MatrixIn<E>, MatrixIn<E>, Vector<const float>, const AttentionSizes&,  \
-                                      Attention);
-MINITAW_ATTENTION(float)
-MINITAW_ATTENTION(Bf16)
-#undef MINITAW_ATTENTION
+MINITAW_INSTANTIATE(resolve_attention)
+MINITAW_INSTANTIATE(attention_prepare)
+MINITAW_INSTANTIATE(attention_forward)
+MINITAW_INSTANTIATE(attention_backward)
 
 }  // namespace minitaw::kernels

@@ -115,23 +115,6 @@ TilePolicy<Tag> tile_policy(const ExecutionSpace& exec, std::int64_t tasks, int 
 
 [[nodiscard]] constexpr int round_up(int count, int to) { return (count + to - 1) / to * to; }
 
-/// Where one head's queries, keys, values and outputs of one sequence are.
-struct HeadPlace {
-  HeadPlace(const AttentionSizes& z, int sequence, int head)
-      : stride((z.heads + 2 * z.kv_heads) * z.head_dim), y_stride(z.heads * z.head_dim) {
-    const std::int64_t token = std::int64_t{sequence} * z.seq;
-    query = token * stride + head * z.head_dim;
-    key = token * stride + (z.heads + head / z.group()) * z.head_dim;
-    value = key + z.kv_heads * z.head_dim;
-    output = token * y_stride + head * z.head_dim;
-    row = (std::int64_t{sequence} * z.heads + head) * z.seq;
-  }
-
-  int stride, y_stride;                    ///< elements from one token to the next
-  std::int64_t query, key, value, output;  ///< of the sequence's first token
-  std::int64_t row;                        ///< of its first row statistic
-};
-
 /// A tile: queries [q, q + nq), keys [k, k + nk), none of them behind the last query.
 struct Tile {
   int q, nq, k, nk;
@@ -198,15 +181,31 @@ void add_over_queries(const Tile& t, const float* weights, Packed<const float> r
   }
 }
 
-/// A task is one tile of queries of one head: it walks over the keys that they see.
-struct Forward {
-  Matrix<float> y;
-  Vector<float> lse;
+/// What both directions read.
+struct Inputs {
   Matrix<const float> qkv;
   AttentionSizes z;
-  int tiles;
 
+  [[nodiscard]] int tiles() const { return (z.seq + tile - 1) / tile; }
   [[nodiscard]] int width() const { return round_up(z.head_dim, block_columns); }
+  [[nodiscard]] float scaling() const { return 1.0F / std::sqrt(static_cast<float>(z.head_dim)); }
+
+  void load_queries(const Head& at, int q, Packed<float> to, float* columns) const {
+    const int nq = std::min(tile, z.seq - q);
+    pack(qkv.data() + at.query + q * at.stride, at.stride, nq, z.head_dim, scaling(), to);
+    transpose(to, nq, z.head_dim, columns);
+  }
+  void load_keys(const Head& at, const Tile& t, Packed<float> key, Packed<float> value) const {
+    pack(qkv.data() + at.key + t.k * at.stride, at.stride, t.nk, z.head_dim, 1, key);
+    pack(qkv.data() + at.value + t.k * at.stride, at.stride, t.nk, z.head_dim, 1, value);
+  }
+};
+
+/// A task is one tile of queries of one head: it walks over the keys that they see.
+struct Forward : Inputs {
+  Matrix<float> y;
+  Vector<float> lse;
+
   [[nodiscard]] int scratch_floats() const { return tile * (z.head_dim + 3 * width() + tile + 3); }
 
   /// The parts of a task's memory.
@@ -230,29 +229,20 @@ struct Forward {
 
   void operator()(const TileTeam& team) const {
     const int heads = z.batch * z.heads, task = team.league_rank();
-    const int q = (tiles - 1 - task / heads) * tile;  // longest tasks first
-    const HeadPlace at(z, task % heads / z.heads, task % z.heads);
+    const int q = (tiles() - 1 - task / heads) * tile;  // longest tasks first
+    const Head at(z, task % heads / z.heads, task % z.heads);
     const Scratch scratch(team.team_scratch(1), scratch_floats());
     const Work work(*this, scratch.data());
-    begin(at, q, work);
+    load_queries(at, q, work.key, work.query);
+    std::fill_n(work.largest, tile, -std::numeric_limits<float>::infinity());
+    std::fill_n(work.sum, tile, 0.0F);
+    std::fill_n(work.out.data, tile * work.out.row, 0.0F);
     for (int k = 0; k <= q; k += tile) add_keys(at, Tile::at(q, k, z.seq), work);
     finish(at, q, work);
   }
 
-  void begin(const HeadPlace& at, int q, const Work& work) const {
-    const int nq = std::min(tile, z.seq - q);
-    pack(qkv.data() + at.query + std::int64_t{q} * at.stride, at.stride, nq, z.head_dim,
-         1.0F / std::sqrt(static_cast<float>(z.head_dim)), work.key);
-    transpose(work.key, nq, z.head_dim, work.query);
-    std::fill_n(work.largest, tile, -std::numeric_limits<float>::infinity());
-    std::fill_n(work.sum, tile, 0.0F);
-    std::fill_n(work.out.data, tile * work.out.row, 0.0F);
-  }
-
-  void add_keys(const HeadPlace& at, const Tile& t, const Work& work) const {
-    const std::int64_t row = std::int64_t{t.k} * at.stride;
-    pack(qkv.data() + at.key + row, at.stride, t.nk, z.head_dim, 1, work.key);
-    pack(qkv.data() + at.value + row, at.stride, t.nk, z.head_dim, 1, work.value);
+  void add_keys(const Head& at, const Tile& t, const Work& work) const {
+    load_keys(at, t, work.key, work.value);
     multiply_visible(t, z.head_dim, work.key, work.query, work.scores);
     soften(t, work);
     if (t.k > 0) shrink(t, work);
@@ -295,11 +285,11 @@ struct Forward {
     }
   }
 
-  void finish(const HeadPlace& at, int q, const Work& work) const {
+  void finish(const Head& at, int q, const Work& work) const {
     const int nq = std::min(tile, z.seq - q);
     for (int r = 0; r < nq; ++r) {
       const float* const row = work.out.data + r * work.out.row;
-      float* const out = y.data() + at.output + std::int64_t{q + r} * at.y_stride;
+      float* const out = y.data() + at.output + (q + r) * at.y_stride;
       const float factor = 1.0F / work.sum[r];
       for (int c = 0; c < z.head_dim; ++c) out[c] = row[c] * factor;
       lse(at.row + q + r) = work.largest[r] + std::log(work.sum[r]);
@@ -327,15 +317,11 @@ float dot_of(const float* a, const float* b, int count) {
   return sums[0];
 }
 
-struct Backward {
+struct Backward : Inputs {
   Matrix<float> dqkv;
-  Matrix<const float> dy, qkv, y;
+  Matrix<const float> dy, y;
   Vector<const float> lse;
-  AttentionSizes z;
 
-  [[nodiscard]] int tiles() const { return (z.seq + tile - 1) / tile; }
-  [[nodiscard]] int width() const { return round_up(z.head_dim, block_columns); }
-  [[nodiscard]] float scaling() const { return 1.0F / std::sqrt(static_cast<float>(z.head_dim)); }
   [[nodiscard]] int scratch_floats() const { return tile * (2 * z.head_dim + 7 * width() + 2 * tile + 2); }
 
   /// The parts of a task's memory; of queries, keys and values, their gradients, and scores.
@@ -363,12 +349,12 @@ struct Backward {
     const Scratch scratch(team.team_scratch(1), scratch_floats());
     const Work work(*this, scratch.data());
     for (int head = kv_head * z.group(); head < (kv_head + 1) * z.group(); ++head) {
-      const HeadPlace at(z, sequence, head);
+      const Head at(z, sequence, head);
       for (int q = 0; q < z.seq; q += tile) {
         load_queries(at, q, work);
         for (int k = 0; k <= q; k += tile) {
           const Tile t = Tile::at(q, k, z.seq);
-          load_keys(at, t, work);
+          load_keys(at, t, work.key, work.value);
           load_sums(at, t, head == kv_head * z.group() && k == q, work);
           differentiate(t, work);
           add_to_keys(t, work);
@@ -386,13 +372,13 @@ struct Backward {
     const int sequence = task % heads / z.kv_heads, kv_head = task % z.kv_heads;
     const Scratch scratch(team.team_scratch(1), scratch_floats());
     const Work work(*this, scratch.data());
-    const HeadPlace keys(z, sequence, kv_head * z.group());
+    const Head keys(z, sequence, kv_head * z.group());
     const Tile own = Tile::at(k, k, z.seq);
-    load_keys(keys, own, work);
+    load_keys(keys, own, work.key, work.value);
     load_sums(keys, own, true, work);
     for (int head = kv_head * z.group(); head < (kv_head + 1) * z.group(); ++head)
       for (int q = k; q < z.seq; q += tile) {
-        load_queries(HeadPlace(z, sequence, head), q, work);
+        load_queries(Head(z, sequence, head), q, work);
         differentiate(Tile::at(q, k, z.seq), work);
         add_to_keys(Tile::at(q, k, z.seq), work);
       }
@@ -404,58 +390,50 @@ struct Backward {
     const int q = (tiles() - 1 - task / heads) * tile;  // longest tasks first
     const Scratch scratch(team.team_scratch(1), scratch_floats());
     const Work work(*this, scratch.data());
-    const HeadPlace at(z, task % heads / z.heads, task % z.heads);
+    const Head at(z, task % heads / z.heads, task % z.heads);
     load_queries(at, q, work);
     for (int k = 0; k <= q; k += tile) {
       const Tile t = Tile::at(q, k, z.seq);
-      load_keys(at, t, work);
+      load_keys(at, t, work.key, work.value);
       differentiate(t, work);
       add_over_keys(t, work.dscore, work.key, work.dquery);
     }
     store_queries(at, q, work);
   }
 
-  void load_queries(const HeadPlace& at, int q, const Work& work) const {
+  void load_queries(const Head& at, int q, const Work& work) const {
     const int nq = std::min(tile, z.seq - q), d = z.head_dim;
-    const std::int64_t y_row = at.output + std::int64_t{q} * at.y_stride;
-    pack(qkv.data() + at.query + std::int64_t{q} * at.stride, at.stride, nq, d, scaling(), work.query);
+    const std::int64_t y_row = at.output + q * at.y_stride;
+    Inputs::load_queries(at, q, work.query, work.query_columns);
     pack(dy.data() + y_row, at.y_stride, nq, d, 1, work.slope);
-    transpose(work.query, nq, d, work.query_columns);
     transpose(work.slope, nq, d, work.slope_columns);
     for (int r = 0; r < nq; ++r) {
       work.lse[r] = lse(at.row + q + r);
-      work.delta[r] =
-          dot_of(y.data() + y_row + std::int64_t{r} * at.y_stride, work.slope.data + r * work.slope.row, d);
+      work.delta[r] = dot_of(y.data() + y_row + r * at.y_stride, work.slope.data + r * work.slope.row, d);
     }
     std::fill(work.lse + nq, work.lse + tile, 0.0F);
     std::fill(work.delta + nq, work.delta + tile, 0.0F);
     std::fill_n(work.dquery.data, tile * work.dquery.row, 0.0F);
   }
 
-  void store_queries(const HeadPlace& at, int q, const Work& work) const {
-    float* const to = dqkv.data() + at.query + std::int64_t{q} * at.stride;
+  void store_queries(const Head& at, int q, const Work& work) const {
+    float* const to = dqkv.data() + at.query + q * at.stride;
     for (int r = 0; r < std::min(tile, z.seq - q); ++r)
       for (int c = 0; c < z.head_dim; ++c)
-        to[std::int64_t{r} * at.stride + c] = work.dquery.data[r * work.dquery.row + c] * scaling();
-  }
-
-  void load_keys(const HeadPlace& at, const Tile& t, const Work& work) const {
-    const std::int64_t row = std::int64_t{t.k} * at.stride;
-    pack(qkv.data() + at.key + row, at.stride, t.nk, z.head_dim, 1, work.key);
-    pack(qkv.data() + at.value + row, at.stride, t.nk, z.head_dim, 1, work.value);
+        to[r * at.stride + c] = work.dquery.data[r * work.dquery.row + c] * scaling();
   }
 
   /// `first`: nothing has been added to the gradients of these keys and values.
-  void load_sums(const HeadPlace& at, const Tile& t, bool first, const Work& work) const {
-    const std::int64_t row = std::int64_t{t.k} * at.stride;
+  void load_sums(const Head& at, const Tile& t, bool first, const Work& work) const {
+    const std::int64_t row = t.k * at.stride;
     for (const auto& [sums, place] : {std::pair{work.dkey, at.key}, {work.dvalue, at.value}}) {
       if (first) std::fill_n(sums.data, tile * sums.row, 0.0F);
       else pack(dqkv.data() + place + row, at.stride, t.nk, z.head_dim, 1, sums);
     }
   }
 
-  void store_sums(const HeadPlace& at, const Tile& t, const Work& work) const {
-    const std::int64_t row = std::int64_t{t.k} * at.stride;
+  void store_sums(const Head& at, const Tile& t, const Work& work) const {
+    const std::int64_t row = t.k * at.stride;
     unpack(work.dkey, dqkv.data() + at.key + row, at.stride, t.nk, z.head_dim);
     unpack(work.dvalue, dqkv.data() + at.value + row, at.stride, t.nk, z.head_dim);
   }
@@ -506,17 +484,17 @@ bool too_few_heads(const ExecutionSpace& exec, std::int64_t heads) {
 
 void attention_forward(const ExecutionSpace& exec, Matrix<float> y, Vector<float> lse,
                        Matrix<const float> qkv, const AttentionSizes& sizes) {
-  const int tiles = (sizes.seq + tile - 1) / tile;
-  const Forward forward{y, lse, qkv, sizes, tiles};
+  const Forward forward{{qkv, sizes}, y, lse};
   Kokkos::parallel_for(
       "minitaw::attention_forward",
-      tile_policy(exec, std::int64_t{tiles} * sizes.batch * sizes.heads, forward.scratch_floats()), forward);
+      tile_policy(exec, std::int64_t{forward.tiles()} * sizes.batch * sizes.heads, forward.scratch_floats()),
+      forward);
 }
 
 void attention_backward(const ExecutionSpace& exec, Matrix<float> dqkv, Matrix<const float> dy,
                         Matrix<const float> qkv, Matrix<const float> y, Vector<const float> lse,
                         const AttentionSizes& sizes, Tasks tasks) {
-  const Backward backward{dqkv, dy, qkv, y, lse, sizes};
+  const Backward backward{{qkv, sizes}, dqkv, dy, y, lse};
   const std::int64_t heads = std::int64_t{sizes.batch} * sizes.kv_heads;
   if (tasks == Tasks::automatic) tasks = too_few_heads(exec, heads) ? Tasks::tiles : Tasks::heads;
   if (tasks == Tasks::heads) return launch<ByHead>(exec, heads, backward);

@@ -1,4 +1,3 @@
-#include "kernels/detail/backends.hpp"
 #include "kernels/detail/portable_attention.hpp"
 
 namespace minitaw::kernels::detail::portable {
@@ -233,15 +232,7 @@ void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes) 
   reserve_scratch(Launch(exec, heads, sizes, backward_floats).policy);
 }
 
-template void attention_forward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>,
-                                       Matrix<const float>, const AttentionSizes&);
-template void attention_forward<Bf16>(const ExecutionSpace&, Matrix<Bf16>, Vector<float>, Matrix<const Bf16>,
-                                      const AttentionSizes&);
-template void attention_backward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>,
-                                        Matrix<const float>, Matrix<const float>, Matrix<const float>,
-                                        Vector<const float>, const AttentionSizes&);
-template void attention_backward<Bf16>(const ExecutionSpace&, Matrix<Bf16>, Vector<float>, Matrix<const Bf16>,
-                                       Matrix<const Bf16>, Matrix<const Bf16>, Vector<const float>,
-                                       const AttentionSizes&);
+MINITAW_INSTANTIATE(attention_forward)
+MINITAW_INSTANTIATE(attention_backward)
 
 }  // namespace minitaw::kernels::detail::portable

@@ -1,15 +1,18 @@
+#include "kernels/kernels.hpp"
+
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
-#include "kernels/kernels.hpp"
 
-#ifdef MINITAW_HOST_KERNELS
-// The version of a host build: short loops that compilers turn into vector code.
-namespace minitaw::kernels::detail::host {
+namespace minitaw::kernels {
 
 namespace {
+
+using namespace detail;
+
+#ifdef MINITAW_HOST_KERNELS
+// The version for one thread of a host: short loops that compilers turn into vector code.
 
 float largest_of(const float* row, int count, float least) {
   constexpr int lanes = 16;
@@ -83,7 +86,7 @@ struct RowOfBf16 {
 };
 
 template <class E>
-struct LossAndGradient {
+struct HostLossAndGradient {
   double* losses;
   E* logits;
   const std::int32_t* targets;
@@ -104,28 +107,9 @@ struct LossAndGradient {
   }
 };
 
-}  // namespace
-
-template <class E>
-void cross_entropy(const ExecutionSpace& exec, Vector<double> losses, Matrix<E> logits, TokensIn targets,
-                   float scale) {
-  const int vocab = static_cast<int>(logits.extent(1));
-  Kokkos::parallel_for("minitaw::cross_entropy",
-                       row_policy(exec, static_cast<std::int64_t>(logits.extent(0))),
-                       LossAndGradient<E>{losses.data(), logits.data(), targets.data(), scale, vocab});
-}
-
-template void cross_entropy<float>(const ExecutionSpace&, Vector<double>, Matrix<float>, TokensIn, float);
-template void cross_entropy<Bf16>(const ExecutionSpace&, Vector<double>, Matrix<Bf16>, TokensIn, float);
-
-}  // namespace minitaw::kernels::detail::host
 #endif
 
-namespace minitaw::kernels {
-
-namespace {
-
-using namespace detail;
+// The version for teams.
 
 /// A long row: the rows in work at a time should fit a device's second cache, because each is read twice.
 inline constexpr int loss_threads = 512;
@@ -201,9 +185,12 @@ template <class E>
 void cross_entropy(const ExecutionSpace& exec, Vector<double> losses, Matrix<E> logits, TokensIn targets,
                    float scale) {
   const int rows = static_cast<int>(logits.extent(0)), vocab = static_cast<int>(logits.extent(1));
-  if constexpr (on_host)
-    if (!packs_on_host && threads_on_host == 1)
-      return detail::host::cross_entropy(exec, losses, logits, targets, scale);
+#ifdef MINITAW_HOST_KERNELS
+  if (!packs_on_host && threads_on_host == 1)
+    return Kokkos::parallel_for(
+        "minitaw::cross_entropy", row_policy(exec, rows),
+        HostLossAndGradient<E>{losses.data(), logits.data(), targets.data(), scale, vocab});
+#endif
   with_packs<E>(vocab, {logits.data()}, [&](auto n) {
     Kokkos::parallel_for("minitaw::cross_entropy",
                          LossPolicy(exec, rows, team_threads(vocab / n, loss_threads)),
@@ -216,7 +203,6 @@ void sum_losses(const ExecutionSpace& exec, double* loss, Vector<const double> l
                        Sum{loss, losses.data(), static_cast<int>(losses.extent(0)), scale});
 }
 
-template void cross_entropy<float>(const ExecutionSpace&, Vector<double>, Matrix<float>, TokensIn, float);
-template void cross_entropy<Bf16>(const ExecutionSpace&, Vector<double>, Matrix<Bf16>, TokensIn, float);
+MINITAW_INSTANTIATE(cross_entropy)
 
 }  // namespace minitaw::kernels

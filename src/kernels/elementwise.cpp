@@ -37,8 +37,7 @@ void add(const ExecutionSpace& exec, Vector<float> total, VectorIn<E> contributi
   accumulate ? run(std::true_type()) : run(std::false_type());
 }
 
-template void add<float>(const ExecutionSpace&, Vector<float>, VectorIn<float>, bool);
-template void add<Bf16>(const ExecutionSpace&, Vector<float>, VectorIn<Bf16>, bool);
+MINITAW_INSTANTIATE(add)
 
 namespace {
 
@@ -89,65 +88,34 @@ void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, 
   run(std::true_type());
 }
 
-template void adamw<float>(const ExecutionSpace&, Vector<float>, Vector<float>, Vector<float>, Vector<float>,
-                           Vector<const float>, const AdamWStep&);
-template void adamw<Bf16>(const ExecutionSpace&, Vector<Bf16>, Vector<float>, Vector<float>, Vector<float>,
-                          Vector<const float>, const AdamWStep&);
+MINITAW_INSTANTIATE(adamw)
 
 namespace {
 
-/// Where numbers go; `at` counts from the first one.
+/// A thread draws a run of blocks of four numbers, all of them at each step of the generator: on a host loops
+/// over them are vector code, a device's thread has one block.
 template <class E>
-struct Target {
+struct Run {
+  static constexpr int blocks = on_host ? 64 : 1, numbers = 4 * blocks;
   E* weights;
   float* master;
   std::int64_t count;
-
-  KOKKOS_FUNCTION void put(std::int64_t at, float number) const {
-    if (at < 0 || at >= count) return;
-    if (weights) weights[at] = store<E>(number);
-    if (master) master[at] = number;
-  }
-};
-
-/// A thread of a device draws one block of four.
-template <class E>
-struct Block {
-  Target<E> to;
   UniformRow row;
-  std::int64_t first;
+  std::int64_t first;  ///< number of the row that comes to place 0
 
   KOKKOS_FUNCTION void operator()(std::int64_t i) const {
-    const std::int64_t block = first / 4 + i;
-    const Words<4> words = row.words(static_cast<std::uint64_t>(block));
-    for (int j = 0; j < 4; ++j) to.put(4 * block + j - first, row.number(words[j]));
-  }
-};
-
-/// A thread of a host draws a run of blocks, all of them at each step of the generator: loops over them are
-/// vector code.
-template <class E>
-struct Run {
-  static constexpr int blocks = 64;
-  Target<E> to;
-  UniformRow row;
-  std::int64_t first;
-
-  void operator()(std::int64_t i) const {
-    const std::int64_t begin = first / 4 + i * blocks;
-    float numbers[4 * blocks];
-    draw(numbers, static_cast<std::uint64_t>(begin));
-    const std::int64_t at = 4 * begin - first;
-    if (at < 0 || at + 4 * blocks > to.count) {
-      for (int k = 0; k < 4 * blocks; ++k) to.put(at + k, numbers[k]);
-      return;
-    }
-    if (to.master) std::copy_n(numbers, 4 * blocks, to.master + at);
-    if (to.weights)
-      for (int k = 0; k < 4 * blocks; ++k) to.weights[at + k] = store<E>(numbers[k]);
+    const std::int64_t begin = first / 4 + i * blocks, at = 4 * begin - first;
+    float drawn[numbers];
+    draw(drawn, static_cast<std::uint64_t>(begin));
+    const int from = at < 0 ? static_cast<int>(-at) : 0,
+              to = at + numbers > count ? static_cast<int>(count - at) : numbers;
+    if (master)
+      for (int k = from; k < to; ++k) master[at + k] = drawn[k];
+    if (weights)
+      for (int k = from; k < to; ++k) weights[at + k] = store<E>(drawn[k]);
   }
 
-  void draw(float* numbers, std::uint64_t begin) const {
+  KOKKOS_FUNCTION void draw(float* drawn, std::uint64_t begin) const {
     Words<blocks> a, b, c, d;
     for (int k = 0; k < blocks; ++k) {
       const std::uint64_t block = begin + static_cast<std::uint64_t>(k);
@@ -158,10 +126,10 @@ struct Run {
     }
     philox(a, b, c, d, row.key);
     for (int k = 0; k < blocks; ++k) {
-      numbers[4 * k] = row.number(a.word[k]);
-      numbers[4 * k + 1] = row.number(b.word[k]);
-      numbers[4 * k + 2] = row.number(c.word[k]);
-      numbers[4 * k + 3] = row.number(d.word[k]);
+      drawn[4 * k] = row.number(a.word[k]);
+      drawn[4 * k + 1] = row.number(b.word[k]);
+      drawn[4 * k + 2] = row.number(c.word[k]);
+      drawn[4 * k + 3] = row.number(d.word[k]);
     }
   }
 };
@@ -174,17 +142,11 @@ void uniform(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master
   using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
   const auto count = static_cast<std::int64_t>(std::max(weights.extent(0), master.extent(0)));
   if (count == 0) return;
-  const Target<E> to{weights.data(), master.data(), count};
   const std::int64_t blocks = (first + count + 3) / 4 - first / 4;
-  if constexpr (on_host)
-    Kokkos::parallel_for("minitaw::uniform", Range(exec, 0, (blocks + Run<E>::blocks - 1) / Run<E>::blocks),
-                         Run<E>{to, row, first});
-  else Kokkos::parallel_for("minitaw::uniform", Range(exec, 0, blocks), Block<E>{to, row, first});
+  Kokkos::parallel_for("minitaw::uniform", Range(exec, 0, (blocks + Run<E>::blocks - 1) / Run<E>::blocks),
+                       Run<E>{weights.data(), master.data(), count, row, first});
 }
 
-template void uniform<float>(const ExecutionSpace&, Vector<float>, Vector<float>, std::int64_t,
-                             const UniformRow&);
-template void uniform<Bf16>(const ExecutionSpace&, Vector<Bf16>, Vector<float>, std::int64_t,
-                            const UniformRow&);
+MINITAW_INSTANTIATE(uniform)
 
 }  // namespace minitaw::kernels

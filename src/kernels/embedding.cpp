@@ -82,11 +82,7 @@ void embedding_backward(const ExecutionSpace& exec, Matrix<float> dtable, Matrix
   });
 }
 
-template void embedding_forward<float>(const ExecutionSpace&, Matrix<float>, MatrixIn<float>, TokensIn);
-template void embedding_backward<float>(const ExecutionSpace&, Matrix<float>, MatrixIn<float>, TokensIn,
-                                        TokensIn, TokensIn);
-template void embedding_forward<Bf16>(const ExecutionSpace&, Matrix<Bf16>, MatrixIn<Bf16>, TokensIn);
-template void embedding_backward<Bf16>(const ExecutionSpace&, Matrix<float>, MatrixIn<Bf16>, TokensIn,
-                                       TokensIn, TokensIn);
+MINITAW_INSTANTIATE(embedding_forward)
+MINITAW_INSTANTIATE(embedding_backward)
 
 }  // namespace minitaw::kernels

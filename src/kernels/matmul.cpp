@@ -1,6 +1,5 @@
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
-#include "kernels/kernels.hpp"
 
 #ifdef MINITAW_HOST_KERNELS
 /// BLAS by its Fortran name, which every BLAS has.
@@ -9,6 +8,7 @@ extern "C" void sgemm_(const char* transa, const char* transb, const int* m, con
                        const float* beta, float* c, const int* ldc);
 
 namespace minitaw::kernels::detail::host {
+namespace {
 
 /// BLAS runs on Kokkos's own OpenMP threads, one call at a time, so the order of `exec` is the order of the
 /// calls. Column-major BLAS sees the transposes of row-major matrices, so a and b change places.
@@ -22,6 +22,7 @@ void matmul(const ExecutionSpace&, Matrix<float> c, Matrix<const float> a, Op op
   sgemm_(&letter_b, &letter_a, &n, &m, &k, &alpha, b.data(), &row_b, a.data(), &row_a, &beta, c.data(), &n);
 }
 
+}  // namespace
 }  // namespace minitaw::kernels::detail::host
 #endif
 
@@ -171,12 +172,9 @@ void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a,
   run(ForTeam());
 }
 
-template void matmul<float, float>(const ExecutionSpace&, Matrix<float>, Matrix<const float>, Op,
-                                   Matrix<const float>, Op, float);
-template void matmul<float, Bf16>(const ExecutionSpace&, Matrix<float>, Matrix<const Bf16>, Op,
-                                  Matrix<const Bf16>, Op, float);
-template void matmul<Bf16, Bf16>(const ExecutionSpace&, Matrix<Bf16>, Matrix<const Bf16>, Op,
-                                 Matrix<const Bf16>, Op, float);
+template decltype(matmul<float, float>) matmul<float, float>;
+template decltype(matmul<float, Bf16>) matmul<float, Bf16>;
+template decltype(matmul<Bf16, Bf16>) matmul<Bf16, Bf16>;
 
 }  // namespace minitaw::kernels::detail::portable
 
@@ -185,19 +183,18 @@ namespace minitaw::kernels {
 template <class C, class E>
 void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
             float beta) {
-  if constexpr (on_host && std::is_same_v<C, float> && std::is_same_v<E, float>)
+#ifdef MINITAW_HOST_KERNELS
+  if constexpr (std::is_same_v<C, float> && std::is_same_v<E, float>)
     return detail::host::matmul(exec, c, a, op_a, b, op_b, beta);
+#endif
 #ifdef MINITAW_HAVE_CUBLASLT
   if (detail::cuda::matmul<C, E>(exec, c, a, op_a, b, op_b, beta)) return;
 #endif
   detail::portable::matmul<C, E>(exec, c, a, op_a, b, op_b, beta);
 }
 
-template void matmul<float, float>(const ExecutionSpace&, Matrix<float>, Matrix<const float>, Op,
-                                   Matrix<const float>, Op, float);
-template void matmul<float, Bf16>(const ExecutionSpace&, Matrix<float>, Matrix<const Bf16>, Op,
-                                  Matrix<const Bf16>, Op, float);
-template void matmul<Bf16, Bf16>(const ExecutionSpace&, Matrix<Bf16>, Matrix<const Bf16>, Op,
-                                 Matrix<const Bf16>, Op, float);
+template decltype(matmul<float, float>) matmul<float, float>;
+template decltype(matmul<float, Bf16>) matmul<float, Bf16>;
+template decltype(matmul<Bf16, Bf16>) matmul<Bf16, Bf16>;
 
 }  // namespace minitaw::kernels

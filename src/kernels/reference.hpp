@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 /// Plain serial double-precision versions of every layer: the simplest loops that compute the formula. They
@@ -80,23 +81,28 @@ inline void rmsnorm_backward(Out dx, Out dgain, In dy, In x, In gain, std::int64
   }
 }
 
-/// Turns the pairs (2i, 2i+1) of every head of x [batch, seq, heads, head_dim] in place by the angle
-/// direction * position * 10000^(-2i / head_dim) (Su et al. 2021). direction 1: forward; -1: backward,
-/// because the transpose of a rotation is its inverse. `stride`: elements from one token to the next, at
-/// least heads head_dim.
+/// Turns the pairs (2i, 2i+1) of every head of x [heads, head_dim] in place by the angle
+/// position 10000^(-2i / head_dim) (Su et al. 2021).
+inline void rope_token(Out x, std::int64_t heads, std::int64_t head_dim, double position) {
+  for (std::int64_t pair = 0; pair < heads * head_dim / 2; ++pair) {
+    const std::int64_t i = pair % (head_dim / 2);
+    const double angle =
+        position * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+    double &even = x[2 * pair], &odd = x[2 * pair + 1];
+    const double turned = even * std::cos(angle) - odd * std::sin(angle);
+    odd = even * std::sin(angle) + odd * std::cos(angle);
+    even = turned;
+  }
+}
+
+/// The same for every token of x [batch, seq, heads, head_dim]. direction 1: forward; -1: backward, because
+/// the transpose of a rotation is its inverse. `stride`: elements from one token to the next, at least heads
+/// head_dim.
 inline void rope(Out x, std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
                  std::int64_t stride, double direction) {
   for (std::int64_t token = 0; token < batch * seq; ++token)
-    for (std::int64_t head = 0; head < heads; ++head)
-      for (std::int64_t i = 0; i < head_dim / 2; ++i) {
-        const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(head_dim);
-        const double angle = direction * static_cast<double>(token % seq) * std::pow(10000.0, exponent);
-        double& even = x[token * stride + head * head_dim + 2 * i];
-        double& odd = x[token * stride + head * head_dim + 2 * i + 1];
-        const double turned = even * std::cos(angle) - odd * std::sin(angle);
-        odd = even * std::sin(angle) + odd * std::cos(angle);
-        even = turned;
-      }
+    rope_token(x.subspan(token * stride, heads * head_dim), heads, head_dim,
+               direction * static_cast<double>(token % seq));
 }
 
 /// Sizes of causal attention with grouped query heads: query head i reads key/value head i kv_heads / heads.
@@ -198,15 +204,20 @@ inline void swiglu_backward(Out dx, In dy, In x, std::int64_t rows, std::int64_t
     }
 }
 
+/// Largest value of a row, and the sum of exp(value - largest).
+inline std::pair<double, double> softmax_sum(In row) {
+  const double largest = *std::max_element(row.begin(), row.end());
+  double sum = 0;
+  for (const double value : row) sum += std::exp(value - largest);
+  return {largest, sum};
+}
+
 /// Sum over the rows of -log softmax(logits [rows, vocab])[target].
 inline double cross_entropy_forward(In logits, Tokens targets, std::int64_t vocab) {
   double loss = 0;
   for (std::size_t r = 0; r < targets.size(); ++r) {
-    const In row = logits.subspan(r * vocab, vocab);
-    const double largest = *std::max_element(row.begin(), row.end());
-    double sum = 0;
-    for (const double value : row) sum += std::exp(value - largest);
-    loss += largest + std::log(sum) - row[targets[r]];
+    const auto [largest, sum] = softmax_sum(logits.subspan(r * vocab, vocab));
+    loss += largest + std::log(sum) - logits[r * vocab + targets[r]];
   }
   return loss;
 }
@@ -215,9 +226,7 @@ inline double cross_entropy_forward(In logits, Tokens targets, std::int64_t voca
 inline void cross_entropy_backward(Out dlogits, In logits, Tokens targets, double scale, std::int64_t vocab) {
   for (std::size_t r = 0; r < targets.size(); ++r) {
     const In row = logits.subspan(r * vocab, vocab);
-    const double largest = *std::max_element(row.begin(), row.end());
-    double sum = 0;
-    for (const double value : row) sum += std::exp(value - largest);
+    const auto [largest, sum] = softmax_sum(row);
     for (std::int64_t i = 0; i < vocab; ++i)
       dlogits[r * vocab + i] = scale * (std::exp(row[i] - largest) / sum - (i == targets[r] ? 1 : 0));
   }

@@ -225,19 +225,9 @@ void rmsnorm_backward_gain(const ExecutionSpace& exec, Vector<G> dgain, Matrix<c
                        Kernel{dgain.data(), gain_partial.data(), chunks, width, accumulate});
 }
 
-template void rmsnorm_forward<float>(const ExecutionSpace&, Matrix<float>, Vector<float>, Matrix<float>,
-                                     MatrixIn<float>, VectorIn<float>);
-template void rmsnorm_rebuild<float>(const ExecutionSpace&, Matrix<float>, MatrixIn<float>,
-                                     Vector<const float>, VectorIn<float>);
-template void rmsnorm_backward<float>(const ExecutionSpace&, Matrix<float>, Matrix<float>, MatrixIn<float>,
-                                      MatrixIn<float>, MatrixIn<float>, Vector<const float>, VectorIn<float>);
-template void rmsnorm_backward_gain<float>(const ExecutionSpace&, Vector<float>, Matrix<const float>, bool);
-template void rmsnorm_forward<Bf16>(const ExecutionSpace&, Matrix<Bf16>, Vector<float>, Matrix<Bf16>,
-                                    MatrixIn<Bf16>, VectorIn<Bf16>);
-template void rmsnorm_rebuild<Bf16>(const ExecutionSpace&, Matrix<Bf16>, MatrixIn<Bf16>, Vector<const float>,
-                                    VectorIn<Bf16>);
-template void rmsnorm_backward<Bf16>(const ExecutionSpace&, Matrix<Bf16>, Matrix<float>, MatrixIn<Bf16>,
-                                     MatrixIn<Bf16>, MatrixIn<Bf16>, Vector<const float>, VectorIn<Bf16>);
-template void rmsnorm_backward_gain<Bf16>(const ExecutionSpace&, Vector<Bf16>, Matrix<const float>, bool);
+MINITAW_INSTANTIATE(rmsnorm_forward)
+MINITAW_INSTANTIATE(rmsnorm_rebuild)
+MINITAW_INSTANTIATE(rmsnorm_backward)
+MINITAW_INSTANTIATE(rmsnorm_backward_gain)
 
 }  // namespace minitaw::kernels

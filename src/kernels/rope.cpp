@@ -100,9 +100,7 @@ void rope_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Matrix<const floa
   turn_rows("minitaw::rope_backward", exec, dqkv, table, heads, -1.0F);
 }
 
-template void rope_forward<float>(const ExecutionSpace&, Matrix<float>, Matrix<const float>, int);
-template void rope_backward<float>(const ExecutionSpace&, Matrix<float>, Matrix<const float>, int);
-template void rope_forward<Bf16>(const ExecutionSpace&, Matrix<Bf16>, Matrix<const float>, int);
-template void rope_backward<Bf16>(const ExecutionSpace&, Matrix<Bf16>, Matrix<const float>, int);
+MINITAW_INSTANTIATE(rope_forward)
+MINITAW_INSTANTIATE(rope_backward)
 
 }  // namespace minitaw::kernels

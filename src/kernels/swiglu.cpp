@@ -81,11 +81,7 @@ void swiglu_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<E> y, Matr
   });
 }
 
-template void swiglu_forward<float>(const ExecutionSpace&, Matrix<float>, MatrixIn<float>);
-template void swiglu_backward<float>(const ExecutionSpace&, Matrix<float>, Matrix<float>, MatrixIn<float>,
-                                     MatrixIn<float>);
-template void swiglu_forward<Bf16>(const ExecutionSpace&, Matrix<Bf16>, MatrixIn<Bf16>);
-template void swiglu_backward<Bf16>(const ExecutionSpace&, Matrix<Bf16>, Matrix<Bf16>, MatrixIn<Bf16>,
-                                    MatrixIn<Bf16>);
+MINITAW_INSTANTIATE(swiglu_forward)
+MINITAW_INSTANTIATE(swiglu_backward)
 
 }  // namespace minitaw::kernels

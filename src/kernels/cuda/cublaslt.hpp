@@ -47,8 +47,7 @@ public:
 
   /// Enqueues the product on `stream`. False if the library has no algorithm for it; throws
   /// std::runtime_error for every other failure.
-  bool multiply(cudaStream_t stream, const Workspace& workspace, const ProductKey& key,
-                const Product& product);
+  bool multiply(cudaStream_t stream, void* workspace, const ProductKey& key, const Product& product);
 
   /// While on, the first product of a kind times every algorithm on its operands, and keeps the fastest: its
   /// result is then of no use if beta is 1. Waits for the stream.
@@ -71,12 +70,12 @@ private:
     std::string choice;
   };
   [[nodiscard]] Plan make_plan(const ProductKey& key, Algorithms& offered) const;
-  void choose(Plan& plan, const Algorithms& offered, cudaStream_t stream, const Workspace& workspace,
+  void choose(Plan& plan, const Algorithms& offered, cudaStream_t stream, void* workspace,
               const Product& product) const;
   /// Milliseconds, or nothing if the library cannot run it.
-  [[nodiscard]] std::optional<float> time(Plan& plan, cudaStream_t stream, const Workspace& workspace,
+  [[nodiscard]] std::optional<float> time(Plan& plan, cudaStream_t stream, void* workspace,
                                           const Product& product) const;
-  [[nodiscard]] cublasStatus_t enqueue(Plan& plan, cudaStream_t stream, const Workspace& workspace,
+  [[nodiscard]] cublasStatus_t enqueue(Plan& plan, cudaStream_t stream, void* workspace,
                                        const Product& product) const;
 
   cublasLtHandle_t handle_ = nullptr;

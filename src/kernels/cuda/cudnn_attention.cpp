@@ -184,15 +184,11 @@ std::size_t CudnnAttention::prepare(const AttentionShape& shape) {
   return plans->workspace;
 }
 
-bool CudnnAttention::prepared(const AttentionShape& shape) const {
-  const auto at = plans_.find(shape);
-  return at != plans_.end() && at->second;
-}
-
 const CudnnAttention::Plans& CudnnAttention::plans_of(const AttentionShape& shape) const {
-  if (!prepared(shape))
+  const auto at = plans_.find(shape);
+  if (at == plans_.end() || !at->second)
     throw LogicError("cuDNN has no plans for " + text(shape) + ": attention_prepare comes first");
-  return *plans_.at(shape);
+  return *at->second;
 }
 
 void CudnnAttention::forward(const AttentionShape& shape, void* y, float* lse, const void* qkv,

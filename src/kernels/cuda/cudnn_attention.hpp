@@ -36,7 +36,6 @@ public:
   /// Builds the plans of a shape (seconds, once). Returns the bytes of workspace that they need: with
   /// cuDNN 9.19 on Hopper 4 B h S (d + 1), and with grouped heads 4 B h S d more.
   std::size_t prepare(const AttentionShape& shape);
-  [[nodiscard]] bool prepared(const AttentionShape& shape) const;
 
   void forward(const AttentionShape& shape, void* y, float* lse, const void* qkv, void* workspace);
   void backward(const AttentionShape& shape, void* dqkv, const void* dy, const void* qkv, const void* y,

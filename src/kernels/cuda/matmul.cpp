@@ -92,7 +92,7 @@ CublasLt::Plan CublasLt::make_plan(const ProductKey& key, Algorithms& offered) c
 }
 
 /// The first call of an algorithm may load its code.
-std::optional<float> CublasLt::time(Plan& plan, cudaStream_t stream, const Workspace& workspace,
+std::optional<float> CublasLt::time(Plan& plan, cudaStream_t stream, void* workspace,
                                     const Product& product) const {
   constexpr int calls = 3;
   if (enqueue(plan, stream, workspace, product) != CUBLAS_STATUS_SUCCESS) return {};
@@ -111,7 +111,7 @@ std::optional<float> CublasLt::time(Plan& plan, cudaStream_t stream, const Works
   return milliseconds / calls;
 }
 
-void CublasLt::choose(Plan& plan, const Algorithms& offered, cudaStream_t stream, const Workspace& workspace,
+void CublasLt::choose(Plan& plan, const Algorithms& offered, cudaStream_t stream, void* workspace,
                       const Product& product) const {
   constexpr float noise = 0.99F;  // what is not faster by more than 1 % is not faster
   std::size_t fastest = 0;
@@ -135,16 +135,15 @@ std::vector<std::string> CublasLt::choices() const {
   return lines;
 }
 
-cublasStatus_t CublasLt::enqueue(Plan& plan, cudaStream_t stream, const Workspace& workspace,
+cublasStatus_t CublasLt::enqueue(Plan& plan, cudaStream_t stream, void* workspace,
                                  const Product& product) const {
   const float alpha = 1;
   return cublasLtMatmul(handle_, &plan.operation, &alpha, product.b, &plan.first, product.a, &plan.second,
                         &product.beta, product.c, &plan.result, product.c, &plan.result, &plan.algorithm,
-                        workspace.data(), cublas_workspace_bytes, stream);
+                        workspace, cublas_workspace_bytes, stream);
 }
 
-bool CublasLt::multiply(cudaStream_t stream, const Workspace& workspace, const ProductKey& key,
-                        const Product& product) {
+bool CublasLt::multiply(cudaStream_t stream, void* workspace, const ProductKey& key, const Product& product) {
   auto at = plans_.find(key);
   if (at == plans_.end()) {
     Algorithms offered;
@@ -193,14 +192,12 @@ bool matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a,
                        alignment_of(b.data()),
                        alignment_of(c.data())};
   Queue& queue = queue_of(exec);
-  return queue.products.multiply(queue.stream, queue.workspace, key, {a.data(), b.data(), c.data(), beta});
+  return queue.products.multiply(queue.stream, queue.workspace.data(), key,
+                                 {a.data(), b.data(), c.data(), beta});
 }
 
-template bool matmul<float, float>(const ExecutionSpace&, Matrix<float>, Matrix<const float>, Op,
-                                   Matrix<const float>, Op, float);
-template bool matmul<float, Bf16>(const ExecutionSpace&, Matrix<float>, Matrix<const Bf16>, Op,
-                                  Matrix<const Bf16>, Op, float);
-template bool matmul<Bf16, Bf16>(const ExecutionSpace&, Matrix<Bf16>, Matrix<const Bf16>, Op,
-                                 Matrix<const Bf16>, Op, float);
+template decltype(matmul<float, float>) matmul<float, float>;
+template decltype(matmul<float, Bf16>) matmul<float, Bf16>;
+template decltype(matmul<Bf16, Bf16>) matmul<Bf16, Bf16>;
 
 }  // namespace minitaw::kernels::detail::cuda

@@ -26,21 +26,16 @@ Queues& queues() {
 
 }  // namespace
 
-Workspace::~Workspace() {
-  if (memory_) Kokkos::kokkos_free<MemorySpace>(memory_);
-}
-
 /// Kokkos keeps 128 bytes of its own before what it hands out.
-void Workspace::reserve(std::size_t bytes) {
+void Workspace::reserve(std::size_t size) {
   constexpr std::size_t alignment = 256;
-  if (bytes <= bytes_) return;
-  if (memory_) Kokkos::kokkos_free<MemorySpace>(memory_);
-  memory_ = data_ = nullptr;
-  bytes_ = 0;
-  std::size_t space = bytes + alignment;
-  memory_ = data_ = Kokkos::kokkos_malloc<MemorySpace>("minitaw::workspace", space);
-  (void)std::align(alignment, bytes, data_, space);
-  bytes_ = bytes;
+  if (size <= bytes_) return;
+  std::size_t space = size + alignment;
+  memory_ = {};  // before the next one
+  memory_ = decltype(memory_)(Kokkos::view_alloc("minitaw::workspace", Kokkos::WithoutInitializing), space);
+  data_ = memory_.data();
+  (void)std::align(alignment, size, data_, space);
+  bytes_ = size;
 }
 
 Queue::Queue(cudaStream_t queue_stream)

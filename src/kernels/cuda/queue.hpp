@@ -11,6 +11,22 @@
 
 namespace minitaw::kernels::detail::cuda {
 
+/// Scratch in device memory that the libraries of one queue use in turn.
+class Workspace {
+public:
+  /// At least `size`, whose old contents are lost. It waits for the device if it must grow, so: never in a
+  /// step.
+  void reserve(std::size_t size);
+  /// Aligned to 256 bytes, as cuBLASLt asks.
+  [[nodiscard]] void* data() const { return data_; }
+  [[nodiscard]] std::size_t bytes() const { return bytes_; }
+
+private:
+  Kokkos::View<std::byte*, MemorySpace> memory_;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
 /// What the vendor's libraries keep for one queue, which one thread uses at a time.
 struct Queue {
   explicit Queue(cudaStream_t queue_stream);

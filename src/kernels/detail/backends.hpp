@@ -2,30 +2,23 @@
 
 #include "kernels/kernels.hpp"
 
-/// The versions that matmul.cpp chooses from; arguments as in matmul.hpp.
+/// The versions that matmul() and the functions of attention choose from; their arguments are the same.
 
 namespace minitaw::kernels::detail {
 
-namespace host {
-void matmul(const ExecutionSpace& exec, Matrix<float> c, Matrix<const float> a, Op op_a,
-            Matrix<const float> b, Op op_b, float beta);
-}  // namespace host
+/// Where one head's queries, keys, values, outputs and row statistics of one sequence begin.
+struct Head {
+  std::int64_t stride, y_stride;  ///< elements from one token to the next
+  std::int64_t query, key, value, output, row;
 
-namespace portable {
-template <class C, class E>
-void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
-            float beta);
-}  // namespace portable
-
-/// Builds with cuBLASLt only.
-namespace cuda {
-/// False if the library has no algorithm for these sizes, types and addresses.
-template <class C, class E>
-[[nodiscard]] bool matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a,
-                          Matrix<const E> b, Op op_b, float beta);
-}  // namespace cuda
-
-// The versions that attention.cpp chooses from; arguments as in attention.hpp.
+  KOKKOS_INLINE_FUNCTION Head(const AttentionSizes& z, int sequence, int head)
+      : stride((z.heads + 2 * z.kv_heads) * z.head_dim), y_stride(z.heads * z.head_dim),
+        query(std::int64_t{sequence} * z.seq * stride + head * z.head_dim),
+        key(std::int64_t{sequence} * z.seq * stride + (z.heads + head / z.group()) * z.head_dim),
+        value(key + z.kv_heads * z.head_dim),
+        output(std::int64_t{sequence} * z.seq * y_stride + head * z.head_dim),
+        row((std::int64_t{sequence} * z.heads + head) * z.seq) {}
+};
 
 namespace host {
 void attention_forward(const ExecutionSpace& exec, Matrix<float> y, Vector<float> lse,
@@ -38,6 +31,9 @@ void attention_backward(const ExecutionSpace& exec, Matrix<float> dqkv, Matrix<c
 }  // namespace host
 
 namespace portable {
+template <class C, class E>
+void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
+            float beta);
 template <class E>
 void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, Matrix<const E> qkv,
                        const AttentionSizes& sizes);
@@ -48,26 +44,11 @@ void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float
 void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes);
 }  // namespace portable
 
-/// Builds with cuDNN only.
 namespace cuda {
-/// Empty if cuDNN can compute these sizes.
-std::string reason_against_cudnn(const AttentionSizes& sizes);
-void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes);
-void attention_forward(const ExecutionSpace& exec, Matrix<Bf16> y, Vector<float> lse, Matrix<const Bf16> qkv,
-                       const AttentionSizes& sizes);
-void attention_backward(const ExecutionSpace& exec, Matrix<Bf16> dqkv, Matrix<const Bf16> dy,
-                        Matrix<const Bf16> qkv, Matrix<const Bf16> y, Vector<const float> lse,
-                        const AttentionSizes& sizes);
+/// In builds with cuBLASLt. False if the library has no algorithm for these sizes, types and addresses.
+template <class C, class E>
+[[nodiscard]] bool matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a,
+                          Matrix<const E> b, Op op_b, float beta);
 }  // namespace cuda
 
 }  // namespace minitaw::kernels::detail
-
-/// The version of a host build; arguments as in cross_entropy.hpp.
-
-namespace minitaw::kernels::detail::host {
-
-template <class E>
-void cross_entropy(const ExecutionSpace& exec, Vector<double> losses, Matrix<E> logits, TokensIn targets,
-                   float scale);
-
-}  // namespace minitaw::kernels::detail::host

@@ -12,6 +12,11 @@
 #include "base/bf16.hpp"
 #include "kernels/kernels.hpp"
 
+/// Instantiates a function template for each type of elements.
+#define MINITAW_INSTANTIATE(function)                                                                        \
+  template decltype(function<float>) function<float>;                                                        \
+  template decltype(function<Bf16>) function<Bf16>;
+
 namespace minitaw::kernels::detail {
 
 /// Where the device rounds to bf16 in one instruction. Inline assembly, because the header with its name is
@@ -320,57 +325,41 @@ KOKKOS_INLINE_FUNCTION float held_sum(const RowTeam& team, int count, const Term
 template <class E, int n, int held>
 struct HeldRow {
   const E* row;
-  Pack<E, n> packs[held];
+  Pack<E, n> packs[held > 0 ? held : 1];
 
   KOKKOS_INLINE_FUNCTION explicit HeldRow(const E* data) : row(data) {}
   KOKKOS_INLINE_FUNCTION Floats<n> read(int i, int slot) {
-    packs[slot] = Pack<E, n>::read(row + n * i);
-    return packs[slot].floats();
+    const auto pack = Pack<E, n>::read(row + n * i);
+    if constexpr (held > 0) packs[slot] = pack;
+    return pack.floats();
   }
-  [[nodiscard]] KOKKOS_INLINE_FUNCTION const Pack<E, n>& pack(int, int slot) const { return packs[slot]; }
-  [[nodiscard]] KOKKOS_INLINE_FUNCTION Floats<n> again(int, int slot) const { return packs[slot].floats(); }
-};
-
-template <class E, int n>
-struct HeldRow<E, n, 0> {
-  const E* row;
-
-  KOKKOS_INLINE_FUNCTION explicit HeldRow(const E* data) : row(data) {}
-  KOKKOS_INLINE_FUNCTION Floats<n> read(int i, int) const { return load_pack<n>(row, i); }
-  [[nodiscard]] KOKKOS_INLINE_FUNCTION Pack<E, n> pack(int i, int) const {
-    return Pack<E, n>::read(row + n * i);
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION Pack<E, n> pack(int i, int slot) const {
+    if constexpr (held == 0) return Pack<E, n>::read(row + n * i);
+    else return packs[slot];
   }
-  [[nodiscard]] KOKKOS_INLINE_FUNCTION Floats<n> again(int i, int) const { return load_pack<n>(row, i); }
+  [[nodiscard]] KOKKOS_INLINE_FUNCTION Floats<n> again(int i, int slot) const {
+    return pack(i, slot).floats();
+  }
 };
 
 /// Sums of one column each over several rows, in registers or, for long rows, in the memory where they end.
 template <int n, int held>
 struct ColumnSums {
   float* row;
-  Floats<n> sums[held] = {};
-
-  KOKKOS_INLINE_FUNCTION ColumnSums(const RowTeam&, float* data, int) : row(data) {}
-  KOKKOS_INLINE_FUNCTION void add(int, int slot, const Floats<n>& values) {
-    for (int j = 0; j < n; ++j) sums[slot][j] += values[j];
-  }
-  KOKKOS_INLINE_FUNCTION void finish(const RowTeam& team, int count) const {
-    held_for<held>(team, count, [&](int i, int slot) { store_pack<n>(row, i, sums[slot]); });
-  }
-};
-
-template <int n>
-struct ColumnSums<n, 0> {
-  float* row;
+  Floats<n> sums[held > 0 ? held : 1] = {};
 
   KOKKOS_INLINE_FUNCTION ColumnSums(const RowTeam& team, float* data, int count) : row(data) {
-    row_for(team, count, [=](int i) { store_pack<n>(data, i, Floats<n>{}); });
+    if constexpr (held == 0) row_for(team, count, [=](int i) { store_pack<n>(data, i, Floats<n>{}); });
   }
-  KOKKOS_INLINE_FUNCTION void add(int i, int, const Floats<n>& values) const {
-    Floats<n> sums = load_pack<n>(row, i);
-    for (int j = 0; j < n; ++j) sums[j] += values[j];
-    store_pack<n>(row, i, sums);
+  KOKKOS_INLINE_FUNCTION void add(int i, int slot, const Floats<n>& values) {
+    if constexpr (held == 0) sums[0] = load_pack<n>(row, i);
+    for (int j = 0; j < n; ++j) sums[slot][j] += values[j];
+    if constexpr (held == 0) store_pack<n>(row, i, sums[0]);
   }
-  KOKKOS_INLINE_FUNCTION void finish(const RowTeam&, int) const {}
+  KOKKOS_INLINE_FUNCTION void finish(const RowTeam& team, int count) const {
+    if constexpr (held > 0)
+      held_for<held>(team, count, [&](int i, int slot) { store_pack<n>(row, i, sums[slot]); });
+  }
 };
 
 // Kernels over whole buffers, without rows.
@@ -383,17 +372,9 @@ struct FlatPacks {
 
   KOKKOS_FUNCTION void operator()(std::int64_t pack) const {
     const std::int64_t begin = n * pack;
-    if (begin + n <= count) return body.template at<n>(begin);
+    if (n == 1 || begin + n <= count) return body.template at<n>(begin);
     for (std::int64_t i = begin; i < count; ++i) body.template at<1>(i);
   }
-};
-
-template <class Body>
-struct FlatPacks<Body, 1> {
-  Body body;
-  std::int64_t count;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t i) const { body.template at<1>(i); }
 };
 
 /// On a host a thread takes a run of elements, with a copy of the body that no store can reach: the loop is

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
-#include "kernels/kernels.hpp"
 
 namespace minitaw::kernels::detail::portable {
 
@@ -116,19 +116,6 @@ KOKKOS_INLINE_FUNCTION void store_tile(const Team& team, E* to, std::int64_t str
     to[row * stride + column] = store<E>(from[row * pitch(width) + column]);
   });
 }
-
-/// Where one head's queries, keys, values, outputs and row statistics of one sequence begin.
-struct Head {
-  std::int64_t stride, y_stride, query, key, value, output, row;
-
-  KOKKOS_INLINE_FUNCTION Head(const AttentionSizes& z, int sequence, int head)
-      : stride((z.heads + 2 * z.kv_heads) * z.head_dim), y_stride(z.heads * z.head_dim),
-        query(std::int64_t{sequence} * z.seq * stride + head * z.head_dim),
-        key(std::int64_t{sequence} * z.seq * stride + (z.heads + head / z.group()) * z.head_dim),
-        value(key + z.kv_heads * z.head_dim),
-        output(std::int64_t{sequence} * z.seq * y_stride + head * z.head_dim),
-        row((std::int64_t{sequence} * z.heads + head) * z.seq) {}
-};
 
 KOKKOS_INLINE_FUNCTION int smaller(int a, int b) { return a < b ? a : b; }
 
