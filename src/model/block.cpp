@@ -5,75 +5,52 @@
 
 namespace minitaw::model {
 
-namespace {
-
-/// A place in one of three buffers: saved from the forward pass, deferred, or scratch.
-class Place {
-public:
-  Place(const BlockPlaces& at, const Region& saved, const Region& deferred, const Region& scratch)
-      : buffer_(saved.bytes > 0      ? at.saved_buffer
-                : deferred.bytes > 0 ? at.deferred_buffer
-                                     : at.workspace),
-        region_(saved.bytes > 0      ? saved
-                : deferred.bytes > 0 ? deferred
-                                     : scratch) {}
-
-  template <class T>
-  [[nodiscard]] Matrix<T> matrix(std::int64_t rows, std::int64_t cols) const {
-    return matrix_at<T>(buffer_, region_, rows, cols);
-  }
-  [[nodiscard]] Vector<float> vector(std::int64_t elements) const {
-    return vector_at<float>(buffer_, region_, elements);
-  }
-
-private:
-  const Buffer& buffer_;
-  const Region& region_;
-};
-
-/// A copy of a gain in the deferred, if it has one.
-template <class E>
-Vector<E> gain_at(const BlockPlaces& at, const Region& deferred, std::int64_t hidden) {
-  return deferred.bytes > 0 ? vector_at<E>(at.deferred_buffer, deferred, hidden) : Vector<E>();
-}
-
-}  // namespace
-
 kernels::AttentionSizes attention_sizes(const Shape& shape) {
   return {static_cast<int>(shape.micro_batch), static_cast<int>(shape.seq), shape.heads, shape.kv_heads,
           static_cast<int>(shape.head_dim())};
 }
 
 template <class E>
-BlockState<E>::BlockState(const Shape& shape, std::int64_t ffn, const BlockPlaces& places) {
-  const auto& [saved, saved_buffer, deferred, deferred_buffer, plan, workspace] = places;
-  const BlockRegions& scratch = plan.recomputed;
-  const std::int64_t rows = shape.tokens(), hidden = shape.hidden, width = shape.heads * shape.head_dim();
-  const auto at = [&places](const Region& k, const Region& s, const Region& w) {
-    return Place(places, k, s, w);
+BlockState<E>::BlockState(const Shape& shape, std::int64_t ffn, std::initializer_list<Source> sources) {
+  const std::int64_t rows = shape.tokens(), hidden = shape.hidden, qkv_width = shape.qkv(),
+                     width = shape.heads * shape.head_dim(), chunks = kernels::rmsnorm_chunks(rows);
+  static_assert(most_gain_chunks == kernels::most_rmsnorm_chunks);
+  using R = BlockRegions;
+  const auto place = [&](Region R::* region) -> std::byte* {
+    for (const Source& source : sources)
+      if ((source.regions.*region).bytes > 0) return source.buffer.data + (source.regions.*region).offset;
+    return nullptr;
   };
-  const Region none;
-  input = at(saved.input, none, none).template matrix<E>(rows, hidden);
-  rstd1 = at(saved.rstd1, deferred.rstd1, scratch.rstd1).vector(rows);
-  qkv = at(saved.qkv, none, scratch.qkv).template matrix<E>(rows, shape.qkv());
-  attention = at(saved.attention, deferred.attention, scratch.attention).template matrix<E>(rows, width);
-  lse = at(saved.lse, none, scratch.lse).vector(rows * shape.heads);
-  middle = at(saved.middle, none, scratch.middle).template matrix<E>(rows, hidden);
-  rstd2 = at(saved.rstd2, none, scratch.rstd2).vector(rows);
-  gate_up = at(saved.ffn, deferred.ffn, scratch.ffn).template matrix<E>(rows, 2 * ffn);
-  normed1 = matrix_at<E>(workspace, plan.normed, rows, hidden);
-  normed2 = at(none, deferred.normed, plan.normed).template matrix<E>(rows, hidden);
-  middle_gradient = at(none, deferred.middle_gradient, plan.middle_gradient).template matrix<E>(rows, hidden);
-  product = at(none, deferred.product, plan.product).template matrix<E>(rows, ffn);
-  attention_gradient = matrix_at<E>(workspace, plan.attention_gradient, rows, width);
-  qkv_gradient = at(none, deferred.qkv_gradient, plan.qkv_gradient).template matrix<E>(rows, shape.qkv());
-  delta = vector_at<float>(workspace, plan.delta, rows * shape.heads);
-  const std::int64_t chunks = kernels::rmsnorm_chunks(rows);
-  gain_partial1 = at(none, deferred.gain_partial1, plan.gain_partial).template matrix<float>(chunks, hidden);
-  gain_partial2 = at(none, deferred.gain_partial2, plan.gain_partial).template matrix<float>(chunks, hidden);
-  rope = matrix_at<float>(workspace, plan.rope, shape.seq, shape.head_dim());
-  norm1 = gain_at<E>(places, deferred.norm1, hidden);
-  norm2 = gain_at<E>(places, deferred.norm2, hidden);
+  const auto matrix = [&](Region R::* region, std::int64_t cols) {
+    return Matrix<E>(reinterpret_cast<E*>(place(region)), rows, cols);
+  };
+  const auto floats = [&](Region R::* region, std::int64_t count) {
+    return Vector<float>(reinterpret_cast<float*>(place(region)), count);
+  };
+  const auto partial = [&](Region R::* region) {
+    return Matrix<float>(reinterpret_cast<float*>(place(region)), chunks, hidden);
+  };
+  const auto gain = [&](Region R::* region) {
+    return place(region) ? Vector<E>(reinterpret_cast<E*>(place(region)), hidden) : Vector<E>();
+  };
+  input = matrix(&R::input, hidden);
+  rstd1 = floats(&R::rstd1, rows);
+  qkv = matrix(&R::qkv, qkv_width);
+  attention = matrix(&R::attention, width);
+  lse = floats(&R::lse, rows * shape.heads);
+  middle = matrix(&R::middle, hidden);
+  rstd2 = floats(&R::rstd2, rows);
+  gate_up = matrix(&R::ffn, 2 * ffn);
+  normed2 = matrix(&R::normed, hidden);
+  product = matrix(&R::product, ffn);
+  middle_gradient = matrix(&R::middle_gradient, hidden);
+  attention_gradient = matrix(&R::attention_gradient, width);
+  qkv_gradient = matrix(&R::qkv_gradient, qkv_width);
+  delta = floats(&R::delta, rows * shape.heads);
+  gain_partial1 = partial(&R::gain_partial1);
+  gain_partial2 = partial(&R::gain_partial2);
+  norm1 = gain(&R::norm1);
+  norm2 = gain(&R::norm2);
 }
 
 template <class E>
@@ -106,13 +83,33 @@ void Block<E>::rebuild() const {
 }
 
 template <class E>
-void Block<E>::deferred_gains() const {
-  if (state_.norm1.data() != nullptr) Kokkos::deep_copy(exec_, state_.norm1, weights_.norm1);
-  if (state_.norm2.data() != nullptr) Kokkos::deep_copy(exec_, state_.norm2, weights_.norm2);
+template <class G>
+void Block<E>::backward(Matrix<E> x, const BlockTensors<G>& gradient, bool accumulate) const {
+  rebuild();
+  feed_forward_input(x);
+  feed_forward_weight(x, gradient, accumulate);
+  attention_input(x);
+  attention_weight(gradient, accumulate);
 }
 
 template <class E>
-void Block<E>::feed_forward_backward_input(Matrix<E> dy) const {
+void Block<E>::backward_input(Matrix<E> dx, Matrix<E> dy) const {
+  if (state_.norm1.data() != nullptr) Kokkos::deep_copy(exec_, state_.norm1, weights_.norm1);
+  if (state_.norm2.data() != nullptr) Kokkos::deep_copy(exec_, state_.norm2, weights_.norm2);
+  rebuild();
+  feed_forward_input(dy);
+  attention_input(dx);
+}
+
+template <class E>
+template <class G>
+void Block<E>::backward_weight(Matrix<E> dy, const BlockTensors<G>& gradient, bool accumulate) const {
+  feed_forward_weight(dy, gradient, accumulate);
+  attention_weight(gradient, accumulate);
+}
+
+template <class E>
+void Block<E>::feed_forward_input(Matrix<E> dy) const {
   const BlockState<E>& s = state_;
   kernels::linear_backward_input(exec_, s.product, dy, weights_.w2);
   kernels::swiglu_backward(exec_, s.gate_up, s.product, s.product, s.gate_up);
@@ -123,8 +120,7 @@ void Block<E>::feed_forward_backward_input(Matrix<E> dy) const {
 
 template <class E>
 template <class G>
-void Block<E>::feed_forward_backward_weight(Matrix<E> dy, const BlockTensors<G>& gradient,
-                                            bool accumulate) const {
+void Block<E>::feed_forward_weight(Matrix<E> dy, const BlockTensors<G>& gradient, bool accumulate) const {
   const BlockState<E>& s = state_;
   const Matrix<const E> slope = dy, gate_up_gradient = s.gate_up;
   if (shape_.recompute == Recompute::none)
@@ -135,7 +131,7 @@ void Block<E>::feed_forward_backward_weight(Matrix<E> dy, const BlockTensors<G>&
 }
 
 template <class E>
-void Block<E>::attention_backward_input(Matrix<E> dx) const {
+void Block<E>::attention_input(Matrix<E> dx) const {
   const BlockState<E>& s = state_;
   kernels::linear_backward_input(exec_, s.attention_gradient, s.middle_gradient, weights_.wo);
   kernels::attention_backward(exec_, s.qkv_gradient, s.delta, s.attention_gradient, s.qkv, s.attention, s.lse,
@@ -148,7 +144,7 @@ void Block<E>::attention_backward_input(Matrix<E> dx) const {
 
 template <class E>
 template <class G>
-void Block<E>::attention_backward_weight(const BlockTensors<G>& gradient, bool accumulate) const {
+void Block<E>::attention_weight(const BlockTensors<G>& gradient, bool accumulate) const {
   const BlockState<E>& s = state_;
   const Matrix<const E> slope = s.middle_gradient, qkv_gradient = s.qkv_gradient;
   kernels::rmsnorm_rebuild(exec_, s.normed1, s.input, s.rstd1, weights_.norm1);
@@ -158,8 +154,8 @@ void Block<E>::attention_backward_weight(const BlockTensors<G>& gradient, bool a
 }
 
 #define MINITAW_INSTANTIATE_GRADIENT(E, G)                                                                   \
-  template void Block<E>::feed_forward_backward_weight<G>(Matrix<E>, const BlockTensors<G>&, bool) const;    \
-  template void Block<E>::attention_backward_weight<G>(const BlockTensors<G>&, bool) const;
+  template void Block<E>::backward<G>(Matrix<E>, const BlockTensors<G>&, bool) const;                        \
+  template void Block<E>::backward_weight<G>(Matrix<E>, const BlockTensors<G>&, bool) const;
 
 template struct BlockState<float>;
 template class Block<float>;

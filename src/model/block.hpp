@@ -13,24 +13,22 @@ using kernels::Vector;
 
 template <class T>
 Vector<T> vector_at(const Buffer& buffer, const Region& region, std::int64_t elements) {
-  return Vector<T>(reinterpret_cast<T*>(buffer.data + region.offset), static_cast<std::size_t>(elements));
+  return Vector<T>(reinterpret_cast<T*>(buffer.data + region.offset), elements);
 }
 
 template <class T>
 Matrix<T> matrix_at(const Buffer& buffer, const Region& region, std::int64_t rows, std::int64_t cols) {
-  return Matrix<T>(reinterpret_cast<T*>(buffer.data + region.offset), static_cast<std::size_t>(rows),
-                   static_cast<std::size_t>(cols));
+  return Matrix<T>(reinterpret_cast<T*>(buffer.data + region.offset), rows, cols);
 }
 
 template <class T>
 Vector<T> vector_of(const Buffer& buffer, const Tensor& tensor) {
-  return Vector<T>(buffer.as<T>() + tensor.offset, static_cast<std::size_t>(tensor.rows));
+  return Vector<T>(buffer.as<T>() + tensor.offset, tensor.rows);
 }
 
 template <class T>
 Matrix<T> matrix_of(const Buffer& buffer, const Tensor& tensor) {
-  return Matrix<T>(buffer.as<T>() + tensor.offset, static_cast<std::size_t>(tensor.rows),
-                   static_cast<std::size_t>(tensor.cols));
+  return Matrix<T>(buffer.as<T>() + tensor.offset, tensor.rows, tensor.cols);
 }
 
 /// The tensors of one block: its weights (T = const E), or their gradients.
@@ -54,23 +52,18 @@ struct BlockTensors {
 
 [[nodiscard]] kernels::AttentionSizes attention_sizes(const Shape& shape);
 
-/// The buffers that a block works in and where its places are in them.
-struct BlockPlaces {
-  const BlockRegions& saved;
-  Buffer saved_buffer;
-  const DeferredRegions& deferred;  ///< no bytes anywhere where the backward pass is not split
-  Buffer deferred_buffer;
-  const WorkspacePlan& plan;
-  Buffer workspace;
-};
-
 /// What a block works on for one micro-batch: what its backward pass reads, wherever that is, and scratch.
 /// Shapes as in plan.hpp. Each half's backward towards the input leaves what its backward towards the weights
 /// reads, so the two may be apart if these views stay, as they do in saved and deferred.
 template <class E>
 struct BlockState {
-  /// Kept places come first, then those of the deferred; all others are in the workspace.
-  BlockState(const Shape& shape, std::int64_t ffn, const BlockPlaces& places);
+  /// A buffer and where a block's places are in it.
+  struct Source {
+    const BlockRegions& regions;
+    Buffer buffer;
+  };
+  /// Each place is in the first of the sources that has it. Leaves normed1 and rope open.
+  BlockState(const Shape& shape, std::int64_t ffn, std::initializer_list<Source> sources);
 
   Matrix<E> input, qkv, attention, middle, gate_up;
   Vector<float> rstd1, lse, rstd2;
@@ -92,24 +85,26 @@ public:
   /// x [T, H] becomes the output.
   void forward(Matrix<E> x) const;
 
-  /// Computes again what the forward pass did not keep. Must precede the backward functions.
-  void rebuild() const;
-  /// Copies the gains that the backward pass towards the weights reads into the deferred.
-  void deferred_gains() const;
-
-  /// dy [T, H] -> the gradient between the halves, in the state.
-  void feed_forward_backward_input(Matrix<E> dy) const;
-  /// Gradients of w2, w13 and norm2, written or added to.
+  /// x is the gradient [T, H] of the output, then of the input. Gradients of weights are written or added to.
   template <class G>
-  void feed_forward_backward_weight(Matrix<E> dy, const BlockTensors<G>& gradient, bool accumulate) const;
-  /// dx [T, H] from the gradient between the halves; dx may be what dy was.
-  void attention_backward_input(Matrix<E> dx) const;
-  /// Gradients of wo, wqkv and norm1, written or added to.
+  void backward(Matrix<E> x, const BlockTensors<G>& gradient, bool accumulate) const;
+  /// The same in two halves, dy [T, H] -> dx first. What it leaves in saved and deferred, and dy, the second
+  /// half reads.
+  void backward_input(Matrix<E> dx, Matrix<E> dy) const;
   template <class G>
-  void attention_backward_weight(const BlockTensors<G>& gradient, bool accumulate) const;
+  void backward_weight(Matrix<E> dy, const BlockTensors<G>& gradient, bool accumulate) const;
 
 private:
   [[nodiscard]] int turned_heads() const { return shape_.heads + shape_.kv_heads; }
+  /// Computes again what the forward pass did not keep.
+  void rebuild() const;
+  // The parts of the backward pass. Between the first two and the last two there is the gradient at `middle`.
+  void feed_forward_input(Matrix<E> dy) const;
+  template <class G>
+  void feed_forward_weight(Matrix<E> dy, const BlockTensors<G>& gradient, bool accumulate) const;
+  void attention_input(Matrix<E> dx) const;
+  template <class G>
+  void attention_weight(const BlockTensors<G>& gradient, bool accumulate) const;
 
   kernels::ExecutionSpace exec_;
   const Shape& shape_;
@@ -117,32 +112,5 @@ private:
   BlockState<E> state_;
   kernels::Attention attention_;
 };
-
-/// The backward pass of a block towards its input: dy [T, H] -> dx. What it leaves in saved and deferred is
-/// for block_backward_weight, together with dy.
-template <class E>
-void block_backward_input(const Block<E>& block, Matrix<E> dx, Matrix<E> dy) {
-  block.deferred_gains();
-  block.rebuild();
-  block.feed_forward_backward_input(dy);
-  block.attention_backward_input(dx);
-}
-
-template <class E, class G>
-void block_backward_weight(const Block<E>& block, Matrix<E> dy, const BlockTensors<G>& gradient,
-                           bool accumulate) {
-  block.feed_forward_backward_weight(dy, gradient, accumulate);
-  block.attention_backward_weight(gradient, accumulate);
-}
-
-/// The whole backward pass of a block: x is the gradient of its output, then of its input.
-template <class E, class G>
-void block_backward(const Block<E>& block, Matrix<E> x, const BlockTensors<G>& gradient, bool accumulate) {
-  block.rebuild();
-  block.feed_forward_backward_input(x);
-  block.feed_forward_backward_weight(x, gradient, accumulate);
-  block.attention_backward_input(x);
-  block.attention_backward_weight(gradient, accumulate);
-}
 
 }  // namespace minitaw::model

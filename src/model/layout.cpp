@@ -4,33 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <numeric>
-#include <string_view>
 
 #include "base/error.hpp"
 
 namespace minitaw::model {
-
-/// The product of `factors`, none of them negative. Throws InputError with `what` when it exceeds `limit`.
-inline std::int64_t checked_product(std::string_view what, std::initializer_list<std::int64_t> factors,
-                                    std::int64_t limit = INT64_MAX) {
-  std::int64_t product = 1;
-  for (const std::int64_t factor : factors)
-    if (__builtin_mul_overflow(product, factor, &product) || product > limit)
-      throw InputError(fmt::format("{} is larger than {}; make one of them smaller", what, limit));
-  return product;
-}
-
-/// The sum of `terms`, none of them negative. Throws InputError with `what` when it overflows.
-inline std::int64_t checked_sum(std::string_view what, std::initializer_list<std::int64_t> terms) {
-  std::int64_t sum = 0;
-  for (const std::int64_t term : terms)
-    if (__builtin_add_overflow(sum, term, &sum))
-      throw InputError(fmt::format("{} is larger than {}; make one of them smaller", what, INT64_MAX));
-  return sum;
-}
 
 namespace {
 
@@ -67,34 +46,36 @@ void check_heads(const Shape& shape) {
                                  shape.hidden, shape.heads, shape.head_dim()));
 }
 
+/// Holds every product below: check_sizes() has left 31 bits a factor.
+__extension__ typedef __int128 Wide;
+
 /// Refuses a shape whose buffers no 64-bit size could count, so that nobody downstream needs to check again.
 void check_products(const Shape& shape) {
-  const std::int64_t ffn = *std::max_element(shape.ffn.begin(), shape.ffn.end());
-  const auto text = [](const char* what, auto... values) {
-    return fmt::format(fmt::runtime(what), values...);
+  const Wide layers = shape.layers, hidden = shape.hidden, vocab = shape.vocab,
+             tokens = Wide{shape.seq} * shape.micro_batch,
+             qkv = Wide{shape.heads} * shape.head_dim() + Wide{2} * shape.kv_heads * shape.head_dim(),
+             ffn = *std::max_element(shape.ffn.begin(), shape.ffn.end());
+  const auto require = [](Wide size, std::int64_t limit, const std::string& what) {
+    if (size > limit)
+      throw InputError(fmt::format("{} is larger than {}; make one of them smaller", what, limit));
   };
-  const std::int64_t tokens =
-      checked_product(text("seq * micro_batch = {} * {}", shape.seq, shape.micro_batch),
-                      {shape.seq, shape.micro_batch}, largest);
-  const std::int64_t qkv = checked_product(
-      text("(heads + 2 kv_heads) * head_dim = ({} + 2 * {}) * {}", shape.heads, shape.kv_heads,
-           shape.head_dim()),
-      {std::int64_t{shape.heads} + 2 * std::int64_t{shape.kv_heads}, shape.head_dim()}, largest);
-  checked_product(text("2 * ffn = 2 * {}", ffn), {2, ffn}, largest);
+  require(tokens, largest, fmt::format("seq * micro_batch = {} * {}", shape.seq, shape.micro_batch));
+  require(qkv, largest,
+          fmt::format("(heads + 2 kv_heads) * head_dim = ({} + 2 * {}) * {}", shape.heads, shape.kv_heads,
+                      shape.head_dim()));
+  const auto widest = static_cast<std::int64_t>(ffn);
+  require(2 * ffn, largest, fmt::format("2 * ffn = 2 * {}", widest));
   // 16 bytes an element and 16 buffers of each width cover every arena of a rank; `layers` of them, every
   // depth.
-  const std::string activations = text("the activations of {} tokens, hidden = {}, ffn = {}, layers = {}",
-                                       tokens, shape.hidden, ffn, shape.layers);
-  checked_product(activations, {tokens, shape.hidden + qkv + ffn, 256, shape.layers});
-  const std::string weights = text("the weights of layers = {}, hidden = {}, ffn = {}, vocab = {}",
-                                   shape.layers, shape.hidden, ffn, shape.vocab);
-  const std::int64_t blocks =
-      checked_product(weights, {shape.layers, shape.hidden, shape.hidden + qkv + 3 * ffn + 2});
-  const std::int64_t embeddings = checked_product(weights, {shape.vocab + 1, shape.hidden, 2});
-  checked_product(weights, {checked_sum(weights, {blocks, embeddings}), 64});
-  checked_product(
-      text("the attention of layers = {}, seq = {}, hidden = {}", shape.layers, shape.seq, shape.hidden),
-      {shape.layers, shape.seq, shape.hidden, 4});
+  require(tokens * (hidden + qkv + ffn) * 256 * layers, INT64_MAX,
+          fmt::format("the activations of {} tokens, hidden = {}, ffn = {}, layers = {}", shape.tokens(),
+                      shape.hidden, widest, shape.layers));
+  require((layers * hidden * (hidden + qkv + 3 * ffn + 2) + (vocab + 1) * hidden * 2) * 64, INT64_MAX,
+          fmt::format("the weights of layers = {}, hidden = {}, ffn = {}, vocab = {}", shape.layers,
+                      shape.hidden, widest, shape.vocab));
+  require(layers * shape.seq * hidden * 4, INT64_MAX,
+          fmt::format("the attention of layers = {}, seq = {}, hidden = {}", shape.layers, shape.seq,
+                      shape.hidden));
 }
 
 }  // namespace

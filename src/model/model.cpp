@@ -42,27 +42,23 @@ EmbeddingsPart inside(const Embeddings& embeddings, EmbeddingsPart part) {
 Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace,
              kernels::Attention attention, EmbeddingsPart embeddings_part)
     : exec_(std::move(exec)), layout_(std::move(layout)), loss_scale_(loss_scale), workspace_(workspace),
-      attention_(attention), embeddings_part_(inside(layout_.embeddings, embeddings_part)),
+      embeddings_part_(inside(layout_.embeddings, embeddings_part)),
       embeddings_tensors_(layout_.embeddings.tensors), plan_(plan_workspace(layout_)) {
+  const Shape& shape = layout_.shape;
   require(workspace_, plan_.bytes, "workspace");
   for (Tensor& tensor : embeddings_tensors_) tensor.offset -= embeddings_part_.first;
-  for (int shard = 0; shard < static_cast<int>(layout_.shards.size()); ++shard) {
-    saved_.push_back(plan_saved(layout_, shard));
-    deferred_.push_back(plan_deferred(layout_, shard));
-    const Shard& run = layout_.shards[static_cast<std::size_t>(shard)];
-    padding_.push_back(padding_of(run.tensors, run.elements));
+  for (std::size_t s = 0; s < layout_.shards.size(); ++s) {
+    saved_.push_back(plan_saved(layout_, static_cast<int>(s)));
+    deferred_.push_back(plan_deferred(layout_, static_cast<int>(s)));
+    padding_.push_back(padding_of(layout_.shards[s].tensors, layout_.shards[s].elements));
   }
   embeddings_padding_ = padding_of(embeddings_tensors_, embeddings_part_.elements);
-  with_element(layout_.shape.dtype, [&]<class E>(E) { ready<E>(); });
-}
-
-template <class E>
-void Model::ready() {
-  attention_ = kernels::resolve_attention<E>(attention_, attention_sizes(layout_.shape));
   kernels::prepare(exec_);
-  kernels::attention_prepare<E>(exec_, attention_sizes(layout_.shape), attention_);
-  kernels::rope_table(exec_,
-                      matrix_at<float>(workspace_, plan_.rope, layout_.shape.seq, layout_.shape.head_dim()));
+  with_element(shape.dtype, [&]<class E>(E) {
+    attention_ = kernels::resolve_attention<E>(attention, attention_sizes(shape));
+    kernels::attention_prepare<E>(exec_, attention_sizes(shape), attention_);
+  });
+  kernels::rope_table(exec_, matrix_at<float>(workspace_, plan_.rope, shape.seq, shape.head_dim()));
 }
 
 std::size_t Model::bytes(std::int64_t elements) const {
@@ -71,120 +67,90 @@ std::size_t Model::bytes(std::int64_t elements) const {
 
 void Model::require_visit(int shard, Buffer x, Buffer saved, Buffer weights) const {
   require(x, hidden_bytes(layout_.shape), "hidden state or its gradient");
-  require(saved, saved_[static_cast<std::size_t>(shard)].bytes, "saved activations");
-  require(weights, bytes(layout_.shards[static_cast<std::size_t>(shard)].elements), "weights of a shard");
-}
-
-void Model::require_gradient(int shard, Buffer gradient, Dtype type) const {
-  const std::int64_t elements = layout_.shards[static_cast<std::size_t>(shard)].elements;
-  require(gradient, static_cast<std::size_t>(elements) * bytes_of(type), "gradient of a shard");
+  require(saved, saved_[shard].bytes, "saved activations");
+  require(weights, bytes(layout_.shards[shard].elements), "weights of a shard");
 }
 
 template <class E>
 Block<E> Model::block(int shard, int index, Buffer saved, Buffer deferred, Buffer weights) const {
   const Shape& shape = layout_.shape;
-  const auto s = static_cast<std::size_t>(shard), i = static_cast<std::size_t>(index);
-  const Shard& run = layout_.shards[s];
-  const DeferredRegions unsplit;
-  const BlockState<E> state(shape, shape.ffn[static_cast<std::size_t>(run.first_layer + index)],
-                            {saved_[s].blocks[i], saved, deferred.data ? deferred_[s].blocks[i] : unsplit,
-                             deferred, plan_, workspace_});
+  const Shard& run = layout_.shards[shard];
+  const BlockRegions unsplit;
+  BlockState<E> state(shape, shape.ffn[run.first_layer + index],
+                      {{saved_[shard].blocks[index], saved},
+                       {deferred.data ? deferred_[shard].blocks[index] : unsplit, deferred},
+                       {plan_.block, workspace_}});
+  state.normed1 = matrix_at<E>(workspace_, plan_.block.normed, shape.tokens(), shape.hidden);
+  state.rope = matrix_at<float>(workspace_, plan_.rope, shape.seq, shape.head_dim());
   const BlockTensors<const E> tensors = weights.data ? BlockTensors<const E>(weights, run, index)
                                                      : BlockTensors<const E>(state.norm1, state.norm2);
   return Block<E>(exec_, shape, tensors, state, attention_);
 }
 
 template <class E>
+Matrix<E> Model::hidden(Buffer x) const {
+  return matrix_at<E>(x, {}, layout_.shape.tokens(), layout_.shape.hidden);
+}
+
+template <class E>
 Matrix<E> Model::output_gradient(int shard, int index, Buffer deferred) const {
-  const Region& region =
-      deferred_[static_cast<std::size_t>(shard)].blocks[static_cast<std::size_t>(index)].output_gradient;
-  return matrix_at<E>(deferred, region, layout_.shape.tokens(), layout_.shape.hidden);
+  return matrix_at<E>(deferred, deferred_[shard].blocks[index].output_gradient, layout_.shape.tokens(),
+                      layout_.shape.hidden);
 }
 
 void Model::forward(int shard, Buffer x, Buffer saved, Buffer weights) {
   require_visit(shard, x, saved, weights);
-  with_element(layout_.shape.dtype, [&]<class E>(E) { forward_as<E>(shard, x, saved, weights); });
-}
-
-template <class E>
-void Model::forward_as(int shard, Buffer x, Buffer saved, Buffer weights) {
-  const Shape& shape = layout_.shape;
-  const auto hidden = matrix_at<E>(x, {}, shape.tokens(), shape.hidden);
-  const int blocks = layout_.shards[static_cast<std::size_t>(shard)].layers;
-  for (int i = 0; i < blocks; ++i) block<E>(shard, i, saved, {}, weights).forward(hidden);
-}
-
-namespace {
-
-/// use(E{}, G{}) with the compute type E and the type G of a gradient.
-template <class Use>
-void with_gradient(Dtype compute, Dtype gradient, const Use& use) {
-  with_element(compute, [&]<class E>(E) {
-    if (gradient == Dtype::fp32) use(E{}, float{});
-    else if (std::is_same_v<E, Bf16>) use(E{}, E{});
-    else throw LogicError("a gradient in bf16 of a model in fp32");
+  with_element(layout_.shape.dtype, [&]<class E>(E) {
+    for (int i = 0; i <= last_block(shard); ++i) block<E>(shard, i, saved, {}, weights).forward(hidden<E>(x));
   });
 }
 
-}  // namespace
+template <class Use>
+void Model::for_gradients(int shard, Buffer gradient, Dtype type, bool accumulate, const Use& use) {
+  const Shard& run = layout_.shards[shard];
+  require(gradient, static_cast<std::size_t>(run.elements) * bytes_of(type), "gradient of a shard");
+  if (type != Dtype::fp32 && type != layout_.shape.dtype)
+    throw LogicError("a gradient in bf16 of a model in fp32");
+  with_element(layout_.shape.dtype, [&]<class E>(E) {
+    with_element(type, [&]<class G>(G) {
+      if constexpr (std::is_same_v<G, float> || std::is_same_v<G, E>) {
+        if (!accumulate) clear_padding(exec_, gradient.as<G>(), padding_[shard]);
+        for (int i = last_block(shard); i >= 0; --i) use(E{}, i, BlockTensors<G>(gradient, run, i));
+      }
+    });
+  });
+}
 
 void Model::backward(int shard, Buffer x, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer saved,
                      Buffer weights) {
   require_visit(shard, x, saved, weights);
-  require_gradient(shard, gradient, gradient_type);
-  with_gradient(layout_.shape.dtype, gradient_type, [&]<class E, class G>(E, G) {
-    backward_as<E, G>(shard, x, gradient, accumulate, saved, weights);
+  for_gradients(shard, gradient, gradient_type, accumulate, [&]<class E>(E, int i, const auto& into) {
+    block<E>(shard, i, saved, {}, weights).backward(hidden<E>(x), into, accumulate);
   });
 }
 
-template <class E, class G>
-void Model::backward_as(int shard, Buffer x, Buffer gradient, bool accumulate, Buffer saved, Buffer weights) {
-  const Shape& shape = layout_.shape;
-  const Shard& run = layout_.shards[static_cast<std::size_t>(shard)];
-  const auto slope = matrix_at<E>(x, {}, shape.tokens(), shape.hidden);
-  if (!accumulate) clear_padding(exec_, gradient.as<G>(), padding_[static_cast<std::size_t>(shard)]);
-  for (int i = run.layers - 1; i >= 0; --i)
-    block_backward(block<E>(shard, i, saved, {}, weights), slope, BlockTensors<G>(gradient, run, i),
-                   accumulate);
-}
-
+/// Each block writes the gradient at its input where the block before it deferred the one at its output.
 void Model::backward_input(int shard, Buffer x, Buffer saved, Buffer deferred, Buffer weights) {
   require_visit(shard, x, saved, weights);
-  require(deferred, deferred_[static_cast<std::size_t>(shard)].bytes, "deferred of a backward pass");
-  with_element(layout_.shape.dtype,
-               [&]<class E>(E) { backward_input_as<E>(shard, x, saved, deferred, weights); });
-}
-
-/// Each block writes the gradient at its input where the block before it deferred the one at its output.
-template <class E>
-void Model::backward_input_as(int shard, Buffer x, Buffer saved, Buffer deferred, Buffer weights) {
-  const Shape& shape = layout_.shape;
-  const auto slope = matrix_at<E>(x, {}, shape.tokens(), shape.hidden);
-  const int last = layout_.shards[static_cast<std::size_t>(shard)].layers - 1;
-  Kokkos::deep_copy(exec_, output_gradient<E>(shard, last, deferred), slope);
-  for (int i = last; i >= 0; --i)
-    block_backward_input(block<E>(shard, i, saved, deferred, weights),
-                         i > 0 ? output_gradient<E>(shard, i - 1, deferred) : slope,
-                         output_gradient<E>(shard, i, deferred));
+  require(deferred, deferred_[shard].bytes, "deferred of a backward pass");
+  with_element(layout_.shape.dtype, [&]<class E>(E) {
+    const int last = last_block(shard);
+    Kokkos::deep_copy(exec_, output_gradient<E>(shard, last, deferred), hidden<E>(x));
+    for (int i = last; i >= 0; --i)
+      block<E>(shard, i, saved, deferred, weights)
+          .backward_input(i > 0 ? output_gradient<E>(shard, i - 1, deferred) : hidden<E>(x),
+                          output_gradient<E>(shard, i, deferred));
+  });
 }
 
 void Model::backward_weight(int shard, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer saved,
                             Buffer deferred) {
-  require(saved, saved_[static_cast<std::size_t>(shard)].bytes, "saved activations");
-  require(deferred, deferred_[static_cast<std::size_t>(shard)].bytes, "deferred of a backward pass");
-  require_gradient(shard, gradient, gradient_type);
-  with_gradient(layout_.shape.dtype, gradient_type, [&]<class E, class G>(E, G) {
-    backward_weight_as<E, G>(shard, gradient, accumulate, saved, deferred);
+  require(saved, saved_[shard].bytes, "saved activations");
+  require(deferred, deferred_[shard].bytes, "deferred of a backward pass");
+  for_gradients(shard, gradient, gradient_type, accumulate, [&]<class E>(E, int i, const auto& into) {
+    block<E>(shard, i, saved, deferred, {})
+        .backward_weight(output_gradient<E>(shard, i, deferred), into, accumulate);
   });
-}
-
-template <class E, class G>
-void Model::backward_weight_as(int shard, Buffer gradient, bool accumulate, Buffer saved, Buffer deferred) {
-  const Shard& run = layout_.shards[static_cast<std::size_t>(shard)];
-  if (!accumulate) clear_padding(exec_, gradient.as<G>(), padding_[static_cast<std::size_t>(shard)]);
-  for (int i = run.layers - 1; i >= 0; --i)
-    block_backward_weight(block<E>(shard, i, saved, deferred, {}), output_gradient<E>(shard, i, deferred),
-                          BlockTensors<G>(gradient, run, i), accumulate);
 }
 
 namespace {
@@ -198,8 +164,7 @@ void require(const MicroBatch& batch, const Shape& shape) {
 }  // namespace
 
 const Tensor& Model::embeddings_tensor(Role role) const {
-  const Tensor& tensor = embeddings_tensors_[static_cast<std::size_t>(static_cast<int>(role) -
-                                                                      static_cast<int>(Role::embedding))];
+  const Tensor& tensor = embeddings_tensors_[static_cast<int>(role) - static_cast<int>(Role::embedding)];
   if (tensor.offset < 0 || tensor.offset + tensor.size() > embeddings_part_.elements)
     throw LogicError(
         fmt::format("{} is not in the part of the embeddings that this rank holds", tensor.name));
@@ -231,7 +196,7 @@ void Model::embed(Buffer x, Buffer embeddings, const MicroBatch& batch) {
   require(batch, shape);
   const Vector<std::int32_t> tokens = upload(plan_.tokens, batch.inputs());
   with_element(shape.dtype, [&]<class E>(E) {
-    kernels::embedding_forward(exec_, matrix_at<E>(x, {}, shape.tokens(), shape.hidden),
+    kernels::embedding_forward(exec_, hidden<E>(x),
                                matrix_of<const E>(embeddings, embeddings_tensor(Role::embedding)), tokens);
   });
 }
@@ -252,8 +217,8 @@ void Model::embed_backward(Buffer embeddings_gradient, bool accumulate, Buffer x
     Kokkos::deep_copy(exec_, gradient, 0.0F);
   }
   with_element(shape.dtype, [&]<class E>(E) {
-    kernels::embedding_backward<E>(exec_, gradient, matrix_at<E>(x, {}, shape.tokens(), shape.hidden),
-                                   part(batch.inputs()), part(batch.order()), part(batch.segments()));
+    kernels::embedding_backward<E>(exec_, gradient, hidden<E>(x), part(batch.inputs()), part(batch.order()),
+                                   part(batch.segments()));
   });
 }
 
@@ -281,26 +246,25 @@ void Model::loss_of_slice(Buffer x, Buffer embeddings_gradient, bool accumulate,
   const Tensor& head = embeddings_tensor(Role::head);
   const auto gain = vector_of<const E>(embeddings, norm);
   const auto weight = matrix_of<const E>(embeddings, head);
-  const Matrix<E> hidden(x.as<E>() + begin * shape.hidden, static_cast<std::size_t>(rows),
-                         static_cast<std::size_t>(shape.hidden));
+  const Matrix<E> part(x.as<E>() + begin * shape.hidden, rows, shape.hidden);
   const auto targets = vector_at<std::int32_t>(workspace_, plan_.tokens, shape.tokens());
-  const kernels::TokensIn wanted(targets.data() + begin, static_cast<std::size_t>(rows));
+  const kernels::TokensIn wanted(targets.data() + begin, rows);
   const auto normed = matrix_at<E>(workspace_, plan_.slice_normed, rows, shape.hidden);
   const auto slope = matrix_at<E>(workspace_, plan_.slice_gradient, rows, shape.hidden);
   const auto rstd = vector_at<float>(workspace_, plan_.slice_rstd, rows);
   const auto logits = matrix_at<E>(workspace_, plan_.slice_logits, rows, shape.vocab);
   const auto losses = vector_at<double>(workspace_, plan_.slice_losses, rows);
   const auto partial =
-      matrix_at<float>(workspace_, plan_.gain_partial, kernels::rmsnorm_chunks(rows), shape.hidden);
+      matrix_at<float>(workspace_, plan_.block.gain_partial1, kernels::rmsnorm_chunks(rows), shape.hidden);
 
-  kernels::rmsnorm_forward(exec_, normed, rstd, {}, hidden, gain);
+  kernels::rmsnorm_forward(exec_, normed, rstd, {}, part, gain);
   kernels::linear_forward(exec_, logits, normed, weight);
   kernels::cross_entropy(exec_, losses, logits, wanted, static_cast<float>(loss_scale_));
   kernels::sum_losses(exec_, loss, losses, loss_scale_);
   kernels::linear_backward_input(exec_, slope, logits, weight);
   kernels::linear_backward_weight(exec_, matrix_of<float>(embeddings_gradient, head), Matrix<const E>(logits),
                                   normed, accumulate);
-  kernels::rmsnorm_backward(exec_, hidden, partial, slope, {}, hidden, rstd, gain);
+  kernels::rmsnorm_backward(exec_, part, partial, slope, {}, part, rstd, gain);
   kernels::rmsnorm_backward_gain(exec_, vector_of<float>(embeddings_gradient, norm), partial, accumulate);
 }
 

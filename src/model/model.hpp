@@ -156,26 +156,24 @@ public:
                          const AdamW& adamw, int step);
 
 private:
-  template <class E>
-  void ready();
   /// Without weights, a block that knows its gains from the deferred; without deferred, one whose backward
   /// pass is not split.
   template <class E>
   [[nodiscard]] Block<E> block(int shard, int index, Buffer saved, Buffer deferred, Buffer weights) const;
+  [[nodiscard]] int last_block(int shard) const { return layout_.shards[shard].layers - 1; }
+  /// A hidden state or its gradient [T, H].
+  template <class E>
+  [[nodiscard]] kernels::Matrix<E> hidden(Buffer x) const;
   /// In the deferred: the gradient at the output of a block.
   template <class E>
   [[nodiscard]] kernels::Matrix<E> output_gradient(int shard, int index, Buffer deferred) const;
   template <class E>
-  void forward_as(int shard, Buffer x, Buffer saved, Buffer weights);
-  template <class E>
   void loss_of_slice(Buffer x, Buffer embeddings_gradient, bool accumulate, double* loss, Buffer embeddings,
                      std::int64_t begin, std::int64_t rows);
-  template <class E, class G>
-  void backward_as(int shard, Buffer x, Buffer gradient, bool accumulate, Buffer saved, Buffer weights);
-  template <class E>
-  void backward_input_as(int shard, Buffer x, Buffer saved, Buffer deferred, Buffer weights);
-  template <class E, class G>
-  void backward_weight_as(int shard, Buffer gradient, bool accumulate, Buffer saved, Buffer deferred);
+  /// use(E{}, i, its BlockTensors<G>) for each block i of the shard, the last first. A gradient that is
+  /// written has zeros in its padding then.
+  template <class Use>
+  void for_gradients(int shard, Buffer gradient, Dtype type, bool accumulate, const Use& use);
   template <class E>
   void update_range(const std::vector<Tensor>& tensors, std::int64_t begin, std::int64_t end,
                     std::int64_t origin, Buffer weights, const OptimiserState& state, Buffer gradient,
@@ -183,7 +181,6 @@ private:
 
   [[nodiscard]] std::size_t bytes(std::int64_t elements) const;
   void require_visit(int shard, Buffer x, Buffer saved, Buffer weights) const;
-  void require_gradient(int shard, Buffer gradient, Dtype type) const;
   /// A tensor of the embeddings by its place in the rank's part of them.
   [[nodiscard]] const Tensor& embeddings_tensor(Role role) const;
   void require_embeddings(Buffer x, Buffer embeddings) const;
@@ -198,8 +195,7 @@ private:
   EmbeddingsPart embeddings_part_;
   std::vector<Tensor> embeddings_tensors_;  ///< by their places in the rank's part; some may lie outside
   WorkspacePlan plan_;
-  std::vector<SavedPlan> saved_;             ///< of each shard
-  std::vector<DeferredPlan> deferred_;       ///< of each shard
+  std::vector<ShardPlan> saved_, deferred_;  ///< of each shard
   std::vector<std::vector<Range>> padding_;  ///< of each shard
   std::vector<Range> embeddings_padding_;    ///< of the rank's part of the embeddings
 };

@@ -27,70 +27,68 @@ private:
   std::size_t end_;
 };
 
-/// Sizes that the plans are made of.
-struct Sizes {
-  explicit Sizes(const Shape& shape)
-      : tokens(shape.tokens()), hidden(tokens * shape.hidden), qkv(tokens * shape.qkv()),
-        attention(tokens * shape.heads * shape.head_dim()), rows(tokens * shape.heads),
-        element(bytes_of(shape.dtype)) {}
+constexpr std::size_t fp32 = 4, fp64 = 8, int32 = 4;
 
-  std::int64_t tokens, hidden, qkv, attention, rows;
+/// Takes a block's tensors by their shapes.
+struct BlockCarver {
+  BlockCarver(const Shape& of_model, std::int64_t ffn_width)
+      : shape(of_model), tokens(shape.tokens()), ffn(tokens * ffn_width), element(bytes_of(shape.dtype)) {}
+
+  Region hidden(Carver& carver) const { return carver.take(tokens * shape.hidden, element); }
+  Region qkv(Carver& carver) const { return carver.take(tokens * shape.qkv(), element); }
+  Region heads(Carver& carver) const { return carver.take(tokens * shape.heads * shape.head_dim(), element); }
+  Region gain(Carver& carver) const { return carver.take(shape.hidden, element); }
+  Region products(Carver& carver, int count) const { return carver.take(count * ffn, element); }
+  Region row_statistics(Carver& carver) const { return carver.take(tokens, fp32); }
+  Region head_statistics(Carver& carver) const { return carver.take(tokens * shape.heads, fp32); }
+  Region gain_partial(Carver& carver) const {
+    return carver.take(std::min(tokens, most_gain_chunks) * shape.hidden, fp32);
+  }
+
+  /// Attention: kept or recomputed.
+  void attention(Carver& carver, BlockRegions& block) const {
+    block.attention = heads(carver);
+    block.lse = head_statistics(carver);
+  }
+  /// What only Recompute::none keeps; all but the feed-forward projections.
+  void rest(Carver& carver, BlockRegions& block) const {
+    block.rstd1 = row_statistics(carver);
+    block.qkv = qkv(carver);
+    block.middle = hidden(carver);
+    block.rstd2 = row_statistics(carver);
+  }
+
+  const Shape& shape;
+  std::int64_t tokens, ffn;
   std::size_t element;
 };
 
-constexpr std::size_t fp32 = 4, fp64 = 8, int32 = 4;
-
-/// The regions of attention: kept or recomputed, depending on the caller.
-void take_attention(Carver& carver, const Sizes& sizes, BlockRegions& block) {
-  block.attention = carver.take(sizes.attention, sizes.element);
-  block.lse = carver.take(sizes.rows, fp32);
-}
-
-/// The regions that only Recompute::none keeps; all but the feed-forward projections.
-void take_rest(Carver& carver, const Sizes& sizes, BlockRegions& block) {
-  block.rstd1 = carver.take(sizes.tokens, fp32);
-  block.qkv = carver.take(sizes.qkv, sizes.element);
-  block.middle = carver.take(sizes.hidden, sizes.element);
-  block.rstd2 = carver.take(sizes.tokens, fp32);
-}
-
-DeferredRegions take_deferred(Carver& carver, const Shape& shape, std::int64_t ffn) {
-  const Sizes sizes(shape);
-  const std::int64_t partial = gain_chunks(sizes.tokens) * shape.hidden;
-  DeferredRegions block;
-  block.output_gradient = carver.take(sizes.hidden, sizes.element);
-  block.norm1 = carver.take(shape.hidden, sizes.element);
-  if (shape.recompute == Recompute::block) block.attention = carver.take(sizes.attention, sizes.element);
-  if (shape.recompute == Recompute::none) {
-    block.norm2 = carver.take(shape.hidden, sizes.element);
-  } else {
-    block.rstd1 = carver.take(sizes.tokens, fp32);
-    block.normed = carver.take(sizes.hidden, sizes.element);
-    block.ffn = carver.take(2 * sizes.tokens * ffn, sizes.element);
-  }
-  block.product = carver.take(sizes.tokens * ffn, sizes.element);
-  block.middle_gradient = carver.take(sizes.hidden, sizes.element);
-  block.qkv_gradient = carver.take(sizes.qkv, sizes.element);
-  block.gain_partial1 = carver.take(partial, fp32);
-  block.gain_partial2 = carver.take(partial, fp32);
-  return block;
+/// take(carver of the block's tensors, carver of the buffer) for each block of the shard.
+template <class Take>
+ShardPlan plan_shard(const Layout& layout, int shard, const Take& take) {
+  const Shard& run = layout.shards[shard];
+  ShardPlan plan;
+  Carver carver(0);
+  for (int layer = run.first_layer; layer < run.first_layer + run.layers; ++layer)
+    plan.blocks.push_back(take(BlockCarver(layout.shape, layout.shape.ffn[layer]), carver));
+  plan.bytes = carver.end();
+  return plan;
 }
 
 std::size_t plan_block(WorkspacePlan& plan, const Shape& shape, std::size_t begin) {
-  const Sizes sizes(shape);
-  const std::int64_t ffn = sizes.tokens * *std::max_element(shape.ffn.begin(), shape.ffn.end());
+  const BlockCarver take(shape, *std::max_element(shape.ffn.begin(), shape.ffn.end()));
+  BlockRegions& block = plan.block;
   Carver carver(begin);
-  plan.normed = carver.take(sizes.hidden, sizes.element);
-  plan.middle_gradient = carver.take(sizes.hidden, sizes.element);
-  if (shape.recompute == Recompute::block) take_attention(carver, sizes, plan.recomputed);
-  if (shape.recompute != Recompute::none) take_rest(carver, sizes, plan.recomputed);
-  Carver feed_forward(carver.end());
-  if (shape.recompute != Recompute::none) plan.recomputed.ffn = feed_forward.take(2 * ffn, sizes.element);
-  plan.product = feed_forward.take(ffn, sizes.element);
-  Carver attention(carver.end());
-  plan.attention_gradient = attention.take(sizes.attention, sizes.element);
-  plan.qkv_gradient = attention.take(sizes.qkv, sizes.element);
-  plan.delta = attention.take(sizes.rows, fp32);
+  block.normed = take.hidden(carver);
+  block.middle_gradient = take.hidden(carver);
+  if (shape.recompute == Recompute::block) take.attention(carver, block);
+  if (shape.recompute != Recompute::none) take.rest(carver, block);
+  Carver feed_forward(carver.end()), attention(carver.end());
+  if (shape.recompute != Recompute::none) block.ffn = take.products(feed_forward, 2);
+  block.product = take.products(feed_forward, 1);
+  block.attention_gradient = take.heads(attention);
+  block.qkv_gradient = take.qkv(attention);
+  block.delta = take.head_statistics(attention);
   return std::max(feed_forward.end(), attention.end());
 }
 
@@ -113,43 +111,47 @@ std::size_t plan_embedding(WorkspacePlan& plan, const Shape& shape, std::size_t 
 
 }  // namespace
 
-std::int64_t gain_chunks(std::int64_t rows) { return std::min<std::int64_t>(rows, 512); }
-
 std::int64_t loss_slice(const Shape& shape) {
   const std::int64_t most = largest_logits / shape.vocab;
   const std::int64_t whole_tiles = most > 64 ? most / 64 * 64 : most;
   return std::min(shape.tokens(), std::max<std::int64_t>(16, whole_tiles));
 }
 
-SavedPlan plan_saved(const Layout& layout, int shard) {
-  const Shape& shape = layout.shape;
-  const Shard& run = layout.shards[static_cast<std::size_t>(shard)];
-  const Sizes sizes(shape);
-  Carver carver(0);
-  SavedPlan plan;
-  for (int layer = run.first_layer; layer < run.first_layer + run.layers; ++layer) {
+ShardPlan plan_saved(const Layout& layout, int shard) {
+  const Recompute recompute = layout.shape.recompute;
+  return plan_shard(layout, shard, [=](const BlockCarver& take, Carver& carver) {
     BlockRegions block;
-    block.input = carver.take(sizes.hidden, sizes.element);
-    if (shape.recompute != Recompute::block) take_attention(carver, sizes, block);
-    if (shape.recompute == Recompute::none) {
-      take_rest(carver, sizes, block);
-      block.ffn = carver.take(2 * sizes.tokens * shape.ffn[static_cast<std::size_t>(layer)], sizes.element);
+    block.input = take.hidden(carver);
+    if (recompute != Recompute::block) take.attention(carver, block);
+    if (recompute == Recompute::none) {
+      take.rest(carver, block);
+      block.ffn = take.products(carver, 2);
     }
-    plan.blocks.push_back(block);
-  }
-  plan.bytes = carver.end();
-  return plan;
+    return block;
+  });
 }
 
-DeferredPlan plan_deferred(const Layout& layout, int shard) {
-  const Shape& shape = layout.shape;
-  const Shard& run = layout.shards[static_cast<std::size_t>(shard)];
-  DeferredPlan plan;
-  Carver carver(0);
-  for (int layer = run.first_layer; layer < run.first_layer + run.layers; ++layer)
-    plan.blocks.push_back(take_deferred(carver, shape, shape.ffn[static_cast<std::size_t>(layer)]));
-  plan.bytes = carver.end();
-  return plan;
+ShardPlan plan_deferred(const Layout& layout, int shard) {
+  const Recompute recompute = layout.shape.recompute;
+  return plan_shard(layout, shard, [=](const BlockCarver& take, Carver& carver) {
+    BlockRegions block;
+    block.output_gradient = take.hidden(carver);
+    block.norm1 = take.gain(carver);
+    if (recompute == Recompute::block) block.attention = take.heads(carver);
+    if (recompute == Recompute::none) {
+      block.norm2 = take.gain(carver);
+    } else {
+      block.rstd1 = take.row_statistics(carver);
+      block.normed = take.hidden(carver);
+      block.ffn = take.products(carver, 2);
+    }
+    block.product = take.products(carver, 1);
+    block.middle_gradient = take.hidden(carver);
+    block.qkv_gradient = take.qkv(carver);
+    block.gain_partial1 = take.gain_partial(carver);
+    block.gain_partial2 = take.gain_partial(carver);
+    return block;
+  });
 }
 
 WorkspacePlan plan_workspace(const Layout& layout) {
@@ -158,7 +160,7 @@ WorkspacePlan plan_workspace(const Layout& layout) {
   Carver carver(0);
   plan.rope = carver.take(shape.seq * shape.head_dim(), fp32);
   plan.tokens = carver.take(shape.tokens(), int32);
-  plan.gain_partial = carver.take(gain_chunks(shape.tokens()) * shape.hidden, fp32);
+  plan.block.gain_partial1 = plan.block.gain_partial2 = BlockCarver(shape, 0).gain_partial(carver);
   const std::size_t shared = carver.end();
   plan.bytes = std::max(
       {plan_block(plan, shape, shared), plan_loss(plan, shape, shared), plan_embedding(plan, shape, shared)});

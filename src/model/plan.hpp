@@ -13,64 +13,50 @@ struct Region {
   std::size_t bytes = 0;
 };
 
-/// What the backward pass of a block reads from its forward pass. T = B S tokens; statistics are fp32.
+/// Places of what a block works on, in one of three buffers: saved from the forward pass for the backward
+/// pass; deferred by the backward pass towards the input for the one towards the weights, where they are
+/// split; or scratch. T = B S tokens; statistics are fp32.
 struct BlockRegions {
-  Region input;      ///< [T, H] hidden state at the block's input
-  Region rstd1;      ///< [T] reciprocal root mean square of its rows
-  Region qkv;        ///< [T, (h + 2 h_kv) d] after rotation
-  Region attention;  ///< [T, h d] attention output
-  Region lse;        ///< [B, h, S] log-sum-exp of each row of scores
-  Region middle;     ///< [T, H] hidden state between attention and feed-forward
-  Region rstd2;      ///< [T]
-  Region ffn;        ///< [T, 2 F] gate and up projections
+  Region input;                         ///< [T, H] hidden state at the block's input
+  Region rstd1;                         ///< [T] reciprocal root mean square of its rows
+  Region qkv;                           ///< [T, (h + 2 h_kv) d] after rotation
+  Region attention;                     ///< [T, h d] attention output
+  Region lse;                           ///< [B, h, S] log-sum-exp of each row of scores
+  Region middle;                        ///< [T, H] hidden state between attention and feed-forward
+  Region rstd2;                         ///< [T]
+  Region ffn;                           ///< [T, 2 F] gate and up projections, then their gradient
+  Region normed;                        ///< [T, H] input of the linear layers; deferred: that of w13
+  Region product;                       ///< [T, F] SwiGLU product, before that its gradient
+  Region output_gradient;               ///< [T, H] at the block's output; deferred only
+  Region middle_gradient;               ///< [T, H]
+  Region attention_gradient;            ///< [T, h d]
+  Region qkv_gradient;                  ///< [T, (h + 2 h_kv) d]
+  Region delta;                         ///< [B, h, S] fp32: sum of output x gradient of each row
+  Region norm1, norm2;                  ///< [H] gains; deferred only
+  Region gain_partial1, gain_partial2;  ///< [chunks, H] fp32: partial sums of both norms' gradients
+};
+struct ShardPlan {
+  std::vector<BlockRegions> blocks;
+  std::size_t bytes = 0;
 };
 
 /// Where a shard's forward pass keeps what its backward pass reads. Left out, and rebuilt by one pass over
 /// memory each: the normalised inputs and the SwiGLU product.
-struct SavedPlan {
-  std::vector<BlockRegions> blocks;
-  std::size_t bytes = 0;
-};
-[[nodiscard]] SavedPlan plan_saved(const Layout& layout, int shard);
+[[nodiscard]] ShardPlan plan_saved(const Layout& layout, int shard);
 
-/// What the backward pass of a block towards its weights reads from the one towards its input, beside what
+/// Where a shard's backward pass towards the input leaves what the one towards the weights reads, beside what
 /// the forward pass kept. Left out: norm1's output, rebuilt from the kept block input, row statistics and
-/// gain, for 2 T H bytes (bf16) less and the pass over memory that the undivided backward pass makes too.
-struct DeferredRegions {
-  Region output_gradient;  ///< [T, H] at the block's output
-  Region norm1;            ///< [H] gain of norm1
-  Region rstd1;            ///< [T]; here and below, none where it is kept
-  Region attention;        ///< [T, h d]
-  Region norm2;            ///< [H] gain of norm2, where norm2's output is rebuilt from a kept `middle`
-  Region normed;           ///< [T, H] norm2's output, where it is not
-  Region ffn;              ///< [T, 2 F] gradient of gate and up projections; if kept, it takes their place
-  Region product;          ///< [T, F] SwiGLU product
-  Region middle_gradient;  ///< [T, H]
-  Region qkv_gradient;     ///< [T, (h + 2 h_kv) d]
-  Region gain_partial1, gain_partial2;  ///< [gain_chunks, H] fp32: partial sums of both norms' gradients
-};
+/// gain, for 2 T H bytes (bf16) less and the pass over memory that the undivided backward pass makes too;
+/// norm2's output likewise where `middle` is kept.
+[[nodiscard]] ShardPlan plan_deferred(const Layout& layout, int shard);
 
-/// Where a shard's backward pass towards the input leaves what the one towards the weights reads.
-struct DeferredPlan {
-  std::vector<DeferredRegions> blocks;
-  std::size_t bytes = 0;
-};
-[[nodiscard]] DeferredPlan plan_deferred(const Layout& layout, int shard);
-
-/// How the compute actions of a rank share their scratch. Regions of different phases overlap.
+/// How the compute actions of a rank share their scratch. Regions of different phases overlap: the block's,
+/// the loss's and the embedding's, and within the block those of attention's backward pass with ffn and
+/// product.
 struct WorkspacePlan {
-  Region rope;    ///< [S, d] cosine and sine of each pair; lasts as long as the model
-  Region tokens;  ///< [T] int32: tokens or targets of the action in progress
-
-  // A block, forward or backward.
-  BlockRegions recomputed;    ///< those that are not kept
-  Region normed;              ///< [T, H] input of the linear layers
-  Region middle_gradient;     ///< [T, H]
-  Region product;             ///< [T, F] SwiGLU product, before that its gradient
-  Region attention_gradient;  ///< [T, h d]; overlaps ffn and product
-  Region qkv_gradient;        ///< [T, (h + 2 h_kv) d]; overlaps ffn and product
-  Region delta;         ///< [B, h, S] fp32: sum of output x gradient of each row; overlaps ffn and product
-  Region gain_partial;  ///< [gain_chunks, H] fp32: partial sums of a norm's gradient; also for the loss
+  Region rope;         ///< [S, d] cosine and sine of each pair; lasts as long as the model
+  Region tokens;       ///< [T] int32: tokens or targets of the action in progress
+  BlockRegions block;  ///< what is not kept; both gain_partial are one place, also the loss's
 
   // The loss, one slice of tokens at a time (C tokens).
   Region slice_normed;    ///< [C, H]
@@ -86,8 +72,8 @@ struct WorkspacePlan {
 };
 [[nodiscard]] WorkspacePlan plan_workspace(const Layout& layout);
 
-/// Most rows of partial sums in the gradient of a norm's gain (kernels::rmsnorm_chunks).
-[[nodiscard]] std::int64_t gain_chunks(std::int64_t rows);
+/// Most rows of partial sums in the gradient of a norm's gain (kernels::most_rmsnorm_chunks).
+inline constexpr std::int64_t most_gain_chunks = 512;
 
 /// Tokens whose logits are in memory at a time: at most 2^26 logits (256 MiB in fp32), but at least 16
 /// tokens; a multiple of 64 where it can be, because matrix products work in tiles.

@@ -286,7 +286,10 @@ void expect_disjoint(std::vector<Region> regions, std::size_t bytes) {
 }
 
 std::vector<Region> regions_of(const BlockRegions& b) {
-  return {b.input, b.rstd1, b.qkv, b.attention, b.lse, b.middle, b.rstd2, b.ffn};
+  return {b.input,           b.rstd1,           b.qkv,          b.attention, b.lse,
+          b.middle,          b.rstd2,           b.ffn,          b.normed,    b.product,
+          b.output_gradient, b.middle_gradient, b.qkv_gradient, b.norm1,     b.norm2,
+          b.gain_partial1,   b.gain_partial2};
 }
 
 class Footprint : public ::testing::TestWithParam<std::tuple<Recompute, Dtype>> {
@@ -294,50 +297,33 @@ protected:
   Shape shape() const { return shape_of(std::get<0>(GetParam()), std::get<1>(GetParam())); }
 };
 
-TEST_P(Footprint, KeptRegionsAreDisjointAndFill) {
+TEST_P(Footprint, SavedAndDeferredRegionsAreDisjointAndFill) {
   const Layout layout = make_layout(shape(), {2, 1});
-  for (int shard = 0; shard < 2; ++shard) {
-    const SavedPlan plan = plan_saved(layout, shard);
-    std::vector<Region> all;
-    for (const BlockRegions& block : plan.blocks)
-      for (const Region& region : regions_of(block)) all.push_back(region);
-    expect_disjoint(all, plan.bytes);
-    EXPECT_EQ(saved_bytes(layout, shard), plan.bytes);
-  }
-}
-
-TEST_P(Footprint, StashedRegionsAreDisjointAndFill) {
-  const Layout layout = make_layout(shape(), {2, 1});
-  for (int shard = 0; shard < 2; ++shard) {
-    const DeferredPlan plan = plan_deferred(layout, shard);
-    std::vector<Region> all;
-    for (const DeferredRegions& b : plan.blocks)
-      all.insert(all.end(), {b.output_gradient, b.norm1, b.rstd1, b.attention, b.norm2, b.normed, b.ffn,
-                             b.product, b.middle_gradient, b.qkv_gradient, b.gain_partial1, b.gain_partial2});
-    expect_disjoint(all, plan.bytes);
-    EXPECT_EQ(deferred_bytes(layout, shard), plan.bytes);
-  }
+  for (int shard = 0; shard < 2; ++shard)
+    for (const ShardPlan& plan : {plan_saved(layout, shard), plan_deferred(layout, shard)}) {
+      std::vector<Region> all;
+      for (const BlockRegions& block : plan.blocks)
+        for (const Region& region : regions_of(block)) all.push_back(region);
+      expect_disjoint(all, plan.bytes);
+    }
 }
 
 TEST_P(Footprint, RegionsOfOnePhaseAreDisjoint) {
   const Layout layout = make_layout(shape(), {2, 1});
   const WorkspacePlan p = plan_workspace(layout);
-  const std::vector<Region> shared = {p.rope, p.tokens, p.gain_partial};
-  std::vector<Region> block = regions_of(p.recomputed);
-  block.insert(block.end(), {p.normed, p.middle_gradient});
-  block.insert(block.end(), shared.begin(), shared.end());
-  std::vector<Region> feed_forward = block, attention = block;
-  feed_forward.push_back(p.product);
-  std::erase_if(attention, [&](const Region& r) {
-    return r.offset == p.recomputed.ffn.offset && r.bytes == p.recomputed.ffn.bytes;
-  });
-  attention.insert(attention.end(), {p.attention_gradient, p.qkv_gradient, p.delta});
-  std::vector<Region> loss = {p.slice_normed, p.slice_gradient, p.slice_rstd, p.slice_logits, p.slice_losses};
-  loss.insert(loss.end(), shared.begin(), shared.end());
-  std::vector<Region> embedding = {p.index};
-  embedding.insert(embedding.end(), shared.begin(), shared.end());
-  for (const auto& phase : {feed_forward, attention, loss, embedding}) expect_disjoint(phase, p.bytes);
-  EXPECT_EQ(workspace_bytes(layout), p.bytes);
+  BlockRegions feed_forward = p.block, attention = p.block;
+  feed_forward.gain_partial2 = attention.gain_partial2 = {};  // where the first is
+  feed_forward.qkv_gradient = attention.ffn = attention.product = {};
+  std::vector<std::vector<Region>> phases = {
+      regions_of(feed_forward),
+      regions_of(attention),
+      {p.slice_normed, p.slice_gradient, p.slice_rstd, p.slice_logits, p.slice_losses, p.block.gain_partial1},
+      {p.index, p.block.gain_partial1}};
+  phases[1].insert(phases[1].end(), {p.block.attention_gradient, p.block.delta});
+  for (std::vector<Region>& phase : phases) {
+    phase.insert(phase.end(), {p.rope, p.tokens});
+    expect_disjoint(phase, p.bytes);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Footprint,
