@@ -1,12 +1,48 @@
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <set>
-#include <string>
 
-#include "kernel.hpp"
+#include "kernels/kernels.hpp"
+#include "plan.hpp"
 
 namespace minitaw::bench {
+
+/// Times calls of an asynchronous kernel; on devices ten between two waits, so that launching is hidden where
+/// it can be.
+class Stopwatch {
+public:
+  static constexpr int calls_at_a_time = kernels::on_host ? 1 : 10;
+
+  /// One call goes before: memory is touched, libraries are loaded.
+  explicit Stopwatch(std::function<void()> run) : run_(std::move(run)) {
+    run_();
+    Kokkos::fence();
+  }
+
+  /// Seconds of a call, over calls_at_a_time.
+  double measure() {
+    using Clock = std::chrono::steady_clock;
+    const auto begin = Clock::now();
+    for (int i = 0; i < calls_at_a_time; ++i) run_();
+    kernels::ExecutionSpace().fence();
+    const double taken = std::chrono::duration<double>(Clock::now() - begin).count();
+    fastest_ = std::min(fastest_, taken / calls_at_a_time);
+    total_ += taken;
+    calls_ += calls_at_a_time;
+    return taken / calls_at_a_time;
+  }
+
+  [[nodiscard]] double fastest() const { return fastest_; }
+  [[nodiscard]] double total() const { return total_; }
+  [[nodiscard]] long calls() const { return calls_; }
+
+private:
+  std::function<void()> run_;
+  double fastest_ = std::numeric_limits<double>::infinity(), total_ = 0;
+  long calls_ = 0;
+};
 
 /// A rate that this machine reaches, and how it was taken.
 struct Limit {
@@ -26,15 +62,11 @@ struct Limits {
   [[nodiscard]] double least_seconds(model::Dtype dtype, const Cost& cost) const;
   /// The same if caches help it as they help a triad that moves as many bytes.
   [[nodiscard]] double least_seconds_cached(model::Dtype dtype, const Cost& cost) const;
-  /// Rate of such a triad, between those that were measured.
-  [[nodiscard]] double cached_rate(double bytes) const;
+  /// Largest relative change of a rate from this measurement to the other.
+  [[nodiscard]] double drift(const Limits& after) const;
+  /// Takes the larger rate of each: what the machine can do does not depend on when others use it.
+  void improve(const Limits& other);
 };
-
-/// The larger rate of each: what the machine can do does not depend on when others use it.
-[[nodiscard]] Limits best_of(const Limits& a, const Limits& b);
-
-/// Largest relative change of a rate from one measurement to the other.
-[[nodiscard]] double drift(const Limits& before, const Limits& after);
 
 /// Takes both on the idle machine: the triad a = b + s c of STREAM (McCalpin 1995; three arrays, written
 /// lines are not counted as read) on arrays of `triad_mib` each, and a square product in each type by the

@@ -7,15 +7,95 @@
 
 #include "base/error.hpp"
 #include "kernels/kernels.hpp"
+#include "layers.hpp"
 #include "limits.hpp"
-#include "options.hpp"
-#include "table.hpp"
-#include "timing.hpp"
-#include "verify.hpp"
 
 namespace minitaw::bench {
 
 namespace {
+
+/// Seconds of the fastest call, by label of the kernel.
+using Times = std::map<std::string, double>;
+
+template <class Body>
+auto* add(const std::string& name, Body body) {
+  return benchmark::RegisterBenchmark(name.c_str(), body)->UseManualTime()->Unit(benchmark::kMicrosecond);
+}
+
+/// Taken before; so every output has them beside what they limit.
+void add_limit(const std::string& name, const char* unit, const Limit& limit) {
+  benchmark::AddCustomContext(name, fmt::format("{:.1f} G{}, {}", limit.rate / 1e9, unit, limit.how));
+  add(name, [=](benchmark::State& state) {
+    for (auto _ : state) state.SetIterationTime(limit.seconds);
+    state.counters[unit] = limit.rate;
+    state.counters[fmt::format("mean {}", unit)] = limit.mean;
+  })->Iterations(1);
+}
+
+void report(benchmark::State& state, const Kernel& kernel, const Limits& limits, double seconds) {
+  const Cost& cost = kernel.cost;
+  if (cost.flops > 0) state.counters["FLOP/s"] = cost.flops / seconds;
+  state.counters["B/s"] = cost.bytes / seconds;
+  state.counters["MiB"] = cost.bytes / (1 << 20);
+  state.counters["of_limit"] = limits.least_seconds(kernel.dtype, cost) / seconds;
+  state.counters["of_cached"] = limits.least_seconds_cached(kernel.dtype, cost) / seconds;
+}
+
+/// Hands limits and kernels to Google Benchmark; `times` receives what it measures and must outlive the run.
+void add_timings(const Limits& limits, const Kernels& kernels, Times& times) {
+  add_limit("limit/triad", "B/s", limits.triad);
+  for (const auto& [type, limit] : limits.product)
+    add_limit("limit/matmul/" + model::name_of(type), "FLOP/s", limit);
+  for (const Kernel& kernel : kernels)
+    add(kernel.label, [&limits, &kernel, &times](benchmark::State& state) {
+      const Problem problem = kernel.make();
+      Stopwatch watch(problem.run);
+      for (auto _ : state) state.SetIterationTime(watch.measure());
+      times[kernel.label] = watch.fastest();
+      report(state, kernel, limits, watch.fastest());
+    });
+}
+
+/// "1.2 G"; nothing for zero.
+std::string scaled(double value) {
+  for (const auto& [unit, name] : {std::pair{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "K"}})
+    if (value >= unit) return fmt::format("{:.3g} {}", value / unit, name);
+  return value > 0 ? fmt::format("{:.3g}", value) : "";
+}
+
+/// The side of the roofline that it is on: FLOP/s or B/s.
+std::string rate(const Limits& limits, const Kernel& kernel, double seconds) {
+  const Cost& cost = kernel.cost;
+  const bool by_flops = cost.flops / limits.product.at(kernel.dtype).rate > cost.bytes / limits.triad.rate;
+  return by_flops ? scaled(cost.flops / seconds) + "FLOP/s" : scaled(cost.bytes / seconds) + "B/s";
+}
+
+/// Digits as far as they mean something.
+std::string microseconds(double seconds) {
+  const double time = seconds * 1e6;
+  return fmt::format("{:.{}f}", time, time < 10 ? 2 : (time < 1000 ? 1 : 0));
+}
+
+std::string row(const Limits& limits, const Kernel& kernel, double seconds) {
+  return fmt::format("| {} | {} | {} | {:.3g} | {} | {} | {:.0f} % | {:.0f} % |\n", kernel.name, kernel.shape,
+                     scaled(kernel.cost.flops), kernel.cost.bytes / (1 << 20), microseconds(seconds),
+                     rate(limits, kernel, seconds),
+                     100 * limits.least_seconds(kernel.dtype, kernel.cost) / seconds,
+                     100 * limits.least_seconds_cached(kernel.dtype, kernel.cost) / seconds);
+}
+
+/// The limits and, in Markdown, a row for each kernel that was timed.
+std::string markdown(const Limits& limits, const Kernels& kernels, const Times& times) {
+  std::string text = fmt::format("Triad {:.1f} GB/s ({})", limits.triad.rate / 1e9, limits.triad.how);
+  for (const auto& [type, limit] : limits.product)
+    text += fmt::format("; matmul {} {:.1f} GFLOP/s ({})", model::name_of(type), limit.rate / 1e9, limit.how);
+  text += ".\n\n| kernel | shape | FLOPs | MiB | time, us | rate | of limit | of it, cached "
+          "|\n|---|---|---|---|---|---|---|---|\n";
+  for (const Kernel& kernel : kernels)
+    if (const auto time = times.find(kernel.label); time != times.end())
+      text += row(limits, kernel, time->second);
+  return text;
+}
 
 /// Words of Google Benchmark go to it, all others are ours.
 Options take_options(int& argc, char** argv) {
@@ -51,7 +131,7 @@ std::ofstream open_table(const Options& options) {
 
 /// Limits that another program has shared are too low, and shares of them too high.
 void warn_of_drift(const Limits& before, const Limits& after) {
-  if (const double change = drift(before, after); change > 0.1)
+  if (const double change = before.drift(after); change > 0.1)
     fmt::print(
         stderr,
         "minitaw_kernels: the limits, taken again at the end, differ by {:.0f} %: something else uses this "
@@ -82,7 +162,8 @@ int measure(const Options& options, const std::vector<Shape>& shapes, const Kern
   if (times.empty()) return 0;  // only the limits were asked for
   const Limits after = measure_limits(types_of(shapes), triad_mib);
   warn_of_drift(before, after);
-  if (table.is_open()) table << markdown(best_of(before, after), kernels, times);
+  before.improve(after);
+  if (table.is_open()) table << markdown(before, kernels, times);
   return 0;
 }
 

@@ -5,11 +5,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "comparison.hpp"
-#include "kernel.hpp"
 #include "kernels/detail/loops.hpp"
 #include "kernels/kernels.hpp"
-#include "samples.hpp"
+#include "plan.hpp"
 
 namespace minitaw::bench {
 

@@ -7,9 +7,7 @@
 #include <limits>
 
 #include "base/error.hpp"
-#include "comparison.hpp"
-#include "samples.hpp"
-#include "verify.hpp"
+#include "plan.hpp"
 
 namespace minitaw::bench {
 namespace {
