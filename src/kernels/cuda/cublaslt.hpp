@@ -3,6 +3,7 @@
 #include <cublasLt.h>
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>

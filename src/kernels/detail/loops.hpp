@@ -371,9 +371,13 @@ struct FlatPacks {
   std::int64_t count;
 
   KOKKOS_FUNCTION void operator()(std::int64_t pack) const {
-    const std::int64_t begin = n * pack;
-    if (n == 1 || begin + n <= count) return body.template at<n>(begin);
-    for (std::int64_t i = begin; i < count; ++i) body.template at<1>(i);
+    if constexpr (n == 1) {
+      body.template at<1>(pack);
+    } else {
+      const std::int64_t begin = n * pack;
+      if (begin + n <= count) return body.template at<n>(begin);
+      for (std::int64_t i = begin; i < count; ++i) body.template at<1>(i);
+    }
   }
 };
 
