@@ -7,10 +7,10 @@ The base must come out SAME against itself and a REGRESSION against the slow one
 by arithmetic is told as well: scaled samples scale the interval of the ratio.
 
     scripts/env benchmarks/compare_trials.py build/host/minitaw --tries 100
-    scripts/env benchmarks/compare_trials.py --drawn FOLDER --tries 100
+    scripts/env benchmarks/compare_trials.py --drawn results/2-core-xeon/2026-11-21-small/bundle.tar.gz
 
-With --drawn nothing is run: pairs of neighbouring runs are drawn from FOLDER/**/base-*.h5 (as --keep leaves them), who is the base by lot,
-and the samples of each from its own; the slow one's are multiplied. That tries the statistics on recorded noise, in a minute.
+With --drawn nothing is run: pairs of neighbouring runs (repetitions, or files as --keep leaves them) are drawn, who is the base by lot, and
+the samples of each from its own; the slow one's are multiplied. That tries the statistics on recorded noise, in a minute.
 
 Prints one line for each try and the counts at the end; with --limit it ends in time and says how many tries there were.
 """
@@ -32,8 +32,9 @@ import numpy
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(REPOSITORY / "scripts"))
-from minitaw import compare as compare_module  # noqa: E402
-from minitaw import record  # noqa: E402
+import minitaw.bundle  # noqa: E402
+import minitaw.compare  # noqa: E402
+import minitaw.record  # noqa: E402
 
 SHIM = r"""
 #define _GNU_SOURCE
@@ -77,7 +78,7 @@ void sgemm_(const char *ta, const char *tb, const int *m, const int *n, const in
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", nargs="?", help="the program that is tried")
-    parser.add_argument("--drawn", type=pathlib.Path, metavar="FOLDER", help="draw samples from the results in this folder instead of running anything")
+    parser.add_argument("--drawn", nargs="+", metavar="RESULT", help="draw samples from result files or bundles instead of running anything")
     parser.add_argument("--seed", type=int, help="of what is drawn (default: another one each time; it is printed)")
     parser.add_argument("--deck", default=REPOSITORY / "inputs" / "gate.toml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as minitaw run --set")
@@ -90,7 +91,7 @@ def arguments():
     parser.add_argument("--keep", type=pathlib.Path, help="folder for all files of all tries (default: none is kept)")
     options = parser.parse_args()
     if (options.program is None) == (options.drawn is None):
-        parser.error("name a program, or a folder of results after --drawn")
+        parser.error("name a program, or results after --drawn")
     return options
 
 
@@ -165,41 +166,42 @@ def describe(verdict):
     return f"{verdict['comparison'].split(':')[0]:10} {verdict['pairs']:3} pairs  {figures}"
 
 
-def drawn_again(result, chance, factor):
-    """The same file with as many samples, drawn from its own with replacement, times `factor`."""
-    other = copy.copy(result)
-    other.cases = []
-    for case in result.cases:
-        seconds = case.data["seconds"]
-        one = dataclasses.replace(case, file=other, data=case.data | {"seconds": factor * seconds[chance.integers(len(seconds), size=len(seconds))]})
-        other.cases.append(one)
-    return other
+def drawn_run(result, repetition, numbers, chance, factor):
+    """A run of these cases: as many samples as the repetition has, drawn from its own with replacement, times `factor`."""
+    run = copy.copy(result)
+    run.cases = []
+    for case in (result.cases[number] for number in numbers):
+        seconds = case.data["seconds"][case.repetition == repetition]
+        drawn = {"seconds": factor * seconds[chance.integers(len(seconds), size=len(seconds))], "repetition": numpy.zeros(len(seconds), int)}
+        run.cases.append(dataclasses.replace(case, file=run, data=case.data | drawn))
+    return run
 
 
-def drawn_verdict(options, files, chance, factor):
-    """(verdict, pairs) of the gate on drawn pairs."""
-    sides = [], []
+def drawn_verdict(options, runs, chance, factor):
+    """(verdict, pairs) of the gate on drawn pairs of two cases."""
+    numbers, sides = chance.permutation(len(runs[0][0].cases))[:2], ([], [])
     for pairs in range(1, options.most + 1):
-        first = chance.integers(len(files) - 1)
-        order = [first, first + 1] if chance.random() < 0.5 else [first + 1, first]
+        first = chance.integers(len(runs) - 1)
+        order = (first, first + 1) if chance.random() < 0.5 else (first + 1, first)
         for side, number, times in zip(sides, order, (1, factor)):
-            side.append(drawn_again(files[number], chance, times))
+            side.append(drawn_run(*runs[number], numbers, chance, times))
         if pairs >= options.least:
-            found = compare_module.compare(*sides, compare_module.Rules())
+            found = minitaw.compare.compare(*sides, minitaw.compare.Rules())
             if found.outcome != "ambiguous":
                 break
     return found.text().partition(":")[0], pairs
 
 
 def try_drawn(options):
-    files = [record.load(path) for path in sorted(options.drawn.rglob("base-*.h5"))]
-    if len(files) < 2:
-        sys.exit(f"{options.drawn} holds {len(files)} files base-*.h5; two or more are needed")
+    results = [minitaw.bundle.check(path) if path.endswith("gz") else minitaw.record.load(path) for path in options.drawn]
+    runs = [(result, repetition) for result in results for repetition in range(result.cases[0]["repeats"])]
+    if len(runs) < 2:
+        sys.exit(f"one run is recorded in {options.drawn}; two or more are needed")
     seed = numpy.random.SeedSequence(options.seed).entropy
     chance = numpy.random.default_rng(seed)
-    print(f"seed {seed}, {len(files)} recorded runs of {len(files[0].cases)} cases, {options.tries} tries")
+    print(f"seed {seed}: {len(runs)} recorded runs of {len(results[0].cases)} cases, two of which are drawn in each of {options.tries} tries")
     for what, factor in (("against itself", 1), (f"samples times {1 + options.slower:g}", 1 + options.slower)):
-        verdicts = [drawn_verdict(options, files, chance, factor) for _ in range(options.tries)]
+        verdicts = [drawn_verdict(options, runs, chance, factor) for _ in range(options.tries)]
         counts, pairs = collections.Counter(word for word, _ in verdicts), sorted(count for _, count in verdicts)
         print(f"{what}: {dict(counts)}; pairs until decided: median {pairs[len(pairs) // 2]}, at most {pairs[-1]}", flush=True)
 

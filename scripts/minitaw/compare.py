@@ -127,26 +127,22 @@ def label_of(case):
             f"M {case['micro_batches']}")
 
 
+def of_ranks(case, column, part):
+    return " + ".join(sorted({part(text.split(", ")) for text in case.session.get(column, [])[:case["ranks"]]}))
+
+
+VALUES = {"attention": lambda case: case["attention_used"], "transport": lambda case: case["transport_used"],
+          # "device 0, NAME, 79.1 GiB, uuid", whichever of several equal ones it was; or "host, 4 threads"
+          "device": lambda case: of_ranks(case, "devices", lambda parts: ", ".join(parts[1:3]) if len(parts) > 2 else parts[0]),
+          "threads": lambda case: of_ranks(case, "devices", lambda parts: parts[1] if len(parts) == 2 else ""),
+          "processor": lambda case: of_ranks(case, "cpu", ", ".join), "build_type": lambda case: case.session.get("build_type", ""),
+          "nodes": lambda case: str(len(set(case.session.get("nodes", [])[:case["ranks"]])) or ""),
+          "links": lambda case: " ".join(case.session.get("links", [])) or "not shaped"}
+
+
 def value_of(name, case):
     """The value of one of WHAT_MATTERS, as text; empty: not known."""
-    session, ranks = case.session, case["ranks"]
-
-    def of_ranks(column, part):
-        return " + ".join(sorted({part(text.split(", ")) for text in session.get(column, [])[:ranks]}))
-
-    if name in ("attention", "transport"):
-        return case[f"{name}_used"]
-    if name == "device":  # "device 0, NAME, 79.1 GiB, uuid": which of several equal ones it was does not matter
-        return of_ranks("devices", lambda parts: ", ".join(parts[1:3]) if len(parts) > 2 else parts[0])
-    if name == "threads":  # "host, 4 threads"
-        return of_ranks("devices", lambda parts: parts[1] if len(parts) == 2 else "")
-    if name == "processor":
-        return of_ranks("cpu", ", ".join)
-    if name == "nodes":
-        return str(len(set(session["nodes"][:ranks]))) if len(session.get("nodes", [])) else ""
-    if name == "links":
-        return " ".join(session.get("links", [])) or "not shaped"
-    return session.get(name, "") if name == "build_type" else cell_text(case[name])
+    return VALUES.get(name, lambda case: cell_text(case[name]))(case)
 
 
 def all_of(runs):

@@ -1,5 +1,6 @@
 """scripts/bundle as sender and receiver meet it, on a result that is not valid, and archives that try to do harm."""
 
+import functools
 import gzip
 import hashlib
 import io
@@ -14,8 +15,7 @@ from minitaw import bundle
 from minitaw.command import BadInput
 
 
-def refused(*arguments, says):
-    refused_by("bundle", *arguments, says=says)
+refused = functools.partial(refused_by, "bundle")
 
 
 def content(archive):

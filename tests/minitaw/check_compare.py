@@ -1,6 +1,7 @@
 """scripts/compare as a user and a CI job meet it: exit codes, JSON alone, a JUnit report that the usual readers take, Markdown that shows
 names as they are. Called with the program too, which measures."""
 
+import functools
 import json
 import re
 import subprocess
@@ -32,12 +33,7 @@ def measure(name, *overrides, code=0):
     return name
 
 
-def compared(*arguments, code):
-    return accepted("compare", *arguments, code=code)
-
-
-def refused(*arguments, says):
-    refused_by("compare", *arguments, says=says)
+compared, refused = functools.partial(accepted, "compare"), functools.partial(refused_by, "compare")
 
 
 def check_refusals(a):

@@ -251,15 +251,8 @@ def check_unavailable():
 def check_refusals():
     refused("report", FOLDER / "missing.h5", says="missing.h5")
     refused("report", REPOSITORY / "README.md", says="README.md")
-    refused("report", FOLDER, says="is not a file")
-    sealed = SAMPLE.read_bytes()
-    for name, content in (("cut.h5", sealed[:len(sealed) // 2]), ("flipped.h5", sealed[:5000] + bytes([sealed[5000] ^ 4]) + sealed[5001:]),
-                          ("empty.h5", b"")):
-        (FOLDER / name).write_bytes(content)
-        refused("report", FOLDER / name, says=name)
-        refused("report", SAMPLE, FOLDER / name, says=name)
-    (FOLDER / "future.h5").write_bytes(sealed.replace(b"schema 4,", b"schema 9,", 1))
-    refused("report", FOLDER / "future.h5", says="schema version 9")
+    (FOLDER / "cut.h5").write_bytes(SAMPLE.read_bytes()[:5000])
+    refused("report", SAMPLE, FOLDER / "cut.h5", says="cut.h5 is damaged")
     refused("report", SAMPLE, "-o", FOLDER / "nowhere/report.html", says="cannot be written")
     refused("report", SAMPLE, "-o", FOLDER, says="cannot be written")
     refused("report", SAMPLE, "-o", "/dev/full", says="cannot be written")
