@@ -79,6 +79,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", nargs="?", help="the program that is tried")
     parser.add_argument("--drawn", nargs="+", metavar="RESULT", help="draw samples from result files or bundles instead of running anything")
+    parser.add_argument("--samples", type=int, help="drawn for each run: inputs/gate.toml takes 40 (default: as many as were recorded)")
     parser.add_argument("--seed", type=int, help="of what is drawn (default: another one each time; it is printed)")
     parser.add_argument("--deck", default=REPOSITORY / "inputs" / "gate.toml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as minitaw run --set")
@@ -166,13 +167,14 @@ def describe(verdict):
     return f"{verdict['comparison'].split(':')[0]:10} {verdict['pairs']:3} pairs  {figures}"
 
 
-def drawn_run(result, repetition, numbers, chance, factor):
-    """A run of these cases: as many samples as the repetition has, drawn from its own with replacement, times `factor`."""
+def drawn_run(result, repetition, numbers, chance, factor, count):
+    """A run of these cases: so many samples, or as many as the repetition has, drawn from its own with replacement, times `factor`."""
     run = copy.copy(result)
     run.cases = []
     for case in (result.cases[number] for number in numbers):
         seconds = case.data["seconds"][case.repetition == repetition]
-        drawn = {"seconds": factor * seconds[chance.integers(len(seconds), size=len(seconds))], "repetition": numpy.zeros(len(seconds), int)}
+        seconds = seconds[chance.integers(len(seconds), size=count or len(seconds))]
+        drawn = {"seconds": factor * seconds, "repetition": numpy.zeros(len(seconds), int)}
         run.cases.append(dataclasses.replace(case, file=run, data=case.data | drawn))
     return run
 
@@ -184,7 +186,7 @@ def drawn_verdict(options, runs, chance, factor):
         first = chance.integers(len(runs) - 1)
         order = (first, first + 1) if chance.random() < 0.5 else (first + 1, first)
         for side, number, times in zip(sides, order, (1, factor)):
-            side.append(drawn_run(*runs[number], numbers, chance, times))
+            side.append(drawn_run(*runs[number], numbers, chance, times, options.samples))
         if pairs >= options.least:
             found = minitaw.compare.compare(*sides, minitaw.compare.Rules())
             if found.outcome != "ambiguous":
