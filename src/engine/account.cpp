@@ -48,7 +48,7 @@ public:
   [[nodiscard]] std::int32_t collective_of(LanePlace p) const {
     return is_collective(action(p).kind) ? other(p) : -1;
   }
-  [[nodiscard]] std::size_t collectives() const { return matching_.instances.size(); }
+  [[nodiscard]] std::size_t collectives() const { return matching_.collectives(); }
 
   /// Calls visit(LanePlace) for the other side of a message, or every call of a collective.
   template <class Visit>
@@ -56,10 +56,7 @@ public:
     const Action& a = action(p);
     if (is_point_to_point(a.kind)) visit(place_of(a.peer, other(p)));
     if (!is_collective(a.kind)) return;
-    const schedule::Channel& channel = matching_.channels[matching_.instances[other(p)]];
-    const std::vector<int>& members = program_.communicators[a.communicator].ranks;
-    for (std::size_t m = 0; m < members.size(); ++m)
-      visit(place_of(members[m], channel.calls[m][other(p) - channel.first]));
+    for (const schedule::Place call : matching_.calls_of(other(p))) visit(place_of(call.rank, call.action));
   }
 
 private:

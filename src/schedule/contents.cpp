@@ -718,11 +718,10 @@ private:
 
 }  // namespace
 
-void check_contents(const Program& program, const std::vector<LaneSequences>& sequences,
-                    const Matching& matching) {
+void check_contents(const Program& program) {
   const auto check = [&](bool listed) {
     Contents contents(program, listed);
-    execute(program, sequences, matching, contents);
+    execute(program, contents);
     contents.check_end();
   };
   try {

@@ -8,8 +8,6 @@
 
 namespace minitaw::schedule::detail {
 
-std::string name_of(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls), slot.index); }
-
 std::string place(const Program& program, int rank, int action) {
   if (rank < 0) return "the program";
   if (action < 0) return fmt::format("rank {}", rank);
@@ -20,16 +18,6 @@ std::string place(const Program& program, int rank, int action) {
 
 void refuse(Rule rule, const Program& program, int rank, int action, const std::string& what) {
   throw Refusal{{rule, rank, action, fmt::format("{}: {}", place(program, rank, action), what)}};
-}
-
-std::vector<LaneSequences> lane_sequences(const Program& program) {
-  std::vector<LaneSequences> result(program.ranks.size());
-  for (std::size_t r = 0; r < result.size(); ++r) {
-    const auto& actions = program.ranks[r].actions;
-    for (std::size_t i = 0; i < actions.size(); ++i)
-      result[r][static_cast<std::size_t>(actions[i].lane)].push_back(static_cast<int>(i));
-  }
-  return result;
 }
 
 namespace {
@@ -61,8 +49,7 @@ public:
     number_actions();
     for (int r = 0; r < static_cast<int>(program_.ranks.size()); ++r) collect_messages(r);
     pair_messages();
-    collect_collectives();
-    for (int c = 0; c < static_cast<int>(result_.channels.size()); ++c) number_collectives(c);
+    match_collectives();
     return std::move(result_);
   }
 
@@ -113,38 +100,39 @@ private:
     result_.other[result_.number(to)] = from.action;
   }
 
-  void collect_collectives() {
-    result_.channels.resize(program_.communicators.size() * lanes);
-    std::vector<std::vector<std::pair<int, int>>> memberships(program_.ranks.size());
-    for (int c = 0; c < static_cast<int>(program_.communicators.size()); ++c) {
+  /// The calls of each member of a communicator on a lane, in order: those at one place belong together.
+  void match_collectives() {
+    const std::size_t communicators = program_.communicators.size();
+    std::vector<std::vector<std::pair<int, int>>> memberships(program_.ranks.size());  // communicator, member
+    std::vector<std::array<std::vector<std::vector<std::int32_t>>, lanes>> calls(communicators);
+    for (std::size_t c = 0; c < communicators; ++c) {
       const auto& members = program_.communicators[c].ranks;
-      for (int l = 0; l < lanes; ++l) result_.channels[c * lanes + l].calls.resize(members.size());
-      for (int m = 0; m < static_cast<int>(members.size()); ++m) memberships[members[m]].emplace_back(c, m);
+      for (auto& on_lane : calls[c]) on_lane.resize(members.size());
+      for (std::size_t m = 0; m < members.size(); ++m) memberships[members[m]].emplace_back(c, m);
     }
-    for (int r = 0; r < static_cast<int>(program_.ranks.size()); ++r) collect_calls(r, memberships[r]);
+    for (std::size_t r = 0; r < memberships.size(); ++r) {
+      const auto& actions = program_.ranks[r].actions;
+      for (std::size_t i = 0; i < actions.size(); ++i) {
+        if (!is_collective(actions[i].kind)) continue;
+        const int c = actions[i].communicator;
+        const int member = std::ranges::find(memberships[r], c, &std::pair<int, int>::first)->second;
+        calls[c][static_cast<std::size_t>(actions[i].lane)][member].push_back(static_cast<std::int32_t>(i));
+      }
+    }
+    for (std::size_t c = 0; c < communicators; ++c)
+      for (const auto& on_lane : calls[c]) number_collectives(program_.communicators[c].ranks, on_lane);
   }
 
-  void collect_calls(int r, const std::vector<std::pair<int, int>>& memberships) {
-    const auto& actions = program_.ranks[r].actions;
-    for (int i = 0; i < static_cast<int>(actions.size()); ++i) {
-      const Action& a = actions[i];
-      if (!is_collective(a.kind)) continue;
-      const int member = std::ranges::find(memberships, a.communicator, &std::pair<int, int>::first)->second;
-      result_.channels[a.communicator * lanes + static_cast<int>(a.lane)].calls[member].push_back(i);
+  void number_collectives(const std::vector<int>& members,
+                          const std::vector<std::vector<std::int32_t>>& calls) {
+    for (std::size_t m = 1; m < members.size(); ++m) compare(members[0], calls[0], members[m], calls[m]);
+    for (std::size_t k = 0; k < calls[0].size(); ++k) {
+      for (std::size_t m = 0; m < members.size(); ++m) {
+        const Place call = result_.calls.emplace_back(members[m], calls[m][k]);
+        result_.other[result_.number(call)] = result_.collectives();
+      }
+      result_.first_call.push_back(static_cast<std::int64_t>(result_.calls.size()));
     }
-  }
-
-  void number_collectives(int c) {
-    Channel& channel = result_.channels[c];
-    const auto& members = program_.communicators[c / lanes].ranks;
-    channel.first = static_cast<std::int32_t>(result_.instances.size());
-    for (std::size_t m = 1; m < members.size(); ++m)
-      compare(members[0], channel.calls[0], members[m], channel.calls[m]);
-    result_.instances.insert(result_.instances.end(), channel.calls[0].size(), c);
-    for (std::size_t m = 0; m < members.size(); ++m)
-      for (std::size_t k = 0; k < channel.calls[m].size(); ++k)
-        result_.other[result_.number({members[m], channel.calls[m][k]})] =
-            channel.first + static_cast<int>(k);
   }
 
   void compare(int first, const std::vector<std::int32_t>& expected, int rank,
@@ -184,14 +172,18 @@ struct LaneState {
 
 class Execution {
 public:
-  Execution(const Program& program, const std::vector<LaneSequences>& sequences, const Matching& matching,
-            Listener& listener)
-      : program_(program), sequences_(sequences), matching_(matching), listener_(listener),
-        states_(program.ranks.size()), started_(matching.other.size()), arrived_(matching.instances.size()) {}
+  Execution(const Program& program, Listener& listener)
+      : program_(program), matching_(match(program)), listener_(listener), sequences_(program.ranks.size()),
+        states_(program.ranks.size()), started_(matching_.other.size()), arrived_(matching_.collectives()) {
+    for (int r = 0; r < static_cast<int>(states_.size()); ++r) {
+      const auto& actions = program.ranks[r].actions;
+      for (int i = 0; i < static_cast<int>(actions.size()); ++i)
+        sequences_[r][static_cast<std::size_t>(actions[i].lane)].push_back(i);
+      for (int l = 0; l < lanes; ++l) ready_.push_back({r, l});
+    }
+  }
 
   void run() {
-    for (int r = 0; r < static_cast<int>(states_.size()); ++r)
-      for (int l = 0; l < lanes; ++l) ready_.push_back({r, l});
     while (!ready_.empty()) {
       const auto [rank, lane] = ready_.front();
       ready_.pop_front();
@@ -233,7 +225,7 @@ private:
     if (is_point_to_point(a.kind)) {
       begin_message(p, a);
     } else if (is_collective(a.kind)) {
-      begin_collective(a, matching_.other[matching_.number(p)]);
+      begin_collective(matching_.other[matching_.number(p)]);
     } else {
       listener_.local(p);
       finish(p);
@@ -251,15 +243,11 @@ private:
     finish(other);
   }
 
-  void begin_collective(const Action& a, std::int32_t instance) {
-    const auto& members = program_.communicators[a.communicator].ranks;
-    if (++arrived_[instance] < static_cast<int>(members.size())) return;
-    const Channel& channel = matching_.channels[matching_.instances[instance]];
-    calls_.clear();
-    for (std::size_t m = 0; m < members.size(); ++m)
-      calls_.push_back({members[m], channel.calls[m][instance - channel.first]});
-    listener_.collective(calls_);
-    for (const Place call : calls_) finish(call);
+  void begin_collective(std::int32_t collective) {
+    const std::span<const Place> calls = matching_.calls_of(collective);
+    if (++arrived_[collective] < static_cast<int>(calls.size())) return;
+    listener_.collective(calls);
+    for (const Place call : calls) finish(call);
   }
 
   void finish(Place p) {
@@ -296,21 +284,17 @@ private:
   static constexpr int shown_heads = 16;
 
   const Program& program_;
-  const std::vector<LaneSequences>& sequences_;
-  const Matching& matching_;
+  const Matching matching_;
   Listener& listener_;
+  std::vector<std::array<std::vector<std::int32_t>, lanes>> sequences_;  // actions of each lane of a rank
   std::vector<std::array<LaneState, lanes>> states_;
   std::vector<bool> started_;          // sends and receives, by number
   std::vector<std::int32_t> arrived_;  // members at each collective
-  std::vector<Place> calls_;
   std::deque<Waiting> ready_;
 };
 
 }  // namespace
 
-void execute(const Program& program, const std::vector<LaneSequences>& sequences, const Matching& matching,
-             Listener& listener) {
-  Execution(program, sequences, matching, listener).run();
-}
+void execute(const Program& program, Listener& listener) { Execution(program, listener).run(); }
 
 }  // namespace minitaw::schedule::detail

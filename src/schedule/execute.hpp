@@ -19,20 +19,19 @@ struct Place {
   std::int32_t action = -1;
 };
 
-/// All collectives that one communicator issues on one lane, in order.
-struct Channel {
-  std::vector<std::vector<std::int32_t>> calls;  ///< per member in ring order: its actions
-  std::int32_t first = 0;                        ///< number of its first instance
-};
-
 /// Which sends and receives belong together, and which calls make up one collective.
 struct Matching {
   std::vector<std::int64_t> base;   ///< an action's number: base[rank] + its index
-  std::vector<std::int32_t> other;  ///< by number. send, recv: the peer's action; collective: its instance
-  std::vector<Channel> channels;    ///< by communicator * lanes + lane
-  std::vector<std::int32_t> instances;  ///< channel of every collective
+  std::vector<std::int32_t> other;  ///< by number. send, recv: the peer's action; collective: its number
+  std::vector<Place> calls;         ///< of one collective after the other, its members in ring order
+  std::vector<std::int64_t> first_call = {0};  ///< of each collective, and the end
 
   [[nodiscard]] std::int64_t number(Place place) const { return base[place.rank] + place.action; }
+  [[nodiscard]] int collectives() const { return static_cast<int>(first_call.size()) - 1; }
+  [[nodiscard]] std::span<const Place> calls_of(std::int32_t collective) const {
+    return std::span(calls).subspan(first_call[collective],
+                                    first_call[collective + 1] - first_call[collective]);
+  }
 };
 
 /// Told what happens while a program executes, each event when all of its sides are there.
@@ -59,25 +58,19 @@ struct Refusal {
 [[noreturn]] void refuse(Rule rule, const Program& program, int rank, int action, const std::string& what);
 /// The part of that message in front of the colon.
 [[nodiscard]] std::string place(const Program& program, int rank, int action);
-[[nodiscard]] std::string name_of(Slot slot);
-
-/// The actions of each lane of a rank, in order.
-using LaneSequences = std::array<std::vector<int>, lanes>;
-[[nodiscard]] std::vector<LaneSequences> lane_sequences(const Program& program);
 
 /// Throws Refusal for matched_messages and same_collectives.
 [[nodiscard]] Matching match(const Program& program);
 
 /// Executes all ranks together with rendezvous transfers: an action starts when its lane is free and its
 /// waits are met, a message or collective happens when every side has started it. What can happen does not
-/// depend on the order in which it is tried, so one execution decides. Throws Refusal for no_deadlock if it
-/// stops before the end.
-void execute(const Program& program, const std::vector<LaneSequences>& sequences, const Matching& matching,
-             Listener& listener);
+/// depend on the order in which it is tried, so one execution decides. Throws Refusal as match(), and for
+/// no_deadlock if it stops before the end.
+void execute(const Program& program, Listener& listener);
 
-/// Throws Refusal for exact_gradients, and for fresh_reads where the content is wrong (contents.cpp).
-void check_contents(const Program& program, const std::vector<LaneSequences>& sequences,
-                    const Matching& matching);
+/// Throws Refusal as execute(), for exact_gradients, and for fresh_reads where the content is wrong
+/// (contents.cpp).
+void check_contents(const Program& program);
 
 }  // namespace detail
 }  // namespace minitaw::schedule

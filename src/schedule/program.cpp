@@ -1,5 +1,7 @@
 #include "schedule/program.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -7,75 +9,71 @@ namespace minitaw::schedule {
 
 namespace {
 
-constexpr std::array<std::string_view, 19> kind_names = {
-    "embed",     "F",    "loss", "BW",   "B",    "W",         "dembed", "update",     "zero",
-    "add",       "load", "join", "send", "recv", "broadcast", "reduce", "all_gather", "reduce_scatter",
-    "all_reduce"};
+/// By kind. What moves is of a class that its payload allows.
+constexpr std::array<Form, kinds> forms = {{
+    {"embed", {{{"x", '='}, {"e", '-'}}}, false, true},
+    {"F", {{{"hw", '-'}, {"a", '='}, {"x", '+'}}}, true, true},
+    {"loss", {{{"x", '+'}, {"e", '-'}, {"f", '~'}}}, false, true},
+    {"BW", {{{"hw", '-'}, {"a", '-'}, {"x", '+'}, {"tg", '~'}}}, true, true},
+    {"B", {{{"hw", '-'}, {"a", '-'}, {"x", '+'}, {"b", '='}}}, true, true},
+    {"W", {{{"a", '-'}, {"b", '-'}, {"tg", '~'}}}, true, true},
+    {"dembed", {{{"x", '-'}, {"f", '~'}}}, false, true},
+    {"update", {{{"h", '+'}, {"t", '-'}}}, true},  // of the embeddings: e f
+    {"zero", {{{"g", '='}}}, true},
+    {"add", {{{"gc", '-'}, {"t", '~'}}}, true},
+    {"load", {{{"h", '-'}, {"w", '='}}}, true},
+    {"join"},
+    {"send", {{{"", '-'}}}},
+    {"recv", {{{"", '='}}}},
+    {"broadcast", {{{"", '='}}}},  // its root reads
+    {"reduce", {{{"", '-'}}}},     // its root writes as well
+    {"all_gather", {{{"", '+'}}}},
+    {"reduce_scatter", {{{"", '+'}}}},
+    {"all_reduce", {{{"", '+'}}}},
+}};
+
+struct Moves {
+  std::string_view classes;
+  bool shard, micro_batch;
+};
+/// By payload.
+constexpr std::array<Moves, 7> moves = {{{"", false, false},
+                                         {"hw", true, false},
+                                         {"tgc", true, false},
+                                         {"x", true, true},
+                                         {"x", true, true},
+                                         {"e", false, false},
+                                         {"f", false, false}}};
+
 constexpr std::array<std::string_view, lanes> lane_names = {
     "compute", "operands", "operands_in", "operands_out", "gradients", "gradients_in", "gradients_out"};
 constexpr std::array<char, slot_classes> slot_letters = {'h', 't', 'w', 'g', 'c', 'a', 'b', 'x', 'e', 'f'};
 
-/// The slots of a compute action; class and kind decide how each is touched.
-Access access_of(const Action& action, Slot slot) {
-  const Kind kind = action.kind;
-  switch (slot.cls) {
-  case SlotClass::owned:
-    return {slot, true, kind == Kind::update};
-  case SlotClass::weights:
-  case SlotClass::contribution:
-    return {slot, true, false};
-  case SlotClass::gradient:
-    return {slot, action.accumulates, true};
-  case SlotClass::accumulator:
-  case SlotClass::embeddings_accumulator:
-    return {slot, action.accumulates || kind == Kind::update, kind != Kind::update};
-  case SlotClass::saved:
-    return {slot, kind != Kind::forward, kind == Kind::forward};
-  case SlotClass::deferred:
-    return {slot, kind != Kind::backward_input, kind == Kind::backward_input};
-  case SlotClass::hidden:
-    return {slot, kind != Kind::embed, kind != Kind::embed_backward};
-  case SlotClass::embeddings:
-    return {slot, true, kind == Kind::update};
-  }
-  return {};
-}
-
-/// Whether the rank's buffer is read and written by a communication action.
-Access transfer_access(const Action& action, int rank) {
-  const bool root = action.peer == rank;
-  switch (action.kind) {
-  case Kind::send:
-    return {action.slots[0], true, false};
-  case Kind::recv:
-    return {action.slots[0], false, true};
-  case Kind::broadcast:
-    return {action.slots[0], root, !root};
-  case Kind::reduce:
-    return {action.slots[0], true, root};
-  default:
-    return {action.slots[0], true, true};
-  }
-}
-
 }  // namespace
+
+Form form_of(const Action& action) {
+  Form form = forms[static_cast<std::size_t>(action.kind)];
+  if (is_communication(action.kind)) {
+    const Moves& what = moves[static_cast<std::size_t>(action.payload)];
+    form.uses[0].classes = what.classes;
+    form.shard = what.shard;
+    form.micro_batch = what.micro_batch;
+  } else if (action.kind == Kind::update && of_embeddings(action.payload)) {
+    form.uses[0].classes = "e";
+    form.uses[1].classes = "f";
+  }
+  return form;
+}
 
 Accesses accesses(const Action& action, int rank) {
   Accesses result;
-  const auto push = [&](Access access) { result.items[result.count++] = access; };
-  if (is_communication(action.kind)) {
-    push(transfer_access(action, rank));
-  } else if (action.kind == Kind::zero) {
-    push({action.slots[0], false, true});
-  } else if (action.kind == Kind::accumulate) {
-    push({action.slots[0], true, false});
-    push({action.slots[1], action.accumulates, true});
-  } else if (action.kind == Kind::load) {
-    push({action.slots[0], true, false});
-    push({action.slots[1], false, true});
-  } else {
-    for (const Slot slot : action.slots)
-      if (slot.valid()) push(access_of(action, slot));
+  const Form& form = forms[static_cast<std::size_t>(action.kind)];
+  for (std::size_t i = 0; i < action.slots.size(); ++i) {
+    if (!action.slots[i].valid()) continue;
+    char how = form.uses[i].how;
+    if (is_rooted(action.kind) && action.peer == rank) how = action.kind == Kind::broadcast ? '-' : '+';
+    const bool reads = how == '-' || how == '+' || (how == '~' && action.accumulates);
+    result.items[result.count++] = {action.slots[i], reads, how != '-'};
   }
   return result;
 }
@@ -88,9 +86,10 @@ Lane lane_of(Kind kind, Payload payload, bool inside) {
   return operand ? Lane::operands : Lane::gradients;
 }
 
-std::string_view name_of(Kind kind) { return kind_names[static_cast<std::size_t>(kind)]; }
+std::string_view name_of(Kind kind) { return forms[static_cast<std::size_t>(kind)].name; }
 std::string_view name_of(Lane lane) { return lane_names[static_cast<std::size_t>(lane)]; }
 char letter_of(SlotClass cls) { return slot_letters[static_cast<std::size_t>(cls)]; }
+std::string name_of(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls), slot.index); }
 
 model::Cut cut_of(const Program& program) {
   return {program.shards, program.embeddings_slices, program.shard_parts, program.embeddings_split};

@@ -11,28 +11,29 @@
 
 namespace minitaw::schedule {
 
-/// What an action does. The text form prints the name in the comment.
+/// What an action does. The text form prints the name in the comment, else that of the enumerator.
 enum class Kind : std::uint8_t {
-  embed,            // embed
-  forward,          // F
-  loss,             // loss
+  embed,
+  forward,  // F
+  loss,
   backward,         // BW   both halves of the backward pass
   backward_input,   // B    towards the input
   backward_weight,  // W    towards the weights
   embed_backward,   // dembed
-  update,           // update
-  zero,             // zero
-  accumulate,       // add  slot[1] = slot[0], or += with `accumulates`
-  load,             // load slot[1] = slot[0]
-  join,             // join the rank's step ends here
-  send,             // send
-  recv,             // recv
-  broadcast,        // broadcast
-  reduce,           // reduce
-  all_gather,       // all_gather
-  reduce_scatter,   // reduce_scatter
-  all_reduce,       // all_reduce
+  update,
+  zero,
+  accumulate,  // add  slot[1] = slot[0], or += with `accumulates`
+  load,        // slot[1] = slot[0]
+  join,        // the rank's step ends here
+  send,
+  recv,
+  broadcast,
+  reduce,
+  all_gather,
+  reduce_scatter,
+  all_reduce,
 };
+inline constexpr int kinds = 19;
 
 /// A queue of a rank whose actions run in order, named for what it carries. Operands are what computing needs
 /// (weights, hidden states), gradients what it leaves. A transfer waits only for those in front of it in its
@@ -83,13 +84,8 @@ struct Slot {
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
-/// One step of one rank. At most 72 bytes: programs for a thousand ranks must fit in memory.
-///
-/// Slots by kind (in this order):
-///   embed: x e | F: w a x | loss: x e f | BW: w a x g | B: w a x b | W: a b g | dembed: x f
-///   update: h t, or e f (embeddings) | zero: one slot | add, load: source, target
-///   send, recv, broadcast, reduce, all_*: the slot that moves
-/// Access follows from kind and class (see accesses()).
+/// One step of one rank. At most 72 bytes: programs for a thousand ranks must fit in memory. The table of
+/// forms in program.cpp has the slots of each kind, in order.
 struct Action {
   Kind kind = Kind::join;
   Lane lane = Lane::compute;
@@ -130,6 +126,18 @@ struct Action {
 /// The lane of a message or collective; `inside`: all members of the collective are of one group.
 [[nodiscard]] Lane lane_of(Kind kind, Payload payload, bool inside);
 
+/// What an action of a kind names: its slots, in order, each with the letters of the classes it may be of.
+struct Form {
+  struct Use {
+    std::string_view classes;
+    char how = '-';  ///< '-' read, '=' written, '+' both, '~' written, and read if the action accumulates
+  };
+  std::string_view name;
+  std::array<Use, 4> uses{};
+  bool shard = false, micro_batch = false;
+};
+[[nodiscard]] Form form_of(const Action& action);
+
 /// How an action touches a slot.
 struct Access {
   Slot slot;
@@ -150,6 +158,7 @@ struct Accesses {
 [[nodiscard]] std::string_view name_of(Kind kind);
 [[nodiscard]] std::string_view name_of(Lane lane);
 [[nodiscard]] char letter_of(SlotClass cls);
+[[nodiscard]] std::string name_of(Slot slot);
 
 /// Ranks that take part in a collective, in ring order.
 struct Communicator {

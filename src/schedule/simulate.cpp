@@ -17,12 +17,9 @@ namespace {
 /// it waits for has its times.
 class Stopwatch : public Listener {
 public:
-  Stopwatch(const Program& program, const std::vector<detail::LaneSequences>& sequences, const Costs& costs)
-      : program_(program), sequences_(sequences), costs_(costs) {
-    for (const RankProgram& rank : program.ranks) {
-      spans_.emplace_back(rank.actions.size());
-      ranks_.push_back({std::vector<double>(rank.actions.size()), {}});
-    }
+  Stopwatch(const Program& program, const Costs& costs)
+      : program_(program), costs_(costs), finished_(program.ranks.size()) {
+    for (const RankProgram& rank : program.ranks) spans_.emplace_back(rank.actions.size());
   }
 
   void local(Place action) override {
@@ -46,51 +43,38 @@ public:
   [[nodiscard]] std::vector<std::vector<Span>> spans() && { return std::move(spans_); }
 
 private:
-  struct RankState {
-    std::vector<double> finished;      ///< by action
-    std::array<double, lanes> free{};  ///< when the lane's last action finished
-  };
-
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
   [[nodiscard]] double seconds(Place p) const { return costs_(p.rank, at(p)); }
 
   /// When the action started; a lane has one at a time.
   double start(Place p) {
     const Action& a = at(p);
-    const double ready = ranks_[p.rank].free[static_cast<std::size_t>(a.lane)];
-    spans_[p.rank][p.action].ready = ready;
-    return std::max(ready, waits_met(p.rank, a));
-  }
-
-  [[nodiscard]] double waits_met(int r, const Action& a) const {
-    double met = 0;
+    const auto& finished = finished_[p.rank];
+    const std::vector<double>& lane = finished[static_cast<std::size_t>(a.lane)];
+    double begin = spans_[p.rank][p.action].ready = lane.empty() ? 0 : lane.back();
     for (std::size_t l = 0; l < lanes; ++l)
-      if (a.waits[l] > 0) met = std::max(met, ranks_[r].finished[sequences_[r][l][a.waits[l] - 1]]);
-    return met;
+      if (a.waits[l] > 0) begin = std::max(begin, finished[l][a.waits[l] - 1]);
+    return begin;
   }
 
   void finish(Place p, double begin, double end) {
     spans_[p.rank][p.action].begin = begin;
     spans_[p.rank][p.action].end = end;
-    RankState& rank = ranks_[p.rank];
-    rank.finished[p.action] = end;
-    rank.free[static_cast<std::size_t>(at(p).lane)] = end;
+    finished_[p.rank][static_cast<std::size_t>(at(p).lane)].push_back(end);
   }
 
   const Program& program_;
-  const std::vector<detail::LaneSequences>& sequences_;
   const Costs& costs_;
   std::vector<std::vector<Span>> spans_;
-  std::vector<RankState> ranks_;
+  std::vector<std::array<std::vector<double>, lanes>> finished_;  ///< ends of each lane's actions, in order
 };
 
 }  // namespace
 
 std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs) {
   try {
-    const std::vector<detail::LaneSequences> sequences = detail::lane_sequences(program);
-    Stopwatch stopwatch(program, sequences, costs);
-    detail::execute(program, sequences, detail::match(program), stopwatch);
+    Stopwatch stopwatch(program, costs);
+    detail::execute(program, stopwatch);
     return std::move(stopwatch).spans();
   } catch (const detail::Refusal& refusal) {
     throw LogicError("this program cannot be simulated: " + refusal.violation.message);

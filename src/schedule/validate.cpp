@@ -19,70 +19,6 @@ using namespace detail;
 
 // Form: every action has the slots, shard, peer, communicator and waits that its kind needs.
 
-/// Slot classes that an action takes, by position: letters of the classes allowed there.
-struct Form {
-  std::string_view slots;
-  bool shard = false;
-  bool micro_batch = false;
-};
-
-Form form_of(Payload payload) {
-  switch (payload) {
-  case Payload::weights:
-    return {"hw", true, false};
-  case Payload::gradient:
-    return {"tgc", true, false};
-  case Payload::activation:
-  case Payload::activation_grad:
-    return {"x", true, true};
-  case Payload::embeddings:
-    return {"e", false, false};
-  case Payload::embeddings_gradient:
-    return {"f", false, false};
-  case Payload::none:
-    break;
-  }
-  return {"", false, false};
-}
-
-Form form_of(const Action& a) {
-  switch (a.kind) {
-  case Kind::embed:
-    return {"x e", false, true};
-  case Kind::forward:
-    return {"hw a x", true, true};
-  case Kind::loss:
-    return {"x e f", false, true};
-  case Kind::backward:
-    return {"hw a x tg", true, true};
-  case Kind::backward_input:
-    return {"hw a x b", true, true};
-  case Kind::backward_weight:
-    return {"a b tg", true, true};
-  case Kind::embed_backward:
-    return {"x f", false, true};
-  case Kind::update:
-    return of_embeddings(a.payload) ? Form{"e f", true, false} : Form{"h t", true, false};
-  case Kind::zero:
-    return {"g", true, false};
-  case Kind::accumulate:
-    return {"gc t", true, false};
-  case Kind::load:
-    return {"h w", true, false};
-  case Kind::join:
-    return {"", false, false};
-  default:
-    return form_of(a.payload);
-  }
-}
-
-std::string_view next_word(std::string_view& words) {
-  const std::size_t end = std::min(words.find(' '), words.size());
-  const std::string_view word = words.substr(0, end);
-  words.remove_prefix(std::min(end + 1, words.size()));
-  return word;
-}
-
 class FormCheck {
 public:
   explicit FormCheck(const Program& program) : program_(program) {}
@@ -152,7 +88,7 @@ private:
     const Action& a = here().actions[action_];
     const Form form = form_of(a);
     check_numbers(a, form);
-    check_slots(a, form.slots);
+    check_slots(a, form);
     check_lane(a);
     check_partners(a);
     for (int l = 0; l < lanes; ++l)
@@ -181,12 +117,12 @@ private:
       fail(Rule::fresh_reads, fmt::format("names part {} of {} where there are {}", a.part, a.parts, parts));
   }
 
-  void check_slots(const Action& a, std::string_view form) const {
-    std::size_t i = 0;
-    for (; !form.empty(); ++i) check_slot(a, a.slots[i], next_word(form));
-    for (; i < a.slots.size(); ++i)
-      if (a.slots[i].valid())
+  void check_slots(const Action& a, const Form& form) const {
+    for (std::size_t i = 0; i < a.slots.size(); ++i) {
+      if (!form.uses[i].classes.empty()) check_slot(a, a.slots[i], form.uses[i].classes);
+      else if (a.slots[i].valid())
         fail(Rule::fresh_reads, fmt::format("has no use for slot {}", name_of(a.slots[i])));
+    }
   }
 
   void check_slot(const Action& a, Slot slot, std::string_view letters) const {
@@ -250,78 +186,41 @@ void merge(Clock& into, const Clock& other) {
   for (int l = 0; l < lanes; ++l) into[l] = std::max(into[l], other[l]);
 }
 
-/// Executes the lanes of one rank with transfers that finish at once and notes what is certain at every
-/// start.
-class LocalExecution {
-public:
-  LocalExecution(const Program& program, int rank, const LaneSequences& sequences)
-      : program_(program), rank_(rank), actions_(program.ranks[rank].actions), sequences_(sequences) {
-    order_.start.resize(actions_.size());
-    order_.position.resize(actions_.size());
-    for (int l = 0; l < lanes; ++l) finish_[l].reserve(sequences[l].size());
-  }
-
-  LocalOrder run() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (int l = 0; l < lanes; ++l)
-        while (start_next(l)) moved = true;
-    }
-    for (int l = 0; l < lanes; ++l)
-      if (finished(l) < static_cast<int>(sequences_[l].size()))
-        refuse(Rule::no_deadlock, program_, rank_, sequences_[l][finished(l)],
-               "can never start: its lane and the lanes it waits on wait for one another");
-    return std::move(order_);
-  }
-
-private:
-  [[nodiscard]] int finished(int lane) const { return static_cast<int>(finish_[lane].size()); }
-
-  bool start_next(int lane) {
-    const int position = finished(lane);
-    if (position == static_cast<int>(sequences_[lane].size())) return false;
-    const int action = sequences_[lane][position];
-    for (int l = 0; l < lanes; ++l)
-      if (actions_[action].waits[l] > finished(l)) return false;
-    note(lane, action, position);
-    return true;
-  }
-
-  void note(int lane, int action, int position) {
+/// Waits refer to earlier actions only, as the form demands.
+LocalOrder order_of(const RankProgram& rank) {
+  LocalOrder order;
+  std::array<std::vector<Clock>, lanes> finished;  // what is certain once the action at this position is
+  for (const Action& a : rank.actions) {
+    const auto lane = static_cast<std::size_t>(a.lane);
     Clock clock{};
-    if (position > 0) clock = finish_[lane].back();
+    if (!finished[lane].empty()) clock = finished[lane].back();
     for (int l = 0; l < lanes; ++l)
-      if (const int count = actions_[action].waits[l]; count > 0) merge(clock, finish_[l][count - 1]);
-    order_.start[action] = clock;
-    order_.position[action] = position;
-    clock[lane] = position + 1;
-    finish_[lane].push_back(clock);
+      if (a.waits[l] > 0) merge(clock, finished[l][a.waits[l] - 1]);
+    order.start.push_back(clock);
+    order.position.push_back(static_cast<std::int32_t>(finished[lane].size()));
+    clock[lane] = order.position.back() + 1;
+    finished[lane].push_back(clock);
   }
+  return order;
+}
 
-  const Program& program_;
-  int rank_;
-  const std::vector<Action>& actions_;
-  const LaneSequences& sequences_;
-  std::array<std::vector<Clock>, lanes>
-      finish_;  // what is certain once the action at this position is finished
-  LocalOrder order_;
-};
-
-void check_join(const Program& program, int rank, const LocalOrder& order, const LaneSequences& sequences) {
+void check_join(const Program& program, int rank, const LocalOrder& order) {
   const auto& actions = program.ranks[rank].actions;
   const int last = static_cast<int>(actions.size()) - 1;
   for (int i = 0; i < last; ++i)
     if (actions[i].kind == Kind::join)
-      refuse(Rule::all_waited, program, rank, i, "is not the rank's last action");
+      refuse(Rule::all_waited, program, rank, i + 1,
+             "comes after join, which must be the rank's last action");
   if (last < 0 || actions[last].kind != Kind::join)
     refuse(Rule::all_waited, program, rank, last, "the rank's last action must be join");
-  Clock clock = order.start[last];
-  clock[static_cast<std::size_t>(actions[last].lane)] = order.position[last] + 1;
-  for (int l = 0; l < lanes; ++l)
-    if (const int count = static_cast<int>(sequences[l].size()); clock[l] < count)
-      refuse(Rule::all_waited, program, rank, sequences[l][clock[l]],
-             fmt::format("join does not wait for it; expected a wait for {} actions of lane {}", count,
-                         name_of(static_cast<Lane>(l))));
+  std::array<int, lanes> counts{};
+  for (const Action& a : actions) ++counts[static_cast<std::size_t>(a.lane)];
+  for (int i = 0; i < last; ++i)
+    if (const auto lane = static_cast<std::size_t>(actions[i].lane);
+        order.position[i] >= order.start[last][lane])
+      refuse(Rule::all_waited, program, rank, i,
+             fmt::format("join does not wait for it; expected a wait for {} actions of lane {}", counts[lane],
+                         name_of(actions[i].lane)));
 }
 
 constexpr std::array<int, lanes> no_readers = [] {
@@ -474,14 +373,13 @@ void check_slots(const Program& program, int rank) {
 
 void check(const Program& program) {
   FormCheck(program).run();
-  const std::vector<LaneSequences> sequences = lane_sequences(program);
   const int ranks = static_cast<int>(program.ranks.size());
   for (int r = 0; r < ranks; ++r) {
-    const LocalOrder order = LocalExecution(program, r, sequences[r]).run();
+    const LocalOrder order = order_of(program.ranks[r]);
     HazardCheck(program, r, order).run();
-    check_join(program, r, order, sequences[r]);
+    check_join(program, r, order);
   }
-  check_contents(program, sequences, match(program));
+  check_contents(program);
   for (int r = 0; r < ranks; ++r) check_slots(program, r);
 }
 

@@ -29,7 +29,7 @@ void check(const schedule::Program& program, const std::vector<std::vector<sched
 class Links {
 public:
   explicit Links(const schedule::Program& program)
-      : matching_(schedule::detail::match(program)), next_(static_cast<int>(matching_.instances.size())),
+      : matching_(schedule::detail::match(program)), next_(matching_.collectives()),
         messages_(matching_.other.size(), -1) {
     for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) number_sends(program.ranks[r], r);
   }

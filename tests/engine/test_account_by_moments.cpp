@@ -89,10 +89,7 @@ private:
     const int other = matching_.other[matching_.number({rank, i})];
     if (is_point_to_point(a.kind)) see({a.peer, other});
     if (!is_collective(a.kind)) return last;
-    const schedule::Channel& channel = matching_.channels[matching_.instances[other]];
-    const auto& members = program_.communicators[a.communicator].ranks;
-    for (std::size_t m = 0; m < members.size(); ++m)
-      see({members[m], channel.calls[m][other - channel.first]});
+    for (const Place call : matching_.calls_of(other)) see(call);
     return last;
   }
 

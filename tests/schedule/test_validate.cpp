@@ -154,7 +154,7 @@ std::vector<Broken> broken_programs() {
       {"AfterJoin",
        with(pipeline, "   3 compute       join\nrank 1",
             "   3 compute       join\n   3 compute       join\nrank 1"),
-       Rule::all_waited, "is not the rank's last action"},
+       Rule::all_waited, "comes after join, which must be the rank's last action"},
       // no deadlock
       {"BothSendFirst", crossed, Rule::no_deadlock, "'send W1 h0 -> r0' waits for the other side"},
       {"WaitsForLater",
