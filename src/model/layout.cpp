@@ -210,7 +210,7 @@ std::vector<std::int64_t> costs_of(const Shape& shape, const Cut& cut) {
   const std::int64_t passes = forward_and_backward + (shape.recompute == Recompute::none ? 0 : 1);
   std::vector<std::int64_t> costs;
   for (int layer = 0; layer < shape.layers; ++layer) costs.push_back(passes * block_cost(shape, layer));
-  if (cut.embeddings_split) costs.back() += forward_and_backward * shape.vocab * shape.hidden;
+  if (cut.head_counts) costs.back() += forward_and_backward * shape.vocab * shape.hidden;
   return costs;
 }
 

@@ -149,12 +149,13 @@ struct Cut {
   int slices = 1;                 ///< equal slices of the embeddings
   int shard_parts = 1;            ///< each shard is padded so that it splits into this many equal parts
   bool embeddings_split = false;  ///< two slices: the embedding alone, final norm and head together
+  bool head_counts = false;       ///< runs are balanced by what the last one has of it as well
 };
 
 /// Splits the blocks into runs, balanced by block_cost(), each with at least one block, and the embeddings
-/// into slices. Split embeddings count too: the run before the head is the shorter the larger the vocabulary
-/// is. Parts and slices are multiples of `alignment`. Throws InputError if the shape cannot be computed or
-/// has fewer layers than shards.
+/// into slices. Where the head counts, the run before it is the shorter the larger the vocabulary is. Parts
+/// and slices are multiples of `alignment`. Throws InputError if the shape cannot be computed or has fewer
+/// layers than shards.
 [[nodiscard]] Layout make_layout(const Shape& shape, const Cut& cut);
 
 }  // namespace minitaw::model

@@ -43,17 +43,21 @@ void Builder::own(int rank, int shard) {
 
 void Builder::cut_shards(int count) { program_.shard_parts = std::lcm(program_.shard_parts, count); }
 
-void Builder::split_embeddings(int embedding_rank, int head_rank) {
-  if (embedding_rank == head_rank) return;
-  program_.embeddings_split = true;
-  program_.embeddings_slices = 2;
+void Builder::place_embeddings(int embedding_rank, int head_rank) {
+  const bool split = embedding_rank != head_rank;
+  program_.embeddings_split = split;
   for (int r = 0; r < ranks(); ++r) {
     RankProgram& rank = program_.ranks[r];
     const bool holds = r == embedding_rank || r == head_rank;
-    rank.embeddings_slice = holds ? (r == head_rank ? 1 : 0) : -1;
+    rank.embeddings_slice = split && holds ? (r == head_rank ? 1 : 0) : -1;
     rank.slots[static_cast<std::size_t>(SlotClass::embeddings)] = holds ? 1 : 0;
     rank.slots[static_cast<std::size_t>(SlotClass::embeddings_accumulator)] = holds ? 1 : 0;
   }
+  program_.embeddings_slices = split ? 2 : 1;
+}
+
+bool Builder::embeddings_everywhere() const {
+  return !embeddings_split() && holds_embeddings(0) && holds_embeddings(ranks() - 1);
 }
 
 bool Builder::holds_embeddings(int rank) const {
@@ -296,7 +300,7 @@ void close_rank(Builder& builder, int rank, int tick, bool sliced) {
 }  // namespace
 
 void add_epilogue(Builder& builder, int tick, EmbeddingsUpdate embeddings) {
-  const bool together = builder.ranks() > 1 && !builder.embeddings_split();
+  const bool together = builder.ranks() > 1 && builder.embeddings_everywhere();
   const bool sliced = together && embeddings == EmbeddingsUpdate::sliced;
   if (!builder.embeddings_split()) builder.set_embeddings_slices(sliced ? builder.ranks() : 1);
   if (together)

@@ -78,10 +78,13 @@ public:
   [[nodiscard]] VirtualBuffer owned(int rank, int shard) const;
   [[nodiscard]] VirtualBuffer accumulator(int rank, int shard) const;
 
-  /// The embedding is on one rank, final norm and head are on another, the rest hold no embeddings.
-  void split_embeddings(int embedding_rank, int head_rank);
+  /// The embedding is on one rank, final norm and head are on another or the same one; the rest hold no
+  /// embeddings.
+  void place_embeddings(int embedding_rank, int head_rank);
   [[nodiscard]] bool embeddings_split() const { return program_.embeddings_split; }
   [[nodiscard]] bool holds_embeddings(int rank) const;
+  /// Whether every rank holds all of them.
+  [[nodiscard]] bool embeddings_everywhere() const;
   [[nodiscard]] int embeddings_slice(int rank) const { return program_.ranks[rank].embeddings_slice; }
   void set_embeddings_slices(int slices) { program_.embeddings_slices = slices; }
   [[nodiscard]] static VirtualBuffer embeddings() { return {0, SlotClass::embeddings}; }

@@ -362,7 +362,19 @@ private:
 
   [[noreturn]] void unexpected(Place p, Slot slot, const std::string& wanted) const {
     fail(Rule::fresh_reads, p,
-         fmt::format("{} holds {}, expected {}", name_of(slot), describe(content(p.rank, slot)), wanted));
+         fmt::format("{} holds {}, expected {}{}", name_of(slot), describe(content(p.rank, slot)), wanted,
+                     late(p, slot)));
+  }
+
+  /// The fetch that comes only after who needs it.
+  [[nodiscard]] std::string late(Place p, Slot slot) const {
+    const auto& actions = program_.ranks[p.rank].actions;
+    for (int i = p.action + 1; i < static_cast<int>(actions.size()); ++i)
+      if (actions[i].payload == Payload::weights && actions[i].shard == at(p).shard)
+        for (const Access& access : accesses(actions[i], p.rank))
+          if (access.write && access.slot == slot)
+            return fmt::format("; {} comes too late", place(program_, p.rank, i));
+    return "";
   }
 
   void hold(Place p, Slot slot, Holds holds, std::int32_t shard) {

@@ -92,7 +92,12 @@ char letter_of(SlotClass cls) { return slot_letters[static_cast<std::size_t>(cls
 std::string name_of(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls), slot.index); }
 
 model::Cut cut_of(const Program& program) {
-  return {program.shards, program.embeddings_slices, program.shard_parts, program.embeddings_split};
+  // Whoever has the head computes it for all micro-batches, unless everybody has it.
+  const bool head_counts = std::ranges::any_of(program.ranks, [](const RankProgram& rank) {
+    return rank.embeddings_slice >= 0 || rank.slots[static_cast<std::size_t>(SlotClass::embeddings)] == 0;
+  });
+  return {program.shards, program.embeddings_slices, program.shard_parts, program.embeddings_split,
+          head_counts};
 }
 
 std::vector<int> actions_of(const RankProgram& rank, Lane lane) {

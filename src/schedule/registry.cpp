@@ -116,6 +116,10 @@ int number_of(const Spec& spec, const std::string& option, int otherwise) {
   return at == spec.options.end() ? otherwise : std::stoi(at->second);
 }
 
+int shards_per_rank(const Spec& spec) {
+  return entry_of(spec.name).shards_per_rank * number_of(spec, "chunks", 1);
+}
+
 namespace {
 
 void check_replicas(const Request& request, const Entry& entry) {
@@ -146,12 +150,13 @@ void check(const Request& request) {
     throw InputError(fmt::format("schedule: {} runs on 1 rank, not {}; set ranks = 1", entry.name, ranks));
   check_replicas(request, entry);
   check_micro_batches(request, entry);
-  const int shards = request.ranks_of_copy();
-  if (entry.shard_per_rank && request.layers < shards)
+  const int each = shards_per_rank(request.spec), shards = each * request.ranks_of_copy();
+  if (request.layers < shards)
     throw InputError(
-        fmt::format("layers: {} layers are too few for {} on {} ranks, which needs a shard of at least "
+        fmt::format("layers: {} layers are too few for {} on {} ranks, which needs {} of at least "
                     "one layer on each rank; use layers = {}, fewer ranks or more replicas",
-                    request.layers, to_text(request.spec), shards, shards));
+                    request.layers, to_text(request.spec), request.ranks_of_copy(),
+                    each == 1 ? "a shard" : fmt::format("{} shards", each), shards));
   if (entry.check != nullptr) entry.check(request);
 }
 

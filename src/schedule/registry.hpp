@@ -46,7 +46,7 @@ struct Entry {
   std::vector<OptionDoc> options = {};
   Program (*build)(const Request& request) = nullptr;
   bool one_rank = false;            ///< runs on one rank, whatever the job has
-  bool shard_per_rank = false;      ///< needs at least one layer for every rank of a copy
+  int shards_per_rank = 0;          ///< how many (times the option "chunks"), of at least a layer; 0: any
   bool passes_activations = false;  ///< micro-batches visit all ranks, and need not be shared evenly by them
   bool replicable = true;           ///< runs with replicas
   void (*check)(const Request& request) = nullptr;  ///< what else it asks; throws InputError "key: ..."
@@ -58,7 +58,7 @@ struct Entry {
 /// Every schedule, in the order in which help and documentation list them.
 #define MINITAW_SCHEDULES(entry)                                                                             \
   entry(serial) entry(ddp) entry(fsdp) entry(one_forward_one_backward) entry(zero_bubble_1)                  \
-      entry(zero_bubble_2) entry(weipipe) entry(tawpipe)
+      entry(zero_bubble_2) entry(zero_bubble_v) entry(weipipe) entry(tawpipe)
 
 /// The entry of each schedule, defined in its file.
 namespace schedules {
@@ -75,6 +75,9 @@ MINITAW_SCHEDULES(MINITAW_DECLARE)
 
 /// The value of an option that is an integer.
 [[nodiscard]] int number_of(const Spec& spec, const std::string& option, int otherwise);
+
+/// Shards that every rank of a copy has; 0: as it comes.
+[[nodiscard]] int shards_per_rank(const Spec& spec);
 
 /// What a schedule asks of a request, without building it: copies that are alike, micro-batches that the
 /// ranks share evenly, enough layers, one rank for `serial`. Throws InputError "key: ...".

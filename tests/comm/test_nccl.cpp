@@ -73,7 +73,7 @@ TEST(Rounds, HoldForEverySchedule) {
     const auto program = schedule::build({.spec = schedule::parse_spec(entry.name),
                                           .groups = topology::Groups({1, 2, 3}),
                                           .micro_batches = 12,
-                                          .layers = 7});
+                                          .layers = 12});
     const auto plans = nccl::plan_communicators(program);
     std::multiset<int> seen;
     for (const auto& round : nccl::rounds(plans)) {

@@ -252,7 +252,9 @@ TEST(Layout, TheHeadShortensTheLastStage) {
   shape.ffn.assign(8, 8);
   const auto last = [&](std::int64_t vocab, bool split) {
     shape.vocab = vocab;
-    return make_layout(shape, {.shards = 2, .slices = 2, .embeddings_split = split}).shards.back().layers;
+    return make_layout(shape, {.shards = 2, .slices = 2, .embeddings_split = split, .head_counts = split})
+        .shards.back()
+        .layers;
   };
   EXPECT_EQ(last(1, true), 4);
   EXPECT_EQ(last(100000, true), 1);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,7 @@ inline std::vector<std::string> tawpipe_specs() {
 
 /// Every other schedule of the registry, alone and with each option away from its default.
 inline std::vector<std::string> other_specs() {
-  std::vector<std::string> result = {"fsdp:hierarchical=on:prefetch=3"};
+  std::vector<std::string> result = {"fsdp:hierarchical=on:prefetch=3", "1f1b:blocking=on:chunks=3"};
   for (const Entry& entry : registry()) {
     if (entry.one_rank || entry.name == "tawpipe") continue;
     result.push_back(entry.name);
@@ -59,6 +60,12 @@ inline std::vector<std::string> other_specs() {
     }
   }
   return result;
+}
+
+/// With as many layers as there are, or as the schedule needs.
+inline Request with_enough_layers(Request request) {
+  request.layers = std::max(request.layers, shards_per_rank(request.spec) * request.ranks_of_copy());
+  return request;
 }
 
 inline std::string name_of(const Request& request) {

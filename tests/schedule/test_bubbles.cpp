@@ -64,11 +64,11 @@ protected:
 
   /// Enough micro-batches for a steady state, and more.
   template <class Check>
-  static void with_programs(const char* schedule, const Check& check) {
+  static void with_programs(const std::string& schedule, const Check& check) {
     for (const int micro_batches : {2 * stages(), 2 * stages() + 3, 5 * stages()})
       for (const int groups : {1, stages() / 2, stages()}) {
         const Request request{parse_spec(schedule), topology::Groups::equal(stages(), groups), micro_batches,
-                              stages()};
+                              4 * stages()};
         SCOPED_TRACE(shapes::name_of(request));
         check(build(request));
       }
@@ -113,15 +113,45 @@ TEST_P(Bubbles, ZeroBubbleH2) {
   });
 }
 
-/// End of a step in which a stage waits for nothing but the messages that its next visit needs.
+/// v chunks a rank: visits take a v-th of the time, and so does the bubble (Narayanan et al., SC'21). All
+/// chunks have their share of the p - i micro-batches of 1F1B, and (p - 1) / v more.
+TEST_P(Bubbles, InterleavedOneForwardOneBackward) {
+  for (const int chunks : {2, 3, 4})
+    with_programs("1f1b:chunks=" + std::to_string(chunks), [chunks](const Program& program) {
+      if (program.micro_batches % stages() != 0) return;  // rounds that are not full have gaps
+      const auto windows = windows_of(program, times());
+      for (int i = 0; i < stages(); ++i)
+        EXPECT_EQ(saved_slots(program, i),
+                  std::min(2 * (stages() - i) - 1 + (chunks - 1) * stages(), chunks * program.micro_batches));
+      EXPECT_NEAR(windows[0].end, (stages() - 1 + chunks * program.micro_batches) * times().all(), 1e-9);
+    });
+}
+
+/// No rank stands still between its first visit and its last if all halves take as long, with the activations
+/// of p micro-batches on every rank, as the first of 1F1B has (Qi et al., arXiv 2405.15362): 2 p halves of
+/// them.
+TEST_P(Bubbles, ZeroBubbleV) {
+  with_programs("zbv", [](const Program& program) {
+    const auto windows = windows_of(program, {1, 1, 1});
+    for (int i = 0; i < stages(); ++i) {
+      EXPECT_EQ(saved_slots(program, i), 2 * stages());
+      EXPECT_NEAR(windows[i].begin, i, 1e-9);
+      EXPECT_NEAR(windows[i].bubble(), 0, 1e-9);
+    }
+  });
+}
+
+/// End of a step in which a rank waits for nothing but the messages that its next visit needs.
 class Dependencies {
 public:
   Dependencies(const Program& program, const Times& times, double message)
       : times_(times), message_(message), next_(program.ranks.size()), free_(program.ranks.size()),
-        done_(program.ranks.size(), std::vector<std::array<double, 2>>(program.micro_batches, {-1, -1})) {
-    for (const RankProgram& rank : program.ranks) {
+        rank_of_(program.shards),
+        done_(program.shards, std::vector<std::array<double, 2>>(program.micro_batches, {-1, -1})) {
+    for (std::size_t r = 0; r < program.ranks.size(); ++r) {
       std::vector<Action>& visits = visits_.emplace_back();
-      std::ranges::copy_if(rank.actions, std::back_inserter(visits), is_visit, &Action::kind);
+      std::ranges::copy_if(program.ranks[r].actions, std::back_inserter(visits), is_visit, &Action::kind);
+      for (const int shard : program.ranks[r].owned_shards) rank_of_[shard] = r;
     }
   }
 
@@ -135,14 +165,17 @@ public:
   }
 
 private:
-  bool visit(std::size_t i, const Action& v) {
+  bool visit(std::size_t rank, const Action& v) {
     const bool forward = v.kind == Kind::forward, passes = v.kind != Kind::backward_weight;
-    const bool receives = passes && (forward ? i > 0 : i + 1 < visits_.size());
-    const double sent = receives ? done_[forward ? i - 1 : i + 1][v.micro_batch][forward ? 0 : 1] : -message_;
-    if (receives && sent < 0) return false;
-    free_[i] = std::max(free_[i], sent + message_) + times_.of(v.kind);
-    if (passes) done_[i][v.micro_batch][forward ? 0 : 1] = free_[i];
-    ++next_[i];
+    const int before = v.shard + (forward ? -1 : 1);
+    if (passes && before >= 0 && before < static_cast<int>(done_.size())) {
+      const double sent = done_[before][v.micro_batch][forward ? 0 : 1];
+      if (sent < 0) return false;
+      free_[rank] = std::max(free_[rank], sent + (rank_of_[before] == rank ? 0 : message_));
+    }
+    free_[rank] += times_.of(v.kind);
+    if (passes) done_[v.shard][v.micro_batch][forward ? 0 : 1] = free_[rank];
+    ++next_[rank];
     return true;
   }
 
@@ -151,7 +184,8 @@ private:
   std::vector<std::vector<Action>> visits_;
   std::vector<std::size_t> next_;
   std::vector<double> free_;
-  std::vector<std::vector<std::array<double, 2>>> done_;  ///< by stage, micro-batch, direction
+  std::vector<std::size_t> rank_of_;                      ///< by shard
+  std::vector<std::vector<std::array<double, 2>>> done_;  ///< by shard, micro-batch, direction
 };
 
 /// The order of messages in a lane and the reuse of slots hold nothing up.
@@ -160,7 +194,7 @@ TEST_P(Bubbles, MessagesTakeNoMoreThanTheirOwnTime) {
   for (const auto& [schedule, most] : longest)
     for (const double message : {0.1 * most, most}) {
       const Program program =
-          build({parse_spec(schedule), topology::Groups::equal(stages(), 1), 3 * stages(), stages()});
+          build({parse_spec(schedule), topology::Groups::equal(stages(), 1), 3 * stages(), 2 * stages()});
       const auto spans = simulate(
           program, [&](int, const Action& a) { return a.kind == Kind::send ? message : times().of(a.kind); });
       EXPECT_NEAR(idle(program, spans).seconds, Dependencies(program, times(), message).run(), 1e-9)
@@ -170,10 +204,10 @@ TEST_P(Bubbles, MessagesTakeNoMoreThanTheirOwnTime) {
 
 /// What is blocking cannot be faster.
 TEST_P(Bubbles, BlockingIsNoFaster) {
-  for (const char* schedule : {"1f1b", "zb1", "zb2"}) {
+  for (const char* schedule : {"1f1b", "1f1b:chunks=2", "zb1", "zb2", "zbv"}) {
     const auto end = [&](const std::string& spec) {
       const Program program =
-          build({parse_spec(spec), topology::Groups::equal(stages(), 1), 2 * stages(), stages()});
+          build({parse_spec(spec), topology::Groups::equal(stages(), 1), 2 * stages(), 2 * stages()});
       const auto windows = windows_of(program, times());
       return std::ranges::max(windows, {}, &Window::end).end;
     };

@@ -29,8 +29,10 @@ void for_each_request(int ranks, const std::vector<std::string>& specs, int most
     for (int n = 1; n <= 3; ++n)
       for (const std::string& spec : specs)
         for (int replicas = 1; replicas <= std::min(ranks, most_copies); ++replicas) {
-          const Request request{parse_spec(spec), groups, n * ranks, layers[turn % layers.size()], replicas};
-          if (ranks % replicas != 0 || !possible(request)) continue;
+          if (ranks % replicas != 0) continue;
+          const Request request = shapes::with_enough_layers(
+              {parse_spec(spec), groups, n * ranks, layers[turn % layers.size()], replicas});
+          if (!possible(request)) continue;
           ++turn;
           visit(request);
         }
@@ -54,6 +56,17 @@ TEST_P(Generated, IsValid) {
     ASSERT_FALSE(violation) << name_of(request) << ": " << violation->message << "\n"
                             << grid(program, violation);
   });
+}
+
+TEST_P(Generated, PipelinesTakeAnyNumberOfMicroBatches) {
+  const int ranks = GetParam();
+  for (const char* spec : {"1f1b", "1f1b:chunks=2", "1f1b:chunks=3", "zb1", "zb2", "zbv", "zbv:blocking=on"})
+    for (int micro_batches = 1; micro_batches <= 2 * ranks + 1; ++micro_batches) {
+      const Request request = shapes::with_enough_layers(
+          {parse_spec(spec), topology::Groups::equal(ranks, 1), micro_batches, ranks});
+      const auto violation = validate(build(request));
+      ASSERT_FALSE(violation) << name_of(request) << ": " << violation->message;
+    }
 }
 
 TEST_P(Generated, RoundTripsThroughItsText) {

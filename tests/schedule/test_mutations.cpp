@@ -164,8 +164,9 @@ void add_shapes(std::vector<Program>& programs, const std::string& spec) {
   };
   for (const Shape& shape :
        {Shape{"2+2", 4, 4, 1}, Shape{"1+2+1", 8, 5, 1}, Shape{"3", 6, 3, 1}, Shape{"2+2", 8, 2, 2}}) {
-    const Request request{parse_spec(spec), topology::parse_groups(shape.groups), shape.micro_batches,
-                          shape.layers, shape.replicas};
+    const Request request =
+        shapes::with_enough_layers({parse_spec(spec), topology::parse_groups(shape.groups),
+                                    shape.micro_batches, shape.layers, shape.replicas});
     try {
       programs.push_back(build(request));
     } catch (const InputError&) {  // the schedule does not take this shape

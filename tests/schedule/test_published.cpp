@@ -211,19 +211,20 @@ TEST(Published, DeviceBoundStorageDoesNotChangeTheSum) {
 
 // Pipelines
 
-/// A hidden state forward and its gradient back, over every border between stages.
+/// A hidden state forward and its gradient back, over every border between stages; a V crosses it twice.
 TEST(Published, PipelineBytesOfEveryGroup) {
-  for (const char* spec : {"1f1b", "zb1", "zb2", "zb1:blocking=on"})
+  for (const char* spec : {"1f1b", "zb1", "zb2", "zb1:blocking=on", "zbv"})
     for_each_equal_grouping(2, 10, [spec](int ranks, int groups, int n) {
-      const Measured m(spec, ranks, groups, n, ranks);
+      const int times = shards_per_rank(parse_spec(spec));
+      const Measured m(spec, ranks, groups, n, times * ranks);
       for (int k = 0; k < groups; ++k) {
-        const int borders = (k > 0 ? 1 : 0) + (k + 1 < groups ? 1 : 0);
+        const int borders = times * ((k > 0 ? 1 : 0) + (k + 1 < groups ? 1 : 0));
         EXPECT_EQ(m.leaving(k, Traffic::activations), 1U * borders * n * ranks * m.hidden_bytes()) << spec;
         EXPECT_EQ(m.leaving(k), 0U);
       }
       EXPECT_EQ(m.matrix.inside(m.program.groups, Traffic::activations) +
                     m.matrix.between(m.program.groups, Traffic::activations),
-                2U * n * ranks * (ranks - 1) * m.hidden_bytes());
+                2U * times * n * ranks * (ranks - 1) * m.hidden_bytes());
     });
 }
 

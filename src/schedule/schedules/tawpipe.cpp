@@ -340,7 +340,7 @@ Entry schedules::tawpipe() {
                    "ranks of a group that share a message to another group; auto: as many as each node has "
                    "network adapters"}},
       .build = make,
-      .shard_per_rank = true,
+      .shards_per_rank = 1,
       .check = require,
       .settle = settle};
 }

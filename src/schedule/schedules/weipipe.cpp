@@ -169,7 +169,7 @@ Entry schedules::weipipe() {
           .doc = "weights and gradients in rings over all ranks (WeiPipe, PPoPP 2025)",
           .options = {{"naive", {"off", "on"}, "on: a micro-batch ends before the next begins"}},
           .build = make,
-          .shard_per_rank = true};
+          .shards_per_rank = 1};
 }
 
 }  // namespace minitaw::schedule
