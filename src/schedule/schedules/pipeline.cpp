@@ -315,8 +315,8 @@ Entry schedules::zero_bubble_2() {
 Entry schedules::zero_bubble_v() {
   return entry<StageRule::zero_bubble_v>(
       "zbv",
-      "zero bubble ZB-V (arXiv 2405.15362): two stages on each rank, down and up a V; the gaps of ZB-H2 "
-      "with the activations of 1F1B",
+      "zero bubble ZB-V (arXiv 2405.15362): two stages on each rank, down and up a V; no gaps where F, "
+      "B and W take as long, with the activations of 1F1B",
       2);
 }
 
