@@ -13,7 +13,8 @@ void all_reduce(Builder& builder, int tick, int shard) {
   builder.collective(tick, Phase::give_intra, a, totals);
 }
 
-/// Data parallelism: everything on every rank, own micro-batches; a bucket is one block.
+/// Data parallelism: everything on every rank, own micro-batches; a bucket is one block. On one rank nothing
+/// moves: the reference.
 Program make(const Request& request) {
   Builder builder(request.groups, request.layers, request.micro_batches);
   int last_tick = 0;
@@ -34,6 +35,14 @@ Program make(const Request& request) {
 }
 
 }  // namespace
+
+Entry schedules::serial() {
+  return {.name = "serial",
+          .doc = "one rank, the reference",
+          .build = make,
+          .one_rank = true,
+          .replicable = false};
+}
 
 Entry schedules::ddp() {
   return {.name = "ddp",
