@@ -47,11 +47,20 @@ std::optional<std::uint64_t> memory_of(const Options& options) {
   }
 }
 
+/// Programs of many ranks take a while: says which one is under way.
+CasePlan planned(const deck::Deck& deck, std::size_t i, const schedule::Machine& machine) {
+  const deck::Case& c = deck.cases[i];
+  if (c.ranks >= 512)
+    fmt::print(stderr, "planning case {} of {}: {} on {} ranks, {} micro-batches\n", i + 1, deck.cases.size(),
+               c.schedule, c.ranks, c.micro_batches);
+  return plan_case(c, machine);
+}
+
 void print_json(const deck::Deck& deck, const schedule::Machine& machine,
                 std::optional<std::uint64_t> memory) {
   nlohmann::ordered_json cases = nlohmann::ordered_json::array();
-  for (const deck::Case& c : deck.cases) {
-    const CasePlan plan = plan_case(c, machine);
+  for (std::size_t i = 0; i < deck.cases.size(); ++i) {
+    const CasePlan plan = planned(deck, i, machine);
     cases.push_back(to_json(plan));
     if (memory) cases.back()["device"] = to_json(fit(plan, *memory));
   }
@@ -67,7 +76,7 @@ void print_text(const deck::Deck& deck, const schedule::Machine& machine,
   std::vector<PlanRow> rows;
   std::string details;
   for (int i = 0; i < static_cast<int>(deck.cases.size()); ++i) {
-    const CasePlan plan = plan_case(deck.cases[static_cast<std::size_t>(i)], machine);
+    const CasePlan plan = planned(deck, static_cast<std::size_t>(i), machine);
     rows.push_back(row_of(plan, i));
     details += "\n" + to_text(plan, i) + (memory ? to_text(fit(plan, *memory)) : "");
   }

@@ -74,39 +74,38 @@ std::uint64_t ByteMatrix::at(int from, int to, Traffic kind) const {
   return cells_[static_cast<std::size_t>(from) * ranks_ + to][static_cast<std::size_t>(kind)];
 }
 
-namespace {
-
-template <class Counts>
-std::uint64_t sum(const ByteMatrix& matrix, const Counts& counts) {
-  std::uint64_t total = 0;
-  for (int from = 0; from < matrix.ranks(); ++from)
-    for (int to = 0; to < matrix.ranks(); ++to)
-      for (int k = 0; k < traffic_kinds; ++k)
-        if (const auto kind = static_cast<Traffic>(k); counts(from, to, kind))
-          total += matrix.at(from, to, kind);
-  return total;
-}
-
-}  // namespace
-
 std::uint64_t ByteMatrix::inside(const topology::Groups& groups, Traffic kind) const {
-  return sum(*this, [&](int from, int to, Traffic k) { return k == kind && groups.together(from, to); });
+  std::uint64_t sum = 0;
+  for (int from = 0; from < ranks_; ++from) {
+    const int first = groups.first(groups.group_of(from)), size = groups.size(groups.group_of(from));
+    for (int to = first; to < first + size; ++to) sum += at(from, to, kind);
+  }
+  return sum;
 }
 
 std::uint64_t ByteMatrix::between(const topology::Groups& groups, Traffic kind) const {
-  return sum(*this, [&](int from, int to, Traffic k) { return k == kind && !groups.together(from, to); });
+  std::uint64_t sum = 0;
+  for (const auto& cell : cells_) sum += cell[static_cast<std::size_t>(kind)];
+  return sum - inside(groups, kind);
 }
 
 std::uint64_t ByteMatrix::leaving(const topology::Groups& groups, int group) const {
-  return sum(*this, [&](int from, int to, Traffic) {
-    return groups.group_of(from) == group && groups.group_of(to) != group;
-  });
+  return across(groups, group, true);
 }
 
 std::uint64_t ByteMatrix::entering(const topology::Groups& groups, int group) const {
-  return sum(*this, [&](int from, int to, Traffic) {
-    return groups.group_of(from) != group && groups.group_of(to) == group;
-  });
+  return across(groups, group, false);
+}
+
+std::uint64_t ByteMatrix::across(const topology::Groups& groups, int group, bool leaves) const {
+  std::uint64_t sum = 0;
+  for (int near = groups.first(group); near < groups.first(group) + groups.size(group); ++near)
+    for (int far = 0; far < ranks_; ++far) {
+      if (groups.group_of(far) == group) continue;
+      for (int kind = 0; kind < traffic_kinds; ++kind)
+        sum += at(leaves ? near : far, leaves ? far : near, static_cast<Traffic>(kind));
+    }
+  return sum;
 }
 
 namespace {

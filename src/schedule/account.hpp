@@ -33,6 +33,8 @@ public:
   friend bool operator==(const ByteMatrix&, const ByteMatrix&) = default;
 
 private:
+  [[nodiscard]] std::uint64_t across(const topology::Groups& groups, int group, bool leaves) const;
+
   int ranks_;
   std::vector<std::array<std::uint64_t, traffic_kinds>> cells_;
 };

@@ -36,6 +36,8 @@ Builder::Builder(const topology::Groups& groups, int shards, int micro_batches, 
 
 void Builder::own(int rank, int shard) {
   RankProgram& r = program_.ranks[rank];
+  drafts_[rank].owned_slot.resize(shards(), -1);
+  drafts_[rank].owned_slot[shard] = static_cast<int>(r.owned_shards.size());
   r.owned_shards.push_back(shard);
   ++r.slots[static_cast<std::size_t>(SlotClass::owned)];
   ++r.slots[static_cast<std::size_t>(SlotClass::accumulator)];
@@ -65,11 +67,8 @@ bool Builder::holds_embeddings(int rank) const {
 }
 
 VirtualBuffer Builder::owned(int rank, int shard) const {
-  const std::vector<int>& owned_shards = program_.ranks[rank].owned_shards;
-  const auto at = std::ranges::find(owned_shards, shard);
-  return at == owned_shards.end()
-             ? VirtualBuffer{}
-             : VirtualBuffer{static_cast<int>(at - owned_shards.begin()), SlotClass::owned};
+  const std::vector<int>& slots = drafts_[rank].owned_slot;
+  return slots.empty() ? VirtualBuffer{} : VirtualBuffer{slots[shard], SlotClass::owned};
 }
 
 VirtualBuffer Builder::accumulator(int rank, int shard) const {
@@ -79,11 +78,9 @@ VirtualBuffer Builder::accumulator(int rank, int shard) const {
 VirtualBuffer Builder::value(int rank, SlotClass cls) { return {drafts_[rank].next_value++, cls}; }
 
 int Builder::communicator(const std::string& name, const std::vector<int>& ranks) {
-  auto& all = program_.communicators;
-  const auto at = std::ranges::find(all, name, &Communicator::name);
-  if (at != all.end()) return static_cast<int>(at - all.begin());
-  all.push_back({name, ranks});
-  return static_cast<int>(all.size()) - 1;
+  const auto [at, added] = communicators_.emplace(name, static_cast<int>(communicators_.size()));
+  if (added) program_.communicators.push_back({name, ranks});
+  return at->second;
 }
 
 int Builder::world() {

@@ -139,6 +139,7 @@ private:
   struct Rank {
     std::vector<Emitted> emitted;
     int next_value = 0;
+    std::vector<int> owned_slot;  ///< by shard; -1: of another rank
   };
 
   void finish_rank(int rank, bool overlap);
@@ -146,6 +147,7 @@ private:
   topology::Groups groups_;  ///< of one copy
   Program program_;          ///< ranks and communicators of the first copy, until it is finished
   std::vector<Rank> drafts_;
+  std::map<std::string, int> communicators_;
 };
 
 /// The groups of each of `copies` runs of consecutive ranks. Throws InputError if they are not alike.
