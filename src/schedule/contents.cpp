@@ -366,14 +366,15 @@ private:
                      late(p, slot)));
   }
 
-  /// The fetch that comes only after who needs it.
+  /// The fetch that comes only after who needs it: what writes the slot next, if it is what was expected.
   [[nodiscard]] std::string late(Place p, Slot slot) const {
     const auto& actions = program_.ranks[p.rank].actions;
     for (int i = p.action + 1; i < static_cast<int>(actions.size()); ++i)
-      if (actions[i].payload == Payload::weights && actions[i].shard == at(p).shard)
-        for (const Access& access : accesses(actions[i], p.rank))
-          if (access.write && access.slot == slot)
-            return fmt::format("; {} comes too late", place(program_, p.rank, i));
+      for (const Access& access : accesses(actions[i], p.rank)) {
+        if (!access.write || access.slot != slot) continue;
+        const bool expected = actions[i].payload == Payload::weights && actions[i].shard == at(p).shard;
+        return expected ? fmt::format("; {} comes too late", place(program_, p.rank, i)) : "";
+      }
     return "";
   }
 
@@ -419,10 +420,11 @@ private:
     return part == Contribution::embedding ? Range{0, 1} : Range{1, 2};
   }
 
-  void need_weights(Place p, Slot slot) const {
+  /// The weights of the action's shard, in all of `range`.
+  void need_weights(Place p, Slot slot, Range range, bool updated_too) const {
     const Content& c = content(p.rank, slot);
-    if (c.holds != Holds::weights || c.shard != at(p).shard || !c.pieces.covers(whole(slot.cls)) ||
-        std::ranges::any_of(c.pieces, &Piece::updated))
+    if (c.holds != Holds::weights || c.shard != at(p).shard || !c.pieces.covers(range) ||
+        (!updated_too && std::ranges::any_of(c.pieces, &Piece::updated)))
       unexpected(p, slot, fmt::format("the weights of shard {}", at(p).shard));
   }
 
@@ -473,12 +475,9 @@ private:
   void need_payload(Place p) const {
     const Action& a = at(p);
     const Slot slot = a.slots[0];
-    const Content& c = content(p.rank, slot);
     switch (a.payload) {
     case Payload::weights:
-      if (c.holds != Holds::weights || c.shard != a.shard || !c.pieces.covers(moved(a)))
-        unexpected(p, slot, fmt::format("the weights of shard {}", a.shard));
-      return;
+      return need_weights(p, slot, moved(a), true);
     case Payload::gradient:
       need_gradient(p, slot, moved(a));
       return need_only(p, moved(a));
@@ -522,7 +521,7 @@ private:
 
   void forward(Place p) {
     const Action& a = at(p);
-    need_weights(p, a.slots[0]);
+    need_weights(p, a.slots[0], whole(a.slots[0].cls), false);
     need_micro_batch(p, a.slots[2], Holds::hidden, a.shard);
     once(p, a.shard, forward_done);
     content(p.rank, a.slots[1]) = {Holds::saved, a.shard, a.micro_batch, {}};
@@ -547,7 +546,7 @@ private:
 
   void backward_input(Place p) {
     const Action& a = at(p);
-    need_weights(p, a.slots[0]);
+    need_weights(p, a.slots[0], whole(a.slots[0].cls), false);
     need_micro_batch(p, a.slots[1], Holds::saved, a.shard);
     need_micro_batch(p, a.slots[2], Holds::hidden_gradient, a.shard);
     once(p, a.shard, input_done);
@@ -574,10 +573,7 @@ private:
   void update(Place p) {
     const Action& a = at(p);
     const Range held = extent(p.rank, SlotClass::owned);
-    const Content& weights = content(p.rank, a.slots[0]);
-    if (weights.holds != Holds::weights || weights.shard != a.shard ||
-        std::ranges::any_of(weights.pieces, &Piece::updated))
-      unexpected(p, a.slots[0], fmt::format("the weights of shard {}", a.shard));
+    need_weights(p, a.slots[0], {}, false);
     need_complete(p, a.slots[1], held, {a.shard});
     content(p.rank, a.slots[0]).pieces.change(held, [](Piece& piece) { piece.updated = true; });
   }
@@ -650,10 +646,8 @@ private:
 
   void load(Place p) {
     const Action& a = at(p);
-    const Content& owned = content(p.rank, a.slots[0]);
-    if (owned.holds != Holds::weights || owned.shard != a.shard)
-      unexpected(p, a.slots[0], fmt::format("the weights of shard {}", a.shard));
-    receive(Content(owned), extent(p.rank, SlotClass::owned), p, a.slots[1]);
+    need_weights(p, a.slots[0], {}, true);
+    receive(Content(content(p.rank, a.slots[0])), extent(p.rank, SlotClass::owned), p, a.slots[1]);
   }
 
   void reduce(std::span<const Place> calls) {

@@ -128,7 +128,8 @@ private:
     for (std::size_t m = 1; m < members.size(); ++m) compare(members[0], calls[0], members[m], calls[m]);
     for (std::size_t k = 0; k < calls[0].size(); ++k) {
       for (std::size_t m = 0; m < members.size(); ++m) {
-        const Place call = result_.calls.emplace_back(members[m], calls[m][k]);
+        const Place call{members[m], calls[m][k]};
+        result_.calls.push_back(call);
         result_.other[result_.number(call)] = result_.collectives();
       }
       result_.first_call.push_back(static_cast<std::int64_t>(result_.calls.size()));

@@ -16,7 +16,17 @@ namespace minitaw::schedule {
 
 namespace {
 
-std::string slot_text(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls), slot.index); }
+/// Of what an action is about, by payload.
+constexpr std::array<std::string_view, 7> prefixes = {"s", "W", "G", "A", "D", "E", "EG"};
+
+/// Lines "key number"; the first three are always there.
+constexpr std::array<std::pair<std::string_view, int Program::*>, 6> numbers = {
+    {{"shards", &Program::shards},
+     {"micro_batches", &Program::micro_batches},
+     {"embeddings_slices", &Program::embeddings_slices},
+     {"owned_slices", &Program::owned_slices},
+     {"shard_parts", &Program::shard_parts},
+     {"copies", &Program::copies}}};
 
 /// "+g0": the action adds to the slot instead of writing it.
 bool adds_to(const Action& a, Slot slot) {
@@ -53,37 +63,12 @@ void append_rank(std::string& text, const Program& program, int rank) {
   }
 }
 
-/// What is not as in most programs.
-std::string cuts_text(const Program& p) {
-  std::string text;
-  const auto add = [&](std::string_view key, int value) { text += fmt::format("{} {}\n", key, value); };
-  if (p.embeddings_split) add("embeddings_split", 1);
-  if (p.owned_slices > 1) add("owned_slices", p.owned_slices);
-  if (p.shard_parts > 1) add("shard_parts", p.shard_parts);
-  if (p.copies > 1) add("copies", p.copies);
-  return text;
-}
-
 }  // namespace
 
 std::string payload_text(Payload payload, int shard) {
-  switch (payload) {
-  case Payload::weights:
-    return fmt::format("W{}", shard);
-  case Payload::gradient:
-    return fmt::format("G{}", shard);
-  case Payload::activation:
-    return fmt::format("A{}", shard);
-  case Payload::activation_grad:
-    return fmt::format("D{}", shard);
-  case Payload::embeddings:
-    return shard < 0 ? "E" : fmt::format("E{}", shard);
-  case Payload::embeddings_gradient:
-    return "EG";
-  case Payload::none:
-    break;
-  }
-  return shard < 0 ? "" : fmt::format("s{}", shard);
+  if (payload == Payload::none && shard < 0) return "";
+  return fmt::format("{}{}", prefixes[static_cast<std::size_t>(payload)],
+                     shard < 0 ? "" : std::to_string(shard));
 }
 
 std::string to_text(const Action& a, const Program& program) {
@@ -92,7 +77,7 @@ std::string to_text(const Action& a, const Program& program) {
   if (const std::string what = payload_text(a.payload, a.shard); !what.empty()) add(what + part_text(a));
   if (a.micro_batch >= 0) add(fmt::format("m{}", a.micro_batch));
   for (const Slot slot : a.slots)
-    if (slot.valid()) add((adds_to(a, slot) ? "+" : "") + slot_text(slot));
+    if (slot.valid()) add((adds_to(a, slot) ? "+" : "") + name_of(slot));
   if (a.kind == Kind::send) add(fmt::format("-> r{}", a.peer));
   if (a.kind == Kind::recv) add(fmt::format("<- r{}", a.peer));
   if (is_rooted(a.kind)) add(fmt::format("root r{}", a.peer));
@@ -101,10 +86,15 @@ std::string to_text(const Action& a, const Program& program) {
 }
 
 std::string to_text(const Program& program) {
-  std::string text = fmt::format("program {}\nshards {}\nmicro_batches {}\nembeddings_slices {}\ngroups {}\n",
-                                 program.schedule, program.shards, program.micro_batches,
-                                 program.embeddings_slices, program.groups.text());
-  text += cuts_text(program);
+  std::string text = fmt::format("program {}\n", program.schedule);
+  const auto add = [&](std::size_t i) {
+    text += fmt::format("{} {}\n", numbers[i].first, program.*numbers[i].second);
+  };
+  for (std::size_t i = 0; i < 3; ++i) add(i);
+  text += fmt::format("groups {}\n{}", program.groups.text(),
+                      program.embeddings_split ? "embeddings_split 1\n" : "");
+  for (std::size_t i = 3; i < numbers.size(); ++i)
+    if (program.*numbers[i].second > 1) add(i);
   for (const Communicator& c : program.communicators)
     fmt::format_to(std::back_inserter(text), "communicator {} {}\n", c.name, fmt::join(c.ranks, " "));
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) append_rank(text, program, r);
@@ -159,22 +149,13 @@ private:
 
   void parse_line() {
     const std::string_view key = words_[0];
-    if (key == "program") {
+    if (const auto at = std::ranges::find(numbers, key, [](const auto& n) { return n.first; });
+        at != numbers.end()) {
+      program_.*at->second = number(word(1, "a count"), "a count");
+    } else if (key == "program") {
       program_.schedule = word(1, "a schedule name");
-    } else if (key == "shards") {
-      program_.shards = number(word(1, "a count"), "a count");
-    } else if (key == "micro_batches") {
-      program_.micro_batches = number(word(1, "a count"), "a count");
-    } else if (key == "embeddings_slices") {
-      program_.embeddings_slices = number(word(1, "a count"), "a count");
     } else if (key == "embeddings_split") {
       program_.embeddings_split = number(word(1, "0 or 1"), "0 or 1") != 0;
-    } else if (key == "owned_slices") {
-      program_.owned_slices = number(word(1, "a count"), "a count");
-    } else if (key == "shard_parts") {
-      program_.shard_parts = number(word(1, "a count"), "a count");
-    } else if (key == "copies") {
-      program_.copies = number(word(1, "a count"), "a count");
     } else if (key == "groups") {
       program_.groups = topology::parse_groups(std::string(word(1, "group sizes")));
     } else if (key == "communicator") {
@@ -226,7 +207,7 @@ private:
     Action a;
     a.tick = number(words_[0], "a keyword or a tick");
     a.lane = named<Lane>(word(1, "a lane"), lanes, "a lane");
-    a.kind = named<Kind>(word(2, "an action"), static_cast<int>(Kind::all_reduce) + 1, "an action");
+    a.kind = named<Kind>(word(2, "an action"), kinds, "an action");
     int slots = 0;
     for (at_ = 3; at_ < words_.size(); ++at_) parse_operand(a, slots);
     program_.ranks.back().actions.push_back(a);
@@ -293,22 +274,15 @@ private:
 
   void parse_payload(Action& a, std::string_view operand) {
     const std::string_view text = parse_part(a, operand);
-    static constexpr std::array<std::pair<std::string_view, Payload>, 7> prefixes = {
-        {{"EG", Payload::embeddings_gradient},
-         {"E", Payload::embeddings},
-         {"W", Payload::weights},
-         {"G", Payload::gradient},
-         {"A", Payload::activation},
-         {"D", Payload::activation_grad},
-         {"s", Payload::none}}};
     if (text[0] == 'm') {
       a.micro_batch = number(text.substr(1), "a micro-batch such as m3");
       return;
     }
-    for (const auto& [prefix, payload] : prefixes) {
-      if (!text.starts_with(prefix)) continue;
-      a.payload = payload;
-      if (text.size() > prefix.size()) a.shard = number(text.substr(prefix.size()), "a shard number");
+    for (std::size_t i = prefixes.size(); i-- > 0;) {  // "EG" before "E"
+      if (!text.starts_with(prefixes[i])) continue;
+      a.payload = static_cast<Payload>(i);
+      if (text.size() > prefixes[i].size())
+        a.shard = number(text.substr(prefixes[i].size()), "a shard number");
       return;
     }
     fail("an operand");
