@@ -117,5 +117,5 @@ for part in (all_is_well, a_missing_library_embeddings_the_run, a_library_that_c
 bad_calls_are_refused("gpu-check")
 machine()
 commands_are_understood("gpu-check")
-assert every_row_shows_a_failure("gpu-check", may=("NCCL: two ranks",)) == 24
+assert every_row_shows_a_failure("gpu-check", may=("NCCL: two ranks",), rounds=5) == 24
 print(f"{time.monotonic() - began:6.1f} s  every row shows a failure")
