@@ -79,9 +79,7 @@ public:
   [[nodiscard]] int ranks() const { return ranks_; }
 
 private:
-  int exceptions_;
-  int rank_ = 0;
-  int ranks_ = 1;
+  int exceptions_, rank_ = 0, ranks_ = 1;
 };
 
 }  // namespace minitaw::comm::mpi

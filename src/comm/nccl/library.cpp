@@ -4,6 +4,7 @@
 #include <nccl.h>
 
 #include <cstring>
+#include <utility>
 
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 0)
 #error "miniTaw needs NCCL 2.18 or newer (ncclCommSplit)"
@@ -84,9 +85,7 @@ public:
   }
   void abort() override {
     if (comm_ == nullptr) return;
-    ncclComm_t const ending = comm_;
-    comm_ = nullptr;
-    check(ncclCommAbort(ending), "ncclCommAbort");
+    check(ncclCommAbort(std::exchange(comm_, nullptr)), "ncclCommAbort");
   }
 
 private:
