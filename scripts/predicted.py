@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Predictions beside measurements, beside the paper's numbers, and on machines of many sizes (docs/predict.md, docs/paper.md).
 
-predicted.py measured --machine FILE.toml RESULT.h5 ... [--fit RESULT.h5] [--picture FILE.png]
+predicted.py measured --machine FILE.toml RESULT.h5 ... [--fit RESULT.h5 [--fit-schedule SCHEDULE]] [--picture FILE.png]
     The results come from scripts/cluster with links of any speed; the machine file describes the processors. --fit changes two numbers of it until the
-    first case of that result has its measured step and its measured share of computing, and prints them: the rate of the device, and what a processor
+    first case of that result (or that of a schedule) has its measured step and its measured share of computing, and prints them: the rate of the device, and what a processor
     moves in a second. All other cases are then predicted with these two numbers.
 predicted.py machine LINKS.json KERNELS.json > FILE.toml
     The machine at hand as a machine file, from what `minitaw topo --json` and `minitaw_kernels --benchmark_out=KERNELS.json` have measured.
@@ -149,7 +149,10 @@ def measured(options):
 
     cluster = Cluster(options.minitaw, options.machine, options.reach)
     if options.fit:
-        fit(cluster, load(options.fit).cases[0])
+        cases = [case for case in load(options.fit).cases if options.fit_schedule in (None, case["schedule"])]
+        if not cases:
+            raise SystemExit(f"--fit-schedule: {options.fit} has no case of {options.fit_schedule}")
+        fit(cluster, cases[0])
     rows, lines = [], []
     for case in (case for path in options.results for case in load(path).cases if len(case.samples)):
         links, name = links_of(case), case["schedule"] + (f", {case['replicas']} replicas" if case["replicas"] > 1 else "")
@@ -356,6 +359,7 @@ def main():
     verb.add_argument("results", nargs="+")
     verb.add_argument("--machine", required=True)
     verb.add_argument("--fit", help="result whose first case the machine is calibrated with")
+    verb.add_argument("--fit-schedule", metavar="SCHEDULE", help="the case of this schedule instead of the first")
     verb.add_argument("--reach", type=float, default=0.976, help="what messages reach of an adapter's rate (default: 0.976, as minitaw topo measures)")
     verb.add_argument("--picture")
     verb = verbs.add_parser("machine", help="a machine file of the machine at hand, on standard output")
