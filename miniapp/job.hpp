@@ -9,7 +9,7 @@
 
 #include "comm/mpi/mpi.hpp"
 #include "deck/deck.hpp"
-#include "engine/job.hpp"
+#include "engine/case_runner.hpp"
 #include "record/provenance.hpp"
 #include "topology/devices.hpp"
 #include "topology/system.hpp"
@@ -43,7 +43,7 @@ public:
   [[nodiscard]] deck::Deck read(const std::string& path, const std::vector<std::string>& overrides) const;
 
   [[nodiscard]] bool speaks() const { return environment_.rank() == 0; }
-  [[nodiscard]] engine::Job& job() { return job_; }
+  [[nodiscard]] engine::CaseRunner& job() { return job_; }
   [[nodiscard]] const topology::Job& place() const { return place_; }
   /// The names of the job's hosts, shown or to be hidden.
   [[nodiscard]] const record::HostNames& hosts() const { return hosts_; }
@@ -70,7 +70,7 @@ private:
   record::HostNames hosts_;
   std::vector<record::RankPlace> ranks_;
   std::vector<std::string> device_uuids_, cpus_, systems_;  ///< by rank
-  engine::Job job_;
+  engine::CaseRunner job_;
 };
 
 /// Runs `work` inside MPI and Kokkos and turns what all ranks agree on into an exit code, told by rank 0

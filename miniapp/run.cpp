@@ -318,7 +318,7 @@ private:
   /// Whether rank 0 has the memory for a reference, that of earlier cases left aside if need be. `run` checks
   /// small cases only; of those that it does not for lack of memory it speaks once.
   bool may_check(const Case& c) {
-    if (!engine::Job::has_time_to_check(c)) return false;
+    if (!engine::CaseRunner::has_time_to_check(c)) return false;
     const engine::ReferenceMemory needed = engine::memory_of_check(c);
     engine::References& held = mpi_.job().references();
     engine::ReferenceMemory with_held = needed;
@@ -344,7 +344,7 @@ private:
   void execute(const Order& order) {
     const auto begin = std::chrono::steady_clock::now();
     const auto seconds = [&] { return Seconds(std::chrono::steady_clock::now() - begin).count(); };
-    engine::Played executed;
+    engine::Outcome executed;
     try {
       executed = mpi_.job().run(deck_.cases[order.index], {Seconds(order.stall_limit), Seconds(order.whole),
                                                            leaving(seconds), order.check});
@@ -371,7 +371,7 @@ private:
   }
 
   /// Rank 0: what a run has come to; one that was left for another time has come to nothing.
-  void settle(engine::Played& executed, const Order& order, double seconds) {
+  void settle(engine::Outcome& executed, const Order& order, double seconds) {
     const Run& run = writer_->runs()[at_];
     switch (executed.left) {
     case Leave::no:

@@ -11,7 +11,7 @@
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "engine/agree.hpp"
-#include "engine/job.hpp"
+#include "engine/case_runner.hpp"
 #include "job.hpp"
 #include "verb.hpp"
 

@@ -11,11 +11,9 @@
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "cli/parse.hpp"
-#include "comm/transport.hpp"
 #include "deck/deck.hpp"
+#include "engine/check.hpp"
 #include "engine/queue.hpp"
-#include "engine/reference.hpp"
-#include "engine/session.hpp"
 #include "record/quantile.hpp"
 
 namespace minitaw::bench {
@@ -34,7 +32,7 @@ double loss_in(const engine::Arena& arena) {
 
 /// The serial step as a plain loop of calls of the model, written by hand: the same kernels in the same
 /// order, in memory laid out alike. No program is interpreted, there are no lanes, threads, clocks or
-/// watchdog. What engine::Session takes longer is what those cost.
+/// watchdog. What engine::Trainer takes longer is what those cost.
 class Baseline {
 public:
   /// `c` has the schedule serial.
@@ -60,7 +58,7 @@ public:
     Kokkos::deep_copy(Loss(arena_.loss()), 0.0);
   }
   /// Returns when it is complete.
-  void execute() {
+  void step() {
     ++steps_;
     for (const model::MicroBatch& batch : batches_) micro_batch(batch, &batch != batches_.data());
     const model::AdamW adamw = engine::adamw_of(case_);
@@ -99,41 +97,37 @@ private:
   int steps_ = 0;
 };
 
-engine::NamedTransport nobody(const schedule::Program&, model::Buffer) {
-  return {std::make_unique<comm::SoloTransport>(), "none"};
-}
-
 template <class Steps>
 double seconds(Steps& steps) {
   const auto begin = std::chrono::steady_clock::now();
-  steps.execute();
+  (void)steps.step();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 /// Executes warm-up and `pairs` pairs of steps, in each pair the one after the other, who is first changing from
 /// pair to pair; a row of the table. Throws if a loss is not equal to the bit.
 std::string row_of(const deck::Case& c, int pairs) {
-  engine::Session session(c, 0, nobody, {});
+  engine::Trainer trainer(c, 0, engine::no_transport, {});
   Baseline baseline(c);
   std::vector<double> engine_s, baseline_s, overheads;  // overheads: shares of the baseline's time
   for (int p = -c.warmup; p < pairs; ++p) {
-    session.prepare();
+    trainer.prepare();
     baseline.prepare();
     double ours = 0;
-    if (p % 2 == 0) ours = seconds(session);
+    if (p % 2 == 0) ours = seconds(trainer);
     const double plain = seconds(baseline);
-    if (p % 2 != 0) ours = seconds(session);
-    if (const double loss = loss_in(session.arena()), other = loss_in(baseline.arena()); loss != other)
+    if (p % 2 != 0) ours = seconds(trainer);
+    if (const double loss = loss_in(trainer.arena()), other = loss_in(baseline.arena()); loss != other)
       throw std::runtime_error(
           fmt::format("step {}: the engine's loss is {}, its baseline's {}; they must be equal to the bit",
-                      session.steps(), loss, other));
+                      trainer.steps(), loss, other));
     if (p < 0) continue;
     engine_s.push_back(ours);
     baseline_s.push_back(plain);
     overheads.push_back(ours / plain - 1);
   }
   std::ranges::sort(overheads);
-  const std::size_t actions = session.program().ranks[0].actions.size();
+  const std::size_t actions = trainer.program().ranks[0].actions.size();
   const double plain = median(baseline_s), share = quantile(overheads, 0.5);
   return fmt::format("| {} | {} | {} | {} | {} | {} | {:.3f} | {:.3f} | {:+.2f} % | {:+.2f} to {:+.2f} % | "
                      "{:+.2f} % | {:.2f} |\n",

@@ -12,7 +12,7 @@
 #include "cli/parse.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "deck/deck.hpp"
-#include "engine/session.hpp"
+#include "engine/trainer.hpp"
 #include "record/quantile.hpp"
 
 namespace minitaw::bench {

@@ -15,7 +15,7 @@ using schedule::Span;
 constexpr int compute_lane = static_cast<int>(schedule::Lane::compute);
 
 /// An action by its position in a lane of a rank; -1: none.
-struct LanePlace {
+struct LaneAction {
   std::int32_t rank = -1, lane = -1, position = -1;
 };
 
@@ -23,65 +23,55 @@ struct LanePlace {
 /// program that validate() accepts, which outlives it.
 class LaneTable {
 public:
-  /// Position of the last action of each other lane that an action waits for; -1: none.
-  using Needs = std::array<std::int32_t, schedule::lanes>;
-  struct LaneActions {
-    std::vector<int> actions;  ///< indices into RankProgram::actions
-    std::vector<Needs> needs;
-  };
-
   explicit LaneTable(const schedule::Program& program)
-      : program_(program), matching_(schedule::detail::match(program)), ranks_(program.ranks.size()) {
-    for (std::size_t r = 0; r < ranks_.size(); ++r) collect(program.ranks[r], ranks_[r]);
+      : program_(program), matching_(schedule::detail::match(program)) {
+    for (const schedule::RankProgram& rank : program.ranks) {
+      RankActions& found = ranks_.emplace_back();
+      found.position_of.resize(rank.actions.size());
+      for (int l = 0; l < schedule::lanes; ++l) {
+        found.lanes[l] = schedule::actions_of(rank, static_cast<schedule::Lane>(l));
+        for (std::int32_t i = 0; const int action : found.lanes[l]) found.position_of[action] = i++;
+      }
+    }
   }
 
-  [[nodiscard]] const LaneActions& lane(int rank, int lane) const { return ranks_[rank].lanes[lane]; }
   [[nodiscard]] int size(int rank, int lane) const {
-    return static_cast<int>(ranks_[rank].lanes[lane].actions.size());
+    return static_cast<int>(ranks_[rank].lanes[lane].size());
   }
-  [[nodiscard]] const Needs& needs(LanePlace p) const { return lane(p.rank, p.lane).needs[p.position]; }
+  /// The last action of another lane that this one waits for; position -1: none.
+  [[nodiscard]] LaneAction needed(LaneAction p, int lane) const {
+    // A count of actions is the position behind the last. Its own lane is in order anyway.
+    return {p.rank, lane, lane == p.lane ? -1 : action(p).waits[lane] - 1};
+  }
   /// Index into RankProgram::actions.
-  [[nodiscard]] int index(LanePlace p) const { return lane(p.rank, p.lane).actions[p.position]; }
-  [[nodiscard]] const Action& action(LanePlace p) const { return program_.ranks[p.rank].actions[index(p)]; }
+  [[nodiscard]] int index(LaneAction p) const { return ranks_[p.rank].lanes[p.lane][p.position]; }
+  [[nodiscard]] const Action& action(LaneAction p) const { return program_.ranks[p.rank].actions[index(p)]; }
 
   /// Number of the collective that an action is a call of; -1: it is none.
-  [[nodiscard]] std::int32_t collective_of(LanePlace p) const {
+  [[nodiscard]] std::int32_t collective_of(LaneAction p) const {
     return is_collective(action(p).kind) ? other(p) : -1;
   }
   [[nodiscard]] std::size_t collectives() const { return matching_.collectives(); }
 
-  /// Calls visit(LanePlace) for the other side of a message, or every call of a collective.
+  /// Calls visit(LaneAction) for the other side of a message, or every call of a collective.
   template <class Visit>
-  void for_each_side(LanePlace p, const Visit& visit) const {
+  void for_each_side(LaneAction p, const Visit& visit) const {
     const Action& a = action(p);
-    if (is_point_to_point(a.kind)) visit(place_of(a.peer, other(p)));
+    if (is_point_to_point(a.kind)) visit(lane_action_of(a.peer, other(p)));
     if (!is_collective(a.kind)) return;
-    for (const schedule::Place call : matching_.calls_of(other(p))) visit(place_of(call.rank, call.action));
+    for (const schedule::Place call : matching_.calls_of(other(p)))
+      visit(lane_action_of(call.rank, call.action));
   }
 
 private:
   struct RankActions {
-    std::array<LaneActions, schedule::lanes> lanes;
-    std::vector<std::int32_t> position_of;  ///< by action: in its lane
+    std::array<std::vector<int>, schedule::lanes> lanes;  ///< indices into RankProgram::actions
+    std::vector<std::int32_t> position_of;                ///< by action: in its lane
   };
-
-  static void collect(const schedule::RankProgram& program, RankActions& rank) {
-    rank.position_of.resize(program.actions.size());
-    for (int l = 0; l < schedule::lanes; ++l) {
-      LaneActions& lane = rank.lanes[l];
-      lane.actions = schedule::actions_of(program, static_cast<schedule::Lane>(l));
-      for (std::size_t i = 0; i < lane.actions.size(); ++i) {
-        rank.position_of[lane.actions[i]] = static_cast<std::int32_t>(i);
-        Needs& needs = lane.needs.emplace_back(program.actions[lane.actions[i]].waits);
-        for (std::int32_t& need : needs) --need;  // a count of actions is the position behind the last
-        needs[l] = -1;                            // its own lane is in order anyway
-      }
-    }
-  }
-  [[nodiscard]] std::int32_t other(LanePlace p) const {
+  [[nodiscard]] std::int32_t other(LaneAction p) const {
     return matching_.other[matching_.number({p.rank, index(p)})];
   }
-  [[nodiscard]] LanePlace place_of(int rank, int action) const {
+  [[nodiscard]] LaneAction lane_action_of(int rank, int action) const {
     return {rank, static_cast<std::int32_t>(program_.ranks[rank].actions[action].lane),
             ranks_[rank].position_of[action]};
   }
@@ -94,7 +84,7 @@ private:
 /// A time and the action that begins then.
 struct Beginning {
   double time = 0;
-  LanePlace place;
+  LaneAction place;
 };
 
 struct Interval {
@@ -138,20 +128,20 @@ public:
   }
 
 private:
-  [[nodiscard]] const Span& span(LanePlace p) const { return spans_[p.rank][table_.index(p)]; }
+  [[nodiscard]] const Span& span(LaneAction p) const { return spans_[p.rank][table_.index(p)]; }
   /// End of the action in front of it.
-  [[nodiscard]] double free_since(LanePlace p) const {
+  [[nodiscard]] double free_since(LaneAction p) const {
     return p.position > 0 ? span({p.rank, p.lane, p.position - 1}).end : 0;
   }
-  double& exposed(LanePlace transfer) {
+  double& exposed(LaneAction transfer) {
     return current_.exposed[static_cast<std::size_t>(traffic_of(table_.action(transfer).payload))];
   }
 
-  void add_compute(LanePlace p) {
+  void add_compute(LaneAction p) {
     const Span& s = span(p);
     if (table_.action(p).kind != schedule::Kind::join) current_.compute += s.end - s.begin;
     const double from = free_since(p);
-    const LanePlace needed = last_needed(p);
+    const LaneAction needed = last_needed(p);
     if (s.begin <= from || needed.position < 0 || span(needed).end <= from) return;
     explain_wait(p, from, s.begin, most_hops_);
     // The time that a lane takes to notice the end of a transfer belongs to it.
@@ -159,17 +149,16 @@ private:
   }
 
   /// The action of another lane that ends last of those that this one waits for; position -1: none.
-  [[nodiscard]] LanePlace last_needed(LanePlace p) const {
-    LanePlace last;
-    const LaneTable::Needs& needs = table_.needs(p);
+  [[nodiscard]] LaneAction last_needed(LaneAction p) const {
+    LaneAction last;
     for (int l = 0; l < schedule::lanes; ++l)
-      if (const LanePlace needed{p.rank, l, needs[l]}; needed.position >= 0)
+      if (const LaneAction needed = table_.needed(p, l); needed.position >= 0)
         if (last.position < 0 || span(needed).end > span(last).end) last = needed;
     return last;
   }
 
   /// The side that began last of those that this transfer may have waited for.
-  [[nodiscard]] Beginning last_side(LanePlace p) {
+  [[nodiscard]] Beginning last_side(LaneAction p) {
     const Beginning own{span(p).begin, p};
     const double end = span(p).end;
     const std::int32_t collective = table_.collective_of(p);
@@ -181,24 +170,24 @@ private:
 
   /// The side of a transfer that begins last, but not after `end`; the first of several, `otherwise` if none
   /// begins later than that.
-  [[nodiscard]] Beginning latest(Beginning otherwise, LanePlace p, double end) const {
+  [[nodiscard]] Beginning latest(Beginning otherwise, LaneAction p, double end) const {
     Beginning last = otherwise;
-    table_.for_each_side(p, [&](LanePlace side) {
+    table_.for_each_side(p, [&](LaneAction side) {
       if (const double begin = span(side).begin; begin > last.time && begin <= end) last = {begin, side};
     });
     return last;
   }
 
   /// In [from, to] a lane had come to `p` and waited for other lanes of its rank.
-  void explain_wait(LanePlace p, double from, double to, int hops) {
-    const LanePlace needed = last_needed(p);
+  void explain_wait(LaneAction p, double from, double to, int hops) {
+    const LaneAction needed = last_needed(p);
     if (needed.position >= 0) explain(needed, from, std::min(to, span(needed).end), hops - 1);
   }
 
   /// Charges [from, to] to what the lane of `until` did in that time, which had not finished `until`.
-  void explain(LanePlace until, double from, double to, int hops) {
+  void explain(LaneAction until, double from, double to, int hops) {
     if (hops == 0) return;  // clocks that disagree can make a circle of waits
-    for (LanePlace p = action_at(until, to); p.position >= 0 && from < to; --p.position) {
+    for (LaneAction p = action_at(until, to); p.position >= 0 && from < to; --p.position) {
       const double began = std::max(from, span(p).begin);
       if (began < to) explain_run(p, began, std::min(to, span(p).end), hops);
       to = std::min(to, began);
@@ -209,7 +198,7 @@ private:
   }
 
   /// The first action of the lane of `until` that had not ended at `time`, or `until` itself.
-  [[nodiscard]] LanePlace action_at(LanePlace until, double time) const {
+  [[nodiscard]] LaneAction action_at(LaneAction until, double time) const {
     int first = 0, last = until.position;
     while (first < last) {
       const int middle = first + (last - first) / 2;
@@ -220,7 +209,7 @@ private:
   }
 
   /// In [from, to] the action had begun and not ended.
-  void explain_run(LanePlace p, double from, double to, int hops) {
+  void explain_run(LaneAction p, double from, double to, int hops) {
     if (p.lane == compute_lane) return;  // of another rank: idle time
     const Beginning last = last_side(p);
     exposed(p) += std::max(0.0, to - std::max(from, last.time));
@@ -232,7 +221,7 @@ private:
     for (int l = 0; l < schedule::lanes; ++l) {
       if (l == compute_lane) continue;
       for (int i = 0; i < table_.size(rank, l); ++i) {
-        const LanePlace p{rank, l, i};
+        const LaneAction p{rank, l, i};
         if (is_communication(table_.action(p).kind)) transfers.push_back({last_side(p).time, span(p).end});
       }
     }
@@ -240,7 +229,7 @@ private:
     std::vector<Interval> busy, computing;
     for (const Interval& transfer : transfers) join(busy, transfer);
     for (int i = 0; i < table_.size(rank, compute_lane); ++i)
-      if (const LanePlace p{rank, compute_lane, i}; table_.action(p).kind != schedule::Kind::join)
+      if (const LaneAction p{rank, compute_lane, i}; table_.action(p).kind != schedule::Kind::join)
         join(computing, {span(p).begin, span(p).end});
     current_.communication = length(busy);
     current_.hidden = common(busy, computing);
@@ -264,22 +253,6 @@ StepAccount account(const schedule::Program& program, const StepSpans& spans) {
   for (int r = 0; r < static_cast<int>(spans.size()); ++r)
     result.ranks.push_back(accountant.of(r, result.length));
   return result;
-}
-
-StepSpans as_measured(const schedule::Program& program, StepSpans planned) {
-  const LaneTable table(program);
-  const auto end_of = [&](int rank, int lane, int position) {
-    return position < 0 ? 0 : planned[rank][table.index({rank, lane, position})].end;
-  };
-  for (int r = 0; r < static_cast<int>(planned.size()); ++r)
-    for (int l = 0; l < schedule::lanes; ++l)
-      for (int i = 0; i < table.size(r, l); ++i) {
-        double begin = end_of(r, l, i - 1);
-        for (int other = 0; other < schedule::lanes; ++other)
-          begin = std::max(begin, end_of(r, other, table.needs({r, l, i})[other]));
-        planned[r][table.index({r, l, i})].begin = begin;  // ends stay as they are
-      }
-  return planned;
 }
 
 }  // namespace minitaw::engine

@@ -24,8 +24,4 @@ struct StepAccount {
 /// communication of its kind), or a wait of its own, which is followed on. docs/results.md has the formulas.
 [[nodiscard]] StepAccount account(const schedule::Program& program, const StepSpans& spans);
 
-/// Planned spans (schedule::simulate) as an engine would have measured them. In a plan a message begins when
-/// both of its sides are there; an engine sees when its own side has started.
-[[nodiscard]] StepSpans as_measured(const schedule::Program& program, StepSpans planned);
-
 }  // namespace minitaw::engine

@@ -41,13 +41,6 @@ Local attempt(const std::function<void()>& work) {
   }
 }
 
-/// The lowest rank that failed; `ranks` if none did.
-int first_failure(MPI_Comm comm, const Local& local, int rank, int ranks) {
-  int first = local.outcome == fine ? ranks : rank;
-  check(MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, comm), "agreeing on errors");
-  return first;
-}
-
 }  // namespace
 
 void wait_for_all(MPI_Comm comm) {
@@ -63,13 +56,11 @@ void wait_for_all(MPI_Comm comm) {
 }
 
 void agree(MPI_Comm comm, const std::function<void()>& work) {
-  int rank = 0;
-  int ranks = 1;
-  check(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
-  check(MPI_Comm_size(comm, &ranks), "MPI_Comm_size");
+  const int ranks = comm::mpi::size_of(comm);
   Local local = attempt(work);
   wait_for_all(comm);
-  const int failing = first_failure(comm, local, rank, ranks);
+  int failing = local.outcome == fine ? ranks : comm::mpi::rank_in(comm);
+  check(MPI_Allreduce(MPI_IN_PLACE, &failing, 1, MPI_INT, MPI_MIN, comm), "agreeing on errors");
   if (failing == ranks) return;
   std::array<int, 2> header = {local.outcome, static_cast<int>(local.message.size())};
   check(MPI_Bcast(header.data(), 2, MPI_INT, failing, comm), "sharing an error");

@@ -17,14 +17,25 @@ struct AgreedOutOfMemory : AgreedError {
   using AgreedError::AgreedError;
 };
 
+/// A communicator of some of the ranks of another one; MPI_COMM_NULL on the others. Freed at its end.
+struct SubCommunicator {
+  MPI_Comm comm = MPI_COMM_NULL;
+
+  SubCommunicator() = default;
+  SubCommunicator(const SubCommunicator&) = delete;
+  SubCommunicator& operator=(const SubCommunicator&) = delete;
+  ~SubCommunicator() {
+    if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
+  }
+};
+
 /// A barrier for ranks that may wait long: they sleep instead of taking the cores of those that still
 /// compute.
 void wait_for_all(MPI_Comm comm);
 
 /// Runs `work` on every rank of `comm` and waits for all. If it fails anywhere, every rank throws what the
-/// lowest failing rank threw, as InputError if it was one there, as
-/// AgreedOutOfMemory if memory ran out, else as AgreedError. Collective; `work`
-/// itself must not communicate.
+/// lowest failing rank threw: as InputError if it was one there, as AgreedOutOfMemory if memory ran out, else
+/// as AgreedError. Collective; `work` itself must not communicate.
 void agree(MPI_Comm comm, const std::function<void()>& work);
 
 }  // namespace minitaw::engine

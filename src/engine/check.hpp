@@ -1,12 +1,15 @@
 #pragma once
 
+#include <map>
 #include <mpi.h>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "engine/session.hpp"
+#include "deck/deck.hpp"
+#include "engine/trainer.hpp"
 
+// Whether a case computes what it should: its losses, gradients and weights against a reference.
 namespace minitaw::engine {
 
 /// A tensor of the whole model by name, on the host.
@@ -19,8 +22,8 @@ enum class Which { weights, gradients };
 
 /// All tensors of the model, brought together on rank 0 of `comm` (empty elsewhere), in the order of the
 /// layers, embeddings last: the current weights, or the gradients of the last step. Collective over the ranks
-/// of the session.
-[[nodiscard]] std::vector<NamedTensor> gather(const Session& session, Which which, MPI_Comm comm);
+/// of the case.
+[[nodiscard]] std::vector<NamedTensor> gather(const Trainer& trainer, Which which, MPI_Comm comm);
 
 /// How far two models are apart.
 struct Difference {
@@ -74,5 +77,62 @@ struct Check {
   /// One sentence: what is wrong, by how much, where.
   [[nodiscard]] std::string failure(const Tolerance& tolerance) const;
 };
+
+/// What some steps of a case come to. As a reference: what the case must reproduce, whatever its schedule.
+struct Reference {
+  std::vector<double> losses;          ///< of each step
+  std::vector<NamedTensor> gradients;  ///< of the first step
+  std::vector<NamedTensor> later;      ///< gradients of the last step; empty if that is the first
+  /// How far the weights after the last step are from what AdamW in double precision makes of the initial
+  /// ones with the gradients that were executed. Unlike a difference from other weights it has nothing of the
+  /// noise of the first steps, which are as long as the learning rate whatever the size of the gradient is,
+  /// rounding noise or not.
+  Difference weights;
+};
+
+/// The same case for the `serial` schedule on one rank.
+[[nodiscard]] deck::Case serial_case(const deck::Case& c);
+/// Model, data, seed and steps: what a reference of the case belongs to.
+[[nodiscard]] std::string reference_key(const deck::Case& c, int steps);
+
+/// Executes steps and gathers what they come to on rank 0. Collective.
+[[nodiscard]] Reference run_steps(Trainer& trainer, const deck::Case& c, int steps, MPI_Comm comm);
+/// Executes the serial baseline for some steps on this process.
+[[nodiscard]] Reference serial_reference(const deck::Case& c, int steps);
+/// The same from the float64 model in src/model/reference, which shares no kernel with the engine.
+[[nodiscard]] Reference float64_reference(const deck::Case& c, int steps);
+
+/// How far `a` is from reference `b`; of `b`, the weights do not count.
+[[nodiscard]] Check compare(const Reference& a, const Reference& b);
+
+/// Bytes that rank 0 needs for a reference, in the memory that the model is computed in: on a device its
+/// arena alone, on a host what is gathered and compared, too.
+struct ReferenceMemory {
+  std::uint64_t alone = 0;   ///< while the reference is executed, before the case has any memory
+  std::uint64_t beside = 0;  ///< while the case is executed, beside its own
+};
+/// For the check of a first step, References::add() included.
+[[nodiscard]] ReferenceMemory memory_of_check(const deck::Case& c);
+/// For CaseRunner::verify() of so many steps and both references, `held` of the first kind being kept.
+[[nodiscard]] ReferenceMemory memory_of_verify(const deck::Case& c, int steps, int held);
+
+/// First steps of the serial baselines met so far, up to a quarter of a GiB.
+class References {
+public:
+  /// Executes the first step of the serial baseline if it is not there yet.
+  void add(const deck::Case& c);
+  /// What add() has made; an empty reference on ranks that have none.
+  [[nodiscard]] const Reference& find(const deck::Case& c) const;
+  /// Bytes held.
+  [[nodiscard]] std::uint64_t bytes() const { return values_ * sizeof(float); }
+  void forget();
+
+private:
+  std::map<std::string, Reference> known_;
+  std::size_t values_ = 0;  ///< floats held
+};
+
+/// Model FLOPs of that many steps, all ranks together.
+[[nodiscard]] double flops(const deck::Case& c, int steps);
 
 }  // namespace minitaw::engine

@@ -9,7 +9,7 @@
 #include <type_traits>
 
 #include "comm/mpi/mpi.hpp"
-#include "engine/account.hpp"
+#include "engine/agree.hpp"
 #include "engine/queue.hpp"
 #include "topology/devices.hpp"
 
@@ -20,21 +20,10 @@ namespace {
 using comm::mpi::check;
 using comm::mpi::rank_in;
 using comm::mpi::size_of;
+using record::CaseResult;
+using record::DeviceSample;
 
-constexpr int rounds = 10;
 constexpr int tag = 0;
-
-/// A communicator of some of the ranks of another one; MPI_COMM_NULL on the others.
-struct Part {
-  MPI_Comm comm = MPI_COMM_NULL;
-
-  Part() = default;
-  Part(const Part&) = delete;
-  Part& operator=(const Part&) = delete;
-  ~Part() {
-    if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
-  }
-};
 
 void send(double value, int to, MPI_Comm comm) {
   check(MPI_Send(&value, 1, MPI_DOUBLE, to, tag, comm), "sending a time");
@@ -45,6 +34,17 @@ double receive(int from, MPI_Comm comm) {
   check(MPI_Recv(&value, 1, MPI_DOUBLE, from, tag, comm, MPI_STATUS_IGNORE), "receiving a time");
   return value;
 }
+
+/// One value of each rank, in their order, on rank 0.
+template <class T>
+std::vector<T> gather_all(const T& mine, MPI_Comm comm, std::string_view what) {
+  static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
+  std::vector<T> all(static_cast<std::size_t>(size_of(comm)));
+  check(MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, comm), what);
+  return all;
+}
+
+constexpr int rounds = 10;
 
 /// Rank 0's side. The answer of the fastest round was given closest to its middle.
 double offset_of(int rank, MPI_Comm comm, const Now& now) {
@@ -77,7 +77,7 @@ double offset_by_messages(MPI_Comm comm, const Now& now) {
 }
 
 double clock_offset(MPI_Comm comm) {
-  Part node, first_ranks;
+  SubCommunicator node, first_ranks;
   check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
   check(MPI_Comm_split(comm, rank_in(node.comm) == 0 ? 0 : MPI_UNDEFINED, 0, &first_ranks.comm),
         "MPI_Comm_split");
@@ -89,8 +89,6 @@ double clock_offset(MPI_Comm comm) {
 
 namespace {
 
-using comm::mpi::check;
-
 static_assert(sizeof(Span) == 3 * sizeof(double), "spans travel as doubles");
 
 std::size_t longest(const schedule::Program& program) {
@@ -99,26 +97,15 @@ std::size_t longest(const schedule::Program& program) {
   return actions;
 }
 
-void shift(StepSpans& spans, const std::vector<double>& started) {
-  const double first = *std::ranges::min_element(started);
-  for (std::size_t r = 0; r < spans.size(); ++r)
-    for (Span& span : spans[r]) {
-      span.ready += started[r] - first;
-      span.begin += started[r] - first;
-      span.end += started[r] - first;
-    }
-}
-
 }  // namespace
 
 TimedSteps::TimedSteps(const schedule::Program& program, int steps, std::size_t most)
     : program_(program), keeps_all_(longest(program) * static_cast<std::size_t>(steps) <= most) {}
 
-void TimedSteps::add(const Executor& executor, StepTime time) {
-  seconds_.push_back(time.total);
+void TimedSteps::add(const Executor& executor, double seconds) {
+  seconds_.push_back(seconds);
   if (keeps_all_ || kept_.empty()) kept_.emplace_back();
-  kept_.back().started = executor.started();
-  kept_.back().spans = executor.spans();
+  kept_.back() = {executor.started(), executor.spans()};
 }
 
 int TimedSteps::choose(const std::vector<double>& lengths) const {
@@ -130,38 +117,31 @@ int TimedSteps::choose(const std::vector<double>& lengths) const {
 }
 
 StepSpans TimedSteps::gather(int step, MPI_Comm comm) const {
-  const int rank = comm::mpi::rank_in(comm);
-  const Kept& mine = kept(step);
-  const double start = mine.started + clock_offset(comm);
-  std::vector<double> started(rank == 0 ? program_.ranks.size() : 0);
-  check(MPI_Gather(&start, 1, MPI_DOUBLE, started.data(), 1, MPI_DOUBLE, 0, comm), "gathering starts");
+  const Kept& mine = kept_[keeps_all_ ? step : 0];
+  const std::vector<double> started = gather_all(mine.started + clock_offset(comm), comm, "gathering starts");
   // One rank after the other: together they may be more doubles than an int can count.
-  constexpr int tag = 0;
   const auto doubles = [](const std::vector<Span>& spans) { return static_cast<int>(3 * spans.size()); };
-  if (rank != 0) {
+  if (rank_in(comm) != 0) {
     check(MPI_Send(mine.spans.data(), doubles(mine.spans), MPI_DOUBLE, 0, tag, comm), "sending spans");
     return {};
   }
   StepSpans all = {mine.spans};
-  for (int from = 1; from < static_cast<int>(started.size()); ++from) {
+  for (int from = 1; from < size_of(comm); ++from) {
     std::vector<Span>& spans = all.emplace_back(program_.ranks[from].actions.size());
     check(MPI_Recv(spans.data(), doubles(spans), MPI_DOUBLE, from, tag, comm, MPI_STATUS_IGNORE),
           "gathering spans");
   }
-  shift(all, started);
+  const double first = *std::ranges::min_element(started);
+  for (std::size_t r = 0; r < all.size(); ++r)
+    for (Span& span : all[r])
+      for (double* time : {&span.ready, &span.begin, &span.end}) *time += started[r] - first;
   return all;
 }
 
 namespace {
 
-using comm::mpi::check;
-using comm::mpi::size_of;
-using record::DeviceSample;
-
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 constexpr std::string_view unavailable = "unavailable: ";
-
-static_assert(std::is_trivially_copyable_v<DeviceSample>, "samples travel as bytes");
 
 /// Of the lowest rank that has a fault, on all ranks; empty if none has. Says which rank, unless all have
 /// one.
@@ -195,32 +175,20 @@ void StepMeter::end() {
   fault_ = meter_->fault();
 }
 
-void StepMeter::collect_samples(MPI_Comm comm, record::CaseResult& result) const {
-  for (const DeviceSample& mine : samples_) {
-    std::vector<DeviceSample> all(static_cast<std::size_t>(size_of(comm)));
-    check(MPI_Gather(&mine, sizeof(mine), MPI_BYTE, all.data(), sizeof(mine), MPI_BYTE, 0, comm),
-          "gathering device samples");
-    result.device_samples.push_back(std::move(all));
-  }
-}
-
-void StepMeter::collect_energy(MPI_Comm comm, record::CaseResult& result) const {
-  // A counter that stands still, or was set back, has counted nothing.
-  const double mine = after_ > before_ ? after_ - before_ : none;
-  std::vector<double> all(static_cast<std::size_t>(size_of(comm)));
-  check(MPI_Gather(&mine, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, 0, comm), "gathering energies");
-  int counted = std::isnan(before_) ? 0 : 1;
-  check(MPI_Allreduce(MPI_IN_PLACE, &counted, 1, MPI_INT, MPI_MAX, comm), "agreeing on meters");
-  if (counted != 0) result.energy.push_back(std::move(all));
-}
-
-void StepMeter::collect(MPI_Comm comm, record::CaseResult& result) const {
+void StepMeter::collect(MPI_Comm comm, CaseResult& result) const {
   const std::string fault = first_fault(fault_, comm);
+  const bool lost = result.counters.starts_with(unavailable);
   if (fault.empty()) {
-    collect_samples(comm, result);
-    collect_energy(comm, result);
-    if (!result.counters.starts_with(unavailable)) result.counters = meter_->name();
-  } else if (!result.counters.starts_with(unavailable)) {
+    for (const DeviceSample& mine : samples_)
+      result.device_samples.push_back(gather_all(mine, comm, "gathering device samples"));
+    // A counter that stands still, or was set back, has counted nothing.
+    std::vector<double> all =
+        gather_all(after_ > before_ ? after_ - before_ : none, comm, "gathering energies");
+    int counted = std::isnan(before_) ? 0 : 1;
+    check(MPI_Allreduce(MPI_IN_PLACE, &counted, 1, MPI_INT, MPI_MAX, comm), "agreeing on meters");
+    if (counted != 0) result.energy.push_back(std::move(all));
+    if (!lost) result.counters = meter_->name();
+  } else if (!lost) {
     result.counters = fmt::format("{}{}", unavailable, fault);
   }
   if (!result.counters.starts_with(unavailable)) return;
@@ -230,16 +198,9 @@ void StepMeter::collect(MPI_Comm comm, record::CaseResult& result) const {
 
 namespace {
 
-using comm::mpi::check;
-using comm::mpi::size_of;
-using record::CaseResult;
-
 void collect_samples(const TimedSteps& steps, MPI_Comm comm, CaseResult& result) {
-  for (const double mine : steps.seconds()) {
-    std::vector<double> seconds(size_of(comm));
-    check(MPI_Gather(&mine, 1, MPI_DOUBLE, seconds.data(), 1, MPI_DOUBLE, 0, comm), "gathering step times");
-    result.seconds.push_back(std::move(seconds));
-  }
+  for (const double mine : steps.seconds())
+    result.seconds.push_back(gather_all(mine, comm, "gathering step times"));
   result.repetition.assign(result.seconds.size(), 0);
   result.position = {0};
 }
@@ -255,7 +216,7 @@ int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result
 
 void collect_time(const schedule::Program& program, const TimedSteps& steps, bool timeline, MPI_Comm comm,
                   CaseResult& result) {
-  if (steps.count() == 0) return;
+  if (steps.seconds().empty()) return;
   result.accounted_step = choose_step(steps, comm, result);
   const StepSpans spans = steps.gather(result.accounted_step, comm);
   if (spans.empty()) return;
@@ -265,23 +226,14 @@ void collect_time(const schedule::Program& program, const TimedSteps& steps, boo
   if (timeline) result.timeline = trace::make_timeline(program, spans, "", true);
 }
 
-std::uint64_t device_used() {
-  const auto memory = topology::device_memory();
-  return memory ? memory->total - memory->free : 0;
-}
-
-void collect_memory(const Session& session, std::uint64_t peak, MPI_Comm comm, CaseResult& result) {
-  record::RankMemory mine{{}, session.arena().measured(), peak, device_used()};
-  std::ranges::copy(session.footprint().by_kind, mine.planned.begin());
-  result.memory.resize(size_of(comm));
-  check(MPI_Gather(&mine, sizeof mine, MPI_BYTE, result.memory.data(), sizeof mine, MPI_BYTE, 0, comm),
-        "gathering memory");
-}
-
-void fail(CaseResult& result, std::string reason) {
-  if (result.status != record::Status::ok) return;
-  result.status = record::Status::wrong;
-  result.reason = std::move(reason);
+void collect_memory(const Trainer& trainer, std::uint64_t peak, MPI_Comm comm, CaseResult& result) {
+  const auto device = topology::device_memory();
+  record::RankMemory mine{{}, trainer.arena().measured(), peak, device ? device->total - device->free : 0};
+  std::ranges::copy(trainer.footprint().by_kind, mine.planned.begin());
+  result.memory = gather_all(mine, comm, "gathering memory");
+  for (int r = 0; r < size_of(comm) && rank_in(comm) == 0; ++r)
+    if (result.memory[r].planned != result.memory[r].measured)
+      fail(result, fmt::format("rank {}: the arena handed out other sizes than planned", r));
 }
 
 std::vector<std::uint64_t> flat(const schedule::ByteMatrix& matrix) {
@@ -293,38 +245,42 @@ std::vector<std::uint64_t> flat(const schedule::ByteMatrix& matrix) {
   return values;
 }
 
-}  // namespace
-
-void collect(const Session& session, const TimedSteps& steps, std::uint64_t peak, bool timeline,
-             MPI_Comm comm, CaseResult& result) {
-  collect_samples(steps, comm, result);
-  collect_time(session.program(), steps, timeline, comm, result);
-  collect_memory(session, peak, comm, result);
-  const schedule::Ticks ticks = schedule::ticks(session.program());
-  result.ticks = ticks.total;
-  for (int r = 0; r < size_of(comm); ++r) {
-    result.idle_ticks.push_back(ticks.idle(r));
-    if (session.rank() == 0 && result.memory[r].planned != result.memory[r].measured)
-      fail(result, fmt::format("rank {}: the arena handed out other sizes than planned", r));
-  }
-}
-
-void collect_bytes(const schedule::ByteMatrix& sent, const schedule::ByteMatrix& planned, int rank, int steps,
-                   MPI_Comm comm, CaseResult& result) {
-  result.planned_bytes = flat(planned);
-  const std::size_t row = static_cast<std::size_t>(planned.ranks()) * schedule::traffic_kinds;
-  const std::vector<std::uint64_t> all = flat(sent);
-  result.counted_bytes.resize(result.planned_bytes.size());
-  check(MPI_Gather(all.data() + row * rank, static_cast<int>(row), MPI_UINT64_T, result.counted_bytes.data(),
-                   static_cast<int>(row), MPI_UINT64_T, 0, comm),
+void collect_bytes(Trainer& trainer, const std::vector<std::uint64_t>& sent, int steps, MPI_Comm comm,
+                   CaseResult& result) {
+  result.bytes_source = trainer.transport().bytes_source();
+  result.planned_bytes = flat(schedule::bytes(trainer.program(), trainer.layout()));
+  result.counted_bytes.resize(sent.size());
+  const std::size_t row = sent.size() / trainer.program().ranks.size();
+  check(MPI_Gather(sent.data() + row * trainer.rank(), static_cast<int>(row), MPI_UINT64_T,
+                   result.counted_bytes.data(), static_cast<int>(row), MPI_UINT64_T, 0, comm),
         "gathering byte counters");
-  if (rank != 0) return;
-  for (std::size_t i = 0; i < result.counted_bytes.size(); ++i) {
+  if (trainer.rank() != 0) return;
+  for (std::size_t i = 0; i < sent.size(); ++i) {
     if (result.counted_bytes[i] != result.planned_bytes[i] * steps)
       fail(result, fmt::format("rank {} sent {} bytes in {} steps where {} were planned", i / row,
                                result.counted_bytes[i], steps, result.planned_bytes[i] * steps));
     result.counted_bytes[i] /= steps;
   }
+}
+
+}  // namespace
+
+void fail(CaseResult& result, std::string reason) {
+  if (result.status != record::Status::ok) return;
+  result.status = record::Status::wrong;
+  result.reason = std::move(reason);
+}
+
+void collect(Trainer& trainer, const TimedSteps& steps, int executed, std::uint64_t peak, bool timeline,
+             MPI_Comm comm, CaseResult& result) {
+  const std::vector<std::uint64_t> sent = flat(trainer.transport().sent());  // before anything else is
+  collect_samples(steps, comm, result);
+  collect_time(trainer.program(), steps, timeline, comm, result);
+  collect_memory(trainer, peak, comm, result);
+  const schedule::Ticks ticks = schedule::ticks(trainer.program());
+  result.ticks = ticks.total;
+  for (int r = 0; r < size_of(comm); ++r) result.idle_ticks.push_back(ticks.idle(r));
+  collect_bytes(trainer, sent, executed, comm, result);
 }
 
 }  // namespace minitaw::engine

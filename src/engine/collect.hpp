@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "engine/account.hpp"
-#include "engine/executor.hpp"
-#include "engine/session.hpp"
+#include "engine/trainer.hpp"
 #include "meters/meter.hpp"
 #include "record/result.hpp"
 
@@ -19,8 +18,8 @@ using Now = std::function<double()>;
 /// wrong by half the time of the fastest of them at most. Collective.
 [[nodiscard]] double offset_by_messages(MPI_Comm comm, const Now& now);
 
-/// The same for the host's clock (Clock::started). Ranks of one node share it; only the first rank of each
-/// node exchanges messages. Collective.
+/// The same for host_seconds(). Ranks of one node share it; only the first rank of each node exchanges
+/// messages. Collective.
 [[nodiscard]] double clock_offset(MPI_Comm comm);
 
 /// What a rank remembers of its timed steps, so that one of them can be looked at afterwards: nothing is
@@ -33,10 +32,9 @@ public:
 
   TimedSteps(const schedule::Program& program, int steps, std::size_t most = most_kept);
 
-  /// The step that `executor` has just executed.
-  void add(const Executor& executor, StepTime time);
+  /// The step that `executor` has just executed, and its length on this rank.
+  void add(const Executor& executor, double seconds);
 
-  [[nodiscard]] int count() const { return static_cast<int>(seconds_.size()); }
   /// Length of each step on this rank.
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }
 
@@ -53,7 +51,6 @@ private:
     double started = 0;  ///< by host_seconds()
     std::vector<Span> spans;
   };
-  [[nodiscard]] const Kept& kept(int step) const { return kept_[keeps_all_ ? step : 0]; }
 
   const schedule::Program& program_;
   bool keeps_all_;
@@ -77,23 +74,20 @@ public:
   void collect(MPI_Comm comm, record::CaseResult& result) const;
 
 private:
-  void collect_samples(MPI_Comm comm, record::CaseResult& result) const;
-  void collect_energy(MPI_Comm comm, record::CaseResult& result) const;
-
   meters::Meter* meter_;
   std::string fault_;
   std::vector<record::DeviceSample> samples_;
   double before_, after_;  ///< J
 };
 
-/// Brings what every rank measured together on rank 0. Collective over the ranks of the session.
+/// Brings what every rank measured together on rank 0: times, memory, ticks, and the bytes that the transport
+/// has sent in `executed` steps. The status becomes wrong where memory or bytes are not exactly the planned
+/// ones. Collective over the ranks of the case.
 /// peak: this rank's peak resident memory. timeline: whether the result gets that of the step accounted for.
-void collect(const Session& session, const TimedSteps& steps, std::uint64_t peak, bool timeline,
+void collect(Trainer& trainer, const TimedSteps& steps, int executed, std::uint64_t peak, bool timeline,
              MPI_Comm comm, record::CaseResult& result);
 
-/// Bytes counted by the transports over `steps` steps, as bytes per step. Sets the status to wrong if
-/// they are not exactly the planned ones. Collective.
-void collect_bytes(const schedule::ByteMatrix& sent, const schedule::ByteMatrix& planned, int rank, int steps,
-                   MPI_Comm comm, record::CaseResult& result);
+/// The first failure counts.
+void fail(record::CaseResult& result, std::string reason);
 
 }  // namespace minitaw::engine

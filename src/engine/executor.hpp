@@ -1,45 +1,192 @@
 #pragma once
 
-#include <chrono>
+#include <array>
+#include <atomic>
+#include <deque>
+#include <exception>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <vector>
 
+#include "comm/mpi/wait.hpp"
 #include "comm/transport.hpp"
-#include "engine/compute.hpp"
-#include "engine/lane.hpp"
-#include "engine/transfers.hpp"
+#include "engine/queue.hpp"
 #include "engine/watchdog.hpp"
+#include "schedule/program.hpp"
 
 namespace minitaw::engine {
 
-/// How long a step took on one rank, seconds. Where it went is said by account(), of all ranks together.
-struct StepTime {
-  double total = 0;
+/// Thrown out of a wait when another lane of the rank has failed.
+struct Stopped : std::exception {};
+
+/// How far each lane of a rank has come in the current step: actions handed to its queue. Lanes are in order,
+/// so a count is all that a wait needs; where the queue is a thread, what was handed over is also complete.
+/// Waiting sleeps in the kernel: on a crowded node it takes no time from the lane that computes.
+class Progress {
+public:
+  void begin_step() {
+    for (auto& lane : done_) lane.store(0, std::memory_order_relaxed);
+  }
+
+  /// `count` actions of the lane are submitted.
+  void submitted(schedule::Lane lane, int count) {
+    auto& done = done_[static_cast<std::size_t>(lane)];
+    done.store(count);
+    if (failed_.load()) done.store(stopped);  // fail() may have come between: its waiters must not miss it
+    done.notify_all();
+  }
+
+  /// Returns once `count` actions of the lane are submitted; throws Stopped if a lane fails meanwhile.
+  void wait(schedule::Lane lane, int count) const {
+    const auto& done = done_[static_cast<std::size_t>(lane)];
+    for (int seen = done.load(std::memory_order_acquire); seen < count;
+         seen = done.load(std::memory_order_acquire))
+      done.wait(seen, std::memory_order_acquire);
+    check();
+  }
+
+  [[nodiscard]] int count(schedule::Lane lane) const {
+    return done_[static_cast<std::size_t>(lane)].load(std::memory_order_acquire);
+  }
+
+  /// Wakes every waiter with Stopped; the first reason is kept.
+  void fail(std::exception_ptr reason) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (!reason_) reason_ = std::move(reason);
+    }
+    failed_.store(true);
+    for (auto& lane : done_) {
+      lane.store(stopped);
+      lane.notify_all();
+    }
+  }
+
+  /// Throws Stopped once a lane has failed.
+  void check() const {
+    if (failed_.load(std::memory_order_acquire)) throw Stopped();
+  }
+
+  void rethrow_if_failed() const {
+    if (!failed_.load(std::memory_order_acquire)) return;
+    const std::scoped_lock lock(mutex_);
+    std::rethrow_exception(reason_);
+  }
+
+private:
+  static constexpr int stopped = std::numeric_limits<int>::max();
+
+  std::array<std::atomic<int>, schedule::lanes> done_{};
+  std::atomic<bool> failed_ = false;
+  mutable std::mutex mutex_;
+  std::exception_ptr reason_;
+};
+
+/// Does the work of an action, enqueues it, or returns the transfer that is under way (Actions::start()).
+using Start = std::function<comm::Transport::Started(const schedule::Action&)>;
+
+/// Executes one lane of a rank's program: action after action on the lane's queue, each after its waits.
+class Lane {
+public:
+  /// `queues` of all lanes outlive this. advance() may have `messages` of one direction under way. `idle` is
+  /// told when execute_next() begins and ends to wait for another lane.
+  Lane(
+      const schedule::RankProgram& program, schedule::Lane lane, Progress& progress, const Queues& queues,
+      Start start, int messages = 1, std::function<void(bool)> idle = [](bool) {});
+
+  /// Before the first action of a step, on every lane.
+  void begin_step();
+
+  [[nodiscard]] bool done() const { return next_ == actions_.size() && under_way_.empty(); }
+  [[nodiscard]] bool empty() const { return actions_.empty(); }
+  [[nodiscard]] bool asynchronous() const { return queue().asynchronous(); }
+  [[nodiscard]] schedule::Lane lane() const { return lane_; }
+
+  // For a thread that submits lanes, and may wait in each.
+
+  /// The next action, an index into RankProgram::actions.
+  [[nodiscard]] int next_action() const { return actions_[next_].index; }
+  /// Whether all that the next action waits for has been submitted.
+  [[nodiscard]] bool ready() const;
+  /// Waits for other lanes, then submits the next action; throws what `start` throws, or Stopped.
+  void execute_next();
+
+  /// For one thread that drives several lanes whose queues are not asynchronous: does what can be done
+  /// for what is under way, and starts the next action if it may start. Returns whether that was anything.
+  bool advance();
+
+  // For the watchdog.
+
+  /// The oldest action that is not complete; nullptr when there is none.
+  [[nodiscard]] const schedule::Action* pending() const;
+  /// Whether it has begun (else it waits for other lanes).
+  [[nodiscard]] bool started() const { return queue().begun() > queue().completed(); }
+  /// Grows whenever the lane gets on.
+  [[nodiscard]] long moves() const { return static_cast<long>(queue().begun()) + queue().completed(); }
+
+  /// Writes the times of the lane's actions, indexed as RankProgram::actions; after the queue has finished.
+  void read(std::vector<Span>& spans) const;
+
+private:
+  using Counts = std::array<int, schedule::lanes>;
+  struct Entry {
+    int index;
+    const schedule::Action* action;
+    Counts waits;  ///< actions of each other lane
+  };
+  struct UnderWay {
+    int number;
+    comm::Transport::Started transfer;  ///< nullptr: it was over when it started
+    [[nodiscard]] bool done() const { return transfer == nullptr || transfer->done(); }
+  };
+  [[nodiscard]] Queue& queue() const { return *queues_[static_cast<std::size_t>(lane_)]; }
+  /// Of a lane that advance() drives.
+  [[nodiscard]] FencedQueue& fenced() const { return dynamic_cast<FencedQueue&>(queue()); }
+  void wait_for(int lane, int count);
+  /// Whether all that the next action waits for is complete.
+  [[nodiscard]] bool waits_complete();
+  [[nodiscard]] bool may_join() const;
+  bool start_next();
+  bool finish_first();
+
+  schedule::Lane lane_;
+  Progress& progress_;
+  const Queues& queues_;
+  Start start_;
+  std::size_t messages_;
+  std::function<void(bool)> idle_;
+  std::vector<Entry> actions_;
+  std::size_t next_ = 0;            ///< to be submitted or started
+  std::deque<UnderWay> under_way_;  ///< of advance(), in order
+  bool opened_ = false;             ///< advance() has come to the next action
+  Counts waited_{};                 ///< actions of each lane known to be over (execute_next(): awaited)
 };
 
 /// Makes the queues of a rank; tests bring their own.
 using MakeQueues = std::function<Queues(const QueueOptions&)>;
 
 struct ExecutorOptions {
-  std::chrono::duration<double> stall_limit{
-      600};  ///< a step in which nothing moves for this long has stalled
+  Watchdog::Seconds stall_limit{600};  ///< a step in which nothing moves for this long has stalled
   WatchdogCalls watchdog{};
   comm::mpi::WaitPolicy waiting{.spins = 2, .yields = 4};  ///< of the communication thread
-  bool communication_on_stream = false;                    ///< of the transport
+  bool communication_on_stream = false;                    ///< of the transport, as the next one
+  int messages_at_once = 1;
   MakeQueues make_queues = engine::make_queues;
 };
 
 /// Executes a rank's program step after step. Where all queues are asynchronous, the calling thread submits
 /// every lane, in the order of the program, so that all ranks launch alike. Else the compute lane has the
-/// calling thread, and all communication lanes together another one.
+/// calling thread, and all communication lanes together another one: their transfers are under way at the
+/// same time, and one wait serves them all. It sleeps between steps.
 class Executor {
 public:
-  Executor(const schedule::Program& program, int rank, Compute& compute, Transfers& transfers,
-           const ExecutorOptions& options);
+  Executor(const schedule::Program& program, int rank, const Start& start, const ExecutorOptions& options);
 
-  /// One step. Throws what any lane throws.
-  StepTime execute();
+  /// One step: its seconds on this rank. Throws what any lane throws.
+  double step();
 
   /// Times of every action of the last step, indexed as RankProgram::actions.
   [[nodiscard]] const std::vector<Span>& spans() const { return spans_; }
@@ -48,21 +195,28 @@ public:
 
 private:
   [[nodiscard]] Queues queues(const ExecutorOptions& options);
-  void begin_step();
+  [[nodiscard]] std::vector<std::unique_ptr<Lane>> make_lanes(const Start& start, int messages);
   void submit_in_order();
   void execute_on_threads();
-  void finish();
-  [[nodiscard]] std::vector<std::unique_ptr<Lane>> make_lanes(Compute& compute, Transfers& transfers);
-  [[nodiscard]] std::vector<Lane*> driven();
+  void communicate(const std::stop_token& end);
+  void drive_lanes();
+  void wait_for_communication() const;
 
   const schedule::RankProgram& program_;
   Progress progress_;
-  Clock clock_;
+  StepClock clock_;
   Queues queues_;
   bool asynchronous_;  ///< all of them
   std::vector<Span> spans_;
-  std::vector<std::unique_ptr<Lane>> lanes_;  ///< those with units, and that of compute, the first one
-  CommunicationThread communication_;
+  std::vector<Lane*> driven_;  ///< by the communication thread: none where a device has them all
+  std::vector<std::unique_ptr<Lane>> lanes_;  ///< those with actions, and that of compute, the first one
+  comm::mpi::WaitPolicy policy_;
+  /// Whether the rank can do nothing but wait for what is moved, so that its cores are free for waits that
+  /// answer at once.
+  comm::mpi::LowLatency low_latency_;
+  std::atomic<int> ordered_ = 0;  ///< steps that the communication thread shall execute; -1 ends it
+  std::atomic<int> executed_ = 0;
+  std::jthread communication_;
   Watchdog watchdog_;
 };
 

@@ -45,27 +45,27 @@ bool use_nccl(const std::string& wanted, std::size_t ranks, bool shared_devices)
   return true;
 }
 
-NamedTransport make_mpi(const TransportPlace& place) {
+NamedTransport make_mpi(const TransportRequest& request) {
   if constexpr (kernels::on_host) {
-    const std::span staging(place.staging.data, place.staging.bytes);
-    return {comm::mpi::make_transport(place.comm, place.program, staging, place.waiting), "mpi"};
+    const std::span staging(request.staging.data, request.staging.bytes);
+    return {comm::mpi::make_transport(request.comm, request.program, staging, request.waiting), "mpi"};
   } else {
-    const comm::mpi::Reach reach = comm::mpi::agreed_reach(place.comm);
-    return {comm::mpi::device_transport(place.comm, place.program, reach, place.waiting),
+    const comm::mpi::Reach reach = comm::mpi::agreed_reach(request.comm);
+    return {comm::mpi::device_transport(request.comm, request.program, reach, request.waiting),
             fmt::format("mpi {}", name_of(reach))};
   }
 }
 
 #if defined(MINITAW_HAVE_NCCL)
 
-NamedTransport make_nccl(const TransportPlace& place) {
+NamedTransport make_nccl(const TransportRequest& request) {
   const Kokkos::View<std::byte*, kernels::MemorySpace> scratch("minitaw::nccl",
-                                                               comm::nccl::scratch_bytes(place.program));
+                                                               comm::nccl::scratch_bytes(request.program));
   comm::nccl::Options options;
   for (int l = 0; l < schedule::lanes; ++l) options.queues[l] = lane_stream(static_cast<schedule::Lane>(l));
   options.scratch = {scratch.data(), scratch.size()};
-  options.policy = place.waiting;
-  auto transport = comm::nccl::make_transport(place.comm, place.program, comm::nccl::library(), options);
+  options.policy = request.waiting;
+  auto transport = comm::nccl::make_transport(request.comm, request.program, comm::nccl::library(), options);
   for (int l = 0; l < schedule::lanes; ++l)
     lane_space(static_cast<schedule::Lane>(l))
         .fence("minitaw::engine: first calls of NCCL");  // they use scratch
@@ -76,12 +76,13 @@ NamedTransport make_nccl(const TransportPlace& place) {
 
 }  // namespace
 
-NamedTransport make_transport(const std::string& wanted, const TransportPlace& place) {
-  [[maybe_unused]] const bool by_nccl = use_nccl(wanted, place.program.ranks.size(), place.shared_devices);
+NamedTransport make_transport(const std::string& wanted, const TransportRequest& request) {
+  [[maybe_unused]] const bool by_nccl =
+      use_nccl(wanted, request.program.ranks.size(), request.shared_devices);
 #if defined(MINITAW_HAVE_NCCL)
-  if (by_nccl) return make_nccl(place);
+  if (by_nccl) return make_nccl(request);
 #endif
-  return make_mpi(place);
+  return make_mpi(request);
 }
 
 void require_transport(const std::string& wanted, bool shared_devices) {

@@ -15,7 +15,7 @@
 namespace minitaw::engine {
 
 /// What a transport is made for.
-struct TransportPlace {
+struct TransportRequest {
   MPI_Comm comm;  ///< the ranks of the case
   const schedule::Program& program;
   model::Buffer staging;  ///< of the arena
@@ -30,7 +30,7 @@ struct NamedTransport {
 };
 /// What `wanted` ("auto", "mpi" or "nccl") means in this build and place. Collective over the ranks of the
 /// case. Throws InputError for a transport that cannot be had.
-[[nodiscard]] NamedTransport make_transport(const std::string& wanted, const TransportPlace& place);
+[[nodiscard]] NamedTransport make_transport(const std::string& wanted, const TransportRequest& request);
 
 /// Throws InputError for one that this build or place does not have. Not collective.
 void require_transport(const std::string& wanted, bool shared_devices);

@@ -65,12 +65,26 @@ std::uint64_t peak_memory() {
 
 std::uint64_t available_memory() { return std::min(free_on_node(), left_in_groups()); }
 
-using schedule::Memory;
-
 namespace {
+
+using schedule::Memory;
+using schedule::SlotClass;
 
 /// Of every buffer; Kokkos keeps 128 bytes of its own before what it hands out.
 constexpr std::size_t alignment = 256;
+
+/// Slice of the embeddings that a rank updates.
+int embeddings_slice(const schedule::RankProgram& rank) {
+  for (const schedule::Action& action : rank.actions)
+    if (action.kind == schedule::Kind::update && action.payload == schedule::Payload::embeddings)
+      return action.shard;
+  return 0;
+}
+
+void zero(model::Buffer buffer) {
+  using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
+  Kokkos::deep_copy(Bytes(buffer.data, buffer.bytes), std::byte{0});
+}
 
 }  // namespace
 
@@ -91,7 +105,8 @@ Arena::Arena(const schedule::Footprint& footprint)
 }
 
 model::Buffer Arena::slot(schedule::Slot slot) const {
-  return slots_[static_cast<std::size_t>(slot.cls)][slot.index];
+  const auto& slots = slots_[static_cast<std::size_t>(slot.cls)];
+  return static_cast<std::size_t>(slot.index) < slots.size() ? slots[slot.index] : model::Buffer{};
 }
 
 model::Buffer Arena::cut(std::size_t bytes, Memory kind) {
@@ -102,6 +117,41 @@ model::Buffer Arena::cut(std::size_t bytes, Memory kind) {
   used_ += bytes;
   measured_[static_cast<std::size_t>(kind)] += bytes;
   return buffer;
+}
+
+model::EmbeddingsPart embeddings_part_of(const schedule::Program& program, int rank,
+                                         const model::Layout& layout) {
+  if (program.ranks[rank].slots[static_cast<std::size_t>(SlotClass::embeddings)] == 0) return {0, 0};
+  const Range part = held(program, rank, SlotClass::embeddings, -1, layout);
+  return {part.begin, part.count};
+}
+
+State::State(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena)
+    : rank_(program.ranks[rank]), layout_(layout), arena_(arena), slices_(program.owned_slices),
+      embeddings_part_(embeddings_part_of(program, rank, layout)) {}
+
+void State::initialise(std::uint64_t seed) const {
+  for (int k = 0; k < static_cast<int>(owned_shards().size()); ++k) {
+    zero(arena_.optimiser(k));
+    model::draw(weights(k), shard_optimiser(k).master, layout_.shards[owned_shards()[k]].tensors,
+                {slice() * elements(k), elements(k)}, layout_.shape, seed);
+  }
+  if (embeddings_part_.elements == 0) return;
+  zero(arena_.optimiser(static_cast<int>(owned_shards().size())));
+  const std::vector<model::Tensor>& tensors = layout_.embeddings.tensors;
+  const std::int64_t slice = layout_.embeddings.slice;
+  model::draw(embeddings(), {}, tensors, embeddings_part_, layout_.shape, seed);
+  model::draw({}, embeddings_optimiser().master, tensors, {embeddings_slice(rank_) * slice, slice},
+              layout_.shape, seed);
+}
+
+model::OptimiserState State::shard_optimiser(int owned) const {
+  return model::optimiser_state(arena_.optimiser(owned), layout_.shape.dtype, elements(owned));
+}
+
+model::OptimiserState State::embeddings_optimiser() const {
+  return model::optimiser_state(arena_.optimiser(static_cast<int>(owned_shards().size())),
+                                layout_.shape.dtype, layout_.embeddings.slice);
 }
 
 }  // namespace minitaw::engine

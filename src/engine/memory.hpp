@@ -26,8 +26,9 @@ class Arena {
 public:
   explicit Arena(const schedule::Footprint& footprint);
 
+  /// No bytes where the rank has no such slot.
   [[nodiscard]] model::Buffer slot(schedule::Slot slot) const;
-  /// Optimiser memory of owned slot k, or of the embeddings (after the owned_shards).
+  /// Optimiser memory of owned slot k, or of the embeddings (after the owned shards).
   [[nodiscard]] model::Buffer optimiser(int index) const { return optimiser_[index]; }
   [[nodiscard]] model::Buffer workspace() const { return workspace_; }
   /// Where the step's loss is added up.
@@ -47,10 +48,55 @@ private:
   std::size_t used_ = 0, end_ = 0;
   std::array<std::vector<model::Buffer>, schedule::slot_classes> slots_;
   std::vector<model::Buffer> optimiser_;
-  model::Buffer scalars_;
-  model::Buffer workspace_;
-  model::Buffer staging_;
+  model::Buffer scalars_, workspace_, staging_;
   std::array<std::uint64_t, schedule::memory_kinds> measured_{};
+};
+
+/// The part of the embeddings that a rank holds; no elements if none.
+[[nodiscard]] model::EmbeddingsPart embeddings_part_of(const schedule::Program& program, int rank,
+                                                       const model::Layout& layout);
+
+/// What a rank carries from step to step, in the arena: weights and optimiser state of its owned shards, or
+/// of its slice of each, the embeddings or its slice of them with the optimiser state of the slice that it
+/// updates, and the gradients of the last step.
+class State {
+public:
+  State(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena);
+
+  /// Initial weights (same on every rank and sharding), moments zero.
+  void initialise(std::uint64_t seed) const;
+
+  [[nodiscard]] const std::vector<int>& owned_shards() const { return rank_.owned_shards; }
+  [[nodiscard]] model::Buffer weights(int owned) const { return slot(schedule::SlotClass::owned, owned); }
+  [[nodiscard]] model::Buffer accumulator(int owned) const {
+    return slot(schedule::SlotClass::accumulator, owned);
+  }
+  [[nodiscard]] model::OptimiserState shard_optimiser(int owned) const;
+  /// What the rank holds of each of those shards: slice slice() of slices().
+  [[nodiscard]] int slice() const { return rank_.slice; }
+  [[nodiscard]] int slices() const { return slices_; }
+  /// Empty on a rank that holds no embeddings.
+  [[nodiscard]] model::Buffer embeddings() const { return slot(schedule::SlotClass::embeddings, 0); }
+  [[nodiscard]] model::Buffer embeddings_accumulator() const {
+    return slot(schedule::SlotClass::embeddings_accumulator, 0);
+  }
+  /// What those buffers hold.
+  [[nodiscard]] const model::EmbeddingsPart& embeddings_part() const { return embeddings_part_; }
+  [[nodiscard]] model::OptimiserState embeddings_optimiser() const;
+
+private:
+  [[nodiscard]] model::Buffer slot(schedule::SlotClass cls, int index) const {
+    return arena_.slot({cls, static_cast<std::int16_t>(index)});
+  }
+  [[nodiscard]] std::int64_t elements(int owned) const {
+    return layout_.shards[owned_shards()[owned]].elements / slices_;
+  }
+
+  const schedule::RankProgram& rank_;
+  const model::Layout& layout_;
+  const Arena& arena_;
+  int slices_;
+  model::EmbeddingsPart embeddings_part_;
 };
 
 }  // namespace minitaw::engine

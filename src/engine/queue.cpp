@@ -4,13 +4,9 @@
 
 #include "kernels/kernels.hpp"
 
-#if defined(KOKKOS_ENABLE_CUDA)
-#include "engine/detail/cuda/stream_queue.hpp"
-#endif
-
 namespace minitaw::engine {
 
-FencedQueue::FencedQueue(model::ExecutionSpace exec, int units, const Clock& clock, Check waiting)
+FencedQueue::FencedQueue(model::ExecutionSpace exec, int units, const StepClock& clock, Check waiting)
     : exec_(std::move(exec)), clock_(clock), waiting_(std::move(waiting)), spans_(units) {}
 
 void FencedQueue::begin_step() {
@@ -42,15 +38,7 @@ void FencedQueue::end(int unit) {
   completed_.store(unit + 1, std::memory_order_release);
 }
 
-#if defined(KOKKOS_ENABLE_CUDA)
-
-model::ExecutionSpace lane_space(schedule::Lane lane) { return cuda::streams().space(lane); }
-
-void* lane_stream(schedule::Lane lane) { return cuda::streams().stream(lane); }
-
-void use_device() { cuda::check(cudaSetDevice(Kokkos::device_id()), "cudaSetDevice"); }
-
-#else
+#if !defined(KOKKOS_ENABLE_CUDA)  // else detail/cuda/stream_queue.cpp
 
 namespace {
 
@@ -76,27 +64,14 @@ void* lane_stream(schedule::Lane) { return nullptr; }
 
 void use_device() {}
 
-#endif
-
 Queues make_queues(const QueueOptions& options) {
   Queues queues;
-#if defined(KOKKOS_ENABLE_CUDA)
-  const auto start = std::make_shared<const cuda::Event>();
-#endif
-  for (int l = 0; l < schedule::lanes; ++l) {
-    const auto lane = static_cast<schedule::Lane>(l);
-#if defined(KOKKOS_ENABLE_CUDA)
-    const bool compute = lane == schedule::Lane::compute;
-    if (compute || options.communication_on_stream) {
-      queues[l] =
-          std::make_unique<cuda::StreamQueue>(cuda::streams().stream(lane), options.units[l], start, compute);
-      continue;
-    }
-#endif
-    queues[l] =
-        std::make_unique<FencedQueue>(lane_space(lane), options.units[l], *options.clock, options.waiting);
-  }
+  for (int l = 0; l < schedule::lanes; ++l)
+    queues[l] = std::make_unique<FencedQueue>(lane_space(static_cast<schedule::Lane>(l)), options.units[l],
+                                              *options.clock, options.waiting);
   return queues;
 }
+
+#endif
 
 }  // namespace minitaw::engine

@@ -22,7 +22,7 @@ inline double host_seconds() {
 }
 
 /// The host's clock, from the beginning of a step; shared by the lanes of a rank.
-class Clock {
+class StepClock {
 public:
   void begin_step() { start_ = host_seconds(); }
   [[nodiscard]] double now() const { return host_seconds() - start_; }
@@ -97,7 +97,7 @@ public:
 class FencedQueue final : public Queue {
 public:
   /// `units`: most units of a step. `waiting` is asked while it waits for another queue.
-  FencedQueue(model::ExecutionSpace exec, int units, const Clock& clock, Check waiting);
+  FencedQueue(model::ExecutionSpace exec, int units, const StepClock& clock, Check waiting);
 
   [[nodiscard]] bool asynchronous() const override { return false; }
   void begin_step() override;
@@ -115,7 +115,7 @@ public:
 
 private:
   model::ExecutionSpace exec_;
-  const Clock& clock_;
+  const StepClock& clock_;
   Check waiting_;
   std::vector<Span> spans_;
   std::atomic<int> begun_ = 0;
@@ -139,7 +139,7 @@ using Queues = std::array<std::unique_ptr<Queue>, schedule::lanes>;
 
 struct QueueOptions {
   std::array<int, schedule::lanes> units{};  ///< of each lane
-  const Clock* clock = nullptr;
+  const StepClock* clock = nullptr;
   Queue::Check waiting;                  ///< ends a wait of one lane for another
   bool communication_on_stream = false;  ///< the transport enqueues instead of completing
 };

@@ -4,59 +4,40 @@
 #include <cmath>
 #include <fmt/format.h>
 
+#include "engine/executor.hpp"
 #include "engine/queue.hpp"
 #include "schedule/program.hpp"
 
 namespace minitaw::engine {
 
 Watchdog::Watchdog(const schedule::Program& program, int rank, std::vector<const Lane*> lanes,
-                   Progress& progress, std::chrono::duration<double> limit, WatchdogCalls calls)
+                   Progress& progress, Seconds limit, WatchdogCalls calls)
     : program_(program), rank_(rank), lanes_(std::move(lanes)), progress_(progress), limit_(limit),
-      calls_(std::move(calls)), thread_([this] { loop(); }) {}
+      calls_(std::move(calls)), thread_([this](const std::stop_token& end) { watch(end); }) {}
 
-Watchdog::~Watchdog() {
+void Watchdog::set_running(bool running) {
   {
     const std::scoped_lock lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_one();
-  thread_.join();
-}
-
-void Watchdog::begin_step() {
-  {
-    const std::scoped_lock lock(mutex_);
-    running_ = true;
+    running_ = running;
   }
   changed_.notify_one();
 }
 
-void Watchdog::end_step() {
-  {
-    const std::scoped_lock lock(mutex_);
-    running_ = false;
-  }
-  changed_.notify_one();
-}
-
-void Watchdog::loop() {
+void Watchdog::watch(const std::stop_token& end) {
   use_device();
   std::unique_lock lock(mutex_);
-  while (!ending_) {
-    changed_.wait(lock, [&] { return running_ || ending_; });
-    watch_step(lock);
-  }
+  while (changed_.wait(lock, end, [&] { return running_; }) && !end.stop_requested()) watch_step(lock, end);
 }
 
-void Watchdog::watch_step(std::unique_lock<std::mutex>& lock) {
-  const auto over = [&] { return !running_ || ending_; };
+void Watchdog::watch_step(std::unique_lock<std::mutex>& lock, const std::stop_token& end) {
+  const auto over = [&] { return !running_ || end.stop_requested(); };
   // A tenth of the limit is fine enough, and leaves the lanes alone.
-  const auto interval = std::min(limit_ / 10, std::chrono::duration<double>(0.5));
+  const auto interval = std::min(limit_ / 10, Seconds(0.5));
   auto moved = std::chrono::steady_clock::now();
   for (long before = moves(); !over();) {
-    changed_.wait_for(lock, interval, over);
+    changed_.wait_for(lock, end, interval, over);
     if (over()) return;
-    poll_once();
+    poll();
     const auto now = std::chrono::steady_clock::now();
     if (const long seen = moves(); seen != before) {
       before = seen;
@@ -65,20 +46,26 @@ void Watchdog::watch_step(std::unique_lock<std::mutex>& lock) {
       lock.unlock();
       stall();
       lock.lock();
-      changed_.wait(lock, over);
+      changed_.wait(lock, end, over);
     }
   }
 }
 
 /// The step fails before anything is cancelled: the first failure is the one that is told.
 void Watchdog::stall() {
-  const std::string why = reason();
-  calls_.on_stall(report());
-  progress_.fail(std::make_exception_ptr(Stalled(why)));
+  std::string report = headline(), reason = report;  // for people, and in one sentence for the record
+  for (const Lane* lane : lanes_) {
+    report += "\n  " + describe(*lane);
+    const schedule::Action* action = lane->pending();
+    if (action != nullptr && lane->started() && is_communication(action->kind))
+      reason += ", " + describe(*lane);
+  }
+  calls_.on_stall(report);
+  progress_.fail(std::make_exception_ptr(Stalled(reason)));
   calls_.cancel();
 }
 
-void Watchdog::poll_once() {
+void Watchdog::poll() {
   try {
     calls_.poll();
   } catch (...) {
@@ -94,21 +81,6 @@ long Watchdog::moves() const {
 
 std::string Watchdog::headline() const {
   return fmt::format("rank {}: no lane has moved for {:g} s", rank_, std::round(10 * limit_.count()) / 10);
-}
-
-std::string Watchdog::report() const {
-  std::string text = headline();
-  for (const Lane* lane : lanes_) text += "\n  " + describe(*lane);
-  return text;
-}
-
-std::string Watchdog::reason() const {
-  std::string text = headline();
-  for (const Lane* lane : lanes_)
-    if (const schedule::Action* action = lane->pending();
-        action != nullptr && lane->started() && is_communication(action->kind))
-      text += ", " + describe(*lane);
-  return text;
 }
 
 std::string Watchdog::describe(const Lane& lane) const {
@@ -131,44 +103,36 @@ constexpr std::chrono::hours longest{24 * 365};
 
 }  // namespace
 
-Guard::Guard(OnExpiry on_expiry) : on_expiry_(std::move(on_expiry)), thread_([this] { loop(); }) {}
-
-Guard::~Guard() {
-  {
-    const std::scoped_lock lock(mutex_);
-    ending_ = true;
-  }
-  changed_.notify_one();
-  thread_.join();
-}
+Guard::Guard(OnExpiry on_expiry)
+    : on_expiry_(std::move(on_expiry)), thread_([this](const std::stop_token& end) { watch(end); }) {}
 
 void Guard::expect(std::string what, Seconds limit) {
   {
     const std::scoped_lock lock(mutex_);
     what_ = std::move(what);
     limit_ = std::min(limit, Seconds(longest));
-    deadline_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(limit_);
+    deadline_ = std::chrono::steady_clock::now() + std::chrono::duration_cast<Time::duration>(limit_);
   }
   changed_.notify_one();
 }
 
 void Guard::pause() {
   const std::scoped_lock lock(mutex_);
-  deadline_ = Clock::time_point::max();
+  deadline_ = Time::max();
 }
 
-void Guard::loop() {
+void Guard::watch(const std::stop_token& end) {
   std::unique_lock lock(mutex_);
-  while (!ending_) {
-    if (deadline_ == Clock::time_point::max()) {
-      changed_.wait(lock);
-    } else if (changed_.wait_until(lock, deadline_) == std::cv_status::timeout && Clock::now() >= deadline_) {
-      const std::string report = fmt::format("{} has not ended for {:g} s", what_, limit_.count());
-      deadline_ = Clock::time_point::max();
-      lock.unlock();
-      on_expiry_(report);
-      lock.lock();
-    }
+  while (changed_.wait(lock, end, [&] { return deadline_ != Time::max(); })) {
+    const Time deadline = deadline_;
+    // It may be put off or taken back meanwhile.
+    if (changed_.wait_until(lock, end, deadline, [&] { return deadline_ != deadline; })) continue;
+    if (end.stop_requested()) return;
+    const std::string report = fmt::format("{} has not ended for {:g} s", what_, limit_.count());
+    deadline_ = Time::max();
+    lock.unlock();
+    on_expiry_(report);
+    lock.lock();
   }
 }
 

@@ -9,9 +9,12 @@
 #include <thread>
 #include <vector>
 
-#include "engine/lane.hpp"
+#include "schedule/program.hpp"
 
 namespace minitaw::engine {
+
+class Lane;
+class Progress;
 
 /// A step in which nothing moved.
 struct Stalled : std::runtime_error {
@@ -32,39 +35,35 @@ struct WatchdogCalls {
 /// Stalled, which names the transfers under way.
 class Watchdog {
 public:
-  Watchdog(const schedule::Program& program, int rank, std::vector<const Lane*> lanes, Progress& progress,
-           std::chrono::duration<double> limit, WatchdogCalls calls);
-  Watchdog(const Watchdog&) = delete;
-  Watchdog& operator=(const Watchdog&) = delete;
-  ~Watchdog();
+  using Seconds = std::chrono::duration<double>;
 
-  void begin_step();
-  void end_step();
+  Watchdog(const schedule::Program& program, int rank, std::vector<const Lane*> lanes, Progress& progress,
+           Seconds limit, WatchdogCalls calls);
+
+  void begin_step() { set_running(true); }
+  void end_step() { set_running(false); }
 
 private:
-  void loop();
+  void set_running(bool running);
+  void watch(const std::stop_token& end);
+  void watch_step(std::unique_lock<std::mutex>& lock, const std::stop_token& end);
   [[nodiscard]] long moves() const;
-  void watch_step(std::unique_lock<std::mutex>& lock);
-  void poll_once();
+  void poll();
   void stall();
   [[nodiscard]] std::string headline() const;
-  [[nodiscard]] std::string report() const;
-  /// For the record: the same in one sentence.
-  [[nodiscard]] std::string reason() const;
   [[nodiscard]] std::string describe(const Lane& lane) const;
 
   const schedule::Program& program_;
   int rank_;
   std::vector<const Lane*> lanes_;
   Progress& progress_;
-  std::chrono::duration<double> limit_;
+  Seconds limit_;
   WatchdogCalls calls_;
 
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   bool running_ = false;
-  bool ending_ = false;
-  std::thread thread_;
+  std::jthread thread_;
 };
 
 /// Watches what a rank does outside of steps, where a wait for a rank that has died or stopped would last for
@@ -72,13 +71,10 @@ private:
 /// takes longer than it may.
 class Guard {
 public:
-  using Seconds = std::chrono::duration<double>;
+  using Seconds = Watchdog::Seconds;
   using OnExpiry = std::function<void(const std::string& report)>;
 
   explicit Guard(OnExpiry on_expiry);
-  Guard(const Guard&) = delete;
-  Guard& operator=(const Guard&) = delete;
-  ~Guard();
 
   /// From now on the rank is at `what` ("gathering results"), which ends or becomes something else within
   /// `limit`.
@@ -87,17 +83,16 @@ public:
   void pause();
 
 private:
-  using Clock = std::chrono::steady_clock;
-  void loop();
+  using Time = std::chrono::steady_clock::time_point;
+  void watch(const std::stop_token& end);
 
   OnExpiry on_expiry_;
   std::mutex mutex_;
-  std::condition_variable changed_;
+  std::condition_variable_any changed_;
   std::string what_;
   Seconds limit_{0};
-  Clock::time_point deadline_ = Clock::time_point::max();  ///< max: paused
-  bool ending_ = false;
-  std::thread thread_;
+  Time deadline_ = Time::max();  ///< max: paused
+  std::jthread thread_;
 };
 
 }  // namespace minitaw::engine

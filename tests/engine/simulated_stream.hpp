@@ -18,7 +18,7 @@ namespace minitaw::engine::tests {
 class SimulatedStream final : public Queue {
 public:
   /// `stop`, shared by the streams of a rank, ends their waits for each other.
-  SimulatedStream(int units, const Clock& clock, std::shared_ptr<std::atomic<bool>> stop)
+  SimulatedStream(int units, const StepClock& clock, std::shared_ptr<std::atomic<bool>> stop)
       : clock_(clock), stop_(std::move(stop)), spans_(units), events_(units) {
     for (int u = 0; u < units; ++u) events_[u] = {this, u};
     thread_ = std::thread([this] { loop(); });
@@ -110,7 +110,7 @@ private:
     }
   }
 
-  const Clock& clock_;
+  const StepClock& clock_;
   std::shared_ptr<std::atomic<bool>> stop_;
   std::vector<Span> spans_;
   std::vector<Event> events_;

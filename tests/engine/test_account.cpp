@@ -54,40 +54,6 @@ TEST(Account, ASideThatComesAfterTheEndHeldUpNobody) {
   EXPECT_DOUBLE_EQ(step.ranks[1].idle, 5);
 }
 
-TEST(Account, WhatRunsUnderAComputationIsHidden) {
-  const StepAccount step = account(program(R"(program overlap
-shards 1
-micro_batches 2
-groups 1+1
-communicator world 0 1
-rank 0 slots h1 a1 x1 e1 f1 owned 0
-   0 compute F s0 m0 h0 a0 x0
-   0 gradients_in all_reduce EG f0 @world
-   1 operands_in broadcast W0 h0 root r0 @world
-   1 compute update E0 e0 f0 after gradients_in:1
-   1 compute join after operands_in:1
-rank 1 slots w1 a1 x1 e1 f1 owned
-   0 compute F s0 m1 w0 a0 x0
-   0 gradients_in all_reduce EG f0 @world
-   1 operands_in broadcast W0 w0 root r0 @world
-   1 compute update E0 e0 f0 after gradients_in:1
-   1 compute join after operands_in:1
-)"),
-                                   {{{0, 0, 3}, {0, 1, 5}, {0, 2, 9}, {3, 5, 6}, {6, 9, 9}},
-                                    {{0, 0, 4}, {0, 2, 5}, {0, 2, 9}, {4, 5, 7}, {7, 9, 9}}});
-  const trace::RankTime &first = step.ranks[0], &second = step.ranks[1];
-  // Under way: all_reduce 2 to 5, broadcast 2 to 9, together 7 s.
-  EXPECT_DOUBLE_EQ(first.communication, 7);
-  EXPECT_DOUBLE_EQ(first.hidden, 1 + 1);
-  EXPECT_DOUBLE_EQ(exposed(first, Traffic::embeddings), 2);
-  EXPECT_DOUBLE_EQ(exposed(first, Traffic::weights), 3);
-  EXPECT_DOUBLE_EQ(first.idle, 0);
-  EXPECT_DOUBLE_EQ(second.hidden, 2 + 2);
-  EXPECT_DOUBLE_EQ(exposed(second, Traffic::embeddings), 1);
-  EXPECT_DOUBLE_EQ(exposed(second, Traffic::weights), 2);
-  EXPECT_DOUBLE_EQ(second.compute, 6);
-}
-
 // Rank 2 waits for rank 1, whose lane first takes a gradient from rank 0, which first computes.
 TEST(Account, WaitsAreFollowedThroughOtherRanks) {
   const StepAccount step =

@@ -98,6 +98,25 @@ private:
   schedule::Matching matching_;
 };
 
+/// Planned spans as an engine would have measured them. In a plan a message begins when both of its sides are
+/// there; an engine sees when its own side has started.
+StepSpans as_measured(const Program& program, StepSpans planned) {
+  for (std::size_t r = 0; r < planned.size(); ++r) {
+    const std::vector<Action>& actions = program.ranks[r].actions;
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      std::array<int, schedule::lanes> left = actions[i].waits;
+      left[static_cast<std::size_t>(actions[i].lane)] = 0;
+      double begin = 0;
+      for (std::size_t k = 0; k < actions.size(); ++k)
+        if ((actions[k].lane == actions[i].lane && k < i) ||
+            left[static_cast<std::size_t>(actions[k].lane)]-- > 0)
+          begin = std::max(begin, planned[r][k].end);
+      planned[r][i].begin = begin;  // ends stay as they are
+    }
+  }
+  return planned;
+}
+
 /// By moments in the middle between whole seconds, when nothing begins or ends.
 StepAccount by_moments(const Program& program, const StepSpans& spans) {
   const Definition definition(program, spans);

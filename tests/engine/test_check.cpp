@@ -8,9 +8,7 @@
 
 #include "base/bf16.hpp"
 #include "cases.hpp"
-#include "comm/transport.hpp"
 #include "engine/memory.hpp"
-#include "engine/reference.hpp"
 #include "sanitized.hpp"
 
 namespace minitaw::engine {
@@ -142,10 +140,7 @@ TEST(Weights, AreThoseOfTheCasesOwnOptimiser) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
     deck::Case c = serial_case();
     c.shape.dtype = dtype;
-    const auto make = [](const schedule::Program&, model::Buffer) {
-      return NamedTransport{std::make_unique<comm::SoloTransport>(), "none"};
-    };
-    Session one(c, 0, make, {}), two(c, 0, make, {});
+    Trainer one(c, 0, no_transport, {}), two(c, 0, no_transport, {});
     EXPECT_LE(run_steps(one, c, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);
     deck::Case other = c;
     other.learning_rate *= 1.01;

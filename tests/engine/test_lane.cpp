@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <chrono>
 #include <gtest/gtest.h>
-#include <optional>
 #include <random>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/executor.hpp"
-#include "engine/lane.hpp"
 #include "engine/queue.hpp"
 #include "engine/simulated_stream.hpp"
 #include "schedule/registry.hpp"
@@ -93,93 +92,37 @@ private:
   std::function<void()> work_;
 };
 
-/// Executes all lanes of a rank with work that only sleeps and touches a plain variable per slot: a wait that
-/// does not hold shows as a data race (ThreadSanitizer) or as an action that began too early.
+/// Actions of a rank that only sleep and touch a plain variable per slot: a wait that does not hold shows as
+/// a data race (ThreadSanitizer) or as an action that began too early.
 class FakeRank {
 public:
-  FakeRank(const RankProgram& program, int rank, unsigned seed, const MakeQueues& make_queues)
-      : rank_(rank), queues_(make_queues(options(program))), spans_(program.actions.size()) {
-    for (int c = 0; c < schedule::slot_classes; ++c) contents_[c].resize(program.slots[c]);
-    for (int l = 0; l < schedule::lanes; ++l) {
-      const auto lane = static_cast<schedule::Lane>(l);
-      const unsigned own_seed = seed + static_cast<unsigned>(l);
-      lanes_.push_back(std::make_unique<Lane>(program, lane, progress_, queues_,
-                                              l == 0 ? work(own_seed) : transfer(own_seed)));
-    }
-    asynchronous_ = lanes_.back()->asynchronous();
-    if (!asynchronous_) communication_.emplace(communication_lanes(), progress_, policy);
+  FakeRank(const schedule::Program& program, int rank, unsigned seed, const MakeQueues& make_queues)
+      : rank_(rank), executor_(program, rank, [this](const Action& action) { return start(action); },
+                               {.waiting = policy, .make_queues = make_queues}) {
+    for (int c = 0; c < schedule::slot_classes; ++c) contents_[c].resize(program.ranks[rank].slots[c]);
+    for (std::mt19937& random : random_) random.seed(seed++);
   }
 
-  void step() {
-    progress_.begin_step();
-    clock_.begin_step();
-    for (const auto& lane : lanes_) lane->begin_step();
-    if (asynchronous_) submit_in_order();
-    else execute_on_threads();
-    for (const auto& queue : queues_) queue->finish([] {});
-    progress_.rethrow_if_failed();
-    for (const auto& lane : lanes_) lane->read(spans_);
-  }
-
-  [[nodiscard]] const std::vector<Span>& spans() const { return spans_; }
+  void step() { EXPECT_GT(executor_.step(), 0); }
+  [[nodiscard]] const std::vector<Span>& spans() const { return executor_.spans(); }
   /// Transfers that were under way at the same time.
   [[nodiscard]] int most_under_way() const { return most_; }
 
 private:
-  [[nodiscard]] QueueOptions options(const RankProgram& program) {
-    QueueOptions options;
-    for (int l = 0; l < schedule::lanes; ++l)
-      options.units[l] = static_cast<int>(actions_of(program, static_cast<schedule::Lane>(l)).size());
-    options.clock = &clock_;
-    options.waiting = [this] { progress_.check(); };
-    return options;
-  }
-
-  [[nodiscard]] std::vector<Lane*> communication_lanes() const {
-    std::vector<Lane*> lanes;
-    for (std::size_t l = 1; l < lanes_.size(); ++l) lanes.push_back(lanes_[l].get());
-    return lanes;
-  }
-
-  void execute_on_threads() {
-    communication_->begin_step();
-    for (Lane& compute = *lanes_.front(); !compute.done(); communication_->wake()) compute.execute_next();
-    communication_->wait_until_idle();
-  }
-
-  void submit_in_order() {
-    const auto comes_first = [](const Lane* next, const Lane& lane) {
-      return !lane.done() && lane.ready() && (next == nullptr || lane.next_action() < next->next_action());
-    };
-    for (;;) {
-      Lane* next = nullptr;
-      for (const auto& lane : lanes_)
-        if (comes_first(next, *lane)) next = lane.get();
-      if (next == nullptr) return;
-      next->execute_next();
-    }
-  }
-
-  Lane::Start work(unsigned seed) {
-    return [this, random = std::mt19937(seed)](const Action& action) mutable {
-      std::this_thread::sleep_for(std::chrono::microseconds(random() % 100));
+  comm::Transport::Started start(const Action& action) {
+    const unsigned random = random_[static_cast<std::size_t>(action.lane)]();
+    if (action.lane == schedule::Lane::compute)
+      std::this_thread::sleep_for(std::chrono::microseconds(random % 100));
+    if (action.lane == schedule::Lane::compute ||
+        random % 8 == 0) {  // what needs no other rank is over at once
       touch(action);
       return nullptr;
-    };
-  }
-
-  Lane::Start transfer(unsigned seed) {
-    return [this, random = std::mt19937(seed)](const Action& action) mutable -> comm::Transport::Started {
-      const int calls = static_cast<int>(random() % 8);
-      if (calls == 0) {  // what needs no other rank is over at once
-        touch(action);
-        return nullptr;
-      }
-      auto slow = std::make_unique<Slow>(calls, under_way_, [this, &action] { touch(action); });
-      for (int most = most_; most < under_way_ && !most_.compare_exchange_weak(most, under_way_);) {
-      }
-      return slow;
-    };
+    }
+    auto slow =
+        std::make_unique<Slow>(static_cast<int>(random % 8), under_way_, [this, &action] { touch(action); });
+    for (int most = most_; most < under_way_ && !most_.compare_exchange_weak(most, under_way_);) {
+    }
+    return slow;
   }
 
   void touch(const Action& action) {
@@ -191,16 +134,11 @@ private:
   }
 
   int rank_;
-  Progress progress_;
-  Clock clock_;
+  std::array<std::mt19937, schedule::lanes> random_;
   std::array<std::vector<int>, schedule::slot_classes> contents_;
   std::atomic<long> sum_ = 0;
   std::atomic<int> under_way_ = 0, most_ = 0;
-  Queues queues_;
-  std::vector<Span> spans_;
-  bool asynchronous_ = false;
-  std::vector<std::unique_ptr<Lane>> lanes_;
-  std::optional<CommunicationThread> communication_;
+  Executor executor_;
 };
 
 schedule::Program tawpipe() {
@@ -220,33 +158,21 @@ class LaneOnQueues : public ::testing::TestWithParam<MakeQueues> {};
 INSTANTIATE_TEST_SUITE_P(All, LaneOnQueues, ::testing::Values(fenced_queues, tests::simulated_streams),
                          [](const auto& kind) { return kind.index == 0 ? "threads" : "streams"; });
 
-TEST_P(LaneOnQueues, StartsNothingBeforeItsWaitsAreOver) {
+TEST_P(LaneOnQueues, StartsActionsInOrderAndNoneBeforeItsWaitsAreOver) {
   const schedule::Program program = tawpipe();
   const RankProgram& rank = program.ranks[0];
-  FakeRank fake(rank, 0, 3, GetParam());
+  FakeRank fake(program, 0, 3, GetParam());
   for (int step = 0; step < 5; ++step) {
     fake.step();
     std::array<std::vector<double>, schedule::lanes> ends;
     for (std::size_t i = 0; i < rank.actions.size(); ++i)
       ends[static_cast<std::size_t>(rank.actions[i].lane)].push_back(fake.spans()[i].end);
+    for (const std::vector<double>& lane : ends) ASSERT_TRUE(std::ranges::is_sorted(lane)) << "its own order";
     for (std::size_t i = 0; i < rank.actions.size(); ++i)
       for (int l = 0; l < schedule::lanes; ++l) {
         const int count = rank.actions[i].waits[l];
         ASSERT_GE(fake.spans()[i].begin, count > 0 ? ends[l][count - 1] : 0) << "action " << i;
       }
-  }
-}
-
-TEST_P(LaneOnQueues, PlaysItsOwnActionsInOrder) {
-  const schedule::Program program = tawpipe();
-  const RankProgram& rank = program.ranks[4];
-  FakeRank fake(rank, 4, 9, GetParam());
-  fake.step();
-  std::array<double, schedule::lanes> last{};
-  for (std::size_t i = 0; i < rank.actions.size(); ++i) {
-    double& before = last[static_cast<std::size_t>(rank.actions[i].lane)];
-    ASSERT_GE(fake.spans()[i].end, before) << "action " << i;
-    before = fake.spans()[i].end;
   }
 }
 
@@ -261,7 +187,7 @@ struct Stage {
     progress.begin_step();
   }
   Progress progress;
-  Clock clock;
+  StepClock clock;
   Queues queues;
 };
 
@@ -304,9 +230,10 @@ TEST(Lane, HasAsManyMessagesUnderWayAsAreAllowed) {
     std::atomic<int> under_way = 0;
     int begun = 0;
     // The first one takes longest: those behind it count as finished only after it.
-    Lane lane(program.ranks[0], out, stage.progress, stage.queues,
-              [&](const Action&) { return std::make_unique<Slow>(++begun == 1 ? 9 : 3, under_way, [] {}); });
-    lane.allow(allowed);
+    Lane lane(
+        program.ranks[0], out, stage.progress, stage.queues,
+        [&](const Action&) { return std::make_unique<Slow>(++begun == 1 ? 9 : 3, under_way, [] {}); },
+        allowed);
     lane.begin_step();
     lane.advance();
     EXPECT_EQ(under_way, allowed);
@@ -333,9 +260,9 @@ TEST(Lane, HasNoTwoMessagesUnderWayIntoOneSlot) {
   actions[received[2]].slots[0].index = static_cast<std::int16_t>(actions[received[0]].slots[0].index + 1);
   Stage stage(program.ranks[0]);
   std::atomic<int> under_way = 0;
-  Lane lane(program.ranks[0], in, stage.progress, stage.queues,
-            [&](const Action&) { return std::make_unique<Slow>(3, under_way, [] {}); });
-  lane.allow(2);
+  Lane lane(
+      program.ranks[0], in, stage.progress, stage.queues,
+      [&](const Action&) { return std::make_unique<Slow>(3, under_way, [] {}); }, 2);
   lane.begin_step();
   lane.advance();
   EXPECT_EQ(under_way, 1) << "the second one overwrites the first";
@@ -358,58 +285,53 @@ TEST(Lane, DoesNotAdvanceBeforeWhatItWaitsFor) {
   EXPECT_FALSE(lane.started());
 }
 
-TEST(CommunicationThread, HasTransfersOfSeveralLanesUnderWayAtOnce) {
+TEST(Executor, HasTransfersOfSeveralLanesUnderWayAtOnce) {
   const schedule::Program program = tawpipe();
-  FakeRank fake(program.ranks[0], 0, 5, fenced_queues);
+  FakeRank fake(program, 0, 5, fenced_queues);
   for (int step = 0; step < 5; ++step) fake.step();
   EXPECT_GE(fake.most_under_way(), 2);
   EXPECT_LE(fake.most_under_way(), schedule::lanes - 1) << "each lane has one at a time";
 }
 
-/// The first lane's transfer comes to its end only when that of the second one has begun.
-TEST(CommunicationThread, LetsNoLaneWaitForAnother) {
-  const schedule::Program program = two_ways();
-  Stage stage(program.ranks[0]);
-  class Until final : public comm::Operation {
-  public:
-    explicit Until(const bool& flag) : flag_(flag) {}
-    bool advance() override { return std::exchange(done_, flag_) != flag_; }
-    [[nodiscard]] bool done() const override { return done_; }
+/// A transfer that comes to its end when something else has happened.
+class Until final : public comm::Operation {
+public:
+  explicit Until(const bool& flag) : flag_(flag) {}
+  bool advance() override { return std::exchange(done_, flag_) != flag_; }
+  [[nodiscard]] bool done() const override { return done_; }
 
-  private:
-    const bool& flag_;
-    bool done_ = false;
-  };
+private:
+  const bool& flag_;
+  bool done_ = false;
+};
+
+TEST(Executor, LetsNoLaneWaitForAnother) {
+  const schedule::Program program = two_ways();
   bool received = false;
-  Lane out(program.ranks[0], schedule::Lane::operands_out, stage.progress, stage.queues,
-           [&](const Action&) { return std::make_unique<Until>(received); });
-  Lane in(program.ranks[0], schedule::Lane::operands_in, stage.progress, stage.queues, [&](const Action&) {
-    received = true;
+  const Start start = [&](const Action& action) -> comm::Transport::Started {
+    if (action.lane == schedule::Lane::operands_out) return std::make_unique<Until>(received);
+    if (action.lane == schedule::Lane::operands_in) received = true;
     return nullptr;
-  });
-  for (Lane* lane : {&out, &in}) lane->begin_step();
-  CommunicationThread thread({&out, &in}, stage.progress, policy);
-  thread.begin_step();
-  stage.progress.wait(schedule::Lane::operands_out, 1);
-  EXPECT_GE(stage.progress.count(schedule::Lane::operands_in), 1);
-  stage.progress.fail(std::make_exception_ptr(std::runtime_error("enough")));  // nobody computes here
-  thread.wait_until_idle();
+  };
+  Executor executor(program, 0, start, {.waiting = policy, .make_queues = fenced_queues});
+  EXPECT_GT(executor.step(), 0);
 }
 
-TEST(CommunicationThread, AFailureEndsTheStepAndSaysWhy) {
+TEST(Executor, AFailureEndsTheStepAndSaysWhy) {
   const schedule::Program program = two_ways();
-  Stage stage(program.ranks[0]);
   std::atomic<int> under_way = 0;
-  Lane out(program.ranks[0], schedule::Lane::operands_out, stage.progress, stage.queues,
-           [&](const Action&) { return std::make_unique<Slow>(1 << 30, under_way, [] {}); });
-  Lane in(program.ranks[0], schedule::Lane::operands_in, stage.progress, stage.queues,
-          [](const Action&) -> comm::Transport::Started { throw std::runtime_error("the wire is cut"); });
-  for (Lane* lane : {&out, &in}) lane->begin_step();
-  CommunicationThread thread({&out, &in}, stage.progress, policy);
-  thread.begin_step();
-  thread.wait_until_idle();
-  EXPECT_THROW(stage.progress.wait(schedule::Lane::operands_in, 1), Stopped);
-  EXPECT_THROW(stage.progress.rethrow_if_failed(), std::runtime_error);
+  const Start start = [&](const Action& action) -> comm::Transport::Started {
+    if (action.lane == schedule::Lane::operands_in) throw std::runtime_error("the wire is cut");
+    if (action.lane == schedule::Lane::compute) return nullptr;
+    return std::make_unique<Slow>(1 << 30, under_way, [] {});
+  };
+  Executor executor(program, 0, start, {.waiting = policy, .make_queues = fenced_queues});
+  try {
+    (void)executor.step();
+    FAIL() << "must throw";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "the wire is cut");
+  }
 }
 
 }  // namespace

@@ -4,23 +4,19 @@
 #include <mpi.h>
 
 #include "cases.hpp"
-#include "comm/transport.hpp"
-#include "engine/session.hpp"
 #include "engine/simulated_stream.hpp"
+#include "engine/trainer.hpp"
 #include "kokkos_listener.hpp"
 
 namespace minitaw::engine {
 namespace {
 
-Session serial_session(model::Dtype dtype) {
+Trainer serial_trainer(model::Dtype dtype) {
   deck::Case c = tests::small_case("serial", topology::Groups({1}), 3, 2);
   c.shape.dtype = dtype;
-  SessionOptions options;
+  TrainerOptions options;
   if (kernels::on_host) options.hooks.make_queues = tests::simulated_streams;
-  const auto solo = [](const schedule::Program&, model::Buffer) {
-    return NamedTransport{std::make_unique<comm::SoloTransport>(), "none"};
-  };
-  return Session(c, 0, solo, options);
+  return Trainer(c, 0, no_transport, options);
 }
 
 class Quiet : public ::testing::TestWithParam<model::Dtype> {};
@@ -28,15 +24,15 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, Quiet, ::testing::Values(model::Dtype::fp32, mo
                          [](const auto& param_info) { return name_of(param_info.param); });
 
 TEST_P(Quiet, AStepAfterTheFirstNeitherFencesNorAllocates) {
-  Session session = serial_session(GetParam());
-  session.prepare();
-  (void)session.step();
+  Trainer trainer = serial_trainer(GetParam());
+  trainer.prepare();
+  (void)trainer.step();
   for (int step = 0; step < 2; ++step) {
-    session.prepare();
+    trainer.prepare();
     const test::KokkosListener listener;
-    const StepTime time = session.execute();
+    const double seconds = trainer.step();
     EXPECT_EQ(listener.seen(), test::KokkosListener::Seen());
-    EXPECT_GT(time.total, 0);
+    EXPECT_GT(seconds, 0);
   }
 }
 

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "cases.hpp"
-#include "engine/session.hpp"
+#include "engine/trainer.hpp"
 
 namespace minitaw::engine {
 namespace {
@@ -28,7 +28,7 @@ TEST(Watchdog, NamesThePendingActionAndEndsTheStep) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   std::mutex mutex;
   std::string said;
-  SessionOptions options;
+  TrainerOptions options;
   options.stall_limit = std::chrono::milliseconds(500);
   options.hooks.inject_fault = lose_a_message;
   options.on_stall = [&](const std::string& report) {
@@ -36,11 +36,11 @@ TEST(Watchdog, NamesThePendingActionAndEndsTheStep) {
     said = report;
   };
   const deck::Case c = tests::small_case("tawpipe", topology::Groups({1, 1}), 2, 1);
-  Session session(c, rank, tests::by_mpi, options);
-  session.prepare();
+  Trainer trainer(c, rank, tests::by_mpi, options);
+  trainer.prepare();
   std::string reason;
   try {
-    (void)session.step();
+    (void)trainer.step();
   } catch (const Stalled& stalled) {
     reason = stalled.what();
   }

@@ -1,20 +1,82 @@
-#include "engine/detail/cuda/stream_queue.hpp"
-
+// The lanes of a CUDA build: streams. Implements what queue.hpp declares for it.
+#include <Kokkos_Core.hpp>
+#include <array>
+#include <atomic>
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "engine/queue.hpp"
+#include "schedule/program.hpp"
 
-namespace minitaw::engine::cuda {
-
+namespace minitaw::engine {
 namespace {
 
-std::unique_ptr<Streams>& instance() {
-  static std::unique_ptr<Streams> made;
-  return made;
+/// Every return code of the CUDA runtime passes through here; a failure throws with the call and CUDA's
+/// words.
+inline void check(cudaError_t code, std::string_view call) {
+  if (code == cudaSuccess) return;
+  (void)cudaGetLastError();
+  throw std::runtime_error(
+      fmt::format("{}: {} ({})", call, cudaGetErrorString(code), cudaGetErrorName(code)));
 }
 
-}  // namespace
+/// A timed event; owns the handle.
+class Event {
+public:
+  Event() { check(cudaEventCreate(&handle_), "cudaEventCreate"); }
+  Event(Event&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Event& operator=(Event&&) = delete;
+  ~Event() {
+    if (handle_ != nullptr) (void)cudaEventDestroy(handle_);
+  }
+
+  void record(cudaStream_t stream) const { check(cudaEventRecord(handle_, stream), "cudaEventRecord"); }
+  [[nodiscard]] bool is_complete() const {
+    const cudaError_t code = cudaEventQuery(handle_);
+    if (code == cudaErrorNotReady) return false;
+    check(code, "a kernel or copy of this step");
+    return true;
+  }
+  /// Seconds from `start` to this event; both complete. Resolution about half a microsecond.
+  [[nodiscard]] double since(const Event& start) const {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, start.handle_, handle_), "cudaEventElapsedTime");
+    return 1e-3 * static_cast<double>(milliseconds);
+  }
+  [[nodiscard]] cudaEvent_t handle() const { return handle_; }
+
+private:
+  cudaEvent_t handle_ = nullptr;
+};
+
+/// One stream per lane. Communication goes first where both have work, because its kernels are short and
+/// others wait for them.
+class Streams {
+public:
+  Streams();
+  Streams(const Streams&) = delete;
+  Streams& operator=(const Streams&) = delete;
+  ~Streams();
+
+  [[nodiscard]] cudaStream_t stream(schedule::Lane lane) const {
+    return streams_[static_cast<std::size_t>(lane)];
+  }
+  [[nodiscard]] Kokkos::Cuda space(schedule::Lane lane) const {
+    return *spaces_[static_cast<std::size_t>(lane)];
+  }
+
+private:
+  std::array<cudaStream_t, schedule::lanes> streams_{};
+  std::array<std::optional<Kokkos::Cuda>, schedule::lanes> spaces_;
+};
 
 Streams::Streams() {
   int lowest = 0, highest = 0;
@@ -36,13 +98,42 @@ Streams::~Streams() {
   }
 }
 
+/// Those of this process; made by the first call, gone when Kokkos is finalized.
 const Streams& streams() {
-  if (!instance()) {
-    instance() = std::make_unique<Streams>();
-    Kokkos::push_finalize_hook([] { instance().reset(); });
+  static std::unique_ptr<Streams> made;
+  if (!made) {
+    made = std::make_unique<Streams>();
+    Kokkos::push_finalize_hook([] { made.reset(); });
   }
-  return *instance();
+  return *made;
 }
+
+/// A lane as a CUDA stream: run() enqueues, waits are events, and nothing blocks the host before finish().
+class StreamQueue final : public Queue {
+public:
+  /// `start` marks the beginning of a step; the queue with `records_start` records it, on its own stream.
+  StreamQueue(cudaStream_t stream, int units, std::shared_ptr<const Event> start, bool records_start);
+
+  [[nodiscard]] bool asynchronous() const override { return true; }
+  void begin_step() override;
+  void open(int) override {}
+  void after(const Queue& other, int unit) override;
+  void run(int unit, const Work& work) override;
+  void finish(const Check& check) override;
+  [[nodiscard]] int begun() const override { return begun_.load(std::memory_order_acquire); }
+  [[nodiscard]] int completed() const override;
+  [[nodiscard]] void* event(int unit) const override { return ends_[unit].handle(); }
+  [[nodiscard]] Span span(int unit) const override;
+
+private:
+  cudaStream_t stream_;
+  std::shared_ptr<const Event> start_;
+  bool records_start_;
+  std::vector<Event> begins_, ends_;
+  std::atomic<int> begun_ = 0;
+  mutable std::mutex mutex_;  ///< of completed_
+  mutable int completed_ = 0;
+};
 
 StreamQueue::StreamQueue(cudaStream_t stream, int units, std::shared_ptr<const Event> start,
                          bool records_start)
@@ -92,4 +183,27 @@ Span StreamQueue::span(int unit) const {
   return {ready, begins_[unit].since(*start_), ends_[unit].since(*start_)};
 }
 
-}  // namespace minitaw::engine::cuda
+}  // namespace
+
+model::ExecutionSpace lane_space(schedule::Lane lane) { return streams().space(lane); }
+
+void* lane_stream(schedule::Lane lane) { return streams().stream(lane); }
+
+void use_device() { check(cudaSetDevice(Kokkos::device_id()), "cudaSetDevice"); }
+
+Queues make_queues(const QueueOptions& options) {
+  Queues queues;
+  const auto start = std::make_shared<const Event>();
+  for (int l = 0; l < schedule::lanes; ++l) {
+    const auto lane = static_cast<schedule::Lane>(l);
+    const bool compute = lane == schedule::Lane::compute;
+    if (compute || options.communication_on_stream)
+      queues[l] = std::make_unique<StreamQueue>(streams().stream(lane), options.units[l], start, compute);
+    else
+      queues[l] =
+          std::make_unique<FencedQueue>(lane_space(lane), options.units[l], *options.clock, options.waiting);
+  }
+  return queues;
+}
+
+}  // namespace minitaw::engine

@@ -1,52 +1,51 @@
 #pragma once
 
-#include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
-#include <optional>
 
 #include "comm/transport.hpp"
 #include "deck/deck.hpp"
+#include "engine/actions.hpp"
 #include "engine/executor.hpp"
 #include "engine/make_transport.hpp"
 #include "model/data.hpp"
 
 namespace minitaw::engine {
 
-/// How a session gets its transport, once program and staging memory exist.
+/// How a trainer gets its transport, once program and staging memory exist.
 using MakeTransport = std::function<NamedTransport(const schedule::Program& program, model::Buffer staging)>;
+/// For a rank that is alone.
+[[nodiscard]] NamedTransport no_transport(const schedule::Program& program, model::Buffer staging);
 
-/// What tests change in a session.
+/// What tests change.
 struct Hooks {
   /// Changes the validated program before it is executed; defects are planted here.
   std::function<void(schedule::Program&)> inject_fault;
   MakeQueues make_queues = engine::make_queues;
 };
 
-struct SessionOptions {
+struct TrainerOptions {
   /// A step in which no lane moves for this long is reported and given up.
-  std::chrono::duration<double> stall_limit{600};
+  Watchdog::Seconds stall_limit{600};
   std::function<void(const std::string& report)> on_stall = [](const std::string&) {};
   comm::mpi::WaitPolicy waiting{.spins = 2, .yields = 4};  ///< of the communication thread
   Hooks hooks;
 };
 
 /// One rank of one case: program, memory, model and lanes, ready to execute steps.
-class Session {
+class Trainer {
 public:
   /// Throws InputError for a case that cannot be built, LogicError if its program is not valid.
-  Session(const deck::Case& c, int rank, const MakeTransport& make_transport, const SessionOptions& options);
+  Trainer(const deck::Case& c, int rank, const MakeTransport& make_transport, const TrainerOptions& options);
 
   /// Readies the tokens of the next step, outside of its time.
   void prepare();
-  /// Executes it; call prepare() before. The loss is this rank's part of the step's mean loss.
-  struct Step {
-    StepTime time;
-    double loss = 0;
-  };
-  Step step();
-  /// Only the step itself, without reading its loss: what must not stop the host in between.
-  StepTime execute();
+  /// Executes it; call prepare() before. Returns its seconds on this rank; where they went is said by
+  /// account(), of all ranks together. Stops the host nowhere in between.
+  double step();
+  /// This rank's part of the mean loss of the last step.
+  [[nodiscard]] double loss() const;
   /// Steps executed so far.
   [[nodiscard]] int steps() const { return steps_; }
 
@@ -62,6 +61,8 @@ public:
   [[nodiscard]] int rank() const { return rank_; }
 
 private:
+  void rehearse();
+
   int rank_;
   schedule::Program program_;
   model::Layout layout_;
@@ -71,9 +72,8 @@ private:
   model::Model model_;
   model::TokenSource tokens_;
   std::map<int, std::int64_t> first_sequences_;  ///< of each of the rank's micro-batches
-  Compute compute_;                              ///< rehearsed before ranks wait for each other
+  Actions actions_;
   NamedTransport transport_;
-  std::unique_ptr<Transfers> transfers_;
   std::unique_ptr<Executor> executor_;
   int steps_ = 0;
 };

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "comm/mpi/wait.hpp"
-#include "engine/reference.hpp"
-#include "engine/session.hpp"
+#include "engine/check.hpp"
+#include "engine/trainer.hpp"
 #include "engine/watchdog.hpp"
 #include "meters/meter.hpp"
 #include "record/result.hpp"
@@ -20,7 +20,7 @@ enum class Leave { no, case_limit, time_limit, signal };
 
 /// What a case may take.
 struct Limits {
-  using Seconds = std::chrono::duration<double>;
+  using Seconds = Watchdog::Seconds;
   /// A step in which nothing moves for this long is reported on standard error, rank by rank, and given up;
   /// so is anything between steps that takes so long.
   Seconds stall_limit{600};
@@ -34,13 +34,13 @@ struct Limits {
 };
 
 /// What became of a case.
-struct Played {
+struct Outcome {
   record::CaseResult result;  ///< complete on rank 0 if the case was not left
   Leave left = Leave::no;     ///< on all ranks
 };
 
-struct JobOptions {
-  std::chrono::duration<double> stall_limit{600};  ///< of verify(), as in Limits
+struct RunnerOptions {
+  Limits::Seconds stall_limit{600};  ///< of verify(), as in Limits
   /// How communication threads wait, by the cores at hand.
   comm::mpi::WaitPolicy waiting{.spins = 2, .yields = 4};
   /// Some ranks use the same device, which NCCL refuses.
@@ -51,10 +51,10 @@ struct JobOptions {
   std::shared_ptr<meters::Meter> meter = nullptr;
 };
 
-/// Cases run one after the other on the ranks of an MPI job. Every method is collective over the job.
-class Job {
+/// Runs cases one after the other on the ranks of an MPI job. Every method is collective over the job.
+class CaseRunner {
 public:
-  Job(MPI_Comm world, const JobOptions& options);
+  CaseRunner(MPI_Comm world, const RunnerOptions& options);
 
   /// Throws InputError for a case that this build or place cannot run, whatever its memory.
   void require_possible(const deck::Case& c) const;
@@ -62,7 +62,7 @@ public:
   /// Executes one repetition of the case: a first step that is checked against the serial reference when that
   /// is affordable, warm-up, timed steps. Ranks beyond the case's wait. What fails on some rank before the
   /// first step is the result's status; a step that stalls throws Stalled, after which the job cannot go on.
-  [[nodiscard]] Played run(const deck::Case& c, const Limits& limits);
+  [[nodiscard]] Outcome run(const deck::Case& c, const Limits& limits);
 
   /// What the guard of this rank does when something between steps does not end: by default it tells standard
   /// error and ends the job. Rank 0 has a few seconds before the others do.
@@ -83,21 +83,19 @@ public:
   [[nodiscard]] int ranks() const { return ranks_; }
 
 private:
-  struct Members;  ///< communicator of the ranks of a case
-
   /// The part of run() that only the ranks of the case take part in.
   void execute(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& limits,
                record::CaseResult& result);
-  [[nodiscard]] SessionOptions session_options(std::chrono::duration<double> stall_limit) const;
-  [[nodiscard]] std::unique_ptr<Session> open_session(const deck::Case& c, MPI_Comm comm,
-                                                      const SessionOptions& options) const;
+  [[nodiscard]] std::unique_ptr<Trainer> make_trainer(const deck::Case& c, MPI_Comm comm,
+                                                      Limits::Seconds stall_limit, const Hooks& hooks = {});
+  void on_stall(const std::string& report);
 
   MPI_Comm world_;
-  JobOptions options_;
+  RunnerOptions options_;
   int rank_;
   int ranks_;
   Guard::OnExpiry hang_;
-  mutable Guard guard_;    ///< watches const work too
+  Guard guard_;
   References references_;  ///< rank 0's; most cases of a sweep share a few
 };
 

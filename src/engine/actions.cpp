@@ -1,0 +1,177 @@
+#include "engine/actions.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <set>
+#include <tuple>
+
+#include "base/bf16.hpp"
+#include "base/error.hpp"
+#include "engine/queue.hpp"
+#include "kernels/kernels.hpp"
+#include "model/layout.hpp"
+
+namespace minitaw::engine {
+namespace {
+
+using model::Buffer;
+using schedule::Action;
+using schedule::Kind;
+using schedule::SlotClass;
+using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
+
+[[maybe_unused]] float to_float(float value) { return value; }  // called by the host build only
+
+/// total = contribution, or += it, behind what the lane has done so far. On a host a plain loop:
+/// communication threads must not enter the compute threads' parallel regions.
+template <class E>
+void add_to_total(schedule::Lane lane, float* total, const E* contribution, std::int64_t elements,
+                  bool accumulate) {
+  if constexpr (kernels::on_host) {
+    if (accumulate)
+      for (std::int64_t i = 0; i < elements; ++i) total[i] += to_float(contribution[i]);
+    else
+      for (std::int64_t i = 0; i < elements; ++i) total[i] = to_float(contribution[i]);
+  } else {
+    kernels::add<E>(lane_space(lane), kernels::Vector<float>(total, elements),
+                    kernels::Vector<const E>(contribution, elements), accumulate);
+  }
+}
+
+}  // namespace
+
+Actions::Actions(const schedule::Program& program, int rank, model::Model& model, const Arena& arena,
+                 const State& state, model::AdamW adamw)
+    : program_(program), rank_(rank), exec_(lane_space(schedule::Lane::compute)), model_(model),
+      layout_(model.layout()), arena_(arena), state_(state), adamw_(adamw) {}
+
+void Actions::begin_step(model::TokenSource& tokens, const std::map<int, std::int64_t>& first_sequences,
+                         int step) {
+  step_ = step;
+  for (const auto& [m, first] : first_sequences)
+    batches_.try_emplace(m, layout_.shape).first->second.fill(tokens, step - 1, first);
+}
+
+comm::Transport::Started Actions::start(const Action& a) {
+  if (is_collective(a.kind)) return transport_->start(a.lane, a.kind, collective(a));
+  if (is_point_to_point(a.kind)) return transport_->start(a.lane, std::array{message(a)});
+  if (a.kind == Kind::accumulate) add(a);
+  else if (a.kind == Kind::load) load(a);
+  else compute(a);
+  return nullptr;
+}
+
+void Actions::compute(const Action& a) {
+  switch (a.kind) {
+  case Kind::zero:
+    return Kokkos::deep_copy(exec_, Bytes(slot(a, 0).data, slot(a, 0).bytes), std::byte{0});
+  case Kind::embed:
+    return model_.embed(slot(a, 0), slot(a, 1), batches_.at(a.micro_batch));
+  case Kind::forward:
+    return model_.forward(a.shard, slot(a, 2), slot(a, 1), slot(a, 0));
+  case Kind::loss:
+    return model_.loss(slot(a, 0), slot(a, 2), a.accumulates, arena_.loss(), slot(a, 1),
+                       batches_.at(a.micro_batch));
+  case Kind::backward:
+    return model_.backward(a.shard, slot(a, 2), slot(a, 3), gradient_type(a.slots[3]), a.accumulates,
+                           slot(a, 1), slot(a, 0));
+  case Kind::backward_input:
+    return model_.backward_input(a.shard, slot(a, 2), slot(a, 1), slot(a, 3), slot(a, 0));
+  case Kind::backward_weight:
+    return model_.backward_weight(a.shard, slot(a, 2), gradient_type(a.slots[2]), a.accumulates, slot(a, 0),
+                                  slot(a, 1));
+  case Kind::embed_backward:
+    return model_.embed_backward(slot(a, 1), a.accumulates, slot(a, 0), batches_.at(a.micro_batch));
+  case Kind::update:
+    return update(a);
+  case Kind::join:
+    return;
+  default:
+    throw LogicError(fmt::format("engine: {} in the compute lane", name_of(a.kind)));
+  }
+}
+
+void Actions::update(const Action& a) {
+  if (a.payload == schedule::Payload::embeddings)
+    return model_.update_embeddings(a.shard, slot(a, 0), state_.embeddings_optimiser(), slot(a, 1), adamw_,
+                                    step_);
+  model_.update(a.shard, slot(a, 0), state_.shard_optimiser(a.slots[0].index), slot(a, 1), adamw_, step_,
+                state_.slice(), state_.slices());
+}
+
+model::Dtype Actions::gradient_type(schedule::Slot gradient) const {
+  return gradient.cls == SlotClass::accumulator ? model::Dtype::fp32 : layout_.shape.dtype;
+}
+
+void Actions::rehearse() {
+  const auto widths = [&](const Action& a) -> std::vector<std::int64_t> {
+    if (a.shard < 0 || a.payload == schedule::Payload::embeddings) return {};
+    const model::Shard& shard = layout_.shards[a.shard];
+    const auto first = layout_.shape.ffn.begin() + shard.first_layer;
+    return {first, first + shard.layers};
+  };
+  std::set<std::tuple<Kind, bool, SlotClass, std::vector<std::int64_t>>> done;
+  for (const Action& a : program_.ranks[rank_].actions) {
+    if (!schedule::is_compute(a.kind)) continue;
+    const auto last = std::ranges::find_if(a.slots, [](schedule::Slot s) { return !s.valid(); });
+    const SlotClass written = last == a.slots.begin() ? SlotClass::owned : std::prev(last)->cls;
+    if (done.emplace(a.kind, a.accumulates, written, widths(a)).second) compute(a);
+  }
+  add_kernels();
+  exec_.fence("minitaw::engine::Actions::rehearse");
+}
+
+/// Those of the communication lanes.
+void Actions::add_kernels() const {
+  constexpr std::size_t count = 64;
+  model::with_element(layout_.shape.dtype, [&]<class E>(E) {
+    const Kokkos::View<float*, model::ExecutionSpace::memory_space> total("minitaw::total", count);
+    const Kokkos::View<E*, model::ExecutionSpace::memory_space> contribution("minitaw::contribution", count);
+    for (const bool accumulate : {false, true})
+      kernels::add<E>(exec_, kernels::Vector<float>(total.data(), count),
+                      kernels::Vector<const E>(contribution.data(), count), accumulate);
+    exec_.fence("minitaw::engine::Actions::add_kernels");
+  });
+}
+
+Buffer Actions::part(const Action& a, int operand) const {
+  const schedule::Slot slot = a.slots[operand];
+  const std::size_t width = schedule::element_bytes(slot.cls, layout_.shape.dtype);
+  const Range wanted = schedule::moved(a, layout_);
+  const Range there =
+      slot.cls == SlotClass::hidden ? wanted : held(program_, rank_, slot.cls, a.shard, layout_);
+  const std::int64_t offset = wanted.begin - there.begin;
+  if (offset < 0 || offset + wanted.count > there.count)
+    throw LogicError(fmt::format("engine: {} moves what its slot does not hold", name_of(a.kind)));
+  return {arena_.slot(slot).data + offset * width, wanted.count * width};
+}
+
+comm::Message Actions::message(const Action& a) const {
+  const Buffer buffer = part(a);
+  return {a.kind == Kind::send, a.peer, a.payload, buffer.data, buffer.bytes};
+}
+
+comm::Collective Actions::collective(const Action& a) const {
+  const bool wide = schedule::element_bytes(a.slots[0].cls, layout_.shape.dtype) == sizeof(float);
+  const comm::Scalar scalar = wide ? comm::Scalar::fp32 : comm::Scalar::bf16;
+  return {a.communicator, a.peer, a.payload, scalar, part(a).data, schedule::moved(a, layout_).count};
+}
+
+void Actions::add(const Action& a) const {
+  float* const total = part(a, 1).as<float>();
+  const std::int64_t elements = schedule::moved(a, layout_).count;
+  if (layout_.shape.dtype == model::Dtype::fp32)
+    return add_to_total(a.lane, total, part(a).as<const float>(), elements, a.accumulates);
+  add_to_total(a.lane, total, part(a).as<const Bf16>(), elements, a.accumulates);
+}
+
+void Actions::load(const Action& a) const {
+  const Buffer from = part(a), to = part(a, 1);
+  if constexpr (kernels::on_host) std::memcpy(to.data, from.data, from.bytes);  // as in add_to_total()
+  else Kokkos::deep_copy(lane_space(a.lane), Bytes(to.data, to.bytes), Bytes(from.data, from.bytes));
+}
+
+}  // namespace minitaw::engine

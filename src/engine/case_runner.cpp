@@ -1,0 +1,216 @@
+#include "engine/case_runner.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <thread>
+
+#include "base/error.hpp"
+#include "comm/mpi/mpi.hpp"
+#include "engine/agree.hpp"
+#include "engine/collect.hpp"
+#include "engine/queue.hpp"
+#include "kernels/kernels.hpp"
+#include "model/block.hpp"
+#include "model/layout.hpp"
+
+namespace minitaw::engine {
+namespace {
+
+using comm::mpi::check;
+
+/// A serial step that costs more than this is not executed beside the case; about two seconds of one core.
+constexpr double affordable_flops = 1e11;
+
+/// Rank 0 writes down what it knows before the others end the job.
+constexpr std::chrono::seconds time_to_record{5};
+
+/// The ranks have agreed to leave the case.
+struct Left {
+  Leave why;
+};
+
+/// Sums the loss over the ranks, and with it, at no cost, who wants to leave.
+std::pair<double, Leave> sum_loss(MPI_Comm comm, double loss, Leave mine) {
+  std::array<double, 4> sums = {loss};  // then votes by why
+  if (mine != Leave::no) sums[static_cast<std::size_t>(mine)] = 1;
+  check(MPI_Allreduce(MPI_IN_PLACE, sums.data(), static_cast<int>(sums.size()), MPI_DOUBLE, MPI_SUM, comm),
+        "adding up the loss");
+  for (const Leave why : {Leave::signal, Leave::time_limit, Leave::case_limit})
+    if (sums[static_cast<std::size_t>(why)] > 0) return {sums[0], why};
+  return {sums[0], Leave::no};
+}
+
+/// The process ends soon even if the MPI library does not manage to end the job.
+void end_job() {
+  alarm(10);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+void tell(const std::string& report) {
+  fmt::print(stderr, "minitaw: {}\n", report);
+  std::fflush(stderr);
+}
+
+/// The first step's loss and every gradient tensor against the serial reference. Collective.
+void check_first_step(const Trainer& trainer, const deck::Case& c, MPI_Comm comm, const Reference& reference,
+                      record::CaseResult& result) {
+  const auto gradients = gather(trainer, Which::gradients, comm);
+  if (trainer.rank() != 0) return;
+  Check found;
+  found.first = {loss_error(result.losses[0], reference.losses[0]),
+                 compare_gradients(gradients, reference.gradients)};
+  result.max_loss_error = found.first.loss;
+  result.max_gradient_error = found.first.gradient.worst;
+  const Tolerance tolerance = serial_tolerance(c);
+  if (!found.passes(tolerance)) fail(result, found.failure(tolerance));
+}
+
+/// The first `count` ranks of `world`.
+void make_members(MPI_Comm world, int rank, int count, SubCommunicator& members) {
+  check(MPI_Comm_split(world, rank < count ? 0 : MPI_UNDEFINED, rank, &members.comm), "MPI_Comm_split");
+}
+
+}  // namespace
+
+CaseRunner::CaseRunner(MPI_Comm world, const RunnerOptions& options)
+    : world_(world), options_(options), rank_(comm::mpi::rank_in(world)), ranks_(comm::mpi::size_of(world)),
+      hang_([this](const std::string& report) { tell(fmt::format("rank {}: {}", rank_, report)); }),
+      guard_([this](const std::string& report) {
+        if (rank_ != 0) std::this_thread::sleep_for(time_to_record);
+        hang_(report);
+        end_job();
+      }) {}
+
+void CaseRunner::require_possible(const deck::Case& c) const {
+  require_transport(c.transport, options_.shared_devices);
+  const kernels::Attention wanted = kernels::parse_attention(c.attention);
+  const kernels::AttentionSizes sizes = model::attention_sizes(c.shape);
+  model::with_element(c.shape.dtype, [&]<class E>(E) { (void)kernels::resolve_attention<E>(wanted, sizes); });
+}
+
+bool CaseRunner::has_time_to_check(const deck::Case& c) { return flops(c, 1) <= affordable_flops; }
+
+Check CaseRunner::verify(const deck::Case& c, int steps, const Reference& reference, const Hooks& hooks) {
+  Check result;
+  SubCommunicator members;
+  make_members(world_, rank_, c.ranks, members);
+  if (members.comm != MPI_COMM_NULL) {
+    const auto trainer = make_trainer(c, members.comm, options_.stall_limit, hooks);
+    const Reference executed = run_steps(*trainer, c, steps, members.comm);
+    if (rank_ == 0) result = compare(executed, reference);
+  }
+  wait_for_all(world_);
+  return result;
+}
+
+Outcome CaseRunner::run(const deck::Case& c, const Limits& limits) {
+  Outcome outcome;
+  record::CaseResult& result = outcome.result;
+  result.settings = c;
+  result.started = record::utc_now();
+  const auto failed = [&](record::Status status, const std::exception& why) {
+    result.status = status;
+    result.reason = why.what();
+  };
+  guard_.expect("getting ready for a case", limits.stall_limit);
+  try {
+    const bool checked = limits.check && has_time_to_check(c);
+    agree(world_, [&] {
+      if (rank_ == 0 && checked) references_.add(c);
+    });
+    SubCommunicator members;
+    make_members(world_, rank_, c.ranks, members);
+    if (members.comm != MPI_COMM_NULL) execute(c, members.comm, checked, limits, result);
+  } catch (const Left& left) {
+    outcome.left = left.why;
+  } catch (const AgreedOutOfMemory& e) {
+    failed(record::Status::oom, e);
+  } catch (const AgreedError& e) {
+    failed(record::Status::error, e);
+  } catch (const InputError& e) {
+    failed(record::Status::error, e);
+  }
+  // A rank that has no part in the case waits here for all of it.
+  guard_.expect("waiting for the end of a case",
+                rank_ < c.ranks ? limits.stall_limit : limits.whole + limits.stall_limit);
+  wait_for_all(world_);
+  check(MPI_Bcast(&outcome.left, sizeof outcome.left, MPI_BYTE, 0, world_), "sharing why a case was left");
+  guard_.pause();
+  return outcome;
+}
+
+void CaseRunner::execute(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& limits,
+                         record::CaseResult& result) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto ask = [&] {
+    const Leave mine = limits.leave();
+    const bool long_ago = std::chrono::steady_clock::now() - begin > limits.whole;
+    return mine == Leave::no && long_ago ? Leave::case_limit : mine;
+  };
+  reset_peak_memory();
+  const auto trainer = make_trainer(c, comm, limits.stall_limit);
+  TimedSteps steps(trainer->program(), c.steps);
+  StepMeter meter(options_.meter.get());
+  trainer->transport().reset_counters();
+  const int count = c.warmup + c.steps;
+  for (int s = 0; s < count; ++s) {
+    guard_.expect(fmt::format("getting ready for step {}", s + 1), limits.stall_limit);
+    trainer->prepare();
+    if (s == c.warmup) meter.begin();
+    check(MPI_Barrier(comm), "MPI_Barrier");
+    guard_.pause();
+    const double seconds = trainer->step();
+    if (s >= c.warmup) meter.sample();
+    guard_.expect(fmt::format("gathering what step {} left", s + 1), limits.stall_limit);
+    const auto [loss, leave] = sum_loss(comm, trainer->loss(), ask());
+    if (s + 1 < count && leave != Leave::no) throw Left{leave};
+    result.losses.push_back(loss);
+    if (s >= c.warmup) steps.add(trainer->executor(), seconds);
+    if (s == 0 && checked) check_first_step(*trainer, c, comm, references_.find(c), result);
+  }
+  meter.end();
+  meter.collect(comm, result);
+  collect(*trainer, steps, count, peak_memory(), options_.timeline, comm, result);
+  for (std::size_t s = 0; s < result.losses.size(); ++s)
+    if (!std::isfinite(result.losses[s]))
+      fail(result, fmt::format("the loss of step {} is not finite", s + 1));
+  result.attention = kernels::name_of(trainer->model().attention());
+  result.matmul_algorithms =
+      fmt::format("{}", fmt::join(kernels::choices(lane_space(schedule::Lane::compute)), "\n"));
+  result.transport = c.ranks == 1 ? "none" : trainer->transport_name();
+}
+
+/// All ranks of `comm` get one, or all throw the same.
+std::unique_ptr<Trainer> CaseRunner::make_trainer(const deck::Case& c, MPI_Comm comm,
+                                                  Limits::Seconds stall_limit, const Hooks& hooks) {
+  bool agreed = false;
+  const MakeTransport make = [&](const schedule::Program& program, model::Buffer staging) {
+    agreed = true;
+    agree(comm, [] {});  // the transport's construction is collective: everybody must have come this far
+    return make_transport(c.transport, {comm, program, staging, options_.waiting, options_.shared_devices});
+  };
+  try {
+    return std::make_unique<Trainer>(c, comm::mpi::rank_in(comm), make,
+                                     TrainerOptions{stall_limit,
+                                                    [this](const std::string& report) { on_stall(report); },
+                                                    options_.waiting, hooks});
+  } catch (...) {
+    if (!agreed) agree(comm, [] { throw; });
+    throw;
+  }
+}
+
+/// The others have stalled too: each of them says where before anybody pulls the job down, and rank 0 writes
+/// down what it knows.
+void CaseRunner::on_stall(const std::string& report) {
+  tell(report);
+  std::this_thread::sleep_for(std::chrono::seconds(2) + (rank_ == 0 ? 0 : 1) * time_to_record);
+  guard_.expect("giving up a stalled step", time_to_record);
+}
+
+}  // namespace minitaw::engine
