@@ -91,7 +91,7 @@ std::vector<std::string> uuids(const std::vector<record::RankPlace>& ranks) {
 
 /// A device that several ranks share would count for each of them.
 std::shared_ptr<meters::Meter> meter_of(const topology::Device& device, bool shared) {
-  return shared ? meters::no_meter("ranks share a device") : meters::make_meter(device.uuid);
+  return shared ? std::make_unique<meters::Meter>("ranks share a device") : meters::make_meter(device.uuid);
 }
 
 /// Every rank of this node has its compute threads and one that communicates.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -10,28 +11,33 @@
 /// because src/topology says what there is and where, once, and a meter is asked again and again.
 namespace minitaw::meters {
 
-/// Of one device. It can fail at any time (a device may be lost, a driver replaced): then it becomes
-/// unavailable, stays so, and says why; it never throws, because a measurement must not end for it.
+/// Of one device; this one reads nothing. A meter can fail at any time (a device may be lost, a driver
+/// replaced): then it becomes unavailable, stays so, and says why; it never throws, because a measurement
+/// must not end for it.
 class Meter {
 public:
-  Meter() = default;
+  explicit Meter(std::string fault = {}) : fault_(std::move(fault)) {}
   Meter(const Meter&) = delete;
   Meter& operator=(const Meter&) = delete;
   virtual ~Meter() = default;
 
   /// What it reads, what of it this device does not tell, and what a reading took when it was tried:
   /// "nvml 12.580.65 without power, 0.21 ms a reading".
-  [[nodiscard]] virtual const std::string& name() const = 0;
+  [[nodiscard]] const std::string& name() const { return name_; }
   /// Why nothing can be read; empty: it can.
-  [[nodiscard]] virtual const std::string& fault() const = 0;
+  [[nodiscard]] const std::string& fault() const { return fault_; }
   /// The device now; NaN for what it does not tell.
-  [[nodiscard]] virtual record::DeviceSample read() = 0;
+  [[nodiscard]] virtual record::DeviceSample read() {
+    return {none, none, none, none, record::throttle_unknown};
+  }
   /// J since a moment in the past that does not change; NaN where it is not counted.
-  [[nodiscard]] virtual double energy() = 0;
-};
+  [[nodiscard]] virtual double energy() { return none; }
 
-/// One that reads nothing, for this reason.
-[[nodiscard]] std::unique_ptr<Meter> no_meter(std::string reason);
+protected:
+  static constexpr double none = std::numeric_limits<double>::quiet_NaN();
+  std::string name_ = "none";
+  std::string fault_;
+};
 
 /// The meter of the device of this UUID ("GPU-3f2a...", topology::Device::uuid; empty: no device), whatever
 /// CUDA_VISIBLE_DEVICES shows. A part of a device (MIG) has none: clocks and power are those of the whole.

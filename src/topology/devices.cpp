@@ -18,11 +18,10 @@ int device_of(int local_rank, int visible) { return visible > 0 ? local_rank % v
 
 std::optional<SharedDevice> shared_device(std::span<const std::string> uuid_of_rank) {
   std::map<std::string, int> first;
-  for (int rank = 0; rank < static_cast<int>(uuid_of_rank.size()); ++rank) {
-    const std::string& uuid = uuid_of_rank[static_cast<std::size_t>(rank)];
-    if (uuid.empty()) continue;
+  for (int rank = 0; const std::string& uuid : uuid_of_rank) {
     const auto [at, is_new] = first.emplace(uuid, rank);
-    if (!is_new) return SharedDevice{at->second, rank, uuid};
+    if (!is_new && !uuid.empty()) return SharedDevice{at->second, rank, uuid};
+    ++rank;
   }
   return std::nullopt;
 }

@@ -10,12 +10,6 @@ namespace minitaw::nvml {
 
 namespace {
 
-void* open(const char* file) {
-  void* const opened = dlopen(file, RTLD_NOW | RTLD_LOCAL);
-  if (opened == nullptr) throw std::runtime_error(fmt::format("no {} (it comes with NVIDIA's driver)", file));
-  return opened;
-}
-
 /// Leaves null what the library lacks under every name.
 template <class Function, class... Names>
 void find(void* file, Function*& function, Names... names) {
@@ -43,24 +37,21 @@ Functions functions_of(void* file) {
 
 std::string ask_once(const char* file, int (*Functions::*question)(char*, unsigned)) {
   try {
-    const Library library(file);
-    return version(library.call().*question);
+    return version(Library(file).call().*question);
   } catch (const std::runtime_error&) {
     return {};
   }
 }
 
-bool complete(const Functions& f) { return f.init && f.shutdown && f.error_string && f.device_by_uuid; }
-
 }  // namespace
 
-Library::Library(const char* file) : file_(open(file)), functions_(functions_of(file_)) {
+Library::Library(const char* file) : file_(dlopen(file, RTLD_NOW | RTLD_LOCAL)) {
+  if (file_ == nullptr) throw std::runtime_error(fmt::format("no {} (it comes with NVIDIA's driver)", file));
+  const Functions& f = functions_ = functions_of(file_);
   std::string fault;
-  if (!complete(functions_)) {
+  if (!f.init || !f.shutdown || !f.error_string || !f.device_by_uuid)
     fault = fmt::format("{} lacks a function that every NVML has", file);
-  } else if (const int code = functions_.init(); code != success) {
-    fault = fmt::format("nvmlInit: {}", words(code));
-  }
+  else if (const int code = f.init(); code != success) fault = fmt::format("nvmlInit: {}", words(code));
   if (fault.empty()) return;
   (void)dlclose(file_);
   throw std::runtime_error(fault);

@@ -4,11 +4,10 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -20,13 +19,12 @@ namespace {
 
 constexpr const char* unknown = "unknown";
 
-std::string trimmed(const std::string& text) {
-  const std::size_t begin = text.find_first_not_of(" \t\"");
-  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\"") + 1 - begin);
-}
-
 /// The value behind "key : value" or "key=value"; both empty for other lines.
 std::pair<std::string, std::string> split(const std::string& line, char separator) {
+  const auto trimmed = [](const std::string& text) {
+    const std::size_t begin = text.find_first_not_of(" \t\"");
+    return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t\"") + 1 - begin);
+  };
   const std::size_t at = line.find(separator);
   if (at == std::string::npos) return {};
   return {trimmed(line.substr(0, at)), trimmed(line.substr(at + 1))};
@@ -34,18 +32,12 @@ std::pair<std::string, std::string> split(const std::string& line, char separato
 
 /// ARM's cores say two numbers; those of machines that are likely to compute have names here.
 std::string arm_name(const std::string& implementer, const std::string& part) {
-  struct Core {
-    const char *implementer, *part, *name;
-  };
-  static constexpr std::array<Core, 6> known = {{{"0x41", "0xd0c", "ARM Neoverse N1"},
-                                                 {"0x41", "0xd40", "ARM Neoverse V1"},
-                                                 {"0x41", "0xd49", "ARM Neoverse N2"},
-                                                 {"0x41", "0xd4f", "ARM Neoverse V2"},
-                                                 {"0x46", "0x001", "Fujitsu A64FX"},
-                                                 {"0x43", "0x0af", "Cavium ThunderX2"}}};
-  for (const Core& core : known)
-    if (implementer == core.implementer && part == core.part) return core.name;
-  return fmt::format("ARM implementer {} part {}", implementer, part);
+  static const std::map<std::string, const char*> known = {
+      {"0x41 0xd0c", "ARM Neoverse N1"}, {"0x41 0xd40", "ARM Neoverse V1"},
+      {"0x41 0xd49", "ARM Neoverse N2"}, {"0x41 0xd4f", "ARM Neoverse V2"},
+      {"0x46 0x001", "Fujitsu A64FX"},   {"0x43 0x0af", "Cavium ThunderX2"}};
+  const auto found = known.find(implementer + " " + part);
+  return found != known.end() ? found->second : fmt::format("ARM implementer {} part {}", implementer, part);
 }
 
 /// First line of a file, or nothing.
@@ -54,15 +46,6 @@ std::string line_of(const std::filesystem::path& file) {
   std::ifstream stream(file);
   std::getline(stream, line);
   return line;
-}
-
-bool is_cpu(const std::string& name) {
-  return name.size() > 3 && name.starts_with("cpu") &&
-         std::ranges::all_of(name.substr(3), [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
-std::string counted(std::size_t count, const char* what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -94,7 +77,9 @@ std::string cpu_counts(const std::string& folder) {
   std::size_t threads = 0;
   std::error_code missing;
   for (const auto& entry : std::filesystem::directory_iterator(folder, missing)) {
-    if (!is_cpu(entry.path().filename().string())) continue;
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("cpu") || name.size() == 3 || name.find_first_not_of("0123456789", 3) != name.npos)
+      continue;
     const std::string socket = line_of(entry.path() / "topology/physical_package_id");
     if (socket.empty()) continue;  // switched off
     ++threads;
@@ -102,6 +87,9 @@ std::string cpu_counts(const std::string& folder) {
     cores.emplace(socket, line_of(entry.path() / "topology/core_id"));
   }
   if (threads == 0) return "unknown cores";
+  const auto counted = [](std::size_t count, const char* what) {
+    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+  };
   return fmt::format("{}, {}, {}", counted(sockets.size(), "socket"), counted(cores.size(), "core"),
                      counted(threads, "thread"));
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <tuple>
@@ -18,45 +19,25 @@ using schedule::Kind;
 using schedule::Matching;
 using schedule::Place;
 
-void check(const schedule::Program& program, const std::vector<std::vector<schedule::Span>>& spans) {
-  bool fits = spans.size() == program.ranks.size();
-  for (std::size_t r = 0; fits && r < spans.size(); ++r)
-    fits = spans[r].size() == program.ranks[r].actions.size();
-  if (!fits) throw LogicError("a timeline needs one span for every action of every rank");
+bool fit(const schedule::Program& program, const std::vector<std::vector<schedule::Span>>& spans) {
+  return std::ranges::equal(
+      program.ranks, spans, {}, [](const auto& rank) { return rank.actions.size(); },
+      [](const auto& rank) { return rank.size(); });
 }
 
-/// Collectives are numbered first, then messages in the order of their sends.
-class Links {
-public:
-  explicit Links(const schedule::Program& program)
-      : matching_(schedule::detail::match(program)), next_(matching_.collectives()),
-        messages_(matching_.other.size(), -1) {
-    for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) number_sends(program.ranks[r], r);
-  }
-
-  [[nodiscard]] int of(const Action& action, Place place) const {
-    const auto number = static_cast<std::size_t>(matching_.number(place));
-    return is_collective(action.kind) ? matching_.other[number] : messages_[number];
-  }
-
-private:
-  void number_sends(const schedule::RankProgram& rank, int r) {
-    for (int i = 0; i < static_cast<int>(rank.actions.size()); ++i) {
-      if (rank.actions[i].kind != Kind::send) continue;
-      const auto number = static_cast<std::size_t>(matching_.number({r, i}));
-      const Place other{rank.actions[i].peer, matching_.other[number]};
-      messages_[number] = messages_[static_cast<std::size_t>(matching_.number(other))] = next_++;
+/// Of every action, by its number: collectives are numbered first, then messages in the order of their sends.
+std::vector<int> links_of(const schedule::Program& program, const Matching& matching) {
+  std::vector<int> links(matching.other.size(), -1);
+  int next = matching.collectives();
+  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+    for (int i = 0; const Action& a : program.ranks[r].actions) {
+      const auto number = static_cast<std::size_t>(matching.number({r, i++}));
+      if (is_collective(a.kind)) links[number] = matching.other[number];
+      if (a.kind != Kind::send) continue;
+      const Place other{a.peer, matching.other[number]};
+      links[number] = links[static_cast<std::size_t>(matching.number(other))] = next++;
     }
-  }
-
-  Matching matching_;
-  int next_;
-  std::vector<int> messages_;  // by number of the action
-};
-
-Event event_of(const Action& a, int rank, int link, const schedule::Span& span) {
-  return {rank,          a.lane, a.kind, a.payload,  a.tick,     a.shard,
-          a.micro_batch, a.peer, link,   span.ready, span.begin, span.end};
+  return links;
 }
 
 }  // namespace
@@ -64,14 +45,17 @@ Event event_of(const Action& a, int rank, int link, const schedule::Span& span) 
 Timeline make_timeline(const schedule::Program& program,
                        const std::vector<std::vector<schedule::Span>>& spans, std::string title,
                        bool measured) {
-  check(program, spans);
-  const Links links(program);
+  if (!fit(program, spans)) throw LogicError("a timeline needs one span for every action of every rank");
+  const Matching matching = schedule::detail::match(program);
+  const std::vector<int> links = links_of(program, matching);
   Timeline timeline{std::move(title), measured, program.groups, {}};
-  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
-    const std::vector<Action>& actions = program.ranks[r].actions;
-    for (int i = 0; i < static_cast<int>(actions.size()); ++i)
-      timeline.events.push_back(event_of(actions[i], r, links.of(actions[i], {r, i}), spans[r][i]));
-  }
+  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+    for (int i = 0; const Action& a : program.ranks[r].actions) {
+      const int link = links[static_cast<std::size_t>(matching.number({r, i}))];
+      const schedule::Span& span = spans[r][i++];
+      timeline.events.push_back({r, a.lane, a.kind, a.payload, a.tick, a.shard, a.micro_batch, a.peer, link,
+                                 span.ready, span.begin, span.end});
+    }
   return timeline;
 }
 
@@ -149,15 +133,15 @@ std::string to_json(std::span<const Timeline> timelines) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Timeline& timeline : timelines) {
     nlohmann::ordered_json codes, events;
+    const auto add_column = [&](const char* name, const auto& value) {
+      nlohmann::ordered_json& column = events[name] = nlohmann::ordered_json::array();
+      for (const Event& event : timeline.events) column.push_back(std::invoke(value, event));
+    };
     for (const WholeField& field : whole_fields()) {
       if (!field.codes.empty()) codes[field.name] = field.codes;
-      nlohmann::ordered_json& column = events[field.name] = nlohmann::ordered_json::array();
-      for (const Event& event : timeline.events) column.push_back(field.value(event));
+      add_column(field.name, field.value);
     }
-    for (const TimeField& field : time_fields()) {
-      nlohmann::ordered_json& column = events[field.name] = nlohmann::ordered_json::array();
-      for (const Event& event : timeline.events) column.push_back(event.*field.value);
-    }
+    for (const TimeField& field : time_fields()) add_column(field.name, field.value);
     list.push_back({{"title", timeline.title},
                     {"groups", timeline.groups.sizes()},
                     {"codes", std::move(codes)},
