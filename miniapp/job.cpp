@@ -163,14 +163,21 @@ deck::Deck MpiJob::read(const std::string& path, const std::vector<std::string>&
 }
 
 void MpiJob::describe(record::Provenance& p) const {
+  std::vector<std::string> hosts, cores, devices;
+  std::vector<std::int64_t> nodes;
   for (const record::RankPlace& rank : ranks_) {
-    p.hosts.push_back(hosts_.text(rank.node));
-    p.nodes.push_back(rank.node);
-    p.cores.push_back(rank.cores);
-    p.devices.push_back(rank.uuid.empty() ? rank.unit : fmt::format("{}, {}", rank.unit, rank.uuid));
+    hosts.push_back(hosts_.text(rank.node));
+    nodes.push_back(rank.node);
+    cores.push_back(rank.cores);
+    devices.push_back(rank.uuid.empty() ? rank.unit : fmt::format("{}, {}", rank.unit, rank.uuid));
   }
-  p.cpu = cpus_;
-  p.os = systems_;
+  const std::string each = "rank of the job";
+  p.insert(p.end(), {record::entry("hosts", each, hosts),
+                     {"nodes", "1", each, nodes, {nodes.size()}},
+                     record::entry("cores", each, cores),
+                     record::entry("devices", each, devices),
+                     record::entry("cpu", each, cpus_),
+                     record::entry("os", each, systems_)});
 }
 
 namespace {

@@ -15,7 +15,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "record/remaining.hpp"
+#include "record/recorder.hpp"
 
 namespace minitaw::app {
 

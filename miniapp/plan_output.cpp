@@ -313,7 +313,7 @@ std::string memory_text(const CasePlan& plan) {
 std::string model_text(const CasePlan& plan) {
   const deck::Case& c = plan.settings;
   const model::Flops flops = model::flops_per_token(c.shape);
-  const double tokens = record::tokens_of(c);
+  const double tokens = deck::tokens_of_step(c);
   return fmt::format(
       "  model            {:.4g} parameters in {} shards, {}\n"
       "  step             {:.6g} tokens, {:.4g} TFLOP with causal attention ({:.4g} with full attention)\n",
@@ -342,9 +342,9 @@ using schedule::Traffic;
 ordered_json settings_json(const CasePlan& plan) {
   ordered_json json;
   const record::Row row = record::preview({plan.settings}).front();
-  for (std::size_t i = 0; i < record::columns().size(); ++i)
-    if (record::columns()[i].setting)
-      std::visit([&](const auto& cell) { json[record::columns()[i].name] = cell; }, row.cells()[i]);
+  for (const record::Column& column : row.columns())
+    if (column.place == record::Place::settings)
+      std::visit([&](const auto& cell) { json[column.name] = cell; }, column.value);
   json["ffn_per_layer"] = plan.settings.shape.ffn;
   ordered_json& sizes = json["micro_batch_per_rank"] = ordered_json::array();
   for (int r = 0; r < plan.settings.ranks; ++r) sizes.push_back(deck::micro_batch_of(plan.settings, r));

@@ -20,7 +20,6 @@
 #include "plan_case.hpp"
 #include "record/provenance.hpp"
 #include "record/recorder.hpp"
-#include "record/remaining.hpp"
 #include "record/table.hpp"
 #include "verb.hpp"
 
@@ -117,12 +116,11 @@ double least_rate(const MpiJob& mpi) {
 record::Provenance provenance(const deck::Deck& deck, const RunOptions& options, const MpiJob& mpi) {
   record::Provenance p = record::collect(deck, options.arguments, mpi.hosts());
   mpi.describe(p);
-  p.kokkos = kokkos_version();
-  p.mpi = comm::mpi::library_version();
-  p.nccl = engine::nccl_version();
-  p.cuda = topology::runtime_version();
-  p.driver = topology::driver_version();
-  p.libraries = library_texts();
+  p.insert(p.end(),
+           {record::entry("kokkos", kokkos_version()), record::entry("mpi", comm::mpi::library_version()),
+            record::entry("nccl", engine::nccl_version()), record::entry("cuda", topology::runtime_version()),
+            record::entry("driver", topology::driver_version()),
+            record::entry("libraries", "library", library_texts())});
   return p;
 }
 
@@ -234,7 +232,7 @@ int ResultWriter::close(const std::string& why_stopped) {
   say("{}", record::closing_text(rows, missing));
   say("# results: {}\n", output_);
   recorder_.finish();
-  return record::verdict(rows, missing).valid() ? 0 : 1;
+  return record::is_valid(record::verdict(rows, missing)) ? 0 : 1;
 }
 
 namespace {

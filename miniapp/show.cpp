@@ -6,8 +6,7 @@
 
 #include "cli/cli11.hpp"
 #include "record/provenance.hpp"
-#include "record/read.hpp"
-#include "record/table.hpp"
+#include "record/recorder.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {
@@ -20,18 +19,16 @@ struct Options {
 };
 
 /// Each set of shaped links that a session had, once.
-std::string links_text(const record::MemoryFile& file, const std::string& path) {
+std::string links_text(const record::Contents& file) {
   std::set<std::string> each;
-  for (const std::vector<std::string>& links : record::read_links(file, path))
-    each.insert(record::links_text(links));
+  for (const std::vector<std::string>& links : file.links) each.insert(record::links_text(links));
   return fmt::format("{}", fmt::join(each, ""));
 }
 
 int show(const Options& options) {
-  const record::MemoryFile file = record::MemoryFile::load(options.file);
-  const std::vector<record::Row> rows = record::read_summary(file, options.file);
-  put_out(options.json ? record::to_json(rows) : links_text(file, options.file) + record::whole_text(rows));
-  return record::verdict(rows).valid() ? 0 : 1;
+  const record::Contents file = record::read_contents(options.file);
+  put_out(options.json ? record::to_json(file.rows) : links_text(file) + record::whole_text(file.rows));
+  return record::is_valid(record::verdict(file.rows)) ? 0 : 1;
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ def measured_timeline(case):
     if not case.has_timeline:
         raise BadInput(f"case {case['case']} of {case.file.path} has no timeline; minitaw run --timeline keeps it")
     events = events_of(read_timeline(case))
-    exposed, idle, length = 100 * case["exposed_share"], 100 * case["bubble"], max((event.end for event in events), default=0)
+    exposed, idle, length = 100 * case["exposed_share"], 100 * case["idle_share"], max((event.end for event in events), default=0)
     parts = f"step {1e3 * length:.4g} ms: {100 - exposed - idle:.1f}% computing, {exposed:.1f}% exposed to transfers, {idle:.1f}% idle"
     parts += f"; {100 * case['overlap']:.1f}% of communication hidden" if case["overlap"] >= 0 else ""
     return Timeline(f"{describe(case)}\n{parts}", True, [int(size) for size in case["groups"].split("+")], events)

@@ -11,6 +11,8 @@
 
 namespace minitaw::record {
 
+using Bytes = std::span<const std::byte>;
+
 /// Tells one state of a file from another.
 struct FileState {
   std::uint64_t device = 0, inode = 0, size = 0;
@@ -20,29 +22,21 @@ struct FileState {
 /// Nothing if there is no such file.
 [[nodiscard]] std::optional<FileState> state_of(const std::string& path);
 
-/// The whole file, as it was at one moment: another program may replace it meanwhile. Throws InputError if it
-/// cannot be read.
-[[nodiscard]] std::vector<std::byte> read_file(const std::string& path);
-
 /// The name of the copy that replaces `path`, beside it.
 [[nodiscard]] std::string copy_name(const std::string& path);
 
-/// Puts `bytes` in place of the file: a copy beside it is written, forced to disk and renamed, so that at
-/// every moment the path names either the old or the new content. Returns the state of the new file. Throws
-/// std::runtime_error if the disk is full, the folder cannot be written or another program is at it; the old
-/// file is then as it was and the copy is gone.
-FileState replace_file(const std::string& path, std::span<const std::byte> bytes);
-/// The same, if the file is still in the state `expected` (nothing: not there), and an error if not.
-FileState replace_file(const std::string& path, std::span<const std::byte> bytes,
-                       const std::optional<FileState>& expected);
+/// Puts `bytes` in place of the file, if it is still in the state `expected` (nothing: not there): a copy
+/// beside it is written, forced to disk and renamed, so that at every moment the path names either the old or
+/// the new content. Returns the state of the new file. Throws std::runtime_error if the disk is full, the
+/// folder cannot be written, or another program writes the file or has changed it; the old file is then as it
+/// was and the copy is gone.
+FileState replace_file(const std::string& path, Bytes bytes, const std::optional<FileState>& expected);
 
 /// Removes what a killed run may have left beside the file.
 void remove_stale_copy(const std::string& path);
 
 /// Version of the layout in docs/results.md. Programs read and add to files of their own version.
 inline constexpr std::int64_t schema_version = 4;
-
-using Bytes = std::span<const std::byte>;
 
 /// Length of the seal in front of the HDF5 file: its smallest user block, which all its readers skip.
 inline constexpr std::size_t seal_size = 512;
@@ -61,10 +55,11 @@ class MemoryFile {
 public:
   /// A new one, with the attributes of the format and nothing else.
   static MemoryFile create();
-  /// The content of a file. Throws InputError if it is not a miniTaw result, damaged, or of another schema.
+  /// The content of a file, as it was at one moment: another program may replace it meanwhile. Throws
+  /// InputError if it cannot be read, is not a miniTaw result, damaged, or of another schema.
   static MemoryFile load(const std::string& path);
 
-  [[nodiscard]] hid_t root() const { return file_.get(); }
+  [[nodiscard]] hid_t root() const { return file_; }
   /// The bytes of the file as they are on disk: the seal, then the HDF5 file.
   [[nodiscard]] std::vector<std::byte> bytes() const;
 

@@ -10,7 +10,9 @@
 #include <cctype>
 #include <cstdlib>
 #include <functional>
+#include <iterator>
 #include <regex>
+#include <span>
 #include <sstream>
 #include <string_view>
 
@@ -45,10 +47,10 @@ HostNames::HostNames(std::vector<std::string> of_node, bool shown)
     std::string full = names_[static_cast<std::size_t>(node)];
     std::ranges::transform(full, full.begin(), lower);
     const std::string first = full.substr(0, full.find('.'));
-    if (!full.empty()) forms_.push_back({full, node});
-    if (!first.empty() && first != full) forms_.push_back({first, node});
+    for (const std::string& form : first == full ? std::vector{full} : std::vector{full, first})
+      if (!form.empty()) forms_.emplace_back(form, node);
   }
-  std::ranges::stable_sort(forms_, std::greater<>(), [](const Form& form) { return form.name.size(); });
+  std::ranges::stable_sort(forms_, std::greater<>(), [](const auto& form) { return form.first.size(); });
 }
 
 std::string HostNames::text(int node) const {
@@ -57,7 +59,7 @@ std::string HostNames::text(int node) const {
 
 bool HostNames::occur_in(const std::string& text) const {
   return std::ranges::any_of(
-      forms_, [&](const Form& form) { return place_of(text, form.name, 0) != std::string_view::npos; });
+      forms_, [&](const auto& form) { return place_of(text, form.first, 0) != std::string_view::npos; });
 }
 
 std::string HostNames::hidden(const std::string& text) const {
@@ -66,16 +68,17 @@ std::string HostNames::hidden(const std::string& text) const {
   std::string result;
   std::size_t done = 0;
   while (true) {
-    const Form* next = nullptr;
-    std::size_t first = std::string::npos;
-    for (const Form& form : forms_)
-      if (const std::size_t at = place_of(text, form.name, done); at < first) {
-        first = at;
-        next = &form;
+    std::size_t begin = std::string::npos, end = 0;
+    int node = 0;
+    for (const auto& [name, of] : forms_)
+      if (const std::size_t at = place_of(text, name, done); at < begin) {
+        begin = at;
+        end = at + name.size();
+        node = of;
       }
-    if (next == nullptr) return result + text.substr(done);
-    result += text.substr(done, first - done) + this->text(next->node);
-    done = first + next->name.size();
+    if (begin == std::string::npos) return result + text.substr(done);
+    result += text.substr(done, begin - done) + this->text(node);
+    done = end;
   }
 }
 
@@ -128,52 +131,30 @@ bool is_one_of(std::string_view word, std::string_view list) {
 }
 
 /// A slash that begins a word: of "/a", "./a", "~/a", "x=/a", "tcp://a", but not "GPU-12/1/0".
-bool has_path(const std::string& value) {
-  for (std::size_t at = value.find('/'); at != std::string::npos; at = value.find('/', at + 1))
-    if (at == 0 || std::isalnum(static_cast<unsigned char>(value[at - 1])) == 0) return true;
-  return false;
-}
+const std::regex path_form("(^|[^A-Za-z0-9])/");
+const std::regex address_form(R"(::|(^|[^0-9.])([0-9]{1,3}\.){3}[0-9]{1,3}($|[^0-9.]))");
 
-bool has_address(const std::string& value) {
-  static const std::regex four_numbers(R"((^|[^0-9.])([0-9]{1,3}\.){3}[0-9]{1,3}($|[^0-9.]))");
-  return value.find("::") != std::string::npos || std::regex_search(value, four_numbers);
-}
-
-std::string user_name() {
+/// The users that this process knows of, each as a word of its own, whatever they are called.
+std::regex make_user_form() {
   const passwd* const entry = getpwuid(geteuid());
-  return entry == nullptr || entry->pw_name == nullptr ? "" : entry->pw_name;
-}
-
-/// As a word of its own, whatever the user is called.
-bool has_user(const std::string& value) {
-  static const std::vector<std::string> users = [] {
-    std::vector<std::string> found = {user_name()};
-    for (const char* name : {"USER", "LOGNAME"})
-      if (const char* const user = std::getenv(name)) found.emplace_back(user);
-    return found;
-  }();
-  const auto is_word = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; };
-  return std::ranges::any_of(users, [&](const std::string& user) {
-    for (std::size_t at = user.empty() ? std::string::npos : value.find(user); at != std::string::npos;
-         at = value.find(user, at + 1)) {
-      const std::size_t end = at + user.size();
-      if ((at == 0 || !is_word(value[at - 1])) && (end == value.size() || !is_word(value[end]))) return true;
-    }
-    return false;
-  });
+  std::string names = "[^\\s\\S]";  // nobody
+  for (const char* user :
+       {entry == nullptr ? nullptr : entry->pw_name, std::getenv("USER"), std::getenv("LOGNAME")})
+    if (user != nullptr && *user != '\0')
+      names += "|" + std::regex_replace(std::string(user), std::regex("[^A-Za-z0-9_]"), "\\$&");
+  return std::regex(fmt::format("(^|[^A-Za-z0-9_])({})($|[^A-Za-z0-9_])", names));
 }
 
 /// What of it must not be kept; null: nothing.
 const char* held_back(const std::string& name, const std::string& value, const HostNames& hosts) {
+  static const std::regex user_form = make_user_form();
   if (value.empty()) return nullptr;
-  if (holds_any(name, folders) || has_path(value)) return "a path";
-  if (has_user(value)) return "a user's name";
+  if (holds_any(name, folders) || std::regex_search(value, path_form)) return "a path";
+  if (std::regex_search(value, user_form)) return "a user's name";
   if (hosts.shown()) return nullptr;
   if (holds_any(name, telling) || hosts.occur_in(value)) return "a host name";
-  return has_address(value) ? "an address" : nullptr;
+  return std::regex_search(value, address_form) ? "an address" : nullptr;
 }
-
-}  // namespace
 
 bool may_record(const std::string& name) {
   if (holds_any(name, secrets)) return false;
@@ -182,6 +163,8 @@ bool may_record(const std::string& name) {
   return is_one_of(name, others) ||
          std::ranges::any_of(prefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
+
+}  // namespace
 
 std::optional<std::string> recorded(const std::string& name, const std::string& value,
                                     const HostNames& hosts) {
@@ -217,89 +200,45 @@ std::string links_text(const std::vector<std::string>& links) {
   return links.empty() ? "" : fmt::format("# {:<13} = shaped, {}\n", "links", fmt::join(links, " "));
 }
 
-namespace {
-
-/// More than this are many.
-constexpr int each_its_line = 16;
-
-std::string node_text(int node, const HostNames& hosts) {
-  return hosts.shown() ? fmt::format("node {} ({})", node, hosts.text(node)) : fmt::format("node {}", node);
-}
-
-std::string ranks_text(int first, int end) {
-  return end - first == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, end - 1);
-}
-
-std::string line(int first, int end, const RankPlace& place, const HostNames& hosts, bool with_uuid) {
-  return fmt::format("# {}: {}, cores {}, {}{}{}{}\n", ranks_text(first, end), node_text(place.node, hosts),
-                     place.cores, place.unit, end - first > 1 ? " each" : "",
-                     with_uuid && !place.uuid.empty() ? ", " : "", with_uuid ? place.uuid : "");
-}
-
-bool alike(const RankPlace& a, const RankPlace& b) { return a.cores == b.cores && a.unit == b.unit; }
-
-class Compact {
-public:
-  Compact(const std::vector<RankPlace>& ranks, const HostNames& hosts) : ranks_(ranks), hosts_(hosts) {
-    for (int rank = 0; rank < count(); ++rank)
-      if (rank == 0 || at(rank).node != at(rank - 1).node) firsts_.push_back(rank);
-    firsts_.push_back(count());
-  }
-
-  [[nodiscard]] std::string text() const {
-    std::string text;
-    const int nodes = static_cast<int>(firsts_.size()) - 1;
-    for (int node = 0, next; node < nodes; node = next) {
-      for (next = node + 1; next < nodes && same(node, next);) ++next;
-      text += of_node(node);
-      if (next - node > 1) text += of_followers(node, next);
-    }
-    return text;
-  }
-
-private:
-  [[nodiscard]] int count() const { return static_cast<int>(ranks_.size()); }
-  [[nodiscard]] const RankPlace& at(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
-  [[nodiscard]] int first(int node) const { return firsts_[static_cast<std::size_t>(node)]; }
-
-  [[nodiscard]] bool same(int a, int b) const {
-    return std::equal(ranks_.begin() + first(a), ranks_.begin() + first(a + 1), ranks_.begin() + first(b),
-                      ranks_.begin() + first(b + 1), alike);
-  }
-
-  [[nodiscard]] std::string of_node(int node) const {
-    std::string text;
-    for (int rank = first(node), end; rank < first(node + 1); rank = end) {
-      for (end = rank + 1; end < first(node + 1) && alike(at(rank), at(end));) ++end;
-      text += line(rank, end, at(rank), hosts_, false);
-    }
-    return text;
-  }
-
-  /// The nodes after `node` that are like it.
-  [[nodiscard]] std::string of_followers(int node, int end) const {
-    std::string names;
-    for (int n = node + 1; n < end && hosts_.shown(); ++n)
-      names += (n > node + 1 ? ", " : " (") + hosts_.text(n);
-    return fmt::format("# {}: node{} {}{}{}, as on node {}\n", ranks_text(first(node + 1), first(end)),
-                       end - node > 2 ? "s" : "", node + 1,
-                       end - node > 2 ? fmt::format(" to {}", end - 1) : "", names.empty() ? "" : names + ")",
-                       node);
-  }
-
-  const std::vector<RankPlace>& ranks_;
-  const HostNames& hosts_;
-  std::vector<int> firsts_;  ///< rank of each node, and the number of ranks
-};
-
-}  // namespace
-
 std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts) {
-  const int count = static_cast<int>(ranks.size());
-  if (count > each_its_line) return Compact(ranks, hosts).text();
+  const std::size_t count = ranks.size();
+  const bool many = count > 16;  // then ranks and nodes share lines
+  const auto alike = [](const RankPlace& a, const RankPlace& b) {
+    return a.cores == b.cores && a.unit == b.unit;
+  };
+  const auto end_of_node = [&](std::size_t rank) {
+    const int node = ranks[rank].node;
+    while (rank < count && ranks[rank].node == node) ++rank;
+    return rank;
+  };
+  const auto named = [](std::size_t first, std::size_t end) {
+    return end - first == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, end - 1);
+  };
   std::string text;
-  for (int rank = 0; rank < count; ++rank)
-    text += line(rank, rank + 1, ranks[static_cast<std::size_t>(rank)], hosts, true);
+  for (std::size_t first = 0, last = 0; first < count; first = last) {
+    const std::size_t end = end_of_node(first);
+    const int node = ranks[first].node;
+    const std::string name = hosts.shown() ? fmt::format(" ({})", hosts.text(node)) : "";
+    for (std::size_t rank = first, next = 0; rank < end; rank = next) {
+      const RankPlace& place = ranks[rank];
+      for (next = rank + 1; many && next < end && alike(place, ranks[next]);) ++next;
+      text += fmt::format("# {}: node {}{}, cores {}, {}{}{}\n", named(rank, next), node, name, place.cores,
+                          place.unit, next - rank > 1 ? " each" : "",
+                          many || place.uuid.empty() ? "" : ", " + place.uuid);
+    }
+    std::vector<std::string> followers;  // nodes after it that are like it
+    for (last = end; many && last < count; last = end_of_node(last)) {
+      const std::span node_ranks(ranks.begin() + static_cast<std::ptrdiff_t>(last), end_of_node(last) - last);
+      if (!std::ranges::equal(node_ranks, std::span(ranks).subspan(first, end - first), alike)) break;
+      followers.push_back(hosts.text(ranks[last].node));
+    }
+    if (followers.empty()) continue;
+    text += fmt::format("# {}: {}{}, as on node {}\n", named(end, last),
+                        followers.size() == 1
+                            ? fmt::format("node {}", ranks[end].node)
+                            : fmt::format("nodes {} to {}", ranks[end].node, ranks[last - 1].node),
+                        hosts.shown() ? fmt::format(" ({})", fmt::join(followers, ", ")) : "", node);
+  }
   return text;
 }
 
@@ -319,22 +258,31 @@ std::string shell_quoted(const std::string& word) {
 
 }  // namespace
 
+h5::Dataset entry(std::string name, std::string_view text) {
+  return {std::move(name), "text", "", h5::one(std::string(text))};
+}
+
+h5::Dataset entry(std::string name, std::string axis, std::vector<std::string> list) {
+  const hsize_t size = list.size();
+  return {std::move(name), "text", std::move(axis), std::move(list), {size}};
+}
+
 Provenance collect(const deck::Deck& deck, const std::vector<std::string>& arguments,
                    const HostNames& hosts) {
-  Provenance p;
-  p.version = build::version;
-  p.git_hash = build::git_hash;
-  p.build_type = build::build_type;
-  p.compiler = build::compiler;
-  p.compiler_flags = build::compiler_flags;
-  p.started = utc_now();
-  for (const std::string& word : arguments) p.command += (p.command.empty() ? "" : " ") + shell_quoted(word);
-  p.deck_path = deck.path;
-  p.deck = deck.text;
-  p.overrides = deck.overrides;
-  p.environment = recorded_environment(hosts);
-  p.links = shaped_links();
-  return p;
+  std::vector<std::string> words;
+  std::ranges::transform(arguments, std::back_inserter(words), shell_quoted);
+  return {entry("version", build::version),
+          entry("git_hash", build::git_hash),
+          entry("build_type", build::build_type),
+          entry("compiler", build::compiler),
+          entry("compiler_flags", build::compiler_flags),
+          entry("started", utc_now()),
+          entry("command", fmt::format("{}", fmt::join(words, " "))),
+          entry("deck_path", deck.path),
+          entry("deck", deck.text),
+          entry("overrides", "override", deck.overrides),
+          entry("environment", "variable", recorded_environment(hosts)),
+          entry("links", "property", shaped_links())};
 }
 
 std::string version_text() {

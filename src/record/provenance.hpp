@@ -2,9 +2,11 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "deck/deck.hpp"
+#include "record/hdf5.hpp"
 
 /// What a record keeps of the environment: variables that steer the run, and nothing that says who ran it,
 /// where on disk, or on which hosts.
@@ -29,22 +31,16 @@ public:
   [[nodiscard]] std::string hidden(const std::string& text) const;
 
 private:
-  struct Form {
-    std::string name;
-    int node;
-  };
   std::vector<std::string> names_;
-  std::vector<Form> forms_;  ///< longest first
+  std::vector<std::pair<std::string, int>>
+      forms_;  ///< of names in small letters, and their nodes; longest first
   bool shown_ = false;
 };
 
-/// Whether the variable is on the list: by its full name, or by a prefix whose variables all tune a library;
-/// and never one that may hold a secret (..._TOKEN, ..._PASSWORD, ..._SECRET, ..._KEY).
-[[nodiscard]] bool may_record(const std::string& name);
-
-/// "NAME=value" as the record keeps it; nothing for a variable that is not on the list. The list cannot know
-/// what values hold: in place of a value with a path, a user's name, or (unless names are shown) a host name
-/// or network address, it says which of these was left out.
+/// "NAME=value" as the record keeps it; nothing for a variable that is not on the list: by its full name, or
+/// by a prefix whose variables all tune a library, and never one that may hold a secret (..._TOKEN, ..._KEY).
+/// The list cannot know what values hold: in place of a value with a path, a user's name, or (unless names
+/// are shown) a host name or network address, it says which of these was left out.
 [[nodiscard]] std::optional<std::string> recorded(const std::string& name, const std::string& value,
                                                   const HostNames& hosts);
 
@@ -70,26 +66,13 @@ struct RankPlace {
 /// file.
 [[nodiscard]] std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts);
 
-/// Where results come from. Texts that do not apply are empty.
-struct Provenance {
-  std::string version, git_hash, build_type, compiler, compiler_flags;  ///< of this build
-  std::string kokkos, mpi, nccl, cuda, driver;                          ///< versions; filled by the caller
-  std::vector<std::string> libraries;    ///< "cublasLt 13.0.2"; filled by the caller
-  std::string started;                   ///< ISO 8601, UTC
-  std::string command;                   ///< the command line, quoted for a shell
-  std::string deck_path, deck;           ///< the deck as read
-  std::vector<std::string> overrides;    ///< "key=value" of the command line
-  std::vector<std::string> environment;  ///< "NAME=value", allowed names only, sorted
-  std::vector<std::string> links;  ///< "rate=100mbit", "latency=200us", ... where scripts/cluster shapes them
-  /// Per rank of the job; filled by the caller. Hosts are "node 0", ... unless their names were asked for.
-  std::vector<std::string> hosts, devices;
-  std::vector<int> nodes;            ///< number of its node
-  std::vector<std::string> cores;    ///< that it may run on: "0-3,8"
-  std::vector<std::string> cpu, os;  ///< processor and operating system of its node
-};
+/// Where results come from: the datasets of /provenance (docs/results.md), which are texts and lists of them.
+using Provenance = std::vector<h5::Dataset>;
+[[nodiscard]] h5::Dataset entry(std::string name, std::string_view text);
+[[nodiscard]] h5::Dataset entry(std::string name, std::string axis, std::vector<std::string> list);
 
-/// All that does not need MPI or a device. Nothing of it names a host, unless names are shown or the user has
-/// written them, into the command line or the deck: these are kept as they are.
+/// All that does not need MPI or a device; the caller adds the rest. Nothing of it names a host, unless names
+/// are shown or the user has written them, into the command line or the deck: these are kept as they are.
 [[nodiscard]] Provenance collect(const deck::Deck& deck, const std::vector<std::string>& arguments,
                                  const HostNames& hosts);
 

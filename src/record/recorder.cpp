@@ -4,43 +4,273 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <random>
+#include <ranges>
 #include <set>
 #include <sstream>
 #include <stdexcept>
 
 #include "base/error.hpp"
-#include "record/read.hpp"
-#include "record/remaining.hpp"
-#include "record/write.hpp"
+#include "base/version.hpp"
 
 namespace minitaw::record {
 
+namespace fs = std::filesystem;
+
 namespace {
 
-bool is_there(const std::string& path) {
-  std::error_code error;
-  return std::filesystem::exists(std::filesystem::symlink_status(path, error));
+/// What `read` returns. What HDF5, or a reader, has to complain about is said of the file.
+template <class Read>
+auto reading(const std::string& path, const Read& read) {
+  try {
+    return read();
+  } catch (const std::runtime_error& error) {
+    throw InputError(fmt::format("{} is damaged: {}", path, error.what()));
+  }
 }
 
-/// Behind a link lies the file that is to be replaced, not the link.
+void require(bool holds, const std::string& what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+std::string case_path(int number) { return fmt::format("cases/{:04}/", number); }
+std::string session_path(int number) {
+  return number == 0 ? "provenance/" : fmt::format("provenance/resumed/{:04}/", number);
+}
+
+// What a case has, beside the scalars in its row.
+
+template <class T>
+h5::Dataset list(std::string path, std::string units, std::string axis, const std::vector<T>& values) {
+  using Stored = std::conditional_t<std::is_same_v<T, int>, std::int64_t, T>;
+  return {std::move(path),
+          std::move(units),
+          std::move(axis),
+          std::vector<Stored>(values.begin(), values.end()),
+          {values.size()}};
+}
+
+/// [row][column] of which a part is written, or the whole.
+template <class Rows, class Part = std::identity>
+h5::Dataset table(std::string path, std::string units, std::string axes, const Rows& rows,
+                  const Part& part = {}, std::vector<std::string> labels = {}) {
+  std::vector<std::decay_t<decltype(std::invoke(part, rows[0][0]))>> flat;
+  for (const auto& row : rows) std::ranges::transform(row, std::back_inserter(flat), part);
+  const std::vector<hsize_t> shape = {rows.size(), rows.empty() ? 0 : rows[0].size()};
+  return {std::move(path), std::move(units), std::move(axes), std::move(flat), shape, std::move(labels)};
+}
+
+/// A part of each entry.
+template <class Entries, class Part>
+auto parts_of(const Entries& entries, const Part& part) {
+  std::vector<std::decay_t<decltype(std::invoke(part, entries[0]))>> values;
+  std::ranges::transform(entries, std::back_inserter(values), part);
+  return values;
+}
+
+template <class Kind>
+std::vector<std::string> names_of_kinds(int count) {
+  std::vector<std::string> names;
+  for (int k = 0; k < count; ++k) names.push_back(schedule::name_of(static_cast<Kind>(k)));
+  return names;
+}
+
+/// What a device is asked for after a step, in the group `device`.
+struct Field {
+  const char *path, *units;
+  double DeviceSample::* value;
+};
+constexpr Field device_fields[] = {{"device/clock", "MHz", &DeviceSample::clock_mhz},
+                                   {"device/memory_clock", "MHz", &DeviceSample::memory_clock_mhz},
+                                   {"device/temperature", "degC", &DeviceSample::temperature_c},
+                                   {"device/power", "W", &DeviceSample::power_w}};
+
+std::vector<h5::Dataset> datasets(const CaseResult& r) {
+  using Time = trace::RankTime;
+  const std::string step_rank = "timed step, rank", rank_kind = "rank, kind", per_step = "s/step";
+  const double length = r.accounted_step < 0 ? std::nan("") : r.accounted_length;
+  const auto memory = names_of_kinds<schedule::Memory>(schedule::memory_kinds);
+  const auto traffic = names_of_kinds<schedule::Traffic>(schedule::traffic_kinds);
+  const auto time = [&](const std::string& name, const auto& part) {
+    return list("time/" + name, per_step, "rank", parts_of(r.time, part));
+  };
+  const auto bytes = [&](const std::string& name, const std::vector<std::uint64_t>& values) -> h5::Dataset {
+    const hsize_t ranks = values.empty() ? 0 : static_cast<hsize_t>(r.settings.ranks);
+    return {"bytes/" + name, "B/step", "from rank, to rank, kind", values, {ranks, ranks, traffic.size()},
+            traffic};
+  };
+  std::vector<h5::Dataset> all = {
+      list("settings/ffn_per_layer", "1", "layer", r.settings.shape.ffn),
+      table("seconds", "s", step_rank, r.seconds),
+      list("losses", "nat/token", "step", r.losses),
+      list("repetition", "1", "timed step", r.repetition),
+      list("position", "1", "repetition", r.position),
+      table("device/throttle", "1", step_rank, r.device_samples, &DeviceSample::throttle),
+      table("device/energy", "J", "repetition, rank", r.energy),
+      table("memory/planned", "B", rank_kind, parts_of(r.memory, &RankMemory::planned), {}, memory),
+      table("memory/measured", "B", rank_kind, parts_of(r.memory, &RankMemory::measured), {}, memory),
+      list("memory/process_peak", "B", "rank", parts_of(r.memory, &RankMemory::process_peak)),
+      list("memory/device_used", "B", "rank", parts_of(r.memory, &RankMemory::device_used)),
+      {"time/step", "1", "", h5::one(std::int64_t{r.accounted_step})},
+      {"time/length", "s", "", h5::one(length)},
+      time("compute", &Time::compute),
+      time("exposed", &Time::exposed_total),
+      time("idle", &Time::idle),
+      time("communication", &Time::communication),
+      time("hidden", &Time::hidden),
+      list("time/bubble", "1", "rank", parts_of(r.time, [&](const Time& t) { return t.idle / length; })),
+      list("time/overlap", "1", "rank", parts_of(r.time, &Time::overlap)),
+      table("time/exposed_by_kind", per_step, rank_kind, parts_of(r.time, &Time::exposed), {}, traffic),
+      bytes("planned", r.planned_bytes),
+      bytes("counted", r.counted_bytes),
+      {"bytes/source", "text", "", h5::one(r.bytes_source)},
+      list("idle_ticks", "tick", "rank", r.idle_ticks),
+      {"matmul_algorithms", "text", "", h5::one(r.matmul_algorithms)}};
+  for (const Field& field : device_fields)
+    all.push_back(table(field.path, field.units, step_rank, r.device_samples, field.value));
+  if (!r.timeline) return all;
+  for (const trace::WholeField& field : trace::whole_fields()) {
+    all.push_back(list(std::string("timeline/") + field.name, field.units, "event",
+                       parts_of(r.timeline->events, field.value)));
+    all.back().codes = field.codes;
+  }
+  for (const trace::TimeField& field : trace::time_fields())
+    all.push_back(
+        list(std::string("timeline/") + field.name, "s", "event", parts_of(r.timeline->events, field.value)));
+  return all;
+}
+
+void write_case(hid_t file, const std::string& path, const CaseResult& result, const Row& row) {
+  for (const Column& column : row.columns()) {
+    if (column.place == Place::nowhere) continue;
+    constexpr const char* group[] = {"", "", "settings/", "verification/"};
+    h5::write(file, {fmt::format("{}{}{}", path, group[static_cast<int>(column.place)], column.name),
+                     std::string(column.units), "", h5::one(column.value)});
+  }
+  for (h5::Dataset& dataset : datasets(result)) {
+    dataset.path.insert(0, path);
+    h5::write(file, dataset);
+  }
+}
+
+/// The rows of a table of all `ranks`: as many as `count` says, or none at all.
+template <class T = double>
+std::vector<std::vector<T>> read_table(hid_t file, const std::string& path, hsize_t ranks,
+                                       std::optional<std::size_t> count = {}) {
+  const h5::Array<T> found = h5::read<T>(file, path, 2);
+  if (found.values.empty()) return {};
+  const hsize_t rows = found.shape[0];
+  require(found.shape[1] == ranks && rows == count.value_or(rows),
+          fmt::format("{} has {} x {} values for {} x {}", path, rows, found.shape[1], count.value_or(rows),
+                      ranks));
+  std::vector<std::vector<T>> table;
+  for (auto at = found.values.begin(); at != found.values.end(); at += static_cast<std::ptrdiff_t>(ranks))
+    table.emplace_back(at, at + static_cast<std::ptrdiff_t>(ranks));
+  return table;
+}
+
+std::vector<int> read_counts(hid_t file, const std::string& path, std::int64_t least, std::int64_t end) {
+  const std::vector<std::int64_t> values = h5::read<std::int64_t>(file, path, 1).values;
+  for (const std::int64_t value : values)
+    require(value >= least && value < end, fmt::format("{} holds {}", path, value));
+  return {values.begin(), values.end()};
+}
+
+}  // namespace
+
+CaseResult read_case(const MemoryFile& opened, const std::string& path, int number, int ranks) {
+  return reading(path, [&] {
+    const hid_t file = opened.root();
+    const std::string group = case_path(number);
+    const auto columns = static_cast<hsize_t>(ranks);
+    CaseResult found;
+    found.seconds = read_table(file, group + "seconds", columns);
+    for (const std::vector<double>& step : found.seconds)
+      for (const double s : step) require(std::isfinite(s) && s > 0, group + "seconds holds what is no time");
+    found.position = read_counts(file, group + "position", -1, std::int64_t{1} << 31);
+    found.repetition = read_counts(file, group + "repetition", 0, std::ssize(found.position));
+    require(found.repetition.size() == found.seconds.size(),
+            group + "repetition and seconds differ in length");
+    found.counters = h5::read<std::string>(file, group + "counters", 0).values.at(0);
+    found.energy = read_table(file, group + "device/energy", columns, found.position.size());
+    const auto reasons =
+        read_table<std::uint64_t>(file, group + "device/throttle", columns, found.seconds.size());
+    for (const std::vector<std::uint64_t>& row : reasons)
+      for (std::vector<DeviceSample>& samples = found.device_samples.emplace_back();
+           const std::uint64_t bits : row)
+        samples.push_back({0, 0, 0, 0, bits});
+    for (const Field& field : device_fields) {
+      const auto values = read_table(file, group + field.path, columns, found.seconds.size());
+      require(values.size() == reasons.size(), group + "device: counters differ in length");
+      for (std::size_t step = 0; step < values.size(); ++step)
+        for (std::size_t rank = 0; rank < columns; ++rank)
+          found.device_samples[step][rank].*field.value = values[step][rank];
+    }
+    return found;
+  });
+}
+
+Contents read_contents(const MemoryFile& opened, const std::string& path) {
+  return reading(path, [&] {
+    const hid_t file = opened.root();
+    Contents found;
+    const Row sample = sample_row();
+    for (std::size_t i = 0; i < sample.columns().size(); ++i) {
+      const Column& column = sample.columns()[i];
+      const std::string name = fmt::format("summary/{}", column.name);
+      if (i > 0 && column.place == Place::nowhere && !h5::exists(file, name)) {
+        found.older = true;  // a figure that was added later: NaN in the sample
+        continue;
+      }
+      std::visit(
+          [&]<class T>(const T&) {
+            const std::vector<T> cells = h5::read<T>(file, name, 1).values;
+            if (i == 0) found.rows.assign(cells.size(), sample);
+            require(cells.size() == found.rows.size(), "columns of the summary differ in length");
+            for (std::size_t r = 0; r < cells.size(); ++r) found.rows[r].columns()[i].value = cells[r];
+          },
+          column.value);
+    }
+    H5G_info_t info{};
+    h5::check(H5Gget_info(h5::open_group(file, "provenance/resumed"), &info), "count the sessions");
+    for (int number = 0; number <= static_cast<int>(info.nlinks); ++number) {
+      found.git_hashes.push_back(
+          h5::read<std::string>(file, session_path(number) + "git_hash", 0).values.at(0));
+      found.links.push_back(h5::read<std::string>(file, session_path(number) + "links", 1).values);
+    }
+    return found;
+  });
+}
+
+Contents read_contents(const std::string& path) { return read_contents(MemoryFile::load(path), path); }
+
+// The recorder.
+
+namespace {
+
+/// The file that is to be replaced: not the link that it lies behind.
 std::string resolved(const std::string& path) {
+  if (path.empty() || fs::path(path).filename().empty())
+    throw InputError(
+        fmt::format("\"{}\" is not the name of a result file; write for example -o results.h5", path));
   std::error_code error;
-  if (!std::filesystem::is_symlink(path, error)) return path;
-  const std::filesystem::path target = std::filesystem::canonical(path, error);
-  return error ? path : target.string();
+  const fs::path folder = fs::path(path).parent_path();
+  if (!folder.empty() && !fs::is_directory(folder, error))
+    throw InputError(fmt::format("{} cannot be written: there is no folder {}", path, folder.string()));
+  if (!fs::is_symlink(path, error)) return path;
+  const fs::path target = fs::canonical(path, error);
+  if (error) throw InputError(fmt::format("{} cannot be read ({})", path, error.message()));
+  return target.string();
 }
 
 /// Names the case that is running.
 std::string running_name(const std::string& path) { return path + ".running"; }
-
-/// Of these git hashes those that are not `own`: "3f2a1b0c4d5e, 9c8b7a6d5e4f-dirty".
-std::string others_of(const std::vector<std::string>& hashes, const std::string& own) {
-  std::set<std::string> others(hashes.begin(), hashes.end());
-  others.erase(own);
-  return fmt::format("{}", fmt::join(others, ", "));
-}
 
 /// What the file has of a case comes before what is new.
 template <class T>
@@ -49,45 +279,42 @@ void prepend(std::vector<T> earlier, std::vector<T>& later) {
   later = std::move(earlier);
 }
 
-void require_folder(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code error;
-  if (path.empty() || std::filesystem::path(path).filename().empty())
-    throw InputError(
-        fmt::format("\"{}\" is not the name of a result file; write for example -o results.h5", path));
-  if (!folder.empty() && !std::filesystem::is_directory(folder, error))
-    throw InputError(fmt::format("{} cannot be written: there is no folder {}", path, folder.string()));
+void join(CaseResult earlier, CaseResult& result) {
+  prepend(std::move(earlier.seconds), result.seconds);
+  prepend(std::move(earlier.repetition), result.repetition);
+  prepend(std::move(earlier.position), result.position);
+  // Counters of some repetitions only would be taken for those of all.
+  if (earlier.device_samples.empty()) result.counters = earlier.counters;
+  prepend(std::move(earlier.device_samples), result.device_samples);
+  prepend(std::move(earlier.energy), result.energy);
+  if (result.device_samples.size() != result.seconds.size()) result.device_samples.clear();
+  if (result.energy.size() != result.position.size()) result.energy.clear();
 }
 
 /// The file is replaced, not written: its own permissions would not hold that up.
 void require_unprotected(const std::string& path) {
+  constexpr fs::perms write = fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write;
   std::error_code error;
-  using std::filesystem::perms;
-  const perms all = std::filesystem::status(path, error).permissions();
-  if (!error && (all & (perms::owner_write | perms::group_write | perms::others_write)) == perms::none)
+  if ((fs::status(path, error).permissions() & write) == fs::perms::none)
     throw InputError(fmt::format("{} is write-protected; name another file with -o", path));
 }
 
 }  // namespace
 
 Recorder::Recorder(const std::string& path, Provenance session)
-    : path_(resolved(path)), session_(std::move(session)), state_(state_of(path_)),
-      file_(is_there(path_) ? MemoryFile::load(path_) : MemoryFile::create()) {
-  require_folder(path_);
+    : path_(resolved(path)), provenance_(std::move(session)), state_(state_of(path_)),
+      file_(state_ ? MemoryFile::load(path_) : MemoryFile::create()) {
   remove_stale_copy(path_);
   std::getline(std::ifstream(running_name(path_)), interrupted_);
-  is_there(path_) ? resume() : begin();
+  state_ ? resume() : begin();
 }
 
 void Recorder::begin() {
-  write_provenance(file_.root(), "provenance", session_);
-  {
-    const h5::Id provenance = h5::open_group(file_.root(), "provenance");
-    const h5::Id resumed = h5::make_group(provenance.get(), "resumed");
-    const h5::Id cases = h5::make_group(file_.root(), "cases");
-  }
-  make_summary(file_.root());
-  session_number_ = 0;
+  write_session(0);
+  (void)h5::make_group(file_.root(), "provenance/resumed");
+  (void)h5::make_group(file_.root(), "cases");
+  write_summary();
+  written_ = true;
   try {
     save();
   } catch (const std::runtime_error& error) {
@@ -98,32 +325,48 @@ void Recorder::begin() {
 void Recorder::resume() {
   require_unprotected(path_);
   reading(path_, [&] { return h5::open_group(file_.root(), "cases"); });  // where append() writes
-  rows_ = read_summary(file_, path_);
-  const std::string others = others_of(read_git_hashes(file_, path_), session_.git_hash);
+  Contents found = read_contents(file_, path_);
+  rows_ = std::move(found.rows);
+  older_ = found.older;
+  sessions_ = static_cast<int>(found.git_hashes.size());
+  std::set<std::string> others(found.git_hashes.begin(), found.git_hashes.end());
+  others.erase(std::string(build::git_hash));
   if (!others.empty())
-    notes_.push_back(
-        fmt::format("{} was measured by git hash {}, this program is {}; name another file with -o to "
-                    "measure anew",
-                    path_, others, session_.git_hash));
+    notes_.push_back(fmt::format(
+        "{} was measured by git hash {}, this program is {}; name another file with -o to measure anew",
+        path_, fmt::join(others, ", "), build::git_hash));
   const auto kept = std::ranges::count_if(rows_, is_finished);
   notes_.push_back(fmt::format("{} holds {} case{}, {} of them finished; finished cases are not run again",
                                path_, rows_.size(), rows_.size() == 1 ? "" : "s", kept));
 }
 
-void Recorder::open_session() {
-  if (session_number_ >= 0) return;
-  const int number = count_sessions(file_);
-  const h5::Id provenance = h5::open_group(file_.root(), "provenance");
-  const h5::Id resumed = h5::open_group(provenance.get(), "resumed");
-  write_provenance(resumed.get(), numbered(number), session_);
-  session_number_ = number;
+void Recorder::write_session(int number) {
+  for (h5::Dataset dataset : provenance_) {
+    dataset.path.insert(0, session_path(number));
+    h5::write(file_.root(), dataset);
+  }
+  h5::write(file_.root(), {session_path(number) + "log", "text", "line", std::vector<std::string>(), {0}},
+            true);
 }
 
-h5::Id Recorder::session_group() const {
-  h5::Id first = h5::open_group(file_.root(), "provenance");
-  if (session_number_ == 0) return first;
-  const h5::Id resumed = h5::open_group(first.get(), "resumed");
-  return h5::open_group(resumed.get(), numbered(session_number_));
+void Recorder::write_summary() {
+  std::vector<std::string> names;
+  const Row sample = sample_row();
+  for (const Column& column : sample.columns()) {
+    const h5::Values none =
+        std::visit([]<class T>(const T&) -> h5::Values { return std::vector<T>(); }, column.value);
+    h5::write(file_.root(),
+              {fmt::format("summary/{}", column.name), std::string(column.units), "case", none, {0}}, true);
+    names.emplace_back(column.name);
+  }
+  h5::write_attribute(h5::open_group(file_.root(), "summary"), "columns", names,
+                      true);  // HDF5 keeps no order
+  for (std::size_t i = 0; i < rows_.size(); ++i) write_row(rows_[i], i);
+}
+
+void Recorder::write_row(const Row& row, std::size_t index) {
+  for (const Column& column : row.columns())
+    h5::put(file_.root(), fmt::format("summary/{}", column.name), index, column.value);
 }
 
 void Recorder::log(const std::string& text) {
@@ -132,15 +375,14 @@ void Recorder::log(const std::string& text) {
 }
 
 void Recorder::write_log() {
-  const h5::Id group = session_group();
   for (; written_lines_ < lines_.size(); ++written_lines_)
-    write_log_line(group.get(), lines_[written_lines_], written_lines_);
+    h5::put(file_.root(), session_path(sessions_) + "log", written_lines_, lines_[written_lines_]);
 }
 
 void Recorder::finish() {
   std::error_code error;
   std::filesystem::remove(running_name(path_), error);
-  if (session_number_ < 0) return;
+  if (!written_) return;
   write_log();
   save();
 }
@@ -149,46 +391,129 @@ void Recorder::begin_case(const deck::Case& c) const {
   std::ofstream(running_name(path_)) << deck::identity(c) << '\n';
 }
 
-void Recorder::join(const Row& row, CaseResult& result) const {
-  StoredCase stored = read_case(file_, path_, row);
-  prepend(std::move(stored.seconds), result.seconds);
-  prepend(std::move(stored.repetition), result.repetition);
-  prepend(std::move(stored.position), result.position);
-  // Counters of some repetitions only would be taken for those of all.
-  if (stored.device_samples.empty()) result.counters = stored.counters;
-  prepend(std::move(stored.device_samples), result.device_samples);
-  prepend(std::move(stored.energy), result.energy);
-  if (result.device_samples.size() != result.seconds.size()) result.device_samples.clear();
-  if (result.energy.size() != result.position.size()) result.energy.clear();
-}
-
-std::size_t Recorder::index_of(const std::string& identity) const {
-  const auto at =
-      std::ranges::find_if(rows_, [&](const Row& row) { return row.text("identity") == identity; });
-  return static_cast<std::size_t>(at - rows_.begin());
-}
-
 Row Recorder::append(CaseResult result, int repetition) {
-  open_session();
-  const std::size_t index = index_of(deck::identity(result.settings));
-  std::ranges::fill(result.repetition, repetition);
-  if (repetition > 0 && index < rows_.size()) join(rows_[index], result);
-  const int number = static_cast<int>(index);
-  const Row row = make_row(result, number, session_number_);
-  {
-    const h5::Id cases = h5::open_group(file_.root(), "cases");
-    if (h5::exists(cases.get(), numbered(number)))
-      h5::check(H5Ldelete(cases.get(), numbered(number).c_str(), H5P_DEFAULT), "replace a case");
-    write_case(cases.get(), result, number, session_number_);
+  const hid_t file = file_.root();
+  if (!written_) {
+    write_session(sessions_);
+    if (older_) {
+      h5::check(H5Ldelete(file, "summary", H5P_DEFAULT), "replace the summary");
+      write_summary();
+    }
+    written_ = true;
   }
-  write_row(file_.root(), row, index);
+  const std::string identity = deck::identity(result.settings);
+  const auto known =
+      std::ranges::find_if(rows_, [&](const Row& row) { return row.text("identity") == identity; });
+  const auto number = static_cast<int>(known - rows_.begin());
+  std::ranges::fill(result.repetition, repetition);
+  if (repetition > 0 && known != rows_.end())
+    join(read_case(file_, path_, number, static_cast<int>(known->integer("ranks"))), result);
+  const Row row = make_row(result, number, sessions_);
+  const std::string path = case_path(number);
+  if (known != rows_.end())
+    h5::check(H5Ldelete(file, path.substr(0, path.size() - 1).c_str(), H5P_DEFAULT), "replace a case");
+  write_case(file, path, result, row);
+  write_row(row, static_cast<std::size_t>(number));
   write_log();
   save();
-  if (index < rows_.size()) rows_[index] = row;
+  if (known != rows_.end()) *known = row;
   else rows_.push_back(row);
   return row;
 }
 
 void Recorder::save() { state_ = replace_file(path_, file_.bytes(), state_); }
+
+// What is still to do.
+
+namespace {
+
+bool has(const Row& row, Status status) { return row.text("status") == name_of(status); }
+
+bool failed(const Row& row) { return !has(row, Status::ok) && !has(row, Status::skipped); }
+
+std::string kept_text(const Row& row) {
+  std::string reason = row.text("reason");
+  if (reason.ends_with('.')) reason.pop_back();
+  return fmt::format("case {} ({}, {} ranks, {} tokens) stays as it ended, {}: {}; --retry runs it again",
+                     row.integer("case"), row.text("schedule"), row.integer("ranks"), row.integer("seq"),
+                     row.text("status"), reason);
+}
+
+/// That a row holds.
+int repetitions_of(const Row& row) {
+  const std::int64_t steps = row.integer("steps");
+  return steps < 1 ? 0 : static_cast<int>(row.integer("samples") / steps);
+}
+
+/// Fisher and Yates; a distribution of the standard library would give another order with another compiler.
+void shuffle(std::vector<Run>& runs, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (std::size_t i = runs.size(); i > 1; --i) std::swap(runs[i - 1], runs[random() % i]);
+}
+
+}  // namespace
+
+bool is_finished(const Row& row) {
+  return has(row, Status::ok) && repetitions_of(row) >= row.integer("repeats");
+}
+
+RemainingRuns remaining_runs(const std::vector<deck::Case>& cases, const std::vector<Row>& rows,
+                             const RunOrder& order) {
+  std::map<std::string, const Row*> known;
+  for (const Row& row : rows) known[row.text("identity")] = &row;
+  RemainingRuns remaining;
+  std::map<std::size_t, int> next;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const auto at = known.find(deck::identity(cases[i]));
+    if (at != known.end() && failed(*at->second) && !order.retry) {
+      remaining.notes.push_back(kept_text(*at->second));
+      continue;
+    }
+    // A failed case that is to be tried again has no repetitions.
+    next[i] = at == known.end() || !has(*at->second, Status::ok) ? 0 : repetitions_of(*at->second);
+    for (int r = next[i]; r < cases[i].repeats; ++r) remaining.runs.push_back({i, r});
+  }
+  if (order.interleave) shuffle(remaining.runs, *order.interleave);
+  if (!order.interrupted.empty())
+    std::ranges::stable_partition(remaining.runs, [&](const Run& run) {
+      return deck::identity(cases[run.index]) != order.interrupted;
+    });
+  for (Run& run : remaining.runs) run.repetition = next[run.index]++;  // in the order in which they come
+  return remaining;
+}
+
+namespace {
+
+double work_of(const deck::Case& c) {
+  const model::Flops flops = model::flops_per_token(c.shape);
+  return (flops.matmul + flops.attention_causal) * deck::tokens_of_step(c) * (c.steps + c.warmup) / c.ranks;
+}
+
+}  // namespace
+
+Progress::Progress(const std::vector<deck::Case>& runs, double least_rate) : least_rate_(least_rate) {
+  for (const deck::Case& c : runs) work_.push_back(work_of(c));
+  work_left_ = std::accumulate(work_.begin(), work_.end(), 0.0);
+}
+
+std::string Progress::after(double seconds) {
+  seconds_ += seconds;
+  work_done_ += work_.at(done_);
+  leave_out();
+  const double left = work_done_ > 0 ? seconds_ * work_left_ / work_done_ : 0;
+  return fmt::format("[{}/{}, {} to go]", done_, work_.size(), clock_text(std::max(left, 0.0)));
+}
+
+void Progress::leave_out() { work_left_ -= work_.at(done_++); }
+
+double Progress::expected(const deck::Case& c) const {
+  return work_of(c) * (measured() ? seconds_ / work_done_ : 1 / least_rate_);
+}
+
+std::string clock_text(double seconds) {
+  const auto whole = static_cast<long long>(std::llround(seconds));
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
 
 }  // namespace minitaw::record

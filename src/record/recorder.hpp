@@ -1,15 +1,31 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "record/file.hpp"
 #include "record/provenance.hpp"
-#include "record/result.hpp"
 #include "record/table.hpp"
 
 namespace minitaw::record {
+
+/// What a file has of all its cases and sessions.
+struct Contents {
+  std::vector<Row> rows;                        ///< of the summary
+  std::vector<std::string> git_hashes;          ///< [session]: of its program
+  std::vector<std::vector<std::string>> links;  ///< [session]: how they were shaped
+  bool older = false;                           ///< it lacks columns that were added later
+};
+/// `path` is for messages. Throws InputError if the file is damaged.
+[[nodiscard]] Contents read_contents(const MemoryFile& file, const std::string& path);
+/// The same of a file on disk; throws InputError as MemoryFile::load() does.
+[[nodiscard]] Contents read_contents(const std::string& path);
+
+/// What it takes to add repetitions to case `number`: seconds, repetition, position, device_samples, energy
+/// and counters. Throws InputError if the file is damaged.
+[[nodiscard]] CaseResult read_case(const MemoryFile& file, const std::string& path, int number, int ranks);
 
 /// The result file of a sweep, held by one rank. After the constructor and after every append() the file on
 /// disk is complete; a kill at any moment loses nothing that append() has returned for. Beside it lies, while
@@ -44,18 +60,15 @@ public:
 private:
   void begin();
   void resume();
-  void open_session();
-  /// "provenance", or the group of this session below it.
-  [[nodiscard]] h5::Id session_group() const;
+  void write_session(int number);
+  /// Creates the empty columns of /summary, and fills in the rows so far.
+  void write_summary();
+  void write_row(const Row& row, std::size_t index);
   void write_log();
-  /// Puts the repetitions that the file has of a case before the new one.
-  void join(const Row& row, CaseResult& result) const;
-  /// The row that this identity has or will get.
-  [[nodiscard]] std::size_t index_of(const std::string& identity) const;
   void save();
 
   std::string path_;
-  Provenance session_;
+  Provenance provenance_;
   std::optional<FileState> state_;  ///< of the file as it was found, before it is read, or left
   MemoryFile file_;
   std::vector<Row> rows_;
@@ -63,7 +76,64 @@ private:
   std::string interrupted_;
   std::vector<std::string> lines_;  ///< of the log
   std::size_t written_lines_ = 0;
-  int session_number_ = -1;  ///< -1: nothing written in this session yet
+  int sessions_ = 0;      ///< in the file before this one
+  bool older_ = false;    ///< the file lacks columns
+  bool written_ = false;  ///< this session is in the file
 };
+
+/// One repetition of a case.
+struct Run {
+  std::size_t index = 0;  ///< of the case in the deck
+  int repetition = 0;
+  friend bool operator==(const Run&, const Run&) = default;
+};
+
+struct RunOrder {
+  bool retry = false;                         ///< run those again that ended wrong, oom, timeout or error
+  std::optional<std::uint64_t> interleave{};  ///< seed of a random order over all repetitions of all cases
+  std::string interrupted{};  ///< identity of the case that ran when the last job died; it comes last
+};
+
+/// What a sweep has still to do.
+struct RemainingRuns {
+  std::vector<Run> runs;           ///< in order
+  std::vector<std::string> notes;  ///< what is not run again and why, one sentence each
+};
+/// `rows` is what the result file holds. Repetitions of a case that are missing are run; a case that failed
+/// is left alone unless `retry`, one that was skipped for want of memory is tried again.
+[[nodiscard]] RemainingRuns remaining_runs(const std::vector<deck::Case>& cases, const std::vector<Row>& rows,
+                                           const RunOrder& order);
+
+/// Whether a row needs no further run: ended ok, with all repetitions.
+[[nodiscard]] bool is_finished(const Row& row);
+
+/// How far a sweep is and how long it will still take. Runs are weighed by their model FLOPs per rank, so
+/// that the long sequences at the end of a sweep do not come as a surprise.
+class Progress {
+public:
+  /// The case of every run to come, in order. Until one has ended, `least_rate` is what a rank is trusted to
+  /// do in a second, FLOP/s.
+  Progress(const std::vector<deck::Case>& runs, double least_rate);
+
+  /// After the next run has taken this long: "[3/12, 1:05 to go]".
+  std::string after(double seconds);
+  /// The next run is left out.
+  void leave_out();
+
+  /// Seconds that a repetition of the case may take, as far as is known.
+  [[nodiscard]] double expected(const deck::Case& c) const;
+  [[nodiscard]] std::size_t left() const { return work_.size() - done_; }
+  /// Whether any run has ended yet.
+  [[nodiscard]] bool measured() const { return work_done_ > 0; }
+
+private:
+  std::vector<double> work_;
+  double least_rate_;
+  std::size_t done_ = 0;
+  double seconds_ = 0, work_done_ = 0, work_left_ = 0;
+};
+
+/// "1:05", "2:03:04"
+[[nodiscard]] std::string clock_text(double seconds);
 
 }  // namespace minitaw::record

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "deck/deck.hpp"
@@ -44,6 +46,15 @@ inline constexpr std::uint64_t throttled_by_heat_or_power = 0x4 | 0x8 | 0x20 | 0
 /// All bits: the device does not tell its reasons.
 inline constexpr std::uint64_t throttle_unknown = ~std::uint64_t{0};
 
+/// The quantile `q`, 0 .. 1, of samples in rising order: linear interpolation between the two nearest, as
+/// numpy does by default. NaN without samples.
+[[nodiscard]] double quantile(std::span<const double> sorted, double q);
+/// Of samples in any order.
+[[nodiscard]] double median(std::vector<double> samples);
+
+/// One entry of the summary, or a scalar of a case.
+using Cell = std::variant<std::int64_t, double, std::string>;
+
 /// Everything that is known about a finished case.
 struct CaseResult {
   deck::Case settings;
@@ -64,51 +75,18 @@ struct CaseResult {
   std::optional<trace::Timeline> timeline;   ///< where it was asked for
   std::vector<std::uint64_t> planned_bytes;  ///< [from][to][kind], one step
   std::vector<std::uint64_t> counted_bytes;  ///< same shape, per step, from the transport
-  double peak = std::numeric_limits<double>::quiet_NaN();  ///< FLOP/s that a rank's device can do; NaN: unknown
   std::string bytes_source;                  ///< of them: "counted", "by formula"
-  int ticks = 0;                             ///< of the program
-  std::vector<int> idle_ticks;               ///< per rank
-  double max_gradient_error = -1;            ///< against the serial reference, relative norm; -1: not checked
-  double max_loss_error = -1;                ///< relative; -1: not checked
-  std::string attention;                     ///< the kernel that ran
-  std::string matmul_algorithms;             ///< chosen by time, a line for each kind of product
-  std::string transport;                     ///< the one that moved the data
-  std::string started;                       ///< ISO 8601, UTC
+  double peak =
+      std::numeric_limits<double>::quiet_NaN();  ///< FLOP/s that a rank's device can do; NaN: unknown
+  int ticks = 0;                                 ///< of the program
+  std::vector<int> idle_ticks;                   ///< per rank
+  double max_gradient_error = -1;  ///< against the serial reference, relative norm; -1: not checked
+  double max_loss_error = -1;      ///< relative; -1: not checked
+  std::string attention;           ///< the kernel that ran
+  std::string matmul_algorithms;   ///< chosen by time, a line for each kind of product
+  std::string transport;           ///< the one that moved the data
+  std::string started;             ///< ISO 8601, UTC
 };
-
-/// Figures derived from the samples, computed in one place for table, file and verdict. Figures that have no
-/// samples or no planned / counted values behind them are NaN or 0.
-struct Summary {
-  int samples = 0;
-  /// Of the timed steps: seconds, quantiles by linear interpolation.
-  double median_s, q1_s, q3_s, min_s, max_s;
-  double cv;            ///< standard deviation (n - 1) / mean
-  double spread;        ///< (q3 - q1) / median
-  double tokens_per_s;  ///< all ranks, from the median
-  double tokens_per_s_rank;
-  double tflops_causal, tflops_full;                      ///< model TFLOP/s, all ranks
-  std::uint64_t memory_planned = 0, memory_measured = 0;  ///< bytes of the worst rank
-  std::uint64_t process_peak = 0;                         ///< bytes of the worst rank
-  std::uint64_t device_used = 0;                          ///< bytes of the worst rank's device
-  std::uint64_t bytes_inside = 0, bytes_between = 0;      ///< counted, per step
-  std::uint64_t planned_inside = 0, planned_between = 0;  ///< planned, per step
-  /// Of the accounted step: seconds, means over ranks.
-  double compute_s, idle_s;
-  std::array<double, schedule::traffic_kinds> exposed_s;
-  double exposed_share;       ///< of the step's length
-  double bubble, bubble_max;  ///< idle share of the step's length, mean over ranks and worst rank
-  double overlap;             ///< hidden / communication, all ranks together
-  /// Of the devices, over all samples.
-  double energy_per_token;  ///< J, all ranks
-  double power_mean;        ///< W, sum over ranks
-  double clock_min;         ///< MHz
-  double temperature_max;   ///< degC
-  double throttled;         ///< share of samples in which heat or power slowed a device
-};
-[[nodiscard]] Summary summarise(const CaseResult& result);
-
-/// Tokens of one step: M B S.
-[[nodiscard]] double tokens_of(const deck::Case& settings);
 
 /// FLOP/s of an NVIDIA device in its datasheet, dense: bf16 on tensor cores, fp32 outside of them. `unit`
 /// holds the device's name, as RankPlace::unit does. NaN for what is not in the table.

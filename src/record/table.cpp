@@ -1,9 +1,11 @@
 #include "record/table.hpp"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -15,161 +17,307 @@
 
 namespace minitaw::record {
 
+static constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+std::string name_of(Status status) {
+  constexpr std::array names = {"ok", "wrong", "oom", "timeout", "skipped", "error"};
+  return names.at(static_cast<std::size_t>(status));
+}
+
+double quantile(std::span<const double> sorted, double q) {
+  if (sorted.empty()) return none;
+  const double at = q * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+double median(std::vector<double> samples) {
+  std::ranges::sort(samples);
+  return quantile(samples, 0.5);
+}
+
+double datasheet_peak(const std::string& unit, model::Dtype dtype) {
+  struct Datasheet {
+    std::string_view name;
+    double bf16, fp32;  // TFLOP/s
+  };
+  static constexpr Datasheet known[] = {
+      {"A100", 312, 19.5}, {"A10", 125, 31.2},      {"A30", 165, 10.3},    {"A40", 149.7, 37.4},
+      {"L4", 121, 30.3},   {"L40", 181, 90.5},      {"L40S", 362, 91.6},   {"H100 80GB HBM3", 989, 67},
+      {"H200", 989, 67},   {"H100 PCIe", 756, 51},  {"H100 NVL", 835, 60}, {"H200 NVL", 835, 60},
+      {"B200", 2250, 75},  {"GH200 480GB", 989, 67}};
+  const Datasheet* best = nullptr;
+  for (const Datasheet& device : known) {
+    const std::size_t at = unit.find(fmt::format("NVIDIA {}", device.name));
+    const std::size_t end = at + 7 + device.name.size();
+    if (at == std::string::npos || (end < unit.size() && std::isalnum(static_cast<unsigned char>(unit[end]))))
+      continue;
+    if (best == nullptr || device.name.size() > best->name.size()) best = &device;
+  }
+  if (best == nullptr || unit.find("MIG") != std::string::npos) return none;  // MIG: a part of a device
+  return 1e12 * (dtype == model::Dtype::bf16 ? best->bf16 : best->fp32);
+}
+
+std::string utc_now() {
+  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
+}
+
+// The figures of a case. Those that have no samples, or no planned or counted values behind them, are NaN or
+// 0.
+
 namespace {
 
-using V = const CaseView&;
-
-Cell integer(std::uint64_t value) { return static_cast<std::int64_t>(value); }
-Cell integer(std::int64_t value) { return value; }
-Cell integer(int value) { return std::int64_t{value}; }
-
-double mean(const std::vector<int>& values) {
-  if (values.empty()) return std::nan("");
+template <class Range>
+double mean(const Range& values) {
+  if (values.empty()) return none;
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-double loss(const CaseResult& result, bool last) {
-  if (result.losses.empty()) return std::nan("");
-  return last ? result.losses.back() : result.losses.front();
+/// The slowest rank of each step, in rising order.
+std::vector<double> samples_of(const CaseResult& result) {
+  std::vector<double> samples;
+  for (const std::vector<double>& ranks : result.seconds) samples.push_back(std::ranges::max(ranks));
+  std::ranges::sort(samples);
+  return samples;
 }
+
+double spread_of(const std::vector<double>& samples) {
+  return (quantile(samples, 0.75) - quantile(samples, 0.25)) / quantile(samples, 0.5);
+}
+
+/// Standard deviation (n - 1) over mean; NaN for fewer than two.
+double variation(const std::vector<double>& samples) {
+  if (samples.size() < 2) return none;
+  const double middle = mean(samples);
+  double squares = 0;
+  for (const double sample : samples) squares += (sample - middle) * (sample - middle);
+  return std::sqrt(squares / static_cast<double>(samples.size() - 1)) / middle;
+}
+
+/// The largest of the ranks' values.
+template <class Value>
+std::int64_t worst(const CaseResult& result, const Value& value) {
+  std::uint64_t most = 0;
+  for (const RankMemory& rank : result.memory) most = std::max(most, value(rank));
+  return static_cast<std::int64_t>(most);
+}
+
+std::uint64_t sum(const std::array<std::uint64_t, schedule::memory_kinds>& kinds) {
+  return std::accumulate(kinds.begin(), kinds.end(), std::uint64_t{0});
+}
+
+/// Bytes [from][to][kind] split by whether the two ranks share a group.
+struct Split {
+  std::int64_t inside = 0, between = 0;
+
+  Split(const std::vector<std::uint64_t>& bytes, const topology::Groups& groups) {
+    const auto ranks = static_cast<std::size_t>(groups.ranks());
+    if (!bytes.empty() && bytes.size() != ranks * ranks * schedule::traffic_kinds)
+      throw LogicError(fmt::format("byte matrix of {} entries for {} ranks", bytes.size(), ranks));
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      const auto pair = static_cast<int>(i / schedule::traffic_kinds);
+      (groups.together(pair / groups.ranks(), pair % groups.ranks()) ? inside : between) +=
+          static_cast<std::int64_t>(bytes[i]);
+    }
+  }
+};
+
+/// Sums over ranks of the accounted step.
+trace::RankTime total_of(const std::vector<trace::RankTime>& ranks) {
+  trace::RankTime sum;
+  for (const trace::RankTime& rank : ranks) {
+    sum.compute += rank.compute;
+    sum.idle += rank.idle;
+    sum.communication += rank.communication;
+    sum.hidden += rank.hidden;
+    for (std::size_t k = 0; k < sum.exposed.size(); ++k) sum.exposed[k] += rank.exposed[k];
+  }
+  return sum;
+}
+
+/// What the devices told: means and extremes over samples and ranks; NaN where none tells.
+struct Counters {
+  double energy_per_token = none, power = none, clock = none, temperature = none, throttled = none;
+
+  explicit Counters(const CaseResult& result) {
+    double joules = 0, watts = 0, slowed = 0;
+    for (const std::vector<double>& ranks : result.energy)
+      joules = std::accumulate(ranks.begin(), ranks.end(), joules);
+    if (!result.energy.empty())
+      energy_per_token =
+          joules / (deck::tokens_of_step(result.settings) * static_cast<double>(result.seconds.size()));
+    if (result.device_samples.empty()) return;
+    bool unknown = false;  // one that tells no reasons might have been slowed
+    for (const std::vector<DeviceSample>& ranks : result.device_samples) {
+      for (const DeviceSample& rank : ranks) {
+        watts += rank.power_w;
+        clock = std::fmin(clock, rank.clock_mhz);
+        temperature = std::fmax(temperature, rank.temperature_c);
+        unknown |= rank.throttle == throttle_unknown;
+      }
+      slowed += std::ranges::any_of(
+          ranks, [](const DeviceSample& rank) { return (rank.throttle & throttled_by_heat_or_power) != 0; });
+    }
+    const auto samples = static_cast<double>(result.device_samples.size());
+    power = watts / samples;
+    if (!unknown) throttled = slowed / samples;
+  }
+};
 
 /// Errors are negative where nothing was compared.
-double checked(double error) { return error < 0 ? std::nan("") : error; }
+double checked(double error) { return error < 0 ? none : error; }
 
-double tflops_of_rank(V v) { return v.summary.tflops_causal / v.result.settings.ranks; }
-/// GB/s, all ranks together.
-double rate(V v, std::uint64_t bytes) { return 1e-9 * static_cast<double>(bytes) / v.summary.median_s; }
-Cell exposed(V v, schedule::Traffic kind) { return v.summary.exposed_s[static_cast<std::size_t>(kind)]; }
-/// Empty where all ranks have the same.
-std::string sizes_text(const deck::Case& c) {
-  return c.micro_batch_per_rank.empty() ? "" : deck::micro_batch_text(c);
-}
+}  // namespace
 
-std::vector<Column> make_columns() {
-  return {
-      {"case", "1", false, [](V v) { return integer(v.number); }},
-      {"session", "1", false, [](V v) { return integer(v.session); }},
-      {"status", "text", false, [](V v) -> Cell { return name_of(v.result.status); }},
-      {"verdict", "text", false, [](V v) -> Cell { return verdict(v.result).text(); }},
-      {"reason", "text", false, [](V v) -> Cell { return v.result.reason; }},
-      {"started", "text", false, [](V v) -> Cell { return v.result.started; }},
-
-      {"schedule", "text", true, [](V v) -> Cell { return v.result.settings.schedule; }},
-      {"ranks", "1", true, [](V v) { return integer(v.result.settings.ranks); }},
-      {"groups", "text", true, [](V v) -> Cell { return v.result.settings.groups.text(); }},
-      {"group_count", "1", true, [](V v) { return integer(v.result.settings.groups.count()); }},
-      {"replicas", "1", true, [](V v) { return integer(v.result.settings.replicas); }},
-      {"layers", "1", true, [](V v) { return integer(v.result.settings.shape.layers); }},
-      {"hidden", "1", true, [](V v) { return integer(v.result.settings.shape.hidden); }},
-      {"heads", "1", true, [](V v) { return integer(v.result.settings.shape.heads); }},
-      {"kv_heads", "1", true, [](V v) { return integer(v.result.settings.shape.kv_heads); }},
-      {"vocab", "1", true, [](V v) { return integer(v.result.settings.shape.vocab); }},
-      {"ffn", "text", true, [](V v) -> Cell { return deck::ffn_text(v.result.settings.shape); }},
-      {"parameters", "1", true, [](V v) { return integer(model::parameters(v.result.settings.shape)); }},
-      {"dtype", "text", true, [](V v) -> Cell { return name_of(v.result.settings.shape.dtype); }},
-      {"recompute", "text", true, [](V v) -> Cell { return name_of(v.result.settings.shape.recompute); }},
-      {"seq", "token", true, [](V v) { return integer(v.result.settings.shape.seq); }},
-      {"micro_batch", "sequence", true, [](V v) { return integer(v.result.settings.shape.micro_batch); }},
-      {"micro_batch_per_rank", "text", true, [](V v) -> Cell { return sizes_text(v.result.settings); }},
-      {"micro_batches", "micro-batch", true, [](V v) { return integer(v.result.settings.micro_batches); }},
-      {"steps", "step", true, [](V v) { return integer(v.result.settings.steps); }},
-      {"repeats", "1", true, [](V v) { return integer(v.result.settings.repeats); }},
-      {"warmup", "step", true, [](V v) { return integer(v.result.settings.warmup); }},
-      {"seed", "1", true, [](V v) { return integer(v.result.settings.seed); }},
-      {"learning_rate", "1", true, [](V v) -> Cell { return v.result.settings.learning_rate; }},
-      {"data", "text", true, [](V v) -> Cell { return v.result.settings.data; }},
-      {"attention", "text", true, [](V v) -> Cell { return v.result.settings.attention; }},
-      {"transport", "text", true, [](V v) -> Cell { return v.result.settings.transport; }},
-
-      {"median_s", "s", false, [](V v) -> Cell { return v.summary.median_s; }},
-      {"q1_s", "s", false, [](V v) -> Cell { return v.summary.q1_s; }},
-      {"q3_s", "s", false, [](V v) -> Cell { return v.summary.q3_s; }},
-      {"min_s", "s", false, [](V v) -> Cell { return v.summary.min_s; }},
-      {"max_s", "s", false, [](V v) -> Cell { return v.summary.max_s; }},
-      {"samples", "1", false, [](V v) { return integer(v.summary.samples); }},
-      {"cv", "1", false, [](V v) -> Cell { return v.summary.cv; }},
-      {"spread", "1", false, [](V v) -> Cell { return v.summary.spread; }},
-      {"tokens_per_s", "token/s", false, [](V v) -> Cell { return v.summary.tokens_per_s; }},
-      {"tokens_per_s_rank", "token/s", false, [](V v) -> Cell { return v.summary.tokens_per_s_rank; }},
-      {"tflops_causal", "TFLOP/s", false, [](V v) -> Cell { return v.summary.tflops_causal; }},
-      {"tflops_full", "TFLOP/s", false, [](V v) -> Cell { return v.summary.tflops_full; }},
-      {"tflops_rank", "TFLOP/s", false, [](V v) -> Cell { return tflops_of_rank(v); }},
-      {"peak", "TFLOP/s", false, [](V v) -> Cell { return 1e-12 * v.result.peak; }},
-      {"mfu", "1", false, [](V v) -> Cell { return 1e12 * tflops_of_rank(v) / v.result.peak; }},
-      {"memory_planned", "B", false, [](V v) { return integer(v.summary.memory_planned); }},
-      {"memory_measured", "B", false, [](V v) { return integer(v.summary.memory_measured); }},
-      {"process_peak", "B", false, [](V v) { return integer(v.summary.process_peak); }},
-      {"device_used", "B", false, [](V v) { return integer(v.summary.device_used); }},
-      {"bytes_inside", "B", false, [](V v) { return integer(v.summary.bytes_inside); }},
-      {"bytes_between", "B", false, [](V v) { return integer(v.summary.bytes_between); }},
-      {"rate_inside", "GB/s", false, [](V v) -> Cell { return rate(v, v.summary.bytes_inside); }},
-      {"rate_between", "GB/s", false, [](V v) -> Cell { return rate(v, v.summary.bytes_between); }},
-      {"planned_inside", "B", false, [](V v) { return integer(v.summary.planned_inside); }},
-      {"planned_between", "B", false, [](V v) { return integer(v.summary.planned_between); }},
-      {"bytes_source", "text", false, [](V v) -> Cell { return v.result.bytes_source; }},
-      {"exposed_share", "1", false, [](V v) -> Cell { return v.summary.exposed_share; }},
-      {"idle_share", "1", false, [](V v) -> Cell { return v.summary.bubble; }},
-      {"compute_s", "s", false, [](V v) -> Cell { return v.summary.compute_s; }},
-      {"exposed_weights_s", "s", false, [](V v) { return exposed(v, schedule::Traffic::weights); }},
-      {"exposed_gradients_s", "s", false, [](V v) { return exposed(v, schedule::Traffic::gradients); }},
-      {"exposed_activations_s", "s", false, [](V v) { return exposed(v, schedule::Traffic::activations); }},
-      {"exposed_embeddings_s", "s", false, [](V v) { return exposed(v, schedule::Traffic::embeddings); }},
-      {"idle_s", "s", false, [](V v) -> Cell { return v.summary.idle_s; }},
-      {"bubble", "1", false, [](V v) -> Cell { return v.summary.bubble; }},
-      {"bubble_max", "1", false, [](V v) -> Cell { return v.summary.bubble_max; }},
-      {"overlap", "1", false, [](V v) -> Cell { return v.summary.overlap; }},
-      {"ticks", "tick", false, [](V v) { return integer(v.result.ticks); }},
-      {"idle_ticks", "tick", false, [](V v) -> Cell { return mean(v.result.idle_ticks); }},
-      {"first_loss", "nat/token", false, [](V v) -> Cell { return loss(v.result, false); }},
-      {"last_loss", "nat/token", false, [](V v) -> Cell { return loss(v.result, true); }},
-      {"gradient_error", "1", false, [](V v) -> Cell { return checked(v.result.max_gradient_error); }},
-      {"loss_error", "1", false, [](V v) -> Cell { return checked(v.result.max_loss_error); }},
-      {"attention_used", "text", false, [](V v) -> Cell { return v.result.attention; }},
-      {"transport_used", "text", false, [](V v) -> Cell { return v.result.transport; }},
-      {"counters", "text", false, [](V v) -> Cell { return v.result.counters; }},
-      {"energy_per_token", "J/token", false, [](V v) -> Cell { return v.summary.energy_per_token; }},
-      {"power_mean", "W", false, [](V v) -> Cell { return v.summary.power_mean; }},
-      {"clock_min", "MHz", false, [](V v) -> Cell { return v.summary.clock_min; }},
-      {"temperature_max", "degC", false, [](V v) -> Cell { return v.summary.temperature_max; }},
-      {"throttled", "1", false, [](V v) -> Cell { return v.summary.throttled; }},
-      {"identity", "text", true, [](V v) -> Cell { return deck::identity(v.result.settings); }},
+Row make_row(const CaseResult& result, int number, int session) {
+  using enum Place;
+  using enum schedule::Traffic;
+  const deck::Case& c = result.settings;
+  const model::Shape& shape = c.shape;
+  const std::vector<double> samples = samples_of(result);
+  const double step = quantile(samples, 0.5), tokens_per_s = deck::tokens_of_step(c) / step;
+  const model::Flops flops = model::flops_per_token(shape);
+  const double tflops = 1e-12 * tokens_per_s * (flops.matmul + flops.attention_causal);
+  const Split counted(result.counted_bytes, c.groups), planned(result.planned_bytes, c.groups);
+  const auto ranks = static_cast<double>(result.time.size());
+  const trace::RankTime total = total_of(result.time);
+  const double length = result.accounted_length;
+  const auto exposed = [&](schedule::Traffic kind) {
+    return total.exposed[static_cast<std::size_t>(kind)] / ranks;
   };
+  double most_idle = 0;
+  for (const trace::RankTime& rank : result.time) most_idle = std::max(most_idle, rank.idle);
+  const Counters counters(result);
+  const auto& losses = result.losses;
+  return Row({
+      {"case", "1", nowhere, number},
+      {"session", "1", itself, session},
+      {"status", "text", itself, name_of(result.status)},
+      {"verdict", "text", itself, verdict(result)},
+      {"reason", "text", itself, result.reason},
+      {"started", "text", itself, result.started},
+
+      {"schedule", "text", settings, c.schedule},
+      {"ranks", "1", settings, c.ranks},
+      {"groups", "text", settings, c.groups.text()},
+      {"group_count", "1", settings, c.groups.count()},
+      {"replicas", "1", settings, c.replicas},
+      {"layers", "1", settings, shape.layers},
+      {"hidden", "1", settings, shape.hidden},
+      {"heads", "1", settings, shape.heads},
+      {"kv_heads", "1", settings, shape.kv_heads},
+      {"vocab", "1", settings, shape.vocab},
+      {"ffn", "text", settings, deck::ffn_text(shape)},
+      {"parameters", "1", settings, model::parameters(shape)},
+      {"dtype", "text", settings, name_of(shape.dtype)},
+      {"recompute", "text", settings, name_of(shape.recompute)},
+      {"seq", "token", settings, shape.seq},
+      {"micro_batch", "sequence", settings, shape.micro_batch},
+      {"micro_batch_per_rank", "text", settings,
+       c.micro_batch_per_rank.empty() ? "" : deck::micro_batch_text(c)},
+      {"micro_batches", "micro-batch", settings, c.micro_batches},
+      {"steps", "step", settings, c.steps},
+      {"repeats", "1", settings, c.repeats},
+      {"warmup", "step", settings, c.warmup},
+      {"seed", "1", settings, static_cast<std::int64_t>(c.seed)},
+      {"learning_rate", "1", settings, c.learning_rate},
+      {"data", "text", settings, c.data},
+      {"attention", "text", settings, c.attention},
+      {"transport", "text", settings, c.transport},
+
+      {"median_s", "s", nowhere, step},
+      {"q1_s", "s", nowhere, quantile(samples, 0.25)},
+      {"q3_s", "s", nowhere, quantile(samples, 0.75)},
+      {"min_s", "s", nowhere, quantile(samples, 0)},
+      {"max_s", "s", nowhere, quantile(samples, 1)},
+      {"samples", "1", nowhere, std::ssize(samples)},
+      {"cv", "1", nowhere, variation(samples)},
+      {"spread", "1", nowhere, spread_of(samples)},
+      {"tokens_per_s", "token/s", nowhere, tokens_per_s},
+      {"tokens_per_s_rank", "token/s", nowhere, tokens_per_s / c.ranks},
+      {"tflops_causal", "TFLOP/s", nowhere, tflops},
+      {"tflops_full", "TFLOP/s", nowhere, 1e-12 * tokens_per_s * (flops.matmul + flops.attention_full)},
+      {"tflops_rank", "TFLOP/s", nowhere, tflops / c.ranks},
+      {"peak", "TFLOP/s", nowhere, 1e-12 * result.peak},
+      {"mfu", "1", nowhere, 1e12 * tflops / c.ranks / result.peak},
+      {"memory_planned", "B", nowhere, worst(result, [](const RankMemory& m) { return sum(m.planned); })},
+      {"memory_measured", "B", nowhere, worst(result, [](const RankMemory& m) { return sum(m.measured); })},
+      {"process_peak", "B", nowhere, worst(result, [](const RankMemory& m) { return m.process_peak; })},
+      {"device_used", "B", nowhere, worst(result, [](const RankMemory& m) { return m.device_used; })},
+      {"bytes_inside", "B", nowhere, counted.inside},
+      {"bytes_between", "B", nowhere, counted.between},
+      {"rate_inside", "GB/s", nowhere, 1e-9 * static_cast<double>(counted.inside) / step},
+      {"rate_between", "GB/s", nowhere, 1e-9 * static_cast<double>(counted.between) / step},
+      {"planned_inside", "B", nowhere, planned.inside},
+      {"planned_between", "B", nowhere, planned.between},
+      {"bytes_source", "text", nowhere, result.bytes_source},
+      {"exposed_share", "1", nowhere, total.exposed_total() / ranks / length},
+      {"idle_share", "1", nowhere, total.idle / ranks / length},
+      {"idle_share_max", "1", nowhere, most_idle / length},
+      {"compute_s", "s", nowhere, total.compute / ranks},
+      {"exposed_weights_s", "s", nowhere, exposed(weights)},
+      {"exposed_gradients_s", "s", nowhere, exposed(gradients)},
+      {"exposed_activations_s", "s", nowhere, exposed(activations)},
+      {"exposed_embeddings_s", "s", nowhere, exposed(embeddings)},
+      {"idle_s", "s", nowhere, total.idle / ranks},
+      {"overlap", "1", nowhere, total.overlap()},
+      {"ticks", "tick", itself, result.ticks},
+      {"idle_ticks", "tick", nowhere, mean(result.idle_ticks)},
+      {"first_loss", "nat/token", nowhere, losses.empty() ? none : losses.front()},
+      {"last_loss", "nat/token", nowhere, losses.empty() ? none : losses.back()},
+      {"gradient_error", "1", verification, checked(result.max_gradient_error)},
+      {"loss_error", "1", verification, checked(result.max_loss_error)},
+      {"attention_used", "text", itself, result.attention},
+      {"transport_used", "text", itself, result.transport},
+      {"counters", "text", itself, result.counters},
+      {"energy_per_token", "J/token", nowhere, counters.energy_per_token},
+      {"power_mean", "W", nowhere, counters.power},
+      {"clock_min", "MHz", nowhere, counters.clock},
+      {"temperature_max", "degC", nowhere, counters.temperature},
+      {"throttled", "1", nowhere, counters.throttled},
+      {"identity", "text", settings, deck::identity(c)},
+  });
 }
 
-std::size_t index_of(std::string_view name) {
-  const auto at = std::ranges::find(columns(), name, &Column::name);
-  if (at == columns().end()) throw LogicError(fmt::format("the summary has no column \"{}\"", name));
-  return static_cast<std::size_t>(at - columns().begin());
+Row sample_row() {
+  CaseResult empty;
+  empty.settings.shape = {1, 2, 1, 1, {1}, 1, 1, 1};  // any valid one: only the types of its row matter
+  return make_row(empty);
 }
+
+std::vector<Row> preview(const std::vector<deck::Case>& cases) {
+  std::vector<Row> rows;
+  for (const deck::Case& c : cases) {
+    CaseResult result;
+    result.settings = c;
+    rows.push_back(make_row(result));
+  }
+  return rows;
+}
+
+std::string Column::text() const {
+  return std::visit([](const auto& cell) { return fmt::format("{}", cell); }, value);
+}
+
+namespace {
 
 template <class T>
-const T& get(const Row& row, std::string_view column) {
-  if (const T* value = std::get_if<T>(&row.cell(column))) return *value;
-  throw LogicError(fmt::format("column \"{}\" of the summary has another type", column));
+const T& get(const Row& row, std::string_view name) {
+  const auto at = std::ranges::find(row.columns(), name, &Column::name);
+  if (at == row.columns().end()) throw LogicError(fmt::format("the summary has no column \"{}\"", name));
+  if (const T* value = std::get_if<T>(&at->value)) return *value;
+  throw LogicError(fmt::format("column \"{}\" of the summary has another type", name));
 }
 
 }  // namespace
 
-const std::vector<Column>& columns() {
-  static const std::vector<Column> table = make_columns();
-  return table;
-}
-
-std::string to_text(const Cell& cell) {
-  return std::visit([](const auto& value) { return fmt::format("{}", value); }, cell);
-}
-
 const std::string& Row::text(std::string_view column) const { return get<std::string>(*this, column); }
 std::int64_t Row::integer(std::string_view column) const { return get<std::int64_t>(*this, column); }
 double Row::real(std::string_view column) const { return get<double>(*this, column); }
-const Cell& Row::cell(std::string_view column) const { return cells_.at(index_of(column)); }
 
-Row make_row(const CaseResult& result, int number, int session) {
-  const CaseView view{result, summarise(result), number, session};
-  std::vector<Cell> cells;
-  for (const Column& column : columns()) cells.push_back(column.value(view));
-  return Row(std::move(cells));
-}
+// Verdicts.
 
 namespace {
 
@@ -178,101 +326,83 @@ std::string describe(const Row& row) {
                      row.text("groups"), row.integer("seq"));
 }
 
-const Row* fastest(const std::vector<Row>& rows) {
+/// What stands in brackets behind VALID; empty if nothing does.
+std::string doubt_in(const Row& row) {
+  const std::string& text = row.text("verdict");
+  return text.starts_with("VALID (") ? text.substr(7, text.size() - 8) : "";
+}
+
+/// What stands behind INVALID; empty if it is valid.
+std::string reason_in(const Row& row) {
+  const std::string& text = row.text("verdict");
+  return is_valid(text) ? "" : text.substr(std::min<std::size_t>(9, text.size()));
+}
+
+/// The rate of the fastest valid case, where asked for of those without a doubt, and which it is.
+std::string merit_text(const std::vector<Row>& rows, bool quiet) {
   const Row* best = nullptr;
   for (const Row& row : rows)
-    if (is_valid(row) && (best == nullptr || row.real("tokens_per_s") > best->real("tokens_per_s")))
+    if (is_valid(row.text("verdict")) && !(quiet && !doubt_in(row).empty()) &&
+        (best == nullptr || row.real("tokens_per_s") > best->real("tokens_per_s")))
       best = &row;
-  return best;
+  if (best == nullptr) return "none";
+  const std::string text = fmt::format("{:.6g} tokens/s ({})", best->real("tokens_per_s"), describe(*best));
+  if (doubt_in(*best).empty()) return text;
+  return fmt::format("{}, {}; best without doubt: {}", text, doubt_in(*best), merit_text(rows, true));
 }
 
-std::string why_invalid(const CaseResult& result) {
-  const deck::Case& c = result.settings;
-  if (result.status != Status::ok)
-    return fmt::format("{}{}{}", name_of(result.status), result.reason.empty() ? "" : ": ", result.reason);
-  if (std::ssize(result.position) < c.repeats)
-    return fmt::format("{} of {} repetitions", result.position.size(), c.repeats);
-  if (std::ssize(result.seconds) < least_samples)
-    return fmt::format("{} timed steps, at least {} are needed", result.seconds.size(), least_samples);
-  if (result.counted_bytes != result.planned_bytes) return "the bytes counted are not those planned";
-  return "";
-}
-
-std::string doubt_of(const CaseResult& result) {
-  std::vector<std::string> doubts;
-  if (result.settings.warmup == 0) doubts.emplace_back("no warm-up");
-  const double spread = summarise(result).spread;
-  if (spread > widest_spread)
-    doubts.push_back(fmt::format("noisy: quartiles {:.0f} % of the median apart", 100 * spread));
-  return fmt::format("{}", fmt::join(doubts, "; "));
-}
-
-/// What stands in brackets behind VALID.
-std::string doubt_in(const Row& row) {
-  if (!is_valid(row)) return "";
-  const std::string& text = row.text("verdict");
-  const std::size_t open = text.find('('), close = text.rfind(')');
-  return open < close && close != std::string::npos ? text.substr(open + 1, close - open - 1) : "";
-}
-
-/// "2 of 6 cases, first case 3 (tawpipe, ...): reason"; empty if there is none.
-template <class Holds, class Reason>
-std::string first_of(const std::vector<Row>& rows, const Holds& holds, const Reason& reason) {
+/// "2 of 6 cases, first case 3 (tawpipe, ...): why" of those that have a `why`; empty if there is none.
+std::string first_of(const std::vector<Row>& rows, std::string (*why)(const Row&)) {
+  const auto holds = [&](const Row& row) { return !why(row).empty(); };
   const auto first = std::ranges::find_if(rows, holds);
   if (first == rows.end()) return "";
   return fmt::format("{} of {} cases, first case {} ({}): {}", std::ranges::count_if(rows, holds),
-                     rows.size(), first->integer("case"), describe(*first), reason(*first));
-}
-
-std::string reason_in(const Row& row) {
-  const std::string& text = row.text("verdict");
-  return text.substr(std::min<std::size_t>(9, text.size()));
+                     rows.size(), first->integer("case"), describe(*first), why(*first));
 }
 
 }  // namespace
 
-std::string Verdict::text() const {
-  if (!valid()) return "INVALID: " + reason;
+bool is_valid(const std::string& verdict) { return verdict.starts_with("VALID"); }
+
+std::string verdict(const CaseResult& r) {
+  if (r.status != Status::ok)
+    return fmt::format("INVALID: {}{}{}", name_of(r.status), r.reason.empty() ? "" : ": ", r.reason);
+  if (std::ssize(r.position) < r.settings.repeats)
+    return fmt::format("INVALID: {} of {} repetitions", r.position.size(), r.settings.repeats);
+  if (std::ssize(r.seconds) < least_samples)
+    return fmt::format("INVALID: {} timed steps, at least {} are needed", r.seconds.size(), least_samples);
+  if (r.counted_bytes != r.planned_bytes) return "INVALID: the bytes counted are not those planned";
+  std::vector<std::string> doubts;
+  if (r.settings.warmup == 0) doubts.emplace_back("no warm-up");
+  if (const double spread = spread_of(samples_of(r)); spread > widest_spread)
+    doubts.push_back(fmt::format("noisy: quartiles {:.0f} % of the median apart", 100 * spread));
+  return doubts.empty() ? "VALID" : fmt::format("VALID ({})", fmt::join(doubts, "; "));
+}
+
+std::string verdict(const std::vector<Row>& rows, const Missing& missing) {
+  if (missing.cases > 0)
+    return fmt::format("INVALID: {}, {}; the same command goes on with {}",
+                       missing.cases == 1 ? "1 case is left"
+                                          : fmt::format("{} cases are left", missing.cases),
+                       missing.why, missing.cases == 1 ? "it" : "them");
+  if (rows.empty()) return "INVALID: no case was run";
+  if (const std::string reason = first_of(rows, reason_in); !reason.empty()) return "INVALID: " + reason;
+  const std::string doubt = first_of(rows, doubt_in);
   return doubt.empty() ? "VALID" : fmt::format("VALID ({})", doubt);
 }
 
-bool is_valid(const Row& row) { return row.text("verdict").starts_with("VALID"); }
-
-Verdict verdict(const CaseResult& result) {
-  const std::string reason = why_invalid(result);
-  return {reason, reason.empty() ? doubt_of(result) : ""};
-}
-
-Verdict verdict(const std::vector<Row>& rows) {
-  if (rows.empty()) return {"no case was run", ""};
-  const auto invalid = [](const Row& row) { return !is_valid(row); };
-  const auto doubtful = [](const Row& row) { return !doubt_in(row).empty(); };
-  return {first_of(rows, invalid, reason_in), first_of(rows, doubtful, doubt_in)};
-}
-
-Verdict verdict(const std::vector<Row>& rows, const Missing& missing) {
-  if (missing.cases == 0) return verdict(rows);
-  return {fmt::format("{} case{} left, {}; the same command goes on with {}", missing.cases,
-                      missing.cases == 1 ? " is" : "s are", missing.why, missing.cases == 1 ? "it" : "them"),
-          ""};
-}
-
 std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
-  const Row* best = fastest(rows);
-  const std::string merit =
-      best ? fmt::format("{:.6g} tokens/s ({})", best->real("tokens_per_s"), describe(*best)) : "none";
-  return fmt::format("figure of merit: {}\nRESULT: {}\n", merit, verdict(rows, missing).text());
+  return fmt::format("figure of merit: {}\nRESULT: {}\n", merit_text(rows, false), verdict(rows, missing));
 }
 
 std::string to_json(const std::vector<Row>& rows) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Row& row : rows) {
     nlohmann::ordered_json object;
-    for (std::size_t i = 0; i < columns().size(); ++i) {
-      const Column& column = columns()[i];
-      const bool plain = column.units == "1" || column.units == "text";
-      const std::string title = plain ? column.name : fmt::format("{} [{}]", column.name, column.units);
-      std::visit([&](const auto& cell) { object[title] = cell; }, row.cells()[i]);
+    for (const Column& column : row.columns()) {
+      std::string title(column.name);
+      if (column.has_unit()) title += fmt::format(" [{}]", column.units);
+      std::visit([&](const auto& cell) { object[title] = cell; }, column.value);
     }
     list.push_back(std::move(object));
   }
@@ -306,9 +436,9 @@ std::string integer(const Row& row, std::string_view column) {
 /// Largest error against the serial reference; "-" if the case was not checked.
 std::string error(double value) { return std::isnan(value) ? "-" : fmt::format("{:.0e}", value); }
 
-int widest(const std::vector<Row>& rows, std::string_view column) {
-  std::size_t width = column.size();
-  for (const Row& row : rows) width = std::max(width, row.text(column).size());
+template <class Text>
+int widest(const std::vector<Row>& rows, std::size_t width, const Text& text) {
+  for (const Row& row : rows) width = std::max(width, text(row).size());
   return static_cast<int>(width);
 }
 
@@ -330,22 +460,25 @@ std::string ranks(const Row& row) {
   return deck::ranks_text(static_cast<int>(row.integer("ranks")), static_cast<int>(row.integer("replicas")));
 }
 
-int widest_micro_batch(const std::vector<Row>& rows) {
-  std::size_t width = 3;
-  for (const Row& row : rows) width = std::max(width, micro_batch(row).size());
-  return static_cast<int>(width);
+/// "counted", or "formula" without its "by": a field is a word.
+std::string bytes_text(const Row& row) {
+  const std::string& source = row.text("bytes_source");
+  return source.empty() ? "-" : source.substr(source.rfind(' ') + 1);
 }
+
+std::string schedule_text(const Row& row) { return row.text("schedule"); }
+std::string groups_text(const Row& row) { return row.text("groups"); }
 
 }  // namespace
 
 Table::Table(const std::vector<Row>& rows)
     : fields_{
           {"case", "", 5, [](const Row& r) { return integer(r, "case"); }},
-          {"schedule", "", -widest(rows, "schedule"), [](const Row& r) { return r.text("schedule"); }},
+          {"schedule", "", -widest(rows, 8, schedule_text), schedule_text},
           {"ranks", "", 5, ranks},
-          {"groups", "", -widest(rows, "groups"), [](const Row& r) { return r.text("groups"); }},
+          {"groups", "", -widest(rows, 6, groups_text), groups_text},
           {"seq", "token", 7, [](const Row& r) { return integer(r, "seq"); }},
-          {"B", "", widest_micro_batch(rows), micro_batch},
+          {"B", "", widest(rows, 3, micro_batch), micro_batch},
           {"M", "", 4, [](const Row& r) { return integer(r, "micro_batches"); }},
           {"step", "s", 9, [](const Row& r) { return figure(r.real("median_s")); }},
           {"q1", "s", 9, [](const Row& r) { return figure(r.real("q1_s")); }},
@@ -358,7 +491,7 @@ Table::Table(const std::vector<Row>& rows)
           {"between", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_between"); }},
           {"inside", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_inside")); }},
           {"between", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_between")); }},
-          {"bytes", "", -10, [](const Row& r) { return r.text("bytes_source"); }},
+          {"bytes", "", 8, bytes_text},
           {"exposed", "%", 7, [](const Row& r) { return percent(r, "exposed_share"); }},
           {"bubble", "%", 6, [](const Row& r) { return percent(r, "idle_share"); }},
           {"overlap", "%", 7, [](const Row& r) { return percent(r, "overlap"); }},
@@ -385,30 +518,20 @@ std::string Table::row(const Row& row) const {
   return line + "\n";
 }
 
-std::vector<Row> preview(const std::vector<deck::Case>& cases) {
-  std::vector<Row> rows;
-  for (const deck::Case& c : cases) {
-    CaseResult result;
-    result.settings = c;
-    rows.push_back(make_row(result));
-  }
-  return rows;
-}
-
 std::string settings_text(const std::vector<Row>& rows) {
   std::string text;
-  for (std::size_t i = 0; i < columns().size(); ++i) {
-    const Column& column = columns()[i];
-    if (!column.setting || column.name == "identity" || column.name == "group_count") continue;
+  for (std::size_t i = 0; !rows.empty() && i < rows.front().columns().size(); ++i) {
+    const Column& column = rows.front().columns()[i];
+    if (column.place != Place::settings || column.name == "identity" || column.name == "group_count")
+      continue;
     std::vector<std::string> values;
     for (const Row& row : rows) {
-      std::string value = to_text(row.cells()[i]);
+      std::string value = row.columns()[i].text();
       if (std::ranges::find(values, value) == values.end()) values.push_back(std::move(value));
     }
     if (values == std::vector<std::string>{""}) continue;
-    const bool plain = column.units == "1" || column.units == "text";
-    text += fmt::format("# {:<13} = {}{}{}\n", column.name, fmt::join(values, ", "), plain ? "" : " ",
-                        plain ? "" : column.units);
+    text += fmt::format("# {:<13} = {}{}{}\n", column.name, fmt::join(values, ", "),
+                        column.has_unit() ? " " : "", column.has_unit() ? column.units : "");
   }
   return text;
 }

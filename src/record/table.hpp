@@ -1,55 +1,49 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "record/result.hpp"
 
 namespace minitaw::record {
 
-/// One entry of the summary table.
-using Cell = std::variant<std::int64_t, double, std::string>;
-/// Without a unit; as many digits as tell the number from any other.
-[[nodiscard]] std::string to_text(const Cell& cell);
+/// Where a column of /summary stands in the group of its case.
+enum class Place { nowhere, itself, settings, verification };
 
-/// What a column needs to know about a case.
-struct CaseView {
-  const CaseResult& result;
-  Summary summary;
-  int number;   ///< of the case in the file
-  int session;  ///< of the run that measured it
-};
-
-/// A column of /summary. Writing, reading and printing all use the table of these; the file names its
-/// columns, so that programs in Python need no table of their own.
+/// A column of /summary and what a case has in it. Writing, reading and printing all use the one table of
+/// these, in make_row(); the file names its columns, so that programs in Python need no table of their own.
 struct Column {
-  std::string name;
-  std::string units;     ///< "1": a number without unit, "text"
-  bool setting = false;  ///< what was asked for, as opposed to what came out
-  Cell (*value)(const CaseView& view);
-};
-[[nodiscard]] const std::vector<Column>& columns();
+  std::string_view name;
+  std::string_view units;  ///< "1": a number without unit, "text"
+  Place place;             ///< settings: what was asked for, as opposed to what came out
+  Cell value;
 
-/// A row of /summary: cells in the order of columns().
+  /// Without a unit; as many digits as tell the number from any other.
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] bool has_unit() const { return units != "1" && units != "text"; }
+};
+
+/// A row of /summary: all columns in order.
 class Row {
 public:
-  explicit Row(std::vector<Cell> cells) : cells_(std::move(cells)) {}
+  explicit Row(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
   /// By column name; LogicError if there is no such column or it has another type.
   [[nodiscard]] const std::string& text(std::string_view column) const;
   [[nodiscard]] std::int64_t integer(std::string_view column) const;
   [[nodiscard]] double real(std::string_view column) const;
-  /// Of any type; LogicError if there is no such column.
-  [[nodiscard]] const Cell& cell(std::string_view column) const;
-  [[nodiscard]] const std::vector<Cell>& cells() const { return cells_; }
+  [[nodiscard]] const std::vector<Column>& columns() const { return columns_; }
+  [[nodiscard]] std::vector<Column>& columns() { return columns_; }
 
 private:
-  std::vector<Cell> cells_;
+  std::vector<Column> columns_;
 };
 [[nodiscard]] Row make_row(const CaseResult& result, int number = 0, int session = 0);
+/// A row whose cells have the types of the columns, and no meaning.
+[[nodiscard]] Row sample_row();
+/// Rows of cases that have not run yet, for widths and settings_text().
+[[nodiscard]] std::vector<Row> preview(const std::vector<deck::Case>& cases);
 
 /// A figure of merit needs at least this many timed steps: with fewer, the quartiles say nothing.
 inline constexpr int least_samples = 3;
@@ -57,34 +51,22 @@ inline constexpr int least_samples = 3;
 /// Quartiles of the samples further apart than this share of the median make a result noisy.
 inline constexpr double widest_spread = 0.1;
 
-/// Whether a result may be quoted.
-struct Verdict {
-  std::string reason;  ///< why it is invalid; empty: valid
-  std::string doubt;   ///< what to know about a valid one: no warm-up, too noisy, or both
-
-  [[nodiscard]] bool valid() const { return reason.empty(); }
-  /// "VALID", "VALID (doubt)" or "INVALID: reason"
-  [[nodiscard]] std::string text() const;
-};
-
-/// Of one case: it ended ok, with all repetitions and enough samples, and the bytes counted are those
-/// planned.
-[[nodiscard]] Verdict verdict(const CaseResult& result);
-/// Of a sweep: there is at least one case and all are valid.
-[[nodiscard]] Verdict verdict(const std::vector<Row>& rows);
-
 /// Cases of a sweep that are not finished.
 struct Missing {
   std::size_t cases = 0;
   std::string why;  ///< "stopped by SIGTERM"
 };
-/// Of a sweep of which some cases are missing.
-[[nodiscard]] Verdict verdict(const std::vector<Row>& rows, const Missing& missing);
 
-[[nodiscard]] bool is_valid(const Row& row);
+/// Whether a result may be quoted: "VALID", "VALID (what to know about it)" or "INVALID: reason". Of one
+/// case: it ended ok, with all repetitions and enough samples, and the bytes counted are those planned.
+[[nodiscard]] std::string verdict(const CaseResult& result);
+/// Of a sweep: there is at least one case, all are valid and none is missing.
+[[nodiscard]] std::string verdict(const std::vector<Row>& rows, const Missing& missing = {});
+[[nodiscard]] bool is_valid(const std::string& verdict);
 
-/// "figure of merit: 1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024 tokens)", the fastest valid case;
-/// and "RESULT: VALID" or "RESULT: INVALID: reason". Two lines.
+/// "figure of merit: 1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024 tokens)", the fastest valid case,
+/// followed by its doubt and the fastest case without one if it has a doubt; and "RESULT: VALID" or "RESULT:
+/// INVALID: reason". Two lines.
 [[nodiscard]] std::string closing_text(const std::vector<Row>& rows, const Missing& missing = {});
 
 /// The aligned table that `run` prints row by row and `show` prints at once. Lines that are no data begin
@@ -108,9 +90,6 @@ private:
   };
   std::vector<Field> fields_;
 };
-
-/// Rows of cases that have not run yet, for widths and settings_text().
-[[nodiscard]] std::vector<Row> preview(const std::vector<deck::Case>& cases);
 
 /// "# seq = 512, 1024 token": one line for each setting, with all its values.
 [[nodiscard]] std::string settings_text(const std::vector<Row>& rows);

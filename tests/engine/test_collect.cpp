@@ -14,6 +14,7 @@
 #include "comm/mpi/mpi.hpp"
 #include "engine/case_runner.hpp"
 #include "engine/collect.hpp"
+#include "record/table.hpp"
 
 namespace minitaw::engine {
 
@@ -280,13 +281,13 @@ TEST(StepMeter, ACaseIsReadThroughNvml) {
   EXPECT_THAT(result.counters, testing::HasSubstr("nvml 12.580.65"));
   ASSERT_EQ(result.device_samples.size(), 3U) << "warm-up is not sampled";
   ASSERT_EQ(result.energy.size(), 1U);
-  const record::Summary s = record::summarise(result);
+  const record::Row row = record::make_row(result);
   double joules = 0;
   for (const double rank : result.energy[0]) joules += rank;
   EXPECT_NEAR(joules, 1.5 * world_size(), 1e-9);
-  EXPECT_NEAR(s.energy_per_token, joules / (3 * record::tokens_of(result.settings)), 1e-12);
-  EXPECT_EQ(s.clock_min, result.device_samples[2][0].clock_mhz);
-  EXPECT_EQ(s.temperature_max, result.device_samples[2][0].temperature_c);
+  EXPECT_NEAR(row.real("energy_per_token"), joules / (3 * deck::tokens_of_step(result.settings)), 1e-12);
+  EXPECT_EQ(row.real("clock_min"), result.device_samples[2][0].clock_mhz);
+  EXPECT_EQ(row.real("temperature_max"), result.device_samples[2][0].temperature_c);
 }
 
 TEST(StepMeter, ADeviceThatIsLostOnTheWayDoesNotEndTheCase) {

@@ -141,12 +141,12 @@ def check_timeline():
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
     for row in rows(file):
         assert 0 <= float(row["gradient_error"]) < 1e-5, f"a case that fits is checked: {row}"
-        step = float(row["compute_s [s]"]) / (1 - float(row["exposed_share"]) - float(row["bubble"]))
+        step = float(row["compute_s [s]"]) / (1 - float(row["exposed_share"]) - float(row["idle_share"]))
         exposed = sum(float(row[f"exposed_{kind}_s [s]"]) for kind in ("weights", "gradients", "activations", "embeddings"))
         assert float(row["compute_s [s]"]) > 0 and float(row["max_s [s]"]) < 10 * step, row
         assert abs(exposed - step * float(row["exposed_share"])) < 1e-6 * step, row
-        assert abs(float(row["idle_s [s]"]) - step * float(row["bubble"])) < 1e-6 * step, row
-        assert 0 <= float(row["bubble"]) <= float(row["bubble_max"]) <= 1 and 0 <= float(row["overlap"]) <= 1, row
+        assert abs(float(row["idle_s [s]"]) - step * float(row["idle_share"])) < 1e-6 * step, row
+        assert 0 <= float(row["idle_share"]) <= float(row["idle_share_max"]) <= 1 and 0 <= float(row["overlap"]) <= 1, row
     with h5py.File(file) as record:
         for case in record["cases"].values():
             columns = [column[:] for column in case["timeline"].values()]

@@ -104,7 +104,7 @@ def check_contents(file):
         time = {name: part[()] for name, part in case["time"].items()}
         parts = time["compute"] + time["exposed_by_kind"].sum(axis=1) + time["idle"]
         assert (abs(parts - time["length"]) < 1e-12).all() and (time["exposed_by_kind"].sum(axis=1) == time["exposed"]).all()
-        assert abs(row.bubble - time["bubble"].mean()) < 1e-12 and abs(row.bubble_max - time["bubble"].max()) < 1e-12
+        assert abs(row.idle_share - time["bubble"].mean()) < 1e-12 and abs(row.idle_share_max - time["bubble"].max()) < 1e-12
         assert abs(row.overlap - time["hidden"].sum() / time["communication"].sum()) < 1e-12
         assert ("timeline" in case) == (row.schedule == "tawpipe")
     assert table.median_s.isna().sum() == 1

@@ -1,9 +1,15 @@
 #pragma once
 
+#include <gtest/gtest.h>
+#include <unistd.h>
+
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
-#include "record/result.hpp"
+#include "base/error.hpp"
+#include "record/recorder.hpp"
 
 namespace minitaw::record {
 
@@ -71,5 +77,42 @@ inline trace::Timeline sample_timeline(int spread = 1) {
       {2, Lane::compute, Kind::update, Payload::weights, 7, 4, -1, -1, -1, 0.75, 1, 1.0625}};
   return t;
 }
+
+/// What a session knows without a job.
+inline Provenance sample_session() { return collect({}, {"test"}, {}); }
+
+/// What the InputError of `call` says; empty if it throws none.
+template <class Call>
+std::string refusal_of(const Call& call) {
+  try {
+    call();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// A folder of the test's own, removed at its end.
+class InFolder : public testing::Test {
+protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / ("minitaw-record-" + std::to_string(::getpid()));
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  [[nodiscard]] std::string write(const std::string& name, const std::string& content) const {
+    std::ofstream(path(name), std::ios::binary) << content;
+    return path(name);
+  }
+  [[nodiscard]] static std::string read(const std::string& file) {
+    std::ifstream stream(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(stream), {}};
+  }
+
+  std::filesystem::path folder_;
+};
 
 }  // namespace minitaw::record

@@ -1,44 +1,148 @@
-#include <gmock/gmock.h>
-
-#include <cstdlib>
-
-#include "folder.hpp"
 #include "record/provenance.hpp"
-#include "record/read.hpp"
-#include "record/recorder.hpp"
-#include "sample.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
 
 namespace minitaw::record {
 namespace {
 
 using testing::Contains;
 using testing::Each;
-using testing::MatchesRegex;
+using testing::HasSubstr;
 using testing::Not;
+using testing::Optional;
 
-TEST(Provenance, holds_what_can_be_known_without_a_job) {
-  ::setenv("OMP_NUM_THREADS", "3", 1);
-  ::setenv("MINITAW_TEST_SECRET", "x", 1);
-  deck::Deck deck;
-  deck.path = "d.toml";
-  deck.text = "layers = 1\n";
-  deck.overrides = {"seq=4K"};
-  ::setenv("FI_DOMAIN", "cn7", 1);
-  const Provenance p =
-      collect(deck, {"minitaw", "run", "my deck.toml", "--set", "data=it's"}, HostNames({"cn7"}));
-  EXPECT_EQ(p.command, "minitaw run 'my deck.toml' --set 'data=it'\\''s'");
-  EXPECT_THAT(p.environment, Contains("OMP_NUM_THREADS=3"));
-  EXPECT_THAT(p.environment, Each(Not(testing::HasSubstr("MINITAW_TEST_SECRET"))));
-  EXPECT_THAT(p.environment, Each(Not(testing::HasSubstr("cn7"))));
-  EXPECT_THAT(p.started,
-              MatchesRegex("20[0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9][0-9]:[0-9][0-9]:[0-9][0-9]Z"));
-  EXPECT_EQ(p.deck, "layers = 1\n");
-  EXPECT_FALSE(p.version.empty());
-  EXPECT_FALSE(p.git_hash.empty());
-  EXPECT_FALSE(p.compiler.empty());
+const HostNames hosts({"gpu017.cluster.example.org", "io4", "gpu018"});
+
+/// Of Slurm nothing that names a host, a user, an account, a folder or the job.
+TEST(Environment, OnlyNamesThatSteerTheRun) {
+  const auto kept = [](const char* name) { return recorded(name, "1", HostNames({}, true)).has_value(); };
+  for (const char* name :
+       {"SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_CPU_BIND", "SLURM_HET_SIZE", "NCCL_ALGO", "UCX_TLS",
+        "FI_PROVIDER", "MPICH_GPU_SUPPORT_ENABLED", "MPIR_CVAR_ENABLE_GPU", "OMPI_MCA_pml",
+        "OMPI_COMM_WORLD_SIZE", "KOKKOS_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS",
+        "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "MINITAW_MPI_DIRECT"})
+    EXPECT_TRUE(kept(name)) << name;
+  for (const char* name : {"HOME", "PATH", "USER", "HOSTNAME", "SLURM", "SLURM_", "MY_SLURM_X", "CUDA_PATH",
+                           "OMPI_COMMAND", "CUDA", "VISIBLE_DEVICES", "", " "})
+    EXPECT_FALSE(kept(name)) << name;
+  for (const char* name : {"NODELIST",        "JOB_NODELIST", "STEP_NODELIST",      "TOPOLOGY_ADDR",
+                           "SUBMIT_HOST",     "SUBMIT_DIR",   "LAUNCH_NODE_IPADDR", "STEP_LAUNCHER_HOST",
+                           "SRUN_COMM_HOST",  "NODE_ALIASES", "JOB_USER",           "JOB_UID",
+                           "JOB_GID",         "JOB_GROUP",    "JOB_ACCOUNT",        "JOB_NAME",
+                           "JOB_COMMENT",     "WORKING_DIR",  "CLUSTER_NAME",       "JOB_PARTITION",
+                           "JOB_RESERVATION", "CONF",         "EXPORT_ENV",         "JWT",
+                           "CONTAINER",       "EXCLUDE"})
+    EXPECT_FALSE(kept((std::string("SLURM_") + name).c_str())) << name;
+  for (const char* name :
+       {"AWS_SECRET_ACCESS_KEY", "OMPI_MCA_api_token", "UCX_PASSWORD", "NCCL_SECRET", "FI_PRIVATE_KEY",
+        "OMPI_MCA_orte_precondition_transports", "FI_OPX_UUID", "SLURMD_NODENAME"})
+    EXPECT_FALSE(kept(name)) << name << " may hold a secret";
 }
 
-TEST(Provenance, says_what_links_were_shaped_to_and_nothing_else) {
+TEST(Environment, ValuesPassWhenTheyTuneAndNothingElse) {
+  for (const auto& [name, value] : {std::pair{"NCCL_IB_HCA", "=mlx5_0:1,mlx5_3:1"},
+                                    {"UCX_TLS", "rc_x,cuda_copy"},
+                                    {"FI_PROVIDER", "ofi_rxm;verbs"},
+                                    {"OMP_PLACES", "{0:4}:8:4"},
+                                    {"SLURM_JOB_CPUS_PER_NODE", "72(x4)"},
+                                    {"SLURM_CPU_BIND", "quiet,mask_cpu:0xFF"},
+                                    {"CUDA_VISIBLE_DEVICES", "MIG-GPU-5a/1/0"},
+                                    {"NCCL_SOCKET_IFNAME", "^docker0,lo"},
+                                    {"KOKKOS_PRINT", ""},
+                                    {"MPICH_VERSION", "8.1.30"}})
+    EXPECT_THAT(recorded(name, value, hosts), Optional(std::string(name) + "=" + value));
+}
+
+TEST(Environment, ValuesThatTellMoreAreLeftOutAndSoIsSaid) {
+  for (const auto& [name, value, what] : {std::tuple{"NCCL_TOPO_FILE", "topology.xml", "path"},
+                                          {"OMP_TOOL_LIBRARIES", "a.so", "path"},
+                                          {"KOKKOS_TOOLS_LIBS", "/home/joe/kp.so", "path"},
+                                          {"UCX_MODULE_DIR", "modules", "path"},
+                                          {"NCCL_DEBUG", "see ~/nccl", "path"},
+                                          {"OMPI_MCA_initial_wdir", "home", "path"},
+                                          {"OMPI_MCA_orte_hnp_uri", "12.0;tcp://10.0.0.1:5", "path"},
+                                          {"NCCL_NET", "via GPU018-ib0", "host name"},
+                                          {"FI_DOMAIN", "gpu017", "host name"},
+                                          {"UCX_X", "io4:1", "host name"},
+                                          {"MPICH_INTERFACE_HOSTNAME", "eth", "host name"},
+                                          {"NCCL_HOSTID", "x", "host name"},
+                                          {"NCCL_COMM_ID", "x:1", "host name"},
+                                          {"OMPI_MCA_btl_tcp_if_include", "10.128.0.0/16", "address"},
+                                          {"FI_SRC", "fe80::1", "address"},
+                                          {"UCX_OWNER", "joe_x of joe-test", "user's name"}}) {
+    const std::string kept = recorded(name, value, hosts).value();
+    EXPECT_THAT(kept, HasSubstr(std::string(name) + "=(")) << value;
+    EXPECT_THAT(kept, HasSubstr(what)) << value;
+    EXPECT_THAT(kept, Not(HasSubstr(value)));
+  }
+}
+
+TEST(Environment, HostsAreKeptWhenTheyAreAskedFor) {
+  const HostNames shown({"gpu017"}, true);
+  EXPECT_THAT(recorded("FI_DOMAIN", "gpu017", shown), Optional(std::string("FI_DOMAIN=gpu017")));
+  EXPECT_THAT(recorded("FI_SRC", "10.0.0.1", shown), Optional(std::string("FI_SRC=10.0.0.1")));
+  EXPECT_THAT(recorded("NCCL_TOPO_FILE", "/home/joe/x", shown), Optional(HasSubstr("a path")));
+}
+
+TEST(Environment, TheProcessHasWhatItHas) {
+  ::setenv("OMP_NUM_THREADS", "3", 1);
+  ::setenv("MINITAW_TEST_SECRET", "x", 1);
+  ::setenv("NCCL_NET", "Io4", 1);
+  const std::vector<std::string> found = recorded_environment(hosts);
+  EXPECT_TRUE(std::ranges::is_sorted(found));
+  EXPECT_THAT(found, Contains("OMP_NUM_THREADS=3"));
+  EXPECT_THAT(found, Contains("NCCL_NET=(a host name, not kept)"));
+  EXPECT_THAT(found, Each(Not(HasSubstr("MINITAW_TEST_SECRET"))));
+}
+
+TEST(HostNames, AreReplacedByTheirNodes) {
+  EXPECT_EQ(hosts.hidden("lost gpu017.cluster.example.org (GPU018, gpu0189)"),
+            "lost node 0 (node 2, node 29)");
+  EXPECT_EQ(hosts.hidden("gpu017: io4 of ratio4 and io42"), "node 0: node 1 of ratio4 and io42");
+  EXPECT_EQ(hosts.hidden("io4"), "node 1");
+  EXPECT_EQ(hosts.hidden(""), "");
+  EXPECT_EQ(hosts.text(2), "node 2");
+  EXPECT_EQ(HostNames({"node", "n"}).hidden("node n"), "node 0 node 1") << "once, whatever they are called";
+  EXPECT_FALSE(hosts.occur_in("ratio4"));
+  EXPECT_TRUE(hosts.occur_in("(IO4)"));
+}
+
+TEST(HostNames, StayWhereTheyAreAskedFor) {
+  const HostNames shown({"gpu017"}, true);
+  EXPECT_EQ(shown.hidden("gpu017 is lost"), "gpu017 is lost");
+  EXPECT_EQ(shown.text(0), "gpu017");
+  EXPECT_EQ(HostNames().hidden("gpu017"), "gpu017");
+}
+
+std::string text_of(const Provenance& p, const std::string& name) {
+  const auto at = std::ranges::find(p, name, &h5::Dataset::path);
+  return at == p.end() ? "missing"
+                       : fmt::format("{}", fmt::join(std::get<std::vector<std::string>>(at->values), "|"));
+}
+
+TEST(Provenance, HoldsWhatCanBeKnownWithoutAJob) {
+  deck::Deck deck;
+  deck.path = "/home/joe/d.toml";
+  deck.text = "data = \"/scratch/cn7/x\"\n";
+  deck.overrides = {"seq=4K"};
+  ::setenv("FI_DOMAIN", "cn7", 1);
+  const Provenance p = collect(deck, {"minitaw", "my cn7.toml", "--set", "data=it's"}, HostNames({"cn7"}));
+  EXPECT_EQ(text_of(p, "command"), "minitaw 'my cn7.toml' --set 'data=it'\\''s'") << "as the user wrote it";
+  EXPECT_EQ(text_of(p, "deck"), deck.text);
+  EXPECT_EQ(text_of(p, "deck_path"), deck.path);
+  EXPECT_EQ(text_of(p, "overrides"), "seq=4K");
+  EXPECT_THAT(text_of(p, "environment"), testing::AllOf(HasSubstr("FI_DOMAIN=("), Not(HasSubstr("cn7"))));
+  EXPECT_THAT(text_of(p, "started"), testing::MatchesRegex("20[0-9-]{8}T[0-9:]{8}Z"));
+  for (const char* name : {"version", "git_hash", "compiler"}) EXPECT_NE(text_of(p, name), "") << name;
+}
+
+TEST(Provenance, SaysWhatLinksWereShapedToAndNothingElse) {
   ::setenv("MINITAW_SHAPED_LINKS", "rate=100mbit latency=0.2ms /home/joe host=cn7 x=10.0.0.1", 1);
   EXPECT_THAT(shaped_links(), testing::ElementsAre("rate=100mbit", "latency=0.2ms"));
   EXPECT_EQ(links_text(shaped_links()), "# links         = shaped, rate=100mbit latency=0.2ms\n");
@@ -46,37 +150,61 @@ TEST(Provenance, says_what_links_were_shaped_to_and_nothing_else) {
   EXPECT_EQ(links_text(shaped_links()), "");
 }
 
-TEST(Provenance, keeps_what_the_user_wrote_as_it_is) {
-  deck::Deck deck;
-  deck.text = "data = \"/scratch/cn7/x\"\n";
-  deck.path = "/home/joe/d.toml";
-  const Provenance p =
-      collect(deck, {"minitaw", "run", "/home/joe/d.toml", "-o", "cn7.h5"}, HostNames({"cn7"}));
-  EXPECT_EQ(p.command, "minitaw run /home/joe/d.toml -o cn7.h5");
-  EXPECT_EQ(p.deck, deck.text);
-  EXPECT_EQ(p.deck_path, deck.path);
+const HostNames hidden({"cn1", "cn2", "cn3", "cn4", "cn5"});
+const HostNames shown({"cn1", "cn2", "cn3", "cn4", "cn5"}, true);
+
+/// Ranks of each node, with a core each.
+std::vector<RankPlace> places(const std::vector<int>& sizes, const std::string& unit = "host, 1 threads") {
+  std::vector<RankPlace> ranks;
+  for (int node = 0; node < static_cast<int>(sizes.size()); ++node)
+    for (int i = 0; i < sizes[static_cast<std::size_t>(node)]; ++i)
+      ranks.push_back({node, std::to_string(i), unit, ""});
+  return ranks;
 }
 
-class Kept : public InFolder {};
+TEST(RankMap, FewRanksHaveALineEach) {
+  std::vector<RankPlace> ranks = places({2, 1});
+  ranks[2] = {1, "0-3,8", "device 0, NVIDIA H100, 79.6 GiB", "GPU-5"};
+  EXPECT_EQ(map_text(ranks, hidden),
+            "# rank 0: node 0, cores 0, host, 1 threads\n"
+            "# rank 1: node 0, cores 1, host, 1 threads\n"
+            "# rank 2: node 1, cores 0-3,8, device 0, NVIDIA H100, 79.6 GiB, GPU-5\n");
+  EXPECT_THAT(map_text(ranks, shown), testing::HasSubstr("# rank 2: node 1 (cn2), cores"));
+  EXPECT_THAT(map_text(ranks, hidden), testing::Not(testing::HasSubstr("cn")));
+}
 
-TEST_F(Kept, where_and_on_what_the_ranks_ran) {
-  Provenance p;
-  p.hosts = {"node 0", "node 1"};
-  p.nodes = {0, 1};
-  p.cores = {"0-3", "8"};
-  p.cpu = {"a processor, 2 sockets", "another"};
-  p.os = {"Linux 6", "Linux 7"};
-  p.links = {"rate=100mbit", "latency=200us"};
-  const std::string file = path("p.h5");
-  Recorder(file, p).append(sample_case());
-  const MemoryFile written = MemoryFile::load(file);
-  const h5::Id found = h5::open_group(written.root(), "provenance");
-  for (const auto& [name, list] :
-       {std::pair{"hosts", &p.hosts}, {"cores", &p.cores}, {"cpu", &p.cpu}, {"os", &p.os}})
-    EXPECT_EQ(h5::read_text_list(found.get(), name), *list) << name;
-  EXPECT_THAT(h5::read_integers(found.get(), "nodes"), testing::ElementsAre(0, 1));
-  EXPECT_EQ(read_links(written, file).at(0), p.links);
+TEST(RankMap, ManyRanksShareLines) {
+  std::vector<RankPlace> ranks(30, {0, "0-63", "host, 2 threads", ""});
+  EXPECT_EQ(map_text(ranks, hidden), "# ranks 0 to 29: node 0, cores 0-63, host, 2 threads each\n");
+  ranks[29].cores = "5";
+  EXPECT_EQ(map_text(ranks, hidden), "# ranks 0 to 28: node 0, cores 0-63, host, 2 threads each\n"
+                                     "# rank 29: node 0, cores 5, host, 2 threads\n");
+}
+
+TEST(RankMap, NodesLikeTheOneBeforeShareALine) {
+  const std::vector<RankPlace> ranks = places({4, 4, 4, 7, 4});
+  const std::string text = map_text(ranks, hidden);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 4 + 1 + 7 + 4) << text;
+  EXPECT_THAT(
+      text, testing::HasSubstr("\n# ranks 4 to 11: nodes 1 to 2, as on node 0\n# rank 12: node 3, cores 0"));
+  EXPECT_THAT(map_text(ranks, shown),
+              testing::HasSubstr("nodes 1 to 2 (cn2, cn3), as on node 0\n# rank 12: node 3 (cn4),"));
+  EXPECT_THAT(map_text(places({1, 1, 15}), hidden), testing::HasSubstr("# rank 1: node 1, as on node 0\n"));
+}
+
+TEST(RankMap, ManyDevicesLeaveTheirIdentityToTheFile) {
+  std::vector<RankPlace> ranks = places({8, 8, 8}, "device");
+  for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r].uuid = fmt::format("GPU-{}", r);
+  const std::string text = map_text(ranks, hidden);
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("GPU-")));
+  EXPECT_EQ(std::ranges::count(text, '\n'), 8 + 1) << text;
 }
 
 }  // namespace
 }  // namespace minitaw::record
+
+int main(int argc, char** argv) {
+  ::setenv("LOGNAME", "joe", 1);  // asked for once
+  ::testing::InitGoogleMock(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,22 +1,25 @@
+#include "record/recorder.hpp"
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 
+#include <chrono>
+#include <cmath>
 #include <csignal>
+#include <random>
 
-#include "base/error.hpp"
-#include "folder.hpp"
-#include "raw.hpp"
-#include "record/read.hpp"
-#include "record/recorder.hpp"
-#include "record/remaining.hpp"
-#include "refusal.hpp"
 #include "sample.hpp"
+#include "sanitized.hpp"
+#include "seed.hpp"
 
 namespace minitaw::record {
 namespace {
 
 using testing::AllOf;
+using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -30,228 +33,301 @@ protected:
     file_ = path("r.h5");
   }
 
+  static Recorder open(const std::string& file) { return {file, sample_session()}; }
+  Recorder open() { return open(file_); }
+  [[nodiscard]] std::vector<Row> rows() const { return read_contents(file_).rows; }
+  [[nodiscard]] CaseResult stored(const std::string& file) const {
+    return read_case(MemoryFile::load(file), file, 0, 3);
+  }
+  [[nodiscard]] CaseResult stored() const { return stored(file_); }
+
   static std::string refusal(const std::string& file) {
-    return refusal_of([&] { Recorder recorder(file, {}); });
+    return refusal_of([&] { (void)open(file); });
+  }
+  /// What `show` has to say.
+  static std::string read_refusal(const std::string& file) {
+    return refusal_of([&] { (void)read_contents(file); });
   }
 
   [[nodiscard]] std::size_t files_in_folder() const {
     const std::filesystem::directory_iterator all(folder_);
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
   }
+
+  /// The file after `change` was done to it, as another program might have left it, with a seal.
+  template <class Change>
+  std::string changed(const Change& change) {
+    const MemoryFile image = MemoryFile::load(file_);
+    change(image.root());
+    replace_file(path("changed.h5"), image.bytes(), state_of(path("changed.h5")));
+    return path("changed.h5");
+  }
 };
 
+void drop(hid_t file, const std::string& name) {
+  h5::check(H5Ldelete(file, name.c_str(), H5P_DEFAULT), "delete " + name);
+}
+
 TEST_F(File, is_complete_after_every_step) {
-  Recorder recorder(file_, {});
-  EXPECT_THAT(read_rows(file_), IsEmpty());
+  Recorder recorder = open();
+  EXPECT_THAT(rows(), IsEmpty());
   for (int i = 0; i < 3; ++i) {
     const Row row = recorder.append(sample_case("tawpipe", 100 + i));
     EXPECT_EQ(row.integer("case"), i);
-    const std::vector<Row> found = read_rows(file_);
-    ASSERT_THAT(found, SizeIs(static_cast<std::size_t>(i) + 1));
-    EXPECT_EQ(found.back().integer("seq"), 100 + i);
+    ASSERT_THAT(rows(), SizeIs(static_cast<std::size_t>(i) + 1));
+    EXPECT_EQ(rows().back().integer("seq"), 100 + i);
   }
   EXPECT_EQ(files_in_folder(), 1U);
 }
 
 TEST_F(File, reads_back_what_was_written) {
-  const CaseResult r = sample_case();
-  const Row written = Recorder(file_, {}).append(r);
-  const Row row = read_rows(file_).at(0);
-  for (std::size_t i = 0; i < columns().size(); ++i) {
-    const bool nan =
-        std::holds_alternative<double>(row.cells()[i]) && std::isnan(std::get<double>(row.cells()[i]));
-    EXPECT_TRUE(nan || row.cells()[i] == written.cells()[i]) << columns()[i].name;
-  }
-  EXPECT_EQ(row.text("schedule"), "tawpipe");
+  CaseResult r = sample_case();
+  r.device_samples[1][2].power_w = std::nan("");
+  r.device_samples[3][0].throttle = 1UL << 63;
+  const Row written = open().append(r), row = rows().at(0);
+  for (std::size_t i = 0; i < row.columns().size(); ++i)
+    EXPECT_EQ(row.columns()[i].text(), written.columns()[i].text()) << row.columns()[i].name;
   EXPECT_EQ(row.text("ffn"), "7,8,9,10,11");
-  EXPECT_DOUBLE_EQ(row.real("median_s"), 2.25);
-  EXPECT_DOUBLE_EQ(row.real("last_loss"), 2.5);
   EXPECT_TRUE(std::isnan(row.real("loss_error")));
+  const CaseResult found = stored();
+  EXPECT_EQ(found.seconds, r.seconds);
+  EXPECT_EQ(found.repetition, r.repetition);
+  EXPECT_EQ(found.position, r.position);
+  EXPECT_EQ(found.energy, r.energy);
+  EXPECT_EQ(found.counters, r.counters);
+  ASSERT_THAT(found.device_samples, AllOf(SizeIs(4), Each(SizeIs(3))));
+  EXPECT_TRUE(std::isnan(found.device_samples[1][2].power_w));
+  EXPECT_EQ(found.device_samples[3][0].throttle, 1UL << 63);
+  for (const auto part :
+       {&DeviceSample::clock_mhz, &DeviceSample::memory_clock_mhz, &DeviceSample::temperature_c})
+    EXPECT_EQ(found.device_samples[2][1].*part, r.device_samples[2][1].*part);
 }
 
-TEST_F(File, goes_on_behind_finished_cases) {
-  const CaseResult done = sample_case("ddp");
+TEST_F(File, a_case_that_failed_has_no_samples) {
+  CaseResult r;
+  r.settings = sample_case().settings;
+  r.status = Status::error;
+  open().append(r);
+  const CaseResult found = stored();
+  EXPECT_TRUE(found.seconds.empty() && found.repetition.empty() && found.device_samples.empty() &&
+              found.energy.empty());
+}
+
+TEST_F(File, goes_on_behind_finished_cases_and_replaces_those_that_failed) {
   CaseResult failed = sample_case("tawpipe");
   failed.status = Status::error;
+  failed.reason = "a rather long reason that is not there afterwards";
   {
-    Recorder first(file_, {});
+    Recorder first = open();
     first.append(failed);
-    first.append(done);
+    first.append(sample_case("ddp"));
     EXPECT_THAT(first.notes(), IsEmpty());
   }
-  Recorder second(file_, {});
+  const std::string before = read(file_);
+  Recorder second = open();
+  EXPECT_EQ(read(file_), before) << "changed without a new case";
   EXPECT_THAT(second.rows(),
               ElementsAre(testing::Not(testing::Truly(is_finished)), testing::Truly(is_finished)));
   EXPECT_THAT(second.notes(), ElementsAre(HasSubstr("2 cases, 1 of them finished")));
-  EXPECT_THAT(second.rows(), SizeIs(2));
-}
-
-TEST_F(File, a_failed_case_is_replaced_when_it_runs_again) {
-  CaseResult r = sample_case("tawpipe");
-  r.status = Status::error;
-  r.reason = "a rather long reason that is not there afterwards";
-  {
-    Recorder first(file_, {});
-    first.append(r);
-    first.append(sample_case("ddp"));
-  }
-  Recorder second(file_, {});
   const Row row = second.append(sample_case("tawpipe"));
   EXPECT_EQ(row.integer("case"), 0);
   EXPECT_EQ(row.integer("session"), 1);
-  const std::vector<Row> rows = read_rows(file_);
-  ASSERT_THAT(rows, SizeIs(2));
-  EXPECT_EQ(rows[0].text("status"), "ok");
-  EXPECT_EQ(rows[0].text("reason"), "");
-  EXPECT_EQ(rows[1].text("schedule"), "ddp");
-  EXPECT_THAT(second.rows(), testing::Each(testing::Truly(is_finished)));
+  ASSERT_THAT(rows(), SizeIs(2));
+  EXPECT_EQ(rows()[0].text("status") + rows()[0].text("reason"), "ok");
+  EXPECT_EQ(rows()[1].text("schedule"), "ddp");
+  EXPECT_THAT(second.rows(), Each(testing::Truly(is_finished)));
 }
 
-TEST_F(File, reopening_without_a_new_case_changes_nothing) {
-  {
-    Recorder(file_, {}).append(sample_case());
+TEST_F(File, of_repetitions_with_and_without_counters_has_none) {
+  constexpr const char *with = "made up 1.2", *without = "unavailable: lost";
+  for (const auto& [first, second] : {std::pair{with, with}, {with, without}, {without, with}}) {
+    std::filesystem::remove(file_);
+    Recorder recorder = open();
+    for (const auto& [counters, number] : {std::pair{first, 0}, {second, 1}}) {
+      CaseResult r = sample_case();
+      r.settings.repeats = 2;
+      r.counters = counters;
+      if (counters == without) r.device_samples.clear(), r.energy.clear();
+      recorder.append(r, number);
+    }
+    const CaseResult found = stored();
+    const bool both = first == second;
+    EXPECT_THAT(found.repetition, ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
+    EXPECT_THAT(found.seconds, SizeIs(8));
+    EXPECT_THAT(found.device_samples, SizeIs(both ? 8 : 0));
+    EXPECT_THAT(found.energy, SizeIs(both ? 2 : 0));
+    EXPECT_EQ(found.counters, both ? with : without);
+    EXPECT_EQ(rows().at(0).text("counters"), found.counters);
+    const double energy = rows().at(0).real("energy_per_token");
+    EXPECT_TRUE(both ? energy == 1200.0 / (8 * 6 * 128 * 2) : std::isnan(energy)) << energy;
   }
-  const std::string before = read(file_);
-  {
-    Recorder again(file_, {});
-  }
-  EXPECT_EQ(read(file_), before);
 }
 
-/// What `show` and the like have to say.
-std::string read_refusal(const std::string& file) {
-  return refusal_of([&] { (void)read_rows(file); });
+/// Files of programs that knew fewer figures.
+TEST_F(File, that_lacks_a_figure_is_read_and_gets_it_with_the_next_case) {
+  open().append(sample_case("ddp"));
+  const std::string older = changed([](hid_t file) { drop(file, "summary/mfu"); });
+  EXPECT_TRUE(std::isnan(read_contents(older).rows.at(0).real("mfu")));
+  CaseResult next = sample_case("tawpipe");
+  next.peak = 1e12;
+  open(older).append(next);
+  const Contents found = read_contents(older);
+  EXPECT_FALSE(found.older);
+  EXPECT_TRUE(std::isnan(found.rows.at(0).real("mfu")));
+  EXPECT_GT(found.rows.at(1).real("mfu"), 0);
+  const auto lacks = [&](const char* name) {
+    return read_refusal(changed([&](hid_t file) { drop(file, name); }));
+  };
+  EXPECT_THAT(lacks("summary/seq"), HasSubstr("is damaged"));
 }
 
 TEST_F(File, of_something_else_is_refused_and_kept) {
+  (void)open(path("hollow"));
+  file_ = path("hollow");
+  const std::string hollow = changed([](hid_t file) { drop(file, "provenance"); });
   for (const auto& refuse : {refusal, read_refusal}) {
     EXPECT_THAT(refuse(write("text", "hello\n")), HasSubstr("not a miniTaw result"));
     EXPECT_THAT(refuse(write("empty", "")), HasSubstr("not a miniTaw result"));
     EXPECT_THAT(refuse(folder_.string()), HasSubstr("is not a file"));
+    EXPECT_THAT(refuse(hollow), HasSubstr("is damaged"));
+    EXPECT_THAT(refuse(write("unsealed", read(hollow).substr(seal_size))), HasSubstr("lost its seal"));
   }
   EXPECT_THAT(refusal(path("missing/r.h5")), HasSubstr("no folder"));
   EXPECT_THAT(read_refusal(path("missing.h5")), HasSubstr("No such file"));
-  EXPECT_THAT(refusal(path("")), testing::Not(IsEmpty()));
-  EXPECT_THAT(refusal(""), testing::Not(IsEmpty()));
+  EXPECT_THAT(refusal(""), HasSubstr("not the name of a result file"));
+  EXPECT_THAT(refusal("/proc/r.h5"), HasSubstr("/proc/r.h5 cannot be written"));  // not even for root
   EXPECT_EQ(read(path("text")), "hello\n");
-}
-
-TEST_F(File, of_a_foreign_or_other_layout_is_refused) {
-  const MemoryFile image = MemoryFile::create();
-  h5::check(H5Adelete(image.root(), "schema"), "delete");
-  replace_file(path("foreign"), image.bytes());
-  replace_file(path("newer"), sealed(raw_bytes(MemoryFile::create()), schema_version + 1));
-  replace_file(path("hollow"), MemoryFile::create().bytes());
-  replace_file(path("unsealed"), raw_bytes(MemoryFile::create()));
-  for (const auto& refuse : {refusal, read_refusal}) {
-    EXPECT_THAT(refuse(path("foreign")), HasSubstr("is damaged"));
-    EXPECT_THAT(refuse(path("newer")), AllOf(HasSubstr(fmt::format("schema version {}", schema_version + 1)),
-                                             HasSubstr("another file")));
-    EXPECT_THAT(refuse(path("hollow")), HasSubstr("is damaged"));
-    EXPECT_THAT(refuse(path("unsealed")), HasSubstr("lost its seal"));
-  }
+  std::filesystem::create_symlink("nowhere.h5", path("link.h5"));
+  EXPECT_THAT(refusal(path("link.h5")), HasSubstr("cannot be read"));
 }
 
 TEST_F(File, that_another_program_has_changed_is_refused) {
-  {
-    Recorder(file_, {}).append(sample_case());
-  }
+  open().append(sample_case());
   const h5::Id edited(H5Fopen(file_.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose, "open a sealed file");
-  h5::write_attribute(edited.get(), "note", std::string("mine"));
-  h5::check(H5Fflush(edited.get(), H5F_SCOPE_LOCAL), "flush");
+  h5::write_attribute(edited, "note", h5::one("mine"));
+  h5::check(H5Fflush(edited, H5F_SCOPE_LOCAL), "flush");
   for (const auto& refuse : {refusal, read_refusal})
     EXPECT_THAT(refuse(file_), HasSubstr("is damaged or was changed after it was written"));
 }
 
 TEST_F(File, shortened_anywhere_is_refused) {
-  {
-    Recorder(file_, {}).append(sample_case());
-  }
+  open().append(sample_case());
   const std::string good = read(file_);
   for (std::size_t cut = 0; cut < good.size(); cut += 997)
     EXPECT_NE(refusal(write("cut.h5", good.substr(0, cut))), "") << cut << " bytes";
 }
 
-TEST_F(File, damaged_anywhere_is_refused_or_read_without_a_crash) {
-  {
-    Recorder(file_, {}).append(sample_case());
-  }
-  const std::string good = read(file_);
-  const auto open_damaged_files = [&] {
-    for (std::size_t at = 0; at < good.size(); at += 211) {
-      std::string bad = good;
-      bad[at] = static_cast<char>(bad[at] ^ 0x5a);
-      (void)refusal(write("bad.h5", bad));
-    }
-    ::_exit(0);
+TEST_F(File, whose_case_is_not_what_was_written_is_refused) {
+  open().append(sample_case());
+  const auto complaint = [&](const std::string& name, const h5::Values& values,
+                             const std::vector<hsize_t>& shape) {
+    const std::string file = changed([&](hid_t root) {
+      drop(root, "cases/0000/" + name);
+      if (!shape.empty()) h5::write(root, {"cases/0000/" + name, "1", "", values, shape});
+    });
+    return refusal_of([&] { (void)stored(file); });
   };
-  // In a process of its own: what HDF5 itself loses of its memory over a damaged file is not ours to report.
-  EXPECT_EXIT(open_damaged_files(), testing::ExitedWithCode(0), "");
+  for (const char* name : {"seconds", "repetition", "position", "device", "counters"})
+    EXPECT_THAT(complaint(name, {}, {}), AllOf(HasSubstr("is damaged"), HasSubstr("0000"), HasSubstr(name)));
+  using Reals = std::vector<double>;
+  using Integers = std::vector<std::int64_t>;
+  EXPECT_THAT(complaint("seconds", Reals(8, 0.5), {4, 2}), HasSubstr("4 x 2 values"));
+  EXPECT_THAT(complaint("seconds", Reals(12, -0.5), {4, 3}), HasSubstr("no time"));
+  EXPECT_THAT(complaint("seconds", Reals(12, std::nan("")), {4, 3}), HasSubstr("no time"));
+  EXPECT_THAT(complaint("seconds", Reals(12, 0.5), {12}), HasSubstr("dimensions"));
+  EXPECT_THAT(complaint("seconds", Integers(12, 1), {4, 3}), HasSubstr("type"));
+  EXPECT_THAT(complaint("device/power", Reals(9, 1), {3, 3}), HasSubstr("power"));
+  EXPECT_THAT(complaint("repetition", Integers{0, 0, 0}, {3}), HasSubstr("differ in length"));
+  EXPECT_THAT(complaint("repetition", Integers{0, 0, 0, 77}, {4}), HasSubstr("repetition holds 77"));
 }
 
-TEST_F(File, a_stale_copy_is_cleaned) {
-  {
-    Recorder(file_, {}).append(sample_case());
-  }
+TEST_F(File, with_a_stale_copy_is_cleaned_and_a_protected_one_is_not_added_to) {
+  open().append(sample_case());
   (void)write("r.h5.part", "left by a killed run");
-  {
-    Recorder again(file_, {});
-  }
+  (void)open();
   EXPECT_EQ(files_in_folder(), 1U);
+  ASSERT_EQ(::chmod(file_.c_str(), 0444), 0);
+  EXPECT_THAT(refusal(file_), HasSubstr("write-protected"));
 }
 
 TEST_F(File, changed_by_somebody_else_is_not_overwritten) {
-  Recorder mine(file_, {});
-  Recorder other(file_, {});
+  Recorder mine = open(), other = open();
   other.append(sample_case("ddp"));
   EXPECT_THROW(mine.append(sample_case("tawpipe")), std::runtime_error);
-  EXPECT_THAT(read_rows(file_), SizeIs(1));
+  EXPECT_THAT(rows(), SizeIs(1));
 }
 
 TEST_F(File, behind_a_link_is_replaced_there) {
-  std::filesystem::create_symlink("real.h5", path("link.h5"));
-  (void)Recorder(path("real.h5"), {});
-  {
-    Recorder(path("link.h5"), {}).append(sample_case());
-  }
+  (void)open();
+  std::filesystem::create_symlink("r.h5", path("link.h5"));
+  open(path("link.h5")).append(sample_case());
   EXPECT_TRUE(std::filesystem::is_symlink(path("link.h5")));
-  EXPECT_THAT(read_rows(path("real.h5")), SizeIs(1));
+  EXPECT_THAT(rows(), SizeIs(1));
 }
 
-/// No file may grow beyond this many bytes: a disk that fills up.
-class FullDisk {
-public:
-  explicit FullDisk(std::size_t bytes) {
-    std::signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &before_);
-    const rlimit limit{bytes, before_.rlim_max};
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  FullDisk(const FullDisk&) = delete;
-  FullDisk& operator=(const FullDisk&) = delete;
-  ~FullDisk() { setrlimit(RLIMIT_FSIZE, &before_); }
-
-private:
-  rlimit before_{};
-};
-
 TEST_F(File, on_a_full_disk_stays_as_it_was) {
-  Recorder recorder(file_, {});
+  Recorder recorder = open();
   recorder.append(sample_case("ddp"));
   const std::string before = read(file_);
-  {
-    const FullDisk full(before.size() / 2);
-    try {
-      recorder.append(sample_case("tawpipe"));
-      ADD_FAILURE() << "the disk was not full";
-    } catch (const std::runtime_error& error) {
-      EXPECT_THAT(error.what(), HasSubstr("cannot be written"));
-    }
-  }
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit whole{};
+  getrlimit(RLIMIT_FSIZE, &whole);
+  const rlimit half{before.size() / 2, whole.rlim_max};  // no file may grow beyond this: a disk that fills up
+  setrlimit(RLIMIT_FSIZE, &half);
+  EXPECT_THAT([&] { recorder.append(sample_case("tawpipe")); },
+              testing::ThrowsMessage<std::runtime_error>(HasSubstr("cannot be written")));
+  setrlimit(RLIMIT_FSIZE, &whole);
   EXPECT_EQ(read(file_), before);
   EXPECT_EQ(files_in_folder(), 1U);
-  recorder.append(sample_case("tawpipe"));
-  EXPECT_THAT(read_rows(file_), SizeIs(2)) << "once there is room the run can go on";
+}
+
+/// Appends cases for ever and tells through the pipe how many are done. Never returns.
+[[noreturn]] void append_for_ever(const std::string& file, int pipe) {
+  try {
+    Recorder recorder(file, sample_session());
+    for (int done = static_cast<int>(recorder.rows().size());; ++done) {
+      recorder.append(sample_case("tawpipe", 1 + done));
+      const int count = done + 1;
+      if (::write(pipe, &count, sizeof count) != sizeof count) ::_exit(3);
+    }
+  } catch (...) {
+    ::_exit(2);
+  }
+}
+
+/// Whoever reads meanwhile sees whole files, too.
+TEST_F(File, of_a_run_that_was_killed_at_any_moment_has_all_that_was_reported) {
+  using Clock = std::chrono::steady_clock;
+  std::mt19937 random(test::seed());
+  (void)open();
+  for (int round = 0; round < (test::sanitized ? 10 : 50); ++round) {
+    int ends[2], reported = 0;
+    ASSERT_EQ(::pipe(ends), 0);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) append_for_ever(file_, ends[1]);
+    ::close(ends[1]);
+    const auto next = [&] { return ::read(ends[0], &reported, sizeof reported) == sizeof reported; };
+    ASSERT_TRUE(next());
+    const auto begin = Clock::now();
+    EXPECT_NO_THROW((void)read_contents(file_));
+    ASSERT_TRUE(next());
+    const auto append = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
+    ::usleep(static_cast<useconds_t>(random() % static_cast<unsigned>(2 * append.count() + 2)));
+    ::kill(child, SIGKILL);
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the child ended by itself with " << WEXITSTATUS(status);
+    while (next()) {
+    }
+    ::close(ends[0]);
+    const std::vector<Row> found = rows();
+    // Of a case that was finished but not yet reported the file may know as well.
+    ASSERT_GE(std::ssize(found), reported) << "round " << round;
+    ASSERT_LE(std::ssize(found), reported + 1) << "round " << round;
+    for (std::size_t i = 0; i < found.size(); ++i)
+      ASSERT_EQ(found[i].integer("seq"), static_cast<int>(i) + 1);
+  }
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "record/remaining.hpp"
-
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -103,6 +101,20 @@ TEST(Progress, expects_what_the_runs_so_far_have_shown) {
   EXPECT_EQ(progress.left(), 1U);
   EXPECT_EQ(progress.after(30), "[3/3, 0:00 to go]");
   EXPECT_DOUBLE_EQ(progress.expected(cases[0]), 20);
+}
+
+TEST(Progress, counts_and_weighs_the_cases) {
+  deck::Case small = a_case(128, 1), large = small;
+  large.steps = 3 * (small.steps + small.warmup) - small.warmup;
+  Progress progress({small, large}, 1e9);
+  EXPECT_EQ(progress.after(10), "[1/2, 0:30 to go]");
+  EXPECT_EQ(progress.after(30), "[2/2, 0:00 to go]");
+}
+
+TEST(Progress, clock) {
+  EXPECT_EQ(clock_text(0), "0:00");
+  EXPECT_EQ(clock_text(65), "1:05");
+  EXPECT_EQ(clock_text(2 * 3600 + 3 * 60 + 4), "2:03:04");
 }
 
 }  // namespace

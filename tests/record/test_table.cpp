@@ -1,17 +1,191 @@
+#include "record/table.hpp"
+
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <tuple>
 
-#include "record/remaining.hpp"
-#include "record/table.hpp"
+#include "base/error.hpp"
 #include "sample.hpp"
 
 namespace minitaw::record {
 namespace {
 
 using testing::HasSubstr;
-using testing::StartsWith;
+
+void expect(const Row& row, const std::vector<std::pair<const char*, double>>& figures) {
+  for (const auto& [name, value] : figures) EXPECT_DOUBLE_EQ(row.real(name), value) << name;
+}
+
+void expect_none(const Row& row, const std::vector<const char*>& names) {
+  for (const char* name : names) EXPECT_TRUE(std::isnan(row.real(name))) << name;
+}
+
+TEST(Row, a_sample_is_the_slowest_rank_and_quartiles_are_interpolated) {
+  CaseResult r = sample_case();
+  std::swap(r.seconds[0], r.seconds[3]);  // the order of the steps does not matter
+  const Row row = make_row(r);            // 0.75, 1.75, 2.75, 3.75 s
+  expect(row, {{"median_s", 2.25}, {"q1_s", 1.5}, {"q3_s", 3.0}, {"min_s", 0.75}, {"max_s", 3.75}});
+  expect(row, {{"spread", 1.5 / 2.25}, {"cv", std::sqrt(5.0 / 3) / 2.25}});
+  EXPECT_EQ(row.integer("samples"), 4);
+  expect_none(make_row(sample_case("ddp", 1, 1)), {"cv"});
+}
+
+TEST(Row, rates) {
+  CaseResult r = sample_case("tawpipe", 128, 3);  // median 1.75 s, 6 x 2 x 128 tokens
+  expect_none(make_row(r), {"peak", "mfu"});
+  r.peak = 1e9;
+  const Row row = make_row(r);
+  // Matrices of a block: 12 (20 + 12 + 3 F), F = 7 .. 11; head 23 x 12. Attention 6 L S A.
+  const double rate = 1536 / 1.75, matmul = 6.0 * (12 * (5 * 32 + 3 * 45) + 276), causal = 6.0 * 5 * 128 * 12;
+  const double teraflops = rate * (matmul + causal) * 1e-12;
+  expect(row, {{"tokens_per_s", rate}, {"tokens_per_s_rank", rate / 3}, {"peak", 1e-3}});
+  EXPECT_NEAR(row.real("tflops_causal"), teraflops, 1e-18);
+  EXPECT_NEAR(row.real("tflops_full"), rate * (matmul + 2 * causal) * 1e-12, 1e-18);
+  EXPECT_NEAR(row.real("tflops_rank"), teraflops / 3, 1e-18);
+  EXPECT_NEAR(row.real("mfu"), teraflops / 3 / 1e-3, 1e-15);
+}
+
+TEST(Datasheet, knows_devices_by_their_whole_name) {
+  for (const auto& [name, bf16, fp32] : {std::tuple{"NVIDIA H100 80GB HBM3", 989, 67.0},
+                                         {"NVIDIA H100 PCIe", 756, 51.0},
+                                         {"NVIDIA H200", 989, 67.0},
+                                         {"NVIDIA H200 NVL", 835, 60.0},
+                                         {"NVIDIA A100-SXM4-80GB", 312, 19.5},
+                                         {"NVIDIA A100 80GB PCIe", 312, 19.5}}) {
+    const std::string unit = std::string("device 0, ") + name + ", 79.6 GiB";
+    EXPECT_EQ(datasheet_peak(unit, model::Dtype::bf16), bf16 * 1e12) << name;
+    EXPECT_EQ(datasheet_peak(unit, model::Dtype::fp32), fp32 * 1e12) << name;
+  }
+  for (const char* name : {"NVIDIA H20", "NVIDIA H100", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA A1000",
+                           "Tesla T4", "", "host, 2 threads"})
+    EXPECT_TRUE(std::isnan(datasheet_peak(name, model::Dtype::bf16))) << name;
+}
+
+TEST(Row, memory_is_of_the_worst_rank) {
+  const Row row = make_row(sample_case());
+  EXPECT_EQ(row.integer("memory_planned"), 5 * 3000 + 10);
+  EXPECT_EQ(row.integer("memory_measured"), 5 * 6000 + 10);
+  EXPECT_EQ(row.integer("process_peak"), 50002);
+  EXPECT_EQ(row.integer("device_used"), 70002);
+}
+
+TEST(Row, bytes_inside_and_between_groups) {
+  CaseResult r = sample_case();
+  std::int64_t inside = 0, between = 0;
+  for (std::int64_t i = 0; i < std::ssize(r.counted_bytes); ++i) {
+    const auto from = i / 4 / 3, to = i / 4 % 3;
+    ((from == 0) == (to == 0) ? inside : between) += i;
+  }
+  r.planned_bytes.assign(r.counted_bytes.size(), 1);
+  const Row row = make_row(r);
+  EXPECT_EQ(row.integer("bytes_inside"), inside);
+  EXPECT_EQ(row.integer("bytes_between"), between);
+  EXPECT_EQ(row.integer("planned_inside"), 5 * 4);
+  EXPECT_EQ(row.integer("planned_between"), 4 * 4);
+  EXPECT_DOUBLE_EQ(row.real("rate_inside") * 2.25e9, static_cast<double>(inside));
+  EXPECT_DOUBLE_EQ(row.real("rate_between") * 2.25e9, static_cast<double>(between));
+  r.counted_bytes.pop_back();
+  EXPECT_THROW((void)make_row(r), LogicError) << "of another size";
+}
+
+TEST(Row, the_account_is_of_one_step_and_a_mean_over_ranks) {
+  CaseResult r = sample_case();  // 1.25 s
+  expect(make_row(r), {{"compute_s", 0.5}, {"exposed_weights_s", 0.125}, {"exposed_gradients_s", 0.0625}});
+  expect(make_row(r),
+         {{"exposed_activations_s", 0.0625}, {"exposed_embeddings_s", 0.1875}, {"idle_s", 0.3125}});
+  expect(make_row(r), {{"exposed_share", 0.4375 / 1.25}, {"idle_share", 0.25}});
+  expect(make_row(r), {{"idle_share_max", 0.3}});   // of rank 0
+  expect(make_row(r), {{"overlap", 0.75 / 2.25}});  // of all ranks together
+  for (trace::RankTime& rank : r.time) rank.communication = rank.hidden = 0;
+  expect_none(make_row(r), {"overlap"});
+}
+
+/// By hand: two repetitions of two steps on two ranks, 10 sequences of 50 tokens a step.
+TEST(Row, counters_are_means_and_extremes_over_samples_and_ranks) {
+  CaseResult r = sample_case();
+  r.settings.shape.seq = 50;
+  r.settings.shape.micro_batch = 1;
+  r.settings.micro_batches = 10;
+  r.seconds = {{1, 2}, {2, 1}, {3, 2}, {1, 1}};
+  r.energy = {{400, 300}, {100, 200.5}};
+  const auto at = [](double clock, double temperature, double power, std::uint64_t throttle) {
+    return DeviceSample{clock, 2600, temperature, power, throttle};
+  };
+  r.device_samples = {{at(1980, 60, 500, 0x0), at(1500, 61, 300, 0x4)},
+                      {at(1700, 65, 600, 0x1), at(1800, 71, 100, 0x2)},
+                      {at(1975, 70, 550, 0x80), at(1900, 62, 350, 0x8)},
+                      {at(1980, 69, 450, 0x200), at(1980, 64, 250, 0x10)}};
+  // Throttled: the first and the third, by power cap, power brake and slow-down.
+  expect(make_row(r), {{"energy_per_token", 1000.5 / 2000}, {"power_mean", (800 + 700 + 900 + 700) / 4.0}});
+  expect(make_row(r), {{"clock_min", 1500}, {"temperature_max", 71}, {"throttled", 0.5}});
+  r.device_samples[2][1].throttle = throttle_unknown;
+  r.device_samples[1][0].power_w = r.device_samples[0][1].clock_mhz = std::nan("");
+  r.energy[0][1] = std::nan("");
+  expect_none(make_row(r), {"throttled", "power_mean", "energy_per_token"});
+  expect(make_row(r), {{"clock_min", 1700}});  // of those that tell
+  r.device_samples.clear();
+  r.energy.clear();
+  expect_none(make_row(r), {"energy_per_token", "power_mean", "clock_min", "temperature_max", "throttled"});
+}
+
+TEST(Row, without_samples_has_no_figures) {
+  const Row row = preview({sample_case().settings}).at(0);
+  expect_none(row, {"median_s", "tokens_per_s", "mfu", "rate_inside", "exposed_share", "compute_s",
+                    "idle_share_max"});
+  EXPECT_EQ(row.integer("memory_measured"), 0);
+}
+
+TEST(Verdict, of_a_case) {
+  CaseResult r = sample_case();
+  EXPECT_EQ(verdict(r), "VALID (noisy: quartiles 67 % of the median apart)");
+  r.settings.warmup = 0;
+  EXPECT_EQ(verdict(r), "VALID (no warm-up; noisy: quartiles 67 % of the median apart)");
+  for (std::vector<double>& step : r.seconds) step = {0.5, 0.25, 0.75};
+  EXPECT_EQ(verdict(r), "VALID (no warm-up)");
+  r.settings.warmup = 1;
+  EXPECT_EQ(verdict(r), "VALID");
+  r.settings.repeats = 2;
+  EXPECT_EQ(verdict(r), "INVALID: 1 of 2 repetitions");
+  EXPECT_THAT(verdict(sample_case("tawpipe", 128, 2)), HasSubstr("INVALID: 2 timed steps"));
+  r.status = Status::wrong;
+  r.reason = "loss is not a number";
+  EXPECT_EQ(verdict(r), "INVALID: wrong: loss is not a number");
+  r = sample_case();
+  r.counted_bytes[3] += 1;
+  EXPECT_THAT(verdict(r), HasSubstr("bytes"));
+}
+
+TEST(Verdict, of_a_sweep) {
+  EXPECT_EQ(verdict(std::vector<Row>()), "INVALID: no case was run");
+  std::vector<Row> rows = {make_row(sample_case("ddp"), 0), make_row(sample_case("tawpipe"), 1)};
+  EXPECT_EQ(verdict(rows), "VALID (2 of 2 cases, first case 0 (ddp, 3 ranks in groups 1+2, 128 tokens): "
+                           "noisy: quartiles 67 % of the median apart)");
+  EXPECT_THAT(verdict(rows, {1, "stopped by SIGTERM"}),
+              HasSubstr("INVALID: 1 case is left, stopped by SIGTERM"));
+  rows.push_back(make_row(sample_case("tawpipe", 64, 1), 2));
+  EXPECT_EQ(verdict(rows), "INVALID: 1 of 3 cases, first case 2 (tawpipe, 3 ranks in groups 1+2, 64 tokens): "
+                           "1 timed steps, at least 3 are needed");
+}
+
+TEST(Verdict, the_figure_of_merit_is_the_fastest_valid_case_and_says_what_is_in_doubt) {
+  CaseResult wrong = sample_case("ddp", 512), quiet = sample_case("ddp", 128);
+  wrong.status = Status::wrong;
+  for (std::vector<double>& step : quiet.seconds) step = {2, 2, 2};
+  const Row noisy = make_row(sample_case("tawpipe", 256));
+  const std::string fast =
+      "figure of merit: 1365.33 tokens/s (tawpipe, 3 ranks in groups 1+2, 256 tokens), noisy: "
+      "quartiles 67 % of the median apart; best without doubt: ";
+  const std::string text = closing_text({make_row(quiet), noisy, make_row(wrong)});
+  EXPECT_THAT(text, HasSubstr(fast + "768 tokens/s (ddp, 3 ranks in groups 1+2, 128 tokens)\n"));
+  EXPECT_THAT(text, HasSubstr("\nRESULT: INVALID: 1 of 3 cases"));
+  EXPECT_THAT(closing_text({noisy}), HasSubstr(fast + "none\nRESULT: VALID (1 of 1 cases"));
+  EXPECT_EQ(closing_text({make_row(quiet)}),
+            "figure of merit: 768 tokens/s (ddp, 3 ranks in groups 1+2, 128 tokens)\nRESULT: VALID\n");
+  EXPECT_THAT(closing_text({make_row(wrong)}), testing::StartsWith("figure of merit: none\n"));
+}
 
 std::vector<Row> rows() {
   CaseResult failed;
@@ -43,64 +217,41 @@ TEST(Table, rows_are_aligned_with_the_names) {
       EXPECT_TRUE(left_aligned || fields[i] == columns[i]) << names << table.row(row) << "field " << i;
     }
   }
+  EXPECT_EQ(Table(preview({sample_case().settings})).header(), Table({make_row(sample_case())}).header());
 }
 
 TEST(Table, shows_copies_and_micro_batches_of_unequal_size) {
-  CaseResult copies = sample_case();
+  CaseResult copies = sample_case(), plain = sample_case();
   copies.settings.ranks = 6;
   copies.settings.replicas = 2;
   copies.settings.micro_batch_per_rank = {2, 13, 7, 2, 2, 2};
   copies.settings.shape.micro_batch = 13;
-  CaseResult plain = sample_case();
   plain.settings.replicas = 1;
   const std::vector<Row> both = {make_row(plain), make_row(copies)};
-  EXPECT_THAT(Table(both).row(both[0]), HasSubstr("    3 1+2 "));
-  EXPECT_THAT(Table(both).row(both[1]), HasSubstr("  2x3 1+2 "));
-  EXPECT_THAT(Table(both).row(both[0]), HasSubstr("128     2    6 "));
-  EXPECT_THAT(Table(both).row(both[1]), HasSubstr("128 2..13    6 "));
+  EXPECT_THAT(Table(both).row(both[0]),
+              testing::AllOf(HasSubstr("    3 1+2 "), HasSubstr("128     2    6 ")));
+  EXPECT_THAT(Table(both).row(both[1]),
+              testing::AllOf(HasSubstr("  2x3 1+2 "), HasSubstr("128 2..13    6 ")));
 }
 
-TEST(Table, lines_that_are_no_data_begin_with_a_hash) {
-  std::istringstream lines(Table(rows()).header() + settings_text(rows()));
-  for (std::string line; std::getline(lines, line);) EXPECT_THAT(line, StartsWith("#"));
-}
-
-TEST(Table, settings_list_every_value_once) {
+TEST(Table, lines_that_are_no_data_begin_with_a_hash_and_settings_list_every_value_once) {
   const std::string text = settings_text(rows());
+  std::istringstream lines(Table(rows()).header() + text);
+  for (std::string line; std::getline(lines, line);) EXPECT_THAT(line, testing::StartsWith("#"));
   EXPECT_THAT(text, HasSubstr("# seq           = 128, 4096, 65536 token\n"));
   EXPECT_THAT(text, HasSubstr("# layers        = 5\n"));
   EXPECT_THAT(text, HasSubstr("# ffn           = 7,8,9,10,11\n"));
 }
 
-TEST(Table, a_preview_has_the_width_of_the_rows_to_come) {
-  const CaseResult r = sample_case("tawpipe:cco=off:prefetch=2");
-  EXPECT_EQ(Table(preview({r.settings})).header(), Table({make_row(r)}).header());
-}
-
 TEST(Json, is_a_list_of_objects) {
   const auto list = nlohmann::json::parse(to_json(rows()));
   ASSERT_EQ(list.size(), 3U);
-  EXPECT_EQ(list[0].size(), columns().size());
+  EXPECT_EQ(list[0].size(), sample_row().columns().size());
   EXPECT_EQ(list[1]["schedule"], "ddp");
   EXPECT_EQ(list[1]["seq [token]"], 4096);
   EXPECT_DOUBLE_EQ(list[0]["median_s [s]"].get<double>(), 2.25);
-  EXPECT_TRUE(list[2]["median_s [s]"].is_null());
+  EXPECT_TRUE(list[2]["median_s [s]"].is_null() && list[0]["mfu"].is_null());
   EXPECT_EQ(nlohmann::json::parse(to_json({})).size(), 0U);
-}
-
-TEST(Progress, counts_and_weighs_the_cases) {
-  deck::Case small = sample_case("ddp", 128).settings;
-  deck::Case large = small;
-  large.steps = 3 * (small.steps + small.warmup) - small.warmup;
-  Progress progress({small, large}, 1e9);
-  EXPECT_EQ(progress.after(10), "[1/2, 0:30 to go]");
-  EXPECT_EQ(progress.after(30), "[2/2, 0:00 to go]");
-}
-
-TEST(Progress, clock) {
-  EXPECT_EQ(clock_text(0), "0:00");
-  EXPECT_EQ(clock_text(65), "1:05");
-  EXPECT_EQ(clock_text(2 * 3600 + 3 * 60 + 4), "2:03:04");
 }
 
 }  // namespace
