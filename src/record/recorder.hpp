@@ -122,7 +122,6 @@ public:
 
   /// Seconds that a repetition of the case may take, as far as is known.
   [[nodiscard]] double expected(const deck::Case& c) const;
-  [[nodiscard]] std::size_t left() const { return work_.size() - done_; }
   /// Whether any run has ended yet.
   [[nodiscard]] bool measured() const { return work_done_ > 0; }
 
