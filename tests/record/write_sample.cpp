@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "sample.hpp"
 
 /// Writes a result file for the tests in Python: two schedules over sequence lengths, of one the
@@ -8,6 +10,7 @@ int main(int argc, char** argv) {
   using namespace minitaw;
   using namespace minitaw::record;
   if (argc != 2) return 2;
+  std::filesystem::remove(argv[1]);  // an old file would be gone on with
   deck::Deck deck;
   deck.path = "sample.toml";
   deck.text = "layers = 5\n";
