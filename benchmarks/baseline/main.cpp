@@ -14,7 +14,7 @@
 #include "deck/deck.hpp"
 #include "engine/check.hpp"
 #include "engine/queue.hpp"
-#include "record/quantile.hpp"
+#include "record/result.hpp"
 
 namespace minitaw::bench {
 namespace {

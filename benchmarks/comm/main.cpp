@@ -13,7 +13,7 @@
 #include "comm/mpi/mpi.hpp"
 #include "deck/deck.hpp"
 #include "engine/trainer.hpp"
-#include "record/quantile.hpp"
+#include "record/result.hpp"
 
 namespace minitaw::bench {
 namespace {
