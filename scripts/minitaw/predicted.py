@@ -1,19 +1,17 @@
-#!/usr/bin/env python3
 """Predictions beside measurements, beside the paper's numbers, and on machines of many sizes (docs/predict.md, docs/paper.md).
 
-predicted.py measured --machine FILE.toml RESULT.h5 ... [--fit RESULT.h5 [--fit-schedule SCHEDULE]] [--picture FILE.png]
-    The results come from scripts/cluster with links of any speed; the machine file describes the processors. --fit changes two numbers of it until the
-    first case of that result (or that of a schedule) has its measured step and its measured share of computing, and prints them: the rate of the device, and what a processor
-    moves in a second. All other cases are then predicted with these two numbers.
-predicted.py machine LINKS.json KERNELS.json > FILE.toml
+predicted measured --machine FILE.toml RESULT.h5 ... [--fit RESULT.h5 [--fit-schedule SCHEDULE]] [--picture FILE.png]
+    The results come from scripts/cluster with links of any speed; the machine file describes the processors. --fit changes two numbers of
+    it until the first case of that result (or that of a schedule) has its measured step and its measured share of computing, and prints
+    them: the rate of the device, and what a processor moves in a second. All other cases are then predicted with these two numbers.
+predicted machine LINKS.json KERNELS.json > FILE.toml
     The machine at hand as a machine file, from what `minitaw topo --json` and `minitaw_kernels --benchmark_out=KERNELS.json` have measured.
-predicted.py paper
+predicted paper
     The tables of docs/paper.md.
-predicted.py map --picture FILE.png
+predicted map --picture FILE.png
     The best schedule for 8 to 4096 devices and four links; takes minutes.
 """
 
-import argparse
 import json
 import pathlib
 import re
@@ -23,9 +21,15 @@ import sys
 import tempfile
 import tomllib
 
-sys.dont_write_bytecode = True
+from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import NullLocator
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from .command import BadInput, Parser
+from .figures import COLOURS, MARKERS, new_figure, save
+from .record import load
+from .timeline import deck_of
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 MACHINES = ROOT / "inputs/machines"
 DECKS = ROOT / "inputs/paper"
 
@@ -37,7 +41,7 @@ def predict(program, deck, machine, settings=(), changes=()):
     command += [word for change in changes for word in ("--machine-set", change)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
+        raise BadInput(f"{' '.join(command)}: {done.stderr}")
     cases = json.loads(done.stdout)["cases"]
     for case in cases:
         case["settings"] = {"replicas": "1", **dict(word.split("=", 1) for word in case["settings"].split())}
@@ -81,8 +85,6 @@ class Cluster:
                 self.scaled("device.moving", self.moving), *(self.scaled(key, self.device) for key in DEVICE_KEYS)]
 
     def __call__(self, case):
-        from minitaw.timeline import deck_of
-
         with tempfile.NamedTemporaryFile("w", suffix=".toml") as deck:
             deck.write(deck_of(case))
             deck.flush()
@@ -125,9 +127,6 @@ def judge(rows):
 
 
 def draw_measured(rows, path):
-    from matplotlib.ticker import NullLocator
-    from minitaw.figures import COLOURS, MARKERS, new_figure, save
-
     drawn = new_figure(5, 5)
     axes = drawn.subplots()
     for number, schedule in enumerate(dict.fromkeys(row[1] for row in rows)):
@@ -145,13 +144,11 @@ def draw_measured(rows, path):
 
 
 def measured(options):
-    from minitaw.record import load
-
     cluster = Cluster(options.minitaw, options.machine, options.reach)
     if options.fit:
         cases = [case for case in load(options.fit).cases if options.fit_schedule in (None, case["schedule"])]
         if not cases:
-            raise SystemExit(f"--fit-schedule: {options.fit} has no case of {options.fit_schedule}")
+            raise BadInput(f"--fit-schedule: {options.fit} has no case of {options.fit_schedule}")
         fit(cluster, cases[0])
     rows, lines = [], []
     for case in (case for path in options.results for case in load(path).cases if len(case.samples)):
@@ -185,7 +182,7 @@ def rate_of(found, which, unit):
 
 def machine_text(links, kernels, source):
     if len(set(links["groups"])) > 1:
-        raise SystemExit(f"groups of {links['groups']} ranks: a machine file has as many ranks in each node")
+        raise BadInput(f"groups of {links['groups']} ranks: a machine file has as many ranks in each node")
     lines = [f"# Measured: {source}.", f"nodes = {len(links['groups'])}", f"ranks_per_node = {links['groups'][0]}", "\n[device]",
              f'memory_rate = "{rate_of(totals(kernels, "rmsnorm|swiglu|rope|adamw|add/"), 1, "B/s")}"']
     for precision in ("fp32", "bf16"):
@@ -306,9 +303,6 @@ def cell(options, settings, rings, ranks, gbits, adapters):
 
 
 def draw_map(cells, path):
-    from matplotlib.patches import Patch, Rectangle
-    from minitaw.figures import COLOURS, new_figure, save
-
     kinds = ("TawPipe", "FSDP", "1F1B, zero bubble", "WeiPipe")
     drawn = new_figure(13, 6.2)
     for number, ((title, adapters), panel) in enumerate(cells.items()):
@@ -350,29 +344,23 @@ def map_of_schedules(options):
     draw_map(cells, options.picture)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(words=None):
+    parser = Parser(prog="predicted", description=__doc__)
     parser.add_argument("--minitaw", default=str(ROOT / "build/host/minitaw"), help="the program (default: build/host/minitaw)")
     verbs = parser.add_subparsers(required=True)
-    verb = verbs.add_parser("measured", help="beside results of scripts/cluster")
-    verb.set_defaults(run=measured)
-    verb.add_argument("results", nargs="+")
-    verb.add_argument("--machine", required=True)
-    verb.add_argument("--fit", help="result whose first case the machine is calibrated with")
-    verb.add_argument("--fit-schedule", metavar="SCHEDULE", help="the case of this schedule instead of the first")
-    verb.add_argument("--reach", type=float, default=0.976, help="what messages reach of an adapter's rate (default: 0.976, as minitaw topo measures)")
-    verb.add_argument("--picture")
-    verb = verbs.add_parser("machine", help="a machine file of the machine at hand, on standard output")
-    verb.set_defaults(run=machine)
-    verb.add_argument("links", help="output of minitaw topo --json")
-    verb.add_argument("kernels", help="minitaw_kernels --benchmark_out=FILE")
-    verbs.add_parser("paper", help="the tables of docs/paper.md").set_defaults(run=paper)
-    verb = verbs.add_parser("map", help="the best schedule for 8 to 4096 devices")
-    verb.set_defaults(run=map_of_schedules)
-    verb.add_argument("--picture", required=True)
-    options = parser.parse_args()
+
+    def verb(name, run, **arguments):
+        """Names of arguments with _ are options."""
+        added = verbs.add_parser(name)
+        added.set_defaults(run=run)
+        for argument, more in arguments.items():
+            added.add_argument(argument.replace("_", "--", 1).replace("_", "-"), **more)
+
+    verb("measured", measured, results={"nargs": "+"}, _machine={"required": True}, _fit={"help": "result whose first case the machine is calibrated with"},
+         _fit_schedule={"metavar": "SCHEDULE", "help": "the case of this schedule instead of the first"}, _picture={},
+         _reach={"type": float, "default": 0.976, "help": "what messages reach of an adapter's rate (default: 0.976, as minitaw topo measures)"})
+    verb("machine", machine, links={"help": "output of minitaw topo --json"}, kernels={"help": "minitaw_kernels --benchmark_out=FILE"})
+    verb("paper", paper)
+    verb("map", map_of_schedules, _picture={"required": True})
+    options = parser.parse_args(words)
     options.run(options)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,18 +1,14 @@
-"""scripts/predicted.py on fixed numbers: a stand-in for `minitaw predict` whose steps follow a formula. Called with the repository, a folder to write
-to, and the program, which must accept the machine file that is made."""
+"""scripts/predicted on fixed numbers: a stand-in for `minitaw predict` whose steps follow a formula. Called with the program too, which must accept
+the machine file that is made."""
 
-import importlib.util
 import json
-import pathlib
 import subprocess
 import sys
 
-SOURCE, FOLDER, PROGRAM = map(pathlib.Path, sys.argv[1:])
-sys.path.insert(0, str(SOURCE / "scripts"))
-spec = importlib.util.spec_from_file_location("predicted", SOURCE / "scripts/predicted.py")
-predicted = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(predicted)
+from support import FOLDER, REPOSITORY
+from minitaw import predicted
 
+PROGRAM = sys.argv[4]
 MACHINE = FOLDER / "cluster.toml"
 TEXT = """nodes = 2
 ranks_per_node = 2
@@ -96,7 +92,7 @@ def machine_file():
         assert line in text, (line, text)
     path = FOLDER / "machine.toml"
     path.write_text(text, encoding="utf-8")
-    done = subprocess.run([PROGRAM, "predict", SOURCE / "inputs/wires/nodes.toml", "--machine", path, "--set", "schedule=fsdp", "--json"],
+    done = subprocess.run([PROGRAM, "predict", REPOSITORY / "inputs/wires/nodes.toml", "--machine", path, "--set", "schedule=fsdp", "--json"],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0 and json.loads(done.stdout)["cases"][0]["step_s"] > 0, done.stderr
 
@@ -108,11 +104,10 @@ def refusals():
                                  (TEXT, ("--set", "dtype=bf16"), "device.bf16"), (TEXT, ("--machine-set", "between.rate"), "key=value")):
         path = FOLDER / "bad.toml"
         path.write_text(bad, encoding="utf-8")
-        done = subprocess.run([PROGRAM, "predict", SOURCE / "inputs/wires/nodes.toml", "--machine", path, *settings], capture_output=True, text=True, check=False)
+        done = subprocess.run([PROGRAM, "predict", REPOSITORY / "inputs/wires/nodes.toml", "--machine", path, *settings], capture_output=True, text=True, check=False)
         assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1, (words, done)
 
 
-FOLDER.mkdir(parents=True, exist_ok=True)
 MACHINE.write_text(TEXT, encoding="utf-8")
 for check in (fitting, links, judging, best, machine_file, refusals):
     check()
