@@ -220,26 +220,13 @@ class Run:
             return "FAILED", (f"exit code {code}" if code > 0 else f"{signal.strsignal(-code)}") + f"; {last}"
         if re.search(NOT_WELL, said, re.M):
             return "FAILED", f"exit code 0; {last}"
-        if "--gtest_filter" in line and lacking == ["no test was run"] and len(counts) == 2:
-            return "skipped", ", ".join(counts)  # one suite of several
         return ("FAILED" if lacking else "ok"), "; ".join(lacking) or ", ".join(counts)
 
-    def test(self, name, program, seconds, launcher=(), **more):
-        """A test program. If it fails, each of its suites runs in processes of their own, since one sticky error of CUDA fails all
-        tests behind it; a suite that fails again is shown to compute-sanitizer at once."""
-        if not have(program):
+    def test(self, name, program, seconds, launcher=()):
+        if have(program):
+            self.step(name, seconds, [*launcher, program])
+        else:
             self.skip(name, f"no {program} here")
-            return
-        if self.step(name, seconds, [*launcher, program], **more):
-            return
-        for suite in self.suites(program):
-            tests = [program, f"--gtest_filter={suite}.*"]
-            if not self.step(f"  {suite}", 30, [*launcher, *tests], may=True, **more) and have("compute-sanitizer"):
-                self.step(f"  {suite}, memcheck", 60, [*launcher, *sanitizer("memcheck"), *tests], may=True, **more)
-
-    def suites(self, program):
-        _, listed = self.call([program, "--gtest_list_tests"], 30, {})
-        return re.findall(r"^(\S+)\.(?:\s+#.*)?$", listed.decode(errors="replace"), re.M)
 
     def end(self, why=""):
         """The last line, what comes back, and the exit code."""
