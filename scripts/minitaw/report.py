@@ -17,7 +17,7 @@ from .record import describe, fastest, load_all, quietest, reason_of, verdict_of
 from .rules import MODEL
 
 # What is too much for a page is cut, and the page says so.
-MOST_PANELS, MOST_ROWS, MOST_TABLES, MOST_RANKS, MOST_SAMPLE_ROWS, MOST_TIMELINES = 6, 40, 24, 64, 100, 4
+MOST_PANELS, MOST_ROWS, MOST_SAMPLE_ROWS, MOST_TIMELINES = 6, 40, 100, 4
 TITLES = {"cases": "Cases", "traffic": "Bytes moved", "throughput": "Throughput and memory", "scaling": "Scaling", "time": "Where the time went",
           "planned": "Planned against measured", "samples": "Samples", "timelines": "Timelines", "counters": "Device counters",
           "provenance": "Provenance"}
@@ -256,7 +256,7 @@ def time_section(book):
     return {**book.by_panel(known, "Parts of a step", STEP_PARTS, lambda axes, cases: draw_step(axes, cases, book.naming, "mean over ranks")), "table": table}
 
 
-# Planned against measured: memory by kind and rank; and the ticks in which ranks compute nothing, which are no time.
+# Planned against measured: memory of the worst rank by kind, and what the others need; and the ticks in which ranks compute nothing, which are no time.
 
 def planned_section(book):
     known = [case for case in book.cases if case.get("memory/planned").size and case.get("memory/measured").size]
@@ -273,18 +273,13 @@ def planned_section(book):
 
     def cells_of(case):
         planned, measured = worst(case)
-        ticks, idle = case["ticks"], case.get("idle_ticks")
-        return [*values(int(v) for v in [planned.sum(), measured.sum(), *measured]), Cell(f"{figure(idle.mean(), 3)} of {ticks}" if idle.size and ticks else "–")]
+        ticks, idle, every = case["ticks"], case.get("idle_ticks"), numpy.sort(case.get("memory/measured").sum(axis=1))[[case["ranks"] // 2, 0]]
+        return [*values(int(v) for v in [planned.sum(), measured.sum(), *measured, *every]), Cell(f"{figure(idle.mean(), 3)} of {ticks}" if idle.size and ticks else "–")]
 
     kinds = [name for name, _, _ in MEMORY_KINDS]
-    tables = [Table(f"case {c.label}: {book.naming(c)}" + (f"; the first {MOST_RANKS} of {c['ranks']} ranks" if c["ranks"] > MOST_RANKS else ""),
-                    ["rank", *kinds, "together"],
-                    [[str(rank), *values(int(v) for v in [*kinds, kinds.sum()])] for rank, kinds in enumerate(c.get("memory/planned")[:MOST_RANKS])])
-              for c in known[:MOST_TABLES]]
     differ = [case.label for case in known if not numpy.array_equal(case.get("memory/planned"), case.get("memory/measured"))]
-    table = book.table("Memory of the worst rank, planned and measured", ["memory planned", "measured", *kinds, "ticks without work"], known, cells_of)
-    return {**book.by_panel(known, "Memory by kind", MEMORY_KINDS, draw), "table": table, "tables": tables, "more": len(known) - len(tables),
-            "differ": differ, "known": len(known)}
+    table = book.table("Memory of the worst rank, planned and measured, and of others", ["memory planned", "measured", *kinds, "median rank", "least", "ticks without work"], known, cells_of)
+    return {**book.by_panel(known, "Memory by kind", MEMORY_KINDS, draw), "table": table, "differ": differ, "known": len(known)}
 
 
 # Every sample of every case, against the case's median: how far can these figures be trusted?
