@@ -480,24 +480,10 @@ def as_junit(comparison, strict):
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(root, encoding="unicode") + "\n"
 
 
-def as_markdown(comparison, base, new):
-    """A heading, a table and the reasons, for the summary of a CI job or a note on a merge request."""
-    def shown(text):
-        """What Markdown or HTML would read as more than text is shown as it is."""
-        text = re.sub("[\x00-\x1f]", " ", text).replace("&", "&amp;").replace("<", "&lt;")
-        return re.sub(r"([|`*_\[\]\\~#@])", r"\\\1", text)
-
-    lines = [f"### miniTaw: {shown(comparison.text())}", "", "| case | base, ms | new, ms | new / base | " + " | ".join(ASPECTS) + " |",
-             "|---|---:|---:|---:|---|---|---|---|---|"]
-    for c in comparison.cases:
-        time, worst = c.aspects["time"], [c.worst(names) for names in ASPECTS.values()]
-        span = f"{time.ratio.estimate:.3f} ({time.ratio.low:.3f} to {time.ratio.high:.3f})" if time.ratio else "-"
-        words = [f"**{a.word}**" if a.outcome == "worse" else a.word or "-" for a in worst]
-        lines.append("| " + " | ".join([shown(c.label), short_figure(1000 * time.base), short_figure(1000 * time.new), span, *words]) + " |")
-    lines += ["", *[shown(mean_text(comparison)), ""][:2 * (len(comparison.cases) > 1)]]
-    lines += [f"- {shown(c.label)}: {a.word}: {shown(a.reason)}" for c, a in comparison.reasons()]
-    facts = [f"base: {base}", f"new: {new}", rules_text(comparison.rules), *comparison.notes]
-    return "\n".join([*lines, "", "<details><summary>What was compared</summary>", "", *[f"- {shown(fact)}" for fact in facts], "", "</details>", ""])
+def as_markdown(comparison, text):
+    """A heading and the text as a block of code, in which no name is read as Markdown or HTML, for the summary of a CI job."""
+    word = comparison.text().partition(":")[0]
+    return f"### miniTaw: {word}\n\n" + "".join(f"    {line}\n" for line in re.sub("[\x00-\x09\x0b-\x1f]", " ", text).splitlines())
 
 
 def require_known(allowed):
@@ -561,9 +547,10 @@ def main(words=None):
     rules = Rules(options.threshold, options.memory_threshold, options.confidence, options.quantile, frozenset(options.allow))
     found = compare(read_side(options.base), read_side(options.new), rules)
     heading = [paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more" for paths in (options.base, options.new)]
+    text = as_text(found, *heading)
     if options.junit:
         write_file(options.junit, as_junit(found, options.strict))
     if options.markdown:
-        write_file(options.markdown, as_markdown(found, *heading))
-    put_out(as_json(found, *heading) if options.json else as_text(found, *heading))
+        write_file(options.markdown, as_markdown(found, text))
+    put_out(as_json(found, *heading) if options.json else text)
     return int(found.outcome == "worse" or (options.strict and found.outcome == "ambiguous"))
