@@ -420,62 +420,46 @@ def as_text(comparison, base, new):
 
 def as_json(comparison, base, new):
     """One object; figures that do not exist are null."""
-    def number(value):
-        return value if math.isfinite(value) else None
-
-    def interval_json(interval):
-        return interval and {name: number(getattr(interval, name)) for name in ("estimate", "low", "high")}
-
     def aspect_json(aspect):
-        sides = {f"base [{aspect.units}]": number(aspect.base), f"new [{aspect.units}]": number(aspect.new)} if aspect.units else {}
-        ratio = {"ratio": interval_json(aspect.ratio)} if aspect.name == "time" else {}
+        sides = {f"{side} [{aspect.units}]": value if math.isfinite(value) else None for side, value in (("base", aspect.base), ("new", aspect.new)) if aspect.units}
+        ratio = {"ratio": aspect.ratio and aspect.ratio._asdict()} if aspect.name == "time" else {}
         return {"outcome": aspect.outcome, "word": aspect.word, **sides, **ratio, "reason": aspect.reason}
 
-    rules = comparison.rules
     cases = [{"case": c.case["case"], "settings": {name: c.case[name] for name in c.case.file.settings if name != "identity"}, "differs": c.differs,
               "measured_by": c.times.unit, "measurements_base": len(c.times.base), "measurements_new": len(c.times.new),
               "aspects": {name: aspect_json(aspect) for name, aspect in c.aspects.items()}} for c in comparison.cases]
-    found = {"comparison": comparison.text(), "outcome": comparison.outcome, "base": base, "new": new, "threshold": rules.threshold,
-             "memory_threshold": rules.memory_threshold, "confidence": rules.confidence, "quantile": rules.quantile,
-             "mean_ratio": interval_json(comparison.mean), "notes": comparison.notes, "only_base": comparison.only_base,
-             "only_new": comparison.only_new, "cases": cases}
+    found = {"comparison": comparison.text(), "outcome": comparison.outcome, "base": base, "new": new,
+             **{name: value for name, value in vars(comparison.rules).items() if name != "allowed"}, "mean_ratio": comparison.mean and comparison.mean._asdict(),
+             "notes": comparison.notes, "only_base": comparison.only_base, "only_new": comparison.only_new, "cases": cases}
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
 
 def as_junit(comparison, strict):
     """JUnit's XML as Jenkins and GitLab read it: a suite for each case, a test for each thing compared. What is AMBIGUOUS counts as
     skipped, with `strict` as failed. The time of a test is the step time of the new side, so that a viewer's history shows it."""
-    def add(parent, tag, text=None, **attributes):
+    def add(parent, tag, text="", **attributes):
         # XML 1.0 has no control characters, halves of pairs, U+FFFE and U+FFFF, not even escaped; names in a file may hold anything.
         plain = functools.partial(re.sub, "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "?")
         element = xml.SubElement(parent, tag, {name: plain(value) for name, value in attributes.items()})
-        element.text = text and plain(text)
+        element.text = plain(text)
         return element
 
-    def count(element, results):
-        counts = {"tests": len(results), "failures": results.count("failed"), "errors": 0, "skipped": results.count("skipped")}
-        element.attrib |= {name: str(counts[name]) for name in ("tests", "failures", "errors", *["skipped"][:element.tag == "testsuite"])}
-
-    root, together = xml.Element("testsuites", name="minitaw compare"), []
+    tags = {"worse": "failure", "ambiguous": "failure" if strict else "skipped", "none": "skipped"}
+    root = xml.Element("testsuites", name="minitaw compare")
     for c in comparison.cases:
-        seconds, results = f"{c.aspects['time'].new if math.isfinite(c.aspects['time'].new) else 0:.9f}", []
+        seconds = f"{c.aspects['time'].new if math.isfinite(c.aspects['time'].new) else 0:.9f}"
         suite = add(root, "testsuite", name=c.label, time=seconds)
         for a in c.aspects.values():
             test = add(suite, "testcase", classname=f"minitaw.{c.label}", name=a.name, time=seconds if a.name == "time" else "0.000000000")
-            known = math.isfinite(a.base) or math.isfinite(a.new)
-            figures, why = f"base {a.base:.9g} {a.units}, new {a.new:.9g} {a.units}" if known else "", f"{a.word}: {a.reason}" if a.word else "nothing to compare"
-            if a.outcome == "worse" or (strict and a.outcome == "ambiguous"):
-                results.append("failed")
-                add(test, "failure", figures, message=why, type=a.word)
-            elif a.outcome in ("none", "ambiguous"):
-                results.append("skipped")
-                add(test, "skipped", message=why)
-            else:
-                results.append("passed")
-                add(test, "system-out", f"{a.word} {figures}")
-        count(suite, results)
-        together += results
-    count(root, together)
+            figures = f"base {a.base:.9g} {a.units}, new {a.new:.9g} {a.units}" if math.isfinite(a.base) or math.isfinite(a.new) else ""
+            why = {"message": f"{a.word}: {a.reason}" if a.word else "nothing to compare"}
+            match tags.get(a.outcome):
+                case "failure": add(test, "failure", figures, **why, type=a.word)
+                case "skipped": add(test, "skipped", **why)
+                case _: add(test, "system-out", f"{a.word} {figures}")
+    for element in (root, *root):
+        counted = {"tests": "testcase", "failures": "failure", "errors": "error", **({"skipped": "skipped"} if element is not root else {})}
+        element.attrib |= {name: str(len([*element.iter(tag)])) for name, tag in counted.items()}
     xml.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(root, encoding="unicode") + "\n"
 
