@@ -3,68 +3,40 @@
 # Names that belong to the root or are handled one by one below.
 own_names=' bin sbin lib lib32 lib64 libx32 usr etc proc sys dev boot '
 
-add_machine_folders() {
-  local path name
-  for path in /*; do
-    name=${path#/}
-    [[ $own_names == *" $name "* ]] && continue
-    if [[ -L $path ]]; then
-      arguments+=(--symlink "$(readlink "$path")" "$path")
-    elif [[ -d $path ]]; then
-      arguments+=(--bind "$path" "$path")
-    fi
-  done
-}
-
-# Work may also live below /usr/local or /usr/src.
-add_work_folders() {
-  local path
-  for path in "$PWD" "$HOME" "$repository" "$cache"; do
-    [[ $path == /usr/local/?* || $path == /usr/src/?* ]] && arguments+=(--bind "$path" "$path")
-  done
-  :
-}
-
-add_machine_files() {
-  local name
-  for name in passwd group hosts hostname resolv.conf machine-id ssl/certs/ca-certificates.crt; do
-    [[ -r /etc/$name ]] && arguments+=(--ro-bind "/etc/$name" "/etc/$name")
-  done
-  :
-}
-
-add_cuda() {
-  local path
-  for path in /usr/local/cuda*; do
-    [[ -d $path ]] && arguments+=(--ro-bind "$path" "$path")
-  done
-  [[ -d /usr/local/cuda ]] && PATH+=:/usr/local/cuda/bin
-  :
-}
-
 set_variables() {
-  local name
   PATH=/usr/local/bin:/usr/bin:/usr/sbin
+  [[ ! -d /usr/local/cuda ]] || PATH+=:/usr/local/cuda/bin
   # settings of the machine's own compilers and interpreters do not fit the ones inside
-  for name in CC CXX FC LD LD_LIBRARY_PATH LD_PRELOAD LIBRARY_PATH CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH \
-    PKG_CONFIG_PATH PYTHONPATH PYTHONHOME VIRTUAL_ENV LC_ALL LANGUAGE; do
-    unset "$name"
-  done
+  unset CC CXX FC LD LD_LIBRARY_PATH LD_PRELOAD LIBRARY_PATH CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH PKG_CONFIG_PATH PYTHONPATH PYTHONHOME VIRTUAL_ENV \
+    LC_ALL LANGUAGE
   export PATH LANG=C.UTF-8 PYTHONNOUSERSITE=1
   # several ranks share a node here: bound threads would pile up on the same cores
   export OMP_PROC_BIND=${OMP_PROC_BIND:-false} KOKKOS_DISABLE_WARNINGS=${KOKKOS_DISABLE_WARNINGS:-1}
 }
 
 bwrap_arguments() { # root
-  local root=$1 name
+  local root=$1 name path
   arguments=(--die-with-parent --ro-bind "$root/usr" /usr --ro-bind "$root/etc" /etc)
   for name in bin sbin lib lib64; do arguments+=(--symlink "usr/$name" "/$name"); done
   arguments+=(--tmpfs /usr/local --tmpfs /usr/src)
-  add_machine_folders
+  for path in /*; do
+    [[ $own_names != *" ${path#/} "* ]] || continue
+    if [[ -L $path ]]; then
+      arguments+=(--symlink "$(readlink "$path")" "$path")
+    elif [[ -d $path ]]; then
+      arguments+=(--bind "$path" "$path")
+    fi
+  done
   arguments+=(--dev-bind /dev /dev --bind /proc /proc --bind /sys /sys)
-  add_machine_files
-  add_work_folders
-  add_cuda
+  for name in passwd group hosts hostname resolv.conf machine-id ssl/certs/ca-certificates.crt; do
+    [[ ! -r /etc/$name ]] || arguments+=(--ro-bind "/etc/$name" "/etc/$name")
+  done
+  for path in "$PWD" "$HOME" "$repository" "$cache"; do # work may also live below /usr/local or /usr/src
+    [[ $path != /usr/local/?* && $path != /usr/src/?* ]] || arguments+=(--bind "$path" "$path")
+  done
+  for path in /usr/local/cuda*; do
+    [[ ! -d $path ]] || arguments+=(--ro-bind "$path" "$path")
+  done
   arguments+=(--chdir "$PWD")
 }
 
