@@ -10,6 +10,7 @@ can play a cluster.
 By hand: cluster.py FOLDER COMMAND ... runs a command (a shell, say) beside such a cluster.
 """
 
+import contextlib
 import getpass
 import os
 import pathlib
@@ -23,7 +24,7 @@ import time
 CONFIGURATION = """
 ClusterName=minitaw
 SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={ports[0]}
+SlurmctldPort={port}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
@@ -44,8 +45,8 @@ SchedulerParameters=sched_interval=1,sched_min_interval=100000,bf_interval=1
 ReturnToService=2
 KillWait={kill_wait}
 OverTimeLimit=0
-MpiDefault={mpi}
-GresTypes={gres_types}
+MpiDefault=pmi2
+{gres}
 {nodes}
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
@@ -64,23 +65,18 @@ def missing():
 
 
 def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
+    with contextlib.ExitStack() as opened:
+        sockets = [opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 class Cluster:
     """Nodes n1, n2, ... of so many cores each; up to 4 `gpus` are stand-ins."""
 
-    def __init__(self, folder, nodes=3, cores=4, memory=4000, gpus=0, mpi="pmi2", kill_wait=5, task="none"):
+    def __init__(self, folder, nodes, cores, gpus=0, kill_wait=5, task="none"):
         self.folder = pathlib.Path(folder).resolve()
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
-        self.settings = dict(cores=cores, memory=memory, gpus=gpus, mpi=mpi, kill_wait=kill_wait, task=task)
+        self.cores, self.gpus, self.kill_wait, self.task = cores, gpus, kill_wait, task
         self.daemons = []
         self.environment = os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf")}
 
@@ -129,8 +125,6 @@ class Cluster:
         raise TimeoutError(f"jobs still there after {seconds} s:\n{self.call('squeue').stdout}")
 
     def _start(self):
-        if missing():
-            raise RuntimeError(f"not found on this machine: {', '.join(missing())}")
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.folder / "bin").mkdir(parents=True)
         (self.folder / "state").mkdir()
@@ -148,24 +142,18 @@ class Cluster:
     def _configure(self):
         ports = free_ports(1 + len(self.names))
         host = socket.gethostname().split(".")[0]
-        gpus = self.settings["gpus"]
-        gres = f" Gres=gpu:{gpus}" if gpus else ""
-        nodes = [f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={self.settings['cores']} "
-                 f"RealMemory={self.settings['memory']}{gres}" for name, port in zip(self.names, ports[1:])]
-        text = CONFIGURATION.format(host=host, ports=ports, user=getpass.getuser(), folder=self.folder,
-                                    nodes="\n".join(nodes), gres_types="gpu" if gpus else "", **self.settings)
-        lines = [line for line in text.splitlines() if not line.endswith("=")]
-        (self.folder / "slurm.conf").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        gres = f" Gres=gpu:{self.gpus}" if self.gpus else ""
+        nodes = [f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={self.cores} RealMemory=4000{gres}"
+                 for name, port in zip(self.names, ports[1:])]
+        text = CONFIGURATION.format(host=host, port=ports[0], user=getpass.getuser(), folder=self.folder, nodes="\n".join(nodes), task=self.task,
+                                    kill_wait=self.kill_wait, gres="GresTypes=gpu" if self.gpus else "")
+        (self.folder / "slurm.conf").write_text(text, encoding="utf-8")
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n", encoding="utf-8")
-        if gpus:
-            self._make_gpus(gpus)
-
-    def _make_gpus(self, count):
-        """Slurm wants character devices; which ones does not matter, as nothing here fences them."""
-        for number, device in zip(range(count), ("null", "zero", "full", "random"), strict=False):
+        # Slurm wants character devices; which ones does not matter, as nothing here fences them.
+        for number, device in zip(range(self.gpus), ("null", "zero", "full", "random")):
             (self.folder / f"gpu{number}").symlink_to(f"/dev/{device}")
-        files = self.folder / (f"gpu[0-{count - 1}]" if count > 1 else "gpu0")
-        (self.folder / "gres.conf").write_text(f"Name=gpu File={files} Flags=nvidia_gpu_env\n", encoding="utf-8")
+        if self.gpus:
+            (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-{self.gpus - 1}] Flags=nvidia_gpu_env\n", encoding="utf-8")
 
     def _start_munge(self):
         key = self.folder / "munge.key"
@@ -200,19 +188,13 @@ class Cluster:
         """Steps are processes of their own, which outlive the daemons."""
         self.call("scancel", "--signal=KILL", "--full", f"--user={getpass.getuser()}", check=False)
         self.call("scancel", f"--user={getpass.getuser()}", check=False)
-        try:
+        with contextlib.suppress(TimeoutError, RuntimeError):
             self.wait_for_jobs(30)
-        except (TimeoutError, RuntimeError):
-            pass
-
-
-def main():
-    if len(sys.argv) < 3:
-        sys.exit(__doc__.strip().splitlines()[-1])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with Cluster(sys.argv[1]) as cluster:
-        sys.exit(subprocess.run(sys.argv[2:], env=cluster.environment, check=False).returncode)
 
 
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) < 3 or missing():
+        sys.exit(f"{__doc__.strip().splitlines()[-1]} Not found on this machine: {', '.join(missing()) or 'nothing'}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with Cluster(sys.argv[1], nodes=3, cores=4) as own:
+        sys.exit(subprocess.run(sys.argv[2:], env=own.environment, check=False).returncode)
