@@ -9,7 +9,7 @@ import re
 import tarfile
 import zlib
 
-from .command import BadInput, Parser, put_out
+from .command import BadInput, Parser, put_out, write_file
 from .export import as_csv, summary_table, summary_text
 from .record import closing_text, load, read_bytes, verdict_of
 from .rules import official
@@ -181,18 +181,6 @@ def output_of(options):
     return output
 
 
-def replace(path, content):
-    """At every moment the path names either the old or the new content."""
-    part = pathlib.Path(f"{path}.part")
-    try:
-        part.write_bytes(content)
-        os.replace(part, path)
-    except OSError as error:
-        if part.is_file():
-            part.unlink()
-        raise BadInput(f"{path} cannot be written: {error.strerror}") from error
-
-
 def main(words=None):
     parser = Parser(prog="bundle", description="Packs a result file with all that belongs to it, or checks such an archive (docs/report.md).")
     parser.add_argument("file", metavar="FILE.h5", nargs="?", help="result file of minitaw run")
@@ -210,6 +198,6 @@ def main(words=None):
         return int(not verdict_of(result.cases).startswith("VALID"))
     output = output_of(options)
     archive, result = make(options.file, options.add)
-    replace(output, archive)
+    write_file(output, archive)
     put_out(f"{hashlib.sha256(archive).hexdigest()}  {output}\n{closing_text(result.cases)}")
     return 0

@@ -7,7 +7,7 @@ import pathlib
 import random
 
 import numpy
-from support import FOLDER, REPOSITORY, SAMPLE, accepted, process, refused
+from support import FOLDER, SAMPLE, accepted, process, refused
 import files
 import page
 from minitaw import timeline
@@ -249,7 +249,6 @@ def check_unavailable():
 
 def check_refusals():
     refused("report", FOLDER / "missing.h5", says="missing.h5")
-    refused("report", REPOSITORY / "README.md", says="README.md")
     (FOLDER / "cut.h5").write_bytes(SAMPLE.read_bytes()[:5000])
     refused("report", SAMPLE, FOLDER / "cut.h5", says="cut.h5 is damaged")
     refused("report", SAMPLE, "-o", FOLDER / "nowhere/report.html", says="cannot be written")
