@@ -78,4 +78,4 @@ what_does_not_fit_to_the_end_is_a_failure()
 bad_calls_are_refused("gpu-speed")
 machine(ncu=NCU)
 commands_are_understood("gpu-speed", "--peer", peer())
-assert every_row_shows_a_failure("gpu-speed") == 14
+assert every_row_shows_a_failure("gpu-speed") == 15
