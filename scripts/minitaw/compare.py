@@ -398,11 +398,6 @@ COLUMNS = [  # name, unit, whether left-aligned, cell
 ]
 
 
-def rules_text(rules):
-    text = (f"threshold {100 * rules.threshold:.4g} %, memory {100 * rules.memory_threshold:.4g} %, confidence {100 * rules.confidence:.4g} %")
-    return text + (f", quantile {rules.quantile:g}" if rules.quantile > 0 else "")
-
-
 def mean_text(comparison):
     if not comparison.mean:
         return "no geometric mean: the cases were not measured together often enough"
@@ -412,7 +407,10 @@ def mean_text(comparison):
 
 def as_text(comparison, base, new):
     """For people: notes behind #, one aligned row per case, the closing line."""
-    lines = [f"# base: {base}", f"# new:  {new}", f"# {rules_text(comparison.rules)}", *[f"# {note}" for note in comparison.notes],
+    rules = comparison.rules
+    limits = [f"{name} {100 * value:.4g} %" for name, value in (("threshold", rules.threshold), ("memory", rules.memory_threshold), ("confidence", rules.confidence))]
+    limits += [f"quantile {rules.quantile:g}"] if rules.quantile > 0 else []
+    lines = [f"# base: {base}", f"# new:  {new}", f"# {', '.join(limits)}", *[f"# {note}" for note in comparison.notes],
              aligned(COLUMNS, comparison.cases).rstrip("\n"), *[f"# case {c.case['case']}: {a.word}: {a.reason}" for c, a in comparison.reasons()],
              *[f"# {mean_text(comparison)}"][:len(comparison.cases) > 1], f"COMPARISON: {comparison.text()}"]
     return "\n".join(lines) + "\n"

@@ -12,6 +12,7 @@ predicted map --picture FILE.png
     The best schedule for 8 to 4096 devices and four links; takes minutes.
 """
 
+import itertools
 import json
 import pathlib
 import re
@@ -326,15 +327,11 @@ def draw_map(cells, path):
 
 
 def map_of_schedules(options):
-    cells, total = {}, len(MODELS) * len(ADAPTERS) * len(GBITS) * len(RANKS)
-    for title, (settings, rings) in MODELS.items():
-        for adapters in ADAPTERS:
-            for gbits in GBITS:
-                for ranks in RANKS:
-                    known = cells.get((title, ADAPTERS[0]), {}).get((ranks, GBITS[0])) if ranks <= NODE else None  # nothing leaves the node
-                    cells.setdefault((title, adapters), {})[ranks, gbits] = known or cell(options, settings, rings, ranks, gbits, adapters)
-                    done = sum(map(len, cells.values()))
-                    print(f"\r{done} of {total}", end="" if done < total else "\n", file=sys.stderr, flush=True)
+    cells, every = {}, list(itertools.product(MODELS.items(), ADAPTERS, GBITS, RANKS))
+    for done, ((title, (settings, rings)), adapters, gbits, ranks) in enumerate(every, 1):
+        known = cells.get((title, ADAPTERS[0]), {}).get((ranks, GBITS[0])) if ranks <= NODE else None  # nothing leaves the node
+        cells.setdefault((title, adapters), {})[ranks, gbits] = known or cell(options, settings, rings, ranks, gbits, adapters)
+        print(f"\r{done} of {len(every)}", end="" if done < len(every) else "\n", file=sys.stderr, flush=True)
     for (title, adapters), panel in cells.items():
         print(f"{title}, {adapters} adapters a node")
         for (ranks, gbits), best in panel.items():

@@ -97,12 +97,9 @@ class Book:
 
 # The top: may this result be quoted, and what is its figure of merit.
 
-def kind_of(verdict):
-    return "bad" if not verdict.startswith("VALID") else "good" if verdict == "VALID" else "doubt"
-
-
 def top(book):
-    verdicts = [(result, verdict, kind_of(verdict)) for result in book.results for verdict in [verdict_of(result.cases)]]
+    verdicts = [(result, verdict, "good" if verdict == "VALID" else "doubt" if verdict.startswith("VALID") else "bad")
+                for result in book.results for verdict in [verdict_of(result.cases)]]
     names = telling(book.valid, MODEL)
     models = grouped(book.valid, lambda case: tuple(case[name] for name in names))
     merits = [{"case": fastest(some), "quiet": quietest(some), "model": ", ".join(map(setting_text, names, key))} for key, some in models.items()]
@@ -141,18 +138,14 @@ def figures_table(book, caption, figures, kind=""):
     return book.table(caption, [title for title, _ in figures.values()], book.cases, cells_of, kind)
 
 
-def doubt_kind(case):
-    """Without its figures: "noisy", "no warm-up and noisy"."""
-    return " and ".join(part.partition(":")[0] for part in case.doubt.split("; "))
-
-
 def cases_section(book):
     if not book.cases:
         return "no case was run"
     failed = [(status if status != "ok" else "INVALID", reason.removeprefix(f"{status}: "), len(some), listed(f"{c.label} ({c['schedule']})" for c in some))
               for (status, reason), some in grouped([c for c in book.cases if not c.valid], lambda c: (c["status"], reason_of(c))).items()]
     counts = ", ".join(f"{len(some)} {status}" for status, some in grouped(book.cases, lambda case: case["status"]).items())
-    doubts = [f"{kind}: {listed(case.label for case in some)}" for kind, some in grouped([c for c in book.valid if c.doubt], doubt_kind).items()]
+    kinds = grouped([c for c in book.valid if c.doubt], lambda c: " and ".join(part.partition(":")[0] for part in c.doubt.split("; ")))
+    doubts = [f"{kind}: {listed(case.label for case in some)}" for kind, some in kinds.items()]  # "no warm-up and noisy: 2, 5"
     return {"tables": [figures_table(book, "All cases", FIGURES, "cases"), figures_table(book, "More figures", MORE_FIGURES, "cases")],
             "failed": failed, "counts": counts, "bad": len(book.cases) - len(book.valid), "doubts": doubts}
 
@@ -390,7 +383,7 @@ def of_file(result):
 
 
 def provenance_section(book):
-    return {"files": [of_file(result) for result in book.results]}
+    return [of_file(result) for result in book.results]
 
 
 def page(results):

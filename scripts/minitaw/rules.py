@@ -16,18 +16,6 @@ LEAST_TIMED_SECONDS = 10  # in every case; small: any
 
 
 @dataclass
-class Size:
-    """What the deck of a size says."""
-    name: str
-    row: dict      # settings, as in a summary
-    lengths: list  # of sequences, rising
-
-    @property
-    def sequences(self):
-        return self.row["micro_batch"] * self.row["micro_batches"]
-
-
-@dataclass
 class Official:
     size: str = ""     # empty: the model is that of none
     reason: str = ""   # why it is not official; empty: it is
@@ -56,32 +44,33 @@ def size_value(value):
 
 
 def read_size(name):
+    """What the deck of a size says: settings, as in a summary, but `seq` are its lengths, rising."""
     deck = tomllib.loads((DECKS / f"{name}.toml").read_text(encoding="utf-8"))
     row = {key: value if isinstance(value, list) else size_value(value) for key, value in deck.items()}
-    row["ffn"] = str(row["ffn"])  # the summary names those of all blocks
-    return Size(name, row, sorted(map(size_value, deck["seq"])))
+    return row | {"name": name, "seq": sorted(map(size_value, deck["seq"])), "ffn": str(row["ffn"])}  # the summary names the widths of all blocks
 
 
 def broken_rule(case, size):
     """What of the rules the case does not keep; empty: nothing."""
-    if any(case[name] != size.row[name] for name in MODEL):
-        return f"its model is not that of {size.name}"
+    if any(case[name] != size[name] for name in MODEL):
+        return f"its model is not that of {size['name']}"
     for name in FIXED:
-        if case[name] != size.row[name]:
-            return f"{name} is \"{cell_text(case[name])}\", {size.name} has \"{cell_text(size.row[name])}\""
+        if case[name] != size[name]:
+            return f"{name} is \"{cell_text(case[name])}\", {size['name']} has \"{cell_text(size[name])}\""
     if case["micro_batch_per_rank"]:
-        return f"micro_batch_per_rank is \"{case['micro_batch_per_rank']}\", {size.name} has \"\""
+        return f"micro_batch_per_rank is \"{case['micro_batch_per_rank']}\", {size['name']} has \"\""
     for name in COUNTED:
-        if case[name] < size.row[name]:
-            return f"{name} = {case[name]}, {size.name} needs {size.row[name]}"
-    if case["seq"] not in size.lengths:
-        return f"seq = {case['seq']} is no length of {size.name}"
-    if tokens_of(case) != size.sequences * case["seq"]:
-        return f"{tokens_of(case) // case['seq']} sequences in a step, {size.name} has {size.sequences}"
+        if case[name] < size[name]:
+            return f"{name} = {case[name]}, {size['name']} needs {size[name]}"
+    if case["seq"] not in size["seq"]:
+        return f"seq = {case['seq']} is no length of {size['name']}"
+    sequences = size["micro_batch"] * size["micro_batches"]
+    if tokens_of(case) != sequences * case["seq"]:
+        return f"{tokens_of(case) // case['seq']} sequences in a step, {size['name']} has {sequences}"
     if case["verdict"] != "VALID":
         return case["verdict"]
     timed = case["median_s"] * case["samples"]
-    if size.name != "small" and not timed >= LEAST_TIMED_SECONDS:
+    if size["name"] != "small" and not timed >= LEAST_TIMED_SECONDS:
         return f"{timed:.3g} s of timed steps, {LEAST_TIMED_SECONDS} are needed: raise steps"
     return ""
 
@@ -103,17 +92,17 @@ def broken_session(sessions):
 def official(result):
     if not result.cases:
         return Official(reason="no case was run")
-    size = next((size for size in map(read_size, NAMES) if all(result.cases[0][name] == size.row[name] for name in MODEL)), None)
+    size = next((size for size in map(read_size, NAMES) if all(result.cases[0][name] == size[name] for name in MODEL)), None)
     if size is None:
         return Official(reason="its model is that of none of small, medium, large")
     bests = [min((case for case in result.cases if case.valid and case["seq"] == seq), key=lambda case: case["median_s"], default=None)
-             for seq in size.lengths]
-    found = Official(size.name, bests=bests if None not in bests else [])
+             for seq in size["seq"]]
+    found = Official(size["name"], bests=bests if None not in bests else [])
     broken = next(((case, rule) for case in result.cases if (rule := broken_rule(case, size))), None)
     if broken:
         found.reason = f"case {broken[0]['case']}: {broken[1]}"
     elif not found.bests:
-        found.reason = f"{size.name} has the lengths {', '.join(map(str, size.lengths))}, not all of them are here"
+        found.reason = f"{size['name']} has the lengths {', '.join(map(str, size['seq']))}, not all of them are here"
     else:
         found.reason = broken_session(result.sessions)
     return found
