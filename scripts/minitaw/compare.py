@@ -512,7 +512,7 @@ def parse(words):
             "--strict": {"action": "store_true", "help": "AMBIGUOUS fails too"},
             "--json": {"action": "store_true", "help": "print one JSON object and nothing else"},
             "--junit": {"metavar": "FILE.xml", "help": "write a test report for CI"},
-            "--markdown": {"metavar": "FILE.md", "help": "write a table for the summary of a CI job"}}.items():
+            "--markdown": {"metavar": "FILE.md", "help": "write the output for the summary of a CI job"}}.items():
         parser.add_argument(name, **options)
     options = parser.parse_args(words)
     named = options.base or options.new
