@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
 """What each schedule costs as the links between nodes get slower: measures it, prints tables, draws it.
 
-    scripts/env python3 benchmarks/link_speeds.py measure FOLDER      # hours; goes on behind what is there
+    scripts/env python3 benchmarks/link_speeds.py measure FOLDER      # two hours; resumes what is there
     scripts/env python3 benchmarks/link_speeds.py tables FOLDER
     scripts/env python3 benchmarks/link_speeds.py draw FOLDER PICTURE.png
 
-`measure` runs inputs/wires/nodes.toml on clusters of this machine (docs/cluster.md), and once more with a copy of the model for each
+`measure` runs inputs/wires/nodes.toml on clusters of this machine (docs/cluster.md), and once more with a replica of the model on each
 node. The bound of a schedule is the time that the busiest adapter needs for the bytes counted in its busier direction: no schedule
 with these bytes can be faster. `unshaped` is the same job without a cluster: what computing and memory allow.
 """
 
 import argparse
 import math
+import os
 import pathlib
 import re
 import subprocess
@@ -54,7 +55,7 @@ def read(path):
             between[range(nodes), range(nodes)] = 0
             busiest = max(between.sum(axis=0).max(), between.sum(axis=1).max())
             seconds = summary["median_s"][row]
-            schedule += ", a copy per node" if copies > 1 else ""
+            schedule += ", one replica per node" if copies > 1 else ""
             yield {"nodes": nodes, "rate": rate, "schedule": schedule, "seconds": seconds, "bound": 8 * busiest / rate,
                    "tokens": summary["tokens_per_s"][row] * seconds, "between": between.sum(), "verdict": verdict}
 
@@ -67,18 +68,21 @@ def read_all(folder):
 
 
 def measure(folder, nodes, rates):
-    folder.mkdir(parents=True, exist_ok=True)
+    """Relative paths, because a record keeps its command and is passed on."""
+    folder = pathlib.Path(os.path.relpath(folder, ROOT))
+    (ROOT / folder).mkdir(parents=True, exist_ok=True)
     for rate in rates:
         for count in nodes:
-            where = [ROOT / "scripts/cluster", "--nodes", str(count), "--ranks-per-node", "2", "--rate", rate, "--"]
+            where = ["scripts/cluster", "--nodes", str(count), "--ranks-per-node", "2", "--rate", rate, "--"]
             if rate == "unshaped":
-                where = [ROOT / "scripts/env", "mpiexec", "-n", str(2 * count)]
-            sweeps = {"": [f"groups={count}"], "-copies": [f"groups={count}", f"replicas={count}", "schedule=tawpipe,fsdp"]}
+                where = ["scripts/env", "mpiexec", "-n", str(2 * count)]
+            sweeps = {"": [f"groups={count}"], "-replicas": [f"groups={count}", f"replicas={count}", "schedule=tawpipe,fsdp"]}
             for name, settings in sweeps.items():
-                command = [*where, ROOT / "build/host/minitaw", "run", ROOT / "inputs/wires/nodes.toml"]
+                command = [*where, "build/host/minitaw", "run", "inputs/wires/nodes.toml"]
                 for setting in SIZES[count] + settings:
                     command += ["--set", setting]
-                subprocess.run([*command, "-o", folder / f"{count}x2-{rate}{name}.h5"], check=True)
+                subprocess.run([*command, "-o", folder / f"{count}x2-{rate}{name}.h5"], check=True, cwd=ROOT,
+                               env={**os.environ, "OMP_NUM_THREADS": "1"})
 
 
 def tables(folder):

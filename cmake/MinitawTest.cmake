@@ -2,7 +2,7 @@
 #              [TIMEOUT seconds] [ARGS argument ...])
 #
 # Builds test_<name> and adds one ctest, or with RANKS one per number of ranks, run by mpiexec. Label `host` or
-# `mpi` is set by that; label `tsan` marks the tests that the thread sanitizer runs too. MPI and Kokkos are started
+# `mpi` is set by that; labels `asan` and `tsan` mark the tests that run under those sanitizers too. MPI and Kokkos are started
 # and ended around the tests that link them, unless a source brings its own main function.
 if(NOT MINITAW_PLAIN_ONLY)
   set(minitaw_test_environment ${CMAKE_CURRENT_LIST_DIR}/test_environment)
@@ -12,6 +12,7 @@ if(NOT MINITAW_PLAIN_ONLY)
   target_link_libraries(minitaw_test_mpi PUBLIC minitaw_options MPI::MPI_CXX GTest::gtest fmt::fmt)
 endif()
 
+add_custom_target(asan_tests)
 add_custom_target(tsan_tests)
 
 # Names of all libraries behind TARGETS, so that tests need not say whether Kokkos is among them.
@@ -111,9 +112,11 @@ function(minitaw_test)
     set(arg_TIMEOUT 300)
   endif()
 
-  if("tsan" IN_LIST arg_LABELS)
-    add_dependencies(tsan_tests ${target})
-  endif()
+  foreach(sanitizer asan tsan)
+    if(${sanitizer} IN_LIST arg_LABELS)
+      add_dependencies(${sanitizer}_tests ${target})
+    endif()
+  endforeach()
 
   set(common TARGET ${target} TIMEOUT ${arg_TIMEOUT} ARGS ${arg_ARGS})
   if(NOT arg_RANKS)
