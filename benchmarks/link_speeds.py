@@ -93,7 +93,8 @@ def tables(folder):
         print("| schedule | between nodes, MiB | busiest adapter, s | step, s | ratio | tokens/s |\n|---|---|---|---|---|---|")
         for case in sorted(rows, key=lambda case: case["seconds"]):
             note = "" if case["verdict"].startswith("VALID") else f" ({case['verdict']})"
-            print(f"| `{case['schedule']}`{note} | {case['between'] / 2**20:.1f} | {case['bound']:.2f} | {case['seconds']:.2f} "
+            name, _, replicas = case["schedule"].partition(", ")
+            print(f"| `{name}`{', ' if replicas else ''}{replicas}{note} | {case['between'] / 2**20:.1f} | {case['bound']:.2f} | {case['seconds']:.2f} "
                   f"| {f'{case["seconds"] / case["bound"]:.2f}' if case["bound"] else '-'} | {case['tokens'] / case['seconds']:.0f} |")
 
 
