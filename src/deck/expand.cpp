@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <numeric>
 #include <set>
 
@@ -302,6 +303,22 @@ void note_left_out(const std::map<std::string, int>& reasons, Deck& deck) {
     deck.notes.push_back(fmt::format("left out {} combination{}: {}", count, count == 1 ? "" : "s", reason));
 }
 
+/// Options that change nothing, each with the groups where they do not.
+void note_without_effect(Deck& deck) {
+  std::map<std::string, std::set<std::string>> where;
+  std::set<std::string> looked_at;
+  for (const Case& c : deck.cases) {
+    const schedule::Request request = request_of(c);
+    if (!looked_at.insert(fmt::format("{} {} {}", c.schedule, c.groups.text(), c.replicas)).second) continue;
+    for (const std::string& name : schedule::options_without_effect(request))
+      where[fmt::format("{}={} of {}", name, request.spec.options.at(name), request.spec.name)].insert(
+          c.groups.text());
+  }
+  for (const auto& [option, groups] : where)
+    deck.notes.push_back(
+        fmt::format("{} has no effect in groups {}: the program is the same without it", option, fmt::join(groups, ", ")));
+}
+
 void expand_unlocated(const Settings& settings, const Job& job, Deck& deck) {
   Draft draft;
   const std::vector<Axis> axes = split_axes(settings, draft);
@@ -328,6 +345,7 @@ void expand_unlocated(const Settings& settings, const Job& job, Deck& deck) {
   if (equal > 0)
     deck.notes.push_back(fmt::format("{} combination{} equal to another one: each runs once", equal,
                                      equal == 1 ? " is" : "s are"));
+  note_without_effect(deck);
 }
 
 }  // namespace

@@ -173,4 +173,23 @@ Program build(const Request& request) {
   return program;
 }
 
+std::vector<std::string> options_without_effect(Request request) {
+  std::vector<std::string> names;
+  const int ranks = request.groups.ranks();
+  if (request.spec.options.empty() || ranks > 64) return names;
+  request.micro_batches = 2 * ranks;
+  const auto actions = [](const Request& of) {
+    Program program = build(of);
+    program.schedule.clear();
+    return to_text(program);
+  };
+  const std::string all = actions(request);
+  for (const auto& [name, value] : request.spec.options) {
+    Request without = request;
+    without.spec.options.erase(name);
+    if (actions(without) == all) names.push_back(name);
+  }
+  return names;
+}
+
 }  // namespace minitaw::schedule

@@ -128,6 +128,17 @@ TEST(Deck, equal_cases_are_kept_once) {
   EXPECT_THAT(make(small, {"schedule=tawpipe,tawpipe:cco=on"}).cases, SizeIs(1));
 }
 
+TEST(Deck, options_that_change_nothing_are_noted) {
+  const auto notes = [](const std::string& schedule, const std::string& groups) {
+    return make(small, {"ranks=4", "schedule=" + schedule, "groups=" + groups}).notes;
+  };
+  EXPECT_THAT(notes("tawpipe:rails=2:prefetch=4", "1"),
+              ElementsAre(HasSubstr("prefetch=4 of tawpipe has no effect in groups 4:"), HasSubstr("rails=2 of tawpipe")));
+  EXPECT_THAT(notes("tawpipe:rails=2:prefetch=4", "2"), IsEmpty());
+  EXPECT_THAT(notes("fsdp:hierarchical=on", "1,2"), ElementsAre(HasSubstr("hierarchical=on of fsdp has no effect in groups 4:")));
+  EXPECT_THAT(notes("tawpipe:cco=off:drain=5", "2"), ElementsAre(HasSubstr("drain=5")));
+}
+
 TEST(Deck, combinations_that_do_not_fit_are_left_out_with_a_note) {
   const Deck deck = make(small, {"ranks=2,4", "groups=1,2,4"});
   EXPECT_THAT(brief(deck), ElementsAre("tawpipe 2 128", "tawpipe 1+1 128", "tawpipe 4 128", "tawpipe 2+2 128",
