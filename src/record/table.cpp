@@ -493,7 +493,7 @@ Table::Table(const std::vector<Row>& rows)
           {"between", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_between")); }},
           {"bytes", "", 8, bytes_text},
           {"exposed", "%", 7, [](const Row& r) { return percent(r, "exposed_share"); }},
-          {"bubble", "%", 6, [](const Row& r) { return percent(r, "idle_share"); }},
+          {"idle", "%", 6, [](const Row& r) { return percent(r, "idle_share"); }},
           {"overlap", "%", 7, [](const Row& r) { return percent(r, "overlap"); }},
           {"loss0", "nat", 8, [](const Row& r) { return number(r.real("first_loss"), 4); }},
           {"loss", "nat", 8, [](const Row& r) { return number(r.real("last_loss"), 4); }},
