@@ -26,13 +26,17 @@ struct Options {
 
 schedule::Machine machine_of(const Options& options) {
   schedule::Machine machine;
-  if (!options.flops.empty()) machine.flops = parse_rate("--flops", options.flops);
-  if (machine.flops < 1e6)
-    throw InputError(fmt::format("--flops: {} FLOP/s is less than any processor does; did you mean {}T?",
-                                 options.flops, options.flops));
-  if (!options.inside.empty()) machine.inside = parse_rate("--inside", options.inside);
-  if (!options.between.empty()) machine.between = parse_rate("--between", options.between);
-  if (!options.nic.empty()) machine.nic = parse_link_rate("--nic", options.nic);
+  const auto set = [](double& rate, const std::string& option, const std::string& text, const auto& parse, const char* unit,
+                      const char* meant) {
+    if (text.empty()) return;
+    rate = parse(option, text);
+    if (rate < 1e3)
+      throw InputError(fmt::format("{}: {} {} is less than any machine does; did you mean {}{}?", option, text, unit, text, meant));
+  };
+  set(machine.flops, "--flops", options.flops, parse_rate, "FLOP/s", "T");
+  set(machine.inside, "--inside", options.inside, parse_rate, "bytes/s", "G");
+  set(machine.between, "--between", options.between, parse_rate, "bytes/s", "G");
+  set(machine.nic, "--nic", options.nic, parse_link_rate, "bytes/s", "mbit");
   return machine;
 }
 

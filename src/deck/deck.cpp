@@ -114,10 +114,11 @@ std::string name_of(const std::string& schedule) { return schedule.substr(0, sch
 }  // namespace
 
 std::string to_schedule(const Value& value) {
-  const std::string text = to_text("schedule", value);
-  if (printable(text) != text)
-    throw InputError(fmt::format("schedule: {} is not a schedule", describe(value)));
-  return schedule::to_text(schedule::parse_spec(text));
+  const auto* text = std::get_if<std::string>(&value.data);
+  if (text == nullptr || text->empty() || printable(*text) != *text)
+    throw InputError(fmt::format(
+        "schedule: {} is not a schedule; write for example \"tawpipe\" (minitaw help keys lists all)", describe(value)));
+  return schedule::to_text(schedule::parse_spec(*text));
 }
 
 bool is_serial(const std::string& schedule) { return schedule::entry_of(name_of(schedule)).one_rank; }

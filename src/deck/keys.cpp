@@ -51,7 +51,7 @@ std::int64_t sum_of_sizes(const std::string& text, std::int64_t most) {
 /// Sizes "1+2+3" or "1+2+*" as they are; a number of groups as its digits.
 void store_groups(Draft& draft, const Value& value) {
   const auto* text = std::get_if<std::string>(&value.data);
-  if (text == nullptr || text->find('+') == std::string::npos) {
+  if (text == nullptr || text->find_first_not_of("0123456789Kk") == std::string::npos) {
     draft.groups = fmt::format("{}", to_size("groups", value, 1, most_ranks));
     return;
   }
@@ -61,7 +61,8 @@ void store_groups(Draft& draft, const Value& value) {
   const std::int64_t sum = sum_of_sizes(sizes, most_ranks + 1);
   if (sum == 0)
     throw InputError(
-        fmt::format("groups: {} is not a list of group sizes; write for example \"1+2+3\"", describe(value)));
+        fmt::format("groups: {} is neither a number of groups nor their sizes; write for example 2 or \"1+2+3\"",
+                    describe(value)));
   if (sum > most_ranks)
     throw InputError(fmt::format("groups: {} has more than {} ranks", describe(value), most_ranks));
   draft.groups = topology::parse_groups(sizes).text() + (open ? "+*" : "");

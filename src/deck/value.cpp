@@ -64,11 +64,29 @@ double read_real(const std::string& text) {
 
 }  // namespace
 
+namespace {
+
+/// Bytes of the UTF-8 character that text begins with; 0 if it is none that can be shown.
+std::size_t character_at(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  if (byte(0) < 0x80) return byte(0) >= 0x20 && byte(0) != 0x7f ? 1 : 0;
+  const std::size_t size = byte(0) < 0xc2 ? 0 : byte(0) < 0xe0 ? 2 : byte(0) < 0xf0 ? 3 : byte(0) < 0xf5 ? 4 : 0;
+  if (size == 0 || size > text.size() || (size == 2 && byte(0) == 0xc2 && byte(1) < 0xa0)) return 0;
+  for (std::size_t i = 1; i < size; ++i)
+    if (byte(i) < 0x80 || byte(i) > 0xbf) return 0;
+  return size;
+}
+
+}  // namespace
+
 std::string printable(std::string_view text, std::size_t most) {
-  std::string out(text.substr(0, most));
-  for (char& c : out)
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f) c = '?';
-  if (text.size() > most) out += "...";
+  std::string out;
+  for (std::size_t characters = 0; !text.empty(); ++characters) {
+    if (characters == most) return out + "...";
+    const std::size_t size = character_at(text);
+    out += size == 0 ? "?" : text.substr(0, size);
+    text.remove_prefix(std::max<std::size_t>(size, 1));
+  }
   return out;
 }
 

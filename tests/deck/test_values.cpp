@@ -65,6 +65,10 @@ TEST(Choice, names_the_nearest_word) {
 TEST(Printable, one_short_line) {
   EXPECT_EQ(printable("a\nb\x1b[31m\xff"), "a?b?[31m?");
   EXPECT_EQ(printable(std::string(1000, 'x')).size(), 63U);
+  EXPECT_EQ(printable("tëxt \u20ac \U0001F600"), "tëxt \u20ac \U0001F600");
+  EXPECT_EQ(printable("\xe2\x82"), "??") << "a character that ends early";
+  EXPECT_EQ(printable("\xc2\x9b"), "??") << "a control character of two bytes";
+  EXPECT_EQ(printable("\u20ac\u20ac\u20ac", 2), "\u20ac\u20ac...");
 }
 
 }  // namespace

@@ -31,52 +31,139 @@ def accepted(*arguments):
     return done.stdout
 
 
+# What a user may get wrong, and the words of the sentence that says what would be right.
+REFUSED = """
+                                                    | no verb
+rnu x                                               | did you mean "run"
+--verbose                                           | --help
+plan                                                | DECK
+plan missing.toml                                   | cannot be read
+plan .                                              | is a folder
+plan deck.toml extra                                | extra
+plan deck.toml --bogus                              | --bogus
+plan deck.toml --ranks 4                            | write --set ranks=VALUE
+plan deck.toml --set layers                         | key=value
+plan deck.toml --set =3                             | key=value
+plan deck.toml --program --set seq=64,128           | --program
+plan deck.toml --timeline step.svg                  | .json
+plan deck.toml --timeline missing/step.json         | cannot be written
+plan deck.toml --timeline step.json --case 0,       | --case
+plan deck.toml --timeline step.json --case 1        | numbered 0 to 0
+plan deck.toml --timeline step.json --case first    | --case
+plan deck.toml --case 0                             | --timeline
+plan deck.toml --costs costs.json                   | --timeline
+plan deck.toml --timeline step.json --costs no.json | cannot be read
+plan deck.toml --timeline step.json --costs deck.toml | no list of costs
+plan deck.toml --adapters 0                         | --adapters
+plan deck.toml --device-memory many                 | write for example 80G
+plan deck.toml --device-memory -1G                  | --device-memory
+plan deck.toml --device-memory 3GiBs                | --device-memory
+plan deck.toml --device-memory 1e99G                | --device-memory
+plan deck.toml --device-memory 80                   | did you mean 80G
+plan deck.toml --flops fast                         | --flops
+plan deck.toml --flops 400                          | did you mean 400T
+plan deck.toml --inside -1G                         | --inside
+plan deck.toml --inside 450                         | did you mean 450G
+plan deck.toml --between nan                        | --between
+plan deck.toml --nic 1Mbit                          | --nic
+plan deck.toml --nic mbit                           | --nic
+plan deck.toml --nic 100                            | did you mean 100mbit
+plan deck.toml --nic 1e40                           | --nic
+run missing.toml                                    | cannot be read
+run deck.toml                                       | mpiexec -n 4
+run deck.toml --watchdog -1                         | seconds above zero
+run deck.toml --interleave=x                        | --interleave
+run deck.toml --set                                 | KEY=VALUE
+run one.toml --time-limit soon                      | --time-limit
+run one.toml --memory 80                            | 80G
+run one.toml -o .                                   | folder
+run one.toml -o missing/x.h5                        | missing/x.h5
+verify one.toml --set learning_rate=1               | 0.01
+topo x                                              | x
+show                                                | FILE
+show deck.toml                                      | not a miniTaw result
+show missing.h5                                     | cannot be read
+show deck.toml --csv --json                         | --csv
+help kyes                                           | did you mean "keys"
+help taw                                            | did you mean
+"""
+
+# The same for keys, each by --set.
+REFUSED_KEYS = """
+sqe=3                           | did you mean "seq"
+seq_len=64                      | did you mean "seq"
+lr=1e-3                         | did you mean "learning_rate"
+model.seq=64                    | did you mean
+tp=2                            | tensor parallelism
+schedule=                       | write for example "tawpipe"
+schedule=tawpip                 | did you mean "tawpipe"
+schedule=täwpipe                | "täwpipe"
+schedule=tawpipe:foo=1          | has no option "foo"
+schedule=tawpipe:prefetch       | takes 1..8
+schedule=tawpipe:prefetch=99    | takes 1..8
+schedule=tawpipe:rails=x        | auto or 1..64
+schedule=tawpipe:gwps=maybe     | on or off
+schedule=serial:x=1             | no options
+groups=3                        | groups
+groups=1+2                      | add up to 4
+groups=1+*+*                    | "1+2+3"
+groups=4x1                      | "1+2+3"
+groups=0                        | from 1 to
+ranks=1e3                       | 4096 or "4K"
+ranks=5000000                   | from 1 to
+replicas=3                      | divisor of 4
+layers=2                        | layers
+heads=5                         | does not divide
+kv_heads=3                      | does not divide
+head_dim=7                      | keep one
+vocab=0                         | from 1 to
+ffn_per_layer=[1,2]             | 2 values for 5 layers
+dtype=fp16                      | bf16
+dtype=fp64                      | fp32, bf16
+recompute=all                   | block, keep-attention, none
+attention=flash                 | auto, host, portable, cudnn
+transport=tcp                   | auto, mpi, nccl
+seq=0                           | from 1 to
+seq=1Q                          | "4K"
+seq=9999999G                    | seq
+seq=[]                          | empty
+micro_batches=5                 | multiple of 4
+micro_batch_per_rank=[1,2]      | 2 values for 4 ranks
+steps=0                         | from 1 to
+warmup=-1                       | from 0 to
+learning_rate=x                 | above zero
+learning_rate=1e300             | more than 100
+"""
+
+# The same for what a deck may hold.
+REFUSED_DECKS = {
+    "": "needs at least",
+    "layers = 8\n": "hidden: not given",
+    "seq = [1, 2\nfoo": "not TOML",
+    "[model]\nlayers = 2\n": "no tables",
+    "layers = 8\nhidden = 64\nlayers = 6\n": "layers is given twice, first in line 1",
+    "seq = 2026-01-01\n": "date",
+    "seq = [[64]]\n": "whole number",
+    "seq = 64.5\n": "whole number",
+    "seq = true\n": "whole number",
+    "learning_rate = inf\n": "above zero",
+    'data = "\\u0000"\n': "NUL",
+}
+
+
+def rows(table):
+    return [tuple(part.strip() for part in line.split("|")) for line in table.strip("\n").splitlines()]
+
+
 def check_refusals():
-    refused(says="no verb")
-    refused("rnu", "x", says='did you mean "run"')
-    refused("plan", says="DECK")
-    refused("plan", "missing.toml", says="cannot be read")
-    refused("plan", FOLDER, says="is a folder")
+    for words, says in rows(REFUSED):
+        refused(*words.split(), says=says)
+    for setting, says in rows(REFUSED_KEYS):
+        refused("plan", DECK, "--set", setting, says=says)
+    for text, says in REFUSED_DECKS.items():
+        pathlib.Path(FOLDER, "bad.toml").write_text(text, encoding="utf-8")
+        refused("plan", "bad.toml", says=says)
     refused("plan", PROGRAM, says="deck")
-    refused("plan", DECK, "--bogus", says="--bogus")
-    refused("plan", DECK, "--set", "sqe=3", says='did you mean "seq"')
-    refused("plan", DECK, "--set", "layers", says="key=value")
-    refused("plan", DECK, "--set", "heads=5", says="heads")
-    refused("plan", DECK, "--set", "seq=0", says="seq")
-    refused("plan", DECK, "--set", "seq=9999999G", says="seq")
-    refused("plan", DECK, "--set", "layers=2", says="layers")
-    refused("plan", DECK, "--set", "groups=3", says="groups")
-    refused("plan", DECK, "--program", "--set", "seq=64,128", says="--program")
-    for size in ("many", "-1G", "3Gi", "3GiBs", "1e99G", "0"):
-        refused("plan", DECK, f"--device-memory={size}", says="--device-memory")
-    for option in ("--flops", "--inside", "--between", "--nic"):
-        for rate in ("fast", "-1G", "0", "4GB", "nan", "inf", "1e40"):
-            refused("plan", DECK, f"{option}={rate}", says=option)
-    for rate in ("1Mbit", "mbit", "bit", "1mbits", "-1mbit"):
-        refused("plan", DECK, f"--nic={rate}", says="--nic")
-    refused("plan", DECK, "--timeline", "step.svg", says=".json")
-    refused("plan", DECK, "--timeline", "missing/step.json", says="cannot be written")
-    refused("plan", DECK, "--case", "0", says="--timeline")
-    for case in ("1", "0,1", "0,", "first", "-1", "0-0"):
-        refused("plan", DECK, "--timeline", "step.json", f"--case={case}", says="--case")
-    refused("plan", DECK, "--costs", "costs.json", says="--timeline")
-    refused("plan", DECK, "--timeline", "step.json", "--costs", "missing.json", says="cannot be read")
-    refused("plan", DECK, "--timeline", "step.json", "--costs", DECK, says="no list of costs")
-    refused("plan", DECK, "--ranks", "4", says="write --set ranks=VALUE")
-    refused("plan", DECK, "--set", "dtype=fp16", says="bf16")
-    refused("plan", DECK, "--set", "tp=2", says="tensor parallelism")
-    refused("plan", DECK, "--set", "seq_len=64", says='did you mean "seq"')
-    refused("plan", DECK, "--set", "learning_rate=1e300", says="more than 100")
-    refused("plan", DECK, "--flops", "400", says="did you mean 400T")
-    refused("plan", DECK, "--device-memory", "80", says="did you mean 80G")
-    refused("run", DECK, "--watchdog", "-1", says="seconds above zero")
-    refused("run", "missing.toml", says="cannot be read")
-    refused("run", DECK, says="mpiexec")
-    refused("verify", DECK, "--set", "dtype=fp64", says="fp32, bf16")
-    refused("show", says="FILE")
-    refused("show", DECK, says="not a miniTaw result")
-    refused("show", "missing.h5", says="cannot be read")
-    refused("help", "kyes", says="no help")
 
 
 def check_lonely_ranks():
@@ -193,6 +280,7 @@ def check_paper_case():
 
 
 DECK.write_text("ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8")
+pathlib.Path(FOLDER, "one.toml").write_text("schedule = 'serial'\nlayers = 2\nhidden = 32\nheads = 4\nseq = 16\n", encoding="utf-8")
 check_refusals()
 check_lonely_ranks()
 check_help()
