@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cmath>
 #include <fstream>
-#include <numeric>
 
 #include "base/error.hpp"
 #include "deck/deck.hpp"
@@ -38,13 +37,6 @@ std::optional<double> CasePlan::nic_seconds() const {
   const std::uint64_t most =
       std::max(busiest(&schedule::ByteMatrix::leaving).bytes, busiest(&schedule::ByteMatrix::entering).bytes);
   return static_cast<double>(most) / machine.nic;
-}
-
-double CasePlan::idle_ticks_share() const {
-  const int busy = std::accumulate(ticks.busy.begin(), ticks.busy.end(), 0);
-  return ticks.total == 0
-             ? 0
-             : 1 - static_cast<double>(busy) / (static_cast<double>(ticks.total) * settings.ranks);
 }
 
 std::vector<schedule::Footprint> memory_of(const deck::Case& c, const schedule::Program& program,
@@ -181,25 +173,18 @@ std::size_t actions_of(const schedule::Program& program) {
   return actions;
 }
 
-std::string title_of(const CasePlan& plan, const std::vector<std::vector<schedule::Span>>& spans) {
+std::string title_of(const CasePlan& plan, const std::vector<std::vector<schedule::Span>>& spans, bool measured) {
   const deck::Case& c = plan.settings;
-  const schedule::Idle idle = schedule::idle(plan.program, spans);
-  return fmt::format(
-      "{}: {}\n{} blocks, H = {}, S = {}, B = {}, M = {}, {}; step {:.4g} ms, of which "
-      "compute lanes stand still {:.1f}%\nassumed of each rank: {}; transfers do not slow each other down",
-      c.schedule, ranks_text(c), c.shape.layers, c.shape.hidden, c.shape.seq, deck::micro_batch_text(c),
-      c.micro_batches, name_of(c.shape.dtype), idle.seconds * 1e3, 100 * idle.share(), to_text(plan.machine));
-}
-
-/// The same with durations that were measured.
-std::string measured_title(const CasePlan& plan, const std::vector<std::vector<schedule::Span>>& spans) {
-  const deck::Case& c = plan.settings;
-  const schedule::Idle idle = schedule::idle(plan.program, spans);
-  return fmt::format(
-      "{}: {}, S = {}, B = {}, M = {}\nstep {:.4g} ms, of which compute lanes stand still {:.1f}%\n"
-      "every action takes its measured mean; transfers do not slow each other down",
-      c.schedule, ranks_text(c), c.shape.seq, deck::micro_batch_text(c), c.micro_batches, idle.seconds * 1e3,
-      100 * idle.share());
+  const std::string times = fmt::format("step {:.4g} ms", schedule::idle(plan.program, spans).seconds * 1e3);
+  if (measured)
+    return fmt::format("{}: {}, S = {}, B = {}, M = {}\n{}; every action takes its measured mean; transfers do "
+                       "not slow each other down",
+                       c.schedule, ranks_text(c), c.shape.seq, deck::micro_batch_text(c), c.micro_batches, times);
+  return fmt::format("{}: {}\n{} blocks, H = {}, S = {}, B = {}, M = {}, {}; {}, {:.4g} ms if transfers took no "
+                     "time, ranks then idle {:.1f}%\nassumed of each rank: {}; transfers do not slow each other down",
+                     c.schedule, ranks_text(c), c.shape.layers, c.shape.hidden, c.shape.seq,
+                     deck::micro_batch_text(c), c.micro_batches, name_of(c.shape.dtype), times,
+                     plan.idle.seconds * 1e3, 100 * plan.idle.share(), to_text(plan.machine));
 }
 
 trace::Timeline timeline_of(const deck::Case& c, const schedule::Machine& machine, const std::string& costs) {
@@ -211,11 +196,11 @@ trace::Timeline timeline_of(const deck::Case& c, const schedule::Machine& machin
   if (!costs.empty()) {
     const auto spans = schedule::simulate(
         plan.program, trace::read_costs(deck::read_text(costs), costs, plan.program.groups));
-    return trace::make_timeline(plan.program, spans, measured_title(plan, spans), false);
+    return trace::make_timeline(plan.program, spans, title_of(plan, spans, true), false);
   }
   const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(plan.program));
   const auto spans = schedule::simulate(plan.program, costs_of(c, plan.program, layout, machine));
-  return trace::make_timeline(plan.program, spans, title_of(plan, spans), false);
+  return trace::make_timeline(plan.program, spans, title_of(plan, spans, false), false);
 }
 
 }  // namespace

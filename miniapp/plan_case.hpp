@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <nlohmann/json_fwd.hpp>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "deck/deck.hpp"
+#include "record/table.hpp"
 #include "schedule/account.hpp"
 #include "schedule/simulate.hpp"
 
@@ -36,8 +36,6 @@ struct CasePlan {
   /// Seconds that the busiest NIC needs at least for the bytes of one step, both directions at once; nothing
   /// unless the machine's NICs are known.
   [[nodiscard]] std::optional<double> nic_seconds() const;
-  /// Ticks without computation, summed over the ranks, over all ticks.
-  [[nodiscard]] double idle_ticks_share() const;
 };
 
 /// Builds and validates the program of a case and counts what it asks for. Throws InputError if the schedule
@@ -106,19 +104,19 @@ void write_timeline(const TimelineOptions& options, const deck::Deck& deck, cons
 /// What the table over all cases of a deck shows of one.
 struct PlanRow {
   int number = 0;  ///< from 0
-  std::string schedule, groups, micro_batch, slots;
-  int ranks = 0, replicas = 1, micro_batches = 0, ticks = 0;
-  std::int64_t seq = 0;
-  double inside = 0, between = 0;                            ///< bytes per step, mean over the ranks
-  std::uint64_t nic_out = 0, nic_in = 0;                     ///< bytes per step of the busiest group
-  std::optional<double> nic_s;                               ///< seconds that this takes at least
-  std::array<std::size_t, schedule::memory_kinds> memory{};  ///< bytes of the rank that needs most
-  double idle = 0;                                           ///< share of the compute lanes
+  record::Row settings;
+  std::string groups, slots;
+  int ticks = 0;
+  double inside = 0, between = 0;         ///< bytes per step, mean over the ranks
+  std::uint64_t nic_out = 0, nic_in = 0;  ///< bytes per step of the busiest group
+  std::optional<double> nic_s;            ///< seconds that this takes at least
+  schedule::Footprint memory;             ///< of the rank that needs most
+  double step_s = 0, idle = 0;            ///< if transfers take no time: seconds, and share of the ranks' time
 };
 [[nodiscard]] PlanRow row_of(const CasePlan& plan, int number);
 
-/// Two lines of names and units that begin with #, then one aligned line a case. Replicas,
-/// sequence length and micro-batches are left out where they are the same in all cases.
+/// Two lines of names and units that begin with #, one aligned line a case with a column for each setting in which
+/// they differ, and a line on all of them together.
 [[nodiscard]] std::string to_text(const std::vector<PlanRow>& rows);
 
 /// "24 ranks in groups 8+8+8", and in how many replicas if there are several.

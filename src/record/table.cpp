@@ -5,9 +5,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
@@ -301,13 +303,17 @@ std::string Column::text() const {
   return std::visit([](const auto& cell) { return fmt::format("{}", cell); }, value);
 }
 
+const Column& Row::column(std::string_view name) const {
+  const auto at = std::ranges::find(columns_, name, &Column::name);
+  if (at == columns_.end()) throw LogicError(fmt::format("the summary has no column \"{}\"", name));
+  return *at;
+}
+
 namespace {
 
 template <class T>
 const T& get(const Row& row, std::string_view name) {
-  const auto at = std::ranges::find(row.columns(), name, &Column::name);
-  if (at == row.columns().end()) throw LogicError(fmt::format("the summary has no column \"{}\"", name));
-  if (const T* value = std::get_if<T>(&at->value)) return *value;
+  if (const T* value = std::get_if<T>(&row.column(name).value)) return *value;
   throw LogicError(fmt::format("column \"{}\" of the summary has another type", name));
 }
 
@@ -317,13 +323,37 @@ const std::string& Row::text(std::string_view column) const { return get<std::st
 std::int64_t Row::integer(std::string_view column) const { return get<std::int64_t>(*this, column); }
 double Row::real(std::string_view column) const { return get<double>(*this, column); }
 
+std::vector<std::string_view> varying_settings(const std::vector<Row>& rows) {
+  constexpr std::array derived = {"identity", "group_count", "parameters"};
+  constexpr std::array follow_hidden = {"heads", "kv_heads", "ffn"};
+  std::vector<std::string_view> names;
+  for (std::size_t i = 0; !rows.empty() && i < rows.front().columns().size(); ++i) {
+    const Column& column = rows.front().columns()[i];
+    if (column.place != Place::settings || std::ranges::find(derived, column.name) != derived.end()) continue;
+    const bool follows = std::ranges::find(follow_hidden, column.name) != follow_hidden.end();
+    std::map<std::int64_t, std::string> value_of;  // by hidden, or one for all
+    if (std::ranges::any_of(rows, [&](const Row& row) {
+          const std::string text = row.columns()[i].text();
+          return value_of.try_emplace(follows ? row.integer("hidden") : 0, text).first->second != text;
+        }))
+      names.push_back(column.name);
+  }
+  return names;
+}
+
 // Verdicts.
 
 namespace {
 
-std::string describe(const Row& row) {
-  return fmt::format("{}, {} ranks in groups {}, {} tokens", row.text("schedule"), row.integer("ranks"),
-                     row.text("groups"), row.integer("seq"));
+/// "tawpipe, 4 ranks in groups 2+2, 1024 tokens, hidden 256": what else varies among `rows` comes last.
+std::string describe(const Row& row, const std::vector<Row>& rows) {
+  std::string text = fmt::format("{}, {} ranks in groups {}, {} tokens", row.text("schedule"),
+                                 row.integer("ranks"), row.text("groups"), row.integer("seq"));
+  constexpr std::array said = {"schedule", "ranks", "groups", "seq"};
+  for (const std::string_view name : varying_settings(rows))
+    if (std::ranges::find(said, name) == said.end())
+      text += fmt::format(", {} {}", name, row.column(name).text());
+  return text;
 }
 
 /// What stands in brackets behind VALID; empty if nothing does.
@@ -338,17 +368,34 @@ std::string reason_in(const Row& row) {
   return is_valid(text) ? "" : text.substr(std::min<std::size_t>(9, text.size()));
 }
 
-/// The rate of the fastest valid case, where asked for of those without a doubt, and which it is.
-std::string merit_text(const std::vector<Row>& rows, bool quiet) {
+/// The rate of the fastest valid case of `model`, where asked for of those without a doubt, and which it is.
+std::string merit_text(const std::vector<Row>& rows, const std::vector<Row>& model, bool quiet) {
   const Row* best = nullptr;
-  for (const Row& row : rows)
+  for (const Row& row : model)
     if (is_valid(row.text("verdict")) && !(quiet && !doubt_in(row).empty()) &&
         (best == nullptr || row.real("tokens_per_s") > best->real("tokens_per_s")))
       best = &row;
   if (best == nullptr) return "none";
-  const std::string text = fmt::format("{:.6g} tokens/s ({})", best->real("tokens_per_s"), describe(*best));
+  const std::string text =
+      fmt::format("{:.6g} tokens/s ({})", best->real("tokens_per_s"), describe(*best, rows));
   if (doubt_in(*best).empty()) return text;
-  return fmt::format("{}, {}; best without doubt: {}", text, doubt_in(*best), merit_text(rows, true));
+  return fmt::format("{}, {}; best without doubt: {}", text, doubt_in(*best), merit_text(rows, model, true));
+}
+
+/// Rates of different models cannot be compared: their rows apart, in the order in which they come.
+std::vector<std::vector<Row>> by_model(const std::vector<Row>& rows) {
+  std::vector<std::pair<std::string, std::vector<Row>>> models;
+  for (const Row& row : rows) {
+    std::string model;
+    for (const char* name : {"layers", "hidden", "heads", "kv_heads", "vocab", "ffn"})
+      model += row.column(name).text() + " ";
+    auto at = std::ranges::find(models, model, &std::pair<std::string, std::vector<Row>>::first);
+    if (at == models.end()) at = models.insert(at, {model, {}});
+    at->second.push_back(row);
+  }
+  std::vector<std::vector<Row>> apart;
+  for (auto& [model, its_rows] : models) apart.push_back(std::move(its_rows));
+  return apart;
 }
 
 /// "2 of 6 cases, first case 3 (tawpipe, ...): why" of those that have a `why`; empty if there is none.
@@ -357,7 +404,7 @@ std::string first_of(const std::vector<Row>& rows, std::string (*why)(const Row&
   const auto first = std::ranges::find_if(rows, holds);
   if (first == rows.end()) return "";
   return fmt::format("{} of {} cases, first case {} ({}): {}", std::ranges::count_if(rows, holds),
-                     rows.size(), first->integer("case"), describe(*first), why(*first));
+                     rows.size(), first->integer("case"), describe(*first, rows), why(*first));
 }
 
 }  // namespace
@@ -392,7 +439,11 @@ std::string verdict(const std::vector<Row>& rows, const Missing& missing) {
 }
 
 std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
-  return fmt::format("figure of merit: {}\nRESULT: {}\n", merit_text(rows, false), verdict(rows, missing));
+  std::string text;
+  for (const std::vector<Row>& model : by_model(rows))
+    text += fmt::format("figure of merit: {}\n", merit_text(rows, model, false));
+  if (rows.empty()) text = "figure of merit: none\n";
+  return text + fmt::format("RESULT: {}\n", verdict(rows, missing));
 }
 
 std::string to_json(const std::vector<Row>& rows) {
@@ -436,8 +487,7 @@ std::string integer(const Row& row, std::string_view column) {
 /// Largest error against the serial reference; "-" if the case was not checked.
 std::string error(double value) { return std::isnan(value) ? "-" : fmt::format("{:.0e}", value); }
 
-template <class Text>
-int widest(const std::vector<Row>& rows, std::size_t width, const Text& text) {
+int widest(const std::vector<Row>& rows, std::size_t width, const std::function<std::string(const Row&)>& text) {
   for (const Row& row : rows) width = std::max(width, text(row).size());
   return static_cast<int>(width);
 }
@@ -499,7 +549,15 @@ Table::Table(const std::vector<Row>& rows)
           {"loss", "nat", 8, [](const Row& r) { return number(r.real("last_loss"), 4); }},
           {"check", "", 7, [](const Row& r) { return error(r.real("gradient_error")); }},
           {"status", "", -6, [](const Row& r) { return r.text("status"); }},
-      } {}
+      } {
+  constexpr std::array shown = {"schedule", "ranks", "groups", "replicas", "seq", "micro_batch", "micro_batches"};
+  auto at = std::ranges::find(fields_, "seq", &Field::name);
+  for (const std::string_view name : varying_settings(rows)) {
+    if (std::ranges::find(shown, name) != shown.end()) continue;
+    const auto text = [name](const Row& r) { return r.column(name).text(); };
+    at = fields_.insert(at, {std::string(name), "", widest(rows, name.size(), text), text}) + 1;
+  }
+}
 
 std::string Table::header() const {
   std::string names = "#";

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,7 @@ public:
   explicit Row(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
   /// By column name; LogicError if there is no such column or it has another type.
+  [[nodiscard]] const Column& column(std::string_view name) const;
   [[nodiscard]] const std::string& text(std::string_view column) const;
   [[nodiscard]] std::int64_t integer(std::string_view column) const;
   [[nodiscard]] double real(std::string_view column) const;
@@ -44,6 +46,10 @@ private:
 [[nodiscard]] Row sample_row();
 /// Rows of cases that have not run yet, for widths and settings_text().
 [[nodiscard]] std::vector<Row> preview(const std::vector<deck::Case>& cases);
+
+/// Settings in which the rows differ, in the order of the columns: what a reader must see to tell them apart.
+/// Without parameters, and without heads, kv_heads and ffn where they follow from hidden.
+[[nodiscard]] std::vector<std::string_view> varying_settings(const std::vector<Row>& rows);
 
 /// A figure of merit needs at least this many timed steps: with fewer, the quartiles say nothing.
 inline constexpr int least_samples = 3;
@@ -64,9 +70,9 @@ struct Missing {
 [[nodiscard]] std::string verdict(const std::vector<Row>& rows, const Missing& missing = {});
 [[nodiscard]] bool is_valid(const std::string& verdict);
 
-/// "figure of merit: 1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024 tokens)", the fastest valid case,
-/// followed by its doubt and the fastest case without one if it has a doubt; and "RESULT: VALID" or "RESULT:
-/// INVALID: reason". Two lines.
+/// "figure of merit: 1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024 tokens)", the fastest valid case of
+/// each model, followed by its doubt and the fastest case without one if it has a doubt; last "RESULT: VALID"
+/// or "RESULT: INVALID: reason".
 [[nodiscard]] std::string closing_text(const std::vector<Row>& rows, const Missing& missing = {});
 
 /// The aligned table that `run` prints row by row and `show` prints at once. Lines that are no data begin
@@ -86,7 +92,7 @@ private:
   struct Field {
     std::string name, units;
     int width;  ///< negative: left-aligned
-    std::string (*value)(const Row& row);
+    std::function<std::string(const Row& row)> value;
   };
   std::vector<Field> fields_;
 };

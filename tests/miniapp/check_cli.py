@@ -216,7 +216,7 @@ def check_table():
         assert figures["case"] == str(number) and figures["schedule"] == case["settings"]["schedule"]
         assert figures["seq"] == str(case["settings"]["seq"]) and figures["ticks"] == str(case["ticks"]["total"])
         assert figures["w/g/a/b/x"] == "/".join(str(sum(case["slots"].get(kind, 0) for kind in kinds)) for kinds in ("w", "gc", "a", "b", "x"))
-        assert figures["idle"] == f"{100 * case['idle_free_transfers']['share']:.1f}"
+        assert figures["idle"] == f"{100 * case['idle']['share']:.1f}"
         between = case["bytes_per_step"]["between"]["total"] / 4
         assert any(abs(float(figures["between"]) * 1024**power - between) <= 6e-4 * between for power in range(4)), row
     assert "M" not in names and "seq" not in accepted("plan", DECK).splitlines()[0]
