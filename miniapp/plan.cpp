@@ -26,12 +26,13 @@ struct Options {
 
 schedule::Machine machine_of(const Options& options) {
   schedule::Machine machine;
-  const auto set = [](double& rate, const std::string& option, const std::string& text, const auto& parse, const char* unit,
-                      const char* meant) {
+  const auto set = [](double& rate, const std::string& option, const std::string& text, const auto& parse,
+                      const char* unit, const char* meant) {
     if (text.empty()) return;
     rate = parse(option, text);
     if (rate < 1e3)
-      throw InputError(fmt::format("{}: {} {} is less than any machine does; did you mean {}{}?", option, text, unit, text, meant));
+      throw InputError(fmt::format("{}: {} {} is less than any machine does; did you mean {}{}?", option,
+                                   text, unit, text, meant));
   };
   set(machine.flops, "--flops", options.flops, parse_rate, "FLOP/s", "T");
   set(machine.inside, "--inside", options.inside, parse_rate, "bytes/s", "G");

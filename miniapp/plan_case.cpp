@@ -173,18 +173,21 @@ std::size_t actions_of(const schedule::Program& program) {
   return actions;
 }
 
-std::string title_of(const CasePlan& plan, const std::vector<std::vector<schedule::Span>>& spans, bool measured) {
+std::string title_of(const CasePlan& plan, const std::vector<std::vector<schedule::Span>>& spans,
+                     bool measured) {
   const deck::Case& c = plan.settings;
   const std::string times = fmt::format("step {:.4g} ms", schedule::idle(plan.program, spans).seconds * 1e3);
   if (measured)
-    return fmt::format("{}: {}, S = {}, B = {}, M = {}\n{}; every action takes its measured mean; transfers do "
-                       "not slow each other down",
-                       c.schedule, ranks_text(c), c.shape.seq, deck::micro_batch_text(c), c.micro_batches, times);
-  return fmt::format("{}: {}\n{} blocks, H = {}, S = {}, B = {}, M = {}, {}; {}, {:.4g} ms if transfers took no "
-                     "time, ranks then idle {:.1f}%\nassumed of each rank: {}; transfers do not slow each other down",
-                     c.schedule, ranks_text(c), c.shape.layers, c.shape.hidden, c.shape.seq,
-                     deck::micro_batch_text(c), c.micro_batches, name_of(c.shape.dtype), times,
-                     plan.idle.seconds * 1e3, 100 * plan.idle.share(), to_text(plan.machine));
+    return fmt::format(
+        "{}: {}, S = {}, B = {}, M = {}\n{}; every action takes its measured mean; transfers do "
+        "not slow each other down",
+        c.schedule, ranks_text(c), c.shape.seq, deck::micro_batch_text(c), c.micro_batches, times);
+  return fmt::format(
+      "{}: {}\n{} blocks, H = {}, S = {}, B = {}, M = {}, {}; {}, {:.4g} ms if transfers took no "
+      "time, ranks then idle {:.1f}%\nassumed of each rank: {}; transfers do not slow each other down",
+      c.schedule, ranks_text(c), c.shape.layers, c.shape.hidden, c.shape.seq, deck::micro_batch_text(c),
+      c.micro_batches, name_of(c.shape.dtype), times, plan.idle.seconds * 1e3, 100 * plan.idle.share(),
+      to_text(plan.machine));
 }
 
 trace::Timeline timeline_of(const deck::Case& c, const schedule::Machine& machine, const std::string& costs) {

@@ -111,12 +111,12 @@ struct PlanRow {
   std::uint64_t nic_out = 0, nic_in = 0;  ///< bytes per step of the busiest group
   std::optional<double> nic_s;            ///< seconds that this takes at least
   schedule::Footprint memory;             ///< of the rank that needs most
-  double step_s = 0, idle = 0;            ///< if transfers take no time: seconds, and share of the ranks' time
+  double step_s = 0, idle = 0;  ///< if transfers take no time: seconds, and share of the ranks' time
 };
 [[nodiscard]] PlanRow row_of(const CasePlan& plan, int number);
 
-/// Two lines of names and units that begin with #, one aligned line a case with a column for each setting in which
-/// they differ, and a line on all of them together.
+/// Two lines of names and units that begin with #, one aligned line a case with a column for each setting in
+/// which they differ, and a line on all of them together.
 [[nodiscard]] std::string to_text(const std::vector<PlanRow>& rows);
 
 /// "24 ranks in groups 8+8+8", and in how many replicas if there are several.

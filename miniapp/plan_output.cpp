@@ -98,8 +98,9 @@ struct Column {
 using Rows = std::vector<PlanRow>;
 using Bytes = std::function<double(const PlanRow&)>;
 
-Column column(const Rows& rows, const std::string& name, const std::function<std::string(const PlanRow&)>& cell,
-              bool left = false, const std::string& unit = "") {
+Column column(const Rows& rows, const std::string& name,
+              const std::function<std::string(const PlanRow&)>& cell, bool left = false,
+              const std::string& unit = "") {
   Column made{name, unit, {}, left};
   for (const PlanRow& row : rows) made.cells.push_back(cell(row));
   return made;
@@ -121,7 +122,8 @@ void append_bytes(std::vector<Column>& table, const Rows& rows, const std::strin
 std::vector<Column> settings_columns(const Rows& rows) {
   std::vector<Column> table = {
       column(rows, "case", [](const PlanRow& r) { return fmt::to_string(r.number); }),
-      column(rows, "schedule", [](const PlanRow& r) { return r.settings.text("schedule"); }, true),
+      column(
+          rows, "schedule", [](const PlanRow& r) { return r.settings.text("schedule"); }, true),
       column(rows, "ranks", [](const PlanRow& r) { return r.settings.column("ranks").text(); }),
       column(rows, "groups", [](const PlanRow& r) { return r.groups; }, true)};
   std::vector<record::Row> settings;
@@ -159,14 +161,14 @@ std::string sweep_text(const Rows& rows) {
   double seconds = 0;
   std::int64_t steps = 0;
   for (const PlanRow& row : rows) {
-    const std::int64_t here = row.settings.integer("repeats") *
-                              (row.settings.integer("steps") + row.settings.integer("warmup"));
+    const std::int64_t here =
+        row.settings.integer("repeats") * (row.settings.integer("steps") + row.settings.integer("warmup"));
     steps += here;
     seconds += static_cast<double>(here) * std::max(row.step_s, row.nic_s.value_or(0));
   }
-  return fmt::format("# all {} cases: {} steps, {} at least at {}\n", rows.size(), steps,
-                     duration_text(seconds),
-                     rows.front().nic_s ? "the assumed rates" : "the assumed FLOP/s, if transfers take no time");
+  return fmt::format(
+      "# all {} cases: {} steps, {} at least at {}\n", rows.size(), steps, duration_text(seconds),
+      rows.front().nic_s ? "the assumed rates" : "the assumed FLOP/s, if transfers take no time");
 }
 
 }  // namespace
@@ -257,10 +259,11 @@ std::string traffic_text(const CasePlan& plan) {
   if (const auto seconds = plan.nic_seconds())
     text += fmt::format("  NIC time         {:.4g} s at least for a step at {:.4g} MB/s each direction\n",
                         *seconds, plan.machine.nic * 1e-6);
-  return text + fmt::format("  messages         weights {} between, {} inside; gradients {} between, {} inside; "
-                            "{} broadcasts, {} reduces\n",
-                            m.weights_between, m.weights_inside, m.gradients_between, m.gradients_inside,
-                            m.broadcasts, m.reduces);
+  return text +
+         fmt::format("  messages         weights {} between, {} inside; gradients {} between, {} inside; "
+                     "{} broadcasts, {} reduces\n",
+                     m.weights_between, m.weights_inside, m.gradients_between, m.gradients_inside,
+                     m.broadcasts, m.reduces);
 }
 
 std::string time_text(const CasePlan& plan) {
@@ -269,20 +272,22 @@ std::string time_text(const CasePlan& plan) {
   const auto percent = [&](auto rank) {
     return 100 * plan.idle.share(static_cast<int>(rank - plan.idle.busy.begin()));
   };
-  return fmt::format("  ticks            {} per step, of which a rank computes in {} to {}\n"
-                     "  idle             {:.2f}% of the time if transfers take none ({:.2f} to {:.2f}% per rank)\n",
-                     plan.ticks.total, fewest, most, 100 * plan.idle.share(), percent(longest), percent(least));
+  return fmt::format(
+      "  ticks            {} per step, of which a rank computes in {} to {}\n"
+      "  idle             {:.2f}% of the time if transfers take none ({:.2f} to {:.2f}% per rank)\n",
+      plan.ticks.total, fewest, most, 100 * plan.idle.share(), percent(longest), percent(least));
 }
 
 /// The rank that needs most, then one line for each run of ranks that need the same.
 std::string memory_text(const CasePlan& plan) {
   const int ranks = static_cast<int>(plan.memory.size()), worst = plan.worst_rank();
   const auto of = [&](int rank) -> const Footprint& { return plan.memory[static_cast<std::size_t>(rank)]; };
-  std::string text = fmt::format("  slots            {} for weights / gradients / kept by F / left by B / hidden "
-                                 "states on rank {}\n",
-                                 slots_text(plan.program.ranks[static_cast<std::size_t>(worst)]), worst) +
-                     header("memory per rank", by_kind(of(worst))) +
-                     line(fmt::format("worst: rank {}", worst), by_kind(of(worst)));
+  std::string text =
+      fmt::format("  slots            {} for weights / gradients / kept by F / left by B / hidden "
+                  "states on rank {}\n",
+                  slots_text(plan.program.ranks[static_cast<std::size_t>(worst)]), worst) +
+      header("memory per rank", by_kind(of(worst))) +
+      line(fmt::format("worst: rank {}", worst), by_kind(of(worst)));
   for (int first = 0, last = 0; first < ranks; first = ++last) {
     while (last + 1 < ranks && of(last + 1).by_kind == of(first).by_kind) ++last;
     text += line(first == last ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, last),

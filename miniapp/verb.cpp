@@ -63,11 +63,13 @@ int help(const CLI::App& app, const Options& options) {
       app.get_subcommands([&](const CLI::App* verb) { return verb->get_name() == options.topic; });
   if (verbs.empty()) {
     std::vector<std::string> topics = {"keys"};
-    for (const CLI::App* known : app.get_subcommands([](const CLI::App*) { return true; })) topics.push_back(known->get_name());
+    for (const CLI::App* known : app.get_subcommands([](const CLI::App*) { return true; }))
+      topics.push_back(known->get_name());
     for (const deck::Key& key : deck::keys()) topics.push_back(key.name);
     for (const schedule::Entry& entry : schedule::registry()) topics.push_back(entry.name);
-    throw InputError(fmt::format("no help on \"{}\"; did you mean \"{}\"? (minitaw help keys lists keys and schedules)",
-                                 options.topic, nearest(options.topic.substr(0, 64), topics)));
+    throw InputError(
+        fmt::format("no help on \"{}\"; did you mean \"{}\"? (minitaw help keys lists keys and schedules)",
+                    options.topic, nearest(options.topic.substr(0, 64), topics)));
   }
   fmt::print("{}", verbs.front()->help(app.get_name()));
   return 0;

@@ -117,7 +117,8 @@ std::string to_schedule(const Value& value) {
   const auto* text = std::get_if<std::string>(&value.data);
   if (text == nullptr || text->empty() || printable(*text) != *text)
     throw InputError(fmt::format(
-        "schedule: {} is not a schedule; write for example \"tawpipe\" (minitaw help keys lists all)", describe(value)));
+        "schedule: {} is not a schedule; write for example \"tawpipe\" (minitaw help keys lists all)",
+        describe(value)));
   return schedule::to_text(schedule::parse_spec(*text));
 }
 

@@ -60,9 +60,9 @@ void store_groups(Draft& draft, const Value& value) {
   // Checked before anything is built: a damaged deck may ask for 10^12 ranks.
   const std::int64_t sum = sum_of_sizes(sizes, most_ranks + 1);
   if (sum == 0)
-    throw InputError(
-        fmt::format("groups: {} is neither a number of groups nor their sizes; write for example 2 or \"1+2+3\"",
-                    describe(value)));
+    throw InputError(fmt::format(
+        "groups: {} is neither a number of groups nor their sizes; write for example 2 or \"1+2+3\"",
+        describe(value)));
   if (sum > most_ranks)
     throw InputError(fmt::format("groups: {} has more than {} ranks", describe(value), most_ranks));
   draft.groups = topology::parse_groups(sizes).text() + (open ? "+*" : "");

@@ -70,7 +70,11 @@ namespace {
 std::size_t character_at(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return byte(0) >= 0x20 && byte(0) != 0x7f ? 1 : 0;
-  const std::size_t size = byte(0) < 0xc2 ? 0 : byte(0) < 0xe0 ? 2 : byte(0) < 0xf0 ? 3 : byte(0) < 0xf5 ? 4 : 0;
+  const std::size_t size = byte(0) < 0xc2   ? 0
+                           : byte(0) < 0xe0 ? 2
+                           : byte(0) < 0xf0 ? 3
+                           : byte(0) < 0xf5 ? 4
+                                            : 0;
   if (size == 0 || size > text.size() || (size == 2 && byte(0) == 0xc2 && byte(1) < 0xa0)) return 0;
   for (std::size_t i = 1; i < size; ++i)
     if (byte(i) < 0x80 || byte(i) > 0xbf) return 0;

@@ -21,7 +21,8 @@ struct Setting {
   std::string where;  ///< "deck.toml:12" or "--set"
 };
 
-/// Text for a message: at most `most` characters of UTF-8, no control characters, so that a message stays one line.
+/// Text for a message: at most `most` characters of UTF-8, no control characters, so that a message stays one
+/// line.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t most = 60);
 /// The value for a message: `4096`, `"4K"`, `a list`.
 [[nodiscard]] std::string describe(const Value& value);

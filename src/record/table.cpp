@@ -487,7 +487,8 @@ std::string integer(const Row& row, std::string_view column) {
 /// Largest error against the serial reference; "-" if the case was not checked.
 std::string error(double value) { return std::isnan(value) ? "-" : fmt::format("{:.0e}", value); }
 
-int widest(const std::vector<Row>& rows, std::size_t width, const std::function<std::string(const Row&)>& text) {
+int widest(const std::vector<Row>& rows, std::size_t width,
+           const std::function<std::string(const Row&)>& text) {
   for (const Row& row : rows) width = std::max(width, text(row).size());
   return static_cast<int>(width);
 }
@@ -550,7 +551,8 @@ Table::Table(const std::vector<Row>& rows)
           {"check", "", 7, [](const Row& r) { return error(r.real("gradient_error")); }},
           {"status", "", -6, [](const Row& r) { return r.text("status"); }},
       } {
-  constexpr std::array shown = {"schedule", "ranks", "groups", "replicas", "seq", "micro_batch", "micro_batches"};
+  constexpr std::array shown = {"schedule", "ranks",       "groups",       "replicas",
+                                "seq",      "micro_batch", "micro_batches"};
   auto at = std::ranges::find(fields_, "seq", &Field::name);
   for (const std::string_view name : varying_settings(rows)) {
     if (std::ranges::find(shown, name) != shown.end()) continue;

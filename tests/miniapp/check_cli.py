@@ -76,7 +76,7 @@ run deck.toml --interleave=x                        | --interleave
 run deck.toml --set                                 | KEY=VALUE
 run one.toml --time-limit soon                      | --time-limit
 run one.toml --memory 80                            | 80G
-run one.toml -o .                                   | folder
+run one.toml -o .                                   | not a file
 run one.toml -o missing/x.h5                        | missing/x.h5
 verify one.toml --set learning_rate=1               | 0.01
 topo x                                              | x
@@ -136,6 +136,7 @@ learning_rate=1e300             | more than 100
 """
 
 # The same for what a deck may hold.
+SMALL = "layers = 2\nhidden = 32\nheads = 4\n"
 REFUSED_DECKS = {
     "": "needs at least",
     "layers = 8\n": "hidden: not given",
@@ -143,11 +144,11 @@ REFUSED_DECKS = {
     "[model]\nlayers = 2\n": "no tables",
     "layers = 8\nhidden = 64\nlayers = 6\n": "layers is given twice, first in line 1",
     "seq = 2026-01-01\n": "date",
-    "seq = [[64]]\n": "whole number",
-    "seq = 64.5\n": "whole number",
-    "seq = true\n": "whole number",
-    "learning_rate = inf\n": "above zero",
-    'data = "\\u0000"\n': "NUL",
+    SMALL + "seq = [[64]]\n": "whole number",
+    SMALL + "seq = 64.5\n": "whole number",
+    SMALL + "seq = true\n": "whole number",
+    SMALL + "seq = 8\nlearning_rate = inf\n": "above zero",
+    SMALL + "seq = 8\n" + 'data = "\\u0000"\n': "NUL",
 }
 
 
@@ -204,7 +205,7 @@ def check_plan():
 def check_table():
     """One aligned row a case, with the figures of the JSON."""
     arguments = ("plan", DECK, "--set", "schedule=tawpipe,tawpipe:gwps=off,fsdp,zb1", "--set", "seq=64,128")
-    lines = accepted(*arguments).split("\n\n")[0].splitlines()
+    *lines, whole = accepted(*arguments).split("\n\n")[0].splitlines()
     cases = json.loads(accepted(*arguments, "--json"))["cases"]
     assert len(cases) == 8 and len(lines) == 10, lines
     names, rows = lines[0].lstrip("#").split(), [line.split() for line in lines[2:]]
@@ -219,7 +220,12 @@ def check_table():
         assert figures["idle"] == f"{100 * case['idle']['share']:.1f}"
         between = case["bytes_per_step"]["between"]["total"] / 4
         assert any(abs(float(figures["between"]) * 1024**power - between) <= 6e-4 * between for power in range(4)), row
+    assert whole.startswith("# all 8 cases: 96 steps, ")
+    milliseconds = 12e3 * sum(case["idle"]["step_s"] for case in cases)
+    assert abs(float(whole.split(", ")[1].split()[0]) - milliseconds) <= 1e-2 * milliseconds, whole
     assert "M" not in names and "seq" not in accepted("plan", DECK).splitlines()[0]
+    names = accepted("plan", DECK, "--set", "hidden=32,64", "--set", "dtype=fp32,bf16").splitlines()[0].split()
+    assert "hidden" in names and "dtype" in names and "ffn" not in names and "parameters" not in names, names
 
 
 def check_nic():
