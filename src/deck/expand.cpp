@@ -315,8 +315,8 @@ void note_without_effect(Deck& deck) {
           c.groups.text());
   }
   for (const auto& [option, groups] : where)
-    deck.notes.push_back(
-        fmt::format("{} has no effect in groups {}: the program is the same without it", option, fmt::join(groups, ", ")));
+    deck.notes.push_back(fmt::format("{} has no effect in groups {}: the program is the same without it",
+                                     option, fmt::join(groups, ", ")));
 }
 
 void expand_unlocated(const Settings& settings, const Job& job, Deck& deck) {

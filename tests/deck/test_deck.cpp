@@ -133,9 +133,11 @@ TEST(Deck, options_that_change_nothing_are_noted) {
     return make(small, {"ranks=4", "schedule=" + schedule, "groups=" + groups}).notes;
   };
   EXPECT_THAT(notes("tawpipe:rails=2:prefetch=4", "1"),
-              ElementsAre(HasSubstr("prefetch=4 of tawpipe has no effect in groups 4:"), HasSubstr("rails=2 of tawpipe")));
+              ElementsAre(HasSubstr("prefetch=4 of tawpipe has no effect in groups 4:"),
+                          HasSubstr("rails=2 of tawpipe")));
   EXPECT_THAT(notes("tawpipe:rails=2:prefetch=4", "2"), IsEmpty());
-  EXPECT_THAT(notes("fsdp:hierarchical=on", "1,2"), ElementsAre(HasSubstr("hierarchical=on of fsdp has no effect in groups 4:")));
+  EXPECT_THAT(notes("fsdp:hierarchical=on", "1,2"),
+              ElementsAre(HasSubstr("hierarchical=on of fsdp has no effect in groups 4:")));
   EXPECT_THAT(notes("tawpipe:cco=off:drain=5", "2"), ElementsAre(HasSubstr("drain=5")));
 }
 
