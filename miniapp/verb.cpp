@@ -35,6 +35,32 @@ void put_out(const std::string& text) {
 
 namespace {
 
+/// The compute actions of a small step, a row for each rank and a column for each tick: F2 is the forward of shard 2, or
+/// of micro-batch 2 where micro-batches visit all ranks.
+std::string picture_of(const schedule::Entry& entry) {
+  const int ranks = entry.one_rank ? 1 : 4;
+  const bool passes = entry.passes_activations;
+  const schedule::Program program = schedule::build(
+      {{entry.name}, topology::Groups::equal(ranks, entry.one_rank ? 1 : 2), passes ? 8 : ranks, 8});
+  std::string text = fmt::format("A step of {} ranks{}, {} micro-batches, a column a tick (number: {}; F forward, B backward{}):\n",
+                                 ranks, ranks > 1 ? " in 2 groups" : "", program.micro_batches,
+                                 passes ? "micro-batch" : "shard", passes ? ", W of the weights" : "");
+  for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+    std::vector<std::string> ticks;
+    for (const schedule::Action& a : program.ranks[r].actions) {
+      const std::string name(schedule::name_of(a.kind));
+      if (name != "F" && name != "B" && name != "W" && name != "BW") continue;
+      ticks.resize(std::max<std::size_t>(ticks.size(), static_cast<std::size_t>(a.tick) + 1));
+      if (std::string& cell = ticks[static_cast<std::size_t>(a.tick)]; cell.empty())
+        cell = fmt::format("{}{}", name[0], passes ? a.micro_batch : a.shard);
+    }
+    std::string line = fmt::format("  rank {}", r);
+    for (const std::string& cell : ticks) line += fmt::format(" {:>2}", cell.empty() ? "." : cell);
+    text += line + "\n";
+  }
+  return text;
+}
+
 struct Options {
   std::string topic;
   bool markdown = false;
@@ -55,8 +81,8 @@ int help(const CLI::App& app, const Options& options) {
   }
   const auto schedule = std::ranges::find(schedule::registry(), options.topic, &schedule::Entry::name);
   if (schedule != schedule::registry().end()) {
-    fmt::print("{}\nIts actions, tick by tick: minitaw plan DECK --set schedule={} --program\n",
-               deck::help_text(*schedule), schedule->name);
+    fmt::print("{}\n{}Its actions with all transfers: minitaw plan DECK --set schedule={} --program\n",
+               deck::help_text(*schedule), picture_of(*schedule), schedule->name);
     return 0;
   }
   const auto verbs =

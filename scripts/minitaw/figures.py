@@ -76,7 +76,7 @@ def bytes_text(value):
 
 def rate_text(value):
     """Of GB/s."""
-    return f"{figure(value, 3)} GB/s" if exists(value) else "–"
+    return f"{figure(value)} GB/s" if exists(value) else "–"
 
 
 def seconds_text(value):

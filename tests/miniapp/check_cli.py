@@ -183,7 +183,10 @@ def check_help():
         assert accepted(verb, "--help") and f"minitaw {verb}" in accepted("help", verb)
     assert "micro_batches (" in accepted("help", "keys")
     assert accepted("help", "seq").startswith("seq (")
-    assert "tawpipe:cco=on|off" in accepted("help", "tawpipe")
+    text = accepted("help", "tawpipe")
+    assert "tawpipe:cco=on|off" in text and "  rank 0 F0 F1 F2 F3 B3 B2 B1 B0\n  rank 1 F0 F1 F2 F3 B3 B2 B1 B0\n  rank 2  . F0 F1" in text, text
+    for schedule in ("serial", "ddp", "fsdp", "1f1b", "zb1", "zb2", "zbv", "weipipe"):
+        assert "  rank 0 F0" in accepted("help", schedule), schedule
     page = pathlib.Path(REPOSITORY, "docs/keys.md").read_text(encoding="utf-8")
     assert accepted("help", "keys", "--markdown") == page
 
