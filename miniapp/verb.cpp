@@ -41,7 +41,7 @@ std::string picture_of(const schedule::Entry& entry) {
   const int ranks = entry.one_rank ? 1 : 4;
   const bool passes = entry.passes_activations;
   const schedule::Program program = schedule::build(
-      {{entry.name}, topology::Groups::equal(ranks, entry.one_rank ? 1 : 2), passes ? 8 : ranks, 8});
+      {{entry.name, {}}, topology::Groups::equal(ranks, entry.one_rank ? 1 : 2), passes ? 8 : ranks, 8});
   std::string text = fmt::format("A step of {} ranks{}, {} micro-batches, a column a tick (number: {}; F forward, B backward{}):\n",
                                  ranks, ranks > 1 ? " in 2 groups" : "", program.micro_batches,
                                  passes ? "micro-batch" : "shard", passes ? ", W of the weights" : "");
