@@ -27,7 +27,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 sys.dont_write_bytecode = True
 from minitaw.command import BAD_INPUT, BadInput, Parser  # noqa: E402
 
-FRAME = 14  # bytes of an Ethernet header, which the kernel counts
+MTU, FRAME = 9000, 14  # bytes of a packet (a jumbo frame), and of an Ethernet header, which the kernel counts
 
 
 def number_with(units, kind, example):
@@ -64,8 +64,6 @@ def parse(words):
     parser.add_argument("--ranks-per-node", type=count, required=True)
     parser.add_argument("--rate", type=RATE, required=True, help="of each node's adapter, each direction: 100mbit, 1gbit")
     parser.add_argument("--latency", type=TIME, default=0.0, help="added to the way from node to node: 50us, 0.2ms (default: none)")
-    parser.add_argument("--rate-inside", type=RATE, help="ranks of a node share a connection of this rate too, instead of memory")
-    parser.add_argument("--mtu", type=int, default=9000, help="bytes of a packet (default: 9000, jumbo frames)")
     parser.add_argument("--cut", type=cut, metavar="NODE@SECONDS", help="takes the adapter of a node down so long after the start")
     parser.add_argument("--counters", action="store_true", help="says at the end what every adapter has carried, on standard error")
     if "--" not in words and not {"-h", "--help"} & set(words):
@@ -75,8 +73,6 @@ def parse(words):
     options.program = words[at + 1:]
     if not options.program:
         raise BadInput("no program after --")
-    if not 576 <= options.mtu <= 65000:
-        raise BadInput(f"a packet has 576 to 65000 bytes, not {options.mtu}")
     if options.cut and options.cut[0] >= options.nodes:
         raise BadInput(f"there is no node {options.cut[0]} to cut: they are counted from 0")
     return options
@@ -91,9 +87,7 @@ def scaled(value, units):
 def description(options):
     """For the record of the ranks (src/record): words NAME=VALUE."""
     words = {"nodes": options.nodes, "ranks_per_node": options.ranks_per_node, "rate": scaled(options.rate, RATES),
-             "latency": scaled(options.latency, TIMES) if options.latency else "0us", "mtu": options.mtu}
-    if options.rate_inside:
-        words["rate_inside"] = scaled(options.rate_inside, RATES)
+             "latency": scaled(options.latency, TIMES) if options.latency else "0us", "mtu": MTU}
     return " ".join(f"{name}={value}" for name, value in words.items())
 
 
@@ -142,10 +136,10 @@ def set_kernel(name, value, inside):
     subprocess.run([*into, "sh", "-c", f"echo {value} >/proc/sys/net/{name}"], stderr=subprocess.DEVNULL, check=False)
 
 
-def shape(adapter, rate, options, inside=None):
+def shape(adapter, rate, inside=None):
     """The token bucket holds what may leave at once: two packets, or what passes while a timer waits for a core (4 ms, a tick of the
     scheduler). The queue is too long to drop anything: networks of this kind lose nothing; windows (below) keep it short."""
-    burst = max(2 * (options.mtu + FRAME), int(rate / 8 * 4e-3))
+    burst = max(2 * (MTU + FRAME), int(rate / 8 * 4e-3))
     run("tc", "qdisc", "add", "dev", adapter, "root", "handle", "1:", "tbf", "rate", f"{rate:.0f}bit", "burst", burst, "limit", 1 << 30,
         inside=inside)
 
@@ -162,7 +156,7 @@ def delay(options, nodes):
 
 def delay_without_netem(options, nodes):
     """Ports that are isolated reach only the one that is not, where a program puts in later what it has read from them."""
-    run("ip", "link", "add", "delayed", "mtu", options.mtu, "type", "veth", "peer", "name", "inlet", "mtu", options.mtu)
+    run("ip", "link", "add", "delayed", "mtu", MTU, "type", "veth", "peer", "name", "inlet", "mtu", MTU)
     run("ip", "link", "set", "inlet", "master", "switch")
     run("ip", "link", "set", "inlet", "type", "bridge_slave", "learning", "off")
     for adapter in ("delayed", "inlet"):
@@ -210,14 +204,11 @@ class Node:
             raise BadInput(f"cannot make a node: {held.stderr.read().strip().splitlines()[-1]}")
         self.pid = held.pid
         self.connect("admin", f"admin{number}", "admin", f"10.78.0.{number + 2}/24", 1500)
-        self.connect("eth0", self.port, "switch", f"10.77.0.{number + 2}/24", options.mtu)
+        self.connect("eth0", self.port, "switch", f"10.77.0.{number + 2}/24", MTU)
         run("ip", "link", "set", f"admin{number}", "type", "bridge_slave", "isolated", "on")
         run("ip", "link", "set", "lo", "up", inside=self.pid)
-        shape(self.port, options.rate, options)
-        shape("eth0", options.rate, options, inside=self.pid)
-        if options.rate_inside:
-            run("ip", "link", "set", "lo", "mtu", options.mtu, inside=self.pid)
-            shape("lo", options.rate_inside, options, inside=self.pid)
+        shape(self.port, options.rate)
+        shape("eth0", options.rate, inside=self.pid)
         self.limit_windows(options)
 
     def connect(self, adapter, port, bridge, address, mtu):
@@ -250,8 +241,7 @@ class Node:
 
 def variables(options, nodes):
     """What the ranks get, after what the user has set. They find the adapter that is shaped, and no other."""
-    own = {"UCX_TLS": "tcp,self" if options.rate_inside else "tcp,sm,self", "UCX_NET_DEVICES": "eth0,lo" if options.rate_inside else "eth0",
-           "FI_TCP_IFACE": "eth0"}
+    own = {"UCX_TLS": "tcp,sm,self", "UCX_NET_DEVICES": "eth0", "FI_TCP_IFACE": "eth0"}
     cores = sorted(os.sched_getaffinity(0))
     share = len(cores) // len(nodes)
     result = own | dict(os.environ) | {"MINITAW_SHAPED_LINKS": description(options)}

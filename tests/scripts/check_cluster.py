@@ -161,7 +161,7 @@ def bad_calls_are_refused():
     good = [*TWO, "--rate", "1mbit"]
     for options, sentence in ((["--nodes", "0", "--ranks-per-node", "2", "--rate", "1mbit"], "--nodes: '0'"),
                               ([*TWO, "--rate", "1mbits"], "'1mbits' is no rate"), ([*TWO, "--rate", "0mbit"], "is no rate"), (TWO, "--rate"),
-                              ([*good, "--latency", "2"], "is no time"), ([*good, "--mtu", "9"], "576"), ([*good, "--cut", "2@1"], "no node 2"),
+                              ([*good, "--latency", "2"], "is no time"), ([*good, "--cut", "2@1"], "no node 2"),
                               ([*good, "--cut", "x"], "NODE@SECONDS"), ([*good, "--bogus"], "--bogus")):
         said = call(*options, program=["true"], code=2)
         assert sentence in said.stderr and said.stderr.count("\n") == 1 and not said.stdout, said
