@@ -144,13 +144,13 @@ def a_cut_link_embeddings_the_case_and_the_next_one_follows():
     said = call(*TWO, "--rate", "4mbit", "--cut", "1@8", program=job, code=1)
     reports = dict(re.findall(r"^minitaw: rank (\d): no lane has moved for [\d.]+ s\n((?:  .*\n)+)", said.stderr, re.MULTILINE))
     assert "0" in reports, said.stderr  # it ends the job: others may not come to report
-    message = r"(operands|gradients)_(in|out) in tick \d+ (send|recv) [WG]\d+ \w+ (->|<-) r[0-3]"
+    message = r"(operands|gradients)_(in|out) in tick -?\d+ (send|recv) [WG]\d+ \w+ (->|<-) r[0-3]"
     stuck = [rank for rank, report in reports.items() if re.search(message, report)]
     assert stuck, said.stderr
     with h5py.File(record) as file:
         assert list(file["summary/status"].asstr()[:]) == ["timeout"]
         reason = file["summary/reason"].asstr()[0]
-        assert re.match(r"rank 0: no lane has moved for [\d.]+ s, \w+ in tick \d+ ", reason), reason
+        assert re.match(r"rank 0: no lane has moved for [\d.]+ s, \w+ in tick -?\d+ ", reason), reason
     said = call(*TWO, "--rate", "1gbit", program=job, code=1)
     assert "stays as it ended, timeout" in said.stdout, said.stdout
     with h5py.File(record) as file:
