@@ -234,7 +234,7 @@ int in_job(const Invocation& invocation, const JobFlags& flags, const std::funct
   } catch (const engine::AgreedError& error) {
     return told_by_first(mpi, error, 1);
   } catch (const std::exception& error) {
-    complain(fmt::format("rank {}: {}", mpi.job().rank(), error.what()));
+    complain(fmt::format("rank {}: {}", mpi.job().rank(), error.what()), false);
     throw;  // the environment's end stops the other ranks
   }
 }
@@ -302,8 +302,8 @@ std::string MemoryBudget::reason_against(const deck::Case& c,
   of_first = std::max(of_first + reference.beside, reference.alone);
   for (std::size_t i = 0; i < pools_.size(); ++i)
     if (needed[i] > pools_[i].bytes)
-      return fmt::format("needs {:.3g} of {:.3g} GiB ({})", in_gib(needed[i]), in_gib(pools_[i].bytes),
-                         pools_[i].name);
+      return fmt::format("needs {} of {} ({})", size_text(static_cast<double>(needed[i])),
+                         size_text(static_cast<double>(pools_[i].bytes)), pools_[i].name);
   return "";
 }
 

@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
     if (speaks()) app::complain(error.what());
     return bad_input;
   } catch (const std::exception& error) {
-    app::complain(error.what());
+    app::complain(error.what(), false);  // the validator draws a grid
     return failed;
   }
 }

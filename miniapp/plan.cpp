@@ -140,7 +140,7 @@ void add_machine(CLI::App& verb, Options& options) {
 void add_plan(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand(
-      "plan", "bytes, memory and idle ticks of every case, without running it; needs no MPI job");
+      "plan", "bytes, memory and idle time of every case, without running it; needs no MPI job");
   add_deck(*verb, options->deck);
   CLI::Option* json = verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   verb->add_flag("--program", options->program, "the actions of every rank of the one case that is left")

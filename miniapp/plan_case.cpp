@@ -108,8 +108,6 @@ std::int64_t largest_seq(const CasePlan& plan, std::uint64_t available) {
 
 }  // namespace
 
-double in_gib(std::uint64_t bytes) { return static_cast<double>(bytes) / static_cast<double>(GiB); }
-
 Fit fit(const CasePlan& plan, std::uint64_t available) {
   return {available, worst_total(plan.memory), context_bytes + model::library_estimate(plan.settings.shape),
           largest_seq(plan, available)};
@@ -138,11 +136,10 @@ std::uint64_t parse_memory(const std::string& text, const std::string& option) {
 std::string to_text(const Fit& fit) {
   const std::string largest =
       fit.largest_seq > 0 ? fmt::format("the largest S that fits is {}", fit.largest_seq) : "no S fits";
-  return fmt::format(
-      "  device           {}: worst rank needs {:.2f} GiB and about {:.2f} GiB for libraries, of "
-      "{:.2f} GiB; {}\n",
-      fit.fits() ? "fits" : "DOES NOT FIT", in_gib(fit.arena), in_gib(fit.libraries), in_gib(fit.available),
-      largest);
+  return fmt::format("  device           {}: worst rank needs {} and about {} for libraries, of {}; {}\n",
+                     fit.fits() ? "fits" : "DOES NOT FIT", size_text(static_cast<double>(fit.arena)),
+                     size_text(static_cast<double>(fit.libraries)),
+                     size_text(static_cast<double>(fit.available)), largest);
 }
 
 nlohmann::ordered_json to_json(const Fit& fit) {

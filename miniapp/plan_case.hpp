@@ -72,7 +72,8 @@ struct Fit {
 [[nodiscard]] std::uint64_t parse_memory(const std::string& text,
                                          const std::string& option = "--device-memory");
 
-[[nodiscard]] double in_gib(std::uint64_t bytes);
+/// "1.50 GiB", with a unit that leaves a readable number.
+[[nodiscard]] std::string size_text(double bytes);
 
 [[nodiscard]] std::string to_text(const Fit& fit);
 [[nodiscard]] nlohmann::ordered_json to_json(const Fit& fit);

@@ -28,12 +28,6 @@ int power_of(double bytes, double most) {
   return power;
 }
 
-/// "1.50 GiB", with a unit that leaves a readable number.
-std::string size_text(double bytes) {
-  const int power = power_of(bytes, 1024);
-  return fmt::format("{:.{}f} {}", bytes / std::pow(1024, power), power == 0 ? 0 : 2, byte_units[power]);
-}
-
 /// Four digits.
 std::string digits(double value) {
   if (value == 0) return "0";
@@ -72,6 +66,11 @@ std::vector<std::pair<std::string, std::uint64_t>> by_kind(const Footprint& foot
 }
 
 }  // namespace
+
+std::string size_text(double bytes) {
+  const int power = power_of(bytes, 1024);
+  return fmt::format("{:.{}f} {}", bytes / std::pow(1024, power), power == 0 ? 0 : 2, byte_units[power]);
+}
 
 std::string ranks_text(const deck::Case& c) {
   return fmt::format("{} ranks in groups {}{}", c.ranks, groups_text(c.groups),

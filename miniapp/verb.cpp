@@ -21,10 +21,9 @@ void add_deck(CLI::App& verb, DeckOptions& options) {
   cli::add_overrides(verb, options.overrides);
 }
 
-void complain(const std::string& sentence) {
-  std::string line = sentence;
-  std::ranges::replace(line, '\n', ' ');
-  fmt::print(stderr, "minitaw: {}\n", line);
+void complain(std::string sentence, bool one_line) {
+  if (one_line) std::ranges::replace(sentence, '\n', ' ');
+  fmt::print(stderr, "minitaw: {}\n", sentence);
 }
 
 void put_out(const std::string& text) {
@@ -35,16 +34,17 @@ void put_out(const std::string& text) {
 
 namespace {
 
-/// The compute actions of a small step, a row for each rank and a column for each tick: F2 is the forward of shard 2, or
-/// of micro-batch 2 where micro-batches visit all ranks.
+/// The compute actions of a small step, a row for each rank and a column for each tick: F2 is the forward of
+/// shard 2, or of micro-batch 2 where micro-batches visit all ranks.
 std::string picture_of(const schedule::Entry& entry) {
   const int ranks = entry.one_rank ? 1 : 4;
   const bool passes = entry.passes_activations;
   const schedule::Program program = schedule::build(
       {{entry.name, {}}, topology::Groups::equal(ranks, entry.one_rank ? 1 : 2), passes ? 8 : ranks, 8});
-  std::string text = fmt::format("A step of {} ranks{}, {} micro-batches, a column a tick (number: {}; F forward, B backward{}):\n",
-                                 ranks, ranks > 1 ? " in 2 groups" : "", program.micro_batches,
-                                 passes ? "micro-batch" : "shard", passes ? ", W of the weights" : "");
+  std::string text = fmt::format(
+      "A step of {} ranks{}, {} micro-batches, a column a tick (number: {}; F forward, B backward{}):\n",
+      ranks, ranks > 1 ? " in 2 groups" : "", program.micro_batches, passes ? "micro-batch" : "shard",
+      passes ? ", W of the weights" : "");
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     std::vector<std::string> ticks;
     for (const schedule::Action& a : program.ranks[r].actions) {
@@ -72,7 +72,10 @@ int help(const CLI::App& app, const Options& options) {
     return 0;
   }
   if (options.topic.empty()) {
-    fmt::print("{}", app.help());
+    // app.help() would be that of the verb `help`
+    fmt::print("{}\nminitaw help keys lists the keys of a deck and the schedules; help seq explains one key, "
+               "help tawpipe one schedule.\n",
+               app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal));
     return 0;
   }
   if (const deck::Key* key = deck::find_key(options.topic)) {

@@ -38,7 +38,7 @@ struct DeckOptions {
 void add_deck(CLI::App& verb, DeckOptions& options);
 
 /// One line on standard error: "minitaw: <sentence>".
-void complain(const std::string& sentence);
+void complain(std::string sentence, bool one_line = true);
 
 /// Writes to standard output and makes sure that all of it arrives: data that are silently cut are worse than
 /// none. Throws InputError if it cannot be written; a reader that has seen enough (head) is no error.

@@ -154,7 +154,7 @@ std::vector<Key> make_keys() {
        "B of each rank, `ranks` values, in place of micro_batch: for ranks of different speed.",
        sizes("micro_batch_per_rank", &D::micro_batch_per_rank, many)});
   add({"micro_batches", "size", true, false, "", "ranks", "micro_batches = 16",
-       "M, micro-batches per step, all ranks together; a multiple of ranks.",
+       "M, micro-batches per step, all ranks together; a multiple of ranks, in pipelines of replicas.",
        size("micro_batches", &D::micro_batches, 1, many)});
   add({"data", "text", false, false, "synthetic", "", "data = \"corpus.txt\"",
        "File whose bytes are the tokens (path from the current folder), or \"synthetic\".",

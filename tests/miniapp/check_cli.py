@@ -179,7 +179,7 @@ def check_lonely_ranks():
 def check_help():
     assert accepted("--version").startswith("minitaw ")
     for verb in ("run", "verify", "plan", "show", "topo", "help"):
-        assert verb in accepted("--help")
+        assert verb in accepted("--help") and f"\n  {verb} " in accepted("help")
         assert accepted(verb, "--help") and f"minitaw {verb}" in accepted("help", verb)
     assert "micro_batches (" in accepted("help", "keys")
     assert accepted("help", "seq").startswith("seq (")
@@ -288,6 +288,7 @@ def check_paper_case():
     assert messages["gradients_between"] == (groups - 1) * per_rank * ranks
 
 
+DECK.parent.mkdir(parents=True, exist_ok=True)
 DECK.write_text("ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8")
 pathlib.Path(FOLDER, "one.toml").write_text("schedule = 'serial'\nlayers = 2\nhidden = 32\nheads = 4\nseq = 16\n", encoding="utf-8")
 check_refusals()

@@ -166,8 +166,9 @@ TEST(Verdict, of_a_sweep) {
   EXPECT_THAT(verdict(rows, {1, "stopped by SIGTERM"}),
               HasSubstr("INVALID: 1 case is left, stopped by SIGTERM"));
   rows.push_back(make_row(sample_case("tawpipe", 64, 1), 2));
-  EXPECT_EQ(verdict(rows), "INVALID: 1 of 3 cases, first case 2 (tawpipe, 3 ranks in groups 1+2, 64 tokens, steps 1): "
-                           "1 timed steps, at least 3 are needed");
+  EXPECT_EQ(verdict(rows),
+            "INVALID: 1 of 3 cases, first case 2 (tawpipe, 3 ranks in groups 1+2, 64 tokens, steps 1): "
+            "1 timed steps, at least 3 are needed");
 }
 
 TEST(Verdict, the_figure_of_merit_is_the_fastest_valid_case_and_says_what_is_in_doubt) {
