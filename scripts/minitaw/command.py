@@ -36,10 +36,12 @@ def put_out(text):
 
 
 def write_file(path, content):
-    """Text or bytes to a file that the user has named."""
+    """Text or bytes to a file that the user has named; one that is there is replaced as a whole."""
+    path = pathlib.Path(path)
+    part = path.with_name(path.name + ".part") if path.is_file() or not path.exists() else path  # not for /dev/stdout
     try:
-        path = pathlib.Path(path)
-        path.write_bytes(content) if isinstance(content, bytes) else path.write_text(content, encoding="utf-8", errors="replace")
+        part.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
+        part.replace(path)
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror}") from error
 
