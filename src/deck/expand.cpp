@@ -312,7 +312,7 @@ void note_without_effect(Deck& deck) {
     if (!looked_at.insert(fmt::format("{} {} {}", c.schedule, c.groups.text(), c.replicas)).second) continue;
     for (const std::string& name : schedule::options_without_effect(request))
       where[fmt::format("{}={} of {}", name, request.spec.options.at(name), request.spec.name)].insert(
-          c.groups.text());
+          c.replicas == 1 ? c.groups.text() : fmt::format("{} ({} replicas)", c.groups.text(), c.replicas));
   }
   for (const auto& [option, groups] : where)
     deck.notes.push_back(fmt::format("{} has no effect in groups {}: the program is the same without it",

@@ -178,6 +178,8 @@ std::vector<std::string> options_without_effect(Request request) {
   const int ranks = request.groups.ranks();
   if (request.spec.options.empty() || ranks > 64) return names;
   request.micro_batches = 2 * ranks;
+  request.layers =
+      std::min(request.layers, std::max(4, 2 * shards_per_rank(request.spec) * request.ranks_of_copy()));
   const auto actions = [](const Request& of) {
     Program program = build(of);
     program.schedule.clear();

@@ -89,8 +89,8 @@ void check(const Request& request);
 [[nodiscard]] Spec settled(Request request, int adapters);
 
 /// The options of the request that change nothing in its program (rails between one group, say), found by
-/// building a step of two micro-batches a rank without each. Nothing for more than 64 ranks: that would take
-/// its time.
+/// building a step of two micro-batches a rank and few layers without each. Nothing for more than 64 ranks:
+/// that would take its time.
 [[nodiscard]] std::vector<std::string> options_without_effect(Request request);
 
 /// Builds the program of a request that passes check().
