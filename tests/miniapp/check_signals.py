@@ -78,7 +78,7 @@ def main():
         assert job.poll() is None and len(ranks()) == 2, "the first signal has ended the step"
         terminate()
         job.wait(LIMIT)
-        assert job.returncode != 0
+        # not its exit code: MPICH's launcher says 0 at times where all ranks were killed at once
         wait_for(lambda: not ranks(), "ranks are left")
     finally:
         for process in ranks():
