@@ -83,11 +83,13 @@ int Builder::communicator(const std::string& name, const std::vector<int>& ranks
   return at->second;
 }
 
-int Builder::world() {
-  std::vector<int> everyone(ranks());
-  std::iota(everyone.begin(), everyone.end(), 0);
-  return communicator("world", everyone);
+std::vector<int> Builder::everyone() const {
+  std::vector<int> ranks(this->ranks());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
 }
+
+int Builder::world() { return communicator("world", everyone()); }
 
 int Builder::group(int group) { return communicator(fmt::format("group{}", group), groups().members(group)); }
 
@@ -166,24 +168,6 @@ Program Builder::finish(bool overlap) && {
   return std::move(program_);
 }
 
-std::vector<Visit> micro_batch_after_micro_batch(int shards, const std::vector<int>& micro_batches,
-                                                 int first_tick) {
-  std::vector<Visit> visits;
-  visits.reserve(2 * static_cast<std::size_t>(shards) * micro_batches.size());
-  int tick = first_tick;
-  for (const int m : micro_batches) {
-    for (int s = 0; s < shards; ++s) visits.push_back({tick++, s, m, false});
-    for (int s = shards - 1; s >= 0; --s) visits.push_back({tick++, s, m, true});
-  }
-  return visits;
-}
-
-std::vector<int> own_micro_batches(int rank, int per_rank) {
-  std::vector<int> own(per_rank);
-  std::iota(own.begin(), own.end(), rank * per_rank);
-  return own;
-}
-
 namespace {
 
 Action action_of(Kind kind, const Visit& visit, int shard) {
@@ -240,6 +224,23 @@ void Computer::embed_backward(const Visit& visit) {
   builder_.add(rank_, Phase::compute, action_of(Kind::embed_backward, visit, -1),
                {hidden_state(visit.micro_batch), Builder::embeddings_accumulator()});
   hidden_states_.erase(visit.micro_batch);
+}
+
+Team::Team(Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank, int first_tick)
+    : per_rank_(micro_batches_per_rank) {
+  for (const int rank : ranks) computers_.emplace_back(builder, rank);
+  for (int m = ranks[0] * per_rank_; m < (ranks[0] + 1) * per_rank_; ++m) {
+    for (int s = 0; s < builder.shards(); ++s) visits_.push_back({first_tick++, s, m, false});
+    for (int s = builder.shards() - 1; s >= 0; --s) visits_.push_back({first_tick++, s, m, true});
+  }
+}
+
+void Team::compute(std::size_t i, const std::vector<VirtualBuffer>& weights,
+                   const std::vector<VirtualBuffer>& gradients) {
+  Visit visit = visits_[i];
+  for (std::size_t r = 0; r < computers_.size(); ++r, visit.micro_batch += per_rank_)
+    visit.backward ? computers_[r].backward(visit, weights[r], gradients[r])
+                   : computers_[r].forward(visit, weights[r]);
 }
 
 namespace {

@@ -59,6 +59,7 @@ public:
 
   [[nodiscard]] const topology::Groups& groups() const { return groups_; }
   [[nodiscard]] int ranks() const { return groups_.ranks(); }
+  [[nodiscard]] std::vector<int> everyone() const;  ///< 0, 1, ... ranks() - 1
   [[nodiscard]] int shards() const { return program_.shards; }
   [[nodiscard]] int micro_batches() const { return program_.micro_batches / program_.copies; }
   [[nodiscard]] int copies() const { return program_.copies; }
@@ -161,14 +162,6 @@ struct Visit {
   bool backward = false;
 };
 
-/// `shards` forward visits, then as many backward ones, for each micro-batch in turn, a tick each from
-/// `first_tick`.
-[[nodiscard]] std::vector<Visit>
-micro_batch_after_micro_batch(int shards, const std::vector<int>& micro_batches, int first_tick);
-
-/// N consecutive micro-batches for rank `rank` of the data-parallel family.
-[[nodiscard]] std::vector<int> own_micro_batches(int rank, int per_rank);
-
 /// Emits the compute actions of one rank, embedding and loss included, and carries hidden states and what
 /// visits leave for later ones from visit to visit.
 class Computer {
@@ -197,6 +190,26 @@ private:
   std::map<int, VirtualBuffer> hidden_states_;             ///< by micro-batch
   std::map<std::pair<int, int>, VirtualBuffer> saved_;     ///< by micro-batch and shard
   std::map<std::pair<int, int>, VirtualBuffer> deferred_;  ///< the same
+};
+
+/// Ranks that visit the same shards in the same ticks, each with its own run of consecutive micro-batches:
+/// for one after the other, all shards forward and then backward, a tick each.
+class Team {
+public:
+  Team(Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank, int first_tick = 0);
+
+  /// Of the first rank; those of the others differ in the micro-batch only.
+  [[nodiscard]] const std::vector<Visit>& visits() const { return visits_; }
+  [[nodiscard]] int last_tick() const { return visits_.back().tick; }
+
+  /// Emits visit i of every rank, with one buffer of weights and, backward, one for the gradient of each.
+  void compute(std::size_t i, const std::vector<VirtualBuffer>& weights,
+               const std::vector<VirtualBuffer>& gradients);
+
+private:
+  int per_rank_;
+  std::vector<Visit> visits_;
+  std::vector<Computer> computers_;
 };
 
 /// How the embeddings gradient comes together at the end of the step, unless the embeddings are split or one

@@ -4,33 +4,26 @@
 namespace minitaw::schedule {
 namespace {
 
-/// Sum of a block's gradient over all ranks, as soon as its last backward pass is over.
-void all_reduce(Builder& builder, int tick, int shard) {
-  Action a = make_action(Kind::all_reduce, tick, Payload::gradient, shard);
-  a.communicator = builder.world();
-  std::vector<VirtualBuffer> totals;
-  for (int r = 0; r < builder.ranks(); ++r) totals.push_back(builder.accumulator(r, shard));
-  builder.collective(tick, Phase::give_intra, a, totals);
-}
-
-/// Data parallelism: everything on every rank, own micro-batches; a bucket is one block. On one rank nothing
-/// moves: the reference.
+/// Data parallelism: everything on every rank, own micro-batches; the gradients of a block are summed over
+/// all ranks as soon as its last backward pass is over. On one rank nothing moves: the reference.
 Program make(const Request& request) {
   Builder builder(request.groups, request.layers, request.micro_batches);
-  int last_tick = 0;
-  for (int r = 0; r < builder.ranks(); ++r) {
-    for (int s = 0; s < request.layers; ++s) builder.own(r, s);
-    Computer computer(builder, r);
-    for (const Visit& v : micro_batch_after_micro_batch(
-             request.layers, own_micro_batches(r, request.micro_batches_of_rank()), 0)) {
-      v.backward ? computer.backward(v, builder.owned(r, v.shard), builder.accumulator(r, v.shard))
-                 : computer.forward(v, builder.owned(r, v.shard));
-      last_tick = v.tick;
+  std::vector<std::vector<VirtualBuffer>> weights(request.layers), gradients(request.layers);  // by rank
+  for (int s = 0; s < request.layers; ++s)
+    for (const int r : builder.everyone()) {
+      builder.own(r, s);
+      weights[s].push_back(builder.owned(r, s));
+      gradients[s].push_back(builder.accumulator(r, s));
     }
+  Team team(builder, builder.everyone(), request.micro_batches_of_rank());
+  for (std::size_t i = 0; i < team.visits().size(); ++i)
+    team.compute(i, weights[team.visits()[i].shard], gradients[team.visits()[i].shard]);
+  for (int s = 0; builder.ranks() > 1 && s < request.layers; ++s) {
+    Action a = make_action(Kind::all_reduce, team.last_tick() - s + 1, Payload::gradient, s);
+    a.communicator = builder.world();
+    builder.collective(a.tick, Phase::give_intra, a, gradients[s]);
   }
-  if (builder.ranks() > 1)
-    for (int s = 0; s < request.layers; ++s) all_reduce(builder, last_tick - s + 1, s);
-  add_epilogue(builder, last_tick + 1, EmbeddingsUpdate::replicated);
+  add_epilogue(builder, team.last_tick() + 1, EmbeddingsUpdate::replicated);
   return std::move(builder).finish();
 }
 

@@ -9,45 +9,51 @@
 namespace minitaw::schedule {
 namespace {
 
-/// One leg of a collective over all ranks: who takes part, and which part of the shard it is about.
-struct Leg {
-  std::string name;
-  std::vector<int> ranks;
-  Part part;
-};
-
 /// How the slices of a shard come together on all ranks, and gradients go apart: every rank keeps one slice.
+/// On two levels, the ranks with the same place in their groups exchange their slices, so that one copy of
+/// each run crosses; fan-out and reduction are inside groups.
 class Sharding {
 public:
-  Sharding(Builder& builder, bool hierarchical, int prefetch)
-      : builder_(builder), hierarchical_(hierarchical), prefetch_(prefetch) {
+  Sharding(Builder& builder, bool hierarchical, int prefetch) : builder_(builder), prefetch_(prefetch) {
+    const topology::Groups& groups = builder.groups();
+    const int members = groups.size(0);
+    const bool two_levels = hierarchical && groups.count() > 1 && members > 1;
     builder.slice_owned(builder.ranks());
     builder.cut_shards(builder.ranks());
-    for (int r = 0; r < builder.ranks(); ++r) {
-      builder.keep_slice(r, slice_of(r));
+    for (const int r : builder.everyone()) {
+      // Who gathers together keeps neighbouring slices: what they gather is one run.
+      builder.keep_slice(r, two_levels ? groups.local(r) * groups.count() + groups.group_of(r) : r);
       for (int s = 0; s < builder.shards(); ++s) builder.own(r, s);
     }
+    if (!two_levels) {
+      outer_.push_back({"world", builder.everyone(), {}});
+      return;
+    }
+    for (int l = 0; l < members; ++l) {
+      outer_.push_back({fmt::format("rail{}", l), {}, {l, members}});
+      for (int k = 0; k < groups.count(); ++k) outer_.back().ranks.push_back(groups.rank(k, l));
+    }
+    for (int k = 0; k < groups.count(); ++k)
+      inner_.push_back({fmt::format("group{}", k), groups.members(k), {}});
   }
 
   /// The whole shard on every rank for `tick`.
   std::vector<VirtualBuffer> gather(int shard, int tick) {
     if (builder_.ranks() == 1) return {builder_.owned(0, shard)};
     std::vector<VirtualBuffer> values;
-    for (int r = 0; r < builder_.ranks(); ++r) {
+    for (const int r : builder_.everyone()) {
       values.push_back(builder_.value(r, SlotClass::weights));
       local(Kind::load, tick - prefetch_, Phase::fetch_first, r, shard, builder_.owned(r, shard), values[r]);
     }
-    for (const Leg& leg : outer())
-      call(Kind::all_gather, tick - prefetch_, Phase::fetch_inter, shard, leg, values);
-    for (const Leg& leg : inner())
-      call(Kind::all_gather, tick - prefetch_, Phase::fetch_intra, shard, leg, values);
+    call(Kind::all_gather, tick - prefetch_, Phase::fetch_inter, shard, outer_, values);
+    call(Kind::all_gather, tick - prefetch_, Phase::fetch_intra, shard, inner_, values);
     return values;
   }
 
   /// Where the backward passes of a tick put the shard's gradient.
   std::vector<VirtualBuffer> gradients(int shard) {
     std::vector<VirtualBuffer> values;
-    for (int r = 0; r < builder_.ranks(); ++r)
+    for (const int r : builder_.everyone())
       values.push_back(builder_.ranks() == 1 ? builder_.accumulator(r, shard)
                                              : builder_.value(r, SlotClass::gradient));
     return values;
@@ -56,80 +62,46 @@ public:
   /// Adds the sums of those gradients to the totals of the slices.
   void scatter(int shard, int tick, const std::vector<VirtualBuffer>& gradients) {
     if (builder_.ranks() == 1) return;
-    for (const Leg& leg : inner())
-      call(Kind::reduce_scatter, tick + 1, Phase::give_intra, shard, leg, gradients);
-    for (const Leg& leg : outer())
-      call(Kind::reduce_scatter, tick + 1, Phase::give_inter, shard, leg, gradients);
-    for (int r = 0; r < builder_.ranks(); ++r)
+    call(Kind::reduce_scatter, tick + 1, Phase::give_intra, shard, inner_, gradients);
+    call(Kind::reduce_scatter, tick + 1, Phase::give_inter, shard, outer_, gradients);
+    for (const int r : builder_.everyone())
       local(Kind::accumulate, tick + 1, Phase::give_last, r, shard, gradients[r],
             builder_.accumulator(r, shard));
   }
 
 private:
-  [[nodiscard]] int members() const { return builder_.groups().size(0); }
-  [[nodiscard]] bool two_levels() const {
-    return hierarchical_ && builder_.groups().count() > 1 && members() > 1;
-  }
+  /// A communicator that gathers or reduces a part of the shard.
+  struct Leg {
+    std::string name;
+    std::vector<int> ranks;
+    Part part;
+  };
 
-  /// Two levels: the ranks with the same place in their groups keep neighbouring slices, so that what they
-  /// gather is one run.
-  [[nodiscard]] int slice_of(int rank) const {
-    if (!two_levels()) return rank;
-    return builder_.groups().local(rank) * builder_.groups().count() + builder_.groups().group_of(rank);
-  }
-
-  /// Between groups: one copy of each run crosses.
-  [[nodiscard]] std::vector<Leg> outer() const {
-    std::vector<Leg> legs;
-    if (!two_levels()) return legs = {all()};
-    for (int l = 0; l < members(); ++l) {
-      legs.push_back({"rail" + std::to_string(l), {}, {l, members()}});
-      for (int k = 0; k < builder_.groups().count(); ++k)
-        legs.back().ranks.push_back(builder_.groups().rank(k, l));
-    }
-    return legs;
-  }
-
-  /// Inside groups: fan-out and reduction.
-  [[nodiscard]] std::vector<Leg> inner() const {
-    std::vector<Leg> legs;
-    if (two_levels())
-      for (int k = 0; k < builder_.groups().count(); ++k)
-        legs.push_back({"group" + std::to_string(k), builder_.groups().members(k), {}});
-    return legs;
-  }
-
-  [[nodiscard]] Leg all() const {
-    Leg leg{"world", {}, {}};
-    for (int r = 0; r < builder_.ranks(); ++r) leg.ranks.push_back(r);
-    return leg;
-  }
-
-  [[nodiscard]] static Action action(Kind kind, int tick, int shard, Part part) {
-    const bool gathers = kind == Kind::load || kind == Kind::all_gather;
-    return make_action(kind, tick, gathers ? Payload::weights : Payload::gradient, shard, part);
-  }
-
-  void call(Kind kind, int tick, Phase phase, int shard, const Leg& leg,
+  void call(Kind kind, int tick, Phase phase, int shard, const std::vector<Leg>& legs,
             const std::vector<VirtualBuffer>& all) {
-    Action a = action(kind, tick, shard, leg.part);
-    a.communicator = builder_.communicator(leg.name, leg.ranks);
-    std::vector<VirtualBuffer> values;
-    for (const int r : leg.ranks) values.push_back(all[r]);
-    builder_.collective(tick, phase, a, values);
+    const Payload payload = kind == Kind::all_gather ? Payload::weights : Payload::gradient;
+    for (const Leg& leg : legs) {
+      Action a = make_action(kind, tick, payload, shard, leg.part);
+      a.communicator = builder_.communicator(leg.name, leg.ranks);
+      std::vector<VirtualBuffer> values;
+      for (const int r : leg.ranks) values.push_back(all[r]);
+      builder_.collective(tick, phase, a, values);
+    }
   }
 
   /// Beside the outer leg, in its lane: between the slice that a rank keeps and the buffer of the whole.
   void local(Kind kind, int tick, Phase phase, int rank, int shard, VirtualBuffer from, VirtualBuffer to) {
-    Action a = action(kind, tick, shard, builder_.owned_part(rank));
-    a.lane = lane_of(kind == Kind::load ? Kind::all_gather : Kind::reduce_scatter, a.payload,
-                     builder_.groups().count() == 1);
+    const bool loads = kind == Kind::load;
+    Action a = make_action(kind, tick, loads ? Payload::weights : Payload::gradient, shard,
+                           builder_.owned_part(rank));
+    a.lane =
+        lane_of(loads ? Kind::all_gather : Kind::reduce_scatter, a.payload, builder_.groups().count() == 1);
     builder_.add(rank, phase, a, {from, to});
   }
 
   Builder& builder_;
-  bool hierarchical_;
   int prefetch_;
+  std::vector<Leg> outer_, inner_;
 };
 
 void require(const Request& request) {
@@ -147,24 +119,19 @@ Program make(const Request& request) {
   Builder builder(request.groups, request.layers, request.micro_batches, request.replicas);
   Sharding sharding(builder, request.spec.options.contains("hierarchical"),
                     number_of(request.spec, "prefetch", 1));
-  std::vector<Computer> computers;
-  std::vector<std::vector<Visit>> visits;
-  for (int r = 0; r < builder.ranks(); ++r) {
-    computers.emplace_back(builder, r);
-    visits.push_back(micro_batch_after_micro_batch(request.layers,
-                                                   own_micro_batches(r, request.micro_batches_of_rank()), 0));
-  }
-  for (std::size_t i = 0; i < visits[0].size(); ++i) {
-    const Visit& now = visits[0][i];
+  Team team(builder, builder.everyone(), request.micro_batches_of_rank());
+  for (std::size_t i = 0; i < team.visits().size(); ++i) {
+    const Visit& now = team.visits()[i];
     const std::vector<VirtualBuffer> weights = sharding.gather(now.shard, now.tick);
-    const std::vector<VirtualBuffer> gradients =
-        now.backward ? sharding.gradients(now.shard) : std::vector<VirtualBuffer>();
-    for (int r = 0; r < builder.ranks(); ++r)
-      now.backward ? computers[r].backward(visits[r][i], weights[r], gradients[r])
-                   : computers[r].forward(visits[r][i], weights[r]);
-    if (now.backward) sharding.scatter(now.shard, now.tick, gradients);
+    if (!now.backward) {
+      team.compute(i, weights, {});
+      continue;
+    }
+    const std::vector<VirtualBuffer> gradients = sharding.gradients(now.shard);
+    team.compute(i, weights, gradients);
+    sharding.scatter(now.shard, now.tick, gradients);
   }
-  add_epilogue(builder, visits[0].back().tick + 1, EmbeddingsUpdate::sliced);
+  add_epilogue(builder, team.last_tick() + 1, EmbeddingsUpdate::sliced);
   return std::move(builder).finish();
 }
 

@@ -10,14 +10,6 @@
 namespace minitaw::schedule {
 namespace {
 
-/// How ranks order their work: all of them pass activations from stage to stage.
-enum class StageRule {
-  one_forward_one_backward,  ///< 1F1B, with several chunks interleaved (Narayanan et al., SC'21)
-  zero_bubble_h1,            ///< ZB-H1 (Qi et al., arXiv 2401.10241): activations of p micro-batches
-  zero_bubble_h2,            ///< ZB-H2: of 2 p - 1
-  zero_bubble_v,             ///< ZB-V (Qi et al., arXiv 2405.15362): of p
-};
-
 /// Which rank has which of the model's stages: `chunks` each. They go round the ranks, or to the last one and
 /// back, in the shape of a V.
 struct Stages {
@@ -36,7 +28,7 @@ struct Stages {
 /// One visit of a stage: forward, backward (both halves), backward_input or backward_weight.
 struct StageVisit {
   Kind kind = Kind::forward;
-  int stage = 0, micro_batch = 0;
+  int stage = 0, micro_batch = 0, tick = 0;
 };
 
 /// Visits of one rank as they are put in order, the micro-batches of each chunk in theirs. Rules may go on to
@@ -67,12 +59,18 @@ private:
   std::vector<StageVisit> visits_;
 };
 
-/// Forward visits, `ahead` more than backward ones, then in turns. Chunks change after p micro-batches.
-void one_by_one(Order& order, const Stages& stages, int micro_batches, int ahead) {
-  const int p = stages.ranks, all = (micro_batches + p - 1) / p * p * stages.chunks;
+/// How rank i of p orders its work. Every rank passes activations on from stage to stage. Below, W(j) is the
+/// weights' half of micro-batch j.
+using StageRule = void (*)(Order& order, const Stages& stages, int i, int micro_batches);
+
+/// 1F1B: p-i forward visits; then B+W(j), F; ... With v > 1 chunks interleaved (Narayanan et al., SC'21),
+/// which change after p micro-batches: 2(p-i-1) + (v-1)p + 1 forward visits.
+void order_1f1b(Order& order, const Stages& stages, int i, int micro_batches) {
+  const int p = stages.ranks, v = stages.chunks, all = (micro_batches + p - 1) / p * p * v;
+  const int ahead = v == 1 ? p - i : 2 * (p - i) - 1 + (v - 1) * p;
   for (int k = 0; k < all + ahead - 1; ++k) {
-    if (k < all) order.forward(k / p % stages.chunks);
-    if (k >= ahead - 1) order.backward(stages.chunks - 1 - (k - ahead + 1) / p % stages.chunks);
+    if (k < all) order.forward(k / p % v);
+    if (k >= ahead - 1) order.backward(v - 1 - (k - ahead + 1) / p % v);
   }
 }
 
@@ -86,18 +84,31 @@ void halves_one_by_one(Order& order, int micro_batches, int ahead, int delay) {
   order.remaining_weights(0);
 }
 
-/// Down and up the V: each rank fills its buffers, then visits both chunks in turns, F B W each.
-void zero_bubble_v(Order& order, int p, int i, int micro_batches) {
+/// ZB-H1 (Qi et al., arXiv 2401.10241): p-i forward visits; then B(j), W(j-i) if j >= i, F; ...; the
+/// remaining W. Activations of p micro-batches.
+void order_zb_h1(Order& order, const Stages& stages, int i, int micro_batches) {
+  halves_one_by_one(order, micro_batches, stages.ranks - i, i);
+}
+
+/// ZB-H2: 2(p-i)-1 forward visits; then B(j), W(j-2i) if j >= 2i, F; ...; the remaining W. Activations of
+/// 2 p - 1 micro-batches.
+void order_zb_h2(Order& order, const Stages& stages, int i, int micro_batches) {
+  halves_one_by_one(order, micro_batches, 2 * (stages.ranks - i) - 1, 2 * i);
+}
+
+/// ZB-V (Qi et al., arXiv 2405.15362), down and up the V: each rank fills its buffers, then visits both
+/// chunks in turns, F B W each. Activations of p micro-batches.
+void order_zb_v(Order& order, const Stages& stages, int i, int micro_batches) {
+  const int p = stages.ranks;
   const auto backward = [&](int chunk) {
     order.backward_input(chunk);
     order.weight(chunk);
   };
-  const auto both_forward = [&] {
+  for (int k = 0; k < 2 * (p - i) - 1; ++k) order.forward(0);
+  for (int k = 0; k < i; ++k) {
     order.forward(1);
     order.forward(0);
-  };
-  for (int k = 0; k < 2 * (p - i) - 1; ++k) order.forward(0);
-  for (int k = 0; k < i; ++k) both_forward();
+  }
   for (int k = 0; k < p - i; ++k) {
     order.forward(1);
     backward(1);
@@ -118,78 +129,34 @@ void zero_bubble_v(Order& order, int p, int i, int micro_batches) {
   order.remaining_weights(0);
 }
 
-/// What rank i of p does in a step, in order. With W(j) the weights' half of micro-batch j:
-///   1F1B   p-i forward visits; then B+W(j), F; ...  With v > 1 chunks: 2(p-i-1) + (v-1)p + 1 forward visits
-///   ZB-H1  p-i forward visits; then B(j), W(j-i) if j >= i, F; ...; the remaining W
-///   ZB-H2  2(p-i)-1 forward visits; then B(j), W(j-2i) if j >= 2i, F; ...; the remaining W
-///   ZB-V   see above
-std::vector<StageVisit> visits_of(StageRule rule, const Stages& stages, int i, int micro_batches) {
-  Order order(stages, i, micro_batches);
-  const int p = stages.ranks, v = stages.chunks, left = p - i;
-  switch (rule) {
-  case StageRule::one_forward_one_backward:
-    one_by_one(order, stages, micro_batches, v == 1 ? left : 2 * left - 1 + (v - 1) * p);
-    break;
-  case StageRule::zero_bubble_h1:
-    halves_one_by_one(order, micro_batches, left, i);
-    break;
-  case StageRule::zero_bubble_h2:
-    halves_one_by_one(order, micro_batches, 2 * left - 1, 2 * i);
-    break;
-  case StageRule::zero_bubble_v:
-    zero_bubble_v(order, p, i, micro_batches);
-    break;
-  }
-  return std::move(order).visits();
-}
-
-/// When the visits of every rank begin if each takes one tick and messages none: [rank][visit]. A rank
-/// continues as soon as what its next visit needs is over.
-class Ticker {
-public:
-  Ticker(const std::vector<std::vector<StageVisit>>& visits, int stages, int micro_batches)
-      : visits_(visits), ticks_(visits.size()), free_(visits.size()),
-        forward_(stages, std::vector<int>(micro_batches, -1)), backward_(forward_) {}
-
-  std::vector<std::vector<int>> run() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (std::size_t r = 0; r < visits_.size(); ++r)
-        while (advance(r)) moved = true;
-    }
-    for (std::size_t r = 0; r < visits_.size(); ++r)
-      if (ticks_[r].size() < visits_[r].size()) throw LogicError("stages wait for one another");
-    return std::move(ticks_);
-  }
-
-private:
-  /// End of what the visit needs from a neighbour; -1: not known yet.
-  [[nodiscard]] int needed(const StageVisit& visit) const {
+/// When the visits of every rank begin if each takes one tick and messages none: a rank continues as soon as
+/// what its next visit needs is over.
+void set_ticks(std::vector<std::vector<StageVisit>>& visits, int stages, int micro_batches) {
+  // Ends by stage and micro-batch; -1: not known yet.
+  std::vector<std::vector<int>> forward(stages, std::vector<int>(micro_batches, -1)), backward = forward;
+  std::vector<std::size_t> next(visits.size());
+  std::vector<int> free(visits.size());
+  const auto needed = [&](const StageVisit& visit) {
     const int s = visit.stage;
-    if (visit.kind == Kind::forward) return s == 0 ? 0 : forward_[s - 1][visit.micro_batch];
-    if (visit.kind == Kind::backward_weight || s + 1 == static_cast<int>(backward_.size())) return 0;
-    return backward_[s + 1][visit.micro_batch];
+    if (visit.kind == Kind::forward) return s == 0 ? 0 : forward[s - 1][visit.micro_batch];
+    if (visit.kind == Kind::backward_weight || s + 1 == stages) return 0;
+    return backward[s + 1][visit.micro_batch];
+  };
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t r = 0; r < visits.size(); ++r)
+      for (; next[r] < visits[r].size(); ++next[r], moved = true) {
+        StageVisit& visit = visits[r][next[r]];
+        if (needed(visit) < 0) break;
+        visit.tick = std::max(needed(visit), free[r]);
+        free[r] = visit.tick + 1;
+        if (visit.kind == Kind::forward) forward[visit.stage][visit.micro_batch] = free[r];
+        else if (visit.kind != Kind::backward_weight) backward[visit.stage][visit.micro_batch] = free[r];
+      }
   }
-
-  bool advance(std::size_t rank) {
-    const std::size_t next = ticks_[rank].size();
-    if (next == visits_[rank].size()) return false;
-    const StageVisit& visit = visits_[rank][next];
-    const int ready = needed(visit);
-    if (ready < 0) return false;
-    const int tick = std::max(ready, free_[rank]);
-    ticks_[rank].push_back(tick);
-    free_[rank] = tick + 1;
-    if (visit.kind == Kind::forward) forward_[visit.stage][visit.micro_batch] = tick + 1;
-    else if (visit.kind != Kind::backward_weight) backward_[visit.stage][visit.micro_batch] = tick + 1;
-    return true;
-  }
-
-  const std::vector<std::vector<StageVisit>>& visits_;
-  std::vector<std::vector<int>> ticks_;
-  std::vector<int> free_;
-  std::vector<std::vector<int>> forward_, backward_;  ///< ends, by stage and micro-batch
-};
+  for (std::size_t r = 0; r < visits.size(); ++r)
+    if (next[r] < visits[r].size()) throw LogicError("stages wait for one another");
+}
 
 /// Stage s is shard s; hidden states go from stage to stage and their gradients back.
 class Pipeline {
@@ -199,38 +166,30 @@ public:
     for (int i = 0; i < stages.ranks; ++i) {
       for (int chunk = 0; chunk < stages.chunks; ++chunk) builder.own(i, stages.at(i, chunk));
       computers_.emplace_back(builder, i);
-      visits.push_back(visits_of(rule, stages, i, builder.micro_batches()));
+      Order order(stages, i, builder.micro_batches());
+      rule(order, stages, i, builder.micro_batches());
+      visits.push_back(std::move(order).visits());
     }
     builder.place_embeddings(0, stages.rank_of(stages.count() - 1));
-    place(visits);
+    set_ticks(visits, stages.count(), builder.micro_batches());
+    for (const auto& of_rank : visits) visits_.insert(visits_.end(), of_rank.begin(), of_rank.end());
+    std::ranges::stable_sort(visits_, {}, &StageVisit::tick);
   }
 
   /// Emits the step; returns its last tick.
   int run() {
     int tick = 0;
-    for (const Placed& placed : by_tick_) {
-      if (placed.tick > tick) send(tick);
-      tick = placed.tick;
-      emit(placed.visit, tick);
+    for (const StageVisit& visit : visits_) {
+      if (visit.tick > tick) send(tick);
+      tick = visit.tick;
+      emit(visit);
     }
     return tick;
   }
 
 private:
-  struct Placed {
-    int tick;
-    StageVisit visit;
-  };
-
-  void place(const std::vector<std::vector<StageVisit>>& visits) {
-    const auto ticks = Ticker(visits, stages_.count(), builder_.micro_batches()).run();
-    for (std::size_t i = 0; i < visits.size(); ++i)
-      for (std::size_t v = 0; v < visits[i].size(); ++v) by_tick_.push_back({ticks[i][v], visits[i][v]});
-    std::ranges::stable_sort(by_tick_, {}, &Placed::tick);
-  }
-
-  void emit(const StageVisit& what, int tick) {
-    const Visit visit{tick, what.stage, what.micro_batch, what.kind != Kind::forward};
+  void emit(const StageVisit& what) {
+    const Visit visit{what.tick, what.stage, what.micro_batch, what.kind != Kind::forward};
     const int rank = stages_.rank_of(what.stage);
     Computer& computer = computers_[rank];
     const VirtualBuffer weights = builder_.owned(rank, what.stage),
@@ -265,13 +224,12 @@ private:
   Builder& builder_;
   Stages stages_;
   std::vector<Computer> computers_;
-  std::vector<Placed> by_tick_;
+  std::vector<StageVisit> visits_;  ///< of all ranks, by tick
   std::vector<Builder::Message> messages_;
 };
 
 Program build_pipeline(const Request& request, StageRule rule) {
-  const Stages stages{request.ranks_of_copy(), shards_per_rank(request.spec),
-                      rule == StageRule::zero_bubble_v};
+  const Stages stages{request.ranks_of_copy(), shards_per_rank(request.spec), rule == order_zb_v};
   Builder builder(request.groups, stages.count(), request.micro_batches, request.replicas);
   const int last_tick = Pipeline(builder, rule, stages).run();
   add_epilogue(builder, last_tick + 1, EmbeddingsUpdate::replicated);
@@ -293,8 +251,7 @@ Entry entry(const char* name, const char* doc, int shards_per_rank = 1) {
 }  // namespace
 
 Entry schedules::one_forward_one_backward() {
-  Entry result = entry<StageRule::one_forward_one_backward>(
-      "1f1b", "pipeline that passes activations: one forward, one backward");
+  Entry result = entry<order_1f1b>("1f1b", "pipeline that passes activations: one forward, one backward");
   result.options.push_back({"chunks",
                             {"1", "1..16"},
                             "stages of each rank, interleaved (virtual stages of Megatron-LM): gaps are as "
@@ -303,17 +260,17 @@ Entry schedules::one_forward_one_backward() {
 }
 
 Entry schedules::zero_bubble_1() {
-  return entry<StageRule::zero_bubble_h1>(
+  return entry<order_zb_h1>(
       "zb1", "zero bubble ZB-H1 (arXiv 2401.10241): weight gradients fill the pipeline's gaps");
 }
 
 Entry schedules::zero_bubble_2() {
-  return entry<StageRule::zero_bubble_h2>(
+  return entry<order_zb_h2>(
       "zb2", "zero bubble ZB-H2: smaller gaps for the activations of twice as many micro-batches");
 }
 
 Entry schedules::zero_bubble_v() {
-  return entry<StageRule::zero_bubble_v>(
+  return entry<order_zb_v>(
       "zbv",
       "zero bubble ZB-V (arXiv 2405.15362): two stages on each rank, down and up a V; no gaps where F, "
       "B and W take as long, with the activations of 1F1B",

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -47,41 +46,27 @@ struct RelayTiming {
 /// parts in its group, the other group gathers them; gradients come back likewise.
 ///
 /// `teams` are the groups that share a shard's visit: the topology's groups, or single ranks without GWPS.
+/// If shards are passed on, a team takes them from the team before it, which has just used them.
 class GroupRelay {
 public:
   GroupRelay(Builder& builder, const topology::Groups& teams, std::vector<int> owners, RelayTiming timing,
-             int rails)
-      : builder_(builder), teams_(teams), owners_(std::move(owners)), timing_(timing), rails_(rails) {
+             int rails, bool passes_on)
+      : builder_(builder), teams_(teams), owners_(std::move(owners)), timing_(timing), rails_(rails),
+        passes_on_(passes_on), weights_(teams.count()) {
     for (int a = 0; a < teams.count(); ++a)
-      for (int b = 0; b < a; ++b) builder.cut_shards(this->rails(a, b));
+      for (int b = 0; b < a; ++b) builder.cut_shards(parts(a, b));
   }
 
-  [[nodiscard]] const RelayTiming& timing() const { return timing_; }
+  /// Of the shard that a team fetched last, one buffer per member, in rank order.
+  [[nodiscard]] const std::vector<VirtualBuffer>& weights(int team) const { return weights_[team]; }
 
-  /// Where a team takes a shard from: the owner, or the leader of another team that has `values` of it.
-  struct Source {
-    int team = -1;  ///< -1: the owner
-    std::vector<VirtualBuffer> values;
-  };
-
-  /// The shard's weights on every member of a team for `tick`: one value per member, in rank order.
-  [[nodiscard]] std::vector<VirtualBuffer> fetch(int team, int shard, int tick, const Source& source) {
-    const int owner = owners_[shard];
-    std::vector<VirtualBuffer> values;
-    for (const int r : teams_.members(team))
-      values.push_back(r == owner ? builder_.owned(r, shard) : builder_.value(r, SlotClass::weights));
-    if (owns(team, shard)) {
-      if (!alone(team)) inside(Kind::broadcast, team, owner, shard, tick - timing_.fetch_intra, {}, values);
-    } else if (rails(team, teams_.group_of(owner)) > 1) {
-      fetch_in_parts(team, shard, tick, values);
-    } else {
-      const bool passed_on = source.team >= 0 && !owns(source.team, shard);
-      const int from = passed_on ? leader(source.team, shard) : owner;
-      fetch_whole(team, shard, tick,
-                  {from, passed_on ? source.values[teams_.local(from)] : builder_.owned(owner, shard)},
-                  values);
-    }
-    return values;
+  /// The shard's weights on every member of a team for `tick`.
+  void fetch(int team, int shard, int tick) {
+    std::vector<VirtualBuffer>& values = weights_[team];
+    values.clear();
+    for (const int r : teams_.members(team)) values.push_back(weights_on(r, shard));
+    if (!owns(team, shard)) send_to(team, shard, tick - timing_.fetch_inter);
+    inside(Payload::weights, team, shard, tick - timing_.fetch_intra, values);
   }
 
   /// Where each member's B puts the shard's gradient.
@@ -93,121 +78,102 @@ public:
     return values;
   }
 
-  /// Moves those gradients to the owner's total, at tick `when`.
-  void return_gradients(int team, int shard, int when, const std::vector<VirtualBuffer>& gradients) {
+  /// Moves those gradients to the owner's total.
+  void return_gradients(int team, int shard, int tick, const std::vector<VirtualBuffer>& gradients) {
     const int owner = owners_[shard];
-    if (!owns(team, shard) && rails(team, teams_.group_of(owner)) > 1)
-      return return_in_parts(team, shard, when, gradients);
-    if (!alone(team)) inside(Kind::reduce, team, leader(team, shard), shard, when, {}, gradients);
-    if (!owns(team, shard)) return return_whole(team, shard, when, gradients);
-    // Right behind the reduction, in the same lane.
-    if (!alone(team))
-      add_to_total(owner, shard, when, Phase::give_intra, Lane::gradients, {},
-                   gradients[teams_.local(owner)]);
+    inside(Payload::gradient, team, shard, tick, gradients);
+    if (owns(team, shard)) {
+      // Right behind the reduction, in the same lane.
+      if (!alone(team))
+        add_to_total(shard, tick, Phase::give_intra, Lane::gradients, {}, gradients[teams_.local(owner)]);
+      return;
+    }
+    const std::vector<int> leaders = leaders_of(team, shard);
+    const VirtualBuffer received = builder_.value(owner, SlotClass::contribution);
+    for (int i = 0; i < static_cast<int>(leaders.size()); ++i) {
+      const Cargo cargo{Payload::gradient, shard, -1, {i, static_cast<int>(leaders.size())}};
+      const int receiver = counterpart(cargo);
+      const bool direct = receiver == owner;
+      const VirtualBuffer passing = direct ? received : builder_.value(receiver, SlotClass::contribution);
+      builder_.transfer(tick, Phase::give_inter, cargo, {leaders[i], gradients[teams_.local(leaders[i])]},
+                        {receiver, passing});
+      if (!direct) builder_.transfer(tick, Phase::give_last, cargo, {receiver, passing}, {owner, received});
+      add_to_total(shard, tick, direct ? Phase::give_inter : Phase::give_last, Lane::gradients_in, cargo.part,
+                   received);
+    }
   }
 
 private:
   [[nodiscard]] bool owns(int team, int shard) const { return teams_.group_of(owners_[shard]) == team; }
   [[nodiscard]] bool alone(int team) const { return teams_.size(team) == 1; }
 
-  /// The rank of a team that exchanges a shard with other teams.
-  [[nodiscard]] int leader(int team, int shard) const {
-    if (owns(team, shard)) return owners_[shard];
-    return teams_.rank(team, teams_.local(owners_[shard]) % teams_.size(team));
-  }
-
   /// Parts that a message between two teams is cut into.
-  [[nodiscard]] int rails(int team, int other) const {
+  [[nodiscard]] int parts(int team, int other) const {
     return std::min({rails_, teams_.size(team), teams_.size(other)});
   }
 
-  /// A collective inside a team.
-  void inside(Kind kind, int team, int root, int shard, int tick, Part part,
-              const std::vector<VirtualBuffer>& values) {
-    const bool weights = kind == Kind::broadcast || kind == Kind::all_gather;
-    Action a = make_action(kind, tick, weights ? Payload::weights : Payload::gradient, shard, part);
-    a.peer = is_rooted(kind) ? root : -1;
-    a.communicator = builder_.group(team);
-    builder_.collective(tick, weights ? Phase::fetch_intra : Phase::give_intra, a, values);
+  /// The ranks of a team that exchange a shard with other teams, one for each part of it: the owner in its
+  /// own.
+  [[nodiscard]] std::vector<int> leaders_of(int team, int shard) const {
+    const int owner = owners_[shard], count = parts(team, teams_.group_of(owner));
+    if (owns(team, shard)) return {owner};
+    if (count == 1) return {teams_.rank(team, teams_.local(owner) % teams_.size(team))};
+    std::vector<int> leaders;
+    for (int i = 0; i < count; ++i) leaders.push_back(teams_.rank(team, i));
+    return leaders;
   }
 
-  void fetch_whole(int team, int shard, int tick, Builder::Endpoint from,
-                   const std::vector<VirtualBuffer>& values) {
-    const int root = leader(team, shard);
-    builder_.transfer(tick - timing_.fetch_inter, Phase::fetch_inter, {Payload::weights, shard, -1, {}}, from,
-                      {root, values[teams_.local(root)]});
-    if (!alone(team)) inside(Kind::broadcast, team, root, shard, tick - timing_.fetch_intra, {}, values);
+  /// The rank of the owner's team through which a part goes.
+  [[nodiscard]] int counterpart(const Cargo& cargo) const {
+    const int owner = owners_[cargo.shard];
+    return cargo.part.count == 1 ? owner : teams_.rank(teams_.group_of(owner), cargo.part.index);
   }
 
-  void fetch_in_parts(int team, int shard, int tick, const std::vector<VirtualBuffer>& values) {
-    const int owner = owners_[shard], owned = teams_.group_of(owner), parts = rails(team, owned);
-    const int sent = tick - timing_.fetch_inter;
-    std::vector<VirtualBuffer> scattered;
-    for (int i = 0; i < parts; ++i) {
-      const int r = teams_.rank(owned, i);
-      scattered.push_back(r == owner ? builder_.owned(owner, shard) : builder_.value(r, SlotClass::weights));
-    }
-    scatter(shard, sent, scattered);
-    for (int i = 0; i < parts; ++i)
-      builder_.transfer(sent, Phase::fetch_inter, {Payload::weights, shard, -1, {i, parts}},
-                        {teams_.rank(owned, i), scattered[i]}, {teams_.rank(team, i), values[i]});
-    gather(team, shard, tick - timing_.fetch_intra, parts, values);
+  [[nodiscard]] VirtualBuffer weights_on(int rank, int shard) {
+    return rank == owners_[shard] ? builder_.owned(rank, shard) : builder_.value(rank, SlotClass::weights);
   }
 
-  /// Part i from the owner to the rank with local index i of its group.
-  void scatter(int shard, int tick, const std::vector<VirtualBuffer>& parts) {
-    const int owner = owners_[shard], owned = teams_.group_of(owner);
-    for (int i = 0; i < static_cast<int>(parts.size()); ++i)
-      if (const int r = teams_.rank(owned, i); r != owner)
-        builder_.transfer(tick, Phase::fetch_first,
-                          {Payload::weights, shard, -1, {i, static_cast<int>(parts.size())}},
-                          {owner, builder_.owned(owner, shard)}, {r, parts[i]});
-  }
-
-  /// The whole shard on every member, from the parts on the first ones.
-  void gather(int team, int shard, int tick, int parts, const std::vector<VirtualBuffer>& values) {
-    if (parts == teams_.size(team)) return inside(Kind::all_gather, team, -1, shard, tick, {}, values);
-    for (int i = 0; i < parts; ++i)
-      inside(Kind::broadcast, team, teams_.rank(team, i), shard, tick, {i, parts}, values);
-  }
-
-  void return_whole(int team, int shard, int tick, const std::vector<VirtualBuffer>& gradients) {
-    const int owner = owners_[shard], root = leader(team, shard);
-    const VirtualBuffer received = builder_.value(owner, SlotClass::contribution);
-    builder_.transfer(tick, Phase::give_inter, {Payload::gradient, shard, -1, {}},
-                      {root, gradients[teams_.local(root)]}, {owner, received});
-    add_to_total(owner, shard, tick, Phase::give_inter, Lane::gradients_in, {}, received);
-  }
-
-  /// Member i gets the sum of part i and sends it to the rank with its local index in the owner's group,
-  /// which sends it to the owner.
-  void return_in_parts(int team, int shard, int tick, const std::vector<VirtualBuffer>& gradients) {
-    const int owner = owners_[shard], owned = teams_.group_of(owner), parts = rails(team, owned);
-    if (parts == teams_.size(team)) inside(Kind::reduce_scatter, team, -1, shard, tick, {}, gradients);
-    else
-      for (int i = 0; i < parts; ++i)
-        inside(Kind::reduce, team, teams_.rank(team, i), shard, tick, {i, parts}, gradients);
-    const VirtualBuffer received = builder_.value(owner, SlotClass::contribution);
-    for (int i = 0; i < parts; ++i) {
-      const Part part{i, parts};
-      const int counterpart = teams_.rank(owned, i);
-      const bool direct = counterpart == owner;
-      const VirtualBuffer passing = direct ? received : builder_.value(counterpart, SlotClass::contribution);
-      builder_.transfer(tick, Phase::give_inter, {Payload::gradient, shard, -1, part},
-                        {teams_.rank(team, i), gradients[i]}, {counterpart, passing});
-      if (!direct)
-        builder_.transfer(tick, Phase::give_last, {Payload::gradient, shard, -1, part},
-                          {counterpart, passing}, {owner, received});
-      add_to_total(owner, shard, tick, direct ? Phase::give_inter : Phase::give_last, Lane::gradients_in,
-                   part, received);
+  /// Every part of a shard from another team to the leader for it.
+  void send_to(int team, int shard, int tick) {
+    const int owner = owners_[shard];
+    const std::vector<int> leaders = leaders_of(team, shard);
+    for (int i = 0; i < static_cast<int>(leaders.size()); ++i) {
+      const Cargo cargo{Payload::weights, shard, -1, {i, static_cast<int>(leaders.size())}};
+      Builder::Endpoint from;
+      if (passes_on_ && team > 0 && !owns(team - 1, shard)) {
+        const int leader = leaders_of(team - 1, shard)[0];
+        from = {leader, weights_[team - 1][teams_.local(leader)]};
+      } else {
+        const int sender = counterpart(cargo);
+        from = {sender, weights_on(sender, shard)};
+        if (sender != owner)
+          builder_.transfer(tick, Phase::fetch_first, cargo, {owner, builder_.owned(owner, shard)}, from);
+      }
+      builder_.transfer(tick, Phase::fetch_inter, cargo, from,
+                        {leaders[i], weights_[team][teams_.local(leaders[i])]});
     }
   }
 
-  void add_to_total(int owner, int shard, int tick, Phase phase, Lane lane, Part part,
-                    VirtualBuffer gradient) {
+  /// Weights from the leaders of a team to all its members, or the sums of their gradients to the leaders.
+  void inside(Payload payload, int team, int shard, int tick, const std::vector<VirtualBuffer>& values) {
+    if (alone(team)) return;
+    const bool weights = payload == Payload::weights;
+    const std::vector<int> leaders = leaders_of(team, shard);
+    const int parts = static_cast<int>(leaders.size());
+    const bool all_lead = parts == teams_.size(team);
+    for (int i = 0; i < (all_lead ? 1 : parts); ++i) {
+      Action a = make_action(weights ? Kind::broadcast : Kind::reduce, tick, payload, shard, {i, parts});
+      a.peer = leaders[i];
+      if (all_lead) a = make_action(weights ? Kind::all_gather : Kind::reduce_scatter, tick, payload, shard);
+      a.communicator = builder_.group(team);
+      builder_.collective(tick, weights ? Phase::fetch_intra : Phase::give_intra, a, values);
+    }
+  }
+
+  void add_to_total(int shard, int tick, Phase phase, Lane lane, Part part, VirtualBuffer gradient) {
     Action add = make_action(Kind::accumulate, tick, Payload::gradient, shard, part);
     add.lane = lane;
-    builder_.add(owner, phase, add, {gradient, builder_.accumulator(owner, shard)});
+    builder_.add(owners_[shard], phase, add, {gradient, builder_.accumulator(owners_[shard], shard)});
   }
 
   Builder& builder_;
@@ -215,53 +181,8 @@ private:
   std::vector<int> owners_;
   RelayTiming timing_;
   int rails_;
-};
-
-/// The ranks of a team visit the same shard at the same tick, each with its own micro-batch.
-class Team {
-public:
-  Team(Builder& builder, const topology::Groups& teams, int index, int per_rank, int first_tick)
-      : team_(index), members_(teams.members(index)) {
-    for (const int rank : members_) {
-      computers_.emplace_back(builder, rank);
-      visits_.push_back(
-          micro_batch_after_micro_batch(builder.shards(), own_micro_batches(rank, per_rank), first_tick));
-    }
-  }
-
-  [[nodiscard]] std::size_t visits() const { return visits_[0].size(); }
-  [[nodiscard]] int last_tick() const { return visits_[0].back().tick; }
-
-  /// Emits visit i with what it needs and leaves. Without `before`, shards come from their owners.
-  void visit(std::size_t i, GroupRelay& relay, const Team* before) {
-    const Visit& now = visits_[0][i];
-    // At the turn from forward to backward, and back, the shard at hand is the one needed next.
-    if (i == 0 || now.shard != visits_[0][i - 1].shard)
-      weights_ = relay.fetch(team_, now.shard, now.tick,
-                             before == nullptr ? GroupRelay::Source{}
-                                               : GroupRelay::Source{before->team_, before->weights_});
-    now.backward ? backward(i, relay) : forward(i);
-  }
-
-private:
-  void forward(std::size_t i) {
-    for (std::size_t r = 0; r < members_.size(); ++r) computers_[r].forward(visits_[r][i], weights_[r]);
-  }
-
-  void backward(std::size_t i, GroupRelay& relay) {
-    const Visit& now = visits_[0][i];
-    const std::vector<VirtualBuffer> gradients = relay.gradients(team_, now.shard);
-    for (std::size_t r = 0; r < members_.size(); ++r)
-      computers_[r].backward(visits_[r][i], weights_[r], gradients[r]);
-    relay.return_gradients(team_, now.shard, std::min(now.tick + relay.timing().give, last_tick() + 1),
-                           gradients);
-  }
-
-  int team_;
-  std::vector<int> members_;
-  std::vector<Computer> computers_;
-  std::vector<std::vector<Visit>> visits_;
-  std::vector<VirtualBuffer> weights_;  ///< of the latest visit
+  bool passes_on_;
+  std::vector<std::vector<VirtualBuffer>> weights_;  ///< by team
 };
 
 RelayTiming timing(const Spec& spec) {
@@ -307,13 +228,23 @@ Program make(const Request& request) {
   const std::vector<int> owners = round_robin_owners(teams, ranks);
   for (int s = 0; s < ranks; ++s) builder.own(owners[s], s);
   const RelayTiming when = timing(request.spec);
-  GroupRelay relay(builder, teams, owners, when, number_of(request.spec, "rails", 1));
+  GroupRelay relay(builder, teams, owners, when, number_of(request.spec, "rails", 1),
+                   options.contains("dbs"));
   std::vector<Team> all;
   for (int k = 0; k < teams.count(); ++k)
-    all.emplace_back(builder, teams, k, request.micro_batches_of_rank(), grouped ? k : 0);
-  for (std::size_t i = 0; i < all[0].visits(); ++i)
-    for (std::size_t k = 0; k < all.size(); ++k)
-      all[k].visit(i, relay, options.contains("dbs") && k > 0 ? &all[k - 1] : nullptr);
+    all.emplace_back(builder, teams.members(k), request.micro_batches_of_rank(), grouped ? k : 0);
+  for (std::size_t i = 0; i < all[0].visits().size(); ++i)
+    for (int k = 0; k < teams.count(); ++k) {
+      const Visit& now = all[k].visits()[i];
+      // At the turn from forward to backward, and back, the shard at hand is the one needed next.
+      if (i == 0 || now.shard != all[k].visits()[i - 1].shard) relay.fetch(k, now.shard, now.tick);
+      const std::vector<VirtualBuffer> gradients =
+          now.backward ? relay.gradients(k, now.shard) : std::vector<VirtualBuffer>();
+      all[k].compute(i, relay.weights(k), gradients);
+      if (now.backward)
+        relay.return_gradients(k, now.shard, std::min(now.tick + when.give, all[k].last_tick() + 1),
+                               gradients);
+    }
   add_epilogue(builder, all.back().last_tick() + std::min(when.give, 1), EmbeddingsUpdate::sliced);
   return std::move(builder).finish(when.give > 0);
 }

@@ -33,9 +33,8 @@ public:
 
   [[nodiscard]] VirtualBuffer& at(int rank) { return values_[rank]; }
 
-  /// Everybody sends what shard_of(rank) says to the rank to_of(rank).
-  template <class ShardOf, class ToOf>
-  void move(int tick, Phase phase, const ShardOf& shard_of, const ToOf& to_of) {
+  /// Everybody sends the shard shard_of(rank) to the rank to_of(rank).
+  void move(int tick, Phase phase, const auto& shard_of, const auto& to_of) {
     std::vector<VirtualBuffer> moved(values_.size());
     std::vector<Builder::Message> messages;
     for (int r = 0; r < builder_.ranks(); ++r) {
@@ -80,6 +79,9 @@ public:
 private:
   [[nodiscard]] int forward_shard(int rank, int i) const { return wrapped(i - rank, ranks_); }
   [[nodiscard]] int backward_shard(int rank, int j) const { return wrapped(ranks_ - 1 - j + rank, ranks_); }
+  [[nodiscard]] auto to_next() const {
+    return [this](int r) { return (r + 1) % ranks_; };
+  }
   [[nodiscard]] int last() const { return clock_.positions() - 1; }
 
   /// The visit of a rank that is `since` positions into its work; nothing while the ring turns for others.
@@ -100,9 +102,7 @@ private:
     }
     if (i == ranks_ - 1) fork(tick);
     if (i < last() && i % ranks_ != ranks_ - 1)
-      forward_.move(
-          tick, Phase::fetch_inter, [&](int r) { return forward_shard(r, i); },
-          [&](int r) { return (r + 1) % ranks_; });
+      forward_.move(tick, Phase::fetch_inter, [&](int r) { return forward_shard(r, i); }, to_next());
   }
 
   /// The backward ring starts with what the forward ring holds, after one swap of r and P - r.
@@ -127,13 +127,12 @@ private:
                                gradients_.at(r), true);
     const auto shard_of = [&](int r) { return backward_shard(r, j); };
     if (j == last()) return give_back(tick, shard_of);
-    backward_.move(tick, Phase::fetch_inter, shard_of, [&](int r) { return (r + 1) % ranks_; });
-    gradients_.move(tick, Phase::give_inter, shard_of, [&](int r) { return (r + 1) % ranks_; });
+    backward_.move(tick, Phase::fetch_inter, shard_of, to_next());
+    gradients_.move(tick, Phase::give_inter, shard_of, to_next());
   }
 
   /// The last hop takes every gradient to its owner.
-  template <class ShardOf>
-  void give_back(int tick, const ShardOf& shard_of) {
+  void give_back(int tick, const auto& shard_of) {
     gradients_.move(tick, Phase::give_inter, shard_of, [&](int r) { return wrapped(-shard_of(r), ranks_); });
     for (int r = 0; r < ranks_; ++r) {
       Action add = make_action(Kind::accumulate, tick, Payload::gradient, wrapped(-r, ranks_));
