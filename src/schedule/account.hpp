@@ -28,8 +28,12 @@ public:
   [[nodiscard]] std::uint64_t inside(const topology::Groups& groups, Traffic kind) const;
   [[nodiscard]] std::uint64_t between(const topology::Groups& groups, Traffic kind) const;
   /// Bytes that leave group k for other groups, all kinds (its NIC, one direction).
-  [[nodiscard]] std::uint64_t leaving(const topology::Groups& groups, int group) const;
-  [[nodiscard]] std::uint64_t entering(const topology::Groups& groups, int group) const;
+  [[nodiscard]] std::uint64_t leaving(const topology::Groups& groups, int group) const {
+    return across(groups, group, true);
+  }
+  [[nodiscard]] std::uint64_t entering(const topology::Groups& groups, int group) const {
+    return across(groups, group, false);
+  }
   friend bool operator==(const ByteMatrix&, const ByteMatrix&) = default;
 
 private:
@@ -78,15 +82,14 @@ struct Footprint {
   std::size_t scalars = 256;  ///< the loss of the step
   std::size_t workspace = 0;  ///< scratch of compute actions
   std::size_t staging =
-      0;  ///< 2 chunk_bytes per communication lane with a reduce, reduce_scatter or all_reduce
+      0;  ///< 2 chunk_bytes per communication lane with reduce, reduce_scatter or all_reduce
   std::array<std::size_t, memory_kinds> by_kind{};  ///< sums of the above
 
   [[nodiscard]] std::size_t total() const;
 };
-[[nodiscard]] std::vector<Footprint> memory(const Program& program, const model::Layout& layout);
-/// The same where each rank has its own B, in place of the layout's.
+/// `micro_batch_per_rank`: B of each rank, in place of the layout's.
 [[nodiscard]] std::vector<Footprint> memory(const Program& program, const model::Layout& layout,
-                                            const std::vector<std::int64_t>& micro_batch_per_rank);
+                                            const std::vector<std::int64_t>& micro_batch_per_rank = {});
 
 /// Messages by kind and reach.
 struct MessageCounts {

@@ -29,8 +29,8 @@ Builder::Builder(const topology::Groups& groups, int shards, int micro_batches, 
   program_.copies = copies;
   program_.ranks.resize(groups_.ranks());
   for (RankProgram& rank : program_.ranks) {
-    rank.slots[static_cast<std::size_t>(SlotClass::embeddings)] = 1;
-    rank.slots[static_cast<std::size_t>(SlotClass::embeddings_accumulator)] = 1;
+    rank.slots[index_of(SlotClass::embeddings)] = 1;
+    rank.slots[index_of(SlotClass::embeddings_accumulator)] = 1;
   }
 }
 
@@ -39,8 +39,8 @@ void Builder::own(int rank, int shard) {
   drafts_[rank].owned_slot.resize(shards(), -1);
   drafts_[rank].owned_slot[shard] = static_cast<int>(r.owned_shards.size());
   r.owned_shards.push_back(shard);
-  ++r.slots[static_cast<std::size_t>(SlotClass::owned)];
-  ++r.slots[static_cast<std::size_t>(SlotClass::accumulator)];
+  ++r.slots[index_of(SlotClass::owned)];
+  ++r.slots[index_of(SlotClass::accumulator)];
 }
 
 void Builder::cut_shards(int count) { program_.shard_parts = std::lcm(program_.shard_parts, count); }
@@ -52,8 +52,8 @@ void Builder::place_embeddings(int embedding_rank, int head_rank) {
     RankProgram& rank = program_.ranks[r];
     const bool holds = r == embedding_rank || r == head_rank;
     rank.embeddings_slice = split && holds ? (r == head_rank ? 1 : 0) : -1;
-    rank.slots[static_cast<std::size_t>(SlotClass::embeddings)] = holds ? 1 : 0;
-    rank.slots[static_cast<std::size_t>(SlotClass::embeddings_accumulator)] = holds ? 1 : 0;
+    rank.slots[index_of(SlotClass::embeddings)] = holds ? 1 : 0;
+    rank.slots[index_of(SlotClass::embeddings_accumulator)] = holds ? 1 : 0;
   }
   program_.embeddings_slices = split ? 2 : 1;
 }
@@ -63,7 +63,7 @@ bool Builder::embeddings_everywhere() const {
 }
 
 bool Builder::holds_embeddings(int rank) const {
-  return program_.ranks[rank].slots[static_cast<std::size_t>(SlotClass::embeddings)] > 0;
+  return program_.ranks[rank].slots[index_of(SlotClass::embeddings)] > 0;
 }
 
 VirtualBuffer Builder::owned(int rank, int shard) const {
@@ -117,23 +117,16 @@ void Builder::exchange(int tick, Phase phase, const std::vector<Message>& messag
   }
 }
 
-bool Builder::together(const std::vector<int>& ranks) const {
-  return std::ranges::all_of(ranks, [&](int r) { return groups().together(r, ranks[0]); });
-}
-
-void Builder::collective(int tick, Phase phase, Action action, const std::vector<VirtualBuffer>& values) {
+void Builder::collective(Phase phase, Action action, const std::vector<VirtualBuffer>& values) {
   const std::vector<int>& members = program_.communicators[action.communicator].ranks;
-  action.lane = lane_of(action.kind, action.payload, together(members));
-  action.tick = tick;
+  const bool inside = std::ranges::all_of(members, [&](int r) { return groups().together(r, members[0]); });
+  action.lane = lane_of(action.kind, action.payload, inside);
   for (std::size_t i = 0; i < members.size(); ++i) add(members[i], phase, action, {values[i]});
 }
 
-void Builder::sum_over_copies(int rank, int tick, Phase phase, Action action, VirtualBuffer value) {
-  const int whole_job = program_.groups.ranks();
-  const bool together = program_.groups.together(rank, whole_job - ranks() + rank);
-  action.kind = Kind::all_reduce;
-  action.lane = lane_of(action.kind, action.payload, together);
-  action.tick = tick;
+void Builder::sum_over_copies(int rank, Phase phase, Action action, VirtualBuffer value) {
+  const bool inside = program_.groups.together(rank, program_.groups.ranks() - ranks() + rank);
+  action.lane = lane_of(action.kind, action.payload, inside);
   action.communicator = among_copies;
   add(rank, phase, action, {value});
 }
@@ -168,37 +161,29 @@ Program Builder::finish(bool overlap) && {
   return std::move(program_);
 }
 
-namespace {
-
-Action action_of(Kind kind, const Visit& visit, int shard) {
+void Computer::add(Kind kind, const Visit& visit, int shard, std::initializer_list<VirtualBuffer> values,
+                   bool accumulates) {
   Action a = make_action(kind, visit.tick, Payload::none, shard);
   a.micro_batch = visit.micro_batch;
-  return a;
+  a.accumulates = accumulates;
+  builder_.add(rank_, Phase::compute, a, values);
 }
-
-}  // namespace
-
-Computer::Computer(Builder& builder, int rank) : builder_(builder), rank_(rank) {}
 
 void Computer::forward(const Visit& visit, VirtualBuffer weights) {
   VirtualBuffer& hidden_state = hidden_states_[visit.micro_batch];
   if (visit.shard == 0) {
     hidden_state = builder_.value(rank_, SlotClass::hidden);
-    builder_.add(rank_, Phase::compute, action_of(Kind::embed, visit, -1),
-                 {hidden_state, Builder::embeddings()});
+    add(Kind::embed, visit, -1, {hidden_state, Builder::embeddings()});
   }
   saved(visit) = builder_.value(rank_, SlotClass::saved);
-  builder_.add(rank_, Phase::compute, action_of(Kind::forward, visit, visit.shard),
-               {weights, saved(visit), hidden_state});
+  add(Kind::forward, visit, visit.shard, {weights, saved(visit), hidden_state});
   if (visit.shard == builder_.shards() - 1)
-    builder_.add(rank_, Phase::compute, action_of(Kind::loss, visit, -1),
-                 {hidden_state, Builder::embeddings(), Builder::embeddings_accumulator()});
+    add(Kind::loss, visit, -1, {hidden_state, Builder::embeddings(), Builder::embeddings_accumulator()});
 }
 
 void Computer::backward(const Visit& visit, VirtualBuffer weights, VirtualBuffer gradient, bool accumulate) {
-  Action b = action_of(Kind::backward, visit, visit.shard);
-  b.accumulates = accumulate;
-  builder_.add(rank_, Phase::compute, b, {weights, saved(visit), hidden_state(visit.micro_batch), gradient});
+  add(Kind::backward, visit, visit.shard, {weights, saved(visit), hidden_state(visit.micro_batch), gradient},
+      accumulate);
   saved_.erase({visit.micro_batch, visit.shard});
   embed_backward(visit);
 }
@@ -206,23 +191,21 @@ void Computer::backward(const Visit& visit, VirtualBuffer weights, VirtualBuffer
 void Computer::backward_input(const Visit& visit, VirtualBuffer weights) {
   const VirtualBuffer deferred = builder_.value(rank_, SlotClass::deferred);
   deferred_[{visit.micro_batch, visit.shard}] = deferred;
-  builder_.add(rank_, Phase::compute, action_of(Kind::backward_input, visit, visit.shard),
-               {weights, saved(visit), hidden_state(visit.micro_batch), deferred});
+  add(Kind::backward_input, visit, visit.shard,
+      {weights, saved(visit), hidden_state(visit.micro_batch), deferred});
   embed_backward(visit);
 }
 
 void Computer::backward_weight(const Visit& visit, VirtualBuffer gradient) {
-  Action w = action_of(Kind::backward_weight, visit, visit.shard);
-  builder_.add(rank_, Phase::compute, w,
-               {saved(visit), deferred_[{visit.micro_batch, visit.shard}], gradient});
+  add(Kind::backward_weight, visit, visit.shard,
+      {saved(visit), deferred_[{visit.micro_batch, visit.shard}], gradient});
   saved_.erase({visit.micro_batch, visit.shard});
   deferred_.erase({visit.micro_batch, visit.shard});
 }
 
 void Computer::embed_backward(const Visit& visit) {
   if (visit.shard != 0) return;
-  builder_.add(rank_, Phase::compute, action_of(Kind::embed_backward, visit, -1),
-               {hidden_state(visit.micro_batch), Builder::embeddings_accumulator()});
+  add(Kind::embed_backward, visit, -1, {hidden_state(visit.micro_batch), Builder::embeddings_accumulator()});
   hidden_states_.erase(visit.micro_batch);
 }
 
@@ -245,14 +228,9 @@ void Team::compute(std::size_t i, const std::vector<VirtualBuffer>& weights,
 
 namespace {
 
-void combine_embeddings(Builder& builder, int tick, Kind kind, Payload payload, VirtualBuffer value) {
-  Action a = make_action(kind, tick, payload);
-  a.communicator = builder.world();
-  builder.collective(tick, Phase::finish, a, std::vector<VirtualBuffer>(builder.ranks(), value));
-}
-
-/// Each shard's gradient as soon as the last contribution of its own copy is in it.
-void sum_shards_over_copies(Builder& builder, int rank, int tick) {
+/// Each shard's gradient as soon as the last contribution of its own copy is in it; then that of the
+/// embeddings.
+void sum_over_copies(Builder& builder, int rank, int tick, Part embeddings) {
   const std::vector<int> last = builder.last_use_of_totals(rank);
   std::vector<std::pair<int, int>> by_time;  // tick, shard
   for (int s = 0; s < builder.shards(); ++s)
@@ -261,15 +239,13 @@ void sum_shards_over_copies(Builder& builder, int rank, int tick) {
   std::ranges::stable_sort(by_time);
   for (const auto& [when, s] : by_time)
     builder.sum_over_copies(
-        rank, when, Phase::give_last,
+        rank, Phase::give_last,
         make_action(Kind::all_reduce, when, Payload::gradient, s, builder.owned_part(rank)),
         builder.accumulator(rank, s));
-}
-
-/// What this rank updates of the embeddings, or all that it holds.
-Part embeddings_part(const Builder& builder, int rank, bool sliced) {
-  if (builder.embeddings_split()) return {builder.embeddings_slice(rank), 2};
-  return sliced ? Part{rank, builder.ranks()} : Part{};
+  if (builder.holds_embeddings(rank))
+    builder.sum_over_copies(rank, Phase::finish,
+                            make_action(Kind::all_reduce, tick, Payload::embeddings_gradient, -1, embeddings),
+                            Builder::embeddings_accumulator());
 }
 
 void update(Builder& builder, int rank, int tick, Part embeddings) {
@@ -282,31 +258,30 @@ void update(Builder& builder, int rank, int tick, Part embeddings) {
                 {Builder::embeddings(), Builder::embeddings_accumulator()});
 }
 
-void close_rank(Builder& builder, int rank, int tick, bool sliced) {
-  const Part embeddings = embeddings_part(builder, rank, sliced);
-  if (builder.copies() > 1) {
-    sum_shards_over_copies(builder, rank, tick);
-    if (builder.holds_embeddings(rank))
-      builder.sum_over_copies(
-          rank, tick, Phase::finish,
-          make_action(Kind::all_reduce, tick, Payload::embeddings_gradient, -1, embeddings),
-          Builder::embeddings_accumulator());
-  }
-  update(builder, rank, tick, embeddings);
-}
-
 }  // namespace
 
 void add_epilogue(Builder& builder, int tick, EmbeddingsUpdate embeddings) {
   const bool together = builder.ranks() > 1 && builder.embeddings_everywhere();
-  const bool sliced = together && embeddings == EmbeddingsUpdate::sliced;
-  if (!builder.embeddings_split()) builder.set_embeddings_slices(sliced ? builder.ranks() : 1);
+  const bool sliced = together && embeddings == EmbeddingsUpdate::sliced, split = builder.embeddings_split();
+  if (!split) builder.set_embeddings_slices(sliced ? builder.ranks() : 1);
+  const auto combine = [&](Kind kind, Payload payload, VirtualBuffer value) {
+    Action a = make_action(kind, tick, payload);
+    a.communicator = builder.world();
+    builder.collective(Phase::finish, a, std::vector(builder.ranks(), value));
+  };
   if (together)
-    combine_embeddings(builder, tick, sliced ? Kind::reduce_scatter : Kind::all_reduce,
-                       Payload::embeddings_gradient, Builder::embeddings_accumulator());
-  for (int r = 0; r < builder.ranks(); ++r) close_rank(builder, r, tick, sliced);
-  if (sliced) combine_embeddings(builder, tick, Kind::all_gather, Payload::embeddings, Builder::embeddings());
-  for (int r = 0; r < builder.ranks(); ++r)
+    combine(sliced ? Kind::reduce_scatter : Kind::all_reduce, Payload::embeddings_gradient,
+            Builder::embeddings_accumulator());
+  for (const int r : builder.everyone()) {
+    // What this rank updates of the embeddings, or all that it holds.
+    const Part part = split    ? Part{builder.embeddings_slice(r), 2}
+                      : sliced ? Part{r, builder.ranks()}
+                               : Part{};
+    if (builder.copies() > 1) sum_over_copies(builder, r, tick, part);
+    update(builder, r, tick, part);
+  }
+  if (sliced) combine(Kind::all_gather, Payload::embeddings, Builder::embeddings());
+  for (const int r : builder.everyone())
     builder.add(r, Phase::finish, make_action(Kind::join, tick, Payload::none), {});
 }
 

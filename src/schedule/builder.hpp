@@ -118,11 +118,9 @@ public:
   /// does, never meets another order elsewhere.
   void exchange(int tick, Phase phase, const std::vector<Message>& messages);
   /// A collective of a communicator; values[i] belongs to its i-th rank.
-  void collective(int tick, Phase phase, Action action, const std::vector<VirtualBuffer>& values);
-  /// Whether these ranks are of one group.
-  [[nodiscard]] bool together(const std::vector<int>& ranks) const;
-  /// Sum over the copies of this rank, on each of them.
-  void sum_over_copies(int rank, int tick, Phase phase, Action action, VirtualBuffer value);
+  void collective(Phase phase, Action action, const std::vector<VirtualBuffer>& values);
+  /// An all-reduce over the copies of this rank.
+  void sum_over_copies(int rank, Phase phase, Action action, VirtualBuffer value);
 
   /// Last tick in which each of a rank's totals is used so far, by owned slot; -1 if never.
   [[nodiscard]] std::vector<int> last_use_of_totals(int rank) const;
@@ -166,7 +164,7 @@ struct Visit {
 /// visits leave for later ones from visit to visit.
 class Computer {
 public:
-  Computer(Builder& builder, int rank);
+  Computer(Builder& builder, int rank) : builder_(builder), rank_(rank) {}
 
   /// F (after embed on shard 0, before loss on the last shard).
   void forward(const Visit& visit, VirtualBuffer weights);
@@ -183,6 +181,8 @@ public:
 
 private:
   [[nodiscard]] VirtualBuffer& saved(const Visit& visit) { return saved_[{visit.micro_batch, visit.shard}]; }
+  void add(Kind kind, const Visit& visit, int shard, std::initializer_list<VirtualBuffer> values,
+           bool accumulates = false);
   void embed_backward(const Visit& visit);
 
   Builder& builder_;

@@ -1,244 +1,16 @@
-// What every slot holds while a program executes, by name instead of by numbers: the part of the validator
-// that knows what is computed.
+// Follows what every slot holds while a program executes: the part of the validator that knows what is
+// computed.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <compare>
 #include <map>
 #include <set>
 
+#include "schedule/contents.hpp"
 #include "schedule/execute.hpp"
 
 namespace minitaw::schedule::detail {
 namespace {
-
-/// What one micro-batch adds to a gradient: that of a shard, of the embedding or of the head.
-struct Contribution {
-  static constexpr std::int32_t embedding = -1;
-  static constexpr std::int32_t head = -2;
-
-  std::int32_t part = 0;  ///< shard, embedding or head
-  std::int32_t micro_batch = 0;
-
-  friend auto operator<=>(const Contribution&, const Contribution&) = default;
-  friend bool operator==(const Contribution&, const Contribution&) = default;  // nvcc 13 does not derive it
-};
-
-std::string part_name(std::int32_t part) {
-  if (part == Contribution::embedding) return "the embedding";
-  return part == Contribution::head ? "the head" : fmt::format("shard {}", part);
-}
-
-/// A bijection of 64 bits that leaves nothing of its input to be seen (the finaliser of splitmix64; Steele,
-/// Lea, Flood, OOPSLA 2014).
-std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15U;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31);
-}
-
-/// A gradient as the multiset of contributions that were added up in it, known by its size and by the sum of
-/// 128-bit hashes of its members: two different multisets of the sizes that programs have agree in both with
-/// a probability below 1e-30. Listed, it also names its members, for messages; that takes memory.
-class Sum {
-public:
-  explicit Sum(bool listed = false) : listed_(listed) {}
-
-  /// Every micro-batch 0 .. micro_batches-1 of every part exactly once.
-  static Sum complete(const std::vector<std::int32_t>& parts, int micro_batches, bool listed) {
-    Sum sum(listed);
-    for (const std::int32_t part : parts)
-      for (int m = 0; m < micro_batches; ++m) sum.add({part, m});
-    return sum;
-  }
-
-  void add(Contribution c) {
-    const std::uint64_t key = static_cast<std::uint64_t>(static_cast<std::uint32_t>(c.part)) << 32 |
-                              static_cast<std::uint32_t>(c.micro_batch);
-    if (size_ == 0) part_ = c.part;
-    mixed_ = mixed_ || c.part != part_;
-    ++size_;
-    low_ += mixed(key);
-    high_ += mixed(~key);
-    if (listed_) items_.push_back(c);
-  }
-
-  void add(const Sum& other) {
-    if (other.size_ == 0) return;
-    if (size_ == 0) part_ = other.part_;
-    mixed_ = mixed_ || other.mixed_ || other.part_ != part_;
-    size_ += other.size_;
-    low_ += other.low_;
-    high_ += other.high_;
-    // By index: a sum may be added to itself.
-    const std::size_t count = other.items_.size();
-    for (std::size_t i = 0; i < count; ++i) items_.push_back(other.items_[i]);
-  }
-
-  [[nodiscard]] std::size_t size() const { return size_; }
-  /// Whether all contributions are of `part`.
-  [[nodiscard]] bool only(std::int32_t part) const { return size_ == 0 || (!mixed_ && part_ == part); }
-
-  /// The first contribution of another part than `part`, or nothing; of a listed sum.
-  [[nodiscard]] const Contribution* foreign(std::int32_t part) const {
-    const auto at = std::ranges::find_if(items_, [&](const Contribution& c) { return c.part != part; });
-    return at == items_.end() ? nullptr : &*at;
-  }
-
-  /// What keeps it from being `wanted`; empty if nothing does.
-  [[nodiscard]] std::string defect(const Sum& wanted) const {
-    if (*this == wanted) return "";
-    if (!listed_ || !wanted.listed_) return "contributions are missing or counted twice";
-    std::vector<Contribution> all = wanted.items_, held = items_;
-    std::ranges::sort(all);
-    std::ranges::sort(held);
-    const auto [want, have] = std::ranges::mismatch(all, held);
-    if (have == held.end() || (want != all.end() && *want < *have))
-      return fmt::format("micro-batch {} of {} is missing", want->micro_batch, part_name(want->part));
-    const bool twice = have != held.begin() && *(have - 1) == *have;
-    return fmt::format("micro-batch {} of {} {}", have->micro_batch, part_name(have->part),
-                       twice ? "is counted twice" : "does not belong there");
-  }
-
-  friend bool operator==(const Sum& a, const Sum& b) {
-    return a.size_ == b.size_ && a.low_ == b.low_ && a.high_ == b.high_;
-  }
-
-private:
-  std::size_t size_ = 0;
-  std::uint64_t low_ = 0, high_ = 0;  ///< sums of hashes
-  std::int32_t part_ = 0;             ///< of the first contribution
-  bool mixed_ = false;                ///< others are of another part
-  bool listed_;
-  std::vector<Contribution> items_;
-};
-
-/// Some of the equal parts that a shard or the embeddings are cut into: [begin, end).
-struct Range {
-  std::int32_t begin = 0, end = 0;
-
-  [[nodiscard]] std::int32_t size() const { return end - begin; }
-  friend bool operator==(const Range&, const Range&) = default;
-};
-
-/// Parts of a slot that are known to be alike.
-struct Piece {
-  Range range;
-  bool updated = false;  ///< weights: as the optimiser left them
-  Sum sum;               ///< gradient
-};
-
-/// Pieces of a slot in ascending order, without overlap; what lies between them holds nothing of use.
-class Pieces {
-public:
-  Pieces() = default;
-  explicit Pieces(Piece piece) { pieces_.push_back(std::move(piece)); }
-
-  [[nodiscard]] bool covers(Range range) const {
-    std::int32_t reached = range.begin;
-    for (const Piece& piece : pieces_)
-      if (piece.range.begin <= reached && piece.range.end > reached) reached = piece.range.end;
-    return reached >= range.end;
-  }
-
-  /// The pieces inside `range`, cut at its borders.
-  [[nodiscard]] Pieces within(Range range) const {
-    Pieces result;
-    for (const Piece& piece : pieces_) {
-      const Range common{std::max(piece.range.begin, range.begin), std::min(piece.range.end, range.end)};
-      if (common.size() <= 0) continue;
-      result.pieces_.push_back(piece);
-      result.pieces_.back().range = common;
-    }
-    return result;
-  }
-
-  /// Replaces what is there by `others`, which lie inside `range`.
-  void put(Range range, const Pieces& others) {
-    cut(range.begin);
-    cut(range.end);
-    std::erase_if(pieces_,
-                  [&](const Piece& p) { return p.range.begin >= range.begin && p.range.end <= range.end; });
-    const auto at = std::ranges::find_if(pieces_, [&](const Piece& p) { return p.range.begin >= range.end; });
-    pieces_.insert(at, others.pieces_.begin(), others.pieces_.end());
-  }
-
-  /// Changes the pieces of `range` in place, after cutting them at its borders.
-  template <class Change>
-  void change(Range range, const Change& change) {
-    cut(range.begin);
-    cut(range.end);
-    for (Piece& piece : pieces_)
-      if (piece.range.begin >= range.begin && piece.range.end <= range.end) change(piece);
-  }
-
-  [[nodiscard]] auto begin() const { return pieces_.begin(); }
-  [[nodiscard]] auto end() const { return pieces_.end(); }
-
-private:
-  /// Makes `at` a border between pieces.
-  void cut(std::int32_t at) {
-    const auto piece =
-        std::ranges::find_if(pieces_, [&](const Piece& p) { return p.range.begin < at && at < p.range.end; });
-    if (piece == pieces_.end()) return;
-    Piece tail = *piece;
-    tail.range.begin = at;
-    piece->range.end = at;
-    pieces_.insert(piece + 1, std::move(tail));
-  }
-
-  std::vector<Piece> pieces_;
-};
-
-/// What a slot holds.
-struct Content {
-  enum class Holds : std::uint8_t {
-    nothing,
-    weights,
-    gradient,
-    saved,
-    deferred,
-    hidden,
-    hidden_gradient,
-    embeddings
-  };
-
-  Holds holds = Holds::nothing;
-  std::int32_t shard = -1;        ///< weights, kept, deferred; hidden: the shard to compute next, either way
-  std::int32_t micro_batch = -1;  ///< kept, deferred, hidden
-  Pieces pieces;                  ///< weights, gradient, embeddings
-
-  [[nodiscard]] bool same_thing(const Content& other) const {
-    return holds == other.holds && shard == other.shard && micro_batch == other.micro_batch;
-  }
-};
-
-std::string describe(const Content& c) {
-  const auto updated = [&] { return std::ranges::any_of(c.pieces, &Piece::updated); };
-  switch (c.holds) {
-  case Content::Holds::nothing:
-    return "nothing";
-  case Content::Holds::weights:
-    return fmt::format("the {}weights of shard {}", updated() ? "updated " : "", c.shard);
-  case Content::Holds::gradient: {
-    std::size_t most = 0;
-    for (const Piece& piece : c.pieces) most = std::max(most, piece.sum.size());
-    return fmt::format("{} gradient contributions", most);
-  }
-  case Content::Holds::saved:
-    return fmt::format("what shard {} saved of micro-batch {}", c.shard, c.micro_batch);
-  case Content::Holds::deferred:
-    return fmt::format("what B left of shard {} and micro-batch {}", c.shard, c.micro_batch);
-  case Content::Holds::hidden:
-    return fmt::format("micro-batch {} before shard {}", c.micro_batch, c.shard);
-  case Content::Holds::hidden_gradient:
-    return fmt::format("the gradient of micro-batch {} behind shard {}", c.micro_batch, c.shard);
-  case Content::Holds::embeddings:
-    return updated() ? "embeddings that are being updated" : "the embeddings";
-  }
-  return "";
-}
 
 // What is computed once for each (shard, micro-batch), and for each micro-batch at the embeddings.
 constexpr std::uint8_t forward_done = 1, input_done = 2, weight_done = 4;
@@ -259,47 +31,29 @@ public:
     embeddings_written_.resize(program.ranks.size());
     for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
       const RankProgram& rank = program.ranks[r];
-      std::size_t count = 0;
-      std::array<std::size_t, slot_classes>& first = first_.emplace_back();
-      for (int c = 0; c < slot_classes; ++c) {
-        first[c] = count;
-        count += rank.slots[c];
-      }
-      slots_.emplace_back(count);
-      for (int h = 0; h < static_cast<int>(rank.owned_shards.size()); ++h)
-        hold({r, -1}, {SlotClass::owned, static_cast<std::int16_t>(h)}, Holds::weights, rank.owned_shards[h]);
-      for (int e = 0; e < rank.slots[index(SlotClass::embeddings)]; ++e)
-        hold({r, -1}, {SlotClass::embeddings, static_cast<std::int16_t>(e)}, Holds::embeddings, -1);
+      auto& slots = slots_.emplace_back();
+      for (int c = 0; c < slot_classes; ++c) slots[c].resize(rank.slots[c]);
+      for (std::int16_t h = 0; h < static_cast<int>(rank.owned_shards.size()); ++h)
+        hold(r, {SlotClass::owned, h}, Holds::weights, rank.owned_shards[h]);
+      for (std::int16_t e = 0; e < rank.slots[index_of(SlotClass::embeddings)]; ++e)
+        hold(r, {SlotClass::embeddings, e}, Holds::embeddings);
     }
   }
 
   void local(Place p) override {
-    switch (at(p).kind) {
-    case Kind::embed:
-      return embed(p);
-    case Kind::forward:
-      return forward(p);
-    case Kind::loss:
-      return loss(p);
-    case Kind::backward:
-      return backward(p);
-    case Kind::backward_input:
-      return backward_input(p);
-    case Kind::backward_weight:
-      return backward_weight(p);
-    case Kind::embed_backward:
-      return embed_backward(p);
-    case Kind::update:
-      return of_embeddings(at(p).slots[0].cls) ? update_embeddings(p) : update(p);
-    case Kind::zero:
-      return zero(p);
-    case Kind::accumulate:
-      return accumulate(p);
-    case Kind::load:
-      return load(p);
-    default:
-      return;
-    }
+    using Does = void (Contents::*)(Place, const Action&);
+    static constexpr std::array<Does, 11> does = {&Contents::embed,
+                                                  &Contents::forward,
+                                                  &Contents::loss,
+                                                  &Contents::backward,
+                                                  &Contents::backward_input,
+                                                  &Contents::backward_weight,
+                                                  &Contents::embed_backward,
+                                                  &Contents::update,
+                                                  &Contents::zero,
+                                                  &Contents::accumulate,
+                                                  &Contents::load};
+    if (at(p).kind != Kind::join) (this->*does[index_of(at(p).kind)])(p, at(p));
   }
 
   void message(Place send, Place receiver) override {
@@ -338,23 +92,18 @@ public:
         if (const Slot slot{SlotClass::owned, h}; stale(r, slot))
           fail(Rule::exact_gradients, {r, -1},
                fmt::format("h{} still holds {} at the end", h, describe(content(r, slot))));
-      for (std::int16_t e = 0; e < rank.slots[index(SlotClass::embeddings)]; ++e)
+      for (std::int16_t e = 0; e < rank.slots[index_of(SlotClass::embeddings)]; ++e)
         if (stale(r, {SlotClass::embeddings, e}))
           fail(Rule::exact_gradients, {r, -1}, fmt::format("e{} is not updated as a whole at the end", e));
     }
   }
 
 private:
-  using Holds = Content::Holds;
-
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
   [[nodiscard]] const Content& content(int rank, Slot slot) const {
-    return slots_[rank][first_[rank][index(slot.cls)] + slot.index];
+    return slots_[rank][index_of(slot.cls)][slot.index];
   }
-  [[nodiscard]] Content& content(int rank, Slot slot) {
-    return slots_[rank][first_[rank][index(slot.cls)] + slot.index];
-  }
-  static std::size_t index(SlotClass cls) { return static_cast<std::size_t>(cls); }
+  [[nodiscard]] Content& content(int rank, Slot slot) { return slots_[rank][index_of(slot.cls)][slot.index]; }
 
   [[noreturn]] void fail(Rule rule, Place p, const std::string& what) const {
     refuse(rule, program_, p.rank, p.action, what);
@@ -378,8 +127,8 @@ private:
     return "";
   }
 
-  void hold(Place p, Slot slot, Holds holds, std::int32_t shard) {
-    content(p.rank, slot) = {holds, shard, -1, Pieces({extent(p.rank, slot.cls), false, Sum(listed_)})};
+  void hold(int rank, Slot slot, Holds holds, std::int32_t shard = -1) {
+    content(rank, slot) = {holds, shard, -1, Pieces({extent(rank, slot.cls), false, Sum(listed_)})};
   }
 
   [[nodiscard]] Range whole(SlotClass cls) const {
@@ -512,15 +261,13 @@ private:
     done |= work;
   }
 
-  void embed(Place p) {
-    const Action& a = at(p);
+  void embed(Place p, const Action& a) {
     need_embeddings(p, a.slots[1], Contribution::embedding);
     once(p, program_.shards, embed_done);
     content(p.rank, a.slots[0]) = {Holds::hidden, 0, a.micro_batch, {}};
   }
 
-  void forward(Place p) {
-    const Action& a = at(p);
+  void forward(Place p, const Action& a) {
     need_weights(p, a.slots[0], whole(a.slots[0].cls), false);
     need_micro_batch(p, a.slots[2], Holds::hidden, a.shard);
     once(p, a.shard, forward_done);
@@ -528,8 +275,7 @@ private:
     content(p.rank, a.slots[2]).shard = a.shard + 1;
   }
 
-  void loss(Place p) {
-    const Action& a = at(p);
+  void loss(Place p, const Action& a) {
     need_micro_batch(p, a.slots[0], Holds::hidden, program_.shards);
     need_embeddings(p, a.slots[1], Contribution::head);
     once(p, program_.shards, loss_done);
@@ -538,14 +284,13 @@ private:
     add_gradient(p, a.slots[2], Contribution::head);
   }
 
-  void backward(Place p) {
-    backward_input(p);
-    once(p, at(p).shard, weight_done);
-    add_gradient(p, at(p).slots[3], at(p).shard);
+  void backward(Place p, const Action& a) {
+    backward_input(p, a);
+    once(p, a.shard, weight_done);
+    add_gradient(p, a.slots[3], a.shard);
   }
 
-  void backward_input(Place p) {
-    const Action& a = at(p);
+  void backward_input(Place p, const Action& a) {
     need_weights(p, a.slots[0], whole(a.slots[0].cls), false);
     need_micro_batch(p, a.slots[1], Holds::saved, a.shard);
     need_micro_batch(p, a.slots[2], Holds::hidden_gradient, a.shard);
@@ -555,31 +300,28 @@ private:
       content(p.rank, a.slots[3]) = {Holds::deferred, a.shard, a.micro_batch, {}};
   }
 
-  void backward_weight(Place p) {
-    const Action& a = at(p);
+  void backward_weight(Place p, const Action& a) {
     need_micro_batch(p, a.slots[0], Holds::saved, a.shard);
     need_micro_batch(p, a.slots[1], Holds::deferred, a.shard);
     once(p, a.shard, weight_done);
     add_gradient(p, a.slots[2], a.shard);
   }
 
-  void embed_backward(Place p) {
-    const Action& a = at(p);
+  void embed_backward(Place p, const Action& a) {
     need_micro_batch(p, a.slots[0], Holds::hidden_gradient, -1);
     once(p, program_.shards, embed_backward_done);
     add_gradient(p, a.slots[1], Contribution::embedding);
   }
 
-  void update(Place p) {
-    const Action& a = at(p);
+  void update(Place p, const Action& a) {
+    if (of_embeddings(a.payload)) return update_embeddings(p, a);
     const Range held = extent(p.rank, SlotClass::owned);
     need_weights(p, a.slots[0], {}, false);
     need_complete(p, a.slots[1], held, {a.shard});
     content(p.rank, a.slots[0]).pieces.change(held, [](Piece& piece) { piece.updated = true; });
   }
 
-  void update_embeddings(Place p) {
-    const Action& a = at(p);
+  void update_embeddings(Place p, const Action& a) {
     const Range slice{a.shard, a.shard + 1};
     std::vector<std::int32_t> parts = {Contribution::embedding, Contribution::head};
     if (program_.embeddings_split) parts = {a.shard == 0 ? Contribution::embedding : Contribution::head};
@@ -592,11 +334,10 @@ private:
     });
   }
 
-  void zero(Place p) { hold(p, at(p).slots[0], Holds::gradient, -1); }
+  void zero(Place p, const Action& a) { hold(p.rank, a.slots[0], Holds::gradient); }
 
-  void accumulate(Place p) {
+  void accumulate(Place p, const Action& a) {
     need_payload(p);
-    const Action& a = at(p);
     if (!a.accumulates) return receive(Content(content(p.rank, a.slots[0])), moved(a), p, a.slots[1]);
     const Pieces source = content(p.rank, a.slots[0]).pieces.within(moved(a));
     for (const Piece& piece : source) grow(p, a.slots[1], piece.range, piece.sum);
@@ -604,7 +345,7 @@ private:
 
   void add_gradient(Place p, Slot slot, std::int32_t part) {
     if (of_embeddings(slot.cls)) write_embeddings(p, slot, part);
-    else if (!at(p).accumulates) hold(p, slot, Holds::gradient, -1);
+    else if (!at(p).accumulates) hold(p.rank, slot, Holds::gradient);
     Sum one(listed_);
     one.add({part, at(p).micro_batch});
     grow(p, slot, slot.cls == SlotClass::embeddings_accumulator ? embeddings_range(part) : whole(slot.cls),
@@ -619,7 +360,7 @@ private:
            fmt::format("adds to the gradient of the last step in {}", name_of(slot)));
     if (!at(p).accumulates && before)
       fail(Rule::exact_gradients, p, fmt::format("overwrites what this step has added to {}", name_of(slot)));
-    if (written == 0) hold(p, slot, Holds::gradient, -1);
+    if (written == 0) hold(p.rank, slot, Holds::gradient);
     written |= embeddings_bit(part);
   }
 
@@ -644,8 +385,7 @@ private:
     target = {from.holds, from.shard, from.micro_batch, pieces};
   }
 
-  void load(Place p) {
-    const Action& a = at(p);
+  void load(Place p, const Action& a) {
     need_weights(p, a.slots[0], {}, true);
     receive(Content(content(p.rank, a.slots[0])), extent(p.rank, SlotClass::owned), p, a.slots[1]);
   }
@@ -713,12 +453,11 @@ private:
 
   const Program& program_;
   bool listed_;
-  std::vector<std::vector<Content>> slots_;                   ///< per rank, classes one after the other
-  std::vector<std::array<std::size_t, slot_classes>> first_;  ///< of each class
+  std::vector<std::array<std::vector<Content>, slot_classes>> slots_;  ///< per rank
   /// What has been computed: [shards + 1, micro-batches], the last row for the embeddings.
   std::vector<std::uint8_t> done_;
-  std::vector<std::uint8_t> embeddings_written_;       ///< of each rank's gradient of the embeddings, in this
-                                                       ///< step: bits of embeddings_bit()
+  /// Of each rank's gradient of the embeddings, in this step: bits of embeddings_bit().
+  std::vector<std::uint8_t> embeddings_written_;
   std::map<std::vector<std::int32_t>, Sum> complete_;  ///< whole gradients of parts
 };
 

@@ -22,23 +22,17 @@ void refuse(Rule rule, const Program& program, int rank, int action, const std::
 
 namespace {
 
-/// One side of a message; equal keys form a queue from one rank to another.
+/// One side of a message.
 struct Side {
-  std::uint64_t key = 0;
+  std::uint64_t queue = 0;  ///< of sender, receiver and payload: where messages keep their order
   Place place;
 };
 
-std::uint64_t key_of(int from, int to, const Action& a) {
-  return (static_cast<std::uint64_t>(from) << 34) | (static_cast<std::uint64_t>(to) << 4) |
-         static_cast<std::uint64_t>(a.payload);
-}
-
 /// Whether two sides mean the same part of the same thing, in the same precision.
 bool same_cargo(const Action& a, const Action& b) {
-  const bool totals = a.slots[0].cls == SlotClass::accumulator,
-             other_totals = b.slots[0].cls == SlotClass::accumulator;
+  const auto total = [](const Action& x) { return x.slots[0].cls == SlotClass::accumulator; };
   return a.shard == b.shard && a.micro_batch == b.micro_batch && a.part == b.part && a.parts == b.parts &&
-         totals == other_totals;
+         total(a) == total(b);
 }
 
 class Matcher {
@@ -47,7 +41,6 @@ public:
 
   Matching run() {
     number_actions();
-    for (int r = 0; r < static_cast<int>(program_.ranks.size()); ++r) collect_messages(r);
     pair_messages();
     match_collectives();
     return std::move(result_);
@@ -69,35 +62,36 @@ private:
     result_.other.assign(count, -1);
   }
 
-  void collect_messages(int r) {
-    const auto& actions = program_.ranks[r].actions;
-    for (int i = 0; i < static_cast<int>(actions.size()); ++i) {
-      const Action& a = actions[i];
-      if (a.kind == Kind::send) sends_.push_back({key_of(r, a.peer, a), {r, i}});
-      if (a.kind == Kind::recv) receives_.push_back({key_of(a.peer, r, a), {r, i}});
+  /// Sends, or receives, queue by queue, in the order of issue.
+  [[nodiscard]] std::vector<Side> sides(Kind kind) const {
+    std::vector<Side> found;
+    for (std::int32_t r = 0; r < static_cast<int>(program_.ranks.size()); ++r) {
+      const auto& actions = program_.ranks[r].actions;
+      for (std::int32_t i = 0; i < static_cast<int>(actions.size()); ++i) {
+        const Action& a = actions[i];
+        if (a.kind != kind) continue;
+        const std::uint64_t from = kind == Kind::send ? r : a.peer, to = kind == Kind::send ? a.peer : r;
+        found.push_back({from << 34 | to << 4 | index_of(a.payload), {r, i}});
+      }
     }
+    std::ranges::stable_sort(found, {}, &Side::queue);
+    return found;
   }
 
   void pair_messages() {
-    // Stable: within a queue the order of issue stays.
-    std::ranges::stable_sort(sends_, {}, &Side::key);
-    std::ranges::stable_sort(receives_, {}, &Side::key);
-    for (std::size_t i = 0; i < std::max(sends_.size(), receives_.size()); ++i) pair(i);
-  }
-
-  /// All earlier messages have matched, so the first difference in the sorted lists is a message with one
-  /// side.
-  void pair(std::size_t i) {
-    const bool lacks_send = i == sends_.size() || (i < receives_.size() && receives_[i].key < sends_[i].key);
-    const bool lacks_receive =
-        i == receives_.size() || (i < sends_.size() && sends_[i].key < receives_[i].key);
-    if (lacks_send) fail(Rule::matched_messages, receives_[i].place, "no send of the peer is left for it");
-    if (lacks_receive) fail(Rule::matched_messages, sends_[i].place, "no receive of the peer is left for it");
-    const Place from = sends_[i].place, to = receives_[i].place;
-    if (!same_cargo(at(from), at(to)))
-      fail(Rule::matched_messages, to, fmt::format("meets {}; expected the same message", text(from)));
-    result_.other[result_.number(from)] = to.action;
-    result_.other[result_.number(to)] = from.action;
+    const std::vector<Side> sends = sides(Kind::send), receives = sides(Kind::recv);
+    // If all earlier messages match, the first difference is a message with one side.
+    for (std::size_t i = 0; i < std::max(sends.size(), receives.size()); ++i) {
+      if (i == sends.size() || (i < receives.size() && receives[i].queue < sends[i].queue))
+        fail(Rule::matched_messages, receives[i].place, "no send of the peer is left for it");
+      if (i == receives.size() || sends[i].queue < receives[i].queue)
+        fail(Rule::matched_messages, sends[i].place, "no receive of the peer is left for it");
+      const Place from = sends[i].place, to = receives[i].place;
+      if (!same_cargo(at(from), at(to)))
+        fail(Rule::matched_messages, to, fmt::format("meets {}; expected the same message", text(from)));
+      result_.other[result_.number(from)] = to.action;
+      result_.other[result_.number(to)] = from.action;
+    }
   }
 
   /// The calls of each member of a communicator on a lane, in order: those at one place belong together.
@@ -116,7 +110,7 @@ private:
         if (!is_collective(actions[i].kind)) continue;
         const int c = actions[i].communicator;
         const int member = std::ranges::find(memberships[r], c, &std::pair<int, int>::first)->second;
-        calls[c][static_cast<std::size_t>(actions[i].lane)][member].push_back(static_cast<std::int32_t>(i));
+        calls[c][index_of(actions[i].lane)][member].push_back(static_cast<std::int32_t>(i));
       }
     }
     for (std::size_t c = 0; c < communicators; ++c)
@@ -156,7 +150,6 @@ private:
 
   const Program& program_;
   Matching result_;
-  std::vector<Side> sends_, receives_;
 };
 
 }  // namespace
@@ -179,7 +172,7 @@ public:
     for (int r = 0; r < static_cast<int>(states_.size()); ++r) {
       const auto& actions = program.ranks[r].actions;
       for (int i = 0; i < static_cast<int>(actions.size()); ++i)
-        sequences_[r][static_cast<std::size_t>(actions[i].lane)].push_back(i);
+        sequences_[r][index_of(actions[i].lane)].push_back(i);
       for (int l = 0; l < lanes; ++l) ready_.push_back({r, l});
     }
   }
@@ -252,7 +245,7 @@ private:
   }
 
   void finish(Place p) {
-    LaneState& state = states_[p.rank][static_cast<std::size_t>(at(p).lane)];
+    LaneState& state = states_[p.rank][index_of(at(p).lane)];
     state.started = false;
     ++state.next;
     for (int l = 0; l < lanes; ++l)

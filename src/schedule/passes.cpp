@@ -4,17 +4,13 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/error.hpp"
 
 namespace minitaw::schedule {
 
 namespace {
-
-bool permanent(SlotClass cls) {
-  return cls == SlotClass::owned || cls == SlotClass::accumulator || cls == SlotClass::embeddings ||
-         cls == SlotClass::embeddings_accumulator;
-}
 
 /// Values by the action after which their slot is free: see releases(). What one of several messages
 /// reads must not make room for what another receives.
@@ -25,7 +21,7 @@ released_after(const RankProgram& rank, const std::vector<std::array<VirtualBuff
   std::vector<SlotClass> cls(count);
   for (std::size_t i = 0; i < values.size(); ++i)
     for (const VirtualBuffer v : values[i]) {
-      if (!v.valid() || permanent(v.cls)) continue;
+      if (!v.valid() || is_permanent(v.cls)) continue;
       last[v.id] = std::max(last[v.id], ends[i]);
       cls[v.id] = v.cls;
     }
@@ -42,12 +38,12 @@ std::array<int, slot_classes> peaks(const std::vector<std::array<VirtualBuffer, 
   std::vector<bool> seen(count);
   for (std::size_t i = 0; i < values.size(); ++i) {
     for (const VirtualBuffer v : values[i]) {
-      if (!v.valid() || permanent(v.cls) || seen[v.id]) continue;
-      const auto c = static_cast<std::size_t>(v.cls);
+      if (!v.valid() || is_permanent(v.cls) || seen[v.id]) continue;
+      const auto c = index_of(v.cls);
       seen[v.id] = true;
       peak[c] = std::max(peak[c], ++alive[c]);
     }
-    for (const VirtualBuffer v : released[i]) --alive[static_cast<std::size_t>(v.cls)];
+    for (const VirtualBuffer v : released[i]) --alive[index_of(v.cls)];
   }
   return peak;
 }
@@ -73,41 +69,27 @@ private:
   std::set<std::pair<int, std::int16_t>> free_;  ///< when it came back, slot
 };
 
-/// What a step has written of a gradient that lasts, in parts of a shard, or embedding and head.
-class Written {
-public:
-  explicit Written(std::size_t parts) : parts_(parts) {}
-
-  /// Whether any of [begin, end) was written before; from now on all of it is.
-  bool exchange(std::size_t begin, std::size_t end) {
-    const auto first = parts_.begin() + static_cast<std::ptrdiff_t>(begin);
-    const auto last = parts_.begin() + static_cast<std::ptrdiff_t>(end);
-    const bool before = std::find(first, last, true) != last;
-    std::fill(first, last, true);
-    return before;
-  }
-
-private:
-  std::vector<bool> parts_;
-};
-
 }  // namespace
 
 void write_first_contributions(RankProgram& rank, int shard_parts) {
-  std::vector<Written> totals(rank.owned_shards.size(), Written(static_cast<std::size_t>(shard_parts)));
-  Written embeddings(2);
+  // What is written: parts of each owned shard's gradient; those of head and embedding.
+  std::vector<std::vector<bool>> totals(rank.owned_shards.size(), std::vector<bool>(shard_parts));
+  std::vector<bool> embeddings(2);
+  /// Whether any of [begin, end) was written before; from now on all of it is.
+  const auto exchange = [](std::vector<bool>& written, int begin, int end) {
+    const auto first = written.begin() + begin, last = written.begin() + end;
+    const bool before = std::find(first, last, true) != last;
+    std::fill(first, last, true);
+    return before;
+  };
   for (Action& a : rank.actions) {
-    if (a.kind == Kind::loss) a.accumulates = embeddings.exchange(0, 1);
-    if (a.kind == Kind::embed_backward) a.accumulates = embeddings.exchange(1, 2);
-    const bool contributes =
-        a.kind == Kind::backward || a.kind == Kind::backward_weight || a.kind == Kind::accumulate;
-    if (!contributes) continue;
+    if (a.kind == Kind::loss) a.accumulates = exchange(embeddings, 0, 1);
+    if (a.kind == Kind::embed_backward) a.accumulates = exchange(embeddings, 1, 2);
+    if (a.kind != Kind::backward && a.kind != Kind::backward_weight && a.kind != Kind::accumulate) continue;
+    const int each = shard_parts / a.parts;
     for (const Slot slot : a.slots)
-      if (slot.cls == SlotClass::accumulator && slot.valid()) {
-        const int each = shard_parts / a.parts;
-        a.accumulates = totals[static_cast<std::size_t>(slot.index)].exchange(
-            static_cast<std::size_t>(a.part * each), static_cast<std::size_t>((a.part + 1) * each));
-      }
+      if (slot.cls == SlotClass::accumulator && slot.valid())
+        a.accumulates = exchange(totals[slot.index], a.part * each, (a.part + 1) * each);
   }
 }
 
@@ -123,14 +105,14 @@ void assign_slots(RankProgram& rank, const std::vector<std::array<VirtualBuffer,
       if (!v.valid()) continue;
       Slot& slot = rank.actions[i].slots[k];
       slot = {v.cls, static_cast<std::int16_t>(v.id)};
-      if (permanent(v.cls)) continue;
-      if (slot_of[v.id] < 0) slot_of[v.id] = pools[static_cast<std::size_t>(v.cls)].take();
+      if (is_permanent(v.cls)) continue;
+      if (slot_of[v.id] < 0) slot_of[v.id] = pools[index_of(v.cls)].take();
       slot.index = slot_of[v.id];
     }
-    for (const VirtualBuffer v : released[i]) pools[static_cast<std::size_t>(v.cls)].give_back(slot_of[v.id]);
+    for (const VirtualBuffer v : released[i]) pools[index_of(v.cls)].give_back(slot_of[v.id]);
   }
   for (int c = 0; c < slot_classes; ++c)
-    if (!permanent(static_cast<SlotClass>(c))) rank.slots[c] = sizes[c];
+    if (!is_permanent(static_cast<SlotClass>(c))) rank.slots[c] = sizes[c];
 }
 
 namespace {
@@ -217,7 +199,7 @@ private:
     }
   }
 
-  SlotHistory& history(Slot slot) { return history_[static_cast<std::size_t>(slot.cls)][slot.index]; }
+  SlotHistory& history(Slot slot) { return history_[index_of(slot.cls)][slot.index]; }
 
   RankProgram& program_;
   int rank_;
@@ -242,22 +224,6 @@ std::vector<int> sizes_within(const topology::Groups& groups, int begin, int end
     ++sizes.back();
   }
   return sizes;
-}
-
-/// Numbers of what belongs to one copy.
-struct Offsets {
-  int ranks = 0;
-  int micro_batches = 0;
-  int communicators = 0;
-};
-
-RankProgram moved_by(RankProgram rank, const Offsets& by) {
-  for (Action& a : rank.actions) {
-    if (a.micro_batch >= 0) a.micro_batch += by.micro_batches;
-    if (a.peer >= 0) a.peer += by.ranks;
-    if (a.communicator >= 0) a.communicator += by.communicators;
-  }
-  return rank;
 }
 
 /// Communicators of the first copy become those of all: copy after copy, then one for each of its ranks.
@@ -292,17 +258,15 @@ void make_copies(Program& program) {
   const int ranks = static_cast<int>(program.ranks.size());
   const int own = static_cast<int>(program.communicators.size());
   program.communicators = communicators_of_copies(program, ranks);
-  for (int r = 0; r < ranks; ++r)
-    for (Action& a : program.ranks[r].actions)
-      if (a.communicator == among_copies) a.communicator = -own * program.copies - r - 2;
-  program.ranks.reserve(static_cast<std::size_t>(ranks) * program.copies);
-  for (int c = 1; c < program.copies; ++c)
+  const std::vector<RankProgram> first = std::exchange(program.ranks, {});
+  for (int c = 0; c < program.copies; ++c)
     for (int r = 0; r < ranks; ++r)
-      program.ranks.push_back(
-          moved_by(program.ranks[r], {c * ranks, c * program.micro_batches / program.copies, c * own}));
-  for (RankProgram& rank : program.ranks)
-    for (Action& a : rank.actions)
-      if (a.communicator <= among_copies) a.communicator = -a.communicator - 2;
+      for (Action& a : program.ranks.emplace_back(first[r]).actions) {
+        if (a.micro_batch >= 0) a.micro_batch += c * program.micro_batches / program.copies;
+        if (a.peer >= 0) a.peer += c * ranks;
+        if (a.communicator >= 0) a.communicator += c * own;
+        else if (a.communicator == among_copies) a.communicator = own * program.copies + r;
+      }
 }
 
 }  // namespace minitaw::schedule

@@ -52,9 +52,9 @@ constexpr std::array<char, slot_classes> slot_letters = {'h', 't', 'w', 'g', 'c'
 }  // namespace
 
 Form form_of(const Action& action) {
-  Form form = forms[static_cast<std::size_t>(action.kind)];
+  Form form = forms[index_of(action.kind)];
   if (is_communication(action.kind)) {
-    const Moves& what = moves[static_cast<std::size_t>(action.payload)];
+    const Moves& what = moves[index_of(action.payload)];
     form.uses[0].classes = what.classes;
     form.shard = what.shard;
     form.micro_batch = what.micro_batch;
@@ -67,7 +67,7 @@ Form form_of(const Action& action) {
 
 Accesses accesses(const Action& action, int rank) {
   Accesses result;
-  const Form& form = forms[static_cast<std::size_t>(action.kind)];
+  const Form& form = forms[index_of(action.kind)];
   for (std::size_t i = 0; i < action.slots.size(); ++i) {
     if (!action.slots[i].valid()) continue;
     char how = form.uses[i].how;
@@ -86,15 +86,15 @@ Lane lane_of(Kind kind, Payload payload, bool inside) {
   return operand ? Lane::operands : Lane::gradients;
 }
 
-std::string_view name_of(Kind kind) { return forms[static_cast<std::size_t>(kind)].name; }
-std::string_view name_of(Lane lane) { return lane_names[static_cast<std::size_t>(lane)]; }
-char letter_of(SlotClass cls) { return slot_letters[static_cast<std::size_t>(cls)]; }
+std::string_view name_of(Kind kind) { return forms[index_of(kind)].name; }
+std::string_view name_of(Lane lane) { return lane_names[index_of(lane)]; }
+char letter_of(SlotClass cls) { return slot_letters[index_of(cls)]; }
 std::string name_of(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls), slot.index); }
 
 model::Cut cut_of(const Program& program) {
   // Whoever has the head computes it for all micro-batches, unless everybody has it.
   const bool head_counts = std::ranges::any_of(program.ranks, [](const RankProgram& rank) {
-    return rank.embeddings_slice >= 0 || rank.slots[static_cast<std::size_t>(SlotClass::embeddings)] == 0;
+    return rank.embeddings_slice >= 0 || rank.slots[index_of(SlotClass::embeddings)] == 0;
   });
   return {program.shards, program.embeddings_slices, program.shard_parts, program.embeddings_split,
           head_counts};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -76,6 +77,12 @@ enum class SlotClass : std::uint8_t {
 };
 inline constexpr int slot_classes = 10;
 
+/// Place of a kind, lane, payload or slot class in a table of all of them.
+template <class Enum>
+[[nodiscard]] constexpr std::size_t index_of(Enum e) {
+  return static_cast<std::size_t>(e);
+}
+
 struct Slot {
   SlotClass cls = SlotClass::owned;
   std::int16_t index = -1;  ///< -1: no slot
@@ -121,6 +128,10 @@ struct Action {
 }
 [[nodiscard]] constexpr bool of_embeddings(SlotClass cls) {
   return cls == SlotClass::embeddings || cls == SlotClass::embeddings_accumulator;
+}
+/// Holds its content from step to step: an owned shard, its gradient, the embeddings and theirs.
+[[nodiscard]] constexpr bool is_permanent(SlotClass cls) {
+  return cls == SlotClass::owned || cls == SlotClass::accumulator || of_embeddings(cls);
 }
 
 /// The lane of a message or collective; `inside`: all members of the collective are of one group.

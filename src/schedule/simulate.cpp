@@ -50,7 +50,7 @@ private:
   double start(Place p) {
     const Action& a = at(p);
     const auto& finished = finished_[p.rank];
-    const std::vector<double>& lane = finished[static_cast<std::size_t>(a.lane)];
+    const std::vector<double>& lane = finished[index_of(a.lane)];
     double begin = spans_[p.rank][p.action].ready = lane.empty() ? 0 : lane.back();
     for (std::size_t l = 0; l < lanes; ++l)
       if (a.waits[l] > 0) begin = std::max(begin, finished[l][a.waits[l] - 1]);
@@ -60,7 +60,7 @@ private:
   void finish(Place p, double begin, double end) {
     spans_[p.rank][p.action].begin = begin;
     spans_[p.rank][p.action].end = end;
-    finished_[p.rank][static_cast<std::size_t>(at(p).lane)].push_back(end);
+    finished_[p.rank][index_of(at(p).lane)].push_back(end);
   }
 
   const Program& program_;
@@ -131,22 +131,11 @@ Work forward_of(const Layout& layout, int shard) {
   return work;
 }
 
-double recomputed(const Work& forward, model::Recompute recompute) {
-  if (recompute == model::Recompute::none) return 0;
-  return forward.matrices - forward.last + (recompute == model::Recompute::block ? forward.attention : 0);
-}
-
 double backward_input(const Work& forward, model::Recompute recompute) {
-  return forward.matrices + 2 * forward.attention + recomputed(forward, recompute);
-}
-
-double loss_flops(const model::Shape& shape) {
-  return 6 * static_cast<double>(shape.tokens()) * static_cast<double>(shape.vocab) *
-         static_cast<double>(shape.hidden);
-}
-
-double elements_moved(const Action& a, const Layout& layout) {
-  return static_cast<double>(moved(a, layout).count);
+  const double flops = forward.matrices + 2 * forward.attention;
+  if (recompute == model::Recompute::none) return flops;
+  return flops + forward.matrices - forward.last +
+         (recompute == model::Recompute::block ? forward.attention : 0);
 }
 
 /// Of what a rank keeps of a shard or the embeddings: a slice, if the program cuts them.
@@ -170,9 +159,9 @@ double touched_bytes(int rank, const Action& a, const Layout& layout, const Prog
   case Kind::zero:
     return elements_saved(rank, a, layout, program) * fp32;
   case Kind::accumulate:
-    return elements_moved(a, layout) * (compute + (a.accumulates ? 2 : 1) * fp32);
+    return static_cast<double>(moved(a, layout).count) * (compute + (a.accumulates ? 2 : 1) * fp32);
   case Kind::load:
-    return elements_moved(a, layout) * 2 * compute;
+    return static_cast<double>(moved(a, layout).count) * 2 * compute;
   default:
     return 0;
   }
@@ -236,7 +225,8 @@ double flops(const Action& action, const Layout& layout) {
     return backward_input(forward, recompute) + forward.matrices;
   }
   case Kind::loss:
-    return loss_flops(layout.shape);
+    return 6 * static_cast<double>(layout.shape.tokens()) * static_cast<double>(layout.shape.vocab) *
+           static_cast<double>(layout.shape.hidden);
   default:
     return 0;
   }
@@ -247,18 +237,16 @@ double moved_bytes(const Action& action, const Layout& layout) {
          static_cast<double>(element_bytes(action.slots[0].cls, layout.shape.dtype));
 }
 
-Costs costs_of(const Program& program, const Layout& layout, const Machine& machine) {
-  return Rates(program, layout, machine);
-}
-
-/// All that is done with a micro-batch is proportional to B.
 Costs costs_of(const Program& program, const Layout& layout, const Machine& machine,
                const std::vector<std::int64_t>& micro_batch_per_rank) {
+  const Rates rates(program, layout, machine);
+  if (micro_batch_per_rank.empty()) return rates;
+  // All that is done with a micro-batch is proportional to B.
   std::vector<double> factors;
   for (const std::int64_t own : micro_batch_per_rank)
     factors.push_back(static_cast<double>(own) / static_cast<double>(layout.shape.micro_batch));
-  return [costs = costs_of(program, layout, machine), factors](int rank, const Action& action) {
-    return costs(rank, action) * (action.micro_batch >= 0 ? factors[rank] : 1);
+  return [rates, factors](int rank, const Action& action) {
+    return rates(rank, action) * (action.micro_batch >= 0 ? factors[rank] : 1);
   };
 }
 

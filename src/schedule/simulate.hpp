@@ -61,12 +61,10 @@ struct Machine {
 /// Durations of all actions on a machine, without its NICs, which messages share. Messages and collectives
 /// take bytes over bandwidth: a rooted one as a chain of small pieces (its buffer once), all-gather and
 /// reduce-scatter (n - 1) / n of it, all-reduce twice that; the slower rate if any of its links leaves a
-/// group. The program must live as long as the result.
-[[nodiscard]] Costs costs_of(const Program& program, const model::Layout& layout, const Machine& machine);
-
-/// The same where each rank has its own B, in place of the layout's.
+/// group. `micro_batch_per_rank`: B of each rank, in place of the layout's. The program must live as long as
+/// the result.
 [[nodiscard]] Costs costs_of(const Program& program, const model::Layout& layout, const Machine& machine,
-                             const std::vector<std::int64_t>& micro_batch_per_rank);
+                             const std::vector<std::int64_t>& micro_batch_per_rank = {});
 
 /// The same with transfers that take no time.
 [[nodiscard]] Costs free_transfers(Costs costs);

@@ -67,8 +67,7 @@ void append_rank(std::string& text, const Program& program, int rank) {
 
 std::string payload_text(Payload payload, int shard) {
   if (payload == Payload::none && shard < 0) return "";
-  return fmt::format("{}{}", prefixes[static_cast<std::size_t>(payload)],
-                     shard < 0 ? "" : std::to_string(shard));
+  return fmt::format("{}{}", prefixes[index_of(payload)], shard < 0 ? "" : std::to_string(shard));
 }
 
 std::string to_text(const Action& a, const Program& program) {
@@ -186,7 +185,7 @@ private:
       }
       const Slot slot = slot_of(words_[i]).value_or(Slot{});
       if (!slot.valid()) fail("slot counts such as w2");
-      rank.slots[static_cast<std::size_t>(slot.cls)] = slot.index;
+      rank.slots[index_of(slot.cls)] = slot.index;
     }
     for (++i; i < words_.size(); ++i) rank.owned_shards.push_back(number(words_[i], "a shard"));
   }
@@ -250,7 +249,7 @@ private:
       const std::size_t colon = words_[at_].find(':');
       if (colon == std::string_view::npos) fail("waits such as gradients:3");
       const Lane lane = named<Lane>(words_[at_].substr(0, colon), lanes, "a lane");
-      a.waits[static_cast<std::size_t>(lane)] = number(words_[at_].substr(colon + 1), "a count of actions");
+      a.waits[index_of(lane)] = number(words_[at_].substr(colon + 1), "a count of actions");
     }
   }
 
@@ -304,92 +303,55 @@ namespace {
 constexpr int most_ranks = 12;
 constexpr int most_ticks = 8;
 
-struct Range {
-  int begin = 0, end = 0;
-
-  [[nodiscard]] bool has(int i) const { return begin <= i && i < end; }
-};
-
-/// At most `most` numbers of `whole`, with `centre` in the middle where possible.
-Range around(Range whole, int centre, int most) {
-  if (whole.end - whole.begin <= most) return whole;
-  const int begin = std::clamp(centre - most / 2, whole.begin, whole.end - most);
-  return {begin, begin + most};
+/// [first, second): at most `most` numbers of [begin, end), with `centre` in the middle where possible.
+std::pair<int, int> around(int begin, int end, int centre, int most) {
+  if (end - begin <= most) return {begin, end};
+  const int first = std::clamp(centre - most / 2, begin, end - most);
+  return {first, first + most};
 }
-
-Range ticks_of(const Program& program) {
-  Range range{0, 0};
-  for (const RankProgram& rank : program.ranks)
-    for (const Action& a : rank.actions)
-      range = {std::min(range.begin, a.tick), std::max(range.end, a.tick + 1)};
-  return range;
-}
-
-class Grid {
-public:
-  Grid(const Program& program, const std::optional<Violation>& mark) : program_(program), mark_(mark) {
-    const Range all_ranks{0, static_cast<int>(program.ranks.size())};
-    ranks_ = mark ? around(all_ranks, std::max(mark->rank, 0), most_ranks) : all_ranks;
-    const Range all_ticks = ticks_of(program);
-    ticks_ = mark ? around(all_ticks, marked_tick(), most_ticks) : all_ticks;
-    for (int r = ranks_.begin; r < ranks_.end; ++r) rows_.push_back(row(r));
-  }
-
-  [[nodiscard]] std::string text() const {
-    std::vector<std::size_t> widths;
-    for (int t = ticks_.begin; t < ticks_.end; ++t) widths.push_back(fmt::format("{}", t).size());
-    for (const auto& row : rows_)
-      for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
-    std::string text = fmt::format("{:<8}", "tick");
-    for (std::size_t c = 0; c < widths.size(); ++c)
-      text += fmt::format("| {:<{}} ", ticks_.begin + static_cast<int>(c), widths[c]);
-    for (std::size_t r = 0; r < rows_.size(); ++r)
-      text += line(ranks_.begin + static_cast<int>(r), rows_[r], widths);
-    return text + "\n";
-  }
-
-private:
-  [[nodiscard]] int marked_tick() const {
-    return mark_->rank >= 0 && mark_->action >= 0 ? program_.ranks[mark_->rank].actions[mark_->action].tick
-                                                  : 0;
-  }
-
-  [[nodiscard]] bool marked(int rank, int action) const {
-    return mark_ && mark_->rank == rank && mark_->action == action;
-  }
-
-  [[nodiscard]] std::vector<std::string> row(int rank) const {
-    std::vector<std::string> cells(ticks_.end - ticks_.begin);
-    const auto& actions = program_.ranks[rank].actions;
-    for (int i = 0; i < static_cast<int>(actions.size()); ++i) {
-      const Action& a = actions[i];
-      if (!ticks_.has(a.tick) || (!is_visit(a.kind) && !marked(rank, i))) continue;
-      std::string& cell = cells[a.tick - ticks_.begin];
-      cell += fmt::format("{}{}", cell.empty() ? "" : " ", name_of(a.kind));
-      if (a.shard >= 0) cell += fmt::format(" s{}", a.shard);
-      if (a.micro_batch >= 0) cell += fmt::format(" m{}", a.micro_batch);
-      if (marked(rank, i)) cell += " <--";
-    }
-    return cells;
-  }
-
-  [[nodiscard]] std::string line(int rank, const std::vector<std::string>& cells,
-                                 const std::vector<std::size_t>& widths) const {
-    std::string text = fmt::format("\n{:<8}", fmt::format("r{}{}", rank, marked(rank, -1) ? " <--" : ""));
-    for (std::size_t c = 0; c < cells.size(); ++c) text += fmt::format("| {:<{}} ", cells[c], widths[c]);
-    return text;
-  }
-
-  const Program& program_;
-  const std::optional<Violation>& mark_;
-  Range ranks_, ticks_;
-  std::vector<std::vector<std::string>> rows_;
-};
 
 }  // namespace
 
 std::string grid(const Program& program, const std::optional<Violation>& mark) {
-  return Grid(program, mark).text();
+  const auto marked = [&](int rank, int action) {
+    return mark && mark->rank == rank && mark->action == action;
+  };
+  std::pair<int, int> ranks{0, static_cast<int>(program.ranks.size())}, ticks{0, 0};
+  for (const RankProgram& rank : program.ranks)
+    for (const Action& a : rank.actions)
+      ticks = {std::min(ticks.first, a.tick), std::max(ticks.second, a.tick + 1)};
+  if (mark) {
+    const bool at_action = mark->rank >= 0 && mark->action >= 0;
+    const int tick = at_action ? program.ranks[mark->rank].actions[mark->action].tick : 0;
+    ranks = around(ranks.first, ranks.second, std::max(mark->rank, 0), most_ranks);
+    ticks = around(ticks.first, ticks.second, tick, most_ticks);
+  }
+  std::vector<std::vector<std::string>> rows = {{"tick"}};
+  for (int t = ticks.first; t < ticks.second; ++t) rows[0].push_back(std::to_string(t));
+  for (int r = ranks.first; r < ranks.second; ++r) {
+    std::vector<std::string>& row = rows.emplace_back(rows[0].size());
+    row[0] = fmt::format("r{}{}", r, marked(r, -1) ? " <--" : "");
+    const auto& actions = program.ranks[r].actions;
+    for (int i = 0; i < static_cast<int>(actions.size()); ++i) {
+      const Action& a = actions[i];
+      if (a.tick < ticks.first || a.tick >= ticks.second || (!is_visit(a.kind) && !marked(r, i))) continue;
+      std::string& cell = row[a.tick - ticks.first + 1];
+      cell += fmt::format("{}{}", cell.empty() ? "" : " ", name_of(a.kind));
+      if (a.shard >= 0) cell += fmt::format(" s{}", a.shard);
+      if (a.micro_batch >= 0) cell += fmt::format(" m{}", a.micro_batch);
+      if (marked(r, i)) cell += " <--";
+    }
+  }
+  std::vector<std::size_t> widths(rows[0].size());
+  for (const auto& row : rows)
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  std::string text;
+  for (const auto& row : rows) {
+    text += fmt::format("{:<8}", row[0]);
+    for (std::size_t c = 1; c < row.size(); ++c) text += fmt::format("| {:<{}} ", row[c], widths[c]);
+    text += "\n";
+  }
+  return text;
 }
 
 }  // namespace minitaw::schedule

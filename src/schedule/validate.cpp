@@ -41,18 +41,15 @@ private:
   void check_program() {
     const int ranks = static_cast<int>(program_.ranks.size());
     if (ranks != program_.groups.ranks())
-      refuse(Rule::slots_accounted, program_, -1, -1,
-             fmt::format("{} ranks have actions, but the groups {} have {}", ranks, program_.groups.text(),
-                         program_.groups.ranks()));
+      fail(Rule::slots_accounted, fmt::format("{} ranks have actions, but the groups {} have {}", ranks,
+                                              program_.groups.text(), program_.groups.ranks()));
     if (program_.shards < 1 || program_.micro_batches < 1 || program_.embeddings_slices < 1)
-      refuse(Rule::exact_gradients, program_, -1, -1,
-             "a step needs at least one shard, micro-batch and slice of the embeddings");
+      fail(Rule::exact_gradients, "a step needs at least one shard, micro-batch and slice of the embeddings");
     if (program_.shard_parts < 1 || program_.owned_slices < 1 ||
         program_.shard_parts % program_.owned_slices != 0)
-      refuse(Rule::exact_gradients, program_, -1, -1,
-             "the slices that ranks keep must be made of whole parts");
+      fail(Rule::exact_gradients, "the slices that ranks keep must be made of whole parts");
     if (program_.embeddings_split && program_.embeddings_slices != 2)
-      refuse(Rule::exact_gradients, program_, -1, -1, "split embeddings have two slices");
+      fail(Rule::exact_gradients, "split embeddings have two slices");
     for (const Communicator& c : program_.communicators) check_communicator(c);
   }
 
@@ -61,9 +58,9 @@ private:
     std::ranges::sort(sorted);
     const bool distinct = std::ranges::adjacent_find(sorted) == sorted.end();
     if (sorted.empty() || !distinct || sorted.front() < 0 || sorted.back() >= program_.groups.ranks())
-      refuse(Rule::same_collectives, program_, -1, -1,
-             fmt::format("communicator {} must name each of its ranks once, from 0 to {}", c.name,
-                         program_.groups.ranks() - 1));
+      fail(Rule::same_collectives,
+           fmt::format("communicator {} must name each of its ranks once, from 0 to {}", c.name,
+                       program_.groups.ranks() - 1));
     std::vector<bool>& members = members_.emplace_back(program_.groups.ranks());
     for (const int rank : c.ranks) members[rank] = true;
   }
@@ -73,7 +70,7 @@ private:
     if (here().slice < 0 || here().slice >= program_.owned_slices ||
         here().embeddings_slice >= program_.embeddings_slices)
       fail(Rule::exact_gradients, "keeps a slice that there is not");
-    const auto count = [&](SlotClass cls) { return here().slots[static_cast<std::size_t>(cls)]; };
+    const auto count = [&](SlotClass cls) { return here().slots[index_of(cls)]; };
     const int owned_shards = static_cast<int>(here().owned_shards.size());
     if (count(SlotClass::owned) != owned_shards || count(SlotClass::accumulator) != owned_shards)
       fail(Rule::slots_accounted,
@@ -96,7 +93,7 @@ private:
         fail(Rule::no_deadlock,
              fmt::format("waits for {} actions of lane {}, of which {} are issued before it", a.waits[l],
                          name_of(static_cast<Lane>(l)), issued_[l]));
-    ++issued_[static_cast<std::size_t>(a.lane)];
+    ++issued_[index_of(a.lane)];
   }
 
   void check_numbers(const Action& a, const Form& form) const {
@@ -129,7 +126,7 @@ private:
     if (!slot.valid() || letters.find(letter_of(slot.cls)) == std::string_view::npos)
       fail(Rule::fresh_reads, fmt::format("needs a slot of class {} where it has {}",
                                           fmt::join(letters, " or "), slot.valid() ? name_of(slot) : "none"));
-    const int declared = here().slots[static_cast<std::size_t>(slot.cls)];
+    const int declared = here().slots[index_of(slot.cls)];
     if (slot.index >= declared)
       fail(Rule::slots_accounted, fmt::format("uses {}, but the rank declares {} slots {}", name_of(slot),
                                               declared, letter_of(slot.cls)));
@@ -164,8 +161,7 @@ private:
   }
 
   const Program& program_;
-  int rank_ = 0;
-  int action_ = -1;
+  int rank_ = -1, action_ = -1;  // what is looked at
   std::array<int, lanes> issued_{};
   std::vector<std::vector<bool>> members_;  // of each communicator, by rank
 };
@@ -191,7 +187,7 @@ LocalOrder order_of(const RankProgram& rank) {
   LocalOrder order;
   std::array<std::vector<Clock>, lanes> finished;  // what is certain once the action at this position is
   for (const Action& a : rank.actions) {
-    const auto lane = static_cast<std::size_t>(a.lane);
+    const auto lane = index_of(a.lane);
     Clock clock{};
     if (!finished[lane].empty()) clock = finished[lane].back();
     for (int l = 0; l < lanes; ++l)
@@ -214,25 +210,19 @@ void check_join(const Program& program, int rank, const LocalOrder& order) {
   if (last < 0 || actions[last].kind != Kind::join)
     refuse(Rule::all_waited, program, rank, last, "the rank's last action must be join");
   std::array<int, lanes> counts{};
-  for (const Action& a : actions) ++counts[static_cast<std::size_t>(a.lane)];
+  for (const Action& a : actions) ++counts[index_of(a.lane)];
   for (int i = 0; i < last; ++i)
-    if (const auto lane = static_cast<std::size_t>(actions[i].lane);
-        order.position[i] >= order.start[last][lane])
+    if (const auto lane = index_of(actions[i].lane); order.position[i] >= order.start[last][lane])
       refuse(Rule::all_waited, program, rank, i,
              fmt::format("join does not wait for it; expected a wait for {} actions of lane {}", counts[lane],
                          name_of(actions[i].lane)));
 }
 
-constexpr std::array<int, lanes> no_readers = [] {
-  std::array<int, lanes> none{};
-  none.fill(-1);
-  return none;
-}();
-
-/// Who touched a slot last: the writer of its content and, per lane, the last reader of that content.
+/// Who touched a slot last: the writer of its content and, per lane, the last reader of that content. Counted
+/// from 1; 0: nobody.
 struct Users {
-  int writer = -1;
-  std::array<int, lanes> readers = no_readers;
+  int writer = 0;
+  std::array<int, lanes> readers{};
 };
 
 class HazardCheck {
@@ -249,39 +239,31 @@ public:
 
 private:
   void touch(int i, const Access& access) {
-    Users& users = users_[static_cast<std::size_t>(access.slot.cls)][access.slot.index];
-    if (access.read) check_read(i, access.slot, users);
-    if (access.write) {
-      check_write(i, access.slot, users);
-      users = {.writer = i};
-    } else {
-      users.readers[static_cast<std::size_t>(actions_[i].lane)] = i;
+    Users& users = users_[index_of(access.slot.cls)][access.slot.index];
+    if (access.read && !ordered(users.writer, i))
+      fail(Rule::fresh_reads, i, access.slot, "reads", "written", users.writer);
+    if (!access.write) {
+      users.readers[index_of(actions_[i].lane)] = i + 1;
+      return;
     }
-  }
-
-  /// Whether `earlier` is certainly finished when `later` starts.
-  [[nodiscard]] bool ordered(int earlier, int later) const {
-    return earlier < 0 ||
-           order_.position[earlier] < order_.start[later][static_cast<std::size_t>(actions_[earlier].lane)];
-  }
-
-  void check_read(int i, Slot slot, const Users& users) const {
-    if (!ordered(users.writer, i)) fail(Rule::fresh_reads, i, slot, "reads", "written", users.writer);
-  }
-
-  void check_write(int i, Slot slot, const Users& users) const {
-    if (!ordered(users.writer, i)) fail(Rule::no_overwrite, i, slot, "overwrites", "written", users.writer);
+    if (!ordered(users.writer, i))
+      fail(Rule::no_overwrite, i, access.slot, "overwrites", "written", users.writer);
     for (const int reader : users.readers)
-      if (!ordered(reader, i)) fail(Rule::no_overwrite, i, slot, "overwrites", "read", reader);
+      if (!ordered(reader, i)) fail(Rule::no_overwrite, i, access.slot, "overwrites", "read", reader);
+    users = {.writer = i + 1};
+  }
+
+  /// Whether `user` is certainly finished when action i starts.
+  [[nodiscard]] bool ordered(int user, int i) const {
+    return user == 0 || order_.position[user - 1] < order_.start[i][index_of(actions_[user - 1].lane)];
   }
 
   [[noreturn]] void fail(Rule rule, int i, Slot slot, std::string_view does, std::string_view done,
-                         int other) const {
-    const Lane lane = actions_[other].lane;
+                         int user) const {
     refuse(rule, program_, rank_, i,
            fmt::format("{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}", does,
-                       name_of(slot), done, place(program_, rank_, other), order_.position[other] + 1,
-                       name_of(lane)));
+                       name_of(slot), done, place(program_, rank_, user - 1), order_.position[user - 1] + 1,
+                       name_of(actions_[user - 1].lane)));
   }
 
   const Program& program_;
@@ -290,11 +272,6 @@ private:
   const LocalOrder& order_;
   std::array<std::vector<Users>, slot_classes> users_;
 };
-
-bool passes_through(SlotClass cls) {
-  return cls == SlotClass::weights || cls == SlotClass::gradient || cls == SlotClass::contribution ||
-         cls == SlotClass::saved || cls == SlotClass::deferred || cls == SlotClass::hidden;
-}
 
 /// A content lives from the write that begins it to its last access before the next one begins, or to where
 /// that access lets go of its slot (see releases()). A part joins what is there of
@@ -346,18 +323,6 @@ private:
   std::vector<int> change_;  // of the number of contents alive, at each action
 };
 
-void check_class(const Program& program, int rank, SlotClass cls, Lives& lives) {
-  const int declared = program.ranks[rank].slots[static_cast<std::size_t>(cls)];
-  const char letter = letter_of(cls);
-  if (const int unused = lives.unused(); unused >= 0)
-    refuse(Rule::slots_accounted, program, rank, -1,
-           fmt::format("declares {} slots {}, but never uses {}{}", declared, letter, letter, unused));
-  if (const int peak = lives.peak(); passes_through(cls) && peak != declared)
-    refuse(Rule::slots_accounted, program, rank, -1,
-           fmt::format("declares {} slots {}, but at most {} of their contents live at once", declared,
-                       letter, peak));
-}
-
 void check_slots(const Program& program, int rank) {
   const RankProgram& here = program.ranks[rank];
   const int actions = static_cast<int>(here.actions.size());
@@ -366,9 +331,19 @@ void check_slots(const Program& program, int rank) {
   const std::vector<int> ends = releases(here);
   for (int i = 0; i < actions; ++i)
     for (const Access& access : accesses(here.actions[i], rank))
-      lives[static_cast<std::size_t>(access.slot.cls)].touch(access.slot.index, i, ends[i], here.actions[i],
-                                                             access.write && !access.read);
-  for (int c = 0; c < slot_classes; ++c) check_class(program, rank, static_cast<SlotClass>(c), lives[c]);
+      lives[index_of(access.slot.cls)].touch(access.slot.index, i, ends[i], here.actions[i],
+                                             access.write && !access.read);
+  for (int c = 0; c < slot_classes; ++c) {
+    const auto cls = static_cast<SlotClass>(c);
+    const char letter = letter_of(cls);
+    if (const int unused = lives[c].unused(); unused >= 0)
+      refuse(Rule::slots_accounted, program, rank, -1,
+             fmt::format("declares {} slots {}, but never uses {}{}", here.slots[c], letter, letter, unused));
+    if (const int peak = lives[c].peak(); !is_permanent(cls) && peak != here.slots[c])
+      refuse(Rule::slots_accounted, program, rank, -1,
+             fmt::format("declares {} slots {}, but at most {} of their contents live at once", here.slots[c],
+                         letter, peak));
+  }
 }
 
 void check(const Program& program) {
@@ -389,7 +364,7 @@ std::string name_of(Rule rule) {
   static constexpr std::array<const char*, 8> names = {
       "fresh reads",     "no overwrite", "matched messages", "same collectives",
       "exact gradients", "all waited",   "no deadlock",      "slots accounted"};
-  return names[static_cast<std::size_t>(rule)];
+  return names[index_of(rule)];
 }
 
 std::optional<Violation> validate(const Program& program) {

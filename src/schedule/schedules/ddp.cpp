@@ -21,7 +21,7 @@ Program make(const Request& request) {
   for (int s = 0; builder.ranks() > 1 && s < request.layers; ++s) {
     Action a = make_action(Kind::all_reduce, team.last_tick() - s + 1, Payload::gradient, s);
     a.communicator = builder.world();
-    builder.collective(a.tick, Phase::give_intra, a, gradients[s]);
+    builder.collective(Phase::give_intra, a, gradients[s]);
   }
   add_epilogue(builder, team.last_tick() + 1, EmbeddingsUpdate::replicated);
   return std::move(builder).finish();

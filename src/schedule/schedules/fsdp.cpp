@@ -85,7 +85,7 @@ private:
       a.communicator = builder_.communicator(leg.name, leg.ranks);
       std::vector<VirtualBuffer> values;
       for (const int r : leg.ranks) values.push_back(all[r]);
-      builder_.collective(tick, phase, a, values);
+      builder_.collective(phase, a, values);
     }
   }
 

@@ -166,7 +166,7 @@ private:
       a.peer = leaders[i];
       if (all_lead) a = make_action(weights ? Kind::all_gather : Kind::reduce_scatter, tick, payload, shard);
       a.communicator = builder_.group(team);
-      builder_.collective(tick, weights ? Phase::fetch_intra : Phase::give_intra, a, values);
+      builder_.collective(weights ? Phase::fetch_intra : Phase::give_intra, a, values);
     }
   }
 
