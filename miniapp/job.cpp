@@ -98,7 +98,6 @@ std::shared_ptr<meters::Meter> meter_of(const topology::Device& device, bool sha
 comm::mpi::WaitPolicy waiting(const topology::Job& place, int threads) {
   const int ranks = place.nodes.size(place.node);
   comm::mpi::WaitPolicy policy = comm::mpi::wait_policy(place.node_cores, ranks * (threads + 1));
-  policy.low_latency = place.node_cores >= ranks * threads;
   if (!kernels::on_host) policy.eager = std::chrono::microseconds(100);
   return policy;
 }

@@ -7,7 +7,7 @@ namespace minitaw::comm::mpi {
 
 WaitPolicy wait_policy(int cores, int threads) {
   if (cores >= threads) return {.spins = 20'000, .yields = 100};
-  return {.spins = 2, .yields = 0};
+  return {.spins = 2, .yields = 0, .spare_compute = true};
 }
 
 void LowLatency::set(bool on) {
@@ -41,10 +41,12 @@ void Backoff::once() {
   const auto now = std::chrono::steady_clock::now();
   if (began_ == std::chrono::steady_clock::time_point{}) began_ = now;
   const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(now - began_);
-  const bool low_latency = left_.low_latency && low_latency_ != nullptr && low_latency_->on();
-  if (waited < left_.eager || (low_latency && waited < std::chrono::milliseconds(1)))
+  const bool compute_waits = low_latency_ != nullptr && low_latency_->on();
+  if (waited < left_.eager || (compute_waits && waited < std::chrono::milliseconds(1)))
     return std::this_thread::yield();
-  const auto time = std::clamp(waited / 16, left_.shortest_sleep, left_.longest_sleep);
+  const bool spare = left_.spare_compute && low_latency_ != nullptr && !compute_waits;
+  const auto time =
+      spare ? left_.longest_sleep : std::clamp(waited / 16, left_.shortest_sleep, left_.longest_sleep);
   if (low_latency_ != nullptr) low_latency_->sleep(time);
   else std::this_thread::sleep_for(time);
 }

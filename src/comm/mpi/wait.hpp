@@ -10,9 +10,10 @@
 namespace minitaw::comm::mpi {
 
 /// How a communication thread waits for messages. It tests `spins` times at full speed, then yields between
-/// tests (`yields` times, and for as long as `eager`), then sleeps between tests. Each sleep lasts a
-/// sixteenth of the time waited so far: a long message is seen at most 6 % late, and few wake-ups are needed,
-/// which cost much on virtual machines. The default is for cores that are scarce.
+/// tests (`yields` times, for as long as `eager`, and for a millisecond while compute waits for it), then
+/// sleeps between tests. Each sleep lasts a sixteenth of the time waited so far: a long message is seen at
+/// most 6 % late, and few wake-ups are needed, which cost much on virtual machines. The default is for cores
+/// that are scarce.
 struct WaitPolicy {
   int spins = 2;
   int yields = 4;
@@ -20,17 +21,16 @@ struct WaitPolicy {
   std::chrono::microseconds eager{0};
   std::chrono::microseconds shortest_sleep{20};
   std::chrono::microseconds longest_sleep{500};
-  /// Set where every compute thread of the node has a core. While compute waits for communication its core is
-  /// free, so waits yield for a millisecond before they sleep.
-  bool low_latency = false;
+  /// While the rank computes, every sleep is the longest: what a test takes is taken from compute.
+  bool spare_compute = false;
 };
 
 /// The policy for a node on which `threads` compute and communication threads share `cores`. With a core for
 /// each thread, waits spin for about as long as a layer computes: that costs nothing and answers at once, as
 /// MPI's blocking calls do. With fewer cores, a few tests catch what has already arrived, then the thread
 /// sleeps, so that compute keeps its core; a message waits at most half a millisecond. The thread does not
-/// yield first: a thread that yields beside compute loses a time slice of the scheduler, several
-/// milliseconds, but a thread that wakes from a sleep runs next.
+/// yield beside compute: it would lose a time slice of the scheduler, several milliseconds, but a thread that
+/// wakes from a sleep runs next.
 [[nodiscard]] WaitPolicy wait_policy(int cores, int threads);
 
 /// Says whether compute waits for communication. If so, waits may use the cores of the rank.
