@@ -157,9 +157,6 @@ Network::Network(const Machine& machine) : impl_(std::make_unique<Impl>(machine)
 Network::~Network() = default;
 
 void Network::flow(int from, int to, double bytes, Done done) {
-  const Machine& m = impl_->machine;
-  if (m.node_of(from) != m.node_of(to))
-    return between(m.adapter_of(from), m.adapter_of(to), bytes, std::move(done));
   const auto at = [&](int rank) { return impl_->ranks[static_cast<std::size_t>(rank)]; };
   impl_->flow(at(from), at(to), bytes, std::move(done));
 }
@@ -169,10 +166,12 @@ void Network::between(int adapter, int other, double bytes, Done done) {
   impl_->flow(at(adapter), at(other), bytes, std::move(done));
 }
 
-void Network::work(int rank, double seconds, Done done) {
+void Network::work(int rank, double seconds, Done done, bool first) {
   const auto node = static_cast<std::size_t>(impl_->machine.one_machine ? 0 : impl_->machine.node_of(rank));
   const sg::ExecPtr exec = sg::Exec::init();
-  exec->set_flops_amount(seconds * processor_speed)->set_host(impl_->processors[node]);
+  exec->set_flops_amount(seconds * processor_speed)
+      ->set_priority(first ? 1000 : 1)
+      ->set_host(impl_->processors[node]);
   impl_->start(exec, std::move(done));
 }
 

@@ -21,13 +21,14 @@ public:
   Network& operator=(const Network&) = delete;
   ~Network();
 
-  /// Moves bytes from rank to rank, inside their node or from adapter to adapter; `done` is called when they
-  /// have arrived, never before this returns.
+  /// Moves bytes from rank to rank of a node; `done` is called when they have arrived, never before this
+  /// returns.
   void flow(int from, int to, double bytes, Done done);
   /// The same between adapters.
   void between(int adapter, int other, double bytes, Done done);
-  /// So many seconds of one of the processors that the rank shares with others.
-  void work(int rank, double seconds, Done done);
+  /// So many seconds of one of the processors that the rank shares with others; work that is `first` takes a
+  /// processor from all other work, as interrupts and threads that wake up do.
+  void work(int rank, double seconds, Done done, bool first = false);
   static void later(double seconds, Done done);
 
   /// Until nothing is under way. What is called may begin more.

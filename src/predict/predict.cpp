@@ -1,6 +1,7 @@
 #include "predict/predict.hpp"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,7 +11,7 @@
 #include <cstdio>
 #include <deque>
 #include <exception>
-#include <numeric>
+#include <ranges>
 #include <unordered_map>
 #include <utility>
 
@@ -240,7 +241,7 @@ private:
     if (machine_.processors > 0 && machine_.moving > 0)
       for (const int side : {from, to}) {
         ++transfers_[t].parts;
-        network_.work(side, bytes / machine_.moving, [this, t] { part_over(t); });
+        network_.work(side, bytes / machine_.moving, [this, t] { part_over(t); }, true);
       }
     if (machine_.node_of(from) != machine_.node_of(to))
       return between(t, machine_.adapter_of(from), machine_.adapter_of(to), bytes);
@@ -297,47 +298,36 @@ private:
   std::size_t left_ = 0, all_ = 0;
 };
 
-/// Numbers through a pipe.
-class Stream {
+/// An array that a process shares with its children.
+template <class T>
+class Shared {
 public:
-  explicit Stream(int file) : file_(file) {}
-  template <class T>
-  void put(const std::vector<T>& values) {
-    all(::write, reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+  explicit Shared(std::size_t count)
+      : bytes_(count * sizeof(T)), count_(count),
+        data_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+    if (data_ == MAP_FAILED) throw std::runtime_error("no memory for a prediction");
   }
-  template <class T>
-  void get(std::vector<T>& values) {
-    all(::read, reinterpret_cast<char*>(values.data()), values.size() * sizeof(T));
-  }
+  ~Shared() { munmap(data_, bytes_); }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  [[nodiscard]] T* begin() const { return static_cast<T*>(data_); }
+  [[nodiscard]] T* end() const { return begin() + count_; }
 
 private:
-  template <class Call, class Byte>
-  void all(Call call, Byte* bytes, std::size_t count) {
-    while (count > 0) {
-      const ssize_t done = call(file_, bytes, count);
-      if (done < 0 && errno == EINTR) continue;
-      if (done <= 0) throw std::runtime_error("a prediction ended before its time");
-      bytes += done;
-      count -= static_cast<std::size_t>(done);
-    }
-  }
-  int file_;
+  std::size_t bytes_, count_;
+  void* data_;
 };
 
-/// SimGrid has one platform in the life of a process: `work` has a process of its own, whose results `take`
-/// reads. What it throws is told on standard error.
-void apart(const std::function<void(Stream&)>& work, const std::function<void(Stream&)>& take) {
-  std::array<int, 2> ends{};
-  if (pipe(ends.data()) != 0) throw std::runtime_error("no pipe for a prediction");
+/// In a process of its own, as SimGrid has one platform in the life of a process. What it throws is told on
+/// standard error.
+void apart(const std::function<void()>& work) {
   std::fflush(nullptr);
   const pid_t child = fork();
   if (child < 0) throw std::runtime_error("no process for a prediction");
   if (child == 0) {
-    close(ends[0]);
     int code = 1;
     try {
-      Stream out(ends[1]);
-      work(out);
+      work();
       code = 0;
     } catch (const std::exception& error) {
       fmt::print(stderr, "minitaw: {}\n", error.what());
@@ -345,18 +335,10 @@ void apart(const std::function<void(Stream&)>& work, const std::function<void(St
     std::fflush(nullptr);
     _exit(code);
   }
-  close(ends[1]);
-  std::exception_ptr failed;
-  try {
-    Stream in(ends[0]);
-    take(in);
-  } catch (...) {
-    failed = std::current_exception();
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  close(ends[0]);
-  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  if (failed) std::rethrow_exception(failed);
+  if (status != 0) throw std::runtime_error("a prediction ended before its time");
 }
 
 }  // namespace
@@ -364,23 +346,21 @@ void apart(const std::function<void(Stream&)>& work, const std::function<void(St
 Prediction simulate(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
                     const schedule::Costs& costs, const SimulationOptions& options) {
   Prediction result;
-  result.adapters.resize(static_cast<std::size_t>(machine.all_adapters()));
-  for (const schedule::RankProgram& rank : program.ranks) result.spans.emplace_back(rank.actions.size());
-  apart(
-      [&](Stream& out) {
-        Simulation simulation(program, layout, machine, costs, options);
-        simulation.simulate();
-        out.put(simulation.adapters());
-        for (const auto& rank : simulation.spans()) out.put(rank);
-      },
-      [&](Stream& in) {
-        in.get(result.adapters);
-        for (auto& rank : result.spans) in.get(rank);
-      });
-  for (const auto& rank : result.spans) {
-    result.actions += rank.size();
-    for (const Span& span : rank) result.seconds = std::max(result.seconds, span.end);
+  for (const schedule::RankProgram& rank : program.ranks) result.actions += rank.actions.size();
+  const Shared<Span> spans(result.actions);
+  const Shared<AdapterUse> adapters(static_cast<std::size_t>(machine.all_adapters()));
+  apart([&] {
+    Simulation simulation(program, layout, machine, costs, options);
+    simulation.simulate();
+    std::ranges::copy(simulation.adapters(), adapters.begin());
+    std::ranges::copy(simulation.spans() | std::views::join, spans.begin());
+  });
+  result.adapters.assign(adapters.begin(), adapters.end());
+  for (const Span* next = spans.begin(); const schedule::RankProgram& rank : program.ranks) {
+    result.spans.emplace_back(next, next + rank.actions.size());
+    next += rank.actions.size();
   }
+  for (const Span& span : spans) result.seconds = std::max(result.seconds, span.end);
   result.account = engine::account(program, result.spans);
   return result;
 }
@@ -395,18 +375,18 @@ bool copies_are_alike(const deck::Case& c, const Machine& machine) {
          machine.rate > 0;
 }
 
-/// The first of so many copies of a case.
-deck::Case first_copies(deck::Case c, int copies) {
-  const int ranks = c.ranks / c.replicas * copies;
-  std::vector<int> sizes;
-  for (int r = 0; r < ranks; ++r) {
-    if (r == 0 || !c.groups.together(r - 1, r)) sizes.push_back(0);
-    ++sizes.back();
-  }
-  c.micro_batches = c.micro_batches / c.replicas * copies;
-  c.ranks = ranks;
-  c.replicas = copies;
-  c.groups = topology::Groups(sizes);
+/// Those of the first ranks.
+topology::Groups first_groups(const topology::Groups& groups, int ranks) {
+  const std::vector<int>& sizes = groups.sizes();
+  return topology::Groups({sizes.begin(), sizes.begin() + groups.group_of(ranks - 1) + 1});
+}
+
+/// The first two copies of a case.
+deck::Case two_copies(deck::Case c) {
+  c.micro_batches = c.micro_batches / c.replicas * 2;
+  c.ranks = c.ranks / c.replicas * 2;
+  c.replicas = 2;
+  c.groups = first_groups(c.groups, c.ranks);
   return c;
 }
 
@@ -425,18 +405,7 @@ void drop_second_copy(schedule::Program& program) {
   for (schedule::RankProgram& rank : program.ranks)
     for (Action& a : rank.actions)
       if (a.communicator >= 0) a.communicator = number[static_cast<std::size_t>(a.communicator)];
-  std::vector<int> sizes;
-  for (int k = 0; k < program.groups.count() && program.groups.first(k) < ranks; ++k)
-    sizes.push_back(program.groups.size(k));
-  program.groups = topology::Groups(sizes);
-}
-
-double sequences(const deck::Case& c) {
-  if (c.micro_batch_per_rank.empty())
-    return static_cast<double>(c.micro_batches) * static_cast<double>(c.shape.micro_batch);
-  const auto& own = c.micro_batch_per_rank;
-  return static_cast<double>(c.micro_batches / c.ranks) *
-         static_cast<double>(std::accumulate(own.begin(), own.end(), std::int64_t{0}));
+  program.groups = first_groups(program.groups, ranks);
 }
 
 /// What is simulated of a case.
@@ -454,7 +423,7 @@ Prepared prepare(const deck::Case& c, const Machine& machine) {
         fmt::format("{}: the machine has {} nodes of {} ranks, fewer than the {} ranks of the case",
                     machine.path, machine.nodes, machine.ranks_per_node, c.ranks));
   const bool alike = copies_are_alike(c, machine);
-  Prepared p{alike ? first_copies(c, 2) : c, machine, {}, {}, alike ? c.replicas : 1};
+  Prepared p{alike ? two_copies(c) : c, machine, {}, {}, alike ? c.replicas : 1};
   p.program = schedule::build(deck::request_of(p.simulated));
   schedule::require_valid(p.program);
   if (alike) {
@@ -510,7 +479,7 @@ Prediction predict(const deck::Case& c, const Machine& machine, const std::funct
       simulate(p.program, p.layout, p.machine, device_costs(p.simulated, p.program, p.layout, p.machine),
                {.progress = progress, .copies = p.copies});
   result.memory = memory_of(p);
-  result.tokens_per_s = sequences(c) * static_cast<double>(c.shape.seq) / result.seconds;
+  result.tokens_per_s = static_cast<double>(deck::sequences_of_step(c) * c.shape.seq) / result.seconds;
   const model::Flops flops = model::flops_per_token(c.shape);
   if (const double peak = machine.speeds.at(c.shape.dtype).peak; peak > 0)
     result.mfu = (flops.matmul + flops.attention_causal) * result.tokens_per_s / (peak * c.ranks);
