@@ -127,6 +127,7 @@ std::vector<std::string> specs_for(const Machine& machine) {
     for (const schedule::OptionDoc& option : entry.options) {
       std::vector<std::string> values;
       if (option.name == "prefetch") values = {"1", "2"};
+      if (option.name == "chunks") values = {"1", "2", "4"};
       if (option.name == "hierarchical") values = {"off", "on"};
       if (option.name == "rails" && machine.adapters > 1) values = {"1", std::to_string(machine.adapters)};
       std::vector<std::string> more;
