@@ -1,17 +1,20 @@
 """Predictions beside measurements, beside the paper's numbers, and on machines of many sizes (docs/predict.md, docs/paper.md).
 
-predicted measured --machine FILE.toml RESULT.h5 ... [--fit RESULT.h5 [--fit-schedule SCHEDULE]] [--picture FILE.png]
-    The results come from scripts/cluster with links of any speed; the machine file describes the processors. --fit changes two numbers of
-    it until the first case of that result (or that of a schedule) has its measured step and its measured share of computing, and prints
-    them: the rate of the device, and what a processor moves in a second. All other cases are then predicted with these two numbers.
-predicted machine LINKS.json KERNELS.json > FILE.toml
-    The machine at hand as a machine file, from what `minitaw topo --json` and `minitaw_kernels --benchmark_out=KERNELS.json` have measured.
+predicted measured --machine FILE.toml RESULT ... [--fit RESULT [--fit-schedule SCHEDULE] [--fit-cores]] [--picture FILE.png]
+    The results come from scripts/cluster with links of any speed, as FILE.h5 or as the table of `minitaw show --csv`; the machine file
+    describes the processors. --fit changes two numbers of it until the first case of that result (or that of a schedule) has its measured
+    step and its measured share of computing, and prints them: the rate of the device, and what a processor moves in a second. With
+    --fit-cores it is one number, the speed of the cores, by which both change, and the step decides. All other cases are then predicted.
+predicted machine DECK [--launch 'mpiexec -n 4'] > FILE.toml
+    The machine at hand as a machine file: runs `minitaw_kernels --deck DECK` and, under --launch, `minitaw topo`. --kernels and --links take
+    what --benchmark_out and --json of the two have left instead.
 predicted paper
     The tables of docs/paper.md.
 predicted map --picture FILE.png
     The best schedule for 8 to 4096 devices and four links; takes minutes.
 """
 
+import csv
 import itertools
 import json
 import pathlib
@@ -27,7 +30,7 @@ from matplotlib.ticker import NullLocator
 
 from .command import BadInput, Parser
 from .figures import COLOURS, MARKERS, new_figure, save
-from .record import load
+from .record import Case, Result, load
 from .timeline import deck_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -96,43 +99,69 @@ def links_of(case):
     return dict(link.split("=") for link in case.session["links"])
 
 
+def measured_cases(path):
+    """Of a result, or of the table that `minitaw show --csv` made of it; the name of a table tells its links: main-2x2-100mbit.csv."""
+    if not (name := re.search(r"(\d+)x(\d+)-(\w+)\.csv$", path)):
+        return [case for case in load(path).cases if len(case.samples)]
+    result = Result(pathlib.Path(path), sessions=[{"links": [f"{key}={value}" for key, value in zip(("nodes", "ranks_per_node", "rate"), name.groups())]}])
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = [{key.split()[0]: number_or_text(text) for key, text in row.items()} for row in csv.DictReader(file)]
+    return [Case(result, row | {"ffn": str(row["ffn"])}) for row in rows]
+
+
+def number_or_text(text):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 def solve(function, low, high):
-    """The place where a falling function is 0, by halving on a logarithmic scale."""
+    """The place where a falling function is 0, by halving on a logarithmic scale, and whether it lies inside of the bounds."""
+    bounds = low, high
     for _ in range(12):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if function(middle) > 0 else (low, middle)
-    return (low * high) ** 0.5
+    return middle, low > bounds[0] and high < bounds[1]
 
 
-def fit(cluster, case):
+def fit(cluster, case, cores=False):
+    def predict_with(**numbers):
+        vars(cluster).update(numbers)
+        return cluster(case)
+
     def computing(value):
-        cluster.device = value
-        return cluster(case)["compute"] - (1 - case["exposed_share"] - case["idle_share"])
+        return predict_with(device=value)["compute"] - (1 - case["exposed_share"] - case["idle_share"])
 
     def step(value):
-        cluster.moving = value
-        return cluster(case)["step_s"] - case["median_s"]
+        return predict_with(moving=value, **({"device": value} if cores else {}))["step_s"] - case["median_s"]
 
-    for _ in range(4):
-        cluster.device = solve(computing, 0.2, 5)
-        cluster.moving = solve(step, 0.1, 10)
-    links = links_of(case)
-    print(f"fitted on {case['schedule']}, {links['rate']}, {links['nodes']} nodes: devices x {cluster.device:.3f}, moving x {cluster.moving:.3f}\n")
+    device_found = True
+    for _ in range(1 if cores else 4):
+        if not cores:
+            cluster.device, device_found = solve(computing, 0.2, 5)
+        cluster.moving, moving_found = solve(step, 0.1, 10)
+    cluster.device = cluster.moving if cores else cluster.device
+    what = f"{case['schedule']}, {links_of(case)['rate']}, {links_of(case)['nodes']} nodes"
+    if not (device_found and moving_found):
+        raise BadInput(f"--fit: {what}: no rate of the device and of moving within a factor of 5 and 10 gives the measured step; "
+                       "take a case in which both computing and links take much of it")
+    print(f"fitted on {what}: devices x {cluster.device:.3f}, moving x {cluster.moving:.3f}\n")
 
 
 def judge(rows):
-    """Errors of (file, schedule, measured, predicted), and pairs of schedules of a file in the wrong order although more than 5 % apart."""
-    errors = sorted(abs(predicted / measured - 1) for _, _, measured, predicted in rows)
-    wrong = [(a[1], b[1], a[0]) for a in rows for b in rows if a[0] == b[0] and a[2] * 1.05 < b[2] and a[3] >= b[3]]
+    """Errors of (nodes, rate, schedule, measured, predicted), and pairs of schedules on the same links in the wrong order although more than 5 % apart."""
+    errors = sorted(abs(predicted / measured - 1) for *_, measured, predicted in rows)
+    wrong = [(a[2], b[2], *a[:2]) for a in rows for b in rows if a[:2] == b[:2] and a[3] * 1.05 < b[3] and a[4] >= b[4]]
     return statistics.median(errors), errors[-1], wrong
 
 
 def draw_measured(rows, path):
     drawn = new_figure(5, 5)
     axes = drawn.subplots()
-    for number, schedule in enumerate(dict.fromkeys(row[1] for row in rows)):
-        axes.loglog(*zip(*(row[2:] for row in rows if row[1] == schedule)), MARKERS[number // 2 % 8], color=COLOURS[number % 8], label=schedule, markersize=5)
-    ends = [min(row[2] for row in rows) * 0.8, max(row[2] for row in rows) * 1.25]
+    for number, schedule in enumerate(dict.fromkeys(row[2] for row in rows)):
+        axes.loglog(*zip(*(row[3:] for row in rows if row[2] == schedule)), MARKERS[number // 2 % 8], color=COLOURS[number % 8], label=schedule, markersize=5)
+    ends = [min(row[3] for row in rows) * 0.8, max(row[3] for row in rows) * 1.25]
     axes.plot(ends, ends, color="black", linewidth=0.8)
     axes.fill_between(ends, [0.88 * e for e in ends], [1.12 * e for e in ends], color="0.9")
     axes.set(xlabel="measured step [s]", ylabel="predicted step [s]", title="grey: 12 % off")
@@ -147,16 +176,16 @@ def draw_measured(rows, path):
 def measured(options):
     cluster = Cluster(options.minitaw, options.machine, options.reach)
     if options.fit:
-        cases = [case for case in load(options.fit).cases if options.fit_schedule in (None, case["schedule"])]
+        cases = [case for case in measured_cases(options.fit) if options.fit_schedule in (None, case["schedule"])]
         if not cases:
             raise BadInput(f"--fit-schedule: {options.fit} has no case of {options.fit_schedule}")
-        fit(cluster, cases[0])
-    rows, lines = [], []
-    for case in (case for path in options.results for case in load(path).cases if len(case.samples)):
+        fit(cluster, cases[0], options.fit_cores)
+    cases = {}
+    for case in (case for path in options.results for case in measured_cases(path)):
         links, name = links_of(case), case["schedule"] + (f", {case['replicas']} replicas" if case["replicas"] > 1 else "")
-        rows.append((str(case.file.path), name, case["median_s"], cluster(case)["step_s"]))
-        lines.append((f"{links['nodes']} x {links['ranks_per_node']}", links["rate"], f"`{name}`", f"{rows[-1][2]:.2f}", f"{rows[-1][3]:.2f}",
-                      f"{100 * (rows[-1][3] / rows[-1][2] - 1):+.1f} %"))
+        cases[f"{links['nodes']} x {links['ranks_per_node']}", links["rate"], name] = case  # measured again: the last one counts
+    rows = [(*key, case["median_s"], cluster(case)["step_s"]) for key, case in cases.items()]
+    lines = [(nodes, rate, f"`{name}`", f"{seconds:.2f}", f"{predicted:.2f}", f"{100 * (predicted / seconds - 1):+.1f} %") for nodes, rate, name, seconds, predicted in rows]
     table(("nodes", "link", "schedule", "measured, s", "predicted, s", "error"), lines)
     median, worst, wrong = judge(rows)
     print(f"median error {100 * median:.1f} %, worst {100 * worst:.1f} %, of {len(rows)} cases")
@@ -206,9 +235,24 @@ def machine_text(links, kernels, source):
     return "\n".join(lines) + "\n"
 
 
+def output_of(command):
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise BadInput(f"{' '.join(map(str, command))} failed")
+    return done.stdout
+
+
 def machine(options):
-    links, kernels = (json.loads(pathlib.Path(path).read_text(encoding="utf-8")) for path in (options.links, options.kernels))
-    print(machine_text(links, kernels["benchmarks"], f"{options.links}, {options.kernels}"), end="")
+    if not (options.deck or options.kernels):
+        raise BadInput("machine: no deck, whose sizes the kernels are measured at")
+    with tempfile.TemporaryDirectory() as folder:
+        kernels = options.kernels or f"{folder}/kernels.json"
+        if not options.kernels:
+            program = pathlib.Path(options.minitaw).parent / "benchmarks/minitaw_kernels"
+            print(output_of([program, "--deck", options.deck, f"--benchmark_out={kernels}"]), file=sys.stderr)
+        kernels = json.loads(pathlib.Path(kernels).read_text(encoding="utf-8"))["benchmarks"]
+    links = pathlib.Path(options.links).read_text(encoding="utf-8") if options.links else output_of([*options.launch.split(), options.minitaw, "topo", "--json"])
+    print(machine_text(json.loads(links), kernels, options.deck or f"{options.links}, {options.kernels}"), end="")
 
 
 # The paper
@@ -355,8 +399,10 @@ def main(words=None):
 
     verb("measured", measured, results={"nargs": "+"}, _machine={"required": True}, _fit={"help": "result whose first case the machine is calibrated with"},
          _fit_schedule={"metavar": "SCHEDULE", "help": "the case of this schedule instead of the first"}, _picture={},
+         _fit_cores={"action": "store_true", "help": "one number, the speed of the cores, in place of two"},
          _reach={"type": float, "default": 0.976, "help": "what messages reach of an adapter's rate (default: 0.976, as minitaw topo measures)"})
-    verb("machine", machine, links={"help": "output of minitaw topo --json"}, kernels={"help": "minitaw_kernels --benchmark_out=FILE"})
+    verb("machine", machine, deck={"nargs": "?"}, _launch={"default": "mpiexec -n 2", "help": "starts a job on the machine (default: mpiexec -n 2)"},
+         _links={"help": "output of minitaw topo --json"}, _kernels={"help": "minitaw_kernels --benchmark_out=FILE"})
     verb("paper", paper)
     verb("map", map_of_schedules, _picture={"required": True})
     options = parser.parse_args(words)

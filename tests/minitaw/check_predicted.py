@@ -63,10 +63,10 @@ def links():
 
 
 def judging():
-    rows = [("a", "x", 1.0, 1.1), ("a", "y", 1.04, 1.0), ("a", "z", 2.0, 1.0), ("b", "x", 0.5, 0.5)]
+    rows = [("2", "a", "x", 1.0, 1.1), ("2", "a", "y", 1.04, 1.0), ("2", "a", "z", 2.0, 1.0), ("2", "b", "x", 0.5, 0.5)]
     median, worst, wrong = predicted.judge(rows)
     assert abs(median - (0.1 + 0.04 / 1.04) / 2) < 1e-12 and worst == 0.5, (median, worst)
-    assert wrong == [("x", "z", "a"), ("y", "z", "a")], wrong  # x and y are too close to count, b is another file
+    assert wrong == [("x", "z", "2", "a"), ("y", "z", "2", "a")], wrong  # x and y are too close to count, b is another link
 
 
 def best():
