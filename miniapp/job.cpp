@@ -156,9 +156,11 @@ deck::Deck MpiJob::read(const std::string& path, const std::vector<std::string>&
     if (environment_.rank() == 0) text = deck::read_text(path);
   });
   text = broadcast(std::move(text), MPI_COMM_WORLD);
-  return deck::make_deck(
-      text, path, overrides,
-      {.ranks = environment_.ranks(), .node_sizes = place_.nodes.sizes(), .adapters = place_.adapters});
+  return deck::make_deck(text, path, overrides,
+                         {.ranks = environment_.ranks(),
+                          .node_sizes = place_.nodes.sizes(),
+                          .adapters = place_.adapters,
+                          .notes = environment_.rank() == 0});
 }
 
 void MpiJob::describe(record::Provenance& p) const {

@@ -5,31 +5,9 @@
 #include <fmt/ranges.h>
 #include <numeric>
 
-#include "base/error.hpp"
 #include "deck/keys.hpp"
-#include "deck/value.hpp"
 
 namespace minitaw::deck {
-
-Deck read_deck(const std::string& path, const std::vector<std::string>& overrides, const Job& job) {
-  return make_deck(read_text(path), path, overrides, job);
-}
-
-Deck make_deck(const std::string& text, const std::string& path, const std::vector<std::string>& overrides,
-               const Job& job) {
-  Deck deck{path, text, overrides, {}, {}};
-  Settings settings;
-  for (Setting& setting : parse_toml(text, path)) {
-    const std::string name = require_key(setting.key, setting.where)->name;
-    settings[name] = std::move(setting);
-  }
-  for (const std::string& override : overrides) {
-    const Key* key = require_key(override_key(override), "--set");
-    settings[key->name] = parse_override(override, key->axis || key->list);
-  }
-  expand(settings, job, deck);
-  return deck;
-}
 
 std::string ffn_text(const model::Shape& shape) {
   const auto& ffn = shape.ffn;
@@ -43,28 +21,19 @@ std::string ranks_text(int ranks, int replicas) {
 
 std::string identity(const Case& c) {
   const model::Shape& s = c.shape;
-  const auto unless_auto = [](const char* key, const std::string& value) {
-    return value == "auto" ? std::string() : fmt::format(" {}={}", key, value);
-  };
   const std::string repeats = c.repeats == 1 ? "" : fmt::format(" repeats={}", c.repeats);
   const std::string replicas = c.replicas == 1 ? "" : fmt::format(" replicas={}", c.replicas);
+  std::string others;
+  for (const Key& key : keys())
+    if (key.text && key.text(c) != key.initial) others += fmt::format(" {}={}", key.name, key.text(c));
   return fmt::format(
       "schedule={} ranks={} groups={} layers={} hidden={} heads={} kv_heads={} vocab={} ffn={} dtype={} "
-      "recompute={} "
-      "seq={} micro_batch={} micro_batches={} steps={} warmup={} seed={} learning_rate={} data={}{}{}{}{}",
+      "recompute={} seq={} micro_batch={} micro_batches={} steps={} warmup={} seed={} learning_rate={} "
+      "data={}{}{}{}",
       c.schedule, c.ranks, c.groups.text(), s.layers, s.hidden, s.heads, s.kv_heads, s.vocab, ffn_text(s),
       name_of(s.dtype), name_of(s.recompute), s.seq, micro_batch_text(c), c.micro_batches, c.steps, c.warmup,
-      c.seed, c.learning_rate, c.data, replicas, repeats, unless_auto("attention", c.attention),
-      unless_auto("transport", c.transport));
+      c.seed, c.learning_rate, c.data, replicas, repeats, others);
 }
-
-namespace {
-
-std::int64_t sum_of_first(const std::vector<std::int64_t>& sizes, int count) {
-  return std::accumulate(sizes.begin(), sizes.begin() + count, std::int64_t{0});
-}
-
-}  // namespace
 
 std::int64_t micro_batch_of(const Case& c, int rank) {
   return c.micro_batch_per_rank.empty() ? c.shape.micro_batch
@@ -86,7 +55,8 @@ double tokens_of_step(const Case& c) {
 std::int64_t first_sequence(const Case& c, int micro_batch) {
   if (c.micro_batch_per_rank.empty()) return micro_batch * c.shape.micro_batch;
   const int per_rank = c.micro_batches / c.ranks, rank = micro_batch / per_rank;
-  const std::int64_t before = per_rank * sum_of_first(c.micro_batch_per_rank, rank);
+  const auto sizes = c.micro_batch_per_rank.begin();
+  const std::int64_t before = per_rank * std::accumulate(sizes, sizes + rank, std::int64_t{0});
   return rank == c.ranks ? before : before + micro_batch % per_rank * micro_batch_of(c, rank);
 }
 
@@ -105,27 +75,6 @@ Case on_one_rank(Case c) {
   c.groups = topology::Groups({1});
   c.replicas = 1;
   return c;
-}
-
-namespace {
-
-std::string name_of(const std::string& schedule) { return schedule.substr(0, schedule.find(':')); }
-
-}  // namespace
-
-std::string to_schedule(const Value& value) {
-  const auto* text = std::get_if<std::string>(&value.data);
-  if (text == nullptr || text->empty() || printable(*text) != *text)
-    throw InputError(fmt::format(
-        "schedule: {} is not a schedule; write for example \"tawpipe\" (minitaw help keys lists all)",
-        describe(value)));
-  return schedule::to_text(schedule::parse_spec(*text));
-}
-
-bool is_serial(const std::string& schedule) { return schedule::entry_of(name_of(schedule)).one_rank; }
-
-bool passes_activations(const std::string& schedule) {
-  return schedule::entry_of(name_of(schedule)).passes_activations;
 }
 
 schedule::Request request_of(const Case& c) {

@@ -47,6 +47,7 @@ struct Job {
   std::vector<int> node_sizes;  ///< ranks per node, in rank order; the default grouping
   bool planning = false;        ///< plan: ranks may exceed the job's, files need not exist
   int adapters = 1;             ///< network adapters of each node
+  bool notes = true;  ///< look for options without effect, which takes its time: rank 0 alone prints it
 };
 
 /// Reads a TOML deck, applies "key=value" overrides (value in TOML syntax; a bare word is a string; "4K,8K"
@@ -86,15 +87,6 @@ struct Job {
 
 /// The same step on one rank. Micro-batches of different sizes become one for each sequence.
 [[nodiscard]] Case on_one_rank(Case c);
-
-/// The canonical name of a schedule with its options. Throws InputError "schedule: ..." for an unknown one.
-[[nodiscard]] std::string to_schedule(const Value& value);
-
-/// True if the schedule uses one rank whatever the job has.
-[[nodiscard]] bool is_serial(const std::string& schedule);
-
-/// True if micro-batches visit all ranks.
-[[nodiscard]] bool passes_activations(const std::string& schedule);
 
 /// What a case asks of its schedule.
 [[nodiscard]] schedule::Request request_of(const Case& c);

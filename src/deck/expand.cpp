@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "base/error.hpp"
@@ -15,15 +17,25 @@ namespace minitaw::deck {
 
 namespace {
 
+/// What the user gave for each key: deck, then overrides on top.
+using Settings = std::map<std::string, Setting>;
+
+/// Largest number of cases of a sweep.
+constexpr std::size_t most_cases = 100'000;
+
 bool has_sizes(const std::string& groups) { return groups.find('+') != std::string::npos; }
 
 bool is_open(const std::string& groups) { return groups.ends_with("*"); }
+
+const schedule::Entry& entry_of(const std::string& schedule) {
+  return schedule::entry_of(schedule.substr(0, schedule.find(':')));
+}
 
 /// Ranks of a plan that names none: those of explicit group sizes.
 int planned_ranks(const Draft& draft) {
   if (draft.groups && has_sizes(*draft.groups) && !is_open(*draft.groups))
     return topology::parse_groups(*draft.groups).ranks();
-  if (is_serial(*draft.schedule)) return 1;
+  if (entry_of(draft.fixed.schedule).one_rank) return 1;
   throw InputError("ranks: not given, and a plan has no job to take it from; add for example --set ranks=8");
 }
 
@@ -80,9 +92,9 @@ std::int64_t default_ffn(std::int64_t hidden) {
 }
 
 std::vector<std::int64_t> ffn_of(const Draft& draft) {
-  const auto layers = static_cast<std::size_t>(*draft.layers);
+  const auto layers = static_cast<std::size_t>(draft.fixed.shape.layers);
   if (!draft.ffn_per_layer)
-    return std::vector<std::int64_t>(layers, draft.ffn.value_or(default_ffn(*draft.hidden)));
+    return std::vector<std::int64_t>(layers, draft.ffn.value_or(default_ffn(draft.fixed.shape.hidden)));
   if (draft.ffn) throw InputError("ffn: given together with ffn_per_layer; keep one of the two");
   if (draft.ffn_per_layer->size() != layers)
     throw InputError(fmt::format("ffn_per_layer: {} values for {} layers; give one per layer",
@@ -96,7 +108,7 @@ std::vector<std::int64_t> micro_batch_per_rank_of(const Draft& draft, const Case
   const std::vector<std::int64_t>& sizes = *draft.micro_batch_per_rank;
   if (draft.micro_batch)
     throw InputError("micro_batch: given together with micro_batch_per_rank; keep one of the two");
-  if (passes_activations(c.schedule))
+  if (entry_of(c.schedule).passes_activations)
     throw InputError(
         fmt::format("micro_batch_per_rank: the micro-batches of {} visit all ranks, so they have "
                     "one size; use micro_batch",
@@ -123,29 +135,23 @@ std::int64_t heads_of(const Draft& draft) {
   if (!draft.heads && !draft.head_dim)
     throw InputError("heads: not given; add for example heads = 8, or head_dim = 128");
   if (draft.heads) return *draft.heads;
-  if (*draft.hidden % *draft.head_dim != 0)
-    throw InputError(fmt::format("head_dim: {} does not divide hidden = {}", *draft.head_dim, *draft.hidden));
-  return *draft.hidden / *draft.head_dim;
-}
-
-std::int64_t largest_micro_batch(const Draft& draft) {
-  if (!draft.micro_batch_per_rank) return draft.micro_batch.value_or(1);
-  return *std::ranges::max_element(*draft.micro_batch_per_rank);
+  const std::int64_t hidden = draft.fixed.shape.hidden;
+  if (hidden % *draft.head_dim != 0)
+    throw InputError(fmt::format("head_dim: {} does not divide hidden = {}", *draft.head_dim, hidden));
+  return hidden / *draft.head_dim;
 }
 
 model::Shape shape_of(const Draft& draft) {
-  model::Shape shape;
-  shape.layers = static_cast<int>(*draft.layers);
-  shape.hidden = *draft.hidden;
+  model::Shape shape = draft.fixed.shape;
   shape.heads = static_cast<int>(heads_of(draft));
   shape.kv_heads = static_cast<int>(draft.kv_heads.value_or(shape.heads));
   shape.ffn = ffn_of(draft);
-  shape.vocab = draft.vocab.value_or(*draft.data == "synthetic" ? 32000 : 256);
-  shape.seq = *draft.seq;
-  shape.micro_batch = largest_micro_batch(draft);
-  shape.dtype = *draft.dtype == "bf16" ? model::Dtype::bf16 : model::Dtype::fp32;
-  if (*draft.recompute == "keep-attention") shape.recompute = model::Recompute::keep_attention;
-  if (*draft.recompute == "none") shape.recompute = model::Recompute::none;
+  shape.vocab = draft.vocab.value_or(draft.fixed.data == "synthetic" ? 32000 : 256);
+  shape.micro_batch = draft.micro_batch_per_rank ? *std::ranges::max_element(*draft.micro_batch_per_rank)
+                                                 : draft.micro_batch.value_or(1);
+  shape.dtype = draft.dtype == "bf16" ? model::Dtype::bf16 : model::Dtype::fp32;
+  if (draft.recompute == "keep-attention") shape.recompute = model::Recompute::keep_attention;
+  if (draft.recompute == "none") shape.recompute = model::Recompute::none;
   model::check(shape);
   return shape;
 }
@@ -167,34 +173,21 @@ void check_data(const Case& c, const Job& job) {
                                  printable(c.data), error ? 0 : bytes, c.shape.seq, c.shape.seq + 1));
 }
 
-}  // namespace
-
+/// Fills in what depends on other keys and on the job, and checks the whole. Throws InputError "key: ...".
 Case complete(const Draft& draft, const Job& job) {
-  Case c;
-  c.schedule = *draft.schedule;
+  Case c = draft.fixed;
   c.ranks = ranks_of(draft, job);
   c.groups = groups_of(draft, job, c.ranks);
-  c.replicas = static_cast<int>(*draft.replicas);
   c.micro_batches = static_cast<int>(draft.micro_batches.value_or(c.ranks));
   c.micro_batch_per_rank = micro_batch_per_rank_of(draft, c);
   c.shape = shape_of(draft);
-  c.steps = static_cast<int>(*draft.steps);
-  c.repeats = static_cast<int>(*draft.repeats);
-  c.warmup = static_cast<int>(*draft.warmup);
-  c.learning_rate = *draft.learning_rate;
-  c.data = *draft.data;
-  c.seed = static_cast<std::uint64_t>(*draft.seed);
-  c.attention = *draft.attention;
-  c.transport = *draft.transport;
   // After the checks of ranks and groups: the other schedules share them.
-  if (is_serial(c.schedule)) c = on_one_rank(std::move(c));
+  if (entry_of(c.schedule).one_rank) c = on_one_rank(std::move(c));
   check_data(c, job);
   check_schedule(c);
   c.schedule = schedule::to_text(schedule::settled(request_of(c), job.adapters));
   return c;
 }
-
-namespace {
 
 /// One key that varies, with its values already checked one by one.
 struct Axis {
@@ -251,38 +244,34 @@ std::size_t count_cases(const std::vector<Axis>& axes) {
   return count;
 }
 
-/// Keeps, for every value of every axis, whether a case runs it and else why not.
+/// Keeps, for every value of every axis, why no case runs it: nothing is known yet, or empty once one does.
 class Coverage {
 public:
   explicit Coverage(const std::vector<Axis>& axes) {
-    for (const Axis& axis : axes) {
-      ran_.emplace_back(axis.values.size(), false);
-      reason_.emplace_back(axis.values.size());
-    }
+    for (const Axis& axis : axes) why_not_.emplace_back(axis.values.size());
   }
 
   void ran(const std::vector<std::size_t>& at) {
     any_ = true;
-    for (std::size_t a = 0; a < at.size(); ++a) ran_[a][at[a]] = true;
+    for (std::size_t a = 0; a < at.size(); ++a) why_not_[a][at[a]] = "";
   }
 
   void failed(const std::vector<std::size_t>& at, const std::string& reason) {
     if (first_.empty()) first_ = reason;
     for (std::size_t a = 0; a < at.size(); ++a)
-      if (reason_[a][at[a]].empty()) reason_[a][at[a]] = reason;
+      if (!why_not_[a][at[a]]) why_not_[a][at[a]] = reason;
   }
 
   /// Throws the first reason of a value that no case runs.
   void require_all() const {
     if (!any_) throw InputError(first_);
-    for (std::size_t a = 0; a < ran_.size(); ++a)
-      for (std::size_t v = 0; v < ran_[a].size(); ++v)
-        if (!ran_[a][v]) throw InputError(reason_[a][v]);
+    for (const auto& values : why_not_)
+      for (const auto& reason : values)
+        if (!reason->empty()) throw InputError(*reason);
   }
 
 private:
-  std::vector<std::vector<bool>> ran_;
-  std::vector<std::vector<std::string>> reason_;
+  std::vector<std::vector<std::optional<std::string>>> why_not_;
   std::string first_;
   bool any_ = false;
 };
@@ -319,7 +308,10 @@ void note_without_effect(Deck& deck) {
                                      option, fmt::join(groups, ", ")));
 }
 
-void expand_unlocated(const Settings& settings, const Job& job, Deck& deck) {
+/// All combinations of the axes, completed and checked; the first key of keys() varies slowest. Combinations
+/// that cannot be run are left out, with a note, if each of their values still occurs in some other case;
+/// otherwise they are an error. Equal cases are kept once. Throws InputError.
+void expand(const Settings& settings, const Job& job, Deck& deck) {
   Draft draft;
   const std::vector<Axis> axes = split_axes(settings, draft);
   const std::size_t count = count_cases(axes);
@@ -345,17 +337,33 @@ void expand_unlocated(const Settings& settings, const Job& job, Deck& deck) {
   if (equal > 0)
     deck.notes.push_back(fmt::format("{} combination{} equal to another one: each runs once", equal,
                                      equal == 1 ? " is" : "s are"));
-  note_without_effect(deck);
+  if (job.notes) note_without_effect(deck);
 }
 
 }  // namespace
 
-void expand(const Settings& settings, const Job& job, Deck& deck) {
-  try {
-    expand_unlocated(settings, job, deck);
-  } catch (const InputError& error) {
-    throw InputError(locate(error.what(), settings, deck.path));
+Deck read_deck(const std::string& path, const std::vector<std::string>& overrides, const Job& job) {
+  return make_deck(read_text(path), path, overrides, job);
+}
+
+Deck make_deck(const std::string& text, const std::string& path, const std::vector<std::string>& overrides,
+               const Job& job) {
+  Deck deck{path, text, overrides, {}, {}};
+  Settings settings;
+  for (Setting& setting : parse_toml(text, path)) {
+    const std::string name = require_key(setting.key, setting.where)->name;
+    settings[name] = std::move(setting);
   }
+  for (const std::string& override : overrides) {
+    const Key* key = require_key(override_key(override), "--set");
+    settings[key->name] = parse_override(override, key->axis || key->list);
+  }
+  try {
+    expand(settings, job, deck);
+  } catch (const InputError& error) {
+    throw InputError(locate(error.what(), settings, path));
+  }
+  return deck;
 }
 
 }  // namespace minitaw::deck

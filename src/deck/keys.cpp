@@ -20,16 +20,29 @@ constexpr std::int64_t many = 1'000'000;
 constexpr std::int64_t most_ranks = 64 * K;
 
 using Store = std::function<void(Draft&, const Value&)>;
+using Text = std::function<std::string(const Case&)>;
+
+/// Where a key puts its value.
+auto& field_of(Draft& draft, auto Draft::* field) { return draft.*field; }
+auto& field_of(Draft& draft, auto Case::* field) { return draft.fixed.*field; }
+auto& field_of(Draft& draft, auto model::Shape::* field) { return draft.fixed.shape.*field; }
 
 /// A whole number of [least, most], "4K" allowed.
-Store size(const std::string& key, std::optional<std::int64_t> Draft::* field, std::int64_t least,
-           std::int64_t most) {
-  return [=](Draft& draft, const Value& value) { draft.*field = to_size(key, value, least, most); };
+template <class T, class Owner>
+Store size(const std::string& key, T Owner::* field, std::int64_t least, std::int64_t most) {
+  return [=](Draft& draft, const Value& value) {
+    field_of(draft, field) = static_cast<T>(to_size(key, value, least, most));
+  };
 }
 
-Store choice(const std::string& key, std::optional<std::string> Draft::* field,
-             std::vector<std::string> words) {
-  return [=](Draft& draft, const Value& value) { draft.*field = to_choice(key, value, words); };
+template <class Owner>
+Store choice(const std::string& key, std::string Owner::* field, std::vector<std::string> words) {
+  return [=](Draft& draft, const Value& value) { field_of(draft, field) = to_choice(key, value, words); };
+}
+
+template <class T>
+Text text_of(T Case::* field) {
+  return [=](const Case& c) { return fmt::format("{}", c.*field); };
 }
 
 /// Sum of "1+2+3", or 0 if the text is anything else; stops growing at `most`.
@@ -82,15 +95,27 @@ Store sizes(const std::string& key, std::optional<std::vector<std::int64_t>> Dra
   };
 }
 
+/// The canonical name of a schedule with its options.
+std::string to_schedule(const Value& value) {
+  const auto* text = std::get_if<std::string>(&value.data);
+  if (text == nullptr || text->empty() || printable(*text) != *text)
+    throw InputError(fmt::format(
+        "schedule: {} is not a schedule; write for example \"tawpipe\" (minitaw help keys lists all)",
+        describe(value)));
+  return schedule::to_text(schedule::parse_spec(*text));
+}
+
 std::vector<Key> make_keys() {
   using D = Draft;
+  using C = Case;
+  using S = model::Shape;
   std::vector<Key> table;
   const auto add = [&](Key key) { table.push_back(std::move(key)); };
   // name, type, axis, list, initial, fallback, example, doc, store
   add({"schedule", "name", true, false, "tawpipe", "", "schedule = [\"ddp\", \"tawpipe:cco=off\"]",
        "How the step is spread over the ranks; options are appended as \":option=value\". "
        "\"serial\" always uses one rank.",
-       [](D& draft, const Value& value) { draft.schedule = to_schedule(value); }});
+       [](D& draft, const Value& value) { draft.fixed.schedule = to_schedule(value); }});
   add({"ranks", "size", true, false, "", "all ranks of the job", "ranks = [2, 4]",
        "P, ranks that take part; the first P of the job.", size("ranks", &D::ranks, 1, most_ranks)});
   add({"groups", "size or text", true, false, "", "the nodes of the job", "groups = [1, 2, \"1+2+3\"]",
@@ -101,11 +126,11 @@ std::vector<Key> make_keys() {
   add({"replicas", "size", true, false, "1", "", "replicas = 2",
        "Copies of the schedule side by side, each on ranks / replicas ranks, gradients summed over all: what "
        "lets a model run on more ranks than it has layers.",
-       size("replicas", &D::replicas, 1, most_ranks)});
+       size("replicas", &C::replicas, 1, most_ranks)});
   add({"layers", "size", true, false, "", "", "layers = 8", "L, transformer blocks.",
-       size("layers", &D::layers, 1, 10'000)});
+       size("layers", &S::layers, 1, 10'000)});
   add({"hidden", "size", true, false, "", "", "hidden = 256", "H, width of the hidden state.",
-       size("hidden", &D::hidden, 1, M)});
+       size("hidden", &S::hidden, 1, M)});
   add({"heads", "size", true, false, "", "hidden / head_dim", "heads = 8",
        "Query heads; must divide hidden, and hidden / heads must be even.", size("heads", &D::heads, 1, M)});
   add({"head_dim", "size", true, false, "", "hidden / heads", "head_dim = 128",
@@ -139,14 +164,14 @@ std::vector<Key> make_keys() {
        "Attention kernel: host (BLAS, fp32 on a host), portable (Kokkos, any device), cudnn (bf16 on "
        "NVIDIA), or "
        "auto, the fastest of these in this build.",
-       choice("attention", &D::attention, {"auto", "host", "portable", "cudnn"})});
+       choice("attention", &C::attention, {"auto", "host", "portable", "cudnn"}), text_of(&C::attention)});
   add({"transport", "name", true, false, "auto", "", "transport = \"mpi\"",
        "What moves data between ranks: nccl (device to device), mpi (through host memory unless the MPI "
        "takes "
        "device pointers), or auto: nccl where each rank has a device of its own and the build has NCCL.",
-       choice("transport", &D::transport, {"auto", "mpi", "nccl"})});
+       choice("transport", &C::transport, {"auto", "mpi", "nccl"}), text_of(&C::transport)});
   add({"seq", "size", true, false, "", "", "seq = [\"1K\", \"2K\", \"4K\"]", "S, tokens per sequence.",
-       size("seq", &D::seq, 1, 64 * M)});
+       size("seq", &S::seq, 1, 64 * M)});
   add({"micro_batch", "size", true, false, "", "1", "micro_batch = 2", "B, sequences per micro-batch.",
        size("micro_batch", &D::micro_batch, 1, many)});
   add({"micro_batch_per_rank", "list of sizes", false, true, "", "micro_batch for every rank",
@@ -158,23 +183,23 @@ std::vector<Key> make_keys() {
        size("micro_batches", &D::micro_batches, 1, many)});
   add({"data", "text", false, false, "synthetic", "", "data = \"corpus.txt\"",
        "File whose bytes are the tokens (path from the current folder), or \"synthetic\".",
-       [](D& draft, const Value& value) { draft.data = to_text("data", value); }});
+       [](D& draft, const Value& value) { draft.fixed.data = to_text("data", value); }});
   add({"steps", "size", false, false, "10", "", "steps = 20",
        "Timed steps of a repetition; a result needs at least 3 samples to be valid.",
-       size("steps", &D::steps, 1, many)});
+       size("steps", &C::steps, 1, many)});
   add({"repeats", "size", false, false, "1", "", "repeats = 3",
        "Repetitions: how often a case is set up and timed anew, warm-up included; `run --interleave` runs "
        "those of "
        "all cases in random order.",
-       size("repeats", &D::repeats, 1, 1000)});
+       size("repeats", &C::repeats, 1, 1000)});
   add({"warmup", "size", false, false, "2", "", "warmup = 3", "Steps before the timed ones.",
-       size("warmup", &D::warmup, 0, many)});
+       size("warmup", &C::warmup, 0, many)});
   add({"seed", "size", false, false, "1", "", "seed = 7", "Of initial weights and synthetic tokens.",
-       size("seed", &D::seed, 0, INT64_MAX)});
+       size("seed", &C::seed, 0, INT64_MAX)});
   add({"learning_rate", "number", false, false, "0.001", "", "learning_rate = 3e-4", "Of AdamW.",
        [](D& draft, const Value& value) {
-         draft.learning_rate = to_positive("learning_rate", value);
-         if (*draft.learning_rate > 100)
+         draft.fixed.learning_rate = to_positive("learning_rate", value);
+         if (draft.fixed.learning_rate > 100)
            throw InputError(fmt::format("learning_rate: {} is more than 100; usual values are 1e-5 to 1e-2",
                                         describe(value)));
        }});
@@ -197,12 +222,12 @@ std::string options_of(const schedule::Entry& entry) {
 
 constexpr std::string_view rules =
     "A deck is a TOML file with keys at the top level; `--set key=value` replaces a key. A size is a whole "
-    "number\n"
-    "or a text with a suffix in steps of 1024: \"4K\", \"1M\", \"2G\". A key marked as an axis also takes a "
-    "list; the\n"
-    "cases are all combinations of the lists. A combination that cannot be run is left out with a note, "
-    "provided\n"
-    "that every value of every list is still run in some other combination; otherwise it is an error.\n";
+    "number\nor a text with a suffix in steps of 1024: \"4K\", \"1M\", \"2G\". A key marked as an axis also "
+    "takes a list; the\ncases are all combinations of the lists. A combination that cannot be run is left "
+    "out "
+    "with a note, provided\nthat every value of every list is still run in some other combination; otherwise "
+    "it "
+    "is an error.\n";
 
 }  // namespace
 

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,18 +12,15 @@
 
 namespace minitaw::deck {
 
-/// A case as the user wrote it: one value per key, each valid by itself. Empty: the default depends on other
-/// keys or on the job, or the key must be given.
+/// A case as the user wrote it: one value per key, each valid by itself.
 struct Draft {
-  std::optional<std::string> schedule, groups, dtype, recompute, data, attention, transport;
-  std::optional<std::int64_t> ranks, replicas, layers, hidden, heads, head_dim, kv_heads, vocab, ffn, seq;
-  std::optional<std::int64_t> micro_batch, micro_batches, steps, repeats, warmup, seed;
+  Case fixed;                    ///< where keys that depend on nothing else store their values
+  std::string dtype, recompute;  ///< as words
+  // Empty if not given: the default depends on other keys or on the job.
+  std::optional<std::string> groups;
+  std::optional<std::int64_t> ranks, heads, head_dim, kv_heads, vocab, ffn, micro_batch, micro_batches;
   std::optional<std::vector<std::int64_t>> ffn_per_layer, micro_batch_per_rank;
-  std::optional<double> learning_rate;
 };
-
-/// Fills in what depends on other keys and on the job, and checks the whole. Throws InputError "key: ...".
-[[nodiscard]] Case complete(const Draft& draft, const Job& job);
 
 /// A deck key. Parsing, `minitaw help keys` and docs/keys.md all come from the table of these.
 struct Key {
@@ -38,6 +34,9 @@ struct Key {
   std::string doc;
   /// Checks one value and puts it into the draft. Throws InputError "key: ...".
   std::function<void(Draft&, const Value&)> store;
+  /// The value of a case, if identity() names it where it is not `initial`; the keys without are always in
+  /// it.
+  std::function<std::string(const Case&)> text = {};
 
   [[nodiscard]] bool required() const { return initial.empty() && fallback.empty(); }
 };
@@ -58,17 +57,5 @@ struct Key {
 [[nodiscard]] std::string help_text();
 /// Text of docs/keys.md.
 [[nodiscard]] std::string help_markdown();
-
-/// What the user gave for each key: deck, then overrides on top.
-using Settings = std::map<std::string, Setting>;
-
-/// Largest number of cases of a sweep.
-inline constexpr std::size_t most_cases = 100'000;
-
-/// All combinations of the axes, completed and checked; the first key of keys() varies slowest. Combinations
-/// that cannot be run are left out, with a note, if each of their values still occurs in some other case;
-/// otherwise they are an error. Equal cases are kept once. Throws InputError that begins with where the key
-/// was written.
-void expand(const Settings& settings, const Job& job, Deck& deck);
 
 }  // namespace minitaw::deck

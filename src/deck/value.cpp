@@ -19,33 +19,16 @@ namespace minitaw::deck {
 
 namespace {
 
-/// Bits of a size suffix, or nothing.
-std::optional<int> suffix_bits(char c) {
-  switch (c) {
-  case 'k':
-  case 'K':
-    return 10;
-  case 'm':
-  case 'M':
-    return 20;
-  case 'g':
-  case 'G':
-    return 30;
-  default:
-    return std::nullopt;
-  }
-}
-
 enum class Bad { none, syntax, range };
 
 /// Reads "-12", "4K"; says whether text is no number or a number that no integer holds.
 Bad read_size(std::string_view text, std::int64_t& number) {
   int bits = 0;
-  if (!text.empty())
-    if (const auto suffix = suffix_bits(text.back())) {
-      bits = *suffix;
-      text.remove_suffix(1);
-    }
+  constexpr std::string_view suffixes = "KkMmGg";
+  if (const auto at = text.empty() ? text.npos : suffixes.find(text.back()); at != text.npos) {
+    bits = 10 * static_cast<int>(at / 2 + 1);
+    text.remove_suffix(1);
+  }
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error == std::errc::invalid_argument || end != text.data() + text.size()) return Bad::syntax;
   if (error != std::errc()) return Bad::range;
@@ -61,10 +44,6 @@ double read_real(const std::string& text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() ? number : 0;
 }
-
-}  // namespace
-
-namespace {
 
 /// Bytes of the UTF-8 character that text begins with; 0 if it is none that can be shown.
 std::size_t character_at(std::string_view text) {
@@ -155,12 +134,7 @@ namespace {
 
 constexpr std::size_t most_bytes = 1U << 20;  // far above any deck written by hand, far below a data file
 
-/// What a TOML node is called in a message when a deck cannot hold it.
-std::string_view kind_of(const toml::node& node) {
-  if (node.is_table()) return "a table";
-  return "a date or time";
-}
-
+/// Nothing for what a deck cannot hold; `refused` then is its name.
 std::optional<Value> convert(const toml::node& node, std::string_view& refused) {
   if (const auto* integer = node.as_integer()) return Value{integer->get()};
   if (const auto* real = node.as_floating_point()) return Value{real->get()};
@@ -175,7 +149,7 @@ std::optional<Value> convert(const toml::node& node, std::string_view& refused) 
     }
     return Value{std::move(list)};
   }
-  refused = kind_of(node);
+  refused = node.is_table() ? "a table" : "a date or time";
   return std::nullopt;
 }
 

@@ -77,10 +77,6 @@ const std::vector<Entry>& registry() {
   return entries;
 }
 
-OptionDoc prefetch_option(const std::string& usual) {
-  return {"prefetch", {usual, "1..8"}, "ticks ahead that weights are fetched"};
-}
-
 const Entry& entry_of(const std::string& name) {
   const auto at = std::ranges::find(registry(), name, &Entry::name);
   if (at != registry().end()) return *at;

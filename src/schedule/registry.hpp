@@ -67,9 +67,6 @@ MINITAW_SCHEDULES(MINITAW_DECLARE)
 #undef MINITAW_DECLARE
 }  // namespace schedules
 
-/// "prefetch", for schedules that fetch weights ahead.
-[[nodiscard]] OptionDoc prefetch_option(const std::string& usual);
-
 /// The entry that a spec names. Throws InputError if there is none.
 [[nodiscard]] const Entry& entry_of(const std::string& name);
 
