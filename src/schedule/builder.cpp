@@ -43,6 +43,11 @@ void Builder::own(int rank, int shard) {
   ++r.slots[index_of(SlotClass::accumulator)];
 }
 
+void Builder::slice_owned(int count) {
+  program_.owned_slices = count;
+  cut_shards(count);
+}
+
 void Builder::cut_shards(int count) { program_.shard_parts = std::lcm(program_.shard_parts, count); }
 
 void Builder::place_embeddings(int embedding_rank, int head_rank) {
@@ -56,14 +61,6 @@ void Builder::place_embeddings(int embedding_rank, int head_rank) {
     rank.slots[index_of(SlotClass::embeddings_accumulator)] = holds ? 1 : 0;
   }
   program_.embeddings_slices = split ? 2 : 1;
-}
-
-bool Builder::embeddings_everywhere() const {
-  return !embeddings_split() && holds_embeddings(0) && holds_embeddings(ranks() - 1);
-}
-
-bool Builder::holds_embeddings(int rank) const {
-  return program_.ranks[rank].slots[index_of(SlotClass::embeddings)] > 0;
 }
 
 VirtualBuffer Builder::owned(int rank, int shard) const {
@@ -131,12 +128,57 @@ void Builder::sum_over_copies(int rank, Phase phase, Action action, VirtualBuffe
   add(rank, phase, action, {value});
 }
 
-std::vector<int> Builder::last_use_of_totals(int rank) const {
-  std::vector<int> last(program_.ranks[rank].owned_shards.size(), -1);
+/// Each shard's gradient as soon as the last contribution of its own copy is in it.
+void Builder::sum_shards_over_copies(int rank, int tick) {
+  std::vector<int> last(program_.ranks[rank].owned_shards.size(), -1);  // use, by owned slot
   for (const Emitted& e : drafts_[rank].emitted)
     for (const VirtualBuffer v : e.values)
       if (v.valid() && v.cls == SlotClass::accumulator) last[v.id] = std::max(last[v.id], e.action.tick);
-  return last;
+  std::vector<std::pair<int, int>> by_time;  // tick, shard
+  for (int s = 0; s < shards(); ++s)
+    if (const VirtualBuffer total = accumulator(rank, s); total.valid())
+      by_time.emplace_back(std::min(last[total.id], tick), s);
+  std::ranges::stable_sort(by_time);
+  for (const auto& [when, s] : by_time)
+    sum_over_copies(rank, Phase::give_last,
+                    make_action(Kind::all_reduce, when, Payload::gradient, s, owned_part(rank)),
+                    accumulator(rank, s));
+}
+
+void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
+  const auto holds = [&](int r) { return program_.ranks[r].slots[index_of(SlotClass::embeddings)] > 0; };
+  const bool split = program_.embeddings_split;
+  const bool together = ranks() > 1 && !split && holds(0) && holds(ranks() - 1);
+  const bool sliced = together && update == EmbeddingsUpdate::sliced;
+  if (!split) program_.embeddings_slices = sliced ? ranks() : 1;
+  const auto combine = [&](Kind kind, Payload payload, VirtualBuffer value) {
+    Action a = make_action(kind, tick, payload);
+    a.communicator = world();
+    collective(Phase::finish, a, std::vector(ranks(), value));
+  };
+  if (together)
+    combine(sliced ? Kind::reduce_scatter : Kind::all_reduce, Payload::embeddings_gradient,
+            embeddings_accumulator());
+  for (const int r : everyone()) {
+    // What this rank updates of the embeddings, or all that it holds.
+    const Part part = split    ? Part{program_.ranks[r].embeddings_slice, 2}
+                      : sliced ? Part{r, ranks()}
+                               : Part{};
+    if (program_.copies > 1) sum_shards_over_copies(r, tick);
+    if (program_.copies > 1 && holds(r))
+      sum_over_copies(r, Phase::finish,
+                      make_action(Kind::all_reduce, tick, Payload::embeddings_gradient, -1, part),
+                      embeddings_accumulator());
+    for (int s = 0; s < shards(); ++s)
+      if (owned(r, s).valid())
+        add(r, Phase::finish, make_action(Kind::update, tick, Payload::weights, s),
+            {owned(r, s), accumulator(r, s)});
+    if (holds(r))
+      add(r, Phase::finish, make_action(Kind::update, tick, Payload::embeddings, part.index),
+          {embeddings(), embeddings_accumulator()});
+  }
+  if (sliced) combine(Kind::all_gather, Payload::embeddings, embeddings());
+  for (const int r : everyone()) add(r, Phase::finish, make_action(Kind::join, tick, Payload::none), {});
 }
 
 void Builder::finish_rank(int r, bool overlap) {
@@ -155,9 +197,10 @@ void Builder::finish_rank(int r, bool overlap) {
   assign_waits(rank, r, overlap);
 }
 
-Program Builder::finish(bool overlap) && {
+Program Builder::finish(int tick, EmbeddingsUpdate update, bool overlap) && {
+  add_epilogue(tick, update);
   for (int r = 0; r < ranks(); ++r) finish_rank(r, overlap);
-  if (copies() > 1) make_copies(program_);
+  if (program_.copies > 1) make_copies(program_);
   return std::move(program_);
 }
 
@@ -224,65 +267,6 @@ void Team::compute(std::size_t i, const std::vector<VirtualBuffer>& weights,
   for (std::size_t r = 0; r < computers_.size(); ++r, visit.micro_batch += per_rank_)
     visit.backward ? computers_[r].backward(visit, weights[r], gradients[r])
                    : computers_[r].forward(visit, weights[r]);
-}
-
-namespace {
-
-/// Each shard's gradient as soon as the last contribution of its own copy is in it; then that of the
-/// embeddings.
-void sum_over_copies(Builder& builder, int rank, int tick, Part embeddings) {
-  const std::vector<int> last = builder.last_use_of_totals(rank);
-  std::vector<std::pair<int, int>> by_time;  // tick, shard
-  for (int s = 0; s < builder.shards(); ++s)
-    if (const VirtualBuffer total = builder.accumulator(rank, s); total.valid())
-      by_time.emplace_back(std::min(last[total.id], tick), s);
-  std::ranges::stable_sort(by_time);
-  for (const auto& [when, s] : by_time)
-    builder.sum_over_copies(
-        rank, Phase::give_last,
-        make_action(Kind::all_reduce, when, Payload::gradient, s, builder.owned_part(rank)),
-        builder.accumulator(rank, s));
-  if (builder.holds_embeddings(rank))
-    builder.sum_over_copies(rank, Phase::finish,
-                            make_action(Kind::all_reduce, tick, Payload::embeddings_gradient, -1, embeddings),
-                            Builder::embeddings_accumulator());
-}
-
-void update(Builder& builder, int rank, int tick, Part embeddings) {
-  for (int s = 0; s < builder.shards(); ++s)
-    if (const VirtualBuffer owned = builder.owned(rank, s); owned.valid())
-      builder.add(rank, Phase::finish, make_action(Kind::update, tick, Payload::weights, s),
-                  {owned, builder.accumulator(rank, s)});
-  if (builder.holds_embeddings(rank))
-    builder.add(rank, Phase::finish, make_action(Kind::update, tick, Payload::embeddings, embeddings.index),
-                {Builder::embeddings(), Builder::embeddings_accumulator()});
-}
-
-}  // namespace
-
-void add_epilogue(Builder& builder, int tick, EmbeddingsUpdate embeddings) {
-  const bool together = builder.ranks() > 1 && builder.embeddings_everywhere();
-  const bool sliced = together && embeddings == EmbeddingsUpdate::sliced, split = builder.embeddings_split();
-  if (!split) builder.set_embeddings_slices(sliced ? builder.ranks() : 1);
-  const auto combine = [&](Kind kind, Payload payload, VirtualBuffer value) {
-    Action a = make_action(kind, tick, payload);
-    a.communicator = builder.world();
-    builder.collective(Phase::finish, a, std::vector(builder.ranks(), value));
-  };
-  if (together)
-    combine(sliced ? Kind::reduce_scatter : Kind::all_reduce, Payload::embeddings_gradient,
-            Builder::embeddings_accumulator());
-  for (const int r : builder.everyone()) {
-    // What this rank updates of the embeddings, or all that it holds.
-    const Part part = split    ? Part{builder.embeddings_slice(r), 2}
-                      : sliced ? Part{r, builder.ranks()}
-                               : Part{};
-    if (builder.copies() > 1) sum_over_copies(builder, r, tick, part);
-    update(builder, r, tick, part);
-  }
-  if (sliced) combine(Kind::all_gather, Payload::embeddings, Builder::embeddings());
-  for (const int r : builder.everyone())
-    builder.add(r, Phase::finish, make_action(Kind::join, tick, Payload::none), {});
 }
 
 }  // namespace minitaw::schedule

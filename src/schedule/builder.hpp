@@ -45,6 +45,13 @@ struct Cargo {
   Part part{};
 };
 
+/// How the embeddings gradient comes together at the end of the step, unless the embeddings are split or one
+/// rank has all.
+enum class EmbeddingsUpdate {
+  sliced,      ///< reduce-scatter, each rank updates its slice, all-gather (weight-passing family, FSDP)
+  replicated,  ///< all-reduce, everyone updates everything (DDP)
+};
+
 /// A program under construction: actions over values instead of slots, in any order of emission. Rules append
 /// to it; finish() sorts, assigns slots, derives waits. Both sides of every transfer are emitted by one call,
 /// which gives all ranks one common order and so rules out deadlock by construction.
@@ -62,12 +69,11 @@ public:
   [[nodiscard]] std::vector<int> everyone() const;  ///< 0, 1, ... ranks() - 1
   [[nodiscard]] int shards() const { return program_.shards; }
   [[nodiscard]] int micro_batches() const { return program_.micro_batches / program_.copies; }
-  [[nodiscard]] int copies() const { return program_.copies; }
 
   /// Gives a rank a owned and a total slot for a shard, or for its slice of it.
   void own(int rank, int shard);
   /// Ranks keep one of `count` slices of the shards that they own; each says which.
-  void slice_owned(int count) { program_.owned_slices = count; }
+  void slice_owned(int count);
   void keep_slice(int rank, int slice) { program_.ranks[rank].slice = slice; }
   [[nodiscard]] Part owned_part(int rank) const {
     return {program_.ranks[rank].slice, program_.owned_slices};
@@ -82,12 +88,6 @@ public:
   /// The embedding is on one rank, final norm and head are on another or the same one; the rest hold no
   /// embeddings.
   void place_embeddings(int embedding_rank, int head_rank);
-  [[nodiscard]] bool embeddings_split() const { return program_.embeddings_split; }
-  [[nodiscard]] bool holds_embeddings(int rank) const;
-  /// Whether every rank holds all of them.
-  [[nodiscard]] bool embeddings_everywhere() const;
-  [[nodiscard]] int embeddings_slice(int rank) const { return program_.ranks[rank].embeddings_slice; }
-  void set_embeddings_slices(int slices) { program_.embeddings_slices = slices; }
   [[nodiscard]] static VirtualBuffer embeddings() { return {0, SlotClass::embeddings}; }
   [[nodiscard]] static VirtualBuffer embeddings_accumulator() {
     return {0, SlotClass::embeddings_accumulator};
@@ -119,15 +119,11 @@ public:
   void exchange(int tick, Phase phase, const std::vector<Message>& messages);
   /// A collective of a communicator; values[i] belongs to its i-th rank.
   void collective(Phase phase, Action action, const std::vector<VirtualBuffer>& values);
-  /// An all-reduce over the copies of this rank.
-  void sum_over_copies(int rank, Phase phase, Action action, VirtualBuffer value);
-
-  /// Last tick in which each of a rank's totals is used so far, by owned slot; -1 if never.
-  [[nodiscard]] std::vector<int> last_use_of_totals(int rank) const;
-
-  /// Sorts each rank's actions into issue order, assigns slots, derives waits, makes the copies. Without
-  /// overlap, transfers wait for the computation before them and computation for the transfers before it.
-  [[nodiscard]] Program finish(bool overlap = true) &&;
+  /// Closes the step at `tick` (gradients of the embeddings combined, all gradients summed over the copies,
+  /// every owned shard and the embeddings updated, join), sorts each rank's actions into issue order, assigns
+  /// slots, derives waits, makes the copies. Without overlap, transfers wait for the computation before them
+  /// and computation for the transfers before it.
+  [[nodiscard]] Program finish(int tick, EmbeddingsUpdate update, bool overlap = true) &&;
 
 private:
   struct Emitted {
@@ -141,6 +137,10 @@ private:
     std::vector<int> owned_slot;  ///< by shard; -1: of another rank
   };
 
+  void add_epilogue(int tick, EmbeddingsUpdate update);
+  /// An all-reduce over the copies of this rank.
+  void sum_over_copies(int rank, Phase phase, Action action, VirtualBuffer value);
+  void sum_shards_over_copies(int rank, int tick);
   void finish_rank(int rank, bool overlap);
 
   topology::Groups groups_;  ///< of one copy
@@ -211,17 +211,6 @@ private:
   std::vector<Visit> visits_;
   std::vector<Computer> computers_;
 };
-
-/// How the embeddings gradient comes together at the end of the step, unless the embeddings are split or one
-/// rank has all.
-enum class EmbeddingsUpdate {
-  sliced,      ///< reduce-scatter, each rank updates its slice, all-gather (weight-passing family, FSDP)
-  replicated,  ///< all-reduce, everyone updates everything (DDP)
-};
-
-/// What closes every step, at `tick`: gradients of the embeddings combined, all gradients summed over the
-/// copies, every owned shard and the embeddings updated, join.
-void add_epilogue(Builder& builder, int tick, EmbeddingsUpdate embeddings);
 
 /// Gives every value of a rank a slot of its class that is free from the value's first to its last use in
 /// issue order, out of as few slots as there can be, and counts them. values[i] belong to actions[i]; transit

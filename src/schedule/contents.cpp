@@ -90,11 +90,11 @@ public:
       const RankProgram& rank = program_.ranks[r];
       for (std::int16_t h = 0; h < static_cast<int>(rank.owned_shards.size()); ++h)
         if (const Slot slot{SlotClass::owned, h}; stale(r, slot))
-          fail(Rule::exact_gradients, {r, -1},
-               fmt::format("h{} still holds {} at the end", h, describe(content(r, slot))));
+          fail(Rule::exact_gradients, {r, -1}, "h{} still holds {} at the end", h,
+               describe(content(r, slot)));
       for (std::int16_t e = 0; e < rank.slots[index_of(SlotClass::embeddings)]; ++e)
         if (stale(r, {SlotClass::embeddings, e}))
-          fail(Rule::exact_gradients, {r, -1}, fmt::format("e{} is not updated as a whole at the end", e));
+          fail(Rule::exact_gradients, {r, -1}, "e{} is not updated as a whole at the end", e);
     }
   }
 
@@ -105,14 +105,14 @@ private:
   }
   [[nodiscard]] Content& content(int rank, Slot slot) { return slots_[rank][index_of(slot.cls)][slot.index]; }
 
-  [[noreturn]] void fail(Rule rule, Place p, const std::string& what) const {
-    refuse(rule, program_, p.rank, p.action, what);
+  template <class... Args>
+  [[noreturn]] void fail(Rule rule, Place p, fmt::format_string<Args...> what, Args&&... args) const {
+    refuse(rule, program_, p.rank, p.action, what, std::forward<Args>(args)...);
   }
 
   [[noreturn]] void unexpected(Place p, Slot slot, const std::string& wanted) const {
-    fail(Rule::fresh_reads, p,
-         fmt::format("{} holds {}, expected {}{}", name_of(slot), describe(content(p.rank, slot)), wanted,
-                     late(p, slot)));
+    fail(Rule::fresh_reads, p, "{} holds {}, expected {}{}", name_of(slot), describe(content(p.rank, slot)),
+         wanted, late(p, slot));
   }
 
   /// The fetch that comes only after who needs it: what writes the slot next, if it is what was expected.
@@ -156,8 +156,8 @@ private:
     const Range range = moved(at(calls.front()));
     const auto members = static_cast<std::int32_t>(calls.size());
     if (range.size() % members != 0)
-      fail(Rule::same_collectives, calls.front(),
-           fmt::format("{} parts cannot be shared by {} ranks", range.size(), members));
+      fail(Rule::same_collectives, calls.front(), "{} parts cannot be shared by {} ranks", range.size(),
+           members);
     const std::int32_t each = range.size() / members;
     const std::int32_t begin = range.begin + static_cast<std::int32_t>(i) * each;
     return {begin, begin + each};
@@ -192,11 +192,10 @@ private:
     const Content& c = content(p.rank, slot);
     const bool lasting = slot.cls == SlotClass::accumulator || slot.cls == SlotClass::embeddings_accumulator;
     if (c.holds != Holds::gradient && lasting)
-      fail(Rule::exact_gradients, p,
-           fmt::format("{} still holds the gradient of the last step", name_of(slot)));
+      fail(Rule::exact_gradients, p, "{} still holds the gradient of the last step", name_of(slot));
     if (c.holds != Holds::gradient) unexpected(p, slot, "a gradient");
     if (!c.pieces.covers(range))
-      fail(Rule::exact_gradients, p, fmt::format("{} lacks a slice of the sum that is read", name_of(slot)));
+      fail(Rule::exact_gradients, p, "{} lacks a slice of the sum that is read", name_of(slot));
   }
 
   void need_both_embeddings(Place p, Slot slot) const {
@@ -205,8 +204,7 @@ private:
         slice < 0 ? both_embeddings
                   : embeddings_bit(slice == 0 ? Contribution::embedding : Contribution::head);
     if ((embeddings_written_[p.rank] & needed) != needed)
-      fail(Rule::exact_gradients, p,
-           fmt::format("{} still holds a gradient of the last step", name_of(slot)));
+      fail(Rule::exact_gradients, p, "{} still holds a gradient of the last step", name_of(slot));
   }
 
   void need_complete(Place p, Slot slot, Range range, const std::vector<std::int32_t>& parts) {
@@ -217,7 +215,7 @@ private:
       known = complete_.emplace(parts, Sum::complete(parts, program_.micro_batches, listed_)).first;
     for (const Piece& piece : content(p.rank, slot).pieces.within(range))
       if (const std::string defect = piece.sum.defect(known->second); !defect.empty())
-        fail(Rule::exact_gradients, p, fmt::format("in {}, {}", name_of(slot), defect));
+        fail(Rule::exact_gradients, p, "in {}, {}", name_of(slot), defect);
   }
 
   /// slots[0] holds what the action says that it moves.
@@ -249,9 +247,8 @@ private:
       if (piece.sum.only(a.shard)) continue;
       const Contribution* foreign = piece.sum.foreign(a.shard);
       const Contribution named = foreign != nullptr ? *foreign : Contribution{};
-      fail(Rule::exact_gradients, p,
-           fmt::format("{} holds a gradient of {} (micro-batch {}), expected only shard {}",
-                       name_of(a.slots[0]), part_name(named.part), named.micro_batch, a.shard));
+      fail(Rule::exact_gradients, p, "{} holds a gradient of {} (micro-batch {}), expected only shard {}",
+           name_of(a.slots[0]), part_name(named.part), named.micro_batch, a.shard);
     }
   }
 
@@ -356,10 +353,9 @@ private:
     std::uint8_t& written = embeddings_written_[p.rank];
     const bool before = (written & embeddings_bit(part)) != 0;
     if (at(p).accumulates && !before)
-      fail(Rule::exact_gradients, p,
-           fmt::format("adds to the gradient of the last step in {}", name_of(slot)));
+      fail(Rule::exact_gradients, p, "adds to the gradient of the last step in {}", name_of(slot));
     if (!at(p).accumulates && before)
-      fail(Rule::exact_gradients, p, fmt::format("overwrites what this step has added to {}", name_of(slot)));
+      fail(Rule::exact_gradients, p, "overwrites what this step has added to {}", name_of(slot));
     if (written == 0) hold(p.rank, slot, Holds::gradient);
     written |= embeddings_bit(part);
   }
@@ -371,8 +367,8 @@ private:
         program_.micro_batches;
     content(p.rank, slot).pieces.change(range, [&](Piece& piece) {
       if (piece.sum.size() + more.size() > bound)
-        fail(Rule::exact_gradients, p,
-             fmt::format("adds more contributions to {} than there are micro-batches", name_of(slot)));
+        fail(Rule::exact_gradients, p, "adds more contributions to {} than there are micro-batches",
+             name_of(slot));
       piece.sum.add(more);
     });
   }
@@ -444,7 +440,7 @@ private:
       if (!right || !own.covers(slice(calls, i)))
         unexpected(calls[i], slot, fmt::format("slice {} of the weights of shard {}", i, first.shard));
       if (embeddings && !std::ranges::all_of(own, &Piece::updated))
-        fail(Rule::fresh_reads, calls[i], fmt::format("slice {} is not updated yet", i));
+        fail(Rule::fresh_reads, calls[i], "slice {} is not updated yet", i);
     }
     const Range range = moved(first);
     for (const Place call : calls)

@@ -16,10 +16,6 @@ std::string place(const Program& program, int rank, int action) {
   return fmt::format("rank {}, tick {}, '{}'", rank, shown.tick, to_text(shown, program));
 }
 
-void refuse(Rule rule, const Program& program, int rank, int action, const std::string& what) {
-  throw Refusal{{rule, rank, action, fmt::format("{}: {}", place(program, rank, action), what)}};
-}
-
 namespace {
 
 /// One side of a message.
@@ -48,8 +44,9 @@ public:
 
 private:
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
-  [[noreturn]] void fail(Rule rule, Place p, const std::string& what) const {
-    refuse(rule, program_, p.rank, p.action, what);
+  template <class... Args>
+  [[noreturn]] void fail(Rule rule, Place p, fmt::format_string<Args...> what, Args&&... args) const {
+    refuse(rule, program_, p.rank, p.action, what, std::forward<Args>(args)...);
   }
   [[nodiscard]] std::string text(Place p) const { return place(program_, p.rank, p.action); }
 
@@ -88,7 +85,7 @@ private:
         fail(Rule::matched_messages, sends[i].place, "no receive of the peer is left for it");
       const Place from = sends[i].place, to = receives[i].place;
       if (!same_cargo(at(from), at(to)))
-        fail(Rule::matched_messages, to, fmt::format("meets {}; expected the same message", text(from)));
+        fail(Rule::matched_messages, to, "meets {}; expected the same message", text(from));
       result_.other[result_.number(from)] = to.action;
       result_.other[result_.number(to)] = from.action;
     }
@@ -137,9 +134,8 @@ private:
     };
     const auto [e, c] = std::ranges::mismatch(expected, calls, same);
     if (e == expected.end() && c == calls.end()) return;
-    if (c == calls.end())
-      fail(Rule::same_collectives, {first, *e}, fmt::format("rank {} never joins it", rank));
-    fail(Rule::same_collectives, {rank, *c},
+    if (c == calls.end()) fail(Rule::same_collectives, {first, *e}, "rank {} never joins it", rank);
+    fail(Rule::same_collectives, {rank, *c}, "{}",
          e == expected.end() ? fmt::format("rank {} never joins it", first)
                              : fmt::format("expected the collective of {}", text({first, *e})));
   }
@@ -265,8 +261,8 @@ private:
     if (stuck == 0) return;
     if (stuck > shown_heads) heads += fmt::format("; and {} more lanes", stuck - shown_heads);
     const Place p = place_of(first.rank, first.lane, states_[first.rank][first.lane].next);
-    refuse(Rule::no_deadlock, program_, p.rank, p.action,
-           fmt::format("nothing can go on; {} lanes are stuck: {}", stuck, heads));
+    refuse(Rule::no_deadlock, program_, p.rank, p.action, "nothing can go on; {} lanes are stuck: {}", stuck,
+           heads);
   }
 
   [[nodiscard]] std::string head(int rank, int lane) const {

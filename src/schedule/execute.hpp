@@ -1,9 +1,12 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "schedule/program.hpp"
@@ -54,10 +57,16 @@ namespace detail {
 struct Refusal {
   Violation violation;
 };
-/// Throws Refusal: "rank 1, tick 3, 'BW s2 m1 h0 a2 x0 g0': <what>".
-[[noreturn]] void refuse(Rule rule, const Program& program, int rank, int action, const std::string& what);
-/// The part of that message in front of the colon.
+/// "rank 1, tick 3, 'BW s2 m1 h0 a2 x0 g0'"
 [[nodiscard]] std::string place(const Program& program, int rank, int action);
+/// Throws Refusal: "rank 1, tick 3, 'BW s2 m1 h0 a2 x0 g0': <what>".
+template <class... Args>
+[[noreturn]] void refuse(Rule rule, const Program& program, int rank, int action,
+                         fmt::format_string<Args...> what, Args&&... args) {
+  throw Refusal{
+      {rule, rank, action,
+       fmt::format("{}: {}", place(program, rank, action), fmt::format(what, std::forward<Args>(args)...))}};
+}
 
 /// Throws Refusal for matched_messages and same_collectives.
 [[nodiscard]] Matching match(const Program& program);

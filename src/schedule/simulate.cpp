@@ -150,21 +150,15 @@ double elements_saved(int rank, const Action& a, const Layout& layout, const Pro
 double touched_bytes(int rank, const Action& a, const Layout& layout, const Program& program) {
   const auto compute = static_cast<double>(model::bytes_of(layout.shape.dtype));
   constexpr double fp32 = sizeof(float);
-  switch (a.kind) {
-  case Kind::embed:
-  case Kind::embed_backward:
+  if (a.kind == Kind::embed || a.kind == Kind::embed_backward)
     return 2 * static_cast<double>(model::hidden_bytes(layout.shape));
-  case Kind::update:  // gradient, two moments and master weights; the weights themselves
+  if (a.kind == Kind::update)  // gradient, two moments and master weights; the weights themselves
     return elements_saved(rank, a, layout, program) * (7 * fp32 + compute);
-  case Kind::zero:
-    return elements_saved(rank, a, layout, program) * fp32;
-  case Kind::accumulate:
-    return static_cast<double>(moved(a, layout).count) * (compute + (a.accumulates ? 2 : 1) * fp32);
-  case Kind::load:
-    return static_cast<double>(moved(a, layout).count) * 2 * compute;
-  default:
-    return 0;
-  }
+  if (a.kind == Kind::zero) return elements_saved(rank, a, layout, program) * fp32;
+  if (a.kind != Kind::accumulate && a.kind != Kind::load) return 0;
+  const auto elements = static_cast<double>(moved(a, layout).count);
+  if (a.kind == Kind::load) return elements * 2 * compute;
+  return elements * (compute + (a.accumulates ? 2 : 1) * fp32);
 }
 
 class Rates {
@@ -210,26 +204,16 @@ private:
 }  // namespace
 
 double flops(const Action& action, const Layout& layout) {
-  const model::Recompute recompute = layout.shape.recompute;
-  switch (action.kind) {
-  case Kind::forward: {
-    const Work forward = forward_of(layout, action.shard);
-    return forward.matrices + forward.attention;
-  }
-  case Kind::backward_input:
-    return backward_input(forward_of(layout, action.shard), recompute);
-  case Kind::backward_weight:
-    return forward_of(layout, action.shard).matrices;
-  case Kind::backward: {
-    const Work forward = forward_of(layout, action.shard);
-    return backward_input(forward, recompute) + forward.matrices;
-  }
-  case Kind::loss:
-    return 6 * static_cast<double>(layout.shape.tokens()) * static_cast<double>(layout.shape.vocab) *
-           static_cast<double>(layout.shape.hidden);
-  default:
-    return 0;
-  }
+  const model::Shape& shape = layout.shape;
+  if (action.kind == Kind::loss)
+    return 6 * static_cast<double>(shape.tokens()) * static_cast<double>(shape.vocab) *
+           static_cast<double>(shape.hidden);
+  if (!is_visit(action.kind)) return 0;
+  const Work forward = forward_of(layout, action.shard);
+  if (action.kind == Kind::forward) return forward.matrices + forward.attention;
+  if (action.kind == Kind::backward_weight) return forward.matrices;
+  const double input = backward_input(forward, shape.recompute);
+  return action.kind == Kind::backward_input ? input : input + forward.matrices;
 }
 
 double moved_bytes(const Action& action, const Layout& layout) {

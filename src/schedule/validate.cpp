@@ -34,15 +34,16 @@ public:
 
 private:
   [[nodiscard]] const RankProgram& here() const { return program_.ranks[rank_]; }
-  [[noreturn]] void fail(Rule rule, const std::string& what) const {
-    refuse(rule, program_, rank_, action_, what);
+  template <class... Args>
+  [[noreturn]] void fail(Rule rule, fmt::format_string<Args...> what, Args&&... args) const {
+    refuse(rule, program_, rank_, action_, what, std::forward<Args>(args)...);
   }
 
   void check_program() {
     const int ranks = static_cast<int>(program_.ranks.size());
     if (ranks != program_.groups.ranks())
-      fail(Rule::slots_accounted, fmt::format("{} ranks have actions, but the groups {} have {}", ranks,
-                                              program_.groups.text(), program_.groups.ranks()));
+      fail(Rule::slots_accounted, "{} ranks have actions, but the groups {} have {}", ranks,
+           program_.groups.text(), program_.groups.ranks());
     if (program_.shards < 1 || program_.micro_batches < 1 || program_.embeddings_slices < 1)
       fail(Rule::exact_gradients, "a step needs at least one shard, micro-batch and slice of the embeddings");
     if (program_.shard_parts < 1 || program_.owned_slices < 1 ||
@@ -58,9 +59,8 @@ private:
     std::ranges::sort(sorted);
     const bool distinct = std::ranges::adjacent_find(sorted) == sorted.end();
     if (sorted.empty() || !distinct || sorted.front() < 0 || sorted.back() >= program_.groups.ranks())
-      fail(Rule::same_collectives,
-           fmt::format("communicator {} must name each of its ranks once, from 0 to {}", c.name,
-                       program_.groups.ranks() - 1));
+      fail(Rule::same_collectives, "communicator {} must name each of its ranks once, from 0 to {}", c.name,
+           program_.groups.ranks() - 1);
     std::vector<bool>& members = members_.emplace_back(program_.groups.ranks());
     for (const int rank : c.ranks) members[rank] = true;
   }
@@ -73,12 +73,11 @@ private:
     const auto count = [&](SlotClass cls) { return here().slots[index_of(cls)]; };
     const int owned_shards = static_cast<int>(here().owned_shards.size());
     if (count(SlotClass::owned) != owned_shards || count(SlotClass::accumulator) != owned_shards)
-      fail(Rule::slots_accounted,
-           fmt::format("{} owned and {} total slots for {} owned shards", count(SlotClass::owned),
-                       count(SlotClass::accumulator), owned_shards));
+      fail(Rule::slots_accounted, "{} owned and {} total slots for {} owned shards", count(SlotClass::owned),
+           count(SlotClass::accumulator), owned_shards);
     for (const int shard : here().owned_shards)
       if (shard < 0 || shard >= program_.shards)
-        fail(Rule::fresh_reads, fmt::format("owns shard {}, but there are {}", shard, program_.shards));
+        fail(Rule::fresh_reads, "owns shard {}, but there are {}", shard, program_.shards);
   }
 
   void check_action() {
@@ -90,9 +89,8 @@ private:
     check_partners(a);
     for (int l = 0; l < lanes; ++l)
       if (a.waits[l] < 0 || a.waits[l] > issued_[l])
-        fail(Rule::no_deadlock,
-             fmt::format("waits for {} actions of lane {}, of which {} are issued before it", a.waits[l],
-                         name_of(static_cast<Lane>(l)), issued_[l]));
+        fail(Rule::no_deadlock, "waits for {} actions of lane {}, of which {} are issued before it",
+             a.waits[l], name_of(static_cast<Lane>(l)), issued_[l]);
     ++issued_[index_of(a.lane)];
   }
 
@@ -102,38 +100,37 @@ private:
     const bool hidden_state = a.payload == Payload::activation || a.payload == Payload::activation_grad;
     const int shards = slice ? program_.embeddings_slices : program_.shards + (hidden_state ? 1 : 0);
     if (form.shard && (a.shard < 0 || a.shard >= shards))
-      fail(Rule::fresh_reads,
-           fmt::format("names {} {}, expected 0 to {}", slice ? "slice" : "shard", a.shard, shards - 1));
+      fail(Rule::fresh_reads, "names {} {}, expected 0 to {}", slice ? "slice" : "shard", a.shard,
+           shards - 1);
     if (form.micro_batch && (a.micro_batch < 0 || a.micro_batch >= program_.micro_batches))
-      fail(Rule::fresh_reads,
-           fmt::format("names micro-batch {}, expected 0 to {}", a.micro_batch, program_.micro_batches - 1));
+      fail(Rule::fresh_reads, "names micro-batch {}, expected 0 to {}", a.micro_batch,
+           program_.micro_batches - 1);
     const int parts = hidden_state               ? 1
                       : of_embeddings(a.payload) ? program_.embeddings_slices
                                                  : program_.shard_parts;
     if (a.parts < 1 || a.part < 0 || a.part >= a.parts || parts % a.parts != 0)
-      fail(Rule::fresh_reads, fmt::format("names part {} of {} where there are {}", a.part, a.parts, parts));
+      fail(Rule::fresh_reads, "names part {} of {} where there are {}", a.part, a.parts, parts);
   }
 
   void check_slots(const Action& a, const Form& form) const {
     for (std::size_t i = 0; i < a.slots.size(); ++i) {
       if (!form.uses[i].classes.empty()) check_slot(a, a.slots[i], form.uses[i].classes);
-      else if (a.slots[i].valid())
-        fail(Rule::fresh_reads, fmt::format("has no use for slot {}", name_of(a.slots[i])));
+      else if (a.slots[i].valid()) fail(Rule::fresh_reads, "has no use for slot {}", name_of(a.slots[i]));
     }
   }
 
   void check_slot(const Action& a, Slot slot, std::string_view letters) const {
     if (!slot.valid() || letters.find(letter_of(slot.cls)) == std::string_view::npos)
-      fail(Rule::fresh_reads, fmt::format("needs a slot of class {} where it has {}",
-                                          fmt::join(letters, " or "), slot.valid() ? name_of(slot) : "none"));
+      fail(Rule::fresh_reads, "needs a slot of class {} where it has {}", fmt::join(letters, " or "),
+           slot.valid() ? name_of(slot) : "none");
     const int declared = here().slots[index_of(slot.cls)];
     if (slot.index >= declared)
-      fail(Rule::slots_accounted, fmt::format("uses {}, but the rank declares {} slots {}", name_of(slot),
-                                              declared, letter_of(slot.cls)));
+      fail(Rule::slots_accounted, "uses {}, but the rank declares {} slots {}", name_of(slot), declared,
+           letter_of(slot.cls));
     const bool owned = slot.cls == SlotClass::owned || slot.cls == SlotClass::accumulator;
     if (owned && here().owned_shards[slot.index] != a.shard)
-      fail(slot.cls == SlotClass::owned ? Rule::fresh_reads : Rule::exact_gradients,
-           fmt::format("{} belongs to shard {}", name_of(slot), here().owned_shards[slot.index]));
+      fail(slot.cls == SlotClass::owned ? Rule::fresh_reads : Rule::exact_gradients, "{} belongs to shard {}",
+           name_of(slot), here().owned_shards[slot.index]);
   }
 
   void check_lane(const Action& a) const {
@@ -148,12 +145,12 @@ private:
     if (a.payload == Payload::none) fail(Rule::matched_messages, "moves nothing");
     if (is_point_to_point(a.kind)) {
       if (a.peer < 0 || a.peer >= program_.groups.ranks() || a.peer == rank_)
-        fail(Rule::matched_messages, fmt::format("rank {} cannot be its peer", a.peer));
+        fail(Rule::matched_messages, "rank {} cannot be its peer", a.peer);
       return;
     }
     const int count = static_cast<int>(program_.communicators.size());
     if (a.communicator < 0 || a.communicator >= count)
-      fail(Rule::same_collectives, fmt::format("names communicator {} of {}", a.communicator, count));
+      fail(Rule::same_collectives, "names communicator {} of {}", a.communicator, count);
     const std::vector<bool>& members = members_[a.communicator];
     if (!members[rank_]) fail(Rule::same_collectives, "the rank is not a member of the communicator");
     if (is_rooted(a.kind) && (a.peer < 0 || a.peer >= program_.groups.ranks() || !members[a.peer]))
@@ -214,8 +211,8 @@ void check_join(const Program& program, int rank, const LocalOrder& order) {
   for (int i = 0; i < last; ++i)
     if (const auto lane = index_of(actions[i].lane); order.position[i] >= order.start[last][lane])
       refuse(Rule::all_waited, program, rank, i,
-             fmt::format("join does not wait for it; expected a wait for {} actions of lane {}", counts[lane],
-                         name_of(actions[i].lane)));
+             "join does not wait for it; expected a wait for {} actions of lane {}", counts[lane],
+             name_of(actions[i].lane));
 }
 
 /// Who touched a slot last: the writer of its content and, per lane, the last reader of that content. Counted
@@ -261,9 +258,9 @@ private:
   [[noreturn]] void fail(Rule rule, int i, Slot slot, std::string_view does, std::string_view done,
                          int user) const {
     refuse(rule, program_, rank_, i,
-           fmt::format("{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}", does,
-                       name_of(slot), done, place(program_, rank_, user - 1), order_.position[user - 1] + 1,
-                       name_of(actions_[user - 1].lane)));
+           "{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}", does,
+           name_of(slot), done, place(program_, rank_, user - 1), order_.position[user - 1] + 1,
+           name_of(actions_[user - 1].lane));
   }
 
   const Program& program_;
@@ -337,12 +334,12 @@ void check_slots(const Program& program, int rank) {
     const auto cls = static_cast<SlotClass>(c);
     const char letter = letter_of(cls);
     if (const int unused = lives[c].unused(); unused >= 0)
-      refuse(Rule::slots_accounted, program, rank, -1,
-             fmt::format("declares {} slots {}, but never uses {}{}", here.slots[c], letter, letter, unused));
+      refuse(Rule::slots_accounted, program, rank, -1, "declares {} slots {}, but never uses {}{}",
+             here.slots[c], letter, letter, unused);
     if (const int peak = lives[c].peak(); !is_permanent(cls) && peak != here.slots[c])
       refuse(Rule::slots_accounted, program, rank, -1,
-             fmt::format("declares {} slots {}, but at most {} of their contents live at once", here.slots[c],
-                         letter, peak));
+             "declares {} slots {}, but at most {} of their contents live at once", here.slots[c], letter,
+             peak);
   }
 }
 

@@ -23,8 +23,7 @@ Program make(const Request& request) {
     a.communicator = builder.world();
     builder.collective(Phase::give_intra, a, gradients[s]);
   }
-  add_epilogue(builder, team.last_tick() + 1, EmbeddingsUpdate::replicated);
-  return std::move(builder).finish();
+  return std::move(builder).finish(team.last_tick() + 1, EmbeddingsUpdate::replicated);
 }
 
 }  // namespace

@@ -19,7 +19,6 @@ public:
     const int members = groups.size(0);
     const bool two_levels = hierarchical && groups.count() > 1 && members > 1;
     builder.slice_owned(builder.ranks());
-    builder.cut_shards(builder.ranks());
     for (const int r : builder.everyone()) {
       // Who gathers together keeps neighbouring slices: what they gather is one run.
       builder.keep_slice(r, two_levels ? groups.local(r) * groups.count() + groups.group_of(r) : r);
@@ -131,8 +130,7 @@ Program make(const Request& request) {
     team.compute(i, weights, gradients);
     sharding.scatter(now.shard, now.tick, gradients);
   }
-  add_epilogue(builder, team.last_tick() + 1, EmbeddingsUpdate::sliced);
-  return std::move(builder).finish();
+  return std::move(builder).finish(team.last_tick() + 1, EmbeddingsUpdate::sliced);
 }
 
 }  // namespace

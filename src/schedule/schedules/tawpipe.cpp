@@ -245,8 +245,8 @@ Program make(const Request& request) {
         relay.return_gradients(k, now.shard, std::min(now.tick + when.give, all[k].last_tick() + 1),
                                gradients);
     }
-  add_epilogue(builder, all.back().last_tick() + std::min(when.give, 1), EmbeddingsUpdate::sliced);
-  return std::move(builder).finish(when.give > 0);
+  return std::move(builder).finish(all.back().last_tick() + std::min(when.give, 1), EmbeddingsUpdate::sliced,
+                                   when.give > 0);
 }
 
 }  // namespace

@@ -157,8 +157,7 @@ Program make(const Request& request) {
   Builder builder(request.groups, request.ranks_of_copy(), request.micro_batches, request.replicas);
   WeiPipe pipe(builder, request.micro_batches_of_rank(), request.spec.options.contains("naive"));
   const int last_tick = pipe.run();
-  add_epilogue(builder, last_tick + 1, EmbeddingsUpdate::sliced);
-  return std::move(builder).finish();
+  return std::move(builder).finish(last_tick + 1, EmbeddingsUpdate::sliced);
 }
 
 }  // namespace
