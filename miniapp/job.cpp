@@ -27,7 +27,6 @@
 #include "kernels/kernels.hpp"
 #include "meters/meter.hpp"
 #include "model/plan.hpp"
-#include "plan_case.hpp"
 #include "topology/devices.hpp"
 #include "topology/nvml.hpp"
 #include "topology/system.hpp"
@@ -143,7 +142,7 @@ MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& flags)
 
 std::optional<std::uint64_t> MpiJob::memory() const {
   if (flags_.memory.empty()) return std::nullopt;
-  return parse_memory(flags_.memory, "--memory");
+  return parse_memory("--memory", flags_.memory);
 }
 
 void MpiJob::require_own_devices() const {
@@ -292,7 +291,8 @@ MemoryBudget::MemoryBudget(const MpiJob& mpi)
 std::string MemoryBudget::reason_against(const deck::Case& c,
                                          const engine::ReferenceMemory& reference) const {
   const schedule::Program program = schedule::build(deck::request_of(c));
-  const auto memory = memory_of(c, program, model::make_layout(c.shape, schedule::cut_of(program)));
+  const auto memory = schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)),
+                                       c.micro_batch_per_rank);
   const std::vector<int> communicators = engine::communicators_of(program, c.transport, shared_devices_);
   const std::uint64_t libraries = kernels::on_host ? 0 : model::library_estimate(c.shape);
   std::vector<std::uint64_t> needed(pools_.size());
@@ -303,8 +303,8 @@ std::string MemoryBudget::reason_against(const deck::Case& c,
   of_first = std::max(of_first + reference.beside, reference.alone);
   for (std::size_t i = 0; i < pools_.size(); ++i)
     if (needed[i] > pools_[i].bytes)
-      return fmt::format("needs {} of {} ({})", size_text(static_cast<double>(needed[i])),
-                         size_text(static_cast<double>(pools_[i].bytes)), pools_[i].name);
+      return fmt::format("needs {} of {} ({})", size_text(needed[i]), size_text(pools_[i].bytes),
+                         pools_[i].name);
   return "";
 }
 

@@ -17,7 +17,6 @@
 #include "engine/agree.hpp"
 #include "job.hpp"
 #include "limits.hpp"
-#include "plan_case.hpp"
 #include "record/provenance.hpp"
 #include "record/recorder.hpp"
 #include "record/table.hpp"
@@ -90,7 +89,7 @@ private:
   record::Recorder recorder_;
   record::RemainingRuns remaining_;
   std::optional<record::Progress> progress_;
-  std::optional<record::Table> table_;
+  std::optional<record::TextTable<record::Row>> table_;
   std::set<std::size_t> failed_;  ///< cases
   std::optional<record::Run> running_;
   int position_ = 0;  ///< runs that this session has begun
@@ -134,7 +133,7 @@ ResultWriter::ResultWriter(const deck::Deck& deck, const RunOptions& options, co
   std::vector<Case> runs;
   for (const Run& run : remaining_.runs) runs.push_back(case_of(run));
   progress_.emplace(runs, least_rate(mpi));
-  table_.emplace(record::preview(deck.cases));
+  table_.emplace(record::make_table(record::preview(deck.cases)));
   open(mpi);
 }
 

@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
+#include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
@@ -19,6 +23,73 @@ namespace minitaw::app {
 void add_deck(CLI::App& verb, DeckOptions& options) {
   verb.add_option("DECK", options.path, "TOML file that says what to run (minitaw help keys)")->required();
   cli::add_overrides(verb, options.overrides);
+}
+
+namespace {
+
+struct Unit {
+  std::string name;
+  double factor;
+};
+
+/// A number above zero with one of the units, or without.
+double parse_quantity(const std::string& option, const std::string& text, const std::vector<Unit>& units,
+                      const char* expected) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, code] = std::from_chars(text.data(), end, value);
+  const auto unit = std::ranges::find(units, std::string(rest, end), &Unit::name);
+  if (unit != units.end()) value *= unit->factor;
+  if (code != std::errc() || (unit == units.end() && rest != end) || !(value > 0 && value <= 1e18))
+    throw InputError(fmt::format("{}: \"{}\" is not a {}", option, text, expected));
+  return value;
+}
+
+}  // namespace
+
+std::uint64_t parse_memory(const std::string& option, const std::string& text) {
+  constexpr double K = 1024;
+  const double value = parse_quantity(option, text,
+                                      {{"K", K},
+                                       {"KiB", K},
+                                       {"M", K * K},
+                                       {"MiB", K * K},
+                                       {"G", K * K * K},
+                                       {"GiB", K * K * K},
+                                       {"T", K * K * K * K},
+                                       {"TiB", K * K * K * K}},
+                                      "size; write for example 80G");
+  if (std::isdigit(static_cast<unsigned char>(text.back())) && value < K * K)
+    throw InputError(fmt::format("{}: {} bytes hold no model; did you mean {}G?", option, value, text));
+  return static_cast<std::uint64_t>(value);
+}
+
+double parse_rate(const std::string& option, const std::string& text, bool of_link) {
+  std::vector<Unit> units = {{"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}};
+  if (of_link)
+    for (const auto& [prefix, factor] : {Unit{"", 1}, {"k", 1e3}, {"m", 1e6}, {"g", 1e9}, {"t", 1e12}})
+      units.push_back({prefix + "bit", factor / 8});
+  return parse_quantity(option, text, units, "rate; write for example 400T, 50G or 1e10");
+}
+
+ByteUnit byte_unit(double bytes, double most) {
+  constexpr const char* names[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  int power = 0;
+  for (double left = bytes; left >= most && power < 5; ++power) left /= 1024;
+  return {names[power], std::pow(1024, power)};
+}
+
+std::string size_text(std::uint64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  const ByteUnit unit = byte_unit(value, 1024);
+  return fmt::format("{:.{}f} {}", value / unit.bytes, unit.bytes == 1 ? 0 : 2, unit.name);
+}
+
+std::string did_you_mean(const std::string& word, std::vector<std::string> known) {
+  const std::string start = word.substr(0, 64), half(start.size() / 2, '\0');
+  known.push_back(half + start.substr(half.size()));  // as far as a word may be
+  const std::string found = nearest(start, known);
+  return found == known.back() ? "" : fmt::format("; did you mean \"{}\"?", found);
 }
 
 void complain(std::string sentence, bool one_line) {
@@ -96,9 +167,8 @@ int help(const CLI::App& app, const Options& options) {
       topics.push_back(known->get_name());
     for (const deck::Key& key : deck::keys()) topics.push_back(key.name);
     for (const schedule::Entry& entry : schedule::registry()) topics.push_back(entry.name);
-    throw InputError(
-        fmt::format("no help on \"{}\"; did you mean \"{}\"? (minitaw help keys lists keys and schedules)",
-                    options.topic, nearest(options.topic.substr(0, 64), topics)));
+    throw InputError(fmt::format("no help on \"{}\"{} (minitaw help keys lists keys and schedules)",
+                                 options.topic, did_you_mean(options.topic, topics)));
   }
   fmt::print("{}", verbs.front()->help(app.get_name()));
   return 0;

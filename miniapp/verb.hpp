@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -36,6 +37,23 @@ struct DeckOptions {
   std::vector<std::string> overrides;
 };
 void add_deck(CLI::App& verb, DeckOptions& options);
+
+/// "80G", "141GiB", "512M" or bytes; steps of 1024. Throws InputError that names the option.
+[[nodiscard]] std::uint64_t parse_memory(const std::string& option, const std::string& text);
+/// "400T", "50G" or a plain number; steps of 1000; of a link also in bits/s: "100mbit". Throws InputError.
+[[nodiscard]] double parse_rate(const std::string& option, const std::string& text, bool of_link = false);
+
+/// The power of 1024 that leaves a number below `most`.
+struct ByteUnit {
+  std::string name;
+  double bytes;
+};
+[[nodiscard]] ByteUnit byte_unit(double bytes, double most);
+/// "1.50 GiB", with a unit that leaves a readable number.
+[[nodiscard]] std::string size_text(std::uint64_t bytes);
+
+/// "; did you mean \"plan\"?", or nothing where more than half of the word would have to change.
+[[nodiscard]] std::string did_you_mean(const std::string& word, std::vector<std::string> known);
 
 /// One line on standard error: "minitaw: <sentence>".
 void complain(std::string sentence, bool one_line = true);

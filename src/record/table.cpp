@@ -487,16 +487,6 @@ std::string integer(const Row& row, std::string_view column) {
 /// Largest error against the serial reference; "-" if the case was not checked.
 std::string error(double value) { return std::isnan(value) ? "-" : fmt::format("{:.0e}", value); }
 
-int widest(const std::vector<Row>& rows, std::size_t width,
-           const std::function<std::string(const Row&)>& text) {
-  for (const Row& row : rows) width = std::max(width, text(row).size());
-  return static_cast<int>(width);
-}
-
-std::string align(const std::string& text, int width) {
-  return width < 0 ? fmt::format("{:<{}}", text, -width) : fmt::format("{:>{}}", text, width);
-}
-
 /// "2", or "1..3" where ranks differ.
 std::string micro_batch(const Row& row) {
   const std::string& sizes = row.text("micro_batch_per_rank");
@@ -517,65 +507,51 @@ std::string bytes_text(const Row& row) {
   return source.empty() ? "-" : source.substr(source.rfind(' ') + 1);
 }
 
-std::string schedule_text(const Row& row) { return row.text("schedule"); }
-std::string groups_text(const Row& row) { return row.text("groups"); }
-
 }  // namespace
 
-Table::Table(const std::vector<Row>& rows)
-    : fields_{
-          {"case", "", 5, [](const Row& r) { return integer(r, "case"); }},
-          {"schedule", "", -widest(rows, 8, schedule_text), schedule_text},
-          {"ranks", "", 5, ranks},
-          {"groups", "", -widest(rows, 6, groups_text), groups_text},
-          {"seq", "token", 7, [](const Row& r) { return integer(r, "seq"); }},
-          {"B", "", widest(rows, 3, micro_batch), micro_batch},
-          {"M", "", 4, [](const Row& r) { return integer(r, "micro_batches"); }},
-          {"step", "s", 9, [](const Row& r) { return figure(r.real("median_s")); }},
-          {"q1", "s", 9, [](const Row& r) { return figure(r.real("q1_s")); }},
-          {"q3", "s", 9, [](const Row& r) { return figure(r.real("q3_s")); }},
-          {"rate", "token/s", 9, [](const Row& r) { return figure(r.real("tokens_per_s")); }},
-          {"rank", "TFLOP/s", 9, [](const Row& r) { return figure(r.real("tflops_rank")); }},
-          {"MFU", "%", 5, [](const Row& r) { return percent(r, "mfu"); }},
-          {"memory", "MiB", 9, [](const Row& r) { return mebibytes(r, "memory_measured"); }},
-          {"inside", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_inside"); }},
-          {"between", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_between"); }},
-          {"inside", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_inside")); }},
-          {"between", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_between")); }},
-          {"bytes", "", 8, bytes_text},
-          {"exposed", "%", 7, [](const Row& r) { return percent(r, "exposed_share"); }},
-          {"idle", "%", 6, [](const Row& r) { return percent(r, "idle_share"); }},
-          {"overlap", "%", 7, [](const Row& r) { return percent(r, "overlap"); }},
-          {"loss0", "nat", 8, [](const Row& r) { return number(r.real("first_loss"), 4); }},
-          {"loss", "nat", 8, [](const Row& r) { return number(r.real("last_loss"), 4); }},
-          {"check", "", 7, [](const Row& r) { return error(r.real("gradient_error")); }},
-          {"status", "", -6, [](const Row& r) { return r.text("status"); }},
-      } {
+std::string aligned(const std::string& text, int width) {
+  return width < 0 ? fmt::format("{:<{}}", text, -width) : fmt::format("{:>{}}", text, width);
+}
+
+TextTable<Row> make_table(const std::vector<Row>& rows) {
+  std::vector<TextColumn<Row>> columns = {
+      {"case", "", 5, [](const Row& r) { return integer(r, "case"); }},
+      {"schedule", "", -8, [](const Row& r) { return r.text("schedule"); }},
+      {"ranks", "", 5, ranks},
+      {"groups", "", -6, [](const Row& r) { return r.text("groups"); }},
+      {"seq", "token", 7, [](const Row& r) { return integer(r, "seq"); }},
+      {"B", "", 3, micro_batch},
+      {"M", "", 4, [](const Row& r) { return integer(r, "micro_batches"); }},
+      {"step", "s", 9, [](const Row& r) { return figure(r.real("median_s")); }},
+      {"q1", "s", 9, [](const Row& r) { return figure(r.real("q1_s")); }},
+      {"q3", "s", 9, [](const Row& r) { return figure(r.real("q3_s")); }},
+      {"rate", "token/s", 9, [](const Row& r) { return figure(r.real("tokens_per_s")); }},
+      {"rank", "TFLOP/s", 9, [](const Row& r) { return figure(r.real("tflops_rank")); }},
+      {"MFU", "%", 5, [](const Row& r) { return percent(r, "mfu"); }},
+      {"memory", "MiB", 9, [](const Row& r) { return mebibytes(r, "memory_measured"); }},
+      {"inside", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_inside"); }},
+      {"between", "MiB/step", 9, [](const Row& r) { return mebibytes(r, "bytes_between"); }},
+      {"inside", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_inside")); }},
+      {"between", "GB/s", 9, [](const Row& r) { return figure(r.real("rate_between")); }},
+      {"bytes", "", 8, bytes_text},
+      {"exposed", "%", 7, [](const Row& r) { return percent(r, "exposed_share"); }},
+      {"idle", "%", 6, [](const Row& r) { return percent(r, "idle_share"); }},
+      {"overlap", "%", 7, [](const Row& r) { return percent(r, "overlap"); }},
+      {"loss0", "nat", 8, [](const Row& r) { return number(r.real("first_loss"), 4); }},
+      {"loss", "nat", 8, [](const Row& r) { return number(r.real("last_loss"), 4); }},
+      {"check", "", 7, [](const Row& r) { return error(r.real("gradient_error")); }},
+      {"status", "", -6, [](const Row& r) { return r.text("status"); }},
+  };
   constexpr std::array shown = {"schedule", "ranks",       "groups",       "replicas",
                                 "seq",      "micro_batch", "micro_batches"};
-  auto at = std::ranges::find(fields_, "seq", &Field::name);
+  auto at = std::ranges::find(columns, "seq", &TextColumn<Row>::name);
   for (const std::string_view name : varying_settings(rows)) {
     if (std::ranges::find(shown, name) != shown.end()) continue;
-    const auto text = [name](const Row& r) { return r.column(name).text(); };
-    at = fields_.insert(at, {std::string(name), "", widest(rows, name.size(), text), text}) + 1;
+    at = columns.insert(at,
+                        {std::string(name), "", 0, [name](const Row& r) { return r.column(name).text(); }}) +
+         1;
   }
-}
-
-std::string Table::header() const {
-  std::string names = "#";
-  std::string units = "#";
-  for (const Field& field : fields_) {
-    names += " " + align(field.name, field.width);
-    units += " " + align(field.units, field.width);
-  }
-  return names + "\n" + units.substr(0, units.find_last_not_of(' ') + 1) + "\n";
-}
-
-std::string Table::row(const Row& row) const {
-  std::string line = " ";
-  for (const Field& field : fields_) line += " " + align(field.value(row), field.width);
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line + "\n";
+  return {columns, rows};
 }
 
 std::string settings_text(const std::vector<Row>& rows) {
@@ -597,7 +573,7 @@ std::string settings_text(const std::vector<Row>& rows) {
 }
 
 std::string whole_text(const std::vector<Row>& rows) {
-  const Table table(rows);
+  const TextTable<Row> table = make_table(rows);
   std::string text = settings_text(rows) + table.header();
   for (const Row& row : rows) text += table.row(row);
   return text + closing_text(rows);

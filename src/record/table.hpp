@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "record/result.hpp"
@@ -75,27 +77,53 @@ struct Missing {
 /// or "RESULT: INVALID: reason".
 [[nodiscard]] std::string closing_text(const std::vector<Row>& rows, const Missing& missing = {});
 
-/// The aligned table that `run` prints row by row and `show` prints at once. Lines that are no data begin
-/// with #.
-class Table {
+/// With spaces; a width below zero aligns to the left.
+[[nodiscard]] std::string aligned(const std::string& text, int width);
+
+/// A column of a text table.
+template <class Entry>
+struct TextColumn {
+  std::string name, units;
+  int width;  ///< at least; below zero: left-aligned
+  std::function<std::string(const Entry&)> cell;
+};
+
+/// An aligned table. Lines that are no data begin with #.
+template <class Entry>
+class TextTable {
 public:
-  /// Rows that may be printed, to know how wide the text columns get. For a sweep that has not run yet, rows
-  /// of results that hold settings only do.
-  explicit Table(const std::vector<Row>& rows);
+  /// Columns as wide as their names, units and the cells of `entries`.
+  TextTable(std::vector<TextColumn<Entry>> columns, const std::vector<Entry>& entries)
+      : columns_(std::move(columns)) {
+    for (TextColumn<Entry>& column : columns_) {
+      std::size_t width = std::max(column.name.size(), column.units.size());
+      for (const Entry& entry : entries) width = std::max(width, column.cell(entry).size());
+      const int wide = static_cast<int>(width);
+      column.width = column.width < 0 ? std::min(column.width, -wide) : std::max(column.width, wide);
+    }
+  }
 
   /// Two lines: names and units.
-  [[nodiscard]] std::string header() const;
+  [[nodiscard]] std::string header() const {
+    return line("#", std::mem_fn(&TextColumn<Entry>::name)) +
+           line("#", std::mem_fn(&TextColumn<Entry>::units));
+  }
   /// One line, with a newline.
-  [[nodiscard]] std::string row(const Row& row) const;
+  [[nodiscard]] std::string row(const Entry& entry) const {
+    return line(" ", [&](const TextColumn<Entry>& column) { return column.cell(entry); });
+  }
 
 private:
-  struct Field {
-    std::string name, units;
-    int width;  ///< negative: left-aligned
-    std::function<std::string(const Row& row)> value;
-  };
-  std::vector<Field> fields_;
+  std::string line(std::string text, const auto& cell) const {
+    for (const TextColumn<Entry>& column : columns_) text += " " + aligned(cell(column), column.width);
+    return text.erase(text.find_last_not_of(' ') + 1) + "\n";
+  }
+  std::vector<TextColumn<Entry>> columns_;
 };
+
+/// What `run` prints row by row and `show` at once. `rows` may be printed, to know how wide the columns get:
+/// for a sweep that has not run yet, rows of results that hold settings only do.
+[[nodiscard]] TextTable<Row> make_table(const std::vector<Row>& rows);
 
 /// "# seq = 512, 1024 token": one line for each setting, with all its values.
 [[nodiscard]] std::string settings_text(const std::vector<Row>& rows);

@@ -205,7 +205,7 @@ std::vector<std::size_t> ends(const std::string& line) {
 }
 
 TEST(Table, rows_are_aligned_with_the_names) {
-  const Table table(rows());
+  const TextTable<Row> table = make_table(rows());
   std::string names = table.header();
   names.erase(names.find('\n') + 1);
   names[0] = ' ';
@@ -218,7 +218,8 @@ TEST(Table, rows_are_aligned_with_the_names) {
       EXPECT_TRUE(left_aligned || fields[i] == columns[i]) << names << table.row(row) << "field " << i;
     }
   }
-  EXPECT_EQ(Table(preview({sample_case().settings})).header(), Table({make_row(sample_case())}).header());
+  EXPECT_EQ(make_table(preview({sample_case().settings})).header(),
+            make_table({make_row(sample_case())}).header());
 }
 
 TEST(Table, shows_copies_and_micro_batches_of_unequal_size) {
@@ -229,15 +230,15 @@ TEST(Table, shows_copies_and_micro_batches_of_unequal_size) {
   copies.settings.shape.micro_batch = 13;
   plain.settings.replicas = 1;
   const std::vector<Row> both = {make_row(plain), make_row(copies)};
-  EXPECT_THAT(Table(both).row(both[0]),
+  EXPECT_THAT(make_table(both).row(both[0]),
               testing::AllOf(HasSubstr("    3 1+2 "), HasSubstr("128     2    6 ")));
-  EXPECT_THAT(Table(both).row(both[1]),
+  EXPECT_THAT(make_table(both).row(both[1]),
               testing::AllOf(HasSubstr("  2x3 1+2 "), HasSubstr("128 2..13    6 ")));
 }
 
 TEST(Table, lines_that_are_no_data_begin_with_a_hash_and_settings_list_every_value_once) {
   const std::string text = settings_text(rows());
-  std::istringstream lines(Table(rows()).header() + text);
+  std::istringstream lines(make_table(rows()).header() + text);
   for (std::string line; std::getline(lines, line);) EXPECT_THAT(line, testing::StartsWith("#"));
   EXPECT_THAT(text, HasSubstr("# seq           = 128, 4096, 65536 token\n"));
   EXPECT_THAT(text, HasSubstr("# layers        = 5\n"));
