@@ -31,8 +31,6 @@
 #include "topology/nvml.hpp"
 #include "topology/system.hpp"
 
-#if defined(_OPENMP)
-#endif
 namespace minitaw::app {
 
 namespace {
@@ -71,21 +69,15 @@ std::vector<std::string> gather(const std::string& text) {
   return comm::mpi::gather_texts(text, MPI_COMM_WORLD);
 }
 
-std::vector<record::RankPlace> places(const topology::Job& job, const topology::Device& device, int threads) {
-  const std::vector<std::string> cores = gather(job.core_list), units = gather(text_of(device, threads)),
-                                 uuids = gather(device.uuid);
+std::vector<record::RankPlace> places(const topology::Job& job, const topology::Device& device, int threads,
+                                      const std::vector<std::string>& uuids) {
+  const std::vector<std::string> cores = gather(job.core_list), units = gather(text_of(device, threads));
   std::vector<record::RankPlace> ranks;
   for (int r = 0; r < job.nodes.ranks(); ++r) {
     const auto at = static_cast<std::size_t>(r);
     ranks.push_back({job.nodes.group_of(r), cores[at], units[at], uuids[at]});
   }
   return ranks;
-}
-
-std::vector<std::string> uuids(const std::vector<record::RankPlace>& ranks) {
-  std::vector<std::string> result;
-  for (const record::RankPlace& rank : ranks) result.push_back(rank.uuid);
-  return result;
 }
 
 /// A device that several ranks share would count for each of them.
@@ -109,6 +101,68 @@ std::string broadcast(std::string text, MPI_Comm comm) {
   return text;
 }
 
+/// File name of the library that a function of this program comes from: its vendor, where nothing else says.
+template <class Function>
+std::string file_of(Function* function) {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<void*>(function), &info) == 0 || info.dli_fname == nullptr) return "unknown";
+  const std::string path = info.dli_fname;
+  return path.substr(path.rfind('/') + 1);
+}
+
+std::string hdf5_version() {
+  unsigned major = 0, minor = 0, release = 0;
+  if (H5get_libversion(&major, &minor, &release) < 0) return "unknown";
+  return fmt::format("{}.{}.{}", major, minor, release);
+}
+
+/// Of a library that another one may have brought along.
+std::string zlib_version() {
+  const auto ask = reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "zlibVersion"));
+  return ask == nullptr ? "" : ask();
+}
+
+std::string kokkos_version() {
+  return fmt::format("{}.{}.{} {}", KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100,
+                     Kokkos::DefaultExecutionSpace::name());
+}
+
+/// Name, version and make of everything that takes part in a run: "HDF5 1.14.5", "BLAS OpenBLAS 0.3.29 ...",
+/// "OpenMP 201511 (libgomp.so.1)". What the program was built with, unless the library itself can say more;
+/// those without a version are not there.
+std::vector<std::string> library_texts() {
+  std::vector<std::pair<std::string, std::string>> all = {{"Kokkos", kokkos_version()},
+                                                          {"MPI", comm::mpi::library_version()}};
+  const auto of_kernels = kernels::library_versions();
+  all.insert(all.end(), of_kernels.begin(), of_kernels.end());
+  all.insert(
+      all.end(),
+      {{"CUDA runtime", topology::runtime_version()},
+       {"driver", topology::driver_version()},
+       {"NCCL", engine::nccl_version()},
+       {"NVML", topology::runtime_version().empty() ? "" : nvml::library_version()},
+       {"C library", fmt::format("glibc {}", gnu_get_libc_version())},
+#if defined(_GLIBCXX_RELEASE)
+       {"C++ library", fmt::format("libstdc++ {}", _GLIBCXX_RELEASE)},
+#elif defined(_LIBCPP_VERSION)
+       {"C++ library", fmt::format("libc++ {}", _LIBCPP_VERSION)},
+#endif
+#if defined(_OPENMP)
+       {"OpenMP", fmt::format("{} ({})", _OPENMP, file_of(&omp_get_max_threads))},
+#endif
+       {"HDF5", hdf5_version()},
+       {"zlib", zlib_version()},
+       {"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
+       {"toml++", deck::toml_version()},
+       {"CLI11", CLI11_VERSION},
+       {"nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
+                                     NLOHMANN_JSON_VERSION_PATCH)}});
+  std::vector<std::string> texts;
+  for (const auto& [name, version] : all)
+    if (!version.empty()) texts.push_back(fmt::format("{} {}", name, version));
+  return texts;
+}
+
 }  // namespace
 
 void add_job_flags(CLI::App& verb, JobFlags& flags) {
@@ -130,8 +184,8 @@ void add_job_flags(CLI::App& verb, JobFlags& flags) {
 MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& flags)
     : environment_(argc, argv), place_(topology::detect(MPI_COMM_WORLD)), threads_(threads_of(place_)),
       device_(choose_device(place_)), flags_(flags), kokkos_(kokkos_settings(threads_, device_)),
-      hosts_(place_.hosts, flags.hosts), ranks_(places(place_, device_, threads_)),
-      device_uuids_(uuids(ranks_)), cpus_(gather(topology::cpu_text())),
+      hosts_(place_.hosts, flags.hosts), device_uuids_(gather(device_.uuid)),
+      ranks_(places(place_, device_, threads_, device_uuids_)), cpus_(gather(topology::cpu_text())),
       systems_(gather(hosts_.hidden(topology::os_text()))),
       job_(MPI_COMM_WORLD, {.stall_limit = std::chrono::duration<double>(flags.watchdog),
                             .waiting = waiting(place_, threads_),
@@ -149,20 +203,22 @@ void MpiJob::require_own_devices() const {
   if (!flags_.share_devices) topology::require_own_devices(device_uuids_);
 }
 
-deck::Deck MpiJob::read(const std::string& path, const std::vector<std::string>& overrides) const {
+deck::Deck MpiJob::read(const DeckOptions& deck) const {
   std::string text;
   engine::agree(MPI_COMM_WORLD, [&] {
-    if (environment_.rank() == 0) text = deck::read_text(path);
+    if (environment_.rank() == 0) text = deck::read_text(deck.path);
   });
   text = broadcast(std::move(text), MPI_COMM_WORLD);
-  return deck::make_deck(text, path, overrides,
+  return deck::make_deck(text, deck.path, deck.overrides,
                          {.ranks = environment_.ranks(),
                           .node_sizes = place_.nodes.sizes(),
                           .adapters = place_.adapters,
                           .notes = environment_.rank() == 0});
 }
 
-void MpiJob::describe(record::Provenance& p) const {
+record::Provenance MpiJob::provenance(const deck::Deck& deck,
+                                      const std::vector<std::string>& arguments) const {
+  using record::entry;
   std::vector<std::string> hosts, cores, devices;
   std::vector<std::int64_t> nodes;
   for (const record::RankPlace& rank : ranks_) {
@@ -172,12 +228,20 @@ void MpiJob::describe(record::Provenance& p) const {
     devices.push_back(rank.uuid.empty() ? rank.unit : fmt::format("{}, {}", rank.unit, rank.uuid));
   }
   const std::string each = "rank of the job";
-  p.insert(p.end(), {record::entry("hosts", each, hosts),
+  record::Provenance p = record::collect(deck, arguments, hosts_);
+  p.insert(p.end(), {entry("hosts", each, hosts),
                      {"nodes", "1", each, nodes, {nodes.size()}},
-                     record::entry("cores", each, cores),
-                     record::entry("devices", each, devices),
-                     record::entry("cpu", each, cpus_),
-                     record::entry("os", each, systems_)});
+                     entry("cores", each, cores),
+                     entry("devices", each, devices),
+                     entry("cpu", each, cpus_),
+                     entry("os", each, systems_),
+                     entry("kokkos", kokkos_version()),
+                     entry("mpi", comm::mpi::library_version()),
+                     entry("nccl", engine::nccl_version()),
+                     entry("cuda", topology::runtime_version()),
+                     entry("driver", topology::driver_version()),
+                     entry("libraries", "library", library_texts())});
+  return p;
 }
 
 namespace {
@@ -206,17 +270,6 @@ private:
   unsigned seconds_;
 };
 
-/// Starts the alarm again where it goes out of scope.
-struct StartAtEnd {
-  const Alarm& alarm;
-  ~StartAtEnd() { alarm.start(); }
-};
-
-int told_by_first(const MpiJob& mpi, const std::exception& error, int code) {
-  if (mpi.speaks()) complain(error.what());
-  return code;
-}
-
 }  // namespace
 
 int in_job(const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work) {
@@ -224,15 +277,19 @@ int in_job(const Invocation& invocation, const JobFlags& flags, const std::funct
   const Alarm alarm(flags.watchdog);  // outlives MPI
   MpiJob mpi(invocation.argc, invocation.argv, flags);
   Alarm::stop();
-  const StartAtEnd before_mpi_ends{alarm};
+  const auto before_mpi_ends = std::shared_ptr<void>(nullptr, [&](void*) { alarm.start(); });
+  const auto told_by_first = [&](const std::exception& error, int code) {
+    if (mpi.speaks()) complain(error.what());
+    return code;
+  };
   try {
     kernels::require_one_layout();
     mpi.require_own_devices();
     return work(mpi);
   } catch (const InputError& error) {
-    return told_by_first(mpi, error, 2);
+    return told_by_first(error, 2);
   } catch (const engine::AgreedError& error) {
-    return told_by_first(mpi, error, 1);
+    return told_by_first(error, 1);
   } catch (const std::exception& error) {
     complain(fmt::format("rank {}: {}", mpi.job().rank(), error.what()), false);
     throw;  // the environment's end stops the other ranks
@@ -241,30 +298,14 @@ int in_job(const Invocation& invocation, const JobFlags& flags, const std::funct
 
 namespace {
 
-/// Bytes that are free for this rank and those beside it.
-std::uint64_t free_here() {
+/// Bytes that are free for each rank and those beside it.
+std::vector<std::uint64_t> gather_free(std::size_t ranks) {
   const auto device = topology::device_memory();
-  return device ? device->free : engine::available_memory();
-}
-
-std::vector<std::uint64_t> gather_free(int ranks) {
-  const std::uint64_t mine = free_here();
-  std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks));
-  comm::mpi::check(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD),
-                   "gathering the free memory");
+  const std::uint64_t mine = device ? device->free : engine::available_memory();
+  std::vector<std::uint64_t> all(ranks);
+  check(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD),
+        "gathering the free memory");
   return all;
-}
-
-/// What the ranks of one memory have in common.
-std::string pool_key(const MpiJob& mpi, int rank, bool own) {
-  if (own) return fmt::format("rank {}", rank);
-  const std::string& uuid = mpi.device_uuids()[static_cast<std::size_t>(rank)];
-  return uuid.empty() ? fmt::format("node {}", mpi.place().nodes.group_of(rank)) : uuid;
-}
-
-std::string pool_name(const MpiJob& mpi, int rank, bool own) {
-  const bool device = !own && !mpi.device_uuids()[static_cast<std::size_t>(rank)].empty();
-  return device ? fmt::format("device of rank {}", rank) : pool_key(mpi, rank, own);
 }
 
 }  // namespace
@@ -274,16 +315,18 @@ MemoryBudget::MemoryBudget(const MpiJob& mpi)
     : shared_devices_(topology::shared_device(mpi.device_uuids()).has_value()),
       communicator_(engine::communicator_bytes(MPI_COMM_WORLD, shared_devices_)) {
   const std::optional<std::uint64_t> per_rank = mpi.memory();
-  const int ranks = static_cast<int>(mpi.device_uuids().size());
-  const std::vector<std::uint64_t> free = gather_free(ranks);
-  std::map<std::string, int> known;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const bool own = per_rank.has_value();
-    const auto [at, added] = known.try_emplace(pool_key(mpi, rank, own), static_cast<int>(pools_.size()));
+  const std::vector<std::string>& uuids = mpi.device_uuids();
+  const std::vector<std::uint64_t> free = gather_free(uuids.size());
+  std::map<std::string, int> known;  // by what the ranks of one memory have in common
+  for (std::size_t rank = 0; rank < uuids.size(); ++rank) {
+    const std::string node = fmt::format("node {}", mpi.place().nodes.group_of(static_cast<int>(rank))),
+                      alone = fmt::format("rank {}", rank);
+    const std::string key = per_rank ? alone : uuids[rank].empty() ? node : uuids[rank];
+    const auto [at, added] = known.try_emplace(key, static_cast<int>(pools_.size()));
     if (added)
-      pools_.push_back({pool_name(mpi, rank, own), per_rank.value_or(free[static_cast<std::size_t>(rank)])});
+      pools_.push_back({key == uuids[rank] ? "device of " + alone : key, per_rank.value_or(free[rank])});
     Pool& pool = pools_[static_cast<std::size_t>(at->second)];
-    if (!per_rank) pool.bytes = std::min(pool.bytes, free[static_cast<std::size_t>(rank)]);
+    if (!per_rank) pool.bytes = std::min(pool.bytes, free[rank]);
     pool_of_rank_.push_back(at->second);
   }
 }
@@ -306,88 +349,6 @@ std::string MemoryBudget::reason_against(const deck::Case& c,
       return fmt::format("needs {} of {} ({})", size_text(needed[i]), size_text(pools_[i].bytes),
                          pools_[i].name);
   return "";
-}
-
-namespace {
-
-/// File name of the library that a function of this program comes from: its vendor, where nothing else says.
-template <class Function>
-std::string file_of(Function* function) {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(function), &info) == 0 || info.dli_fname == nullptr) return "unknown";
-  const std::string path = info.dli_fname;
-  return path.substr(path.rfind('/') + 1);
-}
-
-std::string hdf5_version() {
-  unsigned major = 0, minor = 0, release = 0;
-  if (H5get_libversion(&major, &minor, &release) < 0) return "unknown";
-  return fmt::format("{}.{}.{}", major, minor, release);
-}
-
-/// Of a library that another one may have brought along.
-std::string zlib_version() {
-  const auto ask = reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "zlibVersion"));
-  return ask == nullptr ? "" : ask();
-}
-
-class Texts {
-public:
-  /// Nothing for an empty version: it is not there.
-  void add(const std::string& name, const std::string& version) {
-    if (!version.empty()) texts_.push_back(fmt::format("{} {}", name, version));
-  }
-  [[nodiscard]] std::vector<std::string> take() { return std::move(texts_); }
-
-private:
-  std::vector<std::string> texts_;
-};
-
-void add_language(Texts& texts) {
-  texts.add("C library", fmt::format("glibc {}", gnu_get_libc_version()));
-#if defined(_GLIBCXX_RELEASE)
-  texts.add("C++ library", fmt::format("libstdc++ {}", _GLIBCXX_RELEASE));
-#elif defined(_LIBCPP_VERSION)
-  texts.add("C++ library", fmt::format("libc++ {}", _LIBCPP_VERSION));
-#endif
-#if defined(_OPENMP)
-  texts.add("OpenMP", fmt::format("{} ({})", _OPENMP, file_of(&omp_get_max_threads)));
-#endif
-}
-
-void add_tools(Texts& texts) {
-  texts.add("HDF5", hdf5_version());
-  texts.add("zlib", zlib_version());
-  texts.add("fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100));
-  texts.add("toml++", deck::toml_version());
-  texts.add("CLI11", CLI11_VERSION);
-  texts.add("nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
-                                         NLOHMANN_JSON_VERSION_PATCH));
-}
-
-void add_devices(Texts& texts) {
-  texts.add("CUDA runtime", topology::runtime_version());
-  texts.add("driver", topology::driver_version());
-  texts.add("NCCL", engine::nccl_version());
-  texts.add("NVML", topology::runtime_version().empty() ? "" : nvml::library_version());
-}
-
-}  // namespace
-
-std::vector<std::string> library_texts() {
-  Texts texts;
-  texts.add("Kokkos", kokkos_version());
-  texts.add("MPI", comm::mpi::library_version());
-  for (const auto& [name, version] : kernels::library_versions()) texts.add(name, version);
-  add_devices(texts);
-  add_language(texts);
-  add_tools(texts);
-  return texts.take();
-}
-
-std::string kokkos_version() {
-  return fmt::format("{}.{}.{} {}", KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100,
-                     Kokkos::DefaultExecutionSpace::name());
 }
 
 }  // namespace minitaw::app

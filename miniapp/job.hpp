@@ -40,18 +40,18 @@ public:
   void require_own_devices() const;
 
   /// The deck as rank 0 reads it, the same on every rank; every rank throws if it cannot be used.
-  [[nodiscard]] deck::Deck read(const std::string& path, const std::vector<std::string>& overrides) const;
+  [[nodiscard]] deck::Deck read(const DeckOptions& deck) const;
 
   [[nodiscard]] bool speaks() const { return environment_.rank() == 0; }
   [[nodiscard]] engine::CaseRunner& job() { return job_; }
   [[nodiscard]] const topology::Job& place() const { return place_; }
-  /// The names of the job's hosts, shown or to be hidden.
   [[nodiscard]] const record::HostNames& hosts() const { return hosts_; }
-  /// Where each rank of the job runs, and that as text for people.
   [[nodiscard]] const std::vector<record::RankPlace>& ranks() const { return ranks_; }
   [[nodiscard]] std::string map_text() const { return record::map_text(ranks_, hosts_); }
-  /// Into the provenance of a record: hosts, nodes, cores, devices, processors and systems of all ranks.
-  void describe(record::Provenance& p) const;
+  /// Of a record: what this process knows, with hosts, nodes, cores, devices, processors and systems of all
+  /// ranks, and what the program was built with.
+  [[nodiscard]] record::Provenance provenance(const deck::Deck& deck,
+                                              const std::vector<std::string>& arguments) const;
   [[nodiscard]] int threads() const { return threads_; }
   /// Identity of the device of each rank of the job; empty on a host.
   [[nodiscard]] const std::vector<std::string>& device_uuids() const { return device_uuids_; }
@@ -68,8 +68,9 @@ private:
   JobFlags flags_;
   Kokkos::ScopeGuard kokkos_;
   record::HostNames hosts_;
+  std::vector<std::string> device_uuids_;  ///< by rank, as the rest
   std::vector<record::RankPlace> ranks_;
-  std::vector<std::string> device_uuids_, cpus_, systems_;  ///< by rank
+  std::vector<std::string> cpus_, systems_;
   engine::CaseRunner job_;
 };
 
@@ -100,12 +101,5 @@ private:
   bool shared_devices_;
   std::uint64_t communicator_;  ///< bytes of one of NCCL
 };
-
-/// Name, version and make of everything that takes part in a run: "HDF5 1.14.5", "BLAS OpenBLAS 0.3.29 ...",
-/// "OpenMP 201511 (libgomp.so.1)". What the program was built with, unless the library itself can say more.
-[[nodiscard]] std::vector<std::string> library_texts();
-
-/// Version and back end of Kokkos.
-[[nodiscard]] std::string kokkos_version();
 
 }  // namespace minitaw::app

@@ -24,46 +24,103 @@
 
 namespace minitaw::app {
 
-/// What `minitaw run` was asked for.
-struct RunOptions {
-  std::string deck;
-  std::vector<std::string> overrides;
-  std::string output;                       ///< result file
-  std::vector<std::string> arguments;       ///< the whole command line, for the record
+namespace {
+
+using deck::Case;
+using engine::Leave;
+using record::CaseResult;
+using record::Row;
+using record::Run;
+using record::Status;
+using Seconds = std::chrono::duration<double>;
+
+struct Options {
+  DeckOptions deck;
+  std::string output, peak;                 ///< as given
   bool retry = false;                       ///< run failed cases again
   std::optional<std::uint64_t> interleave;  ///< seed of a random order of all repetitions
   std::string time_limit;                   ///< as for TimeLimit
-  std::optional<double> peak;               ///< FLOP/s of a rank's device; nothing: its datasheet's
+  JobFlags job;
 };
 
-/// Executes every case of the deck that the result file does not hold yet, and records each as it ends: a
-/// case that fails, does not fit or takes too long is recorded as such, and the next one follows. Stops
-/// between steps at a signal and before a time limit. Returns the exit code: 0 if every case of the deck is
-/// valid, else 1.
-[[nodiscard]] int run_sweep(const RunOptions& options, MpiJob& mpi);
+/// What one thread of a host, or a device, is trusted to do at least, FLOP/s; only for limits of time.
+double least_rate(const MpiJob& mpi) {
+  return mpi.device_uuids().front().empty() ? 5e8 * mpi.threads() : 1e12;
+}
 
 /// Rank 0's part of a sweep: what is still to do, the file, and what people read on standard output.
 class ResultWriter {
 public:
-  ResultWriter(const deck::Deck& deck, const RunOptions& options, const MpiJob& mpi);
+  ResultWriter(const deck::Deck& deck, const Options& options, const std::vector<std::string>& arguments,
+               const MpiJob& mpi)
+      : deck_(deck), mpi_(mpi), options_(options), recorder_(options.output, mpi.provenance(deck, arguments)),
+        remaining_(record::remaining_runs(deck.cases, recorder_.rows(),
+                                          {options.retry, options.interleave, recorder_.interrupted()})),
+        table_(record::make_table(record::preview(deck.cases))) {
+    std::vector<Case> runs;
+    for (const Run& run : remaining_.runs) runs.push_back(case_of(run));
+    progress_.emplace(runs, least_rate(mpi));
+    say("# {}\n", record::version_text());
+    say("{}", mpi.map_text());
+    say("{}", record::settings_text(record::preview(deck.cases)));
+    say("{}", record::links_text(record::shaped_links()));
+    for (const std::string& sentence : deck.notes) note(sentence);
+    for (const std::string& sentence : recorder_.notes()) note(sentence);
+    if (const auto known = std::ranges::count_if(own_rows(), record::is_finished); known > 0)
+      note(fmt::format("{} of {} cases are in {} already and are not run again", known, deck.cases.size(),
+                       options.output));
+    for (const std::string& sentence : remaining_.notes) note(sentence);
+    if (!recorder_.interrupted().empty() && !remaining_.runs.empty())
+      note("a job died while a case was running; if that case is still to do, it comes last now");
+    say("{}", table_.header());
+  }
 
-  [[nodiscard]] const std::vector<record::Run>& runs() const { return remaining_.runs; }
+  [[nodiscard]] const std::vector<Run>& runs() const { return remaining_.runs; }
   [[nodiscard]] record::Progress& progress() { return *progress_; }
-  [[nodiscard]] const deck::Case& case_of(const record::Run& run) const { return deck_.cases[run.index]; }
+  [[nodiscard]] const Case& case_of(const Run& run) const { return deck_.cases[run.index]; }
   /// Whether this session has seen the case fail.
-  [[nodiscard]] bool has_failed(const record::Run& run) const { return failed_.contains(run.index); }
+  [[nodiscard]] bool has_failed(const Run& run) const { return failed_.contains(run.index); }
+  void note(const std::string& sentence) { say("# {}\n", sentence); }
 
-  void begins(const record::Run& run);
+  void begins(const Run& run) {
+    const std::scoped_lock lock(mutex_);
+    running_ = run;
+    recorder_.begin_case(case_of(run));
+  }
+
   /// The run has ended, well or not, after so many seconds.
-  void finished(const record::Run& run, record::CaseResult result, double seconds);
+  void finished(const Run& run, CaseResult result, double seconds) {
+    const std::scoped_lock lock(mutex_);
+    record(run, std::move(result), seconds);
+  }
+
   /// The run does not begin, or ends without any result of its own.
-  void failed(const record::Run& run, record::Status status, const std::string& reason, double seconds = 0);
+  void failed(const Run& run, Status status, const std::string& reason, double seconds = 0) {
+    finished(run, without_result(run, status, reason), seconds);
+  }
+
   /// From any thread: what is running will not end, because the job cannot go on.
-  void give_up(record::Status status, const std::string& reason);
-  void note(const std::string& sentence);
+  void give_up(Status status, const std::string& reason) {
+    const std::scoped_lock lock(mutex_);
+    // record() forgets what is running
+    if (const std::optional<Run> run = running_) record(*run, without_result(*run, status, reason), 0);
+    recorder_.finish();
+  }
 
   /// The exit code: of all cases of the deck, also those that an earlier run has measured.
-  [[nodiscard]] int close(const std::string& why_stopped);
+  [[nodiscard]] int close(const std::string& why_stopped) {
+    const std::scoped_lock lock(mutex_);
+    const std::vector<Row> rows = own_rows();
+    // What is there and ok, but lacks repetitions, is missing too.
+    const auto whole = std::ranges::count_if(rows, [](const Row& row) {
+      return record::is_finished(row) || row.text("status") != name_of(Status::ok);
+    });
+    const record::Missing missing{deck_.cases.size() - static_cast<std::size_t>(whole), why_stopped};
+    say("{}", record::closing_text(rows, missing));
+    say("# results: {}\n", options_.output);
+    recorder_.finish();
+    return record::is_valid(record::verdict(rows, missing)) ? 0 : 1;
+  }
 
 private:
   template <class... Args>
@@ -73,174 +130,67 @@ private:
     std::fflush(stdout);
     recorder_.log(text);
   }
-  void open(const MpiJob& mpi);
-  void record(const record::Run& run, record::CaseResult result, double seconds);
-  [[nodiscard]] record::CaseResult without_result(const record::Run& run, record::Status status,
-                                                  const std::string& reason) const;
-  [[nodiscard]] std::vector<record::Row> own_rows() const;
+
+  void record(const Run& run, CaseResult result, double seconds) {
+    running_.reset();
+    result.position = {position_++};
+    result.peak = peak_of(result.settings);
+    if (result.status != Status::ok) failed_.insert(run.index);
+    result.reason = mpi_.hosts().hidden(result.reason);  // MPI's own words may name them
+    const std::string reason = result.status == Status::ok ? "" : result.reason;
+    std::string line = table_.row(recorder_.append(std::move(result), run.repetition));
+    line.pop_back();
+    if (const int repeats = case_of(run).repeats; repeats > 1)
+      line += fmt::format("  repetition {}/{}", run.repetition + 1, repeats);
+    say("{}  {}\n", line, progress_->after(seconds));
+    if (!reason.empty()) note(reason);
+  }
+
+  [[nodiscard]] CaseResult without_result(const Run& run, Status status, const std::string& reason) const {
+    CaseResult result;
+    result.settings = case_of(run);
+    result.status = status;
+    result.reason = reason;
+    result.started = record::utc_now();
+    return result;
+  }
+
   /// FLOP/s of a rank's device for this case; NaN: unknown, or not the same for all its ranks.
-  [[nodiscard]] double peak_of(const deck::Case& c) const;
+  [[nodiscard]] double peak_of(const Case& c) const {
+    if (!options_.peak.empty()) return parse_rate("--peak", options_.peak);
+    const auto peak = [&](const record::RankPlace& rank) {
+      return record::datasheet_peak(rank.unit, c.shape.dtype);
+    };
+    const auto& ranks = mpi_.ranks();
+    const double first = peak(ranks.front());
+    return std::all_of(ranks.begin(), ranks.begin() + c.ranks,
+                       [&](const record::RankPlace& rank) { return peak(rank) == first; })
+               ? first
+               : std::nan("");
+  }
+
+  /// What the file has of this deck.
+  [[nodiscard]] std::vector<Row> own_rows() const {
+    std::set<std::string> mine;
+    for (const Case& c : deck_.cases) mine.insert(deck::identity(c));
+    std::vector<Row> rows;
+    for (const Row& row : recorder_.rows())
+      if (mine.contains(row.text("identity"))) rows.push_back(row);
+    return rows;
+  }
 
   const deck::Deck& deck_;
-  const record::HostNames& hosts_;
-  const std::vector<record::RankPlace>& ranks_;
-  std::optional<double> peak_;  ///< that was asked for
-  std::string output_;
+  const MpiJob& mpi_;
+  const Options& options_;
   record::Recorder recorder_;
   record::RemainingRuns remaining_;
   std::optional<record::Progress> progress_;
-  std::optional<record::TextTable<record::Row>> table_;
+  record::TextTable<Row> table_;
   std::set<std::size_t> failed_;  ///< cases
-  std::optional<record::Run> running_;
+  std::optional<Run> running_;
   int position_ = 0;  ///< runs that this session has begun
   std::mutex mutex_;  ///< give_up() comes from another thread
 };
-
-namespace {
-
-using deck::Case;
-using record::CaseResult;
-using record::Row;
-using record::Run;
-using record::Status;
-
-/// What one thread of a host, or a device, is trusted to do at least, FLOP/s; only for limits of time.
-constexpr double least_rate_of_thread = 5e8;
-constexpr double least_rate_of_device = 1e12;
-
-double least_rate(const MpiJob& mpi) {
-  return mpi.device_uuids().front().empty() ? least_rate_of_thread * mpi.threads() : least_rate_of_device;
-}
-
-record::Provenance provenance(const deck::Deck& deck, const RunOptions& options, const MpiJob& mpi) {
-  record::Provenance p = record::collect(deck, options.arguments, mpi.hosts());
-  mpi.describe(p);
-  p.insert(p.end(),
-           {record::entry("kokkos", kokkos_version()), record::entry("mpi", comm::mpi::library_version()),
-            record::entry("nccl", engine::nccl_version()), record::entry("cuda", topology::runtime_version()),
-            record::entry("driver", topology::driver_version()),
-            record::entry("libraries", "library", library_texts())});
-  return p;
-}
-
-}  // namespace
-
-ResultWriter::ResultWriter(const deck::Deck& deck, const RunOptions& options, const MpiJob& mpi)
-    : deck_(deck), hosts_(mpi.hosts()), ranks_(mpi.ranks()), peak_(options.peak), output_(options.output),
-      recorder_(options.output, provenance(deck, options, mpi)),
-      remaining_(record::remaining_runs(deck.cases, recorder_.rows(),
-                                        {options.retry, options.interleave, recorder_.interrupted()})) {
-  std::vector<Case> runs;
-  for (const Run& run : remaining_.runs) runs.push_back(case_of(run));
-  progress_.emplace(runs, least_rate(mpi));
-  table_.emplace(record::make_table(record::preview(deck.cases)));
-  open(mpi);
-}
-
-void ResultWriter::open(const MpiJob& mpi) {
-  say("# {}\n", record::version_text());
-  say("{}", mpi.map_text());
-  say("{}", record::settings_text(record::preview(deck_.cases)));
-  say("{}", record::links_text(record::shaped_links()));
-  for (const std::string& sentence : deck_.notes) note(sentence);
-  for (const std::string& sentence : recorder_.notes()) note(sentence);
-  const auto known = std::ranges::count_if(own_rows(), record::is_finished);
-  if (known > 0)
-    say("# {} of {} cases are in {} already and are not run again\n", known, deck_.cases.size(), output_);
-  for (const std::string& sentence : remaining_.notes) note(sentence);
-  if (!recorder_.interrupted().empty() && !remaining_.runs.empty())
-    note("a job died while a case was running; if that case is still to do, it comes last now");
-  say("{}", table_->header());
-}
-
-void ResultWriter::note(const std::string& sentence) { say("# {}\n", sentence); }
-
-void ResultWriter::begins(const Run& run) {
-  const std::scoped_lock lock(mutex_);
-  running_ = run;
-  recorder_.begin_case(case_of(run));
-}
-
-void ResultWriter::record(const Run& run, CaseResult result, double seconds) {
-  running_.reset();
-  result.position = {position_++};
-  result.peak = peak_of(result.settings);
-  if (result.status != Status::ok) failed_.insert(run.index);
-  result.reason = hosts_.hidden(result.reason);  // MPI's own words may name them
-  const std::string reason = result.status == Status::ok ? "" : result.reason;
-  const Row row = recorder_.append(std::move(result), run.repetition);
-  std::string line = table_->row(row);
-  if (!line.empty() && line.back() == '\n') line.pop_back();
-  const int repeats = case_of(run).repeats;
-  if (repeats > 1) line += fmt::format("  repetition {}/{}", run.repetition + 1, repeats);
-  say("{}  {}\n", line, progress_->after(seconds));
-  if (!reason.empty()) note(reason);
-}
-
-void ResultWriter::finished(const Run& run, CaseResult result, double seconds) {
-  const std::scoped_lock lock(mutex_);
-  record(run, std::move(result), seconds);
-}
-
-CaseResult ResultWriter::without_result(const Run& run, Status status, const std::string& reason) const {
-  CaseResult result;
-  result.settings = case_of(run);
-  result.status = status;
-  result.reason = reason;
-  result.started = record::utc_now();
-  return result;
-}
-
-void ResultWriter::failed(const Run& run, Status status, const std::string& reason, double seconds) {
-  finished(run, without_result(run, status, reason), seconds);
-}
-
-void ResultWriter::give_up(Status status, const std::string& reason) {
-  const std::scoped_lock lock(mutex_);
-  // record() forgets what is running
-  if (const std::optional<Run> run = running_) record(*run, without_result(*run, status, reason), 0);
-  recorder_.finish();
-}
-
-double ResultWriter::peak_of(const Case& c) const {
-  if (peak_) return *peak_;
-  const double peak = record::datasheet_peak(ranks_.front().unit, c.shape.dtype);
-  const auto same = [&](const record::RankPlace& rank) {
-    return record::datasheet_peak(rank.unit, c.shape.dtype) == peak;
-  };
-  return std::all_of(ranks_.begin(), ranks_.begin() + c.ranks, same) ? peak : std::nan("");
-}
-
-std::vector<Row> ResultWriter::own_rows() const {
-  std::set<std::string> mine;
-  for (const Case& c : deck_.cases) mine.insert(deck::identity(c));
-  std::vector<Row> rows;
-  for (const Row& row : recorder_.rows())
-    if (mine.contains(row.text("identity"))) rows.push_back(row);
-  return rows;
-}
-
-int ResultWriter::close(const std::string& why_stopped) {
-  const std::scoped_lock lock(mutex_);
-  const std::vector<Row> rows = own_rows();
-  // What is there and ok, but lacks repetitions, is missing too.
-  const auto whole = std::ranges::count_if(rows, [](const Row& row) {
-    return record::is_finished(row) || row.text("status") != name_of(Status::ok);
-  });
-  const record::Missing missing{deck_.cases.size() - static_cast<std::size_t>(whole), why_stopped};
-  say("{}", record::closing_text(rows, missing));
-  say("# results: {}\n", output_);
-  recorder_.finish();
-  return record::is_valid(record::verdict(rows, missing)) ? 0 : 1;
-}
-
-namespace {
-
-using deck::Case;
-using engine::Leave;
-using record::Run;
-using record::Status;
-using Seconds = std::chrono::duration<double>;
 
 /// A step or a case may take this many times what is expected of it.
 constexpr double tolerance = 10;
@@ -253,16 +203,21 @@ struct Order {
   bool check = false;                 ///< of engine::Limits
 };
 
+/// Executes every case of the deck that the result file does not hold yet, and records each as it ends: a
+/// case that fails, does not fit or takes too long is recorded as such, and the next one follows. Stops
+/// between steps at a signal and before a time limit.
 class Sweep {
 public:
-  Sweep(const deck::Deck& deck, const RunOptions& options, MpiJob& mpi)
+  Sweep(const deck::Deck& deck, const Options& options, const std::vector<std::string>& arguments,
+        MpiJob& mpi)
       : deck_(deck), mpi_(mpi), time_(options.time_limit), budget_(mpi) {
     engine::agree(MPI_COMM_WORLD, [&] {
-      if (mpi.speaks()) writer_.emplace(deck, options, mpi);
+      if (mpi.speaks()) writer_.emplace(deck, options, arguments, mpi);
     });
     if (writer_) mpi.job().on_hang([this](const std::string& report) { hang(report); });
   }
 
+  /// The exit code: 0 if every case of the deck is valid, else 1.
   int run() {
     for (Order order = next(); order.kind == Order::execute; order = next()) execute(order);
     mpi_.job().guard().expect("ending the sweep", Seconds(mpi_.watchdog()));
@@ -416,42 +371,19 @@ private:
   std::set<std::string> unchecked_;     ///< rank 0: cases that have been said to be
 };
 
-}  // namespace
-
-int run_sweep(const RunOptions& options, MpiJob& mpi) {
-  mpi.job().guard().expect("reading deck and result file", Seconds(mpi.watchdog()));
-  const deck::Deck deck = mpi.read(options.deck, options.overrides);
-  for (const Case& c : deck.cases) mpi.job().require_possible(c);
-  return Sweep(deck, options, mpi).run();
-}
-
-namespace {
-
-struct Options {
-  DeckOptions deck;
-  std::string output, peak;
-  RunOptions sweep;
-  JobFlags job;
-};
-
-int run(const Invocation& invocation, const Options& options) {
-  const std::string output =
-      options.output.empty()
-          ? std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string()
-          : options.output;
-  RunOptions sweep = options.sweep;
-  sweep.deck = options.deck.path;
-  sweep.overrides = options.deck.overrides;
-  sweep.output = output;
-  sweep.arguments = invocation.arguments();
-  if (!options.peak.empty()) sweep.peak = parse_rate("--peak", options.peak);
-  if (sweep.peak && *sweep.peak < 1e6)
+int run(const Invocation& invocation, Options& options) {
+  if (options.output.empty())
+    options.output = std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string();
+  if (!options.peak.empty() && parse_rate("--peak", options.peak) < 1e6)
     throw InputError(fmt::format("--peak: {} FLOP/s is less than any processor does; did you mean {}T?",
                                  options.peak, options.peak));
   note_signals();  // before MPI starts: it may take a while
   return in_job(invocation, options.job, [&](MpiJob& mpi) {
     if (!mpi.speaks()) silence_signals();
-    const int code = run_sweep(sweep, mpi);
+    mpi.job().guard().expect("reading deck and result file", Seconds(mpi.watchdog()));
+    const deck::Deck deck = mpi.read(options.deck);
+    for (const Case& c : deck.cases) mpi.job().require_possible(c);
+    const int code = Sweep(deck, options, invocation.arguments(), mpi).run();
     outlast_signals();
     return code;
   });
@@ -468,12 +400,12 @@ void add_run(CLI::App& app, Invocation& invocation) {
           "result file; if it exists, finished cases are kept and not run again (default: the deck's name "
           "with .h5, in the current folder)")
       ->type_name("FILE.h5");
-  verb->add_flag("--retry", options->sweep.retry,
+  verb->add_flag("--retry", options->retry,
                  "run those cases of the file again that ended wrong, oom, timeout or error");
-  verb->add_flag("--interleave{1}", options->sweep.interleave,
+  verb->add_flag("--interleave{1}", options->interleave,
                  "run the repetitions of all cases in random order; --interleave=SEED chooses another one");
   verb->add_option(
-          "--time-limit", options->sweep.time_limit,
+          "--time-limit", options->time_limit,
           "stop before this time is over, everything saved: 45m, 1:30:00 (default: the end of the Slurm "
           "job, if there is one)")
       ->type_name("TIME");

@@ -22,6 +22,12 @@
 
 namespace minitaw::app {
 
+namespace {
+
+using comm::mpi::check;
+using nlohmann::ordered_json;
+using topology::Groups;
+
 /// What messages between ranks of one kind of link reach. Bytes are of the messages, one direction.
 struct LinkRates {
   double latency = 0;  ///< s: half of a ping-pong of 8 bytes, one pair alone, median
@@ -34,18 +40,7 @@ struct TopoRates {
   std::optional<LinkRates> inside, between;  ///< nothing where no two ranks are so
 };
 
-/// Bytes of the messages that rates are measured with.
-inline constexpr int topo_message = 1 << 20;
-
-/// Sends messages between the ranks of MPI_COMM_WORLD in these groups, each measurement for about
-/// `seconds_each` after two messages of warm-up. Collective, the same on all ranks. Ranks that wait sleep.
-[[nodiscard]] TopoRates measure_links(const topology::Groups& groups, double seconds_each);
-
-namespace {
-
-using comm::mpi::check;
-using topology::Groups;
-
+constexpr int topo_message = 1 << 20;  ///< bytes of the messages that rates are measured with
 constexpr int flow_tag = 1, ping_tag = 2;
 constexpr int least_rounds = 10, most_rounds = 2000, most_messages = 4096;
 
@@ -87,14 +82,14 @@ using Flows = std::vector<Flow>;
 
 class Links {
 public:
-  Links(const Groups& groups, double seconds)
-      : groups_(groups), seconds_(seconds), rank_(comm::mpi::rank_in(MPI_COMM_WORLD)), sent_(topo_message) {}
+  explicit Links(double seconds)
+      : seconds_(seconds), rank_(comm::mpi::rank_in(MPI_COMM_WORLD)), sent_(topo_message) {}
 
   /// Seconds: half of the median round.
   double latency(int a, int b) {
-    const double once = most(median(rounds(a, b, least_rounds)));
+    const double once = most(median_round(a, b, least_rounds));
     const int count = std::clamp(static_cast<int>(seconds_ / once), least_rounds, most_rounds);
-    return most(median(rounds(a, b, count))) / 2;
+    return most(median_round(a, b, count)) / 2;
   }
 
   /// Bytes/s of each flow while all are under way at once, until the last one has ended.
@@ -106,37 +101,26 @@ public:
   }
 
 private:
-  /// Of each round, on rank a; nothing on the others.
-  std::vector<double> rounds(int a, int b, int count) const {
+  /// Seconds, on rank a; 0 on the others.
+  [[nodiscard]] double median_round(int a, int b, int count) const {
     std::vector<double> seconds;
     barrier();
     for (int i = 0; i < count && (rank_ == a || rank_ == b); ++i) {
       const double begin = MPI_Wtime();
-      if (rank_ == a) ping(b), pong(b);
-      else pong(a), ping(a);
+      for (const bool first : {true, false}) ping(rank_ == a ? b : a, (rank_ == a) == first);
       if (rank_ == a) seconds.push_back(MPI_Wtime() - begin);
     }
     barrier();
-    return seconds;
+    std::ranges::sort(seconds);
+    return seconds.empty() ? 0 : seconds[seconds.size() / 2];
   }
 
-  static double median(std::vector<double> values) {
-    if (values.empty()) return 0;
-    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-    std::ranges::nth_element(values, middle);
-    return *middle;
-  }
-
-  static void ping(int peer) {
+  static void ping(int peer, bool send) {
     double word = 0;
     std::vector<MPI_Request> request(1);
-    check(MPI_Isend(&word, 1, MPI_DOUBLE, peer, ping_tag, MPI_COMM_WORLD, request.data()), "MPI_Isend");
-    wait(request, Wait::busy);
-  }
-  static void pong(int peer) {
-    double word = 0;
-    std::vector<MPI_Request> request(1);
-    check(MPI_Irecv(&word, 1, MPI_DOUBLE, peer, ping_tag, MPI_COMM_WORLD, request.data()), "MPI_Irecv");
+    check(send ? MPI_Isend(&word, 1, MPI_DOUBLE, peer, ping_tag, MPI_COMM_WORLD, request.data())
+               : MPI_Irecv(&word, 1, MPI_DOUBLE, peer, ping_tag, MPI_COMM_WORLD, request.data()),
+          "a ping");
     wait(request, Wait::busy);
   }
 
@@ -173,7 +157,6 @@ private:
     }
   }
 
-  const Groups& groups_;
   double seconds_;
   int rank_;
   std::vector<std::byte> sent_;
@@ -225,21 +208,16 @@ LinkRates measure_between(Links& links, const Groups& groups) {
           .both = most_flows(all, groups) * links.rate(all)};
 }
 
-}  // namespace
-
+/// Sends messages between the ranks of MPI_COMM_WORLD in these groups, each measurement for about
+/// `seconds_each` after two messages of warm-up. Collective, the same on all ranks. Ranks that wait sleep.
 TopoRates measure_links(const Groups& groups, double seconds_each) {
-  Links links(groups, seconds_each);
+  Links links(seconds_each);
   TopoRates rates;
   for (int g = 0; g < groups.count() && !rates.inside; ++g)
     if (groups.size(g) > 1) rates.inside = measure_inside(links, groups, g);
   if (groups.count() > 1) rates.between = measure_between(links, groups);
   return rates;
 }
-
-namespace {
-
-using nlohmann::ordered_json;
-using topology::Groups;
 
 struct Options {
   std::string groups;  ///< as given; empty: the nodes

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -17,23 +18,17 @@
 
 namespace minitaw::app {
 
-/// What `minitaw verify` was asked for.
-struct VerifyOptions {
-  std::string deck;
-  std::vector<std::string> overrides;
-  bool json = false;  ///< JSON on standard output, nothing else
-};
-
-/// Compares every case of the deck with the serial reference, and the serial reference with the float64
-/// model: losses of all steps, each gradient tensor of the first step, weights after the last. Returns the
-/// exit code.
-[[nodiscard]] int verify_deck(const VerifyOptions& options, MpiJob& mpi);
-
 namespace {
 
 using engine::Check;
 using engine::Reference;
 using engine::Tolerance;
+
+struct Options {
+  DeckOptions deck;
+  bool json = false;
+  JobFlags job;
+};
 
 struct Row {
   std::string schedule, groups;
@@ -78,16 +73,16 @@ nlohmann::json to_json(const Row& row) {
           {"passes", row.check.passes(row.tolerance)}};
 }
 
-/// Collects rows on rank 0 and says them as they come.
+/// Rank 0 says rows as they come.
 class Report {
 public:
-  Report(const VerifyOptions& options, bool speaks, std::size_t width)
-      : json_(options.json), speaks_(speaks), width_(width) {
-    if (speaks_ && !json_) fmt::print("{}", header(width_));
+  Report(const deck::Deck& deck, bool json) : json_(json) {
+    for (const deck::Case& c : deck.cases) width_ = std::max(width_, c.schedule.size());
+    if (!json_) fmt::print("{}", header(width_));
   }
 
   void add(Row row) {
-    if (speaks_ && !json_) fmt::print("{}", line(row, width_));
+    if (!json_) fmt::print("{}", line(row, width_));
     std::fflush(stdout);
     rows_.push_back(std::move(row));
   }
@@ -96,11 +91,11 @@ public:
   [[nodiscard]] int close() const {
     const auto wrong = std::ranges::find_if(rows_, [](const Row& r) { return !r.check.passes(r.tolerance); });
     const bool valid = wrong == rows_.end();
-    if (speaks_ && json_) {
+    if (json_) {
       nlohmann::json all = {{"valid", valid}, {"cases", nlohmann::json::array()}};
       for (const Row& row : rows_) all["cases"].push_back(to_json(row));
       fmt::print("{}\n", all.dump(2));
-    } else if (speaks_) {
+    } else {
       fmt::print("RESULT: {}\n", valid ? "VALID"
                                        : fmt::format("INVALID: {}: {}", wrong->schedule,
                                                      wrong->check.failure(wrong->tolerance)));
@@ -109,16 +104,10 @@ public:
   }
 
 private:
-  bool json_, speaks_;
-  std::size_t width_;
+  bool json_;
+  std::size_t width_ = 10;  ///< of the schedules
   std::vector<Row> rows_;
 };
-
-std::size_t schedule_width(const deck::Deck& deck) {
-  std::size_t width = 10;
-  for (const deck::Case& c : deck.cases) width = std::max(width, c.schedule.size());
-  return width;
-}
 
 /// References of so many models are kept: cases of one follow each other by twos and threes, not all at once.
 constexpr std::size_t most_held = 4;
@@ -150,45 +139,33 @@ void require_stability(const deck::Deck& deck) {
                       c.learning_rate, most));
 }
 
-}  // namespace
-
-int verify_deck(const VerifyOptions& options, MpiJob& mpi) {
-  const deck::Deck deck = mpi.read(options.deck, options.overrides);
+/// Compares every case of the deck with the serial reference, and the serial reference with the float64
+/// model: losses of all steps, each gradient tensor of the first step, weights after the last.
+int verify(const Options& options, MpiJob& mpi) {
+  const deck::Deck deck = mpi.read(options.deck);
   require_stability(deck);
   require_memory(deck, mpi);
-  Report report(options, mpi.speaks(), schedule_width(deck));
+  std::optional<Report> report;
+  if (mpi.speaks()) report.emplace(deck, options.json);
   std::map<std::string, Reference> references;
   for (const deck::Case& c : deck.cases) {
     const std::string key = engine::reference_key(c, c.steps);
     engine::agree(MPI_COMM_WORLD, [&] {
-      if (!mpi.speaks() || references.contains(key)) return;
+      if (!report || references.contains(key)) return;
       if (references.size() >= most_held) references.clear();
       const Reference& made = references[key] = engine::serial_reference(c, c.steps);
-      report.add({"serial", "1", c.shape.dtype, 1, 1,
-                  engine::compare(made, engine::float64_reference(c, c.steps)),
-                  engine::float64_tolerance(c)});
+      report->add({"serial", "1", c.shape.dtype, 1, 1,
+                   engine::compare(made, engine::float64_reference(c, c.steps)),
+                   engine::float64_tolerance(c)});
     });
     const Check check = mpi.job().verify(c, c.steps, references[key]);
-    if (mpi.speaks())
-      report.add({c.schedule, c.groups.text(), c.shape.dtype, c.ranks, c.replicas, check,
-                  engine::serial_tolerance(c)});
+    if (report)
+      report->add({c.schedule, c.groups.text(), c.shape.dtype, c.ranks, c.replicas, check,
+                   engine::serial_tolerance(c)});
   }
-  int code = mpi.speaks() ? report.close() : 0;
+  int code = report ? report->close() : 0;
   MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
   return code;
-}
-
-namespace {
-
-struct Options {
-  DeckOptions deck;
-  bool json = false;
-  JobFlags job;
-};
-
-int verify(const Invocation& invocation, const Options& options) {
-  const VerifyOptions what{options.deck.path, options.deck.overrides, options.json};
-  return in_job(invocation, options.job, [&](MpiJob& mpi) { return verify_deck(what, mpi); });
 }
 
 }  // namespace
@@ -201,7 +178,9 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
-    invocation.action = [&invocation, options] { return verify(invocation, *options); };
+    invocation.action = [&invocation, options] {
+      return in_job(invocation, options->job, [&](MpiJob& mpi) { return verify(*options, mpi); });
+    };
   });
 }
 
