@@ -69,15 +69,9 @@ int run(int argc, char** argv) {
   app::Invocation invocation{argc, argv, {}};
   app.set_version_flag("--version", record::version_text());
   app.require_subcommand(1);
-  app::add_run(app, invocation);
-  app::add_verify(app, invocation);
-  app::add_topo(app, invocation);
-  app::add_plan(app, invocation);
-#ifdef MINITAW_HAVE_PREDICT
-  app::add_predict(app, invocation);
-#endif
-  app::add_show(app, invocation);
-  app::add_help(app, invocation);
+#define MINITAW_ADD(verb) app::add_##verb(app, invocation);
+  MINITAW_VERBS(MINITAW_ADD)
+#undef MINITAW_ADD
   parse(app, invocation);
   return invocation.action();
 }

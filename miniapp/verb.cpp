@@ -86,10 +86,16 @@ std::string size_text(std::uint64_t bytes) {
 }
 
 std::string did_you_mean(const std::string& word, std::vector<std::string> known) {
-  const std::string start = word.substr(0, 64), half(start.size() / 2, '\0');
-  known.push_back(half + start.substr(half.size()));  // as far as a word may be
-  const std::string found = nearest(start, known);
-  return found == known.back() ? "" : fmt::format("; did you mean \"{}\"?", found);
+  const std::string start = word.substr(0, 64);
+  const auto longer = std::ranges::find_if(known, [&](const auto& name) { return name.starts_with(start); });
+  std::string found = longer == known.end() ? "" : *longer;
+  if (found.empty()) {
+    const std::size_t changed = std::min(start.size(), std::max<std::size_t>(2, start.size() / 2));
+    known.push_back(std::string(changed, '\0') + start.substr(changed));  // as far as a word may be
+    found = nearest(start, known);
+    if (found == known.back()) return "";
+  }
+  return fmt::format("; did you mean \"{}\"?", found);
 }
 
 void complain(std::string sentence, bool one_line) {

@@ -22,14 +22,15 @@ struct Invocation {
   [[nodiscard]] std::vector<std::string> arguments() const { return {argv, argv + argc}; }
 };
 
-/// Each adds its verb to the command line. One file per verb: <verb>.cpp.
-void add_run(CLI::App& app, Invocation& invocation);
-void add_verify(CLI::App& app, Invocation& invocation);
-void add_topo(CLI::App& app, Invocation& invocation);
-void add_plan(CLI::App& app, Invocation& invocation);
-void add_predict(CLI::App& app, Invocation& invocation);  ///< where SimGrid was found
-void add_show(CLI::App& app, Invocation& invocation);
-void add_help(CLI::App& app, Invocation& invocation);
+/// Every verb, in the order of the overview. Each has a file <verb>.cpp, which defines add_<verb>().
+#ifdef MINITAW_HAVE_PREDICT
+#define MINITAW_VERBS(verb) verb(run) verb(verify) verb(topo) verb(plan) verb(predict) verb(show) verb(help)
+#else
+#define MINITAW_VERBS(verb) verb(run) verb(verify) verb(topo) verb(plan) verb(show) verb(help)
+#endif
+#define MINITAW_DECLARE(verb) void add_##verb(CLI::App& app, Invocation& invocation);
+MINITAW_VERBS(MINITAW_DECLARE)
+#undef MINITAW_DECLARE
 
 /// The arguments that all verbs on decks share: DECK and --set.
 struct DeckOptions {
@@ -52,7 +53,8 @@ struct ByteUnit {
 /// "1.50 GiB", with a unit that leaves a readable number.
 [[nodiscard]] std::string size_text(std::uint64_t bytes);
 
-/// "; did you mean \"plan\"?", or nothing where more than half of the word would have to change.
+/// "; did you mean \"plan\"?": what begins so, else the nearest, unless half of the word would have to
+/// change.
 [[nodiscard]] std::string did_you_mean(const std::string& word, std::vector<std::string> known);
 
 /// One line on standard error: "minitaw: <sentence>".
