@@ -16,10 +16,10 @@
 #include "comm/mpi/mpi.hpp"
 #include "engine/agree.hpp"
 #include "job.hpp"
-#include "limits.hpp"
 #include "record/provenance.hpp"
 #include "record/recorder.hpp"
 #include "record/table.hpp"
+#include "sweep.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {
@@ -30,7 +30,6 @@ using deck::Case;
 using engine::Leave;
 using record::CaseResult;
 using record::Row;
-using record::Run;
 using record::Status;
 using Seconds = std::chrono::duration<double>;
 
@@ -54,12 +53,10 @@ public:
   ResultWriter(const deck::Deck& deck, const Options& options, const std::vector<std::string>& arguments,
                const MpiJob& mpi)
       : deck_(deck), mpi_(mpi), options_(options), recorder_(options.output, mpi.provenance(deck, arguments)),
-        remaining_(record::remaining_runs(deck.cases, recorder_.rows(),
-                                          {options.retry, options.interleave, recorder_.interrupted()})),
+        remaining_(remaining_runs(deck.cases, recorder_.rows(),
+                                  {options.retry, options.interleave, recorder_.interrupted()})),
+        progress_(deck.cases, remaining_.runs, least_rate(mpi)),
         table_(record::make_table(record::preview(deck.cases))) {
-    std::vector<Case> runs;
-    for (const Run& run : remaining_.runs) runs.push_back(case_of(run));
-    progress_.emplace(runs, least_rate(mpi));
     say("# {}\n", record::version_text());
     say("{}", mpi.map_text());
     say("{}", record::settings_text(record::preview(deck.cases)));
@@ -76,7 +73,7 @@ public:
   }
 
   [[nodiscard]] const std::vector<Run>& runs() const { return remaining_.runs; }
-  [[nodiscard]] record::Progress& progress() { return *progress_; }
+  [[nodiscard]] Progress& progress() { return progress_; }
   [[nodiscard]] const Case& case_of(const Run& run) const { return deck_.cases[run.index]; }
   /// Whether this session has seen the case fail.
   [[nodiscard]] bool has_failed(const Run& run) const { return failed_.contains(run.index); }
@@ -142,7 +139,7 @@ private:
     line.pop_back();
     if (const int repeats = case_of(run).repeats; repeats > 1)
       line += fmt::format("  repetition {}/{}", run.repetition + 1, repeats);
-    say("{}  {}\n", line, progress_->after(seconds));
+    say("{}  {}\n", line, progress_.after(seconds));
     if (!reason.empty()) note(reason);
   }
 
@@ -183,8 +180,8 @@ private:
   const MpiJob& mpi_;
   const Options& options_;
   record::Recorder recorder_;
-  record::RemainingRuns remaining_;
-  std::optional<record::Progress> progress_;
+  RemainingRuns remaining_;
+  Progress progress_;
   record::TextTable<Row> table_;
   std::set<std::size_t> failed_;  ///< cases
   std::optional<Run> running_;
@@ -251,7 +248,7 @@ private:
         writer_->failed(run, Status::skipped, reason);
         continue;
       }
-      if (!has_time(writer_->case_of(run))) break;
+      if (!has_time(run)) break;
       const bool check = may_check(writer_->case_of(run));
       writer_->begins(run);
       return order_for(run, check);
@@ -260,9 +257,9 @@ private:
   }
 
   /// Whether the case is likely to end before the time limit; the first one is tried anyway.
-  bool has_time(const Case& c) {
-    const record::Progress& progress = writer_->progress();
-    if (time_.left() > (progress.measured() ? progress.expected(c) : 0)) return true;
+  bool has_time(const Run& run) {
+    const Progress& progress = writer_->progress();
+    if (time_.left() > (progress.measured() ? progress.expected(run.index) : 0)) return true;
     why_stopped_ = by_time();
     return false;
   }
@@ -287,7 +284,7 @@ private:
 
   Order order_for(const Run& run, bool check) {
     const Case& c = deck_.cases[run.index];
-    const double expected = writer_->progress().expected(c);
+    const double expected = writer_->progress().expected(run.index);
     const double stall_limit = std::max(mpi_.watchdog(), tolerance * expected / (c.steps + c.warmup));
     return {Order::execute, run.index, stall_limit, stall_limit + tolerance * expected, check};
   }
@@ -333,7 +330,7 @@ private:
     case Leave::case_limit:
       writer_->failed(run, Status::timeout,
                       fmt::format("it took longer than {}, {:g} times what was expected",
-                                  record::clock_text(order.whole), tolerance),
+                                  clock_text(order.whole), tolerance),
                       seconds);
       break;
     case Leave::time_limit:

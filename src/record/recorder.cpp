@@ -8,9 +8,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <map>
-#include <numeric>
-#include <random>
 #include <ranges>
 #include <set>
 #include <sstream>
@@ -423,97 +420,13 @@ Row Recorder::append(CaseResult result, int repetition) {
 
 void Recorder::save() { state_ = replace_file(path_, file_.bytes(), state_); }
 
-// What is still to do.
-
-namespace {
-
-bool has(const Row& row, Status status) { return row.text("status") == name_of(status); }
-
-bool failed(const Row& row) { return !has(row, Status::ok) && !has(row, Status::skipped); }
-
-std::string kept_text(const Row& row) {
-  std::string reason = row.text("reason");
-  if (reason.ends_with('.')) reason.pop_back();
-  return fmt::format("case {} ({}, {} ranks, {} tokens) stays as it ended, {}: {}; --retry runs it again",
-                     row.integer("case"), row.text("schedule"), row.integer("ranks"), row.integer("seq"),
-                     row.text("status"), reason);
-}
-
-/// That a row holds.
 int repetitions_of(const Row& row) {
   const std::int64_t steps = row.integer("steps");
   return steps < 1 ? 0 : static_cast<int>(row.integer("samples") / steps);
 }
 
-/// Fisher and Yates; a distribution of the standard library would give another order with another compiler.
-void shuffle(std::vector<Run>& runs, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  for (std::size_t i = runs.size(); i > 1; --i) std::swap(runs[i - 1], runs[random() % i]);
-}
-
-}  // namespace
-
 bool is_finished(const Row& row) {
-  return has(row, Status::ok) && repetitions_of(row) >= row.integer("repeats");
-}
-
-RemainingRuns remaining_runs(const std::vector<deck::Case>& cases, const std::vector<Row>& rows,
-                             const RunOrder& order) {
-  std::map<std::string, const Row*> known;
-  for (const Row& row : rows) known[row.text("identity")] = &row;
-  RemainingRuns remaining;
-  std::map<std::size_t, int> next;
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    const auto at = known.find(deck::identity(cases[i]));
-    if (at != known.end() && failed(*at->second) && !order.retry) {
-      remaining.notes.push_back(kept_text(*at->second));
-      continue;
-    }
-    // A failed case that is to be tried again has no repetitions.
-    next[i] = at == known.end() || !has(*at->second, Status::ok) ? 0 : repetitions_of(*at->second);
-    for (int r = next[i]; r < cases[i].repeats; ++r) remaining.runs.push_back({i, r});
-  }
-  if (order.interleave) shuffle(remaining.runs, *order.interleave);
-  if (!order.interrupted.empty())
-    std::ranges::stable_partition(remaining.runs, [&](const Run& run) {
-      return deck::identity(cases[run.index]) != order.interrupted;
-    });
-  for (Run& run : remaining.runs) run.repetition = next[run.index]++;  // in the order in which they come
-  return remaining;
-}
-
-namespace {
-
-double work_of(const deck::Case& c) {
-  const model::Flops flops = model::flops_per_token(c.shape);
-  return (flops.matmul + flops.attention_causal) * deck::tokens_of_step(c) * (c.steps + c.warmup) / c.ranks;
-}
-
-}  // namespace
-
-Progress::Progress(const std::vector<deck::Case>& runs, double least_rate) : least_rate_(least_rate) {
-  for (const deck::Case& c : runs) work_.push_back(work_of(c));
-  work_left_ = std::accumulate(work_.begin(), work_.end(), 0.0);
-}
-
-std::string Progress::after(double seconds) {
-  seconds_ += seconds;
-  work_done_ += work_.at(done_);
-  leave_out();
-  const double left = work_done_ > 0 ? seconds_ * work_left_ / work_done_ : 0;
-  return fmt::format("[{}/{}, {} to go]", done_, work_.size(), clock_text(std::max(left, 0.0)));
-}
-
-void Progress::leave_out() { work_left_ -= work_.at(done_++); }
-
-double Progress::expected(const deck::Case& c) const {
-  return work_of(c) * (measured() ? seconds_ / work_done_ : 1 / least_rate_);
-}
-
-std::string clock_text(double seconds) {
-  const auto whole = static_cast<long long>(std::llround(seconds));
-  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
-  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+  return row.text("status") == name_of(Status::ok) && repetitions_of(row) >= row.integer("repeats");
 }
 
 }  // namespace minitaw::record

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
-#include "sample.hpp"
+#include "miniapp/sweep.hpp"
+#include "record/sample.hpp"
 
-namespace minitaw::record {
+namespace minitaw::app {
 namespace {
+
+using namespace record;
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -90,24 +93,36 @@ TEST(RemainingRuns, the_case_that_ran_when_the_job_died_comes_last) {
 }
 
 TEST(Progress, expects_what_the_runs_so_far_have_shown) {
-  const std::vector cases = {a_case(64, 1), a_case(128, 1), a_case(64, 1)};
-  Progress progress(cases, 1e6);
+  const std::vector cases = {a_case(64, 1), a_case(128, 1)};
+  Progress progress(cases, {{0, 0}, {1, 0}, {0, 1}}, 1e6);
   EXPECT_FALSE(progress.measured());
-  const double slow = progress.expected(cases[0]);
-  EXPECT_GT(progress.expected(cases[1]), 2 * slow) << "attention grows with the square";
+  EXPECT_GT(progress.expected(1), 2 * progress.expected(0)) << "attention grows with the square";
   EXPECT_THAT(progress.after(10), HasSubstr("[1/3, 0:"));
-  EXPECT_DOUBLE_EQ(progress.expected(cases[0]), 10);
+  EXPECT_DOUBLE_EQ(progress.expected(0), 10);
   progress.leave_out();
   EXPECT_EQ(progress.after(30), "[3/3, 0:00 to go]");
-  EXPECT_DOUBLE_EQ(progress.expected(cases[0]), 20);
+  EXPECT_DOUBLE_EQ(progress.expected(0), 20);
 }
 
-TEST(Progress, counts_and_weighs_the_cases) {
-  deck::Case small = a_case(128, 1), large = small;
-  large.steps = 3 * (small.steps + small.warmup) - small.warmup;
-  Progress progress({small, large}, 1e9);
-  EXPECT_EQ(progress.after(10), "[1/2, 0:30 to go]");
-  EXPECT_EQ(progress.after(30), "[2/2, 0:00 to go]");
+/// Of a step on three ranks, each with a shard of one block: 1f1b with one micro-batch computes on one rank
+/// at a time, with three it has two ticks each way to fill.
+TEST(Progress, weighs_steps_recomputation_and_idle_ticks) {
+  deck::Case c = a_case(128, 1);
+  c.schedule = "1f1b";
+  c.replicas = 1;
+  c.shape.layers = 3;
+  c.shape.ffn = {8, 8, 8};
+  const auto expected = [](const deck::Case& of) { return Progress({of}, {{0, 0}}, 1).expected(0); };
+  deck::Case more = c;
+  c.micro_batches = 1;
+  more.micro_batches = 3;
+  EXPECT_LT(expected(more), 2.5 * expected(c));
+  EXPECT_GT(expected(more), 1.2 * expected(c));
+  deck::Case longer = c, lean = c;
+  longer.steps = 3 * (c.steps + c.warmup) - c.warmup;
+  EXPECT_DOUBLE_EQ(expected(longer), 3 * expected(c));
+  lean.shape.recompute = model::Recompute::none;
+  EXPECT_LT(expected(lean), 0.9 * expected(c));
 }
 
 TEST(Progress, clock) {
@@ -117,4 +132,4 @@ TEST(Progress, clock) {
 }
 
 }  // namespace
-}  // namespace minitaw::record
+}  // namespace minitaw::app

@@ -1,0 +1,223 @@
+#include "sweep.hpp"
+
+#include <fmt/format.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+#include <limits>
+#include <map>
+#include <random>
+#include <regex>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "model/plan.hpp"
+#include "record/recorder.hpp"
+#include "schedule/simulate.hpp"
+
+namespace minitaw::app {
+
+using record::Row;
+using record::Status;
+
+namespace {
+
+bool has(const Row& row, Status status) { return row.text("status") == name_of(status); }
+
+bool failed(const Row& row) { return !has(row, Status::ok) && !has(row, Status::skipped); }
+
+std::string kept_text(const Row& row) {
+  std::string reason = row.text("reason");
+  if (reason.ends_with('.')) reason.pop_back();
+  return fmt::format("case {} ({}, {} ranks, {} tokens) stays as it ended, {}: {}; --retry runs it again",
+                     row.integer("case"), row.text("schedule"), row.integer("ranks"), row.integer("seq"),
+                     row.text("status"), reason);
+}
+
+/// Fisher and Yates; a distribution of the standard library would give another order with another compiler.
+void shuffle(std::vector<Run>& runs, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  for (std::size_t i = runs.size(); i > 1; --i) std::swap(runs[i - 1], runs[random() % i]);
+}
+
+}  // namespace
+
+RemainingRuns remaining_runs(const std::vector<deck::Case>& cases, const std::vector<Row>& rows,
+                             const RunOrder& order) {
+  std::map<std::string, const Row*> known;
+  for (const Row& row : rows) known[row.text("identity")] = &row;
+  RemainingRuns remaining;
+  std::map<std::size_t, int> next;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const auto at = known.find(deck::identity(cases[i]));
+    if (at != known.end() && failed(*at->second) && !order.retry) {
+      remaining.notes.push_back(kept_text(*at->second));
+      continue;
+    }
+    // A failed case that is to be tried again has no repetitions.
+    next[i] = at == known.end() || !has(*at->second, Status::ok) ? 0 : record::repetitions_of(*at->second);
+    for (int r = next[i]; r < cases[i].repeats; ++r) remaining.runs.push_back({i, r});
+  }
+  if (order.interleave) shuffle(remaining.runs, *order.interleave);
+  if (!order.interrupted.empty())
+    std::ranges::stable_partition(remaining.runs, [&](const Run& run) {
+      return deck::identity(cases[run.index]) != order.interrupted;
+    });
+  for (Run& run : remaining.runs) run.repetition = next[run.index]++;  // in the order in which they come
+  return remaining;
+}
+
+namespace {
+
+/// FLOPs of a step from the first to the last action of any rank, if transfers take no time. Programs of many
+/// ranks take too long to make for this alone: there, the model's FLOPs.
+double work_of(const deck::Case& c) {
+  constexpr int most_ranks = 64;
+  double step = 0;
+  if (c.ranks <= most_ranks) {
+    const schedule::Program program = schedule::build(deck::request_of(c));
+    const schedule::Machine machine{.flops = 1, .memory = std::numeric_limits<double>::infinity()};
+    const schedule::Costs costs = schedule::costs_of(
+        program, model::make_layout(c.shape, schedule::cut_of(program)), machine, c.micro_batch_per_rank);
+    step = schedule::idle(program, schedule::simulate(program, schedule::free_transfers(costs))).seconds;
+  } else {
+    const model::Flops flops = model::flops_per_token(c.shape);
+    step = (flops.matmul + flops.attention_causal) * deck::tokens_of_step(c) / c.ranks;
+  }
+  return step * (c.steps + c.warmup);
+}
+
+}  // namespace
+
+Progress::Progress(const std::vector<deck::Case>& cases, const std::vector<Run>& runs, double least_rate)
+    : work_(cases.size()), runs_(runs), least_rate_(least_rate) {
+  for (const Run& run : runs) {
+    double& work = work_.at(run.index);
+    if (work == 0) work = work_of(cases[run.index]);
+    left_ += work;
+  }
+}
+
+std::string Progress::after(double seconds) {
+  seconds_ += seconds;
+  executed_ += work_.at(runs_.at(done_).index);
+  leave_out();
+  const double left = executed_ > 0 ? seconds_ * left_ / executed_ : 0;
+  return fmt::format("[{}/{}, {} to go]", done_, runs_.size(), clock_text(std::max(left, 0.0)));
+}
+
+std::string clock_text(double seconds) {
+  const auto whole = static_cast<long long>(std::llround(seconds));
+  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
+  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+namespace {
+
+volatile std::sig_atomic_t noted = 0, silent = 0, over = 0;
+volatile std::time_t first_second = 0;  ///< when SIGTERM came first
+
+/// Monotonic, and safe in a signal handler.
+std::time_t now_in_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec;
+}
+
+void announce(int number) {
+  const std::string_view text =
+      number == SIGTERM  ? "minitaw: SIGTERM: the run ends after this step; a second SIGTERM ends it now\n"
+      : number == SIGINT ? "minitaw: SIGINT: the run ends after this step; a second SIGINT ends it now\n"
+                         : "minitaw: SIGUSR1: the run ends after this step; a second SIGUSR1 ends it now\n";
+  if (write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // nobody reads it
+}
+
+/// The handler: calls only what POSIX calls safe there.
+void note(int number) {
+  const int error = errno;
+  if (noted == 0 && silent == 0) announce(number);
+  noted = number;
+  if (number == SIGTERM && over == 0) {
+    if (first_second == 0) first_second = now_in_seconds();
+    // A batch system may send it twice at once: to the launcher, which passes it on, and to the ranks.
+    if (now_in_seconds() - first_second > 1) {
+      (void)std::signal(number, SIG_DFL);
+      (void)raise(number);
+    }
+  }
+  errno = error;
+}
+
+}  // namespace
+
+void note_signals() {
+  struct sigaction action{};
+  action.sa_handler = note;
+  sigemptyset(&action.sa_mask);
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1}) {
+    action.sa_flags = static_cast<int>(number == SIGTERM ? SA_RESTART : SA_RESTART | SA_RESETHAND);
+    sigaction(number, &action, nullptr);
+  }
+}
+
+void silence_signals() { silent = 1; }
+void outlast_signals() { over = 1; }
+int noted_signal() { return noted; }
+
+std::string name_of_signal(int number) { return fmt::format("SIG{}", sigabbrev_np(number)); }
+
+namespace {
+
+constexpr double longest_ending = 30;
+
+double number(const std::ssub_match& part) { return part.matched ? std::stod(part.str()) : 0; }
+
+/// Seconds from now to the moment that Slurm names; nothing if it names none.
+std::optional<double> slurm_moment(const char* variable) {
+  const char* const moment = std::getenv(variable);
+  if (moment == nullptr || std::atoll(moment) <= 0) return std::nullopt;
+  return std::difftime(static_cast<std::time_t>(std::atoll(moment)), std::time(nullptr));
+}
+
+/// Seconds to the end of the Slurm job, a little where it is over; 0 if it is not known.
+double left_in_slurm() {
+  const auto end = slurm_moment("SLURM_JOB_END_TIME");
+  return end ? std::max(*end, 1.0) : 0;
+}
+
+}  // namespace
+
+double parse_duration(const std::string& text) {
+  static const std::regex with_unit("([0-9]{1,9})([smh])");
+  static const std::regex with_colons("(?:(?:([0-9]{1,4})-)?([0-9]{1,5}):)?([0-9]{1,5}):([0-9]{1,5})");
+  std::smatch part;
+  double seconds = 0;
+  if (std::regex_match(text, part, with_unit))
+    seconds = number(part[1]) * (part[2] == "h" ? 3600 : part[2] == "m" ? 60 : 1);
+  else if (std::regex_match(text, part, with_colons))
+    seconds = ((number(part[1]) * 24 + number(part[2])) * 60 + number(part[3])) * 60 + number(part[4]);
+  if (!(seconds > 0))
+    throw InputError(
+        fmt::format("--time-limit: \"{}\" is no length of time; write for example 45m or 1:30:00", text));
+  return seconds;
+}
+
+TimeLimit::TimeLimit(const std::string& text)
+    : length_(text.empty() ? left_in_slurm() : parse_duration(text)),
+      whole_(!text.empty() || -slurm_moment("SLURM_JOB_START_TIME").value_or(0) < length_),
+      name_(fmt::format("{} of {}", text.empty() ? "the Slurm job's time limit" : "the time limit",
+                        clock_text(length_))) {}
+
+double TimeLimit::left() const {
+  if (!exists()) return std::numeric_limits<double>::infinity();
+  const std::chrono::duration<double> passed = Clock::now() - start_;
+  return length_ - std::min(longest_ending, length_ / 10) - passed.count();
+}
+
+}  // namespace minitaw::app
