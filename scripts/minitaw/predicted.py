@@ -1,10 +1,10 @@
 """Predictions beside measurements, beside the paper's numbers, and on machines of many sizes (docs/predict.md, docs/paper.md).
 
-predicted measured --machine FILE.toml RESULT ... [--fit RESULT [--fit-schedule SCHEDULE] [--fit-cores]] [--picture FILE.png]
-    The results come from scripts/cluster with links of any speed, as FILE.h5 or as the table of `minitaw show --csv`; the machine file
-    describes the processors. --fit changes two numbers of it until the first case of that result (or that of a schedule) has its measured
-    step and its measured share of computing, and prints them: the rate of the device, and what a processor moves in a second. With
-    --fit-cores it is one number, the speed of the cores, by which both change, and the step decides. All other cases are then predicted.
+predicted measured --machine FILE.toml RESULT ... [--fit RESULT [--fit-schedule SCHEDULE]] [--cores RESULT ...] [--picture FILE.png]
+    The results come from scripts/cluster with links of any speed, as FILE.h5 or as the table of scripts/export; the machine file describes the
+    processors. --fit changes two numbers of it until the first case of that result (or that of a schedule) has its measured step and its
+    measured share of computing, and prints them: the rate of the device, and what a processor moves in a second. All other cases are then
+    predicted. --cores adds results of a day when the cores of a virtual machine had another speed: it is fitted on the step of 1F1B.
 predicted machine DECK [--launch 'mpiexec -n 4'] > FILE.toml
     The machine at hand as a machine file: runs `minitaw_kernels --deck DECK` and, under --launch, `minitaw topo`. --kernels and --links take
     what --benchmark_out and --json of the two have left instead.
@@ -15,6 +15,7 @@ predicted map --picture FILE.png
 """
 
 import csv
+import functools
 import itertools
 import json
 import pathlib
@@ -66,11 +67,12 @@ CORES = 2  # of the machine; nodes share them where they cannot be divided evenl
 
 
 class Cluster:
-    """Nodes made of one machine. `device` and `moving` are factors on what its file says, `reach` what messages reach of an adapter's rate."""
+    """Nodes made of one machine. `device`, `moving` and `cores`, which is on both, are factors on what its file says, `reach` what messages reach
+    of an adapter's rate."""
 
     def __init__(self, program, machine, reach):
         self.program, self.machine, self.reach = program, machine, reach
-        self.device, self.moving = 1.0, 1.0
+        self.device = self.moving = self.cores = 1.0
         self.content = tomllib.loads(pathlib.Path(machine).read_text(encoding="utf-8"))
 
     def scaled(self, key, factor):
@@ -82,11 +84,9 @@ class Cluster:
 
     def changes(self, links):
         nodes = int(links["nodes"])
-        number, unit = re.fullmatch(r"([\d.]+)(\w+)", links["rate"]).groups()
-        prefix = {"kbit": "k", "mbit": "M", "gbit": "G"}[unit]
-        return [f"nodes={nodes}", f"ranks_per_node={links['ranks_per_node']}", f"between.rate={float(number) * self.reach} {prefix}bit/s",
+        return [f"nodes={nodes}", f"ranks_per_node={links['ranks_per_node']}", f"between.rate={mbits(links['rate']) * self.reach} Mbit/s",
                 f"device.processors={CORES if CORES % nodes else CORES // nodes}", f"device.shared_by={'machine' if CORES % nodes else 'node'}",
-                self.scaled("device.moving", self.moving), *(self.scaled(key, self.device) for key in DEVICE_KEYS)]
+                self.scaled("device.moving", self.cores * self.moving), *(self.scaled(key, self.cores * self.device) for key in DEVICE_KEYS)]
 
     def __call__(self, case):
         with tempfile.NamedTemporaryFile("w", suffix=".toml") as deck:
@@ -95,12 +95,17 @@ class Cluster:
             return predict(self.program, deck.name, self.machine, changes=self.changes(links_of(case)))[0]
 
 
+def mbits(rate):
+    number, unit = re.fullmatch(r"([\d.]+)(\w+)", rate).groups()
+    return float(number) * {"kbit": 1e-3, "mbit": 1, "gbit": 1e3}[unit]
+
+
 def links_of(case):
     return dict(link.split("=") for link in case.session["links"])
 
 
 def measured_cases(path):
-    """Of a result, or of the table that `minitaw show --csv` made of it; the name of a table tells its links: main-2x2-100mbit.csv."""
+    """Of a result, or of the table that scripts/export made of it; the name of a table tells its links: main-2x2-100mbit.csv."""
     if not (name := re.search(r"(\d+)x(\d+)-(\w+)\.csv$", path)):
         return [case for case in load(path).cases if len(case.samples)]
     result = Result(pathlib.Path(path), sessions=[{"links": [f"{key}={value}" for key, value in zip(("nodes", "ranks_per_node", "rate"), name.groups())]}])
@@ -119,34 +124,26 @@ def number_or_text(text):
 def solve(function, low, high):
     """The place where a falling function is 0, by halving on a logarithmic scale, and whether it lies inside of the bounds."""
     bounds = low, high
-    for _ in range(12):
+    for _ in range(14):
         middle = (low * high) ** 0.5
         low, high = (middle, high) if function(middle) > 0 else (low, middle)
-    return middle, low > bounds[0] and high < bounds[1]
+    return middle, low > bounds[0] and high < bounds[1]  # the function was called with it last
 
 
-def fit(cluster, case, cores=False):
-    def predict_with(**numbers):
-        vars(cluster).update(numbers)
-        return cluster(case)
+def fit(cluster, case, *numbers):
+    """Changes numbers of the cluster until the case has its measured step, but `device` until it has its measured share of computing."""
+    def excess(number, value):
+        setattr(cluster, number, value)
+        predicted = cluster(case)
+        return predicted["compute"] - (1 - case["exposed_share"] - case["idle_share"]) if number == "device" else predicted["step_s"] - case["median_s"]
 
-    def computing(value):
-        return predict_with(device=value)["compute"] - (1 - case["exposed_share"] - case["idle_share"])
-
-    def step(value):
-        return predict_with(moving=value, **({"device": value} if cores else {}))["step_s"] - case["median_s"]
-
-    device_found = True
-    for _ in range(1 if cores else 4):
-        if not cores:
-            cluster.device, device_found = solve(computing, 0.2, 5)
-        cluster.moving, moving_found = solve(step, 0.1, 10)
-    cluster.device = cluster.moving if cores else cluster.device
     what = f"{case['schedule']}, {links_of(case)['rate']}, {links_of(case)['nodes']} nodes"
-    if not (device_found and moving_found):
-        raise BadInput(f"--fit: {what}: no rate of the device and of moving within a factor of 5 and 10 gives the measured step; "
-                       "take a case in which both computing and links take much of it")
-    print(f"fitted on {what}: devices x {cluster.device:.3f}, moving x {cluster.moving:.3f}\n")
+    for _ in range(4 if len(numbers) > 1 else 1):
+        found = {number: solve(functools.partial(excess, number), 0.1, 10) for number in numbers}
+    if outside := [number for number, (_, inside) in found.items() if not inside]:
+        raise BadInput(f"--fit: {what}: no factor from 0.1 to 10 on {' and '.join(outside)} gives what was measured; "
+                       "take a case in which both computing and links take much of the step")
+    print(f"fitted on {what}: {', '.join(f'{number} x {getattr(cluster, number):.3f}' for number in numbers)}\n")
 
 
 def judge(rows):
@@ -173,20 +170,27 @@ def draw_measured(rows, path):
     save(drawn, path)
 
 
+def case_of(path, schedule):
+    if case := next((case for case in measured_cases(path) if schedule in (None, case["schedule"])), None):
+        return case
+    raise BadInput(f"{path} has no case of {schedule}, which the machine is fitted on")
+
+
 def measured(options):
-    cluster = Cluster(options.minitaw, options.machine, options.reach)
+    cluster, found = Cluster(options.minitaw, options.machine, options.reach), {}
     if options.fit:
-        cases = [case for case in measured_cases(options.fit) if options.fit_schedule in (None, case["schedule"])]
-        if not cases:
-            raise BadInput(f"--fit-schedule: {options.fit} has no case of {options.fit_schedule}")
-        fit(cluster, cases[0], options.fit_cores)
-    cases = {}
-    for case in (case for path in options.results for case in measured_cases(path)):
-        links, name = links_of(case), case["schedule"] + (f", {case['replicas']} replicas" if case["replicas"] > 1 else "")
-        cases[f"{links['nodes']} x {links['ranks_per_node']}", links["rate"], name] = case  # measured again: the last one counts
-    rows = [(*key, case["median_s"], cluster(case)["step_s"]) for key, case in cases.items()]
-    lines = [(nodes, rate, f"`{name}`", f"{seconds:.2f}", f"{predicted:.2f}", f"{100 * (predicted / seconds - 1):+.1f} %") for nodes, rate, name, seconds, predicted in rows]
-    table(("nodes", "link", "schedule", "measured, s", "predicted, s", "error"), lines)
+        fit(cluster, case_of(options.fit, options.fit_schedule), "device", "moving")
+    for day, results in enumerate([options.results, *options.cores]):
+        if day > 0:
+            fit(cluster, case_of(results[0], "1f1b"), "cores")
+        for case in (case for path in results for case in measured_cases(path)):
+            links, name = links_of(case), case["schedule"] + (f", {case['replicas']} replicas" if case["replicas"] > 1 else "")
+            key = f"{links['nodes']} x {links['ranks_per_node']}", links["rate"], name
+            found[key] = (case["median_s"], cluster(case)["step_s"])  # measured again: the last one counts
+    rows = [(*key, *seconds) for key, seconds in found.items()]
+    links = sorted({row[:2] for row in rows}, key=lambda link: (link[0], mbits(link[1])))
+    cells = {row[:3]: f"{row[3]:.2f} {100 * (row[4] / row[3] - 1):+.1f} %" for row in rows}
+    table(("schedule", *map(", ".join, links)), [[f"`{name}`", *(cells.get((*link, name), "") for link in links)] for name in dict.fromkeys(row[2] for row in rows)])
     median, worst, wrong = judge(rows)
     print(f"median error {100 * median:.1f} %, worst {100 * worst:.1f} %, of {len(rows)} cases")
     print("order kept wherever schedules differ by more than 5 %" if not wrong else f"order not kept: {wrong}")
@@ -399,7 +403,7 @@ def main(words=None):
 
     verb("measured", measured, results={"nargs": "+"}, _machine={"required": True}, _fit={"help": "result whose first case the machine is calibrated with"},
          _fit_schedule={"metavar": "SCHEDULE", "help": "the case of this schedule instead of the first"}, _picture={},
-         _fit_cores={"action": "store_true", "help": "one number, the speed of the cores, in place of two"},
+         _cores={"action": "append", "nargs": "+", "default": [], "metavar": "RESULT", "help": "results of another day, the first with 1F1B"},
          _reach={"type": float, "default": 0.976, "help": "what messages reach of an adapter's rate (default: 0.976, as minitaw topo measures)"})
     verb("machine", machine, deck={"nargs": "?"}, _launch={"default": "mpiexec -n 2", "help": "starts a job on the machine (default: mpiexec -n 2)"},
          _links={"help": "output of minitaw topo --json"}, _kernels={"help": "minitaw_kernels --benchmark_out=FILE"})

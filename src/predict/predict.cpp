@@ -120,12 +120,19 @@ private:
     return true;
   }
 
+  /// As in the engine's lanes: messages of one direction, but not two into one slot.
   bool may_join(int r, const Lane& own) const {
-    const int under_way = own.next - own.first;
-    if (under_way == 0) return true;
-    const auto kind = [&](int i) { return at({r, own.actions[static_cast<std::size_t>(i)]}).kind; };
-    return schedule::is_point_to_point(kind(own.next)) && under_way < machine_.messages &&
-           kind(own.next - 1) == kind(own.next);
+    const auto action = [&](int i) -> const Action& {
+      return at({r, own.actions[static_cast<std::size_t>(i)]});
+    };
+    const Action& next = action(own.next);
+    if (own.first < own.next &&
+        (!schedule::is_point_to_point(next.kind) || own.next - own.first >= machine_.messages))
+      return false;
+    return std::ranges::all_of(std::views::iota(own.first, own.next), [&](int i) {
+      const Action& before = action(i);
+      return before.kind == next.kind && (next.kind == Kind::send || before.slots[0] != next.slots[0]);
+    });
   }
 
   bool waits_met(Place p) {

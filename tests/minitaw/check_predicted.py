@@ -48,8 +48,15 @@ def fitting():
     truth = planted(None)
     case = Case("400mbit", 2, median_s=truth["step_s"], exposed_share=0.5, idle_share=0.5 - truth["compute"])
     cluster = Formula("", MACHINE, 0.976)
-    predicted.fit(cluster, case)
+    predicted.fit(cluster, case, "device", "moving")
     assert abs(cluster.device / 0.83 - 1) < 0.02 and abs(cluster.moving / 0.45 - 1) < 0.05, (cluster.device, cluster.moving)
+    case["median_s"] = 1.0  # the link alone takes 1.5 s
+    try:
+        predicted.fit(cluster, case, "device", "moving")
+    except predicted.BadInput as error:
+        assert "no factor from 0.1 to 10 on moving" in str(error), error
+    else:
+        raise AssertionError("a fit that ends at its bounds")
 
 
 def links():
@@ -59,7 +66,7 @@ def links():
     assert "between.rate=360.0 Mbit/s" in two and "device.processors=1" in two and "device.shared_by=node" in two, two
     assert "device.fp32.products=120.0 GFLOP/s" in two and "device.moving=2.0 GB/s" in two, two
     three = cluster.changes(predicted.links_of(Case("1gbit", 3)))
-    assert "between.rate=0.9 Gbit/s" in three and "device.processors=2" in three and "device.shared_by=machine" in three, three
+    assert "between.rate=900.0 Mbit/s" in three and "device.processors=2" in three and "device.shared_by=machine" in three, three
 
 
 def judging():
