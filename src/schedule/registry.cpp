@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
 
 #include "base/error.hpp"
 #include "schedule/builder.hpp"
@@ -24,34 +23,19 @@ const OptionDoc& option_of(const Entry& entry, const std::string& name) {
                                      name, nearest(name, names)));
 }
 
-struct Range {
-  int low, high;
-};
-
-/// "1..8"
-std::optional<Range> range_of(const std::string& text) {
-  const std::size_t dots = text.find("..");
-  if (dots == std::string::npos) return std::nullopt;
-  return Range{std::stoi(text.substr(0, dots)), std::stoi(text.substr(dots + 2))};
-}
-
-bool contains(const Range& range, const std::string& value) {
+/// Whether what an option takes, a word or a range such as "1..8", is or contains `value`.
+bool takes(const std::string& allowed, const std::string& value) {
+  const std::size_t dots = allowed.find("..");
+  if (dots == std::string::npos) return allowed == value;
   int number = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  return error == std::errc() && end == value.data() + value.size() && number >= range.low &&
-         number <= range.high && fmt::format("{}", number) == value;
-}
-
-bool allowed(const OptionDoc& option, const std::string& value) {
-  if (std::ranges::find(option.values, value) != option.values.end() && !range_of(value)) return true;
-  const auto range = range_of(option.values.back());
-  return range && contains(*range, value);
+  return error == std::errc() && end == value.data() + value.size() && std::to_string(number) == value &&
+         number >= std::stoi(allowed.substr(0, dots)) && number <= std::stoi(allowed.substr(dots + 2));
 }
 
 /// "on or off", "auto or 1..64"; a default within the range is not named.
 std::string allowed_text(const OptionDoc& option) {
-  const auto range = range_of(option.values.back());
-  if (range && contains(*range, option.values.front())) return option.values.back();
+  if (takes(option.values.back(), option.values.front())) return option.values.back();
   return fmt::format("{}", fmt::join(option.values, " or "));
 }
 
@@ -60,7 +44,7 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
   const std::string name = text.substr(0, equals);
   const OptionDoc& option = option_of(entry, name);
   const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
-  if (!allowed(option, value))
+  if (std::ranges::none_of(option.values, [&](const auto& allowed) { return takes(allowed, value); }))
     throw InputError(fmt::format("schedule: option \"{}\" of {} takes {}, not \"{}\"", option.name,
                                  entry.name, allowed_text(option), value));
   if (spec.options.contains(option.name))
