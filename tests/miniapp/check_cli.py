@@ -75,6 +75,9 @@ run deck.toml --watchdog -1                         | seconds above zero
 run deck.toml --interleave=x                        | --interleave
 run deck.toml --set                                 | KEY=VALUE
 run one.toml --time-limit soon                      | --time-limit
+run one.toml --time-limit 90                        | --time-limit
+run one.toml --time-limit 1:2:3:4                   | --time-limit
+run one.toml --time-limit 0s                        | --time-limit
 run one.toml --memory 80                            | 80G
 run one.toml -o .                                   | not a file
 run one.toml -o missing/x.h5                        | missing/x.h5
@@ -85,7 +88,8 @@ show deck.toml                                      | not a miniTaw result
 show missing.h5                                     | cannot be read
 show deck.toml --csv --json                         | --csv
 help kyes                                           | did you mean "keys"
-help taw                                            | did you mean
+help taw                                            | did you mean "tawpipe"
+help xyzzy                                          | no help on "xyzzy" (
 """
 
 # The same for keys, each by --set.

@@ -12,6 +12,9 @@ import subprocess
 import sys
 import time
 
+import processes
+from processes import send
+
 MPIEXEC, NUMBER, PROGRAM, FOLDER = sys.argv[1:]
 FOLDER = pathlib.Path(FOLDER)
 FILE, SAID = FOLDER / "out.h5", FOLDER / "stderr"
@@ -24,16 +27,7 @@ LONG = ["schedule=ddp", "layers=4", "hidden=512", "heads=8", "vocab=64", "micro_
 
 
 def ranks():
-    """Process ids of the ranks, by the file that they write."""
-    found = []
-    for process in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if words[0] == PROGRAM.encode() and str(FILE).encode() in words:
-            found.append(int(process.name))
-    return found
+    return processes.ranks(PROGRAM, FILE)
 
 
 def busy_seconds(process):
@@ -57,11 +51,6 @@ def wait_for(condition, what):
         time.sleep(0.1)
 
 
-def terminate():
-    for process in ranks():
-        os.kill(process, signal.SIGTERM)
-
-
 def main():
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
@@ -71,18 +60,17 @@ def main():
     job = start(LONG)
     try:
         wait_for(lambda: len(ranks()) == 2 and all(busy_seconds(rank) > 2 for rank in ranks()), "the step does not begin")
-        terminate()
+        send(signal.SIGTERM, *ranks())
         wait_for(lambda: SAID.read_text(encoding="utf-8").endswith("\n"), "nothing is said")
         time.sleep(2.5)
         assert SAID.read_text(encoding="utf-8") == SENTENCE, SAID.read_text(encoding="utf-8")
         assert job.poll() is None and len(ranks()) == 2, "the first signal has ended the step"
-        terminate()
+        send(signal.SIGTERM, *ranks())
         job.wait(LIMIT)
         # not its exit code: MPICH's launcher says 0 at times where all ranks were killed at once
         wait_for(lambda: not ranks(), "ranks are left")
     finally:
-        for process in ranks():
-            os.kill(process, signal.SIGKILL)
+        send(signal.SIGKILL, *ranks())
         job.kill()
     rows = json.loads(subprocess.run([PROGRAM, "show", FILE, "--json"], capture_output=True, text=True).stdout)
     assert [(row["seq [token]"], row["status"]) for row in rows] == [(8, "ok")], rows

@@ -15,6 +15,9 @@ import subprocess
 import sys
 import time
 
+import processes
+from processes import send
+
 MPIEXEC, NUMBER, PROGRAM, FOLDER = sys.argv[1:5]
 BLOWS = int(sys.argv[5]) if len(sys.argv) > 5 else 12
 FOLDER = pathlib.Path(FOLDER)
@@ -40,47 +43,27 @@ CASES = 24
 
 
 def ranks():
-    """Process ids of the ranks that write the file, in the order of their rank."""
-    found = []
-    for process in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            words = (process / "cmdline").read_bytes().split(b"\0")
-            if words[0] == PROGRAM.encode() and str(FILE).encode() in words:
-                rank = [word for word in (process / "environ").read_bytes().split(b"\0")
-                        if word.startswith((b"PMI_RANK=", b"PMIX_RANK="))]
-                found.append((int(rank[0].split(b"=")[1]) if rank else 0, int(process.name)))
-        except OSError:
-            pass  # it has ended meanwhile
-    return [process for _, process in sorted(found)]
-
-
-def send(process, number):
-    try:
-        os.kill(process, number)
-    except ProcessLookupError:
-        pass
+    return processes.ranks(PROGRAM, FILE)
 
 
 def kill_all(job):
-    for process in [*ranks(), job.pid]:
-        send(process, signal.SIGKILL)
+    send(signal.SIGKILL, *ranks(), job.pid)
 
 
 def kill_one(job):
-    send(chance.choice(ranks() or [job.pid]), signal.SIGKILL)
+    send(signal.SIGKILL, chance.choice(ranks() or [job.pid]))
 
 
 def end_launcher(job):
-    send(job.pid, signal.SIGTERM)
+    send(signal.SIGTERM, job.pid)
 
 
 def end_ranks(job):
-    for process in ranks():
-        send(process, signal.SIGTERM)
+    send(signal.SIGTERM, *ranks())
 
 
 def stop_one(job):
-    send(chance.choice(ranks() or [job.pid]), signal.SIGSTOP)
+    send(signal.SIGSTOP, chance.choice(ranks() or [job.pid]))
 
 
 def fill_disk(job):
@@ -113,11 +96,9 @@ def finish(job, patience, what):
     except subprocess.TimeoutExpired as late:
         if what == "stop_one" and b"RESULT: " in (late.output or b""):
             # The run is over, the stopped rank has left MPI or is leaving it: only the launcher waits for it.
-            for process in ranks():
-                send(process, signal.SIGCONT)
+            send(signal.SIGCONT, *ranks())
             return job.communicate(timeout=patience)
-        for process in ranks():
-            send(process, signal.SIGKILL)
+        send(signal.SIGKILL, *ranks())
         job.kill()
         said = job.communicate()
         raise AssertionError(f"{what}: the job hangs: {said[0][-2000:]} {said[1][-2000:]}") from None
@@ -146,8 +127,7 @@ def strike():
         time.sleep(chance.uniform(0.05, 3))
         blow(job)
     said, complaint = finish(job, WATCHDOG + PATIENCE, blow.__name__)
-    for process in ranks():
-        send(process, signal.SIGKILL)  # a stopped rank outlives a launcher that was killed
+    send(signal.SIGKILL, *ranks())  # a stopped rank outlives a launcher that was killed
     now = rows()
     announced = sum(" to go]" in line and " ok " in line for line in said.splitlines())
     assert len(finished(now)) >= len(before) + announced, f"{blow.__name__}: cases are lost: {said} {complaint}"
