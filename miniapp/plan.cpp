@@ -1,10 +1,12 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -55,7 +57,7 @@ struct CasePlan {
   deck::Case settings;
   int number = 0;   ///< from 0
   record::Row row;  ///< the settings
-  schedule::Program program{};
+  std::shared_ptr<const schedule::Program> program{};
   Kinds inside{}, between{};               ///< bytes of one step
   std::vector<std::uint64_t> out{}, in{};  ///< bytes of one step by group, through its NIC
   schedule::MessageCounts messages{};
@@ -78,7 +80,7 @@ int busiest(const std::vector<std::uint64_t>& groups) {
 std::vector<Kinds> memory_of(const CasePlan& plan, const model::Layout& layout) {
   std::vector<Kinds> ranks;
   for (const schedule::Footprint& rank :
-       schedule::memory(plan.program, layout, plan.settings.micro_batch_per_rank))
+       schedule::memory(*plan.program, layout, plan.settings.micro_batch_per_rank))
     ranks.push_back(by_kind<schedule::Memory>(schedule::memory_kinds, [&](schedule::Memory kind) {
       return rank.by_kind[static_cast<std::size_t>(kind)];
     }));
@@ -88,11 +90,11 @@ std::vector<Kinds> memory_of(const CasePlan& plan, const model::Layout& layout) 
 model::Layout layout_of(const CasePlan& plan, std::int64_t seq) {
   model::Shape shape = plan.settings.shape;
   shape.seq = seq;
-  return model::make_layout(shape, schedule::cut_of(plan.program));
+  return model::make_layout(shape, schedule::cut_of(*plan.program));
 }
 
 schedule::Costs costs_of(const CasePlan& plan, const Machine& machine) {
-  return schedule::costs_of(plan.program, layout_of(plan, plan.settings.shape.seq), machine,
+  return schedule::costs_of(*plan.program, layout_of(plan, plan.settings.shape.seq), machine,
                             plan.settings.micro_batch_per_rank);
 }
 
@@ -107,7 +109,7 @@ std::string slots_text(const schedule::RankProgram& rank) {
 void count_bytes(CasePlan& plan) {
   using schedule::Traffic;
   const topology::Groups& groups = plan.settings.groups;
-  const ByteMatrix bytes = schedule::bytes(plan.program, layout_of(plan, plan.settings.shape.seq));
+  const ByteMatrix bytes = schedule::bytes(*plan.program, layout_of(plan, plan.settings.shape.seq));
   plan.inside = by_kind<Traffic>(schedule::traffic_kinds, [&](Traffic k) { return bytes.inside(groups, k); });
   plan.between =
       by_kind<Traffic>(schedule::traffic_kinds, [&](Traffic k) { return bytes.between(groups, k); });
@@ -124,29 +126,41 @@ void count_bytes(CasePlan& plan) {
     }
 }
 
+/// What the program of a case depends on.
+std::string request_text(const deck::Case& c) {
+  return fmt::format("{} {} {} {} {}", c.schedule, c.groups.text(), c.micro_batches, c.shape.layers,
+                     c.replicas);
+}
+
 /// Builds and validates the program of a case and counts what it asks for. Says on standard error what it
 /// does for a program of many ranks, which takes a while.
-CasePlan plan_case(const deck::Deck& deck, std::size_t number, const Machine& machine) {
+/// `program`: that of the same request, if there is one already.
+CasePlan plan_case(const deck::Deck& deck, std::size_t number, const Machine& machine,
+                   std::shared_ptr<const schedule::Program> program = nullptr) {
   const deck::Case& c = deck.cases[number];
   const auto say = [&](const std::string& text) {
     if (c.ranks >= 512) fmt::print(stderr, "{}", text);
   };
-  say(fmt::format("planning case {} of {}: {} on {} ranks, {} micro-batches: building", number + 1,
-                  deck.cases.size(), c.schedule, c.ranks, c.micro_batches));
+  say(fmt::format("planning case {} of {}: {} on {} ranks, {} micro-batches:", number + 1, deck.cases.size(),
+                  c.schedule, c.ranks, c.micro_batches));
+  if (program == nullptr) {
+    say(" building,");
+    program = std::make_shared<const schedule::Program>(schedule::build(deck::request_of(c)));
+    say(" checking,");
+    schedule::require_valid(*program);
+  }
   CasePlan plan{c, static_cast<int>(number), record::preview({c}).front()};
-  plan.program = schedule::build(deck::request_of(c));
-  say(", checking");
-  schedule::require_valid(plan.program);
-  say(", counting");
+  plan.program = std::move(program);
+  say(" counting,");
   count_bytes(plan);
-  plan.messages = schedule::messages(plan.program);
-  plan.ticks = schedule::ticks(plan.program);
+  plan.messages = schedule::messages(*plan.program);
+  plan.ticks = schedule::ticks(*plan.program);
   plan.memory = memory_of(plan, layout_of(plan, c.shape.seq));
   plan.worst = static_cast<int>(std::ranges::max_element(plan.memory, {}, total) - plan.memory.begin());
-  plan.slots = slots_text(plan.program.ranks[static_cast<std::size_t>(plan.worst)]);
-  say(", timing\n");
+  plan.slots = slots_text(plan.program->ranks[static_cast<std::size_t>(plan.worst)]);
+  say(" timing\n");
   plan.idle = schedule::idle(
-      plan.program, schedule::simulate(plan.program, schedule::free_transfers(costs_of(plan, machine))));
+      *plan.program, schedule::simulate(*plan.program, schedule::free_transfers(costs_of(plan, machine))));
   if (machine.nic > 0)
     plan.nic_s =
         static_cast<double>(std::max(std::ranges::max(plan.out), std::ranges::max(plan.in))) / machine.nic;
@@ -357,7 +371,7 @@ std::string to_text(const CasePlan& plan, const Machine& machine) {
                      "attention)\n",
                      plan.number, c.schedule, ranks_text(c), c.shape.layers, c.shape.hidden, c.shape.seq,
                      deck::micro_batch_text(c), c.micro_batches,
-                     static_cast<double>(model::parameters(c.shape)), plan.program.shards,
+                     static_cast<double>(model::parameters(c.shape)), plan.program->shards,
                      name_of(c.shape.dtype), tokens, tokens * (flops.matmul + flops.attention_causal) * 1e-12,
                      tokens * (flops.matmul + flops.attention_full) * 1e-12) +
          traffic_text(plan, machine) + time_text(plan) + memory_text(plan);
@@ -395,7 +409,7 @@ ordered_json to_json(const CasePlan& plan) {
   const topology::Groups& groups = plan.settings.groups;
   ordered_json json = {
       {"settings", settings_json(plan)},
-      {"shards", plan.program.shards},
+      {"shards", plan.program->shards},
       {"bytes_per_step", {{"inside", to_json(plan.inside)}, {"between", to_json(plan.between)}}},
       {"busiest_out", {{"group", busiest(plan.out)}, {"bytes", std::ranges::max(plan.out)}}},
       {"busiest_in", {{"group", busiest(plan.in)}, {"bytes", std::ranges::max(plan.in)}}}};
@@ -416,7 +430,7 @@ ordered_json to_json(const CasePlan& plan) {
   json["slots"]["rank"] = plan.worst;
   for (int c = 0; c < schedule::slot_classes; ++c)
     json["slots"][std::string(1, letter_of(static_cast<SlotClass>(c)))] =
-        plan.program.ranks[static_cast<std::size_t>(plan.worst)].slots[static_cast<std::size_t>(c)];
+        plan.program->ranks[static_cast<std::size_t>(plan.worst)].slots[static_cast<std::size_t>(c)];
   const auto memory_json = [&](int rank) {
     ordered_json memory = {{"rank", rank}};
     memory.update(to_json(plan.memory[static_cast<std::size_t>(rank)]));
@@ -491,15 +505,15 @@ trace::Timeline timeline_of(const deck::Deck& deck, std::size_t number, const Ma
   const CasePlan plan = plan_case(deck, number, machine);
   const deck::Case& c = plan.settings;
   std::size_t actions = 0;
-  for (const schedule::RankProgram& rank : plan.program.ranks) actions += rank.actions.size();
+  for (const schedule::RankProgram& rank : plan.program->ranks) actions += rank.actions.size();
   if (actions > most_actions)
     throw InputError(fmt::format("--timeline: this step has {} actions, and {} can be drawn; take fewer "
                                  "ranks, layers or micro_batches",
                                  actions, most_actions));
   const auto spans = schedule::simulate(
-      plan.program, costs.empty() ? costs_of(plan, machine)
-                                  : trace::read_costs(deck::read_text(costs), costs, plan.program.groups));
-  const std::string step = fmt::format("step {:.4g} ms", schedule::idle(plan.program, spans).seconds * 1e3),
+      *plan.program, costs.empty() ? costs_of(plan, machine)
+                                   : trace::read_costs(deck::read_text(costs), costs, plan.program->groups));
+  const std::string step = fmt::format("step {:.4g} ms", schedule::idle(*plan.program, spans).seconds * 1e3),
                     sizes = fmt::format("S = {}, B = {}, M = {}", c.shape.seq, deck::micro_batch_text(c),
                                         c.micro_batches);
   const std::string title =
@@ -513,7 +527,7 @@ trace::Timeline timeline_of(const deck::Deck& deck, std::size_t number, const Ma
           : fmt::format("{}: {}, {}\n{}; every action takes its measured mean; transfers do not slow each "
                         "other down",
                         c.schedule, ranks_text(c), sizes, step);
-  return trace::make_timeline(plan.program, spans, title, false);
+  return trace::make_timeline(*plan.program, spans, title, false);
 }
 
 void write_timeline(const Options& options, const deck::Deck& deck, const Machine& machine) {
@@ -567,30 +581,42 @@ int plan(const Options& options) {
       throw InputError(fmt::format(
           "--program: the deck has {} cases, the program of one can be printed; choose it with --set",
           deck.cases.size()));
-    fmt::print("{}", schedule::to_text(plan_case(deck, 0, machine).program));
+    fmt::print("{}", schedule::to_text(*plan_case(deck, 0, machine).program));
     return 0;
   }
-  ordered_json cases = ordered_json::array();
-  Plans plans;
-  std::string details;
-  for (std::size_t i = 0; i < deck.cases.size(); ++i) {
-    CasePlan& plan = plans.emplace_back(plan_case(deck, i, machine));
-    const auto fitted = memory ? std::optional(fit(plan, *memory)) : std::nullopt;
-    if (options.json) {
-      cases.push_back(to_json(plan));
-      if (fitted) cases.back()["device"] = to_json(*fitted);
-    } else {
-      details += "\n" + to_text(plan, machine) + (fitted ? to_text(*fitted) : "");
-    }
-    plan.program = {};  // too large to keep
+  // Cases of one program one after another; no other program is kept, as it may be large.
+  const std::size_t count = deck.cases.size();
+  std::map<std::string, std::size_t> place;
+  std::vector<std::vector<std::size_t>> alike;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto [at, added] = place.try_emplace(request_text(deck.cases[i]), alike.size());
+    if (added) alike.emplace_back();
+    alike[at->second].push_back(i);
   }
+  std::vector<std::optional<CasePlan>> planned(count);
+  std::vector<ordered_json> cases(count);
+  std::vector<std::string> details(count);
+  for (const std::vector<std::size_t>& of_one : alike)
+    for (std::shared_ptr<const schedule::Program> program; const std::size_t i : of_one) {
+      CasePlan& plan = planned[i].emplace(plan_case(deck, i, machine, std::move(program)));
+      const auto fitted = memory ? std::optional(fit(plan, *memory)) : std::nullopt;
+      if (options.json) {
+        cases[i] = to_json(plan);
+        if (fitted) cases[i]["device"] = to_json(*fitted);
+      } else {
+        details[i] = "\n" + to_text(plan, machine) + (fitted ? to_text(*fitted) : "");
+      }
+      program = std::move(plan.program);
+    }
   if (options.json) {
     const ordered_json all = {
         {"notes", deck.notes}, {"assumed_per_rank", to_json(machine)}, {"cases", cases}};
     fmt::print("{}\n", all.dump(2, ' ', false, ordered_json::error_handler_t::replace));
   } else {
     for (const std::string& note : deck.notes) fmt::print("# {}\n", note);
-    fmt::print("{}{}", plans.empty() ? "" : table_text(plans), details);
+    Plans plans;
+    for (std::optional<CasePlan>& plan : planned) plans.push_back(std::move(*plan));
+    fmt::print("{}{}", plans.empty() ? "" : table_text(plans), fmt::join(details, ""));
   }
   return 0;
 }
