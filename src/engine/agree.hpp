@@ -17,18 +17,6 @@ struct AgreedOutOfMemory : AgreedError {
   using AgreedError::AgreedError;
 };
 
-/// A communicator of some of the ranks of another one; MPI_COMM_NULL on the others. Freed at its end.
-struct SubCommunicator {
-  MPI_Comm comm = MPI_COMM_NULL;
-
-  SubCommunicator() = default;
-  SubCommunicator(const SubCommunicator&) = delete;
-  SubCommunicator& operator=(const SubCommunicator&) = delete;
-  ~SubCommunicator() {
-    if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
-  }
-};
-
 /// A barrier for ranks that may wait long: they sleep instead of taking the cores of those that still
 /// compute.
 void wait_for_all(MPI_Comm comm);

@@ -71,7 +71,7 @@ void check_first_step(const Trainer& trainer, const deck::Case& c, MPI_Comm comm
 }
 
 /// The first `count` ranks of `world`.
-void make_members(MPI_Comm world, int rank, int count, SubCommunicator& members) {
+void make_members(MPI_Comm world, int rank, int count, comm::mpi::OwnComm& members) {
   check(MPI_Comm_split(world, rank < count ? 0 : MPI_UNDEFINED, rank, &members.comm), "MPI_Comm_split");
 }
 
@@ -97,7 +97,7 @@ bool CaseRunner::has_time_to_check(const deck::Case& c) { return flops(c, 1) <= 
 
 Check CaseRunner::verify(const deck::Case& c, int steps, const Reference& reference, const Hooks& hooks) {
   Check result;
-  SubCommunicator members;
+  comm::mpi::OwnComm members;
   make_members(world_, rank_, c.ranks, members);
   if (members.comm != MPI_COMM_NULL) {
     const auto trainer = make_trainer(c, members.comm, options_.stall_limit, hooks);
@@ -123,7 +123,7 @@ Outcome CaseRunner::run(const deck::Case& c, const Limits& limits) {
     agree(world_, [&] {
       if (rank_ == 0 && checked) references_.add(c);
     });
-    SubCommunicator members;
+    comm::mpi::OwnComm members;
     make_members(world_, rank_, c.ranks, members);
     if (members.comm != MPI_COMM_NULL) execute(c, members.comm, checked, limits, result);
   } catch (const Left& left) {

@@ -42,7 +42,7 @@ struct Outcome {
 struct RunnerOptions {
   Limits::Seconds stall_limit{600};  ///< of verify(), as in Limits
   /// How communication threads wait, by the cores at hand.
-  comm::mpi::WaitPolicy waiting{.spins = 2, .yields = 4};
+  comm::mpi::WaitPolicy waiting;
   /// Some ranks use the same device, which NCCL refuses.
   bool shared_devices = false;
   /// Results of run() hold the timeline of a step.

@@ -77,7 +77,7 @@ double offset_by_messages(MPI_Comm comm, const Now& now) {
 }
 
 double clock_offset(MPI_Comm comm) {
-  SubCommunicator node, first_ranks;
+  comm::mpi::OwnComm node, first_ranks;
   check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
   check(MPI_Comm_split(comm, rank_in(node.comm) == 0 ? 0 : MPI_UNDEFINED, 0, &first_ranks.comm),
         "MPI_Comm_split");

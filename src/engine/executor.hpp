@@ -171,8 +171,8 @@ using MakeQueues = std::function<Queues(const QueueOptions&)>;
 struct ExecutorOptions {
   Watchdog::Seconds stall_limit{600};  ///< a step in which nothing moves for this long has stalled
   WatchdogCalls watchdog{};
-  comm::mpi::WaitPolicy waiting{.spins = 2, .yields = 4};  ///< of the communication thread
-  bool communication_on_stream = false;                    ///< of the transport, as the next one
+  comm::mpi::WaitPolicy waiting;         ///< of the communication thread
+  bool communication_on_stream = false;  ///< of the transport, as the next one
   int messages_at_once = 1;
   MakeQueues make_queues = engine::make_queues;
 };

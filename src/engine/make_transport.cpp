@@ -97,7 +97,7 @@ std::uint64_t communicator_bytes([[maybe_unused]] MPI_Comm world, [[maybe_unused
   const schedule::Program program =
       schedule::build({schedule::parse_spec("ddp"), topology::Groups({ranks}), ranks, 1});
   const std::uint64_t before = topology::device_memory()->free;
-  const NamedTransport transport = make_nccl({world, program, {}, {.spins = 2, .yields = 4}, shared_devices});
+  const NamedTransport transport = make_nccl({world, program, {}, {}, shared_devices});
   const std::uint64_t after = topology::device_memory()->free;
   const int made = communicators_of(program, "auto", shared_devices).front();
   bytes = before > after ? (before - after) / static_cast<std::uint64_t>(made) : 0;

@@ -29,7 +29,7 @@ struct TrainerOptions {
   /// A step in which no lane moves for this long is reported and given up.
   Watchdog::Seconds stall_limit{600};
   std::function<void(const std::string& report)> on_stall = [](const std::string&) {};
-  comm::mpi::WaitPolicy waiting{.spins = 2, .yields = 4};  ///< of the communication thread
+  comm::mpi::WaitPolicy waiting;  ///< of the communication thread
   Hooks hooks;
 };
 

@@ -70,7 +70,7 @@ TEST(Progress, AFailureWakesWaitersAndKeepsTheFirstReason) {
 using schedule::Action;
 using schedule::RankProgram;
 
-constexpr comm::mpi::WaitPolicy policy{.spins = 2, .yields = 4};
+constexpr comm::mpi::WaitPolicy policy;
 
 /// A transfer that is done after a number of calls, some of which find nothing to do.
 class Slow final : public comm::Operation {
