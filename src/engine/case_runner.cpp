@@ -15,8 +15,8 @@
 #include "engine/collect.hpp"
 #include "engine/queue.hpp"
 #include "kernels/kernels.hpp"
-#include "model/block.hpp"
 #include "model/layout.hpp"
+#include "model/model.hpp"
 
 namespace minitaw::engine {
 namespace {

@@ -22,6 +22,11 @@ void MicroBatch::fill(TokenSource& source, std::int64_t step, std::int64_t first
   segments_ = sort_positions(part(2 * tokens_, tokens_), behind, inputs(), vocab_);
 }
 
+kernels::AttentionSizes attention_sizes(const Shape& shape) {
+  return {static_cast<int>(shape.micro_batch), static_cast<int>(shape.seq), shape.heads, shape.kv_heads,
+          static_cast<int>(shape.head_dim())};
+}
+
 void require(const Buffer& buffer, std::size_t bytes, std::string_view what) {
   if (buffer.data == nullptr || buffer.bytes < bytes)
     throw LogicError(fmt::format("{} has {} bytes where {} are needed", what, buffer.bytes, bytes));
@@ -80,7 +85,7 @@ Block<E> Model::block(int shard, int index, Buffer saved, Buffer deferred, Buffe
                       {{saved_[shard].blocks[index], saved},
                        {deferred.data ? deferred_[shard].blocks[index] : unsplit, deferred},
                        {plan_.block, workspace_}});
-  state.normed1 = matrix_at<E>(workspace_, plan_.block.normed, shape.tokens(), shape.hidden);
+  state.normed1 = matrix_at<E>(workspace_, plan_.block[Part::normed], shape.tokens(), shape.hidden);
   state.rope = matrix_at<float>(workspace_, plan_.rope, shape.seq, shape.head_dim());
   const BlockTensors<const E> tensors = weights.data ? BlockTensors<const E>(weights, run, index)
                                                      : BlockTensors<const E>(state.norm1, state.norm2);
@@ -90,12 +95,6 @@ Block<E> Model::block(int shard, int index, Buffer saved, Buffer deferred, Buffe
 template <class E>
 Matrix<E> Model::hidden(Buffer x) const {
   return matrix_at<E>(x, {}, layout_.shape.tokens(), layout_.shape.hidden);
-}
-
-template <class E>
-Matrix<E> Model::output_gradient(int shard, int index, Buffer deferred) const {
-  return matrix_at<E>(deferred, deferred_[shard].blocks[index].output_gradient, layout_.shape.tokens(),
-                      layout_.shape.hidden);
 }
 
 void Model::forward(int shard, Buffer x, Buffer saved, Buffer weights) {
@@ -134,12 +133,11 @@ void Model::backward_input(int shard, Buffer x, Buffer saved, Buffer deferred, B
   require_visit(shard, x, saved, weights);
   require(deferred, deferred_[shard].bytes, "deferred of a backward pass");
   with_element(layout_.shape.dtype, [&]<class E>(E) {
+    const auto block_of = [&](int i) { return block<E>(shard, i, saved, deferred, weights); };
     const int last = last_block(shard);
-    Kokkos::deep_copy(exec_, output_gradient<E>(shard, last, deferred), hidden<E>(x));
+    Kokkos::deep_copy(exec_, block_of(last).output_gradient(), hidden<E>(x));
     for (int i = last; i >= 0; --i)
-      block<E>(shard, i, saved, deferred, weights)
-          .backward_input(i > 0 ? output_gradient<E>(shard, i - 1, deferred) : hidden<E>(x),
-                          output_gradient<E>(shard, i, deferred));
+      block_of(i).backward_input(i > 0 ? block_of(i - 1).output_gradient() : hidden<E>(x));
   });
 }
 
@@ -148,20 +146,9 @@ void Model::backward_weight(int shard, Buffer gradient, Dtype gradient_type, boo
   require(saved, saved_[shard].bytes, "saved activations");
   require(deferred, deferred_[shard].bytes, "deferred of a backward pass");
   for_gradients(shard, gradient, gradient_type, accumulate, [&]<class E>(E, int i, const auto& into) {
-    block<E>(shard, i, saved, deferred, {})
-        .backward_weight(output_gradient<E>(shard, i, deferred), into, accumulate);
+    block<E>(shard, i, saved, deferred, {}).backward_weight(into, accumulate);
   });
 }
-
-namespace {
-
-void require(const MicroBatch& batch, const Shape& shape) {
-  if (batch.inputs().size() != static_cast<std::size_t>(shape.tokens()) || batch.segments().empty())
-    throw LogicError(fmt::format("a micro-batch of {} tokens in {} segments where there must be {} tokens",
-                                 batch.inputs().size(), batch.segments().size(), shape.tokens()));
-}
-
-}  // namespace
 
 const Tensor& Model::embeddings_tensor(Role role) const {
   const Tensor& tensor = embeddings_tensors_[static_cast<int>(role) - static_cast<int>(Role::embedding)];
@@ -171,14 +158,17 @@ const Tensor& Model::embeddings_tensor(Role role) const {
   return tensor;
 }
 
-void Model::require_embeddings(Buffer x, Buffer embeddings) const {
-  require(x, hidden_bytes(layout_.shape), "hidden state");
-  require(embeddings, bytes(embeddings_part_.elements), "weights of the embeddings");
-}
-
-void Model::require_embeddings_gradient(Buffer embeddings_gradient) const {
-  require(embeddings_gradient, static_cast<std::size_t>(embeddings_part_.elements) * sizeof(float),
-          "gradient of the embeddings");
+void Model::require_visit(const MicroBatch& batch, Buffer x, const Buffer* embeddings,
+                          const Buffer* embeddings_gradient) const {
+  const std::int64_t tokens = layout_.shape.tokens(), elements = embeddings_part_.elements;
+  require(x, hidden_bytes(layout_.shape), "hidden state or its gradient");
+  if (embeddings) require(*embeddings, bytes(elements), "weights of the embeddings");
+  if (embeddings_gradient)
+    require(*embeddings_gradient, static_cast<std::size_t>(elements) * sizeof(float),
+            "gradient of the embeddings");
+  if (std::ssize(batch.inputs()) != tokens || batch.segments().empty())
+    throw LogicError(fmt::format("a micro-batch of {} tokens in {} segments where there must be {} tokens",
+                                 batch.inputs().size(), batch.segments().size(), tokens));
 }
 
 /// Asynchronous because the source is pinned.
@@ -192,8 +182,7 @@ Vector<std::int32_t> Model::upload(const Region& region, MicroBatch::Tokens pinn
 
 void Model::embed(Buffer x, Buffer embeddings, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
-  require_embeddings(x, embeddings);
-  require(batch, shape);
+  require_visit(batch, x, &embeddings, nullptr);
   const Vector<std::int32_t> tokens = upload(plan_.tokens, batch.inputs());
   with_element(shape.dtype, [&]<class E>(E) {
     kernels::embedding_forward(exec_, hidden<E>(x),
@@ -204,9 +193,7 @@ void Model::embed(Buffer x, Buffer embeddings, const MicroBatch& batch) {
 /// Written: zeros first, because the rows of tokens that the micro-batch lacks are part of the gradient.
 void Model::embed_backward(Buffer embeddings_gradient, bool accumulate, Buffer x, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
-  require(x, hidden_bytes(shape), "gradient of the hidden state");
-  require_embeddings_gradient(embeddings_gradient);
-  require(batch, shape);
+  require_visit(batch, x, nullptr, &embeddings_gradient);
   const Vector<std::int32_t> index = upload(plan_.index, batch.index());
   const auto part = [&](MicroBatch::Tokens tokens) {
     return kernels::TokensIn(index.data() + (tokens.data() - batch.index().data()), tokens.size());
@@ -225,9 +212,7 @@ void Model::embed_backward(Buffer embeddings_gradient, bool accumulate, Buffer x
 void Model::loss(Buffer x, Buffer embeddings_gradient, bool accumulate, double* loss, Buffer embeddings,
                  const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
-  require_embeddings(x, embeddings);
-  require_embeddings_gradient(embeddings_gradient);
-  require(batch, shape);
+  require_visit(batch, x, &embeddings, &embeddings_gradient);
   upload(plan_.tokens, batch.targets());
   if (!accumulate) clear_padding(exec_, embeddings_gradient.as<float>(), embeddings_padding_);
   const std::int64_t slice = loss_slice(shape);
@@ -254,8 +239,8 @@ void Model::loss_of_slice(Buffer x, Buffer embeddings_gradient, bool accumulate,
   const auto rstd = vector_at<float>(workspace_, plan_.slice_rstd, rows);
   const auto logits = matrix_at<E>(workspace_, plan_.slice_logits, rows, shape.vocab);
   const auto losses = vector_at<double>(workspace_, plan_.slice_losses, rows);
-  const auto partial =
-      matrix_at<float>(workspace_, plan_.block.gain_partial1, kernels::rmsnorm_chunks(rows), shape.hidden);
+  const auto partial = matrix_at<float>(workspace_, plan_.block[Part::gain_partial1],
+                                        kernels::rmsnorm_chunks(rows), shape.hidden);
 
   kernels::rmsnorm_forward(exec_, normed, rstd, {}, part, gain);
   kernels::linear_forward(exec_, logits, normed, weight);

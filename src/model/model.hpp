@@ -26,6 +26,9 @@ struct Buffer {
   }
 };
 
+/// What attention takes of a shape.
+[[nodiscard]] kernels::AttentionSizes attention_sizes(const Shape& shape);
+
 /// Throws LogicError if `buffer` is smaller than a compute action needs.
 void require(const Buffer& buffer, std::size_t bytes, std::string_view what);
 
@@ -53,7 +56,7 @@ public:
   using Tokens = std::span<const std::int32_t>;
   [[nodiscard]] Tokens targets() const { return part(0, tokens_); }
   [[nodiscard]] Tokens inputs() const { return part(tokens_, tokens_); }
-  /// Positions by input token, and where each distinct token begins: see token_index.hpp.
+  /// Positions by input token, and where each distinct token begins: see sort_positions().
   [[nodiscard]] Tokens order() const { return part(2 * tokens_, tokens_); }
   [[nodiscard]] Tokens segments() const { return part(3 * tokens_, segments_); }
   /// inputs, order and segments, one behind another, so that one copy brings them to the device.
@@ -164,9 +167,6 @@ private:
   /// A hidden state or its gradient [T, H].
   template <class E>
   [[nodiscard]] kernels::Matrix<E> hidden(Buffer x) const;
-  /// In the deferred: the gradient at the output of a block.
-  template <class E>
-  [[nodiscard]] kernels::Matrix<E> output_gradient(int shard, int index, Buffer deferred) const;
   template <class E>
   void loss_of_slice(Buffer x, Buffer embeddings_gradient, bool accumulate, double* loss, Buffer embeddings,
                      std::int64_t begin, std::int64_t rows);
@@ -183,8 +183,8 @@ private:
   void require_visit(int shard, Buffer x, Buffer saved, Buffer weights) const;
   /// A tensor of the embeddings by its place in the rank's part of them.
   [[nodiscard]] const Tensor& embeddings_tensor(Role role) const;
-  void require_embeddings(Buffer x, Buffer embeddings) const;
-  void require_embeddings_gradient(Buffer embeddings_gradient) const;
+  void require_visit(const MicroBatch& batch, Buffer x, const Buffer* embeddings,
+                     const Buffer* embeddings_gradient) const;
   kernels::Vector<std::int32_t> upload(const Region& region, MicroBatch::Tokens pinned);
 
   ExecutionSpace exec_;

@@ -11,6 +11,8 @@ namespace {
 constexpr std::size_t region_alignment = 256;
 constexpr std::int64_t largest_logits = std::int64_t{1} << 26;
 
+constexpr std::size_t fp32 = 4, fp64 = 8, int32 = 4;
+
 /// Hands out regions one behind another.
 class Carver {
 public:
@@ -21,74 +23,45 @@ public:
     end_ += (region.bytes + region_alignment - 1) / region_alignment * region_alignment;
     return region;
   }
+  void take(BlockRegions& block, std::initializer_list<Part> parts, const Shape& shape, std::int64_t ffn) {
+    for (const Part part : parts) {
+      const auto [rows, cols] = extents_of(part, shape, ffn);
+      block[part] = take(rows * cols, part < Part::rstd1 ? bytes_of(shape.dtype) : fp32);
+    }
+  }
   [[nodiscard]] std::size_t end() const { return end_; }
 
 private:
   std::size_t end_;
 };
 
-constexpr std::size_t fp32 = 4, fp64 = 8, int32 = 4;
-
-/// Takes a block's tensors by their shapes.
-struct BlockCarver {
-  BlockCarver(const Shape& of_model, std::int64_t ffn_width)
-      : shape(of_model), tokens(shape.tokens()), ffn(tokens * ffn_width), element(bytes_of(shape.dtype)) {}
-
-  Region hidden(Carver& carver) const { return carver.take(tokens * shape.hidden, element); }
-  Region qkv(Carver& carver) const { return carver.take(tokens * shape.qkv(), element); }
-  Region heads(Carver& carver) const { return carver.take(tokens * shape.heads * shape.head_dim(), element); }
-  Region gain(Carver& carver) const { return carver.take(shape.hidden, element); }
-  Region products(Carver& carver, int count) const { return carver.take(count * ffn, element); }
-  Region row_statistics(Carver& carver) const { return carver.take(tokens, fp32); }
-  Region head_statistics(Carver& carver) const { return carver.take(tokens * shape.heads, fp32); }
-  Region gain_partial(Carver& carver) const {
-    return carver.take(std::min(tokens, most_gain_chunks) * shape.hidden, fp32);
-  }
-
-  /// Attention: kept or recomputed.
-  void attention(Carver& carver, BlockRegions& block) const {
-    block.attention = heads(carver);
-    block.lse = head_statistics(carver);
-  }
-  /// What only Recompute::none keeps; all but the feed-forward projections.
-  void rest(Carver& carver, BlockRegions& block) const {
-    block.rstd1 = row_statistics(carver);
-    block.qkv = qkv(carver);
-    block.middle = hidden(carver);
-    block.rstd2 = row_statistics(carver);
-  }
-
-  const Shape& shape;
-  std::int64_t tokens, ffn;
-  std::size_t element;
-};
-
-/// take(carver of the block's tensors, carver of the buffer) for each block of the shard.
-template <class Take>
-ShardPlan plan_shard(const Layout& layout, int shard, const Take& take) {
+/// take_parts(take) for each block of the shard, where take(parts) hands out the regions of some parts.
+template <class TakeParts>
+ShardPlan plan_shard(const Layout& layout, int shard, const TakeParts& take_parts) {
   const Shard& run = layout.shards[shard];
   ShardPlan plan;
   Carver carver(0);
   for (int layer = run.first_layer; layer < run.first_layer + run.layers; ++layer)
-    plan.blocks.push_back(take(BlockCarver(layout.shape, layout.shape.ffn[layer]), carver));
+    take_parts([&, &block = plan.blocks.emplace_back()](std::initializer_list<Part> parts) {
+      carver.take(block, parts, layout.shape, layout.shape.ffn[layer]);
+    });
   plan.bytes = carver.end();
   return plan;
 }
 
 std::size_t plan_block(WorkspacePlan& plan, const Shape& shape, std::size_t begin) {
-  const BlockCarver take(shape, *std::max_element(shape.ffn.begin(), shape.ffn.end()));
-  BlockRegions& block = plan.block;
+  const std::int64_t ffn = *std::max_element(shape.ffn.begin(), shape.ffn.end());
+  const auto take = [&](Carver& carver, std::initializer_list<Part> parts) {
+    carver.take(plan.block, parts, shape, ffn);
+  };
   Carver carver(begin);
-  block.normed = take.hidden(carver);
-  block.middle_gradient = take.hidden(carver);
-  if (shape.recompute == Recompute::block) take.attention(carver, block);
-  if (shape.recompute != Recompute::none) take.rest(carver, block);
+  take(carver, {Part::normed, Part::middle_gradient});
+  if (shape.recompute == Recompute::block) take(carver, {Part::attention, Part::lse});
+  if (shape.recompute != Recompute::none) take(carver, {Part::rstd1, Part::qkv, Part::middle, Part::rstd2});
   Carver feed_forward(carver.end()), attention(carver.end());
-  if (shape.recompute != Recompute::none) block.ffn = take.products(feed_forward, 2);
-  block.product = take.products(feed_forward, 1);
-  block.attention_gradient = take.heads(attention);
-  block.qkv_gradient = take.qkv(attention);
-  block.delta = take.head_statistics(attention);
+  if (shape.recompute != Recompute::none) take(feed_forward, {Part::ffn});
+  take(feed_forward, {Part::product});
+  take(attention, {Part::attention_gradient, Part::qkv_gradient, Part::delta});
   return std::max(feed_forward.end(), attention.end());
 }
 
@@ -103,13 +76,20 @@ std::size_t plan_loss(WorkspacePlan& plan, const Shape& shape, std::size_t begin
   return carver.end();
 }
 
-std::size_t plan_embedding(WorkspacePlan& plan, const Shape& shape, std::size_t begin) {
-  Carver carver(begin);
-  plan.index = carver.take(2 * shape.tokens() + most_segments(shape.vocab, shape.tokens()), int32);
-  return carver.end();
-}
-
 }  // namespace
+
+Extents extents_of(Part part, const Shape& shape, std::int64_t ffn) {
+  const std::int64_t rows = shape.tokens();
+  const Extents hidden{rows, shape.hidden}, qkv{rows, shape.qkv()},
+      heads{rows, shape.heads * shape.head_dim()}, gain{1, shape.hidden}, of_rows{rows, 1},
+      of_scores{rows, shape.heads}, partial{std::min(rows, most_gain_chunks), shape.hidden};
+  const Extents of_part[] = {hidden,    qkv,         heads,   hidden,  {rows, 2 * ffn},
+                             hidden,    {rows, ffn}, hidden,  hidden,  heads,
+                             qkv,       gain,        gain,    of_rows, of_rows,
+                             of_scores, of_scores,   partial, partial};  // in the order of Part
+  static_assert(std::size(of_part) == std::tuple_size_v<decltype(BlockRegions::all)>);
+  return of_part[static_cast<std::size_t>(part)];
+}
 
 std::int64_t loss_slice(const Shape& shape) {
   const std::int64_t most = largest_logits / shape.vocab;
@@ -118,39 +98,21 @@ std::int64_t loss_slice(const Shape& shape) {
 }
 
 ShardPlan plan_saved(const Layout& layout, int shard) {
-  const Recompute recompute = layout.shape.recompute;
-  return plan_shard(layout, shard, [=](const BlockCarver& take, Carver& carver) {
-    BlockRegions block;
-    block.input = take.hidden(carver);
-    if (recompute != Recompute::block) take.attention(carver, block);
-    if (recompute == Recompute::none) {
-      take.rest(carver, block);
-      block.ffn = take.products(carver, 2);
-    }
-    return block;
+  return plan_shard(layout, shard, [recompute = layout.shape.recompute](const auto& take) {
+    take({Part::input});
+    if (recompute != Recompute::block) take({Part::attention, Part::lse});
+    if (recompute == Recompute::none) take({Part::rstd1, Part::qkv, Part::middle, Part::rstd2, Part::ffn});
   });
 }
 
 ShardPlan plan_deferred(const Layout& layout, int shard) {
-  const Recompute recompute = layout.shape.recompute;
-  return plan_shard(layout, shard, [=](const BlockCarver& take, Carver& carver) {
-    BlockRegions block;
-    block.output_gradient = take.hidden(carver);
-    block.norm1 = take.gain(carver);
-    if (recompute == Recompute::block) block.attention = take.heads(carver);
-    if (recompute == Recompute::none) {
-      block.norm2 = take.gain(carver);
-    } else {
-      block.rstd1 = take.row_statistics(carver);
-      block.normed = take.hidden(carver);
-      block.ffn = take.products(carver, 2);
-    }
-    block.product = take.products(carver, 1);
-    block.middle_gradient = take.hidden(carver);
-    block.qkv_gradient = take.qkv(carver);
-    block.gain_partial1 = take.gain_partial(carver);
-    block.gain_partial2 = take.gain_partial(carver);
-    return block;
+  return plan_shard(layout, shard, [recompute = layout.shape.recompute](const auto& take) {
+    take({Part::output_gradient, Part::norm1});
+    if (recompute == Recompute::block) take({Part::attention});
+    if (recompute == Recompute::none) take({Part::norm2});
+    else take({Part::rstd1, Part::normed, Part::ffn});
+    take({Part::product, Part::middle_gradient, Part::qkv_gradient});
+    take({Part::gain_partial1, Part::gain_partial2});
   });
 }
 
@@ -160,10 +122,11 @@ WorkspacePlan plan_workspace(const Layout& layout) {
   Carver carver(0);
   plan.rope = carver.take(shape.seq * shape.head_dim(), fp32);
   plan.tokens = carver.take(shape.tokens(), int32);
-  plan.block.gain_partial1 = plan.block.gain_partial2 = BlockCarver(shape, 0).gain_partial(carver);
+  carver.take(plan.block, {Part::gain_partial1}, shape, 0);
+  plan.block[Part::gain_partial2] = plan.block[Part::gain_partial1];
   const std::size_t shared = carver.end();
-  plan.bytes = std::max(
-      {plan_block(plan, shape, shared), plan_loss(plan, shape, shared), plan_embedding(plan, shape, shared)});
+  plan.index = carver.take(2 * shape.tokens() + most_segments(shape.vocab, shape.tokens()), int32);
+  plan.bytes = std::max({carver.end(), plan_block(plan, shape, shared), plan_loss(plan, shape, shared)});
   return plan;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "model/layout.hpp"
@@ -13,28 +15,44 @@ struct Region {
   std::size_t bytes = 0;
 };
 
-/// Places of what a block works on, in one of three buffers: saved from the forward pass for the backward
-/// pass; deferred by the backward pass towards the input for the one towards the weights, where they are
-/// split; or scratch. T = B S tokens; statistics are fp32.
-struct BlockRegions {
-  Region input;                         ///< [T, H] hidden state at the block's input
-  Region rstd1;                         ///< [T] reciprocal root mean square of its rows
-  Region qkv;                           ///< [T, (h + 2 h_kv) d] after rotation
-  Region attention;                     ///< [T, h d] attention output
-  Region lse;                           ///< [B, h, S] log-sum-exp of each row of scores
-  Region middle;                        ///< [T, H] hidden state between attention and feed-forward
-  Region rstd2;                         ///< [T]
-  Region ffn;                           ///< [T, 2 F] gate and up projections, then their gradient
-  Region normed;                        ///< [T, H] input of the linear layers; deferred: that of w13
-  Region product;                       ///< [T, F] SwiGLU product, before that its gradient
-  Region output_gradient;               ///< [T, H] at the block's output; deferred only
-  Region middle_gradient;               ///< [T, H]
-  Region attention_gradient;            ///< [T, h d]
-  Region qkv_gradient;                  ///< [T, (h + 2 h_kv) d]
-  Region delta;                         ///< [B, h, S] fp32: sum of output x gradient of each row
-  Region norm1, norm2;                  ///< [H] gains; deferred only
-  Region gain_partial1, gain_partial2;  ///< [chunks, H] fp32: partial sums of both norms' gradients
+/// What a block works on; its places are in one of three buffers: saved from the forward pass for the
+/// backward pass; deferred by the backward pass towards the input for the one towards the weights, where they
+/// are split; or scratch. T = B S tokens.
+enum class Part {
+  input,               ///< [T, H] hidden state at the block's input
+  qkv,                 ///< [T, (h + 2 h_kv) d] after rotation
+  attention,           ///< [T, h d] attention output
+  middle,              ///< [T, H] hidden state between attention and feed-forward
+  ffn,                 ///< [T, 2 F] gate and up projections, then their gradient
+  normed,              ///< [T, H] input of the linear layers; deferred: that of w13
+  product,             ///< [T, F] SwiGLU product, before that its gradient
+  output_gradient,     ///< [T, H] at the block's output; deferred only
+  middle_gradient,     ///< [T, H]
+  attention_gradient,  ///< [T, h d]
+  qkv_gradient,        ///< [T, (h + 2 h_kv) d]
+  norm1,               ///< [H] gain; deferred only
+  norm2,
+  rstd1,          ///< [T] fp32: reciprocal root mean square of the rows of `input`
+  rstd2,          ///< of `middle`
+  lse,            ///< [B, h, S] fp32: log-sum-exp of each row of scores
+  delta,          ///< [B, h, S] fp32: sum of output x gradient of each row
+  gain_partial1,  ///< [chunks, H] fp32: partial sums of the gradients of both gains
+  gain_partial2,
 };
+
+struct BlockRegions {
+  std::array<Region, 1 + static_cast<std::size_t>(Part::gain_partial2)> all;
+
+  [[nodiscard]] Region& operator[](Part part) { return all[static_cast<std::size_t>(part)]; }
+  [[nodiscard]] const Region& operator[](Part part) const { return all[static_cast<std::size_t>(part)]; }
+};
+
+struct Extents {
+  std::int64_t rows, cols;
+};
+/// Of a part in a block whose feed-forward width is `ffn`; chunks: as many as there may be.
+[[nodiscard]] Extents extents_of(Part part, const Shape& shape, std::int64_t ffn);
+
 struct ShardPlan {
   std::vector<BlockRegions> blocks;
   std::size_t bytes = 0;
@@ -79,7 +97,7 @@ inline constexpr std::int64_t most_gain_chunks = 512;
 /// tokens; a multiple of 64 where it can be, because matrix products work in tiles.
 [[nodiscard]] std::int64_t loss_slice(const Shape& shape);
 
-/// Bytes of the hidden state [B S, H] that hidden_states from block to block (and of its gradient on the way
+/// Bytes of the hidden state [B S, H] that goes from block to block (and of its gradient on the way
 /// back).
 [[nodiscard]] std::size_t hidden_bytes(const Shape& shape);
 

@@ -287,12 +287,7 @@ void expect_disjoint(std::vector<Region> regions, std::size_t bytes) {
   }
 }
 
-std::vector<Region> regions_of(const BlockRegions& b) {
-  return {b.input,           b.rstd1,           b.qkv,          b.attention, b.lse,
-          b.middle,          b.rstd2,           b.ffn,          b.normed,    b.product,
-          b.output_gradient, b.middle_gradient, b.qkv_gradient, b.norm1,     b.norm2,
-          b.gain_partial1,   b.gain_partial2};
-}
+std::vector<Region> regions_of(const BlockRegions& block) { return {block.all.begin(), block.all.end()}; }
 
 class Footprint : public ::testing::TestWithParam<std::tuple<Recompute, Dtype>> {
 protected:
@@ -314,14 +309,16 @@ TEST_P(Footprint, RegionsOfOnePhaseAreDisjoint) {
   const Layout layout = make_layout(shape(), {2, 1});
   const WorkspacePlan p = plan_workspace(layout);
   BlockRegions feed_forward = p.block, attention = p.block;
-  feed_forward.gain_partial2 = attention.gain_partial2 = {};  // where the first is
-  feed_forward.qkv_gradient = attention.ffn = attention.product = {};
+  for (const Part part : {Part::gain_partial2, Part::qkv_gradient, Part::attention_gradient, Part::delta})
+    feed_forward[part] = {};
+  for (const Part part : {Part::gain_partial2, Part::ffn, Part::product})
+    attention[part] = {};  // gain_partial2: where the first is
+  const Region partial = p.block[Part::gain_partial1];
   std::vector<std::vector<Region>> phases = {
       regions_of(feed_forward),
       regions_of(attention),
-      {p.slice_normed, p.slice_gradient, p.slice_rstd, p.slice_logits, p.slice_losses, p.block.gain_partial1},
-      {p.index, p.block.gain_partial1}};
-  phases[1].insert(phases[1].end(), {p.block.attention_gradient, p.block.delta});
+      {p.slice_normed, p.slice_gradient, p.slice_rstd, p.slice_logits, p.slice_losses, partial},
+      {p.index, partial}};
   for (std::vector<Region>& phase : phases) {
     phase.insert(phase.end(), {p.rope, p.tokens});
     expect_disjoint(phase, p.bytes);
