@@ -1,5 +1,3 @@
-#include "kernels/cuda/cudnn_attention.hpp"
-
 #include <cudnn_frontend.h>
 #include <fmt/format.h>
 
@@ -10,7 +8,7 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
-#include "kernels/cuda/runtime.hpp"
+#include "kernels/cuda/libraries.hpp"
 
 static_assert(CUDNN_FRONTEND_VERSION >= 11300, "cudnn-frontend 1.13 or newer is needed");
 

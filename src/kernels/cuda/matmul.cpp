@@ -1,9 +1,7 @@
-#include "kernels/cuda/cublaslt.hpp"
-
 #include <fmt/format.h>
 
 #include <array>
-#include <stdexcept>
+#include <optional>
 
 #include "kernels/cuda/queue.hpp"
 #include "kernels/detail/backends.hpp"
@@ -61,47 +59,65 @@ void describe(cublasLtMatmulPreference_t preference, const ProductKey& key) {
 
 }  // namespace
 
-CublasLt::CublasLt() { check(cublasLtCreate(&handle_), "starting the library"); }
+/// A product ready to be enqueued. The library offers several algorithms for it, the one that it takes for
+/// fastest first.
+struct CublasLt::Plan {
+  Plan(cublasLtHandle_t of_queue, const ProductKey& key);
 
-CublasLt::~CublasLt() { (void)cublasLtDestroy(handle_); }
+  [[nodiscard]] cublasStatus_t enqueue(cudaStream_t stream, void* workspace, const Product& product) {
+    const float alpha = 1;
+    return cublasLtMatmul(handle, &operation, &alpha, product.b, &first, product.a, &second, &product.beta,
+                          product.c, &result, product.c, &result, &algorithm.value, workspace,
+                          cublas_workspace_bytes, stream);
+  }
+  /// Milliseconds, or nothing if the library cannot run it.
+  [[nodiscard]] std::optional<float> time(cudaStream_t stream, void* workspace, const Product& product);
+  void choose(cudaStream_t stream, void* workspace, const Product& product);
+
+  /// A type with a name: nvcc 13 does not survive a vector of the library's, which has none.
+  struct Algorithm {
+    cublasLtMatmulAlgo_t value;
+  };
+  cublasLtHandle_t handle;
+  cublasLtMatmulDescOpaque_t operation{};
+  cublasLtMatrixLayoutOpaque_t first{}, second{}, result{};
+  std::vector<Algorithm> offered;
+  Algorithm algorithm{};
+  std::string choice;
+};
 
 /// The transpose of c is op(b)^T op(a)^T: a and b change places, and column-major eyes see them transposed
 /// already.
-CublasLt::Plan CublasLt::make_plan(const ProductKey& key, Algorithms& offered) const {
-  Plan plan;
-  describe(&plan.operation, key.transposed_b, key.transposed_a);
-  describe(&plan.first, key.element, key.transposed_b ? key.n : key.k, key.transposed_b ? key.k : key.n);
-  describe(&plan.second, key.element, key.transposed_a ? key.k : key.m, key.transposed_a ? key.m : key.k);
-  describe(&plan.result, key.result, key.m, key.n);
+CublasLt::Plan::Plan(cublasLtHandle_t of_queue, const ProductKey& key) : handle(of_queue) {
+  describe(&operation, key.transposed_b, key.transposed_a);
+  describe(&first, key.element, key.transposed_b ? key.n : key.k, key.transposed_b ? key.k : key.n);
+  describe(&second, key.element, key.transposed_a ? key.k : key.m, key.transposed_a ? key.m : key.k);
+  describe(&result, key.result, key.m, key.n);
   cublasLtMatmulPreferenceOpaque_t preference{};
   describe(&preference, key);
 
   std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
   int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      handle_, &plan.operation, &plan.first, &plan.second, &plan.result, &plan.result, &preference,
-      static_cast<int>(found.size()), found.data(), &count);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return plan;
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoGetHeuristic(handle, &operation, &first, &second, &result, &result, &preference,
+                                     static_cast<int>(found.size()), found.data(), &count);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
   check(status, "choosing an algorithm for " + text(key));
   for (int i = 0; i < count; ++i)
     if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= cublas_workspace_bytes)
       offered.push_back({found[i].algo});
-  plan.possible = !offered.empty();
-  if (plan.possible) plan.algorithm = offered.front().value;
-  return plan;
+  if (!offered.empty()) algorithm = offered.front();
 }
 
 /// The first call of an algorithm may load its code.
-std::optional<float> CublasLt::time(Plan& plan, cudaStream_t stream, void* workspace,
-                                    const Product& product) const {
+std::optional<float> CublasLt::Plan::time(cudaStream_t stream, void* workspace, const Product& product) {
   constexpr int calls = 3;
-  if (enqueue(plan, stream, workspace, product) != CUBLAS_STATUS_SUCCESS) return {};
+  if (enqueue(stream, workspace, product) != CUBLAS_STATUS_SUCCESS) return {};
   cudaEvent_t begin = nullptr, end = nullptr;
   detail::cuda::check(cudaEventCreate(&begin), "making an event");
   detail::cuda::check(cudaEventCreate(&end), "making an event");
   detail::cuda::check(cudaEventRecord(begin, stream), "recording an event");
-  for (int call = 0; call < calls; ++call)
-    check(enqueue(plan, stream, workspace, product), "timing a product");
+  for (int call = 0; call < calls; ++call) check(enqueue(stream, workspace, product), "timing a product");
   detail::cuda::check(cudaEventRecord(end, stream), "recording an event");
   detail::cuda::check(cudaEventSynchronize(end), "timing a product");
   float milliseconds = 0;
@@ -111,47 +127,41 @@ std::optional<float> CublasLt::time(Plan& plan, cudaStream_t stream, void* works
   return milliseconds / calls;
 }
 
-void CublasLt::choose(Plan& plan, const Algorithms& offered, cudaStream_t stream, void* workspace,
-                      const Product& product) const {
+void CublasLt::Plan::choose(cudaStream_t stream, void* workspace, const Product& product) {
   constexpr float noise = 0.99F;  // what is not faster by more than 1 % is not faster
   std::size_t fastest = 0;
-  float first = 0, best = 0;
+  float of_first = 0, best = 0;
   for (std::size_t i = 0; i < offered.size(); ++i) {
-    plan.algorithm = offered[i].value;
-    const std::optional<float> measured = time(plan, stream, workspace, product);
+    algorithm = offered[i];
+    const std::optional<float> measured = time(stream, workspace, product);
     if (!measured) continue;
-    if (best == 0) first = best = *measured, fastest = i;
+    if (best == 0) of_first = best = *measured, fastest = i;
     else if (*measured < noise * best) best = *measured, fastest = i;
   }
-  plan.algorithm = offered[fastest].value;
-  plan.choice = fmt::format("algorithm {} of {}, {:.1f} % faster than the first", fastest + 1, offered.size(),
-                            best > 0 ? 100 * (first / best - 1) : 0);
+  algorithm = offered[fastest];
+  choice = fmt::format("algorithm {} of {}, {:.1f} % faster than the first", fastest + 1, offered.size(),
+                       best > 0 ? 100 * (of_first / best - 1) : 0);
 }
+
+CublasLt::CublasLt() { check(cublasLtCreate(&handle_), "starting the library"); }
+
+CublasLt::~CublasLt() { (void)cublasLtDestroy(handle_); }
 
 std::vector<std::string> CublasLt::choices() const {
   std::vector<std::string> lines;
   for (const auto& [key, plan] : plans_)
-    if (!plan.choice.empty()) lines.push_back(fmt::format("{}: {}", text(key), plan.choice));
+    if (plan && !plan->choice.empty()) lines.push_back(fmt::format("{}: {}", text(key), plan->choice));
   return lines;
 }
 
-cublasStatus_t CublasLt::enqueue(Plan& plan, cudaStream_t stream, void* workspace,
-                                 const Product& product) const {
-  const float alpha = 1;
-  return cublasLtMatmul(handle_, &plan.operation, &alpha, product.b, &plan.first, product.a, &plan.second,
-                        &product.beta, product.c, &plan.result, product.c, &plan.result, &plan.algorithm,
-                        workspace, cublas_workspace_bytes, stream);
-}
-
 bool CublasLt::multiply(cudaStream_t stream, void* workspace, const ProductKey& key, const Product& product) {
-  auto at = plans_.find(key);
-  if (at == plans_.end()) {
-    Algorithms offered;
-    at = plans_.emplace(key, make_plan(key, offered)).first;
-    if (by_time_ && offered.size() > 1) choose(at->second, offered, stream, workspace, product);
+  std::unique_ptr<Plan>& plan = plans_[key];
+  if (!plan) {
+    plan = std::make_unique<Plan>(handle_, key);
+    if (by_time_ && plan->offered.size() > 1) plan->choose(stream, workspace, product);
   }
-  if (!at->second.possible) return false;
-  check(enqueue(at->second, stream, workspace, product), "the matrix product " + text(key));
+  if (plan->offered.empty()) return false;
+  check(plan->enqueue(stream, workspace, product), "the matrix product " + text(key));
   return true;
 }
 

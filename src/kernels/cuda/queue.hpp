@@ -1,13 +1,7 @@
 #pragma once
 
-#include "kernels/cuda/runtime.hpp"
+#include "kernels/cuda/libraries.hpp"
 #include "kernels/kernels.hpp"
-#ifdef MINITAW_HAVE_CUBLASLT
-#include "kernels/cuda/cublaslt.hpp"
-#endif
-#ifdef MINITAW_HAVE_CUDNN
-#include "kernels/cuda/cudnn_attention.hpp"
-#endif
 
 namespace minitaw::kernels::detail::cuda {
 

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#ifdef MINITAW_HAVE_CUBLASLT
+#include <cublasLt.h>
+#endif
+
+/// The vendor's libraries behind plain interfaces. No Kokkos here, so that the host's compiler alone reads
+/// the large header of cudnn-frontend, and once.
+namespace minitaw::kernels::detail::cuda {
+
+/// Throws std::runtime_error "what: the library's own words" unless `code` is success.
+inline void check(cudaError_t code, const std::string& what) {
+  if (code != cudaSuccess) throw std::runtime_error(what + ": " + cudaGetErrorString(code));
+}
+
+#ifdef MINITAW_HAVE_CUBLASLT
+/// What NVIDIA advises for Hopper: enough for every algorithm that splits the summed dimension.
+inline constexpr std::size_t cublas_workspace_bytes = std::size_t{32} << 20;
+
+/// Everything that the choice of an algorithm depends on. c [m, n] = op(a) op(b) + beta c, all row-major and
+/// without gaps between rows.
+struct ProductKey {
+  std::int64_t m, n, k;
+  bool transposed_a, transposed_b, adds;
+  cudaDataType element, result;
+  int alignment_a, alignment_b, alignment_c;  ///< bytes that divide the addresses, at most 256
+
+  auto operator<=>(const ProductKey&) const = default;
+};
+
+/// Addresses of a product, and its beta.
+struct Product {
+  const void* a;
+  const void* b;
+  void* c;
+  float beta;
+};
+
+/// The library's handle of one queue, and the plans of all products that it has multiplied so far.
+class CublasLt {
+public:
+  CublasLt();
+  ~CublasLt();
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+
+  /// Enqueues the product on `stream`. False if the library has no algorithm for it; throws
+  /// std::runtime_error for every other failure.
+  bool multiply(cudaStream_t stream, void* workspace, const ProductKey& key, const Product& product);
+
+  /// While on, the first product of a kind times every algorithm on its operands, and keeps the fastest: its
+  /// result is then of no use if beta is 1. Waits for the stream.
+  void choose_by_time(bool on) { by_time_ = on; }
+  /// "bf16 to fp32, m 4096, n 4096, k 16384, transposed a, beta 1: algorithm 3 of 8, 4.1 % faster than the
+  /// first", of each kind of product whose algorithm was chosen by time.
+  [[nodiscard]] std::vector<std::string> choices() const;
+
+private:
+  struct Plan;
+
+  cublasLtHandle_t handle_ = nullptr;
+  bool by_time_ = false;
+  std::map<ProductKey, std::unique_ptr<Plan>> plans_;
+};
+
+/// "13.0.2"
+[[nodiscard]] std::string cublaslt_version();
+#endif
+
+/// As kernels::AttentionSizes.
+struct AttentionShape {
+  int batch, seq, heads, kv_heads, head_dim;
+
+  auto operator<=>(const AttentionShape&) const = default;
+};
+
+/// Why cuDNN on the calling thread's device cannot compute causal attention of this shape in bf16, forward
+/// and backward; empty if it can. Remembers its answers.
+[[nodiscard]] std::string reason_against_cudnn(const AttentionShape& shape);
+
+/// The library's handle of one queue and its plans. Pointers are those of kernels::attention_forward and
+/// _backward, bf16 but for lse, in place in the fused projection: nothing is permuted. Failures throw
+/// std::runtime_error.
+class CudnnAttention {
+public:
+  explicit CudnnAttention(cudaStream_t stream);
+  ~CudnnAttention();
+  CudnnAttention(const CudnnAttention&) = delete;
+  CudnnAttention& operator=(const CudnnAttention&) = delete;
+
+  /// Builds the plans of a shape (seconds, once). Returns the bytes of workspace that they need: with
+  /// cuDNN 9.19 on Hopper 4 B h S (d + 1), and with grouped heads 4 B h S d more.
+  std::size_t prepare(const AttentionShape& shape);
+
+  void forward(const AttentionShape& shape, void* y, float* lse, const void* qkv, void* workspace);
+  void backward(const AttentionShape& shape, void* dqkv, const void* dy, const void* qkv, const void* y,
+                const float* lse, void* workspace);
+
+private:
+  struct Library;
+  struct Plans;
+  [[nodiscard]] const Plans& plans_of(const AttentionShape& shape) const;
+
+  std::unique_ptr<Library> library_;
+  std::map<AttentionShape, std::unique_ptr<Plans>> plans_;
+};
+
+/// "9.19.0"
+[[nodiscard]] std::string cudnn_version();
+/// "1.19.0"
+[[nodiscard]] std::string cudnn_frontend_version();
+
+}  // namespace minitaw::kernels::detail::cuda
