@@ -181,6 +181,15 @@ void add_over_queries(const Tile& t, const float* weights, Packed<const float> r
   }
 }
 
+/// The scratch memory of a task, handed out part by part.
+struct Memory {
+  float* data;
+  int floats = 0;
+
+  float* take(int count) { return data + std::exchange(floats, floats + count); }
+  Packed<float> rows(int width) { return {take(tile * width), width}; }
+};
+
 /// What both directions read.
 struct Inputs {
   Matrix<const float> qkv;
@@ -188,6 +197,14 @@ struct Inputs {
 
   [[nodiscard]] int tiles() const { return (z.seq + tile - 1) / tile; }
   [[nodiscard]] int width() const { return round_up(z.head_dim, block_columns); }
+  template <class Work>
+  [[nodiscard]] int scratch_floats() const {
+    return Work{{nullptr}, z.head_dim, width()}.memory.floats;
+  }
+  template <class Work>
+  [[nodiscard]] Work work_of(const TileTeam& team) const {
+    return {{Scratch(team.team_scratch(1), scratch_floats<Work>()).data()}, z.head_dim, width()};
+  }
   [[nodiscard]] float scaling() const { return 1.0F / std::sqrt(static_cast<float>(z.head_dim)); }
 
   void load_queries(const Head& at, int q, Packed<float> to, float* columns) const {
@@ -206,33 +223,21 @@ struct Forward : Inputs {
   Matrix<float> y;
   Vector<float> lse;
 
-  [[nodiscard]] int scratch_floats() const { return tile * (z.head_dim + 3 * width() + tile + 3); }
-
-  /// The parts of a task's memory.
   struct Work {
-    Work(const Forward& f, float* memory) {
-      const auto take = [&](int floats) { return std::exchange(memory, memory + floats); };
-      query = take(f.z.head_dim * tile);
-      key = {take(tile * f.width()), f.width()};
-      value = {take(tile * f.width()), f.width()};
-      out = {take(tile * f.width()), f.width()};
-      scores = take(tile * tile);
-      largest = take(tile);
-      sum = take(tile);
-      shrink = take(tile);
-    }
-    float* query;                   ///< [d][query], scaled
-    Packed<float> key, value, out;  ///< [key][d], [key][d], [query][d]
-    float* scores;                  ///< [key][query]
-    float *largest, *sum, *shrink;  ///< of each query
+    Memory memory;
+    int d, width;
+    float* query = memory.take(d * tile);  ///< [d][query], scaled
+    Packed<float> key = memory.rows(width), value = memory.rows(width), out = memory.rows(width);
+    float* scores = memory.take(tile * tile);  ///< [key][query]
+    float *largest = memory.take(tile), *sum = memory.take(tile),
+          *shrink = memory.take(tile);  ///< of a query
   };
 
   void operator()(const TileTeam& team) const {
     const int heads = z.batch * z.heads, task = team.league_rank();
     const int q = (tiles() - 1 - task / heads) * tile;  // longest tasks first
     const Head at(z, task % heads / z.heads, task % z.heads);
-    const Scratch scratch(team.team_scratch(1), scratch_floats());
-    const Work work(*this, scratch.data());
+    const Work work = work_of<Work>(team);
     load_queries(at, q, work.key, work.query);
     std::fill_n(work.largest, tile, -std::numeric_limits<float>::infinity());
     std::fill_n(work.sum, tile, 0.0F);
@@ -298,56 +303,34 @@ struct Forward : Inputs {
 };
 
 /// What a task is. The pieces are added in the same order either way, so the bits are the same.
-struct ByHead {
-};  ///< a key/value head of a sequence with all the query heads that read it: 5 products a tile
-struct ByKeys {};     ///< a tile of its keys, for their gradients and those of the values: 4 products
-struct ByQueries {};  ///< a tile of queries of a query head, for their gradients: 3 products
-
-/// In lanes, so that compilers turn it into vector code; the order of the sum depends on nothing but the
-/// count.
-float dot_of(const float* a, const float* b, int count) {
-  constexpr int lanes = 16;
-  float sums[lanes] = {};
-  int i = 0;
-  for (; i + lanes <= count; i += lanes)
-    for (int lane = 0; lane < lanes; ++lane) sums[lane] += a[i + lane] * b[i + lane];
-  for (int lane = 0; i + lane < count; ++lane) sums[lane] += a[i + lane] * b[i + lane];
-  for (int width = lanes / 2; width > 0; width /= 2)
-    for (int lane = 0; lane < width; ++lane) sums[lane] += sums[lane + width];
-  return sums[0];
-}
+/// ByHead: a key/value head of a sequence with all the query heads that read it: 5 products a tile. ByKeys: a
+/// tile of its keys, for their gradients and those of the values: 4. ByQueries: a tile of queries of a query
+/// head, for their gradients: 3.
+struct ByHead {};
+struct ByKeys {};
+struct ByQueries {};
 
 struct Backward : Inputs {
   Matrix<float> dqkv;
   Matrix<const float> dy, y;
   Vector<const float> lse;
 
-  [[nodiscard]] int scratch_floats() const { return tile * (2 * z.head_dim + 7 * width() + 2 * tile + 2); }
-
-  /// The parts of a task's memory; of queries, keys and values, their gradients, and scores.
   struct Work {
-    Work(const Backward& b, float* memory) {
-      const auto take = [&](int floats) { return std::exchange(memory, memory + floats); };
-      query_columns = take(b.z.head_dim * tile);
-      slope_columns = take(b.z.head_dim * tile);
-      for (Packed<float>* const part : {&query, &slope, &dquery, &key, &value, &dkey, &dvalue})
-        *part = {take(tile * b.width()), b.width()};
-      probability = take(tile * tile);
-      dscore = take(tile * tile);
-      lse = take(tile);
-      delta = take(tile);
-    }
-    float *query_columns, *slope_columns;    ///< [d][query]; queries are scaled
-    Packed<float> query, slope, dquery;      ///< [query][d]; slope: dy
-    Packed<float> key, value, dkey, dvalue;  ///< [key][d]
-    float *probability, *dscore;             ///< [key][query]
-    float *lse, *delta;                      ///< of each query; delta: y dy
+    Memory memory;
+    int d, width;
+    float *query_columns = memory.take(d * tile), *slope_columns = memory.take(d * tile);  ///< [d][query]
+    /// [query][d], queries scaled; slope: dy
+    Packed<float> query = memory.rows(width), slope = memory.rows(width), dquery = memory.rows(width);
+    /// [key][d]
+    Packed<float> key = memory.rows(width), value = memory.rows(width), dkey = memory.rows(width),
+                  dvalue = memory.rows(width);
+    float *probability = memory.take(tile * tile), *dscore = memory.take(tile * tile);  ///< [key][query]
+    float *lse = memory.take(tile), *delta = memory.take(tile);  ///< of each query; delta: y dy
   };
 
   void operator()(ByHead, const TileTeam& team) const {
     const int sequence = team.league_rank() / z.kv_heads, kv_head = team.league_rank() % z.kv_heads;
-    const Scratch scratch(team.team_scratch(1), scratch_floats());
-    const Work work(*this, scratch.data());
+    const Work work = work_of<Work>(team);
     for (int head = kv_head * z.group(); head < (kv_head + 1) * z.group(); ++head) {
       const Head at(z, sequence, head);
       for (int q = 0; q < z.seq; q += tile) {
@@ -370,8 +353,7 @@ struct Backward : Inputs {
     const int heads = z.batch * z.kv_heads, task = team.league_rank();
     const int k = task / heads * tile;  // longest tasks first
     const int sequence = task % heads / z.kv_heads, kv_head = task % z.kv_heads;
-    const Scratch scratch(team.team_scratch(1), scratch_floats());
-    const Work work(*this, scratch.data());
+    const Work work = work_of<Work>(team);
     const Head keys(z, sequence, kv_head * z.group());
     const Tile own = Tile::at(k, k, z.seq);
     load_keys(keys, own, work.key, work.value);
@@ -388,8 +370,7 @@ struct Backward : Inputs {
   void operator()(ByQueries, const TileTeam& team) const {
     const int heads = z.batch * z.heads, task = team.league_rank();
     const int q = (tiles() - 1 - task / heads) * tile;  // longest tasks first
-    const Scratch scratch(team.team_scratch(1), scratch_floats());
-    const Work work(*this, scratch.data());
+    const Work work = work_of<Work>(team);
     const Head at(z, task % heads / z.heads, task % z.heads);
     load_queries(at, q, work);
     for (int k = 0; k <= q; k += tile) {
@@ -409,7 +390,9 @@ struct Backward : Inputs {
     transpose(work.slope, nq, d, work.slope_columns);
     for (int r = 0; r < nq; ++r) {
       work.lse[r] = lse(at.row + q + r);
-      work.delta[r] = dot_of(y.data() + y_row + r * at.y_stride, work.slope.data + r * work.slope.row, d);
+      const float* const out = y.data() + y_row + r * at.y_stride;
+      const float* const slope = work.slope.data + r * work.slope.row;
+      work.delta[r] = lane_sum<float>(d, [=](int i) { return out[i] * slope[i]; });
     }
     std::fill(work.lse + nq, work.lse + tile, 0.0F);
     std::fill(work.delta + nq, work.delta + tile, 0.0F);
@@ -471,7 +454,7 @@ struct Backward : Inputs {
 template <class Tag>
 void launch(const ExecutionSpace& exec, std::int64_t tasks, const Backward& backward) {
   Kokkos::parallel_for("minitaw::attention_backward",
-                       tile_policy<Tag>(exec, tasks, backward.scratch_floats()), backward);
+                       tile_policy<Tag>(exec, tasks, backward.scratch_floats<Backward::Work>()), backward);
 }
 
 /// By tiles takes 7 products instead of 5, but leaves no thread idle.
@@ -485,10 +468,10 @@ bool too_few_heads(const ExecutionSpace& exec, std::int64_t heads) {
 void attention_forward(const ExecutionSpace& exec, Matrix<float> y, Vector<float> lse,
                        Matrix<const float> qkv, const AttentionSizes& sizes) {
   const Forward forward{{qkv, sizes}, y, lse};
-  Kokkos::parallel_for(
-      "minitaw::attention_forward",
-      tile_policy(exec, std::int64_t{forward.tiles()} * sizes.batch * sizes.heads, forward.scratch_floats()),
-      forward);
+  Kokkos::parallel_for("minitaw::attention_forward",
+                       tile_policy(exec, std::int64_t{forward.tiles()} * sizes.batch * sizes.heads,
+                                   forward.scratch_floats<Forward::Work>()),
+                       forward);
 }
 
 void attention_backward(const ExecutionSpace& exec, Matrix<float> dqkv, Matrix<const float> dy,

@@ -19,27 +19,18 @@
 
 namespace minitaw::kernels::detail {
 
-/// Where the device rounds to bf16 in one instruction. Inline assembly, because the header with its name is
-/// the vendor's.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-#define MINITAW_DEVICE_ROUNDS_TO_BF16
-#endif
-
-/// The same as to_bf16 for device code, which may not call constexpr functions of the host.
-KOKKOS_INLINE_FUNCTION std::uint16_t portable_bf16_bits(float value) {
-  const auto bits = Kokkos::bit_cast<std::uint32_t>(value);
-  const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-  const std::uint32_t quiet = (bits >> 16) | 0x40U;
-  return static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
-}
-
+/// The same as to_bf16 for device code, which may not call constexpr functions of the host. Inline assembly
+/// where the device rounds in one instruction, because the header with its name is the vendor's.
 KOKKOS_INLINE_FUNCTION std::uint16_t bf16_bits(float value) {
-#ifdef MINITAW_DEVICE_ROUNDS_TO_BF16
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   std::uint16_t bits;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
 #else
-  return portable_bf16_bits(value);
+  const auto bits = Kokkos::bit_cast<std::uint32_t>(value);
+  const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  const std::uint32_t quiet = (bits >> 16) | 0x40U;
+  return static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
 #endif
 }
 
@@ -94,12 +85,12 @@ struct Floats {
 
 /// Two bf16 in one word, the first in the low half.
 KOKKOS_INLINE_FUNCTION std::uint32_t bf16_pair(float first, float second) {
-#ifdef MINITAW_DEVICE_ROUNDS_TO_BF16
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   std::uint32_t pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
   return pair;
 #else
-  return portable_bf16_bits(first) | std::uint32_t{portable_bf16_bits(second)} << 16;
+  return bf16_bits(first) | std::uint32_t{bf16_bits(second)} << 16;
 #endif
 }
 
@@ -245,153 +236,48 @@ KOKKOS_INLINE_FUNCTION void row_for(const Team& team, int count, const Body& bod
   }
 }
 
-/// Sum of term(i) for i in [0, count), known to the whole team; the order depends on count and the size
-/// of the team alone.
+/// Sum of term(i) for i in [0, count) on one thread: independent sums keep the vector units busy and the
+/// rounding error small. Their order depends on count alone.
+template <class Sum, class Term>
+KOKKOS_INLINE_FUNCTION Sum lane_sum(int count, const Term& term) {
+  constexpr int lanes = 16;
+  Sum sums[lanes] = {};
+  int i = 0;
+  for (; i + lanes <= count; i += lanes)
+    for (int lane = 0; lane < lanes; ++lane) sums[lane] += term(i + lane);
+  for (int lane = 0; i + lane < count; ++lane) sums[lane] += term(i + lane);
+  for (int width = lanes / 2; width > 0; width /= 2)
+    for (int lane = 0; lane < width; ++lane) sums[lane] += sums[lane + width];
+  return sums[0];
+}
+
+/// The same known to the whole team; the order depends on count and the size of the team alone.
 template <class Sum, class Term>
 KOKKOS_INLINE_FUNCTION Sum row_sum(const RowTeam& team, int count, const Term& term) {
-  if (alone(team)) [[likely]] {
-    constexpr int lanes = 16;  // independent sums keep the vector units busy and the rounding error small
-    Sum sums[lanes] = {};
-    int i = 0;
-    for (; i + lanes <= count; i += lanes)
-      for (int lane = 0; lane < lanes; ++lane) sums[lane] += term(i + lane);
-    for (int lane = 0; i + lane < count; ++lane) sums[lane] += term(i + lane);
-    for (int width = lanes / 2; width > 0; width /= 2)
-      for (int lane = 0; lane < width; ++lane) sums[lane] += sums[lane + width];
-    return sums[0];
-  }
+  if (alone(team)) [[likely]]
+    return lane_sum<Sum>(count, term);
   Sum sum = 0;
   row_each(team, count, [&](int i) { sum += term(i); });
   team.team_reduce(Kokkos::Sum<Sum>(sum));
   return sum;
 }
 
-// Rows that a kernel needs twice: once for a sum over the row, once for its result. Each thread of the team
-// holds its packs of the row in registers in between; rows that are too long for it are read again.
-
-/// launch(n, held), both compile-time constants: with_packs, and how many packs a thread holds; 0: none.
-template <class E, class Launch>
-void with_held_packs(std::int64_t width, std::initializer_list<const void*> addresses, const Launch& launch) {
-  with_packs<E>(width, addresses, [&](auto n) {
-    const auto run = [&](auto held) { launch(n, held); };
-    if constexpr (n > 1) {
-      const int items = static_cast<int>(width / n), threads = team_threads(items);
-      if (items <= threads) return run(std::integral_constant<int, 1>());
-      if (items <= 2 * threads) return run(std::integral_constant<int, 2>());
-      if (items <= 4 * threads) return run(std::integral_constant<int, 4>());
-    }
-    run(std::integral_constant<int, 0>());
-  });
-}
-
-/// body(i, slot) for the packs [0, count) of a row: slot counts the packs that the thread holds.
-template <int held, class Body>
-KOKKOS_INLINE_FUNCTION void held_for(const RowTeam& team, int count, const Body& body) {
-  if constexpr (held == 0) {
-    row_for(team, count, [&](int i) { body(i, 0); });
-  } else {
-    const auto visit = [&](int slot) {
-      const int i = team.team_rank() + slot * team.team_size();
-      if (i < count) body(i, slot);
-    };
-    // a loop might stay one, and registers have no index
-    [&]<int... slot>(std::integer_sequence<int, slot...>) {
-      (visit(slot), ...);
-    }(std::make_integer_sequence<int, held>());
-  }
-}
-
-/// Sum over the row of term(i, slot), which gives n values; known to the whole team.
-template <int n, int held, class Term>
-KOKKOS_INLINE_FUNCTION float held_sum(const RowTeam& team, int count, const Term& term) {
-  if constexpr (n == 1) {
-    return row_sum<float>(team, count, [&](int i) { return term(i, 0)[0]; });
-  } else {
-    Floats<n> sums = {};
-    const auto add = [&](int i, int slot) {
-      const Floats<n> values = term(i, slot);
-      for (int j = 0; j < n; ++j) sums[j] += values[j];
-    };
-    if constexpr (held == 0) row_each(team, count, [&](int i) { add(i, 0); });
-    else held_for<held>(team, count, add);
-    for (int width = n / 2; width > 0; width /= 2)
-      for (int j = 0; j < width; ++j) sums[j] += sums[j + width];
-    team.team_reduce(Kokkos::Sum<float>(sums[0]));
-    return sums[0];
-  }
-}
-
-/// An input row: read() at the first visit of a pack, again() or pack() later.
-template <class E, int n, int held>
-struct HeldRow {
-  const E* row;
-  Pack<E, n> packs[held > 0 ? held : 1];
-
-  KOKKOS_INLINE_FUNCTION explicit HeldRow(const E* data) : row(data) {}
-  KOKKOS_INLINE_FUNCTION Floats<n> read(int i, int slot) {
-    const auto pack = Pack<E, n>::read(row + n * i);
-    if constexpr (held > 0) packs[slot] = pack;
-    return pack.floats();
-  }
-  [[nodiscard]] KOKKOS_INLINE_FUNCTION Pack<E, n> pack(int i, int slot) const {
-    if constexpr (held == 0) return Pack<E, n>::read(row + n * i);
-    else return packs[slot];
-  }
-  [[nodiscard]] KOKKOS_INLINE_FUNCTION Floats<n> again(int i, int slot) const {
-    return pack(i, slot).floats();
-  }
-};
-
-/// Sums of one column each over several rows, in registers or, for long rows, in the memory where they end.
-template <int n, int held>
-struct ColumnSums {
-  float* row;
-  Floats<n> sums[held > 0 ? held : 1] = {};
-
-  KOKKOS_INLINE_FUNCTION ColumnSums(const RowTeam& team, float* data, int count) : row(data) {
-    if constexpr (held == 0) row_for(team, count, [=](int i) { store_pack<n>(data, i, Floats<n>{}); });
-  }
-  KOKKOS_INLINE_FUNCTION void add(int i, int slot, const Floats<n>& values) {
-    if constexpr (held == 0) sums[0] = load_pack<n>(row, i);
-    for (int j = 0; j < n; ++j) sums[slot][j] += values[j];
-    if constexpr (held == 0) store_pack<n>(row, i, sums[0]);
-  }
-  KOKKOS_INLINE_FUNCTION void finish(const RowTeam& team, int count) const {
-    if constexpr (held > 0)
-      held_for<held>(team, count, [&](int i, int slot) { store_pack<n>(row, i, sums[slot]); });
-  }
-};
-
 // Kernels over whole buffers, without rows.
 
-/// body.template at<n>(i) for the n elements from i on.
+/// body.template at<n>(i) for the n elements from i on. On a host that takes single elements a thread has a
+/// run of them, with a copy of the body that no store can reach: the loop is vector code then. Elements do
+/// not depend on each other, though the same one may be read and written.
 template <class Body, int n>
-struct FlatPacks {
+struct Flat {
+  static constexpr std::int64_t each = on_host && n == 1 ? 1024 : n;
   Body body;
   std::int64_t count;
 
-  KOKKOS_FUNCTION void operator()(std::int64_t pack) const {
-    if constexpr (n == 1) {
-      body.template at<1>(pack);
-    } else {
-      const std::int64_t begin = n * pack;
-      if (begin + n <= count) return body.template at<n>(begin);
-      for (std::int64_t i = begin; i < count; ++i) body.template at<1>(i);
-    }
-  }
-};
-
-/// On a host a thread takes a run of elements, with a copy of the body that no store can reach: the loop is
-/// vector code then. Elements do not depend on each other, though the same one may be read and written.
-template <class Body>
-struct FlatRuns {
-  static constexpr std::int64_t length = 1024;
-  Body body;
-  std::int64_t count;
-
-  KOKKOS_FUNCTION void operator()(std::int64_t run) const {
+  KOKKOS_FUNCTION void operator()(std::int64_t item) const {
     const Body own = body;
-    const std::int64_t begin = run * length, end = begin + length < count ? begin + length : count;
+    const std::int64_t begin = item * each, end = begin + each < count ? begin + each : count;
+    if constexpr (n > 1)
+      if (end - begin == n) return own.template at<n>(begin);
 #pragma GCC ivdep
     for (std::int64_t i = begin; i < end; ++i) own.template at<1>(i);
   }
@@ -403,9 +289,8 @@ void flat_for(const char* label, const ExecutionSpace& exec, std::int64_t count,
               std::initializer_list<const void*> addresses, const Body& body) {
   using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
   with_packs<E>(0, addresses, [&](auto n) {  // the end is cut into single elements: any count will do
-    using Work = std::conditional_t<on_host && n == 1, FlatRuns<Body>, FlatPacks<Body, n>>;
-    constexpr std::int64_t each = on_host && n == 1 ? FlatRuns<Body>::length : n;
-    Kokkos::parallel_for(label, Range(exec, 0, (count + each - 1) / each), Work{body, count});
+    using Work = Flat<Body, n>;
+    Kokkos::parallel_for(label, Range(exec, 0, (count + Work::each - 1) / Work::each), Work{body, count});
   });
 }
 
