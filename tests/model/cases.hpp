@@ -27,44 +27,11 @@ struct ModelCase {
 
 inline void PrintTo(const ModelCase& c, std::ostream* out) { *out << c.name; }
 
-inline const ModelCase one_token = {
-    "one_token",
-    {.layers = 1, .hidden = 2, .heads = 1, .kv_heads = 1, .ffn = {1}, .vocab = 3, .seq = 1, .micro_batch = 1},
-    1,
-    1};
-inline const ModelCase grouped = {"grouped",
-                                  {.layers = 3,
-                                   .hidden = 48,
-                                   .heads = 6,
-                                   .kv_heads = 2,
-                                   .ffn = {64, 33, 100},
-                                   .vocab = 101,
-                                   .seq = 37,
-                                   .micro_batch = 2},
-                                  2,
-                                  3};
-inline const ModelCase one_key_head = {"one_key_head",
-                                       {.layers = 2,
-                                        .hidden = 64,
-                                        .heads = 4,
-                                        .kv_heads = 1,
-                                        .ffn = {31, 96},
-                                        .vocab = 257,
-                                        .seq = 150,
-                                        .micro_batch = 1},
-                                       2,
-                                       2};
-inline const ModelCase wide_batch = {"wide_batch",
-                                     {.layers = 2,
-                                      .hidden = 40,
-                                      .heads = 2,
-                                      .kv_heads = 2,
-                                      .ffn = {80, 80},
-                                      .vocab = 64,
-                                      .seq = 65,
-                                      .micro_batch = 3},
-                                     1,
-                                     5};
+// Shapes: layers, H, heads, key/value heads, F of each block, V, S, B.
+inline const ModelCase one_token = {"one_token", {1, 2, 1, 1, {1}, 3, 1, 1}, 1, 1};
+inline const ModelCase grouped = {"grouped", {3, 48, 6, 2, {64, 33, 100}, 101, 37, 2}, 2, 3};
+inline const ModelCase one_key_head = {"one_key_head", {2, 64, 4, 1, {31, 96}, 257, 150, 1}, 2, 2};
+inline const ModelCase wide_batch = {"wide_batch", {2, 40, 2, 2, {80, 80}, 64, 65, 3}, 1, 5};
 inline const std::vector<ModelCase> all_cases =
     sanitized ? std::vector{one_token, grouped, one_key_head}
               : std::vector{one_token, grouped, one_key_head, wide_batch};
@@ -80,6 +47,15 @@ inline auto all_combinations() {
 inline std::string name_of(const ::testing::TestParamInfo<Combination>& info) {
   const auto& [model_case, recompute, dtype] = info.param;
   return model_case.name + "_" + std::to_string(static_cast<int>(recompute)) + "_" + model::name_of(dtype);
+}
+
+using ModelAndType = std::tuple<ModelCase, model::Dtype>;
+inline auto all_models() {
+  return ::testing::Combine(::testing::ValuesIn(all_cases),
+                            ::testing::Values(model::Dtype::fp32, model::Dtype::bf16));
+}
+inline std::string name_of_model(const ::testing::TestParamInfo<ModelAndType>& info) {
+  return std::get<0>(info.param).name + "_" + model::name_of(std::get<1>(info.param));
 }
 
 inline model::Layout layout_of(ModelCase c, model::Dtype dtype,

@@ -11,7 +11,6 @@
 #include "base/error.hpp"
 #include "base/philox.hpp"
 #include "model/data.hpp"
-#include "model/token_shape.hpp"
 
 namespace minitaw::model {
 
@@ -31,16 +30,7 @@ TEST(Philox, SignedUnitIsHalfOpen) {
   EXPECT_LT(signed_unit(~0U), 1.0F);
 }
 
-Shape small() {
-  return {.layers = 4,
-          .hidden = 36,
-          .heads = 6,
-          .kv_heads = 2,
-          .ffn = {50, 51, 50, 49},
-          .vocab = 101,
-          .seq = 3,
-          .micro_batch = 1};
-}
+Shape small() { return {4, 36, 6, 2, {50, 51, 50, 49}, 101, 3, 1}; }
 
 std::map<std::string, std::vector<float>> tensors_of(int shards, std::uint64_t seed) {
   const Layout layout = make_layout(small(), {shards, 3});
@@ -103,7 +93,9 @@ TEST(Initial, RefusesABufferOfAnotherSize) {
 
 using Tokens = std::vector<std::int32_t>;
 
-using test::shape_of;
+Shape shape_of(std::int64_t vocab, std::int64_t seq, std::int64_t micro_batch) {
+  return {1, 2, 1, 1, {1}, vocab, seq, micro_batch};
+}
 
 struct Batch {
   Tokens tokens, targets;

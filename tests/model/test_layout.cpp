@@ -15,16 +15,7 @@ namespace minitaw::model {
 
 namespace {
 
-Shape good() {
-  return {.layers = 2,
-          .hidden = 24,
-          .heads = 4,
-          .kv_heads = 2,
-          .ffn = {8, 9},
-          .vocab = 11,
-          .seq = 3,
-          .micro_batch = 2};
-}
+Shape good() { return {2, 24, 4, 2, {8, 9}, 11, 3, 2}; }
 
 void expect_refused(const std::function<void(Shape&)>& spoil, const std::string& key) {
   Shape shape = good();
@@ -39,14 +30,7 @@ void expect_refused(const std::function<void(Shape&)>& spoil, const std::string&
 
 TEST(Shape, AcceptsWhatCanBeComputed) {
   EXPECT_NO_THROW(check(good()));
-  Shape one{.layers = 1,
-            .hidden = 2,
-            .heads = 1,
-            .kv_heads = 1,
-            .ffn = {1},
-            .vocab = 1,
-            .seq = 1,
-            .micro_batch = 1};
+  Shape one{1, 2, 1, 1, {1}, 1, 1, 1};
   EXPECT_NO_THROW(check(one));
 }
 
@@ -266,16 +250,7 @@ TEST(Layout, MoreShardsThanLayersIsRefused) {
 }
 
 Shape shape_of(Recompute recompute, Dtype dtype) {
-  return {.layers = 3,
-          .hidden = 64,
-          .heads = 4,
-          .kv_heads = 2,
-          .ffn = {100, 7, 300},
-          .vocab = 300,
-          .seq = 33,
-          .micro_batch = 2,
-          .dtype = dtype,
-          .recompute = recompute};
+  return {3, 64, 4, 2, {100, 7, 300}, 300, 33, 2, dtype, recompute};
 }
 
 void expect_disjoint(std::vector<Region> regions, std::size_t bytes) {
@@ -357,16 +332,7 @@ TEST(Footprint, BlockPolicyKeepsTheBlockInputOnly) {
 
 /// Of a block with F = 8/3 H and as many key heads as query heads, in units of B S H bytes, bf16.
 double deferred_share(Recompute recompute) {
-  const Shape shape{.layers = 1,
-                    .hidden = 768,
-                    .heads = 6,
-                    .kv_heads = 6,
-                    .ffn = {2048},
-                    .vocab = 8,
-                    .seq = 65536,
-                    .micro_batch = 3,
-                    .dtype = Dtype::bf16,
-                    .recompute = recompute};
+  const Shape shape{1, 768, 6, 6, {2048}, 8, 65536, 3, Dtype::bf16, recompute};
   return static_cast<double>(deferred_bytes(make_layout(shape, {1, 1}), 0)) /
          static_cast<double>(shape.tokens() * shape.hidden);
 }
@@ -382,15 +348,7 @@ TEST(Footprint, StashIsWhatZeroBubbleSaysLessWhatTheForwardPassKept) {
 }
 
 TEST(Footprint, ScratchOfALongSequenceDoesNotHoldAllLogits) {
-  Shape shape{.layers = 1,
-              .hidden = 4096,
-              .heads = 32,
-              .kv_heads = 32,
-              .ffn = {11008},
-              .vocab = 32000,
-              .seq = 131072,
-              .micro_batch = 1,
-              .dtype = Dtype::bf16};
+  Shape shape{1, 4096, 32, 32, {11008}, 32000, 131072, 1, Dtype::bf16};
   EXPECT_EQ(loss_slice(shape), 2048);  // 2097 would fit into 2^26 logits
   shape.vocab = INT32_MAX;
   EXPECT_EQ(loss_slice(shape), 16);

@@ -20,14 +20,7 @@ protected:
   }
   void SetUp() override { TokenSource(shape_, "synthetic", 1).fill(tokens_, targets_, 0, 0); }
 
-  Shape shape_{.layers = 3,
-               .hidden = 8,
-               .heads = 4,
-               .kv_heads = 2,
-               .ffn = {5, 6, 7},
-               .vocab = 9,
-               .seq = 4,
-               .micro_batch = 2};
+  Shape shape_{3, 8, 4, 2, {5, 6, 7}, 9, 4, 2};
   Layout layout_ = make_layout(shape_, {2, 1});
   std::vector<std::int32_t> tokens_ = std::vector<std::int32_t>(8), targets_ = tokens_;
 };

@@ -41,7 +41,7 @@ TEST_P(SplitBackward, GivesTheSameBits) {
 
 TEST_P(SplitBackward, GivesTheSameBitsInTheComputeType) {
   Trainer apart(layout_, micro_batches, seed), together(layout_, micro_batches, seed);
-  EXPECT_EQ(apart.gradient_apart(0, true), together.gradient_by_contributions(0));
+  EXPECT_EQ(apart.gradient_apart(0, true), together.gradient(0, true));
   expect_same(apart, together);
 }
 
@@ -136,7 +136,7 @@ private:
   Model model_;
 };
 
-class SplitEnds : public ::testing::TestWithParam<std::tuple<test::ModelCase, Dtype>> {
+class SplitEnds : public ::testing::TestWithParam<test::ModelAndType> {
 protected:
   Layout layout_ = split_layout(std::get<0>(GetParam()), std::get<1>(GetParam()));
   HalfOfTheEnds first_{layout_, 0}, last_{layout_, 1};
@@ -168,13 +168,7 @@ protected:
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, SplitEnds,
-                         ::testing::Combine(::testing::ValuesIn(test::all_cases),
-                                            ::testing::Values(Dtype::fp32, Dtype::bf16)),
-                         [](const auto& param_info) {
-                           return std::get<0>(param_info.param).name + "_" +
-                                  name_of(std::get<1>(param_info.param));
-                         });
+INSTANTIATE_TEST_SUITE_P(All, SplitEnds, test::all_models(), test::name_of_model);
 
 TEST_P(SplitEnds, TrainLikeWholeOnes) {
   Trainer whole(layout_, 1, seed);

@@ -76,42 +76,41 @@ public:
       weights_.emplace_back(weights, layout.shape.dtype);
       totals_.emplace_back(shard.elements * sizeof(float));
       contributions_.emplace_back(shard.elements * model::bytes_of(layout.shape.dtype));
-      saved_.emplace_back(model::saved_bytes(layout, static_cast<int>(saved_.size())));
       states_.push_back(optimiser(weights));
     }
+    saved_ = of_shards(model::saved_bytes);
     std::vector<float> embeddings = initial(layout.embeddings, seed);
     for (auto slice = embeddings.begin(); slice != embeddings.end(); slice += layout.embeddings.slice)
       embeddings_states_.push_back(optimiser({slice, slice + layout.embeddings.slice}));
   }
 
-  /// Gradient of step `step` (from 0); returns the loss.
-  double gradient(int step) {
+  /// Gradient of step `step` (from 0); returns the loss. By contributions: every micro-batch's gradient is
+  /// written in the compute type first, then added to the total.
+  double gradient(int step, bool by_contributions = false) {
     prepare(step);
-    execute();
-    double loss = 0;
-    Kokkos::deep_copy(loss, loss_);
-    return loss;
-  }
-  /// The same with every micro-batch's gradient written in the compute type first, then added to the total.
-  double gradient_by_contributions(int step) {
-    prepare(step);
-    for (std::size_t m = 0; m < batches_.size(); ++m) micro_batch(m, true);
-    double loss = 0;
-    Kokkos::deep_copy(loss, loss_);
-    return loss;
+    execute(by_contributions);
+    return loss();
   }
   /// The same with the backward pass towards the weights put off: first that towards the inputs of all
   /// micro-batches; scratch is poisoned and the weights are gone in between. Keeps the buffers: once only.
   double gradient_apart(int step, bool by_contributions) {
     prepare(step);
-    for (std::size_t m = 0; m < batches_.size(); ++m) backward_input_of(m);
+    std::vector<Buffers> saved, deferred;  // of each micro-batch
+    for (std::size_t m = 0; m < batches_.size(); ++m) {
+      saved.push_back(of_shards(model::saved_bytes));
+      deferred.push_back(of_shards(model::deferred_bytes));
+      micro_batch(m, saved[m], [&](int s) {
+        model_.backward_input(s, x_.get(), saved[m][s].get(), deferred[m][s].get(), weights_[s].get());
+      });
+    }
     workspace_.fill(std::byte{0xFF});
     for (const DeviceBuffer& weights : weights_) weights.fill(std::byte{0xFF});
     for (std::size_t m = 0; m < batches_.size(); ++m)
-      for (std::size_t s = 0; s < weights_.size(); ++s) backward_weight_of(m, s, by_contributions);
-    double loss = 0;
-    Kokkos::deep_copy(loss, loss_);
-    return loss;
+      for (int s = 0; s < shards(); ++s)
+        add_to_total(s, m > 0, by_contributions, [&](auto... gradient) {
+          model_.backward_weight(s, gradient..., saved[m][s].get(), deferred[m][s].get());
+        });
+    return loss();
   }
 
   /// What a step needs beforehand: its tokens. Gradients are poisoned: the first micro-batch writes them.
@@ -124,8 +123,13 @@ public:
     Kokkos::deep_copy(loss_, 0.0);
   }
   /// Forward and backward of all micro-batches; asynchronous.
-  void execute() {
-    for (std::size_t m = 0; m < batches_.size(); ++m) micro_batch(m, false);
+  void execute(bool by_contributions = false) {
+    for (std::size_t m = 0; m < batches_.size(); ++m)
+      micro_batch(m, saved_, [&](int s) {
+        add_to_total(s, m > 0, by_contributions, [&](auto... gradient) {
+          model_.backward(s, x_.get(), gradient..., saved_[s].get(), weights_[s].get());
+        });
+      });
   }
   /// Asynchronous.
   void update(const model::AdamW& adamw, int step) {
@@ -168,6 +172,18 @@ public:
   }
 
 private:
+  using Buffers = std::vector<DeviceBuffer>;  ///< of each shard
+  [[nodiscard]] int shards() const { return static_cast<int>(layout_.shards.size()); }
+  [[nodiscard]] Buffers of_shards(std::size_t (*bytes)(const model::Layout&, int)) const {
+    Buffers buffers;
+    for (int s = 0; s < shards(); ++s) buffers.emplace_back(bytes(layout_, s));
+    return buffers;
+  }
+  [[nodiscard]] double loss() const {
+    double loss = 0;
+    Kokkos::deep_copy(loss, loss_);
+    return loss;
+  }
   template <class Part>
   std::vector<float> initial(const Part& part, std::uint64_t seed) const {
     std::vector<float> values(part.elements);
@@ -185,57 +201,28 @@ private:
     return model::optimiser_state(buffer.get(), layout_.shape.dtype, elements);
   }
 
-  void micro_batch(std::size_t m, bool contribute) {
+  /// All but the gradients of shards, which backward(shard) is for.
+  template <class Backward>
+  void micro_batch(std::size_t m, const Buffers& saved, const Backward& backward) {
     const model::MicroBatch& batch = batches_[m];
-    const int shards = static_cast<int>(weights_.size());
     model_.embed(x_.get(), ends_.get(), batch);
-    for (int s = 0; s < shards; ++s) model_.forward(s, x_.get(), saved_[s].get(), weights_[s].get());
+    for (int s = 0; s < shards(); ++s) model_.forward(s, x_.get(), saved[s].get(), weights_[s].get());
     model_.loss(x_.get(), embeddings_accumulator_.get(), m > 0, loss_.data(), ends_.get(), batch);
-    for (int s = shards - 1; s >= 0; --s) {
-      if (contribute) backward_and_add(s, m > 0);
-      else backward(s, totals_[s], model::Dtype::fp32, m > 0);
-    }
+    for (int s = shards() - 1; s >= 0; --s) backward(s);
     model_.embed_backward(embeddings_accumulator_.get(), m > 0, x_.get(), batch);
   }
-  /// Towards the input only, with kept and deferred activations of its own.
-  void backward_input_of(std::size_t m) {
-    apart_.emplace_back();
-    for (std::size_t s = 0; s < weights_.size(); ++s) {
-      apart_.back().saved.emplace_back(model::saved_bytes(layout_, static_cast<int>(s)));
-      apart_.back().deferred.emplace_back(model::deferred_bytes(layout_, static_cast<int>(s)));
-    }
-    const auto& [saved, deferred] = apart_.back();
-    const model::MicroBatch& batch = batches_[m];
-    const int shards = static_cast<int>(weights_.size());
-    model_.embed(x_.get(), ends_.get(), batch);
-    for (int s = 0; s < shards; ++s) model_.forward(s, x_.get(), saved[s].get(), weights_[s].get());
-    model_.loss(x_.get(), embeddings_accumulator_.get(), m > 0, loss_.data(), ends_.get(), batch);
-    for (int s = shards - 1; s >= 0; --s)
-      model_.backward_input(s, x_.get(), saved[s].get(), deferred[s].get(), weights_[s].get());
-    model_.embed_backward(embeddings_accumulator_.get(), m > 0, x_.get(), batch);
-  }
-  void backward_weight_of(std::size_t m, std::size_t s, bool contribute) {
-    const auto& [saved, deferred] = apart_[m];
-    const DeviceBuffer& gradient = contribute ? contributions_[s] : totals_[s];
-    const model::Dtype type = contribute ? layout_.shape.dtype : model::Dtype::fp32;
-    model_.backward_weight(static_cast<int>(s), gradient.get(), type, !contribute && m > 0, saved[s].get(),
-                           deferred[s].get());
-    if (contribute) add_contribution(s, m > 0);
-  }
-  void backward(int s, const DeviceBuffer& gradient, model::Dtype type, bool accumulate) {
-    model_.backward(s, x_.get(), gradient.get(), type, accumulate, saved_[s].get(), weights_[s].get());
-  }
-  void backward_and_add(int s, bool accumulate) {
-    backward(s, contributions_[s], layout_.shape.dtype, false);
-    add_contribution(static_cast<std::size_t>(s), accumulate);
-  }
-  void add_contribution(std::size_t s, bool accumulate) {
-    const auto count = static_cast<std::size_t>(layout_.shards[s].elements);
-    const kernels::Vector<float> total(totals_[s].get().as<float>(), count);
+  /// write(gradient, its type, whether it is added to)
+  template <class Write>
+  void add_to_total(int s, bool accumulate, bool by_contributions, const Write& write) {
+    const model::Dtype dtype = layout_.shape.dtype;
+    if (!by_contributions) return write(totals_[s].get(), model::Dtype::fp32, accumulate);
     const model::Buffer contribution = contributions_[s].get();
-    if (layout_.shape.dtype == model::Dtype::fp32)
-      kernels::add<float>(exec_, total, kernels::Vector<float>(contribution.as<float>(), count), accumulate);
-    else kernels::add<Bf16>(exec_, total, kernels::Vector<Bf16>(contribution.as<Bf16>(), count), accumulate);
+    write(contribution, dtype, false);
+    const auto count = static_cast<std::size_t>(layout_.shards[s].elements);
+    model::with_element(dtype, [&]<class E>(E) {
+      kernels::add<E>(exec_, kernels::Vector<float>(totals_[s].get().as<float>(), count),
+                      kernels::Vector<E>(contribution.as<E>(), count), accumulate);
+    });
   }
 
   const model::Layout layout_;
@@ -246,11 +233,7 @@ private:
   model::Model model_;
   Kokkos::View<double, kernels::MemorySpace> loss_{"loss"};
   DeviceBuffer ends_, embeddings_accumulator_;
-  std::vector<DeviceBuffer> weights_, totals_, contributions_, saved_, states_, embeddings_states_;
-  struct Apart {
-    std::vector<DeviceBuffer> saved, deferred;  ///< of each shard
-  };
-  std::vector<Apart> apart_;  ///< of each micro-batch
+  Buffers weights_, totals_, contributions_, saved_, states_, embeddings_states_;
 };
 
 }  // namespace minitaw::test
