@@ -11,6 +11,7 @@
 #include "base/bf16.hpp"
 #include "kernels/finite_difference.hpp"
 #include "kernels/kernels.hpp"
+#include "kokkos_listener.hpp"
 
 namespace minitaw::test {
 
@@ -102,6 +103,20 @@ inline void expect_close(const Doubles& a, const Doubles& b, double tolerance = 
   const double error = relative_error(a, b);
   EXPECT_LT(error, tolerance);
   ::testing::Test::RecordProperty("relative_error", std::to_string(error * 1e9) + "e-9");
+}
+
+/// After a first call kernel() only enqueues work: it neither fences, nor allocates, nor copies.
+template <class Kernel>
+void expect_quiet(const char* name, const Kernel& kernel) {
+  kernel();
+  kernels::ExecutionSpace().fence();
+  {
+    const KokkosListener listener;
+    kernel();
+    EXPECT_EQ(listener.seen(), KokkosListener::Seen()) << name;
+    EXPECT_EQ(listener.copies(), 0) << name;
+  }
+  kernels::ExecutionSpace().fence();
 }
 
 }  // namespace minitaw::test

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "kernels/detail/backends.hpp"
 #include "kernels/detail/portable_attention.hpp"
 #include "kernels/device_matrix.hpp"
 #include "kernels/kernels.hpp"
@@ -24,6 +25,11 @@ const std::vector<AttentionSizes> shapes = {
     {1, 1, 1, 1, 2},  {2, 1, 4, 2, 6},    {1, 5, 6, 3, 10},    {3, 17, 4, 1, 4},   {1, 64, 2, 2, 32},
     {2, 63, 3, 3, 8}, {1, 129, 4, 2, 64}, {1, 161, 2, 1, 128}, {2, 200, 2, 2, 16}, {1, 33, 1, 1, 256},
     {2, 2, 3, 1, 24}, {1, 300, 4, 4, 72}, {1, 1100, 2, 1, 8}};
+
+std::string text(const AttentionSizes& z) {
+  return "B" + std::to_string(z.batch) + " S" + std::to_string(z.seq) + " h" + std::to_string(z.heads) +
+         " g" + std::to_string(z.kv_heads) + " d" + std::to_string(z.head_dim);
+}
 
 /// What a test can choose; small tiles: on a host, as if no others fitted in fast memory.
 template <class Element, Attention version, bool in_small_tiles = false>
@@ -59,15 +65,21 @@ struct Problem {
         lse(Floats::poisoned(z.batch * z.heads, z.seq)), delta(Floats::poisoned(z.batch * z.heads, z.seq)) {
     attention_prepare<E>(exec(), z, V::kernel);
   }
-  void forward() const {
+  void enqueue_forward() const {
     leave_room(detail::portable::forward_floats);
     attention_forward(exec(), y.matrix(), lse.vector(), in.matrix(), z, V::kernel);
-    exec().fence();
   }
-  void backward() const {
+  void enqueue_backward() const {
     leave_room(detail::portable::backward_floats);
     attention_backward(exec(), dqkv.matrix(), delta.vector(), slope.matrix(), in.matrix(), y.matrix(),
                        lse.vector(), z, V::kernel);
+  }
+  void forward() const {
+    enqueue_forward();
+    exec().fence();
+  }
+  void backward() const {
+    enqueue_backward();
     exec().fence();
   }
 
@@ -112,9 +124,7 @@ protected:
       if (!reason_against(z).empty() || (detail::threads_on_host > 1 && z.seq > 40)) continue;
       ++possible;
       if (test::left_out(std::int64_t{z.batch} * z.heads * z.seq * z.seq)) continue;
-      SCOPED_TRACE("B" + std::to_string(z.batch) + " S" + std::to_string(z.seq) + " h" +
-                   std::to_string(z.heads) + " g" + std::to_string(z.kv_heads) + " d" +
-                   std::to_string(z.head_dim));
+      SCOPED_TRACE(text(z));
       run(z);
     }
     if (possible == 0) GTEST_SKIP() << reason_against({1, 64, 2, 2, 64});
@@ -180,6 +190,38 @@ TYPED_TEST(AttentionTest, GivesTheSameBitsEveryTime) {
     p.forward();
     EXPECT_EQ(p.y.values(), first);
   });
+}
+
+TYPED_TEST(AttentionTest, IsQuiet) {
+  const AttentionSizes z{2, 40, 4, 2, 64};
+  if (const std::string reason = this->reason_against(z); !reason.empty()) GTEST_SKIP() << reason;
+  const Problem<TypeParam> p(z);
+  const std::size_t bytes = library_bytes();
+  test::expect_quiet("forward", [&] { p.enqueue_forward(); });
+  test::expect_quiet("backward", [&] { p.enqueue_backward(); });
+  EXPECT_EQ(library_bytes(), bytes);
+}
+
+/// The host's backward pass, shared among threads by heads and by tiles.
+TEST(AttentionTasks, GiveTheSameBits) {
+  if constexpr (on_host) {
+    using detail::host::Tasks;
+    for (const AttentionSizes& z : shapes) {
+      SCOPED_TRACE(text(z));
+      const Problem<Version<float, Attention::host>> p(z);
+      p.forward();
+      const auto backward = [&](Tasks tasks) {
+        const auto dqkv = test::DeviceMatrix<float>::poisoned(p.rows, p.plain.stride());
+        detail::host::attention_backward(exec(), dqkv.matrix(), p.slope.matrix(), p.in.matrix(), p.y.matrix(),
+                                         p.lse.vector(), z, tasks);
+        exec().fence();
+        return dqkv.values();
+      };
+      const Doubles by_heads = backward(Tasks::heads);
+      EXPECT_FALSE(std::ranges::any_of(by_heads, [](double v) { return std::isnan(v); }));
+      EXPECT_EQ(by_heads, backward(Tasks::tiles));
+    }
+  }
 }
 
 /// Of an NVIDIA device Kokkos 4.6 leaves a team 40936 bytes; rows lie d + 1 apart there.

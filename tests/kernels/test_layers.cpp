@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "kernels/cases.hpp"
 #include "kernels/detail/loops.hpp"
+#include "kernels/device_matrix.hpp"
 #include "kernels/kernels.hpp"
 #include "kernels/reference.hpp"
 
@@ -37,10 +37,40 @@ std::vector<std::int32_t> random_indices(int count, int below) {
   return values;
 }
 
+/// A type of elements, and whether the loops over packs run, which a device always does.
+template <class Element, bool in_packs>
+struct Case {
+  using E = Element;
+  static constexpr bool packs = in_packs;
+};
+using Cases = ::testing::Types<Case<float, false>, Case<Bf16, false>, Case<float, true>, Case<Bf16, true>>;
+
+struct CaseName {
+  template <class C>
+  static std::string GetName(int) {
+    return std::string(std::is_same_v<typename C::E, Bf16> ? "bf16" : "float") + (C::packs ? "_packs" : "");
+  }
+};
+
 template <class C>
-class Layers : public test::OfCase<C> {
+class Layers : public ::testing::Test {
 protected:
-  using typename test::OfCase<C>::Device;
+  using E = typename C::E;
+  using Device = test::DeviceMatrix<E>;
+  using Floats = test::DeviceMatrix<float>;
+
+  void SetUp() override {
+    if (!on_host && C::packs) GTEST_SKIP() << "a device runs in packs anyway";
+    detail::packs_on_host = C::packs;
+    prepare(exec());
+  }
+  void TearDown() override { detail::packs_on_host = false; }
+
+  static ExecutionSpace exec() { return {}; }
+  static Doubles random(std::int64_t count, unsigned seed, double scale = 1) {
+    return test::random_values<E>(count, seed, scale);
+  }
+  static constexpr double near = test::tolerance<E>;
 
   /// More threads than cores wait long for each other: teams of several on a host leave out many rows.
   template <class Test>
@@ -54,7 +84,7 @@ protected:
     }
   }
 };
-TYPED_TEST_SUITE(Layers, test::Cases, test::CaseName);
+TYPED_TEST_SUITE(Layers, Cases, CaseName);
 
 TYPED_TEST(Layers, RmsNormForward) {
   using Device = typename TestFixture::Device;
@@ -295,6 +325,67 @@ TYPED_TEST(Layers, Add) {
     for (int i = 0; i < count; ++i) expected[i] = before[i] + more[i];
     EXPECT_EQ(total.values(), test::rounded<float>(expected));
     EXPECT_EQ(written.values(), contribution.values());
+  }
+}
+
+/// Kernels only enqueue work.
+TYPED_TEST(Layers, AreQuiet) {
+  using E = typename TypeParam::E;
+  using Device = typename TestFixture::Device;
+  using Floats = typename TestFixture::Floats;
+  for (const auto& [rows, width] : {std::pair{33, 130}, {64, 256}, {3, 16384}}) {
+    if (test::left_out(std::int64_t{rows} * width)) continue;
+    const Device x(rows, width, this->random(rows * width, 1)), y(rows, width, this->random(rows * width, 2)),
+        gain(width, 1, this->random(width, 3)), wide(rows, 2 * width, this->random(rows * 2 * width, 4));
+    const Floats rstd = Floats::poisoned(rows, 1), partial = Floats::poisoned(std::min(rows, 7), width),
+                 dgain(width, 1, test::random_floats(width, 5)),
+                 m1(rows, width, test::Doubles(rows * width, 0)),
+                 m2(rows, width, test::Doubles(rows * width, 0)),
+                 master(rows, width, test::Doubles(rows * width, 1));
+    const test::DeviceMatrix<std::int32_t> zeros(rows, 1, test::Doubles(rows, 0)), segments(2, 1, {0, 1});
+    const test::DeviceMatrix<double> losses(rows, 1, test::Doubles(rows, 0)), loss(1, 1, {0});
+    test::expect_quiet("rmsnorm_forward", [&] {
+      rmsnorm_forward(this->exec(), y.matrix(), rstd.vector(), {}, x.matrix(), gain.vector());
+    });
+    test::expect_quiet("rmsnorm_rebuild", [&] {
+      rmsnorm_rebuild(this->exec(), y.matrix(), x.matrix(), rstd.vector(), gain.vector());
+    });
+    test::expect_quiet("rmsnorm_backward", [&] {
+      rmsnorm_backward(this->exec(), y.matrix(), partial.matrix(), y.matrix(), x.matrix(), x.matrix(),
+                       rstd.vector(), gain.vector());
+    });
+    test::expect_quiet("rmsnorm_backward_gain",
+                       [&] { rmsnorm_backward_gain(this->exec(), dgain.vector(), partial.matrix(), true); });
+    test::expect_quiet("swiglu_forward", [&] { swiglu_forward(this->exec(), y.matrix(), wide.matrix()); });
+    test::expect_quiet("swiglu_backward", [&] {
+      swiglu_backward(this->exec(), wide.matrix(), y.matrix(), y.matrix(), wide.matrix());
+    });
+    test::expect_quiet("embedding_forward",
+                       [&] { embedding_forward(this->exec(), y.matrix(), x.matrix(), zeros.vector()); });
+    test::expect_quiet("embedding_backward", [&] {
+      embedding_backward<E>(this->exec(), master.matrix(), x.matrix(), zeros.vector(), zeros.vector(),
+                            segments.vector());
+    });
+    test::expect_quiet("cross_entropy", [&] {
+      cross_entropy(this->exec(), losses.vector(), y.matrix(), zeros.vector(), 1.0F);
+    });
+    test::expect_quiet("sum_losses",
+                       [&] { sum_losses(this->exec(), loss.matrix().data(), losses.vector(), 1); });
+    test::expect_quiet("adamw", [&] {
+      adamw(this->exec(), y.vector(), master.vector(), m1.vector(), m2.vector(), master.vector(),
+            {1e-3F, 0.9F, 0.95F, 1e-8F, 0.1F, 1, 1});
+    });
+    test::expect_quiet("add", [&] { add<E>(this->exec(), master.vector(), x.vector(), true); });
+  }
+  for (const int head_dim : {6, 128}) {
+    const int seq = 19, heads = 3;
+    const Device qkv(seq, heads * head_dim, this->random(seq * heads * head_dim, 1));
+    const auto table = test::DeviceMatrix<float>::poisoned(seq, head_dim);
+    test::expect_quiet("rope_table", [&] { rope_table(this->exec(), table.matrix()); });
+    test::expect_quiet("rope_forward",
+                       [&] { rope_forward(this->exec(), qkv.matrix(), table.matrix(), heads); });
+    test::expect_quiet("rope_backward",
+                       [&] { rope_backward(this->exec(), qkv.matrix(), table.matrix(), heads); });
   }
 }
 

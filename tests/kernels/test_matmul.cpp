@@ -135,5 +135,25 @@ TYPED_TEST(Linear, ForwardAndBackward) {
   }
 }
 
+TYPED_TEST(Linear, IsQuiet) {
+  using E = TypeParam;
+  using Device = test::DeviceMatrix<E>;
+  prepare(exec());
+  for (const auto& [rows, width, out] : {std::array{33, 31, 2}, {64, 96, 128}}) {
+    const Device x(rows, width, test::random_values<E>(rows * width, 1)),
+        w(out, width, test::random_values<E>(out * width, 2)),
+        y(rows, out, test::random_values<E>(rows * out, 3));
+    const test::DeviceMatrix<float> total(out, width, test::random_floats(out * width, 4));
+    test::expect_quiet("linear_forward",
+                       [&] { linear_forward(exec(), y.matrix(), x.matrix(), w.matrix(), 1); });
+    test::expect_quiet("linear_backward_input",
+                       [&] { linear_backward_input(exec(), x.matrix(), y.matrix(), w.matrix()); });
+    test::expect_quiet("linear_backward_weight", [&] {
+      linear_backward_weight<float, E>(exec(), total.matrix(), y.matrix(), x.matrix(), true);
+      linear_backward_weight<E, E>(exec(), w.matrix(), y.matrix(), x.matrix(), false);
+    });
+  }
+}
+
 }  // namespace
 }  // namespace minitaw::kernels

@@ -11,19 +11,25 @@ using test::Doubles;
 using test::expect_gradient;
 using test::random_doubles;
 
+/// dx against the slope of <forward(x), dy>, where forward(y, x) computes y.
+template <class Forward>
+void expect_backward(const Doubles& x, const Doubles& dx, const Doubles& dy, const Forward& forward) {
+  const auto f = [&](const Doubles& v) {
+    Doubles y(dy.size());
+    forward(y, v);
+    return test::dot(y, dy);
+  };
+  expect_gradient(f, x, dx);
+}
+
 TEST(Reference, Linear) {
   const std::int64_t rows = 3, out = 5, in = 4;
   const Doubles x = random_doubles(rows * in, 1), w = random_doubles(out * in, 2),
                 dy = random_doubles(rows * out, 3);
   Doubles dx(x.size(), NAN), dw(w.size(), 0);
   linear_backward(dx, dw, dy, x, w, rows, out, in);
-  const auto f = [&](const Doubles& a, const Doubles& b) {
-    Doubles y(rows * out);
-    linear_forward(y, a, b, rows, out, in);
-    return test::dot(y, dy);
-  };
-  expect_gradient([&](const Doubles& v) { return f(v, w); }, x, dx);
-  expect_gradient([&](const Doubles& v) { return f(x, v); }, w, dw);
+  expect_backward(x, dx, dy, [&](Out y, In v) { linear_forward(y, v, w, rows, out, in); });
+  expect_backward(w, dw, dy, [&](Out y, In v) { linear_forward(y, x, v, rows, out, in); });
 }
 
 TEST(Reference, RmsNorm) {
@@ -32,13 +38,8 @@ TEST(Reference, RmsNorm) {
                 dy = random_doubles(rows * width, 3);
   Doubles dx(x.size(), NAN), dgain(width, 0);
   rmsnorm_backward(dx, dgain, dy, x, gain, rows, width);
-  const auto f = [&](const Doubles& a, const Doubles& b) {
-    Doubles y(rows * width);
-    rmsnorm_forward(y, a, b, rows, width);
-    return test::dot(y, dy);
-  };
-  expect_gradient([&](const Doubles& v) { return f(v, gain); }, x, dx);
-  expect_gradient([&](const Doubles& v) { return f(x, v); }, gain, dgain);
+  expect_backward(x, dx, dy, [&](Out y, In v) { rmsnorm_forward(y, v, gain, rows, width); });
+  expect_backward(gain, dgain, dy, [&](Out y, In v) { rmsnorm_forward(y, x, v, rows, width); });
 }
 
 TEST(Reference, RmsNormOfKnownRow) {
@@ -73,13 +74,7 @@ TEST(Reference, Attention) {
     const Doubles dy = random_doubles(z.batch * z.seq * z.heads * z.head_dim, 2);
     Doubles dqkv(qkv.size(), NAN);
     attention_backward(dqkv, dy, qkv, z);
-    expect_gradient(
-        [&](const Doubles& v) {
-          Doubles y(dy.size());
-          attention_forward(y, v, z);
-          return test::dot(y, dy);
-        },
-        qkv, dqkv);
+    expect_backward(qkv, dqkv, dy, [&](Out y, In v) { attention_forward(y, v, z); });
   }
 }
 
@@ -97,13 +92,7 @@ TEST(Reference, SwiGlu) {
   const Doubles x = random_doubles(rows * 2 * width, 1, 3), dy = random_doubles(rows * width, 2);
   Doubles dx(x.size(), NAN);
   swiglu_backward(dx, dy, x, rows, width);
-  expect_gradient(
-      [&](const Doubles& v) {
-        Doubles y(dy.size());
-        swiglu_forward(y, v, rows, width);
-        return test::dot(y, dy);
-      },
-      x, dx);
+  expect_backward(x, dx, dy, [&](Out y, In v) { swiglu_forward(y, v, rows, width); });
 }
 
 TEST(Reference, EmbeddingSumsRepeatedTokens) {
@@ -111,13 +100,7 @@ TEST(Reference, EmbeddingSumsRepeatedTokens) {
   const Doubles table = random_doubles(4 * 3, 1), dy = random_doubles(3 * 3, 2);
   Doubles dtable(table.size(), 0);
   embedding_backward(dtable, dy, tokens, 3);
-  expect_gradient(
-      [&](const Doubles& v) {
-        Doubles x(9);
-        embedding_forward(x, v, tokens, 3);
-        return test::dot(x, dy);
-      },
-      table, dtable);
+  expect_backward(table, dtable, dy, [&](Out y, In v) { embedding_forward(y, v, tokens, 3); });
 }
 
 TEST(Reference, CrossEntropy) {

@@ -277,15 +277,17 @@ namespace {
 
 using Listener = test::KokkosListener;
 
-TEST(Listener, HearsFencesAndMemory) {
+TEST(Listener, HearsFencesMemoryAndCopies) {
   const Listener listener;
   Kokkos::fence("a fence");
   {
-    const Kokkos::View<int*, kernels::MemorySpace> view("a view", 3);
+    const Kokkos::View<int*, kernels::MemorySpace> view("a view", 3), other("more", 3);
+    Kokkos::deep_copy(ExecutionSpace(), view, other);
   }
   EXPECT_EQ(listener.seen().count("fence a fence"), 1U);
   EXPECT_EQ(listener.seen().count("allocation a view"), 1U);
   EXPECT_EQ(listener.seen().count("deallocation a view"), 1U);
+  EXPECT_EQ(listener.copies(), 1);
 }
 
 class Asynchronous : public ::testing::TestWithParam<test::Combination> {};
