@@ -26,13 +26,13 @@ std::string identity(const Case& c) {
   std::string others;
   for (const Key& key : keys())
     if (key.text && key.text(c) != key.initial) others += fmt::format(" {}={}", key.name, key.text(c));
-  return fmt::format(
-      "schedule={} ranks={} groups={} layers={} hidden={} heads={} kv_heads={} vocab={} ffn={} dtype={} "
-      "recompute={} seq={} micro_batch={} micro_batches={} steps={} warmup={} seed={} learning_rate={} "
-      "data={}{}{}{}",
-      c.schedule, c.ranks, c.groups.text(), s.layers, s.hidden, s.heads, s.kv_heads, s.vocab, ffn_text(s),
-      name_of(s.dtype), name_of(s.recompute), s.seq, micro_batch_text(c), c.micro_batches, c.steps, c.warmup,
-      c.seed, c.learning_rate, c.data, replicas, repeats, others);
+  return fmt::format("schedule={} ranks={} groups={} layers={} hidden={} heads={} kv_heads={} vocab={} "
+                     "ffn={} dtype={} recompute={} seq={} micro_batch={} micro_batches={} steps={} warmup={} "
+                     "seed={} learning_rate={} data={}{}{}{}",
+                     c.schedule, c.ranks, c.groups.text(), s.layers, s.hidden, s.heads, s.kv_heads, s.vocab,
+                     ffn_text(s), name_of(s.dtype), name_of(s.recompute), s.seq, micro_batch_text(c),
+                     c.micro_batches, c.steps, c.warmup, c.seed, c.learning_rate, c.data, replicas, repeats,
+                     others);
 }
 
 std::int64_t micro_batch_of(const Case& c, int rank) {

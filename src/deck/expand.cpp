@@ -109,10 +109,9 @@ std::vector<std::int64_t> micro_batch_per_rank_of(const Draft& draft, const Case
   if (draft.micro_batch)
     throw InputError("micro_batch: given together with micro_batch_per_rank; keep one of the two");
   if (entry_of(c.schedule).passes_activations)
-    throw InputError(
-        fmt::format("micro_batch_per_rank: the micro-batches of {} visit all ranks, so they have "
-                    "one size; use micro_batch",
-                    c.schedule));
+    throw InputError(fmt::format("micro_batch_per_rank: the micro-batches of {} visit all ranks, so they "
+                                 "have one size; use micro_batch",
+                                 c.schedule));
   if (sizes.size() != static_cast<std::size_t>(c.ranks))
     throw InputError(fmt::format("micro_batch_per_rank: {} values for {} ranks; give one per rank",
                                  sizes.size(), c.ranks));

@@ -113,15 +113,14 @@ std::vector<Key> make_keys() {
   const auto add = [&](Key key) { table.push_back(std::move(key)); };
   // name, type, axis, list, initial, fallback, example, doc, store
   add({"schedule", "name", true, false, "tawpipe", "", "schedule = [\"ddp\", \"tawpipe:cco=off\"]",
-       "How the step is spread over the ranks; options are appended as \":option=value\". "
-       "\"serial\" always uses one rank.",
+       "How the step is spread over the ranks; options are appended as \":option=value\". \"serial\" always "
+       "uses one rank.",
        [](D& draft, const Value& value) { draft.fixed.schedule = to_schedule(value); }});
   add({"ranks", "size", true, false, "", "all ranks of the job", "ranks = [2, 4]",
        "P, ranks that take part; the first P of the job.", size("ranks", &D::ranks, 1, most_ranks)});
   add({"groups", "size or text", true, false, "", "the nodes of the job", "groups = [1, 2, \"1+2+3\"]",
        "D groups of equal size, or their sizes joined by \"+\", the last one \"*\" for all ranks that are "
-       "left. "
-       "Ranks of a group are consecutive.",
+       "left. Ranks of a group are consecutive.",
        store_groups});
   add({"replicas", "size", true, false, "1", "", "replicas = 2",
        "Copies of the schedule side by side, each on ranks / replicas ranks, gradients summed over all: what "
@@ -157,18 +156,16 @@ std::vector<Key> make_keys() {
        }});
   add({"recompute", "name", true, false, "block", "", "recompute = \"none\"",
        "What the backward pass computes again: block (all but the block input), keep-attention (all but the "
-       "block "
-       "input and the attention), none.",
+       "block input and the attention), none.",
        choice("recompute", &D::recompute, {"block", "keep-attention", "none"})});
   add({"attention", "name", true, false, "auto", "", "attention = \"portable\"",
        "Attention kernel: host (BLAS, fp32 on a host), portable (Kokkos, any device), cudnn (bf16 on "
-       "NVIDIA), or "
-       "auto, the fastest of these in this build.",
+       "NVIDIA), or auto, the fastest of these in this build.",
        choice("attention", &C::attention, {"auto", "host", "portable", "cudnn"}), text_of(&C::attention)});
   add({"transport", "name", true, false, "auto", "", "transport = \"mpi\"",
        "What moves data between ranks: nccl (device to device), mpi (through host memory unless the MPI "
-       "takes "
-       "device pointers), or auto: nccl where each rank has a device of its own and the build has NCCL.",
+       "takes device pointers), or auto: nccl where each rank has a device of its own and the build has "
+       "NCCL.",
        choice("transport", &C::transport, {"auto", "mpi", "nccl"}), text_of(&C::transport)});
   add({"seq", "size", true, false, "", "", "seq = [\"1K\", \"2K\", \"4K\"]", "S, tokens per sequence.",
        size("seq", &S::seq, 1, 64 * M)});
@@ -189,8 +186,7 @@ std::vector<Key> make_keys() {
        size("steps", &C::steps, 1, many)});
   add({"repeats", "size", false, false, "1", "", "repeats = 3",
        "Repetitions: how often a case is set up and timed anew, warm-up included; `run --interleave` runs "
-       "those of "
-       "all cases in random order.",
+       "those of all cases in random order.",
        size("repeats", &C::repeats, 1, 1000)});
   add({"warmup", "size", false, false, "2", "", "warmup = 3", "Steps before the timed ones.",
        size("warmup", &C::warmup, 0, many)});
@@ -224,10 +220,8 @@ constexpr std::string_view rules =
     "A deck is a TOML file with keys at the top level; `--set key=value` replaces a key. A size is a whole "
     "number\nor a text with a suffix in steps of 1024: \"4K\", \"1M\", \"2G\". A key marked as an axis also "
     "takes a list; the\ncases are all combinations of the lists. A combination that cannot be run is left "
-    "out "
-    "with a note, provided\nthat every value of every list is still run in some other combination; otherwise "
-    "it "
-    "is an error.\n";
+    "out with a note, provided\nthat every value of every list is still run in some other combination; "
+    "otherwise it is an error.\n";
 
 }  // namespace
 
@@ -280,10 +274,10 @@ std::string key_for(const std::string& name) {
 const Key* require_key(const std::string& name, const std::string& where) {
   if (const Key* key = find_key(name)) return key;
   if (name == "tp" || name == "tensor_parallel" || name == "pp" || name == "pipeline_parallel")
-    throw InputError(fmt::format("{}: unknown key \"{}\"; the schedule says how a step is spread over the "
-                                 "ranks: no schedule here splits a layer (tensor parallelism), 1f1b and zb1 "
-                                 "make a stage of every rank",
-                                 where, name));
+    throw InputError(fmt::format(
+        "{}: unknown key \"{}\"; the schedule says how a step is spread over the ranks: no schedule here "
+        "splits a layer (tensor parallelism), 1f1b and zb1 make a stage of every rank",
+        where, name));
   throw InputError(fmt::format("{}: unknown key \"{}\"; did you mean \"{}\"? (minitaw help keys lists all)",
                                where, printable(name), key_for(name)));
 }

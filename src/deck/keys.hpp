@@ -34,8 +34,7 @@ struct Key {
   std::string doc;
   /// Checks one value and puts it into the draft. Throws InputError "key: ...".
   std::function<void(Draft&, const Value&)> store;
-  /// The value of a case, if identity() names it where it is not `initial`; the keys without are always in
-  /// it.
+  /// The value of a case: identity() names it where it is not `initial`. Empty: identity() knows the key.
   std::function<std::string(const Case&)> text = {};
 
   [[nodiscard]] bool required() const { return initial.empty() && fallback.empty(); }

@@ -238,10 +238,9 @@ std::vector<Setting> parse_toml(const std::string& text, const std::string& path
       auto value = convert(node, refused);
       const std::string name = printable(key.str());
       if (!value && node.is_table())
-        throw InputError(
-            fmt::format("{}: unknown table \"{}\"; a deck has no tables, write the keys at the top level "
-                        "(nearest key: \"{}\")",
-                        place(path, at), name, nearest_key(name)));
+        throw InputError(fmt::format("{}: unknown table \"{}\"; a deck has no tables, write the keys at the "
+                                     "top level (nearest key: \"{}\")",
+                                     place(path, at), name, nearest_key(name)));
       if (!value)
         throw InputError(
             fmt::format("{}: {}: {} is not a value that a deck can hold", place(path, at), name, refused));

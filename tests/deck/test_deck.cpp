@@ -69,12 +69,9 @@ TEST(Deck, defaults) {
   const Deck deck = make(small);
   ASSERT_THAT(deck.cases, SizeIs(1));
   const Case& c = deck.cases[0];
-  EXPECT_EQ(
-      identity(c),
-      "schedule=tawpipe ranks=4 groups=4 layers=8 hidden=64 heads=4 kv_heads=4 vocab=32000 ffn=256 "
-      "dtype=fp32 "
-      "recompute=block seq=128 micro_batch=1 micro_batches=4 steps=10 warmup=2 seed=1 learning_rate=0.001 "
-      "data=synthetic");
+  EXPECT_EQ(identity(c), "schedule=tawpipe ranks=4 groups=4 layers=8 hidden=64 heads=4 kv_heads=4 "
+                         "vocab=32000 ffn=256 dtype=fp32 recompute=block seq=128 micro_batch=1 "
+                         "micro_batches=4 steps=10 warmup=2 seed=1 learning_rate=0.001 data=synthetic");
   EXPECT_THAT(deck.notes, IsEmpty());
 }
 
@@ -101,11 +98,10 @@ TEST(Deck, every_key_is_stored) {
     learning_rate = 3e-4
   )");
   ASSERT_THAT(deck.cases, SizeIs(1));
-  EXPECT_EQ(
-      identity(deck.cases[0]),
-      "schedule=tawpipe:cco=off ranks=6 groups=1+2+3 layers=7 hidden=1024 heads=8 kv_heads=2 vocab=300 "
-      "ffn=1,2,3,4,5,6,7 dtype=bf16 recompute=keep-attention seq=4096 micro_batch=3 micro_batches=12 steps=5 "
-      "warmup=0 seed=99 learning_rate=0.0003 data=corpus.txt");
+  EXPECT_EQ(identity(deck.cases[0]),
+            "schedule=tawpipe:cco=off ranks=6 groups=1+2+3 layers=7 hidden=1024 heads=8 kv_heads=2 vocab=300 "
+            "ffn=1,2,3,4,5,6,7 dtype=bf16 recompute=keep-attention seq=4096 micro_batch=3 micro_batches=12 "
+            "steps=5 warmup=0 seed=99 learning_rate=0.0003 data=corpus.txt");
 }
 
 std::vector<std::string> brief(const Deck& deck) {

@@ -270,11 +270,10 @@ Entry schedules::zero_bubble_2() {
 }
 
 Entry schedules::zero_bubble_v() {
-  return entry<order_zb_v>(
-      "zbv",
-      "zero bubble ZB-V (arXiv 2405.15362): two stages on each rank, down and up a V; no gaps where F, "
-      "B and W take as long, with the activations of 1F1B",
-      2);
+  return entry<order_zb_v>("zbv",
+                           "zero bubble ZB-V (arXiv 2405.15362): two stages on each rank, down and up a V; "
+                           "no gaps where F, B and W take as long, with the activations of 1F1B",
+                           2);
 }
 
 }  // namespace minitaw::schedule
