@@ -65,10 +65,10 @@ def sent(said):
     return sum(map(int, re.findall(r"node\d+ sent (\d+) bytes", said.stderr)))
 
 
-def measured(steps, *options):
+def measured(steps):
     """A run of so many steps: what it said, and bytes of a step between nodes for all its cases."""
     record = FOLDER / f"{steps}.h5"
-    said = call(*TWO, "--rate", "1gbit", "--counters", *options,
+    said = call(*TWO, "--rate", "1gbit", "--counters",
                 program=[MINITAW, "run", FOLDER / "deck.toml", "--set", f"steps={steps}", "-o", record])
     with h5py.File(record) as file:
         assert list(file["summary/status"].asstr()[:]) == ["ok"] * 3
@@ -76,29 +76,16 @@ def measured(steps, *options):
 
 
 def nodes_are_groups_and_bytes_are_those_that_were_counted():
-    few, between, links_said, nodes = measured(3, "--latency", "2ms")
+    few, between, links_said, nodes = measured(3)
     assert "RESULT: VALID" in few.stdout and "= 2+2" in few.stdout, few.stdout
     assert nodes == [0, 0, 1, 1]
-    assert links_said == ["nodes=2", "ranks_per_node=2", "rate=1gbit", "latency=2ms", "mtu=9000"], links_said
-    assert "shaped, nodes=2 ranks_per_node=2 rate=1gbit latency=2ms" in few.stdout, few.stdout
-    shown = subprocess.run([MINITAW, "show", FOLDER / "3.h5"], capture_output=True, text=True, check=True).stdout
-    assert "shaped, nodes=2 ranks_per_node=2 rate=1gbit" in shown, shown
-    many, same, _, _ = measured(13, "--latency", "2ms")
+    assert links_said == ["nodes=2", "ranks_per_node=2", "rate=1gbit", "mtu=9000"], links_said
+    assert "shaped, nodes=2 ranks_per_node=2 rate=1gbit mtu=9000" in few.stdout, few.stdout
+    many, same, _, _ = measured(13)
     assert same == between
     crossed = (sent(many) - sent(few)) / 10
     # headers and acknowledgements, and a few bytes of each step for times and losses
     assert 1.0 <= crossed / between < 1.08, f"{crossed:.0f} bytes crossed in a step, {between} were counted"
-
-
-def latency_is_there():
-    ping = "import os,socket,time\nr=int(os.environ['PMI_RANK'])\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
-    ping += "s.bind(('',5000))\nto=(f'10.77.0.{3-r}',5000)\ns.settimeout(20)\n"
-    ping += "time.sleep(1-r)\nfastest=9\n"
-    ping += "for i in range(20):\n  t=time.time()\n  r or s.sendto(b'x',to)\n  s.recv(9)\n  r and s.sendto(b'x',to)\n"
-    ping += "  fastest=min(fastest,time.time()-t)\nr or print(f'{fastest:.6f}')"
-    there_and_back = float(call("--nodes", "2", "--ranks-per-node", "1", "--rate", "1gbit", "--latency", "20ms",
-                                program=[sys.executable, "-c", ping]).stdout)
-    assert 0.040 <= there_and_back < 0.080, there_and_back
 
 
 def running():
@@ -132,16 +119,16 @@ def nothing_is_left_by_signals():
 
 
 def a_node_can_be_cut():
-    said = call(*TWO, "--rate", "100mbit", "--cut", "1@0.2", program=["sh", "-c", "sleep 2; echo $(hostname) $(ip -br link show eth0)"])
+    said = call(*TWO, "--rate", "100mbit", "--cut", "1@0.2", program=["sh", "-c", "sleep 1; echo $(hostname) $(ip -br link show eth0)"])
     states = sorted((line.split()[0], line.split()[2]) for line in said.stdout.splitlines())
     assert states == [("node0", "UP")] * 2 + [("node1", "DOWN")] * 2, said.stdout
 
 
-def a_cut_link_embeddings_the_case_and_the_next_one_follows():
+def a_cut_link_ends_the_case_and_the_next_one_follows():
     record = FOLDER / "cut.h5"
     job = [MINITAW, "run", FOLDER / "deck.toml", "--set", "schedule=tawpipe,fsdp", "--set", "steps=100", "--watchdog", "2", "-o", record]
     # A step takes seconds at this rate, nearly all of them in messages.
-    said = call(*TWO, "--rate", "4mbit", "--cut", "1@8", program=job, code=1)
+    said = call(*TWO, "--rate", "4mbit", "--cut", "1@6", program=job, code=1)
     reports = dict(re.findall(r"^minitaw: rank (\d): no lane has moved for [\d.]+ s\n((?:  .*\n)+)", said.stderr, re.MULTILINE))
     assert "0" in reports, said.stderr  # it ends the job: others may not come to report
     message = r"(operands|gradients)_(in|out) in tick -?\d+ (send|recv) [WG]\d+ \w+ (->|<-) r[0-3]"
@@ -161,8 +148,7 @@ def bad_calls_are_refused():
     good = [*TWO, "--rate", "1mbit"]
     for options, sentence in ((["--nodes", "0", "--ranks-per-node", "2", "--rate", "1mbit"], "--nodes: '0'"),
                               ([*TWO, "--rate", "1mbits"], "'1mbits' is no rate"), ([*TWO, "--rate", "0mbit"], "is no rate"), (TWO, "--rate"),
-                              ([*good, "--latency", "2"], "is no time"), ([*good, "--cut", "2@1"], "no node 2"),
-                              ([*good, "--cut", "x"], "NODE@SECONDS"), ([*good, "--bogus"], "--bogus")):
+                              ([*good, "--cut", "2@1"], "no node 2"), ([*good, "--cut", "x"], "NODE@SECONDS"), ([*good, "--bogus"], "--bogus")):
         said = call(*options, program=["true"], code=2)
         assert sentence in said.stderr and said.stderr.count("\n") == 1 and not said.stdout, said
     for words in ([*good], [*good, "--"], [*good, "true"]):
@@ -188,8 +174,8 @@ FOLDER.mkdir(parents=True)
 (FOLDER / "deck.toml").write_text(DECK, encoding="utf-8")
 if not namespaces_can_be_had():
     sys.exit(SKIPPED)
-for check in (bad_calls_are_refused, exit_codes_are_passed_on, nodes_are_groups_and_bytes_are_those_that_were_counted, latency_is_there,
-              a_node_can_be_cut, a_cut_link_embeddings_the_case_and_the_next_one_follows, nothing_is_left_by_signals):
+for check in (bad_calls_are_refused, exit_codes_are_passed_on, nodes_are_groups_and_bytes_are_those_that_were_counted,
+              a_node_can_be_cut, a_cut_link_ends_the_case_and_the_next_one_follows, nothing_is_left_by_signals):
     began = time.time()
     check()
     print(f"{check.__name__}: {time.time() - began:.1f} s", flush=True)
