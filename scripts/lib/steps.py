@@ -1,5 +1,5 @@
-"""What scripts/gpu-check and scripts/gpu-speed share: the command line, the programs and their libraries, steps with a time limit,
-the table of them, and what comes back: table.txt, log.txt and files.tgz, none larger than 16 MiB."""
+"""What scripts/gpu-check and scripts/gpu-speed share: the command line, the programs and their libraries, steps with a time limit, and
+what comes back: table.txt, log.txt and a folder of files."""
 
 import argparse
 import contextlib
@@ -10,11 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parents[2]  # the repository or the packed folder
-MOST = 8 << 20  # bytes of log.txt; of one step in it half of that
 NOT_WELL = r"^\[  FAILED  \]|FAILED TEST|thrown in auxiliary|^RESULT: INVALID|^WRONG:|SUMMARY: [1-9]"
 TOLD = r"FAILED|Failure|[Ee]rror|minitaw:|RESULT|^WRONG:|rank \d+:"
 # What a program says when all is well. An exit code of 0 proves nothing: MPICH's launcher now and then loses that of a rank, and
@@ -27,10 +25,6 @@ WELL = {
     r"(^| )compute-sanitizer .*memcheck": (r"ERROR SUMMARY: 0 errors", "no summary of memcheck"),
     r"(^| )compute-sanitizer .*racecheck": (r"RACECHECK SUMMARY: 0 hazards", "no summary of racecheck"),
 }
-VERSION = """import ctypes, sys
-library, number = ctypes.CDLL(sys.argv[1]), ctypes.c_int()
-number = library.cudnnGetVersion() if "cudnn" in sys.argv[1] else library.ncclGetVersion(ctypes.byref(number)) or number.value
-print(f"{number // 10000}.{number // 100 % 100}.{number % 100}")"""
 
 
 def have(program):
@@ -50,35 +44,19 @@ def sanitizer(tool):
     return ["compute-sanitizer", "--tool", tool, "--target-processes", "all", "--error-exitcode", "9"]
 
 
-def cut(text, most):
-    """Without its middle, if it is longer."""
-    if len(text) <= most:
-        return text
-    return text[: most // 4] + f"\n[... {len(text) - most} bytes left out ...]\n".encode() + text[len(text) - 3 * most // 4 :]
-
-
-def processes_of(mark):
-    """Those that have a variable in their environment."""
-    for folder in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if mark in (folder / "environ").read_bytes().split(b"\0"):
-                yield int(folder.name)
-
-
-def end_all(process, mark, late):
+def end_all(process, mark):
     """Ends what a step leaves behind: an orphaned rank would keep the device. Launchers give ranks sessions of their own, so the
     process group is not enough; all inherit a variable."""
-    for kind, patience in ((None, 0 if late else 2), (signal.SIGTERM, 3), (signal.SIGKILL, 5)):
-        until, told = time.monotonic() + patience, set()
-        while (alive := set(processes_of(mark))) and time.monotonic() < until:
-            for pid in alive - told if kind else ():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, kind)
-            told |= alive
-            process.poll()
-            time.sleep(0.05)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    alive, until = True, time.monotonic() + 8
+    while alive and time.monotonic() < until:
+        alive = False
+        for folder in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if mark in (folder / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(folder.name), signal.SIGKILL)
+                    alive = True
+        process.poll()
+        time.sleep(0.05 * alive)
     process.wait()
 
 
@@ -103,12 +81,12 @@ class Run:
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # steps are ended on the way out
         self.files = self.out / "files"
         shutil.rmtree(self.files, ignore_errors=True)
-        for name in ("table.txt", "log.txt", "files.tgz"):
-            (self.out / name).unlink(missing_ok=True)
         self.files.mkdir(parents=True)
+        for name in ("table.txt", "log.txt"):
+            (self.out / name).unlink(missing_ok=True)
         self.failed, self.steps, self.said, self.began = False, 0, "", time.monotonic()
         _, version = answer(["minitaw", "--version"])
-        _, device = answer(["nvidia-smi", "--query-gpu=name,memory.total,clocks.max.sm,power.limit", "--format=csv,noheader"])
+        _, device = answer(["nvidia-smi", "--query-gpu=name,memory.total,clocks.max.sm,power.limit,driver_version", "--format=csv,noheader"])
         self.tell(time.strftime("%FT%TZ", time.gmtime()), *(version.splitlines()[:1] + device.splitlines()[:4]), "")
 
     @staticmethod
@@ -118,7 +96,7 @@ class Run:
         return os.path.realpath(text)
 
     def path(self, name):
-        """A file that comes back, in the archive."""
+        """A file that comes back."""
         return str(self.files / name)
 
     def left(self):
@@ -153,41 +131,26 @@ class Run:
         self.row("libraries", "FAILED", detail="not found: " + ", ".join(sorted(missing)))
         return self.end(f"{needed} cannot be loaded: install what is missing, or name its folder in LD_LIBRARY_PATH")
 
-    def versions(self, found):
-        """Of the driver and of the libraries that differ from machine to machine."""
-        code, driver = answer(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
-        texts = [f"driver {driver.split()[0]}" if code == 0 and driver.split() else f"driver: {driver.strip() or 'no answer'}"]
-        for name, library in (("cuDNN", "libcudnn.so"), ("NCCL", "libnccl.so")):
-            path = next((path for soname, path in found.items() if soname.startswith(library)), None)
-            if path is None:
-                texts.append(f"built without {name}")
-                continue
-            folders = ":".join(filter(None, [os.path.dirname(path), os.environ.get("LD_LIBRARY_PATH")]))
-            failed, version = answer([sys.executable, "-c", VERSION, path], env=os.environ | {"LD_LIBRARY_PATH": folders})
-            texts.append(f"{name} {version.strip().splitlines()[-1] if version.strip() else ''}")
-            code = code or failed
-        self.row("driver, cuDNN, NCCL", "FAILED" if code else "ok", detail=", ".join(texts))
-
     def call(self, command, seconds, environment):
-        """Exit code, None after a time-out, and output."""
+        """Exit code, None after a time-out, and output, which goes to the log."""
         self.steps += 1
-        mark, output = f"MINITAW_STEP={os.getpid()}.{self.steps}", self.files / "step.txt"
-        with open(output, "wb") as said:
+        mark = f"MINITAW_STEP={os.getpid()}.{self.steps}"
+        with open(self.out / "log.txt", "ab+") as log:
+            begin = log.seek(0, os.SEEK_END)
             try:
-                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, cwd=HERE,
-                                           start_new_session=True, env=os.environ | environment | dict([mark.split("=")]))
+                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=HERE,
+                                           env=os.environ | environment | dict([mark.split("=")]))
             except OSError as error:
-                return 127, str(error).encode()
+                return 127, str(error)
             code = None
             try:
                 code = process.wait(seconds)
             except subprocess.TimeoutExpired:
                 pass
             finally:
-                end_all(process, mark.encode(), code is None)
-        text = cut(output.read_bytes(), MOST // 2)
-        output.unlink()
-        return code, text
+                end_all(process, mark.encode())
+            log.seek(begin)
+            return code, log.read().decode(errors="replace")
 
     def step(self, name, seconds, command, may=False, environment=None, makes=None):
         """Runs a command and writes its row; whether all was well. What `may` fail does not fail the whole. It must leave the file
@@ -196,10 +159,9 @@ class Run:
             self.row(name, "NO TIME", may=may)
             return False
         seconds, line, began = min(seconds, self.left()), " ".join(command), time.monotonic()
-        code, text = self.call(command, seconds, environment or {})
-        with open(self.out / "log.txt", "ab") as log:
-            log.write(f"\n== {name}: {line}\n".encode() + text)
-        self.said = text.decode(errors="replace")
+        with open(self.out / "log.txt", "a", encoding="utf-8") as log:
+            log.write(f"\n== {name}: {line}\n")
+        code, self.said = self.call(command, seconds, environment or {})
         state, detail = self.judge(code, self.said, line, makes)
         if code is None:
             detail = f"after {seconds:.0f} s  {detail}"
@@ -232,11 +194,4 @@ class Run:
         """The last line, what comes back, and the exit code."""
         verdict = f"INVALID: {why or 'see the rows above and log.txt'}" if self.failed else "VALID"
         self.tell("", f"RESULT: {verdict} ({time.monotonic() - self.began:.0f} s)")
-        log = self.out / "log.txt"
-        if log.exists() and log.stat().st_size > MOST:
-            shutil.copy(log, self.path("log.txt"))
-            log.write_bytes(cut(log.read_bytes(), MOST))
-        with tarfile.open(self.out / "files.tgz", "w:gz") as archive:
-            archive.add(self.files, "files")
-        shutil.rmtree(self.files)
         sys.exit(self.failed)
