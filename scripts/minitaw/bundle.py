@@ -11,7 +11,7 @@ import zlib
 
 from .command import BadInput, Parser, put_out, write_file
 from .export import as_csv, summary_table, summary_text
-from .record import closing_text, load, read_bytes, verdict_of
+from .record import FACTS, closing_text, load, read_bytes, verdict_of
 from .rules import official
 
 FOLDER, SUMS = "bundle/", "SHA256SUMS"
@@ -31,9 +31,6 @@ SHA256SUMS       check sums of all files
 Check it:        scripts/bundle --check ARCHIVE.tar.gz
 or, unpacked:    sha256sum -c SHA256SUMS && minitaw show record.h5
 """
-FACTS = {"version": "version", "git_hash": "git hash", "build_type": "build type", "compiler": "compiler", "compiler_flags": "compiler flags",
-         "kokkos": "Kokkos", "mpi": "MPI", "nccl": "NCCL", "cuda": "CUDA", "driver": "driver", "libraries": "library", "command": "command",
-         "deck_path": "deck", "overrides": "--set", "links": "shaped link"}
 
 
 def sums_of(files):
@@ -48,7 +45,7 @@ def session_text(session):
     def of_rank(rank, names):
         return ", ".join(f"{what}{session[name][rank]}" for name, what in names.items() if rank < len(session.get(name, [])))
 
-    facts = [(title, value) for name, title in FACTS.items() for value in ([session[name]] if isinstance(session.get(name), str) else session.get(name, [])) if value]
+    facts = [(title, value) for name, title in (FACTS | {"command": "command"}).items() for value in ([session[name]] if isinstance(session.get(name), str) else session.get(name, [])) if value]
     for rank, node in enumerate(session.get("nodes", [])):  # by its first rank
         if node not in session["nodes"][:rank]:
             facts += [(f"node {node}", text) for text in (of_rank(rank, {"cpu": "processor "}), of_rank(rank, {"os": "system "})) if text]

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy
 
 from .command import BadInput, Parser, put_out, write_file
-from .intervals import Interval, least_each, least_pairs, median_interval, shift_interval
-from .record import aligned, cell_text, load, ranks_text, short_figure
+from .intervals import Interval, Times, least_each, least_pairs, mean_ratio, ratio_of, times_of
+from .record import CASE_COLUMNS, aligned, cell_text, load, ranks_text, short_figure
 
 OUTCOMES = ["none", "same", "better", "ambiguous", "worse"]  # the later, the more serious
 # Settings that must agree, and of provenance what must: names that --allow takes.
@@ -29,7 +29,6 @@ NOISE_OF_PROCESS = 32 << 20
 # How far losses of the same computation may lie apart, relatively: what `run` allows against the serial reference, in the first step;
 # a hundred times that after steps that feed the differences back.
 LOSS_TOLERANCE = {"fp32": (1e-6, 1e-4), "bf16": (1e-3, 1e-2)}
-MOST_SAMPLES = 1000
 
 
 @dataclass
@@ -54,9 +53,6 @@ class Aspect:
     ratio: Interval = None  # of the time: new / base
 
 
-# Step times of a case on both sides: logarithms of seconds. Of pairs of files, values with the same index belong together and `file` says
-# which they are.
-Times = namedtuple("Times", "unit base new file", defaults=[()])
 # A case that both sides have: for every file of a side the cases of it, usually one; and what differs although it matters.
 Match = namedtuple("Match", "base new differs")
 
@@ -102,20 +98,8 @@ class Comparison:
         return (f"{'REGRESSION' if self.outcome == 'worse' else 'AMBIGUOUS'}: {len(some)} of {len(self.cases)} case{'s'[:len(self.cases) > 1]}, "
                 f"first case {some[0].case['case']} ({some[0].label}): {some[0].worst().reason}")
 
-    def reasons(self):
-        return [(c, aspect) for c in self.cases for aspect in c.aspects.values() if aspect.reason]
-
 
 # Which cases are compared.
-
-def read_side(paths):
-    """What one build measured, in one file or in several that repeat each other."""
-    side = [load(path) for path in paths]
-    for file in side:
-        if not file.cases:
-            raise BadInput(f"{file.path} holds no case")
-    return side
-
 
 def key_of(case):
     """Cases with the same key are the same apart from what matters and from how well they were measured."""
@@ -142,7 +126,7 @@ VALUES = {"attention": lambda case: case["attention_used"], "transport": lambda 
 
 def value_of(name, case):
     """The value of one of WHAT_MATTERS, as text; empty: not known."""
-    return VALUES.get(name, lambda case: cell_text(case[name]))(case)
+    return VALUES[name](case) if name in VALUES else cell_text(case[name])
 
 
 def all_of(runs):
@@ -165,9 +149,9 @@ def match_of(runs, others, allowed):
         base, new = ({value_of(name, case) for case in all_of(side)} - {""} for side in (runs, others))
         if base and new and base != new:
             if name not in allowed:
-                case, other = all_of(runs)[0], all_of(others)[0]
-                raise BadInput(f"case {case['case']} ({label_of(case)}) of {case.file.path} has {name} {' and '.join(sorted(base))}, and "
-                               f"{' and '.join(sorted(new))} in {other.file.path}; add --allow {name} to compare all the same")
+                case, there, here = all_of(runs)[0], *(" and ".join(sorted(texts)) for texts in (base, new))
+                raise BadInput(f"case {case['case']} ({label_of(case)}) of {case.file.path} has {name} {there}, and {here} in "
+                               f"{all_of(others)[0].file.path}; add --allow {name} to compare all the same")
             differs.append(name)
     return Match(runs, others, differs)
 
@@ -189,81 +173,30 @@ def match_cases(base, new, allowed):
     return matches, *([label_of(all_of(runs)[0]) for runs in some] for some in left)
 
 
-# Step times.
-
-def blocks_of(cases):
-    """Logarithms of the samples of each repetition of these cases of a file, in the order of measurement."""
-    return [numpy.log(case.samples[case.repetition == number]) for case in cases if case.valid for number in numpy.unique(case.repetition)]
-
-
-def quantiles_of(blocks, count, quantile):
-    """Of the first `count` samples of each block: one with more samples than its counterpart could have the faster fastest one by
-    chance alone."""
-    return [float(numpy.quantile(block[:count], quantile)) for block in blocks]
-
-
-def thinned(blocks):
-    """At most a thousand, evenly over their order: the interval looks at all differences of two, and more would not narrow it."""
-    samples = numpy.sort(numpy.concatenate([*blocks, []]))
-    return samples[numpy.linspace(0, len(samples) - 1, min(len(samples), MOST_SAMPLES)).astype(int)].tolist()
-
-
-def times_of(match, quantile):
-    sides = [[blocks_of(file) for file in runs] for runs in (match.base, match.new)]
-    if 1 < len(match.base) == len(match.new):
-        pairs = [(f, *map(numpy.concatenate, pair)) for f, pair in enumerate(zip(*sides)) if all(pair)]
-        count = min((len(block) for pair in pairs for block in pair[1:]), default=0)
-        return Times("pairs of files", *(quantiles_of([pair[side] for pair in pairs], count, quantile) for side in (1, 2)), [pair[0] for pair in pairs])
-    base, new = ([block for file in side for block in file] for side in sides)
-    if len(base) < 2 or len(new) < 2:
-        return Times("samples", thinned(base), thinned(new))
-    count = min(map(len, base + new))
-    return Times("repetitions", quantiles_of(base, count, quantile), quantiles_of(new, count, quantile))
-
-
-def ratio_of(times, confidence):
-    """new / base of the step times; None if there are too few measurements."""
-    if times.unit == "pairs of files":
-        interval = median_interval(numpy.subtract(times.new, times.base), confidence)
-    else:
-        interval = shift_interval(times.base, times.new, confidence)
-    return interval and interval.exponential()
-
-
-def mean_ratio(cases, confidence):
-    """The geometric mean of the ratios of several cases; None if their measurements did not come together."""
-    if len({(t.unit, tuple(t.file), len(t.base), len(t.new)) for t in cases}) != 1 or cases[0].unit == "samples":
-        return None
-    base, new = (numpy.mean([getattr(t, side) for t in cases], axis=0) for side in ("base", "new"))
-    return ratio_of(Times(cases[0].unit, base, new), confidence)
-
-
 def judge(ratio, rules):
     """What a ratio means: SAME, FASTER and SLOWER where its whole interval says so."""
-    aspect = Aspect("time", "ambiguous", "AMBIGUOUS", units="s", ratio=ratio)
-    if not ratio:
-        return aspect
     slow, fast = 1 + rules.threshold, 1 / (1 + rules.threshold)
     said = f"step time: new / base = {ratio.estimate:.4g}, from {ratio.low:.4g} to {ratio.high:.4g}"
     if ratio.low > slow:
-        aspect.outcome, aspect.word, aspect.reason = "worse", "SLOWER", said
+        verdict = "worse", "SLOWER", said
     elif ratio.high < fast:
-        aspect.outcome, aspect.word, aspect.reason = "better", "FASTER", said
+        verdict = "better", "FASTER", said
     elif ratio.low >= fast and ratio.high <= slow:
-        aspect.outcome, aspect.word = "same", "SAME"
+        verdict = "same", "SAME", ""
     else:
-        aspect.reason = f"{said}; neither within {100 * rules.threshold:.4g} % nor beyond"
-    return aspect
+        verdict = "ambiguous", "AMBIGUOUS", f"{said}; neither within {100 * rules.threshold:.4g} % nor beyond"
+    return Aspect("time", *verdict, units="s", ratio=ratio)
 
 
 def compare_times(times, rules):
     if not times.base or not times.new:
         return Aspect("time", units="s")
-    aspect = judge(ratio_of(times, rules.confidence), rules)
-    if not aspect.ratio:
-        counts, least = (len(times.base), least_pairs) if times.unit == "pairs of files" else (f"{len(times.base)} and {len(times.new)}", least_each)
-        each = "" if least is least_pairs else " each"
-        aspect.reason = f"{counts} {times.unit}, at least {least(rules.confidence)}{each} are needed for a confidence of {rules.confidence:g}"
+    if ratio := ratio_of(times, rules.confidence):
+        aspect = judge(ratio, rules)
+    else:
+        n, m, at = len(times.base), len(times.new), rules.confidence
+        few = f"{n} {times.unit}, at least {least_pairs(at)}" if times.unit == "pairs of files" else f"{n} and {m} {times.unit}, at least {least_each(at)} each"
+        aspect = Aspect("time", "ambiguous", "AMBIGUOUS", f"{few} are needed for a confidence of {at:g}", units="s")
     # Samples of one repetition scatter less than runs do: two runs of the same program came out SLOWER or FASTER in up to 40 of 100
     # comparisons on a busy machine (docs/decisions/0011-comparing-times.md).
     if times.unit == "samples" and aspect.outcome in ("worse", "better"):
@@ -341,12 +274,10 @@ def notes_on(base, new, matches, only_base, only_new):
     for name in ("libraries", "environment"):
         there, here = ({text for session in side for text in session.get(name, [])} for side in sessions)
         note(name, there - here, here - there)
-    for column in EFFORT:  # need not agree, but may explain why a side scatters more
-        for match in matches:
-            sides = [{str(case[column]) for case in all_of(runs)} for runs in (match.base, match.new)]
-            if sides[0] != sides[1]:
-                note(column, *sides, f" in {label_of(all_of(match.base)[0])}")
-                break
+    for column in EFFORT:  # need not agree, but may explain why a side scatters more; of the first case in which they differ
+        sides = [(match, *({str(case[column]) for case in all_of(runs)} for runs in (match.base, match.new))) for match in matches]
+        for match, there, here in [side for side in sides if side[1] != side[2]][:1]:
+            note(column, there, here, f" in {label_of(all_of(match.base)[0])}")
     for name in WHAT_MATTERS:
         match = next((match for match in matches if name in match.differs), None)
         if match:
@@ -383,26 +314,13 @@ def compare(base, new, rules):
 ASPECTS = {"time": ["time"], "memory": ["memory", "process peak", "device memory"], "bytes": ["bytes inside", "bytes between"],
            "loss": ["first loss", "last loss"], "verdict": ["verdict"]}
 COLUMNS = [  # name, unit, whether left-aligned, cell
-    ("case", "", False, lambda c: str(c.case["case"])),
-    ("schedule", "", True, lambda c: c.case["schedule"]),
-    ("ranks", "", False, lambda c: ranks_text(c.case)),
-    ("groups", "", True, lambda c: c.case["groups"]),
-    ("seq", "token", False, lambda c: str(c.case["seq"])),
-    ("B", "", False, lambda c: str(c.case["micro_batch"])),
-    ("M", "", False, lambda c: str(c.case["micro_batches"])),
-    ("base", "s", False, lambda c: short_figure(c.aspects["time"].base)),
-    ("new", "s", False, lambda c: short_figure(c.aspects["time"].new)),
+    *((title, unit, left, lambda c, text=text: text(c.case)) for title, unit, left, text in (
+        *CASE_COLUMNS, ("B", "", False, lambda case: str(case["micro_batch"])), ("M", "", False, lambda case: str(case["micro_batches"])))),
+    *((side, "s", False, lambda c, side=side: short_figure(getattr(c.aspects["time"], side))) for side in ("base", "new")),
     *((title, "", False, lambda c, part=part: f"{getattr(c.aspects['time'].ratio, part):.3f}" if c.aspects["time"].ratio else "-")
       for title, part in (("ratio", "estimate"), ("low", "low"), ("high", "high"))),
     *((name, "", True, lambda c, names=names: c.worst(names).word or "-") for name, names in ASPECTS.items()),
 ]
-
-
-def mean_text(comparison):
-    if not comparison.mean:
-        return "no geometric mean: the cases were not measured together often enough"
-    low, estimate, high = comparison.mean
-    return f"all cases together: new / base = {estimate:.3f}, from {low:.3f} to {high:.3f} (geometric mean)"
 
 
 def as_text(comparison, base, new):
@@ -410,9 +328,13 @@ def as_text(comparison, base, new):
     rules = comparison.rules
     limits = [f"{name} {100 * value:.4g} %" for name, value in (("threshold", rules.threshold), ("memory", rules.memory_threshold), ("confidence", rules.confidence))]
     limits += [f"quantile {rules.quantile:g}"] if rules.quantile > 0 else []
+    mean = "no geometric mean: the cases were not measured together often enough"
+    if comparison.mean:
+        low, estimate, high = comparison.mean
+        mean = f"all cases together: new / base = {estimate:.3f}, from {low:.3f} to {high:.3f} (geometric mean)"
     lines = [f"# base: {base}", f"# new:  {new}", f"# {', '.join(limits)}", *[f"# {note}" for note in comparison.notes],
-             aligned(COLUMNS, comparison.cases).rstrip("\n"), *[f"# case {c.case['case']}: {a.word}: {a.reason}" for c, a in comparison.reasons()],
-             *[f"# {mean_text(comparison)}"][:len(comparison.cases) > 1], f"COMPARISON: {comparison.text()}"]
+             aligned(COLUMNS, comparison.cases).rstrip("\n"), *[f"# case {c.case['case']}: {a.word}: {a.reason}" for c in comparison.cases for a in c.aspects.values() if a.reason],
+             *[f"# {mean}"][:len(comparison.cases) > 1], f"COMPARISON: {comparison.text()}"]
     return "\n".join(lines) + "\n"
 
 
@@ -469,10 +391,9 @@ def as_markdown(comparison, text):
 
 
 def require_known(allowed):
-    for name in allowed:
-        if name not in WHAT_MATTERS:
-            nearest = difflib.get_close_matches(name[:64], WHAT_MATTERS, 1, 0)[0]
-            raise BadInput(f"--allow {name} is not known; did you mean {nearest}? It takes {', '.join(WHAT_MATTERS)}")
+    for name in (name for name in allowed if name not in WHAT_MATTERS):
+        nearest = difflib.get_close_matches(name[:64], WHAT_MATTERS, 1, 0)[0]
+        raise BadInput(f"--allow {name} is not known; did you mean {nearest}? It takes {', '.join(WHAT_MATTERS)}")
 
 
 def number_between(low, high, what):
@@ -515,10 +436,9 @@ def parse(words):
             "--markdown": {"metavar": "FILE.md", "help": "write the output for the summary of a CI job"}}.items():
         parser.add_argument(name, **options)
     options = parser.parse_args(words)
-    named = options.base or options.new
-    if (named and (options.files or not options.base or not options.new)) or (not named and len(options.files) != 2):
+    if (len(options.files), bool(options.base), bool(options.new)) not in ((2, False, False), (0, True, True)):
         raise BadInput("compare takes two files, the base and the new one, or several of each: compare --base a1.h5 a2.h5 --new b1.h5 b2.h5")
-    if not named:
+    if options.files:
         options.base, options.new = options.files[:1], options.files[1:]
     require_known(options.allow)
     return options
@@ -527,7 +447,11 @@ def parse(words):
 def main(words=None):
     options = parse(words)
     rules = Rules(options.threshold, options.memory_threshold, options.confidence, options.quantile, frozenset(options.allow))
-    found = compare(read_side(options.base), read_side(options.new), rules)
+    sides = [[load(path) for path in paths] for paths in (options.base, options.new)]
+    for file in sides[0] + sides[1]:
+        if not file.cases:
+            raise BadInput(f"{file.path} holds no case")
+    found = compare(*sides, rules)
     heading = [paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more" for paths in (options.base, options.new)]
     text = as_text(found, *heading)
     if options.junit:

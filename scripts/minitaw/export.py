@@ -6,17 +6,13 @@ import json
 import math
 
 from .command import Parser, put_out
-from .record import aligned, closing_text, load, ranks_text, short_figure
+from .record import CASE_COLUMNS, aligned, closing_text, exists, load, short_figure
 
 # Of the long form: a row for each case, repetition, step and rank. Counters of the device: name and units.
 COUNTERS = {"clock": "MHz", "memory_clock": "MHz", "temperature": "degC", "power": "W", "throttle": "1", "energy": "J"}
 # Of the table for people: name, unit, whether left-aligned, cell; columns that not every file has are shown where it has them.
 SHOWN = {
-    "case": ("case", "", False, lambda c: str(c["case"])),
-    "schedule": ("schedule", "", True, lambda c: c["schedule"]),
-    "ranks": ("ranks", "", False, ranks_text),
-    "groups": ("groups", "", True, lambda c: c["groups"]),
-    "seq": ("seq", "token", False, lambda c: str(c["seq"])),
+    **{column[0]: column for column in CASE_COLUMNS},
     **{column: (name, unit, False, lambda c, column=column, scale=scale: short_figure(scale * c[column])) for column, name, unit, scale in (
         ("median_s", "step", "s", 1), ("tokens_per_s", "rate", "token/s", 1), ("mfu", "MFU", "%", 100), ("memory_measured", "memory", "MiB", 2**-20),
         ("bytes_between", "between", "MiB/step", 2**-20), ("rate_between", "between", "GB/s", 1), ("exposed_share", "exposed", "%", 100),
@@ -47,10 +43,6 @@ def sample_table(result):
             rows += [[*settings, repetition, int(case.get("position")[repetition]), step, rank, float(case.get("seconds")[sample, rank]),
                       *[values[row, rank].item() if values.size else math.nan for values, row in zip(counters, at)]] for rank in range(case["ranks"])]
     return titles + [title(name, units) for name, units in COUNTERS.items()], rows
-
-
-def exists(value):
-    return not (isinstance(value, float) and not math.isfinite(value))
 
 
 def as_csv(titles, rows):

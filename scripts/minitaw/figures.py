@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from .command import BadInput
+from .record import exists
 
 matplotlib.rcParams.update({"svg.hashsalt": "minitaw", "svg.fonttype": "none", "text.parse_math": False, "font.size": 9, "hatch.linewidth": 0.5, "axes.axisbelow": True,
                             "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False})
@@ -32,10 +33,6 @@ STEP_PARTS = {"compute_s": ("computing", "#4d4d4d", ""), "exposed_weights_s": ("
               "exposed_embeddings_s": ("for embedding and head", "#56b4e9", "xxxx"), "idle_s": ("idle", "#c8c8c8", "")}
 
 # Numbers.
-
-
-def exists(value):
-    return value is not None and not (isinstance(value, float) and math.isnan(value))
 
 
 def figure(value, digits=4):

@@ -4,12 +4,17 @@ normal, and a few of them are always wild."""
 import functools
 import itertools
 import math
+from collections import namedtuple
 from typing import NamedTuple
 
 import numpy
 from scipy.special import bdtr, ndtri
 
 EXACT_UP_TO = 50  # values of both sides together
+MOST_SAMPLES = 1000
+# Step times of a case on both sides: logarithms of seconds. Of pairs of files, values with the same index belong together and `file` says
+# which they are.
+Times = namedtuple("Times", "unit base new file", defaults=[()])
 
 
 class Interval(NamedTuple):
@@ -91,3 +96,52 @@ def least_pairs(confidence):
 def least_each(confidence):
     """How many values of each side shift_interval() needs."""
     return next(n for n in itertools.count(1) if differences_left_out(n, n, confidence) > 0)
+
+
+# Step times of a case, as both sides of a comparison have measured them.
+
+def blocks_of(cases):
+    """Logarithms of the samples of each repetition of these cases of a file, in the order of measurement."""
+    return [numpy.log(case.samples[case.repetition == number]) for case in cases if case.valid for number in numpy.unique(case.repetition)]
+
+
+def quantiles_of(blocks, count, quantile):
+    """Of the first `count` samples of each block: one with more samples than its counterpart could have the faster fastest one by
+    chance alone."""
+    return [float(numpy.quantile(block[:count], quantile)) for block in blocks]
+
+
+def thinned(blocks):
+    """At most a thousand, evenly over their order: the interval looks at all differences of two, and more would not narrow it."""
+    samples = numpy.sort(numpy.concatenate([*blocks, []]))
+    return samples[numpy.linspace(0, len(samples) - 1, min(len(samples), MOST_SAMPLES)).astype(int)].tolist()
+
+
+def times_of(match, quantile):
+    sides = [[blocks_of(file) for file in runs] for runs in (match.base, match.new)]
+    if 1 < len(match.base) == len(match.new):
+        pairs = [(f, *map(numpy.concatenate, pair)) for f, pair in enumerate(zip(*sides)) if all(pair)]
+        count = min((len(block) for pair in pairs for block in pair[1:]), default=0)
+        return Times("pairs of files", *(quantiles_of([pair[side] for pair in pairs], count, quantile) for side in (1, 2)), [pair[0] for pair in pairs])
+    base, new = ([block for file in side for block in file] for side in sides)
+    if len(base) < 2 or len(new) < 2:
+        return Times("samples", thinned(base), thinned(new))
+    count = min(map(len, base + new))
+    return Times("repetitions", quantiles_of(base, count, quantile), quantiles_of(new, count, quantile))
+
+
+def ratio_of(times, confidence):
+    """new / base of the step times; None if there are too few measurements."""
+    if times.unit == "pairs of files":
+        interval = median_interval(numpy.subtract(times.new, times.base), confidence)
+    else:
+        interval = shift_interval(times.base, times.new, confidence)
+    return interval and interval.exponential()
+
+
+def mean_ratio(cases, confidence):
+    """The geometric mean of the ratios of several cases; None if their measurements did not come together."""
+    if len({(t.unit, tuple(t.file), len(t.base), len(t.new)) for t in cases}) != 1 or cases[0].unit == "samples":
+        return None
+    base, new = (numpy.mean([getattr(t, side) for t in cases], axis=0) for side in ("base", "new"))
+    return ratio_of(Times(cases[0].unit, base, new), confidence)

@@ -254,6 +254,12 @@ def read_timeline(case):
             raise damaged(case.file.path, error) from error
 
 
+# What the provenance of a session holds, in the words of a reader.
+FACTS = {"version": "miniTaw", "git_hash": "commit", "build_type": "build type", "compiler": "compiler", "compiler_flags": "compiler flags", "kokkos": "Kokkos",
+         "mpi": "MPI", "nccl": "NCCL", "cuda": "CUDA", "driver": "device driver", "libraries": "libraries", "deck_path": "deck", "overrides": "--set",
+         "links": "shaped links"}
+
+
 # Verdict and figure of merit, in the words of `minitaw show`.
 
 def describe(case):
@@ -309,6 +315,15 @@ def cell_text(value):
 
 def short_figure(value):
     return f"{value:.4g}" if math.isfinite(value) else "-"
+
+
+def exists(value):
+    return value is not None and not (isinstance(value, float) and math.isnan(value))
+
+
+# The first columns of every table of cases: name, unit, whether left-aligned, cell.
+CASE_COLUMNS = [("case", "", False, lambda c: str(c["case"])), ("schedule", "", True, lambda c: c["schedule"]), ("ranks", "", False, ranks_text),
+                ("groups", "", True, lambda c: c["groups"]), ("seq", "token", False, lambda c: str(c["seq"]))]
 
 
 def aligned(columns, rows):

@@ -13,7 +13,7 @@ from .figures import (
     FORBIDDEN, MEMORY_KINDS, SETTINGS, STEP_PARTS, TRAFFIC_KINDS, as_svg, at_longest, axis_of_counts, bars_figure, byte_unit, bytes_text, count_text,
     draw_bars, draw_lines, draw_rates_and_memory, draw_step, draw_traffic, exists, figure, grouped, legend_below, listed, new_figure, panels, percent, plural,
     rate_text, seconds_text, setting_text, shared_settings, short, styles_of, telling)
-from .record import describe, fastest, load_all, quietest, reason_of, verdict_of
+from .record import FACTS, describe, fastest, load_all, quietest, reason_of, verdict_of
 from .rules import MODEL
 
 # What is too much for a page is cut, and the page says so.
@@ -346,9 +346,7 @@ def counters_section(book):
 
 # Where the results come from.
 
-BUILD = {"version": "miniTaw", "git_hash": "commit", "build_type": "build type", "compiler": "compiler", "compiler_flags": "flags", "kokkos": "Kokkos",
-         "mpi": "MPI", "nccl": "NCCL", "cuda": "CUDA", "driver": "device driver", "libraries": "libraries", "cpu": "processor", "os": "system",
-         "started": "started (UTC)", "deck_path": "deck", "overrides": "--set", "links": "shaped links"}
+BUILD = FACTS | {"cpu": "processor", "os": "system", "started": "started (UTC)"}
 TEXTS = {"command": "Command", "deck": "Deck", "environment": "Environment (variables on the allow-list)", "log": "What run printed"}
 
 
