@@ -8,8 +8,12 @@ from collections import namedtuple
 from dataclasses import dataclass
 
 import numpy
+import pandas
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.ticker import FuncFormatter
 
 from .command import BadInput, Parser, put_out, write_file
+from .figures import legend_below, new_figure, save, short
 from .record import describe, load, read_timeline
 
 # Phase: what a legend calls it, colour. Hues of the palette of Okabe and Ito; compute in full colours, transfers in shades that differ in
@@ -120,8 +124,6 @@ def mean_costs(timeline, rank_by_rank):
     """Seconds of actions that are alike, in the form of minitaw plan --costs: of a compute or local action the mean over all actions of
     the same kind, payload and shard on any rank (where micro-batches differ, on the same one); of a transfer the mean time from when the
     last of its sides began until the last one ended."""
-    import pandas
-
     events, group = pandas.DataFrame(timeline.events), numpy.repeat(numpy.arange(len(timeline.groups)), timeline.groups)
     # Collectives that leave a group have the lanes of receives.
     events["inside"] = numpy.where(events["kind"].isin(["send", "recv"]), group[events["rank"]] == group[events["peer"]], ~events["lane"].str.endswith("_in"))
@@ -225,10 +227,6 @@ def chrome_trace(timelines):
 
 def draw_panel(axes, timeline, seconds, inches):
     """A lane of transfers has half the height of computation; messages of a batch share it."""
-    from matplotlib.collections import LineCollection, PolyCollection
-
-    from .figures import short
-
     heights = {lane: 1.0 if lane == "compute" else 0.5 for lane in timeline.lanes}
     starts = dict(zip(heights, numpy.cumsum([0, *heights.values()])))
     tops = {(rank, lane): rank * (sum(heights.values()) + 0.4) + 0.5 * timeline.group_of(rank) + start for rank in range(timeline.ranks)
@@ -276,10 +274,6 @@ def draw_panel(axes, timeline, seconds, inches):
 
 def draw(timelines):
     """The figure of these timelines."""
-    from matplotlib.ticker import FuncFormatter
-
-    from .figures import legend_below, new_figure
-
     seconds = max(timeline.length for timeline in timelines) or 1.0
     scale, unit = next((scale, unit) for scale, unit in ((1, "s"), (1e-3, "ms"), (1e-6, "µs")) if seconds >= 10 * scale or scale == 1e-6)
     forward = [event.end - event.begin for timeline in timelines for event in timeline.events if event.kind == "F"]
@@ -341,6 +335,5 @@ def main(words=None):
     if suffix == ".json":
         write_file(options.output, chrome_trace(timelines))
     else:
-        from .figures import save
         save(draw(timelines), options.output)
     put_out(f"{options.output}\n")
