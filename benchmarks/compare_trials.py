@@ -17,8 +17,10 @@ Prints one line for each try and the counts at the end; with --limit it ends in 
 
 import argparse
 import collections
+import contextlib
 import copy
 import dataclasses
+import io
 import json
 import os
 import pathlib
@@ -33,6 +35,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(REPOSITORY / "scripts"))
 import minitaw.bundle  # noqa: E402
+import minitaw.command  # noqa: E402
 import minitaw.compare  # noqa: E402
 import minitaw.record  # noqa: E402
 
@@ -104,24 +107,24 @@ def build_shim(folder):
 
 def measure(options, output, shim=None):
     """One run of the deck, as the examples for CI do it."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    command = ["mpiexec", "-n", str(options.ranks)]
-    if shim:
-        command += ["-env", "LD_PRELOAD", str(shim), "-env", "SLOWER_BY", str(options.slower)]
-    command += [options.program, "run", options.deck, "-o", output]
-    for override in options.set:
-        command += ["--set", override]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    environment = {"OMP_NUM_THREADS": "1"} | ({"LD_PRELOAD": str(shim), "SLOWER_BY": str(options.slower)} if shim else {})
+    command = ["env", *(f"{name}={value}" for name, value in environment.items()), options.program, "run", options.deck, "-o", output]
+    command += [word for override in options.set for word in ("--set", override)]
+    if options.ranks > 1:  # one rank needs no launcher, which takes as long to start as a tiny deck
+        command = ["mpiexec", "-n", str(options.ranks), *command]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{output}: exit {done.returncode}\n{done.stdout}{done.stderr}")
 
 
 def compare(options, base, fresh):
-    command = [sys.executable, REPOSITORY / "scripts/compare", "--json", "--base", *base, "--new", *fresh]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode not in (0, 1):
-        sys.exit(done.stderr)
-    return json.loads(done.stdout)
+    """scripts/compare, without a new process."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = minitaw.command.call("compare", ["--json", "--base", *map(str, base), "--new", *map(str, fresh)])
+    if code not in (0, 1):
+        sys.exit(code)
+    return json.loads(said.getvalue())
 
 
 def one_try(options, folder, shim):
