@@ -1,6 +1,8 @@
 """Damaged result files, given to every verb and script that reads them: success, or exit code 2 and one line on standard error.
 Called with the program, a sound result file, the repository, a folder to write to, and how many."""
 
+import contextlib
+import io
 import os
 import pathlib
 import random
@@ -10,6 +12,10 @@ import sys
 PROGRAM, SAMPLE, REPOSITORY, FOLDER, COUNT = sys.argv[1:]
 HERE = pathlib.Path(FOLDER)
 COPY = HERE / "copy.h5"
+sys.dont_write_bytecode = True
+sys.path.insert(0, f"{REPOSITORY}/scripts")
+from minitaw import command as package  # noqa: E402
+
 SEED = int(os.environ.get("MINITAW_SEED", 20111741))
 NUMBERS = random.Random(SEED)
 SEALED = pathlib.Path(SAMPLE).read_bytes()
@@ -70,7 +76,13 @@ def damaged():
 
 
 def call(command):
-    return subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=HERE, timeout=300)
+    """The program, or a script without a new process: to import its libraries takes longer than most calls."""
+    if command[0] == PROGRAM:
+        return subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=HERE, timeout=300)
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(HERE), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = package.call(command[0], [*map(str, command[1:])])
+    return subprocess.CompletedProcess(command, code, out.getvalue(), err.getvalue())
 
 
 def check(command, refused=False):
@@ -87,8 +99,7 @@ def check(command, refused=False):
 
 
 def scripts():
-    folder = pathlib.Path(REPOSITORY) / "scripts"
-    return {name: [sys.executable, folder / name, COPY, *rest] for name, rest in SCRIPTS.items()}
+    return {name: [name, COPY, *rest] for name, rest in SCRIPTS.items()}
 
 
 def check_foreign():
@@ -98,7 +109,7 @@ def check_foreign():
         COPY.write_bytes(content)
         for verb in VERBS:
             check([PROGRAM, *verb, COPY], refused=True)
-        for script in scripts().values() if content in (b"", later) else []:  # they take their time
+        for script in scripts().values() if content in (b"", later) else []:
             check(script, refused=True)
         assert COPY.read_bytes() == content
 
