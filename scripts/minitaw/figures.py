@@ -237,13 +237,11 @@ def bars_figure(names, parts, draw):
     return drawn
 
 
-def rate_whiskers(case):
-    """The rates of the third and of the first quartile of the step times."""
-    return [case.tokens / case[name] if case[name] > 0 else case["tokens_per_s"] for name in ("q3_s", "q1_s")]
-
-
 def draw_rates_and_memory(axes, cases, styles, naming, lines):
     """Throughput on the first of two axes, memory on the second: over the sequence length with `lines`, else as bars."""
+    def rate_whiskers(case):  # of the third and of the first quartile of the step times
+        return [case.tokens / case[name] if case[name] > 0 else case["tokens_per_s"] for name in ("q3_s", "q1_s")]
+
     divisor, unit = byte_unit(max(case["memory_measured"] for case in cases if case.valid))
     for one, column, scale, label, ends in ((axes[0], "tokens_per_s", 1, "throughput [token/s], whiskers: quartiles", rate_whiskers),
                                             (axes[1], "memory_measured", divisor, f"memory of the worst rank [{unit}]", None)):

@@ -23,9 +23,6 @@ class Interval(NamedTuple):
     estimate: float
     high: float
 
-    def exponential(self):
-        return Interval(*map(math.exp, self))
-
 
 def between(values, left_out):
     """The interval between sorted values, `left_out` of which are left out at each end; None if there are too few."""
@@ -136,7 +133,7 @@ def ratio_of(times, confidence):
         interval = median_interval(numpy.subtract(times.new, times.base), confidence)
     else:
         interval = shift_interval(times.base, times.new, confidence)
-    return interval and interval.exponential()
+    return interval and Interval(*map(math.exp, interval))
 
 
 def mean_ratio(cases, confidence):
