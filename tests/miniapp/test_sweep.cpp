@@ -46,7 +46,7 @@ TEST(RemainingRuns, is_all_repetitions_in_the_order_of_the_deck) {
   EXPECT_THAT(remaining.notes, IsEmpty());
 }
 
-TEST(RemainingRuns, goes_on_where_the_file_embeddings) {
+TEST(RemainingRuns, goes_on_where_the_file_ends) {
   const std::vector cases = {a_case(5, 2), a_case(6, 3), a_case(7, 2)};
   const std::vector rows = {ended(cases[2], Status::ok, 2), ended(cases[1], Status::ok, 1)};
   EXPECT_TRUE(is_finished(rows[0]));

@@ -192,15 +192,6 @@ TEST_F(File, of_something_else_is_refused_and_kept) {
   EXPECT_THAT(refusal(path("link.h5")), HasSubstr("cannot be read"));
 }
 
-TEST_F(File, that_another_program_has_changed_is_refused) {
-  open().append(sample_case());
-  const h5::Id edited(H5Fopen(file_.c_str(), H5F_ACC_RDWR, H5P_DEFAULT), H5Fclose, "open a sealed file");
-  h5::write_attribute(edited, "note", h5::one("mine"));
-  h5::check(H5Fflush(edited, H5F_SCOPE_LOCAL), "flush");
-  for (const auto& refuse : {refusal, read_refusal})
-    EXPECT_THAT(refuse(file_), HasSubstr("is damaged or was changed after it was written"));
-}
-
 TEST_F(File, whose_case_is_not_what_was_written_is_refused) {
   open().append(sample_case());
   const auto complaint = [&](const std::string& name, const h5::Values& values,
@@ -232,13 +223,6 @@ TEST_F(File, with_a_stale_copy_is_cleaned_and_a_protected_one_is_not_added_to) {
   EXPECT_EQ(files_in_folder(), 1U);
   ASSERT_EQ(::chmod(file_.c_str(), 0444), 0);
   EXPECT_THAT(refusal(file_), HasSubstr("write-protected"));
-}
-
-TEST_F(File, changed_by_somebody_else_is_not_overwritten) {
-  Recorder mine = open(), other = open();
-  other.append(sample_case("ddp"));
-  EXPECT_THROW(mine.append(sample_case("tawpipe")), std::runtime_error);
-  EXPECT_THAT(rows(), SizeIs(1));
 }
 
 TEST_F(File, behind_a_link_is_replaced_there) {
