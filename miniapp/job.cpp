@@ -199,10 +199,6 @@ std::optional<std::uint64_t> MpiJob::memory() const {
   return parse_memory("--memory", flags_.memory);
 }
 
-void MpiJob::require_own_devices() const {
-  if (!flags_.share_devices) topology::require_own_devices(device_uuids_);
-}
-
 deck::Deck MpiJob::read(const DeckOptions& deck) const {
   std::string text;
   engine::agree(MPI_COMM_WORLD, [&] {
@@ -284,7 +280,7 @@ int in_job(const Invocation& invocation, const JobFlags& flags, const std::funct
   };
   try {
     kernels::require_one_layout();
-    mpi.require_own_devices();
+    if (!flags.share_devices) topology::require_own_devices(mpi.device_uuids());
     return work(mpi);
   } catch (const InputError& error) {
     return told_by_first(error, 2);

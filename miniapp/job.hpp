@@ -36,9 +36,6 @@ class MpiJob {
 public:
   MpiJob(int& argc, char**& argv, const JobFlags& flags);
 
-  /// Throws InputError on all ranks if two of them use one device and nobody has allowed it.
-  void require_own_devices() const;
-
   /// The deck as rank 0 reads it, the same on every rank; every rank throws if it cannot be used.
   [[nodiscard]] deck::Deck read(const DeckOptions& deck) const;
 

@@ -93,13 +93,16 @@ std::string row(const deck::Case& c, const Machine& machine, const Prediction& p
 }
 
 std::string head(const Machine& machine) {
-  return fmt::format(
-      "# machine = {} ({} nodes of {} ranks)\n# {:<24} {:>5} {:<10} {:>6} {:>3} {:>5} {:>10} {:>10} {:>6} "
-      "{:>8} {:>8} {:>6} {:>8} {:>9}\n"
-      "# {:<24} {:>5} {:<10} {:>6} {:>3} {:>5} {:>10} {:>10} {:>6} {:>8} {:>8} {:>6} {:>8} {:>9}\n",
-      machine.name, machine.nodes, machine.ranks_per_node, "schedule", "ranks", "groups", "seq", "B", "M",
-      "step", "rate", "MFU", "compute", "exposed", "idle", "adapter", "memory", "", "", "", "token", "", "",
-      "s", "token/s", "%", "%", "%", "%", "busy, %", "GiB");
+  const auto line = [](auto... words) {
+    return fmt::format(
+        "# {:<24} {:>5} {:<10} {:>6} {:>3} {:>5} {:>10} {:>10} {:>6} {:>8} {:>8} {:>6} {:>8} {:>9}\n",
+        words...);
+  };
+  return fmt::format("# machine = {} ({} nodes of {} ranks)\n", machine.name, machine.nodes,
+                     machine.ranks_per_node) +
+         line("schedule", "ranks", "groups", "seq", "B", "M", "step", "rate", "MFU", "compute", "exposed",
+              "idle", "adapter", "memory") +
+         line("", "", "", "token", "", "", "s", "token/s", "%", "%", "%", "%", "busy, %", "GiB");
 }
 
 /// On standard error, where somebody looks at it.
