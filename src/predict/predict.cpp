@@ -1,378 +1,109 @@
 #include "predict/predict.hpp"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstdio>
-#include <deque>
-#include <exception>
-#include <ranges>
-#include <unordered_map>
-#include <utility>
 
 #include "base/error.hpp"
-#include "deck/deck.hpp"
-#include "predict/network.hpp"
-#include "schedule/simulate.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::predict {
 namespace {
 
+using model::Recompute;
 using schedule::Action;
 using schedule::Kind;
-using schedule::Span;
 
-struct Place {
-  int rank = -1, action = -1;
-};
-
-/// Simulates a program as the engine does: each lane starts its actions in order, once those in front of it
-/// are over (messages of one direction: once there are few enough under way) and what it waits for on other
-/// lanes is finished. Messages and collectives begin when all sides have started.
-class Simulation {
+/// Kernel by kernel, as docs/performance.md counts FLOPs and bytes.
+class Device {
 public:
-  Simulation(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
-             const schedule::Costs& costs, const SimulationOptions& options)
-      : program_(program), layout_(layout), machine_(machine), costs_(costs), options_(options),
-        network_(machine), adapters_(static_cast<std::size_t>(machine.all_adapters())),
-        calls_(program.communicators.size()) {
-    for (const schedule::RankProgram& rank : program.ranks) {
-      Rank& made = ranks_.emplace_back();
-      for (int i = 0; i < static_cast<int>(rank.actions.size()); ++i)
-        made.lanes[static_cast<std::size_t>(rank.actions[static_cast<std::size_t>(i)].lane)]
-            .actions.push_back(i);
-      made.over.resize(rank.actions.size());
-      spans_.emplace_back(rank.actions.size());
-      left_ += rank.actions.size();
-    }
-    all_ = left_;
+  Device(const model::Shape& shape, const Speed& speed, const Machine& machine)
+      : shape_(shape), speed_(speed), machine_(machine), tokens_(static_cast<double>(shape.tokens())),
+        hidden_(static_cast<double>(shape.hidden)),
+        width_(static_cast<double>(shape.heads * shape.head_dim())),
+        rotated_(width_ + static_cast<double>(shape.kv_heads * shape.head_dim())),
+        element_(static_cast<double>(model::bytes_of(shape.dtype))) {}
+
+  [[nodiscard]] double seconds(Kind kind, const model::Shard& shard) const {
+    double sum = 0;
+    for (int layer = shard.first_layer; layer < shard.first_layer + shard.layers; ++layer)
+      sum += block(kind, layer);
+    return sum;
   }
 
-  void simulate() {
-    for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) stir(r);
-    drain();
-    Network::run();
-    if (left_ > 0) throw LogicError(fmt::format("a prediction stopped with {} actions left", left_));
+  [[nodiscard]] double loss() const {
+    const double flops = 2 * tokens_ * hidden_ * static_cast<double>(shape_.vocab);
+    return 3 * flops / speed_.products.at(flops) +
+           memory(tokens_ * (2 * static_cast<double>(shape_.vocab) + 6 * hidden_));
   }
-
-  [[nodiscard]] const engine::StepSpans& spans() const { return spans_; }
-  [[nodiscard]] const std::vector<AdapterUse>& adapters() const { return adapters_; }
 
 private:
-  struct Lane {
-    std::vector<int> actions;
-    int next = 0, first = 0;  ///< to start; the first that is not finished
-    double opened = 0;        ///< when `next` could have started but for its waits; below 0: it could not yet
-  };
-  struct Rank {
-    std::array<Lane, schedule::lanes> lanes;
-    std::vector<char> over;  ///< by action
-    bool stirred = false;
-  };
-  /// A transfer under way.
-  struct Transfer {
-    std::vector<Place> sides;
-    int parts = 0;    ///< flows and work that are not over
-    double rest = 0;  ///< seconds after the last of them
-  };
-
-  [[nodiscard]] const Action& at(Place p) const {
-    return program_.ranks[static_cast<std::size_t>(p.rank)].actions[static_cast<std::size_t>(p.action)];
+  [[nodiscard]] double product(double in, double out) const {
+    const double flops = 2 * tokens_ * in * out;
+    return flops / speed_.products.at(flops);
   }
-  Rank& rank(int r) { return ranks_[static_cast<std::size_t>(r)]; }
-  Lane& lane(int r, schedule::Lane l) { return rank(r).lanes[static_cast<std::size_t>(l)]; }
-  Span& span(Place p) { return spans_[static_cast<std::size_t>(p.rank)][static_cast<std::size_t>(p.action)]; }
-  [[nodiscard]] double now() const { return Network::now(); }
+  /// Seconds for so many elements.
+  [[nodiscard]] double memory(double elements) const { return elements * element_ / machine_.memory_rate; }
 
-  /// Something happened that a lane of the rank may have waited for.
-  void stir(int r) {
-    if (std::exchange(rank(r).stirred, true)) return;
-    stirred_.push_back(r);
-  }
-
-  void drain() {
-    while (!stirred_.empty()) {
-      const int r = stirred_.front();
-      stirred_.pop_front();
-      rank(r).stirred = false;
-      for (int l = 0; l < schedule::lanes; ++l)
-        while (start_next(r, static_cast<schedule::Lane>(l))) {
-        }
+  [[nodiscard]] double block(Kind kind, int layer) const {
+    const auto ffn = static_cast<double>(shape_.ffn[layer]);
+    const double last = product(ffn, hidden_);
+    const double matrices = product(hidden_, static_cast<double>(shape_.qkv())) + product(width_, hidden_) +
+                            product(hidden_, 2 * ffn) + last;
+    const double scores = 2 * tokens_ * static_cast<double>(shape_.seq) * width_;  // causal
+    const double attention = scores / speed_.attention.at(scores);
+    const double forward_rest = memory(tokens_ * (5 * hidden_ + 3 * ffn + 2 * rotated_));
+    const double backward_rest = memory(tokens_ * (8 * hidden_ + 6 * ffn + 2 * rotated_));
+    const double again = shape_.recompute == Recompute::none    ? 0
+                         : shape_.recompute == Recompute::block ? matrices - last + attention + forward_rest
+                                                                : matrices - last + forward_rest;
+    const double input =
+        matrices + 2 * scores / speed_.attention_backward.at(2 * scores) + backward_rest + again;
+    switch (kind) {
+    case Kind::forward:
+      return matrices + attention + forward_rest;
+    case Kind::backward_input:
+      return input;
+    case Kind::backward_weight:
+      return matrices;
+    default:
+      return input + matrices;
     }
   }
 
-  bool start_next(int r, schedule::Lane l) {
-    Lane& own = lane(r, l);
-    if (own.next == static_cast<int>(own.actions.size()) || !may_join(r, own)) return false;
-    if (own.opened < 0) own.opened = now();
-    const Place p{r, own.actions[static_cast<std::size_t>(own.next)]};
-    if (!waits_met(p)) return false;
-    span(p) = {own.opened, now(), 0};
-    ++own.next;
-    own.opened = -1;
-    start(p);
-    return true;
-  }
-
-  /// As in the engine's lanes: messages of one direction, but not two into one slot.
-  bool may_join(int r, const Lane& own) const {
-    const auto action = [&](int i) -> const Action& {
-      return at({r, own.actions[static_cast<std::size_t>(i)]});
-    };
-    const Action& next = action(own.next);
-    if (own.first < own.next &&
-        (!schedule::is_point_to_point(next.kind) || own.next - own.first >= machine_.messages))
-      return false;
-    return std::ranges::all_of(std::views::iota(own.first, own.next), [&](int i) {
-      const Action& before = action(i);
-      return before.kind == next.kind && (next.kind == Kind::send || before.slots[0] != next.slots[0]);
-    });
-  }
-
-  bool waits_met(Place p) {
-    const Action& a = at(p);
-    for (int l = 0; l < schedule::lanes; ++l)
-      if (l != static_cast<int>(a.lane) &&
-          lane(p.rank, static_cast<schedule::Lane>(l)).first < a.waits[static_cast<std::size_t>(l)])
-        return false;
-    return true;
-  }
-
-  void finish(Place p) {
-    span(p).end = now();
-    rank(p.rank).over[static_cast<std::size_t>(p.action)] = 1;
-    Lane& own = lane(p.rank, at(p).lane);
-    for (; own.first < own.next; ++own.first) {  // they count as finished in order
-      const int action = own.actions[static_cast<std::size_t>(own.first)];
-      if (rank(p.rank).over[static_cast<std::size_t>(action)] == 0) break;
-      span({p.rank, action}).end = now();
-    }
-    stir(p.rank);
-    if (--left_ % 65536 == 0 && options_.progress)
-      options_.progress(1 - static_cast<double>(left_) / static_cast<double>(all_));
-  }
-
-  void start(Place p) {
-    const Action& a = at(p);
-    if (schedule::is_point_to_point(a.kind)) return message(p);
-    if (schedule::is_collective(a.kind)) return call(p);
-    const double seconds = costs_(p.rank, a);
-    if (!(seconds > 0)) return finish(p);
-    const auto done = [this, p] {
-      finish(p);
-      drain();
-    };
-    if (machine_.processors > 0) network_.work(p.rank, seconds, done);
-    else Network::later(seconds, done);
-  }
-
-  /// Messages of one payload from rank to rank match in order.
-  void message(Place p) {
-    const Action& a = at(p);
-    const bool sends = a.kind == Kind::send;
-    const auto ranks = static_cast<std::uint64_t>(ranks_.size());
-    const auto from = static_cast<std::uint64_t>(sends ? p.rank : a.peer);
-    const auto to = static_cast<std::uint64_t>(sends ? a.peer : p.rank);
-    std::deque<Place>& posted = posted_[(from * ranks + to) * 16 + static_cast<std::uint64_t>(a.payload)];
-    if (posted.empty() || (at(posted.front()).kind == Kind::send) == sends) return posted.push_back(p);
-    const std::size_t t = open({posted.front(), p});
-    posted.pop_front();
-    move(t, static_cast<int>(from), static_cast<int>(to), schedule::moved_bytes(a, layout_));
-    started(t);
-  }
-
-  void call(Place p) {
-    const Action& a = at(p);
-    const std::vector<int>& members = program_.communicators[static_cast<std::size_t>(a.communicator)].ranks;
-    std::vector<Place>& calls =
-        calls_[static_cast<std::size_t>(a.communicator)][static_cast<std::size_t>(a.lane)];
-    calls.push_back(p);
-    if (calls.size() < members.size()) return;
-    const std::size_t t = open(std::move(calls));
-    calls.clear();
-    collective(t, a, members);
-    started(t);
-  }
-
-  /// The flows of a collective: rooted ones are a chain, the others a ring of slices. Pieces pass on as they
-  /// come, so all links are busy at once; what it takes until the last link has its first piece comes on top.
-  void collective(std::size_t t, const Action& a, const std::vector<int>& members) {
-    const bool copies = members.size() == 1 && options_.copies > 1;  // the others are not simulated
-    const auto n = copies ? options_.copies : static_cast<int>(members.size());
-    const double bytes = schedule::moved_bytes(a, layout_);
-    if (n < 2) return;
-    const bool chain = a.kind == Kind::broadcast || a.kind == Kind::reduce;
-    const double rounds = chain ? 1 : (a.kind == Kind::all_reduce ? 2.0 : 1.0) * (n - 1) / n;
-    const int root = chain ? static_cast<int>(std::ranges::find(members, a.peer) - members.begin()) : 0;
-    const auto member = [&](int i) { return members[static_cast<std::size_t>(root + i) % members.size()]; };
-    double slowest = machine_.inside_rate, longest = machine_.inside_latency;
-    for (int i = 0; i < (copies ? 1 : chain ? n - 1 : n); ++i) {
-      int from = member(i), to = member(i + 1);
-      if (a.kind == Kind::reduce) std::swap(from, to);
-      if (copies || machine_.node_of(from) != machine_.node_of(to)) {
-        longest = std::max(longest, machine_.latency);
-        slowest = std::min(slowest > 0 ? slowest : machine_.rate, machine_.rate);
-        across(t, from, to, bytes * rounds);
-      } else {
-        move(t, from, to, bytes * rounds);
-      }
-    }
-    const double piece = std::min(bytes, static_cast<double>(schedule::chunk_bytes));
-    const int hops = chain ? n - 2 : a.kind == Kind::all_reduce ? 2 * n - 3 : n - 2;
-    transfers_[t].rest += hops * (longest + (chain ? piece / slowest : 0));
-  }
-
-  /// A step of a ring from node to node: through all adapters, as libraries for devices do.
-  void across(std::size_t t, int from, int to, double bytes) {
-    if (machine_.adapters == 1 && from != to) return move(t, from, to, bytes);
-    const double each = bytes / machine_.adapters;
-    for (int i = 0; i < machine_.adapters; ++i)
-      between(t, machine_.node_of(from) * machine_.adapters + i, machine_.node_of(to) * machine_.adapters + i,
-              each);
-  }
-
-  void between(std::size_t t, int adapter, int other, double bytes) {
-    adapters_[static_cast<std::size_t>(adapter)].out += bytes;
-    adapters_[static_cast<std::size_t>(other)].in += bytes;
-    ++transfers_[t].parts;
-    network_.between(adapter, other, bytes, [this, t] { part_over(t); });
-  }
-
-  void move(std::size_t t, int from, int to, double bytes) {
-    if (machine_.processors > 0 && machine_.moving > 0)
-      for (const int side : {from, to}) {
-        ++transfers_[t].parts;
-        network_.work(side, bytes / machine_.moving, [this, t] { part_over(t); }, true);
-      }
-    if (machine_.node_of(from) != machine_.node_of(to))
-      return between(t, machine_.adapter_of(from), machine_.adapter_of(to), bytes);
-    ++transfers_[t].parts;
-    network_.flow(from, to, bytes, [this, t] { part_over(t); });
-  }
-
-  std::size_t open(std::vector<Place> sides) {
-    if (vacant_.empty()) {
-      vacant_.push_back(transfers_.size());
-      transfers_.emplace_back();
-    }
-    const std::size_t t = vacant_.back();
-    vacant_.pop_back();
-    transfers_[t] = {std::move(sides), 1, 0};
-    return t;
-  }
-
-  /// All parts of it have been started.
-  void started(std::size_t t) {
-    if (--transfers_[t].parts == 0) complete(t);
-  }
-
-  void part_over(std::size_t t) {
-    if (--transfers_[t].parts > 0) return;
-    if (const double rest = std::exchange(transfers_[t].rest, 0); rest > 0) {
-      ++transfers_[t].parts;
-      return Network::later(rest, [this, t] { part_over(t); });
-    }
-    complete(t);
-    drain();
-  }
-
-  void complete(std::size_t t) {
-    const std::vector<Place> sides = std::move(transfers_[t].sides);
-    vacant_.push_back(t);
-    for (const Place side : sides) finish(side);
-  }
-
-  const schedule::Program& program_;
-  const model::Layout& layout_;
+  const model::Shape& shape_;
+  const Speed& speed_;
   const Machine& machine_;
-  const schedule::Costs& costs_;
-  const SimulationOptions& options_;
-  Network network_;
-  std::vector<Rank> ranks_;
-  std::deque<int> stirred_;
-  engine::StepSpans spans_;
-  std::vector<AdapterUse> adapters_;
-  std::unordered_map<std::uint64_t, std::deque<Place>> posted_;
-  std::vector<std::array<std::vector<Place>, schedule::lanes>> calls_;
-  std::vector<Transfer> transfers_;
-  std::vector<std::size_t> vacant_;
-  std::size_t left_ = 0, all_ = 0;
+  double tokens_, hidden_, width_, rotated_, element_;
 };
 
-/// An array that a process shares with its children.
-template <class T>
-class Shared {
-public:
-  explicit Shared(std::size_t count)
-      : bytes_(count * sizeof(T)), count_(count),
-        data_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
-    if (data_ == MAP_FAILED) throw std::runtime_error("no memory for a prediction");
-  }
-  ~Shared() { munmap(data_, bytes_); }
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
-  [[nodiscard]] T* begin() const { return static_cast<T*>(data_); }
-  [[nodiscard]] T* end() const { return begin() + count_; }
-
-private:
-  std::size_t bytes_, count_;
-  void* data_;
-};
-
-/// In a process of its own, as SimGrid has one platform in the life of a process. What it throws is told on
-/// standard error.
-void apart(const std::function<void()>& work) {
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  if (child < 0) throw std::runtime_error("no process for a prediction");
-  if (child == 0) {
-    int code = 1;
-    try {
-      work();
-      code = 0;
-    } catch (const std::exception& error) {
-      fmt::print(stderr, "minitaw: {}\n", error.what());
-    }
-    std::fflush(nullptr);
-    _exit(code);
-  }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  if (status != 0) throw std::runtime_error("a prediction ended before its time");
+/// Seconds of the actions of a case on a device that they have for themselves; transfers are not asked for.
+/// `program` and `machine` must live as long as the result.
+schedule::Costs device_costs(const deck::Case& c, const schedule::Program& program,
+                             const model::Layout& layout, const Machine& machine) {
+  const auto found = machine.speeds.find(c.shape.dtype);
+  if (found == machine.speeds.end())
+    throw InputError(fmt::format("{}: there is no table device.{}, the precision of the case", machine.path,
+                                 model::name_of(c.shape.dtype)));
+  const Speed& speed = found->second;
+  // What computes little takes the bytes that it touches; the FLOPs of the rest are another matter.
+  constexpr double endless = 1e300;
+  const schedule::Costs bytes =
+      schedule::costs_of(program, layout, {.flops = endless, .memory = machine.memory_rate});
+  const double share = static_cast<double>(c.shape.micro_batch);
+  return [=, &machine, own = c.micro_batch_per_rank, shape = c.shape](int rank, const Action& a) {
+    const double part = own.empty() || a.micro_batch < 0 ? 1 : static_cast<double>(own[rank]) / share;
+    const Device device(shape, speed, machine);
+    if (a.kind == Kind::join) return 0.0;
+    if (const auto measured = speed.actions.find(a.kind); measured != speed.actions.end())
+      return part * schedule::flops(a, layout) / measured->second;
+    if (a.kind == Kind::forward || a.kind == Kind::backward || a.kind == Kind::backward_input ||
+        a.kind == Kind::backward_weight)
+      return machine.overhead + part * device.seconds(a.kind, layout.shards[a.shard]);
+    if (a.kind == Kind::loss) return machine.overhead + part * device.loss();
+    return machine.overhead + part * bytes(rank, a);
+  };
 }
-
-}  // namespace
-
-Prediction simulate(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
-                    const schedule::Costs& costs, const SimulationOptions& options) {
-  Prediction result;
-  for (const schedule::RankProgram& rank : program.ranks) result.actions += rank.actions.size();
-  const Shared<Span> spans(result.actions);
-  const Shared<AdapterUse> adapters(static_cast<std::size_t>(machine.all_adapters()));
-  apart([&] {
-    Simulation simulation(program, layout, machine, costs, options);
-    simulation.simulate();
-    std::ranges::copy(simulation.adapters(), adapters.begin());
-    std::ranges::copy(simulation.spans() | std::views::join, spans.begin());
-  });
-  result.adapters.assign(adapters.begin(), adapters.end());
-  for (const Span* next = spans.begin(); const schedule::RankProgram& rank : program.ranks) {
-    result.spans.emplace_back(next, next + rank.actions.size());
-    next += rank.actions.size();
-  }
-  for (const Span& span : spans) result.seconds = std::max(result.seconds, span.end);
-  result.account = engine::account(program, result.spans);
-  return result;
-}
-
-namespace {
 
 /// Whether every copy has nodes of its own, and nothing between them but one switch: then all copies do the
 /// same at the same time, and each sends to the next one what it gets from the one before.
@@ -411,7 +142,7 @@ void drop_second_copy(schedule::Program& program) {
   program.communicators = std::move(kept);
   for (schedule::RankProgram& rank : program.ranks)
     for (Action& a : rank.actions)
-      if (a.communicator >= 0) a.communicator = number[static_cast<std::size_t>(a.communicator)];
+      if (a.communicator >= 0) a.communicator = number[a.communicator];
   program.groups = first_groups(program.groups, ranks);
 }
 
@@ -464,15 +195,15 @@ Floor floor_of(const deck::Case& c, const Machine& machine) {
   std::vector<double> out(static_cast<std::size_t>(p.machine.nodes)), in = out;
   for (int r = 0; r < bytes.ranks(); ++r) {
     double computing = 0;
-    for (const Action& a : p.program.ranks[static_cast<std::size_t>(r)].actions)
+    for (const Action& a : p.program.ranks[r].actions)
       if (a.lane == schedule::Lane::compute) computing += costs(r, a);
     floor.compute = std::max(floor.compute, computing);
     for (int to = 0; to < bytes.ranks(); ++to)
       if (const int here = p.machine.node_of(r), there = p.machine.node_of(to); here != there)
         for (int kind = 0; kind < schedule::traffic_kinds; ++kind) {
           const auto moved = static_cast<double>(bytes.at(r, to, static_cast<schedule::Traffic>(kind)));
-          out[static_cast<std::size_t>(here)] += moved;
-          in[static_cast<std::size_t>(there)] += moved;
+          out[here] += moved;
+          in[there] += moved;
         }
   }
   const double most = std::max(*std::ranges::max_element(out), *std::ranges::max_element(in));

@@ -30,15 +30,9 @@ struct Prediction {
   [[nodiscard]] std::size_t worst_memory() const;
 };
 
-/// Seconds of the actions of a case on a device that they have for themselves; transfers are not asked for.
-/// `program` and `machine` must live as long as the result. Throws InputError if the machine file does not
-/// say what the precision of the case reaches.
-[[nodiscard]] schedule::Costs device_costs(const deck::Case& c, const schedule::Program& program,
-                                           const model::Layout& layout, const Machine& machine);
-
 /// Simulates one step on the machine. A run's steps begin together, behind a barrier, so all are alike.
-/// Throws InputError if the case has more ranks than the machine. `progress`, from 0 to 1, is called now and
-/// then.
+/// Throws InputError if the case has more ranks than the machine, or a precision that its file does not rate.
+/// `progress`, from 0 to 1, is called now and then.
 [[nodiscard]] Prediction predict(const deck::Case& c, const Machine& machine,
                                  const std::function<void(double)>& progress = {});
 

@@ -1,0 +1,365 @@
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <ranges>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.hpp"
+#include "predict/network.hpp"
+#include "predict/predict.hpp"
+
+namespace minitaw::predict {
+namespace {
+
+using schedule::Action;
+using schedule::Kind;
+using schedule::Span;
+
+struct Place {
+  int rank = -1, action = -1;
+};
+
+/// Simulates a program as the engine does: each lane starts its actions in order, once those in front of it
+/// are over (messages of one direction: once there are few enough under way) and what it waits for on other
+/// lanes is finished. Messages and collectives begin when all sides have started.
+class Simulation {
+public:
+  Simulation(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
+             const schedule::Costs& costs, const SimulationOptions& options)
+      : program_(program), layout_(layout), machine_(machine), costs_(costs), options_(options),
+        network_(machine), adapters_(static_cast<std::size_t>(machine.all_adapters())),
+        calls_(program.communicators.size()) {
+    for (const schedule::RankProgram& rank : program.ranks) {
+      Rank& made = ranks_.emplace_back();
+      for (int i = 0; i < static_cast<int>(rank.actions.size()); ++i)
+        made.lanes[static_cast<int>(rank.actions[i].lane)].actions.push_back(i);
+      made.over.resize(rank.actions.size());
+      spans_.emplace_back(rank.actions.size());
+      left_ += rank.actions.size();
+    }
+    all_ = left_;
+  }
+
+  void simulate() {
+    for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) stir(r);
+    drain();
+    Network::run();
+    if (left_ > 0) throw LogicError(fmt::format("a prediction stopped with {} actions left", left_));
+  }
+
+  [[nodiscard]] const engine::StepSpans& spans() const { return spans_; }
+  [[nodiscard]] const std::vector<AdapterUse>& adapters() const { return adapters_; }
+
+private:
+  struct Lane {
+    std::vector<int> actions;
+    int next = 0, first = 0;  ///< to start; the first that is not finished
+    double opened = 0;        ///< when `next` could have started but for its waits; below 0: it could not yet
+  };
+  struct Rank {
+    std::array<Lane, schedule::lanes> lanes;
+    std::vector<char> over;  ///< by action
+    bool stirred = false;
+  };
+  /// A transfer under way.
+  struct Transfer {
+    std::vector<Place> sides;
+    int parts = 0;    ///< flows and work that are not over
+    double rest = 0;  ///< seconds after the last of them
+  };
+
+  [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
+  Rank& rank(int r) { return ranks_[r]; }
+  Lane& lane(int r, schedule::Lane l) { return rank(r).lanes[static_cast<int>(l)]; }
+  Span& span(Place p) { return spans_[p.rank][p.action]; }
+  [[nodiscard]] double now() const { return Network::now(); }
+
+  /// Something happened that a lane of the rank may have waited for.
+  void stir(int r) {
+    if (std::exchange(rank(r).stirred, true)) return;
+    stirred_.push_back(r);
+  }
+
+  void drain() {
+    while (!stirred_.empty()) {
+      const int r = stirred_.front();
+      stirred_.pop_front();
+      rank(r).stirred = false;
+      for (int l = 0; l < schedule::lanes; ++l)
+        while (start_next(r, static_cast<schedule::Lane>(l))) {
+        }
+    }
+  }
+
+  bool start_next(int r, schedule::Lane l) {
+    Lane& own = lane(r, l);
+    if (own.next == static_cast<int>(own.actions.size()) || !may_join(r, own)) return false;
+    if (own.opened < 0) own.opened = now();
+    const Place p{r, own.actions[own.next]};
+    if (!waits_met(p)) return false;
+    span(p) = {own.opened, now(), 0};
+    ++own.next;
+    own.opened = -1;
+    start(p);
+    return true;
+  }
+
+  /// As in the engine's lanes: messages of one direction, but not two into one slot.
+  bool may_join(int r, const Lane& own) const {
+    const auto action = [&](int i) -> const Action& { return at({r, own.actions[i]}); };
+    const Action& next = action(own.next);
+    if (own.first < own.next &&
+        (!schedule::is_point_to_point(next.kind) || own.next - own.first >= machine_.messages))
+      return false;
+    return std::ranges::all_of(std::views::iota(own.first, own.next), [&](int i) {
+      const Action& before = action(i);
+      return before.kind == next.kind && (next.kind == Kind::send || before.slots[0] != next.slots[0]);
+    });
+  }
+
+  bool waits_met(Place p) {
+    const Action& a = at(p);
+    for (int l = 0; l < schedule::lanes; ++l)
+      if (l != static_cast<int>(a.lane) && lane(p.rank, static_cast<schedule::Lane>(l)).first < a.waits[l])
+        return false;
+    return true;
+  }
+
+  void finish(Place p) {
+    span(p).end = now();
+    rank(p.rank).over[p.action] = 1;
+    Lane& own = lane(p.rank, at(p).lane);
+    for (; own.first < own.next; ++own.first) {  // they count as finished in order
+      const int action = own.actions[own.first];
+      if (rank(p.rank).over[action] == 0) break;
+      span({p.rank, action}).end = now();
+    }
+    stir(p.rank);
+    if (--left_ % 65536 == 0 && options_.progress)
+      options_.progress(1 - static_cast<double>(left_) / static_cast<double>(all_));
+  }
+
+  void start(Place p) {
+    const Action& a = at(p);
+    if (schedule::is_point_to_point(a.kind)) return message(p);
+    if (schedule::is_collective(a.kind)) return call(p);
+    const double seconds = costs_(p.rank, a);
+    if (!(seconds > 0)) return finish(p);
+    const auto done = [this, p] {
+      finish(p);
+      drain();
+    };
+    if (machine_.processors > 0) network_.work(p.rank, seconds, done);
+    else Network::later(seconds, done);
+  }
+
+  /// Messages of one payload from rank to rank match in order.
+  void message(Place p) {
+    const Action& a = at(p);
+    const bool sends = a.kind == Kind::send;
+    const auto ranks = static_cast<std::uint64_t>(ranks_.size());
+    const auto from = static_cast<std::uint64_t>(sends ? p.rank : a.peer);
+    const auto to = static_cast<std::uint64_t>(sends ? a.peer : p.rank);
+    std::deque<Place>& posted = posted_[(from * ranks + to) * 16 + static_cast<std::uint64_t>(a.payload)];
+    if (posted.empty() || (at(posted.front()).kind == Kind::send) == sends) return posted.push_back(p);
+    const std::size_t t = open({posted.front(), p});
+    posted.pop_front();
+    move(t, static_cast<int>(from), static_cast<int>(to), schedule::moved_bytes(a, layout_));
+    started(t);
+  }
+
+  void call(Place p) {
+    const Action& a = at(p);
+    const std::vector<int>& members = program_.communicators[a.communicator].ranks;
+    std::vector<Place>& calls = calls_[a.communicator][static_cast<int>(a.lane)];
+    calls.push_back(p);
+    if (calls.size() < members.size()) return;
+    const std::size_t t = open(std::move(calls));
+    calls.clear();
+    collective(t, a, members);
+    started(t);
+  }
+
+  /// The flows of a collective: rooted ones are a chain, the others a ring of slices. Pieces pass on as they
+  /// come, so all links are busy at once; what it takes until the last link has its first piece comes on top.
+  void collective(std::size_t t, const Action& a, const std::vector<int>& members) {
+    const bool copies = members.size() == 1 && options_.copies > 1;  // the others are not simulated
+    const auto n = copies ? options_.copies : static_cast<int>(members.size());
+    const double bytes = schedule::moved_bytes(a, layout_);
+    if (n < 2) return;
+    const bool chain = a.kind == Kind::broadcast || a.kind == Kind::reduce;
+    const double rounds = chain ? 1 : (a.kind == Kind::all_reduce ? 2.0 : 1.0) * (n - 1) / n;
+    const int root = chain ? static_cast<int>(std::ranges::find(members, a.peer) - members.begin()) : 0;
+    const auto member = [&](int i) { return members[static_cast<std::size_t>(root + i) % members.size()]; };
+    double slowest = machine_.inside_rate, longest = machine_.inside_latency;
+    for (int i = 0; i < (copies ? 1 : chain ? n - 1 : n); ++i) {
+      int from = member(i), to = member(i + 1);
+      if (a.kind == Kind::reduce) std::swap(from, to);
+      if (copies || machine_.node_of(from) != machine_.node_of(to)) {
+        longest = std::max(longest, machine_.latency);
+        slowest = std::min(slowest > 0 ? slowest : machine_.rate, machine_.rate);
+        across(t, from, to, bytes * rounds);
+      } else {
+        move(t, from, to, bytes * rounds);
+      }
+    }
+    const double piece = std::min(bytes, static_cast<double>(schedule::chunk_bytes));
+    const int hops = chain ? n - 2 : a.kind == Kind::all_reduce ? 2 * n - 3 : n - 2;
+    transfers_[t].rest += hops * (longest + (chain ? piece / slowest : 0));
+  }
+
+  /// A step of a ring from node to node: through all adapters, as libraries for devices do.
+  void across(std::size_t t, int from, int to, double bytes) {
+    if (machine_.adapters == 1 && from != to) return move(t, from, to, bytes);
+    const double each = bytes / machine_.adapters;
+    for (int i = 0; i < machine_.adapters; ++i)
+      between(t, machine_.node_of(from) * machine_.adapters + i, machine_.node_of(to) * machine_.adapters + i,
+              each);
+  }
+
+  void between(std::size_t t, int adapter, int other, double bytes) {
+    adapters_[adapter].out += bytes;
+    adapters_[other].in += bytes;
+    ++transfers_[t].parts;
+    network_.between(adapter, other, bytes, [this, t] { part_over(t); });
+  }
+
+  void move(std::size_t t, int from, int to, double bytes) {
+    if (machine_.processors > 0 && machine_.moving > 0)
+      for (const int side : {from, to}) {
+        ++transfers_[t].parts;
+        network_.work(side, bytes / machine_.moving, [this, t] { part_over(t); }, true);
+      }
+    if (machine_.node_of(from) != machine_.node_of(to))
+      return between(t, machine_.adapter_of(from), machine_.adapter_of(to), bytes);
+    ++transfers_[t].parts;
+    network_.flow(from, to, bytes, [this, t] { part_over(t); });
+  }
+
+  std::size_t open(std::vector<Place> sides) {
+    if (vacant_.empty()) {
+      vacant_.push_back(transfers_.size());
+      transfers_.emplace_back();
+    }
+    const std::size_t t = vacant_.back();
+    vacant_.pop_back();
+    transfers_[t] = {std::move(sides), 1, 0};
+    return t;
+  }
+
+  /// All parts of it have been started.
+  void started(std::size_t t) {
+    if (--transfers_[t].parts == 0) complete(t);
+  }
+
+  void part_over(std::size_t t) {
+    if (--transfers_[t].parts > 0) return;
+    if (const double rest = std::exchange(transfers_[t].rest, 0); rest > 0) {
+      ++transfers_[t].parts;
+      return Network::later(rest, [this, t] { part_over(t); });
+    }
+    complete(t);
+    drain();
+  }
+
+  void complete(std::size_t t) {
+    const std::vector<Place> sides = std::move(transfers_[t].sides);
+    vacant_.push_back(t);
+    for (const Place side : sides) finish(side);
+  }
+
+  const schedule::Program& program_;
+  const model::Layout& layout_;
+  const Machine& machine_;
+  const schedule::Costs& costs_;
+  const SimulationOptions& options_;
+  Network network_;
+  std::vector<Rank> ranks_;
+  std::deque<int> stirred_;
+  engine::StepSpans spans_;
+  std::vector<AdapterUse> adapters_;
+  std::unordered_map<std::uint64_t, std::deque<Place>> posted_;
+  std::vector<std::array<std::vector<Place>, schedule::lanes>> calls_;
+  std::vector<Transfer> transfers_;
+  std::vector<std::size_t> vacant_;
+  std::size_t left_ = 0, all_ = 0;
+};
+
+/// An array that a process shares with its children.
+template <class T>
+class Shared {
+public:
+  explicit Shared(std::size_t count)
+      : bytes_(count * sizeof(T)), count_(count),
+        data_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+    if (data_ == MAP_FAILED) throw std::runtime_error("no memory for a prediction");
+  }
+  ~Shared() { munmap(data_, bytes_); }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  [[nodiscard]] T* begin() const { return static_cast<T*>(data_); }
+  [[nodiscard]] T* end() const { return begin() + count_; }
+
+private:
+  std::size_t bytes_, count_;
+  void* data_;
+};
+
+/// In a process of its own, as SimGrid has one platform in the life of a process. What it throws is told on
+/// standard error.
+void apart(const std::function<void()>& work) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("no process for a prediction");
+  if (child == 0) {
+    int code = 1;
+    try {
+      work();
+      code = 0;
+    } catch (const std::exception& error) {
+      fmt::print(stderr, "minitaw: {}\n", error.what());
+    }
+    std::fflush(nullptr);
+    _exit(code);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (status != 0) throw std::runtime_error("a prediction ended before its time");
+}
+
+}  // namespace
+
+Prediction simulate(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
+                    const schedule::Costs& costs, const SimulationOptions& options) {
+  Prediction result;
+  for (const schedule::RankProgram& rank : program.ranks) result.actions += rank.actions.size();
+  const Shared<Span> spans(result.actions);
+  const Shared<AdapterUse> adapters(static_cast<std::size_t>(machine.all_adapters()));
+  apart([&] {
+    Simulation simulation(program, layout, machine, costs, options);
+    simulation.simulate();
+    std::ranges::copy(simulation.adapters(), adapters.begin());
+    std::ranges::copy(simulation.spans() | std::views::join, spans.begin());
+  });
+  result.adapters.assign(adapters.begin(), adapters.end());
+  for (const Span* next = spans.begin(); const schedule::RankProgram& rank : program.ranks) {
+    result.spans.emplace_back(next, next + rank.actions.size());
+    next += rank.actions.size();
+  }
+  for (const Span& span : spans) result.seconds = std::max(result.seconds, span.end);
+  result.account = engine::account(program, result.spans);
+  return result;
+}
+
+}  // namespace minitaw::predict
