@@ -58,7 +58,7 @@ shutil.rmtree(FOLDER, ignore_errors=True)
 for name in ("elsewhere", "build"):
     (FOLDER / name).mkdir(parents=True)
 (FOLDER / "build/minitaw").symlink_to(BUILD / "minitaw")  # the other programs of a build are packed alike, and take their time
-subprocess.run([REPOSITORY / "scripts/pack", FOLDER / "packed", FOLDER / "build"], check=True)
+subprocess.run([REPOSITORY / "scripts/pack", FOLDER / "packed", FOLDER / "build"], env=os.environ | {"GZIP": "-1"}, check=True)
 subprocess.run(["tar", "-C", FOLDER / "elsewhere", "-xzf", FOLDER / "packed.tgz"], check=True)
 shutil.rmtree(FOLDER / "packed")
 programs_run_with_either_c_library()
