@@ -37,15 +37,12 @@ public:
   Requests& operator=(const Requests&) = delete;
   ~Requests();
 
-  /// `count` messages will be started.
-  void reserve(std::size_t count) { requests_.reserve(count); }
   void send(int peer, int tag, schedule::Traffic traffic, std::span<const std::byte> data);
   void receive(int peer, int tag, Piece place);
 
-  /// Whether there was an oldest open message and it is complete now. Throws Error if it failed or arrived
-  /// with another length.
+  /// Whether there was an oldest open message and it is complete now; finish() goes on as long as there is.
+  /// Throws Error if it failed or arrived with another length.
   bool finish_one();
-  /// Whether there was any such message.
   bool finish();
 
   [[nodiscard]] std::size_t started() const { return requests_.size(); }

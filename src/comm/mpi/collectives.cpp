@@ -67,10 +67,7 @@ class ChainOrRing final : public Operation {
 public:
   ChainOrRing(Channel& channel, Plan plan)
       : channel_(channel), plan_(std::move(plan)), landing_(memory().landing, memory().piece_bytes),
-        loading_(memory().loading, memory().piece_bytes), sends_(channel), receives_(channel) {
-    sends_.reserve(static_cast<std::size_t>(std::ranges::count(plan_.steps, true, &Step::leaves)));
-    receives_.reserve(static_cast<std::size_t>(std::ranges::count(plan_.steps, true, &Step::arrives)));
-  }
+        loading_(memory().loading, memory().piece_bytes), sends_(channel), receives_(channel) {}
   /// If it is not over (it was cancelled), no copy reads or writes the buffer afterwards.
   ~ChainOrRing() override {
     if (!done_ && memory().copier != nullptr) memory().copier->settle();

@@ -62,7 +62,6 @@ public:
   void use(std::span<const Piece> slots) {
     slots_.assign(slots.begin(), slots.end());
     with_mpi_ = std::max<std::size_t>(1, slots_.size() / 2);
-    requests_.reserve(pieces_.size());
   }
 
   /// Does what can be done without waiting for another rank; returns whether that was anything.
