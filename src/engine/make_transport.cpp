@@ -6,7 +6,6 @@
 #include <cstdlib>
 
 #include "base/error.hpp"
-#include "comm/mpi/device.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
 #include "engine/queue.hpp"

@@ -10,7 +10,6 @@
 #endif
 
 #include "base/error.hpp"
-#include "comm/mpi/device.hpp"
 #include "transports.hpp"
 
 namespace minitaw::comm::test {

@@ -71,8 +71,7 @@ TEST(StagedExchange, RefusesMoreMessagesThanSlots) {
   EXPECT_THROW(world.transport.execute(Lane::operands, batch), LogicError);
   LazyCopier copier;
   std::vector<std::byte> pinned(16 * small_piece - 1);
-  EXPECT_THROW((void)mpi::staged_memory(pinned, small_piece, copier), LogicError);
-  EXPECT_THROW((void)mpi::direct_memory(pinned, small_piece, copier), LogicError);
+  EXPECT_THROW((void)mpi::through_slots(pinned, small_piece, copier), LogicError);
 }
 
 /// Collectives whose messages go round the slots many times.

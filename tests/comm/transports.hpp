@@ -102,9 +102,10 @@ struct Staged {
   explicit Staged(const schedule::Program& program, std::size_t slots = 16, std::size_t piece = 1 << 16)
       : pinned(communication_lanes * slots * piece, std::byte{0x5a}) {
     mpi::LaneMemories memories;
-    for (std::size_t l = 0; l < communication_lanes; ++l)
-      memories[l + 1] =
-          mpi::staged_memory(std::span(pinned).subspan(l * slots * piece, slots * piece), piece, copiers[l]);
+    for (std::size_t l = 0; l < communication_lanes; ++l) {
+      const mpi::Piece all = std::span(pinned).subspan(l * slots * piece, slots * piece);
+      memories[l + 1].moves = memories[l + 1].sums = mpi::through_slots(all, piece, copiers[l]);
+    }
     transport = mpi::make_transport(MPI_COMM_WORLD, program, memories);
   }
   std::vector<std::byte> pinned;

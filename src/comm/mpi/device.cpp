@@ -1,5 +1,3 @@
-#include "comm/mpi/device.hpp"
-
 #include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +8,7 @@
 #include "base/error.hpp"
 #include "base/pinned_space.hpp"
 #include "comm/mpi/mpi.hpp"
+#include "comm/mpi/transport.hpp"
 
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
@@ -21,25 +20,13 @@ namespace {
 
 constexpr const char* variable = "MINITAW_MPI_DIRECT";
 
-#if defined(MINITAW_MPI_GPU_QUERY)
-[[maybe_unused]] bool asked(int kind) {
-  int supported = 0;
-  return MPIX_GPU_query_support(kind, &supported) == MPI_SUCCESS && supported != 0;
-}
-#endif
-
 /// Whether this MPI says that it takes pointers to this build's kind of device memory.
 bool device_aware() {
-#if defined(KOKKOS_ENABLE_CUDA) && defined(MINITAW_MPI_QUERY_CUDA)
-  return MPIX_Query_cuda_support() == 1;
-#elif defined(KOKKOS_ENABLE_CUDA) && defined(MINITAW_MPI_GPU_QUERY)
-  return asked(MPIX_GPU_SUPPORT_CUDA);
-#elif defined(KOKKOS_ENABLE_HIP) && defined(MINITAW_MPI_QUERY_ROCM)
-  return MPIX_Query_rocm_support() == 1;
-#elif defined(KOKKOS_ENABLE_HIP) && defined(MINITAW_MPI_GPU_QUERY)
-  return asked(MPIX_GPU_SUPPORT_HIP);
-#elif defined(KOKKOS_ENABLE_SYCL) && defined(MINITAW_MPI_GPU_QUERY)
-  return asked(MPIX_GPU_SUPPORT_ZE);
+#if defined(MINITAW_MPI_QUERY)
+  return MINITAW_MPI_QUERY() == 1;
+#elif defined(MINITAW_MPI_GPU_KIND)
+  int supported = 0;
+  return MPIX_GPU_query_support(MINITAW_MPI_GPU_KIND, &supported) == MPI_SUCCESS && supported != 0;
 #else
   return false;
 #endif
@@ -121,16 +108,14 @@ Reach agreed_reach(MPI_Comm world) {
   // Least first: a rank that cannot say is refused on all, a staged one makes all staged.
   enum : int { refused, staged, direct };
   int mine = refused, least = refused;
-  const char* const wish = std::getenv(variable);
+  std::string why = fmt::format("{} is neither 0 nor 1 on some rank", variable);
   try {
-    mine = reach(wish, device_aware()) == Reach::direct ? direct : staged;
-  } catch (const InputError&) {
-    // thrown below, by all ranks
+    mine = reach(std::getenv(variable), device_aware()) == Reach::direct ? direct : staged;
+  } catch (const InputError& error) {
+    why = error.what();
   }
   check(MPI_Allreduce(&mine, &least, 1, MPI_INT, MPI_MIN, world), "agreeing on MINITAW_MPI_DIRECT");
-  if (least == refused && mine != refused)
-    throw InputError(fmt::format("{} is neither 0 nor 1 on some rank", variable));
-  if (least == refused) (void)reach(wish, false);  // throws
+  if (least == refused) throw InputError(why);
   return least == direct ? Reach::direct : Reach::staged;
 }
 
@@ -145,9 +130,9 @@ std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Prog
       continue;
     const auto pinned = std::make_shared<Pinned>();
     const Piece all(reinterpret_cast<std::byte*>(pinned->bytes.data()), pinned_bytes);
-    memories[lane] = reach == Reach::direct ? direct_memory(all, pinned_piece, pinned->copier)
-                                            : staged_memory(all, pinned_piece, pinned->copier);
-    memories[lane].owner = pinned;
+    const Memory slots = through_slots(all, pinned_piece, pinned->copier);
+    const bool direct = reach == Reach::direct;
+    memories[lane] = {direct ? Memory{.piece_bytes = pinned_piece} : slots, slots, pinned};
   }
   return make_transport(world, program, memories, policy);
 }

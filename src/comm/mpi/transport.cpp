@@ -77,20 +77,6 @@ bool Requests::finish() {
 
 namespace {
 
-Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier) {
-  constexpr std::size_t ahead = 4;
-  const std::size_t half = pinned.size() / piece_bytes / 2;
-  if (half < 2 * ahead)
-    throw LogicError(fmt::format("{} bytes of pinned memory hold {} slots of {} bytes; 16 are needed",
-                                 pinned.size(), pinned.size() / piece_bytes, piece_bytes));
-  return {.piece_bytes = piece_bytes,
-          .ahead = ahead,
-          .window = ahead,
-          .landing = pinned.first(half * piece_bytes),
-          .loading = pinned.subspan(half * piece_bytes, half * piece_bytes),
-          .copier = &copier};
-}
-
 /// Tags of collectives start behind those of messages, which are their payloads.
 int collective_tag(std::size_t communicator, Lane lane) {
   constexpr std::size_t first = 64;
@@ -161,16 +147,18 @@ private:
 
 }  // namespace
 
-LaneMemory staged_memory(Piece pinned, std::size_t piece_bytes, Copier& copier) {
-  const Memory memory = through_slots(pinned, piece_bytes, copier);
-  return {.moves = memory, .sums = memory};
-}
-
-LaneMemory direct_memory(Piece pinned, std::size_t piece_bytes, Copier& copier) {
-  LaneMemory memory;
-  memory.moves.piece_bytes = piece_bytes;
-  memory.sums = through_slots(pinned, piece_bytes, copier);
-  return memory;
+Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier) {
+  constexpr std::size_t ahead = 4;
+  const std::size_t half = pinned.size() / piece_bytes / 2;
+  if (half < 2 * ahead)
+    throw LogicError(fmt::format("{} bytes of pinned memory hold {} slots of {} bytes; 16 are needed",
+                                 pinned.size(), pinned.size() / piece_bytes, piece_bytes));
+  return {.piece_bytes = piece_bytes,
+          .ahead = ahead,
+          .window = ahead,
+          .landing = pinned.first(half * piece_bytes),
+          .loading = pinned.subspan(half * piece_bytes, half * piece_bytes),
+          .copier = &copier};
 }
 
 std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program,

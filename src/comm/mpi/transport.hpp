@@ -4,6 +4,7 @@
 
 #include <array>
 #include <limits>
+#include <string_view>
 
 #include "comm/mpi/wait.hpp"
 #include "comm/transport.hpp"
@@ -59,10 +60,7 @@ using LaneMemories = std::array<LaneMemory, schedule::lanes>;  ///< by schedule:
 /// either direction, so 16 slots are enough for all collectives; a ring needs 2 * ahead landing slots and
 /// window + 2 loading slots, or it could stand still (docs/decisions/0006-pinned-slots.md). Throws LogicError
 /// if there are fewer.
-[[nodiscard]] LaneMemory staged_memory(Piece pinned, std::size_t piece_bytes, Copier& copier);
-
-/// MPI is handed device pointers where it only moves data; sums are staged.
-[[nodiscard]] LaneMemory direct_memory(Piece pinned, std::size_t piece_bytes, Copier& copier);
+[[nodiscard]] Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier);
 
 /// Transport over MPI. Collectives are chains and rings over point-to-point messages
 /// (docs/decisions/0001-own-collectives.md): bytes are counted where they are handed to MPI, and sums are
@@ -79,5 +77,28 @@ using LaneMemories = std::array<LaneMemory, schedule::lanes>;  ///< by schedule:
 [[nodiscard]] std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program,
                                                         std::span<std::byte> staging,
                                                         const WaitPolicy& policy = {});
+
+/// How device buffers get to MPI.
+enum class Reach {
+  staged,  ///< through pinned host memory
+  direct,  ///< MPI is handed device pointers where data only moves; sums are staged
+};
+[[nodiscard]] std::string_view name_of(Reach reach);
+
+/// `wish` is the text of MINITAW_MPI_DIRECT, or nullptr: 1 is direct, 0 staged, unset what MPI says
+/// (`aware`). Throws InputError for any other text.
+[[nodiscard]] Reach reach(const char* wish, bool aware);
+
+/// The reach of a job: direct if every rank's MPI and environment say so. An MPI that cannot be asked whether
+/// it takes pointers to this build's kind of device memory does not. Collective; throws on all ranks or on
+/// none.
+[[nodiscard]] Reach agreed_reach(MPI_Comm world);
+
+/// A transport over MPI for buffers in the memory of Kokkos's default execution space. Collective over
+/// `world`. Takes 16 MiB of pinned host memory for each lane on which this rank communicates, once, and needs
+/// no staging memory on the device. All ranks must name the same reach (agreed_reach()). On a host build the
+/// copies are plain ones. This and agreed_reach() are in minitaw_comm_mpi_device.
+[[nodiscard]] std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Program& program,
+                                                          Reach reach, const WaitPolicy& policy = {});
 
 }  // namespace minitaw::comm::mpi
