@@ -13,7 +13,6 @@
 
 #if defined(MINITAW_HAVE_NCCL)
 #include "comm/nccl/api.hpp"
-#include "comm/nccl/communicators.hpp"
 #include "comm/nccl/transport.hpp"
 #include "schedule/registry.hpp"
 #include "topology/devices.hpp"

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "comm/nccl/communicators.hpp"
+#include "comm/nccl/transport.hpp"
 #include "possible.hpp"
 #include "schedule/program.hpp"
 #include "schedule/shapes.hpp"

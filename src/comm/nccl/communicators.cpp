@@ -1,4 +1,4 @@
-#include "comm/nccl/communicators.hpp"
+#include "comm/nccl/transport.hpp"
 
 #include <fmt/format.h>
 

@@ -9,7 +9,6 @@
 #include "base/error.hpp"
 #include "base/range.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "comm/nccl/communicators.hpp"
 
 namespace minitaw::comm::nccl {
 namespace {
@@ -35,71 +34,6 @@ void in_group(Api& api, const Work& work) {
   api.group_end();
 }
 
-/// The way of all threads to NCCL, which wants one call at a time: lanes take turns, and a lane keeps its
-/// turn until NCCL has put its work on the device queue. The watchdog gets in between, while a lane looks
-/// whether NCCL is ready.
-class Launcher {
-public:
-  Launcher(Api& api, const mpi::WaitPolicy& policy) : api_(api), policy_(policy) {}
-
-  /// What `issue` calls on these communicators is one operation; returns when it is on its queue. Throws
-  /// Cancelled once cancel() has been called.
-  void launch(const std::vector<Communicator*>& communicators, const Work& issue) {
-    const std::scoped_lock turn(turn_);
-    use([&] { in_group(api_, issue); });
-    for (Communicator* const communicator : communicators)
-      wait_ready(*communicator, Clock::time_point::max());
-  }
-
-  /// A call that is no group; `call` is the only one to use NCCL meanwhile.
-  void use(const Work& call) {
-    const std::scoped_lock lock(calls_);
-    if (cancelled_) throw Cancelled();
-    call();
-  }
-
-  /// Throws Error when the time has come.
-  void wait_ready(Communicator& communicator, Clock::time_point limit) {
-    mpi::wait_until(policy_, cancelled_, [&] {
-      bool ready = false;
-      use([&] { ready = communicator.ready(); });
-      if (!ready && Clock::now() > limit)
-        throw Error(
-            "NCCL was not ready in time: some rank is missing, or the network between ranks does not work "
-            "(NCCL_DEBUG=INFO says more)");
-      return ready;
-    });
-  }
-
-  /// The same as use(), if nobody else is in NCCL and nothing is cancelled; else does nothing.
-  void use_if_idle(const Work& call) {
-    const std::unique_lock lock(calls_, std::try_to_lock);
-    if (lock && !cancelled_) call();
-  }
-
-  /// Ends all waits and keeps everybody from NCCL, then calls `abort`; not if a thread is stuck in NCCL for a
-  /// second, which only blocking communicators (NCCL_COMM_BLOCKING=1) let happen: it must not be pulled away
-  /// from under it.
-  void cancel(const Work& abort) {
-    if (cancelled_.exchange(true)) return;
-    const auto limit = Clock::now() + std::chrono::seconds(1);
-    std::unique_lock lock(calls_, std::try_to_lock);
-    while (!lock && Clock::now() < limit) {
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-      (void)lock.try_lock();
-    }
-    if (lock) abort();
-  }
-  [[nodiscard]] bool cancelled() const { return cancelled_; }
-
-private:
-  Api& api_;
-  mpi::WaitPolicy policy_;
-  std::atomic<bool> cancelled_{false};
-  std::mutex turn_;   ///< of a lane, for a whole operation
-  std::mutex calls_;  ///< for a moment
-};
-
 /// This rank in a communicator.
 struct Member {
   CommunicatorPlan plan;
@@ -123,13 +57,15 @@ UniqueId agreed_id(MPI_Comm world, int rank, Api& api) {
   return agreed.id;
 }
 
-/// The NCCL communicators of one rank.
+/// The NCCL communicators of one rank, and the way of all threads to NCCL, which wants one call at a time:
+/// lanes take turns, and a lane keeps its turn until NCCL has put its work on the device queue. The watchdog
+/// gets in between, while a lane looks whether NCCL is ready.
 class Communicators {
 public:
   /// Collective over `world`: the unique id goes from rank 0 to all by MPI, the planned communicators are
   /// split from one of all ranks, round by round. Throws Error if NCCL is not ready in time.
-  Communicators(MPI_Comm world, const schedule::Program& program, Api& api, Launcher& launcher)
-      : api_(api), launcher_(launcher) {
+  Communicators(MPI_Comm world, const schedule::Program& program, Api& api, const mpi::WaitPolicy& policy)
+      : api_(api), policy_(policy) {
     const std::vector<CommunicatorPlan> plans = plan_communicators(program);
     if (plans.empty()) return;
     const int rank = mpi::rank_in(world);
@@ -139,8 +75,8 @@ public:
     const auto limit = Clock::now() + std::chrono::seconds(300);
     const UniqueId id = agreed_id(world, rank, api);
     try {
-      launcher_.use([&] { world_ = api_.init(static_cast<int>(program.ranks.size()), id, rank); });
-      launcher_.wait_ready(*world_, limit);
+      use([&] { world_ = api_.init(static_cast<int>(program.ranks.size()), id, rank); });
+      wait_ready(*world_, limit);
       for (const std::vector<int>& round : rounds(plans)) split(plans, round, limit);
     } catch (...) {
       abort();
@@ -151,7 +87,7 @@ public:
   Communicators& operator=(const Communicators&) = delete;
   /// Orderly, on all ranks, unless something was cancelled or fails.
   ~Communicators() {
-    if (launcher_.cancelled()) return;
+    if (cancelled_) return;
     try {
       const auto limit = Clock::now() + std::chrono::seconds(30);
       for (Member& member : members_) close(member.communicator, limit);
@@ -165,16 +101,85 @@ public:
   /// In the order that all ranks have.
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
   /// Throws LogicError if the program has no such use for one on this rank.
-  [[nodiscard]] Member& find(const Use& use) {
-    for (Member& member : members_)
+  [[nodiscard]] const Member& find(const Use& use) const {
+    for (const Member& member : members_)
       if (member.plan.use == use) return member;
     throw LogicError(fmt::format("the program has no {} of this rank", text(use)));
   }
 
-  /// Throws Error if NCCL knows of a failure.
+  /// What `issue` calls on these communicators is one operation; returns when it is on its queue. Throws
+  /// Cancelled once cancel() has been called.
+  void launch(const std::vector<Communicator*>& communicators, const Work& issue) {
+    const std::scoped_lock turn(turn_);
+    use([&] { in_group(api_, issue); });
+    for (Communicator* const communicator : communicators)
+      wait_ready(*communicator, Clock::time_point::max());
+  }
+
+  /// Throws Error if NCCL knows of a failure; does not look if somebody else is in NCCL.
   void poll() {
-    // Still under way is no failure.
-    for (const Member& member : members_) (void)member.communicator->ready();
+    const std::unique_lock lock(calls_, std::try_to_lock);
+    if (!lock || cancelled_) return;
+    for (const Member& member : members_)
+      (void)member.communicator->ready();  // still under way is no failure
+  }
+
+  /// Ends all waits, keeps everybody from NCCL and aborts; not if a thread is stuck in NCCL for a second,
+  /// which only blocking communicators (NCCL_COMM_BLOCKING=1) let happen: it must not be pulled away from
+  /// under it.
+  void cancel() {
+    if (cancelled_.exchange(true)) return;
+    const auto limit = Clock::now() + std::chrono::seconds(1);
+    std::unique_lock lock(calls_, std::try_to_lock);
+    while (!lock && Clock::now() < limit) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      (void)lock.try_lock();
+    }
+    if (lock) abort();
+  }
+
+private:
+  /// A call that is no group; `call` is the only one to use NCCL meanwhile.
+  void use(const Work& call) {
+    const std::scoped_lock lock(calls_);
+    if (cancelled_) throw Cancelled();
+    call();
+  }
+
+  /// Throws Error when the time has come.
+  void wait_ready(Communicator& communicator, Clock::time_point limit) {
+    mpi::wait_until(policy_, cancelled_, [&] {
+      bool ready = false;
+      use([&] { ready = communicator.ready(); });
+      if (!ready && Clock::now() > limit)
+        throw Error(
+            "NCCL was not ready in time: some rank is missing, or the network between ranks does not work "
+            "(NCCL_DEBUG=INFO says more)");
+      return ready;
+    });
+  }
+
+  /// A rank's colour is the number of its plan in the round, or -1.
+  void split(const std::vector<CommunicatorPlan>& plans, const std::vector<int>& round,
+             Clock::time_point limit) {
+    int colour = -1;
+    Member* member = &nobody_;
+    for (int number = 0; number < static_cast<int>(round.size()); ++number)
+      for (Member& mine : members_)
+        if (mine.plan.use == plans[static_cast<std::size_t>(round[static_cast<std::size_t>(number)])].use)
+          colour = number, member = &mine;
+    // Kept in any case: NCCL writes to it until all ranks are ready.
+    use([&] { member->communicator = world_->split(colour, member->index); });
+    wait_ready(*world_, limit);
+    if (colour >= 0) wait_ready(*member->communicator, limit);
+    else nobody_.communicator.reset();
+  }
+
+  void close(std::unique_ptr<Communicator>& communicator, Clock::time_point limit) {
+    if (communicator == nullptr) return;
+    use([&] { communicator->close(); });
+    wait_ready(*communicator, limit);
+    use([&] { communicator.reset(); });
   }
 
   void abort() noexcept {
@@ -191,32 +196,11 @@ public:
     }
   }
 
-private:
-  /// A rank's colour is the number of its plan in the round, or -1.
-  void split(const std::vector<CommunicatorPlan>& plans, const std::vector<int>& round,
-             Clock::time_point limit) {
-    int colour = -1;
-    Member* member = &nobody_;
-    for (int number = 0; number < static_cast<int>(round.size()); ++number)
-      for (Member& mine : members_)
-        if (mine.plan.use == plans[static_cast<std::size_t>(round[static_cast<std::size_t>(number)])].use)
-          colour = number, member = &mine;
-    // Kept in any case: NCCL writes to it until all ranks are ready.
-    launcher_.use([&] { member->communicator = world_->split(colour, member->index); });
-    launcher_.wait_ready(*world_, limit);
-    if (colour >= 0) launcher_.wait_ready(*member->communicator, limit);
-    else nobody_.communicator.reset();
-  }
-
-  void close(std::unique_ptr<Communicator>& communicator, Clock::time_point limit) {
-    if (communicator == nullptr) return;
-    launcher_.use([&] { communicator->close(); });
-    launcher_.wait_ready(*communicator, limit);
-    launcher_.use([&] { communicator.reset(); });
-  }
-
   Api& api_;
-  Launcher& launcher_;
+  mpi::WaitPolicy policy_;
+  std::atomic<bool> cancelled_{false};
+  std::mutex turn_;   ///< of a lane, for a whole operation
+  std::mutex calls_;  ///< for a moment
   std::unique_ptr<Communicator> world_;
   std::vector<Member> members_;
   Member nobody_;  ///< this rank in a round that has no plan for it
@@ -236,7 +220,7 @@ public:
   NcclTransport(MPI_Comm world, const schedule::Program& program, Api& api, const Options& options)
       : Transport(mpi::rank_in(world, program), static_cast<int>(program.ranks.size())),
         program_communicators_(program.communicators), queues_(options.queues), colours_(program),
-        launcher_(api, options.policy), communicators_(world, program, api, launcher_) {
+        communicators_(world, program, api, options.policy) {
     if (options.scratch.size() < scratch_bytes(program))
       throw LogicError(fmt::format("NCCL's first messages need {} bytes of device memory, {} were given",
                                    scratch_bytes(program), options.scratch.size()));
@@ -262,12 +246,8 @@ public:
     return nullptr;
   }
 
-  void poll() override {
-    launcher_.use_if_idle([this] { communicators_.poll(); });
-  }
-  void cancel() override {
-    launcher_.cancel([this] { communicators_.abort(); });
-  }
+  void poll() override { communicators_.poll(); }
+  void cancel() override { communicators_.cancel(); }
 
 private:
   [[nodiscard]] Queue queue(Lane lane) const { return queues_[static_cast<std::size_t>(lane)]; }
@@ -296,7 +276,7 @@ private:
     }
     if (used.empty()) return;
     std::ranges::stable_sort(batch, {}, [](const Addressed& a) { return a.message.payload; });
-    launcher_.launch(used, [&] {
+    communicators_.launch(used, [&] {
       for (const auto& [m, communicator, peer] : batch)
         communicator->issue({m.send ? Kind::send : Kind::recv, m.data, m.data, m.bytes, Type::bytes, peer},
                             queue(lane));
@@ -315,7 +295,7 @@ private:
       self.communicator->issue({what, from, to, static_cast<std::size_t>(count), type, peer},
                                queue(self.plan.use.lane));
     };
-    launcher_.launch({self.communicator.get()}, [&] {
+    communicators_.launch({self.communicator.get()}, [&] {
       const bool gathers = kind == Kind::all_gather;
       const Range own = slice(c.elements, members, self.index);
       if (!gathers && kind != Kind::reduce_scatter) return issue(kind, c.data, c.data, c.elements, root);
@@ -373,7 +353,6 @@ private:
   std::vector<schedule::Communicator> program_communicators_;
   std::array<Queue, schedule::lanes> queues_;
   Colours colours_;
-  Launcher launcher_;
   Communicators communicators_;
 };
 
