@@ -1,13 +1,11 @@
 #include "fake_nccl.hpp"
 
 #include <fmt/format.h>
-#include <mpi.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <deque>
 #include <optional>
 #include <set>
 
@@ -107,37 +105,6 @@ void free_at_the_end(MPI_Comm comm) {
   MPI_Comm_set_attr(MPI_COMM_SELF, key, nullptr);  // MPI_Finalize deletes it first of all
 }
 
-}  // namespace
-
-class FakeNccl::State {
-public:
-  MPI_Op bf16_sum = MPI_OP_NULL;
-  int depth = 0;
-  std::string failure;
-  Seen seen;
-  bool later = false;
-  /// Those of the group that is open, in the order in which they were made.
-  std::vector<class Communicator*> in_group;
-
-  /// A communicator's part of a group. It begins when those before it on the communicator and on its queue
-  /// are over.
-  struct Kernel {
-    class Communicator* communicator;
-    nccl::Queue queue;
-    std::deque<Call> operations{};
-    bool begun = false, over = false;
-  };
-  std::deque<Kernel> kernels;  ///< in order of issue
-
-  [[nodiscard]] bool pending(const class Communicator* communicator) const {
-    return std::ranges::any_of(kernels, [&](const Kernel& k) { return k.communicator == communicator; });
-  }
-  /// What can be done without waiting.
-  void progress();
-};
-
-namespace {
-
 /// One message of a group: both sides agree on it, then the data goes.
 class Passing {
 public:
@@ -172,21 +139,20 @@ private:
 
 }  // namespace
 
-class Communicator final : public nccl::Communicator {
+class FakeCommunicator final : public nccl::Communicator {
 public:
-  Communicator(std::shared_ptr<FakeNccl::State> state, MPI_Comm comm)
-      : state_(std::move(state)), comm_(comm) {
+  FakeCommunicator(FakeNccl& nccl, MPI_Comm comm) : nccl_(nccl), comm_(comm) {
     if (comm_ == MPI_COMM_NULL) return;
     MPI_Comm_rank(comm_, &rank_);
     MPI_Comm_size(comm_, &size_);
     sent_.resize(static_cast<std::size_t>(size_));
     received_.resize(static_cast<std::size_t>(size_));
-    number_ = ++state_->seen.communicators;
+    number_ = ++nccl_.communicators;
   }
-  ~Communicator() override {
+  ~FakeCommunicator() override {
     if (comm_ == MPI_COMM_NULL) return;
     if (closed_) {
-      ++state_->seen.closed;
+      ++nccl_.closed;
       MPI_Comm_free(&comm_);
     } else {
       stop();
@@ -195,16 +161,17 @@ public:
   }
 
   bool ready() override {
-    if (!state_->failure.empty()) throw Error("NCCL: " + state_->failure);
+    if (!nccl_.failure.empty()) throw Error("NCCL: " + nccl_.failure);
     if (aborted_) throw Error("an aborted communicator was asked");
     if (comm_ == MPI_COMM_NULL || hidden_) return false;
     if (polls_ > 0) return --polls_ == 0 && ready();
     if (child_ != nullptr) child_->hidden_ = false, child_ = nullptr;
     if (closing_ != MPI_REQUEST_NULL) return closed_ = over(closing_);
-    state_->progress();
-    if (state_->pending(this) && Clock::now() - began_ > time_limit)
+    nccl_.progress();
+    const bool pending = std::ranges::count(nccl_.kernels_, this, &FakeNccl::Kernel::communicator) > 0;
+    if (pending && Clock::now() - began_ > time_limit)
       throw Error(fmt::format("rank {} of {} has waited for the others for too long", rank_, size_));
-    busy_ = busy_ && !state_->later && state_->pending(this);
+    busy_ = busy_ && !nccl_.complete_later && pending;
     return !busy_;
   }
 
@@ -212,7 +179,7 @@ public:
     check_free();
     MPI_Comm part = MPI_COMM_NULL;
     MPI_Comm_split(comm_, colour < 0 ? MPI_UNDEFINED : colour, key, &part);
-    auto child = std::make_unique<Communicator>(state_, part);
+    auto child = std::make_unique<FakeCommunicator>(nccl_, part);
     child->hidden_ = true;
     child_ = child.get();
     polls_ = 3;
@@ -227,9 +194,9 @@ public:
     else if (!is_message(call)) check_place(call.from, call.to, part, call.to);
     if (call.count == 0) throw Error("a call about nothing");
     if (call.peer >= size_) throw Error(fmt::format("peer {} of {}", call.peer, size_));
-    if (state_->depth == 0) throw Error("a call outside of a group");
-    if (std::ranges::count(state_->in_group, this) == 0) state_->in_group.push_back(this);
-    state_->seen.launches.push_back({call, queue});
+    if (nccl_.depth_ == 0) throw Error("a call outside of a group");
+    if (std::ranges::count(nccl_.in_group_, this) == 0) nccl_.in_group_.push_back(this);
+    nccl_.launches.push_back({call, queue});
     asked_.push_back({call, queue});
   }
 
@@ -238,7 +205,7 @@ public:
     MPI_Ibarrier(comm_, &closing_);
   }
   void abort() override {
-    if (state_->depth == 0) throw Error("communicators are to be aborted in one group");
+    if (nccl_.depth_ == 0) throw Error("communicators are to be aborted in one group");
     stop();
   }
 
@@ -252,11 +219,11 @@ public:
         throw Error("messages and collectives in one group");
       calls.push_back(asked.call);
     }
-    if (queue_.value_or(queue) != queue) ++state_->seen.changes_of_queue;
+    if (queue_.value_or(queue) != queue) ++nccl_.changes_of_queue;
     queue_ = queue;
     busy_ = true;
     began_ = Clock::now();
-    state_->kernels.push_back({this, queue, std::move(calls)});
+    nccl_.kernels_.push_back({this, queue, std::move(calls)});
     asked_.clear();
   }
 
@@ -324,7 +291,7 @@ private:
   void execute(const Call& call) {
     const bool fp32 = call.type == nccl::Type::fp32;
     const MPI_Datatype type = fp32 ? MPI_FLOAT : call.type == nccl::Type::bf16 ? MPI_UINT16_T : MPI_BYTE;
-    const MPI_Op sum = fp32 ? MPI_SUM : state_->bf16_sum;
+    const MPI_Op sum = fp32 ? MPI_SUM : nccl_.bf16_sum_;
     const int count = static_cast<int>(call.count);
     // MPI dislikes buffers that overlap.
     const std::size_t parts = call.kind == Kind::reduce_scatter ? static_cast<std::size_t>(size_) : 1;
@@ -359,19 +326,19 @@ private:
   void stop() {
     if (aborted_) return;
     aborted_ = true;
-    std::erase_if(state_->kernels, [this](const auto& kernel) { return kernel.communicator == this; });
+    std::erase_if(nccl_.kernels_, [this](const auto& kernel) { return kernel.communicator == this; });
     passing_.clear();
     meeting_.reset();
-    ++state_->seen.aborted;
+    ++nccl_.aborted;
   }
 
-  std::shared_ptr<FakeNccl::State> state_;
+  FakeNccl& nccl_;
   MPI_Comm comm_;
   int rank_ = 0, size_ = 0, number_ = 0;
   std::optional<nccl::Queue> queue_;
   bool hidden_ = false, busy_ = false, closed_ = false, aborted_ = false;
   int polls_ = 0;
-  Communicator* child_ = nullptr;
+  FakeCommunicator* child_ = nullptr;
   Clock::time_point began_{};
   std::vector<FakeNccl::Launch> asked_;  ///< in the group that is open
   std::deque<Call> operations_;          ///< of the kernel that has begun
@@ -386,21 +353,21 @@ private:
   MPI_Request request_ = MPI_REQUEST_NULL, closing_ = MPI_REQUEST_NULL;
 };
 
-void FakeNccl::State::progress() {
+void FakeNccl::progress() {
   std::set<const void*> held;  // communicators and queues
-  for (Kernel& kernel : kernels) {
+  for (Kernel& kernel : kernels_) {
     const bool first = !held.contains(kernel.communicator) && !held.contains(kernel.queue);
     held.insert({kernel.communicator, kernel.queue});
     if (!first) continue;
     if (!std::exchange(kernel.begun, true)) kernel.communicator->begin(kernel.operations);
     kernel.over = kernel.communicator->progress();
   }
-  std::erase_if(kernels, [](const Kernel& kernel) { return kernel.over; });
+  std::erase_if(kernels_, [](const Kernel& kernel) { return kernel.over; });
 }
 
-FakeNccl::FakeNccl() : state_(std::make_shared<State>()) { MPI_Op_create(add_bf16, 1, &state_->bf16_sum); }
+FakeNccl::FakeNccl() { MPI_Op_create(add_bf16, 1, &bf16_sum_); }
 
-FakeNccl::~FakeNccl() { MPI_Op_free(&state_->bf16_sum); }
+FakeNccl::~FakeNccl() { MPI_Op_free(&bf16_sum_); }
 
 nccl::UniqueId FakeNccl::unique_id() {
   nccl::UniqueId id;
@@ -419,29 +386,20 @@ std::unique_ptr<nccl::Communicator> FakeNccl::init(int ranks, const nccl::Unique
   if (size != ranks || here != rank || first != id) throw Error("ranks do not know each other");
   MPI_Comm comm = MPI_COMM_NULL;
   MPI_Comm_dup(members, &comm);
-  return std::make_unique<Communicator>(state_, comm);
+  return std::make_unique<FakeCommunicator>(*this, comm);
 }
-
-void FakeNccl::group_start() { ++state_->depth; }
 
 void FakeNccl::group_end() {
-  if (state_->depth == 0) throw Error("a group ends that never began");
-  if (--state_->depth > 0) return;
-  if (state_->in_group.empty()) return;
-  ++state_->seen.groups;
-  std::ranges::sort(state_->in_group, {}, &Communicator::number);
-  for (Communicator* const used : std::exchange(state_->in_group, {})) used->launch();
+  if (depth_ == 0) throw Error("a group ends that never began");
+  if (--depth_ > 0 || in_group_.empty()) return;
+  ++groups;
+  std::ranges::sort(in_group_, {}, &FakeCommunicator::number);
+  for (FakeCommunicator* const used : std::exchange(in_group_, {})) used->launch();
 }
-
-void FakeNccl::complete_later() { state_->later = true; }
 
 void FakeNccl::finish() {
-  for (const auto limit = Clock::now() + time_limit; !state_->kernels.empty(); state_->progress())
+  for (const auto limit = Clock::now() + time_limit; !kernels_.empty(); progress())
     if (Clock::now() > limit) throw Error("what is on the queues comes to no end");
 }
-
-void FakeNccl::fail(const std::string& words) { state_->failure = words; }
-
-const FakeNccl::Seen& FakeNccl::seen() const { return state_->seen; }
 
 }  // namespace minitaw::comm::test

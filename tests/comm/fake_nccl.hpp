@@ -1,6 +1,8 @@
 #pragma once
 
-#include <memory>
+#include <mpi.h>
+
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,8 @@ namespace minitaw::comm::test {
 /// the same calls with equal counts in one order, messages match in order with equal sizes, buffers are in
 /// place or apart. Ranks that issue in orders that do not fit together wait for each other, which breaks
 /// after a while.
+///
+/// Communicators must not outlive it.
 class FakeNccl final : public nccl::Api {
 public:
   FakeNccl();
@@ -22,32 +26,43 @@ public:
 
   nccl::UniqueId unique_id() override;
   std::unique_ptr<nccl::Communicator> init(int ranks, const nccl::UniqueId& id, int rank) override;
-  void group_start() override;
+  void group_start() override { ++depth_; }
   void group_end() override;
 
-  /// From now on a communicator is ready when its calls are on their queue, as with NCCL; finish() completes
-  /// them, and so does time while others wait. Buffers must live until then.
-  void complete_later();
+  /// Whether a communicator is ready when its calls are on their queue, as with NCCL; finish() completes
+  /// them then, and so does time while others wait. Buffers must live until then.
+  bool complete_later = false;
   void finish();
 
-  /// From now on communicators say that they have failed.
-  void fail(const std::string& words);
+  /// If not empty, communicators say that they have failed so.
+  std::string failure;
 
   struct Launch {
     nccl::Call call;
     nccl::Queue queue;
   };
-  struct Seen {
-    int communicators = 0, closed = 0, aborted = 0, groups = 0;
-    int changes_of_queue = 0;      ///< a communicator's calls came to another queue than those before
-    std::vector<Launch> launches;  ///< in order
-  };
-  [[nodiscard]] const Seen& seen() const;
-
-  class State;
+  int communicators = 0, closed = 0, aborted = 0, groups = 0;
+  int changes_of_queue = 0;      ///< a communicator's calls came to another queue than those before
+  std::vector<Launch> launches;  ///< in order
 
 private:
-  std::shared_ptr<State> state_;
+  friend class FakeCommunicator;
+
+  /// A communicator's part of a group. It begins when those before it on the communicator and on its queue
+  /// are over.
+  struct Kernel {
+    class FakeCommunicator* communicator;
+    nccl::Queue queue;
+    std::deque<nccl::Call> operations{};
+    bool begun = false, over = false;
+  };
+  /// What can be done without waiting.
+  void progress();
+
+  MPI_Op bf16_sum_ = MPI_OP_NULL;
+  int depth_ = 0;
+  std::vector<FakeCommunicator*> in_group_;  ///< that is open
+  std::deque<Kernel> kernels_;               ///< in order of issue
 };
 
 }  // namespace minitaw::comm::test

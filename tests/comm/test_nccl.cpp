@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "comm/nccl/communicators.hpp"
 #include "schedule/registry.hpp"
 #include "transports.hpp"
 
@@ -96,10 +95,9 @@ TEST(Rounds, NeedFewSplitsForManyGroups) {
 }
 
 int count(const Nccl& made, Call kind, nccl::Queue queue) {
-  return static_cast<int>(
-      std::ranges::count_if(made.fake.seen().launches, [&](const FakeNccl::Launch& launch) {
-        return launch.call.kind == kind && launch.queue == queue;
-      }));
+  return static_cast<int>(std::ranges::count_if(made.fake.launches, [&](const FakeNccl::Launch& launch) {
+    return launch.call.kind == kind && launch.queue == queue;
+  }));
 }
 
 TEST(NcclTransport, ConnectsWhenItIsMade) {
@@ -109,7 +107,7 @@ TEST(NcclTransport, ConnectsWhenItIsMade) {
   const int rank = made.transport->rank(), peers = ranks > 2 ? 2 : 1;
   const auto plans = nccl::plan_communicators(plan);
   EXPECT_EQ(
-      made.fake.seen().communicators,
+      made.fake.communicators,
       1 + std::ranges::count_if(plans, [&](const auto& p) { return std::ranges::count(p.ranks, rank) > 0; }))
       << "all ranks, and those that this rank needs";
   for (const Payload payload : {Payload::weights, Payload::gradient}) {
@@ -121,7 +119,7 @@ TEST(NcclTransport, ConnectsWhenItIsMade) {
   const int shared = ranks == 1 ? 0 : 2 + ((rank % 2 == 0 ? (ranks + 1) / 2 : ranks / 2) > 1);
   for (std::size_t l = 1; l <= communication_lanes; ++l)
     EXPECT_EQ(count(made, Call::reduce, made.queue(static_cast<Lane>(l))), shared);
-  EXPECT_EQ(made.fake.seen().changes_of_queue, 0);
+  EXPECT_EQ(made.fake.changes_of_queue, 0);
   EXPECT_EQ(made.transport->sent(), schedule::ByteMatrix(ranks)) << "nothing of a step has been sent";
   EXPECT_TRUE(made.transport->on_stream());
 }
@@ -129,16 +127,17 @@ TEST(NcclTransport, ConnectsWhenItIsMade) {
 TEST(NcclTransport, ExecutesABatchAsOneGroupOnItsLanesQueue) {
   const int ranks = ranks_of_job();
   Nccl made(program(ranks));
-  const FakeNccl::Seen before = made.fake.seen();
+  const FakeNccl& fake = made.fake;
+  const int groups = fake.groups;
+  const std::size_t launches = fake.launches.size();
   const int rank = made.transport->rank(), next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
   Values out(Scalar::fp32, 250), in(Scalar::fp32, 250), nothing(Scalar::fp32, 0);
   made.transport->execute(Lane::operands_in,
                           std::array{out.message(true, next), in.message(false, previous),
                                      nothing.message(true, next), nothing.message(false, previous)});
-  const FakeNccl::Seen& seen = made.fake.seen();
-  EXPECT_EQ(seen.groups, before.groups + 1);
-  ASSERT_EQ(seen.launches.size(), before.launches.size() + 2) << "messages of no bytes are left out";
-  EXPECT_EQ(seen.launches.back().queue, made.queue(Lane::operands_in));
+  EXPECT_EQ(fake.groups, groups + 1);
+  ASSERT_EQ(fake.launches.size(), launches + 2) << "messages of no bytes are left out";
+  EXPECT_EQ(fake.launches.back().queue, made.queue(Lane::operands_in));
 }
 
 TEST(NcclTransport, GathersUnequalSlicesByBroadcasts) {
@@ -158,24 +157,24 @@ TEST(NcclTransport, GathersUnequalSlicesByBroadcasts) {
 TEST(NcclTransport, EndsInOrder) {
   Nccl made(program(ranks_of_job()));
   made.transport = nullptr;
-  EXPECT_EQ(made.fake.seen().closed, made.fake.seen().communicators);
-  EXPECT_EQ(made.fake.seen().aborted, 0);
+  EXPECT_EQ(made.fake.closed, made.fake.communicators);
+  EXPECT_EQ(made.fake.aborted, 0);
 }
 
 TEST(NcclTransport, AbortsWhatItHasWhenItCannotBeMade) {
   const schedule::Program plan = program(ranks_of_job());
   FakeNccl without_memory, without_network;
   EXPECT_THROW((void)nccl::make_transport(MPI_COMM_WORLD, plan, without_memory, {}), LogicError);
-  without_network.fail("no route to host");
+  without_network.failure = "no route to host";
   EXPECT_THROW((void)nccl::make_transport(MPI_COMM_WORLD, plan, without_network, {}), Error);
-  EXPECT_EQ(without_network.seen().aborted, 1) << "the communicator of all ranks";
+  EXPECT_EQ(without_network.aborted, 1) << "the communicator of all ranks";
 }
 
 TEST(NcclTransport, ReportsAFailureInTheWordsOfNccl) {
   Nccl made(program(ranks_of_job()));
   Transport& transport = *made.transport;
   EXPECT_NO_THROW(transport.poll());
-  made.fake.fail("the cable is unplugged");
+  made.fake.failure = "the cable is unplugged";
   try {
     transport.poll();
     FAIL() << "no failure was reported";
@@ -183,7 +182,7 @@ TEST(NcclTransport, ReportsAFailureInTheWordsOfNccl) {
     EXPECT_NE(std::string(error.what()).find("the cable is unplugged"), std::string::npos);
   }
   transport.cancel();
-  EXPECT_EQ(made.fake.seen().aborted, made.fake.seen().communicators);
+  EXPECT_EQ(made.fake.aborted, made.fake.communicators);
   EXPECT_NO_THROW(transport.poll()) << "nothing is left to ask";
   EXPECT_NO_THROW(transport.cancel());
 }
