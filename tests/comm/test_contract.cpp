@@ -11,7 +11,7 @@
 namespace minitaw::comm::test {
 namespace {
 
-MINITAW_ON_TRANSPORTS(Contract, Kind::host, Kind::staged, Kind::nccl);
+MINITAW_ON_TRANSPORTS(Contract, every_kind);
 
 /// Nothing, one element, slices that are shorter or empty, and, where a transport cuts messages into pieces,
 /// just above one chunk and several.

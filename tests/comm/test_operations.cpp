@@ -16,7 +16,7 @@
 namespace minitaw::comm::test {
 namespace {
 
-MINITAW_ON_TRANSPORTS(Operations, Kind::host, Kind::staged, Kind::staged_threads);
+MINITAW_ON_TRANSPORTS(Operations, advanced_kinds);
 
 constexpr int lanes = schedule::lanes - 1;  // of communication
 Lane lane_at(int index) { return static_cast<Lane>(1 + index % lanes); }

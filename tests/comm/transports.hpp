@@ -136,21 +136,27 @@ std::shared_ptr<Transport> build(const schedule::Program& program, auto... more)
   const auto owner = std::make_shared<Owner>(program, more...);
   return {owner, owner->transport.get()};
 }
+struct Maker {
+  const char* name;
+  std::shared_ptr<Transport> (*build)(const schedule::Program&);
+};
+inline const Maker makers[] = {  // by Kind
+    {"host", build<Host>},
+    {"staged", build<Staged<LazyCopier>>},
+    {"staged_threads", build<Staged<ThreadCopier>>},
+    {"nccl", build<Nccl>}};
 inline std::shared_ptr<Transport> build(Kind kind, const schedule::Program& program) {
-  if (kind == Kind::host) return build<Host>(program);
-  if (kind == Kind::staged) return build<Staged<LazyCopier>>(program);
-  if (kind == Kind::nccl) return build<Nccl>(program);
-  return build<Staged<ThreadCopier>>(program);
+  return makers[static_cast<std::size_t>(kind)].build(program);
 }
+/// What tests run on: every transport once, and those whose operations move only when they are advanced.
+inline const auto every_kind = testing::Values(Kind::host, Kind::staged, Kind::nccl);
+inline const auto advanced_kinds = testing::Values(Kind::host, Kind::staged, Kind::staged_threads);
 
-/// A test that is run for several transports.
-class OnEvery : public testing::TestWithParam<Kind> {};
-inline std::string name_of_param(const testing::TestParamInfo<Kind>& info) {
-  return std::array{"host", "staged", "staged_threads", "nccl"}[static_cast<std::size_t>(info.param)];
-}
-#define MINITAW_ON_TRANSPORTS(suite, ...)                                                                    \
-  class suite : public OnEvery {};                                                                           \
-  INSTANTIATE_TEST_SUITE_P(On, suite, testing::Values(__VA_ARGS__), name_of_param)
+#define MINITAW_ON_TRANSPORTS(suite, kinds)                                                                  \
+  class suite : public testing::TestWithParam<Kind> {};                                                      \
+  INSTANTIATE_TEST_SUITE_P(On, suite, kinds, [](const auto& which) {                                         \
+    return makers[static_cast<std::size_t>(which.param)].name;                                               \
+  })
 
 /// Communicators that are awkward on purpose: not all ranks, not ascending, one member.
 inline std::vector<schedule::Communicator> communicators(int ranks) {
