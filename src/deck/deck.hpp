@@ -29,7 +29,7 @@ struct Case {
   std::string data;  ///< path of a file whose bytes are the tokens, or "synthetic"
   std::uint64_t seed = 1;
   std::string attention = "auto";  ///< "auto", "host", "portable" or "cudnn"
-  std::string transport = "auto";  ///< "auto", "mpi" or "nccl"
+  std::string transport = "auto";  ///< "auto" or the name of one
 };
 
 /// A deck read and expanded.
