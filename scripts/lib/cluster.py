@@ -30,14 +30,17 @@ from minitaw.command import BAD_INPUT, BadInput, Parser  # noqa: E402
 MTU, FRAME = 9000, 14  # bytes of a packet (a jumbo frame), and of an Ethernet header, which the kernel counts
 
 
-RATES = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3}
+def number_with(units, kind, example):
+    def parse(text):
+        match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)([a-z]+)", text.lower())
+        if not match or match[2] not in units or float(match[1]) == 0:
+            raise argparse.ArgumentTypeError(f"'{text}' is no {kind}: write a number with {', '.join(units)}, such as {example}")
+        return float(match[1]) * units[match[2]]
+    return parse
 
 
-def rate(text):
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)([gmk]bit)", text.lower())
-    if not match or float(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"'{text}' is no rate: write a number with {', '.join(RATES)}, such as 100mbit")
-    return float(match[1]) * RATES[match[2]]
+RATES, TIMES = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3}, {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+RATE, TIME = number_with(RATES, "rate", "100mbit"), number_with(TIMES, "time", "0.2ms")
 
 
 def count(text):
@@ -59,7 +62,8 @@ def parse(words):
                     description="Runs an MPI program on nodes that are namespaces of this machine, each with one adapter of this rate.")
     parser.add_argument("--nodes", type=count, required=True)
     parser.add_argument("--ranks-per-node", type=count, required=True)
-    parser.add_argument("--rate", type=rate, required=True, help="of each node's adapter, each direction: 100mbit, 1gbit")
+    parser.add_argument("--rate", type=RATE, required=True, help="of each node's adapter, each direction: 100mbit, 1gbit")
+    parser.add_argument("--latency", type=TIME, default=0.0, help="added to the way from node to node: 50us, 0.2ms (default: none)")
     parser.add_argument("--cut", type=cut, metavar="NODE@SECONDS", help="takes the adapter of a node down so long after the start")
     parser.add_argument("--counters", action="store_true", help="says at the end what every adapter has carried, on standard error")
     if "--" not in words and not {"-h", "--help"} & set(words):
@@ -74,10 +78,17 @@ def parse(words):
     return options
 
 
+def scaled(value, units):
+    """100000000 as 100mbit."""
+    unit, size = next(((unit, size) for unit, size in units.items() if value >= size), list(units.items())[-1])
+    return f"{value / size:.6g}{unit}"
+
+
 def description(options):
     """For the record of the ranks (src/record): words NAME=VALUE."""
-    unit, size = next(((unit, size) for unit, size in RATES.items() if options.rate >= size), ("kbit", 1e3))
-    return f"nodes={options.nodes} ranks_per_node={options.ranks_per_node} rate={options.rate / size:.6g}{unit} mtu={MTU}"
+    words = {"nodes": options.nodes, "ranks_per_node": options.ranks_per_node, "rate": scaled(options.rate, RATES),
+             "latency": scaled(options.latency, TIMES) if options.latency else "0us", "mtu": MTU}
+    return " ".join(f"{name}={value}" for name, value in words.items())
 
 
 # Outside
@@ -133,6 +144,33 @@ def shape(adapter, rate, inside=None):
         inside=inside)
 
 
+def delay(options, nodes):
+    """One way in each direction: what leaves a node waits behind its bucket."""
+    try:
+        for node in nodes:
+            run("tc", "qdisc", "add", "dev", "eth0", "parent", "1:1", "handle", "10:", "netem", "delay", f"{options.latency * 1e6:.0f}us",
+                "limit", 1000000, inside=node.pid)
+    except BadInput:
+        delay_without_netem(options, nodes)
+
+
+def delay_without_netem(options, nodes):
+    """Ports that are isolated reach only the one that is not, where a program puts in later what it has read from them."""
+    run("ip", "link", "add", "delayed", "mtu", MTU, "type", "veth", "peer", "name", "inlet", "mtu", MTU)
+    run("ip", "link", "set", "inlet", "master", "switch")
+    run("ip", "link", "set", "inlet", "type", "bridge_slave", "learning", "off")
+    for adapter in ("delayed", "inlet"):
+        set_kernel(f"ipv6/conf/{adapter}/disable_ipv6", 1, os.getpid())
+        run("ip", "link", "set", adapter, "up")
+    for node in nodes:
+        run("ip", "link", "set", node.port, "type", "bridge_slave", "isolated", "on", "learning", "off")
+        run("bridge", "fdb", "add", node.address(), "dev", node.port, "master", "static")
+    line = subprocess.Popen([sys.executable, os.path.join(os.path.dirname(__file__), "delay_line.py"), str(options.latency), "delayed",
+                             *(node.port for node in nodes)], stdout=subprocess.PIPE)
+    if line.stdout.readline() != b"ready\n":
+        raise BadInput("cannot delay: this kernel has no netem, and the program that stands in for it has ended")
+
+
 def mount(source, target, kind, flags=0):
     if ctypes.CDLL(None, use_errno=True).mount(source.encode(), target.encode(), kind.encode(), flags, None):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), target)
@@ -183,15 +221,22 @@ class Node:
     def limit_windows(self, options):
         """Enough for 10 ms, in which a rank may not get a core; more would only wait in the queues. Nothing is lost here, so that
         windows stay open once they are; BBR would take a lack of cores for a slower network."""
-        window = int(max(256 << 10, 2 * options.rate / 8 * 5e-3))
+        window = int(max(256 << 10, 2 * options.rate / 8 * (2 * options.latency + 5e-3)))
         set_kernel("ipv4/tcp_rmem", f"4096 {min(window, 131072)} {window}", self.pid)
         set_kernel("ipv4/tcp_wmem", f"4096 {min(window, 131072)} {4 * window}", self.pid)
         set_kernel("ipv4/tcp_congestion_control", "cubic", self.pid)
         set_kernel("ipv4/tcp_slow_start_after_idle", 0, self.pid)
 
-    def carried(self):
+    def adapter(self):
         (link,) = json.loads(run("ip", "-json", "-statistics", "link", "show", "eth0", inside=self.pid))
-        return link["stats64"]["tx"]["bytes"], link["stats64"]["rx"]["bytes"]
+        return link
+
+    def address(self):
+        return self.adapter()["address"]
+
+    def carried(self):
+        counted = self.adapter()["stats64"]
+        return counted["tx"]["bytes"], counted["rx"]["bytes"]
 
 
 def variables(options, nodes):
@@ -234,6 +279,8 @@ def room(lifeline, words):
         run("ip", "link", "set", bridge, "up")
     run("ip", "address", "add", "10.78.0.1/24", "dev", "admin")
     nodes = [Node(number, options) for number in range(options.nodes)]
+    if options.latency:
+        delay(options, nodes)
     job = subprocess.Popen(mpiexec(options, nodes), env=variables(options, nodes))
     threading.Thread(target=follow, args=(lifeline, job), daemon=True).start()
     if options.cut:

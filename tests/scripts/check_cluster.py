@@ -65,10 +65,10 @@ def sent(said):
     return sum(map(int, re.findall(r"node\d+ sent (\d+) bytes", said.stderr)))
 
 
-def measured(steps):
+def measured(steps, *options):
     """A run of so many steps: what it said, and bytes of a step between nodes for all its cases."""
     record = FOLDER / f"{steps}.h5"
-    said = call(*TWO, "--rate", "1gbit", "--counters",
+    said = call(*TWO, "--rate", "1gbit", "--counters", *options,
                 program=[MINITAW, "run", FOLDER / "deck.toml", "--set", f"steps={steps}", "-o", record])
     with h5py.File(record) as file:
         assert list(file["summary/status"].asstr()[:]) == ["ok"] * 3
@@ -76,16 +76,29 @@ def measured(steps):
 
 
 def nodes_are_groups_and_bytes_are_those_that_were_counted():
-    few, between, links_said, nodes = measured(3)
+    few, between, links_said, nodes = measured(3, "--latency", "2ms")
     assert "RESULT: VALID" in few.stdout and "= 2+2" in few.stdout, few.stdout
     assert nodes == [0, 0, 1, 1]
-    assert links_said == ["nodes=2", "ranks_per_node=2", "rate=1gbit", "mtu=9000"], links_said
-    assert "shaped, nodes=2 ranks_per_node=2 rate=1gbit mtu=9000" in few.stdout, few.stdout
-    many, same, _, _ = measured(13)
+    assert links_said == ["nodes=2", "ranks_per_node=2", "rate=1gbit", "latency=2ms", "mtu=9000"], links_said
+    assert "shaped, nodes=2 ranks_per_node=2 rate=1gbit latency=2ms" in few.stdout, few.stdout
+    shown = subprocess.run([MINITAW, "show", FOLDER / "3.h5"], capture_output=True, text=True, check=True).stdout
+    assert "shaped, nodes=2 ranks_per_node=2 rate=1gbit" in shown, shown
+    many, same, _, _ = measured(13, "--latency", "2ms")
     assert same == between
     crossed = (sent(many) - sent(few)) / 10
     # headers and acknowledgements, and a few bytes of each step for times and losses
     assert 1.0 <= crossed / between < 1.08, f"{crossed:.0f} bytes crossed in a step, {between} were counted"
+
+
+def latency_is_there():
+    ping = "import os,socket,time\nr=int(os.environ['PMI_RANK'])\ns=socket.socket(socket.AF_INET,socket.SOCK_DGRAM)\n"
+    ping += "s.bind(('',5000))\nto=(f'10.77.0.{3-r}',5000)\ns.settimeout(20)\n"
+    ping += "time.sleep(1-r)\nfastest=9\n"
+    ping += "for i in range(20):\n  t=time.time()\n  r or s.sendto(b'x',to)\n  s.recv(9)\n  r and s.sendto(b'x',to)\n"
+    ping += "  fastest=min(fastest,time.time()-t)\nr or print(f'{fastest:.6f}')"
+    there_and_back = float(call("--nodes", "2", "--ranks-per-node", "1", "--rate", "1gbit", "--latency", "20ms",
+                                program=[sys.executable, "-c", ping]).stdout)
+    assert 0.040 <= there_and_back < 0.080, there_and_back
 
 
 def running():
@@ -119,7 +132,7 @@ def nothing_is_left_by_signals():
 
 
 def a_node_can_be_cut():
-    said = call(*TWO, "--rate", "100mbit", "--cut", "1@0.2", program=["sh", "-c", "sleep 1; echo $(hostname) $(ip -br link show eth0)"])
+    said = call(*TWO, "--rate", "100mbit", "--cut", "1@0.2", program=["sh", "-c", "sleep 2; echo $(hostname) $(ip -br link show eth0)"])
     states = sorted((line.split()[0], line.split()[2]) for line in said.stdout.splitlines())
     assert states == [("node0", "UP")] * 2 + [("node1", "DOWN")] * 2, said.stdout
 
@@ -149,7 +162,8 @@ def bad_calls_are_refused():
     good = [*TWO, "--rate", "1mbit"]
     for options, sentence in ((["--nodes", "0", "--ranks-per-node", "2", "--rate", "1mbit"], "--nodes: '0'"),
                               ([*TWO, "--rate", "1mbits"], "'1mbits' is no rate"), ([*TWO, "--rate", "0mbit"], "is no rate"), (TWO, "--rate"),
-                              ([*good, "--cut", "2@1"], "no node 2"), ([*good, "--cut", "x"], "NODE@SECONDS"), ([*good, "--bogus"], "--bogus")):
+                              ([*good, "--latency", "2"], "is no time"), ([*good, "--cut", "2@1"], "no node 2"),
+                              ([*good, "--cut", "x"], "NODE@SECONDS"), ([*good, "--bogus"], "--bogus")):
         said = call(*options, program=["true"], code=2)
         assert sentence in said.stderr and said.stderr.count("\n") == 1 and not said.stdout, said
     for words in ([*good], [*good, "--"], [*good, "true"]):
@@ -175,7 +189,7 @@ FOLDER.mkdir(parents=True)
 (FOLDER / "deck.toml").write_text(DECK, encoding="utf-8")
 if not namespaces_can_be_had():
     sys.exit(SKIPPED)
-for check in (bad_calls_are_refused, exit_codes_are_passed_on, nodes_are_groups_and_bytes_are_those_that_were_counted,
+for check in (bad_calls_are_refused, exit_codes_are_passed_on, nodes_are_groups_and_bytes_are_those_that_were_counted, latency_is_there,
               a_node_can_be_cut, a_cut_link_ends_the_case_and_the_next_one_follows, nothing_is_left_by_signals):
     began = time.time()
     check()
