@@ -102,8 +102,8 @@ class Comparison:
 # Which cases are compared.
 
 def key_of(case):
-    """Cases with the same key are the same apart from what matters and from how well they were measured."""
-    return tuple((name, case[name]) for name in case.file.settings if name not in {*EFFORT, *VARIANT, "identity", "group_count"})
+    """Cases with the same key are the same apart from what matters and from how well they were measured; programs may order settings differently."""
+    return tuple((name, case[name]) for name in sorted(case.file.settings) if name not in {*EFFORT, *VARIANT, "identity", "group_count"})
 
 
 def label_of(case):

@@ -86,6 +86,13 @@ def check_same():
         assert {aspect.outcome for aspect in found.cases[0].aspects.values()} == {"same"}
 
 
+def check_order_of_settings():
+    """Programs of another day name their settings in another order."""
+    other = file_of(measured(1, 6))
+    other.settings = other.settings[::-1]
+    assert compare([file_of(measured(1, 6))], [other], Rules()).text() == "SAME"
+
+
 def check_slower():
     found = compared_once(slower(1.2))
     time = found.cases[0].aspects["time"]
@@ -244,7 +251,7 @@ def check_notes():
 
 
 print(f"MINITAW_SEED={SEED}")
-for check in (check_same, check_slower, check_units, check_many_samples, check_threshold, check_quantile, check_more_steps, check_matching,
-              check_what_matters, check_bytes_and_memory, check_losses, check_validity, check_mean, check_notes):
+for check in (check_same, check_order_of_settings, check_slower, check_units, check_many_samples, check_threshold, check_quantile, check_more_steps,
+              check_matching, check_what_matters, check_bytes_and_memory, check_losses, check_validity, check_mean, check_notes):
     check()
 refused("compare", "missing.h5", "missing.h5", says="missing.h5")
