@@ -1,7 +1,7 @@
 """A sweep is struck again and again at random moments: killed, told to end, one rank killed or stopped, disk full, time over.
 After each blow the file opens and holds every case that was finished, as it was; in the end `run` finishes the rest.
 
-check_survival.py MPIEXEC FLAG PROGRAM FOLDER [BLOWS]   (12 blows; the long form is 100)"""
+check_survival.py MPIEXEC FLAG PROGRAM FOLDER [BLOWS]   (each blow once; the long form is 100)"""
 
 import collections
 import json
@@ -19,7 +19,6 @@ import processes
 from processes import send
 
 MPIEXEC, NUMBER, PROGRAM, FOLDER = sys.argv[1:5]
-BLOWS = int(sys.argv[5]) if len(sys.argv) > 5 else 12
 FOLDER = pathlib.Path(FOLDER)
 DECK = FOLDER / "sweep.toml"
 FILE = FOLDER / "sweep.h5"
@@ -117,9 +116,8 @@ def finished(table):
     return {identity: row for identity, row in table.items() if row["status"] == "ok"}
 
 
-def strike():
-    """One blow. Returns its name and how the job ended."""
-    blow = chance.choice(STRIKES)
+def strike(blow):
+    """Returns how the job ended, and how many cases are finished."""
     before = finished(rows())
     limit = chance.uniform(1, 5)
     job = start(*(["--time-limit", f"{max(1, round(limit))}s"] if blow is nothing else []))
@@ -135,7 +133,7 @@ def strike():
         assert now[identity] == row, f"{blow.__name__}: a finished case has changed"
     if job.returncode == 0:  # MPICH's launcher also returns 0 at times when a rank was killed
         assert "RESULT: VALID" in said or "RESULT" not in said, f"{blow.__name__}: exit 0 and not valid: {said}"
-    return blow.__name__, job.returncode, len(finished(now))
+    return job.returncode, len(finished(now))
 
 
 def finish_sweep():
@@ -156,10 +154,11 @@ shutil.rmtree(FOLDER, ignore_errors=True)
 FOLDER.mkdir(parents=True)
 DECK.write_text(TEXT, encoding="utf-8")
 ends = collections.Counter()
-for blow in range(BLOWS):
-    name, code, count = strike()
-    ends[f"{name}, exit {code}"] += 1
-    if count == CASES:
+count = int(sys.argv[5]) if len(sys.argv) > 5 else len(STRIKES)
+for blow in chance.sample(STRIKES * -(-count // len(STRIKES)), count):
+    code, cases = strike(blow)
+    ends[f"{blow.__name__}, exit {code}"] += 1
+    if cases == CASES:
         finish_sweep()
 finish_sweep()
 for end, count in sorted(ends.items()):
