@@ -1,19 +1,27 @@
-# minitaw_precompile(kokkos|gtest TARGET ...): the targets share one precompiled Kokkos_Core.hpp or gtest.h, each of
-# which otherwise costs about a second in every file (a third of the build time of kernels, model and engine).
-function(minitaw_add_precompiled name header library)
+# minitaw_precompile(kokkos|plain_tests|kokkos_tests TARGET ...): the targets share one precompiled header of what is large and most of
+# their files read. Headers that instantiate much at the end of every file (chrono, filesystem, nlohmann/json) save nothing there.
+set(minitaw_test_options $<$<CONFIG:Release>:-O1>)  # what tests measure is in the libraries; their own code need not be fast
+
+function(minitaw_add_precompiled name libraries)  # header ...
   set(source ${PROJECT_BINARY_DIR}/precompiled/${name}.cpp)
   file(CONFIGURE OUTPUT ${source} CONTENT "" ESCAPE_QUOTES)
   add_library(minitaw_precompiled_${name} OBJECT EXCLUDE_FROM_ALL ${source})
-  target_link_libraries(minitaw_precompiled_${name} PRIVATE minitaw_options ${library})
-  target_precompile_headers(minitaw_precompiled_${name} PRIVATE ${header})
+  target_link_libraries(minitaw_precompiled_${name} PRIVATE minitaw_options fmt::fmt ${libraries})
+  target_precompile_headers(minitaw_precompiled_${name} PRIVATE ${ARGN} <fmt/format.h> <fmt/ranges.h>)
+  if(name MATCHES "tests$")
+    target_compile_options(minitaw_precompiled_${name} PRIVATE ${minitaw_test_options})
+  endif()
 endfunction()
 
-if(MINITAW_PRECOMPILE)
-  if(NOT MINITAW_PLAIN_ONLY AND NOT MINITAW_DEVICE)  # device compilers cannot read them
-    minitaw_add_precompiled(kokkos <Kokkos_Core.hpp> Kokkos::kokkos)
-  endif()
+if(MINITAW_PRECOMPILE AND NOT MINITAW_DEVICE)  # device compilers cannot read them
   if(MINITAW_TESTS)
-    minitaw_add_precompiled(gtest <gtest/gtest.h> GTest::gtest)
+    minitaw_add_precompiled(plain_tests GTest::gmock <gmock/gmock.h> <gtest/gtest.h>)
+  endif()
+  if(NOT MINITAW_PLAIN_ONLY)
+    minitaw_add_precompiled(kokkos Kokkos::kokkos <Kokkos_Core.hpp>)
+    if(MINITAW_TESTS)
+      minitaw_add_precompiled(kokkos_tests "GTest::gmock;Kokkos::kokkos" <Kokkos_Core.hpp> <gmock/gmock.h> <gtest/gtest.h>)
+    endif()
   endif()
 endif()
 
