@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "deck/deck.hpp"
+#include "engine/case_runner.hpp"
 #include "engine/make_transport.hpp"
 #include "possible.hpp"
 #include "schedule/registry.hpp"
@@ -31,6 +32,14 @@ inline deck::Case small_case(const std::string& schedule, const topology::Groups
   c.data = "synthetic";
   c.seed = 11;
   return c;
+}
+
+/// Executes cases on all ranks.
+inline CaseRunner job(std::shared_ptr<meters::Meter> meter = nullptr) {
+  return CaseRunner(MPI_COMM_WORLD, {.stall_limit = std::chrono::seconds(60),
+                                     .waiting = comm::mpi::wait_policy(1, 24),
+                                     .shared_devices = true,
+                                     .meter = std::move(meter)});
 }
 
 /// The transport of this build over MPI, on the ranks of the job, which may share a device.

@@ -134,9 +134,7 @@ private:
 };
 
 TEST(StepTimes, AgreeWithAClockOutside) {
-  CaseRunner job(MPI_COMM_WORLD, {.stall_limit = std::chrono::seconds(60),
-                                  .waiting = comm::mpi::wait_policy(1, 24),
-                                  .shared_devices = true});
+  CaseRunner job = tests::job();
   deck::Case c =
       tests::small_case(job.ranks() == 1 ? "serial" : "ddp", topology::Groups({job.ranks()}), 2, 1);
   c.steps = 4;
@@ -264,9 +262,7 @@ TEST(StepMeter, EnergyThatIsNotCountedIsLeftOut) {
 }
 
 record::CaseResult run(const std::shared_ptr<meters::Meter>& meter, int steps) {
-  CaseRunner job(
-      MPI_COMM_WORLD,
-      {.stall_limit = std::chrono::seconds(60), .waiting = comm::mpi::wait_policy(1, 24), .meter = meter});
+  CaseRunner job = tests::job(meter);
   deck::Case c = tests::small_case("ddp", topology::Groups::equal(world_size(), 1), 2, 1);
   c.warmup = 2;
   c.steps = steps;

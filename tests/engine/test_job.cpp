@@ -23,12 +23,6 @@ using schedule::SlotClass;
 using tests::random_groups;
 using tests::small_case;
 
-CaseRunner job() {
-  return CaseRunner(MPI_COMM_WORLD, {.stall_limit = std::chrono::seconds(60),
-                                     .waiting = comm::mpi::wait_policy(1, 24),
-                                     .shared_devices = true});
-}
-
 /// The verdict is rank 0's; every rank asserts the same.
 bool passes(const Check& check, const Tolerance& tolerance) {
   int ok = check.passes(tolerance) ? 1 : 0;
@@ -53,49 +47,54 @@ deck::Case random_case(const std::string& name, int ranks, int per_rank, std::mt
   return tests::possible(c) ? c : small_case(name, topology::Groups::equal(ranks, equal), layers, per_rank);
 }
 
-void reproduce_the_reference(CaseRunner& all, const std::vector<std::string>& schedules, int trials,
-                             const MakeQueues& make_queues) {
-  std::mt19937 random(5);
-  for (const std::string& name : schedules)
-    for (int trial = 0; trial < trials; ++trial) {
-      const deck::Case c = random_case(name, all.ranks(), 1 + static_cast<int>(random() % 3), random);
-      SCOPED_TRACE(
-          fmt::format("{} groups {} layers {} M {}", name, c.groups.text(), c.shape.layers, c.micro_batches));
-      EXPECT_TRUE(passes(all, c, 3, {{}, make_queues}));
-    }
-}
+class Job : public ::testing::Test {
+protected:
+  void reproduce_the_reference(const std::vector<std::string>& schedules, int trials,
+                               const MakeQueues& make_queues) {
+    std::mt19937 random(5);
+    for (const std::string& name : schedules)
+      for (int trial = 0; trial < trials; ++trial) {
+        const deck::Case c = random_case(name, job_.ranks(), 1 + static_cast<int>(random() % 3), random);
+        SCOPED_TRACE(fmt::format("{} groups {} layers {} M {}", name, c.groups.text(), c.shape.layers,
+                                 c.micro_batches));
+        EXPECT_TRUE(passes(job_, c, 3, {{}, make_queues}));
+      }
+  }
 
-TEST(Job, EveryScheduleReproducesTheSerialReference) {
-  CaseRunner all = job();
-  reproduce_the_reference(all, tests::every_schedule(), all.ranks() < 5 ? 2 : 1, make_queues);
+  [[nodiscard]] deck::Case in_one_group(const std::string& schedule, int per_rank) const {
+    return small_case(schedule, topology::Groups({job_.ranks()}), job_.ranks(), per_rank);
+  }
+
+  CaseRunner job_ = tests::job();
+};
+
+TEST_F(Job, EveryScheduleReproducesTheSerialReference) {
+  reproduce_the_reference(tests::every_schedule(), job_.ranks() < 3 ? 2 : 1, make_queues);
 }
 
 // One thread submits everything ahead of the work, as on a device whose transport works on streams.
-TEST(Job, SchedulesReproduceItOnStreams) {
-  CaseRunner all = job();
-  reproduce_the_reference(all, tests::some_schedules(all.ranks(), 0), 1, tests::simulated_streams);
+TEST_F(Job, SchedulesReproduceItOnStreams) {
+  reproduce_the_reference(tests::some_schedules(job_.ranks(), 0), 1, tests::simulated_streams);
 }
 
-TEST(Job, Bf16ReproducesItWithinItsRounding) {
-  CaseRunner all = job();
+TEST_F(Job, Bf16ReproducesItWithinItsRounding) {
   std::mt19937 random(8);
-  for (const std::string& name : tests::some_schedules(all.ranks(), 1)) {
-    deck::Case c = random_case(name, all.ranks(), 2, random);
+  for (const std::string& name : tests::some_schedules(job_.ranks(), 1)) {
+    deck::Case c = random_case(name, job_.ranks(), 2, random);
     c.shape.dtype = model::Dtype::bf16;
     SCOPED_TRACE(fmt::format("{} groups {}", name, c.groups.text()));
-    EXPECT_TRUE(passes(all, c, 3));
+    EXPECT_TRUE(passes(job_, c, 3));
   }
 }
 
-TEST(Job, CopiesOfEveryScheduleReproduceIt) {
-  CaseRunner all = job();
-  if (all.ranks() % 2 != 0) GTEST_SKIP() << "of two equal copies";
-  for (const std::string& name : tests::some_schedules(all.ranks(), 2)) {
-    deck::Case c = small_case(name, topology::Groups::equal(all.ranks(), 2), all.ranks() / 2 + 1, 2);
+TEST_F(Job, CopiesOfEveryScheduleReproduceIt) {
+  if (job_.ranks() % 2 != 0) GTEST_SKIP() << "of two equal copies";
+  for (const std::string& name : tests::some_schedules(job_.ranks(), 2)) {
+    deck::Case c = small_case(name, topology::Groups::equal(job_.ranks(), 2), job_.ranks() / 2 + 1, 2);
     c.replicas = 2;
     if (!schedule::entry_of(schedule::parse_spec(name).name).replicable) continue;
     SCOPED_TRACE(name);
-    EXPECT_TRUE(passes(all, c, 3));
+    EXPECT_TRUE(passes(job_, c, 3));
   }
 }
 
@@ -106,160 +105,142 @@ deck::Case with_own_sizes(deck::Case c) {
   return c;
 }
 
-TEST(Job, RanksWithTheirOwnMicroBatchSizesReproduceTheReference) {
-  CaseRunner all = job();
+TEST_F(Job, RanksWithTheirOwnMicroBatchSizesReproduceTheReference) {
   std::mt19937 random(21);
-  for (const std::string& name : tests::some_schedules(all.ranks(), 0)) {
+  for (const std::string& name : tests::some_schedules(job_.ranks(), 0)) {
     if (schedule::entry_of(schedule::parse_spec(name).name).passes_activations) continue;
-    const deck::Case c = with_own_sizes(random_case(name, all.ranks(), 2, random));
+    const deck::Case c = with_own_sizes(random_case(name, job_.ranks(), 2, random));
     SCOPED_TRACE(fmt::format("{} groups {}", name, c.groups.text()));
-    EXPECT_TRUE(passes(all, c, 3));
+    EXPECT_TRUE(passes(job_, c, 3));
   }
 }
 
-TEST(Job, TheirMemoryIsPlannedRankByRank) {
-  CaseRunner all = job();
-  deck::Case c = with_own_sizes(small_case("tawpipe", topology::Groups({all.ranks()}), all.ranks(), 1));
+TEST_F(Job, TheirMemoryIsPlannedRankByRank) {
+  deck::Case c = with_own_sizes(in_one_group("tawpipe", 1));
   c.steps = 3;
-  const record::CaseResult result = all.run(c, {}).result;
-  if (all.rank() != 0) return;
+  const record::CaseResult result = job_.run(c, {}).result;
+  if (job_.rank() != 0) return;
   EXPECT_EQ(result.status, record::Status::ok) << result.reason;
   const schedule::Program program = program_of(c);
   const auto planned = schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)),
                                         c.micro_batch_per_rank);
   for (std::size_t r = 0; r < planned.size(); ++r)
     EXPECT_TRUE(std::ranges::equal(result.memory[r].measured, planned[r].by_kind)) << "rank " << r;
-  if (all.ranks() > 1) {
+  if (job_.ranks() > 1) {
     EXPECT_NE(result.memory[0].measured, result.memory[1].measured);
   }
 }
 
-void counted_and_measured_as_planned(CaseRunner& all, deck::Case c) {
-  SCOPED_TRACE(fmt::format("{} groups {}", c.schedule, c.groups.text()));
-  c.steps = 3;
-  c.warmup = 1;
-  const record::CaseResult result = all.run(c, {}).result;
-  if (all.rank() != 0) return;
-  EXPECT_EQ(result.status, record::Status::ok) << result.reason;
-  EXPECT_EQ(result.counted_bytes, result.planned_bytes);
-  ASSERT_EQ(result.memory.size(), static_cast<std::size_t>(all.ranks()));
-  for (const record::RankMemory& m : result.memory) EXPECT_EQ(m.planned, m.measured);
-  EXPECT_LE(result.memory[0].process_peak, peak_memory() / 15 * 16) << "the kernel counts in batches";
-  EXPECT_GE(result.memory[0].process_peak, peak_memory() / 2) << "hardly anything was taken behind the case";
-  EXPECT_EQ(result.losses.size(), 4U);
-  EXPECT_EQ(result.seconds.size(), 3U);
-  EXPECT_GE(result.max_gradient_error, 0) << "a case this small must be checked";
-}
-
-TEST(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
-  CaseRunner all = job();
+TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
   std::mt19937 random(3);
-  for (const std::string& name : tests::some_schedules(all.ranks(), 1))
-    counted_and_measured_as_planned(all, random_case(name, all.ranks(), 2, random));
+  for (const std::string& name : tests::some_schedules(job_.ranks(), 1)) {
+    deck::Case c = random_case(name, job_.ranks(), 2, random);
+    SCOPED_TRACE(fmt::format("{} groups {}", c.schedule, c.groups.text()));
+    c.steps = 3;
+    c.warmup = 1;
+    const record::CaseResult result = job_.run(c, {}).result;
+    if (job_.rank() != 0) continue;
+    EXPECT_EQ(result.status, record::Status::ok) << result.reason;
+    EXPECT_EQ(result.counted_bytes, result.planned_bytes);
+    ASSERT_EQ(result.memory.size(), static_cast<std::size_t>(job_.ranks()));
+    for (const record::RankMemory& m : result.memory) EXPECT_EQ(m.planned, m.measured);
+    EXPECT_LE(result.memory[0].process_peak, peak_memory() / 15 * 16) << "the kernel counts in batches";
+    EXPECT_GE(result.memory[0].process_peak, peak_memory() / 2)
+        << "hardly anything was taken behind the case";
+    EXPECT_EQ(result.losses.size(), 4U);
+    EXPECT_EQ(result.seconds.size(), 3U);
+    EXPECT_GE(result.max_gradient_error, 0) << "a case this small must be checked";
+  }
 }
 
-TEST(Job, RanksBeyondTheCaseWait) {
-  CaseRunner all = job();
-  if (all.ranks() < 2) GTEST_SKIP() << "of several ranks";
-  EXPECT_TRUE(passes(all, small_case("tawpipe", topology::Groups({all.ranks() - 1}), all.ranks(), 1), 1));
-}
-
-/// First action of that kind on a rank, from the end if `last`.
-Action& find(Program& program, int rank, Kind kind) {
-  for (Action& a : program.ranks[rank].actions)
-    if (a.kind == kind) return a;
-  throw std::runtime_error("no such action");
+TEST_F(Job, RanksBeyondTheCaseWait) {
+  if (job_.ranks() < 2) GTEST_SKIP() << "of several ranks";
+  EXPECT_TRUE(passes(job_, small_case("tawpipe", topology::Groups({job_.ranks() - 1}), job_.ranks(), 1), 1));
 }
 
 // What the verification is for: the defects of published codes, planted behind the validator's back, must be
 // seen.
+class Verification : public Job {
+protected:
+  void expect_seen(const char* schedule, int per_rank, const std::function<void(Program&)>& fault) {
+    EXPECT_FALSE(passes(job_, in_one_group(schedule, per_rank), 1, Hooks{fault}));
+  }
+};
 
-TEST(Verification, SeesASwappedShard) {
-  CaseRunner all = job();
-  if (all.ranks() < 2) GTEST_SKIP() << "of several ranks";
-  const auto own_weights_instead = [](Program& p) {
-    find(p, 1, Kind::forward).slots[0] = {SlotClass::owned, 0};
-  };
-  EXPECT_FALSE(passes(all, small_case("tawpipe", topology::Groups({all.ranks()}), all.ranks(), 1), 1,
-                      Hooks{own_weights_instead}));
+/// The first action of that kind.
+Action& find(Program& program, int rank, Kind kind) {
+  return *std::ranges::find(program.ranks[rank].actions, kind, &Action::kind);
 }
 
-TEST(Verification, SeesALostMicroBatch) {
-  CaseRunner all = job();
-  const auto first_one_twice = [](Program& p) {
+TEST_F(Verification, SeesASwappedShard) {
+  if (job_.ranks() < 2) GTEST_SKIP() << "of several ranks";
+  expect_seen("tawpipe", 1, [](Program& p) { find(p, 1, Kind::forward).slots[0] = {SlotClass::owned, 0}; });
+}
+
+TEST_F(Verification, SeesAMicroBatchThatTakesThePlaceOfAnother) {
+  expect_seen(job_.ranks() == 1 ? "serial" : "tawpipe", 2, [](Program& p) {
     const int first = find(p, 0, Kind::embed).micro_batch;
     for (Action& a : p.ranks[0].actions)
       if (a.micro_batch >= 0) a.micro_batch = first;
-  };
-  EXPECT_FALSE(passes(
-      all,
-      small_case(all.ranks() == 1 ? "serial" : "tawpipe", topology::Groups({all.ranks()}), all.ranks(), 2), 1,
-      Hooks{first_one_twice}));
+  });
 }
 
-TEST(Verification, SeesAWrongGradient) {
-  CaseRunner all = job();
-  if (all.ranks() < 2) GTEST_SKIP() << "of several ranks";
-  // The gradient of one micro-batch overwrites the total instead of being added.
-  const auto overwritten = [](Program& p) {
+TEST_F(Verification, SeesAGradientThatOverwritesTheSum) {
+  if (job_.ranks() < 2) GTEST_SKIP() << "of several ranks";
+  expect_seen("ddp", 2, [](Program& p) {
     for (Action& a : p.ranks[0].actions)
-      if (a.kind == Kind::backward && a.accumulates) a.accumulates = false;
-  };
-  EXPECT_FALSE(
-      passes(all, small_case("ddp", topology::Groups({all.ranks()}), all.ranks(), 2), 1, Hooks{overwritten}));
+      if (a.kind == Kind::backward) a.accumulates = false;
+  });
 }
 
-TEST(Verification, SeesOneWrongGradientValue) {
-  CaseRunner all = job();
-  const deck::Case c = small_case("ddp", topology::Groups({all.ranks()}), all.ranks(), 1);
+TEST_F(Verification, SeesOneWrongGradientValue) {
+  const deck::Case c = in_one_group("ddp", 1);
   for (const bool last : {false, true}) {  // no loss behind the last step can tell
-    Reference reference = all.rank() == 0 ? serial_reference(c, 2) : Reference{};
-    if (all.rank() == 0) {
+    Reference reference = job_.rank() == 0 ? serial_reference(c, 2) : Reference{};
+    if (job_.rank() == 0) {
       auto& values = (last ? reference.later : reference.gradients)[1].values;
       *std::ranges::max_element(values, {}, [](float v) { return std::abs(v); }) *= 1.01F;
     }
-    EXPECT_FALSE(passes(all.verify(c, 2, reference), serial_tolerance(c)));
+    EXPECT_FALSE(passes(job_.verify(c, 2, reference), serial_tolerance(c)));
   }
 }
 
-TEST(Verification, SeesALayerThatIsNotUpdated) {
-  CaseRunner all = job();
-  const deck::Case c = small_case(all.ranks() == 1 ? "serial" : "ddp", topology::Groups({all.ranks()}), 3, 1);
+TEST_F(Verification, SeesALayerThatIsNotUpdated) {
+  const deck::Case c =
+      small_case(job_.ranks() == 1 ? "serial" : "ddp", topology::Groups({job_.ranks()}), 3, 1);
   const auto not_updated = [](Program& p) {
     for (schedule::RankProgram& rank : p.ranks)
       for (Action& a : rank.actions)
         if (a.kind == Kind::update && a.payload != schedule::Payload::embeddings && a.shard == 0)
           a.kind = Kind::join;
   };
-  const Reference reference = all.rank() == 0 ? serial_reference(c, 1) : Reference{};
-  const Check check = all.verify(c, 1, reference, Hooks{not_updated});
+  const Reference reference = job_.rank() == 0 ? serial_reference(c, 1) : Reference{};
+  const Check check = job_.verify(c, 1, reference, Hooks{not_updated});
   EXPECT_FALSE(passes(check, serial_tolerance(c)));
-  if (all.rank() != 0) return;
+  if (job_.rank() != 0) return;
   EXPECT_LE(check.first.gradient.worst, serial_tolerance(c).first.gradient) << "its gradients are right";
   EXPECT_TRUE(check.weights.tensor.starts_with("layers.")) << check.failure(serial_tolerance(c));
 }
 
 /// One key, so that queries and keys have no gradient but rounding noise; one token, so that loss and
 /// gradients are zero; both.
-TEST(Verification, TakesCasesWithoutAnyGradientForRight) {
-  CaseRunner all = job();
-  for (const auto& [seq, vocab] : {std::pair{1, 29}, {13, 1}, {1, 1}})
-    for (const std::string& name : tests::some_schedules(all.ranks() < 3 ? 5 : all.ranks(), 0)) {
-      deck::Case c = small_case(name, topology::Groups({all.ranks()}), all.ranks() + 1, 2);
+TEST_F(Verification, TakesCasesWithoutAnyGradientForRight) {
+  for (const auto& [seq, vocab, turn] : {std::tuple{1, 29, 0}, {13, 1, 1}, {1, 1, 2}})
+    for (const std::string& name : tests::some_schedules(job_.ranks() + 5, turn)) {
+      deck::Case c = small_case(name, topology::Groups({job_.ranks()}), job_.ranks() + 1, 2);
       c.shape.seq = seq;
       c.shape.vocab = vocab;
       if (!tests::possible(c)) continue;
       SCOPED_TRACE(fmt::format("{} S {} V {}", name, seq, vocab));
-      EXPECT_TRUE(passes(all, c, 3));
+      EXPECT_TRUE(passes(job_, c, 3));
     }
 }
 
-TEST(Job, AnInputErrorOnOneRankIsOneOnAll) {
-  CaseRunner all = job();
-  deck::Case c = small_case("tawpipe", topology::Groups({all.ranks()}), all.ranks(), 1);
-  c.data = all.rank() == 0 ? "synthetic" : "/nonexistent/text";
-  if (all.ranks() < 2) GTEST_SKIP() << "of several ranks";
-  EXPECT_THROW((void)all.verify(c, 1, all.rank() == 0 ? serial_reference(c, 1) : Reference{}), InputError);
+TEST_F(Job, AnInputErrorOnOneRankIsOneOnAll) {
+  deck::Case c = in_one_group("tawpipe", 1);
+  c.data = job_.rank() == 0 ? "synthetic" : "/nonexistent/text";
+  if (job_.ranks() < 2) GTEST_SKIP() << "of several ranks";
+  EXPECT_THROW((void)job_.verify(c, 1, job_.rank() == 0 ? serial_reference(c, 1) : Reference{}), InputError);
 }
 
 }  // namespace
