@@ -85,7 +85,7 @@ function(minitaw_test)
   list(TRANSFORM arg_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/" REGEX "^[^/]")
   add_executable(${target} ${arg_SOURCES})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
-  target_link_libraries(${target} PRIVATE ${arg_LIBS})
+  target_link_libraries(${target} PRIVATE ${arg_LIBS} fmt::fmt)  # fmt is in the precompiled headers
 
   minitaw_linked_libraries(linked ${arg_LIBS})
   set(uses_kokkos OFF)
