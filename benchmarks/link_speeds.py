@@ -86,16 +86,21 @@ def measure(folder, nodes, rates):
 
 
 def tables(folder):
+    """For each number of nodes: the step (s) and, in brackets, over the time of the busiest adapter; * where the case is not VALID."""
     cases = read_all(folder)
-    for nodes, rate in sorted({(case["nodes"], case["rate"]) for case in cases}):
-        rows = [case for case in cases if (case["nodes"], case["rate"]) == (nodes, rate)]
-        print(f"\n{nodes} nodes of 2 ranks, {'unshaped' if math.isinf(rate) else f'{rate / 1e6:g} Mbit/s'}\n")
-        print("| schedule | between nodes, MiB | busiest adapter, s | step, s | ratio | tokens/s |\n|---|---|---|---|---|---|")
-        for case in sorted(rows, key=lambda case: case["seconds"]):
-            note = "" if case["verdict"].startswith("VALID") else f" ({case['verdict']})"
-            name, _, replicas = case["schedule"].partition(", ")
-            print(f"| `{name}`{', ' if replicas else ''}{replicas}{note} | {case['between'] / 2**20:.1f} | {case['bound']:.2f} | {case['seconds']:.2f} "
-                  f"| {f'{case["seconds"] / case["bound"]:.2f}' if case["bound"] else '-'} | {case['tokens'] / case['seconds']:.0f} |")
+    for nodes in sorted({case["nodes"] for case in cases}):
+        here = {(case["schedule"], case["rate"]): case for case in cases if case["nodes"] == nodes}
+        rates = sorted({rate for _, rate in here})
+        heads = ["unshaped" if math.isinf(rate) else f"{rate / 1e6:g} Mbit/s" for rate in rates]
+        print(f"\n### {nodes} nodes of 2 ranks\n\n| schedule | between nodes, MiB | {' | '.join(heads)} |\n|---|---|{'---|' * len(rates)}")
+        between = {schedule: case["between"] for (schedule, _), case in here.items()}
+        for schedule in sorted(between, key=lambda schedule: (between[schedule], schedule)):
+            cells = []
+            for case in (here.get((schedule, rate)) for rate in rates):
+                ratio = f" ({case['seconds'] / case['bound']:.2f})" if case and case["bound"] else ""
+                cells.append(f"{case['seconds']:.2f}{ratio}{'' if case['verdict'].startswith('VALID') else '*'}" if case else "-")
+            name, _, replicas = schedule.partition(", ")
+            print(f"| `{name}`{', ' if replicas else ''}{replicas} | {between[schedule] / 2**20:.1f} | {' | '.join(cells)} |")
 
 
 def draw(folder, picture):
