@@ -173,9 +173,7 @@ Prepared prepare(const deck::Case& c, const Machine& machine) {
 }
 
 std::vector<schedule::Footprint> memory_of(const Prepared& p) {
-  return p.simulated.micro_batch_per_rank.empty()
-             ? schedule::memory(p.program, p.layout)
-             : schedule::memory(p.program, p.layout, p.simulated.micro_batch_per_rank);
+  return schedule::memory(p.program, p.layout, p.simulated.micro_batch_per_rank);
 }
 
 std::size_t worst(const std::vector<schedule::Footprint>& memory) {
