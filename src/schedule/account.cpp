@@ -72,6 +72,17 @@ std::uint64_t ByteMatrix::between(const topology::Groups& groups, Traffic kind) 
   return sum - inside(groups, kind);
 }
 
+std::uint64_t ByteMatrix::across(const topology::Groups& groups, int group, bool leaves) const {
+  std::uint64_t sum = 0;
+  for (int near = groups.first(group); near < groups.first(group) + groups.size(group); ++near)
+    for (int far = 0; far < ranks_; ++far) {
+      if (groups.group_of(far) == group) continue;
+      for (int kind = 0; kind < traffic_kinds; ++kind)
+        sum += at(leaves ? near : far, leaves ? far : near, static_cast<Traffic>(kind));
+    }
+  return sum;
+}
+
 MessageCounts messages(const Program& program) {
   MessageCounts counts;
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)

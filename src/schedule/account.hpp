@@ -27,9 +27,18 @@ public:
   [[nodiscard]] int ranks() const { return ranks_; }
   [[nodiscard]] std::uint64_t inside(const topology::Groups& groups, Traffic kind) const;
   [[nodiscard]] std::uint64_t between(const topology::Groups& groups, Traffic kind) const;
+  /// Bytes that leave group k for other groups, all kinds (its NIC, one direction).
+  [[nodiscard]] std::uint64_t leaving(const topology::Groups& groups, int group) const {
+    return across(groups, group, true);
+  }
+  [[nodiscard]] std::uint64_t entering(const topology::Groups& groups, int group) const {
+    return across(groups, group, false);
+  }
   friend bool operator==(const ByteMatrix&, const ByteMatrix&) = default;
 
 private:
+  [[nodiscard]] std::uint64_t across(const topology::Groups& groups, int group, bool leaves) const;
+
   int ranks_;
   std::vector<std::array<std::uint64_t, traffic_kinds>> cells_;
 };
