@@ -113,17 +113,10 @@ void count_bytes(CasePlan& plan) {
   plan.inside = by_kind<Traffic>(schedule::traffic_kinds, [&](Traffic k) { return bytes.inside(groups, k); });
   plan.between =
       by_kind<Traffic>(schedule::traffic_kinds, [&](Traffic k) { return bytes.between(groups, k); });
-  plan.out.resize(static_cast<std::size_t>(groups.count()));
-  plan.in = plan.out;
-  for (int from = 0; from < groups.ranks(); ++from)
-    for (int to = 0; to < groups.ranks(); ++to) {
-      if (groups.together(from, to)) continue;
-      for (int k = 0; k < schedule::traffic_kinds; ++k) {
-        const std::uint64_t here = bytes.at(from, to, static_cast<Traffic>(k));
-        plan.out[static_cast<std::size_t>(groups.group_of(from))] += here;
-        plan.in[static_cast<std::size_t>(groups.group_of(to))] += here;
-      }
-    }
+  for (int g = 0; g < groups.count(); ++g) {
+    plan.out.push_back(bytes.leaving(groups, g));
+    plan.in.push_back(bytes.entering(groups, g));
+  }
 }
 
 /// What the program of a case depends on.
