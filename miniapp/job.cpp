@@ -6,6 +6,7 @@
 #include <hdf5.h>
 #include <omp.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
@@ -93,14 +94,6 @@ comm::mpi::WaitPolicy waiting(const topology::Job& place, int threads) {
   return policy;
 }
 
-std::string broadcast(std::string text, MPI_Comm comm) {
-  std::uint64_t size = text.size();
-  check(MPI_Bcast(&size, 1, MPI_UINT64_T, 0, comm), "sharing the deck");
-  text.resize(size);
-  check(MPI_Bcast(text.data(), static_cast<int>(size), MPI_CHAR, 0, comm), "sharing the deck");
-  return text;
-}
-
 /// File name of the library that a function of this program comes from: its vendor, where nothing else says.
 template <class Function>
 std::string file_of(Function* function) {
@@ -114,12 +107,6 @@ std::string hdf5_version() {
   unsigned major = 0, minor = 0, release = 0;
   if (H5get_libversion(&major, &minor, &release) < 0) return "unknown";
   return fmt::format("{}.{}.{}", major, minor, release);
-}
-
-/// Of a library that another one may have brought along.
-std::string zlib_version() {
-  const auto ask = reinterpret_cast<const char* (*)()>(dlsym(RTLD_DEFAULT, "zlibVersion"));
-  return ask == nullptr ? "" : ask();
 }
 
 std::string kokkos_version() {
@@ -151,7 +138,7 @@ std::vector<std::string> library_texts() {
        {"OpenMP", fmt::format("{} ({})", _OPENMP, file_of(&omp_get_max_threads))},
 #endif
        {"HDF5", hdf5_version()},
-       {"zlib", zlib_version()},
+       {"zlib", zlibVersion()},
        {"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
        {"toml++", deck::toml_version()},
        {"CLI11", CLI11_VERSION},
@@ -174,63 +161,55 @@ void add_job_flags(CLI::App& verb, JobFlags& flags) {
                    : fmt::format("{} is not a time; write seconds above zero, for example 600", text);
       })
       ->capture_default_str();
-  verb.add_option("--memory", flags.memory,
-                  "use no more than this for each rank: 20G (default: what is free at the start)")
-      ->type_name("SIZE");
+  add_memory(verb, "--memory", flags.memory,
+             "use no more than this for each rank: 20G (default: what is free at the start)");
   verb.add_flag("--share-devices", flags.share_devices,
                 "let several ranks use one device, for tests; communication then goes through MPI");
 }
 
-MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& flags)
-    : environment_(argc, argv), place_(topology::detect(MPI_COMM_WORLD)), threads_(threads_of(place_)),
-      device_(choose_device(place_)), flags_(flags), kokkos_(kokkos_settings(threads_, device_)),
-      hosts_(place_.hosts, flags.hosts), device_uuids_(gather(device_.uuid)),
-      ranks_(places(place_, device_, threads_, device_uuids_)), cpus_(gather(topology::cpu_text())),
-      systems_(gather(hosts_.hidden(topology::os_text()))),
-      job_(MPI_COMM_WORLD, {.stall_limit = std::chrono::duration<double>(flags.watchdog),
-                            .waiting = waiting(place_, threads_),
-                            .shared_devices = topology::shared_device(device_uuids_).has_value(),
-                            .timeline = flags.timeline,
-                            .meter = meter_of(device_, topology::shared_device(device_uuids_).has_value())}) {
-}
-
-std::optional<std::uint64_t> MpiJob::memory() const {
-  if (flags_.memory.empty()) return std::nullopt;
-  return parse_memory("--memory", flags_.memory);
-}
+MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& given)
+    : flags(given), environment(argc, argv), place(topology::detect(MPI_COMM_WORLD)),
+      threads(threads_of(place)), device(choose_device(place)), kokkos(kokkos_settings(threads, device)),
+      hosts(place.hosts, flags.hosts), uuids(gather(device.uuid)),
+      ranks(places(place, device, threads, uuids)), cpus(gather(topology::cpu_text())),
+      systems(gather(hosts.hidden(topology::os_text()))),
+      runner(MPI_COMM_WORLD, {.stall_limit = std::chrono::duration<double>(flags.watchdog),
+                              .waiting = waiting(place, threads),
+                              .shared_devices = topology::shared_device(uuids).has_value(),
+                              .timeline = flags.timeline,
+                              .meter = meter_of(device, topology::shared_device(uuids).has_value())}) {}
 
 deck::Deck MpiJob::read(const DeckOptions& deck) const {
   std::string text;
   engine::agree(MPI_COMM_WORLD, [&] {
-    if (environment_.rank() == 0) text = deck::read_text(deck.path);
+    if (speaks()) text = deck::read_text(deck.path);
   });
-  text = broadcast(std::move(text), MPI_COMM_WORLD);
-  return deck::make_deck(text, deck.path, deck.overrides,
-                         {.ranks = environment_.ranks(),
-                          .node_sizes = place_.nodes.sizes(),
-                          .adapters = place_.adapters,
-                          .notes = environment_.rank() == 0});
+  return deck::make_deck(gather(text).front(), deck.path, deck.overrides,
+                         {.ranks = environment.ranks(),
+                          .node_sizes = place.nodes.sizes(),
+                          .adapters = place.adapters,
+                          .notes = speaks()});
 }
 
 record::Provenance MpiJob::provenance(const deck::Deck& deck,
                                       const std::vector<std::string>& arguments) const {
   using record::entry;
-  std::vector<std::string> hosts, cores, devices;
+  std::vector<std::string> names, cores, devices;
   std::vector<std::int64_t> nodes;
-  for (const record::RankPlace& rank : ranks_) {
-    hosts.push_back(hosts_.text(rank.node));
+  for (const record::RankPlace& rank : ranks) {
+    names.push_back(hosts.text(rank.node));
     nodes.push_back(rank.node);
     cores.push_back(rank.cores);
     devices.push_back(rank.uuid.empty() ? rank.unit : fmt::format("{}, {}", rank.unit, rank.uuid));
   }
   const std::string each = "rank of the job";
-  record::Provenance p = record::collect(deck, arguments, hosts_);
-  p.insert(p.end(), {entry("hosts", each, hosts),
+  record::Provenance p = record::collect(deck, arguments, hosts);
+  p.insert(p.end(), {entry("hosts", each, names),
                      {"nodes", "1", each, nodes, {nodes.size()}},
                      entry("cores", each, cores),
                      entry("devices", each, devices),
-                     entry("cpu", each, cpus_),
-                     entry("os", each, systems_),
+                     entry("cpu", each, cpus),
+                     entry("os", each, systems),
                      entry("kokkos", kokkos_version()),
                      entry("mpi", comm::mpi::library_version()),
                      entry("nccl", engine::nccl_version()),
@@ -243,51 +222,40 @@ record::Provenance MpiJob::provenance(const deck::Deck& deck,
 namespace {
 
 /// Ends the process if the start or the end of MPI, for which no guard can speak, takes longer than this: a
-/// rank of the job has stopped.
-class Alarm {
-public:
-  explicit Alarm(double seconds) : seconds_(static_cast<unsigned>(std::clamp(std::ceil(seconds), 1.0, 1e6))) {
-    std::signal(SIGALRM, end);
-    start();
-  }
-  Alarm(const Alarm&) = delete;
-  Alarm& operator=(const Alarm&) = delete;
-  ~Alarm() { stop(); }
-  void start() const { alarm(seconds_); }
-  static void stop() { alarm(0); }
-
-private:
-  static void end(int) {
+/// rank of the job has stopped. 0: that is over.
+void end_after(double seconds) {
+  std::signal(SIGALRM, [](int) {
     constexpr std::string_view sentence =
         "minitaw: a rank of the job does not answer while MPI starts or ends\n";
     if (write(STDERR_FILENO, sentence.data(), sentence.size()) < 0) _exit(1);
     _exit(1);
-  }
-  unsigned seconds_;
-};
+  });
+  alarm(static_cast<unsigned>(std::clamp(std::ceil(seconds), 0.0, 1e6)));
+}
 
 }  // namespace
 
 int in_job(const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work) {
   (void)topology::visible_devices();  // before MPI starts: a machine without its device ends here, plainly
-  const Alarm alarm(flags.watchdog);  // outlives MPI
+  const auto after_mpi = std::shared_ptr<void>(nullptr, [](void*) { end_after(0); });
+  end_after(flags.watchdog);
   MpiJob mpi(invocation.argc, invocation.argv, flags);
-  Alarm::stop();
-  const auto before_mpi_ends = std::shared_ptr<void>(nullptr, [&](void*) { alarm.start(); });
+  end_after(0);
+  const auto before_mpi_ends = std::shared_ptr<void>(nullptr, [&](void*) { end_after(flags.watchdog); });
   const auto told_by_first = [&](const std::exception& error, int code) {
     if (mpi.speaks()) complain(error.what());
     return code;
   };
   try {
     kernels::require_one_layout();
-    if (!flags.share_devices) topology::require_own_devices(mpi.device_uuids());
+    if (!flags.share_devices) topology::require_own_devices(mpi.uuids);
     return work(mpi);
   } catch (const InputError& error) {
     return told_by_first(error, 2);
   } catch (const engine::AgreedError& error) {
     return told_by_first(error, 1);
   } catch (const std::exception& error) {
-    complain(fmt::format("rank {}: {}", mpi.job().rank(), error.what()), false);
+    complain(fmt::format("rank {}: {}", mpi.runner.rank(), error.what()), false);
     throw;  // the environment's end stops the other ranks
   }
 }
@@ -308,14 +276,14 @@ std::vector<std::uint64_t> gather_free(std::size_t ranks) {
 
 /// What a communicator takes is measured before anybody asks what is free: the first one keeps some for good.
 MemoryBudget::MemoryBudget(const MpiJob& mpi)
-    : shared_devices_(topology::shared_device(mpi.device_uuids()).has_value()),
+    : shared_devices_(topology::shared_device(mpi.uuids).has_value()),
       communicator_(engine::communicator_bytes(MPI_COMM_WORLD, shared_devices_)) {
-  const std::optional<std::uint64_t> per_rank = mpi.memory();
-  const std::vector<std::string>& uuids = mpi.device_uuids();
+  const std::optional<std::uint64_t> per_rank = mpi.flags.memory;
+  const std::vector<std::string>& uuids = mpi.uuids;
   const std::vector<std::uint64_t> free = gather_free(uuids.size());
   std::map<std::string, int> known;  // by what the ranks of one memory have in common
   for (std::size_t rank = 0; rank < uuids.size(); ++rank) {
-    const std::string node = fmt::format("node {}", mpi.place().nodes.group_of(static_cast<int>(rank))),
+    const std::string node = fmt::format("node {}", mpi.place.nodes.group_of(static_cast<int>(rank))),
                       alone = fmt::format("rank {}", rank);
     const std::string key = per_rank ? alone : uuids[rank].empty() ? node : uuids[rank];
     const auto [at, added] = known.try_emplace(key, static_cast<int>(pools_.size()));

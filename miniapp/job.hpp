@@ -24,51 +24,37 @@ namespace minitaw::app {
 struct JobFlags {
   double watchdog = 300;  ///< seconds without progress after which a step is given up
   bool share_devices = false;
-  bool timeline = false;  ///< results keep that of a step
-  bool hosts = false;     ///< host names are shown and kept
-  std::string memory;     ///< that each rank may take, "20G"; empty: what is free
+  bool timeline = false;                ///< results keep that of a step
+  bool hosts = false;                   ///< host names are shown and kept
+  std::optional<std::uint64_t> memory;  ///< bytes that each rank may take; nothing: what is free
 };
 void add_job_flags(CLI::App& verb, JobFlags& flags);
 
 /// What the verbs that compute have in common: MPI and Kokkos from construction to destruction, where the
-/// ranks are, and a job that executes cases. One object per process.
-class MpiJob {
-public:
+/// ranks are, and what executes cases. One object per process.
+struct MpiJob {
   MpiJob(int& argc, char**& argv, const JobFlags& flags);
 
   /// The deck as rank 0 reads it, the same on every rank; every rank throws if it cannot be used.
   [[nodiscard]] deck::Deck read(const DeckOptions& deck) const;
-
-  [[nodiscard]] bool speaks() const { return environment_.rank() == 0; }
-  [[nodiscard]] engine::CaseRunner& job() { return job_; }
-  [[nodiscard]] const topology::Job& place() const { return place_; }
-  [[nodiscard]] const record::HostNames& hosts() const { return hosts_; }
-  [[nodiscard]] const std::vector<record::RankPlace>& ranks() const { return ranks_; }
-  [[nodiscard]] std::string map_text() const { return record::map_text(ranks_, hosts_); }
+  [[nodiscard]] bool speaks() const { return environment.rank() == 0; }
+  [[nodiscard]] std::string map_text() const { return record::map_text(ranks, hosts); }
   /// Of a record: what this process knows, with hosts, nodes, cores, devices, processors and systems of all
   /// ranks, and what the program was built with.
   [[nodiscard]] record::Provenance provenance(const deck::Deck& deck,
                                               const std::vector<std::string>& arguments) const;
-  [[nodiscard]] int threads() const { return threads_; }
-  /// Identity of the device of each rank of the job; empty on a host.
-  [[nodiscard]] const std::vector<std::string>& device_uuids() const { return device_uuids_; }
-  /// Bytes that each rank may take, if the user said so.
-  [[nodiscard]] std::optional<std::uint64_t> memory() const;
-  /// Seconds without progress after which a step is given up.
-  [[nodiscard]] double watchdog() const { return flags_.watchdog; }
 
-private:
-  comm::mpi::Environment environment_;
-  topology::Job place_;
-  int threads_;
-  topology::Device device_;  ///< index -1: none
-  JobFlags flags_;
-  Kokkos::ScopeGuard kokkos_;
-  record::HostNames hosts_;
-  std::vector<std::string> device_uuids_;  ///< by rank, as the rest
-  std::vector<record::RankPlace> ranks_;
-  std::vector<std::string> cpus_, systems_;
-  engine::CaseRunner job_;
+  const JobFlags flags;
+  const comm::mpi::Environment environment;
+  const topology::Job place;
+  const int threads;
+  const topology::Device device;  ///< of this rank; index -1: none
+  const Kokkos::ScopeGuard kokkos;
+  const record::HostNames hosts;
+  const std::vector<std::string> uuids;        ///< of the device of each rank; empty on a host
+  const std::vector<record::RankPlace> ranks;  ///< by rank, as the rest
+  const std::vector<std::string> cpus, systems;
+  engine::CaseRunner runner;
 };
 
 /// Runs `work` inside MPI and Kokkos and turns what all ranks agree on into an exit code, told by rank 0

@@ -54,26 +54,19 @@ void check_keys(const CLI::App& app, int argc, char** argv) {
   }
 }
 
-/// Sets the action of the invocation, or says here what there is to say (--help, --version).
-void parse(CLI::App& app, app::Invocation& invocation) {
-  check_verb(app, invocation.argc, invocation.argv);
-  if (invocation.argv[1][0] != '-') check_keys(app, invocation.argc, invocation.argv);
-  const std::string text = cli::parse(app, invocation.argc, invocation.argv);
-  if (text.empty()) return;
-  if (speaks()) fmt::print("{}", text);
-  invocation.action = [] { return 0; };
-}
-
 int run(int argc, char** argv) {
   CLI::App app("Weight-pipelined training schedules, measured alike", "minitaw");
-  app::Invocation invocation{argc, argv, {}};
+  app::Invocation invocation{argc, argv};
   app.set_version_flag("--version", record::version_text());
   app.require_subcommand(1);
 #define MINITAW_ADD(verb) app::add_##verb(app, invocation);
   MINITAW_VERBS(MINITAW_ADD)
 #undef MINITAW_ADD
-  parse(app, invocation);
-  return invocation.action();
+  check_verb(app, argc, argv);
+  if (argv[1][0] != '-') check_keys(app, argc, argv);
+  const std::string help = cli::parse(app, argc, argv);  // calls the verb, unless help is asked for
+  if (!help.empty() && speaks()) fmt::print("{}", help);
+  return invocation.code;
 }
 
 }  // namespace

@@ -272,7 +272,7 @@ void add_predict(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--best", options->best,
                  "try schedules, prefetch, copies, groups, micro-batches and recomputation for the sequences "
                  "of the one case");
-  verb->callback([&invocation, options] { invocation.action = [options] { return run(*options); }; });
+  verb->callback([&invocation, options] { invocation.code = run(*options); });
 }
 
 }  // namespace minitaw::app

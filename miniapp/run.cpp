@@ -35,7 +35,8 @@ using Seconds = std::chrono::duration<double>;
 
 struct Options {
   DeckOptions deck;
-  std::string output, peak;                 ///< as given
+  std::string output;                       ///< as given
+  double peak = std::nan("");               ///< FLOP/s of a rank's device; NaN: that of its datasheet
   bool retry = false;                       ///< run failed cases again
   std::optional<std::uint64_t> interleave;  ///< seed of a random order of all repetitions
   std::string time_limit;                   ///< as for TimeLimit
@@ -43,9 +44,7 @@ struct Options {
 };
 
 /// What one thread of a host, or a device, is trusted to do at least, FLOP/s; only for limits of time.
-double least_rate(const MpiJob& mpi) {
-  return mpi.device_uuids().front().empty() ? 5e8 * mpi.threads() : 1e12;
-}
+double least_rate(const MpiJob& mpi) { return mpi.uuids.front().empty() ? 5e8 * mpi.threads : 1e12; }
 
 /// Rank 0's part of a sweep: what is still to do, the file, and what people read on standard output.
 class ResultWriter {
@@ -88,19 +87,34 @@ public:
   /// The run has ended, well or not, after so many seconds.
   void finished(const Run& run, CaseResult result, double seconds) {
     const std::scoped_lock lock(mutex_);
-    record(run, std::move(result), seconds);
+    running_.reset();
+    result.position = {position_++};
+    result.peak = peak_of(result.settings);
+    if (result.status != Status::ok) failed_.insert(run.index);
+    result.reason = mpi_.hosts.hidden(result.reason);  // MPI's own words may name them
+    const std::string reason = result.status == Status::ok ? "" : result.reason;
+    std::string line = table_.row(recorder_.append(std::move(result), run.repetition));
+    line.pop_back();
+    if (const int repeats = case_of(run).repeats; repeats > 1)
+      line += fmt::format("  repetition {}/{}", run.repetition + 1, repeats);
+    say("{}  {}\n", line, progress_.after(seconds));
+    if (!reason.empty()) note(reason);
   }
 
   /// The run does not begin, or ends without any result of its own.
   void failed(const Run& run, Status status, const std::string& reason, double seconds = 0) {
-    finished(run, without_result(run, status, reason), seconds);
+    CaseResult result;
+    result.settings = case_of(run);
+    result.status = status;
+    result.reason = reason;
+    result.started = record::utc_now();
+    finished(run, std::move(result), seconds);
   }
 
   /// From any thread: what is running will not end, because the job cannot go on.
   void give_up(Status status, const std::string& reason) {
     const std::scoped_lock lock(mutex_);
-    // record() forgets what is running
-    if (const std::optional<Run> run = running_) record(*run, without_result(*run, status, reason), 0);
+    if (const std::optional<Run> run = running_) failed(*run, status, reason);
     recorder_.finish();
   }
 
@@ -128,37 +142,13 @@ private:
     recorder_.log(text);
   }
 
-  void record(const Run& run, CaseResult result, double seconds) {
-    running_.reset();
-    result.position = {position_++};
-    result.peak = peak_of(result.settings);
-    if (result.status != Status::ok) failed_.insert(run.index);
-    result.reason = mpi_.hosts().hidden(result.reason);  // MPI's own words may name them
-    const std::string reason = result.status == Status::ok ? "" : result.reason;
-    std::string line = table_.row(recorder_.append(std::move(result), run.repetition));
-    line.pop_back();
-    if (const int repeats = case_of(run).repeats; repeats > 1)
-      line += fmt::format("  repetition {}/{}", run.repetition + 1, repeats);
-    say("{}  {}\n", line, progress_.after(seconds));
-    if (!reason.empty()) note(reason);
-  }
-
-  [[nodiscard]] CaseResult without_result(const Run& run, Status status, const std::string& reason) const {
-    CaseResult result;
-    result.settings = case_of(run);
-    result.status = status;
-    result.reason = reason;
-    result.started = record::utc_now();
-    return result;
-  }
-
   /// FLOP/s of a rank's device for this case; NaN: unknown, or not the same for all its ranks.
   [[nodiscard]] double peak_of(const Case& c) const {
-    if (!options_.peak.empty()) return parse_rate("--peak", options_.peak);
+    if (!std::isnan(options_.peak)) return options_.peak;
     const auto peak = [&](const record::RankPlace& rank) {
       return record::datasheet_peak(rank.unit, c.shape.dtype);
     };
-    const auto& ranks = mpi_.ranks();
+    const auto& ranks = mpi_.ranks;
     const double first = peak(ranks.front());
     return std::all_of(ranks.begin(), ranks.begin() + c.ranks,
                        [&](const record::RankPlace& rank) { return peak(rank) == first; })
@@ -185,8 +175,8 @@ private:
   record::TextTable<Row> table_;
   std::set<std::size_t> failed_;  ///< cases
   std::optional<Run> running_;
-  int position_ = 0;  ///< runs that this session has begun
-  std::mutex mutex_;  ///< give_up() comes from another thread
+  int position_ = 0;            ///< runs that this session has begun
+  std::recursive_mutex mutex_;  ///< give_up() comes from another thread
 };
 
 /// A step or a case may take this many times what is expected of it.
@@ -211,13 +201,13 @@ public:
     engine::agree(MPI_COMM_WORLD, [&] {
       if (mpi.speaks()) writer_.emplace(deck, options, arguments, mpi);
     });
-    if (writer_) mpi.job().on_hang([this](const std::string& report) { hang(report); });
+    if (writer_) mpi.runner.on_hang([this](const std::string& report) { hang(report); });
   }
 
   /// The exit code: 0 if every case of the deck is valid, else 1.
   int run() {
     for (Order order = next(); order.kind == Order::execute; order = next()) execute(order);
-    mpi_.job().guard().expect("ending the sweep", Seconds(mpi_.watchdog()));
+    mpi_.runner.guard().expect("ending the sweep", Seconds(mpi_.flags.watchdog));
     int code = writer_ ? writer_->close(why_stopped_) : 0;
     comm::mpi::check(MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
     return code;
@@ -226,7 +216,7 @@ public:
 private:
   /// The same on all ranks. What rank 0 cannot write ends the sweep on all of them.
   Order next() {
-    mpi_.job().guard().expect("agreeing on the next case", Seconds(mpi_.watchdog()));
+    mpi_.runner.guard().expect("agreeing on the next case", Seconds(mpi_.flags.watchdog));
     Order order;
     engine::agree(MPI_COMM_WORLD, [&] {
       if (writer_) order = choose();
@@ -269,7 +259,7 @@ private:
   bool may_check(const Case& c) {
     if (!engine::CaseRunner::has_time_to_check(c)) return false;
     const engine::ReferenceMemory needed = engine::memory_of_check(c);
-    engine::References& held = mpi_.job().references();
+    engine::References& held = mpi_.runner.references();
     engine::ReferenceMemory with_held = needed;
     with_held.alone += held.bytes();
     with_held.beside += held.bytes();
@@ -285,7 +275,7 @@ private:
   Order order_for(const Run& run, bool check) {
     const Case& c = deck_.cases[run.index];
     const double expected = writer_->progress().expected(run.index);
-    const double stall_limit = std::max(mpi_.watchdog(), tolerance * expected / (c.steps + c.warmup));
+    const double stall_limit = std::max(mpi_.flags.watchdog, tolerance * expected / (c.steps + c.warmup));
     return {Order::execute, run.index, stall_limit, stall_limit + tolerance * expected, check};
   }
 
@@ -295,8 +285,8 @@ private:
     const auto seconds = [&] { return Seconds(std::chrono::steady_clock::now() - begin).count(); };
     engine::Outcome executed;
     try {
-      executed = mpi_.job().run(deck_.cases[order.index], {Seconds(order.stall_limit), Seconds(order.whole),
-                                                           leaving(seconds), order.check});
+      executed = mpi_.runner.run(deck_.cases[order.index], {Seconds(order.stall_limit), Seconds(order.whole),
+                                                            leaving(seconds), order.check});
     } catch (const engine::Stalled& stall) {
       if (writer_) writer_->give_up(Status::timeout, stall.what());
       throw;
@@ -304,7 +294,7 @@ private:
       if (writer_) writer_->give_up(Status::error, error.what());
       throw;
     }
-    mpi_.job().guard().expect("recording a case", Seconds(order.stall_limit));
+    mpi_.runner.guard().expect("recording a case", Seconds(order.stall_limit));
     engine::agree(MPI_COMM_WORLD, [&] {
       if (writer_) settle(executed, order, seconds());
     });
@@ -371,15 +361,12 @@ private:
 int run(const Invocation& invocation, Options& options) {
   if (options.output.empty())
     options.output = std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string();
-  if (!options.peak.empty() && parse_rate("--peak", options.peak) < 1e6)
-    throw InputError(fmt::format("--peak: {} FLOP/s is less than any processor does; did you mean {}T?",
-                                 options.peak, options.peak));
   note_signals();  // before MPI starts: it may take a while
   return in_job(invocation, options.job, [&](MpiJob& mpi) {
     if (!mpi.speaks()) silence_signals();
-    mpi.job().guard().expect("reading deck and result file", Seconds(mpi.watchdog()));
+    mpi.runner.guard().expect("reading deck and result file", Seconds(mpi.flags.watchdog));
     const deck::Deck deck = mpi.read(options.deck);
-    for (const Case& c : deck.cases) mpi.job().require_possible(c);
+    for (const Case& c : deck.cases) mpi.runner.require_possible(c);
     const int code = Sweep(deck, options, invocation.arguments(), mpi).run();
     outlast_signals();
     return code;
@@ -406,19 +393,15 @@ void add_run(CLI::App& app, Invocation& invocation) {
           "stop before this time is over, everything saved: 45m, 1:30:00 (default: the end of the Slurm "
           "job, if there is one)")
       ->type_name("TIME");
-  verb->add_option(
-          "--peak", options->peak,
-          "FLOP/s that the device of a rank can do, 989T: the MFU is relative to it (default: dense, "
-          "of its datasheet, for NVIDIA's data-centre devices)")
-      ->type_name("RATE");
+  add_rate(*verb, "--peak", Rate::flops, options->peak,
+           "FLOP/s that the device of a rank can do, 989T: the MFU is relative to it (default: dense, "
+           "of its datasheet, for NVIDIA's data-centre devices)");
   verb->add_flag("--timeline", options->job.timeline,
                  "keep when every action of one step ran, for scripts/timeline");
   verb->add_flag("--hosts", options->job.hosts,
                  "print and keep the names of the hosts; without it they are called node 0, node 1, ...");
   add_job_flags(*verb, options->job);
-  verb->callback([&invocation, options] {
-    invocation.action = [&invocation, options] { return run(invocation, *options); };
-  });
+  verb->callback([&invocation, options] { invocation.code = run(invocation, *options); });
 }
 
 }  // namespace minitaw::app

@@ -38,7 +38,7 @@ void add_show(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand("show", "print the table of a result file");
   verb->add_option("FILE", options->file, "result file (.h5)")->required();
   verb->add_flag("--json", options->json, "every column, as a JSON list with units in the names");
-  verb->callback([&invocation, options] { invocation.action = [options] { return show(*options); }; });
+  verb->callback([&invocation, options] { invocation.code = show(*options); });
 }
 
 }  // namespace minitaw::app

@@ -191,8 +191,6 @@ double left_in_slurm() {
   return end ? std::max(*end, 1.0) : 0;
 }
 
-}  // namespace
-
 double parse_duration(const std::string& text) {
   static const std::regex with_unit("([0-9]{1,9})([smh])");
   static const std::regex with_colons("(?:(?:([0-9]{1,4})-)?([0-9]{1,5}):)?([0-9]{1,5}):([0-9]{1,5})");
@@ -208,6 +206,8 @@ double parse_duration(const std::string& text) {
   return seconds;
 }
 
+}  // namespace
+
 TimeLimit::TimeLimit(const std::string& text)
     : length_(text.empty() ? left_in_slurm() : parse_duration(text)),
       whole_(!text.empty() || -slurm_moment("SLURM_JOB_START_TIME").value_or(0) < length_),
@@ -215,7 +215,7 @@ TimeLimit::TimeLimit(const std::string& text)
                         clock_text(length_))) {}
 
 double TimeLimit::left() const {
-  if (!exists()) return std::numeric_limits<double>::infinity();
+  if (length_ == 0) return std::numeric_limits<double>::infinity();
   const std::chrono::duration<double> passed = Clock::now() - start_;
   return length_ - std::min(longest_ending, length_ / 10) - passed.count();
 }

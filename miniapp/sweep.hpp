@@ -80,18 +80,14 @@ void outlast_signals();
 /// "SIGTERM"
 [[nodiscard]] std::string name_of_signal(int number);
 
-/// Seconds of "45m", "90s", "2h", "MM:SS", "HH:MM:SS" or "D-HH:MM:SS". Throws InputError for anything else,
-/// also for a number without a unit, which a batch system would take for minutes.
-[[nodiscard]] double parse_duration(const std::string& text);
-
 /// Until when a run may last.
 class TimeLimit {
 public:
-  /// `text` as for parse_duration(), counted from now; empty: the end of the Slurm job if that is known
-  /// (SLURM_JOB_END_TIME), else none.
+  /// `text`: "45m", "90s", "2h", "MM:SS", "HH:MM:SS" or "D-HH:MM:SS", counted from now; empty: the end of the
+  /// Slurm job if that is known (SLURM_JOB_END_TIME), else none. Throws InputError for anything else, also
+  /// for a number without a unit, which a batch system would take for minutes.
   explicit TimeLimit(const std::string& text);
 
-  [[nodiscard]] bool exists() const { return length_ > 0; }
   /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most 30 s.
   [[nodiscard]] double left() const;
   /// Whether the limit is all the time there can be: of a Slurm job, its better part was left at the start.

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -28,17 +28,13 @@ using comm::mpi::check;
 using nlohmann::ordered_json;
 using topology::Groups;
 
-/// What messages between ranks of one kind of link reach. Bytes are of the messages, one direction.
-struct LinkRates {
-  double latency = 0;  ///< s: half of a ping-pong of 8 bytes, one pair alone, median
-  double alone = 0;    ///< bytes/s from one rank to one other while nobody else sends
-  double shared = 0;   ///< bytes/s: what docs/topo.md says of each kind
-  double both = 0;     ///< bytes/s
+/// What messages over one kind of link reach: docs/topo.md says what each figure is of.
+struct Figure {
+  std::string name;  ///< in JSON: "latency_s" or "..._bytes_per_s"
+  std::string who;   ///< takes part
+  double value = 0;  ///< s, or bytes/s of the messages, one direction
 };
-
-struct TopoRates {
-  std::optional<LinkRates> inside, between;  ///< nothing where no two ranks are so
-};
+using Figures = std::vector<Figure>;
 
 constexpr int topo_message = 1 << 20;  ///< bytes of the messages that rates are measured with
 constexpr int flow_tag = 1, ping_tag = 2;
@@ -48,7 +44,7 @@ constexpr int least_rounds = 10, most_rounds = 2000, most_messages = 4096;
 /// have measured sleeps.
 enum class Wait { busy, asleep };
 
-void wait(std::vector<MPI_Request>& requests, Wait how) {
+void wait(std::span<MPI_Request> requests, Wait how) {
   for (int done = 0;;) {
     check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
           "MPI_Testall");
@@ -58,19 +54,12 @@ void wait(std::vector<MPI_Request>& requests, Wait how) {
   }
 }
 
-void barrier() {
-  std::vector<MPI_Request> request(1);
-  check(MPI_Ibarrier(MPI_COMM_WORLD, request.data()), "MPI_Ibarrier");
-  wait(request, Wait::asleep);
-}
-
-/// The largest of all ranks, on all ranks.
-double most(double mine) {
+/// The largest of all ranks, on all ranks; a barrier, too.
+double largest(double mine = 0) {
   double all = 0;
-  std::vector<MPI_Request> request(1);
-  check(MPI_Iallreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD, request.data()),
-        "MPI_Iallreduce");
-  wait(request, Wait::asleep);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Iallreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD, &request), "MPI_Iallreduce");
+  wait({&request, 1}, Wait::asleep);
   return all;
 }
 
@@ -80,6 +69,8 @@ struct Flow {
 };
 using Flows = std::vector<Flow>;
 
+/// Sends messages between the ranks of MPI_COMM_WORLD, each measurement for about so many seconds.
+/// Collective, the same on all ranks. Ranks that wait sleep.
 class Links {
 public:
   explicit Links(double seconds)
@@ -87,80 +78,76 @@ public:
 
   /// Seconds: half of the median round.
   double latency(int a, int b) {
-    const double once = most(median_round(a, b, least_rounds));
+    const double once = largest(median_round(a, b, least_rounds));
     const int count = std::clamp(static_cast<int>(seconds_ / once), least_rounds, most_rounds);
-    return most(median_round(a, b, count)) / 2;
+    return largest(median_round(a, b, count)) / 2;
   }
 
   /// Bytes/s of each flow while all are under way at once, until the last one has ended.
   double rate(const Flows& flows) {
     (void)send(flows, 1);  // connects
-    const double once = most(send(flows, 1));
+    const double once = largest(send(flows, 1));
     const int count = std::clamp(static_cast<int>(seconds_ / once), 1, most_messages);
-    return 1.0 * count * topo_message / most(send(flows, count));
+    return 1.0 * count * topo_message / largest(send(flows, count));
   }
 
 private:
   /// Seconds, on rank a; 0 on the others.
   [[nodiscard]] double median_round(int a, int b, int count) const {
     std::vector<double> seconds;
-    barrier();
+    (void)largest();
     for (int i = 0; i < count && (rank_ == a || rank_ == b); ++i) {
       const double begin = MPI_Wtime();
       for (const bool first : {true, false}) ping(rank_ == a ? b : a, (rank_ == a) == first);
       if (rank_ == a) seconds.push_back(MPI_Wtime() - begin);
     }
-    barrier();
+    (void)largest();
     std::ranges::sort(seconds);
     return seconds.empty() ? 0 : seconds[seconds.size() / 2];
   }
 
   static void ping(int peer, bool send) {
     double word = 0;
-    std::vector<MPI_Request> request(1);
-    check(send ? MPI_Isend(&word, 1, MPI_DOUBLE, peer, ping_tag, MPI_COMM_WORLD, request.data())
-               : MPI_Irecv(&word, 1, MPI_DOUBLE, peer, ping_tag, MPI_COMM_WORLD, request.data()),
+    MPI_Request request = MPI_REQUEST_NULL;
+    check(send ? MPI_Isend(&word, 1, MPI_DOUBLE, peer, ping_tag, MPI_COMM_WORLD, &request)
+               : MPI_Irecv(&word, 1, MPI_DOUBLE, peer, ping_tag, MPI_COMM_WORLD, &request),
           "a ping");
-    wait(request, Wait::busy);
+    wait({&request, 1}, Wait::busy);
   }
 
   /// Seconds until this rank has sent and received `count` messages of each of its flows; at most two of a
   /// flow are under way.
   double send(const Flows& flows, int count) {
     constexpr int under_way = 2;
-    barrier();
+    (void)largest();
     const double begin = MPI_Wtime();
     for (int message = 0; message < count; message += under_way) {
       std::vector<MPI_Request> requests;
-      for (int i = message; i < std::min(count, message + under_way); ++i) start(flows, requests);
+      std::size_t receives = 0;
+      for (int i = message; i < std::min(count, message + under_way); ++i)
+        for (const Flow& flow : flows) {
+          if (flow.to == rank_) {
+            if (received_.size() == receives) received_.emplace_back(topo_message);
+            check(MPI_Irecv(received_[receives++].data(), topo_message, MPI_BYTE, flow.from, flow_tag,
+                            MPI_COMM_WORLD, &requests.emplace_back()),
+                  "MPI_Irecv");
+          }
+          if (flow.from == rank_)
+            check(MPI_Isend(sent_.data(), topo_message, MPI_BYTE, flow.to, flow_tag, MPI_COMM_WORLD,
+                            &requests.emplace_back()),
+                  "MPI_Isend");
+        }
       if (!requests.empty()) wait(requests, Wait::busy);
     }
     const double seconds = MPI_Wtime() - begin;
-    barrier();
+    (void)largest();
     return seconds;
-  }
-
-  void start(const Flows& flows, std::vector<MPI_Request>& requests) {
-    for (const Flow& flow : flows) {
-      if (flow.to == rank_) {
-        if (received_.size() <= requests.size()) received_.resize(requests.size() + 1);
-        std::vector<std::byte>& into = received_[requests.size()];
-        into.resize(topo_message);
-        check(MPI_Irecv(into.data(), topo_message, MPI_BYTE, flow.from, flow_tag, MPI_COMM_WORLD,
-                        &requests.emplace_back()),
-              "MPI_Irecv");
-      }
-      if (flow.from == rank_)
-        check(MPI_Isend(sent_.data(), topo_message, MPI_BYTE, flow.to, flow_tag, MPI_COMM_WORLD,
-                        &requests.emplace_back()),
-              "MPI_Isend");
-    }
   }
 
   double seconds_;
   int rank_;
   std::vector<std::byte> sent_;
-  std::vector<std::vector<std::byte>> received_;  ///< one for each request under way
+  std::vector<std::vector<std::byte>> received_;  ///< one for each message that is under way to this rank
 };
 
 /// Every rank of a group to one of another.
@@ -176,15 +163,17 @@ void append_ring(Flows& flows, const Groups& groups, int group) {
     flows.push_back({groups.rank(group, local), groups.rank(group, (local + 1) % size)});
 }
 
-LinkRates measure_inside(Links& links, const Groups& groups, int group) {
-  const int first = groups.first(group);
+Figures measure_inside(Links& links, const Groups& groups) {
+  const auto pair = std::ranges::find_if(groups.sizes(), [](int size) { return size > 1; });
+  if (pair == groups.sizes().end()) return {};
+  const int group = static_cast<int>(pair - groups.sizes().begin()), first = groups.first(group);
   Flows one, all;
   append_ring(one, groups, group);
   for (int g = 0; g < groups.count(); ++g) append_ring(all, groups, g);
-  return {.latency = links.latency(first, first + 1),
-          .alone = links.rate({{first, first + 1}}),
-          .shared = links.rate(one),
-          .both = links.rate(all)};
+  return {{"latency_s", "latency, 8 bytes", links.latency(first, first + 1)},
+          {"alone_bytes_per_s", "one rank to another", links.rate({{first, first + 1}})},
+          {"shared_bytes_per_s", "all of a group at once, each rank", links.rate(one)},
+          {"both_bytes_per_s", "all of all groups at once, each rank", links.rate(all)}};
 }
 
 /// Flows of the group that has most of them, out or in.
@@ -197,26 +186,17 @@ int most_flows(const Flows& flows, const Groups& groups) {
   return std::max(std::ranges::max(out), std::ranges::max(in));
 }
 
-LinkRates measure_between(Links& links, const Groups& groups) {
+Figures measure_between(Links& links, const Groups& groups) {
+  if (groups.count() == 1) return {};
   const int a = groups.first(0), b = groups.first(1);
   Flows one, all;
   append(one, groups, 0, 1);
   for (int g = 0; g < groups.count(); ++g) append(all, groups, g, (g + 1) % groups.count());
-  return {.latency = links.latency(a, b),
-          .alone = links.rate({{a, b}}),
-          .shared = groups.size(0) * links.rate(one),
-          .both = most_flows(all, groups) * links.rate(all)};
-}
-
-/// Sends messages between the ranks of MPI_COMM_WORLD in these groups, each measurement for about
-/// `seconds_each` after two messages of warm-up. Collective, the same on all ranks. Ranks that wait sleep.
-TopoRates measure_links(const Groups& groups, double seconds_each) {
-  Links links(seconds_each);
-  TopoRates rates;
-  for (int g = 0; g < groups.count() && !rates.inside; ++g)
-    if (groups.size(g) > 1) rates.inside = measure_inside(links, groups, g);
-  if (groups.count() > 1) rates.between = measure_between(links, groups);
-  return rates;
+  return {{"latency_s", "latency, 8 bytes", links.latency(a, b)},
+          {"alone_bytes_per_s", "one rank to another", links.rate({{a, b}})},
+          {"shared_bytes_per_s", "all of a group at once, together", groups.size(0) * links.rate(one)},
+          {"both_bytes_per_s", "all groups out and in at once, the busiest",
+           most_flows(all, groups) * links.rate(all)}};
 }
 
 struct Options {
@@ -238,57 +218,45 @@ Groups groups_of(const std::string& text, const Groups& nodes) {
   return groups;
 }
 
-ordered_json to_json(const std::optional<LinkRates>& rates) {
-  if (!rates) return nullptr;
-  return {{"latency_s", rates->latency},
-          {"alone_bytes_per_s", rates->alone},
-          {"shared_bytes_per_s", rates->shared},
-          {"both_bytes_per_s", rates->both}};
+ordered_json to_json(const Figures& figures) {
+  ordered_json json;
+  for (const Figure& figure : figures) json[figure.name] = figure.value;
+  return json;
 }
 
-std::string json_text(const Groups& groups, int adapters, const TopoRates& rates) {
-  const ordered_json all = {{"ranks", groups.ranks()},
-                            {"groups", groups.sizes()},
-                            {"adapters", adapters},
-                            {"shaped_links", record::shaped_links()},
-                            {"message_bytes", topo_message},
-                            {"inside", to_json(rates.inside)},
-                            {"between", to_json(rates.between)}};
-  return all.dump(2) + "\n";
-}
-
-std::string line(const std::string& link, const std::string& who, double rate) {
-  return fmt::format("  {:<8} {:<44} {:>10.4g} {:>10.4g}\n", link, who, rate * 1e-6, rate * 8e-6);
-}
-
-std::string latency_line(const std::string& link, const LinkRates& rates) {
-  return fmt::format("  {:<8} {:<44} {:>21.4g} us\n", link, "latency, 8 bytes", rates.latency * 1e6);
-}
-
-std::string table_text(const TopoRates& rates) {
-  std::string text = fmt::format("# {:<8} {:<44} {:>10} {:>10}\n# {:<8} {:<44} {:>10} {:>10}\n", "link",
-                                 "messages of 1 MiB", "rate", "rate", "", "", "MB/s", "Mbit/s");
-  if (const auto& r = rates.inside)
-    text += latency_line("inside", *r) + line("inside", "one rank to another", r->alone) +
-            line("inside", "all of a group at once, each rank", r->shared) +
-            line("inside", "all of all groups at once, each rank", r->both);
-  if (const auto& r = rates.between)
-    text += latency_line("between", *r) + line("between", "one rank to another", r->alone) +
-            line("between", "all of a group at once, together", r->shared) +
-            line("between", "all groups out and in at once, the busiest", r->both);
+std::string to_text(const std::string& link, const Figures& figures) {
+  std::string text;
+  for (const auto& [name, who, value] : figures)
+    text += fmt::format("  {:<8} {:<44}", link, who) +
+            (name == "latency_s" ? fmt::format(" {:>21.4g} us\n", value * 1e6)
+                                 : fmt::format(" {:>10.4g} {:>10.4g}\n", value * 1e-6, value * 8e-6));
   return text;
 }
 
 int topo(const Options& options, const MpiJob& mpi) {
-  const Groups groups = groups_of(options.groups, mpi.place().nodes);
-  const TopoRates rates = measure_links(groups, options.seconds);
+  const Groups groups = groups_of(options.groups, mpi.place.nodes);
+  Links links(options.seconds);
+  const Figures inside = measure_inside(links, groups), between = measure_between(links, groups);
   if (!mpi.speaks()) return 0;
-  if (options.json) put_out(json_text(groups, mpi.place().adapters, rates));
+  const std::vector<std::string> shaped = record::shaped_links();
+  if (options.json)
+    put_out(ordered_json{{"ranks", groups.ranks()},
+                         {"groups", groups.sizes()},
+                         {"adapters", mpi.place.adapters},
+                         {"shaped_links", shaped},
+                         {"message_bytes", topo_message},
+                         {"inside", to_json(inside)},
+                         {"between", to_json(between)}}
+                .dump(2) +
+            "\n");
   else
     put_out(mpi.map_text() +
             fmt::format("# groups        = {}\n# adapters      = {} for each node\n", groups.text(),
-                        mpi.place().adapters) +
-            record::links_text(record::shaped_links()) + table_text(rates));
+                        mpi.place.adapters) +
+            record::links_text(shaped) +
+            fmt::format("# {0:<8} {1:<44} {2:>10} {2:>10}\n# {3:<8} {3:<44} {4:>10} {5:>10}\n", "link",
+                        "messages of 1 MiB", "rate", "", "MB/s", "Mbit/s") +
+            to_text("inside", inside) + to_text("between", between));
   return 0;
 }
 
@@ -306,9 +274,7 @@ void add_topo(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   verb->add_flag("--hosts", options->job.hosts, "print the names of the hosts");
   verb->callback([&invocation, options] {
-    invocation.action = [&invocation, options] {
-      return in_job(invocation, options->job, [&](MpiJob& mpi) { return topo(*options, mpi); });
-    };
+    invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) { return topo(*options, mpi); });
   });
 }
 

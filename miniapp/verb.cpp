@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -27,19 +28,17 @@ void add_deck(CLI::App& verb, DeckOptions& options) {
 
 namespace {
 
-struct Unit {
-  std::string name;
-  double factor;
-};
+/// What a number may end with, and by how much that multiplies it.
+using Units = std::map<std::string, double>;
 
 /// A number above zero with one of the units, or without.
-double parse_quantity(const std::string& option, const std::string& text, const std::vector<Unit>& units,
+double parse_quantity(const std::string& option, const std::string& text, const Units& units,
                       const char* expected) {
   double value = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, code] = std::from_chars(text.data(), end, value);
-  const auto unit = std::ranges::find(units, std::string(rest, end), &Unit::name);
-  if (unit != units.end()) value *= unit->factor;
+  const auto unit = units.find(std::string(rest, end));
+  if (unit != units.end()) value *= unit->second;
   if (code != std::errc() || (unit == units.end() && rest != end) || !(value > 0 && value <= 1e18))
     throw InputError(fmt::format("{}: \"{}\" is not a {}", option, text, expected));
   return value;
@@ -47,29 +46,35 @@ double parse_quantity(const std::string& option, const std::string& text, const 
 
 }  // namespace
 
-std::uint64_t parse_memory(const std::string& option, const std::string& text) {
-  constexpr double K = 1024;
-  const double value = parse_quantity(option, text,
-                                      {{"K", K},
-                                       {"KiB", K},
-                                       {"M", K * K},
-                                       {"MiB", K * K},
-                                       {"G", K * K * K},
-                                       {"GiB", K * K * K},
-                                       {"T", K * K * K * K},
-                                       {"TiB", K * K * K * K}},
-                                      "size; write for example 80G");
-  if (std::isdigit(static_cast<unsigned char>(text.back())) && value < K * K)
-    throw InputError(fmt::format("{}: {} bytes hold no model; did you mean {}G?", option, value, text));
-  return static_cast<std::uint64_t>(value);
+void add_memory(CLI::App& verb, const std::string& name, std::optional<std::uint64_t>& bytes,
+                const std::string& help) {
+  constexpr double K = 1024, M = K * K, G = K * M, T = K * G;
+  static const Units units = {{"K", K},   {"M", M},   {"G", G},   {"T", T},
+                              {"KiB", K}, {"MiB", M}, {"GiB", G}, {"TiB", T}};
+  const auto store = [name, &bytes](const std::string& text) {
+    const double value = parse_quantity(name, text, units, "size; write for example 80G");
+    if (std::isdigit(static_cast<unsigned char>(text.back())) && value < M)
+      throw InputError(fmt::format("{}: {} bytes hold no model; did you mean {}G?", name, value, text));
+    bytes = static_cast<std::uint64_t>(value);
+  };
+  verb.add_option_function<std::string>(name, store, help)->type_name("SIZE");
 }
 
-double parse_rate(const std::string& option, const std::string& text, bool of_link) {
-  std::vector<Unit> units = {{"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}};
-  if (of_link)
-    for (const auto& [prefix, factor] : {Unit{"", 1}, {"k", 1e3}, {"m", 1e6}, {"g", 1e9}, {"t", 1e12}})
-      units.push_back({prefix + "bit", factor / 8});
-  return parse_quantity(option, text, units, "rate; write for example 400T, 50G or 1e10");
+void add_rate(CLI::App& verb, const std::string& name, Rate kind, double& per_second,
+              const std::string& help) {
+  const auto store = [name, kind, &per_second](const std::string& text) {
+    Units units = {{"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}};
+    if (kind == Rate::link)
+      units.insert({{"bit", 0.125}, {"kbit", 125}, {"mbit", 125e3}, {"gbit", 125e6}, {"tbit", 125e9}});
+    per_second = parse_quantity(name, text, units, "rate; write for example 400T, 50G or 1e10");
+    if (per_second < 1e3)
+      throw InputError(fmt::format("{}: {} {} is less than any machine does; did you mean {}{}?", name, text,
+                                   kind == Rate::flops ? "FLOP/s" : "bytes/s", text,
+                                   kind == Rate::flops   ? "T"
+                                   : kind == Rate::bytes ? "G"
+                                                         : "mbit"));
+  };
+  verb.add_option_function<std::string>(name, store, help)->type_name("RATE");
 }
 
 ByteUnit byte_unit(double bytes, double most) {
@@ -187,8 +192,7 @@ void add_help(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand("help", "explain a verb, a schedule or the keys of a deck");
   verb->add_option("TOPIC", options->topic, "\"keys\", or the name of a key, a schedule or a verb");
   verb->add_flag("--markdown", options->markdown, "keys as the page docs/keys.md");
-  verb->callback(
-      [&app, &invocation, options] { invocation.action = [&app, options] { return help(app, *options); }; });
+  verb->callback([&app, &invocation, options] { invocation.code = help(app, *options); });
 }
 
 }  // namespace minitaw::app

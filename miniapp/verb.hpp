@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,11 +13,11 @@ class App;
 
 namespace minitaw::app {
 
-/// How the program was called, and what it will do: the verb that is found on the command line sets `action`.
+/// How the program was called, and what came of it.
 struct Invocation {
   int& argc;
   char**& argv;
-  std::function<int()> action;  ///< returns the exit code
+  int code = 0;  ///< to exit with; the callback of the verb that is found on the command line sets it
 
   [[nodiscard]] std::vector<std::string> arguments() const { return {argv, argv + argc}; }
 };
@@ -39,10 +39,14 @@ struct DeckOptions {
 };
 void add_deck(CLI::App& verb, DeckOptions& options);
 
-/// "80G", "141GiB", "512M" or bytes; steps of 1024. Throws InputError that names the option.
-[[nodiscard]] std::uint64_t parse_memory(const std::string& option, const std::string& text);
-/// "400T", "50G" or a plain number; steps of 1000; of a link also in bits/s: "100mbit". Throws InputError.
-[[nodiscard]] double parse_rate(const std::string& option, const std::string& text, bool of_link = false);
+/// An option for a size of memory: "80G", "141GiB", "512M" or bytes; steps of 1024.
+void add_memory(CLI::App& verb, const std::string& name, std::optional<std::uint64_t>& bytes,
+                const std::string& help);
+/// An option for FLOP/s or bytes/s: "400T", "50G" or a plain number; steps of 1000; of a link also in bits/s:
+/// "100mbit".
+enum class Rate { flops, bytes, link };
+void add_rate(CLI::App& verb, const std::string& name, Rate kind, double& per_second,
+              const std::string& help);
 
 /// The power of 1024 that leaves a number below `most`.
 struct ByteUnit {

@@ -158,7 +158,7 @@ int verify(const Options& options, MpiJob& mpi) {
                    engine::compare(made, engine::float64_reference(c, c.steps)),
                    engine::float64_tolerance(c)});
     });
-    const Check check = mpi.job().verify(c, c.steps, references[key]);
+    const Check check = mpi.runner.verify(c, c.steps, references[key]);
     if (report)
       report->add({c.schedule, c.groups.text(), c.shape.dtype, c.ranks, c.replicas, check,
                    engine::serial_tolerance(c)});
@@ -178,9 +178,7 @@ void add_verify(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] {
-    invocation.action = [&invocation, options] {
-      return in_job(invocation, options->job, [&](MpiJob& mpi) { return verify(*options, mpi); });
-    };
+    invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) { return verify(*options, mpi); });
   });
 }
 

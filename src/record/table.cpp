@@ -12,6 +12,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <sstream>
 
 #include "base/error.hpp"
@@ -193,7 +194,7 @@ Row make_row(const CaseResult& result, int number, int session) {
   for (const trace::RankTime& rank : result.time) most_idle = std::max(most_idle, rank.idle);
   const Counters counters(result);
   const auto& losses = result.losses;
-  return Row({
+  return {{
       {"case", "1", nowhere, number},
       {"session", "1", itself, session},
       {"status", "text", itself, name_of(result.status)},
@@ -280,7 +281,7 @@ Row make_row(const CaseResult& result, int number, int session) {
       {"temperature_max", "degC", nowhere, counters.temperature},
       {"throttled", "1", nowhere, counters.throttled},
       {"identity", "text", settings, deck::identity(c)},
-  });
+  }};
 }
 
 Row sample_row() {
@@ -304,8 +305,8 @@ std::string Column::text() const {
 }
 
 const Column& Row::column(std::string_view name) const {
-  const auto at = std::ranges::find(columns_, name, &Column::name);
-  if (at == columns_.end()) throw LogicError(fmt::format("the summary has no column \"{}\"", name));
+  const auto at = std::ranges::find(columns, name, &Column::name);
+  if (at == columns.end()) throw LogicError(fmt::format("the summary has no column \"{}\"", name));
   return *at;
 }
 
@@ -327,13 +328,13 @@ std::vector<std::string_view> varying_settings(const std::vector<Row>& rows) {
   constexpr std::array derived = {"identity", "group_count", "parameters"};
   constexpr std::array follow_hidden = {"heads", "kv_heads", "ffn"};
   std::vector<std::string_view> names;
-  for (std::size_t i = 0; !rows.empty() && i < rows.front().columns().size(); ++i) {
-    const Column& column = rows.front().columns()[i];
+  for (std::size_t i = 0; !rows.empty() && i < rows.front().columns.size(); ++i) {
+    const Column& column = rows.front().columns[i];
     if (column.place != Place::settings || std::ranges::find(derived, column.name) != derived.end()) continue;
     const bool follows = std::ranges::find(follow_hidden, column.name) != follow_hidden.end();
     std::map<std::int64_t, std::string> value_of;  // by hidden, or one for all
     if (std::ranges::any_of(rows, [&](const Row& row) {
-          const std::string text = row.columns()[i].text();
+          const std::string text = row.columns[i].text();
           return value_of.try_emplace(follows ? row.integer("hidden") : 0, text).first->second != text;
         }))
       names.push_back(column.name);
@@ -368,11 +369,19 @@ std::string reason_in(const Row& row) {
   return is_valid(text) ? "" : text.substr(std::min<std::size_t>(9, text.size()));
 }
 
-/// The rate of the fastest valid case of `model`, where asked for of those without a doubt, and which it is.
-std::string merit_text(const std::vector<Row>& rows, const std::vector<Row>& model, bool quiet) {
+/// Rates of different models cannot be compared.
+std::string model_of(const Row& row) {
+  std::string model;
+  for (const char* name : {"layers", "hidden", "heads", "kv_heads", "vocab", "ffn"})
+    model += row.column(name).text() + " ";
+  return model;
+}
+
+/// The rate of the fastest valid case of a model, where asked for of those without a doubt, and which it is.
+std::string merit_text(const std::vector<Row>& rows, const std::string& model, bool quiet) {
   const Row* best = nullptr;
-  for (const Row& row : model)
-    if (is_valid(row.text("verdict")) && !(quiet && !doubt_in(row).empty()) &&
+  for (const Row& row : rows)
+    if (model_of(row) == model && is_valid(row.text("verdict")) && !(quiet && !doubt_in(row).empty()) &&
         (best == nullptr || row.real("tokens_per_s") > best->real("tokens_per_s")))
       best = &row;
   if (best == nullptr) return "none";
@@ -380,22 +389,6 @@ std::string merit_text(const std::vector<Row>& rows, const std::vector<Row>& mod
       fmt::format("{:.6g} tokens/s ({})", best->real("tokens_per_s"), describe(*best, rows));
   if (doubt_in(*best).empty()) return text;
   return fmt::format("{}, {}; best without doubt: {}", text, doubt_in(*best), merit_text(rows, model, true));
-}
-
-/// Rates of different models cannot be compared: their rows apart, in the order in which they come.
-std::vector<std::vector<Row>> by_model(const std::vector<Row>& rows) {
-  std::vector<std::pair<std::string, std::vector<Row>>> models;
-  for (const Row& row : rows) {
-    std::string model;
-    for (const char* name : {"layers", "hidden", "heads", "kv_heads", "vocab", "ffn"})
-      model += row.column(name).text() + " ";
-    auto at = std::ranges::find(models, model, &std::pair<std::string, std::vector<Row>>::first);
-    if (at == models.end()) at = models.insert(at, {model, {}});
-    at->second.push_back(row);
-  }
-  std::vector<std::vector<Row>> apart;
-  for (auto& [model, its_rows] : models) apart.push_back(std::move(its_rows));
-  return apart;
 }
 
 /// "2 of 6 cases, first case 3 (tawpipe, ...): why" of those that have a `why`; empty if there is none.
@@ -440,8 +433,10 @@ std::string verdict(const std::vector<Row>& rows, const Missing& missing) {
 
 std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
   std::string text;
-  for (const std::vector<Row>& model : by_model(rows))
-    text += fmt::format("figure of merit: {}\n", merit_text(rows, model, false));
+  std::set<std::string> told;
+  for (const Row& row : rows)
+    if (const std::string model = model_of(row); told.insert(model).second)
+      text += fmt::format("figure of merit: {}\n", merit_text(rows, model, false));
   if (rows.empty()) text = "figure of merit: none\n";
   return text + fmt::format("RESULT: {}\n", verdict(rows, missing));
 }
@@ -450,7 +445,7 @@ std::string to_json(const std::vector<Row>& rows) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Row& row : rows) {
     nlohmann::ordered_json object;
-    for (const Column& column : row.columns()) {
+    for (const Column& column : row.columns) {
       std::string title(column.name);
       if (column.has_unit()) title += fmt::format(" [{}]", column.units);
       std::visit([&](const auto& cell) { object[title] = cell; }, column.value);
@@ -464,14 +459,6 @@ namespace {
 
 std::string number(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
-}
-
-/// Four significant digits without an exponent for what steps and rates usually are.
-std::string figure(double value) {
-  if (!std::isfinite(value)) return "-";
-  if (value == 0) return "0";
-  const int digits = 3 - static_cast<int>(std::floor(std::log10(std::abs(value))));
-  return fmt::format("{:.{}f}", value, std::clamp(digits, 0, 7));
 }
 
 std::string mebibytes(const Row& row, std::string_view column) {
@@ -508,6 +495,13 @@ std::string bytes_text(const Row& row) {
 }
 
 }  // namespace
+
+std::string figure(double value, int most_decimals) {
+  if (!std::isfinite(value)) return "-";
+  if (value == 0) return "0";
+  const int decimals = 3 - static_cast<int>(std::floor(std::log10(std::abs(value))));
+  return fmt::format("{:.{}f}", value, std::clamp(decimals, 0, most_decimals));
+}
 
 std::string aligned(const std::string& text, int width) {
   return width < 0 ? fmt::format("{:<{}}", text, -width) : fmt::format("{:>{}}", text, width);
@@ -556,13 +550,13 @@ TextTable<Row> make_table(const std::vector<Row>& rows) {
 
 std::string settings_text(const std::vector<Row>& rows) {
   std::string text;
-  for (std::size_t i = 0; !rows.empty() && i < rows.front().columns().size(); ++i) {
-    const Column& column = rows.front().columns()[i];
+  for (std::size_t i = 0; !rows.empty() && i < rows.front().columns.size(); ++i) {
+    const Column& column = rows.front().columns[i];
     if (column.place != Place::settings || column.name == "identity" || column.name == "group_count")
       continue;
     std::vector<std::string> values;
     for (const Row& row : rows) {
-      std::string value = row.columns()[i].text();
+      std::string value = row.columns[i].text();
       if (std::ranges::find(values, value) == values.end()) values.push_back(std::move(value));
     }
     if (values == std::vector<std::string>{""}) continue;

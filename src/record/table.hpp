@@ -27,21 +27,15 @@ struct Column {
   [[nodiscard]] bool has_unit() const { return units != "1" && units != "text"; }
 };
 
-/// A row of /summary: all columns in order.
-class Row {
-public:
-  explicit Row(std::vector<Column> columns) : columns_(std::move(columns)) {}
+/// A row of /summary.
+struct Row {
+  std::vector<Column> columns;
 
   /// By column name; LogicError if there is no such column or it has another type.
   [[nodiscard]] const Column& column(std::string_view name) const;
   [[nodiscard]] const std::string& text(std::string_view column) const;
   [[nodiscard]] std::int64_t integer(std::string_view column) const;
   [[nodiscard]] double real(std::string_view column) const;
-  [[nodiscard]] const std::vector<Column>& columns() const { return columns_; }
-  [[nodiscard]] std::vector<Column>& columns() { return columns_; }
-
-private:
-  std::vector<Column> columns_;
 };
 [[nodiscard]] Row make_row(const CaseResult& result, int number = 0, int session = 0);
 /// A row whose cells have the types of the columns, and no meaning.
@@ -76,6 +70,10 @@ struct Missing {
 /// each model, followed by its doubt and the fastest case without one if it has a doubt; last "RESULT: VALID"
 /// or "RESULT: INVALID: reason".
 [[nodiscard]] std::string closing_text(const std::vector<Row>& rows, const Missing& missing = {});
+
+/// Four significant digits without an exponent for what steps and rates usually are, at most so many behind
+/// the point; "-" for what is not known.
+[[nodiscard]] std::string figure(double value, int most_decimals = 7);
 
 /// With spaces; a width below zero aligns to the left.
 [[nodiscard]] std::string aligned(const std::string& text, int width);
