@@ -24,30 +24,23 @@ using Settings = std::map<std::string, Setting>;
 constexpr std::size_t most_cases = 100'000;
 
 bool has_sizes(const std::string& groups) { return groups.find('+') != std::string::npos; }
-
 bool is_open(const std::string& groups) { return groups.ends_with("*"); }
 
 const schedule::Entry& entry_of(const std::string& schedule) {
   return schedule::entry_of(schedule.substr(0, schedule.find(':')));
 }
 
-/// Ranks of a plan that names none: those of explicit group sizes.
-int planned_ranks(const Draft& draft) {
-  if (draft.groups && has_sizes(*draft.groups) && !is_open(*draft.groups))
-    return topology::parse_groups(*draft.groups).ranks();
-  if (entry_of(draft.fixed.schedule).one_rank) return 1;
-  throw InputError("ranks: not given, and a plan has no job to take it from; add for example --set ranks=8");
-}
-
 int ranks_of(const Draft& draft, const Job& job) {
-  const bool unknown = job.planning && job.ranks < 1;
-  if (!draft.ranks) return unknown ? planned_ranks(draft) : job.ranks;
-  const auto ranks = static_cast<int>(*draft.ranks);
+  const int ranks = draft.c.ranks;
   if (!job.planning && ranks > job.ranks)
     throw InputError(
         fmt::format("ranks: {} ranks are asked for, but the job has {}; start it with mpiexec -n {}", ranks,
                     job.ranks, ranks));
-  return ranks;
+  if (ranks > 0) return ranks;
+  if (job.ranks > 0) return job.ranks;
+  if (has_sizes(draft.groups) && !is_open(draft.groups)) return topology::parse_groups(draft.groups).ranks();
+  if (entry_of(draft.c.schedule).one_rank) return 1;
+  throw InputError("ranks: not given, and a plan has no job to take it from; add for example --set ranks=8");
 }
 
 /// The part of each node that belongs to the first `ranks` ranks; one group if the nodes hold fewer.
@@ -74,10 +67,10 @@ topology::Groups filled(const std::string& open, int ranks) {
 }
 
 topology::Groups groups_of(const Draft& draft, const Job& job, int ranks) {
-  if (!draft.groups) return nodes_of(job, ranks);
-  if (!has_sizes(*draft.groups)) return topology::Groups::equal(ranks, std::stoi(*draft.groups));
-  if (is_open(*draft.groups)) return filled(*draft.groups, ranks);
-  topology::Groups groups = topology::parse_groups(*draft.groups);
+  if (draft.groups.empty()) return nodes_of(job, ranks);
+  if (!has_sizes(draft.groups)) return topology::Groups::equal(ranks, std::stoi(draft.groups));
+  if (is_open(draft.groups)) return filled(draft.groups, ranks);
+  topology::Groups groups = topology::parse_groups(draft.groups);
   if (groups.ranks() != ranks)
     throw InputError(
         fmt::format("groups: \"{}\" has {} ranks, but the case has {}; make the sizes add up to {}",
@@ -86,27 +79,29 @@ topology::Groups groups_of(const Draft& draft, const Job& job, int ranks) {
 }
 
 /// As in LLaMA.
-std::int64_t default_ffn(std::int64_t hidden) {
-  const std::int64_t width = (8 * hidden + 2) / 3;
-  return (width + 255) / 256 * 256;
-}
+std::int64_t default_ffn(std::int64_t hidden) { return ((8 * hidden + 2) / 3 + 255) / 256 * 256; }
 
 std::vector<std::int64_t> ffn_of(const Draft& draft) {
-  const auto layers = static_cast<std::size_t>(draft.fixed.shape.layers);
-  if (!draft.ffn_per_layer)
-    return std::vector<std::int64_t>(layers, draft.ffn.value_or(default_ffn(draft.fixed.shape.hidden)));
-  if (draft.ffn) throw InputError("ffn: given together with ffn_per_layer; keep one of the two");
-  if (draft.ffn_per_layer->size() != layers)
-    throw InputError(fmt::format("ffn_per_layer: {} values for {} layers; give one per layer",
-                                 draft.ffn_per_layer->size(), layers));
-  return *draft.ffn_per_layer;
+  const model::Shape& shape = draft.c.shape;
+  const auto layers = static_cast<std::size_t>(shape.layers);
+  if (shape.ffn.empty())
+    return std::vector<std::int64_t>(layers, draft.ffn > 0 ? draft.ffn : default_ffn(shape.hidden));
+  if (draft.ffn > 0) throw InputError("ffn: given together with ffn_per_layer; keep one of the two");
+  if (shape.ffn.size() != layers)
+    throw InputError(
+        fmt::format("ffn_per_layer: {} values for {} layers; give one per layer", shape.ffn.size(), layers));
+  return shape.ffn;
 }
 
-/// B of each rank, or nothing if all are equal.
-std::vector<std::int64_t> micro_batch_per_rank_of(const Draft& draft, const Case& c) {
-  if (!draft.micro_batch_per_rank) return {};
-  const std::vector<std::int64_t>& sizes = *draft.micro_batch_per_rank;
-  if (draft.micro_batch)
+/// Sets B: `micro_batch_per_rank` is left only where ranks differ. Ranks and micro-batches are known.
+void complete_micro_batch(Case& c) {
+  std::vector<std::int64_t>& sizes = c.micro_batch_per_rank;
+  std::int64_t& size = c.shape.micro_batch;
+  if (sizes.empty()) {
+    size = std::max<std::int64_t>(size, 1);
+    return;
+  }
+  if (size > 0)
     throw InputError("micro_batch: given together with micro_batch_per_rank; keep one of the two");
   if (entry_of(c.schedule).passes_activations)
     throw InputError(fmt::format("micro_batch_per_rank: the micro-batches of {} visit all ranks, so they "
@@ -119,40 +114,25 @@ std::vector<std::int64_t> micro_batch_per_rank_of(const Draft& draft, const Case
     throw InputError(fmt::format(
         "micro_batches: {} micro-batches cannot be shared evenly by {} ranks; use a multiple of {}",
         c.micro_batches, c.ranks, c.ranks));
-  const std::int64_t sequences =
-      std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}) * (c.micro_batches / c.ranks);
+  const std::int64_t sequences = sequences_of_step(c);
   if (sequences > INT32_MAX)
     throw InputError(
         fmt::format("micro_batch_per_rank: {} sequences per step; use at most {}", sequences, INT32_MAX));
-  const bool equal = std::ranges::all_of(sizes, [&](std::int64_t size) { return size == sizes.front(); });
-  return equal ? std::vector<std::int64_t>() : sizes;
+  const auto [least, most] = std::ranges::minmax(sizes);
+  size = most;
+  if (least == most) sizes.clear();
 }
 
-std::int64_t heads_of(const Draft& draft) {
-  if (draft.heads && draft.head_dim)
+int heads_of(const Draft& draft) {
+  const model::Shape& shape = draft.c.shape;
+  if (shape.heads > 0 && draft.head_dim > 0)
     throw InputError("head_dim: given together with heads; keep one of the two");
-  if (!draft.heads && !draft.head_dim)
+  if (shape.heads == 0 && draft.head_dim == 0)
     throw InputError("heads: not given; add for example heads = 8, or head_dim = 128");
-  if (draft.heads) return *draft.heads;
-  const std::int64_t hidden = draft.fixed.shape.hidden;
-  if (hidden % *draft.head_dim != 0)
-    throw InputError(fmt::format("head_dim: {} does not divide hidden = {}", *draft.head_dim, hidden));
-  return hidden / *draft.head_dim;
-}
-
-model::Shape shape_of(const Draft& draft) {
-  model::Shape shape = draft.fixed.shape;
-  shape.heads = static_cast<int>(heads_of(draft));
-  shape.kv_heads = static_cast<int>(draft.kv_heads.value_or(shape.heads));
-  shape.ffn = ffn_of(draft);
-  shape.vocab = draft.vocab.value_or(draft.fixed.data == "synthetic" ? 32000 : 256);
-  shape.micro_batch = draft.micro_batch_per_rank ? *std::ranges::max_element(*draft.micro_batch_per_rank)
-                                                 : draft.micro_batch.value_or(1);
-  shape.dtype = draft.dtype == "bf16" ? model::Dtype::bf16 : model::Dtype::fp32;
-  if (draft.recompute == "keep-attention") shape.recompute = model::Recompute::keep_attention;
-  if (draft.recompute == "none") shape.recompute = model::Recompute::none;
-  model::check(shape);
-  return shape;
+  if (shape.heads > 0) return shape.heads;
+  if (shape.hidden % draft.head_dim != 0)
+    throw InputError(fmt::format("head_dim: {} does not divide hidden = {}", draft.head_dim, shape.hidden));
+  return static_cast<int>(shape.hidden / draft.head_dim);
 }
 
 /// A file must give at least one sequence and the token behind it.
@@ -174,12 +154,16 @@ void check_data(const Case& c, const Job& job) {
 
 /// Fills in what depends on other keys and on the job, and checks the whole. Throws InputError "key: ...".
 Case complete(const Draft& draft, const Job& job) {
-  Case c = draft.fixed;
+  Case c = draft.c;
   c.ranks = ranks_of(draft, job);
   c.groups = groups_of(draft, job, c.ranks);
-  c.micro_batches = static_cast<int>(draft.micro_batches.value_or(c.ranks));
-  c.micro_batch_per_rank = micro_batch_per_rank_of(draft, c);
-  c.shape = shape_of(draft);
+  if (c.micro_batches == 0) c.micro_batches = c.ranks;
+  complete_micro_batch(c);
+  c.shape.heads = heads_of(draft);
+  if (c.shape.kv_heads == 0) c.shape.kv_heads = c.shape.heads;
+  c.shape.ffn = ffn_of(draft);
+  if (c.shape.vocab == 0) c.shape.vocab = c.data == "synthetic" ? 32000 : 256;
+  model::check(c.shape);
   // After the checks of ranks and groups: the other schedules share them.
   if (entry_of(c.schedule).one_rank) c = on_one_rank(std::move(c));
   check_data(c, job);
@@ -243,54 +227,6 @@ std::size_t count_cases(const std::vector<Axis>& axes) {
   return count;
 }
 
-/// Keeps, for every value of every axis, why no case runs it: nothing is known yet, or empty once one does.
-class Coverage {
-public:
-  explicit Coverage(const std::vector<Axis>& axes) {
-    for (const Axis& axis : axes) why_not_.emplace_back(axis.values.size());
-  }
-
-  void ran(const std::vector<std::size_t>& at) {
-    any_ = true;
-    for (std::size_t a = 0; a < at.size(); ++a) why_not_[a][at[a]] = "";
-  }
-
-  void failed(const std::vector<std::size_t>& at, const std::string& reason) {
-    if (first_.empty()) first_ = reason;
-    for (std::size_t a = 0; a < at.size(); ++a)
-      if (!why_not_[a][at[a]]) why_not_[a][at[a]] = reason;
-  }
-
-  /// Throws the first reason of a value that no case runs.
-  void require_all() const {
-    if (!any_) throw InputError(first_);
-    for (const auto& values : why_not_)
-      for (const auto& reason : values)
-        if (!reason->empty()) throw InputError(*reason);
-  }
-
-private:
-  std::vector<std::vector<std::optional<std::string>>> why_not_;
-  std::string first_;
-  bool any_ = false;
-};
-
-/// Position of combination `index` on each axis; the first axis varies slowest.
-std::vector<std::size_t> position(const std::vector<Axis>& axes, std::size_t index) {
-  std::vector<std::size_t> at(axes.size());
-  for (std::size_t a = axes.size(); a-- > 0;) {
-    at[a] = index % axes[a].values.size();
-    index /= axes[a].values.size();
-  }
-  return at;
-}
-
-/// One note for each reason.
-void note_left_out(const std::map<std::string, int>& reasons, Deck& deck) {
-  for (const auto& [reason, count] : reasons)
-    deck.notes.push_back(fmt::format("left out {} combination{}: {}", count, count == 1 ? "" : "s", reason));
-}
-
 /// Options that change nothing, each with the groups where they do not.
 void note_without_effect(Deck& deck) {
   std::map<std::string, std::set<std::string>> where;
@@ -314,25 +250,33 @@ void expand(const Settings& settings, const Job& job, Deck& deck) {
   Draft draft;
   const std::vector<Axis> axes = split_axes(settings, draft);
   const std::size_t count = count_cases(axes);
-  Coverage coverage(axes);
+  // By axis and position: why no case runs the value; empty once one does. {0, 0} is the deck as a whole.
+  std::map<std::pair<std::size_t, std::size_t>, std::string> why_not;
   std::set<std::string> seen;
   std::map<std::string, int> left_out;
   int equal = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::vector<std::size_t> at = position(axes, i);
-    for (std::size_t a = 0; a < axes.size(); ++a) axes[a].key->store(draft, axes[a].values[at[a]]);
+    std::vector<std::pair<std::size_t, std::size_t>> values = {{0, 0}};
+    for (std::size_t axis = axes.size(), rest = i; axis > 0; --axis) {
+      const auto& [key, all] = axes[axis - 1];
+      values.emplace_back(axis, rest % all.size());
+      key->store(draft, all[rest % all.size()]);
+      rest /= all.size();
+    }
     try {
       Case c = complete(draft, job);
-      coverage.ran(at);
+      for (const auto& value : values) why_not[value].clear();
       if (seen.insert(identity(c)).second) deck.cases.push_back(std::move(c));
       else ++equal;
     } catch (const InputError& error) {
-      coverage.failed(at, error.what());
+      for (const auto& value : values) why_not.try_emplace(value, error.what());
       ++left_out[error.what()];
     }
   }
-  coverage.require_all();
-  note_left_out(left_out, deck);
+  for (const auto& [value, reason] : why_not)
+    if (!reason.empty()) throw InputError(reason);
+  for (const auto& [reason, times] : left_out)
+    deck.notes.push_back(fmt::format("left out {} combination{}: {}", times, times == 1 ? "" : "s", reason));
   if (equal > 0)
     deck.notes.push_back(fmt::format("{} combination{} equal to another one: each runs once", equal,
                                      equal == 1 ? " is" : "s are"));
@@ -354,8 +298,9 @@ Deck make_deck(const std::string& text, const std::string& path, const std::vect
     settings[name] = std::move(setting);
   }
   for (const std::string& override : overrides) {
-    const Key* key = require_key(override_key(override), "--set");
-    settings[key->name] = parse_override(override, key->axis || key->list);
+    const auto [name, value] = split_override(override);
+    const Key* key = require_key(name, "--set");
+    settings[key->name] = {key->name, parse_override(value, key->axis || key->list), "--set"};
   }
   try {
     expand(settings, job, deck);

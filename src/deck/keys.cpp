@@ -24,8 +24,8 @@ using Text = std::function<std::string(const Case&)>;
 
 /// Where a key puts its value.
 auto& field_of(Draft& draft, auto Draft::* field) { return draft.*field; }
-auto& field_of(Draft& draft, auto Case::* field) { return draft.fixed.*field; }
-auto& field_of(Draft& draft, auto model::Shape::* field) { return draft.fixed.shape.*field; }
+auto& field_of(Draft& draft, auto Case::* field) { return draft.c.*field; }
+auto& field_of(Draft& draft, auto model::Shape::* field) { return draft.c.shape.*field; }
 
 /// A whole number of [least, most], "4K" allowed.
 template <class T, class Owner>
@@ -35,30 +35,19 @@ Store size(const std::string& key, T Owner::* field, std::int64_t least, std::in
   };
 }
 
-template <class Owner>
-Store choice(const std::string& key, std::string Owner::* field, std::vector<std::string> words) {
-  return [=](Draft& draft, const Value& value) { field_of(draft, field) = to_choice(key, value, words); };
+/// One of some words, stored as such or as the enumerator of its position.
+template <class T, class Owner>
+Store choice(const std::string& key, T Owner::* field, std::vector<std::string> words) {
+  return [=](Draft& draft, const Value& value) {
+    const std::size_t at = to_choice(key, value, words);
+    if constexpr (std::is_enum_v<T>) field_of(draft, field) = static_cast<T>(at);
+    else field_of(draft, field) = words[at];
+  };
 }
 
 template <class T>
 Text text_of(T Case::* field) {
   return [=](const Case& c) { return fmt::format("{}", c.*field); };
-}
-
-/// Sum of "1+2+3", or 0 if the text is anything else; stops growing at `most`.
-std::int64_t sum_of_sizes(const std::string& text, std::int64_t most) {
-  std::int64_t sum = 0;
-  std::int64_t size = 0;
-  for (const char c : text + "+") {
-    if (c >= '0' && c <= '9') {
-      size = std::min(size * 10 + (c - '0'), most);
-      continue;
-    }
-    if (c != '+' || size == 0) return 0;
-    sum = std::min(sum + size, most);
-    size = 0;
-  }
-  return sum;
 }
 
 /// Sizes "1+2+3" or "1+2+*" as they are; a number of groups as its digits.
@@ -70,20 +59,22 @@ void store_groups(Draft& draft, const Value& value) {
   }
   const bool open = text->ends_with("+*");
   const std::string sizes = open ? text->substr(0, text->size() - 2) : *text;
-  // Checked before anything is built: a damaged deck may ask for 10^12 ranks.
-  const std::int64_t sum = sum_of_sizes(sizes, most_ranks + 1);
-  if (sum == 0)
+  try {
+    if (topology::parse_groups(sizes).ranks() <= most_ranks) {
+      draft.groups = *text;
+      return;
+    }
+  } catch (const InputError&) {
     throw InputError(fmt::format(
         "groups: {} is neither a number of groups nor their sizes; write for example 2 or \"1+2+3\"",
         describe(value)));
-  if (sum > most_ranks)
-    throw InputError(fmt::format("groups: {} has more than {} ranks", describe(value), most_ranks));
-  draft.groups = topology::parse_groups(sizes).text() + (open ? "+*" : "");
+  }
+  throw InputError(fmt::format("groups: {} has more than {} ranks", describe(value), most_ranks));
 }
 
 /// A list of sizes, never an axis.
-Store sizes(const std::string& key, std::optional<std::vector<std::int64_t>> Draft::* field,
-            std::int64_t most) {
+template <class Owner>
+Store sizes(const std::string& key, std::vector<std::int64_t> Owner::* field, std::int64_t most) {
   return [=](Draft& draft, const Value& value) {
     const auto* list = std::get_if<Value::List>(&value.data);
     if (list == nullptr || list->empty())
@@ -91,7 +82,7 @@ Store sizes(const std::string& key, std::optional<std::vector<std::int64_t>> Dra
                                    list ? "an empty list" : describe(value)));
     std::vector<std::int64_t> all;
     for (const Value& item : *list) all.push_back(to_size(key, item, 1, most));
-    draft.*field = std::move(all);
+    field_of(draft, field) = std::move(all);
   };
 }
 
@@ -115,9 +106,9 @@ std::vector<Key> make_keys() {
   add({"schedule", "name", true, false, "tawpipe", "", "schedule = [\"ddp\", \"tawpipe:cco=off\"]",
        "How the step is spread over the ranks; options are appended as \":option=value\". \"serial\" always "
        "uses one rank.",
-       [](D& draft, const Value& value) { draft.fixed.schedule = to_schedule(value); }});
+       [](D& draft, const Value& value) { draft.c.schedule = to_schedule(value); }});
   add({"ranks", "size", true, false, "", "all ranks of the job", "ranks = [2, 4]",
-       "P, ranks that take part; the first P of the job.", size("ranks", &D::ranks, 1, most_ranks)});
+       "P, ranks that take part; the first P of the job.", size("ranks", &C::ranks, 1, most_ranks)});
   add({"groups", "size or text", true, false, "", "the nodes of the job", "groups = [1, 2, \"1+2+3\"]",
        "D groups of equal size, or their sizes joined by \"+\", the last one \"*\" for all ranks that are "
        "left. Ranks of a group are consecutive.",
@@ -131,33 +122,27 @@ std::vector<Key> make_keys() {
   add({"hidden", "size", true, false, "", "", "hidden = 256", "H, width of the hidden state.",
        size("hidden", &S::hidden, 1, M)});
   add({"heads", "size", true, false, "", "hidden / head_dim", "heads = 8",
-       "Query heads; must divide hidden, and hidden / heads must be even.", size("heads", &D::heads, 1, M)});
+       "Query heads; must divide hidden, and hidden / heads must be even.", size("heads", &S::heads, 1, M)});
   add({"head_dim", "size", true, false, "", "hidden / heads", "head_dim = 128",
        "Width of a head, in place of heads: what stays the same where hidden is swept.",
        size("head_dim", &D::head_dim, 1, M)});
   add({"kv_heads", "size", true, false, "", "heads", "kv_heads = 2",
        "Key and value heads (grouped query attention); must divide heads.",
-       size("kv_heads", &D::kv_heads, 1, M)});
+       size("kv_heads", &S::kv_heads, 1, M)});
   add({"vocab", "size", true, false, "", "256 if data is a file, else 32000", "vocab = 32000",
-       "V, size of the vocabulary; at least 256 if data is a file.", size("vocab", &D::vocab, 1, 16 * M)});
+       "V, size of the vocabulary; at least 256 if data is a file.", size("vocab", &S::vocab, 1, 16 * M)});
   add({"ffn", "size", true, false, "", "8/3 hidden, rounded up to a multiple of 256", "ffn = 768",
        "F, inner width of the SwiGLU of every block.", size("ffn", &D::ffn, 1, 4 * M)});
   add({"ffn_per_layer", "list of sizes", false, true, "", "ffn for every block", "ffn_per_layer = [128, 256]",
-       "F of each block, `layers` values, in place of ffn.",
-       sizes("ffn_per_layer", &D::ffn_per_layer, 4 * M)});
+       "F of each block, `layers` values, in place of ffn.", sizes("ffn_per_layer", &S::ffn, 4 * M)});
   add({"dtype", "name", true, false, "fp32", "", "dtype = \"bf16\"",
        "Precision of weights, activations and gradients: fp32 or bf16. Master weights and optimiser are "
        "fp32.",
-       [store = choice("dtype", &D::dtype, {"fp32", "bf16"})](D& draft, const Value& value) {
-         const auto* text = std::get_if<std::string>(&value.data);
-         if (text != nullptr && (*text == "fp16" || *text == "float16" || *text == "half"))
-           throw InputError(fmt::format("dtype: {} is not supported; the 16-bit type is bf16", *text));
-         store(draft, value);
-       }});
+       choice("dtype", &S::dtype, {"fp32", "bf16"})});
   add({"recompute", "name", true, false, "block", "", "recompute = \"none\"",
        "What the backward pass computes again: block (all but the block input), keep-attention (all but the "
        "block input and the attention), none.",
-       choice("recompute", &D::recompute, {"block", "keep-attention", "none"})});
+       choice("recompute", &S::recompute, {"block", "keep-attention", "none"})});
   add({"attention", "name", true, false, "auto", "", "attention = \"portable\"",
        "Attention kernel: host (BLAS, fp32 on a host), portable (Kokkos, any device), cudnn (bf16 on "
        "NVIDIA), or auto, the fastest of these in this build.",
@@ -170,17 +155,17 @@ std::vector<Key> make_keys() {
   add({"seq", "size", true, false, "", "", "seq = [\"1K\", \"2K\", \"4K\"]", "S, tokens per sequence.",
        size("seq", &S::seq, 1, 64 * M)});
   add({"micro_batch", "size", true, false, "", "1", "micro_batch = 2", "B, sequences per micro-batch.",
-       size("micro_batch", &D::micro_batch, 1, many)});
+       size("micro_batch", &S::micro_batch, 1, many)});
   add({"micro_batch_per_rank", "list of sizes", false, true, "", "micro_batch for every rank",
        "micro_batch_per_rank = [1, 3, 2]",
        "B of each rank, `ranks` values, in place of micro_batch: for ranks of different speed.",
-       sizes("micro_batch_per_rank", &D::micro_batch_per_rank, many)});
+       sizes("micro_batch_per_rank", &C::micro_batch_per_rank, many)});
   add({"micro_batches", "size", true, false, "", "ranks", "micro_batches = 16",
        "M, micro-batches per step, all ranks together; a multiple of ranks, in pipelines of replicas.",
-       size("micro_batches", &D::micro_batches, 1, many)});
+       size("micro_batches", &C::micro_batches, 1, many)});
   add({"data", "text", false, false, "synthetic", "", "data = \"corpus.txt\"",
        "File whose bytes are the tokens (path from the current folder), or \"synthetic\".",
-       [](D& draft, const Value& value) { draft.fixed.data = to_text("data", value); }});
+       [](D& draft, const Value& value) { draft.c.data = to_text("data", value); }});
   add({"steps", "size", false, false, "10", "", "steps = 20",
        "Timed steps of a repetition; a result needs at least 3 samples to be valid.",
        size("steps", &C::steps, 1, many)});
@@ -194,8 +179,8 @@ std::vector<Key> make_keys() {
        size("seed", &C::seed, 0, INT64_MAX)});
   add({"learning_rate", "number", false, false, "0.001", "", "learning_rate = 3e-4", "Of AdamW.",
        [](D& draft, const Value& value) {
-         draft.fixed.learning_rate = to_positive("learning_rate", value);
-         if (draft.fixed.learning_rate > 100)
+         draft.c.learning_rate = to_positive("learning_rate", value);
+         if (draft.c.learning_rate > 100)
            throw InputError(fmt::format("learning_rate: {} is more than 100; usual values are 1e-5 to 1e-2",
                                         describe(value)));
        }});
@@ -245,28 +230,23 @@ namespace {
 
 /// What other programs call keys of a deck, and what to say of what miniTaw does not have.
 std::string key_for(const std::string& name) {
-  static const std::map<std::string, std::string> others = {{"sequence_length", "seq"},
-                                                            {"seq_len", "seq"},
-                                                            {"seq_length", "seq"},
-                                                            {"num_layers", "layers"},
-                                                            {"n_layers", "layers"},
-                                                            {"num_hidden_layers", "layers"},
-                                                            {"hidden_size", "hidden"},
-                                                            {"dim", "hidden"},
-                                                            {"num_heads", "heads"},
-                                                            {"num_attention_heads", "heads"},
-                                                            {"num_key_value_heads", "kv_heads"},
-                                                            {"intermediate_size", "ffn"},
-                                                            {"vocab_size", "vocab"},
-                                                            {"batch_size", "micro_batch"},
-                                                            {"micro_batch_size", "micro_batch"},
-                                                            {"lr", "learning_rate"},
-                                                            {"world_size", "ranks"},
-                                                            {"dp", "replicas"},
-                                                            {"precision", "dtype"},
-                                                            {"nodes", "groups"}};
-  const auto at = others.find(name);
-  return at == others.end() ? nearest_key(name) : at->second;
+  static const std::map<std::string, std::vector<std::string>> others = {
+      {"seq", {"sequence_length", "seq_len", "seq_length"}},
+      {"layers", {"num_layers", "n_layers", "num_hidden_layers"}},
+      {"hidden", {"hidden_size", "dim"}},
+      {"heads", {"num_heads", "num_attention_heads"}},
+      {"kv_heads", {"num_key_value_heads"}},
+      {"ffn", {"intermediate_size"}},
+      {"vocab", {"vocab_size"}},
+      {"micro_batch", {"batch_size", "micro_batch_size"}},
+      {"learning_rate", {"lr"}},
+      {"ranks", {"world_size"}},
+      {"replicas", {"dp"}},
+      {"dtype", {"precision"}},
+      {"groups", {"nodes"}}};
+  for (const auto& [key, names] : others)
+    if (std::ranges::find(names, name) != names.end()) return key;
+  return nearest_key(name);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,14 +11,14 @@
 
 namespace minitaw::deck {
 
-/// A case as the user wrote it: one value per key, each valid by itself.
+/// A case as the user wrote it: one value per key, each valid by itself. What is not given and has a default
+/// that depends on other keys or on the job is 0 or empty.
 struct Draft {
-  Case fixed;                    ///< where keys that depend on nothing else store their values
-  std::string dtype, recompute;  ///< as words
-  // Empty if not given: the default depends on other keys or on the job.
-  std::optional<std::string> groups;
-  std::optional<std::int64_t> ranks, heads, head_dim, kv_heads, vocab, ffn, micro_batch, micro_batches;
-  std::optional<std::vector<std::int64_t>> ffn_per_layer, micro_batch_per_rank;
+  Case c;
+  std::string groups;  ///< "2", "1+2+3" or "1+2+*"
+  std::int64_t head_dim = 0, ffn = 0;
+
+  Draft() { c.ranks = c.micro_batches = 0; }
 };
 
 /// A deck key. Parsing, `minitaw help keys` and docs/keys.md all come from the table of these.

@@ -1,6 +1,7 @@
 #include "deck/value.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include <fmt/ranges.h>
 #include <fstream>
 #include <optional>
+#include <ranges>
 #include <sstream>
 #include <string_view>
 #include <toml++/toml.hpp>
@@ -49,15 +51,12 @@ double read_real(const std::string& text) {
 std::size_t character_at(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return byte(0) >= 0x20 && byte(0) != 0x7f ? 1 : 0;
-  const std::size_t size = byte(0) < 0xc2   ? 0
-                           : byte(0) < 0xe0 ? 2
-                           : byte(0) < 0xf0 ? 3
-                           : byte(0) < 0xf5 ? 4
-                                            : 0;
-  if (size == 0 || size > text.size() || (size == 2 && byte(0) == 0xc2 && byte(1) < 0xa0)) return 0;
-  for (std::size_t i = 1; i < size; ++i)
-    if (byte(i) < 0x80 || byte(i) > 0xbf) return 0;
-  return size;
+  const auto size = static_cast<std::size_t>(std::countl_one(byte(0)));
+  const bool control = byte(0) < 0xc2 || (byte(0) == 0xc2 && text.size() > 1 && byte(1) < 0xa0);
+  const auto follows = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; };
+  const bool whole =
+      size >= 2 && size <= 4 && size <= text.size() && std::ranges::all_of(text.substr(1, size - 1), follows);
+  return whole && !control ? size : 0;
 }
 
 }  // namespace
@@ -122,12 +121,13 @@ std::string to_text(const std::string& key, const Value& value) {
   return *text;
 }
 
-std::string to_choice(const std::string& key, const Value& value, const std::vector<std::string>& choices) {
+std::size_t to_choice(const std::string& key, const Value& value, const std::vector<std::string>& choices) {
   const auto* text = std::get_if<std::string>(&value.data);
-  if (text == nullptr || std::ranges::find(choices, *text) == choices.end())
+  const auto at = text ? std::ranges::find(choices, *text) : choices.end();
+  if (at == choices.end())
     throw InputError(fmt::format("{}: {} is not one of {}{}", key, describe(value), fmt::join(choices, ", "),
                                  text ? fmt::format("; did you mean \"{}\"?", nearest(*text, choices)) : ""));
-  return *text;
+  return static_cast<std::size_t>(at - choices.begin());
 }
 
 namespace {
@@ -193,21 +193,6 @@ std::optional<Value> parse_value(std::string_view text) {
   }
 }
 
-Value parse_word(std::string_view text) {
-  if (auto value = parse_value(text)) return std::move(*value);
-  return Value{std::string(text)};
-}
-
-Value split(std::string_view text) {
-  Value::List list;
-  while (true) {
-    const auto comma = text.find(',');
-    list.push_back(parse_word(trim(text.substr(0, comma))));
-    if (comma == std::string_view::npos) return Value{std::move(list)};
-    text.remove_prefix(comma + 1);
-  }
-}
-
 }  // namespace
 
 std::string read_text(const std::string& path) {
@@ -229,53 +214,47 @@ std::string read_text(const std::string& path) {
 }
 
 std::vector<Setting> parse_toml(const std::string& text, const std::string& path) {
-  std::vector<std::pair<toml::source_position, Setting>> found;
+  std::vector<Setting> settings;
   try {
     const toml::table table = toml::parse(text);
     for (const auto& [key, node] : table) {
-      const auto at = key.source().begin;
+      const std::string where = place(path, key.source().begin), name = printable(key.str());
       std::string_view refused;
       auto value = convert(node, refused);
-      const std::string name = printable(key.str());
       if (!value && node.is_table())
         throw InputError(fmt::format("{}: unknown table \"{}\"; a deck has no tables, write the keys at the "
                                      "top level (nearest key: \"{}\")",
-                                     place(path, at), name, nearest_key(name)));
+                                     where, name, nearest_key(name)));
       if (!value)
-        throw InputError(
-            fmt::format("{}: {}: {} is not a value that a deck can hold", place(path, at), name, refused));
-      found.emplace_back(at, Setting{std::string(key.str()), std::move(*value), place(path, at)});
+        throw InputError(fmt::format("{}: {}: {} is not a value that a deck can hold", where, name, refused));
+      settings.push_back({std::string(key.str()), std::move(*value), where});
     }
   } catch (const toml::parse_error& error) {
     throw InputError(not_toml(error, text, path));
   }
-  std::ranges::sort(found, {},
-                    [](const auto& item) { return std::pair(item.first.line, item.first.column); });
-  std::vector<Setting> settings;
-  for (auto& [at, setting] : found) settings.push_back(std::move(setting));
   return settings;
 }
 
-std::string override_key(const std::string& text) {
+std::pair<std::string, std::string> split_override(const std::string& text) {
   const auto equals = text.find('=');
   const std::string_view key = trim(std::string_view(text).substr(0, equals));
   if (equals == std::string::npos || key.empty())
     throw InputError(fmt::format("--set {}: write key=value, for example --set seq=4K,8K", printable(text)));
-  return std::string(key);
+  return {std::string(key), std::string(trim(std::string_view(text).substr(equals + 1)))};
 }
 
-Setting parse_override(const std::string& text, bool may_split) {
-  Setting setting{override_key(text), {}, "--set"};
-  std::string_view value = trim(std::string_view(text).substr(text.find('=') + 1));
-  if (auto toml = parse_value(value)) {
-    setting.value = std::move(*toml);
-    return setting;
+Value parse_override(std::string_view text, bool may_split) {
+  if (auto toml = parse_value(text)) return std::move(*toml);
+  const bool bracketed = text.size() >= 2 && text.front() == '[' && text.back() == ']';
+  if (!may_split || !(bracketed || text.find(',') != std::string_view::npos)) return Value{std::string(text)};
+  if (bracketed) text = text.substr(1, text.size() - 2);  // [1K,2K]: units are not TOML
+  Value::List list;
+  for (const auto part : std::views::split(text, ',')) {
+    const std::string_view word = trim({part.begin(), part.end()});
+    auto value = parse_value(word);
+    list.push_back(value ? std::move(*value) : Value{std::string(word)});
   }
-  const bool bracketed = value.size() >= 2 && value.front() == '[' && value.back() == ']';
-  if (may_split && bracketed) value = value.substr(1, value.size() - 2);  // [1K,2K]: units are not TOML
-  const bool list = may_split && (bracketed || value.find(',') != std::string_view::npos);
-  setting.value = list ? split(value) : Value{std::string(value)};
-  return setting;
+  return Value{std::move(list)};
 }
 
 std::string toml_version() { return fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH); }

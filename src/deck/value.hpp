@@ -35,22 +35,22 @@ struct Setting {
 [[nodiscard]] double to_positive(const std::string& key, const Value& value);
 /// Text that is not empty. Throws InputError.
 [[nodiscard]] std::string to_text(const std::string& key, const Value& value);
-/// One of the given words. Throws InputError that names the nearest.
-[[nodiscard]] std::string to_choice(const std::string& key, const Value& value,
+/// The position of one of the given words. Throws InputError that names the nearest.
+[[nodiscard]] std::size_t to_choice(const std::string& key, const Value& value,
                                     const std::vector<std::string>& choices);
 
 /// The whole text of a deck file. Throws InputError for a folder, an unreadable, empty or oversized file.
 [[nodiscard]] std::string read_text(const std::string& path);
 
-/// Keys and values of a TOML deck, in the order of the file. Throws InputError with file and line for text
+/// Keys and values of a TOML deck, in the order of their names. Throws InputError with file and line for text
 /// that is not TOML, tables, and dates. Keys are not checked here.
 [[nodiscard]] std::vector<Setting> parse_toml(const std::string& text, const std::string& path);
 
-/// "key=value" of the command line. The value is TOML if it parses as such; else, if `may_split`, a list of
-/// the parts between commas; else a text without quotes. Throws InputError if "=" is missing.
-[[nodiscard]] Setting parse_override(const std::string& text, bool may_split);
-/// The part before "=". Throws InputError if there is none.
-[[nodiscard]] std::string override_key(const std::string& text);
+/// Key and value of "key=value" of the command line. Throws InputError if there is no key or no "=".
+[[nodiscard]] std::pair<std::string, std::string> split_override(const std::string& text);
+/// The value: TOML if it parses as such; else, if `may_split`, a list of the parts between commas; else a
+/// text without quotes.
+[[nodiscard]] Value parse_override(std::string_view text, bool may_split);
 
 /// Of the library that parses TOML, "3.4.0". Its headers are kept to this part: nvcc, which compiles all that
 /// uses Kokkos on devices, does not take them.
