@@ -13,7 +13,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <new>
 #include <regex>
 #include <stdexcept>
 #include <string_view>
@@ -55,7 +54,8 @@ void write_all(int file, Bytes bytes, const std::string& path) {
 }
 
 FileState to_state(const struct stat& s) {
-  return {s.st_dev, s.st_ino, static_cast<std::uint64_t>(s.st_size), s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
+  return {static_cast<std::int64_t>(s.st_dev), static_cast<std::int64_t>(s.st_ino), s.st_size,
+          s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
 }
 
 /// Between opening a copy and locking it another program may have put it in place of the file, or removed it:
@@ -189,18 +189,12 @@ std::vector<std::byte> read_file(const std::string& path) {
   const auto status = std::filesystem::status(path, error);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status))
     throw InputError(fmt::format("{} is not a file", path));
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) throw InputError(fmt::format("{} cannot be read ({})", path, std::strerror(errno)));
-  try {
-    stream.seekg(0, std::ios::end);
-    std::vector<std::byte> bytes(static_cast<std::size_t>(stream.tellg()));
-    stream.seekg(0);
-    if (!bytes.empty() && !stream.read(reinterpret_cast<char*>(bytes.data()), std::ssize(bytes)))
-      throw InputError(fmt::format("{} cannot be read ({})", path, std::strerror(errno)));
-    return bytes;
-  } catch (const std::bad_alloc&) {
-    throw InputError(fmt::format("{} is too large for the memory of this machine", path));
-  }
+  std::ifstream stream(path, std::ios::binary | std::ios::ate);
+  std::vector<std::byte> bytes(stream ? static_cast<std::size_t>(stream.tellg()) : 0);
+  stream.seekg(0);
+  if (!stream.read(reinterpret_cast<char*>(bytes.data()), std::ssize(bytes)))
+    throw InputError(fmt::format("{} cannot be read ({})", path, std::strerror(errno)));
+  return bytes;
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -13,12 +14,8 @@ namespace minitaw::record {
 
 using Bytes = std::span<const std::byte>;
 
-/// Tells one state of a file from another.
-struct FileState {
-  std::uint64_t device = 0, inode = 0, size = 0;
-  std::int64_t seconds = 0, nanoseconds = 0;
-  friend bool operator==(const FileState&, const FileState&) = default;
-};
+/// Tells one state of a file from another: device, inode, size, seconds and nanoseconds of the last change.
+using FileState = std::array<std::int64_t, 5>;
 /// Nothing if there is no such file.
 [[nodiscard]] std::optional<FileState> state_of(const std::string& path);
 

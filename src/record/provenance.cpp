@@ -12,7 +12,6 @@
 #include <functional>
 #include <iterator>
 #include <regex>
-#include <span>
 #include <sstream>
 #include <string_view>
 
@@ -201,43 +200,44 @@ std::string links_text(const std::vector<std::string>& links) {
 }
 
 std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts) {
-  const std::size_t count = ranks.size();
-  const bool many = count > 16;  // then ranks and nodes share lines
-  const auto alike = [](const RankPlace& a, const RankPlace& b) {
-    return a.cores == b.cores && a.unit == b.unit;
+  const bool many = ranks.size() > 16;  // then ranks and nodes share lines
+  struct Node {
+    std::size_t first, end;                                   // ranks
+    std::vector<std::pair<std::size_t, std::string>> places;  // how many ranks follow each other, and where
   };
-  const auto end_of_node = [&](std::size_t rank) {
-    const int node = ranks[rank].node;
-    while (rank < count && ranks[rank].node == node) ++rank;
-    return rank;
+  std::vector<Node> nodes;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const auto& [number, cores, unit, uuid] = ranks[rank];
+    if (rank == 0 || number != ranks[rank - 1].node) nodes.push_back({rank, rank, {}});
+    nodes.back().end = rank + 1;
+    auto& places = nodes.back().places;
+    const std::string place =
+        fmt::format("cores {}, {}{}", cores, unit, many || uuid.empty() ? "" : ", " + uuid);
+    if (many && !places.empty() && places.back().second == place) ++places.back().first;
+    else places.emplace_back(1, place);
+  }
+  const auto named = [](const char* what, std::size_t first, std::size_t end) {
+    return end - first == 1 ? fmt::format("{} {}", what, first)
+                            : fmt::format("{}s {} to {}", what, first, end - 1);
   };
-  const auto named = [](std::size_t first, std::size_t end) {
-    return end - first == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, end - 1);
+  const auto names = [&](std::size_t first, std::size_t end) {
+    std::string text;
+    for (std::size_t n = first; hosts.shown() && n < end; ++n)
+      text += (n == first ? "" : ", ") + hosts.text(static_cast<int>(n));
+    return text.empty() ? "" : fmt::format(" ({})", text);
   };
   std::string text;
-  for (std::size_t first = 0, last = 0; first < count; first = last) {
-    const std::size_t end = end_of_node(first);
-    const int node = ranks[first].node;
-    const std::string name = hosts.shown() ? fmt::format(" ({})", hosts.text(node)) : "";
-    for (std::size_t rank = first, next = 0; rank < end; rank = next) {
-      const RankPlace& place = ranks[rank];
-      for (next = rank + 1; many && next < end && alike(place, ranks[next]);) ++next;
-      text += fmt::format("# {}: node {}{}, cores {}, {}{}{}\n", named(rank, next), node, name, place.cores,
-                          place.unit, next - rank > 1 ? " each" : "",
-                          many || place.uuid.empty() ? "" : ", " + place.uuid);
+  for (std::size_t n = 0, next = 0; n < nodes.size(); n = next) {
+    std::size_t rank = nodes[n].first;
+    for (const auto& [count, place] : nodes[n].places) {
+      text += fmt::format("# {}: node {}{}, {}{}\n", named("rank", rank, rank + count), n, names(n, n + 1),
+                          place, count > 1 ? " each" : "");
+      rank += count;
     }
-    std::vector<std::string> followers;  // nodes after it that are like it
-    for (last = end; many && last < count; last = end_of_node(last)) {
-      const std::span node_ranks(ranks.begin() + static_cast<std::ptrdiff_t>(last), end_of_node(last) - last);
-      if (!std::ranges::equal(node_ranks, std::span(ranks).subspan(first, end - first), alike)) break;
-      followers.push_back(hosts.text(ranks[last].node));
-    }
-    if (followers.empty()) continue;
-    text += fmt::format("# {}: {}{}, as on node {}\n", named(end, last),
-                        followers.size() == 1
-                            ? fmt::format("node {}", ranks[end].node)
-                            : fmt::format("nodes {} to {}", ranks[end].node, ranks[last - 1].node),
-                        hosts.shown() ? fmt::format(" ({})", fmt::join(followers, ", ")) : "", node);
+    for (next = n + 1; many && next < nodes.size() && nodes[next].places == nodes[n].places;) ++next;
+    if (next > n + 1)
+      text += fmt::format("# {}: {}{}, as on node {}\n", named("rank", rank, nodes[next - 1].end),
+                          named("node", n + 1, next), names(n + 1, next), n);
   }
   return text;
 }

@@ -144,7 +144,7 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
 }
 
 void write_case(hid_t file, const std::string& path, const CaseResult& result, const Row& row) {
-  for (const Column& column : row.columns()) {
+  for (const Column& column : row.columns) {
     if (column.place == Place::nowhere) continue;
     constexpr const char* group[] = {"", "", "settings/", "verification/"};
     h5::write(file, {fmt::format("{}{}{}", path, group[static_cast<int>(column.place)], column.name),
@@ -218,19 +218,17 @@ Contents read_contents(const MemoryFile& opened, const std::string& path) {
     const hid_t file = opened.root();
     Contents found;
     const Row sample = sample_row();
-    for (std::size_t i = 0; i < sample.columns().size(); ++i) {
-      const Column& column = sample.columns()[i];
+    for (std::size_t i = 0; i < sample.columns.size(); ++i) {
+      const Column& column = sample.columns[i];
       const std::string name = fmt::format("summary/{}", column.name);
-      if (i > 0 && column.place == Place::nowhere && !h5::exists(file, name)) {
-        found.older = true;  // a figure that was added later: NaN in the sample
-        continue;
-      }
+      // a figure that was added later: NaN in the sample
+      if (i > 0 && column.place == Place::nowhere && !h5::exists(file, name)) continue;
       std::visit(
           [&]<class T>(const T&) {
             const std::vector<T> cells = h5::read<T>(file, name, 1).values;
             if (i == 0) found.rows.assign(cells.size(), sample);
             require(cells.size() == found.rows.size(), "columns of the summary differ in length");
-            for (std::size_t r = 0; r < cells.size(); ++r) found.rows[r].columns()[i].value = cells[r];
+            for (std::size_t r = 0; r < cells.size(); ++r) found.rows[r].columns[i].value = cells[r];
           },
           column.value);
     }
@@ -324,7 +322,6 @@ void Recorder::resume() {
   reading(path_, [&] { return h5::open_group(file_.root(), "cases"); });  // where append() writes
   Contents found = read_contents(file_, path_);
   rows_ = std::move(found.rows);
-  older_ = found.older;
   sessions_ = static_cast<int>(found.git_hashes.size());
   std::set<std::string> others(found.git_hashes.begin(), found.git_hashes.end());
   others.erase(std::string(build::git_hash));
@@ -347,9 +344,11 @@ void Recorder::write_session(int number) {
 }
 
 void Recorder::write_summary() {
+  if (h5::exists(file_.root(), "summary"))
+    h5::check(H5Ldelete(file_.root(), "summary", H5P_DEFAULT), "replace the summary");
   std::vector<std::string> names;
   const Row sample = sample_row();
-  for (const Column& column : sample.columns()) {
+  for (const Column& column : sample.columns) {
     const h5::Values none =
         std::visit([]<class T>(const T&) -> h5::Values { return std::vector<T>(); }, column.value);
     h5::write(file_.root(),
@@ -362,7 +361,7 @@ void Recorder::write_summary() {
 }
 
 void Recorder::write_row(const Row& row, std::size_t index) {
-  for (const Column& column : row.columns())
+  for (const Column& column : row.columns)
     h5::put(file_.root(), fmt::format("summary/{}", column.name), index, column.value);
 }
 
@@ -392,10 +391,7 @@ Row Recorder::append(CaseResult result, int repetition) {
   const hid_t file = file_.root();
   if (!written_) {
     write_session(sessions_);
-    if (older_) {
-      h5::check(H5Ldelete(file, "summary", H5P_DEFAULT), "replace the summary");
-      write_summary();
-    }
+    write_summary();
     written_ = true;
   }
   const std::string identity = deck::identity(result.settings);

@@ -15,7 +15,6 @@ struct Contents {
   std::vector<Row> rows;                        ///< of the summary
   std::vector<std::string> git_hashes;          ///< [session]: of its program
   std::vector<std::vector<std::string>> links;  ///< [session]: how they were shaped
-  bool older = false;                           ///< it lacks columns that were added later
 };
 /// `path` is for messages. Throws InputError if the file is damaged.
 [[nodiscard]] Contents read_contents(const MemoryFile& file, const std::string& path);
@@ -60,7 +59,7 @@ private:
   void begin();
   void resume();
   void write_session(int number);
-  /// Creates the empty columns of /summary, and fills in the rows so far.
+  /// Puts the columns of /summary in place of those that the file has, and fills in the rows so far.
   void write_summary();
   void write_row(const Row& row, std::size_t index);
   void write_log();
@@ -76,7 +75,6 @@ private:
   std::vector<std::string> lines_;  ///< of the log
   std::size_t written_lines_ = 0;
   int sessions_ = 0;      ///< in the file before this one
-  bool older_ = false;    ///< the file lacks columns
   bool written_ = false;  ///< this session is in the file
 };
 

@@ -248,7 +248,7 @@ TEST(Table, lines_that_are_no_data_begin_with_a_hash_and_settings_list_every_val
 TEST(Json, is_a_list_of_objects) {
   const auto list = nlohmann::json::parse(to_json(rows()));
   ASSERT_EQ(list.size(), 3U);
-  EXPECT_EQ(list[0].size(), sample_row().columns().size());
+  EXPECT_EQ(list[0].size(), sample_row().columns.size());
   EXPECT_EQ(list[1]["schedule"], "ddp");
   EXPECT_EQ(list[1]["seq [token]"], 4096);
   EXPECT_DOUBLE_EQ(list[0]["median_s [s]"].get<double>(), 2.25);
