@@ -1,19 +1,19 @@
-"""Predictions beside measurements, beside the paper's numbers, and on machines of many sizes (docs/predict.md, docs/paper.md).
+#!/usr/bin/env python3
+"""The predictions of docs/predict.md and docs/paper.md: beside measurements, beside the paper's numbers, and on machines of many sizes.
 
-predicted measured --machine FILE.toml RESULT ... [--fit RESULT [--fit-schedule SCHEDULE]] [--cores RESULT ...] [--picture FILE.png]
-    The results come from scripts/cluster with links of any speed, as FILE.h5 or as the table of scripts/export; the machine file describes the
-    processors. --fit changes two numbers of it until the first case of that result (or that of a schedule) has its measured step and its
-    measured share of computing, and prints them: the rate of the device, and what a processor moves in a second. All other cases are then
-    predicted. --cores adds results of a day when the cores of a virtual machine had another speed: it is fitted on the step of 1F1B.
-predicted machine DECK [--launch 'mpiexec -n 4'] > FILE.toml
-    The machine at hand as a machine file: runs `minitaw_kernels --deck DECK` and, under --launch, `minitaw topo`. --kernels and --links take
-    what --benchmark_out and --json of the two have left instead.
-predicted paper
-    The tables of docs/paper.md.
-predicted map --picture FILE.png
-    The best schedule for 8 to 4096 devices and four links; takes minutes.
+    scripts/env benchmarks/predictions.py measured --machine FILE.toml RESULT ... [--fit RESULT [--fit-schedule SCHEDULE]] [--cores RESULT ...]
+                                                   [--picture FILE.png]
+    scripts/env benchmarks/predictions.py paper
+    scripts/env benchmarks/predictions.py map --picture FILE.png      # takes minutes
+
+`measured` takes results of scripts/cluster with links of any speed, as FILE.h5 or as the table of scripts/export; the machine file describes the
+processors. --fit changes two numbers of it until the first case of that result (or that of a schedule) has its measured step and its
+measured share of computing, and prints them: the rate of the device, and what a processor moves in a second. All other cases are then
+predicted. --cores adds results of a day when the cores of a virtual machine had another speed: it is fitted on the step of 1F1B.
+`paper` prints the tables of docs/paper.md, `map` the best schedule for 8 to 4096 devices and four links.
 """
 
+import argparse
 import csv
 import functools
 import itertools
@@ -29,12 +29,14 @@ import tomllib
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import NullLocator
 
-from .command import BadInput, Parser
-from .figures import COLOURS, MARKERS, new_figure, save
-from .record import Case, Result, load
-from .timeline import deck_of
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(ROOT / "scripts"))
+from minitaw.command import BadInput  # noqa: E402
+from minitaw.figures import COLOURS, MARKERS, new_figure, save  # noqa: E402
+from minitaw.record import Case, Result, load  # noqa: E402
+from minitaw.timeline import deck_of  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 MACHINES = ROOT / "inputs/machines"
 DECKS = ROOT / "inputs/paper"
 
@@ -198,67 +200,6 @@ def measured(options):
         draw_measured(rows, options.picture)
 
 
-# The machine at hand
-
-def totals(kernels, pattern):
-    """FLOPs, bytes and seconds of each kernel whose name fits."""
-    found = []
-    for kernel in kernels:
-        if re.match(pattern, kernel["name"]) and "MiB" in kernel:
-            seconds = kernel["MiB"] * 2**20 / kernel["B/s"]
-            found.append((kernel.get("FLOP/s", 0) * seconds, kernel["MiB"] * 2**20, seconds))
-    return found
-
-
-def rate_of(found, which, unit):
-    return f"{sum(f[which] for f in found) / sum(f[2] for f in found) / 1e9:.4g} G{unit}"
-
-
-def machine_text(links, kernels, source):
-    if len(set(links["groups"])) > 1:
-        raise BadInput(f"groups of {links['groups']} ranks: a machine file has as many ranks in each node")
-    lines = [f"# Measured: {source}.", f"nodes = {len(links['groups'])}", f"ranks_per_node = {links['groups'][0]}", "\n[device]",
-             f'memory_rate = "{rate_of(totals(kernels, "rmsnorm|swiglu|rope|adamw|add/"), 1, "B/s")}"']
-    for precision in ("fp32", "bf16"):
-        products = sorted(totals(kernels, f"linear/.*/{precision}/"))
-        if not products:
-            continue
-        curve = {}  # over sizes a factor of two apart
-        for product in products:
-            curve.setdefault(int(product[0]).bit_length(), []).append(product)
-        points = ", ".join(f'["{max(f[0] for f in found) / 1e9:.4g} GFLOP", "{rate_of(found, 0, "FLOP/s")}"]' for found in curve.values())
-        lines += [f"\n[device.{precision}]", f"products = [{points}]"]
-        for key, way in (("attention", "forward"), ("attention_backward", "backward")):
-            found = [totals(kernels, f"attention/{kind}/{precision}/{way}") for kind in ("cudnn", "host", "portable")]
-            lines += [f'{key} = "{rate_of(next(f for f in found if f), 0, "FLOP/s")}"'] if any(found) else []
-    if inside := links["inside"]:
-        lines += ["\n[inside]", 'kind = "switch"', f'rate = "{inside["shared_bytes_per_s"] / 1e9:.4g} GB/s"', f'latency = "{inside["latency_s"] * 1e6:.4g} us"']
-    if between := links["between"]:
-        lines += ["\n[between]", f"adapters = {links['adapters']}", f'rate = "{between["both_bytes_per_s"] / links["adapters"] / 1e9:.4g} GB/s"',
-                  f'latency = "{between["latency_s"] * 1e6:.4g} us"']
-    return "\n".join(lines) + "\n"
-
-
-def output_of(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        raise BadInput(f"{' '.join(map(str, command))} failed")
-    return done.stdout
-
-
-def machine(options):
-    if not (options.deck or options.kernels):
-        raise BadInput("machine: no deck, whose sizes the kernels are measured at")
-    with tempfile.TemporaryDirectory() as folder:
-        kernels = options.kernels or f"{folder}/kernels.json"
-        if not options.kernels:
-            program = pathlib.Path(options.minitaw).parent / "benchmarks/minitaw_kernels"
-            print(output_of([program, "--deck", options.deck, f"--benchmark_out={kernels}"]), file=sys.stderr)
-        kernels = json.loads(pathlib.Path(kernels).read_text(encoding="utf-8"))["benchmarks"]
-    links = pathlib.Path(options.links).read_text(encoding="utf-8") if options.links else output_of([*options.launch.split(), options.minitaw, "topo", "--json"])
-    print(machine_text(json.loads(links), kernels, options.deck or f"{options.links}, {options.kernels}"), end="")
-
-
 # The paper
 
 METHODS = {"1F1B": "1f1b:blocking=on", "FSDP": "fsdp:prefetch=0", "WeiPipe": "weipipe", "TawPipe": "tawpipe"}
@@ -389,25 +330,28 @@ def map_of_schedules(options):
     draw_map(cells, options.picture)
 
 
-def main(words=None):
-    parser = Parser(prog="predicted", description=__doc__)
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minitaw", default=str(ROOT / "build/host/minitaw"), help="the program (default: build/host/minitaw)")
     verbs = parser.add_subparsers(required=True)
+    for name, run in (("measured", measured), ("paper", paper), ("map", map_of_schedules)):
+        verb = verbs.add_parser(name)
+        verb.set_defaults(run=run)
+        if run != paper:
+            verb.add_argument("--picture", required=run == map_of_schedules)
+        if run == measured:
+            verb.add_argument("results", nargs="+")
+            verb.add_argument("--machine", required=True)
+            verb.add_argument("--fit", help="result whose first case the machine is calibrated with")
+            verb.add_argument("--fit-schedule", metavar="SCHEDULE", help="the case of this schedule instead of the first")
+            verb.add_argument("--cores", action="append", nargs="+", default=[], metavar="RESULT", help="results of another day, the first with 1F1B")
+            verb.add_argument("--reach", type=float, default=0.976, help="what messages reach of an adapter's rate (0.976, as minitaw topo measures)")
+    options = parser.parse_args()
+    try:
+        options.run(options)
+    except BadInput as sentence:
+        sys.exit(f"predictions: {sentence}")
 
-    def verb(name, run, **arguments):
-        """Names of arguments with _ are options."""
-        added = verbs.add_parser(name)
-        added.set_defaults(run=run)
-        for argument, more in arguments.items():
-            added.add_argument(argument.replace("_", "--", 1).replace("_", "-"), **more)
 
-    verb("measured", measured, results={"nargs": "+"}, _machine={"required": True}, _fit={"help": "result whose first case the machine is calibrated with"},
-         _fit_schedule={"metavar": "SCHEDULE", "help": "the case of this schedule instead of the first"}, _picture={},
-         _cores={"action": "append", "nargs": "+", "default": [], "metavar": "RESULT", "help": "results of another day, the first with 1F1B"},
-         _reach={"type": float, "default": 0.976, "help": "what messages reach of an adapter's rate (default: 0.976, as minitaw topo measures)"})
-    verb("machine", machine, deck={"nargs": "?"}, _launch={"default": "mpiexec -n 2", "help": "starts a job on the machine (default: mpiexec -n 2)"},
-         _links={"help": "output of minitaw topo --json"}, _kernels={"help": "minitaw_kernels --benchmark_out=FILE"})
-    verb("paper", paper)
-    verb("map", map_of_schedules, _picture={"required": True})
-    options = parser.parse_args(words)
-    options.run(options)
+if __name__ == "__main__":
+    main()

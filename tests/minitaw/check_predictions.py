@@ -1,12 +1,15 @@
-"""scripts/predicted on fixed numbers: a stand-in for `minitaw predict` whose steps follow a formula. Called with the program too, which must accept
-the machine file that is made."""
+"""scripts/machine and benchmarks/predictions.py on fixed numbers: a stand-in for `minitaw predict` whose steps follow a formula. Called with the
+program too, which must accept the machine file that is made."""
 
 import json
 import subprocess
 import sys
 
 from support import FOLDER, REPOSITORY
-from minitaw import predicted
+from minitaw import machine
+
+sys.path.append(str(REPOSITORY / "benchmarks"))
+import predictions  # noqa: E402
 
 PROGRAM = sys.argv[4]
 MACHINE = FOLDER / "cluster.toml"
@@ -32,7 +35,7 @@ class Case(dict):
         self.session = {"links": [f"nodes={nodes}", "ranks_per_node=2", f"rate={rate}"]}
 
 
-class Formula(predicted.Cluster):
+class Formula(predictions.Cluster):
     """Computing takes 2 s at the file's rates, moving 1 s, and both share a core; the link adds the rest."""
 
     def __call__(self, case):
@@ -48,30 +51,30 @@ def fitting():
     truth = planted(None)
     case = Case("400mbit", 2, median_s=truth["step_s"], exposed_share=0.5, idle_share=0.5 - truth["compute"])
     cluster = Formula("", MACHINE, 0.976)
-    predicted.fit(cluster, case, "device", "moving")
+    predictions.fit(cluster, case, "device", "moving")
     assert abs(cluster.device / 0.83 - 1) < 0.02 and abs(cluster.moving / 0.45 - 1) < 0.05, (cluster.device, cluster.moving)
     case["median_s"] = 1.0  # the link alone takes 1.5 s
     try:
-        predicted.fit(cluster, case, "device", "moving")
-    except predicted.BadInput as error:
+        predictions.fit(cluster, case, "device", "moving")
+    except predictions.BadInput as error:
         assert "no factor from 0.1 to 10 on moving" in str(error), error
     else:
         raise AssertionError("a fit that ends at its bounds")
 
 
 def links():
-    cluster = predicted.Cluster("", MACHINE, 0.9)
+    cluster = predictions.Cluster("", MACHINE, 0.9)
     cluster.device = 2
-    two = cluster.changes(predicted.links_of(Case("400mbit", 2)))
+    two = cluster.changes(predictions.links_of(Case("400mbit", 2)))
     assert "between.rate=360.0 Mbit/s" in two and "device.processors=1" in two and "device.shared_by=node" in two, two
     assert "device.fp32.products=120.0 GFLOP/s" in two and "device.moving=2.0 GB/s" in two, two
-    three = cluster.changes(predicted.links_of(Case("1gbit", 3)))
+    three = cluster.changes(predictions.links_of(Case("1gbit", 3)))
     assert "between.rate=900.0 Mbit/s" in three and "device.processors=2" in three and "device.shared_by=machine" in three, three
 
 
 def judging():
     rows = [("2", "a", "x", 1.0, 1.1), ("2", "a", "y", 1.04, 1.0), ("2", "a", "z", 2.0, 1.0), ("2", "b", "x", 0.5, 0.5)]
-    median, worst, wrong = predicted.judge(rows)
+    median, worst, wrong = predictions.judge(rows)
     assert abs(median - (0.1 + 0.04 / 1.04) / 2) < 1e-12 and worst == 0.5, (median, worst)
     assert wrong == [("x", "z", "2", "a"), ("y", "z", "2", "a")], wrong  # x and y are too close to count, b is another link
 
@@ -80,7 +83,7 @@ def best():
     def case(schedule, rate, memory=1):
         return {"settings": {"schedule": schedule}, "tokens_per_s": rate, "memory_bytes": memory}
 
-    found = predicted.best_of([case("fsdp", 5), case("fsdp:hierarchical=on", 7), case("zb1", 6), case("tawpipe", 9, 81), case("1f1b", 4)], 80)
+    found = predictions.best_of([case("fsdp", 5), case("fsdp:hierarchical=on", 7), case("zb1", 6), case("tawpipe", 9, 81), case("1f1b", 4)], 80)
     assert [(kind, rate) for kind, rate, _ in found] == [("FSDP", 7), ("1F1B, zero bubble", 6)], found
 
 
@@ -93,7 +96,7 @@ def machine_file():
                kernel("attention/host/fp32/forward", 3e9, 1e6, 1e-1), kernel("attention/host/fp32/backward", 3e9, 1e6, 2e-1),
                kernel("rmsnorm/fp32/forward", 1, 1e7, 1e-3), kernel("swiglu/fp32/forward", 1, 3e7, 3e-3)]
     measured = {"latency_s": 5e-6, "shared_bytes_per_s": 2e9, "both_bytes_per_s": 5e8}
-    text = predicted.machine_text({"groups": [2, 2], "adapters": 1, "inside": measured, "between": measured}, kernels, "a test")
+    text = machine.machine_text({"groups": [2, 2], "adapters": 1, "inside": measured, "between": measured}, kernels, "a test")
     for line in ('memory_rate = "10 GB/s"', 'products = [["1 GFLOP", "100 GFLOP/s"], ["4 GFLOP", "200 GFLOP/s"]]', 'attention = "30 GFLOP/s"',
                  'attention_backward = "15 GFLOP/s"', 'rate = "0.5 GB/s"', 'latency = "5 us"', "nodes = 2"):
         assert line in text, (line, text)
