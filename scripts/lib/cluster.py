@@ -8,19 +8,25 @@ and the machine's own network never sees any of it. mpiexec calls this file in p
 
     eth0 of a node  --veth--  port of the bridge `switch`: what the program sends between nodes, shaped at both ends
     admin of a node --veth--  port of the bridge `admin`:  what mpiexec says to its proxies; the nodes cannot reach each other on it
+
+With a latency a program takes the place of the bridge `switch`: `delaying_switch`.
 """
 
 import argparse
+import collections
 import ctypes
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
+import time
 import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
@@ -30,17 +36,16 @@ from minitaw.command import BAD_INPUT, BadInput, Parser  # noqa: E402
 MTU, FRAME = 9000, 14  # bytes of a packet (a jumbo frame), and of an Ethernet header, which the kernel counts
 
 
-def number_with(units, kind, example):
+RATES, TIMES = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3}, {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+
+
+def quantity(units, kind, example):
     def parse(text):
         match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?)([a-z]+)", text.lower())
         if not match or match[2] not in units or float(match[1]) == 0:
             raise argparse.ArgumentTypeError(f"'{text}' is no {kind}: write a number with {', '.join(units)}, such as {example}")
         return float(match[1]) * units[match[2]]
     return parse
-
-
-RATES, TIMES = {"gbit": 1e9, "mbit": 1e6, "kbit": 1e3}, {"s": 1.0, "ms": 1e-3, "us": 1e-6}
-RATE, TIME = number_with(RATES, "rate", "100mbit"), number_with(TIMES, "time", "0.2ms")
 
 
 def count(text):
@@ -62,17 +67,15 @@ def parse(words):
                     description="Runs an MPI program on nodes that are namespaces of this machine, each with one adapter of this rate.")
     parser.add_argument("--nodes", type=count, required=True)
     parser.add_argument("--ranks-per-node", type=count, required=True)
-    parser.add_argument("--rate", type=RATE, required=True, help="of each node's adapter, each direction: 100mbit, 1gbit")
-    parser.add_argument("--latency", type=TIME, default=0.0, help="added to the way from node to node: 50us, 0.2ms (default: none)")
+    parser.add_argument("--rate", type=quantity(RATES, "rate", "100mbit"), required=True, help="of each node's adapter, each direction: 100mbit, 1gbit")
+    parser.add_argument("--latency", type=quantity(TIMES, "time", "0.2ms"), default=0.0, help="added to the way from node to node: 50us, 0.2ms (default: none)")
     parser.add_argument("--cut", type=cut, metavar="NODE@SECONDS", help="takes the adapter of a node down so long after the start")
     parser.add_argument("--counters", action="store_true", help="says at the end what every adapter has carried, on standard error")
-    if "--" not in words and not {"-h", "--help"} & set(words):
-        raise BadInput("no program: write -- and the program after the options (scripts/cluster --help lists all options)")
     at = words.index("--") if "--" in words else len(words)
     options = parser.parse_args(words[:at])
     options.program = words[at + 1:]
     if not options.program:
-        raise BadInput("no program after --")
+        raise BadInput("no program: write -- and the program after the options (scripts/cluster --help lists all options)")
     if options.cut and options.cut[0] >= options.nodes:
         raise BadInput(f"there is no node {options.cut[0]} to cut: they are counted from 0")
     return options
@@ -144,32 +147,50 @@ def shape(adapter, rate, inside=None):
         inside=inside)
 
 
-def delay(options, nodes):
-    """One way in each direction: what leaves a node waits behind its bucket."""
+# In place of the bridge `switch`, if packets are to take time
+
+PACKET, VNET_HDR, IGNORE_OUTGOING, TIMESTAMPNS, SNDBUFFORCE, RCVBUFFORCE = 263, 15, 23, 35, 32, 33  # of Linux, not all in Python's socket
+ALL_PROTOCOLS, HEADER = 3, 10  # bytes that the kernel puts in front of a frame
+
+
+def open_port(name):
+    """A socket whose frames carry what the kernel has put off, checksums and cutting, to the other end (virtio_net_hdr)."""
+    port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    for level, option, value in ((PACKET, VNET_HDR, 1), (PACKET, IGNORE_OUTGOING, 1), (socket.SOL_SOCKET, TIMESTAMPNS, 1),
+                                 (socket.SOL_SOCKET, RCVBUFFORCE, 32 << 20), (socket.SOL_SOCKET, SNDBUFFORCE, 1 << 30)):
+        port.setsockopt(level, option, value)
+    port.bind((name, ALL_PROTOCOLS))
+    return port
+
+
+def delaying_switch(latency, *names):
+    """What arrives on a port leaves on another one so long after its arrival. The kernel has stamped that, so that it does not matter when
+    this program gets a core, as long as it is in time."""
+    ports, behind, waiting = [open_port(name) for name in names], {}, collections.deque()  # address: its port; (when it leaves, from where, frame)
+    ctypes.CDLL(None).prctl(29, 1000)  # timers to the microsecond
     try:
-        for node in nodes:
-            run("tc", "qdisc", "add", "dev", "eth0", "parent", "1:1", "handle", "10:", "netem", "delay", f"{options.latency * 1e6:.0f}us",
-                "limit", 1000000, inside=node.pid)
-    except BadInput:
-        delay_without_netem(options, nodes)
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))  # a core at once
+    except PermissionError:
+        pass
+    print("ready", flush=True)
+    while True:
+        left = max(0.0, waiting[0][0] - time.time()) if waiting else None
+        for source in select.select(ports, [], [], left)[0]:
+            frame, notes, _, _ = source.recvmsg(1 << 17, 64)
+            behind[frame[HEADER + 6:HEADER + 12]] = source
+            seconds, nanoseconds = struct.unpack("qq", notes[0][2])
+            waiting.append((seconds + 1e-9 * nanoseconds + latency, source, frame))
+        while waiting and waiting[0][0] <= time.time():
+            _, source, frame = waiting.popleft()
+            target = behind.get(frame[HEADER:HEADER + 6])
+            for port in [target] if target else ports:
+                try:
+                    port is source or port.send(frame)
+                except OSError:  # the adapter of the node is cut: lost, as on a wire
+                    pass
 
 
-def delay_without_netem(options, nodes):
-    """Ports that are isolated reach only the one that is not, where a program puts in later what it has read from them."""
-    run("ip", "link", "add", "delayed", "mtu", MTU, "type", "veth", "peer", "name", "inlet", "mtu", MTU)
-    run("ip", "link", "set", "inlet", "master", "switch")
-    run("ip", "link", "set", "inlet", "type", "bridge_slave", "learning", "off")
-    for adapter in ("delayed", "inlet"):
-        set_kernel(f"ipv6/conf/{adapter}/disable_ipv6", 1, os.getpid())
-        run("ip", "link", "set", adapter, "up")
-    for node in nodes:
-        run("ip", "link", "set", node.port, "type", "bridge_slave", "isolated", "on", "learning", "off")
-        run("bridge", "fdb", "add", node.address(), "dev", node.port, "master", "static")
-    line = subprocess.Popen([sys.executable, os.path.join(os.path.dirname(__file__), "delay_line.py"), str(options.latency), "delayed",
-                             *(node.port for node in nodes)], stdout=subprocess.PIPE)
-    if line.stdout.readline() != b"ready\n":
-        raise BadInput("cannot delay: this kernel has no netem, and the program that stands in for it has ended")
-
+# Nodes
 
 def mount(source, target, kind, flags=0):
     if ctypes.CDLL(None, use_errno=True).mount(source.encode(), target.encode(), kind.encode(), flags, None):
@@ -205,6 +226,8 @@ class Node:
         self.pid = held.pid
         self.connect("admin", f"admin{number}", "admin", f"10.78.0.{number + 2}/24", 1500)
         self.connect("eth0", self.port, "switch", f"10.77.0.{number + 2}/24", MTU)
+        if options.latency:
+            run("ip", "link", "set", self.port, "nomaster")
         run("ip", "link", "set", f"admin{number}", "type", "bridge_slave", "isolated", "on")
         run("ip", "link", "set", "lo", "up", inside=self.pid)
         shape(self.port, options.rate)
@@ -227,16 +250,9 @@ class Node:
         set_kernel("ipv4/tcp_congestion_control", "cubic", self.pid)
         set_kernel("ipv4/tcp_slow_start_after_idle", 0, self.pid)
 
-    def adapter(self):
-        (link,) = json.loads(run("ip", "-json", "-statistics", "link", "show", "eth0", inside=self.pid))
-        return link
-
-    def address(self):
-        return self.adapter()["address"]
-
     def carried(self):
-        counted = self.adapter()["stats64"]
-        return counted["tx"]["bytes"], counted["rx"]["bytes"]
+        (link,) = json.loads(run("ip", "-json", "-statistics", "link", "show", "eth0", inside=self.pid))
+        return link["stats64"]["tx"]["bytes"], link["stats64"]["rx"]["bytes"]
 
 
 def variables(options, nodes):
@@ -280,7 +296,9 @@ def room(lifeline, words):
     run("ip", "address", "add", "10.78.0.1/24", "dev", "admin")
     nodes = [Node(number, options) for number in range(options.nodes)]
     if options.latency:
-        delay(options, nodes)
+        switch = subprocess.Popen([sys.executable, __file__, "--switch", str(options.latency), *(node.port for node in nodes)], stdout=subprocess.PIPE)
+        if switch.stdout.readline() != b"ready\n":
+            raise BadInput("cannot delay: the program that takes the place of the switch has ended")
     job = subprocess.Popen(mpiexec(options, nodes), env=variables(options, nodes))
     threading.Thread(target=follow, args=(lifeline, job), daemon=True).start()
     if options.cut:
@@ -314,6 +332,8 @@ def main(words):
         return enter(words)
     if words[:1] == ["--hold"]:
         return hold(words[1])
+    if words[:1] == ["--switch"]:
+        return delaying_switch(float(words[1]), *words[2:])
     try:
         return room(int(words[1]), json.loads(words[2])) if words[:1] == ["--room"] else outside(words)
     except BadInput as sentence:

@@ -28,11 +28,10 @@ def put_out(text):
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:  # a reader that has seen enough (head) is no error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise BadInput(f"standard output: {error.strerror}") from error
+        if not isinstance(error, BrokenPipeError):  # a reader that has seen enough (head) is no error
+            raise BadInput(f"standard output: {error.strerror}") from error
 
 
 def write_file(path, content):

@@ -18,6 +18,8 @@ from .intervals import Interval, Times, least_each, least_pairs, mean_ratio, rat
 from .record import CASE_COLUMNS, aligned, cell_text, load, ranks_text, short_figure
 
 OUTCOMES = ["none", "same", "better", "ambiguous", "worse"]  # the later, the more serious
+MEANING = {"": "none", "INVALID": "none", "SAME": "same", "VALID": "same", "FASTER": "better", "LESS": "better", "REPAIRED": "better",
+           "AMBIGUOUS": "ambiguous", "SLOWER": "worse", "MORE": "worse", "WRONG": "worse", "BROKEN": "worse"}
 # Settings that must agree, and of provenance what must: names that --allow takes.
 WHAT_MATTERS = ["dtype", "recompute", "attention", "transport", "seed", "learning_rate", "device", "processor", "nodes", "build_type",
                 "threads", "links"]
@@ -44,13 +46,16 @@ class Rules:
 class Aspect:
     """One thing that is compared of a case. Figures are NaN where there are none."""
     name: str
-    outcome: str = "none"
-    word: str = ""      # "SLOWER"
-    reason: str = ""    # one sentence, for outcomes that need one
+    units: str = ""
     base: float = math.nan
     new: float = math.nan
-    units: str = ""
+    word: str = ""      # of MEANING; empty: nothing to compare
+    reason: str = ""    # one sentence, for words that need one
     ratio: Interval = None  # of the time: new / base
+
+    @property
+    def outcome(self):
+        return MEANING[self.word]
 
 
 # A case that both sides have: for every file of a side the cases of it, usually one; and what differs although it matters.
@@ -138,8 +143,7 @@ def groups_of(side):
     groups = {}
     for number, file in enumerate(side):
         for case in file.cases:
-            variant = tuple(case[name] for name in VARIANT)
-            groups.setdefault((key_of(case), variant), [[] for _ in side])[number].append(case)
+            groups.setdefault((key_of(case), tuple(case[name] for name in VARIANT)), [[] for _ in side])[number].append(case)
     return groups
 
 
@@ -148,114 +152,105 @@ def match_of(runs, others, allowed):
     for name in WHAT_MATTERS:
         base, new = ({value_of(name, case) for case in all_of(side)} - {""} for side in (runs, others))
         if base and new and base != new:
+            differs.append(name)
             if name not in allowed:
                 case, there, here = all_of(runs)[0], *(" and ".join(sorted(texts)) for texts in (base, new))
                 raise BadInput(f"case {case['case']} ({label_of(case)}) of {case.file.path} has {name} {there}, and {here} in "
                                f"{all_of(others)[0].file.path}; add --allow {name} to compare all the same")
-            differs.append(name)
     return Match(runs, others, differs)
 
 
 def match_cases(base, new, allowed):
     """(matches, labels only in the base, labels only in the new one). Of cases with one key those with equal variants belong together."""
-    mine, others, partner = groups_of(base), groups_of(new), {}
-    for exactly in (True, False):
-        for this in [this for this in mine if this not in partner]:
-            that = next((that for that in others if that not in partner.values() and (that == this or (that[0] == this[0] and not exactly))), None)
-            partner |= {this: that} if that else {}
+    mine, others = groups_of(base), groups_of(new)
+    partner = {this: this for this in mine if this in others}
+    free = [that for that in others if that not in partner]
+    for this in mine:
+        if this not in partner and (like := [that for that in free if that[0] == this[0]]):
+            partner[this] = like[0]
+            free.remove(like[0])
     if not partner:
         there, here = dict(key_of(base[0].cases[0])), dict(key_of(new[0].cases[0]))
         why = next((f"{name} is {cell_text(there[name])} in the first case of one and {cell_text(here.get(name))} in that of the other"
                     for name in there if there[name] != here.get(name)), "their first cases have equal settings")
         raise BadInput(f"{base[0].path} and {new[0].path} have no case in common: {why}")
     matches = [match_of(runs, others[partner[this]], allowed) for this, runs in mine.items() if this in partner]
-    left = [runs for this, runs in mine.items() if this not in partner], [runs for that, runs in others.items() if that not in partner.values()]
+    left = [runs for this, runs in mine.items() if this not in partner], [others[that] for that in free]
     return matches, *([label_of(all_of(runs)[0]) for runs in some] for some in left)
 
 
+# What is compared of a case.
+
 def judge(ratio, rules):
-    """What a ratio means: SAME, FASTER and SLOWER where its whole interval says so."""
+    """What a ratio means, and why: SAME, FASTER and SLOWER where its whole interval says so."""
     slow, fast = 1 + rules.threshold, 1 / (1 + rules.threshold)
     said = f"step time: new / base = {ratio.estimate:.4g}, from {ratio.low:.4g} to {ratio.high:.4g}"
-    if ratio.low > slow:
-        verdict = "worse", "SLOWER", said
-    elif ratio.high < fast:
-        verdict = "better", "FASTER", said
-    elif ratio.low >= fast and ratio.high <= slow:
-        verdict = "same", "SAME", ""
-    else:
-        verdict = "ambiguous", "AMBIGUOUS", f"{said}; neither within {100 * rules.threshold:.4g} % nor beyond"
-    return Aspect("time", *verdict, units="s", ratio=ratio)
+    if fast <= ratio.low and ratio.high <= slow:
+        return "SAME", ""
+    if ratio.low > slow or ratio.high < fast:
+        return "SLOWER" if ratio.low > slow else "FASTER", said
+    return "AMBIGUOUS", f"{said}; neither within {100 * rules.threshold:.4g} % nor beyond"
 
 
 def compare_times(times, rules):
     if not times.base or not times.new:
-        return Aspect("time", units="s")
-    if ratio := ratio_of(times, rules.confidence):
-        aspect = judge(ratio, rules)
-    else:
-        n, m, at = len(times.base), len(times.new), rules.confidence
-        few = f"{n} {times.unit}, at least {least_pairs(at)}" if times.unit == "pairs of files" else f"{n} and {m} {times.unit}, at least {least_each(at)} each"
-        aspect = Aspect("time", "ambiguous", "AMBIGUOUS", f"{few} are needed for a confidence of {at:g}", units="s")
+        return Aspect("time", "s")
+    n, m, at = len(times.base), len(times.new), rules.confidence
+    few = f"{n} {times.unit}, at least {least_pairs(at)}" if times.unit == "pairs of files" else f"{n} and {m} {times.unit}, at least {least_each(at)} each"
+    ratio = ratio_of(times, at)
+    word, reason = judge(ratio, rules) if ratio else ("AMBIGUOUS", f"{few} are needed for a confidence of {at:g}")
     # Samples of one repetition scatter less than runs do: two runs of the same program came out SLOWER or FASTER in up to 40 of 100
     # comparisons on a busy machine (docs/decisions/0011-comparing-times.md).
-    if times.unit == "samples" and aspect.outcome in ("worse", "better"):
-        aspect.outcome, aspect.word = "ambiguous", "AMBIGUOUS"
-        aspect.reason += "; one repetition of each does not show how much runs differ"
-    aspect.base, aspect.new = math.exp(numpy.median(times.base)), math.exp(numpy.median(times.new))
-    return aspect
+    if times.unit == "samples" and word in ("SLOWER", "FASTER"):
+        word, reason = "AMBIGUOUS", reason + "; one repetition of each does not show how much runs differ"
+    return Aspect("time", "s", *(math.exp(numpy.median(side)) for side in (times.base, times.new)), word, reason, ratio)
 
-
-# Everything else.
 
 def compare_verdicts(match):
     """Whether the case ended valid in all files of each side."""
     was, now = (next((case for case in all_of(runs) if not case.valid), None) for runs in (match.base, match.new))
     why = next((f"{case['verdict']} in {case.file.path}" for case in (now, was) if case), "")
     if was and now:
-        return Aspect("verdict", "none", "INVALID", "invalid on both sides: " + why)
-    return Aspect("verdict", "worse", "BROKEN", why) if now else Aspect("verdict", "better", "REPAIRED", why) if was else Aspect("verdict", "same", "VALID")
+        return Aspect("verdict", word="INVALID", reason="invalid on both sides: " + why)
+    return Aspect("verdict", word="BROKEN" if now else "REPAIRED" if was else "VALID", reason=why)
 
 
-def compare_bytes(match, name, column, threshold=0.0, floor=0, units="B"):
+def compare_bytes(match, name, column, units="B/step", threshold=0.0, floor=0):
     """Medians over the valid runs; differences below `threshold` and below `floor` bytes do not matter."""
-    base, new = ([case[column] for case in all_of(runs) if case.valid] for runs in (match.base, match.new))
-    aspect = Aspect(name, base=float(numpy.median(base)) if base else math.nan, new=float(numpy.median(new)) if new else math.nan, units=units)
-    unknown = units == "B" and not (aspect.base > 0 and aspect.new > 0)  # memory of 0 bytes is not known
-    if not base or not new or unknown:
-        return aspect
-    aspect.outcome, aspect.word = "same", "SAME"
-    if abs(aspect.new - aspect.base) > max(threshold * aspect.base, floor):
-        aspect.outcome, aspect.word = ("worse", "MORE") if aspect.new > aspect.base else ("better", "LESS")
-        aspect.reason = f"{name} {aspect.base / 2**20:.4g} MiB -> {aspect.new / 2**20:.4g} MiB"
-    return aspect
+    sides = [[case[column] for case in all_of(runs) if case.valid] for runs in (match.base, match.new)]
+    base, new = (float(numpy.median(side)) if side else math.nan for side in sides)
+    if not all(sides) or (units == "B" and not (base > 0 and new > 0)):  # memory of 0 bytes is not known
+        return Aspect(name, units, base, new)
+    if abs(new - base) > max(threshold * base, floor):
+        return Aspect(name, units, base, new, "MORE" if new > base else "LESS", f"{name} {base / 2**20:.4g} MiB -> {new / 2**20:.4g} MiB")
+    return Aspect(name, units, base, new, "SAME")
 
 
 def compare_losses(match):
     """Losses of the first step and of the last one that both have, within what the rounding of the type explains. Of the valid run that
     has taken the most steps."""
-    base, new = (max((case.get("losses") for case in all_of(runs) if case.valid), key=len, default=[]) for runs in (match.base, match.new))
-    last = min(len(base), len(new)) - 1
+    sides = [max((case.get("losses") for case in all_of(runs) if case.valid), key=len, default=[]) for runs in (match.base, match.new)]
+    last = min(map(len, sides)) - 1
     tolerances = LOSS_TOLERANCE.get(all_of(match.base)[0]["dtype"], LOSS_TOLERANCE["fp32"])
     for name, at, tolerance in zip(("first loss", "last loss"), (0, last), tolerances):
-        aspect = Aspect(name, units="nat/token")
-        if last >= 0 and not {"dtype", "seed", "learning_rate"} & set(match.differs):
-            aspect.outcome, aspect.word, aspect.base, aspect.new = "same", "SAME", float(base[at]), float(new[at])
-            if not abs(aspect.new - aspect.base) <= tolerance * abs(aspect.base) or not math.isfinite(aspect.base):
-                aspect.outcome, aspect.word = "worse", "WRONG"
-                aspect.reason = f"{name} {aspect.base:.9g} -> {aspect.new:.9g} nat/token, more than {tolerance:.0e} apart"
-        yield aspect
+        if last < 0 or {"dtype", "seed", "learning_rate"} & set(match.differs):
+            yield Aspect(name, "nat/token")
+            continue
+        base, new = (float(losses[at]) for losses in sides)
+        same = abs(new - base) <= tolerance * abs(base) < math.inf
+        yield Aspect(name, "nat/token", base, new, *(("SAME",) if same else (
+            "WRONG", f"{name} {base:.9g} -> {new:.9g} nat/token, more than {tolerance:.0e} apart")))
 
 
 def compare_case(match, rules):
     case, times = all_of(match.base)[0], times_of(match, rules.quantile)
     aspects = [compare_verdicts(match),
                compare_times(times, rules),
-               compare_bytes(match, "memory", "memory_measured", rules.memory_threshold),
-               compare_bytes(match, "process peak", "process_peak", rules.memory_threshold, NOISE_OF_PROCESS),
-               compare_bytes(match, "device memory", "device_used", rules.memory_threshold, NOISE_OF_PROCESS),
-               compare_bytes(match, "bytes inside", "bytes_inside", units="B/step"),
-               compare_bytes(match, "bytes between", "bytes_between", units="B/step"),
+               compare_bytes(match, "memory", "memory_measured", "B", rules.memory_threshold),
+               compare_bytes(match, "process peak", "process_peak", "B", rules.memory_threshold, NOISE_OF_PROCESS),
+               compare_bytes(match, "device memory", "device_used", "B", rules.memory_threshold, NOISE_OF_PROCESS),
+               compare_bytes(match, "bytes inside", "bytes_inside"),
+               compare_bytes(match, "bytes between", "bytes_between"),
                *compare_losses(match)]
     return CaseComparison(case, label_of(case), match.differs, times, {aspect.name: aspect for aspect in aspects})
 
@@ -264,9 +259,9 @@ def notes_on(base, new, matches, only_base, only_new):
     """What a reader should know beyond the figures."""
     notes = []
 
-    def note(name, there, here, more=""):
+    def note(name, there, here):
         if there != here:
-            notes.append(f"{name} = " + " -> ".join(" and ".join(sorted(texts)) or "none" for texts in (there, here)) + more)
+            notes.append(f"{name} = " + " -> ".join(" and ".join(sorted(texts)) or "none" for texts in (there, here)))
 
     sessions = [[session for file in side for session in file.sessions] for side in (base, new)]
     for name in ("version", "git_hash", "build_type", "compiler", "compiler_flags", "kokkos", "mpi", "nccl", "cuda", "driver"):
@@ -274,13 +269,10 @@ def notes_on(base, new, matches, only_base, only_new):
     for name in ("libraries", "environment"):
         there, here = ({text for session in side for text in session.get(name, [])} for side in sessions)
         note(name, there - here, here - there)
-    for column in EFFORT:  # need not agree, but may explain why a side scatters more; of the first case in which they differ
-        sides = [(match, *({str(case[column]) for case in all_of(runs)} for runs in (match.base, match.new))) for match in matches]
-        for match, there, here in [side for side in sides if side[1] != side[2]][:1]:
-            note(column, there, here, f" in {label_of(all_of(match.base)[0])}")
+    for name in EFFORT:  # need not agree, but may explain why a side scatters more
+        note(name, *({str(case[name]) for match in matches for case in all_of(match[side])} for side in (0, 1)))
     for name in WHAT_MATTERS:
-        match = next((match for match in matches if name in match.differs), None)
-        if match:
+        if match := next((match for match in matches if name in match.differs), None):
             notes.append(f"{name} = {value_of(name, all_of(match.base)[0])} -> {value_of(name, all_of(match.new)[0])}, as allowed")
     return notes + [f"only in the base: {label}" for label in only_base] + [f"only in the new one: {label}" for label in only_new]
 
@@ -396,45 +388,35 @@ def require_known(allowed):
         raise BadInput(f"--allow {name} is not known; did you mean {nearest}? It takes {', '.join(WHAT_MATTERS)}")
 
 
-def number_between(low, high, what):
+def number(low, high, off=None):
+    """The type of an option: a number or a percentage within bounds, or what `off` stands for."""
     def parse(text):
+        if text == "off" and off:
+            return off
         with contextlib.suppress(ValueError):
-            if low <= float(text) <= high:
-                return float(text)
-        raise argparse.ArgumentTypeError(f"{text} is not {what}")
+            value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+            if low <= value <= high:
+                return value
+        raise argparse.ArgumentTypeError(f"{text} is no number from {low:g} to {high:g}{', such as 0.05 or 5%, nor off' if off else ''}")
     return parse
-
-
-def share(text):
-    """A threshold: 0.05, 5% or "off". A half and more can only be a slip: 5 for 5 %."""
-    if text == "off":
-        return 1e6
-    value = number_between(-1e300, 1e300, "a share, such as 0.05 or 5%")(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    if not 1e-9 <= value < 0.5:
-        raise argparse.ArgumentTypeError(f"{text} is not a threshold between 0 and 0.5; write 0.05 or 5% for 5 %, or off")
-    return value
 
 
 def parse(words):
     parser = Parser(prog="compare", description="Has the second result become slower, larger or wrong against the first? Exit code 0: no, "
                                                 "or not certainly; 1: yes; 2: nothing can be compared (docs/compare.md).")
-    probability = number_between(0.5, 0.99999, "a probability from 0.5 to 0.99999")
-    quantile = number_between(0, 0.5, "between 0 (the fastest sample) and 0.5 (the median)")
-    for name, options in {
-            "files": {"metavar": "FILE.h5", "nargs": "*", "help": "the base and the new result file"},
-            "--base": {"metavar": "FILE.h5", "nargs": "+", "default": [], "help": "several files of the base: the i-th is paired with the i-th --new"},
-            "--new": {"metavar": "FILE.h5", "nargs": "+", "default": [], "help": "as many of the new one, measured in turn with them"},
-            "--threshold": {"type": share, "default": 0.05, "help": "least relative difference of step times that matters: 0.05, 5%%, or off (%(default)s)"},
-            "--memory-threshold": {"type": share, "default": 0.05, "help": "the same of memory (%(default)s)"},
-            "--confidence": {"type": probability, "default": 0.95, "help": "of the interval of the ratio of step times (%(default)s)"},
-            "--quantile": {"type": quantile, "default": 0.0, "help": "which sample stands for a run: 0 the fastest, 0.5 the median"},
-            "--allow": {"metavar": "NAME", "action": "append", "default": [],
-                        "help": f"what may differ although it matters: {', '.join(WHAT_MATTERS)}; may be repeated"},
-            "--strict": {"action": "store_true", "help": "AMBIGUOUS fails too"},
-            "--json": {"action": "store_true", "help": "print one JSON object and nothing else"},
-            "--junit": {"metavar": "FILE.xml", "help": "write a test report for CI"},
-            "--markdown": {"metavar": "FILE.md", "help": "write the output for the summary of a CI job"}}.items():
-        parser.add_argument(name, **options)
+    share, add = number(1e-9, 0.499, off=1e6), parser.add_argument  # a half and more can only be a slip: 5 for 5 %
+    add("files", metavar="FILE.h5", nargs="*", help="the base and the new result file")
+    add("--base", metavar="FILE.h5", nargs="+", default=[], help="several files of the base: the i-th is paired with the i-th --new")
+    add("--new", metavar="FILE.h5", nargs="+", default=[], help="as many of the new one, measured in turn with them")
+    add("--threshold", type=share, default=0.05, help="least relative difference of step times that matters: 0.05, 5%%, or off (%(default)s)")
+    add("--memory-threshold", type=share, default=0.05, help="the same of memory (%(default)s)")
+    add("--confidence", type=number(0.5, 0.99999), default=0.95, help="of the interval of the ratio of step times (%(default)s)")
+    add("--quantile", type=number(0, 0.5), default=0.0, help="which sample stands for a run: 0 the fastest, 0.5 the median")
+    add("--allow", metavar="NAME", action="append", default=[], help=f"what may differ although it matters: {', '.join(WHAT_MATTERS)}; may be repeated")
+    add("--strict", action="store_true", help="AMBIGUOUS fails too")
+    add("--json", action="store_true", help="print one JSON object and nothing else")
+    add("--junit", metavar="FILE.xml", help="write a test report for CI")
+    add("--markdown", metavar="FILE.md", help="write the output for the summary of a CI job")
     options = parser.parse_args(words)
     if (len(options.files), bool(options.base), bool(options.new)) not in ((2, False, False), (0, True, True)):
         raise BadInput("compare takes two files, the base and the new one, or several of each: compare --base a1.h5 a2.h5 --new b1.h5 b2.h5")

@@ -32,57 +32,44 @@ def between(values, left_out):
     return Interval(float(ordered[left_out - 1]), float(numpy.median(ordered)), float(ordered[-left_out]))
 
 
-def left_out(cumulated, confidence):
-    """The most values at each end whose probability stays within (1 - confidence) / 2; cumulated[i] is that of at most i."""
-    return int(numpy.searchsorted(cumulated, (1 - confidence) / 2, side="right"))
-
-
-@functools.lru_cache
 def pairs_left_out(n, confidence):
-    return min(left_out(bdtr(numpy.arange(n // 2 + 1), n, 0.5), confidence), n // 2)
+    """The most values at each end that lie outside with a probability of (1 - confidence) / 2 at most: P(0 .. i of n coins show heads)."""
+    return int((bdtr(numpy.arange(n // 2), n, 0.5) <= (1 - confidence) / 2).sum())
 
 
 def mann_whitney(n, m):
-    """P(U = u) of the Mann-Whitney statistic for u = 0 .. n m / 2, when both samples come from one distribution: in how many orders of
-    n and m values does a value of the second lie below one of the first u times?"""
-    half = n * m // 2
-    counts = numpy.zeros((m + 1, half + 1))  # [j, u]: with the values of the first sample seen so far and j of the second
-    counts[:, 0] = 1
-    for _ in range(n):
-        for j in range(1, m + 1):
-            # The largest value is one of the first sample, above all j of the second; or it is of the second.
-            here = counts[j - 1].copy()
-            here[j:] += counts[j, :half + 1 - j]
-            counts[j] = here
-    return counts[m] / math.comb(n + m, m)
+    """P(U = u) of the Mann-Whitney statistic for u = 0 .. n m / 2, when both samples come from one distribution: the coefficients of
+    the product of (1 - x^(n + i)) / (1 - x^i) over i = 1 .. m, which are exact in these numbers."""
+    counts = numpy.zeros(n * m // 2 + 1)
+    counts[0] = 1
+    for i in range(1, m + 1):
+        counts[n + i:] -= counts[:max(len(counts) - n - i, 0)].copy()
+        for first in range(min(i, len(counts))):
+            counts[first::i] = numpy.cumsum(counts[first::i])
+    return counts / math.comb(n + m, m)
 
 
 @functools.lru_cache
 def differences_left_out(n, m, confidence):
     if n + m < EXACT_UP_TO:
-        probability = mann_whitney(n, m)
-        return min(left_out(numpy.cumsum(probability), confidence), len(probability) - 1)
+        return int((numpy.cumsum(mann_whitney(n, m)) <= (1 - confidence) / 2).sum())
     deviation = math.sqrt(n * m * (n + m + 1) / 12)
     return int(max(0.0, n * m / 2 + ndtri((1 - confidence) / 2) * deviation))
 
 
 def median_interval(differences, confidence):
     """The median of differences of pairs that are independent of each other; ends at order statistics that follow from the binomial
-    distribution alone (the sign test turned round: Thompson, "On confidence ranges for the median", Annals of Mathematical Statistics
-    7, 1936; Hollander, Wolfe and Chicken, "Nonparametric Statistical Methods", section 3.6). Of 12 pairs two on each side may be wrong
-    by any amount without moving the interval beyond the others. None if there are too few: six are needed for 0.95."""
+    distribution alone (the sign test turned round: Hollander, Wolfe and Chicken, "Nonparametric Statistical Methods", section 3.6). Of
+    12 pairs two on each side may be wrong by any amount without moving the interval beyond the others. None if there are too few: six are
+    needed for 0.95."""
     return between(differences, pairs_left_out(len(differences), confidence))
 
 
 def shift_interval(base, new, confidence):
     """By how much `new` is shifted against `base`, two independent samples of the same shape: the median of all differences between one
-    of each (Hodges and Lehmann, "Estimates of location based on rank tests", Annals of Mathematical Statistics 34, 1963), and the
-    differences at which the Mann-Whitney test turns (Hollander, Wolfe and Chicken, sections 4.2 and 4.3); by its normal approximation
-    from 50 values on. None if they are too few: four each are needed for 0.95."""
-    if not len(base) or not len(new):
-        return None
-    differences = numpy.subtract.outer(numpy.asarray(new), numpy.asarray(base)).ravel()
-    return between(differences, differences_left_out(len(base), len(new), confidence))
+    of each (Hodges and Lehmann), and the differences at which the Mann-Whitney test turns (Hollander, Wolfe and Chicken, sections 4.2 and
+    4.3); by its normal approximation from 50 values on. None if they are too few: four each are needed for 0.95."""
+    return between(numpy.subtract.outer(new, base).ravel(), differences_left_out(len(base), len(new), confidence))
 
 
 def least_pairs(confidence):

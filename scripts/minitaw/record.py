@@ -6,9 +6,9 @@ truncated or damaged file is refused in one sentence and never crashes a reader.
 
 import functools
 import math
-import os
 import pathlib
 import re
+import string
 import zlib
 from dataclasses import dataclass, field
 
@@ -17,15 +17,10 @@ import numpy
 
 from .command import BadInput
 
-SCHEMA, SEAL_BYTES = 4, 512
-SEAL_WORDS = b"miniTaw result, schema "
-SEAL_FORM = re.compile(re.escape(SEAL_WORDS) + rb"\d{1,9}, (\d{1,18}) bytes, crc32 [0-9a-f]{8}\n *\n")
-HDF5_WORDS = b"\x89HDF\r\n\x1a\n"
-DAMAGE = (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError, IndexError)
-# Datasets of a case that are read, with their axes: P ranks, K any number.
-SHAPES = {"seconds": "KP", "repetition": "K", "position": "K", "losses": "K", "memory/planned": "P5", "memory/measured": "P5",
-          "bytes/planned": "PP4", "bytes/counted": "PP4", "time/length": "", "idle_ticks": "P"}
-SHAPES |= {f"device/{name}": "KP" for name in ("clock", "memory_clock", "temperature", "power", "throttle", "energy")}
+SCHEMA, SEAL_BYTES, SEAL_WORDS = 4, 512, b"miniTaw result, schema "
+# Datasets of a case that are read.
+DATASETS = ["seconds", "repetition", "position", "losses", "memory/planned", "memory/measured", "bytes/planned", "bytes/counted", "idle_ticks",
+            *(f"device/{name}" for name in ("clock", "memory_clock", "temperature", "power", "throttle", "energy"))]
 
 
 def seal_of(schema, image):
@@ -36,10 +31,6 @@ def seal_of(schema, image):
 
 def read_bytes(name):
     try:
-        if not os.path.lexists(name):
-            raise BadInput(f"{name} cannot be read: there is no such file")
-        if not pathlib.Path(name).is_file():
-            raise BadInput(f"{name} is not a file")
         return pathlib.Path(name).read_bytes()
     except (OSError, MemoryError) as error:
         raise BadInput(f"{name} cannot be read: {getattr(error, 'strerror', None) or 'it does not fit into memory'}") from error
@@ -47,24 +38,14 @@ def read_bytes(name):
 
 def unseal(name, content):
     """The HDF5 part of a file."""
-    def changed(what):
-        return BadInput(f"{name} is damaged or was changed after it was written: {what}")
-
     seal, image = content[:SEAL_BYTES], content[SEAL_BYTES:]
-    if not seal.startswith(SEAL_WORDS):
-        if content.startswith(HDF5_WORDS) or image.startswith(HDF5_WORDS):
-            raise changed("it has lost its seal, the first 512 bytes; use the file that minitaw run has left")
-        raise BadInput(f"{name} is not a miniTaw result, or it is damaged")
-    schema, form = re.match(rb"\d{1,9}", seal[len(SEAL_WORDS):]), SEAL_FORM.fullmatch(seal)
-    if schema and int(schema[0]) != SCHEMA:
-        raise BadInput(f"{name} has schema version {int(schema[0])}, these scripts read {SCHEMA}; use those of the miniTaw that wrote it")
-    if not form:
-        raise changed("its seal, the first 512 bytes, cannot be understood")
-    if len(image) != int(form[1]):
-        kind = "truncated" if len(image) < int(form[1]) else "longer than it was"
-        raise changed(f"{kind}, {len(content)} of {int(form[1]) + SEAL_BYTES} bytes")
+    schema = re.match(SEAL_WORDS + rb"(\d{1,9})", seal)
+    if not schema:
+        raise BadInput(f"{name} is not a miniTaw result, or has lost its seal, the first {SEAL_BYTES} bytes")
+    if int(schema[1]) != SCHEMA:
+        raise BadInput(f"{name} has schema version {int(schema[1])}, these scripts read {SCHEMA}; use those of the miniTaw that wrote it")
     if seal_of(SCHEMA, image) != seal:
-        raise changed("its checksum differs from the one in its seal")
+        raise BadInput(f"{name} is damaged: truncated, or changed after it was written (length and checksum differ from its seal)")
     return image
 
 
@@ -72,12 +53,9 @@ def open_result(name, content=None):
     """An open h5py.File, read only, of a result file, or of its bytes. Raises BadInput for a file that is none or damaged."""
     image = unseal(name, read_bytes(name) if content is None else content)
     try:
-        file = h5py.File(h5py.h5f.open_file_image(image), "r")
-        if file.attrs["format"] == "minitaw" and int(file.attrs["schema"]) == SCHEMA:
-            return file
-    except DAMAGE as error:
+        return h5py.File(h5py.h5f.open_file_image(image), "r")
+    except OSError as error:
         raise BadInput(f"{name} is damaged: HDF5 cannot open it") from error
-    raise BadInput(f"{name} is an HDF5 file, but not a miniTaw result")
 
 
 @dataclass
@@ -157,11 +135,6 @@ class Result:
         return self.path.name
 
 
-def require(holds, what):
-    if not holds:
-        raise ValueError(what)
-
-
 def read_all(group, names):
     """Those of the datasets that there are, by name: numbers as numpy has them, texts as str or a list of them."""
     found = {}
@@ -169,89 +142,44 @@ def read_all(group, names):
         if name in group:
             dataset = group[name]
             values = dataset.asstr(errors="replace")[()] if h5py.check_string_dtype(dataset.dtype) else dataset[()]
-            found[name] = [str(value) for value in values] if getattr(values, "dtype", None) == object else values
+            found[name] = values.tolist() if getattr(values, "dtype", None) == object else values
     return found
 
 
 def read_cases(result, file):
     """The file says itself which columns there are, in which order, and which of them are settings."""
     summary = file["summary"]
-    names = [str(name) for name in summary.attrs.get("columns", summary)]
-    result.units = {name: str(summary[name].attrs["units"]) for name in names}
+    names = summary.attrs["columns"]
+    result.units = {name: summary[name].attrs["units"] for name in names}
     result.settings = [name for name in names if name in file["cases"].get("0000/settings", {})]
-    columns = read_all(summary, names)
-    require(len({len(column) for column in columns.values()}) <= 1, "the columns of the summary differ in length")
-    for i, cells in enumerate(zip(*(column if isinstance(column, list) else column.tolist() for column in columns.values()))):
+    columns = [column if isinstance(column, list) else column.tolist() for column in read_all(summary, names).values()]
+    for i, cells in enumerate(zip(*columns)):
         group = file[f"cases/{i:04}"]
-        result.cases.append(Case(result, dict(zip(names, cells)), read_all(group, SHAPES), "timeline" in group))
-        require_sound(result.cases[-1])
-
-
-def require_sound(case):
-    """What the figures rely on. No figure of a summary is negative (a seed may look so) or endless; what does not exist is NaN."""
-    where, ranks, sizes = f"case {case['case']}", case["ranks"], case["groups"].split("+")
-    for name, value in case.row.items():
-        number = isinstance(value, (int, float)) and name != "seed"
-        require(not number or math.isnan(value) or 0 <= value < 2**62, f"{where}: {name} is {value}")
-    require(ranks > 0 and case["seq"] > 0, f"{where} has no ranks or no tokens")
-    require(all(size.isdecimal() and len(size) < 9 for size in sizes) and sum(map(int, sizes)) == ranks, f"{where}: {ranks} ranks in groups {case['groups']}")
-    require(case["session"] < len(case.file.sessions), f"{where} names session {case['session']}, which is not there")
-    for name, axes in SHAPES.items():
-        values, expected = case.get(name), [ranks if axis == "P" else axis for axis in axes]
-        if 0 not in values.shape:
-            require(len(values.shape) == len(expected) and all(e == "K" or int(e) == s for s, e in zip(values.shape, expected)),
-                    f"{where}: {name} has the shape {values.shape}")
-            endless = name == "device/throttle"  # all bits: the device does not tell
-            require(endless or not ((values < 0) | (values >= 2**62)).any(), f"{where}: {name} holds what cannot be")
-    require(numpy.isfinite(case.get("seconds")).all() and (case.samples > 0).all(), f"{where}: seconds holds what is no time")
-    require(len(case.repetition) == len(case.samples), f"{where}: repetition and seconds differ in length")
-    require((case.repetition < len(case.get("position"))).all(), f"{where}: a repetition without a position")
-
-
-def damaged(name, error):
-    return BadInput(f"{name} is damaged: {' '.join(str(error).split())}")
+        result.cases.append(Case(result, dict(zip(names, cells)), read_all(group, DATASETS), "timeline" in group))
 
 
 def load(name, content=None, letter=""):
     """A result from a file, or from its bytes. Raises BadInput for a file that is missing, no result, damaged or of another schema."""
     with open_result(str(name), content) as file:
-        try:
-            first, result = file["provenance"], Result(pathlib.Path(name), letter)
-            sessions = [first, *[first["resumed"][number] for number in sorted(first.get("resumed", {}))]]
-            result.sessions = [read_all(session, [key for key in session if key != "resumed"]) for session in sessions]
-            read_cases(result, file)
-            return result
-        except DAMAGE as error:
-            raise damaged(name, error) from error
+        first, result = file["provenance"], Result(pathlib.Path(name), letter)
+        sessions = [first, *[first["resumed"][number] for number in sorted(first.get("resumed", {}))]]
+        result.sessions = [read_all(session, [key for key in session if key != "resumed"]) for session in sessions]
+        read_cases(result, file)
+        return result
 
 
 def load_all(names):
-    """All files, in the order given; with letters where there are several."""
-    return [load(name, letter=letter_of(number) if len(names) > 1 else "") for number, name in enumerate(names)]
-
-
-def letter_of(number):
-    """A, B, ..., Z, AA, AB, ..."""
-    return (letter_of(number // 26 - 1) if number >= 26 else "") + chr(ord("A") + number % 26)
+    """All files, in the order given; with letters (A ... Z, A1 ...) where there are several."""
+    letters = [f"{string.ascii_uppercase[number % 26]}{number // 26 or ''}" for number in range(len(names))] if len(names) > 1 else [""]
+    return [load(name, letter=letter) for name, letter in zip(names, letters)]
 
 
 def read_timeline(case):
-    """Columns of the timeline of a case, codes replaced by their names: {name: array or list of str}."""
+    """Columns of the timeline of a case, codes replaced by their names: {name: list}."""
     with open_result(case.file.path) as file:
-        try:
-            group = file[f"cases/{case.number:04}/timeline"]
-            columns = {name: column[()] for name, column in group.items()}
-            codes = {name: [str(code) for code in column.attrs["codes"]] for name, column in group.items() if "codes" in column.attrs}
-            require(len({len(column) for column in columns.values()}) == 1, "the columns of a timeline differ in length")
-            for name in ("lane", "kind", "payload"):
-                require(((columns[name] >= 0) & (columns[name] < len(codes[name]))).all(), f"a timeline with an unknown {name}")
-            for name in ("rank", "peer"):
-                require((columns[name] < case["ranks"]).all() and (columns["rank"] >= 0).all(), f"a timeline with an unknown {name}")
-            require(all((numpy.isfinite(columns[name]) & (abs(columns[name]) < 1e9)).all() for name in ("ready", "begin", "end")), "a timeline without times")
-            require((columns["begin"] <= columns["end"]).all(), "an action that ends before it begins")
-            return columns | {name: [codes[name][code] for code in columns[name]] for name in codes}
-        except DAMAGE as error:
-            raise damaged(case.file.path, error) from error
+        columns = file[f"cases/{case.number:04}/timeline"].items()
+        codes = {name: column.attrs["codes"] for name, column in columns if "codes" in column.attrs}
+        return {name: [str(codes[name][value]) for value in column[()]] if name in codes else column[()].tolist() for name, column in columns}
 
 
 # What the provenance of a session holds, in the words of a reader.

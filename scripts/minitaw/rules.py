@@ -10,7 +10,7 @@ from .record import cell_text, load
 DECKS = pathlib.Path(__file__).resolve().parents[2] / "inputs/acceptance"
 NAMES = ["small", "medium", "large"]
 MODEL = ["layers", "hidden", "heads", "kv_heads", "vocab", "ffn"]
-FIXED = ["dtype", "data", "seed", "learning_rate"]
+FIXED = ["dtype", "data", "seed", "learning_rate", "micro_batch_per_rank"]
 COUNTED = ["steps", "repeats", "warmup"]
 LEAST_TIMED_SECONDS = 10  # in every case; small: any
 
@@ -47,46 +47,37 @@ def read_size(name):
     """What the deck of a size says: settings, as in a summary, but `seq` are its lengths, rising."""
     deck = tomllib.loads((DECKS / f"{name}.toml").read_text(encoding="utf-8"))
     row = {key: value if isinstance(value, list) else size_value(value) for key, value in deck.items()}
-    return row | {"name": name, "seq": sorted(map(size_value, deck["seq"])), "ffn": str(row["ffn"])}  # the summary names the widths of all blocks
+    # the summary names the widths of all blocks
+    return row | {"name": name, "seq": sorted(map(size_value, deck["seq"])), "ffn": str(row["ffn"]), "micro_batch_per_rank": ""}
 
 
-def broken_rule(case, size):
-    """What of the rules the case does not keep; empty: nothing."""
-    if any(case[name] != size[name] for name in MODEL):
-        return f"its model is not that of {size['name']}"
-    for name in FIXED:
-        if case[name] != size[name]:
-            return f"{name} is \"{cell_text(case[name])}\", {size['name']} has \"{cell_text(size[name])}\""
-    if case["micro_batch_per_rank"]:
-        return f"micro_batch_per_rank is \"{case['micro_batch_per_rank']}\", {size['name']} has \"\""
-    for name in COUNTED:
-        if case[name] < size[name]:
-            return f"{name} = {case[name]}, {size['name']} needs {size[name]}"
+def broken_rules(case, size):
+    """What of the rules the case does not keep, one sentence each."""
+    name, sequences, timed = size["name"], size["micro_batch"] * size["micro_batches"], case["median_s"] * case["samples"]
+    if any(case[key] != size[key] for key in MODEL):
+        yield f"its model is not that of {name}"
+    yield from (f'{key} is "{cell_text(case[key])}", {name} has "{cell_text(size[key])}"' for key in FIXED if case[key] != size[key])
+    yield from (f"{key} = {case[key]}, {name} needs {size[key]}" for key in COUNTED if case[key] < size[key])
     if case["seq"] not in size["seq"]:
-        return f"seq = {case['seq']} is no length of {size['name']}"
-    sequences = size["micro_batch"] * size["micro_batches"]
+        yield f"seq = {case['seq']} is no length of {name}"
     if tokens_of(case) != sequences * case["seq"]:
-        return f"{tokens_of(case) // case['seq']} sequences in a step, {size['name']} has {sequences}"
+        yield f"{tokens_of(case) // case['seq']} sequences in a step, {name} has {sequences}"
     if case["verdict"] != "VALID":
-        return case["verdict"]
-    timed = case["median_s"] * case["samples"]
-    if size["name"] != "small" and not timed >= LEAST_TIMED_SECONDS:
-        return f"{timed:.3g} s of timed steps, {LEAST_TIMED_SECONDS} are needed: raise steps"
-    return ""
+        yield case["verdict"]
+    if name != "small" and not timed >= LEAST_TIMED_SECONDS:
+        yield f"{timed:.3g} s of timed steps, {LEAST_TIMED_SECONDS} are needed: raise steps"
 
 
-def broken_session(sessions):
-    for session in sessions:
-        git_hash = session.get("git_hash", "")
+def broken_by_sessions(sessions):
+    for git_hash in (session.get("git_hash", "") for session in sessions):
         if git_hash in ("", "unknown"):
-            return "the commit of the program is not known"
+            yield "the commit of the program is not known"
         if git_hash.endswith("-dirty"):
-            return f"the sources differ from their commit ({git_hash})"
+            yield f"the sources differ from their commit ({git_hash})"
         if git_hash != sessions[0]["git_hash"]:
-            return "its sessions are of different commits"
-        if not all(len(session.get(name, "")) for name in ("devices", "command", "deck")):
-            return "its provenance is not complete"
-    return ""
+            yield "its sessions are of different commits"
+    if not all(len(session.get(name, "")) for session in sessions for name in ("devices", "command", "deck")):
+        yield "its provenance is not complete"
 
 
 def official(result):
@@ -97,15 +88,11 @@ def official(result):
         return Official(reason="its model is that of none of small, medium, large")
     bests = [min((case for case in result.cases if case.valid and case["seq"] == seq), key=lambda case: case["median_s"], default=None)
              for seq in size["seq"]]
-    found = Official(size["name"], bests=bests if None not in bests else [])
-    broken = next(((case, rule) for case in result.cases if (rule := broken_rule(case, size))), None)
-    if broken:
-        found.reason = f"case {broken[0]['case']}: {broken[1]}"
-    elif not found.bests:
-        found.reason = f"{size['name']} has the lengths {', '.join(map(str, size['seq']))}, not all of them are here"
-    else:
-        found.reason = broken_session(result.sessions)
-    return found
+    broken = [f"case {case['case']}: {rule}" for case in result.cases for rule in broken_rules(case, size)]
+    if None in bests:
+        bests = []
+        broken.append(f"{size['name']} has the lengths {', '.join(map(str, size['seq']))}, not all of them are here")
+    return Official(size["name"], next(iter([*broken, *broken_by_sessions(result.sessions)]), ""), bests)
 
 
 def main(words=None):

@@ -78,7 +78,7 @@ def check_refusals():
     refused("--check", "cut.tar.gz", says="damaged")
     refused("--check", "r.h5", says="not a tar.gz")
     refused("--check", "missing.tar.gz", says="cannot be read")
-    refused("--check", ".", says="not a file")
+    refused("--check", ".", says="Is a directory")
     refused(says="name a result file")
     refused("r.h5", "--check", "r.tar.gz", says="name a result file")
     refused("--check", "r.tar.gz", "-o", "x.tar.gz", says="--check")

@@ -136,7 +136,7 @@ def check_threshold():
     assert compared_once(slower(1.2), Rules(threshold=0.3)).text() == "SAME"
     for low, high, word in ((0.96, 1.04, "SAME"), (1.02, 1.049, "SAME"), (0.96, 1.06, "AMBIGUOUS"), (1.04, 1.2, "AMBIGUOUS"), (1.051, 1.2, "SLOWER"),
                             (0.8, 0.951, "FASTER"), (0.8, 0.953, "AMBIGUOUS"), (0.5, 2, "AMBIGUOUS")):
-        assert judge(Interval(low, (low + high) / 2, high), Rules()).word == word, (low, high)
+        assert judge(Interval(low, (low + high) / 2, high), Rules())[0] == word, (low, high)
 
 
 def check_quantile():

@@ -18,6 +18,6 @@ def check_pictures(option, prefix):
 
 check_pictures(FOLDER / "plot", FOLDER / "plot")
 check_pictures(FOLDER, FOLDER / SAMPLE.stem)
-refused("plot", FOLDER / "missing.h5", says="no such file")
+refused("plot", FOLDER / "missing.h5", says="No such file")
 refused("plot", REPOSITORY / "README.md", says="not a miniTaw result")
 refused("plot", SAMPLE, "-o", FOLDER / "missing/plot", says="no folder")
