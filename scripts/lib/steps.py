@@ -27,8 +27,8 @@ WELL = {
 }
 
 
-def have(program):
-    return shutil.which(program) is not None
+# Programs that a machine or a build may lack.
+MAY_LACK = r"test_\w+|minitaw_kernels|compute-sanitizer|ncu"
 
 
 def answer(command, seconds=30, **more):
@@ -38,10 +38,6 @@ def answer(command, seconds=30, **more):
         return done.returncode, done.stdout + done.stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         return 127, str(error)
-
-
-def sanitizer(tool):
-    return ["compute-sanitizer", "--tool", tool, "--target-processes", "all", "--error-exitcode", "9"]
 
 
 def end_all(process, mark):
@@ -67,33 +63,29 @@ class Run:
         parser = argparse.ArgumentParser(prog=f"scripts/{script}", allow_abbrev=False)
         parser.add_argument("out", metavar="OUT", type=pathlib.Path)
         if takes_peer:
-            parser.add_argument("--peer", metavar="SCRIPT.py", type=self.file)
+            parser.add_argument("--peer", metavar="SCRIPT.py", type=os.path.realpath)
         parser.add_argument("--limit", metavar="SECONDS", type=int, default=540)
         self.options = parser.parse_args()
-        self.out = self.options.out.resolve()
+        if takes_peer and self.options.peer and not os.path.isfile(self.options.peer):
+            parser.error(f"there is no file {self.options.peer}")
         if (HERE / "build/cuda").is_dir():
             folders = [HERE / "build/cuda", HERE / "build/cuda/benchmarks", *sorted((HERE / "build/cuda/tests").glob("*"))]
             os.environ["PATH"] = ":".join([*map(str, folders), os.environ["PATH"]])
-        if not have("minitaw"):
+        if not shutil.which("minitaw"):
             sys.exit(f"minitaw: no minitaw in PATH: run it from a packed folder (packed/run scripts/{script} OUT), or build build/cuda first")
         # Several ranks share the processor; the device does the work.
         os.environ |= {"OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", "KOKKOS_DISABLE_WARNINGS": "1"}
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # steps are ended on the way out
-        self.files = self.out / "files"
+        self.out = self.options.out.resolve()
+        self.files, self.table, self.log = (self.out / name for name in ("files", "table.txt", "log.txt"))
         shutil.rmtree(self.files, ignore_errors=True)
         self.files.mkdir(parents=True)
-        for name in ("table.txt", "log.txt"):
-            (self.out / name).unlink(missing_ok=True)
+        for left in (self.table, self.log):
+            left.unlink(missing_ok=True)
         self.failed, self.steps, self.said, self.began = False, 0, "", time.monotonic()
         _, version = answer(["minitaw", "--version"])
         _, device = answer(["nvidia-smi", "--query-gpu=name,memory.total,clocks.max.sm,power.limit,driver_version", "--format=csv,noheader"])
         self.tell(time.strftime("%FT%TZ", time.gmtime()), *(version.splitlines()[:1] + device.splitlines()[:4]), "")
-
-    @staticmethod
-    def file(text):
-        if not os.path.isfile(text):
-            raise argparse.ArgumentTypeError(f"there is no file {text}")
-        return os.path.realpath(text)
 
     def path(self, name):
         """A file that comes back."""
@@ -104,7 +96,7 @@ class Run:
 
     def tell(self, *lines):
         """On standard output and in the table."""
-        with open(self.out / "table.txt", "a", encoding="utf-8") as table:
+        with open(self.table, "a", encoding="utf-8") as table:
             for stream in (sys.stdout, table):
                 print(*lines, sep="\n", file=stream, flush=True)
 
@@ -118,14 +110,14 @@ class Run:
     def libraries(self, programs):
         """The first row: programs whose libraries are not there would all fail, each in its own words. Their paths by name."""
         missing, found = {}, {}
-        for program in filter(have, programs):
+        for program in filter(shutil.which, programs):
             code, said = answer(["ldd", shutil.which(program)])
             lost = re.findall(r"^\s*(\S+) => not found", said, re.M) or re.findall(r"(?:version .|shared libraries: )([^\s':]+)", said)
             for name in lost or ([said.strip().splitlines()[-1] if said.strip() else "what ldd says"] if code else []):
                 missing.setdefault(name, []).append(program)
             found |= re.findall(r"^\s*(\S+) => (/\S+)", said, re.M)
         if not missing:
-            self.row("libraries", "ok", detail=f"of {len([*filter(have, programs)])} programs")
+            self.row("libraries", "ok", detail=f"of {len([*filter(shutil.which, programs)])} programs")
             return found
         needed = " and ".join(f"{name} (for {', '.join(by)})" for name, by in sorted(missing.items()))
         self.row("libraries", "FAILED", detail="not found: " + ", ".join(sorted(missing)))
@@ -134,39 +126,35 @@ class Run:
     def call(self, command, seconds, environment):
         """Exit code, None after a time-out, and output, which goes to the log."""
         self.steps += 1
-        mark = f"MINITAW_STEP={os.getpid()}.{self.steps}"
-        with open(self.out / "log.txt", "ab+") as log:
+        mark, code = f"{os.getpid()}.{self.steps}", None
+        with open(self.log, "ab+") as log:
             begin = log.seek(0, os.SEEK_END)
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=HERE,
+                                       env=os.environ | environment | {"MINITAW_STEP": mark})
             try:
-                process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=HERE,
-                                           env=os.environ | environment | dict([mark.split("=")]))
-            except OSError as error:
-                return 127, str(error)
-            code = None
-            try:
-                code = process.wait(seconds)
-            except subprocess.TimeoutExpired:
-                pass
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    code = process.wait(seconds)
             finally:
-                end_all(process, mark.encode())
+                end_all(process, f"MINITAW_STEP={mark}".encode())
             log.seek(begin)
             return code, log.read().decode(errors="replace")
 
     def step(self, name, seconds, command, may=False, environment=None, makes=None):
         """Runs a command and writes its row; whether all was well. What `may` fail does not fail the whole. It must leave the file
         `makes`, if that is given. What it said is in self.said."""
+        if lacking := [word for word in command if re.fullmatch(MAY_LACK, word) and not shutil.which(word)]:
+            self.skip(name, f"no {lacking[0]} here")
+            return False
         if self.left() < 5:
             self.row(name, "NO TIME", may=may)
             return False
         seconds, line, began = min(seconds, self.left()), " ".join(command), time.monotonic()
-        with open(self.out / "log.txt", "a", encoding="utf-8") as log:
+        with open(self.log, "a", encoding="utf-8") as log:
             log.write(f"\n== {name}: {line}\n")
         code, self.said = self.call(command, seconds, environment or {})
         state, detail = self.judge(code, self.said, line, makes)
-        if code is None:
-            detail = f"after {seconds:.0f} s  {detail}"
-        self.row(name, state, time.monotonic() - began, detail, may)
-        return state in ("ok", "skipped")
+        self.row(name, state, time.monotonic() - began, detail if code is not None else f"after {seconds:.0f} s  {detail}", may)
+        return state == "ok"
 
     @staticmethod
     def judge(code, said, line, makes):
@@ -183,12 +171,6 @@ class Run:
         if re.search(NOT_WELL, said, re.M):
             return "FAILED", f"exit code 0; {last}"
         return ("FAILED" if lacking else "ok"), "; ".join(lacking) or ", ".join(counts)
-
-    def test(self, name, program, seconds, launcher=()):
-        if have(program):
-            self.step(name, seconds, [*launcher, program])
-        else:
-            self.skip(name, f"no {program} here")
 
     def end(self, why=""):
         """The last line, what comes back, and the exit code."""

@@ -37,7 +37,7 @@ def steps_stand_beside_the_peer():
 def gaps_are_measured_where_the_tool_was_built():
     machine()
     table, _ = check("gpu-speed", code=0)
-    assert "built without CUPTI" in row(table, "gaps between kernels") and "no ncu in PATH" in row(table, "counters of kernels")
+    assert "built without CUPTI" in row(table, "gaps between kernels") and "no ncu here" in row(table, "launches of four steps")
     assert "no --peer" in row(table, "peer")
     for lost, told in (("", " ok "), ("*kernel_times*) printf '\\tlibcupti.so.13 => not found\\n' ;;", "no libcupti.so.13 here")):
         machine(ldd=f"case $1 in {lost} *) ;; esac")

@@ -69,7 +69,7 @@ KERNELS = r"""
 case $* in *--verify*) echo 'ok     rmsnorm                  1 x 1               error 1.0e-08, at most 1e-05'; echo '1 of 1 kernels are right' ;; esac
 while [ $# -gt 0 ]; do [ "$1" != --markdown ] || echo '| kernel |' >"$2"; shift; done"""
 SANITIZER = r"""
-tool=$2; shift 6; INNER; code=$?
+tool=$6; shift 6; INNER; code=$?
 case $tool in
   memcheck) echo '========= ERROR SUMMARY: 0 errors' ;;
   racecheck) echo '========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)' ;;
