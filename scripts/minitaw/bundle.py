@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import itertools
 import os
 import pathlib
 import re
@@ -11,7 +12,7 @@ import zlib
 
 from .command import BadInput, Parser, put_out, write_file
 from .export import as_csv, summary_table, summary_text
-from .record import FACTS, closing_text, load, read_bytes, verdict_of
+from .record import FACTS, NODE_FACTS, closing_text, load, read_bytes, texts_of, verdict_of
 from .rules import official
 
 FOLDER, SUMS = "bundle/", "SHA256SUMS"
@@ -45,12 +46,11 @@ def session_text(session):
     def of_rank(rank, names):
         return ", ".join(f"{what}{session[name][rank]}" for name, what in names.items() if rank < len(session.get(name, [])))
 
-    facts = [(title, value) for name, title in (FACTS | {"command": "command"}).items() for value in ([session[name]] if isinstance(session.get(name), str) else session.get(name, [])) if value]
-    for rank, node in enumerate(session.get("nodes", [])):  # by its first rank
-        if node not in session["nodes"][:rank]:
-            facts += [(f"node {node}", text) for text in (of_rank(rank, {"cpu": "processor "}), of_rank(rank, {"os": "system "})) if text]
-    facts += [(f"rank {rank}", of_rank(rank, {"hosts": "", "devices": "", "cores": "cores "})) for rank in range(len(session.get("hosts", [])))]
-    return "".join(f"{line}\n" for line in [*(f"{title:<16} {value}" for title, value in facts), *session.get("environment", [])])
+    nodes, ranks = list(session.get("nodes", [])), range(len(session.get("hosts", [])))
+    facts = [(title, value) for name, title in (FACTS | {"command": "command"}).items() for value in texts_of(session, name)]
+    facts += [(f"node {node}", of_rank(nodes.index(node), {name: what})) for node in dict.fromkeys(nodes) for name, what in NODE_FACTS.items()]
+    facts += [(f"rank {rank}", of_rank(rank, {"hosts": "", "devices": "", "cores": "cores "})) for rank in ranks]
+    return "".join(f"{line}\n" for line in [*(f"{title:<16} {value}" for title, value in facts if value), *session.get("environment", [])])
 
 
 def by_session(sessions, text):
@@ -75,14 +75,7 @@ def decks_of(sessions):
 
 def is_safe(name):
     """Whether a file of this name stays in the folder in which an archive is unpacked, and can stand in a line of SHA256SUMS."""
-    return len(name) <= 200 and re.fullmatch(r"[ -\[\]-~]+", name) and all(0 < len(part) <= 100 and part not in (".", "..") for part in name.split("/"))
-
-
-def read_bounded(path):
-    content = read_bytes(path)
-    if len(content) > MOST_BYTES:
-        raise BadInput(f"{path} has {len(content)} bytes; no bundle holds more than {MOST_BYTES}")
-    return content
+    return re.fullmatch(r"[ -\[\]-~]+", name) and not {"", ".", ".."} & {*name.split("/")}
 
 
 def pack(files):
@@ -104,18 +97,16 @@ def unpack(content, path):
     files = {}
     try:
         plain = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MOST_BYTES + 1)
-        if len(plain) > MOST_BYTES:
-            raise BadInput(f"{path} unpacks to more than {MOST_BYTES} bytes; no bundle does")
-        with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as archive:
-            for count, member in enumerate(archive, 1):
-                if count > MOST_FILES:
-                    raise BadInput(f"{path} holds more than {MOST_FILES} files; no bundle does")
-                if not member.isdir() and not (member.isreg() and is_safe(member.name)):
+        with tarfile.open(fileobj=io.BytesIO(plain[:MOST_BYTES]), mode="r:") as archive:
+            members = list(itertools.islice(archive, MOST_FILES + 1))
+            if len(plain) > MOST_BYTES or len(members) > MOST_FILES:
+                raise BadInput(f"{path} unpacks to more than {MOST_BYTES} bytes or {MOST_FILES} files; no bundle does")
+            for member in (member for member in members if not member.isdir()):
+                if not (member.isreg() and is_safe(member.name)):
                     raise BadInput(f"{path} holds something that no bundle does: a link, or a file with an unsafe name")
                 if member.name in files:
                     raise BadInput(f"{path} holds {member.name} twice")
-                if member.isreg():
-                    files[member.name] = archive.extractfile(member).read()
+                files[member.name] = archive.extractfile(member).read()
     except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
         raise BadInput(f"{path} is not a tar.gz archive, or it is damaged") from error
     return files
@@ -127,18 +118,15 @@ def added_files(paths):
     files = {}
     for path in paths:
         name = f"added/{pathlib.PurePath(path).name}"
-        if not is_safe(name):
-            raise BadInput(f"--add: \"{path}\" cannot be the name of a file in a bundle: it must end in a name of printable ASCII characters "
-                           "without a backslash")
-        if name in files:
-            raise BadInput(f"--add: there is another {name}; give {path} another name")
-        files[name] = read_bounded(path)
+        if not is_safe(name) or name in files:
+            raise BadInput(f"--add: {path} needs another name, one of its own, of printable ASCII characters without a backslash")
+        files[name] = read_bytes(path)
     return files
 
 
 def make(path, added):
     """The archive, as bytes, and the result in it."""
-    content = read_bounded(path)
+    content = read_bytes(path)
     result = load(path, content)
     log = by_session(result.sessions, lambda session: "".join(f"{line}\n" for line in session.get("log", [])) or "no log in this record\n")
     texts = {"log.txt": log, "environment.txt": by_session(result.sessions, session_text), "summary.csv": as_csv(*summary_table(result)),
@@ -150,20 +138,12 @@ def make(path, added):
 
 def check(path):
     """The result in an archive whose files are all what SHA256SUMS says."""
-    def require(holds, what):
-        if not holds:
-            raise BadInput(f"{path} is no bundle, is damaged or was changed: {what}")
-
-    files = {}
-    for name, content in unpack(read_bounded(path), path).items():
-        require(name.startswith(FOLDER), f"{name} is not in the folder {FOLDER}")
-        files[name.removeprefix(FOLDER)] = content
-    for name in (SUMS, "record.h5"):
-        require(name in files, f"it holds no {name}")
-    listed = set(files.pop(SUMS).decode(errors="replace").splitlines())
-    for line in sums_of(files):
-        require(line in listed, f"{line.split('  ', 1)[1]} is not what {SUMS} says")
-    require(len(listed) == len(files), f"{SUMS} has {len(listed)} lines for {len(files)} files")
+    packed = unpack(read_bytes(path), path)
+    files = {name.removeprefix(FOLDER): content for name, content in packed.items()}
+    listed = files.pop(SUMS, b"").decode(errors="replace").splitlines()
+    differ = [name for name in packed if not name.startswith(FOLDER)] + sorted(line.partition("  ")[2] for line in {*sums_of(files)} ^ {*listed})
+    if differ or "record.h5" not in files:
+        raise BadInput(f"{path} is no bundle, is damaged or was changed: {differ[0] if differ else 'record.h5'} is not what {SUMS} says")
     return load(f"record.h5 in {path}", files["record.h5"])
 
 
@@ -172,9 +152,8 @@ def output_of(options):
     output = options.output or pathlib.PurePath(options.file).stem + ".tar.gz"
     if not output.endswith((".tar.gz", ".tgz")):
         raise BadInput(f"-o: \"{output}\" must end in .tar.gz")
-    for path in (options.file, *options.add):
-        if os.path.exists(path) and os.path.exists(output) and os.path.samefile(path, output):
-            raise BadInput(f"-o: {output} is one of the files that go into the bundle")
+    if os.path.realpath(output) in map(os.path.realpath, (options.file, *options.add)):
+        raise BadInput(f"-o: {output} is one of the files that go into the bundle")
     return output
 
 

@@ -186,6 +186,13 @@ def read_timeline(case):
 FACTS = {"version": "miniTaw", "git_hash": "commit", "build_type": "build type", "compiler": "compiler", "compiler_flags": "compiler flags", "kokkos": "Kokkos",
          "mpi": "MPI", "nccl": "NCCL", "cuda": "CUDA", "driver": "device driver", "libraries": "libraries", "deck_path": "deck", "overrides": "--set",
          "links": "shaped links"}
+NODE_FACTS = {"cpu": "processor ", "os": "system "}
+
+
+def texts_of(session, name):
+    """One or more, as a list."""
+    value = session.get(name, [])
+    return [value] if isinstance(value, str) else [str(one) for one in value]
 
 
 # Verdict and figure of merit, in the words of `minitaw show`.
