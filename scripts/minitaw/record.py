@@ -54,7 +54,7 @@ def open_result(name, content=None):
     image = unseal(name, read_bytes(name) if content is None else content)
     try:
         return h5py.File(h5py.h5f.open_file_image(image), "r")
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise BadInput(f"{name} is damaged: HDF5 cannot open it") from error
 
 

@@ -1,8 +1,7 @@
 """Report pages in a real browser: on a phone the first table shows its figures, nothing is wider than the screen and letters stay readable;
 on a screen of 1280 px no table is cut; print is as wide as A4 and cuts no figure. Called with a Chromium and the folder of pages that
-check_report.py has left, or with a Chromium, a page, a width and a picture to write."""
+check_report.py has left."""
 
-import base64
 import json
 import os
 import pathlib
@@ -88,11 +87,6 @@ class Browser:
         """Of a JavaScript expression in the page."""
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
-    def screenshot(self, path, height=None):
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": height or size["height"], "scale": 1}
-        pathlib.Path(path).write_bytes(base64.b64decode(self.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]))
-
 
 def check_screen(browser, url, width, dark=False):
     def check(condition, message):
@@ -122,10 +116,6 @@ def check_print(browser, url):
 
 browser = Browser(sys.argv[1])
 try:
-    if len(sys.argv) > 3:
-        browser.open(pathlib.Path(sys.argv[2]).resolve().as_uri(), int(sys.argv[3]))
-        browser.screenshot(sys.argv[4], *map(int, sys.argv[5:]))
-        sys.exit()
     pages = sorted(pathlib.Path(sys.argv[2]).resolve().glob("*.html"))
     assert len(pages) > 5, f"no pages in {sys.argv[2]}"
     for page in pages:
