@@ -75,39 +75,29 @@ test -e "$(realpath /usr/lib/*/libblas.so)" && realpath /usr/lib/*/libblas.so | 
 
 bwrap_of() { # root: the machine's bubblewrap, or the one in the root through its own loader
   local libraries
-  if command -v bwrap >/dev/null; then
-    bwrap=(bwrap)
-    return
-  fi
   libraries=$(echo "$1"/usr/lib/*-linux-gnu*)
   bwrap=("$(echo "$libraries"/ld-linux*)" --library-path "$libraries" "$1/usr/bin/bwrap")
+  ! command -v bwrap >/dev/null || bwrap=(bwrap)
 }
 
 configure() { # root
   local user=()
   [[ $(id -u) == 0 ]] || user=(--unshare-user --uid 0 --gid 0)
-  bwrap_of "$1"
   env -i PATH=/usr/sbin:/usr/bin HOME=/tmp LC_ALL=C.UTF-8 "${bwrap[@]}" "${user[@]}" --bind "$1" / --dev /dev --proc /proc \
     --tmpfs /tmp --unshare-pid --die-with-parent sh -c "$configure_inside"
 }
 
-bwrap_works() { # root
-  bwrap_of "$1"
-  "${bwrap[@]}" --ro-bind "$1" / --dev /dev true
-}
-
 build_root() { # final-folder package-list work-folder
-  local final=$1 list=$2 work=$3 root=$3/root
-  local started=$SECONDS
-  mkdir -p "$work"
+  local final=$1 list=$2 work=$3 root=$3/root started=$SECONDS
   say "building the environment, once (about a minute and 2.5 GB in ${final%/*})"
   say "  reading the package lists of Debian"
   prepare_apt "$work/apt" $(sid_package_names "$list") || return 2
   say "  downloading"
   apt-get -q -y --download-only install '?essential' $(package_names "$list") || return 2
-  say "  unpacking $(find "$work/apt/cache/archives" -name '*.deb' | wc -l) packages"
-  unpack_all "$root" "$work/apt/cache/archives" || return
-  bwrap_works "$root" || return 3
+  say "  unpacking $(find "$work/apt/var/cache/apt/archives" -name '*.deb' | wc -l) packages"
+  unpack_all "$root" "$work/apt/var/cache/apt/archives" || return
+  bwrap_of "$root"
+  "${bwrap[@]}" --ro-bind "$root" / --dev /dev true || return 3
   say "  configuring"
   add_empty_archives "$root"
   add_mount_points "$root"

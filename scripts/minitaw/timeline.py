@@ -35,7 +35,7 @@ COMPUTE = {"F": "F", "BW": "BW", "B": "B", "W": "W", "embed": "E", "loss": "E", 
 PAYLOADS = {"weights": ("weights", "W"), "gradient": ("gradients", "G"), "activation": ("activations", "A"), "activation_grad": ("activations", "D"),
             "embeddings": ("embeddings", "E"), "embeddings_gradient": ("embeddings", "EG")}
 COLUMNS = ["rank", "lane", "kind", "payload", "tick", "shard", "micro_batch", "peer", "link", "ready", "begin", "end"]
-MOST_ARROWS, MOST_LABELS, MOST_SHAPES = 300, 2000, 4000
+MOST_ARROWS, MOST_SHAPES = 300, 4000
 MOST_THREADS = 1000  # of a lane in a Chrome trace: messages of a batch overlap, slices of one thread must not
 
 
@@ -59,8 +59,8 @@ class Event(namedtuple("Event", COLUMNS)):
 @dataclass
 class Timeline:
     """One step of all ranks."""
-    title: str     # the first line is a heading
-    measured: bool
+    heading: str
+    note: str      # below it
     groups: list   # sizes
     events: list
 
@@ -81,41 +81,35 @@ class Timeline:
         names = dict.fromkeys(event.lane for event in self.events if event.phase)
         return sorted(names, key=lambda name: name != "compute")
 
-    @property
-    def heading(self):
-        return f"{self.title.partition(chr(10))[0]} ({'measured' if self.measured else 'planned'})"
-
-    @property
-    def note(self):
-        return self.title.partition("\n")[2]
-
 
 def events_of(columns):
-    return [Event(*values) for values in zip(*(columns[name] if isinstance(columns[name], list) else columns[name].tolist() for name in COLUMNS))]
+    return [Event(*values) for values in zip(*(columns[name] for name in COLUMNS))]
 
 
 def measured_timeline(case):
     """Of a case that run --timeline has kept."""
     if not case.has_timeline:
         raise BadInput(f"case {case['case']} of {case.file.path} has no timeline; minitaw run --timeline keeps it")
-    events = events_of(read_timeline(case))
-    exposed, idle, length = 100 * case["exposed_share"], 100 * case["idle_share"], max((event.end for event in events), default=0)
-    parts = f"step {1e3 * length:.4g} ms: {100 - exposed - idle:.1f}% computing, {exposed:.1f}% exposed to transfers, {idle:.1f}% idle"
-    parts += f"; {100 * case['overlap']:.1f}% of communication hidden" if case["overlap"] >= 0 else ""
-    return Timeline(f"{describe(case)}\n{parts}", True, [int(size) for size in case["groups"].split("+")], events)
+    found = Timeline(f"{describe(case)} (measured)", "", [int(size) for size in case["groups"].split("+")], events_of(read_timeline(case)))
+    exposed, idle = 100 * case["exposed_share"], 100 * case["idle_share"]
+    found.note = f"step {1e3 * found.length:.4g} ms: {100 - exposed - idle:.1f}% computing, {exposed:.1f}% exposed to transfers, {idle:.1f}% idle"
+    found.note += f"; {100 * case['overlap']:.1f}% of communication hidden" if case["overlap"] >= 0 else ""
+    return found
 
 
 def planned_timelines(path):
     """Those of a file that minitaw plan --timeline has written."""
+    found = []
     try:
-        found = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["timelines"]
-        return [Timeline(one["title"], False, one["groups"],
-                         events_of(one["events"] | {name: [codes[code] for code in one["events"][name]] for name, codes in one["codes"].items()}))
-                for one in found]
+        for one in json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["timelines"]:
+            heading, _, note = one["title"].partition("\n")
+            columns = one["events"] | {name: [codes[code] for code in one["events"][name]] for name, codes in one["codes"].items()}
+            found.append(Timeline(f"{heading} (planned)", note, one["groups"], events_of(columns)))
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise BadInput(f"{path} is no timeline of minitaw plan --timeline, or it is damaged") from error
+    return found
 
 
 # The plan of a measured case, in which every action takes its measured mean.
@@ -238,7 +232,7 @@ def draw_panel(axes, timeline, seconds, inches):
     few = timeline.ranks <= 8
     for (_, lane), top in tops.items():
         axes.broken_barh([(0, seconds)], (top, heights[lane]), facecolors="#808080", alpha=0.2 if lane == "compute" else 0.08, linewidth=0)
-    polygons, sends, arrows, labels = {}, {}, [], 0
+    polygons, sends, arrows = {}, {}, []
     letters = 14 * inches / seconds  # that fit into a second
     for event, top, height in boxes:
         end = max(event.end, event.begin + seconds / 2000)  # what takes no time can still be seen
@@ -247,8 +241,7 @@ def draw_panel(axes, timeline, seconds, inches):
             sends[event.link] = event, (event.begin, top + height / 2)
         texts = ([f"s{event.shard} m{event.micro_batch}"] if event.micro_batch >= 0 else []) + [str(event.shard)] if event.shard >= 0 else []
         text = next((text for text in texts if len(text) + 0.5 <= letters * (end - event.begin)), "")
-        if text and few and event.lane == "compute" and labels < MOST_LABELS:
-            labels += 1
+        if text and few and event.lane == "compute":
             axes.text((event.begin + end) / 2, top + height / 2, text, ha="center", va="center", fontsize=6.5, color="#222222", clip_on=True)
     for event, top, height in boxes:
         if event.kind == "recv" and event.link in sends:
@@ -291,30 +284,26 @@ def draw(timelines):
 
 # The command.
 
-def chosen_cases(path, text):
-    result = load(path)
-    kept = [case for case in result.cases if case.has_timeline]
-    if text is None and not kept:
-        raise BadInput(f"no case of {path} has a timeline; minitaw run --timeline keeps them")
-    if text is None and len(kept) > 1:
-        raise BadInput(f"{path} has timelines of {len(kept)} cases; choose with --case, for example --case {kept[0].number}")
-    if text in (None, "all"):
+def chosen_cases(path, numbers):
+    cases = load(path).cases
+    kept = [case for case in cases if case.has_timeline]
+    if numbers is None and len(kept) != 1:
+        raise BadInput(f"{path} has timelines of {len(kept)} cases; minitaw run --timeline keeps them, and --case chooses some")
+    if numbers in (None, "all"):
         return kept
-    for number in text.split(","):
-        if not number.isdecimal() or int(number) >= len(result.cases):
-            raise BadInput(f"{path} has no case {number}; it has {len(result.cases)} case{'' if len(result.cases) == 1 else 's'}")
-    return [result.cases[int(number)] for number in text.split(",")]
+    if unknown := [number for number in numbers.split(",") if not number.isdecimal() or int(number) >= len(cases)]:
+        raise BadInput(f"{path} has no case {unknown[0]}, but {len(cases)} cases")
+    return [cases[int(number)] for number in numbers.split(",")]
 
 
 def timelines_of(options):
     for path in options.files:
-        if pathlib.Path(path).suffix == ".json":
+        if path.endswith(".json"):
             yield from planned_timelines(path)
             continue
         for case in chosen_cases(path, options.case):
             measured = measured_timeline(case)
-            if options.planned:
-                yield from planned_beside(case, measured, options.program)
+            yield from planned_beside(case, measured, options.program) if options.planned else []
             yield measured
 
 

@@ -37,20 +37,14 @@ compared, refused = functools.partial(accepted, "compare"), functools.partial(re
 
 
 def check_refusals(a):
-    refused(says="two files")
-    refused(a, says="two files")
-    refused(a, a, a, says="two files")
-    refused("--base", a, says="two files")
-    refused(a, a, "--base", a, "--new", a, says="two files")
-    refused(a, "missing.h5", says="missing.h5")
-    refused(a, "deck.toml", says="deck.toml")
-    refused(a, a, "--bogus", says="--bogus")
-    refused(a, a, "--allow", "dtyp", says="did you mean dtype")
+    for arguments in ((), (a,), (a, a, a), ("--base", a), (a, a, "--base", a, "--new", a)):
+        refused(*arguments, says="two files")
     for option, bad in (("--threshold", "0"), ("--threshold", "nan"), ("--threshold", "0.5"), ("--threshold", "5"), ("--confidence", "1"), ("--confidence", "0.2"),
-                        ("--quantile", "0.7"), ("--memory-threshold", "-1"), ("--threshold", "much")):
+                        ("--quantile", "0.7"), ("--memory-threshold", "-1"), ("--threshold", "much"), ("--bogus", "")):
         refused(a, a, option, bad, says=option)
-    refused(a, a, "--junit", "no/such/folder.xml", says="cannot be written")
-    refused(a, measure("longer.h5", "seq=16"), says="no case in common")
+    for arguments, says in (((a, "missing.h5"), "missing.h5"), ((a, "deck.toml"), "deck.toml"), ((a, a, "--allow", "dtyp"), "did you mean dtype"),
+                            ((a, a, "--junit", "no/such/folder.xml"), "cannot be written"), ((a, measure("longer.h5", "seq=16")), "no case in common")):
+        refused(*arguments, says=says)
     other = measure("rate.h5", "learning_rate=0.1")  # changes the last loss, but not the first
     refused(a, other, says="--allow learning_rate")
     assert "learning_rate = 0.001 -> 0.1, as allowed" in compared(a, other, "--allow", "learning_rate", "--threshold", "off", code=0)
@@ -75,50 +69,35 @@ def check_json(a):
     assert ratio["low"] <= ratio["estimate"] <= ratio["high"]
 
 
-ATTRIBUTES = {"testsuites": {"name", "tests", "failures", "errors"},
-              "testsuite": {"name", "tests", "failures", "errors", "skipped", "time"},
-              "testcase": {"classname", "name", "time"}, "failure": {"message", "type"}, "skipped": {"message"},
-              "system-out": set()}
+# Elements and attributes that the schemas of Jenkins and GitLab both know.
+ATTRIBUTES = {"testsuites": {"name", "tests", "failures", "errors"}, "testsuite": {"name", "tests", "failures", "errors", "skipped", "time"},
+              "testcase": {"classname", "name", "time"}, "failure": {"message", "type"}, "skipped": {"message"}, "system-out": set()}
 CHILDREN = {"testsuites": {"testsuite"}, "testsuite": {"testcase"}, "testcase": {"failure", "skipped", "system-out"}}
 
 
-def check_element(element):
-    """Elements and attributes that the schemas of Jenkins and GitLab both know, all of them there; numbers that are numbers."""
-    assert set(element.attrib) == ATTRIBUTES[element.tag], f"{element.tag}: {element.attrib}"
-    for name in ("tests", "failures", "errors", "skipped"):
-        assert name not in element.attrib or element.tag == "skipped" or element.attrib[name].isdigit()
-    assert "time" not in element.attrib or re.fullmatch(r"\d+\.\d+", element.attrib["time"])
-    for child in element:
-        assert child.tag in CHILDREN.get(element.tag, set()), f"<{child.tag}> in <{element.tag}>"
-        check_element(child)
-
-
-def check_counts(suite):
-    tests = suite.findall("testcase")
-    assert len(tests) == int(suite.get("tests"))
-    assert sum(test.find("failure") is not None for test in tests) == int(suite.get("failures"))
-    assert sum(test.find("skipped") is not None for test in tests) == int(suite.get("skipped"))
-    assert len({test.get("name") for test in tests}) == len(tests), "names within a suite are unique"
+def junit(*arguments, code, failures):
+    """The report: all attributes there, numbers that are numbers and count what they say, failures of this type alone."""
+    compared(*arguments, "--junit", "report.xml", code=code)
+    root = xml.etree.ElementTree.parse(FOLDER / "report.xml").getroot()
+    for element in root.iter():
+        assert set(element.attrib) == ATTRIBUTES[element.tag] and {child.tag for child in element} <= CHILDREN.get(element.tag, set()), element.attrib
+        assert re.fullmatch(r"\d+\.\d+", element.get("time", "0.0"))
+    for suite in (root, *root):
+        for name, tag in {"tests": "testcase", "failures": "failure", "skipped": "skipped"}.items():
+            assert int(suite.get(name, -1)) in (len([*suite.iter(tag)]), -1), (suite.attrib, name)
+    for suite in root:
+        assert len({test.get("name") for test in suite}) == len(suite), "names within a suite are unique"
+    assert [failure.get("type") for failure in root.iter("failure")] == failures
+    return root
 
 
 def check_junit(a):
-    compared(a, a, "--threshold", "off", "--junit", "same.xml", code=0)
-    root = xml.etree.ElementTree.parse(FOLDER / "same.xml").getroot()
-    check_element(root)
-    assert root.get("failures") == "0"
-    for suite, seq in zip(root, (8, 12), strict=True):
-        check_counts(suite)
+    same = junit(a, a, "--threshold", "off", code=0, failures=[])
+    for suite, seq in zip(same, (8, 12), strict=True):
         assert f"{seq} tokens" in suite.get("name"), suite.get("name")
-    compared(a, BROKEN, "--junit", "broken.xml", code=1)
-    broken = xml.etree.ElementTree.parse(FOLDER / "broken.xml").getroot()
-    check_element(broken)
-    failures = list(broken.iter("failure"))
-    assert broken.get("failures") == "2" and [failure.get("type") for failure in failures] == ["BROKEN"] * 2
-    assert all(BROKEN in failure.get("message") for failure in failures), "names come back as they are"
-    compared("--base", a, a, "--new", a, a, "--strict", "--junit", "strict.xml", code=1)
-    strict = xml.etree.ElementTree.parse(FOLDER / "strict.xml").getroot()
-    check_element(strict)
-    assert strict.get("failures") == "2" and [failure.get("type") for failure in strict.iter("failure")] == ["AMBIGUOUS"] * 2
+    broken = junit(a, BROKEN, code=1, failures=["BROKEN"] * 2)
+    assert all(BROKEN in failure.get("message") for failure in broken.iter("failure")), "names come back as they are"
+    junit("--base", a, a, "--new", a, a, "--strict", code=1, failures=["AMBIGUOUS"] * 2)
 
 
 def check_markdown(a):
@@ -132,8 +111,5 @@ def check_markdown(a):
 (FOLDER / "deck.toml").write_text(DECK)
 FIRST = measure(PLAIN)
 measure(BROKEN, "steps=2", code=1)
-check_text(FIRST)
-check_json(FIRST)
-check_junit(FIRST)
-check_markdown(FIRST)
-check_refusals(FIRST)
+for check in (check_text, check_json, check_junit, check_markdown, check_refusals):
+    check(FIRST)

@@ -80,7 +80,7 @@ def check_planned():
 
 
 def check_refusals():
-    refused("timeline", SAMPLE, says="choose with --case")
+    refused("timeline", SAMPLE, says="--case chooses some")
     refused("timeline", SAMPLE, "--case", 1, says="has no timeline")
     refused("timeline", SAMPLE, "--case", 7, says="no case 7")
     refused("timeline", SAMPLE, "--case", "first", says="no case first")

@@ -1,6 +1,5 @@
 """The job scripts of examples/slurm under a real Slurm: they run, a chain survives what ends a job, and ranks that do not
-find each other are told why. Called with the program, the repository and a folder to write to; `--long` adds the chain over
-time limits of a minute, which takes some."""
+find each other are told why. Called with the program, the repository and a folder to write to."""
 
 import json
 import os
@@ -13,7 +12,6 @@ import time
 from cluster import Cluster, missing
 
 PROGRAM, REPOSITORY, FOLDER = map(pathlib.Path, sys.argv[1:4])
-LONG = "--long" in sys.argv
 SCRIPTS = REPOSITORY / "examples" / "slurm"
 RESOURCES = ("--nodes=2", "--ntasks-per-node=2", "--cpus-per-task=1")
 ENVIRONMENT = {"MINITAW": str(PROGRAM), "OMP_NUM_THREADS": "1", "SLURM_MPI_TYPE": "pmi2"}
@@ -157,7 +155,7 @@ def check_chain(cluster):
     assert not left, left
 
 
-def check_chain_embeddings(cluster):
+def check_chain_ends(cluster):
     """Nothing more can be done: bad input, or a case that ends not valid."""
     broken = FOLDER / "broken.toml"
     broken.write_text("hidden = 3\n", encoding="utf-8")
@@ -193,32 +191,18 @@ def check_binding(_):
     assert code == 0 and sorted(said.splitlines()) == ["0 on 0", "1 on 1"], said
 
 
-def check_time_limit(cluster):
-    """Some minutes of work in jobs of one minute: minitaw ends before Slurm has to end it."""
-    file = FOLDER / "minutes.h5"
-    path = deck("minutes", list(range(64, 512, 64)), steps=30)
-    start_chain(cluster, file, path, "--time=1", "--signal=TERM@1")
-    jobs = cluster.wait_for_jobs(1800)
-    require_valid(file, 21)
-    states = [job["JobState"] for job in jobs.values()]
-    print(f"jobs of one minute: {states}")
-    print(*re.findall(r"# link .*", said_by(file)), sep="\n")
-    assert "TIMEOUT" not in states, states
-
-
 if __name__ == "__main__":
     if missing():
         sys.exit(f"not found on this machine: {', '.join(missing())}")
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for old in FOLDER.glob("*.*"):
-        if old.is_file():
-            old.unlink()
+    for old in filter(pathlib.Path.is_file, FOLDER.glob("*.*")):
+        old.unlink()
     os.environ.pop("SLURM_CONF", None)
     with Cluster(FOLDER / "cluster", nodes=2, cores=4, gpus=2, kill_wait=2) as own:
-        checks = [check_cpu, check_mpiexec, check_lonely, check_gpu, check_chain, check_chain_embeddings,
+        checks = [check_cpu, check_mpiexec, check_lonely, check_gpu, check_chain, check_chain_ends,
                   check_chain_cancelled]
         checks += [check_binding] * (os.cpu_count() >= 2)
-        for check in checks + [check_time_limit] * LONG:
+        for check in checks:
             began = time.monotonic()
             check(own)
             print(f"{check.__name__}: {time.monotonic() - began:.1f} s", flush=True)
