@@ -1,6 +1,8 @@
 """The page of a result: what a reader wants to know, as data; report.html says it in words (docs/report.md)."""
 
+import itertools
 import pathlib
+from collections import namedtuple
 from dataclasses import dataclass
 
 import jinja2
@@ -13,7 +15,7 @@ from .figures import (
     FORBIDDEN, MEMORY_KINDS, SETTINGS, STEP_PARTS, TRAFFIC_KINDS, as_svg, at_longest, axis_of_counts, bars_figure, byte_unit, bytes_text, count_text,
     draw_bars, draw_lines, draw_rates_and_memory, draw_step, draw_traffic, exists, figure, grouped, legend_below, listed, new_figure, panels, percent, plural,
     rate_text, seconds_text, setting_text, shared_settings, short, styles_of, telling)
-from .record import FACTS, describe, fastest, load_all, quietest, reason_of, verdict_of
+from .record import FACTS, describe, fastest, load_all, quietest, reason_of, texts_of, verdict_of
 from .rules import MODEL
 
 # What is too much for a page is cut, and the page says so.
@@ -32,12 +34,7 @@ class Cell:
     span: int = 1
 
 
-@dataclass
-class Table:
-    caption: str
-    head: list
-    rows: list
-    kind: str = ""
+Table = namedtuple("Table", "caption head rows kind", defaults=[""])
 
 
 def number(value, text=figure):
@@ -350,32 +347,23 @@ BUILD = FACTS | {"cpu": "processor", "os": "system", "started": "started (UTC)"}
 TEXTS = {"command": "Command", "deck": "Deck", "environment": "Environment (variables on the allow-list)", "log": "What run printed"}
 
 
-def as_list(value):
-    return [value] if isinstance(value, str) else [str(one) for one in value]
-
-
 def rank_rows(session):
     """Rank, host, device, cores; neighbours that are alike share a row."""
     columns = [name for name in ("hosts", "devices", "cores") if len(session.get(name, []))]
-    found = []
-    for rank in range(max((len(session[name]) for name in columns), default=0)):
-        cells = [str(session[name][rank]) if rank < len(session[name]) else "–" for name in columns]
-        if found and found[-1][1:] == cells:
-            found[-1][0] = f"{found[-1][0].split('–')[0]}–{rank}"
-        else:
-            found.append([str(rank), *cells])
-    return columns, found
+    cells = list(itertools.zip_longest(*(texts_of(session, name) for name in columns), fillvalue="–"))
+    alike = [list(ranks) for _, ranks in itertools.groupby(range(len(cells)), cells.__getitem__)]
+    return columns, [["–".join(dict.fromkeys([str(ranks[0]), str(ranks[-1])])), *cells[ranks[0]]] for ranks in alike]
 
 
 def of_file(result):
     rows = [[title, ", ".join(said)] for name, title in BUILD.items()
-            if (said := dict.fromkeys(filter(None, (text for s in result.sessions for text in as_list(s.get(name, "")))))) ]
+            if (said := dict.fromkeys(filter(None, (text for s in result.sessions for text in texts_of(s, name)))))]
     maps = {str(rank_rows(session)): rank_rows(session) for session in result.sessions}.values()
     tables = [Table("Build and libraries", ["what", "value"], rows, "build")]
     tables += [Table("Ranks and where they ran", ["rank", *[name.removesuffix("s") if name != "cores" else name for name in columns]], some, "build")
                for columns, some in maps if some]
     texts = [(title, text) for name, title in TEXTS.items()
-             for text in dict.fromkeys("\n".join(as_list(session.get(name, ""))) for session in result.sessions) if text]
+             for text in dict.fromkeys("\n".join(texts_of(session, name)) for session in result.sessions) if text]
     return {"name": f"{result.letter}: {result.name}" if result.letter else result.name, "sessions": plural(len(result.sessions), "session"),
             "tables": tables, "texts": texts}
 

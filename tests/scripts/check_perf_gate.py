@@ -174,26 +174,16 @@ def what_cannot_be_compared_is_said():
 
 def bad_calls_are_refused():
     machine("0 SAME")
-    refused("no-such-commit", says="there is no commit no-such-commit here")
-    refused("HEAD", "HEAD~1", says="one base")
-    refused("--bogus", "x", says="--bogus is no option")
-    refused("--deck", says="--deck")
-    refused("--deck", "missing.toml", says="there is no deck missing.toml")
-    refused("--rounds", "0", says="'0'")
-    refused("--ranks", "two", says="'two'")
-    refused("--base-build", ".", says="go together")
-    refused("--base-run", "x", says="go together")
-    refused("--base-run", "x", "--new-run", "x", "--base-build", ".", "--new-build", ".", says="not both")
-    refused("HEAD", "--base-build", ".", "--new-build", ".", says="leave out 'HEAD'")
-    refused("--base-build", ".", "--new-build", "nowhere", says="nowhere holds no minitaw")
+    for words, says in (("no-such-commit", "there is no commit no-such-commit here"), ("HEAD HEAD~1", "one base"), ("--bogus x", "--bogus is no option"),
+                        ("--deck", "--deck"), ("--deck missing.toml", "there is no deck missing.toml"), ("--rounds 0", "'0'"), ("--ranks two", "'two'"),
+                        ("--base-build .", "go together"), ("--base-run x", "go together"),
+                        ("--base-run x --new-run x --base-build . --new-build .", "not both"),
+                        ("HEAD --base-build . --new-build .", "leave out 'HEAD'"), ("--base-build . --new-build nowhere", "nowhere holds no minitaw")):
+        refused(*words.split(), says=says)
     shutil.rmtree(TREE / ".git")
     refused(says="no git repository")
 
 
-the_base_is_chosen()
-a_base_folder_that_was_removed_or_spoilt_is_made_again()
-pairs_turn_and_end_when_decided()
-two_commands_are_compared()
-a_regression_is_told()
-what_cannot_be_compared_is_said()
-bad_calls_are_refused()
+for part in (the_base_is_chosen, a_base_folder_that_was_removed_or_spoilt_is_made_again, pairs_turn_and_end_when_decided, two_commands_are_compared,
+             a_regression_is_told, what_cannot_be_compared_is_said, bad_calls_are_refused):
+    part()
