@@ -149,7 +149,7 @@ def read_all(group, names):
 def read_cases(result, file):
     """The file says itself which columns there are, in which order, and which of them are settings."""
     summary = file["summary"]
-    names = summary.attrs["columns"]
+    names = list(summary.attrs.get("columns", summary))  # those of earlier programs stand in no order
     result.units = {name: summary[name].attrs["units"] for name in names}
     result.settings = [name for name in names if name in file["cases"].get("0000/settings", {})]
     columns = [column if isinstance(column, list) else column.tolist() for column in read_all(summary, names).values()]

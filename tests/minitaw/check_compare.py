@@ -42,7 +42,7 @@ def check_refusals(a):
     for option, bad in (("--threshold", "0"), ("--threshold", "nan"), ("--threshold", "0.5"), ("--threshold", "5"), ("--confidence", "1"), ("--confidence", "0.2"),
                         ("--quantile", "0.7"), ("--memory-threshold", "-1"), ("--threshold", "much"), ("--bogus", "")):
         refused(a, a, option, bad, says=option)
-    for arguments, says in (((a, "missing.h5"), "missing.h5"), ((a, "deck.toml"), "deck.toml"), ((a, a, "--allow", "dtyp"), "did you mean dtype"),
+    for arguments, says in (((a, "missing.h5"), "missing.h5"), ((a, "deck.toml"), "deck.toml"), ((a, a, "--allow", "dtyp"), "choose from"),
                             ((a, a, "--junit", "no/such/folder.xml"), "cannot be written"), ((a, measure("longer.h5", "seq=16")), "no case in common")):
         refused(*arguments, says=says)
     other = measure("rate.h5", "learning_rate=0.1")  # changes the last loss, but not the first
