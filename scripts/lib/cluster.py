@@ -81,17 +81,14 @@ def parse(words):
     return options
 
 
-def scaled(value, units):
-    """100000000 as 100mbit."""
-    unit, size = next(((unit, size) for unit, size in units.items() if value >= size), list(units.items())[-1])
-    return f"{value / size:.6g}{unit}"
-
-
 def description(options):
     """For the record of the ranks (src/record): words NAME=VALUE."""
-    words = {"nodes": options.nodes, "ranks_per_node": options.ranks_per_node, "rate": scaled(options.rate, RATES),
-             "latency": scaled(options.latency, TIMES) if options.latency else "0us", "mtu": MTU}
-    return " ".join(f"{name}={value}" for name, value in words.items())
+    def scaled(value, units):  # 100000000 as 100mbit
+        unit = next((unit for unit, size in units.items() if value >= size), list(units)[-1])
+        return f"{value / units[unit]:.6g}{unit}"
+
+    return (f"nodes={options.nodes} ranks_per_node={options.ranks_per_node} rate={scaled(options.rate, RATES)} "
+            f"latency={scaled(options.latency, TIMES)} mtu={MTU}")
 
 
 # Outside
@@ -125,21 +122,19 @@ def outside(words):
 
 # The room
 
-def run(*words, inside=None):
-    into = ["nsenter", f"--net=/proc/{inside}/ns/net"] if inside else []
-    done = subprocess.run([*into, *map(str, words)], capture_output=True, text=True, check=False)
+def run(*words, inside="self"):
+    done = subprocess.run(["nsenter", f"--net=/proc/{inside}/ns/net", *map(str, words)], capture_output=True, text=True, check=False)
     if done.returncode:
         raise BadInput(f"{' '.join(map(str, words))}: {done.stderr.strip() or 'failed'}")
     return done.stdout
 
 
-def set_kernel(name, value, inside):
+def set_kernel(name, value, inside="self"):
     """A parameter of a network namespace; not every kernel has all of them."""
-    into = ["nsenter", f"--net=/proc/{inside}/ns/net"]
-    subprocess.run([*into, "sh", "-c", f"echo {value} >/proc/sys/net/{name}"], stderr=subprocess.DEVNULL, check=False)
+    run("sh", "-c", f"echo {value} 2>/dev/null >/proc/sys/net/{name} || true", inside=inside)
 
 
-def shape(adapter, rate, inside=None):
+def shape(adapter, rate, inside="self"):
     """The token bucket holds what may leave at once: two packets, or what passes while a timer waits for a core (4 ms, a tick of the
     scheduler). The queue is too long to drop anything: networks of this kind lose nothing; windows (below) keep it short."""
     burst = max(2 * (MTU + FRAME), int(rate / 8 * 4e-3))
@@ -255,23 +250,19 @@ class Node:
         return link["stats64"]["tx"]["bytes"], link["stats64"]["rx"]["bytes"]
 
 
-def variables(options, nodes):
-    """What the ranks get, after what the user has set. They find the adapter that is shaped, and no other."""
+def start(options, nodes):
+    """mpiexec. After what the user has set, ranks find the adapter that is shaped, and no other."""
     own = {"UCX_TLS": "tcp,sm,self", "UCX_NET_DEVICES": "eth0", "FI_TCP_IFACE": "eth0"}
+    environment = own | dict(os.environ) | {"MINITAW_SHAPED_LINKS": description(options)}
     cores = sorted(os.sched_getaffinity(0))
     share = len(cores) // len(nodes)
-    result = own | dict(os.environ) | {"MINITAW_SHAPED_LINKS": description(options)}
     for number, node in enumerate(nodes):
         # as many cores for each node, or all for all
         own_cores = cores[number * share:(number + 1) * share] if share * len(nodes) == len(cores) else cores
-        result[f"MINITAW_ENTER_{node.name}"] = f"{node.pid} {','.join(map(str, own_cores))}"
-    return result
-
-
-def mpiexec(options, nodes):
+        environment[f"MINITAW_ENTER_{node.name}"] = f"{node.pid} {','.join(map(str, own_cores))}"
     hosts = ",".join(f"{node.name}:{options.ranks_per_node}" for node in nodes)
-    return ["mpiexec", "-rmk", "user", "-hosts", hosts, "-launcher", "ssh", "-launcher-exec", __file__, "-iface", "admin",
-            *options.program]
+    return subprocess.Popen(["mpiexec", "-rmk", "user", "-hosts", hosts, "-launcher", "ssh", "-launcher-exec", __file__, "-iface", "admin",
+                             *options.program], env=environment)
 
 
 def follow(lifeline, job):
@@ -291,7 +282,7 @@ def room(lifeline, words):
     run("ip", "link", "set", "lo", "up")
     for bridge in ("switch", "admin"):
         run("ip", "link", "add", bridge, "type", "bridge")
-        set_kernel(f"ipv6/conf/{bridge}/disable_ipv6", 1, os.getpid())
+        set_kernel(f"ipv6/conf/{bridge}/disable_ipv6", 1)
         run("ip", "link", "set", bridge, "up")
     run("ip", "address", "add", "10.78.0.1/24", "dev", "admin")
     nodes = [Node(number, options) for number in range(options.nodes)]
@@ -299,7 +290,7 @@ def room(lifeline, words):
         switch = subprocess.Popen([sys.executable, __file__, "--switch", str(options.latency), *(node.port for node in nodes)], stdout=subprocess.PIPE)
         if switch.stdout.readline() != b"ready\n":
             raise BadInput("cannot delay: the program that takes the place of the switch has ended")
-    job = subprocess.Popen(mpiexec(options, nodes), env=variables(options, nodes))
+    job = start(options, nodes)
     threading.Thread(target=follow, args=(lifeline, job), daemon=True).start()
     if options.cut:
         node, seconds = options.cut
@@ -319,9 +310,8 @@ def enter(words):
     while words[0].startswith("-"):
         words = words[1:]
     pid, cores = os.environ[f"MINITAW_ENTER_{words[0]}"].split()
-    names = [name for name in os.environ if name.startswith("MINITAW_ENTER_")]
     os.sched_setaffinity(0, map(int, cores.split(",")))
-    for name in names:
+    for name in [name for name in os.environ if name.startswith("MINITAW_ENTER_")]:
         del os.environ[name]
     into = ["nsenter", "--target", pid, "--net", "--uts", "--ipc", "--mount", "--"]
     os.execvp(into[0], [*into, "sh", "-c", " ".join(words[1:])])

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <fstream>
 #include <limits>
 
 #include "base/error.hpp"
@@ -105,25 +106,9 @@ TEST(Shapes, ComeFromTheCommandLine) {
   EXPECT_EQ(grouped[0].kv_heads, 2);
 }
 
-/// A deck in a file that goes when the test ends.
-class Deck {
-public:
-  explicit Deck(const std::string& text) {
-    std::FILE* file = std::fopen(path_.c_str(), "w");
-    std::fputs(text.c_str(), file);
-    std::fclose(file);
-  }
-  Deck(const Deck&) = delete;
-  Deck& operator=(const Deck&) = delete;
-  ~Deck() { std::remove(path_.c_str()); }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
-private:
-  std::string path_ = ::testing::TempDir() + "benchmark_plan_deck.toml";
-};
-
 TEST(Shapes, AreTheDistinctOnesOfADeck) {
-  const Deck deck(R"(schedule = ["ddp", "tawpipe"]
+  const std::string deck = ::testing::TempDir() + "benchmark_plan_deck.toml";
+  std::ofstream(deck) << R"(schedule = ["ddp", "tawpipe"]
 ranks = [1, 2]
 layers = 3
 hidden = 64
@@ -132,12 +117,12 @@ ffn_per_layer = [96, 128, 96]
 vocab = 50
 seq = [8, 16]
 micro_batches = 4
-data = "synthetic")");
-  const std::vector<Shape> found = shapes({"--deck", deck.path()});
+data = "synthetic")";
+  const std::vector<Shape> found = shapes({"--deck", deck});
   EXPECT_EQ(found.size(), 4);  // two widths by two lengths
   for (const Shape& shape : found) EXPECT_EQ(shape.layers, 1);
-  EXPECT_EQ(shapes({"--deck", deck.path(), "--tokens", "33"}).size(), 2);
-  const std::vector<Shape> set = shapes({"--deck", deck.path(), "--set", "seq=5", "--ffn", "7"});
+  EXPECT_EQ(shapes({"--deck", deck, "--tokens", "33"}).size(), 2);
+  const std::vector<Shape> set = shapes({"--deck", deck, "--set", "seq=5", "--ffn", "7"});
   ASSERT_EQ(set.size(), 1);
   EXPECT_EQ(set[0].seq, 5);
   EXPECT_EQ(set[0].ffn, (std::vector<std::int64_t>{7}));

@@ -75,22 +75,13 @@ def check_checking():
 def check_refusals():
     archive = (FOLDER / "r.tar.gz").read_bytes()
     (FOLDER / "cut.tar.gz").write_bytes(archive[: len(archive) // 2])
-    refused("--check", "cut.tar.gz", says="damaged")
-    refused("--check", "r.h5", says="not a tar.gz")
-    refused("--check", "missing.tar.gz", says="cannot be read")
-    refused("--check", ".", says="Is a directory")
-    refused(says="name a result file")
-    refused("r.h5", "--check", "r.tar.gz", says="name a result file")
-    refused("--check", "r.tar.gz", "-o", "x.tar.gz", says="--check")
-    refused("missing.h5", says="cannot be read")
-    refused("job.sh", says="not a miniTaw result")
-    refused("r.h5", "-o", "r.h5", says=".tar.gz")
-    refused("r.h5", "-o", "missing/x.tar.gz", says="cannot be written")
-    refused("r.h5", "-o", "/dev/full/x.tar.gz", says="cannot be written")
-    refused("r.h5", "--add", "missing", says="cannot be read")
-    refused("r.h5", "--add", "r.tar.gz", "-o", "r.tar.gz", says="one of the files that go into the bundle")
-    refused("r.h5", "--add", "job.sh", "--add", "./job.sh", says="needs another name, one of its own")
-    refused("r.h5", "--add", "..", says="--add")
+    for words, says in (("--check cut.tar.gz", "damaged"), ("--check r.h5", "not a tar.gz"), ("--check missing.tar.gz", "cannot be read"),
+                        ("--check .", "Is a directory"), ("", "name a result file"), ("r.h5 --check r.tar.gz", "name a result file"),
+                        ("--check r.tar.gz -o x.tar.gz", "--check"), ("missing.h5", "cannot be read"), ("job.sh", "not a miniTaw result"),
+                        ("r.h5 -o r.h5", ".tar.gz"), ("r.h5 -o missing/x.tar.gz", "cannot be written"), ("r.h5 -o /dev/full/x.tar.gz", "cannot be written"),
+                        ("r.h5 --add missing", "cannot be read"), ("r.h5 --add r.tar.gz -o r.tar.gz", "one of the files that go into the bundle"),
+                        ("r.h5 --add job.sh --add ./job.sh", "needs another name, one of its own"), ("r.h5 --add ..", "--add")):
+        refused(*words.split(), says=says)
     assert (FOLDER / "r.tar.gz").read_bytes() == archive, "a refusal changed the archive"
 
 

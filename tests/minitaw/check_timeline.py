@@ -80,19 +80,14 @@ def check_planned():
 
 
 def check_refusals():
-    refused("timeline", SAMPLE, says="--case chooses some")
-    refused("timeline", SAMPLE, "--case", 1, says="has no timeline")
-    refused("timeline", SAMPLE, "--case", 7, says="no case 7")
-    refused("timeline", SAMPLE, "--case", "first", says="no case first")
-    refused("timeline", SAMPLE, "--case", 0, "-o", "x.gif", says=".png")
-    refused("timeline", SAMPLE, "--case", 0, "-o", "no/such/x.json", says="cannot be written")
-    refused("timeline", SAMPLE, "--case", 0, "-o", "no/such/x.png", says="cannot be written")
-    refused("timeline", SAMPLE, "--case", 0, "--planned", "--program", "nothing", says="--program")
-    refused("timeline", SAMPLE, "--case", 0, "--planned", "--program", PROGRAM, says="--planned")  # what no version has planned
-    refused("timeline", REPOSITORY / "README.md", says="not a miniTaw result")
-    refused("timeline", "missing.json", says="cannot be read")
     (FOLDER / "other.json").write_text("{}")
-    refused("timeline", "other.json", says="no timeline")
+    zero = (SAMPLE, "--case", 0)
+    for arguments, says in (((SAMPLE,), "--case chooses some"), ((SAMPLE, "--case", 1), "has no timeline"), ((SAMPLE, "--case", 7), "no case 7"),
+                            ((SAMPLE, "--case", "first"), "no case first"), ((*zero, "-o", "x.gif"), ".png"), ((*zero, "-o", "no/such/x.json"), "cannot be written"),
+                            ((*zero, "-o", "no/such/x.png"), "cannot be written"), ((*zero, "--planned", "--program", "nothing"), "--program"),
+                            ((*zero, "--planned", "--program", PROGRAM), "--planned"),  # what no version has planned
+                            ((REPOSITORY / "README.md",), "not a miniTaw result"), (("missing.json",), "cannot be read"), (("other.json",), "no timeline")):
+        refused("timeline", *arguments, says=says)
 
 
 check_sample()

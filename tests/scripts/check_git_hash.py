@@ -31,38 +31,32 @@ def write(name, text):
     (SOURCE / name).write_text(text, encoding="utf-8")
 
 
-def main():
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    SOURCE.mkdir(parents=True)
-    assert built() == "unknown", "no repository"
-    git("init", "-q")
-    write("src/a.cpp", "1")
-    write("docs/a.md", "1")
-    write(".gitignore", "*.o\n")
-    git("add", "-A")
-    git("commit", "-qm", "one")
-    clean = git("rev-parse", "--short=12", "HEAD")
+shutil.rmtree(FOLDER, ignore_errors=True)
+SOURCE.mkdir(parents=True)
+assert built() == "unknown", "no repository"
+git("init", "-q")
+for name, text in (("src/a.cpp", "1"), ("docs/a.md", "1"), (".gitignore", "*.o\n")):
+    write(name, text)
+git("add", "-A")
+git("commit", "-qm", "one")
+clean = git("rev-parse", "--short=12", "HEAD")
+assert built() == clean
+stamp = OUTPUT.stat().st_mtime_ns
+assert built() == clean and OUTPUT.stat().st_mtime_ns == stamp, "an unchanged tree rebuilds nothing"
+for name in ("results/mine.h5", "deck.toml", "src/a.o"):
+    write(name, "x")
+assert built() == clean, "files that nobody compiles"
+for name in ("src/new.cpp", "miniapp/new.cpp", "cmake/new.cmake"):
+    write(name, "x")
+    assert built() == clean + "-dirty", f"{name} is no part of the commit"
+    (SOURCE / name).unlink()
+for name in ("src/a.cpp", "docs/a.md"):
+    write(name, "2")
+    assert built() == clean + "-dirty", f"{name} differs from the commit"
+    write(name, "1")
     assert built() == clean
-    stamp = OUTPUT.stat().st_mtime_ns
-    assert built() == clean and OUTPUT.stat().st_mtime_ns == stamp, "an unchanged tree rebuilds nothing"
-    write("results/mine.h5", "x")
-    write("deck.toml", "x")
-    write("src/a.o", "x")
-    assert built() == clean, "files that nobody compiles"
-    for name in ("src/new.cpp", "miniapp/new.cpp", "cmake/new.cmake"):
-        write(name, "x")
-        assert built() == clean + "-dirty", f"{name} is no part of the commit"
-        (SOURCE / name).unlink()
-    for name in ("src/a.cpp", "docs/a.md"):
-        write(name, "2")
-        assert built() == clean + "-dirty", f"{name} differs from the commit"
-        write(name, "1")
-        assert built() == clean
-    write("src/a.cpp", "3")
-    git("add", "-A")
-    assert built() == clean + "-dirty", "changes that wait for a commit"
-    git("commit", "-qm", "two")
-    assert built() == git("rev-parse", "--short=12", "HEAD") != clean, "a new commit, without configuring anew"
-
-
-main()
+write("src/a.cpp", "3")
+git("add", "-A")
+assert built() == clean + "-dirty", "changes that wait for a commit"
+git("commit", "-qm", "two")
+assert built() == git("rev-parse", "--short=12", "HEAD") != clean, "a new commit, without configuring anew"
