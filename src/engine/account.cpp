@@ -14,79 +14,6 @@ using schedule::Span;
 
 constexpr int compute_lane = static_cast<int>(schedule::Lane::compute);
 
-/// An action by its position in a lane of a rank; -1: none.
-struct LaneAction {
-  std::int32_t rank = -1, lane = -1, position = -1;
-};
-
-/// The actions of all lanes of all ranks, what each waits for and who takes part in its transfer. For a
-/// program that validate() accepts, which outlives it.
-class LaneTable {
-public:
-  explicit LaneTable(const schedule::Program& program)
-      : program_(program), matching_(schedule::detail::match(program)) {
-    for (const schedule::RankProgram& rank : program.ranks) {
-      RankActions& found = ranks_.emplace_back();
-      found.position_of.resize(rank.actions.size());
-      for (int l = 0; l < schedule::lanes; ++l) {
-        found.lanes[l] = schedule::actions_of(rank, static_cast<schedule::Lane>(l));
-        for (std::int32_t i = 0; const int action : found.lanes[l]) found.position_of[action] = i++;
-      }
-    }
-  }
-
-  [[nodiscard]] int size(int rank, int lane) const {
-    return static_cast<int>(ranks_[rank].lanes[lane].size());
-  }
-  /// The last action of another lane that this one waits for; position -1: none.
-  [[nodiscard]] LaneAction needed(LaneAction p, int lane) const {
-    // A count of actions is the position behind the last. Its own lane is in order anyway.
-    return {p.rank, lane, lane == p.lane ? -1 : action(p).waits[lane] - 1};
-  }
-  /// Index into RankProgram::actions.
-  [[nodiscard]] int index(LaneAction p) const { return ranks_[p.rank].lanes[p.lane][p.position]; }
-  [[nodiscard]] const Action& action(LaneAction p) const { return program_.ranks[p.rank].actions[index(p)]; }
-
-  /// Number of the collective that an action is a call of; -1: it is none.
-  [[nodiscard]] std::int32_t collective_of(LaneAction p) const {
-    return is_collective(action(p).kind) ? other(p) : -1;
-  }
-  [[nodiscard]] std::size_t collectives() const { return matching_.collectives(); }
-
-  /// Calls visit(LaneAction) for the other side of a message, or every call of a collective.
-  template <class Visit>
-  void for_each_side(LaneAction p, const Visit& visit) const {
-    const Action& a = action(p);
-    if (is_point_to_point(a.kind)) visit(lane_action_of(a.peer, other(p)));
-    if (!is_collective(a.kind)) return;
-    for (const schedule::Place call : matching_.calls_of(other(p)))
-      visit(lane_action_of(call.rank, call.action));
-  }
-
-private:
-  struct RankActions {
-    std::array<std::vector<int>, schedule::lanes> lanes;  ///< indices into RankProgram::actions
-    std::vector<std::int32_t> position_of;                ///< by action: in its lane
-  };
-  [[nodiscard]] std::int32_t other(LaneAction p) const {
-    return matching_.other[matching_.number({p.rank, index(p)})];
-  }
-  [[nodiscard]] LaneAction lane_action_of(int rank, int action) const {
-    return {rank, static_cast<std::int32_t>(program_.ranks[rank].actions[action].lane),
-            ranks_[rank].position_of[action]};
-  }
-
-  const schedule::Program& program_;
-  schedule::Matching matching_;
-  std::vector<RankActions> ranks_;
-};
-
-/// A time and the action that begins then.
-struct Beginning {
-  double time = 0;
-  LaneAction place;
-};
-
 struct Interval {
   double begin = 0, end = 0;
 };
@@ -113,131 +40,154 @@ double common(const std::vector<Interval>& a, const std::vector<Interval>& b) {
   return sum;
 }
 
+/// An action that has been executed. Those of a lane lie behind each other, in order.
+struct Executed {
+  const Action* action;
+  Span span;
+  std::int32_t rank, position;  ///< the position in its lane
+  std::int32_t other;           ///< of a message the peer's action, of a collective its number
+
+  [[nodiscard]] bool computes() const { return action->lane == schedule::Lane::compute; }
+};
+
+/// A time and the action that begins then.
+struct Beginning {
+  double time = 0;
+  const Executed* action = nullptr;
+};
+
+/// For a program that validate() accepts, which outlives it.
 class Accountant {
 public:
-  Accountant(const LaneTable& table, const StepSpans& spans)
-      : table_(table), spans_(spans), last_of_collective_(table.collectives()),
-        most_hops_(schedule::lanes * static_cast<int>(spans.size()) + 1) {}
+  Accountant(const schedule::Program& program, const StepSpans& spans)
+      : matching_(schedule::detail::match(program)), lanes_(spans.size()), by_index_(spans.size()),
+        last_of_collective_(matching_.collectives()),
+        most_hops_(schedule::lanes * static_cast<int>(spans.size()) + 1) {
+    for (int r = 0; r < static_cast<int>(spans.size()); ++r) {
+      by_index_[r].resize(spans[r].size());
+      for (int l = 0; l < schedule::lanes; ++l) {
+        const std::vector<int> indices =
+            schedule::actions_of(program.ranks[r], static_cast<schedule::Lane>(l));
+        std::vector<Executed>& lane = lanes_[r][l];
+        lane.reserve(indices.size());
+        for (const int i : indices) {
+          lane.push_back({&program.ranks[r].actions[i], spans[r][i], r,
+                          static_cast<std::int32_t>(lane.size()), matching_.other[matching_.number({r, i})]});
+          by_index_[r][i] = &lane.back();
+        }
+      }
+    }
+  }
 
   trace::RankTime of(int rank, double step) {
     current_ = {};
-    for (int i = 0; i < table_.size(rank, compute_lane); ++i) add_compute({rank, compute_lane, i});
+    for (const Executed& e : lanes_[rank][compute_lane]) add_compute(e);
     add_communication(rank);
     current_.idle = std::max(0.0, step - current_.compute - current_.exposed_total());
     return current_;
   }
 
 private:
-  [[nodiscard]] const Span& span(LaneAction p) const { return spans_[p.rank][table_.index(p)]; }
   /// End of the action in front of it.
-  [[nodiscard]] double free_since(LaneAction p) const {
-    return p.position > 0 ? span({p.rank, p.lane, p.position - 1}).end : 0;
-  }
-  double& exposed(LaneAction transfer) {
-    return current_.exposed[static_cast<std::size_t>(traffic_of(table_.action(transfer).payload))];
+  static double free_since(const Executed& e) { return e.position > 0 ? (&e - 1)->span.end : 0; }
+  double& exposed(const Executed& transfer) {
+    return current_.exposed[static_cast<std::size_t>(traffic_of(transfer.action->payload))];
   }
 
-  void add_compute(LaneAction p) {
-    const Span& s = span(p);
-    if (table_.action(p).kind != schedule::Kind::join) current_.compute += s.end - s.begin;
-    const double from = free_since(p);
-    const LaneAction needed = last_needed(p);
-    if (s.begin <= from || needed.position < 0 || span(needed).end <= from) return;
-    explain_wait(p, from, s.begin, most_hops_);
+  void add_compute(const Executed& e) {
+    if (e.action->kind != schedule::Kind::join) current_.compute += e.span.end - e.span.begin;
+    const double from = free_since(e);
+    const Executed* const needed = last_needed(e);
+    if (e.span.begin <= from || needed == nullptr || needed->span.end <= from) return;
+    explain_wait(e, from, e.span.begin, most_hops_);
     // The time that a lane takes to notice the end of a transfer belongs to it.
-    exposed(needed) += std::max(0.0, s.begin - span(needed).end);
+    exposed(*needed) += std::max(0.0, e.span.begin - needed->span.end);
   }
 
-  /// The action of another lane that ends last of those that this one waits for; position -1: none.
-  [[nodiscard]] LaneAction last_needed(LaneAction p) const {
-    LaneAction last;
-    for (int l = 0; l < schedule::lanes; ++l)
-      if (const LaneAction needed = table_.needed(p, l); needed.position >= 0)
-        if (last.position < 0 || span(needed).end > span(last).end) last = needed;
+  /// The action of another lane that ends last of those that this one waits for; nullptr: none.
+  [[nodiscard]] const Executed* last_needed(const Executed& e) const {
+    const Executed* last = nullptr;
+    for (int l = 0; l < schedule::lanes; ++l) {
+      // A count of actions is the position behind the last. Its own lane is in order anyway.
+      const int count = l == static_cast<int>(e.action->lane) ? 0 : e.action->waits[l];
+      if (count == 0) continue;
+      const Executed& needed = lanes_[e.rank][l][count - 1];
+      if (last == nullptr || needed.span.end > last->span.end) last = &needed;
+    }
     return last;
   }
 
   /// The side that began last of those that this transfer may have waited for.
-  [[nodiscard]] Beginning last_side(LaneAction p) {
-    const Beginning own{span(p).begin, p};
-    const double end = span(p).end;
-    const std::int32_t collective = table_.collective_of(p);
-    if (collective < 0) return latest(own, p, end);
-    Beginning& last = last_of_collective_[collective];
-    if (last.place.rank < 0) last = latest({-1, {}}, p, std::numeric_limits<double>::infinity());
-    return last.time <= end ? last : latest(own, p, end);
+  [[nodiscard]] Beginning last_side(const Executed& e) {
+    const Beginning own{e.span.begin, &e};
+    if (!is_collective(e.action->kind)) return latest(own, e, e.span.end);
+    Beginning& last = last_of_collective_[e.other];
+    if (last.action == nullptr) last = latest({-1, nullptr}, e, std::numeric_limits<double>::infinity());
+    return last.time <= e.span.end ? last : latest(own, e, e.span.end);
   }
 
   /// The side of a transfer that begins last, but not after `end`; the first of several, `otherwise` if none
   /// begins later than that.
-  [[nodiscard]] Beginning latest(Beginning otherwise, LaneAction p, double end) const {
+  [[nodiscard]] Beginning latest(Beginning otherwise, const Executed& e, double end) const {
     Beginning last = otherwise;
-    table_.for_each_side(p, [&](LaneAction side) {
-      if (const double begin = span(side).begin; begin > last.time && begin <= end) last = {begin, side};
-    });
+    const auto see = [&](int rank, int index) {
+      const Executed* const side = by_index_[rank][index];
+      if (side->span.begin > last.time && side->span.begin <= end) last = {side->span.begin, side};
+    };
+    if (is_point_to_point(e.action->kind)) see(e.action->peer, e.other);
+    if (is_collective(e.action->kind))
+      for (const schedule::Place call : matching_.calls_of(e.other)) see(call.rank, call.action);
     return last;
   }
 
-  /// In [from, to] a lane had come to `p` and waited for other lanes of its rank.
-  void explain_wait(LaneAction p, double from, double to, int hops) {
-    const LaneAction needed = last_needed(p);
-    if (needed.position >= 0) explain(needed, from, std::min(to, span(needed).end), hops - 1);
+  /// In [from, to] a lane had come to `e` and waited for other lanes of its rank.
+  void explain_wait(const Executed& e, double from, double to, int hops) {
+    const Executed* const needed = last_needed(e);
+    if (needed != nullptr) explain(*needed, from, std::min(to, needed->span.end), hops - 1);
   }
 
   /// Charges [from, to] to what the lane of `until` did in that time, which had not finished `until`.
-  void explain(LaneAction until, double from, double to, int hops) {
+  void explain(const Executed& until, double from, double to, int hops) {
     if (hops == 0) return;  // clocks that disagree can make a circle of waits
-    for (LaneAction p = action_at(until, to); p.position >= 0 && from < to; --p.position) {
-      const double began = std::max(from, span(p).begin);
-      if (began < to) explain_run(p, began, std::min(to, span(p).end), hops);
+    // From the first action that had not ended at `to`, or `until` itself, backwards.
+    const Executed* const first = &until - until.position;
+    const auto ended = [&](const Executed& e) { return e.span.end < to; };
+    for (auto at = std::partition_point(first, &until, ended) - first; at >= 0 && from < to; --at) {
+      const Executed& e = first[at];
+      const double began = std::max(from, e.span.begin);
+      if (began < to) explain_run(e, began, std::min(to, e.span.end), hops);
       to = std::min(to, began);
-      const double was_free = std::max(from, free_since(p));
-      if (was_free < to) explain_wait(p, was_free, to, hops);
+      const double was_free = std::max(from, free_since(e));
+      if (was_free < to) explain_wait(e, was_free, to, hops);
       to = std::min(to, was_free);
     }
   }
 
-  /// The first action of the lane of `until` that had not ended at `time`, or `until` itself.
-  [[nodiscard]] LaneAction action_at(LaneAction until, double time) const {
-    int first = 0, last = until.position;
-    while (first < last) {
-      const int middle = first + (last - first) / 2;
-      if (span({until.rank, until.lane, middle}).end < time) first = middle + 1;
-      else last = middle;
-    }
-    return {until.rank, until.lane, first};
-  }
-
   /// In [from, to] the action had begun and not ended.
-  void explain_run(LaneAction p, double from, double to, int hops) {
-    if (p.lane == compute_lane) return;  // of another rank: idle time
-    const Beginning last = last_side(p);
-    exposed(p) += std::max(0.0, to - std::max(from, last.time));
-    if (from < last.time) explain(last.place, from, std::min(to, last.time), hops - 1);
+  void explain_run(const Executed& e, double from, double to, int hops) {
+    if (e.computes()) return;  // of another rank: idle time
+    const Beginning last = last_side(e);
+    exposed(e) += std::max(0.0, to - std::max(from, last.time));
+    if (from < last.time) explain(*last.action, from, std::min(to, last.time), hops - 1);
   }
 
   void add_communication(int rank) {
-    std::vector<Interval> transfers;
-    for (int l = 0; l < schedule::lanes; ++l) {
-      if (l == compute_lane) continue;
-      for (int i = 0; i < table_.size(rank, l); ++i) {
-        const LaneAction p{rank, l, i};
-        if (is_communication(table_.action(p).kind)) transfers.push_back({last_side(p).time, span(p).end});
-      }
-    }
+    std::vector<Interval> transfers, busy, computing;
+    for (const std::vector<Executed>& lane : lanes_[rank])
+      for (const Executed& e : lane)
+        if (is_communication(e.action->kind)) transfers.push_back({last_side(e).time, e.span.end});
+        else if (e.computes() && e.action->kind != schedule::Kind::join)
+          join(computing, {e.span.begin, e.span.end});
     std::ranges::sort(transfers, {}, &Interval::begin);
-    std::vector<Interval> busy, computing;
     for (const Interval& transfer : transfers) join(busy, transfer);
-    for (int i = 0; i < table_.size(rank, compute_lane); ++i)
-      if (const LaneAction p{rank, compute_lane, i}; table_.action(p).kind != schedule::Kind::join)
-        join(computing, {span(p).begin, span(p).end});
     current_.communication = length(busy);
     current_.hidden = common(busy, computing);
   }
 
-  const LaneTable& table_;
-  const StepSpans& spans_;
-  std::vector<Beginning> last_of_collective_;  ///< of all its sides; found when first asked for
+  schedule::Matching matching_;
+  std::vector<std::array<std::vector<Executed>, schedule::lanes>> lanes_;  ///< by rank
+  std::vector<std::vector<const Executed*>> by_index_;  ///< by rank, as RankProgram::actions
+  std::vector<Beginning> last_of_collective_;           ///< of all its sides; found when first asked for
   int most_hops_;
   trace::RankTime current_;
 };
@@ -245,11 +195,10 @@ private:
 }  // namespace
 
 StepAccount account(const schedule::Program& program, const StepSpans& spans) {
-  const LaneTable table(program);
   StepAccount result;
   for (const auto& rank : spans)
     for (const Span& span : rank) result.length = std::max(result.length, span.end);
-  Accountant accountant(table, spans);
+  Accountant accountant(program, spans);
   for (int r = 0; r < static_cast<int>(spans.size()); ++r)
     result.ranks.push_back(accountant.of(r, result.length));
   return result;

@@ -18,10 +18,10 @@ struct StepAccount {
 /// The account of one step, measured or planned, of a program that validate() accepts.
 ///
 /// A transfer is under way from the moment the last of its sides has begun until it ends; sides that begin
-/// after it has ended at this rank held up nobody here. A batch of messages counts as one transfer. Before
-/// that a lane waits for the other side, and the account follows it there, to what that side did at the time:
-/// computing (then this rank is idle), another transfer under way (then this rank's wait is exposed
-/// communication of its kind), or a wait of its own, which is followed on. docs/results.md has the formulas.
+/// after it has ended at this rank held up nobody here. Before that a lane waits for the other side, and the
+/// account follows it there, to what that side did at the time: computing (then this rank is idle), another
+/// transfer under way (then this rank's wait is exposed communication of its kind), or a wait of its own,
+/// which is followed on. docs/results.md has the formulas.
 [[nodiscard]] StepAccount account(const schedule::Program& program, const StepSpans& spans);
 
 }  // namespace minitaw::engine

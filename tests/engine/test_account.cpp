@@ -1,20 +1,27 @@
-#include "engine/account.hpp"
-
+// The account against examples, and against the definition of docs/results.md, asked moment by moment.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "schedule/program.hpp"
+#include <random>
+
+#include "engine/account.hpp"
+#include "schedule/execute.hpp"
+#include "schedule/registry.hpp"
+#include "schedule/simulate.hpp"
+#include "seed.hpp"
 
 namespace minitaw::engine {
 namespace {
 
-using schedule::Traffic;
+using schedule::Action;
+using schedule::Kind;
+using schedule::Lane;
+using schedule::Place;
+using schedule::Program;
+using schedule::Span;
 
 /// Programs of lanes without slots that matter: the account asks who waits for whom, not whether it is valid.
 schedule::Program program(const std::string& ranks) { return schedule::parse_program(ranks); }
-
-double exposed(const trace::RankTime& rank, Traffic kind) {
-  return rank.exposed[static_cast<std::size_t>(kind)];
-}
 
 /// Rank 0 computes, then sends; rank 1 asks for it from the beginning.
 const std::string hand_over = R"(program hand-over
@@ -38,46 +45,12 @@ TEST(Account, WaitingForAPeerThatComputesIsIdleAndTheTransferIsExposed) {
   EXPECT_DOUBLE_EQ(first.idle, 4.5);
   EXPECT_DOUBLE_EQ(first.communication, 2);
   EXPECT_DOUBLE_EQ(second.compute, 2);
-  EXPECT_DOUBLE_EQ(exposed(second, Traffic::weights), 2.5) << "under way 4 to 6, noticed at 6.5";
+  EXPECT_DOUBLE_EQ(second.exposed[static_cast<std::size_t>(schedule::Traffic::weights)], 2.5)
+      << "under way 4 to 6, noticed at 6.5";
   EXPECT_DOUBLE_EQ(second.exposed_total(), 2.5);
   EXPECT_DOUBLE_EQ(second.idle, 4);
   EXPECT_DOUBLE_EQ(second.communication, 2);
   EXPECT_DOUBLE_EQ(second.hidden, 0);
-}
-
-TEST(Account, ASideThatComesAfterTheEndHeldUpNobody) {
-  // The send is buffered: it is over before the other side begins.
-  const StepAccount step = account(program(hand_over), {{{0, 0, 1}, {0, 1, 2}}, {{0, 5, 6}, {0, 6, 7}}});
-  EXPECT_DOUBLE_EQ(step.ranks[0].communication, 1);
-  EXPECT_DOUBLE_EQ(step.ranks[1].communication, 1);
-  EXPECT_DOUBLE_EQ(exposed(step.ranks[1], Traffic::weights), 1);
-  EXPECT_DOUBLE_EQ(step.ranks[1].idle, 5);
-}
-
-// Rank 2 waits for rank 1, whose lane first takes a gradient from rank 0, which first computes.
-TEST(Account, WaitsAreFollowedThroughOtherRanks) {
-  const StepAccount step =
-      account(program(R"(program chain
-shards 1
-micro_batches 2
-groups 1+1+1
-rank 0 slots h1 g1 a1 x1 owned 0
-   0 compute F s0 m0 h0 a0 x0
-   0 gradients_out send G0 g0 -> r1 after compute:1
-rank 1 slots h1 g1 owned
-   0 gradients_in recv G0 g0 <- r0
-   0 operands_out send A0 m1 x0 -> r2 after gradients_in:1
-rank 2 slots h1 a1 x1 owned
-   0 operands_in recv A0 m1 x0 <- r1
-   0 compute F s0 m1 h0 a0 x0 after operands_in:1
-)"),
-              {{{0, 0, 3}, {0, 3, 7}}, {{0, 0, 7}, {0, 8, 10}}, {{0, 1, 10}, {0, 10, 11}}});
-  const trace::RankTime& last = step.ranks[2];
-  EXPECT_DOUBLE_EQ(exposed(last, Traffic::gradients), 4) << "3 to 7, between the others";
-  EXPECT_DOUBLE_EQ(exposed(last, Traffic::activations), 2) << "8 to 10, its own";
-  EXPECT_DOUBLE_EQ(exposed(last, Traffic::weights), 0);
-  EXPECT_DOUBLE_EQ(last.idle, 4) << "0 to 3, while rank 0 computes; 7 to 8, nobody knows";
-  EXPECT_DOUBLE_EQ(last.communication, 2);
 }
 
 // Clocks of two nodes never agree exactly; a circle of waits must end.
@@ -99,6 +72,159 @@ rank 1 slots h1 w1 owned 1
   for (const trace::RankTime& rank : step.ranks) {
     EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, 7, 1e-12);
     EXPECT_GE(rank.idle, 0);
+  }
+}
+
+constexpr int nothing = -1;
+
+class Definition {
+public:
+  Definition(const Program& program, const StepSpans& spans)
+      : program_(program), spans_(spans), matching_(schedule::detail::match(program)) {}
+
+  /// The kind of the transfer that is under way on a lane of a rank or holds it up; else `nothing`.
+  [[nodiscard]] int at(int rank, Lane lane, double moment) const {
+    const int next = not_ended(rank, lane, moment);
+    if (next < 0) return nothing;
+    if (span(rank, next).begin > moment) return held_up(rank, next, moment);
+    const Action& a = action(rank, next);
+    if (lane == Lane::compute) return nothing;
+    const Place last = last_side(rank, next);
+    if (last.rank == rank || span(last.rank, last.action).begin <= moment)
+      return static_cast<int>(traffic_of(a.payload));
+    return at(last.rank, action(last.rank, last.action).lane, moment);
+  }
+
+  [[nodiscard]] bool computes(int rank, double moment) const {
+    const int next = not_ended(rank, Lane::compute, moment);
+    return next >= 0 && span(rank, next).begin <= moment && action(rank, next).kind != Kind::join;
+  }
+
+  [[nodiscard]] bool transfers(int rank, double moment) const {
+    for (int i = 0; i < static_cast<int>(program_.ranks[rank].actions.size()); ++i) {
+      const Span& s = span(rank, i);
+      if (!is_communication(action(rank, i).kind) || moment < s.begin || moment >= s.end) continue;
+      const Place last = last_side(rank, i);
+      if (span(last.rank, last.action).begin <= moment) return true;
+    }
+    return false;
+  }
+
+private:
+  [[nodiscard]] const Action& action(int rank, int i) const { return program_.ranks[rank].actions[i]; }
+  [[nodiscard]] const Span& span(int rank, int i) const { return spans_[rank][i]; }
+
+  [[nodiscard]] int not_ended(int rank, Lane lane, double moment) const {
+    for (int i = 0; i < static_cast<int>(program_.ranks[rank].actions.size()); ++i)
+      if (action(rank, i).lane == lane && span(rank, i).end > moment) return i;
+    return -1;
+  }
+
+  [[nodiscard]] int held_up(int rank, int next, double moment) const {
+    int last = -1;
+    // Of lanes that end together the first counts, as everywhere.
+    for (int l = 0; l < schedule::lanes; ++l) {
+      if (static_cast<Lane>(l) == action(rank, next).lane) continue;
+      int left = action(rank, next).waits[l];
+      for (int k = 0; left > 0; ++k)
+        if (static_cast<int>(action(rank, k).lane) == l && --left == 0)
+          if (last < 0 || span(rank, k).end > span(rank, last).end) last = k;
+    }
+    if (last < 0 || span(rank, last).end <= moment) return nothing;
+    return at(rank, action(rank, last).lane, moment);
+  }
+
+  [[nodiscard]] Place last_side(int rank, int i) const {
+    Place last{rank, i};
+    const auto see = [&](Place side) {
+      const double begin = span(side.rank, side.action).begin;
+      if (begin > span(last.rank, last.action).begin && begin <= span(rank, i).end) last = side;
+    };
+    const Action& a = action(rank, i);
+    const int other = matching_.other[matching_.number({rank, i})];
+    if (is_point_to_point(a.kind)) see({a.peer, other});
+    if (!is_collective(a.kind)) return last;
+    for (const Place call : matching_.calls_of(other)) see(call);
+    return last;
+  }
+
+  const Program& program_;
+  const StepSpans& spans_;
+  schedule::Matching matching_;
+};
+
+/// Planned spans as an engine would have measured them. In a plan a message begins when both of its sides are
+/// there; an engine sees when its own side has started.
+StepSpans as_measured(const Program& program, StepSpans planned) {
+  for (std::size_t r = 0; r < planned.size(); ++r) {
+    const std::vector<Action>& actions = program.ranks[r].actions;
+    for (std::size_t i = 0; i < actions.size(); ++i) {
+      std::array<int, schedule::lanes> left = actions[i].waits;
+      left[static_cast<std::size_t>(actions[i].lane)] = 0;
+      double begin = 0;
+      for (std::size_t k = 0; k < actions.size(); ++k)
+        if ((actions[k].lane == actions[i].lane && k < i) ||
+            left[static_cast<std::size_t>(actions[k].lane)]-- > 0)
+          begin = std::max(begin, planned[r][k].end);
+      planned[r][i].begin = begin;  // ends stay as they are
+    }
+  }
+  return planned;
+}
+
+/// By moments in the middle between whole seconds, when nothing begins or ends.
+StepAccount by_moments(const Program& program, const StepSpans& spans) {
+  const Definition definition(program, spans);
+  StepAccount result;
+  for (const auto& rank : spans)
+    for (const Span& s : rank) result.length = std::max(result.length, s.end);
+  for (int r = 0; r < static_cast<int>(spans.size()); ++r) {
+    trace::RankTime& rank = result.ranks.emplace_back();
+    for (double moment = 0.5; moment < result.length; moment += 1) {
+      const int held = definition.at(r, Lane::compute, moment);
+      const bool transfer = definition.transfers(r, moment), computing = definition.computes(r, moment);
+      if (computing) rank.compute += 1;
+      else if (held == nothing) rank.idle += 1;
+      else rank.exposed[static_cast<std::size_t>(held)] += 1;
+      if (transfer) rank.communication += 1;
+      if (transfer && computing) rank.hidden += 1;
+    }
+  }
+  return result;
+}
+
+void compare(const trace::RankTime& found, const trace::RankTime& expected) {
+  EXPECT_NEAR(found.compute, expected.compute, 1e-9);
+  for (int k = 0; k < schedule::traffic_kinds; ++k)
+    EXPECT_NEAR(found.exposed[k], expected.exposed[k], 1e-9) << k;
+  EXPECT_NEAR(found.idle, expected.idle, 1e-9);
+  EXPECT_NEAR(found.communication, expected.communication, 1e-9);
+  EXPECT_NEAR(found.hidden, expected.hidden, 1e-9);
+}
+
+class AccountOf : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Schedules, AccountOf,
+                         ::testing::Values("ddp", "fsdp", "fsdp:hierarchical=on", "1f1b", "1f1b:blocking=on",
+                                           "zb1", "zb2", "weipipe", "weipipe:naive=on", "tawpipe",
+                                           "tawpipe:cco=off", "tawpipe:gwps=off", "tawpipe:dbs=off",
+                                           "tawpipe:prefetch=1"));
+
+TEST_P(AccountOf, IsWhatItsDefinitionSaysMomentByMoment) {
+  const unsigned seed = test::seed();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const Program program = schedule::build({schedule::parse_spec(GetParam()), topology::Groups({2, 2}), 4, 5});
+  for (int trial = 0; trial < 20; ++trial) {
+    // Whole seconds; some actions take none.
+    const StepSpans spans = as_measured(program, schedule::simulate(program, [&](int, const Action&) {
+                                          return static_cast<double>(random() % 5);
+                                        }));
+    const StepAccount found = account(program, spans), expected = by_moments(program, spans);
+    ASSERT_EQ(found.length, expected.length);
+    for (std::size_t r = 0; r < spans.size(); ++r) {
+      SCOPED_TRACE(fmt::format("rank {}", r));
+      compare(found.ranks[r], expected.ranks[r]);
+    }
   }
 }
 
