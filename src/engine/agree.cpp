@@ -1,12 +1,12 @@
 #include "engine/agree.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <new>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
@@ -16,28 +16,23 @@ namespace {
 
 using comm::mpi::check;
 
-enum Outcome : int { fine = 0, input_error = 1, other_error = 2, out_of_memory = 3 };
-
-struct Local {
-  Outcome outcome = fine;
-  std::string message;
-};
-
 /// Kokkos and CUDA say it in words.
 bool speaks_of_memory(std::string_view message) {
   return message.find("failed to allocate") != message.npos || message.find("out of memory") != message.npos;
 }
 
-Local attempt(const std::function<void()>& work) {
+/// Why `work` has failed: 'i' for an InputError, 'm' for memory, 'o' for all else, then in words; empty if it
+/// has not.
+std::string failure_of(const std::function<void()>& work) {
   try {
     work();
     return {};
   } catch (const InputError& e) {
-    return {input_error, e.what()};
+    return std::string("i") + e.what();
   } catch (const std::bad_alloc&) {
-    return {out_of_memory, "out of memory"};
+    return "mout of memory";
   } catch (const std::exception& e) {
-    return {speaks_of_memory(e.what()) ? out_of_memory : other_error, e.what()};
+    return (speaks_of_memory(e.what()) ? "m" : "o") + std::string(e.what());
   }
 }
 
@@ -56,19 +51,15 @@ void wait_for_all(MPI_Comm comm) {
 }
 
 void agree(MPI_Comm comm, const std::function<void()>& work) {
-  const int ranks = comm::mpi::size_of(comm);
-  Local local = attempt(work);
+  const std::string mine = failure_of(work);
   wait_for_all(comm);
-  int failing = local.outcome == fine ? ranks : comm::mpi::rank_in(comm);
-  check(MPI_Allreduce(MPI_IN_PLACE, &failing, 1, MPI_INT, MPI_MIN, comm), "agreeing on errors");
-  if (failing == ranks) return;
-  std::array<int, 2> header = {local.outcome, static_cast<int>(local.message.size())};
-  check(MPI_Bcast(header.data(), 2, MPI_INT, failing, comm), "sharing an error");
-  local.message.resize(header[1]);
-  check(MPI_Bcast(local.message.data(), header[1], MPI_CHAR, failing, comm), "sharing an error");
-  if (header[0] == input_error) throw InputError(local.message);
-  if (header[0] == out_of_memory) throw AgreedOutOfMemory(local.message);
-  throw AgreedError(local.message);
+  const std::vector<std::string> all = comm::mpi::gather_texts(mine, comm);
+  const auto first = std::ranges::find_if_not(all, &std::string::empty);
+  if (first == all.end()) return;
+  const std::string words = first->substr(1);
+  if (first->front() == 'i') throw InputError(words);
+  if (first->front() == 'm') throw AgreedOutOfMemory(words);
+  throw AgreedError(words);
 }
 
 }  // namespace minitaw::engine
