@@ -107,7 +107,8 @@ double seconds(Steps& steps) {
 /// Executes warm-up and `pairs` pairs of steps, in each pair the one after the other, who is first changing from
 /// pair to pair; a row of the table. Throws if a loss is not equal to the bit.
 std::string row_of(const deck::Case& c, int pairs) {
-  engine::Trainer trainer(c, 0, engine::no_transport, {});
+  engine::Trainer trainer(c, 0);
+  trainer.connect();
   Baseline baseline(c);
   std::vector<double> engine_s, baseline_s, overheads;  // overheads: shares of the baseline's time
   for (int p = -c.warmup; p < pairs; ++p) {

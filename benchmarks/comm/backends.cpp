@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 
 #include "base/range.hpp"
 #include "benchmark.hpp"
@@ -21,42 +20,35 @@ public:
   void move(Operation operation, const Scope& scope, const Member& member, const Size& size,
             Buffers& buffers) override {
     const schedule::Lane out = lane_of(operation, scope, true), in = lane_of(operation, scope, false);
-    comm::Transport& transport = *made_.transport;
+    comm::Transport& transport = *made_;
     const auto message = [&](bool send, int peer, const Buffers::Memory& memory) {
-      return std::array{
-          comm::Message{send, peer, schedule::Payload::weights, memory.data(), memory.size()}};
+      return comm::Message{send, peer, schedule::Payload::weights, memory.data(), memory.size()};
     };
     if (operation == Operation::shift) {
       // Both ways at once, as a rank's lanes are driven.
       const auto arrives = transport.start(in, message(false, member.previous(), buffers.landing)),
                  leaves = transport.start(out, message(true, member.next(), buffers.data));
-      comm::mpi::Backoff backoff(waiting_);
-      const auto done = [](const auto& started) { return started == nullptr || started->done(); };
-      while (!done(arrives) || !done(leaves)) {
-        bool moved = false;
-        for (const auto* started : {&arrives, &leaves})
-          moved = (!done(*started) && (*started)->advance()) || moved;
-        if (moved) backoff = comm::mpi::Backoff(waiting_);
-        else backoff.once();
-      }
+      comm::mpi::finish({&arrives, &leaves}, waiting_);
     } else if (operation != Operation::send) {
-      transport.execute(in, kind_of(operation),
-                        {member.communicator, member.ranks.front(), payload_of(operation), size.scalar,
-                         buffers.data.data(), size.elements});
-    } else if (member.sends()) {
-      transport.execute(out, message(true, member.next(), buffers.data));
-    } else if (member.receives()) {
-      transport.execute(in, message(false, member.previous(), buffers.data));
+      const auto started = transport.start(in, kind_of(operation),
+                                           {member.communicator, member.ranks.front(), payload_of(operation),
+                                            size.scalar, buffers.data.data(), size.elements});
+      comm::mpi::finish({&started}, waiting_);
+    } else if (member.sends() || member.receives()) {
+      const auto started =
+          member.sends() ? transport.start(out, message(true, member.next(), buffers.data))
+                         : transport.start(in, message(false, member.previous(), buffers.data));
+      comm::mpi::finish({&started}, waiting_);
     }
     if (!transport.on_stream()) return;
     for (const schedule::Lane lane : {out, in}) engine::lane_space(lane).fence("minitaw::comm benchmark");
   }
-  [[nodiscard]] std::string name() const override { return made_.name; }
+  [[nodiscard]] std::string name() const override { return made_->name(); }
 
 private:
   comm::mpi::WaitPolicy waiting_;
   Buffers::Memory staging_;  ///< outlives the transport
-  engine::NamedTransport made_;
+  std::unique_ptr<comm::Transport> made_;
 };
 
 /// MPI has no bf16.

@@ -22,10 +22,8 @@ schedule::ByteMatrix SentBytes::matrix() const {
   return matrix;
 }
 
-Transport::Started SoloTransport::start(schedule::Lane, std::span<const Message> batch) {
-  if (batch.empty()) return nullptr;
-  throw LogicError(fmt::format("a job of one rank was asked to exchange {} messages, the first with rank {}",
-                               batch.size(), batch.front().peer));
+Transport::Started SoloTransport::start(schedule::Lane, const Message& message) {
+  throw LogicError(fmt::format("a job of one rank was asked for a message with rank {}", message.peer));
 }
 
 void check_lane(schedule::Lane lane) {

@@ -2,8 +2,9 @@
 
 #include <atomic>
 #include <memory>
-#include <span>
 #include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "schedule/account.hpp"
@@ -77,10 +78,9 @@ private:
 /// Moves the buffers of one rank. One object per rank. A lane has one operation at a time, except for
 /// messages (see messages_at_once()). Operations of different lanes are independent; one thread may drive
 /// many lanes, but only one thread at a time drives a lane. An operation is done when this rank's part is
-/// complete (buffers sent may be reused, buffers received hold the data). If on_stream(), start() puts it on
-/// the lane's device queue, which completes it. A failure throws comm::Error, a cancelled wait
-/// comm::Cancelled, and a call that the program cannot mean (no such communicator, not a member of it, the
-/// compute lane) LogicError.
+/// complete (buffers sent may be reused, buffers received hold the data). A failure throws comm::Error, a
+/// cancelled wait comm::Cancelled, and a call that the program cannot mean (no such communicator, not a
+/// member of it, the compute lane) LogicError.
 ///
 /// Matching: messages from one rank to another match in order per payload, whatever their lanes, so that what
 /// leaves on one lane may arrive on another. Messages of one payload to the same rank therefore must not be
@@ -91,23 +91,25 @@ private:
 /// shorter. On a communicator of one member every collective does nothing.
 class Transport {
 public:
-  Transport(int rank, int ranks) : sent_(rank, ranks), rank_(rank) {}
+  /// `name`: in results.
+  Transport(std::string name, int rank, int ranks)
+      : sent_(rank, ranks), name_(std::move(name)), rank_(rank) {}
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
   virtual ~Transport() = default;
 
+  [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] int rank() const { return rank_; }
-  /// True if calls return as soon as their work is on the lane's device queue, false if they return when it
-  /// is complete.
+  /// Whether start() puts an operation on the lane's device queue, which completes it.
   [[nodiscard]] virtual bool on_stream() const { return false; }
 
-  /// How many batches of messages of one direction may be under way on a lane. All else is alone.
+  /// How many messages of one direction may be under way on a lane. All else is alone.
   [[nodiscard]] virtual int messages_at_once() const { return 1; }
 
   /// nullptr: there is nothing to wait for, as always if on_stream().
   using Started = std::unique_ptr<Operation>;
-  /// All messages of a batch, started together. Keeps nothing of `batch` but the buffers.
-  [[nodiscard]] virtual Started start(schedule::Lane lane, std::span<const Message> batch) = 0;
+  /// This rank's side of a message.
+  [[nodiscard]] virtual Started start(schedule::Lane lane, const Message& message) = 0;
   /// A collective, in place:
   /// - broadcast: the root's buffer to every member;
   /// - reduce: sum over the members into the root's buffer; the others' buffers are only read;
@@ -116,12 +118,6 @@ public:
   /// - all_reduce: sum over the members everywhere; any number of elements.
   [[nodiscard]] virtual Started start(schedule::Lane lane, schedule::Kind kind,
                                       const Collective& collective) = 0;
-
-  /// Starts and waits.
-  void execute(schedule::Lane lane, std::span<const Message> batch) { finish(start(lane, batch)); }
-  void execute(schedule::Lane lane, schedule::Kind kind, const Collective& collective) {
-    finish(start(lane, kind, collective));
-  }
 
   /// Bytes this rank has sent, to whom and of which kind, since the last reset; counted where they are handed
   /// to the network library.
@@ -133,22 +129,15 @@ public:
   /// Throws comm::Error if a call that has returned is known to have failed since. Called from another thread
   /// (the watchdog), at any time.
   virtual void poll() {}
-  /// Makes every wait, now and later, end with comm::Cancelled within a millisecond. Called from another
-  /// thread (the watchdog); afterwards the transport only serves to be destroyed.
+  /// Every operation, now and later, throws comm::Cancelled when it is advanced. Called from another thread
+  /// (the watchdog); afterwards the transport only serves to be destroyed.
   virtual void cancel() = 0;
 
 protected:
-  /// Advances an operation to its end.
-  virtual void wait(Operation& operation) {
-    while (!operation.done()) operation.advance();
-  }
-
   SentBytes sent_;
 
 private:
-  void finish(const Started& started) {
-    if (started != nullptr) wait(*started);
-  }
+  std::string name_;
   int rank_;
 };
 
@@ -156,8 +145,8 @@ private:
 /// has nowhere to go and throws LogicError.
 class SoloTransport final : public Transport {
 public:
-  SoloTransport() : Transport(0, 1) {}
-  [[nodiscard]] Started start(schedule::Lane lane, std::span<const Message> batch) override;
+  SoloTransport() : Transport("none", 0, 1) {}
+  [[nodiscard]] Started start(schedule::Lane lane, const Message& message) override;
   [[nodiscard]] Started start(schedule::Lane, schedule::Kind, const Collective&) override { return nullptr; }
   void cancel() override {}
 };

@@ -1,9 +1,9 @@
-#include "engine/actions.hpp"
+// What a trainer does for each action of its program.
+#include "engine/trainer.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <set>
 #include <tuple>
@@ -43,28 +43,16 @@ void add_to_total(schedule::Lane lane, float* total, const E* contribution, std:
 
 }  // namespace
 
-Actions::Actions(const schedule::Program& program, int rank, model::Model& model, const Arena& arena,
-                 const State& state, model::AdamW adamw)
-    : program_(program), rank_(rank), exec_(lane_space(schedule::Lane::compute)), model_(model),
-      layout_(model.layout()), arena_(arena), state_(state), adamw_(adamw) {}
-
-void Actions::begin_step(model::TokenSource& tokens, const std::map<int, std::int64_t>& first_sequences,
-                         int step) {
-  step_ = step;
-  for (const auto& [m, first] : first_sequences)
-    batches_.try_emplace(m, layout_.shape).first->second.fill(tokens, step - 1, first);
-}
-
-comm::Transport::Started Actions::start(const Action& a) {
+comm::Transport::Started Trainer::start(const Action& a) {
   if (is_collective(a.kind)) return transport_->start(a.lane, a.kind, collective(a));
-  if (is_point_to_point(a.kind)) return transport_->start(a.lane, std::array{message(a)});
+  if (is_point_to_point(a.kind)) return transport_->start(a.lane, message(a));
   if (a.kind == Kind::accumulate) add(a);
   else if (a.kind == Kind::load) load(a);
   else compute(a);
   return nullptr;
 }
 
-void Actions::compute(const Action& a) {
+void Trainer::compute(const Action& a) {
   switch (a.kind) {
   case Kind::zero:
     return Kokkos::deep_copy(exec_, Bytes(slot(a, 0).data, slot(a, 0).bytes), std::byte{0});
@@ -94,19 +82,25 @@ void Actions::compute(const Action& a) {
   }
 }
 
-void Actions::update(const Action& a) {
+void Trainer::update(const Action& a) {
   if (a.payload == schedule::Payload::embeddings)
     return model_.update_embeddings(a.shard, slot(a, 0), state_.embeddings_optimiser(), slot(a, 1), adamw_,
-                                    step_);
-  model_.update(a.shard, slot(a, 0), state_.shard_optimiser(a.slots[0].index), slot(a, 1), adamw_, step_,
+                                    steps_);
+  model_.update(a.shard, slot(a, 0), state_.shard_optimiser(a.slots[0].index), slot(a, 1), adamw_, steps_,
                 state_.slice(), state_.slices());
 }
 
-model::Dtype Actions::gradient_type(schedule::Slot gradient) const {
+model::Dtype Trainer::gradient_type(schedule::Slot gradient) const {
   return gradient.cls == SlotClass::accumulator ? model::Dtype::fp32 : layout_.shape.dtype;
 }
 
-void Actions::rehearse() {
+/// A device's first launch of a kernel may stop it to load the kernel's code, which would never end while a
+/// kernel of NCCL waits for another rank: every kernel runs once before ranks wait for each other. Every kind
+/// of compute action of the program is executed once, in issue order, whatever the slots hold: one visit of
+/// each kind of shard, writing and adding. Matrix products choose their algorithms.
+void Trainer::rehearse() {
+  prepare();
+  kernels::choose_by_time(exec_, true);
   const auto widths = [&](const Action& a) -> std::vector<std::int64_t> {
     if (a.shard < 0 || a.payload == schedule::Payload::embeddings) return {};
     const model::Shard& shard = layout_.shards[a.shard];
@@ -120,12 +114,14 @@ void Actions::rehearse() {
     const SlotClass written = last == a.slots.begin() ? SlotClass::owned : std::prev(last)->cls;
     if (done.emplace(a.kind, a.accumulates, written, widths(a)).second) compute(a);
   }
-  add_kernels();
-  exec_.fence("minitaw::engine::Actions::rehearse");
+  rehearse_additions();
+  exec_.fence("minitaw::engine::Trainer::rehearse");
+  kernels::choose_by_time(exec_, false);
+  steps_ = 0;
 }
 
 /// Those of the communication lanes.
-void Actions::add_kernels() const {
+void Trainer::rehearse_additions() const {
   constexpr std::size_t count = 64;
   model::with_element(layout_.shape.dtype, [&]<class E>(E) {
     const Kokkos::View<float*, model::ExecutionSpace::memory_space> total("minitaw::total", count);
@@ -133,11 +129,11 @@ void Actions::add_kernels() const {
     for (const bool accumulate : {false, true})
       kernels::add<E>(exec_, kernels::Vector<float>(total.data(), count),
                       kernels::Vector<const E>(contribution.data(), count), accumulate);
-    exec_.fence("minitaw::engine::Actions::add_kernels");
+    exec_.fence("minitaw::engine::Trainer::rehearse_additions");
   });
 }
 
-Buffer Actions::part(const Action& a, int operand) const {
+Buffer Trainer::part(const Action& a, int operand) const {
   const schedule::Slot slot = a.slots[operand];
   const std::size_t width = schedule::element_bytes(slot.cls, layout_.shape.dtype);
   const Range wanted = schedule::moved(a, layout_);
@@ -149,18 +145,18 @@ Buffer Actions::part(const Action& a, int operand) const {
   return {arena_.slot(slot).data + offset * width, wanted.count * width};
 }
 
-comm::Message Actions::message(const Action& a) const {
+comm::Message Trainer::message(const Action& a) const {
   const Buffer buffer = part(a);
   return {a.kind == Kind::send, a.peer, a.payload, buffer.data, buffer.bytes};
 }
 
-comm::Collective Actions::collective(const Action& a) const {
+comm::Collective Trainer::collective(const Action& a) const {
   const bool wide = schedule::element_bytes(a.slots[0].cls, layout_.shape.dtype) == sizeof(float);
   const comm::Scalar scalar = wide ? comm::Scalar::fp32 : comm::Scalar::bf16;
   return {a.communicator, a.peer, a.payload, scalar, part(a).data, schedule::moved(a, layout_).count};
 }
 
-void Actions::add(const Action& a) const {
+void Trainer::add(const Action& a) const {
   float* const total = part(a, 1).as<float>();
   const std::int64_t elements = schedule::moved(a, layout_).count;
   if (layout_.shape.dtype == model::Dtype::fp32)
@@ -168,7 +164,7 @@ void Actions::add(const Action& a) const {
   add_to_total(a.lane, total, part(a).as<const Bf16>(), elements, a.accumulates);
 }
 
-void Actions::load(const Action& a) const {
+void Trainer::load(const Action& a) const {
   const Buffer from = part(a), to = part(a, 1);
   if constexpr (kernels::on_host) std::memcpy(to.data, from.data, from.bytes);  // as in add_to_total()
   else Kokkos::deep_copy(lane_space(a.lane), Bytes(to.data, to.bytes), Bytes(from.data, from.bytes));

@@ -13,6 +13,7 @@
 #include "comm/mpi/mpi.hpp"
 #include "engine/agree.hpp"
 #include "engine/collect.hpp"
+#include "engine/make_transport.hpp"
 #include "engine/queue.hpp"
 #include "kernels/kernels.hpp"
 #include "model/layout.hpp"
@@ -93,9 +94,13 @@ void CaseRunner::require_possible(const deck::Case& c) const {
   model::with_element(c.shape.dtype, [&]<class E>(E) { (void)kernels::resolve_attention<E>(wanted, sizes); });
 }
 
-bool CaseRunner::has_time_to_check(const deck::Case& c) { return flops(c, 1) <= affordable_flops; }
+bool CaseRunner::has_time_to_check(const deck::Case& c) {
+  const model::Flops per_token = model::flops_per_token(c.shape);
+  return (per_token.matmul + per_token.attention_causal) * deck::tokens_of_step(c) <= affordable_flops;
+}
 
-Check CaseRunner::verify(const deck::Case& c, int steps, const Reference& reference, const Hooks& hooks) {
+Check CaseRunner::verify(const deck::Case& c, int steps, const Reference& reference,
+                         const StepOptions& hooks) {
   Check result;
   comm::mpi::OwnComm members;
   make_members(world_, rank_, c.ranks, members);
@@ -154,7 +159,7 @@ void CaseRunner::execute(const deck::Case& c, MPI_Comm comm, bool checked, const
   };
   reset_peak_memory();
   const auto trainer = make_trainer(c, comm, limits.stall_limit);
-  TimedSteps steps(trainer->program(), c.steps);
+  TimedSteps steps;
   StepMeter meter(options_.meter.get());
   trainer->transport().reset_counters();
   const int count = c.warmup + c.steps;
@@ -173,7 +178,6 @@ void CaseRunner::execute(const deck::Case& c, MPI_Comm comm, bool checked, const
     if (s >= c.warmup) steps.add(trainer->executor(), seconds);
     if (s == 0 && checked) check_first_step(*trainer, c, comm, references_.find(c), result);
   }
-  meter.end();
   meter.collect(comm, result);
   collect(*trainer, steps, count, peak_memory(), options_.timeline, comm, result);
   for (std::size_t s = 0; s < result.losses.size(); ++s)
@@ -182,27 +186,21 @@ void CaseRunner::execute(const deck::Case& c, MPI_Comm comm, bool checked, const
   result.attention = kernels::name_of(trainer->model().attention());
   result.matmul_algorithms =
       fmt::format("{}", fmt::join(kernels::choices(lane_space(schedule::Lane::compute)), "\n"));
-  result.transport = c.ranks == 1 ? "none" : trainer->transport_name();
+  result.transport = c.ranks == 1 ? "none" : trainer->transport().name();
 }
 
 /// All ranks of `comm` get one, or all throw the same.
 std::unique_ptr<Trainer> CaseRunner::make_trainer(const deck::Case& c, MPI_Comm comm,
-                                                  Limits::Seconds stall_limit, const Hooks& hooks) {
-  bool agreed = false;
-  const MakeTransport make = [&](const schedule::Program& program, model::Buffer staging) {
-    agreed = true;
-    agree(comm, [] {});  // the transport's construction is collective: everybody must have come this far
-    return make_transport(c.transport, {comm, program, staging, options_.waiting, options_.shared_devices});
-  };
-  try {
-    return std::make_unique<Trainer>(c, comm::mpi::rank_in(comm), make,
-                                     TrainerOptions{stall_limit,
-                                                    [this](const std::string& report) { on_stall(report); },
-                                                    options_.waiting, hooks});
-  } catch (...) {
-    if (!agreed) agree(comm, [] { throw; });
-    throw;
-  }
+                                                  Limits::Seconds stall_limit, StepOptions options) {
+  options.stall_limit = stall_limit;
+  options.on_stall = [this](const std::string& report) { on_stall(report); };
+  options.waiting = options_.waiting;
+  std::unique_ptr<Trainer> trainer;
+  agree(comm, [&] { trainer = std::make_unique<Trainer>(c, comm::mpi::rank_in(comm), options); });
+  // Its construction is collective: everybody has come this far.
+  trainer->connect(make_transport(c.transport, {comm, trainer->program(), trainer->arena().staging(),
+                                                options_.waiting, options_.shared_devices}));
+  return trainer;
 }
 
 /// The others have stalled too: each of them says where before anybody pulls the job down, and rank 0 writes

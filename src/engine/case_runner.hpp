@@ -64,10 +64,10 @@ public:
   /// first step is the result's status; a step that stalls throws Stalled, after which the job cannot go on.
   [[nodiscard]] Outcome run(const deck::Case& c, const Limits& limits);
 
-  /// What the guard of this rank does when something between steps does not end: by default it tells standard
-  /// error and ends the job. Rank 0 has a few seconds before the others do.
-  void on_hang(Guard::OnExpiry act) { hang_ = std::move(act); }
-  [[nodiscard]] Guard& guard() { return guard_; }
+  /// What this rank does when something between steps, which guard() watches, does not end: by default it
+  /// tells standard error and ends the job. Rank 0 has a few seconds before the others do.
+  void on_hang(Watchdog::OnExpiry act) { hang_ = std::move(act); }
+  [[nodiscard]] Watchdog& guard() { return guard_; }
 
   /// Whether a serial step of the case costs little enough to be executed beside it by run().
   [[nodiscard]] static bool has_time_to_check(const deck::Case& c);
@@ -75,9 +75,10 @@ public:
   [[nodiscard]] References& references() { return references_; }
 
   /// Executes `steps` steps and compares losses and every gradient tensor of the first and the last step with
-  /// `reference` (needed on rank 0 only), and the weights after the last with AdamW in double precision.
+  /// `reference` (needed on rank 0 only), and the weights after the last with AdamW in double precision. Of
+  /// the options what tests change counts.
   [[nodiscard]] Check verify(const deck::Case& c, int steps, const Reference& reference,
-                             const Hooks& hooks = {});
+                             const StepOptions& hooks = {});
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
@@ -87,15 +88,15 @@ private:
   void execute(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& limits,
                record::CaseResult& result);
   [[nodiscard]] std::unique_ptr<Trainer> make_trainer(const deck::Case& c, MPI_Comm comm,
-                                                      Limits::Seconds stall_limit, const Hooks& hooks = {});
+                                                      Limits::Seconds stall_limit, StepOptions options = {});
   void on_stall(const std::string& report);
 
   MPI_Comm world_;
   RunnerOptions options_;
   int rank_;
   int ranks_;
-  Guard::OnExpiry hang_;
-  Guard guard_;
+  Watchdog::OnExpiry hang_;
+  Watchdog guard_;
   References references_;  ///< rank 0's; most cases of a sweep share a few
 };
 

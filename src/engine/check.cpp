@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <type_traits>
 
 #include "base/bf16.hpp"
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "deck/deck.hpp"
 #include "model/plan.hpp"
 #include "model/reference.hpp"
 
@@ -20,43 +20,18 @@ namespace {
 using comm::mpi::check;
 using model::ReferenceTensors;
 
-/// A piece of a flat buffer that one rank holds for everybody.
-struct Piece {
-  int owner;
-  model::Buffer buffer;  ///< on the owner
-  std::int64_t elements;
-  model::Dtype dtype;
-};
-
 template <class T>
-std::vector<T> to_host(const Piece& piece) {
+std::vector<float> to_host(model::Buffer buffer) {
   using Device = Kokkos::View<const T*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
-  using Host = Kokkos::View<T*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
-  std::vector<T> values(piece.elements);
-  Kokkos::deep_copy(Host(values.data(), values.size()), Device(piece.buffer.as<T>(), values.size()));
+  const Device device(buffer.as<T>(), buffer.bytes / sizeof(T));
+  const auto host = Kokkos::create_mirror_view_and_copy(Kokkos::HostSpace(), device);
+  std::vector<float> values(host.size());
+  const auto value = [](T v) {
+    if constexpr (std::is_same_v<T, float>) return v;
+    else return to_float(v);
+  };
+  std::transform(host.data(), host.data() + host.size(), values.begin(), value);
   return values;
-}
-
-std::vector<float> values_of(const Piece& piece) {
-  if (piece.dtype == model::Dtype::fp32) return to_host<float>(piece);
-  const std::vector<Bf16> narrow = to_host<Bf16>(piece);
-  std::vector<float> values(narrow.size());
-  std::ranges::transform(narrow, values.begin(), to_float);
-  return values;
-}
-
-/// Appends the piece's values on rank 0.
-void fetch(const Piece& piece, int rank, MPI_Comm comm, std::vector<float>& flat) {
-  if (rank != 0 && rank != piece.owner) return;
-  std::vector<float> values(rank == piece.owner ? 0 : piece.elements);
-  if (rank == piece.owner) values = values_of(piece);
-  const int count = static_cast<int>(piece.elements);
-  if (rank != 0)
-    return check(MPI_Send(values.data(), count, MPI_FLOAT, 0, 0, comm), "sending tensors to rank 0");
-  if (piece.owner != 0)
-    check(MPI_Recv(values.data(), count, MPI_FLOAT, piece.owner, 0, comm, MPI_STATUS_IGNORE),
-          "gathering tensors");
-  flat.insert(flat.end(), values.begin(), values.end());
 }
 
 /// The first rank of the first copy (the others hold the same) for which `holds` is true.
@@ -67,51 +42,8 @@ int first_rank(const schedule::Program& program, const std::string& what, const 
   throw LogicError("engine: nobody " + what);
 }
 
-/// Gradient totals are fp32, weights of the compute type.
-model::Dtype dtype_of(const Trainer& trainer, Which which) {
-  return which == Which::gradients ? model::Dtype::fp32 : trainer.layout().shape.dtype;
-}
-
-Piece shard_piece(const Trainer& trainer, int shard, int slice, Which which) {
-  const schedule::Program& program = trainer.program();
-  const int owner =
-      first_rank(program, fmt::format("owns slice {} of shard {}", slice, shard),
-                 [&](const schedule::RankProgram& rank) {
-                   return rank.slice == slice && std::ranges::count(rank.owned_shards, shard) > 0;
-                 });
-  const State& state = trainer.state();
-  model::Buffer buffer;
-  if (owner == trainer.rank()) {
-    const int at =
-        static_cast<int>(std::ranges::find(state.owned_shards(), shard) - state.owned_shards().begin());
-    buffer = which == Which::weights ? state.weights(at) : state.accumulator(at);
-  }
-  return {owner, buffer, trainer.layout().shards[shard].elements / program.owned_slices,
-          dtype_of(trainer, which)};
-}
-
-/// Slice k of the embeddings is up to date with the rank that updates it.
-Piece embeddings_piece(const Trainer& trainer, int slice, Which which) {
-  const auto updates = [&](const schedule::Action& a) {
-    return a.kind == schedule::Kind::update && a.payload == schedule::Payload::embeddings && a.shard == slice;
-  };
-  const int owner = first_rank(
-      trainer.program(), fmt::format("updates slice {} of the embeddings", slice),
-      [&](const schedule::RankProgram& rank) { return std::ranges::any_of(rank.actions, updates); });
-  const State& state = trainer.state();
-  const std::int64_t elements = trainer.layout().embeddings.slice;
-  const model::Dtype dtype = dtype_of(trainer, which);
-  model::Buffer buffer;
-  if (owner == trainer.rank()) {
-    buffer = which == Which::weights ? state.embeddings() : state.embeddings_accumulator();
-    buffer.data += (slice * elements - state.embeddings_part().first) * model::bytes_of(dtype);
-  }
-  return {owner, buffer, elements, dtype};
-}
-
-template <class T>
 void append(std::vector<NamedTensor>& result, const std::vector<model::Tensor>& tensors,
-            const std::vector<T>& flat) {
+            const std::vector<float>& flat) {
   for (const model::Tensor& t : tensors)
     result.push_back({t.name, {flat.begin() + t.offset, flat.begin() + t.offset + t.size()}});
 }
@@ -122,24 +54,8 @@ double sum_of_squares(std::span<const float> values) {
   return sum;
 }
 
-double sum_of_squared_differences(std::span<const float> a, std::span<const float> b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < b.size(); ++i) sum += (double{a[i]} - b[i]) * (double{a[i]} - b[i]);
-  return sum;
-}
-
 double root_mean_square(double sum, std::size_t count) {
   return std::sqrt(sum / static_cast<double>(std::max<std::size_t>(1, count)));
-}
-
-double of_all(const std::vector<NamedTensor>& tensors) {
-  double sum = 0;
-  std::size_t count = 0;
-  for (const NamedTensor& t : tensors) {
-    sum += sum_of_squares(t.values);
-    count += t.values.size();
-  }
-  return root_mean_square(sum, count);
 }
 
 float rounded(double value) { return to_float(to_bf16(static_cast<float>(value))); }
@@ -163,18 +79,58 @@ Tolerance tolerance(const deck::Case& c, const std::string& reference, Tolerance
 }  // namespace
 
 std::vector<NamedTensor> gather(const Trainer& trainer, Which which, MPI_Comm comm) {
+  using schedule::SlotClass;
   const model::Layout& layout = trainer.layout();
   const schedule::Program& program = trainer.program();
   const int rank = trainer.rank();
+  const bool weights = which == Which::weights;
+  // Gradient totals are fp32, weights of the compute type.
+  const model::Dtype dtype = weights ? layout.shape.dtype : model::Dtype::fp32;
   std::vector<NamedTensor> result;
-  for (int s = 0; s < static_cast<int>(layout.shards.size()); ++s) {
-    std::vector<float> flat;
-    for (int k = 0; k < program.owned_slices; ++k) fetch(shard_piece(trainer, s, k, which), rank, comm, flat);
-    if (rank == 0) append(result, layout.shards[s].tensors, flat);
-  }
   std::vector<float> flat;
-  for (int k = 0; k < program.embeddings_slices; ++k)
-    fetch(embeddings_piece(trainer, k, which), rank, comm, flat);
+  // Appends `elements` values from `begin` on of a slot of `owner` on rank 0.
+  const auto take = [&](int owner, SlotClass cls, std::ptrdiff_t index, std::int64_t begin,
+                        std::int64_t elements) {
+    if (rank != 0 && rank != owner) return;
+    std::vector<float> values(elements);
+    if (rank == owner) {
+      const std::size_t width = model::bytes_of(dtype);
+      const model::Buffer slot = trainer.arena().slot({cls, static_cast<std::int16_t>(index)});
+      const model::Buffer part{slot.data + begin * width, elements * width};
+      values = dtype == model::Dtype::fp32 ? to_host<float>(part) : to_host<Bf16>(part);
+      if (rank != 0)
+        check(MPI_Send(values.data(), static_cast<int>(elements), MPI_FLOAT, 0, 0, comm), "sending tensors");
+    } else {
+      check(MPI_Recv(values.data(), static_cast<int>(elements), MPI_FLOAT, owner, 0, comm, MPI_STATUS_IGNORE),
+            "gathering tensors");
+    }
+    if (rank == 0) flat.insert(flat.end(), values.begin(), values.end());
+  };
+  for (int s = 0; s < static_cast<int>(layout.shards.size()); ++s) {
+    for (int k = 0; k < program.owned_slices; ++k) {
+      const int owner = first_rank(program, fmt::format("owns slice {} of shard {}", k, s),
+                                   [&](const schedule::RankProgram& r) {
+                                     return r.slice == k && std::ranges::count(r.owned_shards, s) > 0;
+                                   });
+      const std::vector<int>& owned = program.ranks[owner].owned_shards;
+      take(owner, weights ? SlotClass::owned : SlotClass::accumulator,
+           std::ranges::find(owned, s) - owned.begin(), 0, layout.shards[s].elements / program.owned_slices);
+    }
+    if (rank == 0) append(result, layout.shards[s].tensors, flat);
+    flat.clear();
+  }
+  for (int k = 0; k < program.embeddings_slices; ++k) {
+    // Slice k of the embeddings is up to date with the rank that updates it.
+    const auto updates = [&](const schedule::Action& a) {
+      return a.kind == schedule::Kind::update && a.payload == schedule::Payload::embeddings && a.shard == k;
+    };
+    const int owner =
+        first_rank(program, fmt::format("updates slice {} of the embeddings", k),
+                   [&](const schedule::RankProgram& r) { return std::ranges::any_of(r.actions, updates); });
+    const std::int64_t slice = layout.embeddings.slice;
+    take(owner, weights ? SlotClass::embeddings : SlotClass::embeddings_accumulator, 0,
+         k * slice - held(program, owner, SlotClass::embeddings, -1, layout).begin, slice);
+  }
   if (rank == 0) append(result, layout.embeddings.tensors, flat);
   return result;
 }
@@ -183,13 +139,23 @@ double loss_error(double a, double b) { return std::abs(a - b) / std::max(std::a
 
 Difference compare_gradients(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b) {
   if (a.size() != b.size()) throw LogicError("engine: models with different tensors cannot be compared");
-  const double least = std::max(1e-2 * of_all(b), 1e-9);
+  double sum = 0;
+  std::size_t all = 0;
+  for (const NamedTensor& t : b) {
+    sum += sum_of_squares(t.values);
+    all += t.values.size();
+  }
+  const double least = std::max(1e-2 * root_mean_square(sum, all), 1e-9);
   Difference result;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const std::size_t count = b[i].values.size();
-    if (a[i].values.size() != count) throw LogicError("engine: a tensor of another size cannot be compared");
-    const double apart = root_mean_square(sum_of_squared_differences(a[i].values, b[i].values), count);
-    const double relative = apart / std::max(root_mean_square(sum_of_squares(b[i].values), count), least);
+    const std::vector<float>&found = a[i].values, &wanted = b[i].values;
+    if (found.size() != wanted.size())
+      throw LogicError("engine: a tensor of another size cannot be compared");
+    double apart = 0;
+    for (std::size_t k = 0; k < found.size(); ++k)
+      apart += (double{found[k]} - wanted[k]) * (double{found[k]} - wanted[k]);
+    const double relative = root_mean_square(apart, found.size()) /
+                            std::max(root_mean_square(sum_of_squares(wanted), found.size()), least);
     if (is_worse(relative, result.worst)) result = {relative, a[i].name};
   }
   return result;
@@ -266,36 +232,36 @@ std::string reference_key(const deck::Case& c, int steps) {
   return fmt::format("{} steps={}", deck::identity(serial_case(c)), steps);
 }
 
-double flops(const deck::Case& c, int steps) {
-  const model::Flops per_token = model::flops_per_token(c.shape);
-  return (per_token.matmul + per_token.attention_causal) * deck::tokens_of_step(c) * steps;
-}
-
 namespace {
 
-/// Calls visit(flat buffer, its tensors) for every shard and the embeddings.
+/// Calls visit(name, values) for every tensor, in the order of gather().
 template <class Tensors, class Visit>
-void for_each_part(const model::Layout& layout, Tensors& tensors, const Visit& visit) {
-  for (std::size_t s = 0; s < layout.shards.size(); ++s) visit(tensors.shards[s], layout.shards[s]);
-  visit(tensors.embeddings, layout.embeddings);
+void for_each_tensor(const model::Layout& layout, Tensors& tensors, const Visit& visit) {
+  const auto part = [&](auto& flat, const std::vector<model::Tensor>& all) {
+    for (const model::Tensor& t : all) visit(t.name, std::span(flat).subspan(t.offset, t.size()));
+  };
+  for (std::size_t s = 0; s < layout.shards.size(); ++s) part(tensors.shards[s], layout.shards[s].tensors);
+  part(tensors.embeddings, layout.embeddings.tensors);
 }
 
 /// With the initial weights in double, as every rank has them in fp32.
 model::Reference make_model(const deck::Case& c) {
   const model::Layout layout = model::make_layout(c.shape, {1, 1});
   ReferenceTensors weights = model::reference_zeros(layout);
-  for_each_part(layout, weights, [&](std::vector<double>& target, const auto& part) {
+  const auto draw = [&](std::vector<double>& target, const auto& part) {
     std::vector<float> values(target.size(), 0.0F);
     model::initialise(values, part, layout.shape, c.seed);
     target.assign(values.begin(), values.end());
-  });
+  };
+  for (std::size_t s = 0; s < layout.shards.size(); ++s) draw(weights.shards[s], layout.shards[s]);
+  draw(weights.embeddings, layout.embeddings);
   return model::Reference(layout, weights);
 }
 
 std::vector<NamedTensor> named(const model::Layout& layout, const ReferenceTensors& tensors) {
   std::vector<NamedTensor> result;
-  for_each_part(layout, tensors, [&](const std::vector<double>& flat, const auto& part) {
-    append(result, part.tensors, flat);
+  for_each_tensor(layout, tensors, [&](const std::string& name, std::span<const double> values) {
+    result.push_back({name, {values.begin(), values.end()}});
   });
   return result;
 }
@@ -304,50 +270,32 @@ std::vector<NamedTensor> named(const model::Layout& layout, const ReferenceTenso
 ReferenceTensors flattened(const model::Layout& layout, const std::vector<NamedTensor>& tensors) {
   ReferenceTensors result = model::reference_zeros(layout);
   auto next = tensors.begin();
-  for_each_part(layout, result, [&](std::vector<double>& flat, const auto& part) {
-    for (const model::Tensor& t : part.tensors) {
-      if (next == tensors.end() || next->name != t.name)
-        throw LogicError(fmt::format("engine: {} is not where it was expected", t.name));
-      std::ranges::copy(next++->values, flat.begin() + t.offset);
-    }
+  for_each_tensor(layout, result, [&](const std::string& name, std::span<double> values) {
+    if (next == tensors.end() || next->name != name)
+      throw LogicError(fmt::format("engine: {} is not where it was expected", name));
+    std::ranges::copy(next++->values, values.begin());
   });
   return result;
 }
 
-/// AdamW alone, in double precision, on gradients that come from elsewhere.
-class Optimiser {
-public:
-  explicit Optimiser(const deck::Case& c) : adamw_(adamw_of(c)), model_(make_model(c)) {}
-
-  void step(const std::vector<NamedTensor>& gradients) {
-    model_.update(flattened(model_.layout(), gradients), adamw_, ++steps_);
-  }
-
-  [[nodiscard]] Difference difference(const std::vector<NamedTensor>& weights, double slack) const {
-    Difference result;
-    const model::Layout& layout = model_.layout();
-    auto next = weights.begin();
-    for_each_part(layout, model_.weights(), [&](const std::vector<double>& flat, const auto& part) {
-      for (const model::Tensor& t : part.tensors) {
-        const std::span wanted = std::span(flat).subspan(t.offset, t.size());
-        const double error = weight_error(*next++, wanted, layout.shape.dtype, slack);
-        if (is_worse(error, result.worst)) result = {error, t.name};
-      }
-    });
-    return result;
-  }
-
-private:
-  model::AdamW adamw_;
-  model::Reference model_;
-  int steps_ = 0;
-};
+Difference compare_weights(const std::vector<NamedTensor>& weights, const model::Reference& model,
+                           double slack) {
+  Difference result;
+  auto next = weights.begin();
+  for_each_tensor(model.layout(), model.weights(),
+                  [&](const std::string& name, std::span<const double> wanted) {
+                    const double error = weight_error(*next++, wanted, model.layout().shape.dtype, slack);
+                    if (is_worse(error, result.worst)) result = {error, name};
+                  });
+  return result;
+}
 
 }  // namespace
 
 Reference run_steps(Trainer& trainer, const deck::Case& c, int steps, MPI_Comm comm) {
-  std::optional<Optimiser> optimiser;
-  if (trainer.rank() == 0) optimiser.emplace(serial_case(c));
+  std::optional<model::Reference>
+      in_double;  // on rank 0; AdamW alone, on the gradients that come from the case
+  if (trainer.rank() == 0) in_double = make_model(serial_case(c));
   Reference executed;
   for (int s = 0; s < steps; ++s) {
     trainer.prepare();
@@ -356,17 +304,18 @@ Reference run_steps(Trainer& trainer, const deck::Case& c, int steps, MPI_Comm c
     check(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
     executed.losses.push_back(loss);
     std::vector<NamedTensor> gradients = gather(trainer, Which::gradients, comm);
-    if (optimiser) optimiser->step(gradients);
+    if (in_double) in_double->update(flattened(in_double->layout(), gradients), adamw_of(c), s + 1);
     if (s == 0) executed.gradients = std::move(gradients);
     else if (s + 1 == steps) executed.later = std::move(gradients);
   }
   const std::vector<NamedTensor> weights = gather(trainer, Which::weights, comm);
-  if (optimiser) executed.weights = optimiser->difference(weights, serial_tolerance(c).weights);
+  if (in_double) executed.weights = compare_weights(weights, *in_double, serial_tolerance(c).weights);
   return executed;
 }
 
 Reference serial_reference(const deck::Case& c, int steps) {
-  Trainer trainer(serial_case(c), 0, no_transport, {});
+  Trainer trainer(serial_case(c), 0);
+  trainer.connect();
   return run_steps(trainer, c, steps, MPI_COMM_SELF);
 }
 
@@ -396,11 +345,10 @@ namespace {
 
 /// What the references of a case are made of, bytes.
 struct Parts {
-  std::uint64_t arena;   ///< of the serial baseline
-  std::uint64_t model;   ///< its tensors once, fp32
-  std::uint64_t gather;  ///< of all tensors: flat, and by name
-  std::uint64_t state;   ///< of the float64 model
-  std::uint64_t activations;
+  std::uint64_t arena;  ///< of the serial baseline
+  std::uint64_t tensors =
+      0;  ///< all of the model once, fp32; gathered, they are there twice: flat, and by name
+  std::uint64_t activations = 0;  ///< of the float64 model, whose state is 8 times `tensors`
 };
 
 Parts parts_of(const deck::Case& c) {
@@ -408,23 +356,22 @@ Parts parts_of(const deck::Case& c) {
   const schedule::Program program = schedule::build(deck::request_of(baseline));
   const model::Layout layout = model::make_layout(baseline.shape, schedule::cut_of(program));
   const std::uint64_t arena = schedule::memory(program, layout).front().total();
-  if (!kernels::on_host) return {arena + model::library_estimate(baseline.shape), 0, 0, 0, 0};
-  const std::uint64_t state = model::reference_state_bytes(layout), model = state / 8;
-  return {arena, model, 2 * model, state, model::reference_activation_bytes(baseline.shape)};
+  if (!kernels::on_host) return {arena + model::library_estimate(baseline.shape)};
+  return {arena, model::reference_state_bytes(layout) / 8, model::reference_activation_bytes(baseline.shape)};
 }
 
 }  // namespace
 
 ReferenceMemory memory_of_check(const deck::Case& c) {
   const Parts p = parts_of(c);
-  return {p.arena + p.gather, p.model + p.gather};
+  return {p.arena + 2 * p.tensors, 3 * p.tensors};
 }
 
 ReferenceMemory memory_of_verify(const deck::Case& c, int steps, int held) {
   const Parts p = parts_of(c);
-  const std::uint64_t kept = (steps > 1 ? 2 : 1) * p.model;  // gradients of the first and of the last step
-  const std::uint64_t serial = p.arena + p.gather + p.state, float64 = p.state + p.activations + kept;
-  return {std::max(serial, float64) + held * kept, p.gather + p.state + kept + held * kept};
+  const std::uint64_t kept = (steps > 1 ? 2 : 1) * p.tensors;  // gradients of the first and of the last step
+  const std::uint64_t serial = p.arena + 10 * p.tensors, float64 = 8 * p.tensors + p.activations + kept;
+  return {std::max(serial, float64) + held * kept, 10 * p.tensors + kept + held * kept};
 }
 
 void References::add(const deck::Case& c) {
@@ -432,7 +379,8 @@ void References::add(const deck::Case& c) {
   const std::string key = reference_key(c, 1);
   if (known_.contains(key)) return;
   if (values_ > most) forget();
-  Trainer trainer(serial_case(c), 0, no_transport, {});
+  Trainer trainer(serial_case(c), 0);
+  trainer.connect();
   trainer.prepare();
   (void)trainer.step();
   Reference& made = known_[key];

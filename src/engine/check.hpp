@@ -132,7 +132,4 @@ private:
   std::size_t values_ = 0;  ///< floats held
 };
 
-/// Model FLOPs of that many steps, all ranks together.
-[[nodiscard]] double flops(const deck::Case& c, int steps);
-
 }  // namespace minitaw::engine

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
-#include <numeric>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "comm/mpi/mpi.hpp"
 #include "engine/agree.hpp"
@@ -91,33 +91,15 @@ namespace {
 
 static_assert(sizeof(Span) == 3 * sizeof(double), "spans travel as doubles");
 
-std::size_t longest(const schedule::Program& program) {
-  std::size_t actions = 0;
-  for (const schedule::RankProgram& rank : program.ranks) actions = std::max(actions, rank.actions.size());
-  return actions;
-}
-
 }  // namespace
-
-TimedSteps::TimedSteps(const schedule::Program& program, int steps, std::size_t most)
-    : program_(program), keeps_all_(longest(program) * static_cast<std::size_t>(steps) <= most) {}
 
 void TimedSteps::add(const Executor& executor, double seconds) {
   seconds_.push_back(seconds);
-  if (keeps_all_ || kept_.empty()) kept_.emplace_back();
-  kept_.back() = {executor.started(), executor.spans()};
+  kept_.push_back({executor.started(), executor.spans()});
 }
 
-int TimedSteps::choose(const std::vector<double>& lengths) const {
-  std::vector<int> order(lengths.size());
-  std::iota(order.begin(), order.end(), 0);
-  if (!keeps_all_) return order.back();
-  std::ranges::stable_sort(order, {}, [&](int step) { return lengths[step]; });
-  return order[(order.size() - 1) / 2];
-}
-
-StepSpans TimedSteps::gather(int step, MPI_Comm comm) const {
-  const Kept& mine = kept_[keeps_all_ ? step : 0];
+StepSpans TimedSteps::gather(const schedule::Program& program, int step, MPI_Comm comm) const {
+  const Kept& mine = kept_[step];
   const std::vector<double> started = gather_all(mine.started + clock_offset(comm), comm, "gathering starts");
   // One rank after the other: together they may be more doubles than an int can count.
   const auto doubles = [](const std::vector<Span>& spans) { return static_cast<int>(3 * spans.size()); };
@@ -127,7 +109,7 @@ StepSpans TimedSteps::gather(int step, MPI_Comm comm) const {
   }
   StepSpans all = {mine.spans};
   for (int from = 1; from < size_of(comm); ++from) {
-    std::vector<Span>& spans = all.emplace_back(program_.ranks[from].actions.size());
+    std::vector<Span>& spans = all.emplace_back(program.ranks[from].actions.size());
     check(MPI_Recv(spans.data(), doubles(spans), MPI_DOUBLE, from, tag, comm, MPI_STATUS_IGNORE),
           "gathering spans");
   }
@@ -156,8 +138,7 @@ std::string first_fault(const std::string& fault, MPI_Comm comm) {
 }  // namespace
 
 StepMeter::StepMeter(meters::Meter* meter)
-    : meter_(meter), fault_(meter == nullptr ? "no NVIDIA device" : meter->fault()), before_(none),
-      after_(none) {
+    : meter_(meter), fault_(meter == nullptr ? "no NVIDIA device" : meter->fault()), before_(none) {
   if (!fault_.empty()) meter_ = nullptr;
 }
 
@@ -169,13 +150,12 @@ void StepMeter::sample() {
   if (meter_ != nullptr) samples_.push_back(meter_->read());
 }
 
-void StepMeter::end() {
-  if (meter_ == nullptr) return;
-  after_ = meter_->energy();
-  fault_ = meter_->fault();
-}
-
-void StepMeter::collect(MPI_Comm comm, CaseResult& result) const {
+void StepMeter::collect(MPI_Comm comm, CaseResult& result) {
+  double after = none;
+  if (meter_ != nullptr) {
+    after = meter_->energy();
+    fault_ = meter_->fault();
+  }
   const std::string fault = first_fault(fault_, comm);
   const bool lost = result.counters.starts_with(unavailable);
   if (fault.empty()) {
@@ -183,7 +163,7 @@ void StepMeter::collect(MPI_Comm comm, CaseResult& result) const {
       result.device_samples.push_back(gather_all(mine, comm, "gathering device samples"));
     // A counter that stands still, or was set back, has counted nothing.
     std::vector<double> all =
-        gather_all(after_ > before_ ? after_ - before_ : none, comm, "gathering energies");
+        gather_all(after > before_ ? after - before_ : none, comm, "gathering energies");
     int counted = std::isnan(before_) ? 0 : 1;
     check(MPI_Allreduce(MPI_IN_PLACE, &counted, 1, MPI_INT, MPI_MAX, comm), "agreeing on meters");
     if (counted != 0) result.energy.push_back(std::move(all));
@@ -205,11 +185,14 @@ void collect_samples(const TimedSteps& steps, MPI_Comm comm, CaseResult& result)
   result.position = {0};
 }
 
-/// The step whose times stand for all, the same on every rank.
-int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result) {
-  std::vector<double> lengths;
-  for (const std::vector<double>& ranks : result.seconds) lengths.push_back(*std::ranges::max_element(ranks));
-  int step = steps.choose(lengths);  // that of rank 0 counts
+/// The step whose times stand for all, the same on every rank: that of the (lower) median length.
+int choose_step(MPI_Comm comm, const CaseResult& result) {
+  std::vector<std::pair<double, int>> lengths;
+  for (const std::vector<double>& ranks : result.seconds)
+    lengths.emplace_back(*std::ranges::max_element(ranks), static_cast<int>(lengths.size()));
+  const auto middle = lengths.begin() + (std::ssize(lengths) - 1) / 2;
+  std::ranges::nth_element(lengths, middle);
+  int step = middle->second;  // that of rank 0 counts
   check(MPI_Bcast(&step, 1, MPI_INT, 0, comm), "choosing a step");
   return step;
 }
@@ -217,8 +200,8 @@ int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result
 void collect_time(const schedule::Program& program, const TimedSteps& steps, bool timeline, MPI_Comm comm,
                   CaseResult& result) {
   if (steps.seconds().empty()) return;
-  result.accounted_step = choose_step(steps, comm, result);
-  const StepSpans spans = steps.gather(result.accounted_step, comm);
+  result.accounted_step = choose_step(comm, result);
+  const StepSpans spans = steps.gather(program, result.accounted_step, comm);
   if (spans.empty()) return;
   StepAccount found = account(program, spans);
   result.accounted_length = found.length;

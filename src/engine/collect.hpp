@@ -22,29 +22,19 @@ using Now = std::function<double()>;
 /// messages. Collective.
 [[nodiscard]] double clock_offset(MPI_Comm comm);
 
-/// What a rank remembers of its timed steps, so that one of them can be looked at afterwards: nothing is
-/// exchanged while steps are being timed.
+/// What a rank remembers of its timed steps (24 bytes for each action and step), so that one of them can be
+/// looked at afterwards: nothing is exchanged while steps are being timed.
 class TimedSteps {
 public:
-  /// A rank keeps the spans of all its `steps` if those of the longest rank are at most this many (24 bytes
-  /// each); else those of the last step only. Every rank decides alike.
-  static constexpr std::size_t most_kept = std::size_t{1} << 20;
-
-  TimedSteps(const schedule::Program& program, int steps, std::size_t most = most_kept);
-
   /// The step that `executor` has just executed, and its length on this rank.
   void add(const Executor& executor, double seconds);
 
   /// Length of each step on this rank.
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }
 
-  /// The step that stands for all, given the length of each: the (lower) median one, or the last where only
-  /// that was kept.
-  [[nodiscard]] int choose(const std::vector<double>& lengths) const;
-
-  /// The spans of all ranks in that step on rank 0, on one clock, from the moment when the first rank began;
-  /// on the others nothing. Collective.
-  [[nodiscard]] StepSpans gather(int step, MPI_Comm comm) const;
+  /// The spans of all ranks of the program in a step on rank 0, on one clock, from the moment when the first
+  /// rank began; on the others nothing. Collective.
+  [[nodiscard]] StepSpans gather(const schedule::Program& program, int step, MPI_Comm comm) const;
 
 private:
   struct Kept {
@@ -52,8 +42,6 @@ private:
     std::vector<Span> spans;
   };
 
-  const schedule::Program& program_;
-  bool keeps_all_;
   std::vector<double> seconds_;
   std::vector<Kept> kept_;
 };
@@ -67,17 +55,17 @@ public:
 
   void begin();   ///< before the first timed step
   void sample();  ///< after each timed step
-  void end();     ///< after the last one's sample
 
-  /// Adds this repetition to the result on rank 0: a row of device_samples for each step and one of energy,
-  /// or, if the meter of any rank has failed, none at all for the whole case, and why. Collective.
-  void collect(MPI_Comm comm, record::CaseResult& result) const;
+  /// After the last one's sample. Adds this repetition to the result on rank 0: a row of device_samples for
+  /// each step and one of energy, or, if the meter of any rank has failed, none at all for the whole case,
+  /// and why. Collective.
+  void collect(MPI_Comm comm, record::CaseResult& result);
 
 private:
   meters::Meter* meter_;
   std::string fault_;
   std::vector<record::DeviceSample> samples_;
-  double before_, after_;  ///< J
+  double before_;  ///< J
 };
 
 /// Brings what every rank measured together on rank 0: times, memory, ticks, and the bytes that the transport

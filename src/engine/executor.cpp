@@ -1,6 +1,8 @@
 #include "engine/executor.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <fmt/format.h>
 #include <utility>
 
 #include "base/error.hpp"
@@ -22,9 +24,9 @@ void complete(const comm::Transport::Started& transfer) {
 }  // namespace
 
 Lane::Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& progress,
-           const Queues& queues, Start start, int messages, std::function<void(bool)> idle)
+           const Queues& queues, Start start, int messages, comm::mpi::LowLatency* low_latency)
     : lane_(lane), progress_(progress), queues_(queues), start_(std::move(start)),
-      messages_(static_cast<std::size_t>(messages)), idle_(std::move(idle)) {
+      messages_(static_cast<std::size_t>(messages)), low_latency_(low_latency) {
   for (const int i : schedule::actions_of(program, lane)) {
     const schedule::Action& action = program.actions[i];
     actions_.push_back({i, &action, action.waits});
@@ -112,11 +114,11 @@ bool Lane::waits_complete() {
 
 void Lane::wait_for(int lane, int count) {
   const auto other = static_cast<schedule::Lane>(lane);
-  const bool idle = progress_.count(other) < count;
-  if (idle) idle_(true);
+  const bool idle = low_latency_ != nullptr && progress_.count(other) < count;
+  if (idle) low_latency_->set(true);
   progress_.wait(other, count);
   queue().after(*queues_[lane], count - 1);
-  if (idle) idle_(false);
+  if (idle) low_latency_->set(false);
   waited_[lane] = count;
 }
 
@@ -125,18 +127,29 @@ const schedule::Action* Lane::pending() const {
   return at < actions_.size() ? actions_[at].action : nullptr;
 }
 
+bool Lane::is_moving() const {
+  const schedule::Action* const action = pending();
+  return action != nullptr && started() && is_communication(action->kind);
+}
+
+std::string Lane::describe(const schedule::Program& program) const {
+  const schedule::Action* const action = pending();
+  if (action == nullptr) return fmt::format("{} done", schedule::name_of(lane_));
+  const bool begun = started();
+  std::string text = fmt::format("{} {} tick {} {}", schedule::name_of(lane_), begun ? "in" : "before",
+                                 action->tick, to_text(*action, program));
+  for (int l = 0; l < schedule::lanes && !begun; ++l)
+    if (const auto other = static_cast<schedule::Lane>(l); action->waits[l] > progress_.count(other))
+      text += fmt::format(", waits for {}:{}", schedule::name_of(other), action->waits[l]);
+  return text;
+}
+
 void Lane::read(std::vector<Span>& spans) const {
   for (std::size_t i = 0; i < actions_.size(); ++i)
     spans[static_cast<std::size_t>(actions_[i].index)] = queue().span(static_cast<int>(i));
 }
 
 namespace {
-
-std::vector<const Lane*> all_of(const std::vector<std::unique_ptr<Lane>>& lanes) {
-  std::vector<const Lane*> result;
-  for (const auto& lane : lanes) result.push_back(lane.get());
-  return result;
-}
 
 /// Linux lengthens sleeps by 50 microseconds to save wake-ups: more than twice what the shortest waits ask
 /// for, and a collective waits for every piece.
@@ -148,31 +161,33 @@ void sleep_exactly() {
 
 }  // namespace
 
-Executor::Executor(const schedule::Program& program, int rank, const Start& start,
-                   const ExecutorOptions& options)
-    : program_(program.ranks[rank]), queues_(queues(options)),
+Executor::Executor(const schedule::Program& program, int rank, const Start& start, comm::Transport& transport,
+                   const StepOptions& options)
+    : whole_program_(program), rank_(rank), program_(program.ranks[rank]), transport_(transport),
+      options_(options), queues_(make_queues(options.make_queues)),
       asynchronous_(std::ranges::all_of(queues_, [](const auto& queue) { return queue->asynchronous(); })),
-      spans_(program_.actions.size()), lanes_(make_lanes(start, options.messages_at_once)),
-      policy_(options.waiting), communication_([this](const std::stop_token& end) { communicate(end); }),
-      watchdog_(program, rank, all_of(lanes_), progress_, options.stall_limit, options.watchdog) {}
+      spans_(program_.actions.size()), lanes_(make_lanes(start)),
+      communication_([this](const std::stop_token& end) { communicate(end); }),
+      watchdog_([this](const std::string&) { stall(); }, [this] { return moves(); }) {}
 
-Queues Executor::queues(const ExecutorOptions& options) {
+Queues Executor::make_queues(const MakeQueues& make) {
   QueueOptions wanted;
   for (int l = 0; l < schedule::lanes; ++l)
     wanted.units[l] = static_cast<int>(schedule::actions_of(program_, static_cast<schedule::Lane>(l)).size());
   wanted.clock = &clock_;
   wanted.waiting = [this] { progress_.check(); };
-  wanted.communication_on_stream = options.communication_on_stream;
-  return options.make_queues(wanted);
+  wanted.communication_on_stream = transport_.on_stream();
+  return make(wanted);
 }
 
-std::vector<std::unique_ptr<Lane>> Executor::make_lanes(const Start& start, int messages) {
+std::vector<std::unique_ptr<Lane>> Executor::make_lanes(const Start& start) {
   std::vector<std::unique_ptr<Lane>> lanes;
-  lanes.push_back(std::make_unique<Lane>(program_, schedule::Lane::compute, progress_, queues_, start, 1,
-                                         [this](bool idle) { low_latency_.set(idle); }));
+  lanes.push_back(
+      std::make_unique<Lane>(program_, schedule::Lane::compute, progress_, queues_, start, 1, &low_latency_));
   for (int l = 1; l < schedule::lanes; ++l) {
     const auto lane = static_cast<schedule::Lane>(l);
-    lanes.push_back(std::make_unique<Lane>(program_, lane, progress_, queues_, start, messages));
+    lanes.push_back(
+        std::make_unique<Lane>(program_, lane, progress_, queues_, start, transport_.messages_at_once()));
     if (lanes.back()->empty()) lanes.pop_back();
     else if (!lanes.back()->asynchronous()) driven_.push_back(lanes.back().get());
   }
@@ -183,7 +198,7 @@ double Executor::step() {
   progress_.begin_step();
   clock_.begin_step();
   for (const auto& lane : lanes_) lane->begin_step();
-  watchdog_.begin_step();
+  watchdog_.expect("a step", options_.stall_limit);
   try {
     if (asynchronous_) submit_in_order();
     else execute_on_threads();
@@ -194,7 +209,7 @@ double Executor::step() {
     progress_.fail(std::current_exception());
   }
   wait_for_communication();  // only now: it may still be at work when this thread has failed
-  watchdog_.end_step();
+  watchdog_.pause();
   progress_.rethrow_if_failed();
   for (const auto& lane : lanes_) lane->read(spans_);
   double seconds = 0;
@@ -257,14 +272,40 @@ void Executor::communicate(const std::stop_token& end) {
 }
 
 void Executor::drive_lanes() {
-  comm::mpi::Backoff backoff(policy_, &low_latency_);
+  comm::mpi::Backoff backoff(options_.waiting, &low_latency_);
   while (!std::ranges::all_of(driven_, &Lane::done)) {
     bool moved = false;
     for (Lane* lane : driven_) moved = lane->advance() || moved;
     progress_.check();
-    if (moved) backoff = comm::mpi::Backoff(policy_, &low_latency_);
+    if (moved) backoff = comm::mpi::Backoff(options_.waiting, &low_latency_);
     else backoff.once();
   }
+}
+
+/// For the watchdog, which this lets see a transfer that has failed and no call said so.
+long Executor::moves() {
+  try {
+    transport_.poll();
+  } catch (...) {
+    progress_.fail(std::current_exception());
+  }
+  long sum = 0;
+  for (const auto& lane : lanes_) sum += lane->moves();
+  return sum;
+}
+
+/// The step fails before anything is cancelled: the first failure is the one that is told.
+void Executor::stall() {
+  std::string report = fmt::format("rank {}: no lane has moved for {:g} s", rank_,
+                                   std::round(10 * options_.stall_limit.count()) / 10),
+              reason = report;  // for people, and in one sentence for the record
+  for (const auto& lane : lanes_) {
+    report += "\n  " + lane->describe(whole_program_);
+    if (lane->is_moving()) reason += ", " + lane->describe(whole_program_);
+  }
+  options_.on_stall(report);
+  progress_.fail(std::make_exception_ptr(Stalled(reason)));
+  transport_.cancel();
 }
 
 }  // namespace minitaw::engine

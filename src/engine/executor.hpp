@@ -8,6 +8,8 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -21,6 +23,11 @@ namespace minitaw::engine {
 
 /// Thrown out of a wait when another lane of the rank has failed.
 struct Stopped : std::exception {};
+
+/// A step in which nothing moved.
+struct Stalled : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 /// How far each lane of a rank has come in the current step: actions handed to its queue. Lanes are in order,
 /// so a count is all that a wait needs; where the queue is a thread, what was handed over is also complete.
@@ -85,17 +92,16 @@ private:
   std::exception_ptr reason_;
 };
 
-/// Does the work of an action, enqueues it, or returns the transfer that is under way (Actions::start()).
+/// Does the work of an action, enqueues it, or returns the transfer that is under way (Trainer::start()).
 using Start = std::function<comm::Transport::Started(const schedule::Action&)>;
 
 /// Executes one lane of a rank's program: action after action on the lane's queue, each after its waits.
 class Lane {
 public:
-  /// `queues` of all lanes outlive this. advance() may have `messages` of one direction under way. `idle` is
-  /// told when execute_next() begins and ends to wait for another lane.
-  Lane(
-      const schedule::RankProgram& program, schedule::Lane lane, Progress& progress, const Queues& queues,
-      Start start, int messages = 1, std::function<void(bool)> idle = [](bool) {});
+  /// `queues` of all lanes outlive this. advance() may have `messages` of one direction under way.
+  /// `low_latency` is on while execute_next() waits for another lane.
+  Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& progress, const Queues& queues,
+       Start start, int messages = 1, comm::mpi::LowLatency* low_latency = nullptr);
 
   /// Before the first action of a step, on every lane.
   void begin_step();
@@ -103,7 +109,6 @@ public:
   [[nodiscard]] bool done() const { return next_ == actions_.size() && under_way_.empty(); }
   [[nodiscard]] bool empty() const { return actions_.empty(); }
   [[nodiscard]] bool asynchronous() const { return queue().asynchronous(); }
-  [[nodiscard]] schedule::Lane lane() const { return lane_; }
 
   // For a thread that submits lanes, and may wait in each.
 
@@ -120,12 +125,14 @@ public:
 
   // For the watchdog.
 
-  /// The oldest action that is not complete; nullptr when there is none.
-  [[nodiscard]] const schedule::Action* pending() const;
-  /// Whether it has begun (else it waits for other lanes).
+  /// Whether the oldest action that is not complete has begun (else it waits for other lanes).
   [[nodiscard]] bool started() const { return queue().begun() > queue().completed(); }
+  /// Whether a transfer has.
+  [[nodiscard]] bool is_moving() const;
   /// Grows whenever the lane gets on.
   [[nodiscard]] long moves() const { return static_cast<long>(queue().begun()) + queue().completed(); }
+  /// What it is at, with whom, in which slot, and what it waits for.
+  [[nodiscard]] std::string describe(const schedule::Program& program) const;
 
   /// Writes the times of the lane's actions, indexed as RankProgram::actions; after the queue has finished.
   void read(std::vector<Span>& spans) const;
@@ -143,6 +150,8 @@ private:
     [[nodiscard]] bool done() const { return transfer == nullptr || transfer->done(); }
   };
   [[nodiscard]] Queue& queue() const { return *queues_[static_cast<std::size_t>(lane_)]; }
+  /// The oldest action that is not complete; nullptr when there is none.
+  [[nodiscard]] const schedule::Action* pending() const;
   /// Of a lane that advance() drives.
   [[nodiscard]] FencedQueue& fenced() const { return dynamic_cast<FencedQueue&>(queue()); }
   void wait_for(int lane, int count);
@@ -157,7 +166,7 @@ private:
   const Queues& queues_;
   Start start_;
   std::size_t messages_;
-  std::function<void(bool)> idle_;
+  comm::mpi::LowLatency* low_latency_;
   std::vector<Entry> actions_;
   std::size_t next_ = 0;            ///< to be submitted or started
   std::deque<UnderWay> under_way_;  ///< of advance(), in order
@@ -168,13 +177,17 @@ private:
 /// Makes the queues of a rank; tests bring their own.
 using MakeQueues = std::function<Queues(const QueueOptions&)>;
 
-struct ExecutorOptions {
-  Watchdog::Seconds stall_limit{600};  ///< a step in which nothing moves for this long has stalled
-  WatchdogCalls watchdog{};
-  comm::mpi::WaitPolicy waiting;         ///< of the communication thread
-  bool communication_on_stream = false;  ///< of the transport, as the next one
-  int messages_at_once = 1;
+/// How a rank executes steps.
+struct StepOptions {
+  /// A step in which no lane moves for this long is reported and given up.
+  Watchdog::Seconds stall_limit{600};
+  /// Told from another thread. One line per lane: what it is at, and what it waits for.
+  std::function<void(const std::string& report)> on_stall = [](const std::string&) {};
+  comm::mpi::WaitPolicy waiting{};  ///< of the communication thread
+  // What tests change.
   MakeQueues make_queues = engine::make_queues;
+  /// Of Trainer: changes the validated program before it is executed; defects are planted here.
+  std::function<void(schedule::Program&)> inject_fault = [](schedule::Program&) {};
 };
 
 /// Executes a rank's program step after step. Where all queues are asynchronous, the calling thread submits
@@ -183,9 +196,12 @@ struct ExecutorOptions {
 /// same time, and one wait serves them all. It sleeps between steps.
 class Executor {
 public:
-  Executor(const schedule::Program& program, int rank, const Start& start, const ExecutorOptions& options);
+  /// Program and transport outlive this.
+  Executor(const schedule::Program& program, int rank, const Start& start, comm::Transport& transport,
+           const StepOptions& options);
 
-  /// One step: its seconds on this rank. Throws what any lane throws.
+  /// One step: its seconds on this rank. Throws what any lane throws, or Stalled, which names the transfers
+  /// under way.
   double step();
 
   /// Times of every action of the last step, indexed as RankProgram::actions.
@@ -194,15 +210,21 @@ public:
   [[nodiscard]] double started() const { return clock_.started(); }
 
 private:
-  [[nodiscard]] Queues queues(const ExecutorOptions& options);
-  [[nodiscard]] std::vector<std::unique_ptr<Lane>> make_lanes(const Start& start, int messages);
+  [[nodiscard]] Queues make_queues(const MakeQueues& make);
+  [[nodiscard]] std::vector<std::unique_ptr<Lane>> make_lanes(const Start& start);
   void submit_in_order();
   void execute_on_threads();
   void communicate(const std::stop_token& end);
   void drive_lanes();
   void wait_for_communication() const;
+  [[nodiscard]] long moves();
+  void stall();
 
+  const schedule::Program& whole_program_;
+  int rank_;
   const schedule::RankProgram& program_;
+  comm::Transport& transport_;
+  StepOptions options_;
   Progress progress_;
   StepClock clock_;
   Queues queues_;
@@ -210,7 +232,6 @@ private:
   std::vector<Span> spans_;
   std::vector<Lane*> driven_;  ///< by the communication thread: none where a device has them all
   std::vector<std::unique_ptr<Lane>> lanes_;  ///< those with actions, and that of compute, the first one
-  comm::mpi::WaitPolicy policy_;
   /// Whether the rank can do nothing but wait for what is moved, so that its cores are free for waits that
   /// answer at once.
   comm::mpi::LowLatency low_latency_;

@@ -1,7 +1,5 @@
 #include "engine/make_transport.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdlib>
 
@@ -43,20 +41,17 @@ bool use_nccl(const std::string& wanted, std::size_t ranks, bool shared_devices)
   return true;
 }
 
-NamedTransport make_mpi(const TransportRequest& request) {
-  if constexpr (kernels::on_host) {
-    const std::span staging(request.staging.data, request.staging.bytes);
-    return {comm::mpi::make_transport(request.comm, request.program, staging, request.waiting), "mpi"};
-  } else {
-    const comm::mpi::Reach reach = comm::mpi::agreed_reach(request.comm);
-    return {comm::mpi::device_transport(request.comm, request.program, reach, request.waiting),
-            fmt::format("mpi {}", name_of(reach))};
-  }
+std::unique_ptr<comm::Transport> make_mpi(const TransportRequest& request) {
+  if constexpr (kernels::on_host)
+    return comm::mpi::make_transport(request.comm, request.program,
+                                     std::span(request.staging.data, request.staging.bytes));
+  else
+    return comm::mpi::device_transport(request.comm, request.program, comm::mpi::agreed_reach(request.comm));
 }
 
 #if defined(MINITAW_HAVE_NCCL)
 
-NamedTransport make_nccl(const TransportRequest& request) {
+std::unique_ptr<comm::Transport> make_nccl(const TransportRequest& request) {
   const Kokkos::View<std::byte*, kernels::MemorySpace> scratch("minitaw::nccl",
                                                                comm::nccl::scratch_bytes(request.program));
   comm::nccl::Options options;
@@ -67,14 +62,14 @@ NamedTransport make_nccl(const TransportRequest& request) {
   for (int l = 0; l < schedule::lanes; ++l)
     lane_space(static_cast<schedule::Lane>(l))
         .fence("minitaw::engine: first calls of NCCL");  // they use scratch
-  return {std::move(transport), "nccl"};
+  return transport;
 }
 
 #endif
 
 }  // namespace
 
-NamedTransport make_transport(const std::string& wanted, const TransportRequest& request) {
+std::unique_ptr<comm::Transport> make_transport(const std::string& wanted, const TransportRequest& request) {
   [[maybe_unused]] const bool by_nccl =
       use_nccl(wanted, request.program.ranks.size(), request.shared_devices);
 #if defined(MINITAW_HAVE_NCCL)
@@ -95,7 +90,7 @@ std::uint64_t communicator_bytes([[maybe_unused]] MPI_Comm world, [[maybe_unused
   const schedule::Program program =
       schedule::build({schedule::parse_spec("ddp"), topology::Groups({ranks}), ranks, 1});
   const std::uint64_t before = topology::device_memory()->free;
-  const NamedTransport transport = make_nccl({world, program, {}, {}, shared_devices});
+  const auto transport = make_nccl({world, program, {}, {}, shared_devices});
   const std::uint64_t after = topology::device_memory()->free;
   const int made = communicators_of(program, "auto", shared_devices).front();
   bytes = before > after ? (before - after) / static_cast<std::uint64_t>(made) : 0;

@@ -18,19 +18,16 @@ namespace minitaw::engine {
 struct TransportRequest {
   MPI_Comm comm;  ///< the ranks of the case
   const schedule::Program& program;
-  model::Buffer staging;  ///< of the arena
-  comm::mpi::WaitPolicy waiting;
+  model::Buffer staging;            ///< of the arena
+  comm::mpi::WaitPolicy waiting{};  ///< of NCCL
   bool shared_devices = false;
 };
 
-/// A transport and what it is called in results: "mpi", "mpi staged", "mpi direct" or "nccl".
-struct NamedTransport {
-  std::unique_ptr<comm::Transport> transport;
-  std::string name;
-};
-/// What `wanted` ("auto", "mpi" or "nccl") means in this build and place. Collective over the ranks of the
-/// case. Throws InputError for a transport that cannot be had.
-[[nodiscard]] NamedTransport make_transport(const std::string& wanted, const TransportRequest& request);
+/// What `wanted` ("auto", "mpi" or "nccl") means in this build and place; its name is "mpi", "mpi staged",
+/// "mpi direct" or "nccl". Collective over the ranks of the case. Throws InputError for a transport that
+/// cannot be had.
+[[nodiscard]] std::unique_ptr<comm::Transport> make_transport(const std::string& wanted,
+                                                              const TransportRequest& request);
 
 /// Throws InputError for one that this build or place does not have. Not collective.
 void require_transport(const std::string& wanted, bool shared_devices);

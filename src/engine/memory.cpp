@@ -119,25 +119,21 @@ model::Buffer Arena::cut(std::size_t bytes, Memory kind) {
   return buffer;
 }
 
-model::EmbeddingsPart embeddings_part_of(const schedule::Program& program, int rank,
-                                         const model::Layout& layout) {
-  if (program.ranks[rank].slots[static_cast<std::size_t>(SlotClass::embeddings)] == 0) return {0, 0};
+State::State(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena)
+    : rank_(program.ranks[rank]), layout_(layout), arena_(arena), slices_(program.owned_slices) {
+  if (rank_.slots[static_cast<std::size_t>(SlotClass::embeddings)] == 0) return;
   const Range part = held(program, rank, SlotClass::embeddings, -1, layout);
-  return {part.begin, part.count};
+  embeddings_part_ = {part.begin, part.count};
 }
 
-State::State(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena)
-    : rank_(program.ranks[rank]), layout_(layout), arena_(arena), slices_(program.owned_slices),
-      embeddings_part_(embeddings_part_of(program, rank, layout)) {}
-
 void State::initialise(std::uint64_t seed) const {
-  for (int k = 0; k < static_cast<int>(owned_shards().size()); ++k) {
+  for (int k = 0; k < static_cast<int>(rank_.owned_shards.size()); ++k) {
     zero(arena_.optimiser(k));
-    model::draw(weights(k), shard_optimiser(k).master, layout_.shards[owned_shards()[k]].tensors,
+    model::draw(weights(k), shard_optimiser(k).master, layout_.shards[rank_.owned_shards[k]].tensors,
                 {slice() * elements(k), elements(k)}, layout_.shape, seed);
   }
   if (embeddings_part_.elements == 0) return;
-  zero(arena_.optimiser(static_cast<int>(owned_shards().size())));
+  zero(arena_.optimiser(static_cast<int>(rank_.owned_shards.size())));
   const std::vector<model::Tensor>& tensors = layout_.embeddings.tensors;
   const std::int64_t slice = layout_.embeddings.slice;
   model::draw(embeddings(), {}, tensors, embeddings_part_, layout_.shape, seed);
@@ -150,7 +146,7 @@ model::OptimiserState State::shard_optimiser(int owned) const {
 }
 
 model::OptimiserState State::embeddings_optimiser() const {
-  return model::optimiser_state(arena_.optimiser(static_cast<int>(owned_shards().size())),
+  return model::optimiser_state(arena_.optimiser(static_cast<int>(rank_.owned_shards.size())),
                                 layout_.shape.dtype, layout_.embeddings.slice);
 }
 

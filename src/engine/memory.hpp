@@ -52,10 +52,6 @@ private:
   std::array<std::uint64_t, schedule::memory_kinds> measured_{};
 };
 
-/// The part of the embeddings that a rank holds; no elements if none.
-[[nodiscard]] model::EmbeddingsPart embeddings_part_of(const schedule::Program& program, int rank,
-                                                       const model::Layout& layout);
-
 /// What a rank carries from step to step, in the arena: weights and optimiser state of its owned shards, or
 /// of its slice of each, the embeddings or its slice of them with the optimiser state of the slice that it
 /// updates, and the gradients of the last step.
@@ -66,7 +62,6 @@ public:
   /// Initial weights (same on every rank and sharding), moments zero.
   void initialise(std::uint64_t seed) const;
 
-  [[nodiscard]] const std::vector<int>& owned_shards() const { return rank_.owned_shards; }
   [[nodiscard]] model::Buffer weights(int owned) const { return slot(schedule::SlotClass::owned, owned); }
   [[nodiscard]] model::Buffer accumulator(int owned) const {
     return slot(schedule::SlotClass::accumulator, owned);
@@ -89,14 +84,14 @@ private:
     return arena_.slot({cls, static_cast<std::int16_t>(index)});
   }
   [[nodiscard]] std::int64_t elements(int owned) const {
-    return layout_.shards[owned_shards()[owned]].elements / slices_;
+    return layout_.shards[rank_.owned_shards[owned]].elements / slices_;
   }
 
   const schedule::RankProgram& rank_;
   const model::Layout& layout_;
   const Arena& arena_;
   int slices_;
-  model::EmbeddingsPart embeddings_part_;
+  model::EmbeddingsPart embeddings_part_{0, 0};
 };
 
 }  // namespace minitaw::engine

@@ -1,43 +1,26 @@
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 
 #include "comm/transport.hpp"
 #include "deck/deck.hpp"
-#include "engine/actions.hpp"
 #include "engine/executor.hpp"
-#include "engine/make_transport.hpp"
+#include "engine/memory.hpp"
 #include "model/data.hpp"
+#include "model/model.hpp"
 
 namespace minitaw::engine {
 
-/// How a trainer gets its transport, once program and staging memory exist.
-using MakeTransport = std::function<NamedTransport(const schedule::Program& program, model::Buffer staging)>;
-/// For a rank that is alone.
-[[nodiscard]] NamedTransport no_transport(const schedule::Program& program, model::Buffer staging);
-
-/// What tests change.
-struct Hooks {
-  /// Changes the validated program before it is executed; defects are planted here.
-  std::function<void(schedule::Program&)> inject_fault;
-  MakeQueues make_queues = engine::make_queues;
-};
-
-struct TrainerOptions {
-  /// A step in which no lane moves for this long is reported and given up.
-  Watchdog::Seconds stall_limit{600};
-  std::function<void(const std::string& report)> on_stall = [](const std::string&) {};
-  comm::mpi::WaitPolicy waiting;  ///< of the communication thread
-  Hooks hooks;
-};
-
-/// One rank of one case: program, memory, model and lanes, ready to execute steps.
+/// One rank of one case: program, memory, model and lanes. Executes the program's actions (actions.cpp):
+/// looks up slots and sizes, and calls the model for what is computed and the transport for what moves.
 class Trainer {
 public:
   /// Throws InputError for a case that cannot be built, LogicError if its program is not valid.
-  Trainer(const deck::Case& c, int rank, const MakeTransport& make_transport, const TrainerOptions& options);
+  Trainer(const deck::Case& c, int rank, const StepOptions& options = {});
+
+  /// With its transport (none: the rank is alone) a trainer is ready to execute steps.
+  void connect(std::unique_ptr<comm::Transport> transport = std::make_unique<comm::SoloTransport>());
 
   /// Readies the tokens of the next step, outside of its time.
   void prepare();
@@ -46,22 +29,38 @@ public:
   double step();
   /// This rank's part of the mean loss of the last step.
   [[nodiscard]] double loss() const;
-  /// Steps executed so far.
+  /// Steps prepared so far.
   [[nodiscard]] int steps() const { return steps_; }
 
   [[nodiscard]] const schedule::Program& program() const { return program_; }
   [[nodiscard]] const model::Layout& layout() const { return layout_; }
   [[nodiscard]] const schedule::Footprint& footprint() const { return footprint_; }
   [[nodiscard]] const Arena& arena() const { return arena_; }
-  [[nodiscard]] const State& state() const { return state_; }
-  [[nodiscard]] comm::Transport& transport() { return *transport_.transport; }
-  [[nodiscard]] const std::string& transport_name() const { return transport_.name; }
+  [[nodiscard]] comm::Transport& transport() { return *transport_; }
   [[nodiscard]] const model::Model& model() const { return model_; }
   [[nodiscard]] const Executor& executor() const { return *executor_; }
   [[nodiscard]] int rank() const { return rank_; }
 
 private:
+  /// Enqueues a computation on the compute lane's space; starts a message, a collective, an addition to an
+  /// accumulator, or the loading of a slice. Returns the transfer that is under way then, if any. Lanes call
+  /// it from their threads, the compute lane from one of its own.
+  [[nodiscard]] comm::Transport::Started start(const schedule::Action& action);
+  void compute(const schedule::Action& action);
+  void update(const schedule::Action& action);
+  void add(const schedule::Action& action) const;
+  void load(const schedule::Action& action) const;
+  [[nodiscard]] model::Buffer slot(const schedule::Action& action, int operand) const {
+    return arena_.slot(action.slots[operand]);
+  }
+  /// What a transfer is about, in its slot number `operand`.
+  [[nodiscard]] model::Buffer part(const schedule::Action& action, int operand = 0) const;
+  [[nodiscard]] comm::Message message(const schedule::Action& action) const;
+  [[nodiscard]] comm::Collective collective(const schedule::Action& action) const;
+  /// Of the elements in a slot of gradients.
+  [[nodiscard]] model::Dtype gradient_type(schedule::Slot gradient) const;
   void rehearse();
+  void rehearse_additions() const;
 
   int rank_;
   schedule::Program program_;
@@ -72,8 +71,11 @@ private:
   model::Model model_;
   model::TokenSource tokens_;
   std::map<int, std::int64_t> first_sequences_;  ///< of each of the rank's micro-batches
-  Actions actions_;
-  NamedTransport transport_;
+  std::map<int, model::MicroBatch> batches_;     ///< their tokens
+  model::AdamW adamw_;
+  model::ExecutionSpace exec_;  ///< of the compute lane
+  StepOptions options_;
+  std::unique_ptr<comm::Transport> transport_;
   std::unique_ptr<Executor> executor_;
   int steps_ = 0;
 };

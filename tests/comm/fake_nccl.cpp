@@ -147,7 +147,7 @@ public:
     MPI_Comm_size(comm_, &size_);
     sent_.resize(static_cast<std::size_t>(size_));
     received_.resize(static_cast<std::size_t>(size_));
-    number_ = ++nccl_.communicators;
+    ++nccl_.communicators;
   }
   ~FakeCommunicator() override {
     if (comm_ == MPI_COMM_NULL) return;
@@ -195,7 +195,8 @@ public:
     if (call.count == 0) throw Error("a call about nothing");
     if (call.peer >= size_) throw Error(fmt::format("peer {} of {}", call.peer, size_));
     if (nccl_.depth_ == 0) throw Error("a call outside of a group");
-    if (std::ranges::count(nccl_.in_group_, this) == 0) nccl_.in_group_.push_back(this);
+    if (nccl_.in_group_ == nullptr) nccl_.in_group_ = this;
+    if (nccl_.in_group_ != this) throw Error("a group of several communicators");
     nccl_.launches.push_back({call, queue});
     asked_.push_back({call, queue});
   }
@@ -251,7 +252,6 @@ public:
     }
     return operations_.empty();
   }
-  [[nodiscard]] int number() const { return number_; }
 
 private:
   void check_free() const {
@@ -334,7 +334,7 @@ private:
 
   FakeNccl& nccl_;
   MPI_Comm comm_;
-  int rank_ = 0, size_ = 0, number_ = 0;
+  int rank_ = 0, size_ = 0;
   std::optional<nccl::Queue> queue_;
   bool hidden_ = false, busy_ = false, closed_ = false, aborted_ = false;
   int polls_ = 0;
@@ -391,10 +391,9 @@ std::unique_ptr<nccl::Communicator> FakeNccl::init(int ranks, const nccl::Unique
 
 void FakeNccl::group_end() {
   if (depth_ == 0) throw Error("a group ends that never began");
-  if (--depth_ > 0 || in_group_.empty()) return;
+  if (--depth_ > 0 || in_group_ == nullptr) return;
   ++groups;
-  std::ranges::sort(in_group_, {}, &FakeCommunicator::number);
-  for (FakeCommunicator* const used : std::exchange(in_group_, {})) used->launch();
+  std::exchange(in_group_, nullptr)->launch();
 }
 
 void FakeNccl::finish() {

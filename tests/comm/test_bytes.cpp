@@ -67,11 +67,12 @@ private:
     auto& memory = memory_[static_cast<std::size_t>(a.lane)];
     memory.emplace_back(elements(a));
     auto* const data = reinterpret_cast<std::byte*>(memory.back().data());
-    if (schedule::is_collective(a.kind))
-      return transport_.execute(a.lane, a.kind,
-                                {a.communicator, a.peer, a.payload, scalar(a), data, elements(a)});
     const std::size_t bytes = static_cast<std::size_t>(elements(a)) * bytes_of(scalar(a));
-    transport_.execute(a.lane, std::array{Message{a.kind == Call::send, a.peer, a.payload, data, bytes}});
+    const Collective collective{a.communicator, a.peer, a.payload, scalar(a), data, elements(a)};
+    const Message message{a.kind == Call::send, a.peer, a.payload, data, bytes};
+    const auto started = schedule::is_collective(a.kind) ? transport_.start(a.lane, a.kind, collective)
+                                                         : transport_.start(a.lane, message);
+    mpi::finish({&started});
   }
 
   Transport& transport_;

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <array>
-#include <thread>
 
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
@@ -17,26 +16,6 @@ TEST(Mpi, ServesThreadsAndAddsUp) {
   const int rank = rank_in(MPI_COMM_WORLD), ranks = size_of(MPI_COMM_WORLD);
   ASSERT_EQ(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD), MPI_SUCCESS);
   EXPECT_EQ(sum, ranks * (ranks - 1) / 2);
-}
-
-TEST(Mpi, KeepsTwoThreadsApart) {
-  const int rank = rank_in(MPI_COMM_WORLD), ranks = size_of(MPI_COMM_WORLD);
-  OwnComm comms[2];
-  for (auto& own : comms) ASSERT_EQ(MPI_Comm_dup(MPI_COMM_WORLD, &own.comm), MPI_SUCCESS);
-  int tokens[2] = {rank, 1000 + rank};
-  const auto pass_round = [&](int thread) {
-    for (int k = 0; k < 20; ++k)
-      if (MPI_Sendrecv_replace(&tokens[thread], 1, MPI_INT, (rank + 1) % ranks, 5, (rank + ranks - 1) % ranks,
-                               5, comms[thread].comm, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-        tokens[thread] = -1;
-  };
-  {
-    std::jthread other(pass_round, 1);
-    pass_round(0);
-  }
-  const int from = ((rank - 20) % ranks + ranks) % ranks;
-  EXPECT_EQ(tokens[0], from);
-  EXPECT_EQ(tokens[1], 1000 + from);
 }
 
 TEST(GatherTexts, EveryRankHasAllOfAnyLength) {

@@ -100,11 +100,19 @@ int count(const Nccl& made, Call kind, nccl::Queue queue) {
   }));
 }
 
-TEST(NcclTransport, ConnectsWhenItIsMade) {
+/// A rank that is alone needs no communicator.
+class NcclTransport : public testing::Test {
+protected:
+  void SetUp() override {
+    if (ranks_of_job() == 1) GTEST_SKIP() << "needs two ranks";
+  }
+};
+
+TEST_F(NcclTransport, ConnectsWhenItIsMade) {
   const int ranks = ranks_of_job();
   const schedule::Program plan = program(ranks);
   Nccl made(plan);
-  const int rank = made.transport->rank(), peers = ranks > 2 ? 2 : 1;
+  const int rank = made.transport->rank(), peers = std::min(ranks - 1, 2);
   const auto plans = nccl::plan_communicators(plan);
   EXPECT_EQ(
       made.fake.communicators,
@@ -113,10 +121,10 @@ TEST(NcclTransport, ConnectsWhenItIsMade) {
   for (const Payload payload : {Payload::weights, Payload::gradient}) {
     const Lane out = lane_of(Call::send, payload, false), in = lane_of(Call::recv, payload, false);
     EXPECT_EQ(count(made, Call::send, made.queue(out)), peers);
-    EXPECT_EQ(count(made, Call::recv, made.queue(ranks > 1 ? in : out)), peers);
+    EXPECT_EQ(count(made, Call::recv, made.queue(in)), peers);
   }
   // World and backwards, and the even or odd ranks if there are two of them.
-  const int shared = ranks == 1 ? 0 : 2 + ((rank % 2 == 0 ? (ranks + 1) / 2 : ranks / 2) > 1);
+  const int shared = 2 + ((rank % 2 == 0 ? (ranks + 1) / 2 : ranks / 2) > 1);
   for (std::size_t l = 1; l <= communication_lanes; ++l)
     EXPECT_EQ(count(made, Call::reduce, made.queue(static_cast<Lane>(l))), shared);
   EXPECT_EQ(made.fake.changes_of_queue, 0);
@@ -124,44 +132,42 @@ TEST(NcclTransport, ConnectsWhenItIsMade) {
   EXPECT_TRUE(made.transport->on_stream());
 }
 
-TEST(NcclTransport, ExecutesABatchAsOneGroupOnItsLanesQueue) {
-  const int ranks = ranks_of_job();
-  Nccl made(program(ranks));
-  const FakeNccl& fake = made.fake;
+TEST_F(NcclTransport, ExecutesAMessageAsOneGroupOnItsLanesQueue) {
+  World world(Kind::nccl);
+  const FakeNccl& fake = world.nccl->fake;
   const int groups = fake.groups;
   const std::size_t launches = fake.launches.size();
-  const int rank = made.transport->rank(), next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
   Values out(Scalar::fp32, 250), in(Scalar::fp32, 250), nothing(Scalar::fp32, 0);
-  made.transport->execute(Lane::operands_in,
-                          std::array{out.message(true, next), in.message(false, previous),
-                                     nothing.message(true, next), nothing.message(false, previous)});
-  EXPECT_EQ(fake.groups, groups + 1);
+  world.exchange({out.message(true, world.next), in.message(false, world.previous),
+                  nothing.message(true, world.next), nothing.message(false, world.previous)});
+  EXPECT_EQ(fake.groups, groups + 2);
   ASSERT_EQ(fake.launches.size(), launches + 2) << "messages of no bytes are left out";
-  EXPECT_EQ(fake.launches.back().queue, made.queue(Lane::operands_in));
+  for (const FakeNccl::Launch& launch : std::span(fake.launches).subspan(launches))
+    EXPECT_EQ(launch.queue,
+              world.nccl->queue(launch.call.kind == Call::send ? Lane::operands_out : Lane::operands_in));
 }
 
-TEST(NcclTransport, GathersUnequalSlicesByBroadcasts) {
+TEST_F(NcclTransport, GathersUnequalSlicesByBroadcasts) {
   const int ranks = ranks_of_job();
-  if (ranks == 1) GTEST_SKIP() << "needs two ranks";
   Nccl made(program(ranks));
   const auto calls = [&](Call kind) { return count(made, kind, made.queue(Lane::operands)); };
   Values even(Scalar::bf16, 10 * ranks), uneven(Scalar::bf16, 10 * ranks - 1);
-  made.transport->execute(Lane::operands, Call::all_gather, even.collective(0));
+  (void)made.transport->start(Lane::operands, Call::all_gather, even.collective(0));
   EXPECT_EQ(calls(Call::all_gather), 1);
   EXPECT_EQ(calls(Call::broadcast), 0);
-  made.transport->execute(Lane::operands, Call::all_gather, uneven.collective(0));
+  (void)made.transport->start(Lane::operands, Call::all_gather, uneven.collective(0));
   EXPECT_EQ(calls(Call::all_gather), 1);
   EXPECT_EQ(calls(Call::broadcast), ranks);
 }
 
-TEST(NcclTransport, EndsInOrder) {
+TEST_F(NcclTransport, EndsInOrder) {
   Nccl made(program(ranks_of_job()));
   made.transport = nullptr;
   EXPECT_EQ(made.fake.closed, made.fake.communicators);
   EXPECT_EQ(made.fake.aborted, 0);
 }
 
-TEST(NcclTransport, AbortsWhatItHasWhenItCannotBeMade) {
+TEST_F(NcclTransport, AbortsWhatItHasWhenItCannotBeMade) {
   const schedule::Program plan = program(ranks_of_job());
   FakeNccl without_memory, without_network;
   EXPECT_THROW((void)nccl::make_transport(MPI_COMM_WORLD, plan, without_memory, {}), LogicError);
@@ -170,7 +176,7 @@ TEST(NcclTransport, AbortsWhatItHasWhenItCannotBeMade) {
   EXPECT_EQ(without_network.aborted, 1) << "the communicator of all ranks";
 }
 
-TEST(NcclTransport, ReportsAFailureInTheWordsOfNccl) {
+TEST_F(NcclTransport, ReportsAFailureInTheWordsOfNccl) {
   Nccl made(program(ranks_of_job()));
   Transport& transport = *made.transport;
   EXPECT_NO_THROW(transport.poll());
@@ -187,7 +193,7 @@ TEST(NcclTransport, ReportsAFailureInTheWordsOfNccl) {
   EXPECT_NO_THROW(transport.cancel());
 }
 
-TEST(NcclTransport, IsWatchedWhileItWorks) {
+TEST_F(NcclTransport, IsWatchedWhileItWorks) {
   World world(Kind::nccl);
   std::atomic<bool> done{false};
   std::jthread watchdog([&] {

@@ -17,72 +17,29 @@ World world_of_small(std::size_t slots) {
   return {Kind::staged, build<Staged<LazyCopier>>(program(ranks_of_job()), slots, small_piece)};
 }
 
-/// From one message with 16 slots to 12 with one each.
-TEST(StagedExchange, SharesSlotsAmongManyMessages) {
-  World world = world_of_small(16);
-  for (const int kinds : {1, 2, 3, 4, 5, 6})
-    for (const std::size_t bytes : {1, 1028, 1029, 20'000, 100'001}) {
-      const auto sent = [&](int from, int to, int k) {
-        return pattern(from, to, static_cast<Payload>(k + 1), bytes + k);
-      };
-      std::vector<Message> batch;
-      std::vector<std::vector<std::byte>> out, in;
-      for (int k = 0; k < kinds; ++k) {
-        out.push_back(sent(world.rank, world.next, k));
-        in.emplace_back(bytes + k, std::byte{0x77});
-        batch.push_back({true, world.next, static_cast<Payload>(k + 1), out[k].data(), out[k].size()});
-        batch.push_back({false, world.previous, static_cast<Payload>(k + 1), in[k].data(), in[k].size()});
-      }
-      world.transport.execute(Lane::operands_in, batch);
-      for (int k = 0; k < kinds; ++k) {
-        EXPECT_EQ(in[k], sent(world.previous, world.rank, k)) << kinds << " kinds, number " << k;
-        EXPECT_EQ(out[k], sent(world.rank, world.next, k));
-      }
-    }
-}
-
-/// Rank 0 starts two messages together. Rank 1 takes the first only when rank 2 has had the second.
-TEST(StagedExchange, LetsNoMessageWaitForAnother) {
-  if (ranks_of_job() < 3) GTEST_SKIP() << "needs three ranks";
-  World world = world_of_small(16);
-  Values a = contribution_of(1, Scalar::fp32, 12'500), b = contribution_of(2, Scalar::fp32, 12'500);
-  const Values first = a, second = b;
-  const auto exchange = [&](auto... messages) {
-    world.transport.execute(Lane::operands, std::array{messages...});
-  };
-  if (world.rank == 0) exchange(a.message(true, 1), b.message(true, 2));
-  if (world.rank == 1) {
-    exchange(a.message(false, 2));
-    EXPECT_EQ(a, second);
-    exchange(b.message(false, 0));
-    EXPECT_EQ(b, first);
-  }
-  if (world.rank == 2) {
-    exchange(a.message(false, 0));
-    exchange(a.message(true, 1));
-  }
-}
-
-TEST(StagedExchange, RefusesMoreMessagesThanSlots) {
-  World world = world_of_small(16);
-  Values data(Scalar::fp32, 3);
-  std::vector<Message> batch;
-  for (int peer = 0; peer < 17; ++peer) batch.push_back(data.message(true, peer));
-  EXPECT_THROW(world.transport.execute(Lane::operands, batch), LogicError);
-  LazyCopier copier;
-  std::vector<std::byte> pinned(16 * small_piece - 1);
-  EXPECT_THROW((void)mpi::through_slots(pinned, small_piece, copier), LogicError);
-}
-
-/// Collectives whose messages go round the slots many times.
-TEST(StagedCollectives, GoRoundTheirSlots) {
+/// Messages and collectives that go round the slots many times.
+TEST(Staged, GoesRoundItsSlots) {
   World world = world_of_small(18);
+  for (const std::size_t bytes : {1, 1028, 1029, 20'000, 100'001}) {
+    auto out = pattern(world.rank, world.next, Payload::weights, bytes);
+    std::vector<std::byte> in(bytes, std::byte{0x77});
+    world.exchange({{true, world.next, Payload::weights, out.data(), bytes},
+                    {false, world.previous, Payload::weights, in.data(), bytes}});
+    EXPECT_EQ(in, pattern(world.previous, world.rank, Payload::weights, bytes));
+    EXPECT_EQ(out, pattern(world.rank, world.next, Payload::weights, bytes));
+  }
   for (const Call kind : collectives)
     for (const std::int64_t elements : {257, 9'001, 30'011})
       EXPECT_EQ(wrong_after(world, Lane::operands, kind, 0, static_cast<int>(elements) % world.ranks,
                             Scalar::fp32, elements),
                 0)
           << name_of(kind) << " of " << elements;
+}
+
+TEST(Staged, RefusesTooFewSlots) {
+  LazyCopier copier;
+  std::vector<std::byte> pinned(16 * small_piece - 1);
+  EXPECT_THROW((void)mpi::through_slots(pinned, small_piece, copier), LogicError);
 }
 
 using mpi::WaitPolicy;
@@ -94,22 +51,9 @@ TEST(WaitPolicy, SpinsOnlyWhereCoresArePlentiful) {
         << "cancel() promises a millisecond";
 }
 
-TEST(WaitUntil, AsksUntilItIsDoneOrCancelled) {
-  std::atomic<bool> cancelled{false};
-  int asked = 0;
-  mpi::wait_until({.spins = 2, .yields = 2}, cancelled, [&] { return ++asked == 9; });
-  EXPECT_EQ(asked, 9);
-  const std::jthread watchdog([&] { cancelled = true; });
-  EXPECT_THROW(mpi::wait_until({}, cancelled, [] { return false; }), Cancelled);
-  EXPECT_NO_THROW(mpi::wait_until({}, cancelled, [] { return true; })) << "what is done is done";
-}
-
-TEST(WaitUntil, AsksForAWhileBeforeItSleeps) {
-  const std::atomic<bool> cancelled{false};
-  int asked = 0;
-  mpi::wait_until({.eager = std::chrono::hours(1), .shortest_sleep = std::chrono::hours(1)}, cancelled,
-                  [&] { return ++asked == 1000; });
-  EXPECT_EQ(asked, 1000);
+TEST(Backoff, YieldsForAWhileBeforeItSleeps) {
+  mpi::Backoff backoff({.eager = std::chrono::hours(1), .shortest_sleep = std::chrono::hours(1)});
+  for (int k = 0; k < 1000; ++k) backoff.once();
 }
 
 TEST(Backoff, EndsItsSleepWhenComputeWaits) {

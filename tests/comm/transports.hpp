@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
 #include <future>
 #include <memory>
 #include <random>
@@ -17,6 +18,7 @@
 #include "base/bf16.hpp"
 #include "base/range.hpp"
 #include "comm/mpi/transport.hpp"
+#include "comm/mpi/wait.hpp"
 #include "comm/nccl/transport.hpp"
 #include "fake_nccl.hpp"
 
@@ -43,39 +45,34 @@ inline int ranks_of_job() {
 /// or memory that is used again too early, shows in the data.
 class LazyCopier : public mpi::Copier {
 public:
-  void load(std::size_t queue, mpi::Piece pinned, mpi::Piece buffer) override {
-    start(loads_[queue], pinned, buffer);
+  void copy(Way way, std::size_t queue, mpi::Piece to, mpi::Piece from) override {
+    copies(way, queue).push_back(start(to, from));
   }
-  void store(std::size_t queue, mpi::Piece buffer, mpi::Piece pinned) override {
-    start(stores_[queue], buffer, pinned);
+  void wait(Way way, std::size_t queue) override {
+    for (auto& copy : copies(way, queue)) copy.get();
+    copies(way, queue).clear();
   }
-  void wait_loaded(std::size_t queue) override { finish(loads_[queue]); }
-  void wait_stored(std::size_t queue) override { finish(stores_[queue]); }
 
 protected:
-  using Copies = std::vector<std::future<void>>;
-  virtual void start(Copies& copies, mpi::Piece to, mpi::Piece from) {
+  virtual std::future<void> start(mpi::Piece to, mpi::Piece from) {
     std::memset(to.data(), 0xa5, to.size());
-    copies.push_back(std::async(std::launch::deferred, [to, from] { copy(to, from); }));
+    return std::async(std::launch::deferred, [to, from] { std::memcpy(to.data(), from.data(), to.size()); });
   }
-  static void copy(mpi::Piece to, mpi::Piece from) { std::memcpy(to.data(), from.data(), to.size()); }
 
 private:
-  static void finish(Copies& copies) {
-    for (auto& copy : copies) copy.get();
-    copies.clear();
-  }
-  std::array<Copies, queues> loads_, stores_;
+  using Copies = std::vector<std::future<void>>;
+  Copies& copies(Way way, std::size_t queue) { return copies_[2 * queue + (way == Way::load ? 0 : 1)]; }
+  std::array<Copies, 2 * queues> copies_;
 };
 
 /// Copies in other threads, after a while: what the thread sanitizer wants to see.
 class ThreadCopier final : public LazyCopier {
-  void start(Copies& copies, mpi::Piece to, mpi::Piece from) override {
+  std::future<void> start(mpi::Piece to, mpi::Piece from) override {
     const std::chrono::microseconds while_(random_() % 50);
-    copies.push_back(std::async(std::launch::async, [to, from, while_] {
+    return std::async(std::launch::async, [to, from, while_] {
       std::this_thread::sleep_for(while_);
-      copy(to, from);
-    }));
+      std::memcpy(to.data(), from.data(), to.size());
+    });
   }
   std::mt19937 random_{7};
 };
@@ -106,7 +103,7 @@ struct Staged {
       const mpi::Piece all = std::span(pinned).subspan(l * slots * piece, slots * piece);
       memories[l + 1].moves = memories[l + 1].sums = mpi::through_slots(all, piece, copiers[l]);
     }
-    transport = mpi::make_transport(MPI_COMM_WORLD, program, memories);
+    transport = mpi::make_transport(MPI_COMM_WORLD, program, memories, "mpi staged");
   }
   std::vector<std::byte> pinned;
   std::array<Copier, communication_lanes> copiers;
@@ -189,21 +186,26 @@ inline schedule::Program program(int ranks) {
       for (int c = 0; c < static_cast<int>(p.communicators.size()); ++c)
         if (std::ranges::count(p.communicators[c].ranks, r) > 0)
           add(Call::reduce, p.communicators[c].ranks[0], c, Payload::gradient);
-      for (const int peer : {(r + 1) % ranks, (r + ranks - 1) % ranks})
-        for (const Payload payload : {Payload::weights, Payload::gradient})
-          add(Call::send, peer, -1, payload), add(Call::recv, peer, -1, payload);
+      if (ranks > 1)
+        for (const int peer : {(r + 1) % ranks, (r + ranks - 1) % ranks})
+          for (const Payload payload : {Payload::weights, Payload::gradient})
+            add(Call::send, peer, -1, payload), add(Call::recv, peer, -1, payload);
     }
   return p;
 }
 
 /// A transport of the whole job.
 struct World {
-  explicit World(Kind which) : kind(which), built(build(which, plan)) {}
+  explicit World(Kind which)
+      : kind(which), nccl(which == Kind::nccl ? std::make_shared<Nccl>(plan) : nullptr),
+        built(nccl == nullptr ? build(which, plan)
+                              : std::shared_ptr<Transport>(nccl, nccl->transport.get())) {}
   World(Kind which, std::shared_ptr<Transport> other) : kind(which), built(std::move(other)) {}
 
   Kind kind;
   int ranks = ranks_of_job();
   schedule::Program plan = program(ranks);
+  std::shared_ptr<Nccl> nccl;
   std::shared_ptr<Transport> built;
   Transport& transport = *built;
   int rank = transport.rank(), next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
@@ -212,6 +214,42 @@ struct World {
     return plan.communicators[communicator].ranks;
   }
   [[nodiscard]] int size(int communicator) const { return static_cast<int>(members(communicator).size()); }
+  /// NCCL's messages need another rank.
+  [[nodiscard]] bool has_messages() const { return ranks > 1 || !transport.on_stream(); }
+  /// Starts an operation and waits for it.
+  void execute(Lane lane, const auto&... call) {
+    const Transport::Started started = transport.start(lane, call...);
+    mpi::finish({&started});
+  }
+  /// Executes messages: what is sent in order on one lane, what is received on another one at the same time.
+  void exchange(const std::vector<Message>& messages) {
+    if (nccl != nullptr) nccl->fake.complete_later = true;
+    std::array<std::deque<Message>, 2> left;
+    for (const Message& message : messages) left[message.send].push_back(message);
+    std::array<Transport::Started, 2> open;
+    mpi::Backoff backoff({});
+    for (bool busy = true; busy;) {
+      busy = false;
+      bool moved = false;
+      for (const bool send : {false, true}) {
+        if (open[send] != nullptr && !open[send]->done()) {
+          moved |= open[send]->advance();
+        } else if (!left[send].empty()) {
+          open[send] = transport.start(send ? Lane::operands_out : Lane::operands_in, left[send].front());
+          left[send].pop_front();
+          moved = true;
+        } else {
+          continue;
+        }
+        busy = true;
+      }
+      if (moved) backoff = mpi::Backoff({});
+      else backoff.once();
+    }
+    if (nccl == nullptr) return;
+    nccl->fake.finish();
+    nccl->fake.complete_later = false;
+  }
   /// Of this rank in the communicator; -1 if it is not a member.
   [[nodiscard]] int position(int communicator) const {
     const auto found = std::ranges::find(members(communicator), rank);
@@ -283,7 +321,7 @@ int wrong_after(World& world, Lane lane, Call kind, int communicator, int root, 
   const std::vector<int>& members = world.members(communicator);
   const int size = world.size(communicator);
   Buffer buffer(contribution_of(world.rank, scalar, elements));
-  world.transport.execute(lane, kind, buffer.collective(communicator, root));
+  world.execute(lane, kind, buffer.collective(communicator, root));
   const Values& values = buffer.get();
   int wrong = values.kept_to_its_bounds() ? 0 : 1;
   for (int m = 0; m < size; ++m) {

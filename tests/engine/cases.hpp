@@ -5,6 +5,7 @@
 #include <random>
 
 #include "base/error.hpp"
+#include "comm/mpi/mpi.hpp"
 #include "deck/deck.hpp"
 #include "engine/case_runner.hpp"
 #include "engine/make_transport.hpp"
@@ -42,9 +43,13 @@ inline CaseRunner job(std::shared_ptr<meters::Meter> meter = nullptr) {
                                      .meter = std::move(meter)});
 }
 
-/// The transport of this build over MPI, on the ranks of the job, which may share a device.
-inline NamedTransport by_mpi(const schedule::Program& program, model::Buffer staging) {
-  return make_transport("mpi", {MPI_COMM_WORLD, program, staging, {.spins = 2, .yields = 4}, true});
+/// A trainer of the ranks of the job, which may share a device, with this build's transport over MPI.
+inline std::unique_ptr<Trainer> trainer_by_mpi(const deck::Case& c, const StepOptions& options = {}) {
+  auto trainer = std::make_unique<Trainer>(c, comm::mpi::rank_in(MPI_COMM_WORLD), options);
+  trainer->connect(make_transport(
+      "mpi",
+      {MPI_COMM_WORLD, trainer->program(), trainer->arena().staging(), {.spins = 2, .yields = 4}, true}));
+  return trainer;
 }
 
 /// Every schedule with every option that changes what is executed.

@@ -140,7 +140,9 @@ TEST(Weights, AreThoseOfTheCasesOwnOptimiser) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
     deck::Case c = serial_case();
     c.shape.dtype = dtype;
-    Trainer one(c, 0, no_transport, {}), two(c, 0, no_transport, {});
+    Trainer one(c, 0), two(c, 0);
+    one.connect();
+    two.connect();
     EXPECT_LE(run_steps(one, c, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);
     deck::Case other = c;
     other.learning_rate *= 1.01;

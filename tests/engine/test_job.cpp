@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <mutex>
 
 #include "base/error.hpp"
 
 #include "cases.hpp"
 #include "engine/memory.hpp"
 #include "engine/simulated_stream.hpp"
+#include "sanitized.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::engine {
@@ -30,7 +32,7 @@ bool passes(const Check& check, const Tolerance& tolerance) {
   return ok == 1;
 }
 
-bool passes(CaseRunner& job, const deck::Case& c, int steps, const Hooks& hooks = {}) {
+bool passes(CaseRunner& job, const deck::Case& c, int steps, const StepOptions& hooks = {}) {
   const Reference reference = job.rank() == 0 ? serial_reference(c, steps) : Reference{};
   const Check check = job.verify(c, steps, reference, hooks);
   const Tolerance tolerance = serial_tolerance(c);
@@ -57,7 +59,7 @@ protected:
         const deck::Case c = random_case(name, job_.ranks(), 1 + static_cast<int>(random() % 3), random);
         SCOPED_TRACE(fmt::format("{} groups {} layers {} M {}", name, c.groups.text(), c.shape.layers,
                                  c.micro_batches));
-        EXPECT_TRUE(passes(job_, c, 3, {{}, make_queues}));
+        EXPECT_TRUE(passes(job_, c, steps_, {.make_queues = make_queues}));
       }
   }
 
@@ -66,6 +68,7 @@ protected:
   }
 
   CaseRunner job_ = tests::job();
+  int steps_ = job_.ranks() <= 4 ? 3 : 2;  ///< more ranks share few cores
 };
 
 TEST_F(Job, EveryScheduleReproducesTheSerialReference) {
@@ -83,7 +86,7 @@ TEST_F(Job, Bf16ReproducesItWithinItsRounding) {
     deck::Case c = random_case(name, job_.ranks(), 2, random);
     c.shape.dtype = model::Dtype::bf16;
     SCOPED_TRACE(fmt::format("{} groups {}", name, c.groups.text()));
-    EXPECT_TRUE(passes(job_, c, 3));
+    EXPECT_TRUE(passes(job_, c, steps_));
   }
 }
 
@@ -94,7 +97,7 @@ TEST_F(Job, CopiesOfEveryScheduleReproduceIt) {
     c.replicas = 2;
     if (!schedule::entry_of(schedule::parse_spec(name).name).replicable) continue;
     SCOPED_TRACE(name);
-    EXPECT_TRUE(passes(job_, c, 3));
+    EXPECT_TRUE(passes(job_, c, steps_));
   }
 }
 
@@ -111,23 +114,7 @@ TEST_F(Job, RanksWithTheirOwnMicroBatchSizesReproduceTheReference) {
     if (schedule::entry_of(schedule::parse_spec(name).name).passes_activations) continue;
     const deck::Case c = with_own_sizes(random_case(name, job_.ranks(), 2, random));
     SCOPED_TRACE(fmt::format("{} groups {}", name, c.groups.text()));
-    EXPECT_TRUE(passes(job_, c, 3));
-  }
-}
-
-TEST_F(Job, TheirMemoryIsPlannedRankByRank) {
-  deck::Case c = with_own_sizes(in_one_group("tawpipe", 1));
-  c.steps = 3;
-  const record::CaseResult result = job_.run(c, {}).result;
-  if (job_.rank() != 0) return;
-  EXPECT_EQ(result.status, record::Status::ok) << result.reason;
-  const schedule::Program program = program_of(c);
-  const auto planned = schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)),
-                                        c.micro_batch_per_rank);
-  for (std::size_t r = 0; r < planned.size(); ++r)
-    EXPECT_TRUE(std::ranges::equal(result.memory[r].measured, planned[r].by_kind)) << "rank " << r;
-  if (job_.ranks() > 1) {
-    EXPECT_NE(result.memory[0].measured, result.memory[1].measured);
+    EXPECT_TRUE(passes(job_, c, steps_));
   }
 }
 
@@ -135,6 +122,8 @@ TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
   std::mt19937 random(3);
   for (const std::string& name : tests::some_schedules(job_.ranks(), 1)) {
     deck::Case c = random_case(name, job_.ranks(), 2, random);
+    const bool own_sizes = !schedule::entry_of(schedule::parse_spec(name).name).passes_activations;
+    if (own_sizes) c = with_own_sizes(c);
     SCOPED_TRACE(fmt::format("{} groups {}", c.schedule, c.groups.text()));
     c.steps = 3;
     c.warmup = 1;
@@ -143,7 +132,11 @@ TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
     EXPECT_EQ(result.status, record::Status::ok) << result.reason;
     EXPECT_EQ(result.counted_bytes, result.planned_bytes);
     ASSERT_EQ(result.memory.size(), static_cast<std::size_t>(job_.ranks()));
-    for (const record::RankMemory& m : result.memory) EXPECT_EQ(m.planned, m.measured);
+    const Program program = program_of(c);
+    const auto planned = schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)),
+                                          c.micro_batch_per_rank);
+    for (std::size_t r = 0; r < planned.size(); ++r)
+      EXPECT_TRUE(std::ranges::equal(result.memory[r].measured, planned[r].by_kind)) << "rank " << r;
     EXPECT_LE(result.memory[0].process_peak, peak_memory() / 15 * 16) << "the kernel counts in batches";
     EXPECT_GE(result.memory[0].process_peak, peak_memory() / 2)
         << "hardly anything was taken behind the case";
@@ -162,8 +155,11 @@ TEST_F(Job, RanksBeyondTheCaseWait) {
 // seen.
 class Verification : public Job {
 protected:
+  void SetUp() override {
+    if (job_.ranks() > 3) GTEST_SKIP() << "it is the same on more ranks, which share few cores";
+  }
   void expect_seen(const char* schedule, int per_rank, const std::function<void(Program&)>& fault) {
-    EXPECT_FALSE(passes(job_, in_one_group(schedule, per_rank), 1, Hooks{fault}));
+    EXPECT_FALSE(passes(job_, in_one_group(schedule, per_rank), 1, {.inject_fault = fault}));
   }
 };
 
@@ -215,7 +211,7 @@ TEST_F(Verification, SeesALayerThatIsNotUpdated) {
           a.kind = Kind::join;
   };
   const Reference reference = job_.rank() == 0 ? serial_reference(c, 1) : Reference{};
-  const Check check = job_.verify(c, 1, reference, Hooks{not_updated});
+  const Check check = job_.verify(c, 1, reference, {.inject_fault = not_updated});
   EXPECT_FALSE(passes(check, serial_tolerance(c)));
   if (job_.rank() != 0) return;
   EXPECT_LE(check.first.gradient.worst, serial_tolerance(c).first.gradient) << "its gradients are right";
@@ -232,8 +228,52 @@ TEST_F(Verification, TakesCasesWithoutAnyGradientForRight) {
       c.shape.vocab = vocab;
       if (!tests::possible(c)) continue;
       SCOPED_TRACE(fmt::format("{} S {} V {}", name, seq, vocab));
-      EXPECT_TRUE(passes(job_, c, 3));
+      EXPECT_TRUE(passes(job_, c, steps_));
     }
+}
+
+/// Rank 1 never sends its last gradient: the others hang, and must say in what.
+void lose_a_message(Program& program) {
+  for (Action& a : program.ranks[1].actions)
+    if (a.kind == Kind::send && a.payload == schedule::Payload::gradient) {
+      a.kind = Kind::accumulate;  // something harmless in place of the send, so that counts stay
+      a.slots[1] = a.slots[0];
+      return;
+    }
+  FAIL() << "no gradient is sent";
+}
+
+TEST_F(Job, AStalledStepNamesThePendingActionsAndEnds) {
+  if (job_.ranks() != 2 || minitaw::test::sanitized)
+    GTEST_SKIP() << "of two ranks; it leaves requests to MPI";
+  const int rank = job_.rank();
+  std::mutex mutex;
+  std::string said;
+  StepOptions options;
+  options.stall_limit = std::chrono::milliseconds(500);
+  options.inject_fault = lose_a_message;
+  options.on_stall = [&](const std::string& report) {
+    const std::scoped_lock lock(mutex);
+    said = report;
+  };
+  const deck::Case c = small_case("tawpipe", topology::Groups({1, 1}), 2, 1);
+  const auto trainer = tests::trainer_by_mpi(c, options);
+  trainer->prepare();
+  std::string reason;
+  try {
+    (void)trainer->step();
+  } catch (const Stalled& stalled) {
+    reason = stalled.what();
+  }
+  const std::string who = fmt::format("rank {}: no lane has moved for 0.5 s", rank);
+  EXPECT_TRUE(reason.starts_with(who)) << reason;
+  EXPECT_EQ(reason.find('\n'), std::string::npos) << reason;
+  const std::scoped_lock lock(mutex);
+  EXPECT_NE(said.find(fmt::format("rank {}", rank)), std::string::npos) << said;
+  if (rank == 0) {
+    EXPECT_NE(said.find("\n  gradients_in in tick 5 recv G0 c0 <- r1"), std::string::npos) << said;
+    EXPECT_NE(reason.find(", gradients_in in tick 5 recv G0 c0 <- r1"), std::string::npos) << reason;
+  }
 }
 
 TEST_F(Job, AnInputErrorOnOneRankIsOneOnAll) {

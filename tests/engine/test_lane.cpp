@@ -16,20 +16,6 @@ namespace minitaw::engine {
 
 namespace {
 
-TEST(Progress, WaitReturnsOnceTheLaneHasComeSoFar) {
-  Progress progress;
-  int seen = 0;
-  std::thread lane([&] {
-    for (int i = 1; i <= 1000; ++i) {
-      seen = i;  // published by submitted(): a data race here is for ThreadSanitizer to see
-      progress.submitted(schedule::Lane::operands, i);
-    }
-  });
-  progress.wait(schedule::Lane::operands, 1000);
-  EXPECT_EQ(seen, 1000);
-  lane.join();
-}
-
 TEST(Progress, TwoLanesThatWaitForEachOther) {
   Progress progress;
   constexpr int rounds = 2000;
@@ -97,7 +83,7 @@ private:
 class FakeRank {
 public:
   FakeRank(const schedule::Program& program, int rank, unsigned seed, const MakeQueues& make_queues)
-      : rank_(rank), executor_(program, rank, [this](const Action& action) { return start(action); },
+      : rank_(rank), executor_(program, rank, [this](const Action& action) { return start(action); }, solo_,
                                {.waiting = policy, .make_queues = make_queues}) {
     for (int c = 0; c < schedule::slot_classes; ++c) contents_[c].resize(program.ranks[rank].slots[c]);
     for (std::mt19937& random : random_) random.seed(seed++);
@@ -138,6 +124,7 @@ private:
   std::array<std::vector<int>, schedule::slot_classes> contents_;
   std::atomic<long> sum_ = 0;
   std::atomic<int> under_way_ = 0, most_ = 0;
+  comm::SoloTransport solo_;
   Executor executor_;
 };
 
@@ -176,113 +163,106 @@ TEST_P(LaneOnQueues, StartsActionsInOrderAndNoneBeforeItsWaitsAreOver) {
   }
 }
 
-/// What one lane needs to be executed.
-struct Stage {
-  explicit Stage(const RankProgram& program) {
-    QueueOptions options;
-    options.units.fill(static_cast<int>(program.actions.size()));
-    options.clock = &clock;
-    options.waiting = [] {};
-    queues = fenced_queues(options);
-    progress.begin_step();
-  }
-  Progress progress;
-  StepClock clock;
-  Queues queues;
-};
-
 /// Two lanes whose first units wait for nothing: rank 0 of tawpipe on two groups sends a weight and receives
 /// one.
 schedule::Program two_ways() {
   return schedule::build({schedule::parse_spec("tawpipe"), topology::Groups({1, 1}), 8, 4});
 }
 
+/// One lane of rank 0, and what it needs.
+struct Alone {
+  Alone(schedule::Program executed, schedule::Lane which, const Start& start, int messages = 1)
+      : program(std::move(executed)), queues(make_queues()),
+        lane(program.ranks[0], which, progress, queues, start, messages) {
+    progress.begin_step();
+    lane.begin_step();
+  }
+  Queues make_queues() {
+    QueueOptions options;
+    options.units.fill(static_cast<int>(program.ranks[0].actions.size()));
+    options.clock = &clock;
+    options.waiting = [] {};
+    return fenced_queues(options);
+  }
+
+  schedule::Program program;
+  Progress progress;
+  StepClock clock;
+  Queues queues;
+  Lane lane;
+};
+
+constexpr auto out = schedule::Lane::operands_out, in = schedule::Lane::operands_in;
+
 TEST(Lane, AUnitIsUnderWayUntilItsOperationIsDone) {
-  const schedule::Program program = two_ways();
-  Stage stage(program.ranks[0]);
   std::atomic<int> under_way = 0;
   int begun = 0, ended = 0;
-  constexpr auto out = schedule::Lane::operands_out;
-  Lane lane(program.ranks[0], out, stage.progress, stage.queues, [&](const Action&) {
+  Alone alone(two_ways(), out, [&](const Action&) {
     ++begun;
     return std::make_unique<Slow>(3, under_way, [&] { ++ended; });
   });
-  lane.begin_step();
-  EXPECT_TRUE(lane.advance()) << "it starts";
+  EXPECT_TRUE(alone.lane.advance()) << "it starts";
   EXPECT_EQ(begun, 1);
-  EXPECT_TRUE(lane.started());
-  EXPECT_TRUE(lane.advance());
-  EXPECT_FALSE(lane.advance()) << "the operation had nothing to do";
-  EXPECT_EQ(stage.progress.count(out), 0);
+  EXPECT_TRUE(alone.lane.started());
+  EXPECT_TRUE(alone.lane.advance());
+  EXPECT_FALSE(alone.lane.advance()) << "the operation had nothing to do";
+  EXPECT_EQ(alone.progress.count(out), 0);
   EXPECT_EQ(ended, 0);
-  EXPECT_TRUE(lane.advance());
+  EXPECT_TRUE(alone.lane.advance());
   EXPECT_EQ(ended, 1);
-  EXPECT_EQ(stage.progress.count(out), 1);
+  EXPECT_EQ(alone.progress.count(out), 1);
   EXPECT_EQ(begun, 2) << "the next one starts at once";
   EXPECT_EQ(under_way, 1) << "an operation that is done is gone";
 }
 
 TEST(Lane, HasAsManyMessagesUnderWayAsAreAllowed) {
-  const schedule::Program program = two_ways();
-  constexpr auto out = schedule::Lane::operands_out;
   for (const int allowed : {1, 2, 3}) {
-    Stage stage(program.ranks[0]);
     std::atomic<int> under_way = 0;
     int begun = 0;
     // The first one takes longest: those behind it count as finished only after it.
-    Lane lane(
-        program.ranks[0], out, stage.progress, stage.queues,
-        [&](const Action&) { return std::make_unique<Slow>(++begun == 1 ? 9 : 3, under_way, [] {}); },
-        allowed);
-    lane.begin_step();
-    lane.advance();
+    const Start start = [&](const Action&) {
+      return std::make_unique<Slow>(++begun == 1 ? 9 : 3, under_way, [] {});
+    };
+    Alone alone(two_ways(), out, start, allowed);
+    alone.lane.advance();
     EXPECT_EQ(under_way, allowed);
     for (int k = 0; k < 8; ++k) {
-      EXPECT_EQ(stage.progress.count(out), 0);
-      lane.advance();
+      EXPECT_EQ(alone.progress.count(out), 0);
+      alone.lane.advance();
     }
-    lane.advance();
-    EXPECT_EQ(stage.progress.count(out), allowed);
+    alone.lane.advance();
+    EXPECT_EQ(alone.progress.count(out), allowed);
   }
 }
 
 TEST(Lane, HasNoTwoMessagesUnderWayIntoOneSlot) {
   schedule::Program program = two_ways();
-  constexpr auto in = schedule::Lane::operands_in;
-  std::vector<int> received = actions_of(program.ranks[0], in);
-  received.resize(3);
-  std::vector<schedule::Action>& actions = program.ranks[0].actions;
-  for (const int i : received) {
-    ASSERT_EQ(actions[i].kind, schedule::Kind::recv);
-    actions[i].waits.fill(0);
+  const std::vector<int> received = actions_of(program.ranks[0], in);
+  std::vector<Action>& actions = program.ranks[0].actions;
+  for (int k = 0; k < 3; ++k) {
+    ASSERT_EQ(actions[received[k]].kind, schedule::Kind::recv);
+    actions[received[k]].waits.fill(0);
   }
   actions[received[1]].slots[0] = actions[received[0]].slots[0];
   actions[received[2]].slots[0].index = static_cast<std::int16_t>(actions[received[0]].slots[0].index + 1);
-  Stage stage(program.ranks[0]);
   std::atomic<int> under_way = 0;
-  Lane lane(
-      program.ranks[0], in, stage.progress, stage.queues,
-      [&](const Action&) { return std::make_unique<Slow>(3, under_way, [] {}); }, 2);
-  lane.begin_step();
-  lane.advance();
+  const Start start = [&](const Action&) { return std::make_unique<Slow>(3, under_way, [] {}); };
+  Alone alone(program, in, start, 2);
+  alone.lane.advance();
   EXPECT_EQ(under_way, 1) << "the second one overwrites the first";
-  for (int k = 0; stage.progress.count(in) < 1 && k < 9; ++k) lane.advance();
+  for (int k = 0; alone.progress.count(in) < 1 && k < 9; ++k) alone.lane.advance();
   EXPECT_EQ(under_way, 2) << "the third one has a slot of its own";
 }
 
 TEST(Lane, DoesNotAdvanceBeforeWhatItWaitsFor) {
-  const schedule::Program program = tawpipe();
-  const RankProgram& rank = program.ranks[0];
-  Stage stage(rank);
   // The first reduction of a gradient waits for its computation.
-  Lane lane(rank, schedule::Lane::gradients, stage.progress, stage.queues, [](const Action&) {
+  Alone alone(tawpipe(), schedule::Lane::gradients, [](const Action&) {
     ADD_FAILURE() << "it must not start";
     return nullptr;
   });
-  ASSERT_FALSE(lane.done());
-  lane.begin_step();
-  for (int k = 0; k < 3; ++k) EXPECT_FALSE(lane.advance());
-  EXPECT_FALSE(lane.started());
+  ASSERT_FALSE(alone.lane.done());
+  for (int k = 0; k < 3; ++k) EXPECT_FALSE(alone.lane.advance());
+  EXPECT_FALSE(alone.lane.started());
 }
 
 TEST(Executor, HasTransfersOfSeveralLanesUnderWayAtOnce) {
@@ -313,7 +293,8 @@ TEST(Executor, LetsNoLaneWaitForAnother) {
     if (action.lane == schedule::Lane::operands_in) received = true;
     return nullptr;
   };
-  Executor executor(program, 0, start, {.waiting = policy, .make_queues = fenced_queues});
+  comm::SoloTransport solo;
+  Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
   EXPECT_GT(executor.step(), 0);
 }
 
@@ -325,7 +306,8 @@ TEST(Executor, AFailureEndsTheStepAndSaysWhy) {
     if (action.lane == schedule::Lane::compute) return nullptr;
     return std::make_unique<Slow>(1 << 30, under_way, [] {});
   };
-  Executor executor(program, 0, start, {.waiting = policy, .make_queues = fenced_queues});
+  comm::SoloTransport solo;
+  Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
   try {
     (void)executor.step();
     FAIL() << "must throw";

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 #include <numeric>
 #include <string>
-#include <sys/mman.h>
 #include <sys/resource.h>
+#include <vector>
 
 #include "base/error.hpp"
 #include "engine/memory.hpp"
@@ -73,24 +73,6 @@ std::uint64_t status_bytes(const std::string& field) {
   return 0;
 }
 
-/// Resident memory that goes back to the kernel at once when it is given up.
-class Resident {
-public:
-  explicit Resident(std::size_t bytes)
-      : bytes_(bytes), memory_(static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {
-    EXPECT_NE(memory_, MAP_FAILED);
-    for (std::size_t i = 0; i < bytes_; i += 4096) const_cast<volatile char*>(memory_)[i] = 1;
-  }
-  Resident(const Resident&) = delete;
-  Resident& operator=(const Resident&) = delete;
-  ~Resident() { munmap(memory_, bytes_); }
-
-private:
-  std::size_t bytes_;
-  char* memory_;
-};
-
 /// The peak lies between the kernel's own figures before and after: it only grows.
 std::uint64_t peak_as_the_kernel_sees_it() {
   const std::uint64_t before = status_bytes("VmHWM"), peak = peak_memory(), after = status_bytes("VmHWM");
@@ -100,15 +82,16 @@ std::uint64_t peak_as_the_kernel_sees_it() {
 }
 
 constexpr std::size_t block = std::size_t{256} << 20;
+/// Takes resident memory that goes back to the kernel at once, as large blocks do.
+void take(std::size_t bytes) { EXPECT_EQ(std::vector<char>(bytes, 1).back(), 1); }
+
 /// The kernel counts pages on each processor and adds them up now and then. Less than a peak in units of 1000
 /// instead of 1024 bytes would be wrong by.
 constexpr std::size_t slack = std::size_t{3} << 20;
 
 TEST(ProcessMemory, PeakIsTheKernelsAndOutlivesTheMemory) {
   const std::uint64_t before = status_bytes("VmRSS");
-  {
-    const Resident memory(block);
-  }
+  take(block);
   EXPECT_LT(status_bytes("VmRSS"), before + block / 2) << "the memory is gone";
   const std::uint64_t peak = peak_as_the_kernel_sees_it();
   EXPECT_GE(peak + slack, before + block);
@@ -119,9 +102,7 @@ TEST(ProcessMemory, PeakIsTheKernelsAndOutlivesTheMemory) {
 
 /// Whether this kernel lets a process start a new peak.
 bool peaks_can_be_reset() {
-  {
-    const Resident memory(block);
-  }
+  take(block);
   const std::uint64_t old = status_bytes("VmHWM");
   std::ofstream("/proc/self/clear_refs") << "5";
   return status_bytes("VmHWM") < old - block / 2;
@@ -129,15 +110,11 @@ bool peaks_can_be_reset() {
 
 TEST(ProcessMemory, ANewPeakForgetsTheOldOne) {
   if (!peaks_can_be_reset()) GTEST_SKIP() << "this kernel does not let a process start a new peak";
-  {
-    const Resident memory(block);
-  }
+  take(block);
   const std::uint64_t old = peak_memory();
   reset_peak_memory();
   EXPECT_LT(peak_memory(), old - block / 2);
-  {
-    const Resident memory(block / 2);
-  }
+  take(block / 2);
   const std::uint64_t peak = peak_as_the_kernel_sees_it();
   EXPECT_GE(peak + block / 4, old - block / 2);
   EXPECT_LT(peak, old - block / 4);

@@ -11,20 +11,17 @@
 namespace minitaw::engine {
 namespace {
 
-Trainer serial_trainer(model::Dtype dtype) {
-  deck::Case c = tests::small_case("serial", topology::Groups({1}), 3, 2);
-  c.shape.dtype = dtype;
-  TrainerOptions options;
-  if (kernels::on_host) options.hooks.make_queues = tests::simulated_streams;
-  return Trainer(c, 0, no_transport, options);
-}
-
 class Quiet : public ::testing::TestWithParam<model::Dtype> {};
 INSTANTIATE_TEST_SUITE_P(Dtypes, Quiet, ::testing::Values(model::Dtype::fp32, model::Dtype::bf16),
                          [](const auto& param_info) { return name_of(param_info.param); });
 
 TEST_P(Quiet, AStepAfterTheFirstNeitherFencesNorAllocates) {
-  Trainer trainer = serial_trainer(GetParam());
+  deck::Case c = tests::small_case("serial", topology::Groups({1}), 3, 2);
+  c.shape.dtype = GetParam();
+  StepOptions options;
+  if (kernels::on_host) options.make_queues = tests::simulated_streams;
+  Trainer trainer(c, 0, options);
+  trainer.connect();
   trainer.prepare();
   (void)trainer.step();
   for (int step = 0; step < 2; ++step) {

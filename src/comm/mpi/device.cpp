@@ -18,8 +18,6 @@ namespace minitaw::comm::mpi {
 
 namespace {
 
-constexpr const char* variable = "MINITAW_MPI_DIRECT";
-
 /// Whether this MPI says that it takes pointers to this build's kind of device memory.
 bool device_aware() {
 #if defined(MINITAW_MPI_QUERY)
@@ -37,47 +35,39 @@ using DeviceMemory = Space::memory_space;
 
 constexpr bool on_host = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
 
-std::vector<Space> queues_of_its_own() {
-  if constexpr (on_host) return {};
-  else return Kokkos::Experimental::partition_space(Space(), std::vector<int>(Copier::queues, 1));
-}
-
 /// Copies between device memory and pinned memory, each queue an instance of the execution space. Where that
 /// is the host's, a copy is complete when it has started.
 class DeviceCopier final : public Copier {
 public:
+  DeviceCopier() {
+    if constexpr (!on_host)
+      spaces_ = Kokkos::Experimental::partition_space(Space(), std::vector<int>(2 * queues, 1));
+  }
   ~DeviceCopier() override {
     // Copies of a transfer that was given up still use the pinned memory.
-    for (const auto* spaces : {&loads_, &stores_})
-      for (const Space& space : *spaces) space.fence("minitaw::comm: last copies");
+    for (const Space& space : spaces_) space.fence("minitaw::comm: last copies");
   }
 
-  void load(std::size_t queue, Piece pinned, Piece buffer) override {
-    start<PinnedSpace, DeviceMemory>(loads_, queue, pinned, buffer);
+  void copy(Way way, std::size_t queue, Piece to, Piece from) override {
+    if constexpr (on_host) std::memcpy(to.data(), from.data(), to.size());
+    else if (way == Way::load)
+      Kokkos::deep_copy(space(way, queue), bytes<PinnedSpace>(to), bytes<DeviceMemory>(from));
+    else Kokkos::deep_copy(space(way, queue), bytes<DeviceMemory>(to), bytes<PinnedSpace>(from));
   }
-  void store(std::size_t queue, Piece buffer, Piece pinned) override {
-    start<DeviceMemory, PinnedSpace>(stores_, queue, buffer, pinned);
+  void wait(Way way, std::size_t queue) override {
+    if constexpr (!on_host) space(way, queue).fence("minitaw::comm: copy of a piece");
   }
-  void wait_loaded(std::size_t queue) override { wait(loads_, queue); }
-  void wait_stored(std::size_t queue) override { wait(stores_, queue); }
 
 private:
   template <class Memory>
-  using Bytes = Kokkos::View<std::byte*, Memory, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
-
-  template <class To, class From>
-  static void start([[maybe_unused]] const std::vector<Space>& spaces, [[maybe_unused]] std::size_t queue,
-                    Piece to, Piece from) {
-    if constexpr (on_host) std::memcpy(to.data(), from.data(), to.size());
-    else
-      Kokkos::deep_copy(spaces[queue], Bytes<To>(to.data(), to.size()),
-                        Bytes<From>(from.data(), from.size()));
+  static Kokkos::View<std::byte*, Memory, Kokkos::MemoryTraits<Kokkos::Unmanaged>> bytes(Piece piece) {
+    return {piece.data(), piece.size()};
   }
-  static void wait([[maybe_unused]] const std::vector<Space>& spaces, [[maybe_unused]] std::size_t queue) {
-    if constexpr (!on_host) spaces[queue].fence("minitaw::comm: copy of a piece");
+  [[nodiscard]] const Space& space(Way way, std::size_t queue) const {
+    return spaces_[way == Way::load ? queue : queues + queue];
   }
 
-  std::vector<Space> loads_ = queues_of_its_own(), stores_ = queues_of_its_own();  ///< by queue
+  std::vector<Space> spaces_;  ///< of loads, then of stores, by queue
 };
 
 /// 16 slots of 1 MiB, on all lanes and all ranks: both sides of a message cut alike, and it may leave on one
@@ -95,32 +85,19 @@ struct Pinned {
 
 std::string_view name_of(Reach reach) { return reach == Reach::direct ? "direct" : "staged"; }
 
-Reach reach(const char* wish, bool aware) {
-  if (wish == nullptr) return aware ? Reach::direct : Reach::staged;
-  const std::string_view text(wish);
-  if (text != "0" && text != "1")
-    throw InputError(fmt::format("{} is \"{}\"; it may be 1 (MPI takes device pointers) or 0 (it does not)",
-                                 variable, text));
-  return text == "1" ? Reach::direct : Reach::staged;
-}
-
 Reach agreed_reach(MPI_Comm world) {
-  // Least first: a rank that cannot say is refused on all, a staged one makes all staged.
-  enum : int { refused, staged, direct };
-  int mine = refused, least = refused;
-  std::string why = fmt::format("{} is neither 0 nor 1 on some rank", variable);
-  try {
-    mine = reach(std::getenv(variable), device_aware()) == Reach::direct ? direct : staged;
-  } catch (const InputError& error) {
-    why = error.what();
+  const char* const wish = std::getenv("MINITAW_MPI_DIRECT");
+  Reach reach = Reach::direct;
+  for (const std::string& text : gather_texts(wish != nullptr ? wish : device_aware() ? "1" : "0", world)) {
+    if (text != "0" && text != "1")
+      throw InputError(fmt::format(
+          "MINITAW_MPI_DIRECT is \"{}\"; it may be 1 (MPI takes device pointers) or 0 (it does not)", text));
+    if (text == "0") reach = Reach::staged;
   }
-  check(MPI_Allreduce(&mine, &least, 1, MPI_INT, MPI_MIN, world), "agreeing on MINITAW_MPI_DIRECT");
-  if (least == refused) throw InputError(why);
-  return least == direct ? Reach::direct : Reach::staged;
+  return reach;
 }
 
-std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Program& program, Reach reach,
-                                            const WaitPolicy& policy) {
+std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Program& program, Reach reach) {
   const auto& actions = program.ranks.at(static_cast<std::size_t>(rank_in(world))).actions;
   LaneMemories memories;
   for (std::size_t lane = 0; lane < memories.size(); ++lane) {
@@ -134,7 +111,7 @@ std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Prog
     const bool direct = reach == Reach::direct;
     memories[lane] = {direct ? Memory{.piece_bytes = pinned_piece} : slots, slots, pinned};
   }
-  return make_transport(world, program, memories, policy);
+  return make_transport(world, program, memories, fmt::format("mpi {}", name_of(reach)));
 }
 
 }  // namespace minitaw::comm::mpi

@@ -4,8 +4,8 @@
 #include <exception>
 #include <fmt/format.h>
 #include <numeric>
+#include <regex>
 #include <sched.h>
-#include <sstream>
 #include <unistd.h>
 
 #include "base/error.hpp"
@@ -35,21 +35,12 @@ std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm) {
 }
 
 std::string library_line(const std::string& text) {
-  const auto single_spaced = [](const std::string& line) {
-    std::istringstream words(line);
-    std::string result;
-    for (std::string word; words >> word;) result += (result.empty() ? "" : " ") + word;
-    return result;
-  };
-  std::istringstream lines(text);
-  std::string first, device;
-  std::getline(lines, first);
-  for (std::string line; std::getline(lines, line);)
-    if (line.starts_with("MPICH Device:")) device = single_spaced(line.substr(line.find(':') + 1));
-  first = single_spaced(first.substr(0, first.find(", package:")));
-  const std::string_view noise = " Version:";
-  if (const std::size_t at = first.find(noise); at != std::string::npos) first.erase(at, noise.size());
-  return device.empty() ? first : first + ", device " + device;
+  const std::string first = text.substr(0, text.find('\n'));
+  const std::string line =
+      std::regex_replace(first.substr(0, first.find(", package:")), std::regex(" Version:\\s+|\\s+"), " ");
+  std::smatch device;
+  const bool has_device = std::regex_search(text, device, std::regex("MPICH Device:\\s*(\\S+)"));
+  return has_device ? fmt::format("{}, device {}", line, device.str(1)) : line;
 }
 
 std::string library_version() {

@@ -4,9 +4,9 @@
 
 #include <array>
 #include <limits>
+#include <span>
 #include <string_view>
 
-#include "comm/mpi/wait.hpp"
 #include "comm/transport.hpp"
 
 namespace minitaw::comm::mpi {
@@ -19,16 +19,15 @@ using Piece = std::span<std::byte>;
 class Copier {
 public:
   static constexpr std::size_t queues = 2;
+  enum class Way { load, store };  ///< from the buffer to pinned memory, and back
 
   virtual ~Copier() = default;
 
   /// Starts a copy; both sides have the same size.
-  virtual void load(std::size_t queue, Piece pinned, Piece buffer) = 0;
-  virtual void store(std::size_t queue, Piece buffer, Piece pinned) = 0;
+  virtual void copy(Way way, std::size_t queue, Piece to, Piece from) = 0;
   /// Returns when everything started on the queue is complete. A copy ends by itself, so this is not a wait
   /// for another rank.
-  virtual void wait_loaded(std::size_t queue) = 0;
-  virtual void wait_stored(std::size_t queue) = 0;
+  virtual void wait(Way way, std::size_t queue) = 0;
 
   /// Returns when every copy is complete or has failed: for the end of an operation that was cancelled, whose
   /// buffers may be freed next.
@@ -42,8 +41,8 @@ struct Memory {
   std::size_t ahead = 4;                            ///< receives that a collective keeps open
   /// A ring sends so many pieces of its slice before it passes on what arrives.
   std::size_t window = std::numeric_limits<std::size_t>::max();
-  Piece landing{};           ///< slots for what arrives; empty: it arrives in the buffer
-  Piece loading{};           ///< slots for what this rank contributes; empty: it is read from the buffer
+  Piece landing{};  ///< slots for what arrives; empty: it arrives in the buffer
+  Piece loading{};  ///< slots for what this rank contributes, behind those; empty: read in the buffer
   Copier* copier = nullptr;  ///< between slots and buffer; none: the buffer is host memory
 };
 
@@ -64,19 +63,17 @@ using LaneMemories = std::array<LaneMemory, schedule::lanes>;  ///< by schedule:
 
 /// Transport over MPI. Collectives are chains and rings over point-to-point messages
 /// (docs/decisions/0001-own-collectives.md): bytes are counted where they are handed to MPI, and sums are
-/// added on the host in a fixed order. An operation moves only while somebody advances it. Two batches of
+/// added on the host in a fixed order. An operation moves only while somebody advances it. Two
 /// messages may be under way on a lane, unless they are staged.
 ///
 /// Collective over `world`, whose ranks are those of the program (else LogicError). Keeps nothing of
 /// `program`; the memory of the lanes must outlive the transport.
 [[nodiscard]] std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program,
-                                                        const LaneMemories& memory,
-                                                        const WaitPolicy& policy = {});
+                                                        const LaneMemories& memory, const std::string& name);
 /// For buffers in host memory. `staging` has as many bytes as schedule::Footprint says: 2 chunk_bytes for
 /// each lane with reductions, in the order of the lanes; LogicError if there are fewer.
 [[nodiscard]] std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program,
-                                                        std::span<std::byte> staging,
-                                                        const WaitPolicy& policy = {});
+                                                        std::span<std::byte> staging);
 
 /// How device buffers get to MPI.
 enum class Reach {
@@ -85,13 +82,9 @@ enum class Reach {
 };
 [[nodiscard]] std::string_view name_of(Reach reach);
 
-/// `wish` is the text of MINITAW_MPI_DIRECT, or nullptr: 1 is direct, 0 staged, unset what MPI says
-/// (`aware`). Throws InputError for any other text.
-[[nodiscard]] Reach reach(const char* wish, bool aware);
-
-/// The reach of a job: direct if every rank's MPI and environment say so. An MPI that cannot be asked whether
-/// it takes pointers to this build's kind of device memory does not. Collective; throws on all ranks or on
-/// none.
+/// The reach of a job: direct if on every rank MINITAW_MPI_DIRECT is 1, or it is not set and MPI says that it
+/// takes pointers to this build's kind of device memory. Collective; throws InputError on all ranks where it
+/// is neither 0 nor 1 on some rank.
 [[nodiscard]] Reach agreed_reach(MPI_Comm world);
 
 /// A transport over MPI for buffers in the memory of Kokkos's default execution space. Collective over
@@ -99,6 +92,6 @@ enum class Reach {
 /// no staging memory on the device. All ranks must name the same reach (agreed_reach()). On a host build the
 /// copies are plain ones. This and agreed_reach() are in minitaw_comm_mpi_device.
 [[nodiscard]] std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Program& program,
-                                                          Reach reach, const WaitPolicy& policy = {});
+                                                          Reach reach);
 
 }  // namespace minitaw::comm::mpi

@@ -51,4 +51,17 @@ void Backoff::once() {
   else std::this_thread::sleep_for(time);
 }
 
+void finish(std::initializer_list<const Transport::Started*> transfers, const WaitPolicy& policy) {
+  const auto done = [](const Transport::Started* transfer) {
+    return *transfer == nullptr || (*transfer)->done();
+  };
+  for (Backoff backoff(policy); !std::ranges::all_of(transfers, done);) {
+    bool moved = false;
+    for (const Transport::Started* transfer : transfers)
+      moved = (!done(transfer) && (*transfer)->advance()) || moved;
+    if (moved) backoff = Backoff(policy);
+    else backoff.once();
+  }
+}
+
 }  // namespace minitaw::comm::mpi

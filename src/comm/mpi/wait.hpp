@@ -64,11 +64,7 @@ private:
   LowLatency* low_latency_;
 };
 
-/// Returns when `done()` is true. Throws Cancelled within a millisecond after the flag is set.
-template <class Done>
-void wait_until(const WaitPolicy& policy, const std::atomic<bool>& cancelled, Done&& done) {
-  for (Backoff backoff(policy); !done(); backoff.once())
-    if (cancelled.load(std::memory_order_relaxed)) throw Cancelled();
-}
+/// Advances transfers until all are done. Throws what they throw.
+void finish(std::initializer_list<const Transport::Started*> transfers, const WaitPolicy& policy = {});
 
 }  // namespace minitaw::comm::mpi

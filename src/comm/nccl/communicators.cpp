@@ -28,18 +28,11 @@ void for_each_message(const schedule::Program& program, const Visit& visit) {
 
 }  // namespace
 
-std::string text(const Use& use) {
-  if (use.collective())
-    return fmt::format("collectives on communicator {} on lane {}", use.communicator, name_of(use.lane));
-  return fmt::format("messages of {} by bit {} value {}",
-                     use.lane == Lane::operands_out ? "operands" : "gradients", use.bit, use.value);
-}
-
 Colours::Colours(const schedule::Program& program) {
   for (const Lane lane : {Lane::operands_out, Lane::gradients_out}) {
     std::vector<std::set<int>> neighbours(program.ranks.size());
     for_each_message(program, [&](const Action& a, int from, int to) {
-      if (lane_of(a.payload) != lane || from == to) return;
+      if (lane_of(a.payload) != lane) return;
       neighbours[static_cast<std::size_t>(from)].insert(to);
       neighbours[static_cast<std::size_t>(to)].insert(from);
     });
@@ -60,10 +53,9 @@ Use Colours::messages(schedule::Payload payload, int from, int to) const {
   const std::vector<int>& colours = of_rank_.at(lane);
   const auto own = static_cast<unsigned>(colours.at(static_cast<std::size_t>(from)));
   const unsigned differ = own ^ static_cast<unsigned>(colours.at(static_cast<std::size_t>(to)));
-  // A rank may send to itself: both ends are then in one batch.
-  if (differ == 0 && from != to)
+  if (differ == 0)
     throw LogicError(fmt::format("the program has no such message from rank {} to rank {}", from, to));
-  const int bit = from == to ? 0 : std::countr_zero(differ);
+  const int bit = std::countr_zero(differ);
   return {.lane = lane, .bit = bit, .value = static_cast<int>(own >> bit & 1U)};
 }
 

@@ -39,6 +39,14 @@ struct Member {
   CommunicatorPlan plan;
   int index = 0;  ///< in plan.ranks
   std::unique_ptr<Communicator> communicator{};
+
+  /// Of another rank in plan.ranks.
+  [[nodiscard]] int index_of(int rank) const {
+    const auto found = std::ranges::find(plan.ranks, rank);
+    if (found == plan.ranks.end())
+      throw LogicError(fmt::format("the program has no such messages to or from rank {}", rank));
+    return static_cast<int>(found - plan.ranks.begin());
+  }
 };
 
 /// Rank 0's unique id on all ranks; if it could not make one, all throw.
@@ -104,16 +112,15 @@ public:
   [[nodiscard]] const Member& find(const Use& use) const {
     for (const Member& member : members_)
       if (member.plan.use == use) return member;
-    throw LogicError(fmt::format("the program has no {} of this rank", text(use)));
+    throw LogicError("the program has no such communication of this rank");
   }
 
-  /// What `issue` calls on these communicators is one operation; returns when it is on its queue. Throws
+  /// What `issue` calls on this communicator is one operation; returns when it is on its queue. Throws
   /// Cancelled once cancel() has been called.
-  void launch(const std::vector<Communicator*>& communicators, const Work& issue) {
+  void launch(Communicator& communicator, const Work& issue) {
     const std::scoped_lock turn(turn_);
     use([&] { in_group(api_, issue); });
-    for (Communicator* const communicator : communicators)
-      wait_ready(*communicator, Clock::time_point::max());
+    wait_ready(communicator, Clock::time_point::max());
   }
 
   /// Throws Error if NCCL knows of a failure; does not look if somebody else is in NCCL.
@@ -148,15 +155,15 @@ private:
 
   /// Throws Error when the time has come.
   void wait_ready(Communicator& communicator, Clock::time_point limit) {
-    mpi::wait_until(policy_, cancelled_, [&] {
+    for (mpi::Backoff backoff(policy_);; backoff.once()) {
       bool ready = false;
       use([&] { ready = communicator.ready(); });
-      if (!ready && Clock::now() > limit)
+      if (ready) return;
+      if (Clock::now() > limit)
         throw Error(
             "NCCL was not ready in time: some rank is missing, or the network between ranks does not work "
             "(NCCL_DEBUG=INFO says more)");
-      return ready;
-    });
+    }
   }
 
   /// A rank's colour is the number of its plan in the round, or -1.
@@ -208,17 +215,15 @@ private:
 
 constexpr std::size_t greeting_bytes = 16;
 
-/// Scratch memory of each lane: lanes execute beside each other.
+/// Scratch memory of each lane: lanes execute beside each other. A greeting for every rank, or a float.
 std::size_t lane_bytes(const schedule::Program& program) {
-  const std::size_t ranks = program.ranks.size();
-  const std::size_t bytes = std::max((ranks + 1) * greeting_bytes, ranks * sizeof(float));
-  return (bytes + 255) / 256 * 256;
+  return (program.ranks.size() * greeting_bytes + 255) / 256 * 256;
 }
 
 class NcclTransport final : public Transport {
 public:
   NcclTransport(MPI_Comm world, const schedule::Program& program, Api& api, const Options& options)
-      : Transport(mpi::rank_in(world, program), static_cast<int>(program.ranks.size())),
+      : Transport("nccl", mpi::rank_in(world, program), static_cast<int>(program.ranks.size())),
         program_communicators_(program.communicators), queues_(options.queues), colours_(program),
         communicators_(world, program, api, options.policy) {
     if (options.scratch.size() < scratch_bytes(program))
@@ -231,11 +236,15 @@ public:
   [[nodiscard]] bool on_stream() const override { return true; }
   [[nodiscard]] const char* bytes_source() const override { return "by formula"; }
 
-  [[nodiscard]] Started start(Lane lane, std::span<const Message> messages) override {
+  [[nodiscard]] Started start(Lane lane, const Message& m) override {
     check_lane(lane);
-    exchange(lane, messages);
-    for (const Message& m : messages)
-      if (m.send) sent_.add(m.peer, schedule::traffic_of(m.payload), m.bytes);
+    if (m.bytes == 0) return nullptr;
+    const int from = m.send ? rank() : m.peer, to = m.send ? m.peer : rank();
+    const Member& member = communicators_.find(colours_.messages(m.payload, from, to));
+    const Call call{m.send ? Kind::send : Kind::recv, m.data, m.data, m.bytes, Type::bytes,
+                    member.index_of(m.peer)};
+    communicators_.launch(*member.communicator, [&] { member.communicator->issue(call, queue(lane)); });
+    if (m.send) sent_.add(m.peer, schedule::traffic_of(m.payload), m.bytes);
     return nullptr;
   }
   [[nodiscard]] Started start(Lane lane, Kind kind, const Collective& c) override {
@@ -252,37 +261,6 @@ public:
 private:
   [[nodiscard]] Queue queue(Lane lane) const { return queues_[static_cast<std::size_t>(lane)]; }
 
-  /// One group, on one device queue. NCCL has no tags: messages from one rank to another match in order
-  /// alone, so both sides put theirs in the order of their payloads first. Everything is looked up first, so
-  /// that nothing is issued of a batch that the program cannot mean; messages of no bytes are left out.
-  void exchange(Lane lane, std::span<const Message> messages) {
-    struct Addressed {
-      Message message;
-      Communicator* communicator;
-      int peer;  ///< there
-    };
-    std::vector<Addressed> batch;
-    std::vector<Communicator*> used;
-    for (const Message& m : messages) {
-      if (m.bytes == 0) continue;
-      const int from = m.send ? rank() : m.peer, to = m.send ? m.peer : rank();
-      const Member& member = communicators_.find(colours_.messages(m.payload, from, to));
-      const std::vector<int>& ranks = member.plan.ranks;
-      const auto peer = std::ranges::find(ranks, m.peer);
-      if (peer == ranks.end())
-        throw LogicError(fmt::format("the program has no such messages to or from rank {}", m.peer));
-      batch.push_back({m, member.communicator.get(), static_cast<int>(peer - ranks.begin())});
-      if (std::ranges::count(used, member.communicator.get()) == 0) used.push_back(member.communicator.get());
-    }
-    if (used.empty()) return;
-    std::ranges::stable_sort(batch, {}, [](const Addressed& a) { return a.message.payload; });
-    communicators_.launch(used, [&] {
-      for (const auto& [m, communicator, peer] : batch)
-        communicator->issue({m.send ? Kind::send : Kind::recv, m.data, m.data, m.bytes, Type::bytes, peer},
-                            queue(lane));
-    });
-  }
-
   /// One group. If the members' slices are not equal, NCCL has no call for it: a broadcast of each, or a
   /// reduction of each to its member.
   void collective(const Member& self, Kind kind, int root, const Collective& c) {
@@ -295,7 +273,7 @@ private:
       self.communicator->issue({what, from, to, static_cast<std::size_t>(count), type, peer},
                                queue(self.plan.use.lane));
     };
-    communicators_.launch({self.communicator.get()}, [&] {
+    communicators_.launch(*self.communicator, [&] {
       const bool gathers = kind == Kind::all_gather;
       const Range own = slice(c.elements, members, self.index);
       if (!gathers && kind != Kind::reduce_scatter) return issue(kind, c.data, c.data, c.elements, root);
@@ -334,20 +312,23 @@ private:
                   .data = memory(use.lane),
                   .elements = static_cast<std::int64_t>(member.plan.ranks.size())});
     if (use.collective()) return;
-    const bool operands = use.lane == Lane::operands_out;
-    const auto payload = operands ? schedule::Payload::weights : schedule::Payload::gradient;
+    // On a communicator of messages a rank only sends or only receives.
     const auto sends = [&](const auto& link) { return link.first == rank(); };
-    const Lane lane = std::ranges::any_of(member.plan.links, sends)
-                          ? use.lane
-                          : schedule::lane_of(Kind::recv, payload, false);
-    std::byte* arrives = memory(lane);  // behind what is sent
-    std::vector<Message> greetings;
-    for (const auto& [from, to] : member.plan.links) {
-      if (from == rank()) greetings.push_back({true, to, payload, memory(lane), greeting_bytes});
-      if (to == rank())
-        greetings.push_back({false, from, payload, arrives += greeting_bytes, greeting_bytes});
-    }
-    exchange(lane, greetings);
+    const bool operands = use.lane == Lane::operands_out;
+    const Lane lane = std::ranges::any_of(member.plan.links, sends) ? use.lane
+                      : operands                                    ? Lane::operands_in
+                                                                    : Lane::gradients_in;
+    communicators_.launch(*member.communicator, [&] {
+      std::byte* place = memory(lane);
+      for (const auto& [from, to] : member.plan.links) {
+        if (from != rank() && to != rank()) continue;
+        const bool send = from == rank();
+        member.communicator->issue({send ? Kind::send : Kind::recv, place, place, greeting_bytes, Type::bytes,
+                                    member.index_of(send ? to : from)},
+                                   queue(lane));
+        place += greeting_bytes;
+      }
+    });
   }
 
   std::vector<schedule::Communicator> program_communicators_;

@@ -4,7 +4,6 @@
 
 #include <map>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "comm/mpi/wait.hpp"
@@ -53,9 +52,6 @@ struct Use {
   [[nodiscard]] bool collective() const { return communicator >= 0; }
   friend auto operator<=>(const Use&, const Use&) = default;
 };
-
-/// For errors.
-[[nodiscard]] std::string text(const Use& use);
 
 /// Colours of ranks, for operands and for gradients: two that exchange messages have different ones. They say
 /// which communicator a message takes, such that no rank sends and receives on the same one. The same on all
