@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <bit>
+#include <map>
 #include <set>
 
+#include "comm/nccl/transport.hpp"
 #include "launches.hpp"
 
 namespace minitaw::comm::test {
@@ -50,28 +52,25 @@ TEST_P(EveryProgram, SendsAndReceivesOnCommunicatorsOfTheirOwn) {
   });
 }
 
-TEST_P(EveryProgram, MeetsWhatItMeansOnEveryCommunicator) {
+/// And on each of its communicators by one lane, in whose order the calls are.
+TEST_P(EveryProgram, MeetsWhatItMeansAndComesToItsEnd) {
   for_each_program(GetParam(), 1, [](const schedule::Request& request, const schedule::Program& program) {
-    const Launches launches(program);
-    ASSERT_EQ(launches.mismatch(), "") << name_of(request);
-    ASSERT_LE(launches.lanes_of_a_communicator(), 1U) << name_of(request);
+    for (const schedule::RankProgram& rank : program.ranks) {
+      ASSERT_EQ(issue_order(rank).size(), rank.actions.size()) << name_of(request);
+      std::map<std::pair<schedule::Lane, Kind>, schedule::Lane> lanes;  // by direction, of operands or gradients
+      for (const schedule::Action& a : rank.actions) {
+        if (!is_point_to_point(a.kind)) continue;
+        const std::pair direction{lane_of(Kind::send, a.payload, false), a.kind};
+        ASSERT_EQ(lanes.try_emplace(direction, a.lane).first->second, a.lane) << name_of(request);
+      }
+    }
+    ASSERT_EQ(fault_of(one_at_a_time(program)), "") << name_of(request);
   });
 }
 
-TEST_P(EveryProgram, ComesToItsEnd) {
-  for_each_program(GetParam(), 1, [](const schedule::Request& request, const schedule::Program& program) {
-    Launches launches(program);
-    ASSERT_EQ(launches.execute(Device::streams, false), "") << name_of(request);
-    ASSERT_EQ(launches.execute(Device::streams, true), "") << name_of(request);
-    ASSERT_EQ(launches.execute(Device::one_queue, true), "") << name_of(request);
-    ASSERT_EQ(launches.execute(Device::one_at_a_time, false), "") << name_of(request);
-  });
-}
-
-/// That the execute would notice.
-TEST(Launches, ThatWaitForEachOtherStandStill) {
+/// That it would be noticed.
+TEST(OneAtATime, StandsStillWhereBothSendFirst) {
   schedule::Program p;
-  p.communicators = {{"world", {0, 1}}};
   p.ranks.resize(2);
   for (const int r : {0, 1})
     for (const Kind kind : {Kind::send, Kind::recv}) {
@@ -81,13 +80,12 @@ TEST(Launches, ThatWaitForEachOtherStandStill) {
       a.lane = lane_of(a.kind, a.payload, false);
       p.ranks[r].actions.push_back(a);
     }
-  Launches launches(p);
-  EXPECT_EQ(launches.mismatch(), "");
-  EXPECT_EQ(launches.execute(Device::streams, true), "");
-  EXPECT_EQ(launches.execute(Device::one_queue, true), "");
-  EXPECT_NE(launches.execute(Device::one_at_a_time, true), "") << "both send first";
-  p.ranks[1].actions[0].shard = 7;
-  EXPECT_NE(Launches(p).mismatch(), "");
+  EXPECT_EQ(fault_of(p), "");
+  EXPECT_NE(fault_of(one_at_a_time(p)), "");
+  std::swap(p.ranks[1].actions[0], p.ranks[1].actions[1]);
+  EXPECT_EQ(fault_of(one_at_a_time(p)), "");
+  p.ranks[1].actions[0].payload = schedule::Payload::embeddings;
+  EXPECT_NE(fault_of(one_at_a_time(p)), "") << "NCCL has no tags";
 }
 
 }  // namespace
