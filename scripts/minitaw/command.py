@@ -35,12 +35,9 @@ def put_out(text):
 
 
 def write_file(path, content):
-    """Text or bytes to a file that the user has named; one that is there is replaced as a whole."""
-    path = pathlib.Path(path)
-    part = path.with_name(path.name + ".part") if path.is_file() or not path.exists() else path  # not for /dev/stdout
+    """Text or bytes to a file that the user has named."""
     try:
-        part.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
-        part.replace(path)
+        pathlib.Path(path).write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror}") from error
 

@@ -210,7 +210,7 @@ def draw_bars(axes, rows, parts, label):
     """A stacked bar for each row. rows: [(name, values of the parts, plan or None, low and high end of a whisker or None)]; parts: [(name,
     colour, hatch)]. A row without values stays empty, which says that there are none."""
     left = numpy.zeros(len(rows))
-    values = numpy.array([row[1] if len(row[1]) else [0] * len(parts) for row in rows], dtype=float).reshape(len(rows), len(parts))
+    values = numpy.nan_to_num([row[1] if len(row[1]) else [0] * len(parts) for row in rows]).reshape(len(rows), len(parts))
     for (name, colour, hatch), widths in zip(parts, values.T):
         if widths.any():
             axes.barh(range(len(rows)), widths, left=left, height=0.7, color=colour, hatch=hatch, edgecolor="#ffffff", linewidth=0.4, label=name)
@@ -263,7 +263,7 @@ def draw_traffic(axes, cases, naming, which, label):
 
 def draw_step(axes, cases, naming, label):
     """Parts of a step, mean over ranks."""
-    divisor, unit = time_unit(max(sum(case[name] for name in STEP_PARTS) for case in cases))
+    divisor, unit = time_unit(max(numpy.nansum([case[name] for name in STEP_PARTS]) for case in cases))
     draw_bars(axes, [(naming(case), [case[name] / divisor for name in STEP_PARTS], None, None) for case in cases], list(STEP_PARTS.values()),
               f"{label} [{unit}/step]")
 

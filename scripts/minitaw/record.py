@@ -67,7 +67,8 @@ class Case:
     has_timeline: bool = False
 
     def __getitem__(self, name):
-        return self.row[name]
+        """A column of the summary; NaN if the program that wrote it had none of that name."""
+        return self.row.get(name, math.nan)
 
     def get(self, name):
         """A dataset of the case; empty if there is none."""
