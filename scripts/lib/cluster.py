@@ -14,6 +14,7 @@ With a latency a program takes the place of the bridge `switch`: `delaying_switc
 
 import argparse
 import collections
+import contextlib
 import ctypes
 import json
 import os
@@ -152,8 +153,11 @@ def open_port(name):
     """A socket whose frames carry what the kernel has put off, checksums and cutting, to the other end (virtio_net_hdr)."""
     port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     for level, option, value in ((PACKET, VNET_HDR, 1), (PACKET, IGNORE_OUTGOING, 1), (socket.SOL_SOCKET, TIMESTAMPNS, 1),
-                                 (socket.SOL_SOCKET, RCVBUFFORCE, 32 << 20), (socket.SOL_SOCKET, SNDBUFFORCE, 1 << 30)):
+                                 (socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 20), (socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 30)):
         port.setsockopt(level, option, value)
+    with contextlib.suppress(PermissionError):  # more than anybody may have
+        port.setsockopt(socket.SOL_SOCKET, RCVBUFFORCE, 32 << 20)
+        port.setsockopt(socket.SOL_SOCKET, SNDBUFFORCE, 1 << 30)
     port.bind((name, ALL_PROTOCOLS))
     return port
 
@@ -163,10 +167,8 @@ def delaying_switch(latency, *names):
     this program gets a core, as long as it is in time."""
     ports, behind, waiting = [open_port(name) for name in names], {}, collections.deque()  # address: its port; (when it leaves, from where, frame)
     ctypes.CDLL(None).prctl(29, 1000)  # timers to the microsecond
-    try:
+    with contextlib.suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))  # a core at once
-    except PermissionError:
-        pass
     print("ready", flush=True)
     while True:
         left = max(0.0, waiting[0][0] - time.time()) if waiting else None
@@ -179,10 +181,8 @@ def delaying_switch(latency, *names):
             _, source, frame = waiting.popleft()
             target = behind.get(frame[HEADER:HEADER + 6])
             for port in [target] if target else ports:
-                try:
+                with contextlib.suppress(OSError):  # the adapter of the node is cut: lost, as on a wire
                     port is source or port.send(frame)
-                except OSError:  # the adapter of the node is cut: lost, as on a wire
-                    pass
 
 
 # Nodes
