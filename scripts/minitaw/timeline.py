@@ -181,22 +181,20 @@ def rows_of(timeline):
 
 def chrome_trace(timelines):
     """Every rank of every timeline is a process, every lane a thread; messages are flows from send to receive. Microseconds."""
-    found, notes, first, links = [], {}, 1, 0  # process 0 means the idle process
+    found, first, links = [], 1, 0  # process 0 means the idle process
 
-    def name(what, process, thread, **value):
-        found.append({"name": what, "ph": "M", "pid": process, "tid": thread, "args": value})
+    def name(kind, process, thread, text):
+        """In the order of their numbers."""
+        found.append({"name": f"{kind}_name", "ph": "M", "pid": process, "tid": thread, "args": {"name": text}})
+        found.append({"name": f"{kind}_sort_index", "ph": "M", "pid": process, "tid": thread, "args": {"sort_index": thread or process}})
 
     for timeline in timelines:
-        notes |= {timeline.heading: timeline.note} if timeline.note else {}
         rows, depth = rows_of(timeline)
         threads = {lane: number * MOST_THREADS + 1 for number, lane in enumerate(timeline.lanes)}
         for rank in range(timeline.ranks):
-            process = first + rank
-            name("process_name", process, 0, name=f"{timeline.heading}: rank {rank}, group {timeline.group_of(rank)}")
-            name("process_sort_index", process, 0, sort_index=process)
-            for thread, row, lane in ((thread + row, row, lane) for lane, thread in threads.items() for row in range(depth.get((rank, lane), 0))):
-                name("thread_name", process, thread, name=lane + (f" ({row + 1})" if row else ""))
-                name("thread_sort_index", process, thread, sort_index=thread)
+            name("process", first + rank, 0, f"{timeline.heading}: rank {rank}, group {timeline.group_of(rank)}")
+            for lane, row in ((lane, row) for lane in threads for row in range(depth.get((rank, lane), 0))):
+                name("thread", first + rank, threads[lane] + row, lane + (f" ({row + 1})" if row else ""))
         drawn = [(event, threads[event.lane] + row) for event, row in zip(timeline.events, rows) if row is not None]
         sends = {event.link: (event, thread) for event, thread in drawn if event.kind == "send"}
         for event, thread in drawn:
@@ -214,6 +212,7 @@ def chrome_trace(timelines):
                 found.append(flow | {"ph": "f", "pid": first + event.rank, "tid": thread, "ts": 1e6 * arrived, "bp": "e"})
         first += timeline.ranks
         links += 1 + max((event.link for event in timeline.events), default=0)
+    notes = {timeline.heading: timeline.note for timeline in timelines if timeline.note}
     return json.dumps({"displayTimeUnit": "ms", "otherData": notes, "traceEvents": found}, ensure_ascii=False) + "\n"
 
 
