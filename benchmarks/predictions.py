@@ -172,19 +172,20 @@ def draw_measured(rows, path):
     save(drawn, path)
 
 
-def case_of(path, schedule):
-    if case := next((case for case in measured_cases(path) if schedule in (None, case["schedule"])), None):
+def case_of(paths, schedule):
+    """The first case of that schedule, or of any."""
+    if case := next((case for path in paths for case in measured_cases(path) if schedule in (None, case["schedule"])), None):
         return case
-    raise BadInput(f"{path} has no case of {schedule}, which the machine is fitted on")
+    raise BadInput(f"{', '.join(paths)}: no case of {schedule}, which the machine is fitted on")
 
 
 def measured(options):
     cluster, found = Cluster(options.minitaw, options.machine, options.reach), {}
     if options.fit:
-        fit(cluster, case_of(options.fit, options.fit_schedule), "device", "moving")
+        fit(cluster, case_of([options.fit], options.fit_schedule), "device", "moving")
     for day, results in enumerate([options.results, *options.cores]):
         if day > 0:
-            fit(cluster, case_of(results[0], "1f1b"), "cores")
+            fit(cluster, case_of(results, "1f1b"), "cores")
         for case in (case for path in results for case in measured_cases(path)):
             links, name = links_of(case), case["schedule"] + (f", {case['replicas']} replicas" if case["replicas"] > 1 else "")
             key = f"{links['nodes']} x {links['ranks_per_node']}", links["rate"], name
