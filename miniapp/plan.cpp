@@ -141,12 +141,6 @@ void add_memory(CasePlan& plan) {
   plan.json["memory_bytes"] = {{"worst", ranks[worst]}, {"ranks", ranks}};
 }
 
-/// What the program of a case depends on.
-std::string request_text(const deck::Case& c) {
-  return fmt::format("{} {} {} {} {}", c.schedule, c.groups.text(), c.micro_batches, c.shape.layers,
-                     c.replicas);
-}
-
 /// Builds and validates the program of a case and counts what it asks for. `program`: that of the same
 /// request, if there is one already.
 CasePlan plan_case(const deck::Deck& deck, std::size_t number, const Machine& machine,
@@ -516,10 +510,10 @@ int plan(const Options& options) {
   }
   // Cases of one program one after another; no other program is kept, as it may be large.
   const std::size_t count = deck.cases.size();
-  std::map<std::string, std::size_t> place;
+  std::map<schedule::Request, std::size_t> place;
   std::vector<std::vector<std::size_t>> alike;
   for (std::size_t i = 0; i < count; ++i) {
-    const auto [at, added] = place.try_emplace(request_text(deck.cases[i]), alike.size());
+    const auto [at, added] = place.try_emplace(deck::request_of(deck.cases[i]), alike.size());
     if (added) alike.emplace_back();
     alike[at->second].push_back(i);
   }

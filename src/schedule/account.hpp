@@ -43,17 +43,11 @@ private:
   std::vector<std::array<std::uint64_t, traffic_kinds>> cells_;
 };
 
-/// Bytes that cross each link in one step. Collectives are counted as the transports move them: broadcast and
-/// reduce as a chain along the communicator's ring order starting at the root (each of the n-1 links carries
-/// the whole message once), all-gather and reduce-scatter as a ring (each of the n links carries n-1 slices),
-/// all-reduce as reduce-scatter then all-gather over slices of ceil(elements / n).
-///
-/// Slices are those of base/range.hpp: ceil(elements / n) elements, the last ones cut to what remains
-/// (shorter or empty), and their true sizes are counted. With member i of n in ring order, the link from i to
-/// i + 1 (mod n) carries in an all-gather every slice except slice i + 1, in a reduce-scatter every slice
-/// except slice i, and in an all-reduce both. For a broadcast the links point away from the root, for a
-/// reduce towards it: with the members rotated so that the root is number 0, broadcast uses the links i -> i
-/// + 1, reduce i + 1 -> i, i = 0 .. n - 2.
+/// Bytes that cross each link in one step, as the transports move them. Of a collective's n members in ring
+/// order (from the root, if there is one), with the true sizes of the slices of base/range.hpp:
+/// - broadcast: a chain with the whole message over each link i -> i + 1, i = 0 .. n - 2; reduce: back;
+/// - all-gather: a ring with all slices but slice i + 1 over each link i -> i + 1 (mod n);
+/// - reduce-scatter: all slices but slice i; all-reduce: both.
 [[nodiscard]] ByteMatrix bytes(const Program& program, const model::Layout& layout);
 
 /// Kinds of memory of a rank.
@@ -81,8 +75,7 @@ struct Footprint {
   std::vector<std::size_t> optimiser;
   std::size_t scalars = 256;  ///< the loss of the step
   std::size_t workspace = 0;  ///< scratch of compute actions
-  std::size_t staging =
-      0;  ///< 2 chunk_bytes per communication lane with reduce, reduce_scatter or all_reduce
+  std::size_t staging = 0;    ///< 2 chunk_bytes per lane with reduce, reduce_scatter or all_reduce
   std::array<std::size_t, memory_kinds> by_kind{};  ///< sums of the above
 
   [[nodiscard]] std::size_t total() const;

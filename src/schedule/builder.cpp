@@ -204,60 +204,41 @@ Program Builder::finish(int tick, EmbeddingsUpdate update, bool overlap) && {
   return std::move(program_);
 }
 
-void Computer::add(Kind kind, const Visit& visit, int shard, std::initializer_list<VirtualBuffer> values,
-                   bool accumulates) {
-  Action a = make_action(kind, visit.tick, Payload::none, shard);
-  a.micro_batch = visit.micro_batch;
-  a.accumulates = accumulates;
-  builder_.add(rank_, Phase::compute, a, values);
-}
-
-void Computer::forward(const Visit& visit, VirtualBuffer weights) {
-  VirtualBuffer& hidden_state = hidden_states_[visit.micro_batch];
-  if (visit.shard == 0) {
-    hidden_state = builder_.value(rank_, SlotClass::hidden);
-    add(Kind::embed, visit, -1, {hidden_state, Builder::embeddings()});
+void Computer::visit(const Visit& v, VirtualBuffer weights, VirtualBuffer gradient, bool accumulate) {
+  const auto add = [&](Kind what, int of_shard, std::initializer_list<VirtualBuffer> values) {
+    Action a = make_action(what, v.tick, Payload::none, of_shard);
+    a.micro_batch = v.micro_batch;
+    a.accumulates = accumulate && what == v.kind;
+    builder_.add(rank_, Phase::compute, a, values);
+  };
+  VirtualBuffer& hidden = hidden_states_[v.micro_batch];
+  Left& left = left_[{v.micro_batch, v.shard}];
+  if (v.kind == Kind::forward) {
+    if (v.shard == 0) {
+      hidden = builder_.value(rank_, SlotClass::hidden);
+      add(Kind::embed, -1, {hidden, Builder::embeddings()});
+    }
+    left.saved = builder_.value(rank_, SlotClass::saved);
+    add(v.kind, v.shard, {weights, left.saved, hidden});
+    if (v.shard == builder_.shards() - 1)
+      add(Kind::loss, -1, {hidden, Builder::embeddings(), Builder::embeddings_accumulator()});
+    return;
   }
-  saved(visit) = builder_.value(rank_, SlotClass::saved);
-  add(Kind::forward, visit, visit.shard, {weights, saved(visit), hidden_state});
-  if (visit.shard == builder_.shards() - 1)
-    add(Kind::loss, visit, -1, {hidden_state, Builder::embeddings(), Builder::embeddings_accumulator()});
-}
-
-void Computer::backward(const Visit& visit, VirtualBuffer weights, VirtualBuffer gradient, bool accumulate) {
-  add(Kind::backward, visit, visit.shard, {weights, saved(visit), hidden_state(visit.micro_batch), gradient},
-      accumulate);
-  saved_.erase({visit.micro_batch, visit.shard});
-  embed_backward(visit);
-}
-
-void Computer::backward_input(const Visit& visit, VirtualBuffer weights) {
-  const VirtualBuffer deferred = builder_.value(rank_, SlotClass::deferred);
-  deferred_[{visit.micro_batch, visit.shard}] = deferred;
-  add(Kind::backward_input, visit, visit.shard,
-      {weights, saved(visit), hidden_state(visit.micro_batch), deferred});
-  embed_backward(visit);
-}
-
-void Computer::backward_weight(const Visit& visit, VirtualBuffer gradient) {
-  add(Kind::backward_weight, visit, visit.shard,
-      {saved(visit), deferred_[{visit.micro_batch, visit.shard}], gradient});
-  saved_.erase({visit.micro_batch, visit.shard});
-  deferred_.erase({visit.micro_batch, visit.shard});
-}
-
-void Computer::embed_backward(const Visit& visit) {
-  if (visit.shard != 0) return;
-  add(Kind::embed_backward, visit, -1, {hidden_state(visit.micro_batch), Builder::embeddings_accumulator()});
-  hidden_states_.erase(visit.micro_batch);
+  if (v.kind == Kind::backward_input) left.deferred = builder_.value(rank_, SlotClass::deferred);
+  if (v.kind == Kind::backward_weight) add(v.kind, v.shard, {left.saved, left.deferred, gradient});
+  else
+    add(v.kind, v.shard, {weights, left.saved, hidden, v.kind == Kind::backward ? gradient : left.deferred});
+  if (v.kind != Kind::backward_weight && v.shard == 0)
+    add(Kind::embed_backward, -1, {hidden, Builder::embeddings_accumulator()});
+  if (v.kind != Kind::backward_input) left_.erase({v.micro_batch, v.shard});
 }
 
 Team::Team(Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank, int first_tick)
     : per_rank_(micro_batches_per_rank) {
   for (const int rank : ranks) computers_.emplace_back(builder, rank);
   for (int m = ranks[0] * per_rank_; m < (ranks[0] + 1) * per_rank_; ++m) {
-    for (int s = 0; s < builder.shards(); ++s) visits_.push_back({first_tick++, s, m, false});
-    for (int s = builder.shards() - 1; s >= 0; --s) visits_.push_back({first_tick++, s, m, true});
+    for (int s = 0; s < builder.shards(); ++s) visits_.push_back({first_tick++, s, m, Kind::forward});
+    for (int s = builder.shards() - 1; s >= 0; --s) visits_.push_back({first_tick++, s, m, Kind::backward});
   }
 }
 
@@ -265,8 +246,7 @@ void Team::compute(std::size_t i, const std::vector<VirtualBuffer>& weights,
                    const std::vector<VirtualBuffer>& gradients) {
   Visit visit = visits_[i];
   for (std::size_t r = 0; r < computers_.size(); ++r, visit.micro_batch += per_rank_)
-    visit.backward ? computers_[r].backward(visit, weights[r], gradients[r])
-                   : computers_[r].forward(visit, weights[r]);
+    computers_[r].visit(visit, weights[r], visit.backward() ? gradients[r] : VirtualBuffer{});
 }
 
 }  // namespace minitaw::schedule

@@ -23,7 +23,6 @@ struct VirtualBuffer {
 /// Where an action stands inside its tick. Within a rank, actions are issued by (tick, phase, order of
 /// emission): transfers for later ticks first, then the tick's compute, then what it leaves for others.
 enum class Phase : std::uint8_t {
-  prepare,
   fetch_first,  ///< what must be at hand before anything can be fetched
   fetch_inter,
   fetch_intra,
@@ -152,12 +151,15 @@ private:
 /// The groups of each of `copies` runs of consecutive ranks. Throws InputError if they are not alike.
 [[nodiscard]] topology::Groups groups_of_copy(const topology::Groups& groups, int copies);
 
-/// First choice of a schedule: what is computed when. One visit of a shard with one micro-batch.
+/// First choice of a schedule: what is computed when. One visit of a shard with one micro-batch: F, BW, B or
+/// W.
 struct Visit {
   int tick = 0;
   int shard = 0;
   int micro_batch = 0;
-  bool backward = false;
+  Kind kind = Kind::forward;
+
+  [[nodiscard]] bool backward() const { return kind != Kind::forward; }
 };
 
 /// Emits the compute actions of one rank, embedding and loss included, and carries hidden states and what
@@ -166,30 +168,25 @@ class Computer {
 public:
   Computer(Builder& builder, int rank) : builder_(builder), rank_(rank) {}
 
-  /// F (after embed on shard 0, before loss on the last shard).
-  void forward(const Visit& visit, VirtualBuffer weights);
-  /// BW (before dembed on shard 0). The gradient is written to a transit value, or added to it, and added to
-  /// a total.
-  void backward(const Visit& visit, VirtualBuffer weights, VirtualBuffer gradient, bool accumulate = false);
-  /// B (before dembed on shard 0), and W later.
-  void backward_input(const Visit& visit, VirtualBuffer weights);
-  void backward_weight(const Visit& visit, VirtualBuffer gradient);
+  /// Emits the visit: F after embed on shard 0 and before loss on the last one, BW or B before dembed on
+  /// shard 0. W takes no weights; F and B leave no gradient. BW and W write it, or add to it; that of an
+  /// owned shard is added to.
+  void visit(const Visit& visit, VirtualBuffer weights, VirtualBuffer gradient = {}, bool accumulate = false);
 
   /// The hidden state of a micro-batch, or its gradient, as it is passed on; it comes from elsewhere if its
   /// first visit here is not of shard 0.
   [[nodiscard]] VirtualBuffer& hidden_state(int micro_batch) { return hidden_states_[micro_batch]; }
 
 private:
-  [[nodiscard]] VirtualBuffer& saved(const Visit& visit) { return saved_[{visit.micro_batch, visit.shard}]; }
-  void add(Kind kind, const Visit& visit, int shard, std::initializer_list<VirtualBuffer> values,
-           bool accumulates = false);
-  void embed_backward(const Visit& visit);
+  /// What visits leave for later ones of the same shard and micro-batch: F, and B for W.
+  struct Left {
+    VirtualBuffer saved, deferred;
+  };
 
   Builder& builder_;
   int rank_;
-  std::map<int, VirtualBuffer> hidden_states_;             ///< by micro-batch
-  std::map<std::pair<int, int>, VirtualBuffer> saved_;     ///< by micro-batch and shard
-  std::map<std::pair<int, int>, VirtualBuffer> deferred_;  ///< the same
+  std::map<int, VirtualBuffer> hidden_states_;  ///< by micro-batch
+  std::map<std::pair<int, int>, Left> left_;    ///< by micro-batch and shard
 };
 
 /// Ranks that visit the same shards in the same ticks, each with its own run of consecutive micro-batches:

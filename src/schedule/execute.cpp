@@ -1,9 +1,12 @@
 #include "schedule/execute.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <deque>
+#include <map>
+#include <tuple>
 #include <utility>
 
 namespace minitaw::schedule::detail {
@@ -17,12 +20,6 @@ std::string place(const Program& program, int rank, int action) {
 }
 
 namespace {
-
-/// One side of a message.
-struct Side {
-  std::uint64_t queue = 0;  ///< of sender, receiver and payload: where messages keep their order
-  Place place;
-};
 
 /// Whether two sides mean the same part of the same thing, in the same precision.
 bool same_cargo(const Action& a, const Action& b) {
@@ -59,72 +56,57 @@ private:
     result_.other.assign(count, -1);
   }
 
-  /// Sends, or receives, queue by queue, in the order of issue.
-  [[nodiscard]] std::vector<Side> sides(Kind kind) const {
-    std::vector<Side> found;
-    for (std::int32_t r = 0; r < static_cast<int>(program_.ranks.size()); ++r) {
-      const auto& actions = program_.ranks[r].actions;
-      for (std::int32_t i = 0; i < static_cast<int>(actions.size()); ++i) {
-        const Action& a = actions[i];
-        if (a.kind != kind) continue;
-        const std::uint64_t from = kind == Kind::send ? r : a.peer, to = kind == Kind::send ? a.peer : r;
-        found.push_back({from << 34 | to << 4 | index_of(a.payload), {r, i}});
-      }
-    }
-    std::ranges::stable_sort(found, {}, &Side::queue);
-    return found;
-  }
-
+  /// Messages keep their order between a sender, a receiver and for a payload.
   void pair_messages() {
-    const std::vector<Side> sends = sides(Kind::send), receives = sides(Kind::recv);
-    // If all earlier messages match, the first difference is a message with one side.
-    for (std::size_t i = 0; i < std::max(sends.size(), receives.size()); ++i) {
-      if (i == sends.size() || (i < receives.size() && receives[i].queue < sends[i].queue))
-        fail(Rule::matched_messages, receives[i].place, "no send of the peer is left for it");
-      if (i == receives.size() || sends[i].queue < receives[i].queue)
-        fail(Rule::matched_messages, sends[i].place, "no receive of the peer is left for it");
-      const Place from = sends[i].place, to = receives[i].place;
-      if (!same_cargo(at(from), at(to)))
-        fail(Rule::matched_messages, to, "meets {}; expected the same message", text(from));
-      result_.other[result_.number(from)] = to.action;
-      result_.other[result_.number(to)] = from.action;
-    }
+    struct Queue {
+      std::vector<Place> sends, receives;
+    };
+    std::map<std::tuple<int, int, Payload>, Queue> queues;
+    for (std::int32_t r = 0; r < static_cast<int>(program_.ranks.size()); ++r)
+      for (std::int32_t i = 0; const Action& a : program_.ranks[r].actions) {
+        if (a.kind == Kind::send) queues[{r, a.peer, a.payload}].sends.push_back({r, i});
+        if (a.kind == Kind::recv) queues[{a.peer, r, a.payload}].receives.push_back({r, i});
+        ++i;
+      }
+    for (const auto& [key, queue] : queues)
+      for (std::size_t i = 0; i < std::max(queue.sends.size(), queue.receives.size()); ++i) {
+        if (i == queue.sends.size())
+          fail(Rule::matched_messages, queue.receives[i], "no send of the peer is left for it");
+        if (i == queue.receives.size())
+          fail(Rule::matched_messages, queue.sends[i], "no receive of the peer is left for it");
+        const Place from = queue.sends[i], to = queue.receives[i];
+        if (!same_cargo(at(from), at(to)))
+          fail(Rule::matched_messages, to, "meets {}; expected the same message", text(from));
+        result_.other[result_.number(from)] = to.action;
+        result_.other[result_.number(to)] = from.action;
+      }
   }
 
   /// The calls of each member of a communicator on a lane, in order: those at one place belong together.
   void match_collectives() {
-    const std::size_t communicators = program_.communicators.size();
-    std::vector<std::vector<std::pair<int, int>>> memberships(program_.ranks.size());  // communicator, member
-    std::vector<std::array<std::vector<std::vector<std::int32_t>>, lanes>> calls(communicators);
-    for (std::size_t c = 0; c < communicators; ++c) {
-      const auto& members = program_.communicators[c].ranks;
-      for (auto& on_lane : calls[c]) on_lane.resize(members.size());
-      for (std::size_t m = 0; m < members.size(); ++m) memberships[members[m]].emplace_back(c, m);
-    }
-    for (std::size_t r = 0; r < memberships.size(); ++r) {
-      const auto& actions = program_.ranks[r].actions;
-      for (std::size_t i = 0; i < actions.size(); ++i) {
-        if (!is_collective(actions[i].kind)) continue;
-        const int c = actions[i].communicator;
-        const int member = std::ranges::find(memberships[r], c, &std::pair<int, int>::first)->second;
-        calls[c][index_of(actions[i].lane)][member].push_back(static_cast<std::int32_t>(i));
+    std::vector<std::map<std::pair<int, Lane>, std::vector<std::int32_t>>> calls(program_.ranks.size());
+    for (std::size_t r = 0; r < calls.size(); ++r)
+      for (std::int32_t i = 0; const Action& a : program_.ranks[r].actions) {
+        if (is_collective(a.kind)) calls[r][{a.communicator, a.lane}].push_back(i);
+        ++i;
       }
-    }
-    for (std::size_t c = 0; c < communicators; ++c)
-      for (const auto& on_lane : calls[c]) number_collectives(program_.communicators[c].ranks, on_lane);
-  }
-
-  void number_collectives(const std::vector<int>& members,
-                          const std::vector<std::vector<std::int32_t>>& calls) {
-    for (std::size_t m = 1; m < members.size(); ++m) compare(members[0], calls[0], members[m], calls[m]);
-    for (std::size_t k = 0; k < calls[0].size(); ++k) {
-      for (std::size_t m = 0; m < members.size(); ++m) {
-        const Place call{members[m], calls[m][k]};
-        result_.calls.push_back(call);
-        result_.other[result_.number(call)] = result_.collectives();
+    for (int c = 0; c < static_cast<int>(program_.communicators.size()); ++c)
+      for (int l = 0; l < lanes; ++l) {
+        const std::vector<int>& members = program_.communicators[c].ranks;
+        std::vector<const std::vector<std::int32_t>*> of_member;
+        for (const int rank : members) {
+          of_member.push_back(&calls[rank][{c, static_cast<Lane>(l)}]);
+          compare(members[0], *of_member[0], rank, *of_member.back());
+        }
+        for (std::size_t k = 0; k < of_member[0]->size(); ++k) {
+          for (std::size_t m = 0; m < members.size(); ++m) {
+            const Place call{members[m], (*of_member[m])[k]};
+            result_.calls.push_back(call);
+            result_.other[result_.number(call)] = result_.collectives();
+          }
+          result_.first_call.push_back(static_cast<std::int64_t>(result_.calls.size()));
+        }
       }
-      result_.first_call.push_back(static_cast<std::int64_t>(result_.calls.size()));
-    }
   }
 
   void compare(int first, const std::vector<std::int32_t>& expected, int rank,
@@ -156,20 +138,23 @@ namespace {
 
 /// Where a lane of a rank stands: actions before `next` are finished.
 struct LaneState {
-  std::int32_t next = 0;
+  std::vector<std::int32_t> actions;
+  std::size_t next = 0;
   bool started = false;
+  std::array<bool, lanes> holds{};  ///< lanes of the rank whose next action waits for this one
+
+  [[nodiscard]] bool done() const { return next == actions.size(); }
 };
 
 class Execution {
 public:
   Execution(const Program& program, Listener& listener)
-      : program_(program), matching_(match(program)), listener_(listener), sequences_(program.ranks.size()),
-        states_(program.ranks.size()), started_(matching_.other.size()), arrived_(matching_.collectives()) {
+      : program_(program), matching_(match(program)), listener_(listener), states_(program.ranks.size()),
+        started_(matching_.other.size()), arrived_(matching_.collectives()) {
     for (int r = 0; r < static_cast<int>(states_.size()); ++r) {
-      const auto& actions = program.ranks[r].actions;
-      for (int i = 0; i < static_cast<int>(actions.size()); ++i)
-        sequences_[r][index_of(actions[i].lane)].push_back(i);
-      for (int l = 0; l < lanes; ++l) ready_.push_back({r, l});
+      for (std::int32_t i = 0; const Action& a : program.ranks[r].actions)
+        states_[r][index_of(a.lane)].actions.push_back(i++);
+      for (int l = 0; l < lanes; ++l) ready_.emplace_back(r, l);
     }
   }
 
@@ -177,57 +162,38 @@ public:
     while (!ready_.empty()) {
       const auto [rank, lane] = ready_.front();
       ready_.pop_front();
-      start(rank, lane);
+      start_next(rank, lane);
     }
     check_end();
   }
 
 private:
-  struct Waiting {
-    int rank, lane;
-  };
-
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
-  [[nodiscard]] Place place_of(int rank, int lane, int position) const {
-    return {rank, sequences_[rank][lane][position]};
-  }
-  [[nodiscard]] bool done(int rank, int lane) const {
-    return states_[rank][lane].next == static_cast<int>(sequences_[rank][lane].size());
-  }
 
-  [[nodiscard]] bool may_start(int rank, int lane) const {
-    const LaneState& state = states_[rank][lane];
-    if (state.started || done(rank, lane)) return false;
-    const Action& next = at(place_of(rank, lane, state.next));
+  /// Unless the lane's next action waits for another lane, whose progress then tries again.
+  void start_next(int rank, int lane) {
+    LaneState& state = states_[rank][lane];
+    if (state.started || state.done()) return;
+    const Place next{rank, state.actions[state.next]};
     for (int l = 0; l < lanes; ++l)
-      if (states_[rank][l].next < next.waits[l]) return false;
-    return true;
+      if (LaneState& other = states_[rank][l]; static_cast<std::int32_t>(other.next) < at(next).waits[l]) {
+        other.holds[lane] = true;
+        return;
+      }
+    state.started = true;
+    const Kind kind = at(next).kind;
+    if (is_point_to_point(kind)) return begin_message(next);
+    if (is_collective(kind)) return begin_collective(matching_.other[matching_.number(next)]);
+    listener_.local(next);
+    finish(next);
   }
 
-  void start(int rank, int lane) {
-    if (!may_start(rank, lane)) return;
-    states_[rank][lane].started = true;
-    begin_action(place_of(rank, lane, states_[rank][lane].next));
-  }
-
-  void begin_action(Place p) {
-    const Action& a = at(p);
-    if (is_point_to_point(a.kind)) {
-      begin_message(p, a);
-    } else if (is_collective(a.kind)) {
-      begin_collective(matching_.other[matching_.number(p)]);
-    } else {
-      listener_.local(p);
-      finish(p);
-    }
-  }
-
-  void begin_message(Place p, const Action& a) {
+  void begin_message(Place p) {
     const std::int64_t number = matching_.number(p);
-    const Place other{a.peer, matching_.other[number]};
+    const Place other{at(p).peer, matching_.other[number]};
     started_[number] = true;
     if (!started_[matching_.number(other)]) return;
-    if (a.kind == Kind::send) listener_.message(p, other);
+    if (at(p).kind == Kind::send) listener_.message(p, other);
     else listener_.message(other, p);
     finish(p);
     finish(other);
@@ -244,43 +210,37 @@ private:
     LaneState& state = states_[p.rank][index_of(at(p).lane)];
     state.started = false;
     ++state.next;
+    state.holds[index_of(at(p).lane)] = true;
     for (int l = 0; l < lanes; ++l)
-      if (may_start(p.rank, l)) ready_.push_back({p.rank, l});
+      if (std::exchange(state.holds[l], false)) ready_.emplace_back(p.rank, l);
   }
 
   void check_end() const {
-    std::string heads;
-    Waiting first{-1, -1};
-    int stuck = 0;
+    std::vector<std::string> heads;
+    Place first;
     for (int r = 0; r < static_cast<int>(states_.size()); ++r)
-      for (int l = 0; l < lanes; ++l) {
-        if (done(r, l)) continue;
-        if (stuck++ == 0) first = {r, l};
-        if (stuck <= shown_heads) heads += fmt::format("{}{}", stuck > 1 ? "; " : "", head(r, l));
+      for (const LaneState& state : states_[r]) {
+        if (state.done()) continue;
+        const Place p{r, state.actions[state.next]};
+        if (heads.empty()) first = p;
+        heads.push_back(place(program_, r, p.action) + (state.started
+                                                            ? " waits for the other side"
+                                                            : " waits for earlier actions of its rank"));
       }
-    if (stuck == 0) return;
-    if (stuck > shown_heads) heads += fmt::format("; and {} more lanes", stuck - shown_heads);
-    const Place p = place_of(first.rank, first.lane, states_[first.rank][first.lane].next);
-    refuse(Rule::no_deadlock, program_, p.rank, p.action, "nothing can go on; {} lanes are stuck: {}", stuck,
-           heads);
+    if (heads.empty()) return;
+    constexpr std::size_t shown = 16;
+    refuse(Rule::no_deadlock, program_, first.rank, first.action,
+           "nothing can go on; {} lanes are stuck, for example: {}", heads.size(),
+           fmt::join(heads.begin(), heads.begin() + std::min(shown, heads.size()), "; "));
   }
-
-  [[nodiscard]] std::string head(int rank, int lane) const {
-    const LaneState& state = states_[rank][lane];
-    return fmt::format("{} {}", place(program_, rank, place_of(rank, lane, state.next).action),
-                       state.started ? "waits for the other side" : "waits for earlier actions of its rank");
-  }
-
-  static constexpr int shown_heads = 16;
 
   const Program& program_;
   const Matching matching_;
   Listener& listener_;
-  std::vector<std::array<std::vector<std::int32_t>, lanes>> sequences_;  // actions of each lane of a rank
-  std::vector<std::array<LaneState, lanes>> states_;
-  std::vector<bool> started_;          // sends and receives, by number
-  std::vector<std::int32_t> arrived_;  // members at each collective
-  std::deque<Waiting> ready_;
+  std::vector<std::array<LaneState, lanes>> states_;  ///< by rank
+  std::vector<bool> started_;                         ///< sends and receives, by number
+  std::vector<std::int32_t> arrived_;                 ///< members at each collective
+  std::deque<std::pair<int, int>> ready_;             ///< ranks and lanes to try
 };
 
 }  // namespace

@@ -31,105 +31,74 @@ released_after(const RankProgram& rank, const std::vector<std::array<VirtualBuff
   return released;
 }
 
-/// How many values of each class live at once.
-std::array<int, slot_classes> peaks(const std::vector<std::array<VirtualBuffer, 4>>& values,
-                                    const std::vector<std::vector<VirtualBuffer>>& released, int count) {
-  std::array<int, slot_classes> alive{}, peak{};
-  std::vector<bool> seen(count);
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    for (const VirtualBuffer v : values[i]) {
-      if (!v.valid() || is_permanent(v.cls) || seen[v.id]) continue;
-      const auto c = index_of(v.cls);
-      seen[v.id] = true;
-      peak[c] = std::max(peak[c], ++alive[c]);
-    }
-    for (const VirtualBuffer v : released[i]) --alive[index_of(v.cls)];
-  }
-  return peak;
-}
-
 /// Free slots of one class. A hidden state takes the one that has been free for longest: it need not wait
 /// until the last one that was sent has left. Other contents differ in size and take the lowest one, so that
 /// not every slot becomes as large as the largest of them.
 class Pool {
 public:
-  Pool(SlotClass cls, int size) : rotates_(cls == SlotClass::hidden) {
+  Pool(SlotClass cls, int size) : rotates_(cls == SlotClass::hidden), size_(size) {
     for (int i = 0; i < size; ++i) give_back(static_cast<std::int16_t>(i));
   }
+  /// One more than there were if none is free.
   std::int16_t take() {
+    if (free_.empty()) return static_cast<std::int16_t>(size_++);
     const std::int16_t slot = free_.begin()->second;
     free_.erase(free_.begin());
     return slot;
   }
   void give_back(std::int16_t slot) { free_.emplace(rotates_ ? ++given_back_ : 0, slot); }
+  [[nodiscard]] int size() const { return size_; }
 
 private:
   bool rotates_;
-  int given_back_ = 0;
+  int size_, given_back_ = 0;
   std::set<std::pair<int, std::int16_t>> free_;  ///< when it came back, slot
 };
 
 }  // namespace
 
 void write_first_contributions(RankProgram& rank, int shard_parts) {
-  // What is written: parts of each owned shard's gradient; those of head and embedding.
-  std::vector<std::vector<bool>> totals(rank.owned_shards.size(), std::vector<bool>(shard_parts));
-  std::vector<bool> embeddings(2);
-  /// Whether any of [begin, end) was written before; from now on all of it is.
-  const auto exchange = [](std::vector<bool>& written, int begin, int end) {
-    const auto first = written.begin() + begin, last = written.begin() + end;
-    const bool before = std::find(first, last, true) != last;
-    std::fill(first, last, true);
-    return before;
-  };
+  std::set<std::pair<int, int>> written;  // owned slot and part; -1 and what writes the embeddings' gradient
   for (Action& a : rank.actions) {
-    if (a.kind == Kind::loss) a.accumulates = exchange(embeddings, 0, 1);
-    if (a.kind == Kind::embed_backward) a.accumulates = exchange(embeddings, 1, 2);
+    if (a.kind == Kind::loss || a.kind == Kind::embed_backward)
+      a.accumulates = !written.emplace(-1, static_cast<int>(a.kind)).second;
     if (a.kind != Kind::backward && a.kind != Kind::backward_weight && a.kind != Kind::accumulate) continue;
     const int each = shard_parts / a.parts;
-    for (const Slot slot : a.slots)
-      if (slot.cls == SlotClass::accumulator && slot.valid())
-        a.accumulates = exchange(totals[slot.index], a.part * each, (a.part + 1) * each);
+    for (const Slot slot : a.slots) {
+      if (slot.cls != SlotClass::accumulator || !slot.valid()) continue;
+      a.accumulates = false;
+      for (int part = a.part * each; part < (a.part + 1) * each; ++part)
+        if (!written.emplace(slot.index, part).second) a.accumulates = true;
+    }
   }
 }
 
 void assign_slots(RankProgram& rank, const std::vector<std::array<VirtualBuffer, 4>>& values, int count) {
   const std::vector<std::vector<VirtualBuffer>> released = released_after(rank, values, count);
-  std::vector<std::int16_t> slot_of(count, -1);
-  const std::array<int, slot_classes> sizes = peaks(values, released, count);
-  std::vector<Pool> pools;
-  for (int c = 0; c < slot_classes; ++c) pools.emplace_back(static_cast<SlotClass>(c), sizes[c]);
-  for (int i = 0; i < static_cast<int>(values.size()); ++i) {
-    for (int k = 0; k < 4; ++k) {
-      const VirtualBuffer v = values[i][k];
-      if (!v.valid()) continue;
-      Slot& slot = rank.actions[i].slots[k];
-      slot = {v.cls, static_cast<std::int16_t>(v.id)};
-      if (is_permanent(v.cls)) continue;
-      if (slot_of[v.id] < 0) slot_of[v.id] = pools[index_of(v.cls)].take();
-      slot.index = slot_of[v.id];
+  // The first time says how many slots there must be, the second one chooses out of all of them.
+  for (int time = 0; time < 2; ++time) {
+    std::vector<std::int16_t> slot_of(count, -1);
+    std::vector<Pool> pools;
+    for (int c = 0; c < slot_classes; ++c)
+      pools.emplace_back(static_cast<SlotClass>(c), time == 0 ? 0 : rank.slots[c]);
+    for (int i = 0; i < static_cast<int>(values.size()); ++i) {
+      for (int k = 0; k < 4; ++k) {
+        const VirtualBuffer v = values[i][k];
+        if (!v.valid()) continue;
+        Slot& slot = rank.actions[i].slots[k];
+        slot = {v.cls, static_cast<std::int16_t>(v.id)};
+        if (is_permanent(v.cls)) continue;
+        if (slot_of[v.id] < 0) slot_of[v.id] = pools[index_of(v.cls)].take();
+        slot.index = slot_of[v.id];
+      }
+      for (const VirtualBuffer v : released[i]) pools[index_of(v.cls)].give_back(slot_of[v.id]);
     }
-    for (const VirtualBuffer v : released[i]) pools[index_of(v.cls)].give_back(slot_of[v.id]);
+    for (int c = 0; c < slot_classes; ++c)
+      if (!is_permanent(static_cast<SlotClass>(c))) rank.slots[c] = pools[c].size();
   }
-  for (int c = 0; c < slot_classes; ++c)
-    if (!is_permanent(static_cast<SlotClass>(c))) rank.slots[c] = sizes[c];
 }
 
 namespace {
-
-using Clock = std::array<std::int32_t, lanes>;  ///< finished actions per lane
-
-Clock later(const Clock& a, const Clock& b) {
-  Clock c{};
-  for (int l = 0; l < lanes; ++l) c[l] = std::max(a[l], b[l]);
-  return c;
-}
-
-/// Who touched a slot last: positions (count of finished actions) per lane.
-struct SlotHistory {
-  Clock written{};
-  Clock read{};  ///< since the last write
-};
 
 class WaitDeriver {
 public:
@@ -140,16 +109,16 @@ public:
 
   void run() {
     for (Action& action : program_.actions) {
-      const Clock need = needs(action);
+      const Progress need = needs(action);
       reduce(action, need);
       advance(action);
     }
   }
 
 private:
-  Clock needs(const Action& action) {
+  Progress needs(const Action& action) {
     if (action.kind == Kind::join) return issued_;
-    Clock need{};
+    Progress need{};
     for (const Access& access : accesses(action, rank_)) {
       const SlotHistory& h = history(access.slot);
       need = later(need, h.written);
@@ -160,8 +129,8 @@ private:
   }
 
   /// Everything issued before on the other side of the compute / communication border.
-  [[nodiscard]] Clock sequential(const Action& action) const {
-    Clock need = issued_;
+  [[nodiscard]] Progress sequential(const Action& action) const {
+    Progress need = issued_;
     const bool computes = action.lane == Lane::compute;
     for (int l = 0; l < lanes; ++l)
       if ((l == 0) == computes) need[l] = 0;
@@ -169,9 +138,9 @@ private:
   }
 
   /// Keeps only the waits that the lane does not know to be met already and that no other wait implies.
-  void reduce(Action& action, const Clock& need) {
+  void reduce(Action& action, const Progress& need) {
     const int own = static_cast<int>(action.lane);
-    Clock& known = known_[own];
+    Progress& known = known_[own];
     for (int l = 0; l < lanes; ++l) {
       if (l == own || need[l] <= known[l]) continue;
       bool implied = false;
@@ -185,18 +154,15 @@ private:
   }
 
   /// What is finished once the first `count` actions of a lane are.
-  [[nodiscard]] const Clock& closure(int lane, int count) const { return closures_[lane][count - 1]; }
+  [[nodiscard]] const Progress& closure(int lane, int count) const { return closures_[lane][count - 1]; }
 
   void advance(const Action& action) {
     const int own = static_cast<int>(action.lane);
     const std::int32_t position = ++issued_[own];
     known_[own][own] = position;
     closures_[own].push_back(known_[own]);
-    for (const Access& access : accesses(action, rank_)) {
-      SlotHistory& h = history(access.slot);
-      if (access.write) h = {};
-      (access.write ? h.written : h.read)[own] = position;
-    }
+    for (const Access& access : accesses(action, rank_))
+      history(access.slot).touch(access, action.lane, position);
   }
 
   SlotHistory& history(Slot slot) { return history_[index_of(slot.cls)][slot.index]; }
@@ -205,9 +171,9 @@ private:
   int rank_;
   bool overlap_;
   std::array<std::vector<SlotHistory>, slot_classes> history_;
-  Clock issued_{};
-  std::array<Clock, lanes> known_{};
-  std::array<std::vector<Clock>, lanes> closures_;
+  Progress issued_{};
+  std::array<Progress, lanes> known_{};
+  std::array<std::vector<Progress>, lanes> closures_;
 };
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include "schedule/program.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 namespace minitaw::schedule {
 
@@ -32,24 +34,31 @@ constexpr std::array<Form, kinds> forms = {{
     {"all_reduce", {{{"", '+'}}}},
 }};
 
+/// Name and prefix of a payload, and of what it is.
 struct Moves {
-  std::string_view classes;
-  bool shard, micro_batch;
+  std::string_view name, prefix, classes;
+  bool shard = false, micro_batch = false;
 };
 /// By payload.
-constexpr std::array<Moves, 7> moves = {{{"", false, false},
-                                         {"hw", true, false},
-                                         {"tgc", true, false},
-                                         {"x", true, true},
-                                         {"x", true, true},
-                                         {"e", false, false},
-                                         {"f", false, false}}};
+constexpr std::array<Moves, payloads> moves = {{{"none", "s", ""},
+                                                {"weights", "W", "hw", true},
+                                                {"gradient", "G", "tgc", true},
+                                                {"activation", "A", "x", true, true},
+                                                {"activation_grad", "D", "x", true, true},
+                                                {"embeddings", "E", "e"},
+                                                {"embeddings_gradient", "EG", "f"}}};
 
 constexpr std::array<std::string_view, lanes> lane_names = {
     "compute", "operands", "operands_in", "operands_out", "gradients", "gradients_in", "gradients_out"};
 constexpr std::array<char, slot_classes> slot_letters = {'h', 't', 'w', 'g', 'c', 'a', 'b', 'x', 'e', 'f'};
 
 }  // namespace
+
+Progress later(const Progress& a, const Progress& b) {
+  Progress c{};
+  for (int l = 0; l < lanes; ++l) c[l] = std::max(a[l], b[l]);
+  return c;
+}
 
 Form form_of(const Action& action) {
   Form form = forms[index_of(action.kind)];
@@ -88,6 +97,12 @@ Lane lane_of(Kind kind, Payload payload, bool inside) {
 
 std::string_view name_of(Kind kind) { return forms[index_of(kind)].name; }
 std::string_view name_of(Lane lane) { return lane_names[index_of(lane)]; }
+std::string_view name_of(Payload payload) { return moves[index_of(payload)].name; }
+
+std::string payload_text(Payload payload, int shard) {
+  if (payload == Payload::none && shard < 0) return "";
+  return fmt::format("{}{}", moves[index_of(payload)].prefix, shard < 0 ? "" : std::to_string(shard));
+}
 char letter_of(SlotClass cls) { return slot_letters[index_of(cls)]; }
 std::string name_of(Slot slot) { return fmt::format("{}{}", letter_of(slot.cls), slot.index); }
 
@@ -126,6 +141,61 @@ std::vector<int> micro_batches_of(const RankProgram& rank) {
   std::ranges::sort(result);
   result.erase(std::ranges::unique(result).begin(), result.end());
   return result;
+}
+
+namespace {
+
+void append_rank(std::string& text, const Program& program, int rank) {
+  const RankProgram& r = program.ranks[rank];
+  const auto out = std::back_inserter(text);
+  fmt::format_to(out, "rank {} slots", rank);
+  for (int c = 0; c < slot_classes; ++c)
+    if (r.slots[c] > 0) fmt::format_to(out, " {}{}", letter_of(static_cast<SlotClass>(c)), r.slots[c]);
+  if (program.owned_slices > 1) fmt::format_to(out, " slice {}", r.slice);
+  if (r.embeddings_slice >= 0) fmt::format_to(out, " embeddings {}", r.embeddings_slice);
+  fmt::format_to(out, " owned{}{}\n", r.owned_shards.empty() ? "" : " ", fmt::join(r.owned_shards, " "));
+  for (const Action& a : r.actions) {
+    fmt::format_to(out, "{:>4} {:<13} {}", a.tick, name_of(a.lane), to_text(a, program));
+    const char* separator = " after ";
+    for (int l = 0; l < lanes; ++l)
+      if (a.waits[l] > 0) {
+        fmt::format_to(out, "{}{}:{}", separator, name_of(static_cast<Lane>(l)), a.waits[l]);
+        separator = " ";
+      }
+    text += "\n";
+  }
+}
+
+}  // namespace
+
+std::string to_text(const Action& a, const Program& program) {
+  std::string line{name_of(a.kind)};
+  const auto add = [&](const std::string& word) { line += " " + word; };
+  const std::string part = a.parts == 1 ? "" : fmt::format("[{}/{}]", a.part, a.parts);
+  if (const std::string what = payload_text(a.payload, a.shard); !what.empty()) add(what + part);
+  if (a.micro_batch >= 0) add(fmt::format("m{}", a.micro_batch));
+  for (std::size_t i = 0; i < a.slots.size(); ++i)  // "+g0": adds to the slot instead of writing it
+    if (a.slots[i].valid())
+      add((a.accumulates && form_of(a).uses[i].how == '~' ? "+" : "") + name_of(a.slots[i]));
+  if (a.kind == Kind::send) add(fmt::format("-> r{}", a.peer));
+  if (a.kind == Kind::recv) add(fmt::format("<- r{}", a.peer));
+  if (is_rooted(a.kind)) add(fmt::format("root r{}", a.peer));
+  if (a.communicator >= 0) add("@" + program.communicators[a.communicator].name);
+  return line;
+}
+
+std::string to_text(const Program& program) {
+  std::string text = fmt::format("program {}\nshards {}\nmicro_batches {}\nembeddings_slices {}\ngroups {}\n",
+                                 program.schedule, program.shards, program.micro_batches,
+                                 program.embeddings_slices, program.groups.text());
+  if (program.embeddings_split) text += "embeddings_split 1\n";
+  if (program.owned_slices > 1) text += fmt::format("owned_slices {}\n", program.owned_slices);
+  if (program.shard_parts > 1) text += fmt::format("shard_parts {}\n", program.shard_parts);
+  if (program.copies > 1) text += fmt::format("copies {}\n", program.copies);
+  for (const Communicator& c : program.communicators)
+    fmt::format_to(std::back_inserter(text), "communicator {} {}\n", c.name, fmt::join(c.ranks, " "));
+  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) append_rank(text, program, r);
+  return text;
 }
 
 }  // namespace minitaw::schedule

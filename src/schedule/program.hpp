@@ -61,6 +61,7 @@ enum class Payload : std::uint8_t {
   embeddings,           // E    weights of embedding and LM head
   embeddings_gradient,  // EG
 };
+inline constexpr int payloads = 7;
 
 /// Class of a slot: a named buffer of a rank.
 enum class SlotClass : std::uint8_t {
@@ -82,6 +83,10 @@ template <class Enum>
 [[nodiscard]] constexpr std::size_t index_of(Enum e) {
   return static_cast<std::size_t>(e);
 }
+
+/// How many actions of each lane of a rank are finished. Lanes finish in order, so this says everything.
+using Progress = std::array<std::int32_t, lanes>;
+[[nodiscard]] Progress later(const Progress& a, const Progress& b);
 
 struct Slot {
   SlotClass cls = SlotClass::owned;
@@ -108,9 +113,9 @@ struct Action {
   /// What moves or is added is part `part` of `parts` equal ones of the shard or the embeddings; a collective
   /// divides that part among its members.
   std::int16_t part = 0, parts = 1;
-  /// waits[l]: how many actions of lane l of this rank must be finished first (0: none). Its own lane is
-  /// implied.
-  std::array<std::int32_t, lanes> waits{};
+  Progress waits{};  ///< what must be finished first; its own lane is implied
+
+  friend bool operator==(const Action&, const Action&) = default;
 };
 
 [[nodiscard]] constexpr bool is_compute(Kind kind) { return kind <= Kind::update; }
@@ -166,8 +171,20 @@ struct Accesses {
 /// `rank` decides the side of rooted collectives: the root of a broadcast reads, the others write.
 [[nodiscard]] Accesses accesses(const Action& action, int rank);
 
+/// Who touched a slot last: places in each lane, counted from 1.
+struct SlotHistory {
+  Progress written{};
+  Progress read{};  ///< since the last write
+
+  void touch(const Access& access, Lane lane, std::int32_t place) {
+    if (access.write) *this = {};
+    (access.write ? written : read)[index_of(lane)] = place;
+  }
+};
+
 [[nodiscard]] std::string_view name_of(Kind kind);
 [[nodiscard]] std::string_view name_of(Lane lane);
+[[nodiscard]] std::string_view name_of(Payload payload);
 [[nodiscard]] char letter_of(SlotClass cls);
 [[nodiscard]] std::string name_of(Slot slot);
 
@@ -175,6 +192,8 @@ struct Accesses {
 struct Communicator {
   std::string name;  ///< "world", "group2"
   std::vector<int> ranks;
+
+  friend bool operator==(const Communicator&, const Communicator&) = default;
 };
 
 /// What one rank does in one step. `actions` is the issue order: waits refer only to earlier actions, and
@@ -187,6 +206,8 @@ struct RankProgram {
   std::vector<int> owned_shards;          ///< owned_shards[k]: shard in owned slot k and total slot k
   int slice = 0;  ///< of Program::owned_slices: what the rank holds of each shard in `owned_shards`
   int embeddings_slice = -1;  ///< the only slice of the embeddings that it holds, if any; -1: all of them
+
+  friend bool operator==(const RankProgram&, const RankProgram&) = default;
 };
 
 /// One training step of all ranks: the only description of a schedule. Engine, prediction, timeline,
@@ -203,6 +224,8 @@ struct Program {
   topology::Groups groups{{1}};
   std::vector<Communicator> communicators;
   std::vector<RankProgram> ranks;
+
+  friend bool operator==(const Program&, const Program&) = default;
 };
 
 /// How the program's ranks cut the model.
@@ -225,11 +248,7 @@ struct Program {
 /// One action as a line: "F s3 m1 w0 a0 x0", "send W3 w1 -> r5", "reduce G3 g0 root r2 @group0".
 [[nodiscard]] std::string to_text(const Action& action, const Program& program);
 
-/// The whole program; parse_program(to_text(p)) is p again. Lines of a rank:
-///   <tick> <lane> <action> [after <lane>:<count> ...]
+/// The whole program. Lines of a rank: <tick> <lane> <action> [after <lane>:<count> ...]
 [[nodiscard]] std::string to_text(const Program& program);
-
-/// Throws InputError with line number and what was expected.
-[[nodiscard]] Program parse_program(std::string_view text);
 
 }  // namespace minitaw::schedule

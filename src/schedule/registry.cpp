@@ -100,36 +100,24 @@ int shards_per_rank(const Spec& spec) {
   return entry_of(spec.name).shards_per_rank * number_of(spec, "chunks", 1);
 }
 
-namespace {
-
-void check_replicas(const Request& request, const Entry& entry) {
-  const int ranks = request.groups.ranks();
-  if (request.replicas == 1) return;
-  if (!entry.replicable)
-    throw InputError(fmt::format("replicas: {} has no copies to make; use replicas = 1", entry.name));
-  if (request.replicas < 1 || ranks % request.replicas != 0)
-    throw InputError(fmt::format("replicas: {} ranks cannot be shared by {} copies; use a divisor of {}",
-                                 ranks, request.replicas, ranks));
-  (void)groups_of_copy(request.groups, request.replicas);
-}
-
-void check_micro_batches(const Request& request, const Entry& entry) {
-  const int sharers = entry.passes_activations ? request.replicas : request.groups.ranks();
-  if (request.micro_batches < 1 || request.micro_batches % sharers != 0)
-    throw InputError(
-        fmt::format("micro_batches: {} micro-batches cannot be shared evenly by {} {}; use a multiple of {}",
-                    request.micro_batches, sharers, entry.passes_activations ? "copies" : "ranks", sharers));
-}
-
-}  // namespace
-
 void check(const Request& request) {
   const Entry& entry = entry_of(request.spec.name);
   const int ranks = request.groups.ranks();
   if (entry.one_rank && ranks != 1)
     throw InputError(fmt::format("schedule: {} runs on 1 rank, not {}; set ranks = 1", entry.name, ranks));
-  check_replicas(request, entry);
-  check_micro_batches(request, entry);
+  if (request.replicas != 1) {
+    if (!entry.replicable)
+      throw InputError(fmt::format("replicas: {} has no copies to make; use replicas = 1", entry.name));
+    if (request.replicas < 1 || ranks % request.replicas != 0)
+      throw InputError(fmt::format("replicas: {} ranks cannot be shared by {} copies; use a divisor of {}",
+                                   ranks, request.replicas, ranks));
+    (void)groups_of_copy(request.groups, request.replicas);
+  }
+  const int sharers = entry.passes_activations ? request.replicas : ranks;
+  if (request.micro_batches < 1 || request.micro_batches % sharers != 0)
+    throw InputError(
+        fmt::format("micro_batches: {} micro-batches cannot be shared evenly by {} {}; use a multiple of {}",
+                    request.micro_batches, sharers, entry.passes_activations ? "copies" : "ranks", sharers));
   const int each = shards_per_rank(request.spec), shards = each * request.ranks_of_copy();
   if (request.layers < shards)
     throw InputError(
@@ -160,16 +148,13 @@ std::vector<std::string> options_without_effect(Request request) {
   request.micro_batches = 2 * ranks;
   request.layers =
       std::min(request.layers, std::max(4, 2 * shards_per_rank(request.spec) * request.ranks_of_copy()));
-  const auto actions = [](const Request& of) {
-    Program program = build(of);
-    program.schedule.clear();
-    return to_text(program);
-  };
-  const std::string all = actions(request);
+  const Program all = build(request);
   for (const auto& [name, value] : request.spec.options) {
     Request without = request;
     without.spec.options.erase(name);
-    if (actions(without) == all) names.push_back(name);
+    Program program = build(without);
+    program.schedule = all.schedule;
+    if (program == all) names.push_back(name);
   }
   return names;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,6 +13,9 @@ namespace minitaw::schedule {
 struct Spec {
   std::string name;
   std::map<std::string, std::string> options;
+
+  friend auto operator<=>(const Spec&, const Spec&) = default;
+  friend bool operator==(const Spec&, const Spec&) = default;  // nvcc 13 does not derive it
 };
 /// Throws InputError for an unknown schedule or option (naming the nearest known one) or a value that the
 /// option does not take.
@@ -29,6 +33,9 @@ struct Request {
 
   [[nodiscard]] int ranks_of_copy() const { return groups.ranks() / replicas; }
   [[nodiscard]] int micro_batches_of_rank() const { return micro_batches / groups.ranks(); }
+
+  friend auto operator<=>(const Request&, const Request&) = default;
+  friend bool operator==(const Request&, const Request&) = default;
 };
 
 /// One option of a schedule, for parsing and help.

@@ -138,68 +138,37 @@ double backward_input(const Work& forward, model::Recompute recompute) {
          (recompute == model::Recompute::block ? forward.attention : 0);
 }
 
-/// Of what a rank keeps of a shard or the embeddings: a slice, if the program cuts them.
-double elements_saved(int rank, const Action& a, const Layout& layout, const Program& program) {
-  if (a.kind == Kind::update && a.payload == Payload::embeddings)
-    return static_cast<double>(layout.embeddings.slice);
-  const SlotClass cls = a.slots[a.kind == Kind::update ? 1 : 0].cls;
-  return static_cast<double>(held(program, rank, cls, a.shard, layout).count);
-}
-
 /// Bytes of memory that an action reads and writes, where that is what takes its time.
 double touched_bytes(int rank, const Action& a, const Layout& layout, const Program& program) {
   const auto compute = static_cast<double>(model::bytes_of(layout.shape.dtype));
   constexpr double fp32 = sizeof(float);
-  if (a.kind == Kind::embed || a.kind == Kind::embed_backward)
+  const auto kept = [&](Slot slot) { return held(program, rank, slot.cls, a.shard, layout).count; };
+  switch (a.kind) {
+  case Kind::embed:
+  case Kind::embed_backward:
     return 2 * static_cast<double>(model::hidden_bytes(layout.shape));
-  if (a.kind == Kind::update)  // gradient, two moments and master weights; the weights themselves
-    return elements_saved(rank, a, layout, program) * (7 * fp32 + compute);
-  if (a.kind == Kind::zero) return elements_saved(rank, a, layout, program) * fp32;
-  if (a.kind != Kind::accumulate && a.kind != Kind::load) return 0;
-  const auto elements = static_cast<double>(moved(a, layout).count);
-  if (a.kind == Kind::load) return elements * 2 * compute;
-  return elements * (compute + (a.accumulates ? 2 : 1) * fp32);
+  case Kind::update:  // gradient, two moments and master weights; the weights themselves
+    return static_cast<double>(of_embeddings(a.payload) ? layout.embeddings.slice : kept(a.slots[1])) *
+           (7 * fp32 + compute);
+  case Kind::zero:
+    return static_cast<double>(kept(a.slots[0])) * fp32;
+  case Kind::load:
+    return static_cast<double>(moved(a, layout).count) * 2 * compute;
+  case Kind::accumulate:
+    return static_cast<double>(moved(a, layout).count) * (compute + (a.accumulates ? 2 : 1) * fp32);
+  default:
+    return 0;
+  }
 }
 
-class Rates {
-public:
-  Rates(const Program& program, Layout layout, const Machine& machine)
-      : program_(&program), layout_(std::move(layout)), machine_(machine) {
-    for (const Communicator& c : program.communicators) apart_.push_back(leaves_group(c));
-  }
-
-  double operator()(int rank, const Action& a) const {
-    if (is_communication(a.kind)) return moved_bytes(a, layout_) * rounds(a) / bandwidth(rank, a);
-    return flops(a, layout_) / machine_.flops + touched_bytes(rank, a, layout_, *program_) / machine_.memory;
-  }
-
-private:
-  [[nodiscard]] bool leaves_group(const Communicator& c) const {
-    for (const int rank : c.ranks)
-      if (!program_->groups.together(rank, c.ranks.front())) return true;
-    return false;
-  }
-
-  [[nodiscard]] double bandwidth(int rank, const Action& a) const {
-    const bool far =
-        is_point_to_point(a.kind) ? !program_->groups.together(rank, a.peer) : apart_[a.communicator];
-    return far ? machine_.between : machine_.inside;
-  }
-
-  /// How often a buffer crosses a rank's link.
-  [[nodiscard]] double rounds(const Action& a) const {
-    if (is_point_to_point(a.kind)) return 1;
-    const auto members = static_cast<double>(program_->communicators[a.communicator].ranks.size());
-    if (members < 2) return 0;
-    if (is_rooted(a.kind)) return 1;
-    return (a.kind == Kind::all_reduce ? 2 : 1) * (members - 1) / members;
-  }
-
-  const Program* program_;
-  Layout layout_;
-  Machine machine_;
-  std::vector<bool> apart_;  ///< by communicator: whether it reaches beyond a group
-};
+/// How often the buffer of a transfer crosses a rank's link.
+double rounds(const Action& a, const Program& program) {
+  if (is_point_to_point(a.kind)) return 1;
+  const auto members = static_cast<double>(program.communicators[a.communicator].ranks.size());
+  if (members < 2) return 0;
+  if (is_rooted(a.kind)) return 1;
+  return (a.kind == Kind::all_reduce ? 2 : 1) * (members - 1) / members;
+}
 
 }  // namespace
 
@@ -223,14 +192,22 @@ double moved_bytes(const Action& action, const Layout& layout) {
 
 Costs costs_of(const Program& program, const Layout& layout, const Machine& machine,
                const std::vector<std::int64_t>& micro_batch_per_rank) {
-  const Rates rates(program, layout, machine);
-  if (micro_batch_per_rank.empty()) return rates;
-  // All that is done with a micro-batch is proportional to B.
-  std::vector<double> factors;
-  for (const std::int64_t own : micro_batch_per_rank)
-    factors.push_back(static_cast<double>(own) / static_cast<double>(layout.shape.micro_batch));
-  return [rates, factors](int rank, const Action& action) {
-    return rates(rank, action) * (action.micro_batch >= 0 ? factors[rank] : 1);
+  std::vector<bool> apart;  // by communicator: whether it reaches beyond a group
+  for (const Communicator& c : program.communicators)
+    apart.push_back(std::ranges::any_of(
+        c.ranks, [&](int rank) { return !program.groups.together(rank, c.ranks.front()); }));
+  return [=, &program](int rank, const Action& a) {
+    // All that is done with a micro-batch is proportional to B.
+    const double factor =
+        micro_batch_per_rank.empty() || a.micro_batch < 0
+            ? 1
+            : static_cast<double>(micro_batch_per_rank[rank]) / static_cast<double>(layout.shape.micro_batch);
+    if (!is_communication(a.kind))
+      return factor *
+             (flops(a, layout) / machine.flops + touched_bytes(rank, a, layout, program) / machine.memory);
+    const bool far =
+        is_point_to_point(a.kind) ? !program.groups.together(rank, a.peer) : apart[a.communicator];
+    return factor * (moved_bytes(a, layout) * rounds(a, program) / (far ? machine.between : machine.inside));
   };
 }
 

@@ -44,13 +44,14 @@ private:
     if (ranks != program_.groups.ranks())
       fail(Rule::slots_accounted, "{} ranks have actions, but the groups {} have {}", ranks,
            program_.groups.text(), program_.groups.ranks());
-    if (program_.shards < 1 || program_.micro_batches < 1 || program_.embeddings_slices < 1)
-      fail(Rule::exact_gradients, "a step needs at least one shard, micro-batch and slice of the embeddings");
-    if (program_.shard_parts < 1 || program_.owned_slices < 1 ||
-        program_.shard_parts % program_.owned_slices != 0)
-      fail(Rule::exact_gradients, "the slices that ranks keep must be made of whole parts");
-    if (program_.embeddings_split && program_.embeddings_slices != 2)
-      fail(Rule::exact_gradients, "split embeddings have two slices");
+    const int least = std::min({program_.shards, program_.micro_batches, program_.shard_parts,
+                                program_.owned_slices, program_.embeddings_slices});
+    if (least < 1 || program_.shard_parts % program_.owned_slices != 0 ||
+        (program_.embeddings_split && program_.embeddings_slices != 2))
+      fail(Rule::exact_gradients, "the numbers of shards, micro-batches, parts and slices do not fit");
+    const auto holds = [](const RankProgram& r) { return r.slots[index_of(SlotClass::embeddings)] > 0; };
+    if (std::ranges::none_of(program_.ranks, holds))
+      fail(Rule::exact_gradients, "no rank holds the embeddings");
     for (const Communicator& c : program_.communicators) check_communicator(c);
   }
 
@@ -72,9 +73,11 @@ private:
       fail(Rule::exact_gradients, "keeps a slice that there is not");
     const auto count = [&](SlotClass cls) { return here().slots[index_of(cls)]; };
     const int owned_shards = static_cast<int>(here().owned_shards.size());
-    if (count(SlotClass::owned) != owned_shards || count(SlotClass::accumulator) != owned_shards)
-      fail(Rule::slots_accounted, "{} owned and {} total slots for {} owned shards", count(SlotClass::owned),
-           count(SlotClass::accumulator), owned_shards);
+    if (count(SlotClass::owned) != owned_shards || count(SlotClass::accumulator) != owned_shards ||
+        count(SlotClass::embeddings) != count(SlotClass::embeddings_accumulator))
+      fail(Rule::slots_accounted, "{} owned and {} total slots for {} owned shards, {} and {} of embeddings",
+           count(SlotClass::owned), count(SlotClass::accumulator), owned_shards, count(SlotClass::embeddings),
+           count(SlotClass::embeddings_accumulator));
     for (const int shard : here().owned_shards)
       if (shard < 0 || shard >= program_.shards)
         fail(Rule::fresh_reads, "owns shard {}, but there are {}", shard, program_.shards);
@@ -135,9 +138,8 @@ private:
 
   void check_lane(const Action& a) const {
     const bool computes = is_compute(a.kind) || a.kind == Kind::join;
-    if (computes && a.lane != Lane::compute) fail(Rule::all_waited, "belongs in lane compute");
-    if (is_communication(a.kind) && a.lane == Lane::compute)
-      fail(Rule::all_waited, "belongs in a communication lane");
+    if (a.lane == Lane::compute ? is_communication(a.kind) : computes)
+      fail(Rule::all_waited, "does not belong in lane {}", name_of(a.lane));
   }
 
   void check_partners(const Action& a) const {
@@ -148,12 +150,12 @@ private:
         fail(Rule::matched_messages, "rank {} cannot be its peer", a.peer);
       return;
     }
-    const int count = static_cast<int>(program_.communicators.size());
-    if (a.communicator < 0 || a.communicator >= count)
-      fail(Rule::same_collectives, "names communicator {} of {}", a.communicator, count);
-    const std::vector<bool>& members = members_[a.communicator];
-    if (!members[rank_]) fail(Rule::same_collectives, "the rank is not a member of the communicator");
-    if (is_rooted(a.kind) && (a.peer < 0 || a.peer >= program_.groups.ranks() || !members[a.peer]))
+    const auto member = [&](int rank) {
+      return rank >= 0 && rank < program_.groups.ranks() && members_[a.communicator][rank];
+    };
+    if (a.communicator < 0 || a.communicator >= static_cast<int>(members_.size()) || !member(rank_))
+      fail(Rule::same_collectives, "the rank is not a member of the communicator");
+    if (is_rooted(a.kind) && !member(a.peer))
       fail(Rule::same_collectives, "the root is not a member of the communicator");
   }
 
@@ -163,194 +165,127 @@ private:
   std::vector<std::vector<bool>> members_;  // of each communicator, by rank
 };
 
-// Order: what is certain inside a rank.
-
-/// clock[l]: how many actions of lane l of the rank are certainly finished. Lanes finish in order, so a
-/// counter each says everything that is known inside a rank.
-using Clock = std::array<std::int32_t, lanes>;
-
-/// What is certain when each action of a rank starts, and where the action stands in its lane.
-struct LocalOrder {
-  std::vector<Clock> start;
-  std::vector<std::int32_t> position;
-};
-
-void merge(Clock& into, const Clock& other) {
-  for (int l = 0; l < lanes; ++l) into[l] = std::max(into[l], other[l]);
-}
-
-/// Waits refer to earlier actions only, as the form demands.
-LocalOrder order_of(const RankProgram& rank) {
-  LocalOrder order;
-  std::array<std::vector<Clock>, lanes> finished;  // what is certain once the action at this position is
-  for (const Action& a : rank.actions) {
-    const auto lane = index_of(a.lane);
-    Clock clock{};
-    if (!finished[lane].empty()) clock = finished[lane].back();
-    for (int l = 0; l < lanes; ++l)
-      if (a.waits[l] > 0) merge(clock, finished[l][a.waits[l] - 1]);
-    order.start.push_back(clock);
-    order.position.push_back(static_cast<std::int32_t>(finished[lane].size()));
-    clock[lane] = order.position.back() + 1;
-    finished[lane].push_back(clock);
-  }
-  return order;
-}
-
-void check_join(const Program& program, int rank, const LocalOrder& order) {
-  const auto& actions = program.ranks[rank].actions;
-  const int last = static_cast<int>(actions.size()) - 1;
-  for (int i = 0; i < last; ++i)
-    if (actions[i].kind == Kind::join)
-      refuse(Rule::all_waited, program, rank, i + 1,
-             "comes after join, which must be the rank's last action");
-  if (last < 0 || actions[last].kind != Kind::join)
-    refuse(Rule::all_waited, program, rank, last, "the rank's last action must be join");
-  std::array<int, lanes> counts{};
-  for (const Action& a : actions) ++counts[index_of(a.lane)];
-  for (int i = 0; i < last; ++i)
-    if (const auto lane = index_of(actions[i].lane); order.position[i] >= order.start[last][lane])
-      refuse(Rule::all_waited, program, rank, i,
-             "join does not wait for it; expected a wait for {} actions of lane {}", counts[lane],
-             name_of(actions[i].lane));
-}
-
-/// Who touched a slot last: the writer of its content and, per lane, the last reader of that content. Counted
-/// from 1; 0: nobody.
-struct Users {
-  int writer = 0;
-  std::array<int, lanes> readers{};
-};
-
-class HazardCheck {
+/// What the waits of a rank make certain: readers and writers of each slot come in order, and join comes
+/// last.
+class OrderCheck {
 public:
-  HazardCheck(const Program& program, int rank, const LocalOrder& order)
-      : program_(program), rank_(rank), actions_(program.ranks[rank].actions), order_(order) {
-    for (int c = 0; c < slot_classes; ++c) users_[c].resize(program.ranks[rank].slots[c]);
+  OrderCheck(const Program& program, int rank)
+      : program_(program), rank_(rank), actions_(program.ranks[rank].actions) {
+    for (int c = 0; c < slot_classes; ++c) history_[c].resize(program.ranks[rank].slots[c]);
   }
 
   void run() {
-    for (int i = 0; i < static_cast<int>(actions_.size()); ++i)
-      for (const Access& access : accesses(actions_[i], rank_)) touch(i, access);
+    if (actions_.empty() || actions_.back().kind != Kind::join)
+      fail(Rule::all_waited, static_cast<int>(actions_.size()) - 1, "the rank's last action must be join");
+    for (int i = 0; i < static_cast<int>(actions_.size()); ++i) {
+      const Action& a = actions_[i];
+      std::vector<Finished>& lane = finished_[index_of(a.lane)];
+      Progress known = lane.empty() ? Progress{} : lane.back().known;
+      for (int l = 0; l < lanes; ++l)
+        if (a.waits[l] > 0) known = later(known, finished_[l][a.waits[l] - 1].known);
+      for (const Access& access : accesses(a, rank_)) check_access(i, known, access);
+      if (a.kind == Kind::join) check_join(i, known);
+      const int place = ++known[index_of(a.lane)];
+      lane.push_back({i, known});
+      for (const Access& access : accesses(a, rank_)) history(access.slot).touch(access, a.lane, place);
+    }
   }
 
 private:
-  void touch(int i, const Access& access) {
-    Users& users = users_[index_of(access.slot.cls)][access.slot.index];
-    if (access.read && !ordered(users.writer, i))
-      fail(Rule::fresh_reads, i, access.slot, "reads", "written", users.writer);
-    if (!access.write) {
-      users.readers[index_of(actions_[i].lane)] = i + 1;
-      return;
-    }
-    if (!ordered(users.writer, i))
-      fail(Rule::no_overwrite, i, access.slot, "overwrites", "written", users.writer);
-    for (const int reader : users.readers)
-      if (!ordered(reader, i)) fail(Rule::no_overwrite, i, access.slot, "overwrites", "read", reader);
-    users = {.writer = i + 1};
+  struct Finished {
+    int action;
+    Progress known;  ///< what is certain once it is finished
+  };
+
+  template <class... Args>
+  [[noreturn]] void fail(Rule rule, int i, fmt::format_string<Args...> what, Args&&... args) const {
+    refuse(rule, program_, rank_, i, what, std::forward<Args>(args)...);
   }
 
-  /// Whether `user` is certainly finished when action i starts.
-  [[nodiscard]] bool ordered(int user, int i) const {
-    return user == 0 || order_.position[user - 1] < order_.start[i][index_of(actions_[user - 1].lane)];
+  SlotHistory& history(Slot slot) { return history_[index_of(slot.cls)][slot.index]; }
+
+  void check_access(int i, const Progress& known, const Access& access) {
+    const auto follow = [&](Rule rule, const Progress& others, const char* does, const char* done) {
+      for (int l = 0; l < lanes; ++l)
+        if (others[l] > known[l])
+          fail(rule, i, "{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}", does,
+               name_of(access.slot), done, place(program_, rank_, finished_[l][others[l] - 1].action),
+               others[l], name_of(static_cast<Lane>(l)));
+    };
+    const SlotHistory& h = history(access.slot);
+    if (access.read) follow(Rule::fresh_reads, h.written, "reads", "written");
+    if (!access.write) return;
+    follow(Rule::no_overwrite, h.written, "overwrites", "written");
+    follow(Rule::no_overwrite, h.read, "overwrites", "read");
   }
 
-  [[noreturn]] void fail(Rule rule, int i, Slot slot, std::string_view does, std::string_view done,
-                         int user) const {
-    refuse(rule, program_, rank_, i,
-           "{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}", does,
-           name_of(slot), done, place(program_, rank_, user - 1), order_.position[user - 1] + 1,
-           name_of(actions_[user - 1].lane));
+  void check_join(int i, const Progress& known) const {
+    if (i + 1 < static_cast<int>(actions_.size()))
+      fail(Rule::all_waited, i + 1, "comes after join, which must be the rank's last action");
+    for (int l = 0; l < lanes; ++l)
+      if (const auto all = finished_[l].size(); static_cast<std::size_t>(known[l]) < all)
+        fail(Rule::all_waited, finished_[l][known[l]].action,
+             "join does not wait for it; expected a wait for {} actions of lane {}", all,
+             name_of(static_cast<Lane>(l)));
   }
 
   const Program& program_;
   int rank_;
   const std::vector<Action>& actions_;
-  const LocalOrder& order_;
-  std::array<std::vector<Users>, slot_classes> users_;
+  std::array<std::vector<Finished>, lanes> finished_;
+  std::array<std::vector<SlotHistory>, slot_classes> history_;
 };
 
 /// A content lives from the write that begins it to its last access before the next one begins, or to where
-/// that access lets go of its slot (see releases()). A part joins what is there of
-/// the same shard.
+/// that access lets go of its slot (see releases()). A part joins what is there of the same shard.
 struct Life {
   int begin = -1, last = -1;
   Payload payload = Payload::none;
   int shard = -1;
 };
 
-/// Lives of all contents of one slot class, in issue order.
-class Lives {
-public:
-  Lives(int slots, int actions) : current_(slots), change_(actions + 1) {}
-
-  void touch(int slot, int number, int release, const Action& action, bool overwrites) {
-    Life& life = current_[slot];
-    const bool joins = action.parts > 1 && life.payload == action.payload && life.shard == action.shard;
-    if (life.begin < 0 || (overwrites && !joins)) {
-      close(life);
-      life = {number, -1, action.payload, action.shard};
-    }
-    life.last = std::max(life.last, release);
-  }
-
-  /// Number of the first slot never touched, or -1.
-  [[nodiscard]] int unused() const {
-    const auto at = std::ranges::find(current_, -1, &Life::begin);
-    return at == current_.end() ? -1 : static_cast<int>(at - current_.begin());
-  }
-
-  /// Contents alive at once.
-  int peak() {
-    for (Life& life : current_) close(life);
-    int alive = 0, most = 0;
-    for (const int change : change_) most = std::max(most, alive += change);
-    return most;
-  }
-
-private:
-  void close(Life& life) {
-    if (life.begin < 0) return;
-    ++change_[life.begin];
-    --change_[life.last + 1];
-    life = {};
-  }
-
-  std::vector<Life> current_;
-  std::vector<int> change_;  // of the number of contents alive, at each action
-};
-
+/// The slots of a rank for what passes through are as many as contents live at once.
 void check_slots(const Program& program, int rank) {
   const RankProgram& here = program.ranks[rank];
-  const int actions = static_cast<int>(here.actions.size());
-  std::vector<Lives> lives;
-  for (const int slots : here.slots) lives.emplace_back(slots, slots > 0 ? actions : 0);
   const std::vector<int> ends = releases(here);
-  for (int i = 0; i < actions; ++i)
-    for (const Access& access : accesses(here.actions[i], rank))
-      lives[index_of(access.slot.cls)].touch(access.slot.index, i, ends[i], here.actions[i],
-                                             access.write && !access.read);
-  for (int c = 0; c < slot_classes; ++c) {
-    const auto cls = static_cast<SlotClass>(c);
-    const char letter = letter_of(cls);
-    if (const int unused = lives[c].unused(); unused >= 0)
-      refuse(Rule::slots_accounted, program, rank, -1, "declares {} slots {}, but never uses {}{}",
-             here.slots[c], letter, letter, unused);
-    if (const int peak = lives[c].peak(); !is_permanent(cls) && peak != here.slots[c])
+  std::array<std::vector<Life>, slot_classes> current;
+  std::array<std::vector<int>, slot_classes> change;  // of the number of contents alive, at each action
+  for (std::size_t c = 0; c < slot_classes; ++c) {
+    current[c].resize(here.slots[c]);
+    if (here.slots[c] > 0) change[c].resize(here.actions.size() + 1);
+  }
+  const auto close = [&](std::size_t c, const Life& life) {
+    if (life.begin < 0) return;
+    ++change[c][life.begin];
+    --change[c][life.last + 1];
+  };
+  for (int i = 0; i < static_cast<int>(here.actions.size()); ++i)
+    for (const Access& access : accesses(here.actions[i], rank)) {
+      const Action& a = here.actions[i];
+      const std::size_t c = index_of(access.slot.cls);
+      Life& life = current[c][access.slot.index];
+      const bool joins = a.parts > 1 && life.payload == a.payload && life.shard == a.shard;
+      if (life.begin < 0 || (access.write && !access.read && !joins)) {
+        close(c, life);
+        life = {i, i, a.payload, a.shard};
+      }
+      life.last = std::max(life.last, ends[i]);
+    }
+  for (std::size_t c = 0; c < slot_classes; ++c) {
+    for (const Life& life : current[c]) close(c, life);
+    int alive = 0, most = 0;
+    for (const int more : change[c]) most = std::max(most, alive += more);
+    if (const auto cls = static_cast<SlotClass>(c); !is_permanent(cls) && most != here.slots[c])
       refuse(Rule::slots_accounted, program, rank, -1,
-             "declares {} slots {}, but at most {} of their contents live at once", here.slots[c], letter,
-             peak);
+             "declares {} slots {}, but at most {} of their contents live at once", here.slots[c],
+             letter_of(cls), most);
   }
 }
 
 void check(const Program& program) {
   FormCheck(program).run();
   const int ranks = static_cast<int>(program.ranks.size());
-  for (int r = 0; r < ranks; ++r) {
-    const LocalOrder order = order_of(program.ranks[r]);
-    HazardCheck(program, r, order).run();
-    check_join(program, r, order);
-  }
+  for (int r = 0; r < ranks; ++r) OrderCheck(program, r).run();
   check_contents(program);
   for (int r = 0; r < ranks; ++r) check_slots(program, r);
 }
@@ -371,6 +306,55 @@ std::optional<Violation> validate(const Program& program) {
     return refusal.violation;
   }
   return std::nullopt;
+}
+
+std::string grid(const Program& program, const std::optional<Violation>& mark) {
+  // A failure in a large program shows its surroundings only.
+  constexpr int most_ranks = 12, most_ticks = 8;
+  const auto marked = [&](int rank, int action) {
+    return mark && mark->rank == rank && mark->action == action;
+  };
+  int first_rank = 0, last_rank = static_cast<int>(program.ranks.size()), first_tick = 0, last_tick = 0;
+  for (const RankProgram& rank : program.ranks)
+    for (const Action& a : rank.actions) {
+      first_tick = std::min(first_tick, a.tick);
+      last_tick = std::max(last_tick, a.tick + 1);
+    }
+  const auto narrow = [](int& first, int& last, int centre, int most) {
+    first = std::clamp(centre - most / 2, first, std::max(first, last - most));
+    last = std::min(last, first + most);
+  };
+  if (mark) {
+    const bool at_action = mark->rank >= 0 && mark->action >= 0;
+    narrow(first_rank, last_rank, std::max(mark->rank, 0), most_ranks);
+    narrow(first_tick, last_tick, at_action ? program.ranks[mark->rank].actions[mark->action].tick : 0,
+           most_ticks);
+  }
+  std::vector<std::vector<std::string>> rows = {{"tick"}};
+  for (int t = first_tick; t < last_tick; ++t) rows[0].push_back(std::to_string(t));
+  for (int r = first_rank; r < last_rank; ++r) {
+    std::vector<std::string>& row = rows.emplace_back(rows[0].size());
+    row[0] = fmt::format("r{}{}", r, marked(r, -1) ? " <--" : "");
+    for (int i = 0; const Action& a : program.ranks[r].actions) {
+      const bool here = marked(r, i++);
+      if (a.tick < first_tick || a.tick >= last_tick || (!is_visit(a.kind) && !here)) continue;
+      std::string& cell = row[a.tick - first_tick + 1];
+      cell += fmt::format("{}{}", cell.empty() ? "" : " ", name_of(a.kind));
+      if (a.shard >= 0) cell += fmt::format(" s{}", a.shard);
+      if (a.micro_batch >= 0) cell += fmt::format(" m{}", a.micro_batch);
+      if (here) cell += " <--";
+    }
+  }
+  std::vector<std::size_t> widths(rows[0].size());
+  for (const auto& row : rows)
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+  std::string text;
+  for (const auto& row : rows) {
+    text += fmt::format("{:<8}", row[0]);
+    for (std::size_t c = 1; c < row.size(); ++c) text += fmt::format("| {:<{}} ", row[c], widths[c]);
+    text += "\n";
+  }
+  return text;
 }
 
 void require_valid(const Program& program) {

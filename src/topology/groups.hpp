@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,9 @@ public:
   [[nodiscard]] std::vector<int> members(int group) const;
   /// "1+2+3"
   [[nodiscard]] std::string text() const;
+
+  friend auto operator<=>(const Groups&, const Groups&) = default;
+  friend bool operator==(const Groups&, const Groups&) = default;  // nvcc 13 does not derive it
 
 private:
   std::vector<int> sizes_;

@@ -6,6 +6,7 @@
 
 #include "engine/account.hpp"
 #include "schedule/execute.hpp"
+#include "schedule/parse.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/simulate.hpp"
 #include "seed.hpp"

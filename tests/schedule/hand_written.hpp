@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "schedule/parse.hpp"
+
 /// Valid programs small enough to follow by hand: the ground that the validator stands on.
 namespace minitaw::schedule::hand_written {
 

@@ -6,7 +6,6 @@
 #include <numeric>
 #include <optional>
 #include <random>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -144,6 +143,7 @@ public:
   Simulator(const Program& program, std::uint64_t seed)
       : p_(program), random_(seed), ranks_(program.ranks.size()) {
     for (int r = 0; r < count(); ++r) set_up(r);
+    match_transfers();
   }
 
   void run() {
@@ -166,8 +166,7 @@ private:
     int rank, lane;
     int member;  // of the running actions, which ends; -1: the next action starts
   };
-  /// Name of a queue of transfers and the number of one in it.
-  using Ticket = std::tuple<int, int, int, int, int>;
+  using Sides = std::vector<std::pair<int, int>>;  ///< ranks and actions
 
   [[nodiscard]] int count() const { return static_cast<int>(ranks_.size()); }
   [[nodiscard]] const Action& at(int r, int i) const { return p_.ranks[r].actions[i]; }
@@ -177,19 +176,10 @@ private:
   }
   Buffer& slot(int r, Slot s) { return ranks_[r].slots[{s.cls, s.index}]; }
   [[nodiscard]] int width(SlotClass cls) const {
-    switch (cls) {
-    case SlotClass::owned:
-    case SlotClass::accumulator:
-    case SlotClass::weights:
-    case SlotClass::gradient:
-    case SlotClass::contribution:
-      return p_.shard_parts;
-    case SlotClass::embeddings:
-    case SlotClass::embeddings_accumulator:
-      return per_slice * p_.embeddings_slices;
-    default:
-      return 1;
-    }
+    if (of_embeddings(cls)) return per_slice * p_.embeddings_slices;
+    const bool per_micro_batch =
+        cls == SlotClass::saved || cls == SlotClass::deferred || cls == SlotClass::hidden;
+    return per_micro_batch ? 1 : p_.shard_parts;
   }
   /// What the rank keeps of each of its shards, and of the embeddings.
   [[nodiscard]] Run owned_run(int r) const {
@@ -286,41 +276,43 @@ private:
           put(slot(r, access.slot), touched(r, a, k), junk(touched(r, a, k).size()));
     for (int k = 0; k < 4; ++k)
       if (a.slots[k].valid()) running.left[k] = slot(r, a.slots[k]);
-    if (is_communication(a.kind)) open(r, a, i);
   }
 
   void check_join(int r) const {
-    int open = 0;
-    for (int l = 0; l < lanes; ++l) open += static_cast<int>(ranks_[r].lanes_state[l].running.size());
     int finished = 0;
-    for (int l = 0; l < lanes; ++l) finished += ranks_[r].lanes_state[l].finished;
-    if (open > 0 || finished + 1 != static_cast<int>(p_.ranks[r].actions.size()))
-      throw Wrong{"joins too early"};
+    for (const LaneState& lane : ranks_[r].lanes_state) finished += lane.finished;
+    if (finished + 1 != static_cast<int>(p_.ranks[r].actions.size())) throw Wrong{"joins too early"};
   }
 
-  // Transfers: each side takes the next number of its queue; a number with all sides there can happen.
-
-  /// What leaves on one lane may arrive on another.
-  static int queue_kind(const Action& a) { return static_cast<int>(a.payload); }
-
-  void open(int r, const Action& a, int i) {
-    std::tuple<int, int, int, int> queue;
-    if (a.kind == Kind::send) queue = {r, a.peer, queue_kind(a), 0};
-    if (a.kind == Kind::recv) queue = {a.peer, r, queue_kind(a), 1};
-    if (is_collective(a.kind)) queue = {-1 - a.communicator, r, static_cast<int>(a.lane), 0};
-    const int number = taken_[queue]++;
-    const Ticket ticket = is_collective(a.kind)
-                              ? Ticket{-1 - a.communicator, 0, static_cast<int>(a.lane), 0, number}
-                              : Ticket{std::get<0>(queue), std::get<1>(queue), queue_kind(a), 0, number};
-    sides_[ticket].push_back({r, i});
-    ticket_of_[{r, i}] = ticket;
+  /// Sides of a transfer belong together if they are the same in number in their queues: of sender, receiver
+  /// and payload, whatever their lanes, or of communicator and lane.
+  void match_transfers() {
+    std::map<std::array<int, 5>, int> taken;     // by queue and side
+    std::map<std::array<int, 4>, Sides> places;  // by queue and number
+    for (int r = 0; r < count(); ++r)
+      for (int i = 0; const Action& a : p_.ranks[r].actions) {
+        const bool all = is_collective(a.kind), sends = a.kind == Kind::send;
+        const int from = all ? -1 : sends ? r : a.peer, to = all ? a.communicator : sends ? a.peer : r;
+        const int what = static_cast<int>(all ? index_of(a.lane) : index_of(a.payload));
+        if (is_communication(a.kind))
+          places[{from, to, what, taken[{from, to, what, all ? r : 0, sends ? 1 : 0}]++}].emplace_back(r, i);
+        ++i;
+      }
+    for (const auto& [place, sides] : places)
+      for (const auto& side : sides) sides_[side] = sides;
   }
 
+  /// A transfer can end once all of its sides are under way.
   bool can_end(int r, int i) {
     const Action& a = at(r, i);
     if (!is_communication(a.kind)) return true;
     const std::size_t wanted = is_collective(a.kind) ? p_.communicators[a.communicator].ranks.size() : 2;
-    return sides_[ticket_of_[{r, i}]].size() == wanted;
+    const Sides& sides = sides_[{r, i}];
+    return sides.size() == wanted && std::ranges::all_of(sides, [&](const auto& side) {
+             const auto& running =
+                 ranks_[side.first].lanes_state[index_of(at(side.first, side.second).lane)].running;
+             return std::ranges::find(running, side.second, &Running::action) != running.end();
+           });
   }
 
   Running take(int r, int i) {
@@ -353,7 +345,7 @@ private:
     const int i = ranks_[e.rank].lanes_state[e.lane].running[e.member].action;
     const Action& a = at(e.rank, i);
     if (!is_communication(a.kind)) return compute(e.rank, a, take(e.rank, i));
-    const auto sides = sides_[ticket_of_[{e.rank, i}]];
+    const Sides sides = sides_[{e.rank, i}];
     for (const auto& [r, k] : sides)
       if (at(r, k).shard != a.shard || at(r, k).parts != a.parts) throw Wrong{"sizes differ"};
     if (is_collective(a.kind)) return collective(sides);
@@ -371,7 +363,7 @@ private:
     put(slot(side.first, a.slots[0]), touched(side.first, a, 0), content);
   }
 
-  void collective(const std::vector<std::pair<int, int>>& sides) {
+  void collective(const Sides& sides) {
     const Action first = at(sides[0].first, sides[0].second);
     std::map<int, Buffer> in;
     for (const auto& [r, i] : sides) {
@@ -489,9 +481,7 @@ private:
   const Program& p_;
   std::mt19937_64 random_;
   std::vector<Rank> ranks_;
-  std::map<std::tuple<int, int, int, int>, int> taken_;
-  std::map<Ticket, std::vector<std::pair<int, int>>> sides_;
-  std::map<std::pair<int, int>, Ticket> ticket_of_;
+  std::map<std::pair<int, int>, Sides> sides_;  ///< of each side of a transfer
 };
 
 }  // namespace

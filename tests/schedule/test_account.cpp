@@ -6,12 +6,9 @@
 #include "model/plan.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/program.hpp"
-#include "schedule/shapes.hpp"
 
 namespace minitaw::schedule {
 namespace {
-
-using hand_written::with;
 
 /// A small model of odd sizes, its blocks of unequal width, so that no two shards have the same size.
 model::Layout layout_for(int shards, int slices, int layers, model::Dtype dtype = model::Dtype::fp32) {
@@ -118,34 +115,6 @@ TEST(Bytes, RingsLeaveOneSliceOutOnEachLink) {
   EXPECT_EQ(sum_over_links(reduced, Traffic::gradients), 2U * 3 * 4 * shard);
 }
 
-/// Point to point every message carries one shard, so bytes between groups follow from the messages, whatever
-/// the sizes of groups and shards.
-TEST(Bytes, BetweenGroupsEqualMessagesTimesShards) {
-  for (int ranks = 1; ranks <= 9; ++ranks)
-    for (const topology::Groups& groups : shapes::groupings(ranks))
-      for (const char* spec : {"tawpipe", "tawpipe:gwps=off"}) {
-        const Request request{parse_spec(spec), groups, 2 * ranks, 2 * ranks + 1};
-        const Program program = build(request);
-        const model::Layout layout = layout_for(program.shards, program.embeddings_slices, request.layers);
-        std::array<std::uint64_t, 2> between{}, inside{};
-        for (int r = 0; r < ranks; ++r)
-          for (const Action& a : program.ranks[r].actions) {
-            const int kind = a.payload == Payload::gradient ? 1 : 0;
-            if (a.payload != Payload::weights && a.payload != Payload::gradient) continue;
-            if (a.kind == Kind::recv)
-              (groups.together(r, a.peer) ? inside : between)[kind] += fp32_bytes(layout, a.shard);
-            // Each member but the root takes part in one link of the chain.
-            const bool chain = a.kind == Kind::broadcast || a.kind == Kind::reduce;
-            if (chain && a.peer != r) inside[kind] += fp32_bytes(layout, a.shard);
-          }
-        const ByteMatrix matrix = bytes(program, layout);
-        EXPECT_EQ(matrix.between(groups, Traffic::weights), between[0]) << shapes::name_of(request);
-        EXPECT_EQ(matrix.between(groups, Traffic::gradients), between[1]) << shapes::name_of(request);
-        EXPECT_EQ(matrix.inside(groups, Traffic::weights), inside[0]) << shapes::name_of(request);
-        EXPECT_EQ(matrix.inside(groups, Traffic::gradients), inside[1]) << shapes::name_of(request);
-      }
-}
-
 std::uint64_t bytes_of(const Footprint& footprint, Memory kind) {
   return footprint.by_kind[static_cast<std::size_t>(kind)];
 }
@@ -196,19 +165,6 @@ TEST(MemoryAccount, SlotsComeInOrderAndLanesWithoutSumsStageNothing) {
     }
     EXPECT_EQ(order, "h0t0a0b0x0e0f0");
   }
-}
-
-/// The owner keeps its own shard; whoever lacks one has as few buffers for it as the prefetch asks for.
-TEST(MemoryAccount, DeeperPrefetchTakesMoreWeightSlots) {
-  const auto weight_slots = [](const char* spec) {
-    const Program program = build({parse_spec(spec), topology::Groups::equal(12, 3), 12, 12});
-    int most = 0;
-    for (const RankProgram& rank : program.ranks)
-      most = std::max(most, rank.slots[static_cast<std::size_t>(SlotClass::weights)]);
-    return most;
-  };
-  EXPECT_LT(weight_slots("tawpipe:prefetch=1"), weight_slots("tawpipe:prefetch=2"));
-  EXPECT_LT(weight_slots("tawpipe:prefetch=2"), weight_slots("tawpipe:prefetch=3"));
 }
 
 TEST(Messages, RelayAndGroupByHand) {

@@ -11,7 +11,7 @@
 #include <set>
 #include <sstream>
 
-#include "schedule/program.hpp"
+#include "schedule/parse.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {

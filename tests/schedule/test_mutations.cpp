@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <random>
 #include <utility>
 #include <vector>
 
-#include "base/error.hpp"
+#include "possible.hpp"
 #include "sanitized.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/program.hpp"
@@ -18,8 +20,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
-std::size_t lane_of(const Action& a) { return static_cast<std::size_t>(a.lane); }
 
 /// How many actions of the lane of action `i` come before it.
 int position(const RankProgram& rank, int i) {
@@ -32,9 +32,10 @@ int draw(std::mt19937& random, int count) {
   return static_cast<int>(random() % static_cast<unsigned>(count));
 }
 
-bool change(int& value, int range, std::mt19937& random) {
+template <class Number>
+bool change(Number& value, int range, std::mt19937& random) {
   if (value < 0 || range < 2) return false;
-  value = (value + 1 + draw(random, range - 1)) % range;
+  value = static_cast<Number>((value + 1 + draw(random, range - 1)) % range);
   return true;
 }
 
@@ -47,11 +48,7 @@ bool change_wait(Action& a, bool drop, std::mt19937& random) {
 
 bool change_slot(const RankProgram& rank, Action& a, std::mt19937& random) {
   Slot& slot = a.slots[draw(random, 4)];
-  if (!slot.valid()) return false;
-  int index = slot.index;
-  if (!change(index, rank.slots[static_cast<std::size_t>(slot.cls)], random)) return false;
-  slot.index = static_cast<std::int16_t>(index);
-  return true;
+  return slot.valid() && change(slot.index, rank.slots[index_of(slot.cls)], random);
 }
 
 /// Swaps with the next action of the same lane; each keeps its waits.
@@ -64,19 +61,6 @@ bool swap_in_lane(RankProgram& rank, int i) {
   return false;
 }
 
-bool change_part(Action& a, std::mt19937& random) {
-  int part = a.part;
-  if (!change(part, a.parts, random)) return false;
-  a.part = static_cast<std::int16_t>(part);
-  return true;
-}
-
-/// What the rank keeps of its shards, or of the embeddings.
-bool change_slice(const Program& program, RankProgram& rank, std::mt19937& random) {
-  return program.embeddings_split ? change(rank.embeddings_slice, program.embeddings_slices, random)
-                                  : change(rank.slice, program.owned_slices, random);
-}
-
 bool change_accumulates(Action& a) {
   const bool contributes = a.kind == Kind::backward || a.kind == Kind::backward_weight ||
                            a.kind == Kind::loss || a.kind == Kind::embed_backward ||
@@ -87,7 +71,7 @@ bool change_accumulates(Action& a) {
 
 /// Removes action `i` of a rank; waits for it become waits for the action before it.
 void remove_action(RankProgram& rank, int i) {
-  const std::size_t lane = lane_of(rank.actions[i]);
+  const std::size_t lane = index_of(rank.actions[i].lane);
   const int at = position(rank, i);
   rank.actions.erase(rank.actions.begin() + i);
   for (Action& a : rank.actions)
@@ -96,7 +80,7 @@ void remove_action(RankProgram& rank, int i) {
 
 /// Puts `action` in front of action `i`; waits keep meaning what they meant.
 void insert_action(RankProgram& rank, int i, const Action& action) {
-  const std::size_t lane = lane_of(action);
+  const std::size_t lane = index_of(action.lane);
   rank.actions.insert(rank.actions.begin() + i, action);
   const int at = position(rank, i);
   for (Action& a : rank.actions)
@@ -128,9 +112,12 @@ std::string mutate(Program& program, std::mt19937& random) {
   case 7:
     return change_accumulates(a) ? "accumulates" : "";
   case 8:
-    return change_part(a, random) ? "part" : "";
+    return change(a.part, a.parts, random) ? "part" : "";
   case 9:
-    return change_slice(program, rank, random) ? "slice" : "";
+    return (program.embeddings_split ? change(rank.embeddings_slice, program.embeddings_slices, random)
+                                     : change(rank.slice, program.owned_slices, random))
+               ? "slice"
+               : "";
   case 10:
     remove_action(rank, i);
     return "removed";
@@ -150,43 +137,31 @@ std::string worst_of(const Program& program, std::uint64_t seed) {
   return "";
 }
 
-Program generated(const char* spec, const char* groups, int micro_batches) {
-  const topology::Groups g = topology::parse_groups(groups);
-  return build({parse_spec(spec), g, micro_batches, g.ranks()});
-}
-
-/// Copies, unequal groups, more shards than ranks, single ranks.
-void add_shapes(std::vector<Program>& programs, const std::string& spec) {
-  struct Shape {
-    const char* groups;
-    int micro_batches, layers, replicas;
-  };
-  for (const Shape& shape :
-       {Shape{"2+2", 4, 4, 1}, Shape{"1+2+1", 8, 5, 1}, Shape{"3", 6, 3, 1}, Shape{"2+2", 8, 2, 2}}) {
-    const Request request =
-        shapes::with_enough_layers({parse_spec(spec), topology::parse_groups(shape.groups),
-                                    shape.micro_batches, shape.layers, shape.replicas});
-    try {
-      programs.push_back(build(request));
-    } catch (const InputError&) {  // the schedule does not take this shape
-    }
-  }
-}
-
 std::vector<Program> make_programs() {
-  std::vector<Program> result = {parse_program(hand_written::relay),
-                                 parse_program(hand_written::group),
-                                 parse_program(hand_written::pipeline),
-                                 generated("serial", "1", 2),
-                                 generated("tawpipe", "2", 2),
-                                 generated("tawpipe", "1+1+1", 3),
-                                 generated("tawpipe", "3+1", 4),
-                                 generated("tawpipe:prefetch=3", "1+2+3", 6),
-                                 generated("tawpipe:dbs=off", "2+2+2", 6),
-                                 generated("tawpipe:rails=2", "2+3", 5),
-                                 generated("tawpipe", "2+1+1+1", 5)};
-  for (const std::string& spec : shapes::tawpipe_specs()) add_shapes(result, spec);
-  for (const std::string& spec : shapes::other_specs()) add_shapes(result, spec);
+  std::vector<Program> result = {parse_program(hand_written::relay), parse_program(hand_written::group),
+                                 parse_program(hand_written::pipeline)};
+  const auto add = [&](const std::string& spec, const char* groups, int micro_batches, int layers,
+                       int replicas = 1) {
+    const Request request = shapes::with_enough_layers(
+        {parse_spec(spec), topology::parse_groups(groups), micro_batches, layers, replicas});
+    if (possible(request)) result.push_back(build(request));
+  };
+  add("serial", "1", 2, 1);
+  add("tawpipe", "2", 2, 2);
+  add("tawpipe", "1+1+1", 3, 3);
+  add("tawpipe", "3+1", 4, 4);
+  add("tawpipe:prefetch=3", "1+2+3", 6, 6);
+  add("tawpipe:dbs=off", "2+2+2", 6, 6);
+  add("tawpipe:rails=2", "2+3", 5, 5);
+  add("tawpipe", "2+1+1+1", 5, 5);
+  std::vector<std::string> specs = shapes::tawpipe_specs();
+  std::ranges::copy(shapes::other_specs(), std::back_inserter(specs));
+  for (const std::string& spec : specs) {
+    add(spec, "2+2", 4, 4);
+    add(spec, "1+2+1", 8, 5);
+    add(spec, "3", 6, 3);
+    add(spec, "2+2", 8, 2, 2);
+  }
   return result;
 }
 

@@ -74,81 +74,27 @@ void for_each_equal_grouping(int first_ranks, int last_ranks, const Check& check
       }
 }
 
-// WeiPipe: three rings and two exchanges
-
-/// How many of P ranks a map moves elsewhere.
-template <class Map>
-int moved(int ranks, const Map& to) {
-  int count = 0;
-  for (int r = 0; r < ranks; ++r) count += to(r) != r ? 1 : 0;
-  return count;
-}
-
-struct WeiPipeFormulas {
-  std::uint64_t p, n;
-
-  [[nodiscard]] std::uint64_t forward_hops() const { return n * p + p - 2 - n; }
-  [[nodiscard]] std::uint64_t backward_hops() const { return n * p + p - 2; }
-  /// Ranks r and P - r exchange shards before the backward ring starts.
-  [[nodiscard]] int fork_partner(int r) const {
-    return static_cast<int>((p - static_cast<std::uint64_t>(r)) % p);
-  }
-  /// The last hop takes gradients from r to P - 1 - r.
-  [[nodiscard]] int owner(int r) const { return static_cast<int>(p) - 1 - r; }
-};
-
-TEST(Published, WeiPipeMessages) {
+/// WeiPipe: three rings turn to the next rank, the weights forward NP+P-2-N times, weights and gradients
+/// backward NP+P-2 times. Before the backward ring starts, ranks r and P - r exchange shards, and the last
+/// hop takes gradients from r to P - 1 - r.
+TEST(Published, WeiPipeBytesOfEveryLink) {
   for_each_equal_grouping(2, 13, [](int ranks, int groups, int n) {
-    const WeiPipeFormulas f{static_cast<std::uint64_t>(ranks), static_cast<std::uint64_t>(n)};
-    const MessageCounts counts = messages(Measured("weipipe", ranks, groups, n, ranks).program);
-    const int fork = moved(ranks, [&](int r) { return f.fork_partner(r); });
-    const int last = moved(ranks, [&](int r) { return f.owner(r); });
-    EXPECT_EQ(counts.weights_between + counts.weights_inside,
-              f.p * (f.forward_hops() + f.backward_hops()) + fork);
-    EXPECT_EQ(counts.gradients_between + counts.gradients_inside, f.p * f.backward_hops() + last);
-    EXPECT_EQ(counts.broadcasts + counts.reduces, 0U);
-  });
-}
-
-/// The rings cross each border between groups once a turn, both exchanges wherever they may.
-TEST(Published, WeiPipeBytesBetweenGroups) {
-  for_each_equal_grouping(2, 13, [](int ranks, int groups, int n) {
-    const WeiPipeFormulas f{static_cast<std::uint64_t>(ranks), static_cast<std::uint64_t>(n)};
     const Measured m("weipipe", ranks, groups, n, ranks);
-    for (int k = 0; k < groups; ++k) {
-      const auto crosses = [&](int r, int to) {
-        return m.program.groups.group_of(r) == k && !m.program.groups.together(r, to);
-      };
-      std::uint64_t shards = groups > 1 ? f.forward_hops() + 2 * f.backward_hops() : 0;
-      for (int r = 0; r < ranks; ++r)
-        shards += (crosses(r, f.fork_partner(r)) ? 1 : 0) + (crosses(r, f.owner(r)) ? 1 : 0);
-      EXPECT_EQ(m.leaving(k), shards * m.shard_bytes()) << "group " << k;
-    }
-  });
-}
-
-/// Every ring turns to the next rank, but for the two exchanges.
-TEST(Published, WeiPipeRingsTurnToTheNextRank) {
-  for (int ranks = 2; ranks <= 9; ++ranks) {
-    const WeiPipeFormulas f{static_cast<std::uint64_t>(ranks), 2};
-    const Program program = Measured("weipipe", ranks, 1, 2, ranks).program;
-    int last = 0;
-    for (const Action& a : program.ranks[0].actions)
-      if (a.kind == Kind::send) last = std::max(last, a.tick);
-    for (int r = 0; r < ranks; ++r)
-      for (const Action& a : program.ranks[r].actions) {
-        if (a.kind != Kind::send) continue;
-        const bool fork = a.payload == Payload::weights && a.tick == ranks - 1;
-        const bool owned = a.payload == Payload::gradient && a.tick == last;
-        EXPECT_EQ(a.peer, fork    ? f.fork_partner(r)
-                          : owned ? f.owner(r)
-                                  : (r + 1) % ranks)
-            << "rank " << r << ", tick " << a.tick;
-        if (owned) {
-          EXPECT_EQ(program.ranks[a.peer].owned_shards, std::vector<int>{a.shard});
-        }
+    const std::uint64_t backward = n * ranks + ranks - 2, forward = backward - n;
+    for (int from = 0; from < ranks; ++from)
+      for (int to = 0; to < ranks; ++to) {
+        if (from == to) continue;
+        const bool next = to == (from + 1) % ranks;
+        const std::uint64_t weights =
+            (next ? forward + backward : 0) + (to == (ranks - from) % ranks ? 1 : 0);
+        const std::uint64_t gradients = (next ? backward : 0) + (to == ranks - 1 - from ? 1 : 0);
+        EXPECT_EQ(m.matrix.at(from, to, Traffic::weights), weights * m.shard_bytes()) << from << " to " << to;
+        EXPECT_EQ(m.matrix.at(from, to, Traffic::gradients), gradients * m.shard_bytes())
+            << from << " to " << to;
       }
-  }
+    for (int r = 0; r < ranks; ++r)
+      EXPECT_EQ(m.program.ranks[r].owned_shards, std::vector{(ranks - r) % ranks});
+  });
 }
 
 // FSDP
@@ -179,7 +125,7 @@ TEST(Published, HierarchicalFsdpBytesOfEveryGroup) {
 
 /// 2 N P visits of a group need a shard; the last one stays at the N turns to the backward pass, the first at
 /// the N - 1 turns back. The owner sends it to each other group and gets a gradient from there per
-/// micro-batch.
+/// micro-batch. Inside, each shard goes from rank to rank and its gradient back.
 TEST(Published, TawPipeBytesOfEveryGroup) {
   for (const char* spec : {"tawpipe", "tawpipe:cco=off", "tawpipe:prefetch=1", "tawpipe:rails=2"})
     for_each_equal_grouping(2, 12, [spec](int ranks, int groups, int n) {
@@ -194,6 +140,11 @@ TEST(Published, TawPipeBytesOfEveryGroup) {
         EXPECT_EQ(m.leaving(k, Traffic::weights), (groups - 1U) * visits * m.shard_bytes()) << spec;
         EXPECT_EQ(m.leaving(k, Traffic::gradients), 1U * n * (ranks - size) * m.shard_bytes()) << spec;
         all += m.leaving(k);
+      }
+      if (std::string(spec) != "tawpipe:rails=2") {
+        const std::uint64_t links = groups * (size - 1), visits = 2 * n * ranks - (2 * n - 1);
+        EXPECT_EQ(m.matrix.inside(m.program.groups, Traffic::weights), links * visits * m.shard_bytes());
+        EXPECT_EQ(m.matrix.inside(m.program.groups, Traffic::gradients), links * n * ranks * m.shard_bytes());
       }
       EXPECT_EQ(all, (groups - 1U) * (3 * n * ranks - (2 * n - 1)) * m.shard_bytes()) << spec;
     });

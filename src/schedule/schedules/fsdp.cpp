@@ -122,7 +122,7 @@ Program make(const Request& request) {
   for (std::size_t i = 0; i < team.visits().size(); ++i) {
     const Visit& now = team.visits()[i];
     const std::vector<VirtualBuffer> weights = sharding.gather(now.shard, now.tick);
-    if (!now.backward) {
+    if (!now.backward()) {
       team.compute(i, weights, {});
       continue;
     }

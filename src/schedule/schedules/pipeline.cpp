@@ -25,15 +25,9 @@ struct Stages {
   }
 };
 
-/// One visit of a stage: forward, backward (both halves), backward_input or backward_weight.
-struct StageVisit {
-  Kind kind = Kind::forward;
-  int stage = 0, micro_batch = 0, tick = 0;
-};
-
-/// Visits of one rank as they are put in order, the micro-batches of each chunk in theirs. Rules may go on to
-/// round numbers of micro-batches: visits of those that there are not are left out, which keeps what is left
-/// in an order that all ranks can follow.
+/// Visits of one rank, shards being stages, as they are put in order, the micro-batches of each chunk in
+/// theirs. Rules may go on to round numbers of micro-batches: visits of those that there are not are left
+/// out, which keeps what is left in an order that all ranks can follow.
 class Order {
 public:
   Order(const Stages& stages, int rank, int micro_batches)
@@ -46,17 +40,17 @@ public:
   void remaining_weights(int chunk) {
     while (next_[chunk][2] < next_[chunk][1]) weight(chunk);
   }
-  std::vector<StageVisit> visits() && { return std::move(visits_); }
+  std::vector<Visit> visits() && { return std::move(visits_); }
 
 private:
   void visit(Kind kind, int chunk, int micro_batch) {
-    if (micro_batch < micro_batches_) visits_.push_back({kind, stages_.at(rank_, chunk), micro_batch});
+    if (micro_batch < micro_batches_) visits_.push_back({0, stages_.at(rank_, chunk), micro_batch, kind});
   }
 
   Stages stages_;
   int rank_, micro_batches_;
   std::vector<std::array<int, 3>> next_;  ///< by chunk: micro-batch of the next F, B, W
-  std::vector<StageVisit> visits_;
+  std::vector<Visit> visits_;
 };
 
 /// How rank i of p orders its work. Every rank passes activations on from stage to stage. Below, W(j) is the
@@ -131,13 +125,13 @@ void order_zb_v(Order& order, const Stages& stages, int i, int micro_batches) {
 
 /// When the visits of every rank begin if each takes one tick and messages none: a rank continues as soon as
 /// what its next visit needs is over.
-void set_ticks(std::vector<std::vector<StageVisit>>& visits, int stages, int micro_batches) {
+void set_ticks(std::vector<std::vector<Visit>>& visits, int stages, int micro_batches) {
   // Ends by stage and micro-batch; -1: not known yet.
   std::vector<std::vector<int>> forward(stages, std::vector<int>(micro_batches, -1)), backward = forward;
   std::vector<std::size_t> next(visits.size());
   std::vector<int> free(visits.size());
-  const auto needed = [&](const StageVisit& visit) {
-    const int s = visit.stage;
+  const auto needed = [&](const Visit& visit) {
+    const int s = visit.shard;
     if (visit.kind == Kind::forward) return s == 0 ? 0 : forward[s - 1][visit.micro_batch];
     if (visit.kind == Kind::backward_weight || s + 1 == stages) return 0;
     return backward[s + 1][visit.micro_batch];
@@ -146,12 +140,12 @@ void set_ticks(std::vector<std::vector<StageVisit>>& visits, int stages, int mic
     moved = false;
     for (std::size_t r = 0; r < visits.size(); ++r)
       for (; next[r] < visits[r].size(); ++next[r], moved = true) {
-        StageVisit& visit = visits[r][next[r]];
+        Visit& visit = visits[r][next[r]];
         if (needed(visit) < 0) break;
         visit.tick = std::max(needed(visit), free[r]);
         free[r] = visit.tick + 1;
-        if (visit.kind == Kind::forward) forward[visit.stage][visit.micro_batch] = free[r];
-        else if (visit.kind != Kind::backward_weight) backward[visit.stage][visit.micro_batch] = free[r];
+        if (visit.kind == Kind::forward) forward[visit.shard][visit.micro_batch] = free[r];
+        else if (visit.kind != Kind::backward_weight) backward[visit.shard][visit.micro_batch] = free[r];
       }
   }
   for (std::size_t r = 0; r < visits.size(); ++r)
@@ -162,7 +156,7 @@ void set_ticks(std::vector<std::vector<StageVisit>>& visits, int stages, int mic
 class Pipeline {
 public:
   Pipeline(Builder& builder, StageRule rule, const Stages& stages) : builder_(builder), stages_(stages) {
-    std::vector<std::vector<StageVisit>> visits;
+    std::vector<std::vector<Visit>> visits;
     for (int i = 0; i < stages.ranks; ++i) {
       for (int chunk = 0; chunk < stages.chunks; ++chunk) builder.own(i, stages.at(i, chunk));
       computers_.emplace_back(builder, i);
@@ -173,13 +167,13 @@ public:
     builder.place_embeddings(0, stages.rank_of(stages.count() - 1));
     set_ticks(visits, stages.count(), builder.micro_batches());
     for (const auto& of_rank : visits) visits_.insert(visits_.end(), of_rank.begin(), of_rank.end());
-    std::ranges::stable_sort(visits_, {}, &StageVisit::tick);
+    std::ranges::stable_sort(visits_, {}, &Visit::tick);
   }
 
   /// Emits the step; returns its last tick.
   int run() {
     int tick = 0;
-    for (const StageVisit& visit : visits_) {
+    for (const Visit& visit : visits_) {
       if (visit.tick > tick) send(tick);
       tick = visit.tick;
       emit(visit);
@@ -188,17 +182,10 @@ public:
   }
 
 private:
-  void emit(const StageVisit& what) {
-    const Visit visit{what.tick, what.stage, what.micro_batch, what.kind != Kind::forward};
-    const int rank = stages_.rank_of(what.stage);
-    Computer& computer = computers_[rank];
-    const VirtualBuffer weights = builder_.owned(rank, what.stage),
-                        total = builder_.accumulator(rank, what.stage);
-    if (what.kind == Kind::backward_weight) return computer.backward_weight(visit, total);
-    if (what.kind == Kind::forward) computer.forward(visit, weights);
-    else if (what.kind == Kind::backward) computer.backward(visit, weights, total);
-    else computer.backward_input(visit, weights);
-    pass_on(visit);
+  void emit(const Visit& visit) {
+    const int rank = stages_.rank_of(visit.shard);
+    computers_[rank].visit(visit, builder_.owned(rank, visit.shard), builder_.accumulator(rank, visit.shard));
+    if (visit.kind != Kind::backward_weight) pass_on(visit);
   }
 
   /// What the tick leaves for other ranks, which need it in a later one.
@@ -208,14 +195,14 @@ private:
   }
 
   void pass_on(const Visit& visit) {
-    const int to_stage = visit.shard + (visit.backward ? -1 : 1);
+    const int to_stage = visit.shard + (visit.backward() ? -1 : 1);
     if (to_stage < 0 || to_stage >= stages_.count()) return;
     const int from = stages_.rank_of(visit.shard), to = stages_.rank_of(to_stage);
     if (from == to) return;
-    const Payload payload = visit.backward ? Payload::activation_grad : Payload::activation;
+    const Payload payload = visit.backward() ? Payload::activation_grad : Payload::activation;
     const VirtualBuffer sent = computers_[from].hidden_state(visit.micro_batch);
     const VirtualBuffer received = builder_.value(to, SlotClass::hidden);
-    messages_.push_back({{payload, visit.backward ? visit.shard : to_stage, visit.micro_batch, {}},
+    messages_.push_back({{payload, visit.backward() ? visit.shard : to_stage, visit.micro_batch, {}},
                          {from, sent},
                          {to, received}});
     computers_[to].hidden_state(visit.micro_batch) = received;
@@ -224,7 +211,7 @@ private:
   Builder& builder_;
   Stages stages_;
   std::vector<Computer> computers_;
-  std::vector<StageVisit> visits_;  ///< of all ranks, by tick
+  std::vector<Visit> visits_;  ///< of all ranks, by tick
   std::vector<Builder::Message> messages_;
 };
 

@@ -239,9 +239,9 @@ Program make(const Request& request) {
       // At the turn from forward to backward, and back, the shard at hand is the one needed next.
       if (i == 0 || now.shard != all[k].visits()[i - 1].shard) relay.fetch(k, now.shard, now.tick);
       const std::vector<VirtualBuffer> gradients =
-          now.backward ? relay.gradients(k, now.shard) : std::vector<VirtualBuffer>();
+          now.backward() ? relay.gradients(k, now.shard) : std::vector<VirtualBuffer>();
       all[k].compute(i, relay.weights(k), gradients);
-      if (now.backward)
+      if (now.backward())
         relay.return_gradients(k, now.shard, std::min(now.tick + when.give, all[k].last_tick() + 1),
                                gradients);
     }

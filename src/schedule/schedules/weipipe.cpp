@@ -98,7 +98,8 @@ private:
     for (int r = 0; r < ranks_; ++r) {
       if (i % ranks_ == 0) forward_.at(r) = builder_.owned(r, forward_shard(r, i));
       if (works(i - r))
-        computers_[r].forward({tick, forward_shard(r, i), micro_batch(r, i - r), false}, forward_.at(r));
+        computers_[r].visit({tick, forward_shard(r, i), micro_batch(r, i - r), Kind::forward},
+                            forward_.at(r));
     }
     if (i == ranks_ - 1) fork(tick);
     if (i < last() && i % ranks_ != ranks_ - 1)
@@ -123,8 +124,8 @@ private:
     const int tick = last_tick_ = clock_.backward_tick(j);
     for (int r = 0; r < ranks_; ++r)
       if (works(j - r))
-        computers_[r].backward({tick, backward_shard(r, j), micro_batch(r, j - r), true}, backward_.at(r),
-                               gradients_.at(r), true);
+        computers_[r].visit({tick, backward_shard(r, j), micro_batch(r, j - r), Kind::backward},
+                            backward_.at(r), gradients_.at(r), true);
     const auto shard_of = [&](int r) { return backward_shard(r, j); };
     if (j == last()) return give_back(tick, shard_of);
     backward_.move(tick, Phase::fetch_inter, shard_of, to_next());
