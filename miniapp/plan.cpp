@@ -468,7 +468,7 @@ trace::Timeline timeline_of(const deck::Deck& deck, std::size_t number, const Ma
           : fmt::format("{}: {}, {}\n{}; every action takes its measured mean; transfers do not slow each "
                         "other down",
                         c.schedule, ranks_text(c), sizes, step);
-  return trace::make_timeline(*plan.program, spans, title, false);
+  return trace::make_timeline(*plan.program, spans, title);
 }
 
 void write_timeline(const Options& options, const deck::Deck& deck, const Machine& machine) {

@@ -206,7 +206,7 @@ void collect_time(const schedule::Program& program, const TimedSteps& steps, boo
   StepAccount found = account(program, spans);
   result.accounted_length = found.length;
   result.time = std::move(found.ranks);
-  if (timeline) result.timeline = trace::make_timeline(program, spans, "", true);
+  if (timeline) result.timeline = trace::make_timeline(program, spans, "");
 }
 
 void collect_memory(const Trainer& trainer, std::uint64_t peak, MPI_Comm comm, CaseResult& result) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <functional>
+#include <list>
 #include <simgrid/kernel/Timer.hpp>
 #include <simgrid/s4u.hpp>
 #include <vector>
@@ -162,13 +163,10 @@ private:
   /// An activity must not hold itself, as a callback of it that knows it would.
   template <class Activity>
   void start(const boost::intrusive_ptr<Activity>& activity, Done done) {
-    if (vacant_.empty()) vacant_.push_back((under_way_.emplace_back(), under_way_.size() - 1));
-    const std::size_t place = vacant_.back();
-    vacant_.pop_back();
-    under_way_[place] = activity;
+    const auto place = under_way_.insert(under_way_.end(), activity);
     activity->on_this_completion_cb([this, place, done = std::move(done)](const Activity&) {
-      last_ = std::move(under_way_[place]);
-      vacant_.push_back(place);
+      last_ = std::move(*place);
+      under_way_.erase(place);
       done();
     });
     activity->start();
@@ -183,9 +181,8 @@ private:
   const Machine& machine_;
   std::vector<sg::Host*> ranks_, adapters_;
   std::vector<sg::Host*> processors_;  ///< of each node, or of all
-  std::vector<sg::ActivityPtr> under_way_;
-  std::vector<std::size_t> vacant_;  ///< places in `under_way_`
-  sg::ActivityPtr last_;             ///< SimGrid still uses what has told that it is over
+  std::list<sg::ActivityPtr> under_way_;
+  sg::ActivityPtr last_;  ///< SimGrid still uses what has told that it is over
 };
 
 }  // namespace minitaw::predict

@@ -14,68 +14,46 @@ using model::Recompute;
 using schedule::Action;
 using schedule::Kind;
 
-/// Kernel by kernel, as docs/performance.md counts FLOPs and bytes.
-class Device {
-public:
-  Device(const model::Shape& shape, const Speed& speed, const Machine& machine)
-      : shape_(shape), speed_(speed), machine_(machine), tokens_(static_cast<double>(shape.tokens())),
-        hidden_(static_cast<double>(shape.hidden)),
-        width_(static_cast<double>(shape.heads * shape.head_dim())),
-        rotated_(width_ + static_cast<double>(shape.kv_heads * shape.head_dim())),
-        element_(static_cast<double>(model::bytes_of(shape.dtype))) {}
-
-  [[nodiscard]] double seconds(Kind kind, const model::Shard& shard) const {
-    double sum = 0;
-    for (int layer = shard.first_layer; layer < shard.first_layer + shard.layers; ++layer)
-      sum += block(kind, layer);
-    return sum;
+/// Seconds of a visit or of the loss, kernel by kernel, as docs/performance.md counts FLOPs and bytes.
+double seconds_of(const Action& a, const model::Layout& layout, const Speed& speed, const Machine& machine) {
+  const model::Shape& shape = layout.shape;
+  const auto tokens = static_cast<double>(shape.tokens()), hidden = static_cast<double>(shape.hidden),
+             width = static_cast<double>(shape.heads * shape.head_dim()),
+             vocab = static_cast<double>(shape.vocab),
+             rotated = width + static_cast<double>(shape.kv_heads * shape.head_dim()),
+             element = static_cast<double>(model::bytes_of(shape.dtype));
+  const auto product = [&](double in, double out) {
+    const double flops = 2 * tokens * in * out;
+    return flops / speed.products.at(flops);
+  };
+  const auto memory = [&](double elements) { return elements * element / machine.memory_rate; };
+  if (a.kind == Kind::loss) {
+    const double head = 2 * tokens * hidden * vocab;
+    return 3 * head / speed.products.at(head) + memory(tokens * (2 * vocab + 6 * hidden));
   }
-
-  [[nodiscard]] double loss() const {
-    const double flops = 2 * tokens_ * hidden_ * static_cast<double>(shape_.vocab);
-    return 3 * flops / speed_.products.at(flops) +
-           memory(tokens_ * (2 * static_cast<double>(shape_.vocab) + 6 * hidden_));
-  }
-
-private:
-  [[nodiscard]] double product(double in, double out) const {
-    const double flops = 2 * tokens_ * in * out;
-    return flops / speed_.products.at(flops);
-  }
-  /// Seconds for so many elements.
-  [[nodiscard]] double memory(double elements) const { return elements * element_ / machine_.memory_rate; }
-
-  [[nodiscard]] double block(Kind kind, int layer) const {
-    const auto ffn = static_cast<double>(shape_.ffn[layer]);
-    const double last = product(ffn, hidden_);
-    const double matrices = product(hidden_, static_cast<double>(shape_.qkv())) + product(width_, hidden_) +
-                            product(hidden_, 2 * ffn) + last;
-    const double scores = 2 * tokens_ * static_cast<double>(shape_.seq) * width_;  // causal
-    const double attention = scores / speed_.attention.at(scores);
-    const double forward_rest = memory(tokens_ * (5 * hidden_ + 3 * ffn + 2 * rotated_));
-    const double backward_rest = memory(tokens_ * (8 * hidden_ + 6 * ffn + 2 * rotated_));
-    const double again = shape_.recompute == Recompute::none    ? 0
-                         : shape_.recompute == Recompute::block ? matrices - last + attention + forward_rest
-                                                                : matrices - last + forward_rest;
+  const model::Shard& shard = layout.shards[a.shard];
+  double sum = 0;
+  for (int layer = shard.first_layer; layer < shard.first_layer + shard.layers; ++layer) {
+    const auto ffn = static_cast<double>(shape.ffn[layer]);
+    const double last = product(ffn, hidden);
+    const double matrices = product(hidden, static_cast<double>(shape.qkv())) + product(width, hidden) +
+                            product(hidden, 2 * ffn) + last;
+    const double scores = 2 * tokens * static_cast<double>(shape.seq) * width;  // causal
+    const double attention = scores / speed.attention.at(scores);
+    const double forward_rest = memory(tokens * (5 * hidden + 3 * ffn + 2 * rotated));
+    const double backward_rest = memory(tokens * (8 * hidden + 6 * ffn + 2 * rotated));
+    const double again = shape.recompute == Recompute::none    ? 0
+                         : shape.recompute == Recompute::block ? matrices - last + attention + forward_rest
+                                                               : matrices - last + forward_rest;
     const double input =
-        matrices + 2 * scores / speed_.attention_backward.at(2 * scores) + backward_rest + again;
-    switch (kind) {
-    case Kind::forward:
-      return matrices + attention + forward_rest;
-    case Kind::backward_input:
-      return input;
-    case Kind::backward_weight:
-      return matrices;
-    default:
-      return input + matrices;
-    }
+        matrices + 2 * scores / speed.attention_backward.at(2 * scores) + backward_rest + again;
+    sum += a.kind == Kind::forward           ? matrices + attention + forward_rest
+           : a.kind == Kind::backward_input  ? input
+           : a.kind == Kind::backward_weight ? matrices
+                                             : input + matrices;
   }
-
-  const model::Shape& shape_;
-  const Speed& speed_;
-  const Machine& machine_;
-  double tokens_, hidden_, width_, rotated_, element_;
-};
+  return sum;
+}
 
 /// Seconds of the actions of a case on a device that they have for themselves; transfers are not asked for.
 /// `program` and `machine` must live as long as the result.
@@ -91,17 +69,13 @@ schedule::Costs device_costs(const deck::Case& c, const schedule::Program& progr
   const schedule::Costs bytes =
       schedule::costs_of(program, layout, {.flops = endless, .memory = machine.memory_rate});
   const double share = static_cast<double>(c.shape.micro_batch);
-  return [=, &machine, own = c.micro_batch_per_rank, shape = c.shape](int rank, const Action& a) {
+  return [=, &machine, own = c.micro_batch_per_rank](int rank, const Action& a) {
     const double part = own.empty() || a.micro_batch < 0 ? 1 : static_cast<double>(own[rank]) / share;
-    const Device device(shape, speed, machine);
     if (a.kind == Kind::join) return 0.0;
     if (const auto measured = speed.actions.find(a.kind); measured != speed.actions.end())
       return part * schedule::flops(a, layout) / measured->second;
-    if (a.kind == Kind::forward || a.kind == Kind::backward || a.kind == Kind::backward_input ||
-        a.kind == Kind::backward_weight)
-      return machine.overhead + part * device.seconds(a.kind, layout.shards[a.shard]);
-    if (a.kind == Kind::loss) return machine.overhead + part * device.loss();
-    return machine.overhead + part * bytes(rank, a);
+    const bool by_kernels = schedule::is_visit(a.kind) || a.kind == Kind::loss;
+    return machine.overhead + part * (by_kernels ? seconds_of(a, layout, speed, machine) : bytes(rank, a));
   };
 }
 
@@ -209,11 +183,10 @@ Floor floor_of(const deck::Case& c, const Machine& machine) {
   return floor;
 }
 
-Prediction predict(const deck::Case& c, const Machine& machine, const std::function<void(double)>& progress) {
+Prediction predict(const deck::Case& c, const Machine& machine, const Report& progress) {
   const Prepared p = prepare(c, machine);
-  Prediction result =
-      simulate(p.program, p.layout, p.machine, device_costs(p.simulated, p.program, p.layout, p.machine),
-               {.progress = progress, .copies = p.copies});
+  Prediction result = simulate(p.program, p.layout, p.machine,
+                               device_costs(p.simulated, p.program, p.layout, p.machine), progress, p.copies);
   result.memory = memory_of(p);
   result.tokens_per_s = static_cast<double>(deck::sequences_of_step(c) * c.shape.seq) / result.seconds;
   const model::Flops flops = model::flops_per_token(c.shape);

@@ -10,24 +10,22 @@
 #include <deque>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <ranges>
-#include <unordered_map>
 #include <utility>
 
 #include "base/error.hpp"
 #include "predict/network.hpp"
 #include "predict/predict.hpp"
+#include "schedule/execute.hpp"
 
 namespace minitaw::predict {
 namespace {
 
 using schedule::Action;
 using schedule::Kind;
+using schedule::Place;
 using schedule::Span;
-
-struct Place {
-  int rank = -1, action = -1;
-};
 
 /// Simulates a program as the engine does: each lane starts its actions in order, once those in front of it
 /// are over (messages of one direction: once there are few enough under way) and what it waits for on other
@@ -35,10 +33,11 @@ struct Place {
 class Simulation {
 public:
   Simulation(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
-             const schedule::Costs& costs, const SimulationOptions& options)
-      : program_(program), layout_(layout), machine_(machine), costs_(costs), options_(options),
-        network_(machine), adapters_(static_cast<std::size_t>(machine.all_adapters())),
-        calls_(program.communicators.size()) {
+             const schedule::Costs& costs, const Report& progress, int copies)
+      : program_(program), matching_(schedule::detail::match(program)), layout_(layout), machine_(machine),
+        costs_(costs), progress_(progress), copies_(copies), network_(machine),
+        adapters_(static_cast<std::size_t>(machine.all_adapters())), started_(matching_.other.size()),
+        calls_(static_cast<std::size_t>(matching_.collectives())) {
     for (const schedule::RankProgram& rank : program.ranks) {
       Rank& made = ranks_.emplace_back();
       for (int i = 0; i < static_cast<int>(rank.actions.size()); ++i)
@@ -71,12 +70,13 @@ private:
     std::vector<char> over;  ///< by action
     bool stirred = false;
   };
-  /// A transfer under way.
+  /// A transfer under way; those of its flows and of its work that are not over hold it.
   struct Transfer {
     std::vector<Place> sides;
-    int parts = 0;    ///< flows and work that are not over
-    double rest = 0;  ///< seconds after the last of them
+    int parts = 0;
+    double rest = 0;  ///< seconds after the last part
   };
+  using Shared = std::shared_ptr<Transfer>;
 
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
   Rank& rank(int r) { return ranks_[r]; }
@@ -145,14 +145,13 @@ private:
       span({p.rank, action}).end = now();
     }
     stir(p.rank);
-    if (--left_ % 65536 == 0 && options_.progress)
-      options_.progress(1 - static_cast<double>(left_) / static_cast<double>(all_));
+    if (--left_ % 65536 == 0 && progress_)
+      progress_(1 - static_cast<double>(left_) / static_cast<double>(all_));
   }
 
   void start(Place p) {
     const Action& a = at(p);
-    if (schedule::is_point_to_point(a.kind)) return message(p);
-    if (schedule::is_collective(a.kind)) return call(p);
+    if (schedule::is_communication(a.kind)) return join(p);
     const double seconds = costs_(p.rank, a);
     if (!(seconds > 0)) return finish(p);
     const auto done = [this, p] {
@@ -163,38 +162,39 @@ private:
     else Network::later(seconds, done);
   }
 
-  /// Messages of one payload from rank to rank match in order.
-  void message(Place p) {
+  /// A message or collective begins with the last of its sides.
+  void join(Place p) {
     const Action& a = at(p);
+    const auto number = static_cast<std::size_t>(matching_.number(p));
+    if (schedule::is_collective(a.kind)) {
+      const std::vector<int>& members = program_.communicators[a.communicator].ranks;
+      std::vector<Place>& calls = calls_[static_cast<std::size_t>(matching_.other[number])];
+      calls.push_back(p);
+      if (calls.size() == members.size())
+        begin(std::move(calls), [&](const Shared& t) { collective(t, a, members); });
+      return;
+    }
+    const Place other{a.peer, matching_.other[number]};
+    started_[number] = true;
+    if (!started_[static_cast<std::size_t>(matching_.number(other))]) return;
     const bool sends = a.kind == Kind::send;
-    const auto ranks = static_cast<std::uint64_t>(ranks_.size());
-    const auto from = static_cast<std::uint64_t>(sends ? p.rank : a.peer);
-    const auto to = static_cast<std::uint64_t>(sends ? a.peer : p.rank);
-    std::deque<Place>& posted = posted_[(from * ranks + to) * 16 + static_cast<std::uint64_t>(a.payload)];
-    if (posted.empty() || (at(posted.front()).kind == Kind::send) == sends) return posted.push_back(p);
-    const std::size_t t = open({posted.front(), p});
-    posted.pop_front();
-    move(t, static_cast<int>(from), static_cast<int>(to), schedule::moved_bytes(a, layout_));
-    started(t);
+    begin({other, p}, [&](const Shared& t) {
+      move(t, sends ? p.rank : a.peer, sends ? a.peer : p.rank, schedule::moved_bytes(a, layout_));
+    });
   }
 
-  void call(Place p) {
-    const Action& a = at(p);
-    const std::vector<int>& members = program_.communicators[a.communicator].ranks;
-    std::vector<Place>& calls = calls_[a.communicator][static_cast<int>(a.lane)];
-    calls.push_back(p);
-    if (calls.size() < members.size()) return;
-    const std::size_t t = open(std::move(calls));
-    calls.clear();
-    collective(t, a, members);
-    started(t);
+  /// `add_parts` adds all parts; none ends before.
+  void begin(std::vector<Place> sides, const auto& add_parts) {
+    const Shared t = std::make_shared<Transfer>(std::move(sides), 1);
+    add_parts(t);
+    if (--t->parts == 0) complete(*t);
   }
 
   /// The flows of a collective: rooted ones are a chain, the others a ring of slices. Pieces pass on as they
   /// come, so all links are busy at once; what it takes until the last link has its first piece comes on top.
-  void collective(std::size_t t, const Action& a, const std::vector<int>& members) {
-    const bool copies = members.size() == 1 && options_.copies > 1;  // the others are not simulated
-    const auto n = copies ? options_.copies : static_cast<int>(members.size());
+  void collective(const Shared& t, const Action& a, const std::vector<int>& members) {
+    const bool copies = members.size() == 1 && copies_ > 1;  // the others are not simulated
+    const auto n = copies ? copies_ : static_cast<int>(members.size());
     const double bytes = schedule::moved_bytes(a, layout_);
     if (n < 2) return;
     const bool chain = a.kind == Kind::broadcast || a.kind == Kind::reduce;
@@ -215,11 +215,11 @@ private:
     }
     const double piece = std::min(bytes, static_cast<double>(schedule::chunk_bytes));
     const int hops = chain ? n - 2 : a.kind == Kind::all_reduce ? 2 * n - 3 : n - 2;
-    transfers_[t].rest += hops * (longest + (chain ? piece / slowest : 0));
+    t->rest += hops * (longest + (chain ? piece / slowest : 0));
   }
 
   /// A step of a ring from node to node: through all adapters, as libraries for devices do.
-  void across(std::size_t t, int from, int to, double bytes) {
+  void across(const Shared& t, int from, int to, double bytes) {
     if (machine_.adapters == 1 && from != to) return move(t, from, to, bytes);
     const double each = bytes / machine_.adapters;
     for (int i = 0; i < machine_.adapters; ++i)
@@ -227,86 +227,68 @@ private:
               each);
   }
 
-  void between(std::size_t t, int adapter, int other, double bytes) {
+  void between(const Shared& t, int adapter, int other, double bytes) {
     adapters_[adapter].out += bytes;
     adapters_[other].in += bytes;
-    ++transfers_[t].parts;
+    ++t->parts;
     network_.between(adapter, other, bytes, [this, t] { part_over(t); });
   }
 
-  void move(std::size_t t, int from, int to, double bytes) {
+  void move(const Shared& t, int from, int to, double bytes) {
     if (machine_.processors > 0 && machine_.moving > 0)
       for (const int side : {from, to}) {
-        ++transfers_[t].parts;
+        ++t->parts;
         network_.work(side, bytes / machine_.moving, [this, t] { part_over(t); }, true);
       }
     if (machine_.node_of(from) != machine_.node_of(to))
       return between(t, machine_.adapter_of(from), machine_.adapter_of(to), bytes);
-    ++transfers_[t].parts;
+    ++t->parts;
     network_.flow(from, to, bytes, [this, t] { part_over(t); });
   }
 
-  std::size_t open(std::vector<Place> sides) {
-    if (vacant_.empty()) {
-      vacant_.push_back(transfers_.size());
-      transfers_.emplace_back();
-    }
-    const std::size_t t = vacant_.back();
-    vacant_.pop_back();
-    transfers_[t] = {std::move(sides), 1, 0};
-    return t;
-  }
-
-  /// All parts of it have been started.
-  void started(std::size_t t) {
-    if (--transfers_[t].parts == 0) complete(t);
-  }
-
-  void part_over(std::size_t t) {
-    if (--transfers_[t].parts > 0) return;
-    if (const double rest = std::exchange(transfers_[t].rest, 0); rest > 0) {
-      ++transfers_[t].parts;
+  void part_over(const Shared& t) {
+    if (--t->parts > 0) return;
+    if (const double rest = std::exchange(t->rest, 0); rest > 0) {
+      ++t->parts;
       return Network::later(rest, [this, t] { part_over(t); });
     }
-    complete(t);
+    complete(*t);
     drain();
   }
 
-  void complete(std::size_t t) {
-    const std::vector<Place> sides = std::move(transfers_[t].sides);
-    vacant_.push_back(t);
-    for (const Place side : sides) finish(side);
+  void complete(const Transfer& t) {
+    for (const Place side : t.sides) finish(side);
   }
 
   const schedule::Program& program_;
+  const schedule::Matching matching_;
   const model::Layout& layout_;
   const Machine& machine_;
   const schedule::Costs& costs_;
-  const SimulationOptions& options_;
+  const Report& progress_;
+  int copies_;
   Network network_;
   std::vector<Rank> ranks_;
   std::deque<int> stirred_;
   engine::StepSpans spans_;
   std::vector<AdapterUse> adapters_;
-  std::unordered_map<std::uint64_t, std::deque<Place>> posted_;
-  std::vector<std::array<std::vector<Place>, schedule::lanes>> calls_;
-  std::vector<Transfer> transfers_;
-  std::vector<std::size_t> vacant_;
+  std::vector<bool> started_;              ///< sends and receives, by number
+  std::vector<std::vector<Place>> calls_;  ///< of each collective, in order of arrival
   std::size_t left_ = 0, all_ = 0;
 };
 
 /// An array that a process shares with its children.
 template <class T>
-class Shared {
+class SharedArray {
 public:
-  explicit Shared(std::size_t count)
+  explicit SharedArray(std::size_t count)
       : bytes_(count * sizeof(T)), count_(count),
         data_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
     if (data_ == MAP_FAILED) throw std::runtime_error("no memory for a prediction");
   }
-  ~Shared() { munmap(data_, bytes_); }
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
+  ~SharedArray() { munmap(data_, bytes_); }
+  SharedArray(const SharedArray&) = delete;
+  SharedArray& operator=(const SharedArray&) = delete;
   [[nodiscard]] T* begin() const { return static_cast<T*>(data_); }
   [[nodiscard]] T* end() const { return begin() + count_; }
 
@@ -341,13 +323,13 @@ void apart(const std::function<void()>& work) {
 }  // namespace
 
 Prediction simulate(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
-                    const schedule::Costs& costs, const SimulationOptions& options) {
+                    const schedule::Costs& costs, const Report& progress, int copies) {
   Prediction result;
   for (const schedule::RankProgram& rank : program.ranks) result.actions += rank.actions.size();
-  const Shared<Span> spans(result.actions);
-  const Shared<AdapterUse> adapters(static_cast<std::size_t>(machine.all_adapters()));
+  const SharedArray<Span> spans(result.actions);
+  const SharedArray<AdapterUse> adapters(static_cast<std::size_t>(machine.all_adapters()));
   apart([&] {
-    Simulation simulation(program, layout, machine, costs, options);
+    Simulation simulation(program, layout, machine, costs, progress, copies);
     simulation.simulate();
     std::ranges::copy(simulation.adapters(), adapters.begin());
     std::ranges::copy(simulation.spans() | std::views::join, spans.begin());

@@ -16,62 +16,7 @@ namespace {
 
 using schedule::Action;
 using schedule::Kind;
-using schedule::Matching;
 using schedule::Place;
-
-bool fit(const schedule::Program& program, const std::vector<std::vector<schedule::Span>>& spans) {
-  return std::ranges::equal(
-      program.ranks, spans, {}, [](const auto& rank) { return rank.actions.size(); },
-      [](const auto& rank) { return rank.size(); });
-}
-
-/// Of every action, by its number: collectives are numbered first, then messages in the order of their sends.
-std::vector<int> links_of(const schedule::Program& program, const Matching& matching) {
-  std::vector<int> links(matching.other.size(), -1);
-  int next = matching.collectives();
-  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
-    for (int i = 0; const Action& a : program.ranks[r].actions) {
-      const auto number = static_cast<std::size_t>(matching.number({r, i++}));
-      if (is_collective(a.kind)) links[number] = matching.other[number];
-      if (a.kind != Kind::send) continue;
-      const Place other{a.peer, matching.other[number]};
-      links[number] = links[static_cast<std::size_t>(matching.number(other))] = next++;
-    }
-  return links;
-}
-
-}  // namespace
-
-Timeline make_timeline(const schedule::Program& program,
-                       const std::vector<std::vector<schedule::Span>>& spans, std::string title,
-                       bool measured) {
-  if (!fit(program, spans)) throw LogicError("a timeline needs one span for every action of every rank");
-  const Matching matching = schedule::detail::match(program);
-  const std::vector<int> links = links_of(program, matching);
-  Timeline timeline{std::move(title), measured, program.groups, {}};
-  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
-    for (int i = 0; const Action& a : program.ranks[r].actions) {
-      const int link = links[static_cast<std::size_t>(matching.number({r, i}))];
-      const schedule::Span& span = spans[r][i++];
-      timeline.events.push_back({r, a.lane, a.kind, a.payload, a.tick, a.shard, a.micro_batch, a.peer, link,
-                                 span.ready, span.begin, span.end});
-    }
-  return timeline;
-}
-
-double length(const Timeline& timeline) {
-  double last = 0;
-  for (const Event& event : timeline.events) last = std::max(last, event.end);
-  return last;
-}
-
-namespace {
-
-constexpr int kinds = static_cast<int>(Kind::all_reduce) + 1;
-constexpr std::array payload_names = {
-    "none", "weights", "gradient", "activation", "activation_grad", "embeddings", "embeddings_gradient"};
-constexpr std::array times = {TimeField{"ready", &Event::ready}, TimeField{"begin", &Event::begin},
-                              TimeField{"end", &Event::end}};
 
 /// Names of the values 0, 1, ... of an enumeration.
 template <class T>
@@ -83,8 +28,6 @@ std::vector<std::string> names(int count) {
 
 /// What has one duration: kind, whether a transfer stays inside its group, payload, shard, rank.
 using Alike = std::tuple<std::string, bool, std::string, int, int>;
-
-constexpr int any_rank = -1;
 
 /// Collectives that leave a group have the lanes of receives.
 bool stays_inside(const topology::Groups& groups, int rank, const Action& a) {
@@ -108,16 +51,34 @@ std::map<Alike, double> parse_costs(const std::string& text, const std::string& 
 
 }  // namespace
 
+Timeline make_timeline(const schedule::Program& program,
+                       const std::vector<std::vector<schedule::Span>>& spans, std::string title) {
+  const schedule::Matching matching = schedule::detail::match(program);
+  Timeline timeline{std::move(title), program.groups, {}};
+  for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
+    for (int i = 0; const Action& a : program.ranks[r].actions) {
+      const Place here{r, i};
+      const std::int32_t other = matching.other[static_cast<std::size_t>(matching.number(here))];
+      // Collectives are numbered first, then messages by their sends.
+      int link = is_collective(a.kind) ? other : -1;
+      if (is_point_to_point(a.kind))
+        link = matching.collectives() +
+               static_cast<int>(matching.number(a.kind == Kind::send ? here : Place{a.peer, other}));
+      const schedule::Span& span = spans.at(r).at(i++);
+      timeline.events.push_back({r, a.lane, a.kind, a.payload, a.tick, a.shard, a.micro_batch, a.peer, link,
+                                 span.ready, span.begin, span.end});
+    }
+  return timeline;
+}
+
 const std::vector<WholeField>& whole_fields() {
   static const std::vector<WholeField> fields = {
       {"rank", "1", [](const Event& e) { return e.rank; }},
       {"lane", "1", [](const Event& e) { return static_cast<int>(e.lane); },
        names<schedule::Lane>(schedule::lanes)},
-      {"kind", "1", [](const Event& e) { return static_cast<int>(e.kind); }, names<Kind>(kinds)},
-      {"payload",
-       "1",
-       [](const Event& e) { return static_cast<int>(e.payload); },
-       {payload_names.begin(), payload_names.end()}},
+      {"kind", "1", [](const Event& e) { return static_cast<int>(e.kind); }, names<Kind>(schedule::kinds)},
+      {"payload", "1", [](const Event& e) { return static_cast<int>(e.payload); },
+       names<schedule::Payload>(schedule::payloads)},
       {"tick", "tick", [](const Event& e) { return e.tick; }},
       {"shard", "1", [](const Event& e) { return e.shard; }},
       {"micro_batch", "1", [](const Event& e) { return e.micro_batch; }},
@@ -127,7 +88,11 @@ const std::vector<WholeField>& whole_fields() {
   return fields;
 }
 
-std::span<const TimeField> time_fields() { return times; }
+std::span<const TimeField> time_fields() {
+  static constexpr std::array fields = {TimeField{"ready", &Event::ready}, TimeField{"begin", &Event::begin},
+                                        TimeField{"end", &Event::end}};
+  return fields;
+}
 
 std::string to_json(std::span<const Timeline> timelines) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -153,19 +118,14 @@ std::string to_json(std::span<const Timeline> timelines) {
 
 schedule::Costs read_costs(const std::string& text, const std::string& path, const topology::Groups& groups) {
   return [seconds = parse_costs(text, path), groups](int rank, const Action& a) {
-    const Kind kind = a.kind == Kind::recv ? Kind::send : a.kind;
-    const std::string payload = payload_names.at(static_cast<std::size_t>(a.payload));
-    Alike alike{std::string(name_of(kind)), stays_inside(groups, rank, a), payload, a.shard, any_rank};
-    auto found = seconds.find(alike);
-    if (found == seconds.end()) {
-      std::get<4>(alike) = rank;
-      found = seconds.find(alike);
-    }
-    if (found == seconds.end())
-      throw InputError(fmt::format("the measured step had no {} of shard {}: another version of this program "
-                                   "made the file, and plans the step otherwise",
-                                   name_of(a.kind), a.shard));
-    return found->second;
+    const std::string kind(name_of(a.kind == Kind::recv ? Kind::send : a.kind)), payload(name_of(a.payload));
+    for (const int of : {-1, rank})  // of any rank, or of this one
+      if (const auto found = seconds.find({kind, stays_inside(groups, rank, a), payload, a.shard, of});
+          found != seconds.end())
+        return found->second;
+    throw InputError(fmt::format("the measured step had no {} of shard {}: another version of this program "
+                                 "made the file, and plans the step otherwise",
+                                 name_of(a.kind), a.shard));
   };
 }
 

@@ -35,7 +35,6 @@ struct Event {
 /// One step of all ranks, planned or measured. It says everything that a drawing needs, without the program.
 struct Timeline {
   std::string title;
-  bool measured = false;
   topology::Groups groups{{1}};
   std::vector<Event> events;
 };
@@ -55,14 +54,10 @@ struct RankTime {
   [[nodiscard]] double overlap() const { return communication > 0 ? hidden / communication : std::nan(""); }
 };
 
-/// The timeline of a program that validate() accepts; spans[r][i] belongs to action i of rank r. Throws
-/// LogicError if there is not one span for every action.
+/// The timeline of a program that validate() accepts; spans[r][i] belongs to action i of rank r.
 [[nodiscard]] Timeline make_timeline(const schedule::Program& program,
-                                     const std::vector<std::vector<schedule::Span>>& spans, std::string title,
-                                     bool measured);
-
-/// Seconds from 0 to the end of the last event.
-[[nodiscard]] double length(const Timeline& timeline);
+                                     const std::vector<std::vector<schedule::Span>>& spans,
+                                     std::string title);
 
 /// A field of an event that is a whole number, with the names of its values if it has any.
 struct WholeField {

@@ -12,7 +12,7 @@
 
 #include "base/error.hpp"
 #include "deck/deck.hpp"
-#include "schedule/program.hpp"
+#include "schedule/parse.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/simulate.hpp"
 
@@ -180,27 +180,34 @@ const std::string send_to_2 = "   0 operands_out send W0 h0 -> r2\n",
 const std::string send_to_3 = "   0 operands_out send W1 h0 -> r3\n",
                   from_1 = "   0 operands_in recv W1 w0 <- r1\n";
 
-TEST(Predict, OneTransferHasItsLinkAlone) {
-  const Transfers t({send_to_2, "", from_0, ""});
-  EXPECT_NEAR(t.on(machine_text(2, 2)).seconds, t.shard / 100e6, exact);
-  EXPECT_NEAR(t.on(machine_text(2, 2, "latency = \"3 ms\"")).seconds, 3e-3 + t.shard / 100e6, exact);
-  EXPECT_NEAR(t.on(machine_text(1, 4)).seconds, t.shard / 1e9, exact);
-}
-
-TEST(Predict, TransfersOfANodeShareItsAdapter) {
-  const Transfers t({send_to_2, send_to_3, from_0, from_1});
-  const Prediction shared = t.on(machine_text(2, 2));
-  EXPECT_NEAR(shared.seconds, 2 * t.shard / 100e6, exact);
-  EXPECT_DOUBLE_EQ(shared.adapters[0].out, 2 * t.shard);
+/// Seconds of transfers in units of one shard at 100 MB/s.
+TEST(Predict, TransfersShareLinks) {
+  const Transfers one({send_to_2, "", from_0, ""}), two({send_to_2, send_to_3, from_0, from_1}),
+      opposite(
+          {send_to_2, "   0 operands_in recv W3 w0 <- r3\n", from_0, "   0 operands_out send W3 h0 -> r1\n"});
+  struct Shared {
+    const Transfers& transfers;
+    std::string machine;
+    double shards;
+  };
+  const std::string fly = "topology = \"dragonfly\"\ngroups = 2\nrouters = 2\n";  // one node at each router
+  const std::vector<Shared> all = {
+      {one, machine_text(2, 2), 1},  // has its link alone
+      {one, machine_text(1, 4), 0.1},
+      {two, machine_text(2, 2), 2},  // out of one adapter
+      {two, machine_text(2, 2, "adapters = 2"), 1},
+      {opposite, machine_text(2, 2), 1},  // directions do not share
+      {two, machine_text(4, 1, "topology = \"fat tree\"\nleaf = 1\nspines = 1\n"), 1},
+      {two, machine_text(4, 1, "topology = \"fat tree\"\nleaf = 2\nspines = 1\n"), 2},  // one uplink
+      {two, machine_text(4, 1, fly), 2},                                                // one link of groups
+      {two, machine_text(4, 1, fly + "group_links = 2\nrouter_links = 2\n"), 1}};
+  for (const auto& [transfers, machine, shards] : all)
+    EXPECT_NEAR(transfers.on(machine).seconds, shards * transfers.shard / 100e6, exact) << machine;
+  EXPECT_NEAR(one.on(machine_text(2, 2, "latency = \"3 ms\"")).seconds, 3e-3 + one.shard / 100e6, exact);
+  const Prediction shared = two.on(machine_text(2, 2));
+  EXPECT_DOUBLE_EQ(shared.adapters[0].out, 2 * two.shard);
   EXPECT_DOUBLE_EQ(shared.adapters[0].in, 0);
-  EXPECT_DOUBLE_EQ(shared.adapters[1].in, 2 * t.shard);
-  EXPECT_NEAR(t.on(machine_text(2, 2, "adapters = 2")).seconds, t.shard / 100e6, exact);
-}
-
-TEST(Predict, DirectionsDoNotShare) {
-  const Transfers t(
-      {send_to_2, "   0 operands_in recv W3 w0 <- r3\n", from_0, "   0 operands_out send W3 h0 -> r1\n"});
-  EXPECT_NEAR(t.on(machine_text(2, 2)).seconds, t.shard / 100e6, exact);
+  EXPECT_DOUBLE_EQ(shared.adapters[1].in, 2 * two.shard);
 }
 
 /// Two messages of one lane: one after the other, or both at once, which takes as long.
@@ -223,23 +230,6 @@ TEST(Predict, AllGatherTakesThreeQuartersOfTheBuffer) {
               exact);
 }
 
-TEST(Predict, UplinksOfAFatTreeAreShared) {
-  const Transfers t({send_to_2, send_to_3, from_0, from_1});
-  const std::string tree = "topology = \"fat tree\"\nleaf = 1\nspines = 1\n";  // four nodes of one rank below
-  const std::string narrow = "topology = \"fat tree\"\nleaf = 2\nspines = 1\n";
-  EXPECT_NEAR(t.on(machine_text(4, 1, tree)).seconds, t.shard / 100e6, exact);
-  EXPECT_NEAR(t.on(machine_text(4, 1, narrow)).seconds, 2 * t.shard / 100e6, exact);
-}
-
-TEST(Predict, DragonflyHasLinksBetweenGroups) {
-  const Transfers t({send_to_2, send_to_3, from_0, from_1});
-  const std::string groups =
-      "topology = \"dragonfly\"\ngroups = 2\nrouters = 2\n";  // one node at each router
-  EXPECT_NEAR(t.on(machine_text(4, 1, groups)).seconds, 2 * t.shard / 100e6, exact);
-  EXPECT_NEAR(t.on(machine_text(4, 1, groups + "group_links = 2\nrouter_links = 2\n")).seconds,
-              t.shard / 100e6, exact);
-}
-
 schedule::Program program_of(const std::string& spec, const topology::Groups& groups, int micro_batches,
                              int layers) {
   return schedule::build({schedule::parse_spec(spec), groups, micro_batches, layers});
@@ -251,20 +241,6 @@ double visit(const Action& a) {
          : a.kind == Kind::backward_input  ? 2.0
          : a.kind == Kind::backward_weight ? 1.0
                                            : 0.0;
-}
-
-/// (M + p - 1)(T_F + T_B + T_W), and the bubble of ZB-H1 is (p - 1)(T_F + T_B - T_W).
-TEST(Predict, PipelinesHaveTheirBubbles) {
-  const topology::Groups groups({4});
-  const Machine machine = parse_machine(machine_text(1, 4), "m.toml", {"inside.rate=1000000 TB/s"});
-  for (const auto& [spec, expected] :
-       {std::pair{"1f1b", (8 + 3) * 4.0}, std::pair{"zb1", 8 * 4.0 + 3 * 2.0}}) {
-    const schedule::Program program = program_of(spec, groups, 8, 4);
-    const model::Layout layout = model::make_layout(shape_of(4), schedule::cut_of(program));
-    const Prediction p = simulate(program, layout, machine, [](int, const Action& a) { return visit(a); });
-    EXPECT_NEAR(p.seconds, expected, 1e-4) << spec;
-    EXPECT_NEAR(p.account.ranks[0].compute, 32, 1e-4) << spec;
-  }
 }
 
 /// Where no two transfers share a link, SimGrid and the plan's own clock agree on every action.

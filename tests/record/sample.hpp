@@ -68,7 +68,7 @@ inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq =
 /// A timeline of its three ranks: as made up as the rest. `spread` makes two of them differ.
 inline trace::Timeline sample_timeline(int spread = 1) {
   using namespace schedule;
-  trace::Timeline t{"sample", true, topology::Groups({1, 2}), {}};
+  trace::Timeline t{"sample", topology::Groups({1, 2}), {}};
   t.events = {
       {0, Lane::compute, Kind::forward, Payload::none, 0, 2, 1, -1, -1, 0, 0.125, 0.5},
       {0, Lane::gradients_out, Kind::send, Payload::gradient, 1, 2, 1, 2, 3, 0.125, 0.25 * spread, 0.75},

@@ -36,9 +36,8 @@ schedule::Program some_program(const char* spec, int ranks, int groups) {
 TEST(Timeline, HoldsEveryActionWithItsTimes) {
   const schedule::Program program = some_program("tawpipe", 6, 3);
   const Spans spans = some_spans(program);
-  const Timeline timeline = make_timeline(program, spans, "title", true);
+  const Timeline timeline = make_timeline(program, spans, "title");
   EXPECT_EQ(timeline.title, "title");
-  EXPECT_TRUE(timeline.measured);
   EXPECT_EQ(timeline.groups.text(), "2+2+2");
   std::size_t next = 0;
   for (int r = 0; r < 6; ++r)
@@ -52,13 +51,12 @@ TEST(Timeline, HoldsEveryActionWithItsTimes) {
                 std::tuple(spans[r][i].ready, spans[r][i].begin, spans[r][i].end));
     }
   EXPECT_EQ(next, timeline.events.size());
-  EXPECT_EQ(length(timeline), spans.back().back().end);
 }
 
 TEST(Timeline, LinksJoinTheSidesOfATransferAndNothingElse) {
   for (const char* spec : {"tawpipe", "tawpipe:gwps=off", "ddp"}) {
     const schedule::Program program = some_program(spec, 6, 2);
-    const Timeline timeline = make_timeline(program, some_spans(program), "", false);
+    const Timeline timeline = make_timeline(program, some_spans(program), "");
     std::map<int, std::vector<Event>> links;
     for (const Event& e : timeline.events) {
       EXPECT_EQ(e.link >= 0, is_communication(e.kind));
@@ -81,19 +79,9 @@ TEST(Timeline, LinksJoinTheSidesOfATransferAndNothingElse) {
   }
 }
 
-TEST(Timeline, WantsASpanForEveryAction) {
-  const schedule::Program program = some_program("tawpipe", 4, 2);
-  Spans spans = some_spans(program);
-  spans[2].pop_back();
-  EXPECT_THROW((void)make_timeline(program, spans, "", false), LogicError);
-  spans = some_spans(program);
-  spans.pop_back();
-  EXPECT_THROW((void)make_timeline(program, spans, "", false), LogicError);
-}
-
 TEST(Timeline, AsJsonHasAColumnForEveryField) {
   const schedule::Program program = some_program("tawpipe", 4, 2);
-  const Timeline timeline = make_timeline(program, some_spans(program), "a \"title\"", false);
+  const Timeline timeline = make_timeline(program, some_spans(program), "a \"title\"");
   const auto all = nlohmann::json::parse(to_json({&timeline, 1}));
   const auto& one = all["timelines"].at(0);
   EXPECT_EQ(one["title"], "a \"title\"");
