@@ -132,10 +132,14 @@ struct Running {
 };
 
 struct LaneState {
+  std::vector<int> actions;
+  double eagerness = 0;          // some lanes hurry, some crawl
   int next = 0;                  // action to start
   std::vector<Running> running;  // in the order in which they started
   std::vector<bool> ended;       // by action of the lane
   int finished = 0;              // actions in front of the first one that has not ended
+
+  [[nodiscard]] bool exhausted() const { return next == static_cast<int>(actions.size()); }
 };
 
 class Simulator {
@@ -149,18 +153,16 @@ public:
   void run() {
     while (step()) {
     }
-    for (int r = 0; r < count(); ++r)
-      for (int l = 0; l < lanes; ++l)
-        if (!over(r, l)) throw Wrong{"stuck"};
+    for (const Rank& rank : ranks_)
+      for (const LaneState& lane : rank.lanes)
+        if (!lane.exhausted() || !lane.running.empty()) throw Wrong{"stuck"};
     compare();
   }
 
 private:
   struct Rank {
     std::map<std::pair<SlotClass, int>, Buffer> slots;
-    std::array<std::vector<int>, lanes> actions;
-    std::array<LaneState, lanes> lanes_state;
-    std::array<double, lanes> eagerness{};
+    std::array<LaneState, schedule::lanes> lanes;
   };
   struct Event {
     int rank, lane;
@@ -170,10 +172,6 @@ private:
 
   [[nodiscard]] int count() const { return static_cast<int>(ranks_.size()); }
   [[nodiscard]] const Action& at(int r, int i) const { return p_.ranks[r].actions[i]; }
-  [[nodiscard]] bool over(int r, int l) const {
-    const LaneState& s = ranks_[r].lanes_state[l];
-    return s.running.empty() && s.next == static_cast<int>(ranks_[r].actions[l].size());
-  }
   Buffer& slot(int r, Slot s) { return ranks_[r].slots[{s.cls, s.index}]; }
   [[nodiscard]] int width(SlotClass cls) const {
     if (of_embeddings(cls)) return per_slice * p_.embeddings_slices;
@@ -217,10 +215,11 @@ private:
       }
     std::uniform_real_distribution<double> draw(0.0, 1.0);
     for (int l = 0; l < lanes; ++l) {
-      rank.actions[l] = actions_of(p_.ranks[r], static_cast<Lane>(l));
-      rank.lanes_state[l].ended.resize(rank.actions[l].size());
+      LaneState& lane = rank.lanes[l];
+      lane.actions = actions_of(p_.ranks[r], static_cast<Lane>(l));
+      lane.ended.resize(lane.actions.size());
       const double d = draw(random_);
-      rank.eagerness[l] = d * d * d + 1e-4;  // some lanes hurry, some crawl
+      lane.eagerness = d * d * d + 1e-4;
     }
   }
 
@@ -231,7 +230,7 @@ private:
     for (int r = 0; r < count(); ++r)
       for (int l = 0; l < lanes; ++l) {
         collect(r, l, events);
-        weights.resize(events.size(), ranks_[r].eagerness[l]);
+        weights.resize(events.size(), ranks_[r].lanes[l].eagerness);
       }
     if (events.empty()) return false;
     const Event e = events[std::discrete_distribution<std::size_t>(weights.begin(), weights.end())(random_)];
@@ -241,9 +240,8 @@ private:
   }
 
   void collect(int r, int l, std::vector<Event>& events) {
-    const LaneState& s = ranks_[r].lanes_state[l];
-    if (s.next < static_cast<int>(ranks_[r].actions[l].size()) && may_start(r, ranks_[r].actions[l][s.next]))
-      events.push_back({r, l, -1});
+    const LaneState& s = ranks_[r].lanes[l];
+    if (!s.exhausted() && may_start(r, s.actions[s.next])) events.push_back({r, l, -1});
     for (int k = 0; k < static_cast<int>(s.running.size()); ++k)
       if (can_end(r, s.running[k].action)) events.push_back({r, l, k});
   }
@@ -252,18 +250,18 @@ private:
   /// one slot. Of its own lane an action knows no more than that.
   bool may_start(int r, int i) const {
     const Action& a = at(r, i);
-    for (const Running& running : ranks_[r].lanes_state[static_cast<std::size_t>(a.lane)].running)
+    for (const Running& running : ranks_[r].lanes[static_cast<std::size_t>(a.lane)].running)
       if (const Action& other = at(r, running.action); !is_point_to_point(a.kind) || other.kind != a.kind ||
                                                        (a.kind == Kind::recv && other.slots[0] == a.slots[0]))
         return false;
     for (int l = 0; l < lanes; ++l)
-      if (static_cast<Lane>(l) != a.lane && ranks_[r].lanes_state[l].finished < a.waits[l]) return false;
+      if (static_cast<Lane>(l) != a.lane && ranks_[r].lanes[l].finished < a.waits[l]) return false;
     return true;
   }
 
   void start(int r, int l) {
-    LaneState& s = ranks_[r].lanes_state[l];
-    const int i = ranks_[r].actions[l][s.next++];
+    LaneState& s = ranks_[r].lanes[l];
+    const int i = s.actions[s.next++];
     const Action& a = at(r, i);
     if (a.kind == Kind::join) check_join(r);
     Running& running = s.running.emplace_back();
@@ -280,7 +278,7 @@ private:
 
   void check_join(int r) const {
     int finished = 0;
-    for (const LaneState& lane : ranks_[r].lanes_state) finished += lane.finished;
+    for (const LaneState& lane : ranks_[r].lanes) finished += lane.finished;
     if (finished + 1 != static_cast<int>(p_.ranks[r].actions.size())) throw Wrong{"joins too early"};
   }
 
@@ -310,22 +308,20 @@ private:
     const Sides& sides = sides_[{r, i}];
     return sides.size() == wanted && std::ranges::all_of(sides, [&](const auto& side) {
              const auto& running =
-                 ranks_[side.first].lanes_state[index_of(at(side.first, side.second).lane)].running;
+                 ranks_[side.first].lanes[index_of(at(side.first, side.second).lane)].running;
              return std::ranges::find(running, side.second, &Running::action) != running.end();
            });
   }
 
   Running take(int r, int i) {
     const auto l = static_cast<std::size_t>(at(r, i).lane);
-    LaneState& s = ranks_[r].lanes_state[l];
+    LaneState& s = ranks_[r].lanes[l];
     const auto running = std::ranges::find(s.running, i, &Running::action);
     if (running == s.running.end()) throw Wrong{"not running"};
     const Running taken = *running;
     s.running.erase(running);
-    const std::vector<int>& actions = ranks_[r].actions[l];
-    s.ended[static_cast<std::size_t>(std::ranges::lower_bound(actions, i) - actions.begin())] = true;
-    while (s.finished < static_cast<int>(actions.size()) && s.ended[static_cast<std::size_t>(s.finished)])
-      ++s.finished;
+    s.ended[static_cast<std::size_t>(std::ranges::lower_bound(s.actions, i) - s.actions.begin())] = true;
+    s.finished = static_cast<int>(std::ranges::find(s.ended, false) - s.ended.begin());
     check_untouched(r, taken);
     return taken;
   }
@@ -342,7 +338,7 @@ private:
   }
 
   void end(const Event& e) {
-    const int i = ranks_[e.rank].lanes_state[e.lane].running[e.member].action;
+    const int i = ranks_[e.rank].lanes[e.lane].running[e.member].action;
     const Action& a = at(e.rank, i);
     if (!is_communication(a.kind)) return compute(e.rank, a, take(e.rank, i));
     const Sides sides = sides_[{e.rank, i}];

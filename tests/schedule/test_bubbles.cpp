@@ -8,6 +8,7 @@
 #include <iterator>
 #include <map>
 #include <string>
+#include <tuple>
 
 #include "schedule/account.hpp"
 #include "schedule/registry.hpp"
@@ -51,6 +52,10 @@ std::vector<Window> windows_of(const Program& program, const Times& times) {
       window.busy += span.end - span.begin;
     }
   return windows;
+}
+
+double seconds_of(const Program& program, const Times& times) {
+  return std::ranges::max(windows_of(program, times), {}, &Window::end).end;
 }
 
 int saved_slots(const Program& program, int rank) {
@@ -142,51 +147,33 @@ TEST_P(Bubbles, ZeroBubbleV) {
 }
 
 /// End of a step in which a rank waits for nothing but the messages that its next visit needs.
-class Dependencies {
-public:
-  Dependencies(const Program& program, const Times& times, double message)
-      : times_(times), message_(message), next_(program.ranks.size()), free_(program.ranks.size()),
-        rank_of_(program.shards),
-        done_(program.shards, std::vector<std::array<double, 2>>(program.micro_batches, {-1, -1})) {
-    for (std::size_t r = 0; r < program.ranks.size(); ++r) {
-      std::vector<Action>& visits = visits_.emplace_back();
-      std::ranges::copy_if(program.ranks[r].actions, std::back_inserter(visits), is_visit, &Action::kind);
-      for (const int shard : program.ranks[r].owned_shards) rank_of_[shard] = r;
-    }
+double dependent_seconds(const Program& program, const Times& times, double message) {
+  std::vector<std::vector<Action>> visits(program.ranks.size());
+  std::vector<std::size_t> next(visits.size()), rank_of(program.shards);
+  std::vector<double> free(visits.size());
+  std::map<std::tuple<int, int, bool>, double> done;  // by shard, micro-batch and direction
+  for (std::size_t r = 0; r < visits.size(); ++r) {
+    std::ranges::copy_if(program.ranks[r].actions, std::back_inserter(visits[r]), is_visit, &Action::kind);
+    for (const int shard : program.ranks[r].owned_shards) rank_of[shard] = r;
   }
-
-  double run() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (std::size_t i = 0; i < visits_.size(); ++i)
-        while (next_[i] < visits_[i].size() && visit(i, visits_[i][next_[i]])) moved = true;
-    }
-    return std::ranges::max(free_);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t r = 0; r < visits.size(); ++r)
+      for (; next[r] < visits[r].size(); ++next[r], moved = true) {
+        const Action& v = visits[r][next[r]];
+        const bool forward = v.kind == Kind::forward, passes = v.kind != Kind::backward_weight;
+        const int before = v.shard + (forward ? -1 : 1);
+        if (passes && before >= 0 && before < program.shards) {
+          const auto sent = done.find({before, v.micro_batch, forward});
+          if (sent == done.end()) break;
+          free[r] = std::max(free[r], sent->second + (rank_of[before] == r ? 0 : message));
+        }
+        free[r] += times.of(v.kind);
+        if (passes) done[{v.shard, v.micro_batch, forward}] = free[r];
+      }
   }
-
-private:
-  bool visit(std::size_t rank, const Action& v) {
-    const bool forward = v.kind == Kind::forward, passes = v.kind != Kind::backward_weight;
-    const int before = v.shard + (forward ? -1 : 1);
-    if (passes && before >= 0 && before < static_cast<int>(done_.size())) {
-      const double sent = done_[before][v.micro_batch][forward ? 0 : 1];
-      if (sent < 0) return false;
-      free_[rank] = std::max(free_[rank], sent + (rank_of_[before] == rank ? 0 : message_));
-    }
-    free_[rank] += times_.of(v.kind);
-    if (passes) done_[v.shard][v.micro_batch][forward ? 0 : 1] = free_[rank];
-    ++next_[rank];
-    return true;
-  }
-
-  Times times_;
-  double message_;
-  std::vector<std::vector<Action>> visits_;
-  std::vector<std::size_t> next_;
-  std::vector<double> free_;
-  std::vector<std::size_t> rank_of_;                      ///< by shard
-  std::vector<std::vector<std::array<double, 2>>> done_;  ///< by shard, micro-batch, direction
-};
+  return std::ranges::max(free);
+}
 
 /// The order of messages in a lane and the reuse of slots hold nothing up.
 TEST_P(Bubbles, MessagesTakeNoMoreThanTheirOwnTime) {
@@ -197,7 +184,7 @@ TEST_P(Bubbles, MessagesTakeNoMoreThanTheirOwnTime) {
           build({parse_spec(schedule), topology::Groups::equal(stages(), 1), 3 * stages(), 2 * stages()});
       const auto spans = simulate(
           program, [&](int, const Action& a) { return a.kind == Kind::send ? message : times().of(a.kind); });
-      EXPECT_NEAR(idle(program, spans).seconds, Dependencies(program, times(), message).run(), 1e-9)
+      EXPECT_NEAR(idle(program, spans).seconds, dependent_seconds(program, times(), message), 1e-9)
           << schedule << ", messages of " << message;
     }
 }
@@ -206,10 +193,9 @@ TEST_P(Bubbles, MessagesTakeNoMoreThanTheirOwnTime) {
 TEST_P(Bubbles, BlockingIsNoFaster) {
   for (const char* schedule : {"1f1b", "1f1b:chunks=2", "zb1", "zb2", "zbv"}) {
     const auto end = [&](const std::string& spec) {
-      const Program program =
-          build({parse_spec(spec), topology::Groups::equal(stages(), 1), 2 * stages(), 2 * stages()});
-      const auto windows = windows_of(program, times());
-      return std::ranges::max(windows, {}, &Window::end).end;
+      return seconds_of(
+          build({parse_spec(spec), topology::Groups::equal(stages(), 1), 2 * stages(), 2 * stages()}),
+          times());
     };
     EXPECT_GE(end(schedule + std::string(":blocking=on")), end(schedule) - 1e-9) << schedule;
   }
@@ -228,11 +214,6 @@ double lock_step_seconds(const Program& program, const Times& times) {
   double seconds = 0;
   for (const auto& [tick, duration] : longest) seconds += duration;
   return seconds;
-}
-
-double seconds_of(const Program& program, const Times& times) {
-  const auto windows = windows_of(program, times);
-  return std::ranges::max(windows, {}, &Window::end).end;
 }
 
 /// The rings turn N P + P - 1 times forward and as often backward, for N P visits of each kind.

@@ -68,26 +68,17 @@ void order_1f1b(Order& order, const Stages& stages, int i, int micro_batches) {
   }
 }
 
-/// The same with halves: a weights' half follows `delay` visits behind its input half.
-void halves_one_by_one(Order& order, int micro_batches, int ahead, int delay) {
-  for (int k = 0; k < micro_batches + ahead - 1; ++k) {
-    if (k < micro_batches) order.forward(0);
-    if (k >= ahead - 1) order.backward_input(0);
-    if (k >= ahead - 1 + delay) order.weight(0);
+/// ZB-H1 and ZB-H2 (Qi et al., arXiv 2401.10241), k = 1 and 2: k(p-i)-(k-1) forward visits; then B(j),
+/// W(j-ki) if j >= ki, F; ...; the remaining W. Activations of kp-(k-1) micro-batches.
+template <int k>
+void order_zb_h(Order& order, const Stages& stages, int i, int micro_batches) {
+  const int ahead = k * (stages.ranks - i) - (k - 1), delay = k * i;
+  for (int j = 1 - ahead; j < micro_batches; ++j) {
+    if (j + ahead - 1 < micro_batches) order.forward(0);
+    if (j >= 0) order.backward_input(0);
+    if (j >= delay) order.weight(0);
   }
   order.remaining_weights(0);
-}
-
-/// ZB-H1 (Qi et al., arXiv 2401.10241): p-i forward visits; then B(j), W(j-i) if j >= i, F; ...; the
-/// remaining W. Activations of p micro-batches.
-void order_zb_h1(Order& order, const Stages& stages, int i, int micro_batches) {
-  halves_one_by_one(order, micro_batches, stages.ranks - i, i);
-}
-
-/// ZB-H2: 2(p-i)-1 forward visits; then B(j), W(j-2i) if j >= 2i, F; ...; the remaining W. Activations of
-/// 2 p - 1 micro-batches.
-void order_zb_h2(Order& order, const Stages& stages, int i, int micro_batches) {
-  halves_one_by_one(order, micro_batches, 2 * (stages.ranks - i) - 1, 2 * i);
 }
 
 /// ZB-V (Qi et al., arXiv 2405.15362), down and up the V: each rank fills its buffers, then visits both
@@ -247,12 +238,12 @@ Entry schedules::one_forward_one_backward() {
 }
 
 Entry schedules::zero_bubble_1() {
-  return entry<order_zb_h1>(
+  return entry<order_zb_h<1>>(
       "zb1", "zero bubble ZB-H1 (arXiv 2401.10241): weight gradients fill the pipeline's gaps");
 }
 
 Entry schedules::zero_bubble_2() {
-  return entry<order_zb_h2>(
+  return entry<order_zb_h<2>>(
       "zb2", "zero bubble ZB-H2: smaller gaps for the activations of twice as many micro-batches");
 }
 
