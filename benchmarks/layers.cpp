@@ -286,11 +286,10 @@ struct Loss {
       const std::int32_t target[] = {static_cast<std::int32_t>(targets.given(0, row))};
       const Row given = logits.given_row(row), found = logits.row(row);
       Row expected = zeros(logits.cols());
-      reference::cross_entropy_backward(expected, given, target, double{scale}, logits.cols());
+      const double loss = reference::cross_entropy(expected, given, target, double{scale}, logits.cols());
       for (std::size_t i = 0; i < found.size(); ++i)
         (std::cmp_equal(i, target[0]) ? at_targets : elsewhere).add(found[i], expected[i]);
-      of_losses.add(found_losses[static_cast<std::size_t>(row)],
-                    reference::cross_entropy_forward(given, target, logits.cols()));
+      of_losses.add(found_losses[static_cast<std::size_t>(row)], loss);
     }
     return std::max({of_losses.error(), at_targets.error(), logits.cols() > 1 ? elsewhere.error() : 0});
   }

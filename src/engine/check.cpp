@@ -237,25 +237,15 @@ namespace {
 /// Calls visit(name, values) for every tensor, in the order of gather().
 template <class Tensors, class Visit>
 void for_each_tensor(const model::Layout& layout, Tensors& tensors, const Visit& visit) {
-  const auto part = [&](auto& flat, const std::vector<model::Tensor>& all) {
-    for (const model::Tensor& t : all) visit(t.name, std::span(flat).subspan(t.offset, t.size()));
-  };
-  for (std::size_t s = 0; s < layout.shards.size(); ++s) part(tensors.shards[s], layout.shards[s].tensors);
-  part(tensors.embeddings, layout.embeddings.tensors);
+  for (auto flat = tensors.begin(); const model::Flat* part : layout.parts()) {
+    for (const model::Tensor& t : part->tensors) visit(t.name, std::span(*flat).subspan(t.offset, t.size()));
+    ++flat;
+  }
 }
 
-/// With the initial weights in double, as every rank has them in fp32.
 model::Reference make_model(const deck::Case& c) {
   const model::Layout layout = model::make_layout(c.shape, {1, 1});
-  ReferenceTensors weights = model::reference_zeros(layout);
-  const auto draw = [&](std::vector<double>& target, const auto& part) {
-    std::vector<float> values(target.size(), 0.0F);
-    model::initialise(values, part, layout.shape, c.seed);
-    target.assign(values.begin(), values.end());
-  };
-  for (std::size_t s = 0; s < layout.shards.size(); ++s) draw(weights.shards[s], layout.shards[s]);
-  draw(weights.embeddings, layout.embeddings);
-  return model::Reference(layout, weights);
+  return model::Reference(layout, model::initial_weights(layout, c.seed));
 }
 
 std::vector<NamedTensor> named(const model::Layout& layout, const ReferenceTensors& tensors) {

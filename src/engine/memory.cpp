@@ -122,32 +122,26 @@ model::Buffer Arena::cut(std::size_t bytes, Memory kind) {
 State::State(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena)
     : rank_(program.ranks[rank]), layout_(layout), arena_(arena), slices_(program.owned_slices) {
   if (rank_.slots[static_cast<std::size_t>(SlotClass::embeddings)] == 0) return;
-  const Range part = held(program, rank, SlotClass::embeddings, -1, layout);
-  embeddings_part_ = {part.begin, part.count};
+  embeddings_part_ = held(program, rank, SlotClass::embeddings, -1, layout);
 }
 
 void State::initialise(std::uint64_t seed) const {
+  const auto master = [&](const model::Buffer& state, std::int64_t elements) {
+    return model::OptimiserState(state, layout_.shape.dtype, elements).master;
+  };
   for (int k = 0; k < static_cast<int>(rank_.owned_shards.size()); ++k) {
-    zero(arena_.optimiser(k));
-    model::draw(weights(k), shard_optimiser(k).master, layout_.shards[rank_.owned_shards[k]].tensors,
-                {slice() * elements(k), elements(k)}, layout_.shape, seed);
+    zero(shard_optimiser(k));
+    model::draw(weights(k), master(shard_optimiser(k), elements(k)),
+                layout_.shards[rank_.owned_shards[k]].tensors, {slice() * elements(k), elements(k)},
+                layout_.shape, seed);
   }
-  if (embeddings_part_.elements == 0) return;
-  zero(arena_.optimiser(static_cast<int>(rank_.owned_shards.size())));
+  if (embeddings_part_.count == 0) return;
+  zero(embeddings_optimiser());
   const std::vector<model::Tensor>& tensors = layout_.embeddings.tensors;
   const std::int64_t slice = layout_.embeddings.slice;
   model::draw(embeddings(), {}, tensors, embeddings_part_, layout_.shape, seed);
-  model::draw({}, embeddings_optimiser().master, tensors, {embeddings_slice(rank_) * slice, slice},
+  model::draw({}, master(embeddings_optimiser(), slice), tensors, {embeddings_slice(rank_) * slice, slice},
               layout_.shape, seed);
-}
-
-model::OptimiserState State::shard_optimiser(int owned) const {
-  return model::optimiser_state(arena_.optimiser(owned), layout_.shape.dtype, elements(owned));
-}
-
-model::OptimiserState State::embeddings_optimiser() const {
-  return model::optimiser_state(arena_.optimiser(static_cast<int>(rank_.owned_shards.size())),
-                                layout_.shape.dtype, layout_.embeddings.slice);
 }
 
 }  // namespace minitaw::engine

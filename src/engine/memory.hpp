@@ -66,7 +66,7 @@ public:
   [[nodiscard]] model::Buffer accumulator(int owned) const {
     return slot(schedule::SlotClass::accumulator, owned);
   }
-  [[nodiscard]] model::OptimiserState shard_optimiser(int owned) const;
+  [[nodiscard]] model::Buffer shard_optimiser(int owned) const { return arena_.optimiser(owned); }
   /// What the rank holds of each of those shards: slice slice() of slices().
   [[nodiscard]] int slice() const { return rank_.slice; }
   [[nodiscard]] int slices() const { return slices_; }
@@ -76,8 +76,10 @@ public:
     return slot(schedule::SlotClass::embeddings_accumulator, 0);
   }
   /// What those buffers hold.
-  [[nodiscard]] const model::EmbeddingsPart& embeddings_part() const { return embeddings_part_; }
-  [[nodiscard]] model::OptimiserState embeddings_optimiser() const;
+  [[nodiscard]] const Range& embeddings_part() const { return embeddings_part_; }
+  [[nodiscard]] model::Buffer embeddings_optimiser() const {
+    return arena_.optimiser(static_cast<int>(rank_.owned_shards.size()));
+  }
 
 private:
   [[nodiscard]] model::Buffer slot(schedule::SlotClass cls, int index) const {
@@ -91,7 +93,7 @@ private:
   const model::Layout& layout_;
   const Arena& arena_;
   int slices_;
-  model::EmbeddingsPart embeddings_part_{0, 0};
+  Range embeddings_part_{0, 0};
 };
 
 }  // namespace minitaw::engine

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 /// Plain serial double-precision versions of every layer: the simplest loops that compute the formula. They
@@ -204,32 +203,20 @@ inline void swiglu_backward(Out dx, In dy, In x, std::int64_t rows, std::int64_t
     }
 }
 
-/// Largest value of a row, and the sum of exp(value - largest).
-inline std::pair<double, double> softmax_sum(In row) {
-  const double largest = *std::max_element(row.begin(), row.end());
-  double sum = 0;
-  for (const double value : row) sum += std::exp(value - largest);
-  return {largest, sum};
-}
-
-/// Sum over the rows of -log softmax(logits [rows, vocab])[target].
-inline double cross_entropy_forward(In logits, Tokens targets, std::int64_t vocab) {
+/// Returns the sum over the rows of -log softmax(logits [rows, vocab])[target]; dlogits [rows, vocab] = scale
+/// (softmax - one at the target).
+inline double cross_entropy(Out dlogits, In logits, Tokens targets, double scale, std::int64_t vocab) {
   double loss = 0;
   for (std::size_t r = 0; r < targets.size(); ++r) {
-    const auto [largest, sum] = softmax_sum(logits.subspan(r * vocab, vocab));
-    loss += largest + std::log(sum) - logits[r * vocab + targets[r]];
-  }
-  return loss;
-}
-
-/// dlogits [rows, vocab] = scale (softmax - one at the target).
-inline void cross_entropy_backward(Out dlogits, In logits, Tokens targets, double scale, std::int64_t vocab) {
-  for (std::size_t r = 0; r < targets.size(); ++r) {
     const In row = logits.subspan(r * vocab, vocab);
-    const auto [largest, sum] = softmax_sum(row);
+    const double largest = *std::max_element(row.begin(), row.end());
+    double sum = 0;
+    for (const double value : row) sum += std::exp(value - largest);
+    loss += largest + std::log(sum) - row[targets[r]];
     for (std::int64_t i = 0; i < vocab; ++i)
       dlogits[r * vocab + i] = scale * (std::exp(row[i] - largest) / sum - (i == targets[r] ? 1 : 0));
   }
+  return loss;
 }
 
 struct AdamWSettings {

@@ -18,40 +18,11 @@ namespace {
 
 /// {center, amplitude}
 std::pair<float, float> distribution_of(const Tensor& tensor, const Shape& shape) {
-  const auto fan_in = static_cast<double>(tensor.cols);
-  switch (tensor.role) {
-  case Role::norm1:
-  case Role::norm2:
-  case Role::norm:
-    return {1.0F, 0.1F};
-  case Role::wo:
-  case Role::w2:
-    return {0.0F, static_cast<float>(std::sqrt(3.0 / (2.0 * shape.layers * fan_in)))};
-  case Role::embedding:
-    return {0.0F, static_cast<float>(std::sqrt(3.0))};
-  case Role::wqkv:
-  case Role::w13:
-  case Role::head:
-    return {0.0F, static_cast<float>(std::sqrt(3.0 / fan_in))};
-  }
-  throw LogicError("tensor without initial weights");
-}
-
-void fill(std::span<float> values, const UniformRow& row) {
-  for (std::size_t begin = 0; begin < values.size(); begin += 4) {
-    const Words<4> words = row.words(begin / 4);
-    for (std::size_t i = begin; i < std::min(begin + 4, values.size()); ++i)
-      values[i] = row.number(words[static_cast<int>(i - begin)]);
-  }
-}
-
-void fill_all(std::span<float> weights, const std::vector<Tensor>& tensors, std::int64_t elements,
-              const Shape& shape, std::uint64_t seed) {
-  if (weights.size() != static_cast<std::size_t>(elements))
-    throw LogicError(fmt::format("{} initial weights for a buffer of {} elements", weights.size(), elements));
-  std::fill(weights.begin(), weights.end(), 0.0F);
-  for (const Tensor& tensor : tensors)
-    fill(weights.subspan(tensor.offset, tensor.size()), initial_row(tensor, shape, seed));
+  if (tensor.is_gain()) return {1.0F, 0.1F};
+  if (tensor.role == Role::embedding) return {0.0F, static_cast<float>(std::sqrt(3.0))};
+  const bool ends_a_half = tensor.role == Role::wo || tensor.role == Role::w2;
+  const double depth = ends_a_half ? 2.0 * shape.layers : 1.0, fan_in = static_cast<double>(tensor.cols);
+  return {0.0F, static_cast<float>(std::sqrt(3.0 / (depth * fan_in)))};
 }
 
 }  // namespace
@@ -64,27 +35,20 @@ UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t s
           amplitude};
 }
 
-void initialise(std::span<float> weights, const Shard& shard, const Shape& shape, std::uint64_t seed) {
-  fill_all(weights, shard.tensors, shard.elements, shape, seed);
+void initialise(std::span<float> weights, const Flat& flat, const Shape& shape, std::uint64_t seed) {
+  if (std::ssize(weights) != flat.elements)
+    throw LogicError(
+        fmt::format("{} initial weights for a buffer of {} elements", weights.size(), flat.elements));
+  std::ranges::fill(weights, 0.0F);
+  for (const Tensor& tensor : flat.tensors) {
+    const UniformRow row = initial_row(tensor, shape, seed);
+    Words<4> words{};
+    for (std::int64_t i = 0; i < tensor.size(); ++i) {
+      if (i % 4 == 0) words = row.words(static_cast<std::uint64_t>(i / 4));
+      weights[tensor.offset + i] = row.number(words[static_cast<int>(i % 4)]);
+    }
+  }
 }
-
-void initialise(std::span<float> weights, const Embeddings& embeddings, const Shape& shape,
-                std::uint64_t seed) {
-  fill_all(weights, embeddings.tensors, embeddings.elements, shape, seed);
-}
-
-namespace {
-
-std::uint64_t size_of_file(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error))
-    throw InputError(fmt::format("data = \"{}\": there is no such file; give a file or \"synthetic\"", path));
-  const std::uint64_t size = std::filesystem::file_size(path, error);
-  if (error) throw InputError(fmt::format("data = \"{}\": {}", path, error.message()));
-  return size;
-}
-
-}  // namespace
 
 TokenSource::TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed)
     : vocab_(shape.vocab), seq_(shape.seq), seed_(seed) {
@@ -92,12 +56,15 @@ TokenSource::TokenSource(const Shape& shape, const std::string& data, std::uint6
   if (vocab_ < 256)
     throw InputError(fmt::format("vocab = {}: the bytes of data = \"{}\" need at least 256", vocab_, data));
   path_ = data;
-  file_bytes_ = size_of_file(path_);
+  std::error_code missing;
+  if (!std::filesystem::is_regular_file(path_, missing))
+    throw InputError(fmt::format("data = \"{}\": there is no such file; give a file or \"synthetic\"", data));
+  file_.open(path_, std::ios::binary | std::ios::ate);
+  if (!file_) throw InputError(fmt::format("data = \"{}\": the file cannot be read", data));
+  file_bytes_ = static_cast<std::uint64_t>(file_.tellg());
   if (file_bytes_ < static_cast<std::uint64_t>(seq_) + 1)
     throw InputError(fmt::format("data = \"{}\" has {} bytes; seq = {} needs at least {}", data, file_bytes_,
                                  seq_, seq_ + 1));
-  file_.open(path_, std::ios::binary);
-  if (!file_) throw InputError(fmt::format("data = \"{}\": the file cannot be read", path_));
 }
 
 void TokenSource::fill(std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step,

@@ -18,11 +18,9 @@ namespace minitaw::model {
 /// Gains of norms are 1 + 0.1 u, so that exchanging two of them shows.
 [[nodiscard]] UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t seed);
 
-/// Initial weights of a shard / of the embeddings, fp32, on the host, one number after the other: what
+/// Initial weights of a shard or of the embeddings, fp32, on the host, one number after the other: what
 /// references start from. Padding is zero. Ranks draw theirs with model::draw().
-void initialise(std::span<float> weights, const Shard& shard, const Shape& shape, std::uint64_t seed);
-void initialise(std::span<float> weights, const Embeddings& embeddings, const Shape& shape,
-                std::uint64_t seed);
+void initialise(std::span<float> weights, const Flat& flat, const Shape& shape, std::uint64_t seed);
 
 /// Where the tokens of a step come from: the bytes of a file (V >= 256), or "synthetic". A sequence depends
 /// on (seed, step, its number in the step) alone, so a step is the same however micro-batches and ranks cut

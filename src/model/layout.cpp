@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <numeric>
@@ -46,24 +47,22 @@ void check_heads(const Shape& shape) {
                                  shape.hidden, shape.heads, shape.head_dim()));
 }
 
-/// Holds every product below: check_sizes() has left 31 bits a factor.
-__extension__ typedef __int128 Wide;
-
 /// Refuses a shape whose buffers no 64-bit size could count, so that nobody downstream needs to check again.
 void check_products(const Shape& shape) {
-  const Wide layers = shape.layers, hidden = shape.hidden, vocab = shape.vocab,
-             tokens = Wide{shape.seq} * shape.micro_batch,
-             qkv = Wide{shape.heads} * shape.head_dim() + Wide{2} * shape.kv_heads * shape.head_dim(),
-             ffn = *std::max_element(shape.ffn.begin(), shape.ffn.end());
-  const auto require = [](Wide size, std::int64_t limit, const std::string& what) {
-    if (size > limit)
+  const std::int64_t widest = *std::ranges::max_element(shape.ffn);
+  // in floating point, where nothing overflows
+  const double layers = shape.layers, hidden = static_cast<double>(shape.hidden),
+               vocab = static_cast<double>(shape.vocab), ffn = static_cast<double>(widest),
+               tokens = static_cast<double>(shape.seq) * static_cast<double>(shape.micro_batch),
+               qkv = (shape.heads + 2.0 * shape.kv_heads) * static_cast<double>(shape.head_dim());
+  const auto require = [](double size, std::int64_t limit, const std::string& what) {
+    if (size > static_cast<double>(limit))
       throw InputError(fmt::format("{} is larger than {}; make one of them smaller", what, limit));
   };
   require(tokens, largest, fmt::format("seq * micro_batch = {} * {}", shape.seq, shape.micro_batch));
   require(qkv, largest,
           fmt::format("(heads + 2 kv_heads) * head_dim = ({} + 2 * {}) * {}", shape.heads, shape.kv_heads,
                       shape.head_dim()));
-  const auto widest = static_cast<std::int64_t>(ffn);
   require(2 * ffn, largest, fmt::format("2 * ffn = 2 * {}", widest));
   // 16 bytes an element and 16 buffers of each width cover every arena of a rank; `layers` of them, every
   // depth.
@@ -73,9 +72,6 @@ void check_products(const Shape& shape) {
   require((layers * hidden * (hidden + qkv + 3 * ffn + 2) + (vocab + 1) * hidden * 2) * 64, INT64_MAX,
           fmt::format("the weights of layers = {}, hidden = {}, ffn = {}, vocab = {}", shape.layers,
                       shape.hidden, widest, shape.vocab));
-  require(layers * shape.seq * hidden * 4, INT64_MAX,
-          fmt::format("the attention of layers = {}, seq = {}, hidden = {}", shape.layers, shape.seq,
-                      shape.hidden));
 }
 
 }  // namespace
@@ -85,15 +81,7 @@ std::size_t bytes_of(Dtype dtype) { return dtype == Dtype::fp32 ? 4 : 2; }
 std::string name_of(Dtype dtype) { return dtype == Dtype::fp32 ? "fp32" : "bf16"; }
 
 std::string name_of(Recompute recompute) {
-  switch (recompute) {
-  case Recompute::block:
-    return "block";
-  case Recompute::keep_attention:
-    return "keep-attention";
-  case Recompute::none:
-    return "none";
-  }
-  throw LogicError("recompute policy without a name");
+  return std::array{"block", "keep-attention", "none"}[static_cast<std::size_t>(recompute)];
 }
 
 void check(const Shape& shape) {
@@ -153,71 +141,68 @@ std::int64_t smallest_cap(const std::vector<std::int64_t>& costs, int runs) {
   return low;
 }
 
-/// Appends tensors to a flat buffer.
-class Packer {
-public:
-  void add(std::string name, int layer, Role role, std::int64_t rows, std::int64_t cols) {
-    const std::string prefix = layer < 0 ? "" : fmt::format("layers.{}.", layer);
-    const bool gain = role == Role::norm1 || role == Role::norm2 || role == Role::norm;
-    tensors_.push_back({prefix + std::move(name), layer, rows, cols, offset_, !gain, role});
-    offset_ += aligned(rows * cols);
-  }
-  void skip(std::int64_t elements) { offset_ += elements; }
-  [[nodiscard]] std::int64_t elements() const { return offset_; }
-  [[nodiscard]] std::vector<Tensor> take() { return std::move(tensors_); }
+/// Puts a tensor behind those that are there; without a layer, it is one of the embeddings.
+void append(Flat& flat, int layer, Role role, std::int64_t rows, std::int64_t cols) {
+  constexpr std::array names = {"norm1", "wqkv", "wo", "norm2", "w13", "w2", "embedding", "norm", "head"};
+  const std::string name = names[static_cast<std::size_t>(role)];
+  flat.tensors.push_back(
+      {layer < 0 ? name : fmt::format("layers.{}.{}", layer, name), layer, rows, cols, flat.elements, role});
+  flat.elements += aligned(rows * cols);
+}
 
-private:
-  std::vector<Tensor> tensors_;
-  std::int64_t offset_ = 0;
-};
-
-void add_block(Packer& packer, const Shape& shape, int layer) {
+void append_block(Shard& shard, const Shape& shape, int layer) {
   const std::int64_t hidden = shape.hidden, ffn = shape.ffn[layer];
-  packer.add("norm1", layer, Role::norm1, hidden, 1);
-  packer.add("wqkv", layer, Role::wqkv, shape.qkv(), hidden);
-  packer.add("wo", layer, Role::wo, hidden, shape.heads * shape.head_dim());
-  packer.add("norm2", layer, Role::norm2, hidden, 1);
-  packer.add("w13", layer, Role::w13, 2 * ffn, hidden);
-  packer.add("w2", layer, Role::w2, hidden, ffn);
+  append(shard, layer, Role::norm1, hidden, 1);
+  append(shard, layer, Role::wqkv, shape.qkv(), hidden);
+  append(shard, layer, Role::wo, hidden, shape.heads * shape.head_dim());
+  append(shard, layer, Role::norm2, hidden, 1);
+  append(shard, layer, Role::w13, 2 * ffn, hidden);
+  append(shard, layer, Role::w2, hidden, ffn);
 }
 
 /// Size of each of `pieces` equal, aligned pieces that hold `elements` together.
 std::int64_t piece_of(std::int64_t elements, int pieces) { return aligned((elements + pieces - 1) / pieces); }
 
 Shard make_shard(const Shape& shape, int first_layer, int layers, int parts) {
-  Packer packer;
-  for (int layer = first_layer; layer < first_layer + layers; ++layer) add_block(packer, shape, layer);
-  return {first_layer, layers, parts * piece_of(packer.elements(), parts), packer.take()};
+  Shard shard{{}, first_layer, layers};
+  for (int layer = first_layer; layer < first_layer + layers; ++layer) append_block(shard, shape, layer);
+  shard.elements = parts * piece_of(shard.elements, parts);
+  return shard;
 }
 
 Embeddings make_embeddings(const Shape& shape, const Cut& cut) {
-  Packer packer;
-  packer.add("embedding", -1, Role::embedding, shape.vocab, shape.hidden);
-  const std::int64_t embedding = packer.elements();
+  Embeddings result;
+  append(result, -1, Role::embedding, shape.vocab, shape.hidden);
+  const std::int64_t embedding = result.elements, norm = aligned(shape.hidden);
   // The head is at least as large as the embedding, so both slices are as large as the second.
-  if (cut.embeddings_split) packer.skip(aligned(shape.hidden));
-  packer.add("norm", -1, Role::norm, shape.hidden, 1);
-  packer.add("head", -1, Role::head, shape.vocab, shape.hidden);
-  const std::int64_t slice =
-      cut.embeddings_split ? embedding + aligned(shape.hidden) : piece_of(packer.elements(), cut.slices);
-  return {cut.slices * slice, slice, packer.take()};
+  if (cut.embeddings_split) result.elements += norm;
+  append(result, -1, Role::norm, shape.hidden, 1);
+  append(result, -1, Role::head, shape.vocab, shape.hidden);
+  result.slice = cut.embeddings_split ? embedding + norm : piece_of(result.elements, cut.slices);
+  result.elements = cut.slices * result.slice;
+  return result;
 }
 
-/// What shards are balanced by: passes of a step over each block, plus the head's where it lies with the
-/// last.
+/// What shards are balanced by: FLOPs per token, halved, of the passes of a step over each block, plus those
+/// of the head where it lies with the last.
 std::vector<std::int64_t> costs_of(const Shape& shape, const Cut& cut) {
   constexpr std::int64_t forward_and_backward = 3;
-  const std::int64_t passes = forward_and_backward + (shape.recompute == Recompute::none ? 0 : 1);
+  const std::int64_t passes = forward_and_backward + (shape.recompute == Recompute::none ? 0 : 1),
+                     attention = shape.seq * shape.heads * shape.head_dim();  // causal
   std::vector<std::int64_t> costs;
-  for (int layer = 0; layer < shape.layers; ++layer) costs.push_back(passes * block_cost(shape, layer));
+  for (int layer = 0; layer < shape.layers; ++layer)
+    costs.push_back(passes * (block_matmul_parameters(shape, layer) + attention));
   if (cut.head_counts) costs.back() += forward_and_backward * shape.vocab * shape.hidden;
   return costs;
 }
 
 }  // namespace
 
-std::int64_t block_cost(const Shape& shape, int layer) {
-  return block_matmul_parameters(shape, layer) + shape.seq * shape.heads * shape.head_dim();
+std::vector<const Flat*> Layout::parts() const {
+  std::vector<const Flat*> all;
+  for (const Shard& shard : shards) all.push_back(&shard);
+  all.push_back(&embeddings);
+  return all;
 }
 
 std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs) {

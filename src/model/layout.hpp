@@ -91,25 +91,31 @@ struct Tensor {
   std::int64_t rows = 0;    ///< output features (or elements of a vector)
   std::int64_t cols = 0;    ///< input features (1 for a vector)
   std::int64_t offset = 0;  ///< elements from the start of the flat buffer
-  bool decay = false;       ///< weight decay applies (matrices)
   Role role = Role::norm1;
 
   [[nodiscard]] std::int64_t size() const { return rows * cols; }
+  [[nodiscard]] bool is_gain() const {
+    return role == Role::norm1 || role == Role::norm2 || role == Role::norm;
+  }
 };
 
 /// Every tensor starts at a multiple of this many elements, so that vector loads and cuBLASLt stay aligned.
 /// The padding holds zeros and travels with the shard.
 inline constexpr std::int64_t alignment = 64;
 
+/// Tensors in one flat buffer, in ascending order.
+struct Flat {
+  std::int64_t elements = 0;  ///< padding included
+  std::vector<Tensor> tensors;
+};
+
 /// A run of consecutive blocks in one flat buffer. Per block, in this order:
 ///   norm1 [H], wqkv [(h + 2 h_kv) d, H], wo [H, h d], norm2 [H], w13 [2 F, H] (gate rows, then up rows), w2
 ///   [H, F]
 /// Linear weights are stored [out, in], as in y = x W^T.
-struct Shard {
+struct Shard : Flat {
   int first_layer = 0;
   int layers = 0;
-  std::int64_t elements = 0;    ///< of the flat buffer, padding included
-  std::vector<Tensor> tensors;  ///< roles_per_block for each block
 
   /// `block` counts from 0 inside the shard; `role` is one of the block's own.
   [[nodiscard]] const Tensor& tensor(int block, Role role) const {
@@ -119,10 +125,8 @@ struct Shard {
 
 /// Embedding [V, H], final norm [H], head [V, H] in one flat buffer, padded so that it splits into equal
 /// slices.
-struct Embeddings {
-  std::int64_t elements = 0;
+struct Embeddings : Flat {
   std::int64_t slice = 0;  ///< elements of one slice, a multiple of `alignment`; elements = slices * slice
-  std::vector<Tensor> tensors;
 
   [[nodiscard]] const Tensor& tensor(Role role) const {
     return tensors[static_cast<std::size_t>(static_cast<int>(role) - static_cast<int>(Role::embedding))];
@@ -133,10 +137,10 @@ struct Layout {
   Shape shape;
   std::vector<Shard> shards;
   Embeddings embeddings;
-};
 
-/// FLOPs per token of a block's forward pass, halved: matmul weights + causal attention.
-[[nodiscard]] std::int64_t block_cost(const Shape& shape, int layer);
+  /// All flat buffers of the model: the shards, then the embeddings.
+  [[nodiscard]] std::vector<const Flat*> parts() const;
+};
 
 /// Lengths of `runs` consecutive runs, each at least 1, that cover `costs` and make the dearest run as cheap
 /// as possible; among those, each run takes close to an equal share of what is left. Needs 1 <= runs <=
@@ -152,10 +156,10 @@ struct Cut {
   bool head_counts = false;       ///< runs are balanced by what the last one has of it as well
 };
 
-/// Splits the blocks into runs, balanced by block_cost(), each with at least one block, and the embeddings
-/// into slices. Where the head counts, the run before it is the shorter the larger the vocabulary is. Parts
-/// and slices are multiples of `alignment`. Throws InputError if the shape cannot be computed or has fewer
-/// layers than shards.
+/// Splits the blocks into runs, balanced by the FLOPs of their passes, each with at least one block, and the
+/// embeddings into slices. Where the head counts, the run before it is the shorter the larger the vocabulary
+/// is. Parts and slices are multiples of `alignment`. Throws InputError if the shape cannot be computed or
+/// has fewer layers than shards.
 [[nodiscard]] Layout make_layout(const Shape& shape, const Cut& cut);
 
 }  // namespace minitaw::model

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 #include "base/error.hpp"
@@ -10,6 +11,49 @@
 #include "model/block.hpp"
 
 namespace minitaw::model {
+
+namespace {
+
+/// Throws LogicError if `buffer` is smaller than a compute action needs.
+void require(const Buffer& buffer, std::size_t bytes, std::string_view what) {
+  if (buffer.data == nullptr || buffer.bytes < bytes)
+    throw LogicError(fmt::format("{} has {} bytes where {} are needed", what, buffer.bytes, bytes));
+}
+
+/// What `tensors`, in ascending order, leave of a buffer of `elements`; they may reach beyond both of its
+/// ends. Between tensors there is nothing where all sizes are multiples of `alignment`, as they are in models
+/// worth training.
+std::vector<Range> padding_of(std::span<const Tensor> tensors, std::int64_t elements) {
+  std::vector<Range> padding;
+  std::int64_t end = 0;
+  const auto leave = [&](std::int64_t until) {
+    if (end < until) padding.push_back({end, until - end});
+  };
+  for (const Tensor& tensor : tensors) {
+    leave(std::min(tensor.offset, elements));
+    end = std::max(end, tensor.offset + tensor.size());
+  }
+  leave(elements);
+  return padding;
+}
+
+/// Zeros in the padding of a buffer of elements of type T: it travels and is summed, so it must not hold what
+/// another shard left.
+template <class T>
+void clear(const ExecutionSpace& exec, const Buffer& buffer, const std::vector<Range>& padding) {
+  for (const Range& range : padding) {
+    const Vector<std::byte> bytes(buffer.data + range.begin * sizeof(T), range.count * sizeof(T));
+    Kokkos::deep_copy(exec, bytes, std::byte{0});
+  }
+}
+
+/// None of an empty buffer.
+template <class T>
+Vector<T> elements_of(const Buffer& buffer, std::int64_t begin, std::int64_t count) {
+  return buffer.data ? Vector<T>(buffer.as<T>() + begin, count) : Vector<T>();
+}
+
+}  // namespace
 
 MicroBatch::MicroBatch(const Shape& shape)
     : vocab_(shape.vocab), tokens_(static_cast<std::size_t>(shape.tokens())),
@@ -27,37 +71,24 @@ kernels::AttentionSizes attention_sizes(const Shape& shape) {
           static_cast<int>(shape.head_dim())};
 }
 
-void require(const Buffer& buffer, std::size_t bytes, std::string_view what) {
-  if (buffer.data == nullptr || buffer.bytes < bytes)
-    throw LogicError(fmt::format("{} has {} bytes where {} are needed", what, buffer.bytes, bytes));
-}
-
-namespace {
-
-EmbeddingsPart inside(const Embeddings& embeddings, EmbeddingsPart part) {
-  if (part.elements == EmbeddingsPart::rest) part.elements = embeddings.elements - part.first;
-  if (part.first < 0 || part.elements < 0 || part.first + part.elements > embeddings.elements)
-    throw LogicError(fmt::format("{} elements from {} of embeddings that have {}", part.elements, part.first,
-                                 embeddings.elements));
-  return part;
-}
-
-}  // namespace
-
 Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace,
-             kernels::Attention attention, EmbeddingsPart embeddings_part)
+             kernels::Attention attention, std::optional<Range> embeddings_part)
     : exec_(std::move(exec)), layout_(std::move(layout)), loss_scale_(loss_scale), workspace_(workspace),
-      embeddings_part_(inside(layout_.embeddings, embeddings_part)),
+      embeddings_part_(embeddings_part.value_or(Range{0, layout_.embeddings.elements})),
       embeddings_tensors_(layout_.embeddings.tensors), plan_(plan_workspace(layout_)) {
   const Shape& shape = layout_.shape;
   require(workspace_, plan_.bytes, "workspace");
-  for (Tensor& tensor : embeddings_tensors_) tensor.offset -= embeddings_part_.first;
+  const auto [first, count] = embeddings_part_;
+  if (first < 0 || count < 0 || first + count > layout_.embeddings.elements)
+    throw LogicError(fmt::format("{} elements from {} of embeddings that have {}", count, first,
+                                 layout_.embeddings.elements));
+  for (Tensor& tensor : embeddings_tensors_) tensor.offset -= first;
   for (std::size_t s = 0; s < layout_.shards.size(); ++s) {
     saved_.push_back(plan_saved(layout_, static_cast<int>(s)));
     deferred_.push_back(plan_deferred(layout_, static_cast<int>(s)));
     padding_.push_back(padding_of(layout_.shards[s].tensors, layout_.shards[s].elements));
   }
-  embeddings_padding_ = padding_of(embeddings_tensors_, embeddings_part_.elements);
+  embeddings_padding_ = padding_of(embeddings_tensors_, embeddings_part_.count);
   kernels::prepare(exec_);
   with_element(shape.dtype, [&]<class E>(E) {
     attention_ = kernels::resolve_attention<E>(attention, attention_sizes(shape));
@@ -78,18 +109,16 @@ void Model::require_visit(int shard, Buffer x, Buffer saved, Buffer weights) con
 
 template <class E>
 Block<E> Model::block(int shard, int index, Buffer saved, Buffer deferred, Buffer weights) const {
+  static const BlockRegions unsplit{};
   const Shape& shape = layout_.shape;
   const Shard& run = layout_.shards[shard];
-  const BlockRegions unsplit;
-  BlockState<E> state(shape, shape.ffn[run.first_layer + index],
-                      {{saved_[shard].blocks[index], saved},
-                       {deferred.data ? deferred_[shard].blocks[index] : unsplit, deferred},
-                       {plan_.block, workspace_}});
-  state.normed1 = matrix_at<E>(workspace_, plan_.block[Part::normed], shape.tokens(), shape.hidden);
-  state.rope = matrix_at<float>(workspace_, plan_.rope, shape.seq, shape.head_dim());
-  const BlockTensors<const E> tensors = weights.data ? BlockTensors<const E>(weights, run, index)
-                                                     : BlockTensors<const E>(state.norm1, state.norm2);
-  return Block<E>(exec_, shape, tensors, state, attention_);
+  const BlockRegions& apart = deferred.data ? deferred_[shard].blocks[index] : unsplit;
+  const auto gain = [&](Part part) { return vector_at<const E>(deferred, apart[part], shape.hidden); };
+  return Block<E>(exec_, shape, shape.ffn[run.first_layer + index],
+                  weights.data ? BlockTensors<const E>(weights, run, index)
+                               : BlockTensors<const E>(gain(Part::norm1), gain(Part::norm2)),
+                  {{{saved_[shard].blocks[index], saved}, {apart, deferred}, {plan_.block, workspace_}}},
+                  matrix_at<const float>(workspace_, plan_.rope, shape.seq, shape.head_dim()), attention_);
 }
 
 template <class E>
@@ -113,7 +142,7 @@ void Model::for_gradients(int shard, Buffer gradient, Dtype type, bool accumulat
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     with_element(type, [&]<class G>(G) {
       if constexpr (std::is_same_v<G, float> || std::is_same_v<G, E>) {
-        if (!accumulate) clear_padding(exec_, gradient.as<G>(), padding_[shard]);
+        if (!accumulate) clear<G>(exec_, gradient, padding_[shard]);
         for (int i = last_block(shard); i >= 0; --i) use(E{}, i, BlockTensors<G>(gradient, run, i));
       }
     });
@@ -135,9 +164,9 @@ void Model::backward_input(int shard, Buffer x, Buffer saved, Buffer deferred, B
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     const auto block_of = [&](int i) { return block<E>(shard, i, saved, deferred, weights); };
     const int last = last_block(shard);
-    Kokkos::deep_copy(exec_, block_of(last).output_gradient(), hidden<E>(x));
+    Kokkos::deep_copy(exec_, block_of(last).gradient_at_output(), hidden<E>(x));
     for (int i = last; i >= 0; --i)
-      block_of(i).backward_input(i > 0 ? block_of(i - 1).output_gradient() : hidden<E>(x));
+      block_of(i).backward_input(i > 0 ? block_of(i - 1).gradient_at_output() : hidden<E>(x));
   });
 }
 
@@ -152,7 +181,7 @@ void Model::backward_weight(int shard, Buffer gradient, Dtype gradient_type, boo
 
 const Tensor& Model::embeddings_tensor(Role role) const {
   const Tensor& tensor = embeddings_tensors_[static_cast<int>(role) - static_cast<int>(Role::embedding)];
-  if (tensor.offset < 0 || tensor.offset + tensor.size() > embeddings_part_.elements)
+  if (tensor.offset < 0 || tensor.offset + tensor.size() > embeddings_part_.count)
     throw LogicError(
         fmt::format("{} is not in the part of the embeddings that this rank holds", tensor.name));
   return tensor;
@@ -160,7 +189,7 @@ const Tensor& Model::embeddings_tensor(Role role) const {
 
 void Model::require_visit(const MicroBatch& batch, Buffer x, const Buffer* embeddings,
                           const Buffer* embeddings_gradient) const {
-  const std::int64_t tokens = layout_.shape.tokens(), elements = embeddings_part_.elements;
+  const std::int64_t tokens = layout_.shape.tokens(), elements = embeddings_part_.count;
   require(x, hidden_bytes(layout_.shape), "hidden state or its gradient");
   if (embeddings) require(*embeddings, bytes(elements), "weights of the embeddings");
   if (embeddings_gradient)
@@ -200,7 +229,7 @@ void Model::embed_backward(Buffer embeddings_gradient, bool accumulate, Buffer x
   };
   const auto gradient = matrix_of<float>(embeddings_gradient, embeddings_tensor(Role::embedding));
   if (!accumulate) {
-    clear_padding(exec_, embeddings_gradient.as<float>(), embeddings_padding_);
+    clear<float>(exec_, embeddings_gradient, embeddings_padding_);
     Kokkos::deep_copy(exec_, gradient, 0.0F);
   }
   with_element(shape.dtype, [&]<class E>(E) {
@@ -214,7 +243,7 @@ void Model::loss(Buffer x, Buffer embeddings_gradient, bool accumulate, double* 
   const Shape& shape = layout_.shape;
   require_visit(batch, x, &embeddings, &embeddings_gradient);
   upload(plan_.tokens, batch.targets());
-  if (!accumulate) clear_padding(exec_, embeddings_gradient.as<float>(), embeddings_padding_);
+  if (!accumulate) clear<float>(exec_, embeddings_gradient, embeddings_padding_);
   const std::int64_t slice = loss_slice(shape);
   with_element(shape.dtype, [&]<class E>(E) {
     for (std::int64_t begin = 0; begin < shape.tokens(); begin += slice)
@@ -251,6 +280,94 @@ void Model::loss_of_slice(Buffer x, Buffer embeddings_gradient, bool accumulate,
                                   normed, accumulate);
   kernels::rmsnorm_backward(exec_, part, partial, slope, {}, part, rstd, gain);
   kernels::rmsnorm_backward_gain(exec_, vector_of<float>(embeddings_gradient, norm), partial, accumulate);
+}
+
+// The optimiser.
+
+void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part, const Shape& shape,
+          std::uint64_t seed) {
+  const ExecutionSpace exec;
+  for (Tensor& tensor : tensors) tensor.offset -= part.begin;
+  const std::vector<Range> padding = padding_of(tensors, part.count);
+  with_element(shape.dtype, [&]<class E>(E) {
+    if (weights.data) clear<E>(exec, weights, padding);
+    if (master.data) clear<float>(exec, master, padding);
+    for (const Tensor& tensor : tensors) {
+      const std::int64_t begin = std::max<std::int64_t>(tensor.offset, 0),
+                         count = std::min(tensor.offset + tensor.size(), part.count) - begin;
+      if (count > 0)
+        kernels::uniform<E>(exec, elements_of<E>(weights, begin, count),
+                            elements_of<float>(master, begin, count), begin - tensor.offset,
+                            initial_row(tensor, shape, seed));
+    }
+  });
+  exec.fence("minitaw::model::draw");
+}
+
+OptimiserState::OptimiserState(const Buffer& buffer, Dtype dtype, std::int64_t elements) {
+  const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
+  require(buffer, optimiser_bytes(dtype, elements), "optimiser state");
+  moment1 = {buffer.data, bytes};
+  moment2 = {buffer.data + bytes, bytes};
+  if (dtype != Dtype::fp32) master = {buffer.data + 2 * bytes, bytes};
+}
+
+namespace {
+
+kernels::AdamWStep constants(const AdamW& adamw, bool decay, int step) {
+  const auto correction = [step](float beta) {
+    return static_cast<float>(1 / (1 - std::pow(double{beta}, step)));
+  };
+  return {adamw.learning_rate,
+          adamw.beta1,
+          adamw.beta2,
+          adamw.epsilon,
+          decay ? adamw.decay : 0,
+          correction(adamw.beta1),
+          correction(adamw.beta2)};
+}
+
+}  // namespace
+
+/// The tensors inside `range` of a flat buffer; padding stays zero. The state begins with the range, weights
+/// and gradient at `origin`.
+void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin, Buffer weights,
+                         Buffer state, Buffer gradient, const AdamW& adamw, int step) {
+  const std::int64_t end = range.begin + range.count;
+  const OptimiserState parts(state, layout_.shape.dtype, range.count);
+  require(weights, bytes(end - origin), "weights to update");
+  require(gradient, static_cast<std::size_t>(end - origin) * sizeof(float), "gradient of the step");
+  with_element(layout_.shape.dtype, [&]<class E>(E) {
+    for (const Tensor& tensor : tensors) {
+      const std::int64_t first = std::max(range.begin, tensor.offset),
+                         count = std::min(end, tensor.offset + tensor.size()) - first,
+                         at = first - range.begin, place = first - origin;
+      if (count <= 0) continue;
+      const auto own = elements_of<E>(weights, place, count);
+      auto master = elements_of<float>(parts.master, at, count);
+      if constexpr (std::is_same_v<E, float>) master = own;
+      kernels::adamw<E>(exec_, own, master, elements_of<float>(parts.moment1, at, count),
+                        elements_of<float>(parts.moment2, at, count),
+                        elements_of<float>(gradient, place, count),
+                        constants(adamw, !tensor.is_gain(), step));
+    }
+  });
+}
+
+void Model::update(int shard, Buffer weights, Buffer state, Buffer total, const AdamW& adamw, int step,
+                   int slice, int slices) {
+  const Shard& run = layout_.shards[static_cast<std::size_t>(shard)];
+  const Range range = range_of(run.elements, {slice, slices});
+  update_range(run.tensors, range, range.begin, weights, state, total, adamw, step);
+}
+
+void Model::update_embeddings(int slice, Buffer embeddings, Buffer state, Buffer embeddings_gradient,
+                              const AdamW& adamw, int step) {
+  const std::int64_t size = layout_.embeddings.slice, begin = slice * size - embeddings_part_.begin;
+  if (begin < 0 || begin + size > embeddings_part_.count)
+    throw LogicError(
+        fmt::format("slice {} of the embeddings is not in the part that this rank holds", slice));
+  update_range(embeddings_tensors_, {begin, size}, 0, embeddings, state, embeddings_gradient, adamw, step);
 }
 
 }  // namespace minitaw::model

@@ -3,6 +3,7 @@
 #include <Kokkos_Core.hpp>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -28,19 +29,6 @@ struct Buffer {
 
 /// What attention takes of a shape.
 [[nodiscard]] kernels::AttentionSizes attention_sizes(const Shape& shape);
-
-/// Throws LogicError if `buffer` is smaller than a compute action needs.
-void require(const Buffer& buffer, std::size_t bytes, std::string_view what);
-
-/// What `tensors`, in ascending order, leave of a buffer of `elements`; they may reach beyond both of its
-/// embeddings. Between tensors there are none where all sizes are multiples of `alignment`, as they are in
-/// models worth training.
-[[nodiscard]] std::vector<Range> padding_of(std::span<const Tensor> tensors, std::int64_t elements);
-
-/// Zeros in the padding of a gradient: it travels and is summed, so it must not hold what another shard
-/// left. One kernel for every 16 ranges, which it carries along, so that no table is needed.
-template <class G>
-void clear_padding(const kernels::ExecutionSpace& exec, G* gradient, std::span<const Range> padding);
 
 /// Tokens of one micro-batch, T = B S, and what the embedding's gradient needs to know about their order; all
 /// in pinned memory that is taken once. Filled outside of a step: kernels read it until their step is over.
@@ -82,44 +70,37 @@ using kernels::ExecutionSpace;
 /// master weights, which for fp32 compute are the weights themselves (empty buffer here). All zero before the
 /// first step, except that `master` holds the initial weights.
 struct OptimiserState {
+  /// The state in one buffer of optimiser_bytes(dtype, elements). Throws LogicError if it is smaller.
+  OptimiserState(const Buffer& buffer, Dtype dtype, std::int64_t elements);
+
   Buffer moment1, moment2, master;
-};
-
-/// The state in one buffer of optimiser_bytes(dtype, elements).
-[[nodiscard]] OptimiserState optimiser_state(const Buffer& buffer, Dtype dtype, std::int64_t elements);
-
-/// The part of the flat buffer of the embeddings that a rank holds, weights and gradients alike, in elements.
-struct EmbeddingsPart {
-  static constexpr std::int64_t rest = -1;
-  std::int64_t first = 0;
-  std::int64_t elements = rest;  ///< `rest`: all from `first` on
 };
 
 /// Initial weights of a part of the flat buffer that `tensors` lie in: in the compute type to `weights`, in
 /// fp32 to `master`; an empty buffer takes none. Padding is zero. Drawn where they are needed; complete on
 /// return.
-void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, const EmbeddingsPart& part,
-          const Shape& shape, std::uint64_t seed);
+void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part, const Shape& shape,
+          std::uint64_t seed);
 
 /// The compute actions of a training step on one device, in the shape's dtype. Every call is asynchronous on
 /// `exec`, never stops the host, and uses no memory but what it is given: weights, gradients and activations
-/// by the caller, scratch of workspace_bytes(). A buffer that is too small raises LogicError, as does a
+/// by the caller, scratch as plan_workspace() says. A buffer that is too small raises LogicError, as does a
 /// tensor of the embeddings that is not in the part of them that the rank holds.
 ///
 /// x: hidden state [B S, H]; after `loss` it holds the gradient of the step's mean loss with respect to it.
-/// kept: saved_bytes(layout, shard) bytes between the forward and the backward visit of one (shard,
-/// micro-batch); the backward visit consumes them.
-/// deferred: deferred_bytes(layout, shard) bytes between the two halves of a backward visit that is split;
-/// the kept ones must then stay until the second half. Hidden states, saved activations and the weights of
-/// shards and embeddings are of the compute type.
+/// saved: what lives between the forward and the backward visit of one (shard, micro-batch), plan_saved();
+/// the backward visit consumes it. deferred: what lives between the two halves of a backward visit that is
+/// split, plan_deferred(); what is saved must then stay until the second half. Hidden states, saved
+/// activations and the weights of shards and embeddings are of the compute type.
 class Model {
 public:
   /// `loss_scale` multiplies the summed cross-entropy of a micro-batch: 1 / (tokens of the whole step). The
   /// workspace belongs to this model from now on. Readies the libraries that `exec` uses, which may take
-  /// long. Every buffer of the embeddings below holds their `embeddings_part` only. Throws InputError when
-  /// this build or device has not the attention asked for.
+  /// long. Every buffer of the embeddings below holds `embeddings_part` of them only; without it, all. Throws
+  /// InputError when this build or device has not the attention asked for.
   Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace,
-        kernels::Attention attention = kernels::Attention::automatic, EmbeddingsPart embeddings_part = {});
+        kernels::Attention attention = kernels::Attention::automatic,
+        std::optional<Range> embeddings_part = {});
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
   /// The one in use; never `automatic`.
@@ -151,11 +132,11 @@ public:
   /// AdamW on an owned shard, or on one of `slices` equal slices of it, which all buffers then hold alone;
   /// `step` counts from 1. total: fp32 gradient of the whole step. The weights become the master weights,
   /// rounded. Padding must hold zeros everywhere, and keeps them.
-  void update(int shard, Buffer weights, OptimiserState state, Buffer total, const AdamW& adamw, int step,
+  void update(int shard, Buffer weights, Buffer state, Buffer total, const AdamW& adamw, int step,
               int slice = 0, int slices = 1);
   /// AdamW on slice `slice` of the embeddings, in place in the buffers of the embeddings; the state is that
   /// of the slice.
-  void update_embeddings(int slice, Buffer embeddings, OptimiserState state, Buffer embeddings_gradient,
+  void update_embeddings(int slice, Buffer embeddings, Buffer state, Buffer embeddings_gradient,
                          const AdamW& adamw, int step);
 
 private:
@@ -174,10 +155,8 @@ private:
   /// written has zeros in its padding then.
   template <class Use>
   void for_gradients(int shard, Buffer gradient, Dtype type, bool accumulate, const Use& use);
-  template <class E>
-  void update_range(const std::vector<Tensor>& tensors, std::int64_t begin, std::int64_t end,
-                    std::int64_t origin, Buffer weights, const OptimiserState& state, Buffer gradient,
-                    const AdamW& adamw, int step);
+  void update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin, Buffer weights,
+                    Buffer state, Buffer gradient, const AdamW& adamw, int step);
 
   [[nodiscard]] std::size_t bytes(std::int64_t elements) const;
   void require_visit(int shard, Buffer x, Buffer saved, Buffer weights) const;
@@ -192,7 +171,7 @@ private:
   double loss_scale_;
   Buffer workspace_;
   kernels::Attention attention_;
-  EmbeddingsPart embeddings_part_;
+  Range embeddings_part_;
   std::vector<Tensor> embeddings_tensors_;  ///< by their places in the rank's part; some may lie outside
   WorkspacePlan plan_;
   std::vector<ShardPlan> saved_, deferred_;  ///< of each shard

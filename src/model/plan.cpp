@@ -134,12 +134,6 @@ std::size_t hidden_bytes(const Shape& shape) {
   return static_cast<std::size_t>(shape.tokens() * shape.hidden) * bytes_of(shape.dtype);
 }
 
-std::size_t saved_bytes(const Layout& layout, int shard) { return plan_saved(layout, shard).bytes; }
-
-std::size_t deferred_bytes(const Layout& layout, int shard) { return plan_deferred(layout, shard).bytes; }
-
-std::size_t workspace_bytes(const Layout& layout) { return plan_workspace(layout).bytes; }
-
 std::size_t library_estimate(const Shape& shape) {
   constexpr std::size_t matmul_workspace = std::size_t{32} << 20;
   const auto rows = static_cast<std::size_t>(shape.tokens() * shape.heads);

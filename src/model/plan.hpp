@@ -58,19 +58,19 @@ struct ShardPlan {
   std::size_t bytes = 0;
 };
 
-/// Where a shard's forward pass keeps what its backward pass reads. Left out, and rebuilt by one pass over
-/// memory each: the normalised inputs and the SwiGLU product.
+/// Where a shard's forward pass keeps what its backward pass reads, for one micro-batch. Left out, and
+/// rebuilt by one pass over memory each: the normalised inputs and the SwiGLU product.
 [[nodiscard]] ShardPlan plan_saved(const Layout& layout, int shard);
 
 /// Where a shard's backward pass towards the input leaves what the one towards the weights reads, beside what
-/// the forward pass kept. Left out: norm1's output, rebuilt from the kept block input, row statistics and
-/// gain, for 2 T H bytes (bf16) less and the pass over memory that the undivided backward pass makes too;
-/// norm2's output likewise where `middle` is kept.
+/// the forward pass kept, for one micro-batch. Left out: norm1's output, rebuilt from the kept block input,
+/// row statistics and gain, for 2 T H bytes (bf16) less and the pass over memory that the undivided backward
+/// pass makes too; norm2's output likewise where `middle` is kept.
 [[nodiscard]] ShardPlan plan_deferred(const Layout& layout, int shard);
 
-/// How the compute actions of a rank share their scratch. Regions of different phases overlap: the block's,
-/// the loss's and the embedding's, and within the block those of attention's backward pass with ffn and
-/// product.
+/// How the compute actions of a rank share their scratch, whichever shards it computes. Regions of different
+/// phases overlap: the block's, the loss's and the embedding's, and within the block those of attention's
+/// backward pass with ffn and product.
 struct WorkspacePlan {
   Region rope;         ///< [S, d] cosine and sine of each pair; lasts as long as the model
   Region tokens;       ///< [T] int32: tokens or targets of the action in progress
@@ -100,16 +100,6 @@ inline constexpr std::int64_t most_gain_chunks = 512;
 /// Bytes of the hidden state [B S, H] that goes from block to block (and of its gradient on the way
 /// back).
 [[nodiscard]] std::size_t hidden_bytes(const Shape& shape);
-
-/// Bytes that the forward pass of a shard keeps for its backward pass, for one micro-batch.
-[[nodiscard]] std::size_t saved_bytes(const Layout& layout, int shard);
-
-/// Bytes that the backward pass of a shard towards its input leaves, beside the kept ones, for the one
-/// towards its weights, for one micro-batch.
-[[nodiscard]] std::size_t deferred_bytes(const Layout& layout, int shard);
-
-/// Bytes of scratch that the compute actions of one rank share, whichever shards it computes.
-[[nodiscard]] std::size_t workspace_bytes(const Layout& layout);
 
 /// Estimate of what libraries take on a device beside the arena: cuBLASLt's workspace (32 MiB), and for bf16
 /// the workspace of cuDNN 9.19's backward attention, fp32 [T, h (d + 1)], and with grouped heads [T, h d]

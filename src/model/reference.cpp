@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/reference.hpp"
+#include "model/data.hpp"
 
 namespace minitaw::model {
 
@@ -21,48 +22,45 @@ void add(Doubles& sum, const Doubles& other) {
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
 }
 
-/// One block: its place in the shard, and every intermediate of one micro-batch.
+/// One block: its weights in the shard's, and every intermediate of one micro-batch.
 class Block {
 public:
-  Block(const Shape& shape, const Shard& shard, int index)
-      : shard_(shard), index_(index), rows_(shape.tokens()), hidden_(shape.hidden), qkv_width_(shape.qkv()),
-        ffn_(shape.ffn[shard.first_layer + index]),
+  Block(const Shape& shape, const Shard& shard, int index, const Doubles& weights)
+      : shard_(shard), index_(index), weights_(weights), rows_(shape.tokens()), hidden_(shape.hidden),
         sizes_{shape.micro_batch, shape.seq, shape.heads, shape.kv_heads, shape.head_dim()} {}
 
-  Doubles forward(const Doubles& x, const Doubles& weights) {
+  Doubles forward(const Doubles& x) {
     input_ = x;
-    normed1_ = norm(x, weights, Role::norm1);
-    qkv_ = linear(normed1_, weights, Role::wqkv);
-    plain::rope(qkv_, sizes_.batch, sizes_.seq, sizes_.heads + sizes_.kv_heads, sizes_.head_dim, qkv_width_,
-                1);
+    normed1_ = norm(x, Role::norm1);
+    qkv_ = linear(normed1_, Role::wqkv);
+    turn(qkv_, 1);
     attention_.resize(rows_ * hidden_);
     plain::attention_forward(attention_, qkv_, sizes_);
-    middle_ = linear(attention_, weights, Role::wo);
+    middle_ = linear(attention_, Role::wo);
     add(middle_, input_);
-    normed2_ = norm(middle_, weights, Role::norm2);
-    gate_up_ = linear(normed2_, weights, Role::w13);
-    product_.resize(rows_ * ffn_);
-    plain::swiglu_forward(product_, gate_up_, rows_, ffn_);
-    Doubles output = linear(product_, weights, Role::w2);
+    normed2_ = norm(middle_, Role::norm2);
+    gate_up_ = linear(normed2_, Role::w13);
+    product_.resize(gate_up_.size() / 2);
+    plain::swiglu_forward(product_, gate_up_, rows_, tensor(Role::w2).cols);
+    Doubles output = linear(product_, Role::w2);
     add(output, middle_);
     return output;
   }
 
   /// dy: gradient of the output; returns that of the input and adds to `gradient`.
-  Doubles backward(const Doubles& dy, Doubles& gradient, const Doubles& weights) const {
-    const Doubles dproduct = linear_back(dy, product_, gradient, weights, Role::w2);
+  Doubles backward(const Doubles& dy, Doubles& gradient) const {
+    const Doubles dproduct = linear_back(dy, product_, gradient, Role::w2);
     Doubles dgate_up(gate_up_.size());
-    plain::swiglu_backward(dgate_up, dproduct, gate_up_, rows_, ffn_);
-    const Doubles dnormed2 = linear_back(dgate_up, normed2_, gradient, weights, Role::w13);
-    Doubles dmiddle = norm_back(dnormed2, middle_, gradient, weights, Role::norm2);
+    plain::swiglu_backward(dgate_up, dproduct, gate_up_, rows_, tensor(Role::w2).cols);
+    const Doubles dnormed2 = linear_back(dgate_up, normed2_, gradient, Role::w13);
+    Doubles dmiddle = norm_back(dnormed2, middle_, gradient, Role::norm2);
     add(dmiddle, dy);
-    const Doubles dattention = linear_back(dmiddle, attention_, gradient, weights, Role::wo);
+    const Doubles dattention = linear_back(dmiddle, attention_, gradient, Role::wo);
     Doubles dqkv(qkv_.size());
     plain::attention_backward(dqkv, dattention, qkv_, sizes_);
-    plain::rope(dqkv, sizes_.batch, sizes_.seq, sizes_.heads + sizes_.kv_heads, sizes_.head_dim, qkv_width_,
-                -1);
-    const Doubles dnormed1 = linear_back(dqkv, normed1_, gradient, weights, Role::wqkv);
-    Doubles dx = norm_back(dnormed1, input_, gradient, weights, Role::norm1);
+    turn(dqkv, -1);
+    const Doubles dnormed1 = linear_back(dqkv, normed1_, gradient, Role::wqkv);
+    Doubles dx = norm_back(dnormed1, input_, gradient, Role::norm1);
     add(dx, dmiddle);
     return dx;
   }
@@ -70,35 +68,38 @@ public:
 private:
   const Tensor& tensor(Role role) const { return shard_.tensor(index_, role); }
 
-  Doubles norm(const Doubles& x, const Doubles& weights, Role role) const {
+  Doubles norm(const Doubles& x, Role role) const {
     Doubles y(x.size());
-    plain::rmsnorm_forward(y, x, view(weights, tensor(role)), rows_, hidden_);
+    plain::rmsnorm_forward(y, x, view(weights_, tensor(role)), rows_, hidden_);
     return y;
   }
-  Doubles norm_back(const Doubles& dy, const Doubles& x, Doubles& gradient, const Doubles& weights,
-                    Role role) const {
+  Doubles norm_back(const Doubles& dy, const Doubles& x, Doubles& gradient, Role role) const {
+    const Tensor& gain = tensor(role);
     Doubles dx(x.size());
-    plain::rmsnorm_backward(dx, view(gradient, tensor(role)), dy, x, view(weights, tensor(role)), rows_,
-                            hidden_);
+    plain::rmsnorm_backward(dx, view(gradient, gain), dy, x, view(weights_, gain), rows_, hidden_);
     return dx;
   }
-  Doubles linear(const Doubles& x, const Doubles& weights, Role role) const {
+  Doubles linear(const Doubles& x, Role role) const {
     const Tensor& w = tensor(role);
     Doubles y(rows_ * w.rows);
-    plain::linear_forward(y, x, view(weights, w), rows_, w.rows, w.cols);
+    plain::linear_forward(y, x, view(weights_, w), rows_, w.rows, w.cols);
     return y;
   }
-  Doubles linear_back(const Doubles& dy, const Doubles& x, Doubles& gradient, const Doubles& weights,
-                      Role role) const {
+  Doubles linear_back(const Doubles& dy, const Doubles& x, Doubles& gradient, Role role) const {
     const Tensor& w = tensor(role);
     Doubles dx(x.size());
-    plain::linear_backward(dx, view(gradient, w), dy, x, view(weights, w), rows_, w.rows, w.cols);
+    plain::linear_backward(dx, view(gradient, w), dy, x, view(weights_, w), rows_, w.rows, w.cols);
     return dx;
+  }
+  void turn(Doubles& qkv, double direction) const {
+    plain::rope(qkv, sizes_.batch, sizes_.seq, sizes_.heads + sizes_.kv_heads, sizes_.head_dim,
+                sizes_.stride(), direction);
   }
 
   const Shard& shard_;
   int index_;
-  std::int64_t rows_, hidden_, qkv_width_, ffn_;
+  const Doubles& weights_;
+  std::int64_t rows_, hidden_;
   plain::AttentionSizes sizes_;
   Doubles input_, normed1_, qkv_, attention_, middle_, normed2_, gate_up_, product_;
 };
@@ -112,29 +113,20 @@ double loss_and_gradient(Doubles& x, Doubles& gradient, const Doubles& embedding
   Doubles normed(x.size()), logits(rows * head.rows), dlogits(logits.size()), dnormed(x.size()), dx(x.size());
   plain::rmsnorm_forward(normed, x, view(embeddings_weights, norm), rows, norm.rows);
   plain::linear_forward(logits, normed, view(embeddings_weights, head), rows, head.rows, head.cols);
-  plain::cross_entropy_backward(dlogits, logits, targets, scale, head.rows);
+  const double loss = plain::cross_entropy(dlogits, logits, targets, scale, head.rows);
   plain::linear_backward(dnormed, view(gradient, head), dlogits, normed, view(embeddings_weights, head), rows,
                          head.rows, head.cols);
   plain::rmsnorm_backward(dx, view(gradient, norm), dnormed, x, view(embeddings_weights, norm), rows,
                           norm.rows);
   x = dx;
-  return scale * plain::cross_entropy_forward(logits, targets, head.rows);
-}
-
-void update_tensors(Doubles& weights, Doubles& moment1, Doubles& moment2, const Doubles& gradient,
-                    const std::vector<Tensor>& tensors, const AdamW& adamw, int step) {
-  for (const Tensor& tensor : tensors)
-    plain::adamw(
-        view(weights, tensor), view(moment1, tensor), view(moment2, tensor), view(gradient, tensor),
-        {adamw.learning_rate, adamw.beta1, adamw.beta2, adamw.epsilon, tensor.decay ? adamw.decay : 0.0},
-        step);
+  return scale * loss;
 }
 
 }  // namespace
 
 std::uint64_t reference_state_bytes(const Layout& layout) {
-  std::int64_t elements = layout.embeddings.elements;
-  for (const Shard& shard : layout.shards) elements += shard.elements;
+  std::int64_t elements = 0;
+  for (const Flat* part : layout.parts()) elements += part->elements;
   return 4 * sizeof(double) * static_cast<std::uint64_t>(elements);
 }
 
@@ -152,9 +144,18 @@ std::uint64_t reference_activation_bytes(const Shape& shape) {
 
 ReferenceTensors reference_zeros(const Layout& layout) {
   ReferenceTensors zeros;
-  for (const Shard& shard : layout.shards) zeros.shards.emplace_back(shard.elements, 0.0);
-  zeros.embeddings.resize(layout.embeddings.elements, 0.0);
+  for (const Flat* part : layout.parts()) zeros.emplace_back(part->elements, 0.0);
   return zeros;
+}
+
+ReferenceTensors initial_weights(const Layout& layout, std::uint64_t seed) {
+  ReferenceTensors weights;
+  for (const Flat* part : layout.parts()) {
+    std::vector<float> values(part->elements);
+    initialise(values, *part, layout.shape, seed);
+    weights.emplace_back(values.begin(), values.end());
+  }
+  return weights;
 }
 
 Reference::Reference(Layout layout, ReferenceTensors weights)
@@ -166,30 +167,33 @@ double Reference::accumulate(ReferenceTensors& gradient, std::span<const std::in
   const Shape& shape = layout_.shape;
   const Tensor& embedding = layout_.embeddings.tensor(Role::embedding);
   Doubles x(tokens.size() * shape.hidden);
-  plain::embedding_forward(x, view(weights_.embeddings, embedding), tokens, shape.hidden);
+  plain::embedding_forward(x, view(weights_.back(), embedding), tokens, shape.hidden);
 
   std::vector<Block> blocks;
   for (std::size_t s = 0; s < layout_.shards.size(); ++s)
     for (int i = 0; i < layout_.shards[s].layers; ++i) {
-      blocks.emplace_back(shape, layout_.shards[s], i);
-      x = blocks.back().forward(x, weights_.shards[s]);
+      blocks.emplace_back(shape, layout_.shards[s], i, weights_[s]);
+      x = blocks.back().forward(x);
     }
   const double loss =
-      loss_and_gradient(x, gradient.embeddings, weights_.embeddings, layout_.embeddings, targets, loss_scale);
+      loss_and_gradient(x, gradient.back(), weights_.back(), layout_.embeddings, targets, loss_scale);
   for (std::size_t s = layout_.shards.size(); s-- > 0;)
     for (int i = layout_.shards[s].layers; i-- > 0; blocks.pop_back())
-      x = blocks.back().backward(x, gradient.shards[s], weights_.shards[s]);
+      x = blocks.back().backward(x, gradient[s]);
 
-  plain::embedding_backward(view(gradient.embeddings, embedding), x, tokens, shape.hidden);
+  plain::embedding_backward(view(gradient.back(), embedding), x, tokens, shape.hidden);
   return loss;
 }
 
 void Reference::update(const ReferenceTensors& gradient, const AdamW& adamw, int step) {
-  for (std::size_t s = 0; s < layout_.shards.size(); ++s)
-    update_tensors(weights_.shards[s], moment1_.shards[s], moment2_.shards[s], gradient.shards[s],
-                   layout_.shards[s].tensors, adamw, step);
-  update_tensors(weights_.embeddings, moment1_.embeddings, moment2_.embeddings, gradient.embeddings,
-                 layout_.embeddings.tensors, adamw, step);
+  const std::vector<const Flat*> parts = layout_.parts();
+  for (std::size_t p = 0; p < parts.size(); ++p)
+    for (const Tensor& tensor : parts[p]->tensors)
+      plain::adamw(view(weights_[p], tensor), view(moment1_[p], tensor), view(moment2_[p], tensor),
+                   view(gradient[p], tensor),
+                   {adamw.learning_rate, adamw.beta1, adamw.beta2, adamw.epsilon,
+                    tensor.is_gain() ? 0.0 : adamw.decay},
+                   step);
 }
 
 }  // namespace minitaw::model

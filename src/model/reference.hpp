@@ -8,12 +8,12 @@
 
 namespace minitaw::model {
 
-/// A number for every weight of a model, in the places that the layout gives.
-struct ReferenceTensors {
-  std::vector<std::vector<double>> shards;
-  std::vector<double> embeddings;
-};
+/// A number for every weight of a model, in the places that the layout gives: a vector for each of its
+/// parts().
+using ReferenceTensors = std::vector<std::vector<double>>;
 [[nodiscard]] ReferenceTensors reference_zeros(const Layout& layout);
+/// As every rank has them in fp32.
+[[nodiscard]] ReferenceTensors initial_weights(const Layout& layout, std::uint64_t seed);
 
 /// A whole training step in serial double precision from the plain kernels: what `verify` and the tests
 /// compare with. Shares with Model nothing but the layout. Slow and memory-hungry: for small shapes.

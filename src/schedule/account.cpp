@@ -181,8 +181,8 @@ bool is_reducing(Kind kind) {
 /// Bytes of what an action that works on `shard` has in a slot of this class.
 std::size_t content_bytes(const Program& program, int rank, SlotClass cls, int shard,
                           const model::Layout& layout) {
-  if (cls == SlotClass::saved) return model::saved_bytes(layout, shard);
-  if (cls == SlotClass::deferred) return model::deferred_bytes(layout, shard);
+  if (cls == SlotClass::saved) return model::plan_saved(layout, shard).bytes;
+  if (cls == SlotClass::deferred) return model::plan_deferred(layout, shard).bytes;
   if (cls == SlotClass::hidden) return model::hidden_bytes(layout.shape);
   return held(program, rank, cls, shard, layout).count * element_bytes(cls, layout.shape.dtype);
 }
@@ -210,7 +210,7 @@ Footprint footprint_of(const Program& program, int number, const model::Layout& 
     if (a.kind == Kind::update && a.payload == Payload::embeddings)
       result.optimiser.push_back(optimiser_bytes(layout.embeddings.slice, layout));
   }
-  result.workspace = rounded(model::workspace_bytes(layout));
+  result.workspace = rounded(model::plan_workspace(layout).bytes);
   result.staging = 2 * chunk_bytes * std::ranges::count(reduces, true);
   const auto add = [&](Memory kind, std::size_t bytes) { result.by_kind[index_of(kind)] += bytes; };
   for (const SlotSize& slot : result.slots) add(memory_of(slot.slot.cls), slot.bytes);

@@ -10,7 +10,7 @@
 
 #include "kernels/device_matrix.hpp"
 #include "model/layout.hpp"
-#include "model/reference_weights.hpp"
+#include "model/reference.hpp"
 #include "model/trainer.hpp"
 
 namespace minitaw::model {
@@ -64,16 +64,14 @@ protected:
 private:
   void expect(const std::string& kind, const ReferenceTensors& got, std::int64_t every,
               double tolerance) const {
-    const auto compare = [&](const std::vector<double>& buffer, const std::vector<Tensor>& tensors) {
-      for (const Tensor& tensor : tensors) {
+    for (std::size_t p = 0; const Flat* part : layout_.parts()) {
+      for (const Tensor& tensor : part->tensors) {
         std::vector<double> values;
-        for (std::int64_t i = 0; i < tensor.size(); i += every)
-          values.push_back(buffer[static_cast<std::size_t>(tensor.offset + i)]);
+        for (std::int64_t i = 0; i < tensor.size(); i += every) values.push_back(got[p][tensor.offset + i]);
         EXPECT_LT(relative_error(values, golden_.at(kind + tensor.name)), tolerance) << kind << tensor.name;
       }
-    };
-    for (std::size_t s = 0; s < layout_.shards.size(); ++s) compare(got.shards[s], layout_.shards[s].tensors);
-    compare(got.embeddings, layout_.embeddings.tensors);
+      ++p;
+    }
   }
 
   std::map<std::string, std::vector<double>> golden_ =
@@ -84,7 +82,7 @@ INSTANTIATE_TEST_SUITE_P(All, GoldenTest, ::testing::ValuesIn(cases),
                          [](const auto& one) { return one.param.name; });
 
 TEST_P(GoldenTest, ReferenceFollowsPyTorch) {
-  Reference reference(layout_, test::initial_weights(layout_, case_.seed));
+  Reference reference(layout_, initial_weights(layout_, case_.seed));
   TokenSource source(case_.shape, "synthetic", case_.seed);
   std::vector<std::int32_t> tokens(case_.shape.tokens()), targets = tokens;
   const double scale = 1.0 / static_cast<double>(case_.shape.tokens() * case_.micro_batches);

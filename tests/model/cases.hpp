@@ -9,7 +9,7 @@
 #include "base/bf16.hpp"
 #include "kernels/device_matrix.hpp"
 #include "model/data.hpp"
-#include "model/reference_weights.hpp"
+#include "model/reference.hpp"
 #include "sanitized.hpp"
 
 /// Models that the tests of the training step share, and their double-precision reference.
@@ -38,24 +38,17 @@ inline const std::vector<ModelCase> all_cases =
 
 /// A model, what its backward pass computes again, and its type.
 using Combination = std::tuple<ModelCase, model::Recompute, model::Dtype>;
+template <class... Policies>
+auto all_models(Policies... recompute) {
+  return ::testing::Combine(::testing::ValuesIn(all_cases), ::testing::Values(recompute...),
+                            ::testing::Values(model::Dtype::fp32, model::Dtype::bf16));
+}
 inline auto all_combinations() {
-  return ::testing::Combine(
-      ::testing::ValuesIn(all_cases),
-      ::testing::Values(model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none),
-      ::testing::Values(model::Dtype::fp32, model::Dtype::bf16));
+  return all_models(model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none);
 }
 inline std::string name_of(const ::testing::TestParamInfo<Combination>& info) {
   const auto& [model_case, recompute, dtype] = info.param;
   return model_case.name + "_" + std::to_string(static_cast<int>(recompute)) + "_" + model::name_of(dtype);
-}
-
-using ModelAndType = std::tuple<ModelCase, model::Dtype>;
-inline auto all_models() {
-  return ::testing::Combine(::testing::ValuesIn(all_cases),
-                            ::testing::Values(model::Dtype::fp32, model::Dtype::bf16));
-}
-inline std::string name_of_model(const ::testing::TestParamInfo<ModelAndType>& info) {
-  return std::get<0>(info.param).name + "_" + model::name_of(std::get<1>(info.param));
 }
 
 inline model::Layout layout_of(ModelCase c, model::Dtype dtype,
@@ -85,13 +78,8 @@ inline double step_of(const model::Reference& reference, model::ReferenceTensors
 
 /// The weights as a model computes with them.
 inline model::ReferenceTensors rounded_to(model::Dtype dtype, model::ReferenceTensors weights) {
-  const auto round = [&](std::vector<double>& values) {
-    for (double& value : values)
-      value = dtype == model::Dtype::fp32 ? static_cast<float>(value)
-                                          : to_float(to_bf16(static_cast<float>(value)));
-  };
-  for (std::vector<double>& shard : weights.shards) round(shard);
-  round(weights.embeddings);
+  for (Doubles& part : weights)
+    part = dtype == model::Dtype::fp32 ? rounded<float>(part) : rounded<Bf16>(part);
   return weights;
 }
 
@@ -99,11 +87,13 @@ inline model::ReferenceTensors rounded_to(model::Dtype dtype, model::ReferenceTe
 template <class Check>
 void for_each_tensor(const model::Layout& layout, const model::ReferenceTensors& a,
                      const model::ReferenceTensors& b, const Check& check) {
-  for (std::size_t s = 0; s < layout.shards.size(); ++s)
-    for (const model::Tensor& t : layout.shards[s].tensors)
-      check(t, tensor_of(a.shards[s], t), tensor_of(b.shards[s], t));
-  for (const model::Tensor& t : layout.embeddings.tensors)
-    check(t, tensor_of(a.embeddings, t), tensor_of(b.embeddings, t));
+  const auto values = [](const Doubles& part, const model::Tensor& t) {
+    return Doubles(part.begin() + t.offset, part.begin() + t.offset + t.size());
+  };
+  for (std::size_t p = 0; const model::Flat* part : layout.parts()) {
+    for (const model::Tensor& t : part->tensors) check(t, values(a[p], t), values(b[p], t));
+    ++p;
+  }
 }
 
 /// Every tensor by relative norm.

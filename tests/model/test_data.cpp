@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <vector>
@@ -35,15 +36,13 @@ Shape small() { return {4, 36, 6, 2, {50, 51, 50, 49}, 101, 3, 1}; }
 std::map<std::string, std::vector<float>> tensors_of(int shards, std::uint64_t seed) {
   const Layout layout = make_layout(small(), {shards, 3});
   std::map<std::string, std::vector<float>> tensors;
-  const auto collect = [&](const auto& part) {
-    std::vector<float> values(part.elements, NAN);
-    initialise(values, part, layout.shape, seed);
-    for (const Tensor& t : part.tensors)
+  for (const Flat* part : layout.parts()) {
+    std::vector<float> values(part->elements, NAN);
+    initialise(values, *part, layout.shape, seed);
+    for (const Tensor& t : part->tensors)
       tensors[t.name].assign(values.begin() + t.offset, values.begin() + t.offset + t.size());
-    EXPECT_TRUE(std::none_of(values.begin(), values.end(), [](float v) { return std::isnan(v); }));
-  };
-  for (const Shard& shard : layout.shards) collect(shard);
-  collect(layout.embeddings);
+    EXPECT_TRUE(std::ranges::none_of(values, [](float v) { return std::isnan(v); }));
+  }
   return tensors;
 }
 
@@ -235,45 +234,43 @@ TEST_F(TokenFile, SmallestFileHasOnePlace) {
 }
 
 TEST_F(TokenFile, UnusableFilesAreRefused) {
-  const Shape shape = shape_of(256, 3, 1);
-  EXPECT_THROW(TokenSource(shape, path_ + ".absent", 1), InputError);
-  EXPECT_THROW(TokenSource(shape, std::filesystem::temp_directory_path().string(), 1), InputError);
-  EXPECT_THROW(TokenSource(shape, "", 1), InputError);
-  EXPECT_THROW(TokenSource(shape, "/dev/zero", 1), InputError);
-  write("");
-  EXPECT_THROW(TokenSource(shape, path_, 1), InputError);
-  write("abc");
-  EXPECT_THROW(TokenSource(shape, path_, 1), InputError);
+  const auto refused = [&](const std::string& data, std::int64_t vocab = 256) {
+    EXPECT_THROW(TokenSource(shape_of(vocab, 3, 1), data, 1), InputError) << data;
+  };
+  for (const std::string& data :
+       {path_ + ".absent", std::string("/tmp"), std::string(), std::string("/dev/zero")})
+    refused(data);
+  for (const char* text : {"", "abc"}) {
+    write(text);
+    refused(path_);
+  }
   write("abcd");
-  EXPECT_NO_THROW(TokenSource(shape, path_, 1));
-  EXPECT_THROW(TokenSource(shape_of(255, 3, 1), path_, 1), InputError);
+  EXPECT_NO_THROW(TokenSource(shape_of(256, 3, 1), path_, 1));
+  refused(path_, 255);
 }
 
-using List = std::vector<std::int32_t>;
-
-struct Sorted {
-  List order, segments;
-};
-Sorted sorted(const List& tokens, std::int64_t vocab) {
-  Sorted result{List(tokens.size(), -1), List(most_segments(vocab, std::ssize(tokens)), -1)};
-  result.segments.resize(sort_positions(result.order, result.segments, tokens, vocab));
-  return result;
+/// Order and segments of tokens.
+std::pair<Tokens, Tokens> sorted(const Tokens& tokens, std::int64_t vocab) {
+  Tokens order(tokens.size(), -1), segments(most_segments(vocab, std::ssize(tokens)), -1);
+  segments.resize(sort_positions(order, segments, tokens, vocab));
+  return {order, segments};
 }
 
-TEST(TokenIndex, GroupsPositionsByToken) {
-  const Sorted some = sorted({4, 0, 4, 2, 0}, 6);
-  EXPECT_EQ(some.order, (List{1, 4, 3, 0, 2}));
-  EXPECT_EQ(some.segments, (List{0, 2, 3, 5}));
-  const Sorted equal = sorted(List(5, 5), 6);
-  EXPECT_EQ(equal.order, (List{0, 1, 2, 3, 4}));
-  EXPECT_EQ(equal.segments, (List{0, 5}));
-}
-
-TEST(TokenIndex, HasRoomForAllDifferentAndForAWholeVocabulary) {
-  EXPECT_EQ(sorted({2, 1, 0}, 9).segments, (List{0, 1, 2, 3}));
-  EXPECT_EQ(sorted({1, 0, 1, 0, 1}, 2).segments, (List{0, 2, 5}));
-  EXPECT_EQ(most_segments(9, 3), 4);
-  EXPECT_EQ(most_segments(2, 5), 3);
+TEST(TokenIndex, OrdersPositionsStablyByToken) {
+  std::mt19937 random(3);
+  for (const auto& [vocab, count] :
+       {std::pair{1, 1}, {1, 9}, {3, 74}, {101, 111}, {997, 13}, {2, 5}, {9, 3}}) {
+    Tokens tokens(count), expected(count), begins;
+    for (auto& token : tokens) token = static_cast<std::int32_t>(random() % vocab);
+    std::iota(expected.begin(), expected.end(), 0);
+    std::ranges::stable_sort(expected, {}, [&](std::int32_t p) { return tokens[p]; });
+    for (int i = 0; i < count; ++i)
+      if (i == 0 || tokens[expected[i]] != tokens[expected[i - 1]]) begins.push_back(i);
+    begins.push_back(count);
+    EXPECT_EQ(sorted(tokens, vocab), std::pair(expected, begins)) << vocab << " " << count;
+  }
+  EXPECT_EQ(sorted({4, 0, 4, 2, 0}, 6), (std::pair<Tokens, Tokens>({1, 4, 3, 0, 2}, {0, 2, 3, 5})));
+  EXPECT_EQ(sorted({2, 1, 0}, 9).second, (Tokens{0, 1, 2, 3})) << "all different: no room is left";
 }
 
 }  // namespace

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
+#include <functional>
 #include <map>
-#include <numeric>
+#include <optional>
 #include <vector>
 
 #include "base/error.hpp"
@@ -13,71 +15,6 @@
 #include "model/trainer.hpp"
 
 namespace minitaw::model {
-
-namespace {
-
-using List = std::vector<std::int32_t>;
-List list(MicroBatch::Tokens values) { return {values.begin(), values.end()}; }
-
-/// For tests of tokens, whom the model behind them does not concern.
-Shape shape_of(std::int64_t vocab, std::int64_t seq, std::int64_t micro_batch) {
-  return {1, 2, 1, 1, {1}, vocab, seq, micro_batch};
-}
-
-class FilledBatch : public ::testing::TestWithParam<Shape> {
-protected:
-  FilledBatch() : source_(GetParam(), "synthetic", 5), batch_(GetParam()) {}
-  TokenSource source_;
-  MicroBatch batch_;
-};
-
-INSTANTIATE_TEST_SUITE_P(All, FilledBatch,
-                         ::testing::Values(shape_of(1, 1, 1), shape_of(3, 37, 2), shape_of(101, 37, 3),
-                                           shape_of(997, 13, 1), shape_of(257, 257, 1)));
-
-TEST_P(FilledBatch, HasTheTokensOfItsSource) {
-  List tokens(GetParam().tokens()), targets = tokens;
-  for (int step = 0; step < 3; ++step) {
-    source_.fill(tokens, targets, step, 7 - step);
-    batch_.fill(source_, step, 7 - step);
-    EXPECT_EQ(list(batch_.inputs()), tokens);
-    EXPECT_EQ(list(batch_.targets()), targets);
-  }
-}
-
-TEST_P(FilledBatch, OrdersPositionsStablyByToken) {
-  for (int step = 0; step < 3; ++step) {  // the memory is used again
-    batch_.fill(source_, step, 0);
-    List expected(GetParam().tokens());
-    std::iota(expected.begin(), expected.end(), 0);
-    std::ranges::stable_sort(expected, {}, [&](std::int32_t p) { return batch_.inputs()[p]; });
-    EXPECT_EQ(list(batch_.order()), expected);
-  }
-}
-
-TEST_P(FilledBatch, EachSegmentIsAllOfOneToken) {
-  for (int step = 0; step < 3; ++step) {
-    batch_.fill(source_, step, 0);
-    List begins = {0};
-    const auto token = [&](std::int32_t i) { return batch_.inputs()[batch_.order()[i]]; };
-    for (std::int32_t i = 1; i < GetParam().tokens(); ++i)
-      if (token(i) != token(i - 1)) begins.push_back(i);
-    begins.push_back(static_cast<std::int32_t>(GetParam().tokens()));
-    EXPECT_EQ(list(batch_.segments()), begins);
-  }
-}
-
-TEST_P(FilledBatch, IndexIsInputsOrderAndSegmentsInOnePiece) {
-  batch_.fill(source_, 0, 0);
-  List together = list(batch_.inputs());
-  for (const auto part : {batch_.order(), batch_.segments()})
-    together.insert(together.end(), part.begin(), part.end());
-  EXPECT_EQ(list(batch_.index()), together);
-}
-
-}  // namespace
-
-// The training step as kernels against the double-precision reference, tensor by tensor.
 
 namespace {
 
@@ -112,7 +49,7 @@ protected:
 INSTANTIATE_TEST_SUITE_P(All, ModelStep, test::all_combinations(), test::name_of);
 
 TEST_P(ModelStep, LossAndEveryGradientTensorMatchTheReference) {
-  const Reference reference(layout_, test::rounded_to(dtype_, test::initial_weights(layout_, seed)));
+  const Reference reference(layout_, test::rounded_to(dtype_, initial_weights(layout_, seed)));
   ReferenceTensors expected = reference_zeros(layout_);
   const double expected_loss = test::step_of(reference, expected, 0);
   Trainer trainer(layout_, micro_batches, seed);
@@ -145,16 +82,43 @@ TEST_P(ModelStep, EveryPolicyAndShardingGivesTheSameBits) {
   }
 }
 
-TEST_P(ModelStep, GapsOfAWrittenGradientAreZero) {
+TEST_P(ModelStep, PaddingOfAWrittenGradientIsZero) {
   Trainer total(layout_, 1, seed), contribution(layout_, 1, seed);
   total.gradient(0);
   contribution.gradient(0, true);
   for (const ReferenceTensors& written : {total.totals(), contribution.totals()})
-    for (std::size_t s = 0; s < layout_.shards.size(); ++s) {
-      std::vector<double> gaps = written.shards[s];
-      for (const Tensor& t : layout_.shards[s].tensors) std::fill_n(gaps.begin() + t.offset, t.size(), 0.0);
-      EXPECT_EQ(gaps, std::vector<double>(gaps.size(), 0.0)) << "shard " << s;
+    for (std::size_t p = 0; const Flat* part : layout_.parts()) {
+      std::vector<double> padding = written[p++];
+      for (const Tensor& t : part->tensors) std::fill_n(padding.begin() + t.offset, t.size(), 0.0);
+      EXPECT_EQ(padding, std::vector<double>(padding.size(), 0.0)) << "part " << p;
     }
+}
+
+TEST_P(ModelStep, BothHalvesOfTheBackwardPassApartGiveTheSameBits) {
+  for (const bool by_contributions : {false, true}) {
+    Trainer apart(layout_, 3, seed), together(layout_, 3, seed);
+    EXPECT_EQ(apart.gradient_apart(0, by_contributions), together.gradient(0, by_contributions));
+    if (apart.model().attention() == kernels::Attention::cudnn)  // its backward pass sums in any order
+      expect_tensors_close(layout_, apart.totals(), together.totals(), tolerance_.gradient);
+    else EXPECT_EQ(apart.totals(), together.totals());
+  }
+}
+
+/// As Kokkos sees it.
+TEST_P(ModelStep, AfterWarmUpNeitherFencesNorAllocates) {
+  Trainer trainer(layout_, micro_batches, seed);
+  const auto execute = [&](int step) {
+    trainer.execute();
+    trainer.update({}, step);
+    trainer.execute_towards_inputs();
+    trainer.execute_towards_weights();
+  };
+  trainer.prepare(0);
+  execute(1);
+  trainer.prepare(1);
+  const test::KokkosListener listener;
+  execute(2);
+  EXPECT_EQ(listener.seen(), test::KokkosListener::Seen());
 }
 
 class AnyDtype : public ::testing::TestWithParam<Dtype> {
@@ -168,6 +132,8 @@ INSTANTIATE_TEST_SUITE_P(All, AnyDtype, ::testing::Values(Dtype::fp32, Dtype::bf
 TEST_P(AnyDtype, PortableAttentionGivesTheSameGradients) {
   const Layout layout = test::layout_of(test::grouped, dtype_);
   Trainer automatic(layout, 1, seed), portable(layout, 1, seed, kernels::Attention::portable);
+  EXPECT_NE(automatic.model().attention(), kernels::Attention::automatic);
+  EXPECT_EQ(portable.model().attention(), kernels::Attention::portable);
   EXPECT_NEAR(automatic.gradient(0), portable.gradient(0), tolerance_of(layout).loss);
   expect_tensors_close(layout, automatic.totals(), portable.totals(), tolerance_of(layout).gradient);
 }
@@ -178,7 +144,7 @@ TEST_P(AnyDtype, LossInSlicesOfTokens) {
   const test::ModelCase sliced = {"sliced", {1, 2, 1, 1, {4}, 1 << 21, 33, 1}, 1, 1};
   const Layout layout = test::layout_of(sliced, dtype_);
   ASSERT_EQ(loss_slice(layout.shape), 32);
-  const Reference reference(layout, test::rounded_to(dtype_, test::initial_weights(layout, seed)));
+  const Reference reference(layout, test::rounded_to(dtype_, initial_weights(layout, seed)));
   Trainer trainer(layout, 1, seed);
   ReferenceTensors expected = reference_zeros(layout);
   const double expected_loss = test::step_of(reference, expected, 0, 1);
@@ -197,88 +163,8 @@ TEST_P(AnyDtype, OneThreadGivesTheGradientsOfMany) {
   expect_tensors_close(layout, many.totals(), one.totals(), 1e-6);
 }
 
-TEST_P(AnyDtype, NamesTheAttentionThatItUses) {
-  const Layout layout = test::layout_of(test::grouped, dtype_);
-  EXPECT_NE(Trainer(layout, 1, seed).model().attention(), kernels::Attention::automatic);
-  const Trainer portable(layout, 1, seed, kernels::Attention::portable);
-  EXPECT_EQ(portable.model().attention(), kernels::Attention::portable);
-}
-
-TEST(Model, RefusesWhatItCannotCompute) {
-  const Layout layout = test::layout_of(test::grouped, Dtype::bf16);
-  const test::DeviceBuffer workspace(workspace_bytes(layout));
-  EXPECT_THROW(Model({}, layout, 1, {workspace.get().data, workspace.get().bytes - 1}), LogicError);
-  EXPECT_THROW(Model({}, layout, 1, workspace.get(), kernels::Attention::host), InputError);
-}
-
-class SmallBuffers : public AnyDtype {
-protected:
-  Layout layout_ = test::layout_of(test::grouped, dtype_);
-  std::size_t element_ = bytes_of(dtype_);
-  test::DeviceBuffer workspace_{workspace_bytes(layout_)}, x_{hidden_bytes(layout_.shape)},
-      saved_{saved_bytes(layout_, 0)}, weights_{layout_.shards[0].elements * element_},
-      ends_{layout_.embeddings.elements * element_}, total_{layout_.shards[0].elements * sizeof(float)},
-      embeddings_accumulator_{layout_.embeddings.elements * sizeof(float)};
-  double* loss_ = nullptr;
-  MicroBatch batch_{layout_.shape};
-  Model model_{{}, layout_, 1, workspace_.get()};
-
-  static Buffer less(const test::DeviceBuffer& buffer) { return {buffer.get().data, buffer.get().bytes - 1}; }
-};
-
-INSTANTIATE_TEST_SUITE_P(All, SmallBuffers, ::testing::Values(Dtype::fp32, Dtype::bf16),
-                         [](const auto& param_info) { return name_of(param_info.param); });
-
-TEST_P(SmallBuffers, AreRefused) {
-  const Buffer x = x_.get(), saved = saved_.get(), weights = weights_.get(), total = total_.get();
-  EXPECT_THROW(model_.forward(0, less(x_), saved, weights), LogicError);
-  EXPECT_THROW(model_.forward(0, x, less(saved_), weights), LogicError);
-  EXPECT_THROW(model_.forward(0, x, saved, less(weights_)), LogicError);
-  EXPECT_THROW(model_.backward(0, x, less(total_), Dtype::fp32, false, saved, weights), LogicError);
-  EXPECT_THROW(model_.backward(0, x, {total.data, weights.bytes - 1}, dtype_, false, saved, weights),
-               LogicError);
-  TokenSource source(layout_.shape, "synthetic", seed);
-  batch_.fill(source, 0, 0);
-  EXPECT_THROW(model_.embed(x, less(ends_), batch_), LogicError);
-  EXPECT_THROW(model_.loss(x, less(embeddings_accumulator_), true, loss_, ends_.get(), batch_), LogicError);
-  EXPECT_THROW(model_.embed_backward(less(embeddings_accumulator_), true, x, batch_), LogicError);
-}
-
-TEST_P(SmallBuffers, AndAStateWithoutMasterWeightsToo) {
-  OptimiserState state{total_.get(), total_.get(), {}};
-  if (dtype_ == Dtype::fp32) state.moment2 = less(total_);
-  EXPECT_THROW(model_.update(0, weights_.get(), state, total_.get(), {}, 1), LogicError);
-}
-
-TEST_P(SmallBuffers, AndMicroBatchesOfAnotherShapeOrStillEmpty) {
-  EXPECT_THROW(model_.embed(x_.get(), ends_.get(), batch_), LogicError);
-  Shape shape = layout_.shape;
-  ++shape.seq;
-  MicroBatch longer(shape);
-  TokenSource source(shape, "synthetic", seed);
-  longer.fill(source, 0, 0);
-  EXPECT_THROW(model_.embed(x_.get(), ends_.get(), longer), LogicError);
-}
-
-TEST(Model, RefusesAGradientInBf16WhenItComputesInFp32) {
-  const Layout layout = test::layout_of(test::grouped, Dtype::fp32);
-  const test::DeviceBuffer workspace(workspace_bytes(layout)), x(hidden_bytes(layout.shape)),
-      saved(saved_bytes(layout, 0)), weights(layout.shards[0].elements * sizeof(float));
-  Model model({}, layout, 1, workspace.get());
-  EXPECT_THROW(model.backward(0, x.get(), weights.get(), Dtype::bf16, false, saved.get(), weights.get()),
-               LogicError);
-}
-
-}  // namespace
-
-// A step calls nothing that stops the host or takes memory, as Kokkos sees it.
-
-namespace {
-
-using Listener = test::KokkosListener;
-
 TEST(Listener, HearsFencesMemoryAndCopies) {
-  const Listener listener;
+  const test::KokkosListener listener;
   Kokkos::fence("a fence");
   {
     const Kokkos::View<int*, kernels::MemorySpace> view("a view", 3), other("more", 3);
@@ -290,20 +176,152 @@ TEST(Listener, HearsFencesMemoryAndCopies) {
   EXPECT_EQ(listener.copies(), 1);
 }
 
-class Asynchronous : public ::testing::TestWithParam<test::Combination> {};
+}  // namespace
 
-INSTANTIATE_TEST_SUITE_P(All, Asynchronous, test::all_combinations(), test::name_of);
+// What a model refuses.
 
-TEST_P(Asynchronous, AStepAfterWarmUpNeitherFencesNorAllocates) {
-  const auto& [model_case, recompute, dtype] = GetParam();
-  Trainer trainer(test::layout_of(model_case, dtype, recompute), test::default_batches, test::default_seed);
-  trainer.gradient(0);
-  trainer.update({}, 1);
-  trainer.prepare(1);
-  const Listener listener;
-  trainer.execute();
-  trainer.update({}, 2);
-  EXPECT_EQ(listener.seen(), Listener::Seen());
+namespace {
+
+/// The buffers of a rank that holds all, in exactly the planned sizes.
+struct Buffers {
+  Buffer workspace, x, saved, deferred, weights, total, narrow, state, embeddings, embeddings_total,
+      embeddings_state;
+};
+
+/// An action of the model, and the buffers that it refuses if they are smaller.
+struct Use {
+  const char* name;
+  std::function<void(Model&, const Buffers&)> run;
+  std::vector<Buffer Buffers::*> needs;
+};
+
+class Refusals : public AnyDtype {
+protected:
+  Refusals() {
+    using B = Buffers;
+    const Shard& shard = layout_.shards[0];
+    const std::int64_t slice = layout_.embeddings.slice;
+    for (const auto& [member, bytes] : std::initializer_list<std::pair<Buffer B::*, std::size_t>>{
+             {&B::workspace, plan_workspace(layout_).bytes},
+             {&B::x, hidden_bytes(layout_.shape)},
+             {&B::saved, plan_saved(layout_, 0).bytes},
+             {&B::deferred, plan_deferred(layout_, 0).bytes},
+             {&B::weights, shard.elements * bytes_of(dtype_)},
+             {&B::total, shard.elements * sizeof(float)},
+             {&B::narrow, shard.elements * bytes_of(dtype_)},
+             {&B::state, optimiser_bytes(dtype_, shard.elements)},
+             {&B::embeddings, layout_.embeddings.elements * bytes_of(dtype_)},
+             {&B::embeddings_total, layout_.embeddings.elements * sizeof(float)},
+             {&B::embeddings_state, optimiser_bytes(dtype_, slice)}})
+      all_.*member = memory_.emplace_back(bytes).get();
+    TokenSource source(layout_.shape, "synthetic", seed);
+    batch_.fill(source, 0, 0);
+  }
+
+  static Buffer less(Buffer buffer) { return {buffer.data, buffer.bytes - 1}; }
+  [[nodiscard]] Model model(std::optional<Range> part = {}) const {
+    return {{}, layout_, 1, all_.workspace, kernels::Attention::automatic, part};
+  }
+
+  Layout layout_ = make_layout(test::layout_of(test::grouped, dtype_).shape,
+                               {.shards = 2, .slices = 2, .embeddings_split = true});
+  std::deque<test::DeviceBuffer> memory_;
+  Buffers all_;
+  MicroBatch batch_{layout_.shape};
+  Kokkos::View<double, kernels::MemorySpace> loss_{"loss"};
+};
+
+INSTANTIATE_TEST_SUITE_P(All, Refusals, ::testing::Values(Dtype::fp32, Dtype::bf16),
+                         [](const auto& param_info) { return name_of(param_info.param); });
+
+TEST_P(Refusals, OfBuffersThatAreTooSmall) {
+  using B = Buffers;
+  const std::vector<Use> uses = {
+      {"forward",
+       [](Model& m, const B& b) { m.forward(0, b.x, b.saved, b.weights); },
+       {&B::x, &B::saved, &B::weights}},
+      {"backward",
+       [](Model& m, const B& b) { m.backward(0, b.x, b.total, Dtype::fp32, false, b.saved, b.weights); },
+       {&B::x, &B::total, &B::saved, &B::weights}},
+      {"backward in the compute type",
+       [this](Model& m, const B& b) { m.backward(0, b.x, b.narrow, dtype_, false, b.saved, b.weights); },
+       {&B::narrow}},
+      {"backward_input",
+       [](Model& m, const B& b) { m.backward_input(0, b.x, b.saved, b.deferred, b.weights); },
+       {&B::x, &B::saved, &B::deferred, &B::weights}},
+      {"backward_weight",
+       [](Model& m, const B& b) { m.backward_weight(0, b.total, Dtype::fp32, false, b.saved, b.deferred); },
+       {&B::total, &B::saved, &B::deferred}},
+      {"embed",
+       [this](Model& m, const B& b) { m.embed(b.x, b.embeddings, batch_); },
+       {&B::x, &B::embeddings}},
+      {"loss",
+       [this](Model& m, const B& b) {
+         m.loss(b.x, b.embeddings_total, true, loss_.data(), b.embeddings, batch_);
+       },
+       {&B::x, &B::embeddings_total, &B::embeddings}},
+      {"embed_backward",
+       [this](Model& m, const B& b) { m.embed_backward(b.embeddings_total, true, b.x, batch_); },
+       {&B::x, &B::embeddings_total}},
+      {"update",
+       [](Model& m, const B& b) { m.update(0, b.weights, b.state, b.total, {}, 1); },
+       {&B::weights, &B::state, &B::total}},
+      {"update_embeddings",
+       [](Model& m, const B& b) {
+         m.update_embeddings(1, b.embeddings, b.embeddings_state, b.embeddings_total, {}, 1);
+       },
+       {&B::embeddings, &B::embeddings_state, &B::embeddings_total}}};
+  Model whole = model();
+  for (const Use& use : uses) {
+    EXPECT_NO_THROW(use.run(whole, all_)) << use.name;
+    for (const auto member : use.needs) {
+      Buffers one_less = all_;
+      one_less.*member = less(all_.*member);
+      EXPECT_THROW(use.run(whole, one_less), LogicError) << use.name;
+    }
+  }
+  EXPECT_THROW(Model({}, layout_, 1, less(all_.workspace)), LogicError);
+}
+
+TEST_P(Refusals, OfMicroBatchesOfAnotherShapeOrStillEmpty) {
+  Shape shape = layout_.shape;
+  ++shape.seq;
+  MicroBatch longer(shape);
+  TokenSource source(shape, "synthetic", seed);
+  longer.fill(source, 0, 0);
+  EXPECT_THROW(model().embed(all_.x, all_.embeddings, longer), LogicError);
+  EXPECT_THROW(model().embed(all_.x, all_.embeddings, MicroBatch(layout_.shape)), LogicError);
+}
+
+TEST_P(Refusals, OfWhatAnotherRankHolds) {
+  const std::int64_t slice = layout_.embeddings.slice;
+  Model first = model(Range{0, slice}), last = model(Range{slice, slice});
+  const Buffers& b = all_;
+  EXPECT_THROW(last.embed(b.x, b.embeddings, batch_), LogicError);
+  EXPECT_THROW(last.embed_backward(b.embeddings_total, true, b.x, batch_), LogicError);
+  EXPECT_THROW(first.loss(b.x, b.embeddings_total, true, loss_.data(), b.embeddings, batch_), LogicError);
+  for (const auto& [model, other] : {std::pair{&first, 1}, {&last, 0}}) {
+    EXPECT_THROW(model->update_embeddings(other, b.embeddings, b.embeddings_state, b.embeddings_total, {}, 1),
+                 LogicError);
+    EXPECT_NO_THROW(
+        model->update_embeddings(1 - other, b.embeddings, b.embeddings_state, b.embeddings_total, {}, 1));
+  }
+  EXPECT_THROW((void)model(Range{slice, slice + 1}), LogicError);
+  EXPECT_THROW((void)model(Range{-1, 1}), LogicError);
+}
+
+TEST(Refusal, OfTypesThatTheModelHasNot) {
+  const Layout fp32 = test::layout_of(test::grouped, Dtype::fp32),
+               bf16 = test::layout_of(test::grouped, Dtype::bf16);
+  const test::DeviceBuffer workspace(plan_workspace(fp32).bytes), x(hidden_bytes(fp32.shape)),
+      saved(plan_saved(fp32, 0).bytes), deferred(plan_deferred(fp32, 0).bytes),
+      weights(fp32.shards[0].elements * sizeof(float));
+  Model model({}, fp32, 1, workspace.get());
+  EXPECT_THROW(model.backward(0, x.get(), weights.get(), Dtype::bf16, false, saved.get(), weights.get()),
+               LogicError);
+  EXPECT_THROW(model.backward_weight(0, weights.get(), Dtype::bf16, false, saved.get(), deferred.get()),
+               LogicError);
+  EXPECT_THROW(Model({}, bf16, 1, workspace.get(), kernels::Attention::host), InputError);
 }
 
 }  // namespace

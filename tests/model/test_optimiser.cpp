@@ -14,51 +14,6 @@ namespace minitaw::model {
 
 namespace {
 
-/// Every tensor of every block ends beside padding.
-Shard shard_of(int layers) {
-  const Shape shape{layers, 10, 5, 1, std::vector<std::int64_t>(layers, 3), 2, 1, 1};
-  return make_layout(shape, {1, 1}).shards[0];
-}
-
-/// 1 inside of tensors, 0 between them.
-std::vector<int> map_of(const Shard& shard) {
-  std::vector<int> map(static_cast<std::size_t>(shard.elements), 0);
-  for (const Tensor& t : shard.tensors) std::fill_n(map.begin() + t.offset, t.size(), 1);
-  return map;
-}
-
-TEST(Padding, IsAllThatTensorsLeave) {
-  const Shard shard = shard_of(3);
-  std::vector<int> map(static_cast<std::size_t>(shard.elements), 1);
-  const std::vector<Range> padding = padding_of(shard.tensors, shard.elements);
-  EXPECT_EQ(padding.size(), 3U * roles_per_block);
-  for (const Range& range : padding) {
-    std::fill_n(map.begin() + range.begin, range.count, 0);
-  }
-  EXPECT_EQ(map, map_of(shard));
-}
-
-template <class G>
-class ClearedPadding : public ::testing::Test {};
-using GradientTypes = ::testing::Types<float, Bf16>;
-TYPED_TEST_SUITE(ClearedPadding, GradientTypes, );
-
-TYPED_TEST(ClearedPadding, AreZeroAndNothingElseChanges) {
-  constexpr Dtype dtype = std::is_same_v<TypeParam, float> ? Dtype::fp32 : Dtype::bf16;
-  for (const int layers : {1, 2, 3, 7}) {  // 6 ranges a block, 16 a kernel
-    const Shard shard = shard_of(layers);
-    const test::DeviceBuffer gradient(static_cast<std::size_t>(shard.elements) * sizeof(TypeParam));
-    clear_padding(ExecutionSpace(), gradient.get().as<TypeParam>(),
-                  padding_of(shard.tensors, shard.elements));
-    std::vector<int> map;
-    for (const double value : gradient.values(dtype)) {
-      EXPECT_TRUE(std::isnan(value) || value == 0);
-      map.push_back(std::isnan(value) ? 1 : 0);
-    }
-    EXPECT_EQ(map, map_of(shard)) << layers << " blocks";
-  }
-}
-
 /// Parts begin and end anywhere, also inside a tensor and inside a block of four numbers.
 TEST(Draw, GivesTheBitsOfTheReferenceOnEveryPart) {
   std::mt19937 random(test::seed());
@@ -71,7 +26,7 @@ TEST(Draw, GivesTheBitsOfTheReferenceOnEveryPart) {
         1};
     shape.dtype = trial % 2 == 0 ? Dtype::fp32 : Dtype::bf16;
     const Layout layout = make_layout(shape, {2, 1 + static_cast<int>(draw_in(3))});
-    const auto compare = [&](const auto& whole) {
+    const auto compare = [&](const Flat& whole) {
       std::vector<float> all(static_cast<std::size_t>(whole.elements));
       initialise(all, whole, shape, static_cast<std::uint64_t>(trial));
       const std::int64_t first = draw_in(whole.elements - 1), count = 1 + draw_in(whole.elements - first - 1);
@@ -89,8 +44,7 @@ TEST(Draw, GivesTheBitsOfTheReferenceOnEveryPart) {
         EXPECT_EQ(master.values(Dtype::fp32), exact) << trial;
       }
     };
-    for (const Shard& shard : layout.shards) compare(shard);
-    compare(layout.embeddings);
+    for (const Flat* part : layout.parts()) compare(*part);
   }
 }
 
@@ -106,24 +60,23 @@ using test::Trainer;
 constexpr int micro_batches = test::default_batches;
 constexpr std::uint64_t seed = test::default_seed;
 
-class ModelSteps : public ::testing::TestWithParam<test::ModelAndType> {
+class ModelSteps : public ::testing::TestWithParam<test::Combination> {
 protected:
-  Dtype dtype_ = std::get<1>(GetParam());
+  Dtype dtype_ = std::get<2>(GetParam());
   Layout layout_ = test::layout_of(std::get<0>(GetParam()), dtype_);
-  Reference reference_{layout_, test::initial_weights(layout_, seed)};
+  Reference reference_{layout_, initial_weights(layout_, seed)};
   Trainer trainer_{layout_, micro_batches, seed};
 
   ReferenceTensors change_of(const ReferenceTensors& weights) const {
-    const ReferenceTensors before = test::initial_weights(layout_, seed);
+    const ReferenceTensors before = initial_weights(layout_, seed);
     ReferenceTensors change = weights;
-    for (std::size_t s = 0; s < change.shards.size(); ++s)
-      for (std::size_t i = 0; i < change.shards[s].size(); ++i) change.shards[s][i] -= before.shards[s][i];
-    for (std::size_t i = 0; i < change.embeddings.size(); ++i) change.embeddings[i] -= before.embeddings[i];
+    for (std::size_t p = 0; p < change.size(); ++p)
+      for (std::size_t i = 0; i < change[p].size(); ++i) change[p][i] -= before[p][i];
     return change;
   }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, ModelSteps, test::all_models(), test::name_of_model);
+INSTANTIATE_TEST_SUITE_P(All, ModelSteps, test::all_models(Recompute::block), test::name_of);
 
 TEST_P(ModelSteps, LossesAndMasterWeightsFollowTheReference) {
   const bool fp32 = dtype_ == Dtype::fp32, large = test::has_meaningful_gradient(layout_);
@@ -153,9 +106,7 @@ TEST_P(ModelSteps, WeightsAreTheMasterWeightsRounded) {
   for (int step = 0; step < 2; ++step) {
     trainer_.gradient(step);
     trainer_.update({}, step + 1);
-    const ReferenceTensors expected = test::rounded_to(dtype_, trainer_.master()), got = trainer_.weights();
-    EXPECT_EQ(got.shards, expected.shards);
-    EXPECT_EQ(got.embeddings, expected.embeddings);
+    EXPECT_EQ(trainer_.weights(), test::rounded_to(dtype_, trainer_.master()));
   }
 }
 

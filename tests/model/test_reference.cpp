@@ -5,7 +5,6 @@
 
 #include "kernels/finite_difference.hpp"
 #include "model/data.hpp"
-#include "model/reference_weights.hpp"
 
 namespace minitaw::model {
 namespace {
@@ -26,38 +25,31 @@ protected:
 };
 
 TEST_F(ReferenceStep, GradientIsTheSlopeOfTheLoss) {
-  const ReferenceTensors weights = test::initial_weights(layout_, 3);
+  const ReferenceTensors weights = initial_weights(layout_, 3);
   ReferenceTensors gradient = reference_zeros(layout_);
   Reference(layout_, weights).accumulate(gradient, tokens_, targets_, 0.1);
-  for (std::size_t s = 0; s < layout_.shards.size(); ++s)
+  for (std::size_t part = 0; part < weights.size(); ++part)
     test::expect_gradient(
         [&](const Doubles& values) {
           ReferenceTensors moved = weights;
-          moved.shards[s] = values;
+          moved[part] = values;
           return loss(moved);
         },
-        weights.shards[s], gradient.shards[s]);
-  test::expect_gradient(
-      [&](const Doubles& values) {
-        ReferenceTensors moved = weights;
-        moved.embeddings = values;
-        return loss(moved);
-      },
-      weights.embeddings, gradient.embeddings);
+        weights[part], gradient[part]);
 }
 
 TEST_F(ReferenceStep, MicroBatchesAddUp) {
-  const Reference reference(layout_, test::initial_weights(layout_, 3));
+  const Reference reference(layout_, initial_weights(layout_, 3));
   ReferenceTensors once = reference_zeros(layout_), twice = once;
   reference.accumulate(once, tokens_, targets_, 0.1);
   reference.accumulate(twice, tokens_, targets_, 0.1);
   reference.accumulate(twice, tokens_, targets_, 0.1);
-  for (std::size_t i = 0; i < once.embeddings.size(); ++i)
-    EXPECT_NEAR(2 * once.embeddings[i], twice.embeddings[i], 1e-14);
+  for (std::size_t part = 0; part < once.size(); ++part)
+    for (std::size_t i = 0; i < once[part].size(); ++i) EXPECT_NEAR(2 * once[part][i], twice[part][i], 1e-14);
 }
 
 TEST_F(ReferenceStep, TrainingLowersTheLoss) {
-  Reference reference(layout_, test::initial_weights(layout_, 3));
+  Reference reference(layout_, initial_weights(layout_, 3));
   const double before = loss(reference.weights());
   for (int step = 1; step <= 20; ++step) {
     ReferenceTensors gradient = reference_zeros(layout_);
