@@ -16,22 +16,22 @@ namespace minitaw::topology {
 
 int device_of(int local_rank, int visible) { return visible > 0 ? local_rank % visible : -1; }
 
-std::optional<SharedDevice> shared_device(std::span<const std::string> uuid_of_rank) {
+std::optional<std::pair<int, int>> shared_device(std::span<const std::string> uuid_of_rank) {
   std::map<std::string, int> first;
   for (int rank = 0; const std::string& uuid : uuid_of_rank) {
     const auto [at, is_new] = first.emplace(uuid, rank);
-    if (!is_new && !uuid.empty()) return SharedDevice{at->second, rank, uuid};
+    if (!is_new && !uuid.empty()) return std::pair(at->second, rank);
     ++rank;
   }
   return std::nullopt;
 }
 
 void require_own_devices(std::span<const std::string> uuid_of_rank) {
-  if (const auto shared = shared_device(uuid_of_rank))
+  if (const auto ranks = shared_device(uuid_of_rank))
     throw InputError(fmt::format(
         "ranks {} and {} would share device {}: start as many ranks per node as it has devices, or add "
         "--share-devices (for tests: the ranks then take turns, and times mean little)",
-        shared->first, shared->second, shared->uuid));
+        ranks->first, ranks->second, uuid_of_rank[ranks->first]));
 }
 
 #ifdef MINITAW_CUDA_DEVICES

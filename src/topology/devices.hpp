@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// The devices that a process can see, and which rank gets which. Empty answers on builds for a host, and for
@@ -23,12 +24,8 @@ struct Device {
 /// Ranks of a node take its devices in turn: local rank modulo visible devices; -1 if there are none.
 [[nodiscard]] int device_of(int local_rank, int visible);
 
-/// Two ranks that use the device of the same uuid; empty uuids are nobody's.
-struct SharedDevice {
-  int first = -1, second = -1;  ///< ranks
-  std::string uuid;
-};
-[[nodiscard]] std::optional<SharedDevice> shared_device(std::span<const std::string> uuid_of_rank);
+/// The first two ranks that use the device of the same uuid; empty uuids are nobody's.
+[[nodiscard]] std::optional<std::pair<int, int>> shared_device(std::span<const std::string> uuid_of_rank);
 
 /// Throws InputError, naming the ranks, if a device is shared.
 void require_own_devices(std::span<const std::string> uuid_of_rank);
