@@ -167,8 +167,13 @@ KOKKOS_INLINE_FUNCTION void store_pack(E* row, int i, const Floats<n>& values) {
 }
 
 /// On a host, plain loops over single elements become the better vector code. Tests set this, so that the
-/// loops over packs run there too.
+/// loops over packs run there too; they are not compiled where nobody could set it.
+#ifdef MINITAW_WITHOUT_PACKS
+inline constexpr bool packs_compiled = false, packs_on_host = false;
+#else
+inline constexpr bool packs_compiled = true;
 inline bool packs_on_host = false;
+#endif
 
 inline bool aligned(std::initializer_list<const void*> addresses) {
   for (const void* address : addresses)
@@ -180,9 +185,11 @@ inline bool aligned(std::initializer_list<const void*> addresses) {
 /// addresses allow.
 template <class E, class Launch>
 void with_packs(std::int64_t width, std::initializer_list<const void*> addresses, const Launch& launch) {
-  constexpr int widest = 16 / sizeof(E);
-  if ((!on_host || packs_on_host) && width % widest == 0 && aligned(addresses))
-    return launch(std::integral_constant<int, widest>());
+  if constexpr (packs_compiled) {
+    constexpr int widest = 16 / sizeof(E);
+    if ((!on_host || packs_on_host) && width % widest == 0 && aligned(addresses))
+      return launch(std::integral_constant<int, widest>());
+  }
   launch(std::integral_constant<int, 1>());
 }
 
