@@ -39,14 +39,13 @@ detail::cuda::Queue& queue_for(const ExecutionSpace& exec, std::initializer_list
   if (!detail::aligned(addresses)) throw LogicError("attention = cudnn: an address is not a multiple of 16");
   return detail::cuda::queue_of(exec);
 }
-#else
-template <class E>
-inline constexpr bool cudnn_possible = false;
 #endif
 
-/// Why cuDNN cannot compute this; empty if it can.
+/// Why `kernel` cannot compute this; empty if it can.
 template <class E>
-std::string reason_against_cudnn([[maybe_unused]] const AttentionSizes& sizes) {
+std::string reason_against(Attention kernel, [[maybe_unused]] const AttentionSizes& sizes) {
+  if (kernel == Attention::host && !host_possible<E>) return "it needs dtype = fp32 and a host build";
+  if (kernel != Attention::cudnn) return {};
 #ifdef MINITAW_HAVE_CUDNN
   return cudnn_possible<E> ? detail::cuda::reason_against_cudnn(shape_of(sizes)) : "it needs dtype = bf16";
 #else
@@ -70,15 +69,13 @@ Attention parse_attention(std::string_view text) {
 
 template <class E>
 Attention resolve_attention(Attention kernel, const AttentionSizes& sizes) {
-  if (kernel == Attention::host && !host_possible<E>)
-    throw InputError("attention = host: it needs dtype = fp32 and a host build; use portable or auto");
-  if (kernel == Attention::cudnn) {
-    if (const std::string reason = reason_against_cudnn<E>(sizes); !reason.empty())
-      throw InputError(fmt::format("attention = cudnn: {}; use portable or auto", reason));
-  }
-  if (kernel != Attention::automatic) return kernel;
-  if (host_possible<E>) return Attention::host;
-  return cudnn_possible<E> && reason_against_cudnn<E>(sizes).empty() ? Attention::cudnn : Attention::portable;
+  if (kernel == Attention::automatic)
+    for (const Attention faster : {Attention::host, Attention::cudnn})
+      if (reason_against<E>(faster, sizes).empty()) return faster;
+  if (kernel == Attention::automatic) return Attention::portable;
+  if (const std::string reason = reason_against<E>(kernel, sizes); !reason.empty())
+    throw InputError(fmt::format("attention = {}: {}; use portable or auto", name_of(kernel), reason));
+  return kernel;
 }
 
 template <class E>

@@ -43,21 +43,14 @@ struct Left {
 };
 
 /// Row-major, rows of a multiple of block_columns.
-template <class T>
 struct Packed {
-  T* data;
+  float* data;
   std::ptrdiff_t row;
-
-  operator Packed<const T>() const
-    requires(!std::is_const_v<T>)
-  {
-    return {data, row};
-  }
 };
 
 /// One block: c = (or, if `add`, +=) a b over `depth`.
 template <bool add>
-void multiply_block(int depth, Left a, Packed<const float> b, Packed<float> c) {
+void multiply_block(int depth, Left a, Packed b, Packed c) {
   Simd sums[block_rows][block_vectors];
 #pragma GCC unroll 8
   for (int i = 0; i < block_rows; ++i)
@@ -86,7 +79,7 @@ void multiply_block(int depth, Left a, Packed<const float> b, Packed<float> c) {
 /// c [rows, columns] = (or, if `add`, +=) a [rows, depth] b [depth, columns]; rows and columns are multiples
 /// of those of a block.
 template <bool add>
-void multiply(int rows, int columns, int depth, Left a, Packed<const float> b, Packed<float> c) {
+void multiply(int rows, int columns, int depth, Left a, Packed b, Packed c) {
   for (int j = 0; j < columns; j += block_columns)
     for (int i = 0; i < rows; i += block_rows)
       multiply_block<add>(depth, {a.data + i * a.row, a.row, a.step}, {b.data + j, b.row},
@@ -135,7 +128,7 @@ struct Tile {
 
 /// `count` rows of `width` values, `stride` apart, times `factor`; zeros up to the width of `to`. Rows behind
 /// them, up to a whole block, keep what they hold: they are multiplied, too, into rows that nobody reads.
-void pack(const float* from, std::int64_t stride, int count, int width, float factor, Packed<float> to) {
+void pack(const float* from, std::int64_t stride, int count, int width, float factor, Packed to) {
   for (int i = 0; i < count; ++i) {
     const float* const in = from + i * stride;
     float* const out = to.data + i * to.row;
@@ -145,13 +138,13 @@ void pack(const float* from, std::int64_t stride, int count, int width, float fa
 }
 
 /// The other way; adds nothing.
-void unpack(Packed<const float> from, float* to, std::int64_t stride, int count, int width) {
+void unpack(Packed from, float factor, float* to, std::int64_t stride, int count, int width) {
   for (int i = 0; i < count; ++i)
-    for (int c = 0; c < width; ++c) to[i * stride + c] = from.data[i * from.row + c];
+    for (int c = 0; c < width; ++c) to[i * stride + c] = from.data[i * from.row + c] * factor;
 }
 
 /// to [width][tile], zeros behind `count`.
-void transpose(Packed<const float> from, int count, int width, float* to) {
+void transpose(Packed from, int count, int width, float* to) {
   for (int c = 0; c < width; ++c) {
     for (int i = 0; i < count; ++i) to[c * tile + i] = from.data[i * from.row + c];
     for (int i = count; i < tile; ++i) to[c * tile + i] = 0;
@@ -159,21 +152,21 @@ void transpose(Packed<const float> from, int count, int width, float* to) {
 }
 
 /// Scores or their like: out [key][query] = left [key][d] right [d][query], where queries see keys.
-void multiply_visible(const Tile& t, int width, Packed<const float> left, const float* right, float* out) {
+void multiply_visible(const Tile& t, int width, Packed left, float* right, float* out) {
   for (int p = 0; p < t.nq; p += block_columns)
     multiply<false>(round_up(t.keys_of(p), block_rows), block_columns, width, {left.data, left.row, 1},
                     {right + p, tile}, {out + p, tile});
 }
 
 /// sums [query][d] += of what each query sees, weights [key][query] times right [key][d].
-void add_over_keys(const Tile& t, const float* weights, Packed<const float> right, Packed<float> sums) {
+void add_over_keys(const Tile& t, const float* weights, Packed right, Packed sums) {
   for (int p = 0; p < t.nq; p += block_columns)
     multiply<true>(block_columns, static_cast<int>(sums.row), t.keys_of(p), {weights + p, 1, tile}, right,
                    {sums.data + p * sums.row, sums.row});
 }
 
 /// sums [key][d] += of the queries that see each key, weights [key][query] times right [query][d].
-void add_over_queries(const Tile& t, const float* weights, Packed<const float> right, Packed<float> sums) {
+void add_over_queries(const Tile& t, const float* weights, Packed right, Packed sums) {
   for (int i = 0; i < t.nk; i += block_columns) {
     const int from = t.queries_from(i), rows = round_up(std::min(block_columns, t.nk - i), block_rows);
     multiply<true>(rows, static_cast<int>(sums.row), t.nq - from, {weights + i * tile + from, tile, 1},
@@ -187,7 +180,7 @@ struct Memory {
   int floats = 0;
 
   float* take(int count) { return data + std::exchange(floats, floats + count); }
-  Packed<float> rows(int width) { return {take(tile * width), width}; }
+  Packed rows(int width) { return {take(tile * width), width}; }
 };
 
 /// What both directions read.
@@ -207,12 +200,12 @@ struct Inputs {
   }
   [[nodiscard]] float scaling() const { return 1.0F / std::sqrt(static_cast<float>(z.head_dim)); }
 
-  void load_queries(const Head& at, int q, Packed<float> to, float* columns) const {
+  void load_queries(const Head& at, int q, Packed to, float* columns) const {
     const int nq = std::min(tile, z.seq - q);
     pack(qkv.data() + at.query + q * at.stride, at.stride, nq, z.head_dim, scaling(), to);
     transpose(to, nq, z.head_dim, columns);
   }
-  void load_keys(const Head& at, const Tile& t, Packed<float> key, Packed<float> value) const {
+  void load_keys(const Head& at, const Tile& t, Packed key, Packed value) const {
     pack(qkv.data() + at.key + t.k * at.stride, at.stride, t.nk, z.head_dim, 1, key);
     pack(qkv.data() + at.value + t.k * at.stride, at.stride, t.nk, z.head_dim, 1, value);
   }
@@ -227,7 +220,7 @@ struct Forward : Inputs {
     Memory memory;
     int d, width;
     float* query = memory.take(d * tile);  ///< [d][query], scaled
-    Packed<float> key = memory.rows(width), value = memory.rows(width), out = memory.rows(width);
+    Packed key = memory.rows(width), value = memory.rows(width), out = memory.rows(width);
     float* scores = memory.take(tile * tile);  ///< [key][query]
     float *largest = memory.take(tile), *sum = memory.take(tile),
           *shrink = memory.take(tile);  ///< of a query
@@ -320,33 +313,25 @@ struct Backward : Inputs {
     int d, width;
     float *query_columns = memory.take(d * tile), *slope_columns = memory.take(d * tile);  ///< [d][query]
     /// [query][d], queries scaled; slope: dy
-    Packed<float> query = memory.rows(width), slope = memory.rows(width), dquery = memory.rows(width);
+    Packed query = memory.rows(width), slope = memory.rows(width), dquery = memory.rows(width);
     /// [key][d]
-    Packed<float> key = memory.rows(width), value = memory.rows(width), dkey = memory.rows(width),
-                  dvalue = memory.rows(width);
+    Packed key = memory.rows(width), value = memory.rows(width), dkey = memory.rows(width),
+           dvalue = memory.rows(width);
     float *probability = memory.take(tile * tile), *dscore = memory.take(tile * tile);  ///< [key][query]
     float *lse = memory.take(tile), *delta = memory.take(tile);  ///< of each query; delta: y dy
   };
 
   void operator()(ByHead, const TileTeam& team) const {
     const int sequence = team.league_rank() / z.kv_heads, kv_head = team.league_rank() % z.kv_heads;
+    const int first = kv_head * z.group();
     const Work work = work_of<Work>(team);
-    for (int head = kv_head * z.group(); head < (kv_head + 1) * z.group(); ++head) {
-      const Head at(z, sequence, head);
-      for (int q = 0; q < z.seq; q += tile) {
-        load_queries(at, q, work);
-        for (int k = 0; k <= q; k += tile) {
-          const Tile t = Tile::at(q, k, z.seq);
-          load_keys(at, t, work.key, work.value);
-          load_sums(at, t, head == kv_head * z.group() && k == q, work);
-          differentiate(t, work);
+    for (int head = first; head < first + z.group(); ++head)
+      for (int q = 0; q < z.seq; q += tile)
+        add_queries(Head(z, sequence, head), q, work, [&](const Head& at, const Tile& t) {
+          load_sums(at, t, head == first && t.on_diagonal(), work);
           add_to_keys(t, work);
-          add_over_keys(t, work.dscore, work.key, work.dquery);
           store_sums(at, t, work);
-        }
-        store_queries(at, q, work);
-      }
-    }
+        });
   }
 
   void operator()(ByKeys, const TileTeam& team) const {
@@ -370,16 +355,23 @@ struct Backward : Inputs {
   void operator()(ByQueries, const TileTeam& team) const {
     const int heads = z.batch * z.heads, task = team.league_rank();
     const int q = (tiles() - 1 - task / heads) * tile;  // longest tasks first
-    const Work work = work_of<Work>(team);
     const Head at(z, task % heads / z.heads, task % z.heads);
+    add_queries(at, q, work_of<Work>(team), [](const Head&, const Tile&) {});
+  }
+
+  /// The gradient of a tile of queries; also(head, tile) for each tile of the keys that they see.
+  template <class Also>
+  void add_queries(const Head& at, int q, const Work& work, const Also& also) const {
     load_queries(at, q, work);
     for (int k = 0; k <= q; k += tile) {
       const Tile t = Tile::at(q, k, z.seq);
       load_keys(at, t, work.key, work.value);
       differentiate(t, work);
+      also(at, t);
       add_over_keys(t, work.dscore, work.key, work.dquery);
     }
-    store_queries(at, q, work);
+    unpack(work.dquery, scaling(), dqkv.data() + at.query + q * at.stride, at.stride,
+           std::min(tile, z.seq - q), z.head_dim);
   }
 
   void load_queries(const Head& at, int q, const Work& work) const {
@@ -399,13 +391,6 @@ struct Backward : Inputs {
     std::fill_n(work.dquery.data, tile * work.dquery.row, 0.0F);
   }
 
-  void store_queries(const Head& at, int q, const Work& work) const {
-    float* const to = dqkv.data() + at.query + q * at.stride;
-    for (int r = 0; r < std::min(tile, z.seq - q); ++r)
-      for (int c = 0; c < z.head_dim; ++c)
-        to[r * at.stride + c] = work.dquery.data[r * work.dquery.row + c] * scaling();
-  }
-
   /// `first`: nothing has been added to the gradients of these keys and values.
   void load_sums(const Head& at, const Tile& t, bool first, const Work& work) const {
     const std::int64_t row = t.k * at.stride;
@@ -417,8 +402,8 @@ struct Backward : Inputs {
 
   void store_sums(const Head& at, const Tile& t, const Work& work) const {
     const std::int64_t row = t.k * at.stride;
-    unpack(work.dkey, dqkv.data() + at.key + row, at.stride, t.nk, z.head_dim);
-    unpack(work.dvalue, dqkv.data() + at.value + row, at.stride, t.nk, z.head_dim);
+    unpack(work.dkey, 1, dqkv.data() + at.key + row, at.stride, t.nk, z.head_dim);
+    unpack(work.dvalue, 1, dqkv.data() + at.value + row, at.stride, t.nk, z.head_dim);
   }
 
   /// Probabilities and gradients of scores.

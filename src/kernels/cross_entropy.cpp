@@ -32,55 +32,48 @@ double exact_sum_of(const RowTeam& team, const float* x, int count) {
   return row_sum<double>(team, count, [=](int i) { return static_cast<double>(x[i]); });
 }
 
-/// Float exponentials take the place of the logits, so that each is computed once.
-struct RowOfFloat {
-  float* x;
-  int count;
-
-  [[nodiscard]] float largest(float least) const { return largest_of(x, count, least); }
-  [[nodiscard]] double exponentials(const RowTeam& team, float largest) const {
-    float* const row = x;
-    row_for(team, count, [=](int i) { row[i] = host_exponential(row[i] - largest); });
-    return exact_sum_of(team, x, count);
-  }
-  void scale(const RowTeam& team, float, float factor) const {
-    float* const row = x;
-    row_for(team, count, [=](int i) { row[i] *= factor; });
-  }
-};
-
-/// bf16 would lose the digits of stored exponentials: they are computed again. Floats of a block at a time.
-struct RowOfBf16 {
+/// Float exponentials take the place of the logits, so that each is computed once. bf16 would lose their
+/// digits: they are computed again, as floats of a block at a time.
+template <class E>
+struct Row {
+  static constexpr bool kept = std::is_same_v<E, float>;
   static constexpr int block = 512;
 
-  Bf16* x;
+  E* x;
   int count;
 
+  /// use(values, their number, where they are from)
   template <class Use>
   void blocks(const Use& use) const {
-    float values[block];
-    for (int begin = 0; begin < count; begin += block) {
-      const int size = std::min(block, count - begin);
-      for (int i = 0; i < size; ++i) values[i] = load(x[begin + i]);
-      use(values, size, x + begin);
+    if constexpr (kept) {
+      use(x, count, x);
+    } else {
+      float values[block];
+      for (int begin = 0; begin < count; begin += block) {
+        const int size = std::min(block, count - begin);
+        for (int i = 0; i < size; ++i) values[i] = load(x[begin + i]);
+        use(values, size, x + begin);
+      }
     }
   }
   [[nodiscard]] float largest(float least) const {
-    blocks([&](const float* values, int size, Bf16*) { least = largest_of(values, size, least); });
+    blocks([&](const float* values, int size, E*) { least = largest_of(values, size, least); });
     return least;
   }
   [[nodiscard]] double exponentials(const RowTeam& team, float largest) const {
     double sum = 0;
-    blocks([&](float* values, int size, Bf16*) {
+    blocks([&](float* values, int size, E*) {
       row_for(team, size, [=](int i) { values[i] = host_exponential(values[i] - largest); });
       sum += exact_sum_of(team, values, size);
     });
     return sum;
   }
   void scale(const RowTeam& team, float largest, float factor) const {
-    blocks([&](const float* values, int size, Bf16* out) {
-      row_for(team, size,
-              [=](int i) { out[i] = store<Bf16>(host_exponential(values[i] - largest) * factor); });
+    blocks([&](const float* values, int size, E* out) {
+      row_for(team, size, [=](int i) {
+        const float exponential = kept ? values[i] : host_exponential(values[i] - largest);
+        out[i] = store<E>(exponential * factor);
+      });
     });
   }
 };
@@ -94,9 +87,8 @@ struct HostLossAndGradient {
   int vocab;
 
   void operator()(const RowTeam& team) const {
-    using Row = std::conditional_t<std::is_same_v<E, float>, RowOfFloat, RowOfBf16>;
     const int row = team.league_rank();
-    const Row x{logits + std::int64_t{row} * vocab, vocab};
+    const Row<E> x{logits + std::int64_t{row} * vocab, vocab};
     E& target = x.x[targets[row]];
     const float at_target = load(target), largest = x.largest(at_target);
     const double sum = x.exponentials(team, largest);

@@ -30,11 +30,7 @@ TEST(Exponential, HandlesTheExtremes) {
   EXPECT_TRUE(std::isnan(host_exponential(std::numeric_limits<float>::quiet_NaN())));
 }
 
-}  // namespace
-
 // Rounding and packing as kernels do them, against the plain conversions of base/bf16.hpp.
-
-namespace {
 
 /// Ties, their neighbours, subnormals, extremes, and random bits of every exponent; a multiple of 8.
 std::vector<float> interesting() {
@@ -51,29 +47,22 @@ std::vector<float> interesting() {
   return values;
 }
 
+/// Eight values at a time: rounded one by one and as a pack, copied as a pack, and back from both roundings.
 struct Convert {
   const float* values;
-  Bf16* single;
-  Bf16* packed;
-  float* back;
-  float* copied;
+  Bf16 *single, *packed;
+  float *copied, *back, *expanded;
 
   KOKKOS_FUNCTION void operator()(int pack) const {
     const Floats<8> in = load_pack<8>(values, pack);
     store_pack<8>(packed, pack, in);
     store_pack<8>(copied, pack, in);
-    for (int j = 0; j < 8; ++j) {
-      single[8 * pack + j] = store<Bf16>(values[8 * pack + j]);
-      back[8 * pack + j] = load(single[8 * pack + j]);
+    store_pack<8>(expanded, pack, load_pack<8>(packed, pack));
+    for (int i = 8 * pack; i < 8 * (pack + 1); ++i) {
+      single[i] = store<Bf16>(values[i]);
+      back[i] = load(single[i]);
     }
   }
-};
-
-struct Expand {
-  const Bf16* values;
-  float* floats;
-
-  KOKKOS_FUNCTION void operator()(int pack) const { store_pack<8>(floats, pack, load_pack<8>(values, pack)); }
 };
 
 template <class T>
@@ -87,26 +76,22 @@ auto on_the_host(const View<T>& view) {
 TEST(Pack, RoundsAsThePlainConversionDoes) {
   const std::vector<float> values = interesting();
   const std::size_t count = values.size();
-  const View<float> in("in", count), back("back", count), copied("copied", count),
+  const View<float> in("in", count), copied("copied", count), back("back", count),
       expanded("expanded", count);
   const View<Bf16> single("single", count), packed("packed", count);
   Kokkos::deep_copy(in, Kokkos::View<const float*, Kokkos::HostSpace>(values.data(), count));
-  const Kokkos::RangePolicy<ExecutionSpace> packs(0, count / 8);
-  Kokkos::parallel_for("convert", packs,
-                       Convert{in.data(), single.data(), packed.data(), back.data(), copied.data()});
-  Kokkos::parallel_for("expand", packs, Expand{packed.data(), expanded.data()});
+  Kokkos::parallel_for(
+      "convert", Kokkos::RangePolicy<ExecutionSpace>(0, count / 8),
+      Convert{in.data(), single.data(), packed.data(), copied.data(), back.data(), expanded.data()});
   const auto got_single = on_the_host(single), got_packed = on_the_host(packed);
-  const auto got_back = on_the_host(back), got_copied = on_the_host(copied),
+  const auto got_copied = on_the_host(copied), got_back = on_the_host(back),
              got_expanded = on_the_host(expanded);
   for (std::size_t i = 0; i < count; ++i) {
     EXPECT_EQ(std::bit_cast<std::uint32_t>(got_copied(i)), std::bit_cast<std::uint32_t>(values[i]));
-    if (std::isnan(values[i])) {
-      EXPECT_TRUE(std::isnan(to_float(got_single(i)))) << i;
-      EXPECT_TRUE(std::isnan(to_float(got_packed(i)))) << i;
-      continue;
-    }
-    EXPECT_EQ(got_single(i).bits, to_bf16(values[i]).bits) << values[i];
-    EXPECT_EQ(got_packed(i).bits, to_bf16(values[i]).bits) << values[i];
+    for (const Bf16 rounded : {got_single(i), got_packed(i)})
+      if (std::isnan(values[i])) EXPECT_TRUE(std::isnan(to_float(rounded))) << i;
+      else EXPECT_EQ(rounded.bits, to_bf16(values[i]).bits) << values[i];
+    if (std::isnan(values[i])) continue;
     EXPECT_EQ(got_back(i), to_float(to_bf16(values[i])));
     EXPECT_EQ(got_expanded(i), got_back(i));
   }

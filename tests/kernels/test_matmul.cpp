@@ -5,7 +5,6 @@
 #include "kernels/detail/backends.hpp"
 #include "kernels/device_matrix.hpp"
 #include "kernels/kernels.hpp"
-#include "kernels/reference.hpp"
 
 namespace minitaw::kernels {
 namespace {
@@ -92,66 +91,11 @@ TYPED_TEST(Matmul, GivesTheSameBitsEveryTime) {
       b(n, k, test::random_values<E>(n * k, 2));
   const auto c = test::DeviceMatrix<C>::poisoned(m, n);
   Doubles first;
+  test::Launch launch;
   for (int i = 0; i < 3; ++i) {
-    matmul<C, E>(exec(), c.matrix(), a.matrix(), Op::plain, b.matrix(), Op::transposed, 0);
-    exec().fence();
+    launch([&] { matmul<C, E>(exec(), c.matrix(), a.matrix(), Op::plain, b.matrix(), Op::transposed, 0); });
     if (i == 0) first = c.values();
     EXPECT_EQ(c.values(), first);
-  }
-}
-
-template <class E>
-class Linear : public ::testing::Test {};
-using Elements = ::testing::Types<float, Bf16>;
-TYPED_TEST_SUITE(Linear, Elements);
-
-TYPED_TEST(Linear, ForwardAndBackward) {
-  using E = TypeParam;
-  using Device = test::DeviceMatrix<E>;
-  const double near = test::tolerance<E>;
-  for (const auto& [rows, width, out] : {std::array{1, 1, 8}, {33, 31, 2}, {64, 96, 13}, {257, 130, 5}}) {
-    const Doubles x = test::random_values<E>(rows * width, 1), w = test::random_values<E>(out * width, 2),
-                  dy = test::random_values<E>(rows * out, 3), before = test::random_floats(out * width, 4);
-    Doubles y(rows * out), dx(rows * width), dw(out * width, 0);
-    reference::linear_forward(y, x, w, rows, out, width);
-    reference::linear_backward(dx, dw, dy, x, w, rows, out, width);
-    const Device in(rows, width, x), weight(out, width, w), slope(rows, out, dy);
-    const Device got_y = Device::poisoned(rows, out), got_dx = Device::poisoned(rows, width),
-                 got_dw = Device::poisoned(out, width), more_y(rows, out, dy);
-    const test::DeviceMatrix<float> total(out, width, before);
-    linear_forward(exec(), got_y.matrix(), in.matrix(), weight.matrix());
-    linear_forward(exec(), more_y.matrix(), in.matrix(), weight.matrix(), 1);
-    linear_backward_input(exec(), got_dx.matrix(), slope.matrix(), weight.matrix());
-    linear_backward_weight<E, E>(exec(), got_dw.matrix(), slope.matrix(), in.matrix(), false);
-    linear_backward_weight<float, E>(exec(), total.matrix(), slope.matrix(), in.matrix(), true);
-    exec().fence();
-    expect_close(got_y.values(), y, near);
-    expect_close(got_dx.values(), dx, near);
-    expect_close(got_dw.values(), dw, near);
-    for (std::size_t i = 0; i < dw.size(); ++i) dw[i] += before[i];
-    for (std::size_t i = 0; i < y.size(); ++i) y[i] += dy[i];
-    expect_close(total.values(), dw);
-    expect_close(more_y.values(), y, near);
-  }
-}
-
-TYPED_TEST(Linear, IsQuiet) {
-  using E = TypeParam;
-  using Device = test::DeviceMatrix<E>;
-  prepare(exec());
-  for (const auto& [rows, width, out] : {std::array{33, 31, 2}, {64, 96, 128}}) {
-    const Device x(rows, width, test::random_values<E>(rows * width, 1)),
-        w(out, width, test::random_values<E>(out * width, 2)),
-        y(rows, out, test::random_values<E>(rows * out, 3));
-    const test::DeviceMatrix<float> total(out, width, test::random_floats(out * width, 4));
-    test::expect_quiet("linear_forward",
-                       [&] { linear_forward(exec(), y.matrix(), x.matrix(), w.matrix(), 1); });
-    test::expect_quiet("linear_backward_input",
-                       [&] { linear_backward_input(exec(), x.matrix(), y.matrix(), w.matrix()); });
-    test::expect_quiet("linear_backward_weight", [&] {
-      linear_backward_weight<float, E>(exec(), total.matrix(), y.matrix(), x.matrix(), true);
-      linear_backward_weight<E, E>(exec(), w.matrix(), y.matrix(), x.matrix(), false);
-    });
   }
 }
 

@@ -31,6 +31,9 @@ void attention_backward(const ExecutionSpace& exec, Matrix<float> dqkv, Matrix<c
 }  // namespace host
 
 namespace portable {
+/// Tests set this, so that attention's small tiles are tried there, too.
+inline bool small_tiles_on_host = false;
+
 template <class C, class E>
 void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
             float beta);
