@@ -4,8 +4,7 @@
 
 /// NVIDIA's management library (NVML), opened when the program runs: builds need neither its headers nor the
 /// library, and machines without a driver still run the program. Only what is called here is declared, after
-/// the NVML API Reference Manual (docs.nvidia.com/deploy/nvml-api); a CUDA build that finds nvml.h compares
-/// (meters/nvml_header.cpp).
+/// the NVML API Reference Manual (docs.nvidia.com/deploy/nvml-api), whose numbers and functions do not change.
 namespace minitaw::nvml {
 
 struct Handle;  ///< opaque
