@@ -8,19 +8,18 @@ namespace minitaw::kernels::detail::cuda {
 
 namespace {
 
+/// Emptied before Kokkos and the device end; destructors of static objects would come too late.
 struct Queues {
+  Queues() {
+    Kokkos::push_finalize_hook([this] { of.clear(); });
+  }
+
   std::mutex mutex;
   std::map<cudaStream_t, std::unique_ptr<Queue>> of;
 };
 
-/// Emptied before Kokkos and the device end; destructors of static objects would come too late.
 Queues& queues() {
   static Queues all;
-  static const bool registered = [] {
-    Kokkos::push_finalize_hook([] { all.of.clear(); });
-    return true;
-  }();
-  (void)registered;
   return all;
 }
 
