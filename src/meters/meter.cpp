@@ -16,13 +16,6 @@ namespace {
 using nvml::Device;
 using nvml::Library;
 
-/// The same number names a device "GPU-..." and an instance of one "MIG-...".
-bool is_instance(const Library& nvml, const std::string& uuid) {
-  Device found = nullptr;
-  return uuid.starts_with("GPU-") &&
-         nvml.call().device_by_uuid(("MIG-" + uuid.substr(4)).c_str(), &found) == nvml::success;
-}
-
 bool is_cut(const Library& nvml, Device device) {
   unsigned now = 0, later = 0;
   // Devices that cannot be cut answer that they do not support the question.
@@ -30,13 +23,13 @@ bool is_cut(const Library& nvml, Device device) {
          now == nvml::mig_enabled;
 }
 
+/// A part of a device (MIG) is not found by its number.
 Device find(const Library& nvml, const std::string& uuid) {
   Device device = nullptr;
-  const int code = nvml.call().device_by_uuid(uuid.c_str(), &device);
-  if (code == nvml::success ? is_cut(nvml, device) : is_instance(nvml, uuid))
-    throw std::runtime_error("the device is part of one (MIG), and NVML tells of whole ones only");
-  if (code != nvml::success)
+  if (const int code = nvml.call().device_by_uuid(uuid.c_str(), &device); code != nvml::success)
     throw std::runtime_error(fmt::format("NVML on device {}: {}", uuid, nvml.words(code)));
+  if (is_cut(nvml, device))
+    throw std::runtime_error("the device is part of one (MIG), and NVML tells of whole ones only");
   return device;
 }
 

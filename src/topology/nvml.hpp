@@ -4,7 +4,7 @@
 
 /// NVIDIA's management library (NVML), opened when the program runs: builds need neither its headers nor the
 /// library, and machines without a driver still run the program. Only what is called here is declared, after
-/// the NVML API Reference Manual (docs.nvidia.com/deploy/nvml-api), whose numbers and functions do not change.
+/// the NVML API Reference Manual (docs.nvidia.com/deploy/nvml-api), whose numbers stay.
 namespace minitaw::nvml {
 
 struct Handle;  ///< opaque

@@ -3,7 +3,7 @@
 //   no-driver     initialisation fails
 //   no-QUANTITY   clock, memory-clock, temperature, power, reasons or energy is not supported
 //   lost          the device does not answer; lost-after-N: after N readings of its power
-//   cut           the device is cut into instances (MIG); instance: GPU-1 is one itself
+//   cut           the device is cut into instances (MIG)
 //   standing      the energy counter stands still
 #include <cstdlib>
 #include <cstring>
@@ -66,7 +66,7 @@ int nvmlSystemGetDriverVersion(char* text, unsigned size) {
 }
 int nvmlDeviceGetHandleByUUID(const char* uuid, Device** out) {
   *out = &device;
-  return uuid == std::string(mode() == "instance" ? "MIG-1" : "GPU-1") ? success : not_found;
+  return uuid == std::string("GPU-1") ? success : not_found;
 }
 int nvmlDeviceGetMigMode(Device*, unsigned* now, unsigned* later) {
   *now = *later = mode() == "cut" ? 1 : 0;
