@@ -1,10 +1,8 @@
 #include "job.hpp"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gnu/libc-version.h>
 #include <hdf5.h>
-#include <omp.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -14,7 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -94,15 +92,6 @@ comm::mpi::WaitPolicy waiting(const topology::Job& place, int threads) {
   return policy;
 }
 
-/// File name of the library that a function of this program comes from: its vendor, where nothing else says.
-template <class Function>
-std::string file_of(Function* function) {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(function), &info) == 0 || info.dli_fname == nullptr) return "unknown";
-  const std::string path = info.dli_fname;
-  return path.substr(path.rfind('/') + 1);
-}
-
 std::string hdf5_version() {
   unsigned major = 0, minor = 0, release = 0;
   if (H5get_libversion(&major, &minor, &release) < 0) return "unknown";
@@ -114,9 +103,9 @@ std::string kokkos_version() {
                      Kokkos::DefaultExecutionSpace::name());
 }
 
-/// Name, version and make of everything that takes part in a run: "HDF5 1.14.5", "BLAS OpenBLAS 0.3.29 ...",
-/// "OpenMP 201511 (libgomp.so.1)". What the program was built with, unless the library itself can say more;
-/// those without a version are not there.
+/// Name, version and make of everything that takes part in a run: "HDF5 1.14.5", "BLAS OpenBLAS 0.3.29 ...".
+/// What the program was built with, unless the library itself can say more; those without a version are not
+/// there.
 std::vector<std::string> library_texts() {
   std::vector<std::pair<std::string, std::string>> all = {{"Kokkos", kokkos_version()},
                                                           {"MPI", comm::mpi::library_version()}};
@@ -135,7 +124,7 @@ std::vector<std::string> library_texts() {
        {"C++ library", fmt::format("libc++ {}", _LIBCPP_VERSION)},
 #endif
 #if defined(_OPENMP)
-       {"OpenMP", fmt::format("{} ({})", _OPENMP, file_of(&omp_get_max_threads))},
+       {"OpenMP", fmt::format("{}", _OPENMP)},
 #endif
        {"HDF5", hdf5_version()},
        {"zlib", zlibVersion()},

@@ -6,7 +6,6 @@
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "cli/parse.hpp"
 #include "deck/keys.hpp"
 #include "record/provenance.hpp"
 #include "verb.hpp"

@@ -30,7 +30,6 @@ namespace minitaw::app {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using schedule::Machine;
 
 /// What a case costs, from its program alone.
@@ -414,11 +413,7 @@ struct Options {
 
 /// The cases to draw, in the order given.
 std::vector<std::size_t> chosen_cases(const Options& options, std::size_t cases) {
-  if (options.timeline.empty()) {
-    if (!options.timeline_cases.empty()) throw InputError("--case: it chooses what --timeline FILE holds");
-    if (!options.costs.empty()) throw InputError("--costs: they are for --timeline FILE");
-    return {};
-  }
+  if (options.timeline.empty()) return {};
   if (!options.timeline.ends_with(".json"))
     throw InputError(
         fmt::format("--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline));
@@ -529,7 +524,7 @@ int plan(const Options& options) {
   if (options.json) {
     Json all = {{"notes", deck.notes}, {"assumed_per_rank", to_json(machine)}, {"cases", Json::array()}};
     for (std::optional<CasePlan>& plan : planned) all["cases"].push_back(std::move(plan->json));
-    fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));
+    put_out(json_text(all));
   } else {
     for (const std::string& note : deck.notes) fmt::print("# {}\n", note);
     Plans plans;
@@ -553,16 +548,19 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   add_memory(*verb, "--device-memory", options->device_memory,
              "memory of one device, for example 80G: says whether each case fits and the largest S that does "
              "(default: the device of this machine, if there is one)");
-  verb->add_option("--timeline", options->timeline,
-                   "write when every action of a planned step runs, for scripts/timeline")
-      ->type_name("FILE.json");
+  CLI::Option* timeline =
+      verb->add_option("--timeline", options->timeline,
+                       "write when every action of a planned step runs, for scripts/timeline")
+          ->type_name("FILE.json");
   verb->add_option("--case", options->timeline_cases,
                    "what --timeline holds: a number of the table, or 0,2 or all (default: 0)")
-      ->type_name("N");
+      ->type_name("N")
+      ->needs(timeline);
   verb->add_option(
           "--costs", options->costs,
           "measured durations of the actions of --timeline, as scripts/timeline --planned makes them")
-      ->type_name("FILE.json");
+      ->type_name("FILE.json")
+      ->needs(timeline);
   add_rate(*verb, "--flops", Rate::flops, machine.flops,
            fmt::format("assumed FLOP/s of a rank ({:.0f}T: 40% of an H100 SXM in dense bf16)",
                        machine.flops * 1e-12));

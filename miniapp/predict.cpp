@@ -17,7 +17,6 @@
 namespace minitaw::app {
 namespace {
 
-using nlohmann::ordered_json;
 using predict::Machine;
 using predict::Prediction;
 
@@ -54,9 +53,9 @@ double busiest(const Prediction& p, const Machine& machine) {
   return machine.rate > 0 ? most / machine.rate / p.seconds : 0;
 }
 
-ordered_json to_json(const deck::Case& c, const Machine& machine, const Prediction& p) {
+Json to_json(const deck::Case& c, const Machine& machine, const Prediction& p) {
   const Shares shares(p.account);
-  ordered_json exposed, adapters = ordered_json::array();
+  Json exposed, adapters = Json::array();
   for (int k = 0; k < schedule::traffic_kinds; ++k)
     exposed[schedule::name_of(static_cast<schedule::Traffic>(k))] =
         shares.by_kind[static_cast<std::size_t>(k)];
@@ -70,7 +69,7 @@ ordered_json to_json(const deck::Case& c, const Machine& machine, const Predicti
   return {{"settings", deck::identity(c)},
           {"step_s", p.seconds},
           {"tokens_per_s", p.tokens_per_s},
-          {"mfu", p.mfu > 0 ? ordered_json(p.mfu) : ordered_json()},
+          {"mfu", p.mfu > 0 ? Json(p.mfu) : Json()},
           {"compute", shares.compute},
           {"exposed", exposed},
           {"idle", shares.idle},
@@ -165,7 +164,7 @@ std::vector<Candidate> candidates(const deck::Case& base, const Machine& machine
             c.shape.recompute = recompute;
             c.micro_batches = static_cast<int>(sequences / b);
             try {
-              deck::check_schedule(c);
+              schedule::check(deck::request_of(c));
               all.push_back({c, {}, {}, {}});
             } catch (const InputError&) {  // too few layers, or micro-batches that do not divide
             }
@@ -237,7 +236,7 @@ int run(const Options& options) {
     search(deck.cases.front(), machine);
     return 0;
   }
-  ordered_json all = ordered_json::array();
+  Json all = Json::array();
   if (!options.json) {
     for (const std::string& note : deck.notes) fmt::print("# {}\n", note);
     fmt::print("{}", head(machine));
@@ -250,8 +249,7 @@ int run(const Options& options) {
     if (options.json) all.push_back(to_json(c, machine, p));
     else put_out(row(c, machine, p));
   }
-  if (options.json)
-    put_out(ordered_json{{"machine", machine.name}, {"notes", deck.notes}, {"cases", all}}.dump(2) + "\n");
+  if (options.json) put_out(json_text({{"machine", machine.name}, {"notes", deck.notes}, {"cases", all}}));
   return 0;
 }
 

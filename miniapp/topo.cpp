@@ -25,7 +25,6 @@ namespace minitaw::app {
 namespace {
 
 using comm::mpi::check;
-using nlohmann::ordered_json;
 using topology::Groups;
 
 /// What messages over one kind of link reach: docs/topo.md says what each figure is of.
@@ -218,8 +217,8 @@ Groups groups_of(const std::string& text, const Groups& nodes) {
   return groups;
 }
 
-ordered_json to_json(const Figures& figures) {
-  ordered_json json;
+Json to_json(const Figures& figures) {
+  Json json;
   for (const Figure& figure : figures) json[figure.name] = figure.value;
   return json;
 }
@@ -240,15 +239,13 @@ int topo(const Options& options, const MpiJob& mpi) {
   if (!mpi.speaks()) return 0;
   const std::vector<std::string> shaped = record::shaped_links();
   if (options.json)
-    put_out(ordered_json{{"ranks", groups.ranks()},
-                         {"groups", groups.sizes()},
-                         {"adapters", mpi.place.adapters},
-                         {"shaped_links", shaped},
-                         {"message_bytes", topo_message},
-                         {"inside", to_json(inside)},
-                         {"between", to_json(between)}}
-                .dump(2) +
-            "\n");
+    put_out(json_text({{"ranks", groups.ranks()},
+                       {"groups", groups.sizes()},
+                       {"adapters", mpi.place.adapters},
+                       {"shaped_links", shaped},
+                       {"message_bytes", topo_message},
+                       {"inside", to_json(inside)},
+                       {"between", to_json(between)}}));
   else
     put_out(mpi.map_text() +
             fmt::format("# groups        = {}\n# adapters      = {} for each node\n", groups.text(),

@@ -11,11 +11,11 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "cli/parse.hpp"
 #include "deck/keys.hpp"
 #include "schedule/registry.hpp"
 
@@ -106,6 +106,10 @@ std::string did_you_mean(const std::string& word, std::vector<std::string> known
 void complain(std::string sentence, bool one_line) {
   if (one_line) std::ranges::replace(sentence, '\n', ' ');
   fmt::print(stderr, "minitaw: {}\n", sentence);
+}
+
+std::string json_text(const Json& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 void put_out(const std::string& text) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -63,6 +64,10 @@ struct ByteUnit {
 
 /// One line on standard error: "minitaw: <sentence>".
 void complain(std::string sentence, bool one_line = true);
+
+using Json = nlohmann::ordered_json;
+/// Indented, with a newline at the end.
+[[nodiscard]] std::string json_text(const Json& json);
 
 /// Writes to standard output and makes sure that all of it arrives: data that are silently cut are worse than
 /// none. Throws InputError if it cannot be written; a reader that has seen enough (head) is no error.

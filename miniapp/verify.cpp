@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -54,60 +53,40 @@ std::string header(std::size_t width) {
                      "against", "loss", "gradient", "weights");
 }
 
-nlohmann::json to_json(const Row& row) {
+Json to_json(const Row& row) {
   const auto step = [](const Check::Step& found) {
-    return nlohmann::json{{"loss_error", found.loss},
-                          {"gradient_error", found.gradient.worst},
-                          {"gradient_tensor", found.gradient.tensor}};
+    return Json{{"gradient_error", found.gradient.worst},
+                {"gradient_tensor", found.gradient.tensor},
+                {"loss_error", found.loss}};
   };
-  return {{"schedule", row.schedule},
+  return {{"against", row.tolerance.reference},
+          {"dtype", name_of(row.dtype)},
+          {"first_step", step(row.check.first)},
+          {"groups", row.groups},
+          {"later_steps", step(row.check.later)},
+          {"passes", row.check.passes(row.tolerance)},
           {"ranks", row.ranks},
           {"replicas", row.replicas},
-          {"groups", row.groups},
-          {"dtype", name_of(row.dtype)},
-          {"against", row.tolerance.reference},
-          {"first_step", step(row.check.first)},
-          {"later_steps", step(row.check.later)},
+          {"schedule", row.schedule},
           {"weight_error", row.check.weights.worst},
-          {"weight_tensor", row.check.weights.tensor},
-          {"passes", row.check.passes(row.tolerance)}};
+          {"weight_tensor", row.check.weights.tensor}};
 }
 
-/// Rank 0 says rows as they come.
-class Report {
-public:
-  Report(const deck::Deck& deck, bool json) : json_(json) {
-    for (const deck::Case& c : deck.cases) width_ = std::max(width_, c.schedule.size());
-    if (!json_) fmt::print("{}", header(width_));
+/// Says what it has come to. The exit code.
+int conclude(const std::vector<Row>& rows, bool json) {
+  const auto wrong = std::ranges::find_if(rows, [](const Row& r) { return !r.check.passes(r.tolerance); });
+  const bool valid = wrong == rows.end();
+  if (json) {
+    Json cases = Json::array();
+    for (const Row& row : rows) cases.push_back(to_json(row));
+    put_out(json_text({{"cases", cases}, {"valid", valid}}));
+  } else {
+    fmt::print("RESULT: {}\n", valid ? "VALID"
+                                     : fmt::format("INVALID: {}: {}", wrong->schedule,
+                                                   wrong->check.failure(wrong->tolerance)));
   }
-
-  void add(Row row) {
-    if (!json_) fmt::print("{}", line(row, width_));
-    std::fflush(stdout);
-    rows_.push_back(std::move(row));
-  }
-
-  /// The exit code.
-  [[nodiscard]] int close() const {
-    const auto wrong = std::ranges::find_if(rows_, [](const Row& r) { return !r.check.passes(r.tolerance); });
-    const bool valid = wrong == rows_.end();
-    if (json_) {
-      nlohmann::json all = {{"valid", valid}, {"cases", nlohmann::json::array()}};
-      for (const Row& row : rows_) all["cases"].push_back(to_json(row));
-      fmt::print("{}\n", all.dump(2));
-    } else {
-      fmt::print("RESULT: {}\n", valid ? "VALID"
-                                       : fmt::format("INVALID: {}: {}", wrong->schedule,
-                                                     wrong->check.failure(wrong->tolerance)));
-    }
-    return valid ? 0 : 1;
-  }
-
-private:
-  bool json_;
-  std::size_t width_ = 10;  ///< of the schedules
-  std::vector<Row> rows_;
-};
+  return valid ? 0 : 1;
+}
 
 /// References of so many models are kept: cases of one follow each other by twos and threes, not all at once.
 constexpr std::size_t most_held = 4;
@@ -145,25 +124,30 @@ int verify(const Options& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
   require_stability(deck);
   require_memory(deck, mpi);
-  std::optional<Report> report;
-  if (mpi.speaks()) report.emplace(deck, options.json);
+  std::size_t width = 10;  // of the schedules
+  for (const deck::Case& c : deck.cases) width = std::max(width, c.schedule.size());
+  std::vector<Row> rows;  // rank 0's; said as they come
+  const auto add = [&](const Row& row) {
+    if (!options.json) fmt::print("{}{}", rows.empty() ? header(width) : "", line(row, width));
+    std::fflush(stdout);
+    rows.push_back(row);
+  };
   std::map<std::string, Reference> references;
   for (const deck::Case& c : deck.cases) {
     const std::string key = engine::reference_key(c, c.steps);
     engine::agree(MPI_COMM_WORLD, [&] {
-      if (!report || references.contains(key)) return;
+      if (!mpi.speaks() || references.contains(key)) return;
       if (references.size() >= most_held) references.clear();
       const Reference& made = references[key] = engine::serial_reference(c, c.steps);
-      report->add({"serial", "1", c.shape.dtype, 1, 1,
-                   engine::compare(made, engine::float64_reference(c, c.steps)),
-                   engine::float64_tolerance(c)});
+      add({"serial", "1", c.shape.dtype, 1, 1, engine::compare(made, engine::float64_reference(c, c.steps)),
+           engine::float64_tolerance(c)});
     });
     const Check check = mpi.runner.verify(c, c.steps, references[key]);
-    if (report)
-      report->add({c.schedule, c.groups.text(), c.shape.dtype, c.ranks, c.replicas, check,
-                   engine::serial_tolerance(c)});
+    if (mpi.speaks())
+      add({c.schedule, c.groups.text(), c.shape.dtype, c.ranks, c.replicas, check,
+           engine::serial_tolerance(c)});
   }
-  int code = report ? report->close() : 0;
+  int code = mpi.speaks() ? conclude(rows, options.json) : 0;
   MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
   return code;
 }
