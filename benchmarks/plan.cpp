@@ -9,7 +9,6 @@
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "cli/parse.hpp"
 #include "deck/deck.hpp"
 
 namespace minitaw::bench {

@@ -10,7 +10,6 @@
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "cli/parse.hpp"
 #include "deck/deck.hpp"
 #include "engine/check.hpp"
 #include "engine/queue.hpp"

@@ -9,7 +9,6 @@
 #include "base/error.hpp"
 #include "benchmark.hpp"
 #include "cli/cli11.hpp"
-#include "cli/parse.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "deck/deck.hpp"
 #include "engine/trainer.hpp"

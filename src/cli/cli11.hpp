@@ -1,8 +1,24 @@
 #pragma once
 
-/// CLI11 in a form that is compiled once, in parse.cpp, if it came as separate headers: compiled in each file
-/// that adds options it takes five seconds there.
+#include <string>
+#include <vector>
+
+// In a form that is compiled once, in parse.cpp, if it came as separate headers: compiled in each file that
+// adds options it takes five seconds there.
 #if __has_include(<CLI/impl/App_inl.hpp>)
 #define CLI11_COMPILE
 #endif
 #include <CLI/CLI.hpp>
+
+/// Command lines of all programs: CLI11, with errors as everywhere else.
+namespace minitaw::cli {
+
+/// Reads the command line into what the options of `app` are bound to, and calls its callbacks. The text to
+/// print instead of doing anything else (--help, --version), or empty. Throws InputError, with CLI11's
+/// sentence, for a mistake.
+[[nodiscard]] std::string parse(CLI::App& app, int argc, const char* const* argv);
+
+/// Adds --set KEY=VALUE, which may be repeated.
+CLI::Option* add_overrides(CLI::App& app, std::vector<std::string>& overrides);
+
+}  // namespace minitaw::cli

@@ -1,11 +1,10 @@
-#include "cli/parse.hpp"
+#include "cli/cli11.hpp"
 
 #include <fmt/format.h>
 
 #include <sstream>
 
 #include "base/error.hpp"
-#include "cli/cli11.hpp"
 
 #ifdef CLI11_COMPILE
 #include <CLI/impl/App_inl.hpp>

@@ -1,11 +1,17 @@
 #include "deck/deck.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <set>
 
+#include "base/error.hpp"
 #include "deck/keys.hpp"
+#include "deck/value.hpp"
 
 namespace minitaw::deck {
 
@@ -21,18 +27,15 @@ std::string ranks_text(int ranks, int replicas) {
 
 std::string identity(const Case& c) {
   const model::Shape& s = c.shape;
-  const std::string repeats = c.repeats == 1 ? "" : fmt::format(" repeats={}", c.repeats);
-  const std::string replicas = c.replicas == 1 ? "" : fmt::format(" replicas={}", c.replicas);
   std::string others;
   for (const Key& key : keys())
     if (key.text && key.text(c) != key.initial) others += fmt::format(" {}={}", key.name, key.text(c));
   return fmt::format("schedule={} ranks={} groups={} layers={} hidden={} heads={} kv_heads={} vocab={} "
                      "ffn={} dtype={} recompute={} seq={} micro_batch={} micro_batches={} steps={} warmup={} "
-                     "seed={} learning_rate={} data={}{}{}{}",
+                     "seed={} learning_rate={} data={}{}",
                      c.schedule, c.ranks, c.groups.text(), s.layers, s.hidden, s.heads, s.kv_heads, s.vocab,
                      ffn_text(s), name_of(s.dtype), name_of(s.recompute), s.seq, micro_batch_text(c),
-                     c.micro_batches, c.steps, c.warmup, c.seed, c.learning_rate, c.data, replicas, repeats,
-                     others);
+                     c.micro_batches, c.steps, c.warmup, c.seed, c.learning_rate, c.data, others);
 }
 
 std::int64_t micro_batch_of(const Case& c, int rank) {
@@ -81,6 +84,299 @@ schedule::Request request_of(const Case& c) {
   return {schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers, c.replicas};
 }
 
-void check_schedule(const Case& c) { schedule::check(request_of(c)); }
+namespace {
+
+/// What the user gave for each key: deck, then overrides on top.
+using Settings = std::map<std::string, Setting>;
+
+/// Largest number of cases of a sweep.
+constexpr std::size_t most_cases = 100'000;
+
+bool has_sizes(const std::string& groups) { return groups.find('+') != std::string::npos; }
+bool is_open(const std::string& groups) { return groups.ends_with("*"); }
+
+const schedule::Entry& entry_of(const std::string& schedule) {
+  return schedule::entry_of(schedule.substr(0, schedule.find(':')));
+}
+
+int ranks_of(const Draft& draft, const Job& job) {
+  const int ranks = draft.c.ranks;
+  if (!job.planning && ranks > job.ranks)
+    throw InputError(
+        fmt::format("ranks: {} ranks are asked for, but the job has {}; start it with mpiexec -n {}", ranks,
+                    job.ranks, ranks));
+  if (ranks > 0) return ranks;
+  if (job.ranks > 0) return job.ranks;
+  if (has_sizes(draft.groups) && !is_open(draft.groups)) return topology::parse_groups(draft.groups).ranks();
+  if (entry_of(draft.c.schedule).one_rank) return 1;
+  throw InputError("ranks: not given, and a plan has no job to take it from; add for example --set ranks=8");
+}
+
+/// The part of each node that belongs to the first `ranks` ranks; one group if the nodes hold fewer.
+topology::Groups nodes_of(const Job& job, int ranks) {
+  std::vector<int> sizes;
+  int left = ranks;
+  for (const int node : job.node_sizes) {
+    if (left == 0) break;
+    sizes.push_back(std::min(node, left));
+    left -= sizes.back();
+  }
+  return left == 0 ? topology::Groups(sizes) : topology::Groups::equal(ranks, 1);
+}
+
+/// "1+2+*" on 6 ranks: "1+2+3".
+topology::Groups filled(const std::string& open, int ranks) {
+  std::vector<int> sizes = topology::parse_groups(open.substr(0, open.size() - 2)).sizes();
+  const int left = ranks - std::accumulate(sizes.begin(), sizes.end(), 0);
+  if (left < 1)
+    throw InputError(
+        fmt::format("groups: \"{}\" leaves none of {} ranks for its last group", printable(open), ranks));
+  sizes.push_back(left);
+  return topology::Groups(sizes);
+}
+
+topology::Groups groups_of(const Draft& draft, const Job& job, int ranks) {
+  if (draft.groups.empty()) return nodes_of(job, ranks);
+  if (!has_sizes(draft.groups)) return topology::Groups::equal(ranks, std::stoi(draft.groups));
+  if (is_open(draft.groups)) return filled(draft.groups, ranks);
+  topology::Groups groups = topology::parse_groups(draft.groups);
+  if (groups.ranks() != ranks)
+    throw InputError(
+        fmt::format("groups: \"{}\" has {} ranks, but the case has {}; make the sizes add up to {}",
+                    printable(groups.text()), groups.ranks(), ranks, ranks));
+  return groups;
+}
+
+/// As in LLaMA.
+std::int64_t default_ffn(std::int64_t hidden) { return ((8 * hidden + 2) / 3 + 255) / 256 * 256; }
+
+std::vector<std::int64_t> ffn_of(const Draft& draft) {
+  const model::Shape& shape = draft.c.shape;
+  const auto layers = static_cast<std::size_t>(shape.layers);
+  if (shape.ffn.empty())
+    return std::vector<std::int64_t>(layers, draft.ffn > 0 ? draft.ffn : default_ffn(shape.hidden));
+  if (draft.ffn > 0) throw InputError("ffn: given together with ffn_per_layer; keep one of the two");
+  if (shape.ffn.size() != layers)
+    throw InputError(
+        fmt::format("ffn_per_layer: {} values for {} layers; give one per layer", shape.ffn.size(), layers));
+  return shape.ffn;
+}
+
+/// Sets B: `micro_batch_per_rank` is left only where ranks differ. Ranks and micro-batches are known.
+void complete_micro_batch(Case& c) {
+  std::vector<std::int64_t>& sizes = c.micro_batch_per_rank;
+  std::int64_t& size = c.shape.micro_batch;
+  if (sizes.empty()) {
+    size = std::max<std::int64_t>(size, 1);
+    return;
+  }
+  if (size > 0)
+    throw InputError("micro_batch: given together with micro_batch_per_rank; keep one of the two");
+  if (entry_of(c.schedule).passes_activations)
+    throw InputError(fmt::format("micro_batch_per_rank: the micro-batches of {} visit all ranks, so they "
+                                 "have one size; use micro_batch",
+                                 c.schedule));
+  if (sizes.size() != static_cast<std::size_t>(c.ranks))
+    throw InputError(fmt::format("micro_batch_per_rank: {} values for {} ranks; give one per rank",
+                                 sizes.size(), c.ranks));
+  if (c.micro_batches % c.ranks != 0)
+    throw InputError(fmt::format(
+        "micro_batches: {} micro-batches cannot be shared evenly by {} ranks; use a multiple of {}",
+        c.micro_batches, c.ranks, c.ranks));
+  const std::int64_t sequences = sequences_of_step(c);
+  if (sequences > INT32_MAX)
+    throw InputError(
+        fmt::format("micro_batch_per_rank: {} sequences per step; use at most {}", sequences, INT32_MAX));
+  const auto [least, most] = std::ranges::minmax(sizes);
+  size = most;
+  if (least == most) sizes.clear();
+}
+
+int heads_of(const Draft& draft) {
+  const model::Shape& shape = draft.c.shape;
+  if (shape.heads > 0 && draft.head_dim > 0)
+    throw InputError("head_dim: given together with heads; keep one of the two");
+  if (shape.heads == 0 && draft.head_dim == 0)
+    throw InputError("heads: not given; add for example heads = 8, or head_dim = 128");
+  if (shape.heads > 0) return shape.heads;
+  if (shape.hidden % draft.head_dim != 0)
+    throw InputError(fmt::format("head_dim: {} does not divide hidden = {}", draft.head_dim, shape.hidden));
+  return static_cast<int>(shape.hidden / draft.head_dim);
+}
+
+/// A file must give at least one sequence and the token behind it.
+void check_data(const Case& c, const Job& job) {
+  if (c.data == "synthetic") return;
+  if (c.shape.vocab < 256)
+    throw InputError(
+        fmt::format("vocab: {} is too small for the bytes of a file; use at least 256", c.shape.vocab));
+  if (job.planning) return;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(c.data, error))
+    throw InputError(fmt::format(
+        "data: {} is not a file; name one (from the current folder), or \"synthetic\"", printable(c.data)));
+  const auto bytes = std::filesystem::file_size(c.data, error);
+  if (error || bytes <= static_cast<std::uintmax_t>(c.shape.seq))
+    throw InputError(fmt::format("data: {} has {} bytes; a sequence of {} tokens needs at least {}",
+                                 printable(c.data), error ? 0 : bytes, c.shape.seq, c.shape.seq + 1));
+}
+
+/// Fills in what depends on other keys and on the job, and checks the whole. Throws InputError "key: ...".
+Case complete(const Draft& draft, const Job& job) {
+  Case c = draft.c;
+  c.ranks = ranks_of(draft, job);
+  c.groups = groups_of(draft, job, c.ranks);
+  if (c.micro_batches == 0) c.micro_batches = c.ranks;
+  complete_micro_batch(c);
+  c.shape.heads = heads_of(draft);
+  if (c.shape.kv_heads == 0) c.shape.kv_heads = c.shape.heads;
+  c.shape.ffn = ffn_of(draft);
+  if (c.shape.vocab == 0) c.shape.vocab = c.data == "synthetic" ? 32000 : 256;
+  model::check(c.shape);
+  // After the checks of ranks and groups: the other schedules share them.
+  if (entry_of(c.schedule).one_rank) c = on_one_rank(std::move(c));
+  check_data(c, job);
+  schedule::check(request_of(c));
+  c.schedule = schedule::to_text(schedule::settled(request_of(c), job.adapters));
+  return c;
+}
+
+/// One key that varies, with its values already checked one by one.
+struct Axis {
+  const Key* key;
+  std::vector<Value> values;
+};
+
+/// The message of a check with the place where the key that it begins with was written in front.
+std::string locate(const std::string& message, const Settings& settings, const std::string& path) {
+  const auto at = settings.find(message.substr(0, message.find_first_of(": =")));
+  return fmt::format("{}: {}", at == settings.end() ? printable(path) : at->second.where, message);
+}
+
+/// Values of a key: the elements of a list if it is swept, else the value itself.
+std::vector<Value> values_of(const Key& key, const Setting& setting) {
+  const auto* list = std::get_if<Value::List>(&setting.value.data);
+  if (list == nullptr || key.list) return {setting.value};
+  if (!key.axis)
+    throw InputError(fmt::format("{}: a list is given, but this key takes one value; write for example {}",
+                                 key.name, key.example));
+  if (list->empty())
+    throw InputError(fmt::format("{}: the list is empty; write for example {}", key.name, key.example));
+  return *list;
+}
+
+/// Single values and defaults go into the draft, lists become axes.
+std::vector<Axis> split_axes(const Settings& settings, Draft& draft) {
+  std::vector<Axis> axes;
+  for (const Key& key : keys()) {
+    const auto at = settings.find(key.name);
+    if (at == settings.end()) {
+      if (key.required())
+        throw InputError(fmt::format("{}: not given; add for example {}", key.name, key.example));
+      if (!key.initial.empty()) key.store(draft, Value{key.initial});
+      continue;
+    }
+    const std::vector<Value> values = values_of(key, at->second);
+    Draft scratch;
+    for (const Value& value : values) key.store(scratch, value);
+    if (values.size() == 1) key.store(draft, values.front());
+    else axes.push_back({&key, values});
+  }
+  return axes;
+}
+
+std::size_t count_cases(const std::vector<Axis>& axes) {
+  std::size_t count = 1;
+  for (const Axis& axis : axes) {
+    if (axis.values.size() > most_cases / count)
+      throw InputError(fmt::format("{}: the lists of this deck make more than {} cases; shorten one",
+                                   axis.key->name, most_cases));
+    count *= axis.values.size();
+  }
+  return count;
+}
+
+/// Options that change nothing, each with the groups where they do not.
+void note_without_effect(Deck& deck) {
+  std::map<std::string, std::set<std::string>> where;
+  std::set<std::string> looked_at;
+  for (const Case& c : deck.cases) {
+    const schedule::Request request = request_of(c);
+    if (!looked_at.insert(fmt::format("{} {} {}", c.schedule, c.groups.text(), c.replicas)).second) continue;
+    for (const std::string& name : schedule::options_without_effect(request))
+      where[fmt::format("{}={} of {}", name, request.spec.options.at(name), request.spec.name)].insert(
+          c.replicas == 1 ? c.groups.text() : fmt::format("{} ({} replicas)", c.groups.text(), c.replicas));
+  }
+  for (const auto& [option, groups] : where)
+    deck.notes.push_back(fmt::format("{} has no effect in groups {}: the program is the same without it",
+                                     option, fmt::join(groups, ", ")));
+}
+
+/// All combinations of the axes, completed and checked; the first key of keys() varies slowest. Combinations
+/// that cannot be run are left out, with a note, if each of their values still occurs in some other case;
+/// otherwise they are an error. Equal cases are kept once. Throws InputError.
+void expand(const Settings& settings, const Job& job, Deck& deck) {
+  Draft draft;
+  const std::vector<Axis> axes = split_axes(settings, draft);
+  const std::size_t count = count_cases(axes);
+  // By axis and position: why no case runs the value; empty once one does. {0, 0} is the deck as a whole.
+  std::map<std::pair<std::size_t, std::size_t>, std::string> why_not;
+  std::set<std::string> seen;
+  std::map<std::string, int> left_out;
+  int equal = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<std::pair<std::size_t, std::size_t>> values = {{0, 0}};
+    for (std::size_t axis = axes.size(), rest = i; axis > 0; --axis) {
+      const auto& [key, all] = axes[axis - 1];
+      values.emplace_back(axis, rest % all.size());
+      key->store(draft, all[rest % all.size()]);
+      rest /= all.size();
+    }
+    try {
+      Case c = complete(draft, job);
+      for (const auto& value : values) why_not[value].clear();
+      if (seen.insert(identity(c)).second) deck.cases.push_back(std::move(c));
+      else ++equal;
+    } catch (const InputError& error) {
+      for (const auto& value : values) why_not.try_emplace(value, error.what());
+      ++left_out[error.what()];
+    }
+  }
+  for (const auto& [value, reason] : why_not)
+    if (!reason.empty()) throw InputError(reason);
+  for (const auto& [reason, times] : left_out)
+    deck.notes.push_back(fmt::format("left out {} combination{}: {}", times, times == 1 ? "" : "s", reason));
+  if (equal > 0)
+    deck.notes.push_back(fmt::format("{} combination{} equal to another one: each runs once", equal,
+                                     equal == 1 ? " is" : "s are"));
+  if (job.notes) note_without_effect(deck);
+}
+
+}  // namespace
+
+Deck read_deck(const std::string& path, const std::vector<std::string>& overrides, const Job& job) {
+  return make_deck(read_text(path), path, overrides, job);
+}
+
+Deck make_deck(const std::string& text, const std::string& path, const std::vector<std::string>& overrides,
+               const Job& job) {
+  Deck deck{path, text, overrides, {}, {}};
+  Settings settings;
+  for (Setting& setting : parse_toml(text, path)) {
+    const std::string name = require_key(setting.key, setting.where)->name;
+    settings[name] = std::move(setting);
+  }
+  for (const std::string& override : overrides) {
+    const auto [name, value] = split_override(override);
+    const Key* key = require_key(name, "--set");
+    settings[key->name] = {key->name, parse_override(value, key->axis || key->list), "--set"};
+  }
+  try {
+    expand(settings, job, deck);
+  } catch (const InputError& error) {
+    throw InputError(locate(error.what(), settings, path));
+  }
+  return deck;
+}
 
 }  // namespace minitaw::deck

@@ -91,8 +91,4 @@ struct Job {
 /// What a case asks of its schedule.
 [[nodiscard]] schedule::Request request_of(const Case& c);
 
-/// What a schedule asks of a case, without building its program (a sweep may have many thousand cases):
-/// micro-batches that the ranks share evenly, a layer for each shard. Throws InputError "key: ...".
-void check_schedule(const Case& c);
-
 }  // namespace minitaw::deck

@@ -116,7 +116,7 @@ std::vector<Key> make_keys() {
   add({"replicas", "size", true, false, "1", "", "replicas = 2",
        "Copies of the schedule side by side, each on ranks / replicas ranks, gradients summed over all: what "
        "lets a model run on more ranks than it has layers.",
-       size("replicas", &C::replicas, 1, most_ranks)});
+       size("replicas", &C::replicas, 1, most_ranks), text_of(&C::replicas)});
   add({"layers", "size", true, false, "", "", "layers = 8", "L, transformer blocks.",
        size("layers", &S::layers, 1, 10'000)});
   add({"hidden", "size", true, false, "", "", "hidden = 256", "H, width of the hidden state.",
@@ -172,7 +172,7 @@ std::vector<Key> make_keys() {
   add({"repeats", "size", false, false, "1", "", "repeats = 3",
        "Repetitions: how often a case is set up and timed anew, warm-up included; `run --interleave` runs "
        "those of all cases in random order.",
-       size("repeats", &C::repeats, 1, 1000)});
+       size("repeats", &C::repeats, 1, 1000), text_of(&C::repeats)});
   add({"warmup", "size", false, false, "2", "", "warmup = 3", "Steps before the timed ones.",
        size("warmup", &C::warmup, 0, many)});
   add({"seed", "size", false, false, "1", "", "seed = 7", "Of initial weights and synthetic tokens.",

@@ -21,23 +21,20 @@ namespace minitaw::deck {
 
 namespace {
 
-enum class Bad { none, syntax, range };
-
-/// Reads "-12", "4K"; says whether text is no number or a number that no integer holds.
-Bad read_size(std::string_view text, std::int64_t& number) {
+/// "-12", "4K"; INT64_MIN for what no integer holds, nothing if it is no number.
+std::optional<std::int64_t> read_size(std::string_view text) {
   int bits = 0;
   constexpr std::string_view suffixes = "KkMmGg";
   if (const auto at = text.empty() ? text.npos : suffixes.find(text.back()); at != text.npos) {
     bits = 10 * static_cast<int>(at / 2 + 1);
     text.remove_suffix(1);
   }
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error == std::errc::invalid_argument || end != text.data() + text.size()) return Bad::syntax;
-  if (error != std::errc()) return Bad::range;
+  std::int64_t number = 0;
   const std::int64_t limit = INT64_MAX >> bits;
-  if (number > limit || number < -limit) return Bad::range;
-  number *= std::int64_t{1} << bits;
-  return Bad::none;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc::invalid_argument || end != text.data() + text.size()) return std::nullopt;
+  if (error != std::errc() || number > limit || number < -limit) return INT64_MIN;
+  return number * (std::int64_t{1} << bits);
 }
 
 /// 0 for text that is not a number.
@@ -84,21 +81,16 @@ std::string describe(const Value& value) {
 }
 
 std::int64_t to_size(const std::string& key, const Value& value, std::int64_t least, std::int64_t most) {
-  std::int64_t number = 0;
-  Bad bad = Bad::syntax;
-  if (const auto* integer = std::get_if<std::int64_t>(&value.data)) {
-    number = *integer;
-    bad = Bad::none;
-  } else if (const auto* text = std::get_if<std::string>(&value.data)) {
-    bad = read_size(*text, number);
-  }
-  if (bad == Bad::syntax)
+  std::optional<std::int64_t> number;
+  if (const auto* integer = std::get_if<std::int64_t>(&value.data)) number = *integer;
+  if (const auto* text = std::get_if<std::string>(&value.data)) number = read_size(*text);
+  if (!number)
     throw InputError(
         fmt::format("{}: {} is not a whole number; write for example 4096 or \"4K\"", key, describe(value)));
-  if (bad == Bad::range || number < least || number > most)
+  if (*number < least || *number > most)
     throw InputError(
         fmt::format("{}: {} is out of range; it must be from {} to {}", key, describe(value), least, most));
-  return number;
+  return *number;
 }
 
 double to_positive(const std::string& key, const Value& value) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <numeric>
 #include <set>
+#include <tuple>
 
 #include "deck/keys.hpp"
 #include "helpers.hpp"
@@ -26,37 +27,28 @@ Job with_adapters(int adapters, std::vector<int> node_sizes = {2, 2}) {
   return {.ranks = ranks, .node_sizes = std::move(node_sizes), .planning = true, .adapters = adapters};
 }
 
-std::string schedule_on(const Job& job, const std::vector<std::string>& overrides = {}) {
-  return make(small, overrides, job).cases.at(0).schedule;
-}
-
-TEST(Rails, auto_is_as_many_as_nodes_have_adapters) {
-  EXPECT_EQ(schedule_on(with_adapters(1)), "tawpipe");
-  EXPECT_EQ(schedule_on(with_adapters(2)), "tawpipe:rails=2");
-  EXPECT_EQ(schedule_on(with_adapters(2), {"schedule=tawpipe:cco=off:rails=auto"}),
-            "tawpipe:cco=off:rails=2");
-  EXPECT_EQ(schedule_on(with_adapters(2), {"schedule=fsdp:hierarchical=on"}), "fsdp:hierarchical=on");
-}
-
-TEST(Rails, auto_is_at_most_what_two_groups_can_share) {
-  EXPECT_EQ(schedule_on(with_adapters(4)), "tawpipe:rails=2");
-  EXPECT_EQ(schedule_on(with_adapters(4, {1, 3, 2})), "tawpipe:rails=2");
-  EXPECT_EQ(schedule_on(with_adapters(4, {1, 3})), "tawpipe");
-  EXPECT_EQ(schedule_on(with_adapters(4, {4})), "tawpipe");  // no other group
-  EXPECT_EQ(schedule_on(with_adapters(4), {"groups=4"}), "tawpipe");
-  EXPECT_EQ(schedule_on(with_adapters(4, {4, 4}), {"replicas=2"}), "tawpipe");  // a copy for each node
-  EXPECT_EQ(schedule_on(with_adapters(4), {"schedule=tawpipe:dbs=off"}), "tawpipe:dbs=off");
-  EXPECT_EQ(schedule_on(with_adapters(4), {"schedule=tawpipe:gwps=off"}), "tawpipe:gwps=off");
-}
-
-TEST(Rails, a_number_is_kept) {
-  EXPECT_EQ(schedule_on(with_adapters(4), {"schedule=tawpipe:rails=1"}), "tawpipe");
-  EXPECT_EQ(schedule_on(with_adapters(1), {"schedule=tawpipe:rails=2"}), "tawpipe:rails=2");
-  EXPECT_EQ(schedule_on(with_adapters(4), {"schedule=tawpipe:dbs=off:rails=1"}), "tawpipe:dbs=off");
-  EXPECT_THAT(refusal(small, {"schedule=tawpipe:dbs=off:rails=2"}), HasSubstr("rails"));
-  for (const char* bad : {"0", "65", "01", "1..64", "automatic"})
-    EXPECT_THAT(refusal(small, {std::string("schedule=tawpipe:rails=") + bad}),
-                HasSubstr("takes auto or 1..64, not"));
+/// `auto` is as many as nodes have adapters, at most what two groups can share; a number is kept.
+TEST(Rails, are_settled_by_adapters_and_groups) {
+  for (const auto& [job, override, schedule] :
+       std::initializer_list<std::tuple<Job, const char*, const char*>>{
+           {with_adapters(1), "", "tawpipe"},
+           {with_adapters(2), "", "tawpipe:rails=2"},
+           {with_adapters(2), "schedule=tawpipe:cco=off:rails=auto", "tawpipe:cco=off:rails=2"},
+           {with_adapters(2), "schedule=fsdp:hierarchical=on", "fsdp:hierarchical=on"},
+           {with_adapters(4), "", "tawpipe:rails=2"},
+           {with_adapters(4, {1, 3, 2}), "", "tawpipe:rails=2"},
+           {with_adapters(4, {1, 3}), "", "tawpipe"},
+           {with_adapters(4, {4}), "", "tawpipe"},  // no other group
+           {with_adapters(4), "groups=4", "tawpipe"},
+           {with_adapters(4, {4, 4}), "replicas=2", "tawpipe"},  // a copy for each node
+           {with_adapters(4), "schedule=tawpipe:dbs=off", "tawpipe:dbs=off"},
+           {with_adapters(4), "schedule=tawpipe:gwps=off", "tawpipe:gwps=off"},
+           {with_adapters(4), "schedule=tawpipe:rails=1", "tawpipe"},
+           {with_adapters(1), "schedule=tawpipe:rails=2", "tawpipe:rails=2"},
+           {with_adapters(4), "schedule=tawpipe:dbs=off:rails=1", "tawpipe:dbs=off"}}) {
+    const std::vector<std::string> overrides(*override == 0 ? 0 : 1, override);
+    EXPECT_EQ(make(small, overrides, job).cases.at(0).schedule, schedule) << job.adapters << " " << override;
+  }
 }
 
 TEST(Rails, equal_cases_are_run_once) {
@@ -196,16 +188,6 @@ TEST(Override, toml_lists_and_words) {
   EXPECT_EQ(make(small, {"seq=5", "seq=6"}).cases[0].shape.seq, 6) << "the last one counts";
 }
 
-TEST(Override, bad_ones_are_refused) {
-  EXPECT_THAT(refusal(small, {"seq"}), HasSubstr("key=value"));
-  EXPECT_THAT(refusal(small, {"=4"}), HasSubstr("key=value"));
-  EXPECT_THAT(refusal(small, {"seqq=4"}), AllOf(StartsWith("--set: unknown key"), HasSubstr("\"seq\"")));
-  EXPECT_THAT(refusal(small, {"seq="}), StartsWith("--set: seq: "));
-  EXPECT_THAT(refusal(small, {"seq=1K,,2K"}), StartsWith("--set: seq: "));
-  EXPECT_THAT(refusal(small, {"seq=1\nheads=3"}), StartsWith("--set: seq: "));
-  EXPECT_THAT(refusal(small, {"steps=1,2"}), StartsWith("--set: steps: "));
-}
-
 struct Refused {
   std::string text;   ///< deck
   std::string where;  ///< beginning of the message
@@ -236,25 +218,13 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"layers = 8\nhidden = 64\nheads = 4\n", "d.toml: seq: not given", "add for example"},
         Refused{"# nothing\n", "d.toml: layers: not given", ""},
         Refused{small + "groups = 3\n", "d.toml:5: groups", "4 ranks cannot form 3"},
-        Refused{small + "groups = \"1+2\"\n", "d.toml:5: groups", "has 3 ranks, but the case has 4"},
         Refused{small + "groups = \"1+3+*\"\n", "d.toml:5: groups", "leaves none of 4 ranks"},
         Refused{small + "groups = \"70000+1\"\n", "d.toml:5: groups", "more than"},
-        Refused{small + "groups = 0\n", "d.toml:5: groups", "out of range"},
-        Refused{small + "ranks = 0\n", "d.toml:5: ranks", "out of range"},
-        Refused{small + "ranks = -1\n", "d.toml:5: ranks", "out of range"},
         Refused{small + "micro_batches = 6\n", "d.toml:5: micro_batches", "multiple of 4"},
-        Refused{small + "schedule = \"tawpip\"\n", "d.toml:5: schedule", "tawpipe"},
         Refused{small + "schedule = \"tawpipe:cc=off\"\n", "d.toml:5: schedule", "cco"},
-        Refused{small + "schedule = \"tawpipe:cco=maybe\"\n", "d.toml:5: schedule", "cco"},
         Refused{small + "schedule = \"\\u0007\"\n", "d.toml:5: schedule", ""},
-        Refused{small + "schedule = []\n", "d.toml:5: schedule", "empty"},
-        Refused{small + "steps = [3, 4]\n", "d.toml:5: steps", "one value"},
-        Refused{small + "steps = 1e30\n", "d.toml:5: steps", "not a whole number"},
-        Refused{small + "micro_batch = \"9999999G\"\n", "d.toml:5: micro_batch", "out of range"},
         Refused{small + "micro_batch = 99999999999999999999\n", "d.toml:5: not TOML", ""},
         Refused{small + "learning_rate = nan\n", "d.toml:5: learning_rate", "above zero"},
-        Refused{small + "learning_rate = inf\n", "d.toml:5: learning_rate", "above zero"},
-        Refused{small + "dtype = 16\n", "d.toml:5: dtype", "fp32, bf16"},
         Refused{small + "data = \"\"\n", "d.toml:5: data", "text"},
         Refused{small + "data = \"f\"\nvocab = 255\n", "d.toml:6: vocab", "256"},
         Refused{small + "ffn = 8\nffn_per_layer = [1]\n", "d.toml:5: ffn", "keep one"},
@@ -266,11 +236,76 @@ INSTANTIATE_TEST_SUITE_P(
                             10),
                 "d.toml:1: not TOML", ""}));
 
-TEST(Deck, group_sizes_are_numbers_joined_by_plus) {
-  for (const char* bad : {"1++2", "*+1", "+*", "+4", "0+4"})
-    EXPECT_THAT(
-        refusal(small + "groups = \"" + bad + "\"\n"),
-        AllOf(StartsWith("d.toml:5: groups"), HasSubstr("neither a number of groups nor their sizes")));
+TEST(Override, sizes_and_numbers) {
+  for (const auto& [text, size] : std::initializer_list<std::pair<std::string, std::int64_t>>{
+           {"1", 1}, {"7", 7}, {"4K", 4096}, {"3k", 3072}, {"1M", 1048576}, {"64M", 64 << 20}})
+    EXPECT_EQ(make(small, {"seq=" + text}).cases[0].shape.seq, size);
+  for (const auto& [text, number] :
+       std::initializer_list<std::pair<std::string, double>>{{"2", 2}, {"1e-3", 1e-3}, {"'3e-4'", 3e-4}})
+    EXPECT_EQ(make(small, {"learning_rate=" + text}).cases[0].learning_rate, number);
+  for (const char* bad : {"K", "4KB", "4.5K", "' 4'", "'4 '", "4K4", "--4", "1e3", "nan", "٣", "'0x10'"})
+    EXPECT_THAT(refusal(small, {std::string("seq=") + bad}), HasSubstr("is not a whole number")) << bad;
+  for (const char* bad : {"0", "-1", "65M", "9999999999G", "9007199254740992K", "'9223372036854775808'",
+                          "-9999999999G", "'-9223372036854775809'"})
+    EXPECT_THAT(refusal(small, {std::string("seq=") + bad}), HasSubstr("is out of range")) << bad;
+  for (const char* bad : {"0", "-1.0", "nan", "inf", "fast", "1e-3x", "1e999", "true"})
+    EXPECT_THAT(refusal(small, {std::string("learning_rate=") + bad}), HasSubstr("above zero")) << bad;
+}
+
+/// Of every key a value that it does not take, and what it takes.
+TEST(Override, bad_ones_are_refused) {
+  for (const auto& [setting, says] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"seq_len=64", "did you mean \"seq\""},
+           {"lr=1e-3", "did you mean \"learning_rate\""},
+           {"model.seq=64", "did you mean"},
+           {"seqq=4", "did you mean \"seq\""},
+           {"tp=2", "tensor parallelism"},
+           {"schedule=", "write for example \"tawpipe\""},
+           {"schedule=tawpipe:foo=1", "has no option \"foo\""},
+           {"schedule=tawpipe:prefetch", "takes 1..8"},
+           {"schedule=tawpipe:prefetch=99", "takes 1..8"},
+           {"schedule=tawpipe:rails=x", "takes auto or 1..64, not"},
+           {"schedule=tawpipe:rails=0", "takes auto or 1..64, not"},
+           {"schedule=tawpipe:rails=65", "takes auto or 1..64, not"},
+           {"schedule=tawpipe:rails=01", "takes auto or 1..64, not"},
+           {"schedule=tawpipe:rails=1..64", "takes auto or 1..64, not"},
+           {"schedule=tawpipe:dbs=off:rails=2", "rails"},
+           {"schedule=tawpipe:gwps=maybe", "on or off"},
+           {"schedule=serial:x=1", "no options"},
+           {"groups=1++2", "neither a number of groups nor their sizes"},
+           {"groups=*+1", "neither a number of groups nor their sizes"},
+           {"groups=+*", "neither a number of groups nor their sizes"},
+           {"groups=+4", "neither a number of groups nor their sizes"},
+           {"groups=0+4", "neither a number of groups nor their sizes"},
+           {"groups=1+2", "has 3 ranks, but the case has 4"},
+           {"schedule=tawpip", "did you mean \"tawpipe\""},
+           {"groups=1+*+*", "\"1+2+3\""},
+           {"groups=4x1", "\"1+2+3\""},
+           {"ranks=1e3", "4096 or \"4K\""},
+           {"ranks=5000000", "from 1 to"},
+           {"replicas=3", "divisor of 4"},
+           {"layers=2", "layers"},
+           {"vocab=0", "from 1 to"},
+           {"dtype=16", "fp32, bf16"},
+           {"dtype=bf61", "fp32, bf16; did you mean \"bf16\""},
+           {"recompute=all", "block, keep-attention, none"},
+           {"attention=flash", "auto, host, portable, cudnn"},
+           {"transport=tcp", "auto, mpi, nccl"},
+           {"seq=1Q", "\"4K\""},
+           {"seq=[]", "empty"},
+           {"seq=[[64]]", "whole number"},
+           {"seq=64.5", "whole number"},
+           {"seq=true", "whole number"},
+           {"seq=", "seq: "},
+           {"seq=1K,,2K", "seq: "},
+           {"seq=1\nheads=3", "seq: "},
+           {"steps=0", "from 1 to"},
+           {"steps=1,2", "steps: "},
+           {"warmup=-1", "from 0 to"},
+           {"learning_rate=1e300", "more than 100"},
+           {"data=\"\\u0000\"", "NUL"}})
+    EXPECT_THAT(refusal(small, {setting}), AllOf(StartsWith("--set: "), HasSubstr(says))) << setting;
+  for (const char* none : {"seq", "=4"}) EXPECT_THAT(refusal(small, {none}), HasSubstr("key=value"));
 }
 
 TEST(Deck, too_many_cases_are_refused_quickly) {
@@ -337,6 +372,15 @@ TEST_F(Files, data_must_hold_a_sequence) {
   EXPECT_THAT(refusal(small, {"seq=129", "data=" + data}, job), HasSubstr("needs at least 130"));
   EXPECT_THAT(refusal(small, {"data=" + folder_.string()}, job), HasSubstr("not a file"));
   EXPECT_THAT(refusal(small, {"data=missing"}, job), HasSubstr("not a file"));
+}
+
+TEST(Printable, one_short_line) {
+  EXPECT_EQ(printable("a\nb\x1b[31m\xff"), "a?b?[31m?");
+  EXPECT_EQ(printable(std::string(1000, 'x')).size(), 63U);
+  EXPECT_EQ(printable("tëxt \u20ac \U0001F600"), "tëxt \u20ac \U0001F600");
+  EXPECT_EQ(printable("\xe2\x82"), "??") << "a character that ends early";
+  EXPECT_EQ(printable("\xc2\x9b"), "??") << "a control character of two bytes";
+  EXPECT_EQ(printable("\u20ac\u20ac\u20ac", 2), "\u20ac\u20ac...");
 }
 
 TEST(Identity, tells_every_key_apart) {
