@@ -27,15 +27,12 @@ constexpr std::size_t shortest_in_words = 4;
 char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
-/// Where `name` (lower case) begins in `text`, from `from` on; npos: nowhere.
-std::size_t place_of(std::string_view text, std::string_view name, std::size_t from) {
-  for (std::size_t at = from; at + name.size() <= text.size(); ++at) {
-    const std::size_t end = at + name.size();
-    if (!std::ranges::equal(text.substr(at, name.size()), name, {}, lower)) continue;
-    const bool alone = (at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]));
-    if (alone || name.size() >= shortest_in_words) return at;
-  }
-  return std::string_view::npos;
+/// Whether `name` (lower case) stands in `text` at this place.
+bool is_at(std::string_view text, std::size_t at, std::string_view name) {
+  const std::size_t end = at + name.size();
+  if (!std::ranges::equal(text.substr(at, name.size()), name, {}, lower)) return false;
+  const bool alone = (at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]));
+  return alone || name.size() >= shortest_in_words;
 }
 
 }  // namespace
@@ -56,29 +53,18 @@ std::string HostNames::text(int node) const {
   return shown_ ? names_.at(static_cast<std::size_t>(node)) : fmt::format("node {}", node);
 }
 
-bool HostNames::occur_in(const std::string& text) const {
-  return std::ranges::any_of(
-      forms_, [&](const auto& form) { return place_of(text, form.first, 0) != std::string_view::npos; });
-}
-
 std::string HostNames::hidden(const std::string& text) const {
   if (shown_) return text;
   // One pass from the left: what has been put in is not looked at again, whatever the hosts are called.
   std::string result;
-  std::size_t done = 0;
-  while (true) {
-    std::size_t begin = std::string::npos, end = 0;
-    int node = 0;
-    for (const auto& [name, of] : forms_)
-      if (const std::size_t at = place_of(text, name, done); at < begin) {
-        begin = at;
-        end = at + name.size();
-        node = of;
-      }
-    if (begin == std::string::npos) return result + text.substr(done);
-    result += text.substr(done, begin - done) + this->text(node);
-    done = end;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto form =
+        std::ranges::find_if(forms_, [&](const auto& known) { return is_at(text, at, known.first); });
+    const bool found = form != forms_.end();
+    result += found ? this->text(form->second) : text.substr(at, 1);
+    at += found ? form->first.size() : 1;
   }
+  return result;
 }
 
 namespace {
@@ -151,7 +137,7 @@ const char* held_back(const std::string& name, const std::string& value, const H
   if (holds_any(name, folders) || std::regex_search(value, path_form)) return "a path";
   if (std::regex_search(value, user_form)) return "a user's name";
   if (hosts.shown()) return nullptr;
-  if (holds_any(name, telling) || hosts.occur_in(value)) return "a host name";
+  if (holds_any(name, telling) || hosts.hidden(value) != value) return "a host name";
   return std::regex_search(value, address_form) ? "an address" : nullptr;
 }
 

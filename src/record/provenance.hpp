@@ -26,7 +26,6 @@ public:
   [[nodiscard]] bool shown() const { return shown_; }
   /// The name of a node, or "node 3".
   [[nodiscard]] std::string text(int node) const;
-  [[nodiscard]] bool occur_in(const std::string& text) const;
   /// The text with "node 3" for each name; as it is where they are shown.
   [[nodiscard]] std::string hidden(const std::string& text) const;
 

@@ -142,13 +142,11 @@ TEST(Seal, says_how_a_file_differs) {
 }
 
 TEST(Seal, of_another_schema_is_refused_whatever_its_form) {
-  const auto other =
-      AllOf(HasSubstr("schema version 7"), HasSubstr("this program reads 4"), HasSubstr("another file"));
-  EXPECT_THAT(refusal(sealed(noise(10), 7)), other);
   const std::string text = "miniTaw result, schema 7 and all the rest is different";
   const auto bytes = std::as_bytes(std::span(text));
-  EXPECT_THAT(refusal({bytes.begin(), bytes.end()}), other);
-  EXPECT_THAT(refusal(sealed(noise(10), 3)), HasSubstr("schema version 3"));
+  for (const auto& file : {sealed(noise(10), 7), std::vector(bytes.begin(), bytes.end())})
+    EXPECT_THAT(refusal(file), AllOf(HasSubstr("schema version 7"), HasSubstr("this program reads 4"),
+                                     HasSubstr("another file")));
 }
 
 }  // namespace
