@@ -1,13 +1,14 @@
 """The command line as a user meets it: exit codes, one sentence on standard error, nothing but JSON where JSON is asked for.
-Called with the program, the repository and a folder to write to."""
+Called with the program and a folder to write to."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
 import subprocess
 import sys
 
-PROGRAM, REPOSITORY, FOLDER = sys.argv[1:]
+PROGRAM, FOLDER = sys.argv[1:]
 DECK = pathlib.Path(FOLDER) / "deck.toml"
 
 
@@ -43,7 +44,9 @@ plan deck.toml extra                                | extra
 plan deck.toml --bogus                              | --bogus
 plan deck.toml --ranks 4                            | write --set ranks=VALUE
 plan deck.toml --set layers                         | key=value
-plan deck.toml --set =3                             | key=value
+plan deck.toml --set sqe=3                          | did you mean "seq"
+plan deck.toml --set schedule=täwpipe               | "täwpipe"
+plan deck.toml --set groups=1+2                     | add up to 4
 plan deck.toml --program --set seq=64,128           | --program
 plan deck.toml --timeline step.svg                  | .json
 plan deck.toml --timeline missing/step.json         | cannot be written
@@ -92,82 +95,15 @@ help taw                                            | did you mean "tawpipe"
 help xyzzy                                          | no help on "xyzzy" (
 """
 
-# The same for keys, each by --set.
-REFUSED_KEYS = """
-sqe=3                           | did you mean "seq"
-seq_len=64                      | did you mean "seq"
-lr=1e-3                         | did you mean "learning_rate"
-model.seq=64                    | did you mean
-tp=2                            | tensor parallelism
-schedule=                       | write for example "tawpipe"
-schedule=tawpip                 | did you mean "tawpipe"
-schedule=täwpipe                | "täwpipe"
-schedule=tawpipe:foo=1          | has no option "foo"
-schedule=tawpipe:prefetch       | takes 1..8
-schedule=tawpipe:prefetch=99    | takes 1..8
-schedule=tawpipe:rails=x        | auto or 1..64
-schedule=tawpipe:gwps=maybe     | on or off
-schedule=serial:x=1             | no options
-groups=3                        | groups
-groups=1+2                      | add up to 4
-groups=1+*+*                    | "1+2+3"
-groups=4x1                      | "1+2+3"
-groups=0                        | from 1 to
-ranks=1e3                       | 4096 or "4K"
-ranks=5000000                   | from 1 to
-replicas=3                      | divisor of 4
-layers=2                        | layers
-heads=5                         | does not divide
-kv_heads=3                      | does not divide
-head_dim=7                      | keep one
-vocab=0                         | from 1 to
-ffn_per_layer=[1,2]             | 2 values for 5 layers
-dtype=fp16                      | bf16
-dtype=fp64                      | fp32, bf16
-recompute=all                   | block, keep-attention, none
-attention=flash                 | auto, host, portable, cudnn
-transport=tcp                   | auto, mpi, nccl
-seq=0                           | from 1 to
-seq=1Q                          | "4K"
-seq=9999999G                    | seq
-seq=[]                          | empty
-micro_batches=5                 | multiple of 4
-micro_batch_per_rank=[1,2]      | 2 values for 4 ranks
-steps=0                         | from 1 to
-warmup=-1                       | from 0 to
-learning_rate=x                 | above zero
-learning_rate=1e300             | more than 100
-"""
-
-# The same for what a deck may hold.
-SMALL = "layers = 2\nhidden = 32\nheads = 4\n"
-REFUSED_DECKS = {
-    "": "needs at least",
-    "layers = 8\n": "hidden: not given",
-    "seq = [1, 2\nfoo": "not TOML",
-    "[model]\nlayers = 2\n": "no tables",
-    "layers = 8\nhidden = 64\nlayers = 6\n": "layers is given twice, first in line 1",
-    "seq = 2026-01-01\n": "date",
-    SMALL + "seq = [[64]]\n": "whole number",
-    SMALL + "seq = 64.5\n": "whole number",
-    SMALL + "seq = true\n": "whole number",
-    SMALL + "seq = 8\nlearning_rate = inf\n": "above zero",
-    SMALL + "seq = 8\n" + 'data = "\\u0000"\n': "NUL",
-}
-
-
 def rows(table):
     return [tuple(part.strip() for part in line.split("|")) for line in table.strip("\n").splitlines()]
 
 
 def check_refusals():
-    for words, says in rows(REFUSED):
-        refused(*words.split(), says=says)
-    for setting, says in rows(REFUSED_KEYS):
-        refused("plan", DECK, "--set", setting, says=says)
-    for text, says in REFUSED_DECKS.items():
-        pathlib.Path(FOLDER, "bad.toml").write_text(text, encoding="utf-8")
-        refused("plan", "bad.toml", says=says)
+    """Of keys and their values one each: tests/deck has the rest."""
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for _ in pool.map(lambda row: refused(*row[0].split(), says=row[1]), rows(REFUSED)):
+            pass
     refused("plan", PROGRAM, says="deck")
 
 
@@ -182,17 +118,17 @@ def check_lonely_ranks():
 
 def check_help():
     assert accepted("--version").startswith("minitaw ")
+    overview, usage = accepted("help"), accepted("--help")
     for verb in ("run", "verify", "plan", "show", "topo", "help"):
-        assert verb in accepted("--help") and f"\n  {verb} " in accepted("help")
+        assert f"\n  {verb} " in overview and verb in usage
         assert accepted(verb, "--help") and f"minitaw {verb}" in accepted("help", verb)
     assert "micro_batches (" in accepted("help", "keys")
     assert accepted("help", "seq").startswith("seq (")
     text = accepted("help", "tawpipe")
     assert "tawpipe:cco=on|off" in text and "  rank 0 F0 F1 F2 F3 B3 B2 B1 B0\n  rank 1 F0 F1 F2 F3 B3 B2 B1 B0\n  rank 2  . F0 F1" in text, text
-    for schedule in ("serial", "ddp", "fsdp", "1f1b", "zb1", "zb2", "zbv", "weipipe"):
+    for schedule in ("serial", "zbv"):
         assert "  rank 0 F0" in accepted("help", schedule), schedule
-    page = pathlib.Path(REPOSITORY, "docs/keys.md").read_text(encoding="utf-8")
-    assert accepted("help", "keys", "--markdown") == page
+    assert accepted("help", "keys", "--markdown").startswith("# Deck keys")
 
 
 def check_plan():

@@ -20,7 +20,7 @@ SEED = int(os.environ.get("MINITAW_SEED", 20111741))
 NUMBERS = random.Random(SEED)
 SEALED = pathlib.Path(SAMPLE).read_bytes()
 FILES = [SEALED]
-VERBS = [["show"], ["show", "--json"], ["run", HERE / "deck.toml", "-o"]]
+VERBS = [["show"], ["run", HERE / "deck.toml", "-o"]]
 SCRIPTS = {"plot": ["-o", HERE / "plot"], "report": ["-o", HERE / "report.html"], "compare": [SAMPLE], "export": [], "rules": [], "bundle": [],
            "timeline": ["--case", "0", "-o", HERE / "step.png"]}
 DECK = """schedule = "serial"

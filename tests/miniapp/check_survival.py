@@ -1,7 +1,8 @@
 """A sweep is struck again and again at random moments: killed, told to end, one rank killed or stopped, disk full, time over.
-After each blow the file opens and holds every case that was finished, as it was; in the end `run` finishes the rest.
+After each blow the file opens and holds every case that was finished, as it was; in the end `run` finishes the rest. At last SIGTERM
+comes in a step that lasts.
 
-check_survival.py MPIEXEC FLAG PROGRAM FOLDER [BLOWS]   (each blow once; the long form is 100)"""
+check_survival.py MPIEXEC FLAG PROGRAM FOLDER [BLOWS]   (each blow once; the long form is 100; 0: SIGTERM in a long step alone)"""
 
 import collections
 import json
@@ -14,9 +15,6 @@ import signal
 import subprocess
 import sys
 import time
-
-import processes
-from processes import send
 
 MPIEXEC, NUMBER, PROGRAM, FOLDER = sys.argv[1:5]
 FOLDER = pathlib.Path(FOLDER)
@@ -42,7 +40,26 @@ CASES = 24
 
 
 def ranks():
-    return processes.ranks(PROGRAM, FILE)
+    """Process ids of the ranks that write the file, in the order of their rank: they are in process groups of their own."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if words[0] == PROGRAM.encode() and str(FILE).encode() in words:
+                rank = [word for word in (process / "environ").read_bytes().split(b"\0")
+                        if word.startswith((b"PMI_RANK=", b"PMIX_RANK="))]
+                found.append((int(rank[0].split(b"=")[1]) if rank else 0, int(process.name)))
+        except OSError:
+            pass  # it has ended meanwhile
+    return [process for _, process in sorted(found)]
+
+
+def send(number, *processes):
+    for process in processes:
+        try:
+            os.kill(process, number)
+        except ProcessLookupError:
+            pass
 
 
 def kill_all(job):
@@ -147,6 +164,45 @@ def finish_sweep():
     FILE.unlink()
 
 
+def wait_for(condition, what):
+    end = time.monotonic() + 200
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.1)
+
+
+def busy_seconds(process):
+    """Seconds of processor time that a process has taken."""
+    fields = pathlib.Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def check_two_signals():
+    """SIGTERM in a step that lasts: rank 0, and no other, says at once what will happen; a second SIGTERM ends the run now, and finished
+    cases are kept."""
+    sentence = "minitaw: SIGTERM: the run ends after this step; a second SIGTERM ends it now\n"
+    one = ["schedule=ddp", "groups=1", "seq=9"]
+    # its steps take minutes (tokens), and its check against the reference is left out as too long
+    long = ["schedule=ddp", "groups=1", "hidden=512", "heads=8", "ffn=1536", "micro_batches=64", "seq=8192"]
+    settings = [[word for setting in case for word in ("--set", setting)] for case in (one, long)]
+    job = start(*settings[0])
+    assert finish(job, PATIENCE, "a case")[1] == "" and job.returncode == 0
+    job = start(*settings[1])
+    try:
+        wait_for(lambda: len(ranks()) == 2 and all(busy_seconds(rank) > 2 for rank in ranks()), "the step does not begin")
+        send(signal.SIGTERM, *ranks())
+        time.sleep(2.5)
+        assert job.poll() is None and len(ranks()) == 2, "the first signal has ended the step"
+        send(signal.SIGTERM, *ranks())
+        complaint = finish(job, PATIENCE, "two signals")[1]
+        assert complaint.startswith(sentence) and complaint.count("SIGTERM: ") == 1, complaint
+        # not its exit code: MPICH's launcher says 0 at times where all ranks were killed at once
+        wait_for(lambda: not ranks(), "ranks are left")
+    finally:
+        send(signal.SIGKILL, *ranks(), job.pid)
+    assert [(row["seq [token]"], row["status"]) for row in rows().values()] == [(9, "ok")], rows()
+
+
 seed = int(os.environ.get("MINITAW_SEED", time.time()))
 print(f"MINITAW_SEED={seed}")
 chance = random.Random(seed)
@@ -160,6 +216,8 @@ for blow in chance.sample(STRIKES * -(-count // len(STRIKES)), count):
     ends[f"{blow.__name__}, exit {code}"] += 1
     if cases == CASES:
         finish_sweep()
-finish_sweep()
+if count > 0:
+    finish_sweep()
+check_two_signals()
 for end, count in sorted(ends.items()):
     print(f"{count:4} {end}")
