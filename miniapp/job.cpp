@@ -249,37 +249,23 @@ int in_job(const Invocation& invocation, const JobFlags& flags, const std::funct
   }
 }
 
-namespace {
-
-/// Bytes that are free for each rank and those beside it.
-std::vector<std::uint64_t> gather_free(std::size_t ranks) {
-  const auto device = topology::device_memory();
-  const std::uint64_t mine = device ? device->free : engine::available_memory();
-  std::vector<std::uint64_t> all(ranks);
-  check(MPI_Allgather(&mine, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, MPI_COMM_WORLD),
-        "gathering the free memory");
-  return all;
-}
-
-}  // namespace
-
 /// What a communicator takes is measured before anybody asks what is free: the first one keeps some for good.
 MemoryBudget::MemoryBudget(const MpiJob& mpi)
     : shared_devices_(topology::shared_device(mpi.uuids).has_value()),
       communicator_(engine::communicator_bytes(MPI_COMM_WORLD, shared_devices_)) {
   const std::optional<std::uint64_t> per_rank = mpi.flags.memory;
   const std::vector<std::string>& uuids = mpi.uuids;
-  const std::vector<std::uint64_t> free = gather_free(uuids.size());
+  const auto device = topology::device_memory();
+  const auto free = gather(std::to_string(device ? device->free : engine::available_memory()));
   std::map<std::string, int> known;  // by what the ranks of one memory have in common
   for (std::size_t rank = 0; rank < uuids.size(); ++rank) {
     const std::string node = fmt::format("node {}", mpi.place.nodes.group_of(static_cast<int>(rank))),
                       alone = fmt::format("rank {}", rank);
     const std::string key = per_rank ? alone : uuids[rank].empty() ? node : uuids[rank];
     const auto [at, added] = known.try_emplace(key, static_cast<int>(pools_.size()));
-    if (added)
-      pools_.push_back({key == uuids[rank] ? "device of " + alone : key, per_rank.value_or(free[rank])});
+    if (added) pools_.push_back({key == uuids[rank] ? "device of " + alone : key, UINT64_MAX});
     Pool& pool = pools_[static_cast<std::size_t>(at->second)];
-    if (!per_rank) pool.bytes = std::min(pool.bytes, free[rank]);
+    pool.bytes = std::min<std::uint64_t>(pool.bytes, per_rank.value_or(std::stoull(free[rank])));
     pool_of_rank_.push_back(at->second);
   }
 }

@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 #include <map>
 #include <numeric>
-#include <optional>
 #include <set>
 
 #include "base/error.hpp"
@@ -85,9 +84,6 @@ schedule::Request request_of(const Case& c) {
 }
 
 namespace {
-
-/// What the user gave for each key: deck, then overrides on top.
-using Settings = std::map<std::string, Setting>;
 
 /// Largest number of cases of a sweep.
 constexpr std::size_t most_cases = 100'000;
@@ -361,15 +357,11 @@ Deck read_deck(const std::string& path, const std::vector<std::string>& override
 Deck make_deck(const std::string& text, const std::string& path, const std::vector<std::string>& overrides,
                const Job& job) {
   Deck deck{path, text, overrides, {}, {}};
-  Settings settings;
-  for (Setting& setting : parse_toml(text, path)) {
-    const std::string name = require_key(setting.key, setting.where)->name;
-    settings[name] = std::move(setting);
-  }
+  Settings settings = parse_toml(text, path);
   for (const std::string& override : overrides) {
     const auto [name, value] = split_override(override);
     const Key* key = require_key(name, "--set");
-    settings[key->name] = {key->name, parse_override(value, key->axis || key->list), "--set"};
+    settings[key->name] = {parse_override(value, key->axis || key->list), "--set"};
   }
   try {
     expand(settings, job, deck);

@@ -205,8 +205,8 @@ std::string read_text(const std::string& path) {
   return text;
 }
 
-std::vector<Setting> parse_toml(const std::string& text, const std::string& path) {
-  std::vector<Setting> settings;
+Settings parse_toml(const std::string& text, const std::string& path) {
+  Settings settings;
   try {
     const toml::table table = toml::parse(text);
     for (const auto& [key, node] : table) {
@@ -219,7 +219,7 @@ std::vector<Setting> parse_toml(const std::string& text, const std::string& path
                                      where, name, nearest_key(name)));
       if (!value)
         throw InputError(fmt::format("{}: {}: {} is not a value that a deck can hold", where, name, refused));
-      settings.push_back({std::string(key.str()), std::move(*value), where});
+      settings[require_key(std::string(key.str()), where)->name] = {std::move(*value), where};
     }
   } catch (const toml::parse_error& error) {
     throw InputError(not_toml(error, text, path));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -14,12 +15,13 @@ struct Value {
   std::variant<std::int64_t, double, bool, std::string, List> data;
 };
 
-/// A key with its value and where it was written.
+/// A value and where it was written: "deck.toml:12" or "--set".
 struct Setting {
-  std::string key;
   Value value;
-  std::string where;  ///< "deck.toml:12" or "--set"
+  std::string where;
 };
+/// What the user gave for each key.
+using Settings = std::map<std::string, Setting>;
 
 /// Text for a message: at most `most` characters of UTF-8, no control characters, so that a message stays one
 /// line.
@@ -42,9 +44,9 @@ struct Setting {
 /// The whole text of a deck file. Throws InputError for a folder, an unreadable, empty or oversized file.
 [[nodiscard]] std::string read_text(const std::string& path);
 
-/// Keys and values of a TOML deck, in the order of their names. Throws InputError with file and line for text
-/// that is not TOML, tables, and dates. Keys are not checked here.
-[[nodiscard]] std::vector<Setting> parse_toml(const std::string& text, const std::string& path);
+/// A deck in TOML. Throws InputError with file and line for text that is not TOML, tables, dates and unknown
+/// keys.
+[[nodiscard]] Settings parse_toml(const std::string& text, const std::string& path);
 
 /// Key and value of "key=value" of the command line. Throws InputError if there is no key or no "=".
 [[nodiscard]] std::pair<std::string, std::string> split_override(const std::string& text);
