@@ -413,7 +413,11 @@ struct Options {
 
 /// The cases to draw, in the order given.
 std::vector<std::size_t> chosen_cases(const Options& options, std::size_t cases) {
-  if (options.timeline.empty()) return {};
+  if (options.timeline.empty()) {
+    if (!options.timeline_cases.empty()) throw InputError("--case: it chooses what --timeline FILE holds");
+    if (!options.costs.empty()) throw InputError("--costs: they are for --timeline FILE");
+    return {};
+  }
   if (!options.timeline.ends_with(".json"))
     throw InputError(
         fmt::format("--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline));
@@ -548,19 +552,16 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   add_memory(*verb, "--device-memory", options->device_memory,
              "memory of one device, for example 80G: says whether each case fits and the largest S that does "
              "(default: the device of this machine, if there is one)");
-  CLI::Option* timeline =
-      verb->add_option("--timeline", options->timeline,
-                       "write when every action of a planned step runs, for scripts/timeline")
-          ->type_name("FILE.json");
+  verb->add_option("--timeline", options->timeline,
+                   "write when every action of a planned step runs, for scripts/timeline")
+      ->type_name("FILE.json");
   verb->add_option("--case", options->timeline_cases,
                    "what --timeline holds: a number of the table, or 0,2 or all (default: 0)")
-      ->type_name("N")
-      ->needs(timeline);
+      ->type_name("N");
   verb->add_option(
           "--costs", options->costs,
           "measured durations of the actions of --timeline, as scripts/timeline --planned makes them")
-      ->type_name("FILE.json")
-      ->needs(timeline);
+      ->type_name("FILE.json");
   add_rate(*verb, "--flops", Rate::flops, machine.flops,
            fmt::format("assumed FLOP/s of a rank ({:.0f}T: 40% of an H100 SXM in dense bf16)",
                        machine.flops * 1e-12));
