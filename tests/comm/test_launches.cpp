@@ -21,29 +21,28 @@ INSTANTIATE_TEST_SUITE_P(Ranks, EveryProgram, testing::Range(2, 8));
 /// No rank sends and receives on the same communicator, each has the ranks that use it, and they are few.
 TEST_P(EveryProgram, SendsAndReceivesOnCommunicatorsOfTheirOwn) {
   for_each_program(GetParam(), 1, [](const schedule::Request& request, const schedule::Program& program) {
-    const nccl::Colours colours(program);
-    std::map<nccl::Use, std::set<int>> senders, receivers;
+    using Links = std::set<std::pair<int, int>>;
+    std::map<schedule::Lane, Links> links, planned;
     std::map<schedule::Lane, std::map<int, std::set<int>>> neighbours;
     std::map<schedule::Lane, unsigned> count;
     for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
       for (const schedule::Action& a : program.ranks[r].actions) {
         if (!is_point_to_point(a.kind)) continue;
-        const bool sends = a.kind == Kind::send;
-        const nccl::Use use = colours.messages(a.payload, sends ? r : a.peer, sends ? a.peer : r);
-        (sends ? senders : receivers)[use].insert(r);
-        neighbours[use.lane][r].insert(a.peer);
+        const schedule::Lane sender = lane_of(Kind::send, a.payload, false);
+        links[sender].insert(a.kind == Kind::send ? std::pair(r, a.peer) : std::pair(a.peer, r));
+        neighbours[sender][r].insert(a.peer);
       }
     for (const nccl::CommunicatorPlan& plan : nccl::plan_communicators(program)) {
-      if (plan.use.collective()) continue;
-      ++count[plan.use.lane];
-      std::set<int> users = senders[plan.use];
-      for (const int r : receivers[plan.use])
-        ASSERT_TRUE(users.insert(r).second) << name_of(request) << ": rank " << r << " does both";
+      if (plan.communicator >= 0) continue;
+      ++count[plan.lane];
+      std::set<int> senders, receivers, users;
+      for (const auto& [from, to] : plan.links) senders.insert(from), receivers.insert(to);
+      std::ranges::set_union(senders, receivers, std::inserter(users, users.end()));
+      ASSERT_EQ(users.size(), senders.size() + receivers.size()) << name_of(request) << ": a rank does both";
       ASSERT_EQ(plan.ranks, std::vector<int>(users.begin(), users.end())) << name_of(request);
-      senders.erase(plan.use);
-      receivers.erase(plan.use);
+      for (const auto& link : plan.links) ASSERT_TRUE(planned[plan.lane].insert(link).second) << "twice";
     }
-    ASSERT_TRUE(senders.empty() && receivers.empty()) << name_of(request);
+    ASSERT_EQ(planned, links) << name_of(request);
     for (const auto& [lane, peers] : neighbours) {  // a greedy colouring has one colour more than neighbours
       std::size_t most = 0;
       for (const auto& [rank, others] : peers) most = std::max(most, others.size());
@@ -57,7 +56,8 @@ TEST_P(EveryProgram, MeetsWhatItMeansAndComesToItsEnd) {
   for_each_program(GetParam(), 1, [](const schedule::Request& request, const schedule::Program& program) {
     for (const schedule::RankProgram& rank : program.ranks) {
       ASSERT_EQ(issue_order(rank).size(), rank.actions.size()) << name_of(request);
-      std::map<std::pair<schedule::Lane, Kind>, schedule::Lane> lanes;  // by direction, of operands or gradients
+      std::map<std::pair<schedule::Lane, Kind>, schedule::Lane>
+          lanes;  // by direction, of operands or gradients
       for (const schedule::Action& a : rank.actions) {
         if (!is_point_to_point(a.kind)) continue;
         const std::pair direction{lane_of(Kind::send, a.payload, false), a.kind};

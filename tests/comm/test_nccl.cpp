@@ -13,7 +13,6 @@ namespace minitaw::comm::test {
 namespace {
 
 using nccl::CommunicatorPlan;
-using nccl::Use;
 using testing::ElementsAre;
 
 /// Groups {0, 1}, {2, 3}, {4} and the world; messages 0 -> 2 -> 4 between groups; the last group says
@@ -37,32 +36,22 @@ schedule::Program small_program() {
   return p;
 }
 
-Use messages(Lane lane, int bit, int value) { return {.lane = lane, .bit = bit, .value = value}; }
-Use calls(Lane lane, int communicator) { return {.lane = lane, .communicator = communicator}; }
+CommunicatorPlan messages(std::vector<int> ranks, std::set<std::pair<int, int>> links) {
+  return {.lane = Lane::operands_out, .ranks = std::move(ranks), .links = std::move(links)};
+}
+CommunicatorPlan calls(Lane lane, int communicator, std::vector<int> ranks, std::set<Call> kinds = {}) {
+  return {.lane = lane, .communicator = communicator, .ranks = std::move(ranks), .kinds = std::move(kinds)};
+}
 
 TEST(Communicators, AreWhatTheProgramUses) {
   const auto plans = nccl::plan_communicators(small_program());
-  EXPECT_THAT(plans, ElementsAre(CommunicatorPlan{messages(Lane::operands_out, 0, 0), {0, 2}, {}, {{0, 2}}},
-                                 CommunicatorPlan{messages(Lane::operands_out, 0, 1), {2, 4}, {}, {{2, 4}}},
-                                 CommunicatorPlan{calls(Lane::operands, 0), {0, 1}, {Call::broadcast}, {}},
-                                 CommunicatorPlan{calls(Lane::operands, 1), {3, 2}, {Call::broadcast}, {}},
-                                 CommunicatorPlan{calls(Lane::operands_in, 3),
-                                                  {0, 1, 2, 3, 4},
-                                                  {Call::broadcast, Call::all_reduce},
-                                                  {}}));
+  EXPECT_THAT(plans,
+              ElementsAre(messages({0, 2}, {{0, 2}}), messages({2, 4}, {{2, 4}}),
+                          calls(Lane::operands, 0, {0, 1}, {Call::broadcast}),
+                          calls(Lane::operands, 1, {3, 2}, {Call::broadcast}),
+                          calls(Lane::operands_in, 3, {0, 1, 2, 3, 4}, {Call::broadcast, Call::all_reduce})));
   EXPECT_THAT(nccl::rounds(plans),
               ElementsAre(ElementsAre(0), ElementsAre(1, 2), ElementsAre(3), ElementsAre(4)));
-}
-
-/// In a ring of five the colours are 0 1 0 1 2.
-TEST(Colours, TellTheCommunicatorByTheLowestBitThatDiffers) {
-  const nccl::Colours colours(program(5));
-  EXPECT_EQ(colours.messages(Payload::embeddings, 0, 1), messages(Lane::operands_out, 0, 0));
-  EXPECT_EQ(colours.messages(Payload::weights, 1, 0), messages(Lane::operands_out, 0, 1));
-  EXPECT_EQ(colours.messages(Payload::activation_grad, 3, 4), messages(Lane::gradients_out, 0, 1));
-  EXPECT_EQ(colours.messages(Payload::activation, 4, 0), messages(Lane::operands_out, 1, 1));
-  EXPECT_EQ(colours.messages(Payload::embeddings_gradient, 0, 4), messages(Lane::gradients_out, 1, 0));
-  EXPECT_THROW((void)colours.messages(Payload::weights, 0, 2), LogicError);
 }
 
 /// Whatever program: each communicator in one round, once, and no rank twice in a round.
@@ -90,7 +79,7 @@ TEST(Rounds, HoldForEverySchedule) {
 TEST(Rounds, NeedFewSplitsForManyGroups) {
   std::vector<CommunicatorPlan> plans;
   for (int group = 0; group < 128; ++group)
-    plans.push_back({calls(Lane::operands, group), {2 * group, 2 * group + 1}, {}, {}});
+    plans.push_back(calls(Lane::operands, group, {2 * group, 2 * group + 1}));
   EXPECT_EQ(nccl::rounds(plans).size(), 1u);
 }
 
@@ -110,7 +99,7 @@ protected:
 
 TEST_F(NcclTransport, ConnectsWhenItIsMade) {
   const int ranks = ranks_of_job();
-  const schedule::Program plan = program(ranks);
+  const schedule::Program plan = program(ranks, Kind::nccl);
   Nccl made(plan);
   const int rank = made.transport->rank(), peers = std::min(ranks - 1, 2);
   const auto plans = nccl::plan_communicators(plan);
@@ -125,8 +114,8 @@ TEST_F(NcclTransport, ConnectsWhenItIsMade) {
   }
   // World and backwards, and the even or odd ranks if there are two of them.
   const int shared = 2 + ((rank % 2 == 0 ? (ranks + 1) / 2 : ranks / 2) > 1);
-  for (std::size_t l = 1; l <= communication_lanes; ++l)
-    EXPECT_EQ(count(made, Call::reduce, made.queue(static_cast<Lane>(l))), shared);
+  for (const Lane lane : {Lane::operands, Lane::operands_in})
+    EXPECT_EQ(count(made, Call::reduce, made.queue(lane)), shared);
   EXPECT_EQ(made.fake.changes_of_queue, 0);
   EXPECT_EQ(made.transport->sent(), schedule::ByteMatrix(ranks)) << "nothing of a step has been sent";
   EXPECT_TRUE(made.transport->on_stream());
@@ -149,7 +138,7 @@ TEST_F(NcclTransport, ExecutesAMessageAsOneGroupOnItsLanesQueue) {
 
 TEST_F(NcclTransport, GathersUnequalSlicesByBroadcasts) {
   const int ranks = ranks_of_job();
-  Nccl made(program(ranks));
+  Nccl made(program(ranks, Kind::nccl));
   const auto calls = [&](Call kind) { return count(made, kind, made.queue(Lane::operands)); };
   Values even(Scalar::bf16, 10 * ranks), uneven(Scalar::bf16, 10 * ranks - 1);
   (void)made.transport->start(Lane::operands, Call::all_gather, even.collective(0));
@@ -161,14 +150,14 @@ TEST_F(NcclTransport, GathersUnequalSlicesByBroadcasts) {
 }
 
 TEST_F(NcclTransport, EndsInOrder) {
-  Nccl made(program(ranks_of_job()));
+  Nccl made(program(ranks_of_job(), Kind::nccl));
   made.transport = nullptr;
   EXPECT_EQ(made.fake.closed, made.fake.communicators);
   EXPECT_EQ(made.fake.aborted, 0);
 }
 
 TEST_F(NcclTransport, AbortsWhatItHasWhenItCannotBeMade) {
-  const schedule::Program plan = program(ranks_of_job());
+  const schedule::Program plan = program(ranks_of_job(), Kind::nccl);
   FakeNccl without_memory, without_network;
   EXPECT_THROW((void)nccl::make_transport(MPI_COMM_WORLD, plan, without_memory, {}), LogicError);
   without_network.failure = "no route to host";
@@ -177,7 +166,7 @@ TEST_F(NcclTransport, AbortsWhatItHasWhenItCannotBeMade) {
 }
 
 TEST_F(NcclTransport, ReportsAFailureInTheWordsOfNccl) {
-  Nccl made(program(ranks_of_job()));
+  Nccl made(program(ranks_of_job(), Kind::nccl));
   Transport& transport = *made.transport;
   EXPECT_NO_THROW(transport.poll());
   made.fake.failure = "the cable is unplugged";

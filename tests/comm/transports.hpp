@@ -169,17 +169,21 @@ inline std::vector<schedule::Communicator> communicators(int ranks) {
   return all;
 }
 
-/// Every collective and message that the tests execute, so that a transport is ready for them; no step.
-inline schedule::Program program(int ranks) {
+/// Every collective and message that the tests execute, so that a transport is ready for them; no step. For
+/// NCCL, which makes a communicator for each lane of each, on the lanes that its tests use.
+inline schedule::Program program(int ranks, Kind kind = Kind::host) {
   schedule::Program p;
   p.communicators = communicators(ranks);
   p.groups = topology::Groups({ranks});
   p.ranks.resize(ranks);
   for (int r = 0; r < ranks; ++r)
     for (std::size_t l = 1; l <= communication_lanes; ++l) {
-      const auto add = [&](Call kind, int peer, int communicator, Payload payload) {
+      if (kind == Kind::nccl && l != static_cast<std::size_t>(Lane::operands) &&
+          l != static_cast<std::size_t>(Lane::operands_in))
+        continue;
+      const auto add = [&](Call call, int peer, int communicator, Payload payload) {
         schedule::Action a;
-        a.kind = kind, a.lane = static_cast<Lane>(l), a.peer = peer, a.communicator = communicator,
+        a.kind = call, a.lane = static_cast<Lane>(l), a.peer = peer, a.communicator = communicator,
         a.payload = payload;
         p.ranks[r].actions.push_back(a);
       };
@@ -204,7 +208,7 @@ struct World {
 
   Kind kind;
   int ranks = ranks_of_job();
-  schedule::Program plan = program(ranks);
+  schedule::Program plan = program(ranks, kind);
   std::shared_ptr<Nccl> nccl;
   std::shared_ptr<Transport> built;
   Transport& transport = *built;

@@ -1,11 +1,8 @@
 #include "comm/nccl/transport.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
-
-#include "base/error.hpp"
+#include <map>
 
 namespace minitaw::comm::nccl {
 namespace {
@@ -26,59 +23,56 @@ void for_each_message(const schedule::Program& program, const Visit& visit) {
         visit(a, a.kind == Kind::send ? rank : a.peer, a.kind == Kind::send ? a.peer : rank);
 }
 
+/// Colours of ranks, for operands or gradients: two that exchange messages have different ones.
+std::vector<unsigned> colours(const schedule::Program& program, Lane sender) {
+  std::vector<std::set<std::size_t>> neighbours(program.ranks.size());
+  for_each_message(program, [&](const Action& a, int from, int to) {
+    if (lane_of(a.payload) != sender) return;
+    neighbours[static_cast<std::size_t>(from)].insert(static_cast<std::size_t>(to));
+    neighbours[static_cast<std::size_t>(to)].insert(static_cast<std::size_t>(from));
+  });
+  std::vector<unsigned> colours;
+  for (const std::set<std::size_t>& others : neighbours) {  // each gets the first that no neighbour has yet
+    std::set<unsigned> taken;
+    for (const std::size_t other : others)
+      if (other < colours.size()) taken.insert(colours[other]);
+    unsigned free = 0;
+    while (taken.contains(free)) ++free;
+    colours.push_back(free);
+  }
+  return colours;
+}
+
 }  // namespace
 
-Colours::Colours(const schedule::Program& program) {
-  for (const Lane lane : {Lane::operands_out, Lane::gradients_out}) {
-    std::vector<std::set<int>> neighbours(program.ranks.size());
+std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program) {
+  std::vector<CommunicatorPlan> plans;
+  for (const Lane sender : {Lane::operands_out, Lane::gradients_out}) {
+    const std::vector<unsigned> colour = colours(program, sender);
+    // By the lowest bit in which the colours of both ranks differ, and its value where messages leave.
+    std::map<std::pair<int, unsigned>, std::set<std::pair<int, int>>> links;
     for_each_message(program, [&](const Action& a, int from, int to) {
-      if (lane_of(a.payload) != lane) return;
-      neighbours[static_cast<std::size_t>(from)].insert(to);
-      neighbours[static_cast<std::size_t>(to)].insert(from);
+      if (lane_of(a.payload) != sender) return;
+      const unsigned own = colour[static_cast<std::size_t>(from)],
+                     other = colour[static_cast<std::size_t>(to)];
+      const int bit = std::countr_zero(own ^ other);
+      links[{bit, own >> bit & 1U}].insert({from, to});
     });
-    std::vector<int>& colours = of_rank_[lane];
-    for (const std::set<int>& others : neighbours) {  // each in turn gets the first that no neighbour has yet
-      std::set<int> taken;
-      for (const int other : others)
-        if (other < static_cast<int>(colours.size())) taken.insert(colours[static_cast<std::size_t>(other)]);
-      int free = 0;
-      while (taken.contains(free)) ++free;
-      colours.push_back(free);
+    for (auto& [bit, of_bit] : links) {
+      std::set<int> ranks;
+      for (const auto& [from, to] : of_bit) ranks.insert({from, to});
+      plans.push_back({.lane = sender, .ranks = {ranks.begin(), ranks.end()}, .links = std::move(of_bit)});
     }
   }
-}
-
-Use Colours::messages(schedule::Payload payload, int from, int to) const {
-  const Lane lane = lane_of(payload);
-  const std::vector<int>& colours = of_rank_.at(lane);
-  const auto own = static_cast<unsigned>(colours.at(static_cast<std::size_t>(from)));
-  const unsigned differ = own ^ static_cast<unsigned>(colours.at(static_cast<std::size_t>(to)));
-  if (differ == 0)
-    throw LogicError(fmt::format("the program has no such message from rank {} to rank {}", from, to));
-  const int bit = std::countr_zero(differ);
-  return {.lane = lane, .bit = bit, .value = static_cast<int>(own >> bit & 1U)};
-}
-
-std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program) {
-  const Colours colours(program);
-  std::map<Use, CommunicatorPlan> messages, collectives;
-  for_each_message(program, [&](const Action& a, int from, int to) {
-    messages[colours.messages(a.payload, from, to)].links.insert({from, to});
-  });
+  std::map<std::pair<Lane, int>, std::set<Kind>> collectives;
   for (const auto& rank : program.ranks)
     for (const Action& a : rank.actions)
-      if (is_collective(a.kind))
-        collectives[{.lane = a.lane, .communicator = a.communicator}].kinds.insert(a.kind);
-  std::vector<CommunicatorPlan> plans;
-  for (auto& [use, plan] : messages) {
-    std::set<int> ranks;
-    for (const auto& [from, to] : plan.links) ranks.insert({from, to});
-    plans.push_back({use, {ranks.begin(), ranks.end()}, {}, std::move(plan.links)});
-  }
-  for (auto& [use, plan] : collectives)
-    if (const auto& ranks = program.communicators[static_cast<std::size_t>(use.communicator)].ranks;
+      if (is_collective(a.kind)) collectives[{a.lane, a.communicator}].insert(a.kind);
+  for (auto& [call, kinds] : collectives)
+    if (const auto& ranks = program.communicators[static_cast<std::size_t>(call.second)].ranks;
         ranks.size() > 1)
-      plans.push_back({use, ranks, std::move(plan.kinds), {}});
+      plans.push_back(
+          {.lane = call.first, .communicator = call.second, .ranks = ranks, .kinds = std::move(kinds)});
   return plans;
 }
 

@@ -37,15 +37,12 @@ void in_group(Api& api, const Work& work) {
 /// This rank in a communicator.
 struct Member {
   CommunicatorPlan plan;
-  int index = 0;  ///< in plan.ranks
+  int number = -1;  ///< of the plan
   std::unique_ptr<Communicator> communicator{};
 
-  /// Of another rank in plan.ranks.
+  /// Of a rank in plan.ranks.
   [[nodiscard]] int index_of(int rank) const {
-    const auto found = std::ranges::find(plan.ranks, rank);
-    if (found == plan.ranks.end())
-      throw LogicError(fmt::format("the program has no such messages to or from rank {}", rank));
-    return static_cast<int>(found - plan.ranks.begin());
+    return static_cast<int>(std::ranges::find(plan.ranks, rank) - plan.ranks.begin());
   }
 };
 
@@ -77,15 +74,16 @@ public:
     const std::vector<CommunicatorPlan> plans = plan_communicators(program);
     if (plans.empty()) return;
     const int rank = mpi::rank_in(world);
-    for (const CommunicatorPlan& plan : plans)
-      if (const auto found = std::ranges::find(plan.ranks, rank); found != plan.ranks.end())
-        members_.push_back({plan, static_cast<int>(found - plan.ranks.begin())});
+    for (int number = 0; number < static_cast<int>(plans.size()); ++number)
+      if (const CommunicatorPlan& plan = plans[static_cast<std::size_t>(number)];
+          std::ranges::count(plan.ranks, rank) > 0)
+        members_.push_back({plan, number});
     const auto limit = Clock::now() + std::chrono::seconds(300);
     const UniqueId id = agreed_id(world, rank, api);
     try {
       use([&] { world_ = api_.init(static_cast<int>(program.ranks.size()), id, rank); });
       wait_ready(*world_, limit);
-      for (const std::vector<int>& round : rounds(plans)) split(plans, round, limit);
+      for (const std::vector<int>& round : rounds(plans)) split(round, rank, limit);
     } catch (...) {
       abort();
       throw;
@@ -108,11 +106,12 @@ public:
 
   /// In the order that all ranks have.
   [[nodiscard]] const std::vector<Member>& members() const { return members_; }
-  /// Throws LogicError if the program has no such use for one on this rank.
-  [[nodiscard]] const Member& find(const Use& use) const {
-    for (const Member& member : members_)
-      if (member.plan.use == use) return member;
-    throw LogicError("the program has no such communication of this rank");
+  /// The one whose plan fits. Throws LogicError if the program has no such for this rank.
+  template <class Fits>
+  [[nodiscard]] const Member& find(const Fits& fits) const {
+    const auto found = std::ranges::find_if(members_, fits, &Member::plan);
+    if (found == members_.end()) throw LogicError("the program has no such communication of this rank");
+    return *found;
   }
 
   /// What `issue` calls on this communicator is one operation; returns when it is on its queue. Throws
@@ -166,19 +165,15 @@ private:
     }
   }
 
-  /// A rank's colour is the number of its plan in the round, or -1.
-  void split(const std::vector<CommunicatorPlan>& plans, const std::vector<int>& round,
-             Clock::time_point limit) {
-    int colour = -1;
+  /// A rank's colour is the number of its plan, or -1.
+  void split(const std::vector<int>& round, int rank, Clock::time_point limit) {
     Member* member = &nobody_;
-    for (int number = 0; number < static_cast<int>(round.size()); ++number)
-      for (Member& mine : members_)
-        if (mine.plan.use == plans[static_cast<std::size_t>(round[static_cast<std::size_t>(number)])].use)
-          colour = number, member = &mine;
+    for (Member& mine : members_)
+      if (std::ranges::count(round, mine.number) > 0) member = &mine;
     // Kept in any case: NCCL writes to it until all ranks are ready.
-    use([&] { member->communicator = world_->split(colour, member->index); });
+    use([&] { member->communicator = world_->split(member->number, member->index_of(rank)); });
     wait_ready(*world_, limit);
-    if (colour >= 0) wait_ready(*member->communicator, limit);
+    if (member != &nobody_) wait_ready(*member->communicator, limit);
     else nobody_.communicator.reset();
   }
 
@@ -224,7 +219,7 @@ class NcclTransport final : public Transport {
 public:
   NcclTransport(MPI_Comm world, const schedule::Program& program, Api& api, const Options& options)
       : Transport("nccl", mpi::rank_in(world, program), static_cast<int>(program.ranks.size())),
-        program_communicators_(program.communicators), queues_(options.queues), colours_(program),
+        program_communicators_(program.communicators), queues_(options.queues),
         communicators_(world, program, api, options.policy) {
     if (options.scratch.size() < scratch_bytes(program))
       throw LogicError(fmt::format("NCCL's first messages need {} bytes of device memory, {} were given",
@@ -239,8 +234,10 @@ public:
   [[nodiscard]] Started start(Lane lane, const Message& m) override {
     check_lane(lane);
     if (m.bytes == 0) return nullptr;
-    const int from = m.send ? rank() : m.peer, to = m.send ? m.peer : rank();
-    const Member& member = communicators_.find(colours_.messages(m.payload, from, to));
+    const Lane sender = schedule::lane_of(Kind::send, m.payload, false);
+    const auto link = m.send ? std::pair(rank(), m.peer) : std::pair(m.peer, rank());
+    const Member& member = communicators_.find(
+        [&](const CommunicatorPlan& plan) { return plan.lane == sender && plan.links.contains(link); });
     const Call call{m.send ? Kind::send : Kind::recv, m.data, m.data, m.bytes, Type::bytes,
                     member.index_of(m.peer)};
     communicators_.launch(*member.communicator, [&] { member.communicator->issue(call, queue(lane)); });
@@ -250,7 +247,10 @@ public:
   [[nodiscard]] Started start(Lane lane, Kind kind, const Collective& c) override {
     const Membership self = membership_of(program_communicators_, rank(), lane, kind, c);
     if (self.size() == 1 || c.elements == 0) return nullptr;
-    collective(communicators_.find({.lane = lane, .communicator = c.communicator}), kind, self.root, c);
+    const Member& member = communicators_.find([&](const CommunicatorPlan& plan) {
+      return plan.lane == lane && plan.communicator == c.communicator;
+    });
+    collective(member, kind, self.root, c);
     count(kind, self, c);
     return nullptr;
   }
@@ -271,11 +271,11 @@ private:
     const auto issue = [&](Kind what, const std::byte* from, std::byte* to, std::int64_t count, int peer) {
       const Type type = c.scalar == Scalar::fp32 ? Type::fp32 : Type::bf16;
       self.communicator->issue({what, from, to, static_cast<std::size_t>(count), type, peer},
-                               queue(self.plan.use.lane));
+                               queue(self.plan.lane));
     };
     communicators_.launch(*self.communicator, [&] {
       const bool gathers = kind == Kind::all_gather;
-      const Range own = slice(c.elements, members, self.index);
+      const Range own = slice(c.elements, members, self.index_of(rank()));
       if (!gathers && kind != Kind::reduce_scatter) return issue(kind, c.data, c.data, c.elements, root);
       if (c.elements % members == 0)
         return issue(kind, gathers ? at(own) : c.data, gathers ? c.data : at(own), own.count, -1);
@@ -305,18 +305,17 @@ private:
   /// that is not to happen in a step.
   void connect(const Member& member, std::byte* scratch, std::size_t lane_bytes) {
     const auto memory = [&](Lane lane) { return scratch + static_cast<std::size_t>(lane) * lane_bytes; };
-    const Use& use = member.plan.use;
+    const Lane caller = member.plan.lane;
     for (const Kind kind : member.plan.kinds)
       collective(member, kind, 0,
                  {.scalar = Scalar::fp32,
-                  .data = memory(use.lane),
+                  .data = memory(caller),
                   .elements = static_cast<std::int64_t>(member.plan.ranks.size())});
-    if (use.collective()) return;
+    if (member.plan.links.empty()) return;
     // On a communicator of messages a rank only sends or only receives.
     const auto sends = [&](const auto& link) { return link.first == rank(); };
-    const bool operands = use.lane == Lane::operands_out;
-    const Lane lane = std::ranges::any_of(member.plan.links, sends) ? use.lane
-                      : operands                                    ? Lane::operands_in
+    const Lane lane = std::ranges::any_of(member.plan.links, sends) ? caller
+                      : caller == Lane::operands_out                ? Lane::operands_in
                                                                     : Lane::gradients_in;
     communicators_.launch(*member.communicator, [&] {
       std::byte* place = memory(lane);
@@ -333,7 +332,6 @@ private:
 
   std::vector<schedule::Communicator> program_communicators_;
   std::array<Queue, schedule::lanes> queues_;
-  Colours colours_;
   Communicators communicators_;
 };
 

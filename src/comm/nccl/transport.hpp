@@ -2,7 +2,6 @@
 
 #include <mpi.h>
 
-#include <map>
 #include <set>
 #include <vector>
 
@@ -41,41 +40,18 @@ struct Options {
 
 // Which communicators of NCCL a program needs (docs/decisions/0007-nccl-communicators.md).
 
-/// What a communicator is for. Collectives: one of the program's communicators, on one lane. Messages: those
-/// whose two ranks have colours that differ in `bit`, but in none below it, and that leave a rank with
-/// `value` there; operands and gradients have communicators of their own.
-struct Use {
-  schedule::Lane lane = schedule::Lane::compute;  ///< of messages: their sender's
-  int communicator = -1;                          ///< of the program; -1: messages
-  int bit = 0, value = 0;
-
-  [[nodiscard]] bool collective() const { return communicator >= 0; }
-  friend auto operator<=>(const Use&, const Use&) = default;
-};
-
-/// Colours of ranks, for operands and for gradients: two that exchange messages have different ones. They say
-/// which communicator a message takes, such that no rank sends and receives on the same one. The same on all
-/// ranks.
-class Colours {
-public:
-  explicit Colours(const schedule::Program& program);
-  /// Throws LogicError for two ranks that exchange no such messages, as far as colours tell.
-  [[nodiscard]] Use messages(schedule::Payload payload, int from, int to) const;
-
-private:
-  std::map<schedule::Lane, std::vector<int>> of_rank_;  ///< by the sender's lane
-};
-
-/// A communicator that a program needs.
+/// A communicator that a program needs: for a communicator of its own on a lane, or for messages. Messages of
+/// operands, and those of gradients, have a few, such that no rank sends and receives on the same one.
 struct CommunicatorPlan {
-  Use use;
-  std::vector<int> ranks;               ///< in the order of NCCL's ranks: the ring's, for messages ascending
-  std::set<schedule::Kind> kinds;       ///< collectives that the program calls here
-  std::set<std::pair<int, int>> links;  ///< from and to, of messages
+  schedule::Lane lane = schedule::Lane::compute;  ///< that calls it; of messages: the sender's
+  int communicator = -1;                          ///< of the program; -1: messages
+  std::vector<int> ranks{};          ///< in the order of NCCL's ranks: the ring's, for messages ascending
+  std::set<schedule::Kind> kinds{};  ///< collectives that the program calls here
+  std::set<std::pair<int, int>> links{};  ///< from and to, of messages
   friend bool operator==(const CommunicatorPlan&, const CommunicatorPlan&) = default;
 };
 
-/// Those for messages, operands first, by bit and value, then those for collectives, by lane and
+/// Those for messages, operands first, then those for collectives, by lane and
 /// communicator. The same on all ranks. Collectives of one rank need none.
 [[nodiscard]] std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program);
 
