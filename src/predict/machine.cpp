@@ -208,6 +208,7 @@ void read_between(Table table, Machine& machine) {
                                                          {"fat tree", Topology::fat_tree},
                                                          {"dragonfly", Topology::dragonfly}});
   machine.messages = table.count("messages", 1);
+  machine.eager = table.choice<bool>("protocol", {{"rendezvous", false}, {"eager", true}});
   if (machine.topology == Topology::fat_tree) {
     machine.leaf = table.count("leaf");
     machine.spines = table.count("spines", machine.leaf);

@@ -62,9 +62,10 @@ struct Machine {
   double rate = 0;     ///< of an adapter, each direction
   double latency = 0;  ///< from adapter to adapter, one way; in a fat tree or dragonfly: of each of its links
   Topology topology = Topology::one_switch;
-  int messages = 1;  ///< that a lane may have under way at once in one direction
-  int leaf = 0;      ///< fat tree: adapters of a switch
-  int spines = 0;    ///< fat tree: links of a leaf switch upwards, each to another spine
+  int messages = 1;    ///< that a lane may have under way at once in one direction
+  bool eager = false;  ///< a message between nodes leaves with its send, not when the receive has begun too
+  int leaf = 0;        ///< fat tree: adapters of a switch
+  int spines = 0;      ///< fat tree: links of a leaf switch upwards, each to another spine
   int dragonfly_groups = 0, chassis = 0, routers = 0;  ///< of the machine, a group, a chassis
   int group_links = 1, chassis_links = 1, router_links = 1;
 

@@ -162,7 +162,7 @@ private:
     else Network::later(seconds, done);
   }
 
-  /// A message or collective begins with the last of its sides.
+  /// A collective begins with the last of its sides, a message too, unless it is eager: then with its send.
   void join(Place p) {
     const Action& a = at(p);
     const auto number = static_cast<std::size_t>(matching_.number(p));
@@ -175,12 +175,23 @@ private:
       return;
     }
     const Place other{a.peer, matching_.other[number]};
-    started_[number] = true;
-    if (!started_[static_cast<std::size_t>(matching_.number(other))]) return;
     const bool sends = a.kind == Kind::send;
-    begin({other, p}, [&](const Shared& t) {
-      move(t, sends ? p.rank : a.peer, sends ? a.peer : p.rank, schedule::moved_bytes(a, layout_));
-    });
+    const int from = sends ? p.rank : a.peer, to = sends ? a.peer : p.rank;
+    started_[number] = true;
+    if (is_eager(from, to)) {  // the receive ends when both it has begun and the data are there
+      if (sends) begin({p}, [&](const Shared& t) { move(t, from, to, schedule::moved_bytes(a, layout_)); });
+      else if (is_over(other)) finish(p);
+    } else if (has_started(other)) {
+      begin({other, p}, [&](const Shared& t) { move(t, from, to, schedule::moved_bytes(a, layout_)); });
+    }
+  }
+
+  [[nodiscard]] bool is_eager(int from, int to) const {
+    return machine_.eager && machine_.node_of(from) != machine_.node_of(to);
+  }
+  [[nodiscard]] bool is_over(Place p) { return rank(p.rank).over[p.action] != 0; }
+  [[nodiscard]] bool has_started(Place p) const {
+    return started_[static_cast<std::size_t>(matching_.number(p))];
   }
 
   /// `add_parts` adds all parts; none ends before.
@@ -258,6 +269,10 @@ private:
 
   void complete(const Transfer& t) {
     for (const Place side : t.sides) finish(side);
+    const Action& a = at(t.sides.front());
+    if (a.kind != Kind::send || t.sides.size() > 1) return;
+    const Place other{a.peer, matching_.other[static_cast<std::size_t>(matching_.number(t.sides.front()))]};
+    if (has_started(other)) finish(other);
   }
 
   const schedule::Program& program_;

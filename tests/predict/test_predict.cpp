@@ -219,6 +219,22 @@ TEST(Predict, MessagesOfALaneTakeTurns) {
   EXPECT_NEAR(turns.seconds, together.seconds, exact);
 }
 
+/// Rank 2 first receives from rank 3 of its node, what that has at once or gets from rank 1.
+TEST(Predict, EagerMessagesDoNotWaitForTheirReceive) {
+  const std::string both = machine_text(2, 2), eager = machine_text(2, 2, "protocol = \"eager\"");
+  const Transfers soon({send_to_2, "", "   0 operands_in recv W3 w1 <- r3\n" + from_0,
+                        "   0 operands_out send W3 h0 -> r2\n"});
+  const double unit = soon.shard / 100e6;
+  EXPECT_NEAR(soon.on(both).seconds, 1.1 * unit, exact);
+  EXPECT_NEAR(soon.on(eager).seconds, unit, exact);
+  const Transfers late({send_to_2, send_to_3, "   0 operands_in recv W1 w1 <- r3\n" + from_0,
+                        from_1 + "   0 operands_out send W1 w0 -> r2 after operands_in:1\n"});
+  EXPECT_NEAR(late.on(both).spans[0][0].end, 2.1 * unit, exact);
+  const Prediction arrived = late.on(eager);
+  EXPECT_NEAR(arrived.spans[0][0].end, 2 * unit, exact) << "both share the adapter";
+  EXPECT_NEAR(arrived.spans[2][1].end, 2.1 * unit, exact) << "the receive finds the data";
+}
+
 /// A ring through both nodes: each adapter carries three of four slices.
 TEST(Predict, AllGatherTakesThreeQuartersOfTheBuffer) {
   const std::string call = "   0 operands_in all_gather E e0 @world\n";
