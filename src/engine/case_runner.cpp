@@ -159,7 +159,7 @@ void CaseRunner::execute(const deck::Case& c, MPI_Comm comm, bool checked, const
   };
   reset_peak_memory();
   const auto trainer = make_trainer(c, comm, limits.stall_limit);
-  TimedSteps steps;
+  TimedSteps steps(trainer->program(), c.steps);
   StepMeter meter(options_.meter.get());
   trainer->transport().reset_counters();
   const int count = c.warmup + c.steps;

@@ -93,13 +93,20 @@ static_assert(sizeof(Span) == 3 * sizeof(double), "spans travel as doubles");
 
 }  // namespace
 
+TimedSteps::TimedSteps(const schedule::Program& program, int steps, std::size_t most) {
+  std::size_t longest = 0;
+  for (const schedule::RankProgram& rank : program.ranks) longest = std::max(longest, rank.actions.size());
+  keeps_all_ = longest * static_cast<std::size_t>(steps) <= most;
+}
+
 void TimedSteps::add(const Executor& executor, double seconds) {
   seconds_.push_back(seconds);
+  if (!keeps_all_) kept_.clear();
   kept_.push_back({executor.started(), executor.spans()});
 }
 
 StepSpans TimedSteps::gather(const schedule::Program& program, int step, MPI_Comm comm) const {
-  const Kept& mine = kept_[step];
+  const Kept& mine = keeps_all_ ? kept_[step] : kept_.back();
   const std::vector<double> started = gather_all(mine.started + clock_offset(comm), comm, "gathering starts");
   // One rank after the other: together they may be more doubles than an int can count.
   const auto doubles = [](const std::vector<Span>& spans) { return static_cast<int>(3 * spans.size()); };
@@ -185,8 +192,10 @@ void collect_samples(const TimedSteps& steps, MPI_Comm comm, CaseResult& result)
   result.position = {0};
 }
 
-/// The step whose times stand for all, the same on every rank: that of the (lower) median length.
-int choose_step(MPI_Comm comm, const CaseResult& result) {
+/// The step whose times stand for all, the same on every rank: that of the (lower) median length, or the last
+/// one if no other was kept.
+int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result) {
+  if (!steps.keeps_all()) return static_cast<int>(steps.seconds().size()) - 1;
   std::vector<std::pair<double, int>> lengths;
   for (const std::vector<double>& ranks : result.seconds)
     lengths.emplace_back(*std::ranges::max_element(ranks), static_cast<int>(lengths.size()));
@@ -200,7 +209,7 @@ int choose_step(MPI_Comm comm, const CaseResult& result) {
 void collect_time(const schedule::Program& program, const TimedSteps& steps, bool timeline, MPI_Comm comm,
                   CaseResult& result) {
   if (steps.seconds().empty()) return;
-  result.accounted_step = choose_step(comm, result);
+  result.accounted_step = choose_step(steps, comm, result);
   const StepSpans spans = steps.gather(program, result.accounted_step, comm);
   if (spans.empty()) return;
   StepAccount found = account(program, spans);

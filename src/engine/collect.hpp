@@ -22,12 +22,18 @@ using Now = std::function<double()>;
 /// messages. Collective.
 [[nodiscard]] double clock_offset(MPI_Comm comm);
 
-/// What a rank remembers of its timed steps (24 bytes for each action and step), so that one of them can be
-/// looked at afterwards: nothing is exchanged while steps are being timed.
+/// What a rank remembers of its timed steps, so that one of them can be looked at afterwards: nothing is
+/// exchanged while steps are being timed.
 class TimedSteps {
 public:
+  /// A rank keeps the spans (24 bytes each) of all its `steps` if those of the longest rank are at most
+  /// `most`, else those of the last step only: all ranks decide alike.
+  TimedSteps(const schedule::Program& program, int steps, std::size_t most = std::size_t{1} << 20);
+
   /// The step that `executor` has just executed, and its length on this rank.
   void add(const Executor& executor, double seconds);
+
+  [[nodiscard]] bool keeps_all() const { return keeps_all_; }
 
   /// Length of each step on this rank.
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }
@@ -42,6 +48,7 @@ private:
     std::vector<Span> spans;
   };
 
+  bool keeps_all_;
   std::vector<double> seconds_;
   std::vector<Kept> kept_;
 };

@@ -53,10 +53,23 @@ protected:
   std::unique_ptr<Trainer> trainer_;
 };
 
+TEST_F(Steps, OnlyTheLastIsKeptWhereAllAreTooMany) {
+  const std::size_t actions = trainer_->program().ranks[0].actions.size();
+  EXPECT_TRUE(TimedSteps(trainer_->program(), 3, 3 * actions).keeps_all());
+  TimedSteps last(trainer_->program(), 3, 3 * actions - 1);
+  EXPECT_FALSE(last.keeps_all());
+  execute(last);
+  const std::vector<Span> executed = execute(last);
+  const StepSpans spans = last.gather(trainer_->program(), 1, MPI_COMM_WORLD);
+  if (rank_ != 0) return;
+  for (std::size_t i = 0; i < actions; ++i)
+    EXPECT_NEAR(spans[0][i].end - spans[0][i].begin, executed[i].end - executed[i].begin, 1e-6);
+}
+
 TEST_F(Steps, AreGatheredOnOneClock) {
   constexpr double seconds = 0.25;
-  TimedSteps steps;
   const schedule::Program& program = trainer_->program();
+  TimedSteps steps(program, 3);
   const int late = static_cast<int>(program.ranks.size()) - 1;
   execute(steps);
   const std::vector<Span> executed = execute(steps, late, seconds);
