@@ -178,6 +178,15 @@ std::string settings_text(const deck::Case& c) {
                      c.groups.count(), c.shape.micro_batch, model::name_of(c.shape.recompute));
 }
 
+/// The number of groups makes no difference: pipelines and flat FSDP do not know them.
+bool differ_by_groups_alone(const Candidate& a, const Candidate& b) {
+  const auto key = [](const Candidate& c) {
+    return std::tuple(c.settings.schedule, c.settings.replicas, c.settings.shape.micro_batch,
+                      c.settings.shape.recompute, c.prediction ? c.prediction->seconds : 0);
+  };
+  return &a != &b && key(a) == key(b);
+}
+
 constexpr std::size_t shown = 10;
 
 /// Those with the lowest floors first: once ten are better than the floor of the next, the rest has lost.
@@ -202,6 +211,11 @@ void search(const deck::Case& base, const Machine& machine) {
     }
     c.prediction = predict::predict(c.settings, machine);
     c.prediction->spans.clear();
+    if (std::ranges::any_of(all, [&](const Candidate& other) { return differ_by_groups_alone(other, c); })) {
+      c.prediction.reset();
+      c.why = "groups";
+      continue;
+    }
     times.push_back(c.prediction->seconds);
   }
   std::ranges::stable_sort(all, {},
@@ -220,7 +234,7 @@ void search(const deck::Case& base, const Machine& machine) {
   put_out(head(machine) + text + fmt::format("# {} tried; those not shown lose by:", all.size()));
   for (const auto& [why, count] : lost) fmt::print(" {} {};", count, why);
   fmt::print("\n# memory: they do not fit; adapter, computing: it alone takes longer than the tenth; waits: "
-             "predicted, and slower\n");
+             "predicted, and slower;\n# groups: listed with another number of them, which changes nothing\n");
 }
 
 int run(const Options& options) {
