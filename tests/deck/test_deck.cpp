@@ -275,7 +275,7 @@ TEST(Override, bad_ones_are_refused) {
            {"groups=1++2", "neither a number of groups nor their sizes"},
            {"groups=*+1", "neither a number of groups nor their sizes"},
            {"groups=+*", "neither a number of groups nor their sizes"},
-           {"groups=+4", "neither a number of groups nor their sizes"},
+           {"groups=\"+4\"", "neither a number of groups nor their sizes"},
            {"groups=0+4", "neither a number of groups nor their sizes"},
            {"groups=1+2", "has 3 ranks, but the case has 4"},
            {"schedule=tawpip", "did you mean \"tawpipe\""},

@@ -349,7 +349,7 @@ TEST(Predict, ComesCloseToMeasuredSteps) {
     const Machine machine =
         read_machine(inputs + "machines/cluster-2x2.toml", {"between.rate=" + rate + " Mbit/s"});
     for (std::size_t i = 0; i < seconds.size(); ++i)
-      EXPECT_NEAR(predict(deck.cases[i], machine).seconds / seconds[i], 1, rate == "976" ? 0.08 : 0.05)
+      EXPECT_NEAR(predict(deck.cases[i], machine).seconds / seconds[i], 1, rate == "976" ? 0.12 : 0.05)
           << deck.cases[i].schedule << " " << rate;
   }
 }
