@@ -9,8 +9,8 @@
 namespace minitaw::comm {
 
 void SentBytes::add(int peer, schedule::Traffic traffic, std::uint64_t bytes) {
-  cells_[static_cast<std::size_t>(peer * schedule::traffic_kinds + static_cast<int>(traffic))].fetch_add(
-      bytes, std::memory_order_relaxed);
+  cells_[peer * schedule::traffic_kinds + static_cast<int>(traffic)].fetch_add(bytes,
+                                                                               std::memory_order_relaxed);
 }
 
 schedule::ByteMatrix SentBytes::matrix() const {
@@ -18,7 +18,7 @@ schedule::ByteMatrix SentBytes::matrix() const {
   for (int cell = 0; cell < static_cast<int>(cells_.size()); ++cell)
     matrix.add(rank_, cell / schedule::traffic_kinds,
                static_cast<schedule::Traffic>(cell % schedule::traffic_kinds),
-               cells_[static_cast<std::size_t>(cell)].load(std::memory_order_relaxed));
+               cells_[cell].load(std::memory_order_relaxed));
   return matrix;
 }
 
@@ -37,7 +37,7 @@ Membership membership_of(const std::vector<schedule::Communicator>& communicator
   const int number = collective.communicator;
   if (number < 0 || static_cast<std::size_t>(number) >= communicators.size())
     throw LogicError(fmt::format("the program has no communicator {}", number));
-  const schedule::Communicator& communicator = communicators[static_cast<std::size_t>(number)];
+  const schedule::Communicator& communicator = communicators[number];
   const auto index_of = [&](int member) {
     const auto found = std::ranges::find(communicator.ranks, member);
     if (found == communicator.ranks.end())

@@ -39,7 +39,7 @@ double receive(int from, MPI_Comm comm) {
 template <class T>
 std::vector<T> gather_all(const T& mine, MPI_Comm comm, std::string_view what) {
   static_assert(std::is_trivially_copyable_v<T>, "values travel as bytes");
-  std::vector<T> all(static_cast<std::size_t>(size_of(comm)));
+  std::vector<T> all(size_of(comm));
   check(MPI_Gather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, 0, comm), what);
   return all;
 }

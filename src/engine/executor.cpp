@@ -30,7 +30,7 @@ Lane::Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& 
   for (const int i : schedule::actions_of(program, lane)) {
     const schedule::Action& action = program.actions[i];
     actions_.push_back({i, &action, action.waits});
-    actions_.back().waits[static_cast<std::size_t>(lane)] = 0;  // its own lane is in order
+    actions_.back().waits[index_of(lane)] = 0;  // its own lane is in order
   }
 }
 
@@ -96,7 +96,7 @@ bool Lane::may_join() const {
   const schedule::Action& next = *actions_[next_].action;
   return under_way_.empty() || (is_point_to_point(next.kind) && under_way_.size() < messages_ &&
                                 std::ranges::all_of(under_way_, [&](const UnderWay& u) {
-                                  const auto& before = *actions_[static_cast<std::size_t>(u.number)].action;
+                                  const auto& before = *actions_[u.number].action;
                                   return before.kind == next.kind && (next.kind == schedule::Kind::send ||
                                                                       before.slots[0] != next.slots[0]);
                                 }));
@@ -146,7 +146,7 @@ std::string Lane::describe(const schedule::Program& program) const {
 
 void Lane::read(std::vector<Span>& spans) const {
   for (std::size_t i = 0; i < actions_.size(); ++i)
-    spans[static_cast<std::size_t>(actions_[i].index)] = queue().span(static_cast<int>(i));
+    spans[actions_[i].index] = queue().span(static_cast<int>(i));
 }
 
 namespace {

@@ -40,7 +40,7 @@ public:
 
   /// `count` actions of the lane are submitted.
   void submitted(schedule::Lane lane, int count) {
-    auto& done = done_[static_cast<std::size_t>(lane)];
+    auto& done = done_[index_of(lane)];
     done.store(count);
     if (failed_.load()) done.store(stopped);  // fail() may have come between: its waiters must not miss it
     done.notify_all();
@@ -48,7 +48,7 @@ public:
 
   /// Returns once `count` actions of the lane are submitted; throws Stopped if a lane fails meanwhile.
   void wait(schedule::Lane lane, int count) const {
-    const auto& done = done_[static_cast<std::size_t>(lane)];
+    const auto& done = done_[index_of(lane)];
     for (int seen = done.load(std::memory_order_acquire); seen < count;
          seen = done.load(std::memory_order_acquire))
       done.wait(seen, std::memory_order_acquire);
@@ -56,7 +56,7 @@ public:
   }
 
   [[nodiscard]] int count(schedule::Lane lane) const {
-    return done_[static_cast<std::size_t>(lane)].load(std::memory_order_acquire);
+    return done_[index_of(lane)].load(std::memory_order_acquire);
   }
 
   /// Wakes every waiter with Stopped; the first reason is kept.
@@ -149,7 +149,7 @@ private:
     comm::Transport::Started transfer;  ///< nullptr: it was over when it started
     [[nodiscard]] bool done() const { return transfer == nullptr || transfer->done(); }
   };
-  [[nodiscard]] Queue& queue() const { return *queues_[static_cast<std::size_t>(lane_)]; }
+  [[nodiscard]] Queue& queue() const { return *queues_[index_of(lane_)]; }
   /// The oldest action that is not complete; nullptr when there is none.
   [[nodiscard]] const schedule::Action* pending() const;
   /// Of a lane that advance() drives.

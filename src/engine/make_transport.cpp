@@ -109,7 +109,7 @@ std::vector<int> communicators_of(const schedule::Program& program,
   const std::vector<comm::nccl::CommunicatorPlan> plans = comm::nccl::plan_communicators(program);
   if (!plans.empty()) std::ranges::fill(counts, 1);  // the one that they are split from
   for (const comm::nccl::CommunicatorPlan& plan : plans)
-    for (const int rank : plan.ranks) ++counts[static_cast<std::size_t>(rank)];
+    for (const int rank : plan.ranks) ++counts[rank];
 #endif
   return counts;
 }

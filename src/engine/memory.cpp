@@ -94,7 +94,7 @@ Arena::Arena(const schedule::Footprint& footprint)
       used_((alignment - reinterpret_cast<std::uintptr_t>(memory_.data()) % alignment) % alignment),
       end_(used_ + footprint.total()) {
   for (const schedule::SlotSize& size : footprint.slots) {
-    auto& slots = slots_[static_cast<std::size_t>(size.slot.cls)];
+    auto& slots = slots_[index_of(size.slot.cls)];
     slots.resize(std::max<std::size_t>(slots.size(), size.slot.index + 1));
     slots[size.slot.index] = cut(size.bytes, schedule::memory_of(size.slot.cls));
   }
@@ -105,7 +105,7 @@ Arena::Arena(const schedule::Footprint& footprint)
 }
 
 model::Buffer Arena::slot(schedule::Slot slot) const {
-  const auto& slots = slots_[static_cast<std::size_t>(slot.cls)];
+  const auto& slots = slots_[index_of(slot.cls)];
   return static_cast<std::size_t>(slot.index) < slots.size() ? slots[slot.index] : model::Buffer{};
 }
 
@@ -115,13 +115,13 @@ model::Buffer Arena::cut(std::size_t bytes, Memory kind) {
                                  end_ - used_, memory_.size() - alignment));
   const model::Buffer buffer{memory_.data() + used_, bytes};
   used_ += bytes;
-  measured_[static_cast<std::size_t>(kind)] += bytes;
+  measured_[index_of(kind)] += bytes;
   return buffer;
 }
 
 State::State(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena)
     : rank_(program.ranks[rank]), layout_(layout), arena_(arena), slices_(program.owned_slices) {
-  if (rank_.slots[static_cast<std::size_t>(SlotClass::embeddings)] == 0) return;
+  if (rank_.slots[index_of(SlotClass::embeddings)] == 0) return;
   embeddings_part_ = held(program, rank, SlotClass::embeddings, -1, layout);
 }
 

@@ -57,7 +57,7 @@ const std::vector<model::ExecutionSpace>& instances() {
 }  // namespace
 
 model::ExecutionSpace lane_space(schedule::Lane lane) {
-  return kernels::on_host ? model::ExecutionSpace() : instances()[static_cast<std::size_t>(lane)];
+  return kernels::on_host ? model::ExecutionSpace() : instances()[index_of(lane)];
 }
 
 void* lane_stream(schedule::Lane) { return nullptr; }

@@ -105,7 +105,7 @@ deck::Case two_copies(deck::Case c) {
 /// A program of two copies without the second.
 void drop_second_copy(schedule::Program& program) {
   const auto ranks = static_cast<int>(program.ranks.size()) / 2;
-  program.ranks.resize(static_cast<std::size_t>(ranks));
+  program.ranks.resize(ranks);
   std::vector<int> number;  // of each communicator, once those of the second copy are gone
   std::vector<schedule::Communicator> kept;
   for (schedule::Communicator& communicator : program.communicators) {
@@ -164,7 +164,7 @@ Floor floor_of(const deck::Case& c, const Machine& machine) {
   const schedule::Costs costs = device_costs(p.simulated, p.program, p.layout, p.machine);
   const schedule::ByteMatrix bytes = schedule::bytes(p.program, p.layout);
   Floor floor{worst(memory_of(p)), 0, 0};
-  std::vector<double> out(static_cast<std::size_t>(p.machine.nodes)), in = out;
+  std::vector<double> out(p.machine.nodes), in = out;
   for (int r = 0; r < bytes.ranks(); ++r) {
     double computing = 0;
     for (const Action& a : p.program.ranks[r].actions)

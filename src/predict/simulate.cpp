@@ -36,8 +36,7 @@ public:
              const schedule::Costs& costs, const Report& progress, int copies)
       : program_(program), matching_(schedule::detail::match(program)), layout_(layout), machine_(machine),
         costs_(costs), progress_(progress), copies_(copies), network_(machine),
-        adapters_(static_cast<std::size_t>(machine.all_adapters())), started_(matching_.other.size()),
-        calls_(static_cast<std::size_t>(matching_.collectives())) {
+        adapters_(machine.all_adapters()), started_(matching_.other.size()), calls_(matching_.collectives()) {
     for (const schedule::RankProgram& rank : program.ranks) {
       Rank& made = ranks_.emplace_back();
       for (int i = 0; i < static_cast<int>(rank.actions.size()); ++i)
@@ -165,10 +164,10 @@ private:
   /// A collective begins with the last of its sides, a message too, unless it is eager: then with its send.
   void join(Place p) {
     const Action& a = at(p);
-    const auto number = static_cast<std::size_t>(matching_.number(p));
+    const std::int64_t number = matching_.number(p);
     if (schedule::is_collective(a.kind)) {
       const std::vector<int>& members = program_.communicators[a.communicator].ranks;
-      std::vector<Place>& calls = calls_[static_cast<std::size_t>(matching_.other[number])];
+      std::vector<Place>& calls = calls_[matching_.other[number]];
       calls.push_back(p);
       if (calls.size() == members.size())
         begin(std::move(calls), [&](const Shared& t) { collective(t, a, members); });
@@ -190,9 +189,7 @@ private:
     return machine_.eager && machine_.node_of(from) != machine_.node_of(to);
   }
   [[nodiscard]] bool is_over(Place p) { return rank(p.rank).over[p.action] != 0; }
-  [[nodiscard]] bool has_started(Place p) const {
-    return started_[static_cast<std::size_t>(matching_.number(p))];
-  }
+  [[nodiscard]] bool has_started(Place p) const { return started_[matching_.number(p)]; }
 
   /// `add_parts` adds all parts; none ends before.
   void begin(std::vector<Place> sides, const auto& add_parts) {
@@ -271,7 +268,7 @@ private:
     for (const Place side : t.sides) finish(side);
     const Action& a = at(t.sides.front());
     if (a.kind != Kind::send || t.sides.size() > 1) return;
-    const Place other{a.peer, matching_.other[static_cast<std::size_t>(matching_.number(t.sides.front()))]};
+    const Place other{a.peer, matching_.other[matching_.number(t.sides.front())]};
     if (has_started(other)) finish(other);
   }
 
@@ -342,7 +339,7 @@ Prediction simulate(const schedule::Program& program, const model::Layout& layou
   Prediction result;
   for (const schedule::RankProgram& rank : program.ranks) result.actions += rank.actions.size();
   const SharedArray<Span> spans(result.actions);
-  const SharedArray<AdapterUse> adapters(static_cast<std::size_t>(machine.all_adapters()));
+  const SharedArray<AdapterUse> adapters(machine.all_adapters());
   apart([&] {
     Simulation simulation(program, layout, machine, costs, progress, copies);
     simulation.simulate();

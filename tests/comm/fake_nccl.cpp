@@ -277,7 +277,7 @@ private:
       meeting_ = std::make_unique<Requests>();
       for (int member = 0; member < size_; ++member) {
         meeting_->send(mine_, member, 4, comm_);
-        meeting_->receive(&theirs_[static_cast<std::size_t>(member)], sizeof(Header), member, 4, comm_);
+        meeting_->receive(&theirs_[member], sizeof(Header), member, 4, comm_);
       }
     }
     if (!meeting_->test()) return false;

@@ -65,7 +65,7 @@ inline schedule::Program one_at_a_time(schedule::Program program) {
     for (const int i : issue_order(rank)) {
       schedule::Action& a = rank.actions[i];
       a.waits = issued;
-      ++issued[static_cast<std::size_t>(a.lane)];
+      ++issued[index_of(a.lane)];
       if (!is_point_to_point(a.kind)) continue;
       const bool operands = lane_of(schedule::Kind::send, a.payload, false) == schedule::Lane::operands_out;
       a.shard = 16 * a.shard + static_cast<int>(a.payload);

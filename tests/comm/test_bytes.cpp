@@ -42,7 +42,7 @@ public:
   void execute(Lane lane) {
     for (const int action : actions_of(rank_, lane)) {
       execute(rank_.actions[action]);
-      memory_[static_cast<std::size_t>(lane)].clear();
+      memory_[index_of(lane)].clear();
     }
   }
 
@@ -64,7 +64,7 @@ private:
 
   void execute(const Action& a) {
     if (!schedule::is_communication(a.kind)) return;
-    auto& memory = memory_[static_cast<std::size_t>(a.lane)];
+    auto& memory = memory_[index_of(a.lane)];
     memory.emplace_back(elements(a));
     auto* const data = reinterpret_cast<std::byte*>(memory.back().data());
     const std::size_t bytes = static_cast<std::size_t>(elements(a)) * bytes_of(scalar(a));

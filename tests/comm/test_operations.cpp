@@ -70,8 +70,7 @@ public:
     for (std::size_t k = 0; k < items_.size(); ++k) {
       const int lane = items_[k].lane;
       const auto push = [&](int at, auto start) {
-        queues[static_cast<std::size_t>(at % lanes)].push_back(
-            [this, k, at, start] { return start(lane_at(at), k); });
+        queues[at % lanes].push_back([this, k, at, start] { return start(lane_at(at), k); });
       };
       if (items_[k].call == Call::send)
         for (const bool send : {true, false})

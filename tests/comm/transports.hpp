@@ -120,7 +120,7 @@ struct Nccl {
     for (std::size_t l = 1; l < lanes.size(); ++l) all[l] = &lanes[l];
     return all;
   }
-  [[nodiscard]] nccl::Queue queue(Lane lane) { return queues()[static_cast<std::size_t>(lane)]; }
+  [[nodiscard]] nccl::Queue queue(Lane lane) { return queues()[index_of(lane)]; }
 
   FakeNccl fake;
   std::array<int, schedule::lanes> lanes{};
@@ -178,9 +178,7 @@ inline schedule::Program program(int ranks, Kind kind = Kind::host) {
   p.ranks.resize(ranks);
   for (int r = 0; r < ranks; ++r)
     for (std::size_t l = 1; l <= communication_lanes; ++l) {
-      if (kind == Kind::nccl && l != static_cast<std::size_t>(Lane::operands) &&
-          l != static_cast<std::size_t>(Lane::operands_in))
-        continue;
+      if (kind == Kind::nccl && l != index_of(Lane::operands) && l != index_of(Lane::operands_in)) continue;
       const auto add = [&](Call call, int peer, int communicator, Payload payload) {
         schedule::Action a;
         a.kind = call, a.lane = static_cast<Lane>(l), a.peer = peer, a.communicator = communicator,

@@ -46,7 +46,7 @@ TEST(Account, WaitingForAPeerThatComputesIsIdleAndTheTransferIsExposed) {
   EXPECT_DOUBLE_EQ(first.idle, 4.5);
   EXPECT_DOUBLE_EQ(first.communication, 2);
   EXPECT_DOUBLE_EQ(second.compute, 2);
-  EXPECT_DOUBLE_EQ(second.exposed[static_cast<std::size_t>(schedule::Traffic::weights)], 2.5)
+  EXPECT_DOUBLE_EQ(second.exposed[index_of(schedule::Traffic::weights)], 2.5)
       << "under way 4 to 6, noticed at 6.5";
   EXPECT_DOUBLE_EQ(second.exposed_total(), 2.5);
   EXPECT_DOUBLE_EQ(second.idle, 4);
@@ -161,11 +161,10 @@ StepSpans as_measured(const Program& program, StepSpans planned) {
     const std::vector<Action>& actions = program.ranks[r].actions;
     for (std::size_t i = 0; i < actions.size(); ++i) {
       std::array<int, schedule::lanes> left = actions[i].waits;
-      left[static_cast<std::size_t>(actions[i].lane)] = 0;
+      left[index_of(actions[i].lane)] = 0;
       double begin = 0;
       for (std::size_t k = 0; k < actions.size(); ++k)
-        if ((actions[k].lane == actions[i].lane && k < i) ||
-            left[static_cast<std::size_t>(actions[k].lane)]-- > 0)
+        if ((actions[k].lane == actions[i].lane && k < i) || left[index_of(actions[k].lane)]-- > 0)
           begin = std::max(begin, planned[r][k].end);
       planned[r][i].begin = begin;  // ends stay as they are
     }
@@ -186,7 +185,7 @@ StepAccount by_moments(const Program& program, const StepSpans& spans) {
       const bool transfer = definition.transfers(r, moment), computing = definition.computes(r, moment);
       if (computing) rank.compute += 1;
       else if (held == nothing) rank.idle += 1;
-      else rank.exposed[static_cast<std::size_t>(held)] += 1;
+      else rank.exposed[held] += 1;
       if (transfer) rank.communication += 1;
       if (transfer && computing) rank.hidden += 1;
     }

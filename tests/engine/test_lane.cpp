@@ -96,7 +96,7 @@ public:
 
 private:
   comm::Transport::Started start(const Action& action) {
-    const unsigned random = random_[static_cast<std::size_t>(action.lane)]();
+    const unsigned random = random_[index_of(action.lane)]();
     if (action.lane == schedule::Lane::compute)
       std::this_thread::sleep_for(std::chrono::microseconds(random % 100));
     if (action.lane == schedule::Lane::compute ||
@@ -113,7 +113,7 @@ private:
 
   void touch(const Action& action) {
     for (const schedule::Access& access : accesses(action, rank_)) {
-      int& content = contents_[static_cast<std::size_t>(access.slot.cls)][access.slot.index];
+      int& content = contents_[index_of(access.slot.cls)][access.slot.index];
       if (access.write) ++content;
       else sum_.fetch_add(content);
     }
@@ -153,7 +153,7 @@ TEST_P(LaneOnQueues, StartsActionsInOrderAndNoneBeforeItsWaitsAreOver) {
     fake.step();
     std::array<std::vector<double>, schedule::lanes> ends;
     for (std::size_t i = 0; i < rank.actions.size(); ++i)
-      ends[static_cast<std::size_t>(rank.actions[i].lane)].push_back(fake.spans()[i].end);
+      ends[index_of(rank.actions[i].lane)].push_back(fake.spans()[i].end);
     for (const std::vector<double>& lane : ends) ASSERT_TRUE(std::ranges::is_sorted(lane)) << "its own order";
     for (std::size_t i = 0; i < rank.actions.size(); ++i)
       for (int l = 0; l < schedule::lanes; ++l) {

@@ -57,7 +57,7 @@ TEST(Arena, BuffersAreThosePlannedAlignedAndApart) {
 
 TEST(Arena, APlanThatAddsUpToLessIsADefect) {
   schedule::Footprint plan = footprint();
-  plan.by_kind[static_cast<std::size_t>(Memory::buffers)] -= 256;
+  plan.by_kind[index_of(Memory::buffers)] -= 256;
   EXPECT_THROW((void)Arena(plan), LogicError);
 }
 

@@ -98,11 +98,11 @@ Reach agreed_reach(MPI_Comm world) {
 }
 
 std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Program& program, Reach reach) {
-  const auto& actions = program.ranks.at(static_cast<std::size_t>(rank_in(world))).actions;
+  const auto& actions = program.ranks.at(rank_in(world)).actions;
   LaneMemories memories;
   for (std::size_t lane = 0; lane < memories.size(); ++lane) {
     if (std::ranges::none_of(actions, [&](const schedule::Action& a) {
-          return static_cast<std::size_t>(a.lane) == lane && is_communication(a.kind);
+          return index_of(a.lane) == lane && is_communication(a.kind);
         }))
       continue;
     const auto pinned = std::make_shared<Pinned>();

@@ -20,17 +20,16 @@ int rank_in(MPI_Comm world, const schedule::Program& program) {
 }
 
 std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm) {
-  const auto ranks = static_cast<std::size_t>(size_of(comm));
+  const int ranks = size_of(comm);
   const int size = static_cast<int>(mine.size());
   std::vector<int> sizes(ranks), starts(ranks);
   check(MPI_Allgather(&size, 1, MPI_INT, sizes.data(), 1, MPI_INT, comm), "gathering texts");
   std::exclusive_scan(sizes.begin(), sizes.end(), starts.begin(), 0);
-  std::string all(static_cast<std::size_t>(starts.back() + sizes.back()), '\0');
+  std::string all(starts.back() + sizes.back(), '\0');
   check(MPI_Allgatherv(mine.data(), size, MPI_CHAR, all.data(), sizes.data(), starts.data(), MPI_CHAR, comm),
         "gathering texts");
   std::vector<std::string> texts;
-  for (std::size_t r = 0; r < ranks; ++r)
-    texts.push_back(all.substr(static_cast<std::size_t>(starts[r]), static_cast<std::size_t>(sizes[r])));
+  for (int r = 0; r < ranks; ++r) texts.push_back(all.substr(starts[r], sizes[r]));
   return texts;
 }
 
@@ -47,7 +46,7 @@ std::string library_version() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
   int length = 0;
   check(MPI_Get_library_version(text.data(), &length), "MPI_Get_library_version");
-  return library_line(std::string(text.data(), static_cast<std::size_t>(length)));
+  return library_line(std::string(text.data(), length));
 }
 
 Environment::Environment(int& argc, char**& argv) : exceptions_(std::uncaught_exceptions()) {
@@ -127,7 +126,7 @@ Job detect(MPI_Comm world) {
         "MPI_Comm_split_type");
   int first = rank_in(world);  // of the node: its name
   check(MPI_Bcast(&first, 1, MPI_INT, 0, node.comm), "MPI_Bcast of the first rank of a node");
-  std::vector<int> firsts(static_cast<std::size_t>(comm::mpi::size_of(world)));
+  std::vector<int> firsts(comm::mpi::size_of(world));
   check(MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, world), "MPI_Allgather of nodes");
   Job job{.nodes = nodes_of(firsts), .hosts = {}, .core_list = {}};
   job.node = job.nodes.group_of(rank_in(world));
@@ -136,8 +135,7 @@ Job detect(MPI_Comm world) {
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
   const std::vector<std::string> names = comm::mpi::gather_texts(name.data(), world);
-  for (int n = 0; n < job.nodes.count(); ++n)
-    job.hosts.push_back(names[static_cast<std::size_t>(job.nodes.first(n))]);
+  for (int n = 0; n < job.nodes.count(); ++n) job.hosts.push_back(names[job.nodes.first(n)]);
 
   const cpu_set_t own = own_cores();
   cpu_set_t all;

@@ -21,7 +21,7 @@ inline void check(int code, std::string_view call) {
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
-  throw Error(fmt::format("{}: {}", call, std::string_view(text.data(), static_cast<std::size_t>(length))));
+  throw Error(fmt::format("{}: {}", call, std::string_view(text.data(), length)));
 }
 
 [[nodiscard]] inline int rank_in(MPI_Comm comm) {

@@ -324,7 +324,7 @@ std::unique_ptr<Operation> make_part(Channel& channel, Kind kind, const Membersh
                                      const Collective& c) {
   const int members = self.size(), position = (self.index - self.root + members) % members;  // from the root
   const auto neighbour = [&](int distance) {
-    return (*self.ranks)[static_cast<std::size_t>((self.index + distance + members) % members)];
+    return (*self.ranks)[(self.index + distance + members) % members];
   };
   const int forwards = kind == Kind::reduce ? -1 : 1;
   Plan plan{.memory = channel.memory.moves,

@@ -27,7 +27,7 @@ namespace {
 /// Tags of collectives start behind those of messages, which are their payloads.
 int collective_tag(std::size_t communicator, Lane lane) {
   constexpr std::size_t first = 64;
-  return static_cast<int>(first + communicator * schedule::lanes + static_cast<std::size_t>(lane));
+  return static_cast<int>(first + communicator * schedule::lanes + index_of(lane));
 }
 
 class MpiTransport final : public Transport {
@@ -55,8 +55,7 @@ public:
   [[nodiscard]] Started start(Lane lane, Kind kind, const Collective& c) override {
     const Membership member = membership_of(communicators_, rank(), lane, kind, c);
     if (member.size() == 1 || c.elements == 0) return nullptr;
-    const int tag = collective_tag(static_cast<std::size_t>(c.communicator), lane);
-    return begin(make_collective(channel(lane), kind, member, tag, c));
+    return begin(make_collective(channel(lane), kind, member, collective_tag(c.communicator, lane), c));
   }
   void cancel() override { cancelled_.store(true); }
 
@@ -67,7 +66,7 @@ private:
     return operation->done() ? nullptr : std::move(operation);
   }
 
-  [[nodiscard]] Channel& channel(Lane lane) { return channels_[static_cast<std::size_t>(lane)]; }
+  [[nodiscard]] Channel& channel(Lane lane) { return channels_[index_of(lane)]; }
 
   /// Whether MPI allows the tags of all communicators.
   void check_tags(MPI_Comm world) const {
@@ -110,7 +109,7 @@ std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Progra
 std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program,
                                           std::span<std::byte> staging) {
   constexpr std::size_t share = 2 * schedule::chunk_bytes;
-  const auto& actions = program.ranks[static_cast<std::size_t>(rank_in(world, program))].actions;
+  const auto& actions = program.ranks[rank_in(world, program)].actions;
   LaneMemories memories;
   for (std::size_t l = 0; l < memories.size(); ++l) {
     const auto lane = static_cast<Lane>(l);

@@ -18,7 +18,7 @@ Lane lane_of(schedule::Payload payload) { return schedule::lane_of(Kind::send, p
 template <class Visit>
 void for_each_message(const schedule::Program& program, const Visit& visit) {
   for (int rank = 0; rank < static_cast<int>(program.ranks.size()); ++rank)
-    for (const Action& a : program.ranks[static_cast<std::size_t>(rank)].actions)
+    for (const Action& a : program.ranks[rank].actions)
       if (is_point_to_point(a.kind))
         visit(a, a.kind == Kind::send ? rank : a.peer, a.kind == Kind::send ? a.peer : rank);
 }
@@ -28,8 +28,8 @@ std::vector<unsigned> colours(const schedule::Program& program, Lane sender) {
   std::vector<std::set<std::size_t>> neighbours(program.ranks.size());
   for_each_message(program, [&](const Action& a, int from, int to) {
     if (lane_of(a.payload) != sender) return;
-    neighbours[static_cast<std::size_t>(from)].insert(static_cast<std::size_t>(to));
-    neighbours[static_cast<std::size_t>(to)].insert(static_cast<std::size_t>(from));
+    neighbours[from].insert(to);
+    neighbours[to].insert(from);
   });
   std::vector<unsigned> colours;
   for (const std::set<std::size_t>& others : neighbours) {  // each gets the first that no neighbour has yet
@@ -53,8 +53,7 @@ std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& progra
     std::map<std::pair<int, unsigned>, std::set<std::pair<int, int>>> links;
     for_each_message(program, [&](const Action& a, int from, int to) {
       if (lane_of(a.payload) != sender) return;
-      const unsigned own = colour[static_cast<std::size_t>(from)],
-                     other = colour[static_cast<std::size_t>(to)];
+      const unsigned own = colour[from], other = colour[to];
       const int bit = std::countr_zero(own ^ other);
       links[{bit, own >> bit & 1U}].insert({from, to});
     });
@@ -69,8 +68,7 @@ std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& progra
     for (const Action& a : rank.actions)
       if (is_collective(a.kind)) collectives[{a.lane, a.communicator}].insert(a.kind);
   for (auto& [call, kinds] : collectives)
-    if (const auto& ranks = program.communicators[static_cast<std::size_t>(call.second)].ranks;
-        ranks.size() > 1)
+    if (const auto& ranks = program.communicators[call.second].ranks; ranks.size() > 1)
       plans.push_back(
           {.lane = call.first, .communicator = call.second, .ranks = ranks, .kinds = std::move(kinds)});
   return plans;
@@ -80,7 +78,7 @@ std::vector<std::vector<int>> rounds(const std::vector<CommunicatorPlan>& plans)
   std::vector<std::vector<int>> rounds;
   std::vector<std::set<int>> busy;  // ranks, by round
   for (int p = 0; p < static_cast<int>(plans.size()); ++p) {
-    const std::vector<int>& ranks = plans[static_cast<std::size_t>(p)].ranks;
+    const std::vector<int>& ranks = plans[p].ranks;
     const auto fits = [&](const std::set<int>& taken) {
       return std::ranges::none_of(ranks, [&](int rank) { return taken.contains(rank); });
     };

@@ -75,8 +75,7 @@ public:
     if (plans.empty()) return;
     const int rank = mpi::rank_in(world);
     for (int number = 0; number < static_cast<int>(plans.size()); ++number)
-      if (const CommunicatorPlan& plan = plans[static_cast<std::size_t>(number)];
-          std::ranges::count(plan.ranks, rank) > 0)
+      if (const CommunicatorPlan& plan = plans[number]; std::ranges::count(plan.ranks, rank) > 0)
         members_.push_back({plan, number});
     const auto limit = Clock::now() + std::chrono::seconds(300);
     const UniqueId id = agreed_id(world, rank, api);
@@ -259,7 +258,7 @@ public:
   void cancel() override { communicators_.cancel(); }
 
 private:
-  [[nodiscard]] Queue queue(Lane lane) const { return queues_[static_cast<std::size_t>(lane)]; }
+  [[nodiscard]] Queue queue(Lane lane) const { return queues_[index_of(lane)]; }
 
   /// One group. If the members' slices are not equal, NCCL has no call for it: a broadcast of each, or a
   /// reduction of each to its member.
@@ -290,8 +289,8 @@ private:
     using enum Kind;
     const int n = self.size(), from_root = (self.index - self.root + n) % n;
     const auto add = [&](int distance, std::int64_t elements) {
-      sent_.add((*self.ranks)[static_cast<std::size_t>((self.index + distance + n) % n)],
-                schedule::traffic_of(c.payload), static_cast<std::uint64_t>(elements) * bytes_of(c.scalar));
+      sent_.add((*self.ranks)[(self.index + distance + n) % n], schedule::traffic_of(c.payload),
+                static_cast<std::uint64_t>(elements) * bytes_of(c.scalar));
     };
     const auto all_but = [&](int member) { return c.elements - slice(c.elements, n, member).count; };
     if (kind == broadcast && from_root < n - 1) add(1, c.elements);
@@ -304,7 +303,7 @@ private:
   /// in one order on all ranks: NCCL connects two ranks when they first talk, waiting for each other, and
   /// that is not to happen in a step.
   void connect(const Member& member, std::byte* scratch, std::size_t lane_bytes) {
-    const auto memory = [&](Lane lane) { return scratch + static_cast<std::size_t>(lane) * lane_bytes; };
+    const auto memory = [&](Lane lane) { return scratch + index_of(lane) * lane_bytes; };
     const Lane caller = member.plan.lane;
     for (const Kind kind : member.plan.kinds)
       collective(member, kind, 0,
