@@ -12,7 +12,7 @@
 
 namespace minitaw::engine {
 
-/// One rank of one case: program, memory, model and lanes. Executes the program's actions (actions.cpp):
+/// One rank of one case: program, memory, model and lanes. Executes the program's actions:
 /// looks up slots and sizes, and calls the model for what is computed and the transport for what moves.
 class Trainer {
 public:
