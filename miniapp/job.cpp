@@ -20,7 +20,6 @@
 #include "comm/mpi/mpi.hpp"
 #include "deck/deck.hpp"
 #include "deck/value.hpp"
-#include "engine/agree.hpp"
 #include "engine/make_transport.hpp"
 #include "engine/memory.hpp"
 #include "kernels/kernels.hpp"

@@ -14,7 +14,6 @@
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "engine/agree.hpp"
 #include "job.hpp"
 #include "record/provenance.hpp"
 #include "record/recorder.hpp"

@@ -10,7 +10,6 @@
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "engine/agree.hpp"
 #include "engine/case_runner.hpp"
 #include "job.hpp"
 #include "verb.hpp"

@@ -4,14 +4,16 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <new>
+#include <string_view>
 #include <thread>
 
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "engine/agree.hpp"
 #include "engine/collect.hpp"
 #include "engine/make_transport.hpp"
 #include "engine/queue.hpp"
@@ -29,6 +31,26 @@ constexpr double affordable_flops = 1e11;
 
 /// Rank 0 writes down what it knows before the others end the job.
 constexpr std::chrono::seconds time_to_record{5};
+
+/// Kokkos and CUDA say it in words.
+bool speaks_of_memory(std::string_view message) {
+  return message.find("failed to allocate") != message.npos || message.find("out of memory") != message.npos;
+}
+
+/// Why `work` has failed: 'i' for an InputError, 'm' for memory, 'o' for all else, then in words; empty if it
+/// has not.
+std::string failure_of(const std::function<void()>& work) {
+  try {
+    work();
+    return {};
+  } catch (const InputError& e) {
+    return std::string("i") + e.what();
+  } catch (const std::bad_alloc&) {
+    return "mout of memory";
+  } catch (const std::exception& e) {
+    return (speaks_of_memory(e.what()) ? "m" : "o") + std::string(e.what());
+  }
+}
 
 /// The ranks have agreed to leave the case.
 struct Left {
@@ -77,6 +99,30 @@ void make_members(MPI_Comm world, int rank, int count, comm::mpi::OwnComm& membe
 }
 
 }  // namespace
+
+void wait_for_all(MPI_Comm comm) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
+  int done = 0;
+  for (auto pause = std::chrono::microseconds(10);;
+       pause = std::min(2 * pause, std::chrono::microseconds(2000))) {
+    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (done != 0) return;
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+void agree(MPI_Comm comm, const std::function<void()>& work) {
+  const std::string mine = failure_of(work);
+  wait_for_all(comm);
+  const std::vector<std::string> all = comm::mpi::gather_texts(mine, comm);
+  const auto first = std::ranges::find_if_not(all, &std::string::empty);
+  if (first == all.end()) return;
+  const std::string words = first->substr(1);
+  if (first->front() == 'i') throw InputError(words);
+  if (first->front() == 'm') throw AgreedOutOfMemory(words);
+  throw AgreedError(words);
+}
 
 CaseRunner::CaseRunner(MPI_Comm world, const RunnerOptions& options)
     : world_(world), options_(options), rank_(comm::mpi::rank_in(world)), ranks_(comm::mpi::size_of(world)),

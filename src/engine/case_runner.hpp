@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 #include "comm/mpi/wait.hpp"
@@ -14,6 +15,25 @@
 #include "record/result.hpp"
 
 namespace minitaw::engine {
+
+/// Something failed on some rank, and every rank knows: the job can go on without it.
+struct AgreedError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Memory ran out on some rank.
+struct AgreedOutOfMemory : AgreedError {
+  using AgreedError::AgreedError;
+};
+
+/// A barrier for ranks that may wait long: they sleep instead of taking the cores of those that still
+/// compute.
+void wait_for_all(MPI_Comm comm);
+
+/// Runs `work` on every rank of `comm` and waits for all. If it fails anywhere, every rank throws what the
+/// lowest failing rank threw: as InputError if it was one there, as AgreedOutOfMemory if memory ran out, else
+/// as AgreedError. Collective; `work` itself must not communicate.
+void agree(MPI_Comm comm, const std::function<void()>& work);
 
 /// Why a case is left before its end.
 enum class Leave { no, case_limit, time_limit, signal };

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "comm/mpi/mpi.hpp"
-#include "engine/agree.hpp"
 #include "engine/queue.hpp"
 #include "topology/devices.hpp"
 
