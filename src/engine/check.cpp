@@ -76,6 +76,69 @@ Tolerance tolerance(const deck::Case& c, const std::string& reference, Tolerance
   return {reference, first, later, 1e-6 + 1e-7 * c.steps};
 }
 
+/// Calls visit(name, values) for every tensor, in the order of gather().
+template <class Tensors, class Visit>
+void for_each_tensor(const model::Layout& layout, Tensors& tensors, const Visit& visit) {
+  for (auto flat = tensors.begin(); const model::Flat* part : layout.parts()) {
+    for (const model::Tensor& t : part->tensors) visit(t.name, std::span(*flat).subspan(t.offset, t.size()));
+    ++flat;
+  }
+}
+
+model::Reference make_model(const deck::Case& c) {
+  const model::Layout layout = model::make_layout(c.shape, {1, 1});
+  return model::Reference(layout, model::initial_weights(layout, c.seed));
+}
+
+std::vector<NamedTensor> named(const model::Layout& layout, const ReferenceTensors& tensors) {
+  std::vector<NamedTensor> result;
+  for_each_tensor(layout, tensors, [&](const std::string& name, std::span<const double> values) {
+    result.push_back({name, {values.begin(), values.end()}});
+  });
+  return result;
+}
+
+/// Gathered tensors in the layout of one rank, whose order they have.
+ReferenceTensors flattened(const model::Layout& layout, const std::vector<NamedTensor>& tensors) {
+  ReferenceTensors result = model::reference_zeros(layout);
+  auto next = tensors.begin();
+  for_each_tensor(layout, result, [&](const std::string& name, std::span<double> values) {
+    if (next == tensors.end() || next->name != name)
+      throw LogicError(fmt::format("engine: {} is not where it was expected", name));
+    std::ranges::copy(next++->values, values.begin());
+  });
+  return result;
+}
+
+Difference compare_weights(const std::vector<NamedTensor>& weights, const model::Reference& model,
+                           double slack) {
+  Difference result;
+  auto next = weights.begin();
+  for_each_tensor(model.layout(), model.weights(),
+                  [&](const std::string& name, std::span<const double> wanted) {
+                    const double error = weight_error(*next++, wanted, model.layout().shape.dtype, slack);
+                    if (is_worse(error, result.worst)) result = {error, name};
+                  });
+  return result;
+}
+
+/// What the references of a case are made of, bytes.
+struct Parts {
+  std::uint64_t arena;  ///< of the serial baseline
+  std::uint64_t tensors =
+      0;  ///< all of the model once, fp32; gathered, they are there twice: flat, and by name
+  std::uint64_t activations = 0;  ///< of the float64 model, whose state is 8 times `tensors`
+};
+
+Parts parts_of(const deck::Case& c) {
+  const deck::Case baseline = serial_case(c);
+  const schedule::Program program = schedule::build(deck::request_of(baseline));
+  const model::Layout layout = model::make_layout(baseline.shape, schedule::cut_of(program));
+  const std::uint64_t arena = schedule::memory(program, layout).front().total();
+  if (!kernels::on_host) return {arena + model::library_estimate(baseline.shape)};
+  return {arena, model::reference_state_bytes(layout) / 8, model::reference_activation_bytes(baseline.shape)};
+}
+
 }  // namespace
 
 std::vector<NamedTensor> gather(const Trainer& trainer, Which which, MPI_Comm comm) {
@@ -232,56 +295,6 @@ std::string reference_key(const deck::Case& c, int steps) {
   return fmt::format("{} steps={}", deck::identity(serial_case(c)), steps);
 }
 
-namespace {
-
-/// Calls visit(name, values) for every tensor, in the order of gather().
-template <class Tensors, class Visit>
-void for_each_tensor(const model::Layout& layout, Tensors& tensors, const Visit& visit) {
-  for (auto flat = tensors.begin(); const model::Flat* part : layout.parts()) {
-    for (const model::Tensor& t : part->tensors) visit(t.name, std::span(*flat).subspan(t.offset, t.size()));
-    ++flat;
-  }
-}
-
-model::Reference make_model(const deck::Case& c) {
-  const model::Layout layout = model::make_layout(c.shape, {1, 1});
-  return model::Reference(layout, model::initial_weights(layout, c.seed));
-}
-
-std::vector<NamedTensor> named(const model::Layout& layout, const ReferenceTensors& tensors) {
-  std::vector<NamedTensor> result;
-  for_each_tensor(layout, tensors, [&](const std::string& name, std::span<const double> values) {
-    result.push_back({name, {values.begin(), values.end()}});
-  });
-  return result;
-}
-
-/// Gathered tensors in the layout of one rank, whose order they have.
-ReferenceTensors flattened(const model::Layout& layout, const std::vector<NamedTensor>& tensors) {
-  ReferenceTensors result = model::reference_zeros(layout);
-  auto next = tensors.begin();
-  for_each_tensor(layout, result, [&](const std::string& name, std::span<double> values) {
-    if (next == tensors.end() || next->name != name)
-      throw LogicError(fmt::format("engine: {} is not where it was expected", name));
-    std::ranges::copy(next++->values, values.begin());
-  });
-  return result;
-}
-
-Difference compare_weights(const std::vector<NamedTensor>& weights, const model::Reference& model,
-                           double slack) {
-  Difference result;
-  auto next = weights.begin();
-  for_each_tensor(model.layout(), model.weights(),
-                  [&](const std::string& name, std::span<const double> wanted) {
-                    const double error = weight_error(*next++, wanted, model.layout().shape.dtype, slack);
-                    if (is_worse(error, result.worst)) result = {error, name};
-                  });
-  return result;
-}
-
-}  // namespace
-
 Reference run_steps(Trainer& trainer, const deck::Case& c, int steps, MPI_Comm comm) {
   std::optional<model::Reference>
       in_double;  // on rank 0; AdamW alone, on the gradients that come from the case
@@ -330,27 +343,6 @@ Reference float64_reference(const deck::Case& any, int steps) {
   }
   return reference;
 }
-
-namespace {
-
-/// What the references of a case are made of, bytes.
-struct Parts {
-  std::uint64_t arena;  ///< of the serial baseline
-  std::uint64_t tensors =
-      0;  ///< all of the model once, fp32; gathered, they are there twice: flat, and by name
-  std::uint64_t activations = 0;  ///< of the float64 model, whose state is 8 times `tensors`
-};
-
-Parts parts_of(const deck::Case& c) {
-  const deck::Case baseline = serial_case(c);
-  const schedule::Program program = schedule::build(deck::request_of(baseline));
-  const model::Layout layout = model::make_layout(baseline.shape, schedule::cut_of(program));
-  const std::uint64_t arena = schedule::memory(program, layout).front().total();
-  if (!kernels::on_host) return {arena + model::library_estimate(baseline.shape)};
-  return {arena, model::reference_state_bytes(layout) / 8, model::reference_activation_bytes(baseline.shape)};
-}
-
-}  // namespace
 
 ReferenceMemory memory_of_check(const deck::Case& c) {
   const Parts p = parts_of(c);

@@ -61,6 +61,19 @@ double offset_of(int rank, MPI_Comm comm, const Now& now) {
   return offset;
 }
 
+constexpr double none = std::numeric_limits<double>::quiet_NaN();
+constexpr std::string_view unavailable = "unavailable: ";
+
+/// Of the lowest rank that has a fault, on all ranks; empty if none has. Says which rank, unless all have
+/// one.
+std::string first_fault(const std::string& fault, MPI_Comm comm) {
+  const std::vector<std::string> faults = comm::mpi::gather_texts(fault, comm);
+  const auto first = std::ranges::find_if_not(faults, &std::string::empty);
+  if (first == faults.end()) return {};
+  const bool all = std::ranges::none_of(faults, &std::string::empty);
+  return all ? *first : fmt::format("rank {}: {}", first - faults.begin(), *first);
+}
+
 }  // namespace
 
 double offset_by_messages(MPI_Comm comm, const Now& now) {
@@ -86,12 +99,6 @@ double clock_offset(MPI_Comm comm) {
   return offset;
 }
 
-namespace {
-
-static_assert(sizeof(Span) == 3 * sizeof(double), "spans travel as doubles");
-
-}  // namespace
-
 TimedSteps::TimedSteps(const schedule::Program& program, int steps, std::size_t most) {
   std::size_t longest = 0;
   for (const schedule::RankProgram& rank : program.ranks) longest = std::max(longest, rank.actions.size());
@@ -107,6 +114,7 @@ void TimedSteps::add(const Executor& executor, double seconds) {
 StepSpans TimedSteps::gather(const schedule::Program& program, int step, MPI_Comm comm) const {
   const Kept& mine = keeps_all_ ? kept_[step] : kept_.back();
   const std::vector<double> started = gather_all(mine.started + clock_offset(comm), comm, "gathering starts");
+  static_assert(sizeof(Span) == 3 * sizeof(double), "spans travel as doubles");
   // One rank after the other: together they may be more doubles than an int can count.
   const auto doubles = [](const std::vector<Span>& spans) { return static_cast<int>(3 * spans.size()); };
   if (rank_in(comm) != 0) {
@@ -125,23 +133,6 @@ StepSpans TimedSteps::gather(const schedule::Program& program, int step, MPI_Com
       for (double* time : {&span.ready, &span.begin, &span.end}) *time += started[r] - first;
   return all;
 }
-
-namespace {
-
-constexpr double none = std::numeric_limits<double>::quiet_NaN();
-constexpr std::string_view unavailable = "unavailable: ";
-
-/// Of the lowest rank that has a fault, on all ranks; empty if none has. Says which rank, unless all have
-/// one.
-std::string first_fault(const std::string& fault, MPI_Comm comm) {
-  const std::vector<std::string> faults = comm::mpi::gather_texts(fault, comm);
-  const auto first = std::ranges::find_if_not(faults, &std::string::empty);
-  if (first == faults.end()) return {};
-  const bool all = std::ranges::none_of(faults, &std::string::empty);
-  return all ? *first : fmt::format("rank {}: {}", first - faults.begin(), *first);
-}
-
-}  // namespace
 
 StepMeter::StepMeter(meters::Meter* meter)
     : meter_(meter), fault_(meter == nullptr ? "no NVIDIA device" : meter->fault()), before_(none) {

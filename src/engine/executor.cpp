@@ -21,6 +21,14 @@ void complete(const comm::Transport::Started& transfer) {
     if (!transfer->advance()) std::this_thread::sleep_for(std::chrono::microseconds(20));
 }
 
+/// Linux lengthens sleeps by 50 microseconds to save wake-ups: more than twice what the shortest waits ask
+/// for, and a collective waits for every piece.
+void sleep_exactly() {
+#if defined(__linux__)
+  prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // nanoseconds
+#endif
+}
+
 }  // namespace
 
 Lane::Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& progress,
@@ -148,18 +156,6 @@ void Lane::read(std::vector<Span>& spans) const {
   for (std::size_t i = 0; i < actions_.size(); ++i)
     spans[actions_[i].index] = queue().span(static_cast<int>(i));
 }
-
-namespace {
-
-/// Linux lengthens sleeps by 50 microseconds to save wake-ups: more than twice what the shortest waits ask
-/// for, and a collective waits for every piece.
-void sleep_exactly() {
-#if defined(__linux__)
-  prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // nanoseconds
-#endif
-}
-
-}  // namespace
 
 Executor::Executor(const schedule::Program& program, int rank, const Start& start, comm::Transport& transport,
                    const StepOptions& options)

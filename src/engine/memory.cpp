@@ -16,6 +16,9 @@ namespace minitaw::engine {
 
 namespace {
 
+using schedule::Memory;
+using schedule::SlotClass;
+
 /// The number in a file of a control group; nothing for "max" or without the file.
 std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
   std::uint64_t value = 0;
@@ -48,28 +51,6 @@ std::uint64_t free_on_node() {
   return std::numeric_limits<std::uint64_t>::max();
 }
 
-}  // namespace
-
-void reset_peak_memory() {
-  std::ofstream("/proc/self/clear_refs") << "5";  // 5: forget the high-water mark (man 5 proc)
-}
-
-std::uint64_t peak_memory() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * 1024;
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
-}
-
-std::uint64_t available_memory() { return std::min(free_on_node(), left_in_groups()); }
-
-namespace {
-
-using schedule::Memory;
-using schedule::SlotClass;
-
 /// Of every buffer; Kokkos keeps 128 bytes of its own before what it hands out.
 constexpr std::size_t alignment = 256;
 
@@ -87,6 +68,21 @@ void zero(model::Buffer buffer) {
 }
 
 }  // namespace
+
+void reset_peak_memory() {
+  std::ofstream("/proc/self/clear_refs") << "5";  // 5: forget the high-water mark (man 5 proc)
+}
+
+std::uint64_t peak_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * 1024;
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+}
+
+std::uint64_t available_memory() { return std::min(free_on_node(), left_in_groups()); }
 
 Arena::Arena(const schedule::Footprint& footprint)
     : memory_(Kokkos::view_alloc(model::ExecutionSpace{}, Kokkos::WithoutInitializing, "minitaw::arena"),
