@@ -48,6 +48,16 @@ std::string line_of(const std::filesystem::path& file) {
   return line;
 }
 
+/// Ranks that the launcher (mpiexec, srun) says belong to one job; 0 if it says nothing. An mpiexec inside a
+/// Slurm step is the one who starts the ranks, so its word comes first.
+int announced_ranks() {
+  // MPICH's mpiexec and srun --mpi=pmi2; Open MPI's mpiexec; srun whatever its --mpi (a batch script has
+  // none)
+  for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"})
+    if (const char* text = std::getenv(name); text != nullptr && std::atoi(text) > 0) return std::atoi(text);
+  return 0;
+}
+
 }  // namespace
 
 std::string ranges_text(std::span<const int> numbers) {
@@ -124,14 +134,6 @@ int active_ports(const std::string& folder) {
 int network_adapters() {
   if (std::getenv("MINITAW_SHAPED_LINKS") != nullptr) return 1;  // the machine's own are not theirs
   return std::max(1, active_ports("/sys/class/infiniband"));
-}
-
-int announced_ranks() {
-  // MPICH's mpiexec and srun --mpi=pmi2; Open MPI's mpiexec; srun whatever its --mpi (a batch script has
-  // none)
-  for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"})
-    if (const char* text = std::getenv(name); text != nullptr && std::atoi(text) > 0) return std::atoi(text);
-  return 0;
 }
 
 void require_launched_together(int ranks) {

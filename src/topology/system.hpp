@@ -28,12 +28,6 @@ namespace minitaw::topology {
 [[nodiscard]] std::string distribution(std::istream& os_release);
 [[nodiscard]] int active_ports(const std::string& folder);
 
-// What the program that started the ranks (mpiexec, srun) says about them in the environment.
-
-/// Ranks that the launcher says belong to one job; 0 if it says nothing. An mpiexec inside a Slurm step is
-/// the one who starts the ranks, so its word comes first.
-[[nodiscard]] int announced_ranks();
-
 /// Where srun and the MPI library do not speak the same PMI, each rank finds itself alone and would run the
 /// whole deck. Throws InputError if MPI knows only one rank, but the launcher has started several as one job.
 void require_launched_together(int ranks);

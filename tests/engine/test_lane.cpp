@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <random>
 #include <stdexcept>
@@ -45,12 +46,8 @@ TEST(Progress, AFailureWakesWaitersAndKeepsTheFirstReason) {
   progress.submitted(schedule::Lane::gradients_in, 1);
   waiter.join();
   EXPECT_THROW(progress.wait(schedule::Lane::gradients_in, 1), Stopped);
-  try {
-    progress.rethrow_if_failed();
-    FAIL() << "must throw";
-  } catch (const std::runtime_error& e) {
-    EXPECT_STREQ(e.what(), "first");
-  }
+  EXPECT_THAT([&] { progress.rethrow_if_failed(); },
+              testing::ThrowsMessage<std::runtime_error>(testing::StrEq("first")));
 }
 
 using schedule::Action;
@@ -308,12 +305,8 @@ TEST(Executor, AFailureEndsTheStepAndSaysWhy) {
   };
   comm::SoloTransport solo;
   Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
-  try {
-    (void)executor.step();
-    FAIL() << "must throw";
-  } catch (const std::runtime_error& error) {
-    EXPECT_STREQ(error.what(), "the wire is cut");
-  }
+  EXPECT_THAT([&] { (void)executor.step(); },
+              testing::ThrowsMessage<std::runtime_error>(testing::StrEq("the wire is cut")));
 }
 
 }  // namespace

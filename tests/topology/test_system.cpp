@@ -96,7 +96,6 @@ struct Launcher : testing::Test {
 };
 
 TEST_F(Launcher, NobodySaysAnything) {
-  EXPECT_EQ(announced_ranks(), 0);
   require_launched_together(5);
   say("SLURM_NTASKS", "8");  // of the allocation, not of a step: a batch script starts a program of one rank
   for (const char* text : {"", "many", "-3", "0"}) {
@@ -108,13 +107,10 @@ TEST_F(Launcher, NobodySaysAnything) {
 TEST_F(Launcher, RanksOfSrunThatAreAloneAreRefused) {
   say("SLURM_STEP_NUM_TASKS", "6");
   require_launched_together(6);
-  try {
-    require_launched_together(1);
-    FAIL() << "accepted";
-  } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("6 ranks"), testing::HasSubstr("--mpi=pmi2"),
-                                             testing::Not(testing::HasSubstr("\n"))));
-  }
+  EXPECT_THAT([] { require_launched_together(1); },
+              testing::ThrowsMessage<InputError>(testing::AllOf(testing::HasSubstr("6 ranks"),
+                                                                testing::HasSubstr("--mpi=pmi2"),
+                                                                testing::Not(testing::HasSubstr("\n")))));
 }
 
 TEST_F(Launcher, OneRankOfAnMpiexecInALargerStepIsFine) {
