@@ -140,30 +140,6 @@ void add_ring(ByteMatrix& matrix, const Action& a, const std::vector<int>& ring,
   }
 }
 
-}  // namespace
-
-ByteMatrix bytes(const Program& program, const model::Layout& layout) {
-  ByteMatrix matrix(static_cast<int>(program.ranks.size()));
-  for (int r = 0; r < matrix.ranks(); ++r)
-    for (const Action& a : program.ranks[r].actions) {
-      if (a.kind != Kind::send && !is_collective(a.kind)) continue;
-      const std::int64_t elements = moved(a, layout).count;
-      const std::size_t each = element_bytes(a.slots[0].cls, layout.shape.dtype);
-      if (a.kind == Kind::send) {
-        matrix.add(r, a.peer, traffic_of(a.payload), elements * each);
-        continue;
-      }
-      // Once per collective: at its root, or at the first member.
-      const std::vector<int>& ring = program.communicators[a.communicator].ranks;
-      if (r != (is_rooted(a.kind) ? a.peer : ring.front())) continue;
-      if (is_rooted(a.kind)) add_chain(matrix, a, ring, elements * each);
-      else add_ring(matrix, a, ring, elements, each);
-    }
-  return matrix;
-}
-
-namespace {
-
 constexpr std::size_t arena_alignment = 256;
 
 std::size_t rounded(std::size_t bytes) {
@@ -172,10 +148,6 @@ std::size_t rounded(std::size_t bytes) {
 
 std::size_t optimiser_bytes(std::int64_t elements, const model::Layout& layout) {
   return rounded(model::optimiser_bytes(layout.shape.dtype, elements));
-}
-
-bool is_reducing(Kind kind) {
-  return kind == Kind::reduce || kind == Kind::reduce_scatter || kind == Kind::all_reduce;
 }
 
 /// Bytes of what an action that works on `shard` has in a slot of this class.
@@ -220,6 +192,26 @@ Footprint footprint_of(const Program& program, int number, const model::Layout& 
 }
 
 }  // namespace
+
+ByteMatrix bytes(const Program& program, const model::Layout& layout) {
+  ByteMatrix matrix(static_cast<int>(program.ranks.size()));
+  for (int r = 0; r < matrix.ranks(); ++r)
+    for (const Action& a : program.ranks[r].actions) {
+      if (a.kind != Kind::send && !is_collective(a.kind)) continue;
+      const std::int64_t elements = moved(a, layout).count;
+      const std::size_t each = element_bytes(a.slots[0].cls, layout.shape.dtype);
+      if (a.kind == Kind::send) {
+        matrix.add(r, a.peer, traffic_of(a.payload), elements * each);
+        continue;
+      }
+      // Once per collective: at its root, or at the first member.
+      const std::vector<int>& ring = program.communicators[a.communicator].ranks;
+      if (r != (is_rooted(a.kind) ? a.peer : ring.front())) continue;
+      if (is_rooted(a.kind)) add_chain(matrix, a, ring, elements * each);
+      else add_ring(matrix, a, ring, elements, each);
+    }
+  return matrix;
+}
 
 Memory memory_of(SlotClass cls) {
   using enum Memory;

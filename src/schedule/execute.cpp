@@ -130,12 +130,6 @@ private:
   Matching result_;
 };
 
-}  // namespace
-
-Matching match(const Program& program) { return Matcher(program).run(); }
-
-namespace {
-
 /// Where a lane of a rank stands: actions before `next` are finished.
 struct LaneState {
   std::vector<std::int32_t> actions;
@@ -244,6 +238,8 @@ private:
 };
 
 }  // namespace
+
+Matching match(const Program& program) { return Matcher(program).run(); }
 
 void execute(const Program& program, Listener& listener) { Execution(program, listener).run(); }
 

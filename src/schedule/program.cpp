@@ -52,6 +52,27 @@ constexpr std::array<std::string_view, lanes> lane_names = {
     "compute", "operands", "operands_in", "operands_out", "gradients", "gradients_in", "gradients_out"};
 constexpr std::array<char, slot_classes> slot_letters = {'h', 't', 'w', 'g', 'c', 'a', 'b', 'x', 'e', 'f'};
 
+void append_rank(std::string& text, const Program& program, int rank) {
+  const RankProgram& r = program.ranks[rank];
+  const auto out = std::back_inserter(text);
+  fmt::format_to(out, "rank {} slots", rank);
+  for (int c = 0; c < slot_classes; ++c)
+    if (r.slots[c] > 0) fmt::format_to(out, " {}{}", letter_of(static_cast<SlotClass>(c)), r.slots[c]);
+  if (program.owned_slices > 1) fmt::format_to(out, " slice {}", r.slice);
+  if (r.embeddings_slice >= 0) fmt::format_to(out, " embeddings {}", r.embeddings_slice);
+  fmt::format_to(out, " owned{}{}\n", r.owned_shards.empty() ? "" : " ", fmt::join(r.owned_shards, " "));
+  for (const Action& a : r.actions) {
+    fmt::format_to(out, "{:>4} {:<13} {}", a.tick, name_of(a.lane), to_text(a, program));
+    const char* separator = " after ";
+    for (int l = 0; l < lanes; ++l)
+      if (a.waits[l] > 0) {
+        fmt::format_to(out, "{}{}:{}", separator, name_of(static_cast<Lane>(l)), a.waits[l]);
+        separator = " ";
+      }
+    text += "\n";
+  }
+}
+
 }  // namespace
 
 Progress later(const Progress& a, const Progress& b) {
@@ -142,31 +163,6 @@ std::vector<int> micro_batches_of(const RankProgram& rank) {
   result.erase(std::ranges::unique(result).begin(), result.end());
   return result;
 }
-
-namespace {
-
-void append_rank(std::string& text, const Program& program, int rank) {
-  const RankProgram& r = program.ranks[rank];
-  const auto out = std::back_inserter(text);
-  fmt::format_to(out, "rank {} slots", rank);
-  for (int c = 0; c < slot_classes; ++c)
-    if (r.slots[c] > 0) fmt::format_to(out, " {}{}", letter_of(static_cast<SlotClass>(c)), r.slots[c]);
-  if (program.owned_slices > 1) fmt::format_to(out, " slice {}", r.slice);
-  if (r.embeddings_slice >= 0) fmt::format_to(out, " embeddings {}", r.embeddings_slice);
-  fmt::format_to(out, " owned{}{}\n", r.owned_shards.empty() ? "" : " ", fmt::join(r.owned_shards, " "));
-  for (const Action& a : r.actions) {
-    fmt::format_to(out, "{:>4} {:<13} {}", a.tick, name_of(a.lane), to_text(a, program));
-    const char* separator = " after ";
-    for (int l = 0; l < lanes; ++l)
-      if (a.waits[l] > 0) {
-        fmt::format_to(out, "{}{}:{}", separator, name_of(static_cast<Lane>(l)), a.waits[l]);
-        separator = " ";
-      }
-    text += "\n";
-  }
-}
-
-}  // namespace
 
 std::string to_text(const Action& a, const Program& program) {
   std::string line{name_of(a.kind)};

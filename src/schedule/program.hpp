@@ -127,6 +127,9 @@ struct Action {
 [[nodiscard]] constexpr bool is_point_to_point(Kind kind) { return kind == Kind::send || kind == Kind::recv; }
 [[nodiscard]] constexpr bool is_collective(Kind kind) { return kind >= Kind::broadcast; }
 [[nodiscard]] constexpr bool is_rooted(Kind kind) { return kind == Kind::broadcast || kind == Kind::reduce; }
+[[nodiscard]] constexpr bool is_reducing(Kind kind) {
+  return kind == Kind::reduce || kind == Kind::reduce_scatter || kind == Kind::all_reduce;
+}
 [[nodiscard]] constexpr bool is_communication(Kind kind) { return kind >= Kind::send; }
 [[nodiscard]] constexpr bool of_embeddings(Payload payload) {
   return payload == Payload::embeddings || payload == Payload::embeddings_gradient;

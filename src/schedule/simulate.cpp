@@ -69,44 +69,8 @@ private:
   std::vector<std::array<std::vector<double>, lanes>> finished_;  ///< ends of each lane's actions, in order
 };
 
-}  // namespace
-
-std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs) {
-  try {
-    Stopwatch stopwatch(program, costs);
-    detail::execute(program, stopwatch);
-    return std::move(stopwatch).spans();
-  } catch (const detail::Refusal& refusal) {
-    throw LogicError("this program cannot be simulated: " + refusal.violation.message);
-  }
-}
-
-namespace {
-
 /// Sums of times may differ in their last digits.
 double rest(double part, double whole) { return whole > 0 ? std::max(0.0, 1 - part / whole) : 0; }
-
-}  // namespace
-
-double Idle::share() const {
-  return rest(std::accumulate(busy.begin(), busy.end(), 0.0), seconds * static_cast<double>(busy.size()));
-}
-
-double Idle::share(int rank) const { return rest(busy[rank], seconds); }
-
-Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans) {
-  Idle result;
-  for (std::size_t r = 0; r < spans.size(); ++r) {
-    double& busy = result.busy.emplace_back(0);
-    for (std::size_t i = 0; i < spans[r].size(); ++i) {
-      result.seconds = std::max(result.seconds, spans[r][i].end);
-      if (program.ranks[r].actions[i].lane == Lane::compute) busy += spans[r][i].end - spans[r][i].begin;
-    }
-  }
-  return result;
-}
-
-namespace {
 
 using model::Layout;
 
@@ -171,6 +135,34 @@ double rounds(const Action& a, const Program& program) {
 }
 
 }  // namespace
+
+std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs) {
+  try {
+    Stopwatch stopwatch(program, costs);
+    detail::execute(program, stopwatch);
+    return std::move(stopwatch).spans();
+  } catch (const detail::Refusal& refusal) {
+    throw LogicError("this program cannot be simulated: " + refusal.violation.message);
+  }
+}
+
+double Idle::share() const {
+  return rest(std::accumulate(busy.begin(), busy.end(), 0.0), seconds * static_cast<double>(busy.size()));
+}
+
+double Idle::share(int rank) const { return rest(busy[rank], seconds); }
+
+Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans) {
+  Idle result;
+  for (std::size_t r = 0; r < spans.size(); ++r) {
+    double& busy = result.busy.emplace_back(0);
+    for (std::size_t i = 0; i < spans[r].size(); ++i) {
+      result.seconds = std::max(result.seconds, spans[r][i].end);
+      if (program.ranks[r].actions[i].lane == Lane::compute) busy += spans[r][i].end - spans[r][i].begin;
+    }
+  }
+  return result;
+}
 
 double flops(const Action& action, const Layout& layout) {
   const model::Shape& shape = layout.shape;

@@ -115,10 +115,7 @@ std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Progra
     const auto lane = static_cast<Lane>(l);
     Memory& sums = memories[l].sums;
     sums.ahead = 2;
-    const auto reduces = [&](const schedule::Action& a) {
-      return a.lane == lane &&
-             (a.kind == Kind::reduce || a.kind == Kind::reduce_scatter || a.kind == Kind::all_reduce);
-    };
+    const auto reduces = [&](const schedule::Action& a) { return a.lane == lane && is_reducing(a.kind); };
     if (std::ranges::none_of(actions, reduces)) continue;
     if (staging.size() < share)
       throw LogicError(fmt::format("{} bytes of staging memory are left for lane {}, which needs {}",
