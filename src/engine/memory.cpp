@@ -8,6 +8,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <sys/resource.h>
 
 #include "base/error.hpp"
@@ -25,13 +26,16 @@ std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
   return std::ifstream(file) >> value ? std::optional(value) : std::nullopt;
 }
 
-/// "/system.slice/job_7", the group of this process below the root.
-std::string own_group() {
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);)
-    if (line.starts_with("0::")) return line.substr(3);
-  return "/";
+/// What stands behind `key` in a file of the kernel, in the first line that begins with it.
+std::optional<std::string> entry_of(const char* file, std::string_view key) {
+  std::ifstream lines(file);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(key)) return line.substr(key.size());
+  return std::nullopt;
 }
+
+/// "/system.slice/job_7", the group of this process below the root.
+std::string own_group() { return entry_of("/proc/self/cgroup", "0::").value_or("/"); }
 
 std::uint64_t left_in_groups() {
   std::uint64_t left = std::numeric_limits<std::uint64_t>::max();
@@ -45,10 +49,8 @@ std::uint64_t left_in_groups() {
 }
 
 std::uint64_t free_on_node() {
-  std::ifstream info("/proc/meminfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("MemAvailable:")) return std::stoull(line.substr(13)) * 1024;
-  return std::numeric_limits<std::uint64_t>::max();
+  const auto kib = entry_of("/proc/meminfo", "MemAvailable:");
+  return kib ? std::stoull(*kib) * 1024 : std::numeric_limits<std::uint64_t>::max();
 }
 
 /// Of every buffer; Kokkos keeps 128 bytes of its own before what it hands out.
@@ -74,9 +76,7 @@ void reset_peak_memory() {
 }
 
 std::uint64_t peak_memory() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
-    if (line.starts_with("VmHWM:")) return std::stoull(line.substr(6)) * 1024;
+  if (const auto kib = entry_of("/proc/self/status", "VmHWM:")) return std::stoull(*kib) * 1024;
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;

@@ -36,20 +36,20 @@ std::optional<double> prefix(std::string_view text) {
 
 /// The number in "10 Gbit/s", or what is wrong with it.
 double quantity(std::string_view text, const Dimension& dimension, bool zero) {
+  const auto wrong = [&](const char* what) {
+    return InputError(fmt::format("{}; write for example \"{}\"", what, dimension.example));
+  };
   double value = 0;
   const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc() || !std::isfinite(value))
-    throw InputError(
-        fmt::format("does not begin with a number; write for example \"{}\"", dimension.example));
-  std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
+  if (code != std::errc() || !std::isfinite(value)) throw wrong("does not begin with a number");
+  std::string_view unit(rest, text.data() + text.size() - rest);
   while (unit.starts_with(' ')) unit.remove_prefix(1);
   if (value < 0 || (value == 0 && !zero)) throw InputError(zero ? "is below zero" : "is not above zero");
   for (const auto& [name, factor] : dimension.units)
     if (unit.ends_with(name))
       if (const auto scale = prefix(unit.substr(0, unit.size() - name.size())))
         return value * *scale * factor;
-  if (unit.empty()) throw InputError(fmt::format("has no unit; write for example \"{}\"", dimension.example));
-  throw InputError(fmt::format("has a unit that does not fit; write for example \"{}\"", dimension.example));
+  throw wrong(unit.empty() ? "has no unit" : "has a unit that does not fit");
 }
 
 /// A table of the file; it remembers which keys were asked for, so that the others are found out.

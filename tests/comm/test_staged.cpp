@@ -1,8 +1,6 @@
 // What only the transport over MPI has: slots, their number, and pieces that go round them; how it waits.
 #include <gtest/gtest.h>
 
-#include <array>
-
 #include "base/error.hpp"
 #include "comm/mpi/wait.hpp"
 #include "transports.hpp"

@@ -10,8 +10,6 @@
 #include <future>
 #include <memory>
 #include <random>
-#include <set>
-#include <string>
 #include <thread>
 #include <vector>
 

@@ -1,6 +1,5 @@
 #include <fstream>
 #include <gtest/gtest.h>
-#include <numeric>
 #include <string>
 #include <sys/resource.h>
 #include <vector>

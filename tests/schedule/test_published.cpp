@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "model/plan.hpp"
 #include "schedule/account.hpp"
 #include "schedule/shapes.hpp"
