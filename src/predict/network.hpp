@@ -67,7 +67,7 @@ public:
   /// So many seconds of one of the processors that the rank shares with others; work that is `first` takes a
   /// processor from all other work, as interrupts and threads that wake up do.
   void work(int rank, double seconds, Done done, bool first = false) {
-    const auto node = static_cast<std::size_t>(machine_.one_machine ? 0 : machine_.node_of(rank));
+    const int node = machine_.one_machine ? 0 : machine_.node_of(rank);
     const sg::ExecPtr exec = sg::Exec::init();
     exec->set_flops_amount(seconds * processor_speed)
         ->set_priority(first ? 1000 : 1)
@@ -149,14 +149,11 @@ private:
   }
 
   [[nodiscard]] sg::NetZone* dragonfly(sg::NetZone& root, const std::string& name, unsigned count) const {
-    const auto pair = [](int a, int b) {
-      return std::pair(static_cast<unsigned>(a), static_cast<unsigned>(b));
-    };
     const int routers = machine_.dragonfly_groups * machine_.chassis * machine_.routers;
-    const unsigned each = (count + static_cast<unsigned>(routers) - 1) / static_cast<unsigned>(routers);
-    return root.add_netzone_dragonfly(name, pair(machine_.dragonfly_groups, machine_.group_links),
-                                      pair(machine_.chassis, machine_.chassis_links),
-                                      pair(machine_.routers, machine_.router_links), each, machine_.rate,
+    const unsigned each = (count + routers - 1) / routers;
+    return root.add_netzone_dragonfly(name, std::pair(machine_.dragonfly_groups, machine_.group_links),
+                                      std::pair(machine_.chassis, machine_.chassis_links),
+                                      std::pair(machine_.routers, machine_.router_links), each, machine_.rate,
                                       machine_.latency, sg::Link::SharingPolicy::SPLITDUPLEX);
   }
 

@@ -208,7 +208,7 @@ private:
     const bool chain = a.kind == Kind::broadcast || a.kind == Kind::reduce;
     const double rounds = chain ? 1 : (a.kind == Kind::all_reduce ? 2.0 : 1.0) * (n - 1) / n;
     const int root = chain ? static_cast<int>(std::ranges::find(members, a.peer) - members.begin()) : 0;
-    const auto member = [&](int i) { return members[static_cast<std::size_t>(root + i) % members.size()]; };
+    const auto member = [&](int i) { return members[(root + i) % members.size()]; };
     double slowest = machine_.inside_rate, longest = machine_.inside_latency;
     for (int i = 0; i < (copies ? 1 : chain ? n - 1 : n); ++i) {
       int from = member(i), to = member(i + 1);
