@@ -26,18 +26,14 @@ constexpr bool have_nccl = true;
 constexpr bool have_nccl = false;
 #endif
 
-void require_nccl(bool shared_devices) {
+/// Whether `wanted` ("auto", "mpi" or "nccl") means NCCL here. A rank that is alone needs it only if asked
+/// for. Throws InputError where it is wanted and cannot be had.
+bool use_nccl(const std::string& wanted, std::size_t ranks, bool shared_devices) {
+  if (wanted != "nccl") return wanted == "auto" && have_nccl && !shared_devices && ranks > 1;
   if (!have_nccl) throw InputError("transport = nccl: this build has no NCCL; use transport = mpi or auto");
   // NCCL_HOSTID makes ranks of one node look like several: who sets it wants to see what happens.
   if (shared_devices && std::getenv("NCCL_HOSTID") == nullptr)
     throw InputError("transport = nccl: NCCL refuses ranks that share a device; use transport = mpi or auto");
-}
-
-/// Whether `wanted` ("auto", "mpi" or "nccl") means NCCL here. A rank that is alone needs it only if asked
-/// for.
-bool use_nccl(const std::string& wanted, std::size_t ranks, bool shared_devices) {
-  if (wanted != "nccl") return wanted == "auto" && have_nccl && !shared_devices && ranks > 1;
-  require_nccl(shared_devices);
   return true;
 }
 
@@ -79,7 +75,7 @@ std::unique_ptr<comm::Transport> make_transport(const std::string& wanted, const
 }
 
 void require_transport(const std::string& wanted, bool shared_devices) {
-  if (wanted == "nccl") require_nccl(shared_devices);
+  (void)use_nccl(wanted, 1, shared_devices);
 }
 
 std::uint64_t communicator_bytes([[maybe_unused]] MPI_Comm world, [[maybe_unused]] bool shared_devices) {
