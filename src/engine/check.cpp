@@ -124,9 +124,8 @@ Difference compare_weights(const std::vector<NamedTensor>& weights, const model:
 
 /// What the references of a case are made of, bytes.
 struct Parts {
-  std::uint64_t arena;  ///< of the serial baseline
-  std::uint64_t tensors =
-      0;  ///< all of the model once, fp32; gathered, they are there twice: flat, and by name
+  std::uint64_t arena;            ///< of the serial baseline
+  std::uint64_t tensors = 0;      ///< all of the model once, fp32; gathered, there twice: flat, and by name
   std::uint64_t activations = 0;  ///< of the float64 model, whose state is 8 times `tensors`
 };
 

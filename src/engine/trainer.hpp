@@ -12,8 +12,8 @@
 
 namespace minitaw::engine {
 
-/// One rank of one case: program, memory, model and lanes. Executes the program's actions:
-/// looks up slots and sizes, and calls the model for what is computed and the transport for what moves.
+/// One rank of one case: program, memory, model and lanes. Executes the program's actions: looks up slots and
+/// sizes, and calls the model for what is computed and the transport for what moves.
 class Trainer {
 public:
   /// Throws InputError for a case that cannot be built, LogicError if its program is not valid.
