@@ -26,21 +26,6 @@ struct Add {
   }
 };
 
-}  // namespace
-
-template <class E>
-void add(const ExecutionSpace& exec, Vector<float> total, VectorIn<E> contribution, bool accumulate) {
-  const auto run = [&](auto adds) {
-    flat_for<E>("minitaw::add", exec, static_cast<std::int64_t>(total.extent(0)),
-                {total.data(), contribution.data()}, Add<E, adds>{total.data(), contribution.data()});
-  };
-  accumulate ? run(std::true_type()) : run(std::false_type());
-}
-
-MINITAW_INSTANTIATE(add)
-
-namespace {
-
 /// The master weights; with `rounded` also their copy in the compute type.
 template <class E, bool rounded>
 struct Update {
@@ -70,27 +55,6 @@ struct Update {
     w -= step.learning_rate * (direction + step.decay * w);
   }
 };
-
-}  // namespace
-
-template <class E>
-void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
-           Vector<float> moment2, Vector<const float> gradient, const AdamWStep& step) {
-  const auto run = [&](auto rounded) {
-    flat_for<E>("minitaw::adamw", exec, static_cast<std::int64_t>(weights.extent(0)),
-                {weights.data(), master.data(), moment1.data(), moment2.data(), gradient.data()},
-                Update<E, rounded>{weights.data(), master.data(), moment1.data(), moment2.data(),
-                                   gradient.data(), step});
-  };
-  if constexpr (std::is_same_v<E, float>)
-    if (weights.data() == master.data())
-      return run(std::false_type());  // one array: the loop stays vector code
-  run(std::true_type());
-}
-
-MINITAW_INSTANTIATE(adamw)
-
-namespace {
 
 /// A thread draws a run of blocks of four numbers, all of them at each step of the generator: on a host loops
 /// over them are vector code, a device's thread has one block.
@@ -137,6 +101,30 @@ struct Run {
 }  // namespace
 
 template <class E>
+void add(const ExecutionSpace& exec, Vector<float> total, VectorIn<E> contribution, bool accumulate) {
+  const auto run = [&](auto adds) {
+    flat_for<E>("minitaw::add", exec, static_cast<std::int64_t>(total.extent(0)),
+                {total.data(), contribution.data()}, Add<E, adds>{total.data(), contribution.data()});
+  };
+  accumulate ? run(std::true_type()) : run(std::false_type());
+}
+
+template <class E>
+void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
+           Vector<float> moment2, Vector<const float> gradient, const AdamWStep& step) {
+  const auto run = [&](auto rounded) {
+    flat_for<E>("minitaw::adamw", exec, static_cast<std::int64_t>(weights.extent(0)),
+                {weights.data(), master.data(), moment1.data(), moment2.data(), gradient.data()},
+                Update<E, rounded>{weights.data(), master.data(), moment1.data(), moment2.data(),
+                                   gradient.data(), step});
+  };
+  if constexpr (std::is_same_v<E, float>)
+    if (weights.data() == master.data())
+      return run(std::false_type());  // one array: the loop stays vector code
+  run(std::true_type());
+}
+
+template <class E>
 void uniform(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, std::int64_t first,
              const UniformRow& row) {
   using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
@@ -147,6 +135,8 @@ void uniform(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master
                        Run<E>{weights.data(), master.data(), count, row, first});
 }
 
+MINITAW_INSTANTIATE(add)
+MINITAW_INSTANTIATE(adamw)
 MINITAW_INSTANTIATE(uniform)
 
 }  // namespace minitaw::kernels

@@ -30,6 +30,16 @@ struct Layout {
   }
 };
 
+/// With the file that the product comes from: the vendor, where the library itself does not say.
+[[maybe_unused]] std::string blas_version() {
+  const std::string version = openblas_get_config ? openblas_get_config() : "of unknown version";
+  Dl_info info{};
+  void* const product = dlsym(RTLD_DEFAULT, "sgemm_");
+  if (product == nullptr || dladdr(product, &info) == 0 || info.dli_fname == nullptr) return version;
+  const std::string path = info.dli_fname;
+  return version + " (" + path.substr(path.rfind('/') + 1) + ")";
+}
+
 }  // namespace
 
 void require_one_layout() {
@@ -75,20 +85,6 @@ std::size_t library_bytes() {
   return 0;
 #endif
 }
-
-namespace {
-
-/// With the file that the product comes from: the vendor, where the library itself does not say.
-[[maybe_unused]] std::string blas_version() {
-  const std::string version = openblas_get_config ? openblas_get_config() : "of unknown version";
-  Dl_info info{};
-  void* const product = dlsym(RTLD_DEFAULT, "sgemm_");
-  if (product == nullptr || dladdr(product, &info) == 0 || info.dli_fname == nullptr) return version;
-  const std::string path = info.dli_fname;
-  return version + " (" + path.substr(path.rfind('/') + 1) + ")";
-}
-
-}  // namespace
 
 std::vector<std::pair<std::string, std::string>> library_versions() {
   std::vector<std::pair<std::string, std::string>> versions;

@@ -74,47 +74,6 @@ void check_products(const Shape& shape) {
                       shape.hidden, widest, shape.vocab));
 }
 
-}  // namespace
-
-std::size_t bytes_of(Dtype dtype) { return dtype == Dtype::fp32 ? 4 : 2; }
-
-std::string name_of(Dtype dtype) { return dtype == Dtype::fp32 ? "fp32" : "bf16"; }
-
-std::string name_of(Recompute recompute) {
-  return std::array{"block", "keep-attention", "none"}[static_cast<std::size_t>(recompute)];
-}
-
-void check(const Shape& shape) {
-  check_sizes(shape);
-  check_heads(shape);
-  check_products(shape);
-}
-
-std::int64_t block_matmul_parameters(const Shape& shape, int layer) {
-  return shape.hidden * (shape.qkv() + shape.hidden + 3 * shape.ffn[layer]);
-}
-
-Flops flops_per_token(const Shape& shape) {
-  Flops flops;
-  flops.matmul = static_cast<double>(shape.vocab) * static_cast<double>(shape.hidden);
-  for (int layer = 0; layer < shape.layers; ++layer)
-    flops.matmul += static_cast<double>(block_matmul_parameters(shape, layer));
-  flops.matmul *= 6;
-  const double width = static_cast<double>(shape.heads) * static_cast<double>(shape.head_dim());
-  flops.attention_causal = 6.0 * shape.layers * static_cast<double>(shape.seq) * width;
-  flops.attention_full = 2 * flops.attention_causal;
-  return flops;
-}
-
-std::int64_t parameters(const Shape& shape) {
-  std::int64_t sum = (2 * shape.vocab + 1) * shape.hidden;
-  for (int layer = 0; layer < shape.layers; ++layer)
-    sum += block_matmul_parameters(shape, layer) + 2 * shape.hidden;
-  return sum;
-}
-
-namespace {
-
 std::int64_t aligned(std::int64_t elements) { return (elements + alignment - 1) / alignment * alignment; }
 
 /// needed[i]: the fewest runs that cover costs[i..] with no run dearer than `cap`.
@@ -197,6 +156,43 @@ std::vector<std::int64_t> costs_of(const Shape& shape, const Cut& cut) {
 }
 
 }  // namespace
+
+std::size_t bytes_of(Dtype dtype) { return dtype == Dtype::fp32 ? 4 : 2; }
+
+std::string name_of(Dtype dtype) { return dtype == Dtype::fp32 ? "fp32" : "bf16"; }
+
+std::string name_of(Recompute recompute) {
+  return std::array{"block", "keep-attention", "none"}[static_cast<std::size_t>(recompute)];
+}
+
+void check(const Shape& shape) {
+  check_sizes(shape);
+  check_heads(shape);
+  check_products(shape);
+}
+
+std::int64_t block_matmul_parameters(const Shape& shape, int layer) {
+  return shape.hidden * (shape.qkv() + shape.hidden + 3 * shape.ffn[layer]);
+}
+
+Flops flops_per_token(const Shape& shape) {
+  Flops flops;
+  flops.matmul = static_cast<double>(shape.vocab) * static_cast<double>(shape.hidden);
+  for (int layer = 0; layer < shape.layers; ++layer)
+    flops.matmul += static_cast<double>(block_matmul_parameters(shape, layer));
+  flops.matmul *= 6;
+  const double width = static_cast<double>(shape.heads) * static_cast<double>(shape.head_dim());
+  flops.attention_causal = 6.0 * shape.layers * static_cast<double>(shape.seq) * width;
+  flops.attention_full = 2 * flops.attention_causal;
+  return flops;
+}
+
+std::int64_t parameters(const Shape& shape) {
+  std::int64_t sum = (2 * shape.vocab + 1) * shape.hidden;
+  for (int layer = 0; layer < shape.layers; ++layer)
+    sum += block_matmul_parameters(shape, layer) + 2 * shape.hidden;
+  return sum;
+}
 
 std::vector<const Flat*> Layout::parts() const {
   std::vector<const Flat*> all;

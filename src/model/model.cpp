@@ -53,6 +53,19 @@ Vector<T> elements_of(const Buffer& buffer, std::int64_t begin, std::int64_t cou
   return buffer.data ? Vector<T>(buffer.as<T>() + begin, count) : Vector<T>();
 }
 
+kernels::AdamWStep constants(const AdamW& adamw, bool decay, int step) {
+  const auto correction = [step](float beta) {
+    return static_cast<float>(1 / (1 - std::pow(double{beta}, step)));
+  };
+  return {adamw.learning_rate,
+          adamw.beta1,
+          adamw.beta2,
+          adamw.epsilon,
+          decay ? adamw.decay : 0,
+          correction(adamw.beta1),
+          correction(adamw.beta2)};
+}
+
 }  // namespace
 
 MicroBatch::MicroBatch(const Shape& shape)
@@ -311,23 +324,6 @@ OptimiserState::OptimiserState(const Buffer& buffer, Dtype dtype, std::int64_t e
   moment2 = {buffer.data + bytes, bytes};
   if (dtype != Dtype::fp32) master = {buffer.data + 2 * bytes, bytes};
 }
-
-namespace {
-
-kernels::AdamWStep constants(const AdamW& adamw, bool decay, int step) {
-  const auto correction = [step](float beta) {
-    return static_cast<float>(1 / (1 - std::pow(double{beta}, step)));
-  };
-  return {adamw.learning_rate,
-          adamw.beta1,
-          adamw.beta2,
-          adamw.epsilon,
-          decay ? adamw.decay : 0,
-          correction(adamw.beta1),
-          correction(adamw.beta2)};
-}
-
-}  // namespace
 
 /// The tensors inside `range` of a flat buffer; padding stays zero. The state begins with the range, weights
 /// and gradient at `origin`.

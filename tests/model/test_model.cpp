@@ -176,11 +176,7 @@ TEST(Listener, HearsFencesMemoryAndCopies) {
   EXPECT_EQ(listener.copies(), 1);
 }
 
-}  // namespace
-
 // What a model refuses.
-
-namespace {
 
 /// The buffers of a rank that holds all, in exactly the planned sizes.
 struct Buffers {

@@ -48,11 +48,7 @@ TEST(Draw, GivesTheBitsOfTheReferenceOnEveryPart) {
   }
 }
 
-}  // namespace
-
 // Weights over steps, and what bf16 leaves of gradients and weights.
-
-namespace {
 
 using test::expect_tensors_close;
 using test::Trainer;
