@@ -22,6 +22,34 @@ void add(Doubles& sum, const Doubles& other) {
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
 }
 
+/// One layer with its weights, which are a tensor of a flat buffer. The backward functions return the gradient
+/// of the input and add that of the weights to their place in `gradient`.
+Doubles norm(const Doubles& x, const Doubles& weights, const Tensor& gain) {
+  Doubles y(x.size());
+  plain::rmsnorm_forward(y, x, view(weights, gain), std::ssize(x) / gain.rows, gain.rows);
+  return y;
+}
+Doubles norm_back(const Doubles& dy, const Doubles& x, Doubles& gradient, const Doubles& weights,
+                  const Tensor& gain) {
+  Doubles dx(x.size());
+  plain::rmsnorm_backward(dx, view(gradient, gain), dy, x, view(weights, gain), std::ssize(x) / gain.rows,
+                          gain.rows);
+  return dx;
+}
+Doubles linear(const Doubles& x, const Doubles& weights, const Tensor& w) {
+  const std::int64_t rows = std::ssize(x) / w.cols;
+  Doubles y(rows * w.rows);
+  plain::linear_forward(y, x, view(weights, w), rows, w.rows, w.cols);
+  return y;
+}
+Doubles linear_back(const Doubles& dy, const Doubles& x, Doubles& gradient, const Doubles& weights,
+                    const Tensor& w) {
+  Doubles dx(x.size());
+  plain::linear_backward(dx, view(gradient, w), dy, x, view(weights, w), std::ssize(x) / w.cols, w.rows,
+                         w.cols);
+  return dx;
+}
+
 /// One block: its weights in the shard's, and every intermediate of one micro-batch.
 class Block {
 public:
@@ -31,36 +59,36 @@ public:
 
   Doubles forward(const Doubles& x) {
     input_ = x;
-    normed1_ = norm(x, Role::norm1);
-    qkv_ = linear(normed1_, Role::wqkv);
+    normed1_ = norm(x, weights_, tensor(Role::norm1));
+    qkv_ = linear(normed1_, weights_, tensor(Role::wqkv));
     turn(qkv_, 1);
     attention_.resize(rows_ * hidden_);
     plain::attention_forward(attention_, qkv_, sizes_);
-    middle_ = linear(attention_, Role::wo);
+    middle_ = linear(attention_, weights_, tensor(Role::wo));
     add(middle_, input_);
-    normed2_ = norm(middle_, Role::norm2);
-    gate_up_ = linear(normed2_, Role::w13);
+    normed2_ = norm(middle_, weights_, tensor(Role::norm2));
+    gate_up_ = linear(normed2_, weights_, tensor(Role::w13));
     product_.resize(gate_up_.size() / 2);
     plain::swiglu_forward(product_, gate_up_, rows_, tensor(Role::w2).cols);
-    Doubles output = linear(product_, Role::w2);
+    Doubles output = linear(product_, weights_, tensor(Role::w2));
     add(output, middle_);
     return output;
   }
 
   /// dy: gradient of the output; returns that of the input and adds to `gradient`.
   Doubles backward(const Doubles& dy, Doubles& gradient) const {
-    const Doubles dproduct = linear_back(dy, product_, gradient, Role::w2);
+    const Doubles dproduct = linear_back(dy, product_, gradient, weights_, tensor(Role::w2));
     Doubles dgate_up(gate_up_.size());
     plain::swiglu_backward(dgate_up, dproduct, gate_up_, rows_, tensor(Role::w2).cols);
-    const Doubles dnormed2 = linear_back(dgate_up, normed2_, gradient, Role::w13);
-    Doubles dmiddle = norm_back(dnormed2, middle_, gradient, Role::norm2);
+    const Doubles dnormed2 = linear_back(dgate_up, normed2_, gradient, weights_, tensor(Role::w13));
+    Doubles dmiddle = norm_back(dnormed2, middle_, gradient, weights_, tensor(Role::norm2));
     add(dmiddle, dy);
-    const Doubles dattention = linear_back(dmiddle, attention_, gradient, Role::wo);
+    const Doubles dattention = linear_back(dmiddle, attention_, gradient, weights_, tensor(Role::wo));
     Doubles dqkv(qkv_.size());
     plain::attention_backward(dqkv, dattention, qkv_, sizes_);
     turn(dqkv, -1);
-    const Doubles dnormed1 = linear_back(dqkv, normed1_, gradient, Role::wqkv);
-    Doubles dx = norm_back(dnormed1, input_, gradient, Role::norm1);
+    const Doubles dnormed1 = linear_back(dqkv, normed1_, gradient, weights_, tensor(Role::wqkv));
+    Doubles dx = norm_back(dnormed1, input_, gradient, weights_, tensor(Role::norm1));
     add(dx, dmiddle);
     return dx;
   }
@@ -68,29 +96,6 @@ public:
 private:
   const Tensor& tensor(Role role) const { return shard_.tensor(index_, role); }
 
-  Doubles norm(const Doubles& x, Role role) const {
-    Doubles y(x.size());
-    plain::rmsnorm_forward(y, x, view(weights_, tensor(role)), rows_, hidden_);
-    return y;
-  }
-  Doubles norm_back(const Doubles& dy, const Doubles& x, Doubles& gradient, Role role) const {
-    const Tensor& gain = tensor(role);
-    Doubles dx(x.size());
-    plain::rmsnorm_backward(dx, view(gradient, gain), dy, x, view(weights_, gain), rows_, hidden_);
-    return dx;
-  }
-  Doubles linear(const Doubles& x, Role role) const {
-    const Tensor& w = tensor(role);
-    Doubles y(rows_ * w.rows);
-    plain::linear_forward(y, x, view(weights_, w), rows_, w.rows, w.cols);
-    return y;
-  }
-  Doubles linear_back(const Doubles& dy, const Doubles& x, Doubles& gradient, Role role) const {
-    const Tensor& w = tensor(role);
-    Doubles dx(x.size());
-    plain::linear_backward(dx, view(gradient, w), dy, x, view(weights_, w), rows_, w.rows, w.cols);
-    return dx;
-  }
   void turn(Doubles& qkv, double direction) const {
     plain::rope(qkv, sizes_.batch, sizes_.seq, sizes_.heads + sizes_.kv_heads, sizes_.head_dim,
                 sizes_.stride(), direction);
@@ -105,20 +110,14 @@ private:
 };
 
 /// Final norm, head and cross-entropy: x becomes its own gradient; returns the scaled loss.
-double loss_and_gradient(Doubles& x, Doubles& gradient, const Doubles& embeddings_weights,
+double loss_and_gradient(Doubles& x, Doubles& gradient, const Doubles& weights,
                          const Embeddings& embeddings, plain::Tokens targets, double scale) {
-  const Tensor& norm = embeddings.tensor(Role::norm);
+  const Tensor& gain = embeddings.tensor(Role::norm);
   const Tensor& head = embeddings.tensor(Role::head);
-  const auto rows = static_cast<std::int64_t>(targets.size());
-  Doubles normed(x.size()), logits(rows * head.rows), dlogits(logits.size()), dnormed(x.size()), dx(x.size());
-  plain::rmsnorm_forward(normed, x, view(embeddings_weights, norm), rows, norm.rows);
-  plain::linear_forward(logits, normed, view(embeddings_weights, head), rows, head.rows, head.cols);
+  const Doubles normed = norm(x, weights, gain), logits = linear(normed, weights, head);
+  Doubles dlogits(logits.size());
   const double loss = plain::cross_entropy(dlogits, logits, targets, scale, head.rows);
-  plain::linear_backward(dnormed, view(gradient, head), dlogits, normed, view(embeddings_weights, head), rows,
-                         head.rows, head.cols);
-  plain::rmsnorm_backward(dx, view(gradient, norm), dnormed, x, view(embeddings_weights, norm), rows,
-                          norm.rows);
-  x = dx;
+  x = norm_back(linear_back(dlogits, normed, gradient, weights, head), x, gradient, weights, gain);
   return scale * loss;
 }
 
