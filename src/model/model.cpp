@@ -255,44 +255,37 @@ void Model::loss(Buffer x, Buffer embeddings_gradient, bool accumulate, double* 
                  const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
   require_visit(batch, x, &embeddings, &embeddings_gradient);
-  upload(plan_.tokens, batch.targets());
+  const Vector<std::int32_t> targets = upload(plan_.tokens, batch.targets());
   if (!accumulate) clear<float>(exec_, embeddings_gradient, embeddings_padding_);
-  const std::int64_t slice = loss_slice(shape);
-  with_element(shape.dtype, [&]<class E>(E) {
-    for (std::int64_t begin = 0; begin < shape.tokens(); begin += slice)
-      loss_of_slice<E>(x, embeddings_gradient, accumulate || begin > 0, loss, embeddings, begin,
-                       std::min(slice, shape.tokens() - begin));
-  });
-}
-
-template <class E>
-void Model::loss_of_slice(Buffer x, Buffer embeddings_gradient, bool accumulate, double* loss,
-                          Buffer embeddings, std::int64_t begin, std::int64_t rows) {
-  const Shape& shape = layout_.shape;
   const Tensor& norm = embeddings_tensor(Role::norm);
   const Tensor& head = embeddings_tensor(Role::head);
-  const auto gain = vector_of<const E>(embeddings, norm);
-  const auto weight = matrix_of<const E>(embeddings, head);
-  const Matrix<E> part(x.as<E>() + begin * shape.hidden, rows, shape.hidden);
-  const auto targets = vector_at<std::int32_t>(workspace_, plan_.tokens, shape.tokens());
-  const kernels::TokensIn wanted(targets.data() + begin, rows);
-  const auto normed = matrix_at<E>(workspace_, plan_.slice_normed, rows, shape.hidden);
-  const auto slope = matrix_at<E>(workspace_, plan_.slice_gradient, rows, shape.hidden);
-  const auto rstd = vector_at<float>(workspace_, plan_.slice_rstd, rows);
-  const auto logits = matrix_at<E>(workspace_, plan_.slice_logits, rows, shape.vocab);
-  const auto losses = vector_at<double>(workspace_, plan_.slice_losses, rows);
-  const auto partial = matrix_at<float>(workspace_, plan_.block[Part::gain_partial1],
-                                        kernels::rmsnorm_chunks(rows), shape.hidden);
-
-  kernels::rmsnorm_forward(exec_, normed, rstd, {}, part, gain);
-  kernels::linear_forward(exec_, logits, normed, weight);
-  kernels::cross_entropy(exec_, losses, logits, wanted, static_cast<float>(loss_scale_));
-  kernels::sum_losses(exec_, loss, losses, loss_scale_);
-  kernels::linear_backward_input(exec_, slope, logits, weight);
-  kernels::linear_backward_weight(exec_, matrix_of<float>(embeddings_gradient, head), Matrix<const E>(logits),
-                                  normed, accumulate);
-  kernels::rmsnorm_backward(exec_, part, partial, slope, {}, part, rstd, gain);
-  kernels::rmsnorm_backward_gain(exec_, vector_of<float>(embeddings_gradient, norm), partial, accumulate);
+  const std::int64_t slice = loss_slice(shape);
+  with_element(shape.dtype, [&]<class E>(E) {
+    const auto gain = vector_of<const E>(embeddings, norm);
+    const auto weight = matrix_of<const E>(embeddings, head);
+    for (std::int64_t begin = 0; begin < shape.tokens(); begin += slice) {
+      const std::int64_t rows = std::min(slice, shape.tokens() - begin);
+      const bool adds = accumulate || begin > 0;
+      const Matrix<E> part(x.as<E>() + begin * shape.hidden, rows, shape.hidden);
+      const kernels::TokensIn wanted(targets.data() + begin, rows);
+      const auto normed = matrix_at<E>(workspace_, plan_.slice_normed, rows, shape.hidden);
+      const auto slope = matrix_at<E>(workspace_, plan_.slice_gradient, rows, shape.hidden);
+      const auto rstd = vector_at<float>(workspace_, plan_.slice_rstd, rows);
+      const auto logits = matrix_at<E>(workspace_, plan_.slice_logits, rows, shape.vocab);
+      const auto losses = vector_at<double>(workspace_, plan_.slice_losses, rows);
+      const auto partial = matrix_at<float>(workspace_, plan_.block[Part::gain_partial1],
+                                            kernels::rmsnorm_chunks(rows), shape.hidden);
+      kernels::rmsnorm_forward(exec_, normed, rstd, {}, part, gain);
+      kernels::linear_forward(exec_, logits, normed, weight);
+      kernels::cross_entropy(exec_, losses, logits, wanted, static_cast<float>(loss_scale_));
+      kernels::sum_losses(exec_, loss, losses, loss_scale_);
+      kernels::linear_backward_input(exec_, slope, logits, weight);
+      kernels::linear_backward_weight(exec_, matrix_of<float>(embeddings_gradient, head),
+                                      Matrix<const E>(logits), normed, adds);
+      kernels::rmsnorm_backward(exec_, part, partial, slope, {}, part, rstd, gain);
+      kernels::rmsnorm_backward_gain(exec_, vector_of<float>(embeddings_gradient, norm), partial, adds);
+    }
+  });
 }
 
 // The optimiser.

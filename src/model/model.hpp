@@ -148,9 +148,6 @@ private:
   /// A hidden state or its gradient [T, H].
   template <class E>
   [[nodiscard]] kernels::Matrix<E> hidden(Buffer x) const;
-  template <class E>
-  void loss_of_slice(Buffer x, Buffer embeddings_gradient, bool accumulate, double* loss, Buffer embeddings,
-                     std::int64_t begin, std::int64_t rows);
   /// use(E{}, i, its BlockTensors<G>) for each block i of the shard, the last first. A gradient that is
   /// written has zeros in its padding then.
   template <class Use>
