@@ -97,7 +97,6 @@ static_assert(tile % block_columns == 0 && block_columns % block_rows == 0);
 template <class Tag>
 using TilePolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::Schedule<Kokkos::Dynamic>, Tag>;
 using TileTeam = TilePolicy<void>::member_type;
-using Scratch = Kokkos::View<float*, TileTeam::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
 /// Tasks of very different length (causal): whoever is free takes the next.
 template <class Tag = void>

@@ -10,7 +10,6 @@ KOKKOS_INLINE_FUNCTION constexpr int pitch(int width) { return on_host ? width :
 
 using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
 using Team = Policy::member_type;
-using Scratch = Kokkos::View<float*, Team::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
 /// Floats of scratch that a team needs for tiles of `tile` queries and keys, whose rows lie `pitch` apart.
 using ScratchFloats = int (*)(int tile, int pitch);
@@ -321,9 +320,8 @@ template <class E>
 void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float> delta, Matrix<const E> dy,
                         Matrix<const E> qkv, Matrix<const E> y, Vector<const float> lse,
                         const AttentionSizes& sizes) {
-  using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
   const std::int64_t heads = std::int64_t{sizes.batch} * sizes.heads;
-  Kokkos::parallel_for("minitaw::attention_backward_delta", Range(exec, 0, heads * sizes.seq),
+  Kokkos::parallel_for("minitaw::attention_backward_delta", FlatPolicy(exec, 0, heads * sizes.seq),
                        Delta<E>{delta.data(), dy.data(), y.data(), sizes});
 
   const Launch queries(exec, heads, sizes, backward_floats);

@@ -127,11 +127,10 @@ void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, 
 template <class E>
 void uniform(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, std::int64_t first,
              const UniformRow& row) {
-  using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
   const auto count = static_cast<std::int64_t>(std::max(weights.extent(0), master.extent(0)));
   if (count == 0) return;
   const std::int64_t blocks = (first + count + 3) / 4 - first / 4;
-  Kokkos::parallel_for("minitaw::uniform", Range(exec, 0, (blocks + Run<E>::blocks - 1) / Run<E>::blocks),
+  Kokkos::parallel_for("minitaw::uniform", FlatPolicy(exec, 0, (blocks + Run<E>::blocks - 1) / Run<E>::blocks),
                        Run<E>{weights.data(), master.data(), count, row, first});
 }
 

@@ -55,7 +55,6 @@ inline constexpr int device_threads = patches<ForTeam>;
 
 using Policy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<device_threads>>;
 using Team = Policy::member_type;
-using Scratch = Kokkos::View<float*, Team::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
 /// Rows of a, or columns of b ("lines"), against the summed dimension.
 template <class E>

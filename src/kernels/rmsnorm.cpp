@@ -229,8 +229,6 @@ struct Backward {
 template <class G>
 struct GainSum {
   static constexpr int columns = 32, parts = most_threads / columns;
-  using Scratch =
-      Kokkos::View<float*, RowTeam::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
   G* dgain;
   const float* partial;
@@ -314,7 +312,7 @@ void rmsnorm_backward_gain(const ExecutionSpace& exec, Vector<G> dgain, Matrix<c
   using Kernel = GainSum<G>;
   const int width = static_cast<int>(dgain.extent(0)), chunks = static_cast<int>(gain_partial.extent(0));
   auto policy = row_policy(exec, (width + Kernel::columns - 1) / Kernel::columns);
-  policy.set_scratch_size(0, Kokkos::PerTeam(Kernel::Scratch::shmem_size(Kernel::columns * Kernel::parts)));
+  policy.set_scratch_size(0, Kokkos::PerTeam(Scratch::shmem_size(Kernel::columns * Kernel::parts)));
   Kokkos::parallel_for("minitaw::rmsnorm_backward_gain", policy,
                        Kernel{dgain.data(), gain_partial.data(), chunks, width, accumulate});
 }

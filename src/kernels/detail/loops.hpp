@@ -205,6 +205,10 @@ inline int threads_on_host = 1;
 using RowPolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::LaunchBounds<most_threads>>;
 using RowTeam = RowPolicy::member_type;
 
+/// Floats in the scratch memory of a team.
+using Scratch =
+    Kokkos::View<float*, ExecutionSpace::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+
 /// Threads for a row of `items`: no more passes over the team than `most` threads need, none of them nearly
 /// empty.
 inline int team_threads(int items, int most = most_threads) {
@@ -271,6 +275,8 @@ KOKKOS_INLINE_FUNCTION Sum row_sum(const RowTeam& team, int count, const Term& t
 
 // Kernels over whole buffers, without rows.
 
+using FlatPolicy = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
+
 /// body.template at<n>(i) for the n elements from i on. On a host that takes single elements a thread has a
 /// run of them, with a copy of the body that no store can reach: the loop is vector code then. Elements do
 /// not depend on each other, though the same one may be read and written.
@@ -294,10 +300,9 @@ struct Flat {
 template <class E, class Body>
 void flat_for(const char* label, const ExecutionSpace& exec, std::int64_t count,
               std::initializer_list<const void*> addresses, const Body& body) {
-  using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
   with_packs<E>(0, addresses, [&](auto n) {  // the end is cut into single elements: any count will do
     using Work = Flat<Body, n>;
-    Kokkos::parallel_for(label, Range(exec, 0, (count + Work::each - 1) / Work::each), Work{body, count});
+    Kokkos::parallel_for(label, FlatPolicy(exec, 0, (count + Work::each - 1) / Work::each), Work{body, count});
   });
 }
 
