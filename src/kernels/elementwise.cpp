@@ -130,7 +130,8 @@ void uniform(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master
   const auto count = static_cast<std::int64_t>(std::max(weights.extent(0), master.extent(0)));
   if (count == 0) return;
   const std::int64_t blocks = (first + count + 3) / 4 - first / 4;
-  Kokkos::parallel_for("minitaw::uniform", FlatPolicy(exec, 0, (blocks + Run<E>::blocks - 1) / Run<E>::blocks),
+  Kokkos::parallel_for("minitaw::uniform",
+                       FlatPolicy(exec, 0, (blocks + Run<E>::blocks - 1) / Run<E>::blocks),
                        Run<E>{weights.data(), master.data(), count, row, first});
 }
 

@@ -81,8 +81,9 @@ inline void rmsnorm_backward(Out dx, Out dgain, In dy, In x, In gain, std::int64
 }
 
 /// Turns the pairs (2i, 2i+1) of every head of x [batch, seq, heads, head_dim] in place by the angle
-/// position 10000^(-2i / head_dim) (Su et al. 2021). direction 1: forward; -1: backward, because the transpose
-/// of a rotation is its inverse. `stride`: elements from one token to the next, at least heads head_dim.
+/// position 10000^(-2i / head_dim) (Su et al. 2021). direction 1: forward; -1: backward, because the
+/// transpose of a rotation is its inverse. `stride`: elements from one token to the next, at least heads
+/// head_dim.
 inline void rope(Out x, std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
                  std::int64_t stride, double direction) {
   for (std::int64_t token = 0; token < batch * seq; ++token)

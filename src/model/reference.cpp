@@ -22,8 +22,8 @@ void add(Doubles& sum, const Doubles& other) {
   for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += other[i];
 }
 
-/// One layer with its weights, which are a tensor of a flat buffer. The backward functions return the gradient
-/// of the input and add that of the weights to their place in `gradient`.
+/// One layer with its weights, which are a tensor of a flat buffer. The backward functions return the
+/// gradient of the input and add that of the weights to their place in `gradient`.
 Doubles norm(const Doubles& x, const Doubles& weights, const Tensor& gain) {
   Doubles y(x.size());
   plain::rmsnorm_forward(y, x, view(weights, gain), std::ssize(x) / gain.rows, gain.rows);
@@ -110,8 +110,8 @@ private:
 };
 
 /// Final norm, head and cross-entropy: x becomes its own gradient; returns the scaled loss.
-double loss_and_gradient(Doubles& x, Doubles& gradient, const Doubles& weights,
-                         const Embeddings& embeddings, plain::Tokens targets, double scale) {
+double loss_and_gradient(Doubles& x, Doubles& gradient, const Doubles& weights, const Embeddings& embeddings,
+                         plain::Tokens targets, double scale) {
   const Tensor& gain = embeddings.tensor(Role::norm);
   const Tensor& head = embeddings.tensor(Role::head);
   const Doubles normed = norm(x, weights, gain), logits = linear(normed, weights, head);

@@ -302,7 +302,8 @@ void flat_for(const char* label, const ExecutionSpace& exec, std::int64_t count,
               std::initializer_list<const void*> addresses, const Body& body) {
   with_packs<E>(0, addresses, [&](auto n) {  // the end is cut into single elements: any count will do
     using Work = Flat<Body, n>;
-    Kokkos::parallel_for(label, FlatPolicy(exec, 0, (count + Work::each - 1) / Work::each), Work{body, count});
+    Kokkos::parallel_for(label, FlatPolicy(exec, 0, (count + Work::each - 1) / Work::each),
+                         Work{body, count});
   });
 }
 
