@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <utility>
 
 #include "base/error.hpp"
 #include "kernels/detail/backends.hpp"
@@ -17,10 +17,7 @@ namespace minitaw::kernels {
 
 namespace {
 
-constexpr std::array<std::pair<Attention, std::string_view>, 4> names = {{{Attention::automatic, "auto"},
-                                                                          {Attention::host, "host"},
-                                                                          {Attention::portable, "portable"},
-                                                                          {Attention::cudnn, "cudnn"}}};
+constexpr std::array<std::string_view, 4> names = {"auto", "host", "portable", "cudnn"};  // as in Attention
 
 /// The host's version works on float in host memory.
 template <class E>
@@ -55,16 +52,13 @@ std::string reason_against(Attention kernel, [[maybe_unused]] const AttentionSiz
 
 }  // namespace
 
-std::string name_of(Attention kernel) {
-  for (const auto& [value, name] : names)
-    if (value == kernel) return std::string(name);
-  throw LogicError("a kernel for attention without a name");
-}
+std::string name_of(Attention kernel) { return std::string(names.at(static_cast<std::size_t>(kernel))); }
 
 Attention parse_attention(std::string_view text) {
-  for (const auto& [value, name] : names)
-    if (name == text) return value;
-  throw InputError(fmt::format("attention = {}: choose auto, host, portable or cudnn", text));
+  const auto name = std::ranges::find(names, text);
+  if (name == names.end())
+    throw InputError(fmt::format("attention = {}: choose auto, host, portable or cudnn", text));
+  return static_cast<Attention>(name - names.begin());
 }
 
 template <class E>
