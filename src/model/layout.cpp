@@ -109,22 +109,20 @@ void append(Flat& flat, int layer, Role role, std::int64_t rows, std::int64_t co
   flat.elements += aligned(rows * cols);
 }
 
-void append_block(Shard& shard, const Shape& shape, int layer) {
-  const std::int64_t hidden = shape.hidden, ffn = shape.ffn[layer];
-  append(shard, layer, Role::norm1, hidden, 1);
-  append(shard, layer, Role::wqkv, shape.qkv(), hidden);
-  append(shard, layer, Role::wo, hidden, shape.heads * shape.head_dim());
-  append(shard, layer, Role::norm2, hidden, 1);
-  append(shard, layer, Role::w13, 2 * ffn, hidden);
-  append(shard, layer, Role::w2, hidden, ffn);
-}
-
 /// Size of each of `pieces` equal, aligned pieces that hold `elements` together.
 std::int64_t piece_of(std::int64_t elements, int pieces) { return aligned((elements + pieces - 1) / pieces); }
 
 Shard make_shard(const Shape& shape, int first_layer, int layers, int parts) {
   Shard shard{{}, first_layer, layers};
-  for (int layer = first_layer; layer < first_layer + layers; ++layer) append_block(shard, shape, layer);
+  for (int layer = first_layer; layer < first_layer + layers; ++layer) {
+    const std::int64_t hidden = shape.hidden, ffn = shape.ffn[layer];
+    append(shard, layer, Role::norm1, hidden, 1);
+    append(shard, layer, Role::wqkv, shape.qkv(), hidden);
+    append(shard, layer, Role::wo, hidden, shape.heads * shape.head_dim());
+    append(shard, layer, Role::norm2, hidden, 1);
+    append(shard, layer, Role::w13, 2 * ffn, hidden);
+    append(shard, layer, Role::w2, hidden, ffn);
+  }
   shard.elements = parts * piece_of(shard.elements, parts);
   return shard;
 }
