@@ -75,13 +75,9 @@ class Case:
         return self.data.get(name, numpy.zeros(0))
 
     @property
-    def number(self):
-        return int(self["case"])
-
-    @property
     def label(self):
         """The number, with the letter of its file where there are several."""
-        return f"{self.file.letter}{self.number}"
+        return f"{self.file.letter}{self['case']}"
 
     @property
     def session(self):
@@ -178,7 +174,7 @@ def load_all(names):
 def read_timeline(case):
     """Columns of the timeline of a case, codes replaced by their names: {name: list}."""
     with open_result(case.file.path) as file:
-        columns = file[f"cases/{case.number:04}/timeline"].items()
+        columns = file[f"cases/{case['case']:04}/timeline"].items()
         codes = {name: column.attrs["codes"] for name, column in columns if "codes" in column.attrs}
         return {name: [str(codes[name][value]) for value in column[()]] if name in codes else column[()].tolist() for name, column in columns}
 
