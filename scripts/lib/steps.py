@@ -25,10 +25,12 @@ WELL = {
     r"(^| )compute-sanitizer .*memcheck": (r"ERROR SUMMARY: 0 errors", "no summary of memcheck"),
     r"(^| )compute-sanitizer .*racecheck": (r"RACECHECK SUMMARY: 0 hazards", "no summary of racecheck"),
 }
-
-
 # Programs that a machine or a build may lack.
 MAY_LACK = r"test_\w+|minitaw_kernels|compute-sanitizer|ncu"
+
+
+def settings(**keys):
+    return [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
 
 
 def answer(command, seconds=30, **more):
