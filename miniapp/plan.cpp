@@ -2,14 +2,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
-#include <ranges>
 #include <string>
 #include <vector>
 
@@ -427,14 +425,11 @@ std::vector<std::size_t> chosen_cases(const Options& options, std::size_t cases)
   std::iota(chosen.begin(), chosen.end(), 0);
   if (list == "all") return chosen;
   chosen.clear();
-  for (const auto part : std::views::split(list, ',')) {
-    const std::string text(part.begin(), part.end());
-    std::size_t& number = chosen.emplace_back(0);
-    const auto [rest, code] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (code != std::errc() || rest != text.data() + text.size() || number >= cases)
-      throw InputError(fmt::format("--case: \"{}\" is none of the deck's cases; they are numbered 0 to {}",
-                                   text, cases - 1));
-  }
+  const deck::Value given = deck::parse_override(list, true);
+  const auto* several = std::get_if<deck::Value::List>(&given.data);
+  for (const deck::Value& number : several ? *several : deck::Value::List{given})
+    chosen.push_back(static_cast<std::size_t>(
+        deck::to_size("--case", number, 0, static_cast<std::int64_t>(cases) - 1)));
   return chosen;
 }
 

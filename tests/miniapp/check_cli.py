@@ -51,7 +51,7 @@ plan deck.toml --program --set seq=64,128           | --program
 plan deck.toml --timeline step.svg                  | .json
 plan deck.toml --timeline missing/step.json         | cannot be written
 plan deck.toml --timeline step.json --case 0,       | --case
-plan deck.toml --timeline step.json --case 1        | numbered 0 to 0
+plan deck.toml --timeline step.json --case 1        | from 0 to 0
 plan deck.toml --timeline step.json --case first    | --case
 plan deck.toml --case 0                             | --timeline
 plan deck.toml --costs costs.json                   | --timeline
