@@ -428,8 +428,8 @@ std::vector<std::size_t> chosen_cases(const Options& options, std::size_t cases)
   const deck::Value given = deck::parse_override(list, true);
   const auto* several = std::get_if<deck::Value::List>(&given.data);
   for (const deck::Value& number : several ? *several : deck::Value::List{given})
-    chosen.push_back(static_cast<std::size_t>(
-        deck::to_size("--case", number, 0, static_cast<std::int64_t>(cases) - 1)));
+    chosen.push_back(
+        static_cast<std::size_t>(deck::to_size("--case", number, 0, static_cast<std::int64_t>(cases) - 1)));
   return chosen;
 }
 
