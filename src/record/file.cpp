@@ -192,16 +192,16 @@ std::vector<std::byte> read_file(const std::string& path) {
 
 }  // namespace
 
-MemoryFile MemoryFile::create() {
+h5::Id new_file() {
   h5::silence();
   h5::Id file(H5Fcreate(unique_name().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, memory_access()), H5Fclose,
               "create a file in memory");
   h5::write_attribute(file, "format", h5::one("minitaw"));
   h5::write_attribute(file, "schema", h5::one(schema_version));
-  return MemoryFile(std::move(file));
+  return file;
 }
 
-MemoryFile MemoryFile::load(const std::string& path) {
+h5::Id load_file(const std::string& path) {
   h5::silence();
   const std::vector<std::byte> content = read_file(path);
   const Bytes image = unseal(content, path);
@@ -211,16 +211,16 @@ MemoryFile MemoryFile::load(const std::string& path) {
             "take a file from memory");
   const hid_t id = image.empty() ? -1 : H5Fopen(unique_name().c_str(), H5F_ACC_RDWR, access);
   if (id < 0) throw InputError(fmt::format("{} is damaged: HDF5 cannot open it", path));
-  return MemoryFile({id, H5Fclose, "open a file in memory"});
+  return {id, H5Fclose, "open a file in memory"};
 }
 
-std::vector<std::byte> MemoryFile::bytes() const {
-  h5::check(H5Fflush(file_, H5F_SCOPE_LOCAL), "flush the file");
-  const ssize_t size = H5Fget_file_image(file_, nullptr, 0);
+std::vector<std::byte> bytes_of(hid_t file) {
+  h5::check(H5Fflush(file, H5F_SCOPE_LOCAL), "flush the file");
+  const ssize_t size = H5Fget_file_image(file, nullptr, 0);
   if (size < 0) throw std::runtime_error("HDF5 cannot tell the size of the file");
   std::vector<std::byte> bytes(seal_size + static_cast<std::size_t>(size));
   const std::span<std::byte> image = std::span(bytes).subspan(seal_size);
-  if (H5Fget_file_image(file_, image.data(), image.size()) != size)
+  if (H5Fget_file_image(file, image.data(), image.size()) != size)
     throw std::runtime_error("HDF5 cannot give out the file");
   const std::string seal = make_seal(schema_version, image);
   std::ranges::copy(std::as_bytes(std::span(seal)), bytes.begin());

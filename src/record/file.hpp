@@ -46,23 +46,15 @@ inline constexpr std::size_t seal_size = 512;
 /// what was written, or of another schema; `path` is for messages.
 [[nodiscard]] Bytes unseal(Bytes file, const std::string& path);
 
-/// A result file in memory. HDF5 never writes to the disk itself: a run that is killed inside HDF5 would
-/// leave a file that nobody can open.
-class MemoryFile {
-public:
-  /// A new one, with the attributes of the format and nothing else.
-  static MemoryFile create();
-  /// The content of a file, as it was at one moment: another program may replace it meanwhile. Throws
-  /// InputError if it cannot be read, is not a miniTaw result, damaged, or of another schema.
-  static MemoryFile load(const std::string& path);
+// Result files in memory: HDF5 never writes to the disk itself, as a run that is killed inside HDF5 would
+// leave a file that nobody can open.
 
-  [[nodiscard]] hid_t root() const { return file_; }
-  /// The bytes of the file as they are on disk: the seal, then the HDF5 file.
-  [[nodiscard]] std::vector<std::byte> bytes() const;
-
-private:
-  explicit MemoryFile(h5::Id file) : file_(std::move(file)) {}
-  h5::Id file_;
-};
+/// A new one, with the attributes of the format and nothing else.
+[[nodiscard]] h5::Id new_file();
+/// The content of a file, as it was at one moment: another program may replace it meanwhile. Throws
+/// InputError if it cannot be read, is not a miniTaw result, damaged, or of another schema.
+[[nodiscard]] h5::Id load_file(const std::string& path);
+/// The bytes of the file as they are on disk: the seal, then the HDF5 file.
+[[nodiscard]] std::vector<std::byte> bytes_of(hid_t file);
 
 }  // namespace minitaw::record

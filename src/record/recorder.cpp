@@ -176,9 +176,8 @@ std::vector<int> read_counts(hid_t file, const std::string& path) {
 
 }  // namespace
 
-CaseResult read_case(const MemoryFile& opened, const std::string& path, int number, int ranks) {
+CaseResult read_case(hid_t file, const std::string& path, int number, int ranks) {
   return reading(path, [&] {
-    const hid_t file = opened.root();
     const std::string group = case_path(number);
     const auto columns = static_cast<std::size_t>(ranks);
     CaseResult found;
@@ -202,9 +201,8 @@ CaseResult read_case(const MemoryFile& opened, const std::string& path, int numb
   });
 }
 
-Contents read_contents(const MemoryFile& opened, const std::string& path) {
+Contents read_contents(hid_t file, const std::string& path) {
   return reading(path, [&] {
-    const hid_t file = opened.root();
     Contents found;
     const Row sample = sample_row();
     for (std::size_t i = 0; i < sample.columns.size(); ++i) {
@@ -232,7 +230,7 @@ Contents read_contents(const MemoryFile& opened, const std::string& path) {
   });
 }
 
-Contents read_contents(const std::string& path) { return read_contents(MemoryFile::load(path), path); }
+Contents read_contents(const std::string& path) { return read_contents(load_file(path), path); }
 
 // The recorder.
 
@@ -287,7 +285,7 @@ void require_unprotected(const std::string& path) {
 
 Recorder::Recorder(const std::string& path, Provenance session)
     : path_(resolved(path)), provenance_(std::move(session)), state_(state_of(path_)),
-      file_(state_ ? MemoryFile::load(path_) : MemoryFile::create()) {
+      file_(state_ ? load_file(path_) : new_file()) {
   remove_stale_copy(path_);
   std::getline(std::ifstream(running_name(path_)), interrupted_);
   state_ ? resume() : begin();
@@ -295,8 +293,8 @@ Recorder::Recorder(const std::string& path, Provenance session)
 
 void Recorder::begin() {
   write_session(0);
-  (void)h5::make_group(file_.root(), "provenance/resumed");
-  (void)h5::make_group(file_.root(), "cases");
+  (void)h5::make_group(file_, "provenance/resumed");
+  (void)h5::make_group(file_, "cases");
   write_summary();
   written_ = true;
   try {
@@ -308,7 +306,7 @@ void Recorder::begin() {
 
 void Recorder::resume() {
   require_unprotected(path_);
-  reading(path_, [&] { return h5::open_group(file_.root(), "cases"); });  // where append() writes
+  reading(path_, [&] { return h5::open_group(file_, "cases"); });  // where append() writes
   Contents found = read_contents(file_, path_);
   rows_ = std::move(found.rows);
   sessions_ = static_cast<int>(found.git_hashes.size());
@@ -326,32 +324,31 @@ void Recorder::resume() {
 void Recorder::write_session(int number) {
   for (h5::Dataset dataset : provenance_) {
     dataset.path.insert(0, session_path(number));
-    h5::write(file_.root(), dataset);
+    h5::write(file_, dataset);
   }
-  h5::write(file_.root(), {session_path(number) + "log", "text", "line", std::vector<std::string>(), {0}},
-            true);
+  h5::write(file_, {session_path(number) + "log", "text", "line", std::vector<std::string>(), {0}}, true);
 }
 
 void Recorder::write_summary() {
-  if (h5::exists(file_.root(), "summary"))
-    h5::check(H5Ldelete(file_.root(), "summary", H5P_DEFAULT), "replace the summary");
+  if (h5::exists(file_, "summary"))
+    h5::check(H5Ldelete(file_, "summary", H5P_DEFAULT), "replace the summary");
   std::vector<std::string> names;
   const Row sample = sample_row();
   for (const Column& column : sample.columns) {
     const h5::Values none =
         std::visit([]<class T>(const T&) -> h5::Values { return std::vector<T>(); }, column.value);
-    h5::write(file_.root(),
-              {fmt::format("summary/{}", column.name), std::string(column.units), "case", none, {0}}, true);
+    h5::write(file_, {fmt::format("summary/{}", column.name), std::string(column.units), "case", none, {0}},
+              true);
     names.emplace_back(column.name);
   }
-  h5::write_attribute(h5::open_group(file_.root(), "summary"), "columns", names,
+  h5::write_attribute(h5::open_group(file_, "summary"), "columns", names,
                       true);  // HDF5 keeps no order
   for (std::size_t i = 0; i < rows_.size(); ++i) write_row(rows_[i], i);
 }
 
 void Recorder::write_row(const Row& row, std::size_t index) {
   for (const Column& column : row.columns)
-    h5::put(file_.root(), fmt::format("summary/{}", column.name), index, column.value);
+    h5::put(file_, fmt::format("summary/{}", column.name), index, column.value);
 }
 
 void Recorder::log(const std::string& text) {
@@ -361,7 +358,7 @@ void Recorder::log(const std::string& text) {
 
 void Recorder::write_log() {
   for (; written_lines_ < lines_.size(); ++written_lines_)
-    h5::put(file_.root(), session_path(sessions_) + "log", written_lines_, lines_[written_lines_]);
+    h5::put(file_, session_path(sessions_) + "log", written_lines_, lines_[written_lines_]);
 }
 
 void Recorder::finish() {
@@ -377,7 +374,6 @@ void Recorder::begin_case(const deck::Case& c) const {
 }
 
 Row Recorder::append(CaseResult result, int repetition) {
-  const hid_t file = file_.root();
   if (!written_) {
     write_session(sessions_);
     write_summary();
@@ -393,8 +389,8 @@ Row Recorder::append(CaseResult result, int repetition) {
   const Row row = make_row(result, number, sessions_);
   const std::string path = case_path(number);
   if (known != rows_.end())
-    h5::check(H5Ldelete(file, path.substr(0, path.size() - 1).c_str(), H5P_DEFAULT), "replace a case");
-  write_case(file, path, result, row);
+    h5::check(H5Ldelete(file_, path.substr(0, path.size() - 1).c_str(), H5P_DEFAULT), "replace a case");
+  write_case(file_, path, result, row);
   write_row(row, static_cast<std::size_t>(number));
   write_log();
   save();
@@ -403,7 +399,7 @@ Row Recorder::append(CaseResult result, int repetition) {
   return row;
 }
 
-void Recorder::save() { state_ = replace_file(path_, file_.bytes(), state_); }
+void Recorder::save() { state_ = replace_file(path_, bytes_of(file_), state_); }
 
 int repetitions_of(const Row& row) {
   const std::int64_t steps = row.integer("steps");

@@ -17,13 +17,13 @@ struct Contents {
   std::vector<std::vector<std::string>> links;  ///< [session]: how they were shaped
 };
 /// `path` is for messages. Throws InputError if the file is damaged.
-[[nodiscard]] Contents read_contents(const MemoryFile& file, const std::string& path);
-/// The same of a file on disk; throws InputError as MemoryFile::load() does.
+[[nodiscard]] Contents read_contents(hid_t file, const std::string& path);
+/// The same of a file on disk; throws InputError as load_file() does.
 [[nodiscard]] Contents read_contents(const std::string& path);
 
 /// What it takes to add repetitions to case `number`: seconds, repetition, position, device_samples, energy
 /// and counters. Throws InputError if the file is damaged.
-[[nodiscard]] CaseResult read_case(const MemoryFile& file, const std::string& path, int number, int ranks);
+[[nodiscard]] CaseResult read_case(hid_t file, const std::string& path, int number, int ranks);
 
 /// The result file of a sweep, held by one rank. After the constructor and after every append() the file on
 /// disk is complete; a kill at any moment loses nothing that append() has returned for. Beside it lies, while
@@ -68,7 +68,7 @@ private:
   std::string path_;
   Provenance provenance_;
   std::optional<FileState> state_;  ///< of the file as it was found, before it is read, or left
-  MemoryFile file_;
+  h5::Id file_;
   std::vector<Row> rows_;
   std::vector<std::string> notes_;
   std::string interrupted_;

@@ -37,7 +37,7 @@ protected:
   Recorder open() { return open(file_); }
   [[nodiscard]] std::vector<Row> rows() const { return read_contents(file_).rows; }
   [[nodiscard]] CaseResult stored(const std::string& file) const {
-    return read_case(MemoryFile::load(file), file, 0, 3);
+    return read_case(load_file(file), file, 0, 3);
   }
   [[nodiscard]] CaseResult stored() const { return stored(file_); }
 
@@ -57,9 +57,9 @@ protected:
   /// The file after `change` was done to it, as another program might have left it, with a seal.
   template <class Change>
   std::string changed(const Change& change) {
-    const MemoryFile image = MemoryFile::load(file_);
-    change(image.root());
-    replace_file(path("changed.h5"), image.bytes(), state_of(path("changed.h5")));
+    const h5::Id image = load_file(file_);
+    change(image);
+    replace_file(path("changed.h5"), bytes_of(image), state_of(path("changed.h5")));
     return path("changed.h5");
   }
 };
