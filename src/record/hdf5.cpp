@@ -79,11 +79,6 @@ void check(herr_t status, const std::string& what) {
   if (status < 0) throw std::runtime_error("HDF5 cannot " + what);
 }
 
-void silence() {
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
-  H5PLset_loading_state(0);  // miniTaw compresses nothing, and no file is to make it load foreign code
-}
-
 Values one(const Cell& cell) {
   return std::visit([](const auto& value) -> Values { return std::vector{value}; }, cell);
 }

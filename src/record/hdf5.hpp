@@ -33,8 +33,6 @@ private:
 
 /// Throws if an HDF5 call failed.
 void check(herr_t status, const std::string& what);
-/// HDF5 prints its error stack by default; the user gets our one sentence instead.
-void silence();
 
 using Values = std::variant<std::vector<std::int64_t>, std::vector<std::uint64_t>, std::vector<double>,
                             std::vector<std::string>>;
