@@ -63,15 +63,12 @@ plan deck.toml --device-memory -1G                  | --device-memory
 plan deck.toml --device-memory 3GiBs                | --device-memory
 plan deck.toml --device-memory 1e99G                | --device-memory
 plan deck.toml --device-memory 80                   | did you mean 80G
-plan deck.toml --flops fast                         | --flops
 plan deck.toml --flops 400                          | did you mean 400T
-plan deck.toml --inside -1G                         | --inside
 plan deck.toml --inside 450                         | did you mean 450G
 plan deck.toml --between nan                        | --between
 plan deck.toml --nic 1Mbit                          | --nic
 plan deck.toml --nic mbit                           | --nic
 plan deck.toml --nic 100                            | did you mean 100mbit
-plan deck.toml --nic 1e40                           | --nic
 run missing.toml                                    | cannot be read
 run deck.toml                                       | mpiexec -n 4
 run deck.toml --watchdog -1                         | seconds above zero
