@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <string.h>
 
 #include <algorithm>
 #include <chrono>
@@ -338,7 +339,7 @@ private:
   /// The signal may have come to another rank only.
   static std::string by_signal() {
     const int signal = noted_signal();
-    return "stopped by " + (signal == 0 ? "a signal" : name_of_signal(signal));
+    return signal == 0 ? "stopped by a signal" : fmt::format("stopped by SIG{}", sigabbrev_np(signal));
   }
 
   void hang(const std::string& report) {

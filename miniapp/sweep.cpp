@@ -1,7 +1,6 @@
 #include "sweep.hpp"
 
 #include <fmt/format.h>
-#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -169,8 +168,6 @@ void note_signals() {
 void silence_signals() { silent = 1; }
 void outlast_signals() { over = 1; }
 int noted_signal() { return noted; }
-
-std::string name_of_signal(int number) { return fmt::format("SIG{}", sigabbrev_np(number)); }
 
 namespace {
 

@@ -77,9 +77,6 @@ void outlast_signals();
 /// The last one noted, 0: none.
 [[nodiscard]] int noted_signal();
 
-/// "SIGTERM"
-[[nodiscard]] std::string name_of_signal(int number);
-
 /// Until when a run may last.
 class TimeLimit {
 public:
