@@ -6,7 +6,7 @@
 
 #include "benchmark.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "engine/agree.hpp"
+#include "engine/case_runner.hpp"
 
 namespace minitaw::bench {
 namespace {
