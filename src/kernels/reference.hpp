@@ -80,22 +80,28 @@ inline void rmsnorm_backward(Out dx, Out dgain, In dy, In x, In gain, std::int64
   }
 }
 
-/// Turns the pairs (2i, 2i+1) of every head of x [batch, seq, heads, head_dim] in place by the angle
-/// position 10000^(-2i / head_dim) (Su et al. 2021). direction 1: forward; -1: backward, because the
-/// transpose of a rotation is its inverse. `stride`: elements from one token to the next, at least heads
+/// Turns the pairs (2i, 2i+1) of every head of x [heads, head_dim] in place by the angle
+/// position 10000^(-2i / head_dim) (Su et al. 2021).
+inline void rope_token(Out x, std::int64_t heads, std::int64_t head_dim, double position) {
+  for (std::int64_t pair = 0; pair < heads * head_dim / 2; ++pair) {
+    const std::int64_t i = pair % (head_dim / 2);
+    const double angle =
+        position * std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+    double &even = x[2 * pair], &odd = x[2 * pair + 1];
+    const double turned = even * std::cos(angle) - odd * std::sin(angle);
+    odd = even * std::sin(angle) + odd * std::cos(angle);
+    even = turned;
+  }
+}
+
+/// The same for every token of x [batch, seq, heads, head_dim]. direction 1: forward; -1: backward, because
+/// the transpose of a rotation is its inverse. `stride`: elements from one token to the next, at least heads
 /// head_dim.
 inline void rope(Out x, std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
                  std::int64_t stride, double direction) {
   for (std::int64_t token = 0; token < batch * seq; ++token)
-    for (std::int64_t pair = 0; pair < heads * head_dim / 2; ++pair) {
-      const std::int64_t i = pair % (head_dim / 2);
-      const double angle = direction * static_cast<double>(token % seq) *
-                           std::pow(10000.0, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
-      double &even = x[token * stride + 2 * pair], &odd = x[token * stride + 2 * pair + 1];
-      const double turned = even * std::cos(angle) - odd * std::sin(angle);
-      odd = even * std::sin(angle) + odd * std::cos(angle);
-      even = turned;
-    }
+    rope_token(x.subspan(token * stride, heads * head_dim), heads, head_dim,
+               direction * static_cast<double>(token % seq));
 }
 
 /// Sizes of causal attention with grouped query heads: query head i reads key/value head i kv_heads / heads.
