@@ -99,9 +99,12 @@ public:
   /// The same in two halves, gradient_at_output() [T, H] -> dx first. What it leaves in saved and deferred,
   /// the second half reads.
   void backward_input(Matrix<E> dx) const {
-    for (const auto& [copy, gain] : {std::pair{norm1, weights_.norm1}, {norm2, weights_.norm2}})
+    const auto keep = [this](auto copy, auto gain) {
       if (E* const deferred = place<E>(copy))
         Kokkos::deep_copy(exec_, Vector<E>(deferred, shape_.hidden), gain);
+    };
+    keep(norm1, weights_.norm1);
+    keep(norm2, weights_.norm2);
     rebuild();
     feed_forward_input(at(output_gradient));
     attention_input(dx);
