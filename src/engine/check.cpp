@@ -42,6 +42,23 @@ int first_rank(const schedule::Program& program, const std::string& what, const 
   throw LogicError("engine: nobody " + what);
 }
 
+int owner_of(const schedule::Program& program, int shard, int slice) {
+  return first_rank(program, fmt::format("owns slice {} of shard {}", slice, shard),
+                    [&](const schedule::RankProgram& rank) {
+                      return rank.slice == slice && std::ranges::count(rank.owned_shards, shard) > 0;
+                    });
+}
+
+/// A slice of the embeddings is up to date with the rank that updates it.
+int updater_of(const schedule::Program& program, int slice) {
+  const auto updates = [&](const schedule::Action& a) {
+    return a.kind == schedule::Kind::update && a.payload == schedule::Payload::embeddings && a.shard == slice;
+  };
+  return first_rank(
+      program, fmt::format("updates slice {} of the embeddings", slice),
+      [&](const schedule::RankProgram& rank) { return std::ranges::any_of(rank.actions, updates); });
+}
+
 void append(std::vector<NamedTensor>& result, const std::vector<model::Tensor>& tensors,
             const std::vector<float>& flat) {
   for (const model::Tensor& t : tensors)
@@ -170,10 +187,7 @@ std::vector<NamedTensor> gather(const Trainer& trainer, Which which, MPI_Comm co
   };
   for (int s = 0; s < static_cast<int>(layout.shards.size()); ++s) {
     for (int k = 0; k < program.owned_slices; ++k) {
-      const int owner = first_rank(program, fmt::format("owns slice {} of shard {}", k, s),
-                                   [&](const schedule::RankProgram& r) {
-                                     return r.slice == k && std::ranges::count(r.owned_shards, s) > 0;
-                                   });
+      const int owner = owner_of(program, s, k);
       const std::vector<int>& owned = program.ranks[owner].owned_shards;
       take(owner, weights ? SlotClass::owned : SlotClass::accumulator,
            std::ranges::find(owned, s) - owned.begin(), 0, layout.shards[s].elements / program.owned_slices);
@@ -182,13 +196,7 @@ std::vector<NamedTensor> gather(const Trainer& trainer, Which which, MPI_Comm co
     flat.clear();
   }
   for (int k = 0; k < program.embeddings_slices; ++k) {
-    // Slice k of the embeddings is up to date with the rank that updates it.
-    const auto updates = [&](const schedule::Action& a) {
-      return a.kind == schedule::Kind::update && a.payload == schedule::Payload::embeddings && a.shard == k;
-    };
-    const int owner =
-        first_rank(program, fmt::format("updates slice {} of the embeddings", k),
-                   [&](const schedule::RankProgram& r) { return std::ranges::any_of(r.actions, updates); });
+    const int owner = updater_of(program, k);
     const std::int64_t slice = layout.embeddings.slice;
     take(owner, weights ? SlotClass::embeddings : SlotClass::embeddings_accumulator, 0,
          k * slice - held(program, owner, SlotClass::embeddings, -1, layout).begin, slice);
@@ -295,8 +303,8 @@ std::string reference_key(const deck::Case& c, int steps) {
 }
 
 Reference run_steps(Trainer& trainer, const deck::Case& c, int steps, MPI_Comm comm) {
-  std::optional<model::Reference>
-      in_double;  // on rank 0; AdamW alone, on the gradients that come from the case
+  // On rank 0: AdamW alone, on the gradients that come from the case.
+  std::optional<model::Reference> in_double;
   if (trainer.rank() == 0) in_double = make_model(serial_case(c));
   Reference executed;
   for (int s = 0; s < steps; ++s) {
