@@ -425,9 +425,7 @@ std::vector<std::size_t> chosen_cases(const Options& options, std::size_t cases)
   std::iota(chosen.begin(), chosen.end(), 0);
   if (list == "all") return chosen;
   chosen.clear();
-  const deck::Value given = deck::parse_override(list, true);
-  const auto* several = std::get_if<deck::Value::List>(&given.data);
-  for (const deck::Value& number : several ? *several : deck::Value::List{given})
+  for (const std::string& number : deck::parse_words(list, true, "--case").values)
     chosen.push_back(
         static_cast<std::size_t>(deck::to_size("--case", number, 0, static_cast<std::int64_t>(cases) - 1)));
   return chosen;

@@ -12,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "job.hpp"
@@ -195,18 +194,6 @@ struct Options {
   JobFlags job;
 };
 
-/// "2" or "1+3" of all ranks of the job.
-Groups groups_of(const std::string& text, const Groups& nodes) {
-  if (text.empty()) return nodes;
-  const bool count =
-      text.size() < 9 && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
-  Groups groups = count ? Groups::equal(nodes.ranks(), std::stoi(text)) : topology::parse_groups(text);
-  if (groups.ranks() != nodes.ranks())
-    throw InputError(
-        fmt::format("--groups: {} are {} ranks, but the job has {}", text, groups.ranks(), nodes.ranks()));
-  return groups;
-}
-
 Json to_json(const Figures& figures) {
   Json json;
   for (const Figure& figure : figures) json[figure.name] = figure.value;
@@ -223,7 +210,9 @@ std::string to_text(const std::string& link, const Figures& figures) {
 }
 
 int topo(const Options& options, const MpiJob& mpi) {
-  const Groups groups = groups_of(options.groups, mpi.place.nodes);
+  const Groups& nodes = mpi.place.nodes;
+  const Groups groups =
+      options.groups.empty() ? nodes : topology::parse_groups(options.groups, nodes.ranks());
   Links links(options.seconds);
   const Figures inside = measure_inside(links, groups), between = measure_between(links, groups);
   if (!mpi.speaks()) return 0;

@@ -88,9 +88,6 @@ namespace {
 /// Largest number of cases of a sweep.
 constexpr std::size_t most_cases = 100'000;
 
-bool has_sizes(const std::string& groups) { return groups.find('+') != std::string::npos; }
-bool is_open(const std::string& groups) { return groups.ends_with("*"); }
-
 const schedule::Entry& entry_of(const std::string& schedule) {
   return schedule::entry_of(schedule.substr(0, schedule.find(':')));
 }
@@ -103,7 +100,8 @@ int ranks_of(const Draft& draft, const Job& job) {
                     job.ranks, ranks));
   if (ranks > 0) return ranks;
   if (job.ranks > 0) return job.ranks;
-  if (has_sizes(draft.groups) && !is_open(draft.groups)) return topology::parse_groups(draft.groups).ranks();
+  const bool has_sizes = draft.groups.find('+') != std::string::npos;
+  if (has_sizes && !draft.groups.ends_with("*")) return topology::parse_groups(draft.groups).ranks();
   if (entry_of(draft.c.schedule).one_rank) return 1;
   throw InputError("ranks: not given, and a plan has no job to take it from; add for example --set ranks=8");
 }
@@ -118,29 +116,6 @@ topology::Groups nodes_of(const Job& job, int ranks) {
     left -= sizes.back();
   }
   return left == 0 ? topology::Groups(sizes) : topology::Groups::equal(ranks, 1);
-}
-
-/// "1+2+*" on 6 ranks: "1+2+3".
-topology::Groups filled(const std::string& open, int ranks) {
-  std::vector<int> sizes = topology::parse_groups(open.substr(0, open.size() - 2)).sizes();
-  const int left = ranks - std::accumulate(sizes.begin(), sizes.end(), 0);
-  if (left < 1)
-    throw InputError(
-        fmt::format("groups: \"{}\" leaves none of {} ranks for its last group", printable(open), ranks));
-  sizes.push_back(left);
-  return topology::Groups(sizes);
-}
-
-topology::Groups groups_of(const Draft& draft, const Job& job, int ranks) {
-  if (draft.groups.empty()) return nodes_of(job, ranks);
-  if (!has_sizes(draft.groups)) return topology::Groups::equal(ranks, std::stoi(draft.groups));
-  if (is_open(draft.groups)) return filled(draft.groups, ranks);
-  topology::Groups groups = topology::parse_groups(draft.groups);
-  if (groups.ranks() != ranks)
-    throw InputError(
-        fmt::format("groups: \"{}\" has {} ranks, but the case has {}; make the sizes add up to {}",
-                    printable(groups.text()), groups.ranks(), ranks, ranks));
-  return groups;
 }
 
 /// As in LLaMA.
@@ -221,7 +196,7 @@ void check_data(const Case& c, const Job& job) {
 Case complete(const Draft& draft, const Job& job) {
   Case c = draft.c;
   c.ranks = ranks_of(draft, job);
-  c.groups = groups_of(draft, job, c.ranks);
+  c.groups = draft.groups.empty() ? nodes_of(job, c.ranks) : topology::parse_groups(draft.groups, c.ranks);
   if (c.micro_batches == 0) c.micro_batches = c.ranks;
   complete_micro_batch(c);
   c.shape.heads = heads_of(draft);
@@ -240,7 +215,7 @@ Case complete(const Draft& draft, const Job& job) {
 /// One key that varies, with its values already checked one by one.
 struct Axis {
   const Key* key;
-  std::vector<Value> values;
+  std::vector<std::string> values;
 };
 
 /// The message of a check with the place where the key that it begins with was written in front.
@@ -249,16 +224,16 @@ std::string locate(const std::string& message, const Settings& settings, const s
   return fmt::format("{}: {}", at == settings.end() ? printable(path) : at->second.where, message);
 }
 
-/// Values of a key: the elements of a list if it is swept, else the value itself.
-std::vector<Value> values_of(const Key& key, const Setting& setting) {
-  const auto* list = std::get_if<Value::List>(&setting.value.data);
-  if (list == nullptr || key.list) return {setting.value};
-  if (!key.axis)
-    throw InputError(fmt::format("{}: a list is given, but this key takes one value; write for example {}",
-                                 key.name, key.example));
-  if (list->empty())
-    throw InputError(fmt::format("{}: the list is empty; write for example {}", key.name, key.example));
-  return *list;
+/// Throws InputError if a list is given for one value, one value for a list, or what no key can take.
+void require_form(const Key& key, const Setting& setting) {
+  const char* fault = nullptr;
+  if (setting.list && !key.list && !key.axis) fault = "a list is given, but this key takes one value";
+  if (!setting.list && key.list) fault = "one value is given, but this key takes a list";
+  const auto is_shown = [](const std::string& value) { return printable(value, value.size()) == value; };
+  if (!std::ranges::all_of(setting.values, is_shown)) fault = "a value has a control character";
+  if (setting.values.empty() || std::ranges::count(setting.values, "") > 0) fault = "a value is empty";
+  if (fault != nullptr)
+    throw InputError(fmt::format("{}: {}; write for example {}", key.name, fault, key.example));
 }
 
 /// Single values and defaults go into the draft, lists become axes.
@@ -269,14 +244,15 @@ std::vector<Axis> split_axes(const Settings& settings, Draft& draft) {
     if (at == settings.end()) {
       if (key.required())
         throw InputError(fmt::format("{}: not given; add for example {}", key.name, key.example));
-      if (!key.initial.empty()) key.store(draft, Value{key.initial});
+      if (!key.initial.empty()) key.store(draft, key.initial);
       continue;
     }
-    const std::vector<Value> values = values_of(key, at->second);
+    require_form(key, at->second);
+    const std::vector<std::string>& values = at->second.values;
+    const bool swept = !key.list && values.size() > 1;
     Draft scratch;
-    for (const Value& value : values) key.store(scratch, value);
-    if (values.size() == 1) key.store(draft, values.front());
-    else axes.push_back({&key, values});
+    for (const std::string& value : values) key.store(swept ? scratch : draft, value);
+    if (swept) axes.push_back({&key, values});
   }
   return axes;
 }
@@ -358,11 +334,7 @@ Deck make_deck(const std::string& text, const std::string& path, const std::vect
                const Job& job) {
   Deck deck{path, text, overrides, {}, {}};
   Settings settings = parse_toml(text, path);
-  for (const std::string& override : overrides) {
-    const auto [name, value] = split_override(override);
-    const Key* key = require_key(name, "--set");
-    settings[key->name] = {parse_override(value, key->axis || key->list), "--set"};
-  }
+  for (const std::string& override : overrides) override_setting(settings, override);
   try {
     expand(settings, job, deck);
   } catch (const InputError& error) {

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "deck/value.hpp"
 #include "model/layout.hpp"
 #include "schedule/registry.hpp"
 #include "topology/groups.hpp"

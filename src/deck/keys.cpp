@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <map>
 
 #include "base/error.hpp"
 #include "deck/deck.hpp"
@@ -17,9 +16,9 @@ namespace {
 constexpr std::int64_t K = 1024;
 constexpr std::int64_t M = K * K;
 constexpr std::int64_t many = 1'000'000;
-constexpr std::int64_t most_ranks = 64 * K;
+constexpr std::int64_t most_ranks = topology::most_ranks;
 
-using Store = std::function<void(Draft&, const Value&)>;
+using Store = std::function<void(Draft&, const std::string&)>;
 using Text = std::function<std::string(const Case&)>;
 
 /// Where a key puts its value.
@@ -27,19 +26,21 @@ auto& field_of(Draft& draft, auto Draft::* field) { return draft.*field; }
 auto& field_of(Draft& draft, auto Case::* field) { return draft.c.*field; }
 auto& field_of(Draft& draft, auto model::Shape::* field) { return draft.c.shape.*field; }
 
-/// A whole number of [least, most], "4K" allowed.
+/// A whole number of [least, most], "4K" allowed; or one more of a list.
 template <class T, class Owner>
 Store size(const std::string& key, T Owner::* field, std::int64_t least, std::int64_t most) {
-  return [=](Draft& draft, const Value& value) {
-    field_of(draft, field) = static_cast<T>(to_size(key, value, least, most));
+  return [=](Draft& draft, const std::string& text) {
+    const std::int64_t number = to_size(key, text, least, most);
+    if constexpr (std::is_integral_v<T>) field_of(draft, field) = static_cast<T>(number);
+    else field_of(draft, field).push_back(number);
   };
 }
 
 /// One of some words, stored as such or as the enumerator of its position.
 template <class T, class Owner>
 Store choice(const std::string& key, T Owner::* field, std::vector<std::string> words) {
-  return [=](Draft& draft, const Value& value) {
-    const std::size_t at = to_choice(key, value, words);
+  return [=](Draft& draft, const std::string& text) {
+    const std::size_t at = to_choice(key, text, words);
     if constexpr (std::is_enum_v<T>) field_of(draft, field) = static_cast<T>(at);
     else field_of(draft, field) = words[at];
   };
@@ -48,52 +49,6 @@ Store choice(const std::string& key, T Owner::* field, std::vector<std::string> 
 template <class T>
 Text text_of(T Case::* field) {
   return [=](const Case& c) { return fmt::format("{}", c.*field); };
-}
-
-/// Sizes "1+2+3" or "1+2+*" as they are; a number of groups as its digits.
-void store_groups(Draft& draft, const Value& value) {
-  const auto* text = std::get_if<std::string>(&value.data);
-  if (text == nullptr || text->find_first_not_of("0123456789Kk") == std::string::npos) {
-    draft.groups = fmt::format("{}", to_size("groups", value, 1, most_ranks));
-    return;
-  }
-  const bool open = text->ends_with("+*");
-  const std::string sizes = open ? text->substr(0, text->size() - 2) : *text;
-  try {
-    if (topology::parse_groups(sizes).ranks() <= most_ranks) {
-      draft.groups = *text;
-      return;
-    }
-  } catch (const InputError&) {
-    throw InputError(fmt::format(
-        "groups: {} is neither a number of groups nor their sizes; write for example 2 or \"1+2+3\"",
-        describe(value)));
-  }
-  throw InputError(fmt::format("groups: {} has more than {} ranks", describe(value), most_ranks));
-}
-
-/// A list of sizes, never an axis.
-template <class Owner>
-Store sizes(const std::string& key, std::vector<std::int64_t> Owner::* field, std::int64_t most) {
-  return [=](Draft& draft, const Value& value) {
-    const auto* list = std::get_if<Value::List>(&value.data);
-    if (list == nullptr || list->empty())
-      throw InputError(fmt::format("{}: {} is not a list of sizes; write for example [128, 256]", key,
-                                   list ? "an empty list" : describe(value)));
-    std::vector<std::int64_t> all;
-    for (const Value& item : *list) all.push_back(to_size(key, item, 1, most));
-    field_of(draft, field) = std::move(all);
-  };
-}
-
-/// The canonical name of a schedule with its options.
-std::string to_schedule(const Value& value) {
-  const auto* text = std::get_if<std::string>(&value.data);
-  if (text == nullptr || text->empty() || printable(*text) != *text)
-    throw InputError(fmt::format(
-        "schedule: {} is not a schedule; write for example \"tawpipe\" (minitaw help keys lists all)",
-        describe(value)));
-  return schedule::to_text(schedule::parse_spec(*text));
 }
 
 std::vector<Key> make_keys() {
@@ -106,13 +61,15 @@ std::vector<Key> make_keys() {
   add({"schedule", "name", true, false, "tawpipe", "", "schedule = [\"ddp\", \"tawpipe:cco=off\"]",
        "How the step is spread over the ranks; options are appended as \":option=value\". \"serial\" always "
        "uses one rank.",
-       [](D& draft, const Value& value) { draft.c.schedule = to_schedule(value); }});
+       [](D& draft, const std::string& text) {
+         draft.c.schedule = schedule::to_text(schedule::parse_spec(text));
+       }});
   add({"ranks", "size", true, false, "", "all ranks of the job", "ranks = [2, 4]",
        "P, ranks that take part; the first P of the job.", size("ranks", &C::ranks, 1, most_ranks)});
-  add({"groups", "size or text", true, false, "", "the nodes of the job", "groups = [1, 2, \"1+2+3\"]",
+  add({"groups", "number or text", true, false, "", "the nodes of the job", "groups = [1, 2, \"1+2+3\"]",
        "D groups of equal size, or their sizes joined by \"+\", the last one \"*\" for all ranks that are "
        "left. Ranks of a group are consecutive.",
-       store_groups});
+       [](D& draft, const std::string& text) { draft.groups = text; }});
   add({"replicas", "size", true, false, "1", "", "replicas = 2",
        "Copies of the schedule side by side, each on ranks / replicas ranks, gradients summed over all: what "
        "lets a model run on more ranks than it has layers.",
@@ -134,7 +91,7 @@ std::vector<Key> make_keys() {
   add({"ffn", "size", true, false, "", "8/3 hidden, rounded up to a multiple of 256", "ffn = 768",
        "F, inner width of the SwiGLU of every block.", size("ffn", &D::ffn, 1, 4 * M)});
   add({"ffn_per_layer", "list of sizes", false, true, "", "ffn for every block", "ffn_per_layer = [128, 256]",
-       "F of each block, `layers` values, in place of ffn.", sizes("ffn_per_layer", &S::ffn, 4 * M)});
+       "F of each block, `layers` values, in place of ffn.", size("ffn_per_layer", &S::ffn, 1, 4 * M)});
   add({"dtype", "name", true, false, "fp32", "", "dtype = \"bf16\"",
        "Precision of weights, activations and gradients: fp32 or bf16. Master weights and optimiser are "
        "fp32.",
@@ -159,13 +116,13 @@ std::vector<Key> make_keys() {
   add({"micro_batch_per_rank", "list of sizes", false, true, "", "micro_batch for every rank",
        "micro_batch_per_rank = [1, 3, 2]",
        "B of each rank, `ranks` values, in place of micro_batch: for ranks of different speed.",
-       sizes("micro_batch_per_rank", &C::micro_batch_per_rank, many)});
+       size("micro_batch_per_rank", &C::micro_batch_per_rank, 1, many)});
   add({"micro_batches", "size", true, false, "", "ranks", "micro_batches = 16",
        "M, micro-batches per step, all ranks together; a multiple of ranks, in pipelines of replicas.",
        size("micro_batches", &C::micro_batches, 1, many)});
   add({"data", "text", false, false, "synthetic", "", "data = \"corpus.txt\"",
        "File whose bytes are the tokens (path from the current folder), or \"synthetic\".",
-       [](D& draft, const Value& value) { draft.c.data = to_text("data", value); }});
+       [](D& draft, const std::string& text) { draft.c.data = text; }});
   add({"steps", "size", false, false, "10", "", "steps = 20",
        "Timed steps of a repetition; a result needs at least 3 samples to be valid.",
        size("steps", &C::steps, 1, many)});
@@ -178,11 +135,11 @@ std::vector<Key> make_keys() {
   add({"seed", "size", false, false, "1", "", "seed = 7", "Of initial weights and synthetic tokens.",
        size("seed", &C::seed, 0, INT64_MAX)});
   add({"learning_rate", "number", false, false, "0.001", "", "learning_rate = 3e-4", "Of AdamW.",
-       [](D& draft, const Value& value) {
-         draft.c.learning_rate = to_positive("learning_rate", value);
+       [](D& draft, const std::string& text) {
+         draft.c.learning_rate = to_positive("learning_rate", text);
          if (draft.c.learning_rate > 100)
            throw InputError(fmt::format("learning_rate: {} is more than 100; usual values are 1e-5 to 1e-2",
-                                        describe(value)));
+                                        in_quotes(text)));
        }});
   return table;
 }
@@ -220,46 +177,12 @@ const Key* find_key(const std::string& name) {
   return at == keys().end() ? nullptr : &*at;
 }
 
-std::string nearest_key(const std::string& word) {
-  std::vector<std::string> names;
-  for (const Key& key : keys()) names.push_back(key.name);
-  return nearest(word.substr(0, 64), names);
-}
-
-namespace {
-
-/// What other programs call keys of a deck, and what to say of what miniTaw does not have.
-std::string key_for(const std::string& name) {
-  static const std::map<std::string, std::vector<std::string>> others = {
-      {"seq", {"sequence_length", "seq_len", "seq_length"}},
-      {"layers", {"num_layers", "n_layers", "num_hidden_layers"}},
-      {"hidden", {"hidden_size", "dim"}},
-      {"heads", {"num_heads", "num_attention_heads"}},
-      {"kv_heads", {"num_key_value_heads"}},
-      {"ffn", {"intermediate_size"}},
-      {"vocab", {"vocab_size"}},
-      {"micro_batch", {"batch_size", "micro_batch_size"}},
-      {"learning_rate", {"lr"}},
-      {"ranks", {"world_size"}},
-      {"replicas", {"dp"}},
-      {"dtype", {"precision"}},
-      {"groups", {"nodes"}}};
-  for (const auto& [key, names] : others)
-    if (std::ranges::find(names, name) != names.end()) return key;
-  return nearest_key(name);
-}
-
-}  // namespace
-
 const Key* require_key(const std::string& name, const std::string& where) {
   if (const Key* key = find_key(name)) return key;
-  if (name == "tp" || name == "tensor_parallel" || name == "pp" || name == "pipeline_parallel")
-    throw InputError(fmt::format(
-        "{}: unknown key \"{}\"; the schedule says how a step is spread over the ranks: no schedule here "
-        "splits a layer (tensor parallelism), 1f1b and zb1 make a stage of every rank",
-        where, name));
+  std::vector<std::string> names;
+  for (const Key& key : keys()) names.push_back(key.name);
   throw InputError(fmt::format("{}: unknown key \"{}\"; did you mean \"{}\"? (minitaw help keys lists all)",
-                               where, printable(name), key_for(name)));
+                               where, printable(name), nearest(name.substr(0, 64), names)));
 }
 
 std::string help_text(const Key& key) {

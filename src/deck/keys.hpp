@@ -31,8 +31,9 @@ struct Key {
   std::string fallback;  ///< default in words, if it depends on other keys; empty: as `initial`, or required
   std::string example;   ///< TOML line that a message can show
   std::string doc;
-  /// Checks one value and puts it into the draft. Throws InputError "key: ...".
-  std::function<void(Draft&, const Value&)> store;
+  /// Checks one value and puts it into the draft, behind the others if the key is a list. Throws InputError
+  /// "key: ...".
+  std::function<void(Draft&, const std::string&)> store;
   /// The value of a case: identity() names it where it is not `initial`. Empty: identity() knows the key.
   std::function<std::string(const Case&)> text = {};
 
@@ -43,8 +44,6 @@ struct Key {
 [[nodiscard]] const std::vector<Key>& keys();
 /// The key, or nullptr.
 [[nodiscard]] const Key* find_key(const std::string& name);
-/// The name of the key that is most like the word.
-[[nodiscard]] std::string nearest_key(const std::string& word);
 /// As find_key, never nullptr: throws InputError "<where>: unknown key ..." that names the nearest key.
 [[nodiscard]] const Key* require_key(const std::string& name, const std::string& where);
 

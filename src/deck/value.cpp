@@ -1,17 +1,15 @@
 #include "deck/value.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fmt/format.h>
+#include <fmt/ostream.h>
 #include <fmt/ranges.h>
 #include <fstream>
 #include <optional>
 #include <ranges>
-#include <sstream>
-#include <string_view>
 #include <toml++/toml.hpp>
 
 #include "base/error.hpp"
@@ -37,88 +35,44 @@ std::optional<std::int64_t> read_size(std::string_view text) {
   return number * (std::int64_t{1} << bits);
 }
 
-/// 0 for text that is not a number.
-double read_real(const std::string& text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? number : 0;
-}
-
-/// Bytes of the UTF-8 character that text begins with; 0 if it is none that can be shown.
-std::size_t character_at(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  if (byte(0) < 0x80) return byte(0) >= 0x20 && byte(0) != 0x7f ? 1 : 0;
-  const auto size = static_cast<std::size_t>(std::countl_one(byte(0)));
-  const bool control = byte(0) < 0xc2 || (byte(0) == 0xc2 && text.size() > 1 && byte(1) < 0xa0);
-  const auto follows = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; };
-  const bool whole =
-      size >= 2 && size <= 4 && size <= text.size() && std::ranges::all_of(text.substr(1, size - 1), follows);
-  return whole && !control ? size : 0;
-}
-
 }  // namespace
 
 std::string printable(std::string_view text, std::size_t most) {
-  std::string out;
-  for (std::size_t characters = 0; !text.empty(); ++characters) {
-    if (characters == most) return out + "...";
-    const std::size_t size = character_at(text);
-    out += size == 0 ? "?" : text.substr(0, size);
-    text.remove_prefix(std::max<std::size_t>(size, 1));
-  }
-  return out;
+  std::size_t end = std::min(text.size(), most);
+  while (end < text.size() && end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  std::string out(text.substr(0, end));
+  std::ranges::replace_if(out, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+  return out + (end < text.size() ? "..." : "");
 }
 
-std::string describe(const Value& value) {
-  struct Visitor {
-    std::string operator()(std::int64_t number) const { return fmt::format("{}", number); }
-    std::string operator()(double number) const { return fmt::format("{}", number); }
-    std::string operator()(bool flag) const { return flag ? "true" : "false"; }
-    std::string operator()(const std::string& text) const { return fmt::format("\"{}\"", printable(text)); }
-    std::string operator()(const Value::List&) const { return "a list"; }
-  };
-  return std::visit(Visitor{}, value.data);
-}
+std::string in_quotes(std::string_view text) { return fmt::format("\"{}\"", printable(text)); }
 
-std::int64_t to_size(const std::string& key, const Value& value, std::int64_t least, std::int64_t most) {
-  std::optional<std::int64_t> number;
-  if (const auto* integer = std::get_if<std::int64_t>(&value.data)) number = *integer;
-  if (const auto* text = std::get_if<std::string>(&value.data)) number = read_size(*text);
+std::int64_t to_size(const std::string& key, const std::string& text, std::int64_t least, std::int64_t most) {
+  const std::optional<std::int64_t> number = read_size(text);
   if (!number)
     throw InputError(
-        fmt::format("{}: {} is not a whole number; write for example 4096 or \"4K\"", key, describe(value)));
+        fmt::format("{}: {} is not a whole number; write for example 4096 or \"4K\"", key, in_quotes(text)));
   if (*number < least || *number > most)
     throw InputError(
-        fmt::format("{}: {} is out of range; it must be from {} to {}", key, describe(value), least, most));
+        fmt::format("{}: {} is out of range; it must be from {} to {}", key, in_quotes(text), least, most));
   return *number;
 }
 
-double to_positive(const std::string& key, const Value& value) {
+double to_positive(const std::string& key, const std::string& text) {
   double number = 0;
-  if (const auto* integer = std::get_if<std::int64_t>(&value.data)) number = static_cast<double>(*integer);
-  if (const auto* real = std::get_if<double>(&value.data)) number = *real;
-  if (const auto* text = std::get_if<std::string>(&value.data)) number = read_real(*text);
-  if (!std::isfinite(number) || number <= 0)
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(number) || number <= 0)
     throw InputError(
-        fmt::format("{}: {} is not a number above zero; write for example 1e-3", key, describe(value)));
+        fmt::format("{}: {} is not a number above zero; write for example 1e-3", key, in_quotes(text)));
   return number;
 }
 
-std::string to_text(const std::string& key, const Value& value) {
-  const auto* text = std::get_if<std::string>(&value.data);
-  if (text == nullptr || text->empty())
-    throw InputError(fmt::format("{}: {} is not a text in quotes", key, describe(value)));
-  if (text->find('\0') != std::string::npos)
-    throw InputError(fmt::format("{}: {} contains a NUL character", key, describe(value)));
-  return *text;
-}
-
-std::size_t to_choice(const std::string& key, const Value& value, const std::vector<std::string>& choices) {
-  const auto* text = std::get_if<std::string>(&value.data);
-  const auto at = text ? std::ranges::find(choices, *text) : choices.end();
+std::size_t to_choice(const std::string& key, const std::string& text,
+                      const std::vector<std::string>& choices) {
+  const auto at = std::ranges::find(choices, text);
   if (at == choices.end())
-    throw InputError(fmt::format("{}: {} is not one of {}{}", key, describe(value), fmt::join(choices, ", "),
-                                 text ? fmt::format("; did you mean \"{}\"?", nearest(*text, choices)) : ""));
+    throw InputError(fmt::format("{}: {} is not one of {}; did you mean \"{}\"?", key, in_quotes(text),
+                                 fmt::join(choices, ", "), nearest(text, choices)));
   return static_cast<std::size_t>(at - choices.begin());
 }
 
@@ -126,27 +80,12 @@ namespace {
 
 constexpr std::size_t most_bytes = 1U << 20;  // far above any deck written by hand, far below a data file
 
-/// Nothing for what a deck cannot hold; `refused` then is its name.
-std::optional<Value> convert(const toml::node& node, std::string_view& refused) {
-  if (const auto* integer = node.as_integer()) return Value{integer->get()};
-  if (const auto* real = node.as_floating_point()) return Value{real->get()};
-  if (const auto* flag = node.as_boolean()) return Value{flag->get()};
-  if (const auto* text = node.as_string()) return Value{text->get()};
-  if (const auto* array = node.as_array()) {
-    Value::List list;
-    for (const toml::node& item : *array) {
-      auto value = convert(item, refused);
-      if (!value) return std::nullopt;
-      list.push_back(std::move(*value));
-    }
-    return Value{std::move(list)};
-  }
-  refused = node.is_table() ? "a table" : "a date or time";
+/// Nothing for what a deck cannot hold.
+std::optional<std::string> text_of(const toml::node& node) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* integer = node.as_integer()) return std::to_string(integer->get());
+  if (const auto* real = node.as_floating_point()) return fmt::format("{}", fmt::streamed(*real));
   return std::nullopt;
-}
-
-std::string place(const std::string& path, toml::source_position at) {
-  return fmt::format("{}:{}", printable(path), at.line);
 }
 
 /// Without spaces and tabs at either end.
@@ -156,33 +95,11 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-/// What is wrong with the text of a deck: a key that is there twice is named with both lines.
-std::string not_toml(const toml::parse_error& error, const std::string& text, const std::string& path) {
-  const std::string what(error.description());
-  const auto at = error.source().begin;
-  const auto quote = what.find('\'');
-  if (what.find("cannot redefine") == std::string::npos || quote == std::string::npos)
-    return fmt::format("{}: not TOML: {}", place(path, at), printable(what, 300));
-  const std::string key = what.substr(quote + 1, what.find('\'', quote + 1) - quote - 1);
-  std::istringstream lines(text);
-  std::string line;
-  for (std::uint32_t number = 1; number < at.line && std::getline(lines, line); ++number)
-    if (trim(std::string_view(line).substr(0, line.find('='))) == key)
-      return fmt::format("{}: {} is given twice, first in line {}; keep one of them", place(path, at),
-                         printable(key), number);
-  return fmt::format("{}: {} is given twice; keep one of them", place(path, at), printable(key));
-}
-
-/// One value in TOML syntax, or nothing if the text is anything else (or more).
-std::optional<Value> parse_value(std::string_view text) {
-  if (text.empty() || text.find_first_of("\n\r#") != std::string_view::npos) return std::nullopt;
-  try {
-    const toml::table table = toml::parse(fmt::format("value = {}", text));
-    std::string_view refused;
-    return convert(*table.get("value"), refused);
-  } catch (const toml::parse_error&) {
-    return std::nullopt;
-  }
+/// Without the quotes around it.
+std::string unquoted(std::string_view text) {
+  const bool has_quotes =
+      text.size() >= 2 && text.front() == text.back() && (text.front() == '"' || text.front() == '\'');
+  return std::string(has_quotes ? text.substr(1, text.size() - 2) : text);
 }
 
 }  // namespace
@@ -206,49 +123,54 @@ std::string read_text(const std::string& path) {
 }
 
 Settings parse_toml(const std::string& text, const std::string& path) {
+  const auto place = [&](const toml::source_region& source) {
+    return fmt::format("{}:{}", printable(path), source.begin.line);
+  };
   Settings settings;
   try {
     const toml::table table = toml::parse(text);
     for (const auto& [key, node] : table) {
-      const std::string where = place(path, key.source().begin), name = printable(key.str());
-      std::string_view refused;
-      auto value = convert(node, refused);
-      if (!value && node.is_table())
-        throw InputError(fmt::format("{}: unknown table \"{}\"; a deck has no tables, write the keys at the "
-                                     "top level (nearest key: \"{}\")",
-                                     where, name, nearest_key(name)));
-      if (!value)
-        throw InputError(fmt::format("{}: {}: {} is not a value that a deck can hold", where, name, refused));
-      settings[require_key(std::string(key.str()), where)->name] = {std::move(*value), where};
+      const toml::array* const list = node.as_array();
+      Setting setting{{}, list != nullptr, place(key.source())};
+      const auto add = [&](const toml::node& item) {
+        const std::optional<std::string> value = text_of(item);
+        if (!value)
+          throw InputError(fmt::format("{}: {}: a deck holds numbers, texts and lists of them at its top "
+                                       "level, but no {}",
+                                       setting.where, printable(key.str()), fmt::streamed(item.type())));
+        setting.values.push_back(*value);
+      };
+      if (list == nullptr) add(node);
+      else std::ranges::for_each(*list, add);
+      settings[require_key(std::string(key.str()), setting.where)->name] = std::move(setting);
     }
   } catch (const toml::parse_error& error) {
-    throw InputError(not_toml(error, text, path));
+    throw InputError(
+        fmt::format("{}: not TOML: {}", place(error.source()), printable(error.description(), 300)));
   }
   return settings;
 }
 
-std::pair<std::string, std::string> split_override(const std::string& text) {
-  const auto equals = text.find('=');
-  const std::string_view key = trim(std::string_view(text).substr(0, equals));
-  if (equals == std::string::npos || key.empty())
-    throw InputError(fmt::format("--set {}: write key=value, for example --set seq=4K,8K", printable(text)));
-  return {std::string(key), std::string(trim(std::string_view(text).substr(equals + 1)))};
-}
-
-Value parse_override(std::string_view text, bool may_split) {
-  if (auto toml = parse_value(text)) return std::move(*toml);
+Setting parse_words(std::string_view text, bool may_split, const std::string& where) {
+  text = trim(text);
   const bool bracketed = text.size() >= 2 && text.front() == '[' && text.back() == ']';
-  if (!may_split || !(bracketed || text.find(',') != std::string_view::npos)) return Value{std::string(text)};
-  if (bracketed) text = text.substr(1, text.size() - 2);  // [1K,2K]: units are not TOML
-  Value::List list;
-  for (const auto part : std::views::split(text, ',')) {
-    const std::string_view word = trim({part.begin(), part.end()});
-    auto value = parse_value(word);
-    list.push_back(value ? std::move(*value) : Value{std::string(word)});
-  }
-  return Value{std::move(list)};
+  if (!bracketed && !(may_split && text.find(',') != std::string_view::npos))
+    return {{unquoted(text)}, false, where};
+  if (bracketed) text = text.substr(1, text.size() - 2);
+  Setting setting{{}, true, where};
+  for (const auto part : std::views::split(text, ','))
+    setting.values.push_back(unquoted(trim({part.begin(), part.end()})));
+  return setting;
 }
 
-std::string toml_version() { return fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH); }
+void override_setting(Settings& settings, const std::string& text) {
+  const auto equals = text.find('=');
+  const std::string name(trim(std::string_view(text).substr(0, equals)));
+  if (equals == std::string::npos || name.empty())
+    throw InputError(fmt::format("--set {}: write key=value, for example --set seq=4K,8K", printable(text)));
+  const Key* key = require_key(name, "--set");
+  settings[key->name] =
+      parse_words(std::string_view(text).substr(equals + 1), key->axis || key->list, "--set");
+}
 
 }  // namespace minitaw::deck

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <charconv>
+#include <memory>
 #include <numeric>
+#include <ranges>
 
 #include "base/error.hpp"
 
@@ -37,23 +39,27 @@ std::vector<int> Groups::members(int group) const {
 
 std::string Groups::text() const { return fmt::format("{}", fmt::join(sizes_, "+")); }
 
-Groups parse_groups(const std::string& text) {
-  constexpr int most_ranks = 1'000'000;
+Groups parse_groups(const std::string& text, int ranks) {
+  const bool open = ranks > 0 && text.ends_with("+*");
   std::vector<int> sizes;
-  int ranks = 0;
-  const char* at = text.data();
-  const char* const end = at + text.size();
-  for (;;) {
-    int size = 0;
-    const auto [next, error] = std::from_chars(at, end, size);
-    if (error != std::errc() || (next != end && *next != '+') || size < 1 || size > most_ranks - ranks)
-      throw InputError(
-          fmt::format("groups: \"{}\" is not a list of group sizes; write for example \"1+2+3\"", text));
-    sizes.push_back(size);
-    ranks += size;
-    if (next == end) return Groups(std::move(sizes));
-    at = next + 1;
+  int left = most_ranks;
+  for (const auto part : std::views::split(text.substr(0, text.size() - (open ? 2 : 0)), '+')) {
+    const char* const end = std::to_address(part.end());
+    const auto [next, error] = std::from_chars(std::to_address(part.begin()), end, sizes.emplace_back());
+    if (error != std::errc() || next != end || sizes.back() < 1 || sizes.back() > left)
+      throw InputError(fmt::format(
+          "groups: \"{}\" is neither a number of groups nor their sizes; write for example 2 or \"1+2+3\"",
+          text));
+    left -= sizes.back();
   }
+  if (ranks == 0) return Groups(std::move(sizes));
+  if (!open && sizes.size() == 1) return Groups::equal(ranks, sizes[0]);
+  const int missing = ranks - (most_ranks - left);
+  if (sizes.empty() || (open ? missing < 1 : missing != 0))
+    throw InputError(
+        fmt::format("groups: \"{0}\" does not fit {1} ranks; make the sizes add up to {1}", text, ranks));
+  if (open) sizes.push_back(missing);
+  return Groups(std::move(sizes));
 }
 
 }  // namespace minitaw::topology

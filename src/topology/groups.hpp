@@ -39,7 +39,11 @@ private:
   std::vector<int> group_of_;
 };
 
-/// Parses "1+2+3". Throws InputError that quotes the text.
-Groups parse_groups(const std::string& text);
+/// Of a job, so that a text cannot ask for more memory than there is.
+inline constexpr int most_ranks = 1 << 16;
+
+/// Sizes "1+2+3"; of `ranks` ranks, if given, also a number of equal groups, "2", and "1+2+*", where the last
+/// group has all that are left. Throws InputError that quotes the text.
+Groups parse_groups(const std::string& text, int ranks = 0);
 
 }  // namespace minitaw::topology
