@@ -93,28 +93,19 @@ void write(hid_t parent, const Dataset& d, bool grows) {
   constexpr hsize_t chunk = 64;
   if (grows) check(H5Pset_chunk(options, 1, &chunk), "set the chunk size");
   const Id space = space_of(d.shape, grows);
+  const bool is_there = grows && H5Lexists(parent, d.path.c_str(), H5P_DEFAULT) > 0;
   with_data(d.values, [&](hid_t type, const void* data) {
-    const Id dataset(H5Dcreate2(parent, d.path.c_str(), type, space, links, options, H5P_DEFAULT), H5Dclose,
-                     "create dataset " + d.path);
+    const Id dataset = is_there
+                           ? open_dataset(parent, d.path)
+                           : Id(H5Dcreate2(parent, d.path.c_str(), type, space, links, options, H5P_DEFAULT),
+                                H5Dclose, "create dataset " + d.path);
+    if (is_there) check(H5Dset_extent(dataset, d.shape.data()), "grow " + d.path);
     if (size > 0) check(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data), "write " + d.path);
+    if (is_there) return;
     write_attribute(dataset, "units", one(d.units));
     if (!d.axes.empty()) write_attribute(dataset, "axes", one(d.axes));
     if (!d.labels.empty()) write_attribute(dataset, "labels", d.labels, true);
     if (!d.codes.empty()) write_attribute(dataset, "codes", d.codes, true);
-  });
-}
-
-void put(hid_t parent, const std::string& path, hsize_t row, const Cell& cell) {
-  const Id dataset = open_dataset(parent, path), memory = space_of({1});
-  constexpr hsize_t count = 1;
-  hsize_t rows = 0;
-  check(H5Sget_simple_extent_dims(shape_of(dataset, path, 1), &rows, nullptr), "read the shape of " + path);
-  rows = std::max(row + 1, rows);
-  check(H5Dset_extent(dataset, &rows), "grow " + path);
-  const Id file = shape_of(dataset, path, 1);
-  check(H5Sselect_hyperslab(file, H5S_SELECT_SET, &row, nullptr, &count, nullptr), "select a row of " + path);
-  with_data(one(cell), [&](hid_t type, const void* data) {
-    check(H5Dwrite(dataset, type, memory, file, H5P_DEFAULT, data), "write " + path);
   });
 }
 
@@ -135,10 +126,6 @@ Id make_group(hid_t parent, const std::string& path) {
 
 Id open_group(hid_t parent, const std::string& path) {
   return {H5Gopen2(parent, path.c_str(), H5P_DEFAULT), H5Gclose, "open group " + path};
-}
-
-bool exists(hid_t parent, const std::string& path) {
-  return H5Lexists(parent, path.c_str(), H5P_DEFAULT) > 0;
 }
 
 template <class T>

@@ -50,17 +50,14 @@ struct Dataset {
   std::vector<std::string> codes = {};   ///< what the values 0, 1, ... mean
 };
 
-/// Writes a new dataset and the groups above it. One that `grows` has one axis, and takes rows by put().
+/// Writes a new dataset and the groups above it. One that `grows` has one axis, and may be written again with
+/// more values.
 void write(hid_t parent, const Dataset& dataset, bool grows = false);
-/// Writes row `row`, growing the dataset if needed.
-void put(hid_t parent, const std::string& path, hsize_t row, const Cell& cell);
 /// One element, or a list.
 void write_attribute(hid_t object, const std::string& name, const Values& values, bool list = false);
 
 [[nodiscard]] Id make_group(hid_t parent, const std::string& path);
 [[nodiscard]] Id open_group(hid_t parent, const std::string& path);
-/// Whether the group that the path begins with has it.
-[[nodiscard]] bool exists(hid_t parent, const std::string& path);
 
 template <class T>
 struct Array {

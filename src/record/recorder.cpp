@@ -207,12 +207,9 @@ Contents read_contents(hid_t file, const std::string& path) {
     const Row sample = sample_row();
     for (std::size_t i = 0; i < sample.columns.size(); ++i) {
       const Column& column = sample.columns[i];
-      const std::string name = fmt::format("summary/{}", column.name);
-      // a figure that was added later: NaN in the sample
-      if (i > 0 && column.place == Place::nowhere && !h5::exists(file, name)) continue;
       std::visit(
           [&]<class T>(const T&) {
-            const std::vector<T> cells = h5::read<T>(file, name, 1).values;
+            const auto cells = h5::read<T>(file, fmt::format("summary/{}", column.name), 1).values;
             if (i == 0) found.rows.assign(cells.size(), sample);
             require(cells.size() == found.rows.size(), "columns of the summary differ in length");
             for (std::size_t r = 0; r < cells.size(); ++r) found.rows[r].columns[i].value = cells[r];
@@ -292,11 +289,13 @@ Recorder::Recorder(const std::string& path, Provenance session)
 }
 
 void Recorder::begin() {
-  write_session(0);
+  write_session();
   (void)h5::make_group(file_, "provenance/resumed");
   (void)h5::make_group(file_, "cases");
-  write_summary();
-  written_ = true;
+  write_progress();
+  std::vector<std::string> names;
+  for (const Column& column : sample_row().columns) names.emplace_back(column.name);
+  h5::write_attribute(h5::open_group(file_, "summary"), "columns", names, true);  // HDF5 keeps no order
   try {
     save();
   } catch (const std::runtime_error& error) {
@@ -321,34 +320,29 @@ void Recorder::resume() {
                                path_, rows_.size(), rows_.size() == 1 ? "" : "s", kept));
 }
 
-void Recorder::write_session(int number) {
+void Recorder::write_session() {
   for (h5::Dataset dataset : provenance_) {
-    dataset.path.insert(0, session_path(number));
+    dataset.path.insert(0, session_path(sessions_));
     h5::write(file_, dataset);
   }
-  h5::write(file_, {session_path(number) + "log", "text", "line", std::vector<std::string>(), {0}}, true);
+  written_ = true;
 }
 
-void Recorder::write_summary() {
-  if (h5::exists(file_, "summary"))
-    h5::check(H5Ldelete(file_, "summary", H5P_DEFAULT), "replace the summary");
-  std::vector<std::string> names;
+void Recorder::write_progress() {
   const Row sample = sample_row();
-  for (const Column& column : sample.columns) {
-    const h5::Values none =
-        std::visit([]<class T>(const T&) -> h5::Values { return std::vector<T>(); }, column.value);
-    h5::write(file_, {fmt::format("summary/{}", column.name), std::string(column.units), "case", none, {0}},
-              true);
-    names.emplace_back(column.name);
+  for (std::size_t i = 0; i < sample.columns.size(); ++i) {
+    const Column& column = sample.columns[i];
+    std::visit(
+        [&]<class T>(const T&) {
+          const auto cells =
+              parts_of(rows_, [&](const Row& row) { return std::get<T>(row.columns[i].value); });
+          h5::write(file_,
+                    list(fmt::format("summary/{}", column.name), std::string(column.units), "case", cells),
+                    true);
+        },
+        column.value);
   }
-  h5::write_attribute(h5::open_group(file_, "summary"), "columns", names,
-                      true);  // HDF5 keeps no order
-  for (std::size_t i = 0; i < rows_.size(); ++i) write_row(rows_[i], i);
-}
-
-void Recorder::write_row(const Row& row, std::size_t index) {
-  for (const Column& column : row.columns)
-    h5::put(file_, fmt::format("summary/{}", column.name), index, column.value);
+  h5::write(file_, list(session_path(sessions_) + "log", "text", "line", lines_), true);
 }
 
 void Recorder::log(const std::string& text) {
@@ -356,16 +350,11 @@ void Recorder::log(const std::string& text) {
   for (std::string line; std::getline(lines, line);) lines_.push_back(line);
 }
 
-void Recorder::write_log() {
-  for (; written_lines_ < lines_.size(); ++written_lines_)
-    h5::put(file_, session_path(sessions_) + "log", written_lines_, lines_[written_lines_]);
-}
-
 void Recorder::finish() {
   std::error_code error;
   std::filesystem::remove(running_name(path_), error);
   if (!written_) return;
-  write_log();
+  write_progress();
   save();
 }
 
@@ -374,11 +363,7 @@ void Recorder::begin_case(const deck::Case& c) const {
 }
 
 Row Recorder::append(CaseResult result, int repetition) {
-  if (!written_) {
-    write_session(sessions_);
-    write_summary();
-    written_ = true;
-  }
+  if (!written_) write_session();
   const std::string identity = deck::identity(result.settings);
   const auto known =
       std::ranges::find_if(rows_, [&](const Row& row) { return row.text("identity") == identity; });
@@ -388,14 +373,15 @@ Row Recorder::append(CaseResult result, int repetition) {
     join(read_case(file_, path_, number, static_cast<int>(known->integer("ranks"))), result);
   const Row row = make_row(result, number, sessions_);
   const std::string path = case_path(number);
-  if (known != rows_.end())
+  if (known == rows_.end()) {
+    rows_.push_back(row);
+  } else {
+    *known = row;
     h5::check(H5Ldelete(file_, path.substr(0, path.size() - 1).c_str(), H5P_DEFAULT), "replace a case");
+  }
   write_case(file_, path, result, row);
-  write_row(row, static_cast<std::size_t>(number));
-  write_log();
+  write_progress();
   save();
-  if (known != rows_.end()) *known = row;
-  else rows_.push_back(row);
   return row;
 }
 

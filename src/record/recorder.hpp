@@ -58,11 +58,9 @@ public:
 private:
   void begin();
   void resume();
-  void write_session(int number);
-  /// Puts the columns of /summary in place of those that the file has, and fills in the rows so far.
-  void write_summary();
-  void write_row(const Row& row, std::size_t index);
-  void write_log();
+  void write_session();
+  /// The rows of /summary and the lines of the log, so far.
+  void write_progress();
   void save();
 
   std::string path_;
@@ -73,9 +71,8 @@ private:
   std::vector<std::string> notes_;
   std::string interrupted_;
   std::vector<std::string> lines_;  ///< of the log
-  std::size_t written_lines_ = 0;
-  int sessions_ = 0;      ///< in the file before this one
-  bool written_ = false;  ///< this session is in the file
+  int sessions_ = 0;                ///< in the file before this one
+  bool written_ = false;            ///< this session is in the file
 };
 
 /// Whether a row needs no further run: ended ok, with all repetitions.
