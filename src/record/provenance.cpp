@@ -69,51 +69,28 @@ std::string HostNames::hidden(const std::string& text) const {
 
 namespace {
 
-/// Namespaces of tuning variables alone.
-constexpr std::array<std::string_view, 16> prefixes = {
-    "NCCL_", "UCX_",  "FI_",  "MPICH_", "MPIR_CVAR_", "OMPI_MCA_", "PSM2_",   "PSM3_",
-    "OMP_",  "GOMP_", "KMP_", "MKL_",   "OPENBLAS_",  "KOKKOS_",   "CUBLAS_", "CUDNN_"};
+/// Namespaces of tuning variables alone; of Slurm's, which also holds nodes, users, accounts, folders and
+/// what the job is called, only how many of what, and bound to what, and the job's number, so that a site can
+/// find its own logs; and a few others.
+const std::regex kept_names(
+    "(NCCL|UCX|FI|MPICH|MPIR_CVAR|OMPI_MCA|PSM2|PSM3|OMP|GOMP|KMP|MKL|OPENBLAS|KOKKOS|CUBLAS|CUDNN)_.*|"
+    "SLURM_(JOB_ID|RESTART_COUNT|NNODES|JOB_NUM_NODES|STEP_NUM_NODES|NTASKS|NPROCS|STEP_NUM_TASKS|"
+    "TASKS_PER_NODE|STEP_TASKS_PER_NODE|NTASKS_PER_(NODE|SOCKET|CORE|GPU|TRES)|CPUS_PER_TASK|CPUS_PER_GPU|"
+    "CPUS_ON_NODE|JOB_CPUS_PER_NODE|THREADS_PER_CORE|CORE_SPEC|CPU_BIND|CPU_BIND_LIST|CPU_BIND_TYPE|"
+    "CPU_FREQ_REQ|MEM_BIND|MEM_BIND_LIST|MEM_BIND_TYPE|MEM_PER_CPU|MEM_PER_GPU|MEM_PER_NODE|DISTRIBUTION|"
+    "DIST_PLANESIZE|ACCEL_BIND_TYPE|GPUS|GPUS_ON_NODE|GPUS_PER_(NODE|SOCKET|TASK)|GPU_BIND|GPU_FREQ|"
+    "JOB_GPUS|STEP_GPUS|SHARDS_ON_NODE|TRES_PER_TASK|HINT|EXCLUSIVE|OVERCOMMIT|MPI_TYPE|HET_SIZE)|"
+    "(CUDA|ROCR|HIP)_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|CUDA_DEVICE_MAX_CONNECTIONS|CUDA_LAUNCH_BLOCKING|"
+    "CUDA_MODULE_LOADING|CUBLASLT_WORKSPACE_SIZE|NVIDIA_TF32_OVERRIDE|GPU_MAX_HW_QUEUES|ZE_AFFINITY_MASK|"
+    "ONEAPI_DEVICE_SELECTOR|GOTO_NUM_THREADS|OMPI_COMM_WORLD_SIZE|OMPI_COMM_WORLD_LOCAL_SIZE|"
+    "MINITAW_MPI_DIRECT|MALLOC_ARENA_MAX");
 
-/// Slurm's namespace also holds nodes, users, accounts, folders and what the job is called: only how many of
-/// what, and bound to what. The job's number is kept, so that a site can find its own logs.
-constexpr std::string_view slurm =
-    " JOB_ID RESTART_COUNT NNODES JOB_NUM_NODES STEP_NUM_NODES NTASKS NPROCS STEP_NUM_TASKS"
-    " TASKS_PER_NODE STEP_TASKS_PER_NODE NTASKS_PER_NODE NTASKS_PER_SOCKET NTASKS_PER_CORE"
-    " NTASKS_PER_GPU NTASKS_PER_TRES CPUS_PER_TASK CPUS_PER_GPU CPUS_ON_NODE JOB_CPUS_PER_NODE"
-    " THREADS_PER_CORE CORE_SPEC CPU_BIND CPU_BIND_LIST CPU_BIND_TYPE CPU_FREQ_REQ MEM_BIND"
-    " MEM_BIND_LIST MEM_BIND_TYPE MEM_PER_CPU MEM_PER_GPU MEM_PER_NODE DISTRIBUTION DIST_PLANESIZE"
-    " ACCEL_BIND_TYPE GPUS GPUS_ON_NODE GPUS_PER_NODE GPUS_PER_SOCKET GPUS_PER_TASK GPU_BIND"
-    " GPU_FREQ JOB_GPUS STEP_GPUS SHARDS_ON_NODE TRES_PER_TASK HINT EXCLUSIVE OVERCOMMIT MPI_TYPE"
-    " HET_SIZE ";
-
-constexpr std::string_view others =
-    " CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_DEVICE_MAX_CONNECTIONS CUDA_LAUNCH_BLOCKING"
-    " CUDA_MODULE_LOADING CUBLASLT_WORKSPACE_SIZE NVIDIA_TF32_OVERRIDE ROCR_VISIBLE_DEVICES"
-    " HIP_VISIBLE_DEVICES GPU_MAX_HW_QUEUES ZE_AFFINITY_MASK ONEAPI_DEVICE_SELECTOR"
-    " GOTO_NUM_THREADS OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_LOCAL_SIZE MINITAW_MPI_DIRECT"
-    " MALLOC_ARENA_MAX ";
-
-/// Parts of names, in capitals. The transports of Open MPI are the key of a job.
-constexpr std::array<std::string_view, 8> secrets = {
-    "JWT", "TOKEN", "PASSW", "SECRET", "CREDENTIAL", "_KEY", "_UUID", "PRECONDITION_TRANSPORTS"};
-/// Parts of names whose values tell of hosts, users or folders in whatever form.
-constexpr std::array<std::string_view, 8> telling = {"HOSTNAME", "HOSTID", "HOSTFILE", "NODELIST",
-                                                     "NODENAME", "_URI",   "COMM_ID",  "USER"};
-constexpr std::array<std::string_view, 5> folders = {"_FILE", "_PATH", "_DIR", "_WDIR", "LIBRARIES"};
-
-/// Open MPI's names are in small letters.
-template <class List>
-bool holds_any(std::string name, const List& parts) {
-  std::ranges::transform(name, name.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  return std::ranges::any_of(parts,
-                             [&](std::string_view part) { return name.find(part) != std::string::npos; });
-}
-
-/// Whether a word is in a list with a space before and behind each.
-bool is_one_of(std::string_view word, std::string_view list) {
-  return list.find(fmt::format(" {} ", word)) != std::string_view::npos;
-}
+// Parts of names; Open MPI's are in small letters.
+const std::regex secrets("JWT|TOKEN|PASSW|SECRET|CREDENTIAL|_KEY|_UUID|PRECONDITION_TRANSPORTS",
+                         std::regex::icase);  // the transports of Open MPI are the key of a job
+/// Their values tell of hosts, users or folders in whatever form.
+const std::regex telling("HOSTNAME|HOSTID|HOSTFILE|NODELIST|NODENAME|_URI|COMM_ID|USER", std::regex::icase);
+const std::regex folders("_FILE|_PATH|_DIR|_WDIR|LIBRARIES", std::regex::icase);
 
 /// A slash that begins a word: of "/a", "./a", "~/a", "x=/a", "tcp://a", but not "GPU-12/1/0".
 const std::regex path_form("(^|[^A-Za-z0-9])/");
@@ -134,26 +111,18 @@ std::regex make_user_form() {
 const char* held_back(const std::string& name, const std::string& value, const HostNames& hosts) {
   static const std::regex user_form = make_user_form();
   if (value.empty()) return nullptr;
-  if (holds_any(name, folders) || std::regex_search(value, path_form)) return "a path";
+  if (std::regex_search(name, folders) || std::regex_search(value, path_form)) return "a path";
   if (std::regex_search(value, user_form)) return "a user's name";
   if (hosts.shown()) return nullptr;
-  if (holds_any(name, telling) || hosts.hidden(value) != value) return "a host name";
+  if (std::regex_search(name, telling) || hosts.hidden(value) != value) return "a host name";
   return std::regex_search(value, address_form) ? "an address" : nullptr;
-}
-
-bool may_record(const std::string& name) {
-  if (holds_any(name, secrets)) return false;
-  constexpr std::string_view of_slurm = "SLURM_";
-  if (name.starts_with(of_slurm)) return is_one_of(std::string_view(name).substr(of_slurm.size()), slurm);
-  return is_one_of(name, others) ||
-         std::ranges::any_of(prefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 }  // namespace
 
 std::optional<std::string> recorded(const std::string& name, const std::string& value,
                                     const HostNames& hosts) {
-  if (!may_record(name)) return std::nullopt;
+  if (!std::regex_match(name, kept_names) || std::regex_search(name, secrets)) return std::nullopt;
   const char* const reason = held_back(name, value, hosts);
   return reason == nullptr ? name + "=" + value : fmt::format("{}=({}, not kept)", name, reason);
 }
