@@ -155,45 +155,17 @@ std::string links_text(const std::vector<std::string>& links) {
 }
 
 std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts) {
-  const bool many = ranks.size() > 16;  // then ranks and nodes share lines
-  struct Node {
-    std::size_t first, end;                                   // ranks
-    std::vector<std::pair<std::size_t, std::string>> places;  // how many ranks follow each other, and where
-  };
-  std::vector<Node> nodes;
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const auto& [number, cores, unit, uuid] = ranks[rank];
-    if (rank == 0 || number != ranks[rank - 1].node) nodes.push_back({rank, rank, {}});
-    nodes.back().end = rank + 1;
-    auto& places = nodes.back().places;
-    const std::string place =
-        fmt::format("cores {}, {}{}", cores, unit, many || uuid.empty() ? "" : ", " + uuid);
-    if (many && !places.empty() && places.back().second == place) ++places.back().first;
-    else places.emplace_back(1, place);
-  }
-  const auto named = [](const char* what, std::size_t first, std::size_t end) {
-    return end - first == 1 ? fmt::format("{} {}", what, first)
-                            : fmt::format("{}s {} to {}", what, first, end - 1);
-  };
-  const auto names = [&](std::size_t first, std::size_t end) {
-    std::string text;
-    for (std::size_t n = first; hosts.shown() && n < end; ++n)
-      text += (n == first ? "" : ", ") + hosts.text(static_cast<int>(n));
-    return text.empty() ? "" : fmt::format(" ({})", text);
-  };
+  constexpr std::size_t most = 16;
   std::string text;
-  for (std::size_t n = 0, next = 0; n < nodes.size(); n = next) {
-    std::size_t rank = nodes[n].first;
-    for (const auto& [count, place] : nodes[n].places) {
-      text += fmt::format("# {}: node {}{}, {}{}\n", named("rank", rank, rank + count), n, names(n, n + 1),
-                          place, count > 1 ? " each" : "");
-      rank += count;
-    }
-    for (next = n + 1; many && next < nodes.size() && nodes[next].places == nodes[n].places;) ++next;
-    if (next > n + 1)
-      text += fmt::format("# {}: {}{}, as on node {}\n", named("rank", rank, nodes[next - 1].end),
-                          named("node", n + 1, next), names(n + 1, next), n);
+  for (std::size_t rank = 0; rank < std::min(most, ranks.size()); ++rank) {
+    const auto& [node, cores, unit, uuid] = ranks[rank];
+    text += fmt::format("# rank {}: node {}{}, cores {}, {}{}{}\n", rank, node,
+                        hosts.shown() ? fmt::format(" ({})", hosts.text(node)) : "", cores, unit,
+                        uuid.empty() ? "" : ", ", uuid);
   }
+  if (ranks.size() > most)
+    text +=
+        fmt::format("# and {} ranks more, the last one on node {}\n", ranks.size() - most, ranks.back().node);
   return text;
 }
 

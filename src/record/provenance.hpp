@@ -60,9 +60,8 @@ struct RankPlace {
   std::string uuid;   ///< of the device; empty without one
 };
 
-/// "# rank 0: node 0, cores 0-1, host, 2 threads", a line for each rank; nodes with their names where these
-/// are shown. Of many ranks, equal ones and nodes like the one before share a line, and UUIDs are left to the
-/// file.
+/// "# rank 0: node 0, cores 0-1, host, 2 threads", a line for each rank, at most 16; nodes with their names
+/// where these are shown.
 [[nodiscard]] std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts);
 
 /// Where results come from: the datasets of /provenance (docs/results.md), which are texts and lists of them.
