@@ -35,8 +35,8 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
     verbs.push_back(verb->get_name());
   const std::string word = argv[1];
   if (std::ranges::find(verbs, word) == verbs.end())
-    throw InputError(fmt::format("unknown verb \"{}\"{} (minitaw --help lists all)", word,
-                                 app::did_you_mean(word, verbs)));
+    throw InputError(fmt::format("unknown verb \"{}\"; did you mean \"{}\"? (minitaw --help lists all)", word,
+                                 nearest(word.substr(0, 64), verbs)));
 }
 
 /// An option that is a key of the deck.

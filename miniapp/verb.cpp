@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -31,15 +30,15 @@ namespace {
 /// What a number may end with, and by how much that multiplies it.
 using Units = std::map<std::string, double>;
 
-/// A number above zero with one of the units, or without.
-double parse_quantity(const std::string& option, const std::string& text, const Units& units,
-                      const char* expected) {
+/// A number from `least` to 1e18, with one of the units or without.
+double parse_quantity(const std::string& option, const std::string& text, const Units& units, double least,
+                      const std::string& expected) {
   double value = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, code] = std::from_chars(text.data(), end, value);
   const auto unit = units.find(std::string(rest, end));
   if (unit != units.end()) value *= unit->second;
-  if (code != std::errc() || (unit == units.end() && rest != end) || !(value > 0 && value <= 1e18))
+  if (code != std::errc() || (unit == units.end() && rest != end) || !(value >= least && value <= 1e18))
     throw InputError(fmt::format("{}: \"{}\" is not a {}", option, text, expected));
   return value;
 }
@@ -52,10 +51,8 @@ void add_memory(CLI::App& verb, const std::string& name, std::optional<std::uint
   static const Units units = {{"K", K},   {"M", M},   {"G", G},   {"T", T},
                               {"KiB", K}, {"MiB", M}, {"GiB", G}, {"TiB", T}};
   const auto store = [name, &bytes](const std::string& text) {
-    const double value = parse_quantity(name, text, units, "size; write for example 80G");
-    if (std::isdigit(static_cast<unsigned char>(text.back())) && value < M)
-      throw InputError(fmt::format("{}: {} bytes hold no model; did you mean {}G?", name, value, text));
-    bytes = static_cast<std::uint64_t>(value);
+    bytes = static_cast<std::uint64_t>(
+        parse_quantity(name, text, units, K, "memory that holds a model; write for example 80G"));
   };
   verb.add_option_function<std::string>(name, store, help)->type_name("SIZE");
 }
@@ -66,13 +63,9 @@ void add_rate(CLI::App& verb, const std::string& name, Rate kind, double& per_se
     Units units = {{"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}};
     if (kind == Rate::link)
       units.insert({{"bit", 0.125}, {"kbit", 125}, {"mbit", 125e3}, {"gbit", 125e6}, {"tbit", 125e9}});
-    per_second = parse_quantity(name, text, units, "rate; write for example 400T, 50G or 1e10");
-    if (per_second < 1e3)
-      throw InputError(fmt::format("{}: {} {} is less than any machine does; did you mean {}{}?", name, text,
-                                   kind == Rate::flops ? "FLOP/s" : "bytes/s", text,
-                                   kind == Rate::flops   ? "T"
-                                   : kind == Rate::bytes ? "G"
-                                                         : "mbit"));
+    const char* const example = kind == Rate::flops ? "400T" : kind == Rate::bytes ? "450G" : "100mbit";
+    per_second = parse_quantity(name, text, units, 1e3,
+                                fmt::format("rate that a machine has; write for example {}", example));
   };
   verb.add_option_function<std::string>(name, store, help)->type_name("RATE");
 }
@@ -88,19 +81,6 @@ std::string size_text(std::uint64_t bytes) {
   const auto value = static_cast<double>(bytes);
   const ByteUnit unit = byte_unit(value, 1024);
   return fmt::format("{:.{}f} {}", value / unit.bytes, unit.bytes == 1 ? 0 : 2, unit.name);
-}
-
-std::string did_you_mean(const std::string& word, std::vector<std::string> known) {
-  const std::string start = word.substr(0, 64);
-  const auto longer = std::ranges::find_if(known, [&](const auto& name) { return name.starts_with(start); });
-  std::string found = longer == known.end() ? "" : *longer;
-  if (found.empty()) {
-    const std::size_t changed = std::min(start.size(), std::max<std::size_t>(2, start.size() / 2));
-    known.push_back(std::string(changed, '\0') + start.substr(changed));  // as far as a word may be
-    found = nearest(start, known);
-    if (found == known.back()) return "";
-  }
-  return fmt::format("; did you mean \"{}\"?", found);
 }
 
 void complain(std::string sentence, bool one_line) {
@@ -182,8 +162,9 @@ int help(const CLI::App& app, const Options& options) {
       topics.push_back(known->get_name());
     for (const deck::Key& key : deck::keys()) topics.push_back(key.name);
     for (const schedule::Entry& entry : schedule::registry()) topics.push_back(entry.name);
-    throw InputError(fmt::format("no help on \"{}\"{} (minitaw help keys lists keys and schedules)",
-                                 options.topic, did_you_mean(options.topic, topics)));
+    throw InputError(
+        fmt::format("no help on \"{}\"; did you mean \"{}\"? (minitaw help keys lists keys and schedules)",
+                    options.topic, nearest(options.topic.substr(0, 64), topics)));
   }
   fmt::print("{}", verbs.front()->help(app.get_name()));
   return 0;

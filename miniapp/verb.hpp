@@ -58,10 +58,6 @@ struct ByteUnit {
 /// "1.50 GiB", with a unit that leaves a readable number.
 [[nodiscard]] std::string size_text(std::uint64_t bytes);
 
-/// "; did you mean \"plan\"?": what begins so, else the nearest, unless half of the word would have to
-/// change.
-[[nodiscard]] std::string did_you_mean(const std::string& word, std::vector<std::string> known);
-
 /// One line on standard error: "minitaw: <sentence>".
 void complain(std::string sentence, bool one_line = true);
 

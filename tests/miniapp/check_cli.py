@@ -62,13 +62,13 @@ plan deck.toml --device-memory many                 | write for example 80G
 plan deck.toml --device-memory -1G                  | --device-memory
 plan deck.toml --device-memory 3GiBs                | --device-memory
 plan deck.toml --device-memory 1e99G                | --device-memory
-plan deck.toml --device-memory 80                   | did you mean 80G
-plan deck.toml --flops 400                          | did you mean 400T
-plan deck.toml --inside 450                         | did you mean 450G
+plan deck.toml --device-memory 80                   | write for example 80G
+plan deck.toml --flops 400                          | write for example 400T
+plan deck.toml --inside 450                         | write for example 450G
 plan deck.toml --between nan                        | --between
 plan deck.toml --nic 1Mbit                          | --nic
 plan deck.toml --nic mbit                           | --nic
-plan deck.toml --nic 100                            | did you mean 100mbit
+plan deck.toml --nic 100                            | write for example 100mbit
 run missing.toml                                    | cannot be read
 run deck.toml                                       | mpiexec -n 4
 run deck.toml --watchdog -1                         | seconds above zero
@@ -88,8 +88,7 @@ show deck.toml                                      | not a miniTaw result
 show missing.h5                                     | cannot be read
 show deck.toml --csv --json                         | --csv
 help kyes                                           | did you mean "keys"
-help taw                                            | did you mean "tawpipe"
-help xyzzy                                          | no help on "xyzzy" (
+help tawpip                                         | did you mean "tawpipe"
 """
 
 def rows(table):
