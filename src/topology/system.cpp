@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -28,16 +27,6 @@ std::pair<std::string, std::string> split(const std::string& line, char separato
   const std::size_t at = line.find(separator);
   if (at == std::string::npos) return {};
   return {trimmed(line.substr(0, at)), trimmed(line.substr(at + 1))};
-}
-
-/// ARM's cores say two numbers; those of machines that are likely to compute have names here.
-std::string arm_name(const std::string& implementer, const std::string& part) {
-  static const std::map<std::string, const char*> known = {
-      {"0x41 0xd0c", "ARM Neoverse N1"}, {"0x41 0xd40", "ARM Neoverse V1"},
-      {"0x41 0xd49", "ARM Neoverse N2"}, {"0x41 0xd4f", "ARM Neoverse V2"},
-      {"0x46 0x001", "Fujitsu A64FX"},   {"0x43 0x0af", "Cavium ThunderX2"}};
-  const auto found = known.find(implementer + " " + part);
-  return found != known.end() ? found->second : fmt::format("ARM implementer {} part {}", implementer, part);
 }
 
 /// First line of a file, or nothing.
@@ -76,7 +65,7 @@ std::string cpu_model(std::istream& cpuinfo) {
     const auto [key, value] = split(line, ':');
     if (key == "model name" || key == "cpu" || key == "uarch") return value;  // x86, POWER, RISC-V
     if (key == "CPU implementer") implementer = value;
-    if (key == "CPU part") return arm_name(implementer, value);
+    if (key == "CPU part") return fmt::format("ARM implementer {} part {}", implementer, value);
   }
   return unknown;
 }
