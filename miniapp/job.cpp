@@ -107,22 +107,20 @@ std::vector<std::string> library_texts() {
                                                           {"MPI", comm::mpi::library_version()}};
   const auto of_kernels = kernels::library_versions();
   all.insert(all.end(), of_kernels.begin(), of_kernels.end());
-  all.insert(
-      all.end(),
-      {{"CUDA runtime", topology::runtime_version()},
-       {"driver", topology::driver_version()},
-       {"NCCL", engine::nccl_version()},
-       {"NVML", topology::runtime_version().empty() ? "" : nvml::library_version()},
-       {"C library", fmt::format("glibc {}", gnu_get_libc_version())},
+  all.insert(all.end(), {{"CUDA runtime", topology::runtime_version()},
+                         {"driver", topology::driver_version()},
+                         {"NCCL", engine::nccl_version()},
+                         {"NVML", topology::runtime_version().empty() ? "" : nvml::library_version()},
+                         {"C library", fmt::format("glibc {}", gnu_get_libc_version())},
 #if defined(_GLIBCXX_RELEASE)
-       {"C++ library", fmt::format("libstdc++ {}", _GLIBCXX_RELEASE)},
+                         {"C++ library", fmt::format("libstdc++ {}", _GLIBCXX_RELEASE)},
 #elif defined(_LIBCPP_VERSION)
-       {"C++ library", fmt::format("libc++ {}", _LIBCPP_VERSION)},
+                         {"C++ library", fmt::format("libc++ {}", _LIBCPP_VERSION)},
 #endif
 #if defined(_OPENMP)
-       {"OpenMP", fmt::format("{}", _OPENMP)},
+                         {"OpenMP", fmt::format("{}", _OPENMP)},
 #endif
-       {"HDF5", hdf5_version()}});
+                         {"HDF5", hdf5_version()}});
   std::vector<std::string> texts;
   for (const auto& [name, version] : all)
     if (!version.empty()) texts.push_back(fmt::format("{} {}", name, version));

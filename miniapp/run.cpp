@@ -61,7 +61,7 @@ public:
     say("{}", record::settings_text(record::preview(deck.cases)));
     say("{}", record::links_text(record::shaped_links()));
     for (const std::string& sentence : deck.notes) note(sentence);
-    for (const std::string& sentence : recorder_.notes()) note(sentence);
+    if (!recorder_.note().empty()) note(recorder_.note());
     if (const auto known = std::ranges::count_if(own_rows(), record::is_finished); known > 0)
       note(fmt::format("{} of {} cases are in {} already and are not run again", known, deck.cases.size(),
                        options.output));

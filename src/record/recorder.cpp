@@ -312,12 +312,9 @@ void Recorder::resume() {
   std::set<std::string> others(found.git_hashes.begin(), found.git_hashes.end());
   others.erase(std::string(build::git_hash));
   if (!others.empty())
-    notes_.push_back(fmt::format(
+    note_ = fmt::format(
         "{} was measured by git hash {}, this program is {}; name another file with -o to measure anew",
-        path_, fmt::join(others, ", "), build::git_hash));
-  const auto kept = std::ranges::count_if(rows_, is_finished);
-  notes_.push_back(fmt::format("{} holds {} case{}, {} of them finished; finished cases are not run again",
-                               path_, rows_.size(), rows_.size() == 1 ? "" : "s", kept));
+        path_, fmt::join(others, ", "), build::git_hash);
 }
 
 void Recorder::write_session() {

@@ -52,8 +52,8 @@ public:
 
   /// The summary, in file order.
   [[nodiscard]] const std::vector<Row>& rows() const { return rows_; }
-  /// What the user should know about a file that was begun earlier; one sentence each.
-  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
+  /// Says so if other sources than this program's have measured a part of the file; else empty.
+  [[nodiscard]] const std::string& note() const { return note_; }
 
 private:
   void begin();
@@ -68,8 +68,7 @@ private:
   std::optional<FileState> state_;  ///< of the file as it was found, before it is read, or left
   h5::Id file_;
   std::vector<Row> rows_;
-  std::vector<std::string> notes_;
-  std::string interrupted_;
+  std::string note_, interrupted_;
   std::vector<std::string> lines_;  ///< of the log
   int sessions_ = 0;                ///< in the file before this one
   bool written_ = false;            ///< this session is in the file
