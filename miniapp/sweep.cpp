@@ -16,9 +16,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "model/plan.hpp"
 #include "record/recorder.hpp"
-#include "schedule/simulate.hpp"
 
 namespace minitaw::app {
 
@@ -74,33 +72,19 @@ RemainingRuns remaining_runs(const std::vector<deck::Case>& cases, const std::ve
 
 namespace {
 
-/// FLOPs of a step from the first to the last action of any rank, if transfers take no time. Programs of many
-/// ranks take too long to make for this alone: there, the model's FLOPs.
+/// Model FLOPs of a rank. No more ranks compute at a time than there are micro-batches.
 double work_of(const deck::Case& c) {
-  constexpr int most_ranks = 64;
-  double step = 0;
-  if (c.ranks <= most_ranks) {
-    const schedule::Program program = schedule::build(deck::request_of(c));
-    const schedule::Machine machine{.flops = 1, .memory = std::numeric_limits<double>::infinity()};
-    const schedule::Costs costs = schedule::costs_of(
-        program, model::make_layout(c.shape, schedule::cut_of(program)), machine, c.micro_batch_per_rank);
-    step = schedule::idle(program, schedule::simulate(program, schedule::free_transfers(costs))).seconds;
-  } else {
-    const model::Flops flops = model::flops_per_token(c.shape);
-    step = (flops.matmul + flops.attention_causal) * deck::tokens_of_step(c) / c.ranks;
-  }
-  return step * (c.steps + c.warmup);
+  const model::Flops flops = model::flops_per_token(c.shape);
+  const double step = (flops.matmul + flops.attention_causal) * deck::tokens_of_step(c);
+  return step / std::min(c.ranks, c.micro_batches) * (c.steps + c.warmup);
 }
 
 }  // namespace
 
 Progress::Progress(const std::vector<deck::Case>& cases, const std::vector<Run>& runs, double least_rate)
-    : work_(cases.size()), runs_(runs), least_rate_(least_rate) {
-  for (const Run& run : runs) {
-    double& work = work_.at(run.index);
-    if (work == 0) work = work_of(cases[run.index]);
-    left_ += work;
-  }
+    : runs_(runs), least_rate_(least_rate) {
+  for (const deck::Case& c : cases) work_.push_back(work_of(c));
+  for (const Run& run : runs) left_ += work_.at(run.index);
 }
 
 std::string Progress::after(double seconds) {

@@ -35,8 +35,7 @@ struct RemainingRuns {
 [[nodiscard]] RemainingRuns remaining_runs(const std::vector<deck::Case>& cases,
                                            const std::vector<record::Row>& rows, const RunOrder& order);
 
-/// How far a sweep is and how long it will still take. A run is weighed by the FLOPs of its plan from the
-/// first to the last action of a step, recomputation and idle ticks included.
+/// How far a sweep is and how long it will still take. A run is weighed by the model FLOPs of a rank.
 class Progress {
 public:
   /// `runs` of `cases` are to come, in order. Until one has ended, `least_rate` is what a rank is trusted to
@@ -56,7 +55,7 @@ public:
   [[nodiscard]] bool measured() const { return executed_ > 0; }
 
 private:
-  std::vector<double> work_;  ///< FLOPs of a repetition of each case; 0: none of its runs is to come
+  std::vector<double> work_;  ///< FLOPs of a repetition of each case
   std::vector<Run> runs_;
   double least_rate_;
   std::size_t done_ = 0;
