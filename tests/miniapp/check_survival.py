@@ -1,8 +1,7 @@
 """A sweep is struck again and again at random moments: killed, told to end, one rank killed or stopped, disk full, time over.
-After each blow the file opens and holds every case that was finished, as it was; in the end `run` finishes the rest. At last SIGTERM
-comes in a step that lasts.
+After each blow the file opens and holds every case that was finished, as it was; in the end `run` finishes the rest.
 
-check_survival.py MPIEXEC FLAG PROGRAM FOLDER [BLOWS]   (each blow once; the long form is 100; 0: SIGTERM in a long step alone)"""
+check_survival.py MPIEXEC FLAG PROGRAM FOLDER [BLOWS]   (each blow once; the long form is 100; 0: SIGTERM in a step that lasts instead)"""
 
 import collections
 import json
@@ -171,12 +170,6 @@ def wait_for(condition, what):
         time.sleep(0.1)
 
 
-def busy_seconds(process):
-    """Seconds of processor time that a process has taken."""
-    fields = pathlib.Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def check_two_signals():
     """SIGTERM in a step that lasts: rank 0, and no other, says at once what will happen; a second SIGTERM ends the run now, and finished
     cases are kept."""
@@ -189,7 +182,7 @@ def check_two_signals():
     assert finish(job, PATIENCE, "a case")[1] == "" and job.returncode == 0
     job = start(*settings[1])
     try:
-        wait_for(lambda: len(ranks()) == 2 and all(busy_seconds(rank) > 2 for rank in ranks()), "the step does not begin")
+        wait_for(lambda: len(ranks()) == 2 and FILE.with_name(FILE.name + ".running").exists(), "the case does not begin")
         send(signal.SIGTERM, *ranks())
         time.sleep(2.5)
         assert job.poll() is None and len(ranks()) == 2, "the first signal has ended the step"
@@ -218,6 +211,7 @@ for blow in chance.sample(STRIKES * -(-count // len(STRIKES)), count):
         finish_sweep()
 if count > 0:
     finish_sweep()
-check_two_signals()
+else:
+    check_two_signals()
 for end, count in sorted(ends.items()):
     print(f"{count:4} {end}")
