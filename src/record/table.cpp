@@ -357,16 +357,12 @@ std::string describe(const Row& row, const std::vector<Row>& rows) {
   return text;
 }
 
-/// What stands in brackets behind VALID; empty if nothing does.
-std::string doubt_in(const Row& row) {
+/// The doubt behind VALID or the reason behind INVALID; empty if there is none.
+std::string detail_of(const Row& row) {
   const std::string& text = row.text("verdict");
-  return text.starts_with("VALID (") ? text.substr(7, text.size() - 8) : "";
-}
-
-/// What stands behind INVALID; empty if it is valid.
-std::string reason_in(const Row& row) {
-  const std::string& text = row.text("verdict");
-  return is_valid(text) ? "" : text.substr(std::min<std::size_t>(9, text.size()));
+  const std::size_t begin = text.find_first_of("(:");
+  if (begin == std::string::npos) return "";
+  return text[begin] == '(' ? text.substr(begin + 1, text.size() - begin - 2) : text.substr(begin + 2);
 }
 
 /// Rates of different models cannot be compared.
@@ -381,23 +377,14 @@ std::string model_of(const Row& row) {
 std::string merit_text(const std::vector<Row>& rows, const std::string& model, bool quiet) {
   const Row* best = nullptr;
   for (const Row& row : rows)
-    if (model_of(row) == model && is_valid(row.text("verdict")) && !(quiet && !doubt_in(row).empty()) &&
+    if (model_of(row) == model && is_valid(row.text("verdict")) && !(quiet && !detail_of(row).empty()) &&
         (best == nullptr || row.real("tokens_per_s") > best->real("tokens_per_s")))
       best = &row;
   if (best == nullptr) return "none";
   const std::string text =
       fmt::format("{:.6g} tokens/s ({})", best->real("tokens_per_s"), describe(*best, rows));
-  if (doubt_in(*best).empty()) return text;
-  return fmt::format("{}, {}; best without doubt: {}", text, doubt_in(*best), merit_text(rows, model, true));
-}
-
-/// "2 of 6 cases, first case 3 (tawpipe, ...): why" of those that have a `why`; empty if there is none.
-std::string first_of(const std::vector<Row>& rows, std::string (*why)(const Row&)) {
-  const auto holds = [&](const Row& row) { return !why(row).empty(); };
-  const auto first = std::ranges::find_if(rows, holds);
-  if (first == rows.end()) return "";
-  return fmt::format("{} of {} cases, first case {} ({}): {}", std::ranges::count_if(rows, holds),
-                     rows.size(), first->integer("case"), describe(*first, rows), why(*first));
+  if (detail_of(*best).empty()) return text;
+  return fmt::format("{}, {}; best without doubt: {}", text, detail_of(*best), merit_text(rows, model, true));
 }
 
 }  // namespace
@@ -426,9 +413,17 @@ std::string verdict(const std::vector<Row>& rows, const Missing& missing) {
                                           : fmt::format("{} cases are left", missing.cases),
                        missing.why, missing.cases == 1 ? "it" : "them");
   if (rows.empty()) return "INVALID: no case was run";
-  if (const std::string reason = first_of(rows, reason_in); !reason.empty()) return "INVALID: " + reason;
-  const std::string doubt = first_of(rows, doubt_in);
-  return doubt.empty() ? "VALID" : fmt::format("VALID ({})", doubt);
+  for (const bool valid : {false, true}) {
+    const auto is_told = [&](const Row& row) {
+      return is_valid(row.text("verdict")) == valid && !detail_of(row).empty();
+    };
+    const auto first = std::ranges::find_if(rows, is_told);
+    if (first == rows.end()) continue;
+    return fmt::format("{}{} of {} cases, first case {} ({}): {}{}",
+                       valid ? "VALID (" : "INVALID: ", std::ranges::count_if(rows, is_told), rows.size(),
+                       first->integer("case"), describe(*first, rows), detail_of(*first), valid ? ")" : "");
+  }
+  return "VALID";
 }
 
 std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
