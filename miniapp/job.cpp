@@ -17,6 +17,7 @@
 #include "cli/cli11.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "deck/deck.hpp"
+#include "deck/value.hpp"
 #include "engine/make_transport.hpp"
 #include "engine/memory.hpp"
 #include "kernels/kernels.hpp"

@@ -255,7 +255,7 @@ private:
   }
 
   /// Whether rank 0 has the memory for a reference, that of earlier cases left aside if need be. `run` checks
-  /// small cases only; of those that it does not for lack of memory it speaks once.
+  /// small cases only.
   bool may_check(const Case& c) {
     if (!engine::CaseRunner::has_time_to_check(c)) return false;
     const engine::ReferenceMemory needed = engine::memory_of_check(c);
@@ -265,11 +265,7 @@ private:
     with_held.beside += held.bytes();
     if (budget_.reason_against(c, with_held).empty()) return true;
     held.forget();
-    const std::string reason = budget_.reason_against(c, needed);
-    if (!reason.empty() && unchecked_.insert(deck::identity(c)).second)
-      writer_->note(
-          fmt::format("the next case is not checked: with the serial reference on rank 0 it {}", reason));
-    return reason.empty();
+    return budget_.reason_against(c, needed).empty();
   }
 
   Order order_for(const Run& run, bool check) {
@@ -355,7 +351,6 @@ private:
   std::size_t at_ = 0;                  ///< of its runs
   int finished_ = 0;                    ///< runs of this session
   std::string why_stopped_;             ///< rank 0
-  std::set<std::string> unchecked_;     ///< rank 0: cases that have been said to be
 };
 
 int run(const Invocation& invocation, Options& options) {
