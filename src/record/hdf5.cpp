@@ -83,7 +83,7 @@ Values one(const Cell& cell) {
   return std::visit([](const auto& value) -> Values { return std::vector{value}; }, cell);
 }
 
-void write(hid_t parent, const Dataset& d, bool grows) {
+void write(hid_t parent, const Dataset& d, bool grows, hsize_t first) {
   const auto size = std::accumulate(d.shape.begin(), d.shape.end(), std::size_t{1}, std::multiplies<>());
   if (const auto given = std::visit([](const auto& list) { return list.size(); }, d.values); given != size)
     throw std::runtime_error(fmt::format("{}: {} values for a shape of {}", d.path, given, size));
@@ -100,7 +100,11 @@ void write(hid_t parent, const Dataset& d, bool grows) {
                            : Id(H5Dcreate2(parent, d.path.c_str(), type, space, links, options, H5P_DEFAULT),
                                 H5Dclose, "create dataset " + d.path);
     if (is_there) check(H5Dset_extent(dataset, d.shape.data()), "grow " + d.path);
-    if (size > 0) check(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data), "write " + d.path);
+    if (first > 0 && first < size) {
+      const hsize_t count = size - first;
+      check(H5Sselect_hyperslab(space, H5S_SELECT_SET, &first, nullptr, &count, nullptr), "select " + d.path);
+    }
+    if (first < size) check(H5Dwrite(dataset, type, space, space, H5P_DEFAULT, data), "write " + d.path);
     if (is_there) return;
     write_attribute(dataset, "units", one(d.units));
     if (!d.axes.empty()) write_attribute(dataset, "axes", one(d.axes));

@@ -51,8 +51,8 @@ struct Dataset {
 };
 
 /// Writes a new dataset and the groups above it. One that `grows` has one axis, and may be written again with
-/// more values.
-void write(hid_t parent, const Dataset& dataset, bool grows = false);
+/// more values: the file keeps what it has of those before `first`.
+void write(hid_t parent, const Dataset& dataset, bool grows = false, hsize_t first = 0);
 /// One element, or a list.
 void write_attribute(hid_t object, const std::string& name, const Values& values, bool list = false);
 

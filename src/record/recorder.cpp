@@ -292,7 +292,7 @@ void Recorder::begin() {
   write_session();
   (void)h5::make_group(file_, "provenance/resumed");
   (void)h5::make_group(file_, "cases");
-  write_progress();
+  write_progress(0);
   std::vector<std::string> names;
   for (const Column& column : sample_row().columns) names.emplace_back(column.name);
   h5::write_attribute(h5::open_group(file_, "summary"), "columns", names, true);  // HDF5 keeps no order
@@ -325,7 +325,7 @@ void Recorder::write_session() {
   written_ = true;
 }
 
-void Recorder::write_progress() {
+void Recorder::write_progress(std::size_t first) {
   const Row sample = sample_row();
   for (std::size_t i = 0; i < sample.columns.size(); ++i) {
     const Column& column = sample.columns[i];
@@ -335,11 +335,12 @@ void Recorder::write_progress() {
               parts_of(rows_, [&](const Row& row) { return std::get<T>(row.columns[i].value); });
           h5::write(file_,
                     list(fmt::format("summary/{}", column.name), std::string(column.units), "case", cells),
-                    true);
+                    true, first);
         },
         column.value);
   }
-  h5::write(file_, list(session_path(sessions_) + "log", "text", "line", lines_), true);
+  h5::write(file_, list(session_path(sessions_) + "log", "text", "line", lines_), true, logged_);
+  logged_ = lines_.size();
 }
 
 void Recorder::log(const std::string& text) {
@@ -351,7 +352,7 @@ void Recorder::finish() {
   std::error_code error;
   std::filesystem::remove(running_name(path_), error);
   if (!written_) return;
-  write_progress();
+  write_progress(rows_.size());
   save();
 }
 
@@ -377,7 +378,7 @@ Row Recorder::append(CaseResult result, int repetition) {
     h5::check(H5Ldelete(file_, path.substr(0, path.size() - 1).c_str(), H5P_DEFAULT), "replace a case");
   }
   write_case(file_, path, result, row);
-  write_progress();
+  write_progress(static_cast<std::size_t>(number));
   save();
   return row;
 }

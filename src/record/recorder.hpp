@@ -59,8 +59,8 @@ private:
   void begin();
   void resume();
   void write_session();
-  /// The rows of /summary and the lines of the log, so far.
-  void write_progress();
+  /// The rows of /summary from this one on, and what was logged since.
+  void write_progress(std::size_t first);
   void save();
 
   std::string path_;
@@ -70,6 +70,7 @@ private:
   std::vector<Row> rows_;
   std::string note_, interrupted_;
   std::vector<std::string> lines_;  ///< of the log
+  std::size_t logged_ = 0;          ///< of them in the file
   int sessions_ = 0;                ///< in the file before this one
   bool written_ = false;            ///< this session is in the file
 };
