@@ -49,8 +49,8 @@ struct Job {
   bool notes = true;  ///< look for options without effect, which takes its time: rank 0 alone prints it
 };
 
-/// Reads a TOML deck, applies "key=value" overrides (value in TOML syntax; a bare word is a string; "4K,8K"
-/// is a list), expands axes and checks every case. Throws InputError.
+/// Reads a TOML deck, applies "key=value" overrides ("4K,8K" and "[4K, 8K]" are lists; texts need no quotes),
+/// expands axes and checks every case. Throws InputError.
 [[nodiscard]] Deck read_deck(const std::string& path, const std::vector<std::string>& overrides,
                              const Job& job);
 /// The same for text that is already in memory; `path` is only named in messages.

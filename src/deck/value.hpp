@@ -38,7 +38,7 @@ using Settings = std::map<std::string, Setting>;
 [[nodiscard]] std::string read_text(const std::string& path);
 
 /// A deck in TOML. Throws InputError with file and line for text that is not TOML, tables, dates and unknown
-/// keys.
+/// keys. No header shows toml++: nvcc, which compiles all that uses Kokkos on devices, does not take it.
 [[nodiscard]] Settings parse_toml(const std::string& text, const std::string& path);
 
 /// What a command line gives for a key: a list in brackets or, if `may_split`, with commas, else one value;
