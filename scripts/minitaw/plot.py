@@ -4,8 +4,7 @@ for each number of ranks. Cases that are not valid are left out and counted in t
 import pathlib
 
 from .command import BadInput, Parser, put_out
-from .figures import (SETTINGS, at_longest, count_text, draw_rates_and_memory, draw_step, draw_traffic, exists, grouped, legend_below, new_figure, save, setting_text,
-                      styles_of, telling)
+from .figures import SETTINGS, chart_figure, charts_of, grouped, save, setting_text, styles_of, telling
 from .record import load
 
 
@@ -17,30 +16,12 @@ def naming_of(cases):
 
 
 def draw(cases, title):
-    columns, naming = [some for _, some in sorted(grouped(cases, lambda case: case["ranks"]).items())], naming_of(cases)
-    styles, several = styles_of(map(naming, cases)), len({case["seq"] for case in cases}) > 1
-    longest = [at_longest(some)[1] for some in columns]
-    bars = 1.2 + 0.27 * max(map(len, longest))
-    if len(columns) == 1:
-        drawn = new_figure(13, 2 * max(3.6 if several else 0, bars) + 0.9)
-        panels = [list(drawn.subplots(2, 2).flat)]
-    else:
-        heights = [bars, *([3.2] * 2 if several else [bars] * 2), bars]
-        drawn = new_figure(6 * len(columns), sum(heights) + 0.9 + 0.2 * len(styles))
-        panels = drawn.subplots(4, len(columns), gridspec_kw={"height_ratios": heights}).T
-    for axes, some, last in zip(panels, columns, longest):
-        at = f"at {count_text(last[0]['seq'])} tokens"
-        if len(columns) > 1:
-            axes[0].set_title(setting_text("ranks", some[0]["ranks"]))
-        moved = [case for case in last if case["bytes_between"] > 0]
-        if moved:
-            draw_traffic(axes[0], last, naming, 0, f"bytes sent between groups {at}, exact")
-        else:
-            axes[0].axis("off")
-        draw_rates_and_memory(axes[1:3], some, styles, naming, several)
-        timed = [case for case in last if exists(case["compute_s"])]
-        draw_step(axes[3], timed, naming, f"step {at}, mean over ranks") if timed else axes[3].axis("off")
-    legend_below(drawn, *(axes[i] for axes in panels for i in ([1] if several else []) + [0, 3]), columns=max(2, int(drawn.get_figwidth() / 2.5)))
+    columns, naming = sorted(grouped(cases, lambda case: case["ranks"]).items()), naming_of(cases)
+    styles = styles_of(map(naming, cases))
+    found = [(setting_text("ranks", ranks), charts_of(some, styles, naming)) for ranks, some in columns]
+    if len(found) == 1:  # two by two
+        found = [("", found[0][1][side::2]) for side in (0, 1)]
+    drawn = chart_figure(found, 6.5, legend_columns=3 * len(found))
     drawn.suptitle(title, fontsize="medium")
     return drawn
 

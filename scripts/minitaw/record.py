@@ -109,9 +109,9 @@ class Case:
         """Of a step, all ranks together."""
         return round(self["tokens_per_s"] * self["median_s"]) if self["median_s"] > 0 else 0
 
-    def traffic(self, name):
-        """Bytes per step by kind, between groups and inside; name: counted or planned."""
-        matrix, sizes = self.get(f"bytes/{name}"), [int(size) for size in self["groups"].split("+")]
+    def traffic(self):
+        """Counted bytes per step by kind, between groups and inside; a case is valid only if these are the planned ones."""
+        matrix, sizes = self.get("bytes/counted"), [int(size) for size in self["groups"].split("+")]
         group = numpy.repeat(numpy.arange(len(sizes)), sizes)
         same = group[:, None] == group[None, :]
         return [matrix[chosen].sum(axis=0) if matrix.ndim == 3 else numpy.zeros(4, int) for chosen in (~same, same)]
