@@ -19,7 +19,7 @@ from .command import BadInput
 
 SCHEMA, SEAL_BYTES, SEAL_WORDS = 4, 512, b"miniTaw result, schema "
 # Datasets of a case that are read.
-DATASETS = ["seconds", "repetition", "position", "losses", "memory/planned", "memory/measured", "bytes/planned", "bytes/counted", "idle_ticks",
+DATASETS = ["seconds", "repetition", "position", "losses", "memory/measured", "bytes/counted", "idle_ticks",
             *(f"device/{name}" for name in ("clock", "memory_clock", "temperature", "power", "throttle", "energy"))]
 
 
@@ -63,7 +63,7 @@ class Case:
     """One case. Arrays have length 0 where nothing was measured."""
     file: "Result"
     row: dict                                   # of /summary
-    data: dict = field(default_factory=dict)    # datasets of the case by path, "memory/planned"
+    data: dict = field(default_factory=dict)    # datasets of the case by path, "memory/measured"
     has_timeline: bool = False
 
     def __getitem__(self, name):
@@ -198,11 +198,6 @@ def describe(case):
     return f"{case['schedule']}, {case['ranks']} ranks in groups {case['groups']}, {case['seq']} tokens"
 
 
-def ranks_text(case):
-    """"4", or "2x2" for two replicas of two ranks."""
-    return f"{case['replicas']}x{case['ranks'] // case['replicas']}" if case["replicas"] > 1 else f"{case['ranks']}"
-
-
 def fastest(cases):
     """The valid case of the largest rate: the figure of merit (docs/results.md)."""
     return max((case for case in cases if case.valid), key=lambda case: case["tokens_per_s"], default=None)
@@ -245,25 +240,5 @@ def cell_text(value):
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
-def short_figure(value):
-    return f"{value:.4g}" if math.isfinite(value) else "-"
-
-
 def exists(value):
     return value is not None and not (isinstance(value, float) and math.isnan(value))
-
-
-# The first columns of every table of cases: name, unit, whether left-aligned, cell.
-CASE_COLUMNS = [("case", "", False, lambda c: str(c["case"])), ("schedule", "", True, lambda c: c["schedule"]), ("ranks", "", False, ranks_text),
-                ("groups", "", True, lambda c: c["groups"]), ("seq", "token", False, lambda c: str(c["seq"]))]
-
-
-def aligned(columns, rows):
-    """Two lines of names and units that begin with #, then one line a row. columns: (name, unit, whether left-aligned, cell)."""
-    cells = [[name, unit, *[cell(row) for row in rows]] for name, unit, _, cell in columns]
-    widths = [max(map(len, column)) for column in cells]
-    lines = []
-    for i in range(len(rows) + 2):
-        parts = [column[i].ljust(width) if left else column[i].rjust(width) for column, width, (_, _, left, _) in zip(cells, widths, columns)]
-        lines.append((("# " if i < 2 else "  ") + " ".join(parts)).rstrip() + "\n")
-    return "".join(lines)

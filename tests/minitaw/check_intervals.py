@@ -3,7 +3,7 @@
 import random
 
 import support  # noqa: F401  finds the package
-from minitaw.intervals import least_each, least_pairs, median_interval, shift_interval
+from minitaw.intervals import median_interval, shift_interval
 
 
 def check_median_ranks():
@@ -27,12 +27,11 @@ def check_shift_ranks():
             assert not rank or (interval.low, interval.high) == (rank - 1, n * m - rank), (n, m, confidence, interval)
 
 
-def check_least():
-    assert (least_pairs(0.95), least_pairs(0.99), least_each(0.95), least_each(0.99)) == (6, 8, 4, 5)
+def check_few():
     assert median_interval([], 0.95) is None and shift_interval([], [1], 0.95) is None
     assert shift_interval([1, 2, 3], [1, 2, 3], 0.95) is None
 
 
 check_median_ranks()
 check_shift_ranks()
-check_least()
+check_few()
