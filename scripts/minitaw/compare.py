@@ -274,15 +274,6 @@ def notes_on(base, new, matches, only_base, only_new):
     return notes + [f"only in the base: {label}" for label in only_base] + [f"only in the new one: {label}" for label in only_new]
 
 
-def distinguish(cases):
-    """Labels say what cases of most sweeps differ in; what else tells the cases of this one apart is added, so that no two are equal."""
-    said = {"schedule", "ranks", "groups", "group_count", "replicas", "seq", "micro_batch", "micro_batches", "parameters", "identity", *EFFORT}
-    for name in cases[0].case.file.settings:
-        if name not in said and any(c.case[name] != cases[0].case[name] for c in cases):
-            for c in cases:
-                c.label += f", {name} {cell_text(c.case[name])}"
-
-
 def compare(base, new, rules):
     """Raises BadInput if the two sides cannot be compared."""
     matches, only_base, only_new = match_cases(base, new, rules.allow)
@@ -293,7 +284,6 @@ def compare(base, new, rules):
     found = Comparison(rules, matches, only_base, only_new, notes_on(base, new, matches, only_base, only_new))
     if found.outcome == "none":
         raise BadInput(f"{base[0].path} and {new[0].path} have no case in common that is valid on either side")
-    distinguish(found.cases)
     if any(c.times.unit == "samples" and c.aspects["time"].ratio for c in found.cases):
         found.notes.append("there is one repetition only: the interval knows how samples of a run scatter, not how runs differ; measure base "
                            "and new in turn, in several files of each")

@@ -177,9 +177,6 @@ def check_matching():
     assert "tawpipe" in found.only_base[0] and "256 tokens" in found.only_new[0]
     said = refusal_of(lambda: compare([file_of(measured(1, 4))], [file_of(measured(3, 4, schedule="ddp"))], Rules()))
     assert "no case in common" in said and "schedule is tawpipe" in said
-    file = file_of(measured(1, 4), measured(1, 4, dtype="bf16"))
-    labels = [one.label for one in compare([file], [file], Rules()).cases]
-    assert "dtype fp32" in labels[0] and "dtype bf16" in labels[1]
 
 
 def check_what_matters():
