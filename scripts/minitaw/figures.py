@@ -95,19 +95,16 @@ def listed(items, most=8):
 
 # Which cases belong together. The settings stand in the order in which they tell panels apart.
 
-SETTINGS = {"ranks": "ranks", "groups": "groups", "replicas": "copies", "hidden": "hidden", "layers": "layers", "dtype": "", "recompute": "recompute",
-            "micro_batches": "M =", "micro_batch": "B =", "micro_batch_per_rank": "B of each rank", "vocab": "vocabulary", "heads": "heads",
-            "kv_heads": "key/value heads", "ffn": "feed-forward width", "data": "tokens", "attention": "attention", "transport": "transport",
+SETTINGS = {"ranks": "rank", "groups": "groups", "replicas": "replica", "hidden": "hidden", "layers": "layer", "dtype": "", "recompute": "recompute",
+            "micro_batches": "M =", "micro_batch": "B =", "micro_batch_per_rank": "B of each rank", "vocab": "vocabulary", "heads": "head",
+            "kv_heads": "key/value head", "ffn": "feed-forward width", "data": "tokens", "attention": "attention", "transport": "transport",
             "seed": "seed", "learning_rate": "learning rate"}
-COUNTED = ("ranks", "layers", "heads", "kv_heads", "replicas")
 
 
 def setting_text(name, value):
     """"4 ranks", "groups 2+2", "M = 16"."""
-    word = SETTINGS[name]
-    if name in COUNTED:
-        return f"{value} {word if value != 1 else 'copy' if name == 'replicas' else word.removesuffix('s')}"
-    return f"{word} {value}".strip()
+    counted = name in ("ranks", "layers", "heads", "kv_heads", "replicas")
+    return plural(value, SETTINGS[name]) if counted else f"{SETTINGS[name]} {value}".strip()
 
 
 def telling(cases, settings=tuple(SETTINGS)):

@@ -1,38 +1,30 @@
 """Bytes between groups, throughput and memory against sequence length, and where the time of a step went, as pictures: a column of panels
-for each number of ranks. Cases that are not valid are left out and counted in the title."""
+for each setting but schedule and sequence length. Cases that are not valid are left out and counted in the title."""
 
 import pathlib
+import textwrap
 
 from .command import BadInput, Parser, put_out
-from .figures import SETTINGS, chart_figure, charts_of, grouped, save, setting_text, styles_of, telling
+from .figures import chart_figure, charts_of, panels, save, shared_settings, styles_of
 from .record import load
 
 
-def naming_of(cases):
-    """Schedule, and what else differs between cases with the same number of ranks and tokens."""
-    varied = dict.fromkeys(name for some in grouped(cases, lambda case: case["ranks"]).values() for name in telling(some, ("schedule", "seq", *SETTINGS)))
-    varied = [name for name in varied if name not in ("schedule", "seq")]
-    return lambda case: ", ".join([case["schedule"], *[setting_text(name, case[name]) for name in varied]])
-
-
 def draw(cases, title):
-    columns, naming = sorted(grouped(cases, lambda case: case["ranks"]).items()), naming_of(cases)
-    styles = styles_of(map(naming, cases))
-    found = [(setting_text("ranks", ranks), charts_of(some, styles, naming)) for ranks, some in columns]
-    if len(found) == 1:  # two by two
-        found = [("", found[0][1][side::2]) for side in (0, 1)]
-    drawn = chart_figure(found, 6.5, legend_columns=3 * len(found))
-    drawn.suptitle(title, fontsize="medium")
+    styles = styles_of(case["schedule"] for case in cases)
+    columns = [(name, charts_of(some, styles, lambda case: case["schedule"])) for name, some in panels(cases)]
+    if len(columns) == 1:  # two by two
+        columns = [("", columns[0][1][side::2]) for side in (0, 1)]
+    drawn = chart_figure(columns, 6.5, legend_columns=3 * len(columns))
+    drawn.suptitle(textwrap.fill(title, 80 * len(columns)), fontsize="medium")
     return drawn
 
 
 def title_of(cases, count):
-    """What all cases share of what a reader has to know, the shape of links, and how many cases are left out."""
-    same = [setting_text(name, cases[0][name]) for name in ("ranks", "groups", "layers", "hidden", "micro_batches", "dtype") if len({case[name] for case in cases}) == 1]
+    """What all cases share, the shape of links, and how many cases are left out."""
     links = dict.fromkeys(" ".join(case.session.get("links", [])) for case in cases)
     bad = f"{count - len(cases)} of {count} cases not valid, left out" if count > len(cases) else ""
     noisy = sum(bool(case.doubt) for case in cases)
-    return "; ".join(filter(None, [", ".join(same), *(f"links between nodes: {text}" for text in links if text), bad,
+    return "; ".join(filter(None, [", ".join(shared_settings(cases)), *(f"links between nodes: {text}" for text in links if text), bad,
                                    f"{noisy} of {len(cases)} cases in doubt (noisy or no warm-up)" if noisy else ""]))
 
 
