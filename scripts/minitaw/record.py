@@ -127,10 +127,6 @@ class Result:
     sessions: list = field(default_factory=list)
     cases: list = field(default_factory=list)
 
-    @property
-    def name(self):
-        return self.path.name
-
 
 def read_all(group, names):
     """Those of the datasets that there are, by name: numbers as numpy has them, texts as str or a list of them."""

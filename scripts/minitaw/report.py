@@ -183,25 +183,20 @@ def memory_section(book):
                                                              "ticks without work"], known, cells_of)
 
 
-# Every sample of a case, against the case's median: how far can these figures be trusted?
+# Samples of a case against the case's median: how far can these figures be trusted?
 
 def samples_figure(book, cases):
     off = [100 * (case.samples / numpy.median(case.samples) - 1) for case in cases]
     reach = float(min(max(1.15 * numpy.quantile(abs(numpy.concatenate(off)), 0.9), 2), 60))  # nine samples in ten, no less and no more than is useful
     drawn = new_figure(height=0.9 + 0.32 * len(cases))
     axes = drawn.subplots()
-    for y, (case, values) in enumerate(zip(cases, off)):
-        q1, q3 = numpy.clip(numpy.quantile(values, [0.25, 0.75]), -reach, reach)
-        axes.broken_barh([(q1, q3 - q1)], (y - 0.35, 0.7), facecolors="#e69f00" if case.doubt else "#808080", alpha=0.4)
-        axes.plot([0, 0], [y - 0.35, y + 0.35], color="#000000", linewidth=1.4)
-        keep = numpy.unique(numpy.linspace(0, len(values) - 1, min(len(values), 200)).astype(int))
-        for look, repetition in zip(styles_of(numpy.unique(case.repetition)).values(), numpy.unique(case.repetition)):
-            own = numpy.clip(values[keep[case.repetition[keep] == repetition]], -reach, reach)
-            axes.plot(own, [y] * len(own), look["marker"], color=look["color"], markersize=4, alpha=0.8)
-    axes.set_yticks(range(len(cases)), [short(f"{c.label} {book.naming(c)}, {count_text(c['seq'])}") for c in cases], fontsize=9)
-    axes.set_xlim(-1.04 * reach, 1.04 * reach)
+    boxes = axes.boxplot(off, vert=False, widths=0.6, patch_artist=True, medianprops={"color": "#000000"})["boxes"]
+    for box, case in zip(boxes, cases):
+        box.set_facecolor("#e69f00" if case.doubt else "#c8c8c8")
+    axes.set_yticklabels([short(f"{c.label} {book.naming(c)}, {count_text(c['seq'])}") for c in cases], fontsize=9)
+    axes.set_xlim(-reach, reach)
     axes.set_xlabel("difference from the median of the case [%]")
-    axes.set_ylim(len(cases) - 0.4, -0.6)
+    axes.invert_yaxis()
     axes.grid(True, axis="x", color="#808080", alpha=0.25, linewidth=0.6)
     return drawn
 
@@ -249,7 +244,7 @@ def counters_section(book):
 
 
 def provenance_section(book):
-    return [(f"{result.letter}: {result.name}" if result.letter else result.name, plural(len(result.sessions), "session"), session_texts(result))
+    return [(f"{result.letter}: {result.path.name}" if result.letter else result.path.name, plural(len(result.sessions), "session"), session_texts(result))
             for result in book.results]
 
 
