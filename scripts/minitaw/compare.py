@@ -1,12 +1,9 @@
 """Has a result become slower, larger or wrong against another one? For people, programs and CI jobs (docs/compare.md)."""
 
 import argparse
-import contextlib
-import functools
 import itertools
 import json
 import math
-import re
 import xml.etree.ElementTree as xml
 from dataclasses import dataclass, field
 
@@ -14,7 +11,7 @@ import numpy
 
 from .command import BadInput, Parser, put_out, write_file
 from .intervals import Interval, Times, mean_ratio, ratio_of, times_of
-from .record import cell_text, load
+from .record import FORBIDDEN, cell_text, describe, load
 
 OUTCOMES = ["none", "same", "better", "ambiguous", "worse"]  # the later, the more serious
 MEANING = {"": "none", "INVALID": "none", "SAME": "same", "VALID": "same", "FASTER": "better", "LESS": "better", "REPAIRED": "better",
@@ -111,14 +108,8 @@ def key_of(case):
     return tuple((name, case[name]) for name in sorted(case.file.settings) if name not in {*EFFORT, *VARIANT, "identity", "group_count"})
 
 
-def ranks_text(case):
-    """"4", or "2x2" for two replicas of two ranks."""
-    return f"{case['replicas']}x{case['ranks'] // case['replicas']}" if case["replicas"] > 1 else f"{case['ranks']}"
-
-
 def label_of(case):
-    return (f"{case['schedule']}, {ranks_text(case)} ranks in groups {case['groups']}, {case['seq']} tokens, B {case['micro_batch']}, "
-            f"M {case['micro_batches']}")
+    return f"{describe(case)}, B {case['micro_batch']}, M {case['micro_batches']}"
 
 
 def of_ranks(case, column, part):
@@ -304,7 +295,8 @@ def row_of(match):
     case, time = match.case, match.aspects["time"]
     ratio = time.ratio or Interval(math.nan, math.nan, math.nan)
     figures = [f"{time.base:.4g}", f"{time.new:.4g}", f"{ratio.estimate:.3f}", f"{ratio.low:.3f}", f"{ratio.high:.3f}"]
-    return [str(case["case"]), case["schedule"], ranks_text(case), case["groups"], *(str(case[name]) for name in ("seq", "micro_batch", "micro_batches")),
+    ranks = f"{case['replicas']}x{case['ranks'] // case['replicas']}" if case["replicas"] > 1 else str(case["ranks"])  # 2x2: two replicas of two
+    return [str(case["case"]), case["schedule"], ranks, case["groups"], *(str(case[name]) for name in ("seq", "micro_batch", "micro_batches")),
             *("-" if figure == "nan" else figure for figure in figures), *(match.worst(names).word or "-" for names in ASPECTS.values())]
 
 
@@ -350,19 +342,17 @@ def as_junit(comparison, strict):
     """JUnit's XML as Jenkins and GitLab read it: a suite for each case, a test for each thing compared. What is AMBIGUOUS counts as
     skipped, with `strict` as failed. The time of a test is the step time of the new side, so that a viewer's history shows it."""
     def add(parent, tag, text="", **attributes):
-        # XML 1.0 has no control characters, halves of pairs, U+FFFE and U+FFFF, not even escaped; names in a file may hold anything.
-        plain = functools.partial(re.sub, "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "?")
-        element = xml.SubElement(parent, tag, {name: plain(value) for name, value in attributes.items()})
-        element.text = plain(text)
+        element = xml.SubElement(parent, tag, {name: FORBIDDEN.sub("?", value) for name, value in attributes.items()})
+        element.text = FORBIDDEN.sub("?", text)
         return element
 
     tags = {"worse": "failure", "ambiguous": "failure" if strict else "skipped", "none": "skipped"}
     root = xml.Element("testsuites", name="minitaw compare")
     for c in comparison.cases:
-        seconds = f"{c.aspects['time'].new if math.isfinite(c.aspects['time'].new) else 0:.9f}"
-        suite = add(root, "testsuite", name=c.label, time=seconds)
+        name, seconds = f"case {c.case['case']}: {c.label}", numpy.nan_to_num(c.aspects["time"].new)
+        suite = add(root, "testsuite", name=name, time=f"{seconds:.9f}")
         for a in c.aspects.values():
-            test = add(suite, "testcase", classname=f"minitaw.{c.label}", name=a.name, time=seconds if a.name == "time" else "0.000000000")
+            test = add(suite, "testcase", classname=f"minitaw.{name}", name=a.name, time=f"{seconds if a.name == 'time' else 0:.9f}")
             figures = f"base {a.base:.9g} {a.units}, new {a.new:.9g} {a.units}" if math.isfinite(a.base) or math.isfinite(a.new) else ""
             why = {"message": f"{a.word}: {a.reason}" if a.word else "nothing to compare"}
             match tags.get(a.outcome):
@@ -379,31 +369,33 @@ def as_junit(comparison, strict):
 def as_markdown(comparison, text):
     """A heading and the text as a block of code, in which no name is read as Markdown or HTML, for the summary of a CI job."""
     word = comparison.text().partition(":")[0]
-    return f"### miniTaw: {word}\n\n" + "".join(f"    {line}\n" for line in re.sub("[\x00-\x09\x0b-\x1f]", " ", text).splitlines())
+    return f"### miniTaw: {word}\n\n" + "".join(f"    {line}\n" for line in FORBIDDEN.sub(" ", text).splitlines())
 
 
-def number(low, high, off=None):
-    """The type of an option: a number or a percentage within bounds, or what `off` stands for."""
-    def parse(text):
-        if text == "off" and off:
-            return off
-        with contextlib.suppress(ValueError):
-            value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-            if low <= value <= high:
-                return value
-        raise argparse.ArgumentTypeError(f"{text} is no number from {low:g} to {high:g}{', such as 0.05 or 5%, nor off' if off else ''}")
-    return parse
+def number(low, high):
+    """The type of an option: a number, or a percentage, within bounds."""
+    def number(text):  # argparse says its name of what is none
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text} is no number from {low:g} to {high:g}")
+        return value
+    return number
+
+
+def threshold(text):
+    """A half and more can only be a slip: 5 for 5 %."""
+    return 1e6 if text == "off" else number(1e-9, 0.499)(text)
 
 
 def parse(words):
     parser = Parser(prog="compare", description="Has the second result become slower, larger or wrong against the first? Exit code 0: no, "
                                                 "or not certainly; 1: yes; 2: nothing can be compared (docs/compare.md).")
-    share, add = number(1e-9, 0.499, off=1e6), parser.add_argument  # a half and more can only be a slip: 5 for 5 %
+    add = parser.add_argument
     add("files", metavar="FILE.h5", nargs="*", help="the base and the new result file")
     add("--base", metavar="FILE.h5", nargs="+", default=[], help="several files of the base: the i-th is paired with the i-th --new")
     add("--new", metavar="FILE.h5", nargs="+", default=[], help="as many of the new one, measured in turn with them")
-    add("--threshold", type=share, help="least relative difference of step times that matters: 0.05, 5%%, or off (%(default)s)")
-    add("--memory-threshold", type=share, help="the same of memory (%(default)s)")
+    add("--threshold", type=threshold, help="least relative difference of step times that matters: 0.05, 5%%, or off (%(default)s)")
+    add("--memory-threshold", type=threshold, help="the same of memory (%(default)s)")
     add("--confidence", type=number(0.5, 0.99999), help="of the interval of the ratio of step times (%(default)s)")
     add("--quantile", type=number(0, 0.5), help="which sample stands for a run: 0 the fastest, 0.5 the median")
     add("--allow", metavar="NAME", choices=WHAT_MATTERS, action="append", help="what may differ although it matters: "

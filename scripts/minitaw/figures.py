@@ -5,7 +5,6 @@ import base64
 import io
 import math
 import pathlib
-import re
 import textwrap
 
 import matplotlib
@@ -14,13 +13,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from .command import BadInput
-from .record import exists
+from .record import FORBIDDEN, exists
 
 matplotlib.rcParams.update({"svg.hashsalt": "minitaw", "svg.fonttype": "none", "text.parse_math": False, "font.size": 9, "hatch.linewidth": 0.5, "axes.axisbelow": True,
                             "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False})
 
-# Control characters may be in texts of a file, and nowhere in a page.
-FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
 # Okabe and Ito: told apart with every common colour blindness. Markers, dashes and hatches do the same in grey print.
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#999999"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]

@@ -9,10 +9,10 @@ import numpy
 from . import timeline
 from .bundle import session_texts
 from .command import Parser, put_out, write_file
-from .figures import (FORBIDDEN, SETTINGS, STEP_PARTS, TRAFFIC_KINDS, as_image, bytes_text, chart_figure, charts_of, count_text, draw_lines, exists, figure,
+from .figures import (SETTINGS, STEP_PARTS, TRAFFIC_KINDS, as_image, bytes_text, chart_figure, charts_of, count_text, draw_lines, exists, figure,
                       grouped, legend_below, listed, new_figure, panels, percent, plural, rate_text, seconds_text, setting_text, shared_settings, short,
                       styles_of, telling)
-from .record import describe, fastest, load_all, quietest, reason_of, verdict_of
+from .record import FORBIDDEN, describe, fastest, load_all, quietest, reason_of, verdict_of
 from .rules import MODEL
 
 # What is too much for a page is cut, and the page says so.
