@@ -1,7 +1,6 @@
 """Has a result become slower, larger or wrong against another one? For people, programs and CI jobs (docs/compare.md)."""
 
 import argparse
-import itertools
 import json
 import math
 import xml.etree.ElementTree as xml
@@ -317,9 +316,9 @@ def as_text(comparison, base, new):
     limits = (f"threshold {100 * rules.threshold:.4g} %, memory {100 * rules.memory_threshold:.4g} %, confidence {100 * rules.confidence:.4g} %"
               + (f", quantile {rules.quantile:g}" if rules.quantile else ""))
     reasons = [f"case {c.case['case']}: {a.word}: {a.reason}" for c in comparison.cases for a in c.aspects.values() if a.reason]
-    before, behind = [f"base: {base}", f"new:  {new}", limits, *comparison.notes], reasons + [together] * (len(comparison.cases) > 1)
-    lines = [f"# {note}\n" for note in before], [table(comparison.cases)], [f"# {note}\n" for note in behind]
-    return "".join(itertools.chain(*lines)) + f"COMPARISON: {comparison.text()}\n"
+    before = "\n# ".join([f"# base: {base}", f"new:  {new}", limits, *comparison.notes])
+    behind = "".join(f"# {note}\n" for note in reasons + [together] * (len(comparison.cases) > 1))
+    return f"{before}\n{table(comparison.cases)}{behind}COMPARISON: {comparison.text()}\n"
 
 
 def as_json(comparison, base, new):

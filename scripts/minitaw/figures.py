@@ -44,7 +44,7 @@ def figure(value, digits=4):
 
 
 def percent(value, places=1):
-    return f"{100 * value:.{places}f} %" if exists(value) else "–"
+    return f"{100 * value:.{places}f} %"
 
 
 def byte_unit(largest):
@@ -56,24 +56,14 @@ def time_unit(largest):
     return next(((divisor, name) for divisor, name in ((1, "s"), (1e-3, "ms")) if largest >= divisor), (1e-6, "µs"))
 
 
-def with_unit(value, unit_of):
-    if not exists(value):
-        return "–"
-    divisor, unit = unit_of(abs(value))
+def bytes_text(value):
+    divisor, unit = byte_unit(value)
     return f"{figure(value if divisor == 1 else value / divisor)} {unit}"
 
 
-def bytes_text(value):
-    return with_unit(value, byte_unit)
-
-
-def rate_text(value):
-    """Of GB/s."""
-    return f"{figure(value)} GB/s" if exists(value) else "–"
-
-
 def seconds_text(value):
-    return with_unit(value, time_unit)
+    divisor, unit = time_unit(value)
+    return f"{figure(value / divisor)} {unit}"
 
 
 def count_text(tokens):

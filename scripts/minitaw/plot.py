@@ -39,8 +39,6 @@ def main(words=None):
         raise BadInput(f"{options.file} has no valid case to plot ({len(cases)} in all)")
     stem, output = pathlib.Path(options.file).with_suffix(""), options.output
     prefix = stem if output is None else pathlib.Path(output, stem.name) if output.endswith("/") or pathlib.Path(output).is_dir() else pathlib.Path(output)
-    if not prefix.parent.is_dir():
-        raise BadInput(f"there is no folder {prefix.parent} to write to")
     drawn = draw(valid, title_of(valid, len(cases)))
     for suffix in (".png", ".svg"):
         save(drawn, f"{prefix}{suffix}")

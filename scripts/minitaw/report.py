@@ -10,7 +10,7 @@ from . import timeline
 from .bundle import session_texts
 from .command import Parser, put_out, write_file
 from .figures import (SETTINGS, STEP_PARTS, TRAFFIC_KINDS, as_image, bytes_text, chart_figure, charts_of, count_text, draw_lines, exists, figure,
-                      grouped, legend_below, listed, new_figure, panels, percent, plural, rate_text, seconds_text, setting_text, shared_settings, short,
+                      grouped, legend_below, listed, new_figure, panels, percent, plural, seconds_text, setting_text, shared_settings, short,
                       styles_of, telling)
 from .record import FORBIDDEN, describe, fastest, load_all, quietest, reason_of, verdict_of
 from .rules import MODEL
@@ -78,14 +78,17 @@ def top(book):
 FIGURES = {"bytes_between": ("between groups", bytes_text), "tokens_per_s": ("token/s", figure), "median_s": ("step, median", seconds_text),
            "spread": ("spread", percent), "memory_measured": ("memory, worst rank", bytes_text), "exposed_share": ("exposed", percent),
            "idle_share": ("idle", percent), "mfu": ("MFU", percent)}
-MORE_FIGURES = {"bytes_inside": ("inside groups", bytes_text), "rate_between": ("reached between", rate_text), "rate_inside": ("reached inside", rate_text),
+MORE_FIGURES = {"bytes_inside": ("inside groups", bytes_text), "rate_between": ("GB/s between", figure), "rate_inside": ("GB/s inside", figure),
                 "overlap": ("overlap", percent), "tflops_causal": ("TFLOP/s", figure), "tflops_rank": ("TFLOP/s per rank", figure),
-                "last_loss": ("last loss", lambda value: figure(value, 5)), "gradient_error": ("gradient error", lambda value: f"{value:.0e}" if exists(value) else "–")}
+                "last_loss": ("last loss", lambda value: figure(value, 5)), "gradient_error": ("gradient error", lambda value: f"{value:.0e}")}
+COUNTERS = {"clock_min": ("lowest clock [MHz]", figure), "temperature_max": ("hottest [°C]", figure), "power_mean": ("power, all ranks [W]", figure),
+            "energy_per_token": ("energy [J/token]", figure), "throttled": ("slowed", percent)}
 
 
-def figures_table(caption, columns, cases):
-    return table(caption, [title for title, _ in columns.values()], cases,
-                 lambda case: [text(case[name]) if case["median_s"] > 0 else "–" for name, (_, text) in columns.items()])
+def figures_table(caption, columns, cases, more=(), more_of=lambda case: []):
+    """Columns of the summary, and more."""
+    return table(caption, [*[title for title, _ in columns.values()], *more], cases, lambda case: [
+        *[text(case[name]) if exists(case[name]) and case["median_s"] > 0 else "–" for name, (_, text) in columns.items()], *more_of(case)])
 
 
 def cases_section(book):
@@ -97,7 +100,7 @@ def cases_section(book):
     kinds = grouped([c for c in book.valid if c.doubt], lambda c: " and ".join(part.partition(":")[0] for part in c.doubt.split("; ")))
     doubts = [f"{kind}: {listed(case.label for case in some)}" for kind, some in kinds.items()]  # "no warm-up and noisy: 2, 5"
     return {"tables": [figures_table("All cases", FIGURES, book.cases), figures_table("More figures", MORE_FIGURES, book.cases)],
-            "failed": failed, "counts": counts, "bad": len(book.cases) - len(book.valid), "doubts": doubts}
+            "failed": failed, "counts": counts, "doubts": doubts}
 
 
 def charts_section(book):
@@ -161,10 +164,9 @@ def scaling_section(book):
 
 def time_section(book):
     known = [case for case in book.cases if exists(case["compute_s"])]
-    if not known:
-        return "no case has it"
-    return table("Parts of a step, mean over ranks", [*[name for name, _, _ in STEP_PARTS.values()], "exposed, share", "idle, share"], known,
-                 lambda case: [*[seconds_text(case[name]) for name in STEP_PARTS], percent(case["exposed_share"]), percent(case["idle_share"])])
+    columns = {name: (title, seconds_text) for name, (title, _, _) in STEP_PARTS.items()}
+    shares = {"exposed_share": ("exposed, share", percent), "idle_share": ("idle, share", percent)}
+    return figures_table("Parts of a step, mean over ranks", columns | shares, known) if known else "no case has it"
 
 
 def memory_section(book):
@@ -222,8 +224,6 @@ def timelines_section(book):
 # Device counters. Bits of NVML's mask of reasons why clocks are lowered (nvmlClocksEventReasons) that mean heat or power.
 
 REASONS = {0x4: "power limit", 0x8: "hardware slow-down", 0x20: "heat (driver)", 0x40: "heat (hardware)", 0x80: "power brake"}
-COUNTERS = {"clock_min": ("lowest clock [MHz]", figure), "temperature_max": ("hottest [°C]", figure), "power_mean": ("power, all ranks [W]", figure),
-            "energy_per_token": ("energy [J/token]", figure), "throttled": ("slowed", percent)}
 
 
 def slowed_by(case):
@@ -234,13 +234,10 @@ def slowed_by(case):
 
 def counters_section(book):
     known = [case for case in book.cases if case.get("device/clock").size or exists(case["energy_per_token"])]
-    reasons = dict.fromkeys(case["counters"].removeprefix("unavailable").removeprefix(": ") for case in book.cases if case not in known and case["status"] == "ok")
     if not known:
-        return "unavailable: " + ("; ".join(filter(None, reasons)) or "no case ran to its end with them")
-    columns = table("Device counters", [*[title for title, _ in COUNTERS.values()], "by (share of samples)"], known,
-                    lambda case: [*[text(case[name]) for name, (_, text) in COUNTERS.items()], slowed_by(case)])
-    return {"table": columns, "slowed": [case.label for case in known if case["throttled"] > 0],
-            "sources": listed(dict.fromkeys(case["counters"] for case in known)), "reasons": list(filter(None, reasons)), "without": len(book.cases) - len(known)}
+        reasons = dict.fromkeys(case["counters"].removeprefix("unavailable: ") for case in book.cases if case["status"] == "ok")
+        return "unavailable: " + ("; ".join(reasons) or "no case ran to its end with them")
+    return figures_table("Device counters", COUNTERS, known, ["by (share of samples)", "read through"], lambda case: [slowed_by(case), case["counters"]])
 
 
 def provenance_section(book):

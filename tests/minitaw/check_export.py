@@ -79,7 +79,7 @@ def check_pictures():
             assert words in picture, f"the picture does not say {words!r}"
     refused("plot", FOLDER / "missing.h5", says="No such file")
     refused("plot", REPOSITORY / "README.md", says="not a miniTaw result")
-    refused("plot", SAMPLE, "-o", FOLDER / "missing/plot", says="no folder")
+    refused("plot", SAMPLE, "-o", FOLDER / "missing/plot", says="cannot be written")
 
 
 for check in (check_cases, check_samples, check_refusals, check_pipe, check_help, check_pictures):
