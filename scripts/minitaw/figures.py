@@ -10,7 +10,6 @@ import textwrap
 import matplotlib
 import numpy
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from .command import BadInput
 from .record import FORBIDDEN, exists
@@ -18,6 +17,7 @@ from .record import FORBIDDEN, exists
 matplotlib.rcParams.update({"svg.hashsalt": "minitaw", "svg.fonttype": "none", "text.parse_math": False, "font.size": 9, "hatch.linewidth": 0.5, "axes.axisbelow": True,
                             "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False})
 
+MOST_PANELS = 12  # of a picture or page, which says how many there are
 # Okabe and Ito: told apart with every common colour blindness. Markers, dashes and hatches do the same in grey print.
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#999999"]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
@@ -170,34 +170,33 @@ def draw_lines(axes, lines, styles, x, value, label, whiskers=None):
     counts = sorted({x(case) for cases in lines.values() for case in cases})
     if counts[-1] / counts[0] > 2:
         axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_locator(FixedLocator(counts[::math.ceil(len(counts) / 8)]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda count, _: count_text(round(count))))
-    axes.xaxis.set_minor_locator(NullLocator())
+    marks = counts[::math.ceil(len(counts) / 8)]
+    axes.set_xticks(marks, map(count_text, marks))
+    axes.minorticks_off()
     axes.margins(x=0.08)
-
-
-def draw_bars(axes, names, parts, values, label, whiskers=None):
-    """A stacked bar for each name: values[bar, part], in the order of parts: [(name, colour, hatch)]; whiskers: [low, high] errors of the bars."""
-    left = numpy.zeros(len(names))
-    for (name, colour, hatch), widths in zip(parts, values.T):
-        if widths.any():
-            axes.barh(range(len(names)), widths, left=left, height=0.7, color=colour, hatch=hatch, edgecolor="#ffffff", linewidth=0.4, label=name,
-                      xerr=whiskers, capsize=3)
-            left = left + widths
-    axes.set_yticks(range(len(names)), names, fontsize=9)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.set_xlim(left=0)
-    axes.set_xlabel(label)
-    axes.grid(True, axis="x", color="#808080", alpha=0.25, linewidth=0.6)
 
 
 # Charts of cases that are alike but for schedule and sequence length: (height in inches, draw(axes)). A label has the unit at {}.
 
 def bars_chart(cases, naming, parts, values, label, unit_of, whiskers=None):
+    """A stacked bar for each case: values[bar][part], in the order of parts: [(name, colour, hatch)]; whiskers: [low, high] errors of the bars."""
     names, values = [short(naming(case)) for case in cases], numpy.nan_to_num(numpy.array(values, float))
     divisor, unit = unit_of(values.sum(axis=1).max())
-    return (0.9 + 0.3 * sum(1 + 0.4 * name.count("\n") for name in names),
-            lambda axes: draw_bars(axes, names, parts, values / divisor, label.format(unit), whiskers))
+
+    def draw(axes):
+        left = numpy.zeros(len(names))
+        for (name, colour, hatch), widths in zip(parts, values.T / divisor):
+            if widths.any():
+                axes.barh(range(len(names)), widths, left=left, height=0.7, color=colour, hatch=hatch, edgecolor="#ffffff", linewidth=0.4, label=name,
+                          xerr=whiskers, capsize=3)
+                left = left + widths
+        axes.set_yticks(range(len(names)), names, fontsize=9)
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.set_xlim(left=0)
+        axes.set_xlabel(label.format(unit))
+        axes.grid(True, axis="x", color="#808080", alpha=0.25, linewidth=0.6)
+
+    return 0.9 + 0.3 * sum(1 + 0.4 * name.count("\n") for name in names), draw
 
 
 def against_length(cases, styles, naming, column, label, unit_of, whiskers=None):

@@ -5,13 +5,13 @@ import pathlib
 import textwrap
 
 from .command import BadInput, Parser, put_out
-from .figures import chart_figure, charts_of, panels, save, shared_settings, styles_of
+from .figures import MOST_PANELS, chart_figure, charts_of, panels, save, shared_settings, styles_of
 from .record import load
 
 
 def draw(cases, title):
     styles = styles_of(case["schedule"] for case in cases)
-    columns = [(name, charts_of(some, styles, lambda case: case["schedule"])) for name, some in panels(cases)]
+    columns = [(name, charts_of(some, styles, lambda case: case["schedule"])) for name, some in panels(cases)[:MOST_PANELS]]
     if len(columns) == 1:  # two by two
         columns = [("", columns[0][1][side::2]) for side in (0, 1)]
     drawn = chart_figure(columns, 6.5, legend_columns=3 * len(columns))
@@ -23,9 +23,10 @@ def title_of(cases, count):
     """What all cases share, the shape of links, and how many cases are left out."""
     links = dict.fromkeys(" ".join(case.session.get("links", [])) for case in cases)
     bad = f"{count - len(cases)} of {count} cases not valid, left out" if count > len(cases) else ""
-    noisy = sum(bool(case.doubt) for case in cases)
+    noisy, parts = sum(bool(case.doubt) for case in cases), len(panels(cases))
     return "; ".join(filter(None, [", ".join(shared_settings(cases)), *(f"links between nodes: {text}" for text in links if text), bad,
-                                   f"{noisy} of {len(cases)} cases in doubt (noisy or no warm-up)" if noisy else ""]))
+                                   f"{noisy} of {len(cases)} cases in doubt (noisy or no warm-up)" if noisy else "",
+                                   f"the first {MOST_PANELS} of {parts} panels" if parts > MOST_PANELS else ""]))
 
 
 def main(words=None):

@@ -9,14 +9,14 @@ import numpy
 from . import timeline
 from .bundle import session_texts
 from .command import Parser, put_out, write_file
-from .figures import (SETTINGS, STEP_PARTS, TRAFFIC_KINDS, as_image, bytes_text, chart_figure, charts_of, count_text, draw_lines, exists, figure,
+from .figures import (MOST_PANELS, SETTINGS, STEP_PARTS, TRAFFIC_KINDS, as_image, bytes_text, chart_figure, charts_of, count_text, draw_lines, exists, figure,
                       grouped, legend_below, listed, new_figure, panels, percent, plural, seconds_text, setting_text, shared_settings, short,
                       styles_of, telling)
 from .record import FORBIDDEN, describe, fastest, load_all, quietest, reason_of, verdict_of
 from .rules import MODEL
 
 # What is too much for a page is cut, and the page says so.
-MOST_PANELS, MOST_SAMPLE_ROWS, MOST_TIMELINES = 6, 40, 4
+MOST_SAMPLE_ROWS, MOST_TIMELINES = 40, 4
 TITLES = {"cases": "Cases", "charts": "Bytes, throughput, memory and time", "traffic": "Bytes moved", "scaling": "Scaling", "time": "Where the time went",
           "memory": "Memory", "samples": "Samples", "timelines": "Timelines", "counters": "Device counters", "provenance": "Provenance"}
 
