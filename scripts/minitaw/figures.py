@@ -106,9 +106,8 @@ def telling(cases, settings=tuple(SETTINGS)):
 
 def shared_settings(cases):
     """Texts of the settings that all cases have in common."""
-    first = {name: case[name] for case in cases[:1] for name in SETTINGS}
-    return [setting_text(name, value) for name, value in first.items()
-            if value not in ("", "auto") and (name, value) != ("replicas", 1) and all(case[name] == value for case in cases)]
+    shared = {name: cases[0][name] for name in SETTINGS if len({case[name] for case in cases}) == 1}
+    return [setting_text(name, value) for name, value in shared.items() if value not in ("", "auto") and (name, value) != ("replicas", 1)]
 
 
 def grouped(cases, key):
