@@ -1,21 +1,16 @@
 """Has a result become slower, larger or wrong against another one? For people, programs and CI jobs (docs/compare.md)."""
 
 import argparse
-import contextlib
-import functools
-import itertools
 import json
 import math
-import re
 import xml.etree.ElementTree as xml
-from collections import namedtuple
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy
 
 from .command import BadInput, Parser, put_out, write_file
-from .intervals import Interval, Times, least_each, least_pairs, mean_ratio, ratio_of, times_of
-from .record import CASE_COLUMNS, aligned, cell_text, load, ranks_text, short_figure
+from .intervals import Interval, Times, mean_ratio, ratio_of, times_of
+from .record import FORBIDDEN, cell_text, describe, load
 
 OUTCOMES = ["none", "same", "better", "ambiguous", "worse"]  # the later, the more serious
 MEANING = {"": "none", "INVALID": "none", "SAME": "same", "VALID": "same", "FASTER": "better", "LESS": "better", "REPAIRED": "better",
@@ -38,8 +33,8 @@ class Rules:
     threshold: float = 0.05         # the least relative difference of step times that matters
     memory_threshold: float = 0.05  # the same of memory
     confidence: float = 0.95        # of the interval of the ratio
-    quantile: float = 0             # of the samples of a block, that stands for it; 0: the fastest
-    allowed: frozenset = frozenset()  # names of WHAT_MATTERS that may differ
+    quantile: float = 0.0           # of the samples of a block, that stands for it; 0: the fastest
+    allow: list = field(default_factory=list)  # names of WHAT_MATTERS that may differ
 
 
 @dataclass
@@ -58,17 +53,18 @@ class Aspect:
         return MEANING[self.word]
 
 
-# A case that both sides have: for every file of a side the cases of it, usually one; and what differs although it matters.
-Match = namedtuple("Match", "base new differs")
-
-
 @dataclass
-class CaseComparison:
-    case: object  # of the first base file
-    label: str
-    differs: list
-    times: Times
-    aspects: dict  # by name, always the same ones in the same order
+class Match:
+    """A case that both sides have."""
+    sides: tuple          # base and new: for every file of a side the cases of it, usually one
+    differs: list         # names of WHAT_MATTERS
+    times: Times = None
+    aspects: dict = None  # by name, always the same ones in the same order
+
+    def __post_init__(self):
+        self.cases = [all_of(files) for files in self.sides]
+        self.case = self.cases[0][0]
+        self.label = label_of(self.case)
 
     def worst(self, names=None):
         """The most serious of these aspects, the first of equal ones."""
@@ -112,8 +108,7 @@ def key_of(case):
 
 
 def label_of(case):
-    return (f"{case['schedule']}, {ranks_text(case)} ranks in groups {case['groups']}, {case['seq']} tokens, B {case['micro_batch']}, "
-            f"M {case['micro_batches']}")
+    return f"{describe(case)}, B {case['micro_batch']}, M {case['micro_batches']}"
 
 
 def of_ranks(case, column, part):
@@ -147,20 +142,20 @@ def groups_of(side):
     return groups
 
 
-def match_of(runs, others, allowed):
-    differs = []
+def match_of(sides, allow):
+    match = Match(sides, [])
     for name in WHAT_MATTERS:
-        base, new = ({value_of(name, case) for case in all_of(side)} - {""} for side in (runs, others))
+        base, new = ({value_of(name, case) for case in cases} - {""} for cases in match.cases)
         if base and new and base != new:
-            differs.append(name)
-            if name not in allowed:
-                case, there, here = all_of(runs)[0], *(" and ".join(sorted(texts)) for texts in (base, new))
-                raise BadInput(f"case {case['case']} ({label_of(case)}) of {case.file.path} has {name} {there}, and {here} in "
-                               f"{all_of(others)[0].file.path}; add --allow {name} to compare all the same")
-    return Match(runs, others, differs)
+            match.differs.append(name)
+            if name not in allow:
+                there, here = (" and ".join(sorted(texts)) for texts in (base, new))
+                raise BadInput(f"case {match.case['case']} ({match.label}) of {match.case.file.path} has {name} {there}, and {here} in "
+                               f"{match.cases[1][0].file.path}; add --allow {name} to compare all the same")
+    return match
 
 
-def match_cases(base, new, allowed):
+def match_cases(base, new, allow):
     """(matches, labels only in the base, labels only in the new one). Of cases with one key those with equal variants belong together."""
     mine, others = groups_of(base), groups_of(new)
     partner = {this: this for this in mine if this in others}
@@ -174,7 +169,7 @@ def match_cases(base, new, allowed):
         why = next((f"{name} is {cell_text(there[name])} in the first case of one and {cell_text(here.get(name))} in that of the other"
                     for name in there if there[name] != here.get(name)), "their first cases have equal settings")
         raise BadInput(f"{base[0].path} and {new[0].path} have no case in common: {why}")
-    matches = [match_of(runs, others[partner[this]], allowed) for this, runs in mine.items() if this in partner]
+    matches = [match_of((runs, others[partner[this]]), allow) for this, runs in mine.items() if this in partner]
     left = [runs for this, runs in mine.items() if this not in partner], [others[that] for that in free]
     return matches, *([label_of(all_of(runs)[0]) for runs in some] for some in left)
 
@@ -195,10 +190,9 @@ def judge(ratio, rules):
 def compare_times(times, rules):
     if not times.base or not times.new:
         return Aspect("time", "s")
-    n, m, at = len(times.base), len(times.new), rules.confidence
-    few = f"{n} {times.unit}, at least {least_pairs(at)}" if times.unit == "pairs of files" else f"{n} and {m} {times.unit}, at least {least_each(at)} each"
-    ratio = ratio_of(times, at)
-    word, reason = judge(ratio, rules) if ratio else ("AMBIGUOUS", f"{few} are needed for a confidence of {at:g}")
+    counts = " and ".join(map(str, dict.fromkeys([len(times.base), len(times.new)])))
+    ratio = ratio_of(times, rules.confidence)
+    word, reason = judge(ratio, rules) if ratio else ("AMBIGUOUS", f"{counts} {times.unit} are too few for a confidence of {rules.confidence:g}")
     # Samples of one repetition scatter less than runs do: two runs of the same program came out SLOWER or FASTER in up to 40 of 100
     # comparisons on a busy machine (docs/decisions/0011-comparing-times.md).
     if times.unit == "samples" and word in ("SLOWER", "FASTER"):
@@ -208,20 +202,26 @@ def compare_times(times, rules):
 
 def compare_verdicts(match):
     """Whether the case ended valid in all files of each side."""
-    was, now = (next((case for case in all_of(runs) if not case.valid), None) for runs in (match.base, match.new))
+    was, now = (next((case for case in cases if not case.valid), None) for cases in match.cases)
     why = next((f"{case['verdict']} in {case.file.path}" for case in (now, was) if case), "")
     if was and now:
         return Aspect("verdict", word="INVALID", reason="invalid on both sides: " + why)
     return Aspect("verdict", word="BROKEN" if now else "REPAIRED" if was else "VALID", reason=why)
 
 
-def compare_bytes(match, name, column, units="B/step", threshold=0.0, floor=0):
-    """Medians over the valid runs; differences below `threshold` and below `floor` bytes do not matter."""
-    sides = [[case[column] for case in all_of(runs) if case.valid] for runs in (match.base, match.new)]
+# Aspect: column, units, and how many bytes do not matter.
+BYTES = {"memory": ("memory_measured", "B", 0), "process peak": ("process_peak", "B", NOISE_OF_PROCESS), "device memory": ("device_used", "B", NOISE_OF_PROCESS),
+         "bytes inside": ("bytes_inside", "B/step", 0), "bytes between": ("bytes_between", "B/step", 0)}
+
+
+def compare_bytes(match, name, rules):
+    """Medians over the valid runs; of memory, differences below the threshold do not matter."""
+    column, units, floor = BYTES[name]
+    sides = [[case[column] for case in cases if case.valid] for cases in match.cases]
     base, new = (float(numpy.median(side)) if side else math.nan for side in sides)
     if not all(sides) or (units == "B" and not (base > 0 and new > 0)):  # memory of 0 bytes is not known
         return Aspect(name, units, base, new)
-    if abs(new - base) > max(threshold * base, floor):
+    if abs(new - base) > max(rules.memory_threshold * base if units == "B" else 0, floor):
         return Aspect(name, units, base, new, "MORE" if new > base else "LESS", f"{name} {base / 2**20:.4g} MiB -> {new / 2**20:.4g} MiB")
     return Aspect(name, units, base, new, "SAME")
 
@@ -229,9 +229,9 @@ def compare_bytes(match, name, column, units="B/step", threshold=0.0, floor=0):
 def compare_losses(match):
     """Losses of the first step and of the last one that both have, within what the rounding of the type explains. Of the valid run that
     has taken the most steps."""
-    sides = [max((case.get("losses") for case in all_of(runs) if case.valid), key=len, default=[]) for runs in (match.base, match.new)]
+    sides = [max((case.get("losses") for case in cases if case.valid), key=len, default=[]) for cases in match.cases]
     last = min(map(len, sides)) - 1
-    tolerances = LOSS_TOLERANCE.get(all_of(match.base)[0]["dtype"], LOSS_TOLERANCE["fp32"])
+    tolerances = LOSS_TOLERANCE.get(match.case["dtype"], LOSS_TOLERANCE["fp32"])
     for name, at, tolerance in zip(("first loss", "last loss"), (0, last), tolerances):
         if last < 0 or {"dtype", "seed", "learning_rate"} & set(match.differs):
             yield Aspect(name, "nat/token")
@@ -240,19 +240,6 @@ def compare_losses(match):
         same = abs(new - base) <= tolerance * abs(base) < math.inf
         yield Aspect(name, "nat/token", base, new, *(("SAME",) if same else (
             "WRONG", f"{name} {base:.9g} -> {new:.9g} nat/token, more than {tolerance:.0e} apart")))
-
-
-def compare_case(match, rules):
-    case, times = all_of(match.base)[0], times_of(match, rules.quantile)
-    aspects = [compare_verdicts(match),
-               compare_times(times, rules),
-               compare_bytes(match, "memory", "memory_measured", "B", rules.memory_threshold),
-               compare_bytes(match, "process peak", "process_peak", "B", rules.memory_threshold, NOISE_OF_PROCESS),
-               compare_bytes(match, "device memory", "device_used", "B", rules.memory_threshold, NOISE_OF_PROCESS),
-               compare_bytes(match, "bytes inside", "bytes_inside"),
-               compare_bytes(match, "bytes between", "bytes_between"),
-               *compare_losses(match)]
-    return CaseComparison(case, label_of(case), match.differs, times, {aspect.name: aspect for aspect in aspects})
 
 
 def notes_on(base, new, matches, only_base, only_new):
@@ -270,30 +257,23 @@ def notes_on(base, new, matches, only_base, only_new):
         there, here = ({text for session in side for text in session.get(name, [])} for side in sessions)
         note(name, there - here, here - there)
     for name in EFFORT:  # need not agree, but may explain why a side scatters more
-        note(name, *({str(case[name]) for match in matches for case in all_of(match[side])} for side in (0, 1)))
+        note(name, *({str(case[name]) for match in matches for case in match.cases[side]} for side in (0, 1)))
     for name in WHAT_MATTERS:
         if match := next((match for match in matches if name in match.differs), None):
-            notes.append(f"{name} = {value_of(name, all_of(match.base)[0])} -> {value_of(name, all_of(match.new)[0])}, as allowed")
+            notes.append(f"{name} = {value_of(name, match.case)} -> {value_of(name, match.cases[1][0])}, as allowed")
     return notes + [f"only in the base: {label}" for label in only_base] + [f"only in the new one: {label}" for label in only_new]
-
-
-def distinguish(cases):
-    """Labels say what cases of most sweeps differ in; what else tells the cases of this one apart is added, so that no two are equal."""
-    said = {"schedule", "ranks", "groups", "group_count", "replicas", "seq", "micro_batch", "micro_batches", "parameters", "identity", *EFFORT}
-    for name in cases[0].case.file.settings:
-        if name not in said and any(c.case[name] != cases[0].case[name] for c in cases):
-            for c in cases:
-                c.label += f", {name} {cell_text(c.case[name])}"
 
 
 def compare(base, new, rules):
     """Raises BadInput if the two sides cannot be compared."""
-    matches, only_base, only_new = match_cases(base, new, rules.allowed)
-    found = Comparison(rules, [compare_case(match, rules) for match in matches], only_base, only_new,
-                       notes_on(base, new, matches, only_base, only_new))
+    matches, only_base, only_new = match_cases(base, new, rules.allow)
+    for match in matches:
+        match.times = times_of(match, rules.quantile)
+        aspects = [compare_verdicts(match), compare_times(match.times, rules), *(compare_bytes(match, name, rules) for name in BYTES), *compare_losses(match)]
+        match.aspects = {aspect.name: aspect for aspect in aspects}
+    found = Comparison(rules, matches, only_base, only_new, notes_on(base, new, matches, only_base, only_new))
     if found.outcome == "none":
         raise BadInput(f"{base[0].path} and {new[0].path} have no case in common that is valid on either side")
-    distinguish(found.cases)
     if any(c.times.unit == "samples" and c.aspects["time"].ratio for c in found.cases):
         found.notes.append("there is one repetition only: the interval knows how samples of a run scatter, not how runs differ; measure base "
                            "and new in turn, in several files of each")
@@ -305,14 +285,27 @@ def compare(base, new, rules):
 
 ASPECTS = {"time": ["time"], "memory": ["memory", "process peak", "device memory"], "bytes": ["bytes inside", "bytes between"],
            "loss": ["first loss", "last loss"], "verdict": ["verdict"]}
-COLUMNS = [  # name, unit, whether left-aligned, cell
-    *((title, unit, left, lambda c, text=text: text(c.case)) for title, unit, left, text in (
-        *CASE_COLUMNS, ("B", "", False, lambda case: str(case["micro_batch"])), ("M", "", False, lambda case: str(case["micro_batches"])))),
-    *((side, "s", False, lambda c, side=side: short_figure(getattr(c.aspects["time"], side))) for side in ("base", "new")),
-    *((title, "", False, lambda c, part=part: f"{getattr(c.aspects['time'].ratio, part):.3f}" if c.aspects["time"].ratio else "-")
-      for title, part in (("ratio", "estimate"), ("low", "low"), ("high", "high"))),
-    *((name, "", True, lambda c, names=names: c.worst(names).word or "-") for name, names in ASPECTS.items()),
-]
+# Columns of the table: unit.
+COLUMNS = dict.fromkeys(["case", "schedule", "ranks", "groups", "seq", "B", "M", "base", "new", "ratio", "low", "high", *ASPECTS], "") | {
+    "seq": "token", "base": "s", "new": "s"}
+
+
+def row_of(match):
+    case, time = match.case, match.aspects["time"]
+    ratio = time.ratio or Interval(math.nan, math.nan, math.nan)
+    figures = [f"{time.base:.4g}", f"{time.new:.4g}", f"{ratio.estimate:.3f}", f"{ratio.low:.3f}", f"{ratio.high:.3f}"]
+    ranks = f"{case['replicas']}x{case['ranks'] // case['replicas']}" if case["replicas"] > 1 else str(case["ranks"])  # 2x2: two replicas of two
+    return [str(case["case"]), case["schedule"], ranks, case["groups"], *(str(case[name]) for name in ("seq", "micro_batch", "micro_batches")),
+            *("-" if figure == "nan" else figure for figure in figures), *(match.worst(names).word or "-" for names in ASPECTS.values())]
+
+
+def table(matches):
+    """Two lines of names and units that begin with #, then one line a case, all aligned."""
+    columns = []
+    for name, *cells in zip(COLUMNS, COLUMNS.values(), *map(row_of, matches)):
+        align = str.ljust if name in ("schedule", "groups", *ASPECTS) else str.rjust
+        columns.append([align(cell, max(map(len, [name, *cells]))) for cell in [name, *cells]])
+    return "".join(f"{'#' if i < 2 else ' '} {' '.join(row)}".rstrip() + "\n" for i, row in enumerate(zip(*columns)))
 
 
 def as_text(comparison, base, new):
@@ -323,9 +316,9 @@ def as_text(comparison, base, new):
     limits = (f"threshold {100 * rules.threshold:.4g} %, memory {100 * rules.memory_threshold:.4g} %, confidence {100 * rules.confidence:.4g} %"
               + (f", quantile {rules.quantile:g}" if rules.quantile else ""))
     reasons = [f"case {c.case['case']}: {a.word}: {a.reason}" for c in comparison.cases for a in c.aspects.values() if a.reason]
-    before, behind = [f"base: {base}", f"new:  {new}", limits, *comparison.notes], reasons + [together] * (len(comparison.cases) > 1)
-    lines = [f"# {note}\n" for note in before], [aligned(COLUMNS, comparison.cases)], [f"# {note}\n" for note in behind]
-    return "".join(itertools.chain(*lines)) + f"COMPARISON: {comparison.text()}\n"
+    before = "\n# ".join([f"# base: {base}", f"new:  {new}", limits, *comparison.notes])
+    behind = "".join(f"# {note}\n" for note in reasons + [together] * (len(comparison.cases) > 1))
+    return f"{before}\n{table(comparison.cases)}{behind}COMPARISON: {comparison.text()}\n"
 
 
 def as_json(comparison, base, new):
@@ -339,7 +332,7 @@ def as_json(comparison, base, new):
               "measured_by": c.times.unit, "measurements_base": len(c.times.base), "measurements_new": len(c.times.new),
               "aspects": {name: aspect_json(aspect) for name, aspect in c.aspects.items()}} for c in comparison.cases]
     found = {"comparison": comparison.text(), "outcome": comparison.outcome, "base": base, "new": new,
-             **{name: value for name, value in vars(comparison.rules).items() if name != "allowed"}, "mean_ratio": comparison.mean and comparison.mean._asdict(),
+             **{name: value for name, value in vars(comparison.rules).items() if name != "allow"}, "mean_ratio": comparison.mean and comparison.mean._asdict(),
              "notes": comparison.notes, "only_base": comparison.only_base, "only_new": comparison.only_new, "cases": cases}
     return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
 
@@ -348,19 +341,17 @@ def as_junit(comparison, strict):
     """JUnit's XML as Jenkins and GitLab read it: a suite for each case, a test for each thing compared. What is AMBIGUOUS counts as
     skipped, with `strict` as failed. The time of a test is the step time of the new side, so that a viewer's history shows it."""
     def add(parent, tag, text="", **attributes):
-        # XML 1.0 has no control characters, halves of pairs, U+FFFE and U+FFFF, not even escaped; names in a file may hold anything.
-        plain = functools.partial(re.sub, "[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]", "?")
-        element = xml.SubElement(parent, tag, {name: plain(value) for name, value in attributes.items()})
-        element.text = plain(text)
+        element = xml.SubElement(parent, tag, {name: FORBIDDEN.sub("?", value) for name, value in attributes.items()})
+        element.text = FORBIDDEN.sub("?", text)
         return element
 
     tags = {"worse": "failure", "ambiguous": "failure" if strict else "skipped", "none": "skipped"}
     root = xml.Element("testsuites", name="minitaw compare")
     for c in comparison.cases:
-        seconds = f"{c.aspects['time'].new if math.isfinite(c.aspects['time'].new) else 0:.9f}"
-        suite = add(root, "testsuite", name=c.label, time=seconds)
+        name, seconds = f"case {c.case['case']}: {c.label}", numpy.nan_to_num(c.aspects["time"].new)
+        suite = add(root, "testsuite", name=name, time=f"{seconds:.9f}")
         for a in c.aspects.values():
-            test = add(suite, "testcase", classname=f"minitaw.{c.label}", name=a.name, time=seconds if a.name == "time" else "0.000000000")
+            test = add(suite, "testcase", classname=f"minitaw.{name}", name=a.name, time=f"{seconds if a.name == 'time' else 0:.9f}")
             figures = f"base {a.base:.9g} {a.units}, new {a.new:.9g} {a.units}" if math.isfinite(a.base) or math.isfinite(a.new) else ""
             why = {"message": f"{a.word}: {a.reason}" if a.word else "nothing to compare"}
             match tags.get(a.outcome):
@@ -377,39 +368,42 @@ def as_junit(comparison, strict):
 def as_markdown(comparison, text):
     """A heading and the text as a block of code, in which no name is read as Markdown or HTML, for the summary of a CI job."""
     word = comparison.text().partition(":")[0]
-    return f"### miniTaw: {word}\n\n" + "".join(f"    {line}\n" for line in re.sub("[\x00-\x09\x0b-\x1f]", " ", text).splitlines())
+    return f"### miniTaw: {word}\n\n" + "".join(f"    {line}\n" for line in FORBIDDEN.sub(" ", text).splitlines())
 
 
-def number(low, high, off=None):
-    """The type of an option: a number or a percentage within bounds, or what `off` stands for."""
-    def parse(text):
-        if text == "off" and off:
-            return off
-        with contextlib.suppress(ValueError):
-            value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-            if low <= value <= high:
-                return value
-        raise argparse.ArgumentTypeError(f"{text} is no number from {low:g} to {high:g}{', such as 0.05 or 5%, nor off' if off else ''}")
-    return parse
+def number(low, high):
+    """The type of an option: a number, or a percentage, within bounds."""
+    def number(text):  # argparse says its name of what is none
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        if not low <= value <= high:
+            raise argparse.ArgumentTypeError(f"{text} is no number from {low:g} to {high:g}")
+        return value
+    return number
+
+
+def threshold(text):
+    """A half and more can only be a slip: 5 for 5 %."""
+    return 1e6 if text == "off" else number(1e-9, 0.499)(text)
 
 
 def parse(words):
     parser = Parser(prog="compare", description="Has the second result become slower, larger or wrong against the first? Exit code 0: no, "
                                                 "or not certainly; 1: yes; 2: nothing can be compared (docs/compare.md).")
-    share, add = number(1e-9, 0.499, off=1e6), parser.add_argument  # a half and more can only be a slip: 5 for 5 %
+    add = parser.add_argument
     add("files", metavar="FILE.h5", nargs="*", help="the base and the new result file")
     add("--base", metavar="FILE.h5", nargs="+", default=[], help="several files of the base: the i-th is paired with the i-th --new")
     add("--new", metavar="FILE.h5", nargs="+", default=[], help="as many of the new one, measured in turn with them")
-    add("--threshold", type=share, default=0.05, help="least relative difference of step times that matters: 0.05, 5%%, or off (%(default)s)")
-    add("--memory-threshold", type=share, default=0.05, help="the same of memory (%(default)s)")
-    add("--confidence", type=number(0.5, 0.99999), default=0.95, help="of the interval of the ratio of step times (%(default)s)")
-    add("--quantile", type=number(0, 0.5), default=0.0, help="which sample stands for a run: 0 the fastest, 0.5 the median")
-    add("--allow", metavar="NAME", choices=WHAT_MATTERS, action="append", default=[], help="what may differ although it matters: "
+    add("--threshold", type=threshold, help="least relative difference of step times that matters: 0.05, 5%%, or off (%(default)s)")
+    add("--memory-threshold", type=threshold, help="the same of memory (%(default)s)")
+    add("--confidence", type=number(0.5, 0.99999), help="of the interval of the ratio of step times (%(default)s)")
+    add("--quantile", type=number(0, 0.5), help="which sample stands for a run: 0 the fastest, 0.5 the median")
+    add("--allow", metavar="NAME", choices=WHAT_MATTERS, action="append", help="what may differ although it matters: "
         f"{', '.join(WHAT_MATTERS)}; may be repeated")
     add("--strict", action="store_true", help="AMBIGUOUS fails too")
     add("--json", action="store_true", help="print one JSON object and nothing else")
     add("--junit", metavar="FILE.xml", help="write a test report for CI")
     add("--markdown", metavar="FILE.md", help="write the output for the summary of a CI job")
+    parser.set_defaults(**vars(Rules()))
     options = parser.parse_args(words)
     if (len(options.files), bool(options.base), bool(options.new)) not in ((2, False, False), (0, True, True)):
         raise BadInput("compare takes two files, the base and the new one, or several of each: compare --base a1.h5 a2.h5 --new b1.h5 b2.h5")
@@ -420,7 +414,7 @@ def parse(words):
 
 def main(words=None):
     options = parse(words)
-    rules = Rules(options.threshold, options.memory_threshold, options.confidence, options.quantile, frozenset(options.allow))
+    rules = Rules(**{name: getattr(options, name) for name in vars(Rules())})
     sides = [[load(path) for path in paths] for paths in (options.base, options.new)]
     for file in sides[0] + sides[1]:
         if not file.cases:

@@ -1,4 +1,4 @@
-"""Tables for other programs: every column of every case, or every sample, as CSV (RFC 4180) or JSON; and one for people."""
+"""Tables for other programs: every column of every case, or every sample, as CSV (RFC 4180) or JSON."""
 
 import csv
 import io
@@ -6,18 +6,10 @@ import json
 import math
 
 from .command import Parser, put_out
-from .record import CASE_COLUMNS, aligned, closing_text, exists, load, short_figure
+from .record import exists, load
 
 # Of the long form: a row for each case, repetition, step and rank. Counters of the device: name and units.
 COUNTERS = {"clock": "MHz", "memory_clock": "MHz", "temperature": "degC", "power": "W", "throttle": "1", "energy": "J"}
-# Of the table for people: name, unit, whether left-aligned, cell; columns that not every file has are shown where it has them.
-SHOWN = {
-    **{column[0]: column for column in CASE_COLUMNS},
-    **{column: (name, unit, False, lambda c, column=column, scale=scale: short_figure(scale * c[column])) for column, name, unit, scale in (
-        ("median_s", "step", "s", 1), ("tokens_per_s", "rate", "token/s", 1), ("mfu", "MFU", "%", 100), ("memory_measured", "memory", "MiB", 2**-20),
-        ("bytes_between", "between", "MiB/step", 2**-20), ("rate_between", "between", "GB/s", 1), ("exposed_share", "exposed", "%", 100),
-        ("idle_share", "idle", "%", 100), ("last_loss", "loss", "nat", 1))},
-    "status": ("status", "", True, lambda c: c["status"])}
 
 
 def title(name, units):
@@ -55,11 +47,6 @@ def as_csv(titles, rows):
 def as_json(titles, rows):
     """A list of objects; what does not exist is null."""
     return json.dumps([dict(zip(titles, (value if exists(value) else None for value in row))) for row in rows], indent=2, ensure_ascii=False) + "\n"
-
-
-def summary_text(result):
-    """The cases, the figure of merit and the verdict, for people."""
-    return aligned([shown for column, shown in SHOWN.items() if not result.units or column in result.units], result.cases) + closing_text(result.cases)
 
 
 def main(words=None):

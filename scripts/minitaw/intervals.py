@@ -1,8 +1,6 @@
 """How much two sets of measurements differ, as intervals that hold for any distribution: step times of a shared machine are far from
 normal, and a few of them are always wild."""
 
-import functools
-import itertools
 import math
 from collections import namedtuple
 from typing import NamedTuple
@@ -49,7 +47,6 @@ def mann_whitney(n, m):
     return counts / math.comb(n + m, m)
 
 
-@functools.lru_cache
 def differences_left_out(n, m, confidence):
     if n + m < EXACT_UP_TO:
         return int((numpy.cumsum(mann_whitney(n, m)) <= (1 - confidence) / 2).sum())
@@ -72,16 +69,6 @@ def shift_interval(base, new, confidence):
     return between(numpy.subtract.outer(new, base).ravel(), differences_left_out(len(base), len(new), confidence))
 
 
-def least_pairs(confidence):
-    """How many pairs median_interval() needs."""
-    return next(n for n in itertools.count(1) if pairs_left_out(n, confidence) > 0)
-
-
-def least_each(confidence):
-    """How many values of each side shift_interval() needs."""
-    return next(n for n in itertools.count(1) if differences_left_out(n, n, confidence) > 0)
-
-
 # Step times of a case, as both sides of a comparison have measured them.
 
 def blocks_of(cases):
@@ -102,8 +89,8 @@ def thinned(blocks):
 
 
 def times_of(match, quantile):
-    sides = [[blocks_of(file) for file in runs] for runs in (match.base, match.new)]
-    if 1 < len(match.base) == len(match.new):
+    sides = [[blocks_of(file) for file in runs] for runs in match.sides]
+    if 1 < len(match.sides[0]) == len(match.sides[1]):
         pairs = [(f, *map(numpy.concatenate, pair)) for f, pair in enumerate(zip(*sides)) if all(pair)]
         count = min((len(block) for pair in pairs for block in pair[1:]), default=0)
         return Times("pairs of files", *(quantiles_of([pair[side] for pair in pairs], count, quantile) for side in (1, 2)), [pair[0] for pair in pairs])

@@ -18,8 +18,10 @@ import numpy
 from .command import BadInput
 
 SCHEMA, SEAL_BYTES, SEAL_WORDS = 4, 512, b"miniTaw result, schema "
+# Control characters may be in texts of a file, and nowhere in a page or in XML, not even escaped.
+FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
 # Datasets of a case that are read.
-DATASETS = ["seconds", "repetition", "position", "losses", "memory/planned", "memory/measured", "bytes/planned", "bytes/counted", "idle_ticks",
+DATASETS = ["seconds", "repetition", "position", "losses", "memory/measured", "bytes/counted", "idle_ticks",
             *(f"device/{name}" for name in ("clock", "memory_clock", "temperature", "power", "throttle", "energy"))]
 
 
@@ -63,7 +65,7 @@ class Case:
     """One case. Arrays have length 0 where nothing was measured."""
     file: "Result"
     row: dict                                   # of /summary
-    data: dict = field(default_factory=dict)    # datasets of the case by path, "memory/planned"
+    data: dict = field(default_factory=dict)    # datasets of the case by path, "memory/measured"
     has_timeline: bool = False
 
     def __getitem__(self, name):
@@ -109,9 +111,9 @@ class Case:
         """Of a step, all ranks together."""
         return round(self["tokens_per_s"] * self["median_s"]) if self["median_s"] > 0 else 0
 
-    def traffic(self, name):
-        """Bytes per step by kind, between groups and inside; name: counted or planned."""
-        matrix, sizes = self.get(f"bytes/{name}"), [int(size) for size in self["groups"].split("+")]
+    def traffic(self):
+        """Counted bytes per step by kind, between groups and inside; a case is valid only if these are the planned ones."""
+        matrix, sizes = self.get("bytes/counted"), [int(size) for size in self["groups"].split("+")]
         group = numpy.repeat(numpy.arange(len(sizes)), sizes)
         same = group[:, None] == group[None, :]
         return [matrix[chosen].sum(axis=0) if matrix.ndim == 3 else numpy.zeros(4, int) for chosen in (~same, same)]
@@ -126,10 +128,6 @@ class Result:
     settings: list = field(default_factory=list)  # columns that say what was asked for
     sessions: list = field(default_factory=list)
     cases: list = field(default_factory=list)
-
-    @property
-    def name(self):
-        return self.path.name
 
 
 def read_all(group, names):
@@ -198,11 +196,6 @@ def describe(case):
     return f"{case['schedule']}, {case['ranks']} ranks in groups {case['groups']}, {case['seq']} tokens"
 
 
-def ranks_text(case):
-    """"4", or "2x2" for two replicas of two ranks."""
-    return f"{case['replicas']}x{case['ranks'] // case['replicas']}" if case["replicas"] > 1 else f"{case['ranks']}"
-
-
 def fastest(cases):
     """The valid case of the largest rate: the figure of merit (docs/results.md)."""
     return max((case for case in cases if case.valid), key=lambda case: case["tokens_per_s"], default=None)
@@ -245,25 +238,5 @@ def cell_text(value):
     return repr(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
-def short_figure(value):
-    return f"{value:.4g}" if math.isfinite(value) else "-"
-
-
 def exists(value):
     return value is not None and not (isinstance(value, float) and math.isnan(value))
-
-
-# The first columns of every table of cases: name, unit, whether left-aligned, cell.
-CASE_COLUMNS = [("case", "", False, lambda c: str(c["case"])), ("schedule", "", True, lambda c: c["schedule"]), ("ranks", "", False, ranks_text),
-                ("groups", "", True, lambda c: c["groups"]), ("seq", "token", False, lambda c: str(c["seq"]))]
-
-
-def aligned(columns, rows):
-    """Two lines of names and units that begin with #, then one line a row. columns: (name, unit, whether left-aligned, cell)."""
-    cells = [[name, unit, *[cell(row) for row in rows]] for name, unit, _, cell in columns]
-    widths = [max(map(len, column)) for column in cells]
-    lines = []
-    for i in range(len(rows) + 2):
-        parts = [column[i].ljust(width) if left else column[i].rjust(width) for column, width, (_, _, left, _) in zip(cells, widths, columns)]
-        lines.append((("# " if i < 2 else "  ") + " ".join(parts)).rstrip() + "\n")
-    return "".join(lines)

@@ -1,4 +1,5 @@
-"""What the comparison says of cases that differ in one thing each: times, memory, bytes, losses, settings, machines."""
+"""What the comparison says of cases that differ in one thing each: times, memory, bytes, losses, settings, machines. And that its intervals end where
+the tables of the distributions say; from that it follows what they cover, whatever the distribution."""
 
 import copy
 import math
@@ -9,7 +10,7 @@ import numpy
 from support import SAMPLE, refused
 from minitaw.command import BadInput
 from minitaw.compare import Rules, compare, judge
-from minitaw.intervals import Interval
+from minitaw.intervals import Interval, median_interval, shift_interval
 from minitaw.record import Result, load
 
 SEED = int(os.environ.get("MINITAW_SEED", 20111741))
@@ -137,9 +138,9 @@ def check_units():
     found = compare([file_of(measured(1)) for _ in range(5)], [file_of(measured(1.3)) for _ in range(4)], Rules())
     assert found.cases[0].times.unit == "repetitions" and found.cases[0].aspects["time"].word == "SLOWER"
     pairs = compared_in_turn(5, slower(2))
-    assert pairs.outcome == "ambiguous" and "5 pairs of files, at least 6" in pairs.cases[0].aspects["time"].reason
+    assert pairs.outcome == "ambiguous" and "5 pairs of files are too few" in pairs.cases[0].aspects["time"].reason
     few = compare([file_of(measured(1, 3))], [file_of(measured(2, 4))], Rules())
-    assert "3 and 4 repetitions, at least 4 each" in few.cases[0].aspects["time"].reason
+    assert "3 and 4 repetitions are too few" in few.cases[0].aspects["time"].reason
     for seconds, text in ((1, "SAME"), (0.5, "AMBIGUOUS"), (2, "AMBIGUOUS")):
         found = compare([file_of(measured(1))], [file_of(measured(seconds))], Rules())
         assert found.text().startswith(text) and any("one repetition" in note for note in found.notes)
@@ -177,9 +178,6 @@ def check_matching():
     assert "tawpipe" in found.only_base[0] and "256 tokens" in found.only_new[0]
     said = refusal_of(lambda: compare([file_of(measured(1, 4))], [file_of(measured(3, 4, schedule="ddp"))], Rules()))
     assert "no case in common" in said and "schedule is tawpipe" in said
-    file = file_of(measured(1, 4), measured(1, 4, dtype="bf16"))
-    labels = [one.label for one in compare([file], [file], Rules()).cases]
-    assert "dtype fp32" in labels[0] and "dtype bf16" in labels[1]
 
 
 def check_what_matters():
@@ -188,14 +186,14 @@ def check_what_matters():
         def change(case, row=row):
             case.row.update(row)
         assert f"--allow {name}" in refusal_of(lambda change=change: compared_once(change))
-        found = compared_once(change, Rules(allowed=frozenset([name])))
+        found = compared_once(change, Rules(allow=[name]))
         assert found.cases[0].differs == [name] and any("as allowed" in note for note in found.notes)
     machines = {"threads": {"devices": ["host, 1 threads"] * 3}, "device": {"devices": ["device 0, NVIDIA H100, 79.1 GiB, GPU-1"] * 3},
                 "nodes": {"nodes": [0, 0, 1]}, "processor": {"cpu": ["one", "one", "another"]}, "links": {"links": ["rate=100mbit"]},
                 "build_type": {"build_type": "Debug"}}
     for name, session in machines.items():
         assert f"--allow {name}" in refusal_of(lambda session=session: compared_once(unchanged, **session))
-        assert compared_once(unchanged, Rules(allowed=frozenset([name, "threads"])), **session).text() == "SAME"
+        assert compared_once(unchanged, Rules(allow=[name, "threads"]), **session).text() == "SAME"
     devices = [[f"device {i}, NVIDIA H100, 79.1 GiB, GPU-{i}" for i in range(first, first + 3)] for first in (0, 3)]
     files = [file_of(measured(1, 4), devices=some) for some in devices]
     assert compare(files[:1], files[1:], Rules()).text() == "SAME", "which of equal devices it was does not matter"
@@ -235,8 +233,35 @@ def check_notes():
     assert "git_hash = none -> abc" in notes and "environment = none -> OMP_NUM_THREADS=2" in notes
 
 
+def check_median_ranks():
+    """As scipy.stats.binom.cdf has them: how many values k may lie outside at each end while cdf(k - 1, n, 1/2) <= (1 - confidence) / 2."""
+    sizes = [5, 6, 7, 8, 9, 12, 15, 17, 20, 25, 30, 100, 1500]
+    expected = {0.90: [1, 1, 1, 2, 2, 3, 4, 5, 6, 8, 11, 42, 718], 0.95: [0, 1, 1, 1, 2, 3, 4, 5, 6, 8, 10, 40, 712],
+                0.99: [0, 0, 0, 1, 1, 2, 3, 3, 4, 6, 8, 37, 700]}
+    for confidence, ranks in expected.items():
+        for n, rank in zip(sizes, ranks):
+            interval = median_interval(RANDOM.sample(range(1, n + 1), n), confidence)
+            assert (interval is not None) == (rank > 0), (n, confidence)
+            assert not interval or interval == (rank, (n + 1) / 2, n + 1 - rank), (n, confidence, interval)
+
+
+def check_shift_ranks():
+    """As scipy.stats.mannwhitneyu(method="exact") has them; the differences of these samples are the numbers 0 .. n m - 1."""
+    for n, m, *ranks in ((3, 3, None, 0, 0), (4, 4, 2, 1, 0), (5, 6, 6, 4, 2), (3, 9, 4, 3, 1), (7, 16, 31, 27, 19), (20, 20, 139, 128, 106)):
+        for confidence, rank in zip((0.9, 0.95, 0.99), ranks):
+            interval = shift_interval([-i for i in range(n)], [n * j for j in range(m)], confidence)
+            assert rank is None or (interval is not None) == (rank > 0), (n, m, confidence)
+            assert not rank or (interval.low, interval.high) == (rank - 1, n * m - rank), (n, m, confidence, interval)
+
+
+def check_few():
+    assert median_interval([], 0.95) is None and shift_interval([], [1], 0.95) is None
+    assert shift_interval([1, 2, 3], [1, 2, 3], 0.95) is None
+
+
 print(f"MINITAW_SEED={SEED}")
 for check in (check_same, check_one_change, check_slower, check_units, check_many_samples, check_threshold, check_more_steps, check_matching,
-              check_what_matters, check_process_peak, check_validity, check_mean, check_notes):
+              check_what_matters, check_process_peak, check_validity, check_mean, check_notes, check_median_ranks,
+              check_shift_ranks, check_few):
     check()
 refused("compare", "missing.h5", "missing.h5", says="missing.h5")
