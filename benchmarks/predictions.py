@@ -35,7 +35,6 @@ sys.path.insert(0, str(ROOT / "scripts"))
 from minitaw.command import BadInput  # noqa: E402
 from minitaw.figures import COLOURS, MARKERS, new_figure, save  # noqa: E402
 from minitaw.record import Case, Result, load  # noqa: E402
-from minitaw.timeline import deck_of  # noqa: E402
 
 MACHINES = ROOT / "inputs/machines"
 DECKS = ROOT / "inputs/paper"
@@ -66,6 +65,23 @@ def table(head, rows):
 
 DEVICE_KEYS = ("device.fp32.products", "device.fp32.attention", "device.memory_rate")
 CORES = 2  # of the machine; nodes share them where they cannot be divided evenly
+
+
+DECK_KEYS = ["schedule", "ranks", "groups", "replicas", "layers", "hidden", "heads", "kv_heads", "vocab", "dtype", "recompute", "seq",
+             "micro_batch", "micro_batches", "steps", "warmup"]
+
+
+def deck_of(case):
+    """A deck of this case alone."""
+    keys = {name: case[name] for name in DECK_KEYS}
+    for text, one, several in (("ffn", "ffn", "ffn_per_layer"), ("micro_batch_per_rank", "micro_batch", "micro_batch_per_rank")):
+        sizes = [int(size) for size in case[text].split(",") if size]
+        if len(sizes) > 1:
+            keys.pop(one, None)
+            keys[several] = sizes
+        elif sizes:
+            keys[one] = sizes[0]
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in keys.items())
 
 
 class Cluster:

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -24,6 +25,7 @@ struct Options {
   DeckOptions deck;
   std::string machine;
   std::vector<std::string> changes;  ///< of the machine: "between.rate=25 Gbit/s"
+  std::string timeline;              ///< file; empty: none
   bool json = false, best = false;
 };
 
@@ -111,6 +113,35 @@ std::function<void(double)> progress_of(std::size_t number, std::size_t cases) {
     fmt::print(stderr, "\rcase {} of {}: {:3.0f} %{}", number + 1, cases, 100 * part,
                part < 1 ? "" : "\r\x1b[K");
   };
+}
+
+/// Of all ranks, or of the first copy if it stood for all.
+trace::Timeline timeline_of(const deck::Case& c, const Machine& machine, const Prediction& p) {
+  constexpr std::size_t most_actions = 1'000'000;  // a drawing of more is of no use to anybody
+  std::size_t actions = 0;
+  for (const auto& rank : p.spans) actions += rank.size();
+  if (actions > most_actions)
+    throw InputError(fmt::format("--timeline: the step of {} has {} actions, and {} can be drawn; take fewer "
+                                 "ranks, layers or micro_batches",
+                                 c.schedule, actions, most_actions));
+  const bool whole = p.spans.size() == static_cast<std::size_t>(c.ranks);
+  return trace::make_timeline(
+      p.program, p.spans,
+      fmt::format(
+          "{}: {} ranks in groups {}{}\n{} blocks, H = {}, S = {}, B = {}, M = {}, {}; {}: step {:.4g} ms",
+          c.schedule, p.spans.size(), p.program.groups.text(),
+          c.replicas == 1 ? ""
+          : whole         ? fmt::format(", {} replicas", c.replicas)
+                          : fmt::format(", the first of {} replicas", c.replicas),
+          c.shape.layers, c.shape.hidden, c.shape.seq, deck::micro_batch_text(c), c.micro_batches,
+          name_of(c.shape.dtype), machine.name, p.seconds * 1e3));
+}
+
+void write_timelines(const std::string& path, const std::vector<trace::Timeline>& timelines) {
+  std::ofstream file(path, std::ios::binary);
+  file << trace::to_json(timelines);
+  file.close();
+  if (!file) throw InputError(fmt::format("--timeline: {} cannot be written", path));
 }
 
 /// A way to spread the same sequences of a step over the machine.
@@ -210,7 +241,8 @@ void search(const deck::Case& base, const Machine& machine) {
       continue;
     }
     c.prediction = predict::predict(c.settings, machine);
-    c.prediction->spans.clear();
+    c.prediction->spans = {};
+    c.prediction->program = {};
     if (std::ranges::any_of(all, [&](const Candidate& other) { return differ_by_groups_alone(other, c); })) {
       c.prediction.reset();
       c.why = "groups";
@@ -250,7 +282,11 @@ int run(const Options& options) {
     search(deck.cases.front(), machine);
     return 0;
   }
+  if (!options.timeline.empty() && !options.timeline.ends_with(".json"))
+    throw InputError(
+        fmt::format("--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline));
   Json all = Json::array();
+  std::vector<trace::Timeline> timelines;
   if (!options.json) {
     for (const std::string& note : deck.notes) fmt::print("# {}\n", note);
     fmt::print("{}", head(machine));
@@ -262,7 +298,9 @@ int run(const Options& options) {
     if (progress) progress(1);
     if (options.json) all.push_back(to_json(c, machine, p));
     else put_out(row(c, machine, p));
+    if (!options.timeline.empty()) timelines.push_back(timeline_of(c, machine, p));
   }
+  if (!options.timeline.empty()) write_timelines(options.timeline, timelines);
   if (options.json) put_out(json_text({{"machine", machine.name}, {"notes", deck.notes}, {"cases", all}}));
   return 0;
 }
@@ -281,9 +319,14 @@ void add_predict(CLI::App& app, Invocation& invocation) {
   verb->add_option("--machine-set", options->changes, "change a key of the machine: between.rate='25 Gbit/s'")
       ->type_name("KEY=VALUE");
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
-  verb->add_flag("--best", options->best,
-                 "try schedules, prefetch, copies, groups, micro-batches and recomputation for the sequences "
-                 "of the one case");
+  CLI::Option* best = verb->add_flag(
+      "--best", options->best,
+      "try schedules, prefetch, copies, groups, micro-batches and recomputation for the sequences "
+      "of the one case");
+  verb->add_option("--timeline", options->timeline,
+                   "write when every action of the predicted steps runs, for scripts/timeline")
+      ->type_name("FILE.json")
+      ->excludes(best);
   verb->callback([&invocation, options] { invocation.code = run(*options); });
 }
 

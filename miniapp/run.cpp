@@ -388,9 +388,9 @@ void add_run(CLI::App& app, Invocation& invocation) {
           "stop before this time is over, everything saved: 45m, 1:30:00 (default: the end of the Slurm "
           "job, if there is one)")
       ->type_name("TIME");
-  add_rate(*verb, "--peak", Rate::flops, options->peak,
-           "FLOP/s that the device of a rank can do, 989T: the MFU is relative to it (default: dense, "
-           "of its datasheet, for NVIDIA's data-centre devices)");
+  add_flops(*verb, "--peak", options->peak,
+            "FLOP/s that the device of a rank can do, 989T: the MFU is relative to it (default: dense, "
+            "of its datasheet, for NVIDIA's data-centre devices)");
   verb->add_flag("--timeline", options->job.timeline,
                  "keep when every action of one step ran, for scripts/timeline");
   verb->add_flag("--hosts", options->job.hosts,

@@ -57,15 +57,10 @@ void add_memory(CLI::App& verb, const std::string& name, std::optional<std::uint
   verb.add_option_function<std::string>(name, store, help)->type_name("SIZE");
 }
 
-void add_rate(CLI::App& verb, const std::string& name, Rate kind, double& per_second,
-              const std::string& help) {
-  const auto store = [name, kind, &per_second](const std::string& text) {
-    Units units = {{"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}};
-    if (kind == Rate::link)
-      units.insert({{"bit", 0.125}, {"kbit", 125}, {"mbit", 125e3}, {"gbit", 125e6}, {"tbit", 125e9}});
-    const char* const example = kind == Rate::flops ? "400T" : kind == Rate::bytes ? "450G" : "100mbit";
-    per_second = parse_quantity(name, text, units, 1e3,
-                                fmt::format("rate that a machine has; write for example {}", example));
+void add_flops(CLI::App& verb, const std::string& name, double& per_second, const std::string& help) {
+  const auto store = [name, &per_second](const std::string& text) {
+    static const Units units = {{"K", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {"P", 1e15}};
+    per_second = parse_quantity(name, text, units, 1e3, "rate that a device has; write for example 400T");
   };
   verb.add_option_function<std::string>(name, store, help)->type_name("RATE");
 }

@@ -43,11 +43,8 @@ void add_deck(CLI::App& verb, DeckOptions& options);
 /// An option for a size of memory: "80G", "141GiB", "512M" or bytes; steps of 1024.
 void add_memory(CLI::App& verb, const std::string& name, std::optional<std::uint64_t>& bytes,
                 const std::string& help);
-/// An option for FLOP/s or bytes/s: "400T", "50G" or a plain number; steps of 1000; of a link also in bits/s:
-/// "100mbit".
-enum class Rate { flops, bytes, link };
-void add_rate(CLI::App& verb, const std::string& name, Rate kind, double& per_second,
-              const std::string& help);
+/// An option for FLOP/s: "400T" or a plain number; steps of 1000.
+void add_flops(CLI::App& verb, const std::string& name, double& per_second, const std::string& help);
 
 /// The power of 1024 that leaves a number below `most`.
 struct ByteUnit {

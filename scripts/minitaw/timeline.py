@@ -1,14 +1,11 @@
-"""When every action of a step ran: measured (minitaw run --timeline) or planned (minitaw plan --timeline), drawn or for Perfetto."""
+"""When every action of a step ran: measured (minitaw run --timeline) or predicted (minitaw predict --timeline), drawn or for Perfetto."""
 
 import json
 import pathlib
-import subprocess
-import tempfile
 from collections import namedtuple
 from dataclasses import dataclass
 
 import numpy
-import pandas
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.ticker import FuncFormatter
 
@@ -97,70 +94,19 @@ def measured_timeline(case):
     return found
 
 
-def planned_timelines(path):
-    """Those of a file that minitaw plan --timeline has written."""
+def predicted_timelines(path):
+    """Those of a file that minitaw predict --timeline has written."""
     found = []
     try:
         for one in json.loads(pathlib.Path(path).read_text(encoding="utf-8"))["timelines"]:
             heading, _, note = one["title"].partition("\n")
             columns = one["events"] | {name: [codes[code] for code in one["events"][name]] for name, codes in one["codes"].items()}
-            found.append(Timeline(f"{heading} (planned)", note, one["groups"], events_of(columns)))
+            found.append(Timeline(f"{heading} (predicted)", note, one["groups"], events_of(columns)))
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise BadInput(f"{path} is no timeline of minitaw plan --timeline, or it is damaged") from error
+        raise BadInput(f"{path} is no timeline of minitaw predict --timeline, or it is damaged") from error
     return found
-
-
-# The plan of a measured case, in which every action takes its measured mean.
-
-def mean_costs(timeline, rank_by_rank):
-    """Seconds of actions that are alike, in the form of minitaw plan --costs: of a compute or local action the mean over all actions of
-    the same kind, payload and shard on any rank (where micro-batches differ, on the same one); of a transfer the mean time from when the
-    last of its sides began until the last one ended."""
-    events, group = pandas.DataFrame(timeline.events), numpy.repeat(numpy.arange(len(timeline.groups)), timeline.groups)
-    # Collectives that leave a group have the lanes of receives.
-    events["inside"] = numpy.where(events["kind"].isin(["send", "recv"]), group[events["rank"]] == group[events["peer"]], ~events["lane"].str.endswith("_in"))
-    events["rank"] = events["rank"].where(rank_by_rank & events["kind"].isin([*COMPUTE, "join"]), -1)
-    events["kind"] = events["kind"].replace("recv", "send")
-    events["link"] = numpy.where(events["link"] >= 0, events["link"], -1 - numpy.arange(len(events)))
-    alike = ["kind", "inside", "payload", "shard", "rank"]
-    done = events.groupby("link").agg({**dict.fromkeys(alike, "first"), "begin": "max", "end": "max"})
-    done["seconds"] = (done["end"] - done["begin"]).clip(lower=0)
-    return done.groupby(alike, as_index=False)["seconds"].mean().to_dict("records")
-
-
-DECK_KEYS = ["schedule", "ranks", "groups", "replicas", "layers", "hidden", "heads", "kv_heads", "vocab", "dtype", "recompute", "seq",
-             "micro_batch", "micro_batches", "steps", "warmup"]
-
-
-def deck_of(case):
-    """A deck of this case alone."""
-    keys = {name: case[name] for name in DECK_KEYS}
-    for text, one, several in (("ffn", "ffn", "ffn_per_layer"), ("micro_batch_per_rank", "micro_batch", "micro_batch_per_rank")):
-        sizes = [int(size) for size in case[text].split(",") if size]
-        if len(sizes) > 1:
-            keys.pop(one, None)
-            keys[several] = sizes
-        elif sizes:
-            keys[one] = sizes[0]
-    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in keys.items())
-
-
-def planned_beside(case, measured, program):
-    """The plan of a measured case with its mean durations."""
-    with tempfile.TemporaryDirectory() as folder:
-        deck, costs, trace = (pathlib.Path(folder, name) for name in ("deck.toml", "costs.json", "plan.json"))
-        deck.write_text(deck_of(case), encoding="utf-8")
-        costs.write_text(json.dumps(mean_costs(measured, bool(case["micro_batch_per_rank"]))), encoding="utf-8")
-        try:
-            done = subprocess.run([program, "plan", deck, "--costs", costs, "--timeline", trace, "--json"], capture_output=True, text=True,
-                                  check=False)
-        except OSError as error:
-            raise BadInput(f"--program: {program} cannot be run: {error.strerror}") from error
-        if done.returncode:
-            raise BadInput(f"--planned: {done.stderr.removeprefix('minitaw: ').strip() or 'minitaw plan failed'}")
-        return planned_timelines(trace)
 
 
 # A Chrome trace in the JSON object format, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
@@ -298,23 +244,18 @@ def chosen_cases(path, numbers):
 def timelines_of(options):
     for path in options.files:
         if path.endswith(".json"):
-            yield from planned_timelines(path)
-            continue
-        for case in chosen_cases(path, options.case):
-            measured = measured_timeline(case)
-            yield from planned_beside(case, measured, options.program) if options.planned else []
-            yield measured
+            yield from predicted_timelines(path)
+        else:
+            yield from map(measured_timeline, chosen_cases(path, options.case))
 
 
 def main(words=None):
-    parser = Parser(prog="timeline", description="Draws when the actions of a step ran: of result files (minitaw run --timeline) and of plans "
-                                                 "(minitaw plan --timeline PLAN.json), one above the other on one axis of time (docs/show.md).")
-    parser.add_argument("files", metavar="FILE", nargs="+", help="result file (.h5), or a plan (.json)")
+    parser = Parser(prog="timeline", description="Draws when the actions of a step ran: of result files (minitaw run --timeline) and of predictions "
+                                                 "(minitaw predict --timeline STEP.json), one above the other on one axis of time (docs/show.md).")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="result file (.h5), or predicted steps (.json)")
     parser.add_argument("-o", "--output", metavar="OUT", default="timeline.png",
                         help="a picture (.png, .svg, .pdf), or a Chrome trace for ui.perfetto.dev (.json); default: timeline.png")
     parser.add_argument("--case", metavar="N", help="numbers of cases of the result file, as 0,2 or all, if several have a timeline")
-    parser.add_argument("--planned", action="store_true", help="draw the plan of each case above it: every action takes its measured mean")
-    parser.add_argument("--program", default="build/host/minitaw", help="the program that plans (default: %(default)s)")
     options = parser.parse_args(words)
     suffix = pathlib.Path(options.output).suffix
     if suffix not in (".png", ".svg", ".pdf", ".json"):

@@ -64,18 +64,16 @@ schedule::Costs device_costs(const deck::Case& c, const schedule::Program& progr
     throw InputError(fmt::format("{}: there is no table device.{}, the precision of the case", machine.path,
                                  model::name_of(c.shape.dtype)));
   const Speed& speed = found->second;
-  // What computes little takes the bytes that it touches; the FLOPs of the rest are another matter.
-  constexpr double endless = 1e300;
-  const schedule::Costs bytes =
-      schedule::costs_of(program, layout, {.flops = endless, .memory = machine.memory_rate});
   const double share = static_cast<double>(c.shape.micro_batch);
-  return [=, &machine, own = c.micro_batch_per_rank](int rank, const Action& a) {
+  return [=, &program, &machine, own = c.micro_batch_per_rank](int rank, const Action& a) {
     const double part = own.empty() || a.micro_batch < 0 ? 1 : static_cast<double>(own[rank]) / share;
     if (a.kind == Kind::join) return 0.0;
     if (const auto measured = speed.actions.find(a.kind); measured != speed.actions.end())
       return part * schedule::flops(a, layout) / measured->second;
-    const bool by_kernels = schedule::is_visit(a.kind) || a.kind == Kind::loss;
-    return machine.overhead + part * (by_kernels ? seconds_of(a, layout, speed, machine) : bytes(rank, a));
+    const double seconds = schedule::is_visit(a.kind) || a.kind == Kind::loss
+                               ? seconds_of(a, layout, speed, machine)
+                               : schedule::touched_bytes(program, rank, a, layout) / machine.memory_rate;
+    return machine.overhead + part * seconds;
   };
 }
 
@@ -184,10 +182,11 @@ Floor floor_of(const deck::Case& c, const Machine& machine) {
 }
 
 Prediction predict(const deck::Case& c, const Machine& machine, const Report& progress) {
-  const Prepared p = prepare(c, machine);
+  Prepared p = prepare(c, machine);
   Prediction result = simulate(p.program, p.layout, p.machine,
                                device_costs(p.simulated, p.program, p.layout, p.machine), progress, p.copies);
   result.memory = memory_of(p);
+  result.program = std::move(p.program);
   result.tokens_per_s = static_cast<double>(deck::sequences_of_step(c) * c.shape.seq) / result.seconds;
   const model::Flops flops = model::flops_per_token(c.shape);
   if (const double peak = machine.speeds.at(c.shape.dtype).peak; peak > 0)

@@ -24,7 +24,7 @@ struct Prediction {
   engine::StepAccount account;
   std::vector<AdapterUse> adapters;         ///< of all nodes, or of one copy's if all copies are alike
   std::vector<schedule::Footprint> memory;  ///< per rank, likewise
-  std::size_t actions = 0;
+  schedule::Program program;                ///< that was simulated: of all ranks, or of one copy, likewise
   engine::StepSpans spans;
 
   [[nodiscard]] std::size_t worst_memory() const;

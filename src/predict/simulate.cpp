@@ -337,8 +337,9 @@ void apart(const std::function<void()>& work) {
 Prediction simulate(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
                     const schedule::Costs& costs, const Report& progress, int copies) {
   Prediction result;
-  for (const schedule::RankProgram& rank : program.ranks) result.actions += rank.actions.size();
-  const SharedArray<Span> spans(result.actions);
+  std::size_t actions = 0;
+  for (const schedule::RankProgram& rank : program.ranks) actions += rank.actions.size();
+  const SharedArray<Span> spans(actions);
   const SharedArray<AdapterUse> adapters(machine.all_adapters());
   apart([&] {
     Simulation simulation(program, layout, machine, costs, progress, copies);

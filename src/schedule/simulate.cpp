@@ -102,38 +102,6 @@ double backward_input(const Work& forward, model::Recompute recompute) {
          (recompute == model::Recompute::block ? forward.attention : 0);
 }
 
-/// Bytes of memory that an action reads and writes, where that is what takes its time.
-double touched_bytes(int rank, const Action& a, const Layout& layout, const Program& program) {
-  const auto compute = static_cast<double>(model::bytes_of(layout.shape.dtype));
-  constexpr double fp32 = sizeof(float);
-  const auto kept = [&](Slot slot) { return held(program, rank, slot.cls, a.shard, layout).count; };
-  switch (a.kind) {
-  case Kind::embed:
-  case Kind::embed_backward:
-    return 2 * static_cast<double>(model::hidden_bytes(layout.shape));
-  case Kind::update:  // gradient, two moments and master weights; the weights themselves
-    return static_cast<double>(of_embeddings(a.payload) ? layout.embeddings.slice : kept(a.slots[1])) *
-           (7 * fp32 + compute);
-  case Kind::zero:
-    return static_cast<double>(kept(a.slots[0])) * fp32;
-  case Kind::load:
-    return static_cast<double>(moved(a, layout).count) * 2 * compute;
-  case Kind::accumulate:
-    return static_cast<double>(moved(a, layout).count) * (compute + (a.accumulates ? 2 : 1) * fp32);
-  default:
-    return 0;
-  }
-}
-
-/// How often the buffer of a transfer crosses a rank's link.
-double rounds(const Action& a, const Program& program) {
-  if (is_point_to_point(a.kind)) return 1;
-  const auto members = static_cast<double>(program.communicators[a.communicator].ranks.size());
-  if (members < 2) return 0;
-  if (is_rooted(a.kind)) return 1;
-  return (a.kind == Kind::all_reduce ? 2 : 1) * (members - 1) / members;
-}
-
 }  // namespace
 
 std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs) {
@@ -177,35 +145,44 @@ double flops(const Action& action, const Layout& layout) {
   return action.kind == Kind::backward_input ? input : input + forward.matrices;
 }
 
+double touched_bytes(const Program& program, int rank, const Action& a, const Layout& layout) {
+  const auto compute = static_cast<double>(model::bytes_of(layout.shape.dtype));
+  constexpr double fp32 = sizeof(float);
+  const auto kept = [&](Slot slot) { return held(program, rank, slot.cls, a.shard, layout).count; };
+  switch (a.kind) {
+  case Kind::embed:
+  case Kind::embed_backward:
+    return 2 * static_cast<double>(model::hidden_bytes(layout.shape));
+  case Kind::update:  // gradient, two moments and master weights; the weights themselves
+    return static_cast<double>(of_embeddings(a.payload) ? layout.embeddings.slice : kept(a.slots[1])) *
+           (7 * fp32 + compute);
+  case Kind::zero:
+    return static_cast<double>(kept(a.slots[0])) * fp32;
+  case Kind::load:
+    return static_cast<double>(moved(a, layout).count) * 2 * compute;
+  case Kind::accumulate:
+    return static_cast<double>(moved(a, layout).count) * (compute + (a.accumulates ? 2 : 1) * fp32);
+  default:
+    return 0;
+  }
+}
+
 double moved_bytes(const Action& action, const Layout& layout) {
   return static_cast<double>(moved(action, layout).count) *
          static_cast<double>(element_bytes(action.slots[0].cls, layout.shape.dtype));
 }
 
-Costs costs_of(const Program& program, const Layout& layout, const Machine& machine,
+Costs costs_of(const Program& program, const Layout& layout, const Device& device,
                const std::vector<std::int64_t>& micro_batch_per_rank) {
-  std::vector<bool> apart;  // by communicator: whether it reaches beyond a group
-  for (const Communicator& c : program.communicators)
-    apart.push_back(std::ranges::any_of(
-        c.ranks, [&](int rank) { return !program.groups.together(rank, c.ranks.front()); }));
   return [=, &program](int rank, const Action& a) {
+    if (is_communication(a.kind)) return 0.0;
     // All that is done with a micro-batch is proportional to B.
     const double factor =
         micro_batch_per_rank.empty() || a.micro_batch < 0
             ? 1
             : static_cast<double>(micro_batch_per_rank[rank]) / static_cast<double>(layout.shape.micro_batch);
-    if (!is_communication(a.kind))
-      return factor *
-             (flops(a, layout) / machine.flops + touched_bytes(rank, a, layout, program) / machine.memory);
-    const bool far =
-        is_point_to_point(a.kind) ? !program.groups.together(rank, a.peer) : apart[a.communicator];
-    return factor * (moved_bytes(a, layout) * rounds(a, program) / (far ? machine.between : machine.inside));
-  };
-}
-
-Costs free_transfers(Costs costs) {
-  return [costs = std::move(costs)](int rank, const Action& action) {
-    return is_communication(action.kind) ? 0 : costs(rank, action);
+    return factor *
+           (flops(a, layout) / device.flops + touched_bytes(program, rank, a, layout) / device.memory);
   };
 }
 

@@ -37,15 +37,11 @@ struct Idle {
 };
 [[nodiscard]] Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans);
 
-/// A machine in four rates, for plans. The defaults are a node of eight NVIDIA H100 SXM (datasheets of H100
-/// and DGX H100): 40% of 989 TFLOP/s in dense bf16, as training reaches; NVLink 900 GB/s both ways, half of
-/// it each; one 400 Gbit/s adapter a device; 3.35 TB/s of HBM3.
-struct Machine {
-  double flops = 400e12;    ///< FLOP/s of a rank
-  double inside = 450e9;    ///< bytes/s of a rank to others of its group, one direction
-  double between = 50e9;    ///< bytes/s of a rank to other groups, one direction
-  double nic = 0;           ///< bytes/s of all ranks of a group to others, one direction; 0: not known
-  double memory = 3.35e12;  ///< bytes/s of a rank's memory, for what computes little: update, zero, add
+/// A device in two rates, for plans. The defaults are an NVIDIA H100 SXM (its datasheet): 40% of 989 TFLOP/s
+/// in dense bf16, as training reaches, and 3.35 TB/s of HBM3.
+struct Device {
+  double flops = 400e12;    ///< FLOP/s
+  double memory = 3.35e12;  ///< bytes/s, for what computes little: update, zero, add
 };
 
 /// FLOPs that a compute action executes. F of a block: 2 T (weights of its matrices) + 2 B S^2 A with causal
@@ -55,18 +51,17 @@ struct Machine {
 /// itself do not count. The loss has the head's forward and backward. 0 for everything else.
 [[nodiscard]] double flops(const Action& action, const model::Layout& layout);
 
+/// Bytes of memory that an action of a rank reads and writes, where that is what takes its time: update,
+/// zero, add, load, embed. 0 for everything else.
+[[nodiscard]] double touched_bytes(const Program& program, int rank, const Action& action,
+                                   const model::Layout& layout);
+
 /// Bytes of the message or, of a collective, the buffer that moves.
 [[nodiscard]] double moved_bytes(const Action& action, const model::Layout& layout);
 
-/// Durations of all actions on a machine, without its NICs, which messages share. Messages and collectives
-/// take bytes over bandwidth: a rooted one as a chain of small pieces (its buffer once), all-gather and
-/// reduce-scatter (n - 1) / n of it, all-reduce twice that; the slower rate if any of its links leaves a
-/// group. `micro_batch_per_rank`: B of each rank, in place of the layout's. The program must live as long as
-/// the result.
-[[nodiscard]] Costs costs_of(const Program& program, const model::Layout& layout, const Machine& machine,
+/// Durations of all actions on such devices if transfers take no time. `micro_batch_per_rank`: B of each
+/// rank, in place of the layout's. The program must live as long as the result.
+[[nodiscard]] Costs costs_of(const Program& program, const model::Layout& layout, const Device& device,
                              const std::vector<std::int64_t>& micro_batch_per_rank = {});
-
-/// The same with transfers that take no time.
-[[nodiscard]] Costs free_transfers(Costs costs);
 
 }  // namespace minitaw::schedule

@@ -1,14 +1,8 @@
 #include "trace/timeline.hpp"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <tuple>
 
-#include "base/error.hpp"
 #include "schedule/execute.hpp"
 
 namespace minitaw::trace {
@@ -24,29 +18,6 @@ std::vector<std::string> names(int count) {
   std::vector<std::string> found;
   for (int i = 0; i < count; ++i) found.emplace_back(name_of(static_cast<T>(i)));
   return found;
-}
-
-/// What has one duration: kind, whether a transfer stays inside its group, payload, shard, rank.
-using Alike = std::tuple<std::string, bool, std::string, int, int>;
-
-/// Collectives that leave a group have the lanes of receives.
-bool stays_inside(const topology::Groups& groups, int rank, const Action& a) {
-  if (schedule::is_point_to_point(a.kind)) return groups.together(rank, a.peer);
-  return a.lane != schedule::Lane::operands_in && a.lane != schedule::Lane::gradients_in;
-}
-
-std::map<Alike, double> parse_costs(const std::string& text, const std::string& path) {
-  try {
-    std::map<Alike, double> seconds;
-    for (const nlohmann::json& one : nlohmann::json::parse(text)) {
-      const Alike alike{one.at("kind"), one.at("inside"), one.at("payload"), one.at("shard"), one.at("rank")};
-      seconds[alike] = one.at("seconds");
-      if (!(seconds[alike] >= 0 && seconds[alike] < 1e9)) throw InputError("");
-    }
-    return seconds;
-  } catch (const std::exception&) {
-    throw InputError(fmt::format("{} is no list of costs, as scripts/timeline --planned makes it", path));
-  }
 }
 
 }  // namespace
@@ -114,19 +85,6 @@ std::string to_json(std::span<const Timeline> timelines) {
   }
   const nlohmann::ordered_json all = {{"timelines", std::move(list)}};
   return all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
-schedule::Costs read_costs(const std::string& text, const std::string& path, const topology::Groups& groups) {
-  return [seconds = parse_costs(text, path), groups](int rank, const Action& a) {
-    const std::string kind(name_of(a.kind == Kind::recv ? Kind::send : a.kind)), payload(name_of(a.payload));
-    for (const int of : {-1, rank})  // of any rank, or of this one
-      if (const auto found = seconds.find({kind, stays_inside(groups, rank, a), payload, a.shard, of});
-          found != seconds.end())
-        return found->second;
-    throw InputError(fmt::format("the measured step had no {} of shard {}: another version of this program "
-                                 "made the file, and plans the step otherwise",
-                                 name_of(a.kind), a.shard));
-  };
 }
 
 }  // namespace minitaw::trace

@@ -32,7 +32,8 @@ struct Event {
   friend bool operator==(const Event&, const Event&) = default;
 };
 
-/// One step of all ranks, planned or measured. It says everything that a drawing needs, without the program.
+/// One step of all ranks, predicted or measured. It says everything that a drawing needs, without the
+/// program.
 struct Timeline {
   std::string title;
   topology::Groups groups{{1}};
@@ -77,12 +78,5 @@ struct TimeField {
 /// For scripts/timeline, which draws it: {"timelines": [{"title", "groups", "codes": {field: names},
 /// "events": {field: values}}]}.
 [[nodiscard]] std::string to_json(std::span<const Timeline> timelines);
-
-/// Durations of the actions of a plan from the text of a file: a list of {"kind", "inside", "payload",
-/// "shard", "rank", "seconds"}, in which a message is a send, `inside` says whether a transfer stays in its
-/// group, and rank -1 is any. Asked for an action that is not in it, the result throws InputError; so does a
-/// text that is no such list. `path` is for messages.
-[[nodiscard]] schedule::Costs read_costs(const std::string& text, const std::string& path,
-                                         const topology::Groups& groups);
 
 }  // namespace minitaw::trace

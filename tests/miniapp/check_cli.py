@@ -48,15 +48,6 @@ plan deck.toml --set sqe=3                          | did you mean "seq"
 plan deck.toml --set schedule=täwpipe               | "täwpipe"
 plan deck.toml --set groups=1+2                     | add up to 4
 plan deck.toml --program --set seq=64,128           | --program
-plan deck.toml --timeline step.svg                  | .json
-plan deck.toml --timeline missing/step.json         | cannot be written
-plan deck.toml --timeline step.json --case 0,       | --case
-plan deck.toml --timeline step.json --case 1        | from 0 to 0
-plan deck.toml --timeline step.json --case first    | --case
-plan deck.toml --case 0                             | --timeline
-plan deck.toml --costs costs.json                   | --timeline
-plan deck.toml --timeline step.json --costs no.json | cannot be read
-plan deck.toml --timeline step.json --costs deck.toml | no list of costs
 plan deck.toml --adapters 0                         | --adapters
 plan deck.toml --device-memory many                 | write for example 80G
 plan deck.toml --device-memory -1G                  | --device-memory
@@ -64,11 +55,6 @@ plan deck.toml --device-memory 3GiBs                | --device-memory
 plan deck.toml --device-memory 1e99G                | --device-memory
 plan deck.toml --device-memory 80                   | write for example 80G
 plan deck.toml --flops 400                          | write for example 400T
-plan deck.toml --inside 450                         | write for example 450G
-plan deck.toml --between nan                        | --between
-plan deck.toml --nic 1Mbit                          | --nic
-plan deck.toml --nic mbit                           | --nic
-plan deck.toml --nic 100                            | write for example 100mbit
 run missing.toml                                    | cannot be read
 run deck.toml                                       | mpiexec -n 4
 run deck.toml --watchdog -1                         | seconds above zero
@@ -167,36 +153,6 @@ def check_table():
     assert "hidden" in names and "dtype" in names and "ffn" not in names and "parameters" not in names, names
 
 
-def check_nic():
-    """The bound is the bytes of the group with most, over the rate."""
-    arguments = ("plan", DECK, "--set", "groups=1+3", "--nic")
-    (case,) = json.loads(accepted(*arguments, "100mbit", "--json"))["cases"]
-    most = max(max(group["bytes_out"], group["bytes_in"]) for group in case["groups"])
-    assert most > 0 and abs(case["nic_s"] * 12.5e6 - most) < 1e-6 * most
-    (same,) = json.loads(accepted(*arguments, "12.5M", "--json"))["cases"]
-    assert same == case
-    header, _, row = accepted(*arguments, "100mbit").splitlines()[:3]
-    figures = dict(zip(header.lstrip("#").split(), row.split()))
-    assert abs(float(figures["NIC-time"]) - case["nic_s"]) <= 1e-3 * case["nic_s"], row
-    assert "NIC-time" not in accepted("plan", DECK) and "nic_s" not in accepted("plan", DECK, "--json")
-
-
-def check_timeline():
-    """The cases that are asked for, in that order, and every action of each."""
-    path = pathlib.Path(FOLDER, "step.json")
-    schedules = ("--set", "schedule=tawpipe,zb1,weipipe")
-    for cases, titles in (((), ["tawpipe"]), (("--case=2",), ["weipipe"]), (("--case=1,0",), ["zb1", "tawpipe"]),
-                          (("--case=all", "--flops=1T"), ["tawpipe", "zb1", "weipipe"])):
-        accepted("plan", DECK, *schedules, "--timeline", path, *cases)
-        timelines = json.loads(path.read_text(encoding="utf-8"))["timelines"]
-        assert [one["title"].split(":")[0] for one in timelines] == titles, cases
-        assert ("1 TFLOP/s" if "--flops=1T" in cases else "400 TFLOP/s, 450 GB/s") in timelines[0]["title"]
-    actions = sum("after" in line or " compute " in line or " " in line for line in accepted("plan", DECK, "--program").splitlines())
-    accepted("plan", DECK, "--timeline", path)
-    (one,) = json.loads(path.read_text(encoding="utf-8"))["timelines"]
-    assert {len(column) for column in one["events"].values()} == {len(one["events"]["rank"])} and 0 < len(one["events"]["rank"]) <= actions
-
-
 def check_fit():
     """The largest S that is said to fit does, and the next one does not."""
     def device(*arguments):
@@ -232,7 +188,5 @@ check_lonely_ranks()
 check_help()
 check_plan()
 check_table()
-check_nic()
-check_timeline()
 check_fit()
 check_paper_case()

@@ -1,5 +1,5 @@
-"""scripts/timeline draws what run and plan have kept, as pictures and as traces for Perfetto, and says clearly when it cannot. Called with the
-program too, which plans and runs."""
+"""scripts/timeline draws what run and predict have kept, as pictures and as traces for Perfetto, and says clearly when it cannot. Called with the
+program too, which predicts."""
 
 import json
 import re
@@ -9,17 +9,10 @@ import xml.etree.ElementTree
 
 from support import FOLDER, REPOSITORY, SAMPLE, accepted, refused
 from minitaw.record import load
-from minitaw.timeline import PHASES, measured_timeline, rows_of
+from minitaw.timeline import PHASES, measured_timeline, predicted_timelines, rows_of
 
 PROGRAM = sys.argv[4]
-DECK = "ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n"
-SMALL = 'schedule = "serial"\nlayers = 2\nhidden = 16\nheads = 2\nvocab = 256\nseq = 8\nsteps = 3\nmicro_batches = 2\n'
-
-
-def minitaw(*arguments):
-    done = subprocess.run([PROGRAM, *map(str, arguments)], capture_output=True, text=True, cwd=FOLDER, timeout=120)
-    assert done.returncode == 0, f"{arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
-    return done.stdout
+DECK = "ranks = 4\ngroups = 2\ndtype = 'bf16'\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n"
 
 
 def check_sample():
@@ -48,35 +41,38 @@ def titles_of(*arguments):
     accepted("timeline", *arguments, "-o", "step.svg")
     text = (FOLDER / "step.svg").read_text(encoding="utf-8")
     xml.etree.ElementTree.fromstring(text)
-    return [title.split(":")[0] for title in re.findall(r">([^<>]*[(](?:planned|measured)[)])</text>", text)]
+    return [title.split(":")[0] for title in re.findall(r">([^<>]*[(](?:predicted|measured)[)])</text>", text)]
 
 
-def check_plans():
-    """Cases are drawn in the order in which plan was asked for them."""
+def predict(*arguments):
+    command = [PROGRAM, "predict", "deck.toml", "--machine", REPOSITORY / "inputs/machines/dgx-h100.toml", *arguments]
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, cwd=FOLDER, timeout=120)
+
+
+def check_predictions():
+    """All cases of the deck, in its order, with every action; of replicas that are alike one. And measured beside predicted."""
     (FOLDER / "deck.toml").write_text(DECK)
-    schedules = ("--set", "schedule=tawpipe,zb1,weipipe")
-    for cases, titles in (((), ["tawpipe"]), (("--case=2",), ["weipipe"]), (("--case=1,0",), ["zb1", "tawpipe"]),
-                          (("--case=all", "--flops=1T"), ["tawpipe", "zb1", "weipipe"])):
-        minitaw("plan", "deck.toml", *schedules, "--timeline", "plan.json", *cases)
-        assert titles_of("plan.json") == titles, cases
-    (case,) = json.loads(minitaw("plan", "deck.toml", "--timeline", "plan.json", "--json"))["cases"]
-    phases, messages = [event["ph"] for event in trace_of("plan.json")], case["messages"]
-    assert phases.count("s") == phases.count("f") == sum(messages[kind] for kind in messages if "ween" in kind or "side" in kind)
-    minitaw("plan", "deck.toml", "--set", "ranks=12", "--set", "layers=12", "--timeline", "plan.json")
-    accepted("timeline", "plan.json", "-o", "large.png")
+    for settings, titles in (((), ["tawpipe"]), (("--set", "schedule=tawpipe,zb1,weipipe"), ["tawpipe", "zb1", "weipipe"])):
+        done = predict(*settings, "--timeline", "predicted.json")
+        assert done.returncode == 0 and done.stderr == "", done
+        assert titles_of("predicted.json") == titles, settings
+    predict("--set", "ranks=24", "--set", "groups=3", "--set", "replicas=3", "--set", "micro_batches=24", "--set", "layers=8", "--timeline", "alike.json")
+    (one,) = predicted_timelines(FOLDER / "alike.json")
+    assert one.heading == "tawpipe: 8 ranks in groups 8, the first of 3 replicas (predicted)" and "DGX H100" in one.note, one.heading
+    predict("--timeline", "predicted.json")
+    (one,) = predicted_timelines(FOLDER / "predicted.json")
+    program = subprocess.run([PROGRAM, "plan", "deck.toml", "--program"], capture_output=True, text=True, cwd=FOLDER, check=True).stdout
+    assert len(one.events) == len(re.findall(r"^ +-?[0-9]+ [a-z]", program, re.MULTILINE))
+    messages = sum(event.kind == "send" for event in one.events)
+    phases = [event["ph"] for event in trace_of("predicted.json")]
+    assert phases.count("s") == phases.count("f") == messages > 0
+    assert titles_of(SAMPLE, "predicted.json", "--case", 0)[1:] == ["tawpipe"]
+    predict("--set", "ranks=12", "--set", "layers=12", "--timeline", "predicted.json")
+    accepted("timeline", "predicted.json", "-o", "large.png")
     assert (FOLDER / "large.png").read_bytes().startswith(b"\x89PNG")
-
-
-def check_planned():
-    """The plan of a measured step, in which every action takes its mean: means add up to the same time."""
-    (FOLDER / "small.toml").write_text(SMALL)
-    (FOLDER / "small.h5").unlink(missing_ok=True)
-    minitaw("run", "small.toml", "--timeline", "-o", "small.h5")
-    trace = trace_of("small.h5", "--planned", "--program", PROGRAM)
-    computed = [sum(event["dur"] for event in trace if event["ph"] == "X" and event["name"].startswith("F s") and event["pid"] == rank)
-                for rank in (1, 2)]
-    assert computed[0] > 0 and abs(computed[0] - computed[1]) < 1e-3 * computed[1], computed
-    assert titles_of("small.h5", "--planned", "--program", PROGRAM) == ["serial", "serial, 1 ranks in groups 1, 8 tokens (measured)"]
+    for file, says in (("step.svg", ".json"), ("missing/step.json", "cannot be written")):
+        done = predict("--timeline", file)
+        assert done.returncode == 2 and says in done.stderr and done.stderr.count("\n") == 1, done
 
 
 def check_refusals():
@@ -84,13 +80,11 @@ def check_refusals():
     zero = (SAMPLE, "--case", 0)
     for arguments, says in (((SAMPLE,), "--case chooses some"), ((SAMPLE, "--case", 1), "has no timeline"), ((SAMPLE, "--case", 7), "no case 7"),
                             ((SAMPLE, "--case", "first"), "no case first"), ((*zero, "-o", "x.gif"), ".png"), ((*zero, "-o", "no/such/x.json"), "cannot be written"),
-                            ((*zero, "-o", "no/such/x.png"), "cannot be written"), ((*zero, "--planned", "--program", "nothing"), "--program"),
-                            ((*zero, "--planned", "--program", PROGRAM), "--planned"),  # what no version has planned
+                            ((*zero, "-o", "no/such/x.png"), "cannot be written"),
                             ((REPOSITORY / "README.md",), "not a miniTaw result"), (("missing.json",), "cannot be read"), (("other.json",), "no timeline")):
         refused("timeline", *arguments, says=says)
 
 
 check_sample()
-check_plans()
-check_planned()
+check_predictions()
 check_refusals()

@@ -168,45 +168,25 @@ TEST(Costs, HalvesAddUpAndRecomputationByHand) {
   EXPECT_DOUBLE_EQ(at(Kind::backward_input, keep_attention), 2 * matrices + 2 * attention - last);
 }
 
-TEST(Costs, BandwidthFollowsWhoTalksToWhom) {
-  const Program program = build({parse_spec("tawpipe"), topology::Groups({2, 2}), 4, 5});
-  const model::Layout layout = model::make_layout(some_shape(model::Recompute::block), cut_of(program));
-  const Costs costs = costs_of(program, layout, {.flops = 1, .inside = 1000, .between = 10, .memory = 1});
-  int seen = 0;
-  for (int r = 0; r < 4; ++r)
-    for (const Action& a : program.ranks[r].actions) {
-      if (a.payload != Payload::weights || !is_communication(a.kind)) continue;
-      const double bytes = 2.0 * static_cast<double>(layout.shards[a.shard].elements);
-      EXPECT_DOUBLE_EQ(costs(r, a), bytes / (a.kind == Kind::broadcast ? 1000 : 10));
-      EXPECT_EQ(free_transfers(costs)(r, a), 0);
-      ++seen;
-    }
-  EXPECT_GT(seen, 8);
-}
-
 TEST(Costs, RanksWithMicroBatchesOfTheirOwn) {
   const Program program = build({parse_spec("tawpipe"), topology::Groups({2, 1}), 6, 5});
   model::Shape shape = some_shape(model::Recompute::block);
-  const Machine machine;
-  const Costs both = costs_of(program, model::make_layout(shape, cut_of(program)), machine, {3, 1, 2});
+  const Device device;
+  const Costs both = costs_of(program, model::make_layout(shape, cut_of(program)), device, {3, 1, 2});
   for (int r = 0; r < 3; ++r) {
     shape.micro_batch = std::array{3, 1, 2}[r];
-    const Costs one = costs_of(program, model::make_layout(shape, cut_of(program)), machine);
+    const Costs one = costs_of(program, model::make_layout(shape, cut_of(program)), device);
     for (const Action& a : program.ranks[r].actions) EXPECT_NEAR(both(r, a), one(r, a), 1e-9 * one(r, a));
   }
 }
 
-TEST(Costs, RingsMoveTheirShareOfTheBuffer) {
-  const Program program = build({parse_spec("ddp"), topology::Groups({3}), 3, 5});
-  const model::Layout layout = model::make_layout(some_shape(model::Recompute::block), cut_of(program));
-  const Costs costs = costs_of(program, layout, {.flops = 1, .inside = 8, .between = 1, .memory = 1});
-  int seen = 0;
-  for (const Action& a : program.ranks[0].actions) {
-    if (a.kind != Kind::all_reduce || a.payload != Payload::embeddings_gradient) continue;
-    EXPECT_DOUBLE_EQ(costs(0, a), 2 * (2.0 / 3) * 4 * static_cast<double>(layout.embeddings.elements) / 8);
-    ++seen;
-  }
-  EXPECT_EQ(seen, 1);
+TEST(Costs, TransfersTakeNoTime) {
+  const Program program = build({parse_spec("tawpipe"), topology::Groups({2, 2}), 4, 5});
+  const Costs costs = costs_of(
+      program, model::make_layout(some_shape(model::Recompute::block), cut_of(program)), {.flops = 1});
+  for (int r = 0; r < 4; ++r)
+    for (const Action& a : program.ranks[r].actions)
+      EXPECT_EQ(costs(r, a) == 0, is_communication(a.kind) || a.kind == Kind::join) << to_text(a, program);
 }
 
 }  // namespace

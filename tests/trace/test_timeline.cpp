@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "base/error.hpp"
 #include "schedule/program.hpp"
 #include "schedule/registry.hpp"
 
@@ -93,31 +92,6 @@ TEST(Timeline, AsJsonHasAColumnForEveryField) {
   }
   EXPECT_EQ(one["codes"]["kind"][static_cast<int>(Kind::broadcast)], "broadcast");
   EXPECT_EQ(one["events"]["end"].back(), timeline.events.back().end);
-}
-
-TEST(Costs, AreThoseOfTheFile) {
-  const topology::Groups groups({1, 2});
-  const auto costs = read_costs(R"([
-    {"kind": "F", "inside": true, "payload": "none", "shard": 2, "rank": -1, "seconds": 0.5},
-    {"kind": "BW", "inside": true, "payload": "none", "shard": 2, "rank": 1, "seconds": 0.25},
-    {"kind": "send", "inside": false, "payload": "weights", "shard": 0, "rank": -1, "seconds": 2}])",
-                                "costs.json", groups);
-  schedule::Action action;
-  action.kind = Kind::forward;
-  action.shard = 2;
-  EXPECT_EQ(costs(0, action), 0.5);
-  action.kind = Kind::backward;
-  EXPECT_EQ(costs(1, action), 0.25);
-  EXPECT_THROW((void)costs(0, action), InputError);
-  action.kind = Kind::recv;
-  action.payload = schedule::Payload::weights;
-  action.shard = 0;
-  action.peer = 0;
-  EXPECT_EQ(costs(1, action), 2);
-  action.peer = 2;
-  EXPECT_THROW((void)costs(1, action), InputError) << "inside the group";
-  for (const char* text : {"", "{", "[1]", R"([{"kind": "F"}])"})
-    EXPECT_THROW((void)read_costs(text, "costs.json", groups), InputError) << text;
 }
 
 }  // namespace
