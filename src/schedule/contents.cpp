@@ -268,20 +268,8 @@ private:
   }
 
   [[noreturn]] void unexpected(Rule rule, Place p, Slot slot, const Content& wanted) const {
-    fail(rule, p, "{} holds {}, expected {}{}", name_of(slot), describe(slot.cls, content(p.rank, slot)),
-         describe(slot.cls, wanted), late(p, slot));
-  }
-
-  /// The fetch that comes only after who needs it: what writes the slot next, if it is what was expected.
-  [[nodiscard]] std::string late(Place p, Slot slot) const {
-    const auto& actions = program_.ranks[p.rank].actions;
-    for (int i = p.action + 1; i < static_cast<int>(actions.size()); ++i)
-      for (const Access& access : accesses(actions[i], p.rank)) {
-        if (!access.write || access.slot != slot) continue;
-        const bool expected = actions[i].payload == Payload::weights && actions[i].shard == at(p).shard;
-        return expected ? fmt::format("; {} comes too late", place(program_, p.rank, i)) : "";
-      }
-    return "";
+    fail(rule, p, "{} holds {}, expected {}", name_of(slot), describe(slot.cls, content(p.rank, slot)),
+         describe(slot.cls, wanted));
   }
 
   // What an action is about.
