@@ -1,10 +1,10 @@
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <boost/interprocess/anonymous_shared_memory.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <deque>
@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <ranges>
+#include <span>
 #include <utility>
 
 #include "base/error.hpp"
@@ -289,26 +290,6 @@ private:
   std::size_t left_ = 0, all_ = 0;
 };
 
-/// An array that a process shares with its children.
-template <class T>
-class SharedArray {
-public:
-  explicit SharedArray(std::size_t count)
-      : bytes_(count * sizeof(T)), count_(count),
-        data_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
-    if (data_ == MAP_FAILED) throw std::runtime_error("no memory for a prediction");
-  }
-  ~SharedArray() { munmap(data_, bytes_); }
-  SharedArray(const SharedArray&) = delete;
-  SharedArray& operator=(const SharedArray&) = delete;
-  [[nodiscard]] T* begin() const { return static_cast<T*>(data_); }
-  [[nodiscard]] T* end() const { return begin() + count_; }
-
-private:
-  std::size_t bytes_, count_;
-  void* data_;
-};
-
 /// In a process of its own, as SimGrid has one platform in the life of a process. What it throws is told on
 /// standard error.
 void apart(const std::function<void()>& work) {
@@ -339,8 +320,10 @@ Prediction simulate(const schedule::Program& program, const model::Layout& layou
   Prediction result;
   std::size_t actions = 0;
   for (const schedule::RankProgram& rank : program.ranks) actions += rank.actions.size();
-  const SharedArray<Span> spans(actions);
-  const SharedArray<AdapterUse> adapters(machine.all_adapters());
+  const auto memory = boost::interprocess::anonymous_shared_memory(actions * sizeof(Span)),
+             more = boost::interprocess::anonymous_shared_memory(machine.all_adapters() * sizeof(AdapterUse));
+  const std::span spans(static_cast<Span*>(memory.get_address()), actions);
+  const std::span adapters(static_cast<AdapterUse*>(more.get_address()), machine.all_adapters());
   apart([&] {
     Simulation simulation(program, layout, machine, costs, progress, copies);
     simulation.simulate();
@@ -348,9 +331,9 @@ Prediction simulate(const schedule::Program& program, const model::Layout& layou
     std::ranges::copy(simulation.spans() | std::views::join, spans.begin());
   });
   result.adapters.assign(adapters.begin(), adapters.end());
-  for (const Span* next = spans.begin(); const schedule::RankProgram& rank : program.ranks) {
-    result.spans.emplace_back(next, next + rank.actions.size());
-    next += rank.actions.size();
+  for (auto next = spans.begin(); const schedule::RankProgram& rank : program.ranks) {
+    result.spans.emplace_back(next, next + static_cast<std::ptrdiff_t>(rank.actions.size()));
+    next += static_cast<std::ptrdiff_t>(rank.actions.size());
   }
   for (const Span& span : spans) result.seconds = std::max(result.seconds, span.end);
   result.account = engine::account(program, result.spans);
