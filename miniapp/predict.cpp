@@ -29,24 +29,12 @@ struct Options {
   bool json = false, best = false;
 };
 
-/// Means over the ranks, as shares of the step.
-struct Shares {
-  double compute = 0, exposed = 0, idle = 0, overlap = 0;
-  std::array<double, schedule::traffic_kinds> by_kind{};
-
-  explicit Shares(const engine::StepAccount& account) {
-    const double whole = account.length * static_cast<double>(account.ranks.size());
-    double communication = 0, hidden = 0;
-    for (const trace::RankTime& rank : account.ranks) {
-      compute += rank.compute / whole;
-      exposed += rank.exposed_total() / whole;
-      idle += rank.idle / whole;
-      communication += rank.communication;
-      hidden += rank.hidden;
-      for (std::size_t k = 0; k < by_kind.size(); ++k) by_kind[k] += rank.exposed[k] / whole;
-    }
-    overlap = communication > 0 ? hidden / communication : 0;
-  }
+/// Sums over the ranks, and the time of all of them.
+struct Total : trace::RankTime {
+  double whole;
+  explicit Total(const engine::StepAccount& account)
+      : RankTime(trace::total_of(account.ranks)),
+        whole(account.length * static_cast<double>(account.ranks.size())) {}
 };
 
 double busiest(const Prediction& p, const Machine& machine) {
@@ -56,11 +44,10 @@ double busiest(const Prediction& p, const Machine& machine) {
 }
 
 Json to_json(const deck::Case& c, const Machine& machine, const Prediction& p) {
-  const Shares shares(p.account);
+  const Total total(p.account);
   Json exposed, adapters = Json::array();
-  for (int k = 0; k < schedule::traffic_kinds; ++k)
-    exposed[schedule::name_of(static_cast<schedule::Traffic>(k))] =
-        shares.by_kind[static_cast<std::size_t>(k)];
+  for (std::size_t k = 0; k < total.exposed.size(); ++k)
+    exposed[schedule::name_of(static_cast<schedule::Traffic>(k))] = total.exposed[k] / total.whole;
   for (const predict::AdapterUse& use : p.adapters) {
     const double whole = machine.rate * p.seconds;
     adapters.push_back({{"out_bytes", use.out},
@@ -68,29 +55,26 @@ Json to_json(const deck::Case& c, const Machine& machine, const Prediction& p) {
                         {"out_busy", use.out / whole},
                         {"in_busy", use.in / whole}});
   }
-  return {{"settings", deck::identity(c)},
-          {"step_s", p.seconds},
-          {"tokens_per_s", p.tokens_per_s},
-          {"mfu", p.mfu > 0 ? Json(p.mfu) : Json()},
-          {"compute", shares.compute},
-          {"exposed", exposed},
-          {"idle", shares.idle},
-          {"overlap", shares.overlap},
-          {"memory_bytes", p.worst_memory()},
-          {"adapters", adapters}};
+  return {
+      {"settings", deck::identity(c)},          {"step_s", p.seconds},
+      {"tokens_per_s", p.tokens_per_s},         {"mfu", p.mfu > 0 ? Json(p.mfu) : Json()},
+      {"compute", total.compute / total.whole}, {"exposed", exposed},
+      {"idle", total.idle / total.whole},       {"overlap", total.communication > 0 ? total.overlap() : 0},
+      {"memory_bytes", p.worst_memory()},       {"adapters", adapters}};
 }
 
 std::string row(const deck::Case& c, const Machine& machine, const Prediction& p) {
-  const Shares shares(p.account);
+  const Total total(p.account);
   const bool fits = !machine.memory || p.worst_memory() <= *machine.memory;
   return fmt::format("  {:<24} {:>5} {:<10} {:>6} {:>3} {:>5} {:>10.4g} {:>10.4g} {:>6} {:>8.1f} {:>8.1f} "
                      "{:>6.1f} {:>8.1f} {:>9.2f}{}\n",
                      c.schedule, deck::ranks_text(c.ranks, c.replicas),
                      c.groups.count() > 4 ? fmt::format("{} groups", c.groups.count()) : c.groups.text(),
                      c.shape.seq, c.shape.micro_batch, c.micro_batches, p.seconds, p.tokens_per_s,
-                     p.mfu > 0 ? fmt::format("{:.1f}", 100 * p.mfu) : "-", 100 * shares.compute,
-                     100 * shares.exposed, 100 * shares.idle, 100 * busiest(p, machine),
-                     static_cast<double>(p.worst_memory()) / (1 << 30), fits ? "" : "  does not fit");
+                     p.mfu > 0 ? fmt::format("{:.1f}", 100 * p.mfu) : "-", 100 * total.compute / total.whole,
+                     100 * total.exposed_total() / total.whole, 100 * total.idle / total.whole,
+                     100 * busiest(p, machine), static_cast<double>(p.worst_memory()) / (1 << 30),
+                     fits ? "" : "  does not fit");
 }
 
 std::string head(const Machine& machine) {

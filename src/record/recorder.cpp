@@ -132,14 +132,14 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
   for (const Field& field : device_fields)
     all.push_back(table(field.path, field.units, step_rank, r.device_samples, field.value));
   if (!r.timeline) return all;
-  for (const trace::WholeField& field : trace::whole_fields()) {
-    all.push_back(list(std::string("timeline/") + field.name, field.units, "event",
-                       parts_of(r.timeline->events, field.value)));
+  for (const trace::Field& field : trace::fields()) {
+    const auto values = [&](auto value) {
+      return list(std::string("timeline/") + field.name, field.units, "event",
+                  parts_of(r.timeline->events, value));
+    };
+    all.push_back(std::visit(values, field.value));
     all.back().codes = field.codes;
   }
-  for (const trace::TimeField& field : trace::time_fields())
-    all.push_back(
-        list(std::string("timeline/") + field.name, "s", "event", parts_of(r.timeline->events, field.value)));
   return all;
 }
 

@@ -127,19 +127,6 @@ struct Split {
   }
 };
 
-/// Sums over ranks of the accounted step.
-trace::RankTime total_of(const std::vector<trace::RankTime>& ranks) {
-  trace::RankTime sum;
-  for (const trace::RankTime& rank : ranks) {
-    sum.compute += rank.compute;
-    sum.idle += rank.idle;
-    sum.communication += rank.communication;
-    sum.hidden += rank.hidden;
-    for (std::size_t k = 0; k < sum.exposed.size(); ++k) sum.exposed[k] += rank.exposed[k];
-  }
-  return sum;
-}
-
 /// What the devices told: means and extremes over samples and ranks; NaN where none tells.
 struct Counters {
   double energy_per_token = none, power = none, clock = none, temperature = none, throttled = none;
@@ -185,7 +172,7 @@ Row make_row(const CaseResult& result, int number, int session) {
   const double tflops = 1e-12 * tokens_per_s * (flops.matmul + flops.attention_causal);
   const Split counted(result.counted_bytes, c.groups), planned(result.planned_bytes, c.groups);
   const auto ranks = static_cast<double>(result.time.size());
-  const trace::RankTime total = total_of(result.time);
+  const trace::RankTime total = trace::total_of(result.time);
   const double length = result.accounted_length;
   const auto exposed = [&](schedule::Traffic kind) {
     return total.exposed[static_cast<std::size_t>(kind)] / ranks;

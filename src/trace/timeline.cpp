@@ -22,6 +22,18 @@ std::vector<std::string> names(int count) {
 
 }  // namespace
 
+RankTime total_of(const std::vector<RankTime>& ranks) {
+  RankTime sum;
+  for (const RankTime& rank : ranks) {
+    sum.compute += rank.compute;
+    sum.idle += rank.idle;
+    sum.communication += rank.communication;
+    sum.hidden += rank.hidden;
+    for (std::size_t k = 0; k < sum.exposed.size(); ++k) sum.exposed[k] += rank.exposed[k];
+  }
+  return sum;
+}
+
 Timeline make_timeline(const schedule::Program& program,
                        const std::vector<std::vector<schedule::Span>>& spans, std::string title) {
   const schedule::Matching matching = schedule::detail::match(program);
@@ -42,8 +54,8 @@ Timeline make_timeline(const schedule::Program& program,
   return timeline;
 }
 
-const std::vector<WholeField>& whole_fields() {
-  static const std::vector<WholeField> fields = {
+const std::vector<Field>& fields() {
+  static const std::vector<Field> all = {
       {"rank", "1", [](const Event& e) { return e.rank; }},
       {"lane", "1", [](const Event& e) { return static_cast<int>(e.lane); },
        names<schedule::Lane>(schedule::lanes)},
@@ -55,29 +67,25 @@ const std::vector<WholeField>& whole_fields() {
       {"micro_batch", "1", [](const Event& e) { return e.micro_batch; }},
       {"peer", "1", [](const Event& e) { return e.peer; }},
       {"link", "1", [](const Event& e) { return e.link; }},
+      {"ready", "s", &Event::ready},
+      {"begin", "s", &Event::begin},
+      {"end", "s", &Event::end},
   };
-  return fields;
-}
-
-std::span<const TimeField> time_fields() {
-  static constexpr std::array fields = {TimeField{"ready", &Event::ready}, TimeField{"begin", &Event::begin},
-                                        TimeField{"end", &Event::end}};
-  return fields;
+  return all;
 }
 
 std::string to_json(std::span<const Timeline> timelines) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Timeline& timeline : timelines) {
     nlohmann::ordered_json codes, events;
-    const auto add_column = [&](const char* name, const auto& value) {
-      nlohmann::ordered_json& column = events[name] = nlohmann::ordered_json::array();
-      for (const Event& event : timeline.events) column.push_back(std::invoke(value, event));
-    };
-    for (const WholeField& field : whole_fields()) {
+    for (const Field& field : fields()) {
       if (!field.codes.empty()) codes[field.name] = field.codes;
-      add_column(field.name, field.value);
+      nlohmann::ordered_json& column = events[field.name] = nlohmann::ordered_json::array();
+      const auto add = [&](auto value) {
+        for (const Event& event : timeline.events) column.push_back(std::invoke(value, event));
+      };
+      std::visit(add, field.value);
     }
-    for (const TimeField& field : time_fields()) add_column(field.name, field.value);
     list.push_back({{"title", timeline.title},
                     {"groups", timeline.groups.sizes()},
                     {"codes", std::move(codes)},

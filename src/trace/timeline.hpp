@@ -5,6 +5,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "schedule/account.hpp"
@@ -55,25 +56,23 @@ struct RankTime {
   [[nodiscard]] double overlap() const { return communication > 0 ? hidden / communication : std::nan(""); }
 };
 
+/// Sums over ranks.
+[[nodiscard]] RankTime total_of(const std::vector<RankTime>& ranks);
+
 /// The timeline of a program that validate() accepts; spans[r][i] belongs to action i of rank r.
 [[nodiscard]] Timeline make_timeline(const schedule::Program& program,
                                      const std::vector<std::vector<schedule::Span>>& spans,
                                      std::string title);
 
-/// A field of an event that is a whole number, with the names of its values if it has any.
-struct WholeField {
+/// A field of an event, a whole number or seconds, with the names of its values if it has any.
+struct Field {
   const char* name;
   const char* units;
-  int (*value)(const Event& event);
+  std::variant<int (*)(const Event& event), double Event::*> value;
   std::vector<std::string> codes = {};
 };
-struct TimeField {
-  const char* name;
-  double Event::* value;  ///< seconds
-};
 /// The fields of an event: of a result file and of to_json().
-[[nodiscard]] const std::vector<WholeField>& whole_fields();
-[[nodiscard]] std::span<const TimeField> time_fields();
+[[nodiscard]] const std::vector<Field>& fields();
 
 /// For scripts/timeline, which draws it: {"timelines": [{"title", "groups", "codes": {field: names},
 /// "events": {field: values}}]}.

@@ -85,10 +85,14 @@ TEST(Timeline, AsJsonHasAColumnForEveryField) {
   const auto& one = all["timelines"].at(0);
   EXPECT_EQ(one["title"], "a \"title\"");
   EXPECT_EQ(one["groups"], nlohmann::json({2, 2}));
-  for (const WholeField& field : whole_fields()) {
+  for (const Field& field : fields()) {
     ASSERT_EQ(one["events"][field.name].size(), timeline.events.size()) << field.name;
     for (std::size_t i = 0; i < timeline.events.size(); ++i)
-      EXPECT_EQ(one["events"][field.name][i], field.value(timeline.events[i])) << field.name;
+      std::visit(
+          [&](auto value) {
+            EXPECT_EQ(one["events"][field.name][i], std::invoke(value, timeline.events[i])) << field.name;
+          },
+          field.value);
   }
   EXPECT_EQ(one["codes"]["kind"][static_cast<int>(Kind::broadcast)], "broadcast");
   EXPECT_EQ(one["events"]["end"].back(), timeline.events.back().end);
