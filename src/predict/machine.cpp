@@ -250,15 +250,6 @@ void apply(toml::table& root, const std::string& override) {
 
 }  // namespace
 
-double Curve::at(double flops) const {
-  const auto above = std::ranges::lower_bound(points, flops, {}, &std::pair<double, double>::first);
-  if (above == points.begin()) return points.front().second;
-  if (above == points.end()) return points.back().second;
-  const auto& [x0, y0] = *std::prev(above);
-  const auto& [x1, y1] = *above;
-  return y0 + (y1 - y0) * std::log(flops / x0) / std::log(x1 / x0);
-}
-
 Machine parse_machine(const std::string& text, const std::string& path,
                       const std::vector<std::string>& changes) {
   toml::table root;

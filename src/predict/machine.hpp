@@ -7,24 +7,16 @@
 #include <vector>
 
 #include "model/layout.hpp"
-#include "schedule/program.hpp"
+#include "schedule/simulate.hpp"
 
 namespace minitaw::predict {
 
-/// FLOP/s of one call over its size: points (FLOPs, FLOP/s) in ascending order, straight lines over the
-/// logarithm of the size in between, level outside.
-struct Curve {
-  std::vector<std::pair<double, double>> points;
-  [[nodiscard]] double at(double flops) const;
-};
+using schedule::Curve;
 
 /// What a device reaches in one precision.
-struct Speed {
+struct Speed : schedule::Speed {
   double peak = 0;  ///< for MFU; 0: not known
-  Curve products;
-  Curve attention;  ///< forward
-  Curve attention_backward;
-  /// Measured FLOP/s of whole actions (F, BW, B, W, loss); they take the place of all above.
+  /// Measured FLOP/s of whole actions (F, BW, B, W, loss); they take the place of all others.
   std::map<schedule::Kind, double> actions;
 };
 

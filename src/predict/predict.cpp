@@ -10,50 +10,8 @@
 namespace minitaw::predict {
 namespace {
 
-using model::Recompute;
 using schedule::Action;
 using schedule::Kind;
-
-/// Seconds of a visit or of the loss, kernel by kernel, as docs/performance.md counts FLOPs and bytes.
-double seconds_of(const Action& a, const model::Layout& layout, const Speed& speed, const Machine& machine) {
-  const model::Shape& shape = layout.shape;
-  const auto tokens = static_cast<double>(shape.tokens()), hidden = static_cast<double>(shape.hidden),
-             width = static_cast<double>(shape.heads * shape.head_dim()),
-             vocab = static_cast<double>(shape.vocab),
-             rotated = width + static_cast<double>(shape.kv_heads * shape.head_dim()),
-             element = static_cast<double>(model::bytes_of(shape.dtype));
-  const auto product = [&](double in, double out) {
-    const double flops = 2 * tokens * in * out;
-    return flops / speed.products.at(flops);
-  };
-  const auto memory = [&](double elements) { return elements * element / machine.memory_rate; };
-  if (a.kind == Kind::loss) {
-    const double head = 2 * tokens * hidden * vocab;
-    return 3 * head / speed.products.at(head) + memory(tokens * (2 * vocab + 6 * hidden));
-  }
-  const model::Shard& shard = layout.shards[a.shard];
-  double sum = 0;
-  for (int layer = shard.first_layer; layer < shard.first_layer + shard.layers; ++layer) {
-    const auto ffn = static_cast<double>(shape.ffn[layer]);
-    const double last = product(ffn, hidden);
-    const double matrices = product(hidden, static_cast<double>(shape.qkv())) + product(width, hidden) +
-                            product(hidden, 2 * ffn) + last;
-    const double scores = 2 * tokens * static_cast<double>(shape.seq) * width;  // causal
-    const double attention = scores / speed.attention.at(scores);
-    const double forward_rest = memory(tokens * (5 * hidden + 3 * ffn + 2 * rotated));
-    const double backward_rest = memory(tokens * (8 * hidden + 6 * ffn + 2 * rotated));
-    const double again = shape.recompute == Recompute::none    ? 0
-                         : shape.recompute == Recompute::block ? matrices - last + attention + forward_rest
-                                                               : matrices - last + forward_rest;
-    const double input =
-        matrices + 2 * scores / speed.attention_backward.at(2 * scores) + backward_rest + again;
-    sum += a.kind == Kind::forward           ? matrices + attention + forward_rest
-           : a.kind == Kind::backward_input  ? input
-           : a.kind == Kind::backward_weight ? matrices
-                                             : input + matrices;
-  }
-  return sum;
-}
 
 /// Seconds of the actions of a case on a device that they have for themselves; transfers are not asked for.
 /// `program` and `machine` must live as long as the result.
@@ -71,7 +29,7 @@ schedule::Costs device_costs(const deck::Case& c, const schedule::Program& progr
     if (const auto measured = speed.actions.find(a.kind); measured != speed.actions.end())
       return part * schedule::flops(a, layout) / measured->second;
     const double seconds = schedule::is_visit(a.kind) || a.kind == Kind::loss
-                               ? seconds_of(a, layout, speed, machine)
+                               ? schedule::seconds_of(a, layout, speed, machine.memory_rate)
                                : schedule::touched_bytes(program, rank, a, layout) / machine.memory_rate;
     return machine.overhead + part * seconds;
   };

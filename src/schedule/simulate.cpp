@@ -1,6 +1,8 @@
 #include "schedule/simulate.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -74,34 +76,6 @@ double rest(double part, double whole) { return whole > 0 ? std::max(0.0, 1 - pa
 
 using model::Layout;
 
-/// A forward pass of a shard, in FLOPs.
-struct Work {
-  double matrices = 0;   ///< of the linear layers
-  double attention = 0;  ///< causal
-  double last = 0;       ///< part of `matrices`: the product that ends a block
-};
-
-Work forward_of(const Layout& layout, int shard) {
-  const model::Shape& shape = layout.shape;
-  const auto tokens = static_cast<double>(shape.tokens());
-  const auto width = static_cast<double>(shape.heads) * static_cast<double>(shape.head_dim());
-  const model::Shard& run = layout.shards[shard];
-  Work work;
-  for (int layer = run.first_layer; layer < run.first_layer + run.layers; ++layer) {
-    work.matrices += 2 * tokens * static_cast<double>(model::block_matmul_parameters(shape, layer));
-    work.attention += 2 * tokens * static_cast<double>(shape.seq) * width;
-    work.last += 2 * tokens * static_cast<double>(shape.hidden) * static_cast<double>(shape.ffn[layer]);
-  }
-  return work;
-}
-
-double backward_input(const Work& forward, model::Recompute recompute) {
-  const double flops = forward.matrices + 2 * forward.attention;
-  if (recompute == model::Recompute::none) return flops;
-  return flops + forward.matrices - forward.last +
-         (recompute == model::Recompute::block ? forward.attention : 0);
-}
-
 }  // namespace
 
 std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs) {
@@ -132,17 +106,61 @@ Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans) {
   return result;
 }
 
-double flops(const Action& action, const Layout& layout) {
+double Curve::at(double flops) const {
+  const auto above = std::ranges::lower_bound(points, flops, {}, &std::pair<double, double>::first);
+  if (above == points.begin()) return points.front().second;
+  if (above == points.end()) return points.back().second;
+  const auto& [x0, y0] = *std::prev(above);
+  const auto& [x1, y1] = *above;
+  return y0 + (y1 - y0) * std::log(flops / x0) / std::log(x1 / x0);
+}
+
+double seconds_of(const Action& a, const Layout& layout, const Speed& speed, double memory_rate) {
   const model::Shape& shape = layout.shape;
-  if (action.kind == Kind::loss)
-    return 6 * static_cast<double>(shape.tokens()) * static_cast<double>(shape.vocab) *
-           static_cast<double>(shape.hidden);
-  if (!is_visit(action.kind)) return 0;
-  const Work forward = forward_of(layout, action.shard);
-  if (action.kind == Kind::forward) return forward.matrices + forward.attention;
-  if (action.kind == Kind::backward_weight) return forward.matrices;
-  const double input = backward_input(forward, shape.recompute);
-  return action.kind == Kind::backward_input ? input : input + forward.matrices;
+  const auto tokens = static_cast<double>(shape.tokens()), hidden = static_cast<double>(shape.hidden),
+             width = static_cast<double>(shape.heads * shape.head_dim()),
+             vocab = static_cast<double>(shape.vocab),
+             rotated = width + static_cast<double>(shape.kv_heads * shape.head_dim()),
+             element = static_cast<double>(model::bytes_of(shape.dtype));
+  const auto product = [&](double in, double out) {
+    const double flops = 2 * tokens * in * out;
+    return flops / speed.products.at(flops);
+  };
+  const auto memory = [&](double elements) { return elements * element / memory_rate; };
+  if (a.kind == Kind::loss) {
+    const double head = 2 * tokens * hidden * vocab;
+    return 3 * head / speed.products.at(head) + memory(tokens * (2 * vocab + 6 * hidden));
+  }
+  if (!is_visit(a.kind)) return 0;
+  using model::Recompute;
+  const model::Shard& shard = layout.shards[a.shard];
+  double sum = 0;
+  for (int layer = shard.first_layer; layer < shard.first_layer + shard.layers; ++layer) {
+    const auto ffn = static_cast<double>(shape.ffn[layer]);
+    const double last = product(ffn, hidden);
+    const double matrices = product(hidden, static_cast<double>(shape.qkv())) + product(width, hidden) +
+                            product(hidden, 2 * ffn) + last;
+    const double scores = 2 * tokens * static_cast<double>(shape.seq) * width;  // causal
+    const double attention = scores / speed.attention.at(scores);
+    const double forward_rest = memory(tokens * (5 * hidden + 3 * ffn + 2 * rotated));
+    const double backward_rest = memory(tokens * (8 * hidden + 6 * ffn + 2 * rotated));
+    const double again = shape.recompute == Recompute::none    ? 0
+                         : shape.recompute == Recompute::block ? matrices - last + attention + forward_rest
+                                                               : matrices - last + forward_rest;
+    const double input =
+        matrices + 2 * scores / speed.attention_backward.at(2 * scores) + backward_rest + again;
+    sum += a.kind == Kind::forward           ? matrices + attention + forward_rest
+           : a.kind == Kind::backward_input  ? input
+           : a.kind == Kind::backward_weight ? matrices
+                                             : input + matrices;
+  }
+  return sum;
+}
+
+double flops(const Action& action, const Layout& layout) {
+  static const Curve one = {{{1, 1}}};
+  static const Speed counting = {one, one, one};
+  return seconds_of(action, layout, counting, std::numeric_limits<double>::infinity());
 }
 
 double touched_bytes(const Program& program, int rank, const Action& a, const Layout& layout) {
