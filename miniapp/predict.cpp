@@ -1,7 +1,6 @@
 #include "predict/predict.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -88,15 +87,6 @@ std::string head(const Machine& machine) {
          line("schedule", "ranks", "groups", "seq", "B", "M", "step", "rate", "MFU", "compute", "exposed",
               "idle", "adapter", "memory") +
          line("", "", "", "token", "", "", "s", "token/s", "%", "%", "%", "%", "busy, %", "GiB");
-}
-
-/// On standard error, where somebody looks at it.
-std::function<void(double)> progress_of(std::size_t number, std::size_t cases) {
-  if (isatty(STDERR_FILENO) == 0) return {};
-  return [=](double part) {
-    fmt::print(stderr, "\rcase {} of {}: {:3.0f} %{}", number + 1, cases, 100 * part,
-               part < 1 ? "" : "\r\x1b[K");
-  };
 }
 
 /// Of all ranks, or of the first copy if it stood for all.
@@ -277,9 +267,7 @@ int run(const Options& options) {
   }
   for (std::size_t i = 0; i < deck.cases.size(); ++i) {
     const deck::Case& c = deck.cases[i];
-    const std::function<void(double)> progress = progress_of(i, deck.cases.size());
-    const Prediction p = predict::predict(c, machine, progress);
-    if (progress) progress(1);
+    const Prediction p = predict::predict(c, machine);
     if (options.json) all.push_back(to_json(c, machine, p));
     else put_out(row(c, machine, p));
     if (!options.timeline.empty()) timelines.push_back(timeline_of(c, machine, p));

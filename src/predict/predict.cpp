@@ -139,10 +139,10 @@ Floor floor_of(const deck::Case& c, const Machine& machine) {
   return floor;
 }
 
-Prediction predict(const deck::Case& c, const Machine& machine, const Report& progress) {
+Prediction predict(const deck::Case& c, const Machine& machine) {
   Prepared p = prepare(c, machine);
   Prediction result = simulate(p.program, p.layout, p.machine,
-                               device_costs(p.simulated, p.program, p.layout, p.machine), progress, p.copies);
+                               device_costs(p.simulated, p.program, p.layout, p.machine), p.copies);
   result.memory = memory_of(p);
   result.program = std::move(p.program);
   result.tokens_per_s = static_cast<double>(deck::sequences_of_step(c) * c.shape.seq) / result.seconds;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <vector>
 
 #include "deck/deck.hpp"
@@ -30,12 +29,9 @@ struct Prediction {
   [[nodiscard]] std::size_t worst_memory() const;
 };
 
-/// Told how much of a prediction is done, from 0 to 1, now and then.
-using Report = std::function<void(double)>;
-
 /// Simulates one step on the machine. A run's steps begin together, behind a barrier, so all are alike.
 /// Throws InputError if the case has more ranks than the machine, or a precision that its file does not rate.
-[[nodiscard]] Prediction predict(const deck::Case& c, const Machine& machine, const Report& progress = {});
+[[nodiscard]] Prediction predict(const deck::Case& c, const Machine& machine);
 
 /// What a step takes at least: without waits, and what it asks for.
 struct Floor {
@@ -49,7 +45,6 @@ struct Floor {
 /// The same for a program and durations of its actions that are given. Collectives of a single member stand
 /// for a ring through so many copies of the program on other nodes, which do the same at the same time.
 [[nodiscard]] Prediction simulate(const schedule::Program& program, const model::Layout& layout,
-                                  const Machine& machine, const schedule::Costs& costs,
-                                  const Report& progress = {}, int copies = 1);
+                                  const Machine& machine, const schedule::Costs& costs, int copies = 1);
 
 }  // namespace minitaw::predict

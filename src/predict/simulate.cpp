@@ -34,10 +34,10 @@ using schedule::Span;
 class Simulation {
 public:
   Simulation(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
-             const schedule::Costs& costs, const Report& progress, int copies)
+             const schedule::Costs& costs, int copies)
       : program_(program), matching_(schedule::detail::match(program)), layout_(layout), machine_(machine),
-        costs_(costs), progress_(progress), copies_(copies), network_(machine),
-        adapters_(machine.all_adapters()), started_(matching_.other.size()), calls_(matching_.collectives()) {
+        costs_(costs), copies_(copies), network_(machine), adapters_(machine.all_adapters()),
+        started_(matching_.other.size()), calls_(matching_.collectives()) {
     for (const schedule::RankProgram& rank : program.ranks) {
       Rank& made = ranks_.emplace_back();
       for (int i = 0; i < static_cast<int>(rank.actions.size()); ++i)
@@ -46,7 +46,6 @@ public:
       spans_.emplace_back(rank.actions.size());
       left_ += rank.actions.size();
     }
-    all_ = left_;
   }
 
   void simulate() {
@@ -145,8 +144,7 @@ private:
       span({p.rank, action}).end = now();
     }
     stir(p.rank);
-    if (--left_ % 65536 == 0 && progress_)
-      progress_(1 - static_cast<double>(left_) / static_cast<double>(all_));
+    --left_;
   }
 
   void start(Place p) {
@@ -278,7 +276,6 @@ private:
   const model::Layout& layout_;
   const Machine& machine_;
   const schedule::Costs& costs_;
-  const Report& progress_;
   int copies_;
   Network network_;
   std::vector<Rank> ranks_;
@@ -287,7 +284,7 @@ private:
   std::vector<AdapterUse> adapters_;
   std::vector<bool> started_;              ///< sends and receives, by number
   std::vector<std::vector<Place>> calls_;  ///< of each collective, in order of arrival
-  std::size_t left_ = 0, all_ = 0;
+  std::size_t left_ = 0;
 };
 
 /// In a process of its own, as SimGrid has one platform in the life of a process. What it throws is told on
@@ -316,7 +313,7 @@ void apart(const std::function<void()>& work) {
 }  // namespace
 
 Prediction simulate(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
-                    const schedule::Costs& costs, const Report& progress, int copies) {
+                    const schedule::Costs& costs, int copies) {
   Prediction result;
   std::size_t actions = 0;
   for (const schedule::RankProgram& rank : program.ranks) actions += rank.actions.size();
@@ -325,7 +322,7 @@ Prediction simulate(const schedule::Program& program, const model::Layout& layou
   const std::span spans(static_cast<Span*>(memory.get_address()), actions);
   const std::span adapters(static_cast<AdapterUse*>(more.get_address()), machine.all_adapters());
   apart([&] {
-    Simulation simulation(program, layout, machine, costs, progress, copies);
+    Simulation simulation(program, layout, machine, costs, copies);
     simulation.simulate();
     std::ranges::copy(simulation.adapters(), adapters.begin());
     std::ranges::copy(simulation.spans() | std::views::join, spans.begin());
