@@ -241,14 +241,6 @@ def chosen_cases(path, numbers):
     return [cases[int(number)] for number in numbers.split(",")]
 
 
-def timelines_of(options):
-    for path in options.files:
-        if path.endswith(".json"):
-            yield from predicted_timelines(path)
-        else:
-            yield from map(measured_timeline, chosen_cases(path, options.case))
-
-
 def main(words=None):
     parser = Parser(prog="timeline", description="Draws when the actions of a step ran: of result files (minitaw run --timeline) and of predictions "
                                                  "(minitaw predict --timeline STEP.json), one above the other on one axis of time (docs/show.md).")
@@ -260,7 +252,9 @@ def main(words=None):
     suffix = pathlib.Path(options.output).suffix
     if suffix not in (".png", ".svg", ".pdf", ".json"):
         raise BadInput(f"-o: \"{options.output}\" must end in .png, .svg or .pdf (a picture) or .json (a Chrome trace, for Perfetto)")
-    timelines = list(timelines_of(options))
+    timelines = []
+    for path in options.files:
+        timelines += predicted_timelines(path) if path.endswith(".json") else map(measured_timeline, chosen_cases(path, options.case))
     if suffix == ".json":
         write_file(options.output, chrome_trace(timelines))
     else:
