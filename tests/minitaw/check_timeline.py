@@ -61,7 +61,7 @@ def check_predictions():
     assert one.heading == "tawpipe: 8 ranks in groups 8, the first of 3 replicas (predicted)" and "DGX H100" in one.note, one.heading
     predict("--timeline", "predicted.json")
     (one,) = predicted_timelines(FOLDER / "predicted.json")
-    program = subprocess.run([PROGRAM, "plan", "deck.toml", "--program"], capture_output=True, text=True, cwd=FOLDER, check=True).stdout
+    program = subprocess.run([PROGRAM, "plan", "deck.toml", "--program", "--adapters", "8"], capture_output=True, text=True, cwd=FOLDER, check=True).stdout
     assert len(one.events) == len(re.findall(r"^ +-?[0-9]+ [a-z]", program, re.MULTILINE))
     messages = sum(event.kind == "send" for event in one.events)
     phases = [event["ph"] for event in trace_of("predicted.json")]
