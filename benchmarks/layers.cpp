@@ -175,15 +175,6 @@ void add_rmsnorm(Kernels& kernels, const Shape& s) {
       return Problem{[=] { norm.y.poison(), norm.rstd.poison(), norm.copy.poison(); },
                      [=] { norm.forward(copies); }, [=] { return norm.error_of_forward(copies); }};
     });
-  add("/rebuild", {2 * cells, e * (2 * cells + h) + 4 * t}, [=] {
-    const Norm<E> norm(rows, width);
-    return Problem{[=] { norm.y.poison(); },
-                   [=] {
-                     kernels::rmsnorm_rebuild<E>(ExecutionSpace(), norm.y.matrix(), norm.x.matrix(),
-                                                 norm.rstd.vector(), norm.gain.vector());
-                   },
-                   [=] { return norm.error_of_y(); }};
-  });
   add("/backward", {11 * cells, e * (4 * cells + h) + 4 * (t + sums)}, [=] {
     const NormBackward<E> b(rows, width);
     return Problem{[=] { b.dx.poison(), b.partial.poison(); }, [=] { b.run(); }, [=] { return b.error(); }};

@@ -89,11 +89,6 @@ template <class E>
 void rmsnorm_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy,
                      MatrixIn<E> x, VectorIn<E> gain);
 
-/// y again, from an x whose rstd is known.
-template <class E>
-void rmsnorm_rebuild(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x, Vector<const float> rstd,
-                     VectorIn<E> gain);
-
 /// Runs of rows that rmsnorm_backward takes: as many as a device works on at a time; on a host 256, so that
 /// sums do not depend on the number of threads. At most `rows` and most_rmsnorm_chunks.
 inline constexpr std::int64_t most_rmsnorm_chunks = 512;

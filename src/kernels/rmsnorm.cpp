@@ -108,13 +108,6 @@ KOKKOS_INLINE_FUNCTION std::int64_t row_start(const RowTeam& team, int width) {
   return std::int64_t{team.league_rank()} * width;
 }
 
-template <int n>
-KOKKOS_INLINE_FUNCTION Floats<n> normed(const Floats<n>& x, float scale, const Floats<n>& gain) {
-  Floats<n> y;
-  for (int j = 0; j < n; ++j) y[j] = x[j] * scale * gain[j];
-  return y;
-}
-
 template <class E, int n, int held>
 struct Forward {
   E* y;
@@ -140,28 +133,12 @@ struct Forward {
       held_for<held>(team, width / n, [&](int i, int slot) { in.pack(i, slot).write(kept + n * i); });
     }
     held_for<held>(team, width / n, [&](int i, int slot) {
-      store_pack<n>(out, i, normed(in.pack(i, slot).floats(), scale, load_pack<n>(weight, i)));
+      Floats<n> values = in.pack(i, slot).floats();
+      const Floats<n> w = load_pack<n>(weight, i);
+      for (int j = 0; j < n; ++j) values[j] = values[j] * scale * w[j];
+      store_pack<n>(out, i, values);
     });
     Kokkos::single(Kokkos::PerTeam(team), [&] { rstd[team.league_rank()] = scale; });
-  }
-};
-
-template <class E, int n>
-struct Rebuild {
-  E* y;
-  const E* x;
-  const float* rstd;
-  const E* gain;
-  int width;
-
-  KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
-    const E* const in = x + row_start(team, width);
-    E* const out = y + row_start(team, width);
-    const E* const weight = gain;
-    const float scale = rstd[team.league_rank()];
-    row_for(team, width / n, [=](int i) {
-      store_pack<n>(out, i, normed(load_pack<n>(in, i), scale, load_pack<n>(weight, i)));
-    });
   }
 };
 
@@ -272,16 +249,6 @@ void rmsnorm_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd
   });
 }
 
-template <class E>
-void rmsnorm_rebuild(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x, Vector<const float> rstd,
-                     VectorIn<E> gain) {
-  const int width = static_cast<int>(x.extent(1));
-  with_packs<E>(width, {y.data(), x.data(), gain.data()}, [&](auto n) {
-    Kokkos::parallel_for("minitaw::rmsnorm_rebuild", row_policy(exec, x.extent(0), width / n),
-                         Rebuild<E, n>{y.data(), x.data(), rstd.data(), gain.data(), width});
-  });
-}
-
 std::int64_t rmsnorm_chunks(std::int64_t rows) {
   std::int64_t chunks = 256;
   if constexpr (!on_host) {
@@ -318,7 +285,6 @@ void rmsnorm_backward_gain(const ExecutionSpace& exec, Vector<G> dgain, Matrix<c
 }
 
 MINITAW_INSTANTIATE(rmsnorm_forward)
-MINITAW_INSTANTIATE(rmsnorm_rebuild)
 MINITAW_INSTANTIATE(rmsnorm_backward)
 MINITAW_INSTANTIATE(rmsnorm_backward_gain)
 

@@ -148,7 +148,7 @@ private:
   void feed_forward_weight(Matrix<E> dy, const BlockTensors<G>& gradient, bool accumulate) const {
     const Matrix<const E> slope = dy, of_gate_up = at(ffn);
     if (shape_.recompute == Recompute::none)
-      kernels::rmsnorm_rebuild(exec_, at(normed), at(middle), floats(rstd2), weights_.norm2);
+      kernels::rmsnorm_forward(exec_, at(normed), floats(rstd2), {}, at(middle), weights_.norm2);
     kernels::linear_backward_weight(exec_, gradient.w2, slope, at(product), accumulate);
     kernels::linear_backward_weight(exec_, gradient.w13, of_gate_up, at(normed), accumulate);
     kernels::rmsnorm_backward_gain(exec_, gradient.norm2, partial(gain_partial2), accumulate);
@@ -167,7 +167,7 @@ private:
   template <class G>
   void attention_weight(const BlockTensors<G>& gradient, bool accumulate) const {
     const Matrix<const E> slope = at(middle_gradient), of_qkv = at(qkv_gradient);
-    kernels::rmsnorm_rebuild(exec_, normed1(), at(input), floats(rstd1), weights_.norm1);
+    kernels::rmsnorm_forward(exec_, normed1(), floats(rstd1), {}, at(input), weights_.norm1);
     kernels::linear_backward_weight(exec_, gradient.wo, slope, at(attention), accumulate);
     kernels::linear_backward_weight(exec_, gradient.wqkv, of_qkv, normed1(), accumulate);
     kernels::rmsnorm_backward_gain(exec_, gradient.norm1, partial(gain_partial1), accumulate);

@@ -67,7 +67,6 @@ void count_norm_and_activation() {
   const Array<E> x(rows, width), y(rows, width), dx(rows, width), gain(1, width), wide(rows, 2 * width);
   const Array<float> rstd(1, rows), partial(7, width), dgain(1, width);
   count(named<E>("rmsnorm_forward"), [&] { rmsnorm_forward<E>(exec(), y, rstd, {}, x, gain); });
-  count(named<E>("rmsnorm_rebuild"), [&] { rmsnorm_rebuild<E>(exec(), y, x, rstd, gain); });
   count(named<E>("rmsnorm_backward"), [&] { rmsnorm_backward<E>(exec(), dx, partial, y, x, x, rstd, gain); });
   count(named<E>("swiglu_forward"), [&] { swiglu_forward<E>(exec(), y, wide); });
   count(named<E>("swiglu_backward"), [&] { swiglu_backward<E>(exec(), wide, dx, y, wide); });
