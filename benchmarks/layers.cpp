@@ -107,9 +107,7 @@ struct Norm {
   }
   [[nodiscard]] double error_of_y() const {
     return error_of_rows(y, [&](std::int64_t row) {
-      Row expected = zeros(x.cols());
-      reference::rmsnorm_forward(expected, x.given_row(row), gain.given_row(0), 1, x.cols());
-      return expected;
+      return reference::rmsnorm_forward(x.given_row(row), gain.given_row(0));
     });
   }
   [[nodiscard]] double error_of_forward(bool copies) const {
@@ -135,10 +133,10 @@ struct NormBackward {
                                  residual.matrix(), norm.x.matrix(), norm.rstd.vector(), norm.gain.vector());
   }
   [[nodiscard]] Row expected(std::int64_t row) const {
-    Row result = zeros(dx.cols()), unused = result;
-    reference::rmsnorm_backward(result, unused, dy.given_row(row), norm.x.given_row(row),
-                                norm.gain.given_row(0), 1, dx.cols());
-    return sum_of(std::move(result), residual.given_row(row));
+    Row unused = zeros(dx.cols());
+    return sum_of(reference::rmsnorm_backward(unused, dy.given_row(row), norm.x.given_row(row),
+                                              norm.gain.given_row(0)),
+                  residual.given_row(row));
   }
   /// How rows belong to chunks is the kernel's own affair: only the sum over all of them is compared.
   [[nodiscard]] double error() const {
@@ -204,9 +202,7 @@ void add_swiglu(Kernels& kernels, const Shape& s) {
   const double cells = real(rows * width);
   const auto error_of_y = [=](const Values<E>& y, const Values<E>& x) {
     return error_of_rows(y, [&](std::int64_t row) {
-      Row expected = zeros(width);
-      reference::swiglu_forward(expected, x.given_row(row), 1, width);
-      return expected;
+      return reference::swiglu_forward(x.given_row(row), width);
     });
   };
   add_kernel(kernels, name + "/forward", shape, s.dtype, {5 * cells, bytes_of<E> * 3 * cells}, tolerance<E>,
@@ -224,9 +220,7 @@ void add_swiglu(Kernels& kernels, const Shape& s) {
           kernels::swiglu_backward<E>(ExecutionSpace(), dx.matrix(), y.matrix(), dy.matrix(), x.matrix());
         };
         const auto expected = [=](std::int64_t row) {
-          Row slope = zeros(2 * width);
-          reference::swiglu_backward(slope, dy.given_row(row), x.given_row(row), 1, width);
-          return slope;
+          return reference::swiglu_backward(dy.given_row(row), x.given_row(row), width);
         };
         return Problem{[=] { dx.poison(), y.poison(); }, run,
                        [=] { return std::max(error_of_rows(dx, expected), error_of_y(y, x)); }};
@@ -239,21 +233,21 @@ void add_rope(Kernels& kernels, const Shape& s) {
   const double turned = real(s.tokens() * heads * s.head_dim()), table = real(s.seq * s.head_dim());
   const std::string shape =
       fmt::format("B={} S={} heads={}+{} d={}", s.micro_batch, s.seq, s.heads, s.kv_heads, s.head_dim());
-  for (const bool forward : {true, false})
-    add_kernel(kernels, "rope/" + model::name_of(s.dtype) + (forward ? "/forward" : "/backward"), shape,
+  for (const int direction : {1, -1})
+    add_kernel(kernels, "rope/" + model::name_of(s.dtype) + (direction > 0 ? "/forward" : "/backward"), shape,
                s.dtype, {3 * turned, bytes_of<E> * 2 * turned + 4 * table}, tolerance<E>, [=] {
                  const Values<E> qkv(s.tokens(), s.qkv());
                  const Values<float> angles(s.seq, s.head_dim());
                  kernels::rope_table(ExecutionSpace(), angles.matrix());
                  Kokkos::fence();
                  const auto run = [=] {
-                   (forward ? kernels::rope_forward<E> : kernels::rope_backward<E>)(ExecutionSpace(),
-                                                                                    qkv.matrix(),
-                                                                                    angles.matrix(), heads);
+                   kernels::rope<E>(ExecutionSpace(), qkv.matrix(), angles.matrix(), heads,
+                                    static_cast<float>(direction));
                  };
                  const auto expected = [=](std::int64_t row) {  // values stay as they are
                    Row x = qkv.given_row(row);
-                   reference::rope_token(x, heads, s.head_dim(), real(row % s.seq) * (forward ? 1 : -1));
+                   reference::rope_token(std::span(x).first(heads * s.head_dim()),
+                                         static_cast<int>(s.head_dim()), real(row % s.seq) * direction);
                    return x;
                  };
                  return Problem{[=] { qkv.reset(); }, run, [=] { return error_of_rows(qkv, expected); }};
@@ -275,9 +269,9 @@ struct Loss {
     const Row found_losses = losses.row(0);
     for (const std::int64_t row : samples(logits.rows(), 8)) {
       const std::int32_t target[] = {static_cast<std::int32_t>(targets.given(0, row))};
-      const Row given = logits.given_row(row), found = logits.row(row);
-      Row expected = zeros(logits.cols());
-      const double loss = reference::cross_entropy(expected, given, target, double{scale}, logits.cols());
+      Row expected = logits.given_row(row);
+      const Row found = logits.row(row);
+      const double loss = reference::cross_entropy(expected, target, double{scale});
       for (std::size_t i = 0; i < found.size(); ++i)
         (std::cmp_equal(i, target[0]) ? at_targets : elsewhere).add(found[i], expected[i]);
       of_losses.add(found_losses[static_cast<std::size_t>(row)], loss);
@@ -406,7 +400,7 @@ struct AdamW {
     if constexpr (own_master) rounded = master.vector();
     else rounded = weights.vector();
     kernels::adamw<E>(ExecutionSpace(), rounded, master.vector(), m1.vector(), m2.vector(), gradient.vector(),
-                      step);
+                      settings, 1);
   }
   /// Of w, m1 and m2 (0, 1, 2).
   [[nodiscard]] double error_of(const auto& values, int which) const {
@@ -422,9 +416,7 @@ struct AdamW {
   }
 
   static constexpr bool own_master = std::is_same_v<E, float>;
-  static constexpr kernels::AdamWStep step{0.1F, 0.9F, 0.95F, 1e-8F, 0.1F, 1 / (1 - 0.9F), 1 / (1 - 0.95F)};
-  static constexpr reference::AdamWSettings settings{step.learning_rate, step.beta1, step.beta2, step.epsilon,
-                                                     step.decay};
+  static constexpr kernels::AdamW settings{.learning_rate = 0.1F};
   Values<E> weights;
   Values<float> master, m1, m2, gradient;
 };

@@ -27,10 +27,6 @@ inline constexpr bool host_possible = on_host && std::is_same_v<E, float>;
 template <class E>
 inline constexpr bool cudnn_possible = std::is_same_v<E, Bf16>;
 
-detail::cuda::AttentionShape shape_of(const AttentionSizes& z) {
-  return {z.batch, z.seq, z.heads, z.kv_heads, z.head_dim};
-}
-
 /// The queue whose cuDNN shall work on these addresses.
 detail::cuda::Queue& queue_for(const ExecutionSpace& exec, std::initializer_list<const void*> addresses) {
   if (!detail::aligned(addresses)) throw LogicError("attention = cudnn: an address is not a multiple of 16");
@@ -44,7 +40,7 @@ std::string reason_against(Attention kernel, [[maybe_unused]] const AttentionSiz
   if (kernel == Attention::host && !host_possible<E>) return "it needs dtype = fp32 and a host build";
   if (kernel != Attention::cudnn) return {};
 #ifdef MINITAW_HAVE_CUDNN
-  return cudnn_possible<E> ? detail::cuda::reason_against_cudnn(shape_of(sizes)) : "it needs dtype = bf16";
+  return cudnn_possible<E> ? detail::cuda::reason_against_cudnn(sizes) : "it needs dtype = bf16";
 #else
   return "this build has no cuDNN";
 #endif
@@ -79,7 +75,7 @@ void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes, 
 #ifdef MINITAW_HAVE_CUDNN
   if (chosen == Attention::cudnn) {
     detail::cuda::Queue& queue = detail::cuda::queue_of(exec);
-    queue.workspace.reserve(queue.attention.prepare(shape_of(sizes)));
+    queue.workspace.reserve(queue.attention.prepare(sizes));
   }
 #endif
 }
@@ -94,8 +90,7 @@ void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> ls
   if constexpr (cudnn_possible<E>)
     if (chosen == Attention::cudnn) {
       detail::cuda::Queue& queue = queue_for(exec, {y.data(), lse.data(), qkv.data()});
-      return queue.attention.forward(shape_of(sizes), y.data(), lse.data(), qkv.data(),
-                                     queue.workspace.data());
+      return queue.attention.forward(sizes, y.data(), lse.data(), qkv.data(), queue.workspace.data());
     }
 #endif
   detail::portable::attention_forward<E>(exec, y, lse, qkv, sizes);
@@ -114,8 +109,8 @@ void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float
     if (chosen == Attention::cudnn) {
       detail::cuda::Queue& queue =
           queue_for(exec, {dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data()});
-      return queue.attention.backward(shape_of(sizes), dqkv.data(), dy.data(), qkv.data(), y.data(),
-                                      lse.data(), queue.workspace.data());
+      return queue.attention.backward(sizes, dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data(),
+                                      queue.workspace.data());
     }
 #endif
   detail::portable::attention_backward<E>(exec, dqkv, delta, dy, qkv, y, lse, sizes);

@@ -1,6 +1,7 @@
 #include "kernels/kernels.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/detail/loops.hpp"
 
@@ -34,7 +35,8 @@ struct Update {
   float* moment1;
   float* moment2;
   const float* gradient;
-  AdamWStep step;
+  AdamW settings;
+  float correction1, correction2;  ///< 1 / (1 - beta^step)
 
   template <int n>
   KOKKOS_FUNCTION void at(std::int64_t i) const {
@@ -49,10 +51,10 @@ struct Update {
   }
 
   KOKKOS_FUNCTION void one(float& w, float& m1, float& m2, float g) const {
-    m1 = step.beta1 * m1 + (1.0F - step.beta1) * g;
-    m2 = step.beta2 * m2 + (1.0F - step.beta2) * g * g;
-    const float direction = m1 * step.correction1 / (Kokkos::sqrt(m2 * step.correction2) + step.epsilon);
-    w -= step.learning_rate * (direction + step.decay * w);
+    m1 = settings.beta1 * m1 + (1.0F - settings.beta1) * g;
+    m2 = settings.beta2 * m2 + (1.0F - settings.beta2) * g * g;
+    const float direction = m1 * correction1 / (Kokkos::sqrt(m2 * correction2) + settings.epsilon);
+    w -= settings.learning_rate * (direction + settings.decay * w);
   }
 };
 
@@ -111,12 +113,16 @@ void add(const ExecutionSpace& exec, Vector<float> total, VectorIn<E> contributi
 
 template <class E>
 void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
-           Vector<float> moment2, Vector<const float> gradient, const AdamWStep& step) {
+           Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step) {
+  const auto correction = [step](float beta) {
+    return static_cast<float>(1 / (1 - std::pow(double{beta}, step)));
+  };
   const auto run = [&](auto rounded) {
     flat_for<E>("minitaw::adamw", exec, static_cast<std::int64_t>(weights.extent(0)),
                 {weights.data(), master.data(), moment1.data(), moment2.data(), gradient.data()},
                 Update<E, rounded>{weights.data(), master.data(), moment1.data(), moment2.data(),
-                                   gradient.data(), step});
+                                   gradient.data(), settings, correction(settings.beta1),
+                                   correction(settings.beta2)});
   };
   if constexpr (std::is_same_v<E, float>)
     if (weights.data() == master.data())

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/bf16.hpp"
-#include "base/philox.hpp"
+#include "kernels/settings.hpp"
 
 /// Every kernel takes the execution space first, then outputs, then inputs, then sizes that no extent tells.
 /// It is asynchronous on that space, allocates nothing, and fences nothing. E is the type in memory;
@@ -84,7 +84,8 @@ void embedding_backward(const ExecutionSpace& exec, Matrix<float> dtable, Matrix
 
 // RMSNorm (Zhang & Sennrich 2019): y = x rstd gain, rstd = 1 / sqrt(mean(x^2) + 1e-5) of each row.
 
-/// y [T, H], rstd [T]; x [T, H], gain [H]. `copy` [T, H], if not empty, receives x in the same pass.
+/// y [T, H], rstd [T]; x [T, H], gain [H]. `copy` [T, H], if not empty, receives x in the same pass. The same
+/// x gives the same bits again.
 template <class E>
 void rmsnorm_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy,
                      MatrixIn<E> x, VectorIn<E> gain);
@@ -112,27 +113,13 @@ void rmsnorm_backward_gain(const ExecutionSpace& exec, Vector<G> dgain, Matrix<c
 /// position 10^5 times a frequency leaves a float no digits of the angle.
 void rope_table(const ExecutionSpace& exec, Matrix<float> table);
 
-/// Turns the first `heads` heads (queries, then keys) of every token; row t has position t mod S.
+/// Turns the first `heads` heads (queries, then keys) of every token; row t has position t mod S. direction
+/// 1: forward; -1: backward, the gradient, because a rotation's transpose is its inverse.
 template <class E>
-void rope_forward(const ExecutionSpace& exec, Matrix<E> qkv, Matrix<const float> table, int heads);
+void rope(const ExecutionSpace& exec, Matrix<E> qkv, Matrix<const float> table, int heads, float direction);
 
-/// Turns back: the gradient, because a rotation's transpose is its inverse.
-template <class E>
-void rope_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Matrix<const float> table, int heads);
-
-// Causal attention with grouped query heads: query head i reads key/value head i h_kv / h. Scores exist only
-// in tiles, never S x S (online softmax: Milakov & Gimelshein 2018; tiling and backward: Dao,
-// FlashAttention-2, 2023).
-
-struct AttentionSizes {
-  int batch = 0;     ///< B
-  int seq = 0;       ///< S
-  int heads = 0;     ///< h
-  int kv_heads = 0;  ///< h_kv, divides h
-  int head_dim = 0;  ///< d
-
-  [[nodiscard]] KOKKOS_INLINE_FUNCTION int group() const { return heads / kv_heads; }
-};
+// Causal attention. Scores exist only in tiles, never S x S (online softmax: Milakov & Gimelshein 2018;
+// tiling and backward: Dao, FlashAttention-2, 2023).
 
 enum class Attention {
   automatic,  ///< the fastest of this build
@@ -194,17 +181,11 @@ void sum_losses(const ExecutionSpace& exec, double* loss, Vector<const double> l
 template <class E>
 void add(const ExecutionSpace& exec, Vector<float> total, VectorIn<E> contribution, bool accumulate);
 
-/// One step of AdamW for one tensor (Loshchilov & Hutter 2019, algorithm 2), its constants ready.
-struct AdamWStep {
-  float learning_rate, beta1, beta2, epsilon, decay;
-  float correction1, correction2;  ///< 1 / (1 - beta^step)
-};
-
-/// master, moment1, moment2 [n] in place; weights [n] = master, rounded; gradient [n]. With E = float,
-/// weights and master may be the same memory.
+/// One step (counted from 1) of AdamW: master, moment1, moment2 [n] in place; weights [n] = master, rounded;
+/// gradient [n]. With E = float, weights and master may be the same memory.
 template <class E>
 void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
-           Vector<float> moment2, Vector<const float> gradient, const AdamWStep& step);
+           Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step);
 
 /// weights [n] and master [n] = numbers first .. first + n of `row`; either may be empty. The same bits on
 /// every back end.

@@ -69,19 +69,6 @@ struct Turn {
   }
 };
 
-template <class E>
-void turn_rows(const char* label, const ExecutionSpace& exec, Matrix<E> qkv, Matrix<const float> table,
-               int heads, float direction) {
-  const int head_dim = static_cast<int>(table.extent(1)), seq = static_cast<int>(table.extent(0));
-  const auto stride = static_cast<std::int64_t>(qkv.extent(1));
-  // the width of a token's row is a multiple of head_dim
-  with_packs<E>(head_dim, {qkv.data(), table.data()}, [&](auto n) {
-    using Kernel = Turn<E, n>;
-    Kokkos::parallel_for(label, row_policy(exec, qkv.extent(0), heads * head_dim / Kernel::step),
-                         Kernel{qkv.data(), table.data(), stride, seq, heads, head_dim, direction});
-  });
-}
-
 }  // namespace
 
 void rope_table(const ExecutionSpace& exec, Matrix<float> table) {
@@ -91,16 +78,17 @@ void rope_table(const ExecutionSpace& exec, Matrix<float> table) {
 }
 
 template <class E>
-void rope_forward(const ExecutionSpace& exec, Matrix<E> qkv, Matrix<const float> table, int heads) {
-  turn_rows("minitaw::rope_forward", exec, qkv, table, heads, 1.0F);
+void rope(const ExecutionSpace& exec, Matrix<E> qkv, Matrix<const float> table, int heads, float direction) {
+  const int head_dim = static_cast<int>(table.extent(1)), seq = static_cast<int>(table.extent(0));
+  const auto stride = static_cast<std::int64_t>(qkv.extent(1));
+  // the width of a token's row is a multiple of head_dim
+  with_packs<E>(head_dim, {qkv.data(), table.data()}, [&](auto n) {
+    using Kernel = Turn<E, n>;
+    Kokkos::parallel_for("minitaw::rope", row_policy(exec, qkv.extent(0), heads * head_dim / Kernel::step),
+                         Kernel{qkv.data(), table.data(), stride, seq, heads, head_dim, direction});
+  });
 }
 
-template <class E>
-void rope_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Matrix<const float> table, int heads) {
-  turn_rows("minitaw::rope_backward", exec, dqkv, table, heads, -1.0F);
-}
-
-MINITAW_INSTANTIATE(rope_forward)
-MINITAW_INSTANTIATE(rope_backward)
+MINITAW_INSTANTIATE(rope)
 
 }  // namespace minitaw::kernels

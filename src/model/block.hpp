@@ -76,7 +76,7 @@ public:
     const Matrix<E> saved_middle = shape_.recompute == Recompute::none ? at(middle) : Matrix<E>();
     kernels::rmsnorm_forward(exec_, normed1(), floats(rstd1), at(input), x, weights_.norm1);
     kernels::linear_forward(exec_, at(qkv), normed1(), weights_.wqkv);
-    kernels::rope_forward(exec_, at(qkv), rope_, turned_heads());
+    kernels::rope(exec_, at(qkv), rope_, turned_heads(), 1);
     kernels::attention_forward(exec_, at(attention), floats(lse), at(qkv), attention_sizes(shape_),
                                attention_);
     kernels::linear_forward(exec_, x, at(attention), weights_.wo, 1);
@@ -126,7 +126,7 @@ private:
     if (shape_.recompute == Recompute::none) return;
     kernels::rmsnorm_forward(exec_, normed1(), floats(rstd1), at(middle), at(input), weights_.norm1);
     kernels::linear_forward(exec_, at(qkv), normed1(), weights_.wqkv);
-    kernels::rope_forward(exec_, at(qkv), rope_, turned_heads());
+    kernels::rope(exec_, at(qkv), rope_, turned_heads(), 1);
     if (shape_.recompute == Recompute::block)
       kernels::attention_forward(exec_, at(attention), floats(lse), at(qkv), attention_sizes(shape_),
                                  attention_);
@@ -158,7 +158,7 @@ private:
     kernels::linear_backward_input(exec_, at(attention_gradient), at(middle_gradient), weights_.wo);
     kernels::attention_backward(exec_, at(qkv_gradient), floats(delta), at(attention_gradient), at(qkv),
                                 at(attention), floats(lse), attention_sizes(shape_), attention_);
-    kernels::rope_backward(exec_, at(qkv_gradient), rope_, turned_heads());
+    kernels::rope(exec_, at(qkv_gradient), rope_, turned_heads(), -1);
     kernels::linear_backward_input(exec_, dx, at(qkv_gradient), weights_.wqkv);
     kernels::rmsnorm_backward(exec_, dx, partial(gain_partial1), dx, at(middle_gradient), at(input),
                               floats(rstd1), weights_.norm1);

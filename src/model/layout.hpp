@@ -71,15 +71,6 @@ void with_element(Dtype dtype, const Function& function) {
   else function(Bf16{});
 }
 
-/// AdamW (Loshchilov & Hutter 2019); decay on matrices only.
-struct AdamW {
-  float learning_rate = 1e-3F;
-  float beta1 = 0.9F;
-  float beta2 = 0.95F;
-  float epsilon = 1e-8F;
-  float decay = 0.1F;
-};
-
 /// What a tensor is. The value keys the random numbers of its initial weights: never renumber.
 enum class Role { norm1, wqkv, wo, norm2, w13, w2, embedding, norm, head };
 inline constexpr int roles_per_block = 6;

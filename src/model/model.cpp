@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <type_traits>
 
 #include "base/error.hpp"
@@ -51,19 +50,6 @@ void clear(const ExecutionSpace& exec, const Buffer& buffer, const std::vector<R
 template <class T>
 Vector<T> elements_of(const Buffer& buffer, std::int64_t begin, std::int64_t count) {
   return buffer.data ? Vector<T>(buffer.as<T>() + begin, count) : Vector<T>();
-}
-
-kernels::AdamWStep constants(const AdamW& adamw, bool decay, int step) {
-  const auto correction = [step](float beta) {
-    return static_cast<float>(1 / (1 - std::pow(double{beta}, step)));
-  };
-  return {adamw.learning_rate,
-          adamw.beta1,
-          adamw.beta2,
-          adamw.epsilon,
-          decay ? adamw.decay : 0,
-          correction(adamw.beta1),
-          correction(adamw.beta2)};
 }
 
 }  // namespace
@@ -324,8 +310,8 @@ void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::i
                          Buffer state, Buffer gradient, const AdamW& adamw, int step) {
   const std::int64_t end = range.begin + range.count;
   const OptimiserState parts(state, layout_.shape.dtype, range.count);
-  require(weights, bytes(end - origin), "weights to update");
-  require(gradient, static_cast<std::size_t>(end - origin) * sizeof(float), "gradient of the step");
+  AdamW of_gains = adamw;
+  of_gains.decay = 0;
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     for (const Tensor& tensor : tensors) {
       const std::int64_t first = std::max(range.begin, tensor.offset),
@@ -337,8 +323,8 @@ void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::i
       if constexpr (std::is_same_v<E, float>) master = own;
       kernels::adamw<E>(exec_, own, master, elements_of<float>(parts.moment1, at, count),
                         elements_of<float>(parts.moment2, at, count),
-                        elements_of<float>(gradient, place, count),
-                        constants(adamw, !tensor.is_gain(), step));
+                        elements_of<float>(gradient, place, count), tensor.is_gain() ? of_gains : adamw,
+                        step);
     }
   });
 }

@@ -71,6 +71,7 @@ using kernels::ExecutionSpace;
 /// first step, except that `master` holds the initial weights.
 struct OptimiserState {
   /// The state in one buffer of optimiser_bytes(dtype, elements). Throws LogicError if it is smaller.
+using kernels::AdamW;
   OptimiserState(const Buffer& buffer, Dtype dtype, std::int64_t elements);
 
   Buffer moment1, moment2, master;

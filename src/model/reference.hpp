@@ -4,9 +4,12 @@
 #include <span>
 #include <vector>
 
+#include "kernels/settings.hpp"
 #include "model/layout.hpp"
 
 namespace minitaw::model {
+
+using kernels::AdamW;
 
 /// A number for every weight of a model, in the places that the layout gives: a vector for each of its
 /// parts().

@@ -100,8 +100,7 @@ void count_rope() {
   const Array<E> qkv(seq, (heads + 1) * head_dim);
   const Array<float> table(seq, head_dim);
   rope_table(exec(), table);
-  count(named<E>("rope_forward"), [&] { rope_forward<E>(exec(), qkv, table, heads); });
-  count(named<E>("rope_backward"), [&] { rope_backward<E>(exec(), qkv, table, heads); });
+  count(named<E>("rope"), [&] { rope<E>(exec(), qkv, table, heads, 1); });
 }
 
 void count_attention() {
@@ -118,11 +117,10 @@ void count_attention() {
 template <class E>
 void count_optimizer() {
   const int size = 100003;
-  const AdamWStep step = {1e-3F, 0.9F, 0.95F, 1e-8F, 0.1F, 10, 20};
   const Array<E> weights(1, size);
   const Array<float> master(1, size), moment1(1, size), moment2(1, size), gradient(1, size);
   for (int i = 0; i < size; ++i) moment2[i] = gradient[i] * gradient[i];
-  count(named<E>("adamw"), [&] { adamw<E>(exec(), weights, master, moment1, moment2, gradient, step); });
+  count(named<E>("adamw"), [&] { adamw<E>(exec(), weights, master, moment1, moment2, gradient, {}, 1); });
   count(named<E>("add"), [&] { add<E>(exec(), master, weights, true); });
 }
 

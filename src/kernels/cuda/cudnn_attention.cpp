@@ -24,7 +24,7 @@ using detail::cuda::check;
 /// Names of the tensors in a graph.
 enum Id : std::int64_t { query = 1, key, value, output, statistics, doutput, dquery, dkey, dvalue };
 
-std::string text(const AttentionShape& z) {
+std::string text(const AttentionSizes& z) {
   return fmt::format("attention with batch {}, seq {}, heads {}, kv_heads {}, head_dim {}", z.batch, z.seq,
                      z.heads, z.kv_heads, z.head_dim);
 }
@@ -40,7 +40,7 @@ void check(cudnnStatus_t status, const std::string& what) {
 
 /// Where the parts of a token's row in the fused projection and in the output are, in elements.
 struct Places {
-  explicit Places(const AttentionShape& z)
+  explicit Places(const AttentionSizes& z)
       : key(std::int64_t{z.heads} * z.head_dim), value(key + std::int64_t{z.kv_heads} * z.head_dim),
         stride(value + std::int64_t{z.kv_heads} * z.head_dim) {}
 
@@ -48,7 +48,7 @@ struct Places {
 };
 
 /// A tensor [batch, heads, seq, head_dim] whose tokens are `row` elements apart.
-fe::graph::Tensor_attributes heads_in_rows(const AttentionShape& z, Id id, int heads, std::int64_t row) {
+fe::graph::Tensor_attributes heads_in_rows(const AttentionSizes& z, Id id, int heads, std::int64_t row) {
   return fe::graph::Tensor_attributes()
       .set_uid(id)
       .set_dim({z.batch, heads, z.seq, z.head_dim})
@@ -56,7 +56,7 @@ fe::graph::Tensor_attributes heads_in_rows(const AttentionShape& z, Id id, int h
 }
 
 /// Natural logarithm of the sum of exp(scaled score) of each row, fp32 [batch, heads, seq].
-fe::graph::Tensor_attributes row_statistics(const AttentionShape& z) {
+fe::graph::Tensor_attributes row_statistics(const AttentionSizes& z) {
   return fe::graph::Tensor_attributes()
       .set_uid(statistics)
       .set_dim({z.batch, z.heads, z.seq, 1})
@@ -79,14 +79,14 @@ std::shared_ptr<Graph> new_graph() {
 
 /// What both directions are told alike: queries see themselves and the keys before them.
 template <class Attributes>
-Attributes causal(Attributes attributes, const AttentionShape& z) {
+Attributes causal(Attributes attributes, const AttentionSizes& z) {
   attributes.set_attn_scale(1.0F / std::sqrt(static_cast<float>(z.head_dim)))
       .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
       .set_diagonal_band_right_bound(0);
   return attributes;
 }
 
-std::shared_ptr<Graph> forward_graph(const AttentionShape& z) {
+std::shared_ptr<Graph> forward_graph(const AttentionSizes& z) {
   const Places at(z);
   const auto graph = new_graph();
   const auto [y, lse] = graph->sdpa(
@@ -101,7 +101,7 @@ std::shared_ptr<Graph> forward_graph(const AttentionShape& z) {
 }
 
 /// Without its deterministic variant, which keeps B h S^2 elements of workspace.
-std::shared_ptr<Graph> backward_graph(const AttentionShape& z) {
+std::shared_ptr<Graph> backward_graph(const AttentionSizes& z) {
   const Places at(z);
   const auto graph = new_graph();
   const auto [dq, dk, dv] = graph->sdpa_backward(
@@ -168,7 +168,7 @@ CudnnAttention::CudnnAttention(cudaStream_t stream) : library_(std::make_unique<
 }
 CudnnAttention::~CudnnAttention() = default;
 
-std::size_t CudnnAttention::prepare(const AttentionShape& shape) {
+std::size_t CudnnAttention::prepare(const AttentionSizes& shape) {
   std::unique_ptr<Plans>& plans = plans_[shape];
   if (!plans) {
     auto made = std::make_unique<Plans>();
@@ -182,14 +182,14 @@ std::size_t CudnnAttention::prepare(const AttentionShape& shape) {
   return plans->workspace;
 }
 
-const CudnnAttention::Plans& CudnnAttention::plans_of(const AttentionShape& shape) const {
+const CudnnAttention::Plans& CudnnAttention::plans_of(const AttentionSizes& shape) const {
   const auto at = plans_.find(shape);
   if (at == plans_.end() || !at->second)
     throw LogicError("cuDNN has no plans for " + text(shape) + ": attention_prepare comes first");
   return *at->second;
 }
 
-void CudnnAttention::forward(const AttentionShape& shape, void* y, float* lse, const void* qkv,
+void CudnnAttention::forward(const AttentionSizes& shape, void* y, float* lse, const void* qkv,
                              void* workspace) {
   const Places at(shape);
   std::unordered_map<std::int64_t, void*> tensors = {{query, plain(qkv)},
@@ -201,7 +201,7 @@ void CudnnAttention::forward(const AttentionShape& shape, void* y, float* lse, c
         "the forward pass of " + text(shape));
 }
 
-void CudnnAttention::backward(const AttentionShape& shape, void* dqkv, const void* dy, const void* qkv,
+void CudnnAttention::backward(const AttentionSizes& shape, void* dqkv, const void* dy, const void* qkv,
                               const void* y, const float* lse, void* workspace) {
   const Places at(shape);
   std::unordered_map<std::int64_t, void*> tensors = {
@@ -214,7 +214,7 @@ void CudnnAttention::backward(const AttentionShape& shape, void* dqkv, const voi
 
 namespace {
 
-std::string find_reason_against(const AttentionShape& shape) {
+std::string find_reason_against(const AttentionSizes& shape) {
   if (shape.head_dim % 8 != 0 || shape.head_dim > 128) return "head_dim must be a multiple of 8, at most 128";
   int device = 0, major = 0;
   check(cudaGetDevice(&device), "asking for the device");
@@ -229,9 +229,9 @@ std::string find_reason_against(const AttentionShape& shape) {
 
 }  // namespace
 
-std::string reason_against_cudnn(const AttentionShape& shape) {
+std::string reason_against_cudnn(const AttentionSizes& shape) {
   static std::mutex mutex;
-  static std::map<AttentionShape, std::string> answers;
+  static std::map<AttentionSizes, std::string> answers;
   const std::lock_guard lock(mutex);
   const auto at = answers.find(shape);
   return at != answers.end() ? at->second : answers.emplace(shape, find_reason_against(shape)).first->second;

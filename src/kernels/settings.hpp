@@ -1,0 +1,32 @@
+#pragma once
+
+#include <compare>
+
+#include "base/philox.hpp"
+
+/// What kernels, their plain references and the vendors' libraries are told alike. Without Kokkos.
+
+namespace minitaw::kernels {
+
+/// Of causal attention with grouped query heads: query head i reads key/value head i h_kv / h.
+struct AttentionSizes {
+  int batch = 0;     ///< B
+  int seq = 0;       ///< S
+  int heads = 0;     ///< h
+  int kv_heads = 0;  ///< h_kv, divides h
+  int head_dim = 0;  ///< d
+
+  [[nodiscard]] MINITAW_HOST_DEVICE int group() const { return heads / kv_heads; }
+  auto operator<=>(const AttentionSizes&) const = default;
+};
+
+/// AdamW (Loshchilov & Hutter 2019, algorithm 2).
+struct AdamW {
+  float learning_rate = 1e-3F;
+  float beta1 = 0.9F;
+  float beta2 = 0.95F;
+  float epsilon = 1e-8F;
+  float decay = 0.1F;
+};
+
+}  // namespace minitaw::kernels
