@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <numeric>
+#include <ranges>
 
 #include "base/error.hpp"
 
@@ -18,8 +19,8 @@ namespace {
 constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
 
 void check_size(const char* key, std::int64_t value) {
-  if (value < 1) throw InputError(fmt::format("{} = {}: it must be at least 1", key, value));
-  if (value > largest) throw InputError(fmt::format("{} = {}: it must be at most {}", key, value, largest));
+  if (value < 1 || value > largest)
+    throw InputError(fmt::format("{} = {}: it must be 1 to {}", key, value, largest));
 }
 
 void check_sizes(const Shape& shape) {
@@ -87,17 +88,6 @@ std::vector<int> runs_needed(const std::vector<std::int64_t>& costs, std::int64_
     needed[i] = 1 + needed[end];
   }
   return needed;
-}
-
-std::int64_t smallest_cap(const std::vector<std::int64_t>& costs, int runs) {
-  std::int64_t low = *std::max_element(costs.begin(), costs.end());
-  std::int64_t high = std::accumulate(costs.begin(), costs.end(), std::int64_t{0});
-  while (low < high) {
-    const std::int64_t middle = low + (high - low) / 2;
-    if (runs_needed(costs, middle).front() <= runs) high = middle;
-    else low = middle + 1;
-  }
-  return low;
 }
 
 /// Puts a tensor behind those that are there; without a layer, it is one of the embeddings.
@@ -202,9 +192,11 @@ std::vector<const Flat*> Layout::parts() const {
 std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs) {
   const auto size = static_cast<int>(costs.size());
   if (runs < 1 || runs > size) throw LogicError(fmt::format("{} runs of {} blocks", runs, size));
-  const std::int64_t cap = smallest_cap(costs, runs);
-  const std::vector<int> needed = runs_needed(costs, cap);
   std::int64_t left = std::accumulate(costs.begin(), costs.end(), std::int64_t{0});
+  const std::int64_t cap = *std::ranges::partition_point(
+      std::views::iota(std::ranges::max(costs), left + 1),
+      [&](std::int64_t tried) { return runs_needed(costs, tried).front() > runs; });
+  const std::vector<int> needed = runs_needed(costs, cap);
   std::vector<int> lengths;
   for (int begin = 0, after = runs - 1; after >= 0; --after) {
     const std::int64_t share = left / (after + 1);

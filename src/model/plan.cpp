@@ -23,7 +23,7 @@ public:
     end_ += (region.bytes + region_alignment - 1) / region_alignment * region_alignment;
     return region;
   }
-  void take(BlockRegions& block, std::initializer_list<Part> parts, const Shape& shape, std::int64_t ffn) {
+  void take(BlockRegions& block, const std::vector<Part>& parts, const Shape& shape, std::int64_t ffn) {
     for (const Part part : parts) {
       const auto [rows, cols] = extents_of(part, shape, ffn);
       block[part] = take(rows * cols, part < Part::rstd1 ? bytes_of(shape.dtype) : fp32);
@@ -35,23 +35,20 @@ private:
   std::size_t end_;
 };
 
-/// take_parts(take) for each block of the shard, where take(parts) hands out the regions of some parts.
-template <class TakeParts>
-ShardPlan plan_shard(const Layout& layout, int shard, const TakeParts& take_parts) {
+/// `parts` of each block of the shard.
+ShardPlan plan_shard(const Layout& layout, int shard, const std::vector<Part>& parts) {
   const Shard& run = layout.shards[shard];
   ShardPlan plan;
   Carver carver(0);
   for (int layer = run.first_layer; layer < run.first_layer + run.layers; ++layer)
-    take_parts([&, &block = plan.blocks.emplace_back()](std::initializer_list<Part> parts) {
-      carver.take(block, parts, layout.shape, layout.shape.ffn[layer]);
-    });
+    carver.take(plan.blocks.emplace_back(), parts, layout.shape, layout.shape.ffn[layer]);
   plan.bytes = carver.end();
   return plan;
 }
 
 std::size_t plan_block(WorkspacePlan& plan, const Shape& shape, std::size_t begin) {
   const std::int64_t ffn = *std::max_element(shape.ffn.begin(), shape.ffn.end());
-  const auto take = [&](Carver& carver, std::initializer_list<Part> parts) {
+  const auto take = [&](Carver& carver, const std::vector<Part>& parts) {
     carver.take(plan.block, parts, shape, ffn);
   };
   Carver carver(begin);
@@ -98,22 +95,21 @@ std::int64_t loss_slice(const Shape& shape) {
 }
 
 ShardPlan plan_saved(const Layout& layout, int shard) {
-  return plan_shard(layout, shard, [recompute = layout.shape.recompute](const auto& take) {
-    take({Part::input});
-    if (recompute != Recompute::block) take({Part::attention, Part::lse});
-    if (recompute == Recompute::none) take({Part::rstd1, Part::qkv, Part::middle, Part::rstd2, Part::ffn});
-  });
+  using enum Part;
+  std::vector<Part> parts = {input};
+  if (layout.shape.recompute != Recompute::block) parts.insert(parts.end(), {attention, lse});
+  if (layout.shape.recompute == Recompute::none) parts.insert(parts.end(), {rstd1, qkv, middle, rstd2, ffn});
+  return plan_shard(layout, shard, parts);
 }
 
 ShardPlan plan_deferred(const Layout& layout, int shard) {
-  return plan_shard(layout, shard, [recompute = layout.shape.recompute](const auto& take) {
-    take({Part::output_gradient, Part::norm1});
-    if (recompute == Recompute::block) take({Part::attention});
-    if (recompute == Recompute::none) take({Part::norm2});
-    else take({Part::rstd1, Part::normed, Part::ffn});
-    take({Part::product, Part::middle_gradient, Part::qkv_gradient});
-    take({Part::gain_partial1, Part::gain_partial2});
-  });
+  using enum Part;
+  std::vector<Part> parts = {output_gradient, norm1,         product,      middle_gradient,
+                             qkv_gradient,    gain_partial1, gain_partial2};
+  if (layout.shape.recompute == Recompute::block) parts.push_back(attention);
+  if (layout.shape.recompute == Recompute::none) parts.push_back(norm2);
+  else parts.insert(parts.end(), {rstd1, normed, ffn});
+  return plan_shard(layout, shard, parts);
 }
 
 WorkspacePlan plan_workspace(const Layout& layout) {
