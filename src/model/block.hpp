@@ -13,22 +13,22 @@ using kernels::Vector;
 
 template <class T>
 Vector<T> vector_at(const Buffer& buffer, const Region& region, std::int64_t elements) {
-  return Vector<T>(reinterpret_cast<T*>(buffer.data + region.offset), elements);
+  return Vector<T>(buffer.at<T>(region.offset, elements), elements);
 }
 
 template <class T>
 Matrix<T> matrix_at(const Buffer& buffer, const Region& region, std::int64_t rows, std::int64_t cols) {
-  return Matrix<T>(reinterpret_cast<T*>(buffer.data + region.offset), rows, cols);
+  return Matrix<T>(buffer.at<T>(region.offset, rows * cols), rows, cols);
 }
 
 template <class T>
 Matrix<T> matrix_of(const Buffer& buffer, const Tensor& tensor) {
-  return Matrix<T>(buffer.as<T>() + tensor.offset, tensor.rows, tensor.cols);
+  return matrix_at<T>(buffer, {tensor.offset * sizeof(T)}, tensor.rows, tensor.cols);
 }
 
 template <class T>
 Vector<T> vector_of(const Buffer& buffer, const Tensor& tensor) {
-  return Vector<T>(buffer.as<T>() + tensor.offset, tensor.rows);
+  return vector_at<T>(buffer, {tensor.offset * sizeof(T)}, tensor.rows);
 }
 
 /// The tensors of one block: its weights (T = const E), or their gradients.
@@ -176,7 +176,8 @@ private:
   template <class T>
   [[nodiscard]] T* place(Part part) const {
     for (const auto& [regions, buffer] : sources_)
-      if (regions[part].bytes > 0) return reinterpret_cast<T*>(buffer.data + regions[part].offset);
+      if (regions[part].bytes > 0)
+        return vector_at<T>(buffer, regions[part], regions[part].bytes / sizeof(T)).data();
     return nullptr;
   }
   [[nodiscard]] Matrix<E> at(Part part) const {

@@ -13,12 +13,6 @@ namespace minitaw::model {
 
 namespace {
 
-/// Throws LogicError if `buffer` is smaller than a compute action needs.
-void require(const Buffer& buffer, std::size_t bytes, std::string_view what) {
-  if (buffer.data == nullptr || buffer.bytes < bytes)
-    throw LogicError(fmt::format("{} has {} bytes where {} are needed", what, buffer.bytes, bytes));
-}
-
 /// What `tensors`, in ascending order, leave of a buffer of `elements`; they may reach beyond both of its
 /// ends. Between tensors there is nothing where all sizes are multiples of `alignment`, as they are in models
 /// worth training.
@@ -41,18 +35,23 @@ std::vector<Range> padding_of(std::span<const Tensor> tensors, std::int64_t elem
 template <class T>
 void clear(const ExecutionSpace& exec, const Buffer& buffer, const std::vector<Range>& padding) {
   for (const Range& range : padding) {
-    const Vector<std::byte> bytes(buffer.data + range.begin * sizeof(T), range.count * sizeof(T));
-    Kokkos::deep_copy(exec, bytes, std::byte{0});
+    const std::size_t bytes = range.count * sizeof(T);
+    Kokkos::deep_copy(exec, Vector<std::byte>(buffer.at<std::byte>(range.begin * sizeof(T), bytes), bytes),
+                      std::byte{0});
   }
 }
 
-/// None of an empty buffer.
 template <class T>
 Vector<T> elements_of(const Buffer& buffer, std::int64_t begin, std::int64_t count) {
-  return buffer.data ? Vector<T>(buffer.as<T>() + begin, count) : Vector<T>();
+  return vector_at<T>(buffer, {begin * sizeof(T)}, count);
 }
 
 }  // namespace
+
+void Buffer::require(std::size_t needed) const {
+  if (data == nullptr || bytes < needed)
+    throw LogicError(fmt::format("a buffer has {} bytes where {} are needed", bytes, needed));
+}
 
 MicroBatch::MicroBatch(const Shape& shape)
     : vocab_(shape.vocab), tokens_(static_cast<std::size_t>(shape.tokens())),
@@ -76,7 +75,7 @@ Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer works
       embeddings_part_(embeddings_part.value_or(Range{0, layout_.embeddings.elements})),
       embeddings_tensors_(layout_.embeddings.tensors), plan_(plan_workspace(layout_)) {
   const Shape& shape = layout_.shape;
-  require(workspace_, plan_.bytes, "workspace");
+  workspace_.require(plan_.bytes);
   const auto [first, count] = embeddings_part_;
   if (first < 0 || count < 0 || first + count > layout_.embeddings.elements)
     throw LogicError(fmt::format("{} elements from {} of embeddings that have {}", count, first,
@@ -94,16 +93,6 @@ Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer works
     kernels::attention_prepare<E>(exec_, attention_sizes(shape), attention_);
   });
   kernels::rope_table(exec_, matrix_at<float>(workspace_, plan_.rope, shape.seq, shape.head_dim()));
-}
-
-std::size_t Model::bytes(std::int64_t elements) const {
-  return static_cast<std::size_t>(elements) * bytes_of(layout_.shape.dtype);
-}
-
-void Model::require_visit(int shard, Buffer x, Buffer saved, Buffer weights) const {
-  require(x, hidden_bytes(layout_.shape), "hidden state or its gradient");
-  require(saved, saved_[shard].bytes, "saved activations");
-  require(weights, bytes(layout_.shards[shard].elements), "weights of a shard");
 }
 
 template <class E>
@@ -126,7 +115,6 @@ Matrix<E> Model::hidden(Buffer x) const {
 }
 
 void Model::forward(int shard, Buffer x, Buffer saved, Buffer weights) {
-  require_visit(shard, x, saved, weights);
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     for (int i = 0; i <= last_block(shard); ++i) block<E>(shard, i, saved, {}, weights).forward(hidden<E>(x));
   });
@@ -135,7 +123,6 @@ void Model::forward(int shard, Buffer x, Buffer saved, Buffer weights) {
 template <class Use>
 void Model::for_gradients(int shard, Buffer gradient, Dtype type, bool accumulate, const Use& use) {
   const Shard& run = layout_.shards[shard];
-  require(gradient, static_cast<std::size_t>(run.elements) * bytes_of(type), "gradient of a shard");
   if (type != Dtype::fp32 && type != layout_.shape.dtype)
     throw LogicError("a gradient in bf16 of a model in fp32");
   with_element(layout_.shape.dtype, [&]<class E>(E) {
@@ -150,7 +137,6 @@ void Model::for_gradients(int shard, Buffer gradient, Dtype type, bool accumulat
 
 void Model::backward(int shard, Buffer x, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer saved,
                      Buffer weights) {
-  require_visit(shard, x, saved, weights);
   for_gradients(shard, gradient, gradient_type, accumulate, [&]<class E>(E, int i, const auto& into) {
     block<E>(shard, i, saved, {}, weights).backward(hidden<E>(x), into, accumulate);
   });
@@ -158,8 +144,6 @@ void Model::backward(int shard, Buffer x, Buffer gradient, Dtype gradient_type, 
 
 /// Each block writes the gradient at its input where the block before it deferred the one at its output.
 void Model::backward_input(int shard, Buffer x, Buffer saved, Buffer deferred, Buffer weights) {
-  require_visit(shard, x, saved, weights);
-  require(deferred, deferred_[shard].bytes, "deferred of a backward pass");
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     const auto block_of = [&](int i) { return block<E>(shard, i, saved, deferred, weights); };
     const int last = last_block(shard);
@@ -171,8 +155,6 @@ void Model::backward_input(int shard, Buffer x, Buffer saved, Buffer deferred, B
 
 void Model::backward_weight(int shard, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer saved,
                             Buffer deferred) {
-  require(saved, saved_[shard].bytes, "saved activations");
-  require(deferred, deferred_[shard].bytes, "deferred of a backward pass");
   for_gradients(shard, gradient, gradient_type, accumulate, [&]<class E>(E, int i, const auto& into) {
     block<E>(shard, i, saved, deferred, {}).backward_weight(into, accumulate);
   });
@@ -186,21 +168,11 @@ const Tensor& Model::embeddings_tensor(Role role) const {
   return tensor;
 }
 
-void Model::require_visit(const MicroBatch& batch, Buffer x, const Buffer* embeddings,
-                          const Buffer* embeddings_gradient) const {
-  const std::int64_t tokens = layout_.shape.tokens(), elements = embeddings_part_.count;
-  require(x, hidden_bytes(layout_.shape), "hidden state or its gradient");
-  if (embeddings) require(*embeddings, bytes(elements), "weights of the embeddings");
-  if (embeddings_gradient)
-    require(*embeddings_gradient, static_cast<std::size_t>(elements) * sizeof(float),
-            "gradient of the embeddings");
-  if (std::ssize(batch.inputs()) != tokens || batch.segments().empty())
-    throw LogicError(fmt::format("a micro-batch of {} tokens in {} segments where there must be {} tokens",
-                                 batch.inputs().size(), batch.segments().size(), tokens));
-}
-
 /// Asynchronous because the source is pinned.
-Vector<std::int32_t> Model::upload(const Region& region, MicroBatch::Tokens pinned) {
+Vector<std::int32_t> Model::upload(const Region& region, const MicroBatch& batch, MicroBatch::Tokens pinned) {
+  if (std::ssize(batch.inputs()) != layout_.shape.tokens() || batch.segments().empty())
+    throw LogicError(fmt::format("a micro-batch of {} tokens in {} segments where there must be {} tokens",
+                                 batch.inputs().size(), batch.segments().size(), layout_.shape.tokens()));
   using Pinned = Kokkos::View<const std::int32_t*, Kokkos::LayoutRight, PinnedSpace,
                               Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
   const auto target = vector_at<std::int32_t>(workspace_, region, static_cast<std::int64_t>(pinned.size()));
@@ -210,8 +182,7 @@ Vector<std::int32_t> Model::upload(const Region& region, MicroBatch::Tokens pinn
 
 void Model::embed(Buffer x, Buffer embeddings, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
-  require_visit(batch, x, &embeddings, nullptr);
-  const Vector<std::int32_t> tokens = upload(plan_.tokens, batch.inputs());
+  const Vector<std::int32_t> tokens = upload(plan_.tokens, batch, batch.inputs());
   with_element(shape.dtype, [&]<class E>(E) {
     kernels::embedding_forward(exec_, hidden<E>(x),
                                matrix_of<const E>(embeddings, embeddings_tensor(Role::embedding)), tokens);
@@ -221,8 +192,7 @@ void Model::embed(Buffer x, Buffer embeddings, const MicroBatch& batch) {
 /// Written: zeros first, because the rows of tokens that the micro-batch lacks are part of the gradient.
 void Model::embed_backward(Buffer embeddings_gradient, bool accumulate, Buffer x, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
-  require_visit(batch, x, nullptr, &embeddings_gradient);
-  const Vector<std::int32_t> index = upload(plan_.index, batch.index());
+  const Vector<std::int32_t> index = upload(plan_.index, batch, batch.index());
   const auto part = [&](MicroBatch::Tokens tokens) {
     return kernels::TokensIn(index.data() + (tokens.data() - batch.index().data()), tokens.size());
   };
@@ -240,8 +210,7 @@ void Model::embed_backward(Buffer embeddings_gradient, bool accumulate, Buffer x
 void Model::loss(Buffer x, Buffer embeddings_gradient, bool accumulate, double* loss, Buffer embeddings,
                  const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
-  require_visit(batch, x, &embeddings, &embeddings_gradient);
-  const Vector<std::int32_t> targets = upload(plan_.tokens, batch.targets());
+  const Vector<std::int32_t> targets = upload(plan_.tokens, batch, batch.targets());
   if (!accumulate) clear<float>(exec_, embeddings_gradient, embeddings_padding_);
   const Tensor& norm = embeddings_tensor(Role::norm);
   const Tensor& head = embeddings_tensor(Role::head);
@@ -252,7 +221,7 @@ void Model::loss(Buffer x, Buffer embeddings_gradient, bool accumulate, double* 
     for (std::int64_t begin = 0; begin < shape.tokens(); begin += slice) {
       const std::int64_t rows = std::min(slice, shape.tokens() - begin);
       const bool adds = accumulate || begin > 0;
-      const Matrix<E> part(x.as<E>() + begin * shape.hidden, rows, shape.hidden);
+      const auto part = matrix_at<E>(x, {begin * shape.hidden * sizeof(E)}, rows, shape.hidden);
       const kernels::TokensIn wanted(targets.data() + begin, rows);
       const auto normed = matrix_at<E>(workspace_, plan_.slice_normed, rows, shape.hidden);
       const auto slope = matrix_at<E>(workspace_, plan_.slice_gradient, rows, shape.hidden);
@@ -288,9 +257,9 @@ void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part
       const std::int64_t begin = std::max<std::int64_t>(tensor.offset, 0),
                          count = std::min(tensor.offset + tensor.size(), part.count) - begin;
       if (count > 0)
-        kernels::uniform<E>(exec, elements_of<E>(weights, begin, count),
-                            elements_of<float>(master, begin, count), begin - tensor.offset,
-                            initial_row(tensor, shape, seed));
+        kernels::uniform<E>(exec, weights.data ? elements_of<E>(weights, begin, count) : Vector<E>(),
+                            master.data ? elements_of<float>(master, begin, count) : Vector<float>(),
+                            begin - tensor.offset, initial_row(tensor, shape, seed));
     }
   });
   exec.fence("minitaw::model::draw");
@@ -298,10 +267,10 @@ void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part
 
 OptimiserState::OptimiserState(const Buffer& buffer, Dtype dtype, std::int64_t elements) {
   const std::size_t bytes = static_cast<std::size_t>(elements) * sizeof(float);
-  require(buffer, optimiser_bytes(dtype, elements), "optimiser state");
-  moment1 = {buffer.data, bytes};
-  moment2 = {buffer.data + bytes, bytes};
-  if (dtype != Dtype::fp32) master = {buffer.data + 2 * bytes, bytes};
+  const auto part = [&](int index) { return Buffer{buffer.at<std::byte>(index * bytes, bytes), bytes}; };
+  moment1 = part(0);
+  moment2 = part(1);
+  if (dtype != Dtype::fp32) master = part(2);
 }
 
 /// The tensors inside `range` of a flat buffer; padding stays zero. The state begins with the range, weights
@@ -319,8 +288,9 @@ void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::i
                          at = first - range.begin, place = first - origin;
       if (count <= 0) continue;
       const auto own = elements_of<E>(weights, place, count);
-      auto master = elements_of<float>(parts.master, at, count);
+      Vector<float> master;
       if constexpr (std::is_same_v<E, float>) master = own;
+      else master = elements_of<float>(parts.master, at, count);
       kernels::adamw<E>(exec_, own, master, elements_of<float>(parts.moment1, at, count),
                         elements_of<float>(parts.moment2, at, count),
                         elements_of<float>(gradient, place, count), tensor.is_gain() ? of_gains : adamw,

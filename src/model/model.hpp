@@ -25,6 +25,13 @@ struct Buffer {
   [[nodiscard]] T* as() const {
     return reinterpret_cast<T*>(data);
   }
+  /// Room for `count` elements from byte `begin` on. Throws LogicError if there is less.
+  template <class T>
+  [[nodiscard]] T* at(std::size_t begin, std::int64_t count) const {
+    require(begin + static_cast<std::size_t>(count) * sizeof(T));
+    return reinterpret_cast<T*>(data + begin);
+  }
+  void require(std::size_t needed) const;
 };
 
 /// What attention takes of a shape.
@@ -64,6 +71,7 @@ private:
 template <class E>
 class Block;
 
+using kernels::AdamW;
 using kernels::ExecutionSpace;
 
 /// Optimiser state of a shard or of a slice of the embeddings: first moment, second moment, and the fp32
@@ -71,7 +79,6 @@ using kernels::ExecutionSpace;
 /// first step, except that `master` holds the initial weights.
 struct OptimiserState {
   /// The state in one buffer of optimiser_bytes(dtype, elements). Throws LogicError if it is smaller.
-using kernels::AdamW;
   OptimiserState(const Buffer& buffer, Dtype dtype, std::int64_t elements);
 
   Buffer moment1, moment2, master;
@@ -156,13 +163,11 @@ private:
   void update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin, Buffer weights,
                     Buffer state, Buffer gradient, const AdamW& adamw, int step);
 
-  [[nodiscard]] std::size_t bytes(std::int64_t elements) const;
-  void require_visit(int shard, Buffer x, Buffer saved, Buffer weights) const;
   /// A tensor of the embeddings by its place in the rank's part of them.
   [[nodiscard]] const Tensor& embeddings_tensor(Role role) const;
-  void require_visit(const MicroBatch& batch, Buffer x, const Buffer* embeddings,
-                     const Buffer* embeddings_gradient) const;
-  kernels::Vector<std::int32_t> upload(const Region& region, MicroBatch::Tokens pinned);
+  /// `pinned` of the micro-batch; throws LogicError if it is of another shape or not filled yet.
+  kernels::Vector<std::int32_t> upload(const Region& region, const MicroBatch& batch,
+                                       MicroBatch::Tokens pinned);
 
   ExecutionSpace exec_;
   Layout layout_;

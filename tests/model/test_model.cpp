@@ -214,7 +214,8 @@ protected:
     batch_.fill(source, 0, 0);
   }
 
-  static Buffer less(Buffer buffer) { return {buffer.data, buffer.bytes - 1}; }
+  /// Too small for what the least of the actions does with it.
+  static Buffer less(Buffer buffer) { return {buffer.data, buffer.bytes / 4}; }
   [[nodiscard]] Model model(std::optional<Range> part = {}) const {
     return {{}, layout_, 1, all_.workspace, kernels::Attention::automatic, part};
   }
