@@ -20,40 +20,31 @@ KOKKOS_INLINE_FUNCTION constexpr int backward_floats(int tile, int pitch) {
   return tile * (6 * pitch + 2 * tile);
 }
 
-/// Queries and keys of a tile, and the level of scratch memory: fast memory (0), if need be with small tiles
-/// (backward from head_dim 128 on with the 40936 bytes that Kokkos 4.6 leaves a team on an NVIDIA device); if
-/// not even these fit, slow memory (1) with large ones. On a host all memory is alike and large tiles are
-/// faster.
-struct Tiling {
-  int tile, level;
-};
-Tiling tiling_for(ScratchFloats floats, int row_pitch) {
-  if constexpr (on_host) return {small_tiles_on_host ? 8 : 16, 1};
-  for (const int tile : {16, 8})
-    if (std::cmp_less(Scratch::shmem_size(floats(tile, row_pitch)), Policy::scratch_size_max(0)))
-      return {tile, 0};
-  return {16, 1};
-}
-
 /// How teams work on sequences of `seq` tokens: one of them for each tile of each of `heads`.
 struct Launch {
-  Tiling tiling;
-  int tiles;  ///< of a sequence
+  int tile = on_host && small_tiles_on_host ? 8 : 16;  ///< queries and keys of a tile
+  int level = 1;                                       ///< of scratch memory
+  int tiles;                                           ///< of a sequence
   Policy policy;
 
-  /// A device's team is a thread for each score; small tiles take more, for all the other loops.
-  Launch(const ExecutionSpace& exec, std::int64_t heads, const AttentionSizes& z, ScratchFloats floats)
-      : tiling(tiling_for(floats, pitch(z.head_dim))), tiles((z.seq + tiling.tile - 1) / tiling.tile),
-        policy(exec, static_cast<int>(tiles * heads),
-               on_host ? threads_on_host : (tiling.tile == 16 ? 256 : 128)) {
-    policy.set_scratch_size(tiling.level,
-                            Kokkos::PerTeam(Scratch::shmem_size(floats(tiling.tile, pitch(z.head_dim)))));
+  /// Fast memory (level 0), if need be with small tiles (backward from head_dim 128 on with the 40936 bytes
+  /// that Kokkos 4.6 leaves a team on an NVIDIA device); if not even these fit, slow memory with large ones.
+  /// On a host all memory is alike and large tiles are faster. A device's team is a thread for each score;
+  /// small tiles take more, for all the other loops.
+  Launch(const ExecutionSpace& exec, std::int64_t heads, const AttentionSizes& z, ScratchFloats floats) {
+    const auto bytes = [&](int side) { return Scratch::shmem_size(floats(side, pitch(z.head_dim))); };
+    for (const int side : {8, 16})
+      if (!on_host && std::cmp_less(bytes(side), Policy::scratch_size_max(0))) tile = side, level = 0;
+    tiles = (z.seq + tile - 1) / tile;
+    policy =
+        Policy(exec, static_cast<int>(tiles * heads), on_host ? threads_on_host : (tile == 16 ? 256 : 128));
+    policy.set_scratch_size(level, Kokkos::PerTeam(bytes(tile)));
   }
 
   /// Runs what kernel(tile), with a compile-time constant, makes.
   template <class Kernel>
   void run(const char* label, const Kernel& kernel) const {
-    if (tiling.tile == 16) Kokkos::parallel_for(label, policy, kernel(std::integral_constant<int, 16>()));
+    if (tile == 16) Kokkos::parallel_for(label, policy, kernel(std::integral_constant<int, 16>()));
     else Kokkos::parallel_for(label, policy, kernel(std::integral_constant<int, 8>()));
   }
 };
@@ -113,8 +104,6 @@ KOKKOS_INLINE_FUNCTION void store_tile(const Team& team, E* to, std::int64_t str
   });
 }
 
-KOKKOS_INLINE_FUNCTION int smaller(int a, int b) { return a < b ? a : b; }
-
 /// A team computes one tile of queries of one head: scores of a tile of keys at a time, online softmax.
 template <class E, int tile>
 struct Forward {
@@ -139,7 +128,7 @@ struct Forward {
     const Head at(z, head / z.heads, head % z.heads);
     const Scratch scratch(team.team_scratch(level), forward_floats(tile, pitch(z.head_dim)));
     const Work work(scratch.data(), z.head_dim);
-    const int nq = smaller(tile, z.seq - q);
+    const int nq = Kokkos::min(tile, z.seq - q);
     load_tile<tile>(team, work.query, qkv + at.query + q * at.stride, at.stride, nq, z.head_dim);
     together(team, tile * pitch(z.head_dim), [=](int i) { work.sum[i] = 0; });
     together(team, tile, [=](int r) {
@@ -151,12 +140,12 @@ struct Forward {
   }
 
   KOKKOS_FUNCTION void add_keys(const Team& team, const Work& work, const Head& at, int q, int k) const {
-    const int nk = smaller(tile, z.seq - k), width = z.head_dim;
+    const int nk = Kokkos::min(tile, z.seq - k), width = z.head_dim;
     load_tile<tile>(team, work.key, qkv + at.key + k * at.stride, at.stride, nk, width);
     load_tile<tile>(team, work.value, qkv + at.value + k * at.stride, at.stride, nk, width);
     scores_of<tile>(team, work.score, work.query, work.key, width,
                     1.0F / Kokkos::sqrt(static_cast<float>(width)));
-    together(team, tile, [=](int r) { soften(work, r, smaller(nk, q + r - k + 1)); });
+    together(team, tile, [=](int r) { soften(work, r, Kokkos::min(nk, q + r - k + 1)); });
     together(team, tile * pitch(width), [=](int i) { work.sum[i] *= work.shrink[i / pitch(width)]; });
     add_product<tile>(team, work.sum, work.score, false, work.value, width);
   }
@@ -224,12 +213,12 @@ struct Inputs {
   int tiles, level;
 
   KOKKOS_FUNCTION void load_queries(const Team& team, const Work<tile>& work, const Head& at, int q) const {
-    const int count = smaller(tile, z.seq - q);
+    const int count = Kokkos::min(tile, z.seq - q);
     load_tile<tile>(team, work.query, qkv + at.query + q * at.stride, at.stride, count, z.head_dim);
     load_tile<tile>(team, work.slope, dy + at.output + q * at.y_stride, at.y_stride, count, z.head_dim);
   }
   KOKKOS_FUNCTION void load_keys(const Team& team, const Work<tile>& work, const Head& at, int k) const {
-    const int count = smaller(tile, z.seq - k);
+    const int count = Kokkos::min(tile, z.seq - k);
     load_tile<tile>(team, work.key, qkv + at.key + k * at.stride, at.stride, count, z.head_dim);
     load_tile<tile>(team, work.value, qkv + at.value + k * at.stride, at.stride, count, z.head_dim);
   }
@@ -263,7 +252,7 @@ struct QueryGradient {
     const Head at(z, head / z.heads, head % z.heads);
     const Scratch scratch(team.team_scratch(in.level), backward_floats(tile, pitch(z.head_dim)));
     const Work<tile> work(scratch.data(), z.head_dim);
-    const int nq = smaller(tile, z.seq - q);
+    const int nq = Kokkos::min(tile, z.seq - q);
     in.load_queries(team, work, at, q);
     together(team, tile * pitch(z.head_dim), [=](int i) { work.one[i] = 0; });
     for (int k = 0; k < q + nq; k += tile) {
@@ -284,7 +273,7 @@ struct KeyValueGradient {
     const AttentionSizes& z = in.z;
     const int kv_heads = z.batch * z.kv_heads, kv_head = team.league_rank() % kv_heads;
     const int k = team.league_rank() / kv_heads * tile;  // longest first
-    const int first = kv_head % z.kv_heads * z.group(), nk = smaller(tile, z.seq - k);
+    const int first = kv_head % z.kv_heads * z.group(), nk = Kokkos::min(tile, z.seq - k);
     const Scratch scratch(team.team_scratch(in.level), backward_floats(tile, pitch(z.head_dim)));
     const Work<tile> work(scratch.data(), z.head_dim);
     const Head keys(z, kv_head / z.kv_heads, first);
@@ -312,7 +301,7 @@ void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> ls
                        const AttentionSizes& sizes) {
   const Launch launch(exec, std::int64_t{sizes.batch} * sizes.heads, sizes, forward_floats);
   launch.run("minitaw::attention_forward", [&](auto tile) {
-    return Forward<E, tile>{y.data(), lse.data(), qkv.data(), sizes, launch.tiles, launch.tiling.level};
+    return Forward<E, tile>{y.data(), lse.data(), qkv.data(), sizes, launch.tiles, launch.level};
   });
 }
 
@@ -327,8 +316,8 @@ void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float
   const Launch queries(exec, heads, sizes, backward_floats);
   const Launch keys(exec, std::int64_t{sizes.batch} * sizes.kv_heads, sizes, backward_floats);
   const auto inputs = [&](auto tile) {
-    return Inputs<E, tile>{dy.data(), qkv.data(),    lse.data(),          delta.data(),
-                           sizes,     queries.tiles, queries.tiling.level};
+    return Inputs<E, tile>{dy.data(), qkv.data(),    lse.data(),   delta.data(),
+                           sizes,     queries.tiles, queries.level};
   };
   queries.run("minitaw::attention_backward_query",
               [&](auto tile) { return QueryGradient<E, tile>{dqkv.data(), inputs(tile)}; });
