@@ -73,15 +73,7 @@ public:
 
   /// x [T, H] becomes the output.
   void forward(Matrix<E> x) const {
-    const Matrix<E> saved_middle = shape_.recompute == Recompute::none ? at(middle) : Matrix<E>();
-    kernels::rmsnorm_forward(exec_, normed1(), floats(rstd1), at(input), x, weights_.norm1);
-    kernels::linear_forward(exec_, at(qkv), normed1(), weights_.wqkv);
-    kernels::rope(exec_, at(qkv), rope_, turned_heads(), 1);
-    kernels::attention_forward(exec_, at(attention), floats(lse), at(qkv), attention_sizes(shape_),
-                               attention_);
-    kernels::linear_forward(exec_, x, at(attention), weights_.wo, 1);
-    kernels::rmsnorm_forward(exec_, at(normed), floats(rstd2), saved_middle, x, weights_.norm2);
-    kernels::linear_forward(exec_, at(ffn), at(normed), weights_.w13);
+    up_to_gate(x, at(input), x, shape_.recompute == Recompute::none ? at(middle) : Matrix<E>(), true);
     kernels::swiglu_forward(exec_, at(product), at(ffn));
     kernels::linear_forward(exec_, x, at(product), weights_.w2, 1);
   }
@@ -121,18 +113,25 @@ public:
 private:
   [[nodiscard]] int turned_heads() const { return shape_.heads + shape_.kv_heads; }
 
-  /// Computes again what the forward pass did not keep.
-  void rebuild() const {
-    if (shape_.recompute == Recompute::none) return;
-    kernels::rmsnorm_forward(exec_, normed1(), floats(rstd1), at(middle), at(input), weights_.norm1);
+  /// The forward pass up to the gate and up projections: the block's input x and its copy, to which `stream`,
+  /// one of both, attention is added, and the copy of that.
+  void up_to_gate(Matrix<E> x, Matrix<E> copy, Matrix<E> stream, Matrix<E> copy_of_stream,
+                  bool attends) const {
+    kernels::rmsnorm_forward(exec_, normed1(), floats(rstd1), copy, x, weights_.norm1);
     kernels::linear_forward(exec_, at(qkv), normed1(), weights_.wqkv);
     kernels::rope(exec_, at(qkv), rope_, turned_heads(), 1);
-    if (shape_.recompute == Recompute::block)
+    if (attends)
       kernels::attention_forward(exec_, at(attention), floats(lse), at(qkv), attention_sizes(shape_),
                                  attention_);
-    kernels::linear_forward(exec_, at(middle), at(attention), weights_.wo, 1);
-    kernels::rmsnorm_forward(exec_, at(normed), floats(rstd2), {}, at(middle), weights_.norm2);
+    kernels::linear_forward(exec_, stream, at(attention), weights_.wo, 1);
+    kernels::rmsnorm_forward(exec_, at(normed), floats(rstd2), copy_of_stream, stream, weights_.norm2);
     kernels::linear_forward(exec_, at(ffn), at(normed), weights_.w13);
+  }
+
+  /// Computes again what the forward pass did not keep.
+  void rebuild() const {
+    if (shape_.recompute != Recompute::none)
+      up_to_gate(at(input), at(middle), at(middle), {}, shape_.recompute == Recompute::block);
   }
 
   // The parts of the backward pass. Between the first two and the last two there is the gradient at `middle`.
