@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <unordered_map>
@@ -154,13 +155,22 @@ void* plain(const void* pointer, std::int64_t elements = 0) {
 
 }  // namespace
 
+/// The handle, and what prepare() has built.
 struct CudnnAttention::Library {
-  Handle handle;
-};
+  struct Plans {
+    std::shared_ptr<Graph> forward, backward;
+    std::size_t workspace;
+  };
 
-struct CudnnAttention::Plans {
-  std::shared_ptr<Graph> forward, backward;
-  std::size_t workspace = 0;
+  [[nodiscard]] const Plans& plans_of(const AttentionSizes& sizes) const {
+    const auto at = plans.find(sizes);
+    if (at == plans.end())
+      throw LogicError("cuDNN has no plans for " + text(sizes) + ": attention_prepare comes first");
+    return at->second;
+  }
+
+  Handle handle;
+  std::map<AttentionSizes, Plans> plans;
 };
 
 CudnnAttention::CudnnAttention(cudaStream_t stream) : library_(std::make_unique<Library>()) {
@@ -169,24 +179,14 @@ CudnnAttention::CudnnAttention(cudaStream_t stream) : library_(std::make_unique<
 CudnnAttention::~CudnnAttention() = default;
 
 std::size_t CudnnAttention::prepare(const AttentionSizes& shape) {
-  std::unique_ptr<Plans>& plans = plans_[shape];
-  if (!plans) {
-    auto made = std::make_unique<Plans>();
-    made->forward = forward_graph(shape);
-    made->backward = backward_graph(shape);
-    made->workspace = static_cast<std::size_t>(
-        std::max(build(*made->forward, library_->handle, "the forward pass of " + text(shape)),
-                 build(*made->backward, library_->handle, "the backward pass of " + text(shape))));
-    plans = std::move(made);
+  if (!library_->plans.contains(shape)) {
+    const std::shared_ptr<Graph> forward = forward_graph(shape), backward = backward_graph(shape);
+    const std::int64_t bytes =
+        std::max(build(*forward, library_->handle, "the forward pass of " + text(shape)),
+                 build(*backward, library_->handle, "the backward pass of " + text(shape)));
+    library_->plans[shape] = {forward, backward, static_cast<std::size_t>(bytes)};
   }
-  return plans->workspace;
-}
-
-const CudnnAttention::Plans& CudnnAttention::plans_of(const AttentionSizes& shape) const {
-  const auto at = plans_.find(shape);
-  if (at == plans_.end() || !at->second)
-    throw LogicError("cuDNN has no plans for " + text(shape) + ": attention_prepare comes first");
-  return *at->second;
+  return library_->plans_of(shape).workspace;
 }
 
 void CudnnAttention::forward(const AttentionSizes& shape, void* y, float* lse, const void* qkv,
@@ -197,7 +197,7 @@ void CudnnAttention::forward(const AttentionSizes& shape, void* y, float* lse, c
                                                      {value, plain(qkv, at.value)},
                                                      {output, y},
                                                      {statistics, lse}};
-  check(plans_of(shape).forward->execute(library_->handle, tensors, workspace),
+  check(library_->plans_of(shape).forward->execute(library_->handle, tensors, workspace),
         "the forward pass of " + text(shape));
 }
 
@@ -208,7 +208,7 @@ void CudnnAttention::backward(const AttentionSizes& shape, void* dqkv, const voi
       {query, plain(qkv)}, {key, plain(qkv, at.key)},   {value, plain(qkv, at.value)},
       {output, plain(y)},  {doutput, plain(dy)},        {statistics, plain(lse)},
       {dquery, dqkv},      {dkey, plain(dqkv, at.key)}, {dvalue, plain(dqkv, at.value)}};
-  check(plans_of(shape).backward->execute(library_->handle, tensors, workspace),
+  check(library_->plans_of(shape).backward->execute(library_->handle, tensors, workspace),
         "the backward pass of " + text(shape));
 }
 

@@ -104,11 +104,7 @@ public:
 
 private:
   struct Library;
-  struct Plans;
-  [[nodiscard]] const Plans& plans_of(const AttentionSizes& shape) const;
-
   std::unique_ptr<Library> library_;
-  std::map<AttentionSizes, std::unique_ptr<Plans>> plans_;
 };
 
 /// "9.19.0"

@@ -62,7 +62,28 @@ void describe(cublasLtMatmulPreference_t preference, const ProductKey& key) {
 /// A product ready to be enqueued. The library offers several algorithms for it, the one that it takes for
 /// fastest first.
 struct CublasLt::Plan {
-  Plan(cublasLtHandle_t of_queue, const ProductKey& key);
+  /// The transpose of c is op(b)^T op(a)^T: a and b change places, and column-major eyes see them transposed
+  /// already.
+  Plan(cublasLtHandle_t of_queue, const ProductKey& key) : handle(of_queue) {
+    describe(&operation, key.transposed_b, key.transposed_a);
+    describe(&first, key.element, key.transposed_b ? key.n : key.k, key.transposed_b ? key.k : key.n);
+    describe(&second, key.element, key.transposed_a ? key.k : key.m, key.transposed_a ? key.m : key.k);
+    describe(&result, key.result, key.m, key.n);
+    cublasLtMatmulPreferenceOpaque_t preference{};
+    describe(&preference, key);
+
+    std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
+    int count = 0;
+    const cublasStatus_t status =
+        cublasLtMatmulAlgoGetHeuristic(handle, &operation, &first, &second, &result, &result, &preference,
+                                       static_cast<int>(found.size()), found.data(), &count);
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
+    check(status, "choosing an algorithm for " + text(key));
+    for (int i = 0; i < count; ++i)
+      if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= cublas_workspace_bytes)
+        offered.push_back({found[i].algo});
+    if (!offered.empty()) algorithm = offered.front();
+  }
 
   [[nodiscard]] cublasStatus_t enqueue(cudaStream_t stream, void* workspace, const Product& product) {
     const float alpha = 1;
@@ -70,9 +91,39 @@ struct CublasLt::Plan {
                           product.c, &result, product.c, &result, &algorithm.value, workspace,
                           cublas_workspace_bytes, stream);
   }
-  /// Milliseconds, or nothing if the library cannot run it.
-  [[nodiscard]] std::optional<float> time(cudaStream_t stream, void* workspace, const Product& product);
-  void choose(cudaStream_t stream, void* workspace, const Product& product);
+  /// Milliseconds, or nothing if the library cannot run it. The first call of an algorithm may load its code.
+  std::optional<float> time(cudaStream_t stream, void* workspace, const Product& product) {
+    constexpr int calls = 3;
+    if (enqueue(stream, workspace, product) != CUBLAS_STATUS_SUCCESS) return {};
+    cudaEvent_t begin = nullptr, end = nullptr;
+    detail::cuda::check(cudaEventCreate(&begin), "making an event");
+    detail::cuda::check(cudaEventCreate(&end), "making an event");
+    detail::cuda::check(cudaEventRecord(begin, stream), "recording an event");
+    for (int call = 0; call < calls; ++call) check(enqueue(stream, workspace, product), "timing a product");
+    detail::cuda::check(cudaEventRecord(end, stream), "recording an event");
+    detail::cuda::check(cudaEventSynchronize(end), "timing a product");
+    float milliseconds = 0;
+    detail::cuda::check(cudaEventElapsedTime(&milliseconds, begin, end), "timing a product");
+    (void)cudaEventDestroy(begin);
+    (void)cudaEventDestroy(end);
+    return milliseconds / calls;
+  }
+
+  void choose(cudaStream_t stream, void* workspace, const Product& product) {
+    constexpr float noise = 0.99F;  // what is not faster by more than 1 % is not faster
+    std::size_t fastest = 0;
+    float of_first = 0, best = 0;
+    for (std::size_t i = 0; i < offered.size(); ++i) {
+      algorithm = offered[i];
+      const std::optional<float> measured = time(stream, workspace, product);
+      if (!measured) continue;
+      if (best == 0) of_first = best = *measured, fastest = i;
+      else if (*measured < noise * best) best = *measured, fastest = i;
+    }
+    algorithm = offered[fastest];
+    choice = fmt::format("algorithm {} of {}, {:.1f} % faster than the first", fastest + 1, offered.size(),
+                         best > 0 ? 100 * (of_first / best - 1) : 0);
+  }
 
   /// A type with a name: nvcc 13 does not survive a vector of the library's, which has none.
   struct Algorithm {
@@ -85,63 +136,6 @@ struct CublasLt::Plan {
   Algorithm algorithm{};
   std::string choice;
 };
-
-/// The transpose of c is op(b)^T op(a)^T: a and b change places, and column-major eyes see them transposed
-/// already.
-CublasLt::Plan::Plan(cublasLtHandle_t of_queue, const ProductKey& key) : handle(of_queue) {
-  describe(&operation, key.transposed_b, key.transposed_a);
-  describe(&first, key.element, key.transposed_b ? key.n : key.k, key.transposed_b ? key.k : key.n);
-  describe(&second, key.element, key.transposed_a ? key.k : key.m, key.transposed_a ? key.m : key.k);
-  describe(&result, key.result, key.m, key.n);
-  cublasLtMatmulPreferenceOpaque_t preference{};
-  describe(&preference, key);
-
-  std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
-  int count = 0;
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(handle, &operation, &first, &second, &result, &result, &preference,
-                                     static_cast<int>(found.size()), found.data(), &count);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
-  check(status, "choosing an algorithm for " + text(key));
-  for (int i = 0; i < count; ++i)
-    if (found[i].state == CUBLAS_STATUS_SUCCESS && found[i].workspaceSize <= cublas_workspace_bytes)
-      offered.push_back({found[i].algo});
-  if (!offered.empty()) algorithm = offered.front();
-}
-
-/// The first call of an algorithm may load its code.
-std::optional<float> CublasLt::Plan::time(cudaStream_t stream, void* workspace, const Product& product) {
-  constexpr int calls = 3;
-  if (enqueue(stream, workspace, product) != CUBLAS_STATUS_SUCCESS) return {};
-  cudaEvent_t begin = nullptr, end = nullptr;
-  detail::cuda::check(cudaEventCreate(&begin), "making an event");
-  detail::cuda::check(cudaEventCreate(&end), "making an event");
-  detail::cuda::check(cudaEventRecord(begin, stream), "recording an event");
-  for (int call = 0; call < calls; ++call) check(enqueue(stream, workspace, product), "timing a product");
-  detail::cuda::check(cudaEventRecord(end, stream), "recording an event");
-  detail::cuda::check(cudaEventSynchronize(end), "timing a product");
-  float milliseconds = 0;
-  detail::cuda::check(cudaEventElapsedTime(&milliseconds, begin, end), "timing a product");
-  (void)cudaEventDestroy(begin);
-  (void)cudaEventDestroy(end);
-  return milliseconds / calls;
-}
-
-void CublasLt::Plan::choose(cudaStream_t stream, void* workspace, const Product& product) {
-  constexpr float noise = 0.99F;  // what is not faster by more than 1 % is not faster
-  std::size_t fastest = 0;
-  float of_first = 0, best = 0;
-  for (std::size_t i = 0; i < offered.size(); ++i) {
-    algorithm = offered[i];
-    const std::optional<float> measured = time(stream, workspace, product);
-    if (!measured) continue;
-    if (best == 0) of_first = best = *measured, fastest = i;
-    else if (*measured < noise * best) best = *measured, fastest = i;
-  }
-  algorithm = offered[fastest];
-  choice = fmt::format("algorithm {} of {}, {:.1f} % faster than the first", fastest + 1, offered.size(),
-                       best > 0 ? 100 * (of_first / best - 1) : 0);
-}
 
 CublasLt::CublasLt() { check(cublasLtCreate(&handle_), "starting the library"); }
 
