@@ -14,24 +14,6 @@ using namespace detail;
 #ifdef MINITAW_HOST_KERNELS
 // The version for one thread of a host: short loops that compilers turn into vector code.
 
-float largest_of(const float* row, int count, float least) {
-  constexpr int lanes = 16;
-  float best[lanes];
-  for (float& value : best) value = least;
-  int i = 0;
-  for (; i + lanes <= count; i += lanes)
-    for (int lane = 0; lane < lanes; ++lane)
-      best[lane] = row[i + lane] > best[lane] ? row[i + lane] : best[lane];
-  for (; i < count; ++i) best[0] = row[i] > best[0] ? row[i] : best[0];
-  for (const float value : best) least = value > least ? value : least;
-  return least;
-}
-
-/// In double: a vocabulary of 10^5 small terms would lose half the digits of a float.
-double exact_sum_of(const RowTeam& team, const float* x, int count) {
-  return row_sum<double>(team, count, [=](int i) { return static_cast<double>(x[i]); });
-}
-
 /// Float exponentials take the place of the logits, so that each is computed once. bf16 would lose their
 /// digits: they are computed again, as floats of a block at a time.
 template <class E>
@@ -57,14 +39,18 @@ struct Row {
     }
   }
   [[nodiscard]] float largest(float least) const {
-    blocks([&](const float* values, int size, E*) { least = largest_of(values, size, least); });
+    blocks([&](const float* values, int size, E*) {
+      least = lane_reduce(
+          size, least, [=](int i) { return values[i]; }, [](float a, float b) { return b > a ? b : a; });
+    });
     return least;
   }
+  /// Their sum, in double: a vocabulary of 10^5 small terms would lose half the digits of a float.
   [[nodiscard]] double exponentials(const RowTeam& team, float largest) const {
     double sum = 0;
     blocks([&](float* values, int size, E*) {
       row_for(team, size, [=](int i) { values[i] = host_exponential(values[i] - largest); });
-      sum += exact_sum_of(team, values, size);
+      sum += row_sum<double>(team, size, [=](int i) { return static_cast<double>(values[i]); });
     });
     return sum;
   }

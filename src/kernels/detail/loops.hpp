@@ -19,18 +19,21 @@
 
 namespace minitaw::kernels::detail {
 
-/// The same as to_bf16 for device code, which may not call constexpr functions of the host. Inline assembly
-/// where the device rounds in one instruction, because the header with its name is the vendor's.
-KOKKOS_INLINE_FUNCTION std::uint16_t bf16_bits(float value) {
+/// Two bf16 in one word, the first in the low half: the same as to_bf16 for device code, which may not call
+/// constexpr functions of the host. Inline assembly where the device rounds in one instruction, because the
+/// header with its name is the vendor's.
+KOKKOS_INLINE_FUNCTION std::uint32_t bf16_pair(float first, float second) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  std::uint16_t bits;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-  return bits;
+  std::uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+  return pair;
 #else
-  const auto bits = Kokkos::bit_cast<std::uint32_t>(value);
-  const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-  const std::uint32_t quiet = (bits >> 16) | 0x40U;
-  return static_cast<std::uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? quiet : rounded);
+  const auto rounded = [](float value) {
+    const auto bits = Kokkos::bit_cast<std::uint32_t>(value);
+    const std::uint32_t quiet = (bits >> 16) | 0x40U;
+    return (bits & 0x7fffffffU) > 0x7f800000U ? quiet : (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  };
+  return rounded(first) | rounded(second) << 16;
 #endif
 }
 
@@ -42,7 +45,7 @@ KOKKOS_INLINE_FUNCTION float load(Bf16 value) {
 
 template <class E>
 KOKKOS_INLINE_FUNCTION E store(float value) {
-  if constexpr (std::is_same_v<E, Bf16>) return Bf16{bf16_bits(value)};
+  if constexpr (std::is_same_v<E, Bf16>) return Bf16{static_cast<std::uint16_t>(bf16_pair(value, 0))};
   else return static_cast<E>(value);
 }
 
@@ -82,17 +85,6 @@ struct Floats {
   KOKKOS_INLINE_FUNCTION float& operator[](int i) { return value[i]; }
   KOKKOS_INLINE_FUNCTION const float& operator[](int i) const { return value[i]; }
 };
-
-/// Two bf16 in one word, the first in the low half.
-KOKKOS_INLINE_FUNCTION std::uint32_t bf16_pair(float first, float second) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  std::uint32_t pair;
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-  return pair;
-#else
-  return bf16_bits(first) | std::uint32_t{bf16_bits(second)} << 16;
-#endif
-}
 
 /// n neighbouring elements as they are in memory, moved as one access; aligned to their size, at most 16
 /// bytes. A single element is moved as such.
@@ -247,19 +239,27 @@ KOKKOS_INLINE_FUNCTION void row_for(const Team& team, int count, const Body& bod
   }
 }
 
-/// Sum of term(i) for i in [0, count) on one thread: independent sums keep the vector units busy and the
-/// rounding error small. Their order depends on count alone.
-template <class Sum, class Term>
-KOKKOS_INLINE_FUNCTION Sum lane_sum(int count, const Term& term) {
+/// start joined with term(i) for i in [0, count) on one thread, by join(a, b), of which `start` is the
+/// neutral element or a lower bound: independent parts keep the vector units busy and the rounding error of
+/// sums small. Their order depends on count alone.
+template <class T, class Term, class Join>
+KOKKOS_INLINE_FUNCTION T lane_reduce(int count, T start, const Term& term, const Join& join) {
   constexpr int lanes = 16;
-  Sum sums[lanes] = {};
+  T parts[lanes];
+  for (T& part : parts) part = start;
   int i = 0;
   for (; i + lanes <= count; i += lanes)
-    for (int lane = 0; lane < lanes; ++lane) sums[lane] += term(i + lane);
-  for (int lane = 0; i + lane < count; ++lane) sums[lane] += term(i + lane);
+    for (int lane = 0; lane < lanes; ++lane) parts[lane] = join(parts[lane], term(i + lane));
+  for (int lane = 0; i + lane < count; ++lane) parts[lane] = join(parts[lane], term(i + lane));
   for (int width = lanes / 2; width > 0; width /= 2)
-    for (int lane = 0; lane < width; ++lane) sums[lane] += sums[lane + width];
-  return sums[0];
+    for (int lane = 0; lane < width; ++lane) parts[lane] = join(parts[lane], parts[lane + width]);
+  return parts[0];
+}
+
+/// Sum of term(i) for i in [0, count) on one thread.
+template <class Sum, class Term>
+KOKKOS_INLINE_FUNCTION Sum lane_sum(int count, const Term& term) {
+  return lane_reduce(count, Sum{0}, term, [](Sum a, Sum b) { return a + b; });
 }
 
 /// The same known to the whole team; the order depends on count and the size of the team alone.
