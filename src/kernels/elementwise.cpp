@@ -43,18 +43,16 @@ struct Update {
     const Floats<n> g = load_pack<n>(gradient + i, 0);
     Floats<n> w = load_pack<n>(master + i, 0), m1 = load_pack<n>(moment1 + i, 0),
               m2 = load_pack<n>(moment2 + i, 0);
-    for (int j = 0; j < n; ++j) one(w[j], m1[j], m2[j], g[j]);
+    for (int j = 0; j < n; ++j) {
+      m1[j] = settings.beta1 * m1[j] + (1.0F - settings.beta1) * g[j];
+      m2[j] = settings.beta2 * m2[j] + (1.0F - settings.beta2) * g[j] * g[j];
+      const float direction = m1[j] * correction1 / (Kokkos::sqrt(m2[j] * correction2) + settings.epsilon);
+      w[j] -= settings.learning_rate * (direction + settings.decay * w[j]);
+    }
     store_pack<n>(moment1 + i, 0, m1);
     store_pack<n>(moment2 + i, 0, m2);
     store_pack<n>(master + i, 0, w);
     if constexpr (rounded) store_pack<n>(weights + i, 0, w);
-  }
-
-  KOKKOS_FUNCTION void one(float& w, float& m1, float& m2, float g) const {
-    m1 = settings.beta1 * m1 + (1.0F - settings.beta1) * g;
-    m2 = settings.beta2 * m2 + (1.0F - settings.beta2) * g * g;
-    const float direction = m1 * correction1 / (Kokkos::sqrt(m2 * correction2) + settings.epsilon);
-    w -= settings.learning_rate * (direction + settings.decay * w);
   }
 };
 

@@ -38,7 +38,7 @@ struct Backward {
     if (n == 1 && alone(team)) {  // row by row: the sums stay in the nearest cache
       for (int at = begin; at < end; ++at) {
         const E* const slope = slopes + std::int64_t{positions[at]} * stride;
-        row_for(team, stride / n, [=](int i) { add_pack(sums, i, slope); });
+        row_for(team, stride, [=](int i) { sums[i] += load(slope[i]); });
       }
     } else {  // column by column: each sum stays in a register
       row_for(team, stride / n, [=](int i) {
@@ -50,13 +50,6 @@ struct Backward {
         store_pack<n>(sums, i, sum);
       });
     }
-  }
-
-  KOKKOS_FUNCTION static void add_pack(float* sums, int i, const E* slope) {
-    Floats<n> sum = load_pack<n>(sums, i);
-    const Floats<n> more = load_pack<n>(slope, i);
-    for (int j = 0; j < n; ++j) sum[j] += more[j];
-    store_pack<n>(sums, i, sum);
   }
 };
 

@@ -1,31 +1,6 @@
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
 
-#ifdef MINITAW_HOST_KERNELS
-/// BLAS by its Fortran name, which every BLAS has.
-extern "C" void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
-                       const float* alpha, const float* a, const int* lda, const float* b, const int* ldb,
-                       const float* beta, float* c, const int* ldc);
-
-namespace minitaw::kernels::detail::host {
-namespace {
-
-/// BLAS runs on Kokkos's own OpenMP threads, one call at a time, so the order of `exec` is the order of the
-/// calls. Column-major BLAS sees the transposes of row-major matrices, so a and b change places.
-void matmul(const ExecutionSpace&, Matrix<float> c, Matrix<const float> a, Op op_a, Matrix<const float> b,
-            Op op_b, float beta) {
-  const auto extent = [](const auto& view, int dim) { return static_cast<int>(view.extent(dim)); };
-  const int m = extent(c, 0), n = extent(c, 1), k = extent(a, op_a == Op::plain ? 1 : 0);
-  const int row_a = extent(a, 1), row_b = extent(b, 1);
-  const char letter_a = op_a == Op::plain ? 'N' : 'T', letter_b = op_b == Op::plain ? 'N' : 'T';
-  const float alpha = 1;
-  sgemm_(&letter_b, &letter_a, &n, &m, &k, &alpha, b.data(), &row_b, a.data(), &row_a, &beta, c.data(), &n);
-}
-
-}  // namespace
-}  // namespace minitaw::kernels::detail::host
-#endif
-
 // The portable version: a team computes one tile of c from tiles of a and b in scratch memory; each of its
 // threads keeps a few elements of c in registers. One order of sums, whatever the team.
 namespace minitaw::kernels::detail::portable {
@@ -179,12 +154,33 @@ template decltype(matmul<Bf16, Bf16>) matmul<Bf16, Bf16>;
 
 namespace minitaw::kernels {
 
+#ifdef MINITAW_HOST_KERNELS
+/// BLAS by its Fortran name, which every BLAS has.
+extern "C" void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
+                       const float* alpha, const float* a, const int* lda, const float* b, const int* ldb,
+                       const float* beta, float* c, const int* ldc);
+
+namespace {
+
+/// BLAS runs on Kokkos's own OpenMP threads, one call at a time, so the order of `exec` is the order of the
+/// calls. Column-major BLAS sees the transposes of row-major matrices, so a and b change places.
+void blas(Matrix<float> c, Matrix<const float> a, Op op_a, Matrix<const float> b, Op op_b, float beta) {
+  const auto extent = [](const auto& view, int dim) { return static_cast<int>(view.extent(dim)); };
+  const int m = extent(c, 0), n = extent(c, 1), k = extent(a, op_a == Op::plain ? 1 : 0);
+  const int row_a = extent(a, 1), row_b = extent(b, 1);
+  const char letter_a = op_a == Op::plain ? 'N' : 'T', letter_b = op_b == Op::plain ? 'N' : 'T';
+  const float alpha = 1;
+  sgemm_(&letter_b, &letter_a, &n, &m, &k, &alpha, b.data(), &row_b, a.data(), &row_a, &beta, c.data(), &n);
+}
+
+}  // namespace
+#endif
+
 template <class C, class E>
 void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
             float beta) {
 #ifdef MINITAW_HOST_KERNELS
-  if constexpr (std::is_same_v<C, float> && std::is_same_v<E, float>)
-    return detail::host::matmul(exec, c, a, op_a, b, op_b, beta);
+  if constexpr (std::is_same_v<C, float> && std::is_same_v<E, float>) return blas(c, a, op_a, b, op_b, beta);
 #endif
 #ifdef MINITAW_HAVE_CUBLASLT
   if (detail::cuda::matmul<C, E>(exec, c, a, op_a, b, op_b, beta)) return;

@@ -10,16 +10,13 @@ using namespace detail;
 
 struct Table {
   float* table;
-  int head_dim;
+  int pairs;  ///< of a position
 
-  KOKKOS_FUNCTION void operator()(const RowTeam& team) const {
-    const int position = team.league_rank(), pairs = head_dim / 2;
-    float* const out = table + std::int64_t{position} * head_dim;
-    row_for(team, pairs, [=](int i) {
-      const double angle = position * Kokkos::pow(10000.0, -static_cast<double>(i) / pairs);
-      out[2 * i] = static_cast<float>(Kokkos::cos(angle));
-      out[2 * i + 1] = static_cast<float>(Kokkos::sin(angle));
-    });
+  KOKKOS_FUNCTION void operator()(std::int64_t at) const {
+    const double angle =
+        static_cast<double>(at / pairs) * Kokkos::pow(10000.0, -static_cast<double>(at % pairs) / pairs);
+    table[2 * at] = static_cast<float>(Kokkos::cos(angle));
+    table[2 * at + 1] = static_cast<float>(Kokkos::sin(angle));
   }
 };
 
@@ -72,9 +69,9 @@ struct Turn {
 }  // namespace
 
 void rope_table(const ExecutionSpace& exec, Matrix<float> table) {
-  const int head_dim = static_cast<int>(table.extent(1));
-  Kokkos::parallel_for("minitaw::rope_table", row_policy(exec, table.extent(0), head_dim / 2),
-                       Table{table.data(), head_dim});
+  const int pairs = static_cast<int>(table.extent(1)) / 2;
+  Kokkos::parallel_for("minitaw::rope_table", FlatPolicy(exec, 0, table.extent(0) * pairs),
+                       Table{table.data(), pairs});
 }
 
 template <class E>
