@@ -152,7 +152,9 @@ Parts parts_of(const deck::Case& c) {
   const model::Layout layout = model::make_layout(baseline.shape, schedule::cut_of(program));
   const std::uint64_t arena = schedule::memory(program, layout).front().total();
   if (!kernels::on_host) return {arena + model::library_estimate(baseline.shape)};
-  return {arena, model::reference_state_bytes(layout) / 8, model::reference_activation_bytes(baseline.shape)};
+  std::uint64_t elements = 0;
+  for (const model::Flat* part : layout.parts()) elements += static_cast<std::uint64_t>(part->elements);
+  return {arena, sizeof(float) * elements, model::reference_activation_bytes(baseline.shape)};
 }
 
 }  // namespace

@@ -14,25 +14,14 @@
 
 namespace minitaw::model {
 
-namespace {
-
-/// {center, amplitude}
-std::pair<float, float> distribution_of(const Tensor& tensor, const Shape& shape) {
-  if (tensor.is_gain()) return {1.0F, 0.1F};
-  if (tensor.role == Role::embedding) return {0.0F, static_cast<float>(std::sqrt(3.0))};
-  const bool ends_a_half = tensor.role == Role::wo || tensor.role == Role::w2;
-  const double depth = ends_a_half ? 2.0 * shape.layers : 1.0, fan_in = static_cast<double>(tensor.cols);
-  return {0.0F, static_cast<float>(std::sqrt(3.0 / (depth * fan_in)))};
-}
-
-}  // namespace
-
 UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t seed) {
-  const auto [center, amplitude] = distribution_of(tensor, shape);
+  const bool ends_a_half = tensor.role == Role::wo || tensor.role == Role::w2;
+  const double depth = ends_a_half ? 2.0 * shape.layers : 1.0,
+               fan_in = tensor.role == Role::embedding ? 1.0 : static_cast<double>(tensor.cols);
   return {philox_key(seed, Stream::weights),
           {{static_cast<std::uint32_t>(tensor.role), static_cast<std::uint32_t>(tensor.layer)}},
-          center,
-          amplitude};
+          tensor.is_gain() ? 1.0F : 0.0F,
+          tensor.is_gain() ? 0.1F : static_cast<float>(std::sqrt(3.0 / (depth * fan_in)))};
 }
 
 void initialise(std::span<float> weights, const Flat& flat, const Shape& shape, std::uint64_t seed) {
@@ -42,11 +31,9 @@ void initialise(std::span<float> weights, const Flat& flat, const Shape& shape, 
   std::ranges::fill(weights, 0.0F);
   for (const Tensor& tensor : flat.tensors) {
     const UniformRow row = initial_row(tensor, shape, seed);
-    Words<4> words{};
-    for (std::int64_t i = 0; i < tensor.size(); ++i) {
-      if (i % 4 == 0) words = row.words(static_cast<std::uint64_t>(i / 4));
-      weights[tensor.offset + i] = row.number(words[static_cast<int>(i % 4)]);
-    }
+    for (std::int64_t i = 0; i < tensor.size(); ++i)
+      weights[tensor.offset + i] =
+          row.number(row.words(static_cast<std::uint64_t>(i / 4))[static_cast<int>(i % 4)]);
   }
 }
 
@@ -57,10 +44,9 @@ TokenSource::TokenSource(const Shape& shape, const std::string& data, std::uint6
     throw InputError(fmt::format("vocab = {}: the bytes of data = \"{}\" need at least 256", vocab_, data));
   path_ = data;
   std::error_code missing;
-  if (!std::filesystem::is_regular_file(path_, missing))
-    throw InputError(fmt::format("data = \"{}\": there is no such file; give a file or \"synthetic\"", data));
-  file_.open(path_, std::ios::binary | std::ios::ate);
-  if (!file_) throw InputError(fmt::format("data = \"{}\": the file cannot be read", data));
+  if (std::filesystem::is_regular_file(path_, missing)) file_.open(path_, std::ios::binary | std::ios::ate);
+  if (!file_.is_open())
+    throw InputError(fmt::format("data = \"{}\": no file that can be read; give one or \"synthetic\"", data));
   file_bytes_ = static_cast<std::uint64_t>(file_.tellg());
   if (file_bytes_ < static_cast<std::uint64_t>(seq_) + 1)
     throw InputError(fmt::format("data = \"{}\" has {} bytes; seq = {} needs at least {}", data, file_bytes_,

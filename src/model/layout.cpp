@@ -164,15 +164,12 @@ std::int64_t block_matmul_parameters(const Shape& shape, int layer) {
 }
 
 Flops flops_per_token(const Shape& shape) {
-  Flops flops;
-  flops.matmul = static_cast<double>(shape.vocab) * static_cast<double>(shape.hidden);
+  double weights = static_cast<double>(shape.vocab) * static_cast<double>(shape.hidden);
   for (int layer = 0; layer < shape.layers; ++layer)
-    flops.matmul += static_cast<double>(block_matmul_parameters(shape, layer));
-  flops.matmul *= 6;
-  const double width = static_cast<double>(shape.heads) * static_cast<double>(shape.head_dim());
-  flops.attention_causal = 6.0 * shape.layers * static_cast<double>(shape.seq) * width;
-  flops.attention_full = 2 * flops.attention_causal;
-  return flops;
+    weights += static_cast<double>(block_matmul_parameters(shape, layer));
+  const double width = static_cast<double>(shape.heads) * static_cast<double>(shape.head_dim()),
+               causal = 6.0 * shape.layers * static_cast<double>(shape.seq) * width;
+  return {6 * weights, causal, 2 * causal};
 }
 
 std::int64_t parameters(const Shape& shape) {

@@ -123,13 +123,13 @@ void Model::forward(int shard, Buffer x, Buffer saved, Buffer weights) {
 template <class Use>
 void Model::for_gradients(int shard, Buffer gradient, Dtype type, bool accumulate, const Use& use) {
   const Shard& run = layout_.shards[shard];
-  if (type != Dtype::fp32 && type != layout_.shape.dtype)
-    throw LogicError("a gradient in bf16 of a model in fp32");
   with_element(layout_.shape.dtype, [&]<class E>(E) {
     with_element(type, [&]<class G>(G) {
       if constexpr (std::is_same_v<G, float> || std::is_same_v<G, E>) {
         if (!accumulate) clear<G>(exec_, gradient, padding_[shard]);
         for (int i = last_block(shard); i >= 0; --i) use(E{}, i, BlockTensors<G>(gradient, run, i));
+      } else {
+        throw LogicError("a gradient in bf16 of a model in fp32");
       }
     });
   });

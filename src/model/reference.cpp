@@ -94,12 +94,6 @@ double loss_and_gradient(Doubles& x, Doubles& gradient, const Doubles& weights, 
 
 }  // namespace
 
-std::uint64_t reference_state_bytes(const Layout& layout) {
-  std::int64_t elements = 0;
-  for (const Flat* part : layout.parts()) elements += part->elements;
-  return 4 * sizeof(double) * static_cast<std::uint64_t>(elements);
-}
-
 std::uint64_t reference_activation_bytes(const Shape& shape) {
   const std::int64_t hidden = shape.hidden, qkv = shape.qkv();
   std::int64_t saved = 0, widest = 0;

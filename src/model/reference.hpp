@@ -39,8 +39,6 @@ private:
   ReferenceTensors weights_, moment1_, moment2_;
 };
 
-/// Bytes of a Reference's weights and moments, and of one gradient beside them.
-[[nodiscard]] std::uint64_t reference_state_bytes(const Layout& layout);
 /// Bytes of everything that accumulate() holds at once: each block keeps every intermediate of the
 /// micro-batch.
 [[nodiscard]] std::uint64_t reference_activation_bytes(const Shape& shape);
