@@ -180,8 +180,7 @@ TEST(Listener, HearsFencesMemoryAndCopies) {
 
 /// The buffers of a rank that holds all, in exactly the planned sizes.
 struct Buffers {
-  Buffer workspace, x, saved, deferred, weights, total, narrow, state, embeddings, embeddings_total,
-      embeddings_state;
+  Buffer workspace, x, saved, deferred, weights, total, state, embeddings, embeddings_total, embeddings_state;
 };
 
 /// An action of the model, and the buffers that it refuses if they are smaller.
@@ -204,7 +203,6 @@ protected:
              {&B::deferred, plan_deferred(layout_, 0).bytes},
              {&B::weights, shard.elements * bytes_of(dtype_)},
              {&B::total, shard.elements * sizeof(float)},
-             {&B::narrow, shard.elements * bytes_of(dtype_)},
              {&B::state, optimiser_bytes(dtype_, shard.elements)},
              {&B::embeddings, layout_.embeddings.elements * bytes_of(dtype_)},
              {&B::embeddings_total, layout_.embeddings.elements * sizeof(float)},
@@ -234,32 +232,20 @@ INSTANTIATE_TEST_SUITE_P(All, Refusals, ::testing::Values(Dtype::fp32, Dtype::bf
 TEST_P(Refusals, OfBuffersThatAreTooSmall) {
   using B = Buffers;
   const std::vector<Use> uses = {
-      {"forward",
-       [](Model& m, const B& b) { m.forward(0, b.x, b.saved, b.weights); },
-       {&B::x, &B::saved, &B::weights}},
       {"backward",
        [](Model& m, const B& b) { m.backward(0, b.x, b.total, Dtype::fp32, false, b.saved, b.weights); },
        {&B::x, &B::total, &B::saved, &B::weights}},
-      {"backward in the compute type",
-       [this](Model& m, const B& b) { m.backward(0, b.x, b.narrow, dtype_, false, b.saved, b.weights); },
-       {&B::narrow}},
       {"backward_input",
        [](Model& m, const B& b) { m.backward_input(0, b.x, b.saved, b.deferred, b.weights); },
        {&B::x, &B::saved, &B::deferred, &B::weights}},
       {"backward_weight",
        [](Model& m, const B& b) { m.backward_weight(0, b.total, Dtype::fp32, false, b.saved, b.deferred); },
        {&B::total, &B::saved, &B::deferred}},
-      {"embed",
-       [this](Model& m, const B& b) { m.embed(b.x, b.embeddings, batch_); },
-       {&B::x, &B::embeddings}},
       {"loss",
        [this](Model& m, const B& b) {
          m.loss(b.x, b.embeddings_total, true, loss_.data(), b.embeddings, batch_);
        },
        {&B::x, &B::embeddings_total, &B::embeddings}},
-      {"embed_backward",
-       [this](Model& m, const B& b) { m.embed_backward(b.embeddings_total, true, b.x, batch_); },
-       {&B::x, &B::embeddings_total}},
       {"update",
        [](Model& m, const B& b) { m.update(0, b.weights, b.state, b.total, {}, 1); },
        {&B::weights, &B::state, &B::total}},
