@@ -51,17 +51,7 @@ protected:
   }
   [[nodiscard]] const std::vector<double>& losses() { return golden_["losses"]; }
 
-  void expect_gradients(const ReferenceTensors& got, double tolerance) const {
-    expect("gradient ", got, 1, tolerance);
-  }
-  void expect_weights(const ReferenceTensors& got, double tolerance) const {
-    expect("weights ", got, stride, tolerance);
-  }
-
-  const Case case_ = GetParam();
-  Layout layout_ = make_layout(case_.shape, {case_.shape.layers, 2});
-
-private:
+  /// Tensors of a kind, of which the data have every `every`-th element.
   void expect(const std::string& kind, const ReferenceTensors& got, std::int64_t every,
               double tolerance) const {
     for (std::size_t p = 0; const Flat* part : layout_.parts()) {
@@ -74,6 +64,8 @@ private:
     }
   }
 
+  const Case case_ = GetParam();
+  Layout layout_ = make_layout(case_.shape, {case_.shape.layers, 2});
   std::map<std::string, std::vector<double>> golden_ =
       read_golden(std::string(MINITAW_GOLDEN_DIR "/") + case_.name + ".golden");
 };
@@ -94,10 +86,10 @@ TEST_P(GoldenTest, ReferenceFollowsPyTorch) {
       loss += reference.accumulate(gradient, tokens, targets, scale);
     }
     EXPECT_NEAR(loss, losses()[step], 1e-11);
-    if (step == 0) expect_gradients(gradient, 1e-11);
+    if (step == 0) expect("gradient ", gradient, 1, 1e-11);
     reference.update(gradient, {}, step + 1);
   }
-  expect_weights(reference.weights(), 1e-10);
+  expect("weights ", reference.weights(), stride, 1e-10);
 }
 
 TEST_P(GoldenTest, KernelsFollowPyTorch) {
@@ -106,10 +98,10 @@ TEST_P(GoldenTest, KernelsFollowPyTorch) {
     test::Trainer trainer(layout_, case_.micro_batches, case_.seed);
     for (int step = 0; step < case_.steps; ++step) {
       EXPECT_NEAR(trainer.gradient(step), losses()[step], 1e-5 * losses()[step]);
-      if (step == 0) expect_gradients(trainer.totals(), 1e-5);
+      if (step == 0) expect("gradient ", trainer.totals(), 1, 1e-5);
       trainer.update({}, step + 1);
     }
-    expect_weights(trainer.weights(), 1e-4);
+    expect("weights ", trainer.weights(), stride, 1e-4);
   }
 }
 
