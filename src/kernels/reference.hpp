@@ -27,9 +27,9 @@ inline double dot(In a, In b, std::int64_t at_a, std::int64_t at_b, std::int64_t
 
 /// y [rows, out] = x [rows, in] w [out, in]^T.
 inline Doubles linear_forward(In x, In w, std::int64_t in) {
-  Doubles y;
-  for (std::int64_t r = 0; r < std::ssize(x); r += in)
-    for (std::int64_t o = 0; o < std::ssize(w); o += in) y.push_back(dot(x, w, r, o, in));
+  const std::int64_t out = std::ssize(w) / in;
+  Doubles y(std::ssize(x) / in * out);
+  for (std::int64_t at = 0; at < std::ssize(y); ++at) y[at] = dot(x, w, at / out * in, at % out * in, in);
   return y;
 }
 
@@ -48,9 +48,8 @@ inline Doubles linear_backward(Out dw, In dy, In x, In w, std::int64_t in) {
 
 /// x [rows, width] = table [vocab, width] at tokens [rows].
 inline Doubles embedding_forward(In table, Tokens tokens, std::int64_t width) {
-  Doubles x;
-  for (const std::int32_t token : tokens)
-    for (std::int64_t i = 0; i < width; ++i) x.push_back(table[token * width + i]);
+  Doubles x(tokens.size() * width);
+  for (std::int64_t at = 0; at < std::ssize(x); ++at) x[at] = table[tokens[at / width] * width + at % width];
   return x;
 }
 
@@ -193,9 +192,11 @@ inline Doubles attention_backward(In dy, In qkv, const AttentionSizes& z) {
 
 /// y [rows, width] = silu(gate) up (Shazeer 2020); x [rows, 2 width]: gate columns, then up columns.
 inline Doubles swiglu_forward(In x, std::int64_t width) {
-  Doubles y;
-  for (std::int64_t row = 0; row < std::ssize(x); row += 2 * width)
-    for (std::int64_t i = row; i < row + width; ++i) y.push_back(x[i] / (1 + std::exp(-x[i])) * x[i + width]);
+  Doubles y(x.size() / 2);
+  for (std::int64_t at = 0; at < std::ssize(y); ++at) {
+    const std::int64_t gate = at + at / width * width;  // its place in x
+    y[at] = x[gate] / (1 + std::exp(-x[gate])) * x[gate + width];
+  }
   return y;
 }
 
@@ -203,7 +204,7 @@ inline Doubles swiglu_forward(In x, std::int64_t width) {
 inline Doubles swiglu_backward(In dy, In x, std::int64_t width) {
   Doubles dx(x.size());
   for (std::int64_t at = 0; at < std::ssize(dy); ++at) {
-    const std::int64_t gate = at + at / width * width;  // its place in x
+    const std::int64_t gate = at + at / width * width;
     const double sigmoid = 1 / (1 + std::exp(-x[gate]));
     dx[gate] = dy[at] * x[gate + width] * sigmoid * (1 + x[gate] * (1 - sigmoid));
     dx[gate + width] = dy[at] * x[gate] * sigmoid;
