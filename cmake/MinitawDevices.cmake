@@ -55,7 +55,7 @@ function(minitaw_vendor name purpose hint)
   endif()
 endfunction()
 
-foreach(name CUBLASLT CUDNN NCCL)
+foreach(name CUDNN NCCL)
   set(MINITAW_${name} AUTO CACHE STRING "Use ${name} in a CUDA build: AUTO, ON or OFF")
   set_property(CACHE MINITAW_${name} PROPERTY STRINGS AUTO ON OFF)
   set(MINITAW_HAVE_${name} OFF)
@@ -70,11 +70,6 @@ if(MINITAW_DEVICE STREQUAL "CUDA")
   find_path(MINITAW_NCCL_INCLUDE nccl.h HINTS ${NCCL_ROOT} ENV NCCL_ROOT ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
   find_library(MINITAW_NCCL_LIBRARY nccl HINTS ${NCCL_ROOT} ENV NCCL_ROOT ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib64 lib)
 
-  set(cublaslt NOTFOUND)
-  if(TARGET CUDA::cublasLt)
-    set(cublaslt CUDA::cublasLt)
-  endif()
-  minitaw_vendor(CUBLASLT "matrix products; else a slow portable kernel" "it is part of the CUDA toolkit" LIBRARIES ${cublaslt})
   minitaw_vendor(CUDNN "attention in bf16; else the portable kernel"
                  "it needs cuDNN 9 (-DCUDNN_ROOT=...) and the headers of cudnn-frontend (-DCUDNN_FRONTEND_ROOT=...)"
                  INCLUDES ${MINITAW_CUDNN_INCLUDE} ${MINITAW_CUDNN_FRONTEND_INCLUDE} LIBRARIES ${MINITAW_CUDNN_LIBRARY})

@@ -5,7 +5,7 @@
 #include "base/error.hpp"
 #include "kernels/detail/loops.hpp"
 
-#ifdef MINITAW_CUDA_QUEUES
+#ifdef KOKKOS_ENABLE_CUDA
 #include "kernels/cuda/queue.hpp"
 #endif
 
@@ -59,13 +59,13 @@ void prepare(const ExecutionSpace& exec) {
   auto policy = detail::RowPolicy(exec, 1, 1);
   policy.set_scratch_size(1, Kokkos::PerTeam(sizeof(double)));
   detail::reserve_scratch(policy);
-#ifdef MINITAW_CUDA_QUEUES
+#ifdef KOKKOS_ENABLE_CUDA
   (void)detail::cuda::queue_of(exec);
 #endif
 }
 
 void choose_by_time([[maybe_unused]] const ExecutionSpace& exec, [[maybe_unused]] bool on) {
-#ifdef MINITAW_HAVE_CUBLASLT
+#ifdef KOKKOS_ENABLE_CUDA
   detail::cuda::queue_of(exec).products.choose_by_time(on);
 #endif
 }
@@ -79,7 +79,7 @@ std::vector<std::string> choices([[maybe_unused]] const ExecutionSpace& exec) {
 }
 
 std::size_t library_bytes() {
-#ifdef MINITAW_CUDA_QUEUES
+#ifdef KOKKOS_ENABLE_CUDA
   return detail::cuda::workspace_bytes();
 #else
   return 0;
@@ -89,7 +89,7 @@ std::size_t library_bytes() {
 std::vector<std::pair<std::string, std::string>> library_versions() {
   std::vector<std::pair<std::string, std::string>> versions;
   if (on_host) versions.emplace_back("BLAS", blas_version());
-#ifdef MINITAW_HAVE_CUBLASLT
+#ifdef KOKKOS_ENABLE_CUDA
   versions.emplace_back("cublasLt", detail::cuda::cublaslt_version());
 #endif
 #ifdef MINITAW_HAVE_CUDNN

@@ -182,7 +182,7 @@ void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a,
 #ifdef MINITAW_HOST_KERNELS
   if constexpr (std::is_same_v<C, float> && std::is_same_v<E, float>) return blas(c, a, op_a, b, op_b, beta);
 #endif
-#ifdef MINITAW_HAVE_CUBLASLT
+#ifdef KOKKOS_ENABLE_CUDA
   if (detail::cuda::matmul<C, E>(exec, c, a, op_a, b, op_b, beta)) return;
 #endif
   detail::portable::matmul<C, E>(exec, c, a, op_a, b, op_b, beta);

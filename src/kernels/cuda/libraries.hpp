@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
 #include <compare>
@@ -10,10 +11,6 @@
 #include <stdexcept>
 #include <string>
 #include <vector>
-
-#ifdef MINITAW_HAVE_CUBLASLT
-#include <cublasLt.h>
-#endif
 
 #include "kernels/settings.hpp"
 
@@ -26,7 +23,6 @@ inline void check(cudaError_t code, const std::string& what) {
   if (code != cudaSuccess) throw std::runtime_error(what + ": " + cudaGetErrorString(code));
 }
 
-#ifdef MINITAW_HAVE_CUBLASLT
 /// What NVIDIA advises for Hopper: enough for every algorithm that splits the summed dimension.
 inline constexpr std::size_t cublas_workspace_bytes = std::size_t{32} << 20;
 
@@ -78,7 +74,6 @@ private:
 
 /// "13.0.2"
 [[nodiscard]] std::string cublaslt_version();
-#endif
 
 /// Why cuDNN on the calling thread's device cannot compute causal attention of this shape in bf16, forward
 /// and backward; empty if it can. Remembers its answers.

@@ -44,9 +44,7 @@ Queue::Queue(cudaStream_t queue_stream)
       attention(queue_stream)
 #endif
 {
-#ifdef MINITAW_HAVE_CUBLASLT
   workspace.reserve(cublas_workspace_bytes);
-#endif
 }
 
 Queue& queue_of(const ExecutionSpace& exec) {

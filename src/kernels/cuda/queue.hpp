@@ -27,9 +27,7 @@ struct Queue {
 
   cudaStream_t stream;
   Workspace workspace;
-#ifdef MINITAW_HAVE_CUBLASLT
   CublasLt products;
-#endif
 #ifdef MINITAW_HAVE_CUDNN
   CudnnAttention attention;
 #endif

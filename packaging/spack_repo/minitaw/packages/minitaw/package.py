@@ -76,7 +76,6 @@ class Minitaw(CMakePackage, CudaPackage):
         ]
         if self.spec.satisfies("+cuda"):
             options += [
-                self.define("MINITAW_CUBLASLT", True),
                 self.define_from_variant("MINITAW_CUDNN", "cudnn"),
                 self.define_from_variant("MINITAW_NCCL", "nccl"),
             ]
