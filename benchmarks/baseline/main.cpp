@@ -20,6 +20,7 @@ namespace {
 
 using record::median;
 using record::quantile;
+using schedule::SlotClass;
 using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 
 /// What the last step has left in an arena.
@@ -38,7 +39,7 @@ public:
   explicit Baseline(const deck::Case& c)
       : case_(c), program_(engine::program_of(c)),
         layout_(model::make_layout(c.shape, schedule::cut_of(program_))),
-        arena_(schedule::memory(program_, layout_)[0]), state_(program_, 0, layout_, arena_),
+        arena_(schedule::memory(program_, layout_)[0]),
         exec_(engine::lane_space(schedule::Lane::compute)),
         model_(exec_, layout_, engine::loss_scale(c), arena_.workspace(), kernels::parse_attention(c.attention)),
         tokens_(c.shape, c.data, c.seed), hidden_state_(arena_.slot({schedule::SlotClass::hidden, 0})),
@@ -47,7 +48,7 @@ public:
       if (a.kind == schedule::Kind::forward && a.micro_batch == 0)
         saved_[static_cast<std::size_t>(a.shard)] = arena_.slot(a.slots[1]);
     for (int m = 0; m < c.micro_batches; ++m) batches_.emplace_back(c.shape);
-    state_.initialise(c.seed);
+    engine::initialise(program_, 0, layout_, arena_, c.seed);
   }
 
   /// Readies the tokens of the next step, outside of its time.
@@ -62,31 +63,34 @@ public:
     for (const model::MicroBatch& batch : batches_) micro_batch(batch, &batch != batches_.data());
     const model::AdamW adamw = engine::adamw_of(case_);
     for (int s = 0; s < program_.shards; ++s)
-      model_.update(s, state_.weights(s), state_.shard_optimiser(s), state_.accumulator(s), adamw, steps_);
-    model_.update_embeddings(0, state_.embeddings(), state_.embeddings_optimiser(),
-                             state_.embeddings_accumulator(), adamw, steps_);
+      model_.update(s, slot(SlotClass::owned, s), arena_.optimiser(s), slot(SlotClass::accumulator, s), adamw,
+                    steps_);
+    model_.update_embeddings(0, slot(SlotClass::embeddings), arena_.optimiser(program_.shards),
+                             slot(SlotClass::embeddings_accumulator), adamw, steps_);
     exec_.fence("minitaw::bench::Baseline");
   }
   [[nodiscard]] const engine::Arena& arena() const { return arena_; }
 
 private:
+  [[nodiscard]] model::Buffer slot(SlotClass cls, int index = 0) const {
+    return arena_.slot({cls, static_cast<std::int16_t>(index)});
+  }
   void micro_batch(const model::MicroBatch& batch, bool accumulate) {
-    model_.embed(hidden_state_, state_.embeddings(), batch);
+    model_.embed(hidden_state_, slot(SlotClass::embeddings), batch);
     for (int s = 0; s < program_.shards; ++s)
-      model_.forward(s, hidden_state_, saved_[static_cast<std::size_t>(s)], state_.weights(s));
-    model_.loss(hidden_state_, state_.embeddings_accumulator(), accumulate, arena_.loss(), state_.embeddings(),
+      model_.forward(s, hidden_state_, saved_[static_cast<std::size_t>(s)], slot(SlotClass::owned, s));
+    model_.loss(hidden_state_, slot(SlotClass::embeddings_accumulator), accumulate, arena_.loss(), slot(SlotClass::embeddings),
                 batch);
     for (int s = program_.shards - 1; s >= 0; --s)
-      model_.backward(s, hidden_state_, state_.accumulator(s), model::Dtype::fp32, accumulate,
-                      saved_[static_cast<std::size_t>(s)], state_.weights(s));
-    model_.embed_backward(state_.embeddings_accumulator(), accumulate, hidden_state_, batch);
+      model_.backward(s, hidden_state_, slot(SlotClass::accumulator, s), model::Dtype::fp32, accumulate,
+                      saved_[static_cast<std::size_t>(s)], slot(SlotClass::owned, s));
+    model_.embed_backward(slot(SlotClass::embeddings_accumulator), accumulate, hidden_state_, batch);
   }
 
   deck::Case case_;
   schedule::Program program_;  ///< for the sizes of the memory only
   model::Layout layout_;
   engine::Arena arena_;
-  engine::State state_;
   model::ExecutionSpace exec_;
   model::Model model_;
   model::TokenSource tokens_;
@@ -120,7 +124,7 @@ std::string row_of(const deck::Case& c, int pairs) {
     if (const double loss = loss_in(trainer.arena()), other = loss_in(baseline.arena()); loss != other)
       throw std::runtime_error(
           fmt::format("step {}: the engine's loss is {}, its baseline's {}; they must be equal to the bit",
-                      trainer.steps(), loss, other));
+                      p + c.warmup + 1, loss, other));
     if (p < 0) continue;
     engine_s.push_back(ours);
     baseline_s.push_back(plain);

@@ -32,7 +32,7 @@ public:
     } else if (operation != Operation::send) {
       const auto started = transport.start(in, kind_of(operation),
                                            {member.communicator, member.ranks.front(), payload_of(operation),
-                                            size.scalar, buffers.data.data(), size.elements});
+                                            size.dtype, buffers.data.data(), size.elements});
       comm::mpi::finish({&started}, waiting_);
     } else if (member.sends() || member.receives()) {
       const auto started =
@@ -53,7 +53,7 @@ private:
 
 /// MPI has no bf16.
 void add_bf16(void* from, void* to, int* elements, MPI_Datatype*) {
-  comm::add(comm::Scalar::bf16, static_cast<std::byte*>(to), static_cast<const std::byte*>(from), *elements);
+  comm::add(model::Dtype::bf16, static_cast<std::byte*>(to), static_cast<const std::byte*>(from), *elements);
 }
 
 class RawMpi final : public Backend {
@@ -74,7 +74,7 @@ public:
             Buffers& buffers) override {
     const MPI_Comm comm =
         comms_[static_cast<std::size_t>(std::ranges::find(names_, scope.name) - names_.begin())].comm;
-    const bool fp32 = size.scalar == comm::Scalar::fp32;
+    const bool fp32 = size.dtype == model::Dtype::fp32;
     std::byte* const data = buffers.data.data();
     const int count = static_cast<int>(size.elements);
     const MPI_Datatype type = fp32 ? MPI_FLOAT : MPI_UINT16_T;

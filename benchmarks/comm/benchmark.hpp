@@ -91,14 +91,14 @@ struct Member {
 struct Size {
   std::string what;  ///< "shard of 1 block, H = 512"
   std::int64_t elements = 0;
-  comm::Scalar scalar = comm::Scalar::fp32;
+  model::Dtype dtype = model::Dtype::fp32;
   topology::Groups groups{{1}};
 
   [[nodiscard]] std::size_t bytes() const {
-    return static_cast<std::size_t>(elements) * comm::bytes_of(scalar);
+    return static_cast<std::size_t>(elements) * model::bytes_of(dtype);
   }
   friend bool operator==(const Size& a, const Size& b) {
-    return a.elements == b.elements && a.scalar == b.scalar && a.groups.sizes() == b.groups.sizes();
+    return a.elements == b.elements && a.dtype == b.dtype && a.groups.sizes() == b.groups.sizes();
   }
 };
 

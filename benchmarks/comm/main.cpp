@@ -61,10 +61,9 @@ std::string read_options(int argc, char** argv, CommOptions& options) {
 Size size_of(const deck::Case& c, const topology::Groups& groups) {
   const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(engine::program_of(c)));
   const model::Shard& shard = *std::ranges::max_element(layout.shards, {}, &model::Shard::elements);
-  const bool wide = c.shape.dtype == model::Dtype::fp32;
   return {
       fmt::format("shard of {} block{}, H = {}", shard.layers, shard.layers == 1 ? "" : "s", c.shape.hidden),
-      shard.elements, wide ? comm::Scalar::fp32 : comm::Scalar::bf16, groups};
+      shard.elements, c.shape.dtype, groups};
 }
 
 std::vector<Size> of_deck(const CommOptions& options, int ranks) {
@@ -84,7 +83,7 @@ std::vector<Size> of_bytes(const CommOptions& options, int ranks) {
   std::vector<Size> sizes;
   for (const std::int64_t bytes : options.bytes)
     sizes.push_back(
-        {"", (bytes + 3) / 4, comm::Scalar::fp32, options.groups.value_or(topology::Groups({ranks}))});
+        {"", (bytes + 3) / 4, model::Dtype::fp32, options.groups.value_or(topology::Groups({ranks}))});
   return sizes;
 }
 

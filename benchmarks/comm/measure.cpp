@@ -72,7 +72,7 @@ private:
     Kokkos::deep_copy(Host(after.data(), after.size()),
                       operation_ == Operation::shift ? buffers_.landing : buffers_.data);
     // The last byte of a number holds its sign. Member 0 has a result of every operation.
-    if (spoil && member_.index == 0) after[comm::bytes_of(size_.scalar) - 1] ^= std::byte{0x80};
+    if (spoil && member_.index == 0) after[model::bytes_of(size_.dtype) - 1] ^= std::byte{0x80};
     return contents_.fault(operation_, member_, rank_, backend.slices_in_place(), after);
   }
 

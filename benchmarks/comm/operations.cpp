@@ -99,16 +99,16 @@ float Contents::number(int rank, std::int64_t i) const {
   bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
   bits = (bits ^ (bits >> 27)) * 0x94d049bb133111ebu;
   const float value = static_cast<float>(bits >> 40) * 0x1p-23F - 1;  // of [-1, 1)
-  return size_.scalar == comm::Scalar::fp32 ? value : to_float(to_bf16(value));
+  return size_.dtype == model::Dtype::fp32 ? value : to_float(to_bf16(value));
 }
 
 std::vector<std::byte> Contents::before(int rank) const {
-  const std::size_t width = comm::bytes_of(size_.scalar);
+  const std::size_t width = model::bytes_of(size_.dtype);
   std::vector<std::byte> bytes(size_.bytes());
   for (std::int64_t i = 0; i < size_.elements; ++i) {
     const float wide = number(rank, i);
     const Bf16 narrow = to_bf16(wide);
-    const void* from = size_.scalar == comm::Scalar::fp32 ? static_cast<const void*>(&wide) : &narrow;
+    const void* from = size_.dtype == model::Dtype::fp32 ? static_cast<const void*>(&wide) : &narrow;
     std::memcpy(bytes.data() + static_cast<std::size_t>(i) * width, from, width);
   }
   return bytes;
@@ -116,7 +116,7 @@ std::vector<std::byte> Contents::before(int rank) const {
 
 std::string Contents::fault(Operation operation, const Member& member, int rank, bool slices_in_place,
                             const std::vector<std::byte>& after) const {
-  const bool fp32 = size_.scalar == comm::Scalar::fp32;
+  const bool fp32 = size_.dtype == model::Dtype::fp32;
   const auto found = [&](std::int64_t i) {
     float wide = 0;
     Bf16 narrow;

@@ -55,7 +55,7 @@ public:
         *communicators_[static_cast<std::size_t>(std::ranges::find(names_, scope.name) - names_.begin())];
     const schedule::Lane lane = lane_of(operation, scope, false);
     const auto issue = [&](Kind kind, const std::byte* from, std::byte* to, std::size_t count, Type type, int peer) {
-      communicator.issue({kind, from, to, count, type, peer}, engine::lane_stream(lane));
+      communicator.issue({kind, from, to, count, type, peer}, engine::lane_space(lane).cuda_stream());
     };
     comm::nccl::library().group_start();
     start(operation, member, size, buffers, issue);
@@ -70,10 +70,10 @@ private:
   static void start(Operation operation, const Member& member, const Size& size, Buffers& buffers,
                     const Issue& issue) {
     std::byte *const data = buffers.data.data(), *const landing = buffers.landing.data();
-    const Type type = size.scalar == comm::Scalar::fp32 ? Type::fp32 : Type::bf16;
+    const Type type = size.dtype == model::Dtype::fp32 ? Type::fp32 : Type::bf16;
     const std::size_t bytes = size.bytes(), count = static_cast<std::size_t>(size.elements);
     const auto at = [&](const Range& range) {
-      return data + static_cast<std::size_t>(range.begin) * comm::bytes_of(size.scalar);
+      return data + static_cast<std::size_t>(range.begin) * model::bytes_of(size.dtype);
     };
     const Range own = slice(size.elements, member.size(), member.index);
     const bool gathers = operation == Operation::all_gather;

@@ -8,51 +8,46 @@
 
 namespace minitaw::comm {
 
-void SentBytes::add(int peer, schedule::Traffic traffic, std::uint64_t bytes) {
-  cells_[peer * schedule::traffic_kinds + static_cast<int>(traffic)].fetch_add(bytes,
-                                                                               std::memory_order_relaxed);
+constexpr auto on_compute_lane = "communication was given to the compute lane";
+
+Transport::Started Transport::start(schedule::Lane lane, const Message& message) {
+  if (lane == schedule::Lane::compute) throw LogicError(on_compute_lane);
+  return message.bytes == 0 ? nullptr : begin(lane, message);
 }
 
-schedule::ByteMatrix SentBytes::matrix() const {
-  schedule::ByteMatrix matrix(ranks_);
-  for (int cell = 0; cell < static_cast<int>(cells_.size()); ++cell)
-    matrix.add(rank_, cell / schedule::traffic_kinds,
-               static_cast<schedule::Traffic>(cell % schedule::traffic_kinds),
-               cells_[cell].load(std::memory_order_relaxed));
-  return matrix;
+Transport::Started Transport::start(schedule::Lane lane, schedule::Kind kind, const Collective& collective) {
+  if (lane == schedule::Lane::compute) throw LogicError(on_compute_lane);
+  const Membership self = membership(kind, collective);
+  return self.size() == 1 || collective.elements == 0 ? nullptr : begin(lane, kind, self, collective);
 }
 
-Transport::Started SoloTransport::start(schedule::Lane, const Message& message) {
-  throw LogicError(fmt::format("a job of one rank was asked for a message with rank {}", message.peer));
-}
-
-void check_lane(schedule::Lane lane) {
-  if (lane == schedule::Lane::compute) throw LogicError("communication was given to the compute lane");
-}
-
-Membership membership_of(const std::vector<schedule::Communicator>& communicators, int rank,
-                         schedule::Lane lane, schedule::Kind kind, const Collective& collective) {
-  check_lane(lane);
+Membership Transport::membership(schedule::Kind kind, const Collective& collective) const {
   if (!is_collective(kind)) throw LogicError(fmt::format("{} is no collective", name_of(kind)));
   const int number = collective.communicator;
-  if (number < 0 || static_cast<std::size_t>(number) >= communicators.size())
+  if (number < 0 || static_cast<std::size_t>(number) >= communicators_.size())
     throw LogicError(fmt::format("the program has no communicator {}", number));
-  const schedule::Communicator& communicator = communicators[number];
+  const schedule::Communicator& communicator = communicators_[number];
   const auto index_of = [&](int member) {
     const auto found = std::ranges::find(communicator.ranks, member);
     if (found == communicator.ranks.end())
       throw LogicError(fmt::format("rank {} is not a member of communicator {}", member, communicator.name));
     return static_cast<int>(found - communicator.ranks.begin());
   };
-  const bool rooted = kind == schedule::Kind::broadcast || kind == schedule::Kind::reduce;
-  return {&communicator.ranks, index_of(rank), rooted ? index_of(collective.root) : 0};
+  return {&communicator.ranks, index_of(rank_), is_rooted(kind) ? index_of(collective.root) : 0};
 }
 
-std::size_t bytes_of(Scalar scalar) { return scalar == Scalar::fp32 ? sizeof(float) : sizeof(Bf16); }
+Transport::Started SoloTransport::begin(schedule::Lane, const Message& message) {
+  throw LogicError(fmt::format("a job of one rank was asked for a message with rank {}", message.peer));
+}
+
+Transport::Started SoloTransport::begin(schedule::Lane, schedule::Kind kind, const Membership&,
+                                        const Collective&) {
+  throw LogicError(fmt::format("a job of one rank was asked for {} among several", name_of(kind)));
+}
 
 // Plain loops: they run on communication threads, which must not enter the compute threads' parallel regions.
-void add(Scalar scalar, std::byte* target, const std::byte* other, std::int64_t elements) {
-  if (scalar == Scalar::fp32) {
+void add(model::Dtype dtype, std::byte* target, const std::byte* other, std::int64_t elements) {
+  if (dtype == model::Dtype::fp32) {
     auto* __restrict const to = reinterpret_cast<float*>(target);
     const auto* __restrict const from = reinterpret_cast<const float*>(other);
     for (std::int64_t i = 0; i < elements; ++i) to[i] += from[i];

@@ -31,15 +31,12 @@ struct Message {
   std::size_t bytes = 0;
 };
 
-/// What a reduction adds.
-enum class Scalar : std::uint8_t { fp32, bf16 };
-
 /// A collective on one communicator of the program.
 struct Collective {
   int communicator = -1;
   int root = -1;  ///< global rank, for broadcast and reduce
   schedule::Payload payload = schedule::Payload::none;
-  Scalar scalar = Scalar::fp32;
+  model::Dtype dtype = model::Dtype::fp32;  ///< of its elements
   std::byte* data = nullptr;
   std::int64_t elements = 0;  ///< of the whole buffer
 };
@@ -59,19 +56,29 @@ public:
   [[nodiscard]] virtual bool done() const = 0;
 };
 
+/// This rank in a collective.
+struct Membership {
+  const std::vector<int>* ranks;  ///< of the communicator
+  int index;                      ///< of this rank in it
+  int root;                       ///< index of the root; 0 where the kind has none
+
+  [[nodiscard]] int size() const { return static_cast<int>(ranks->size()); }
+};
+
 /// Bytes that one rank has sent, by peer and kind. May be used by several threads.
 class SentBytes {
 public:
-  SentBytes(int rank, int ranks)
-      : rank_(rank), ranks_(ranks), cells_(static_cast<std::size_t>(ranks * schedule::traffic_kinds)) {}
-  void add(int peer, schedule::Traffic traffic, std::uint64_t bytes);
-  [[nodiscard]] schedule::ByteMatrix matrix() const;
+  explicit SentBytes(std::size_t ranks) : cells_(ranks * schedule::traffic_kinds) {}
+  void add(int peer, schedule::Traffic traffic, std::uint64_t bytes) {
+    cells_[peer * schedule::traffic_kinds + static_cast<int>(traffic)].fetch_add(bytes,
+                                                                                 std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::vector<std::uint64_t> values() const { return {cells_.begin(), cells_.end()}; }
   void reset() {
     for (auto& cell : cells_) cell.store(0, std::memory_order_relaxed);
   }
 
 private:
-  int rank_, ranks_;
   std::vector<std::atomic<std::uint64_t>> cells_;  ///< [peer][traffic]
 };
 
@@ -91,9 +98,10 @@ private:
 /// shorter. On a communicator of one member every collective does nothing.
 class Transport {
 public:
-  /// `name`: in results.
-  Transport(std::string name, int rank, int ranks)
-      : sent_(rank, ranks), name_(std::move(name)), rank_(rank) {}
+  /// `name`: in results. Keeps the program's communicators.
+  Transport(std::string name, int rank, const schedule::Program& program)
+      : sent_(program.ranks.size()), name_(std::move(name)), rank_(rank),
+        communicators_(program.communicators) {}
   Transport(const Transport&) = delete;
   Transport& operator=(const Transport&) = delete;
   virtual ~Transport() = default;
@@ -109,19 +117,18 @@ public:
   /// nullptr: there is nothing to wait for, as always if on_stream().
   using Started = std::unique_ptr<Operation>;
   /// This rank's side of a message.
-  [[nodiscard]] virtual Started start(schedule::Lane lane, const Message& message) = 0;
+  [[nodiscard]] Started start(schedule::Lane lane, const Message& message);
   /// A collective, in place:
   /// - broadcast: the root's buffer to every member;
   /// - reduce: sum over the members into the root's buffer; the others' buffers are only read;
   /// - all_gather: slice i of the buffer goes from member i to everyone;
   /// - reduce_scatter: member i ends with the sum of everyone's slice i; the other slices are left undefined;
   /// - all_reduce: sum over the members everywhere; any number of elements.
-  [[nodiscard]] virtual Started start(schedule::Lane lane, schedule::Kind kind,
-                                      const Collective& collective) = 0;
+  [[nodiscard]] Started start(schedule::Lane lane, schedule::Kind kind, const Collective& collective);
 
-  /// Bytes this rank has sent, to whom and of which kind, since the last reset; counted where they are handed
-  /// to the network library.
-  [[nodiscard]] schedule::ByteMatrix sent() const { return sent_.matrix(); }
+  /// Bytes this rank has sent since the last reset, [to][schedule::Traffic]; counted where they are handed to
+  /// the network library.
+  [[nodiscard]] std::vector<std::uint64_t> sent() const { return sent_.values(); }
   /// How sent() knows: "counted" where bytes are handed to the network library, or "by formula" where the
   /// library does not tell which way a collective goes, so that the plan's own rule gives its bytes.
   [[nodiscard]] virtual const char* bytes_source() const { return "counted"; }
@@ -134,42 +141,38 @@ public:
   virtual void cancel() = 0;
 
 protected:
+  /// A message of some bytes.
+  [[nodiscard]] virtual Started begin(schedule::Lane lane, const Message& message) = 0;
+  /// A collective of some elements among two members or more.
+  [[nodiscard]] virtual Started begin(schedule::Lane lane, schedule::Kind kind, const Membership& self,
+                                      const Collective& collective) = 0;
+
   SentBytes sent_;
 
 private:
+  /// Throws LogicError if there is no such collective, communicator, member or root.
+  [[nodiscard]] Membership membership(schedule::Kind kind, const Collective& collective) const;
+
   std::string name_;
   int rank_;
+  std::vector<schedule::Communicator> communicators_;
 };
 
-/// Transport of a job of one rank: every collective has one member and leaves the data as it is. A message
+/// Transport of a rank that is alone: every collective has one member and leaves the data as it is. A message
 /// has nowhere to go and throws LogicError.
 class SoloTransport final : public Transport {
 public:
-  SoloTransport() : Transport("none", 0, 1) {}
-  [[nodiscard]] Started start(schedule::Lane lane, const Message& message) override;
-  [[nodiscard]] Started start(schedule::Lane, schedule::Kind, const Collective&) override { return nullptr; }
+  explicit SoloTransport(const schedule::Program& program) : Transport("none", 0, program) {}
   void cancel() override {}
+
+private:
+  [[nodiscard]] Started begin(schedule::Lane lane, const Message& message) override;
+  [[nodiscard]] Started begin(schedule::Lane lane, schedule::Kind kind, const Membership& self,
+                              const Collective& collective) override;
 };
-
-/// This rank in a collective.
-struct Membership {
-  const std::vector<int>* ranks;  ///< of the communicator
-  int index;                      ///< of this rank in it
-  int root;                       ///< index of the root; 0 where the kind has none
-
-  [[nodiscard]] int size() const { return static_cast<int>(ranks->size()); }
-};
-/// Throws LogicError if there is no such collective, communicator, member or root, or for the compute lane.
-[[nodiscard]] Membership membership_of(const std::vector<schedule::Communicator>& communicators, int rank,
-                                       schedule::Lane lane, schedule::Kind kind,
-                                       const Collective& collective);
-/// Throws LogicError for the compute lane.
-void check_lane(schedule::Lane lane);
-
-[[nodiscard]] std::size_t bytes_of(Scalar scalar);
 
 /// target[i] += other[i] for `elements` values. bf16 adds in float and rounds to nearest even. Buffers must
-/// be aligned to the scalar and must not overlap.
-void add(Scalar scalar, std::byte* target, const std::byte* other, std::int64_t elements);
+/// be aligned to their elements and must not overlap.
+void add(model::Dtype dtype, std::byte* target, const std::byte* other, std::int64_t elements);
 
 }  // namespace minitaw::comm

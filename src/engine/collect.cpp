@@ -227,19 +227,19 @@ std::vector<std::uint64_t> flat(const schedule::ByteMatrix& matrix) {
   return values;
 }
 
+/// sent: by this rank, as Transport::sent().
 void collect_bytes(Trainer& trainer, const std::vector<std::uint64_t>& sent, int steps, MPI_Comm comm,
                    CaseResult& result) {
   result.bytes_source = trainer.transport().bytes_source();
   result.planned_bytes = flat(schedule::bytes(trainer.program(), trainer.layout()));
-  result.counted_bytes.resize(sent.size());
-  const std::size_t row = sent.size() / trainer.program().ranks.size();
-  check(MPI_Gather(sent.data() + row * trainer.rank(), static_cast<int>(row), MPI_UINT64_T,
-                   result.counted_bytes.data(), static_cast<int>(row), MPI_UINT64_T, 0, comm),
+  result.counted_bytes.resize(result.planned_bytes.size());
+  const int row = static_cast<int>(sent.size());
+  check(MPI_Gather(sent.data(), row, MPI_UINT64_T, result.counted_bytes.data(), row, MPI_UINT64_T, 0, comm),
         "gathering byte counters");
   if (trainer.rank() != 0) return;
-  for (std::size_t i = 0; i < sent.size(); ++i) {
+  for (std::size_t i = 0; i < result.counted_bytes.size(); ++i) {
     if (result.counted_bytes[i] != result.planned_bytes[i] * steps)
-      fail(result, fmt::format("rank {} sent {} bytes in {} steps where {} were planned", i / row,
+      fail(result, fmt::format("rank {} sent {} bytes in {} steps where {} were planned", i / sent.size(),
                                result.counted_bytes[i], steps, result.planned_bytes[i] * steps));
     result.counted_bytes[i] /= steps;
   }
@@ -255,7 +255,7 @@ void fail(CaseResult& result, std::string reason) {
 
 void collect(Trainer& trainer, const TimedSteps& steps, int executed, std::uint64_t peak, bool timeline,
              MPI_Comm comm, CaseResult& result) {
-  const std::vector<std::uint64_t> sent = flat(trainer.transport().sent());  // before anything else is
+  const std::vector<std::uint64_t> sent = trainer.transport().sent();  // before anything else is
   collect_samples(steps, comm, result);
   collect_time(trainer.program(), steps, timeline, comm, result);
   collect_memory(trainer, peak, comm, result);

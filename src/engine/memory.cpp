@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <sys/resource.h>
 
 #include "base/error.hpp"
 
@@ -19,6 +18,8 @@ namespace {
 
 using schedule::Memory;
 using schedule::SlotClass;
+
+constexpr std::uint64_t unlimited = std::numeric_limits<std::uint64_t>::max();
 
 /// The number in a file of a control group; nothing for "max" or without the file.
 std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
@@ -34,13 +35,18 @@ std::optional<std::string> entry_of(const char* file, std::string_view key) {
   return std::nullopt;
 }
 
-/// "/system.slice/job_7", the group of this process below the root.
-std::string own_group() { return entry_of("/proc/self/cgroup", "0::").value_or("/"); }
+/// The same in bytes where the kernel counts in KiB.
+std::uint64_t bytes_in(const char* file, std::string_view key, std::uint64_t otherwise) {
+  const auto kib = entry_of(file, key);
+  return kib ? std::stoull(*kib) * 1024 : otherwise;
+}
 
 std::uint64_t left_in_groups() {
-  std::uint64_t left = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t left = unlimited;
   const std::filesystem::path root = "/sys/fs/cgroup";
-  for (std::filesystem::path group = own_group();; group = group.parent_path()) {
+  // "/system.slice/job_7", the group of this process below the root, then those around it
+  for (std::filesystem::path group = entry_of("/proc/self/cgroup", "0::").value_or("/");;
+       group = group.parent_path()) {
     const auto folder = root / group.relative_path();
     const auto most = number_in(folder / "memory.max"), used = number_in(folder / "memory.current");
     if (most && used) left = std::min(left, *most - std::min(*most, *used));
@@ -48,26 +54,8 @@ std::uint64_t left_in_groups() {
   }
 }
 
-std::uint64_t free_on_node() {
-  const auto kib = entry_of("/proc/meminfo", "MemAvailable:");
-  return kib ? std::stoull(*kib) * 1024 : std::numeric_limits<std::uint64_t>::max();
-}
-
 /// Of every buffer; Kokkos keeps 128 bytes of its own before what it hands out.
 constexpr std::size_t alignment = 256;
-
-/// Slice of the embeddings that a rank updates.
-int embeddings_slice(const schedule::RankProgram& rank) {
-  for (const schedule::Action& action : rank.actions)
-    if (action.kind == schedule::Kind::update && action.payload == schedule::Payload::embeddings)
-      return action.shard;
-  return 0;
-}
-
-void zero(model::Buffer buffer) {
-  using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
-  Kokkos::deep_copy(Bytes(buffer.data, buffer.bytes), std::byte{0});
-}
 
 }  // namespace
 
@@ -75,14 +63,11 @@ void reset_peak_memory() {
   std::ofstream("/proc/self/clear_refs") << "5";  // 5: forget the high-water mark (man 5 proc)
 }
 
-std::uint64_t peak_memory() {
-  if (const auto kib = entry_of("/proc/self/status", "VmHWM:")) return std::stoull(*kib) * 1024;
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
-}
+std::uint64_t peak_memory() { return bytes_in("/proc/self/status", "VmHWM:", 0); }
 
-std::uint64_t available_memory() { return std::min(free_on_node(), left_in_groups()); }
+std::uint64_t available_memory() {
+  return std::min(bytes_in("/proc/meminfo", "MemAvailable:", unlimited), left_in_groups());
+}
 
 Arena::Arena(const schedule::Footprint& footprint)
     : memory_(Kokkos::view_alloc(model::ExecutionSpace{}, Kokkos::WithoutInitializing, "minitaw::arena"),
@@ -115,29 +100,34 @@ model::Buffer Arena::cut(std::size_t bytes, Memory kind) {
   return buffer;
 }
 
-State::State(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena)
-    : rank_(program.ranks[rank]), layout_(layout), arena_(arena), slices_(program.owned_slices) {
-  if (rank_.slots[index_of(SlotClass::embeddings)] == 0) return;
-  embeddings_part_ = held(program, rank, SlotClass::embeddings, -1, layout);
-}
-
-void State::initialise(std::uint64_t seed) const {
-  const auto master = [&](const model::Buffer& state, std::int64_t elements) {
-    return model::OptimiserState(state, layout_.shape.dtype, elements).master;
+void initialise(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena,
+                std::uint64_t seed) {
+  using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
+  const auto draw = [&](model::Buffer weights, model::Buffer state, const std::vector<model::Tensor>& tensors,
+                        Range part) {
+    model::Buffer master;
+    if (state.bytes > 0) {
+      Kokkos::deep_copy(Bytes(state.data, state.bytes), std::byte{0});
+      master = model::OptimiserState(state, layout.shape.dtype, part.count).master;
+    }
+    model::draw(weights, master, tensors, part, layout.shape, seed);
   };
-  for (int k = 0; k < static_cast<int>(rank_.owned_shards.size()); ++k) {
-    zero(shard_optimiser(k));
-    model::draw(weights(k), master(shard_optimiser(k), elements(k)),
-                layout_.shards[rank_.owned_shards[k]].tensors, {slice() * elements(k), elements(k)},
-                layout_.shape, seed);
+  const schedule::RankProgram& own = program.ranks[rank];
+  const int shards = static_cast<int>(own.owned_shards.size());
+  for (int k = 0; k < shards; ++k) {
+    const model::Shard& shard = layout.shards[own.owned_shards[k]];
+    draw(arena.slot({SlotClass::owned, static_cast<std::int16_t>(k)}), arena.optimiser(k), shard.tensors,
+         range_of(shard.elements, {own.slice, program.owned_slices}));
   }
-  if (embeddings_part_.count == 0) return;
-  zero(embeddings_optimiser());
-  const std::vector<model::Tensor>& tensors = layout_.embeddings.tensors;
-  const std::int64_t slice = layout_.embeddings.slice;
-  model::draw(embeddings(), {}, tensors, embeddings_part_, layout_.shape, seed);
-  model::draw({}, master(embeddings_optimiser(), slice), tensors, {embeddings_slice(rank_) * slice, slice},
-              layout_.shape, seed);
+  if (own.slots[index_of(SlotClass::embeddings)] == 0) return;
+  const auto& embeddings = layout.embeddings;
+  const auto updated = std::ranges::find_if(own.actions, [](const schedule::Action& a) {
+    return a.kind == schedule::Kind::update && a.payload == schedule::Payload::embeddings;
+  });
+  const int slice = updated == own.actions.end() ? 0 : updated->shard;
+  draw(arena.slot({SlotClass::embeddings, 0}), {}, embeddings.tensors,
+       held(program, rank, SlotClass::embeddings, -1, layout));
+  draw({}, arena.optimiser(shards), embeddings.tensors, {slice * embeddings.slice, embeddings.slice});
 }
 
 }  // namespace minitaw::engine

@@ -13,7 +13,7 @@ namespace minitaw::engine {
 /// Starts a new peak of this process's resident memory, where the system allows it (Linux:
 /// /proc/self/clear_refs).
 void reset_peak_memory();
-/// Peak resident set since then (or since the process began), bytes.
+/// Peak resident set since then (or since the process began), bytes; 0 where the system does not tell.
 [[nodiscard]] std::uint64_t peak_memory();
 
 /// Bytes that processes on this node may still take: free or held by caches, and within the limits of the
@@ -52,48 +52,8 @@ private:
   std::array<std::uint64_t, schedule::memory_kinds> measured_{};
 };
 
-/// What a rank carries from step to step, in the arena: weights and optimiser state of its owned shards, or
-/// of its slice of each, the embeddings or its slice of them with the optimiser state of the slice that it
-/// updates, and the gradients of the last step.
-class State {
-public:
-  State(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena);
-
-  /// Initial weights (same on every rank and sharding), moments zero.
-  void initialise(std::uint64_t seed) const;
-
-  [[nodiscard]] model::Buffer weights(int owned) const { return slot(schedule::SlotClass::owned, owned); }
-  [[nodiscard]] model::Buffer accumulator(int owned) const {
-    return slot(schedule::SlotClass::accumulator, owned);
-  }
-  [[nodiscard]] model::Buffer shard_optimiser(int owned) const { return arena_.optimiser(owned); }
-  /// What the rank holds of each of those shards: slice slice() of slices().
-  [[nodiscard]] int slice() const { return rank_.slice; }
-  [[nodiscard]] int slices() const { return slices_; }
-  /// Empty on a rank that holds no embeddings.
-  [[nodiscard]] model::Buffer embeddings() const { return slot(schedule::SlotClass::embeddings, 0); }
-  [[nodiscard]] model::Buffer embeddings_accumulator() const {
-    return slot(schedule::SlotClass::embeddings_accumulator, 0);
-  }
-  /// What those buffers hold.
-  [[nodiscard]] const Range& embeddings_part() const { return embeddings_part_; }
-  [[nodiscard]] model::Buffer embeddings_optimiser() const {
-    return arena_.optimiser(static_cast<int>(rank_.owned_shards.size()));
-  }
-
-private:
-  [[nodiscard]] model::Buffer slot(schedule::SlotClass cls, int index) const {
-    return arena_.slot({cls, static_cast<std::int16_t>(index)});
-  }
-  [[nodiscard]] std::int64_t elements(int owned) const {
-    return layout_.shards[rank_.owned_shards[owned]].elements / slices_;
-  }
-
-  const schedule::RankProgram& rank_;
-  const model::Layout& layout_;
-  const Arena& arena_;
-  int slices_;
-  Range embeddings_part_{0, 0};
-};
+/// Initial weights of a rank in its arena (same on every rank and sharding), moments zero.
+void initialise(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena,
+                std::uint64_t seed);
 
 }  // namespace minitaw::engine

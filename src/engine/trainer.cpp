@@ -29,10 +29,10 @@ schedule::Program with_fault(schedule::Program program, const StepOptions& optio
   return program;
 }
 
-std::map<int, std::int64_t> first_sequences(const deck::Case& c, const schedule::RankProgram& rank) {
-  std::map<int, std::int64_t> result;
-  for (const int m : micro_batches_of(rank)) result[m] = deck::first_sequence(c, m);
-  return result;
+/// What the rank holds of the embeddings.
+Range embeddings_part(const schedule::Program& program, int rank, const model::Layout& layout) {
+  if (program.ranks[rank].slots[index_of(SlotClass::embeddings)] == 0) return {};
+  return held(program, rank, SlotClass::embeddings, -1, layout);
 }
 
 [[maybe_unused]] float to_float(float value) { return value; }  // called by the host build only
@@ -73,17 +73,18 @@ Trainer::Trainer(const deck::Case& c, int rank, const StepOptions& options)
     : rank_(rank), program_(with_fault(program_of(c), options)),
       layout_(model::make_layout(deck::shape_of_rank(c, rank), schedule::cut_of(program_))),
       footprint_(schedule::memory(program_, layout_)[rank]), arena_(footprint_),
-      state_(program_, rank, layout_, arena_),
+      embeddings_part_(embeddings_part(program_, rank, layout_)),
       model_(lane_space(schedule::Lane::compute), layout_, loss_scale(c), arena_.workspace(),
-             kernels::parse_attention(c.attention), state_.embeddings_part()),
-      tokens_(c.shape, c.data, c.seed), first_sequences_(first_sequences(c, program_.ranks[rank])),
-      adamw_(adamw_of(c)), exec_(lane_space(schedule::Lane::compute)), options_(options) {
+             kernels::parse_attention(c.attention), embeddings_part_),
+      case_(c), tokens_(c.shape, c.data, c.seed), adamw_(adamw_of(c)),
+      exec_(lane_space(schedule::Lane::compute)), options_(options) {
+  for (const int m : micro_batches_of(program_.ranks[rank])) batches_.try_emplace(m, layout_.shape);
   if (!kernels::on_host) rehearse();
-  state_.initialise(c.seed);
+  initialise(program_, rank, layout_, arena_, c.seed);
 }
 
 void Trainer::connect(std::unique_ptr<comm::Transport> transport) {
-  transport_ = std::move(transport);
+  transport_ = transport ? std::move(transport) : std::make_unique<comm::SoloTransport>(program_);
   executor_ = std::make_unique<Executor>(
       program_, rank_, [this](const schedule::Action& action) { return start(action); }, *transport_,
       options_);
@@ -91,8 +92,7 @@ void Trainer::connect(std::unique_ptr<comm::Transport> transport) {
 
 void Trainer::prepare() {
   ++steps_;
-  for (const auto& [m, first] : first_sequences_)
-    batches_.try_emplace(m, layout_.shape).first->second.fill(tokens_, steps_ - 1, first);
+  for (auto& [m, batch] : batches_) batch.fill(tokens_, steps_ - 1, deck::first_sequence(case_, m));
   Kokkos::deep_copy(Loss(arena_.loss()), 0.0);
 }
 
@@ -125,12 +125,12 @@ void Trainer::compute(const Action& a) {
     return model_.loss(slot(a, 0), slot(a, 2), a.accumulates, arena_.loss(), slot(a, 1),
                        batches_.at(a.micro_batch));
   case Kind::backward:
-    return model_.backward(a.shard, slot(a, 2), slot(a, 3), gradient_type(a.slots[3]), a.accumulates,
-                           slot(a, 1), slot(a, 0));
+    return model_.backward(a.shard, slot(a, 2), slot(a, 3), dtype_of(a.slots[3]), a.accumulates, slot(a, 1),
+                           slot(a, 0));
   case Kind::backward_input:
     return model_.backward_input(a.shard, slot(a, 2), slot(a, 1), slot(a, 3), slot(a, 0));
   case Kind::backward_weight:
-    return model_.backward_weight(a.shard, slot(a, 2), gradient_type(a.slots[2]), a.accumulates, slot(a, 0),
+    return model_.backward_weight(a.shard, slot(a, 2), dtype_of(a.slots[2]), a.accumulates, slot(a, 0),
                                   slot(a, 1));
   case Kind::embed_backward:
     return model_.embed_backward(slot(a, 1), a.accumulates, slot(a, 0), batches_.at(a.micro_batch));
@@ -144,21 +144,19 @@ void Trainer::compute(const Action& a) {
 }
 
 void Trainer::update(const Action& a) {
+  const schedule::RankProgram& rank = program_.ranks[rank_];
   if (a.payload == schedule::Payload::embeddings)
-    return model_.update_embeddings(a.shard, slot(a, 0), state_.embeddings_optimiser(), slot(a, 1), adamw_,
-                                    steps_);
-  model_.update(a.shard, slot(a, 0), state_.shard_optimiser(a.slots[0].index), slot(a, 1), adamw_, steps_,
-                state_.slice(), state_.slices());
-}
-
-model::Dtype Trainer::gradient_type(schedule::Slot gradient) const {
-  return gradient.cls == SlotClass::accumulator ? model::Dtype::fp32 : layout_.shape.dtype;
+    return model_.update_embeddings(a.shard, slot(a, 0),
+                                    arena_.optimiser(static_cast<int>(rank.owned_shards.size())), slot(a, 1),
+                                    adamw_, steps_);
+  model_.update(a.shard, slot(a, 0), arena_.optimiser(a.slots[0].index), slot(a, 1), adamw_, steps_,
+                rank.slice, program_.owned_slices);
 }
 
 /// A device's first launch of a kernel may stop it to load the kernel's code, which would never end while a
 /// kernel of NCCL waits for another rank: every kernel runs once before ranks wait for each other. Every kind
-/// of compute action of the program is executed once, in issue order, whatever the slots hold: one visit of
-/// each kind of shard, writing and adding. Matrix products choose their algorithms.
+/// of action of the program that computes or adds is executed once, in issue order, whatever the slots hold:
+/// one visit of each kind of shard, writing and adding. Matrix products choose their algorithms.
 void Trainer::rehearse() {
   prepare();
   kernels::choose_by_time(exec_, true);
@@ -170,33 +168,19 @@ void Trainer::rehearse() {
   };
   std::set<std::tuple<Kind, bool, SlotClass, std::vector<std::int64_t>>> done;
   for (const Action& a : program_.ranks[rank_].actions) {
-    if (!schedule::is_compute(a.kind)) continue;
+    if (!schedule::is_compute(a.kind) && a.kind != Kind::accumulate) continue;
     const auto last = std::ranges::find_if(a.slots, [](schedule::Slot s) { return !s.valid(); });
     const SlotClass written = last == a.slots.begin() ? SlotClass::owned : std::prev(last)->cls;
-    if (done.emplace(a.kind, a.accumulates, written, widths(a)).second) compute(a);
+    if (done.emplace(a.kind, a.accumulates, written, widths(a)).second) (void)start(a);
   }
-  rehearse_additions();
-  exec_.fence("minitaw::engine::Trainer::rehearse");
+  Kokkos::fence("minitaw::engine::Trainer::rehearse");
   kernels::choose_by_time(exec_, false);
   steps_ = 0;
 }
 
-/// Those of the communication lanes.
-void Trainer::rehearse_additions() const {
-  constexpr std::size_t count = 64;
-  model::with_element(layout_.shape.dtype, [&]<class E>(E) {
-    const Kokkos::View<float*, model::ExecutionSpace::memory_space> total("minitaw::total", count);
-    const Kokkos::View<E*, model::ExecutionSpace::memory_space> contribution("minitaw::contribution", count);
-    for (const bool accumulate : {false, true})
-      kernels::add<E>(exec_, kernels::Vector<float>(total.data(), count),
-                      kernels::Vector<const E>(contribution.data(), count), accumulate);
-    exec_.fence("minitaw::engine::Trainer::rehearse_additions");
-  });
-}
-
 Buffer Trainer::part(const Action& a, int operand) const {
   const schedule::Slot slot = a.slots[operand];
-  const std::size_t width = schedule::element_bytes(slot.cls, layout_.shape.dtype);
+  const std::size_t width = bytes_of(dtype_of(slot));
   const Range wanted = schedule::moved(a, layout_);
   const Range there =
       slot.cls == SlotClass::hidden ? wanted : held(program_, rank_, slot.cls, a.shard, layout_);
@@ -212,17 +196,16 @@ comm::Message Trainer::message(const Action& a) const {
 }
 
 comm::Collective Trainer::collective(const Action& a) const {
-  const bool wide = schedule::element_bytes(a.slots[0].cls, layout_.shape.dtype) == sizeof(float);
-  const comm::Scalar scalar = wide ? comm::Scalar::fp32 : comm::Scalar::bf16;
-  return {a.communicator, a.peer, a.payload, scalar, part(a).data, schedule::moved(a, layout_).count};
+  return {a.communicator,       a.peer,       a.payload,
+          dtype_of(a.slots[0]), part(a).data, schedule::moved(a, layout_).count};
 }
 
 void Trainer::add(const Action& a) const {
   float* const total = part(a, 1).as<float>();
   const std::int64_t elements = schedule::moved(a, layout_).count;
-  if (layout_.shape.dtype == model::Dtype::fp32)
-    return add_to_total(a.lane, total, part(a).as<const float>(), elements, a.accumulates);
-  add_to_total(a.lane, total, part(a).as<const Bf16>(), elements, a.accumulates);
+  model::with_element(layout_.shape.dtype, [&]<class E>(E) {
+    add_to_total(a.lane, total, part(a).as<const E>(), elements, a.accumulates);
+  });
 }
 
 void Trainer::load(const Action& a) const {

@@ -20,7 +20,7 @@ public:
   Trainer(const deck::Case& c, int rank, const StepOptions& options = {});
 
   /// With its transport (none: the rank is alone) a trainer is ready to execute steps.
-  void connect(std::unique_ptr<comm::Transport> transport = std::make_unique<comm::SoloTransport>());
+  void connect(std::unique_ptr<comm::Transport> transport = nullptr);
 
   /// Readies the tokens of the next step, outside of its time.
   void prepare();
@@ -29,8 +29,6 @@ public:
   double step();
   /// This rank's part of the mean loss of the last step.
   [[nodiscard]] double loss() const;
-  /// Steps prepared so far.
-  [[nodiscard]] int steps() const { return steps_; }
 
   [[nodiscard]] const schedule::Program& program() const { return program_; }
   [[nodiscard]] const model::Layout& layout() const { return layout_; }
@@ -57,27 +55,28 @@ private:
   [[nodiscard]] model::Buffer part(const schedule::Action& action, int operand = 0) const;
   [[nodiscard]] comm::Message message(const schedule::Action& action) const;
   [[nodiscard]] comm::Collective collective(const schedule::Action& action) const;
-  /// Of the elements in a slot of gradients.
-  [[nodiscard]] model::Dtype gradient_type(schedule::Slot gradient) const;
+  /// Of the elements in a slot.
+  [[nodiscard]] model::Dtype dtype_of(schedule::Slot slot) const {
+    return schedule::dtype_of(slot.cls, layout_.shape.dtype);
+  }
   void rehearse();
-  void rehearse_additions() const;
 
   int rank_;
   schedule::Program program_;
   model::Layout layout_;
   schedule::Footprint footprint_;
   Arena arena_;
-  State state_;
+  Range embeddings_part_;  ///< that the rank holds; empty on one that holds none
   model::Model model_;
+  deck::Case case_;
   model::TokenSource tokens_;
-  std::map<int, std::int64_t> first_sequences_;  ///< of each of the rank's micro-batches
-  std::map<int, model::MicroBatch> batches_;     ///< their tokens
+  std::map<int, model::MicroBatch> batches_;  ///< tokens, by micro-batch of the rank
   model::AdamW adamw_;
   model::ExecutionSpace exec_;  ///< of the compute lane
   StepOptions options_;
   std::unique_ptr<comm::Transport> transport_;
   std::unique_ptr<Executor> executor_;
-  int steps_ = 0;
+  int steps_ = 0;  ///< prepared so far
 };
 
 /// The step's loss is the mean over all of its tokens.

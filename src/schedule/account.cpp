@@ -19,9 +19,9 @@ Range moved(const Action& a, const model::Layout& layout) {
                   {a.part, a.parts});
 }
 
-std::size_t element_bytes(SlotClass cls, model::Dtype dtype) {
+model::Dtype dtype_of(SlotClass cls, model::Dtype compute) {
   const bool total = cls == SlotClass::accumulator || cls == SlotClass::embeddings_accumulator;
-  return total ? sizeof(float) : model::bytes_of(dtype);
+  return total ? model::Dtype::fp32 : compute;
 }
 
 Range held(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
@@ -156,7 +156,7 @@ std::size_t content_bytes(const Program& program, int rank, SlotClass cls, int s
   if (cls == SlotClass::saved) return model::plan_saved(layout, shard).bytes;
   if (cls == SlotClass::deferred) return model::plan_deferred(layout, shard).bytes;
   if (cls == SlotClass::hidden) return model::hidden_bytes(layout.shape);
-  return held(program, rank, cls, shard, layout).count * element_bytes(cls, layout.shape.dtype);
+  return held(program, rank, cls, shard, layout).count * bytes_of(dtype_of(cls, layout.shape.dtype));
 }
 
 Footprint footprint_of(const Program& program, int number, const model::Layout& layout) {
@@ -199,7 +199,7 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
     for (const Action& a : program.ranks[r].actions) {
       if (a.kind != Kind::send && !is_collective(a.kind)) continue;
       const std::int64_t elements = moved(a, layout).count;
-      const std::size_t each = element_bytes(a.slots[0].cls, layout.shape.dtype);
+      const std::size_t each = bytes_of(dtype_of(a.slots[0].cls, layout.shape.dtype));
       if (a.kind == Kind::send) {
         matrix.add(r, a.peer, traffic_of(a.payload), elements * each);
         continue;

@@ -104,9 +104,9 @@ struct Ticks {
 /// action, add or load is about.
 [[nodiscard]] Range moved(const Action& action, const model::Layout& layout);
 
-/// Bytes of an element in a slot of weights, gradients or hidden states: totals are fp32, all else has the
+/// Of the elements in a slot of weights, gradients or hidden states: totals are fp32, all else has the
 /// compute precision.
-[[nodiscard]] std::size_t element_bytes(SlotClass cls, model::Dtype dtype);
+[[nodiscard]] model::Dtype dtype_of(SlotClass cls, model::Dtype compute);
 
 /// What a slot of the rank holds that belongs to `shard` (ignored for the embeddings): all of it, or the
 /// slice that the rank keeps. For slots of weights and gradients only.

@@ -187,7 +187,7 @@ double touched_bytes(const Program& program, int rank, const Action& a, const La
 
 double moved_bytes(const Action& action, const Layout& layout) {
   return static_cast<double>(moved(action, layout).count) *
-         static_cast<double>(element_bytes(action.slots[0].cls, layout.shape.dtype));
+         static_cast<double>(bytes_of(dtype_of(action.slots[0].cls, layout.shape.dtype)));
 }
 
 Costs costs_of(const Program& program, const Layout& layout, const Device& device,

@@ -24,7 +24,7 @@ std::size_t width(nccl::Type type) { return type == nccl::Type::fp32 ? 4 : type 
 bool is_message(const Call& call) { return is_point_to_point(call.kind); }
 
 void add_bf16(void* in, void* inout, int* count, MPI_Datatype*) {
-  add(Scalar::bf16, static_cast<std::byte*>(inout), static_cast<const std::byte*>(in), *count);
+  add(model::Dtype::bf16, static_cast<std::byte*>(inout), static_cast<const std::byte*>(in), *count);
 }
 
 /// What members tell each other of a call before it may begin.

@@ -55,20 +55,15 @@ public:
 
 private:
   [[nodiscard]] std::int64_t elements(const Action& a) const { return moved(a, layout_).count; }
-  [[nodiscard]] Scalar scalar(const Action& a) const {
-    const auto cls = a.slots[0].cls;
-    const bool total =
-        cls == schedule::SlotClass::accumulator || cls == schedule::SlotClass::embeddings_accumulator;
-    return total || layout_.shape.dtype == model::Dtype::fp32 ? Scalar::fp32 : Scalar::bf16;
-  }
 
   void execute(const Action& a) {
     if (!schedule::is_communication(a.kind)) return;
     auto& memory = memory_[index_of(a.lane)];
     memory.emplace_back(elements(a));
     auto* const data = reinterpret_cast<std::byte*>(memory.back().data());
-    const std::size_t bytes = static_cast<std::size_t>(elements(a)) * bytes_of(scalar(a));
-    const Collective collective{a.communicator, a.peer, a.payload, scalar(a), data, elements(a)};
+    const Dtype dtype = dtype_of(a.slots[0].cls, layout_.shape.dtype);
+    const std::size_t bytes = static_cast<std::size_t>(elements(a)) * bytes_of(dtype);
+    const Collective collective{a.communicator, a.peer, a.payload, dtype, data, elements(a)};
     const Message message{a.kind == Call::send, a.peer, a.payload, data, bytes};
     const auto started = schedule::is_collective(a.kind) ? transport_.start(a.lane, a.kind, collective)
                                                          : transport_.start(a.lane, message);
@@ -97,10 +92,11 @@ void expect_planned_bytes(Kind kind, const schedule::Program& program, const mod
     for (std::size_t l = 1; l <= communication_lanes; ++l)
       lanes.emplace_back([&playback, l] { playback.execute(static_cast<Lane>(l)); });
   }
-  const auto planned = bytes(program, layout), counted = transport.sent();
+  const auto planned = bytes(program, layout);
+  const std::vector<std::uint64_t> counted = transport.sent();
   for (int to = 0; to < planned.ranks(); ++to)
     for (int k = 0; k < schedule::traffic_kinds; ++k)
-      EXPECT_EQ(counted.at(transport.rank(), to, static_cast<Traffic>(k)),
+      EXPECT_EQ(counted[to * schedule::traffic_kinds + k],
                 planned.at(transport.rank(), to, static_cast<Traffic>(k)))
           << program.schedule << " " << program.groups.text() << " to " << to << " "
           << name_of(static_cast<Traffic>(k));

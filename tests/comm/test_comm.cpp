@@ -66,8 +66,6 @@ TEST(Bf16, RoundsAsAnExactComparisonWould) {
 }
 
 TEST(Sum, AddsInFloatAndRounds) {
-  EXPECT_EQ(bytes_of(Scalar::fp32), 4u);
-  EXPECT_EQ(bytes_of(Scalar::bf16), 2u);
   for (const int n : {0, 1, 7, 1001}) {
     std::vector<float> wide(n), other(n);
     std::vector<Bf16> narrow(n), narrow_other(n);
@@ -78,8 +76,8 @@ TEST(Sum, AddsInFloatAndRounds) {
     const std::vector<float> before = wide;
     const std::vector<Bf16> narrow_before = narrow;
     const auto bytes = [](auto& values) { return reinterpret_cast<std::byte*>(values.data()); };
-    add(Scalar::fp32, bytes(wide), bytes(other), n);
-    add(Scalar::bf16, bytes(narrow), bytes(narrow_other), n);
+    add(model::Dtype::fp32, bytes(wide), bytes(other), n);
+    add(model::Dtype::bf16, bytes(narrow), bytes(narrow_other), n);
     for (int i = 0; i < n; ++i) {
       EXPECT_EQ(wide[i], before[i] + other[i]);
       EXPECT_EQ(to_float(narrow[i]), rounded(to_float(narrow_before[i]) + to_float(narrow_other[i])));
@@ -88,17 +86,21 @@ TEST(Sum, AddsInFloatAndRounds) {
 }
 
 TEST(SoloTransport, LeavesTheDataAsItIsAndHasNobodyToTalkTo) {
-  SoloTransport transport;
+  schedule::Program alone;
+  alone.communicators = {{"world", {0}}};
+  alone.ranks.resize(1);
+  SoloTransport transport(alone);
   std::array<float, 3> values{1, 2, 3};
   const Collective all{
-      0, 0, schedule::Payload::gradient, Scalar::fp32, reinterpret_cast<std::byte*>(values.data()), 3};
+      0, 0, schedule::Payload::gradient, model::Dtype::fp32, reinterpret_cast<std::byte*>(values.data()), 3};
   using enum schedule::Kind;
   for (const auto kind : {broadcast, reduce, all_gather, reduce_scatter, all_reduce})
     EXPECT_EQ(transport.start(schedule::Lane::operands, kind, all), nullptr);
   EXPECT_EQ(values, (std::array<float, 3>{1, 2, 3}));
   EXPECT_EQ(transport.rank(), 0);
-  EXPECT_EQ(transport.sent(), schedule::ByteMatrix(1));
-  EXPECT_THROW((void)transport.start(schedule::Lane::operands, Message{}), LogicError);
+  EXPECT_EQ(transport.sent(), std::vector<std::uint64_t>(schedule::traffic_kinds));
+  EXPECT_THROW((void)transport.start(schedule::Lane::operands, Message{.data = all.data, .bytes = 12}),
+               LogicError);
 }
 
 }  // namespace

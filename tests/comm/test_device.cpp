@@ -69,8 +69,7 @@ TEST_P(OnDevices, ExecuteEveryCollective) {
   for (const Call kind : collectives)
     for (const auto elements : sizes)
       EXPECT_EQ(
-          wrong_after<OnDevice>(world, Lane::operands_in, kind, 0, world.ranks / 2, Scalar::fp32, elements),
-          0)
+          wrong_after<OnDevice>(world, Lane::operands_in, kind, 0, world.ranks / 2, Dtype::fp32, elements), 0)
           << name_of(kind) << " of " << elements;
 }
 
@@ -78,8 +77,8 @@ TEST_P(OnDevices, ExchangeBothWays) {
   World world(Kind::staged, transport_);
   if (!world.has_messages()) GTEST_SKIP() << "needs two ranks";
   for (const auto elements : {std::int64_t{3}, std::int64_t{9'000'001}}) {
-    const auto from = [&](int rank) { return contribution_of(rank, Scalar::fp32, elements); };
-    OnDevice out(from(world.rank)), in(Values(Scalar::fp32, elements));
+    const auto from = [&](int rank) { return contribution_of(rank, Dtype::fp32, elements); };
+    OnDevice out(from(world.rank)), in(Values(Dtype::fp32, elements));
     world.exchange({out.message(true, world.next), in.message(false, world.previous)});
     EXPECT_EQ(in.get(), from(world.previous)) << elements;
     EXPECT_EQ(out.get(), from(world.rank)) << elements;
@@ -156,8 +155,8 @@ TEST(Nccl, LetsARankSendToItselfAndExecuteEveryCollectiveAlone) {
   for (const Call kind :
        {Call::send, Call::broadcast, Call::reduce, Call::all_gather, Call::reduce_scatter, Call::all_reduce})
     for (const std::int64_t elements : sizes) {
-      const Values values = contribution_of(3, Scalar::fp32, elements);
-      OnDevice from(values), to(Values(Scalar::fp32, elements));
+      const Values values = contribution_of(3, Dtype::fp32, elements);
+      OnDevice from(values), to(Values(Dtype::fp32, elements));
       const auto count = static_cast<std::size_t>(elements);
       nccl::Call call{kind, from.data(), to.data(), count, nccl::Type::fp32, 0};
       if (kind == Call::send) call.count = values.bytes(), call.type = nccl::Type::bytes;

@@ -116,7 +116,7 @@ TEST_F(NcclTransport, ConnectsWhenItIsMade) {
   for (const Lane lane : {Lane::operands, Lane::operands_in})
     EXPECT_EQ(count(made, Call::reduce, made.queue(lane)), shared);
   EXPECT_EQ(made.fake.changes_of_queue, 0);
-  EXPECT_EQ(made.transport->sent(), schedule::ByteMatrix(ranks)) << "nothing of a step has been sent";
+  EXPECT_THAT(made.transport->sent(), testing::Each(0U)) << "nothing of a step has been sent";
   EXPECT_TRUE(made.transport->on_stream());
 }
 
@@ -125,7 +125,7 @@ TEST_F(NcclTransport, ExecutesAMessageAsOneGroupOnItsLanesQueue) {
   const FakeNccl& fake = world.nccl->fake;
   const int groups = fake.groups;
   const std::size_t launches = fake.launches.size();
-  Values out(Scalar::fp32, 250), in(Scalar::fp32, 250), nothing(Scalar::fp32, 0);
+  Values out(Dtype::fp32, 250), in(Dtype::fp32, 250), nothing(Dtype::fp32, 0);
   world.exchange({out.message(true, world.next), in.message(false, world.previous),
                   nothing.message(true, world.next), nothing.message(false, world.previous)});
   EXPECT_EQ(fake.groups, groups + 2);
@@ -139,7 +139,7 @@ TEST_F(NcclTransport, GathersUnequalSlicesByBroadcasts) {
   const int ranks = ranks_of_job();
   Nccl made(program(ranks, Kind::nccl));
   const auto calls = [&](Call kind) { return count(made, kind, made.queue(Lane::operands)); };
-  Values even(Scalar::bf16, 10 * ranks), uneven(Scalar::bf16, 10 * ranks - 1);
+  Values even(Dtype::bf16, 10 * ranks), uneven(Dtype::bf16, 10 * ranks - 1);
   (void)made.transport->start(Lane::operands, Call::all_gather, even.collective(0));
   EXPECT_EQ(calls(Call::all_gather), 1);
   EXPECT_EQ(calls(Call::broadcast), 0);
@@ -185,7 +185,7 @@ TEST_F(NcclTransport, IsWatchedWhileItWorks) {
   });
   for (int k = 0; k < 20; ++k)
     EXPECT_EQ(wrong_after(world, k % 2 == 0 ? Lane::operands : Lane::operands_in, Call::all_reduce, 0, -1,
-                          Scalar::fp32, 1000 + k),
+                          Dtype::fp32, 1000 + k),
               0);
   done = true;
 }

@@ -27,7 +27,7 @@ struct Item {
   Call call = Call::send;  ///< of a message
   int lane = 0, communicator = 0;
   std::size_t root = 0;
-  Scalar scalar = Scalar::fp32;
+  Dtype dtype = Dtype::fp32;
   std::int64_t elements = 0;
 };
 
@@ -42,7 +42,7 @@ std::vector<Item> draw(std::uint32_t seed, int count) {
          .lane = static_cast<int>(random() % lanes),
          .communicator = static_cast<int>(random() % 5),
          .root = random(),
-         .scalar = scalars[random() % 2],
+         .dtype = dtypes[random() % 2],
          .elements = static_cast<std::int64_t>(random() % (random() % 8 == 0 ? 300'000 : 20'000))});
   }
   return items;
@@ -57,8 +57,8 @@ public:
   Work(World& world, const std::vector<Item>& items) : world_(world), items_(items) {
     for (std::size_t k = 0; k < items.size(); ++k) {
       const Item& item = items[k];
-      Values& values = values_.emplace_back(item.scalar, item.elements);
-      landing_.emplace_back(item.scalar, item.elements);
+      Values& values = values_.emplace_back(item.dtype, item.elements);
+      landing_.emplace_back(item.dtype, item.elements);
       for (std::int64_t i = 0; i < item.elements; ++i)  // sums depend on the order of addition
         values.set(i, std::sin(static_cast<float>(i * 37 + world.rank * 11) + static_cast<float>(k)) *
                           std::exp2(world.rank % 5));
@@ -173,7 +173,7 @@ TEST_P(Operations, OfAllLanesAtOnceDoWhatBlockingOnesDo) {
     const std::vector<Item> items = draw(seed, 30);
     Work blocking(world, items), mixed = blocking;
     blocking.block();
-    const schedule::ByteMatrix bytes = world.transport.sent();
+    const std::vector<std::uint64_t> bytes = world.transport.sent();
     world.transport.reset_counters();
     const std::uint32_t own_seed = seed * 31 + static_cast<std::uint32_t>(world.rank) * lanes;
     if (round % 2 == 0) by_one_thread(mixed.queues(), own_seed);
@@ -186,13 +186,13 @@ TEST_P(Operations, OfAllLanesAtOnceDoWhatBlockingOnesDo) {
 
 TEST_P(Operations, HaveNothingToDoWhileNobodyElseMoves) {
   World world(GetParam());
-  Values in(Scalar::fp32, 25), out = contribution_of(world.previous, Scalar::fp32, 25);
+  Values in(Dtype::fp32, 25), out = contribution_of(world.previous, Dtype::fp32, 25);
   const auto under_way = world.transport.start(Lane::operands, in.message(false, world.previous));
   ASSERT_NE(under_way, nullptr);
   for (int k = 0; k < 10; ++k) EXPECT_FALSE(under_way->advance());
   EXPECT_FALSE(under_way->done());
   MPI_Barrier(MPI_COMM_WORLD);
-  Values mine = contribution_of(world.rank, Scalar::fp32, 25);
+  Values mine = contribution_of(world.rank, Dtype::fp32, 25);
   world.execute(Lane::operands_in, mine.message(true, world.next));
   while (!under_way->done()) under_way->advance();
   EXPECT_EQ(in, out);

@@ -29,7 +29,7 @@ TEST(Staged, GoesRoundItsSlots) {
   for (const Call kind : collectives)
     for (const std::int64_t elements : {257, 9'001, 30'011})
       EXPECT_EQ(wrong_after(world, Lane::operands, kind, 0, static_cast<int>(elements) % world.ranks,
-                            Scalar::fp32, elements),
+                            Dtype::fp32, elements),
                 0)
           << name_of(kind) << " of " << elements;
 }

@@ -23,6 +23,7 @@
 /// The transports that must behave alike, what they are asked, and what must come of it.
 namespace minitaw::comm::test {
 
+using model::Dtype;
 using schedule::Lane;
 using schedule::Payload;
 using schedule::Traffic;
@@ -30,7 +31,7 @@ using Call = schedule::Kind;
 
 inline constexpr std::array collectives{Call::broadcast, Call::reduce, Call::all_gather, Call::reduce_scatter,
                                         Call::all_reduce};
-inline constexpr Scalar scalars[] = {Scalar::fp32, Scalar::bf16};
+inline constexpr Dtype dtypes[] = {Dtype::fp32, Dtype::bf16};
 inline constexpr std::size_t communication_lanes = schedule::lanes - 1;
 
 inline int ranks_of_job() {
@@ -261,15 +262,15 @@ struct World {
 /// A buffer of fp32 or bf16 values seen as floats.
 class Values {
 public:
-  Values(Scalar scalar, std::int64_t elements)
-      : scalar_(scalar), elements_(elements), bytes_(elements * bytes_of(scalar) + 1) {}
+  Values(Dtype dtype, std::int64_t elements)
+      : dtype_(dtype), elements_(elements), bytes_(elements * bytes_of(dtype) + 1) {}
 
   [[nodiscard]] const Values& get() const { return *this; }
   [[nodiscard]] float at(std::int64_t i) const {
-    return scalar_ == Scalar::fp32 ? load<float>(i) : to_float(load<Bf16>(i));
+    return dtype_ == Dtype::fp32 ? load<float>(i) : to_float(load<Bf16>(i));
   }
   void set(std::int64_t i, float value) {
-    if (scalar_ == Scalar::fp32) store(i, value);
+    if (dtype_ == Dtype::fp32) store(i, value);
     else store(i, to_bf16(value));
   }
   [[nodiscard]] std::byte* data() { return bytes_.data(); }
@@ -278,7 +279,7 @@ public:
   friend bool operator==(const Values&, const Values&) = default;
 
   [[nodiscard]] Collective collective(int communicator, int root = -1) {
-    return {communicator, root, Payload::gradient, scalar_, data(), elements_};
+    return {communicator, root, Payload::gradient, dtype_, data(), elements_};
   }
   [[nodiscard]] Message message(bool send, int peer, Payload payload = Payload::weights) {
     return {send, peer, payload, data(), bytes()};
@@ -296,7 +297,7 @@ private:
     std::memcpy(bytes_.data() + i * sizeof(T), &value, sizeof(T));
   }
 
-  Scalar scalar_;
+  Dtype dtype_;
   std::int64_t elements_;
   std::vector<std::byte> bytes_;  ///< one byte more than needed: nobody may touch it
 };
@@ -308,19 +309,19 @@ inline float sum_of(const std::vector<int>& ranks, std::int64_t i) {
   for (const int rank : ranks) sum += contribution(rank, i);
   return sum;
 }
-inline Values contribution_of(int rank, Scalar scalar, std::int64_t elements) {
-  Values values(scalar, elements);
+inline Values contribution_of(int rank, Dtype dtype, std::int64_t elements) {
+  Values values(dtype, elements);
   for (std::int64_t i = 0; i < elements; ++i) values.set(i, contribution(rank, i));
   return values;
 }
 
 /// Executes a collective on this rank's contribution; returns how many elements are not what they must be.
 template <class Buffer = Values>
-int wrong_after(World& world, Lane lane, Call kind, int communicator, int root, Scalar scalar,
+int wrong_after(World& world, Lane lane, Call kind, int communicator, int root, Dtype dtype,
                 std::int64_t elements) {
   const std::vector<int>& members = world.members(communicator);
   const int size = world.size(communicator);
-  Buffer buffer(contribution_of(world.rank, scalar, elements));
+  Buffer buffer(contribution_of(world.rank, dtype, elements));
   world.execute(lane, kind, buffer.collective(communicator, root));
   const Values& values = buffer.get();
   int wrong = values.kept_to_its_bounds() ? 0 : 1;

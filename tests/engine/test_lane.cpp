@@ -80,8 +80,9 @@ private:
 class FakeRank {
 public:
   FakeRank(const schedule::Program& program, int rank, unsigned seed, const MakeQueues& make_queues)
-      : rank_(rank), executor_(program, rank, [this](const Action& action) { return start(action); }, solo_,
-                               {.waiting = policy, .make_queues = make_queues}) {
+      : rank_(rank), solo_(program),
+        executor_(program, rank, [this](const Action& action) { return start(action); }, solo_,
+                  {.waiting = policy, .make_queues = make_queues}) {
     for (int c = 0; c < schedule::slot_classes; ++c) contents_[c].resize(program.ranks[rank].slots[c]);
     for (std::mt19937& random : random_) random.seed(seed++);
   }
@@ -290,7 +291,7 @@ TEST(Executor, LetsNoLaneWaitForAnother) {
     if (action.lane == schedule::Lane::operands_in) received = true;
     return nullptr;
   };
-  comm::SoloTransport solo;
+  comm::SoloTransport solo(program);
   Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
   EXPECT_GT(executor.step(), 0);
 }
@@ -303,7 +304,7 @@ TEST(Executor, AFailureEndsTheStepAndSaysWhy) {
     if (action.lane == schedule::Lane::compute) return nullptr;
     return std::make_unique<Slow>(1 << 30, under_way, [] {});
   };
-  comm::SoloTransport solo;
+  comm::SoloTransport solo(program);
   Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
   EXPECT_THAT([&] { (void)executor.step(); },
               testing::ThrowsMessage<std::runtime_error>(testing::StrEq("the wire is cut")));

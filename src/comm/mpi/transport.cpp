@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/range.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "comm/mpi/operations.hpp"
 
 namespace minitaw::comm::mpi {
 
@@ -24,6 +24,393 @@ void Copier::settle() noexcept {
 
 namespace {
 
+/// MPI counts in int: longer messages travel in pieces of this size.
+constexpr std::size_t largest_message = std::size_t{1} << 30;
+constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
+
+/// `data` in pieces of at most `largest` bytes; none if it is empty. Both sides of a message cut alike, so
+/// pieces need no header.
+std::vector<Piece> cut(Piece data, std::size_t largest) {
+  std::vector<Piece> pieces;
+  for (; !data.empty(); data = data.subspan(pieces.back().size()))
+    pieces.push_back(data.first(std::min(largest, data.size())));
+  return pieces;
+}
+
+/// One lane's end of the network. Used by one thread at a time. All lanes share the communicator; tags keep
+/// apart what must not match.
+struct Channel {
+  MPI_Comm comm;
+  LaneMemory memory;
+  SentBytes& sent;
+  const std::atomic<bool>& cancelled;
+};
+
+/// MPI messages under way, of at most INT_MAX bytes each. They are taken as complete in the order in which
+/// they were started, so that a look costs one test. What they read or write must live until then. On the way
+/// out of an error, receives are withdrawn and sends are left to MPI.
+class Requests {
+public:
+  explicit Requests(Channel& channel) : channel_(channel) {}
+  Requests(const Requests&) = delete;
+  Requests& operator=(const Requests&) = delete;
+  ~Requests() {
+    for (std::size_t k = finished_; k < requests_.size(); ++k) {
+      Request& request = requests_[k];
+      if (request.handle == MPI_REQUEST_NULL) continue;
+      if (request.receives) MPI_Cancel(&request.handle);
+      MPI_Request_free(&request.handle);
+    }
+  }
+
+  void send(int peer, int tag, schedule::Traffic traffic, Piece data) {
+    check(MPI_Isend(data.data(), static_cast<int>(data.size()), MPI_BYTE, peer, tag, channel_.comm,
+                    &requests_.emplace_back().handle),
+          "MPI_Isend");
+    channel_.sent.add(peer, traffic, data.size());
+  }
+  void receive(int peer, int tag, Piece place) {
+    Request& request = requests_.emplace_back(MPI_REQUEST_NULL, true, place.size());
+    check(MPI_Irecv(place.data(), static_cast<int>(place.size()), MPI_BYTE, peer, tag, channel_.comm,
+                    &request.handle),
+          "MPI_Irecv");
+  }
+
+  /// Whether there was an oldest open message and it is complete now; finish() goes on as long as there is.
+  /// Throws Error if it failed or arrived with another length.
+  bool finish_one() {
+    if (open() == 0) return false;
+    Request& request = requests_[finished_];
+    int done = 0, bytes = 0;
+    MPI_Status status;
+    check(MPI_Test(&request.handle, &done, &status),
+          request.receives ? "MPI_Test of a receive" : "MPI_Test of a send");
+    if (done == 0) return false;
+    ++finished_;
+    if (!request.receives) return true;
+    check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
+    if (static_cast<std::size_t>(bytes) != request.bytes)
+      throw Error(fmt::format("a message from rank {} has {} bytes where {} were expected", status.MPI_SOURCE,
+                              bytes, request.bytes));
+    return true;
+  }
+  bool finish() {
+    const std::size_t before = finished_;
+    while (finish_one()) continue;
+    return finished_ > before;
+  }
+
+  [[nodiscard]] std::size_t started() const { return requests_.size(); }
+  [[nodiscard]] std::size_t finished() const { return finished_; }
+  [[nodiscard]] std::size_t open() const { return started() - finished(); }
+
+private:
+  struct Request {
+    MPI_Request handle = MPI_REQUEST_NULL;
+    bool receives = false;
+    std::size_t bytes = 0;
+  };
+
+  Channel& channel_;
+  std::vector<Request> requests_;
+  std::size_t finished_ = 0;
+};
+
+/// What happens to one piece of a buffer on this rank.
+struct Step {
+  Piece piece;
+  bool arrives = false;  ///< it comes from another rank
+  bool leaves = false;   ///< the result goes to another rank
+};
+
+/// A rank's part in a message, a chain or a ring: its steps, in order.
+struct Plan {
+  Memory memory;
+  bool sums = false;  ///< a step adds this rank's piece to what arrives; else it passes on what arrives
+  std::vector<Step> steps;
+  int from = -1, to = -1;  ///< global ranks
+  int tag = 0;
+  schedule::Traffic traffic = schedule::Traffic::weights;
+  model::Dtype dtype = model::Dtype::fp32;
+  /// Where MPI reads the buffer itself, sums are written there; else they are where the other piece came.
+  bool may_overwrite = false;
+  /// A step that sends waits until no more sends than these are open.
+  std::size_t open_sends = unlimited;
+
+  /// Whether this rank's piece is read.
+  [[nodiscard]] bool reads(const Step& step) const { return sums || !step.arrives; }
+  /// Whether the result becomes the piece in the buffer.
+  [[nodiscard]] bool keeps(const Step& step) const { return sums ? !step.leaves : step.arrives; }
+};
+
+/// Memory for pieces, used in turn: piece k has slot k modulo their number. No slots at all: pieces are used
+/// where they are in the buffer.
+class Slots {
+public:
+  struct Slot {
+    std::size_t send = 0;   ///< number of the send that reads it; 0: none
+    bool storing = false;   ///< a copy to the buffer reads it
+    std::size_t queue = 0;  ///< of that copy
+  };
+
+  Slots(Piece memory, std::size_t slot_bytes)
+      : memory_(memory.data()), slot_bytes_(slot_bytes), slots_(memory.size() / slot_bytes) {}
+
+  [[nodiscard]] bool in_buffer() const { return slots_.empty(); }
+  [[nodiscard]] Slot& slot(std::size_t k) { return slots_[k % slots_.size()]; }
+  [[nodiscard]] Piece memory(std::size_t k, std::size_t bytes) const {
+    return {memory_ + k % slots_.size() * slot_bytes_, bytes};
+  }
+
+private:
+  std::byte* memory_;
+  std::size_t slot_bytes_;
+  std::vector<Slot> slots_;
+};
+
+/// Executes a plan. Receives are posted, and own pieces fetched, some steps ahead. A slot is written again
+/// only when the send and the copy that read it are over.
+class Passage final : public Operation {
+public:
+  Passage(Channel& channel, Plan plan)
+      : channel_(channel), plan_(std::move(plan)), landing_(memory().landing, memory().piece_bytes),
+        loading_(memory().loading, memory().piece_bytes), sends_(channel), receives_(channel) {}
+  /// If it is not over (it was cancelled), no copy reads or writes the buffer afterwards.
+  ~Passage() override {
+    if (!done_ && memory().copier != nullptr) memory().copier->settle();
+  }
+
+  bool advance() override {
+    if (channel_.cancelled.load(std::memory_order_relaxed)) throw Cancelled();
+    bool moved = post_receives();
+    moved |= start_loads();
+    while (ready()) {
+      execute(plan_.steps[next_++]);
+      moved = true;
+      if (plan_.sums || memory().copier != nullptr) break;  // that took time, and lanes share the thread
+    }
+    moved |= sends_.finish();
+    if (done_ || next_ < plan_.steps.size() || sends_.open() > 0) return moved;
+    for (std::size_t queue = 0; queue < std::min(kept_, Copier::queues); ++queue)
+      memory().copier->wait(Copier::Way::store, queue);
+    done_ = true;
+    return true;
+  }
+  [[nodiscard]] bool done() const override { return done_; }
+
+private:
+  /// A piece that this rank holds, in the buffer (no slot) or in a slot.
+  struct Held {
+    Piece memory;
+    Slots::Slot* slot = nullptr;
+  };
+
+  bool post_receives() {
+    const std::size_t before = receives_.started();
+    for (; next_posted_ < plan_.steps.size() && receives_.open() < memory().ahead; ++next_posted_) {
+      const Step& step = plan_.steps[next_posted_];
+      if (!step.arrives) continue;
+      const std::size_t k = receives_.started();
+      if (!vacate(landing_, k)) break;
+      receives_.receive(plan_.from, plan_.tag,
+                        landing_.in_buffer() ? step.piece : landing_.memory(k, step.piece.size()));
+    }
+    return receives_.started() > before;
+  }
+
+  bool start_loads() {
+    if (loading_.in_buffer()) return false;
+    const std::size_t before = loads_;
+    for (; next_loaded_ < plan_.steps.size() && loads_ < own_ + Copier::queues; ++next_loaded_) {
+      const Step& step = plan_.steps[next_loaded_];
+      if (!plan_.reads(step)) continue;
+      if (!vacate(loading_, loads_)) break;
+      memory().copier->copy(Copier::Way::load, loads_ % Copier::queues,
+                            loading_.memory(loads_, step.piece.size()), step.piece);
+      ++loads_;
+    }
+    return loads_ > before;
+  }
+
+  /// Whether the slot of piece k may be written now: no send reads it, and no copy any more.
+  [[nodiscard]] bool vacate(Slots& slots, std::size_t k) {
+    if (slots.in_buffer()) return true;
+    Slots::Slot& slot = slots.slot(k);
+    if (slot.send > sends_.finished()) return false;
+    if (slot.storing) memory().copier->wait(Copier::Way::store, slot.queue);
+    slot = {};
+    return true;
+  }
+
+  [[nodiscard]] bool ready() {
+    if (next_ == plan_.steps.size()) return false;
+    const Step& step = plan_.steps[next_];
+    if (step.leaves && sends_.open() > plan_.open_sends) return false;
+    if (plan_.reads(step) && !loading_.in_buffer() && loads_ == own_) return false;
+    return !step.arrives || receives_.finish_one();  // last: it is complete only once
+  }
+
+  void execute(const Step& step) {
+    Held held;
+    if (!step.arrives) held = take_own(step);
+    else if (!plan_.reads(step)) held = take_arrived(step);
+    else held = sum(take_arrived(step), take_own(step));
+    if (step.leaves) {
+      sends_.send(plan_.to, plan_.tag, plan_.traffic, held.memory);
+      if (held.slot != nullptr) held.slot->send = sends_.started();
+    }
+    if (plan_.keeps(step) && held.slot != nullptr) {
+      *held.slot = {held.slot->send, true, kept_++ % Copier::queues};
+      memory().copier->copy(Copier::Way::store, held.slot->queue, step.piece, held.memory);
+    }
+  }
+
+  [[nodiscard]] Held take_own(const Step& step) {
+    if (loading_.in_buffer()) return {step.piece};
+    memory().copier->wait(Copier::Way::load, own_ % Copier::queues);
+    const std::size_t k = own_++;
+    return {loading_.memory(k, step.piece.size()), &loading_.slot(k)};
+  }
+
+  [[nodiscard]] Held take_arrived(const Step& step) {
+    if (landing_.in_buffer()) return {step.piece};
+    const std::size_t k = receives_.finished() - 1;
+    return {landing_.memory(k, step.piece.size()), &landing_.slot(k)};
+  }
+
+  [[nodiscard]] Held sum(const Held& arrived, const Held& own) const {
+    const bool in_buffer = own.slot == nullptr && plan_.may_overwrite;
+    const Held &target = in_buffer ? own : arrived, &other = in_buffer ? arrived : own;
+    add(plan_.dtype, target.memory.data(), other.memory.data(),
+        static_cast<std::int64_t>(target.memory.size() / model::bytes_of(plan_.dtype)));
+    return target;
+  }
+
+  [[nodiscard]] const Memory& memory() const { return plan_.memory; }
+
+  Channel& channel_;
+  Plan plan_;
+  Slots landing_, loading_;
+  Requests sends_, receives_;
+  std::size_t next_ = 0;                        ///< step to execute
+  std::size_t next_posted_ = 0;                 ///< first step whose receive may still have to be posted
+  std::size_t next_loaded_ = 0;                 ///< first step whose own piece may still have to be fetched
+  std::size_t loads_ = 0, own_ = 0, kept_ = 0;  ///< fetches begun; own pieces used; stores begun
+  bool done_ = false;
+};
+
+/// One operation, then another one.
+class InTurn final : public Operation {
+public:
+  InTurn(std::unique_ptr<Operation> first, std::unique_ptr<Operation> second)
+      : first_(std::move(first)), second_(std::move(second)) {}
+  bool advance() override { return first_->done() ? second_->advance() : first_->advance(); }
+  [[nodiscard]] bool done() const override { return second_->done(); }
+
+private:
+  std::unique_ptr<Operation> first_, second_;
+};
+
+std::vector<Piece> pieces_of(const Collective& c, const Range& range, std::size_t piece_bytes) {
+  const auto width = static_cast<std::int64_t>(model::bytes_of(c.dtype));
+  return cut({c.data + range.begin * width, static_cast<std::size_t>(range.count * width)}, piece_bytes);
+}
+
+/// The steps of a member in which slice `first` starts at it, the slices below arrive one after the other and
+/// are passed on, and the last to arrive does not leave. Slices go round `window` pieces at a time: a rank
+/// with few slots must pass pieces on before it has sent all of its own.
+std::vector<Step> ring_steps(int members, const Collective& c, int first, const Memory& memory) {
+  std::vector<std::vector<Piece>> slices;  // in the order in which they come by
+  std::size_t longest = 0;
+  for (int step = 0; step < members; ++step) {
+    slices.push_back(pieces_of(c, slice(c.elements, members, first - step), memory.piece_bytes));
+    longest = std::max(longest, slices.back().size());
+  }
+  std::vector<Step> steps;
+  for (std::size_t begin = 0; begin < longest; begin += std::min(memory.window, longest))
+    for (std::size_t s = 0; s < slices.size(); ++s)
+      for (std::size_t k = begin; k < slices[s].size() && k - begin < memory.window; ++k)
+        steps.push_back({slices[s][k], s > 0, s + 1 < slices.size()});
+  return steps;
+}
+
+/// broadcast and reduce are chains from and to the root: while piece k + 1 arrives, piece k is passed on. The
+/// order of a sum is that of the ring, so its bits repeat; only the root may change its buffer.
+///
+/// all_gather and reduce_scatter are rings. Every member sends its own slice, then hands on what arrives. The
+/// sum of slice i starts at member i + 1 and grows on its way round to member i; each member adds its own
+/// part, in host memory in its buffer. The sends of a ring are not limited: if everyone waited to send before
+/// receiving it would stand still.
+std::unique_ptr<Operation> make_part(Channel& channel, Kind kind, const Membership& self, int tag,
+                                     const Collective& c) {
+  const int members = self.size(), position = (self.index - self.root + members) % members;  // from the root
+  const auto neighbour = [&](int distance) {
+    return (*self.ranks)[(self.index + distance + members) % members];
+  };
+  const int forwards = kind == Kind::reduce ? -1 : 1;
+  Plan plan{.memory = channel.memory.moves,
+            .sums = kind == Kind::reduce || kind == Kind::reduce_scatter,
+            .steps = {},
+            .from = neighbour(-forwards),
+            .to = neighbour(forwards),
+            .tag = tag,
+            .traffic = schedule::traffic_of(c.payload),
+            .dtype = c.dtype};
+  if (plan.sums) {
+    plan.memory = channel.memory.sums;
+    if (plan.memory.landing.empty())
+      throw LogicError("a reduction runs on a lane that was given no staging memory");
+    plan.may_overwrite = kind == Kind::reduce_scatter || position == 0;
+  } else if (members == 2 && plan.memory.copier == nullptr) {
+    // Pieces are for passing on what has come while more comes: between two members, in place, they would
+    // only cost a handshake each.
+    plan.memory.piece_bytes = largest_message;
+  }
+  if (kind == Kind::all_gather || kind == Kind::reduce_scatter) {
+    plan.steps = ring_steps(members, c, plan.sums ? position - 1 : position, plan.memory);
+  } else {
+    const int place = plan.sums ? members - 1 - position : position;  // in the chain
+    plan.open_sends = plan.sums ? 4 : plan.memory.ahead;
+    for (const Piece piece : pieces_of(c, {0, c.elements}, plan.memory.piece_bytes))
+      plan.steps.push_back({piece, place > 0, place + 1 < members});
+  }
+  return std::make_unique<Passage>(channel, std::move(plan));
+}
+
+/// This rank's side of a message, not begun; the payload is the tag.
+std::unique_ptr<Operation> make_message(Channel& channel, const Message& m) {
+  Plan plan{.memory = channel.memory.moves,
+            .steps = {},
+            .from = m.peer,
+            .to = m.peer,
+            .tag = static_cast<int>(m.payload),
+            .traffic = schedule::traffic_of(m.payload)};
+  Memory& memory = plan.memory;
+  if (memory.copier == nullptr) {
+    // A long message goes as up to 32 messages that are all open at once, so that a slow link is busy while
+    // one of them shakes hands: over TCP at 100 Mbit/s both ways 12.3 MB/s of 12.5 instead of 11.4
+    // (docs/performance.md).
+    memory.piece_bytes = std::clamp((m.bytes + 31) / 32, std::size_t{1} << 20, largest_message);
+    memory.ahead = unlimited;
+  } else {
+    // It has all slots: half of them are with MPI, the others are being copied.
+    memory.ahead = memory.landing.size() / memory.piece_bytes;
+    plan.open_sends = memory.ahead - 1;
+    memory.landing = memory.loading = {memory.landing.data(), memory.landing.size() + memory.loading.size()};
+  }
+  for (const Piece piece : cut({m.data, m.bytes}, memory.piece_bytes))
+    plan.steps.push_back({piece, !m.send, m.send});
+  return std::make_unique<Passage>(channel, std::move(plan));
+}
+
+/// This rank's part in a collective of two members and more, not begun.
+std::unique_ptr<Operation> make_collective(Channel& channel, Kind kind, const Membership& self, int tag,
+                                           const Collective& c) {
+  if (kind != Kind::all_reduce) return make_part(channel, kind, self, tag, c);
+  return std::make_unique<InTurn>(make_part(channel, Kind::reduce_scatter, self, tag, c),
+                                  make_part(channel, Kind::all_gather, self, tag, c));
+}
+
 /// Tags of collectives start behind those of messages, which are their payloads.
 int collective_tag(std::size_t communicator, Lane lane) {
   constexpr std::size_t first = 64;
@@ -34,10 +421,8 @@ class MpiTransport final : public Transport {
 public:
   MpiTransport(MPI_Comm world, const schedule::Program& program, const LaneMemories& memory,
                const std::string& name)
-      : Transport(name, rank_in(world, program), size_of(world)),
-        staged_(std::ranges::any_of(memory, [](const LaneMemory& m) { return m.moves.copier != nullptr; })),
-        communicators_(program.communicators) {
-    check_tags(world);
+      : Transport(name, rank_in(world, program), program),
+        staged_(std::ranges::any_of(memory, [](const LaneMemory& m) { return m.moves.copier != nullptr; })) {
     // A communicator of our own, so that nobody else's messages match ours; failures come back as codes.
     check(MPI_Comm_dup(world, &own_.comm), "MPI_Comm_dup");
     check(MPI_Comm_set_errhandler(own_.comm, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
@@ -48,38 +433,25 @@ public:
   /// Two: the handshake of the next message passes while the one before it does. Staged ones share slots.
   [[nodiscard]] int messages_at_once() const override { return staged_ ? 1 : 2; }
 
-  [[nodiscard]] Started start(Lane lane, const Message& message) override {
-    check_lane(lane);
-    return begin(make_message(channel(lane), message));
-  }
-  [[nodiscard]] Started start(Lane lane, Kind kind, const Collective& c) override {
-    const Membership member = membership_of(communicators_, rank(), lane, kind, c);
-    if (member.size() == 1 || c.elements == 0) return nullptr;
-    return begin(make_collective(channel(lane), kind, member, collective_tag(c.communicator, lane), c));
-  }
   void cancel() override { cancelled_.store(true); }
 
 private:
+  [[nodiscard]] Started begin(Lane lane, const Message& message) override {
+    return advanced(make_message(channel(lane), message));
+  }
+  [[nodiscard]] Started begin(Lane lane, Kind kind, const Membership& self, const Collective& c) override {
+    return advanced(make_collective(channel(lane), kind, self, collective_tag(c.communicator, lane), c));
+  }
+
   /// As far as it gets at once.
-  static Started begin(Started operation) {
+  static Started advanced(Started operation) {
     operation->advance();
     return operation->done() ? nullptr : std::move(operation);
   }
 
   [[nodiscard]] Channel& channel(Lane lane) { return channels_[index_of(lane)]; }
 
-  /// Whether MPI allows the tags of all communicators.
-  void check_tags(MPI_Comm world) const {
-    const int* largest = nullptr;
-    int known = 0;
-    check(MPI_Comm_get_attr(world, MPI_TAG_UB, &largest, &known), "MPI_Comm_get_attr of MPI_TAG_UB");
-    if (known != 0 && collective_tag(communicators_.size(), Lane::compute) > *largest)
-      throw LogicError(fmt::format("{} communicators need more tags than the {} of this MPI",
-                                   communicators_.size(), *largest));
-  }
-
   bool staged_;
-  std::vector<schedule::Communicator> communicators_;
   std::atomic<bool> cancelled_{false};
   OwnComm own_;
   std::vector<Channel> channels_;  ///< by schedule::Lane

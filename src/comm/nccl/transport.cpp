@@ -1,8 +1,10 @@
 #include "comm/nccl/transport.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <fmt/format.h>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -13,10 +15,92 @@
 namespace minitaw::comm::nccl {
 namespace {
 
+using schedule::Action;
 using schedule::Kind;
 using schedule::Lane;
 using Clock = std::chrono::steady_clock;
 using Work = std::function<void()>;
+
+/// Operands and gradients leave on lanes of their own.
+Lane lane_of(schedule::Payload payload) { return schedule::lane_of(Kind::send, payload, false); }
+
+/// Calls visit(action, from, to) for both sides of every message of the program.
+template <class Visit>
+void for_each_message(const schedule::Program& program, const Visit& visit) {
+  for (int rank = 0; rank < static_cast<int>(program.ranks.size()); ++rank)
+    for (const Action& a : program.ranks[rank].actions)
+      if (is_point_to_point(a.kind))
+        visit(a, a.kind == Kind::send ? rank : a.peer, a.kind == Kind::send ? a.peer : rank);
+}
+
+/// Colours of ranks, for operands or gradients: two that exchange messages have different ones.
+std::vector<unsigned> colours(const schedule::Program& program, Lane sender) {
+  std::vector<std::set<std::size_t>> neighbours(program.ranks.size());
+  for_each_message(program, [&](const Action& a, int from, int to) {
+    if (lane_of(a.payload) != sender) return;
+    neighbours[from].insert(to);
+    neighbours[to].insert(from);
+  });
+  std::vector<unsigned> colours;
+  for (const std::set<std::size_t>& others : neighbours) {  // each gets the first that no neighbour has yet
+    std::set<unsigned> taken;
+    for (const std::size_t other : others)
+      if (other < colours.size()) taken.insert(colours[other]);
+    unsigned free = 0;
+    while (taken.contains(free)) ++free;
+    colours.push_back(free);
+  }
+  return colours;
+}
+
+}  // namespace
+
+std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program) {
+  std::vector<CommunicatorPlan> plans;
+  for (const Lane sender : {Lane::operands_out, Lane::gradients_out}) {
+    const std::vector<unsigned> colour = colours(program, sender);
+    // By the lowest bit in which the colours of both ranks differ, and its value where messages leave.
+    std::map<std::pair<int, unsigned>, std::set<std::pair<int, int>>> links;
+    for_each_message(program, [&](const Action& a, int from, int to) {
+      if (lane_of(a.payload) != sender) return;
+      const unsigned own = colour[from], other = colour[to];
+      const int bit = std::countr_zero(own ^ other);
+      links[{bit, own >> bit & 1U}].insert({from, to});
+    });
+    for (auto& [bit, of_bit] : links) {
+      std::set<int> ranks;
+      for (const auto& [from, to] : of_bit) ranks.insert({from, to});
+      plans.push_back({.lane = sender, .ranks = {ranks.begin(), ranks.end()}, .links = std::move(of_bit)});
+    }
+  }
+  std::map<std::pair<Lane, int>, std::set<Kind>> collectives;
+  for (const auto& rank : program.ranks)
+    for (const Action& a : rank.actions)
+      if (is_collective(a.kind)) collectives[{a.lane, a.communicator}].insert(a.kind);
+  for (auto& [call, kinds] : collectives)
+    if (const auto& ranks = program.communicators[call.second].ranks; ranks.size() > 1)
+      plans.push_back(
+          {.lane = call.first, .communicator = call.second, .ranks = ranks, .kinds = std::move(kinds)});
+  return plans;
+}
+
+std::vector<std::vector<int>> rounds(const std::vector<CommunicatorPlan>& plans) {
+  std::vector<std::vector<int>> rounds;
+  std::vector<std::set<int>> busy;  // ranks, by round
+  for (int p = 0; p < static_cast<int>(plans.size()); ++p) {
+    const std::vector<int>& ranks = plans[p].ranks;
+    const auto fits = [&](const std::set<int>& taken) {
+      return std::ranges::none_of(ranks, [&](int rank) { return taken.contains(rank); });
+    };
+    const auto round = static_cast<std::size_t>(std::ranges::find_if(busy, fits) - busy.begin());
+    if (round == busy.size()) busy.emplace_back(), rounds.emplace_back();
+    busy[round].insert(ranks.begin(), ranks.end());
+    rounds[round].push_back(p);
+  }
+  return rounds;
+}
+
+namespace {
 
 /// Work in a group of NCCL's; the group is ended even on the way out of an error.
 void in_group(Api& api, const Work& work) {
@@ -217,8 +301,7 @@ std::size_t lane_bytes(const schedule::Program& program) {
 class NcclTransport final : public Transport {
 public:
   NcclTransport(MPI_Comm world, const schedule::Program& program, Api& api, const Options& options)
-      : Transport("nccl", mpi::rank_in(world, program), static_cast<int>(program.ranks.size())),
-        program_communicators_(program.communicators), queues_(options.queues),
+      : Transport("nccl", mpi::rank_in(world, program), program), queues_(options.queues),
         communicators_(world, program, api, options.policy) {
     if (options.scratch.size() < scratch_bytes(program))
       throw LogicError(fmt::format("NCCL's first messages need {} bytes of device memory, {} were given",
@@ -230,10 +313,12 @@ public:
   [[nodiscard]] bool on_stream() const override { return true; }
   [[nodiscard]] const char* bytes_source() const override { return "by formula"; }
 
-  [[nodiscard]] Started start(Lane lane, const Message& m) override {
-    check_lane(lane);
-    if (m.bytes == 0) return nullptr;
-    const Lane sender = schedule::lane_of(Kind::send, m.payload, false);
+  void poll() override { communicators_.poll(); }
+  void cancel() override { communicators_.cancel(); }
+
+private:
+  [[nodiscard]] Started begin(Lane lane, const Message& m) override {
+    const Lane sender = lane_of(m.payload);
     const auto link = m.send ? std::pair(rank(), m.peer) : std::pair(m.peer, rank());
     const Member& member = communicators_.find(
         [&](const CommunicatorPlan& plan) { return plan.lane == sender && plan.links.contains(link); });
@@ -243,9 +328,7 @@ public:
     if (m.send) sent_.add(m.peer, schedule::traffic_of(m.payload), m.bytes);
     return nullptr;
   }
-  [[nodiscard]] Started start(Lane lane, Kind kind, const Collective& c) override {
-    const Membership self = membership_of(program_communicators_, rank(), lane, kind, c);
-    if (self.size() == 1 || c.elements == 0) return nullptr;
+  [[nodiscard]] Started begin(Lane lane, Kind kind, const Membership& self, const Collective& c) override {
     const Member& member = communicators_.find([&](const CommunicatorPlan& plan) {
       return plan.lane == lane && plan.communicator == c.communicator;
     });
@@ -254,10 +337,6 @@ public:
     return nullptr;
   }
 
-  void poll() override { communicators_.poll(); }
-  void cancel() override { communicators_.cancel(); }
-
-private:
   [[nodiscard]] Queue queue(Lane lane) const { return queues_[index_of(lane)]; }
 
   /// One group. If the members' slices are not equal, NCCL has no call for it: a broadcast of each, or a
@@ -265,10 +344,10 @@ private:
   void collective(const Member& self, Kind kind, int root, const Collective& c) {
     const int members = static_cast<int>(self.plan.ranks.size());
     const auto at = [&](const Range& range) {
-      return c.data + static_cast<std::size_t>(range.begin) * bytes_of(c.scalar);
+      return c.data + static_cast<std::size_t>(range.begin) * model::bytes_of(c.dtype);
     };
     const auto issue = [&](Kind what, const std::byte* from, std::byte* to, std::int64_t count, int peer) {
-      const Type type = c.scalar == Scalar::fp32 ? Type::fp32 : Type::bf16;
+      const Type type = c.dtype == model::Dtype::fp32 ? Type::fp32 : Type::bf16;
       self.communicator->issue({what, from, to, static_cast<std::size_t>(count), type, peer},
                                queue(self.plan.lane));
     };
@@ -290,7 +369,7 @@ private:
     const int n = self.size(), from_root = (self.index - self.root + n) % n;
     const auto add = [&](int distance, std::int64_t elements) {
       sent_.add((*self.ranks)[(self.index + distance + n) % n], schedule::traffic_of(c.payload),
-                static_cast<std::uint64_t>(elements) * bytes_of(c.scalar));
+                static_cast<std::uint64_t>(elements) * model::bytes_of(c.dtype));
     };
     const auto all_but = [&](int member) { return c.elements - slice(c.elements, n, member).count; };
     if (kind == broadcast && from_root < n - 1) add(1, c.elements);
@@ -307,9 +386,7 @@ private:
     const Lane caller = member.plan.lane;
     for (const Kind kind : member.plan.kinds)
       collective(member, kind, 0,
-                 {.scalar = Scalar::fp32,
-                  .data = memory(caller),
-                  .elements = static_cast<std::int64_t>(member.plan.ranks.size())});
+                 {.data = memory(caller), .elements = static_cast<std::int64_t>(member.plan.ranks.size())});
     if (member.plan.links.empty()) return;
     // On a communicator of messages a rank only sends or only receives.
     const auto sends = [&](const auto& link) { return link.first == rank(); };
@@ -329,7 +406,6 @@ private:
     });
   }
 
-  std::vector<schedule::Communicator> program_communicators_;
   std::array<Queue, schedule::lanes> queues_;
   Communicators communicators_;
 };
