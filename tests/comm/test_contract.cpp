@@ -14,7 +14,7 @@ namespace {
 MINITAW_ON_TRANSPORTS(Contract, every_kind);
 /// What NCCL promises otherwise: the order of sums is its own, it has no tags, and takes each side's length
 /// at its word.
-MINITAW_ON_TRANSPORTS(ContractOfMpi, testing::Values(Kind::host, Kind::staged));
+MINITAW_ON_TRANSPORTS(ContractOfMpi, over_mpi);
 
 /// Nothing, one element, slices that are shorter or empty, and, where a transport cuts messages into pieces,
 /// one chunk, just above it, and several.

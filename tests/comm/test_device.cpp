@@ -85,7 +85,7 @@ TEST_P(OnDevices, ExchangeBothWays) {
   }
 }
 
-Way over_mpi(Reach reach) {
+Way way_over_mpi(Reach reach) {
   return {std::string(name_of(reach)), [reach](const schedule::Program& plan) {
             return mpi::device_transport(MPI_COMM_WORLD, plan, reach);
           }};
@@ -128,9 +128,9 @@ std::shared_ptr<Transport> over_nccl(const schedule::Program& plan) {
 #endif
 
 std::vector<Way> ways() {
-  std::vector<Way> ways{over_mpi(Reach::staged)};
+  std::vector<Way> ways{way_over_mpi(Reach::staged)};
   // Device pointers may be tried only where MPI takes them.
-  if (kernels_on_host) ways.push_back(over_mpi(Reach::direct));
+  if (kernels_on_host) ways.push_back(way_over_mpi(Reach::direct));
 #if defined(MINITAW_HAVE_NCCL)
   ways.push_back({"nccl", over_nccl});
 #endif

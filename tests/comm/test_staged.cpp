@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t small_piece = 1028;
 
 World world_of_small(std::size_t slots) {
-  return {Kind::staged, build<Staged<LazyCopier>>(program(ranks_of_job()), slots, small_piece)};
+  return {Kind::staged, build<Staged>(program(ranks_of_job()), slots, small_piece)};
 }
 
 /// Messages and collectives that go round the slots many times.

@@ -34,7 +34,7 @@ inline deck::Case small_case(const std::string& schedule, const topology::Groups
 }
 
 /// Executes cases on all ranks.
-inline CaseRunner job(std::shared_ptr<meters::Meter> meter = nullptr) {
+inline CaseRunner job(std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("none")) {
   return CaseRunner(MPI_COMM_WORLD, {.stall_limit = std::chrono::seconds(60),
                                      .waiting = comm::mpi::wait_policy(1, 24),
                                      .shared_devices = true,
@@ -69,12 +69,13 @@ inline std::vector<std::string> every_schedule() {
           "tawpipe:rails=2"};
 }
 
-/// All of them on few ranks; a third on more than four, which share few cores, another third for each `turn`.
+/// All of them on one or two ranks; a third on more, which share few cores: another one on 3, 4 and 6 ranks,
+/// and for each `turn`.
 inline std::vector<std::string> some_schedules(int ranks, int turn) {
   const std::vector<std::string> all = every_schedule();
-  if (ranks <= 4) return all;
+  if (ranks <= 2) return all;
   std::vector<std::string> some;
-  for (std::size_t i = static_cast<std::size_t>(ranks + turn) % 3; i < all.size(); i += 3)
+  for (std::size_t i = static_cast<std::size_t>(ranks / 2 + turn) % 3; i < all.size(); i += 3)
     some.push_back(all[i]);
   return some;
 }
