@@ -254,18 +254,10 @@ private:
     return false;
   }
 
-  /// Whether rank 0 has the memory for a reference, that of earlier cases left aside if need be. `run` checks
-  /// small cases only.
+  /// Whether rank 0 has the memory for a reference. `run` checks small cases only.
   bool may_check(const Case& c) {
-    if (!engine::CaseRunner::has_time_to_check(c)) return false;
-    const engine::ReferenceMemory needed = engine::memory_of_check(c);
-    engine::References& held = mpi_.runner.references();
-    engine::ReferenceMemory with_held = needed;
-    with_held.alone += held.bytes();
-    with_held.beside += held.bytes();
-    if (budget_.reason_against(c, with_held).empty()) return true;
-    held.forget();
-    return budget_.reason_against(c, needed).empty();
+    return engine::CaseRunner::has_time_to_check(c) &&
+           budget_.reason_against(c, engine::memory_of_check(c)).empty();
   }
 
   Order order_for(const Run& run, bool check) {

@@ -52,20 +52,11 @@ std::string failure_of(const std::function<void()>& work) {
   }
 }
 
-/// The ranks have agreed to leave the case.
-struct Left {
-  Leave why;
-};
-
-/// Sums the loss over the ranks, and with it, at no cost, who wants to leave.
-std::pair<double, Leave> sum_loss(MPI_Comm comm, double loss, Leave mine) {
-  std::array<double, 4> sums = {loss};  // then votes by why
-  if (mine != Leave::no) sums[static_cast<std::size_t>(mine)] = 1;
-  check(MPI_Allreduce(MPI_IN_PLACE, sums.data(), static_cast<int>(sums.size()), MPI_DOUBLE, MPI_SUM, comm),
-        "adding up the loss");
-  for (const Leave why : {Leave::signal, Leave::time_limit, Leave::case_limit})
-    if (sums[static_cast<std::size_t>(why)] > 0) return {sums[0], why};
-  return {sums[0], Leave::no};
+/// The loss of all ranks together, and why they leave: the last of the reasons that some rank has.
+std::pair<double, Leave> sum_loss(MPI_Comm comm, double loss, Leave why) {
+  check(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
+  check(MPI_Allreduce(MPI_IN_PLACE, &why, 1, MPI_INT, MPI_MAX, comm), "agreeing to go on");
+  return {loss, why};
 }
 
 /// The process ends soon even if the MPI library does not manage to end the job.
@@ -82,11 +73,10 @@ void tell(const std::string& report) {
 /// The first step's loss and every gradient tensor against the serial reference. Collective.
 void check_first_step(const Trainer& trainer, const deck::Case& c, MPI_Comm comm, const Reference& reference,
                       record::CaseResult& result) {
-  const auto gradients = gather(trainer, Which::gradients, comm);
+  const Reference executed{.losses = {result.losses[0]},
+                           .gradients = gather(trainer, Which::gradients, comm)};
   if (trainer.rank() != 0) return;
-  Check found;
-  found.first = {loss_error(result.losses[0], reference.losses[0]),
-                 compare_gradients(gradients, reference.gradients)};
+  const Check found = compare(executed, reference);
   result.max_loss_error = found.first.loss;
   result.max_gradient_error = found.first.gradient.worst;
   const Tolerance tolerance = serial_tolerance(c);
@@ -170,15 +160,14 @@ Outcome CaseRunner::run(const deck::Case& c, const Limits& limits) {
   };
   guard_.expect("getting ready for a case", limits.stall_limit);
   try {
-    const bool checked = limits.check && has_time_to_check(c);
+    const Reference none;  // of ranks that compare nothing
+    const Reference* reference = limits.check && has_time_to_check(c) ? &none : nullptr;
     agree(world_, [&] {
-      if (rank_ == 0 && checked) references_.add(c);
+      if (rank_ == 0 && reference != nullptr) reference = &references_.of(c);
     });
     comm::mpi::OwnComm members;
     make_members(world_, rank_, c.ranks, members);
-    if (members.comm != MPI_COMM_NULL) execute(c, members.comm, checked, limits, result);
-  } catch (const Left& left) {
-    outcome.left = left.why;
+    if (members.comm != MPI_COMM_NULL) outcome.left = execute(c, members.comm, reference, limits, result);
   } catch (const AgreedOutOfMemory& e) {
     failed(record::Status::oom, e);
   } catch (const AgreedError& e) {
@@ -195,8 +184,8 @@ Outcome CaseRunner::run(const deck::Case& c, const Limits& limits) {
   return outcome;
 }
 
-void CaseRunner::execute(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& limits,
-                         record::CaseResult& result) {
+Leave CaseRunner::execute(const deck::Case& c, MPI_Comm comm, const Reference* reference,
+                          const Limits& limits, record::CaseResult& result) {
   const auto begin = std::chrono::steady_clock::now();
   const auto ask = [&] {
     const Leave mine = limits.leave();
@@ -219,10 +208,10 @@ void CaseRunner::execute(const deck::Case& c, MPI_Comm comm, bool checked, const
     if (s >= c.warmup) meter.sample();
     guard_.expect(fmt::format("gathering what step {} left", s + 1), limits.stall_limit);
     const auto [loss, leave] = sum_loss(comm, trainer->loss(), ask());
-    if (s + 1 < count && leave != Leave::no) throw Left{leave};
+    if (s + 1 < count && leave != Leave::no) return leave;
     result.losses.push_back(loss);
     if (s >= c.warmup) steps.add(trainer->executor(), seconds);
-    if (s == 0 && checked) check_first_step(*trainer, c, comm, references_.find(c), result);
+    if (s == 0 && reference != nullptr) check_first_step(*trainer, c, comm, *reference, result);
   }
   meter.collect(comm, result);
   collect(*trainer, steps, count, peak_memory(), options_.timeline, comm, result);
@@ -233,6 +222,7 @@ void CaseRunner::execute(const deck::Case& c, MPI_Comm comm, bool checked, const
   result.matmul_algorithms =
       fmt::format("{}", fmt::join(kernels::choices(lane_space(schedule::Lane::compute)), "\n"));
   result.transport = c.ranks == 1 ? "none" : trainer->transport().name();
+  return Leave::no;
 }
 
 /// All ranks of `comm` get one, or all throw the same.

@@ -35,8 +35,8 @@ void wait_for_all(MPI_Comm comm);
 /// as AgreedError. Collective; `work` itself must not communicate.
 void agree(MPI_Comm comm, const std::function<void()>& work);
 
-/// Why a case is left before its end.
-enum class Leave { no, case_limit, time_limit, signal };
+/// Why a case is left before its end, what counts most last.
+enum class Leave : int { no, case_limit, time_limit, signal };
 
 /// What a case may take.
 struct Limits {
@@ -91,8 +91,6 @@ public:
 
   /// Whether a serial step of the case costs little enough to be executed beside it by run().
   [[nodiscard]] static bool has_time_to_check(const deck::Case& c);
-  /// Rank 0's references of cases that have run, kept for those to come.
-  [[nodiscard]] References& references() { return references_; }
 
   /// Executes `steps` steps and compares losses and every gradient tensor of the first and the last step with
   /// `reference` (needed on rank 0 only), and the weights after the last with AdamW in double precision. Of
@@ -104,9 +102,10 @@ public:
   [[nodiscard]] int ranks() const { return ranks_; }
 
 private:
-  /// The part of run() that only the ranks of the case take part in.
-  void execute(const deck::Case& c, MPI_Comm comm, bool checked, const Limits& limits,
-               record::CaseResult& result);
+  /// The part of run() that only the ranks of the case take part in. `reference` (nullptr: none) is for the
+  /// first step. Returns why they leave the case, alike on all.
+  Leave execute(const deck::Case& c, MPI_Comm comm, const Reference* reference, const Limits& limits,
+                record::CaseResult& result);
   [[nodiscard]] std::unique_ptr<Trainer> make_trainer(const deck::Case& c, MPI_Comm comm,
                                                       Limits::Seconds stall_limit, StepOptions options = {});
   void on_stall(const std::string& report);

@@ -59,8 +59,9 @@ int updater_of(const schedule::Program& program, int slice) {
       [&](const schedule::RankProgram& rank) { return std::ranges::any_of(rank.actions, updates); });
 }
 
+template <class T>
 void append(std::vector<NamedTensor>& result, const std::vector<model::Tensor>& tensors,
-            const std::vector<float>& flat) {
+            const std::vector<T>& flat) {
   for (const model::Tensor& t : tensors)
     result.push_back({t.name, {flat.begin() + t.offset, flat.begin() + t.offset + t.size()}});
 }
@@ -109,9 +110,8 @@ model::Reference make_model(const deck::Case& c) {
 
 std::vector<NamedTensor> named(const model::Layout& layout, const ReferenceTensors& tensors) {
   std::vector<NamedTensor> result;
-  for_each_tensor(layout, tensors, [&](const std::string& name, std::span<const double> values) {
-    result.push_back({name, {values.begin(), values.end()}});
-  });
+  for (auto flat = tensors.begin(); const model::Flat* part : layout.parts())
+    append(result, part->tensors, *flat++);
   return result;
 }
 
@@ -365,11 +365,14 @@ ReferenceMemory memory_of_verify(const deck::Case& c, int steps, int held) {
   return {std::max(serial, float64) + held * kept, 10 * p.tensors + kept + held * kept};
 }
 
-void References::add(const deck::Case& c) {
-  constexpr std::size_t most = std::size_t{1} << 26;
+const Reference& References::of(const deck::Case& c) {
+  constexpr std::size_t most = std::size_t{1} << 25;
   const std::string key = reference_key(c, 1);
-  if (known_.contains(key)) return;
-  if (values_ > most) forget();
+  if (const auto at = known_.find(key); at != known_.end()) return at->second;
+  if (values_ > most) {
+    known_.clear();
+    values_ = 0;
+  }
   Trainer trainer(serial_case(c), 0);
   trainer.connect();
   trainer.prepare();
@@ -378,17 +381,7 @@ void References::add(const deck::Case& c) {
   made.losses = {trainer.loss()};
   made.gradients = gather(trainer, Which::gradients, MPI_COMM_SELF);
   for (const NamedTensor& t : made.gradients) values_ += t.values.size();
-}
-
-void References::forget() {
-  known_.clear();
-  values_ = 0;
-}
-
-const Reference& References::find(const deck::Case& c) const {
-  static const Reference none;
-  const auto at = known_.find(reference_key(c, 1));
-  return at == known_.end() ? none : at->second;
+  return made;
 }
 
 }  // namespace minitaw::engine

@@ -82,12 +82,12 @@ struct Check {
 struct Reference {
   std::vector<double> losses;          ///< of each step
   std::vector<NamedTensor> gradients;  ///< of the first step
-  std::vector<NamedTensor> later;      ///< gradients of the last step; empty if that is the first
+  std::vector<NamedTensor> later{};    ///< gradients of the last step; empty if that is the first
   /// How far the weights after the last step are from what AdamW in double precision makes of the initial
   /// ones with the gradients that were executed. Unlike a difference from other weights it has nothing of the
   /// noise of the first steps, which are as long as the learning rate whatever the size of the gradient is,
   /// rounding noise or not.
-  Difference weights;
+  Difference weights{};
 };
 
 /// The same case for the `serial` schedule on one rank.
@@ -111,21 +111,17 @@ struct ReferenceMemory {
   std::uint64_t alone = 0;   ///< while the reference is executed, before the case has any memory
   std::uint64_t beside = 0;  ///< while the case is executed, beside its own
 };
-/// For the check of a first step, References::add() included.
+/// For the check of a first step by References.
 [[nodiscard]] ReferenceMemory memory_of_check(const deck::Case& c);
 /// For CaseRunner::verify() of so many steps and both references, `held` of the first kind being kept.
 [[nodiscard]] ReferenceMemory memory_of_verify(const deck::Case& c, int steps, int held);
 
-/// First steps of the serial baselines met so far, up to a quarter of a GiB.
+/// First steps of the serial baselines met so far, up to 128 MiB and the last one: most cases of a sweep
+/// share a few.
 class References {
 public:
-  /// Executes the first step of the serial baseline if it is not there yet.
-  void add(const deck::Case& c);
-  /// What add() has made; an empty reference on ranks that have none.
-  [[nodiscard]] const Reference& find(const deck::Case& c) const;
-  /// Bytes held.
-  [[nodiscard]] std::uint64_t bytes() const { return values_ * sizeof(float); }
-  void forget();
+  /// Executed if it is not there yet. Valid until the next call.
+  [[nodiscard]] const Reference& of(const deck::Case& c);
 
 private:
   std::map<std::string, Reference> known_;
