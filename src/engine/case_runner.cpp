@@ -195,7 +195,7 @@ Leave CaseRunner::execute(const deck::Case& c, MPI_Comm comm, const Reference* r
   reset_peak_memory();
   const auto trainer = make_trainer(c, comm, limits.stall_limit);
   TimedSteps steps(trainer->program(), c.steps);
-  StepMeter meter(options_.meter.get());
+  StepMeter meter(*options_.meter);
   trainer->transport().reset_counters();
   const int count = c.warmup + c.steps;
   for (int s = 0; s < count; ++s) {

@@ -67,8 +67,8 @@ struct RunnerOptions {
   bool shared_devices = false;
   /// Results of run() hold the timeline of a step.
   bool timeline = false;
-  /// Of this rank's device; none: unavailable.
-  std::shared_ptr<meters::Meter> meter = nullptr;
+  /// Of this rank's device.
+  std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("no NVIDIA device");
 };
 
 /// Runs cases one after the other on the ranks of an MPI job. Every method is collective over the job.

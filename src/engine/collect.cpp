@@ -134,37 +134,19 @@ StepSpans TimedSteps::gather(const schedule::Program& program, int step, MPI_Com
   return all;
 }
 
-StepMeter::StepMeter(meters::Meter* meter)
-    : meter_(meter), fault_(meter == nullptr ? "no NVIDIA device" : meter->fault()), before_(none) {
-  if (!fault_.empty()) meter_ = nullptr;
-}
-
-void StepMeter::begin() {
-  if (meter_ != nullptr) before_ = meter_->energy();
-}
-
-void StepMeter::sample() {
-  if (meter_ != nullptr) samples_.push_back(meter_->read());
-}
-
 void StepMeter::collect(MPI_Comm comm, CaseResult& result) {
-  double after = none;
-  if (meter_ != nullptr) {
-    after = meter_->energy();
-    fault_ = meter_->fault();
-  }
-  const std::string fault = first_fault(fault_, comm);
+  const double used = meter_.energy() - before_;
+  const std::string fault = first_fault(meter_.fault(), comm);
   const bool lost = result.counters.starts_with(unavailable);
   if (fault.empty()) {
     for (const DeviceSample& mine : samples_)
       result.device_samples.push_back(gather_all(mine, comm, "gathering device samples"));
     // A counter that stands still, or was set back, has counted nothing.
-    std::vector<double> all =
-        gather_all(after > before_ ? after - before_ : none, comm, "gathering energies");
+    std::vector<double> all = gather_all(used > 0 ? used : none, comm, "gathering energies");
     int counted = std::isnan(before_) ? 0 : 1;
     check(MPI_Allreduce(MPI_IN_PLACE, &counted, 1, MPI_INT, MPI_MAX, comm), "agreeing on meters");
     if (counted != 0) result.energy.push_back(std::move(all));
-    if (!lost) result.counters = meter_->name();
+    if (!lost) result.counters = meter_.name();
   } else if (!lost) {
     result.counters = fmt::format("{}{}", unavailable, fault);
   }

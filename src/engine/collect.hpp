@@ -57,11 +57,10 @@ private:
 /// while a step is timed. What a reading costs (Meter::name() says) comes to lie between two steps.
 class StepMeter {
 public:
-  /// Reads nothing where there is no meter, or its fault is known.
-  explicit StepMeter(meters::Meter* meter);
+  explicit StepMeter(meters::Meter& meter) : meter_(meter) {}
 
-  void begin();   ///< before the first timed step
-  void sample();  ///< after each timed step
+  void begin() { before_ = meter_.energy(); }           ///< before the first timed step
+  void sample() { samples_.push_back(meter_.read()); }  ///< after each timed step
 
   /// After the last one's sample. Adds this repetition to the result on rank 0: a row of device_samples for
   /// each step and one of energy, or, if the meter of any rank has failed, none at all for the whole case,
@@ -69,10 +68,9 @@ public:
   void collect(MPI_Comm comm, record::CaseResult& result);
 
 private:
-  meters::Meter* meter_;
-  std::string fault_;
+  meters::Meter& meter_;
   std::vector<record::DeviceSample> samples_;
-  double before_;  ///< J
+  double before_ = 0;  ///< J
 };
 
 /// Brings what every rank measured together on rank 0: times, memory, ticks, and the bytes that the transport

@@ -197,7 +197,7 @@ TEST(StepMeter, EveryRankAndStepHasItsSample) {
   counting.per_question = 1 + world_rank();
   record::CaseResult result;
   for (int repetition = 0; repetition < 2; ++repetition) {
-    StepMeter meter(&counting);
+    StepMeter meter(counting);
     meter.begin();
     for (int step = 0; step < 3; ++step) meter.sample();
     meter.collect(MPI_COMM_WORLD, result);
@@ -222,9 +222,10 @@ TEST(StepMeter, EveryRankAndStepHasItsSample) {
 /// Rank `who` has this meter, the others a good one.
 record::CaseResult collected(int who, Counting& bad, bool none = false) {
   Counting good;
+  meters::Meter nothing("no NVIDIA device");
   record::CaseResult result;
   for (int repetition = 0; repetition < 3; ++repetition) {
-    StepMeter meter(who != world_rank() ? &good : none && repetition == 1 ? nullptr : &bad);
+    StepMeter meter(who != world_rank() ? good : none && repetition == 1 ? nothing : bad);
     meter.begin();
     for (int step = 0; step < 2; ++step) meter.sample();
     meter.collect(MPI_COMM_WORLD, result);
