@@ -51,7 +51,8 @@ std::unique_ptr<comm::Transport> make_nccl(const TransportRequest& request) {
   const Kokkos::View<std::byte*, kernels::MemorySpace> scratch("minitaw::nccl",
                                                                comm::nccl::scratch_bytes(request.program));
   comm::nccl::Options options;
-  for (int l = 0; l < schedule::lanes; ++l) options.queues[l] = lane_stream(static_cast<schedule::Lane>(l));
+  for (int l = 0; l < schedule::lanes; ++l)
+    options.queues[l] = lane_space(static_cast<schedule::Lane>(l)).cuda_stream();
   options.scratch = {scratch.data(), scratch.size()};
   options.policy = request.waiting;
   auto transport = comm::nccl::make_transport(request.comm, request.program, comm::nccl::library(), options);

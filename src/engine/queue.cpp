@@ -1,44 +1,12 @@
 #include "engine/queue.hpp"
 
+#if !defined(KOKKOS_ENABLE_CUDA)  // else detail/cuda/stream_queue.cpp
+
 #include <vector>
 
 #include "kernels/kernels.hpp"
 
 namespace minitaw::engine {
-
-FencedQueue::FencedQueue(model::ExecutionSpace exec, int units, const StepClock& clock, Check waiting)
-    : exec_(std::move(exec)), clock_(clock), waiting_(std::move(waiting)), spans_(units) {}
-
-void FencedQueue::begin_step() {
-  begun_.store(0, std::memory_order_relaxed);
-  completed_.store(0, std::memory_order_relaxed);
-}
-
-void FencedQueue::open(int unit) { spans_[unit].ready = clock_.now(); }
-
-void FencedQueue::after(const Queue& other, int unit) {
-  if (!other.asynchronous()) return;  // submitted is complete there
-  wait_until([&] { return other.is_complete(unit); }, waiting_);
-}
-
-void FencedQueue::run(int unit, const Work& work) {
-  begin(unit);
-  work();
-  end(unit);
-}
-
-void FencedQueue::begin(int unit) {
-  begun_.store(unit + 1, std::memory_order_relaxed);
-  spans_[unit].begin = clock_.now();
-}
-
-void FencedQueue::end(int unit) {
-  exec_.fence("minitaw::engine::lane");
-  spans_[unit].end = clock_.now();
-  completed_.store(unit + 1, std::memory_order_release);
-}
-
-#if !defined(KOKKOS_ENABLE_CUDA)  // else detail/cuda/stream_queue.cpp
 
 namespace {
 
@@ -60,8 +28,6 @@ model::ExecutionSpace lane_space(schedule::Lane lane) {
   return kernels::on_host ? model::ExecutionSpace() : instances()[index_of(lane)];
 }
 
-void* lane_stream(schedule::Lane) { return nullptr; }
-
 void use_device() {}
 
 Queues make_queues(const QueueOptions& options) {
@@ -72,6 +38,6 @@ Queues make_queues(const QueueOptions& options) {
   return queues;
 }
 
-#endif
-
 }  // namespace minitaw::engine
+
+#endif

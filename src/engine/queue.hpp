@@ -97,17 +97,35 @@ public:
 class FencedQueue final : public Queue {
 public:
   /// `units`: most units of a step. `waiting` is asked while it waits for another queue.
-  FencedQueue(model::ExecutionSpace exec, int units, const StepClock& clock, Check waiting);
+  FencedQueue(model::ExecutionSpace exec, int units, const StepClock& clock, Check waiting)
+      : exec_(std::move(exec)), clock_(clock), waiting_(std::move(waiting)), spans_(units) {}
 
   [[nodiscard]] bool asynchronous() const override { return false; }
-  void begin_step() override;
-  void open(int unit) override;
-  void after(const Queue& other, int unit) override;
-  void run(int unit, const Work& work) override;
+  void begin_step() override {
+    begun_.store(0, std::memory_order_relaxed);
+    completed_.store(0, std::memory_order_relaxed);
+  }
+  void open(int unit) override { spans_[unit].ready = clock_.now(); }
+  void after(const Queue& other, int unit) override {
+    if (!other.asynchronous()) return;  // submitted is complete there
+    wait_until([&] { return other.is_complete(unit); }, waiting_);
+  }
+  void run(int unit, const Work& work) override {
+    begin(unit);
+    work();
+    end(unit);
+  }
   /// run() in two halves, for work that goes on while the thread does something else; the next unit may begin
   /// in between. Units end in the order in which they began.
-  void begin(int unit);
-  void end(int unit);
+  void begin(int unit) {
+    begun_.store(unit + 1, std::memory_order_relaxed);
+    spans_[unit].begin = clock_.now();
+  }
+  void end(int unit) {
+    exec_.fence("minitaw::engine::lane");
+    spans_[unit].end = clock_.now();
+    completed_.store(unit + 1, std::memory_order_release);
+  }
   void finish(const Check&) override {}
   [[nodiscard]] int begun() const override { return begun_.load(std::memory_order_relaxed); }
   [[nodiscard]] int completed() const override { return completed_.load(std::memory_order_acquire); }
@@ -127,9 +145,6 @@ private:
 /// high priority; on other devices each lane is an instance of the space; on a host all are the default
 /// space.
 [[nodiscard]] model::ExecutionSpace lane_space(schedule::Lane lane);
-
-/// The lane's stream for libraries that take one (cudaStream_t); nullptr where there is none.
-[[nodiscard]] void* lane_stream(schedule::Lane lane);
 
 /// A thread that is not Kokkos's own works on this rank's device from now on.
 void use_device();

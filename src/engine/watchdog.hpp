@@ -1,11 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <fmt/format.h>
 #include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
+
+#include "engine/queue.hpp"
 
 namespace minitaw::engine {
 
@@ -18,17 +23,49 @@ public:
 
   /// Calls `on_expiry` once when something takes longer than it may. Asks `moves` at least twice a second:
   /// whenever the answer is another one, time begins anew.
-  explicit Watchdog(OnExpiry on_expiry, std::function<long()> moves = [] { return 0L; });
+  explicit Watchdog(
+      OnExpiry on_expiry, std::function<long()> moves = [] { return 0L; })
+      : on_expiry_(std::move(on_expiry)), moves_(std::move(moves)),
+        thread_([this](const std::stop_token& end) { watch(end); }) {}
 
   /// From now on the rank is at `what` ("gathering results"), which ends, moves or becomes something else
   /// within `limit`.
-  void expect(std::string what, Seconds limit);
+  void expect(std::string what, Seconds limit) {
+    {
+      const std::scoped_lock lock(mutex_);
+      expects_ = true;
+      what_ = std::move(what);
+      limit_ = limit;
+      began_ = Clock::now();
+    }
+    changed_.notify_one();
+  }
   /// Nothing is expected.
-  void pause();
+  void pause() {
+    const std::scoped_lock lock(mutex_);
+    expects_ = false;
+  }
 
 private:
   using Clock = std::chrono::steady_clock;
-  void watch(const std::stop_token& end);
+
+  void watch(const std::stop_token& end) {
+    use_device();
+    std::unique_lock lock(mutex_);
+    for (long seen = 0; changed_.wait(lock, end, [&] { return expects_; });) {
+      // A tenth of the limit is fine enough, and leaves the lanes alone.
+      changed_.wait_for(lock, end, std::min(limit_ / 10, Seconds(0.5)), [&] { return !expects_; });
+      if (end.stop_requested()) return;
+      if (!expects_) continue;
+      if (const long moves = moves_(); moves != std::exchange(seen, moves)) began_ = Clock::now();
+      if (Clock::now() - began_ < limit_) continue;
+      expects_ = false;
+      const std::string report = fmt::format("{} has not ended for {:g} s", what_, limit_.count());
+      lock.unlock();
+      on_expiry_(report);
+      lock.lock();
+    }
+  }
 
   OnExpiry on_expiry_;
   std::function<long()> moves_;

@@ -61,10 +61,26 @@ private:
 /// others wait for them.
 class Streams {
 public:
-  Streams();
+  Streams() {
+    int lowest = 0, highest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+    for (int lane = 0; lane < schedule::lanes; ++lane) {
+      const bool compute = static_cast<schedule::Lane>(lane) == schedule::Lane::compute;
+      check(cudaStreamCreateWithPriority(&streams_[lane], cudaStreamNonBlocking, compute ? lowest : highest),
+            "cudaStreamCreateWithPriority");
+      spaces_[lane].emplace(streams_[lane]);
+    }
+    // Kokkos clears locks of each space on the default stream, which these streams do not wait for.
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  }
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
-  ~Streams();
+  ~Streams() {
+    for (int lane = 0; lane < schedule::lanes; ++lane) {
+      spaces_[lane].reset();  // before the stream that it wraps
+      (void)cudaStreamDestroy(streams_[lane]);
+    }
+  }
 
   [[nodiscard]] cudaStream_t stream(schedule::Lane lane) const {
     return streams_[static_cast<std::size_t>(lane)];
@@ -77,26 +93,6 @@ private:
   std::array<cudaStream_t, schedule::lanes> streams_{};
   std::array<std::optional<Kokkos::Cuda>, schedule::lanes> spaces_;
 };
-
-Streams::Streams() {
-  int lowest = 0, highest = 0;
-  check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
-  for (int lane = 0; lane < schedule::lanes; ++lane) {
-    const bool compute = static_cast<schedule::Lane>(lane) == schedule::Lane::compute;
-    check(cudaStreamCreateWithPriority(&streams_[lane], cudaStreamNonBlocking, compute ? lowest : highest),
-          "cudaStreamCreateWithPriority");
-    spaces_[lane].emplace(streams_[lane]);
-  }
-  // Kokkos clears locks of each space on the default stream, which these streams do not wait for.
-  check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
-}
-
-Streams::~Streams() {
-  for (int lane = 0; lane < schedule::lanes; ++lane) {
-    spaces_[lane].reset();  // before the stream that it wraps
-    (void)cudaStreamDestroy(streams_[lane]);
-  }
-}
 
 /// Those of this process; made by the first call, gone when Kokkos is finalized.
 const Streams& streams() {
@@ -112,18 +108,51 @@ const Streams& streams() {
 class StreamQueue final : public Queue {
 public:
   /// `start` marks the beginning of a step; the queue with `records_start` records it, on its own stream.
-  StreamQueue(cudaStream_t stream, int units, std::shared_ptr<const Event> start, bool records_start);
+  StreamQueue(cudaStream_t stream, int units, std::shared_ptr<const Event> start, bool records_start)
+      : stream_(stream), start_(std::move(start)), records_start_(records_start), begins_(units),
+        ends_(units) {}
 
   [[nodiscard]] bool asynchronous() const override { return true; }
-  void begin_step() override;
+  void begin_step() override {
+    {
+      // together: completed() in between would count the events of the last step
+      const std::scoped_lock lock(mutex_);
+      begun_.store(0, std::memory_order_release);
+      completed_ = 0;
+    }
+    if (records_start_) start_->record(stream_);
+  }
   void open(int) override {}
-  void after(const Queue& other, int unit) override;
-  void run(int unit, const Work& work) override;
-  void finish(const Check& check) override;
+  void after(const Queue& other, int unit) override {
+    void* const event = other.event(unit);
+    if (event == nullptr) {
+      if (!other.is_complete(unit)) throw LogicError("engine: a stream cannot wait for a lane of the host");
+      return;
+    }
+    check(cudaStreamWaitEvent(stream_, static_cast<cudaEvent_t>(event), 0), "cudaStreamWaitEvent");
+  }
+  void run(int unit, const Work& work) override {
+    begins_[unit].record(stream_);
+    work();
+    check(cudaPeekAtLastError(), "a kernel launch");
+    ends_[unit].record(stream_);
+    begun_.store(unit + 1, std::memory_order_release);
+  }
+  void finish(const Check& throw_if_stopped) override {
+    const int units = begun();
+    if (units > 0) wait_until([&] { return ends_[units - 1].is_complete(); }, throw_if_stopped);
+  }
   [[nodiscard]] int begun() const override { return begun_.load(std::memory_order_acquire); }
-  [[nodiscard]] int completed() const override;
+  [[nodiscard]] int completed() const override {
+    const std::scoped_lock lock(mutex_);
+    for (const int units = begun(); completed_ < units && ends_[completed_].is_complete();) ++completed_;
+    return completed_;
+  }
   [[nodiscard]] void* event(int unit) const override { return ends_[unit].handle(); }
-  [[nodiscard]] Span span(int unit) const override;
+  [[nodiscard]] Span span(int unit) const override {
+    const double ready = unit == 0 ? 0 : ends_[unit - 1].since(*start_);
+    return {ready, begins_[unit].since(*start_), ends_[unit].since(*start_)};
+  }
 
 private:
   cudaStream_t stream_;
@@ -135,59 +164,9 @@ private:
   mutable int completed_ = 0;
 };
 
-StreamQueue::StreamQueue(cudaStream_t stream, int units, std::shared_ptr<const Event> start,
-                         bool records_start)
-    : stream_(stream), start_(std::move(start)), records_start_(records_start), begins_(units), ends_(units) {
-}
-
-void StreamQueue::begin_step() {
-  {
-    // together: completed() in between would count the events of the last step
-    const std::scoped_lock lock(mutex_);
-    begun_.store(0, std::memory_order_release);
-    completed_ = 0;
-  }
-  if (records_start_) start_->record(stream_);
-}
-
-void StreamQueue::after(const Queue& other, int unit) {
-  void* const event = other.event(unit);
-  if (event == nullptr) {
-    if (!other.is_complete(unit)) throw LogicError("engine: a stream cannot wait for a lane of the host");
-    return;
-  }
-  check(cudaStreamWaitEvent(stream_, static_cast<cudaEvent_t>(event), 0), "cudaStreamWaitEvent");
-}
-
-void StreamQueue::run(int unit, const Work& work) {
-  begins_[unit].record(stream_);
-  work();
-  check(cudaPeekAtLastError(), "a kernel launch");
-  ends_[unit].record(stream_);
-  begun_.store(unit + 1, std::memory_order_release);
-}
-
-void StreamQueue::finish(const Check& throw_if_stopped) {
-  const int units = begun();
-  if (units > 0) wait_until([&] { return ends_[units - 1].is_complete(); }, throw_if_stopped);
-}
-
-int StreamQueue::completed() const {
-  const std::scoped_lock lock(mutex_);
-  for (const int units = begun(); completed_ < units && ends_[completed_].is_complete();) ++completed_;
-  return completed_;
-}
-
-Span StreamQueue::span(int unit) const {
-  const double ready = unit == 0 ? 0 : ends_[unit - 1].since(*start_);
-  return {ready, begins_[unit].since(*start_), ends_[unit].since(*start_)};
-}
-
 }  // namespace
 
 model::ExecutionSpace lane_space(schedule::Lane lane) { return streams().space(lane); }
-
-void* lane_stream(schedule::Lane lane) { return streams().stream(lane); }
 
 void use_device() { check(cudaSetDevice(Kokkos::device_id()), "cudaSetDevice"); }
 
