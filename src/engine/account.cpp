@@ -50,12 +50,6 @@ struct Executed {
   [[nodiscard]] bool computes() const { return action->lane == schedule::Lane::compute; }
 };
 
-/// A time and the action that begins then.
-struct Beginning {
-  double time = 0;
-  const Executed* action = nullptr;
-};
-
 /// For a program that validate() accepts, which outlives it.
 class Accountant {
 public:
@@ -118,21 +112,21 @@ private:
   }
 
   /// The side that began last of those that this transfer may have waited for.
-  [[nodiscard]] Beginning last_side(const Executed& e) {
-    const Beginning own{e.span.begin, &e};
-    if (!is_collective(e.action->kind)) return latest(own, e, e.span.end);
-    Beginning& last = last_of_collective_[e.other];
-    if (last.action == nullptr) last = latest({-1, nullptr}, e, std::numeric_limits<double>::infinity());
-    return last.time <= e.span.end ? last : latest(own, e, e.span.end);
+  [[nodiscard]] const Executed& last_side(const Executed& e) {
+    if (!is_collective(e.action->kind)) return *latest(&e, e, e.span.end);
+    const Executed*& last = last_of_collective_[e.other];
+    if (last == nullptr) last = latest(nullptr, e, std::numeric_limits<double>::infinity());
+    return last->span.begin <= e.span.end ? *last : *latest(&e, e, e.span.end);
   }
 
   /// The side of a transfer that begins last, but not after `end`; the first of several, `otherwise` if none
   /// begins later than that.
-  [[nodiscard]] Beginning latest(Beginning otherwise, const Executed& e, double end) const {
-    Beginning last = otherwise;
+  [[nodiscard]] const Executed* latest(const Executed* otherwise, const Executed& e, double end) const {
+    const Executed* last = otherwise;
     const auto see = [&](int rank, int index) {
       const Executed* const side = by_index_[rank][index];
-      if (side->span.begin > last.time && side->span.begin <= end) last = {side->span.begin, side};
+      const double begin = side->span.begin;
+      if ((last == nullptr || begin > last->span.begin) && begin <= end) last = side;
     };
     if (is_point_to_point(e.action->kind)) see(e.action->peer, e.other);
     if (is_collective(e.action->kind))
@@ -166,16 +160,16 @@ private:
   /// In [from, to] the action had begun and not ended.
   void explain_run(const Executed& e, double from, double to, int hops) {
     if (e.computes()) return;  // of another rank: idle time
-    const Beginning last = last_side(e);
-    exposed(e) += std::max(0.0, to - std::max(from, last.time));
-    if (from < last.time) explain(*last.action, from, std::min(to, last.time), hops - 1);
+    const Executed& last = last_side(e);
+    exposed(e) += std::max(0.0, to - std::max(from, last.span.begin));
+    if (from < last.span.begin) explain(last, from, std::min(to, last.span.begin), hops - 1);
   }
 
   void add_communication(int rank) {
     std::vector<Interval> transfers, busy, computing;
     for (const std::vector<Executed>& lane : lanes_[rank])
       for (const Executed& e : lane)
-        if (is_communication(e.action->kind)) transfers.push_back({last_side(e).time, e.span.end});
+        if (is_communication(e.action->kind)) transfers.push_back({last_side(e).span.begin, e.span.end});
         else if (e.computes() && e.action->kind != schedule::Kind::join)
           join(computing, {e.span.begin, e.span.end});
     std::ranges::sort(transfers, {}, &Interval::begin);
@@ -187,7 +181,7 @@ private:
   schedule::Matching matching_;
   std::vector<std::array<std::vector<Executed>, schedule::lanes>> lanes_;  ///< by rank
   std::vector<std::vector<const Executed*>> by_index_;  ///< by rank, as RankProgram::actions
-  std::vector<Beginning> last_of_collective_;           ///< of all its sides; found when first asked for
+  std::vector<const Executed*> last_of_collective_;     ///< of all its sides; found when first asked for
   int most_hops_;
   trace::RankTime current_;
 };
