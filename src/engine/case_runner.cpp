@@ -93,12 +93,13 @@ void make_members(MPI_Comm world, int rank, int count, comm::mpi::OwnComm& membe
 void wait_for_all(MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
-  int done = 0;
-  for (auto pause = std::chrono::microseconds(10);;
-       pause = std::min(2 * pause, std::chrono::microseconds(2000))) {
+  comm::mpi::Backoff pause({.spins = 0,
+                            .yields = 0,
+                            .shortest_sleep = std::chrono::microseconds(10),
+                            .longest_sleep = std::chrono::milliseconds(2)});
+  for (int done = 0;; pause.once()) {
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
     if (done != 0) return;
-    std::this_thread::sleep_for(pause);
   }
 }
 

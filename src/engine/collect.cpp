@@ -43,24 +43,6 @@ std::vector<T> gather_all(const T& mine, MPI_Comm comm, std::string_view what) {
   return all;
 }
 
-constexpr int rounds = 10;
-
-/// Rank 0's side. The answer of the fastest round was given closest to its middle.
-double offset_of(int rank, MPI_Comm comm, const Now& now) {
-  double fastest = std::numeric_limits<double>::infinity();
-  double offset = 0;
-  for (int round = 0; round < rounds; ++round) {
-    const double asked = now();
-    send(asked, rank, comm);
-    const double theirs = receive(rank, comm);
-    const double answered = now();
-    if (answered - asked >= fastest) continue;
-    fastest = answered - asked;
-    offset = 0.5 * (asked + answered) - theirs;
-  }
-  return offset;
-}
-
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 constexpr std::string_view unavailable = "unavailable: ";
 
@@ -77,15 +59,26 @@ std::string first_fault(const std::string& fault, MPI_Comm comm) {
 }  // namespace
 
 double offset_by_messages(MPI_Comm comm, const Now& now) {
+  constexpr int rounds = 10;
   if (rank_in(comm) == 0) {
-    for (int rank = 1; rank < size_of(comm); ++rank) send(offset_of(rank, comm, now), rank, comm);
+    for (int message = 0; message < rounds * (size_of(comm) - 1); ++message) {
+      const int rank = 1 + message / rounds;
+      (void)receive(rank, comm);
+      send(now(), rank, comm);
+    }
     return 0;
   }
+  // The answer of the fastest round was given closest to its middle.
+  double fastest = std::numeric_limits<double>::infinity(), offset = 0;
   for (int round = 0; round < rounds; ++round) {
-    (void)receive(0, comm);
-    send(now(), 0, comm);
+    const double asked = now();
+    send(asked, 0, comm);
+    const double theirs = receive(0, comm), answered = now();
+    if (answered - asked >= fastest) continue;
+    fastest = answered - asked;
+    offset = theirs - 0.5 * (asked + answered);
   }
-  return receive(0, comm);
+  return offset;
 }
 
 double clock_offset(MPI_Comm comm) {

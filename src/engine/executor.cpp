@@ -3,30 +3,19 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <utility>
 
 #include "base/error.hpp"
-
-#if defined(__linux__)
-#include <sys/prctl.h>
-#endif
 
 namespace minitaw::engine {
 
 namespace {
 
-/// On a queue that may not return before its work is over.
-void complete(const comm::Transport::Started& transfer) {
-  while (transfer != nullptr && !transfer->done())
-    if (!transfer->advance()) std::this_thread::sleep_for(std::chrono::microseconds(20));
-}
-
 /// Linux lengthens sleeps by 50 microseconds to save wake-ups: more than twice what the shortest waits ask
 /// for, and a collective waits for every piece.
 void sleep_exactly() {
-#if defined(__linux__)
   prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // nanoseconds
-#endif
 }
 
 }  // namespace
@@ -63,7 +52,10 @@ void Lane::execute_next() {
   queue().open(number);
   for (int l = 0; l < schedule::lanes; ++l)
     if (next.waits[l] > waited_[l]) wait_for(l, next.waits[l]);
-  queue().run(number, [this, &next] { complete(start_(*next.action)); });
+  queue().run(number, [this, &next] {
+    const comm::Transport::Started transfer = start_(*next.action);
+    comm::mpi::finish({&transfer});  // the queue may not return before its work is over
+  });
   progress_.submitted(lane_, static_cast<int>(++next_));
 }
 
