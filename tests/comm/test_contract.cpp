@@ -55,12 +55,9 @@ TEST_P(ContractOfMpi, OfSumsIsTheOrderOfTheRing) {
   World world(GetParam());
   const std::int64_t elements = 132'001;
   for (const Dtype dtype : dtypes) {
-    const std::vector<Values> all = [&] {  // by rank
-      std::vector<Values> values(world.ranks, Values(dtype, elements));
-      for (int r = 0; r < world.ranks; ++r)
-        for (std::int64_t i = 0; i < elements; ++i) values[r].set(i, rough(r, i));
-      return values;
-    }();
+    std::vector<Values> all(world.ranks, Values(dtype, elements));  // by rank
+    for (int r = 0; r < world.ranks; ++r)
+      for (std::int64_t i = 0; i < elements; ++i) all[r].set(i, rough(r, i));
     for (const Call kind : {Call::reduce, Call::reduce_scatter, Call::all_reduce})
       for (const int communicator : {0, 1}) {  // world, then backwards
         const std::vector<int>& members = world.members(communicator);
