@@ -1,56 +1,139 @@
-# Builds the private Debian root. The packages are unpacked side by side instead of being installed
-# one after another, and only the few settings that a compiler needs are made: this takes a third of
-# the time of a full bootstrap, and the same path serves root and unprivileged users, who cannot
-# change file owners without helper programs that a fresh machine does not have.
+# Builds the private Debian root of scripts/env. The packages are unpacked side by side instead of being installed one after another, and
+# only the few settings that a compiler needs are made: this takes a third of the time of a full bootstrap, and the same path serves root
+# and unprivileged users, who cannot change file owners without helper programs that a fresh machine does not have.
 
-package_names() { sed -e 's/#.*//' -e 's#/sid##' -e '/^[[:space:]]*$/d' "$1"; }
-sid_package_names() { sed -nE 's#^([^[:space:]]+)/sid\b.*#\1#p' "$1"; }
+# The mirror, by the machine's own apt configuration. apt gets a private state, so that nothing outside the cache folder is touched.
 
-unpack() { # root deb...
-  local root=$1 deb
+# Mirrors that the machine itself uses for a Debian suite, one URI per line.
+mirror_candidates() {
+  [[ -z ${MINITAW_MIRROR:-} ]] || { echo "$MINITAW_MIRROR"; return; }
+  local suites='stable|oldstable|testing|unstable|sid|bullseye|bookworm|trixie|forky'
+  apt-get update --print-uris 2>/dev/null |
+    sed -nE "s#^'([^']*)/dists/($suites)/InRelease'.*#\1#p" | awk '!seen[$0]++'
+}
+
+# Proxy, authentication and transport settings are the machine's; folders, hooks and pins are ours: with another `Dir` apt reads none of
+# the machine's files.
+write_apt_configuration() {
+  mkdir -p "$apt"/{etc/apt,var/lib/apt/lists/partial,var/lib/dpkg,var/cache/apt/archives/partial,var/log/apt}
+  : >"$apt/var/lib/dpkg/status"
+  {
+    apt-config dump | grep -E '^Acquire::' | grep -vE '^Acquire::(IndexTargets|Languages|GzipIndexes)'
+    cat <<END
+Dir "$apt";
+APT::Sandbox::User "root";
+APT::Architecture "$(dpkg --print-architecture)";
+APT::Architectures { "$(dpkg --print-architecture)"; };
+APT::Install-Recommends "false";
+Acquire::Languages "none";
+Acquire::Retries "3";
+Debug::NoLocking "true";
+END
+  } >"$apt/apt.conf"
+  export APT_CONFIG="$apt/apt.conf"
+}
+
+# Only the packages marked /sid come from sid, and only what they need there.
+write_preferences() {
+  local name
+  printf 'Package: *\nPin: release n=sid\nPin-Priority: 100\n\n'
+  package_list | sed -nE 's#^([^[:space:]]+)/sid\b.*#\1#p' | while read -r name; do
+    printf 'Package: %s %s*\nPin: release n=sid\nPin-Priority: 990\n\n' "$name" "${name%-dev}"
+  done
+}
+
+debian_keyring() {
+  local file
+  for file in "${newer_keyring:-}" /usr/share/keyrings/debian-archive-keyring.{pgp,gpg}; do
+    [[ -n $file && -r $file ]] && echo "$file" && return
+  done
+}
+
+write_sources() { # mirror suite...
+  local mirror=$1 suite options keyring
+  keyring=$(debian_keyring)
+  shift
+  for suite; do
+    options="lang=none${keyring:+ signed-by=$keyring}"
+    [[ $suite != sid ]] || options+=" check-valid-until=no" # it may be past its date on a mirror that is frozen or late
+    echo "deb [$options] $mirror $suite main"
+  done >"$apt/etc/apt/sources.list"
+}
+
+# An old machine may not know the keys of Debian 13: its own suite carries the newer keyring.
+fetch_newer_keyring() { # mirror
+  write_sources "$1" "$(. /etc/os-release && echo "${VERSION_CODENAME:-stable}")"
+  apt-get -q update && (cd "$apt" && apt-get -q download debian-archive-keyring) || return
+  dpkg-deb -x "$apt"/debian-archive-keyring_*.deb "$apt/keys" || return
+  newer_keyring=$(ls "$apt"/keys/usr/share/keyrings/debian-archive-keyring.* | head -1)
+}
+
+update_from() { # mirror
+  write_sources "$1" trixie sid
+  # apt tells of a missing signature by a warning only when older lists are there; there are none here.
+  apt-get -q -o APT::Update::Error-Mode=any update
+}
+
+# Leaves APT_CONFIG set so that plain apt-get calls use the private state.
+prepare_apt() {
+  local mirror mirrors
+  mirrors=$(mirror_candidates) # before apt's configuration is ours
+  write_apt_configuration
+  write_preferences >"$apt/etc/apt/preferences"
+  for mirror in $mirrors; do
+    update_from "$mirror" && return
+    fetch_newer_keyring "$mirror" && update_from "$mirror" && return
+  done
+  return 1
+}
+
+download() {
+  apt-get -q -y --download-only install '?essential' $(package_list | sed -e 's/#.*//' -e 's#/sid##')
+}
+
+# The packages.
+
+unpack() { # folder deb...
+  local folder=$1 deb
   shift
   for deb; do
-    dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$root" --no-same-owner --keep-directory-symlink \
+    dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$folder" --no-same-owner --keep-directory-symlink \
       --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/info/*' \
       --exclude='./usr/share/locale/*' || return 1
   done
 }
 export -f unpack
 
-unpack_all() { # root archives
-  local root=$1 archives=$2 name
-  mkdir -p "$root"/usr/{bin,sbin,lib,lib64} "$root/control"
-  for name in bin sbin lib lib64; do ln -s "usr/$name" "$root/$name"; done
+unpack_all() {
+  mkdir -p "$new"/usr/{bin,sbin,lib,lib64} "$new/control"
+  ln -s usr/{bin,sbin,lib,lib64} "$new"
   find "$archives" -name '*.deb' -print0 | sort -z |
-    xargs -0 -P "$(nproc)" -n 8 bash -c 'set -o pipefail; unpack "$@"' unpack "$root" || return
+    xargs -0 -P "$(nproc)" -n 8 bash -c 'set -o pipefail; unpack "$@"' unpack "$new" || return
   # maintainer scripts that choose between alternatives (cc, BLAS, MPI) are run later
-  find "$archives" -name '*.deb' -exec sh -c '
-    for deb; do name=${deb##*/}; name=${name%%_*}
-      dpkg-deb -I "$deb" postinst 2>/dev/null >"$1.postinst" || continue
-      grep -q "update-alternatives" "$1.postinst" && cp "$1.postinst" "$1/$name"
-    done; rm -f "$1.postinst"' sh "$root/control" {} +
-  :
+  local deb name
+  for deb in "$archives"/*.deb; do
+    name=${deb##*/}
+    dpkg-deb -I "$deb" postinst 2>/dev/null >"$work/postinst" || continue
+    ! grep -q update-alternatives "$work/postinst" || cp "$work/postinst" "$new/control/${name%%_*}"
+  done
 }
 
 # libkokkos-dev names static libraries of its header-only parts that it does not ship.
-add_empty_archives() { # root
+add_empty_archives() {
   local library
-  grep -rhoE '\$\{_IMPORT_PREFIX\}/[^";]*\.a' "$1"/usr/lib/*/cmake/Kokkos/ 2>/dev/null | sort -u |
+  grep -rhoE '\$\{_IMPORT_PREFIX\}/[^";]*\.a' "$new"/usr/lib/*/cmake/Kokkos/ 2>/dev/null | sort -u |
     while read -r library; do
-      library=$1/usr/${library#*/}
+      library=$new/usr/${library#*/}
       [[ -e $library ]] || printf '!<arch>\n' >"$library"
     done
 }
 
-# Files that the machine's own take the place of when the root is entered need to exist.
-add_mount_points() { # root
-  local name
-  cp "$1/usr/share/base-passwd/passwd.master" "$1/etc/passwd"
-  cp "$1/usr/share/base-passwd/group.master" "$1/etc/group"
-  for name in resolv.conf hosts hostname nsswitch.conf machine-id; do
-    [[ -e $1/etc/$name ]] || : >"$1/etc/$name"
-  done
-  mkdir -p "$1/usr/src" "$1/usr/local"
+# Where scripts/lib/enter.sh makes its mounts: files that the machine's own take the place of need to exist.
+add_mount_points() {
+  cp "$new/usr/share/base-passwd/passwd.master" "$new/etc/passwd"
+  cp "$new/usr/share/base-passwd/group.master" "$new/etc/group"
+  touch "$new"/etc/{resolv.conf,hosts,hostname,nsswitch.conf,machine-id}
+  mkdir -p "$new"/{mnt,usr/src,usr/local}
 }
 
 configure_inside='
@@ -73,38 +156,49 @@ for tool in cc c++ cmake ninja mpicxx mpiexec git python3; do command -v $tool; 
 test -e "$(realpath /usr/lib/*/libblas.so)" && realpath /usr/lib/*/libblas.so | grep openmp
 '
 
-bwrap_of() { # root: the machine's bubblewrap, or the one in the root through its own loader
-  local libraries
-  libraries=$(echo "$1"/usr/lib/*-linux-gnu*)
-  bwrap=("$(echo "$libraries"/ld-linux*)" --library-path "$libraries" "$1/usr/bin/bwrap")
-  ! command -v bwrap >/dev/null || bwrap=(bwrap)
+configure() {
+  "${namespace[@]}" bash -c 'PATH+=:/usr/sbin
+    mount --rbind /dev "$0/dev" && mount --rbind /proc "$0/proc" && mount -t tmpfs tmpfs "$0/tmp" &&
+      exec chroot "$0" env -i PATH=/usr/sbin:/usr/bin HOME=/tmp LC_ALL=C.UTF-8 sh -c "$1"' "$new" "$configure_inside"
 }
 
-configure() { # root
-  local user=()
-  [[ $(id -u) == 0 ]] || user=(--unshare-user --uid 0 --gid 0)
-  env -i PATH=/usr/sbin:/usr/bin HOME=/tmp LC_ALL=C.UTF-8 "${bwrap[@]}" "${user[@]}" --bind "$1" / --dev /dev --proc /proc \
-    --tmpfs /tmp --unshare-pid --die-with-parent sh -c "$configure_inside"
-}
-
-build_root() { # final-folder package-list work-folder
-  local final=$1 list=$2 work=$3 root=$3/root started=$SECONDS
-  say "building the environment, once (about a minute and 2.5 GB in ${final%/*})"
+build_root() {
+  local work=$1 apt=$1/apt archives=$1/apt/var/cache/apt/archives new=$1/root started=$SECONDS
+  say "building the environment, once (about a minute and 2.5 GB in $cache)"
   say "  reading the package lists of Debian"
-  prepare_apt "$work/apt" $(sid_package_names "$list") || return 2
+  prepare_apt || fail "cannot read them from the Debian mirror of this machine; see $cache/build.log"
   say "  downloading"
-  apt-get -q -y --download-only install '?essential' $(package_names "$list") || return 2
-  say "  unpacking $(find "$work/apt/var/cache/apt/archives" -name '*.deb' | wc -l) packages"
-  unpack_all "$root" "$work/apt/var/cache/apt/archives" || return
-  bwrap_of "$root"
-  "${bwrap[@]}" --ro-bind "$root" / --dev /dev true || return 3
+  download || fail "cannot get the packages from the Debian mirror of this machine; see $cache/build.log"
+  say "  unpacking $(find "$archives" -name '*.deb' | wc -l) packages"
+  unpack_all || fail "unpacking failed; see $cache/build.log"
   say "  configuring"
-  add_empty_archives "$root"
-  add_mount_points "$root"
-  configure "$root" || return
-  rm -rf "$root/control"
-  basename "$final" >"$root/etc/minitaw-root"
-  mv -T "$root" "$final" || return
+  add_empty_archives
+  add_mount_points
+  configure || fail "configuring failed; see $cache/build.log"
+  rm -rf "$new/control"
+  basename "$root" >"$new/etc/minitaw-root"
+  mv -T "$new" "$root" || fail "cannot write $root"
   rm -rf "$work"
   say "environment ready after $((SECONDS - started)) s"
+}
+
+# Two callers at once must not both build: the second waits and finds the root complete.
+build_once() {
+  command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
+    fail "CMake does not find all libraries here (see $cache/probe.log), and without apt no private root can be built: install the packages of spack.yaml"
+  "${namespace[@]}" true ||
+    fail "this machine does not let you create namespaces, which the private root needs: allow user namespaces, or use the Containerfile"
+  mkdir -p "$cache" || fail "cannot write the cache folder $cache; set MINITAW_CACHE to another one"
+  exec 9>"$cache/lock"
+  flock -n 9 || { say "waiting for another call that is building the environment"; flock 9; }
+  if [[ ! -d $root ]]; then
+    rm -rf "$cache"/building.*
+    (
+      exec 8>&2 >"$cache/build.log" 2>&1
+      say() { printf 'minitaw: %s\n' "$*" >&8; echo "== $*"; }
+      build_root "$cache/building.$$"
+    ) 9>&- || exit
+    find "$cache" -maxdepth 1 -name 'root-*' -mtime +30 -exec rm -rf {} + # of other versions, unused for a month
+  fi
+  exec 9>&-
 }
