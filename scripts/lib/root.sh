@@ -42,36 +42,12 @@ write_preferences() {
   done
 }
 
-debian_keyring() {
-  local file
-  for file in "${newer_keyring:-}" /usr/share/keyrings/debian-archive-keyring.{pgp,gpg}; do
-    [[ -n $file && -r $file ]] && echo "$file" && return
-  done
-}
-
-write_sources() { # mirror suite...
-  local mirror=$1 suite options keyring
-  keyring=$(debian_keyring)
-  shift
-  for suite; do
-    options="lang=none${keyring:+ signed-by=$keyring}"
-    [[ $suite != sid ]] || options+=" check-valid-until=no" # it may be past its date on a mirror that is frozen or late
-    echo "deb [$options] $mirror $suite main"
-  done >"$apt/etc/apt/sources.list"
-}
-
-# An old machine may not know the keys of Debian 13: its own suite carries the newer keyring.
-fetch_newer_keyring() { # mirror
-  write_sources "$1" "$(. /etc/os-release && echo "${VERSION_CODENAME:-stable}")"
-  apt-get -q update && (cd "$apt" && apt-get -q download debian-archive-keyring) || return
-  dpkg-deb -x "$apt"/debian-archive-keyring_*.deb "$apt/keys" || return
-  newer_keyring=$(ls "$apt"/keys/usr/share/keyrings/debian-archive-keyring.* | head -1)
-}
-
-update_from() { # mirror
-  write_sources "$1" trixie sid
-  # apt tells of a missing signature by a warning only when older lists are there; there are none here.
-  apt-get -q -o APT::Update::Error-Mode=any update
+write_sources() { # mirror
+  local keyring=/usr/share/keyrings/debian-archive-keyring.pgp
+  [[ -r $keyring ]] || keyring=${keyring%.pgp}.gpg
+  [[ -r $keyring ]] && keyring="signed-by=$keyring" || keyring=
+  echo "deb [lang=none $keyring] $1 trixie main"
+  echo "deb [lang=none check-valid-until=no $keyring] $1 sid main" # it may be past its date on a mirror that is frozen or late
 }
 
 # Leaves APT_CONFIG set so that plain apt-get calls use the private state.
@@ -81,8 +57,9 @@ prepare_apt() {
   write_apt_configuration
   write_preferences >"$apt/etc/apt/preferences"
   for mirror in $mirrors; do
-    update_from "$mirror" && return
-    fetch_newer_keyring "$mirror" && update_from "$mirror" && return
+    write_sources "$mirror" >"$apt/etc/apt/sources.list"
+    # apt tells of a missing signature by a warning only when older lists are there; there are none here.
+    apt-get -q -o APT::Update::Error-Mode=any update && return
   done
   return 1
 }
