@@ -54,7 +54,7 @@ def run(command, pairs):
     (FOLDER / "inputs" / "gate.toml").write_text(TINY)
     (FOLDER / "scripts").symlink_to(REPOSITORY / "scripts")
     assert '"$BASE" ' in command
-    command = command.replace('"$BASE"', f"--base-build '{PROGRAM.parent}' --new-build '{PROGRAM.parent}'")
+    command = command.replace('"$BASE"', f"--base-run 'mpiexec -n 2 {PROGRAM}' --new-run 'mpiexec -n 2 {PROGRAM}'")
     command += f" --deck inputs/gate.toml --rounds {pairs}"
     done = subprocess.run(["bash", "-c", command], cwd=FOLDER, capture_output=True, text=True, timeout=240)
     assert done.returncode in (0, 1), f"exit {done.returncode}: {done.stdout}{done.stderr}"
