@@ -125,9 +125,9 @@ def a_node_can_be_cut():
 def a_cut_link_ends_the_case_and_the_next_one_follows():
     record = FOLDER / "cut.h5"
     job = [MINITAW, "run", FOLDER / "deck.toml", "--watchdog", "1", "-o", record]
-    job += [word for setting in ("schedule=tawpipe,fsdp", "steps=3", "micro_batches=16") for word in ("--set", setting)]
+    job += [word for setting in ("schedule=tawpipe,fsdp", "steps=3", "micro_batches=8") for word in ("--set", setting)]
     # A step takes many seconds at this rate, nearly all of them in messages: the cut is in the first one.
-    said = call(*TWO, "--rate", "4mbit", "--cut", "1@2", program=job, code=1)
+    said = call(*TWO, "--rate", "2mbit", "--cut", "1@2", program=job, code=1)
     reports = dict(re.findall(r"^minitaw: rank (\d): no lane has moved for [\d.]+ s\n((?:  .*\n)+)", said.stderr, re.MULTILINE))
     assert "0" in reports, said.stderr  # it ends the job: others may not come to report
     message = r"(operands|gradients)_(in|out) in tick -?\d+ (send|recv) [WG]\d+ \w+ (->|<-) r[0-3]"
