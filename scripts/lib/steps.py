@@ -19,7 +19,7 @@ TOLD = r"FAILED|Failure|[Ee]rror|minitaw:|RESULT|^WRONG:|rank \d+:"
 # GoogleTest is content with 0 tests.
 WELL = {
     r"(^| )test_": (r"^\[  PASSED  \] [1-9]", "no test was run"),
-    r"(^| )minitaw (run|verify) ": (r"^RESULT: VALID", "no verdict"),
+    r"(^| )minitaw (run|verify|show) ": (r"^RESULT: VALID", "no verdict"),
     r"(^| )minitaw plan .*--json": (r'"fits": (true|false)', "no device"),
     r"(^| )minitaw_kernels .*--verify": (r"^(\d+) of \1 kernels are right", "no kernel was verified"),
     r"(^| )compute-sanitizer .*memcheck": (r"ERROR SUMMARY: 0 errors", "no summary of memcheck"),
@@ -33,13 +33,13 @@ def settings(**keys):
     return [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
 
 
-def answer(command, seconds=30, **more):
-    """Exit code and output of a command that only tells something."""
+def answer(command):
+    """What a command says that only tells something."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds, check=False, **more)
-        return done.returncode, done.stdout + done.stderr
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=30, check=False)
+        return done.stdout + done.stderr
     except (OSError, subprocess.TimeoutExpired) as error:
-        return 127, str(error)
+        return str(error)
 
 
 def end_all(process, mark):
@@ -85,9 +85,8 @@ class Run:
         for left in (self.table, self.log):
             left.unlink(missing_ok=True)
         self.failed, self.steps, self.said, self.began = False, 0, "", time.monotonic()
-        _, version = answer(["minitaw", "--version"])
-        _, device = answer(["nvidia-smi", "--query-gpu=name,memory.total,clocks.max.sm,power.limit,driver_version", "--format=csv,noheader"])
-        self.tell(time.strftime("%FT%TZ", time.gmtime()), *(version.splitlines()[:1] + device.splitlines()[:4]), "")
+        device = answer(["nvidia-smi", "--query-gpu=name,memory.total,clocks.max.sm,power.limit,driver_version", "--format=csv,noheader"])
+        self.tell(time.strftime("%FT%TZ", time.gmtime()), answer(["minitaw", "--version"]) + device)
 
     def path(self, name):
         """A file that comes back."""
@@ -110,20 +109,13 @@ class Run:
         self.row(name, "skipped", detail=why)
 
     def libraries(self, programs):
-        """The first row: programs whose libraries are not there would all fail, each in its own words. Their paths by name."""
-        missing, found = {}, {}
-        for program in filter(shutil.which, programs):
-            code, said = answer(["ldd", shutil.which(program)])
-            lost = re.findall(r"^\s*(\S+) => not found", said, re.M) or re.findall(r"(?:version .|shared libraries: )([^\s':]+)", said)
-            for name in lost or ([said.strip().splitlines()[-1] if said.strip() else "what ldd says"] if code else []):
-                missing.setdefault(name, []).append(program)
-            found |= re.findall(r"^\s*(\S+) => (/\S+)", said, re.M)
-        if not missing:
-            self.row("libraries", "ok", detail=f"of {len([*filter(shutil.which, programs)])} programs")
-            return found
-        needed = " and ".join(f"{name} (for {', '.join(by)})" for name, by in sorted(missing.items()))
-        self.row("libraries", "FAILED", detail="not found: " + ", ".join(sorted(missing)))
-        return self.end(f"{needed} cannot be loaded: install what is missing, or name its folder in LD_LIBRARY_PATH")
+        """The first row: programs whose libraries are not there would all fail, each in its own words. What ldd says of all."""
+        said = "".join(answer(["ldd", path]) for path in map(shutil.which, programs) if path)
+        missing = sorted({line.strip() for line in said.splitlines() if "not found" in line or "error while loading" in line})
+        self.row("libraries", "FAILED" if missing else "ok", detail="; ".join(missing))
+        if missing:
+            self.end("install the libraries that are missing, or name their folder in LD_LIBRARY_PATH")
+        return said
 
     def call(self, command, seconds, environment):
         """Exit code, None after a time-out, and output, which goes to the log."""
@@ -154,25 +146,22 @@ class Run:
         with open(self.log, "a", encoding="utf-8") as log:
             log.write(f"\n== {name}: {line}\n")
         code, self.said = self.call(command, seconds, environment or {})
-        state, detail = self.judge(code, self.said, line, makes)
-        self.row(name, state, time.monotonic() - began, detail if code is not None else f"after {seconds:.0f} s  {detail}", may)
+        state, detail = self.judge(code, line, makes)
+        self.row(name, state, time.monotonic() - began, detail, may)
         return state == "ok"
 
-    @staticmethod
-    def judge(code, said, line, makes):
+    def judge(self, code, line, makes):
         """The state of a step that has ended, and what else there is to say."""
+        told = re.findall(f"^.*(?:{TOLD}).*", self.said, re.M)[-1:]
         if code is None:
-            return "TIMEOUT", (re.findall(r"^\[ RUN      \] .*", said, re.M) or ["no test had begun" if "test_" in line else ""])[-1]
-        counts = [f"{count} {word.lower()}" for word, count in re.findall(r"^\[  (PASSED|SKIPPED) +\] (\d+)", said, re.M)]
-        lacking = [why for program, (words, why) in WELL.items() if re.search(program, line) and not re.search(words, said, re.M)]
+            return "TIMEOUT", "".join(re.findall(r"^\[ RUN      \] .*", self.said, re.M)[-1:])
+        if code != 0 or re.search(NOT_WELL, self.said, re.M):
+            return "FAILED", "; ".join([signal.strsignal(-code) if code < 0 else f"exit code {code}", *told])[:140]
+        lacking = [why for program, (words, why) in WELL.items() if re.search(program, line) and not re.search(words, self.said, re.M)]
         if makes and not (os.path.isfile(makes) and os.path.getsize(makes)):
             lacking.append(f"no {os.path.basename(makes)}")
-        last = (re.findall(f"^.*(?:{TOLD}).*", said, re.M) or [""])[-1].strip()[:120]
-        if code != 0:
-            return "FAILED", (f"exit code {code}" if code > 0 else f"{signal.strsignal(-code)}") + f"; {last}"
-        if re.search(NOT_WELL, said, re.M):
-            return "FAILED", f"exit code 0; {last}"
-        return ("FAILED" if lacking else "ok"), "; ".join(lacking) or ", ".join(counts)
+        counts = [f"{count} {word.lower()}" for word, count in re.findall(r"^\[  (PASSED|SKIPPED) +\] (\d+)", self.said, re.M)]
+        return ("FAILED" if lacking else "ok"), "; ".join(lacking or counts)
 
     def end(self, why=""):
         """The last line, what comes back, and the exit code."""

@@ -53,17 +53,7 @@ case $verb in
       [ "${length%K}" -le 32 ] && fits=true || fits=false
       printf '%s{"settings": {"hidden": %s}, "device": {"fits": %s}}' "$comma" "$hidden" $fits; comma=', '
     done; echo ']}' ;;
-  show) exec python3 - "$deck" <<'PYTHON'
-import json, sys
-cases = []
-for line in open(sys.argv[1]):
-    hidden, recompute, lengths = line.split()
-    for seq in lengths.split(","):
-        cases.append({"status": "ok", "hidden": int(hidden), "seq [token]": 1024 * int(seq[:-1]), "tokens_per_s [token/s]": 3000.0,
-                      "recompute": recompute, "tflops_causal [TFLOP/s]": 494.5, "memory_measured [B]": 2 ** 30})
-print(json.dumps(cases))
-PYTHON
-  ;;
+  show) cat "$deck"; verdict ;;
 esac"""
 KERNELS = r"""
 case $* in *--verify*) echo 'ok     rmsnorm                  1 x 1               error 1.0e-08, at most 1e-05'; echo '1 of 1 kernels are right' ;; esac
@@ -154,7 +144,7 @@ def every_row_shows_a_failure(script, *arguments):
 
 
 def commands_are_understood(lines):
-    for words in (line.split() for line in lines if "minitaw" in line.split() and MINITAW_ITSELF):
+    for words in (line.split() for line in lines if "minitaw" in line.split() and " show " not in line and MINITAW_ITSELF):
         deck, settings = words[words.index("minitaw") + 2], [word for flag, word in zip(words, words[1:]) if flag == "--set"]
         plan = [MINITAW_ITSELF[0], "plan", REPOSITORY / deck, *(word for setting in settings for word in ("--set", setting))]
         done = subprocess.run(plan, capture_output=True, text=True, check=False)
