@@ -78,13 +78,12 @@ class Run:
         # Several ranks share the processor; the device does the work.
         os.environ |= {"OMP_NUM_THREADS": "1", "OMP_PROC_BIND": "false", "KOKKOS_DISABLE_WARNINGS": "1"}
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # steps are ended on the way out
-        self.out = self.options.out.resolve()
-        self.files, self.table, self.log = (self.out / name for name in ("files", "table.txt", "log.txt"))
+        self.files, self.table, self.log = (self.options.out.resolve() / name for name in ("files", "table.txt", "log.txt"))
         shutil.rmtree(self.files, ignore_errors=True)
         self.files.mkdir(parents=True)
-        for left in (self.table, self.log):
-            left.unlink(missing_ok=True)
-        self.failed, self.steps, self.said, self.began = False, 0, "", time.monotonic()
+        for file in (self.table, self.log):
+            file.write_text("")
+        self.failed, self.said, self.began = False, "", time.monotonic()
         device = answer(["nvidia-smi", "--query-gpu=name,memory.total,clocks.max.sm,power.limit,driver_version", "--format=csv,noheader"])
         self.tell(time.strftime("%FT%TZ", time.gmtime()), answer(["minitaw", "--version"]) + device)
 
@@ -117,35 +116,29 @@ class Run:
             self.end("install the libraries that are missing, or name their folder in LD_LIBRARY_PATH")
         return said
 
-    def call(self, command, seconds, environment):
-        """Exit code, None after a time-out, and output, which goes to the log."""
-        self.steps += 1
-        mark, code = f"{os.getpid()}.{self.steps}", None
-        with open(self.log, "ab+") as log:
-            begin = log.seek(0, os.SEEK_END)
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=HERE,
-                                       env=os.environ | environment | {"MINITAW_STEP": mark})
-            try:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    code = process.wait(seconds)
-            finally:
-                end_all(process, f"MINITAW_STEP={mark}".encode())
-            log.seek(begin)
-            return code, log.read().decode(errors="replace")
-
     def step(self, name, seconds, command, may=False, environment=None, makes=None):
         """Runs a command and writes its row; whether all was well. What `may` fail does not fail the whole. It must leave the file
-        `makes`, if that is given. What it said is in self.said."""
+        `makes`, if that is given. What it said is in the log and in self.said."""
         if lacking := [word for word in command if re.fullmatch(MAY_LACK, word) and not shutil.which(word)]:
             self.skip(name, f"no {lacking[0]} here")
             return False
         if self.left() < 5:
             self.row(name, "NO TIME", may=may)
             return False
-        seconds, line, began = min(seconds, self.left()), " ".join(command), time.monotonic()
-        with open(self.log, "a", encoding="utf-8") as log:
-            log.write(f"\n== {name}: {line}\n")
-        code, self.said = self.call(command, seconds, environment or {})
+        line, code, began = " ".join(command), None, time.monotonic()
+        mark = {"MINITAW_STEP": f"{os.getpid()}.{began}"}
+        with open(self.log, "ab+") as log:
+            log.write(f"\n== {name}: {line}\n".encode())
+            log.flush()
+            begin = log.tell()
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=HERE, env=os.environ | (environment or {}) | mark)
+            try:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    code = process.wait(min(seconds, self.left()))
+            finally:
+                end_all(process, f"MINITAW_STEP={mark['MINITAW_STEP']}".encode())
+            log.seek(begin)
+            self.said = log.read().decode(errors="replace")
         state, detail = self.judge(code, line, makes)
         self.row(name, state, time.monotonic() - began, detail, may)
         return state == "ok"
