@@ -307,7 +307,7 @@ def main(words):
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda got, _: os.kill(inside, got))
         return os.waitstatus_to_exitcode(os.waitpid(inside, 0)[1])
-    except BadInput as sentence:
+    except (BadInput, OSError) as sentence:
         print(f"minitaw: {sentence}", file=sys.stderr)
         return BAD_INPUT
 

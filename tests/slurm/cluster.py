@@ -6,8 +6,6 @@ can play a cluster.
 
     with Cluster(folder, nodes=3, cores=4) as cluster:
         cluster.call("sbatch", "job.sh")
-
-By hand: cluster.py FOLDER COMMAND ... runs a command (a shell, say) beside such a cluster.
 """
 
 import contextlib
@@ -15,10 +13,8 @@ import getpass
 import os
 import pathlib
 import shutil
-import signal
 import socket
 import subprocess
-import sys
 import time
 
 CONFIGURATION = """
@@ -70,36 +66,31 @@ def free_ports(count):
         return [each.getsockname()[1] for each in sockets]
 
 
-class Cluster:
-    """Nodes n1, n2, ... of so many cores each; up to 4 `gpus` are stand-ins."""
+def end(daemon):
+    daemon.terminate()
+    try:
+        daemon.wait(20)
+    except subprocess.TimeoutExpired:
+        daemon.kill()
+        daemon.wait()
+
+
+class Cluster(contextlib.ExitStack):
+    """Nodes n1, n2, ... of so many cores each; up to 4 `gpus` are stand-ins. At the end its daemons end, the last one first."""
 
     def __init__(self, folder, nodes, cores, gpus=0, kill_wait=5, task="none"):
+        super().__init__()
         self.folder = pathlib.Path(folder).resolve()
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
         self.cores, self.gpus, self.kill_wait, self.task = cores, gpus, kill_wait, task
-        self.daemons = []
         self.environment = os.environ | {"SLURM_CONF": str(self.folder / "slurm.conf")}
 
     def __enter__(self):
-        try:
+        with contextlib.ExitStack() as undo:  # what has begun when the rest fails
+            undo.push(self)
             self._start()
-        except BaseException:
-            self.__exit__()
-            raise
+            undo.pop_all()
         return self
-
-    def __exit__(self, *_):
-        if self.daemons:
-            self._end_jobs()
-        for daemon in reversed(self.daemons):
-            daemon.terminate()
-        for daemon in self.daemons:
-            try:
-                daemon.wait(20)
-            except subprocess.TimeoutExpired:
-                daemon.kill()
-                daemon.wait()
-        self.daemons = []
 
     def call(self, *words, check=True, timeout=120, **options):
         """Runs a command against the cluster; returns what it said."""
@@ -126,8 +117,8 @@ class Cluster:
 
     def _start(self):
         shutil.rmtree(self.folder, ignore_errors=True)
-        (self.folder / "bin").mkdir(parents=True)
-        (self.folder / "state").mkdir()
+        for name in ("bin", "state"):
+            (self.folder / name).mkdir(parents=True)
         self.folder.chmod(0o755)
         self._configure()
         self._start_munge()
@@ -137,7 +128,9 @@ class Cluster:
         self._daemon("slurmctld", "-D", "-i")
         for name in self.names:
             self._daemon("slurmd", "-D", "-N", name, "-d", self.folder / "bin" / "slurmstepd")
-        self._wait_until_idle()
+        self.callback(self._end_jobs)
+        idle = ["idle", str(len(self.names))]
+        self._wait_until(lambda: self.call("sinfo", "--noheader", "--format=%T %D", check=False).stdout.split() == idle, 60, "the nodes do not come up")
 
     def _configure(self):
         ports = free_ports(1 + len(self.names))
@@ -165,17 +158,10 @@ class Cluster:
 
     def _daemon(self, name, *words):
         linked = self.folder / "bin" / name
-        log = open(self.folder / f"{name}.said", "ab")  # the daemon keeps it
-        with log:
-            self.daemons.append(subprocess.Popen([str(linked if linked.exists() else find(name)), *map(str, words)],
-                                                 env=self.environment, stdin=subprocess.DEVNULL, stdout=log,
-                                                 stderr=subprocess.STDOUT, start_new_session=True))
-
-    def _wait_until_idle(self):
-        def idle():
-            done = self.call("sinfo", "--noheader", "--format=%T %D", check=False)
-            return done.stdout.split() == ["idle", str(len(self.names))]
-        self._wait_until(idle, 60, "the nodes do not come up")
+        with open(self.folder / f"{name}.said", "ab") as log:
+            daemon = subprocess.Popen([str(linked if linked.exists() else find(name)), *map(str, words)], env=self.environment,
+                                      stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        self.callback(end, daemon)
 
     def _wait_until(self, holds, seconds, otherwise):
         end = time.monotonic() + seconds
@@ -190,11 +176,3 @@ class Cluster:
         self.call("scancel", f"--user={getpass.getuser()}", check=False)
         with contextlib.suppress(TimeoutError, RuntimeError):
             self.wait_for_jobs(30)
-
-
-if __name__ == "__main__":
-    if len(sys.argv) < 3 or missing():
-        sys.exit(f"{__doc__.strip().splitlines()[-1]} Not found on this machine: {', '.join(missing()) or 'nothing'}")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with Cluster(sys.argv[1], nodes=3, cores=4) as own:
-        sys.exit(subprocess.run(sys.argv[2:], env=own.environment, check=False).returncode)
