@@ -7,9 +7,8 @@
 # Mirrors that the machine itself uses for a Debian suite, one URI per line.
 mirror_candidates() {
   [[ -z ${MINITAW_MIRROR:-} ]] || { echo "$MINITAW_MIRROR"; return; }
-  local suites='stable|oldstable|testing|unstable|sid|bullseye|bookworm|trixie|forky'
   apt-get update --print-uris 2>/dev/null |
-    sed -nE "s#^'([^']*)/dists/($suites)/InRelease'.*#\1#p" | awk '!seen[$0]++'
+    sed -nE "s#^'([^']*)/dists/(stable|oldstable|testing|unstable|sid|bookworm|trixie|forky)/InRelease'.*#\1#p" | awk '!seen[$0]++'
 }
 
 # Proxy, authentication and transport settings are the machine's; folders, hooks and pins are ours: with another `Dir` apt reads none of
@@ -62,10 +61,6 @@ prepare_apt() {
     apt-get -q -o APT::Update::Error-Mode=any update && return
   done
   return 1
-}
-
-download() {
-  apt-get -q -y --download-only install '?essential' $(package_list | sed -e 's/#.*//' -e 's#/sid##')
 }
 
 # The packages.
@@ -142,15 +137,14 @@ configure() {
 build_root() {
   local work=$1 apt=$1/apt archives=$1/apt/var/cache/apt/archives new=$1/root started=$SECONDS
   say "building the environment, once (about a minute and 2.5 GB in $cache)"
-  say "  reading the package lists of Debian"
-  prepare_apt || fail "cannot read them from the Debian mirror of this machine; see $cache/build.log"
   say "  downloading"
-  download || fail "cannot get the packages from the Debian mirror of this machine; see $cache/build.log"
+  prepare_apt && apt-get -q -y --download-only install '?essential' $(package_list | sed -e 's/#.*//' -e 's#/sid##') ||
+    fail "cannot get the packages from the Debian mirror of this machine; see $cache/build.log"
   say "  unpacking $(find "$archives" -name '*.deb' | wc -l) packages"
   unpack_all || fail "unpacking failed; see $cache/build.log"
-  say "  configuring"
   add_empty_archives
   add_mount_points
+  say "  configuring"
   configure || fail "configuring failed; see $cache/build.log"
   rm -rf "$new/control"
   basename "$root" >"$new/etc/minitaw-root"
