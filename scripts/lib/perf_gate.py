@@ -49,8 +49,9 @@ def parse():
 
 
 def git(*words, otherwise=None):
-    """What it says. The repository may belong to somebody else, as in a container."""
-    done = subprocess.run(["git", "-c", "safe.directory=*", "-C", ROOT, *words], capture_output=True, text=True, check=False)
+    """What it says. The repository may belong to somebody else, as in a container; one around it is another's."""
+    done = subprocess.run(["git", "-c", "safe.directory=*", "-C", ROOT, *words], capture_output=True, text=True, check=False,
+                          env=os.environ | {"GIT_CEILING_DIRECTORIES": str(ROOT.parent)})
     if done.returncode and otherwise is None:
         raise BadInput(f"git {words[0]}: {done.stderr.strip()}; programs that are there already are compared by --base-run and --new-run")
     return otherwise if done.returncode else done.stdout.strip()
