@@ -207,9 +207,12 @@ Contents read_contents(hid_t file, const std::string& path) {
     const Row sample = sample_row();
     for (std::size_t i = 0; i < sample.columns.size(); ++i) {
       const Column& column = sample.columns[i];
+      const std::string path_of_column = fmt::format("summary/{}", column.name);
+      // a figure that was added later: NaN in the sample
+      if (column.place == Place::nowhere && i > 0 && !h5::exists(file, path_of_column)) continue;
       std::visit(
           [&]<class T>(const T&) {
-            const auto cells = h5::read<T>(file, fmt::format("summary/{}", column.name), 1).values;
+            const auto cells = h5::read<T>(file, path_of_column, 1).values;
             if (i == 0) found.rows.assign(cells.size(), sample);
             require(cells.size() == found.rows.size(), "columns of the summary differ in length");
             for (std::size_t r = 0; r < cells.size(); ++r) found.rows[r].columns[i].value = cells[r];
@@ -293,9 +296,6 @@ void Recorder::begin() {
   (void)h5::make_group(file_, "provenance/resumed");
   (void)h5::make_group(file_, "cases");
   write_progress(0);
-  std::vector<std::string> names;
-  for (const Column& column : sample_row().columns) names.emplace_back(column.name);
-  h5::write_attribute(h5::open_group(file_, "summary"), "columns", names, true);  // HDF5 keeps no order
   try {
     save();
   } catch (const std::runtime_error& error) {
@@ -327,8 +327,10 @@ void Recorder::write_session() {
 
 void Recorder::write_progress(std::size_t first) {
   const Row sample = sample_row();
+  std::vector<std::string> names;
   for (std::size_t i = 0; i < sample.columns.size(); ++i) {
     const Column& column = sample.columns[i];
+    names.emplace_back(column.name);
     std::visit(
         [&]<class T>(const T&) {
           const auto cells =
@@ -339,6 +341,8 @@ void Recorder::write_progress(std::size_t first) {
         },
         column.value);
   }
+  if (first == 0)  // HDF5 keeps no order
+    h5::write_attribute(h5::open_group(file_, "summary"), "columns", names, true);
   h5::write(file_, list(session_path(sessions_) + "log", "text", "line", lines_), true, logged_);
   logged_ = lines_.size();
 }
@@ -361,7 +365,8 @@ void Recorder::begin_case(const deck::Case& c) const {
 }
 
 Row Recorder::append(CaseResult result, int repetition) {
-  if (!written_) write_session();
+  const bool begins = !written_;
+  if (begins) write_session();
   const std::string identity = deck::identity(result.settings);
   const auto known =
       std::ranges::find_if(rows_, [&](const Row& row) { return row.text("identity") == identity; });
@@ -378,7 +383,7 @@ Row Recorder::append(CaseResult result, int repetition) {
     h5::check(H5Ldelete(file_, path.substr(0, path.size() - 1).c_str(), H5P_DEFAULT), "replace a case");
   }
   write_case(file_, path, result, row);
-  write_progress(static_cast<std::size_t>(number));
+  write_progress(begins ? 0 : static_cast<std::size_t>(number));  // an older file may lack columns
   save();
   return row;
 }

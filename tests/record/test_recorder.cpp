@@ -192,8 +192,21 @@ TEST_F(File, whose_case_is_not_what_was_written_is_refused) {
   EXPECT_THAT(complaint("seconds", Integers(12, 1), {4, 3}), HasSubstr("type"));
   EXPECT_THAT(complaint("device/power", Reals(9, 1), {3, 3}), HasSubstr("power"));
   EXPECT_THAT(complaint("repetition", Integers{0, 0, 0}, {3}), HasSubstr("seconds has another shape"));
-  const std::string lacking = changed([](hid_t root) { drop(root, "summary/mfu"); });
-  EXPECT_THAT(read_refusal(lacking), AllOf(HasSubstr("is damaged"), HasSubstr("mfu")));
+}
+
+/// Files of programs that knew fewer figures.
+TEST_F(File, that_lacks_a_figure_is_read_and_gets_it_with_the_next_case) {
+  open().append(sample_case("ddp"));
+  const std::string older = changed([](hid_t file) { drop(file, "summary/mfu"); });
+  EXPECT_TRUE(std::isnan(read_contents(older).rows.at(0).real("mfu")));
+  CaseResult next = sample_case("tawpipe");
+  next.peak = 1e12;
+  open(older).append(next);
+  const Contents found = read_contents(older);
+  EXPECT_TRUE(std::isnan(found.rows.at(0).real("mfu")));
+  EXPECT_GT(found.rows.at(1).real("mfu"), 0);
+  const std::string lacking = changed([](hid_t root) { drop(root, "summary/seq"); });
+  EXPECT_THAT(read_refusal(lacking), AllOf(HasSubstr("is damaged"), HasSubstr("seq")));
 }
 
 TEST_F(File, with_a_stale_copy_is_cleaned_and_a_protected_one_is_not_added_to) {
