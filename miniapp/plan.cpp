@@ -17,7 +17,6 @@
 #include "schedule/account.hpp"
 #include "schedule/simulate.hpp"
 #include "schedule/validate.hpp"
-#include "sweep.hpp"
 #include "topology/devices.hpp"
 #include "verb.hpp"
 
@@ -220,24 +219,6 @@ void append_bytes(std::vector<Column>& columns, const Plans& plans, bool per_ran
                        }});
 }
 
-/// All timed and warm-up steps of the deck, at the assumed rates.
-std::string sweep_text(const Plans& plans) {
-  double seconds = 0;
-  std::int64_t steps = 0;
-  for (const CasePlan& plan : plans) {
-    const std::int64_t here =
-        std::int64_t{plan.settings.repeats} * (plan.settings.steps + plan.settings.warmup);
-    steps += here;
-    seconds += static_cast<double>(here) * value_at(plan, "/idle/step_s");
-  }
-  return fmt::format(
-      "# all {} cases: {} steps, {} at least at the assumed FLOP/s, if transfers take no time\n",
-      plans.size(), steps,
-      seconds < 1     ? fmt::format("{:.3g} ms", 1e3 * seconds)
-      : seconds < 120 ? fmt::format("{:.3g} s", seconds)
-                      : clock_text(seconds));
-}
-
 /// "3/2/8/0/1": slots for weights, gradients, what F keeps, what B leaves for W and hidden states.
 std::string slots_text(const Json& slots) {
   const auto count = [&](const char* letter) { return slots.at(letter).get<int>(); };
@@ -245,8 +226,7 @@ std::string slots_text(const Json& slots) {
                      count("x"));
 }
 
-/// Names and units, a line for each case with a column for each setting in which they differ, and a line on
-/// all of them together.
+/// Names and units, and a line for each case, with a column for each setting in which they differ.
 std::string table_text(const Plans& plans) {
   std::vector<Column> columns = {
       {"case", "", 0, [](const CasePlan& p) { return fmt::to_string(p.number); }},
@@ -275,7 +255,7 @@ std::string table_text(const Plans& plans) {
   const record::TextTable<CasePlan> table(columns, plans);
   std::string text = table.header();
   for (const CasePlan& plan : plans) text += table.row(plan);
-  return text + sweep_text(plans);
+  return text;
 }
 
 // One case for people.

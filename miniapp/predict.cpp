@@ -31,7 +31,7 @@ struct Options {
 /// Sums over the ranks, and the time of all of them.
 struct Total : trace::RankTime {
   double whole;
-  explicit Total(const engine::StepAccount& account)
+  explicit Total(const trace::StepAccount& account)
       : RankTime(trace::total_of(account.ranks)),
         whole(account.length * static_cast<double>(account.ranks.size())) {}
 };

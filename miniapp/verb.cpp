@@ -109,11 +109,10 @@ std::string picture_of(const schedule::Entry& entry) {
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     std::vector<std::string> ticks;
     for (const schedule::Action& a : program.ranks[r].actions) {
-      const std::string name(schedule::name_of(a.kind));
-      if (name != "F" && name != "B" && name != "W" && name != "BW") continue;
+      if (!schedule::is_visit(a.kind)) continue;
       ticks.resize(std::max<std::size_t>(ticks.size(), static_cast<std::size_t>(a.tick) + 1));
       if (std::string& cell = ticks[static_cast<std::size_t>(a.tick)]; cell.empty())
-        cell = fmt::format("{}{}", name[0], passes ? a.micro_batch : a.shard);
+        cell = fmt::format("{}{}", schedule::name_of(a.kind)[0], passes ? a.micro_batch : a.shard);
     }
     std::string line = fmt::format("  rank {}", r);
     for (const std::string& cell : ticks) line += fmt::format(" {:>2}", cell.empty() ? "." : cell);

@@ -104,7 +104,7 @@ void TimedSteps::add(const Executor& executor, double seconds) {
   kept_.push_back({executor.started(), executor.spans()});
 }
 
-StepSpans TimedSteps::gather(const schedule::Program& program, int step, MPI_Comm comm) const {
+trace::StepSpans TimedSteps::gather(const schedule::Program& program, int step, MPI_Comm comm) const {
   const Kept& mine = keeps_all_ ? kept_[step] : kept_.back();
   const std::vector<double> started = gather_all(mine.started + clock_offset(comm), comm, "gathering starts");
   static_assert(sizeof(Span) == 3 * sizeof(double), "spans travel as doubles");
@@ -114,7 +114,7 @@ StepSpans TimedSteps::gather(const schedule::Program& program, int step, MPI_Com
     check(MPI_Send(mine.spans.data(), doubles(mine.spans), MPI_DOUBLE, 0, tag, comm), "sending spans");
     return {};
   }
-  StepSpans all = {mine.spans};
+  trace::StepSpans all = {mine.spans};
   for (int from = 1; from < size_of(comm); ++from) {
     std::vector<Span>& spans = all.emplace_back(program.ranks[from].actions.size());
     check(MPI_Recv(spans.data(), doubles(spans), MPI_DOUBLE, from, tag, comm, MPI_STATUS_IGNORE),
@@ -175,9 +175,9 @@ void collect_time(const schedule::Program& program, const TimedSteps& steps, boo
                   CaseResult& result) {
   if (steps.seconds().empty()) return;
   result.accounted_step = choose_step(steps, comm, result);
-  const StepSpans spans = steps.gather(program, result.accounted_step, comm);
+  const trace::StepSpans spans = steps.gather(program, result.accounted_step, comm);
   if (spans.empty()) return;
-  StepAccount found = account(program, spans);
+  trace::StepAccount found = trace::account(program, spans);
   result.accounted_length = found.length;
   result.time = std::move(found.ranks);
   if (timeline) result.timeline = trace::make_timeline(program, spans, "");

@@ -4,7 +4,7 @@
 #include <mpi.h>
 #include <vector>
 
-#include "engine/account.hpp"
+#include "trace/timeline.hpp"
 #include "engine/trainer.hpp"
 #include "meters/meter.hpp"
 #include "record/result.hpp"
@@ -40,7 +40,7 @@ public:
 
   /// The spans of all ranks of the program in a step on rank 0, on one clock, from the moment when the first
   /// rank began; on the others nothing. Collective.
-  [[nodiscard]] StepSpans gather(const schedule::Program& program, int step, MPI_Comm comm) const;
+  [[nodiscard]] trace::StepSpans gather(const schedule::Program& program, int step, MPI_Comm comm) const;
 
 private:
   struct Kept {

@@ -3,10 +3,10 @@
 #include <vector>
 
 #include "deck/deck.hpp"
-#include "engine/account.hpp"
 #include "predict/machine.hpp"
 #include "schedule/account.hpp"
 #include "schedule/simulate.hpp"
+#include "trace/timeline.hpp"
 
 namespace minitaw::predict {
 
@@ -20,11 +20,11 @@ struct Prediction {
   double seconds = 0;
   double tokens_per_s = 0;  ///< of all ranks
   double mfu = 0;           ///< matrices and causal attention over the peak; 0: the peak is not known
-  engine::StepAccount account;
+  trace::StepAccount account;
   std::vector<AdapterUse> adapters;         ///< of all nodes, or of one copy's if all copies are alike
   std::vector<schedule::Footprint> memory;  ///< per rank, likewise
   schedule::Program program;                ///< that was simulated: of all ranks, or of one copy, likewise
-  engine::StepSpans spans;
+  trace::StepSpans spans;
 
   [[nodiscard]] std::size_t worst_memory() const;
 };

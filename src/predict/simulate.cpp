@@ -55,7 +55,7 @@ public:
     if (left_ > 0) throw LogicError(fmt::format("a prediction stopped with {} actions left", left_));
   }
 
-  [[nodiscard]] const engine::StepSpans& spans() const { return spans_; }
+  [[nodiscard]] const trace::StepSpans& spans() const { return spans_; }
   [[nodiscard]] const std::vector<AdapterUse>& adapters() const { return adapters_; }
 
 private:
@@ -280,7 +280,7 @@ private:
   Network network_;
   std::vector<Rank> ranks_;
   std::deque<int> stirred_;
-  engine::StepSpans spans_;
+  trace::StepSpans spans_;
   std::vector<AdapterUse> adapters_;
   std::vector<bool> started_;              ///< sends and receives, by number
   std::vector<std::vector<Place>> calls_;  ///< of each collective, in order of arrival
@@ -333,7 +333,7 @@ Prediction simulate(const schedule::Program& program, const model::Layout& layou
     next += static_cast<std::ptrdiff_t>(rank.actions.size());
   }
   for (const Span& span : spans) result.seconds = std::max(result.seconds, span.end);
-  result.account = engine::account(program, result.spans);
+  result.account = trace::account(program, result.spans);
   return result;
 }
 

@@ -15,7 +15,6 @@
 #include <sstream>
 #include <string_view>
 
-#include "base/version.hpp"
 #include "record/result.hpp"
 
 namespace minitaw::record {

@@ -8,6 +8,12 @@
 #include "deck/deck.hpp"
 #include "record/hdf5.hpp"
 
+/// What a result says about the program that wrote it. The hash is that of the sources' commit, "-dirty"
+/// appended when they differ from it, "unknown" outside a git checkout; the flags are those that change code.
+namespace minitaw::build {
+extern const std::string_view version, git_hash, build_type, compiler, compiler_flags;
+}  // namespace minitaw::build
+
 /// What a record keeps of the environment: variables that steer the run, and nothing that says who ran it,
 /// where on disk, or on which hosts.
 namespace minitaw::record {

@@ -14,7 +14,6 @@
 #include <stdexcept>
 
 #include "base/error.hpp"
-#include "base/version.hpp"
 
 namespace minitaw::record {
 

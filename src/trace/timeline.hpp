@@ -41,6 +41,9 @@ struct Timeline {
   std::vector<Event> events;
 };
 
+/// When the actions of a step ran, [rank][action], in seconds on one clock for all ranks.
+using StepSpans = std::vector<std::vector<schedule::Span>>;
+
 /// Where one rank's time went in a step, seconds; docs/results.md says what counts as what. compute + exposed
 /// + idle is the length of the step.
 struct RankTime {
@@ -59,9 +62,22 @@ struct RankTime {
 /// Sums over ranks.
 [[nodiscard]] RankTime total_of(const std::vector<RankTime>& ranks);
 
-/// The timeline of a program that validate() accepts; spans[r][i] belongs to action i of rank r.
-[[nodiscard]] Timeline make_timeline(const schedule::Program& program,
-                                     const std::vector<std::vector<schedule::Span>>& spans,
+struct StepAccount {
+  double length = 0;  ///< from 0 to the last end of any rank
+  std::vector<RankTime> ranks;
+};
+
+/// The account of one step, measured or predicted, of a program that validate() accepts.
+///
+/// A transfer is under way from the moment the last of its sides has begun until it ends; sides that begin
+/// after it has ended at this rank held up nobody here. Before that a lane waits for the other side, and the
+/// account follows it there, to what that side did at the time: computing (then this rank is idle), another
+/// transfer under way (then this rank's wait is exposed communication of its kind), or a wait of its own,
+/// which is followed on. docs/results.md has the formulas.
+[[nodiscard]] StepAccount account(const schedule::Program& program, const StepSpans& spans);
+
+/// The timeline of a program that validate() accepts.
+[[nodiscard]] Timeline make_timeline(const schedule::Program& program, const StepSpans& spans,
                                      std::string title);
 
 /// A field of an event, a whole number or seconds, with the names of its values if it has any.

@@ -60,7 +60,7 @@ TEST_F(Steps, OnlyTheLastIsKeptWhereAllAreTooMany) {
   EXPECT_FALSE(last.keeps_all());
   execute(last);
   const std::vector<Span> executed = execute(last);
-  const StepSpans spans = last.gather(trainer_->program(), 1, MPI_COMM_WORLD);
+  const trace::StepSpans spans = last.gather(trainer_->program(), 1, MPI_COMM_WORLD);
   if (rank_ != 0) return;
   for (std::size_t i = 0; i < actions; ++i)
     EXPECT_NEAR(spans[0][i].end - spans[0][i].begin, executed[i].end - executed[i].begin, 1e-6);
@@ -74,7 +74,7 @@ TEST_F(Steps, AreGatheredOnOneClock) {
   execute(steps);
   const std::vector<Span> executed = execute(steps, late, seconds);
   execute(steps);
-  const StepSpans spans = steps.gather(program, 1, MPI_COMM_WORLD);
+  const trace::StepSpans spans = steps.gather(program, 1, MPI_COMM_WORLD);
   if (rank_ != 0) {
     EXPECT_TRUE(spans.empty());
     return;
@@ -89,7 +89,7 @@ TEST_F(Steps, AreGatheredOnOneClock) {
     EXPECT_NEAR(spans[0][i].end - spans[0][i].begin, executed[i].end - executed[i].begin, 1e-6);
   if (late == 0) return;
   EXPECT_GE(spans[late][0].begin, 0.9 * seconds) << "later than the first rank's";
-  const StepAccount found = account(program, spans);
+  const trace::StepAccount found = trace::account(program, spans);
   EXPECT_GE(found.length, 0.9 * seconds);
   for (const trace::RankTime& rank : found.ranks)
     EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, found.length, 1e-9);

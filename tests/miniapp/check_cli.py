@@ -130,7 +130,7 @@ def check_plan():
 def check_table():
     """One aligned row a case, with the figures of the JSON."""
     arguments = ("plan", DECK, "--set", "schedule=tawpipe,tawpipe:gwps=off,fsdp,zb1", "--set", "seq=64,128")
-    *lines, whole = accepted(*arguments).split("\n\n")[0].splitlines()
+    lines = accepted(*arguments).split("\n\n")[0].splitlines()
     cases = json.loads(accepted(*arguments, "--json"))["cases"]
     assert len(cases) == 8 and len(lines) == 10, lines
     names, rows = lines[0].lstrip("#").split(), [line.split() for line in lines[2:]]
@@ -145,9 +145,6 @@ def check_table():
         assert figures["idle"] == f"{100 * case['idle']['share']:.1f}"
         between = case["bytes_per_step"]["between"]["total"] / 4
         assert any(abs(float(figures["between"]) * 1024**power - between) <= 6e-4 * between for power in range(4)), row
-    assert whole.startswith("# all 8 cases: 96 steps, ")
-    milliseconds = 12e3 * sum(case["idle"]["step_s"] for case in cases)
-    assert abs(float(whole.split(", ")[1].split()[0]) - milliseconds) <= 1e-2 * milliseconds, whole
     assert "M" not in names and "seq" not in accepted("plan", DECK).splitlines()[0]
     names = accepted("plan", DECK, "--set", "hidden=32,64", "--set", "dtype=fp32,bf16").splitlines()[0].split()
     assert "hidden" in names and "dtype" in names and "ffn" not in names and "parameters" not in names, names

@@ -1,6 +1,5 @@
-#include "base/version.hpp"
-
 #include "minitaw_git_hash.hpp"
+#include "record/provenance.hpp"
 
 namespace minitaw::build {
 

@@ -1,12 +1,11 @@
-#include "engine/account.hpp"
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
 #include "schedule/execute.hpp"
+#include "trace/timeline.hpp"
 
-namespace minitaw::engine {
+namespace minitaw::trace {
 namespace {
 
 using schedule::Action;
@@ -73,7 +72,7 @@ public:
     }
   }
 
-  trace::RankTime of(int rank, double step) {
+  RankTime of(int rank, double step) {
     current_ = {};
     for (const Executed& e : lanes_[rank][compute_lane]) add_compute(e);
     add_communication(rank);
@@ -183,7 +182,7 @@ private:
   std::vector<std::vector<const Executed*>> by_index_;  ///< by rank, as RankProgram::actions
   std::vector<const Executed*> last_of_collective_;     ///< of all its sides; found when first asked for
   int most_hops_;
-  trace::RankTime current_;
+  RankTime current_;
 };
 
 }  // namespace
@@ -198,4 +197,4 @@ StepAccount account(const schedule::Program& program, const StepSpans& spans) {
   return result;
 }
 
-}  // namespace minitaw::engine
+}  // namespace minitaw::trace

@@ -4,14 +4,14 @@
 
 #include <random>
 
-#include "engine/account.hpp"
+#include "trace/timeline.hpp"
 #include "schedule/execute.hpp"
 #include "schedule/parse.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/simulate.hpp"
 #include "seed.hpp"
 
-namespace minitaw::engine {
+namespace minitaw::trace {
 namespace {
 
 using schedule::Action;
@@ -40,7 +40,7 @@ rank 1 slots w1 a1 x1 owned
 TEST(Account, WaitingForAPeerThatComputesIsIdleAndTheTransferIsExposed) {
   const StepAccount step = account(program(hand_over), {{{0, 0, 4}, {0, 4, 6}}, {{0, 0, 6}, {0, 6.5, 8.5}}});
   EXPECT_DOUBLE_EQ(step.length, 8.5);
-  const trace::RankTime &first = step.ranks[0], &second = step.ranks[1];
+  const RankTime &first = step.ranks[0], &second = step.ranks[1];
   EXPECT_DOUBLE_EQ(first.compute, 4);
   EXPECT_DOUBLE_EQ(first.exposed_total(), 0);
   EXPECT_DOUBLE_EQ(first.idle, 4.5);
@@ -70,7 +70,7 @@ rank 1 slots h1 w1 owned 1
    0 compute join after operands_in:1
 )"),
                                    {{{0, 0, 6}, {0, 5, 7}, {0, 7, 7}}, {{0, 0, 6}, {0, 5, 7}, {0, 7, 7}}});
-  for (const trace::RankTime& rank : step.ranks) {
+  for (const RankTime& rank : step.ranks) {
     EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, 7, 1e-12);
     EXPECT_GE(rank.idle, 0);
   }
@@ -179,7 +179,7 @@ StepAccount by_moments(const Program& program, const StepSpans& spans) {
   for (const auto& rank : spans)
     for (const Span& s : rank) result.length = std::max(result.length, s.end);
   for (int r = 0; r < static_cast<int>(spans.size()); ++r) {
-    trace::RankTime& rank = result.ranks.emplace_back();
+    RankTime& rank = result.ranks.emplace_back();
     for (double moment = 0.5; moment < result.length; moment += 1) {
       const int held = definition.at(r, Lane::compute, moment);
       const bool transfer = definition.transfers(r, moment), computing = definition.computes(r, moment);
@@ -193,7 +193,7 @@ StepAccount by_moments(const Program& program, const StepSpans& spans) {
   return result;
 }
 
-void compare(const trace::RankTime& found, const trace::RankTime& expected) {
+void compare(const RankTime& found, const RankTime& expected) {
   EXPECT_NEAR(found.compute, expected.compute, 1e-9);
   for (int k = 0; k < schedule::traffic_kinds; ++k)
     EXPECT_NEAR(found.exposed[k], expected.exposed[k], 1e-9) << k;
@@ -229,4 +229,4 @@ TEST_P(AccountOf, IsWhatItsDefinitionSaysMomentByMoment) {
 }
 
 }  // namespace
-}  // namespace minitaw::engine
+}  // namespace minitaw::trace
