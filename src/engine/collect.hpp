@@ -4,10 +4,10 @@
 #include <mpi.h>
 #include <vector>
 
-#include "trace/timeline.hpp"
 #include "engine/trainer.hpp"
 #include "meters/meter.hpp"
 #include "record/result.hpp"
+#include "trace/timeline.hpp"
 
 namespace minitaw::engine {
 

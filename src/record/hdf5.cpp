@@ -116,7 +116,8 @@ void write(hid_t parent, const Dataset& d, bool grows, hsize_t first) {
 void write_attribute(hid_t object, const std::string& name, const Values& values, bool list) {
   const hsize_t size = std::visit([](const auto& all) { return all.size(); }, values);
   const Id space = space_of(list ? std::vector{size} : std::vector<hsize_t>());
-  if (H5Aexists(object, name.c_str()) > 0) check(H5Adelete(object, name.c_str()), "replace attribute " + name);
+  if (H5Aexists(object, name.c_str()) > 0)
+    check(H5Adelete(object, name.c_str()), "replace attribute " + name);
   with_data(values, [&](hid_t type, const void* data) {
     const Id attribute(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
                        "create attribute " + name);

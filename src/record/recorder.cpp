@@ -208,7 +208,9 @@ Contents read_contents(hid_t file, const std::string& path) {
       const Column& column = sample.columns[i];
       const std::string path_of_column = fmt::format("summary/{}", column.name);
       // a figure that was added later: NaN in the sample
-      if (column.place == Place::nowhere && i > 0 && !h5::exists(file, path_of_column)) continue;
+      if (column.place == Place::nowhere && i > 0 &&
+          H5Lexists(file, path_of_column.c_str(), H5P_DEFAULT) <= 0)
+        continue;
       std::visit(
           [&]<class T>(const T&) {
             const auto cells = h5::read<T>(file, path_of_column, 1).values;

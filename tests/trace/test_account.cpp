@@ -4,12 +4,12 @@
 
 #include <random>
 
-#include "trace/timeline.hpp"
 #include "schedule/execute.hpp"
 #include "schedule/parse.hpp"
 #include "schedule/registry.hpp"
 #include "schedule/simulate.hpp"
 #include "seed.hpp"
+#include "trace/timeline.hpp"
 
 namespace minitaw::trace {
 namespace {
