@@ -71,7 +71,7 @@ void choose_by_time([[maybe_unused]] const ExecutionSpace& exec, [[maybe_unused]
 }
 
 std::vector<std::string> choices([[maybe_unused]] const ExecutionSpace& exec) {
-#ifdef MINITAW_HAVE_CUBLASLT
+#ifdef KOKKOS_ENABLE_CUDA
   return detail::cuda::queue_of(exec).products.choices();
 #else
   return {};
