@@ -1,7 +1,5 @@
 # minitaw_precompile(kokkos|plain_tests|kokkos_tests TARGET ...): the targets share one precompiled header of what is large and most of
 # their files read. Headers that instantiate much at the end of every file (chrono, filesystem, nlohmann/json) save nothing there.
-set(minitaw_test_options $<$<CONFIG:Release>:-O1>)  # what tests measure is in the libraries; their own code need not be fast
-
 function(minitaw_add_precompiled name libraries)  # header ...
   set(source ${PROJECT_BINARY_DIR}/precompiled/${name}.cpp)
   file(CONFIGURE OUTPUT ${source} CONTENT "" ESCAPE_QUOTES)
@@ -9,7 +7,7 @@ function(minitaw_add_precompiled name libraries)  # header ...
   target_link_libraries(minitaw_precompiled_${name} PRIVATE minitaw_options fmt::fmt ${libraries})
   target_precompile_headers(minitaw_precompiled_${name} PRIVATE ${ARGN} <fmt/format.h> <fmt/ranges.h>)
   if(name MATCHES "tests$")
-    target_compile_options(minitaw_precompiled_${name} PRIVATE ${minitaw_test_options})
+    target_compile_options(minitaw_precompiled_${name} PRIVATE ${minitaw_cold_options})
   endif()
 endfunction()
 
