@@ -171,9 +171,10 @@ void Trainer::rehearse() {
     if (!schedule::is_compute(a.kind) && a.kind != Kind::accumulate) continue;
     const auto last = std::ranges::find_if(a.slots, [](schedule::Slot s) { return !s.valid(); });
     const SlotClass written = last == a.slots.begin() ? SlotClass::owned : std::prev(last)->cls;
-    if (done.emplace(a.kind, a.accumulates, written, widths(a)).second) (void)start(a);
+    if (!done.emplace(a.kind, a.accumulates, written, widths(a)).second) continue;
+    (void)start(a);
+    Kokkos::fence("minitaw::engine::Trainer::rehearse");  // additions have queues of their own
   }
-  Kokkos::fence("minitaw::engine::Trainer::rehearse");
   kernels::choose_by_time(exec_, false);
   steps_ = 0;
 }
