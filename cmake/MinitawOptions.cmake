@@ -42,7 +42,9 @@ endif()
 
 # For code that need not be fast: command lines, files, texts, and the tests' own, as what they test is in libraries. It takes a third less
 # time to compile.
-set(minitaw_cold_options $<$<CONFIG:Release>:-O1>)
+if(NOT Kokkos_ENABLE_CUDA)  # nvcc takes one level
+  set(minitaw_cold_options $<$<CONFIG:Release>:-O1>)
+endif()
 
 # minitaw_includes(TARGET FOLDER): TARGET and what links it may say #include "FOLDER/..." of src/FOLDER, and of no other folder:
 # a header of a library that is not linked is not found, so libraries cannot go round in circles.
