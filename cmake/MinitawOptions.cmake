@@ -41,7 +41,7 @@ if(MINITAW_SANITIZE)
 endif()
 
 # For code that need not be fast: command lines, files, texts, and the tests' own, as what they test is in libraries. It takes a third less
-# time to compile.
+# time to compile. A precompiled header must have the same level.
 if(NOT Kokkos_ENABLE_CUDA)  # nvcc takes one level
   set(minitaw_cold_options $<$<CONFIG:Release>:-O1>)
 endif()

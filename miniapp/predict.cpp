@@ -102,13 +102,13 @@ trace::Timeline timeline_of(const deck::Case& c, const Machine& machine, const P
   return trace::make_timeline(
       p.program, p.spans,
       fmt::format(
-          "{}: {} ranks in groups {}{}\n{} blocks, H = {}, S = {}, B = {}, M = {}, {}; {}: step {:.4g} ms",
+          "{}: {} ranks in groups {}{}\n{} blocks, H = {}, S = {}, B = {}, M = {}, {}; {}: step {:.4g} s",
           c.schedule, p.spans.size(), p.program.groups.text(),
           c.replicas == 1 ? ""
           : whole         ? fmt::format(", {} replicas", c.replicas)
                           : fmt::format(", the first of {} replicas", c.replicas),
           c.shape.layers, c.shape.hidden, c.shape.seq, deck::micro_batch_text(c), c.micro_batches,
-          name_of(c.shape.dtype), machine.name, p.seconds * 1e3));
+          name_of(c.shape.dtype), machine.name, p.seconds));
 }
 
 void write_timelines(const std::string& path, const std::vector<trace::Timeline>& timelines) {
