@@ -102,6 +102,19 @@ std::string unquoted(std::string_view text) {
   return std::string(has_quotes ? text.substr(1, text.size() - 2) : text);
 }
 
+/// What --set gives for a key.
+Setting parse_words(std::string_view text, bool may_split) {
+  text = trim(text);
+  const bool bracketed = text.size() >= 2 && text.front() == '[' && text.back() == ']';
+  if (!bracketed && !(may_split && text.find(',') != std::string_view::npos))
+    return {{unquoted(text)}, false, "--set"};
+  if (bracketed) text = text.substr(1, text.size() - 2);
+  Setting setting{{}, true, "--set"};
+  for (const auto part : std::views::split(text, ','))
+    setting.values.push_back(unquoted(trim({part.begin(), part.end()})));
+  return setting;
+}
+
 }  // namespace
 
 std::string read_text(const std::string& path) {
@@ -151,26 +164,13 @@ Settings parse_toml(const std::string& text, const std::string& path) {
   return settings;
 }
 
-Setting parse_words(std::string_view text, bool may_split, const std::string& where) {
-  text = trim(text);
-  const bool bracketed = text.size() >= 2 && text.front() == '[' && text.back() == ']';
-  if (!bracketed && !(may_split && text.find(',') != std::string_view::npos))
-    return {{unquoted(text)}, false, where};
-  if (bracketed) text = text.substr(1, text.size() - 2);
-  Setting setting{{}, true, where};
-  for (const auto part : std::views::split(text, ','))
-    setting.values.push_back(unquoted(trim({part.begin(), part.end()})));
-  return setting;
-}
-
 void override_setting(Settings& settings, const std::string& text) {
   const auto equals = text.find('=');
   const std::string name(trim(std::string_view(text).substr(0, equals)));
   if (equals == std::string::npos || name.empty())
     throw InputError(fmt::format("--set {}: write key=value, for example --set seq=4K,8K", printable(text)));
   const Key* key = require_key(name, "--set");
-  settings[key->name] =
-      parse_words(std::string_view(text).substr(equals + 1), key->axis || key->list, "--set");
+  settings[key->name] = parse_words(std::string_view(text).substr(equals + 1), key->axis || key->list);
 }
 
 }  // namespace minitaw::deck

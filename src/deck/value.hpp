@@ -41,11 +41,9 @@ using Settings = std::map<std::string, Setting>;
 /// keys. No header shows toml++: nvcc, which compiles all that uses Kokkos on devices, does not take it.
 [[nodiscard]] Settings parse_toml(const std::string& text, const std::string& path);
 
-/// What a command line gives for a key: a list in brackets or, if `may_split`, with commas, else one value;
-/// each with or without quotes.
-[[nodiscard]] Setting parse_words(std::string_view text, bool may_split, const std::string& where);
-/// Puts "key=value" of the command line in place of what the deck says. Throws InputError if there is no key
-/// or no "=".
+/// Puts "key=value" of the command line in place of what the deck says: a list in brackets or, where the key
+/// takes several, with commas, else one value; each with or without quotes. Throws InputError if there is no
+/// key or no "=".
 void override_setting(Settings& settings, const std::string& text);
 
 }  // namespace minitaw::deck
