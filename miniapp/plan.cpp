@@ -163,12 +163,6 @@ Json fit_json(const deck::Case& c, const Program& program, std::uint64_t availab
           {"largest_seq", fitting * seq_step}};  // 0: none
 }
 
-Program program_of(const deck::Case& c) {
-  Program program = schedule::build(deck::request_of(c));
-  schedule::require_valid(program);
-  return program;
-}
-
 CasePlan plan_case(const deck::Case& c, std::size_t number, const Program& program,
                    const schedule::Device& device, std::optional<std::uint64_t> memory) {
   const Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
@@ -374,7 +368,7 @@ Plans plan_all(const deck::Deck& deck, const Options& options) {
     if (c.ranks >= 512)  // it takes a while
       fmt::print(stderr, "planning case {} of {}: {} on {} ranks, {} micro-batches\n", i + 1, order.size(),
                  c.schedule, c.ranks, c.micro_batches);
-    if (k == 0 || request(order[k - 1]) != request(i)) program = program_of(c);
+    if (k == 0 || request(order[k - 1]) != request(i)) program = schedule::build_valid(request(i));
     plans[i] = plan_case(c, i, program, options.device, memory);
   }
   return plans;
@@ -389,7 +383,7 @@ int plan(const Options& options) {
       throw InputError(fmt::format(
           "--program: the deck has {} cases, the program of one can be printed; choose it with --set",
           deck.cases.size()));
-    put_out(schedule::to_text(program_of(deck.cases.front())));
+    put_out(schedule::to_text(schedule::build_valid(deck::request_of(deck.cases.front()))));
     return 0;
   }
   const Plans plans = plan_all(deck, options);

@@ -14,6 +14,7 @@
 #include "engine/check.hpp"
 #include "engine/queue.hpp"
 #include "record/result.hpp"
+#include "schedule/validate.hpp"
 
 namespace minitaw::bench {
 namespace {
@@ -37,7 +38,7 @@ class Baseline {
 public:
   /// `c` has the schedule serial.
   explicit Baseline(const deck::Case& c)
-      : case_(c), program_(engine::program_of(c)),
+      : case_(c), program_(schedule::build_valid(deck::request_of(c))),
         layout_(model::make_layout(c.shape, schedule::cut_of(program_))),
         arena_(schedule::memory(program_, layout_)[0]),
         exec_(engine::lane_space(schedule::Lane::compute)),

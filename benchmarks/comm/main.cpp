@@ -13,6 +13,7 @@
 #include "deck/deck.hpp"
 #include "engine/trainer.hpp"
 #include "record/result.hpp"
+#include "schedule/validate.hpp"
 
 namespace minitaw::bench {
 namespace {
@@ -59,7 +60,7 @@ std::string read_options(int argc, char** argv, CommOptions& options) {
 }
 
 Size size_of(const deck::Case& c, const topology::Groups& groups) {
-  const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(engine::program_of(c)));
+  const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(schedule::build_valid(deck::request_of(c))));
   const model::Shard& shard = *std::ranges::max_element(layout.shards, {}, &model::Shard::elements);
   return {
       fmt::format("shard of {} block{}, H = {}", shard.layers, shard.layers == 1 ? "" : "s", c.shape.hidden),

@@ -63,14 +63,8 @@ model::AdamW adamw_of(const deck::Case& c) {
   return adamw;
 }
 
-schedule::Program program_of(const deck::Case& c) {
-  schedule::Program program = schedule::build(deck::request_of(c));
-  schedule::require_valid(program);
-  return program;
-}
-
 Trainer::Trainer(const deck::Case& c, int rank, const StepOptions& options)
-    : rank_(rank), program_(with_fault(program_of(c), options)),
+    : rank_(rank), program_(with_fault(schedule::build_valid(deck::request_of(c)), options)),
       layout_(model::make_layout(deck::shape_of_rank(c, rank), schedule::cut_of(program_))),
       footprint_(schedule::memory(program_, layout_)[rank]), arena_(footprint_),
       embeddings_part_(embeddings_part(program_, rank, layout_)),

@@ -83,7 +83,4 @@ private:
 [[nodiscard]] double loss_scale(const deck::Case& c);
 [[nodiscard]] model::AdamW adamw_of(const deck::Case& c);
 
-/// The program of a case, validated.
-[[nodiscard]] schedule::Program program_of(const deck::Case& c);
-
 }  // namespace minitaw::engine

@@ -92,8 +92,7 @@ Prepared prepare(const deck::Case& c, const Machine& machine) {
                     machine.path, machine.nodes, machine.ranks_per_node, c.ranks));
   const bool alike = copies_are_alike(c, machine);
   Prepared p{alike ? two_copies(c) : c, machine, {}, {}, alike ? c.replicas : 1};
-  p.program = schedule::build(deck::request_of(p.simulated));
-  schedule::require_valid(p.program);
+  p.program = schedule::build_valid(deck::request_of(p.simulated));
   if (alike) {
     drop_second_copy(p.program);
     p.machine.nodes = static_cast<int>(p.program.ranks.size()) / machine.ranks_per_node;

@@ -364,4 +364,10 @@ void require_valid(const Program& program) {
                                name_of(violation->rule), violation->message, grid(program, violation)));
 }
 
+Program build_valid(const Request& request) {
+  Program program = build(request);
+  require_valid(program);
+  return program;
+}
+
 }  // namespace minitaw::schedule

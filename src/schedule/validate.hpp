@@ -4,6 +4,7 @@
 #include <string>
 
 #include "schedule/program.hpp"
+#include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 
@@ -33,6 +34,8 @@ struct Violation {
 
 /// Throws LogicError with the violation and a rank-by-tick grid in which the offending action is marked.
 void require_valid(const Program& program);
+/// The program of a request, validated.
+[[nodiscard]] Program build_valid(const Request& request);
 
 /// Rank-by-tick grid of the compute lane (one column a tick), the violation marked with "<--".
 [[nodiscard]] std::string grid(const Program& program, const std::optional<Violation>& mark = std::nullopt);

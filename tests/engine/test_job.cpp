@@ -132,7 +132,7 @@ TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
     EXPECT_EQ(result.status, record::Status::ok) << result.reason;
     EXPECT_EQ(result.counted_bytes, result.planned_bytes);
     ASSERT_EQ(result.memory.size(), static_cast<std::size_t>(job_.ranks()));
-    const Program program = program_of(c);
+    const Program program = schedule::build_valid(deck::request_of(c));
     const auto planned = schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)),
                                           c.micro_batch_per_rank);
     for (std::size_t r = 0; r < planned.size(); ++r)
