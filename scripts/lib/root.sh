@@ -2,8 +2,6 @@
 # only the few settings that a compiler needs are made: this takes a third of the time of a full bootstrap, and the same path serves root
 # and unprivileged users, who cannot change file owners without helper programs that a fresh machine does not have.
 
-# The mirror, by the machine's own apt configuration. apt gets a private state, so that nothing outside the cache folder is touched.
-
 # Mirrors that the machine itself uses for a Debian suite, one URI per line.
 mirror_candidates() {
   [[ -z ${MINITAW_MIRROR:-} ]] || { echo "$MINITAW_MIRROR"; return; }
@@ -32,15 +30,6 @@ END
   export APT_CONFIG="$apt/apt.conf"
 }
 
-# Only the packages marked /sid come from sid, and only what they need there.
-write_preferences() {
-  local name
-  printf 'Package: *\nPin: release n=sid\nPin-Priority: 100\n\n'
-  package_list | sed -nE 's#^([^[:space:]]+)/sid\b.*#\1#p' | while read -r name; do
-    printf 'Package: %s %s*\nPin: release n=sid\nPin-Priority: 990\n\n' "$name" "${name%-dev}"
-  done
-}
-
 write_sources() { # mirror
   local keyring=/usr/share/keyrings/debian-archive-keyring.pgp
   [[ -r $keyring ]] || keyring=${keyring%.pgp}.gpg
@@ -49,12 +38,13 @@ write_sources() { # mirror
   echo "deb [lang=none check-valid-until=no $keyring] $1 sid main" # it may be past its date on a mirror that is frozen or late
 }
 
-# Leaves APT_CONFIG set so that plain apt-get calls use the private state.
+# Leaves APT_CONFIG set, so that plain apt-get calls use a private state and touch nothing outside the cache folder.
 prepare_apt() {
   local mirror mirrors
   mirrors=$(mirror_candidates) # before apt's configuration is ours
   write_apt_configuration
-  write_preferences >"$apt/etc/apt/preferences"
+  # Kokkos comes from sid, and nothing else: NAME/sid would take the C library too
+  printf 'Package: %s\nPin: release n=sid\nPin-Priority: %s\n\n' '*' 100 'libkokkos*' 990 >"$apt/etc/apt/preferences"
   for mirror in $mirrors; do
     write_sources "$mirror" >"$apt/etc/apt/sources.list"
     # apt tells of a missing signature by a warning only when older lists are there; there are none here.
@@ -62,8 +52,6 @@ prepare_apt() {
   done
   return 1
 }
-
-# The packages.
 
 unpack() { # folder deb...
   local folder=$1 deb
@@ -138,7 +126,7 @@ build_root() {
   local work=$1 apt=$1/apt archives=$1/apt/var/cache/apt/archives new=$1/root started=$SECONDS
   say "building the environment, once (about a minute and 2.5 GB in $cache)"
   say "  downloading"
-  prepare_apt && apt-get -q -y --download-only install '?essential' $(package_list | sed -e 's/#.*//' -e 's#/sid##') ||
+  prepare_apt && apt-get -q -y --download-only install '?essential' $(package_list | sed 's/#.*//') ||
     fail "cannot get the packages from the Debian mirror of this machine; see $cache/build.log"
   say "  unpacking $(find "$archives" -name '*.deb' | wc -l) packages"
   unpack_all || fail "unpacking failed; see $cache/build.log"
