@@ -26,7 +26,7 @@ WELL = {
     r"(^| )compute-sanitizer .*racecheck": (r"RACECHECK SUMMARY: 0 hazards", "no summary of racecheck"),
 }
 # Programs that a machine or a build may lack.
-MAY_LACK = r"test_\w+|minitaw_kernels|compute-sanitizer|ncu"
+MAY_LACK = r"test_\w+|minitaw_kernels|compute-sanitizer"
 
 
 def settings(**keys):
@@ -85,7 +85,11 @@ class Run:
             file.write_text("")
         self.failed, self.said, self.began = False, "", time.monotonic()
         device = answer(["nvidia-smi", "--query-gpu=name,memory.total,clocks.max.sm,power.limit,driver_version", "--format=csv,noheader"])
-        self.tell(time.strftime("%FT%TZ", time.gmtime()), answer(["minitaw", "--version"]) + device)
+        version = answer(["minitaw", "--version"])
+        self.tell(time.strftime("%FT%TZ", time.gmtime()), version + device)
+        if not version.startswith("minitaw "):  # then nothing else will run: a library is missing
+            self.failed = True
+            self.end("minitaw does not start; LD_LIBRARY_PATH may name the folder of a library")
 
     def path(self, name):
         """A file that comes back."""
@@ -106,15 +110,6 @@ class Run:
 
     def skip(self, name, why):
         self.row(name, "skipped", detail=why)
-
-    def libraries(self, programs):
-        """The first row: programs whose libraries are not there would all fail, each in its own words. What ldd says of all."""
-        said = "".join(answer(["ldd", path]) for path in map(shutil.which, programs) if path)
-        missing = sorted({line.strip() for line in said.splitlines() if "not found" in line or "error while loading" in line})
-        self.row("libraries", "FAILED" if missing else "ok", detail="; ".join(missing))
-        if missing:
-            self.end("install the libraries that are missing, or name their folder in LD_LIBRARY_PATH")
-        return said
 
     def step(self, name, seconds, command, may=False, environment=None, makes=None):
         """Runs a command and writes its row; whether all was well. What `may` fail does not fail the whole. It must leave the file
