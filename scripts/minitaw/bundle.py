@@ -17,16 +17,9 @@ FOLDER, SUMS = "bundle/", "SHA256SUMS"
 MOST_BYTES = 1 << 30  # of a bundle: an archive of a few kilobytes can claim to hold terabytes
 FIXED_TIME = 315532800  # 1980-01-01, the first day that every format of archives knows
 CONTENTS = """
-record.h5        the record: every setting, sample and byte (docs/results.md)
-summary.csv      its table with all columns and their units
-deck.toml        what was asked for; deck-NNNN.toml: what a later session asked for, where it differs
-log.txt          what minitaw run printed
-environment.txt  versions, command, processor and system of each node, ranks, and those environment variables that steer a run
-added/           what the sender has added
-SHA256SUMS       check sums of all files
-
-Check it:        scripts/bundle --check ARCHIVE.tar.gz
-or, unpacked:    sha256sum -c SHA256SUMS && minitaw show record.h5
+record.h5 is the record (docs/results.md). The other files hold texts from it, but for added/, which is the sender's.
+Check it:      scripts/bundle --check ARCHIVE.tar.gz
+or, unpacked:  sha256sum -c SHA256SUMS && minitaw show record.h5
 """
 
 
@@ -85,10 +78,9 @@ def pack(files):
 def unpack(path, content):
     """{name: bytes} of the files of a tar.gz, in memory: where their names lead does not matter."""
     try:
-        plain = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MOST_BYTES + 1)
-        with tarfile.open(fileobj=io.BytesIO(plain[:MOST_BYTES]), mode="r:") as archive:
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
             members = [member for member in archive if member.isfile()]
-            if max(len(plain), sum(member.size for member in members)) > MOST_BYTES:
+            if sum(member.size for member in members) > MOST_BYTES:
                 raise BadInput(f"{path} unpacks to more than {MOST_BYTES} bytes; no bundle does")
             return {member.name: archive.extractfile(member).read() for member in members}
     except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
