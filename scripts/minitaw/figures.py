@@ -1,4 +1,4 @@
-"""What report, plot and timeline share: numbers as a reader wants them, which cases belong together, and drawings by matplotlib that
+"""What report and timeline share: numbers as a reader wants them, which cases belong together, and drawings by matplotlib that
 are the same bytes for the same file."""
 
 import base64
@@ -17,6 +17,7 @@ from .record import FORBIDDEN, exists
 matplotlib.rcParams.update({"svg.hashsalt": "minitaw", "svg.fonttype": "none", "text.parse_math": False, "font.size": 9, "hatch.linewidth": 0.5, "axes.axisbelow": True,
                             "axes.spines.top": False, "axes.spines.right": False, "legend.frameon": False})
 
+PICTURES = (".png", ".svg", ".pdf")  # files that are drawn
 MOST_PANELS = 12  # of a picture or page, which says how many there are
 # Okabe and Ito: told apart with every common colour blindness. Markers, dashes and hatches do the same in grey print.
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#999999"]

@@ -1,6 +1,7 @@
-"""The page of a result: what a reader wants to know, as data; report.html says it in words (docs/report.md)."""
+"""What result files say: as a page, which report.html lays out, or as a picture of its charts (docs/report.md)."""
 
 import pathlib
+import textwrap
 from collections import namedtuple
 
 import jinja2
@@ -8,20 +9,22 @@ import numpy
 
 from . import timeline
 from .bundle import session_texts
-from .command import Parser, put_out, write_file
-from .figures import (MOST_PANELS, SETTINGS, STEP_PARTS, TRAFFIC_KINDS, as_image, bytes_text, chart_figure, charts_of, count_text, draw_lines, exists, figure,
-                      grouped, legend_below, listed, new_figure, panels, percent, plural, seconds_text, setting_text, shared_settings, short,
-                      styles_of, telling)
+from .command import BadInput, Parser, put_out, write_file
+from .figures import (MOST_PANELS, PICTURES, SETTINGS, STEP_PARTS, TRAFFIC_KINDS, as_image, bytes_text, chart_figure, charts_of, count_text, draw_lines, exists, figure,
+                      grouped, legend_below, listed, new_figure, panels, percent, plural, save, seconds_text, setting_text, shared_settings,
+                      short, styles_of, telling)
 from .record import FORBIDDEN, describe, fastest, load_all, quietest, reason_of, verdict_of
 from .rules import MODEL
 
 # What is too much for a page is cut, and the page says so.
-MOST_SAMPLE_ROWS, MOST_TIMELINES = 40, 4
+MOST_TIMELINES = 4
 TITLES = {"cases": "Cases", "charts": "Bytes, throughput, memory and time", "traffic": "Bytes moved", "scaling": "Scaling", "time": "Where the time went",
-          "memory": "Memory", "samples": "Samples", "timelines": "Timelines", "counters": "Device counters", "provenance": "Provenance"}
+          "memory": "Memory", "timelines": "Timelines", "counters": "Device counters", "provenance": "Provenance"}
 
+# What sections are made of, beside paragraphs (str), figures (lists of pictures) and texts to unfold (dict).
 Table = namedtuple("Table", "caption head rows")  # rows: [(case, [text, ...])]
 Picture = namedtuple("Picture", "title address wide", defaults=[False])
+Failures = namedtuple("Failures", "rows")  # [(status, reason, cases)]
 
 
 class Book:
@@ -35,6 +38,9 @@ class Book:
         self.with_file = any(len({case.file.letter for case in some}) > 1 for some in same)
         self.styles = styles_of(map(self.naming, self.cases))
         self.told = [name for name in telling(self.cases, ("schedule", "seq", *SETTINGS)) if name != "schedule"]
+        self.sessions = [session for result in results for session in result.sessions]
+        links = dict.fromkeys(" ".join(session["links"]) for session in self.sessions if len(session.get("links", [])))
+        self.links = [f"links between nodes: {listed(links, 3)}"] if links else []
 
     def naming(self, case):
         return case["schedule"] + (f" ({case.file.letter})" if self.with_file else "")
@@ -60,19 +66,18 @@ def top(book):
     names = telling(book.valid, MODEL)
     models = grouped(book.valid, lambda case: tuple(case[name] for name in names))
     merits = [{"case": fastest(some), "quiet": quietest(some), "model": ", ".join(map(setting_text, names, key))} for key, some in models.items()]
-    sessions = [session for result in book.results for session in result.sessions]
+    sessions = book.sessions
     ranks, nodes = (max((count(s) for s in sessions), default=0) for count in (lambda s: len(s.get("devices", [])), lambda s: len(set(s.get("nodes", [])))))
     dates = sorted(session["started"] for session in sessions if session.get("started"))
     origin = ["miniTaw " + listed(dict.fromkeys(f"{s.get('version', '')} ({s.get('git_hash', '')})" for s in sessions), 3),
               f"{plural(ranks, 'rank')} on {plural(nodes, 'node')}: " + listed(dict.fromkeys(d for s in sessions for d in s.get("devices", [])), 3),
               " to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else ""]
-    links = listed(dict.fromkeys(" ".join(s["links"]) for s in sessions if len(s.get("links", []))), 3)
     lengths = {case["seq"] for case in book.cases}
     shared = shared_settings(book.cases) + ([f"{count_text(lengths.pop())} tokens in a sequence"] if len(lengths) == 1 else [])
-    return {"verdicts": verdicts, "merits": merits, "origin": origin + ([f"links between nodes: {links}"] if links else []), "shared": shared}
+    return {"verdicts": verdicts, "merits": merits, "origin": origin + book.links, "shared": shared}
 
 
-# Sections: data for report.html, or a text that says why there are none.
+# Sections: what they are made of, or a text that says why there is none.
 
 # Bytes come first: they are exact.
 FIGURES = {"bytes_between": ("between groups", bytes_text), "tokens_per_s": ("token/s", figure), "median_s": ("step, median", seconds_text),
@@ -98,28 +103,37 @@ def cases_section(book):
               for (status, reason), some in grouped([c for c in book.cases if not c.valid], lambda c: (c["status"], reason_of(c))).items()]
     counts = ", ".join(f"{len(some)} {status}" for status, some in grouped(book.cases, lambda case: case["status"]).items())
     kinds = grouped([c for c in book.valid if c.doubt], lambda c: " and ".join(part.partition(":")[0] for part in c.doubt.split("; ")))
-    doubts = [f"{kind}: {listed(case.label for case in some)}" for kind, some in kinds.items()]  # "no warm-up and noisy: 2, 5"
-    return {"tables": [figures_table("All cases", FIGURES, book.cases), figures_table("More figures", MORE_FIGURES, book.cases)],
-            "failed": failed, "counts": counts, "doubts": doubts}
+    doubts = "; ".join(f"{kind}: {listed(case.label for case in some)}" for kind, some in kinds.items())  # "no warm-up and noisy: 2, 5"
+    return [f"{plural(len(book.cases), 'case')}: {counts}." + (f" Valid with a doubt, {doubts}." if doubts else "" if failed else " All ended valid."),
+            Failures(failed), figures_table("All cases", FIGURES, book.cases),
+            "Marks: ✔ valid, ! valid with a doubt, ✘ not valid. A sample is the step of the slowest rank. Spread: third minus first quartile of the "
+            "samples, as a share of the median. Bytes between groups are those of one step, all ranks together: exact. Exposed: held up by transfers; "
+            "idle: nothing to do; both are shares of the time of a step, mean over ranks.", figures_table("More figures", MORE_FIGURES, book.cases),
+            "Overlap: hidden part of the communication. Gradient error: against the serial reference, – where nobody checked it."]
+
+
+def not_drawn(rest):
+    return [f"{plural(rest, 'panel')} more not drawn; the tables have their numbers."] if rest > 0 else []
 
 
 def charts_section(book):
     if not book.valid:
         return "there is no valid case"
-    every, pictures = panels(book.valid), []
-    for title, cases in every[:MOST_PANELS]:
-        pictures += [Picture(title or "All valid cases", as_image(chart_figure([("", [chart])], 4.8)))
-                     for chart in charts_of(cases, book.styles, book.naming) if chart]
-    return {"pictures": pictures, "rest": max(0, len(every) - MOST_PANELS)}
+    every = panels(book.valid)
+    return ["Medians of valid cases. Bytes and parts of a step are those at the longest sequence.",
+            [Picture(title or "All valid cases", as_image(chart_figure([("", [chart])], 4.8)))
+             for title, cases in every[:MOST_PANELS] for chart in charts_of(cases, book.styles, book.naming) if chart], *not_drawn(len(every) - MOST_PANELS)]
 
 
 def traffic_section(book):
     moved = [case for case in book.valid if case["bytes_inside"] + case["bytes_between"] > 0]
     if not moved:
         return "no valid case moved any"
-    return [table(f"Bytes {where} groups of a step, all ranks together", ["all", *[name for name, _, _ in TRAFFIC_KINDS]], moved,
-                  lambda case, which=which: [bytes_text(int(size)) for size in (case.traffic()[which].sum(), *case.traffic()[which])])
-            for which, where in enumerate(("between", "inside")) if any(case[f"bytes_{where}"] > 0 for case in moved)]
+    tables = [table(f"Bytes {where} groups of a step, all ranks together", ["all", *[name for name, _, _ in TRAFFIC_KINDS]], moved,
+                    lambda case, which=which: [bytes_text(int(size)) for size in (case.traffic()[which].sum(), *case.traffic()[which])])
+              for which, where in enumerate(("between", "inside")) if any(case[f"bytes_{where}"] > 0 for case in moved)]
+    return ["The transport counts every byte, so these figures are exact: no spread, no noise. A case is valid only if every rank sent every other the "
+            "planned bytes of each kind.", *tables]
 
 
 # Strong and weak scaling: cases that are alike but for ranks, with the tokens of a step fixed for all or for each rank.
@@ -154,23 +168,27 @@ def scaling_part(book, kind, tokens_of):
     rows = table(f"{kind} scaling in numbers", head, [case for lines in parts for line in lines.values() for case in line],
                  lambda case: [figure(case["ranks"]), case["groups"], figure(case.tokens), figure(case["tokens_per_s"]), figure(gain(case, "tokens_per_s")),
                                percent(gain(case, "tokens_per_s_rank"))])
-    return {"pictures": pictures, "rest": len(parts) - len(pictures), "table": rows} if parts else None
+    return [pictures, *not_drawn(len(parts) - len(pictures)), rows] if parts else []
 
 
 def scaling_section(book):
-    parts = [scaling_part(book, "Strong", lambda case: case.tokens), scaling_part(book, "Weak", lambda case: case.tokens / case["ranks"])]
-    return list(filter(None, parts)) or "no two valid cases differ in ranks with the tokens of a step, or of a rank and step, kept the same"
+    parts = scaling_part(book, "Strong", lambda case: case.tokens) + scaling_part(book, "Weak", lambda case: case.tokens / case["ranks"])
+    return ["Strong scaling: the tokens of a step stay the same, whatever the ranks. Weak scaling: they grow with the ranks. Of a schedule the fastest "
+            "case of each number of ranks. Efficiency is the rate of a rank against that of a rank of the smallest job.",
+            *parts] if parts else "no two valid cases differ in ranks with the tokens of a step, or of a rank and step, kept the same"
 
 
 def time_section(book):
     known = [case for case in book.cases if exists(case["compute_s"])]
     columns = {name: (title, seconds_text) for name, (title, _, _) in STEP_PARTS.items()}
     shares = {"exposed_share": ("exposed, share", percent), "idle_share": ("idle, share", percent)}
-    return figures_table("Parts of a step, mean over ranks", columns | shares, known) if known else "no case has it"
+    return ["The step whose length is the median, mean over ranks. Waiting for, or exposed: what the rank waits for is a transfer that is under way. "
+            "Idle: it waits for another rank's computation, or has nothing to do.",
+            figures_table("Parts of a step, mean over ranks", columns | shares, known)] if known else "no case has it"
 
 
 def memory_section(book):
-    """Of the rank that got most by kind, and what the others got; and the ticks in which ranks compute nothing, which are no time."""
+    """Of the rank that got most by kind, and what the others got; and the ticks in which ranks compute nothing."""
     known = [case for case in book.cases if case.get("memory/measured").size]
     if not known:
         return "no case ran far enough"
@@ -181,34 +199,9 @@ def memory_section(book):
         return [*[bytes_text(int(size)) for size in (every[-1], *memory[memory.sum(axis=1).argmax()], every[case["ranks"] // 2], every[0])],
                 f"{figure(idle.mean(), 3)} of {case['ticks']}" if idle.size and case["ticks"] else "–"]
 
-    return table("Memory of the worst rank, and of others", ["worst rank", "weights", "gradients", "optimiser", "activations", "buffers", "median rank", "least",
-                                                             "ticks without work"], known, cells_of)
-
-
-# Samples of a case against the case's median: how far can these figures be trusted?
-
-def samples_figure(book, cases):
-    off = [100 * (case.samples / numpy.median(case.samples) - 1) for case in cases]
-    reach = float(min(max(1.15 * numpy.quantile(abs(numpy.concatenate(off)), 0.9), 2), 60))  # nine samples in ten, no less and no more than is useful
-    drawn = new_figure(height=0.9 + 0.32 * len(cases))
-    axes = drawn.subplots()
-    boxes = axes.boxplot(off, vert=False, widths=0.6, patch_artist=True, medianprops={"color": "#000000"})["boxes"]
-    for box, case in zip(boxes, cases):
-        box.set_facecolor("#e69f00" if case.doubt else "#c8c8c8")
-    axes.set_yticklabels([short(f"{c.label} {book.naming(c)}, {count_text(c['seq'])}") for c in cases], fontsize=9)
-    axes.set_xlim(-reach, reach)
-    axes.set_xlabel("difference from the median of the case [%]")
-    axes.invert_yaxis()
-    axes.grid(True, axis="x", color="#808080", alpha=0.25, linewidth=0.6)
-    return drawn
-
-
-def samples_section(book):
-    known = [case for case in book.cases if len(case.samples)]
-    if not known:
-        return "no case has any"
-    shown = sorted(known, key=lambda case: -case["spread"])[:MOST_SAMPLE_ROWS]
-    return {"picture": Picture("Samples, widest spread first", as_image(samples_figure(book, shown))), "shown": len(shown), "known": len(known)}
+    head = ["worst rank", "weights", "gradients", "optimiser", "activations", "buffers", "median rank", "least", "ticks without work"]
+    return ["Handed out by the arena, by kind. A case is valid only if every rank got the planned bytes of each kind. Ticks without work: those of the "
+            "order in which a rank computes nothing, mean over ranks; ticks are no time.", table("Memory of the worst rank, and of others", head, known, cells_of)]
 
 
 def timelines_section(book):
@@ -217,8 +210,10 @@ def timelines_section(book):
     if not known:
         return "the file has none; minitaw run --timeline keeps them"
     chosen = [max(some, key=lambda case: case["seq"]) for some in grouped(known, book.naming).values()][:MOST_TIMELINES]
-    return {"pictures": [Picture(f"Case {case.label}: {describe(case)}", as_image(timeline.draw([timeline.measured_timeline(case)])), True) for case in chosen],
-            "rest": listed(case.label for case in known if case not in chosen)}
+    rest = listed(case.label for case in known if case not in chosen)
+    return ["The actions of one step: a row for each lane of each rank."
+            + (f" The file has more, of cases {rest}: scripts/timeline FILE --case N draws any." if rest else ""),
+            [Picture(f"Case {case.label}: {describe(case)}", as_image(timeline.draw([timeline.measured_timeline(case)])), True) for case in chosen]]
 
 
 # Device counters. Bits of NVML's mask of reasons why clocks are lowered (nvmlClocksEventReasons) that mean heat or power.
@@ -237,12 +232,13 @@ def counters_section(book):
     if not known:
         reasons = dict.fromkeys(case["counters"].removeprefix("unavailable: ") for case in book.cases if case["status"] == "ok")
         return "unavailable: " + ("; ".join(reasons) or "no case ran to its end with them")
-    return figures_table("Device counters", COUNTERS, known, ["by (share of samples)", "read through"], lambda case: [slowed_by(case), case["counters"]])
+    return ["These are counters of the devices alone: not of hosts and fans. Slowed: the share of timed steps in which heat or power lowered a clock.",
+            figures_table("Device counters", COUNTERS, known, ["by (share of samples)", "read through"], lambda case: [slowed_by(case), case["counters"]])]
 
 
 def provenance_section(book):
-    return [(f"{result.letter}: {result.path.name}" if result.letter else result.path.name, plural(len(result.sessions), "session"), session_texts(result))
-            for result in book.results]
+    return [block for result in book.results for block in (
+        f"{result.letter}{': ' if result.letter else ''}{result.path.name}, {plural(len(result.sessions), 'session')}.", session_texts(result))]
 
 
 def page(results):
@@ -256,10 +252,41 @@ def page(results):
     return loader.get_template("report.html").render(title=title, book=book, top=top(book), sections=sections, titles=TITLES, count=len(book.cases)) + "\n"
 
 
+# The charts of the page as one picture.
+
+def picture_title(book):
+    """What all cases share, the shape of links, and what is left out or in doubt."""
+    bad, noisy, parts = len(book.cases) - len(book.valid), sum(bool(case.doubt) for case in book.valid), len(panels(book.valid))
+    return "; ".join([", ".join(shared_settings(book.valid)), *book.links,
+                      *([f"{bad} of {len(book.cases)} cases not valid, left out"] if bad else []),
+                      *([f"{noisy} of {len(book.valid)} cases in doubt (noisy or no warm-up)"] if noisy else []),
+                      *([f"the first {MOST_PANELS} of {parts} panels"] if parts > MOST_PANELS else [])])
+
+
+def picture(results):
+    """A column of panels for each setting but schedule and sequence length."""
+    book = Book(results)
+    if not book.valid:
+        raise BadInput(f"{results[0].path} has no valid case to draw ({len(book.cases)} in all)")
+    columns = [(name, charts_of(some, book.styles, book.naming)) for name, some in panels(book.valid)[:MOST_PANELS]]
+    if len(columns) == 1:  # two by two
+        columns = [("", columns[0][1][side::2]) for side in (0, 1)]
+    drawn = chart_figure(columns, 6.5, legend_columns=3 * len(columns))
+    drawn.suptitle(textwrap.fill(picture_title(book), 80 * len(columns)), fontsize="medium")
+    return drawn
+
+
 def main(words=None):
-    parser = Parser(prog="report", description="Writes what result files say as one page: for a browser, a phone or paper (docs/report.md).")
+    parser = Parser(prog="report", description="Writes what result files say as one page, for a browser, a phone or paper, or its charts as a picture "
+                                               "(docs/report.md).")
     parser.add_argument("files", metavar="FILE.h5", nargs="+", help="result file of minitaw run")
-    parser.add_argument("-o", "--output", metavar="PAGE.html", default="report.html", help="default: %(default)s")
+    parser.add_argument("-o", "--output", metavar="OUT", action="append",
+                        help="a page (.html), or a picture (.png, .svg, .pdf); may be repeated (default: report.html)")
     options = parser.parse_args(words)
-    write_file(options.output, page(load_all(options.files)))
-    put_out(f"{options.output}\n")
+    results = load_all(options.files)
+    for output in options.output or ["report.html"]:
+        if pathlib.Path(output).suffix in PICTURES:
+            save(picture(results), output)
+        else:
+            write_file(output, page(results))
+        put_out(f"{output}\n")

@@ -10,7 +10,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.ticker import FuncFormatter
 
 from .command import BadInput, Parser, put_out, write_file
-from .figures import legend_below, new_figure, save, short
+from .figures import PICTURES, legend_below, new_figure, save, short
 from .record import describe, load, read_timeline
 
 # Phase: what a legend calls it, colour. Hues of the palette of Okabe and Ito; compute in full colours, transfers in shades that differ in
@@ -250,7 +250,7 @@ def main(words=None):
     parser.add_argument("--case", metavar="N", help="numbers of cases of the result file, as 0,2 or all, if several have a timeline")
     options = parser.parse_args(words)
     suffix = pathlib.Path(options.output).suffix
-    if suffix not in (".png", ".svg", ".pdf", ".json"):
+    if suffix not in (*PICTURES, ".json"):
         raise BadInput(f"-o: \"{options.output}\" must end in .png, .svg or .pdf (a picture) or .json (a Chrome trace, for Perfetto)")
     timelines = []
     for path in options.files:

@@ -1,5 +1,5 @@
 """scripts/export as other programs use it: CSV and JSON that pandas reads with their units, samples in long form, output that cannot be
-written. And scripts/plot, which draws a result file and says clearly when it cannot."""
+written."""
 
 import csv
 import io
@@ -66,21 +66,5 @@ def check_help():
             assert done.returncode == 0 and path.name in done.stdout and len(done.stdout.splitlines()) > 1, (path, done)
 
 
-def check_pictures():
-    for option, prefix in ((FOLDER / "plot", FOLDER / "plot"), (FOLDER, FOLDER / SAMPLE.stem)):
-        for left in FOLDER.glob(f"{prefix.name}.*"):
-            left.unlink()
-        assert accepted("plot", SAMPLE, "-o", option).split() == [f"{prefix}.png", f"{prefix}.svg"]
-        assert prefix.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
-        picture = prefix.with_suffix(".svg").read_text(encoding="utf-8")
-        for words in ("sent between groups at 512 tokens [B/step]", "sequence length [token]", "throughput [token/s], whiskers: quartiles",
-                      "memory of the worst rank [KiB]", "tawpipe", "ddp", "3 ranks, groups 1+2", "1 of 7 cases not valid", "step at 512 tokens, mean over ranks [s]",
-                      "computing", "waiting for weights", "for gradients", "for activations", "for embedding and head", "idle"):
-            assert words in picture, f"the picture does not say {words!r}"
-    refused("plot", FOLDER / "missing.h5", says="No such file")
-    refused("plot", REPOSITORY / "README.md", says="not a miniTaw result")
-    refused("plot", SAMPLE, "-o", FOLDER / "missing/plot", says="cannot be written")
-
-
-for check in (check_cases, check_samples, check_refusals, check_pipe, check_help, check_pictures):
+for check in (check_cases, check_samples, check_refusals, check_pipe, check_help):
     check()
