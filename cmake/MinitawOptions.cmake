@@ -26,9 +26,12 @@ if(MINITAW_NATIVE)
   endif()
 endif()
 
+# Sanitizers watch what is tested. What judges it, tests and references, has the target property MINITAW_JUDGES and is compiled without
+# them, in half the time; but tests of threads are not: the thread sanitizer has to see their synchronisation.
 if(MINITAW_SANITIZE)
   set(minitaw_sanitizers -fsanitize=${MINITAW_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
-  target_compile_options(minitaw_options INTERFACE ${minitaw_sanitizers})
+  set(judges $<BOOL:$<TARGET_PROPERTY:MINITAW_JUDGES>>)
+  target_compile_options(minitaw_options INTERFACE "$<$<NOT:${judges}>:${minitaw_sanitizers}>")
   target_link_options(minitaw_options INTERFACE ${minitaw_sanitizers})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Instrumented code misleads it (GCC's manual says so): it complains about the library's own <regex>
@@ -45,6 +48,13 @@ endif()
 if(NOT Kokkos_ENABLE_CUDA)  # nvcc takes one level
   set(minitaw_cold_options $<$<CONFIG:Release>:-O1>)
 endif()
+
+function(minitaw_compile_as_test target)
+  target_compile_options(${target} PRIVATE ${minitaw_cold_options})
+  if(NOT MINITAW_SANITIZE STREQUAL "thread")
+    set_target_properties(${target} PROPERTIES MINITAW_JUDGES ON)
+  endif()
+endfunction()
 
 # minitaw_includes(TARGET FOLDER): TARGET and what links it may say #include "FOLDER/..." of src/FOLDER, and of no other folder:
 # a header of a library that is not linked is not found, so libraries cannot go round in circles.

@@ -1,4 +1,4 @@
-# minitaw_precompile(kokkos|plain_tests|kokkos_tests TARGET ...): the targets share one precompiled header of what is large and most of
+# minitaw_precompile(plain|kokkos|plain_tests|kokkos_tests TARGET ...): the targets share one precompiled header of what is large and most of
 # their files read. Headers that instantiate much at the end of every file (chrono, filesystem, nlohmann/json) save nothing there.
 function(minitaw_add_precompiled name libraries)  # header ...
   set(source ${PROJECT_BINARY_DIR}/precompiled/${name}.cpp)
@@ -7,11 +7,12 @@ function(minitaw_add_precompiled name libraries)  # header ...
   target_link_libraries(minitaw_precompiled_${name} PRIVATE minitaw_options fmt::fmt ${libraries})
   target_precompile_headers(minitaw_precompiled_${name} PRIVATE ${ARGN} <fmt/format.h> <fmt/ranges.h>)
   if(name MATCHES "tests$")
-    target_compile_options(minitaw_precompiled_${name} PRIVATE ${minitaw_cold_options})
+    minitaw_compile_as_test(minitaw_precompiled_${name})
   endif()
 endfunction()
 
 if(MINITAW_PRECOMPILE AND NOT MINITAW_DEVICE)  # device compilers cannot read them
+  minitaw_add_precompiled(plain "" <algorithm> <functional> <map> <numeric> <set> <string> <variant> <vector>)
   if(MINITAW_TESTS)
     minitaw_add_precompiled(plain_tests GTest::gmock <gmock/gmock.h> <gtest/gtest.h>)
   endif()
