@@ -18,16 +18,20 @@ struct Options {
   bool json = false;
 };
 
-/// Each set of shaped links that a session had, once.
-std::string links_text(const record::Contents& file) {
-  std::set<std::string> each;
-  for (const std::vector<std::string>& links : file.links) each.insert(record::links_text(links));
-  return fmt::format("{}", fmt::join(each, ""));
+/// Shaped links of the sessions, settings, table, figure of merit and verdict.
+std::string text_of(const record::Contents& file) {
+  std::set<std::string> links;
+  for (const std::vector<std::string>& session : file.links) links.insert(record::links_text(session));
+  const auto table = record::make_table(file.rows);
+  std::string text =
+      fmt::format("{}{}{}", fmt::join(links, ""), record::settings_text(file.rows), table.header());
+  for (const record::Row& row : file.rows) text += table.row(row);
+  return text + record::closing_text(file.rows);
 }
 
 int show(const Options& options) {
   const record::Contents file = record::read_contents(options.file);
-  put_out(options.json ? record::to_json(file.rows) : links_text(file) + record::whole_text(file.rows));
+  put_out(options.json ? record::to_json(file.rows) : text_of(file));
   return record::is_valid(record::verdict(file.rows)) ? 0 : 1;
 }
 

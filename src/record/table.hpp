@@ -126,9 +126,6 @@ private:
 /// "# seq = 512, 1024 token": one line for each setting, with all its values.
 [[nodiscard]] std::string settings_text(const std::vector<Row>& rows);
 
-/// Settings, table, figure of merit and verdict: what `show` prints.
-[[nodiscard]] std::string whole_text(const std::vector<Row>& rows);
-
 /// A list of objects, titles with units where there are any: "median_s [s]"; figures that do not exist are
 /// null.
 [[nodiscard]] std::string to_json(const std::vector<Row>& rows);

@@ -164,7 +164,7 @@ TEST(Verdict, of_a_sweep) {
   EXPECT_EQ(verdict(rows), "VALID (2 of 2 cases, first case 0 (ddp, 3 ranks in groups 1+2, 128 tokens): "
                            "noisy: quartiles 67 % of the median apart)");
   EXPECT_THAT(verdict(rows, {1, "stopped by SIGTERM"}),
-              HasSubstr("INVALID: 1 case is left, stopped by SIGTERM"));
+              HasSubstr("INVALID: unfinished cases: 1 (stopped by SIGTERM)"));
   rows.push_back(make_row(sample_case("tawpipe", 64, 1), 2));
   EXPECT_EQ(verdict(rows),
             "INVALID: 1 of 3 cases, first case 2 (tawpipe, 3 ranks in groups 1+2, 64 tokens, steps 1): "

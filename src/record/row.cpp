@@ -1,0 +1,324 @@
+#include "record/table.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "deck/deck.hpp"
+
+namespace minitaw::record {
+
+static constexpr double none = std::numeric_limits<double>::quiet_NaN();
+
+std::string name_of(Status status) {
+  constexpr std::array names = {"ok", "wrong", "oom", "timeout", "skipped", "error"};
+  return names.at(static_cast<std::size_t>(status));
+}
+
+double quantile(std::span<const double> sorted, double q) {
+  if (sorted.empty()) return none;
+  const double at = q * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+double median(std::vector<double> samples) {
+  std::ranges::sort(samples);
+  return quantile(samples, 0.5);
+}
+
+double datasheet_peak(const std::string& unit, model::Dtype dtype) {
+  struct Datasheet {
+    std::string_view name;
+    double bf16, fp32;  // TFLOP/s
+  };
+  static constexpr Datasheet known[] = {
+      {"A100", 312, 19.5}, {"A10", 125, 31.2},      {"A30", 165, 10.3},    {"A40", 149.7, 37.4},
+      {"L4", 121, 30.3},   {"L40", 181, 90.5},      {"L40S", 362, 91.6},   {"H100 80GB HBM3", 989, 67},
+      {"H200", 989, 67},   {"H100 PCIe", 756, 51},  {"H100 NVL", 835, 60}, {"H200 NVL", 835, 60},
+      {"B200", 2250, 75},  {"GH200 480GB", 989, 67}};
+  const Datasheet* best = nullptr;
+  for (const Datasheet& device : known) {
+    const std::size_t at = unit.find(fmt::format("NVIDIA {}", device.name));
+    const std::size_t end = at + 7 + device.name.size();
+    if (at == std::string::npos || (end < unit.size() && std::isalnum(static_cast<unsigned char>(unit[end]))))
+      continue;
+    if (best == nullptr || device.name.size() > best->name.size()) best = &device;
+  }
+  if (best == nullptr || unit.find("MIG") != std::string::npos) return none;  // MIG: a part of a device
+  return 1e12 * (dtype == model::Dtype::bf16 ? best->bf16 : best->fp32);
+}
+
+std::string utc_now() {
+  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
+}
+
+// The figures of a case: NaN or 0 where there are no samples, or no planned or counted values.
+
+namespace {
+
+template <class Range>
+double mean(const Range& values) {
+  if (values.empty()) return none;
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+/// The slowest rank of each step, in rising order.
+std::vector<double> samples_of(const CaseResult& result) {
+  std::vector<double> samples;
+  for (const std::vector<double>& ranks : result.seconds) samples.push_back(std::ranges::max(ranks));
+  std::ranges::sort(samples);
+  return samples;
+}
+
+double spread_of(const std::vector<double>& samples) {
+  return (quantile(samples, 0.75) - quantile(samples, 0.25)) / quantile(samples, 0.5);
+}
+
+/// Standard deviation (n - 1) over mean; NaN for fewer than two.
+double variation(const std::vector<double>& samples) {
+  if (samples.size() < 2) return none;
+  const double middle = mean(samples);
+  double squares = 0;
+  for (const double sample : samples) squares += (sample - middle) * (sample - middle);
+  return std::sqrt(squares / static_cast<double>(samples.size() - 1)) / middle;
+}
+
+/// The largest of the ranks' values.
+template <class Value>
+std::int64_t worst(const CaseResult& result, const Value& value) {
+  std::uint64_t most = 0;
+  for (const RankMemory& rank : result.memory) most = std::max(most, value(rank));
+  return static_cast<std::int64_t>(most);
+}
+
+std::uint64_t sum(const std::array<std::uint64_t, schedule::memory_kinds>& kinds) {
+  return std::accumulate(kinds.begin(), kinds.end(), std::uint64_t{0});
+}
+
+/// Bytes [from][to][kind] split by whether the two ranks share a group.
+struct Split {
+  std::int64_t inside = 0, between = 0;
+
+  Split(const std::vector<std::uint64_t>& bytes, const topology::Groups& groups) {
+    const auto ranks = static_cast<std::size_t>(groups.ranks());
+    if (!bytes.empty() && bytes.size() != ranks * ranks * schedule::traffic_kinds)
+      throw LogicError(fmt::format("byte matrix of {} entries for {} ranks", bytes.size(), ranks));
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      const auto pair = static_cast<int>(i / schedule::traffic_kinds);
+      (groups.together(pair / groups.ranks(), pair % groups.ranks()) ? inside : between) +=
+          static_cast<std::int64_t>(bytes[i]);
+    }
+  }
+};
+
+/// What the devices told: means and extremes over samples and ranks; NaN where none tells.
+struct Counters {
+  double energy_per_token = none, power = none, clock = none, temperature = none, throttled = none;
+
+  explicit Counters(const CaseResult& result) {
+    double joules = 0, watts = 0, slowed = 0;
+    for (const std::vector<double>& ranks : result.energy)
+      joules = std::accumulate(ranks.begin(), ranks.end(), joules);
+    if (!result.energy.empty())
+      energy_per_token =
+          joules / (deck::tokens_of_step(result.settings) * static_cast<double>(result.seconds.size()));
+    if (result.device_samples.empty()) return;
+    bool unknown = false;  // one that tells no reasons might have been slowed
+    for (const std::vector<DeviceSample>& ranks : result.device_samples) {
+      for (const DeviceSample& rank : ranks) {
+        watts += rank.power_w;
+        clock = std::fmin(clock, rank.clock_mhz);
+        temperature = std::fmax(temperature, rank.temperature_c);
+        unknown |= rank.throttle == throttle_unknown;
+      }
+      slowed += std::ranges::any_of(
+          ranks, [](const DeviceSample& rank) { return (rank.throttle & throttled_by_heat_or_power) != 0; });
+    }
+    const auto samples = static_cast<double>(result.device_samples.size());
+    power = watts / samples;
+    if (!unknown) throttled = slowed / samples;
+  }
+};
+
+/// Errors are negative where nothing was compared.
+double checked(double error) { return error < 0 ? none : error; }
+
+}  // namespace
+
+std::string verdict(const CaseResult& r) {
+  if (r.status != Status::ok)
+    return fmt::format("INVALID: {}{}{}", name_of(r.status), r.reason.empty() ? "" : ": ", r.reason);
+  if (std::ssize(r.position) < r.settings.repeats)
+    return fmt::format("INVALID: {} of {} repetitions", r.position.size(), r.settings.repeats);
+  if (std::ssize(r.seconds) < least_samples)
+    return fmt::format("INVALID: {} timed steps, at least {} are needed", r.seconds.size(), least_samples);
+  if (r.counted_bytes != r.planned_bytes) return "INVALID: the bytes counted are not those planned";
+  std::vector<std::string> doubts;
+  if (r.settings.warmup == 0) doubts.emplace_back("no warm-up");
+  if (const double spread = spread_of(samples_of(r)); spread > widest_spread)
+    doubts.push_back(fmt::format("noisy: quartiles {:.0f} % of the median apart", 100 * spread));
+  return doubts.empty() ? "VALID" : fmt::format("VALID ({})", fmt::join(doubts, "; "));
+}
+
+Row make_row(const CaseResult& result, int number, int session) {
+  using enum Place;
+  using enum schedule::Traffic;
+  const deck::Case& c = result.settings;
+  const model::Shape& shape = c.shape;
+  const std::vector<double> samples = samples_of(result);
+  const double step = quantile(samples, 0.5), tokens_per_s = deck::tokens_of_step(c) / step;
+  const model::Flops flops = model::flops_per_token(shape);
+  const double tflops = 1e-12 * tokens_per_s * (flops.matmul + flops.attention_causal);
+  const Split counted(result.counted_bytes, c.groups), planned(result.planned_bytes, c.groups);
+  const auto ranks = static_cast<double>(result.time.size());
+  const trace::RankTime total = trace::total_of(result.time);
+  const double length = result.accounted_length;
+  const auto exposed = [&](schedule::Traffic kind) {
+    return total.exposed[static_cast<std::size_t>(kind)] / ranks;
+  };
+  double most_idle = 0;
+  for (const trace::RankTime& rank : result.time) most_idle = std::max(most_idle, rank.idle);
+  const Counters counters(result);
+  const auto& losses = result.losses;
+  return {{
+      {"case", "1", nowhere, number},
+      {"session", "1", itself, session},
+      {"status", "text", itself, name_of(result.status)},
+      {"verdict", "text", itself, verdict(result)},
+      {"reason", "text", itself, result.reason},
+      {"started", "text", itself, result.started},
+
+      {"schedule", "text", settings, c.schedule},
+      {"ranks", "1", settings, c.ranks},
+      {"groups", "text", settings, c.groups.text()},
+      {"group_count", "1", settings, c.groups.count()},
+      {"replicas", "1", settings, c.replicas},
+      {"layers", "1", settings, shape.layers},
+      {"hidden", "1", settings, shape.hidden},
+      {"heads", "1", settings, shape.heads},
+      {"kv_heads", "1", settings, shape.kv_heads},
+      {"vocab", "1", settings, shape.vocab},
+      {"ffn", "text", settings, deck::ffn_text(shape)},
+      {"parameters", "1", settings, model::parameters(shape)},
+      {"dtype", "text", settings, name_of(shape.dtype)},
+      {"recompute", "text", settings, name_of(shape.recompute)},
+      {"seq", "token", settings, shape.seq},
+      {"micro_batch", "sequence", settings, shape.micro_batch},
+      {"micro_batch_per_rank", "text", settings,
+       c.micro_batch_per_rank.empty() ? "" : deck::micro_batch_text(c)},
+      {"micro_batches", "micro-batch", settings, c.micro_batches},
+      {"steps", "step", settings, c.steps},
+      {"repeats", "1", settings, c.repeats},
+      {"warmup", "step", settings, c.warmup},
+      {"seed", "1", settings, static_cast<std::int64_t>(c.seed)},
+      {"learning_rate", "1", settings, c.learning_rate},
+      {"data", "text", settings, c.data},
+      {"attention", "text", settings, c.attention},
+      {"transport", "text", settings, c.transport},
+
+      {"median_s", "s", nowhere, step},
+      {"q1_s", "s", nowhere, quantile(samples, 0.25)},
+      {"q3_s", "s", nowhere, quantile(samples, 0.75)},
+      {"min_s", "s", nowhere, quantile(samples, 0)},
+      {"max_s", "s", nowhere, quantile(samples, 1)},
+      {"samples", "1", nowhere, std::ssize(samples)},
+      {"cv", "1", nowhere, variation(samples)},
+      {"spread", "1", nowhere, spread_of(samples)},
+      {"tokens_per_s", "token/s", nowhere, tokens_per_s},
+      {"tokens_per_s_rank", "token/s", nowhere, tokens_per_s / c.ranks},
+      {"tflops_causal", "TFLOP/s", nowhere, tflops},
+      {"tflops_full", "TFLOP/s", nowhere, 1e-12 * tokens_per_s * (flops.matmul + flops.attention_full)},
+      {"tflops_rank", "TFLOP/s", nowhere, tflops / c.ranks},
+      {"peak", "TFLOP/s", nowhere, 1e-12 * result.peak},
+      {"mfu", "1", nowhere, 1e12 * tflops / c.ranks / result.peak},
+      {"memory_planned", "B", nowhere, worst(result, [](const RankMemory& m) { return sum(m.planned); })},
+      {"memory_measured", "B", nowhere, worst(result, [](const RankMemory& m) { return sum(m.measured); })},
+      {"process_peak", "B", nowhere, worst(result, [](const RankMemory& m) { return m.process_peak; })},
+      {"device_used", "B", nowhere, worst(result, [](const RankMemory& m) { return m.device_used; })},
+      {"bytes_inside", "B", nowhere, counted.inside},
+      {"bytes_between", "B", nowhere, counted.between},
+      {"rate_inside", "GB/s", nowhere, 1e-9 * static_cast<double>(counted.inside) / step},
+      {"rate_between", "GB/s", nowhere, 1e-9 * static_cast<double>(counted.between) / step},
+      {"planned_inside", "B", nowhere, planned.inside},
+      {"planned_between", "B", nowhere, planned.between},
+      {"bytes_source", "text", nowhere, result.bytes_source},
+      {"exposed_share", "1", nowhere, total.exposed_total() / ranks / length},
+      {"idle_share", "1", nowhere, total.idle / ranks / length},
+      {"idle_share_max", "1", nowhere, most_idle / length},
+      {"compute_s", "s", nowhere, total.compute / ranks},
+      {"exposed_weights_s", "s", nowhere, exposed(weights)},
+      {"exposed_gradients_s", "s", nowhere, exposed(gradients)},
+      {"exposed_activations_s", "s", nowhere, exposed(activations)},
+      {"exposed_embeddings_s", "s", nowhere, exposed(embeddings)},
+      {"idle_s", "s", nowhere, total.idle / ranks},
+      {"overlap", "1", nowhere, total.overlap()},
+      {"ticks", "tick", itself, result.ticks},
+      {"idle_ticks", "tick", nowhere, mean(result.idle_ticks)},
+      {"first_loss", "nat/token", nowhere, losses.empty() ? none : losses.front()},
+      {"last_loss", "nat/token", nowhere, losses.empty() ? none : losses.back()},
+      {"gradient_error", "1", verification, checked(result.max_gradient_error)},
+      {"loss_error", "1", verification, checked(result.max_loss_error)},
+      {"attention_used", "text", itself, result.attention},
+      {"transport_used", "text", itself, result.transport},
+      {"counters", "text", itself, result.counters},
+      {"energy_per_token", "J/token", nowhere, counters.energy_per_token},
+      {"power_mean", "W", nowhere, counters.power},
+      {"clock_min", "MHz", nowhere, counters.clock},
+      {"temperature_max", "degC", nowhere, counters.temperature},
+      {"throttled", "1", nowhere, counters.throttled},
+      {"identity", "text", settings, deck::identity(c)},
+  }};
+}
+
+Row sample_row() {
+  CaseResult empty;
+  empty.settings.shape = {1, 2, 1, 1, {1}, 1, 1, 1};  // any valid one: only the types of its row matter
+  return make_row(empty);
+}
+
+std::vector<Row> preview(const std::vector<deck::Case>& cases) {
+  std::vector<Row> rows;
+  for (const deck::Case& c : cases) {
+    CaseResult result;
+    result.settings = c;
+    rows.push_back(make_row(result));
+  }
+  return rows;
+}
+
+std::string Column::text() const {
+  return std::visit([](const auto& cell) { return fmt::format("{}", cell); }, value);
+}
+
+const Column& Row::column(std::string_view name) const {
+  const auto at = std::ranges::find(columns, name, &Column::name);
+  if (at == columns.end()) throw LogicError(fmt::format("the summary has no column \"{}\"", name));
+  return *at;
+}
+
+namespace {
+
+template <class T>
+const T& get(const Row& row, std::string_view name) {
+  if (const T* value = std::get_if<T>(&row.column(name).value)) return *value;
+  throw LogicError(fmt::format("column \"{}\" of the summary has another type", name));
+}
+
+}  // namespace
+
+const std::string& Row::text(std::string_view column) const { return get<std::string>(*this, column); }
+std::int64_t Row::integer(std::string_view column) const { return get<std::int64_t>(*this, column); }
+double Row::real(std::string_view column) const { return get<double>(*this, column); }
+
+}  // namespace minitaw::record
