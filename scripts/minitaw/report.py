@@ -119,10 +119,11 @@ def not_drawn(rest):
 def charts_section(book):
     if not book.valid:
         return "there is no valid case"
-    every = panels(book.valid)
+    every, names = panels(book.valid), ["Bytes between groups", "Throughput", "Memory", "Time of a step"]
     return ["Medians of valid cases. Bytes and parts of a step are those at the longest sequence.",
-            [Picture(title or "All valid cases", as_image(chart_figure([("", [chart])], 4.8)))
-             for title, cases in every[:MOST_PANELS] for chart in charts_of(cases, book.styles, book.naming) if chart], *not_drawn(len(every) - MOST_PANELS)]
+            [Picture(", ".join(filter(None, [name, title])), as_image(chart_figure([("", [chart])], 4.8)))
+             for title, cases in every[:MOST_PANELS] for name, chart in zip(names, charts_of(cases, book.styles, book.naming)) if chart],
+            *not_drawn(len(every) - MOST_PANELS)]
 
 
 def traffic_section(book):
