@@ -17,6 +17,11 @@ if(MINITAW_SANITIZE)
   set(minitaw_test_fp32_only --gtest_filter=-*f16*)
 endif()
 
+# Ranks outnumber the cores of most machines that test. MPICH's waits then burn the time slices of the ranks that they wait for, unless
+# they sleep for moments. ctest reads this file, and every test inherits what it sets, also one that calls mpiexec by itself.
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/test_variables.cmake CONTENT "set(ENV{MPIR_CVAR_ENABLE_HEAVY_YIELD} 1)\n")
+set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY TEST_INCLUDE_FILES ${PROJECT_BINARY_DIR}/test_variables.cmake)
+
 add_custom_target(asan_tests)
 add_custom_target(tsan_tests)
 
