@@ -78,9 +78,10 @@ def pack(files):
 def unpack(path, content):
     """{name: bytes} of the files of a tar.gz, in memory: where their names lead does not matter."""
     try:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
+        plain = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MOST_BYTES + 1)
+        with tarfile.open(fileobj=io.BytesIO(plain[:MOST_BYTES]), mode="r:") as archive:
             members = [member for member in archive if member.isfile()]
-            if sum(member.size for member in members) > MOST_BYTES:
+            if max(len(plain), sum(member.size for member in members)) > MOST_BYTES:
                 raise BadInput(f"{path} unpacks to more than {MOST_BYTES} bytes; no bundle does")
             return {member.name: archive.extractfile(member).read() for member in members}
     except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
