@@ -248,7 +248,7 @@ def page(results):
     sections = {name: globals()[f"{name}_section"](book) for name in TITLES}
     loader = jinja2.Environment(loader=jinja2.FileSystemLoader(here), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
                                 finalize=lambda value: FORBIDDEN.sub("\ufffd", value) if type(value) is str else value)
-    loader.filters |= {"figure": figure, "bytes": bytes_text, "seconds": seconds_text, "plural": plural, "listed": listed}
+    loader.filters |= {"figure": figure, "bytes": bytes_text, "seconds": seconds_text, "plural": plural}
     title = "miniTaw: " + ", ".join(result.path.stem for result in results)
     return loader.get_template("report.html").render(title=title, book=book, top=top(book), sections=sections, titles=TITLES, count=len(book.cases)) + "\n"
 
@@ -284,10 +284,12 @@ def main(words=None):
     parser.add_argument("-o", "--output", metavar="OUT", action="append",
                         help="a page (.html), or a picture (.png, .svg, .pdf); may be repeated (default: report.html)")
     options = parser.parse_args(words)
+    outputs = {output: pathlib.Path(output).suffix for output in options.output or ["report.html"]}
+    for output, suffix in outputs.items():
+        if suffix not in (*PICTURES, ".html", ""):
+            raise BadInput(f"-o: \"{output}\" must end in .html (a page) or in .png, .svg or .pdf (a picture)")
     results = load_all(options.files)
-    for output in options.output or ["report.html"]:
-        if pathlib.Path(output).suffix in PICTURES:
-            save(picture(results), output)
-        else:
-            write_file(output, page(results))
+    drawn = picture(results) if set(outputs.values()) & set(PICTURES) else None
+    for output, suffix in outputs.items():
+        save(drawn, output) if suffix in PICTURES else write_file(output, page(results))
         put_out(f"{output}\n")

@@ -307,6 +307,7 @@ def check_refusals():
     refused("report", FOLDER / "missing.h5", says="missing.h5")
     refused("report", REPOSITORY / "README.md", says="not a miniTaw result")
     refused("report", SAMPLE, "-o", FOLDER / "missing/charts.png", says="cannot be written")
+    refused("report", SAMPLE, "-o", "charts.jpg", says="must end in")
     refused("report", SAMPLE, "-o", "/dev/full", says="cannot be written")
     refused("report", says="FILE.h5")
 
