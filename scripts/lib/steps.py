@@ -143,6 +143,8 @@ class Run:
         told = re.findall(f"^.*(?:{TOLD}).*", self.said, re.M)[-1:]
         if code is None:
             return "TIMEOUT", "".join(re.findall(r"^\[ RUN      \] .*", self.said, re.M)[-1:])
+        if code == 2 and (lacking := re.search(r"^minitaw: .*(this build has no \w+)", self.said, re.M)):
+            return "skipped", lacking[1]
         if code != 0 or re.search(NOT_WELL, self.said, re.M):
             return "FAILED", "; ".join([signal.strsignal(-code) if code < 0 else f"exit code {code}", *told])[:140]
         lacking = [why for program, (words, why) in WELL.items() if re.search(program, line) and not re.search(words, self.said, re.M)]

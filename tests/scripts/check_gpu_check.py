@@ -36,8 +36,10 @@ def failures_are_told_and_the_rest_goes_on():
 
 
 def what_is_missing_is_skipped():
-    machine(test_comm_device=None, **{"compute-sanitizer": None})
+    refusal = 'case "$*" in *HOSTID*) echo "minitaw: transport = nccl: this build has no NCCL; use transport = mpi or auto"; exit 2;; esac\n'
+    machine(test_comm_device=None, mpiexec=refusal + MPIEXEC, **{"compute-sanitizer": None})
     table, _ = check("gpu-check", code=0)
+    assert "skipped" in row(table, "NCCL: two ranks") and "this build has no NCCL" in row(table, "NCCL: two ranks")
     assert "no test_comm_device here" in table and "no compute-sanitizer here" in row(table, "memcheck: layers")
 
 
