@@ -55,7 +55,7 @@ Shape default_shape(model::Dtype dtype) {
 }
 
 /// Blocks may differ in width, ranks in the number of sequences.
-void add_shapes(std::vector<Shape>& shapes, const deck::Case& c) {
+void add_shapes(std::vector<Shape>& shapes, const Case& c) {
   std::vector<std::int64_t> batches = c.micro_batch_per_rank;
   if (batches.empty()) batches = {c.shape.micro_batch};
   for (const std::int64_t ffn : c.shape.ffn)
@@ -71,7 +71,7 @@ void add_shapes(std::vector<Shape>& shapes, const deck::Case& c) {
 std::vector<Shape> shapes_of_deck(const Options& options) {
   const deck::Job job{.ranks = 1, .node_sizes = {}, .planning = true};
   std::vector<Shape> shapes;
-  for (const deck::Case& c : deck::read_deck(options.deck, options.overrides, job).cases)
+  for (const Case& c : deck::read_deck(options.deck, options.overrides, job).cases)
     add_shapes(shapes, c);
   return shapes;
 }

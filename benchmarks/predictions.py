@@ -230,7 +230,7 @@ PUBLISHED_MEMORY = (62.3, 52.0, 57.8, 56.7)  # GB, the first row
 UNPUBLISHED = [(2048, 4), (2048, 8), (2048, 16), (4096, 4), (4096, 8)]
 TOKENS = 64  # K, of a micro-batch
 TWO_CONSTANTS = ("device.bf16.products=167 TFLOP/s", "device.bf16.attention=111 TFLOP/s", "device.memory_rate=1.8 TB/s")
-BASELINES = ("1f1b", "zb1", "fsdp", "fsdp:hierarchical=on", "tawpipe", "tawpipe:prefetch=4:drain=6")
+BASELINES = ("1f1b", "zb1", "fsdp", "fsdp:hierarchical=on", "tawpipe", "tawpipe:prefetch=4:grad_ticks=6")
 
 
 def rates(cases):

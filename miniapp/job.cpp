@@ -34,7 +34,7 @@ namespace {
 using comm::mpi::check;
 
 /// OMP_NUM_THREADS if the user said it, else this rank's share of the cores that it may run on.
-int threads_of(const topology::Job& place) {
+int threads_of(const topology::Placement& place) {
   if (const char* asked = std::getenv("OMP_NUM_THREADS"); asked != nullptr && std::atoi(asked) > 0)
     return std::atoi(asked);
   const int here = place.nodes.size(place.node);
@@ -42,7 +42,7 @@ int threads_of(const topology::Job& place) {
 }
 
 /// This rank's share of its node's devices.
-topology::Device choose_device(const topology::Job& place) {
+topology::Device choose_device(const topology::Placement& place) {
   const std::vector<topology::Device> visible = topology::visible_devices();
   const int index = topology::device_of(place.local_rank, static_cast<int>(visible.size()));
   return index < 0 ? topology::Device{} : visible[static_cast<std::size_t>(index)];
@@ -65,8 +65,8 @@ std::vector<std::string> gather(const std::string& text) {
   return comm::mpi::gather_texts(text, MPI_COMM_WORLD);
 }
 
-std::vector<record::RankPlace> places(const topology::Job& job, const topology::Device& device, int threads,
-                                      const std::vector<std::string>& uuids) {
+std::vector<record::RankPlace> places(const topology::Placement& job, const topology::Device& device,
+                                      int threads, const std::vector<std::string>& uuids) {
   const std::vector<std::string> cores = gather(job.core_list), units = gather(text_of(device, threads));
   std::vector<record::RankPlace> ranks;
   for (int r = 0; r < job.nodes.ranks(); ++r) {
@@ -82,9 +82,9 @@ std::shared_ptr<meters::Meter> meter_of(const topology::Device& device, bool sha
 }
 
 /// Every rank of this node has its compute threads and one that communicates.
-comm::mpi::WaitPolicy waiting(const topology::Job& place, int threads) {
+comm::WaitPolicy waiting(const topology::Placement& place, int threads) {
   const int ranks = place.nodes.size(place.node);
-  comm::mpi::WaitPolicy policy = comm::mpi::wait_policy(place.node_cores, ranks * (threads + 1));
+  comm::WaitPolicy policy = comm::wait_policy(place.node_cores, ranks * (threads + 1));
   if (!kernels::on_host) policy.eager = std::chrono::microseconds(100);
   return policy;
 }
@@ -151,22 +151,22 @@ MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& given)
       hosts(place.hosts, flags.hosts), uuids(gather(device.uuid)),
       ranks(places(place, device, threads, uuids)), cpus(gather(topology::cpu_text())),
       systems(gather(hosts.hidden(topology::os_text()))),
-      runner(MPI_COMM_WORLD, {.stall_limit = std::chrono::duration<double>(flags.watchdog),
-                              .waiting = waiting(place, threads),
+      runner(MPI_COMM_WORLD, {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog),
+                                       .waiting = waiting(place, threads)},
                               .shared_devices = topology::shared_device(uuids).has_value(),
                               .timeline = flags.timeline,
                               .meter = meter_of(device, topology::shared_device(uuids).has_value())}) {}
 
 deck::Deck MpiJob::read(const DeckOptions& deck) const {
   std::string text;
-  engine::agree(MPI_COMM_WORLD, [&] {
-    if (speaks()) text = deck::read_text(deck.path);
+  harness::agree(MPI_COMM_WORLD, [&] {
+    if (is_root()) text = deck::read_text(deck.path);
   });
   return deck::make_deck(gather(text).front(), deck.path, deck.overrides,
                          {.ranks = environment.ranks(),
                           .node_sizes = place.nodes.sizes(),
                           .adapters = place.adapters,
-                          .notes = speaks()});
+                          .notes = is_root()});
 }
 
 record::Provenance MpiJob::provenance(const deck::Deck& deck,
@@ -221,7 +221,7 @@ int in_job(const Invocation& invocation, const JobFlags& flags, const std::funct
   end_after(0);
   const auto before_mpi_ends = std::shared_ptr<void>(nullptr, [&](void*) { end_after(flags.watchdog); });
   const auto told_by_first = [&](const std::exception& error, int code) {
-    if (mpi.speaks()) complain(error.what());
+    if (mpi.is_root()) print_error(error.what());
     return code;
   };
   try {
@@ -230,10 +230,10 @@ int in_job(const Invocation& invocation, const JobFlags& flags, const std::funct
     return work(mpi);
   } catch (const InputError& error) {
     return told_by_first(error, 2);
-  } catch (const engine::AgreedError& error) {
+  } catch (const harness::AgreedError& error) {
     return told_by_first(error, 1);
   } catch (const std::exception& error) {
-    complain(fmt::format("rank {}: {}", mpi.runner.rank(), error.what()), false);
+    print_error(fmt::format("rank {}: {}", mpi.runner.rank(), error.what()), false);
     throw;  // the environment's end stops the other ranks
   }
 }
@@ -259,9 +259,8 @@ MemoryBudget::MemoryBudget(const MpiJob& mpi)
   }
 }
 
-std::string MemoryBudget::reason_against(const deck::Case& c,
-                                         const engine::ReferenceMemory& reference) const {
-  const schedule::Program program = schedule::build(deck::request_of(c));
+std::string MemoryBudget::reason_against(const Case& c, const harness::ReferenceMemory& reference) const {
+  const schedule::Program program = schedule::build(request_of(c));
   const auto memory = schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)),
                                        c.micro_batch_per_rank);
   const std::vector<int> communicators = engine::communicators_of(program, c.transport, shared_devices_);

@@ -9,7 +9,7 @@
 
 #include "comm/mpi/mpi.hpp"
 #include "deck/deck.hpp"
-#include "engine/case_runner.hpp"
+#include "harness/case_runner.hpp"
 #include "record/provenance.hpp"
 #include "topology/devices.hpp"
 #include "topology/system.hpp"
@@ -37,7 +37,7 @@ struct MpiJob {
 
   /// The deck as rank 0 reads it, the same on every rank; every rank throws if it cannot be used.
   [[nodiscard]] deck::Deck read(const DeckOptions& deck) const;
-  [[nodiscard]] bool speaks() const { return environment.rank() == 0; }
+  [[nodiscard]] bool is_root() const { return environment.rank() == 0; }
   [[nodiscard]] std::string map_text() const { return record::map_text(ranks, hosts); }
   /// Of a record: what this process knows, with hosts, nodes, cores, devices, processors and systems of all
   /// ranks, and what the program was built with.
@@ -46,7 +46,7 @@ struct MpiJob {
 
   const JobFlags flags;
   const comm::mpi::Environment environment;
-  const topology::Job place;
+  const topology::Placement place;
   const int threads;
   const topology::Device device;  ///< of this rank; index -1: none
   const Kokkos::ScopeGuard kokkos;
@@ -54,7 +54,7 @@ struct MpiJob {
   const std::vector<std::string> uuids;        ///< of the device of each rank; empty on a host
   const std::vector<record::RankPlace> ranks;  ///< by rank, as the rest
   const std::vector<std::string> cpus, systems;
-  engine::CaseRunner runner;
+  harness::CaseRunner runner;
 };
 
 /// Runs `work` inside MPI and Kokkos and turns what all ranks agree on into an exit code, told by rank 0
@@ -71,8 +71,8 @@ public:
 
   /// "needs 12.5 of 8.03 GiB (node 0)"; empty if the planned memory of the case fits, libraries included,
   /// with that of a reference on rank 0, if there is one.
-  [[nodiscard]] std::string reason_against(const deck::Case& c,
-                                           const engine::ReferenceMemory& reference = {}) const;
+  [[nodiscard]] std::string reason_against(const Case& c,
+                                           const harness::ReferenceMemory& reference = {}) const;
 
 private:
   struct Pool {

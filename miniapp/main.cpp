@@ -19,13 +19,13 @@ constexpr int failed = 1;
 
 /// Whether this process should speak although MPI is not started: launchers tell ranks apart in the
 /// environment.
-bool speaks() {
+bool is_root() {
   for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
     if (const char* rank = std::getenv(name)) return std::string_view(rank) == "0";
   return true;
 }
 
-/// A first word that is no verb, answered before the parser speaks of arguments in general.
+/// A first word that is no verb, answered before the parser is_root of arguments in general.
 void check_verb(const CLI::App& app, int argc, char** argv) {
   if (argc < 2)
     throw InputError("no verb given; write for example minitaw run DECK (minitaw --help lists all)");
@@ -64,7 +64,7 @@ int run(int argc, char** argv) {
   check_verb(app, argc, argv);
   if (argv[1][0] != '-') check_keys(app, argc, argv);
   const std::string help = cli::parse(app, argc, argv);  // calls the verb, unless help is asked for
-  if (!help.empty() && speaks()) fmt::print("{}", help);
+  if (!help.empty() && is_root()) fmt::print("{}", help);
   return invocation.code;
 }
 
@@ -74,10 +74,10 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const InputError& error) {
-    if (speaks()) app::complain(error.what());
+    if (is_root()) app::print_error(error.what());
     return bad_input;
   } catch (const std::exception& error) {
-    app::complain(error.what(), false);  // the validator draws a grid
+    app::print_error(error.what(), false);  // the validator draws a grid
     return failed;
   }
 }

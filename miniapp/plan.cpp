@@ -37,7 +37,7 @@ struct Options {
 
 /// What a case costs, from its program alone.
 struct CasePlan {
-  deck::Case settings;
+  Case settings;
   std::size_t number = 0;  ///< in the deck
   record::Row row;         ///< the settings
   Json json;               ///< what --json prints; the table and the text for people show parts of this
@@ -57,14 +57,14 @@ Json by_kind(int count, const auto& bytes) {
   return kinds;
 }
 
-Json settings_json(const deck::Case& c, const record::Row& row) {
+Json settings_json(const Case& c, const record::Row& row) {
   Json json;
   for (const record::Column& column : row.columns)
     if (column.place == record::Place::settings)
       std::visit([&](const auto& cell) { json[column.name] = cell; }, column.value);
   json["ffn_per_layer"] = c.shape.ffn;
   Json& sizes = json["micro_batch_per_rank"] = Json::array();
-  for (int r = 0; r < c.ranks; ++r) sizes.push_back(deck::micro_batch_of(c, r));
+  for (int r = 0; r < c.ranks; ++r) sizes.push_back(micro_batch_of(c, r));
   return json;
 }
 
@@ -131,7 +131,7 @@ Json memory_json(const Program& program, const std::vector<schedule::Footprint>&
 
 /// Whether a case fits the memory of a device: with the arena of its worst rank, which is exact, and an
 /// estimate of what driver, matrix products and attention take beside it.
-Json fit_json(const deck::Case& c, const Program& program, std::uint64_t available) {
+Json fit_json(const Case& c, const Program& program, std::uint64_t available) {
   constexpr std::uint64_t context_bytes = std::uint64_t{1} << 30;  // of the driver, kernels, NCCL
   constexpr std::int64_t seq_step = 128, longest_seq = std::int64_t{1} << 26;
   const auto at = [&](std::int64_t seq) {
@@ -163,8 +163,8 @@ Json fit_json(const deck::Case& c, const Program& program, std::uint64_t availab
           {"largest_seq", fitting * seq_step}};  // 0: none
 }
 
-CasePlan plan_case(const deck::Case& c, std::size_t number, const Program& program,
-                   const schedule::Device& device, std::optional<std::uint64_t> memory) {
+CasePlan plan_case(const Case& c, std::size_t number, const Program& program, const schedule::Device& device,
+                   std::optional<std::uint64_t> memory) {
   const Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
   CasePlan plan{c, number, record::preview({c}).front(), {}};
   plan.json = {{"settings", settings_json(c, plan.row)}, {"shards", program.shards}};
@@ -184,7 +184,7 @@ std::string groups_text(const topology::Groups& groups) {
 }
 
 /// "24 ranks in groups 8+8+8", and in how many replicas if there are several.
-std::string ranks_text(const deck::Case& c) {
+std::string ranks_text(const Case& c) {
   return fmt::format("{} ranks in groups {}{}", c.ranks, groups_text(c.groups),
                      c.replicas > 1 ? fmt::format(", {} replicas", c.replicas) : "");
 }
@@ -323,17 +323,17 @@ std::string fit_text(const Json& fit) {
 }
 
 std::string to_text(const CasePlan& plan) {
-  const deck::Case& c = plan.settings;
+  const Case& c = plan.settings;
   const model::Flops flops = model::flops_per_token(c.shape);
-  const double tokens = deck::tokens_of_step(c);
+  const double tokens = tokens_of_step(c);
   return fmt::format("case {}: {}, {}, L = {}, H = {}, S = {}, B = {}, M = {}\n"
                      "  model            {:.4g} parameters in {} shards, {}\n"
                      "  step             {:.6g} tokens, {:.4g} TFLOP with causal attention ({:.4g} with full "
                      "attention)\n",
                      plan.number, c.schedule, ranks_text(c), c.shape.layers, c.shape.hidden, c.shape.seq,
-                     deck::micro_batch_text(c), c.micro_batches,
-                     static_cast<double>(model::parameters(c.shape)), plan.json["shards"].get<int>(),
-                     name_of(c.shape.dtype), tokens, tokens * (flops.matmul + flops.attention_causal) * 1e-12,
+                     micro_batch_text(c), c.micro_batches, static_cast<double>(model::parameters(c.shape)),
+                     plan.json["shards"].get<int>(), name_of(c.shape.dtype), tokens,
+                     tokens * (flops.matmul + flops.attention_causal) * 1e-12,
                      tokens * (flops.matmul + flops.attention_full) * 1e-12) +
          traffic_text(plan.json) + time_text(plan.json) + memory_text(plan.json) +
          (plan.json.contains("device") ? fit_text(plan.json["device"]) : "");
@@ -358,13 +358,13 @@ Plans plan_all(const deck::Deck& deck, const Options& options) {
   const auto memory = device_memory(options);
   std::vector<std::size_t> order(deck.cases.size());
   std::iota(order.begin(), order.end(), 0);
-  const auto request = [&](std::size_t i) { return deck::request_of(deck.cases[i]); };
+  const auto request = [&](std::size_t i) { return request_of(deck.cases[i]); };
   std::ranges::stable_sort(order, {}, request);
   Plans plans(order.size());
   Program program;
   for (std::size_t k = 0; k < order.size(); ++k) {
     const std::size_t i = order[k];
-    const deck::Case& c = deck.cases[i];
+    const Case& c = deck.cases[i];
     if (c.ranks >= 512)  // it takes a while
       fmt::print(stderr, "planning case {} of {}: {} on {} ranks, {} micro-batches\n", i + 1, order.size(),
                  c.schedule, c.ranks, c.micro_batches);
@@ -383,7 +383,7 @@ int plan(const Options& options) {
       throw InputError(fmt::format(
           "--program: the deck has {} cases, the program of one can be printed; choose it with --set",
           deck.cases.size()));
-    put_out(schedule::to_text(schedule::build_valid(deck::request_of(deck.cases.front()))));
+    write_stdout(schedule::to_text(schedule::build_valid(request_of(deck.cases.front()))));
     return 0;
   }
   const Plans plans = plan_all(deck, options);
@@ -393,7 +393,7 @@ int plan(const Options& options) {
                  {{"flops", options.device.flops}, {"memory_bytes_per_s", options.device.memory}}},
                 {"cases", Json::array()}};
     for (const CasePlan& plan : plans) all["cases"].push_back(plan.json);
-    put_out(json_text(all));
+    write_stdout(json_text(all));
     return 0;
   }
   for (const std::string& note : deck.notes) fmt::print("# {}\n", note);

@@ -42,7 +42,7 @@ double busiest(const Prediction& p, const Machine& machine) {
   return machine.rate > 0 ? most / machine.rate / p.seconds : 0;
 }
 
-Json to_json(const deck::Case& c, const Machine& machine, const Prediction& p) {
+Json to_json(const Case& c, const Machine& machine, const Prediction& p) {
   const Total total(p.account);
   Json exposed, adapters = Json::array();
   for (std::size_t k = 0; k < total.exposed.size(); ++k)
@@ -62,12 +62,12 @@ Json to_json(const deck::Case& c, const Machine& machine, const Prediction& p) {
       {"memory_bytes", p.worst_memory()},       {"adapters", adapters}};
 }
 
-std::string row(const deck::Case& c, const Machine& machine, const Prediction& p) {
+std::string row(const Case& c, const Machine& machine, const Prediction& p) {
   const Total total(p.account);
   const bool fits = !machine.memory || p.worst_memory() <= *machine.memory;
   return fmt::format("  {:<24} {:>5} {:<10} {:>6} {:>3} {:>5} {:>10.4g} {:>10.4g} {:>6} {:>8.1f} {:>8.1f} "
                      "{:>6.1f} {:>8.1f} {:>9.2f}{}\n",
-                     c.schedule, deck::ranks_text(c.ranks, c.replicas),
+                     c.schedule, ranks_text(c.ranks, c.replicas),
                      c.groups.count() > 4 ? fmt::format("{} groups", c.groups.count()) : c.groups.text(),
                      c.shape.seq, c.shape.micro_batch, c.micro_batches, p.seconds, p.tokens_per_s,
                      p.mfu > 0 ? fmt::format("{:.1f}", 100 * p.mfu) : "-", 100 * total.compute / total.whole,
@@ -89,8 +89,8 @@ std::string head(const Machine& machine) {
          line("", "", "", "token", "", "", "s", "token/s", "%", "%", "%", "%", "busy, %", "GiB");
 }
 
-/// Of all ranks, or of the first copy if it stood for all.
-trace::Timeline timeline_of(const deck::Case& c, const Machine& machine, const Prediction& p) {
+/// Of all ranks, or of the first replica if it stood for all.
+trace::Timeline timeline_of(const Case& c, const Machine& machine, const Prediction& p) {
   constexpr std::size_t most_actions = 1'000'000;  // a drawing of more is of no use to anybody
   std::size_t actions = 0;
   for (const auto& rank : p.spans) actions += rank.size();
@@ -107,7 +107,7 @@ trace::Timeline timeline_of(const deck::Case& c, const Machine& machine, const P
           c.replicas == 1 ? ""
           : whole         ? fmt::format(", {} replicas", c.replicas)
                           : fmt::format(", the first of {} replicas", c.replicas),
-          c.shape.layers, c.shape.hidden, c.shape.seq, deck::micro_batch_text(c), c.micro_batches,
+          c.shape.layers, c.shape.hidden, c.shape.seq, micro_batch_text(c), c.micro_batches,
           name_of(c.shape.dtype), machine.name, p.seconds));
 }
 
@@ -120,7 +120,7 @@ void write_timelines(const std::string& path, const std::vector<trace::Timeline>
 
 /// A way to spread the same sequences of a step over the machine.
 struct Candidate {
-  deck::Case settings;
+  Case settings;
   predict::Floor floor;
   std::optional<Prediction> prediction;
   std::string why;  ///< it is not predicted
@@ -147,14 +147,15 @@ std::vector<std::string> specs_for(const Machine& machine) {
   return specs;
 }
 
-/// All that fit the ranks and layers: schedules with prefetch, copies, groups, micro-batches, recomputation.
-std::vector<Candidate> candidates(const deck::Case& base, const Machine& machine) {
+/// All that fit the ranks and layers: schedules with prefetch, replicas, groups, micro-batches,
+/// recomputation.
+std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
   const std::int64_t sequences = base.micro_batches * base.shape.micro_batch;
   std::vector<topology::Groups> groupings = {base.groups};
   if (base.groups.count() > 1 && base.ranks % (2 * base.groups.count()) == 0)
     groupings.push_back(topology::Groups::equal(base.ranks, 2 * base.groups.count()));
   std::vector<Candidate> all;
-  deck::Case c = base;
+  Case c = base;
   for (const std::string& spec : specs_for(machine))
     for (c.replicas = 1; c.replicas <= c.ranks; ++c.replicas) {
       if (c.ranks % c.replicas != 0) continue;
@@ -169,7 +170,7 @@ std::vector<Candidate> candidates(const deck::Case& base, const Machine& machine
             c.shape.recompute = recompute;
             c.micro_batches = static_cast<int>(sequences / b);
             try {
-              schedule::check(deck::request_of(c));
+              schedule::check(request_of(c));
               all.push_back({c, {}, {}, {}});
             } catch (const InputError&) {  // too few layers, or micro-batches that do not divide
             }
@@ -178,7 +179,7 @@ std::vector<Candidate> candidates(const deck::Case& base, const Machine& machine
   return all;
 }
 
-std::string settings_text(const deck::Case& c) {
+std::string settings_text(const Case& c) {
   return fmt::format("{} replicas={} groups={} micro_batch={} recompute={}", c.schedule, c.replicas,
                      c.groups.count(), c.shape.micro_batch, model::name_of(c.shape.recompute));
 }
@@ -195,7 +196,7 @@ bool differ_by_groups_alone(const Candidate& a, const Candidate& b) {
 constexpr std::size_t shown = 10;
 
 /// Those with the lowest floors first: once ten are better than the floor of the next, the rest has lost.
-void search(const deck::Case& base, const Machine& machine) {
+void search(const Case& base, const Machine& machine) {
   std::vector<Candidate> all = candidates(base, machine);
   for (Candidate& c : all) {
     try {
@@ -237,7 +238,7 @@ void search(const deck::Case& base, const Machine& machine) {
       ++lost[c.prediction->account.length > 2 * c.floor.seconds() ? "waits (more than half of the step)"
                                                                   : "waits"];
   }
-  put_out(head(machine) + text + fmt::format("# {} tried; those not shown lose by:", all.size()));
+  write_stdout(head(machine) + text + fmt::format("# {} tried; those not shown lose by:", all.size()));
   for (const auto& [why, count] : lost) fmt::print(" {} {};", count, why);
   fmt::print("\n# memory: they do not fit; adapter, computing: it alone takes longer than the tenth; waits: "
              "predicted, and slower;\n# groups: listed with another number of them, which changes nothing\n");
@@ -266,14 +267,15 @@ int run(const Options& options) {
     fmt::print("{}", head(machine));
   }
   for (std::size_t i = 0; i < deck.cases.size(); ++i) {
-    const deck::Case& c = deck.cases[i];
+    const Case& c = deck.cases[i];
     const Prediction p = predict::predict(c, machine);
     if (options.json) all.push_back(to_json(c, machine, p));
-    else put_out(row(c, machine, p));
+    else write_stdout(row(c, machine, p));
     if (!options.timeline.empty()) timelines.push_back(timeline_of(c, machine, p));
   }
   if (!options.timeline.empty()) write_timelines(options.timeline, timelines);
-  if (options.json) put_out(json_text({{"machine", machine.name}, {"notes", deck.notes}, {"cases", all}}));
+  if (options.json)
+    write_stdout(json_text({{"machine", machine.name}, {"notes", deck.notes}, {"cases", all}}));
   return 0;
 }
 
@@ -293,7 +295,7 @@ void add_predict(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
   CLI::Option* best = verb->add_flag(
       "--best", options->best,
-      "try schedules, prefetch, copies, groups, micro-batches and recomputation for the sequences "
+      "try schedules, prefetch, replicas, groups, micro-batches and recomputation for the sequences "
       "of the one case");
   verb->add_option("--timeline", options->timeline,
                    "write when every action of the predicted steps runs, for scripts/timeline")

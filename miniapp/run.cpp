@@ -26,11 +26,8 @@ namespace minitaw::app {
 
 namespace {
 
-using deck::Case;
-using engine::Leave;
-using record::CaseResult;
+using harness::StopReason;
 using record::Row;
-using record::Status;
 using Seconds = std::chrono::duration<double>;
 
 struct Options {
@@ -72,7 +69,7 @@ public:
   }
 
   [[nodiscard]] const std::vector<Run>& runs() const { return remaining_.runs; }
-  [[nodiscard]] Progress& progress() { return progress_; }
+  [[nodiscard]] SweepProgress& progress() { return progress_; }
   [[nodiscard]] const Case& case_of(const Run& run) const { return deck_.cases[run.index]; }
   /// Whether this session has seen the case fail.
   [[nodiscard]] bool has_failed(const Run& run) const { return failed_.contains(run.index); }
@@ -107,7 +104,7 @@ public:
     result.settings = case_of(run);
     result.status = status;
     result.reason = reason;
-    result.started = record::utc_now();
+    result.started = utc_now();
     finished(run, std::move(result), seconds);
   }
 
@@ -171,7 +168,7 @@ private:
   const Options& options_;
   record::Recorder recorder_;
   RemainingRuns remaining_;
-  Progress progress_;
+  SweepProgress progress_;
   record::TextTable<Row> table_;
   std::set<std::size_t> failed_;  ///< cases
   std::optional<Run> running_;
@@ -186,8 +183,8 @@ constexpr double tolerance = 10;
 struct Order {
   enum Kind : int { execute, stop } kind = stop;
   std::size_t index = 0;              ///< of the case
-  double stall_limit = 0, whole = 0;  ///< seconds, of engine::Limits
-  bool check = false;                 ///< of engine::Limits
+  double stall_limit = 0, whole = 0;  ///< seconds, of harness::Limits
+  bool check = false;                 ///< of harness::Limits
 };
 
 /// Executes every case of the deck that the result file does not hold yet, and records each as it ends: a
@@ -198,8 +195,8 @@ public:
   Sweep(const deck::Deck& deck, const Options& options, const std::vector<std::string>& arguments,
         MpiJob& mpi)
       : deck_(deck), mpi_(mpi), time_(options.time_limit), budget_(mpi) {
-    engine::agree(MPI_COMM_WORLD, [&] {
-      if (mpi.speaks()) writer_.emplace(deck, options, arguments, mpi);
+    harness::agree(MPI_COMM_WORLD, [&] {
+      if (mpi.is_root()) writer_.emplace(deck, options, arguments, mpi);
     });
     if (writer_) mpi.runner.on_hang([this](const std::string& report) { hang(report); });
   }
@@ -218,7 +215,7 @@ private:
   Order next() {
     mpi_.runner.guard().expect("agreeing on the next case", Seconds(mpi_.flags.watchdog));
     Order order;
-    engine::agree(MPI_COMM_WORLD, [&] {
+    harness::agree(MPI_COMM_WORLD, [&] {
       if (writer_) order = choose();
     });
     comm::mpi::check(MPI_Bcast(&order, sizeof order, MPI_BYTE, 0, MPI_COMM_WORLD), "sharing the next case");
@@ -227,7 +224,7 @@ private:
 
   /// Rank 0: the next run that can begin; what cannot is recorded or left.
   Order choose() {
-    if (noted_signal() != 0) why_stopped_ = by_signal();
+    if (caught_signal() != 0) why_stopped_ = by_signal();
     for (; why_stopped_.empty() && at_ < writer_->runs().size(); ++at_) {
       const Run& run = writer_->runs()[at_];
       if (writer_->has_failed(run)) {
@@ -248,7 +245,7 @@ private:
 
   /// Whether the case is likely to end before the time limit; the first one is tried anyway.
   bool has_time(const Run& run) {
-    const Progress& progress = writer_->progress();
+    const SweepProgress& progress = writer_->progress();
     if (time_.left() > (progress.measured() ? progress.expected(run.index) : 0)) return true;
     why_stopped_ = by_time();
     return false;
@@ -256,8 +253,8 @@ private:
 
   /// Whether rank 0 has the memory for a reference. `run` checks small cases only.
   bool may_check(const Case& c) {
-    return engine::CaseRunner::has_time_to_check(c) &&
-           budget_.reason_against(c, engine::memory_of_check(c)).empty();
+    return harness::CaseRunner::has_time_to_check(c) &&
+           budget_.reason_against(c, harness::memory_of_check(c)).empty();
   }
 
   Order order_for(const Run& run, bool check) {
@@ -271,7 +268,7 @@ private:
   void execute(const Order& order) {
     const auto begin = std::chrono::steady_clock::now();
     const auto seconds = [&] { return Seconds(std::chrono::steady_clock::now() - begin).count(); };
-    engine::Outcome executed;
+    harness::Outcome executed;
     try {
       executed = mpi_.runner.run(deck_.cases[order.index], {Seconds(order.stall_limit), Seconds(order.whole),
                                                             leaving(seconds), order.check});
@@ -283,40 +280,40 @@ private:
       throw;
     }
     mpi_.runner.guard().expect("recording a case", Seconds(order.stall_limit));
-    engine::agree(MPI_COMM_WORLD, [&] {
+    harness::agree(MPI_COMM_WORLD, [&] {
       if (writer_) settle(executed, order, seconds());
     });
   }
 
   /// Asked after every step: rank 0 knows the time, any rank may have got a signal.
-  [[nodiscard]] std::function<Leave()> leaving(std::function<double()> seconds) const {
+  [[nodiscard]] std::function<StopReason()> leaving(std::function<double()> seconds) const {
     return [this, seconds, steps = 0]() mutable {
-      if (noted_signal() != 0) return Leave::signal;
+      if (caught_signal() != 0) return StopReason::signal;
       const double step = seconds() / ++steps;
-      return writer_ && time_.left() < step ? Leave::time_limit : Leave::no;
+      return writer_ && time_.left() < step ? StopReason::time_limit : StopReason::no;
     };
   }
 
   /// Rank 0: what a run has come to; one that was left for another time has come to nothing.
-  void settle(engine::Outcome& executed, const Order& order, double seconds) {
+  void settle(harness::Outcome& executed, const Order& order, double seconds) {
     const Run& run = writer_->runs()[at_];
     switch (executed.left) {
-    case Leave::no:
+    case StopReason::no:
       ++finished_;
       writer_->finished(run, std::move(executed.result), seconds);
       break;
-    case Leave::case_limit:
+    case StopReason::case_limit:
       writer_->failed(run, Status::timeout,
                       fmt::format("it took longer than {}, {:g} times what was expected",
                                   clock_text(order.whole), tolerance),
                       seconds);
       break;
-    case Leave::time_limit:
+    case StopReason::time_limit:
       why_stopped_ = by_time();
       if (finished_ > 0 || !time_.is_whole()) return;
       writer_->failed(run, Status::timeout, fmt::format("it does not end within {}", time_.name()), seconds);
       break;
-    case Leave::signal:
+    case StopReason::signal:
       why_stopped_ = by_signal();
       return;
     }
@@ -326,7 +323,7 @@ private:
   [[nodiscard]] std::string by_time() const { return fmt::format("stopped before {}", time_.name()); }
   /// The signal may have come to another rank only.
   static std::string by_signal() {
-    const int signal = noted_signal();
+    const int signal = caught_signal();
     return signal == 0 ? "stopped by a signal" : fmt::format("stopped by SIG{}", sigabbrev_np(signal));
   }
 
@@ -348,14 +345,14 @@ private:
 int run(const Invocation& invocation, Options& options) {
   if (options.output.empty())
     options.output = std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string();
-  note_signals();  // before MPI starts: it may take a while
+  catch_signals();  // before MPI starts: it may take a while
   return in_job(invocation, options.job, [&](MpiJob& mpi) {
-    if (!mpi.speaks()) silence_signals();
+    if (!mpi.is_root()) catch_signals_silently();
     mpi.runner.guard().expect("reading deck and result file", Seconds(mpi.flags.watchdog));
     const deck::Deck deck = mpi.read(options.deck);
     for (const Case& c : deck.cases) mpi.runner.require_possible(c);
     const int code = Sweep(deck, options, invocation.arguments(), mpi).run();
-    outlast_signals();
+    ignore_signals();
     return code;
   });
 }

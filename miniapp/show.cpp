@@ -31,7 +31,7 @@ std::string text_of(const record::Contents& file) {
 
 int show(const Options& options) {
   const record::Contents file = record::read_contents(options.file);
-  put_out(options.json ? record::to_json(file.rows) : text_of(file));
+  write_stdout(options.json ? record::to_json(file.rows) : text_of(file));
   return record::is_valid(record::verdict(file.rows)) ? 0 : 1;
 }
 

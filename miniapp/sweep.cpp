@@ -21,7 +21,6 @@
 namespace minitaw::app {
 
 using record::Row;
-using record::Status;
 
 namespace {
 
@@ -45,7 +44,7 @@ void shuffle(std::vector<Run>& runs, std::uint64_t seed) {
 
 }  // namespace
 
-RemainingRuns remaining_runs(const std::vector<deck::Case>& cases, const std::vector<Row>& rows,
+RemainingRuns remaining_runs(const std::vector<Case>& cases, const std::vector<Row>& rows,
                              const RunOrder& order) {
   std::map<std::string, const Row*> known;
   for (const Row& row : rows) known[row.text("identity")] = &row;
@@ -73,21 +72,21 @@ RemainingRuns remaining_runs(const std::vector<deck::Case>& cases, const std::ve
 namespace {
 
 /// Model FLOPs of a rank. No more ranks compute at a time than there are micro-batches.
-double work_of(const deck::Case& c) {
+double work_of(const Case& c) {
   const model::Flops flops = model::flops_per_token(c.shape);
-  const double step = (flops.matmul + flops.attention_causal) * deck::tokens_of_step(c);
+  const double step = (flops.matmul + flops.attention_causal) * tokens_of_step(c);
   return step / std::min(c.ranks, c.micro_batches) * (c.steps + c.warmup);
 }
 
 }  // namespace
 
-Progress::Progress(const std::vector<deck::Case>& cases, const std::vector<Run>& runs, double least_rate)
+SweepProgress::SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate)
     : runs_(runs), least_rate_(least_rate) {
-  for (const deck::Case& c : cases) work_.push_back(work_of(c));
+  for (const Case& c : cases) work_.push_back(work_of(c));
   for (const Run& run : runs) left_ += work_.at(run.index);
 }
 
-std::string Progress::after(double seconds) {
+std::string SweepProgress::after(double seconds) {
   seconds_ += seconds;
   executed_ += work_.at(runs_.at(done_).index);
   leave_out();
@@ -139,7 +138,7 @@ void note(int number) {
 
 }  // namespace
 
-void note_signals() {
+void catch_signals() {
   struct sigaction action{};
   action.sa_handler = note;
   sigemptyset(&action.sa_mask);
@@ -149,9 +148,9 @@ void note_signals() {
   }
 }
 
-void silence_signals() { silent = 1; }
-void outlast_signals() { over = 1; }
-int noted_signal() { return noted; }
+void catch_signals_silently() { silent = 1; }
+void ignore_signals() { over = 1; }
+int caught_signal() { return noted; }
 
 namespace {
 

@@ -32,15 +32,15 @@ struct RemainingRuns {
 };
 /// `rows` is what the result file holds. Repetitions of a case that are missing are run; a case that failed
 /// is left alone unless `retry`, one that was skipped for want of memory is tried again.
-[[nodiscard]] RemainingRuns remaining_runs(const std::vector<deck::Case>& cases,
+[[nodiscard]] RemainingRuns remaining_runs(const std::vector<Case>& cases,
                                            const std::vector<record::Row>& rows, const RunOrder& order);
 
 /// How far a sweep is and how long it will still take. A run is weighed by the model FLOPs of a rank.
-class Progress {
+class SweepProgress {
 public:
   /// `runs` of `cases` are to come, in order. Until one has ended, `least_rate` is what a rank is trusted to
   /// do in a second, FLOP/s.
-  Progress(const std::vector<deck::Case>& cases, const std::vector<Run>& runs, double least_rate);
+  SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate);
 
   /// After the next run has taken this long: "[3/12, 1:05 to go]".
   std::string after(double seconds);
@@ -67,14 +67,14 @@ private:
 
 /// From now on SIGTERM, SIGINT and SIGUSR1 are noted instead of ending the process, which says at once what
 /// it will do. A second one ends it; a second SIGTERM only if it comes more than a second after the first.
-void note_signals();
-/// Another rank speaks.
-void silence_signals();
+void catch_signals();
+/// Another rank is_root.
+void catch_signals_silently();
 /// The run is over, and only MPI is to end: when the first rank has ended, srun sends SIGTERM to the others.
-void outlast_signals();
+void ignore_signals();
 
 /// The last one noted, 0: none.
-[[nodiscard]] int noted_signal();
+[[nodiscard]] int caught_signal();
 
 /// Until when a run may last.
 class TimeLimit {

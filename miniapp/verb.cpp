@@ -78,7 +78,7 @@ std::string size_text(std::uint64_t bytes) {
   return fmt::format("{:.{}f} {}", value / unit.bytes, unit.bytes == 1 ? 0 : 2, unit.name);
 }
 
-void complain(std::string sentence, bool one_line) {
+void print_error(std::string sentence, bool one_line) {
   if (one_line) std::ranges::replace(sentence, '\n', ' ');
   fmt::print(stderr, "minitaw: {}\n", sentence);
 }
@@ -87,7 +87,7 @@ std::string json_text(const Json& json) {
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-void put_out(const std::string& text) {
+void write_stdout(const std::string& text) {
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
   if (errno != EPIPE) throw InputError(fmt::format("standard output: {}", std::strerror(errno)));

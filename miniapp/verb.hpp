@@ -56,7 +56,7 @@ struct ByteUnit {
 [[nodiscard]] std::string size_text(std::uint64_t bytes);
 
 /// One line on standard error: "minitaw: <sentence>".
-void complain(std::string sentence, bool one_line = true);
+void print_error(std::string sentence, bool one_line = true);
 
 using Json = nlohmann::ordered_json;
 /// Indented, with a newline at the end.
@@ -64,6 +64,6 @@ using Json = nlohmann::ordered_json;
 
 /// Writes to standard output and makes sure that all of it arrives: data that are silently cut are worse than
 /// none. Throws InputError if it cannot be written; a reader that has seen enough (head) is no error.
-void put_out(const std::string& text);
+void write_stdout(const std::string& text);
 
 }  // namespace minitaw::app

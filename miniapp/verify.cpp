@@ -10,7 +10,7 @@
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "engine/case_runner.hpp"
+#include "harness/case_runner.hpp"
 #include "job.hpp"
 #include "verb.hpp"
 
@@ -18,9 +18,9 @@ namespace minitaw::app {
 
 namespace {
 
-using engine::Check;
-using engine::Reference;
-using engine::Tolerance;
+using harness::Check;
+using harness::Reference;
+using harness::Tolerance;
 
 struct Options {
   DeckOptions deck;
@@ -39,9 +39,9 @@ struct Row {
 std::string line(const Row& row, std::size_t width) {
   const Check& c = row.check;
   return fmt::format("{:<{}} {:>5} {:<11} {:<5} {:<17} {:>8.1e} {:>9.1e} {:>8.1e} {:>9.1e} {:>8.1e}  {}\n",
-                     row.schedule, width, deck::ranks_text(row.ranks, row.replicas), row.groups,
-                     name_of(row.dtype), row.tolerance.reference, c.first.loss, c.first.gradient.worst,
-                     c.later.loss, c.later.gradient.worst, c.weights.worst,
+                     row.schedule, width, ranks_text(row.ranks, row.replicas), row.groups, name_of(row.dtype),
+                     row.tolerance.reference, c.first.loss, c.first.gradient.worst, c.later.loss,
+                     c.later.gradient.worst, c.weights.worst,
                      c.passes(row.tolerance) ? "ok" : "WRONG: " + c.failure(row.tolerance));
 }
 
@@ -78,7 +78,7 @@ int conclude(const std::vector<Row>& rows, bool json) {
   if (json) {
     Json cases = Json::array();
     for (const Row& row : rows) cases.push_back(to_json(row));
-    put_out(json_text({{"cases", cases}, {"valid", valid}}));
+    write_stdout(json_text({{"cases", cases}, {"valid", valid}}));
   } else {
     fmt::print("RESULT: {}\n", valid ? "VALID"
                                      : fmt::format("INVALID: {}: {}", wrong->schedule,
@@ -94,10 +94,10 @@ constexpr std::size_t most_held = 4;
 void require_memory(const deck::Deck& deck, const MpiJob& mpi) {
   const MemoryBudget budget(mpi);
   std::set<std::string> models;
-  for (const deck::Case& c : deck.cases) models.insert(engine::reference_key(c, c.steps));
+  for (const Case& c : deck.cases) models.insert(harness::reference_key(c, c.steps));
   const int held = static_cast<int>(std::min(most_held, models.size()));
-  for (const deck::Case& c : deck.cases)
-    if (const std::string reason = budget.reason_against(c, engine::memory_of_verify(c, c.steps, held));
+  for (const Case& c : deck.cases)
+    if (const std::string reason = budget.reason_against(c, harness::memory_of_verify(c, c.steps, held));
         !reason.empty())
       throw InputError(
           fmt::format("verify, {} on {} ranks: with the serial and the float64 reference on rank 0 "
@@ -109,7 +109,7 @@ void require_memory(const deck::Deck& deck, const MpiJob& mpi) {
 /// grows.
 void require_stability(const deck::Deck& deck) {
   constexpr double most = 0.01;
-  for (const deck::Case& c : deck.cases)
+  for (const Case& c : deck.cases)
     if (c.learning_rate > most)
       throw InputError(
           fmt::format("verify, learning_rate = {}: above {} training is unstable, and the rounding of "
@@ -124,7 +124,7 @@ int verify(const Options& options, MpiJob& mpi) {
   require_stability(deck);
   require_memory(deck, mpi);
   std::size_t width = 10;  // of the schedules
-  for (const deck::Case& c : deck.cases) width = std::max(width, c.schedule.size());
+  for (const Case& c : deck.cases) width = std::max(width, c.schedule.size());
   std::vector<Row> rows;  // rank 0's; said as they come
   const auto add = [&](const Row& row) {
     if (!options.json) fmt::print("{}{}", rows.empty() ? header(width) : "", line(row, width));
@@ -132,21 +132,21 @@ int verify(const Options& options, MpiJob& mpi) {
     rows.push_back(row);
   };
   std::map<std::string, Reference> references;
-  for (const deck::Case& c : deck.cases) {
-    const std::string key = engine::reference_key(c, c.steps);
-    engine::agree(MPI_COMM_WORLD, [&] {
-      if (!mpi.speaks() || references.contains(key)) return;
+  for (const Case& c : deck.cases) {
+    const std::string key = harness::reference_key(c, c.steps);
+    harness::agree(MPI_COMM_WORLD, [&] {
+      if (!mpi.is_root() || references.contains(key)) return;
       if (references.size() >= most_held) references.clear();
-      const Reference& made = references[key] = engine::serial_reference(c, c.steps);
-      add({"serial", "1", c.shape.dtype, 1, 1, engine::compare(made, engine::float64_reference(c, c.steps)),
-           engine::float64_tolerance(c)});
+      const Reference& made = references[key] = harness::serial_reference(c, c.steps);
+      add({"serial", "1", c.shape.dtype, 1, 1, harness::compare(made, harness::float64_reference(c, c.steps)),
+           harness::float64_tolerance(c)});
     });
     const Check check = mpi.runner.verify(c, c.steps, references[key]);
-    if (mpi.speaks())
+    if (mpi.is_root())
       add({c.schedule, c.groups.text(), c.shape.dtype, c.ranks, c.replicas, check,
-           engine::serial_tolerance(c)});
+           harness::serial_tolerance(c)});
   }
-  int code = mpi.speaks() ? conclude(rows, options.json) : 0;
+  int code = mpi.is_root() ? conclude(rows, options.json) : 0;
   MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
   return code;
 }

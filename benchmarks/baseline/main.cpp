@@ -11,16 +11,14 @@
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"
-#include "engine/check.hpp"
+#include "harness/check.hpp"
 #include "engine/queue.hpp"
-#include "record/result.hpp"
+#include "case/result.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::bench {
 namespace {
 
-using record::median;
-using record::quantile;
 using schedule::SlotClass;
 using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 
@@ -33,12 +31,12 @@ double loss_in(const engine::Arena& arena) {
 
 /// The serial step as a plain loop of calls of the model, written by hand: the same kernels in the same
 /// order, in memory laid out alike. No program is interpreted, there are no lanes, threads, clocks or
-/// watchdog. What engine::Trainer takes longer is what those cost.
+/// watchdog. What engine::Runtime takes longer is what those cost.
 class Baseline {
 public:
   /// `c` has the schedule serial.
-  explicit Baseline(const deck::Case& c)
-      : case_(c), program_(schedule::build_valid(deck::request_of(c))),
+  explicit Baseline(const Case& c)
+      : case_(c), program_(schedule::build_valid(request_of(c))),
         layout_(model::make_layout(c.shape, schedule::cut_of(program_))),
         arena_(schedule::memory(program_, layout_)[0]),
         exec_(engine::lane_space(schedule::Lane::compute)),
@@ -47,7 +45,7 @@ public:
         saved_(static_cast<std::size_t>(program_.shards)) {
     for (const schedule::Action& a : program_.ranks[0].actions)
       if (a.kind == schedule::Kind::forward && a.micro_batch == 0)
-        saved_[static_cast<std::size_t>(a.shard)] = arena_.slot(a.slots[1]);
+        saved_[static_cast<std::size_t>(a.shard)] = arena_.slot(a[schedule::Operand::saved]);
     for (int m = 0; m < c.micro_batches; ++m) batches_.emplace_back(c.shape);
     engine::initialise(program_, 0, layout_, arena_, c.seed);
   }
@@ -55,7 +53,7 @@ public:
   /// Readies the tokens of the next step, outside of its time.
   void prepare() {
     for (int m = 0; m < case_.micro_batches; ++m)
-      batches_[static_cast<std::size_t>(m)].fill(tokens_, steps_, deck::first_sequence(case_, m));
+      batches_[static_cast<std::size_t>(m)].fill(tokens_, steps_, first_sequence(case_, m));
     Kokkos::deep_copy(Loss(arena_.loss()), 0.0);
   }
   /// Returns when it is complete.
@@ -64,10 +62,13 @@ public:
     for (const model::MicroBatch& batch : batches_) micro_batch(batch, &batch != batches_.data());
     const model::AdamW adamw = engine::adamw_of(case_);
     for (int s = 0; s < program_.shards; ++s)
-      model_.update(s, slot(SlotClass::owned, s), arena_.optimiser(s), slot(SlotClass::accumulator, s), adamw,
+      model_.update(s, {},
+                    {slot(SlotClass::owned, s), slot(SlotClass::accumulator, s), arena_.optimiser(s)}, adamw,
                     steps_);
-    model_.update_embeddings(0, slot(SlotClass::embeddings), arena_.optimiser(program_.shards),
-                             slot(SlotClass::embeddings_accumulator), adamw, steps_);
+    model_.update_embeddings(0,
+                             {slot(SlotClass::embeddings), slot(SlotClass::embeddings_accumulator),
+                              arena_.optimiser(program_.shards)},
+                             adamw, steps_);
     exec_.fence("minitaw::bench::Baseline");
   }
   [[nodiscard]] const engine::Arena& arena() const { return arena_; }
@@ -77,18 +78,25 @@ private:
     return arena_.slot({cls, static_cast<std::int16_t>(index)});
   }
   void micro_batch(const model::MicroBatch& batch, bool accumulate) {
-    model_.embed(hidden_state_, slot(SlotClass::embeddings), batch);
-    for (int s = 0; s < program_.shards; ++s)
-      model_.forward(s, hidden_state_, saved_[static_cast<std::size_t>(s)], slot(SlotClass::owned, s));
-    model_.loss(hidden_state_, slot(SlotClass::embeddings_accumulator), accumulate, arena_.loss(), slot(SlotClass::embeddings),
-                batch);
-    for (int s = program_.shards - 1; s >= 0; --s)
-      model_.backward(s, hidden_state_, slot(SlotClass::accumulator, s), model::Dtype::fp32, accumulate,
-                      saved_[static_cast<std::size_t>(s)], slot(SlotClass::owned, s));
-    model_.embed_backward(slot(SlotClass::embeddings_accumulator), accumulate, hidden_state_, batch);
+    const model::Operands embeddings{.weights = slot(SlotClass::embeddings),
+                                     .hidden = hidden_state_,
+                                     .gradient = slot(SlotClass::embeddings_accumulator),
+                                     .accumulate = accumulate};
+    const auto of_shard = [&](int s) {
+      return model::Operands{.weights = slot(SlotClass::owned, s),
+                             .saved = saved_[static_cast<std::size_t>(s)],
+                             .hidden = hidden_state_,
+                             .gradient = slot(SlotClass::accumulator, s),
+                             .accumulate = accumulate};
+    };
+    model_.embed(embeddings, batch);
+    for (int s = 0; s < program_.shards; ++s) model_.forward(s, of_shard(s));
+    model_.loss(embeddings, arena_.loss(), batch);
+    for (int s = program_.shards - 1; s >= 0; --s) model_.backward(s, of_shard(s));
+    model_.embed_backward(embeddings, batch);
   }
 
-  deck::Case case_;
+  Case case_;
   schedule::Program program_;  ///< for the sizes of the memory only
   model::Layout layout_;
   engine::Arena arena_;
@@ -110,19 +118,19 @@ double seconds(Steps& steps) {
 
 /// Executes warm-up and `pairs` pairs of steps, in each pair the one after the other, who is first changing from
 /// pair to pair; a row of the table. Throws if a loss is not equal to the bit.
-std::string row_of(const deck::Case& c, int pairs) {
-  engine::Trainer trainer(c, 0);
-  trainer.connect();
+std::string row_of(const Case& c, int pairs) {
+  engine::Runtime runtime(c, 0);
+  runtime.connect();
   Baseline baseline(c);
   std::vector<double> engine_s, baseline_s, overheads;  // overheads: shares of the baseline's time
   for (int p = -c.warmup; p < pairs; ++p) {
-    trainer.prepare();
+    runtime.prepare();
     baseline.prepare();
     double ours = 0;
-    if (p % 2 == 0) ours = seconds(trainer);
+    if (p % 2 == 0) ours = seconds(runtime);
     const double plain = seconds(baseline);
-    if (p % 2 != 0) ours = seconds(trainer);
-    if (const double loss = loss_in(trainer.arena()), other = loss_in(baseline.arena()); loss != other)
+    if (p % 2 != 0) ours = seconds(runtime);
+    if (const double loss = loss_in(runtime.arena()), other = loss_in(baseline.arena()); loss != other)
       throw std::runtime_error(
           fmt::format("step {}: the engine's loss is {}, its baseline's {}; they must be equal to the bit",
                       p + c.warmup + 1, loss, other));
@@ -132,7 +140,7 @@ std::string row_of(const deck::Case& c, int pairs) {
     overheads.push_back(ours / plain - 1);
   }
   std::ranges::sort(overheads);
-  const std::size_t actions = trainer.program().ranks[0].actions.size();
+  const std::size_t actions = runtime.program().ranks[0].actions.size();
   const double plain = median(baseline_s), share = quantile(overheads, 0.5);
   return fmt::format("| {} | {} | {} | {} | {} | {} | {:.3f} | {:.3f} | {:+.2f} % | {:+.2f} to {:+.2f} % | "
                      "{:+.2f} % | {:.2f} |\n",
@@ -158,8 +166,8 @@ void run(int argc, char** argv) {
   std::string text =
       "| L | H | S | M | actions | pairs | engine, ms | baseline, ms | overhead | half of the pairs | of the best | us per action |\n"
       "|---|---|---|---|---|---|---|---|---|---|---|---|\n";
-  for (const deck::Case& c : deck::read_deck(deck, overrides, {1, {1}, false}).cases)
-    text += row_of(engine::serial_case(c), pairs);
+  for (const Case& c : deck::read_deck(deck, overrides, {1, {1}, false}).cases)
+    text += row_of(harness::serial_case(c), pairs);
   fmt::print("{}", text);
 }
 

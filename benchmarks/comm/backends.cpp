@@ -12,7 +12,7 @@ using comm::mpi::check;
 
 class Ours final : public Backend {
 public:
-  Ours(const std::string& transport, const Scopes& scopes, const comm::mpi::WaitPolicy& waiting)
+  Ours(const std::string& transport, const Scopes& scopes, const comm::WaitPolicy& waiting)
       : waiting_(waiting), staging_("minitaw::comm benchmark", 2 * schedule::chunk_bytes * (schedule::lanes - 1)),
         made_(engine::make_transport(
             transport, {MPI_COMM_WORLD, scopes.program, {staging_.data(), staging_.size()}, waiting})) {}
@@ -28,17 +28,17 @@ public:
       // Both ways at once, as a rank's lanes are driven.
       const auto arrives = transport.start(in, message(false, member.previous(), buffers.landing)),
                  leaves = transport.start(out, message(true, member.next(), buffers.data));
-      comm::mpi::finish({&arrives, &leaves}, waiting_);
+      comm::finish({&arrives, &leaves}, waiting_);
     } else if (operation != Operation::send) {
       const auto started = transport.start(in, kind_of(operation),
                                            {member.communicator, member.ranks.front(), payload_of(operation),
                                             size.dtype, buffers.data.data(), size.elements});
-      comm::mpi::finish({&started}, waiting_);
+      comm::finish({&started}, waiting_);
     } else if (member.sends() || member.receives()) {
       const auto started =
           member.sends() ? transport.start(out, message(true, member.next(), buffers.data))
                          : transport.start(in, message(false, member.previous(), buffers.data));
-      comm::mpi::finish({&started}, waiting_);
+      comm::finish({&started}, waiting_);
     }
     if (!transport.on_stream()) return;
     for (const schedule::Lane lane : {out, in}) engine::lane_space(lane).fence("minitaw::comm benchmark");
@@ -46,7 +46,7 @@ public:
   [[nodiscard]] std::string name() const override { return made_->name(); }
 
 private:
-  comm::mpi::WaitPolicy waiting_;
+  comm::WaitPolicy waiting_;
   Buffers::Memory staging_;  ///< outlives the transport
   std::unique_ptr<comm::Transport> made_;
 };
@@ -131,7 +131,7 @@ private:
 }  // namespace
 
 std::unique_ptr<Backend> make_ours(const std::string& transport, const Scopes& scopes,
-                                   const comm::mpi::WaitPolicy& waiting) {
+                                   const comm::WaitPolicy& waiting) {
   return std::make_unique<Ours>(transport, scopes, waiting);
 }
 

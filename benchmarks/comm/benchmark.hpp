@@ -129,7 +129,7 @@ public:
 
 /// miniTaw's transport, as a run chooses it and waits in it. Collective over MPI_COMM_WORLD, as the others are.
 [[nodiscard]] std::unique_ptr<Backend> make_ours(const std::string& transport, const Scopes& scopes,
-                                                 const comm::mpi::WaitPolicy& waiting);
+                                                 const comm::WaitPolicy& waiting);
 /// NCCL's own calls, on the lanes' streams; only in builds with MINITAW_HAVE_NCCL.
 [[nodiscard]] std::unique_ptr<Backend> make_raw_nccl(const Scopes& scopes);
 /// What lies under `ours`: NCCL's own calls, or MPI's blocking ones; nothing where MPI cannot reach the buffers.

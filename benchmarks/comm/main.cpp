@@ -11,14 +11,13 @@
 #include "cli/cli11.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "deck/deck.hpp"
-#include "engine/trainer.hpp"
-#include "record/result.hpp"
+#include "engine/runtime.hpp"
+#include "case/result.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::bench {
 namespace {
 
-using record::median;
 
 /// The text to print instead of measuring anything (--help), or empty. Throws InputError.
 std::string read_options(int argc, char** argv, CommOptions& options) {
@@ -59,8 +58,8 @@ std::string read_options(int argc, char** argv, CommOptions& options) {
   return help;
 }
 
-Size size_of(const deck::Case& c, const topology::Groups& groups) {
-  const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(schedule::build_valid(deck::request_of(c))));
+Size size_of(const Case& c, const topology::Groups& groups) {
+  const model::Layout layout = model::make_layout(c.shape, schedule::cut_of(schedule::build_valid(request_of(c))));
   const model::Shard& shard = *std::ranges::max_element(layout.shards, {}, &model::Shard::elements);
   return {
       fmt::format("shard of {} block{}, H = {}", shard.layers, shard.layers == 1 ? "" : "s", c.shape.hidden),
@@ -70,7 +69,7 @@ Size size_of(const deck::Case& c, const topology::Groups& groups) {
 std::vector<Size> of_deck(const CommOptions& options, int ranks) {
   std::vector<Size> sizes;
   const deck::Deck deck = deck::read_deck(options.deck, options.overrides, {ranks, {ranks}, false});
-  for (const deck::Case& c : deck.cases) {
+  for (const Case& c : deck.cases) {
     if (c.ranks != ranks) continue;
     const Size size = size_of(c, options.groups.value_or(c.groups));
     if (std::ranges::find(sizes, size) == sizes.end()) sizes.push_back(size);
@@ -179,17 +178,17 @@ void write(const std::string& path, const std::string& text) {
 /// As a run waits: the compute threads of a rank and the one that communicates want a core each. While the
 /// calls of this benchmark wait nothing computes, so with a core for each compute thread they give way for
 /// some milliseconds, as long as the longest messages take inside a node, before they sleep.
-comm::mpi::WaitPolicy waiting(const CommOptions& options) {
-  const topology::Job place = topology::detect(MPI_COMM_WORLD);
+comm::WaitPolicy waiting(const CommOptions& options) {
+  const topology::Placement place = topology::detect(MPI_COMM_WORLD);
   const int ranks = place.nodes.size(place.node);
   const int threads = ranks * (options.threads + 1);
-  comm::mpi::WaitPolicy policy = comm::mpi::wait_policy(options.spin ? threads : place.node_cores, threads);
+  comm::WaitPolicy policy = comm::wait_policy(options.spin ? threads : place.node_cores, threads);
   if (place.node_cores >= ranks * options.threads) policy.eager = std::chrono::milliseconds(20);
   return policy;
 }
 
 std::vector<Measured> measure_all(const CommOptions& options, int ranks) {
-  const comm::mpi::WaitPolicy policy = waiting(options);
+  const comm::WaitPolicy policy = waiting(options);
   std::vector<Measured> results;
   for (const Size& size : sizes_of(options, ranks)) {
     const Scopes scopes = scopes_of(size.groups);

@@ -6,7 +6,7 @@
 
 #include "benchmark.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "engine/case_runner.hpp"
+#include "harness/case_runner.hpp"
 
 namespace minitaw::bench {
 namespace {
@@ -20,7 +20,7 @@ using ConstHost = Kokkos::View<const std::byte*, Kokkos::HostSpace, Kokkos::Memo
 class Start {
 public:
   Start() {
-    const topology::Job place = topology::detect(MPI_COMM_WORLD);
+    const topology::Placement place = topology::detect(MPI_COMM_WORLD);
     crowded_ = place.nodes.count() == 1 && place.nodes.ranks() > place.node_cores;
   }
 
@@ -28,7 +28,7 @@ public:
   /// the scheduler would be what is measured. There all sleep until a moment on the clock of the node.
   void together() const {
     if (!crowded_) return check(MPI_Barrier(MPI_COMM_WORLD), "MPI_Barrier");
-    engine::wait_for_all(MPI_COMM_WORLD);
+    harness::wait_for_all(MPI_COMM_WORLD);
     const Clock::duration soon = std::chrono::milliseconds(20);
     std::int64_t moment = (Clock::now() + soon).time_since_epoch().count();
     check(MPI_Bcast(&moment, 1, MPI_INT64_T, 0, MPI_COMM_WORLD), "MPI_Bcast");

@@ -12,13 +12,14 @@ constexpr auto on_compute_lane = "communication was given to the compute lane";
 
 Transport::Started Transport::start(schedule::Lane lane, const Message& message) {
   if (lane == schedule::Lane::compute) throw LogicError(on_compute_lane);
-  return message.bytes == 0 ? nullptr : begin(lane, message);
+  return message.bytes == 0 ? nullptr : start_transfer(lane, message);
 }
 
 Transport::Started Transport::start(schedule::Lane lane, schedule::Kind kind, const Collective& collective) {
   if (lane == schedule::Lane::compute) throw LogicError(on_compute_lane);
   const Membership self = membership(kind, collective);
-  return self.size() == 1 || collective.elements == 0 ? nullptr : begin(lane, kind, self, collective);
+  return self.size() == 1 || collective.elements == 0 ? nullptr
+                                                      : start_transfer(lane, kind, self, collective);
 }
 
 Membership Transport::membership(schedule::Kind kind, const Collective& collective) const {
@@ -36,12 +37,12 @@ Membership Transport::membership(schedule::Kind kind, const Collective& collecti
   return {&communicator.ranks, index_of(rank_), is_rooted(kind) ? index_of(collective.root) : 0};
 }
 
-Transport::Started SoloTransport::begin(schedule::Lane, const Message& message) {
+Transport::Started SoloTransport::start_transfer(schedule::Lane, const Message& message) {
   throw LogicError(fmt::format("a job of one rank was asked for a message with rank {}", message.peer));
 }
 
-Transport::Started SoloTransport::begin(schedule::Lane, schedule::Kind kind, const Membership&,
-                                        const Collective&) {
+Transport::Started SoloTransport::start_transfer(schedule::Lane, schedule::Kind kind, const Membership&,
+                                                 const Collective&) {
   throw LogicError(fmt::format("a job of one rank was asked for {} among several", name_of(kind)));
 }
 

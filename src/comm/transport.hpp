@@ -92,7 +92,7 @@ private:
 /// Matching: messages from one rank to another match in order per payload, whatever their lanes, so that what
 /// leaves on one lane may arrive on another. Messages of one payload to the same rank therefore must not be
 /// under way on two lanes at once. Collectives match in order per communicator and lane. If on_stream(),
-/// operands of one rank for another match in order whatever their payload, and so do gradients.
+/// inputs of one rank for another match in order whatever their payload, and so do gradients.
 ///
 /// Slices are those of base/range.hpp: equal if the members divide the elements, else the last ones are
 /// shorter. On a communicator of one member every collective does nothing.
@@ -142,10 +142,10 @@ public:
 
 protected:
   /// A message of some bytes.
-  [[nodiscard]] virtual Started begin(schedule::Lane lane, const Message& message) = 0;
+  [[nodiscard]] virtual Started start_transfer(schedule::Lane lane, const Message& message) = 0;
   /// A collective of some elements among two members or more.
-  [[nodiscard]] virtual Started begin(schedule::Lane lane, schedule::Kind kind, const Membership& self,
-                                      const Collective& collective) = 0;
+  [[nodiscard]] virtual Started start_transfer(schedule::Lane lane, schedule::Kind kind,
+                                               const Membership& self, const Collective& collective) = 0;
 
   SentBytes sent_;
 
@@ -166,9 +166,9 @@ public:
   void cancel() override {}
 
 private:
-  [[nodiscard]] Started begin(schedule::Lane lane, const Message& message) override;
-  [[nodiscard]] Started begin(schedule::Lane lane, schedule::Kind kind, const Membership& self,
-                              const Collective& collective) override;
+  [[nodiscard]] Started start_transfer(schedule::Lane lane, const Message& message) override;
+  [[nodiscard]] Started start_transfer(schedule::Lane lane, schedule::Kind kind, const Membership& self,
+                                       const Collective& collective) override;
 };
 
 /// target[i] += other[i] for `elements` values. bf16 adds in float and rounds to nearest even. Buffers must

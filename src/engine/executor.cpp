@@ -20,8 +20,8 @@ void sleep_exactly() {
 
 }  // namespace
 
-Lane::Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& progress,
-           const Queues& queues, Start start, int messages, comm::mpi::LowLatency* low_latency)
+LaneExecutor::LaneExecutor(const schedule::RankProgram& program, schedule::Lane lane, LaneProgress& progress,
+                           const Queues& queues, Start start, int messages, comm::LowLatency* low_latency)
     : lane_(lane), progress_(progress), queues_(queues), start_(std::move(start)),
       messages_(static_cast<std::size_t>(messages)), low_latency_(low_latency) {
   for (const int i : schedule::actions_of(program, lane)) {
@@ -31,7 +31,7 @@ Lane::Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& 
   }
 }
 
-void Lane::begin_step() {
+void LaneExecutor::begin_step() {
   next_ = 0;
   opened_ = false;
   under_way_.clear();
@@ -39,14 +39,14 @@ void Lane::begin_step() {
   queue().begin_step();
 }
 
-bool Lane::ready() const {
-  const Counts& waits = actions_[next_].waits;
+bool LaneExecutor::ready() const {
+  const schedule::LaneCounts& waits = actions_[next_].waits;
   for (int l = 0; l < schedule::lanes; ++l)
     if (progress_.count(static_cast<schedule::Lane>(l)) < waits[l]) return false;
   return true;
 }
 
-void Lane::execute_next() {
+void LaneExecutor::execute_next() {
   const int number = static_cast<int>(next_);
   const Entry& next = actions_[next_];
   queue().open(number);
@@ -54,12 +54,12 @@ void Lane::execute_next() {
     if (next.waits[l] > waited_[l]) wait_for(l, next.waits[l]);
   queue().run(number, [this, &next] {
     const comm::Transport::Started transfer = start_(*next.action);
-    comm::mpi::finish({&transfer});  // the queue may not return before its work is over
+    comm::finish({&transfer});  // the queue may not return before its work is over
   });
   progress_.submitted(lane_, static_cast<int>(++next_));
 }
 
-bool Lane::advance() {
+bool LaneExecutor::advance() {
   bool moved = false;
   for (const UnderWay& u : under_way_) moved = (!u.done() && u.transfer->advance()) || moved;
   while (finish_first()) moved = true;
@@ -67,7 +67,7 @@ bool Lane::advance() {
   return moved;
 }
 
-bool Lane::finish_first() {
+bool LaneExecutor::finish_first() {
   if (under_way_.empty() || !under_way_.front().done()) return false;
   const int number = under_way_.front().number;
   under_way_.pop_front();
@@ -76,7 +76,7 @@ bool Lane::finish_first() {
   return true;
 }
 
-bool Lane::start_next() {
+bool LaneExecutor::start_next() {
   if (next_ == actions_.size() || !may_join()) return false;
   const int number = static_cast<int>(next_);
   if (!std::exchange(opened_, true)) queue().open(number);
@@ -90,20 +90,15 @@ bool Lane::start_next() {
   return true;
 }
 
-/// Messages of one direction may be under way together, but not two into one slot: what nobody reads (WeiPipe
-/// has such weights) may arrive behind what overwrites it. All else waits for what is in front of it.
-bool Lane::may_join() const {
-  const schedule::Action& next = *actions_[next_].action;
-  return under_way_.empty() || (is_point_to_point(next.kind) && under_way_.size() < messages_ &&
-                                std::ranges::all_of(under_way_, [&](const UnderWay& u) {
-                                  const auto& before = *actions_[u.number].action;
-                                  return before.kind == next.kind && (next.kind == schedule::Kind::send ||
-                                                                      before.slots[0] != next.slots[0]);
-                                }));
+bool LaneExecutor::may_join() const {
+  return under_way_.empty() ||
+         (under_way_.size() < messages_ && std::ranges::all_of(under_way_, [&](const UnderWay& u) {
+            return may_overlap(*actions_[u.number].action, *actions_[next_].action);
+          }));
 }
 
-bool Lane::waits_complete() {
-  const Counts& waits = actions_[next_].waits;
+bool LaneExecutor::waits_complete() {
+  const schedule::LaneCounts& waits = actions_[next_].waits;
   for (int l = 0; l < schedule::lanes; ++l) {
     if (waits[l] <= waited_[l]) continue;
     if (!queues_[l]->is_complete(waits[l] - 1)) return false;
@@ -112,7 +107,7 @@ bool Lane::waits_complete() {
   return true;
 }
 
-void Lane::wait_for(int lane, int count) {
+void LaneExecutor::wait_for(int lane, int count) {
   const auto other = static_cast<schedule::Lane>(lane);
   const bool idle = low_latency_ != nullptr && progress_.count(other) < count;
   if (idle) low_latency_->set(true);
@@ -122,17 +117,17 @@ void Lane::wait_for(int lane, int count) {
   waited_[lane] = count;
 }
 
-const schedule::Action* Lane::pending() const {
+const schedule::Action* LaneExecutor::pending() const {
   const auto at = static_cast<std::size_t>(queue().completed());
   return at < actions_.size() ? actions_[at].action : nullptr;
 }
 
-bool Lane::is_moving() const {
+bool LaneExecutor::is_moving() const {
   const schedule::Action* const action = pending();
   return action != nullptr && started() && is_communication(action->kind);
 }
 
-std::string Lane::describe(const schedule::Program& program) const {
+std::string LaneExecutor::describe(const schedule::Program& program) const {
   const schedule::Action* const action = pending();
   if (action == nullptr) return fmt::format("{} done", schedule::name_of(lane_));
   const bool begun = started();
@@ -144,7 +139,7 @@ std::string Lane::describe(const schedule::Program& program) const {
   return text;
 }
 
-void Lane::read(std::vector<Span>& spans) const {
+void LaneExecutor::read(std::vector<Span>& spans) const {
   for (std::size_t i = 0; i < actions_.size(); ++i)
     spans[actions_[i].index] = queue().span(static_cast<int>(i));
 }
@@ -168,14 +163,14 @@ Queues Executor::make_queues(const MakeQueues& make) {
   return make(wanted);
 }
 
-std::vector<std::unique_ptr<Lane>> Executor::make_lanes(const Start& start) {
-  std::vector<std::unique_ptr<Lane>> lanes;
-  lanes.push_back(
-      std::make_unique<Lane>(program_, schedule::Lane::compute, progress_, queues_, start, 1, &low_latency_));
+std::vector<std::unique_ptr<LaneExecutor>> Executor::make_lanes(const Start& start) {
+  std::vector<std::unique_ptr<LaneExecutor>> lanes;
+  lanes.push_back(std::make_unique<LaneExecutor>(program_, schedule::Lane::compute, progress_, queues_, start,
+                                                 1, &low_latency_));
   for (int l = 1; l < schedule::lanes; ++l) {
     const auto lane = static_cast<schedule::Lane>(l);
-    lanes.push_back(
-        std::make_unique<Lane>(program_, lane, progress_, queues_, start, transport_.messages_at_once()));
+    lanes.push_back(std::make_unique<LaneExecutor>(program_, lane, progress_, queues_, start,
+                                                   transport_.messages_at_once()));
     if (lanes.back()->empty()) lanes.pop_back();
     else if (!lanes.back()->asynchronous()) driven_.push_back(lanes.back().get());
   }
@@ -207,7 +202,7 @@ double Executor::step() {
 
 void Executor::submit_in_order() {
   for (;;) {
-    Lane* next = nullptr;
+    LaneExecutor* next = nullptr;
     bool done = true;
     for (const auto& lane : lanes_) {
       if (lane->done()) continue;
@@ -225,7 +220,7 @@ void Executor::execute_on_threads() {
   low_latency_.set(false);
   ordered_.fetch_add(1);
   ordered_.notify_one();
-  for (Lane& compute = *lanes_.front(); !compute.done(); low_latency_.wake()) compute.execute_next();
+  for (LaneExecutor& compute = *lanes_.front(); !compute.done(); low_latency_.wake()) compute.execute_next();
   low_latency_.set(true);
   wait_for_communication();
 }
@@ -260,12 +255,12 @@ void Executor::communicate(const std::stop_token& end) {
 }
 
 void Executor::drive_lanes() {
-  comm::mpi::Backoff backoff(options_.waiting, &low_latency_);
-  while (!std::ranges::all_of(driven_, &Lane::done)) {
+  comm::Backoff backoff(options_.waiting, &low_latency_);
+  while (!std::ranges::all_of(driven_, &LaneExecutor::done)) {
     bool moved = false;
-    for (Lane* lane : driven_) moved = lane->advance() || moved;
+    for (LaneExecutor* lane : driven_) moved = lane->advance() || moved;
     progress_.check();
-    if (moved) backoff = comm::mpi::Backoff(options_.waiting, &low_latency_);
+    if (moved) backoff = comm::Backoff(options_.waiting, &low_latency_);
     else backoff.once();
   }
 }

@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "comm/mpi/wait.hpp"
 #include "comm/transport.hpp"
+#include "comm/wait.hpp"
 #include "engine/queue.hpp"
 #include "engine/watchdog.hpp"
 #include "schedule/program.hpp"
@@ -32,7 +32,7 @@ struct Stalled : std::runtime_error {
 /// How far each lane of a rank has come in the current step: actions handed to its queue. Lanes are in order,
 /// so a count is all that a wait needs; where the queue is a thread, what was handed over is also complete.
 /// Waiting sleeps in the kernel: on a crowded node it takes no time from the lane that computes.
-class Progress {
+class LaneProgress {
 public:
   void begin_step() {
     for (auto& lane : done_) lane.store(0, std::memory_order_relaxed);
@@ -92,16 +92,16 @@ private:
   std::exception_ptr reason_;
 };
 
-/// Does the work of an action, enqueues it, or returns the transfer that is under way (Trainer::start()).
+/// Does the work of an action, enqueues it, or returns the transfer that is under way (Runtime::start()).
 using Start = std::function<comm::Transport::Started(const schedule::Action&)>;
 
 /// Executes one lane of a rank's program: action after action on the lane's queue, each after its waits.
-class Lane {
+class LaneExecutor {
 public:
   /// `queues` of all lanes outlive this. advance() may have `messages` of one direction under way.
   /// `low_latency` is on while execute_next() waits for another lane.
-  Lane(const schedule::RankProgram& program, schedule::Lane lane, Progress& progress, const Queues& queues,
-       Start start, int messages = 1, comm::mpi::LowLatency* low_latency = nullptr);
+  LaneExecutor(const schedule::RankProgram& program, schedule::Lane lane, LaneProgress& progress,
+               const Queues& queues, Start start, int messages = 1, comm::LowLatency* low_latency = nullptr);
 
   /// Before the first action of a step, on every lane.
   void begin_step();
@@ -138,11 +138,10 @@ public:
   void read(std::vector<Span>& spans) const;
 
 private:
-  using Counts = std::array<int, schedule::lanes>;
   struct Entry {
     int index;
     const schedule::Action* action;
-    Counts waits;  ///< actions of each other lane
+    schedule::LaneCounts waits;  ///< actions of each other lane
   };
   struct UnderWay {
     int number;
@@ -157,21 +156,22 @@ private:
   void wait_for(int lane, int count);
   /// Whether all that the next action waits for is complete.
   [[nodiscard]] bool waits_complete();
+  /// Returns whether the next action may begin while earlier ones of the lane are under way.
   [[nodiscard]] bool may_join() const;
   bool start_next();
   bool finish_first();
 
   schedule::Lane lane_;
-  Progress& progress_;
+  LaneProgress& progress_;
   const Queues& queues_;
   Start start_;
   std::size_t messages_;
-  comm::mpi::LowLatency* low_latency_;
+  comm::LowLatency* low_latency_;
   std::vector<Entry> actions_;
   std::size_t next_ = 0;            ///< to be submitted or started
   std::deque<UnderWay> under_way_;  ///< of advance(), in order
   bool opened_ = false;             ///< advance() has come to the next action
-  Counts waited_{};                 ///< actions of each lane known to be over (execute_next(): awaited)
+  schedule::LaneCounts waited_{};   ///< actions of each lane known to be over (execute_next(): awaited)
 };
 
 /// Makes the queues of a rank; tests bring their own.
@@ -180,14 +180,11 @@ using MakeQueues = std::function<Queues(const QueueOptions&)>;
 /// How a rank executes steps.
 struct StepOptions {
   /// A step in which no lane moves for this long is reported and given up.
-  Watchdog::Seconds stall_limit{600};
+  Watchdog::Seconds stall_limit = default_stall_limit;
   /// Told from another thread. One line per lane: what it is at, and what it waits for.
   std::function<void(const std::string& report)> on_stall = [](const std::string&) {};
-  comm::mpi::WaitPolicy waiting{};  ///< of the communication thread
-  // What tests change.
+  comm::WaitPolicy waiting{};  ///< of the communication thread
   MakeQueues make_queues = engine::make_queues;
-  /// Of Trainer: changes the validated program before it is executed; defects are planted here.
-  std::function<void(schedule::Program&)> inject_fault = [](schedule::Program&) {};
 };
 
 /// Executes a rank's program step after step. Where all queues are asynchronous, the calling thread submits
@@ -211,7 +208,7 @@ public:
 
 private:
   [[nodiscard]] Queues make_queues(const MakeQueues& make);
-  [[nodiscard]] std::vector<std::unique_ptr<Lane>> make_lanes(const Start& start);
+  [[nodiscard]] std::vector<std::unique_ptr<LaneExecutor>> make_lanes(const Start& start);
   void submit_in_order();
   void execute_on_threads();
   void communicate(const std::stop_token& end);
@@ -225,16 +222,17 @@ private:
   const schedule::RankProgram& program_;
   comm::Transport& transport_;
   StepOptions options_;
-  Progress progress_;
+  LaneProgress progress_;
   StepClock clock_;
   Queues queues_;
   bool asynchronous_;  ///< all of them
   std::vector<Span> spans_;
-  std::vector<Lane*> driven_;  ///< by the communication thread: none where a device has them all
-  std::vector<std::unique_ptr<Lane>> lanes_;  ///< those with actions, and that of compute, the first one
+  std::vector<LaneExecutor*> driven_;  ///< by the communication thread: none where a device has them all
+  std::vector<std::unique_ptr<LaneExecutor>>
+      lanes_;  ///< those with actions, and that of compute, the first one
   /// Whether the rank can do nothing but wait for what is moved, so that its cores are free for waits that
   /// answer at once.
-  comm::mpi::LowLatency low_latency_;
+  comm::LowLatency low_latency_;
   std::atomic<int> ordered_ = 0;  ///< steps that the communication thread shall execute; -1 ends it
   std::atomic<int> executed_ = 0;
   std::jthread communication_;

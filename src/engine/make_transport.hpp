@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/mpi/wait.hpp"
 #include "comm/transport.hpp"
+#include "comm/wait.hpp"
 #include "model/model.hpp"
 #include "schedule/program.hpp"
 
@@ -18,8 +18,8 @@ namespace minitaw::engine {
 struct TransportRequest {
   MPI_Comm comm;  ///< the ranks of the case
   const schedule::Program& program;
-  model::Buffer staging;            ///< of the arena
-  comm::mpi::WaitPolicy waiting{};  ///< of NCCL
+  model::Buffer staging;       ///< of the arena
+  comm::WaitPolicy waiting{};  ///< of NCCL
   bool shared_devices = false;
 };
 

@@ -50,16 +50,16 @@ public:
                         lacking_.empty() ? "" : " without ", fmt::join(lacking_, " and "), passed.count());
   }
 
-  record::DeviceSample read() override {
+  DeviceSample read() override {
     const nvml::Functions& call = library_.call();
-    record::DeviceSample sample{};
+    DeviceSample sample{};
     sample.clock_mhz = ask<unsigned>("clock", 1, call.clock, nvml::clock_sm);
     sample.memory_clock_mhz = ask<unsigned>("memory clock", 1, call.clock, nvml::clock_memory);
     sample.temperature_c = ask<unsigned>("temperature", 1, call.temperature, nvml::sensor_die);
     sample.power_w = ask<unsigned>("power", 1e-3, call.power);
     unsigned long long reasons = 0;
     const bool told = answered("throttle reasons", call.throttle_reasons, &reasons);
-    sample.throttle = told ? std::uint64_t{reasons} : record::throttle_unknown;
+    sample.throttle = told ? std::uint64_t{reasons} : throttle_unknown;
     return sample;
   }
   double energy() override { return ask<unsigned long long>("energy", 1e-3, library_.call().energy); }

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "record/result.hpp"
+#include "case/result.hpp"
 #include "topology/nvml.hpp"
 
 /// What devices say of themselves while they work: clocks, temperature, power, energy. A folder of its own,
@@ -27,9 +27,7 @@ public:
   /// Why nothing can be read; empty: it can.
   [[nodiscard]] const std::string& fault() const { return fault_; }
   /// The device now; NaN for what it does not tell.
-  [[nodiscard]] virtual record::DeviceSample read() {
-    return {none, none, none, none, record::throttle_unknown};
-  }
+  [[nodiscard]] virtual DeviceSample read() { return {none, none, none, none, throttle_unknown}; }
   /// J since a moment in the past that does not change; NaN where it is not counted.
   [[nodiscard]] virtual double energy() { return none; }
 

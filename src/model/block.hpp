@@ -55,7 +55,7 @@ struct BlockTensors {
 /// apart if what is saved and deferred stays.
 template <class E>
 class Block {
-  using enum Part;
+  using enum Intermediate;
 
 public:
   /// A buffer and where a block's parts are in it.
@@ -173,13 +173,13 @@ private:
   }
 
   template <class T>
-  [[nodiscard]] T* place(Part part) const {
+  [[nodiscard]] T* place(Intermediate part) const {
     for (const auto& [regions, buffer] : sources_)
       if (regions[part].bytes > 0)
         return vector_at<T>(buffer, regions[part], regions[part].bytes / sizeof(T)).data();
     return nullptr;
   }
-  [[nodiscard]] Matrix<E> at(Part part) const {
+  [[nodiscard]] Matrix<E> at(Intermediate part) const {
     const auto [rows, cols] = extents_of(part, shape_, ffn_);
     return Matrix<E>(place<E>(part), rows, cols);
   }
@@ -188,11 +188,11 @@ private:
     const auto& [regions, buffer] = sources_.back();
     return matrix_at<E>(buffer, regions[normed], shape_.tokens(), shape_.hidden);
   }
-  [[nodiscard]] Vector<float> floats(Part part) const {
+  [[nodiscard]] Vector<float> floats(Intermediate part) const {
     const auto [rows, cols] = extents_of(part, shape_, ffn_);
     return Vector<float>(place<float>(part), rows * cols);
   }
-  [[nodiscard]] Matrix<float> partial(Part part) const {
+  [[nodiscard]] Matrix<float> partial(Intermediate part) const {
     static_assert(most_gain_chunks == kernels::most_rmsnorm_chunks);
     return Matrix<float>(place<float>(part), kernels::rmsnorm_chunks(shape_.tokens()), shape_.hidden);
   }

@@ -96,16 +96,19 @@ Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer works
 }
 
 template <class E>
-Block<E> Model::block(int shard, int index, Buffer saved, Buffer deferred, Buffer weights) const {
+Block<E> Model::block(int shard, int index, const Operands& o) const {
   static const BlockRegions unsplit{};
   const Shape& shape = layout_.shape;
   const Shard& run = layout_.shards[shard];
-  const BlockRegions& apart = deferred.data ? deferred_[shard].blocks[index] : unsplit;
-  const auto gain = [&](Part part) { return vector_at<const E>(deferred, apart[part], shape.hidden); };
+  const BlockRegions& apart = o.deferred.data ? deferred_[shard].blocks[index] : unsplit;
+  const auto gain = [&](Intermediate part) {
+    return vector_at<const E>(o.deferred, apart[part], shape.hidden);
+  };
   return Block<E>(exec_, shape, shape.ffn[run.first_layer + index],
-                  weights.data ? BlockTensors<const E>(weights, run, index)
-                               : BlockTensors<const E>(gain(Part::norm1), gain(Part::norm2)),
-                  {{{saved_[shard].blocks[index], saved}, {apart, deferred}, {plan_.block, workspace_}}},
+                  o.weights.data
+                      ? BlockTensors<const E>(o.weights, run, index)
+                      : BlockTensors<const E>(gain(Intermediate::norm1), gain(Intermediate::norm2)),
+                  {{{saved_[shard].blocks[index], o.saved}, {apart, o.deferred}, {plan_.block, workspace_}}},
                   matrix_at<const float>(workspace_, plan_.rope, shape.seq, shape.head_dim()), attention_);
 }
 
@@ -114,20 +117,20 @@ Matrix<E> Model::hidden(Buffer x) const {
   return matrix_at<E>(x, {}, layout_.shape.tokens(), layout_.shape.hidden);
 }
 
-void Model::forward(int shard, Buffer x, Buffer saved, Buffer weights) {
+void Model::forward(int shard, const Operands& o) {
   with_element(layout_.shape.dtype, [&]<class E>(E) {
-    for (int i = 0; i <= last_block(shard); ++i) block<E>(shard, i, saved, {}, weights).forward(hidden<E>(x));
+    for (int i = 0; i <= last_block(shard); ++i) block<E>(shard, i, o).forward(hidden<E>(o.hidden));
   });
 }
 
 template <class Use>
-void Model::for_gradients(int shard, Buffer gradient, Dtype type, bool accumulate, const Use& use) {
+void Model::for_gradients(int shard, const Operands& o, const Use& use) {
   const Shard& run = layout_.shards[shard];
   with_element(layout_.shape.dtype, [&]<class E>(E) {
-    with_element(type, [&]<class G>(G) {
+    with_element(o.gradient_type, [&]<class G>(G) {
       if constexpr (std::is_same_v<G, float> || std::is_same_v<G, E>) {
-        if (!accumulate) clear<G>(exec_, gradient, padding_[shard]);
-        for (int i = last_block(shard); i >= 0; --i) use(E{}, i, BlockTensors<G>(gradient, run, i));
+        if (!o.accumulate) clear<G>(exec_, o.gradient, padding_[shard]);
+        for (int i = last_block(shard); i >= 0; --i) use(E{}, i, BlockTensors<G>(o.gradient, run, i));
       } else {
         throw LogicError("a gradient in bf16 of a model in fp32");
       }
@@ -135,28 +138,26 @@ void Model::for_gradients(int shard, Buffer gradient, Dtype type, bool accumulat
   });
 }
 
-void Model::backward(int shard, Buffer x, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer saved,
-                     Buffer weights) {
-  for_gradients(shard, gradient, gradient_type, accumulate, [&]<class E>(E, int i, const auto& into) {
-    block<E>(shard, i, saved, {}, weights).backward(hidden<E>(x), into, accumulate);
+void Model::backward(int shard, const Operands& o) {
+  for_gradients(shard, o, [&]<class E>(E, int i, const auto& into) {
+    block<E>(shard, i, o).backward(hidden<E>(o.hidden), into, o.accumulate);
   });
 }
 
 /// Each block writes the gradient at its input where the block before it deferred the one at its output.
-void Model::backward_input(int shard, Buffer x, Buffer saved, Buffer deferred, Buffer weights) {
+void Model::backward_input(int shard, const Operands& o) {
   with_element(layout_.shape.dtype, [&]<class E>(E) {
-    const auto block_of = [&](int i) { return block<E>(shard, i, saved, deferred, weights); };
+    const auto block_of = [&](int i) { return block<E>(shard, i, o); };
     const int last = last_block(shard);
-    Kokkos::deep_copy(exec_, block_of(last).gradient_at_output(), hidden<E>(x));
+    Kokkos::deep_copy(exec_, block_of(last).gradient_at_output(), hidden<E>(o.hidden));
     for (int i = last; i >= 0; --i)
-      block_of(i).backward_input(i > 0 ? block_of(i - 1).gradient_at_output() : hidden<E>(x));
+      block_of(i).backward_input(i > 0 ? block_of(i - 1).gradient_at_output() : hidden<E>(o.hidden));
   });
 }
 
-void Model::backward_weight(int shard, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer saved,
-                            Buffer deferred) {
-  for_gradients(shard, gradient, gradient_type, accumulate, [&]<class E>(E, int i, const auto& into) {
-    block<E>(shard, i, saved, deferred, {}).backward_weight(into, accumulate);
+void Model::backward_weight(int shard, const Operands& o) {
+  for_gradients(shard, o, [&]<class E>(E, int i, const auto& into) {
+    block<E>(shard, i, o).backward_weight(into, o.accumulate);
   });
 }
 
@@ -180,65 +181,64 @@ Vector<std::int32_t> Model::upload(const Region& region, const MicroBatch& batch
   return target;
 }
 
-void Model::embed(Buffer x, Buffer embeddings, const MicroBatch& batch) {
+void Model::embed(const Operands& o, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
   const Vector<std::int32_t> tokens = upload(plan_.tokens, batch, batch.inputs());
   with_element(shape.dtype, [&]<class E>(E) {
-    kernels::embedding_forward(exec_, hidden<E>(x),
-                               matrix_of<const E>(embeddings, embeddings_tensor(Role::embedding)), tokens);
+    kernels::embedding_forward(exec_, hidden<E>(o.hidden),
+                               matrix_of<const E>(o.weights, embeddings_tensor(Role::embedding)), tokens);
   });
 }
 
 /// Written: zeros first, because the rows of tokens that the micro-batch lacks are part of the gradient.
-void Model::embed_backward(Buffer embeddings_gradient, bool accumulate, Buffer x, const MicroBatch& batch) {
+void Model::embed_backward(const Operands& o, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
   const Vector<std::int32_t> index = upload(plan_.index, batch, batch.index());
   const auto part = [&](MicroBatch::Tokens tokens) {
     return kernels::TokensIn(index.data() + (tokens.data() - batch.index().data()), tokens.size());
   };
-  const auto gradient = matrix_of<float>(embeddings_gradient, embeddings_tensor(Role::embedding));
-  if (!accumulate) {
-    clear<float>(exec_, embeddings_gradient, embeddings_padding_);
+  const auto gradient = matrix_of<float>(o.gradient, embeddings_tensor(Role::embedding));
+  if (!o.accumulate) {
+    clear<float>(exec_, o.gradient, embeddings_padding_);
     Kokkos::deep_copy(exec_, gradient, 0.0F);
   }
   with_element(shape.dtype, [&]<class E>(E) {
-    kernels::embedding_backward<E>(exec_, gradient, hidden<E>(x), part(batch.inputs()), part(batch.order()),
-                                   part(batch.segments()));
+    kernels::embedding_backward<E>(exec_, gradient, hidden<E>(o.hidden), part(batch.inputs()),
+                                   part(batch.order()), part(batch.segments()));
   });
 }
 
-void Model::loss(Buffer x, Buffer embeddings_gradient, bool accumulate, double* loss, Buffer embeddings,
-                 const MicroBatch& batch) {
+void Model::loss(const Operands& o, double* loss, const MicroBatch& batch) {
   const Shape& shape = layout_.shape;
   const Vector<std::int32_t> targets = upload(plan_.tokens, batch, batch.targets());
-  if (!accumulate) clear<float>(exec_, embeddings_gradient, embeddings_padding_);
+  if (!o.accumulate) clear<float>(exec_, o.gradient, embeddings_padding_);
   const Tensor& norm = embeddings_tensor(Role::norm);
   const Tensor& head = embeddings_tensor(Role::head);
   const std::int64_t slice = loss_slice(shape);
   with_element(shape.dtype, [&]<class E>(E) {
-    const auto gain = vector_of<const E>(embeddings, norm);
-    const auto weight = matrix_of<const E>(embeddings, head);
+    const auto gain = vector_of<const E>(o.weights, norm);
+    const auto weight = matrix_of<const E>(o.weights, head);
     for (std::int64_t begin = 0; begin < shape.tokens(); begin += slice) {
       const std::int64_t rows = std::min(slice, shape.tokens() - begin);
-      const bool adds = accumulate || begin > 0;
-      const auto part = matrix_at<E>(x, {begin * shape.hidden * sizeof(E)}, rows, shape.hidden);
+      const bool adds = o.accumulate || begin > 0;
+      const auto part = matrix_at<E>(o.hidden, {begin * shape.hidden * sizeof(E)}, rows, shape.hidden);
       const kernels::TokensIn wanted(targets.data() + begin, rows);
       const auto normed = matrix_at<E>(workspace_, plan_.slice_normed, rows, shape.hidden);
       const auto slope = matrix_at<E>(workspace_, plan_.slice_gradient, rows, shape.hidden);
       const auto rstd = vector_at<float>(workspace_, plan_.slice_rstd, rows);
       const auto logits = matrix_at<E>(workspace_, plan_.slice_logits, rows, shape.vocab);
       const auto losses = vector_at<double>(workspace_, plan_.slice_losses, rows);
-      const auto partial = matrix_at<float>(workspace_, plan_.block[Part::gain_partial1],
+      const auto partial = matrix_at<float>(workspace_, plan_.block[Intermediate::gain_partial1],
                                             kernels::rmsnorm_chunks(rows), shape.hidden);
       kernels::rmsnorm_forward(exec_, normed, rstd, {}, part, gain);
       kernels::linear_forward(exec_, logits, normed, weight);
       kernels::cross_entropy(exec_, losses, logits, wanted, static_cast<float>(loss_scale_));
       kernels::sum_losses(exec_, loss, losses, loss_scale_);
       kernels::linear_backward_input(exec_, slope, logits, weight);
-      kernels::linear_backward_weight(exec_, matrix_of<float>(embeddings_gradient, head),
-                                      Matrix<const E>(logits), normed, adds);
+      kernels::linear_backward_weight(exec_, matrix_of<float>(o.gradient, head), Matrix<const E>(logits),
+                                      normed, adds);
       kernels::rmsnorm_backward(exec_, part, partial, slope, {}, part, rstd, gain);
-      kernels::rmsnorm_backward_gain(exec_, vector_of<float>(embeddings_gradient, norm), partial, adds);
+      kernels::rmsnorm_backward_gain(exec_, vector_of<float>(o.gradient, norm), partial, adds);
     }
   });
 }
@@ -275,10 +275,10 @@ OptimiserState::OptimiserState(const Buffer& buffer, Dtype dtype, std::int64_t e
 
 /// The tensors inside `range` of a flat buffer; padding stays zero. The state begins with the range, weights
 /// and gradient at `origin`.
-void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin, Buffer weights,
-                         Buffer state, Buffer gradient, const AdamW& adamw, int step) {
+void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin,
+                         const UpdateOperands& o, const AdamW& adamw, int step) {
   const std::int64_t end = range.begin + range.count;
-  const OptimiserState parts(state, layout_.shape.dtype, range.count);
+  const OptimiserState parts(o.state, layout_.shape.dtype, range.count);
   AdamW of_gains = adamw;
   of_gains.decay = 0;
   with_element(layout_.shape.dtype, [&]<class E>(E) {
@@ -287,32 +287,30 @@ void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::i
                          count = std::min(end, tensor.offset + tensor.size()) - first,
                          at = first - range.begin, place = first - origin;
       if (count <= 0) continue;
-      const auto own = elements_of<E>(weights, place, count);
+      const auto own = elements_of<E>(o.weights, place, count);
       Vector<float> master;
       if constexpr (std::is_same_v<E, float>) master = own;
       else master = elements_of<float>(parts.master, at, count);
       kernels::adamw<E>(exec_, own, master, elements_of<float>(parts.moment1, at, count),
                         elements_of<float>(parts.moment2, at, count),
-                        elements_of<float>(gradient, place, count), tensor.is_gain() ? of_gains : adamw,
+                        elements_of<float>(o.gradient, place, count), tensor.is_gain() ? of_gains : adamw,
                         step);
     }
   });
 }
 
-void Model::update(int shard, Buffer weights, Buffer state, Buffer total, const AdamW& adamw, int step,
-                   int slice, int slices) {
+void Model::update(int shard, Part slice, const UpdateOperands& o, const AdamW& adamw, int step) {
   const Shard& run = layout_.shards[static_cast<std::size_t>(shard)];
-  const Range range = range_of(run.elements, {slice, slices});
-  update_range(run.tensors, range, range.begin, weights, state, total, adamw, step);
+  const Range range = range_of(run.elements, slice);
+  update_range(run.tensors, range, range.begin, o, adamw, step);
 }
 
-void Model::update_embeddings(int slice, Buffer embeddings, Buffer state, Buffer embeddings_gradient,
-                              const AdamW& adamw, int step) {
+void Model::update_embeddings(int slice, const UpdateOperands& o, const AdamW& adamw, int step) {
   const std::int64_t size = layout_.embeddings.slice, begin = slice * size - embeddings_part_.begin;
   if (begin < 0 || begin + size > embeddings_part_.count)
     throw LogicError(
         fmt::format("slice {} of the embeddings is not in the part that this rank holds", slice));
-  update_range(embeddings_tensors_, {begin, size}, 0, embeddings, state, embeddings_gradient, adamw, step);
+  update_range(embeddings_tensors_, {begin, size}, 0, o, adamw, step);
 }
 
 }  // namespace minitaw::model

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/pinned_space.hpp"
 #include "kernels/kernels.hpp"
+#include "kernels/pinned_space.hpp"
 #include "model/data.hpp"
 #include "model/layout.hpp"
 #include "model/plan.hpp"
@@ -84,6 +84,24 @@ struct OptimiserState {
   Buffer moment1, moment2, master;
 };
 
+/// The buffers of a compute action; each names those that it needs.
+struct Operands {
+  Buffer weights;   ///< of the shard, or of embedding, final norm and head; compute type
+  Buffer saved;     ///< what lives from the forward to the backward visit of one (shard, micro-batch)
+  Buffer hidden;    ///< hidden state [B S, H] or its gradient; compute type; changed in place
+  Buffer deferred;  ///< what lives from backward_input() to backward_weight()
+  Buffer gradient;  ///< of the weights
+  Dtype gradient_type = Dtype::fp32;  ///< fp32 (the accumulator) or the compute type
+  bool accumulate = false;            ///< adds to the gradient instead of writing it
+};
+
+/// The buffers of an optimiser step.
+struct UpdateOperands {
+  Buffer weights;   ///< compute type; they become the master weights, rounded
+  Buffer gradient;  ///< of the whole step, fp32
+  Buffer state;     ///< OptimiserState
+};
+
 /// Initial weights of a part of the flat buffer that `tensors` lie in: in the compute type to `weights`, in
 /// fp32 to `master`; an empty buffer takes none. Padding is zero. Drawn where they are needed; complete on
 /// return.
@@ -91,15 +109,13 @@ void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part
           std::uint64_t seed);
 
 /// The compute actions of a training step on one device, in the shape's dtype. Every call is asynchronous on
-/// `exec`, never stops the host, and uses no memory but what it is given: weights, gradients and activations
-/// by the caller, scratch as plan_workspace() says. A buffer that is too small raises LogicError, as does a
-/// tensor of the embeddings that is not in the part of them that the rank holds.
+/// `exec`, never stops the host, and uses no memory but the operands and scratch, which plan_workspace()
+/// describes. A buffer that is too small raises LogicError, as does a tensor of the embeddings that is not in
+/// the part of them that the rank holds.
 ///
-/// x: hidden state [B S, H]; after `loss` it holds the gradient of the step's mean loss with respect to it.
-/// saved: what lives between the forward and the backward visit of one (shard, micro-batch), plan_saved();
-/// the backward visit consumes it. deferred: what lives between the two halves of a backward visit that is
-/// split, plan_deferred(); what is saved must then stay until the second half. Hidden states, saved
-/// activations and the weights of shards and embeddings are of the compute type.
+/// After loss(), `hidden` holds the gradient of the step's mean loss with respect to the hidden state.
+/// plan_saved() and plan_deferred() lay out `saved` and `deferred`. The backward visit consumes `saved`; if
+/// it is split, its second half does.
 class Model {
 public:
   /// `loss_scale` multiplies the summed cross-entropy of a micro-batch: 1 / (tokens of the whole step). The
@@ -114,44 +130,37 @@ public:
   /// The one in use; never `automatic`.
   [[nodiscard]] kernels::Attention attention() const { return attention_; }
 
-  /// x = embedding[inputs].
-  void embed(Buffer x, Buffer embeddings, const MicroBatch& batch);
-  /// x = shard(x), keeping what the backward visit needs.
-  void forward(int shard, Buffer x, Buffer saved, Buffer weights);
-  /// Final norm, head, softmax cross-entropy in slices; x becomes its own gradient; the gradients of norm and
-  /// head are added to (accumulate) or written to `embeddings_gradient` (fp32), and the micro-batch's loss
-  /// (already scaled) is added to *loss (fp64, device memory).
-  void loss(Buffer x, Buffer embeddings_gradient, bool accumulate, double* loss, Buffer embeddings,
-            const MicroBatch& batch);
-  /// x = gradient at the shard's input; the shard's gradient is added to (accumulate) or written to
-  /// `gradient`, whose elements are of `gradient_type`: fp32 (`total`) or the compute type. Written, its
-  /// padding is zero.
-  void backward(int shard, Buffer x, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer saved,
-                Buffer weights);
-  /// The first half of backward(): x = gradient at the shard's input; leaves in saved and deferred what the
-  /// second reads.
-  void backward_input(int shard, Buffer x, Buffer saved, Buffer deferred, Buffer weights);
-  /// The second half: the shard's gradient, to the bit what backward() gives.
-  void backward_weight(int shard, Buffer gradient, Dtype gradient_type, bool accumulate, Buffer saved,
-                       Buffer deferred);
-  /// The embedding's gradient is added to (accumulate) or written to `embeddings_gradient` (fp32).
-  void embed_backward(Buffer embeddings_gradient, bool accumulate, Buffer x, const MicroBatch& batch);
+  /// hidden = embedding[inputs]. Needs weights.
+  void embed(const Operands& o, const MicroBatch& batch);
+  /// hidden = shard(hidden). Needs weights; writes saved.
+  void forward(int shard, const Operands& o);
+  /// Final norm, head, softmax cross-entropy in slices; `hidden` becomes its own gradient. Needs weights;
+  /// gives the gradients of norm and head, and adds the micro-batch's loss (already scaled) to *loss (fp64,
+  /// device memory).
+  void loss(const Operands& o, double* loss, const MicroBatch& batch);
+  /// hidden = gradient at the shard's input. Needs weights and saved; gives the shard's gradient. If it is
+  /// written, not added to, its padding becomes zero.
+  void backward(int shard, const Operands& o);
+  /// The first half of backward(): hidden = gradient at the shard's input. Needs weights and saved; writes to
+  /// saved and deferred what the second half reads.
+  void backward_input(int shard, const Operands& o);
+  /// The second half of backward(): the shard's gradient, with the same bits. Needs saved and deferred.
+  void backward_weight(int shard, const Operands& o);
+  /// Gives the embedding's gradient. Needs hidden.
+  void embed_backward(const Operands& o, const MicroBatch& batch);
 
-  /// AdamW on an owned shard, or on one of `slices` equal slices of it, which all buffers then hold alone;
-  /// `step` counts from 1. total: fp32 gradient of the whole step. The weights become the master weights,
-  /// rounded. Padding must hold zeros everywhere, and keeps them.
-  void update(int shard, Buffer weights, Buffer state, Buffer total, const AdamW& adamw, int step,
-              int slice = 0, int slices = 1);
-  /// AdamW on slice `slice` of the embeddings, in place in the buffers of the embeddings; the state is that
-  /// of the slice.
-  void update_embeddings(int slice, Buffer embeddings, Buffer state, Buffer embeddings_gradient,
-                         const AdamW& adamw, int step);
+  /// AdamW on a slice of an owned shard, the only one that the buffers hold; `step` counts from 1. Padding
+  /// must hold zeros everywhere, and keeps them.
+  void update(int shard, Part slice, const UpdateOperands& o, const AdamW& adamw, int step);
+  /// AdamW on slice `slice` of the embeddings. `state` holds this slice only, weights and gradient hold all
+  /// that the rank has of the embeddings.
+  void update_embeddings(int slice, const UpdateOperands& o, const AdamW& adamw, int step);
 
 private:
-  /// Without weights, a block that knows its gains from the deferred; without deferred, one whose backward
-  /// pass is not split.
+  /// A block on the weights, saved and deferred of `o`. Without weights, it takes its gains from `deferred`;
+  /// without `deferred`, its backward pass is not split.
   template <class E>
-  [[nodiscard]] Block<E> block(int shard, int index, Buffer saved, Buffer deferred, Buffer weights) const;
+  [[nodiscard]] Block<E> block(int shard, int index, const Operands& o) const;
   [[nodiscard]] int last_block(int shard) const { return layout_.shards[shard].layers - 1; }
   /// A hidden state or its gradient [T, H].
   template <class E>
@@ -159,9 +168,9 @@ private:
   /// use(E{}, i, its BlockTensors<G>) for each block i of the shard, the last first. A gradient that is
   /// written has zeros in its padding then.
   template <class Use>
-  void for_gradients(int shard, Buffer gradient, Dtype type, bool accumulate, const Use& use);
-  void update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin, Buffer weights,
-                    Buffer state, Buffer gradient, const AdamW& adamw, int step);
+  void for_gradients(int shard, const Operands& o, const Use& use);
+  void update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin,
+                    const UpdateOperands& o, const AdamW& adamw, int step);
 
   /// A tensor of the embeddings by its place in the rank's part of them.
   [[nodiscard]] const Tensor& embeddings_tensor(Role role) const;

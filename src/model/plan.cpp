@@ -23,10 +23,11 @@ public:
     end_ += (region.bytes + region_alignment - 1) / region_alignment * region_alignment;
     return region;
   }
-  void take(BlockRegions& block, const std::vector<Part>& parts, const Shape& shape, std::int64_t ffn) {
-    for (const Part part : parts) {
+  void take(BlockRegions& block, const std::vector<Intermediate>& parts, const Shape& shape,
+            std::int64_t ffn) {
+    for (const Intermediate part : parts) {
       const auto [rows, cols] = extents_of(part, shape, ffn);
-      block[part] = take(rows * cols, part < Part::rstd1 ? bytes_of(shape.dtype) : fp32);
+      block[part] = take(rows * cols, part < Intermediate::rstd1 ? bytes_of(shape.dtype) : fp32);
     }
   }
   [[nodiscard]] std::size_t end() const { return end_; }
@@ -36,7 +37,7 @@ private:
 };
 
 /// `parts` of each block of the shard.
-ShardPlan plan_shard(const Layout& layout, int shard, const std::vector<Part>& parts) {
+ShardPlan plan_shard(const Layout& layout, int shard, const std::vector<Intermediate>& parts) {
   const Shard& run = layout.shards[shard];
   ShardPlan plan;
   Carver carver(0);
@@ -48,17 +49,18 @@ ShardPlan plan_shard(const Layout& layout, int shard, const std::vector<Part>& p
 
 std::size_t plan_block(WorkspacePlan& plan, const Shape& shape, std::size_t begin) {
   const std::int64_t ffn = *std::max_element(shape.ffn.begin(), shape.ffn.end());
-  const auto take = [&](Carver& carver, const std::vector<Part>& parts) {
+  const auto take = [&](Carver& carver, const std::vector<Intermediate>& parts) {
     carver.take(plan.block, parts, shape, ffn);
   };
   Carver carver(begin);
-  take(carver, {Part::normed, Part::middle_gradient});
-  if (shape.recompute == Recompute::block) take(carver, {Part::attention, Part::lse});
-  if (shape.recompute != Recompute::none) take(carver, {Part::rstd1, Part::qkv, Part::middle, Part::rstd2});
+  take(carver, {Intermediate::normed, Intermediate::middle_gradient});
+  if (shape.recompute == Recompute::block) take(carver, {Intermediate::attention, Intermediate::lse});
+  if (shape.recompute != Recompute::none)
+    take(carver, {Intermediate::rstd1, Intermediate::qkv, Intermediate::middle, Intermediate::rstd2});
   Carver feed_forward(carver.end()), attention(carver.end());
-  if (shape.recompute != Recompute::none) take(feed_forward, {Part::ffn});
-  take(feed_forward, {Part::product});
-  take(attention, {Part::attention_gradient, Part::qkv_gradient, Part::delta});
+  if (shape.recompute != Recompute::none) take(feed_forward, {Intermediate::ffn});
+  take(feed_forward, {Intermediate::product});
+  take(attention, {Intermediate::attention_gradient, Intermediate::qkv_gradient, Intermediate::delta});
   return std::max(feed_forward.end(), attention.end());
 }
 
@@ -75,7 +77,7 @@ std::size_t plan_loss(WorkspacePlan& plan, const Shape& shape, std::size_t begin
 
 }  // namespace
 
-Extents extents_of(Part part, const Shape& shape, std::int64_t ffn) {
+Extents extents_of(Intermediate part, const Shape& shape, std::int64_t ffn) {
   const std::int64_t rows = shape.tokens();
   const Extents hidden{rows, shape.hidden}, qkv{rows, shape.qkv()},
       heads{rows, shape.heads * shape.head_dim()}, gain{1, shape.hidden}, of_rows{rows, 1},
@@ -83,7 +85,7 @@ Extents extents_of(Part part, const Shape& shape, std::int64_t ffn) {
   const Extents of_part[] = {hidden,    qkv,         heads,   hidden,  {rows, 2 * ffn},
                              hidden,    {rows, ffn}, hidden,  hidden,  heads,
                              qkv,       gain,        gain,    of_rows, of_rows,
-                             of_scores, of_scores,   partial, partial};  // in the order of Part
+                             of_scores, of_scores,   partial, partial};  // in the order of Intermediate
   static_assert(std::size(of_part) == std::tuple_size_v<decltype(BlockRegions::all)>);
   return of_part[static_cast<std::size_t>(part)];
 }
@@ -95,17 +97,17 @@ std::int64_t loss_slice(const Shape& shape) {
 }
 
 ShardPlan plan_saved(const Layout& layout, int shard) {
-  using enum Part;
-  std::vector<Part> parts = {input};
+  using enum Intermediate;
+  std::vector<Intermediate> parts = {input};
   if (layout.shape.recompute != Recompute::block) parts.insert(parts.end(), {attention, lse});
   if (layout.shape.recompute == Recompute::none) parts.insert(parts.end(), {rstd1, qkv, middle, rstd2, ffn});
   return plan_shard(layout, shard, parts);
 }
 
 ShardPlan plan_deferred(const Layout& layout, int shard) {
-  using enum Part;
-  std::vector<Part> parts = {output_gradient, norm1,         product,      middle_gradient,
-                             qkv_gradient,    gain_partial1, gain_partial2};
+  using enum Intermediate;
+  std::vector<Intermediate> parts = {output_gradient, norm1,         product,      middle_gradient,
+                                     qkv_gradient,    gain_partial1, gain_partial2};
   if (layout.shape.recompute == Recompute::block) parts.push_back(attention);
   if (layout.shape.recompute == Recompute::none) parts.push_back(norm2);
   else parts.insert(parts.end(), {rstd1, normed, ffn});
@@ -118,8 +120,8 @@ WorkspacePlan plan_workspace(const Layout& layout) {
   Carver carver(0);
   plan.rope = carver.take(shape.seq * shape.head_dim(), fp32);
   plan.tokens = carver.take(shape.tokens(), int32);
-  carver.take(plan.block, {Part::gain_partial1}, shape, 0);
-  plan.block[Part::gain_partial2] = plan.block[Part::gain_partial1];
+  carver.take(plan.block, {Intermediate::gain_partial1}, shape, 0);
+  plan.block[Intermediate::gain_partial2] = plan.block[Intermediate::gain_partial1];
   const std::size_t shared = carver.end();
   plan.index = carver.take(2 * shape.tokens() + most_segments(shape.vocab, shape.tokens()), int32);
   plan.bytes = std::max({carver.end(), plan_block(plan, shape, shared), plan_loss(plan, shape, shared)});

@@ -18,7 +18,7 @@ struct Region {
 /// What a block works on; its places are in one of three buffers: saved from the forward pass for the
 /// backward pass; deferred by the backward pass towards the input for the one towards the weights, where they
 /// are split; or scratch. T = B S tokens.
-enum class Part {
+enum class Intermediate {
   input,               ///< [T, H] hidden state at the block's input
   qkv,                 ///< [T, (h + 2 h_kv) d] after rotation
   attention,           ///< [T, h d] attention output
@@ -41,17 +41,19 @@ enum class Part {
 };
 
 struct BlockRegions {
-  std::array<Region, 1 + static_cast<std::size_t>(Part::gain_partial2)> all;
+  std::array<Region, 1 + static_cast<std::size_t>(Intermediate::gain_partial2)> all;
 
-  [[nodiscard]] Region& operator[](Part part) { return all[static_cast<std::size_t>(part)]; }
-  [[nodiscard]] const Region& operator[](Part part) const { return all[static_cast<std::size_t>(part)]; }
+  [[nodiscard]] Region& operator[](Intermediate part) { return all[static_cast<std::size_t>(part)]; }
+  [[nodiscard]] const Region& operator[](Intermediate part) const {
+    return all[static_cast<std::size_t>(part)];
+  }
 };
 
 struct Extents {
   std::int64_t rows, cols;
 };
 /// Of a part in a block whose feed-forward width is `ffn`; chunks: as many as there may be.
-[[nodiscard]] Extents extents_of(Part part, const Shape& shape, std::int64_t ffn);
+[[nodiscard]] Extents extents_of(Intermediate part, const Shape& shape, std::int64_t ffn);
 
 struct ShardPlan {
   std::vector<BlockRegions> blocks;

@@ -11,10 +11,10 @@
 
 namespace minitaw::predict {
 
-using schedule::Curve;
+using model::Curve;
 
 /// What a device reaches in one precision.
-struct Speed : schedule::Speed {
+struct Speed : model::Speed {
   double peak = 0;  ///< for MFU; 0: not known
   /// Measured FLOP/s of whole actions (F, BW, B, W, loss); they take the place of all others.
   std::map<schedule::Kind, double> actions;

@@ -15,8 +15,8 @@ using schedule::Kind;
 
 /// Seconds of the actions of a case on a device that they have for themselves; transfers are not asked for.
 /// `program` and `machine` must live as long as the result.
-schedule::Costs device_costs(const deck::Case& c, const schedule::Program& program,
-                             const model::Layout& layout, const Machine& machine) {
+schedule::Costs device_costs(const Case& c, const schedule::Program& program, const model::Layout& layout,
+                             const Machine& machine) {
   const auto found = machine.speeds.find(c.shape.dtype);
   if (found == machine.speeds.end())
     throw InputError(fmt::format("{}: there is no table device.{}, the precision of the case", machine.path,
@@ -35,9 +35,9 @@ schedule::Costs device_costs(const deck::Case& c, const schedule::Program& progr
   };
 }
 
-/// Whether every copy has nodes of its own, and nothing between them but one switch: then all copies do the
-/// same at the same time, and each sends to the next one what it gets from the one before.
-bool copies_are_alike(const deck::Case& c, const Machine& machine) {
+/// Whether every replica has nodes of its own, and nothing between them but one switch: then all replicas do
+/// the same at the same time, and each sends to the next one what it gets from the one before.
+bool copies_are_alike(const Case& c, const Machine& machine) {
   return c.replicas > 2 && machine.topology == Topology::one_switch && !machine.one_machine &&
          c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() &&
          machine.rate > 0;
@@ -49,8 +49,8 @@ topology::Groups first_groups(const topology::Groups& groups, int ranks) {
   return topology::Groups({sizes.begin(), sizes.begin() + groups.group_of(ranks - 1) + 1});
 }
 
-/// The first two copies of a case.
-deck::Case two_copies(deck::Case c) {
+/// The first two replicas of a case.
+Case two_copies(Case c) {
   c.micro_batches = c.micro_batches / c.replicas * 2;
   c.ranks = c.ranks / c.replicas * 2;
   c.replicas = 2;
@@ -58,11 +58,11 @@ deck::Case two_copies(deck::Case c) {
   return c;
 }
 
-/// A program of two copies without the second.
+/// A program of two replicas without the second.
 void drop_second_copy(schedule::Program& program) {
   const auto ranks = static_cast<int>(program.ranks.size()) / 2;
   program.ranks.resize(ranks);
-  std::vector<int> number;  // of each communicator, once those of the second copy are gone
+  std::vector<int> number;  // of each communicator, once those of the second replica are gone
   std::vector<schedule::Communicator> kept;
   for (schedule::Communicator& communicator : program.communicators) {
     std::erase_if(communicator.ranks, [&](int r) { return r >= ranks; });
@@ -78,21 +78,21 @@ void drop_second_copy(schedule::Program& program) {
 
 /// What is simulated of a case.
 struct Prepared {
-  deck::Case simulated;  ///< two copies, if one stands for all
-  Machine machine;       ///< as much of it as those that are simulated use
+  Case simulated;   ///< two replicas, if one stands for all
+  Machine machine;  ///< as much of it as those that are simulated use
   schedule::Program program;
   model::Layout layout;
-  int copies = 1;
+  int replicas = 1;
 };
 
-Prepared prepare(const deck::Case& c, const Machine& machine) {
+Prepared prepare(const Case& c, const Machine& machine) {
   if (c.ranks > machine.ranks())
     throw InputError(
         fmt::format("{}: the machine has {} nodes of {} ranks, fewer than the {} ranks of the case",
                     machine.path, machine.nodes, machine.ranks_per_node, c.ranks));
   const bool alike = copies_are_alike(c, machine);
   Prepared p{alike ? two_copies(c) : c, machine, {}, {}, alike ? c.replicas : 1};
-  p.program = schedule::build_valid(deck::request_of(p.simulated));
+  p.program = schedule::build_valid(request_of(p.simulated));
   if (alike) {
     drop_second_copy(p.program);
     p.machine.nodes = static_cast<int>(p.program.ranks.size()) / machine.ranks_per_node;
@@ -114,7 +114,7 @@ std::size_t worst(const std::vector<schedule::Footprint>& memory) {
 
 std::size_t Prediction::worst_memory() const { return worst(memory); }
 
-Floor floor_of(const deck::Case& c, const Machine& machine) {
+Floor floor_of(const Case& c, const Machine& machine) {
   const Prepared p = prepare(c, machine);
   const schedule::Costs costs = device_costs(p.simulated, p.program, p.layout, p.machine);
   const schedule::ByteMatrix bytes = schedule::bytes(p.program, p.layout);
@@ -138,13 +138,13 @@ Floor floor_of(const deck::Case& c, const Machine& machine) {
   return floor;
 }
 
-Prediction predict(const deck::Case& c, const Machine& machine) {
+Prediction predict(const Case& c, const Machine& machine) {
   Prepared p = prepare(c, machine);
   Prediction result = simulate(p.program, p.layout, p.machine,
-                               device_costs(p.simulated, p.program, p.layout, p.machine), p.copies);
+                               device_costs(p.simulated, p.program, p.layout, p.machine), p.replicas);
   result.memory = memory_of(p);
   result.program = std::move(p.program);
-  result.tokens_per_s = static_cast<double>(deck::sequences_of_step(c) * c.shape.seq) / result.seconds;
+  result.tokens_per_s = static_cast<double>(sequences_of_step(c) * c.shape.seq) / result.seconds;
   const model::Flops flops = model::flops_per_token(c.shape);
   if (const double peak = machine.speeds.at(c.shape.dtype).peak; peak > 0)
     result.mfu = (flops.matmul + flops.attention_causal) * result.tokens_per_s / (peak * c.ranks);

@@ -34,9 +34,9 @@ using schedule::Span;
 class Simulation {
 public:
   Simulation(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
-             const schedule::Costs& costs, int copies)
+             const schedule::Costs& costs, int replicas)
       : program_(program), matching_(schedule::detail::match(program)), layout_(layout), machine_(machine),
-        costs_(costs), copies_(copies), network_(machine), adapters_(machine.all_adapters()),
+        costs_(costs), replicas_(replicas), network_(machine), adapters_(machine.all_adapters()),
         started_(matching_.other.size()), calls_(matching_.collectives()) {
     for (const schedule::RankProgram& rank : program.ranks) {
       Rank& made = ranks_.emplace_back();
@@ -59,13 +59,13 @@ public:
   [[nodiscard]] const std::vector<AdapterUse>& adapters() const { return adapters_; }
 
 private:
-  struct Lane {
+  struct LaneState {
     std::vector<int> actions;
     int next = 0, first = 0;  ///< to start; the first that is not finished
     double opened = 0;        ///< when `next` could have started but for its waits; below 0: it could not yet
   };
   struct Rank {
-    std::array<Lane, schedule::lanes> lanes;
+    std::array<LaneState, schedule::lanes> lanes;
     std::vector<char> over;  ///< by action
     bool stirred = false;
   };
@@ -79,7 +79,7 @@ private:
 
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
   Rank& rank(int r) { return ranks_[r]; }
-  Lane& lane(int r, schedule::Lane l) { return rank(r).lanes[static_cast<int>(l)]; }
+  LaneState& lane(int r, schedule::Lane l) { return rank(r).lanes[static_cast<int>(l)]; }
   Span& span(Place p) { return spans_[p.rank][p.action]; }
   [[nodiscard]] double now() const { return Network::now(); }
 
@@ -101,7 +101,7 @@ private:
   }
 
   bool start_next(int r, schedule::Lane l) {
-    Lane& own = lane(r, l);
+    LaneState& own = lane(r, l);
     if (own.next == static_cast<int>(own.actions.size()) || !may_join(r, own)) return false;
     if (own.opened < 0) own.opened = now();
     const Place p{r, own.actions[own.next]};
@@ -113,17 +113,13 @@ private:
     return true;
   }
 
-  /// As in the engine's lanes: messages of one direction, but not two into one slot.
-  bool may_join(int r, const Lane& own) const {
+  /// As LaneExecutor::may_join() of the engine.
+  bool may_join(int r, const LaneState& own) const {
     const auto action = [&](int i) -> const Action& { return at({r, own.actions[i]}); };
-    const Action& next = action(own.next);
-    if (own.first < own.next &&
-        (!schedule::is_point_to_point(next.kind) || own.next - own.first >= machine_.messages))
-      return false;
-    return std::ranges::all_of(std::views::iota(own.first, own.next), [&](int i) {
-      const Action& before = action(i);
-      return before.kind == next.kind && (next.kind == Kind::send || before.slots[0] != next.slots[0]);
-    });
+    return own.first == own.next || (own.next - own.first < machine_.messages &&
+                                     std::ranges::all_of(
+                                         std::views::iota(own.first, own.next),
+                                         [&](int i) { return may_overlap(action(i), action(own.next)); }));
   }
 
   bool waits_met(Place p) {
@@ -137,7 +133,7 @@ private:
   void finish(Place p) {
     span(p).end = now();
     rank(p.rank).over[p.action] = 1;
-    Lane& own = lane(p.rank, at(p).lane);
+    LaneState& own = lane(p.rank, at(p).lane);
     for (; own.first < own.next; ++own.first) {  // they count as finished in order
       const int action = own.actions[own.first];
       if (rank(p.rank).over[action] == 0) break;
@@ -200,8 +196,8 @@ private:
   /// The flows of a collective: rooted ones are a chain, the others a ring of slices. Pieces pass on as they
   /// come, so all links are busy at once; what it takes until the last link has its first piece comes on top.
   void collective(const Shared& t, const Action& a, const std::vector<int>& members) {
-    const bool copies = members.size() == 1 && copies_ > 1;  // the others are not simulated
-    const auto n = copies ? copies_ : static_cast<int>(members.size());
+    const bool replicated = members.size() == 1 && replicas_ > 1;  // the others are not simulated
+    const auto n = replicated ? replicas_ : static_cast<int>(members.size());
     const double bytes = schedule::moved_bytes(a, layout_);
     if (n < 2) return;
     const bool chain = a.kind == Kind::broadcast || a.kind == Kind::reduce;
@@ -209,10 +205,10 @@ private:
     const int root = chain ? static_cast<int>(std::ranges::find(members, a.peer) - members.begin()) : 0;
     const auto member = [&](int i) { return members[(root + i) % members.size()]; };
     double slowest = machine_.inside_rate, longest = machine_.inside_latency;
-    for (int i = 0; i < (copies ? 1 : chain ? n - 1 : n); ++i) {
+    for (int i = 0; i < (replicated ? 1 : chain ? n - 1 : n); ++i) {
       int from = member(i), to = member(i + 1);
       if (a.kind == Kind::reduce) std::swap(from, to);
-      if (copies || machine_.node_of(from) != machine_.node_of(to)) {
+      if (replicated || machine_.node_of(from) != machine_.node_of(to)) {
         longest = std::max(longest, machine_.latency);
         slowest = std::min(slowest > 0 ? slowest : machine_.rate, machine_.rate);
         across(t, from, to, bytes * rounds);
@@ -276,7 +272,7 @@ private:
   const model::Layout& layout_;
   const Machine& machine_;
   const schedule::Costs& costs_;
-  int copies_;
+  int replicas_;
   Network network_;
   std::vector<Rank> ranks_;
   std::deque<int> stirred_;
@@ -313,7 +309,7 @@ void apart(const std::function<void()>& work) {
 }  // namespace
 
 Prediction simulate(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
-                    const schedule::Costs& costs, int copies) {
+                    const schedule::Costs& costs, int replicas) {
   Prediction result;
   std::size_t actions = 0;
   for (const schedule::RankProgram& rank : program.ranks) actions += rank.actions.size();
@@ -322,7 +318,7 @@ Prediction simulate(const schedule::Program& program, const model::Layout& layou
   const std::span spans(static_cast<Span*>(memory.get_address()), actions);
   const std::span adapters(static_cast<AdapterUse*>(more.get_address()), machine.all_adapters());
   apart([&] {
-    Simulation simulation(program, layout, machine, costs, copies);
+    Simulation simulation(program, layout, machine, costs, replicas);
     simulation.simulate();
     std::ranges::copy(simulation.adapters(), adapters.begin());
     std::ranges::copy(simulation.spans() | std::views::join, spans.begin());

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "record/result.hpp"
+#include "case/result.hpp"
 
 /// The few things that miniTaw needs of HDF5, with checked return codes. Every failure throws
 /// std::runtime_error. A path begins at the group or file in front of it.

@@ -15,7 +15,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "record/result.hpp"
+#include "case/result.hpp"
 
 namespace minitaw::record {
 

@@ -361,7 +361,7 @@ void Recorder::finish() {
   save();
 }
 
-void Recorder::begin_case(const deck::Case& c) const {
+void Recorder::begin_case(const Case& c) const {
   std::ofstream(running_name(path_)) << deck::identity(c) << '\n';
 }
 

@@ -35,7 +35,7 @@ public:
   Recorder(const std::string& path, Provenance session);
 
   /// Says that a case begins.
-  void begin_case(const deck::Case& c) const;
+  void begin_case(const Case& c) const;
 
   /// Writes a repetition of a case, behind those that the file has of it; the first one (0) replaces what the
   /// file has. Returns the row of the summary. Throws std::runtime_error if the disk is full or another

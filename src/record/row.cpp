@@ -1,12 +1,10 @@
-#include "record/table.hpp"
+#include "record/row.hpp"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -17,24 +15,6 @@
 namespace minitaw::record {
 
 static constexpr double none = std::numeric_limits<double>::quiet_NaN();
-
-std::string name_of(Status status) {
-  constexpr std::array names = {"ok", "wrong", "oom", "timeout", "skipped", "error"};
-  return names.at(static_cast<std::size_t>(status));
-}
-
-double quantile(std::span<const double> sorted, double q) {
-  if (sorted.empty()) return none;
-  const double at = q * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(at);
-  const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (at - static_cast<double>(below)) * (sorted[above] - sorted[below]);
-}
-
-double median(std::vector<double> samples) {
-  std::ranges::sort(samples);
-  return quantile(samples, 0.5);
-}
 
 double datasheet_peak(const std::string& unit, model::Dtype dtype) {
   struct Datasheet {
@@ -56,11 +36,6 @@ double datasheet_peak(const std::string& unit, model::Dtype dtype) {
   }
   if (best == nullptr || unit.find("MIG") != std::string::npos) return none;  // MIG: a part of a device
   return 1e12 * (dtype == model::Dtype::bf16 ? best->bf16 : best->fp32);
-}
-
-std::string utc_now() {
-  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(now));
 }
 
 // The figures of a case: NaN or 0 where there are no samples, or no planned or counted values.
@@ -132,7 +107,7 @@ struct Counters {
       joules = std::accumulate(ranks.begin(), ranks.end(), joules);
     if (!result.energy.empty())
       energy_per_token =
-          joules / (deck::tokens_of_step(result.settings) * static_cast<double>(result.seconds.size()));
+          joules / (tokens_of_step(result.settings) * static_cast<double>(result.seconds.size()));
     if (result.device_samples.empty()) return;
     bool unknown = false;  // one that tells no reasons might have been slowed
     for (const std::vector<DeviceSample>& ranks : result.device_samples) {
@@ -174,10 +149,10 @@ std::string verdict(const CaseResult& r) {
 Row make_row(const CaseResult& result, int number, int session) {
   using enum Place;
   using enum schedule::Traffic;
-  const deck::Case& c = result.settings;
+  const Case& c = result.settings;
   const model::Shape& shape = c.shape;
   const std::vector<double> samples = samples_of(result);
-  const double step = quantile(samples, 0.5), tokens_per_s = deck::tokens_of_step(c) / step;
+  const double step = quantile(samples, 0.5), tokens_per_s = tokens_of_step(c) / step;
   const model::Flops flops = model::flops_per_token(shape);
   const double tflops = 1e-12 * tokens_per_s * (flops.matmul + flops.attention_causal);
   const Split counted(result.counted_bytes, c.groups), planned(result.planned_bytes, c.groups);
@@ -209,14 +184,13 @@ Row make_row(const CaseResult& result, int number, int session) {
       {"heads", "1", settings, shape.heads},
       {"kv_heads", "1", settings, shape.kv_heads},
       {"vocab", "1", settings, shape.vocab},
-      {"ffn", "text", settings, deck::ffn_text(shape)},
+      {"ffn", "text", settings, ffn_text(shape)},
       {"parameters", "1", settings, model::parameters(shape)},
       {"dtype", "text", settings, name_of(shape.dtype)},
       {"recompute", "text", settings, name_of(shape.recompute)},
       {"seq", "token", settings, shape.seq},
       {"micro_batch", "sequence", settings, shape.micro_batch},
-      {"micro_batch_per_rank", "text", settings,
-       c.micro_batch_per_rank.empty() ? "" : deck::micro_batch_text(c)},
+      {"micro_batch_per_rank", "text", settings, c.micro_batch_per_rank.empty() ? "" : micro_batch_text(c)},
       {"micro_batches", "micro-batch", settings, c.micro_batches},
       {"steps", "step", settings, c.steps},
       {"repeats", "1", settings, c.repeats},
@@ -287,9 +261,9 @@ Row sample_row() {
   return make_row(empty);
 }
 
-std::vector<Row> preview(const std::vector<deck::Case>& cases) {
+std::vector<Row> preview(const std::vector<Case>& cases) {
   std::vector<Row> rows;
-  for (const deck::Case& c : cases) {
+  for (const Case& c : cases) {
     CaseResult result;
     result.settings = c;
     rows.push_back(make_row(result));

@@ -152,7 +152,7 @@ std::string micro_batch(const Row& row) {
 }
 
 std::string ranks(const Row& row) {
-  return deck::ranks_text(static_cast<int>(row.integer("ranks")), static_cast<int>(row.integer("replicas")));
+  return ranks_text(static_cast<int>(row.integer("ranks")), static_cast<int>(row.integer("replicas")));
 }
 
 /// "counted", or "formula" without its "by": a field is a word.

@@ -7,51 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "record/result.hpp"
+#include "record/row.hpp"
 
 namespace minitaw::record {
-
-/// Where a column of /summary stands in the group of its case.
-enum class Place { nowhere, itself, settings, verification };
-
-/// A column of /summary and what a case has in it. Writing, reading and printing all use the one table of
-/// these, in make_row(); the file names its columns, so that programs in Python need no table of their own.
-struct Column {
-  std::string_view name;
-  std::string_view units;  ///< "1": a number without unit, "text"
-  Place place;             ///< settings: what was asked for, as opposed to what came out
-  Cell value;
-
-  /// Without a unit; as many digits as tell the number from any other.
-  [[nodiscard]] std::string text() const;
-  [[nodiscard]] bool has_unit() const { return units != "1" && units != "text"; }
-};
-
-/// A row of /summary.
-struct Row {
-  std::vector<Column> columns;
-
-  /// By column name; LogicError if there is no such column or it has another type.
-  [[nodiscard]] const Column& column(std::string_view name) const;
-  [[nodiscard]] const std::string& text(std::string_view column) const;
-  [[nodiscard]] std::int64_t integer(std::string_view column) const;
-  [[nodiscard]] double real(std::string_view column) const;
-};
-[[nodiscard]] Row make_row(const CaseResult& result, int number = 0, int session = 0);
-/// A row whose cells have the types of the columns, and no meaning.
-[[nodiscard]] Row sample_row();
-/// Rows of cases that have not run yet, for widths and settings_text().
-[[nodiscard]] std::vector<Row> preview(const std::vector<deck::Case>& cases);
 
 /// Settings in which the rows differ, in the order of the columns: what a reader must see to tell them apart.
 /// Without parameters, and without heads, kv_heads and ffn where they follow from hidden.
 [[nodiscard]] std::vector<std::string_view> varying_settings(const std::vector<Row>& rows);
-
-/// A figure of merit needs at least this many timed steps: with fewer, the quartiles say nothing.
-inline constexpr int least_samples = 3;
-
-/// Quartiles of the samples further apart than this share of the median make a result noisy.
-inline constexpr double widest_spread = 0.1;
 
 /// Cases of a sweep that are not finished.
 struct Missing {
@@ -59,10 +21,7 @@ struct Missing {
   std::string why;  ///< "stopped by SIGTERM"
 };
 
-/// Whether a result may be quoted: "VALID", "VALID (what to know about it)" or "INVALID: reason". Of one
-/// case: it ended ok, with all repetitions and enough samples, and the bytes counted are those planned.
-[[nodiscard]] std::string verdict(const CaseResult& result);
-/// Of a sweep: there is at least one case, all are valid and none is missing.
+/// The verdict of a sweep: there is at least one case, all are valid and none is missing.
 [[nodiscard]] std::string verdict(const std::vector<Row>& rows, const Missing& missing = {});
 [[nodiscard]] bool is_valid(const std::string& verdict);
 

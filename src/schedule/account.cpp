@@ -199,7 +199,7 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
     for (const Action& a : program.ranks[r].actions) {
       if (a.kind != Kind::send && !is_collective(a.kind)) continue;
       const std::int64_t elements = moved(a, layout).count;
-      const std::size_t each = bytes_of(dtype_of(a.slots[0].cls, layout.shape.dtype));
+      const std::size_t each = bytes_of(dtype_of(a[Operand::buffer].cls, layout.shape.dtype));
       if (a.kind == Kind::send) {
         matrix.add(r, a.peer, traffic_of(a.payload), elements * each);
         continue;

@@ -7,8 +7,11 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "schedule/passes.hpp"
 
 namespace minitaw::schedule {
+
+using enum Operand;
 
 Action make_action(Kind kind, int tick, Payload payload, int shard, Part part) {
   Action a;
@@ -21,12 +24,12 @@ Action make_action(Kind kind, int tick, Payload payload, int shard, Part part) {
   return a;
 }
 
-Builder::Builder(const topology::Groups& groups, int shards, int micro_batches, int copies)
-    : groups_(groups_of_copy(groups, copies)), drafts_(groups_.ranks()) {
+Builder::Builder(const topology::Groups& groups, int shards, int micro_batches, int replicas)
+    : groups_(groups_of_replica(groups, replicas)), drafts_(groups_.ranks()) {
   program_.groups = groups;
   program_.shards = shards;
   program_.micro_batches = micro_batches;
-  program_.copies = copies;
+  program_.replicas = replicas;
   program_.ranks.resize(groups_.ranks());
   for (RankProgram& rank : program_.ranks) {
     rank.slots[index_of(SlotClass::embeddings)] = 1;
@@ -72,7 +75,7 @@ VirtualBuffer Builder::accumulator(int rank, int shard) const {
   return {owned(rank, shard).id, SlotClass::accumulator};
 }
 
-VirtualBuffer Builder::value(int rank, SlotClass cls) { return {drafts_[rank].next_value++, cls}; }
+VirtualBuffer Builder::new_buffer(int rank, SlotClass cls) { return {drafts_[rank].next_buffer++, cls}; }
 
 int Builder::communicator(const std::string& name, const std::vector<int>& ranks) {
   const auto [at, added] = communicators_.emplace(name, static_cast<int>(communicators_.size()));
@@ -90,59 +93,59 @@ int Builder::world() { return communicator("world", everyone()); }
 
 int Builder::group(int group) { return communicator(fmt::format("group{}", group), groups().members(group)); }
 
-void Builder::add(int rank, Phase phase, Action action, std::initializer_list<VirtualBuffer> values) {
+void Builder::add(int rank, Phase phase, const Action& action, std::initializer_list<Use> uses) {
   Emitted emitted{action, phase, {}};
-  std::ranges::copy(values, emitted.values.begin());
+  for (const auto& [operand, buffer] : uses) emitted.buffers[place_of(action.kind, operand)] = buffer;
   drafts_[rank].emitted.push_back(emitted);
 }
 
-void Builder::transfer(int tick, Phase phase, const Cargo& cargo, Endpoint from, Endpoint to) {
-  exchange(tick, phase, {{cargo, from, to}});
+void Builder::transfer(int tick, Phase phase, const MessageContent& content, Endpoint from, Endpoint to) {
+  exchange(tick, phase, {{content, from, to}});
 }
 
 void Builder::exchange(int tick, Phase phase, const std::vector<Message>& messages) {
-  for (const auto& [cargo, from, to] : messages) {
+  for (const auto& [content, from, to] : messages) {
     const auto add_side = [&](Kind kind, const Endpoint& here, const Endpoint& there) {
-      Action action = make_action(kind, tick, cargo.payload, cargo.shard, cargo.part);
-      action.micro_batch = cargo.micro_batch;
-      action.lane = lane_of(kind, cargo.payload, true);
+      Action action = make_action(kind, tick, content.payload, content.shard, content.part);
+      action.micro_batch = content.micro_batch;
+      action.lane = lane_of(kind, content.payload, true);
       action.peer = there.rank;
-      add(here.rank, phase, action, {here.value});
+      add(here.rank, phase, action, {{buffer, here.buffer}});
     };
     add_side(Kind::send, from, to);
     add_side(Kind::recv, to, from);
   }
 }
 
-void Builder::collective(Phase phase, Action action, const std::vector<VirtualBuffer>& values) {
+void Builder::collective(Phase phase, Action action, const std::vector<VirtualBuffer>& buffers) {
   const std::vector<int>& members = program_.communicators[action.communicator].ranks;
   const bool inside = std::ranges::all_of(members, [&](int r) { return groups().together(r, members[0]); });
   action.lane = lane_of(action.kind, action.payload, inside);
-  for (std::size_t i = 0; i < members.size(); ++i) add(members[i], phase, action, {values[i]});
+  for (std::size_t i = 0; i < members.size(); ++i) add(members[i], phase, action, {{buffer, buffers[i]}});
 }
 
-void Builder::sum_over_copies(int rank, Phase phase, Action action, VirtualBuffer value) {
+void Builder::sum_over_replicas(int rank, Phase phase, Action action, VirtualBuffer moved) {
   const bool inside = program_.groups.together(rank, program_.groups.ranks() - ranks() + rank);
   action.lane = lane_of(action.kind, action.payload, inside);
-  action.communicator = among_copies;
-  add(rank, phase, action, {value});
+  action.communicator = among_replicas;
+  add(rank, phase, action, {{buffer, moved}});
 }
 
-/// Each shard's gradient as soon as the last contribution of its own copy is in it.
-void Builder::sum_shards_over_copies(int rank, int tick) {
+/// Each shard's gradient as soon as the last contribution of its own replica is in it.
+void Builder::sum_shards_over_replicas(int rank, int tick) {
   std::vector<int> last(program_.ranks[rank].owned_shards.size(), -1);  // use, by owned slot
   for (const Emitted& e : drafts_[rank].emitted)
-    for (const VirtualBuffer v : e.values)
+    for (const VirtualBuffer v : e.buffers)
       if (v.valid() && v.cls == SlotClass::accumulator) last[v.id] = std::max(last[v.id], e.action.tick);
   std::vector<std::pair<int, int>> by_time;  // tick, shard
   for (int s = 0; s < shards(); ++s)
-    if (const VirtualBuffer total = accumulator(rank, s); total.valid())
-      by_time.emplace_back(std::min(last[total.id], tick), s);
+    if (const VirtualBuffer sum = accumulator(rank, s); sum.valid())
+      by_time.emplace_back(std::min(last[sum.id], tick), s);
   std::ranges::stable_sort(by_time);
   for (const auto& [when, s] : by_time)
-    sum_over_copies(rank, Phase::give_last,
-                    make_action(Kind::all_reduce, when, Payload::gradient, s, owned_part(rank)),
-                    accumulator(rank, s));
+    sum_over_replicas(rank, Phase::push_last,
+                      make_action(Kind::all_reduce, when, Payload::gradient, s, owned_part(rank)),
+                      accumulator(rank, s));
 }
 
 void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
@@ -151,10 +154,10 @@ void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
   const bool together = ranks() > 1 && !split && holds(0) && holds(ranks() - 1);
   const bool sliced = together && update == EmbeddingsUpdate::sliced;
   if (!split) program_.embeddings_slices = sliced ? ranks() : 1;
-  const auto combine = [&](Kind kind, Payload payload, VirtualBuffer value) {
+  const auto combine = [&](Kind kind, Payload payload, VirtualBuffer moved) {
     Action a = make_action(kind, tick, payload);
     a.communicator = world();
-    collective(Phase::finish, a, std::vector(ranks(), value));
+    collective(Phase::epilogue, a, std::vector(ranks(), moved));
   };
   if (together)
     combine(sliced ? Kind::reduce_scatter : Kind::all_reduce, Payload::embeddings_gradient,
@@ -164,35 +167,35 @@ void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
     const Part part = split    ? Part{program_.ranks[r].embeddings_slice, 2}
                       : sliced ? Part{r, ranks()}
                                : Part{};
-    if (program_.copies > 1) sum_shards_over_copies(r, tick);
-    if (program_.copies > 1 && holds(r))
-      sum_over_copies(r, Phase::finish,
-                      make_action(Kind::all_reduce, tick, Payload::embeddings_gradient, -1, part),
-                      embeddings_accumulator());
+    if (program_.replicas > 1) sum_shards_over_replicas(r, tick);
+    if (program_.replicas > 1 && holds(r))
+      sum_over_replicas(r, Phase::epilogue,
+                        make_action(Kind::all_reduce, tick, Payload::embeddings_gradient, -1, part),
+                        embeddings_accumulator());
     for (int s = 0; s < shards(); ++s)
       if (owned(r, s).valid())
-        add(r, Phase::finish, make_action(Kind::update, tick, Payload::weights, s),
-            {owned(r, s), accumulator(r, s)});
+        add(r, Phase::epilogue, make_action(Kind::update, tick, Payload::weights, s),
+            {{weights, owned(r, s)}, {gradient, accumulator(r, s)}});
     if (holds(r))
-      add(r, Phase::finish, make_action(Kind::update, tick, Payload::embeddings, part.index),
-          {embeddings(), embeddings_accumulator()});
+      add(r, Phase::epilogue, make_action(Kind::update, tick, Payload::embeddings, part.index),
+          {{weights, embeddings()}, {gradient, embeddings_accumulator()}});
   }
   if (sliced) combine(Kind::all_gather, Payload::embeddings, embeddings());
-  for (const int r : everyone()) add(r, Phase::finish, make_action(Kind::join, tick, Payload::none), {});
+  for (const int r : everyone()) add(r, Phase::epilogue, make_action(Kind::join, tick, Payload::none), {});
 }
 
 void Builder::finish_rank(int r, bool overlap) {
   auto emitted = std::exchange(drafts_[r].emitted, {});
   std::ranges::stable_sort(emitted, {}, [](const Emitted& e) { return std::pair(e.action.tick, e.phase); });
   RankProgram& rank = program_.ranks[r];
-  std::vector<std::array<VirtualBuffer, 4>> values;
+  std::vector<VirtualBuffers> buffers;
   rank.actions.reserve(emitted.size());
-  values.reserve(emitted.size());
+  buffers.reserve(emitted.size());
   for (const Emitted& e : emitted) {
     rank.actions.push_back(e.action);
-    values.push_back(e.values);
+    buffers.push_back(e.buffers);
   }
-  assign_slots(rank, values, drafts_[r].next_value);
+  assign_slots(rank, buffers, drafts_[r].next_buffer);
   write_first_contributions(rank, program_.shard_parts);
   assign_waits(rank, r, overlap);
 }
@@ -200,53 +203,62 @@ void Builder::finish_rank(int r, bool overlap) {
 Program Builder::finish(int tick, EmbeddingsUpdate update, bool overlap) && {
   add_epilogue(tick, update);
   for (int r = 0; r < ranks(); ++r) finish_rank(r, overlap);
-  if (program_.copies > 1) make_copies(program_);
+  if (program_.replicas > 1) make_replicas(program_);
   return std::move(program_);
 }
 
-void Computer::visit(const Visit& v, VirtualBuffer weights, VirtualBuffer gradient, bool accumulate) {
-  const auto add = [&](Kind what, int of_shard, std::initializer_list<VirtualBuffer> values) {
+void ComputeEmitter::visit(const Visit& v, VirtualBuffer of_weights, VirtualBuffer of_gradient,
+                           bool accumulate) {
+  const auto add = [&](Kind what, int of_shard, std::initializer_list<Builder::Use> uses) {
     Action a = make_action(what, v.tick, Payload::none, of_shard);
     a.micro_batch = v.micro_batch;
     a.accumulates = accumulate && what == v.kind;
-    builder_.add(rank_, Phase::compute, a, values);
+    builder_.add(rank_, Phase::compute, a, uses);
   };
-  VirtualBuffer& hidden = hidden_states_[v.micro_batch];
-  Left& left = left_[{v.micro_batch, v.shard}];
+  constexpr VirtualBuffer head = Builder::embeddings(), head_gradient = Builder::embeddings_accumulator();
+  VirtualBuffer& state = hidden_states_[v.micro_batch];
+  Kept& kept = kept_[{v.micro_batch, v.shard}];
   if (v.kind == Kind::forward) {
     if (v.shard == 0) {
-      hidden = builder_.value(rank_, SlotClass::hidden);
-      add(Kind::embed, -1, {hidden, Builder::embeddings()});
+      state = builder_.new_buffer(rank_, SlotClass::hidden);
+      add(Kind::embed, -1, {{hidden, state}, {weights, head}});
     }
-    left.saved = builder_.value(rank_, SlotClass::saved);
-    add(v.kind, v.shard, {weights, left.saved, hidden});
+    kept.saved = builder_.new_buffer(rank_, SlotClass::saved);
+    add(v.kind, v.shard, {{weights, of_weights}, {saved, kept.saved}, {hidden, state}});
     if (v.shard == builder_.shards() - 1)
-      add(Kind::loss, -1, {hidden, Builder::embeddings(), Builder::embeddings_accumulator()});
+      add(Kind::loss, -1, {{hidden, state}, {weights, head}, {gradient, head_gradient}});
     return;
   }
-  if (v.kind == Kind::backward_input) left.deferred = builder_.value(rank_, SlotClass::deferred);
-  if (v.kind == Kind::backward_weight) add(v.kind, v.shard, {left.saved, left.deferred, gradient});
-  else
-    add(v.kind, v.shard, {weights, left.saved, hidden, v.kind == Kind::backward ? gradient : left.deferred});
-  if (v.kind != Kind::backward_weight && v.shard == 0)
-    add(Kind::embed_backward, -1, {hidden, Builder::embeddings_accumulator()});
-  if (v.kind != Kind::backward_input) left_.erase({v.micro_batch, v.shard});
+  if (v.kind == Kind::backward_weight) {
+    add(v.kind, v.shard, {{saved, kept.saved}, {deferred, kept.deferred}, {gradient, of_gradient}});
+  } else {
+    const bool both = v.kind == Kind::backward;
+    if (!both) kept.deferred = builder_.new_buffer(rank_, SlotClass::deferred);
+    add(v.kind, v.shard,
+        {{weights, of_weights},
+         {saved, kept.saved},
+         {hidden, state},
+         both ? Builder::Use{gradient, of_gradient} : Builder::Use{deferred, kept.deferred}});
+    if (v.shard == 0) add(Kind::embed_backward, -1, {{hidden, state}, {gradient, head_gradient}});
+  }
+  if (v.kind != Kind::backward_input) kept_.erase({v.micro_batch, v.shard});
 }
 
-Team::Team(Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank, int first_tick)
+LockstepRanks::LockstepRanks(Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank,
+                             int first_tick)
     : per_rank_(micro_batches_per_rank) {
-  for (const int rank : ranks) computers_.emplace_back(builder, rank);
+  for (const int rank : ranks) emitters_.emplace_back(builder, rank);
   for (int m = ranks[0] * per_rank_; m < (ranks[0] + 1) * per_rank_; ++m) {
     for (int s = 0; s < builder.shards(); ++s) visits_.push_back({first_tick++, s, m, Kind::forward});
     for (int s = builder.shards() - 1; s >= 0; --s) visits_.push_back({first_tick++, s, m, Kind::backward});
   }
 }
 
-void Team::compute(std::size_t i, const std::vector<VirtualBuffer>& weights,
-                   const std::vector<VirtualBuffer>& gradients) {
+void LockstepRanks::compute(std::size_t i, const std::vector<VirtualBuffer>& weights,
+                            const std::vector<VirtualBuffer>& gradients) {
   Visit visit = visits_[i];
-  for (std::size_t r = 0; r < computers_.size(); ++r, visit.micro_batch += per_rank_)
-    computers_[r].visit(visit, weights[r], visit.backward() ? gradients[r] : VirtualBuffer{});
+  for (std::size_t r = 0; r < emitters_.size(); ++r, visit.micro_batch += per_rank_)
+    emitters_[r].visit(visit, weights[r], visit.backward() ? gradients[r] : VirtualBuffer{});
 }
 
 }  // namespace minitaw::schedule

@@ -13,14 +13,14 @@ namespace minitaw::schedule::detail {
 namespace {
 
 /// Numbers [begin, end).
-struct Range {
+struct Interval {
   std::int32_t begin = 0, end = 0;
 
   [[nodiscard]] std::int32_t size() const { return end - begin; }
-  [[nodiscard]] Range common(Range other) const {
+  [[nodiscard]] Interval common(Interval other) const {
     return {std::max(begin, other.begin), std::min(end, other.end)};
   }
-  friend bool operator==(const Range&, const Range&) = default;
+  friend bool operator==(const Interval&, const Interval&) = default;
 };
 
 /// What has been added up in a gradient: numbers of contributions, as runs in ascending order that do not
@@ -28,15 +28,15 @@ struct Range {
 /// M + m to that of the head.
 class Sum {
 public:
-  explicit Sum(std::vector<Range> runs = {}) : runs_(std::move(runs)) {}
+  explicit Sum(std::vector<Interval> runs = {}) : runs_(std::move(runs)) {}
 
   /// Adds what is in another sum. Returns a number that is in both, or -1.
   std::int32_t add(const Sum& other) {
     const auto own = static_cast<std::ptrdiff_t>(runs_.size());
     runs_.insert(runs_.end(), other.runs_.begin(), other.runs_.end());
-    std::ranges::inplace_merge(runs_, runs_.begin() + own, {}, &Range::begin);
-    std::vector<Range> joined;
-    for (const Range run : runs_) {
+    std::ranges::inplace_merge(runs_, runs_.begin() + own, {}, &Interval::begin);
+    std::vector<Interval> joined;
+    for (const Interval run : runs_) {
       if (joined.empty() || joined.back().end < run.begin) joined.push_back(run);
       else if (joined.back().end == run.begin) joined.back().end = run.end;
       else return run.begin;
@@ -46,21 +46,21 @@ public:
   }
 
   [[nodiscard]] std::int32_t first_missing(std::int32_t from) const {
-    for (const Range run : runs_)
+    for (const Interval run : runs_)
       if (run.begin <= from && from < run.end) from = run.end;
     return from;
   }
-  [[nodiscard]] bool any(Range numbers) const {
-    return std::ranges::any_of(runs_, [&](Range run) { return run.common(numbers).size() > 0; });
+  [[nodiscard]] bool any(Interval numbers) const {
+    return std::ranges::any_of(runs_, [&](Interval run) { return run.common(numbers).size() > 0; });
   }
 
 private:
-  std::vector<Range> runs_;
+  std::vector<Interval> runs_;
 };
 
 /// Some of the equal parts that a shard or the embeddings are cut into, which are known to be alike.
 struct Piece {
-  Range range;
+  Interval range;
   bool updated = false;  ///< weights: as the optimiser left them
   Sum sum{};             ///< gradient
 };
@@ -71,14 +71,14 @@ public:
   Pieces() = default;
   explicit Pieces(Piece piece) { pieces_.push_back(std::move(piece)); }
 
-  [[nodiscard]] bool covers(Range range) const {
+  [[nodiscard]] bool covers(Interval range) const {
     for (const Piece& piece : pieces_)
       if (piece.range.begin <= range.begin) range.begin = std::max(range.begin, piece.range.end);
     return range.size() <= 0;
   }
 
   /// The pieces inside `range`, cut at its borders.
-  [[nodiscard]] Pieces within(Range range) const {
+  [[nodiscard]] Pieces within(Interval range) const {
     Pieces result;
     for (const Piece& piece : pieces_) {
       if (piece.range.common(range).size() <= 0) continue;
@@ -89,21 +89,21 @@ public:
   }
 
   /// Replaces what is there by `others`, which lie inside `range`.
-  void put(Range range, const Pieces& others) {
+  void put(Interval range, const Pieces& others) {
     const auto [first, last] = inside(range);
     pieces_.insert(pieces_.erase(first, last), others.pieces_.begin(), others.pieces_.end());
   }
 
   /// Changes the pieces of `range` in place, after cutting them at its borders.
   template <class Change>
-  void change(Range range, const Change& change) {
+  void change(Interval range, const Change& change) {
     const auto [first, last] = inside(range);
     std::for_each(first, last, change);
   }
 
   /// Whether any piece of `range` is such a one.
   template <class Which>
-  [[nodiscard]] bool any(Range range, const Which& which) const {
+  [[nodiscard]] bool any(Interval range, const Which& which) const {
     return std::ranges::any_of(
         pieces_, [&](const Piece& piece) { return piece.range.common(range).size() > 0 && which(piece); });
   }
@@ -113,7 +113,7 @@ public:
 
 private:
   /// The pieces of `range`, after cutting at its borders.
-  std::pair<std::vector<Piece>::iterator, std::vector<Piece>::iterator> inside(Range range) {
+  std::pair<std::vector<Piece>::iterator, std::vector<Piece>::iterator> inside(Interval range) {
     for (const std::int32_t at : {range.begin, range.end})
       for (std::size_t i = 0; i < pieces_.size(); ++i)
         if (pieces_[i].range.begin < at && at < pieces_[i].range.end) {
@@ -182,54 +182,58 @@ public:
     const std::int32_t shards = program_.shards;
     switch (a.kind) {
     case Kind::embed:
-      need_weights(p, a.slots[1], range_of(embedding));
-      return leave(p, a.slots[0], 0);
+      need_weights(p, a[Operand::weights], range_of(embedding));
+      return leave(p, a[Operand::hidden], 0);
     case Kind::forward:
-      need_weights(p, a.slots[0], whole(a.slots[0].cls));
-      need(p, a.slots[2], a.shard);
-      leave(p, a.slots[1], a.shard);
-      return leave(p, a.slots[2], a.shard + 1);
+      need_weights(p, a[Operand::weights], whole(a[Operand::weights].cls));
+      need(p, a[Operand::hidden], a.shard);
+      leave(p, a[Operand::saved], a.shard);
+      return leave(p, a[Operand::hidden], a.shard + 1);
     case Kind::loss:
-      need(p, a.slots[0], shards);
-      need_weights(p, a.slots[1], range_of(head));
-      leave(p, a.slots[0], shards - 1, true);
-      return contribute(p, a.slots[2], head);
+      need(p, a[Operand::hidden], shards);
+      need_weights(p, a[Operand::weights], range_of(head));
+      leave(p, a[Operand::hidden], shards - 1, true);
+      return contribute(p, a[Operand::gradient], head);
     case Kind::backward:
     case Kind::backward_input:
-      need_weights(p, a.slots[0], whole(a.slots[0].cls));
-      need(p, a.slots[1], a.shard);
-      need(p, a.slots[2], a.shard, true);
-      leave(p, a.slots[2], a.shard - 1, true);
-      if (a.kind == Kind::backward) return contribute(p, a.slots[3], a.shard);
-      return leave(p, a.slots[3], a.shard);
+      need_weights(p, a[Operand::weights], whole(a[Operand::weights].cls));
+      need(p, a[Operand::saved], a.shard);
+      need(p, a[Operand::hidden], a.shard, true);
+      leave(p, a[Operand::hidden], a.shard - 1, true);
+      if (a.kind == Kind::backward) return contribute(p, a[Operand::gradient], a.shard);
+      return leave(p, a[Operand::deferred], a.shard);
     case Kind::backward_weight:
-      need(p, a.slots[0], a.shard);
-      need(p, a.slots[1], a.shard);
-      return contribute(p, a.slots[2], a.shard);
+      need(p, a[Operand::saved], a.shard);
+      need(p, a[Operand::deferred], a.shard);
+      return contribute(p, a[Operand::gradient], a.shard);
     case Kind::embed_backward:
-      need(p, a.slots[0], -1, true);
-      return contribute(p, a.slots[1], embedding);
+      need(p, a[Operand::hidden], -1, true);
+      return contribute(p, a[Operand::gradient], embedding);
     case Kind::update:
       return update(p, a);
     case Kind::zero:
-      content(p.rank, a.slots[0]) = blank(p.rank, a.slots[0].cls, a.shard);
+      content(p.rank, a[Operand::gradient]) = blank(p.rank, a[Operand::gradient].cls, a.shard);
       return;
-    case Kind::accumulate:
-      need_payload(p);
-      if (!a.accumulates) return receive(Content(content(p.rank, a.slots[0])), moved(a), p, a.slots[1]);
-      need_gradient(p, a.slots[1], moved(a));
-      return add(p, content(p.rank, a.slots[1]).pieces, content(p.rank, a.slots[0]).pieces.within(moved(a)));
+    case Kind::accumulate: {
+      need_payload(p, Operand::source);
+      const Content& from = content(p.rank, a[Operand::source]);
+      if (!a.accumulates) return receive(Content(from), moved(a), p, a[Operand::destination]);
+      need_gradient(p, a[Operand::destination], moved(a));
+      return add(p, content(p.rank, a[Operand::destination]).pieces, from.pieces.within(moved(a)));
+    }
     case Kind::load:
-      need_weights(p, a.slots[0], {}, true);
-      return receive(Content(content(p.rank, a.slots[0])), extent(p.rank, SlotClass::owned), p, a.slots[1]);
+      need_weights(p, a[Operand::source], {}, true);
+      return receive(Content(content(p.rank, a[Operand::source])), extent(p.rank, SlotClass::owned), p,
+                     a[Operand::destination]);
     default:
       return;
     }
   }
 
   void message(Place send, Place receiver) override {
-    need_payload(send);
-    receive(Content(content(send.rank, at(send).slots[0])), moved(at(send)), receiver, at(receiver).slots[0]);
+    need_payload(send, Operand::buffer);
+    receive(Content(content(send.rank, at(send)[Operand::buffer])), moved(at(send)), receiver,
+            at(receiver)[Operand::buffer]);
   }
 
   void collective(std::span<const Place> calls) override {
@@ -274,12 +278,12 @@ private:
 
   // What an action is about.
 
-  [[nodiscard]] Range whole(SlotClass cls) const {
+  [[nodiscard]] Interval whole(SlotClass cls) const {
     return {0, of_embeddings(cls) ? program_.embeddings_slices : program_.shard_parts};
   }
 
   /// What a slot of the rank can hold.
-  [[nodiscard]] Range extent(int rank, SlotClass cls) const {
+  [[nodiscard]] Interval extent(int rank, SlotClass cls) const {
     const RankProgram& r = program_.ranks[rank];
     if (of_embeddings(cls) && r.embeddings_slice >= 0) return {r.embeddings_slice, r.embeddings_slice + 1};
     if (cls != SlotClass::owned && cls != SlotClass::accumulator) return whole(cls);
@@ -288,15 +292,15 @@ private:
   }
 
   /// What an action moves.
-  [[nodiscard]] Range moved(const Action& a) const {
+  [[nodiscard]] Interval moved(const Action& a) const {
     const std::int32_t each =
         (of_embeddings(a.payload) ? program_.embeddings_slices : program_.shard_parts) / a.parts;
     return {a.part * each, (a.part + 1) * each};
   }
 
   /// Slice i of what a collective moves, for each of its members; refuses what cannot be divided.
-  [[nodiscard]] Range slice(std::span<const Place> calls, std::size_t i) const {
-    const Range range = moved(at(calls.front()));
+  [[nodiscard]] Interval slice(std::span<const Place> calls, std::size_t i) const {
+    const Interval range = moved(at(calls.front()));
     const auto members = static_cast<std::int32_t>(calls.size());
     if (range.size() % members != 0)
       fail(Rule::same_collectives, calls.front(), "{} parts cannot be shared by {} ranks", range.size(),
@@ -307,13 +311,13 @@ private:
   }
 
   /// Where the tensors of embedding or head lie: in a slice of the embeddings, or in all.
-  [[nodiscard]] Range range_of(std::int32_t part) const {
+  [[nodiscard]] Interval range_of(std::int32_t part) const {
     if (!program_.embeddings_split) return whole(SlotClass::embeddings);
-    return part == embedding ? Range{0, 1} : Range{1, 2};
+    return part == embedding ? Interval{0, 1} : Interval{1, 2};
   }
 
   /// Numbers of the contributions to a gradient: of a shard, embedding or head.
-  [[nodiscard]] Range numbers_of(std::int32_t part) const {
+  [[nodiscard]] Interval numbers_of(std::int32_t part) const {
     const std::int32_t first = part == head ? program_.micro_batches : 0;
     return {first, first + program_.micro_batches};
   }
@@ -334,7 +338,7 @@ private:
   // What an action needs.
 
   /// The weights of the action's shard, or the embeddings, in all of `range`.
-  void need_weights(Place p, Slot slot, Range range, bool updated_too = false) const {
+  void need_weights(Place p, Slot slot, Interval range, bool updated_too = false) const {
     const Content& c = content(p.rank, slot);
     const Content wanted{.valid = true, .shard = of_embeddings(slot.cls) ? -1 : at(p).shard};
     if (!c.same_thing(wanted) || !c.pieces.covers(range) ||
@@ -349,7 +353,7 @@ private:
   }
 
   /// A gradient of the action's shard, or of the embeddings, in all of `range`.
-  void need_gradient(Place p, Slot slot, Range range) const {
+  void need_gradient(Place p, Slot slot, Interval range) const {
     const Content& c = content(p.rank, slot);
     const Content wanted{.valid = true, .shard = of_embeddings(slot.cls) ? -1 : at(p).shard};
     if (!c.valid && is_permanent(slot.cls))
@@ -360,10 +364,10 @@ private:
       fail(Rule::exact_gradients, p, "{} lacks a slice of the sum that is read", name_of(slot));
   }
 
-  /// slots[0] holds what the action says that it moves.
-  void need_payload(Place p) const {
+  /// The operand holds what the action says that it moves.
+  void need_payload(Place p, Operand operand) const {
     const Action& a = at(p);
-    const Slot slot = a.slots[0];
+    const Slot slot = a[operand];
     switch (a.payload) {
     case Payload::weights:
       return need_weights(p, slot, moved(a), true);
@@ -406,7 +410,7 @@ private:
       fail(Rule::exact_gradients, p, "overwrites what this step has added to {}", name_of(slot));
     Content& c = content(p.rank, slot);
     if (embeddings ? !c.valid : !adds) c = blank(p.rank, slot.cls, embeddings ? -1 : part);
-    const Range range = embeddings ? range_of(part) : whole(slot.cls);
+    const Interval range = embeddings ? range_of(part) : whole(slot.cls);
     const std::int32_t number = numbers_of(part).begin + at(p).micro_batch;
     need_gradient(p, slot, range);
     add(p, c.pieces, Pieces({range, false, Sum({{number, number + 1}})}));
@@ -423,22 +427,23 @@ private:
 
   void update(Place p, const Action& a) {
     const bool embeddings = of_embeddings(a.payload);
-    const Range range = embeddings ? Range{a.shard, a.shard + 1} : extent(p.rank, SlotClass::owned);
-    need_weights(p, a.slots[0], range);
-    need_gradient(p, a.slots[1], range);
+    const Interval range = embeddings ? Interval{a.shard, a.shard + 1} : extent(p.rank, SlotClass::owned);
+    const Slot weights = a[Operand::weights], gradient = a[Operand::gradient];
+    need_weights(p, weights, range);
+    need_gradient(p, gradient, range);
     for (const std::int32_t part : embeddings ? std::vector{embedding, head} : std::vector{a.shard}) {
       if (embeddings && range_of(part).common(range).size() <= 0) continue;
-      const Range numbers = numbers_of(part);
-      for (const Piece& piece : content(p.rank, a.slots[1]).pieces.within(range))
+      const Interval numbers = numbers_of(part);
+      for (const Piece& piece : content(p.rank, gradient).pieces.within(range))
         if (const std::int32_t missing = piece.sum.first_missing(numbers.begin); missing < numbers.end)
-          fail(Rule::exact_gradients, p, "in {}, {} is missing", name_of(a.slots[1]),
+          fail(Rule::exact_gradients, p, "in {}, {} is missing", name_of(gradient),
                contribution_text(embeddings ? -1 : a.shard, missing));
     }
-    content(p.rank, a.slots[0]).pieces.change(range, [](Piece& piece) { piece.updated = true; });
+    content(p.rank, weights).pieces.change(range, [](Piece& piece) { piece.updated = true; });
   }
 
   /// A part joins what is there of the same thing; anything else is replaced.
-  void receive(const Content& from, Range range, Place to, Slot slot) {
+  void receive(const Content& from, Interval range, Place to, Slot slot) {
     Content& target = content(to.rank, slot);
     const Pieces pieces = from.pieces.within(range);
     if (target.same_thing(from) && range != whole(slot.cls)) return target.pieces.put(range, pieces);
@@ -447,19 +452,19 @@ private:
 
   void reduce(std::span<const Place> calls) {
     const Action& first = at(calls.front());
-    const Range range = moved(first);
+    const Interval range = moved(first);
     if (first.payload != Payload::gradient && first.payload != Payload::embeddings_gradient)
       fail(Rule::fresh_reads, calls.front(), "only gradients can be added up");
     Pieces sum;
     for (const Place call : calls) {
-      need_payload(call);
-      const Pieces own = content(call.rank, at(call).slots[0]).pieces.within(range);
+      need_payload(call, Operand::buffer);
+      const Pieces own = content(call.rank, at(call)[Operand::buffer]).pieces.within(range);
       if (call.rank == calls.front().rank) sum = own;
       else add(call, sum, own);
     }
     for (std::size_t i = 0; i < calls.size(); ++i) {
       const Action& a = at(calls[i]);
-      Pieces& pieces = content(calls[i].rank, a.slots[0]).pieces;
+      Pieces& pieces = content(calls[i].rank, a[Operand::buffer]).pieces;
       if (a.kind == Kind::reduce_scatter) pieces.put(range, sum.within(slice(calls, i)));
       else if (a.kind == Kind::all_reduce || calls[i].rank == a.peer) pieces.put(range, sum);
     }
@@ -469,16 +474,16 @@ private:
     const bool embeddings = of_embeddings(at(calls.front()).payload);
     bool updated = embeddings;
     for (std::size_t i = 0; i < calls.size(); ++i) {
-      const Slot slot = at(calls[i]).slots[0];
+      const Slot slot = at(calls[i])[Operand::buffer];
       need_weights(calls[i], slot, slice(calls, i), true);
       const Pieces own = content(calls[i].rank, slot).pieces.within(slice(calls, i));
       if (embeddings && !std::ranges::all_of(own, &Piece::updated))
         fail(Rule::fresh_reads, calls[i], "slice {} is not updated yet", i);
       updated = updated || std::ranges::any_of(own, &Piece::updated);
     }
-    const Range range = moved(at(calls.front()));
+    const Interval range = moved(at(calls.front()));
     for (const Place call : calls)
-      content(call.rank, at(call).slots[0]).pieces.put(range, Pieces({range, updated}));
+      content(call.rank, at(call)[Operand::buffer]).pieces.put(range, Pieces({range, updated}));
   }
 
   const Program& program_;

@@ -21,11 +21,11 @@ std::string place(const Program& program, int rank, int action) {
 
 namespace {
 
-/// Whether two sides mean the same part of the same thing, in the same precision.
-bool same_cargo(const Action& a, const Action& b) {
-  const auto total = [](const Action& x) { return x.slots[0].cls == SlotClass::accumulator; };
+/// Returns whether two sides mean the same part of the same data, in the same precision.
+bool same_content(const Action& a, const Action& b) {
+  const auto sums = [](const Action& x) { return x[Operand::buffer].cls == SlotClass::accumulator; };
   return a.shard == b.shard && a.micro_batch == b.micro_batch && a.part == b.part && a.parts == b.parts &&
-         total(a) == total(b);
+         sums(a) == sums(b);
 }
 
 class Matcher {
@@ -75,7 +75,7 @@ private:
         if (i == queue.receives.size())
           fail(Rule::matched_messages, queue.sends[i], "no receive of the peer is left for it");
         const Place from = queue.sends[i], to = queue.receives[i];
-        if (!same_cargo(at(from), at(to)))
+        if (!same_content(at(from), at(to)))
           fail(Rule::matched_messages, to, "meets {}; expected the same message", text(from));
         result_.other[result_.number(from)] = to.action;
         result_.other[result_.number(to)] = from.action;
@@ -123,7 +123,7 @@ private:
   }
 
   static bool same_call(const Action& a, const Action& b) {
-    return a.kind == b.kind && a.payload == b.payload && a.peer == b.peer && same_cargo(a, b);
+    return a.kind == b.kind && a.payload == b.payload && a.peer == b.peer && same_content(a, b);
   }
 
   const Program& program_;

@@ -1,4 +1,4 @@
-#include "schedule/builder.hpp"
+#include "schedule/passes.hpp"
 
 #include <fmt/format.h>
 
@@ -12,20 +12,20 @@ namespace minitaw::schedule {
 
 namespace {
 
-/// Values by the action after which their slot is free: see releases(). What one of several messages
+/// Buffers by the action after which their slot is free: see releases(). What one of several messages
 /// reads must not make room for what another receives.
 std::vector<std::vector<VirtualBuffer>>
-released_after(const RankProgram& rank, const std::vector<std::array<VirtualBuffer, 4>>& values, int count) {
+released_after(const RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count) {
   const std::vector<int> ends = releases(rank);
   std::vector<int> last(count, -1);
   std::vector<SlotClass> cls(count);
-  for (std::size_t i = 0; i < values.size(); ++i)
-    for (const VirtualBuffer v : values[i]) {
+  for (std::size_t i = 0; i < buffers.size(); ++i)
+    for (const VirtualBuffer v : buffers[i]) {
       if (!v.valid() || is_permanent(v.cls)) continue;
       last[v.id] = std::max(last[v.id], ends[i]);
       cls[v.id] = v.cls;
     }
-  std::vector<std::vector<VirtualBuffer>> released(values.size());
+  std::vector<std::vector<VirtualBuffer>> released(buffers.size());
   for (int id = 0; id < count; ++id)
     if (last[id] >= 0) released[last[id]].push_back({id, cls[id]});
   return released;
@@ -37,7 +37,7 @@ released_after(const RankProgram& rank, const std::vector<std::array<VirtualBuff
 class Pool {
 public:
   Pool(SlotClass cls, int size) : rotates_(cls == SlotClass::hidden), size_(size) {
-    for (int i = 0; i < size; ++i) give_back(static_cast<std::int16_t>(i));
+    for (int i = 0; i < size; ++i) release(static_cast<std::int16_t>(i));
   }
   /// One more than there were if none is free.
   std::int16_t take() {
@@ -46,13 +46,13 @@ public:
     free_.erase(free_.begin());
     return slot;
   }
-  void give_back(std::int16_t slot) { free_.emplace(rotates_ ? ++given_back_ : 0, slot); }
+  void release(std::int16_t slot) { free_.emplace(rotates_ ? ++released_ : 0, slot); }
   [[nodiscard]] int size() const { return size_; }
 
 private:
   bool rotates_;
-  int size_, given_back_ = 0;
-  std::set<std::pair<int, std::int16_t>> free_;  ///< when it came back, slot
+  int size_, released_ = 0;
+  std::set<std::pair<int, std::int16_t>> free_;  ///< when it was released, slot
 };
 
 }  // namespace
@@ -73,17 +73,17 @@ void write_first_contributions(RankProgram& rank, int shard_parts) {
   }
 }
 
-void assign_slots(RankProgram& rank, const std::vector<std::array<VirtualBuffer, 4>>& values, int count) {
-  const std::vector<std::vector<VirtualBuffer>> released = released_after(rank, values, count);
+void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count) {
+  const std::vector<std::vector<VirtualBuffer>> released = released_after(rank, buffers, count);
   // The first time says how many slots there must be, the second one chooses out of all of them.
   for (int time = 0; time < 2; ++time) {
     std::vector<std::int16_t> slot_of(count, -1);
     std::vector<Pool> pools;
     for (int c = 0; c < slot_classes; ++c)
       pools.emplace_back(static_cast<SlotClass>(c), time == 0 ? 0 : rank.slots[c]);
-    for (int i = 0; i < static_cast<int>(values.size()); ++i) {
-      for (int k = 0; k < 4; ++k) {
-        const VirtualBuffer v = values[i][k];
+    for (int i = 0; i < static_cast<int>(buffers.size()); ++i) {
+      for (int k = 0; k < most_operands; ++k) {
+        const VirtualBuffer v = buffers[i][k];
         if (!v.valid()) continue;
         Slot& slot = rank.actions[i].slots[k];
         slot = {v.cls, static_cast<std::int16_t>(v.id)};
@@ -91,7 +91,7 @@ void assign_slots(RankProgram& rank, const std::vector<std::array<VirtualBuffer,
         if (slot_of[v.id] < 0) slot_of[v.id] = pools[index_of(v.cls)].take();
         slot.index = slot_of[v.id];
       }
-      for (const VirtualBuffer v : released[i]) pools[index_of(v.cls)].give_back(slot_of[v.id]);
+      for (const VirtualBuffer v : released[i]) pools[index_of(v.cls)].release(slot_of[v.id]);
     }
     for (int c = 0; c < slot_classes; ++c)
       if (!is_permanent(static_cast<SlotClass>(c))) rank.slots[c] = pools[c].size();
@@ -109,28 +109,28 @@ public:
 
   void run() {
     for (Action& action : program_.actions) {
-      const Progress need = needs(action);
+      const LaneCounts need = needs(action);
       reduce(action, need);
       advance(action);
     }
   }
 
 private:
-  Progress needs(const Action& action) {
+  LaneCounts needs(const Action& action) {
     if (action.kind == Kind::join) return issued_;
-    Progress need{};
+    LaneCounts need{};
     for (const Access& access : accesses(action, rank_)) {
       const SlotHistory& h = history(access.slot);
-      need = later(need, h.written);
-      if (access.write) need = later(need, h.read);
+      need = max_of(need, h.written);
+      if (access.write) need = max_of(need, h.read);
     }
-    if (!overlap_) need = later(need, sequential(action));
+    if (!overlap_) need = max_of(need, sequential(action));
     return need;
   }
 
   /// Everything issued before on the other side of the compute / communication border.
-  [[nodiscard]] Progress sequential(const Action& action) const {
-    Progress need = issued_;
+  [[nodiscard]] LaneCounts sequential(const Action& action) const {
+    LaneCounts need = issued_;
     const bool computes = action.lane == Lane::compute;
     for (int l = 0; l < lanes; ++l)
       if ((l == 0) == computes) need[l] = 0;
@@ -138,9 +138,9 @@ private:
   }
 
   /// Keeps only the waits that the lane does not know to be met already and that no other wait implies.
-  void reduce(Action& action, const Progress& need) {
+  void reduce(Action& action, const LaneCounts& need) {
     const int own = static_cast<int>(action.lane);
-    Progress& known = known_[own];
+    LaneCounts& known = known_[own];
     for (int l = 0; l < lanes; ++l) {
       if (l == own || need[l] <= known[l]) continue;
       bool implied = false;
@@ -150,11 +150,11 @@ private:
       if (!implied) action.waits[l] = need[l];
     }
     for (int l = 0; l < lanes; ++l)
-      if (l != own && need[l] > 0) known = later(known, closure(l, need[l]));
+      if (l != own && need[l] > 0) known = max_of(known, closure(l, need[l]));
   }
 
   /// What is finished once the first `count` actions of a lane are.
-  [[nodiscard]] const Progress& closure(int lane, int count) const { return closures_[lane][count - 1]; }
+  [[nodiscard]] const LaneCounts& closure(int lane, int count) const { return closures_[lane][count - 1]; }
 
   void advance(const Action& action) {
     const int own = static_cast<int>(action.lane);
@@ -171,9 +171,9 @@ private:
   int rank_;
   bool overlap_;
   std::array<std::vector<SlotHistory>, slot_classes> history_;
-  Progress issued_{};
-  std::array<Progress, lanes> known_{};
-  std::array<std::vector<Progress>, lanes> closures_;
+  LaneCounts issued_{};
+  std::array<LaneCounts, lanes> known_{};
+  std::array<std::vector<LaneCounts>, lanes> closures_;
 };
 
 }  // namespace
@@ -192,46 +192,47 @@ std::vector<int> sizes_within(const topology::Groups& groups, int begin, int end
   return sizes;
 }
 
-/// Communicators of the first copy become those of all: copy after copy, then one for each of its ranks.
-std::vector<Communicator> communicators_of_copies(const Program& program, int ranks) {
+/// Communicators of the first replica become those of all: replica after replica, then one for each of its
+/// ranks.
+std::vector<Communicator> communicators_of_replicas(const Program& program, int ranks) {
   std::vector<Communicator> all;
-  for (int c = 0; c < program.copies; ++c)
+  for (int c = 0; c < program.replicas; ++c)
     for (const Communicator& own : program.communicators) {
-      all.push_back({fmt::format("copy{}.{}", c, own.name), own.ranks});
+      all.push_back({fmt::format("replica{}.{}", c, own.name), own.ranks});
       for (int& rank : all.back().ranks) rank += c * ranks;
     }
   for (int r = 0; r < ranks; ++r) {
-    all.push_back({fmt::format("copies{}", r), {}});
-    for (int c = 0; c < program.copies; ++c) all.back().ranks.push_back(c * ranks + r);
+    all.push_back({fmt::format("replicas{}", r), {}});
+    for (int c = 0; c < program.replicas; ++c) all.back().ranks.push_back(c * ranks + r);
   }
   return all;
 }
 
 }  // namespace
 
-topology::Groups groups_of_copy(const topology::Groups& groups, int copies) {
-  const int ranks = groups.ranks() / copies;
+topology::Groups groups_of_replica(const topology::Groups& groups, int replicas) {
+  const int ranks = groups.ranks() / replicas;
   const std::vector<int> first = sizes_within(groups, 0, ranks);
-  for (int c = 1; c < copies; ++c)
+  for (int c = 1; c < replicas; ++c)
     if (sizes_within(groups, c * ranks, (c + 1) * ranks) != first)
-      throw InputError(fmt::format(
-          "replicas: the groups {} do not give {} copies of {} ranks with groups alike; choose other groups",
-          groups.text(), copies, ranks));
+      throw InputError(fmt::format("replicas: the groups {} do not give {} replicas of {} ranks with groups "
+                                   "alike; choose other groups",
+                                   groups.text(), replicas, ranks));
   return topology::Groups(first);
 }
 
-void make_copies(Program& program) {
+void make_replicas(Program& program) {
   const int ranks = static_cast<int>(program.ranks.size());
   const int own = static_cast<int>(program.communicators.size());
-  program.communicators = communicators_of_copies(program, ranks);
+  program.communicators = communicators_of_replicas(program, ranks);
   const std::vector<RankProgram> first = std::exchange(program.ranks, {});
-  for (int c = 0; c < program.copies; ++c)
+  for (int c = 0; c < program.replicas; ++c)
     for (int r = 0; r < ranks; ++r)
       for (Action& a : program.ranks.emplace_back(first[r]).actions) {
-        if (a.micro_batch >= 0) a.micro_batch += c * program.micro_batches / program.copies;
+        if (a.micro_batch >= 0) a.micro_batch += c * program.micro_batches / program.replicas;
         if (a.peer >= 0) a.peer += c * ranks;
         if (a.communicator >= 0) a.communicator += c * own;
-        else if (a.communicator == among_copies) a.communicator = own * program.copies + r;
+        else if (a.communicator == among_replicas) a.communicator = own * program.replicas + r;
       }
 }
 

@@ -7,32 +7,46 @@
 #include <array>
 #include <iterator>
 
+#include "base/error.hpp"
+
 namespace minitaw::schedule {
 
 namespace {
 
-/// By kind. What moves is of a class that its payload allows.
+using enum Operand;
+using enum Touch;
+
+/// By kind. The classes of what moves follow from the payload.
 constexpr std::array<Form, kinds> forms = {{
-    {"embed", {{{"x", '='}, {"e", '-'}}}, false, true},
-    {"F", {{{"hw", '-'}, {"a", '='}, {"x", '+'}}}, true, true},
-    {"loss", {{{"x", '+'}, {"e", '-'}, {"f", '~'}}}, false, true},
-    {"BW", {{{"hw", '-'}, {"a", '-'}, {"x", '+'}, {"tg", '~'}}}, true, true},
-    {"B", {{{"hw", '-'}, {"a", '-'}, {"x", '+'}, {"b", '='}}}, true, true},
-    {"W", {{{"a", '-'}, {"b", '-'}, {"tg", '~'}}}, true, true},
-    {"dembed", {{{"x", '-'}, {"f", '~'}}}, false, true},
-    {"update", {{{"h", '+'}, {"t", '-'}}}, true},  // of the embeddings: e f
-    {"zero", {{{"g", '='}}}, true},
-    {"add", {{{"gc", '-'}, {"t", '~'}}}, true},
-    {"load", {{{"h", '-'}, {"w", '='}}}, true},
+    {"embed", {{{hidden, "x", write}, {weights, "e", read}}}, false, true},
+    {"F", {{{weights, "hw", read}, {saved, "a", write}, {hidden, "x", modify}}}, true, true},
+    {"loss", {{{hidden, "x", modify}, {weights, "e", read}, {gradient, "f", accumulate}}}, false, true},
+    {"BW",
+     {{{weights, "hw", read}, {saved, "a", read}, {hidden, "x", modify}, {gradient, "tg", accumulate}}},
+     true,
+     true},
+    {"B",
+     {{{weights, "hw", read}, {saved, "a", read}, {hidden, "x", modify}, {deferred, "b", write}}},
+     true,
+     true},
+    {"W", {{{saved, "a", read}, {deferred, "b", read}, {gradient, "tg", accumulate}}}, true, true},
+    {"dembed", {{{hidden, "x", read}, {gradient, "f", accumulate}}}, false, true},
+    {"update", {{{weights, "h", modify}, {gradient, "t", read}}}, true},  // of the embeddings: e f
+    {"zero", {{{gradient, "g", write}}}, true},
+    {"add", {{{source, "gc", read}, {destination, "t", accumulate}}}, true},
+    {"load", {{{source, "h", read}, {destination, "w", write}}}, true},
     {"join"},
-    {"send", {{{"", '-'}}}},
-    {"recv", {{{"", '='}}}},
-    {"broadcast", {{{"", '='}}}},  // its root reads
-    {"reduce", {{{"", '-'}}}},     // its root writes as well
-    {"all_gather", {{{"", '+'}}}},
-    {"reduce_scatter", {{{"", '+'}}}},
-    {"all_reduce", {{{"", '+'}}}},
+    {"send", {{{buffer, "", read}}}},
+    {"recv", {{{buffer, "", write}}}},
+    {"broadcast", {{{buffer, "", write}}}},  // its root reads
+    {"reduce", {{{buffer, "", read}}}},      // its root writes as well
+    {"all_gather", {{{buffer, "", modify}}}},
+    {"reduce_scatter", {{{buffer, "", modify}}}},
+    {"all_reduce", {{{buffer, "", modify}}}},
 }};
+
+constexpr std::array<std::string_view, 9> operand_names = {
+    "none", "weights", "saved", "hidden", "deferred", "gradient", "source", "destination", "buffer"};
 
 /// Name and prefix of a payload, and of what it is.
 struct Moves {
@@ -49,7 +63,8 @@ constexpr std::array<Moves, payloads> moves = {{{"none", "s", ""},
                                                 {"embeddings_gradient", "EG", "f"}}};
 
 constexpr std::array<std::string_view, lanes> lane_names = {
-    "compute", "operands", "operands_in", "operands_out", "gradients", "gradients_in", "gradients_out"};
+    "compute",         "inputs_group",   "inputs_recv",   "inputs_send",
+    "gradients_group", "gradients_recv", "gradients_send"};
 constexpr std::array<char, slot_classes> slot_letters = {'h', 't', 'w', 'g', 'c', 'a', 'b', 'x', 'e', 'f'};
 
 void append_rank(std::string& text, const Program& program, int rank) {
@@ -62,7 +77,7 @@ void append_rank(std::string& text, const Program& program, int rank) {
   if (r.embeddings_slice >= 0) fmt::format_to(out, " embeddings {}", r.embeddings_slice);
   fmt::format_to(out, " owned{}{}\n", r.owned_shards.empty() ? "" : " ", fmt::join(r.owned_shards, " "));
   for (const Action& a : r.actions) {
-    fmt::format_to(out, "{:>4} {:<13} {}", a.tick, name_of(a.lane), to_text(a, program));
+    fmt::format_to(out, "{:>4} {:<15} {}", a.tick, name_of(a.lane), to_text(a, program));
     const char* separator = " after ";
     for (int l = 0; l < lanes; ++l)
       if (a.waits[l] > 0) {
@@ -75,8 +90,8 @@ void append_rank(std::string& text, const Program& program, int rank) {
 
 }  // namespace
 
-Progress later(const Progress& a, const Progress& b) {
-  Progress c{};
+LaneCounts max_of(const LaneCounts& a, const LaneCounts& b) {
+  LaneCounts c{};
   for (int l = 0; l < lanes; ++l) c[l] = std::max(a[l], b[l]);
   return c;
 }
@@ -95,30 +110,41 @@ Form form_of(const Action& action) {
   return form;
 }
 
+std::size_t place_of(Kind kind, Operand operand) {
+  const auto& uses = forms[index_of(kind)].uses;
+  for (std::size_t i = 0; i < uses.size() && uses[i].operand != none; ++i)
+    if (uses[i].operand == operand) return i;
+  throw LogicError(fmt::format("{} has no operand {}", name_of(kind), name_of(operand)));
+}
+
+const Slot& Action::operator[](Operand operand) const { return slots[place_of(kind, operand)]; }
+Slot& Action::operator[](Operand operand) { return slots[place_of(kind, operand)]; }
+
 Accesses accesses(const Action& action, int rank) {
   Accesses result;
   const Form& form = forms[index_of(action.kind)];
   for (std::size_t i = 0; i < action.slots.size(); ++i) {
     if (!action.slots[i].valid()) continue;
-    char how = form.uses[i].how;
-    if (is_rooted(action.kind) && action.peer == rank) how = action.kind == Kind::broadcast ? '-' : '+';
-    const bool reads = how == '-' || how == '+' || (how == '~' && action.accumulates);
-    result.items[result.count++] = {action.slots[i], reads, how != '-'};
+    Touch touch = form.uses[i].touch;
+    if (is_rooted(action.kind) && action.peer == rank) touch = action.kind == Kind::broadcast ? read : modify;
+    const bool reads = touch == read || touch == modify || (touch == accumulate && action.accumulates);
+    result.items[result.count++] = {form.uses[i].operand, action.slots[i], reads, touch != read};
   }
   return result;
 }
 
 Lane lane_of(Kind kind, Payload payload, bool inside) {
-  const bool operand =
+  const bool input =
       payload == Payload::weights || payload == Payload::activation || payload == Payload::embeddings;
-  if (kind == Kind::send) return operand ? Lane::operands_out : Lane::gradients_out;
-  if (kind == Kind::recv || !inside) return operand ? Lane::operands_in : Lane::gradients_in;
-  return operand ? Lane::operands : Lane::gradients;
+  if (kind == Kind::send) return input ? Lane::inputs_send : Lane::gradients_send;
+  if (kind == Kind::recv || !inside) return input ? Lane::inputs_recv : Lane::gradients_recv;
+  return input ? Lane::inputs_group : Lane::gradients_group;
 }
 
 std::string_view name_of(Kind kind) { return forms[index_of(kind)].name; }
 std::string_view name_of(Lane lane) { return lane_names[index_of(lane)]; }
 std::string_view name_of(Payload payload) { return moves[index_of(payload)].name; }
+std::string_view name_of(Operand operand) { return operand_names[index_of(operand)]; }
 
 std::string payload_text(Payload payload, int shard) {
   if (payload == Payload::none && shard < 0) return "";
@@ -155,6 +181,11 @@ std::vector<int> releases(const RankProgram& rank) {
   return ends;
 }
 
+bool may_overlap(const Action& earlier, const Action& later) {
+  return is_point_to_point(later.kind) && earlier.kind == later.kind &&
+         (later.kind == Kind::send || earlier[buffer] != later[buffer]);
+}
+
 std::vector<int> micro_batches_of(const RankProgram& rank) {
   std::vector<int> result;
   for (const Action& action : rank.actions)
@@ -172,7 +203,7 @@ std::string to_text(const Action& a, const Program& program) {
   if (a.micro_batch >= 0) add(fmt::format("m{}", a.micro_batch));
   for (std::size_t i = 0; i < a.slots.size(); ++i)  // "+g0": adds to the slot instead of writing it
     if (a.slots[i].valid())
-      add((a.accumulates && form_of(a).uses[i].how == '~' ? "+" : "") + name_of(a.slots[i]));
+      add((a.accumulates && form_of(a).uses[i].touch == accumulate ? "+" : "") + name_of(a.slots[i]));
   if (a.kind == Kind::send) add(fmt::format("-> r{}", a.peer));
   if (a.kind == Kind::recv) add(fmt::format("<- r{}", a.peer));
   if (is_rooted(a.kind)) add(fmt::format("root r{}", a.peer));
@@ -187,7 +218,7 @@ std::string to_text(const Program& program) {
   if (program.embeddings_split) text += "embeddings_split 1\n";
   if (program.owned_slices > 1) text += fmt::format("owned_slices {}\n", program.owned_slices);
   if (program.shard_parts > 1) text += fmt::format("shard_parts {}\n", program.shard_parts);
-  if (program.copies > 1) text += fmt::format("copies {}\n", program.copies);
+  if (program.replicas > 1) text += fmt::format("replicas {}\n", program.replicas);
   for (const Communicator& c : program.communicators)
     fmt::format_to(std::back_inserter(text), "communicator {} {}\n", c.name, fmt::join(c.ranks, " "));
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) append_rank(text, program, r);

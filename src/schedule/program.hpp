@@ -23,8 +23,8 @@ enum class Kind : std::uint8_t {
   embed_backward,   // dembed
   update,
   zero,
-  accumulate,  // add  slot[1] = slot[0], or += with `accumulates`
-  load,        // slot[1] = slot[0]
+  accumulate,  // add  destination = source, or += with `accumulates`
+  load,        // destination = source
   join,        // the rank's step ends here
   send,
   recv,
@@ -42,12 +42,12 @@ inline constexpr int kinds = 19;
 /// (docs/decisions/0013-lanes-by-direction.md).
 enum class Lane : std::uint8_t {
   compute,
-  operands,      ///< collectives inside a group
-  operands_in,   ///< receives, and collectives that leave a group
-  operands_out,  ///< sends
-  gradients,     ///< the same for gradients
-  gradients_in,
-  gradients_out,
+  inputs_group,     ///< collectives inside a group
+  inputs_recv,      ///< receives, and collectives that leave a group
+  inputs_send,      ///< sends
+  gradients_group,  ///< the same for gradients
+  gradients_recv,
+  gradients_send,
 };
 inline constexpr int lanes = 7;
 
@@ -84,9 +84,24 @@ template <class Enum>
   return static_cast<std::size_t>(e);
 }
 
-/// How many actions of each lane of a rank are finished. Lanes finish in order, so this says everything.
-using Progress = std::array<std::int32_t, lanes>;
-[[nodiscard]] Progress later(const Progress& a, const Progress& b);
+/// A number of actions for each lane of a rank: its first ones. Lanes finish in order, so this says which
+/// actions are finished, or must be.
+using LaneCounts = std::array<std::int32_t, lanes>;
+[[nodiscard]] LaneCounts max_of(const LaneCounts& a, const LaneCounts& b);
+
+/// What a slot is to the action that names it.
+enum class Operand : std::uint8_t {
+  none,
+  weights,      // of a shard, or of embedding and LM head
+  saved,        // activations that F saves for the backward pass
+  hidden,       // hidden state of a micro-batch, or its gradient; changed in place
+  deferred,     // inputs of the weight gradient that B leaves for W
+  gradient,     // of a shard, or of embedding and LM head
+  source,       // add, load: the buffer that is read
+  destination,  // add, load: the buffer that is written
+  buffer,       // messages and collectives: the buffer that moves
+};
+inline constexpr int most_operands = 4;  ///< of one action
 
 struct Slot {
   SlotClass cls = SlotClass::owned;
@@ -96,8 +111,7 @@ struct Slot {
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
-/// One step of one rank. At most 72 bytes: programs for a thousand ranks must fit in memory. The table of
-/// forms in program.cpp has the slots of each kind, in order.
+/// One action of one rank. At most 72 bytes: programs for a thousand ranks must fit in memory.
 struct Action {
   Kind kind = Kind::join;
   Lane lane = Lane::compute;
@@ -109,12 +123,15 @@ struct Action {
   std::int32_t micro_batch = -1;   ///< counted over all ranks of the step
   std::int32_t peer = -1;          ///< other side of send / recv, root of broadcast / reduce (global rank)
   std::int32_t communicator = -1;  ///< index into Program::communicators; -1 for send / recv
-  std::array<Slot, 4> slots{};
+  std::array<Slot, most_operands> slots{};  ///< one for each operand of the kind, in the order of its form
   /// What moves or is added is part `part` of `parts` equal ones of the shard or the embeddings; a collective
   /// divides that part among its members.
   std::int16_t part = 0, parts = 1;
-  Progress waits{};  ///< what must be finished first; its own lane is implied
+  LaneCounts waits{};  ///< what must be finished first; its own lane is implied
 
+  /// The slot of an operand. Throws LogicError if the kind has no such operand.
+  [[nodiscard]] const Slot& operator[](Operand operand) const;
+  [[nodiscard]] Slot& operator[](Operand operand);
   friend bool operator==(const Action&, const Action&) = default;
 };
 
@@ -145,28 +162,36 @@ struct Action {
 /// The lane of a message or collective; `inside`: all members of the collective are of one group.
 [[nodiscard]] Lane lane_of(Kind kind, Payload payload, bool inside);
 
-/// What an action of a kind names: its slots, in order, each with the letters of the classes it may be of.
+/// How an action of a kind touches the slot of an operand. `accumulate`: writes it, and reads it as well if
+/// the action accumulates.
+enum class Touch : std::uint8_t { read, write, modify, accumulate };
+
+/// The operands of a kind of action: the only place that knows their order.
 struct Form {
   struct Use {
-    std::string_view classes;
-    char how = '-';  ///< '-' read, '=' written, '+' both, '~' written, and read if the action accumulates
+    Operand operand = Operand::none;
+    std::string_view classes;  ///< letters of the slot classes that it may be of
+    Touch touch = Touch::read;
   };
   std::string_view name;
-  std::array<Use, 4> uses{};
-  bool shard = false, micro_batch = false;
+  std::array<Use, most_operands> uses{};
+  bool shard = false, micro_batch = false;  ///< whether the action names one
 };
 [[nodiscard]] Form form_of(const Action& action);
+/// Place of an operand in Action::slots. Throws LogicError if the kind has no such operand.
+[[nodiscard]] std::size_t place_of(Kind kind, Operand operand);
 
 /// How an action touches a slot.
 struct Access {
+  Operand operand = Operand::none;
   Slot slot;
   bool read = false;
   bool write = false;
 };
 
-/// The slots an action touches; at most four.
+/// The slots an action touches.
 struct Accesses {
-  std::array<Access, 4> items{};
+  std::array<Access, most_operands> items{};
   int count = 0;
   [[nodiscard]] const Access* begin() const { return items.data(); }
   [[nodiscard]] const Access* end() const { return items.data() + count; }
@@ -176,8 +201,8 @@ struct Accesses {
 
 /// Who touched a slot last: places in each lane, counted from 1.
 struct SlotHistory {
-  Progress written{};
-  Progress read{};  ///< since the last write
+  LaneCounts written{};
+  LaneCounts read{};  ///< since the last write
 
   void touch(const Access& access, Lane lane, std::int32_t place) {
     if (access.write) *this = {};
@@ -188,6 +213,7 @@ struct SlotHistory {
 [[nodiscard]] std::string_view name_of(Kind kind);
 [[nodiscard]] std::string_view name_of(Lane lane);
 [[nodiscard]] std::string_view name_of(Payload payload);
+[[nodiscard]] std::string_view name_of(Operand operand);
 [[nodiscard]] char letter_of(SlotClass cls);
 [[nodiscard]] std::string name_of(Slot slot);
 
@@ -216,14 +242,14 @@ struct RankProgram {
 /// One training step of all ranks: the only description of a schedule. Engine, prediction, timeline,
 /// accounting and validation all read it.
 struct Program {
-  std::string schedule;           ///< name with options, as in the deck: "tawpipe:cco=off"
-  int shards = 0;                 ///< shards the blocks are split into
-  int micro_batches = 0;          ///< M, of all ranks together
-  int embeddings_slices = 1;      ///< equal slices of the embeddings, updated by one rank of each copy each
+  std::string schedule;       ///< name with options, as in the deck: "tawpipe:cco=off"
+  int shards = 0;             ///< shards the blocks are split into
+  int micro_batches = 0;      ///< M, of all ranks together
+  int embeddings_slices = 1;  ///< equal slices of the embeddings, updated by one rank of each replica each
   bool embeddings_split = false;  ///< two slices: the embedding; final norm and head
-  int owned_slices = 1;           ///< equal slices of each shard, kept by one rank of each copy each
+  int owned_slices = 1;           ///< equal slices of each shard, kept by one rank of each replica each
   int shard_parts = 1;            ///< every shard is padded so that this many parts are equal
-  int copies = 1;                 ///< ranks r, r + P / copies, ... do the same with their own micro-batches
+  int replicas = 1;               ///< ranks r, r + P / replicas, ... do the same with their own micro-batches
   topology::Groups groups{{1}};
   std::vector<Communicator> communicators;
   std::vector<RankProgram> ranks;
@@ -241,6 +267,10 @@ struct Program {
 /// last one of the messages of the same tick that follow each other in the program, whatever their lanes:
 /// they shall not wait for each other.
 [[nodiscard]] std::vector<int> releases(const RankProgram& rank);
+
+/// Returns whether a message may begin before an earlier one of its lane is over: both go in one direction,
+/// and they do not arrive in one slot, where the later one could be overtaken.
+[[nodiscard]] bool may_overlap(const Action& earlier, const Action& later);
 
 /// Micro-batches that a rank computes, in ascending order.
 [[nodiscard]] std::vector<int> micro_batches_of(const RankProgram& rank);

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "schedule/builder.hpp"
+#include "schedule/passes.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -107,23 +108,23 @@ void check(const Request& request) {
     throw InputError(fmt::format("schedule: {} runs on 1 rank, not {}; set ranks = 1", entry.name, ranks));
   if (request.replicas != 1) {
     if (!entry.replicable)
-      throw InputError(fmt::format("replicas: {} has no copies to make; use replicas = 1", entry.name));
+      throw InputError(fmt::format("replicas: {} has no replicas; use replicas = 1", entry.name));
     if (request.replicas < 1 || ranks % request.replicas != 0)
-      throw InputError(fmt::format("replicas: {} ranks cannot be shared by {} copies; use a divisor of {}",
+      throw InputError(fmt::format("replicas: {} ranks cannot be shared by {} replicas; use a divisor of {}",
                                    ranks, request.replicas, ranks));
-    (void)groups_of_copy(request.groups, request.replicas);
+    (void)groups_of_replica(request.groups, request.replicas);
   }
   const int sharers = entry.passes_activations ? request.replicas : ranks;
   if (request.micro_batches < 1 || request.micro_batches % sharers != 0)
-    throw InputError(
-        fmt::format("micro_batches: {} micro-batches cannot be shared evenly by {} {}; use a multiple of {}",
-                    request.micro_batches, sharers, entry.passes_activations ? "copies" : "ranks", sharers));
-  const int each = shards_per_rank(request.spec), shards = each * request.ranks_of_copy();
+    throw InputError(fmt::format(
+        "micro_batches: {} micro-batches cannot be shared evenly by {} {}; use a multiple of {}",
+        request.micro_batches, sharers, entry.passes_activations ? "replicas" : "ranks", sharers));
+  const int each = shards_per_rank(request.spec), shards = each * request.ranks_of_replica();
   if (request.layers < shards)
     throw InputError(
         fmt::format("layers: {} layers are too few for {} on {} ranks, which needs {} of at least "
                     "one layer on each rank; use layers = {}, fewer ranks or more replicas",
-                    request.layers, to_text(request.spec), request.ranks_of_copy(),
+                    request.layers, to_text(request.spec), request.ranks_of_replica(),
                     each == 1 ? "a shard" : fmt::format("{} shards", each), shards));
   if (entry.check != nullptr) entry.check(request);
 }
@@ -147,7 +148,7 @@ std::vector<std::string> options_without_effect(Request request) {
   if (request.spec.options.empty() || ranks > 64) return names;
   request.micro_batches = 2 * ranks;
   request.layers =
-      std::min(request.layers, std::max(4, 2 * shards_per_rank(request.spec) * request.ranks_of_copy()));
+      std::min(request.layers, std::max(4, 2 * shards_per_rank(request.spec) * request.ranks_of_replica()));
   const Program all = build(request);
   for (const auto& [name, value] : request.spec.options) {
     Request without = request;

@@ -29,9 +29,9 @@ struct Request {
   topology::Groups groups{{1}};
   int micro_batches = 1;  ///< M of the step, all ranks together
   int layers = 1;
-  int replicas = 1;  ///< copies of the schedule, each on as many ranks with as many micro-batches
+  int replicas = 1;  ///< replicas of the schedule, each on as many ranks with as many micro-batches
 
-  [[nodiscard]] int ranks_of_copy() const { return groups.ranks() / replicas; }
+  [[nodiscard]] int ranks_of_replica() const { return groups.ranks() / replicas; }
   [[nodiscard]] int micro_batches_of_rank() const { return micro_batches / groups.ranks(); }
 
   friend auto operator<=>(const Request&, const Request&) = default;
@@ -80,10 +80,10 @@ MINITAW_SCHEDULES(MINITAW_DECLARE)
 /// The value of an option that is an integer.
 [[nodiscard]] int number_of(const Spec& spec, const std::string& option, int otherwise);
 
-/// Shards that every rank of a copy has; 0: as it comes.
+/// Shards that every rank of a replica has; 0: as it comes.
 [[nodiscard]] int shards_per_rank(const Spec& spec);
 
-/// What a schedule asks of a request, without building it: copies that are alike, micro-batches that the
+/// What a schedule asks of a request, without building it: replicas that are alike, micro-batches that the
 /// ranks share evenly, enough layers, one rank for `serial`. Throws InputError "key: ...".
 void check(const Request& request);
 

@@ -1,7 +1,6 @@
 #include "schedule/simulate.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -106,60 +105,25 @@ Idle idle(const Program& program, const std::vector<std::vector<Span>>& spans) {
   return result;
 }
 
-double Curve::at(double flops) const {
-  const auto above = std::ranges::lower_bound(points, flops, {}, &std::pair<double, double>::first);
-  if (above == points.begin()) return points.front().second;
-  if (above == points.end()) return points.back().second;
-  const auto& [x0, y0] = *std::prev(above);
-  const auto& [x1, y1] = *above;
-  return y0 + (y1 - y0) * std::log(flops / x0) / std::log(x1 / x0);
-}
-
-double seconds_of(const Action& a, const Layout& layout, const Speed& speed, double memory_rate) {
+double seconds_of(const Action& a, const Layout& layout, const model::Speed& speed, double memory_rate) {
   const model::Shape& shape = layout.shape;
-  const auto tokens = static_cast<double>(shape.tokens()), hidden = static_cast<double>(shape.hidden),
-             width = static_cast<double>(shape.heads * shape.head_dim()),
-             vocab = static_cast<double>(shape.vocab),
-             rotated = width + static_cast<double>(shape.kv_heads * shape.head_dim()),
-             element = static_cast<double>(model::bytes_of(shape.dtype));
-  const auto product = [&](double in, double out) {
-    const double flops = 2 * tokens * in * out;
-    return flops / speed.products.at(flops);
-  };
-  const auto memory = [&](double elements) { return elements * element / memory_rate; };
-  if (a.kind == Kind::loss) {
-    const double head = 2 * tokens * hidden * vocab;
-    return 3 * head / speed.products.at(head) + memory(tokens * (2 * vocab + 6 * hidden));
-  }
+  if (a.kind == Kind::loss) return cost_of_loss(shape, speed, memory_rate);
   if (!is_visit(a.kind)) return 0;
-  using model::Recompute;
   const model::Shard& shard = layout.shards[a.shard];
   double sum = 0;
   for (int layer = shard.first_layer; layer < shard.first_layer + shard.layers; ++layer) {
-    const auto ffn = static_cast<double>(shape.ffn[layer]);
-    const double last = product(ffn, hidden);
-    const double matrices = product(hidden, static_cast<double>(shape.qkv())) + product(width, hidden) +
-                            product(hidden, 2 * ffn) + last;
-    const double scores = 2 * tokens * static_cast<double>(shape.seq) * width;  // causal
-    const double attention = scores / speed.attention.at(scores);
-    const double forward_rest = memory(tokens * (5 * hidden + 3 * ffn + 2 * rotated));
-    const double backward_rest = memory(tokens * (8 * hidden + 6 * ffn + 2 * rotated));
-    const double again = shape.recompute == Recompute::none    ? 0
-                         : shape.recompute == Recompute::block ? matrices - last + attention + forward_rest
-                                                               : matrices - last + forward_rest;
-    const double input =
-        matrices + 2 * scores / speed.attention_backward.at(2 * scores) + backward_rest + again;
-    sum += a.kind == Kind::forward           ? matrices + attention + forward_rest
-           : a.kind == Kind::backward_input  ? input
-           : a.kind == Kind::backward_weight ? matrices
-                                             : input + matrices;
+    const model::BlockCost cost = cost_of_block(shape, shape.ffn[layer], speed, memory_rate);
+    sum += a.kind == Kind::forward           ? cost.forward
+           : a.kind == Kind::backward_input  ? cost.backward_input
+           : a.kind == Kind::backward_weight ? cost.backward_weight
+                                             : cost.backward_input + cost.backward_weight;
   }
   return sum;
 }
 
 double flops(const Action& action, const Layout& layout) {
-  static const Curve one = {{{1, 1}}};
-  static const Speed counting = {one, one, one};
+  static const model::Curve one = {{{1, 1}}};
+  static const model::Speed counting = {one, one, one};
   return seconds_of(action, layout, counting, std::numeric_limits<double>::infinity());
 }
 
@@ -172,10 +136,11 @@ double touched_bytes(const Program& program, int rank, const Action& a, const La
   case Kind::embed_backward:
     return 2 * static_cast<double>(model::hidden_bytes(layout.shape));
   case Kind::update:  // gradient, two moments and master weights; the weights themselves
-    return static_cast<double>(of_embeddings(a.payload) ? layout.embeddings.slice : kept(a.slots[1])) *
+    return static_cast<double>(of_embeddings(a.payload) ? layout.embeddings.slice
+                                                        : kept(a[Operand::gradient])) *
            (7 * fp32 + compute);
   case Kind::zero:
-    return static_cast<double>(kept(a.slots[0])) * fp32;
+    return static_cast<double>(kept(a[Operand::gradient])) * fp32;
   case Kind::load:
     return static_cast<double>(moved(a, layout).count) * 2 * compute;
   case Kind::accumulate:
@@ -187,7 +152,7 @@ double touched_bytes(const Program& program, int rank, const Action& a, const La
 
 double moved_bytes(const Action& action, const Layout& layout) {
   return static_cast<double>(moved(action, layout).count) *
-         static_cast<double>(bytes_of(dtype_of(action.slots[0].cls, layout.shape.dtype)));
+         static_cast<double>(bytes_of(dtype_of(action[Operand::buffer].cls, layout.shape.dtype)));
 }
 
 Costs costs_of(const Program& program, const Layout& layout, const Device& device,

@@ -3,6 +3,7 @@
 #include <functional>
 #include <vector>
 
+#include "model/cost.hpp"
 #include "model/layout.hpp"
 #include "schedule/program.hpp"
 
@@ -44,29 +45,11 @@ struct Device {
   double memory = 3.35e12;  ///< bytes/s, for what computes little: update, zero, add
 };
 
-/// FLOP/s of one call over its size: points (FLOPs, FLOP/s) in ascending order, straight lines over the
-/// logarithm of the size in between, level outside.
-struct Curve {
-  std::vector<std::pair<double, double>> points;
-  [[nodiscard]] double at(double flops) const;
-};
-struct Speed {
-  Curve products;   ///< of matrices
-  Curve attention;  ///< forward
-  Curve attention_backward;
-};
-
-/// Seconds of a visit or of the loss, kernel by kernel, as docs/performance.md counts FLOPs and bytes; 0 for
-/// everything else. `memory_rate`: bytes/s of what computes little.
-///
-/// F of a block: 2 T (weights of its matrices) + 2 B S^2 A FLOPs with causal attention, T = B S tokens, A =
-/// heads head_dim. Of the backward pass, both halves have as many for the matrices again; the input half has
-/// twice the attention of F, and what `recompute` says is computed again (not the last matrix product, whose
-/// result nobody reads). Scores that an attention kernel recomputes by itself do not count. The loss has the
-/// head's forward and backward.
-[[nodiscard]] double seconds_of(const Action& action, const model::Layout& layout, const Speed& speed,
+/// Seconds of a visit or of the loss, by model::cost_of_block() and model::cost_of_loss(); 0 for everything
+/// else. `memory_rate`: bytes/s of kernels that compute little.
+[[nodiscard]] double seconds_of(const Action& action, const model::Layout& layout, const model::Speed& speed,
                                 double memory_rate);
-/// FLOPs of the same.
+/// FLOPs of a visit or of the loss; 0 for everything else.
 [[nodiscard]] double flops(const Action& action, const model::Layout& layout);
 
 /// Bytes of memory that an action of a rank reads and writes, where that is what takes its time: update,

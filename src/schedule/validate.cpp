@@ -180,9 +180,9 @@ public:
     for (int i = 0; i < static_cast<int>(actions_.size()); ++i) {
       const Action& a = actions_[i];
       std::vector<Finished>& lane = finished_[index_of(a.lane)];
-      Progress known = lane.empty() ? Progress{} : lane.back().known;
+      LaneCounts known = lane.empty() ? LaneCounts{} : lane.back().known;
       for (int l = 0; l < lanes; ++l)
-        if (a.waits[l] > 0) known = later(known, finished_[l][a.waits[l] - 1].known);
+        if (a.waits[l] > 0) known = max_of(known, finished_[l][a.waits[l] - 1].known);
       for (const Access& access : accesses(a, rank_)) check_access(i, known, access);
       if (a.kind == Kind::join) check_join(i, known);
       const int place = ++known[index_of(a.lane)];
@@ -194,7 +194,7 @@ public:
 private:
   struct Finished {
     int action;
-    Progress known;  ///< what is certain once it is finished
+    LaneCounts known;  ///< what is certain once it is finished
   };
 
   template <class... Args>
@@ -204,8 +204,8 @@ private:
 
   SlotHistory& history(Slot slot) { return history_[index_of(slot.cls)][slot.index]; }
 
-  void check_access(int i, const Progress& known, const Access& access) {
-    const auto follow = [&](Rule rule, const Progress& others, const char* does, const char* done) {
+  void check_access(int i, const LaneCounts& known, const Access& access) {
+    const auto follow = [&](Rule rule, const LaneCounts& others, const char* does, const char* done) {
       for (int l = 0; l < lanes; ++l)
         if (others[l] > known[l])
           fail(rule, i, "{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}", does,
@@ -219,7 +219,7 @@ private:
     follow(Rule::no_overwrite, h.read, "overwrites", "read");
   }
 
-  void check_join(int i, const Progress& known) const {
+  void check_join(int i, const LaneCounts& known) const {
     if (i + 1 < static_cast<int>(actions_.size()))
       fail(Rule::all_waited, i + 1, "comes after join, which must be the rank's last action");
     for (int l = 0; l < lanes; ++l)

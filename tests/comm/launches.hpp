@@ -55,7 +55,7 @@ inline std::vector<int> issue_order(const schedule::RankProgram& rank) {
 }
 
 /// The program as NCCL executes it at worst. It tells messages apart by their communicator alone, so those of
-/// operands, and those of gradients, have one payload here, and what they really are is part of their shard.
+/// inputs, and those of gradients, have one payload here, and what they really are is part of their shard.
 /// No launch begins before those issued earlier on its rank are over: if that comes to an end, it does so
 /// whatever streams and hosts, which may wait for each other in a collective, let begin earlier.
 inline schedule::Program one_at_a_time(schedule::Program program) {
@@ -67,9 +67,9 @@ inline schedule::Program one_at_a_time(schedule::Program program) {
       a.waits = issued;
       ++issued[index_of(a.lane)];
       if (!is_point_to_point(a.kind)) continue;
-      const bool operands = lane_of(schedule::Kind::send, a.payload, false) == schedule::Lane::operands_out;
+      const bool input = lane_of(schedule::Kind::send, a.payload, false) == schedule::Lane::inputs_send;
       a.shard = 16 * a.shard + static_cast<int>(a.payload);
-      a.payload = operands ? Payload::weights : Payload::gradient;
+      a.payload = input ? Payload::weights : Payload::gradient;
     }
   }
   return program;

@@ -61,13 +61,13 @@ private:
     auto& memory = memory_[index_of(a.lane)];
     memory.emplace_back(elements(a));
     auto* const data = reinterpret_cast<std::byte*>(memory.back().data());
-    const Dtype dtype = dtype_of(a.slots[0].cls, layout_.shape.dtype);
+    const Dtype dtype = dtype_of(a[schedule::Operand::buffer].cls, layout_.shape.dtype);
     const std::size_t bytes = static_cast<std::size_t>(elements(a)) * bytes_of(dtype);
     const Collective collective{a.communicator, a.peer, a.payload, dtype, data, elements(a)};
     const Message message{a.kind == Call::send, a.peer, a.payload, data, bytes};
     const auto started = schedule::is_collective(a.kind) ? transport_.start(a.lane, a.kind, collective)
                                                          : transport_.start(a.lane, message);
-    mpi::finish({&started});
+    finish({&started});
   }
 
   Transport& transport_;
@@ -113,13 +113,13 @@ schedule::Program every_collective(int ranks) {
       for (const Call kind : collectives) {
         Action a;
         a.kind = kind;
-        a.lane = c == 1 ? Lane::operands : Lane::operands_in;
+        a.lane = c == 1 ? Lane::inputs_group : Lane::inputs_recv;
         a.payload = kind == Call::broadcast ? Payload::weights : Payload::gradient;
         a.shard = 0;
         a.communicator = c;
         const auto& members = all.communicators[c].ranks;
         if (kind == Call::broadcast || kind == Call::reduce) a.peer = members[members.size() / 2];
-        a.slots[0] = {schedule::SlotClass::gradient, 0};
+        a[schedule::Operand::buffer] = {schedule::SlotClass::gradient, 0};
         all.ranks[r].actions.push_back(a);
       }
   }

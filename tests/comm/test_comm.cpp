@@ -95,11 +95,11 @@ TEST(SoloTransport, LeavesTheDataAsItIsAndHasNobodyToTalkTo) {
       0, 0, schedule::Payload::gradient, model::Dtype::fp32, reinterpret_cast<std::byte*>(values.data()), 3};
   using enum schedule::Kind;
   for (const auto kind : {broadcast, reduce, all_gather, reduce_scatter, all_reduce})
-    EXPECT_EQ(transport.start(schedule::Lane::operands, kind, all), nullptr);
+    EXPECT_EQ(transport.start(schedule::Lane::inputs_group, kind, all), nullptr);
   EXPECT_EQ(values, (std::array<float, 3>{1, 2, 3}));
   EXPECT_EQ(transport.rank(), 0);
   EXPECT_EQ(transport.sent(), std::vector<std::uint64_t>(schedule::traffic_kinds));
-  EXPECT_THROW((void)transport.start(schedule::Lane::operands, Message{.data = all.data, .bytes = 12}),
+  EXPECT_THROW((void)transport.start(schedule::Lane::inputs_group, Message{.data = all.data, .bytes = 12}),
                LogicError);
 }
 

@@ -38,7 +38,7 @@ TEST_P(Contract, OfEveryCollective) {
         for (const Dtype dtype : dtypes)
           for (const bool in_pieces = world.kind != Kind::nccl && root == middle && c != 1;
                const auto elements : awkward_sizes(dtype, world.size(c), in_pieces))
-            EXPECT_EQ(wrong_after(world, Lane::operands_in, kind, c, root, dtype, elements), 0)
+            EXPECT_EQ(wrong_after(world, Lane::inputs_recv, kind, c, root, dtype, elements), 0)
                 << name_of(kind) << " " << world.plan.communicators[c].name << " root " << root
                 << " elements " << elements;
     }
@@ -64,7 +64,7 @@ TEST_P(ContractOfMpi, OfSumsIsTheOrderOfTheRing) {
         const int root = communicator % world.ranks;
         Values values = all[world.rank], sum(dtype, elements);
         std::this_thread::sleep_for(std::chrono::microseconds(world.rank * 977 % 2000));
-        world.execute(Lane::operands, kind, values.collective(communicator, members[root]));
+        world.execute(Lane::inputs_group, kind, values.collective(communicator, members[root]));
         if (kind == Call::reduce && world.rank != members[root]) continue;
         std::int64_t wrong = 0;
         for (int m = 0; m < world.ranks; ++m) {
@@ -136,14 +136,14 @@ TEST_P(Contract, RefusesCallsThatNoProgramMeans) {
   const auto execute = [&](Lane lane, Call kind, int communicator, int root = -1) {
     world.execute(lane, kind, values.collective(communicator, root));
   };
-  EXPECT_THROW(execute(Lane::operands, Call::all_reduce, 99), LogicError);
-  EXPECT_THROW(execute(Lane::operands, Call::all_reduce, -1), LogicError);
-  EXPECT_THROW(execute(Lane::operands, Call::broadcast, 0, world.ranks), LogicError);
-  EXPECT_THROW(execute(Lane::operands, Call::send, 0), LogicError);
+  EXPECT_THROW(execute(Lane::inputs_group, Call::all_reduce, 99), LogicError);
+  EXPECT_THROW(execute(Lane::inputs_group, Call::all_reduce, -1), LogicError);
+  EXPECT_THROW(execute(Lane::inputs_group, Call::broadcast, 0, world.ranks), LogicError);
+  EXPECT_THROW(execute(Lane::inputs_group, Call::send, 0), LogicError);
   EXPECT_THROW(execute(Lane::compute, Call::all_reduce, 0), LogicError);
   EXPECT_THROW(world.execute(Lane::compute, values.message(true, world.next)), LogicError);
   if (world.position(2) < 0) {
-    EXPECT_THROW(execute(Lane::operands, Call::all_gather, 2), LogicError);
+    EXPECT_THROW(execute(Lane::inputs_group, Call::all_gather, 2), LogicError);
   }
   EXPECT_THROW(build(GetParam(), program(world.ranks + 1)), LogicError) << "a program of another size";
 }
@@ -167,8 +167,8 @@ TEST_P(Contract, CancelEndsTheWaitForALostMessage) {
   Values in(Dtype::fp32, 25);
   const Message lost = in.message(false, world.next);
   const auto watchdog = cancel_later(world);
-  EXPECT_THROW(world.execute(Lane::operands, lost), Cancelled);
-  EXPECT_THROW(world.execute(Lane::operands_in, lost), Cancelled) << "it stays cancelled";
+  EXPECT_THROW(world.execute(Lane::inputs_group, lost), Cancelled);
+  EXPECT_THROW(world.execute(Lane::inputs_recv, lost), Cancelled) << "it stays cancelled";
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -177,7 +177,7 @@ TEST_P(Contract, CancelEndsACollectiveThatTheOthersNeverJoin) {
   if (world.ranks > 1 && world.rank == 0) {
     Values values(Dtype::fp32, 300'000);
     const auto watchdog = cancel_later(world);
-    EXPECT_THROW(world.execute(Lane::operands_in, Call::reduce, values.collective(0, 0)), Cancelled);
+    EXPECT_THROW(world.execute(Lane::inputs_recv, Call::reduce, values.collective(0, 0)), Cancelled);
   }
   MPI_Barrier(MPI_COMM_WORLD);
   world.transport.cancel();  // an orderly end would wait for rank 0
@@ -188,15 +188,16 @@ TEST_P(Contract, CancelEndsASendThatNobodyTakes) {
   std::vector<std::byte> data(3'000'000, static_cast<std::byte>(world.rank));
   if (world.ranks > 1 && world.rank == 0) {
     const auto watchdog = cancel_later(world);
-    EXPECT_THROW(world.execute(Lane::operands, Message{true, 1, Payload::weights, data.data(), data.size()}),
-                 Cancelled);
+    EXPECT_THROW(
+        world.execute(Lane::inputs_group, Message{true, 1, Payload::weights, data.data(), data.size()}),
+        Cancelled);
   }
   MPI_Barrier(MPI_COMM_WORLD);
   // Taken after all, so that MPI can end in order: whatever had been handed to it.
   if (GetParam() == Kind::nccl) world.transport.cancel();
   else if (world.rank == 1) {
     data.resize(GetParam() == Kind::host ? data.size() : 8 * (1 << 16));
-    world.execute(Lane::operands, Message{false, 0, Payload::weights, data.data(), data.size()});
+    world.execute(Lane::inputs_group, Message{false, 0, Payload::weights, data.data(), data.size()});
     EXPECT_EQ(data.back(), std::byte{0});
   }
   MPI_Barrier(MPI_COMM_WORLD);

@@ -69,7 +69,7 @@ TEST_P(OnDevices, ExecuteEveryCollective) {
   for (const Call kind : collectives)
     for (const auto elements : sizes)
       EXPECT_EQ(
-          wrong_after<OnDevice>(world, Lane::operands_in, kind, 0, world.ranks / 2, Dtype::fp32, elements), 0)
+          wrong_after<OnDevice>(world, Lane::inputs_recv, kind, 0, world.ranks / 2, Dtype::fp32, elements), 0)
           << name_of(kind) << " of " << elements;
 }
 
@@ -149,7 +149,7 @@ TEST(Nccl, LetsARankSendToItselfAndExecuteEveryCollectiveAlone) {
 #endif
   const std::unique_ptr<nccl::Communicator> alone = api.init(1, api.unique_id(), 0);
   const auto wait_ready = [&] {
-    for (mpi::Backoff backoff({}); !alone->ready();) backoff.once();
+    for (Backoff backoff({}); !alone->ready();) backoff.once();
   };
   wait_ready();
   for (const Call kind :

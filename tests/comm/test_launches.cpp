@@ -57,7 +57,7 @@ TEST_P(EveryProgram, MeetsWhatItMeansAndComesToItsEnd) {
     for (const schedule::RankProgram& rank : program.ranks) {
       ASSERT_EQ(issue_order(rank).size(), rank.actions.size()) << name_of(request);
       std::map<std::pair<schedule::Lane, Kind>, schedule::Lane>
-          lanes;  // by direction, of operands or gradients
+          lanes;  // by direction, of inputs or gradients
       for (const schedule::Action& a : rank.actions) {
         if (!is_point_to_point(a.kind)) continue;
         const std::pair direction{lane_of(Kind::send, a.payload, false), a.kind};

@@ -60,7 +60,7 @@ TEST(NodesOf, CountsConsecutiveRanks) {
 
 TEST(Detect, PlacesThisRankInTheJobAndCountsCores) {
   const int rank = comm::mpi::rank_in(MPI_COMM_WORLD);
-  const Job job = detect(MPI_COMM_WORLD);
+  const Placement job = detect(MPI_COMM_WORLD);
   EXPECT_EQ(job.nodes.ranks(), comm::mpi::size_of(MPI_COMM_WORLD));
   EXPECT_EQ(job.nodes.group_of(rank), job.node);
   EXPECT_EQ(job.nodes.local(rank), job.local_rank);

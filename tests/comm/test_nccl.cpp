@@ -36,7 +36,7 @@ schedule::Program small_program() {
 }
 
 CommunicatorPlan messages(std::vector<int> ranks, std::set<std::pair<int, int>> links) {
-  return {.lane = Lane::operands_out, .ranks = std::move(ranks), .links = std::move(links)};
+  return {.lane = Lane::inputs_send, .ranks = std::move(ranks), .links = std::move(links)};
 }
 CommunicatorPlan calls(Lane lane, int communicator, std::vector<int> ranks, std::set<Call> kinds = {}) {
   return {.lane = lane, .communicator = communicator, .ranks = std::move(ranks), .kinds = std::move(kinds)};
@@ -46,9 +46,9 @@ TEST(Communicators, AreWhatTheProgramUses) {
   const auto plans = nccl::plan_communicators(small_program());
   EXPECT_THAT(plans,
               ElementsAre(messages({0, 2}, {{0, 2}}), messages({2, 4}, {{2, 4}}),
-                          calls(Lane::operands, 0, {0, 1}, {Call::broadcast}),
-                          calls(Lane::operands, 1, {3, 2}, {Call::broadcast}),
-                          calls(Lane::operands_in, 3, {0, 1, 2, 3, 4}, {Call::broadcast, Call::all_reduce})));
+                          calls(Lane::inputs_group, 0, {0, 1}, {Call::broadcast}),
+                          calls(Lane::inputs_group, 1, {3, 2}, {Call::broadcast}),
+                          calls(Lane::inputs_recv, 3, {0, 1, 2, 3, 4}, {Call::broadcast, Call::all_reduce})));
   EXPECT_THAT(nccl::rounds(plans),
               ElementsAre(ElementsAre(0), ElementsAre(1, 2), ElementsAre(3), ElementsAre(4)));
 }
@@ -78,7 +78,7 @@ TEST(Rounds, HoldForEverySchedule) {
 TEST(Rounds, NeedFewSplitsForManyGroups) {
   std::vector<CommunicatorPlan> plans;
   for (int group = 0; group < 128; ++group)
-    plans.push_back(calls(Lane::operands, group, {2 * group, 2 * group + 1}));
+    plans.push_back(calls(Lane::inputs_group, group, {2 * group, 2 * group + 1}));
   EXPECT_EQ(nccl::rounds(plans).size(), 1u);
 }
 
@@ -113,7 +113,7 @@ TEST_F(NcclTransport, ConnectsWhenItIsMade) {
   }
   // World and backwards, and the even or odd ranks if there are two of them.
   const int shared = 2 + ((rank % 2 == 0 ? (ranks + 1) / 2 : ranks / 2) > 1);
-  for (const Lane lane : {Lane::operands, Lane::operands_in})
+  for (const Lane lane : {Lane::inputs_group, Lane::inputs_recv})
     EXPECT_EQ(count(made, Call::reduce, made.queue(lane)), shared);
   EXPECT_EQ(made.fake.changes_of_queue, 0);
   EXPECT_THAT(made.transport->sent(), testing::Each(0U)) << "nothing of a step has been sent";
@@ -132,18 +132,18 @@ TEST_F(NcclTransport, ExecutesAMessageAsOneGroupOnItsLanesQueue) {
   ASSERT_EQ(fake.launches.size(), launches + 2) << "messages of no bytes are left out";
   for (const FakeNccl::Launch& launch : std::span(fake.launches).subspan(launches))
     EXPECT_EQ(launch.queue,
-              world.nccl->queue(launch.call.kind == Call::send ? Lane::operands_out : Lane::operands_in));
+              world.nccl->queue(launch.call.kind == Call::send ? Lane::inputs_send : Lane::inputs_recv));
 }
 
 TEST_F(NcclTransport, GathersUnequalSlicesByBroadcasts) {
   const int ranks = ranks_of_job();
   Nccl made(program(ranks, Kind::nccl));
-  const auto calls = [&](Call kind) { return count(made, kind, made.queue(Lane::operands)); };
+  const auto calls = [&](Call kind) { return count(made, kind, made.queue(Lane::inputs_group)); };
   Values even(Dtype::bf16, 10 * ranks), uneven(Dtype::bf16, 10 * ranks - 1);
-  (void)made.transport->start(Lane::operands, Call::all_gather, even.collective(0));
+  (void)made.transport->start(Lane::inputs_group, Call::all_gather, even.collective(0));
   EXPECT_EQ(calls(Call::all_gather), 1);
   EXPECT_EQ(calls(Call::broadcast), 0);
-  (void)made.transport->start(Lane::operands, Call::all_gather, uneven.collective(0));
+  (void)made.transport->start(Lane::inputs_group, Call::all_gather, uneven.collective(0));
   EXPECT_EQ(calls(Call::all_gather), 1);
   EXPECT_EQ(calls(Call::broadcast), ranks);
 }
@@ -184,7 +184,7 @@ TEST_F(NcclTransport, IsWatchedWhileItWorks) {
     for (; !done; std::this_thread::sleep_for(std::chrono::microseconds(20))) world.transport.poll();
   });
   for (int k = 0; k < 20; ++k)
-    EXPECT_EQ(wrong_after(world, k % 2 == 0 ? Lane::operands : Lane::operands_in, Call::all_reduce, 0, -1,
+    EXPECT_EQ(wrong_after(world, k % 2 == 0 ? Lane::inputs_group : Lane::inputs_recv, Call::all_reduce, 0, -1,
                           Dtype::fp32, 1000 + k),
               0);
   done = true;

@@ -187,13 +187,13 @@ TEST_P(Operations, OfAllLanesAtOnceDoWhatBlockingOnesDo) {
 TEST_P(Operations, HaveNothingToDoWhileNobodyElseMoves) {
   World world(GetParam());
   Values in(Dtype::fp32, 25), out = contribution_of(world.previous, Dtype::fp32, 25);
-  const auto under_way = world.transport.start(Lane::operands, in.message(false, world.previous));
+  const auto under_way = world.transport.start(Lane::inputs_group, in.message(false, world.previous));
   ASSERT_NE(under_way, nullptr);
   for (int k = 0; k < 10; ++k) EXPECT_FALSE(under_way->advance());
   EXPECT_FALSE(under_way->done());
   MPI_Barrier(MPI_COMM_WORLD);
   Values mine = contribution_of(world.rank, Dtype::fp32, 25);
-  world.execute(Lane::operands_in, mine.message(true, world.next));
+  world.execute(Lane::inputs_recv, mine.message(true, world.next));
   while (!under_way->done()) under_way->advance();
   EXPECT_EQ(in, out);
   EXPECT_FALSE(under_way->advance()) << "it is over";

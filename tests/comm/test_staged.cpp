@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "comm/mpi/wait.hpp"
+#include "comm/wait.hpp"
 #include "transports.hpp"
 
 namespace minitaw::comm::test {
@@ -28,7 +28,7 @@ TEST(Staged, GoesRoundItsSlots) {
   }
   for (const Call kind : collectives)
     for (const std::int64_t elements : {257, 9'001, 30'011})
-      EXPECT_EQ(wrong_after(world, Lane::operands, kind, 0, static_cast<int>(elements) % world.ranks,
+      EXPECT_EQ(wrong_after(world, Lane::inputs_group, kind, 0, static_cast<int>(elements) % world.ranks,
                             Dtype::fp32, elements),
                 0)
           << name_of(kind) << " of " << elements;
@@ -40,17 +40,15 @@ TEST(Staged, RefusesTooFewSlots) {
   EXPECT_THROW((void)mpi::through_slots(pinned, small_piece, copier), LogicError);
 }
 
-using mpi::WaitPolicy;
-
 TEST(WaitPolicy, SpinsOnlyWhereCoresArePlentiful) {
-  EXPECT_GT(mpi::wait_policy(12, 12).spins, 100 * mpi::wait_policy(11, 12).spins);
+  EXPECT_GT(wait_policy(12, 12).spins, 100 * wait_policy(11, 12).spins);
   for (const int cores : {2, 12})
-    EXPECT_LE(mpi::wait_policy(cores, 12).longest_sleep, std::chrono::milliseconds(1))
+    EXPECT_LE(wait_policy(cores, 12).longest_sleep, std::chrono::milliseconds(1))
         << "cancel() promises a millisecond";
 }
 
 TEST(Backoff, YieldsForAWhileBeforeItSleeps) {
-  mpi::Backoff backoff({.eager = std::chrono::hours(1), .shortest_sleep = std::chrono::hours(1)});
+  Backoff backoff({.eager = std::chrono::hours(1), .shortest_sleep = std::chrono::hours(1)});
   for (int k = 0; k < 1000; ++k) backoff.once();
 }
 
@@ -58,8 +56,8 @@ TEST(Backoff, EndsItsSleepWhenComputeWaits) {
   // Sleeps that doubled would last for days.
   const WaitPolicy growing{.shortest_sleep = std::chrono::microseconds(1),
                            .longest_sleep = std::chrono::hours(1)};
-  mpi::LowLatency low_latency;
-  mpi::Backoff backoff(growing, &low_latency);
+  LowLatency low_latency;
+  Backoff backoff(growing, &low_latency);
   for (int k = 0; k < 40; ++k) backoff.once();
   low_latency.set(false);
   EXPECT_FALSE(low_latency.on());
@@ -72,7 +70,7 @@ TEST(Backoff, EndsItsSleepWhenComputeWaits) {
                                .yields = 0,
                                .shortest_sleep = std::chrono::hours(1),
                                .longest_sleep = std::chrono::hours(1)};
-  for (mpi::Backoff pause(long_sleeps, &low_latency); !low_latency.on(); pause.once()) {
+  for (Backoff pause(long_sleeps, &low_latency); !low_latency.on(); pause.once()) {
     asleep = true;
     asleep.notify_one();
   }
@@ -81,10 +79,10 @@ TEST(Backoff, EndsItsSleepWhenComputeWaits) {
 TEST(Backoff, SparesSharedCoresWhileTheRankComputes) {
   const WaitPolicy policy{
       .spins = 0, .yields = 0, .longest_sleep = std::chrono::milliseconds(5), .spare_compute = true};
-  mpi::LowLatency low_latency;
+  LowLatency low_latency;
   low_latency.set(false);
   const auto begin = std::chrono::steady_clock::now();
-  mpi::Backoff backoff(policy, &low_latency);
+  Backoff backoff(policy, &low_latency);
   for (int k = 0; k < 3; ++k) backoff.once();
   EXPECT_GE(std::chrono::steady_clock::now() - begin, 3 * policy.longest_sleep);
 }

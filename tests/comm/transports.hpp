@@ -14,8 +14,8 @@
 #include "base/bf16.hpp"
 #include "base/range.hpp"
 #include "comm/mpi/transport.hpp"
-#include "comm/mpi/wait.hpp"
 #include "comm/nccl/transport.hpp"
+#include "comm/wait.hpp"
 #include "fake_nccl.hpp"
 
 /// The transports that must behave alike, what they are asked, and what must come of it.
@@ -155,7 +155,8 @@ inline schedule::Program program(int ranks, Kind kind = Kind::host) {
   p.ranks.resize(ranks);
   for (int r = 0; r < ranks; ++r)
     for (std::size_t l = 1; l <= communication_lanes; ++l) {
-      if (kind == Kind::nccl && l != index_of(Lane::operands) && l != index_of(Lane::operands_in)) continue;
+      if (kind == Kind::nccl && l != index_of(Lane::inputs_group) && l != index_of(Lane::inputs_recv))
+        continue;
       const auto add = [&](Call call, int peer, int communicator, Payload payload) {
         schedule::Action a;
         a.kind = call, a.lane = static_cast<Lane>(l), a.peer = peer, a.communicator = communicator,
@@ -198,7 +199,7 @@ struct World {
   /// Starts an operation and waits for it.
   void execute(Lane lane, const auto&... call) {
     const Transport::Started started = transport.start(lane, call...);
-    mpi::finish({&started});
+    finish({&started});
   }
   /// Executes messages: what is sent in order on one lane, what is received on another one at the same time.
   void exchange(const std::vector<Message>& messages) {
@@ -206,7 +207,7 @@ struct World {
     std::array<std::deque<Message>, 2> left;
     for (const Message& message : messages) left[message.send].push_back(message);
     std::array<Transport::Started, 2> open;
-    mpi::Backoff backoff({});
+    Backoff backoff({});
     for (bool busy = true; busy;) {
       busy = false;
       bool moved = false;
@@ -214,7 +215,7 @@ struct World {
         if (open[send] != nullptr && !open[send]->done()) {
           moved |= open[send]->advance();
         } else if (!left[send].empty()) {
-          open[send] = transport.start(send ? Lane::operands_out : Lane::operands_in, left[send].front());
+          open[send] = transport.start(send ? Lane::inputs_send : Lane::inputs_recv, left[send].front());
           left[send].pop_front();
           moved = true;
         } else {
@@ -222,7 +223,7 @@ struct World {
         }
         busy = true;
       }
-      if (moved) backoff = mpi::Backoff({});
+      if (moved) backoff = Backoff({});
       else backoff.once();
     }
     if (nccl == nullptr) return;

@@ -127,7 +127,7 @@ TEST(Deck, options_that_change_nothing_are_noted) {
   EXPECT_THAT(notes("tawpipe:rails=2:prefetch=4", "2"), IsEmpty());
   EXPECT_THAT(notes("fsdp:hierarchical=on", "1,2"),
               ElementsAre(HasSubstr("hierarchical=on of fsdp has no effect in groups 4:")));
-  EXPECT_THAT(notes("tawpipe:cco=off:drain=5", "2"), ElementsAre(HasSubstr("drain=5")));
+  EXPECT_THAT(notes("tawpipe:cco=off:grad_ticks=5", "2"), ElementsAre(HasSubstr("grad_ticks=5")));
 }
 
 TEST(Deck, combinations_that_do_not_fit_are_left_out_with_a_note) {

@@ -17,43 +17,44 @@ namespace minitaw::engine {
 
 namespace {
 
-TEST(Progress, TwoLanesThatWaitForEachOther) {
-  Progress progress;
+TEST(LaneProgress, TwoLanesThatWaitForEachOther) {
+  LaneProgress progress;
   constexpr int rounds = 2000;
   std::vector<int> order;
   std::thread lane([&] {
     for (int i = 1; i <= rounds; ++i) {
       progress.wait(schedule::Lane::compute, i);
       order.push_back(2 * i + 1);
-      progress.submitted(schedule::Lane::gradients_in, i);
+      progress.submitted(schedule::Lane::gradients_recv, i);
     }
   });
   for (int i = 1; i <= rounds; ++i) {
     order.push_back(2 * i);
     progress.submitted(schedule::Lane::compute, i);
-    progress.wait(schedule::Lane::gradients_in, i);
+    progress.wait(schedule::Lane::gradients_recv, i);
   }
   lane.join();
   EXPECT_TRUE(std::ranges::is_sorted(order));
   EXPECT_EQ(order.size(), 2U * rounds);
 }
 
-TEST(Progress, AFailureWakesWaitersAndKeepsTheFirstReason) {
-  Progress progress;
-  std::thread waiter([&] { EXPECT_THROW(progress.wait(schedule::Lane::gradients_in, 5), Stopped); });
+TEST(LaneProgress, AFailureWakesWaitersAndKeepsTheFirstReason) {
+  LaneProgress progress;
+  std::thread waiter([&] { EXPECT_THROW(progress.wait(schedule::Lane::gradients_recv, 5), Stopped); });
   progress.fail(std::make_exception_ptr(std::runtime_error("first")));
   progress.fail(std::make_exception_ptr(std::runtime_error("second")));
-  progress.submitted(schedule::Lane::gradients_in, 1);
+  progress.submitted(schedule::Lane::gradients_recv, 1);
   waiter.join();
-  EXPECT_THROW(progress.wait(schedule::Lane::gradients_in, 1), Stopped);
+  EXPECT_THROW(progress.wait(schedule::Lane::gradients_recv, 1), Stopped);
   EXPECT_THAT([&] { progress.rethrow_if_failed(); },
               testing::ThrowsMessage<std::runtime_error>(testing::StrEq("first")));
 }
 
 using schedule::Action;
+using schedule::Operand;
 using schedule::RankProgram;
 
-constexpr comm::mpi::WaitPolicy policy;
+constexpr comm::WaitPolicy policy;
 
 /// A transfer that is done after a number of calls, some of which find nothing to do.
 class Slow final : public comm::Operation {
@@ -184,13 +185,13 @@ struct Alone {
   }
 
   schedule::Program program;
-  Progress progress;
+  LaneProgress progress;
   StepClock clock;
   Queues queues;
-  Lane lane;
+  LaneExecutor lane;
 };
 
-constexpr auto out = schedule::Lane::operands_out, in = schedule::Lane::operands_in;
+constexpr auto out = schedule::Lane::inputs_send, in = schedule::Lane::inputs_recv;
 
 TEST(Lane, AUnitIsUnderWayUntilItsOperationIsDone) {
   std::atomic<int> under_way = 0;
@@ -241,8 +242,9 @@ TEST(Lane, HasNoTwoMessagesUnderWayIntoOneSlot) {
     ASSERT_EQ(actions[received[k]].kind, schedule::Kind::recv);
     actions[received[k]].waits.fill(0);
   }
-  actions[received[1]].slots[0] = actions[received[0]].slots[0];
-  actions[received[2]].slots[0].index = static_cast<std::int16_t>(actions[received[0]].slots[0].index + 1);
+  actions[received[1]][schedule::Operand::buffer] = actions[received[0]][schedule::Operand::buffer];
+  actions[received[2]][schedule::Operand::buffer].index =
+      static_cast<std::int16_t>(actions[received[0]][schedule::Operand::buffer].index + 1);
   std::atomic<int> under_way = 0;
   const Start start = [&](const Action&) { return std::make_unique<Slow>(3, under_way, [] {}); };
   Alone alone(program, in, start, 2);
@@ -254,7 +256,7 @@ TEST(Lane, HasNoTwoMessagesUnderWayIntoOneSlot) {
 
 TEST(Lane, DoesNotAdvanceBeforeWhatItWaitsFor) {
   // The first reduction of a gradient waits for its computation.
-  Alone alone(tawpipe(), schedule::Lane::gradients, [](const Action&) {
+  Alone alone(tawpipe(), schedule::Lane::gradients_group, [](const Action&) {
     ADD_FAILURE() << "it must not start";
     return nullptr;
   });
@@ -287,8 +289,8 @@ TEST(Executor, LetsNoLaneWaitForAnother) {
   const schedule::Program program = two_ways();
   bool received = false;
   const Start start = [&](const Action& action) -> comm::Transport::Started {
-    if (action.lane == schedule::Lane::operands_out) return std::make_unique<Until>(received);
-    if (action.lane == schedule::Lane::operands_in) received = true;
+    if (action.lane == schedule::Lane::inputs_send) return std::make_unique<Until>(received);
+    if (action.lane == schedule::Lane::inputs_recv) received = true;
     return nullptr;
   };
   comm::SoloTransport solo(program);
@@ -300,7 +302,7 @@ TEST(Executor, AFailureEndsTheStepAndSaysWhy) {
   const schedule::Program program = two_ways();
   std::atomic<int> under_way = 0;
   const Start start = [&](const Action& action) -> comm::Transport::Started {
-    if (action.lane == schedule::Lane::operands_in) throw std::runtime_error("the wire is cut");
+    if (action.lane == schedule::Lane::inputs_recv) throw std::runtime_error("the wire is cut");
     if (action.lane == schedule::Lane::compute) return nullptr;
     return std::make_unique<Slow>(1 << 30, under_way, [] {});
   };

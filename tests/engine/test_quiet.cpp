@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-#include "cases.hpp"
+#include "engine/runtime.hpp"
 #include "engine/simulated_stream.hpp"
-#include "engine/trainer.hpp"
+#include "harness/cases.hpp"
 #include "kokkos_listener.hpp"
 
 namespace minitaw::engine {
@@ -16,18 +16,18 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, Quiet, ::testing::Values(model::Dtype::fp32, mo
                          [](const auto& param_info) { return name_of(param_info.param); });
 
 TEST_P(Quiet, AStepAfterTheFirstNeitherFencesNorAllocates) {
-  deck::Case c = tests::small_case("serial", topology::Groups({1}), 3, 2);
+  Case c = harness::tests::small_case("serial", topology::Groups({1}), 3, 2);
   c.shape.dtype = GetParam();
   StepOptions options;
   if (kernels::on_host) options.make_queues = tests::simulated_streams;
-  Trainer trainer(c, 0, options);
-  trainer.connect();
-  trainer.prepare();
-  (void)trainer.step();
+  Runtime runtime(c, 0, options);
+  runtime.connect();
+  runtime.prepare();
+  (void)runtime.step();
   for (int step = 0; step < 2; ++step) {
-    trainer.prepare();
+    runtime.prepare();
     const test::KokkosListener listener;
-    const double seconds = trainer.step();
+    const double seconds = runtime.step();
     EXPECT_EQ(listener.seen(), test::KokkosListener::Seen());
     EXPECT_GT(seconds, 0);
   }

@@ -11,7 +11,7 @@
 #include "kernels/device_matrix.hpp"
 #include "model/layout.hpp"
 #include "model/reference.hpp"
-#include "model/trainer.hpp"
+#include "model/training_loop.hpp"
 
 namespace minitaw::model {
 namespace {
@@ -95,13 +95,13 @@ TEST_P(GoldenTest, ReferenceFollowsPyTorch) {
 TEST_P(GoldenTest, KernelsFollowPyTorch) {
   for (const Recompute recompute : {Recompute::block, Recompute::keep_attention, Recompute::none}) {
     layout_.shape.recompute = recompute;
-    test::Trainer trainer(layout_, case_.micro_batches, case_.seed);
+    test::TrainingLoop loop(layout_, case_.micro_batches, case_.seed);
     for (int step = 0; step < case_.steps; ++step) {
-      EXPECT_NEAR(trainer.gradient(step), losses()[step], 1e-5 * losses()[step]);
-      if (step == 0) expect("gradient ", trainer.totals(), 1, 1e-5);
-      trainer.update({}, step + 1);
+      EXPECT_NEAR(loop.gradient(step), losses()[step], 1e-5 * losses()[step]);
+      if (step == 0) expect("gradient ", loop.totals(), 1, 1e-5);
+      loop.update({}, step + 1);
     }
-    expect("weights ", trainer.weights(), stride, 1e-4);
+    expect("weights ", loop.weights(), stride, 1e-4);
   }
 }
 

@@ -23,7 +23,7 @@ TEST(DeviceMeter, ReadsWhatCanBeTrue) {
     if (meter->fault().find("MIG") != std::string::npos) continue;
     ASSERT_EQ(meter->fault(), "");
     const double before = meter->energy();
-    const record::DeviceSample sample = meter->read();
+    const DeviceSample sample = meter->read();
     EXPECT_TRUE(between(100, sample.clock_mhz, 5000)) << sample.clock_mhz;
     EXPECT_TRUE(between(100, sample.memory_clock_mhz, 20000)) << sample.memory_clock_mhz;
     EXPECT_TRUE(between(1, sample.temperature_c, 110)) << sample.temperature_c;

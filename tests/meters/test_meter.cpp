@@ -43,8 +43,8 @@ TEST_F(Nvml, EveryQuantityHasItsUnit) {
   Meter& meter = open("");
   EXPECT_EQ(meter.fault(), "");
   EXPECT_THAT(meter.name(), testing::MatchesRegex("nvml 12\\.580\\.65, [0-9.]+ ms a reading"));
-  const record::DeviceSample first = meter.read();
-  const record::DeviceSample next = meter.read();
+  const DeviceSample first = meter.read();
+  const DeviceSample next = meter.read();
   EXPECT_EQ(first.clock_mhz - next.clock_mhz, 1);
   EXPECT_EQ(next.memory_clock_mhz - first.memory_clock_mhz, 1);
   EXPECT_EQ(next.temperature_c - first.temperature_c, 1);
@@ -57,22 +57,22 @@ TEST_F(Nvml, EveryQuantityHasItsUnit) {
 }
 
 TEST_F(Nvml, WhatTheDeviceDoesNotSupportIsMissingAlone) {
-  const std::vector<std::pair<const char*, double record::DeviceSample::*>> parts = {
-      {"clock", &record::DeviceSample::clock_mhz},
-      {"memory-clock", &record::DeviceSample::memory_clock_mhz},
-      {"temperature", &record::DeviceSample::temperature_c},
-      {"power", &record::DeviceSample::power_w}};
+  const std::vector<std::pair<const char*, double DeviceSample::*>> parts = {
+      {"clock", &DeviceSample::clock_mhz},
+      {"memory-clock", &DeviceSample::memory_clock_mhz},
+      {"temperature", &DeviceSample::temperature_c},
+      {"power", &DeviceSample::power_w}};
   for (const auto& [lacking, part] : parts) {
     Meter& meter = open(std::string("no-") + lacking);
-    const record::DeviceSample sample = meter.read();
+    const DeviceSample sample = meter.read();
     EXPECT_EQ(meter.fault(), "");
     for (const auto& [name, other] : parts)
       EXPECT_EQ(std::isnan(sample.*other), part == other) << lacking << name;
-    EXPECT_NE(sample.throttle, record::throttle_unknown);
+    EXPECT_NE(sample.throttle, throttle_unknown);
     EXPECT_FALSE(std::isnan(meter.energy()));
     EXPECT_THAT(meter.name(), HasSubstr("without ")) << lacking;
   }
-  EXPECT_EQ(open("no-reasons").read().throttle, record::throttle_unknown);
+  EXPECT_EQ(open("no-reasons").read().throttle, throttle_unknown);
   EXPECT_TRUE(std::isnan(open("no-energy").energy()));
   EXPECT_THAT(open("no-energy").name(), HasSubstr("without energy"));
 }

@@ -14,14 +14,14 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-deck::Case a_case(int seq, int repeats) {
-  deck::Case c = sample_case("tawpipe", seq).settings;
+Case a_case(int seq, int repeats) {
+  Case c = sample_case("tawpipe", seq).settings;
   c.repeats = repeats;
   return c;
 }
 
 /// The row of a case that ended like this, with so many repetitions.
-Row ended(const deck::Case& c, Status status, int repetitions) {
+Row ended(const Case& c, Status status, int repetitions) {
   CaseResult r = sample_case("tawpipe", static_cast<int>(c.shape.seq));
   r.settings = c;
   r.status = status;
@@ -92,9 +92,9 @@ TEST(RemainingRuns, the_case_that_ran_when_the_job_died_comes_last) {
   EXPECT_THAT(pairs(remaining), ElementsAre(P{1, 0}, P{2, 0}, P{0, 0}, P{0, 1}));
 }
 
-TEST(Progress, expects_what_the_runs_so_far_have_shown) {
+TEST(SweepProgress, expects_what_the_runs_so_far_have_shown) {
   const std::vector cases = {a_case(64, 1), a_case(128, 1)};
-  Progress progress(cases, {{0, 0}, {1, 0}, {0, 1}}, 1e6);
+  SweepProgress progress(cases, {{0, 0}, {1, 0}, {0, 1}}, 1e6);
   EXPECT_FALSE(progress.measured());
   EXPECT_GT(progress.expected(1), 2 * progress.expected(0)) << "attention grows with the square";
   EXPECT_THAT(progress.after(10), HasSubstr("[1/3, 0:"));
@@ -104,14 +104,14 @@ TEST(Progress, expects_what_the_runs_so_far_have_shown) {
   EXPECT_DOUBLE_EQ(progress.expected(0), 20);
 }
 
-TEST(Progress, of_one_micro_batch_one_rank_computes_at_a_time) {
-  const deck::Case six = a_case(64, 1);  // micro-batches, on three ranks
-  deck::Case one = six;
+TEST(SweepProgress, of_one_micro_batch_one_rank_computes_at_a_time) {
+  const Case six = a_case(64, 1);  // micro-batches, on three ranks
+  Case one = six;
   one.micro_batches = 1;
-  EXPECT_DOUBLE_EQ(2 * Progress({one}, {}, 1e6).expected(0), Progress({six}, {}, 1e6).expected(0));
+  EXPECT_DOUBLE_EQ(2 * SweepProgress({one}, {}, 1e6).expected(0), SweepProgress({six}, {}, 1e6).expected(0));
 }
 
-TEST(Progress, clock) {
+TEST(SweepProgress, clock) {
   EXPECT_EQ(clock_text(0), "0:00");
   EXPECT_EQ(clock_text(65), "1:05");
   EXPECT_EQ(clock_text(2 * 3600 + 3 * 60 + 4), "2:03:04");

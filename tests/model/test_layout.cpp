@@ -257,11 +257,12 @@ TEST_P(Footprint, RegionsOfOnePhaseAreDisjoint) {
   const Layout layout = make_layout(shape(), {2, 1});
   const WorkspacePlan p = plan_workspace(layout);
   BlockRegions feed_forward = p.block, attention = p.block;
-  for (const Part part : {Part::gain_partial2, Part::qkv_gradient, Part::attention_gradient, Part::delta})
+  for (const Intermediate part : {Intermediate::gain_partial2, Intermediate::qkv_gradient,
+                                  Intermediate::attention_gradient, Intermediate::delta})
     feed_forward[part] = {};
-  for (const Part part : {Part::gain_partial2, Part::ffn, Part::product})
+  for (const Intermediate part : {Intermediate::gain_partial2, Intermediate::ffn, Intermediate::product})
     attention[part] = {};  // gain_partial2: where the first is
-  const Region partial = p.block[Part::gain_partial1];
+  const Region partial = p.block[Intermediate::gain_partial1];
   std::vector<std::vector<Region>> phases = {
       regions_of(feed_forward),
       regions_of(attention),

@@ -12,14 +12,14 @@
 #include "kokkos_listener.hpp"
 #include "model/cases.hpp"
 #include "model/model.hpp"
-#include "model/trainer.hpp"
+#include "model/training_loop.hpp"
 
 namespace minitaw::model {
 
 namespace {
 
 using test::expect_tensors_close;
-using test::Trainer;
+using test::TrainingLoop;
 
 constexpr int micro_batches = test::default_batches;
 constexpr std::uint64_t seed = test::default_seed;
@@ -52,12 +52,12 @@ TEST_P(ModelStep, LossAndEveryGradientTensorMatchTheReference) {
   const Reference reference(layout_, test::rounded_to(dtype_, initial_weights(layout_, seed)));
   ReferenceTensors expected = reference_zeros(layout_);
   const double expected_loss = test::step_of(reference, expected, 0);
-  Trainer trainer(layout_, micro_batches, seed);
-  const double error = std::abs(trainer.gradient(0) - expected_loss) / expected_loss;
+  TrainingLoop loop(layout_, micro_batches, seed);
+  const double error = std::abs(loop.gradient(0) - expected_loss) / expected_loss;
   EXPECT_LT(error, tolerance_.loss);
   RecordProperty("loss_error", std::to_string(error * 1e9) + "e-9");
   if (test::has_meaningful_gradient(layout_))
-    expect_tensors_close(layout_, trainer.totals(), expected, tolerance_.gradient);
+    expect_tensors_close(layout_, loop.totals(), expected, tolerance_.gradient);
 }
 
 /// The tensors by name, wherever a layout has put them.
@@ -72,18 +72,18 @@ TEST_P(ModelStep, EveryPolicyAndShardingGivesTheSameBits) {
   test::ModelCase other = case_;
   other.shards = other.slices = 1;
   const Layout one_shard = test::layout_of(other, dtype_);
-  Trainer trainer(layout_, micro_batches, seed), plain(one_shard, micro_batches, seed);
-  EXPECT_EQ(trainer.gradient(0), plain.gradient(0));
+  TrainingLoop loop(layout_, micro_batches, seed), plain(one_shard, micro_batches, seed);
+  EXPECT_EQ(loop.gradient(0), plain.gradient(0));
   const auto expected = by_name(one_shard, plain.totals());
-  for (const auto& [name, values] : by_name(layout_, trainer.totals())) {
-    if (trainer.model().attention() == kernels::Attention::cudnn)  // its backward pass sums in any order
+  for (const auto& [name, values] : by_name(layout_, loop.totals())) {
+    if (loop.model().attention() == kernels::Attention::cudnn)  // its backward pass sums in any order
       EXPECT_LT(test::relative_error(values, expected.at(name)), tolerance_.gradient) << name;
     else EXPECT_EQ(values, expected.at(name)) << name;
   }
 }
 
 TEST_P(ModelStep, PaddingOfAWrittenGradientIsZero) {
-  Trainer total(layout_, 1, seed), contribution(layout_, 1, seed);
+  TrainingLoop total(layout_, 1, seed), contribution(layout_, 1, seed);
   total.gradient(0);
   contribution.gradient(0, true);
   for (const ReferenceTensors& written : {total.totals(), contribution.totals()})
@@ -96,7 +96,7 @@ TEST_P(ModelStep, PaddingOfAWrittenGradientIsZero) {
 
 TEST_P(ModelStep, BothHalvesOfTheBackwardPassApartGiveTheSameBits) {
   for (const bool by_contributions : {false, true}) {
-    Trainer apart(layout_, 3, seed), together(layout_, 3, seed);
+    TrainingLoop apart(layout_, 3, seed), together(layout_, 3, seed);
     EXPECT_EQ(apart.gradient_apart(0, by_contributions), together.gradient(0, by_contributions));
     if (apart.model().attention() == kernels::Attention::cudnn)  // its backward pass sums in any order
       expect_tensors_close(layout_, apart.totals(), together.totals(), tolerance_.gradient);
@@ -106,16 +106,16 @@ TEST_P(ModelStep, BothHalvesOfTheBackwardPassApartGiveTheSameBits) {
 
 /// As Kokkos sees it.
 TEST_P(ModelStep, AfterWarmUpNeitherFencesNorAllocates) {
-  Trainer trainer(layout_, micro_batches, seed);
+  TrainingLoop loop(layout_, micro_batches, seed);
   const auto execute = [&](int step) {
-    trainer.execute();
-    trainer.update({}, step);
-    trainer.execute_towards_inputs();
-    trainer.execute_towards_weights();
+    loop.execute();
+    loop.update({}, step);
+    loop.execute_towards_inputs();
+    loop.execute_towards_weights();
   };
-  trainer.prepare(0);
+  loop.prepare(0);
   execute(1);
-  trainer.prepare(1);
+  loop.prepare(1);
   const test::KokkosListener listener;
   execute(2);
   EXPECT_EQ(listener.seen(), test::KokkosListener::Seen());
@@ -131,7 +131,7 @@ INSTANTIATE_TEST_SUITE_P(All, AnyDtype, ::testing::Values(Dtype::fp32, Dtype::bf
 
 TEST_P(AnyDtype, PortableAttentionGivesTheSameGradients) {
   const Layout layout = test::layout_of(test::grouped, dtype_);
-  Trainer automatic(layout, 1, seed), portable(layout, 1, seed, kernels::Attention::portable);
+  TrainingLoop automatic(layout, 1, seed), portable(layout, 1, seed, kernels::Attention::portable);
   EXPECT_NE(automatic.model().attention(), kernels::Attention::automatic);
   EXPECT_EQ(portable.model().attention(), kernels::Attention::portable);
   EXPECT_NEAR(automatic.gradient(0), portable.gradient(0), tolerance_of(layout).loss);
@@ -144,11 +144,11 @@ TEST_P(AnyDtype, LossInSlicesOfTokens) {
   const Layout layout = test::layout_of(sliced, dtype_);
   ASSERT_EQ(loss_slice(layout.shape), 1024);
   const Reference reference(layout, test::rounded_to(dtype_, initial_weights(layout, seed)));
-  Trainer trainer(layout, 1, seed);
+  TrainingLoop loop(layout, 1, seed);
   ReferenceTensors expected = reference_zeros(layout);
   const double expected_loss = test::step_of(reference, expected, 0, 1);
-  EXPECT_NEAR(trainer.gradient(0), expected_loss, tolerance_of(layout).loss * expected_loss);
-  expect_tensors_close(layout, trainer.totals(), expected, dtype_ == Dtype::fp32 ? 1e-5 : 5e-2);
+  EXPECT_NEAR(loop.gradient(0), expected_loss, tolerance_of(layout).loss * expected_loss);
+  expect_tensors_close(layout, loop.totals(), expected, dtype_ == Dtype::fp32 ? 1e-5 : 5e-2);
 }
 
 TEST_P(AnyDtype, OneThreadGivesTheGradientsOfMany) {
@@ -156,7 +156,7 @@ TEST_P(AnyDtype, OneThreadGivesTheGradientsOfMany) {
   if (!kernels::on_host || whole.concurrency() < 2) GTEST_SKIP() << "no threads to choose from";
   const auto parts = Kokkos::Experimental::partition_space(whole, 1, 1);
   const Layout layout = test::layout_of(test::grouped, dtype_);
-  Trainer many(layout, micro_batches, seed),
+  TrainingLoop many(layout, micro_batches, seed),
       one(layout, micro_batches, seed, kernels::Attention::automatic, parts[0]);
   EXPECT_NEAR(many.gradient(0), one.gradient(0), 1e-6);
   expect_tensors_close(layout, many.totals(), one.totals(), 1e-6);
@@ -211,6 +211,9 @@ protected:
     batch_.fill(source, 0, 0);
   }
 
+  static Operands embeddings(const Buffers& b) {
+    return {.weights = b.embeddings, .hidden = b.x, .gradient = b.embeddings_total, .accumulate = true};
+  }
   /// Too small for what the least of the actions does with it.
   static Buffer less(Buffer buffer) { return {buffer.data, buffer.bytes / 4}; }
   [[nodiscard]] Model model(std::optional<Range> part = {}) const {
@@ -232,25 +235,29 @@ TEST_P(Refusals, OfBuffersThatAreTooSmall) {
   using B = Buffers;
   const std::vector<Use> uses = {
       {"backward",
-       [](Model& m, const B& b) { m.backward(0, b.x, b.total, Dtype::fp32, false, b.saved, b.weights); },
+       [](Model& m, const B& b) {
+         m.backward(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .gradient = b.total});
+       },
        {&B::x, &B::total, &B::saved, &B::weights}},
       {"backward_input",
-       [](Model& m, const B& b) { m.backward_input(0, b.x, b.saved, b.deferred, b.weights); },
+       [](Model& m, const B& b) {
+         m.backward_input(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .deferred = b.deferred});
+       },
        {&B::x, &B::saved, &B::deferred, &B::weights}},
       {"backward_weight",
-       [](Model& m, const B& b) { m.backward_weight(0, b.total, Dtype::fp32, false, b.saved, b.deferred); },
+       [](Model& m, const B& b) {
+         m.backward_weight(0, {.saved = b.saved, .deferred = b.deferred, .gradient = b.total});
+       },
        {&B::total, &B::saved, &B::deferred}},
       {"loss",
-       [this](Model& m, const B& b) {
-         m.loss(b.x, b.embeddings_total, true, loss_.data(), b.embeddings, batch_);
-       },
+       [this](Model& m, const B& b) { m.loss(embeddings(b), loss_.data(), batch_); },
        {&B::x, &B::embeddings_total, &B::embeddings}},
       {"update",
-       [](Model& m, const B& b) { m.update(0, b.weights, b.state, b.total, {}, 1); },
+       [](Model& m, const B& b) { m.update(0, {}, {b.weights, b.total, b.state}, {}, 1); },
        {&B::weights, &B::state, &B::total}},
       {"update_embeddings",
        [](Model& m, const B& b) {
-         m.update_embeddings(1, b.embeddings, b.embeddings_state, b.embeddings_total, {}, 1);
+         m.update_embeddings(1, {b.embeddings, b.embeddings_total, b.embeddings_state}, {}, 1);
        },
        {&B::embeddings, &B::embeddings_state, &B::embeddings_total}}};
   Model whole = model();
@@ -271,22 +278,20 @@ TEST_P(Refusals, OfMicroBatchesOfAnotherShapeOrStillEmpty) {
   MicroBatch longer(shape);
   TokenSource source(shape, "synthetic", seed);
   longer.fill(source, 0, 0);
-  EXPECT_THROW(model().embed(all_.x, all_.embeddings, longer), LogicError);
-  EXPECT_THROW(model().embed(all_.x, all_.embeddings, MicroBatch(layout_.shape)), LogicError);
+  EXPECT_THROW(model().embed(embeddings(all_), longer), LogicError);
+  EXPECT_THROW(model().embed(embeddings(all_), MicroBatch(layout_.shape)), LogicError);
 }
 
 TEST_P(Refusals, OfWhatAnotherRankHolds) {
   const std::int64_t slice = layout_.embeddings.slice;
   Model first = model(Range{0, slice}), last = model(Range{slice, slice});
-  const Buffers& b = all_;
-  EXPECT_THROW(last.embed(b.x, b.embeddings, batch_), LogicError);
-  EXPECT_THROW(last.embed_backward(b.embeddings_total, true, b.x, batch_), LogicError);
-  EXPECT_THROW(first.loss(b.x, b.embeddings_total, true, loss_.data(), b.embeddings, batch_), LogicError);
+  const UpdateOperands of_update{all_.embeddings, all_.embeddings_total, all_.embeddings_state};
+  EXPECT_THROW(last.embed(embeddings(all_), batch_), LogicError);
+  EXPECT_THROW(last.embed_backward(embeddings(all_), batch_), LogicError);
+  EXPECT_THROW(first.loss(embeddings(all_), loss_.data(), batch_), LogicError);
   for (const auto& [model, other] : {std::pair{&first, 1}, {&last, 0}}) {
-    EXPECT_THROW(model->update_embeddings(other, b.embeddings, b.embeddings_state, b.embeddings_total, {}, 1),
-                 LogicError);
-    EXPECT_NO_THROW(
-        model->update_embeddings(1 - other, b.embeddings, b.embeddings_state, b.embeddings_total, {}, 1));
+    EXPECT_THROW(model->update_embeddings(other, of_update, {}, 1), LogicError);
+    EXPECT_NO_THROW(model->update_embeddings(1 - other, of_update, {}, 1));
   }
   EXPECT_THROW((void)model(Range{slice, slice + 1}), LogicError);
   EXPECT_THROW((void)model(Range{-1, 1}), LogicError);
@@ -299,10 +304,15 @@ TEST(Refusal, OfTypesThatTheModelHasNot) {
       saved(plan_saved(fp32, 0).bytes), deferred(plan_deferred(fp32, 0).bytes),
       weights(fp32.shards[0].elements * sizeof(float));
   Model model({}, fp32, 1, workspace.get());
-  EXPECT_THROW(model.backward(0, x.get(), weights.get(), Dtype::bf16, false, saved.get(), weights.get()),
-               LogicError);
-  EXPECT_THROW(model.backward_weight(0, weights.get(), Dtype::bf16, false, saved.get(), deferred.get()),
-               LogicError);
+  Operands o{.weights = weights.get(),
+             .saved = saved.get(),
+             .hidden = x.get(),
+             .gradient = weights.get(),
+             .gradient_type = Dtype::bf16};
+  EXPECT_THROW(model.backward(0, o), LogicError);
+  o.weights = {};
+  o.deferred = deferred.get();
+  EXPECT_THROW(model.backward_weight(0, o), LogicError);
   EXPECT_THROW(Model({}, bf16, 1, workspace.get(), kernels::Attention::host), InputError);
 }
 

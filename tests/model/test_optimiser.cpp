@@ -7,7 +7,7 @@
 #include "model/cases.hpp"
 #include "model/data.hpp"
 #include "model/model.hpp"
-#include "model/trainer.hpp"
+#include "model/training_loop.hpp"
 #include "seed.hpp"
 
 namespace minitaw::model {
@@ -51,7 +51,7 @@ TEST(Draw, GivesTheBitsOfTheReferenceOnEveryPart) {
 // Weights over steps, and what bf16 leaves of gradients and weights.
 
 using test::expect_tensors_close;
-using test::Trainer;
+using test::TrainingLoop;
 
 constexpr int micro_batches = test::default_batches;
 constexpr std::uint64_t seed = test::default_seed;
@@ -61,7 +61,7 @@ protected:
   Dtype dtype_ = std::get<2>(GetParam());
   Layout layout_ = test::layout_of(std::get<0>(GetParam()), dtype_);
   Reference reference_{layout_, initial_weights(layout_, seed)};
-  Trainer trainer_{layout_, micro_batches, seed};
+  TrainingLoop loop_{layout_, micro_batches, seed};
 
   ReferenceTensors change_of(const ReferenceTensors& weights) const {
     const ReferenceTensors before = initial_weights(layout_, seed);
@@ -81,37 +81,37 @@ TEST_P(ModelSteps, LossesAndMasterWeightsFollowTheReference) {
     const Reference computes(layout_, test::rounded_to(dtype_, reference_.weights()));
     ReferenceTensors gradient = reference_zeros(layout_);
     const double expected_loss = test::step_of(computes, gradient, step);
-    EXPECT_NEAR(trainer_.gradient(step), expected_loss, tolerance * expected_loss);
+    EXPECT_NEAR(loop_.gradient(step), expected_loss, tolerance * expected_loss);
     reference_.update(gradient, {}, step + 1);
-    trainer_.update({}, step + 1);
+    loop_.update({}, step + 1);
   }
-  if (large) expect_tensors_close(layout_, trainer_.master(), reference_.weights(), fp32 ? 1e-4 : 6e-3);
+  if (large) expect_tensors_close(layout_, loop_.master(), reference_.weights(), fp32 ? 1e-4 : 6e-3);
 }
 
 TEST_P(ModelSteps, MasterWeightsTakeChangesThatBf16Loses) {
   const AdamW small{.learning_rate = 1e-5F};
   for (int step = 0; step < 3; ++step) {
-    trainer_.gradient(step);
-    reference_.update(trainer_.totals(), small, step + 1);
-    trainer_.update(small, step + 1);
+    loop_.gradient(step);
+    reference_.update(loop_.totals(), small, step + 1);
+    loop_.update(small, step + 1);
   }
-  expect_tensors_close(layout_, change_of(trainer_.master()), change_of(reference_.weights()), 1e-2);
+  expect_tensors_close(layout_, change_of(loop_.master()), change_of(reference_.weights()), 1e-2);
 }
 
 TEST_P(ModelSteps, WeightsAreTheMasterWeightsRounded) {
   for (int step = 0; step < 2; ++step) {
-    trainer_.gradient(step);
-    trainer_.update({}, step + 1);
-    EXPECT_EQ(trainer_.weights(), test::rounded_to(dtype_, trainer_.master()));
+    loop_.gradient(step);
+    loop_.update({}, step + 1);
+    EXPECT_EQ(loop_.weights(), test::rounded_to(dtype_, loop_.master()));
   }
 }
 
 TEST_P(ModelSteps, ContributionsInTheComputeTypeAddUpToTheTotals) {
-  Trainer other(layout_, micro_batches, seed);
-  EXPECT_EQ(trainer_.gradient(0), other.gradient(0, true));
+  TrainingLoop other(layout_, micro_batches, seed);
+  EXPECT_EQ(loop_.gradient(0), other.gradient(0, true));
   // Each contribution is rounded once, by 2^-9 at most in bf16; measured: 2.7e-3 of a total in which two of
   // them partly cancel, 1.7e-3 where there is more to average over.
-  expect_tensors_close(layout_, other.totals(), trainer_.totals(), dtype_ == Dtype::fp32 ? 1e-6 : 5e-3);
+  expect_tensors_close(layout_, other.totals(), loop_.totals(), dtype_ == Dtype::fp32 ? 1e-6 : 5e-3);
 }
 
 }  // namespace

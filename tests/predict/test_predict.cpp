@@ -175,16 +175,16 @@ struct Transfers {
   }
 };
 
-const std::string send_to_2 = "   0 operands_out send W0 h0 -> r2\n",
-                  from_0 = "   0 operands_in recv W0 w0 <- r0\n";
-const std::string send_to_3 = "   0 operands_out send W1 h0 -> r3\n",
-                  from_1 = "   0 operands_in recv W1 w0 <- r1\n";
+const std::string send_to_2 = "   0 inputs_send send W0 h0 -> r2\n",
+                  from_0 = "   0 inputs_recv recv W0 w0 <- r0\n";
+const std::string send_to_3 = "   0 inputs_send send W1 h0 -> r3\n",
+                  from_1 = "   0 inputs_recv recv W1 w0 <- r1\n";
 
 /// Seconds of transfers in units of one shard at 100 MB/s.
 TEST(Predict, TransfersShareLinks) {
   const Transfers one({send_to_2, "", from_0, ""}), two({send_to_2, send_to_3, from_0, from_1}),
       opposite(
-          {send_to_2, "   0 operands_in recv W3 w0 <- r3\n", from_0, "   0 operands_out send W3 h0 -> r1\n"});
+          {send_to_2, "   0 inputs_recv recv W3 w0 <- r3\n", from_0, "   0 inputs_send send W3 h0 -> r1\n"});
   struct Shared {
     const Transfers& transfers;
     std::string machine;
@@ -212,7 +212,7 @@ TEST(Predict, TransfersShareLinks) {
 
 /// Two messages of one lane: one after the other, or both at once, which takes as long.
 TEST(Predict, MessagesOfALaneTakeTurns) {
-  const Transfers t({send_to_2 + "   1 operands_out send W0 h0 -> r3\n", "", from_0, from_0});
+  const Transfers t({send_to_2 + "   1 inputs_send send W0 h0 -> r3\n", "", from_0, from_0});
   const Prediction turns = t.on(machine_text(2, 2)), together = t.on(machine_text(2, 2, "messages = 2"));
   EXPECT_NEAR(turns.spans[2][0].end, t.shard / 100e6, exact);
   EXPECT_NEAR(together.spans[2][0].end, 2 * t.shard / 100e6, exact);
@@ -222,13 +222,13 @@ TEST(Predict, MessagesOfALaneTakeTurns) {
 /// Rank 2 first receives from rank 3 of its node, what that has at once or gets from rank 1.
 TEST(Predict, EagerMessagesDoNotWaitForTheirReceive) {
   const std::string both = machine_text(2, 2), eager = machine_text(2, 2, "protocol = \"eager\"");
-  const Transfers soon({send_to_2, "", "   0 operands_in recv W3 w1 <- r3\n" + from_0,
-                        "   0 operands_out send W3 h0 -> r2\n"});
+  const Transfers soon(
+      {send_to_2, "", "   0 inputs_recv recv W3 w1 <- r3\n" + from_0, "   0 inputs_send send W3 h0 -> r2\n"});
   const double unit = soon.shard / 100e6;
   EXPECT_NEAR(soon.on(both).seconds, 1.1 * unit, exact);
   EXPECT_NEAR(soon.on(eager).seconds, unit, exact);
-  const Transfers late({send_to_2, send_to_3, "   0 operands_in recv W1 w1 <- r3\n" + from_0,
-                        from_1 + "   0 operands_out send W1 w0 -> r2 after operands_in:1\n"});
+  const Transfers late({send_to_2, send_to_3, "   0 inputs_recv recv W1 w1 <- r3\n" + from_0,
+                        from_1 + "   0 inputs_send send W1 w0 -> r2 after inputs_recv:1\n"});
   EXPECT_NEAR(late.on(both).spans[0][0].end, 2.1 * unit, exact);
   const Prediction arrived = late.on(eager);
   EXPECT_NEAR(arrived.spans[0][0].end, 2 * unit, exact) << "both share the adapter";
@@ -237,7 +237,7 @@ TEST(Predict, EagerMessagesDoNotWaitForTheirReceive) {
 
 /// A ring through both nodes: each adapter carries three of four slices.
 TEST(Predict, AllGatherTakesThreeQuartersOfTheBuffer) {
-  const std::string call = "   0 operands_in all_gather E e0 @world\n";
+  const std::string call = "   0 inputs_recv all_gather E e0 @world\n";
   const Transfers t({call, call, call, call});
   const double embeddings = static_cast<double>(t.layout.embeddings.elements) * sizeof(float);
   EXPECT_NEAR(t.on(machine_text(2, 2)).seconds, 0.75 * embeddings / 100e6, exact);
@@ -292,8 +292,8 @@ TEST(Predict, RanksShareProcessors) {
   EXPECT_NEAR(on("processors = 1"), 2 * alone, 1e-6);
 }
 
-deck::Case case_of(const std::string& schedule, int ranks, const topology::Groups& groups) {
-  deck::Case c;
+Case case_of(const std::string& schedule, int ranks, const topology::Groups& groups) {
+  Case c;
   c.schedule = schedule;
   c.ranks = ranks;
   c.groups = groups;
@@ -320,10 +320,10 @@ TEST(Predict, SaysWhatACaseCosts) {
     EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, first.account.length, 1e-9);
 }
 
-/// Eight copies of a node each, simulated as one that stands for all, and simulated whole: a fat tree that is
-/// a switch.
+/// Eight replicas of a node each, simulated as one that stands for all, and simulated whole: a fat tree that
+/// is a switch.
 TEST(Predict, OneCopyStandsForAll) {
-  deck::Case c = case_of("tawpipe", 32, topology::Groups::equal(32, 16));
+  Case c = case_of("tawpipe", 32, topology::Groups::equal(32, 16));
   c.replicas = 8;
   c.micro_batches = 64;
   const std::string tree = "topology = \"fat tree\"\nleaf = 16\nspines = 1\n";
@@ -357,7 +357,7 @@ TEST(Predict, ComesCloseToMeasuredSteps) {
 TEST(Predict, RefusesWhatDoesNotFit) {
   const Machine machine = parse_machine(machine_text(1, 2), "m.toml");
   EXPECT_THROW((void)predict(case_of("fsdp", 4, topology::Groups({2, 2})), machine), InputError);
-  deck::Case bf16 = case_of("fsdp", 2, topology::Groups({2}));
+  Case bf16 = case_of("fsdp", 2, topology::Groups({2}));
   bf16.shape.dtype = model::Dtype::bf16;
   EXPECT_THROW((void)predict(bf16, machine), InputError);
 }

@@ -16,7 +16,7 @@ namespace minitaw::record {
 /// A finished case whose numbers are made up but all different, so that a swapped field shows.
 inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq = 128, int timed = 4) {
   CaseResult r;
-  deck::Case& c = r.settings;
+  Case& c = r.settings;
   c.schedule = schedule;
   c.ranks = 3;
   c.groups = topology::Groups({1, 2});
@@ -71,9 +71,9 @@ inline trace::Timeline sample_timeline(int spread = 1) {
   trace::Timeline t{"sample", topology::Groups({1, 2}), {}};
   t.events = {
       {0, Lane::compute, Kind::forward, Payload::none, 0, 2, 1, -1, -1, 0, 0.125, 0.5},
-      {0, Lane::gradients_out, Kind::send, Payload::gradient, 1, 2, 1, 2, 3, 0.125, 0.25 * spread, 0.75},
-      {2, Lane::gradients_in, Kind::recv, Payload::gradient, 1, 2, 1, 0, 3, 0, 0, 0.75},
-      {1, Lane::operands, Kind::broadcast, Payload::embeddings, 2, -1, -1, 1, 0, 0.0625, 0.375, 1.25},
+      {0, Lane::gradients_send, Kind::send, Payload::gradient, 1, 2, 1, 2, 3, 0.125, 0.25 * spread, 0.75},
+      {2, Lane::gradients_recv, Kind::recv, Payload::gradient, 1, 2, 1, 0, 3, 0, 0, 0.75},
+      {1, Lane::inputs_group, Kind::broadcast, Payload::embeddings, 2, -1, -1, 1, 0, 0.0625, 0.375, 1.25},
       {2, Lane::compute, Kind::update, Payload::weights, 7, 4, -1, -1, -1, 0.75, 1, 1.0625}};
   return t;
 }

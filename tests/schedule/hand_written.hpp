@@ -16,41 +16,41 @@ embeddings_slices 2
 groups 1+1
 communicator world 0 1
 rank 0 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 0
-   0 operands_in   send W0 h0 -> r1
-   0 operands_in   recv W1 w0 <- r1
-   0 compute       embed m0 x0 e0
-   0 compute       F s0 m0 h0 a0 x0
-   1 compute       F s1 m0 w0 a1 x0 after operands_in:2
-   1 compute       loss m0 x0 e0 f0
-   2 compute       BW s1 m0 w0 a1 x0 g0
-   2 operands_in   send G1 g0 -> r1 after compute:5
-   3 compute       BW s0 m0 h0 a0 x0 t0
-   3 compute       dembed m0 x0 f0
-   3 operands_in   recv G0 g0 <- r1
-   3 operands_in   add G0 g0 +t0 after compute:6
-   4 operands_in   reduce_scatter EG f0 @world after compute:7
-   4 compute       update W0 h0 t0 after operands_in:5
-   4 compute       update E0 e0 f0 after operands_in:6
-   4 operands_in   all_gather E e0 @world after compute:9
-   4 compute       join after operands_in:7
+   0 inputs_recv     send W0 h0 -> r1
+   0 inputs_recv     recv W1 w0 <- r1
+   0 compute         embed m0 x0 e0
+   0 compute         F s0 m0 h0 a0 x0
+   1 compute         F s1 m0 w0 a1 x0 after inputs_recv:2
+   1 compute         loss m0 x0 e0 f0
+   2 compute         BW s1 m0 w0 a1 x0 g0
+   2 inputs_recv     send G1 g0 -> r1 after compute:5
+   3 compute         BW s0 m0 h0 a0 x0 t0
+   3 compute         dembed m0 x0 f0
+   3 inputs_recv     recv G0 g0 <- r1
+   3 inputs_recv     add G0 g0 +t0 after compute:6
+   4 inputs_recv     reduce_scatter EG f0 @world after compute:7
+   4 compute         update W0 h0 t0 after inputs_recv:5
+   4 compute         update E0 e0 f0 after inputs_recv:6
+   4 inputs_recv     all_gather E e0 @world after compute:9
+   4 compute         join after inputs_recv:7
 rank 1 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 1
-   0 operands_in   recv W0 w0 <- r0
-   0 operands_in   send W1 h0 -> r0
-   0 compute       embed m1 x0 e0
-   0 compute       F s0 m1 w0 a0 x0 after operands_in:1
-   1 compute       F s1 m1 h0 a1 x0
-   1 compute       loss m1 x0 e0 f0
-   2 compute       BW s1 m1 h0 a1 x0 t0
-   2 operands_in   recv G1 g0 <- r0
-   2 operands_in   add G1 g0 +t0 after compute:5
-   3 compute       BW s0 m1 w0 a0 x0 g0 after operands_in:4
-   3 compute       dembed m1 x0 f0
-   3 operands_in   send G0 g0 -> r0 after compute:6
-   4 operands_in   reduce_scatter EG f0 @world after compute:7
-   4 compute       update W1 h0 t0 after operands_in:4
-   4 compute       update E1 e0 f0 after operands_in:6
-   4 operands_in   all_gather E e0 @world after compute:9
-   4 compute       join after operands_in:7
+   0 inputs_recv     recv W0 w0 <- r0
+   0 inputs_recv     send W1 h0 -> r0
+   0 compute         embed m1 x0 e0
+   0 compute         F s0 m1 w0 a0 x0 after inputs_recv:1
+   1 compute         F s1 m1 h0 a1 x0
+   1 compute         loss m1 x0 e0 f0
+   2 compute         BW s1 m1 h0 a1 x0 t0
+   2 inputs_recv     recv G1 g0 <- r0
+   2 inputs_recv     add G1 g0 +t0 after compute:5
+   3 compute         BW s0 m1 w0 a0 x0 g0 after inputs_recv:4
+   3 compute         dembed m1 x0 f0
+   3 inputs_recv     send G0 g0 -> r0 after compute:6
+   4 inputs_recv     reduce_scatter EG f0 @world after compute:7
+   4 compute         update W1 h0 t0 after inputs_recv:4
+   4 compute         update E1 e0 f0 after inputs_recv:6
+   4 inputs_recv     all_gather E e0 @world after compute:9
+   4 compute         join after inputs_recv:7
 )";
 
 /// Two ranks of one group: broadcasts and reductions.
@@ -61,41 +61,41 @@ embeddings_slices 2
 groups 2
 communicator group0 0 1
 rank 0 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 0
-   0 operands      broadcast W0 h0 root r0 @group0
-   0 operands      broadcast W1 w0 root r1 @group0
-   0 compute       embed m0 x0 e0
-   0 compute       F s0 m0 h0 a0 x0
-   1 compute       F s1 m0 w0 a1 x0 after operands:2
-   1 compute       loss m0 x0 e0 f0
-   2 compute       BW s1 m0 w0 a1 x0 g0
-   2 operands      reduce G1 g0 root r1 @group0 after compute:5
-   3 compute       BW s0 m0 h0 a0 x0 g0 after operands:3
-   3 compute       dembed m0 x0 f0
-   3 operands      reduce G0 g0 root r0 @group0 after compute:6
-   3 operands      add G0 g0 t0
-   4 operands      reduce_scatter EG f0 @group0 after compute:7
-   4 compute       update W0 h0 t0 after operands:5
-   4 compute       update E0 e0 f0 after operands:6
-   4 operands      all_gather E e0 @group0 after compute:9
-   4 compute       join after operands:7
+   0 inputs_group    broadcast W0 h0 root r0 @group0
+   0 inputs_group    broadcast W1 w0 root r1 @group0
+   0 compute         embed m0 x0 e0
+   0 compute         F s0 m0 h0 a0 x0
+   1 compute         F s1 m0 w0 a1 x0 after inputs_group:2
+   1 compute         loss m0 x0 e0 f0
+   2 compute         BW s1 m0 w0 a1 x0 g0
+   2 inputs_group    reduce G1 g0 root r1 @group0 after compute:5
+   3 compute         BW s0 m0 h0 a0 x0 g0 after inputs_group:3
+   3 compute         dembed m0 x0 f0
+   3 inputs_group    reduce G0 g0 root r0 @group0 after compute:6
+   3 inputs_group    add G0 g0 t0
+   4 inputs_group    reduce_scatter EG f0 @group0 after compute:7
+   4 compute         update W0 h0 t0 after inputs_group:5
+   4 compute         update E0 e0 f0 after inputs_group:6
+   4 inputs_group    all_gather E e0 @group0 after compute:9
+   4 compute         join after inputs_group:7
 rank 1 slots h1 t1 w1 g1 a2 x1 e1 f1 owned 1
-   0 operands      broadcast W0 w0 root r0 @group0
-   0 operands      broadcast W1 h0 root r1 @group0
-   0 compute       embed m1 x0 e0
-   0 compute       F s0 m1 w0 a0 x0 after operands:1
-   1 compute       F s1 m1 h0 a1 x0
-   1 compute       loss m1 x0 e0 f0
-   2 compute       BW s1 m1 h0 a1 x0 g0
-   2 operands      reduce G1 g0 root r1 @group0 after compute:5
-   2 operands      add G1 g0 t0
-   3 compute       BW s0 m1 w0 a0 x0 g0 after operands:4
-   3 compute       dembed m1 x0 f0
-   3 operands      reduce G0 g0 root r0 @group0 after compute:6
-   4 operands      reduce_scatter EG f0 @group0 after compute:7
-   4 compute       update W1 h0 t0
-   4 compute       update E1 e0 f0 after operands:6
-   4 operands      all_gather E e0 @group0 after compute:9
-   4 compute       join after operands:7
+   0 inputs_group    broadcast W0 w0 root r0 @group0
+   0 inputs_group    broadcast W1 h0 root r1 @group0
+   0 compute         embed m1 x0 e0
+   0 compute         F s0 m1 w0 a0 x0 after inputs_group:1
+   1 compute         F s1 m1 h0 a1 x0
+   1 compute         loss m1 x0 e0 f0
+   2 compute         BW s1 m1 h0 a1 x0 g0
+   2 inputs_group    reduce G1 g0 root r1 @group0 after compute:5
+   2 inputs_group    add G1 g0 t0
+   3 compute         BW s0 m1 w0 a0 x0 g0 after inputs_group:4
+   3 compute         dembed m1 x0 f0
+   3 inputs_group    reduce G0 g0 root r0 @group0 after compute:6
+   4 inputs_group    reduce_scatter EG f0 @group0 after compute:7
+   4 compute         update W1 h0 t0
+   4 compute         update E1 e0 f0 after inputs_group:6
+   4 inputs_group    all_gather E e0 @group0 after compute:9
+   4 compute         join after inputs_group:7
 )";
 
 /// Two stages that pass activations, the backward pass split in two.
@@ -106,26 +106,26 @@ embeddings_slices 2
 groups 1+1
 embeddings_split 1
 rank 0 slots h1 t1 a1 b1 x1 e1 f1 embeddings 0 owned 0
-   0 compute       embed m0 x0 e0
-   0 compute       F s0 m0 h0 a0 x0
-   0 operands_in   send A1 m0 x0 -> r1 after compute:2
-   1 operands_in   recv D1 m0 x0 <- r1
-   2 compute       B s0 m0 h0 a0 x0 b0 after operands_in:2
-   2 compute       W s0 m0 a0 b0 t0
-   2 compute       dembed m0 x0 f0
-   3 compute       update W0 h0 t0
-   3 compute       update E0 e0 f0
-   3 compute       join
+   0 compute         embed m0 x0 e0
+   0 compute         F s0 m0 h0 a0 x0
+   0 inputs_recv     send A1 m0 x0 -> r1 after compute:2
+   1 inputs_recv     recv D1 m0 x0 <- r1
+   2 compute         B s0 m0 h0 a0 x0 b0 after inputs_recv:2
+   2 compute         W s0 m0 a0 b0 t0
+   2 compute         dembed m0 x0 f0
+   3 compute         update W0 h0 t0
+   3 compute         update E0 e0 f0
+   3 compute         join
 rank 1 slots h1 t1 a1 b1 x1 e1 f1 embeddings 1 owned 1
-   0 operands_in   recv A1 m0 x0 <- r0
-   1 compute       F s1 m0 h0 a0 x0 after operands_in:1
-   1 compute       loss m0 x0 e0 f0
-   1 compute       B s1 m0 h0 a0 x0 b0
-   1 operands_in   send D1 m0 x0 -> r0 after compute:3
-   2 compute       W s1 m0 a0 b0 t0
-   3 compute       update W1 h0 t0
-   3 compute       update E1 e0 f0
-   3 compute       join after operands_in:2
+   0 inputs_recv     recv A1 m0 x0 <- r0
+   1 compute         F s1 m0 h0 a0 x0 after inputs_recv:1
+   1 compute         loss m0 x0 e0 f0
+   1 compute         B s1 m0 h0 a0 x0 b0
+   1 inputs_recv     send D1 m0 x0 -> r0 after compute:3
+   2 compute         W s1 m0 a0 b0 t0
+   3 compute         update W1 h0 t0
+   3 compute         update E1 e0 f0
+   3 compute         join after inputs_recv:2
 )";
 
 /// `text` with its only occurrence of `from` replaced.

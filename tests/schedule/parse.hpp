@@ -100,7 +100,7 @@ inline Program parse_program(const std::string& text) {
       {"embeddings_slices", &Program::embeddings_slices},
       {"owned_slices", &Program::owned_slices},
       {"shard_parts", &Program::shard_parts},
-      {"copies", &Program::copies}};
+      {"replicas", &Program::replicas}};
   Program program;
   std::istringstream lines(text);
   for (std::string line, key, word; std::getline(lines, line);) {

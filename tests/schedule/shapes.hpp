@@ -64,7 +64,7 @@ inline std::vector<std::string> other_specs() {
 
 /// With as many layers as there are, or as the schedule needs.
 inline Request with_enough_layers(Request request) {
-  request.layers = std::max(request.layers, shards_per_rank(request.spec) * request.ranks_of_copy());
+  request.layers = std::max(request.layers, shards_per_rank(request.spec) * request.ranks_of_replica());
   return request;
 }
 

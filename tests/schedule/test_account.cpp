@@ -77,7 +77,7 @@ ByteMatrix bytes_of_collective(const std::string& what, const model::Layout& lay
   std::string text =
       "program one\nshards 1\nmicro_batches 1\nembeddings_slices 4\ngroups 4\ncommunicator ring 2 0 3 1\n";
   for (int r = 0; r < 4; ++r)
-    text += "rank " + std::to_string(r) + " slots owned\n   0 operands      " + what + " @ring\n";
+    text += "rank " + std::to_string(r) + " slots owned\n   0 inputs_group    " + what + " @ring\n";
   return bytes(parse_program(text), layout);
 }
 
@@ -142,7 +142,7 @@ TEST(MemoryAccount, RelayByHand) {
                                                     rounded(model::plan_saved(layout, 1).bytes) +
                                                     rounded(model::hidden_bytes(layout.shape)));
     EXPECT_EQ(f.workspace, rounded(model::plan_workspace(layout).bytes));
-    EXPECT_EQ(f.staging, 2 * chunk_bytes);  // the operands_in lane scatters a sum
+    EXPECT_EQ(f.staging, 2 * chunk_bytes);  // the inputs_recv lane scatters a sum
     EXPECT_EQ(bytes_of(f, Memory::buffers), f.scalars + f.workspace + f.staging);
     EXPECT_EQ(f.total(), bytes_of(f, Memory::weights) + bytes_of(f, Memory::gradients) +
                              bytes_of(f, Memory::optimiser) + bytes_of(f, Memory::activations) +

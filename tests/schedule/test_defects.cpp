@@ -7,7 +7,7 @@
 #include <functional>
 #include <map>
 
-#include "schedule/builder.hpp"
+#include "schedule/passes.hpp"
 #include "schedule/program.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/validate.hpp"
@@ -97,9 +97,10 @@ TEST(Defects, WeiPipeTurnsItsBackwardRingTheWrongWay) {
   drop(program, [&](int, const Action& a) { return moves(a, Payload::weights) && a.tick == fork; });
   for (const int r : {1, 3}) {  // the others would have kept what they have
     const Slot saved = new_slot(program, r, SlotClass::weights);
-    find(program, r, 0, weights(Kind::recv, fork - 1)).slots[0] = saved;
-    find(program, r, 0, [&](const Action& a) { return visits(a) && a.tick == fork; }).slots[0] = saved;
-    find(program, r, 0, weights(Kind::send, first)).slots[0] = saved;
+    find(program, r, 0, weights(Kind::recv, fork - 1))[Operand::buffer] = saved;
+    find(program, r, 0, [&](const Action& a) { return visits(a) && a.tick == fork; })[Operand::weights] =
+        saved;
+    find(program, r, 0, weights(Kind::send, first))[Operand::buffer] = saved;
   }
   const auto held = [](int rank, int turn) { return wei_ranks - 1 - (rank + turn) % wei_ranks; };
   for_each_action(program, [&](int r, Action& a) {
@@ -122,8 +123,8 @@ TEST(Defects, WeiPipeUsesAStaleShardInTheLastTick) {
     find(program, last, -1, [&](const Action& a) {
       return a.kind == Kind::recv && a.payload == Payload::weights && a.shard == stale.shard &&
              a.tick < stale.tick;
-    }).slots[0] = new_slot(program, last, SlotClass::weights);
-    stale.slots[0] = find(program, last, -2, visit).slots[0];
+    })[Operand::buffer] = new_slot(program, last, SlotClass::weights);
+    stale[Operand::weights] = find(program, last, -2, visit)[Operand::weights];
     expect_refusal(program, Rule::fresh_reads, "rank 3, tick " + std::to_string(stale.tick),
                    "expected the weights of shard " + std::to_string(stale.shard));
   }
@@ -149,7 +150,7 @@ TEST(Defects, WeiPipeGivesGradientsToTheWrongRank) {
 
 constexpr int taw_ranks = 4;
 /// With as few buffers as the published code.
-constexpr const char* taw_spec = "tawpipe:prefetch=1:drain=1";
+constexpr const char* taw_spec = "tawpipe:prefetch=1:grad_ticks=1";
 Program tawpipe(int per_rank = 2) { return generated(taw_spec, taw_ranks, 2, per_rank); }
 
 /// The prefetch writes the buffer that the same tick computes with. Delivered at once, every tick reads the
@@ -172,7 +173,7 @@ TEST(Defects, TawPipeNeverWaits) {
       [](const Action& a) { return a.kind == Kind::broadcast; },
       [](const Action& a) { return a.kind == Kind::send && a.payload == Payload::gradient; },
       [](const Action& a) { return a.kind == Kind::reduce; },
-      [](const Action& a) { return a.kind == Kind::accumulate && a.lane == Lane::gradients_in; },
+      [](const Action& a) { return a.kind == Kind::accumulate && a.lane == Lane::gradients_recv; },
       [](const Action&) { return true; }};
   for (std::size_t i = 0; i < unwaited.size(); ++i) {
     SCOPED_TRACE(i);
@@ -189,10 +190,10 @@ TEST(Defects, TawPipeDeliversTheGradientOfAnotherShard) {
   Program program = tawpipe();
   for (int r = 0; r < taw_ranks; ++r) {
     const Slot before = find(program, r, 0, [](const Action& a) {
-                          return a.kind == Kind::backward && a.shard == 1;
-                        }).slots[3];
-    find(program, r, 0, [](const Action& a) { return a.kind == Kind::reduce && a.shard == 0; }).slots[0] =
-        before;
+      return a.kind == Kind::backward && a.shard == 1;
+    })[Operand::gradient];
+    find(program, r, 0,
+         [](const Action& a) { return a.kind == Kind::reduce && a.shard == 0; })[Operand::buffer] = before;
   }
   expect_refusal(program, Rule::exact_gradients, "rank 0, tick ", "holds a gradient of shard 1");
 }
@@ -205,12 +206,12 @@ TEST(Defects, TawPipeLetsTheGradientOfShard0LeakIntoTheLastShard) {
       return [shard](const Action& a) { return a.kind == Kind::backward && a.shard == shard; };
     };
     Action& next = find(program, r, 1, backward_of(taw_ranks - 1));
-    const Slot leaking = find(program, r, 0, backward_of(0)).slots[3];
+    const Slot leaking = find(program, r, 0, backward_of(0))[Operand::gradient];
     for_each_action(program, [&](int rank, Action& a) {
       if (rank == r && a.kind == Kind::reduce && a.shard == taw_ranks - 1 && a.tick == next.tick + 1)
-        a.slots[0] = leaking;
+        a[Operand::buffer] = leaking;
     });
-    next.slots[3] = leaking;
+    next[Operand::gradient] = leaking;
     next.accumulates = true;
   }
   expect_refusal(program, Rule::exact_gradients, "rank ", "holds a gradient of shard ");

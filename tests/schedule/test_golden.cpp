@@ -26,7 +26,7 @@ std::string read(const std::string& path) {
 /// What the program in a text was built for. Programs know shards, not layers: as many layers do.
 Request request_of(const Program& program) {
   return {parse_spec(program.schedule), program.groups, program.micro_batches, program.shards,
-          program.copies};
+          program.replicas};
 }
 
 /// The texts in this folder.

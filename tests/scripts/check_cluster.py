@@ -130,7 +130,7 @@ def a_cut_link_ends_the_case_and_the_next_one_follows():
     said = call(*TWO, "--rate", "2mbit", "--cut", "1@2", program=job, code=1)
     reports = dict(re.findall(r"^minitaw: rank (\d): no lane has moved for [\d.]+ s\n((?:  .*\n)+)", said.stderr, re.MULTILINE))
     assert "0" in reports, said.stderr  # it ends the job: others may not come to report
-    message = r"(operands|gradients)_(in|out) in tick -?\d+ (send|recv) [WG]\d+ \w+ (->|<-) r[0-3]"
+    message = r"(inputs|gradients)_(recv|send) in tick -?\d+ (send|recv) [WG]\d+ \w+ (->|<-) r[0-3]"
     stuck = [rank for rank, report in reports.items() if re.search(message, report)]
     assert stuck, said.stderr
     with h5py.File(record) as file:

@@ -11,7 +11,7 @@ import sys
 REPOSITORY, FOLDER = map(pathlib.Path, sys.argv[1:3])
 MINITAW_ITSELF = [path for path in sys.argv[3:] if os.path.exists(path)]  # the real program, where it is built
 TESTS = ["topology_devices", "meters_device", "kernels_layers", "kernels_matmul", "kernels_attention", "model_step",
-         "comm_device", "engine_job", "engine_quiet"]
+         "comm_device", "harness_job", "engine_quiet"]
 PLANTED = """nl='
 '
 case "$nl$PLANT_SILENT$nl" in *"$nl${0##*/}${*:+ $*}$nl"*) exit 0 ;; esac

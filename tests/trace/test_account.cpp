@@ -30,11 +30,11 @@ shards 1
 micro_batches 2
 groups 1+1
 rank 0 slots h1 a1 x1 owned 0
-   0 compute F s0 m0 h0 a0 x0
-   0 operands_out send W0 h0 -> r1 after compute:1
+   0 compute         F s0 m0 h0 a0 x0
+   0 inputs_send     send W0 h0 -> r1 after compute:1
 rank 1 slots w1 a1 x1 owned
-   0 operands_in recv W0 w0 <- r0
-   0 compute F s0 m1 w0 a0 x0 after operands_in:1
+   0 inputs_recv     recv W0 w0 <- r0
+   0 compute         F s0 m1 w0 a0 x0 after inputs_recv:1
 )";
 
 TEST(Account, WaitingForAPeerThatComputesIsIdleAndTheTransferIsExposed) {
@@ -61,13 +61,13 @@ shards 2
 micro_batches 2
 groups 1+1
 rank 0 slots h1 w1 owned 0
-   0 operands_out send W0 h0 -> r1
-   0 operands_in recv W1 w0 <- r1 after operands_out:1
-   0 compute join after operands_in:1
+   0 inputs_send     send W0 h0 -> r1
+   0 inputs_recv     recv W1 w0 <- r1 after inputs_send:1
+   0 compute         join after inputs_recv:1
 rank 1 slots h1 w1 owned 1
-   0 operands_out send W1 h0 -> r0
-   0 operands_in recv W0 w0 <- r0 after operands_out:1
-   0 compute join after operands_in:1
+   0 inputs_send     send W1 h0 -> r0
+   0 inputs_recv     recv W0 w0 <- r0 after inputs_send:1
+   0 compute         join after inputs_recv:1
 )"),
                                    {{{0, 0, 6}, {0, 5, 7}, {0, 7, 7}}, {{0, 0, 6}, {0, 5, 7}, {0, 7, 7}}});
   for (const RankTime& rank : step.ranks) {

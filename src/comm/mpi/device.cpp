@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/pinned_space.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
+#include "kernels/pinned_space.hpp"
 
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>

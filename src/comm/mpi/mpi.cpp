@@ -120,7 +120,7 @@ Groups nodes_of(std::span<const int> node_of_rank) {
   return Groups(std::move(sizes));
 }
 
-Job detect(MPI_Comm world) {
+Placement detect(MPI_Comm world) {
   comm::mpi::OwnComm node;
   check(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
         "MPI_Comm_split_type");
@@ -128,24 +128,25 @@ Job detect(MPI_Comm world) {
   check(MPI_Bcast(&first, 1, MPI_INT, 0, node.comm), "MPI_Bcast of the first rank of a node");
   std::vector<int> firsts(comm::mpi::size_of(world));
   check(MPI_Allgather(&first, 1, MPI_INT, firsts.data(), 1, MPI_INT, world), "MPI_Allgather of nodes");
-  Job job{.nodes = nodes_of(firsts), .hosts = {}, .core_list = {}};
-  job.node = job.nodes.group_of(rank_in(world));
-  job.local_rank = rank_in(node.comm);
+  Placement place{.nodes = nodes_of(firsts), .hosts = {}, .core_list = {}};
+  place.node = place.nodes.group_of(rank_in(world));
+  place.local_rank = rank_in(node.comm);
 
   std::array<char, 256> name{};
   gethostname(name.data(), name.size() - 1);
   const std::vector<std::string> names = comm::mpi::gather_texts(name.data(), world);
-  for (int n = 0; n < job.nodes.count(); ++n) job.hosts.push_back(names[job.nodes.first(n)]);
+  for (int n = 0; n < place.nodes.count(); ++n) place.hosts.push_back(names[place.nodes.first(n)]);
 
   const cpu_set_t own = own_cores();
   cpu_set_t all;
   check(MPI_Allreduce(&own, &all, sizeof(all), MPI_BYTE, MPI_BOR, node.comm), "MPI_Allreduce of cores");
-  job.cores = count(own);
-  job.core_list = list(own);
-  job.node_cores = count(all);
-  job.adapters = network_adapters();
-  check(MPI_Allreduce(MPI_IN_PLACE, &job.adapters, 1, MPI_INT, MPI_MIN, world), "MPI_Allreduce of adapters");
-  return job;
+  place.cores = count(own);
+  place.core_list = list(own);
+  place.node_cores = count(all);
+  place.adapters = network_adapters();
+  check(MPI_Allreduce(MPI_IN_PLACE, &place.adapters, 1, MPI_INT, MPI_MIN, world),
+        "MPI_Allreduce of adapters");
+  return place;
 }
 
 }  // namespace minitaw::topology

@@ -87,7 +87,7 @@ private:
 namespace minitaw::topology {
 
 /// Where the ranks of a job run.
-struct Job {
+struct Placement {
   Groups nodes;                    ///< ranks of each node, in rank order
   std::vector<std::string> hosts;  ///< host name of each node
   int node = 0;                    ///< of this rank
@@ -100,7 +100,7 @@ struct Job {
 
 /// Asks MPI which ranks share memory, and the system for cores and names. Collective; throws InputError on
 /// all ranks if the ranks of a node are not consecutive.
-[[nodiscard]] Job detect(MPI_Comm world);
+[[nodiscard]] Placement detect(MPI_Comm world);
 
 /// Ranks per node from the node of each rank (any numbers, equal within a node). Throws InputError if the
 /// ranks of a node are not consecutive.

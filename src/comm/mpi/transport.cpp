@@ -436,10 +436,11 @@ public:
   void cancel() override { cancelled_.store(true); }
 
 private:
-  [[nodiscard]] Started begin(Lane lane, const Message& message) override {
+  [[nodiscard]] Started start_transfer(Lane lane, const Message& message) override {
     return advanced(make_message(channel(lane), message));
   }
-  [[nodiscard]] Started begin(Lane lane, Kind kind, const Membership& self, const Collective& c) override {
+  [[nodiscard]] Started start_transfer(Lane lane, Kind kind, const Membership& self,
+                                       const Collective& c) override {
     return advanced(make_collective(channel(lane), kind, self, collective_tag(c.communicator, lane), c));
   }
 

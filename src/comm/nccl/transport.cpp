@@ -33,7 +33,7 @@ void for_each_message(const schedule::Program& program, const Visit& visit) {
         visit(a, a.kind == Kind::send ? rank : a.peer, a.kind == Kind::send ? a.peer : rank);
 }
 
-/// Colours of ranks, for operands or gradients: two that exchange messages have different ones.
+/// Colours of ranks, for inputs or gradients: two that exchange messages have different ones.
 std::vector<unsigned> colours(const schedule::Program& program, Lane sender) {
   std::vector<std::set<std::size_t>> neighbours(program.ranks.size());
   for_each_message(program, [&](const Action& a, int from, int to) {
@@ -57,7 +57,7 @@ std::vector<unsigned> colours(const schedule::Program& program, Lane sender) {
 
 std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program) {
   std::vector<CommunicatorPlan> plans;
-  for (const Lane sender : {Lane::operands_out, Lane::gradients_out}) {
+  for (const Lane sender : {Lane::inputs_send, Lane::gradients_send}) {
     const std::vector<unsigned> colour = colours(program, sender);
     // By the lowest bit in which the colours of both ranks differ, and its value where messages leave.
     std::map<std::pair<int, unsigned>, std::set<std::pair<int, int>>> links;
@@ -153,7 +153,7 @@ class Communicators {
 public:
   /// Collective over `world`: the unique id goes from rank 0 to all by MPI, the planned communicators are
   /// split from one of all ranks, round by round. Throws Error if NCCL is not ready in time.
-  Communicators(MPI_Comm world, const schedule::Program& program, Api& api, const mpi::WaitPolicy& policy)
+  Communicators(MPI_Comm world, const schedule::Program& program, Api& api, const WaitPolicy& policy)
       : api_(api), policy_(policy) {
     const std::vector<CommunicatorPlan> plans = plan_communicators(program);
     if (plans.empty()) return;
@@ -237,7 +237,7 @@ private:
 
   /// Throws Error when the time has come.
   void wait_ready(Communicator& communicator, Clock::time_point limit) {
-    for (mpi::Backoff backoff(policy_);; backoff.once()) {
+    for (Backoff backoff(policy_);; backoff.once()) {
       bool ready = false;
       use([&] { ready = communicator.ready(); });
       if (ready) return;
@@ -282,7 +282,7 @@ private:
   }
 
   Api& api_;
-  mpi::WaitPolicy policy_;
+  WaitPolicy policy_;
   std::atomic<bool> cancelled_{false};
   std::mutex turn_;   ///< of a lane, for a whole operation
   std::mutex calls_;  ///< for a moment
@@ -317,7 +317,7 @@ public:
   void cancel() override { communicators_.cancel(); }
 
 private:
-  [[nodiscard]] Started begin(Lane lane, const Message& m) override {
+  [[nodiscard]] Started start_transfer(Lane lane, const Message& m) override {
     const Lane sender = lane_of(m.payload);
     const auto link = m.send ? std::pair(rank(), m.peer) : std::pair(m.peer, rank());
     const Member& member = communicators_.find(
@@ -328,7 +328,8 @@ private:
     if (m.send) sent_.add(m.peer, schedule::traffic_of(m.payload), m.bytes);
     return nullptr;
   }
-  [[nodiscard]] Started begin(Lane lane, Kind kind, const Membership& self, const Collective& c) override {
+  [[nodiscard]] Started start_transfer(Lane lane, Kind kind, const Membership& self,
+                                       const Collective& c) override {
     const Member& member = communicators_.find([&](const CommunicatorPlan& plan) {
       return plan.lane == lane && plan.communicator == c.communicator;
     });
@@ -391,8 +392,8 @@ private:
     // On a communicator of messages a rank only sends or only receives.
     const auto sends = [&](const auto& link) { return link.first == rank(); };
     const Lane lane = std::ranges::any_of(member.plan.links, sends) ? caller
-                      : caller == Lane::operands_out                ? Lane::operands_in
-                                                                    : Lane::gradients_in;
+                      : caller == Lane::inputs_send                 ? Lane::inputs_recv
+                                                                    : Lane::gradients_recv;
     communicators_.launch(*member.communicator, [&] {
       std::byte* place = memory(lane);
       for (const auto& [from, to] : member.plan.links) {

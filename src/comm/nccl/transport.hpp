@@ -5,8 +5,8 @@
 #include <set>
 #include <vector>
 
-#include "comm/mpi/wait.hpp"
 #include "comm/nccl/api.hpp"
+#include "comm/wait.hpp"
 
 namespace minitaw::comm::nccl {
 
@@ -14,7 +14,7 @@ struct Options {
   std::array<Queue, schedule::lanes> queues{};  ///< by schedule::Lane; they outlive the transport
   /// Device memory, scratch_bytes(); in use until the queues are idle after make_transport().
   std::span<std::byte> scratch{};
-  mpi::WaitPolicy policy{};
+  WaitPolicy policy{};
 };
 
 /// Bytes of device memory that the first messages and collectives need.
@@ -41,7 +41,7 @@ struct Options {
 // Which communicators of NCCL a program needs (docs/decisions/0007-nccl-communicators.md).
 
 /// A communicator that a program needs: for a communicator of its own on a lane, or for messages. Messages of
-/// operands, and those of gradients, have a few, such that no rank sends and receives on the same one.
+/// inputs, and those of gradients, have a few, such that no rank sends and receives on the same one.
 struct CommunicatorPlan {
   schedule::Lane lane = schedule::Lane::compute;  ///< that calls it; of messages: the sender's
   int communicator = -1;                          ///< of the program; -1: messages
@@ -51,7 +51,7 @@ struct CommunicatorPlan {
   friend bool operator==(const CommunicatorPlan&, const CommunicatorPlan&) = default;
 };
 
-/// Those for messages, operands first, then those for collectives, by lane and
+/// Those for messages, inputs first, then those for collectives, by lane and
 /// communicator. The same on all ranks. Collectives of one rank need none.
 [[nodiscard]] std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program);
 

@@ -15,15 +15,15 @@ Program make(const Request& request) {
       weights[s].push_back(builder.owned(r, s));
       gradients[s].push_back(builder.accumulator(r, s));
     }
-  Team team(builder, builder.everyone(), request.micro_batches_of_rank());
-  for (std::size_t i = 0; i < team.visits().size(); ++i)
-    team.compute(i, weights[team.visits()[i].shard], gradients[team.visits()[i].shard]);
+  LockstepRanks lockstep(builder, builder.everyone(), request.micro_batches_of_rank());
+  for (std::size_t i = 0; i < lockstep.visits().size(); ++i)
+    lockstep.compute(i, weights[lockstep.visits()[i].shard], gradients[lockstep.visits()[i].shard]);
   for (int s = 0; builder.ranks() > 1 && s < request.layers; ++s) {
-    Action a = make_action(Kind::all_reduce, team.last_tick() - s + 1, Payload::gradient, s);
+    Action a = make_action(Kind::all_reduce, lockstep.last_tick() - s + 1, Payload::gradient, s);
     a.communicator = builder.world();
-    builder.collective(Phase::give_intra, a, gradients[s]);
+    builder.collective(Phase::push_intra, a, gradients[s]);
   }
-  return std::move(builder).finish(team.last_tick() + 1, EmbeddingsUpdate::replicated);
+  return std::move(builder).finish(lockstep.last_tick() + 1, EmbeddingsUpdate::replicated);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "schedule/builder.hpp"
+#include "schedule/passes.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
@@ -39,32 +40,32 @@ public:
   /// The whole shard on every rank for `tick`.
   std::vector<VirtualBuffer> gather(int shard, int tick) {
     if (builder_.ranks() == 1) return {builder_.owned(0, shard)};
-    std::vector<VirtualBuffer> values;
+    std::vector<VirtualBuffer> buffers;
     for (const int r : builder_.everyone()) {
-      values.push_back(builder_.value(r, SlotClass::weights));
-      local(Kind::load, tick - prefetch_, Phase::fetch_first, r, shard, builder_.owned(r, shard), values[r]);
+      buffers.push_back(builder_.new_buffer(r, SlotClass::weights));
+      local(Kind::load, tick - prefetch_, Phase::fetch_first, r, shard, builder_.owned(r, shard), buffers[r]);
     }
-    call(Kind::all_gather, tick - prefetch_, Phase::fetch_inter, shard, outer_, values);
-    call(Kind::all_gather, tick - prefetch_, Phase::fetch_intra, shard, inner_, values);
-    return values;
+    call(Kind::all_gather, tick - prefetch_, Phase::fetch_inter, shard, outer_, buffers);
+    call(Kind::all_gather, tick - prefetch_, Phase::fetch_intra, shard, inner_, buffers);
+    return buffers;
   }
 
   /// Where the backward passes of a tick put the shard's gradient.
   std::vector<VirtualBuffer> gradients(int shard) {
-    std::vector<VirtualBuffer> values;
+    std::vector<VirtualBuffer> buffers;
     for (const int r : builder_.everyone())
-      values.push_back(builder_.ranks() == 1 ? builder_.accumulator(r, shard)
-                                             : builder_.value(r, SlotClass::gradient));
-    return values;
+      buffers.push_back(builder_.ranks() == 1 ? builder_.accumulator(r, shard)
+                                              : builder_.new_buffer(r, SlotClass::gradient));
+    return buffers;
   }
 
   /// Adds the sums of those gradients to the totals of the slices.
   void scatter(int shard, int tick, const std::vector<VirtualBuffer>& gradients) {
     if (builder_.ranks() == 1) return;
-    call(Kind::reduce_scatter, tick + 1, Phase::give_intra, shard, inner_, gradients);
-    call(Kind::reduce_scatter, tick + 1, Phase::give_inter, shard, outer_, gradients);
+    call(Kind::reduce_scatter, tick + 1, Phase::push_intra, shard, inner_, gradients);
+    call(Kind::reduce_scatter, tick + 1, Phase::push_inter, shard, outer_, gradients);
     for (const int r : builder_.everyone())
-      local(Kind::accumulate, tick + 1, Phase::give_last, r, shard, gradients[r],
+      local(Kind::accumulate, tick + 1, Phase::push_last, r, shard, gradients[r],
             builder_.accumulator(r, shard));
   }
 
@@ -82,9 +83,9 @@ private:
     for (const Leg& leg : legs) {
       Action a = make_action(kind, tick, payload, shard, leg.part);
       a.communicator = builder_.communicator(leg.name, leg.ranks);
-      std::vector<VirtualBuffer> values;
-      for (const int r : leg.ranks) values.push_back(all[r]);
-      builder_.collective(phase, a, values);
+      std::vector<VirtualBuffer> buffers;
+      for (const int r : leg.ranks) buffers.push_back(all[r]);
+      builder_.collective(phase, a, buffers);
     }
   }
 
@@ -95,7 +96,7 @@ private:
                            builder_.owned_part(rank));
     a.lane =
         lane_of(loads ? Kind::all_gather : Kind::reduce_scatter, a.payload, builder_.groups().count() == 1);
-    builder_.add(rank, phase, a, {from, to});
+    builder_.add(rank, phase, a, {{Operand::source, from}, {Operand::destination, to}});
   }
 
   Builder& builder_;
@@ -105,7 +106,7 @@ private:
 
 void require(const Request& request) {
   if (!request.spec.options.contains("hierarchical")) return;
-  const topology::Groups groups = groups_of_copy(request.groups, request.replicas);
+  const topology::Groups groups = groups_of_replica(request.groups, request.replicas);
   if (std::ranges::any_of(groups.sizes(), [&](int size) { return size != groups.size(0); }))
     throw InputError(fmt::format("groups: fsdp:hierarchical=on needs groups of equal size, not {}; use "
                                  "fsdp, or equal groups",
@@ -118,19 +119,19 @@ Program make(const Request& request) {
   Builder builder(request.groups, request.layers, request.micro_batches, request.replicas);
   Sharding sharding(builder, request.spec.options.contains("hierarchical"),
                     number_of(request.spec, "prefetch", 1));
-  Team team(builder, builder.everyone(), request.micro_batches_of_rank());
-  for (std::size_t i = 0; i < team.visits().size(); ++i) {
-    const Visit& now = team.visits()[i];
+  LockstepRanks lockstep(builder, builder.everyone(), request.micro_batches_of_rank());
+  for (std::size_t i = 0; i < lockstep.visits().size(); ++i) {
+    const Visit& now = lockstep.visits()[i];
     const std::vector<VirtualBuffer> weights = sharding.gather(now.shard, now.tick);
     if (!now.backward()) {
-      team.compute(i, weights, {});
+      lockstep.compute(i, weights, {});
       continue;
     }
     const std::vector<VirtualBuffer> gradients = sharding.gradients(now.shard);
-    team.compute(i, weights, gradients);
+    lockstep.compute(i, weights, gradients);
     sharding.scatter(now.shard, now.tick, gradients);
   }
-  return std::move(builder).finish(team.last_tick() + 1, EmbeddingsUpdate::sliced);
+  return std::move(builder).finish(lockstep.last_tick() + 1, EmbeddingsUpdate::sliced);
 }
 
 }  // namespace

@@ -150,7 +150,7 @@ public:
     std::vector<std::vector<Visit>> visits;
     for (int i = 0; i < stages.ranks; ++i) {
       for (int chunk = 0; chunk < stages.chunks; ++chunk) builder.own(i, stages.at(i, chunk));
-      computers_.emplace_back(builder, i);
+      emitters_.emplace_back(builder, i);
       Order order(stages, i, builder.micro_batches());
       rule(order, stages, i, builder.micro_batches());
       visits.push_back(std::move(order).visits());
@@ -175,13 +175,13 @@ public:
 private:
   void emit(const Visit& visit) {
     const int rank = stages_.rank_of(visit.shard);
-    computers_[rank].visit(visit, builder_.owned(rank, visit.shard), builder_.accumulator(rank, visit.shard));
+    emitters_[rank].visit(visit, builder_.owned(rank, visit.shard), builder_.accumulator(rank, visit.shard));
     if (visit.kind != Kind::backward_weight) pass_on(visit);
   }
 
   /// What the tick leaves for other ranks, which need it in a later one.
   void send(int tick) {
-    builder_.exchange(tick, Phase::give_inter, messages_);
+    builder_.exchange(tick, Phase::push_inter, messages_);
     messages_.clear();
   }
 
@@ -191,23 +191,23 @@ private:
     const int from = stages_.rank_of(visit.shard), to = stages_.rank_of(to_stage);
     if (from == to) return;
     const Payload payload = visit.backward() ? Payload::activation_grad : Payload::activation;
-    const VirtualBuffer sent = computers_[from].hidden_state(visit.micro_batch);
-    const VirtualBuffer received = builder_.value(to, SlotClass::hidden);
+    const VirtualBuffer sent = emitters_[from].hidden_state(visit.micro_batch);
+    const VirtualBuffer received = builder_.new_buffer(to, SlotClass::hidden);
     messages_.push_back({{payload, visit.backward() ? visit.shard : to_stage, visit.micro_batch, {}},
                          {from, sent},
                          {to, received}});
-    computers_[to].hidden_state(visit.micro_batch) = received;
+    emitters_[to].hidden_state(visit.micro_batch) = received;
   }
 
   Builder& builder_;
   Stages stages_;
-  std::vector<Computer> computers_;
+  std::vector<ComputeEmitter> emitters_;
   std::vector<Visit> visits_;  ///< of all ranks, by tick
   std::vector<Builder::Message> messages_;
 };
 
 Program build_pipeline(const Request& request, StageRule rule) {
-  const Stages stages{request.ranks_of_copy(), shards_per_rank(request.spec), rule == order_zb_v};
+  const Stages stages{request.ranks_of_replica(), shards_per_rank(request.spec), rule == order_zb_v};
   Builder builder(request.groups, stages.count(), request.micro_batches, request.replicas);
   const int last_tick = Pipeline(builder, rule, stages).run();
   return std::move(builder).finish(last_tick + 1, EmbeddingsUpdate::replicated,

@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "schedule/builder.hpp"
+#include "schedule/passes.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
@@ -45,150 +46,155 @@ struct RelayTiming {
 /// from the rank of one group to the rank of the other with the same local index: the owner scatters the
 /// parts in its group, the other group gathers them; gradients come back likewise.
 ///
-/// `teams` are the groups that share a shard's visit: the topology's groups, or single ranks without GWPS.
-/// If shards are passed on, a team takes them from the team before it, which has just used them.
+/// `groups` are the groups that share a shard's visit: the topology's groups, or single ranks without GWPS.
+/// If shards are passed on, a group takes them from the group before it, which has just used them.
 class GroupRelay {
 public:
-  GroupRelay(Builder& builder, const topology::Groups& teams, std::vector<int> owners, RelayTiming timing,
+  GroupRelay(Builder& builder, const topology::Groups& groups, std::vector<int> owners, RelayTiming timing,
              int rails, bool passes_on)
-      : builder_(builder), teams_(teams), owners_(std::move(owners)), timing_(timing), rails_(rails),
-        passes_on_(passes_on), weights_(teams.count()) {
-    for (int a = 0; a < teams.count(); ++a)
+      : builder_(builder), groups_(groups), owners_(std::move(owners)), timing_(timing), rails_(rails),
+        passes_on_(passes_on), weights_(groups.count()) {
+    for (int a = 0; a < groups.count(); ++a)
       for (int b = 0; b < a; ++b) builder.cut_shards(parts(a, b));
   }
 
-  /// Of the shard that a team fetched last, one buffer per member, in rank order.
-  [[nodiscard]] const std::vector<VirtualBuffer>& weights(int team) const { return weights_[team]; }
+  /// Of the shard that a group fetched last, one buffer per member, in rank order.
+  [[nodiscard]] const std::vector<VirtualBuffer>& weights(int group) const { return weights_[group]; }
 
-  /// The shard's weights on every member of a team for `tick`.
-  void fetch(int team, int shard, int tick) {
-    std::vector<VirtualBuffer>& values = weights_[team];
-    values.clear();
-    for (const int r : teams_.members(team)) values.push_back(weights_on(r, shard));
-    if (!owns(team, shard)) send_to(team, shard, tick - timing_.fetch_inter);
-    inside(Payload::weights, team, shard, tick - timing_.fetch_intra, values);
+  /// The shard's weights on every member of a group for `tick`.
+  void fetch(int group, int shard, int tick) {
+    std::vector<VirtualBuffer>& buffers = weights_[group];
+    buffers.clear();
+    for (const int r : groups_.members(group)) buffers.push_back(weights_on(r, shard));
+    if (!owns(group, shard)) send_to(group, shard, tick - timing_.fetch_inter);
+    inside(Payload::weights, group, shard, tick - timing_.fetch_intra, buffers);
   }
 
   /// Where each member's B puts the shard's gradient.
-  [[nodiscard]] std::vector<VirtualBuffer> gradients(int team, int shard) {
-    std::vector<VirtualBuffer> values;
-    for (const int r : teams_.members(team))
-      values.push_back(alone(team) && owns(team, shard) ? builder_.accumulator(r, shard)
-                                                        : builder_.value(r, SlotClass::gradient));
-    return values;
+  [[nodiscard]] std::vector<VirtualBuffer> gradients(int group, int shard) {
+    std::vector<VirtualBuffer> buffers;
+    for (const int r : groups_.members(group))
+      buffers.push_back(alone(group) && owns(group, shard) ? builder_.accumulator(r, shard)
+                                                           : builder_.new_buffer(r, SlotClass::gradient));
+    return buffers;
   }
 
   /// Moves those gradients to the owner's total.
-  void return_gradients(int team, int shard, int tick, const std::vector<VirtualBuffer>& gradients) {
+  void return_gradients(int group, int shard, int tick, const std::vector<VirtualBuffer>& gradients) {
     const int owner = owners_[shard];
-    inside(Payload::gradient, team, shard, tick, gradients);
-    if (owns(team, shard)) {
+    inside(Payload::gradient, group, shard, tick, gradients);
+    if (owns(group, shard)) {
       // Right behind the reduction, in the same lane.
-      if (!alone(team))
-        add_to_total(shard, tick, Phase::give_intra, Lane::gradients, {}, gradients[teams_.local(owner)]);
+      if (!alone(group))
+        add_to_accumulator(shard, tick, Phase::push_intra, Lane::gradients_group, {},
+                           gradients[groups_.local(owner)]);
       return;
     }
-    const std::vector<int> leaders = leaders_of(team, shard);
-    const VirtualBuffer received = builder_.value(owner, SlotClass::contribution);
+    const std::vector<int> leaders = leaders_of(group, shard);
+    const VirtualBuffer received = builder_.new_buffer(owner, SlotClass::contribution);
     for (int i = 0; i < static_cast<int>(leaders.size()); ++i) {
-      const Cargo cargo{Payload::gradient, shard, -1, {i, static_cast<int>(leaders.size())}};
-      const int receiver = counterpart(cargo);
+      const MessageContent content{Payload::gradient, shard, -1, {i, static_cast<int>(leaders.size())}};
+      const int receiver = counterpart(content);
       const bool direct = receiver == owner;
-      const VirtualBuffer passing = direct ? received : builder_.value(receiver, SlotClass::contribution);
-      builder_.transfer(tick, Phase::give_inter, cargo, {leaders[i], gradients[teams_.local(leaders[i])]},
+      const VirtualBuffer passing =
+          direct ? received : builder_.new_buffer(receiver, SlotClass::contribution);
+      builder_.transfer(tick, Phase::push_inter, content, {leaders[i], gradients[groups_.local(leaders[i])]},
                         {receiver, passing});
-      if (!direct) builder_.transfer(tick, Phase::give_last, cargo, {receiver, passing}, {owner, received});
-      add_to_total(shard, tick, direct ? Phase::give_inter : Phase::give_last, Lane::gradients_in, cargo.part,
-                   received);
+      if (!direct) builder_.transfer(tick, Phase::push_last, content, {receiver, passing}, {owner, received});
+      add_to_accumulator(shard, tick, direct ? Phase::push_inter : Phase::push_last, Lane::gradients_recv,
+                         content.part, received);
     }
   }
 
 private:
-  [[nodiscard]] bool owns(int team, int shard) const { return teams_.group_of(owners_[shard]) == team; }
-  [[nodiscard]] bool alone(int team) const { return teams_.size(team) == 1; }
+  [[nodiscard]] bool owns(int group, int shard) const { return groups_.group_of(owners_[shard]) == group; }
+  [[nodiscard]] bool alone(int group) const { return groups_.size(group) == 1; }
 
-  /// Parts that a message between two teams is cut into.
-  [[nodiscard]] int parts(int team, int other) const {
-    return std::min({rails_, teams_.size(team), teams_.size(other)});
+  /// Parts that a message between two groups is cut into.
+  [[nodiscard]] int parts(int group, int other) const {
+    return std::min({rails_, groups_.size(group), groups_.size(other)});
   }
 
-  /// The ranks of a team that exchange a shard with other teams, one for each part of it: the owner in its
+  /// The ranks of a group that exchange a shard with other groups, one for each part of it: the owner in its
   /// own.
-  [[nodiscard]] std::vector<int> leaders_of(int team, int shard) const {
-    const int owner = owners_[shard], count = parts(team, teams_.group_of(owner));
-    if (owns(team, shard)) return {owner};
-    if (count == 1) return {teams_.rank(team, teams_.local(owner) % teams_.size(team))};
+  [[nodiscard]] std::vector<int> leaders_of(int group, int shard) const {
+    const int owner = owners_[shard], count = parts(group, groups_.group_of(owner));
+    if (owns(group, shard)) return {owner};
+    if (count == 1) return {groups_.rank(group, groups_.local(owner) % groups_.size(group))};
     std::vector<int> leaders;
-    for (int i = 0; i < count; ++i) leaders.push_back(teams_.rank(team, i));
+    for (int i = 0; i < count; ++i) leaders.push_back(groups_.rank(group, i));
     return leaders;
   }
 
-  /// The rank of the owner's team through which a part goes.
-  [[nodiscard]] int counterpart(const Cargo& cargo) const {
-    const int owner = owners_[cargo.shard];
-    return cargo.part.count == 1 ? owner : teams_.rank(teams_.group_of(owner), cargo.part.index);
+  /// The rank of the owner's group through which a part goes.
+  [[nodiscard]] int counterpart(const MessageContent& content) const {
+    const int owner = owners_[content.shard];
+    return content.part.count == 1 ? owner : groups_.rank(groups_.group_of(owner), content.part.index);
   }
 
   [[nodiscard]] VirtualBuffer weights_on(int rank, int shard) {
-    return rank == owners_[shard] ? builder_.owned(rank, shard) : builder_.value(rank, SlotClass::weights);
+    return rank == owners_[shard] ? builder_.owned(rank, shard)
+                                  : builder_.new_buffer(rank, SlotClass::weights);
   }
 
-  /// Every part of a shard from another team to the leader for it.
-  void send_to(int team, int shard, int tick) {
+  /// Every part of a shard from another group to the leader for it.
+  void send_to(int group, int shard, int tick) {
     const int owner = owners_[shard];
-    const std::vector<int> leaders = leaders_of(team, shard);
+    const std::vector<int> leaders = leaders_of(group, shard);
     for (int i = 0; i < static_cast<int>(leaders.size()); ++i) {
-      const Cargo cargo{Payload::weights, shard, -1, {i, static_cast<int>(leaders.size())}};
+      const MessageContent content{Payload::weights, shard, -1, {i, static_cast<int>(leaders.size())}};
       Builder::Endpoint from;
-      if (passes_on_ && team > 0 && !owns(team - 1, shard)) {
-        const int leader = leaders_of(team - 1, shard)[0];
-        from = {leader, weights_[team - 1][teams_.local(leader)]};
+      if (passes_on_ && group > 0 && !owns(group - 1, shard)) {
+        const int leader = leaders_of(group - 1, shard)[0];
+        from = {leader, weights_[group - 1][groups_.local(leader)]};
       } else {
-        const int sender = counterpart(cargo);
+        const int sender = counterpart(content);
         from = {sender, weights_on(sender, shard)};
         if (sender != owner)
-          builder_.transfer(tick, Phase::fetch_first, cargo, {owner, builder_.owned(owner, shard)}, from);
+          builder_.transfer(tick, Phase::fetch_first, content, {owner, builder_.owned(owner, shard)}, from);
       }
-      builder_.transfer(tick, Phase::fetch_inter, cargo, from,
-                        {leaders[i], weights_[team][teams_.local(leaders[i])]});
+      builder_.transfer(tick, Phase::fetch_inter, content, from,
+                        {leaders[i], weights_[group][groups_.local(leaders[i])]});
     }
   }
 
-  /// Weights from the leaders of a team to all its members, or the sums of their gradients to the leaders.
-  void inside(Payload payload, int team, int shard, int tick, const std::vector<VirtualBuffer>& values) {
-    if (alone(team)) return;
+  /// Weights from the leaders of a group to all its members, or the sums of their gradients to the leaders.
+  void inside(Payload payload, int group, int shard, int tick, const std::vector<VirtualBuffer>& buffers) {
+    if (alone(group)) return;
     const bool weights = payload == Payload::weights;
-    const std::vector<int> leaders = leaders_of(team, shard);
+    const std::vector<int> leaders = leaders_of(group, shard);
     const int parts = static_cast<int>(leaders.size());
-    const bool all_lead = parts == teams_.size(team);
+    const bool all_lead = parts == groups_.size(group);
     for (int i = 0; i < (all_lead ? 1 : parts); ++i) {
       Action a = make_action(weights ? Kind::broadcast : Kind::reduce, tick, payload, shard, {i, parts});
       a.peer = leaders[i];
       if (all_lead) a = make_action(weights ? Kind::all_gather : Kind::reduce_scatter, tick, payload, shard);
-      a.communicator = builder_.group(team);
-      builder_.collective(weights ? Phase::fetch_intra : Phase::give_intra, a, values);
+      a.communicator = builder_.group(group);
+      builder_.collective(weights ? Phase::fetch_intra : Phase::push_intra, a, buffers);
     }
   }
 
-  void add_to_total(int shard, int tick, Phase phase, Lane lane, Part part, VirtualBuffer gradient) {
+  void add_to_accumulator(int shard, int tick, Phase phase, Lane lane, Part part, VirtualBuffer gradient) {
     Action add = make_action(Kind::accumulate, tick, Payload::gradient, shard, part);
     add.lane = lane;
-    builder_.add(owners_[shard], phase, add, {gradient, builder_.accumulator(owners_[shard], shard)});
+    builder_.add(
+        owners_[shard], phase, add,
+        {{Operand::source, gradient}, {Operand::destination, builder_.accumulator(owners_[shard], shard)}});
   }
 
   Builder& builder_;
-  const topology::Groups& teams_;
+  const topology::Groups& groups_;
   std::vector<int> owners_;
   RelayTiming timing_;
   int rails_;
   bool passes_on_;
-  std::vector<std::vector<VirtualBuffer>> weights_;  ///< by team
+  std::vector<std::vector<VirtualBuffer>> weights_;  ///< by group
 };
 
 RelayTiming timing(const Spec& spec) {
   return spec.options.contains("cco")
              ? RelayTiming{0, 0, 0}
-             : RelayTiming{number_of(spec, "prefetch", 2), 1, number_of(spec, "drain", 3)};
+             : RelayTiming{number_of(spec, "prefetch", 2), 1, number_of(spec, "grad_ticks", 3)};
 }
 
 /// Whether a message between groups may go in parts: where the owner sends it, and to a group.
@@ -198,7 +204,7 @@ bool may_share(const Spec& spec) { return !spec.options.contains("dbs") && !spec
 void settle(Request& request, int adapters) {
   auto& options = request.spec.options;
   if (!options.contains("rails") && may_share(request.spec)) {
-    std::vector<int> sizes = groups_of_copy(request.groups, request.replicas).sizes();
+    std::vector<int> sizes = groups_of_replica(request.groups, request.replicas).sizes();
     std::ranges::sort(sizes, std::ranges::greater());
     options["rails"] = std::to_string(sizes.size() < 2 ? 1 : std::clamp(adapters, 1, sizes[1]));
   }
@@ -222,19 +228,19 @@ void require(const Request& request) {
 Program make(const Request& request) {
   const auto& options = request.spec.options;
   const bool grouped = !options.contains("gwps");
-  const int ranks = request.ranks_of_copy();
+  const int ranks = request.ranks_of_replica();
   Builder builder(request.groups, ranks, request.micro_batches, request.replicas);
-  const topology::Groups teams = grouped ? builder.groups() : topology::Groups::equal(ranks, ranks);
-  const std::vector<int> owners = round_robin_owners(teams, ranks);
+  const topology::Groups groups = grouped ? builder.groups() : topology::Groups::equal(ranks, ranks);
+  const std::vector<int> owners = round_robin_owners(groups, ranks);
   for (int s = 0; s < ranks; ++s) builder.own(owners[s], s);
   const RelayTiming when = timing(request.spec);
-  GroupRelay relay(builder, teams, owners, when, number_of(request.spec, "rails", 1),
+  GroupRelay relay(builder, groups, owners, when, number_of(request.spec, "rails", 1),
                    options.contains("dbs"));
-  std::vector<Team> all;
-  for (int k = 0; k < teams.count(); ++k)
-    all.emplace_back(builder, teams.members(k), request.micro_batches_of_rank(), grouped ? k : 0);
+  std::vector<LockstepRanks> all;
+  for (int k = 0; k < groups.count(); ++k)
+    all.emplace_back(builder, groups.members(k), request.micro_batches_of_rank(), grouped ? k : 0);
   for (std::size_t i = 0; i < all[0].visits().size(); ++i)
-    for (int k = 0; k < teams.count(); ++k) {
+    for (int k = 0; k < groups.count(); ++k) {
       const Visit& now = all[k].visits()[i];
       // At the turn from forward to backward, and back, the shard at hand is the one needed next.
       if (i == 0 || now.shard != all[k].visits()[i - 1].shard) relay.fetch(k, now.shard, now.tick);
@@ -265,9 +271,9 @@ Entry schedules::tawpipe() {
                   {"prefetch",
                    {"2", "1..8"},
                    "ticks ahead that a shard is sent to another group; cco=off: none"},
-                  {"drain",
+                  {"grad_ticks",
                    {"3", "1..8"},
-                   "ticks that gradients have to leave before computing wants their buffers again"},
+                   "ticks that a gradient has to leave its group before computing needs its buffer again"},
                   {"rails",
                    {"auto", "1..64"},
                    "ranks of a group that share a message to another group; auto: as many as each node has "

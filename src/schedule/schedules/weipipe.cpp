@@ -29,28 +29,28 @@ struct Clock {
 class Ring {
 public:
   Ring(Builder& builder, Payload payload, SlotClass cls)
-      : builder_(builder), payload_(payload), cls_(cls), values_(builder.ranks()) {}
+      : builder_(builder), payload_(payload), cls_(cls), buffers_(builder.ranks()) {}
 
-  [[nodiscard]] VirtualBuffer& at(int rank) { return values_[rank]; }
+  [[nodiscard]] VirtualBuffer& at(int rank) { return buffers_[rank]; }
 
   /// Everybody sends the shard shard_of(rank) to the rank to_of(rank).
   void move(int tick, Phase phase, const auto& shard_of, const auto& to_of) {
-    std::vector<VirtualBuffer> moved(values_.size());
+    std::vector<VirtualBuffer> moved(buffers_.size());
     std::vector<Builder::Message> messages;
     for (int r = 0; r < builder_.ranks(); ++r) {
       const int to = to_of(r);
-      moved[to] = to == r ? values_[r] : builder_.value(to, cls_);
-      if (to != r) messages.push_back({{payload_, shard_of(r), -1, {}}, {r, values_[r]}, {to, moved[to]}});
+      moved[to] = to == r ? buffers_[r] : builder_.new_buffer(to, cls_);
+      if (to != r) messages.push_back({{payload_, shard_of(r), -1, {}}, {r, buffers_[r]}, {to, moved[to]}});
     }
     builder_.exchange(tick, phase, messages);
-    values_ = moved;
+    buffers_ = moved;
   }
 
 private:
   Builder& builder_;
   Payload payload_;
   SlotClass cls_;
-  std::vector<VirtualBuffer> values_;
+  std::vector<VirtualBuffer> buffers_;
 };
 
 class WeiPipe {
@@ -62,7 +62,7 @@ public:
         gradients_(builder, Payload::gradient, SlotClass::gradient) {
     for (int r = 0; r < ranks_; ++r) {
       builder.own(r, wrapped(-r, ranks_));
-      computers_.emplace_back(builder, r);
+      emitters_.emplace_back(builder, r);
     }
   }
 
@@ -98,8 +98,7 @@ private:
     for (int r = 0; r < ranks_; ++r) {
       if (i % ranks_ == 0) forward_.at(r) = builder_.owned(r, forward_shard(r, i));
       if (works(i - r))
-        computers_[r].visit({tick, forward_shard(r, i), micro_batch(r, i - r), Kind::forward},
-                            forward_.at(r));
+        emitters_[r].visit({tick, forward_shard(r, i), micro_batch(r, i - r), Kind::forward}, forward_.at(r));
     }
     if (i == ranks_ - 1) fork(tick);
     if (i < last() && i % ranks_ != ranks_ - 1)
@@ -110,10 +109,10 @@ private:
   void fork(int tick) {
     for (int r = 0; r < ranks_; ++r) {
       backward_.at(r) = forward_.at(r);
-      gradients_.at(r) = builder_.value(r, SlotClass::gradient);
-      builder_.add(r, Phase::give_intra,
+      gradients_.at(r) = builder_.new_buffer(r, SlotClass::gradient);
+      builder_.add(r, Phase::push_intra,
                    make_action(Kind::zero, tick, Payload::gradient, backward_shard(r, 0)),
-                   {gradients_.at(r)});
+                   {{Operand::gradient, gradients_.at(r)}});
     }
     backward_.move(
         tick, Phase::fetch_inter, [&](int r) { return forward_shard(r, ranks_ - 1); },
@@ -124,21 +123,23 @@ private:
     const int tick = last_tick_ = clock_.backward_tick(j);
     for (int r = 0; r < ranks_; ++r)
       if (works(j - r))
-        computers_[r].visit({tick, backward_shard(r, j), micro_batch(r, j - r), Kind::backward},
-                            backward_.at(r), gradients_.at(r), true);
+        emitters_[r].visit({tick, backward_shard(r, j), micro_batch(r, j - r), Kind::backward},
+                           backward_.at(r), gradients_.at(r), true);
     const auto shard_of = [&](int r) { return backward_shard(r, j); };
     if (j == last()) return give_back(tick, shard_of);
     backward_.move(tick, Phase::fetch_inter, shard_of, to_next());
-    gradients_.move(tick, Phase::give_inter, shard_of, to_next());
+    gradients_.move(tick, Phase::push_inter, shard_of, to_next());
   }
 
   /// The last hop takes every gradient to its owner.
   void give_back(int tick, const auto& shard_of) {
-    gradients_.move(tick, Phase::give_inter, shard_of, [&](int r) { return wrapped(-shard_of(r), ranks_); });
+    gradients_.move(tick, Phase::push_inter, shard_of, [&](int r) { return wrapped(-shard_of(r), ranks_); });
     for (int r = 0; r < ranks_; ++r) {
       Action add = make_action(Kind::accumulate, tick, Payload::gradient, wrapped(-r, ranks_));
-      add.lane = Lane::gradients_in;
-      builder_.add(r, Phase::give_last, add, {gradients_.at(r), builder_.accumulator(r, add.shard)});
+      add.lane = Lane::gradients_recv;
+      builder_.add(
+          r, Phase::push_last, add,
+          {{Operand::source, gradients_.at(r)}, {Operand::destination, builder_.accumulator(r, add.shard)}});
     }
   }
 
@@ -146,7 +147,7 @@ private:
   int ranks_;
   Clock clock_;
   Ring forward_, backward_, gradients_;
-  std::vector<Computer> computers_;
+  std::vector<ComputeEmitter> emitters_;
   int last_tick_ = 0;
 };
 
@@ -155,7 +156,7 @@ private:
 /// Interleaved, a rank's backward visits of one micro-batch alternate with the forward visits of its next;
 /// naive=on finishes a micro-batch first. In the corrected form of docs/schedules.md.
 Program make(const Request& request) {
-  Builder builder(request.groups, request.ranks_of_copy(), request.micro_batches, request.replicas);
+  Builder builder(request.groups, request.ranks_of_replica(), request.micro_batches, request.replicas);
   WeiPipe pipe(builder, request.micro_batches_of_rank(), request.spec.options.contains("naive"));
   const int last_tick = pipe.run();
   return std::move(builder).finish(last_tick + 1, EmbeddingsUpdate::sliced);

@@ -3,23 +3,28 @@
 #include <map>
 #include <memory>
 
+#include "case/case.hpp"
 #include "comm/transport.hpp"
-#include "deck/deck.hpp"
 #include "engine/executor.hpp"
 #include "engine/memory.hpp"
 #include "model/data.hpp"
 #include "model/model.hpp"
+#include "schedule/validate.hpp"
 
 namespace minitaw::engine {
 
 /// One rank of one case: program, memory, model and lanes. Executes the program's actions: looks up slots and
 /// sizes, and calls the model for what is computed and the transport for what moves.
-class Trainer {
+class Runtime {
 public:
-  /// Throws InputError for a case that cannot be built, LogicError if its program is not valid.
-  Trainer(const deck::Case& c, int rank, const StepOptions& options = {});
+  /// `program` must be valid (schedule::validate()) and have the ranks of the case.
+  Runtime(const Case& c, int rank, schedule::Program program, const StepOptions& options = {});
+  /// Builds and validates the program. Throws InputError for a case that cannot be built, LogicError if its
+  /// program is not valid.
+  Runtime(const Case& c, int rank, const StepOptions& options = {})
+      : Runtime(c, rank, schedule::build_valid(request_of(c)), options) {}
 
-  /// With its transport (none: the rank is alone) a trainer is ready to execute steps.
+  /// With its transport (none: the rank is alone) the runtime is ready to execute steps.
   void connect(std::unique_ptr<comm::Transport> transport = nullptr);
 
   /// Readies the tokens of the next step, outside of its time.
@@ -45,14 +50,13 @@ private:
   /// it from their threads, the compute lane from one of its own.
   [[nodiscard]] comm::Transport::Started start(const schedule::Action& action);
   void compute(const schedule::Action& action);
-  void update(const schedule::Action& action);
+  void update(const schedule::Action& action, const model::Operands& operands);
   void add(const schedule::Action& action) const;
   void load(const schedule::Action& action) const;
-  [[nodiscard]] model::Buffer slot(const schedule::Action& action, int operand) const {
-    return arena_.slot(action.slots[operand]);
-  }
-  /// What a transfer is about, in its slot number `operand`.
-  [[nodiscard]] model::Buffer part(const schedule::Action& action, int operand = 0) const;
+  /// The memory of the slots that an action of the model names.
+  [[nodiscard]] model::Operands operands(const schedule::Action& action) const;
+  /// The part of an operand's slot that a transfer, an addition or a load is about.
+  [[nodiscard]] model::Buffer part(const schedule::Action& action, schedule::Operand operand) const;
   [[nodiscard]] comm::Message message(const schedule::Action& action) const;
   [[nodiscard]] comm::Collective collective(const schedule::Action& action) const;
   /// Of the elements in a slot.
@@ -68,7 +72,7 @@ private:
   Arena arena_;
   Range embeddings_part_;  ///< that the rank holds; empty on one that holds none
   model::Model model_;
-  deck::Case case_;
+  Case case_;
   model::TokenSource tokens_;
   std::map<int, model::MicroBatch> batches_;  ///< tokens, by micro-batch of the rank
   model::AdamW adamw_;
@@ -80,7 +84,7 @@ private:
 };
 
 /// The step's loss is the mean over all of its tokens.
-[[nodiscard]] double loss_scale(const deck::Case& c);
-[[nodiscard]] model::AdamW adamw_of(const deck::Case& c);
+[[nodiscard]] double loss_scale(const Case& c);
+[[nodiscard]] model::AdamW adamw_of(const Case& c);
 
 }  // namespace minitaw::engine

@@ -7,7 +7,7 @@
 
 #include "comm/transport.hpp"
 
-namespace minitaw::comm::mpi {
+namespace minitaw::comm {
 
 /// How a communication thread waits for messages. It tests `spins` times at full speed, then yields between
 /// tests (`yields` times, for as long as `eager`, and for a millisecond while compute waits for it), then
@@ -67,4 +67,4 @@ private:
 /// Advances transfers until all are done. Throws what they throw.
 void finish(std::initializer_list<const Transport::Started*> transfers, const WaitPolicy& policy = {});
 
-}  // namespace minitaw::comm::mpi
+}  // namespace minitaw::comm

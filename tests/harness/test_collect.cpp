@@ -10,15 +10,19 @@
 #include <string_view>
 #include <thread>
 
-#include "cases.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "engine/case_runner.hpp"
-#include "engine/collect.hpp"
+#include "harness/case_runner.hpp"
+#include "harness/cases.hpp"
+#include "harness/collect.hpp"
 #include "record/table.hpp"
 
-namespace minitaw::engine {
+namespace minitaw::harness {
 
 namespace {
+
+using engine::host_seconds;
+using engine::Runtime;
+using engine::Span;
 
 int world_rank() { return comm::mpi::rank_in(MPI_COMM_WORLD); }
 
@@ -31,36 +35,36 @@ TEST(ClockOffset, FindsClocksThatAreSetApart) {
 
 TEST(ClockOffset, IsNoneOnOneNode) { EXPECT_EQ(clock_offset(MPI_COMM_WORLD), 0); }
 
-/// A trainer of all ranks that executes steps.
+/// A runtime of all ranks that executes steps.
 class Steps : public ::testing::Test {
 protected:
   Steps() : rank_(world_rank()) {
     int ranks = 1;
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    trainer_ = tests::trainer_by_mpi(tests::small_case("ddp", topology::Groups({ranks}), 2, 1));
+    runtime_ = tests::runtime_by_mpi(tests::small_case("ddp", topology::Groups({ranks}), 2, 1));
   }
 
   /// Executes a step that rank `late` begins `seconds` after the others, and adds it.
   const std::vector<Span>& execute(TimedSteps& steps, int late = -1, double seconds = 0) {
-    trainer_->prepare();
+    runtime_->prepare();
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank_ == late) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
-    steps.add(trainer_->executor(), trainer_->step());
-    return trainer_->executor().spans();
+    steps.add(runtime_->executor(), runtime_->step());
+    return runtime_->executor().spans();
   }
 
   int rank_;
-  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<Runtime> runtime_;
 };
 
 TEST_F(Steps, OnlyTheLastIsKeptWhereAllAreTooMany) {
-  const std::size_t actions = trainer_->program().ranks[0].actions.size();
-  EXPECT_TRUE(TimedSteps(trainer_->program(), 3, 3 * actions).keeps_all());
-  TimedSteps last(trainer_->program(), 3, 3 * actions - 1);
+  const std::size_t actions = runtime_->program().ranks[0].actions.size();
+  EXPECT_TRUE(TimedSteps(runtime_->program(), 3, 3 * actions).keeps_all());
+  TimedSteps last(runtime_->program(), 3, 3 * actions - 1);
   EXPECT_FALSE(last.keeps_all());
   execute(last);
   const std::vector<Span> executed = execute(last);
-  const trace::StepSpans spans = last.gather(trainer_->program(), 1, MPI_COMM_WORLD);
+  const trace::StepSpans spans = last.gather(runtime_->program(), 1, MPI_COMM_WORLD);
   if (rank_ != 0) return;
   for (std::size_t i = 0; i < actions; ++i)
     EXPECT_NEAR(spans[0][i].end - spans[0][i].begin, executed[i].end - executed[i].begin, 1e-6);
@@ -68,7 +72,7 @@ TEST_F(Steps, OnlyTheLastIsKeptWhereAllAreTooMany) {
 
 TEST_F(Steps, AreGatheredOnOneClock) {
   constexpr double seconds = 0.25;
-  const schedule::Program& program = trainer_->program();
+  const schedule::Program& program = runtime_->program();
   TimedSteps steps(program, 3);
   const int late = static_cast<int>(program.ranks.size()) - 1;
   execute(steps);
@@ -133,8 +137,7 @@ private:
 
 TEST(StepTimes, AgreeWithAClockOutside) {
   CaseRunner job = tests::job();
-  deck::Case c =
-      tests::small_case(job.ranks() == 1 ? "serial" : "ddp", topology::Groups({job.ranks()}), 2, 1);
+  Case c = tests::small_case(job.ranks() == 1 ? "serial" : "ddp", topology::Groups({job.ranks()}), 2, 1);
   c.steps = 4;
   c.warmup = 1;
   std::vector<double> least, ends = {MPI_Wtime()};
@@ -142,15 +145,15 @@ TEST(StepTimes, AgreeWithAClockOutside) {
   limits.leave = [&] {
     least.push_back(SlowSteps::kernels());
     ends.push_back(MPI_Wtime());
-    return Leave::no;
+    return StopReason::no;
   };
   const SlowSteps slow;
-  const record::CaseResult result = job.run(c, limits).result;
+  const CaseResult result = job.run(c, limits).result;
   ends.push_back(MPI_Wtime());
   ASSERT_EQ(least.size(), 5U) << result.reason;
   for (const double seconds : least) EXPECT_GE(seconds, SlowSteps::delay);
   if (job.rank() != 0) return;
-  ASSERT_EQ(result.status, record::Status::ok) << result.reason;
+  ASSERT_EQ(result.status, Status::ok) << result.reason;
   ASSERT_EQ(result.seconds.size(), 4U);
   for (std::size_t s = 0; s < 4; ++s) {
     const double seconds = result.seconds[s][0], most = ends[s + 2] - ends[s + 1];
@@ -176,7 +179,7 @@ int world_size() { return comm::mpi::size_of(MPI_COMM_WORLD); }
 class Counting final : public meters::Meter {
 public:
   Counting() { name_ = "made up 1.2"; }
-  record::DeviceSample read() override {
+  DeviceSample read() override {
     asked += 'r';
     if (asked.size() == fails_at) fault_ = "it broke";
     const double value = 100.0 * world_rank() + static_cast<double>(asked.size());
@@ -195,7 +198,7 @@ public:
 TEST(StepMeter, EveryRankAndStepHasItsSample) {
   Counting counting;
   counting.per_question = 1 + world_rank();
-  record::CaseResult result;
+  CaseResult result;
   for (int repetition = 0; repetition < 2; ++repetition) {
     StepMeter meter(counting);
     meter.begin();
@@ -209,7 +212,7 @@ TEST(StepMeter, EveryRankAndStepHasItsSample) {
   ASSERT_EQ(result.energy.size(), 2U);
   for (int sample = 0; sample < 6; ++sample)
     for (int rank = 0; rank < world_size(); ++rank) {
-      const record::DeviceSample& s = result.device_samples[sample][rank];
+      const DeviceSample& s = result.device_samples[sample][rank];
       EXPECT_EQ(s.clock_mhz, 100 * rank + 2 + sample + (sample > 2 ? 2 : 0));
       EXPECT_EQ(s.memory_clock_mhz - s.clock_mhz, 0.25);
       EXPECT_EQ(s.temperature_c - s.clock_mhz, 0.5);
@@ -220,10 +223,10 @@ TEST(StepMeter, EveryRankAndStepHasItsSample) {
 }
 
 /// Rank `who` has this meter, the others a good one.
-record::CaseResult collected(int who, Counting& bad, bool none = false) {
+CaseResult collected(int who, Counting& bad, bool none = false) {
   Counting good;
   meters::Meter nothing("no NVIDIA device");
-  record::CaseResult result;
+  CaseResult result;
   for (int repetition = 0; repetition < 3; ++repetition) {
     StepMeter meter(who != world_rank() ? good : none && repetition == 1 ? nothing : bad);
     meter.begin();
@@ -233,7 +236,7 @@ record::CaseResult collected(int who, Counting& bad, bool none = false) {
   return result;
 }
 
-void expect_unavailable(const record::CaseResult& result, const std::string& reason) {
+void expect_unavailable(const CaseResult& result, const std::string& reason) {
   if (world_rank() != 0) return;
   EXPECT_TRUE(result.device_samples.empty() && result.energy.empty());
   const std::string who = world_size() == 1 ? "" : fmt::format("rank {}: ", world_size() - 1);
@@ -251,7 +254,7 @@ TEST(StepMeter, EnergyThatIsNotCountedIsLeftOut) {
   for (const double per_question : {std::nan(""), 0.0}) {  // none is told; the counter stands still
     Counting without;
     without.per_question = per_question;
-    const record::CaseResult result = collected(world_size() - 1, without);
+    const CaseResult result = collected(world_size() - 1, without);
     if (world_rank() != 0) continue;
     EXPECT_EQ(result.device_samples.size(), 6U);
     EXPECT_EQ(result.energy.size(), world_size() == 1 && std::isnan(per_question) ? 0U : 3U);
@@ -262,9 +265,9 @@ TEST(StepMeter, EnergyThatIsNotCountedIsLeftOut) {
   }
 }
 
-record::CaseResult run(const std::shared_ptr<meters::Meter>& meter, int steps) {
+CaseResult run(const std::shared_ptr<meters::Meter>& meter, int steps) {
   CaseRunner job = tests::job(meter);
-  deck::Case c = tests::small_case("ddp", topology::Groups::equal(world_size(), 1), 2, 1);
+  Case c = tests::small_case("ddp", topology::Groups::equal(world_size(), 1), 2, 1);
   c.warmup = 2;
   c.steps = steps;
   return job.run(c, {}).result;
@@ -273,7 +276,7 @@ record::CaseResult run(const std::shared_ptr<meters::Meter>& meter, int steps) {
 /// Through a whole case, the way the program goes, to the stand-in for NVIDIA's library.
 TEST(StepMeter, ACaseIsReadThroughNvml) {
   ::setenv("FAKE_NVML", "", 1);
-  const record::CaseResult result = run(meters::make_meter("GPU-1", FAKE_NVML_new), 3);
+  const CaseResult result = run(meters::make_meter("GPU-1", FAKE_NVML_new), 3);
   if (world_rank() != 0) return;
   EXPECT_THAT(result.counters, testing::HasSubstr("nvml 12.580.65"));
   ASSERT_EQ(result.device_samples.size(), 3U) << "warm-up is not sampled";
@@ -282,7 +285,7 @@ TEST(StepMeter, ACaseIsReadThroughNvml) {
   double joules = 0;
   for (const double rank : result.energy[0]) joules += rank;
   EXPECT_NEAR(joules, 1.5 * world_size(), 1e-9);
-  EXPECT_NEAR(row.real("energy_per_token"), joules / (3 * deck::tokens_of_step(result.settings)), 1e-12);
+  EXPECT_NEAR(row.real("energy_per_token"), joules / (3 * tokens_of_step(result.settings)), 1e-12);
   EXPECT_EQ(row.real("clock_min"), result.device_samples[2][0].clock_mhz);
   EXPECT_EQ(row.real("temperature_max"), result.device_samples[2][0].temperature_c);
 }
@@ -290,10 +293,10 @@ TEST(StepMeter, ACaseIsReadThroughNvml) {
 TEST(StepMeter, ADeviceThatIsLostOnTheWayDoesNotEndTheCase) {
   // two readings to open the meter, two samples
   ::setenv("FAKE_NVML", world_rank() == world_size() - 1 ? "lost-after-4" : "", 1);
-  const record::CaseResult result = run(meters::make_meter("GPU-1", FAKE_NVML_new), 4);
+  const CaseResult result = run(meters::make_meter("GPU-1", FAKE_NVML_new), 4);
   ::setenv("FAKE_NVML", "", 1);
   expect_unavailable(result, "NVML's power: GPU is lost");
-  EXPECT_EQ(result.status, record::Status::ok);
+  EXPECT_EQ(result.status, Status::ok);
   if (world_rank() == 0) {
     EXPECT_EQ(result.seconds.size(), 4U);
   }
@@ -301,4 +304,4 @@ TEST(StepMeter, ADeviceThatIsLostOnTheWayDoesNotEndTheCase) {
 
 }  // namespace
 
-}  // namespace minitaw::engine
+}  // namespace minitaw::harness

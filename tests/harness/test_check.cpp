@@ -1,4 +1,4 @@
-#include "engine/check.hpp"
+#include "harness/check.hpp"
 
 #include <gtest/gtest.h>
 #include <malloc.h>
@@ -7,28 +7,30 @@
 #include <limits>
 
 #include "base/bf16.hpp"
-#include "cases.hpp"
 #include "engine/memory.hpp"
+#include "harness/cases.hpp"
 #include "sanitized.hpp"
 
-namespace minitaw::engine {
+namespace minitaw::harness {
 namespace {
+
+using engine::peak_memory;
+using engine::reset_peak_memory;
+using engine::Runtime;
 
 using model::Dtype;
 using Tensors = std::vector<NamedTensor>;
 
 constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 
-deck::Case serial_case(int layers = 2) {
-  deck::Case c = tests::small_case("serial", topology::Groups({1}), layers, 2);
+Case serial_case(int layers = 2) {
+  Case c = tests::small_case("serial", topology::Groups({1}), layers, 2);
   c.steps = 3;
   return c;
 }
 
 /// The serial schedule's distance from the float64 reference.
-Check distance(const deck::Case& c) {
-  return compare(serial_reference(c, c.steps), float64_reference(c, c.steps));
-}
+Check distance(const Case& c) { return compare(serial_reference(c, c.steps), float64_reference(c, c.steps)); }
 
 TEST(LossError, IsRelativeWhereTheLossIsAtLeastOne) {
   EXPECT_NEAR(loss_error(4.4, 4), 0.1, 1e-12);
@@ -106,7 +108,7 @@ TEST(Float64Reference, IsReproducedWhateverTheSeed) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16})
     for (const auto& [seq, vocab] : {std::pair{13, 29}, {1, 29}, {13, 1}, {1, 1}})
       for (const std::uint64_t seed : {1, 2, 3}) {
-        deck::Case c = serial_case();
+        Case c = serial_case();
         c.shape.dtype = dtype;
         c.shape.seq = seq;
         c.shape.vocab = vocab;
@@ -119,32 +121,32 @@ TEST(Float64Reference, IsReproducedWhateverTheSeed) {
 
 // Longer than any cycle of a few steps that tokens might have.
 TEST(Float64Reference, HasTheTokensOfEveryStep) {
-  deck::Case c = serial_case(1);
+  Case c = serial_case(1);
   c.steps = 20;
   const Check check = distance(c);
   EXPECT_TRUE(check.passes(float64_tolerance(c))) << check.failure(float64_tolerance(c));
 }
 
 TEST(Float64Reference, TellsAnotherModelFromThis) {
-  const deck::Case c = serial_case();
+  const Case c = serial_case();
   const Reference right = float64_reference(c, c.steps);
-  deck::Case seed = c, fewer = c;
+  Case seed = c, fewer = c;
   seed.seed += 1;
   fewer.micro_batches -= 1;
-  for (const deck::Case& other : {seed, fewer})
+  for (const Case& other : {seed, fewer})
     EXPECT_FALSE(compare(serial_reference(other, c.steps), right).passes(float64_tolerance(c)));
 }
 
 // The optimiser's own double precision: what it makes of a gradient depends on the learning rate alone.
 TEST(Weights, AreThoseOfTheCasesOwnOptimiser) {
   for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
-    deck::Case c = serial_case();
+    Case c = serial_case();
     c.shape.dtype = dtype;
-    Trainer one(c, 0), two(c, 0);
+    Runtime one(c, 0), two(c, 0);
     one.connect();
     two.connect();
     EXPECT_LE(run_steps(one, c, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);
-    deck::Case other = c;
+    Case other = c;
     other.learning_rate *= 1.01;
     EXPECT_GT(run_steps(two, other, c.steps, MPI_COMM_SELF).weights.worst, serial_tolerance(c).weights);
   }
@@ -152,8 +154,8 @@ TEST(Weights, AreThoseOfTheCasesOwnOptimiser) {
 
 /// A model of 2.6 million weights, or a small one with many tokens, whose activations take most of the
 /// memory.
-deck::Case large_case(bool wide) {
-  deck::Case c = serial_case();
+Case large_case(bool wide) {
+  Case c = serial_case();
   c.shape.hidden = wide ? 256 : 32;
   c.shape.vocab = wide ? 1500 : 1400;
   c.shape.ffn = {wide ? 800 : 96, wide ? 600 : 64};
@@ -194,7 +196,7 @@ protected:
 TEST_F(ReferenceMemoryOf, VerifyIsCounted) {
   for (const bool wide : {false, true}) {
     SCOPED_TRACE(wide ? "wide" : "many tokens");
-    const deck::Case c = large_case(wide);
+    const Case c = large_case(wide);
     const std::uint64_t taken = added_by([&] {
       const Reference serial = serial_reference(c, c.steps), other = float64_reference(c, c.steps);
       EXPECT_TRUE(compare(serial, other).passes(float64_tolerance(c)));
@@ -204,7 +206,7 @@ TEST_F(ReferenceMemoryOf, VerifyIsCounted) {
 }
 
 TEST_F(ReferenceMemoryOf, TheCheckOfARunIsCounted) {
-  const deck::Case c = large_case(true);
+  const Case c = large_case(true);
   References references;
   const Reference* made = nullptr;
   expect_planned(added_by([&] { made = &references.of(c); }), memory_of_check(c).alone);
@@ -212,4 +214,4 @@ TEST_F(ReferenceMemoryOf, TheCheckOfARunIsCounted) {
 }
 
 }  // namespace
-}  // namespace minitaw::engine
+}  // namespace minitaw::harness

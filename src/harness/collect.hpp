@@ -4,12 +4,12 @@
 #include <mpi.h>
 #include <vector>
 
-#include "engine/trainer.hpp"
+#include "case/result.hpp"
+#include "engine/runtime.hpp"
 #include "meters/meter.hpp"
-#include "record/result.hpp"
 #include "trace/timeline.hpp"
 
-namespace minitaw::engine {
+namespace minitaw::harness {
 
 /// Seconds on some clock of this rank.
 using Now = std::function<double()>;
@@ -31,7 +31,7 @@ public:
   TimedSteps(const schedule::Program& program, int steps, std::size_t most = std::size_t{1} << 20);
 
   /// The step that `executor` has just executed, and its length on this rank.
-  void add(const Executor& executor, double seconds);
+  void add(const engine::Executor& executor, double seconds);
 
   [[nodiscard]] bool keeps_all() const { return keeps_all_; }
 
@@ -44,8 +44,8 @@ public:
 
 private:
   struct Kept {
-    double started = 0;  ///< by host_seconds()
-    std::vector<Span> spans;
+    double started = 0;  ///< by engine::host_seconds()
+    std::vector<engine::Span> spans;
   };
 
   bool keeps_all_;
@@ -65,11 +65,11 @@ public:
   /// After the last one's sample. Adds this repetition to the result on rank 0: a row of device_samples for
   /// each step and one of energy, or, if the meter of any rank has failed, none at all for the whole case,
   /// and why. Collective.
-  void collect(MPI_Comm comm, record::CaseResult& result);
+  void collect(MPI_Comm comm, CaseResult& result);
 
 private:
   meters::Meter& meter_;
-  std::vector<record::DeviceSample> samples_;
+  std::vector<DeviceSample> samples_;
   double before_ = 0;  ///< J
 };
 
@@ -77,10 +77,7 @@ private:
 /// has sent in `executed` steps. The status becomes wrong where memory or bytes are not exactly the planned
 /// ones. Collective over the ranks of the case.
 /// peak: this rank's peak resident memory. timeline: whether the result gets that of the step accounted for.
-void collect(Trainer& trainer, const TimedSteps& steps, int executed, std::uint64_t peak, bool timeline,
-             MPI_Comm comm, record::CaseResult& result);
+void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak,
+             bool timeline, MPI_Comm comm, CaseResult& result);
 
-/// The first failure counts.
-void fail(record::CaseResult& result, std::string reason);
-
-}  // namespace minitaw::engine
+}  // namespace minitaw::harness

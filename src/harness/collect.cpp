@@ -1,4 +1,4 @@
-#include "engine/collect.hpp"
+#include "harness/collect.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -12,15 +12,13 @@
 #include "engine/queue.hpp"
 #include "topology/devices.hpp"
 
-namespace minitaw::engine {
+namespace minitaw::harness {
 
 namespace {
 
 using comm::mpi::check;
 using comm::mpi::rank_in;
 using comm::mpi::size_of;
-using record::CaseResult;
-using record::DeviceSample;
 
 constexpr int tag = 0;
 
@@ -87,7 +85,7 @@ double clock_offset(MPI_Comm comm) {
   check(MPI_Comm_split(comm, rank_in(node.comm) == 0 ? 0 : MPI_UNDEFINED, 0, &first_ranks.comm),
         "MPI_Comm_split");
   double offset = 0;
-  if (first_ranks.comm != MPI_COMM_NULL) offset = offset_by_messages(first_ranks.comm, host_seconds);
+  if (first_ranks.comm != MPI_COMM_NULL) offset = offset_by_messages(first_ranks.comm, engine::host_seconds);
   check(MPI_Bcast(&offset, 1, MPI_DOUBLE, 0, node.comm), "sharing the offset of a node's clock");
   return offset;
 }
@@ -98,7 +96,7 @@ TimedSteps::TimedSteps(const schedule::Program& program, int steps, std::size_t 
   keeps_all_ = longest * static_cast<std::size_t>(steps) <= most;
 }
 
-void TimedSteps::add(const Executor& executor, double seconds) {
+void TimedSteps::add(const engine::Executor& executor, double seconds) {
   seconds_.push_back(seconds);
   if (!keeps_all_) kept_.clear();
   kept_.push_back({executor.started(), executor.spans()});
@@ -107,22 +105,24 @@ void TimedSteps::add(const Executor& executor, double seconds) {
 trace::StepSpans TimedSteps::gather(const schedule::Program& program, int step, MPI_Comm comm) const {
   const Kept& mine = keeps_all_ ? kept_[step] : kept_.back();
   const std::vector<double> started = gather_all(mine.started + clock_offset(comm), comm, "gathering starts");
-  static_assert(sizeof(Span) == 3 * sizeof(double), "spans travel as doubles");
+  static_assert(sizeof(engine::Span) == 3 * sizeof(double), "spans travel as doubles");
   // One rank after the other: together they may be more doubles than an int can count.
-  const auto doubles = [](const std::vector<Span>& spans) { return static_cast<int>(3 * spans.size()); };
+  const auto doubles = [](const std::vector<engine::Span>& spans) {
+    return static_cast<int>(3 * spans.size());
+  };
   if (rank_in(comm) != 0) {
     check(MPI_Send(mine.spans.data(), doubles(mine.spans), MPI_DOUBLE, 0, tag, comm), "sending spans");
     return {};
   }
   trace::StepSpans all = {mine.spans};
   for (int from = 1; from < size_of(comm); ++from) {
-    std::vector<Span>& spans = all.emplace_back(program.ranks[from].actions.size());
+    std::vector<engine::Span>& spans = all.emplace_back(program.ranks[from].actions.size());
     check(MPI_Recv(spans.data(), doubles(spans), MPI_DOUBLE, from, tag, comm, MPI_STATUS_IGNORE),
           "gathering spans");
   }
   const double first = *std::ranges::min_element(started);
   for (std::size_t r = 0; r < all.size(); ++r)
-    for (Span& span : all[r])
+    for (engine::Span& span : all[r])
       for (double* time : {&span.ready, &span.begin, &span.end}) *time += started[r] - first;
   return all;
 }
@@ -183,10 +183,10 @@ void collect_time(const schedule::Program& program, const TimedSteps& steps, boo
   if (timeline) result.timeline = trace::make_timeline(program, spans, "");
 }
 
-void collect_memory(const Trainer& trainer, std::uint64_t peak, MPI_Comm comm, CaseResult& result) {
+void collect_memory(const engine::Runtime& runtime, std::uint64_t peak, MPI_Comm comm, CaseResult& result) {
   const auto device = topology::device_memory();
-  record::RankMemory mine{{}, trainer.arena().measured(), peak, device ? device->total - device->free : 0};
-  std::ranges::copy(trainer.footprint().by_kind, mine.planned.begin());
+  RankMemory mine{{}, runtime.arena().measured(), peak, device ? device->total - device->free : 0};
+  std::ranges::copy(runtime.footprint().by_kind, mine.planned.begin());
   result.memory = gather_all(mine, comm, "gathering memory");
   for (int r = 0; r < size_of(comm) && rank_in(comm) == 0; ++r)
     if (result.memory[r].planned != result.memory[r].measured)
@@ -203,15 +203,15 @@ std::vector<std::uint64_t> flat(const schedule::ByteMatrix& matrix) {
 }
 
 /// sent: by this rank, as Transport::sent().
-void collect_bytes(Trainer& trainer, const std::vector<std::uint64_t>& sent, int steps, MPI_Comm comm,
+void collect_bytes(engine::Runtime& runtime, const std::vector<std::uint64_t>& sent, int steps, MPI_Comm comm,
                    CaseResult& result) {
-  result.bytes_source = trainer.transport().bytes_source();
-  result.planned_bytes = flat(schedule::bytes(trainer.program(), trainer.layout()));
+  result.bytes_source = runtime.transport().bytes_source();
+  result.planned_bytes = flat(schedule::bytes(runtime.program(), runtime.layout()));
   result.counted_bytes.resize(result.planned_bytes.size());
   const int row = static_cast<int>(sent.size());
   check(MPI_Gather(sent.data(), row, MPI_UINT64_T, result.counted_bytes.data(), row, MPI_UINT64_T, 0, comm),
         "gathering byte counters");
-  if (trainer.rank() != 0) return;
+  if (runtime.rank() != 0) return;
   for (std::size_t i = 0; i < result.counted_bytes.size(); ++i) {
     if (result.counted_bytes[i] != result.planned_bytes[i] * steps)
       fail(result, fmt::format("rank {} sent {} bytes in {} steps where {} were planned", i / sent.size(),
@@ -222,22 +222,16 @@ void collect_bytes(Trainer& trainer, const std::vector<std::uint64_t>& sent, int
 
 }  // namespace
 
-void fail(CaseResult& result, std::string reason) {
-  if (result.status != record::Status::ok) return;
-  result.status = record::Status::wrong;
-  result.reason = std::move(reason);
-}
-
-void collect(Trainer& trainer, const TimedSteps& steps, int executed, std::uint64_t peak, bool timeline,
-             MPI_Comm comm, CaseResult& result) {
-  const std::vector<std::uint64_t> sent = trainer.transport().sent();  // before anything else is
+void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak,
+             bool timeline, MPI_Comm comm, CaseResult& result) {
+  const std::vector<std::uint64_t> sent = runtime.transport().sent();  // before anything else is
   collect_samples(steps, comm, result);
-  collect_time(trainer.program(), steps, timeline, comm, result);
-  collect_memory(trainer, peak, comm, result);
-  const schedule::Ticks ticks = schedule::ticks(trainer.program());
+  collect_time(runtime.program(), steps, timeline, comm, result);
+  collect_memory(runtime, peak, comm, result);
+  const schedule::Ticks ticks = schedule::ticks(runtime.program());
   result.ticks = ticks.total;
   for (int r = 0; r < size_of(comm); ++r) result.idle_ticks.push_back(ticks.idle(r));
-  collect_bytes(trainer, sent, executed, comm, result);
+  collect_bytes(runtime, sent, executed, comm, result);
 }
 
-}  // namespace minitaw::engine
+}  // namespace minitaw::harness

@@ -1,4 +1,4 @@
-#include "engine/check.hpp"
+#include "harness/check.hpp"
 
 #include <fmt/format.h>
 
@@ -13,7 +13,7 @@
 #include "model/plan.hpp"
 #include "model/reference.hpp"
 
-namespace minitaw::engine {
+namespace minitaw::harness {
 
 namespace {
 
@@ -34,10 +34,10 @@ std::vector<float> to_host(model::Buffer buffer) {
   return values;
 }
 
-/// The first rank of the first copy (the others hold the same) for which `holds` is true.
+/// The first rank of the first replica (the others hold the same) for which `holds` is true.
 template <class Holds>
 int first_rank(const schedule::Program& program, const std::string& what, const Holds& holds) {
-  for (int r = 0; r < static_cast<int>(program.ranks.size()) / program.copies; ++r)
+  for (int r = 0; r < static_cast<int>(program.ranks.size()) / program.replicas; ++r)
     if (holds(program.ranks[r])) return r;
   throw LogicError("engine: nobody " + what);
 }
@@ -84,11 +84,11 @@ bool within(double error, double limit) { return error <= limit; }
 /// Not-a-number is the worst of all and must not compare as small.
 bool is_worse(double error, double worst) { return !within(error, worst) && !std::isnan(worst); }
 
-Tolerance tolerance(const deck::Case& c, const std::string& reference, Tolerance::Step first,
+Tolerance tolerance(const Case& c, const std::string& reference, Tolerance::Step first,
                     Tolerance::Step later) {
   // What tokens contribute is rounded independently of each other, so its sum is the more exact the more
   // there are.
-  const double few = std::sqrt(std::max(1.0, 128 / deck::tokens_of_step(c)));
+  const double few = std::sqrt(std::max(1.0, 128 / tokens_of_step(c)));
   for (Tolerance::Step* step : {&first, &later}) *step = {few * step->loss, few * step->gradient};
   // AdamW rounds a weight by at most 2^-24 of it in each step.
   return {reference, first, later, 1e-6 + 1e-7 * c.steps};
@@ -103,7 +103,7 @@ void for_each_tensor(const model::Layout& layout, Tensors& tensors, const Visit&
   }
 }
 
-model::Reference make_model(const deck::Case& c) {
+model::Reference make_model(const Case& c) {
   const model::Layout layout = model::make_layout(c.shape, {1, 1});
   return model::Reference(layout, model::initial_weights(layout, c.seed));
 }
@@ -146,9 +146,9 @@ struct Parts {
   std::uint64_t activations = 0;  ///< of the float64 model, whose state is 8 times `tensors`
 };
 
-Parts parts_of(const deck::Case& c) {
-  const deck::Case baseline = serial_case(c);
-  const schedule::Program program = schedule::build(deck::request_of(baseline));
+Parts parts_of(const Case& c) {
+  const Case baseline = serial_case(c);
+  const schedule::Program program = schedule::build(request_of(baseline));
   const model::Layout layout = model::make_layout(baseline.shape, schedule::cut_of(program));
   const std::uint64_t arena = schedule::memory(program, layout).front().total();
   if (!kernels::on_host) return {arena + model::library_estimate(baseline.shape)};
@@ -159,11 +159,11 @@ Parts parts_of(const deck::Case& c) {
 
 }  // namespace
 
-std::vector<NamedTensor> gather(const Trainer& trainer, Which which, MPI_Comm comm) {
+std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI_Comm comm) {
   using schedule::SlotClass;
-  const model::Layout& layout = trainer.layout();
-  const schedule::Program& program = trainer.program();
-  const int rank = trainer.rank();
+  const model::Layout& layout = runtime.layout();
+  const schedule::Program& program = runtime.program();
+  const int rank = runtime.rank();
   const bool weights = which == Which::weights;
   // Gradient totals are fp32, weights of the compute type.
   const model::Dtype dtype = weights ? layout.shape.dtype : model::Dtype::fp32;
@@ -176,7 +176,7 @@ std::vector<NamedTensor> gather(const Trainer& trainer, Which which, MPI_Comm co
     std::vector<float> values(elements);
     if (rank == owner) {
       const std::size_t width = model::bytes_of(dtype);
-      const model::Buffer slot = trainer.arena().slot({cls, static_cast<std::int16_t>(index)});
+      const model::Buffer slot = runtime.arena().slot({cls, static_cast<std::int16_t>(index)});
       const model::Buffer part{slot.data + begin * width, elements * width};
       values = dtype == model::Dtype::fp32 ? to_host<float>(part) : to_host<Bf16>(part);
       if (rank != 0)
@@ -252,13 +252,13 @@ double weight_error(const NamedTensor& tensor, std::span<const double> wanted, m
   return root_mean_square(apart, wanted.size()) / std::max(size, 1e-9);
 }
 
-Tolerance serial_tolerance(const deck::Case& c) {
+Tolerance serial_tolerance(const Case& c) {
   if (c.shape.dtype == model::Dtype::fp32)
     return tolerance(c, "serial reference", {1e-6, 1e-5}, {1e-6, 1e-4});
   return tolerance(c, "serial reference", {1e-3, 2e-2}, {5e-3, 2e-1});
 }
 
-Tolerance float64_tolerance(const deck::Case& c) {
+Tolerance float64_tolerance(const Case& c) {
   if (c.shape.dtype == model::Dtype::fp32)
     return tolerance(c, "float64 reference", {1e-5, 1e-4}, {1e-5, 1e-3});
   return tolerance(c, "float64 reference", {4e-3, 5e-2}, {5e-3, 2e-1});
@@ -294,45 +294,45 @@ Check compare(const Reference& a, const Reference& b) {
   return check;
 }
 
-deck::Case serial_case(const deck::Case& c) {
-  deck::Case baseline = deck::on_one_rank(c);
+Case serial_case(const Case& c) {
+  Case baseline = on_one_rank(c);
   baseline.schedule = "serial";
   return baseline;
 }
 
-std::string reference_key(const deck::Case& c, int steps) {
+std::string reference_key(const Case& c, int steps) {
   return fmt::format("{} steps={}", deck::identity(serial_case(c)), steps);
 }
 
-Reference run_steps(Trainer& trainer, const deck::Case& c, int steps, MPI_Comm comm) {
+Reference run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm comm) {
   // On rank 0: AdamW alone, on the gradients that come from the case.
   std::optional<model::Reference> in_double;
-  if (trainer.rank() == 0) in_double = make_model(serial_case(c));
+  if (runtime.rank() == 0) in_double = make_model(serial_case(c));
   Reference executed;
   for (int s = 0; s < steps; ++s) {
-    trainer.prepare();
-    (void)trainer.step();
-    double loss = trainer.loss();
+    runtime.prepare();
+    (void)runtime.step();
+    double loss = runtime.loss();
     check(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
     executed.losses.push_back(loss);
-    std::vector<NamedTensor> gradients = gather(trainer, Which::gradients, comm);
-    if (in_double) in_double->update(flattened(in_double->layout(), gradients), adamw_of(c), s + 1);
+    std::vector<NamedTensor> gradients = gather(runtime, Which::gradients, comm);
+    if (in_double) in_double->update(flattened(in_double->layout(), gradients), engine::adamw_of(c), s + 1);
     if (s == 0) executed.gradients = std::move(gradients);
     else if (s + 1 == steps) executed.later = std::move(gradients);
   }
-  const std::vector<NamedTensor> weights = gather(trainer, Which::weights, comm);
+  const std::vector<NamedTensor> weights = gather(runtime, Which::weights, comm);
   if (in_double) executed.weights = compare_weights(weights, *in_double, serial_tolerance(c).weights);
   return executed;
 }
 
-Reference serial_reference(const deck::Case& c, int steps) {
-  Trainer trainer(serial_case(c), 0);
-  trainer.connect();
-  return run_steps(trainer, c, steps, MPI_COMM_SELF);
+Reference serial_reference(const Case& c, int steps) {
+  engine::Runtime runtime(serial_case(c), 0);
+  runtime.connect();
+  return run_steps(runtime, c, steps, MPI_COMM_SELF);
 }
 
-Reference float64_reference(const deck::Case& any, int steps) {
-  const deck::Case c = serial_case(any);
+Reference float64_reference(const Case& any, int steps) {
+  const Case c = serial_case(any);
   model::Reference model = make_model(c);
   const model::Layout& layout = model.layout();
   model::TokenSource source(c.shape, c.data, c.seed);
@@ -342,30 +342,30 @@ Reference float64_reference(const deck::Case& any, int steps) {
     ReferenceTensors gradient = model::reference_zeros(layout);
     double loss = 0;
     for (int m = 0; m < c.micro_batches; ++m) {
-      source.fill(tokens, targets, s, deck::first_sequence(c, m));
-      loss += model.accumulate(gradient, tokens, targets, loss_scale(c));
+      source.fill(tokens, targets, s, first_sequence(c, m));
+      loss += model.accumulate(gradient, tokens, targets, engine::loss_scale(c));
     }
     reference.losses.push_back(loss);
     if (s == 0) reference.gradients = named(layout, gradient);
     else if (s + 1 == steps) reference.later = named(layout, gradient);
-    model.update(gradient, adamw_of(c), s + 1);
+    model.update(gradient, engine::adamw_of(c), s + 1);
   }
   return reference;
 }
 
-ReferenceMemory memory_of_check(const deck::Case& c) {
+ReferenceMemory memory_of_check(const Case& c) {
   const Parts p = parts_of(c);
   return {p.arena + 2 * p.tensors, 3 * p.tensors};
 }
 
-ReferenceMemory memory_of_verify(const deck::Case& c, int steps, int held) {
+ReferenceMemory memory_of_verify(const Case& c, int steps, int held) {
   const Parts p = parts_of(c);
   const std::uint64_t kept = (steps > 1 ? 2 : 1) * p.tensors;  // gradients of the first and of the last step
   const std::uint64_t serial = p.arena + 10 * p.tensors, float64 = 8 * p.tensors + p.activations + kept;
   return {std::max(serial, float64) + held * kept, 10 * p.tensors + kept + held * kept};
 }
 
-const Reference& References::of(const deck::Case& c) {
+const Reference& References::of(const Case& c) {
   constexpr std::size_t most = std::size_t{1} << 25;
   const std::string key = reference_key(c, 1);
   if (const auto at = known_.find(key); at != known_.end()) return at->second;
@@ -373,15 +373,15 @@ const Reference& References::of(const deck::Case& c) {
     known_.clear();
     values_ = 0;
   }
-  Trainer trainer(serial_case(c), 0);
-  trainer.connect();
-  trainer.prepare();
-  (void)trainer.step();
+  engine::Runtime runtime(serial_case(c), 0);
+  runtime.connect();
+  runtime.prepare();
+  (void)runtime.step();
   Reference& made = known_[key];
-  made.losses = {trainer.loss()};
-  made.gradients = gather(trainer, Which::gradients, MPI_COMM_SELF);
+  made.losses = {runtime.loss()};
+  made.gradients = gather(runtime, Which::gradients, MPI_COMM_SELF);
   for (const NamedTensor& t : made.gradients) values_ += t.values.size();
   return made;
 }
 
-}  // namespace minitaw::engine
+}  // namespace minitaw::harness

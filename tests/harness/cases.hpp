@@ -5,17 +5,17 @@
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "deck/deck.hpp"
-#include "engine/case_runner.hpp"
 #include "engine/make_transport.hpp"
+#include "harness/case_runner.hpp"
 #include "possible.hpp"
 #include "schedule/registry.hpp"
 
-namespace minitaw::engine::tests {
+namespace minitaw::harness::tests {
 
 /// A small case at awkward sizes: unequal blocks, grouped heads, a sequence that fits no tile.
-inline deck::Case small_case(const std::string& schedule, const topology::Groups& groups, int layers,
-                             int per_rank) {
-  deck::Case c;
+inline Case small_case(const std::string& schedule, const topology::Groups& groups, int layers,
+                       int per_rank) {
+  Case c;
   c.schedule = schedule;
   c.groups = groups;
   c.ranks = groups.ranks();
@@ -34,20 +34,29 @@ inline deck::Case small_case(const std::string& schedule, const topology::Groups
 }
 
 /// Executes cases on all ranks.
-inline CaseRunner job(std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("none")) {
-  return CaseRunner(MPI_COMM_WORLD, {.stall_limit = std::chrono::seconds(60),
-                                     .waiting = comm::mpi::wait_policy(1, 24),
+inline CaseRunner job(std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("none"),
+                      engine::MakeQueues make_queues = engine::make_queues) {
+  return CaseRunner(MPI_COMM_WORLD, {.step = {.stall_limit = std::chrono::seconds(60),
+                                              .waiting = comm::wait_policy(1, 24),
+                                              .make_queues = std::move(make_queues)},
                                      .shared_devices = true,
                                      .meter = std::move(meter)});
 }
 
-/// A trainer of the ranks of the job, which may share a device, with this build's transport over MPI.
-inline std::unique_ptr<Trainer> trainer_by_mpi(const deck::Case& c, const StepOptions& options = {}) {
-  auto trainer = std::make_unique<Trainer>(c, comm::mpi::rank_in(MPI_COMM_WORLD), options);
-  trainer->connect(make_transport(
+/// The runtime of a case on the ranks of the job, which may share a device, with this build's transport over
+/// MPI.
+inline std::unique_ptr<engine::Runtime> runtime_by_mpi(const Case& c, schedule::Program program,
+                                                       const engine::StepOptions& options = {}) {
+  auto runtime =
+      std::make_unique<engine::Runtime>(c, comm::mpi::rank_in(MPI_COMM_WORLD), std::move(program), options);
+  runtime->connect(engine::make_transport(
       "mpi",
-      {MPI_COMM_WORLD, trainer->program(), trainer->arena().staging(), {.spins = 2, .yields = 4}, true}));
-  return trainer;
+      {MPI_COMM_WORLD, runtime->program(), runtime->arena().staging(), {.spins = 2, .yields = 4}, true}));
+  return runtime;
+}
+
+inline std::unique_ptr<engine::Runtime> runtime_by_mpi(const Case& c) {
+  return runtime_by_mpi(c, schedule::build_valid(request_of(c)));
 }
 
 /// Every schedule with every option that changes what is executed.
@@ -81,7 +90,7 @@ inline std::vector<std::string> some_schedules(int ranks, int turn) {
 }
 
 /// Whether the schedule runs on these groups.
-inline bool possible(const deck::Case& c) {
+inline bool possible(const Case& c) {
   return schedule::possible({schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers});
 }
 
@@ -93,4 +102,4 @@ inline topology::Groups random_groups(int ranks, std::mt19937& random) {
   return topology::Groups(sizes);
 }
 
-}  // namespace minitaw::engine::tests
+}  // namespace minitaw::harness::tests

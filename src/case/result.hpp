@@ -9,11 +9,11 @@
 #include <variant>
 #include <vector>
 
-#include "deck/deck.hpp"
+#include "case/case.hpp"
 #include "schedule/account.hpp"
 #include "trace/timeline.hpp"
 
-namespace minitaw::record {
+namespace minitaw {
 
 /// How a case ended.
 enum class Status {
@@ -57,7 +57,7 @@ using Cell = std::variant<std::int64_t, double, std::string>;
 
 /// Everything that is known about a finished case.
 struct CaseResult {
-  deck::Case settings;
+  Case settings;
   Status status = Status::ok;
   std::string reason;          ///< empty when ok
   std::vector<double> losses;  ///< mean loss of every step of a repetition, warm-up included
@@ -88,11 +88,10 @@ struct CaseResult {
   std::string started;             ///< ISO 8601, UTC
 };
 
-/// FLOP/s of an NVIDIA device in its datasheet, dense: bf16 on tensor cores, fp32 outside of them. `unit`
-/// holds the device's name, as RankPlace::unit does. NaN for what is not in the table.
-[[nodiscard]] double datasheet_peak(const std::string& unit, model::Dtype dtype);
+/// Sets the status `wrong` and its reason, unless the result has failed before: the first failure counts.
+void fail(CaseResult& result, std::string reason);
 
 /// Now, ISO 8601, UTC, in seconds: "2026-07-18T09:30:00Z".
 [[nodiscard]] std::string utc_now();
 
-}  // namespace minitaw::record
+}  // namespace minitaw

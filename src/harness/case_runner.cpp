@@ -1,4 +1,4 @@
-#include "engine/case_runner.hpp"
+#include "harness/case_runner.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,14 +14,14 @@
 
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
-#include "engine/collect.hpp"
 #include "engine/make_transport.hpp"
 #include "engine/queue.hpp"
+#include "harness/collect.hpp"
 #include "kernels/kernels.hpp"
 #include "model/layout.hpp"
 #include "model/model.hpp"
 
-namespace minitaw::engine {
+namespace minitaw::harness {
 namespace {
 
 using comm::mpi::check;
@@ -53,7 +53,7 @@ std::string failure_of(const std::function<void()>& work) {
 }
 
 /// The loss of all ranks together, and why they leave: the last of the reasons that some rank has.
-std::pair<double, Leave> sum_loss(MPI_Comm comm, double loss, Leave why) {
+std::pair<double, StopReason> sum_loss(MPI_Comm comm, double loss, StopReason why) {
   check(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
   check(MPI_Allreduce(MPI_IN_PLACE, &why, 1, MPI_INT, MPI_MAX, comm), "agreeing to go on");
   return {loss, why};
@@ -65,17 +65,17 @@ void end_job() {
   MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-void tell(const std::string& report) {
+void print_error(const std::string& report) {
   fmt::print(stderr, "minitaw: {}\n", report);
   std::fflush(stderr);
 }
 
 /// The first step's loss and every gradient tensor against the serial reference. Collective.
-void check_first_step(const Trainer& trainer, const deck::Case& c, MPI_Comm comm, const Reference& reference,
-                      record::CaseResult& result) {
+void check_first_step(const engine::Runtime& runtime, const Case& c, MPI_Comm comm,
+                      const Reference& reference, CaseResult& result) {
   const Reference executed{.losses = {result.losses[0]},
-                           .gradients = gather(trainer, Which::gradients, comm)};
-  if (trainer.rank() != 0) return;
+                           .gradients = gather(runtime, Which::gradients, comm)};
+  if (runtime.rank() != 0) return;
   const Check found = compare(executed, reference);
   result.max_loss_error = found.first.loss;
   result.max_gradient_error = found.first.gradient.worst;
@@ -93,10 +93,10 @@ void make_members(MPI_Comm world, int rank, int count, comm::mpi::OwnComm& membe
 void wait_for_all(MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
-  comm::mpi::Backoff pause({.spins = 0,
-                            .yields = 0,
-                            .shortest_sleep = std::chrono::microseconds(10),
-                            .longest_sleep = std::chrono::milliseconds(2)});
+  comm::Backoff pause({.spins = 0,
+                       .yields = 0,
+                       .shortest_sleep = std::chrono::microseconds(10),
+                       .longest_sleep = std::chrono::milliseconds(2)});
   for (int done = 0;; pause.once()) {
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
     if (done != 0) return;
@@ -117,45 +117,54 @@ void agree(MPI_Comm comm, const std::function<void()>& work) {
 
 CaseRunner::CaseRunner(MPI_Comm world, const RunnerOptions& options)
     : world_(world), options_(options), rank_(comm::mpi::rank_in(world)), ranks_(comm::mpi::size_of(world)),
-      hang_([this](const std::string& report) { tell(fmt::format("rank {}: {}", rank_, report)); }),
+      hang_([this](const std::string& report) { print_error(fmt::format("rank {}: {}", rank_, report)); }),
       guard_([this](const std::string& report) {
         if (rank_ != 0) std::this_thread::sleep_for(time_to_record);
         hang_(report);
         end_job();
       }) {}
 
-void CaseRunner::require_possible(const deck::Case& c) const {
-  require_transport(c.transport, options_.shared_devices);
+void CaseRunner::require_possible(const Case& c) const {
+  engine::require_transport(c.transport, options_.shared_devices);
   const kernels::Attention wanted = kernels::parse_attention(c.attention);
   const kernels::AttentionSizes sizes = model::attention_sizes(c.shape);
   model::with_element(c.shape.dtype, [&]<class E>(E) { (void)kernels::resolve_attention<E>(wanted, sizes); });
 }
 
-bool CaseRunner::has_time_to_check(const deck::Case& c) {
+bool CaseRunner::has_time_to_check(const Case& c) {
   const model::Flops per_token = model::flops_per_token(c.shape);
-  return (per_token.matmul + per_token.attention_causal) * deck::tokens_of_step(c) <= affordable_flops;
+  return (per_token.matmul + per_token.attention_causal) * tokens_of_step(c) <= affordable_flops;
 }
 
-Check CaseRunner::verify(const deck::Case& c, int steps, const Reference& reference,
-                         const StepOptions& hooks) {
+Check CaseRunner::verify(const Case& c, int steps, const Reference& reference) {
+  return verify(c, nullptr, steps, reference);
+}
+
+Check CaseRunner::verify(const Case& c, const schedule::Program& program, int steps,
+                         const Reference& reference) {
+  return verify(c, &program, steps, reference);
+}
+
+Check CaseRunner::verify(const Case& c, const schedule::Program* program, int steps,
+                         const Reference& reference) {
   Check result;
   comm::mpi::OwnComm members;
   make_members(world_, rank_, c.ranks, members);
   if (members.comm != MPI_COMM_NULL) {
-    const auto trainer = make_trainer(c, members.comm, options_.stall_limit, hooks);
-    const Reference executed = run_steps(*trainer, c, steps, members.comm);
+    const auto runtime = make_runtime(c, program, members.comm, options_.step.stall_limit);
+    const Reference executed = run_steps(*runtime, c, steps, members.comm);
     if (rank_ == 0) result = compare(executed, reference);
   }
   wait_for_all(world_);
   return result;
 }
 
-Outcome CaseRunner::run(const deck::Case& c, const Limits& limits) {
+Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   Outcome outcome;
-  record::CaseResult& result = outcome.result;
+  CaseResult& result = outcome.result;
   result.settings = c;
-  result.started = record::utc_now();
-  const auto failed = [&](record::Status status, const std::exception& why) {
+  result.started = utc_now();
+  const auto failed = [&](Status status, const std::exception& why) {
     result.status = status;
     result.reason = why.what();
   };
@@ -170,11 +179,11 @@ Outcome CaseRunner::run(const deck::Case& c, const Limits& limits) {
     make_members(world_, rank_, c.ranks, members);
     if (members.comm != MPI_COMM_NULL) outcome.left = execute(c, members.comm, reference, limits, result);
   } catch (const AgreedOutOfMemory& e) {
-    failed(record::Status::oom, e);
+    failed(Status::oom, e);
   } catch (const AgreedError& e) {
-    failed(record::Status::error, e);
+    failed(Status::error, e);
   } catch (const InputError& e) {
-    failed(record::Status::error, e);
+    failed(Status::error, e);
   }
   // A rank that has no part in the case waits here for all of it.
   guard_.expect("waiting for the end of a case",
@@ -185,67 +194,71 @@ Outcome CaseRunner::run(const deck::Case& c, const Limits& limits) {
   return outcome;
 }
 
-Leave CaseRunner::execute(const deck::Case& c, MPI_Comm comm, const Reference* reference,
-                          const Limits& limits, record::CaseResult& result) {
+StopReason CaseRunner::execute(const Case& c, MPI_Comm comm, const Reference* reference, const Limits& limits,
+                               CaseResult& result) {
   const auto begin = std::chrono::steady_clock::now();
   const auto ask = [&] {
-    const Leave mine = limits.leave();
+    const StopReason mine = limits.leave();
     const bool long_ago = std::chrono::steady_clock::now() - begin > limits.whole;
-    return mine == Leave::no && long_ago ? Leave::case_limit : mine;
+    return mine == StopReason::no && long_ago ? StopReason::case_limit : mine;
   };
-  reset_peak_memory();
-  const auto trainer = make_trainer(c, comm, limits.stall_limit);
-  TimedSteps steps(trainer->program(), c.steps);
+  engine::reset_peak_memory();
+  const auto runtime = make_runtime(c, nullptr, comm, limits.stall_limit);
+  TimedSteps steps(runtime->program(), c.steps);
   StepMeter meter(*options_.meter);
-  trainer->transport().reset_counters();
+  runtime->transport().reset_counters();
   const int count = c.warmup + c.steps;
   for (int s = 0; s < count; ++s) {
     guard_.expect(fmt::format("getting ready for step {}", s + 1), limits.stall_limit);
-    trainer->prepare();
+    runtime->prepare();
     if (s == c.warmup) meter.begin();
     check(MPI_Barrier(comm), "MPI_Barrier");
     guard_.pause();
-    const double seconds = trainer->step();
+    const double seconds = runtime->step();
     if (s >= c.warmup) meter.sample();
     guard_.expect(fmt::format("gathering what step {} left", s + 1), limits.stall_limit);
-    const auto [loss, leave] = sum_loss(comm, trainer->loss(), ask());
-    if (s + 1 < count && leave != Leave::no) return leave;
+    const auto [loss, leave] = sum_loss(comm, runtime->loss(), ask());
+    if (s + 1 < count && leave != StopReason::no) return leave;
     result.losses.push_back(loss);
-    if (s >= c.warmup) steps.add(trainer->executor(), seconds);
-    if (s == 0 && reference != nullptr) check_first_step(*trainer, c, comm, *reference, result);
+    if (s >= c.warmup) steps.add(runtime->executor(), seconds);
+    if (s == 0 && reference != nullptr) check_first_step(*runtime, c, comm, *reference, result);
   }
   meter.collect(comm, result);
-  collect(*trainer, steps, count, peak_memory(), options_.timeline, comm, result);
+  collect(*runtime, steps, count, engine::peak_memory(), options_.timeline, comm, result);
   for (std::size_t s = 0; s < result.losses.size(); ++s)
     if (!std::isfinite(result.losses[s]))
       fail(result, fmt::format("the loss of step {} is not finite", s + 1));
-  result.attention = kernels::name_of(trainer->model().attention());
+  result.attention = kernels::name_of(runtime->model().attention());
   result.matmul_algorithms =
-      fmt::format("{}", fmt::join(kernels::choices(lane_space(schedule::Lane::compute)), "\n"));
-  result.transport = c.ranks == 1 ? "none" : trainer->transport().name();
-  return Leave::no;
+      fmt::format("{}", fmt::join(kernels::choices(engine::lane_space(schedule::Lane::compute)), "\n"));
+  result.transport = c.ranks == 1 ? "none" : runtime->transport().name();
+  return StopReason::no;
 }
 
 /// All ranks of `comm` get one, or all throw the same.
-std::unique_ptr<Trainer> CaseRunner::make_trainer(const deck::Case& c, MPI_Comm comm,
-                                                  Limits::Seconds stall_limit, StepOptions options) {
+std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c, const schedule::Program* program,
+                                                          MPI_Comm comm, Limits::Seconds stall_limit) {
+  engine::StepOptions options = options_.step;
   options.stall_limit = stall_limit;
   options.on_stall = [this](const std::string& report) { on_stall(report); };
-  options.waiting = options_.waiting;
-  std::unique_ptr<Trainer> trainer;
-  agree(comm, [&] { trainer = std::make_unique<Trainer>(c, comm::mpi::rank_in(comm), options); });
+  std::unique_ptr<engine::Runtime> runtime;
+  agree(comm, [&] {
+    const int rank = comm::mpi::rank_in(comm);
+    runtime = program == nullptr ? std::make_unique<engine::Runtime>(c, rank, options)
+                                 : std::make_unique<engine::Runtime>(c, rank, *program, options);
+  });
   // Its construction is collective: everybody has come this far.
-  trainer->connect(make_transport(c.transport, {comm, trainer->program(), trainer->arena().staging(),
-                                                options_.waiting, options_.shared_devices}));
-  return trainer;
+  runtime->connect(engine::make_transport(c.transport, {comm, runtime->program(), runtime->arena().staging(),
+                                                        options_.step.waiting, options_.shared_devices}));
+  return runtime;
 }
 
 /// The others have stalled too: each of them says where before anybody pulls the job down, and rank 0 writes
 /// down what it knows.
 void CaseRunner::on_stall(const std::string& report) {
-  tell(report);
+  print_error(report);
   std::this_thread::sleep_for(std::chrono::seconds(2) + (rank_ == 0 ? 0 : 1) * time_to_record);
   guard_.expect("giving up a stalled step", time_to_record);
 }
 
-}  // namespace minitaw::engine
+}  // namespace minitaw::harness

@@ -1,4 +1,4 @@
-#include "engine/trainer.hpp"
+#include "engine/runtime.hpp"
 
 #include <fmt/format.h>
 
@@ -20,14 +20,10 @@ namespace {
 using model::Buffer;
 using schedule::Action;
 using schedule::Kind;
+using schedule::Operand;
 using schedule::SlotClass;
 using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
-
-schedule::Program with_fault(schedule::Program program, const StepOptions& options) {
-  options.inject_fault(program);
-  return program;
-}
 
 /// What the rank holds of the embeddings.
 Range embeddings_part(const schedule::Program& program, int rank, const model::Layout& layout) {
@@ -37,35 +33,35 @@ Range embeddings_part(const schedule::Program& program, int rank, const model::L
 
 [[maybe_unused]] float to_float(float value) { return value; }  // called by the host build only
 
-/// total = contribution, or += it, behind what the lane has done so far. On a host a plain loop:
+/// sum = contribution, or += it, behind what the lane has done so far. On a host a plain loop:
 /// communication threads must not enter the compute threads' parallel regions.
 template <class E>
-void add_to_total(schedule::Lane lane, float* total, const E* contribution, std::int64_t elements,
-                  bool accumulate) {
+void add_to_accumulator(schedule::Lane lane, float* sum, const E* contribution, std::int64_t elements,
+                        bool accumulate) {
   if constexpr (kernels::on_host) {
     if (accumulate)
-      for (std::int64_t i = 0; i < elements; ++i) total[i] += to_float(contribution[i]);
+      for (std::int64_t i = 0; i < elements; ++i) sum[i] += to_float(contribution[i]);
     else
-      for (std::int64_t i = 0; i < elements; ++i) total[i] = to_float(contribution[i]);
+      for (std::int64_t i = 0; i < elements; ++i) sum[i] = to_float(contribution[i]);
   } else {
-    kernels::add<E>(lane_space(lane), kernels::Vector<float>(total, elements),
+    kernels::add<E>(lane_space(lane), kernels::Vector<float>(sum, elements),
                     kernels::Vector<const E>(contribution, elements), accumulate);
   }
 }
 
 }  // namespace
 
-double loss_scale(const deck::Case& c) { return 1.0 / deck::tokens_of_step(c); }
+double loss_scale(const Case& c) { return 1.0 / tokens_of_step(c); }
 
-model::AdamW adamw_of(const deck::Case& c) {
+model::AdamW adamw_of(const Case& c) {
   model::AdamW adamw;
   adamw.learning_rate = static_cast<float>(c.learning_rate);
   return adamw;
 }
 
-Trainer::Trainer(const deck::Case& c, int rank, const StepOptions& options)
-    : rank_(rank), program_(with_fault(schedule::build_valid(deck::request_of(c)), options)),
-      layout_(model::make_layout(deck::shape_of_rank(c, rank), schedule::cut_of(program_))),
+Runtime::Runtime(const Case& c, int rank, schedule::Program program, const StepOptions& options)
+    : rank_(rank), program_(std::move(program)),
+      layout_(model::make_layout(shape_of_rank(c, rank), schedule::cut_of(program_))),
       footprint_(schedule::memory(program_, layout_)[rank]), arena_(footprint_),
       embeddings_part_(embeddings_part(program_, rank, layout_)),
       model_(lane_space(schedule::Lane::compute), layout_, loss_scale(c), arena_.workspace(),
@@ -77,28 +73,28 @@ Trainer::Trainer(const deck::Case& c, int rank, const StepOptions& options)
   initialise(program_, rank, layout_, arena_, c.seed);
 }
 
-void Trainer::connect(std::unique_ptr<comm::Transport> transport) {
+void Runtime::connect(std::unique_ptr<comm::Transport> transport) {
   transport_ = transport ? std::move(transport) : std::make_unique<comm::SoloTransport>(program_);
   executor_ = std::make_unique<Executor>(
       program_, rank_, [this](const schedule::Action& action) { return start(action); }, *transport_,
       options_);
 }
 
-void Trainer::prepare() {
+void Runtime::prepare() {
   ++steps_;
-  for (auto& [m, batch] : batches_) batch.fill(tokens_, steps_ - 1, deck::first_sequence(case_, m));
+  for (auto& [m, batch] : batches_) batch.fill(tokens_, steps_ - 1, first_sequence(case_, m));
   Kokkos::deep_copy(Loss(arena_.loss()), 0.0);
 }
 
-double Trainer::step() { return executor_->step(); }
+double Runtime::step() { return executor_->step(); }
 
-double Trainer::loss() const {
+double Runtime::loss() const {
   double loss = 0;
   Kokkos::deep_copy(loss, Loss(arena_.loss()));
   return loss;
 }
 
-comm::Transport::Started Trainer::start(const Action& a) {
+comm::Transport::Started Runtime::start(const Action& a) {
   if (is_collective(a.kind)) return transport_->start(a.lane, a.kind, collective(a));
   if (is_point_to_point(a.kind)) return transport_->start(a.lane, message(a));
   if (a.kind == Kind::accumulate) add(a);
@@ -107,29 +103,56 @@ comm::Transport::Started Trainer::start(const Action& a) {
   return nullptr;
 }
 
-void Trainer::compute(const Action& a) {
+model::Operands Runtime::operands(const Action& a) const {
+  model::Operands o;
+  o.accumulate = a.accumulates;
+  for (const schedule::Access& access : accesses(a, rank_)) {
+    const Buffer buffer = arena_.slot(access.slot);
+    switch (access.operand) {
+    case Operand::weights:
+      o.weights = buffer;
+      break;
+    case Operand::saved:
+      o.saved = buffer;
+      break;
+    case Operand::hidden:
+      o.hidden = buffer;
+      break;
+    case Operand::deferred:
+      o.deferred = buffer;
+      break;
+    case Operand::gradient:
+      o.gradient = buffer;
+      o.gradient_type = dtype_of(access.slot);
+      break;
+    default:
+      break;  // source, destination and buffer: add(), load() and part()
+    }
+  }
+  return o;
+}
+
+void Runtime::compute(const Action& a) {
+  const model::Operands o = operands(a);
   switch (a.kind) {
   case Kind::zero:
-    return Kokkos::deep_copy(exec_, Bytes(slot(a, 0).data, slot(a, 0).bytes), std::byte{0});
+    return Kokkos::deep_copy(exec_, Bytes(o.gradient.data, o.gradient.bytes), std::byte{0});
   case Kind::embed:
-    return model_.embed(slot(a, 0), slot(a, 1), batches_.at(a.micro_batch));
+    return model_.embed(o, batches_.at(a.micro_batch));
   case Kind::forward:
-    return model_.forward(a.shard, slot(a, 2), slot(a, 1), slot(a, 0));
+    return model_.forward(a.shard, o);
   case Kind::loss:
-    return model_.loss(slot(a, 0), slot(a, 2), a.accumulates, arena_.loss(), slot(a, 1),
-                       batches_.at(a.micro_batch));
+    return model_.loss(o, arena_.loss(), batches_.at(a.micro_batch));
   case Kind::backward:
-    return model_.backward(a.shard, slot(a, 2), slot(a, 3), dtype_of(a.slots[3]), a.accumulates, slot(a, 1),
-                           slot(a, 0));
+    return model_.backward(a.shard, o);
   case Kind::backward_input:
-    return model_.backward_input(a.shard, slot(a, 2), slot(a, 1), slot(a, 3), slot(a, 0));
+    return model_.backward_input(a.shard, o);
   case Kind::backward_weight:
-    return model_.backward_weight(a.shard, slot(a, 2), dtype_of(a.slots[2]), a.accumulates, slot(a, 0),
-                                  slot(a, 1));
+    return model_.backward_weight(a.shard, o);
   case Kind::embed_backward:
-    return model_.embed_backward(slot(a, 1), a.accumulates, slot(a, 0), batches_.at(a.micro_batch));
+    return model_.embed_backward(o, batches_.at(a.micro_batch));
   case Kind::update:
-    return update(a);
+    return update(a, o);
   case Kind::join:
     return;
   default:
@@ -137,21 +160,20 @@ void Trainer::compute(const Action& a) {
   }
 }
 
-void Trainer::update(const Action& a) {
+void Runtime::update(const Action& a, const model::Operands& o) {
   const schedule::RankProgram& rank = program_.ranks[rank_];
-  if (a.payload == schedule::Payload::embeddings)
-    return model_.update_embeddings(a.shard, slot(a, 0),
-                                    arena_.optimiser(static_cast<int>(rank.owned_shards.size())), slot(a, 1),
-                                    adamw_, steps_);
-  model_.update(a.shard, slot(a, 0), arena_.optimiser(a.slots[0].index), slot(a, 1), adamw_, steps_,
-                rank.slice, program_.owned_slices);
+  const bool embeddings = a.payload == schedule::Payload::embeddings;
+  const int state = embeddings ? static_cast<int>(rank.owned_shards.size()) : a[Operand::weights].index;
+  const model::UpdateOperands of_update{o.weights, o.gradient, arena_.optimiser(state)};
+  if (embeddings) model_.update_embeddings(a.shard, of_update, adamw_, steps_);
+  else model_.update(a.shard, {rank.slice, program_.owned_slices}, of_update, adamw_, steps_);
 }
 
 /// A device's first launch of a kernel may stop it to load the kernel's code, which would never end while a
 /// kernel of NCCL waits for another rank: every kernel runs once before ranks wait for each other. Every kind
 /// of action of the program that computes or adds is executed once, in issue order, whatever the slots hold:
 /// one visit of each kind of shard, writing and adding. Matrix products choose their algorithms.
-void Trainer::rehearse() {
+void Runtime::rehearse() {
   prepare();
   kernels::choose_by_time(exec_, true);
   const auto widths = [&](const Action& a) -> std::vector<std::int64_t> {
@@ -163,18 +185,19 @@ void Trainer::rehearse() {
   std::set<std::tuple<Kind, bool, SlotClass, std::vector<std::int64_t>>> done;
   for (const Action& a : program_.ranks[rank_].actions) {
     if (!schedule::is_compute(a.kind) && a.kind != Kind::accumulate) continue;
-    const auto last = std::ranges::find_if(a.slots, [](schedule::Slot s) { return !s.valid(); });
-    const SlotClass written = last == a.slots.begin() ? SlotClass::owned : std::prev(last)->cls;
+    SlotClass written = SlotClass::owned;  // the last one: a gradient's, which may be of two types
+    for (const schedule::Access& access : accesses(a, rank_))
+      if (access.write) written = access.slot.cls;
     if (!done.emplace(a.kind, a.accumulates, written, widths(a)).second) continue;
     (void)start(a);
-    Kokkos::fence("minitaw::engine::Trainer::rehearse");  // additions have queues of their own
+    Kokkos::fence("minitaw::engine::Runtime::rehearse");  // additions have queues of their own
   }
   kernels::choose_by_time(exec_, false);
   steps_ = 0;
 }
 
-Buffer Trainer::part(const Action& a, int operand) const {
-  const schedule::Slot slot = a.slots[operand];
+Buffer Runtime::part(const Action& a, Operand operand) const {
+  const schedule::Slot slot = a[operand];
   const std::size_t width = bytes_of(dtype_of(slot));
   const Range wanted = schedule::moved(a, layout_);
   const Range there =
@@ -185,27 +208,31 @@ Buffer Trainer::part(const Action& a, int operand) const {
   return {arena_.slot(slot).data + offset * width, wanted.count * width};
 }
 
-comm::Message Trainer::message(const Action& a) const {
-  const Buffer buffer = part(a);
+comm::Message Runtime::message(const Action& a) const {
+  const Buffer buffer = part(a, Operand::buffer);
   return {a.kind == Kind::send, a.peer, a.payload, buffer.data, buffer.bytes};
 }
 
-comm::Collective Trainer::collective(const Action& a) const {
-  return {a.communicator,       a.peer,       a.payload,
-          dtype_of(a.slots[0]), part(a).data, schedule::moved(a, layout_).count};
+comm::Collective Runtime::collective(const Action& a) const {
+  return {a.communicator,
+          a.peer,
+          a.payload,
+          dtype_of(a[Operand::buffer]),
+          part(a, Operand::buffer).data,
+          schedule::moved(a, layout_).count};
 }
 
-void Trainer::add(const Action& a) const {
-  float* const total = part(a, 1).as<float>();
+void Runtime::add(const Action& a) const {
+  float* const sum = part(a, Operand::destination).as<float>();
   const std::int64_t elements = schedule::moved(a, layout_).count;
   model::with_element(layout_.shape.dtype, [&]<class E>(E) {
-    add_to_total(a.lane, total, part(a).as<const E>(), elements, a.accumulates);
+    add_to_accumulator(a.lane, sum, part(a, Operand::source).as<const E>(), elements, a.accumulates);
   });
 }
 
-void Trainer::load(const Action& a) const {
-  const Buffer from = part(a), to = part(a, 1);
-  if constexpr (kernels::on_host) std::memcpy(to.data, from.data, from.bytes);  // as in add_to_total()
+void Runtime::load(const Action& a) const {
+  const Buffer from = part(a, Operand::source), to = part(a, Operand::destination);
+  if constexpr (kernels::on_host) std::memcpy(to.data, from.data, from.bytes);  // as in add_to_accumulator()
   else Kokkos::deep_copy(lane_space(a.lane), Bytes(to.data, to.bytes), Bytes(from.data, from.bytes));
 }
 

@@ -61,10 +61,10 @@ private:
 
 /// Executes whole steps through model::Model on one rank, with every buffer poisoned and of exactly the
 /// planned size. Parts of the model are the shards, then the embeddings.
-class Trainer {
+class TrainingLoop {
 public:
-  Trainer(const model::Layout& layout, int micro_batches, std::uint64_t seed,
-          kernels::Attention attention = kernels::Attention::automatic, model::ExecutionSpace exec = {})
+  TrainingLoop(const model::Layout& layout, int micro_batches, std::uint64_t seed,
+               kernels::Attention attention = kernels::Attention::automatic, model::ExecutionSpace exec = {})
       : layout_(layout), exec_(exec), workspace_(model::plan_workspace(layout).bytes),
         x_(model::hidden_bytes(layout.shape)), tokens_(layout.shape, "synthetic", seed),
         model_(exec, layout, 1.0 / static_cast<double>(layout.shape.tokens() * micro_batches),
@@ -116,8 +116,11 @@ public:
   void execute(bool by_contributions = false) {
     for (std::size_t m = 0; m < batches_.size(); ++m)
       micro_batch(m, [&](int s) {
-        add_to_total(s, m > 0, by_contributions, [&](auto... gradient) {
-          model_.backward(s, x_.get(), gradient..., saved_[m][s].get(), weights_[s].get());
+        add_to_accumulator(s, m > 0, by_contributions, [&](model::Operands o) {
+          o.weights = weights_[s].get();
+          o.saved = saved_[m][s].get();
+          o.hidden = x_.get();
+          model_.backward(s, o);
         });
       });
   }
@@ -125,23 +128,29 @@ public:
   void execute_towards_inputs() {
     for (std::size_t m = 0; m < batches_.size(); ++m)
       micro_batch(m, [&](int s) {
-        model_.backward_input(s, x_.get(), saved_[m][s].get(), deferred_[m][s].get(), weights_[s].get());
+        model_.backward_input(s, {.weights = weights_[s].get(),
+                                  .saved = saved_[m][s].get(),
+                                  .hidden = x_.get(),
+                                  .deferred = deferred_[m][s].get()});
       });
   }
   void execute_towards_weights(bool by_contributions = false) {
     for (std::size_t m = 0; m < batches_.size(); ++m)
       for (int s = 0; s < shards(); ++s)
-        add_to_total(s, m > 0, by_contributions, [&](auto... gradient) {
-          model_.backward_weight(s, gradient..., saved_[m][s].get(), deferred_[m][s].get());
+        add_to_accumulator(s, m > 0, by_contributions, [&](model::Operands o) {
+          o.saved = saved_[m][s].get();
+          o.deferred = deferred_[m][s].get();
+          model_.backward_weight(s, o);
         });
   }
   /// Asynchronous.
   void update(const model::AdamW& adamw, int step) {
     for (int i = 0; i < static_cast<int>(states_.size()); ++i)
-      if (i < shards()) model_.update(i, weights_[i].get(), states_[i].get(), totals_[i].get(), adamw, step);
+      if (i < shards())
+        model_.update(i, {}, {weights_[i].get(), totals_[i].get(), states_[i].get()}, adamw, step);
       else
-        model_.update_embeddings(i - shards(), weights_.back().get(), states_[i].get(), totals_.back().get(),
-                                 adamw, step);
+        model_.update_embeddings(
+            i - shards(), {weights_.back().get(), totals_.back().get(), states_[i].get()}, adamw, step);
   }
 
   [[nodiscard]] const model::Model& model() const { return model_; }
@@ -190,19 +199,23 @@ private:
   template <class Backward>
   void micro_batch(std::size_t m, const Backward& backward) {
     const model::MicroBatch& batch = batches_[m];
-    const model::Buffer embeddings = weights_.back().get(), total = totals_.back().get();
-    model_.embed(x_.get(), embeddings, batch);
-    for (int s = 0; s < shards(); ++s) model_.forward(s, x_.get(), saved_[m][s].get(), weights_[s].get());
-    model_.loss(x_.get(), total, m > 0, loss_.data(), embeddings, batch);
+    const model::Operands embeddings{.weights = weights_.back().get(),
+                                     .hidden = x_.get(),
+                                     .gradient = totals_.back().get(),
+                                     .accumulate = m > 0};
+    model_.embed(embeddings, batch);
+    for (int s = 0; s < shards(); ++s)
+      model_.forward(s, {.weights = weights_[s].get(), .saved = saved_[m][s].get(), .hidden = x_.get()});
+    model_.loss(embeddings, loss_.data(), batch);
     for (int s = shards() - 1; s >= 0; --s) backward(s);
-    model_.embed_backward(total, m > 0, x_.get(), batch);
+    model_.embed_backward(embeddings, batch);
   }
-  /// write(gradient, its type, whether it is added to)
+  /// Calls write(operands that name the gradient).
   template <class Write>
-  void add_to_total(int s, bool accumulate, bool by_contributions, const Write& write) {
-    if (!by_contributions) return write(totals_[s].get(), model::Dtype::fp32, accumulate);
+  void add_to_accumulator(int s, bool accumulate, bool by_contributions, const Write& write) {
+    if (!by_contributions) return write({.gradient = totals_[s].get(), .accumulate = accumulate});
     const model::Buffer contribution = contributions_[s].get();
-    write(contribution, dtype(), false);
+    write({.gradient = contribution, .gradient_type = dtype()});
     const auto count = static_cast<std::size_t>(layout_.shards[s].elements);
     model::with_element(dtype(), [&]<class E>(E) {
       kernels::add<E>(exec_, kernels::Vector<float>(totals_[s].get().as<float>(), count),

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "deck/deck.hpp"
-#include "engine/trainer.hpp"
+#include "engine/runtime.hpp"
 
 // Whether a case computes what it should: its losses, gradients and weights against a reference.
-namespace minitaw::engine {
+namespace minitaw::harness {
 
 /// A tensor of the whole model by name, on the host.
 struct NamedTensor {
@@ -23,7 +23,7 @@ enum class Which { weights, gradients };
 /// All tensors of the model, brought together on rank 0 of `comm` (empty elsewhere), in the order of the
 /// layers, embeddings last: the current weights, or the gradients of the last step. Collective over the ranks
 /// of the case.
-[[nodiscard]] std::vector<NamedTensor> gather(const Trainer& trainer, Which which, MPI_Comm comm);
+[[nodiscard]] std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI_Comm comm);
 
 /// How far two models are apart.
 struct Difference {
@@ -60,9 +60,9 @@ struct Tolerance {
 
 /// Of a case against the serial schedule in the same dtype. In bf16 gradients are rounded wherever they are
 /// handed on, at 2^-9 each time, so schedules differ by a few times 1e-3. Few tokens average less of it.
-[[nodiscard]] Tolerance serial_tolerance(const deck::Case& c);
+[[nodiscard]] Tolerance serial_tolerance(const Case& c);
 /// Of the serial schedule against plain loops in double precision: rounding grows with depth and sequence.
-[[nodiscard]] Tolerance float64_tolerance(const deck::Case& c);
+[[nodiscard]] Tolerance float64_tolerance(const Case& c);
 
 /// What a comparison with a reference found; complete on rank 0.
 struct Check {
@@ -91,16 +91,16 @@ struct Reference {
 };
 
 /// The same case for the `serial` schedule on one rank.
-[[nodiscard]] deck::Case serial_case(const deck::Case& c);
+[[nodiscard]] Case serial_case(const Case& c);
 /// Model, data, seed and steps: what a reference of the case belongs to.
-[[nodiscard]] std::string reference_key(const deck::Case& c, int steps);
+[[nodiscard]] std::string reference_key(const Case& c, int steps);
 
 /// Executes steps and gathers what they come to on rank 0. Collective.
-[[nodiscard]] Reference run_steps(Trainer& trainer, const deck::Case& c, int steps, MPI_Comm comm);
+[[nodiscard]] Reference run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm comm);
 /// Executes the serial baseline for some steps on this process.
-[[nodiscard]] Reference serial_reference(const deck::Case& c, int steps);
+[[nodiscard]] Reference serial_reference(const Case& c, int steps);
 /// The same from the float64 model in src/model/reference, which shares no kernel with the engine.
-[[nodiscard]] Reference float64_reference(const deck::Case& c, int steps);
+[[nodiscard]] Reference float64_reference(const Case& c, int steps);
 
 /// How far `a` is from reference `b`; of `b`, the weights do not count.
 [[nodiscard]] Check compare(const Reference& a, const Reference& b);
@@ -112,20 +112,20 @@ struct ReferenceMemory {
   std::uint64_t beside = 0;  ///< while the case is executed, beside its own
 };
 /// For the check of a first step by References.
-[[nodiscard]] ReferenceMemory memory_of_check(const deck::Case& c);
+[[nodiscard]] ReferenceMemory memory_of_check(const Case& c);
 /// For CaseRunner::verify() of so many steps and both references, `held` of the first kind being kept.
-[[nodiscard]] ReferenceMemory memory_of_verify(const deck::Case& c, int steps, int held);
+[[nodiscard]] ReferenceMemory memory_of_verify(const Case& c, int steps, int held);
 
 /// First steps of the serial baselines met so far, up to 128 MiB and the last one: most cases of a sweep
 /// share a few.
 class References {
 public:
   /// Executed if it is not there yet. Valid until the next call.
-  [[nodiscard]] const Reference& of(const deck::Case& c);
+  [[nodiscard]] const Reference& of(const Case& c);
 
 private:
   std::map<std::string, Reference> known_;
   std::size_t values_ = 0;  ///< floats held
 };
 
-}  // namespace minitaw::engine
+}  // namespace minitaw::harness

@@ -1,9 +1,9 @@
-#include "comm/mpi/wait.hpp"
+#include "comm/wait.hpp"
 
 #include <algorithm>
 #include <thread>
 
-namespace minitaw::comm::mpi {
+namespace minitaw::comm {
 
 WaitPolicy wait_policy(int cores, int threads) {
   if (cores >= threads) return {.spins = 20'000, .yields = 100};
@@ -64,4 +64,4 @@ void finish(std::initializer_list<const Transport::Started*> transfers, const Wa
   }
 }
 
-}  // namespace minitaw::comm::mpi
+}  // namespace minitaw::comm

@@ -1,4 +1,4 @@
-#include "engine/case_runner.hpp"
+#include "harness/case_runner.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,17 +9,21 @@
 
 #include "base/error.hpp"
 
-#include "cases.hpp"
 #include "engine/memory.hpp"
 #include "engine/simulated_stream.hpp"
+#include "harness/cases.hpp"
 #include "sanitized.hpp"
 #include "schedule/validate.hpp"
 
-namespace minitaw::engine {
+namespace minitaw::harness {
 namespace {
 
+using engine::peak_memory;
+using engine::Stalled;
+using engine::StepOptions;
 using schedule::Action;
 using schedule::Kind;
+using schedule::Operand;
 using schedule::Program;
 using schedule::SlotClass;
 using tests::random_groups;
@@ -32,9 +36,9 @@ bool passes(const Check& check, const Tolerance& tolerance) {
   return ok == 1;
 }
 
-bool passes(CaseRunner& job, const deck::Case& c, int steps, const StepOptions& hooks = {}) {
+bool passes(CaseRunner& job, const Case& c, int steps) {
   const Reference reference = job.rank() == 0 ? serial_reference(c, steps) : Reference{};
-  const Check check = job.verify(c, steps, reference, hooks);
+  const Check check = job.verify(c, steps, reference);
   const Tolerance tolerance = serial_tolerance(c);
   if (job.rank() == 0 && !check.passes(tolerance))
     fmt::print("  {}: {}\n", c.schedule, check.failure(tolerance));
@@ -42,28 +46,27 @@ bool passes(CaseRunner& job, const deck::Case& c, int steps, const StepOptions& 
 }
 
 /// Random groups that the schedule takes; equal ones in the end.
-deck::Case random_case(const std::string& name, int ranks, int per_rank, std::mt19937& random) {
+Case random_case(const std::string& name, int ranks, int per_rank, std::mt19937& random) {
   const int layers = ranks + static_cast<int>(random() % (ranks + 2));
-  const deck::Case c = small_case(name, random_groups(ranks, random), layers, per_rank);
+  const Case c = small_case(name, random_groups(ranks, random), layers, per_rank);
   const int equal = ranks % 2 == 0 && random() % 2 == 0 ? 2 : ranks;
   return tests::possible(c) ? c : small_case(name, topology::Groups::equal(ranks, equal), layers, per_rank);
 }
 
 class Job : public ::testing::Test {
 protected:
-  void reproduce_the_reference(const std::vector<std::string>& schedules, int trials,
-                               const MakeQueues& make_queues) {
+  void reproduce_the_reference(const std::vector<std::string>& schedules, int trials, CaseRunner& job) {
     std::mt19937 random(5);
     for (const std::string& name : schedules)
       for (int trial = 0; trial < trials; ++trial) {
-        const deck::Case c = random_case(name, job_.ranks(), 1 + static_cast<int>(random() % 3), random);
+        const Case c = random_case(name, job.ranks(), 1 + static_cast<int>(random() % 3), random);
         SCOPED_TRACE(fmt::format("{} groups {} layers {} M {}", name, c.groups.text(), c.shape.layers,
                                  c.micro_batches));
-        EXPECT_TRUE(passes(job_, c, steps_, {.make_queues = make_queues}));
+        EXPECT_TRUE(passes(job, c, steps_));
       }
   }
 
-  [[nodiscard]] deck::Case in_one_group(const std::string& schedule, int per_rank) const {
+  [[nodiscard]] Case in_one_group(const std::string& schedule, int per_rank) const {
     return small_case(schedule, topology::Groups({job_.ranks()}), job_.ranks(), per_rank);
   }
 
@@ -72,18 +75,20 @@ protected:
 };
 
 TEST_F(Job, EveryScheduleReproducesTheSerialReference) {
-  reproduce_the_reference(tests::every_schedule(), job_.ranks() < 3 ? 2 : 1, make_queues);
+  reproduce_the_reference(tests::every_schedule(), job_.ranks() < 3 ? 2 : 1, job_);
 }
 
 // One thread submits everything ahead of the work, as on a device whose transport works on streams.
 TEST_F(Job, SchedulesReproduceItOnStreams) {
-  reproduce_the_reference(tests::some_schedules(job_.ranks(), 0), 1, tests::simulated_streams);
+  CaseRunner on_streams =
+      tests::job(std::make_shared<meters::Meter>("none"), engine::tests::simulated_streams);
+  reproduce_the_reference(tests::some_schedules(job_.ranks(), 0), 1, on_streams);
 }
 
 TEST_F(Job, Bf16ReproducesItWithinItsRounding) {
   std::mt19937 random(8);
   for (const std::string& name : tests::some_schedules(job_.ranks(), 1)) {
-    deck::Case c = random_case(name, job_.ranks(), 2, random);
+    Case c = random_case(name, job_.ranks(), 2, random);
     c.shape.dtype = model::Dtype::bf16;
     SCOPED_TRACE(fmt::format("{} groups {}", name, c.groups.text()));
     EXPECT_TRUE(passes(job_, c, steps_));
@@ -93,7 +98,7 @@ TEST_F(Job, Bf16ReproducesItWithinItsRounding) {
 TEST_F(Job, CopiesOfEveryScheduleReproduceIt) {
   if (job_.ranks() % 2 != 0) GTEST_SKIP() << "of two equal copies";
   for (const std::string& name : tests::some_schedules(job_.ranks(), 2)) {
-    deck::Case c = small_case(name, topology::Groups::equal(job_.ranks(), 2), job_.ranks() / 2 + 1, 2);
+    Case c = small_case(name, topology::Groups::equal(job_.ranks(), 2), job_.ranks() / 2 + 1, 2);
     c.replicas = 2;
     if (!schedule::entry_of(schedule::parse_spec(name).name).replicable) continue;
     SCOPED_TRACE(name);
@@ -102,7 +107,7 @@ TEST_F(Job, CopiesOfEveryScheduleReproduceIt) {
 }
 
 /// Ranks 0, 1, 2, ... have 1, 3, 2, 1, 3, ... sequences per micro-batch.
-deck::Case with_own_sizes(deck::Case c) {
+Case with_own_sizes(Case c) {
   for (int r = 0; r < c.ranks; ++r) c.micro_batch_per_rank.push_back(std::array{1, 3, 2}[r % 3]);
   c.shape.micro_batch = 3;
   return c;
@@ -112,7 +117,7 @@ TEST_F(Job, RanksWithTheirOwnMicroBatchSizesReproduceTheReference) {
   std::mt19937 random(21);
   for (const std::string& name : tests::some_schedules(job_.ranks(), 0)) {
     if (schedule::entry_of(schedule::parse_spec(name).name).passes_activations) continue;
-    const deck::Case c = with_own_sizes(random_case(name, job_.ranks(), 2, random));
+    const Case c = with_own_sizes(random_case(name, job_.ranks(), 2, random));
     SCOPED_TRACE(fmt::format("{} groups {}", name, c.groups.text()));
     EXPECT_TRUE(passes(job_, c, steps_));
   }
@@ -121,18 +126,18 @@ TEST_F(Job, RanksWithTheirOwnMicroBatchSizesReproduceTheReference) {
 TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
   std::mt19937 random(3);
   for (const std::string& name : tests::some_schedules(job_.ranks(), 1)) {
-    deck::Case c = random_case(name, job_.ranks(), 2, random);
+    Case c = random_case(name, job_.ranks(), 2, random);
     const bool own_sizes = !schedule::entry_of(schedule::parse_spec(name).name).passes_activations;
     if (own_sizes) c = with_own_sizes(c);
     SCOPED_TRACE(fmt::format("{} groups {}", c.schedule, c.groups.text()));
     c.steps = 3;
     c.warmup = 1;
-    const record::CaseResult result = job_.run(c, {}).result;
+    const CaseResult result = job_.run(c, {}).result;
     if (job_.rank() != 0) continue;
-    EXPECT_EQ(result.status, record::Status::ok) << result.reason;
+    EXPECT_EQ(result.status, Status::ok) << result.reason;
     EXPECT_EQ(result.counted_bytes, result.planned_bytes);
     ASSERT_EQ(result.memory.size(), static_cast<std::size_t>(job_.ranks()));
-    const Program program = schedule::build_valid(deck::request_of(c));
+    const Program program = schedule::build_valid(request_of(c));
     const auto planned = schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)),
                                           c.micro_batch_per_rank);
     for (std::size_t r = 0; r < planned.size(); ++r)
@@ -159,7 +164,11 @@ protected:
     if (job_.ranks() > 3) GTEST_SKIP() << "it is the same on more ranks, which share few cores";
   }
   void expect_seen(const char* schedule, int per_rank, const std::function<void(Program&)>& fault) {
-    EXPECT_FALSE(passes(job_, in_one_group(schedule, per_rank), 1, {.inject_fault = fault}));
+    const Case c = in_one_group(schedule, per_rank);
+    Program program = schedule::build_valid(request_of(c));
+    fault(program);
+    const Reference reference = job_.rank() == 0 ? serial_reference(c, 1) : Reference{};
+    EXPECT_FALSE(passes(job_.verify(c, program, 1, reference), serial_tolerance(c)));
   }
 };
 
@@ -170,7 +179,8 @@ Action& find(Program& program, int rank, Kind kind) {
 
 TEST_F(Verification, SeesASwappedShard) {
   if (job_.ranks() < 2) GTEST_SKIP() << "of several ranks";
-  expect_seen("tawpipe", 1, [](Program& p) { find(p, 1, Kind::forward).slots[0] = {SlotClass::owned, 0}; });
+  expect_seen("tawpipe", 1,
+              [](Program& p) { find(p, 1, Kind::forward)[Operand::weights] = {SlotClass::owned, 0}; });
 }
 
 TEST_F(Verification, SeesAMicroBatchThatTakesThePlaceOfAnother) {
@@ -190,7 +200,7 @@ TEST_F(Verification, SeesAGradientThatOverwritesTheSum) {
 }
 
 TEST_F(Verification, SeesOneWrongGradientValue) {
-  const deck::Case c = in_one_group("ddp", 1);
+  const Case c = in_one_group("ddp", 1);
   for (const bool last : {false, true}) {  // no loss behind the last step can tell
     Reference reference = job_.rank() == 0 ? serial_reference(c, 2) : Reference{};
     if (job_.rank() == 0) {
@@ -202,16 +212,14 @@ TEST_F(Verification, SeesOneWrongGradientValue) {
 }
 
 TEST_F(Verification, SeesALayerThatIsNotUpdated) {
-  const deck::Case c =
-      small_case(job_.ranks() == 1 ? "serial" : "ddp", topology::Groups({job_.ranks()}), 3, 1);
-  const auto not_updated = [](Program& p) {
-    for (schedule::RankProgram& rank : p.ranks)
-      for (Action& a : rank.actions)
-        if (a.kind == Kind::update && a.payload != schedule::Payload::embeddings && a.shard == 0)
-          a.kind = Kind::join;
-  };
+  const Case c = small_case(job_.ranks() == 1 ? "serial" : "ddp", topology::Groups({job_.ranks()}), 3, 1);
+  Program program = schedule::build_valid(request_of(c));
+  for (schedule::RankProgram& rank : program.ranks)
+    for (Action& a : rank.actions)
+      if (a.kind == Kind::update && a.payload != schedule::Payload::embeddings && a.shard == 0)
+        a.kind = Kind::join;
   const Reference reference = job_.rank() == 0 ? serial_reference(c, 1) : Reference{};
-  const Check check = job_.verify(c, 1, reference, {.inject_fault = not_updated});
+  const Check check = job_.verify(c, program, 1, reference);
   EXPECT_FALSE(passes(check, serial_tolerance(c)));
   if (job_.rank() != 0) return;
   EXPECT_LE(check.first.gradient.worst, serial_tolerance(c).first.gradient) << "its gradients are right";
@@ -223,7 +231,7 @@ TEST_F(Verification, SeesALayerThatIsNotUpdated) {
 TEST_F(Verification, TakesCasesWithoutAnyGradientForRight) {
   for (const auto& [seq, vocab, turn] : {std::tuple{1, 29, 0}, {13, 1, 1}, {1, 1, 2}})
     for (const std::string& name : tests::some_schedules(job_.ranks() + 5, turn)) {
-      deck::Case c = small_case(name, topology::Groups({job_.ranks()}), job_.ranks() + 1, 2);
+      Case c = small_case(name, topology::Groups({job_.ranks()}), job_.ranks() + 1, 2);
       c.shape.seq = seq;
       c.shape.vocab = vocab;
       if (!tests::possible(c)) continue;
@@ -237,7 +245,7 @@ void lose_a_message(Program& program) {
   for (Action& a : program.ranks[1].actions)
     if (a.kind == Kind::send && a.payload == schedule::Payload::gradient) {
       a.kind = Kind::accumulate;  // something harmless in place of the send, so that counts stay
-      a.slots[1] = a.slots[0];
+      a[Operand::destination] = a[Operand::source];
       return;
     }
   FAIL() << "no gradient is sent";
@@ -251,17 +259,18 @@ TEST_F(Job, AStalledStepNamesThePendingActionsAndEnds) {
   std::string said;
   StepOptions options;
   options.stall_limit = std::chrono::milliseconds(500);
-  options.inject_fault = lose_a_message;
   options.on_stall = [&](const std::string& report) {
     const std::scoped_lock lock(mutex);
     said = report;
   };
-  const deck::Case c = small_case("tawpipe", topology::Groups({1, 1}), 2, 1);
-  const auto trainer = tests::trainer_by_mpi(c, options);
-  trainer->prepare();
+  const Case c = small_case("tawpipe", topology::Groups({1, 1}), 2, 1);
+  Program program = schedule::build_valid(request_of(c));
+  lose_a_message(program);
+  const auto runtime = tests::runtime_by_mpi(c, std::move(program), options);
+  runtime->prepare();
   std::string reason;
   try {
-    (void)trainer->step();
+    (void)runtime->step();
   } catch (const Stalled& stalled) {
     reason = stalled.what();
   }
@@ -271,17 +280,17 @@ TEST_F(Job, AStalledStepNamesThePendingActionsAndEnds) {
   const std::scoped_lock lock(mutex);
   EXPECT_NE(said.find(fmt::format("rank {}", rank)), std::string::npos) << said;
   if (rank == 0) {
-    EXPECT_NE(said.find("\n  gradients_in in tick 5 recv G0 c0 <- r1"), std::string::npos) << said;
-    EXPECT_NE(reason.find(", gradients_in in tick 5 recv G0 c0 <- r1"), std::string::npos) << reason;
+    EXPECT_NE(said.find("\n  gradients_recv in tick 5 recv G0 c0 <- r1"), std::string::npos) << said;
+    EXPECT_NE(reason.find(", gradients_recv in tick 5 recv G0 c0 <- r1"), std::string::npos) << reason;
   }
 }
 
 TEST_F(Job, AnInputErrorOnOneRankIsOneOnAll) {
-  deck::Case c = in_one_group("tawpipe", 1);
+  Case c = in_one_group("tawpipe", 1);
   c.data = job_.rank() == 0 ? "synthetic" : "/nonexistent/text";
   if (job_.ranks() < 2) GTEST_SKIP() << "of several ranks";
   EXPECT_THROW((void)job_.verify(c, 1, job_.rank() == 0 ? serial_reference(c, 1) : Reference{}), InputError);
 }
 
 }  // namespace
-}  // namespace minitaw::engine
+}  // namespace minitaw::harness

@@ -7,14 +7,14 @@
 #include <stdexcept>
 #include <string>
 
-#include "comm/mpi/wait.hpp"
-#include "engine/check.hpp"
-#include "engine/trainer.hpp"
+#include "case/result.hpp"
+#include "comm/wait.hpp"
+#include "engine/runtime.hpp"
 #include "engine/watchdog.hpp"
+#include "harness/check.hpp"
 #include "meters/meter.hpp"
-#include "record/result.hpp"
 
-namespace minitaw::engine {
+namespace minitaw::harness {
 
 /// Something failed on some rank, and every rank knows: the job can go on without it.
 struct AgreedError : std::runtime_error {
@@ -36,18 +36,18 @@ void wait_for_all(MPI_Comm comm);
 void agree(MPI_Comm comm, const std::function<void()>& work);
 
 /// Why a case is left before its end, what counts most last.
-enum class Leave : int { no, case_limit, time_limit, signal };
+enum class StopReason : int { no, case_limit, time_limit, signal };
 
 /// What a case may take.
 struct Limits {
-  using Seconds = Watchdog::Seconds;
+  using Seconds = engine::Watchdog::Seconds;
   /// A step in which nothing moves for this long is reported on standard error, rank by rank, and given up;
   /// so is anything between steps that takes so long.
-  Seconds stall_limit{600};
+  Seconds stall_limit = engine::default_stall_limit;
   /// The case is left after the step in which it takes longer than this.
   Seconds whole = Seconds::max();
   /// Asked on every rank after every step but the last; one that wants to leave is enough.
-  std::function<Leave()> leave = [] { return Leave::no; };
+  std::function<StopReason()> leave = [] { return StopReason::no; };
   /// Whether the first step is compared with the serial reference if its time allows; that takes memory of
   /// rank 0.
   bool check = true;
@@ -55,14 +55,14 @@ struct Limits {
 
 /// What became of a case.
 struct Outcome {
-  record::CaseResult result;  ///< complete on rank 0 if the case was not left
-  Leave left = Leave::no;     ///< on all ranks
+  CaseResult result;                 ///< complete on rank 0 if the case was not left
+  StopReason left = StopReason::no;  ///< on all ranks
 };
 
 struct RunnerOptions {
-  Limits::Seconds stall_limit{600};  ///< of verify(), as in Limits
-  /// How communication threads wait, by the cores at hand.
-  comm::mpi::WaitPolicy waiting;
+  /// How ranks execute steps. `stall_limit` is that of verify(); run() has its own in Limits. Rank reports of
+  /// a stall go to standard error.
+  engine::StepOptions step{};
   /// Some ranks use the same device, which NCCL refuses.
   bool shared_devices = false;
   /// Results of run() hold the timeline of a step.
@@ -77,26 +77,28 @@ public:
   CaseRunner(MPI_Comm world, const RunnerOptions& options);
 
   /// Throws InputError for a case that this build or place cannot run, whatever its memory.
-  void require_possible(const deck::Case& c) const;
+  void require_possible(const Case& c) const;
 
   /// Executes one repetition of the case: a first step that is checked against the serial reference when that
   /// is affordable, warm-up, timed steps. Ranks beyond the case's wait. What fails on some rank before the
   /// first step is the result's status; a step that stalls throws Stalled, after which the job cannot go on.
-  [[nodiscard]] Outcome run(const deck::Case& c, const Limits& limits);
+  [[nodiscard]] Outcome run(const Case& c, const Limits& limits);
 
   /// What this rank does when something between steps, which guard() watches, does not end: by default it
   /// tells standard error and ends the job. Rank 0 has a few seconds before the others do.
-  void on_hang(Watchdog::OnExpiry act) { hang_ = std::move(act); }
-  [[nodiscard]] Watchdog& guard() { return guard_; }
+  void on_hang(engine::Watchdog::OnExpiry act) { hang_ = std::move(act); }
+  [[nodiscard]] engine::Watchdog& guard() { return guard_; }
 
   /// Whether a serial step of the case costs little enough to be executed beside it by run().
-  [[nodiscard]] static bool has_time_to_check(const deck::Case& c);
+  [[nodiscard]] static bool has_time_to_check(const Case& c);
 
   /// Executes `steps` steps and compares losses and every gradient tensor of the first and the last step with
-  /// `reference` (needed on rank 0 only), and the weights after the last with AdamW in double precision. Of
-  /// the options what tests change counts.
-  [[nodiscard]] Check verify(const deck::Case& c, int steps, const Reference& reference,
-                             const StepOptions& hooks = {});
+  /// `reference` (needed on rank 0 only), and the weights after the last with AdamW in double precision.
+  [[nodiscard]] Check verify(const Case& c, int steps, const Reference& reference);
+  /// Executes `program`, whose ranks, slots and communicators are those of the case, in place of the case's
+  /// own.
+  [[nodiscard]] Check verify(const Case& c, const schedule::Program& program, int steps,
+                             const Reference& reference);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
@@ -104,19 +106,21 @@ public:
 private:
   /// The part of run() that only the ranks of the case take part in. `reference` (nullptr: none) is for the
   /// first step. Returns why they leave the case, alike on all.
-  Leave execute(const deck::Case& c, MPI_Comm comm, const Reference* reference, const Limits& limits,
-                record::CaseResult& result);
-  [[nodiscard]] std::unique_ptr<Trainer> make_trainer(const deck::Case& c, MPI_Comm comm,
-                                                      Limits::Seconds stall_limit, StepOptions options = {});
+  StopReason execute(const Case& c, MPI_Comm comm, const Reference* reference, const Limits& limits,
+                     CaseResult& result);
+  /// `program`: nullptr for that of the case.
+  [[nodiscard]] std::unique_ptr<engine::Runtime> make_runtime(const Case& c, const schedule::Program* program,
+                                                              MPI_Comm comm, Limits::Seconds stall_limit);
+  Check verify(const Case& c, const schedule::Program* program, int steps, const Reference& reference);
   void on_stall(const std::string& report);
 
   MPI_Comm world_;
   RunnerOptions options_;
   int rank_;
   int ranks_;
-  Watchdog::OnExpiry hang_;
-  Watchdog guard_;
+  engine::Watchdog::OnExpiry hang_;
+  engine::Watchdog guard_;
   References references_;  ///< rank 0's; most cases of a sweep share a few
 };
 
-}  // namespace minitaw::engine
+}  // namespace minitaw::harness

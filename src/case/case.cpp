@@ -1,0 +1,66 @@
+#include "case/case.hpp"
+
+#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <numeric>
+
+namespace minitaw {
+
+std::string ffn_text(const model::Shape& shape) {
+  const auto& ffn = shape.ffn;
+  const bool equal = std::ranges::all_of(ffn, [&](std::int64_t f) { return f == ffn.front(); });
+  return equal && !ffn.empty() ? fmt::format("{}", ffn.front()) : fmt::format("{}", fmt::join(ffn, ","));
+}
+
+std::string ranks_text(int ranks, int replicas) {
+  return replicas > 1 ? fmt::format("{}x{}", replicas, ranks / replicas) : fmt::format("{}", ranks);
+}
+
+std::int64_t micro_batch_of(const Case& c, int rank) {
+  return c.micro_batch_per_rank.empty() ? c.shape.micro_batch
+                                        : c.micro_batch_per_rank[static_cast<std::size_t>(rank)];
+}
+
+model::Shape shape_of_rank(const Case& c, int rank) {
+  model::Shape shape = c.shape;
+  shape.micro_batch = micro_batch_of(c, rank);
+  return shape;
+}
+
+std::int64_t sequences_of_step(const Case& c) { return first_sequence(c, c.micro_batches); }
+
+double tokens_of_step(const Case& c) {
+  return static_cast<double>(sequences_of_step(c)) * static_cast<double>(c.shape.seq);
+}
+
+std::int64_t first_sequence(const Case& c, int micro_batch) {
+  if (c.micro_batch_per_rank.empty()) return micro_batch * c.shape.micro_batch;
+  const int per_rank = c.micro_batches / c.ranks, rank = micro_batch / per_rank;
+  const auto sizes = c.micro_batch_per_rank.begin();
+  const std::int64_t before = per_rank * std::accumulate(sizes, sizes + rank, std::int64_t{0});
+  return rank == c.ranks ? before : before + micro_batch % per_rank * micro_batch_of(c, rank);
+}
+
+std::string micro_batch_text(const Case& c) {
+  return c.micro_batch_per_rank.empty() ? fmt::format("{}", c.shape.micro_batch)
+                                        : fmt::format("{}", fmt::join(c.micro_batch_per_rank, ","));
+}
+
+Case on_one_rank(Case c) {
+  if (!c.micro_batch_per_rank.empty()) {
+    c.micro_batches = static_cast<int>(sequences_of_step(c));
+    c.shape.micro_batch = 1;
+    c.micro_batch_per_rank.clear();
+  }
+  c.ranks = 1;
+  c.groups = topology::Groups({1});
+  c.replicas = 1;
+  return c;
+}
+
+schedule::Request request_of(const Case& c) {
+  return {schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers, c.replicas};
+}
+
+}  // namespace minitaw

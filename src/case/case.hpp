@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/layout.hpp"
+#include "schedule/registry.hpp"
+#include "topology/groups.hpp"
+
+namespace minitaw {
+
+/// One case of a sweep: every axis has one value. Values are checked when a case is made for a job of P
+/// ranks.
+struct Case {
+  std::string schedule;  ///< "tawpipe:cco=off", canonical; no option is `auto`
+  int ranks = 1;         ///< P of this case
+  topology::Groups groups{{1}};
+  int replicas = 1;       ///< of the schedule, each on P / replicas ranks
+  model::Shape shape;     ///< includes S, B, dtype, recompute
+  int micro_batches = 1;  ///< M per step, all ranks together
+  /// B of each rank where they differ, shape.micro_batch then being the largest; else empty.
+  std::vector<std::int64_t> micro_batch_per_rank{};
+  int steps = 1;    ///< timed steps of a repetition
+  int repeats = 1;  ///< repetitions: how often the case is set up and timed anew
+  int warmup = 0;   ///< untimed steps before them, in each repetition
+  double learning_rate = 1e-3;
+  std::string data;  ///< path of a file whose bytes are the tokens, or "synthetic"
+  std::uint64_t seed = 1;
+  std::string attention = "auto";  ///< "auto", "host", "portable" or "cudnn"
+  std::string transport = "auto";  ///< "auto" or the name of one
+};
+
+/// "6", or "2x3" for two replicas on three ranks each.
+[[nodiscard]] std::string ranks_text(int ranks, int replicas);
+
+/// F of the blocks: "768", or "128,256,128" if they differ.
+[[nodiscard]] std::string ffn_text(const model::Shape& shape);
+
+/// How the sequences of a step are spread over micro-batches and ranks. Where ranks have micro-batches of
+/// sizes of their own, rank r of P computes micro-batches r N to r N + N - 1 of the step, N = M / P.
+
+/// B of a rank.
+[[nodiscard]] std::int64_t micro_batch_of(const Case& c, int rank);
+/// The shape as a rank computes it.
+[[nodiscard]] model::Shape shape_of_rank(const Case& c, int rank);
+
+/// Sequences of a step, all ranks together.
+[[nodiscard]] std::int64_t sequences_of_step(const Case& c);
+/// Tokens of a step, all ranks together.
+[[nodiscard]] double tokens_of_step(const Case& c);
+/// Sequences of the step before those of this micro-batch.
+[[nodiscard]] std::int64_t first_sequence(const Case& c, int micro_batch);
+
+/// "2", or "1,3,2" where ranks differ.
+[[nodiscard]] std::string micro_batch_text(const Case& c);
+
+/// The same step on one rank. Micro-batches of different sizes become one for each sequence.
+[[nodiscard]] Case on_one_rank(Case c);
+
+/// What a case asks of its schedule.
+[[nodiscard]] schedule::Request request_of(const Case& c);
+
+}  // namespace minitaw

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "case/result.hpp"
+
+namespace minitaw::record {
+
+/// Where a column of /summary stands in the group of its case.
+enum class Place { nowhere, itself, settings, verification };
+
+/// A column of /summary and what a case has in it. Writing, reading and printing all use the one table of
+/// these, in make_row(); the file names its columns, so that programs in Python need no table of their own.
+struct Column {
+  std::string_view name;
+  std::string_view units;  ///< "1": a number without unit, "text"
+  Place place;             ///< settings: what was asked for, as opposed to what came out
+  Cell value;
+
+  /// Without a unit; as many digits as tell the number from any other.
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] bool has_unit() const { return units != "1" && units != "text"; }
+};
+
+/// A row of /summary.
+struct Row {
+  std::vector<Column> columns;
+
+  /// By column name; LogicError if there is no such column or it has another type.
+  [[nodiscard]] const Column& column(std::string_view name) const;
+  [[nodiscard]] const std::string& text(std::string_view column) const;
+  [[nodiscard]] std::int64_t integer(std::string_view column) const;
+  [[nodiscard]] double real(std::string_view column) const;
+};
+[[nodiscard]] Row make_row(const CaseResult& result, int number = 0, int session = 0);
+/// A row whose cells have the types of the columns, and no meaning.
+[[nodiscard]] Row sample_row();
+/// Rows of cases that have not run yet, for widths and settings_text().
+[[nodiscard]] std::vector<Row> preview(const std::vector<Case>& cases);
+
+/// FLOP/s of an NVIDIA device in its datasheet, dense: bf16 on tensor cores, fp32 outside of them. `unit`
+/// holds the device's name, as RankPlace::unit does. NaN for what is not in the table.
+[[nodiscard]] double datasheet_peak(const std::string& unit, model::Dtype dtype);
+
+/// A figure of merit needs at least this many timed steps: with fewer, the quartiles say nothing.
+inline constexpr int least_samples = 3;
+
+/// Quartiles of the samples further apart than this share of the median make a result noisy.
+inline constexpr double widest_spread = 0.1;
+
+/// Whether a result may be quoted: "VALID", "VALID (what to know about it)" or "INVALID: reason". Of one
+/// case: it ended ok, with all repetitions and enough samples, and the bytes counted are those planned.
+[[nodiscard]] std::string verdict(const CaseResult& result);
+
+}  // namespace minitaw::record

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "schedule/builder.hpp"
+
+/// Passes over a program that make it complete: slots, waits, replicas. Builder::finish() calls them.
+namespace minitaw::schedule {
+
+/// The groups of each of `replicas` runs of consecutive ranks. Throws InputError if they are not alike.
+[[nodiscard]] topology::Groups groups_of_replica(const topology::Groups& groups, int replicas);
+
+/// Gives every buffer of a rank a slot of its class that is free from the buffer's first to its last use in
+/// issue order, out of as few slots as there can be, and counts them. buffers[i] belong to actions[i];
+/// transit buffers are numbered below `count`. Owned shards, accumulators and embeddings keep the index that
+/// they were made with.
+void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count);
+
+/// The first contribution of a step to a gradient that lasts from step to step writes it, the others add:
+/// nothing needs to be cleared. Needs slots.
+void write_first_contributions(RankProgram& rank, int shard_parts);
+
+/// Derives the waits of every action from the slots it touches: a read waits for the last write, a write for
+/// the last write and the reads since. Waits that others imply are left out; join waits for everything.
+/// Without overlap, communication also waits for all computation issued before it and the other way round.
+void assign_waits(RankProgram& program, int rank, bool overlap);
+
+/// Communicator of an action that all replicas of a rank take part in, until make_replicas().
+inline constexpr int among_replicas = -2;
+
+/// Appends Program::replicas - 1 further replicas of the ranks and communicators that are there, each with
+/// ranks and micro-batches of its own, and gives every rank's replicas a communicator.
+void make_replicas(Program& program);
+
+}  // namespace minitaw::schedule
