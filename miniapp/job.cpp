@@ -41,7 +41,7 @@ int threads_of(const topology::Placement& place) {
   return std::max(1, std::min(place.cores, place.node_cores / here));
 }
 
-/// This rank's share of its node's devices.
+/// Returns the device that this rank has of its node's.
 topology::Device choose_device(const topology::Placement& place) {
   const std::vector<topology::Device> visible = topology::visible_devices();
   const int index = topology::device_of(place.local_rank, static_cast<int>(visible.size()));
@@ -211,15 +211,21 @@ void end_after(double seconds) {
   alarm(static_cast<unsigned>(std::clamp(std::ceil(seconds), 0.0, 1e6)));
 }
 
+/// Calls end_after() at the end of its scope.
+struct AtEnd {
+  double seconds;
+  ~AtEnd() { end_after(seconds); }
+};
+
 }  // namespace
 
 int in_job(const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work) {
   (void)topology::visible_devices();  // before MPI starts: a machine without its device ends here, plainly
-  const auto after_mpi = std::shared_ptr<void>(nullptr, [](void*) { end_after(0); });
+  const AtEnd after_mpi{0};
   end_after(flags.watchdog);
   MpiJob mpi(invocation.argc, invocation.argv, flags);
   end_after(0);
-  const auto before_mpi_ends = std::shared_ptr<void>(nullptr, [&](void*) { end_after(flags.watchdog); });
+  const AtEnd before_mpi_ends{flags.watchdog};
   const auto told_by_first = [&](const std::exception& error, int code) {
     if (mpi.is_root()) print_error(error.what());
     return code;
@@ -238,7 +244,7 @@ int in_job(const Invocation& invocation, const JobFlags& flags, const std::funct
   }
 }
 
-/// What a communicator takes is measured before anybody asks what is free: the first one keeps some for good.
+/// Measures a communicator before it asks what memory is free: the first communicator keeps some for good.
 MemoryBudget::MemoryBudget(const MpiJob& mpi)
     : shared_devices_(topology::shared_device(mpi.uuids).has_value()),
       communicator_(engine::communicator_bytes(MPI_COMM_WORLD, shared_devices_)) {

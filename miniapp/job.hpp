@@ -20,9 +20,10 @@ class App;
 }
 namespace minitaw::app {
 
-/// What the command line says about the job as a whole.
+/// Command-line options of the job as a whole.
 struct JobFlags {
-  double watchdog = 300;  ///< seconds without progress after which a step is given up
+  double watchdog =
+      engine::default_stall_limit.count();  ///< seconds without progress after which a step is given up
   bool share_devices = false;
   bool timeline = false;                ///< results keep that of a step
   bool hosts = false;                   ///< host names are shown and kept
@@ -30,8 +31,8 @@ struct JobFlags {
 };
 void add_job_flags(CLI::App& verb, JobFlags& flags);
 
-/// What the verbs that compute have in common: MPI and Kokkos from construction to destruction, where the
-/// ranks are, and what executes cases. One object per process.
+/// The base of every verb that computes: MPI and Kokkos from construction to destruction, the placement of
+/// the ranks, and the runner of cases. One object per process.
 struct MpiJob {
   MpiJob(int& argc, char**& argv, const JobFlags& flags);
 
@@ -39,8 +40,8 @@ struct MpiJob {
   [[nodiscard]] deck::Deck read(const DeckOptions& deck) const;
   [[nodiscard]] bool is_root() const { return environment.rank() == 0; }
   [[nodiscard]] std::string map_text() const { return record::map_text(ranks, hosts); }
-  /// Of a record: what this process knows, with hosts, nodes, cores, devices, processors and systems of all
-  /// ranks, and what the program was built with.
+  /// Returns the provenance for a record: hosts, nodes, cores, devices, processors and systems of all ranks,
+  /// and the libraries of the build.
   [[nodiscard]] record::Provenance provenance(const deck::Deck& deck,
                                               const std::vector<std::string>& arguments) const;
 
@@ -62,7 +63,7 @@ struct MpiJob {
 [[nodiscard]] int in_job(const Invocation& invocation, const JobFlags& flags,
                          const std::function<int(MpiJob&)>& work);
 
-/// What each rank may take of which memory: ranks of a node share its memory, ranks that share a device that
+/// The memory that each rank may take: ranks of a node share its memory, ranks on one device share the
 /// device's.
 class MemoryBudget {
 public:

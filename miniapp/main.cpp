@@ -17,15 +17,14 @@ using namespace minitaw;
 constexpr int bad_input = 2;
 constexpr int failed = 1;
 
-/// Whether this process should speak although MPI is not started: launchers tell ranks apart in the
-/// environment.
+/// Returns whether this process is rank 0, as the launcher's environment says it: MPI is not started yet.
 bool is_root() {
   for (const char* name : {"PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"})
     if (const char* rank = std::getenv(name)) return std::string_view(rank) == "0";
   return true;
 }
 
-/// A first word that is no verb, answered before the parser is_root of arguments in general.
+/// A first word that is no verb, answered before the parser complains about arguments in general.
 void check_verb(const CLI::App& app, int argc, char** argv) {
   if (argc < 2)
     throw InputError("no verb given; write for example minitaw run DECK (minitaw --help lists all)");
@@ -58,9 +57,15 @@ int run(int argc, char** argv) {
   app::Invocation invocation{argc, argv};
   app.set_version_flag("--version", record::version_text());
   app.require_subcommand(1);
-#define MINITAW_ADD(verb) app::add_##verb(app, invocation);
-  MINITAW_VERBS(MINITAW_ADD)
-#undef MINITAW_ADD
+  app::add_run(app, invocation);  // in the order of the overview
+  app::add_verify(app, invocation);
+  app::add_topo(app, invocation);
+  app::add_plan(app, invocation);
+#ifdef MINITAW_HAVE_PREDICT
+  app::add_predict(app, invocation);
+#endif
+  app::add_show(app, invocation);
+  app::add_help(app, invocation);
   check_verb(app, argc, argv);
   if (argv[1][0] != '-') check_keys(app, argc, argv);
   const std::string help = cli::parse(app, argc, argv);  // calls the verb, unless help is asked for

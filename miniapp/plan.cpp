@@ -2,6 +2,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -35,103 +37,56 @@ struct Options {
   schedule::Device device;
 };
 
-/// What a case costs, from its program alone.
+using TrafficBytes = std::array<std::uint64_t, schedule::traffic_kinds>;  ///< by schedule::Traffic
+using MemoryBytes = std::array<std::uint64_t, schedule::memory_kinds>;    ///< by schedule::Memory
+
+/// Bytes of all kinds together.
+std::uint64_t total(const auto& by_kind) {
+  return std::accumulate(by_kind.begin(), by_kind.end(), std::uint64_t{0});
+}
+
+/// Bytes that a group's ranks exchange with other groups in one step.
+struct GroupTraffic {
+  int group = 0, ranks = 0;
+  std::uint64_t out = 0, in = 0;
+};
+
+/// Memory of a case on a device, bytes.
+struct Fit {
+  std::uint64_t available = 0;
+  std::uint64_t arena = 0;       ///< of the rank that needs most
+  std::uint64_t libraries = 0;   ///< estimate of what driver, matrix products and attention take beside it
+  std::int64_t largest_seq = 0;  ///< the largest S that fits; 0: none
+  [[nodiscard]] bool fits() const { return arena + libraries <= available; }
+};
+
+/// The cost of a case, from its program alone. JSON, table and text are written from it.
 struct CasePlan {
   Case settings;
   std::size_t number = 0;  ///< in the deck
   record::Row row;         ///< the settings
-  Json json;               ///< what --json prints; the table and the text for people show parts of this
+  int shards = 0;
+  TrafficBytes inside{}, between{};  ///< of groups, one step
+  std::vector<GroupTraffic> groups;
+  schedule::MessageCounts messages;
+  schedule::Ticks ticks;
+  double step_s = 0;                ///< with compute as on the assumed device and transfers that are free
+  double idle_share = 0;            ///< of that step, 0 to 1
+  std::vector<double> idle_shares;  ///< of each rank
+  std::vector<MemoryBytes> memory;  ///< of each rank
+  std::size_t worst = 0;            ///< the rank that needs most memory
+  std::array<int, schedule::slot_classes> slots{};  ///< of that rank, by schedule::SlotClass
+  std::optional<Fit> device;                        ///< nothing without a device to fit
+
+  [[nodiscard]] int slots_of(schedule::SlotClass cls) const { return slots[schedule::index_of(cls)]; }
+  /// The group that sends (&GroupTraffic::out) or receives (&GroupTraffic::in) most.
+  [[nodiscard]] const GroupTraffic& busiest(std::uint64_t GroupTraffic::* bytes) const {
+    return *std::ranges::max_element(groups, {}, bytes);
+  }
 };
 
-/// Bytes by kind; "total" comes last.
-template <class Kind>
-Json by_kind(int count, const auto& bytes) {
-  Json kinds;
-  std::uint64_t total = 0;
-  for (int k = 0; k < count; ++k) {
-    const std::uint64_t here = bytes(static_cast<Kind>(k));
-    kinds[schedule::name_of(static_cast<Kind>(k))] = here;
-    total += here;
-  }
-  kinds["total"] = total;
-  return kinds;
-}
-
-Json settings_json(const Case& c, const record::Row& row) {
-  Json json;
-  for (const record::Column& column : row.columns)
-    if (column.place == record::Place::settings)
-      std::visit([&](const auto& cell) { json[column.name] = cell; }, column.value);
-  json["ffn_per_layer"] = c.shape.ffn;
-  Json& sizes = json["micro_batch_per_rank"] = Json::array();
-  for (int r = 0; r < c.ranks; ++r) sizes.push_back(micro_batch_of(c, r));
-  return json;
-}
-
-/// What passes the links in one step.
-Json traffic_json(const Program& program, const Layout& layout) {
-  using schedule::Traffic;
-  constexpr int kinds = schedule::traffic_kinds;
-  const topology::Groups& groups = program.groups;
-  const schedule::ByteMatrix bytes = schedule::bytes(program, layout);
-  Json each = Json::array();
-  for (int g = 0; g < groups.count(); ++g)
-    each.push_back({{"group", g},
-                    {"ranks", groups.size(g)},
-                    {"bytes_out", bytes.leaving(groups, g)},
-                    {"bytes_in", bytes.entering(groups, g)}});
-  const auto busiest = [&](const char* direction) -> Json {
-    const Json& most = *std::ranges::max_element(
-        each, {}, [&](const Json& group) { return group[direction].get<std::uint64_t>(); });
-    return {{"group", most["group"]}, {"bytes", most[direction]}};
-  };
-  const schedule::MessageCounts m = schedule::messages(program);
-  return {{"bytes_per_step",
-           {{"inside", by_kind<Traffic>(kinds, [&](Traffic k) { return bytes.inside(groups, k); })},
-            {"between", by_kind<Traffic>(kinds, [&](Traffic k) { return bytes.between(groups, k); })}}},
-          {"busiest_out", busiest("bytes_out")},
-          {"busiest_in", busiest("bytes_in")},
-          {"groups", each},
-          {"messages",
-           {{"weights_between", m.weights_between},
-            {"weights_inside", m.weights_inside},
-            {"gradients_between", m.gradients_between},
-            {"gradients_inside", m.gradients_inside},
-            {"broadcasts", m.broadcasts},
-            {"reduces", m.reduces}}}};
-}
-
-/// Ticks, and idle time with compute as on the assumed device and transfers that are free.
-Json time_json(const Program& program, const schedule::Costs& costs) {
-  const schedule::Ticks ticks = schedule::ticks(program);
-  const schedule::Idle idle = schedule::idle(program, schedule::simulate(program, costs));
-  Json per_rank;
-  for (std::size_t r = 0; r < program.ranks.size(); ++r) per_rank.push_back(idle.share(static_cast<int>(r)));
-  return {{"ticks", {{"total", ticks.total}, {"computing_per_rank", ticks.busy}}},
-          {"idle", {{"share", idle.share()}, {"step_s", idle.seconds}, {"share_per_rank", per_rank}}}};
-}
-
-/// Memory of each rank, and the slots of the one that needs most.
-Json memory_json(const Program& program, const std::vector<schedule::Footprint>& footprints) {
-  Json ranks = Json::array(), slots;
-  for (const schedule::Footprint& rank : footprints) {
-    ranks.push_back({{"rank", ranks.size()}});
-    ranks.back().update(by_kind<schedule::Memory>(schedule::memory_kinds, [&](schedule::Memory kind) {
-      return rank.by_kind[schedule::index_of(kind)];
-    }));
-  }
-  const Json& worst = *std::ranges::max_element(
-      ranks, {}, [](const Json& rank) { return rank["total"].get<std::uint64_t>(); });
-  slots["rank"] = worst["rank"];
-  for (int c = 0; c < schedule::slot_classes; ++c)
-    slots[std::string(1, letter_of(static_cast<schedule::SlotClass>(c)))] =
-        program.ranks[worst["rank"].get<std::size_t>()].slots[static_cast<std::size_t>(c)];
-  return {{"slots", slots}, {"memory_bytes", {{"worst", worst}, {"ranks", ranks}}}};
-}
-
-/// Whether a case fits the memory of a device: with the arena of its worst rank, which is exact, and an
-/// estimate of what driver, matrix products and attention take beside it.
-Json fit_json(const Case& c, const Program& program, std::uint64_t available) {
+/// The arena of the worst rank is exact, the rest an estimate.
+Fit fit_of(const Case& c, const Program& program, std::uint64_t available) {
   constexpr std::uint64_t context_bytes = std::uint64_t{1} << 30;  // of the driver, kernels, NCCL
   constexpr std::int64_t seq_step = 128, longest_seq = std::int64_t{1} << 26;
   const auto at = [&](std::int64_t seq) {
@@ -156,23 +111,103 @@ Json fit_json(const Case& c, const Program& program, std::uint64_t available) {
     (fits ? fitting : beyond) = middle;
   }
   const auto [arena, libraries] = at(c.shape.seq);
-  return {{"available_bytes", available},
-          {"arena_bytes", arena},
-          {"libraries_estimate_bytes", libraries},
-          {"fits", arena + libraries <= available},
-          {"largest_seq", fitting * seq_step}};  // 0: none
+  return {available, arena, libraries, fitting * seq_step};
 }
 
 CasePlan plan_case(const Case& c, std::size_t number, const Program& program, const schedule::Device& device,
                    std::optional<std::uint64_t> memory) {
   const Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
-  CasePlan plan{c, number, record::preview({c}).front(), {}};
-  plan.json = {{"settings", settings_json(c, plan.row)}, {"shards", program.shards}};
-  plan.json.update(traffic_json(program, layout));
-  plan.json.update(time_json(program, schedule::costs_of(program, layout, device, c.micro_batch_per_rank)));
-  plan.json.update(memory_json(program, schedule::memory(program, layout, c.micro_batch_per_rank)));
-  if (memory) plan.json["device"] = fit_json(c, program, *memory);
+  const topology::Groups& groups = program.groups;
+  CasePlan plan{
+      .settings = c, .number = number, .row = record::preview({c}).front(), .shards = program.shards};
+
+  const schedule::ByteMatrix bytes = schedule::bytes(program, layout);
+  for (int k = 0; k < schedule::traffic_kinds; ++k) {
+    plan.inside[k] = bytes.inside(groups, static_cast<schedule::Traffic>(k));
+    plan.between[k] = bytes.between(groups, static_cast<schedule::Traffic>(k));
+  }
+  for (int g = 0; g < groups.count(); ++g)
+    plan.groups.push_back({g, groups.size(g), bytes.leaving(groups, g), bytes.entering(groups, g)});
+  plan.messages = schedule::messages(program);
+
+  plan.ticks = schedule::ticks(program);
+  const schedule::Costs costs = schedule::costs_of(program, layout, device, c.micro_batch_per_rank);
+  const schedule::Idle idle = schedule::idle(program, schedule::simulate(program, costs));
+  plan.step_s = idle.seconds;
+  plan.idle_share = idle.share();
+  for (int r = 0; r < c.ranks; ++r) plan.idle_shares.push_back(idle.share(r));
+
+  for (const schedule::Footprint& rank : schedule::memory(program, layout, c.micro_batch_per_rank))
+    std::ranges::copy(rank.by_kind, plan.memory.emplace_back().begin());
+  plan.worst = static_cast<std::size_t>(std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) -
+                                        plan.memory.begin());
+  plan.slots = program.ranks[plan.worst].slots;
+  if (memory) plan.device = fit_of(c, program, *memory);
   return plan;
+}
+
+// JSON.
+
+/// Bytes by kind; "total" comes last.
+template <class Kind>
+Json by_kind(const auto& bytes, Json json = {}) {
+  for (std::size_t k = 0; k < bytes.size(); ++k) json[schedule::name_of(static_cast<Kind>(k))] = bytes[k];
+  json["total"] = total(bytes);
+  return json;
+}
+
+Json settings_json(const CasePlan& plan) {
+  Json json;
+  for (const record::Column& column : plan.row.columns)
+    if (column.place == record::Place::settings)
+      std::visit([&](const auto& cell) { json[column.name] = cell; }, column.value);
+  json["ffn_per_layer"] = plan.settings.shape.ffn;
+  Json& sizes = json["micro_batch_per_rank"] = Json::array();
+  for (int r = 0; r < plan.settings.ranks; ++r) sizes.push_back(micro_batch_of(plan.settings, r));
+  return json;
+}
+
+Json to_json(const CasePlan& plan) {
+  Json groups = Json::array(), ranks = Json::array();
+  for (const GroupTraffic& g : plan.groups)
+    groups.push_back({{"group", g.group}, {"ranks", g.ranks}, {"bytes_out", g.out}, {"bytes_in", g.in}});
+  for (const MemoryBytes& rank : plan.memory)
+    ranks.push_back(by_kind<schedule::Memory>(rank, {{"rank", ranks.size()}}));
+  const auto busiest = [&](std::uint64_t GroupTraffic::* bytes) -> Json {
+    const GroupTraffic& most = plan.busiest(bytes);
+    return {{"group", most.group}, {"bytes", most.*bytes}};
+  };
+  Json slots = {{"rank", plan.worst}};
+  for (int c = 0; c < schedule::slot_classes; ++c)
+    slots[std::string(1, letter_of(static_cast<schedule::SlotClass>(c)))] = plan.slots[c];
+  const schedule::MessageCounts& m = plan.messages;
+  Json json = {
+      {"settings", settings_json(plan)},
+      {"shards", plan.shards},
+      {"bytes_per_step",
+       {{"inside", by_kind<schedule::Traffic>(plan.inside)},
+        {"between", by_kind<schedule::Traffic>(plan.between)}}},
+      {"busiest_out", busiest(&GroupTraffic::out)},
+      {"busiest_in", busiest(&GroupTraffic::in)},
+      {"groups", groups},
+      {"messages",
+       {{"weights_between", m.weights_between},
+        {"weights_inside", m.weights_inside},
+        {"gradients_between", m.gradients_between},
+        {"gradients_inside", m.gradients_inside},
+        {"broadcasts", m.broadcasts},
+        {"reduces", m.reduces}}},
+      {"ticks", {{"total", plan.ticks.total}, {"computing_per_rank", plan.ticks.busy}}},
+      {"idle", {{"share", plan.idle_share}, {"step_s", plan.step_s}, {"share_per_rank", plan.idle_shares}}},
+      {"slots", slots},
+      {"memory_bytes", {{"worst", ranks[plan.worst]}, {"ranks", ranks}}}};
+  if (const auto& fit = plan.device)
+    json["device"] = {{"available_bytes", fit->available},
+                      {"arena_bytes", fit->arena},
+                      {"libraries_estimate_bytes", fit->libraries},
+                      {"fits", fit->fits()},
+                      {"largest_seq", fit->largest_seq}};
+  return json;
 }
 
 // The table over all cases.
@@ -192,32 +227,31 @@ std::string ranks_text(const Case& c) {
 using Plans = std::vector<CasePlan>;
 using Column = record::TextColumn<CasePlan>;
 
-/// A number of the JSON, by its pointer.
-double value_at(const CasePlan& plan, const std::string& pointer) {
-  return plan.json.at(Json::json_pointer(pointer)).get<double>();
-}
+/// A number of bytes of a plan, and its title.
+struct ByteColumn {
+  std::string title;
+  std::function<double(const CasePlan&)> bytes;
+};
 
-/// Columns of bytes in the unit that the largest of them asks for: titles, and where the JSON has them.
-void append_bytes(std::vector<Column>& columns, const Plans& plans, bool per_rank,
-                  const std::vector<std::pair<std::string, std::string>>& added) {
-  const auto bytes = [=](const CasePlan& p, const std::string& pointer) {
-    return value_at(p, pointer) / (per_rank ? p.settings.ranks : 1);
-  };
+/// Columns of bytes in the unit that the largest of them asks for.
+void append_bytes(std::vector<Column>& columns, const Plans& plans, const std::string& per,
+                  const std::vector<ByteColumn>& added) {
   double most = 0;
-  for (const auto& [title, pointer] : added)
-    for (const CasePlan& plan : plans) most = std::max(most, bytes(plan, pointer));
+  for (const auto& [title, bytes] : added)
+    for (const CasePlan& plan : plans) most = std::max(most, bytes(plan));
   const ByteUnit unit = byte_unit(most, 10000);
-  for (const auto& [title, pointer] : added)
-    columns.push_back({title, unit.name + (per_rank ? "/rank" : ""), 0, [=, at = pointer](const CasePlan& p) {
-                         return record::figure(bytes(p, at) / unit.bytes, 3);
+  for (const auto& [title, bytes] : added)
+    columns.push_back({title, unit.name + per, 0, [unit, bytes = bytes](const CasePlan& p) {
+                         return record::figure(bytes(p) / unit.bytes, 3);
                        }});
 }
 
 /// "3/2/8/0/1": slots for weights, gradients, what F keeps, what B leaves for W and hidden states.
-std::string slots_text(const Json& slots) {
-  const auto count = [&](const char* letter) { return slots.at(letter).get<int>(); };
-  return fmt::format("{}/{}/{}/{}/{}", count("w"), count("g") + count("c"), count("a"), count("b"),
-                     count("x"));
+std::string slots_text(const CasePlan& plan) {
+  using enum schedule::SlotClass;
+  return fmt::format("{}/{}/{}/{}/{}", plan.slots_of(weights),
+                     plan.slots_of(gradient) + plan.slots_of(contribution), plan.slots_of(saved),
+                     plan.slots_of(deferred), plan.slots_of(hidden));
 }
 
 /// Names and units, and a line for each case, with a column for each setting in which they differ.
@@ -234,17 +268,28 @@ std::string table_text(const Plans& plans) {
     const std::string title = name == "micro_batch" ? "B" : name == "micro_batches" ? "M" : std::string(name);
     columns.push_back({title, "", 0, [name](const CasePlan& p) { return p.row.column(name).text(); }});
   }
-  append_bytes(columns, plans, true,
-               {{"inside", "/bytes_per_step/inside/total"}, {"between", "/bytes_per_step/between/total"}});
-  append_bytes(columns, plans, false, {{"NIC-out", "/busiest_out/bytes"}, {"NIC-in", "/busiest_in/bytes"}});
-  std::vector<std::pair<std::string, std::string>> memory;
-  for (const auto& [kind, bytes] : plans.front().json["memory_bytes"]["worst"].items())
-    if (kind != "rank") memory.emplace_back(kind == "total" ? "memory" : kind, "/memory_bytes/worst/" + kind);
-  append_bytes(columns, plans, false, memory);
-  columns.push_back({"w/g/a/b/x", "slots", 0, [](const CasePlan& p) { return slots_text(p.json["slots"]); }});
-  columns.push_back({"ticks", "", 0, [](const CasePlan& p) { return p.json["ticks"]["total"].dump(); }});
+  const auto per_rank = [](const TrafficBytes& bytes, const CasePlan& p) {
+    return static_cast<double>(total(bytes)) / p.settings.ranks;
+  };
+  append_bytes(columns, plans, "/rank",
+               {{"inside", [=](const CasePlan& p) { return per_rank(p.inside, p); }},
+                {"between", [=](const CasePlan& p) { return per_rank(p.between, p); }}});
+  const auto busiest = [](std::uint64_t GroupTraffic::* bytes) {
+    return [=](const CasePlan& p) { return static_cast<double>(p.busiest(bytes).*bytes); };
+  };
+  append_bytes(columns, plans, "",
+               {{"NIC-out", busiest(&GroupTraffic::out)}, {"NIC-in", busiest(&GroupTraffic::in)}});
+  std::vector<ByteColumn> memory;
+  for (std::size_t k = 0; k < schedule::memory_kinds; ++k)
+    memory.push_back({std::string(schedule::name_of(static_cast<schedule::Memory>(k))),
+                      [k](const CasePlan& p) { return static_cast<double>(p.memory[p.worst][k]); }});
+  memory.push_back(
+      {"memory", [](const CasePlan& p) { return static_cast<double>(total(p.memory[p.worst])); }});
+  append_bytes(columns, plans, "", memory);
+  columns.push_back({"w/g/a/b/x", "slots", 0, slots_text});
+  columns.push_back({"ticks", "", 0, [](const CasePlan& p) { return fmt::to_string(p.ticks.total); }});
   columns.push_back({"idle", "%", 0, [](const CasePlan& p) {
-                       return fmt::format("{:.1f}", std::max(0.0, 100 * value_at(p, "/idle/share")));
+                       return fmt::format("{:.1f}", std::max(0.0, 100 * p.idle_share));
                      }});
   const record::TextTable<CasePlan> table(columns, plans);
   std::string text = table.header();
@@ -254,58 +299,64 @@ std::string table_text(const Plans& plans) {
 
 // One case for people.
 
-/// A line: name, then each kind or its bytes, right-aligned.
-std::string line(const std::string& name, const Json& kinds, bool titles = false) {
+std::string cells(const std::string& name, const std::vector<std::string>& cells) {
   std::string text = fmt::format("  {:<16}", name);
-  for (const auto& [kind, bytes] : kinds.items())
-    if (kind != "rank") text += fmt::format(" {:>13}", titles ? kind : size_text(bytes.get<std::uint64_t>()));
+  for (const std::string& cell : cells) text += fmt::format(" {:>13}", cell);
   return text + "\n";
 }
 
-std::string traffic_text(const Json& plan) {
-  const Json &inside = plan["bytes_per_step"]["inside"], &between = plan["bytes_per_step"]["between"];
-  std::string text =
-      line("bytes per step", inside, true) + line("inside groups", inside) + line("between groups", between);
-  if (const Json &out = plan["busiest_out"], &in = plan["busiest_in"]; plan["groups"].size() > 1)
-    text += fmt::format("  busiest NIC      {} out (group {}), {} in (group {})\n",
-                        size_text(out["bytes"].get<std::uint64_t>()), out["group"].get<int>(),
-                        size_text(in["bytes"].get<std::uint64_t>()), in["group"].get<int>());
-  const auto count = [&](const char* name) { return plan["messages"][name].get<std::uint64_t>(); };
+/// Names of all kinds, and of their total.
+template <class Kind>
+std::string title_line(const std::string& name, int kinds) {
+  std::vector<std::string> titles;
+  for (int k = 0; k < kinds; ++k) titles.emplace_back(schedule::name_of(static_cast<Kind>(k)));
+  titles.emplace_back("total");
+  return cells(name, titles);
+}
+
+/// Bytes of each kind, and their total.
+std::string line(const std::string& name, const auto& bytes) {
+  std::vector<std::string> sizes;
+  for (const std::uint64_t kind : bytes) sizes.push_back(size_text(kind));
+  sizes.push_back(size_text(total(bytes)));
+  return cells(name, sizes);
+}
+
+std::string traffic_text(const CasePlan& plan) {
+  std::string text = title_line<schedule::Traffic>("bytes per step", schedule::traffic_kinds) +
+                     line("inside groups", plan.inside) + line("between groups", plan.between);
+  const GroupTraffic &out = plan.busiest(&GroupTraffic::out), &in = plan.busiest(&GroupTraffic::in);
+  if (plan.groups.size() > 1)
+    text += fmt::format("  busiest NIC      {} out (group {}), {} in (group {})\n", size_text(out.out),
+                        out.group, size_text(in.in), in.group);
+  const schedule::MessageCounts& m = plan.messages;
   return text +
          fmt::format("  messages         weights {} between, {} inside; gradients {} between, {} inside; "
                      "{} broadcasts, {} reduces\n",
-                     count("weights_between"), count("weights_inside"), count("gradients_between"),
-                     count("gradients_inside"), count("broadcasts"), count("reduces"));
+                     m.weights_between, m.weights_inside, m.gradients_between, m.gradients_inside,
+                     m.broadcasts, m.reduces);
 }
 
-std::string time_text(const Json& plan) {
-  const auto busy = plan["ticks"]["computing_per_rank"].get<std::vector<int>>();
-  const auto shares = plan["idle"]["share_per_rank"].get<std::vector<double>>();
-  const auto [fewest, most] = std::ranges::minmax(busy);
-  const auto [least, largest] = std::ranges::minmax(shares);
-  return fmt::format(
-      "  ticks            {} per step, of which a rank computes in {} to {}\n"
-      "  idle             {:.2f}% of the time if transfers take none ({:.2f} to {:.2f}% per rank)\n",
-      plan["ticks"]["total"].get<int>(), fewest, most, 100 * plan["idle"]["share"].get<double>(), 100 * least,
-      100 * largest);
+std::string time_text(const CasePlan& plan) {
+  const auto [fewest, most] = std::ranges::minmax(plan.ticks.busy);
+  const auto [least, largest] = std::ranges::minmax(plan.idle_shares);
+  return fmt::format("  ticks            {} per step, of which a rank computes in {} to {}\n"
+                     "  idle             {:.2f}% of the time if transfers take none ({:.2f} to {:.2f}% per "
+                     "rank)\n",
+                     plan.ticks.total, fewest, most, 100 * plan.idle_share, 100 * least, 100 * largest);
 }
 
 /// The rank that needs most, then one line for each run of ranks that need the same.
-std::string memory_text(const Json& plan) {
-  const Json &worst = plan["memory_bytes"]["worst"], &ranks = plan["memory_bytes"]["ranks"];
-  const int rank = worst["rank"].get<int>();
+std::string memory_text(const CasePlan& plan) {
+  const std::vector<MemoryBytes>& ranks = plan.memory;
   std::string text =
       fmt::format("  slots            {} for weights / gradients / kept by F / left by B / hidden "
                   "states on rank {}\n",
-                  slots_text(plan["slots"]), rank) +
-      line("memory per rank", worst, true) + line(fmt::format("worst: rank {}", rank), worst);
-  const auto needs = [&](std::size_t r) {
-    Json bytes = ranks[r];
-    bytes.erase("rank");
-    return bytes;
-  };
+                  slots_text(plan), plan.worst) +
+      title_line<schedule::Memory>("memory per rank", schedule::memory_kinds) +
+      line(fmt::format("worst: rank {}", plan.worst), ranks[plan.worst]);
   for (std::size_t first = 0, end = 0; first < ranks.size(); first = end) {
-    while (end < ranks.size() && needs(end) == needs(first)) ++end;
+    while (end < ranks.size() && ranks[end] == ranks[first]) ++end;
     text +=
         line(end - first == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, end - 1),
              ranks[first]);
@@ -313,13 +364,12 @@ std::string memory_text(const Json& plan) {
   return text;
 }
 
-std::string fit_text(const Json& fit) {
-  const auto size = [&](const char* name) { return size_text(fit[name].get<std::uint64_t>()); };
-  const auto largest = fit["largest_seq"].get<std::int64_t>();
+std::string fit_text(const Fit& fit) {
   return fmt::format("  device           {}: worst rank needs {} and about {} for libraries, of {}; {}\n",
-                     fit["fits"].get<bool>() ? "fits" : "DOES NOT FIT", size("arena_bytes"),
-                     size("libraries_estimate_bytes"), size("available_bytes"),
-                     largest > 0 ? fmt::format("the largest S that fits is {}", largest) : "no S fits");
+                     fit.fits() ? "fits" : "DOES NOT FIT", size_text(fit.arena), size_text(fit.libraries),
+                     size_text(fit.available),
+                     fit.largest_seq > 0 ? fmt::format("the largest S that fits is {}", fit.largest_seq)
+                                         : "no S fits");
 }
 
 std::string to_text(const CasePlan& plan) {
@@ -332,11 +382,11 @@ std::string to_text(const CasePlan& plan) {
                      "attention)\n",
                      plan.number, c.schedule, ranks_text(c), c.shape.layers, c.shape.hidden, c.shape.seq,
                      micro_batch_text(c), c.micro_batches, static_cast<double>(model::parameters(c.shape)),
-                     plan.json["shards"].get<int>(), name_of(c.shape.dtype), tokens,
+                     plan.shards, name_of(c.shape.dtype), tokens,
                      tokens * (flops.matmul + flops.attention_causal) * 1e-12,
                      tokens * (flops.matmul + flops.attention_full) * 1e-12) +
-         traffic_text(plan.json) + time_text(plan.json) + memory_text(plan.json) +
-         (plan.json.contains("device") ? fit_text(plan.json["device"]) : "");
+         traffic_text(plan) + time_text(plan) + memory_text(plan) +
+         (plan.device ? fit_text(*plan.device) : "");
 }
 
 // The verb.
@@ -392,7 +442,7 @@ int plan(const Options& options) {
                 {"assumed_per_rank",
                  {{"flops", options.device.flops}, {"memory_bytes_per_s", options.device.memory}}},
                 {"cases", Json::array()}};
-    for (const CasePlan& plan : plans) all["cases"].push_back(plan.json);
+    for (const CasePlan& plan : plans) all["cases"].push_back(to_json(plan));
     write_stdout(json_text(all));
     return 0;
   }

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 #include "deck/deck.hpp"
+#include "record/table.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {
@@ -62,34 +63,65 @@ Json to_json(const Case& c, const Machine& machine, const Prediction& p) {
       {"memory_bytes", p.worst_memory()},       {"adapters", adapters}};
 }
 
-std::string row(const Case& c, const Machine& machine, const Prediction& p) {
-  const Total total(p.account);
-  const bool fits = !machine.memory || p.worst_memory() <= *machine.memory;
-  return fmt::format("  {:<24} {:>5} {:<10} {:>6} {:>3} {:>5} {:>10.4g} {:>10.4g} {:>6} {:>8.1f} {:>8.1f} "
-                     "{:>6.1f} {:>8.1f} {:>9.2f}{}\n",
-                     c.schedule, ranks_text(c.ranks, c.replicas),
-                     c.groups.count() > 4 ? fmt::format("{} groups", c.groups.count()) : c.groups.text(),
-                     c.shape.seq, c.shape.micro_batch, c.micro_batches, p.seconds, p.tokens_per_s,
-                     p.mfu > 0 ? fmt::format("{:.1f}", 100 * p.mfu) : "-", 100 * total.compute / total.whole,
-                     100 * total.exposed_total() / total.whole, 100 * total.idle / total.whole,
-                     100 * busiest(p, machine), static_cast<double>(p.worst_memory()) / (1 << 30),
-                     fits ? "" : "  does not fit");
+struct Row {
+  const Case& settings;
+  const Prediction& prediction;
+};
+
+/// Rows are printed as they come, so the widths are fixed.
+record::TextTable<Row> make_table(const Machine& machine) {
+  const auto percent = [](auto share) {
+    return [share](const Row& row) {
+      const Total total(row.prediction.account);
+      return fmt::format("{:.1f}", 100 * share(total) / total.whole);
+    };
+  };
+  const auto setting = [](auto value) {
+    return [value](const Row& row) { return fmt::to_string(value(row.settings)); };
+  };
+  return {
+      {{"schedule", "", -24, [](const Row& row) { return row.settings.schedule; }},
+       {"ranks", "", 5, [](const Row& row) { return ranks_text(row.settings.ranks, row.settings.replicas); }},
+       {"groups", "", -10,
+        [](const Row& row) {
+          const topology::Groups& groups = row.settings.groups;
+          return groups.count() > 4 ? fmt::format("{} groups", groups.count()) : groups.text();
+        }},
+       {"seq", "token", 6, setting([](const Case& c) { return c.shape.seq; })},
+       {"B", "", 3, setting([](const Case& c) { return c.shape.micro_batch; })},
+       {"M", "", 5, setting([](const Case& c) { return c.micro_batches; })},
+       {"step", "s", 10, [](const Row& row) { return fmt::format("{:.4g}", row.prediction.seconds); }},
+       {"rate", "token/s", 10,
+        [](const Row& row) { return fmt::format("{:.4g}", row.prediction.tokens_per_s); }},
+       {"MFU", "%", 6,
+        [](const Row& row) {
+          const double mfu = row.prediction.mfu;
+          return mfu > 0 ? fmt::format("{:.1f}", 100 * mfu) : "-";
+        }},
+       {"compute", "%", 8, percent([](const Total& t) { return t.compute; })},
+       {"exposed", "%", 8, percent([](const Total& t) { return t.exposed_total(); })},
+       {"idle", "%", 6, percent([](const Total& t) { return t.idle; })},
+       {"adapter", "busy, %", 8,
+        [&machine](const Row& row) { return fmt::format("{:.1f}", 100 * busiest(row.prediction, machine)); }},
+       {"memory", "GiB", 9,
+        [](const Row& row) {
+          return fmt::format("{:.2f}", static_cast<double>(row.prediction.worst_memory()) / (1 << 30));
+        }},
+       {"", "", 0,
+        [&machine](const Row& row) {
+          const bool fits = !machine.memory || row.prediction.worst_memory() <= *machine.memory;
+          return fits ? "" : " does not fit";
+        }}},
+      {}};
 }
 
-std::string head(const Machine& machine) {
-  const auto line = [](auto... words) {
-    return fmt::format(
-        "# {:<24} {:>5} {:<10} {:>6} {:>3} {:>5} {:>10} {:>10} {:>6} {:>8} {:>8} {:>6} {:>8} {:>9}\n",
-        words...);
-  };
+std::string head(const Machine& machine, const record::TextTable<Row>& table) {
   return fmt::format("# machine = {} ({} nodes of {} ranks)\n", machine.name, machine.nodes,
                      machine.ranks_per_node) +
-         line("schedule", "ranks", "groups", "seq", "B", "M", "step", "rate", "MFU", "compute", "exposed",
-              "idle", "adapter", "memory") +
-         line("", "", "", "token", "", "", "s", "token/s", "%", "%", "%", "%", "busy, %", "GiB");
+         table.header();
 }
 
-/// Of all ranks, or of the first replica if it stood for all.
+/// Returns the timeline of all ranks, or of the first replica if it stood for all.
 trace::Timeline timeline_of(const Case& c, const Machine& machine, const Prediction& p) {
   constexpr std::size_t most_actions = 1'000'000;  // a drawing of more is of no use to anybody
   std::size_t actions = 0;
@@ -195,7 +227,8 @@ bool differ_by_groups_alone(const Candidate& a, const Candidate& b) {
 
 constexpr std::size_t shown = 10;
 
-/// Those with the lowest floors first: once ten are better than the floor of the next, the rest has lost.
+/// Predicts the candidates with the lowest floors first. Once ten are faster than the floor of the next, the
+/// rest has lost.
 void search(const Case& base, const Machine& machine) {
   std::vector<Candidate> all = candidates(base, machine);
   for (Candidate& c : all) {
@@ -227,18 +260,19 @@ void search(const Case& base, const Machine& machine) {
   }
   std::ranges::stable_sort(all, {},
                            [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
+  const record::TextTable<Row> table = make_table(machine);
   std::map<std::string, int> lost;
   std::string text;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Candidate& c = all[i];
     if (!c.prediction) ++lost[c.why];
     else if (i < shown)
-      text += row(c.settings, machine, *c.prediction) + fmt::format("    {}\n", settings_text(c.settings));
+      text += table.row({c.settings, *c.prediction}) + fmt::format("    {}\n", settings_text(c.settings));
     else
       ++lost[c.prediction->account.length > 2 * c.floor.seconds() ? "waits (more than half of the step)"
                                                                   : "waits"];
   }
-  write_stdout(head(machine) + text + fmt::format("# {} tried; those not shown lose by:", all.size()));
+  write_stdout(head(machine, table) + text + fmt::format("# {} tried; those not shown lose by:", all.size()));
   for (const auto& [why, count] : lost) fmt::print(" {} {};", count, why);
   fmt::print("\n# memory: they do not fit; adapter, computing: it alone takes longer than the tenth; waits: "
              "predicted, and slower;\n# groups: listed with another number of them, which changes nothing\n");
@@ -260,17 +294,18 @@ int run(const Options& options) {
   if (!options.timeline.empty() && !options.timeline.ends_with(".json"))
     throw InputError(
         fmt::format("--timeline: \"{}\" must end in .json; scripts/timeline draws it", options.timeline));
+  const record::TextTable<Row> table = make_table(machine);
   Json all = Json::array();
   std::vector<trace::Timeline> timelines;
   if (!options.json) {
     for (const std::string& note : deck.notes) fmt::print("# {}\n", note);
-    fmt::print("{}", head(machine));
+    fmt::print("{}", head(machine, table));
   }
   for (std::size_t i = 0; i < deck.cases.size(); ++i) {
     const Case& c = deck.cases[i];
     const Prediction p = predict::predict(c, machine);
     if (options.json) all.push_back(to_json(c, machine, p));
-    else write_stdout(row(c, machine, p));
+    else write_stdout(table.row({c, p}));
     if (!options.timeline.empty()) timelines.push_back(timeline_of(c, machine, p));
   }
   if (!options.timeline.empty()) write_timelines(options.timeline, timelines);

@@ -1,24 +1,12 @@
-#include <fmt/format.h>
-#include <string.h>
-
-#include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "comm/mpi/mpi.hpp"
 #include "job.hpp"
-#include "record/provenance.hpp"
-#include "record/recorder.hpp"
-#include "record/table.hpp"
+#include "signals.hpp"
 #include "sweep.hpp"
 #include "verb.hpp"
 
@@ -26,332 +14,25 @@ namespace minitaw::app {
 
 namespace {
 
-using harness::StopReason;
-using record::Row;
 using Seconds = std::chrono::duration<double>;
 
 struct Options {
   DeckOptions deck;
-  std::string output;                       ///< as given
-  double peak = std::nan("");               ///< FLOP/s of a rank's device; NaN: that of its datasheet
-  bool retry = false;                       ///< run failed cases again
-  std::optional<std::uint64_t> interleave;  ///< seed of a random order of all repetitions
-  std::string time_limit;                   ///< as for TimeLimit
+  SweepOptions sweep;
   JobFlags job;
 };
 
-/// What one thread of a host, or a device, is trusted to do at least, FLOP/s; only for limits of time.
-double least_rate(const MpiJob& mpi) { return mpi.uuids.front().empty() ? 5e8 * mpi.threads : 1e12; }
-
-/// Rank 0's part of a sweep: what is still to do, the file, and what people read on standard output.
-class ResultWriter {
-public:
-  ResultWriter(const deck::Deck& deck, const Options& options, const std::vector<std::string>& arguments,
-               const MpiJob& mpi)
-      : deck_(deck), mpi_(mpi), options_(options), recorder_(options.output, mpi.provenance(deck, arguments)),
-        remaining_(remaining_runs(deck.cases, recorder_.rows(),
-                                  {options.retry, options.interleave, recorder_.interrupted()})),
-        progress_(deck.cases, remaining_.runs, least_rate(mpi)),
-        table_(record::make_table(record::preview(deck.cases))) {
-    say("# {}\n", record::version_text());
-    say("{}", mpi.map_text());
-    say("{}", record::settings_text(record::preview(deck.cases)));
-    say("{}", record::links_text(record::shaped_links()));
-    for (const std::string& sentence : deck.notes) note(sentence);
-    if (!recorder_.note().empty()) note(recorder_.note());
-    if (const auto known = std::ranges::count_if(own_rows(), record::is_finished); known > 0)
-      note(fmt::format("{} of {} cases are in {} already and are not run again", known, deck.cases.size(),
-                       options.output));
-    for (const std::string& sentence : remaining_.notes) note(sentence);
-    if (!recorder_.interrupted().empty() && !remaining_.runs.empty())
-      note("a job died while a case was running; if that case is still to do, it comes last now");
-    say("{}", table_.header());
-  }
-
-  [[nodiscard]] const std::vector<Run>& runs() const { return remaining_.runs; }
-  [[nodiscard]] SweepProgress& progress() { return progress_; }
-  [[nodiscard]] const Case& case_of(const Run& run) const { return deck_.cases[run.index]; }
-  /// Whether this session has seen the case fail.
-  [[nodiscard]] bool has_failed(const Run& run) const { return failed_.contains(run.index); }
-  void note(const std::string& sentence) { say("# {}\n", sentence); }
-
-  void begins(const Run& run) {
-    const std::scoped_lock lock(mutex_);
-    running_ = run;
-    recorder_.begin_case(case_of(run));
-  }
-
-  /// The run has ended, well or not, after so many seconds.
-  void finished(const Run& run, CaseResult result, double seconds) {
-    const std::scoped_lock lock(mutex_);
-    running_.reset();
-    result.position = {position_++};
-    result.peak = peak_of(result.settings);
-    if (result.status != Status::ok) failed_.insert(run.index);
-    result.reason = mpi_.hosts.hidden(result.reason);  // MPI's own words may name them
-    const std::string reason = result.status == Status::ok ? "" : result.reason;
-    std::string line = table_.row(recorder_.append(std::move(result), run.repetition));
-    line.pop_back();
-    if (const int repeats = case_of(run).repeats; repeats > 1)
-      line += fmt::format("  repetition {}/{}", run.repetition + 1, repeats);
-    say("{}  {}\n", line, progress_.after(seconds));
-    if (!reason.empty()) note(reason);
-  }
-
-  /// The run does not begin, or ends without any result of its own.
-  void failed(const Run& run, Status status, const std::string& reason, double seconds = 0) {
-    CaseResult result;
-    result.settings = case_of(run);
-    result.status = status;
-    result.reason = reason;
-    result.started = utc_now();
-    finished(run, std::move(result), seconds);
-  }
-
-  /// From any thread: what is running will not end, because the job cannot go on.
-  void give_up(Status status, const std::string& reason) {
-    const std::scoped_lock lock(mutex_);
-    if (const std::optional<Run> run = running_) failed(*run, status, reason);
-    recorder_.finish();
-  }
-
-  /// The exit code: of all cases of the deck, also those that an earlier run has measured.
-  [[nodiscard]] int close(const std::string& why_stopped) {
-    const std::scoped_lock lock(mutex_);
-    const std::vector<Row> rows = own_rows();
-    // What is there and ok, but lacks repetitions, is missing too.
-    const auto whole = std::ranges::count_if(rows, [](const Row& row) {
-      return record::is_finished(row) || row.text("status") != name_of(Status::ok);
-    });
-    const record::Missing missing{deck_.cases.size() - static_cast<std::size_t>(whole), why_stopped};
-    say("{}", record::closing_text(rows, missing));
-    say("# results: {}\n", options_.output);
-    recorder_.finish();
-    return record::is_valid(record::verdict(rows, missing)) ? 0 : 1;
-  }
-
-private:
-  template <class... Args>
-  void say(fmt::format_string<Args...> format, Args&&... args) {
-    const std::string text = fmt::format(format, std::forward<Args>(args)...);
-    fmt::print("{}", text);
-    std::fflush(stdout);
-    recorder_.log(text);
-  }
-
-  /// FLOP/s of a rank's device for this case; NaN: unknown, or not the same for all its ranks.
-  [[nodiscard]] double peak_of(const Case& c) const {
-    if (!std::isnan(options_.peak)) return options_.peak;
-    const auto peak = [&](const record::RankPlace& rank) {
-      return record::datasheet_peak(rank.unit, c.shape.dtype);
-    };
-    const auto& ranks = mpi_.ranks;
-    const double first = peak(ranks.front());
-    return std::all_of(ranks.begin(), ranks.begin() + c.ranks,
-                       [&](const record::RankPlace& rank) { return peak(rank) == first; })
-               ? first
-               : std::nan("");
-  }
-
-  /// What the file has of this deck.
-  [[nodiscard]] std::vector<Row> own_rows() const {
-    std::set<std::string> mine;
-    for (const Case& c : deck_.cases) mine.insert(deck::identity(c));
-    std::vector<Row> rows;
-    for (const Row& row : recorder_.rows())
-      if (mine.contains(row.text("identity"))) rows.push_back(row);
-    return rows;
-  }
-
-  const deck::Deck& deck_;
-  const MpiJob& mpi_;
-  const Options& options_;
-  record::Recorder recorder_;
-  RemainingRuns remaining_;
-  SweepProgress progress_;
-  record::TextTable<Row> table_;
-  std::set<std::size_t> failed_;  ///< cases
-  std::optional<Run> running_;
-  int position_ = 0;            ///< runs that this session has begun
-  std::recursive_mutex mutex_;  ///< give_up() comes from another thread
-};
-
-/// A step or a case may take this many times what is expected of it.
-constexpr double tolerance = 10;
-
-/// What rank 0 has all ranks do next.
-struct Order {
-  enum Kind : int { execute, stop } kind = stop;
-  std::size_t index = 0;              ///< of the case
-  double stall_limit = 0, whole = 0;  ///< seconds, of harness::Limits
-  bool check = false;                 ///< of harness::Limits
-};
-
-/// Executes every case of the deck that the result file does not hold yet, and records each as it ends: a
-/// case that fails, does not fit or takes too long is recorded as such, and the next one follows. Stops
-/// between steps at a signal and before a time limit.
-class Sweep {
-public:
-  Sweep(const deck::Deck& deck, const Options& options, const std::vector<std::string>& arguments,
-        MpiJob& mpi)
-      : deck_(deck), mpi_(mpi), time_(options.time_limit), budget_(mpi) {
-    harness::agree(MPI_COMM_WORLD, [&] {
-      if (mpi.is_root()) writer_.emplace(deck, options, arguments, mpi);
-    });
-    if (writer_) mpi.runner.on_hang([this](const std::string& report) { hang(report); });
-  }
-
-  /// The exit code: 0 if every case of the deck is valid, else 1.
-  int run() {
-    for (Order order = next(); order.kind == Order::execute; order = next()) execute(order);
-    mpi_.runner.guard().expect("ending the sweep", Seconds(mpi_.flags.watchdog));
-    int code = writer_ ? writer_->close(why_stopped_) : 0;
-    comm::mpi::check(MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
-    return code;
-  }
-
-private:
-  /// The same on all ranks. What rank 0 cannot write ends the sweep on all of them.
-  Order next() {
-    mpi_.runner.guard().expect("agreeing on the next case", Seconds(mpi_.flags.watchdog));
-    Order order;
-    harness::agree(MPI_COMM_WORLD, [&] {
-      if (writer_) order = choose();
-    });
-    comm::mpi::check(MPI_Bcast(&order, sizeof order, MPI_BYTE, 0, MPI_COMM_WORLD), "sharing the next case");
-    return order;
-  }
-
-  /// Rank 0: the next run that can begin; what cannot is recorded or left.
-  Order choose() {
-    if (caught_signal() != 0) why_stopped_ = by_signal();
-    for (; why_stopped_.empty() && at_ < writer_->runs().size(); ++at_) {
-      const Run& run = writer_->runs()[at_];
-      if (writer_->has_failed(run)) {
-        writer_->progress().leave_out();
-        continue;
-      }
-      if (const std::string reason = budget_.reason_against(writer_->case_of(run)); !reason.empty()) {
-        writer_->failed(run, Status::skipped, reason);
-        continue;
-      }
-      if (!has_time(run)) break;
-      const bool check = may_check(writer_->case_of(run));
-      writer_->begins(run);
-      return order_for(run, check);
-    }
-    return {};
-  }
-
-  /// Whether the case is likely to end before the time limit; the first one is tried anyway.
-  bool has_time(const Run& run) {
-    const SweepProgress& progress = writer_->progress();
-    if (time_.left() > (progress.measured() ? progress.expected(run.index) : 0)) return true;
-    why_stopped_ = by_time();
-    return false;
-  }
-
-  /// Whether rank 0 has the memory for a reference. `run` checks small cases only.
-  bool may_check(const Case& c) {
-    return harness::CaseRunner::has_time_to_check(c) &&
-           budget_.reason_against(c, harness::memory_of_check(c)).empty();
-  }
-
-  Order order_for(const Run& run, bool check) {
-    const Case& c = deck_.cases[run.index];
-    const double expected = writer_->progress().expected(run.index);
-    const double stall_limit = std::max(mpi_.flags.watchdog, tolerance * expected / (c.steps + c.warmup));
-    return {Order::execute, run.index, stall_limit, stall_limit + tolerance * expected, check};
-  }
-
-  /// All ranks.
-  void execute(const Order& order) {
-    const auto begin = std::chrono::steady_clock::now();
-    const auto seconds = [&] { return Seconds(std::chrono::steady_clock::now() - begin).count(); };
-    harness::Outcome executed;
-    try {
-      executed = mpi_.runner.run(deck_.cases[order.index], {Seconds(order.stall_limit), Seconds(order.whole),
-                                                            leaving(seconds), order.check});
-    } catch (const engine::Stalled& stall) {
-      if (writer_) writer_->give_up(Status::timeout, stall.what());
-      throw;
-    } catch (const std::exception& error) {
-      if (writer_) writer_->give_up(Status::error, error.what());
-      throw;
-    }
-    mpi_.runner.guard().expect("recording a case", Seconds(order.stall_limit));
-    harness::agree(MPI_COMM_WORLD, [&] {
-      if (writer_) settle(executed, order, seconds());
-    });
-  }
-
-  /// Asked after every step: rank 0 knows the time, any rank may have got a signal.
-  [[nodiscard]] std::function<StopReason()> leaving(std::function<double()> seconds) const {
-    return [this, seconds, steps = 0]() mutable {
-      if (caught_signal() != 0) return StopReason::signal;
-      const double step = seconds() / ++steps;
-      return writer_ && time_.left() < step ? StopReason::time_limit : StopReason::no;
-    };
-  }
-
-  /// Rank 0: what a run has come to; one that was left for another time has come to nothing.
-  void settle(harness::Outcome& executed, const Order& order, double seconds) {
-    const Run& run = writer_->runs()[at_];
-    switch (executed.left) {
-    case StopReason::no:
-      ++finished_;
-      writer_->finished(run, std::move(executed.result), seconds);
-      break;
-    case StopReason::case_limit:
-      writer_->failed(run, Status::timeout,
-                      fmt::format("it took longer than {}, {:g} times what was expected",
-                                  clock_text(order.whole), tolerance),
-                      seconds);
-      break;
-    case StopReason::time_limit:
-      why_stopped_ = by_time();
-      if (finished_ > 0 || !time_.is_whole()) return;
-      writer_->failed(run, Status::timeout, fmt::format("it does not end within {}", time_.name()), seconds);
-      break;
-    case StopReason::signal:
-      why_stopped_ = by_signal();
-      return;
-    }
-    ++at_;
-  }
-
-  [[nodiscard]] std::string by_time() const { return fmt::format("stopped before {}", time_.name()); }
-  /// The signal may have come to another rank only.
-  static std::string by_signal() {
-    const int signal = caught_signal();
-    return signal == 0 ? "stopped by a signal" : fmt::format("stopped by SIG{}", sigabbrev_np(signal));
-  }
-
-  void hang(const std::string& report) {
-    fmt::print(stderr, "minitaw: rank 0: {}\n", report);
-    writer_->give_up(Status::timeout, report);
-  }
-
-  const deck::Deck& deck_;
-  MpiJob& mpi_;
-  TimeLimit time_;
-  MemoryBudget budget_;
-  std::optional<ResultWriter> writer_;  ///< rank 0
-  std::size_t at_ = 0;                  ///< of its runs
-  int finished_ = 0;                    ///< runs of this session
-  std::string why_stopped_;             ///< rank 0
-};
-
 int run(const Invocation& invocation, Options& options) {
-  if (options.output.empty())
-    options.output = std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string();
+  if (options.sweep.output.empty())
+    options.sweep.output =
+        std::filesystem::path(options.deck.path).filename().replace_extension(".h5").string();
   catch_signals();  // before MPI starts: it may take a while
   return in_job(invocation, options.job, [&](MpiJob& mpi) {
     if (!mpi.is_root()) catch_signals_silently();
     mpi.runner.guard().expect("reading deck and result file", Seconds(mpi.flags.watchdog));
     const deck::Deck deck = mpi.read(options.deck);
     for (const Case& c : deck.cases) mpi.runner.require_possible(c);
-    const int code = Sweep(deck, options, invocation.arguments(), mpi).run();
+    const int code = run_sweep(deck, options.sweep, invocation.arguments(), mpi);
     ignore_signals();
     return code;
   });
@@ -364,20 +45,20 @@ void add_run(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand("run", "run every case of a deck; start it with mpiexec or srun");
   add_deck(*verb, options->deck);
   verb->add_option(
-          "-o,--output", options->output,
+          "-o,--output", options->sweep.output,
           "result file; if it exists, finished cases are kept and not run again (default: the deck's name "
           "with .h5, in the current folder)")
       ->type_name("FILE.h5");
-  verb->add_flag("--retry", options->retry,
+  verb->add_flag("--retry", options->sweep.retry,
                  "run those cases of the file again that ended wrong, oom, timeout or error");
-  verb->add_flag("--interleave{1}", options->interleave,
+  verb->add_flag("--interleave{1}", options->sweep.interleave,
                  "run the repetitions of all cases in random order; --interleave=SEED chooses another one");
   verb->add_option(
-          "--time-limit", options->time_limit,
+          "--time-limit", options->sweep.time_limit,
           "stop before this time is over, everything saved: 45m, 1:30:00 (default: the end of the Slurm "
           "job, if there is one)")
       ->type_name("TIME");
-  add_flops(*verb, "--peak", options->peak,
+  add_flops(*verb, "--peak", options->sweep.peak,
             "FLOP/s that the device of a rank can do, 989T: the MFU is relative to it (default: dense, "
             "of its datasheet, for NVIDIA's data-centre devices)");
   verb->add_flag("--timeline", options->job.timeline,

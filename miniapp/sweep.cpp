@@ -1,203 +1,334 @@
 #include "sweep.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
+#include <string.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cmath>
-#include <csignal>
-#include <cstdlib>
-#include <ctime>
-#include <limits>
-#include <map>
-#include <random>
-#include <regex>
-#include <string_view>
+#include <chrono>
+#include <mutex>
+#include <set>
 
-#include "base/error.hpp"
+#include "comm/mpi/mpi.hpp"
+#include "progress.hpp"
+#include "record/provenance.hpp"
 #include "record/recorder.hpp"
+#include "record/table.hpp"
+#include "signals.hpp"
 
 namespace minitaw::app {
 
+using harness::StopReason;
 using record::Row;
+using Seconds = std::chrono::duration<double>;
 
 namespace {
 
-bool has(const Row& row, Status status) { return row.text("status") == name_of(status); }
+/// Returns the FLOP/s that a rank is assumed to reach at least. Only limits of time use it.
+double least_rate(const MpiJob& mpi) { return mpi.uuids.front().empty() ? 5e8 * mpi.threads : 1e12; }
 
-bool failed(const Row& row) { return !has(row, Status::ok) && !has(row, Status::skipped); }
-
-std::string kept_text(const Row& row) {
-  std::string reason = row.text("reason");
-  if (reason.ends_with('.')) reason.pop_back();
-  return fmt::format("case {} ({}, {} ranks, {} tokens) stays as it ended, {}: {}; --retry runs it again",
-                     row.integer("case"), row.text("schedule"), row.integer("ranks"), row.integer("seq"),
-                     row.text("status"), reason);
-}
-
-/// Fisher and Yates; a distribution of the standard library would give another order with another compiler.
-void shuffle(std::vector<Run>& runs, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  for (std::size_t i = runs.size(); i > 1; --i) std::swap(runs[i - 1], runs[random() % i]);
-}
-
-}  // namespace
-
-RemainingRuns remaining_runs(const std::vector<Case>& cases, const std::vector<Row>& rows,
-                             const RunOrder& order) {
-  std::map<std::string, const Row*> known;
-  for (const Row& row : rows) known[row.text("identity")] = &row;
-  RemainingRuns remaining;
-  std::map<std::size_t, int> next;
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    const auto at = known.find(deck::identity(cases[i]));
-    if (at != known.end() && failed(*at->second) && !order.retry) {
-      remaining.notes.push_back(kept_text(*at->second));
-      continue;
-    }
-    // A failed case that is to be tried again has no repetitions.
-    next[i] = at == known.end() || !has(*at->second, Status::ok) ? 0 : record::repetitions_of(*at->second);
-    for (int r = next[i]; r < cases[i].repeats; ++r) remaining.runs.push_back({i, r});
+/// Rank 0's part of a sweep: what is still to do, the file, and what people read on standard output.
+class ResultWriter {
+public:
+  ResultWriter(const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments,
+               const MpiJob& mpi)
+      : deck_(deck), mpi_(mpi), options_(options), recorder_(options.output, mpi.provenance(deck, arguments)),
+        remaining_(remaining_runs(deck.cases, recorder_.rows(),
+                                  {options.retry, options.interleave, recorder_.interrupted()})),
+        progress_(deck.cases, remaining_.runs, least_rate(mpi)),
+        table_(record::make_table(record::preview(deck.cases))) {
+    say("# {}\n", record::version_text());
+    say("{}", mpi.map_text());
+    say("{}", record::settings_text(record::preview(deck.cases)));
+    say("{}", record::links_text(record::shaped_links()));
+    for (const std::string& sentence : deck.notes) note(sentence);
+    if (!recorder_.note().empty()) note(recorder_.note());
+    if (const auto known = std::ranges::count_if(own_rows(), record::is_finished); known > 0)
+      note(fmt::format("{} of {} cases are in {} already and are not run again", known, deck.cases.size(),
+                       options.output));
+    for (const std::string& sentence : remaining_.notes) note(sentence);
+    if (!recorder_.interrupted().empty() && !remaining_.runs.empty())
+      note("a job died while a case was running; if that case is still to do, it comes last now");
+    say("{}", table_.header());
   }
-  if (order.interleave) shuffle(remaining.runs, *order.interleave);
-  if (!order.interrupted.empty())
-    std::ranges::stable_partition(remaining.runs, [&](const Run& run) {
-      return deck::identity(cases[run.index]) != order.interrupted;
+
+  [[nodiscard]] const std::vector<Run>& runs() const { return remaining_.runs; }
+  [[nodiscard]] SweepProgress& progress() { return progress_; }
+  [[nodiscard]] const Case& case_of(const Run& run) const { return deck_.cases[run.index]; }
+  /// Returns whether the case has failed in this session.
+  [[nodiscard]] bool has_failed(const Run& run) const { return failed_.contains(run.index); }
+  void note(const std::string& sentence) { say("# {}\n", sentence); }
+
+  void begins(const Run& run) {
+    const std::scoped_lock lock(mutex_);
+    running_ = run;
+    recorder_.begin_case(case_of(run));
+  }
+
+  /// The run has ended, well or not, after so many seconds.
+  void finished(const Run& run, CaseResult result, double seconds) {
+    const std::scoped_lock lock(mutex_);
+    running_.reset();
+    result.position = {position_++};
+    result.peak = peak_of(result.settings);
+    if (result.status != Status::ok) failed_.insert(run.index);
+    result.reason = mpi_.hosts.hidden(result.reason);  // MPI's own words may name them
+    const std::string reason = result.status == Status::ok ? "" : result.reason;
+    std::string line = table_.row(recorder_.append(std::move(result), run.repetition));
+    line.pop_back();
+    if (const int repeats = case_of(run).repeats; repeats > 1)
+      line += fmt::format("  repetition {}/{}", run.repetition + 1, repeats);
+    say("{}  {}\n", line, progress_.after(seconds));
+    if (!reason.empty()) note(reason);
+  }
+
+  /// The run does not begin, or ends without any result of its own.
+  void failed(const Run& run, Status status, const std::string& reason, double seconds = 0) {
+    CaseResult result;
+    result.settings = case_of(run);
+    result.status = status;
+    result.reason = reason;
+    result.started = utc_now();
+    finished(run, std::move(result), seconds);
+  }
+
+  /// From any thread: what is running will not end, because the job cannot go on.
+  void give_up(Status status, const std::string& reason) {
+    const std::scoped_lock lock(mutex_);
+    if (const std::optional<Run> run = running_) failed(*run, status, reason);
+    recorder_.finish();
+  }
+
+  /// The exit code: of all cases of the deck, also those that an earlier run has measured.
+  [[nodiscard]] int close(const std::string& why_stopped) {
+    const std::scoped_lock lock(mutex_);
+    const std::vector<Row> rows = own_rows();
+    // What is there and ok, but lacks repetitions, is missing too.
+    const auto whole = std::ranges::count_if(rows, [](const Row& row) {
+      return record::is_finished(row) || row.text("status") != name_of(Status::ok);
     });
-  for (Run& run : remaining.runs) run.repetition = next[run.index]++;  // in the order in which they come
-  return remaining;
-}
+    const record::Missing missing{deck_.cases.size() - static_cast<std::size_t>(whole), why_stopped};
+    say("{}", record::closing_text(rows, missing));
+    say("# results: {}\n", options_.output);
+    recorder_.finish();
+    return record::is_valid(record::verdict(rows, missing)) ? 0 : 1;
+  }
 
-namespace {
+private:
+  template <class... Args>
+  void say(fmt::format_string<Args...> format, Args&&... args) {
+    const std::string text = fmt::format(format, std::forward<Args>(args)...);
+    fmt::print("{}", text);
+    std::fflush(stdout);
+    recorder_.log(text);
+  }
 
-/// Model FLOPs of a rank. No more ranks compute at a time than there are micro-batches.
-double work_of(const Case& c) {
-  const model::Flops flops = model::flops_per_token(c.shape);
-  const double step = (flops.matmul + flops.attention_causal) * tokens_of_step(c);
-  return step / std::min(c.ranks, c.micro_batches) * (c.steps + c.warmup);
-}
+  /// FLOP/s of a rank's device for this case; NaN: unknown, or not the same for all its ranks.
+  [[nodiscard]] double peak_of(const Case& c) const {
+    if (!std::isnan(options_.peak)) return options_.peak;
+    const auto peak = [&](const record::RankPlace& rank) {
+      return record::datasheet_peak(rank.unit, c.shape.dtype);
+    };
+    const auto& ranks = mpi_.ranks;
+    const double first = peak(ranks.front());
+    return std::all_of(ranks.begin(), ranks.begin() + c.ranks,
+                       [&](const record::RankPlace& rank) { return peak(rank) == first; })
+               ? first
+               : std::nan("");
+  }
 
-}  // namespace
+  /// Returns the rows of this deck's cases in the file.
+  [[nodiscard]] std::vector<Row> own_rows() const {
+    std::set<std::string> mine;
+    for (const Case& c : deck_.cases) mine.insert(deck::identity(c));
+    std::vector<Row> rows;
+    for (const Row& row : recorder_.rows())
+      if (mine.contains(row.text("identity"))) rows.push_back(row);
+    return rows;
+  }
 
-SweepProgress::SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate)
-    : runs_(runs), least_rate_(least_rate) {
-  for (const Case& c : cases) work_.push_back(work_of(c));
-  for (const Run& run : runs) left_ += work_.at(run.index);
-}
+  const deck::Deck& deck_;
+  const MpiJob& mpi_;
+  const SweepOptions& options_;
+  record::Recorder recorder_;
+  RemainingRuns remaining_;
+  SweepProgress progress_;
+  record::TextTable<Row> table_;
+  std::set<std::size_t> failed_;  ///< cases
+  std::optional<Run> running_;
+  int position_ = 0;            ///< runs that this session has begun
+  std::recursive_mutex mutex_;  ///< give_up() comes from another thread
+};
 
-std::string SweepProgress::after(double seconds) {
-  seconds_ += seconds;
-  executed_ += work_.at(runs_.at(done_).index);
-  leave_out();
-  const double left = executed_ > 0 ? seconds_ * left_ / executed_ : 0;
-  return fmt::format("[{}/{}, {} to go]", done_, runs_.size(), clock_text(std::max(left, 0.0)));
-}
+/// A step or a case may take this many times what is expected of it.
+constexpr double tolerance = 10;
 
-std::string clock_text(double seconds) {
-  const auto whole = static_cast<long long>(std::llround(seconds));
-  if (whole < 3600) return fmt::format("{}:{:02}", whole / 60, whole % 60);
-  return fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
-}
+/// The next thing that all ranks do, as rank 0 decides.
+struct Order {
+  enum Kind : int { execute, stop } kind = stop;
+  std::size_t index = 0;              ///< of the case
+  double stall_limit = 0, whole = 0;  ///< seconds, of harness::Limits
+  bool check = false;                 ///< of harness::Limits
+};
 
-namespace {
+/// See run_sweep().
+class Sweep {
+public:
+  Sweep(const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments,
+        MpiJob& mpi)
+      : deck_(deck), mpi_(mpi), time_(options.time_limit), budget_(mpi) {
+    harness::agree(MPI_COMM_WORLD, [&] {
+      if (mpi.is_root()) writer_.emplace(deck, options, arguments, mpi);
+    });
+    if (writer_) mpi.runner.on_hang([this](const std::string& report) { hang(report); });
+  }
 
-volatile std::sig_atomic_t noted = 0, silent = 0, over = 0;
-volatile std::time_t first_second = 0;  ///< when SIGTERM came first
+  /// The exit code: 0 if every case of the deck is valid, else 1.
+  int run() {
+    for (Order order = next(); order.kind == Order::execute; order = next()) execute(order);
+    mpi_.runner.guard().expect("ending the sweep", Seconds(mpi_.flags.watchdog));
+    int code = writer_ ? writer_->close(why_stopped_) : 0;
+    comm::mpi::check(MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD), "MPI_Bcast");
+    return code;
+  }
 
-/// Monotonic, and safe in a signal handler.
-std::time_t now_in_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec;
-}
+private:
+  /// Returns the next order, the same on all ranks. An error of rank 0 in writing ends the sweep on all of
+  /// them.
+  Order next() {
+    mpi_.runner.guard().expect("agreeing on the next case", Seconds(mpi_.flags.watchdog));
+    Order order;
+    harness::agree(MPI_COMM_WORLD, [&] {
+      if (writer_) order = choose();
+    });
+    comm::mpi::check(MPI_Bcast(&order, sizeof order, MPI_BYTE, 0, MPI_COMM_WORLD), "sharing the next case");
+    return order;
+  }
 
-void announce(int number) {
-  const std::string_view text =
-      number == SIGTERM  ? "minitaw: SIGTERM: the run ends after this step; a second SIGTERM ends it now\n"
-      : number == SIGINT ? "minitaw: SIGINT: the run ends after this step; a second SIGINT ends it now\n"
-                         : "minitaw: SIGUSR1: the run ends after this step; a second SIGUSR1 ends it now\n";
-  if (write(STDERR_FILENO, text.data(), text.size()) < 0) return;  // nobody reads it
-}
-
-/// The handler: calls only what POSIX calls safe there.
-void note(int number) {
-  const int error = errno;
-  if (noted == 0 && silent == 0) announce(number);
-  noted = number;
-  if (number == SIGTERM && over == 0) {
-    if (first_second == 0) first_second = now_in_seconds();
-    // A batch system may send it twice at once: to the launcher, which passes it on, and to the ranks.
-    if (now_in_seconds() - first_second > 1) {
-      (void)std::signal(number, SIG_DFL);
-      (void)raise(number);
+  /// Rank 0: the next run that can begin; what cannot is recorded or left.
+  Order choose() {
+    if (caught_signal() != 0) why_stopped_ = by_signal();
+    for (; why_stopped_.empty() && at_ < writer_->runs().size(); ++at_) {
+      const Run& run = writer_->runs()[at_];
+      if (writer_->has_failed(run)) {
+        writer_->progress().leave_out();
+        continue;
+      }
+      if (const std::string reason = budget_.reason_against(writer_->case_of(run)); !reason.empty()) {
+        writer_->failed(run, Status::skipped, reason);
+        continue;
+      }
+      if (!has_time(run)) break;
+      const bool check = may_check(writer_->case_of(run));
+      writer_->begins(run);
+      return order_for(run, check);
     }
+    return {};
   }
-  errno = error;
-}
+
+  /// Returns whether the case is likely to end before the time limit; true for the first one.
+  bool has_time(const Run& run) {
+    const SweepProgress& progress = writer_->progress();
+    if (time_.left() > (progress.measured() ? progress.expected(run.index) : 0)) return true;
+    why_stopped_ = by_time();
+    return false;
+  }
+
+  /// Returns whether the case is small enough to be checked and rank 0 has the memory for its reference.
+  bool may_check(const Case& c) {
+    return harness::CaseRunner::has_time_to_check(c) &&
+           budget_.reason_against(c, harness::memory_of_check(c)).empty();
+  }
+
+  Order order_for(const Run& run, bool check) {
+    const Case& c = deck_.cases[run.index];
+    const double expected = writer_->progress().expected(run.index);
+    const double stall_limit = std::max(mpi_.flags.watchdog, tolerance * expected / (c.steps + c.warmup));
+    return {Order::execute, run.index, stall_limit, stall_limit + tolerance * expected, check};
+  }
+
+  /// All ranks.
+  void execute(const Order& order) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto seconds = [&] { return Seconds(std::chrono::steady_clock::now() - begin).count(); };
+    harness::Outcome executed;
+    try {
+      executed = mpi_.runner.run(deck_.cases[order.index], {Seconds(order.stall_limit), Seconds(order.whole),
+                                                            leaving(seconds), order.check});
+    } catch (const engine::Stalled& stall) {
+      if (writer_) writer_->give_up(Status::timeout, stall.what());
+      throw;
+    } catch (const std::exception& error) {
+      if (writer_) writer_->give_up(Status::error, error.what());
+      throw;
+    }
+    mpi_.runner.guard().expect("recording a case", Seconds(order.stall_limit));
+    harness::agree(MPI_COMM_WORLD, [&] {
+      if (writer_) settle(executed, order, seconds());
+    });
+  }
+
+  /// Asked after every step: rank 0 knows the time, any rank may have got a signal.
+  [[nodiscard]] std::function<StopReason()> leaving(std::function<double()> seconds) const {
+    return [this, seconds, steps = 0]() mutable {
+      if (caught_signal() != 0) return StopReason::signal;
+      const double step = seconds() / ++steps;
+      return writer_ && time_.left() < step ? StopReason::time_limit : StopReason::no;
+    };
+  }
+
+  /// Rank 0: what a run has come to; one that was left for another time has come to nothing.
+  void settle(harness::Outcome& executed, const Order& order, double seconds) {
+    const Run& run = writer_->runs()[at_];
+    switch (executed.left) {
+    case StopReason::no:
+      ++finished_;
+      writer_->finished(run, std::move(executed.result), seconds);
+      break;
+    case StopReason::case_limit:
+      writer_->failed(run, Status::timeout,
+                      fmt::format("it took longer than {}, {:g} times what was expected",
+                                  clock_text(order.whole), tolerance),
+                      seconds);
+      break;
+    case StopReason::time_limit:
+      why_stopped_ = by_time();
+      if (finished_ > 0 || !time_.is_whole()) return;
+      writer_->failed(run, Status::timeout, fmt::format("it does not end within {}", time_.name()), seconds);
+      break;
+    case StopReason::signal:
+      why_stopped_ = by_signal();
+      return;
+    }
+    ++at_;
+  }
+
+  [[nodiscard]] std::string by_time() const { return fmt::format("stopped before {}", time_.name()); }
+  /// The signal may have come to another rank only.
+  static std::string by_signal() {
+    const int signal = caught_signal();
+    return signal == 0 ? "stopped by a signal" : fmt::format("stopped by SIG{}", sigabbrev_np(signal));
+  }
+
+  void hang(const std::string& report) {
+    fmt::print(stderr, "minitaw: rank 0: {}\n", report);
+    writer_->give_up(Status::timeout, report);
+  }
+
+  const deck::Deck& deck_;
+  MpiJob& mpi_;
+  TimeLimit time_;
+  MemoryBudget budget_;
+  std::optional<ResultWriter> writer_;  ///< rank 0
+  std::size_t at_ = 0;                  ///< of its runs
+  int finished_ = 0;                    ///< runs of this session
+  std::string why_stopped_;             ///< rank 0
+};
 
 }  // namespace
 
-void catch_signals() {
-  struct sigaction action{};
-  action.sa_handler = note;
-  sigemptyset(&action.sa_mask);
-  for (const int number : {SIGTERM, SIGINT, SIGUSR1}) {
-    action.sa_flags = static_cast<int>(number == SIGTERM ? SA_RESTART : SA_RESTART | SA_RESETHAND);
-    sigaction(number, &action, nullptr);
-  }
-}
-
-void catch_signals_silently() { silent = 1; }
-void ignore_signals() { over = 1; }
-int caught_signal() { return noted; }
-
-namespace {
-
-constexpr double longest_ending = 30;
-
-double number(const std::ssub_match& part) { return part.matched ? std::stod(part.str()) : 0; }
-
-/// Seconds from now to the moment that Slurm names; nothing if it names none.
-std::optional<double> slurm_moment(const char* variable) {
-  const char* const moment = std::getenv(variable);
-  if (moment == nullptr || std::atoll(moment) <= 0) return std::nullopt;
-  return std::difftime(static_cast<std::time_t>(std::atoll(moment)), std::time(nullptr));
-}
-
-/// Seconds to the end of the Slurm job, a little where it is over; 0 if it is not known.
-double left_in_slurm() {
-  const auto end = slurm_moment("SLURM_JOB_END_TIME");
-  return end ? std::max(*end, 1.0) : 0;
-}
-
-double parse_duration(const std::string& text) {
-  static const std::regex with_unit("([0-9]{1,9})([smh])");
-  static const std::regex with_colons("(?:(?:([0-9]{1,4})-)?([0-9]{1,5}):)?([0-9]{1,5}):([0-9]{1,5})");
-  std::smatch part;
-  double seconds = 0;
-  if (std::regex_match(text, part, with_unit))
-    seconds = number(part[1]) * (part[2] == "h" ? 3600 : part[2] == "m" ? 60 : 1);
-  else if (std::regex_match(text, part, with_colons))
-    seconds = ((number(part[1]) * 24 + number(part[2])) * 60 + number(part[3])) * 60 + number(part[4]);
-  if (!(seconds > 0))
-    throw InputError(
-        fmt::format("--time-limit: \"{}\" is no length of time; write for example 45m or 1:30:00", text));
-  return seconds;
-}
-
-}  // namespace
-
-TimeLimit::TimeLimit(const std::string& text)
-    : length_(text.empty() ? left_in_slurm() : parse_duration(text)),
-      whole_(!text.empty() || -slurm_moment("SLURM_JOB_START_TIME").value_or(0) < length_),
-      name_(fmt::format("{} of {}", text.empty() ? "the Slurm job's time limit" : "the time limit",
-                        clock_text(length_))) {}
-
-double TimeLimit::left() const {
-  if (length_ == 0) return std::numeric_limits<double>::infinity();
-  const std::chrono::duration<double> passed = Clock::now() - start_;
-  return length_ - std::min(longest_ending, length_ / 10) - passed.count();
+int run_sweep(const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments,
+              MpiJob& mpi) {
+  return Sweep(deck, options, arguments, mpi).run();
 }
 
 }  // namespace minitaw::app

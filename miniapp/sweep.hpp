@@ -1,102 +1,30 @@
 #pragma once
 
-#include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "deck/deck.hpp"
-#include "record/table.hpp"
+#include "job.hpp"
 
-/// What a sweep has still to do, for how long, and what ends it early.
 namespace minitaw::app {
 
-/// One repetition of a case.
-struct Run {
-  std::size_t index = 0;  ///< of the case in the deck
-  int repetition = 0;
-  friend bool operator==(const Run&, const Run&) = default;
+/// Options of a sweep.
+struct SweepOptions {
+  std::string output;                       ///< result file, as given
+  double peak = std::nan("");               ///< FLOP/s of a rank's device; NaN: that of its datasheet
+  bool retry = false;                       ///< run failed cases again
+  std::optional<std::uint64_t> interleave;  ///< seed of a random order of all repetitions
+  std::string time_limit;                   ///< as for TimeLimit
 };
 
-struct RunOrder {
-  bool retry = false;                         ///< run those again that ended wrong, oom, timeout or error
-  std::optional<std::uint64_t> interleave{};  ///< seed of a random order over all repetitions of all cases
-  std::string interrupted{};  ///< identity of the case that ran when the last job died; it comes last
-};
-
-/// What a sweep has still to do.
-struct RemainingRuns {
-  std::vector<Run> runs;           ///< in order
-  std::vector<std::string> notes;  ///< what is not run again and why, one sentence each
-};
-/// `rows` is what the result file holds. Repetitions of a case that are missing are run; a case that failed
-/// is left alone unless `retry`, one that was skipped for want of memory is tried again.
-[[nodiscard]] RemainingRuns remaining_runs(const std::vector<Case>& cases,
-                                           const std::vector<record::Row>& rows, const RunOrder& order);
-
-/// How far a sweep is and how long it will still take. A run is weighed by the model FLOPs of a rank.
-class SweepProgress {
-public:
-  /// `runs` of `cases` are to come, in order. Until one has ended, `least_rate` is what a rank is trusted to
-  /// do in a second, FLOP/s.
-  SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate);
-
-  /// After the next run has taken this long: "[3/12, 1:05 to go]".
-  std::string after(double seconds);
-  /// The next run is left out.
-  void leave_out() { left_ -= work_.at(runs_.at(done_++).index); }
-
-  /// Seconds that a repetition of the case may take, as far as is known.
-  [[nodiscard]] double expected(std::size_t index) const {
-    return work_.at(index) * (measured() ? seconds_ / executed_ : 1 / least_rate_);
-  }
-  /// Whether any run has ended yet.
-  [[nodiscard]] bool measured() const { return executed_ > 0; }
-
-private:
-  std::vector<double> work_;  ///< FLOPs of a repetition of each case
-  std::vector<Run> runs_;
-  double least_rate_;
-  std::size_t done_ = 0;
-  double seconds_ = 0, executed_ = 0, left_ = 0;
-};
-
-/// "1:05", "2:03:04"
-[[nodiscard]] std::string clock_text(double seconds);
-
-/// From now on SIGTERM, SIGINT and SIGUSR1 are noted instead of ending the process, which says at once what
-/// it will do. A second one ends it; a second SIGTERM only if it comes more than a second after the first.
-void catch_signals();
-/// Another rank is_root.
-void catch_signals_silently();
-/// The run is over, and only MPI is to end: when the first rank has ended, srun sends SIGTERM to the others.
-void ignore_signals();
-
-/// The last one noted, 0: none.
-[[nodiscard]] int caught_signal();
-
-/// Until when a run may last.
-class TimeLimit {
-public:
-  /// `text`: "45m", "90s", "2h", "MM:SS", "HH:MM:SS" or "D-HH:MM:SS", counted from now; empty: the end of the
-  /// Slurm job if that is known (SLURM_JOB_END_TIME), else none. Throws InputError for anything else, also
-  /// for a number without a unit, which a batch system would take for minutes.
-  explicit TimeLimit(const std::string& text);
-
-  /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most 30 s.
-  [[nodiscard]] double left() const;
-  /// Whether the limit is all the time there can be: of a Slurm job, its better part was left at the start.
-  [[nodiscard]] bool is_whole() const { return whole_; }
-  /// "the time limit of 1:30:00"
-  [[nodiscard]] const std::string& name() const { return name_; }
-
-private:
-  using Clock = std::chrono::steady_clock;
-  Clock::time_point start_ = Clock::now();
-  double length_ = 0;  ///< seconds from the start; 0: no limit
-  bool whole_ = true;
-  std::string name_;
-};
+/// Executes every case of the deck that the result file does not hold yet, and records each as it ends: a
+/// case that fails, does not fit or takes too long is recorded as such, and the next one follows. Stops
+/// between steps at a signal and before a time limit. Returns the exit code, on all ranks: 0 if every case of
+/// the deck is valid, else 1. Collective.
+[[nodiscard]] int run_sweep(const deck::Deck& deck, const SweepOptions& options,
+                            const std::vector<std::string>& arguments, MpiJob& mpi);
 
 }  // namespace minitaw::app

@@ -26,7 +26,7 @@ namespace {
 using comm::mpi::check;
 using topology::Groups;
 
-/// What messages over one kind of link reach: docs/topo.md says what each figure is of.
+/// Rates and latencies of messages over one kind of link; docs/topo.md defines each figure.
 struct Figure {
   std::string name;  ///< in JSON: "latency_s" or "..._bytes_per_s"
   std::string who;   ///< takes part

@@ -9,14 +9,11 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "deck/keys.hpp"
-#include "schedule/registry.hpp"
 
 namespace minitaw::app {
 
@@ -27,7 +24,7 @@ void add_deck(CLI::App& verb, DeckOptions& options) {
 
 namespace {
 
-/// What a number may end with, and by how much that multiplies it.
+/// Suffixes of a number and their factors.
 using Units = std::map<std::string, double>;
 
 /// A number from `least` to 1e18, with one of the units or without.
@@ -91,87 +88,6 @@ void write_stdout(const std::string& text) {
   errno = 0;
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
   if (errno != EPIPE) throw InputError(fmt::format("standard output: {}", std::strerror(errno)));
-}
-
-namespace {
-
-/// The compute actions of a small step, a row for each rank and a column for each tick: F2 is the forward of
-/// shard 2, or of micro-batch 2 where micro-batches visit all ranks.
-std::string picture_of(const schedule::Entry& entry) {
-  const int ranks = entry.one_rank ? 1 : 4;
-  const bool passes = entry.passes_activations;
-  const schedule::Program program = schedule::build(
-      {{entry.name, {}}, topology::Groups::equal(ranks, entry.one_rank ? 1 : 2), passes ? 8 : ranks, 8});
-  std::string text = fmt::format(
-      "A step of {} ranks{}, {} micro-batches, a column a tick (number: {}; F forward, B backward{}):\n",
-      ranks, ranks > 1 ? " in 2 groups" : "", program.micro_batches, passes ? "micro-batch" : "shard",
-      passes ? ", W of the weights" : "");
-  for (std::size_t r = 0; r < program.ranks.size(); ++r) {
-    std::vector<std::string> ticks;
-    for (const schedule::Action& a : program.ranks[r].actions) {
-      if (!schedule::is_visit(a.kind)) continue;
-      ticks.resize(std::max<std::size_t>(ticks.size(), static_cast<std::size_t>(a.tick) + 1));
-      if (std::string& cell = ticks[static_cast<std::size_t>(a.tick)]; cell.empty())
-        cell = fmt::format("{}{}", schedule::name_of(a.kind)[0], passes ? a.micro_batch : a.shard);
-    }
-    std::string line = fmt::format("  rank {}", r);
-    for (const std::string& cell : ticks) line += fmt::format(" {:>2}", cell.empty() ? "." : cell);
-    text += line + "\n";
-  }
-  return text;
-}
-
-struct Options {
-  std::string topic;
-  bool markdown = false;
-};
-
-int help(const CLI::App& app, const Options& options) {
-  if (options.topic == "keys") {
-    fmt::print("{}", options.markdown ? deck::help_markdown() : deck::help_text());
-    return 0;
-  }
-  if (options.topic.empty()) {
-    // app.help() would be that of the verb `help`
-    fmt::print("{}\nminitaw help keys lists the keys of a deck and the schedules; help seq explains one key, "
-               "help tawpipe one schedule.\n",
-               app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal));
-    return 0;
-  }
-  if (const deck::Key* key = deck::find_key(options.topic)) {
-    fmt::print("{}", deck::help_text(*key));
-    return 0;
-  }
-  const auto schedule = std::ranges::find(schedule::registry(), options.topic, &schedule::Entry::name);
-  if (schedule != schedule::registry().end()) {
-    fmt::print("{}\n{}Its actions with all transfers: minitaw plan DECK --set schedule={} --program\n",
-               deck::help_text(*schedule), picture_of(*schedule), schedule->name);
-    return 0;
-  }
-  const auto verbs =
-      app.get_subcommands([&](const CLI::App* verb) { return verb->get_name() == options.topic; });
-  if (verbs.empty()) {
-    std::vector<std::string> topics = {"keys"};
-    for (const CLI::App* known : app.get_subcommands([](const CLI::App*) { return true; }))
-      topics.push_back(known->get_name());
-    for (const deck::Key& key : deck::keys()) topics.push_back(key.name);
-    for (const schedule::Entry& entry : schedule::registry()) topics.push_back(entry.name);
-    throw InputError(
-        fmt::format("no help on \"{}\"; did you mean \"{}\"? (minitaw help keys lists keys and schedules)",
-                    options.topic, nearest(options.topic.substr(0, 64), topics)));
-  }
-  fmt::print("{}", verbs.front()->help(app.get_name()));
-  return 0;
-}
-
-}  // namespace
-
-void add_help(CLI::App& app, Invocation& invocation) {
-  auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand("help", "explain a verb, a schedule or the keys of a deck");
-  verb->add_option("TOPIC", options->topic, "\"keys\", or the name of a key, a schedule or a verb");
-  verb->add_flag("--markdown", options->markdown, "keys as the page docs/keys.md");
-  verb->callback([&app, &invocation, options] { invocation.code = help(app, *options); });
 }
 
 }  // namespace minitaw::app

@@ -14,7 +14,7 @@ class App;
 
 namespace minitaw::app {
 
-/// How the program was called, and what came of it.
+/// The command line of the program and its exit code.
 struct Invocation {
   int& argc;
   char**& argv;
@@ -23,15 +23,14 @@ struct Invocation {
   [[nodiscard]] std::vector<std::string> arguments() const { return {argv, argv + argc}; }
 };
 
-/// Every verb, in the order of the overview. Each has a file <verb>.cpp, which defines add_<verb>().
-#ifdef MINITAW_HAVE_PREDICT
-#define MINITAW_VERBS(verb) verb(run) verb(verify) verb(topo) verb(plan) verb(predict) verb(show) verb(help)
-#else
-#define MINITAW_VERBS(verb) verb(run) verb(verify) verb(topo) verb(plan) verb(show) verb(help)
-#endif
-#define MINITAW_DECLARE(verb) void add_##verb(CLI::App& app, Invocation& invocation);
-MINITAW_VERBS(MINITAW_DECLARE)
-#undef MINITAW_DECLARE
+// Each verb has a file <verb>.cpp, which defines the function that adds it to the command line.
+void add_run(CLI::App& app, Invocation& invocation);
+void add_verify(CLI::App& app, Invocation& invocation);
+void add_topo(CLI::App& app, Invocation& invocation);
+void add_plan(CLI::App& app, Invocation& invocation);
+void add_predict(CLI::App& app, Invocation& invocation);  ///< only in builds with SimGrid
+void add_show(CLI::App& app, Invocation& invocation);
+void add_help(CLI::App& app, Invocation& invocation);
 
 /// The arguments that all verbs on decks share: DECK and --set.
 struct DeckOptions {

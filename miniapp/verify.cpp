@@ -12,6 +12,7 @@
 #include "cli/cli11.hpp"
 #include "harness/case_runner.hpp"
 #include "job.hpp"
+#include "record/table.hpp"
 #include "verb.hpp"
 
 namespace minitaw::app {
@@ -36,20 +37,26 @@ struct Row {
   Tolerance tolerance;
 };
 
-std::string line(const Row& row, std::size_t width) {
-  const Check& c = row.check;
-  return fmt::format("{:<{}} {:>5} {:<11} {:<5} {:<17} {:>8.1e} {:>9.1e} {:>8.1e} {:>9.1e} {:>8.1e}  {}\n",
-                     row.schedule, width, ranks_text(row.ranks, row.replicas), row.groups, name_of(row.dtype),
-                     row.tolerance.reference, c.first.loss, c.first.gradient.worst, c.later.loss,
-                     c.later.gradient.worst, c.weights.worst,
-                     c.passes(row.tolerance) ? "ok" : "WRONG: " + c.failure(row.tolerance));
-}
-
-std::string header(std::size_t width) {
-  return fmt::format("{0:<{1}} {2:>5} {2:<11} {2:<5} {2:<17} {3:>18} {4:>18} {2:>8}\n"
-                     "{5:<{1}} {6:>5} {7:<11} {8:<5} {9:<17} {10:>8} {11:>9} {10:>8} {11:>9} {12:>8}\n",
-                     "#", width, "", "first step", "later steps", "# schedule", "ranks", "groups", "dtype",
-                     "against", "loss", "gradient", "weights");
+/// Rows are printed as they come: `width` is that of the longest schedule.
+record::TextTable<Row> make_table(std::size_t width) {
+  const auto error = [](auto value) {
+    return [value](const Row& row) { return fmt::format("{:.1e}", value(row.check)); };
+  };
+  return {{{"schedule", "", -static_cast<int>(width), [](const Row& row) { return row.schedule; }},
+           {"ranks", "", 5, [](const Row& row) { return ranks_text(row.ranks, row.replicas); }},
+           {"groups", "", -11, [](const Row& row) { return row.groups; }},
+           {"dtype", "", -5, [](const Row& row) { return std::string(name_of(row.dtype)); }},
+           {"against", "", -17, [](const Row& row) { return row.tolerance.reference; }},
+           {"loss", "first step", 10, error([](const Check& c) { return c.first.loss; })},
+           {"gradient", "first step", 10, error([](const Check& c) { return c.first.gradient.worst; })},
+           {"loss", "later steps", 11, error([](const Check& c) { return c.later.loss; })},
+           {"gradient", "later steps", 11, error([](const Check& c) { return c.later.gradient.worst; })},
+           {"weights", "", 8, error([](const Check& c) { return c.weights.worst; })},
+           {"result", "", -6,
+            [](const Row& row) {
+              return row.check.passes(row.tolerance) ? "ok" : "WRONG: " + row.check.failure(row.tolerance);
+            }}},
+          {}};
 }
 
 Json to_json(const Row& row) {
@@ -123,11 +130,12 @@ int verify(const Options& options, MpiJob& mpi) {
   const deck::Deck deck = mpi.read(options.deck);
   require_stability(deck);
   require_memory(deck, mpi);
-  std::size_t width = 10;  // of the schedules
+  std::size_t width = 8;
   for (const Case& c : deck.cases) width = std::max(width, c.schedule.size());
-  std::vector<Row> rows;  // rank 0's; said as they come
+  const record::TextTable<Row> table = make_table(width);
+  std::vector<Row> rows;  // of rank 0
   const auto add = [&](const Row& row) {
-    if (!options.json) fmt::print("{}{}", rows.empty() ? header(width) : "", line(row, width));
+    if (!options.json) fmt::print("{}{}", rows.empty() ? table.header() : "", table.row(row));
     std::fflush(stdout);
     rows.push_back(row);
   };

@@ -10,8 +10,8 @@ import zlib
 
 from .command import BadInput, Parser, put_out, write_file
 from .export import as_csv, summary_table
-from .record import FACTS, NODE_FACTS, closing_text, load, read_bytes, texts_of, verdict_of
-from .rules import official
+from .record import FACTS, NODE_FACTS, load, read_bytes, texts_of
+from .check_rules import official
 
 FOLDER, SUMS = "bundle/", "SHA256SUMS"
 MOST_BYTES = 1 << 30  # of a bundle: an archive of a few kilobytes can claim to hold terabytes
@@ -56,7 +56,7 @@ def session_texts(result):
 
 def readme_text(result):
     programs = dict.fromkeys(f"minitaw {session.get('version', '')} ({session.get('git_hash', '')})" for session in result.sessions)
-    return (f"A result of miniTaw\n\n{closing_text(result.cases)}{official(result).text()}cases: {len(result.cases)}\n"
+    return (f"A result of miniTaw\n\n{result.closing_text()}{official(result).text()}cases: {len(result.cases)}\n"
             f"measured by: {', '.join(programs)}\n{CONTENTS}")
 
 
@@ -133,12 +133,12 @@ def main(words=None):
         if options.output or options.add:
             raise BadInput("--check takes neither -o nor --add")
         result = check(options.check)
-        put_out(closing_text(result.cases) + official(result).text())
-        return int(not verdict_of(result.cases).startswith("VALID"))
+        put_out(result.closing_text() + official(result).text())
+        return int(not result.verdict.startswith("VALID"))
     output = options.output or pathlib.PurePath(options.file).stem + ".tar.gz"
     if not output.endswith((".tar.gz", ".tgz")) or os.path.realpath(output) in map(os.path.realpath, (options.file, *options.add)):
         raise BadInput(f"-o: \"{output}\" must end in .tar.gz, and must not be one of the files that go into the bundle")
     archive, result = make(options.file, options.add)
     write_file(output, archive)
-    put_out(f"{hashlib.sha256(archive).hexdigest()}  {output}\n{closing_text(result.cases)}")
+    put_out(f"{hashlib.sha256(archive).hexdigest()}  {output}\n{result.closing_text()}")
     return 0

@@ -45,7 +45,7 @@ def write_file(path, content):
 def call(name, words=None):
     """main() of the module NAME with these words, or those of the command line: its exit code, or 2 and a sentence."""
     try:
-        return importlib.import_module(f".{name}", __package__).main(words) or 0
+        return importlib.import_module("." + name.replace("-", "_"), __package__).main(words) or 0
     except ImportError as error:
         sentence = f"needs Python with h5py, numpy, scipy, matplotlib and jinja2 ({error}); scripts/env brings them"
     except BadInput as error:

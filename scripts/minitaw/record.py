@@ -128,6 +128,12 @@ class Result:
     settings: list = field(default_factory=list)  # columns that say what was asked for
     sessions: list = field(default_factory=list)
     cases: list = field(default_factory=list)
+    verdict: str = ""   # "VALID", "VALID (doubt)" or "INVALID: reason" of all cases
+    merits: list = field(default_factory=list)  # figure of merit of each model, in words
+
+    def closing_text(self):
+        """Figures of merit and verdict, as `minitaw show` prints them."""
+        return "".join(f"figure of merit: {merit}\n" for merit in self.merits) + f"RESULT: {self.verdict}\n"
 
 
 def read_all(group, names):
@@ -145,6 +151,8 @@ def read_cases(result, file):
     """The file says itself which columns there are, in which order, and which of them are settings."""
     summary = file["summary"]
     names = list(summary.attrs.get("columns", summary))  # those of earlier programs stand in no order
+    result.verdict = summary.attrs.get("verdict", "INVALID: an earlier program wrote the file, without a verdict (minitaw show gives it)")
+    result.merits = list(summary.attrs.get("figures_of_merit", []))
     result.units = {name: summary[name].attrs["units"] for name in names}
     result.settings = [name for name in names if name in file["cases"].get("0000/settings", {})]
     columns = [column if isinstance(column, list) else column.tolist() for column in read_all(summary, names).values()]
@@ -190,14 +198,14 @@ def texts_of(session, name):
     return [value] if isinstance(value, str) else [str(one) for one in value]
 
 
-# Verdict and figure of merit, in the words of `minitaw show`.
+# Which cases the pages name.
 
 def describe(case):
     return f"{case['schedule']}, {case['ranks']} ranks in groups {case['groups']}, {case['seq']} tokens"
 
 
 def fastest(cases):
-    """The valid case of the largest rate: the figure of merit (docs/results.md)."""
+    """The valid case of the largest rate."""
     return max((case for case in cases if case.valid), key=lambda case: case["tokens_per_s"], default=None)
 
 
@@ -209,28 +217,6 @@ def quietest(cases):
 def reason_of(case):
     """Why a case is not valid, without the word that says so."""
     return case["verdict"].removeprefix("INVALID: ") or case["reason"] or case["status"]
-
-
-def verdict_of(cases):
-    """"VALID", "VALID (doubt)" or "INVALID: reason" of all cases of a file."""
-    bad, doubtful = [case for case in cases if not case.valid], [case for case in cases if case.doubt]
-    if not cases:
-        return "INVALID: no case was run"
-    if not bad and not doubtful:
-        return "VALID"
-    some = bad or doubtful
-    counted = f"{len(some)} of {len(cases)} cases, first case {some[0]['case']} ({describe(some[0])})"
-    return f"INVALID: {counted}: {reason_of(bad[0])}" if bad else f"VALID ({counted}: {doubtful[0].doubt})"
-
-
-def closing_text(cases):
-    """Two lines: figure of merit, with the best case that is beyond doubt where the fastest is not, and verdict."""
-    def merit(case):
-        return f"{case['tokens_per_s']:.6g} tokens/s ({describe(case)})" if case else "none"
-
-    best, quiet = fastest(cases), quietest(cases)
-    doubt = f", {best.doubt}; best without doubt: {merit(quiet)}" if best and best.doubt else ""
-    return f"figure of merit: {merit(best)}{doubt}\nRESULT: {verdict_of(cases)}\n"
 
 
 def cell_text(value):

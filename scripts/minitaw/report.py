@@ -13,8 +13,8 @@ from .command import BadInput, Parser, put_out, write_file
 from .figures import (MOST_PANELS, PICTURES, SETTINGS, STEP_PARTS, TRAFFIC_KINDS, as_image, bytes_text, chart_figure, charts_of, count_text, draw_lines, exists, figure,
                       grouped, legend_below, listed, new_figure, panels, percent, plural, save, seconds_text, setting_text, shared_settings,
                       short, styles_of, telling)
-from .record import FORBIDDEN, describe, fastest, load_all, quietest, reason_of, verdict_of
-from .rules import MODEL
+from .record import FORBIDDEN, describe, fastest, load_all, quietest, reason_of
+from .check_rules import MODEL
 
 # What is too much for a page is cut, and the page says so.
 MOST_TIMELINES = 4
@@ -62,7 +62,7 @@ def table(caption, head, cases, cells_of):
 
 def top(book):
     verdicts = [(result, verdict, "good" if verdict == "VALID" else "doubt" if verdict.startswith("VALID") else "bad")
-                for result in book.results for verdict in [verdict_of(result.cases)]]
+                for result in book.results for verdict in [result.verdict]]
     names = telling(book.valid, MODEL)
     models = grouped(book.valid, lambda case: tuple(case[name] for name in names))
     merits = [{"case": fastest(some), "quiet": quietest(some), "model": ", ".join(map(setting_text, names, key))} for key, some in models.items()]

@@ -37,8 +37,8 @@ struct Case {
 /// F of the blocks: "768", or "128,256,128" if they differ.
 [[nodiscard]] std::string ffn_text(const model::Shape& shape);
 
-/// How the sequences of a step are spread over micro-batches and ranks. Where ranks have micro-batches of
-/// sizes of their own, rank r of P computes micro-batches r N to r N + N - 1 of the step, N = M / P.
+/// Distribution of the sequences of a step over micro-batches and ranks. If ranks have micro-batch sizes of
+/// their own, rank r of P computes micro-batches r N to r N + N - 1 of the step, N = M / P.
 
 /// B of a rank.
 [[nodiscard]] std::int64_t micro_batch_of(const Case& c, int rank);
@@ -55,10 +55,11 @@ struct Case {
 /// "2", or "1,3,2" where ranks differ.
 [[nodiscard]] std::string micro_batch_text(const Case& c);
 
-/// The same step on one rank. Micro-batches of different sizes become one for each sequence.
+/// Returns the same step for one rank. If micro-batches differ in size, it has one micro-batch for each
+/// sequence.
 [[nodiscard]] Case on_one_rank(Case c);
 
-/// What a case asks of its schedule.
+/// Returns the request to the schedule.
 [[nodiscard]] schedule::Request request_of(const Case& c);
 
 }  // namespace minitaw

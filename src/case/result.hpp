@@ -15,7 +15,7 @@
 
 namespace minitaw {
 
-/// How a case ended.
+/// The end of a case.
 enum class Status {
   ok,
   wrong,    ///< a check failed
@@ -34,7 +34,7 @@ struct RankMemory {
   std::uint64_t device_used = 0;  ///< of the device, by all that runs there, libraries included; 0: no device
 };
 
-/// What the device of a rank said after a timed step; NaN: it does not tell.
+/// Readings of a rank's device after a timed step; NaN: not available.
 struct DeviceSample {
   double clock_mhz, memory_clock_mhz;
   double temperature_c;
@@ -49,7 +49,7 @@ inline constexpr std::uint64_t throttle_unknown = ~std::uint64_t{0};
 /// The quantile `q`, 0 .. 1, of samples in rising order: linear interpolation between the two nearest, as
 /// numpy does by default. NaN without samples.
 [[nodiscard]] double quantile(std::span<const double> sorted, double q);
-/// Of samples in any order.
+/// Returns the median of samples in any order.
 [[nodiscard]] double median(std::vector<double> samples);
 
 /// One entry of the summary, or a scalar of a case.

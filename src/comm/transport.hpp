@@ -56,7 +56,7 @@ public:
   [[nodiscard]] virtual bool done() const = 0;
 };
 
-/// This rank in a collective.
+/// Part of this rank in a collective.
 struct Membership {
   const std::vector<int>* ranks;  ///< of the communicator
   int index;                      ///< of this rank in it
@@ -108,15 +108,15 @@ public:
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] int rank() const { return rank_; }
-  /// Whether start() puts an operation on the lane's device queue, which completes it.
+  /// Returns whether start() puts an operation on the lane's device queue, which completes it.
   [[nodiscard]] virtual bool on_stream() const { return false; }
 
-  /// How many messages of one direction may be under way on a lane. All else is alone.
+  /// Returns how many messages of one direction may be under way on a lane. Collectives are always alone.
   [[nodiscard]] virtual int messages_at_once() const { return 1; }
 
   /// nullptr: there is nothing to wait for, as always if on_stream().
   using Started = std::unique_ptr<Operation>;
-  /// This rank's side of a message.
+  /// Starts this rank's side of a message.
   [[nodiscard]] Started start(schedule::Lane lane, const Message& message);
   /// A collective, in place:
   /// - broadcast: the root's buffer to every member;
@@ -129,8 +129,8 @@ public:
   /// Bytes this rank has sent since the last reset, [to][schedule::Traffic]; counted where they are handed to
   /// the network library.
   [[nodiscard]] std::vector<std::uint64_t> sent() const { return sent_.values(); }
-  /// How sent() knows: "counted" where bytes are handed to the network library, or "by formula" where the
-  /// library does not tell which way a collective goes, so that the plan's own rule gives its bytes.
+  /// Returns the source of sent(): "counted" if the bytes handed to the network library were counted, "by
+  /// formula" if the library hides the path of a collective, so that ring_send() gives its bytes.
   [[nodiscard]] virtual const char* bytes_source() const { return "counted"; }
   void reset_counters() { sent_.reset(); }
   /// Throws comm::Error if a call that has returned is known to have failed since. Called from another thread

@@ -9,11 +9,11 @@
 
 namespace minitaw::comm {
 
-/// How a communication thread waits for messages. It tests `spins` times at full speed, then yields between
-/// tests (`yields` times, for as long as `eager`, and for a millisecond while compute waits for it), then
-/// sleeps between tests. Each sleep lasts a sixteenth of the time waited so far: a long message is seen at
-/// most 6 % late, and few wake-ups are needed, which cost much on virtual machines. The default is for cores
-/// that are scarce.
+/// Waiting of a communication thread for messages. The thread tests `spins` times at full speed, then yields
+/// between tests (`yields` times, for as long as `eager`, and for a millisecond while compute waits for it),
+/// then sleeps between tests. Each sleep lasts a sixteenth of the time waited so far: the end of a long
+/// message is seen at most 6 % late, with few wake-ups, which are expensive on virtual machines. The default
+/// is for few cores.
 struct WaitPolicy {
   int spins = 2;
   int yields = 4;

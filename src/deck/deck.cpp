@@ -62,7 +62,7 @@ topology::Groups nodes_of(const Job& job, int ranks) {
   return left == 0 ? topology::Groups(sizes) : topology::Groups::equal(ranks, 1);
 }
 
-/// As in LLaMA.
+/// Returns the feed-forward width of LLaMA.
 std::int64_t default_ffn(std::int64_t hidden) { return ((8 * hidden + 2) / 3 + 255) / 256 * 256; }
 
 std::vector<std::int64_t> ffn_of(const Draft& draft) {

@@ -17,7 +17,7 @@ struct Deck {
   std::vector<std::string> notes;      ///< what was left out, one sentence each
 };
 
-/// What is known about the job before any case is made.
+/// Facts about the job that are known before any case is made.
 struct Job {
   int ranks = 1;                ///< 0: unknown, for planning only; each case must then say its ranks
   std::vector<int> node_sizes;  ///< ranks per node, in rank order; the default grouping
@@ -30,7 +30,7 @@ struct Job {
 /// expands axes and checks every case. Throws InputError.
 [[nodiscard]] Deck read_deck(const std::string& path, const std::vector<std::string>& overrides,
                              const Job& job);
-/// The same for text that is already in memory; `path` is only named in messages.
+/// Reads a deck from text in memory; messages name `path`.
 [[nodiscard]] Deck make_deck(const std::string& text, const std::string& path,
                              const std::vector<std::string>& overrides, const Job& job);
 

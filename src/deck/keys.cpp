@@ -21,7 +21,7 @@ constexpr std::int64_t most_ranks = topology::most_ranks;
 using Store = std::function<void(Draft&, const std::string&)>;
 using Text = std::function<std::string(const Case&)>;
 
-/// Where a key puts its value.
+/// Where a key stores its value.
 auto& field_of(Draft& draft, auto Draft::* field) { return draft.*field; }
 auto& field_of(Draft& draft, auto Case::* field) { return draft.c.*field; }
 auto& field_of(Draft& draft, auto model::Shape::* field) { return draft.c.shape.*field; }
@@ -101,7 +101,7 @@ std::vector<Key> make_keys() {
        "block input and the attention), none.",
        choice("recompute", &S::recompute, {"block", "keep-attention", "none"})});
   add({"attention", "name", true, false, "auto", "", "attention = \"portable\"",
-       "Attention kernel: host (BLAS, fp32 on a host), portable (Kokkos, any device), cudnn (bf16 on "
+       "Attention kernel: host (vector code, fp32 on a host), portable (Kokkos, any device), cudnn (bf16 on "
        "NVIDIA), or auto, the fastest of these in this build.",
        choice("attention", &C::attention, {"auto", "host", "portable", "cudnn"}), text_of(&C::attention)});
   add({"transport", "name", true, false, "auto", "", "transport = \"mpi\"",

@@ -44,7 +44,8 @@ struct Key {
 [[nodiscard]] const std::vector<Key>& keys();
 /// The key, or nullptr.
 [[nodiscard]] const Key* find_key(const std::string& name);
-/// As find_key, never nullptr: throws InputError "<where>: unknown key ..." that names the nearest key.
+/// Returns the key, like find_key(). Throws InputError "<where>: unknown key ..." with the nearest key if
+/// there is none.
 [[nodiscard]] const Key* require_key(const std::string& name, const std::string& where);
 
 /// Text of `minitaw help KEY` and `minitaw help SCHEDULE`.

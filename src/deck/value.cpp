@@ -102,7 +102,7 @@ std::string unquoted(std::string_view text) {
   return std::string(has_quotes ? text.substr(1, text.size() - 2) : text);
 }
 
-/// What --set gives for a key.
+/// Parses the value of --set for a key.
 Setting parse_words(std::string_view text, bool may_split) {
   text = trim(text);
   const bool bracketed = text.size() >= 2 && text.front() == '[' && text.back() == ']';

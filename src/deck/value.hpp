@@ -8,14 +8,14 @@
 
 namespace minitaw::deck {
 
-/// What the user gave for a key: texts, whether the file has numbers, words or quotes; and where it was
-/// written: "deck.toml:12" or "--set".
+/// Values of a key as given: texts, whether the file has numbers, words or quotes; and their place:
+/// "deck.toml:12" or "--set".
 struct Setting {
   std::vector<std::string> values;
   bool list = false;  ///< else there is one value
   std::string where;
 };
-/// What the user gave for each key.
+/// Values by key.
 using Settings = std::map<std::string, Setting>;
 
 /// Text for a message: at most `most` bytes and whole characters of UTF-8, no control characters, so that a

@@ -29,9 +29,9 @@ struct Stalled : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// How far each lane of a rank has come in the current step: actions handed to its queue. Lanes are in order,
-/// so a count is all that a wait needs; where the queue is a thread, what was handed over is also complete.
-/// Waiting sleeps in the kernel: on a crowded node it takes no time from the lane that computes.
+/// Number of actions of each lane that have been handed to its queue in the current step. A lane runs in
+/// order, so a wait needs only a count; if the queue is a thread, these actions are also complete. Waits
+/// sleep in the kernel: on a node with more threads than cores they take no time from the compute lane.
 class LaneProgress {
 public:
   void begin_step() {
@@ -103,7 +103,7 @@ public:
   LaneExecutor(const schedule::RankProgram& program, schedule::Lane lane, LaneProgress& progress,
                const Queues& queues, Start start, int messages = 1, comm::LowLatency* low_latency = nullptr);
 
-  /// Before the first action of a step, on every lane.
+  /// Prepares for the first action of a step; called on every lane.
   void begin_step();
 
   [[nodiscard]] bool done() const { return next_ == actions_.size() && under_way_.empty(); }
@@ -114,7 +114,7 @@ public:
 
   /// The next action, an index into RankProgram::actions.
   [[nodiscard]] int next_action() const { return actions_[next_].index; }
-  /// Whether all that the next action waits for has been submitted.
+  /// Returns whether all actions that the next one waits for have been submitted.
   [[nodiscard]] bool ready() const;
   /// Waits for other lanes, then submits the next action; throws what `start` throws, or Stopped.
   void execute_next();
@@ -125,13 +125,13 @@ public:
 
   // For the watchdog.
 
-  /// Whether the oldest action that is not complete has begun (else it waits for other lanes).
+  /// Returns whether the oldest incomplete action has begun; if not, it waits for other lanes.
   [[nodiscard]] bool started() const { return queue().begun() > queue().completed(); }
-  /// Whether a transfer has.
+  /// Returns whether the oldest incomplete action is a transfer that has begun.
   [[nodiscard]] bool is_moving() const;
   /// Grows whenever the lane gets on.
   [[nodiscard]] long moves() const { return static_cast<long>(queue().begun()) + queue().completed(); }
-  /// What it is at, with whom, in which slot, and what it waits for.
+  /// Returns the current action in words, with its peer and slots, and what it waits for.
   [[nodiscard]] std::string describe(const schedule::Program& program) const;
 
   /// Writes the times of the lane's actions, indexed as RankProgram::actions; after the queue has finished.
@@ -151,10 +151,10 @@ private:
   [[nodiscard]] Queue& queue() const { return *queues_[index_of(lane_)]; }
   /// The oldest action that is not complete; nullptr when there is none.
   [[nodiscard]] const schedule::Action* pending() const;
-  /// Of a lane that advance() drives.
+  /// The queue, on a lane that advance() drives.
   [[nodiscard]] FencedQueue& fenced() const { return dynamic_cast<FencedQueue&>(queue()); }
   void wait_for(int lane, int count);
-  /// Whether all that the next action waits for is complete.
+  /// Returns whether all actions that the next one waits for are complete.
   [[nodiscard]] bool waits_complete();
   /// Returns whether the next action may begin while earlier ones of the lane are under way.
   [[nodiscard]] bool may_join() const;
@@ -177,7 +177,7 @@ private:
 /// Makes the queues of a rank; tests bring their own.
 using MakeQueues = std::function<Queues(const QueueOptions&)>;
 
-/// How a rank executes steps.
+/// Options of a step.
 struct StepOptions {
   /// A step in which no lane moves for this long is reported and given up.
   Watchdog::Seconds stall_limit = default_stall_limit;
@@ -203,7 +203,7 @@ public:
 
   /// Times of every action of the last step, indexed as RankProgram::actions.
   [[nodiscard]] const std::vector<Span>& spans() const { return spans_; }
-  /// When it began, by host_seconds().
+  /// Time when the last step began, by host_seconds().
   [[nodiscard]] double started() const { return clock_.started(); }
 
 private:
@@ -230,8 +230,7 @@ private:
   std::vector<LaneExecutor*> driven_;  ///< by the communication thread: none where a device has them all
   std::vector<std::unique_ptr<LaneExecutor>>
       lanes_;  ///< those with actions, and that of compute, the first one
-  /// Whether the rank can do nothing but wait for what is moved, so that its cores are free for waits that
-  /// answer at once.
+  /// On while the rank can only wait for transfers: its cores are then free for waits with low latency.
   comm::LowLatency low_latency_;
   std::atomic<int> ordered_ = 0;  ///< steps that the communication thread shall execute; -1 ends it
   std::atomic<int> executed_ = 0;

@@ -14,7 +14,7 @@
 
 namespace minitaw::engine {
 
-/// What a transport is made for.
+/// Arguments of make_transport().
 struct TransportRequest {
   MPI_Comm comm;  ///< the ranks of the case
   const schedule::Program& program;
@@ -23,9 +23,9 @@ struct TransportRequest {
   bool shared_devices = false;
 };
 
-/// What `wanted` ("auto", "mpi" or "nccl") means in this build and place; its name is "mpi", "mpi staged",
-/// "mpi direct" or "nccl". Collective over the ranks of the case. Throws InputError for a transport that
-/// cannot be had.
+/// Makes the transport that `wanted` ("auto", "mpi" or "nccl") means in this build and place; its name is
+/// "mpi", "mpi staged", "mpi direct" or "nccl". Collective over the ranks of the case. Throws InputError for
+/// a transport that is not available.
 [[nodiscard]] std::unique_ptr<comm::Transport> make_transport(const std::string& wanted,
                                                               const TransportRequest& request);
 
@@ -41,7 +41,7 @@ void require_transport(const std::string& wanted, bool shared_devices);
 [[nodiscard]] std::vector<int> communicators_of(const schedule::Program& program, const std::string& wanted,
                                                 bool shared_devices);
 
-/// Of the NCCL that is loaded; empty in a build without.
+/// Version of the NCCL that is loaded; empty in a build without.
 [[nodiscard]] std::string nccl_version();
 
 }  // namespace minitaw::engine

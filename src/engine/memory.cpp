@@ -27,7 +27,7 @@ std::optional<std::uint64_t> number_in(const std::filesystem::path& file) {
   return std::ifstream(file) >> value ? std::optional(value) : std::nullopt;
 }
 
-/// What stands behind `key` in a file of the kernel, in the first line that begins with it.
+/// Returns the text after `key` in a file of the kernel, from the first line that begins with it.
 std::optional<std::string> entry_of(const char* file, std::string_view key) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);)
@@ -35,7 +35,7 @@ std::optional<std::string> entry_of(const char* file, std::string_view key) {
   return std::nullopt;
 }
 
-/// The same in bytes where the kernel counts in KiB.
+/// Returns the number as bytes if the kernel counts in KiB.
 std::uint64_t bytes_in(const char* file, std::string_view key, std::uint64_t otherwise) {
   const auto kib = entry_of(file, key);
   return kib ? std::stoull(*kib) * 1024 : otherwise;
@@ -54,7 +54,7 @@ std::uint64_t left_in_groups() {
   }
 }
 
-/// Of every buffer; Kokkos keeps 128 bytes of its own before what it hands out.
+/// Alignment of every buffer; Kokkos keeps 128 bytes of its own before an allocation.
 constexpr std::size_t alignment = 256;
 
 }  // namespace

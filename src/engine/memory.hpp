@@ -31,7 +31,7 @@ public:
   /// Optimiser memory of owned slot k, or of the embeddings (after the owned shards).
   [[nodiscard]] model::Buffer optimiser(int index) const { return optimiser_[index]; }
   [[nodiscard]] model::Buffer workspace() const { return workspace_; }
-  /// Where the step's loss is added up.
+  /// Memory of the step's loss.
   [[nodiscard]] double* loss() const { return scalars_.as<double>(); }
   /// Chunk buffers of the transport, all lanes together; empty if no lane reduces.
   [[nodiscard]] model::Buffer staging() const { return staging_; }

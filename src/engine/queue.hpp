@@ -26,7 +26,7 @@ class StepClock {
 public:
   void begin_step() { start_ = host_seconds(); }
   [[nodiscard]] double now() const { return host_seconds() - start_; }
-  /// When the step began, by host_seconds().
+  /// Time when the step began, by host_seconds().
   [[nodiscard]] double started() const { return start_; }
 
 private:
@@ -51,9 +51,9 @@ void wait_until(const Done& done, const Check& check) {
   }
 }
 
-/// Where the units of a lane run, in order: a device's stream, or the thread that asks. Units are numbered
-/// from 0 within a step. One thread at a time submits; begun(), completed() and is_complete() may be called
-/// from any.
+/// Executes the units of a lane in order: on a device's stream, or on the thread that submits them. Units are
+/// numbered from 0 within a step. One thread at a time submits; begun(), completed() and is_complete() may be
+/// called from any thread.
 class Queue {
 public:
   using Work = std::function<void()>;
@@ -65,14 +65,15 @@ public:
   Queue& operator=(const Queue&) = delete;
   virtual ~Queue() = default;
 
-  /// Whether run() returns before the work is complete.
+  /// Returns whether run() returns before the work is complete.
   [[nodiscard]] virtual bool asynchronous() const = 0;
 
   /// Forgets the last step. Nothing of it may still be running.
   virtual void begin_step() = 0;
   /// The lane has come to `unit`; from here on it waits for others.
   virtual void open(int unit) = 0;
-  /// What is submitted from now on starts after `unit` of `other`, which must have been submitted there.
+  /// Makes the units submitted from now on start after `unit` of `other`, which must have been submitted
+  /// there.
   virtual void after(const Queue& other, int unit) = 0;
   /// Submits `unit`.
   virtual void run(int unit, const Work& work) = 0;
@@ -88,7 +89,7 @@ public:
   /// returned.
   [[nodiscard]] virtual void* event(int) const { return nullptr; }
 
-  /// When `unit` ran, seconds since the step began; valid after finish().
+  /// Returns when `unit` ran, seconds since the step began; valid after finish().
   [[nodiscard]] virtual Span span(int unit) const = 0;
 };
 
@@ -140,10 +141,10 @@ private:
   std::atomic<int> completed_ = 0;
 };
 
-/// Where a lane's kernels and copies run. Made once per process and kept until Kokkos ends, since libraries
-/// keep handles and workspaces by them. On CUDA each lane is a stream of its own, those of communication with
-/// high priority; on other devices each lane is an instance of the space; on a host all are the default
-/// space.
+/// Returns the execution space of a lane's kernels and copies. Made once per process and kept until Kokkos
+/// ends, since libraries keep handles and workspaces by space. On CUDA each lane has a stream, with high
+/// priority for communication; on other devices an instance of the space; on a host all lanes share the
+/// default space.
 [[nodiscard]] model::ExecutionSpace lane_space(schedule::Lane lane);
 
 /// A thread that is not Kokkos's own works on this rank's device from now on.

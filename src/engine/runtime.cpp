@@ -25,7 +25,7 @@ using schedule::SlotClass;
 using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 
-/// What the rank holds of the embeddings.
+/// Returns the part of the embeddings that the rank holds.
 Range embeddings_part(const schedule::Program& program, int rank, const model::Layout& layout) {
   if (program.ranks[rank].slots[index_of(SlotClass::embeddings)] == 0) return {};
   return held(program, rank, SlotClass::embeddings, -1, layout);

@@ -59,7 +59,7 @@ private:
   [[nodiscard]] model::Buffer part(const schedule::Action& action, schedule::Operand operand) const;
   [[nodiscard]] comm::Message message(const schedule::Action& action) const;
   [[nodiscard]] comm::Collective collective(const schedule::Action& action) const;
-  /// Of the elements in a slot.
+  /// Type of the elements in a slot.
   [[nodiscard]] model::Dtype dtype_of(schedule::Slot slot) const {
     return schedule::dtype_of(slot.cls, layout_.shape.dtype);
   }

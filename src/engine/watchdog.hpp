@@ -15,7 +15,7 @@
 namespace minitaw::engine {
 
 /// Time without progress after which a step is given up, unless the user says otherwise.
-inline constexpr std::chrono::duration<double> default_stall_limit{600};
+inline constexpr std::chrono::duration<double> default_stall_limit{300};
 
 /// Watches what a rank does, from a thread of its own: a wait for a rank that has died or stopped would last
 /// for ever.

@@ -38,7 +38,7 @@ void agree(MPI_Comm comm, const std::function<void()>& work);
 /// Why a case is left before its end, what counts most last.
 enum class StopReason : int { no, case_limit, time_limit, signal };
 
-/// What a case may take.
+/// Limits of time and memory of a case.
 struct Limits {
   using Seconds = engine::Watchdog::Seconds;
   /// A step in which nothing moves for this long is reported on standard error, rank by rank, and given up;
@@ -48,26 +48,25 @@ struct Limits {
   Seconds whole = Seconds::max();
   /// Asked on every rank after every step but the last; one that wants to leave is enough.
   std::function<StopReason()> leave = [] { return StopReason::no; };
-  /// Whether the first step is compared with the serial reference if its time allows; that takes memory of
-  /// rank 0.
+  /// Compare the first step with the serial reference if it costs little; that takes memory of rank 0.
   bool check = true;
 };
 
-/// What became of a case.
+/// The result of a case, and why it stopped.
 struct Outcome {
   CaseResult result;                 ///< complete on rank 0 if the case was not left
   StopReason left = StopReason::no;  ///< on all ranks
 };
 
 struct RunnerOptions {
-  /// How ranks execute steps. `stall_limit` is that of verify(); run() has its own in Limits. Rank reports of
-  /// a stall go to standard error.
+  /// Options of a step. `stall_limit` holds for verify(); run() takes its own from Limits. Reports of stalls
+  /// go to standard error.
   engine::StepOptions step{};
   /// Some ranks use the same device, which NCCL refuses.
   bool shared_devices = false;
   /// Results of run() hold the timeline of a step.
   bool timeline = false;
-  /// Of this rank's device.
+  /// Meter of this rank's device.
   std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("no NVIDIA device");
 };
 
@@ -84,12 +83,12 @@ public:
   /// first step is the result's status; a step that stalls throws Stalled, after which the job cannot go on.
   [[nodiscard]] Outcome run(const Case& c, const Limits& limits);
 
-  /// What this rank does when something between steps, which guard() watches, does not end: by default it
-  /// tells standard error and ends the job. Rank 0 has a few seconds before the others do.
+  /// Sets what this rank does if something between steps, which guard() watches, does not end. By default it
+  /// prints an error and ends the job, on rank 0 a few seconds earlier than on the others.
   void on_hang(engine::Watchdog::OnExpiry act) { hang_ = std::move(act); }
   [[nodiscard]] engine::Watchdog& guard() { return guard_; }
 
-  /// Whether a serial step of the case costs little enough to be executed beside it by run().
+  /// Returns whether a serial step of the case is cheap enough for run() to check the case.
   [[nodiscard]] static bool has_time_to_check(const Case& c);
 
   /// Executes `steps` steps and compares losses and every gradient tensor of the first and the last step with

@@ -139,7 +139,7 @@ Difference compare_weights(const std::vector<NamedTensor>& weights, const model:
   return result;
 }
 
-/// What the references of a case are made of, bytes.
+/// Sizes of the references of a case, bytes.
 struct Parts {
   std::uint64_t arena;            ///< of the serial baseline
   std::uint64_t tensors = 0;      ///< all of the model once, fp32; gathered, there twice: flat, and by name

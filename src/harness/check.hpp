@@ -25,7 +25,7 @@ enum class Which { weights, gradients };
 /// of the case.
 [[nodiscard]] std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI_Comm comm);
 
-/// How far two models are apart.
+/// Difference between two models.
 struct Difference {
   double worst = 0;    ///< largest relative error of a tensor
   std::string tensor;  ///< where
@@ -41,9 +41,10 @@ struct Difference {
 [[nodiscard]] Difference compare_gradients(const std::vector<NamedTensor>& a,
                                            const std::vector<NamedTensor>& b);
 
-/// The same for the weights of one tensor against their values in double precision. Weights in bf16 are those
-/// values rounded; where `wanted` is so close to the border between two bf16 numbers that an error of
-/// `slack`, relative to the tensor, decides, both are right.
+/// Returns the error of the weights of one tensor against `wanted`, their values in double precision, as
+/// compare_gradients() defines it. Weights in bf16 are rounded values: if `wanted` is so close to the border
+/// between two bf16 numbers that an error of `slack`, relative to the tensor, decides, both numbers count as
+/// right.
 [[nodiscard]] double weight_error(const NamedTensor& tensor, std::span<const double> wanted,
                                   model::Dtype dtype, double slack);
 
@@ -58,13 +59,15 @@ struct Tolerance {
   double weights;
 };
 
-/// Of a case against the serial schedule in the same dtype. In bf16 gradients are rounded wherever they are
-/// handed on, at 2^-9 each time, so schedules differ by a few times 1e-3. Few tokens average less of it.
+/// Tolerance of a case against the serial schedule in the same dtype. bf16 rounds at 2^-9 each time that a
+/// gradient is passed on, so schedules differ by a few times 1e-3, and by more with few tokens to average
+/// over.
 [[nodiscard]] Tolerance serial_tolerance(const Case& c);
-/// Of the serial schedule against plain loops in double precision: rounding grows with depth and sequence.
+/// Tolerance of the serial schedule against plain loops in double precision: rounding grows with depth and
+/// sequence.
 [[nodiscard]] Tolerance float64_tolerance(const Case& c);
 
-/// What a comparison with a reference found; complete on rank 0.
+/// Result of a comparison with a reference; complete on rank 0.
 struct Check {
   struct Step {
     double loss = 0;  ///< of the later ones, the largest
@@ -78,19 +81,20 @@ struct Check {
   [[nodiscard]] std::string failure(const Tolerance& tolerance) const;
 };
 
-/// What some steps of a case come to. As a reference: what the case must reproduce, whatever its schedule.
+/// Losses, gradients and weights of some steps of a case. As a reference: the values that every schedule must
+/// reproduce.
 struct Reference {
   std::vector<double> losses;          ///< of each step
   std::vector<NamedTensor> gradients;  ///< of the first step
   std::vector<NamedTensor> later{};    ///< gradients of the last step; empty if that is the first
-  /// How far the weights after the last step are from what AdamW in double precision makes of the initial
-  /// ones with the gradients that were executed. Unlike a difference from other weights it has nothing of the
-  /// noise of the first steps, which are as long as the learning rate whatever the size of the gradient is,
-  /// rounding noise or not.
+  /// Difference between the weights after the last step and those that AdamW in double precision makes of the
+  /// initial weights and the executed gradients. A comparison with the weights of another training would be
+  /// useless: the first steps of AdamW are as long as the learning rate whatever the size of the gradient,
+  /// rounding noise included.
   Difference weights{};
 };
 
-/// The same case for the `serial` schedule on one rank.
+/// Returns the same case for the `serial` schedule on one rank.
 [[nodiscard]] Case serial_case(const Case& c);
 /// Model, data, seed and steps: what a reference of the case belongs to.
 [[nodiscard]] std::string reference_key(const Case& c, int steps);
@@ -99,10 +103,10 @@ struct Reference {
 [[nodiscard]] Reference run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm comm);
 /// Executes the serial baseline for some steps on this process.
 [[nodiscard]] Reference serial_reference(const Case& c, int steps);
-/// The same from the float64 model in src/model/reference, which shares no kernel with the engine.
+/// Executes the float64 model in src/model/reference, which shares no kernel with the engine.
 [[nodiscard]] Reference float64_reference(const Case& c, int steps);
 
-/// How far `a` is from reference `b`; of `b`, the weights do not count.
+/// Compares `a` with the reference `b`. The weights of `b` do not count.
 [[nodiscard]] Check compare(const Reference& a, const Reference& b);
 
 /// Bytes that rank 0 needs for a reference, in the memory that the model is computed in: on a device its

@@ -44,8 +44,8 @@ std::vector<T> gather_all(const T& mine, MPI_Comm comm, std::string_view what) {
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 constexpr std::string_view unavailable = "unavailable: ";
 
-/// Of the lowest rank that has a fault, on all ranks; empty if none has. Says which rank, unless all have
-/// one.
+/// Returns the fault of the lowest rank that has one, with the rank unless all have one; empty if there is
+/// none. The same on all ranks.
 std::string first_fault(const std::string& fault, MPI_Comm comm) {
   const std::vector<std::string> faults = comm::mpi::gather_texts(fault, comm);
   const auto first = std::ranges::find_if_not(faults, &std::string::empty);

@@ -14,16 +14,16 @@ namespace minitaw::harness {
 /// Seconds on some clock of this rank.
 using Now = std::function<double()>;
 
-/// What to add to this rank's `now` to get that of rank 0 of `comm`, by messages that go back and forth:
-/// wrong by half the time of the fastest of them at most. Collective.
+/// Returns what must be added to this rank's `now` to get that of rank 0 of `comm`. Measured by messages back
+/// and forth; wrong by at most half the time of the fastest. Collective.
 [[nodiscard]] double offset_by_messages(MPI_Comm comm, const Now& now);
 
-/// The same for host_seconds(). Ranks of one node share it; only the first rank of each node exchanges
-/// messages. Collective.
+/// Returns the offset of host_seconds(). Ranks of one node share that clock, so only the first rank of each
+/// node exchanges messages. Collective.
 [[nodiscard]] double clock_offset(MPI_Comm comm);
 
-/// What a rank remembers of its timed steps, so that one of them can be looked at afterwards: nothing is
-/// exchanged while steps are being timed.
+/// Spans of a rank's timed steps, kept so that one of the steps can be examined afterwards. Nothing is
+/// exchanged between ranks while steps are timed.
 class TimedSteps {
 public:
   /// A rank keeps the spans (24 bytes each) of all its `steps` if those of the longest rank are at most
@@ -62,9 +62,9 @@ public:
   void begin() { before_ = meter_.energy(); }           ///< before the first timed step
   void sample() { samples_.push_back(meter_.read()); }  ///< after each timed step
 
-  /// After the last one's sample. Adds this repetition to the result on rank 0: a row of device_samples for
-  /// each step and one of energy, or, if the meter of any rank has failed, none at all for the whole case,
-  /// and why. Collective.
+  /// Adds this repetition to the result on rank 0: a row of device_samples for each step and one of energy.
+  /// If the meter of any rank has failed, removes all samples of the case and says why. Call after the last
+  /// sample(). Collective.
   void collect(MPI_Comm comm, CaseResult& result);
 
 private:

@@ -117,7 +117,8 @@ struct Tile {
   }
   /// On the diagonal key i of the tile is seen by its queries i, i + 1, ...; elsewhere by all.
   [[nodiscard]] bool on_diagonal() const { return k == q; }
-  /// How many keys a block of columns of queries, the first of them p, sees at most.
+  /// Returns the largest number of keys that a block of columns of queries, beginning with query p, attends
+  /// to.
   [[nodiscard]] int keys_of(int p) const { return on_diagonal() ? std::min(nk, p + block_columns) : nk; }
   /// The first query, of a whole block of columns, that sees key i.
   [[nodiscard]] int queries_from(int i) const {
@@ -182,7 +183,7 @@ struct Memory {
   Packed rows(int width) { return {take(tile * width), width}; }
 };
 
-/// What both directions read.
+/// Inputs of both directions.
 struct Inputs {
   Matrix<const float> qkv;
   AttentionSizes z;
@@ -294,10 +295,10 @@ struct Forward : Inputs {
   }
 };
 
-/// What a task is. The pieces are added in the same order either way, so the bits are the same.
-/// ByHead: a key/value head of a sequence with all the query heads that read it: 5 products a tile. ByKeys: a
-/// tile of its keys, for their gradients and those of the values: 4. ByQueries: a tile of queries of a query
-/// head, for their gradients: 3.
+/// Division of the backward pass into tasks. The pieces are added in the same order either way, so the bits
+/// are the same. ByHead: a key/value head of a sequence with all the query heads that read it: 5 products a
+/// tile. ByKeys: a tile of its keys, for their gradients and those of the values: 4. ByQueries: a tile of
+/// queries of a query head, for their gradients: 3.
 struct ByHead {};
 struct ByKeys {};
 struct ByQueries {};

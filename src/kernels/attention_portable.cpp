@@ -20,7 +20,7 @@ KOKKOS_INLINE_FUNCTION constexpr int backward_floats(int tile, int pitch) {
   return tile * (6 * pitch + 2 * tile);
 }
 
-/// How teams work on sequences of `seq` tokens: one of them for each tile of each of `heads`.
+/// Launch of teams on sequences of `seq` tokens: one team for each tile of each of `heads`.
 struct Launch {
   int tile = on_host && small_tiles_on_host ? 8 : 16;  ///< queries and keys of a tile
   int level = 1;                                       ///< of scratch memory

@@ -31,7 +31,7 @@ using Matrix = Kokkos::View<E**, Kokkos::LayoutRight, MemorySpace, Kokkos::Memor
 template <class E>
 using Vector = Kokkos::View<E*, Kokkos::LayoutRight, MemorySpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
-/// The same as an input: takes no part in deducing E, so that a Matrix<E> converts.
+/// A read-only matrix that takes no part in deducing E, so that a Matrix<E> converts.
 template <class E>
 using MatrixIn = Matrix<const std::type_identity_t<E>>;
 template <class E>
@@ -133,8 +133,8 @@ enum class Attention {
 [[nodiscard]] std::string name_of(Attention kernel);
 [[nodiscard]] Attention parse_attention(std::string_view name);
 
-/// What `kernel` means in this build for elements of type E and these sizes: never automatic. Throws
-/// InputError if an explicit choice cannot compute them.
+/// Returns the kernel that `kernel` means in this build for elements of type E and these sizes; never
+/// automatic. Throws InputError if an explicit choice cannot compute them.
 template <class E>
 [[nodiscard]] Attention resolve_attention(Attention kernel, const AttentionSizes& sizes);
 
@@ -208,7 +208,7 @@ void prepare(const ExecutionSpace& exec);
 /// and keeps the fastest; what it adds to is then of no use. Not in a step: it waits for the queue. Nothing
 /// to choose on a host.
 void choose_by_time(const ExecutionSpace& exec, bool on);
-/// What was chosen so for products on this queue, in words, one line each.
+/// Returns the algorithms chosen by time for products on this queue, one line each.
 [[nodiscard]] std::vector<std::string> choices(const ExecutionSpace& exec);
 
 /// Device bytes that the libraries' workspaces hold now, of all queues.

@@ -17,8 +17,8 @@ namespace {
 /// A tile of c is tile x tile, made of patches of rows x columns.
 inline constexpr int tile = 64, patch_rows = 4;
 
-/// Of a device's team each thread has one patch. One more column, so that threads that write along the summed
-/// dimension meet different banks.
+/// Each thread of a device's team has one patch. One column is added so that threads that write along the
+/// summed dimension use different banks.
 using ForTeam = Shape<4, 16, tile + 1>;
 /// The patches of a host's thread fill vector registers (32 columns: compilers unroll shorter loops before
 /// they look for vector code).

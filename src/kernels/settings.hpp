@@ -4,11 +4,11 @@
 
 #include "base/philox.hpp"
 
-/// What kernels, their plain references and the vendors' libraries are told alike. Without Kokkos.
+/// Constants and types that kernels, their plain references and the vendors' libraries share. Without Kokkos.
 
 namespace minitaw::kernels {
 
-/// Of causal attention with grouped query heads: query head i reads key/value head i h_kv / h.
+/// Sizes of causal attention with grouped query heads: query head i reads key/value head i h_kv / h.
 struct AttentionSizes {
   int batch = 0;     ///< B
   int seq = 0;       ///< S

@@ -7,12 +7,12 @@
 #include "case/result.hpp"
 #include "topology/nvml.hpp"
 
-/// What devices say of themselves while they work: clocks, temperature, power, energy. A folder of its own,
-/// because src/topology says what there is and where, once, and a meter is asked again and again.
+/// Readings of devices at work: clocks, temperature, power, energy. Devices themselves are found in
+/// src/topology, once; a meter is read again and again.
 namespace minitaw::meters {
 
-/// Of one device; this one reads nothing. A meter can fail at any time (a device may be lost, a driver
-/// replaced): then it becomes unavailable, stays so, and says why; it never throws, because a measurement
+/// Meter of one device; this base reads nothing. A meter can fail at any time (a device may be lost, a driver
+/// replaced). It then becomes unavailable, stays so, and says why. It never throws, because a measurement
 /// must not end for it.
 class Meter {
 public:
@@ -21,8 +21,8 @@ public:
   Meter& operator=(const Meter&) = delete;
   virtual ~Meter() = default;
 
-  /// What it reads, what of it this device does not tell, and what a reading took when it was tried:
-  /// "nvml 12.580.65 without power, 0.21 ms a reading".
+  /// Returns the source of the readings, the readings that this device lacks, and the time of one: "nvml
+  /// 12.580.65 without power, 0.21 ms a reading".
   [[nodiscard]] const std::string& name() const { return name_; }
   /// Why nothing can be read; empty: it can.
   [[nodiscard]] const std::string& fault() const { return fault_; }

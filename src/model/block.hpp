@@ -63,8 +63,8 @@ public:
     const BlockRegions& regions;
     Buffer buffer;
   };
-  /// What the block works on for one micro-batch is in the first of the sources that has it, wherever that
-  /// is; scratch comes last.
+  /// The sources of the block's intermediates for one micro-batch. Each is in the first source that has it;
+  /// scratch comes last.
   Block(const kernels::ExecutionSpace& exec, const Shape& shape, std::int64_t ffn_width,
         const BlockTensors<const E>& weights, const std::array<Source, 3>& sources, Matrix<const float> rope,
         kernels::Attention kernel)
@@ -88,8 +88,8 @@ public:
     attention_weight(gradient, accumulate);
   }
 
-  /// The same in two halves, gradient_at_output() [T, H] -> dx first. What it leaves in saved and deferred,
-  /// the second half reads.
+  /// backward() in two halves: gradient_at_output() [T, H] -> dx first. The first half writes to saved and
+  /// deferred what the second reads.
   void backward_input(Matrix<E> dx) const {
     const auto keep = [this](auto copy, auto gain) {
       if (E* const deferred = place<E>(copy))

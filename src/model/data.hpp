@@ -11,21 +11,19 @@
 
 namespace minitaw::model {
 
-/// Where the initial weights of a tensor come from: element i is number i of this row, whatever the sharding.
-/// Its place among all rows is {role, layer}; layer is 2^32 - 1 for the embeddings. Uniform, not normal: no
-/// library's sine or logarithm can make two machines differ. amplitude = sqrt(3) standard deviation:
-///   wqkv, w13, head 1 / sqrt(H); wo 1 / sqrt(2 L H); w2 1 / sqrt(2 L F); embedding 1
-/// Gains of norms are 1 + 0.1 u, so that exchanging two of them shows.
+/// Source of the initial weights of a tensor: element i is number i of this row, whatever the sharding. Its
+/// place among all rows is {role, layer}; layer is 2^32 - 1 for the embeddings. Uniform, not normal: no
+/// library's sine or logarithm can make two machines differ. amplitude = sqrt(3) standard deviation: wqkv,
+/// w13, head 1 / sqrt(H); wo 1 / sqrt(2 L H); w2 1 / sqrt(2 L F); embedding 1. Gains of norms are 1 + 0.1 u,
+/// so that an exchange of two of them shows.
 [[nodiscard]] UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t seed);
 
 /// Initial weights of a shard or of the embeddings, fp32, on the host, one number after the other: what
 /// references start from. Padding is zero. Ranks draw theirs with model::draw().
 void initialise(std::span<float> weights, const Flat& flat, const Shape& shape, std::uint64_t seed);
 
-/// Where the tokens of a step come from: the bytes of a file (V >= 256), or "synthetic". A sequence depends
-/// on (seed, step, its number in the step) alone, so a step is the same however micro-batches and ranks cut
-/// it.
-///
+/// Source of the tokens of a step: the bytes of a file (V >= 256), or "synthetic". A sequence depends only on
+/// (seed, step, its number in the step), so a step is the same however micro-batches and ranks divide it.
 /// File: each sequence starts at a random byte. Synthetic: each token is the one before plus 1 to 4, at
 /// random, modulo V, so that there is something to learn (the loss can fall from ln V to ln 4).
 class TokenSource {

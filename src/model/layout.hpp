@@ -14,7 +14,7 @@ namespace minitaw::model {
 /// totals are always fp32.
 enum class Dtype { fp32, bf16 };
 
-/// What the forward pass keeps for the backward pass of a block.
+/// Activations that the forward pass of a block keeps for the backward pass; the rest is recomputed.
 enum class Recompute {
   block,           ///< the block input only; everything else is computed again
   keep_attention,  ///< the block input, the attention output and its row statistics
@@ -71,7 +71,7 @@ void with_element(Dtype dtype, const Function& function) {
   else function(Bf16{});
 }
 
-/// What a tensor is. The value keys the random numbers of its initial weights: never renumber.
+/// Role of a tensor. The value keys the random numbers of its initial weights: never renumber.
 enum class Role { norm1, wqkv, wo, norm2, w13, w2, embedding, norm, head };
 inline constexpr int roles_per_block = 6;
 

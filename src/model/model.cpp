@@ -13,9 +13,9 @@ namespace minitaw::model {
 
 namespace {
 
-/// What `tensors`, in ascending order, leave of a buffer of `elements`; they may reach beyond both of its
-/// ends. Between tensors there is nothing where all sizes are multiples of `alignment`, as they are in models
-/// worth training.
+/// Returns the parts of a buffer of `elements` that `tensors`, in ascending order, do not cover; tensors may
+/// reach beyond both of its ends. There is no padding between tensors if all sizes are multiples of
+/// `alignment`, as in models worth training.
 std::vector<Range> padding_of(std::span<const Tensor> tensors, std::int64_t elements) {
   std::vector<Range> padding;
   std::int64_t end = 0;

@@ -34,7 +34,7 @@ struct Buffer {
   void require(std::size_t needed) const;
 };
 
-/// What attention takes of a shape.
+/// Returns the sizes of attention for a shape.
 [[nodiscard]] kernels::AttentionSizes attention_sizes(const Shape& shape);
 
 /// Tokens of one micro-batch, T = B S, and what the embedding's gradient needs to know about their order; all
@@ -45,7 +45,7 @@ public:
   MicroBatch(MicroBatch&&) = default;
   MicroBatch& operator=(MicroBatch&&) = default;
 
-  /// What `source` gives for this step (from 0) from sequence number `first` on.
+  /// Takes the tokens of `source` for this step (from 0), from sequence number `first` on.
   void fill(TokenSource& source, std::int64_t step, std::int64_t first);
 
   using Tokens = std::span<const std::int32_t>;

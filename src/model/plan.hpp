@@ -15,9 +15,9 @@ struct Region {
   std::size_t bytes = 0;
 };
 
-/// What a block works on; its places are in one of three buffers: saved from the forward pass for the
-/// backward pass; deferred by the backward pass towards the input for the one towards the weights, where they
-/// are split; or scratch. T = B S tokens.
+/// Intermediate results of a block. Each lies in one of three buffers: saved by the forward pass for the
+/// backward pass; deferred by the input half of a split backward pass for its weight half; or scratch. T = B
+/// S tokens.
 enum class Intermediate {
   input,               ///< [T, H] hidden state at the block's input
   qkv,                 ///< [T, (h + 2 h_kv) d] after rotation
@@ -52,7 +52,8 @@ struct BlockRegions {
 struct Extents {
   std::int64_t rows, cols;
 };
-/// Of a part in a block whose feed-forward width is `ffn`; chunks: as many as there may be.
+/// Extents of an intermediate result of a block whose feed-forward width is `ffn`; chunks: the largest
+/// number.
 [[nodiscard]] Extents extents_of(Intermediate part, const Shape& shape, std::int64_t ffn);
 
 struct ShardPlan {
@@ -60,19 +61,19 @@ struct ShardPlan {
   std::size_t bytes = 0;
 };
 
-/// Where a shard's forward pass keeps what its backward pass reads, for one micro-batch. Left out, and
-/// rebuilt by one pass over memory each: the normalised inputs and the SwiGLU product.
+/// Lays out the memory that a shard's forward pass saves for its backward pass, for one micro-batch. Left
+/// out, and rebuilt by one pass over memory each: the normalised inputs and the SwiGLU product.
 [[nodiscard]] ShardPlan plan_saved(const Layout& layout, int shard);
 
-/// Where a shard's backward pass towards the input leaves what the one towards the weights reads, beside what
-/// the forward pass kept, for one micro-batch. Left out: norm1's output, rebuilt from the kept block input,
-/// row statistics and gain, for 2 T H bytes (bf16) less and the pass over memory that the undivided backward
-/// pass makes too; norm2's output likewise where `middle` is kept.
+/// Lays out the memory that the input half of a shard's backward pass defers for the weight half, beside the
+/// saved one, for one micro-batch. Left out: norm1's output, rebuilt from the saved block input, row
+/// statistics and gain, for 2 T H bytes (bf16) less and the pass over memory that the undivided backward pass
+/// makes too; norm2's output likewise if `middle` is saved.
 [[nodiscard]] ShardPlan plan_deferred(const Layout& layout, int shard);
 
-/// How the compute actions of a rank share their scratch, whichever shards it computes. Regions of different
-/// phases overlap: the block's, the loss's and the embedding's, and within the block those of attention's
-/// backward pass with ffn and product.
+/// Lays out the scratch that all compute actions of a rank share, whichever shards it computes. Regions of
+/// different phases overlap: the block's, the loss's and the embedding's, and within the block those of
+/// attention's backward pass with ffn and product.
 struct WorkspacePlan {
   Region rope;         ///< [S, d] cosine and sine of each pair; lasts as long as the model
   Region tokens;       ///< [T] int32: tokens or targets of the action in progress

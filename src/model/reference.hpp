@@ -15,7 +15,7 @@ using kernels::AdamW;
 /// parts().
 using ReferenceTensors = std::vector<std::vector<double>>;
 [[nodiscard]] ReferenceTensors reference_zeros(const Layout& layout);
-/// As every rank has them in fp32.
+/// Returns the initial weights, as every rank has them in fp32.
 [[nodiscard]] ReferenceTensors initial_weights(const Layout& layout, std::uint64_t seed);
 
 /// A whole training step in serial double precision from the plain kernels: what `verify` and the tests

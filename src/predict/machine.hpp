@@ -13,14 +13,14 @@ namespace minitaw::predict {
 
 using model::Curve;
 
-/// What a device reaches in one precision.
+/// Speed of a device in one precision.
 struct Speed : model::Speed {
   double peak = 0;  ///< for MFU; 0: not known
   /// Measured FLOP/s of whole actions (F, BW, B, W, loss); they take the place of all others.
   std::map<schedule::Kind, double> actions;
 };
 
-/// How the ranks of a node reach each other.
+/// Links between the ranks of a node.
 enum class Inside : std::uint8_t {
   network,  ///< a switch: `rate` is what a rank sends, and receives
   pairs,    ///< a link for each two ranks: `rate` is one direction of it
@@ -72,7 +72,7 @@ struct Machine {
 
 /// `changes` are "between.rate=25 Gbit/s". Throws InputError: one sentence with file, line and key.
 [[nodiscard]] Machine read_machine(const std::string& path, const std::vector<std::string>& changes = {});
-/// The same for text that is already in memory; `path` is only named in messages.
+/// Reads a machine from text in memory; messages name `path`.
 [[nodiscard]] Machine parse_machine(const std::string& text, const std::string& path,
                                     const std::vector<std::string>& changes = {});
 

@@ -60,7 +60,7 @@ public:
   /// Moves bytes from rank to rank of a node; `done` is called when they have arrived, never before this
   /// returns.
   void flow(int from, int to, double bytes, Done done) { send(ranks_, from, to, bytes, std::move(done)); }
-  /// The same between adapters.
+  /// Sends bytes from adapter to adapter.
   void between(int from, int to, double bytes, Done done) {
     send(adapters_, from, to, bytes, std::move(done));
   }
@@ -78,7 +78,7 @@ public:
     simgrid::kernel::timer::Timer::set(now() + seconds, std::move(done));
   }
 
-  /// Until nothing is under way. What is called may begin more.
+  /// Runs until nothing is under way. Callbacks may start more.
   static void run() { engine().run(); }
   [[nodiscard]] static double now() { return sg::Engine::get_clock(); }
 
@@ -158,10 +158,10 @@ private:
   }
 
   /// An activity must not hold itself, as a callback of it that knows it would.
-  template <class Activity>
-  void start(const boost::intrusive_ptr<Activity>& activity, Done done) {
+  template <class ActivityPtr>
+  void start(const ActivityPtr& activity, Done done) {
     const auto place = under_way_.insert(under_way_.end(), activity);
-    activity->on_this_completion_cb([this, place, done = std::move(done)](const Activity&) {
+    activity->on_this_completion_cb([this, place, done = std::move(done)](const auto&) {
       last_ = std::move(*place);
       under_way_.erase(place);
       done();

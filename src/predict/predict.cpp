@@ -35,15 +35,15 @@ schedule::Costs device_costs(const Case& c, const schedule::Program& program, co
   };
 }
 
-/// Whether every replica has nodes of its own, and nothing between them but one switch: then all replicas do
-/// the same at the same time, and each sends to the next one what it gets from the one before.
+/// Returns whether every replica has nodes of its own, with only one switch between them. All replicas then
+/// do the same at the same time, and each sends to the next one what it gets from the one before.
 bool copies_are_alike(const Case& c, const Machine& machine) {
   return c.replicas > 2 && machine.topology == Topology::one_switch && !machine.one_machine &&
          c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() &&
          machine.rate > 0;
 }
 
-/// Those of the first ranks.
+/// Returns the groups of the first ranks.
 topology::Groups first_groups(const topology::Groups& groups, int ranks) {
   const std::vector<int>& sizes = groups.sizes();
   return topology::Groups({sizes.begin(), sizes.begin() + groups.group_of(ranks - 1) + 1});
@@ -76,7 +76,7 @@ void drop_second_copy(schedule::Program& program) {
   program.groups = first_groups(program.groups, ranks);
 }
 
-/// What is simulated of a case.
+/// The part of a case that is simulated.
 struct Prepared {
   Case simulated;   ///< two replicas, if one stands for all
   Machine machine;  ///< as much of it as those that are simulated use

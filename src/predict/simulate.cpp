@@ -1,23 +1,24 @@
+#include "predict/simulate.hpp"
+
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <boost/interprocess/anonymous_shared_memory.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <deque>
 #include <exception>
 #include <functional>
-#include <memory>
+#include <new>
 #include <ranges>
 #include <span>
 #include <utility>
 
 #include "base/error.hpp"
 #include "predict/network.hpp"
-#include "predict/predict.hpp"
 #include "schedule/execute.hpp"
 
 namespace minitaw::predict {
@@ -50,7 +51,7 @@ public:
 
   void simulate() {
     for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) stir(r);
-    drain();
+    start_ready();
     Network::run();
     if (left_ > 0) throw LogicError(fmt::format("a prediction stopped with {} actions left", left_));
   }
@@ -89,7 +90,7 @@ private:
     stirred_.push_back(r);
   }
 
-  void drain() {
+  void start_ready() {
     while (!stirred_.empty()) {
       const int r = stirred_.front();
       stirred_.pop_front();
@@ -113,7 +114,7 @@ private:
     return true;
   }
 
-  /// As LaneExecutor::may_join() of the engine.
+  /// Returns whether the next action may begin, as LaneExecutor::may_join() of the engine.
   bool may_join(int r, const LaneState& own) const {
     const auto action = [&](int i) -> const Action& { return at({r, own.actions[i]}); };
     return own.first == own.next || (own.next - own.first < machine_.messages &&
@@ -150,7 +151,7 @@ private:
     if (!(seconds > 0)) return finish(p);
     const auto done = [this, p] {
       finish(p);
-      drain();
+      start_ready();
     };
     if (machine_.processors > 0) network_.work(p.rank, seconds, done);
     else Network::later(seconds, done);
@@ -256,7 +257,7 @@ private:
       return Network::later(rest, [this, t] { part_over(t); });
     }
     complete(*t);
-    drain();
+    start_ready();
   }
 
   void complete(const Transfer& t) {
@@ -306,6 +307,25 @@ void apart(const std::function<void()>& work) {
   if (status != 0) throw std::runtime_error("a prediction ended before its time");
 }
 
+/// Elements that a process shares with its children.
+template <class T>
+class Shared {
+public:
+  explicit Shared(std::size_t count)
+      : bytes_(std::max<std::size_t>(count, 1) * sizeof(T)), count_(count),
+        memory_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+    if (memory_ == MAP_FAILED) throw std::bad_alloc();
+  }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  ~Shared() { munmap(memory_, bytes_); }
+  [[nodiscard]] std::span<T> all() const { return {static_cast<T*>(memory_), count_}; }
+
+private:
+  std::size_t bytes_, count_;
+  void* memory_;
+};
+
 }  // namespace
 
 Prediction simulate(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
@@ -313,22 +333,20 @@ Prediction simulate(const schedule::Program& program, const model::Layout& layou
   Prediction result;
   std::size_t actions = 0;
   for (const schedule::RankProgram& rank : program.ranks) actions += rank.actions.size();
-  const auto memory = boost::interprocess::anonymous_shared_memory(actions * sizeof(Span)),
-             more = boost::interprocess::anonymous_shared_memory(machine.all_adapters() * sizeof(AdapterUse));
-  const std::span spans(static_cast<Span*>(memory.get_address()), actions);
-  const std::span adapters(static_cast<AdapterUse*>(more.get_address()), machine.all_adapters());
+  const Shared<Span> spans(actions);
+  const Shared<AdapterUse> adapters(static_cast<std::size_t>(machine.all_adapters()));
   apart([&] {
     Simulation simulation(program, layout, machine, costs, replicas);
     simulation.simulate();
-    std::ranges::copy(simulation.adapters(), adapters.begin());
-    std::ranges::copy(simulation.spans() | std::views::join, spans.begin());
+    std::ranges::copy(simulation.adapters(), adapters.all().begin());
+    std::ranges::copy(simulation.spans() | std::views::join, spans.all().begin());
   });
-  result.adapters.assign(adapters.begin(), adapters.end());
-  for (auto next = spans.begin(); const schedule::RankProgram& rank : program.ranks) {
+  result.adapters.assign(adapters.all().begin(), adapters.all().end());
+  for (auto next = spans.all().begin(); const schedule::RankProgram& rank : program.ranks) {
     result.spans.emplace_back(next, next + static_cast<std::ptrdiff_t>(rank.actions.size()));
     next += static_cast<std::ptrdiff_t>(rank.actions.size());
   }
-  for (const Span& span : spans) result.seconds = std::max(result.seconds, span.end);
+  for (const Span& span : spans.all()) result.seconds = std::max(result.seconds, span.end);
   result.account = trace::account(program, result.spans);
   return result;
 }

@@ -36,7 +36,7 @@ void check(herr_t status, const std::string& what);
 
 using Values = std::variant<std::vector<std::int64_t>, std::vector<std::uint64_t>, std::vector<double>,
                             std::vector<std::string>>;
-/// Of one element.
+/// Type of one element.
 [[nodiscard]] Values one(const Cell& cell);
 
 /// A dataset, and what its reader has to know: attributes of the same names (docs/results.md).

@@ -26,7 +26,7 @@ constexpr std::size_t shortest_in_words = 4;
 char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0; }
 
-/// Whether `name` (lower case) stands in `text` at this place.
+/// Returns whether `name` (lower case) stands in `text` at this place.
 bool is_at(std::string_view text, std::size_t at, std::string_view name) {
   const std::size_t end = at + name.size();
   if (!std::ranges::equal(text.substr(at, name.size()), name, {}, lower)) return false;
@@ -106,7 +106,7 @@ std::regex make_user_form() {
   return std::regex(fmt::format("(^|[^A-Za-z0-9_])({})($|[^A-Za-z0-9_])", names));
 }
 
-/// What of it must not be kept; null: nothing.
+/// Part of a variable's value that must not be kept; null: none.
 const char* held_back(const std::string& name, const std::string& value, const HostNames& hosts) {
   static const std::regex user_form = make_user_form();
   if (value.empty()) return nullptr;

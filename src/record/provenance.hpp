@@ -8,14 +8,14 @@
 #include "deck/deck.hpp"
 #include "record/hdf5.hpp"
 
-/// What a result says about the program that wrote it. The hash is that of the sources' commit, "-dirty"
-/// appended when they differ from it, "unknown" outside a git checkout; the flags are those that change code.
+/// Version of the program that wrote a result. The hash is that of the sources' commit, with "-dirty" if they
+/// differ from it, and "unknown" outside a git checkout; the flags are those that change code.
 namespace minitaw::build {
 extern const std::string_view version, git_hash, build_type, compiler, compiler_flags;
 }  // namespace minitaw::build
 
-/// What a record keeps of the environment: variables that steer the run, and nothing that says who ran it,
-/// where on disk, or on which hosts.
+/// Returns the environment variables that steer the run; nothing that says who ran it, where on disk, or on
+/// which hosts.
 namespace minitaw::record {
 
 /// The host names of a job, so that texts can be kept without them: each becomes "node 0", "node 1", ... A
@@ -25,10 +25,11 @@ class HostNames {
 public:
   /// No names: every text passes.
   HostNames() = default;
-  /// Of each node. With `shown` the user wants to see them (run --hosts), and every text passes.
+  /// `hosts` are the names of each node's host. With `shown` the user wants to see them (run --hosts), and
+  /// texts pass unchanged.
   explicit HostNames(std::vector<std::string> of_node, bool shown = false);
 
-  /// Whether texts with names may be kept.
+  /// Returns whether texts with host names may be kept.
   [[nodiscard]] bool shown() const { return shown_; }
   /// The name of a node, or "node 3".
   [[nodiscard]] std::string text(int node) const;
@@ -52,13 +53,13 @@ private:
 /// All that is kept of this process's environment, sorted.
 [[nodiscard]] std::vector<std::string> recorded_environment(const HostNames& hosts);
 
-/// What scripts/cluster says of the links between its nodes: "nodes=3", "rate=100mbit", ...; empty: they are
-/// as they are. Words that are not of this form are left out.
+/// Returns the settings of the links between nodes that scripts/cluster exports: "nodes=3", "rate=100mbit",
+/// ...; empty without it. Leaves out words of another form.
 [[nodiscard]] std::vector<std::string> shaped_links();
 /// "# links         = shaped, rate=100mbit ...\n"; nothing where they are not.
 [[nodiscard]] std::string links_text(const std::vector<std::string>& links);
 
-/// Where a rank of the job runs.
+/// Place where a rank of the job runs.
 struct RankPlace {
   int node = 0;
   std::string cores;  ///< "0-3,8"
@@ -70,7 +71,7 @@ struct RankPlace {
 /// where these are shown.
 [[nodiscard]] std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts);
 
-/// Where results come from: the datasets of /provenance (docs/results.md), which are texts and lists of them.
+/// Origin of results: the datasets of /provenance (docs/results.md), texts and lists of texts.
 using Provenance = std::vector<h5::Dataset>;
 [[nodiscard]] h5::Dataset entry(std::string name, std::string_view text);
 [[nodiscard]] h5::Dataset entry(std::string name, std::string axis, std::vector<std::string> list);
@@ -80,7 +81,7 @@ using Provenance = std::vector<h5::Dataset>;
 [[nodiscard]] Provenance collect(const deck::Deck& deck, const std::vector<std::string>& arguments,
                                  const HostNames& hosts);
 
-/// "minitaw 0.1.0 (3f2a1b0c4d5e-dirty, GNU 14.2.0, Release)"
+/// "minitaw 0.2.0 (3f2a1b0c4d5e-dirty, GNU 14.2.0, Release)"
 [[nodiscard]] std::string version_text();
 
 }  // namespace minitaw::record

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// What `read` returns. What HDF5, or a reader, has to complain about is said of the file.
+/// Returns the result of `read`. Errors of HDF5 or of a reader become one that names the file.
 template <class Read>
 auto reading(const std::string& path, const Read& read) {
   try {
@@ -77,7 +77,7 @@ std::vector<std::string> names_of_kinds(int count) {
   return names;
 }
 
-/// What a device is asked for after a step, in the group `device`.
+/// The datasets of the group `device`: readings after a step.
 struct Field {
   const char *path, *units;
   double DeviceSample::* value;
@@ -255,7 +255,7 @@ std::string resolved(const std::string& path) {
 /// Names the case that is running.
 std::string running_name(const std::string& path) { return path + ".running"; }
 
-/// What the file has of a case comes before what is new.
+/// Puts what the file has of a case before the new repetitions.
 template <class T>
 void prepend(std::vector<T> earlier, std::vector<T>& later) {
   earlier.insert(earlier.end(), later.begin(), later.end());
@@ -342,8 +342,10 @@ void Recorder::write_progress(std::size_t first) {
         },
         column.value);
   }
-  if (first == 0)  // HDF5 keeps no order
-    h5::write_attribute(h5::open_group(file_, "summary"), "columns", names, true);
+  const h5::Id summary = h5::open_group(file_, "summary");
+  if (first == 0) h5::write_attribute(summary, "columns", names, true);  // HDF5 keeps no order
+  h5::write_attribute(summary, "verdict", h5::one(verdict(rows_)));
+  h5::write_attribute(summary, "figures_of_merit", figures_of_merit(rows_), true);
   h5::write(file_, list(session_path(sessions_) + "log", "text", "line", lines_), true, logged_);
   logged_ = lines_.size();
 }

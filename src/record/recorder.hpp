@@ -10,7 +10,7 @@
 
 namespace minitaw::record {
 
-/// What a file has of all its cases and sessions.
+/// Rows and sessions of a file.
 struct Contents {
   std::vector<Row> rows;                        ///< of the summary
   std::vector<std::string> git_hashes;          ///< [session]: of its program
@@ -18,11 +18,11 @@ struct Contents {
 };
 /// `path` is for messages. Throws InputError if the file is damaged.
 [[nodiscard]] Contents read_contents(hid_t file, const std::string& path);
-/// The same of a file on disk; throws InputError as load_file() does.
+/// Reads a file on disk. Throws InputError as load_file() does.
 [[nodiscard]] Contents read_contents(const std::string& path);
 
-/// What it takes to add repetitions to case `number`: seconds, repetition, position, device_samples, energy
-/// and counters. Throws InputError if the file is damaged.
+/// Reads from case `number` all that is needed to add repetitions: seconds, repetition, position,
+/// device_samples, energy and counters. Throws InputError if the file is damaged.
 [[nodiscard]] CaseResult read_case(hid_t file, const std::string& path, int number, int ranks);
 
 /// The result file of a sweep, held by one rank. After the constructor and after every append() the file on
@@ -45,7 +45,7 @@ public:
   /// Identity of the case that was running when the last program that wrote the file died; empty if none.
   [[nodiscard]] const std::string& interrupted() const { return interrupted_; }
 
-  /// What the user was told; goes into the file with the next case.
+  /// Keeps a line that the user has seen; it is written with the next case.
   void log(const std::string& text);
   /// Writes what was logged since, if this session has measured anything.
   void finish();
@@ -75,10 +75,10 @@ private:
   bool written_ = false;            ///< this session is in the file
 };
 
-/// Whether a row needs no further run: ended ok, with all repetitions.
+/// Returns whether a row needs no further run: its case ended ok, with all repetitions.
 [[nodiscard]] bool is_finished(const Row& row);
 
-/// That a row holds.
+/// Returns the repetitions that a row holds.
 [[nodiscard]] int repetitions_of(const Row& row);
 
 }  // namespace minitaw::record

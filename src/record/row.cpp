@@ -97,7 +97,7 @@ struct Split {
   }
 };
 
-/// What the devices told: means and extremes over samples and ranks; NaN where none tells.
+/// Means and extremes of device readings over samples and ranks; NaN: not available.
 struct Counters {
   double energy_per_token = none, power = none, clock = none, temperature = none, throttled = none;
 

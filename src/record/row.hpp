@@ -8,7 +8,7 @@
 
 namespace minitaw::record {
 
-/// Where a column of /summary stands in the group of its case.
+/// Place of a column of /summary in the group of its case.
 enum class Place { nowhere, itself, settings, verification };
 
 /// A column of /summary and what a case has in it. Writing, reading and printing all use the one table of
@@ -50,8 +50,8 @@ inline constexpr int least_samples = 3;
 /// Quartiles of the samples further apart than this share of the median make a result noisy.
 inline constexpr double widest_spread = 0.1;
 
-/// Whether a result may be quoted: "VALID", "VALID (what to know about it)" or "INVALID: reason". Of one
-/// case: it ended ok, with all repetitions and enough samples, and the bytes counted are those planned.
+/// Returns whether a result may be quoted: "VALID", "VALID (doubts)" or "INVALID: reason". A valid case ended
+/// ok, with all repetitions and enough samples, and the bytes counted are those planned.
 [[nodiscard]] std::string verdict(const CaseResult& result);
 
 }  // namespace minitaw::record

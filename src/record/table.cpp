@@ -98,13 +98,18 @@ std::string verdict(const std::vector<Row>& rows, const Missing& missing) {
   return "VALID";
 }
 
+std::vector<std::string> figures_of_merit(const std::vector<Row>& rows) {
+  std::vector<std::string> figures;
+  std::set<std::string> models;
+  for (const Row& row : rows)
+    if (const std::string model = model_of(row); models.insert(model).second)
+      figures.push_back(merit_text(rows, model, false));
+  return figures.empty() ? std::vector<std::string>{"none"} : figures;
+}
+
 std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
   std::string text;
-  std::set<std::string> told;
-  for (const Row& row : rows)
-    if (const std::string model = model_of(row); told.insert(model).second)
-      text += fmt::format("figure of merit: {}\n", merit_text(rows, model, false));
-  if (rows.empty()) text = "figure of merit: none\n";
+  for (const std::string& figure : figures_of_merit(rows)) text += fmt::format("figure of merit: {}\n", figure);
   return text + fmt::format("RESULT: {}\n", verdict(rows, missing));
 }
 

@@ -25,9 +25,10 @@ struct Missing {
 [[nodiscard]] std::string verdict(const std::vector<Row>& rows, const Missing& missing = {});
 [[nodiscard]] bool is_valid(const std::string& verdict);
 
-/// "figure of merit: 1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024 tokens)", the fastest valid case of
-/// each model, followed by its doubt and the fastest case without one if it has a doubt; last "RESULT: VALID"
-/// or "RESULT: INVALID: reason".
+/// The fastest valid case of each model: "1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024 tokens)", followed
+/// by its doubt and the fastest case without one if it has a doubt. "none" if no case is valid.
+[[nodiscard]] std::vector<std::string> figures_of_merit(const std::vector<Row>& rows);
+/// A line "figure of merit: ..." for each model, and "RESULT: VALID" or "RESULT: INVALID: reason".
 [[nodiscard]] std::string closing_text(const std::vector<Row>& rows, const Missing& missing = {});
 
 /// Four significant digits without an exponent for what steps and rates usually are, at most so many behind
@@ -78,8 +79,8 @@ private:
   std::vector<TextColumn<Entry>> columns_;
 };
 
-/// What `run` prints row by row and `show` at once. `rows` may be printed, to know how wide the columns get:
-/// for a sweep that has not run yet, rows of results that hold settings only do.
+/// Returns the table that `run` prints row by row and `show` at once. Its columns fit `rows`; for a sweep
+/// that has not run yet, use preview().
 [[nodiscard]] TextTable<Row> make_table(const std::vector<Row>& rows);
 
 /// "# seq = 512, 1024 token": one line for each setting, with all its values.

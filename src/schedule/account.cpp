@@ -1,5 +1,7 @@
 #include "schedule/account.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -117,29 +119,6 @@ Ticks ticks(const Program& program) {
 
 namespace {
 
-/// From link to link, outwards from the root or towards it.
-void add_chain(ByteMatrix& matrix, const Action& a, const std::vector<int>& ring, std::uint64_t bytes) {
-  const std::size_t root = std::ranges::find(ring, a.peer) - ring.begin();
-  for (std::size_t i = 0; i + 1 < ring.size(); ++i) {
-    int from = ring[(root + i) % ring.size()], to = ring[(root + i + 1) % ring.size()];
-    if (a.kind == Kind::reduce) std::swap(from, to);
-    matrix.add(from, to, traffic_of(a.payload), bytes);
-  }
-}
-
-/// All slices but one over each link, in each of the one or two phases that the collective has.
-void add_ring(ByteMatrix& matrix, const Action& a, const std::vector<int>& ring, std::int64_t elements,
-              std::size_t element_bytes) {
-  const int members = static_cast<int>(ring.size());
-  const auto without = [&](int i) { return elements - slice(elements, members, i).count; };
-  for (int i = 0; members > 1 && i < members; ++i) {
-    std::int64_t crossing = 0;
-    if (a.kind != Kind::all_gather) crossing += without(i);
-    if (a.kind != Kind::reduce_scatter) crossing += without(i + 1);
-    matrix.add(ring[i], ring[(i + 1) % members], traffic_of(a.payload), crossing * element_bytes);
-  }
-}
-
 constexpr std::size_t arena_alignment = 256;
 
 std::size_t rounded(std::size_t bytes) {
@@ -193,6 +172,26 @@ Footprint footprint_of(const Program& program, int number, const model::Layout& 
 
 }  // namespace
 
+RingSend ring_send(Kind kind, std::int64_t elements, int members, int member, int root) {
+  const int next = (member + 1) % members;
+  const int from_root = (member - root + members) % members;
+  const auto without = [&](int slice_of) { return elements - slice(elements, members, slice_of).count; };
+  switch (kind) {
+  case Kind::broadcast:
+    return {next, from_root + 1 < members ? elements : 0};
+  case Kind::reduce:
+    return {(member - 1 + members) % members, from_root > 0 ? elements : 0};
+  case Kind::all_gather:
+    return {next, without(next)};
+  case Kind::reduce_scatter:
+    return {next, without(member)};
+  case Kind::all_reduce:
+    return {next, without(member) + without(next)};
+  default:
+    throw LogicError(fmt::format("{} is no collective", name_of(kind)));
+  }
+}
+
 ByteMatrix bytes(const Program& program, const model::Layout& layout) {
   ByteMatrix matrix(static_cast<int>(program.ranks.size()));
   for (int r = 0; r < matrix.ranks(); ++r)
@@ -207,8 +206,11 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
       // Once per collective: at its root, or at the first member.
       const std::vector<int>& ring = program.communicators[a.communicator].ranks;
       if (r != (is_rooted(a.kind) ? a.peer : ring.front())) continue;
-      if (is_rooted(a.kind)) add_chain(matrix, a, ring, elements * each);
-      else add_ring(matrix, a, ring, elements, each);
+      const auto root = static_cast<int>(std::ranges::find(ring, r) - ring.begin());
+      for (int i = 0; i < std::ssize(ring); ++i)
+        if (const auto [to, sent] = ring_send(a.kind, elements, static_cast<int>(ring.size()), i, root);
+            sent > 0)
+          matrix.add(ring[i], ring[to], traffic_of(a.payload), sent * each);
     }
   return matrix;
 }

@@ -92,6 +92,17 @@ struct MessageCounts {
 };
 [[nodiscard]] MessageCounts messages(const Program& program);
 
+/// Transfer of one member in a collective: it sends `elements` to one other member, its neighbour in ring
+/// order. 0 elements: nothing.
+struct RingSend {
+  int to = 0;
+  std::int64_t elements = 0;
+};
+/// Members count from 0 in ring order; `root` is one of them, and counts for broadcast and reduce only, which
+/// are chains from or to the root. The others are rings, in which all slices but one pass each link, once or,
+/// in an all-reduce, twice.
+[[nodiscard]] RingSend ring_send(Kind collective, std::int64_t elements, int members, int member, int root);
+
 /// Ticks of each rank's compute lane.
 struct Ticks {
   int total = 0;          ///< from the first to the last compute or transfer tick of any rank
@@ -104,12 +115,12 @@ struct Ticks {
 /// action, add or load is about.
 [[nodiscard]] Range moved(const Action& action, const model::Layout& layout);
 
-/// Of the elements in a slot of weights, gradients or hidden states: totals are fp32, all else has the
-/// compute precision.
+/// Type of the elements in a slot of weights, gradients or hidden states: fp32 in accumulators, else the
+/// compute type.
 [[nodiscard]] model::Dtype dtype_of(SlotClass cls, model::Dtype compute);
 
-/// What a slot of the rank holds that belongs to `shard` (ignored for the embeddings): all of it, or the
-/// slice that the rank keeps. For slots of weights and gradients only.
+/// Elements of `shard` (ignored for the embeddings) that a slot of the rank holds: all of them, or the slice
+/// that the rank keeps. For slots of weights and gradients only.
 [[nodiscard]] Range held(const Program& program, int rank, SlotClass cls, int shard,
                          const model::Layout& layout);
 

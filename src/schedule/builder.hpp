@@ -23,8 +23,8 @@ struct VirtualBuffer {
 /// The buffers of one action, in the order of its form.
 using VirtualBuffers = std::array<VirtualBuffer, most_operands>;
 
-/// Where an action stands inside its tick. Within a rank, actions are issued by (tick, phase, order of
-/// emission): transfers for later ticks first, then the tick's compute, then what it leaves for others.
+/// Phase of an action inside its tick. A rank issues its actions by (tick, phase, order of emission):
+/// transfers for later ticks first, then the tick's compute, then results for others.
 enum class Phase : std::uint8_t {
   fetch_first,  ///< what must be at hand before anything can be fetched
   fetch_inter,
@@ -39,7 +39,7 @@ enum class Phase : std::uint8_t {
 /// An action of this kind; what it touches and with whom is for the caller to say.
 [[nodiscard]] Action make_action(Kind kind, int tick, Payload payload, int shard = -1, Part part = {});
 
-/// What a message carries.
+/// Content of a message.
 struct MessageContent {
   Payload payload = Payload::weights;
   int shard = -1;
@@ -47,8 +47,7 @@ struct MessageContent {
   Part part{};
 };
 
-/// How the embeddings gradient comes together at the end of the step, unless the embeddings are split or one
-/// rank has all.
+/// Update of the embeddings at the end of the step, unless they are split or one rank has all.
 enum class EmbeddingsUpdate {
   sliced,      ///< reduce-scatter, each rank updates its slice, all-gather (weight-passing family, FSDP)
   replicated,  ///< all-reduce, everyone updates everything (DDP)
@@ -203,7 +202,7 @@ public:
   LockstepRanks(Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank,
                 int first_tick = 0);
 
-  /// Of the first rank; those of the others differ in the micro-batch only.
+  /// Visits of the first rank; those of the others differ only in the micro-batch.
   [[nodiscard]] const std::vector<Visit>& visits() const { return visits_; }
   [[nodiscard]] int last_tick() const { return visits_.back().tick; }
 

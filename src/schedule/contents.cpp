@@ -1,5 +1,7 @@
 // Follows what every slot holds while a program executes: the part of the validator that knows what is
 // computed.
+#include "schedule/contents.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,9 +25,8 @@ struct Interval {
   friend bool operator==(const Interval&, const Interval&) = default;
 };
 
-/// What has been added up in a gradient: numbers of contributions, as runs in ascending order that do not
-/// touch. Micro-batch m contributes number m to the gradient of a shard or of the embedding, and number
-/// M + m to that of the head.
+/// Contributions to a gradient, as runs of their numbers in ascending order that do not touch. Micro-batch m
+/// contributes number m to the gradient of a shard or of the embedding, and number M + m to that of the head.
 class Sum {
 public:
   explicit Sum(std::vector<Interval> runs = {}) : runs_(std::move(runs)) {}
@@ -101,7 +102,7 @@ public:
     std::for_each(first, last, change);
   }
 
-  /// Whether any piece of `range` is such a one.
+  /// Returns whether any piece of `range` fulfils the condition.
   template <class Which>
   [[nodiscard]] bool any(Interval range, const Which& which) const {
     return std::ranges::any_of(
@@ -129,7 +130,7 @@ private:
   std::vector<Piece> pieces_;
 };
 
-/// What a slot holds; its class says of which kind.
+/// Content of a slot; the slot's class says of which kind.
 struct Content {
   bool valid = false;
   std::int32_t shard = -1;        ///< but of embeddings; hidden: the shard to compute next
@@ -282,7 +283,7 @@ private:
     return {0, of_embeddings(cls) ? program_.embeddings_slices : program_.shard_parts};
   }
 
-  /// What a slot of the rank can hold.
+  /// Returns the parts that a slot of the rank can hold.
   [[nodiscard]] Interval extent(int rank, SlotClass cls) const {
     const RankProgram& r = program_.ranks[rank];
     if (of_embeddings(cls) && r.embeddings_slice >= 0) return {r.embeddings_slice, r.embeddings_slice + 1};
@@ -291,7 +292,7 @@ private:
     return {r.slice * each, (r.slice + 1) * each};
   }
 
-  /// What an action moves.
+  /// Returns the parts that an action moves.
   [[nodiscard]] Interval moved(const Action& a) const {
     const std::int32_t each =
         (of_embeddings(a.payload) ? program_.embeddings_slices : program_.shard_parts) / a.parts;
@@ -310,7 +311,7 @@ private:
     return {begin, begin + each};
   }
 
-  /// Where the tensors of embedding or head lie: in a slice of the embeddings, or in all.
+  /// Returns the place of the embedding or head tensors: in a slice of the embeddings, or in all.
   [[nodiscard]] Interval range_of(std::int32_t part) const {
     if (!program_.embeddings_split) return whole(SlotClass::embeddings);
     return part == embedding ? Interval{0, 1} : Interval{1, 2};
@@ -346,7 +347,7 @@ private:
       unexpected(Rule::fresh_reads, p, slot, wanted);
   }
 
-  /// What belongs to the action's micro-batch and the shard.
+  /// Refuses the program unless the slot holds the data of `shard` and the action's micro-batch.
   void need(Place p, Slot slot, std::int32_t shard, bool backward = false) const {
     const Content wanted{true, shard, at(p).micro_batch, backward};
     if (!content(p.rank, slot).same_thing(wanted)) unexpected(Rule::fresh_reads, p, slot, wanted);
@@ -388,7 +389,7 @@ private:
     }
   }
 
-  /// Whether the gradient of embedding or head is one of this step.
+  /// Returns whether the gradient of embedding or head is one of this step.
   [[nodiscard]] bool written(int rank, Slot slot, std::int32_t part) const {
     return content(rank, slot).pieces.any(range_of(part), [&](const Piece& piece) {
       return piece.sum.any(numbers_of(part));
@@ -416,7 +417,7 @@ private:
     add(p, c.pieces, Pieces({range, false, Sum({{number, number + 1}})}));
   }
 
-  /// What is added lies where there are pieces.
+  /// Adds contributions to pieces of `sum`, which must have their ranges.
   void add(Place p, Pieces& sum, const Pieces& more) const {
     for (const Piece& piece : more)
       sum.change(piece.range, [&](Piece& to) {

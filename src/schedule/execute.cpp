@@ -130,7 +130,7 @@ private:
   Matching result_;
 };
 
-/// Where a lane of a rank stands: actions before `next` are finished.
+/// Progress of a lane of a rank: actions before `next` are finished.
 struct LaneState {
   std::vector<std::int32_t> actions;
   std::size_t next = 0;

@@ -21,7 +21,7 @@ struct Place {
   std::int32_t action = -1;
 };
 
-/// Which sends and receives belong together, and which calls make up one collective.
+/// Pairs of sends and receives, and the calls that make up each collective.
 struct Matching {
   std::vector<std::int64_t> base;   ///< an action's number: base[rank] + its index
   std::vector<std::int32_t> other;  ///< by number. send, recv: the peer's action; collective: its number
@@ -75,10 +75,6 @@ template <class... Args>
 /// depend on the order in which it is tried, so one execution decides. Throws Refusal as match(), and for
 /// no_deadlock if it stops before the end.
 void execute(const Program& program, Listener& listener);
-
-/// Throws Refusal as execute(), for exact_gradients, and for fresh_reads where the content is wrong
-/// (contents.cpp).
-void check_contents(const Program& program);
 
 }  // namespace detail
 }  // namespace minitaw::schedule

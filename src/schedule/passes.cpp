@@ -153,7 +153,7 @@ private:
       if (l != own && need[l] > 0) known = max_of(known, closure(l, need[l]));
   }
 
-  /// What is finished once the first `count` actions of a lane are.
+  /// Returns the actions that are finished once the first `count` actions of a lane are.
   [[nodiscard]] const LaneCounts& closure(int lane, int count) const { return closures_[lane][count - 1]; }
 
   void advance(const Action& action) {

@@ -12,7 +12,7 @@
 
 namespace minitaw::schedule {
 
-/// What an action does. The text form prints the name in the comment, else that of the enumerator.
+/// Kind of an action. The text form prints the name in the comment, else that of the enumerator.
 enum class Kind : std::uint8_t {
   embed,
   forward,  // F
@@ -51,7 +51,7 @@ enum class Lane : std::uint8_t {
 };
 inline constexpr int lanes = 7;
 
-/// What travels, is kept or is updated.
+/// Data that is moved, kept or updated.
 enum class Payload : std::uint8_t {
   none,
   weights,              // W3   weights of shard 3
@@ -89,7 +89,7 @@ template <class Enum>
 using LaneCounts = std::array<std::int32_t, lanes>;
 [[nodiscard]] LaneCounts max_of(const LaneCounts& a, const LaneCounts& b);
 
-/// What a slot is to the action that names it.
+/// Role of a slot in an action.
 enum class Operand : std::uint8_t {
   none,
   weights,      // of a shard, or of embedding and LM head
@@ -124,7 +124,7 @@ struct Action {
   std::int32_t peer = -1;          ///< other side of send / recv, root of broadcast / reduce (global rank)
   std::int32_t communicator = -1;  ///< index into Program::communicators; -1 for send / recv
   std::array<Slot, most_operands> slots{};  ///< one for each operand of the kind, in the order of its form
-  /// What moves or is added is part `part` of `parts` equal ones of the shard or the embeddings; a collective
+  /// The action moves or adds part `part` of `parts` equal ones of the shard or the embeddings; a collective
   /// divides that part among its members.
   std::int16_t part = 0, parts = 1;
   LaneCounts waits{};  ///< what must be finished first; its own lane is implied
@@ -162,8 +162,7 @@ struct Action {
 /// The lane of a message or collective; `inside`: all members of the collective are of one group.
 [[nodiscard]] Lane lane_of(Kind kind, Payload payload, bool inside);
 
-/// How an action of a kind touches the slot of an operand. `accumulate`: writes it, and reads it as well if
-/// the action accumulates.
+/// Use of an operand's slot by an action. `accumulate`: written, and read as well if the action accumulates.
 enum class Touch : std::uint8_t { read, write, modify, accumulate };
 
 /// The operands of a kind of action: the only place that knows their order.
@@ -181,7 +180,7 @@ struct Form {
 /// Place of an operand in Action::slots. Throws LogicError if the kind has no such operand.
 [[nodiscard]] std::size_t place_of(Kind kind, Operand operand);
 
-/// How an action touches a slot.
+/// Use of a slot by an action.
 struct Access {
   Operand operand = Operand::none;
   Slot slot;
@@ -199,7 +198,7 @@ struct Accesses {
 /// `rank` decides the side of rooted collectives: the root of a broadcast reads, the others write.
 [[nodiscard]] Accesses accesses(const Action& action, int rank);
 
-/// Who touched a slot last: places in each lane, counted from 1.
+/// Last uses of a slot: places in each lane, counted from 1.
 struct SlotHistory {
   LaneCounts written{};
   LaneCounts read{};  ///< since the last write
@@ -225,10 +224,10 @@ struct Communicator {
   friend bool operator==(const Communicator&, const Communicator&) = default;
 };
 
-/// What one rank does in one step. `actions` is the issue order: waits refer only to earlier actions, and
-/// each lane executes its own subsequence in order, one action at a time. Messages of one direction in a lane
-/// only need to begin in order: a transport may have several under way, so that the wire is never idle
-/// between two. They count as finished in order.
+/// One rank's part of a step. `actions` is the issue order: waits refer only to earlier actions, and each
+/// lane executes its own actions in order, one at a time. Messages of one direction in a lane only need to
+/// begin in order: a transport may have several under way, so that the wire is never idle between two. They
+/// count as finished in order.
 struct RankProgram {
   std::vector<Action> actions;
   std::array<int, slot_classes> slots{};  ///< how many slots of each class the rank has
@@ -257,7 +256,7 @@ struct Program {
   friend bool operator==(const Program&, const Program&) = default;
 };
 
-/// How the program's ranks cut the model.
+/// Returns the division of the model among the program's ranks.
 [[nodiscard]] model::Cut cut_of(const Program& program);
 
 /// Indices into RankProgram::actions of a lane's actions, in order.

@@ -24,7 +24,7 @@ const OptionDoc& option_of(const Entry& entry, const std::string& name) {
                                      name, nearest(name, names)));
 }
 
-/// Whether what an option takes, a word or a range such as "1..8", is or contains `value`.
+/// Returns whether an allowed value of an option, a word or a range such as "1..8", is or contains `value`.
 bool takes(const std::string& allowed, const std::string& value) {
   const std::size_t dots = allowed.find("..");
   if (dots == std::string::npos) return allowed == value;
@@ -56,9 +56,10 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
 }  // namespace
 
 const std::vector<Entry>& registry() {
-#define MINITAW_ENTRY(name) schedules::name(),
-  static const std::vector<Entry> entries = {MINITAW_SCHEDULES(MINITAW_ENTRY)};
-#undef MINITAW_ENTRY
+  using namespace schedules;
+  static const std::vector<Entry> entries = {
+      serial(),        ddp(),     fsdp(),   one_forward_one_backward(), zero_bubble_1(), zero_bubble_2(),
+      zero_bubble_v(), weipipe(), tawpipe()};
   return entries;
 }
 

@@ -23,7 +23,7 @@ struct Spec {
 /// The spec in canonical form: options in alphabetical order, defaults left out.
 [[nodiscard]] std::string to_text(const Spec& spec);
 
-/// What a schedule is built for.
+/// Request for a program: schedule, groups and sizes.
 struct Request {
   Spec spec;
   topology::Groups groups{{1}};
@@ -60,18 +60,20 @@ struct Entry {
   /// Gives options that are `auto` a value; `adapters` is the number of network adapters of each node.
   void (*settle)(Request& request, int adapters) = nullptr;
 };
-[[nodiscard]] const std::vector<Entry>& registry();
-
 /// Every schedule, in the order in which help and documentation list them.
-#define MINITAW_SCHEDULES(entry)                                                                             \
-  entry(serial) entry(ddp) entry(fsdp) entry(one_forward_one_backward) entry(zero_bubble_1)                  \
-      entry(zero_bubble_2) entry(zero_bubble_v) entry(weipipe) entry(tawpipe)
+[[nodiscard]] const std::vector<Entry>& registry();
 
 /// The entry of each schedule, defined in its file.
 namespace schedules {
-#define MINITAW_DECLARE(name) [[nodiscard]] Entry name();
-MINITAW_SCHEDULES(MINITAW_DECLARE)
-#undef MINITAW_DECLARE
+[[nodiscard]] Entry serial();
+[[nodiscard]] Entry ddp();
+[[nodiscard]] Entry fsdp();
+[[nodiscard]] Entry one_forward_one_backward();
+[[nodiscard]] Entry zero_bubble_1();
+[[nodiscard]] Entry zero_bubble_2();
+[[nodiscard]] Entry zero_bubble_v();
+[[nodiscard]] Entry weipipe();
+[[nodiscard]] Entry tawpipe();
 }  // namespace schedules
 
 /// The entry that a spec names. Throws InputError if there is none.
@@ -83,8 +85,8 @@ MINITAW_SCHEDULES(MINITAW_DECLARE)
 /// Shards that every rank of a replica has; 0: as it comes.
 [[nodiscard]] int shards_per_rank(const Spec& spec);
 
-/// What a schedule asks of a request, without building it: replicas that are alike, micro-batches that the
-/// ranks share evenly, enough layers, one rank for `serial`. Throws InputError "key: ...".
+/// Checks a request without building it: replicas that are alike, micro-batches that the ranks share evenly,
+/// enough layers, one rank for `serial`. Throws InputError "key: ...".
 void check(const Request& request);
 
 /// The spec of a request that passes check(), with a value for every option that is `auto` on nodes with so

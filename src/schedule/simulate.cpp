@@ -47,7 +47,7 @@ private:
   [[nodiscard]] const Action& at(Place p) const { return program_.ranks[p.rank].actions[p.action]; }
   [[nodiscard]] double seconds(Place p) const { return costs_(p.rank, at(p)); }
 
-  /// When the action started; a lane has one at a time.
+  /// Returns when the action starts; a lane has one at a time.
   double start(Place p) {
     const Action& a = at(p);
     const auto& finished = finished_[p.rank];

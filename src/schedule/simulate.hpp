@@ -9,8 +9,8 @@
 
 namespace minitaw::schedule {
 
-/// When an action of a step was ready to run, began and ended, measured or planned, in seconds since the step
-/// began. Between `ready` (its lane got to it) and `begin` it waited for other lanes.
+/// Times of an action of a step, measured or planned, in seconds since the step began. Between `ready` (its
+/// lane got to it) and `begin` it waited for other lanes.
 struct Span {
   double ready = 0;
   double begin = 0;
@@ -27,12 +27,12 @@ using Costs = std::function<double(int rank, const Action& action)>;
 /// order them. Time grows with the number of actions. Throws LogicError if the program stops before its end.
 [[nodiscard]] std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs);
 
-/// How much of a step the compute lanes stand still.
+/// Idle time of the compute lanes in a step.
 struct Idle {
   double seconds = 0;        ///< from the step's begin to the end of the last action of any rank
   std::vector<double> busy;  ///< per rank: seconds in which its compute lane works
 
-  /// Of all ranks together, 0 to 1.
+  /// Returns the idle share of all ranks together, 0 to 1.
   [[nodiscard]] double share() const;
   [[nodiscard]] double share(int rank) const;
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "schedule/contents.hpp"
 #include "schedule/execute.hpp"
 
 namespace minitaw::schedule {
@@ -165,8 +166,7 @@ private:
   std::vector<std::vector<bool>> members_;  // of each communicator, by rank
 };
 
-/// What the waits of a rank make certain: readers and writers of each slot come in order, and join comes
-/// last.
+/// Checks that the waits of a rank order the readers and writers of each slot, and that join comes last.
 class OrderCheck {
 public:
   OrderCheck(const Program& program, int rank)

@@ -44,7 +44,7 @@ void check(cudaError_t code, const char* call) {
                                  cudaGetErrorString(code)));
 }
 
-/// As nvidia-smi prints it: 8-4-4-4-12 hexadecimal digits.
+/// Formats a UUID as nvidia-smi does: 8-4-4-4-12 hexadecimal digits.
 std::string text_of(const cudaUUID_t& uuid) {
   std::string text = "GPU-";
   for (int i = 0; i < 16; ++i) {

@@ -34,7 +34,7 @@ struct DeviceMemory {
   std::uint64_t free = 0;
   std::uint64_t total = 0;
 };
-/// Of the device of the calling thread.
+/// Memory of the device of the calling thread.
 [[nodiscard]] std::optional<DeviceMemory> device_memory();
 
 /// "13.0" of the CUDA runtime, "580.159.04" of the driver (or the CUDA version it serves, without NVML);

@@ -39,7 +39,7 @@ private:
   std::vector<int> group_of_;
 };
 
-/// Of a job, so that a text cannot ask for more memory than there is.
+/// Most ranks of a job, so that a text cannot ask for more memory than there is.
 inline constexpr int most_ranks = 1 << 16;
 
 /// Sizes "1+2+3"; of `ranks` ranks, if given, also a number of equal groups, "2", and "1+2+*", where the last

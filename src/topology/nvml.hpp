@@ -62,7 +62,7 @@ private:
 /// Version of NVML or of the driver; empty if it does not tell.
 [[nodiscard]] std::string version(int (*ask)(char*, unsigned));
 
-/// Of the driver, "580.159.04", and of NVML itself, "13.580.159.04"; empty where there is no NVML.
+/// Returns the versions of the driver, "580.159.04", and of NVML itself, "13.580.159.04"; empty without NVML.
 [[nodiscard]] std::string driver_version(const char* file = library_file);
 [[nodiscard]] std::string library_version(const char* file = library_file);
 

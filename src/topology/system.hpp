@@ -21,15 +21,15 @@ namespace minitaw::topology {
 /// are none, and on the nodes of scripts/cluster.
 [[nodiscard]] int network_adapters();
 
-/// What they are made of, for tests: /proc/cpuinfo, /sys/devices/system/cpu, /etc/os-release,
+/// Files of the system, replaced by tests: /proc/cpuinfo, /sys/devices/system/cpu, /etc/os-release,
 /// /sys/class/infiniband.
 [[nodiscard]] std::string cpu_model(std::istream& cpuinfo);
 [[nodiscard]] std::string cpu_counts(const std::string& folder);
 [[nodiscard]] std::string distribution(std::istream& os_release);
 [[nodiscard]] int active_ports(const std::string& folder);
 
-/// Where srun and the MPI library do not speak the same PMI, each rank finds itself alone and would run the
-/// whole deck. Throws InputError if MPI knows only one rank, but the launcher has started several as one job.
+/// Throws InputError if MPI knows only one rank but the launcher has started several as one job: srun and the
+/// MPI library do not speak the same PMI, and each rank would run the whole deck.
 void require_launched_together(int ranks);
 
 }  // namespace minitaw::topology

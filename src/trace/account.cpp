@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "schedule/execute.hpp"
-#include "trace/timeline.hpp"
+#include "trace/account.hpp"
 
 namespace minitaw::trace {
 namespace {
@@ -186,6 +186,18 @@ private:
 };
 
 }  // namespace
+
+RankTime total_of(const std::vector<RankTime>& ranks) {
+  RankTime sum;
+  for (const RankTime& rank : ranks) {
+    sum.compute += rank.compute;
+    sum.idle += rank.idle;
+    sum.communication += rank.communication;
+    sum.hidden += rank.hidden;
+    for (std::size_t k = 0; k < sum.exposed.size(); ++k) sum.exposed[k] += rank.exposed[k];
+  }
+  return sum;
+}
 
 StepAccount account(const schedule::Program& program, const StepSpans& spans) {
   StepAccount result;

@@ -22,18 +22,6 @@ std::vector<std::string> names(int count) {
 
 }  // namespace
 
-RankTime total_of(const std::vector<RankTime>& ranks) {
-  RankTime sum;
-  for (const RankTime& rank : ranks) {
-    sum.compute += rank.compute;
-    sum.idle += rank.idle;
-    sum.communication += rank.communication;
-    sum.hidden += rank.hidden;
-    for (std::size_t k = 0; k < sum.exposed.size(); ++k) sum.exposed[k] += rank.exposed[k];
-  }
-  return sum;
-}
-
 Timeline make_timeline(const schedule::Program& program,
                        const std::vector<std::vector<schedule::Span>>& spans, std::string title) {
   const schedule::Matching matching = schedule::detail::match(program);

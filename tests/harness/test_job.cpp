@@ -13,6 +13,7 @@
 #include "engine/simulated_stream.hpp"
 #include "harness/cases.hpp"
 #include "sanitized.hpp"
+#include "schedule/example.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::harness {
@@ -154,6 +155,14 @@ TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
 TEST_F(Job, RanksBeyondTheCaseWait) {
   if (job_.ranks() < 2) GTEST_SKIP() << "of several ranks";
   EXPECT_TRUE(passes(job_, small_case("tawpipe", topology::Groups({job_.ranks() - 1}), job_.ranks(), 1), 1));
+}
+
+TEST_F(Job, TheExampleOfThePageReproducesTheSerialReference) {
+  Case c = small_case("ddp", topology::Groups({job_.ranks()}), job_.ranks() + 1, 2);
+  const schedule::Request request{{"lend", {}}, c.groups, c.micro_batches, c.shape.layers, 1};
+  const Reference reference = job_.rank() == 0 ? serial_reference(c, steps_) : Reference{};
+  EXPECT_TRUE(passes(job_.verify(c, schedule::schedules::lend().build(request), steps_, reference),
+                     serial_tolerance(c)));
 }
 
 // What the verification is for: the defects of published codes, planted behind the validator's back, must be

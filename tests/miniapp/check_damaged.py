@@ -21,7 +21,7 @@ NUMBERS = random.Random(SEED)
 SEALED = pathlib.Path(SAMPLE).read_bytes()
 FILES = [SEALED]
 VERBS = [["show"], ["run", HERE / "deck.toml", "-o"]]
-SCRIPTS = {"report": ["-o", HERE / "report.html"], "compare": [SAMPLE], "export": [], "rules": [], "bundle": [],
+SCRIPTS = {"report": ["-o", HERE / "report.html"], "compare": [SAMPLE], "export": [], "check-rules": [], "bundle": [],
            "timeline": ["--case", "0", "-o", HERE / "step.png"]}
 DECK = """schedule = "serial"
 layers = 1

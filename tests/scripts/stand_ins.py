@@ -30,7 +30,7 @@ MPIEXEC = f"shift 2; {INNER}"
 # `run` judges as src/record/verdict.cpp does; results are text: the hidden size, recomputation and lengths that were asked for.
 MINITAW = r"""
 verb=$1 deck=$2 out= fits=65536
-case $verb in --version) echo 'minitaw 0.1.0 (a commit, GNU 14.2.0, Release)'; exit ;; esac
+case $verb in --version) echo 'minitaw 0.2.0 (a commit, GNU 14.2.0, Release)'; exit ;; esac
 [ ! -e "$deck" ] || eval "$(sed -nE 's/^(hidden|steps|recompute) = "?([^"]*)"?$/\1=\2/p' "$deck")"
 for word in "$@"; do
   case $word in hidden=*|seq=*|steps=*|recompute=*) eval "$word" ;; esac

@@ -9,7 +9,7 @@
 #include "schedule/registry.hpp"
 #include "schedule/simulate.hpp"
 #include "seed.hpp"
-#include "trace/timeline.hpp"
+#include "trace/account.hpp"
 
 namespace minitaw::trace {
 namespace {

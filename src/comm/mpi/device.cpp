@@ -18,7 +18,7 @@ namespace minitaw::comm::mpi {
 
 namespace {
 
-/// Whether this MPI says that it takes pointers to this build's kind of device memory.
+/// Returns whether this MPI reports that it takes pointers to this build's kind of device memory.
 bool device_aware() {
 #if defined(MINITAW_MPI_QUERY)
   return MINITAW_MPI_QUERY() == 1;
@@ -74,7 +74,7 @@ private:
 /// lane and arrive on another.
 constexpr std::size_t pinned_piece = std::size_t{1} << 20, pinned_bytes = 16 * pinned_piece;
 
-/// What a lane's slots live in.
+/// Pinned host memory for the slots of a lane.
 struct Pinned {
   Kokkos::View<unsigned char*, PinnedSpace> bytes{
       Kokkos::view_alloc(Kokkos::WithoutInitializing, "minitaw::comm: pinned slots"), pinned_bytes};

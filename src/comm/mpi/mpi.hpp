@@ -36,7 +36,7 @@ inline void check(int code, std::string_view call) {
   return size;
 }
 
-/// This rank of `world`; throws LogicError if the program is not made for as many ranks as there are.
+/// Returns this rank of `world`. Throws LogicError if the program is made for another number of ranks.
 [[nodiscard]] int rank_in(MPI_Comm world, const schedule::Program& program);
 
 /// A communicator that is freed with the object; MPI_COMM_NULL is none.
@@ -57,14 +57,14 @@ struct OwnComm {
 /// The MPI library in one line: "MPICH 4.2.1, device ch4:ucx".
 [[nodiscard]] std::string library_version();
 
-/// What of MPI_Get_library_version's text says which library it is: its first line, and MPICH's device.
-/// Without the rest: how and by whom it was built, for Open MPI even on which host.
+/// Returns name and version from the text of MPI_Get_library_version: its first line, and MPICH's device.
+/// Leaves out how, by whom and (Open MPI) on which host the library was built.
 [[nodiscard]] std::string library_line(const std::string& text);
 
 /// MPI from construction to destruction, one object per process, in main. Asks for MPI_THREAD_MULTIPLE,
-/// because each communication lane calls MPI from its own thread, and for error codes instead of an abort.
-/// Throws InputError if this MPI cannot serve threads, or if the launcher has started ranks that do not find
-/// each other.
+/// because the communication thread and the watchdog call MPI beside the main thread, and for error codes
+/// instead of an abort. Throws InputError if this MPI cannot serve threads, or if the launcher has started
+/// ranks that do not find each other.
 ///
 /// A process that leaves by an exception aborts the job: the others may be waiting for it, and MPI_Finalize
 /// would wait for them. Catch inside the object's life what all ranks agree on.
@@ -86,7 +86,7 @@ private:
 
 namespace minitaw::topology {
 
-/// Where the ranks of a job run.
+/// Placement of the ranks of a job on nodes and cores.
 struct Placement {
   Groups nodes;                    ///< ranks of each node, in rank order
   std::vector<std::string> hosts;  ///< host name of each node

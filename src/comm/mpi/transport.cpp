@@ -76,8 +76,8 @@ public:
           "MPI_Irecv");
   }
 
-  /// Whether there was an oldest open message and it is complete now; finish() goes on as long as there is.
-  /// Throws Error if it failed or arrived with another length.
+  /// Returns whether the oldest open message is complete now; finish() calls it until there is none. Throws
+  /// Error if the message failed or arrived with another length.
   bool finish_one() {
     if (open() == 0) return false;
     Request& request = requests_[finished_];
@@ -116,7 +116,7 @@ private:
   std::size_t finished_ = 0;
 };
 
-/// What happens to one piece of a buffer on this rank.
+/// One step of a collective for one piece of a buffer on this rank.
 struct Step {
   Piece piece;
   bool arrives = false;  ///< it comes from another rank
@@ -132,14 +132,14 @@ struct Plan {
   int tag = 0;
   schedule::Traffic traffic = schedule::Traffic::weights;
   model::Dtype dtype = model::Dtype::fp32;
-  /// Where MPI reads the buffer itself, sums are written there; else they are where the other piece came.
+  /// Sums are written to the buffer if MPI reads the buffer itself, else to the slot of the piece received.
   bool may_overwrite = false;
   /// A step that sends waits until no more sends than these are open.
   std::size_t open_sends = unlimited;
 
-  /// Whether this rank's piece is read.
+  /// Returns whether this rank's piece is read.
   [[nodiscard]] bool reads(const Step& step) const { return sums || !step.arrives; }
-  /// Whether the result becomes the piece in the buffer.
+  /// Returns whether the result is written to the piece in the buffer.
   [[nodiscard]] bool keeps(const Step& step) const { return sums ? !step.leaves : step.arrives; }
 };
 
@@ -232,7 +232,7 @@ private:
     return loads_ > before;
   }
 
-  /// Whether the slot of piece k may be written now: no send reads it, and no copy any more.
+  /// Returns whether the slot of piece k may be written now: no send and no copy reads it any more.
   [[nodiscard]] bool vacate(Slots& slots, std::size_t k) {
     if (slots.in_buffer()) return true;
     Slots::Slot& slot = slots.slot(k);
@@ -377,7 +377,7 @@ std::unique_ptr<Operation> make_part(Channel& channel, Kind kind, const Membersh
   return std::make_unique<Passage>(channel, std::move(plan));
 }
 
-/// This rank's side of a message, not begun; the payload is the tag.
+/// This rank's side of a message that has not begun; the payload is the tag.
 std::unique_ptr<Operation> make_message(Channel& channel, const Message& m) {
   Plan plan{.memory = channel.memory.moves,
             .steps = {},
@@ -403,7 +403,7 @@ std::unique_ptr<Operation> make_message(Channel& channel, const Message& m) {
   return std::make_unique<Passage>(channel, std::move(plan));
 }
 
-/// This rank's part in a collective of two members and more, not begun.
+/// This rank's part in a collective of two or more members that has not begun.
 std::unique_ptr<Operation> make_collective(Channel& channel, Kind kind, const Membership& self, int tag,
                                            const Collective& c) {
   if (kind != Kind::all_reduce) return make_part(channel, kind, self, tag, c);
@@ -444,7 +444,7 @@ private:
     return advanced(make_collective(channel(lane), kind, self, collective_tag(c.communicator, lane), c));
   }
 
-  /// As far as it gets at once.
+  /// Does all that can be done without waiting.
   static Started advanced(Started operation) {
     operation->advance();
     return operation->done() ? nullptr : std::move(operation);

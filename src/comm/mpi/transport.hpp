@@ -34,8 +34,8 @@ public:
   void settle() noexcept;
 };
 
-/// How the pieces of a buffer appear to MPI on one lane: in the buffer itself, or in slots, memory of
-/// piece_bytes each that is used in turn.
+/// Memory from which MPI sends and into which it receives the pieces of a buffer on one lane: the buffer
+/// itself, or slots of piece_bytes that are used in turn.
 struct Memory {
   std::size_t piece_bytes = schedule::chunk_bytes;  ///< equal on all ranks, or messages would not match
   std::size_t ahead = 4;                            ///< receives that a collective keeps open
@@ -75,7 +75,7 @@ using LaneMemories = std::array<LaneMemory, schedule::lanes>;  ///< by schedule:
 [[nodiscard]] std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program,
                                                         std::span<std::byte> staging);
 
-/// How device buffers get to MPI.
+/// Path of device buffers to MPI.
 enum class Reach {
   staged,  ///< through pinned host memory
   direct,  ///< MPI is handed device pointers where data only moves; sums are staged

@@ -7,14 +7,14 @@
 
 namespace minitaw::comm::nccl {
 
-/// What NCCL offers, as far as it is used here. Device queues are cudaStream_t in disguise, so that what is
-/// built on it needs no header of CUDA or NCCL and can be tested without a device. Every function throws
-/// comm::Error with NCCL's words when NCCL says that something failed.
+/// The NCCL functions that the transport uses. Device queues are cudaStream_t as void pointers, so that the
+/// transport needs no header of CUDA or NCCL and can be tested without a device. Every function throws
+/// comm::Error with NCCL's message if NCCL reports a failure.
 
 using Queue = void*;
 using UniqueId = std::array<std::byte, 128>;
 
-/// What is counted: bytes of messages, or elements that may be added.
+/// Unit of a count: bytes of messages, or elements that can be added.
 enum class Type : std::uint8_t { bytes, fp32, bf16 };
 
 /// A message or collective. It is in place where NCCL expects it to be: `from` equal to `to`, but for
@@ -38,7 +38,7 @@ public:
   Communicator& operator=(const Communicator&) = delete;
   virtual ~Communicator() = default;
 
-  /// Whether all that was asked of it has been done, or is on its device queue.
+  /// Returns whether all calls are complete or on their device queue.
   [[nodiscard]] virtual bool ready() = 0;
 
   /// Collective over the communicator: ranks of equal colour get a communicator of theirs, ordered by key.

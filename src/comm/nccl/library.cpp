@@ -35,7 +35,7 @@ public:
     else (void)ncclCommAbort(comm_);
   }
 
-  /// Where NCCL writes the handle, at once or later.
+  /// The variable to which NCCL writes the handle, at once or later.
   ncclComm_t* place() { return &comm_; }
 
   bool ready() override {

@@ -118,13 +118,13 @@ void in_group(Api& api, const Work& work) {
   api.group_end();
 }
 
-/// This rank in a communicator.
+/// Place of this rank in a communicator.
 struct Member {
   CommunicatorPlan plan;
   int number = -1;  ///< of the plan
   std::unique_ptr<Communicator> communicator{};
 
-  /// Of a rank in plan.ranks.
+  /// Returns the index of a rank in plan.ranks.
   [[nodiscard]] int index_of(int rank) const {
     return static_cast<int>(std::ranges::find(plan.ranks, rank) - plan.ranks.begin());
   }
@@ -197,8 +197,8 @@ public:
     return *found;
   }
 
-  /// What `issue` calls on this communicator is one operation; returns when it is on its queue. Throws
-  /// Cancelled once cancel() has been called.
+  /// Launches all calls of `issue` on this communicator as one operation; returns when it is on its queue.
+  /// Throws Cancelled after cancel().
   void launch(Communicator& communicator, const Work& issue) {
     const std::scoped_lock turn(turn_);
     use([&] { in_group(api_, issue); });
@@ -364,19 +364,12 @@ private:
     });
   }
 
-  /// NCCL does not say which way a collective goes: by the rule of schedule/account.hpp.
+  /// By formula: NCCL does not say which way a collective goes.
   void count(Kind kind, const Membership& self, const Collective& c) {
-    using enum Kind;
-    const int n = self.size(), from_root = (self.index - self.root + n) % n;
-    const auto add = [&](int distance, std::int64_t elements) {
-      sent_.add((*self.ranks)[(self.index + distance + n) % n], schedule::traffic_of(c.payload),
+    const auto [to, elements] = schedule::ring_send(kind, c.elements, self.size(), self.index, self.root);
+    if (elements > 0)
+      sent_.add((*self.ranks)[to], schedule::traffic_of(c.payload),
                 static_cast<std::uint64_t>(elements) * model::bytes_of(c.dtype));
-    };
-    const auto all_but = [&](int member) { return c.elements - slice(c.elements, n, member).count; };
-    if (kind == broadcast && from_root < n - 1) add(1, c.elements);
-    if (kind == reduce && from_root > 0) add(-1, c.elements);
-    if (kind == all_gather || kind == all_reduce) add(1, all_but(self.index + 1));
-    if (kind == reduce_scatter || kind == all_reduce) add(1, all_but(self.index));
   }
 
   /// A few bytes to and from every peer of a communicator, and every collective that the program calls on it,

@@ -51,8 +51,8 @@ struct CommunicatorPlan {
   friend bool operator==(const CommunicatorPlan&, const CommunicatorPlan&) = default;
 };
 
-/// Those for messages, inputs first, then those for collectives, by lane and
-/// communicator. The same on all ranks. Collectives of one rank need none.
+/// Returns the communicators for messages (inputs, then gradients), then those for collectives, by lane and
+/// communicator; the same on all ranks. Collectives of one rank need none.
 [[nodiscard]] std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program);
 
 /// The plans in rounds: those of a round have no rank in common, so one ncclCommSplit makes them all. Indices

@@ -39,7 +39,7 @@ void check(cudnnStatus_t status, const std::string& what) {
     throw std::runtime_error(fmt::format("cuDNN: {}: {}", what, cudnnGetErrorString(status)));
 }
 
-/// Where the parts of a token's row in the fused projection and in the output are, in elements.
+/// Offsets of the parts of a token's row in the fused projection and in the output, in elements.
 struct Places {
   explicit Places(const AttentionSizes& z)
       : key(std::int64_t{z.heads} * z.head_dim), value(key + std::int64_t{z.kv_heads} * z.head_dim),
@@ -78,7 +78,7 @@ std::shared_ptr<Graph> new_graph() {
   return graph;
 }
 
-/// What both directions are told alike: queries see themselves and the keys before them.
+/// Sets the options of both directions: causal mask, scale.
 template <class Attributes>
 Attributes causal(Attributes attributes, const AttentionSizes& z) {
   attributes.set_attn_scale(1.0F / std::sqrt(static_cast<float>(z.head_dim)))

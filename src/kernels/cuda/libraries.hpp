@@ -23,7 +23,7 @@ inline void check(cudaError_t code, const std::string& what) {
   if (code != cudaSuccess) throw std::runtime_error(what + ": " + cudaGetErrorString(code));
 }
 
-/// What NVIDIA advises for Hopper: enough for every algorithm that splits the summed dimension.
+/// Workspace that NVIDIA recommends for Hopper: enough for every algorithm that splits the summed dimension.
 inline constexpr std::size_t cublas_workspace_bytes = std::size_t{32} << 20;
 
 /// Everything that the choice of an algorithm depends on. c [m, n] = op(a) op(b) + beta c, all row-major and

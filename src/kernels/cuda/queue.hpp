@@ -21,7 +21,7 @@ private:
   std::size_t bytes_ = 0;
 };
 
-/// What the vendor's libraries keep for one queue, which one thread uses at a time.
+/// Handles and workspaces of the vendor's libraries for one queue, which one thread uses at a time.
 struct Queue {
   explicit Queue(cudaStream_t queue_stream);
 
@@ -33,8 +33,8 @@ struct Queue {
 #endif
 };
 
-/// The same object for every copy of `exec`; its device becomes the calling thread's. The first call makes
-/// it, which allocates; it lives until Kokkos ends.
+/// Returns the same object for every copy of `exec`, and makes its device the calling thread's. The first
+/// call makes the object, which allocates; it lives until Kokkos ends.
 [[nodiscard]] Queue& queue_of(const ExecutionSpace& exec);
 
 /// Bytes of all workspaces.

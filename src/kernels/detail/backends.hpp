@@ -6,7 +6,7 @@
 
 namespace minitaw::kernels::detail {
 
-/// Where one head's queries, keys, values, outputs and row statistics of one sequence begin.
+/// First queries, keys, values, outputs and row statistics of one head of one sequence.
 struct Head {
   std::int64_t stride, y_stride;  ///< elements from one token to the next
   std::int64_t query, key, value, output, row;
@@ -23,7 +23,8 @@ struct Head {
 namespace host {
 void attention_forward(const ExecutionSpace& exec, Matrix<float> y, Vector<float> lse,
                        Matrix<const float> qkv, const AttentionSizes& sizes);
-/// What the threads share: whole heads, or tiles of them, which takes more FLOPs and keeps more threads busy.
+/// Unit of work of a thread: whole heads, or tiles of them, which takes more FLOPs and keeps more threads
+/// busy.
 enum class Tasks { automatic, heads, tiles };
 void attention_backward(const ExecutionSpace& exec, Matrix<float> dqkv, Matrix<const float> dy,
                         Matrix<const float> qkv, Matrix<const float> y, Vector<const float> lse,

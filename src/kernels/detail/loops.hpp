@@ -262,7 +262,7 @@ KOKKOS_INLINE_FUNCTION Sum lane_sum(int count, const Term& term) {
   return lane_reduce(count, Sum{0}, term, [](Sum a, Sum b) { return a + b; });
 }
 
-/// The same known to the whole team; the order depends on count and the size of the team alone.
+/// Returns the sum to the whole team; the order depends only on count and the size of the team.
 template <class Sum, class Term>
 KOKKOS_INLINE_FUNCTION Sum row_sum(const RowTeam& team, int count, const Term& term) {
   if (alone(team)) [[likely]]

@@ -10,9 +10,9 @@
 namespace minitaw::schedule {
 namespace {
 
-/// How the slices of a shard come together on all ranks, and gradients go apart: every rank keeps one slice.
-/// On two levels, the ranks with the same place in their groups exchange their slices, so that one copy of
-/// each run crosses; fan-out and reduction are inside groups.
+/// Gathers the slices of a shard on all ranks and scatters gradients; every rank keeps one slice. On two
+/// levels, the ranks with the same place in their groups exchange their slices, so that one copy of each run
+/// crosses; fan-out and reduction are inside groups.
 class Sharding {
 public:
   Sharding(Builder& builder, bool hierarchical, int prefetch) : builder_(builder), prefetch_(prefetch) {
@@ -50,7 +50,7 @@ public:
     return buffers;
   }
 
-  /// Where the backward passes of a tick put the shard's gradient.
+  /// Returns the buffers for the shard's gradient in the backward passes of a tick.
   std::vector<VirtualBuffer> gradients(int shard) {
     std::vector<VirtualBuffer> buffers;
     for (const int r : builder_.everyone())

@@ -10,7 +10,7 @@
 namespace minitaw::schedule {
 namespace {
 
-/// Which rank has which of the model's stages: `chunks` each. They go round the ranks, or to the last one and
+/// Placement of the model's stages, `chunks` on each rank. Stages go round the ranks, or to the last rank and
 /// back, in the shape of a V.
 struct Stages {
   int ranks, chunks;
@@ -53,7 +53,7 @@ private:
   std::vector<Visit> visits_;
 };
 
-/// How rank i of p orders its work. Every rank passes activations on from stage to stage. Below, W(j) is the
+/// Order of the work of rank i of p. Every rank passes activations on from stage to stage. Below, W(j) is the
 /// weights' half of micro-batch j.
 using StageRule = void (*)(Order& order, const Stages& stages, int i, int micro_batches);
 
@@ -114,8 +114,8 @@ void order_zb_v(Order& order, const Stages& stages, int i, int micro_batches) {
   order.remaining_weights(0);
 }
 
-/// When the visits of every rank begin if each takes one tick and messages none: a rank continues as soon as
-/// what its next visit needs is over.
+/// Returns when the visits of every rank begin if each takes one tick and messages none: a rank continues as
+/// soon as the inputs of its next visit are there.
 void set_ticks(std::vector<std::vector<Visit>>& visits, int stages, int micro_batches) {
   // Ends by stage and micro-batch; -1: not known yet.
   std::vector<std::vector<int>> forward(stages, std::vector<int>(micro_batches, -1)), backward = forward;
@@ -179,7 +179,7 @@ private:
     if (visit.kind != Kind::backward_weight) pass_on(visit);
   }
 
-  /// What the tick leaves for other ranks, which need it in a later one.
+  /// Messages of the tick, which other ranks need in a later one.
   void send(int tick) {
     builder_.exchange(tick, Phase::push_inter, messages_);
     messages_.clear();

@@ -28,26 +28,26 @@ std::vector<int> round_robin_owners(const topology::Groups& groups, int shards) 
   return owners;
 }
 
-/// When the group relay moves shards, relative to the tick that computes with them.
+/// Ticks at which the group relay moves shards, relative to the tick that computes with them.
 struct RelayTiming {
   int fetch_inter = 1;  ///< ticks ahead that a shard is sent to another group (prefetch depth)
   int fetch_intra = 1;  ///< ticks ahead that the group broadcasts
   int give = 1;  ///< ticks after B that its gradient leaves, in the order of issue: how many buffers B has
 };
 
-/// How a group gets a shard and returns its gradient.
+/// Decides who sends each shard to whom, and returns its gradient.
 ///
 /// Weights: the owner broadcasts inside its own group; for another group it sends to one rank there, the
 /// group leader for this shard (same local index where it exists), which broadcasts. Gradients go the same
 /// way back: reduced to the owner inside its group, else to the leader, which sends the sum; the owner adds
-/// it to its total. (arXiv 2511.09741, GWPS and DBS; notes on the published rule in docs/schedules.md.)
+/// it to its accumulator. (arXiv 2511.09741, GWPS and DBS; docs/schedules.md on the published rule.)
 ///
-/// With rails > 1, a message between groups goes in as many parts, or as many as both groups have ranks, each
-/// from the rank of one group to the rank of the other with the same local index: the owner scatters the
-/// parts in its group, the other group gathers them; gradients come back likewise.
+/// With rails > 1, a message between groups is divided into as many parts, or as many as both groups have
+/// ranks. Each part goes from the rank of one group to the rank of the other with the same local index: the
+/// owner scatters the parts in its group, the other group gathers them; gradients come back likewise.
 ///
 /// `groups` are the groups that share a shard's visit: the topology's groups, or single ranks without GWPS.
-/// If shards are passed on, a group takes them from the group before it, which has just used them.
+/// With dbs=off, a group takes shards from the group before it, which has just used them.
 class GroupRelay {
 public:
   GroupRelay(Builder& builder, const topology::Groups& groups, std::vector<int> owners, RelayTiming timing,
@@ -58,7 +58,7 @@ public:
       for (int b = 0; b < a; ++b) builder.cut_shards(parts(a, b));
   }
 
-  /// Of the shard that a group fetched last, one buffer per member, in rank order.
+  /// Returns the weights of the shard that a group fetched last, one buffer per member, in rank order.
   [[nodiscard]] const std::vector<VirtualBuffer>& weights(int group) const { return weights_[group]; }
 
   /// The shard's weights on every member of a group for `tick`.
@@ -70,7 +70,7 @@ public:
     inside(Payload::weights, group, shard, tick - timing_.fetch_intra, buffers);
   }
 
-  /// Where each member's B puts the shard's gradient.
+  /// Returns the buffers to which each member's B writes the shard's gradient.
   [[nodiscard]] std::vector<VirtualBuffer> gradients(int group, int shard) {
     std::vector<VirtualBuffer> buffers;
     for (const int r : groups_.members(group))
@@ -197,7 +197,7 @@ RelayTiming timing(const Spec& spec) {
              : RelayTiming{number_of(spec, "prefetch", 2), 1, number_of(spec, "grad_ticks", 3)};
 }
 
-/// Whether a message between groups may go in parts: where the owner sends it, and to a group.
+/// Returns whether a message between groups may be divided: only if the owner sends it, and to a group.
 bool may_share(const Spec& spec) { return !spec.options.contains("dbs") && !spec.options.contains("gwps"); }
 
 /// rails=auto: a message uses as many adapters as a node has, and no more ranks than two groups have both.

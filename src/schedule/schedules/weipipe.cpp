@@ -6,7 +6,7 @@ namespace {
 
 int wrapped(int value, int ranks) { return ((value % ranks) + ranks) % ranks; }
 
-/// When the rings turn. Position i of the forward ring puts shard (i - r) mod P on rank r, position j of the
+/// Turns of the rings. Position i of the forward ring puts shard (i - r) mod P on rank r, position j of the
 /// backward ring shard (P - 1 - j + r) mod P.
 struct Clock {
   int ranks, per_rank;

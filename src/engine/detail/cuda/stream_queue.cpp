@@ -94,7 +94,7 @@ private:
   std::array<std::optional<Kokkos::Cuda>, schedule::lanes> spaces_;
 };
 
-/// Those of this process; made by the first call, gone when Kokkos is finalized.
+/// Returns the streams of this process; made by the first call, destroyed when Kokkos is finalized.
 const Streams& streams() {
   static std::unique_ptr<Streams> made;
   if (!made) {

@@ -1,4 +1,4 @@
-"""scripts/machine and benchmarks/predictions.py on fixed numbers: a stand-in for `minitaw predict` whose steps follow a formula. Called with the
+"""scripts/fit-machine and benchmarks/predictions.py on fixed numbers: a stand-in for `minitaw predict` whose steps follow a formula. Called with the
 program too, which must accept the machine file that is made."""
 
 import json
@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from support import FOLDER, REPOSITORY
-from minitaw import machine
+from minitaw import fit_machine as machine
 
 sys.path.append(str(REPOSITORY / "benchmarks"))
 import predictions  # noqa: E402

@@ -38,6 +38,14 @@ def add_case(source, file, number, base, summary, datasets):
         put(case, name, value)
 
 
+def verdict_of(verdicts):
+    """What a file says of all its cases: VALID, or why not, without the words of a case."""
+    bad, doubtful = [v for v in verdicts if not v.startswith("VALID")], [v for v in verdicts if v.startswith("VALID (")]
+    if not verdicts:
+        return "INVALID: no case was run"
+    return f"INVALID: {len(bad)} of {len(verdicts)} cases" if bad else f"VALID ({len(doubtful)} of {len(verdicts)} cases)" if doubtful else "VALID"
+
+
 def make(sample, target, cases, provenance=None):
     """Writes `target`. cases: [(case of the sample, {column of the summary: value}, {dataset of the case: value})]."""
     with read(sample) as source, h5py.File(target, "w") as file:
@@ -50,6 +58,8 @@ def make(sample, target, cases, provenance=None):
             add_case(source, file, number, base, {"case": number} | summary, datasets)
         group = file.create_group("summary")
         group.attrs.update(dict(source["summary"].attrs))
+        was = source["summary/verdict"].asstr()[:]
+        group.attrs["verdict"] = verdict_of([summary.get("verdict", was[base]) for base, summary, _ in cases])
         for name, column in source["summary"].items():
             text = h5py.check_string_dtype(column.dtype)
             values = column.asstr()[:] if text else column[:]

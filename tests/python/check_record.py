@@ -50,5 +50,22 @@ def check_columns():
     assert case.valid and not result.cases[6].valid and case.session["deck"] == "layers = 5\n"
 
 
+def check_verdict():
+    """The file's verdict and figures of merit are those of its rows."""
+    result = subject.load(SAMPLE)
+    bad = [case for case in result.cases if not case["verdict"].startswith("VALID")]
+    assert bad and result.verdict.startswith(f"INVALID: {len(bad)} of {len(result.cases)} cases, first case {bad[0]['case']} ("), result.verdict
+    models = {}
+    for case in result.cases:
+        models.setdefault(tuple(case[name] for name in ("layers", "hidden", "heads", "kv_heads", "vocab", "ffn")), []).append(case)
+    assert len(result.merits) == len(models)
+    for merit, cases in zip(result.merits, models.values()):
+        rate = max((case["tokens_per_s"] for case in cases if case["verdict"].startswith("VALID")), default=None)
+        assert merit.startswith("none" if rate is None else f"{rate:.6g} tokens/s ("), (merit, rate)
+    said = result.closing_text().splitlines()
+    assert said == [f"figure of merit: {merit}" for merit in result.merits] + [f"RESULT: {result.verdict}"]
+
+
 check_seals()
 check_columns()
+check_verdict()

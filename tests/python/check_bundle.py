@@ -58,7 +58,7 @@ def check_reproducible():
 
 
 def check_checking():
-    said, rules = accepted("bundle", "--check", "r.tar.gz", code=1), accepted("rules", "r.h5", code=1)
+    said, rules = accepted("bundle", "--check", "r.tar.gz", code=1), accepted("check-rules", "r.h5", code=1)
     assert "RESULT: INVALID" in said and rules.startswith("official: no: "), said
     assert said.endswith(rules) and rules in content(FOLDER / "r.tar.gz")["README.txt"].decode()
     with tempfile.TemporaryDirectory(dir=FOLDER) as other:  # unpacked and packed again by hand, as a receiver may

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "miniapp/sweep.hpp"
+#include "miniapp/progress.hpp"
 #include "record/sample.hpp"
 
 namespace minitaw::app {

@@ -223,7 +223,7 @@ def check_doubts():
     assert f"Do not quote it as it is: {noisy}. The best case without doubt: 500.000 token/s" in shown
     assert [box.get("class") for box in tree.iter("div") if "box" in box.get("class", "")][:2] == ["box doubt", "box doubt"]
     said = accepted("bundle", "doubts.h5")
-    assert f"tokens/s (tawpipe, 3 ranks in groups 1+2, 128 tokens), {noisy}; best without doubt: 500 tokens/s (tawpipe, 3 ranks in groups 1+2, 256 tokens)" in said, said
+    assert "RESULT: VALID (2 of 3 cases)" in said, said
 
 
 def check_few():

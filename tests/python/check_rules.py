@@ -4,7 +4,7 @@ import copy
 import tomllib
 
 from support import REPOSITORY, SAMPLE, accepted
-from minitaw import rules as subject
+from minitaw import check_rules as subject
 from minitaw.record import Result, load
 
 SEEN = load(SAMPLE)
@@ -61,4 +61,4 @@ assert abs(whole.rate - 8 * (128 + 256 + 512) / (2.0 + 3.0 + 4.0)) < 1e-9
 assert "# 256 tokens: 2048 tokens in 3 s (tawpipe)\n" in whole.text() and "rate of small: 796.444 tokens/s\n" in whole.text()
 less = subject.official(result_of("small", first={"verdict": "INVALID: error: x"}))  # the second schedule takes its place, in 5 s
 assert abs(less.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9 and "estimate of small: " in less.text()
-assert accepted("rules", SAMPLE, code=1) == "official: no: its model is that of none of small, medium, large\n"
+assert accepted("check-rules", SAMPLE, code=1) == "official: no: its model is that of none of small, medium, large\n"

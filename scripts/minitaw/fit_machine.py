@@ -55,7 +55,7 @@ def output_of(command):
 
 
 def main(words=None):
-    parser = Parser(prog="machine", description=__doc__)
+    parser = Parser(prog="fit-machine", description=__doc__)
     parser.add_argument("deck", metavar="DECK", nargs="?", help="the kernels are measured at its sizes")
     parser.add_argument("--minitaw", metavar="PROGRAM", type=pathlib.Path, default=PROGRAM, help="default: build/host/minitaw")
     parser.add_argument("--launch", metavar="WORDS", default="mpiexec -n 2", help="starts a job on the machine (default: %(default)s)")

@@ -96,7 +96,7 @@ def official(result):
 
 
 def main(words=None):
-    parser = Parser(prog="rules", description="Whether a result is an official one of a size of the run rules, or which rule it breaks, and the "
+    parser = Parser(prog="check-rules", description="Says whether a result is an official one of a size of the run rules, or which rule it breaks, and the "
                                               "rate of that size with the figures it comes from. Exit code 0: official, 1: not (docs/run-rules.md).")
     parser.add_argument("file", metavar="FILE.h5", help="result file of minitaw run")
     found = official(load(parser.parse_args(words).file))

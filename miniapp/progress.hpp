@@ -1,0 +1,92 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "case/case.hpp"
+#include "record/row.hpp"
+
+/// The work and the time that a sweep has left.
+namespace minitaw::app {
+
+/// One repetition of a case.
+struct Run {
+  std::size_t index = 0;  ///< of the case in the deck
+  int repetition = 0;
+  friend bool operator==(const Run&, const Run&) = default;
+};
+
+struct RunOrder {
+  bool retry = false;                         ///< run those again that ended wrong, oom, timeout or error
+  std::optional<std::uint64_t> interleave{};  ///< seed of a random order over all repetitions of all cases
+  std::string interrupted{};  ///< identity of the case that ran when the last job died; it comes last
+};
+
+/// The runs that a sweep has left.
+struct RemainingRuns {
+  std::vector<Run> runs;           ///< in order
+  std::vector<std::string> notes;  ///< what is not run again and why, one sentence each
+};
+/// `rows` is what the result file holds. Repetitions of a case that are missing are run; a case that failed
+/// is left alone unless `retry`, one that was skipped for want of memory is tried again.
+[[nodiscard]] RemainingRuns remaining_runs(const std::vector<Case>& cases,
+                                           const std::vector<record::Row>& rows, const RunOrder& order);
+
+/// The progress of a sweep and its time to go. A run counts by the model FLOPs of a rank.
+class SweepProgress {
+public:
+  /// `runs` of `cases` are to come, in order. Until one has ended, `least_rate` is what a rank is trusted to
+  /// do in a second, FLOP/s.
+  SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate);
+
+  /// Counts the next run, which took `seconds`; returns "[3/12, 1:05 to go]".
+  std::string after(double seconds);
+  /// The next run is left out.
+  void leave_out() { left_ -= work_.at(runs_.at(done_++).index); }
+
+  /// Seconds that a repetition of the case may take, as far as is known.
+  [[nodiscard]] double expected(std::size_t index) const {
+    return work_.at(index) * (measured() ? seconds_ / executed_ : 1 / least_rate_);
+  }
+  /// Returns whether a run has ended yet.
+  [[nodiscard]] bool measured() const { return executed_ > 0; }
+
+private:
+  std::vector<double> work_;  ///< FLOPs of a repetition of each case
+  std::vector<Run> runs_;
+  double least_rate_;
+  std::size_t done_ = 0;
+  double seconds_ = 0, executed_ = 0, left_ = 0;
+};
+
+/// "1:05", "2:03:04"
+[[nodiscard]] std::string clock_text(double seconds);
+
+/// The end of a run's time.
+class TimeLimit {
+public:
+  /// `text`: "45m", "90s", "2h", "MM:SS", "HH:MM:SS" or "D-HH:MM:SS", counted from now; empty: the end of the
+  /// Slurm job if that is known (SLURM_JOB_END_TIME), else none. Throws InputError for anything else, also
+  /// for a number without a unit, which a batch system would take for minutes.
+  explicit TimeLimit(const std::string& text);
+
+  /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most 30 s.
+  [[nodiscard]] double left() const;
+  /// Returns whether the limit has its full length; false if the larger part of a Slurm job had passed at the
+  /// start.
+  [[nodiscard]] bool is_whole() const { return whole_; }
+  /// "the time limit of 1:30:00"
+  [[nodiscard]] const std::string& name() const { return name_; }
+
+private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start_ = Clock::now();
+  double length_ = 0;  ///< seconds from the start; 0: no limit
+  bool whole_ = true;
+  std::string name_;
+};
+
+}  // namespace minitaw::app

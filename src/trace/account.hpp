@@ -1,0 +1,49 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "schedule/account.hpp"
+#include "schedule/program.hpp"
+#include "schedule/simulate.hpp"
+
+namespace minitaw::trace {
+
+/// Times of the actions of a step, [rank][action], in seconds on one clock for all ranks.
+using StepSpans = std::vector<std::vector<schedule::Span>>;
+
+/// One rank's time in a step, seconds, as docs/results.md divides it. compute + exposed + idle is the length
+/// of the step.
+struct RankTime {
+  double compute = 0;  ///< the compute lane ran an action
+  /// Time in which it waited for a transfer of this kind that was under way.
+  std::array<double, schedule::traffic_kinds> exposed{};
+  double idle = 0;           ///< the rest: nothing to do, or waiting for another rank to compute
+  double communication = 0;  ///< at least one transfer of the rank was under way
+  double hidden = 0;         ///< of that, while the rank computed
+
+  [[nodiscard]] double exposed_total() const { return std::accumulate(exposed.begin(), exposed.end(), 0.0); }
+  /// hidden / communication; NaN without communication.
+  [[nodiscard]] double overlap() const { return communication > 0 ? hidden / communication : std::nan(""); }
+};
+
+/// Sums over ranks.
+[[nodiscard]] RankTime total_of(const std::vector<RankTime>& ranks);
+
+struct StepAccount {
+  double length = 0;  ///< from 0 to the last end of any rank
+  std::vector<RankTime> ranks;
+};
+
+/// The account of one step, measured or predicted, of a program that validate() accepts.
+///
+/// A transfer is under way from the moment the last of its sides has begun until it ends; sides that begin
+/// after it has ended at this rank held up nobody here. Before that a lane waits for the other side, and the
+/// account follows it there, to what that side did at the time: computing (then this rank is idle), another
+/// transfer under way (then this rank's wait is exposed communication of its kind), or a wait of its own,
+/// which is followed on. docs/results.md has the formulas.
+[[nodiscard]] StepAccount account(const schedule::Program& program, const StepSpans& spans);
+
+}  // namespace minitaw::trace
