@@ -1,5 +1,5 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -9,9 +9,7 @@
 #include "values.hpp"
 
 namespace minitaw::bench {
-
 namespace {
-
 using kernels::Attention;
 using kernels::AttentionSizes;
 using Row = std::vector<double>;
@@ -184,7 +182,6 @@ bool possible(Attention kernel, const AttentionSizes& z) {
     return false;
   }
 }
-
 }  // namespace
 
 /// The portable kernel is a reference, so slow that long sequences would take all the time.
@@ -198,5 +195,4 @@ void add_attention(Kernels& kernels, const Shape& s) {
     });
   }
 }
-
 }  // namespace minitaw::bench

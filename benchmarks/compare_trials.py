@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """How often `scripts/compare` is right: the gate of docs/compare.md, tried many times over on this machine.
 
 Each try measures three programs in turn: the base, the same program again, and the same program made slower for real. The

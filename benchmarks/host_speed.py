@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """How close a step on the host comes to the rate of sgemm, and how it compares with another program, all in one run.
 
     OMP_NUM_THREADS=2 scripts/env benchmarks/host_speed.py build/host inputs/performance/host*.toml [--peer STEP.py] [--rounds 3] -o OUT

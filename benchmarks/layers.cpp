@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "layers.hpp"
 
 #include <fmt/format.h>
-
 #include <cmath>
 #include <utility>
 
@@ -13,9 +13,7 @@
 
 /// A function a layer: each kernel with its cost and a Problem.
 namespace minitaw::bench {
-
 namespace {
-
 namespace reference = kernels::reference;
 using Row = std::vector<double>;
 
@@ -441,7 +439,6 @@ void add_updates(Kernels& kernels, const Shape& s) {
                    [=] { return error_of_rows(total, expected); }};
   });
 }
-
 }  // namespace
 
 Kernels kernels_of(const std::vector<Shape>& shapes) {
@@ -460,5 +457,4 @@ Kernels kernels_of(const std::vector<Shape>& shapes) {
   add([&]<class E>(E, const Shape& shape) { add_updates<E>(all, shape); });
   return distinct(std::move(all));
 }
-
 }  // namespace minitaw::bench

@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include "plan.hpp"
 
 namespace minitaw::bench {
-
 /// Every kernel at every shape; those that two shapes share once.
 [[nodiscard]] Kernels kernels_of(const std::vector<Shape>& shapes);
 
@@ -14,5 +14,4 @@ inline void add_kernel(Kernels& kernels, const std::string& name, const std::str
 
 /// Those of attention at one shape.
 void add_attention(Kernels& kernels, const Shape& shape);
-
 }  // namespace minitaw::bench

@@ -1,17 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "limits.hpp"
 
 #include <fmt/format.h>
 #include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 
 #include "values.hpp"
 
 namespace minitaw::bench {
-
 namespace {
-
 struct Triad {
   float* a;
   const float *b, *c;
@@ -96,7 +94,6 @@ std::int64_t last_cache_mib() {
     for (const auto& [shared_by, size] : kib.rbegin()->second) sum += size;
   return sum / 1024;
 }
-
 }  // namespace
 
 double Limits::least_seconds(model::Dtype dtype, const Cost& cost) const {
@@ -150,5 +147,4 @@ std::int64_t default_triad_mib() {
   const std::int64_t cache = last_cache_mib();
   return std::max<std::int64_t>(1, std::min(4 * (cache > 0 ? cache : 64), free_mib / 8));
 }
-
 }  // namespace minitaw::bench

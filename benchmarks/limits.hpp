@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <chrono>
@@ -8,7 +9,6 @@
 #include "plan.hpp"
 
 namespace minitaw::bench {
-
 /// Times calls of an asynchronous kernel; on devices ten between two waits, so that launching is hidden where
 /// it can be.
 class Stopwatch {
@@ -80,5 +80,4 @@ struct Limits {
 /// Size of an array that no cache holds a useful part of: four times the last cache of the host (all of them,
 /// if there are several), an eighth of the free memory at most; on a device 1 GiB.
 [[nodiscard]] std::int64_t default_triad_mib();
-
 }  // namespace minitaw::bench

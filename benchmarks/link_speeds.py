@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """What each schedule costs as the links between nodes get slower: measures it, prints tables, draws it.
 
     scripts/env python3 benchmarks/link_speeds.py measure FOLDER      # two hours; resumes what is there

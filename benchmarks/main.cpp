@@ -1,6 +1,6 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
-
 #include <Kokkos_Core.hpp>
 #include <fstream>
 #include <set>
@@ -11,9 +11,7 @@
 #include "limits.hpp"
 
 namespace minitaw::bench {
-
 namespace {
-
 /// Seconds of the fastest call, by label of the kernel.
 using Times = std::map<std::string, double>;
 
@@ -187,7 +185,6 @@ int start(int argc, char** argv) {
   benchmark::Shutdown();
   return code;
 }
-
 }  // namespace
 }  // namespace minitaw::bench
 

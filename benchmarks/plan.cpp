@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "plan.hpp"
 
 #include <fmt/format.h>
-
 #include <map>
 #include <regex>
 #include <set>
@@ -12,9 +12,7 @@
 #include "deck/deck.hpp"
 
 namespace minitaw::bench {
-
 namespace {
-
 /// BLAS counts no further.
 constexpr std::int64_t largest = 2'147'483'647;
 
@@ -89,7 +87,6 @@ void change(Shape& shape, const Options& options) {
 auto key(const Shape& s) {
   return std::make_tuple(s.dtype, s.hidden, s.heads, s.kv_heads, s.ffn, s.vocab, s.seq, s.micro_batch);
 }
-
 }  // namespace
 
 Options read_options(const std::vector<std::string>& words) {
@@ -181,5 +178,4 @@ Kernels selected(const Kernels& kernels, const std::string& filter) {
     throw InputError(fmt::format("--benchmark_filter={}: no kernel has such a name", filter));
   return found;
 }
-
 }  // namespace minitaw::bench

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,6 @@
 /// What the kernel benchmarks do without kernels: command line, shapes, verdicts. Without Kokkos: kernels
 /// come as functions.
 namespace minitaw::bench {
-
 /// What the command line asks for. Sizes that are not given come from the deck, or else from default_shape().
 struct Options {
   std::string deck;                    ///< empty: one shape
@@ -115,5 +115,4 @@ private:
   static constexpr double infinite = std::numeric_limits<double>::infinity();
   std::vector<std::pair<double, double>> pairs_;
 };
-
 }  // namespace minitaw::bench

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """The predictions of docs/predict.md and docs/paper.md: beside measurements, beside the paper's numbers, and on machines of many sizes.
 
     scripts/env benchmarks/predictions.py measured --machine FILE.toml RESULT ... [--fit RESULT [--fit-schedule SCHEDULE]] [--cores RESULT ...]

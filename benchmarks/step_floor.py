@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """How long a training step of one device must take at least, from FLOPs, bytes and four rates: what a measured step is to be compared with.
 
     benchmarks/step_floor.py --hidden 4096 --ffn 11008 --seq 4096 16384 65536 --products 750 --copy 3.0 \

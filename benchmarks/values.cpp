@@ -1,11 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "values.hpp"
 
 #include <limits>
 
 namespace minitaw::bench {
-
 namespace {
-
 using Range = Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>>;
 
 template <class E>
@@ -35,7 +34,6 @@ std::shared_ptr<E> allocate(std::int64_t count) {
   return {static_cast<E*>(Kokkos::kokkos_malloc<kernels::MemorySpace>("benchmark", bytes)),
           [](E* memory) { Kokkos::kokkos_free<kernels::MemorySpace>(memory); }};
 }
-
 }  // namespace
 
 template <class E>
@@ -84,5 +82,4 @@ template class Values<float>;
 template class Values<double>;
 template class Values<Bf16>;
 template class Values<std::int32_t>;
-
 }  // namespace minitaw::bench

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,6 @@
 #include "plan.hpp"
 
 namespace minitaw::bench {
-
 using kernels::ExecutionSpace;
 
 /// scale [offset, offset + 1), or whole numbers of [0, scale).
@@ -107,5 +107,4 @@ inline constexpr double bytes_of = sizeof(E);
 
 template <class E>
 inline constexpr model::Dtype dtype_of = std::is_same_v<E, Bf16> ? model::Dtype::bf16 : model::Dtype::fp32;
-
 }  // namespace minitaw::bench

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # SimGrid has no package file of its own for CMake: finds SimGrid::SimGrid by header and library.
 find_path(SimGrid_INCLUDE_DIR simgrid/s4u.hpp)
 find_library(SimGrid_LIBRARY simgrid)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Run at every build: writes OUTPUT with the git hash of SOURCE, "-dirty" appended when files differ from it: any that it has,
 # and any more in the folders that are compiled, because some libraries take every file that they find. Decks and results
 # that lie about make nothing dirty.

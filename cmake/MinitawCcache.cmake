@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Compile through ccache where it is installed; precompiled headers need its permission to ignore time stamps. Not for
 # CUDA: there Kokkos puts its own launcher before every command, which hands what is not the compiler to the host.
 find_program(MINITAW_CCACHE ccache)

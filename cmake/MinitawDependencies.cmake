@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # find_package for every library, with one plain sentence when one is missing.
 
 # minitaw_require(NAME PURPOSE PACKAGE [find_package arguments ...])

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # The vendor parts of a device build. Kokkos decides which device it is; each vendor library is an option that is
 # AUTO (used where found), ON (must be found) or OFF. What is missing is replaced by a portable version, or, for
 # NCCL, simply not offered. Sets MINITAW_HAVE_<NAME>. (NVML is no matter of the build: src/topology opens it at run time.)

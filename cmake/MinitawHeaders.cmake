@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # A test that every header compiles alone. A header with a source file of its name is compiled first there; the
 # others get a generated source that includes nothing else. Built only when the test runs.
 function(minitaw_add_headers_test)

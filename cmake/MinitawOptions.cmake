@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # How every target is compiled.
 add_library(minitaw_options INTERFACE)
 target_compile_features(minitaw_options INTERFACE cxx_std_20)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # minitaw_precompile(plain|kokkos|plain_tests|kokkos_tests TARGET ...): the targets share one precompiled header of what is large and most of
 # their files read. Headers that instantiate much at the end of every file (chrono, filesystem, nlohmann/json) save nothing there.
 function(minitaw_add_precompiled name libraries)  # header ...

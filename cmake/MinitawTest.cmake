@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # minitaw_test(NAME name SOURCES file ... LIBS target ... [RANKS n ...] [LABELS label ...] [THREADS n]
 #              [TIMEOUT seconds] [ARGS argument ...])
 #

@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
+// SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <fmt/format.h>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,9 +12,7 @@
 #include "verb.hpp"
 
 namespace minitaw::app {
-
 namespace {
-
 /// The compute actions of a small step, a row for each rank and a column for each tick: F2 is the forward of
 /// shard 2, or of micro-batch 2 where micro-batches visit all ranks.
 std::string picture_of(const schedule::Entry& entry) {
@@ -55,7 +53,7 @@ int help(const CLI::App& app, const Options& options) {
     // app.help() would be that of the verb `help`
     fmt::print("{}\nminitaw help keys lists the keys of a deck and the schedules; help seq explains one key, "
                "help tawpipe one schedule.\n",
-               app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal));
+        app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal));
     return 0;
   }
   if (const deck::Key* key = deck::find_key(options.topic)) {
@@ -65,7 +63,7 @@ int help(const CLI::App& app, const Options& options) {
   const auto schedule = std::ranges::find(schedule::registry(), options.topic, &schedule::Entry::name);
   if (schedule != schedule::registry().end()) {
     fmt::print("{}\n{}Its actions with all transfers: minitaw plan DECK --set schedule={} --program\n",
-               deck::help_text(*schedule), picture_of(*schedule), schedule->name);
+        deck::help_text(*schedule), picture_of(*schedule), schedule->name);
     return 0;
   }
   const auto verbs =
@@ -78,12 +76,11 @@ int help(const CLI::App& app, const Options& options) {
     for (const schedule::Entry& entry : schedule::registry()) topics.push_back(entry.name);
     throw InputError(
         fmt::format("no help on \"{}\"; did you mean \"{}\"? (minitaw help keys lists keys and schedules)",
-                    options.topic, nearest(options.topic.substr(0, 64), topics)));
+            options.topic, nearest(options.topic.substr(0, 64), topics)));
   }
   fmt::print("{}", verbs.front()->help(app.get_name()));
   return 0;
 }
-
 }  // namespace
 
 void add_help(CLI::App& app, Invocation& invocation) {
@@ -93,5 +90,4 @@ void add_help(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--markdown", options->markdown, "keys as the page docs/keys.md");
   verb->callback([&app, &invocation, options] { invocation.code = help(app, *options); });
 }
-
 }  // namespace minitaw::app

@@ -1,17 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "job.hpp"
-
-#include <fmt/format.h>
-#include <gnu/libc-version.h>
-#include <hdf5.h>
-#include <unistd.h>
 
 #include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <fmt/format.h>
+#include <gnu/libc-version.h>
+#include <hdf5.h>
 #include <map>
 #include <string_view>
+#include <unistd.h>
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
@@ -28,9 +28,7 @@
 #include "topology/system.hpp"
 
 namespace minitaw::app {
-
 namespace {
-
 using comm::mpi::check;
 
 /// OMP_NUM_THREADS if the user said it, else this rank's share of the cores that it may run on.
@@ -58,7 +56,7 @@ Kokkos::InitializationSettings kokkos_settings(int threads, const topology::Devi
 std::string text_of(const topology::Device& device, int threads) {
   if (device.index < 0) return fmt::format("host, {} thread{}", threads, threads == 1 ? "" : "s");
   return fmt::format("device {}, {}, {:.1f} GiB", device.index, device.name,
-                     static_cast<double>(device.bytes) / (1024.0 * 1024.0 * 1024.0));
+      static_cast<double>(device.bytes) / (1024.0 * 1024.0 * 1024.0));
 }
 
 std::vector<std::string> gather(const std::string& text) {
@@ -66,7 +64,7 @@ std::vector<std::string> gather(const std::string& text) {
 }
 
 std::vector<record::RankPlace> places(const topology::Placement& job, const topology::Device& device,
-                                      int threads, const std::vector<std::string>& uuids) {
+    int threads, const std::vector<std::string>& uuids) {
   const std::vector<std::string> cores = gather(job.core_list), units = gather(text_of(device, threads));
   std::vector<record::RankPlace> ranks;
   for (int r = 0; r < job.nodes.ranks(); ++r) {
@@ -97,37 +95,34 @@ std::string hdf5_version() {
 
 std::string kokkos_version() {
   return fmt::format("{}.{}.{} {}", KOKKOS_VERSION / 10000, KOKKOS_VERSION / 100 % 100, KOKKOS_VERSION % 100,
-                     Kokkos::DefaultExecutionSpace::name());
+      Kokkos::DefaultExecutionSpace::name());
 }
 
-/// Name, version and make of what computes, moves and stores: "HDF5 1.14.5", "BLAS OpenBLAS 0.3.29 ...".
-/// What the program was built with, unless the library itself can say more; those without a version are not
-/// there.
+/// Returns name, version and build of the libraries that compute, move and store: "HDF5 1.14.5", "BLAS
+/// OpenBLAS 0.3.29 ...".
 std::vector<std::string> library_texts() {
-  std::vector<std::pair<std::string, std::string>> all = {{"Kokkos", kokkos_version()},
-                                                          {"MPI", comm::mpi::library_version()}};
+  std::vector<std::pair<std::string, std::string>> all = {
+      {"Kokkos", kokkos_version()}, {"MPI", comm::mpi::library_version()}};
   const auto of_kernels = kernels::library_versions();
   all.insert(all.end(), of_kernels.begin(), of_kernels.end());
   all.insert(all.end(), {{"CUDA runtime", topology::runtime_version()},
-                         {"driver", topology::driver_version()},
-                         {"NCCL", engine::nccl_version()},
-                         {"NVML", topology::runtime_version().empty() ? "" : nvml::library_version()},
-                         {"C library", fmt::format("glibc {}", gnu_get_libc_version())},
+                            {"driver", topology::driver_version()}, {"NCCL", engine::nccl_version()},
+                            {"NVML", topology::runtime_version().empty() ? "" : nvml::library_version()},
+                            {"C library", fmt::format("glibc {}", gnu_get_libc_version())},
 #if defined(_GLIBCXX_RELEASE)
-                         {"C++ library", fmt::format("libstdc++ {}", _GLIBCXX_RELEASE)},
+                            {"C++ library", fmt::format("libstdc++ {}", _GLIBCXX_RELEASE)},
 #elif defined(_LIBCPP_VERSION)
-                         {"C++ library", fmt::format("libc++ {}", _LIBCPP_VERSION)},
+                            {"C++ library", fmt::format("libc++ {}", _LIBCPP_VERSION)},
 #endif
 #if defined(_OPENMP)
-                         {"OpenMP", fmt::format("{}", _OPENMP)},
+                            {"OpenMP", fmt::format("{}", _OPENMP)},
 #endif
-                         {"HDF5", hdf5_version()}});
+                            {"HDF5", hdf5_version()}});
   std::vector<std::string> texts;
   for (const auto& [name, version] : all)
     if (!version.empty()) texts.push_back(fmt::format("{} {}", name, version));
   return texts;
 }
-
 }  // namespace
 
 void add_job_flags(CLI::App& verb, JobFlags& flags) {
@@ -140,9 +135,9 @@ void add_job_flags(CLI::App& verb, JobFlags& flags) {
       })
       ->capture_default_str();
   add_memory(verb, "--memory", flags.memory,
-             "use no more than this for each rank: 20G (default: what is free at the start)");
+      "use no more than this for each rank: 20G (default: what is free at the start)");
   verb.add_flag("--share-devices", flags.share_devices,
-                "let several ranks use one device, for tests; communication then goes through MPI");
+      "let several ranks use one device, for tests; communication then goes through MPI");
 }
 
 MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& given)
@@ -152,10 +147,10 @@ MpiJob::MpiJob(int& argc, char**& argv, const JobFlags& given)
       ranks(places(place, device, threads, uuids)), cpus(gather(topology::cpu_text())),
       systems(gather(hosts.hidden(topology::os_text()))),
       runner(MPI_COMM_WORLD, {.step = {.stall_limit = std::chrono::duration<double>(flags.watchdog),
-                                       .waiting = waiting(place, threads)},
-                              .shared_devices = topology::shared_device(uuids).has_value(),
-                              .timeline = flags.timeline,
-                              .meter = meter_of(device, topology::shared_device(uuids).has_value())}) {}
+                                  .waiting = waiting(place, threads)},
+                                 .shared_devices = topology::shared_device(uuids).has_value(),
+                                 .timeline = flags.timeline,
+                                 .meter = meter_of(device, topology::shared_device(uuids).has_value())}) {}
 
 deck::Deck MpiJob::read(const DeckOptions& deck) const {
   std::string text;
@@ -163,14 +158,14 @@ deck::Deck MpiJob::read(const DeckOptions& deck) const {
     if (is_root()) text = deck::read_text(deck.path);
   });
   return deck::make_deck(gather(text).front(), deck.path, deck.overrides,
-                         {.ranks = environment.ranks(),
-                          .node_sizes = place.nodes.sizes(),
-                          .adapters = place.adapters,
-                          .notes = is_root()});
+      {.ranks = environment.ranks(),
+          .node_sizes = place.nodes.sizes(),
+          .adapters = place.adapters,
+          .notes = is_root()});
 }
 
-record::Provenance MpiJob::provenance(const deck::Deck& deck,
-                                      const std::vector<std::string>& arguments) const {
+record::Provenance MpiJob::provenance(
+    const deck::Deck& deck, const std::vector<std::string>& arguments) const {
   using record::entry;
   std::vector<std::string> names, cores, devices;
   std::vector<std::int64_t> nodes;
@@ -182,23 +177,16 @@ record::Provenance MpiJob::provenance(const deck::Deck& deck,
   }
   const std::string each = "rank of the job";
   record::Provenance p = record::collect(deck, arguments, hosts);
-  p.insert(p.end(), {entry("hosts", each, names),
-                     {"nodes", "1", each, nodes, {nodes.size()}},
-                     entry("cores", each, cores),
-                     entry("devices", each, devices),
-                     entry("cpu", each, cpus),
-                     entry("os", each, systems),
-                     entry("kokkos", kokkos_version()),
-                     entry("mpi", comm::mpi::library_version()),
-                     entry("nccl", engine::nccl_version()),
-                     entry("cuda", topology::runtime_version()),
-                     entry("driver", topology::driver_version()),
-                     entry("libraries", "library", library_texts())});
+  p.insert(p.end(),
+      {entry("hosts", each, names), {"nodes", "1", each, nodes, {nodes.size()}}, entry("cores", each, cores),
+          entry("devices", each, devices), entry("cpu", each, cpus), entry("os", each, systems),
+          entry("kokkos", kokkos_version()), entry("mpi", comm::mpi::library_version()),
+          entry("nccl", engine::nccl_version()), entry("cuda", topology::runtime_version()),
+          entry("driver", topology::driver_version()), entry("libraries", "library", library_texts())});
   return p;
 }
 
 namespace {
-
 /// Ends the process if the start or the end of MPI, for which no guard can speak, takes longer than this: a
 /// rank of the job has stopped. 0: that is over.
 void end_after(double seconds) {
@@ -216,7 +204,6 @@ struct AtEnd {
   double seconds;
   ~AtEnd() { end_after(seconds); }
 };
-
 }  // namespace
 
 int in_job(const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work) {
@@ -267,8 +254,8 @@ MemoryBudget::MemoryBudget(const MpiJob& mpi)
 
 std::string MemoryBudget::reason_against(const Case& c, const harness::ReferenceMemory& reference) const {
   const schedule::Program program = schedule::build(request_of(c));
-  const auto memory = schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)),
-                                       c.micro_batch_per_rank);
+  const auto memory = schedule::memory(
+      program, model::make_layout(c.shape, schedule::cut_of(program)), c.micro_batch_per_rank);
   const std::vector<int> communicators = engine::communicators_of(program, c.transport, shared_devices_);
   const std::uint64_t libraries = kernels::on_host ? 0 : model::library_estimate(c.shape);
   std::vector<std::uint64_t> needed(pools_.size());
@@ -279,9 +266,8 @@ std::string MemoryBudget::reason_against(const Case& c, const harness::Reference
   of_first = std::max(of_first + reference.beside, reference.alone);
   for (std::size_t i = 0; i < pools_.size(); ++i)
     if (needed[i] > pools_[i].bytes)
-      return fmt::format("needs {} of {} ({})", size_text(needed[i]), size_text(pools_[i].bytes),
-                         pools_[i].name);
+      return fmt::format(
+          "needs {} of {} ({})", size_text(needed[i]), size_text(pools_[i].bytes), pools_[i].name);
   return "";
 }
-
 }  // namespace minitaw::app

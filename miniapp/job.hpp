@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <Kokkos_Core.hpp>
@@ -19,7 +20,6 @@ namespace CLI {
 class App;
 }
 namespace minitaw::app {
-
 /// Command-line options of the job as a whole.
 struct JobFlags {
   double watchdog =
@@ -42,8 +42,8 @@ struct MpiJob {
   [[nodiscard]] std::string map_text() const { return record::map_text(ranks, hosts); }
   /// Returns the provenance for a record: hosts, nodes, cores, devices, processors and systems of all ranks,
   /// and the libraries of the build.
-  [[nodiscard]] record::Provenance provenance(const deck::Deck& deck,
-                                              const std::vector<std::string>& arguments) const;
+  [[nodiscard]] record::Provenance provenance(
+      const deck::Deck& deck, const std::vector<std::string>& arguments) const;
 
   const JobFlags flags;
   const comm::mpi::Environment environment;
@@ -58,10 +58,10 @@ struct MpiJob {
   harness::CaseRunner runner;
 };
 
-/// Runs `work` inside MPI and Kokkos and turns what all ranks agree on into an exit code, told by rank 0
-/// alone. What only one rank knows ends the job, because the others may wait for it.
-[[nodiscard]] int in_job(const Invocation& invocation, const JobFlags& flags,
-                         const std::function<int(MpiJob&)>& work);
+/// Runs `work` inside MPI and Kokkos. An exception that all ranks agree on is printed by rank 0 and becomes
+/// an exit code. An exception of one rank ends the job, because the others may wait for it.
+[[nodiscard]] int in_job(
+    const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work);
 
 /// The memory that each rank may take: ranks of a node share its memory, ranks on one device share the
 /// device's.
@@ -72,8 +72,8 @@ public:
 
   /// "needs 12.5 of 8.03 GiB (node 0)"; empty if the planned memory of the case fits, libraries included,
   /// with that of a reference on rank 0, if there is one.
-  [[nodiscard]] std::string reason_against(const Case& c,
-                                           const harness::ReferenceMemory& reference = {}) const;
+  [[nodiscard]] std::string reason_against(
+      const Case& c, const harness::ReferenceMemory& reference = {}) const;
 
 private:
   struct Pool {
@@ -85,5 +85,4 @@ private:
   bool shared_devices_;
   std::uint64_t communicator_;  ///< bytes of one of NCCL
 };
-
 }  // namespace minitaw::app

@@ -1,7 +1,7 @@
-#include <fmt/format.h>
-
+// SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cstdlib>
+#include <fmt/format.h>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -11,7 +11,6 @@
 #include "verb.hpp"
 
 namespace {
-
 using namespace minitaw;
 
 constexpr int bad_input = 2;
@@ -35,7 +34,7 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
   const std::string word = argv[1];
   if (std::ranges::find(verbs, word) == verbs.end())
     throw InputError(fmt::format("unknown verb \"{}\"; did you mean \"{}\"? (minitaw --help lists all)", word,
-                                 nearest(word.substr(0, 64), verbs)));
+        nearest(word.substr(0, 64), verbs)));
 }
 
 /// An option that is a key of the deck.
@@ -72,7 +71,6 @@ int run(int argc, char** argv) {
   if (!help.empty() && is_root()) fmt::print("{}", help);
   return invocation.code;
 }
-
 }  // namespace
 
 int main(int argc, char** argv) {

@@ -1,8 +1,8 @@
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
+// SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <array>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -23,9 +23,7 @@
 #include "verb.hpp"
 
 namespace minitaw::app {
-
 namespace {
-
 using model::Layout;
 using schedule::Program;
 
@@ -115,7 +113,7 @@ Fit fit_of(const Case& c, const Program& program, std::uint64_t available) {
 }
 
 CasePlan plan_case(const Case& c, std::size_t number, const Program& program, const schedule::Device& device,
-                   std::optional<std::uint64_t> memory) {
+    std::optional<std::uint64_t> memory) {
   const Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
   const topology::Groups& groups = program.groups;
   CasePlan plan{
@@ -139,8 +137,8 @@ CasePlan plan_case(const Case& c, std::size_t number, const Program& program, co
 
   for (const schedule::Footprint& rank : schedule::memory(program, layout, c.micro_batch_per_rank))
     std::ranges::copy(rank.by_kind, plan.memory.emplace_back().begin());
-  plan.worst = static_cast<std::size_t>(std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) -
-                                        plan.memory.begin());
+  plan.worst = static_cast<std::size_t>(
+      std::ranges::max_element(plan.memory, {}, total<MemoryBytes>) - plan.memory.begin());
   plan.slots = program.ranks[plan.worst].slots;
   if (memory) plan.device = fit_of(c, program, *memory);
   return plan;
@@ -181,32 +179,21 @@ Json to_json(const CasePlan& plan) {
   for (int c = 0; c < schedule::slot_classes; ++c)
     slots[std::string(1, letter_of(static_cast<schedule::SlotClass>(c)))] = plan.slots[c];
   const schedule::MessageCounts& m = plan.messages;
-  Json json = {
-      {"settings", settings_json(plan)},
-      {"shards", plan.shards},
-      {"bytes_per_step",
-       {{"inside", by_kind<schedule::Traffic>(plan.inside)},
-        {"between", by_kind<schedule::Traffic>(plan.between)}}},
-      {"busiest_out", busiest(&GroupTraffic::out)},
-      {"busiest_in", busiest(&GroupTraffic::in)},
+  Json json = {{"settings", settings_json(plan)}, {"shards", plan.shards},
+      {"bytes_per_step", {{"inside", by_kind<schedule::Traffic>(plan.inside)},
+                             {"between", by_kind<schedule::Traffic>(plan.between)}}},
+      {"busiest_out", busiest(&GroupTraffic::out)}, {"busiest_in", busiest(&GroupTraffic::in)},
       {"groups", groups},
-      {"messages",
-       {{"weights_between", m.weights_between},
-        {"weights_inside", m.weights_inside},
-        {"gradients_between", m.gradients_between},
-        {"gradients_inside", m.gradients_inside},
-        {"broadcasts", m.broadcasts},
-        {"reduces", m.reduces}}},
+      {"messages", {{"weights_between", m.weights_between}, {"weights_inside", m.weights_inside},
+                       {"gradients_between", m.gradients_between}, {"gradients_inside", m.gradients_inside},
+                       {"broadcasts", m.broadcasts}, {"reduces", m.reduces}}},
       {"ticks", {{"total", plan.ticks.total}, {"computing_per_rank", plan.ticks.busy}}},
       {"idle", {{"share", plan.idle_share}, {"step_s", plan.step_s}, {"share_per_rank", plan.idle_shares}}},
-      {"slots", slots},
-      {"memory_bytes", {{"worst", ranks[plan.worst]}, {"ranks", ranks}}}};
+      {"slots", slots}, {"memory_bytes", {{"worst", ranks[plan.worst]}, {"ranks", ranks}}}};
   if (const auto& fit = plan.device)
-    json["device"] = {{"available_bytes", fit->available},
-                      {"arena_bytes", fit->arena},
-                      {"libraries_estimate_bytes", fit->libraries},
-                      {"fits", fit->fits()},
-                      {"largest_seq", fit->largest_seq}};
+    json["device"] = {{"available_bytes", fit->available}, {"arena_bytes", fit->arena},
+        {"libraries_estimate_bytes", fit->libraries}, {"fits", fit->fits()},
+        {"largest_seq", fit->largest_seq}};
   return json;
 }
 
@@ -221,7 +208,7 @@ std::string groups_text(const topology::Groups& groups) {
 /// "24 ranks in groups 8+8+8", and in how many replicas if there are several.
 std::string ranks_text(const Case& c) {
   return fmt::format("{} ranks in groups {}{}", c.ranks, groups_text(c.groups),
-                     c.replicas > 1 ? fmt::format(", {} replicas", c.replicas) : "");
+      c.replicas > 1 ? fmt::format(", {} replicas", c.replicas) : "");
 }
 
 using Plans = std::vector<CasePlan>;
@@ -235,29 +222,27 @@ struct ByteColumn {
 
 /// Columns of bytes in the unit that the largest of them asks for.
 void append_bytes(std::vector<Column>& columns, const Plans& plans, const std::string& per,
-                  const std::vector<ByteColumn>& added) {
+    const std::vector<ByteColumn>& added) {
   double most = 0;
   for (const auto& [title, bytes] : added)
     for (const CasePlan& plan : plans) most = std::max(most, bytes(plan));
   const ByteUnit unit = byte_unit(most, 10000);
   for (const auto& [title, bytes] : added)
-    columns.push_back({title, unit.name + per, 0, [unit, bytes = bytes](const CasePlan& p) {
-                         return record::figure(bytes(p) / unit.bytes, 3);
-                       }});
+    columns.push_back({title, unit.name + per, 0,
+        [unit, bytes = bytes](const CasePlan& p) { return record::figure(bytes(p) / unit.bytes, 3); }});
 }
 
 /// "3/2/8/0/1": slots for weights, gradients, what F keeps, what B leaves for W and hidden states.
 std::string slots_text(const CasePlan& plan) {
   using enum schedule::SlotClass;
   return fmt::format("{}/{}/{}/{}/{}", plan.slots_of(weights),
-                     plan.slots_of(gradient) + plan.slots_of(contribution), plan.slots_of(saved),
-                     plan.slots_of(deferred), plan.slots_of(hidden));
+      plan.slots_of(gradient) + plan.slots_of(contribution), plan.slots_of(saved), plan.slots_of(deferred),
+      plan.slots_of(hidden));
 }
 
 /// Names and units, and a line for each case, with a column for each setting in which they differ.
 std::string table_text(const Plans& plans) {
-  std::vector<Column> columns = {
-      {"case", "", 0, [](const CasePlan& p) { return fmt::to_string(p.number); }},
+  std::vector<Column> columns = {{"case", "", 0, [](const CasePlan& p) { return fmt::to_string(p.number); }},
       {"schedule", "", -1, [](const CasePlan& p) { return p.settings.schedule; }},
       {"ranks", "", 0, [](const CasePlan& p) { return fmt::to_string(p.settings.ranks); }},
       {"groups", "", -1, [](const CasePlan& p) { return groups_text(p.settings.groups); }}};
@@ -272,25 +257,24 @@ std::string table_text(const Plans& plans) {
     return static_cast<double>(total(bytes)) / p.settings.ranks;
   };
   append_bytes(columns, plans, "/rank",
-               {{"inside", [=](const CasePlan& p) { return per_rank(p.inside, p); }},
-                {"between", [=](const CasePlan& p) { return per_rank(p.between, p); }}});
+      {{"inside", [=](const CasePlan& p) { return per_rank(p.inside, p); }},
+          {"between", [=](const CasePlan& p) { return per_rank(p.between, p); }}});
   const auto busiest = [](std::uint64_t GroupTraffic::* bytes) {
     return [=](const CasePlan& p) { return static_cast<double>(p.busiest(bytes).*bytes); };
   };
-  append_bytes(columns, plans, "",
-               {{"NIC-out", busiest(&GroupTraffic::out)}, {"NIC-in", busiest(&GroupTraffic::in)}});
+  append_bytes(
+      columns, plans, "", {{"NIC-out", busiest(&GroupTraffic::out)}, {"NIC-in", busiest(&GroupTraffic::in)}});
   std::vector<ByteColumn> memory;
   for (std::size_t k = 0; k < schedule::memory_kinds; ++k)
     memory.push_back({std::string(schedule::name_of(static_cast<schedule::Memory>(k))),
-                      [k](const CasePlan& p) { return static_cast<double>(p.memory[p.worst][k]); }});
+        [k](const CasePlan& p) { return static_cast<double>(p.memory[p.worst][k]); }});
   memory.push_back(
       {"memory", [](const CasePlan& p) { return static_cast<double>(total(p.memory[p.worst])); }});
   append_bytes(columns, plans, "", memory);
   columns.push_back({"w/g/a/b/x", "slots", 0, slots_text});
   columns.push_back({"ticks", "", 0, [](const CasePlan& p) { return fmt::to_string(p.ticks.total); }});
-  columns.push_back({"idle", "%", 0, [](const CasePlan& p) {
-                       return fmt::format("{:.1f}", std::max(0.0, 100 * p.idle_share));
-                     }});
+  columns.push_back({"idle", "%", 0,
+      [](const CasePlan& p) { return fmt::format("{:.1f}", std::max(0.0, 100 * p.idle_share)); }});
   const record::TextTable<CasePlan> table(columns, plans);
   std::string text = table.header();
   for (const CasePlan& plan : plans) text += table.row(plan);
@@ -328,13 +312,13 @@ std::string traffic_text(const CasePlan& plan) {
   const GroupTraffic &out = plan.busiest(&GroupTraffic::out), &in = plan.busiest(&GroupTraffic::in);
   if (plan.groups.size() > 1)
     text += fmt::format("  busiest NIC      {} out (group {}), {} in (group {})\n", size_text(out.out),
-                        out.group, size_text(in.in), in.group);
+        out.group, size_text(in.in), in.group);
   const schedule::MessageCounts& m = plan.messages;
   return text +
          fmt::format("  messages         weights {} between, {} inside; gradients {} between, {} inside; "
                      "{} broadcasts, {} reduces\n",
-                     m.weights_between, m.weights_inside, m.gradients_between, m.gradients_inside,
-                     m.broadcasts, m.reduces);
+             m.weights_between, m.weights_inside, m.gradients_between, m.gradients_inside, m.broadcasts,
+             m.reduces);
 }
 
 std::string time_text(const CasePlan& plan) {
@@ -343,7 +327,7 @@ std::string time_text(const CasePlan& plan) {
   return fmt::format("  ticks            {} per step, of which a rank computes in {} to {}\n"
                      "  idle             {:.2f}% of the time if transfers take none ({:.2f} to {:.2f}% per "
                      "rank)\n",
-                     plan.ticks.total, fewest, most, 100 * plan.idle_share, 100 * least, 100 * largest);
+      plan.ticks.total, fewest, most, 100 * plan.idle_share, 100 * least, 100 * largest);
 }
 
 /// The rank that needs most, then one line for each run of ranks that need the same.
@@ -352,24 +336,23 @@ std::string memory_text(const CasePlan& plan) {
   std::string text =
       fmt::format("  slots            {} for weights / gradients / kept by F / left by B / hidden "
                   "states on rank {}\n",
-                  slots_text(plan), plan.worst) +
+          slots_text(plan), plan.worst) +
       title_line<schedule::Memory>("memory per rank", schedule::memory_kinds) +
       line(fmt::format("worst: rank {}", plan.worst), ranks[plan.worst]);
   for (std::size_t first = 0, end = 0; first < ranks.size(); first = end) {
     while (end < ranks.size() && ranks[end] == ranks[first]) ++end;
     text +=
         line(end - first == 1 ? fmt::format("rank {}", first) : fmt::format("ranks {} to {}", first, end - 1),
-             ranks[first]);
+            ranks[first]);
   }
   return text;
 }
 
 std::string fit_text(const Fit& fit) {
   return fmt::format("  device           {}: worst rank needs {} and about {} for libraries, of {}; {}\n",
-                     fit.fits() ? "fits" : "DOES NOT FIT", size_text(fit.arena), size_text(fit.libraries),
-                     size_text(fit.available),
-                     fit.largest_seq > 0 ? fmt::format("the largest S that fits is {}", fit.largest_seq)
-                                         : "no S fits");
+      fit.fits() ? "fits" : "DOES NOT FIT", size_text(fit.arena), size_text(fit.libraries),
+      size_text(fit.available),
+      fit.largest_seq > 0 ? fmt::format("the largest S that fits is {}", fit.largest_seq) : "no S fits");
 }
 
 std::string to_text(const CasePlan& plan) {
@@ -380,11 +363,11 @@ std::string to_text(const CasePlan& plan) {
                      "  model            {:.4g} parameters in {} shards, {}\n"
                      "  step             {:.6g} tokens, {:.4g} TFLOP with causal attention ({:.4g} with full "
                      "attention)\n",
-                     plan.number, c.schedule, ranks_text(c), c.shape.layers, c.shape.hidden, c.shape.seq,
-                     micro_batch_text(c), c.micro_batches, static_cast<double>(model::parameters(c.shape)),
-                     plan.shards, name_of(c.shape.dtype), tokens,
-                     tokens * (flops.matmul + flops.attention_causal) * 1e-12,
-                     tokens * (flops.matmul + flops.attention_full) * 1e-12) +
+             plan.number, c.schedule, ranks_text(c), c.shape.layers, c.shape.hidden, c.shape.seq,
+             micro_batch_text(c), c.micro_batches, static_cast<double>(model::parameters(c.shape)),
+             plan.shards, name_of(c.shape.dtype), tokens,
+             tokens * (flops.matmul + flops.attention_causal) * 1e-12,
+             tokens * (flops.matmul + flops.attention_full) * 1e-12) +
          traffic_text(plan) + time_text(plan) + memory_text(plan) +
          (plan.device ? fit_text(*plan.device) : "");
 }
@@ -417,7 +400,7 @@ Plans plan_all(const deck::Deck& deck, const Options& options) {
     const Case& c = deck.cases[i];
     if (c.ranks >= 512)  // it takes a while
       fmt::print(stderr, "planning case {} of {}: {} on {} ranks, {} micro-batches\n", i + 1, order.size(),
-                 c.schedule, c.ranks, c.micro_batches);
+          c.schedule, c.ranks, c.micro_batches);
     if (k == 0 || request(order[k - 1]) != request(i)) program = schedule::build_valid(request(i));
     plans[i] = plan_case(c, i, program, options.device, memory);
   }
@@ -425,9 +408,8 @@ Plans plan_all(const deck::Deck& deck, const Options& options) {
 }
 
 int plan(const Options& options) {
-  const deck::Deck deck =
-      deck::read_deck(options.deck.path, options.deck.overrides,
-                      {.ranks = 0, .node_sizes = {}, .planning = true, .adapters = options.adapters});
+  const deck::Deck deck = deck::read_deck(options.deck.path, options.deck.overrides,
+      {.ranks = 0, .node_sizes = {}, .planning = true, .adapters = options.adapters});
   if (options.program) {
     if (deck.cases.size() != 1)
       throw InputError(fmt::format(
@@ -439,9 +421,9 @@ int plan(const Options& options) {
   const Plans plans = plan_all(deck, options);
   if (options.json) {
     Json all = {{"notes", deck.notes},
-                {"assumed_per_rank",
-                 {{"flops", options.device.flops}, {"memory_bytes_per_s", options.device.memory}}},
-                {"cases", Json::array()}};
+        {"assumed_per_rank",
+            {{"flops", options.device.flops}, {"memory_bytes_per_s", options.device.memory}}},
+        {"cases", Json::array()}};
     for (const CasePlan& plan : plans) all["cases"].push_back(to_json(plan));
     write_stdout(json_text(all));
     return 0;
@@ -451,7 +433,6 @@ int plan(const Options& options) {
   for (const CasePlan& plan : plans) fmt::print("\n{}", to_text(plan));
   return 0;
 }
-
 }  // namespace
 
 void add_plan(CLI::App& app, Invocation& invocation) {
@@ -463,15 +444,14 @@ void add_plan(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--program", options->program, "the actions of every rank of the one case that is left")
       ->excludes(json);
   add_memory(*verb, "--device-memory", options->device_memory,
-             "memory of one device, for example 80G: says whether each case fits and the largest S that does "
-             "(default: the device of this machine, if there is one)");
+      "memory of one device, for example 80G: says whether each case fits and the largest S that does "
+      "(default: the device of this machine, if there is one)");
   add_flops(*verb, "--flops", options->device.flops,
-            fmt::format("assumed FLOP/s of a rank ({:.0f}T: 40% of an H100 SXM in dense bf16)",
-                        options->device.flops * 1e-12));
+      fmt::format("assumed FLOP/s of a rank ({:.0f}T: 40% of an H100 SXM in dense bf16)",
+          options->device.flops * 1e-12));
   verb->add_option("--adapters", options->adapters, "network adapters of each node: what rails=auto becomes")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   verb->callback([&invocation, options] { invocation.code = plan(*options); });
 }
-
 }  // namespace minitaw::app

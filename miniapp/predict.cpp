@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "predict/predict.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -17,7 +17,6 @@
 
 namespace minitaw::app {
 namespace {
-
 using predict::Machine;
 using predict::Prediction;
 
@@ -50,17 +49,14 @@ Json to_json(const Case& c, const Machine& machine, const Prediction& p) {
     exposed[schedule::name_of(static_cast<schedule::Traffic>(k))] = total.exposed[k] / total.whole;
   for (const predict::AdapterUse& use : p.adapters) {
     const double whole = machine.rate * p.seconds;
-    adapters.push_back({{"out_bytes", use.out},
-                        {"in_bytes", use.in},
-                        {"out_busy", use.out / whole},
-                        {"in_busy", use.in / whole}});
+    adapters.push_back({{"out_bytes", use.out}, {"in_bytes", use.in}, {"out_busy", use.out / whole},
+        {"in_busy", use.in / whole}});
   }
-  return {
-      {"settings", deck::identity(c)},          {"step_s", p.seconds},
-      {"tokens_per_s", p.tokens_per_s},         {"mfu", p.mfu > 0 ? Json(p.mfu) : Json()},
-      {"compute", total.compute / total.whole}, {"exposed", exposed},
-      {"idle", total.idle / total.whole},       {"overlap", total.communication > 0 ? total.overlap() : 0},
-      {"memory_bytes", p.worst_memory()},       {"adapters", adapters}};
+  return {{"settings", deck::identity(c)}, {"step_s", p.seconds}, {"tokens_per_s", p.tokens_per_s},
+      {"mfu", p.mfu > 0 ? Json(p.mfu) : Json()}, {"compute", total.compute / total.whole},
+      {"exposed", exposed}, {"idle", total.idle / total.whole},
+      {"overlap", total.communication > 0 ? total.overlap() : 0}, {"memory_bytes", p.worst_memory()},
+      {"adapters", adapters}};
 }
 
 struct Row {
@@ -81,43 +77,45 @@ record::TextTable<Row> make_table(const Machine& machine) {
   };
   return {
       {{"schedule", "", -24, [](const Row& row) { return row.settings.schedule; }},
-       {"ranks", "", 5, [](const Row& row) { return ranks_text(row.settings.ranks, row.settings.replicas); }},
-       {"groups", "", -10,
-        [](const Row& row) {
-          const topology::Groups& groups = row.settings.groups;
-          return groups.count() > 4 ? fmt::format("{} groups", groups.count()) : groups.text();
-        }},
-       {"seq", "token", 6, setting([](const Case& c) { return c.shape.seq; })},
-       {"B", "", 3, setting([](const Case& c) { return c.shape.micro_batch; })},
-       {"M", "", 5, setting([](const Case& c) { return c.micro_batches; })},
-       {"step", "s", 10, [](const Row& row) { return fmt::format("{:.4g}", row.prediction.seconds); }},
-       {"rate", "token/s", 10,
-        [](const Row& row) { return fmt::format("{:.4g}", row.prediction.tokens_per_s); }},
-       {"MFU", "%", 6,
-        [](const Row& row) {
-          const double mfu = row.prediction.mfu;
-          return mfu > 0 ? fmt::format("{:.1f}", 100 * mfu) : "-";
-        }},
-       {"compute", "%", 8, percent([](const Total& t) { return t.compute; })},
-       {"exposed", "%", 8, percent([](const Total& t) { return t.exposed_total(); })},
-       {"idle", "%", 6, percent([](const Total& t) { return t.idle; })},
-       {"adapter", "busy, %", 8,
-        [&machine](const Row& row) { return fmt::format("{:.1f}", 100 * busiest(row.prediction, machine)); }},
-       {"memory", "GiB", 9,
-        [](const Row& row) {
-          return fmt::format("{:.2f}", static_cast<double>(row.prediction.worst_memory()) / (1 << 30));
-        }},
-       {"", "", 0,
-        [&machine](const Row& row) {
-          const bool fits = !machine.memory || row.prediction.worst_memory() <= *machine.memory;
-          return fits ? "" : " does not fit";
-        }}},
+          {"ranks", "", 5,
+              [](const Row& row) { return ranks_text(row.settings.ranks, row.settings.replicas); }},
+          {"groups", "", -10,
+              [](const Row& row) {
+                const topology::Groups& groups = row.settings.groups;
+                return groups.count() > 4 ? fmt::format("{} groups", groups.count()) : groups.text();
+              }},
+          {"seq", "token", 6, setting([](const Case& c) { return c.shape.seq; })},
+          {"B", "", 3, setting([](const Case& c) { return c.shape.micro_batch; })},
+          {"M", "", 5, setting([](const Case& c) { return c.micro_batches; })},
+          {"step", "s", 10, [](const Row& row) { return fmt::format("{:.4g}", row.prediction.seconds); }},
+          {"rate", "token/s", 10,
+              [](const Row& row) { return fmt::format("{:.4g}", row.prediction.tokens_per_s); }},
+          {"MFU", "%", 6,
+              [](const Row& row) {
+                const double mfu = row.prediction.mfu;
+                return mfu > 0 ? fmt::format("{:.1f}", 100 * mfu) : "-";
+              }},
+          {"compute", "%", 8, percent([](const Total& t) { return t.compute; })},
+          {"exposed", "%", 8, percent([](const Total& t) { return t.exposed_total(); })},
+          {"idle", "%", 6, percent([](const Total& t) { return t.idle; })},
+          {"adapter", "busy, %", 8,
+              [&machine](
+                  const Row& row) { return fmt::format("{:.1f}", 100 * busiest(row.prediction, machine)); }},
+          {"memory", "GiB", 9,
+              [](const Row& row) {
+                return fmt::format("{:.2f}", static_cast<double>(row.prediction.worst_memory()) / (1 << 30));
+              }},
+          {"", "", 0,
+              [&machine](const Row& row) {
+                const bool fits = !machine.memory || row.prediction.worst_memory() <= *machine.memory;
+                return fits ? "" : " does not fit";
+              }}},
       {}};
 }
 
 std::string head(const Machine& machine, const record::TextTable<Row>& table) {
-  return fmt::format("# machine = {} ({} nodes of {} ranks)\n", machine.name, machine.nodes,
-                     machine.ranks_per_node) +
+  return fmt::format(
+             "# machine = {} ({} nodes of {} ranks)\n", machine.name, machine.nodes, machine.ranks_per_node) +
          table.header();
 }
 
@@ -129,10 +127,9 @@ trace::Timeline timeline_of(const Case& c, const Machine& machine, const Predict
   if (actions > most_actions)
     throw InputError(fmt::format("--timeline: the step of {} has {} actions, and {} can be drawn; take fewer "
                                  "ranks, layers or micro_batches",
-                                 c.schedule, actions, most_actions));
+        c.schedule, actions, most_actions));
   const bool whole = p.spans.size() == static_cast<std::size_t>(c.ranks);
-  return trace::make_timeline(
-      p.program, p.spans,
+  return trace::make_timeline(p.program, p.spans,
       fmt::format(
           "{}: {} ranks in groups {}{}\n{} blocks, H = {}, S = {}, B = {}, M = {}, {}; {}: step {:.4g} s",
           c.schedule, p.spans.size(), p.program.groups.text(),
@@ -194,7 +191,7 @@ std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
       for (const topology::Groups& groups : groupings)
         for (std::int64_t b = 1; b <= sequences; b *= 2)
           for (const model::Recompute recompute :
-               {model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none}) {
+              {model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none}) {
             if (sequences % b != 0) continue;
             c.schedule = spec;
             c.groups = groups;
@@ -213,14 +210,14 @@ std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
 
 std::string settings_text(const Case& c) {
   return fmt::format("{} replicas={} groups={} micro_batch={} recompute={}", c.schedule, c.replicas,
-                     c.groups.count(), c.shape.micro_batch, model::name_of(c.shape.recompute));
+      c.groups.count(), c.shape.micro_batch, model::name_of(c.shape.recompute));
 }
 
 /// The number of groups makes no difference: pipelines and flat FSDP do not know them.
 bool differ_by_groups_alone(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
     return std::tuple(c.settings.schedule, c.settings.replicas, c.settings.shape.micro_batch,
-                      c.settings.shape.recompute, c.prediction ? c.prediction->seconds : 0);
+        c.settings.shape.recompute, c.prediction ? c.prediction->seconds : 0);
   };
   return &a != &b && key(a) == key(b);
 }
@@ -258,8 +255,8 @@ void search(const Case& base, const Machine& machine) {
     }
     times.push_back(c.prediction->seconds);
   }
-  std::ranges::stable_sort(all, {},
-                           [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
+  std::ranges::stable_sort(
+      all, {}, [](const Candidate& c) { return c.prediction ? c.prediction->seconds : 1e300; });
   const record::TextTable<Row> table = make_table(machine);
   std::map<std::string, int> lost;
   std::string text;
@@ -281,8 +278,7 @@ void search(const Case& base, const Machine& machine) {
 int run(const Options& options) {
   const Machine machine = predict::read_machine(options.machine, options.changes);
   const std::vector<int> nodes(static_cast<std::size_t>(machine.nodes), machine.ranks_per_node);
-  const deck::Deck deck = deck::read_deck(
-      options.deck.path, options.deck.overrides,
+  const deck::Deck deck = deck::read_deck(options.deck.path, options.deck.overrides,
       {.ranks = machine.ranks(), .node_sizes = nodes, .planning = true, .adapters = machine.adapters});
   if (options.best) {
     if (options.json || deck.cases.size() != 1)
@@ -313,13 +309,11 @@ int run(const Options& options) {
     write_stdout(json_text({{"machine", machine.name}, {"notes", deck.notes}, {"cases", all}}));
   return 0;
 }
-
 }  // namespace
 
 void add_predict(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
-  CLI::App* verb = app.add_subcommand(
-      "predict",
+  CLI::App* verb = app.add_subcommand("predict",
       "what a step costs on a machine that is described in a file; needs no MPI job and no device");
   add_deck(*verb, options->deck);
   verb->add_option("--machine", options->machine, "TOML file that describes the machine (docs/predict.md)")
@@ -328,15 +322,13 @@ void add_predict(CLI::App& app, Invocation& invocation) {
   verb->add_option("--machine-set", options->changes, "change a key of the machine: between.rate='25 Gbit/s'")
       ->type_name("KEY=VALUE");
   verb->add_flag("--json", options->json, "JSON on standard output, nothing else");
-  CLI::Option* best = verb->add_flag(
-      "--best", options->best,
+  CLI::Option* best = verb->add_flag("--best", options->best,
       "try schedules, prefetch, replicas, groups, micro-batches and recomputation for the sequences "
       "of the one case");
   verb->add_option("--timeline", options->timeline,
-                   "write when every action of the predicted steps runs, for scripts/timeline")
+          "write when every action of the predicted steps runs, for scripts/timeline")
       ->type_name("FILE.json")
       ->excludes(best);
   verb->callback([&invocation, options] { invocation.code = run(*options); });
 }
-
 }  // namespace minitaw::app

@@ -1,11 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "progress.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
+#include <fmt/format.h>
 #include <limits>
 #include <map>
 #include <random>
@@ -16,11 +16,9 @@
 #include "record/recorder.hpp"
 
 namespace minitaw::app {
-
 using record::Row;
 
 namespace {
-
 bool has(const Row& row, Status status) { return row.text("status") == name_of(status); }
 
 bool failed(const Row& row) { return !has(row, Status::ok) && !has(row, Status::skipped); }
@@ -29,8 +27,8 @@ std::string kept_text(const Row& row) {
   std::string reason = row.text("reason");
   if (reason.ends_with('.')) reason.pop_back();
   return fmt::format("case {} ({}, {} ranks, {} tokens) stays as it ended, {}: {}; --retry runs it again",
-                     row.integer("case"), row.text("schedule"), row.integer("ranks"), row.integer("seq"),
-                     row.text("status"), reason);
+      row.integer("case"), row.text("schedule"), row.integer("ranks"), row.integer("seq"), row.text("status"),
+      reason);
 }
 
 /// Fisher and Yates; a distribution of the standard library would give another order with another compiler.
@@ -38,11 +36,10 @@ void shuffle(std::vector<Run>& runs, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   for (std::size_t i = runs.size(); i > 1; --i) std::swap(runs[i - 1], runs[random() % i]);
 }
-
 }  // namespace
 
-RemainingRuns remaining_runs(const std::vector<Case>& cases, const std::vector<Row>& rows,
-                             const RunOrder& order) {
+RemainingRuns remaining_runs(
+    const std::vector<Case>& cases, const std::vector<Row>& rows, const RunOrder& order) {
   std::map<std::string, const Row*> known;
   for (const Row& row : rows) known[row.text("identity")] = &row;
   RemainingRuns remaining;
@@ -59,22 +56,19 @@ RemainingRuns remaining_runs(const std::vector<Case>& cases, const std::vector<R
   }
   if (order.interleave) shuffle(remaining.runs, *order.interleave);
   if (!order.interrupted.empty())
-    std::ranges::stable_partition(remaining.runs, [&](const Run& run) {
-      return deck::identity(cases[run.index]) != order.interrupted;
-    });
+    std::ranges::stable_partition(remaining.runs,
+        [&](const Run& run) { return deck::identity(cases[run.index]) != order.interrupted; });
   for (Run& run : remaining.runs) run.repetition = next[run.index]++;  // in the order in which they come
   return remaining;
 }
 
 namespace {
-
 /// Model FLOPs of a rank. No more ranks compute at a time than there are micro-batches.
 double work_of(const Case& c) {
   const model::Flops flops = model::flops_per_token(c.shape);
   const double step = (flops.matmul + flops.attention_causal) * tokens_of_step(c);
   return step / std::min(c.ranks, c.micro_batches) * (c.steps + c.warmup);
 }
-
 }  // namespace
 
 SweepProgress::SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate)
@@ -98,7 +92,6 @@ std::string clock_text(double seconds) {
 }
 
 namespace {
-
 constexpr double longest_ending = 30;
 
 double number(const std::ssub_match& part) { return part.matched ? std::stod(part.str()) : 0; }
@@ -110,7 +103,7 @@ std::optional<double> slurm_moment(const char* variable) {
   return std::difftime(static_cast<std::time_t>(std::atoll(moment)), std::time(nullptr));
 }
 
-/// Seconds to the end of the Slurm job, a little where it is over; 0 if it is not known.
+/// Returns the seconds to the end of the Slurm job, at least 1; 0 if it is not known.
 double left_in_slurm() {
   const auto end = slurm_moment("SLURM_JOB_END_TIME");
   return end ? std::max(*end, 1.0) : 0;
@@ -130,19 +123,17 @@ double parse_duration(const std::string& text) {
         fmt::format("--time-limit: \"{}\" is no length of time; write for example 45m or 1:30:00", text));
   return seconds;
 }
-
 }  // namespace
 
 TimeLimit::TimeLimit(const std::string& text)
     : length_(text.empty() ? left_in_slurm() : parse_duration(text)),
       whole_(!text.empty() || -slurm_moment("SLURM_JOB_START_TIME").value_or(0) < length_),
-      name_(fmt::format("{} of {}", text.empty() ? "the Slurm job's time limit" : "the time limit",
-                        clock_text(length_))) {}
+      name_(fmt::format(
+          "{} of {}", text.empty() ? "the Slurm job's time limit" : "the time limit", clock_text(length_))) {}
 
 double TimeLimit::left() const {
   if (length_ == 0) return std::numeric_limits<double>::infinity();
   const std::chrono::duration<double> passed = Clock::now() - start_;
   return length_ - std::min(longest_ending, length_ / 10) - passed.count();
 }
-
 }  // namespace minitaw::app

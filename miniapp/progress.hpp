@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <chrono>
@@ -11,7 +12,6 @@
 
 /// The work and the time that a sweep has left.
 namespace minitaw::app {
-
 /// One repetition of a case.
 struct Run {
   std::size_t index = 0;  ///< of the case in the deck
@@ -32,8 +32,8 @@ struct RemainingRuns {
 };
 /// `rows` is what the result file holds. Repetitions of a case that are missing are run; a case that failed
 /// is left alone unless `retry`, one that was skipped for want of memory is tried again.
-[[nodiscard]] RemainingRuns remaining_runs(const std::vector<Case>& cases,
-                                           const std::vector<record::Row>& rows, const RunOrder& order);
+[[nodiscard]] RemainingRuns remaining_runs(
+    const std::vector<Case>& cases, const std::vector<record::Row>& rows, const RunOrder& order);
 
 /// The progress of a sweep and its time to go. A run counts by the model FLOPs of a rank.
 class SweepProgress {
@@ -88,5 +88,4 @@ private:
   bool whole_ = true;
   std::string name_;
 };
-
 }  // namespace minitaw::app

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -11,9 +12,7 @@
 #include "verb.hpp"
 
 namespace minitaw::app {
-
 namespace {
-
 using Seconds = std::chrono::duration<double>;
 
 struct Options {
@@ -37,36 +36,32 @@ int run(const Invocation& invocation, Options& options) {
     return code;
   });
 }
-
 }  // namespace
 
 void add_run(CLI::App& app, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("run", "run every case of a deck; start it with mpiexec or srun");
   add_deck(*verb, options->deck);
-  verb->add_option(
-          "-o,--output", options->sweep.output,
+  verb->add_option("-o,--output", options->sweep.output,
           "result file; if it exists, finished cases are kept and not run again (default: the deck's name "
           "with .h5, in the current folder)")
       ->type_name("FILE.h5");
   verb->add_flag("--retry", options->sweep.retry,
-                 "run those cases of the file again that ended wrong, oom, timeout or error");
+      "run those cases of the file again that ended wrong, oom, timeout or error");
   verb->add_flag("--interleave{1}", options->sweep.interleave,
-                 "run the repetitions of all cases in random order; --interleave=SEED chooses another one");
-  verb->add_option(
-          "--time-limit", options->sweep.time_limit,
+      "run the repetitions of all cases in random order; --interleave=SEED chooses another one");
+  verb->add_option("--time-limit", options->sweep.time_limit,
           "stop before this time is over, everything saved: 45m, 1:30:00 (default: the end of the Slurm "
           "job, if there is one)")
       ->type_name("TIME");
   add_flops(*verb, "--peak", options->sweep.peak,
-            "FLOP/s that the device of a rank can do, 989T: the MFU is relative to it (default: dense, "
-            "of its datasheet, for NVIDIA's data-centre devices)");
-  verb->add_flag("--timeline", options->job.timeline,
-                 "keep when every action of one step ran, for scripts/timeline");
+      "FLOP/s that the device of a rank can do, 989T: the MFU is relative to it (default: dense, "
+      "of its datasheet, for NVIDIA's data-centre devices)");
+  verb->add_flag(
+      "--timeline", options->job.timeline, "keep when every action of one step ran, for scripts/timeline");
   verb->add_flag("--hosts", options->job.hosts,
-                 "print and keep the names of the hosts; without it they are called node 0, node 1, ...");
+      "print and keep the names of the hosts; without it they are called node 0, node 1, ...");
   add_job_flags(*verb, options->job);
   verb->callback([&invocation, options] { invocation.code = run(invocation, *options); });
 }
-
 }  // namespace minitaw::app

@@ -1,6 +1,6 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
 #include <memory>
 #include <set>
 
@@ -10,9 +10,7 @@
 #include "verb.hpp"
 
 namespace minitaw::app {
-
 namespace {
-
 struct Options {
   std::string file;
   bool json = false;
@@ -34,7 +32,6 @@ int show(const Options& options) {
   write_stdout(options.json ? record::to_json(file.rows) : text_of(file));
   return record::is_valid(record::verdict(file.rows)) ? 0 : 1;
 }
-
 }  // namespace
 
 void add_show(CLI::App& app, Invocation& invocation) {
@@ -44,5 +41,4 @@ void add_show(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--json", options->json, "every column, as a JSON list with units in the names");
   verb->callback([&invocation, options] { invocation.code = show(*options); });
 }
-
 }  // namespace minitaw::app

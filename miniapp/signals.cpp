@@ -1,16 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "signals.hpp"
-
-#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 #include <ctime>
 #include <string_view>
+#include <unistd.h>
 
 namespace minitaw::app {
-
 namespace {
-
 volatile std::sig_atomic_t noted = 0, silent = 0, over = 0;
 volatile std::time_t first_second = 0;  ///< when SIGTERM came first
 
@@ -44,7 +42,6 @@ void note(int number) {
   }
   errno = error;
 }
-
 }  // namespace
 
 void catch_signals() {
@@ -60,5 +57,4 @@ void catch_signals() {
 void catch_signals_silently() { silent = 1; }
 void ignore_signals() { over = 1; }
 int caught_signal() { return noted; }
-
 }  // namespace minitaw::app

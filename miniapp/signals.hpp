@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 namespace minitaw::app {
-
 /// From now on SIGTERM, SIGINT and SIGUSR1 no longer end the process: it prints at once that the run ends
 /// after this step. A second signal ends it; a second SIGTERM only if it comes more than a second after the
 /// first.
@@ -13,5 +13,4 @@ void ignore_signals();
 
 /// The last signal caught; 0: none.
 [[nodiscard]] int caught_signal();
-
 }  // namespace minitaw::app

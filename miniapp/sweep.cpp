@@ -1,12 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "sweep.hpp"
-
-#include <fmt/format.h>
-#include <string.h>
 
 #include <algorithm>
 #include <chrono>
+#include <fmt/format.h>
 #include <mutex>
 #include <set>
+#include <string.h>
 
 #include "comm/mpi/mpi.hpp"
 #include "progress.hpp"
@@ -16,13 +16,11 @@
 #include "signals.hpp"
 
 namespace minitaw::app {
-
 using harness::StopReason;
 using record::Row;
 using Seconds = std::chrono::duration<double>;
 
 namespace {
-
 /// Returns the FLOP/s that a rank is assumed to reach at least. Only limits of time use it.
 double least_rate(const MpiJob& mpi) { return mpi.uuids.front().empty() ? 5e8 * mpi.threads : 1e12; }
 
@@ -30,10 +28,10 @@ double least_rate(const MpiJob& mpi) { return mpi.uuids.front().empty() ? 5e8 * 
 class ResultWriter {
 public:
   ResultWriter(const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments,
-               const MpiJob& mpi)
+      const MpiJob& mpi)
       : deck_(deck), mpi_(mpi), options_(options), recorder_(options.output, mpi.provenance(deck, arguments)),
-        remaining_(remaining_runs(deck.cases, recorder_.rows(),
-                                  {options.retry, options.interleave, recorder_.interrupted()})),
+        remaining_(remaining_runs(
+            deck.cases, recorder_.rows(), {options.retry, options.interleave, recorder_.interrupted()})),
         progress_(deck.cases, remaining_.runs, least_rate(mpi)),
         table_(record::make_table(record::preview(deck.cases))) {
     say("# {}\n", record::version_text());
@@ -44,7 +42,7 @@ public:
     if (!recorder_.note().empty()) note(recorder_.note());
     if (const auto known = std::ranges::count_if(own_rows(), record::is_finished); known > 0)
       note(fmt::format("{} of {} cases are in {} already and are not run again", known, deck.cases.size(),
-                       options.output));
+          options.output));
     for (const std::string& sentence : remaining_.notes) note(sentence);
     if (!recorder_.interrupted().empty() && !remaining_.runs.empty())
       note("a job died while a case was running; if that case is still to do, it comes last now");
@@ -103,9 +101,8 @@ public:
     const std::scoped_lock lock(mutex_);
     const std::vector<Row> rows = own_rows();
     // What is there and ok, but lacks repetitions, is missing too.
-    const auto whole = std::ranges::count_if(rows, [](const Row& row) {
-      return record::is_finished(row) || row.text("status") != name_of(Status::ok);
-    });
+    const auto whole = std::ranges::count_if(rows,
+        [](const Row& row) { return record::is_finished(row) || row.text("status") != name_of(Status::ok); });
     const record::Missing missing{deck_.cases.size() - static_cast<std::size_t>(whole), why_stopped};
     say("{}", record::closing_text(rows, missing));
     say("# results: {}\n", options_.output);
@@ -131,7 +128,7 @@ private:
     const auto& ranks = mpi_.ranks;
     const double first = peak(ranks.front());
     return std::all_of(ranks.begin(), ranks.begin() + c.ranks,
-                       [&](const record::RankPlace& rank) { return peak(rank) == first; })
+               [&](const record::RankPlace& rank) { return peak(rank) == first; })
                ? first
                : std::nan("");
   }
@@ -174,7 +171,7 @@ struct Order {
 class Sweep {
 public:
   Sweep(const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments,
-        MpiJob& mpi)
+      MpiJob& mpi)
       : deck_(deck), mpi_(mpi), time_(options.time_limit), budget_(mpi) {
     harness::agree(MPI_COMM_WORLD, [&] {
       if (mpi.is_root()) writer_.emplace(deck, options, arguments, mpi);
@@ -252,8 +249,8 @@ private:
     const auto seconds = [&] { return Seconds(std::chrono::steady_clock::now() - begin).count(); };
     harness::Outcome executed;
     try {
-      executed = mpi_.runner.run(deck_.cases[order.index], {Seconds(order.stall_limit), Seconds(order.whole),
-                                                            leaving(seconds), order.check});
+      executed = mpi_.runner.run(deck_.cases[order.index],
+          {Seconds(order.stall_limit), Seconds(order.whole), stop_of(seconds), order.check});
     } catch (const engine::Stalled& stall) {
       if (writer_) writer_->give_up(Status::timeout, stall.what());
       throw;
@@ -268,7 +265,7 @@ private:
   }
 
   /// Asked after every step: rank 0 knows the time, any rank may have got a signal.
-  [[nodiscard]] std::function<StopReason()> leaving(std::function<double()> seconds) const {
+  [[nodiscard]] std::function<StopReason()> stop_of(std::function<double()> seconds) const {
     return [this, seconds, steps = 0]() mutable {
       if (caught_signal() != 0) return StopReason::signal;
       const double step = seconds() / ++steps;
@@ -279,25 +276,23 @@ private:
   /// Rank 0: what a run has come to; one that was left for another time has come to nothing.
   void settle(harness::Outcome& executed, const Order& order, double seconds) {
     const Run& run = writer_->runs()[at_];
-    switch (executed.left) {
+    switch (executed.stopped) {
     case StopReason::no:
       ++finished_;
       writer_->finished(run, std::move(executed.result), seconds);
       break;
     case StopReason::case_limit:
       writer_->failed(run, Status::timeout,
-                      fmt::format("it took longer than {}, {:g} times what was expected",
-                                  clock_text(order.whole), tolerance),
-                      seconds);
+          fmt::format(
+              "it took longer than {}, {:g} times what was expected", clock_text(order.whole), tolerance),
+          seconds);
       break;
     case StopReason::time_limit:
       why_stopped_ = by_time();
       if (finished_ > 0 || !time_.is_whole()) return;
       writer_->failed(run, Status::timeout, fmt::format("it does not end within {}", time_.name()), seconds);
       break;
-    case StopReason::signal:
-      why_stopped_ = by_signal();
-      return;
+    case StopReason::signal: why_stopped_ = by_signal(); return;
     }
     ++at_;
   }
@@ -323,12 +318,10 @@ private:
   int finished_ = 0;                    ///< runs of this session
   std::string why_stopped_;             ///< rank 0
 };
-
 }  // namespace
 
 int run_sweep(const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments,
-              MpiJob& mpi) {
+    MpiJob& mpi) {
   return Sweep(deck, options, arguments, mpi).run();
 }
-
 }  // namespace minitaw::app

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <cmath>
@@ -10,7 +11,6 @@
 #include "job.hpp"
 
 namespace minitaw::app {
-
 /// Options of a sweep.
 struct SweepOptions {
   std::string output;                       ///< result file, as given
@@ -25,6 +25,5 @@ struct SweepOptions {
 /// between steps at a signal and before a time limit. Returns the exit code, on all ranks: 0 if every case of
 /// the deck is valid, else 1. Collective.
 [[nodiscard]] int run_sweep(const deck::Deck& deck, const SweepOptions& options,
-                            const std::vector<std::string>& arguments, MpiJob& mpi);
-
+    const std::vector<std::string>& arguments, MpiJob& mpi);
 }  // namespace minitaw::app

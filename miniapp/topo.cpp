@@ -1,12 +1,12 @@
-#include <fmt/format.h>
-#include <mpi.h>
-#include <sched.h>
-
+// SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <fmt/format.h>
 #include <memory>
+#include <mpi.h>
 #include <nlohmann/json.hpp>
+#include <sched.h>
 #include <span>
 #include <string>
 #include <thread>
@@ -20,9 +20,7 @@
 #include "verb.hpp"
 
 namespace minitaw::app {
-
 namespace {
-
 using comm::mpi::check;
 using topology::Groups;
 
@@ -45,7 +43,7 @@ enum class Wait { busy, asleep };
 void wait(std::span<MPI_Request> requests, Wait how) {
   for (int done = 0;;) {
     check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
-          "MPI_Testall");
+        "MPI_Testall");
     if (done != 0) return;
     if (how == Wait::busy) sched_yield();
     else std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -109,7 +107,7 @@ private:
     MPI_Request request = MPI_REQUEST_NULL;
     check(send ? MPI_Isend(&word, 1, MPI_DOUBLE, peer, ping_tag, MPI_COMM_WORLD, &request)
                : MPI_Irecv(&word, 1, MPI_DOUBLE, peer, ping_tag, MPI_COMM_WORLD, &request),
-          "a ping");
+        "a ping");
     wait({&request, 1}, Wait::busy);
   }
 
@@ -127,13 +125,13 @@ private:
           if (flow.to == rank_) {
             if (received_.size() == receives) received_.emplace_back(topo_message);
             check(MPI_Irecv(received_[receives++].data(), topo_message, MPI_BYTE, flow.from, flow_tag,
-                            MPI_COMM_WORLD, &requests.emplace_back()),
-                  "MPI_Irecv");
+                      MPI_COMM_WORLD, &requests.emplace_back()),
+                "MPI_Irecv");
           }
           if (flow.from == rank_)
             check(MPI_Isend(sent_.data(), topo_message, MPI_BYTE, flow.to, flow_tag, MPI_COMM_WORLD,
-                            &requests.emplace_back()),
-                  "MPI_Isend");
+                      &requests.emplace_back()),
+                "MPI_Isend");
         }
       if (!requests.empty()) wait(requests, Wait::busy);
     }
@@ -169,9 +167,9 @@ Figures measure_inside(Links& links, const Groups& groups) {
   append_ring(one, groups, group);
   for (int g = 0; g < groups.count(); ++g) append_ring(all, groups, g);
   return {{"latency_s", "latency, 8 bytes", links.latency(first, first + 1)},
-          {"alone_bytes_per_s", "one rank to another", links.rate({{first, first + 1}})},
-          {"shared_bytes_per_s", "all of a group at once, each rank", links.rate(one)},
-          {"both_bytes_per_s", "all of all groups at once, each rank", links.rate(all)}};
+      {"alone_bytes_per_s", "one rank to another", links.rate({{first, first + 1}})},
+      {"shared_bytes_per_s", "all of a group at once, each rank", links.rate(one)},
+      {"both_bytes_per_s", "all of all groups at once, each rank", links.rate(all)}};
 }
 
 Figures measure_between(Links& links, const Groups& groups) {
@@ -181,10 +179,10 @@ Figures measure_between(Links& links, const Groups& groups) {
   append(one, groups, 0, 1);
   for (int g = 0; g < groups.count(); ++g) append(all, groups, g, (g + 1) % groups.count());
   return {{"latency_s", "latency, 8 bytes", links.latency(a, b)},
-          {"alone_bytes_per_s", "one rank to another", links.rate({{a, b}})},
-          {"shared_bytes_per_s", "all of a group at once, together", groups.size(0) * links.rate(one)},
-          {"both_bytes_per_s", "all groups out and in at once, the busiest",
-           std::ranges::max(groups.sizes()) * links.rate(all)}};  // as many come in as leave the one before
+      {"alone_bytes_per_s", "one rank to another", links.rate({{a, b}})},
+      {"shared_bytes_per_s", "all of a group at once, together", groups.size(0) * links.rate(one)},
+      {"both_bytes_per_s", "all groups out and in at once, the busiest",
+          std::ranges::max(groups.sizes()) * links.rate(all)}};  // as many come in as leave the one before
 }
 
 struct Options {
@@ -218,24 +216,19 @@ int topo(const Options& options, const MpiJob& mpi) {
   if (!mpi.is_root()) return 0;
   const std::vector<std::string> shaped = record::shaped_links();
   if (options.json)
-    write_stdout(json_text({{"ranks", groups.ranks()},
-                            {"groups", groups.sizes()},
-                            {"adapters", mpi.place.adapters},
-                            {"shaped_links", shaped},
-                            {"message_bytes", topo_message},
-                            {"inside", to_json(inside)},
-                            {"between", to_json(between)}}));
+    write_stdout(json_text({{"ranks", groups.ranks()}, {"groups", groups.sizes()},
+        {"adapters", mpi.place.adapters}, {"shaped_links", shaped}, {"message_bytes", topo_message},
+        {"inside", to_json(inside)}, {"between", to_json(between)}}));
   else
     write_stdout(mpi.map_text() +
                  fmt::format("# groups        = {}\n# adapters      = {} for each node\n", groups.text(),
-                             mpi.place.adapters) +
+                     mpi.place.adapters) +
                  record::links_text(shaped) +
                  fmt::format("# {0:<8} {1:<44} {2:>10} {2:>10}\n# {3:<8} {3:<44} {4:>10} {5:>10}\n", "link",
-                             "messages of 1 MiB", "rate", "", "MB/s", "Mbit/s") +
+                     "messages of 1 MiB", "rate", "", "MB/s", "Mbit/s") +
                  to_text("inside", inside) + to_text("between", between));
   return 0;
 }
-
 }  // namespace
 
 void add_topo(CLI::App& app, Invocation& invocation) {
@@ -253,5 +246,4 @@ void add_topo(CLI::App& app, Invocation& invocation) {
     invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) { return topo(*options, mpi); });
   });
 }
-
 }  // namespace minitaw::app

@@ -1,6 +1,5 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "verb.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -8,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <fmt/format.h>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -16,20 +16,18 @@
 #include "cli/cli11.hpp"
 
 namespace minitaw::app {
-
 void add_deck(CLI::App& verb, DeckOptions& options) {
   verb.add_option("DECK", options.path, "TOML file that says what to run (minitaw help keys)")->required();
   cli::add_overrides(verb, options.overrides);
 }
 
 namespace {
-
 /// Suffixes of a number and their factors.
 using Units = std::map<std::string, double>;
 
 /// A number from `least` to 1e18, with one of the units or without.
 double parse_quantity(const std::string& option, const std::string& text, const Units& units, double least,
-                      const std::string& expected) {
+    const std::string& expected) {
   double value = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, code] = std::from_chars(text.data(), end, value);
@@ -39,14 +37,13 @@ double parse_quantity(const std::string& option, const std::string& text, const 
     throw InputError(fmt::format("{}: \"{}\" is not a {}", option, text, expected));
   return value;
 }
-
 }  // namespace
 
-void add_memory(CLI::App& verb, const std::string& name, std::optional<std::uint64_t>& bytes,
-                const std::string& help) {
+void add_memory(
+    CLI::App& verb, const std::string& name, std::optional<std::uint64_t>& bytes, const std::string& help) {
   constexpr double K = 1024, M = K * K, G = K * M, T = K * G;
-  static const Units units = {{"K", K},   {"M", M},   {"G", G},   {"T", T},
-                              {"KiB", K}, {"MiB", M}, {"GiB", G}, {"TiB", T}};
+  static const Units units = {
+      {"K", K}, {"M", M}, {"G", G}, {"T", T}, {"KiB", K}, {"MiB", M}, {"GiB", G}, {"TiB", T}};
   const auto store = [name, &bytes](const std::string& text) {
     bytes = static_cast<std::uint64_t>(
         parse_quantity(name, text, units, K, "memory that holds a model; write for example 80G"));
@@ -89,5 +86,4 @@ void write_stdout(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
   if (errno != EPIPE) throw InputError(fmt::format("standard output: {}", std::strerror(errno)));
 }
-
 }  // namespace minitaw::app

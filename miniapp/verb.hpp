@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,6 @@ class App;
 }
 
 namespace minitaw::app {
-
 /// The command line of the program and its exit code.
 struct Invocation {
   int& argc;
@@ -40,8 +40,8 @@ struct DeckOptions {
 void add_deck(CLI::App& verb, DeckOptions& options);
 
 /// An option for a size of memory: "80G", "141GiB", "512M" or bytes; steps of 1024.
-void add_memory(CLI::App& verb, const std::string& name, std::optional<std::uint64_t>& bytes,
-                const std::string& help);
+void add_memory(
+    CLI::App& verb, const std::string& name, std::optional<std::uint64_t>& bytes, const std::string& help);
 /// An option for FLOP/s: "400T" or a plain number; steps of 1000.
 void add_flops(CLI::App& verb, const std::string& name, double& per_second, const std::string& help);
 
@@ -64,5 +64,4 @@ using Json = nlohmann::ordered_json;
 /// Writes to standard output and makes sure that all of it arrives: data that are silently cut are worse than
 /// none. Throws InputError if it cannot be written; a reader that has seen enough (head) is no error.
 void write_stdout(const std::string& text);
-
 }  // namespace minitaw::app

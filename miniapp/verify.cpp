@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
+// SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <fmt/format.h>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -16,9 +16,7 @@
 #include "verb.hpp"
 
 namespace minitaw::app {
-
 namespace {
-
 using harness::Check;
 using harness::Reference;
 using harness::Tolerance;
@@ -43,39 +41,33 @@ record::TextTable<Row> make_table(std::size_t width) {
     return [value](const Row& row) { return fmt::format("{:.1e}", value(row.check)); };
   };
   return {{{"schedule", "", -static_cast<int>(width), [](const Row& row) { return row.schedule; }},
-           {"ranks", "", 5, [](const Row& row) { return ranks_text(row.ranks, row.replicas); }},
-           {"groups", "", -11, [](const Row& row) { return row.groups; }},
-           {"dtype", "", -5, [](const Row& row) { return std::string(name_of(row.dtype)); }},
-           {"against", "", -17, [](const Row& row) { return row.tolerance.reference; }},
-           {"loss", "first step", 10, error([](const Check& c) { return c.first.loss; })},
-           {"gradient", "first step", 10, error([](const Check& c) { return c.first.gradient.worst; })},
-           {"loss", "later steps", 11, error([](const Check& c) { return c.later.loss; })},
-           {"gradient", "later steps", 11, error([](const Check& c) { return c.later.gradient.worst; })},
-           {"weights", "", 8, error([](const Check& c) { return c.weights.worst; })},
-           {"result", "", -6,
-            [](const Row& row) {
-              return row.check.passes(row.tolerance) ? "ok" : "WRONG: " + row.check.failure(row.tolerance);
-            }}},
-          {}};
+              {"ranks", "", 5, [](const Row& row) { return ranks_text(row.ranks, row.replicas); }},
+              {"groups", "", -11, [](const Row& row) { return row.groups; }},
+              {"dtype", "", -5, [](const Row& row) { return std::string(name_of(row.dtype)); }},
+              {"against", "", -17, [](const Row& row) { return row.tolerance.reference; }},
+              {"loss", "first step", 10, error([](const Check& c) { return c.first.loss; })},
+              {"gradient", "first step", 10, error([](const Check& c) { return c.first.gradient.worst; })},
+              {"loss", "later steps", 11, error([](const Check& c) { return c.later.loss; })},
+              {"gradient", "later steps", 11, error([](const Check& c) { return c.later.gradient.worst; })},
+              {"weights", "", 8, error([](const Check& c) { return c.weights.worst; })},
+              {"result", "", -6,
+                  [](const Row& row) {
+                    return row.check.passes(row.tolerance) ? "ok"
+                                                           : "WRONG: " + row.check.failure(row.tolerance);
+                  }}},
+      {}};
 }
 
 Json to_json(const Row& row) {
   const auto step = [](const Check::Step& found) {
-    return Json{{"gradient_error", found.gradient.worst},
-                {"gradient_tensor", found.gradient.tensor},
-                {"loss_error", found.loss}};
+    return Json{{"gradient_error", found.gradient.worst}, {"gradient_tensor", found.gradient.tensor},
+        {"loss_error", found.loss}};
   };
-  return {{"against", row.tolerance.reference},
-          {"dtype", name_of(row.dtype)},
-          {"first_step", step(row.check.first)},
-          {"groups", row.groups},
-          {"later_steps", step(row.check.later)},
-          {"passes", row.check.passes(row.tolerance)},
-          {"ranks", row.ranks},
-          {"replicas", row.replicas},
-          {"schedule", row.schedule},
-          {"weight_error", row.check.weights.worst},
-          {"weight_tensor", row.check.weights.tensor}};
+  return {{"against", row.tolerance.reference}, {"dtype", name_of(row.dtype)},
+      {"first_step", step(row.check.first)}, {"groups", row.groups}, {"later_steps", step(row.check.later)},
+      {"passes", row.check.passes(row.tolerance)}, {"ranks", row.ranks}, {"replicas", row.replicas},
+      {"schedule", row.schedule}, {"weight_error", row.check.weights.worst},
+      {"weight_tensor", row.check.weights.tensor}};
 }
 
 /// Says what it has come to. The exit code.
@@ -87,9 +79,9 @@ int conclude(const std::vector<Row>& rows, bool json) {
     for (const Row& row : rows) cases.push_back(to_json(row));
     write_stdout(json_text({{"cases", cases}, {"valid", valid}}));
   } else {
-    fmt::print("RESULT: {}\n", valid ? "VALID"
-                                     : fmt::format("INVALID: {}: {}", wrong->schedule,
-                                                   wrong->check.failure(wrong->tolerance)));
+    fmt::print("RESULT: {}\n",
+        valid ? "VALID"
+              : fmt::format("INVALID: {}: {}", wrong->schedule, wrong->check.failure(wrong->tolerance)));
   }
   return valid ? 0 : 1;
 }
@@ -109,7 +101,7 @@ void require_memory(const deck::Deck& deck, const MpiJob& mpi) {
       throw InputError(
           fmt::format("verify, {} on {} ranks: with the serial and the float64 reference on rank 0 "
                       "it {}; use a smaller model",
-                      c.schedule, c.ranks, reason));
+              c.schedule, c.ranks, reason));
 }
 
 /// Beyond this learning rate a model forgets what it has learnt from step to step, and rounding with it
@@ -121,7 +113,7 @@ void require_stability(const deck::Deck& deck) {
       throw InputError(
           fmt::format("verify, learning_rate = {}: above {} training is unstable, and the rounding of "
                       "a right build grows like an error",
-                      c.learning_rate, most));
+              c.learning_rate, most));
 }
 
 /// Compares every case of the deck with the serial reference, and the serial reference with the float64
@@ -147,18 +139,17 @@ int verify(const Options& options, MpiJob& mpi) {
       if (references.size() >= most_held) references.clear();
       const Reference& made = references[key] = harness::serial_reference(c, c.steps);
       add({"serial", "1", c.shape.dtype, 1, 1, harness::compare(made, harness::float64_reference(c, c.steps)),
-           harness::float64_tolerance(c)});
+          harness::float64_tolerance(c)});
     });
     const Check check = mpi.runner.verify(c, c.steps, references[key]);
     if (mpi.is_root())
       add({c.schedule, c.groups.text(), c.shape.dtype, c.ranks, c.replicas, check,
-           harness::serial_tolerance(c)});
+          harness::serial_tolerance(c)});
   }
   int code = mpi.is_root() ? conclude(rows, options.json) : 0;
   MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
   return code;
 }
-
 }  // namespace
 
 void add_verify(CLI::App& app, Invocation& invocation) {
@@ -172,5 +163,4 @@ void add_verify(CLI::App& app, Invocation& invocation) {
     invocation.code = in_job(invocation, options->job, [&](MpiJob& mpi) { return verify(*options, mpi); });
   });
 }
-
 }  // namespace minitaw::app

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <Kokkos_Core.hpp>
@@ -6,7 +7,6 @@
 #include <string>
 
 namespace minitaw::test {
-
 /// What Kokkos tells tools between construction and destruction, whichever thread it happens in: fences by
 /// name, memory taken and given back by label.
 class KokkosListener {
@@ -29,12 +29,12 @@ public:
         [](Kokkos_Profiling_SpaceHandle, const char* label, const void*, std::uint64_t) {
           note("deallocation ", label);
         });
-    Kokkos::Tools::Experimental::set_begin_deep_copy_callback([](Kokkos_Profiling_SpaceHandle, const char*,
-                                                                 const void*, Kokkos_Profiling_SpaceHandle,
-                                                                 const char*, const void*, std::uint64_t) {
-      const std::scoped_lock lock(mutex_);
-      ++copies_;
-    });
+    Kokkos::Tools::Experimental::set_begin_deep_copy_callback(
+        [](Kokkos_Profiling_SpaceHandle, const char*, const void*, Kokkos_Profiling_SpaceHandle, const char*,
+            const void*, std::uint64_t) {
+          const std::scoped_lock lock(mutex_);
+          ++copies_;
+        });
   }
   ~KokkosListener() { Kokkos::Tools::Experimental::set_callbacks(before_); }
   KokkosListener(const KokkosListener&) = delete;
@@ -61,5 +61,4 @@ private:
   static inline Seen seen_;
   static inline int copies_ = 0;
 };
-
 }  // namespace minitaw::test

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include "base/error.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
-
 /// Whether the registry takes the request.
 inline bool possible(const Request& request) {
   try {
@@ -14,5 +14,4 @@ inline bool possible(const Request& request) {
   }
   return true;
 }
-
 }  // namespace minitaw::schedule

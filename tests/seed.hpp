@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <charconv>
@@ -6,7 +7,6 @@
 #include <string_view>
 
 namespace minitaw::test {
-
 /// Seed of a test's random numbers: the same each time, so that a gate's verdict belongs to the commit it
 /// judged. MINITAW_SEED=N takes another, MINITAW_SEED=random a new one each time (print it: a failure needs
 /// it).
@@ -18,5 +18,4 @@ inline std::uint32_t seed() {
   std::from_chars(given.data(), given.data() + given.size(), number);
   return number;
 }
-
 }  // namespace minitaw::test

@@ -1,6 +1,6 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The serial step by the engine and by a plain loop of the same calls, in pairs.
 #include <fmt/format.h>
-
 #include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <chrono>
@@ -18,7 +18,6 @@
 
 namespace minitaw::bench {
 namespace {
-
 using schedule::SlotClass;
 using Loss = Kokkos::View<double, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
 
@@ -170,7 +169,6 @@ void run(int argc, char** argv) {
     text += row_of(harness::serial_case(c), pairs);
   fmt::print("{}", text);
 }
-
 }  // namespace
 }  // namespace minitaw::bench
 

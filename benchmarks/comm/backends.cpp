@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 
 #include "base/range.hpp"
@@ -7,7 +8,6 @@
 
 namespace minitaw::bench {
 namespace {
-
 using comm::mpi::check;
 
 class Ours final : public Backend {
@@ -127,7 +127,6 @@ private:
   std::vector<comm::mpi::OwnComm> comms_;  ///< by scope
   std::vector<std::string> names_;
 };
-
 }  // namespace
 
 std::unique_ptr<Backend> make_ours(const std::string& transport, const Scopes& scopes,
@@ -142,5 +141,4 @@ std::unique_ptr<Backend> make_raw(const std::string& ours, const Scopes& scopes)
   if (kernels::on_host || ours == "mpi direct") return std::make_unique<RawMpi>(scopes);
   return nullptr;
 }
-
 }  // namespace minitaw::bench

@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <Kokkos_Core.hpp>
-
 #include <array>
 #include <memory>
 #include <optional>
@@ -16,7 +16,6 @@
 
 /// minitaw_comm: messages and collectives of miniTaw's transport beside the library's own calls.
 namespace minitaw::bench {
-
 /// What the command line asks for.
 struct CommOptions {
   std::string deck;  ///< sizes and groups from its cases; empty: from `bytes`
@@ -175,5 +174,4 @@ struct Measured {
 struct Wrong : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-
 }  // namespace minitaw::bench

@@ -1,5 +1,5 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -17,8 +17,6 @@
 
 namespace minitaw::bench {
 namespace {
-
-
 /// The text to print instead of measuring anything (--help), or empty. Throws InputError.
 std::string read_options(int argc, char** argv, CommOptions& options) {
   const CLI::Range whole_sizes(std::int64_t{1}, std::numeric_limits<std::int64_t>::max());
@@ -223,7 +221,6 @@ int complain(int rank, const std::exception& error, int code) {
   if (rank == 0) fmt::print(stderr, "minitaw_comm: {}\n", error.what());
   return code;
 }
-
 }  // namespace
 }  // namespace minitaw::bench
 

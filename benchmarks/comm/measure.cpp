@@ -1,5 +1,5 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -10,7 +10,6 @@
 
 namespace minitaw::bench {
 namespace {
-
 using comm::mpi::check;
 using Clock = std::chrono::steady_clock;
 using Host = Kokkos::View<std::byte*, Kokkos::HostSpace, Kokkos::MemoryUnmanaged>;
@@ -103,7 +102,6 @@ void rehearse(Trial& trial, Backend& ours, Backend* raw, bool verify, bool spoil
   (void)trial.seconds(*raw);
   if (verify) trial.require_right(*raw, false);
 }
-
 }  // namespace
 
 std::vector<Measured> measure(const Size& size, const Scopes& scopes, Backend& ours, Backend* raw,
@@ -128,5 +126,4 @@ std::vector<Measured> measure(const Size& size, const Scopes& scopes, Backend& o
     }
   return results;
 }
-
 }  // namespace minitaw::bench

@@ -1,6 +1,6 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What is measured, among whom, and what must come of it.
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,7 +10,6 @@
 #include "benchmark.hpp"
 
 namespace minitaw::bench {
-
 using schedule::Kind;
 using schedule::Payload;
 
@@ -42,7 +41,6 @@ Member member_of(const Scopes& scopes, const Scope& scope, int rank) {
 }
 
 namespace {
-
 /// Communicators of one rank have nothing to say. Transports look in the program for what they must be ready
 /// for.
 void add_scope(Scopes& scopes, std::string name, bool inside, const std::vector<std::vector<int>>& all) {
@@ -73,7 +71,6 @@ void add_scope(Scopes& scopes, std::string name, bool inside, const std::vector<
   }
   scopes.scopes.push_back(std::move(scope));
 }
-
 }  // namespace
 
 Scopes scopes_of(const topology::Groups& groups) {
@@ -167,5 +164,4 @@ std::string Contents::fault(Operation operation, const Member& member, int rank,
     fault = moved_wrong(member.ranks[static_cast<std::size_t>(m)], slice(size_.elements, member.size(), m));
   return fault;
 }
-
 }  // namespace minitaw::bench

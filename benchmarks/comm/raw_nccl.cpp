@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "base/range.hpp"
 #include "benchmark.hpp"
 #include "comm/mpi/mpi.hpp"
@@ -6,7 +7,6 @@
 
 namespace minitaw::bench {
 namespace {
-
 using comm::mpi::check;
 using comm::nccl::Communicator;
 using comm::nccl::Type;
@@ -101,9 +101,7 @@ private:
   std::vector<std::string> names_;
   std::vector<std::unique_ptr<Communicator>> communicators_;  ///< by scope
 };
-
 }  // namespace
 
 std::unique_ptr<Backend> make_raw_nccl(const Scopes& scopes) { return std::make_unique<RawNccl>(scopes); }
-
 }  // namespace minitaw::bench

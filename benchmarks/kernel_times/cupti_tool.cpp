@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A tool library of Kokkos: KOKKOS_TOOLS_LIBS=libminitaw_kernel_times.so MINITAW_KERNEL_TIMES=FILE minitaw run ...
 // CUPTI says when each kernel of the device began and ended, Kokkos which of ours it is; FILE gets both at the end.
 
 #include <cupti.h>
 #include <cxxabi.h>
-
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -24,7 +24,6 @@ struct Kokkos_Tools_ToolSettings {
 };
 
 namespace {
-
 using minitaw::kernel_times::Activity;
 
 constexpr std::uint64_t bound = 2000;  // ns
@@ -115,7 +114,6 @@ void end() {
   std::uint64_t number = 0;
   (void)cuptiActivityPopExternalCorrelationId(ours, &number);
 }
-
 }  // namespace
 
 extern "C" {

@@ -1,16 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "timeline.hpp"
 
 #include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <map>
 #include <utility>
 
 namespace minitaw::kernel_times {
-
 namespace {
-
 constexpr double us = 1e3, ms = 1e6;
 
 template <class Map, class Time>
@@ -24,7 +22,6 @@ auto sorted(const Map& map, Time time) {
 double share(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
 }
-
 }  // namespace
 
 Summary summarize(std::vector<Activity> activities, std::uint64_t bound) {
@@ -81,5 +78,4 @@ std::string report(const Summary& summary, std::uint64_t bound) {
                    static_cast<double>(gap.longest) / us, share(gap.together, summary.span));
   return text;
 }
-
 }  // namespace minitaw::kernel_times

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <cstdint>
@@ -6,7 +7,6 @@
 
 /// What a device did, kernel by kernel: where its time went, and where it waited.
 namespace minitaw::kernel_times {
-
 /// One kernel, copy or fill on the device; times in ns of the device's clock.
 struct Activity {
   std::string name;
@@ -40,5 +40,4 @@ struct Summary {
 
 /// As Markdown; times in us and ms.
 [[nodiscard]] std::string report(const Summary& summary, std::uint64_t bound);
-
 }  // namespace minitaw::kernel_times

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -14,7 +15,7 @@ private:
   void OnTestPartResult(const testing::TestPartResult& result) override {
     if (rank_ == 0 || !result.failed()) return;
     fmt::print(stderr, "rank {}: {}:{}: {}\n", rank_, result.file_name() ? result.file_name() : "?",
-               result.line_number(), result.message());
+        result.line_number(), result.message());
   }
 
   void OnTestEnd(const testing::TestInfo& info) override {

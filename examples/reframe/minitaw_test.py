@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """miniTaw under ReFrame: every schedule on a deck; sanity is the program's own verdict, performance comes from the record.
 
     reframe -C examples/reframe/settings.py -c examples/reframe/minitaw_test.py -r
@@ -11,8 +12,15 @@ import pathlib
 
 import reframe as rfm
 import reframe.utility.sanity as sn
-from reframe.core.builtins import (fixture, parameter, performance_function, run_after, run_before, sanity_function,
-                                   variable)
+from reframe.core.builtins import (
+    fixture,
+    parameter,
+    performance_function,
+    run_after,
+    run_before,
+    sanity_function,
+    variable,
+)
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Systems for ReFrame: `local` is the machine at hand, `cluster` one with Slurm. Copy it and write in what yours has: partitions,
 modules, the PMI that the MPI speaks (srun --mpi=list), how GPUs are asked for."""
 

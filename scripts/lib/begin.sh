@@ -1,6 +1,7 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # How the scripts begin that work inside the environment: their help, the repository as folder, scripts/env, and what they share.
 
-case ${1:-} in -h | --help) sed -n "2,/^[^#]/s/^# \{0,1\}//p" "$0"; exit 0 ;; esac
+case ${1:-} in -h | --help) sed -n "3,/^[^#]/s/^# \{0,1\}//p" "$0"; exit 0 ;; esac
 cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")/../.." || exit 1
 [[ -n ${minitaw_inside:-} ]] || minitaw_inside=yes exec scripts/env "scripts/${0##*/}" "$@"
 . scripts/lib/say.sh

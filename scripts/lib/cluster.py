@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
 """An MPI job on nodes that are namespaces of this machine, behind one switch.
 
 The process that runs this file waits for the machine room, the first process of a PID namespace that dies with it, and passes signals

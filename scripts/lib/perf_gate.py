@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Has the working tree become slower, larger or wrong against a commit? Builds both, runs a deck with both in turn on this machine and
 lets scripts/compare judge; measures on while that says AMBIGUOUS."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Builds the private Debian root of scripts/env. The packages are unpacked side by side instead of being installed one after another, and
 # only the few settings that a compiler needs are made: this takes a third of the time of a full bootstrap, and the same path serves root
 # and unprivileged users, who cannot change file owners without helper programs that a fresh machine does not have.

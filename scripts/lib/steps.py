@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What scripts/gpu-check and scripts/gpu-speed share: the command line, the programs and their libraries, steps with a time limit, and
 what comes back: table.txt, log.txt and a folder of files."""
 

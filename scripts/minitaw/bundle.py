@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What is handed in: a result file, what can be read from it without a program, and what the user adds, in one archive (docs/report.md)."""
 
 import gzip
@@ -8,10 +9,10 @@ import pathlib
 import tarfile
 import zlib
 
+from .check_rules import official
 from .command import BadInput, Parser, put_out, write_file
 from .export import as_csv, summary_table
 from .record import FACTS, NODE_FACTS, load, read_bytes, texts_of
-from .check_rules import official
 
 FOLDER, SUMS = "bundle/", "SHA256SUMS"
 MOST_BYTES = 1 << 30  # of a bundle: an archive of a few kilobytes can claim to hold terabytes

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Whether a result is an official one of a size of the run rules, as far as a program can tell (docs/run-rules.md)."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What the commands in scripts/ share: one sentence on standard error and exit code 2 for whatever cannot be used."""
 
 import argparse

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Has a result become slower, larger or wrong against another one? For people, programs and CI jobs (docs/compare.md)."""
 
 import argparse
@@ -355,9 +356,12 @@ def as_junit(comparison, strict):
             figures = f"base {a.base:.9g} {a.units}, new {a.new:.9g} {a.units}" if math.isfinite(a.base) or math.isfinite(a.new) else ""
             why = {"message": f"{a.word}: {a.reason}" if a.word else "nothing to compare"}
             match tags.get(a.outcome):
-                case "failure": add(test, "failure", figures, **why, type=a.word)
-                case "skipped": add(test, "skipped", **why)
-                case _: add(test, "system-out", f"{a.word} {figures}")
+                case "failure":
+                    add(test, "failure", figures, **why, type=a.word)
+                case "skipped":
+                    add(test, "skipped", **why)
+                case _:
+                    add(test, "system-out", f"{a.word} {figures}")
     for element in (root, *root):
         counted = {"tests": "testcase", "failures": "failure", "errors": "error", **({"skipped": "skipped"} if element is not root else {})}
         element.attrib |= {name: str(len([*element.iter(tag)])) for name, tag in counted.items()}

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Tables for other programs: every column of every case, or every sample, as CSV (RFC 4180) or JSON."""
 
 import csv

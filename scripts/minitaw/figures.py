@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What report and timeline share: numbers as a reader wants them, which cases belong together, and drawings by matplotlib that
 are the same bytes for the same file."""
 

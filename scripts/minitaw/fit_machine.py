@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The machine at hand as a machine file for minitaw predict: runs `minitaw_kernels --deck DECK` and, under --launch, `minitaw topo`
 (docs/predict.md)."""
 

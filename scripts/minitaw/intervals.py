@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """How much two sets of measurements differ, as intervals that hold for any distribution: step times of a shared machine are far from
 normal, and a few of them are always wild."""
 

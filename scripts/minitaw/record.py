@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Result files in memory (docs/results.md), and the words that all commands use of them.
 
 A file begins with a seal: the length and the CRC-32 of the HDF5 file behind it. It is checked before HDF5 sees a byte, so that a
@@ -143,7 +144,7 @@ def read_all(group, names):
         if name in group:
             dataset = group[name]
             values = dataset.asstr(errors="replace")[()] if h5py.check_string_dtype(dataset.dtype) else dataset[()]
-            found[name] = values.tolist() if getattr(values, "dtype", None) == object else values
+            found[name] = values.tolist() if getattr(values, "dtype", None) == numpy.dtype(object) else values
     return found
 
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What result files say: as a page, which report.html lays out, or as a picture of its charts (docs/report.md)."""
 
 import pathlib
@@ -9,12 +10,37 @@ import numpy
 
 from . import timeline
 from .bundle import session_texts
-from .command import BadInput, Parser, put_out, write_file
-from .figures import (MOST_PANELS, PICTURES, SETTINGS, STEP_PARTS, TRAFFIC_KINDS, as_image, bytes_text, chart_figure, charts_of, count_text, draw_lines, exists, figure,
-                      grouped, legend_below, listed, new_figure, panels, percent, plural, save, seconds_text, setting_text, shared_settings,
-                      short, styles_of, telling)
-from .record import FORBIDDEN, describe, fastest, load_all, quietest, reason_of
 from .check_rules import MODEL
+from .command import BadInput, Parser, put_out, write_file
+from .figures import (
+    MOST_PANELS,
+    PICTURES,
+    SETTINGS,
+    STEP_PARTS,
+    TRAFFIC_KINDS,
+    as_image,
+    bytes_text,
+    chart_figure,
+    charts_of,
+    count_text,
+    draw_lines,
+    exists,
+    figure,
+    grouped,
+    legend_below,
+    listed,
+    new_figure,
+    panels,
+    percent,
+    plural,
+    save,
+    seconds_text,
+    setting_text,
+    shared_settings,
+    styles_of,
+    telling,
+)
+from .record import FORBIDDEN, describe, fastest, load_all, quietest, reason_of
 
 # What is too much for a page is cut, and the page says so.
 MOST_TIMELINES = 4

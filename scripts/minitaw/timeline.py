@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """When every action of a step ran: measured (minitaw run --timeline) or predicted (minitaw predict --timeline), drawn or for Perfetto."""
 
 import json
@@ -139,7 +140,7 @@ def chrome_trace(timelines):
         threads = {lane: number * MOST_THREADS + 1 for number, lane in enumerate(timeline.lanes)}
         for rank in range(timeline.ranks):
             name("process", first + rank, 0, f"{timeline.heading}: rank {rank}, group {timeline.group_of(rank)}")
-            for lane, row in ((lane, row) for lane in threads for row in range(depth.get((rank, lane), 0))):
+            for lane, row in ((one, row) for one in threads for row in range(depth.get((rank, one), 0))):
                 name("thread", first + rank, threads[lane] + row, lane + (f" ({row + 1})" if row else ""))
         drawn = [(event, threads[event.lane] + row) for event, row in zip(timeline.events, rows) if row is not None]
         sends = {event.link: (event, thread) for event, thread in drawn if event.kind == "send"}

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
 namespace minitaw {
-
 /// bfloat16 as stored and sent: the upper half of a float, two bytes. Arithmetic happens in float.
 struct Bf16 {
   std::uint16_t bits = 0;
@@ -25,5 +25,4 @@ static_assert(sizeof(Bf16) == 2);
   const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
   return {static_cast<std::uint16_t>(nan ? quiet : rounded)};
 }
-
 }  // namespace minitaw

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "base/error.hpp"
 
 #include <algorithm>
@@ -6,7 +7,6 @@
 
 namespace minitaw {
 namespace {
-
 /// Levenshtein distance, one row at a time.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
@@ -20,7 +20,6 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   }
   return row.back();
 }
-
 }  // namespace
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
@@ -28,5 +27,4 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
       std::ranges::min_element(candidates, {}, [&](const auto& c) { return edit_distance(word, c); });
   return best == candidates.end() ? std::string() : *best;
 }
-
 }  // namespace minitaw

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <stdexcept>
@@ -6,14 +7,13 @@
 #include <vector>
 
 namespace minitaw {
-
 /// Something the user asked for that cannot be done. The message is one sentence: what, where, what would be
 /// right. The program prints it and ends with exit code 2.
 struct InputError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// A promise between two parts of miniTaw that does not hold: a defect of the program, never of the input.
+/// A defect of the program, never of the input: one part of miniTaw does not keep what another relies on.
 struct LogicError : std::logic_error {
   using std::logic_error::logic_error;
 };
@@ -21,5 +21,4 @@ struct LogicError : std::logic_error {
 /// For "did you mean": the candidate with the smallest edit distance to `word` (the first of equals); empty
 /// if there are none.
 [[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
-
 }  // namespace minitaw

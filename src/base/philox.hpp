@@ -1,8 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <cstdint>
 
-/// Functions that kernels of this build call too.
+/// Marks functions that kernels call as well.
 #if defined(__CUDACC__) || defined(__HIPCC__)
 #define MINITAW_HOST_DEVICE __host__ __device__
 #else
@@ -10,7 +11,6 @@
 #endif
 
 namespace minitaw {
-
 template <int n>
 struct Words {
   std::uint32_t word[n];
@@ -49,7 +49,7 @@ enum class Stream : std::uint32_t { weights = 0, tokens = 0x746F6B73 };
 
 inline Words<2> philox_key(std::uint64_t seed, Stream stream) {
   return {{static_cast<std::uint32_t>(seed),
-           static_cast<std::uint32_t>(seed >> 32) ^ static_cast<std::uint32_t>(stream)}};
+      static_cast<std::uint32_t>(seed >> 32) ^ static_cast<std::uint32_t>(stream)}};
 }
 
 /// Exactly representable number in [-1, 1), a multiple of 2^-23.
@@ -57,8 +57,8 @@ MINITAW_HOST_DEVICE inline float signed_unit(std::uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-23F - 1.0F;
 }
 
-/// An endless row of uniform numbers: number i is center + amplitude u, rounded to fp32, where u is word i
-/// mod 4 of philox(counter {i / 4 low, i / 4 high, row[0], row[1]}, key).
+/// A sequence of uniform numbers without end: number i is center + amplitude u, rounded to fp32, where u is
+/// word i mod 4 of philox(counter {i / 4 low, i / 4 high, row[0], row[1]}, key).
 struct UniformRow {
   Words<2> key, row;
   float center, amplitude;
@@ -73,5 +73,4 @@ struct UniformRow {
     return static_cast<float>(double{center} + double{amplitude} * double{signed_unit(word)});
   }
 };
-
 }  // namespace minitaw

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
 namespace minitaw {
-
 /// Elements [begin, begin + count) of a buffer.
 struct Range {
   std::int64_t begin = 0;
@@ -19,7 +19,7 @@ struct Part {
   int count = 1;
 };
 
-/// `part` of a buffer that its parts divide.
+/// Returns the elements of `part` of a buffer that is divided into equal parts.
 [[nodiscard]] constexpr Range range_of(std::int64_t elements, Part part) {
   const std::int64_t each = elements / part.count;
   return {part.index * each, each};
@@ -34,5 +34,4 @@ struct Part {
   const std::int64_t begin = std::min(member * each, elements);
   return {begin, std::min(each, elements - begin)};
 }
-
 }  // namespace minitaw

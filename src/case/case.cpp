@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "case/case.hpp"
 
 #include <algorithm>
@@ -6,7 +7,6 @@
 #include <numeric>
 
 namespace minitaw {
-
 std::string ffn_text(const model::Shape& shape) {
   const auto& ffn = shape.ffn;
   const bool equal = std::ranges::all_of(ffn, [&](std::int64_t f) { return f == ffn.front(); });
@@ -62,5 +62,4 @@ Case on_one_rank(Case c) {
 schedule::Request request_of(const Case& c) {
   return {schedule::parse_spec(c.schedule), c.groups, c.micro_batches, c.shape.layers, c.replicas};
 }
-
 }  // namespace minitaw

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,6 @@
 #include "topology/groups.hpp"
 
 namespace minitaw {
-
 /// One case of a sweep: every axis has one value. Values are checked when a case is made for a job of P
 /// ranks.
 struct Case {
@@ -19,7 +19,7 @@ struct Case {
   int replicas = 1;       ///< of the schedule, each on P / replicas ranks
   model::Shape shape;     ///< includes S, B, dtype, recompute
   int micro_batches = 1;  ///< M per step, all ranks together
-  /// B of each rank where they differ, shape.micro_batch then being the largest; else empty.
+  /// B of each rank if ranks differ, shape.micro_batch then being the largest; else empty.
   std::vector<std::int64_t> micro_batch_per_rank{};
   int steps = 1;    ///< timed steps of a repetition
   int repeats = 1;  ///< repetitions: how often the case is set up and timed anew
@@ -42,7 +42,7 @@ struct Case {
 
 /// B of a rank.
 [[nodiscard]] std::int64_t micro_batch_of(const Case& c, int rank);
-/// The shape as a rank computes it.
+/// Returns the shape with the micro-batch size of a rank.
 [[nodiscard]] model::Shape shape_of_rank(const Case& c, int rank);
 
 /// Sequences of a step, all ranks together.
@@ -52,7 +52,7 @@ struct Case {
 /// Sequences of the step before those of this micro-batch.
 [[nodiscard]] std::int64_t first_sequence(const Case& c, int micro_batch);
 
-/// "2", or "1,3,2" where ranks differ.
+/// "2", or "1,3,2" if ranks differ.
 [[nodiscard]] std::string micro_batch_text(const Case& c);
 
 /// Returns the same step for one rank. If micro-batches differ in size, it has one micro-batch for each
@@ -61,5 +61,4 @@ struct Case {
 
 /// Returns the request to the schedule.
 [[nodiscard]] schedule::Request request_of(const Case& c);
-
 }  // namespace minitaw

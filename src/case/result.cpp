@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "case/result.hpp"
 
 #include <algorithm>
@@ -7,7 +8,6 @@
 #include <fmt/format.h>
 
 namespace minitaw {
-
 std::string name_of(Status status) {
   constexpr std::array names = {"ok", "wrong", "oom", "timeout", "skipped", "error"};
   return names.at(static_cast<std::size_t>(status));
@@ -36,5 +36,4 @@ void fail(CaseResult& result, std::string reason) {
   result.status = Status::wrong;
   result.reason = std::move(reason);
 }
-
 }  // namespace minitaw

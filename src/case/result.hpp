@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <array>
@@ -14,8 +15,7 @@
 #include "trace/timeline.hpp"
 
 namespace minitaw {
-
-/// The end of a case.
+/// Status of a finished case.
 enum class Status {
   ok,
   wrong,    ///< a check failed
@@ -41,9 +41,9 @@ struct DeviceSample {
   double power_w;
   std::uint64_t throttle = 0;  ///< reasons for a lower clock: bits as in NVML's nvmlClocksEventReasons
 };
-/// The reasons that are heat or power: software and hardware thermal slow-down, power cap and brake.
+/// Bits of the reasons heat and power: software and hardware thermal slow-down, power cap and brake.
 inline constexpr std::uint64_t throttled_by_heat_or_power = 0x4 | 0x8 | 0x20 | 0x40 | 0x80;
-/// All bits: the device does not tell its reasons.
+/// All bits: the device gives no reasons.
 inline constexpr std::uint64_t throttle_unknown = ~std::uint64_t{0};
 
 /// The quantile `q`, 0 .. 1, of samples in rising order: linear interpolation between the two nearest, as
@@ -55,7 +55,7 @@ inline constexpr std::uint64_t throttle_unknown = ~std::uint64_t{0};
 /// One entry of the summary, or a scalar of a case.
 using Cell = std::variant<std::int64_t, double, std::string>;
 
-/// Everything that is known about a finished case.
+/// Results of a case.
 struct CaseResult {
   Case settings;
   Status status = Status::ok;
@@ -93,5 +93,4 @@ void fail(CaseResult& result, std::string reason);
 
 /// Now, ISO 8601, UTC, in seconds: "2026-07-18T09:30:00Z".
 [[nodiscard]] std::string utc_now();
-
 }  // namespace minitaw

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <string>
@@ -12,13 +13,10 @@
 
 /// Command lines of all programs: CLI11, with errors as everywhere else.
 namespace minitaw::cli {
-
-/// Reads the command line into what the options of `app` are bound to, and calls its callbacks. The text to
-/// print instead of doing anything else (--help, --version), or empty. Throws InputError, with CLI11's
-/// sentence, for a mistake.
+/// Parses the command line into the variables of the options of `app`, and calls its callbacks. Returns the
+/// text of --help or --version, else an empty one. Throws InputError, with CLI11's sentence, for a mistake.
 [[nodiscard]] std::string parse(CLI::App& app, int argc, const char* const* argv);
 
 /// Adds --set KEY=VALUE, which may be repeated.
 CLI::Option* add_overrides(CLI::App& app, std::vector<std::string>& overrides);
-
 }  // namespace minitaw::cli

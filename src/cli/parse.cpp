@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "cli/cli11.hpp"
 
 #include <fmt/format.h>
-
 #include <sstream>
 
 #include "base/error.hpp"
@@ -19,7 +19,6 @@
 #endif
 
 namespace minitaw::cli {
-
 std::string parse(CLI::App& app, int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
@@ -39,5 +38,4 @@ CLI::Option* add_overrides(CLI::App& app, std::vector<std::string>& overrides) {
       ->type_size(1)
       ->allow_extra_args(false);
 }
-
 }  // namespace minitaw::cli

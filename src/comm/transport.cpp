@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "comm/transport.hpp"
 
 #include <algorithm>
@@ -7,7 +8,6 @@
 #include "base/error.hpp"
 
 namespace minitaw::comm {
-
 constexpr auto on_compute_lane = "communication was given to the compute lane";
 
 Transport::Started Transport::start(schedule::Lane lane, const Message& message) {
@@ -41,8 +41,8 @@ Transport::Started SoloTransport::start_transfer(schedule::Lane, const Message& 
   throw LogicError(fmt::format("a job of one rank was asked for a message with rank {}", message.peer));
 }
 
-Transport::Started SoloTransport::start_transfer(schedule::Lane, schedule::Kind kind, const Membership&,
-                                                 const Collective&) {
+Transport::Started SoloTransport::start_transfer(
+    schedule::Lane, schedule::Kind kind, const Membership&, const Collective&) {
   throw LogicError(fmt::format("a job of one rank was asked for {} among several", name_of(kind)));
 }
 
@@ -58,5 +58,4 @@ void add(model::Dtype dtype, std::byte* target, const std::byte* other, std::int
     for (std::int64_t i = 0; i < elements; ++i) to[i] = to_bf16(to_float(to[i]) + to_float(from[i]));
   }
 }
-
 }  // namespace minitaw::comm

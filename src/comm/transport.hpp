@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <atomic>
@@ -11,7 +12,6 @@
 #include "schedule/program.hpp"
 
 namespace minitaw::comm {
-
 /// A call of the network library failed, or a message was not what both sides had agreed on.
 struct Error : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -41,8 +41,8 @@ struct Collective {
   std::int64_t elements = 0;  ///< of the whole buffer
 };
 
-/// A transfer under way. Whoever started it advances it until it is done, and destroys it before the
-/// transport; before it is done only after an error or cancel(): buffers may still be in use then.
+/// A transfer under way. Its owner advances it until it is done, and destroys it before the transport.
+/// Destroying it earlier is allowed only after an error or cancel(), because buffers may still be in use.
 class Operation {
 public:
   Operation() = default;
@@ -50,8 +50,8 @@ public:
   Operation& operator=(const Operation&) = delete;
   virtual ~Operation() = default;
 
-  /// Does a part of what can be done without waiting for another rank; returns whether there was anything to
-  /// do. Throws what a wait would throw: Error, and Cancelled after cancel().
+  /// Does a part of the work that needs no waiting for another rank; returns whether there was any. Throws
+  /// Error, and Cancelled after cancel().
   virtual bool advance() = 0;
   [[nodiscard]] virtual bool done() const = 0;
 };
@@ -70,8 +70,8 @@ class SentBytes {
 public:
   explicit SentBytes(std::size_t ranks) : cells_(ranks * schedule::traffic_kinds) {}
   void add(int peer, schedule::Traffic traffic, std::uint64_t bytes) {
-    cells_[peer * schedule::traffic_kinds + static_cast<int>(traffic)].fetch_add(bytes,
-                                                                                 std::memory_order_relaxed);
+    cells_[peer * schedule::traffic_kinds + static_cast<int>(traffic)].fetch_add(
+        bytes, std::memory_order_relaxed);
   }
   [[nodiscard]] std::vector<std::uint64_t> values() const { return {cells_.begin(), cells_.end()}; }
   void reset() {
@@ -98,7 +98,7 @@ private:
 /// shorter. On a communicator of one member every collective does nothing.
 class Transport {
 public:
-  /// `name`: in results. Keeps the program's communicators.
+  /// Keeps the program's communicators. `name` stands in results.
   Transport(std::string name, int rank, const schedule::Program& program)
       : sent_(program.ranks.size()), name_(std::move(name)), rank_(rank),
         communicators_(program.communicators) {}
@@ -114,7 +114,7 @@ public:
   /// Returns how many messages of one direction may be under way on a lane. Collectives are always alone.
   [[nodiscard]] virtual int messages_at_once() const { return 1; }
 
-  /// nullptr: there is nothing to wait for, as always if on_stream().
+  /// An operation to be advanced; nullptr if there is nothing to wait for, as always if on_stream().
   using Started = std::unique_ptr<Operation>;
   /// Starts this rank's side of a message.
   [[nodiscard]] Started start(schedule::Lane lane, const Message& message);
@@ -133,19 +133,19 @@ public:
   /// formula" if the library hides the path of a collective, so that ring_send() gives its bytes.
   [[nodiscard]] virtual const char* bytes_source() const { return "counted"; }
   void reset_counters() { sent_.reset(); }
-  /// Throws comm::Error if a call that has returned is known to have failed since. Called from another thread
-  /// (the watchdog), at any time.
+  /// Throws comm::Error if a call that has returned has failed since. Called by the watchdog's thread, at any
+  /// time.
   virtual void poll() {}
-  /// Every operation, now and later, throws comm::Cancelled when it is advanced. Called from another thread
-  /// (the watchdog); afterwards the transport only serves to be destroyed.
+  /// Makes every operation, now and later, throw comm::Cancelled when it is advanced. Called by the
+  /// watchdog's thread; the transport can only be destroyed afterwards.
   virtual void cancel() = 0;
 
 protected:
   /// A message of some bytes.
   [[nodiscard]] virtual Started start_transfer(schedule::Lane lane, const Message& message) = 0;
   /// A collective of some elements among two members or more.
-  [[nodiscard]] virtual Started start_transfer(schedule::Lane lane, schedule::Kind kind,
-                                               const Membership& self, const Collective& collective) = 0;
+  [[nodiscard]] virtual Started start_transfer(
+      schedule::Lane lane, schedule::Kind kind, const Membership& self, const Collective& collective) = 0;
 
   SentBytes sent_;
 
@@ -158,8 +158,8 @@ private:
   std::vector<schedule::Communicator> communicators_;
 };
 
-/// Transport of a rank that is alone: every collective has one member and leaves the data as it is. A message
-/// has nowhere to go and throws LogicError.
+/// Transport of a single rank: every collective has one member and leaves the data as it is. A message throws
+/// LogicError.
 class SoloTransport final : public Transport {
 public:
   explicit SoloTransport(const schedule::Program& program) : Transport("none", 0, program) {}
@@ -168,11 +168,10 @@ public:
 private:
   [[nodiscard]] Started start_transfer(schedule::Lane lane, const Message& message) override;
   [[nodiscard]] Started start_transfer(schedule::Lane lane, schedule::Kind kind, const Membership& self,
-                                       const Collective& collective) override;
+      const Collective& collective) override;
 };
 
 /// target[i] += other[i] for `elements` values. bf16 adds in float and rounds to nearest even. Buffers must
 /// be aligned to their elements and must not overlap.
 void add(model::Dtype dtype, std::byte* target, const std::byte* other, std::int64_t elements);
-
 }  // namespace minitaw::comm

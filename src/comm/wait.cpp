@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "comm/wait.hpp"
 
 #include <algorithm>
 #include <thread>
 
 namespace minitaw::comm {
-
 WaitPolicy wait_policy(int cores, int threads) {
   if (cores >= threads) return {.spins = 20'000, .yields = 100};
   return {.spins = 2, .yields = 0, .spare_compute = true};
@@ -63,5 +63,4 @@ void finish(std::initializer_list<const Transport::Started*> transfers, const Wa
     else backoff.once();
   }
 }
-
 }  // namespace minitaw::comm

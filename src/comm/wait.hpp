@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <atomic>
@@ -8,7 +9,6 @@
 #include "comm/transport.hpp"
 
 namespace minitaw::comm {
-
 /// Waiting of a communication thread for messages. The thread tests `spins` times at full speed, then yields
 /// between tests (`yields` times, for as long as `eager`, and for a millisecond while compute waits for it),
 /// then sleeps between tests. Each sleep lasts a sixteenth of the time waited so far: the end of a long
@@ -17,31 +17,31 @@ namespace minitaw::comm {
 struct WaitPolicy {
   int spins = 2;
   int yields = 4;
-  /// For devices: their transfers are short, and the cores have little else to do.
+  /// Time of yielding for devices: their transfers are short, and the cores have little else to do.
   std::chrono::microseconds eager{0};
   std::chrono::microseconds shortest_sleep{20};
   std::chrono::microseconds longest_sleep{500};
-  /// While the rank computes, every sleep is the longest: what a test takes is taken from compute.
+  /// While the rank computes, every sleep has the longest time, because tests take time from computing.
   bool spare_compute = false;
 };
 
-/// The policy for a node on which `threads` compute and communication threads share `cores`. With a core for
-/// each thread, waits spin for about as long as a layer computes: that costs nothing and answers at once, as
-/// MPI's blocking calls do. With fewer cores, a few tests catch what has already arrived, then the thread
-/// sleeps, so that compute keeps its core; a message waits at most half a millisecond. The thread does not
-/// yield beside compute: it would lose a time slice of the scheduler, several milliseconds, but a thread that
-/// wakes from a sleep runs next.
+/// Returns the policy for a node on which `threads` compute and communication threads share `cores`. With a
+/// core for each thread, waits spin for about as long as a layer computes: this costs nothing and answers at
+/// once, as MPI's blocking calls do. With fewer cores, a few tests find messages that have arrived, then the
+/// thread sleeps, so that compute keeps its core; a message waits at most half a millisecond. The thread does
+/// not yield beside compute: it would lose a time slice of the scheduler, several milliseconds, but a thread
+/// that wakes from a sleep runs next.
 [[nodiscard]] WaitPolicy wait_policy(int cores, int threads);
 
-/// Says whether compute waits for communication. If so, waits may use the cores of the rank.
+/// Flag: compute waits for communication, so waits may use the cores of the rank.
 class LowLatency {
 public:
-  /// Called by the compute thread: off while it computes. On until the first call.
+  /// Switches the flag; the compute thread switches it off while it computes. On at first.
   void set(bool on);
   [[nodiscard]] bool on() const { return on_.load(std::memory_order_relaxed); }
   /// Ends the sleep of the waiting thread, or the next one if it is awake.
   void wake();
-  /// Ends early if wake() is called now or was called since the last sleep.
+  /// Sleeps for `time`; ends early if wake() is called now or was called since the last sleep.
   void sleep(std::chrono::microseconds time);
 
 private:
@@ -64,7 +64,6 @@ private:
   LowLatency* low_latency_;
 };
 
-/// Advances transfers until all are done. Throws what they throw.
+/// Advances transfers until all are done. Throws their errors.
 void finish(std::initializer_list<const Transport::Started*> transfers, const WaitPolicy& policy = {});
-
 }  // namespace minitaw::comm

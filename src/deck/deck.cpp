@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "deck/deck.hpp"
 
 #include <algorithm>
@@ -13,7 +14,6 @@
 #include "deck/value.hpp"
 
 namespace minitaw::deck {
-
 std::string identity(const Case& c) {
   const model::Shape& s = c.shape;
   std::string others;
@@ -22,13 +22,12 @@ std::string identity(const Case& c) {
   return fmt::format("schedule={} ranks={} groups={} layers={} hidden={} heads={} kv_heads={} vocab={} "
                      "ffn={} dtype={} recompute={} seq={} micro_batch={} micro_batches={} steps={} warmup={} "
                      "seed={} learning_rate={} data={}{}",
-                     c.schedule, c.ranks, c.groups.text(), s.layers, s.hidden, s.heads, s.kv_heads, s.vocab,
-                     ffn_text(s), name_of(s.dtype), name_of(s.recompute), s.seq, micro_batch_text(c),
-                     c.micro_batches, c.steps, c.warmup, c.seed, c.learning_rate, c.data, others);
+      c.schedule, c.ranks, c.groups.text(), s.layers, s.hidden, s.heads, s.kv_heads, s.vocab, ffn_text(s),
+      name_of(s.dtype), name_of(s.recompute), s.seq, micro_batch_text(c), c.micro_batches, c.steps, c.warmup,
+      c.seed, c.learning_rate, c.data, others);
 }
 
 namespace {
-
 /// Largest number of cases of a sweep.
 constexpr std::size_t most_cases = 100'000;
 
@@ -41,7 +40,7 @@ int ranks_of(const Draft& draft, const Job& job) {
   if (!job.planning && ranks > job.ranks)
     throw InputError(
         fmt::format("ranks: {} ranks are asked for, but the job has {}; start it with mpiexec -n {}", ranks,
-                    job.ranks, ranks));
+            job.ranks, ranks));
   if (ranks > 0) return ranks;
   if (job.ranks > 0) return job.ranks;
   const bool has_sizes = draft.groups.find('+') != std::string::npos;
@@ -90,10 +89,10 @@ void complete_micro_batch(Case& c) {
   if (entry_of(c.schedule).passes_activations)
     throw InputError(fmt::format("micro_batch_per_rank: the micro-batches of {} visit all ranks, so they "
                                  "have one size; use micro_batch",
-                                 c.schedule));
+        c.schedule));
   if (sizes.size() != static_cast<std::size_t>(c.ranks))
-    throw InputError(fmt::format("micro_batch_per_rank: {} values for {} ranks; give one per rank",
-                                 sizes.size(), c.ranks));
+    throw InputError(fmt::format(
+        "micro_batch_per_rank: {} values for {} ranks; give one per rank", sizes.size(), c.ranks));
   if (c.micro_batches % c.ranks != 0)
     throw InputError(fmt::format(
         "micro_batches: {} micro-batches cannot be shared evenly by {} ranks; use a multiple of {}",
@@ -133,7 +132,7 @@ void check_data(const Case& c, const Job& job) {
   const auto bytes = std::filesystem::file_size(c.data, error);
   if (error || bytes <= static_cast<std::uintmax_t>(c.shape.seq))
     throw InputError(fmt::format("data: {} has {} bytes; a sequence of {} tokens needs at least {}",
-                                 printable(c.data), error ? 0 : bytes, c.shape.seq, c.shape.seq + 1));
+        printable(c.data), error ? 0 : bytes, c.shape.seq, c.shape.seq + 1));
 }
 
 /// Fills in what depends on other keys and on the job, and checks the whole. Throws InputError "key: ...".
@@ -205,8 +204,8 @@ std::size_t count_cases(const std::vector<Axis>& axes) {
   std::size_t count = 1;
   for (const Axis& axis : axes) {
     if (axis.values.size() > most_cases / count)
-      throw InputError(fmt::format("{}: the lists of this deck make more than {} cases; shorten one",
-                                   axis.key->name, most_cases));
+      throw InputError(fmt::format(
+          "{}: the lists of this deck make more than {} cases; shorten one", axis.key->name, most_cases));
     count *= axis.values.size();
   }
   return count;
@@ -225,7 +224,7 @@ void note_without_effect(Deck& deck) {
   }
   for (const auto& [option, groups] : where)
     deck.notes.push_back(fmt::format("{} has no effect in groups {}: the program is the same without it",
-                                     option, fmt::join(groups, ", ")));
+        option, fmt::join(groups, ", ")));
 }
 
 /// All combinations of the axes, completed and checked; the first key of keys() varies slowest. Combinations
@@ -263,11 +262,10 @@ void expand(const Settings& settings, const Job& job, Deck& deck) {
   for (const auto& [reason, times] : left_out)
     deck.notes.push_back(fmt::format("left out {} combination{}: {}", times, times == 1 ? "" : "s", reason));
   if (equal > 0)
-    deck.notes.push_back(fmt::format("{} combination{} equal to another one: each runs once", equal,
-                                     equal == 1 ? " is" : "s are"));
+    deck.notes.push_back(fmt::format(
+        "{} combination{} equal to another one: each runs once", equal, equal == 1 ? " is" : "s are"));
   if (job.notes) note_without_effect(deck);
 }
-
 }  // namespace
 
 Deck read_deck(const std::string& path, const std::vector<std::string>& overrides, const Job& job) {
@@ -275,7 +273,7 @@ Deck read_deck(const std::string& path, const std::vector<std::string>& override
 }
 
 Deck make_deck(const std::string& text, const std::string& path, const std::vector<std::string>& overrides,
-               const Job& job) {
+    const Job& job) {
   Deck deck{path, text, overrides, {}, {}};
   Settings settings = parse_toml(text, path);
   for (const std::string& override : overrides) override_setting(settings, override);
@@ -286,5 +284,4 @@ Deck make_deck(const std::string& text, const std::string& path, const std::vect
   }
   return deck;
 }
-
 }  // namespace minitaw::deck

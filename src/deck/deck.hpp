@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,6 @@
 #include "case/case.hpp"
 
 namespace minitaw::deck {
-
 /// A deck read and expanded.
 struct Deck {
   std::string path;
@@ -28,13 +28,12 @@ struct Job {
 
 /// Reads a TOML deck, applies "key=value" overrides ("4K,8K" and "[4K, 8K]" are lists; texts need no quotes),
 /// expands axes and checks every case. Throws InputError.
-[[nodiscard]] Deck read_deck(const std::string& path, const std::vector<std::string>& overrides,
-                             const Job& job);
+[[nodiscard]] Deck read_deck(
+    const std::string& path, const std::vector<std::string>& overrides, const Job& job);
 /// Reads a deck from text in memory; messages name `path`.
 [[nodiscard]] Deck make_deck(const std::string& text, const std::string& path,
-                             const std::vector<std::string>& overrides, const Job& job);
+    const std::vector<std::string>& overrides, const Job& job);
 
 /// A case in one canonical line of key=value pairs: the identity used for resuming and comparing.
 [[nodiscard]] std::string identity(const Case& c);
-
 }  // namespace minitaw::deck

@@ -1,18 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "deck/keys.hpp"
 
+#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <algorithm>
 
 #include "base/error.hpp"
 #include "deck/deck.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::deck {
-
 namespace {
-
 constexpr std::int64_t K = 1024;
 constexpr std::int64_t M = K * K;
 constexpr std::int64_t many = 1'000'000;
@@ -59,88 +57,88 @@ std::vector<Key> make_keys() {
   const auto add = [&](Key key) { table.push_back(std::move(key)); };
   // name, type, axis, list, initial, fallback, example, doc, store
   add({"schedule", "name", true, false, "tawpipe", "", "schedule = [\"ddp\", \"tawpipe:cco=off\"]",
-       "How the step is spread over the ranks; options are appended as \":option=value\". \"serial\" always "
-       "uses one rank.",
-       [](D& draft, const std::string& text) {
-         draft.c.schedule = schedule::to_text(schedule::parse_spec(text));
-       }});
+      "How the step is spread over the ranks; options are appended as \":option=value\". \"serial\" always "
+      "uses one rank.",
+      [](D& draft, const std::string& text) {
+        draft.c.schedule = schedule::to_text(schedule::parse_spec(text));
+      }});
   add({"ranks", "size", true, false, "", "all ranks of the job", "ranks = [2, 4]",
-       "P, ranks that take part; the first P of the job.", size("ranks", &C::ranks, 1, most_ranks)});
+      "P, ranks that take part; the first P of the job.", size("ranks", &C::ranks, 1, most_ranks)});
   add({"groups", "number or text", true, false, "", "the nodes of the job", "groups = [1, 2, \"1+2+3\"]",
-       "D groups of equal size, or their sizes joined by \"+\", the last one \"*\" for all ranks that are "
-       "left. Ranks of a group are consecutive.",
-       [](D& draft, const std::string& text) { draft.groups = text; }});
+      "D groups of equal size, or their sizes joined by \"+\", the last one \"*\" for all ranks that are "
+      "left. Ranks of a group are consecutive.",
+      [](D& draft, const std::string& text) { draft.groups = text; }});
   add({"replicas", "size", true, false, "1", "", "replicas = 2",
-       "Copies of the schedule side by side, each on ranks / replicas ranks, gradients summed over all: what "
-       "lets a model run on more ranks than it has layers.",
-       size("replicas", &C::replicas, 1, most_ranks), text_of(&C::replicas)});
+      "Copies of the schedule side by side, each on ranks / replicas ranks, gradients summed over all: what "
+      "lets a model run on more ranks than it has layers.",
+      size("replicas", &C::replicas, 1, most_ranks), text_of(&C::replicas)});
   add({"layers", "size", true, false, "", "", "layers = 8", "L, transformer blocks.",
-       size("layers", &S::layers, 1, 10'000)});
+      size("layers", &S::layers, 1, 10'000)});
   add({"hidden", "size", true, false, "", "", "hidden = 256", "H, width of the hidden state.",
-       size("hidden", &S::hidden, 1, M)});
+      size("hidden", &S::hidden, 1, M)});
   add({"heads", "size", true, false, "", "hidden / head_dim", "heads = 8",
-       "Query heads; must divide hidden, and hidden / heads must be even.", size("heads", &S::heads, 1, M)});
+      "Query heads; must divide hidden, and hidden / heads must be even.", size("heads", &S::heads, 1, M)});
   add({"head_dim", "size", true, false, "", "hidden / heads", "head_dim = 128",
-       "Width of a head, in place of heads: what stays the same where hidden is swept.",
-       size("head_dim", &D::head_dim, 1, M)});
+      "Width of a head, in place of heads: what stays the same where hidden is swept.",
+      size("head_dim", &D::head_dim, 1, M)});
   add({"kv_heads", "size", true, false, "", "heads", "kv_heads = 2",
-       "Key and value heads (grouped query attention); must divide heads.",
-       size("kv_heads", &S::kv_heads, 1, M)});
+      "Key and value heads (grouped query attention); must divide heads.",
+      size("kv_heads", &S::kv_heads, 1, M)});
   add({"vocab", "size", true, false, "", "256 if data is a file, else 32000", "vocab = 32000",
-       "V, size of the vocabulary; at least 256 if data is a file.", size("vocab", &S::vocab, 1, 16 * M)});
+      "V, size of the vocabulary; at least 256 if data is a file.", size("vocab", &S::vocab, 1, 16 * M)});
   add({"ffn", "size", true, false, "", "8/3 hidden, rounded up to a multiple of 256", "ffn = 768",
-       "F, inner width of the SwiGLU of every block.", size("ffn", &D::ffn, 1, 4 * M)});
+      "F, inner width of the SwiGLU of every block.", size("ffn", &D::ffn, 1, 4 * M)});
   add({"ffn_per_layer", "list of sizes", false, true, "", "ffn for every block", "ffn_per_layer = [128, 256]",
-       "F of each block, `layers` values, in place of ffn.", size("ffn_per_layer", &S::ffn, 1, 4 * M)});
+      "F of each block, `layers` values, in place of ffn.", size("ffn_per_layer", &S::ffn, 1, 4 * M)});
   add({"dtype", "name", true, false, "fp32", "", "dtype = \"bf16\"",
-       "Precision of weights, activations and gradients: fp32 or bf16. Master weights and optimiser are "
-       "fp32.",
-       choice("dtype", &S::dtype, {"fp32", "bf16"})});
+      "Precision of weights, activations and gradients: fp32 or bf16. Master weights and optimiser are "
+      "fp32.",
+      choice("dtype", &S::dtype, {"fp32", "bf16"})});
   add({"recompute", "name", true, false, "block", "", "recompute = \"none\"",
-       "What the backward pass computes again: block (all but the block input), keep-attention (all but the "
-       "block input and the attention), none.",
-       choice("recompute", &S::recompute, {"block", "keep-attention", "none"})});
+      "What the backward pass computes again: block (all but the block input), keep-attention (all but the "
+      "block input and the attention), none.",
+      choice("recompute", &S::recompute, {"block", "keep-attention", "none"})});
   add({"attention", "name", true, false, "auto", "", "attention = \"portable\"",
-       "Attention kernel: host (vector code, fp32 on a host), portable (Kokkos, any device), cudnn (bf16 on "
-       "NVIDIA), or auto, the fastest of these in this build.",
-       choice("attention", &C::attention, {"auto", "host", "portable", "cudnn"}), text_of(&C::attention)});
+      "Attention kernel: host (vector code, fp32 on a host), portable (Kokkos, any device), cudnn (bf16 on "
+      "NVIDIA), or auto, the fastest of these in this build.",
+      choice("attention", &C::attention, {"auto", "host", "portable", "cudnn"}), text_of(&C::attention)});
   add({"transport", "name", true, false, "auto", "", "transport = \"mpi\"",
-       "What moves data between ranks: nccl (device to device), mpi (through host memory unless the MPI "
-       "takes device pointers), or auto: nccl where each rank has a device of its own and the build has "
-       "NCCL.",
-       choice("transport", &C::transport, {"auto", "mpi", "nccl"}), text_of(&C::transport)});
+      "What moves data between ranks: nccl (device to device), mpi (through host memory unless the MPI "
+      "takes device pointers), or auto: nccl where each rank has a device of its own and the build has "
+      "NCCL.",
+      choice("transport", &C::transport, {"auto", "mpi", "nccl"}), text_of(&C::transport)});
   add({"seq", "size", true, false, "", "", "seq = [\"1K\", \"2K\", \"4K\"]", "S, tokens per sequence.",
-       size("seq", &S::seq, 1, 64 * M)});
+      size("seq", &S::seq, 1, 64 * M)});
   add({"micro_batch", "size", true, false, "", "1", "micro_batch = 2", "B, sequences per micro-batch.",
-       size("micro_batch", &S::micro_batch, 1, many)});
+      size("micro_batch", &S::micro_batch, 1, many)});
   add({"micro_batch_per_rank", "list of sizes", false, true, "", "micro_batch for every rank",
-       "micro_batch_per_rank = [1, 3, 2]",
-       "B of each rank, `ranks` values, in place of micro_batch: for ranks of different speed.",
-       size("micro_batch_per_rank", &C::micro_batch_per_rank, 1, many)});
+      "micro_batch_per_rank = [1, 3, 2]",
+      "B of each rank, `ranks` values, in place of micro_batch: for ranks of different speed.",
+      size("micro_batch_per_rank", &C::micro_batch_per_rank, 1, many)});
   add({"micro_batches", "size", true, false, "", "ranks", "micro_batches = 16",
-       "M, micro-batches per step, all ranks together; a multiple of ranks, in pipelines of replicas.",
-       size("micro_batches", &C::micro_batches, 1, many)});
+      "M, micro-batches per step, all ranks together; a multiple of ranks, in pipelines of replicas.",
+      size("micro_batches", &C::micro_batches, 1, many)});
   add({"data", "text", false, false, "synthetic", "", "data = \"corpus.txt\"",
-       "File whose bytes are the tokens (path from the current folder), or \"synthetic\".",
-       [](D& draft, const std::string& text) { draft.c.data = text; }});
+      "File whose bytes are the tokens (path from the current folder), or \"synthetic\".",
+      [](D& draft, const std::string& text) { draft.c.data = text; }});
   add({"steps", "size", false, false, "10", "", "steps = 20",
-       "Timed steps of a repetition; a result needs at least 3 samples to be valid.",
-       size("steps", &C::steps, 1, many)});
+      "Timed steps of a repetition; a result needs at least 3 samples to be valid.",
+      size("steps", &C::steps, 1, many)});
   add({"repeats", "size", false, false, "1", "", "repeats = 3",
-       "Repetitions: how often a case is set up and timed anew, warm-up included; `run --interleave` runs "
-       "those of all cases in random order.",
-       size("repeats", &C::repeats, 1, 1000), text_of(&C::repeats)});
+      "Repetitions: how often a case is set up and timed anew, warm-up included; `run --interleave` runs "
+      "those of all cases in random order.",
+      size("repeats", &C::repeats, 1, 1000), text_of(&C::repeats)});
   add({"warmup", "size", false, false, "2", "", "warmup = 3", "Steps before the timed ones.",
-       size("warmup", &C::warmup, 0, many)});
+      size("warmup", &C::warmup, 0, many)});
   add({"seed", "size", false, false, "1", "", "seed = 7", "Of initial weights and synthetic tokens.",
-       size("seed", &C::seed, 0, INT64_MAX)});
+      size("seed", &C::seed, 0, INT64_MAX)});
   add({"learning_rate", "number", false, false, "0.001", "", "learning_rate = 3e-4", "Of AdamW.",
-       [](D& draft, const std::string& text) {
-         draft.c.learning_rate = to_positive("learning_rate", text);
-         if (draft.c.learning_rate > 100)
-           throw InputError(fmt::format("learning_rate: {} is more than 100; usual values are 1e-5 to 1e-2",
-                                        in_quotes(text)));
-       }});
+      [](D& draft, const std::string& text) {
+        draft.c.learning_rate = to_positive("learning_rate", text);
+        if (draft.c.learning_rate > 100)
+          throw InputError(fmt::format(
+              "learning_rate: {} is more than 100; usual values are 1e-5 to 1e-2", in_quotes(text)));
+      }});
   return table;
 }
 
@@ -153,8 +151,8 @@ std::string default_of(const Key& key) {
 std::string options_of(const schedule::Entry& entry) {
   std::string text;
   for (const schedule::OptionDoc& option : entry.options)
-    text += fmt::format("{}{}={} ({})", text.empty() ? "" : "; ", option.name, fmt::join(option.values, "|"),
-                        option.doc);
+    text += fmt::format(
+        "{}{}={} ({})", text.empty() ? "" : "; ", option.name, fmt::join(option.values, "|"), option.doc);
   return text.empty() ? "no options" : text;
 }
 
@@ -164,7 +162,6 @@ constexpr std::string_view rules =
     "takes a list; the\ncases are all combinations of the lists. A combination that cannot be run is left "
     "out with a note, provided\nthat every value of every list is still run in some other combination; "
     "otherwise it is an error.\n";
-
 }  // namespace
 
 const std::vector<Key>& keys() {
@@ -182,12 +179,12 @@ const Key* require_key(const std::string& name, const std::string& where) {
   std::vector<std::string> names;
   for (const Key& key : keys()) names.push_back(key.name);
   throw InputError(fmt::format("{}: unknown key \"{}\"; did you mean \"{}\"? (minitaw help keys lists all)",
-                               where, printable(name), nearest(name.substr(0, 64), names)));
+      where, printable(name), nearest(name.substr(0, 64), names)));
 }
 
 std::string help_text(const Key& key) {
   return fmt::format("{} ({}{}; default: {})\n    {}\n    e.g. {}\n", key.name, key.type,
-                     key.axis ? ", axis" : "", default_of(key), key.doc, key.example);
+      key.axis ? ", axis" : "", default_of(key), key.doc, key.example);
 }
 
 std::string help_text(const schedule::Entry& entry) {
@@ -195,7 +192,7 @@ std::string help_text(const schedule::Entry& entry) {
   for (const schedule::OptionDoc& option : entry.options)
     text +=
         fmt::format("    {}:{}={}\n        {}{}\n", entry.name, option.name, fmt::join(option.values, "|"),
-                    option.doc, option.values.empty() ? "" : fmt::format(" (default: {})", option.values[0]));
+            option.doc, option.values.empty() ? "" : fmt::format(" (default: {})", option.values[0]));
   return text + (entry.options.empty() ? "    no options\n" : "");
 }
 
@@ -215,11 +212,10 @@ std::string help_markdown() {
       rules);
   for (const Key& key : keys())
     text += fmt::format("| `{}` | {} | {} | {} | {} | `{}` |\n", key.name, key.type, key.axis ? "yes" : "no",
-                        default_of(key), key.doc, key.example);
+        default_of(key), key.doc, key.example);
   text += "\n## Schedules\n\nThe first value of an option is its default.\n\n";
   for (const schedule::Entry& entry : schedule::registry())
     text += fmt::format("- `{}`: {}. Options: {}.\n", entry.name, entry.doc, options_of(entry));
   return text;
 }
-
 }  // namespace minitaw::deck

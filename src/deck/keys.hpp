@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,6 @@
 #include "schedule/registry.hpp"
 
 namespace minitaw::deck {
-
 /// A case as the user wrote it: one value per key, each valid by itself. What is not given and has a default
 /// that depends on other keys or on the job is 0 or empty.
 struct Draft {
@@ -55,5 +55,4 @@ struct Key {
 [[nodiscard]] std::string help_text();
 /// Text of docs/keys.md.
 [[nodiscard]] std::string help_markdown();
-
 }  // namespace minitaw::deck

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "deck/value.hpp"
 
 #include <algorithm>
@@ -16,9 +17,7 @@
 #include "deck/keys.hpp"
 
 namespace minitaw::deck {
-
 namespace {
-
 /// "-12", "4K"; INT64_MIN for what no integer holds, nothing if it is no number.
 std::optional<std::int64_t> read_size(std::string_view text) {
   int bits = 0;
@@ -34,7 +33,6 @@ std::optional<std::int64_t> read_size(std::string_view text) {
   if (error != std::errc() || number > limit || number < -limit) return INT64_MIN;
   return number * (std::int64_t{1} << bits);
 }
-
 }  // namespace
 
 std::string printable(std::string_view text, std::size_t most) {
@@ -67,17 +65,16 @@ double to_positive(const std::string& key, const std::string& text) {
   return number;
 }
 
-std::size_t to_choice(const std::string& key, const std::string& text,
-                      const std::vector<std::string>& choices) {
+std::size_t to_choice(
+    const std::string& key, const std::string& text, const std::vector<std::string>& choices) {
   const auto at = std::ranges::find(choices, text);
   if (at == choices.end())
     throw InputError(fmt::format("{}: {} is not one of {}; did you mean \"{}\"?", key, in_quotes(text),
-                                 fmt::join(choices, ", "), nearest(text, choices)));
+        fmt::join(choices, ", "), nearest(text, choices)));
   return static_cast<std::size_t>(at - choices.begin());
 }
 
 namespace {
-
 constexpr std::size_t most_bytes = 1U << 20;  // far above any deck written by hand, far below a data file
 
 /// Nothing for what a deck cannot hold.
@@ -114,7 +111,6 @@ Setting parse_words(std::string_view text, bool may_split) {
     setting.values.push_back(unquoted(trim({part.begin(), part.end()})));
   return setting;
 }
-
 }  // namespace
 
 std::string read_text(const std::string& path) {
@@ -150,7 +146,7 @@ Settings parse_toml(const std::string& text, const std::string& path) {
         if (!value)
           throw InputError(fmt::format("{}: {}: a deck holds numbers, texts and lists of them at its top "
                                        "level, but no {}",
-                                       setting.where, printable(key.str()), fmt::streamed(item.type())));
+              setting.where, printable(key.str()), fmt::streamed(item.type())));
         setting.values.push_back(*value);
       };
       if (list == nullptr) add(node);
@@ -172,5 +168,4 @@ void override_setting(Settings& settings, const std::string& text) {
   const Key* key = require_key(name, "--set");
   settings[key->name] = parse_words(std::string_view(text).substr(equals + 1), key->axis || key->list);
 }
-
 }  // namespace minitaw::deck

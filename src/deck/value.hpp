@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,6 @@
 #include <vector>
 
 namespace minitaw::deck {
-
 /// Values of a key as given: texts, whether the file has numbers, words or quotes; and their place:
 /// "deck.toml:12" or "--set".
 struct Setting {
@@ -26,13 +26,13 @@ using Settings = std::map<std::string, Setting>;
 
 /// A whole number, perhaps with a suffix: "4096", "4K", "1M", "2G" (1024-based). Throws InputError "key: ..."
 /// unless it lies in [least, most].
-[[nodiscard]] std::int64_t to_size(const std::string& key, const std::string& text, std::int64_t least,
-                                   std::int64_t most);
+[[nodiscard]] std::int64_t to_size(
+    const std::string& key, const std::string& text, std::int64_t least, std::int64_t most);
 /// A finite number above zero. Throws InputError.
 [[nodiscard]] double to_positive(const std::string& key, const std::string& text);
 /// The position of one of the given words. Throws InputError that names the nearest.
-[[nodiscard]] std::size_t to_choice(const std::string& key, const std::string& text,
-                                    const std::vector<std::string>& choices);
+[[nodiscard]] std::size_t to_choice(
+    const std::string& key, const std::string& text, const std::vector<std::string>& choices);
 
 /// The whole text of a deck file. Throws InputError for a folder, an unreadable, empty or oversized file.
 [[nodiscard]] std::string read_text(const std::string& path);
@@ -45,5 +45,4 @@ using Settings = std::map<std::string, Setting>;
 /// takes several, with commas, else one value; each with or without quotes. Throws InputError if there is no
 /// key or no "=".
 void override_setting(Settings& settings, const std::string& text);
-
 }  // namespace minitaw::deck

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "engine/executor.hpp"
 
 #include <algorithm>
@@ -9,19 +10,16 @@
 #include "base/error.hpp"
 
 namespace minitaw::engine {
-
 namespace {
-
 /// Linux lengthens sleeps by 50 microseconds to save wake-ups: more than twice what the shortest waits ask
 /// for, and a collective waits for every piece.
 void sleep_exactly() {
   prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // nanoseconds
 }
-
 }  // namespace
 
 LaneExecutor::LaneExecutor(const schedule::RankProgram& program, schedule::Lane lane, LaneProgress& progress,
-                           const Queues& queues, Start start, int messages, comm::LowLatency* low_latency)
+    const Queues& queues, Start start, int messages, comm::LowLatency* low_latency)
     : lane_(lane), progress_(progress), queues_(queues), start_(std::move(start)),
       messages_(static_cast<std::size_t>(messages)), low_latency_(low_latency) {
   for (const int i : schedule::actions_of(program, lane)) {
@@ -93,8 +91,8 @@ bool LaneExecutor::start_next() {
 bool LaneExecutor::may_join() const {
   return under_way_.empty() ||
          (under_way_.size() < messages_ && std::ranges::all_of(under_way_, [&](const UnderWay& u) {
-            return may_overlap(*actions_[u.number].action, *actions_[next_].action);
-          }));
+           return may_overlap(*actions_[u.number].action, *actions_[next_].action);
+         }));
 }
 
 bool LaneExecutor::waits_complete() {
@@ -132,7 +130,7 @@ std::string LaneExecutor::describe(const schedule::Program& program) const {
   if (action == nullptr) return fmt::format("{} done", schedule::name_of(lane_));
   const bool begun = started();
   std::string text = fmt::format("{} {} tick {} {}", schedule::name_of(lane_), begun ? "in" : "before",
-                                 action->tick, to_text(*action, program));
+      action->tick, to_text(*action, program));
   for (int l = 0; l < schedule::lanes && !begun; ++l)
     if (const auto other = static_cast<schedule::Lane>(l); action->waits[l] > progress_.count(other))
       text += fmt::format(", waits for {}:{}", schedule::name_of(other), action->waits[l]);
@@ -145,7 +143,7 @@ void LaneExecutor::read(std::vector<Span>& spans) const {
 }
 
 Executor::Executor(const schedule::Program& program, int rank, const Start& start, comm::Transport& transport,
-                   const StepOptions& options)
+    const StepOptions& options)
     : whole_program_(program), rank_(rank), program_(program.ranks[rank]), transport_(transport),
       options_(options), queues_(make_queues(options.make_queues)),
       asynchronous_(std::ranges::all_of(queues_, [](const auto& queue) { return queue->asynchronous(); })),
@@ -165,12 +163,12 @@ Queues Executor::make_queues(const MakeQueues& make) {
 
 std::vector<std::unique_ptr<LaneExecutor>> Executor::make_lanes(const Start& start) {
   std::vector<std::unique_ptr<LaneExecutor>> lanes;
-  lanes.push_back(std::make_unique<LaneExecutor>(program_, schedule::Lane::compute, progress_, queues_, start,
-                                                 1, &low_latency_));
+  lanes.push_back(std::make_unique<LaneExecutor>(
+      program_, schedule::Lane::compute, progress_, queues_, start, 1, &low_latency_));
   for (int l = 1; l < schedule::lanes; ++l) {
     const auto lane = static_cast<schedule::Lane>(l);
-    lanes.push_back(std::make_unique<LaneExecutor>(program_, lane, progress_, queues_, start,
-                                                   transport_.messages_at_once()));
+    lanes.push_back(std::make_unique<LaneExecutor>(
+        program_, lane, progress_, queues_, start, transport_.messages_at_once()));
     if (lanes.back()->empty()) lanes.pop_back();
     else if (!lanes.back()->asynchronous()) driven_.push_back(lanes.back().get());
   }
@@ -280,7 +278,7 @@ long Executor::moves() {
 /// The step fails before anything is cancelled: the first failure is the one that is told.
 void Executor::stall() {
   std::string report = fmt::format("rank {}: no lane has moved for {:g} s", rank_,
-                                   std::round(10 * options_.stall_limit.count()) / 10),
+                  std::round(10 * options_.stall_limit.count()) / 10),
               reason = report;  // for people, and in one sentence for the record
   for (const auto& lane : lanes_) {
     report += "\n  " + lane->describe(whole_program_);
@@ -290,5 +288,4 @@ void Executor::stall() {
   progress_.fail(std::make_exception_ptr(Stalled(reason)));
   transport_.cancel();
 }
-
 }  // namespace minitaw::engine

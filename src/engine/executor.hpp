@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <array>
@@ -20,7 +21,6 @@
 #include "schedule/program.hpp"
 
 namespace minitaw::engine {
-
 /// Thrown out of a wait when another lane of the rank has failed.
 struct Stopped : std::exception {};
 
@@ -50,7 +50,7 @@ public:
   void wait(schedule::Lane lane, int count) const {
     const auto& done = done_[index_of(lane)];
     for (int seen = done.load(std::memory_order_acquire); seen < count;
-         seen = done.load(std::memory_order_acquire))
+        seen = done.load(std::memory_order_acquire))
       done.wait(seen, std::memory_order_acquire);
     check();
   }
@@ -101,7 +101,7 @@ public:
   /// `queues` of all lanes outlive this. advance() may have `messages` of one direction under way.
   /// `low_latency` is on while execute_next() waits for another lane.
   LaneExecutor(const schedule::RankProgram& program, schedule::Lane lane, LaneProgress& progress,
-               const Queues& queues, Start start, int messages = 1, comm::LowLatency* low_latency = nullptr);
+      const Queues& queues, Start start, int messages = 1, comm::LowLatency* low_latency = nullptr);
 
   /// Prepares for the first action of a step; called on every lane.
   void begin_step();
@@ -195,7 +195,7 @@ class Executor {
 public:
   /// Program and transport outlive this.
   Executor(const schedule::Program& program, int rank, const Start& start, comm::Transport& transport,
-           const StepOptions& options);
+      const StepOptions& options);
 
   /// One step: its seconds on this rank. Throws what any lane throws, or Stalled, which names the transfers
   /// under way.
@@ -237,5 +237,4 @@ private:
   std::jthread communication_;
   Watchdog watchdog_;
 };
-
 }  // namespace minitaw::engine

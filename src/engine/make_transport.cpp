@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "engine/make_transport.hpp"
 
 #include <algorithm>
@@ -17,9 +18,7 @@
 #endif
 
 namespace minitaw::engine {
-
 namespace {
-
 #if defined(MINITAW_HAVE_NCCL)
 constexpr bool have_nccl = true;
 #else
@@ -39,8 +38,8 @@ bool use_nccl(const std::string& wanted, std::size_t ranks, bool shared_devices)
 
 std::unique_ptr<comm::Transport> make_mpi(const TransportRequest& request) {
   if constexpr (kernels::on_host)
-    return comm::mpi::make_transport(request.comm, request.program,
-                                     std::span(request.staging.data, request.staging.bytes));
+    return comm::mpi::make_transport(
+        request.comm, request.program, std::span(request.staging.data, request.staging.bytes));
   else
     return comm::mpi::device_transport(request.comm, request.program, comm::mpi::agreed_reach(request.comm));
 }
@@ -48,8 +47,8 @@ std::unique_ptr<comm::Transport> make_mpi(const TransportRequest& request) {
 #if defined(MINITAW_HAVE_NCCL)
 
 std::unique_ptr<comm::Transport> make_nccl(const TransportRequest& request) {
-  const Kokkos::View<std::byte*, kernels::MemorySpace> scratch("minitaw::nccl",
-                                                               comm::nccl::scratch_bytes(request.program));
+  const Kokkos::View<std::byte*, kernels::MemorySpace> scratch(
+      "minitaw::nccl", comm::nccl::scratch_bytes(request.program));
   comm::nccl::Options options;
   for (int l = 0; l < schedule::lanes; ++l)
     options.queues[l] = lane_space(static_cast<schedule::Lane>(l)).cuda_stream();
@@ -63,7 +62,6 @@ std::unique_ptr<comm::Transport> make_nccl(const TransportRequest& request) {
 }
 
 #endif
-
 }  // namespace
 
 std::unique_ptr<comm::Transport> make_transport(const std::string& wanted, const TransportRequest& request) {
@@ -91,15 +89,14 @@ std::uint64_t communicator_bytes([[maybe_unused]] MPI_Comm world, [[maybe_unused
   const std::uint64_t after = topology::device_memory()->free;
   const int made = communicators_of(program, "auto", shared_devices).front();
   bytes = before > after ? (before - after) / static_cast<std::uint64_t>(made) : 0;
-  comm::mpi::check(MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_UINT64_T, MPI_MAX, world),
-                   "comparing NCCL's memory");
+  comm::mpi::check(
+      MPI_Allreduce(MPI_IN_PLACE, &bytes, 1, MPI_UINT64_T, MPI_MAX, world), "comparing NCCL's memory");
 #endif
   return bytes;
 }
 
 std::vector<int> communicators_of(const schedule::Program& program,
-                                  [[maybe_unused]] const std::string& wanted,
-                                  [[maybe_unused]] bool shared_devices) {
+    [[maybe_unused]] const std::string& wanted, [[maybe_unused]] bool shared_devices) {
   std::vector<int> counts(program.ranks.size());
 #if defined(MINITAW_HAVE_NCCL)
   if (!use_nccl(wanted, program.ranks.size(), shared_devices)) return counts;
@@ -118,5 +115,4 @@ std::string nccl_version() {
   return {};
 #endif
 }
-
 }  // namespace minitaw::engine

@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <mpi.h>
 
 #include <cstdint>
 #include <memory>
+#include <mpi.h>
 #include <string>
 #include <vector>
 
@@ -13,7 +13,6 @@
 #include "schedule/program.hpp"
 
 namespace minitaw::engine {
-
 /// Arguments of make_transport().
 struct TransportRequest {
   MPI_Comm comm;  ///< the ranks of the case
@@ -26,8 +25,8 @@ struct TransportRequest {
 /// Makes the transport that `wanted` ("auto", "mpi" or "nccl") means in this build and place; its name is
 /// "mpi", "mpi staged", "mpi direct" or "nccl". Collective over the ranks of the case. Throws InputError for
 /// a transport that is not available.
-[[nodiscard]] std::unique_ptr<comm::Transport> make_transport(const std::string& wanted,
-                                                              const TransportRequest& request);
+[[nodiscard]] std::unique_ptr<comm::Transport> make_transport(
+    const std::string& wanted, const TransportRequest& request);
 
 /// Throws InputError for one that this build or place does not have. Not collective.
 void require_transport(const std::string& wanted, bool shared_devices);
@@ -38,10 +37,9 @@ void require_transport(const std::string& wanted, bool shared_devices);
 
 /// Communicators of NCCL that each rank needs to execute a program; 0 where it needs none, or `wanted` is not
 /// NCCL here.
-[[nodiscard]] std::vector<int> communicators_of(const schedule::Program& program, const std::string& wanted,
-                                                bool shared_devices);
+[[nodiscard]] std::vector<int> communicators_of(
+    const schedule::Program& program, const std::string& wanted, bool shared_devices);
 
 /// Version of the NCCL that is loaded; empty in a build without.
 [[nodiscard]] std::string nccl_version();
-
 }  // namespace minitaw::engine

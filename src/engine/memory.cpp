@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "engine/memory.hpp"
 
 #include <algorithm>
@@ -13,9 +14,7 @@
 #include "base/error.hpp"
 
 namespace minitaw::engine {
-
 namespace {
-
 using schedule::Memory;
 using schedule::SlotClass;
 
@@ -46,7 +45,7 @@ std::uint64_t left_in_groups() {
   const std::filesystem::path root = "/sys/fs/cgroup";
   // "/system.slice/job_7", the group of this process below the root, then those around it
   for (std::filesystem::path group = entry_of("/proc/self/cgroup", "0::").value_or("/");;
-       group = group.parent_path()) {
+      group = group.parent_path()) {
     const auto folder = root / group.relative_path();
     const auto most = number_in(folder / "memory.max"), used = number_in(folder / "memory.current");
     if (most && used) left = std::min(left, *most - std::min(*most, *used));
@@ -56,7 +55,6 @@ std::uint64_t left_in_groups() {
 
 /// Alignment of every buffer; Kokkos keeps 128 bytes of its own before an allocation.
 constexpr std::size_t alignment = 256;
-
 }  // namespace
 
 void reset_peak_memory() {
@@ -71,7 +69,7 @@ std::uint64_t available_memory() {
 
 Arena::Arena(const schedule::Footprint& footprint)
     : memory_(Kokkos::view_alloc(model::ExecutionSpace{}, Kokkos::WithoutInitializing, "minitaw::arena"),
-              footprint.total() + alignment),
+          footprint.total() + alignment),
       used_((alignment - reinterpret_cast<std::uintptr_t>(memory_.data()) % alignment) % alignment),
       end_(used_ + footprint.total()) {
   for (const schedule::SlotSize& size : footprint.slots) {
@@ -93,7 +91,7 @@ model::Buffer Arena::slot(schedule::Slot slot) const {
 model::Buffer Arena::cut(std::size_t bytes, Memory kind) {
   if (used_ + bytes > end_)
     throw LogicError(fmt::format("arena: {} bytes asked for, {} of {} left; the accounting is wrong", bytes,
-                                 end_ - used_, memory_.size() - alignment));
+        end_ - used_, memory_.size() - alignment));
   const model::Buffer buffer{memory_.data() + used_, bytes};
   used_ += bytes;
   measured_[index_of(kind)] += bytes;
@@ -101,7 +99,7 @@ model::Buffer Arena::cut(std::size_t bytes, Memory kind) {
 }
 
 void initialise(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena,
-                std::uint64_t seed) {
+    std::uint64_t seed) {
   using Bytes = Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>;
   const auto draw = [&](model::Buffer weights, model::Buffer state, const std::vector<model::Tensor>& tensors,
                         Range part) {
@@ -117,7 +115,7 @@ void initialise(const schedule::Program& program, int rank, const model::Layout&
   for (int k = 0; k < shards; ++k) {
     const model::Shard& shard = layout.shards[own.owned_shards[k]];
     draw(arena.slot({SlotClass::owned, static_cast<std::int16_t>(k)}), arena.optimiser(k), shard.tensors,
-         range_of(shard.elements, {own.slice, program.owned_slices}));
+        range_of(shard.elements, {own.slice, program.owned_slices}));
   }
   if (own.slots[index_of(SlotClass::embeddings)] == 0) return;
   const auto& embeddings = layout.embeddings;
@@ -126,8 +124,7 @@ void initialise(const schedule::Program& program, int rank, const model::Layout&
   });
   const int slice = updated == own.actions.end() ? 0 : updated->shard;
   draw(arena.slot({SlotClass::embeddings, 0}), {}, embeddings.tensors,
-       held(program, rank, SlotClass::embeddings, -1, layout));
+      held(program, rank, SlotClass::embeddings, -1, layout));
   draw({}, arena.optimiser(shards), embeddings.tensors, {slice * embeddings.slice, embeddings.slice});
 }
-
 }  // namespace minitaw::engine

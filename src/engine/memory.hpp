@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <Kokkos_Core.hpp>
@@ -9,11 +10,11 @@
 #include "schedule/account.hpp"
 
 namespace minitaw::engine {
-
 /// Starts a new peak of this process's resident memory, where the system allows it (Linux:
 /// /proc/self/clear_refs).
 void reset_peak_memory();
-/// Peak resident set since then (or since the process began), bytes; 0 where the system does not tell.
+/// Peak resident set since reset_peak_memory(), or since the process began, bytes; 0 if the system does not
+/// provide it.
 [[nodiscard]] std::uint64_t peak_memory();
 
 /// Bytes that processes on this node may still take: free or held by caches, and within the limits of the
@@ -54,6 +55,5 @@ private:
 
 /// Initial weights of a rank in its arena (same on every rank and sharding), moments zero.
 void initialise(const schedule::Program& program, int rank, const model::Layout& layout, const Arena& arena,
-                std::uint64_t seed);
-
+    std::uint64_t seed);
 }  // namespace minitaw::engine

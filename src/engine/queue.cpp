@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "engine/queue.hpp"
 
 #if !defined(KOKKOS_ENABLE_CUDA)  // else detail/cuda/stream_queue.cpp
@@ -7,9 +8,7 @@
 #include "kernels/kernels.hpp"
 
 namespace minitaw::engine {
-
 namespace {
-
 /// A device that Kokkos alone knows: an instance of its space for each lane, since each has a thread of its
 /// own.
 const std::vector<model::ExecutionSpace>& instances() {
@@ -21,7 +20,6 @@ const std::vector<model::ExecutionSpace>& instances() {
   }
   return made;
 }
-
 }  // namespace
 
 model::ExecutionSpace lane_space(schedule::Lane lane) {
@@ -33,11 +31,10 @@ void use_device() {}
 Queues make_queues(const QueueOptions& options) {
   Queues queues;
   for (int l = 0; l < schedule::lanes; ++l)
-    queues[l] = std::make_unique<FencedQueue>(lane_space(static_cast<schedule::Lane>(l)), options.units[l],
-                                              *options.clock, options.waiting);
+    queues[l] = std::make_unique<FencedQueue>(
+        lane_space(static_cast<schedule::Lane>(l)), options.units[l], *options.clock, options.waiting);
   return queues;
 }
-
 }  // namespace minitaw::engine
 
 #endif

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,6 @@
 #include "schedule/simulate.hpp"
 
 namespace minitaw::engine {
-
 using schedule::Span;
 
 /// The host's clock, in seconds since some moment that all processes of the node share.
@@ -147,7 +147,7 @@ private:
 /// default space.
 [[nodiscard]] model::ExecutionSpace lane_space(schedule::Lane lane);
 
-/// A thread that is not Kokkos's own works on this rank's device from now on.
+/// Prepares a thread that Kokkos has not made for work on this rank's device.
 void use_device();
 
 /// The queues of a rank's lanes, by schedule::Lane.
@@ -163,5 +163,4 @@ struct QueueOptions {
 /// The queues of this build: streams on CUDA (communication only if the transport works on them), else
 /// threads.
 [[nodiscard]] Queues make_queues(const QueueOptions& options);
-
 }  // namespace minitaw::engine

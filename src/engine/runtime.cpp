@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "engine/runtime.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstring>
+#include <fmt/format.h>
 #include <set>
 #include <tuple>
 
@@ -16,7 +16,6 @@
 
 namespace minitaw::engine {
 namespace {
-
 using model::Buffer;
 using schedule::Action;
 using schedule::Kind;
@@ -36,8 +35,8 @@ Range embeddings_part(const schedule::Program& program, int rank, const model::L
 /// sum = contribution, or += it, behind what the lane has done so far. On a host a plain loop:
 /// communication threads must not enter the compute threads' parallel regions.
 template <class E>
-void add_to_accumulator(schedule::Lane lane, float* sum, const E* contribution, std::int64_t elements,
-                        bool accumulate) {
+void add_to_accumulator(
+    schedule::Lane lane, float* sum, const E* contribution, std::int64_t elements, bool accumulate) {
   if constexpr (kernels::on_host) {
     if (accumulate)
       for (std::int64_t i = 0; i < elements; ++i) sum[i] += to_float(contribution[i]);
@@ -45,10 +44,9 @@ void add_to_accumulator(schedule::Lane lane, float* sum, const E* contribution, 
       for (std::int64_t i = 0; i < elements; ++i) sum[i] = to_float(contribution[i]);
   } else {
     kernels::add<E>(lane_space(lane), kernels::Vector<float>(sum, elements),
-                    kernels::Vector<const E>(contribution, elements), accumulate);
+        kernels::Vector<const E>(contribution, elements), accumulate);
   }
 }
-
 }  // namespace
 
 double loss_scale(const Case& c) { return 1.0 / tokens_of_step(c); }
@@ -65,7 +63,7 @@ Runtime::Runtime(const Case& c, int rank, schedule::Program program, const StepO
       footprint_(schedule::memory(program_, layout_)[rank]), arena_(footprint_),
       embeddings_part_(embeddings_part(program_, rank, layout_)),
       model_(lane_space(schedule::Lane::compute), layout_, loss_scale(c), arena_.workspace(),
-             kernels::parse_attention(c.attention), embeddings_part_),
+          kernels::parse_attention(c.attention), embeddings_part_),
       case_(c), tokens_(c.shape, c.data, c.seed), adamw_(adamw_of(c)),
       exec_(lane_space(schedule::Lane::compute)), options_(options) {
   for (const int m : micro_batches_of(program_.ranks[rank])) batches_.try_emplace(m, layout_.shape);
@@ -109,24 +107,15 @@ model::Operands Runtime::operands(const Action& a) const {
   for (const schedule::Access& access : accesses(a, rank_)) {
     const Buffer buffer = arena_.slot(access.slot);
     switch (access.operand) {
-    case Operand::weights:
-      o.weights = buffer;
-      break;
-    case Operand::saved:
-      o.saved = buffer;
-      break;
-    case Operand::hidden:
-      o.hidden = buffer;
-      break;
-    case Operand::deferred:
-      o.deferred = buffer;
-      break;
+    case Operand::weights: o.weights = buffer; break;
+    case Operand::saved: o.saved = buffer; break;
+    case Operand::hidden: o.hidden = buffer; break;
+    case Operand::deferred: o.deferred = buffer; break;
     case Operand::gradient:
       o.gradient = buffer;
       o.gradient_type = dtype_of(access.slot);
       break;
-    default:
-      break;  // source, destination and buffer: add(), load() and part()
+    default: break;  // source, destination and buffer: add(), load() and part()
     }
   }
   return o;
@@ -135,28 +124,17 @@ model::Operands Runtime::operands(const Action& a) const {
 void Runtime::compute(const Action& a) {
   const model::Operands o = operands(a);
   switch (a.kind) {
-  case Kind::zero:
-    return Kokkos::deep_copy(exec_, Bytes(o.gradient.data, o.gradient.bytes), std::byte{0});
-  case Kind::embed:
-    return model_.embed(o, batches_.at(a.micro_batch));
-  case Kind::forward:
-    return model_.forward(a.shard, o);
-  case Kind::loss:
-    return model_.loss(o, arena_.loss(), batches_.at(a.micro_batch));
-  case Kind::backward:
-    return model_.backward(a.shard, o);
-  case Kind::backward_input:
-    return model_.backward_input(a.shard, o);
-  case Kind::backward_weight:
-    return model_.backward_weight(a.shard, o);
-  case Kind::embed_backward:
-    return model_.embed_backward(o, batches_.at(a.micro_batch));
-  case Kind::update:
-    return update(a, o);
-  case Kind::join:
-    return;
-  default:
-    throw LogicError(fmt::format("engine: {} in the compute lane", name_of(a.kind)));
+  case Kind::zero: return Kokkos::deep_copy(exec_, Bytes(o.gradient.data, o.gradient.bytes), std::byte{0});
+  case Kind::embed: return model_.embed(o, batches_.at(a.micro_batch));
+  case Kind::forward: return model_.forward(a.shard, o);
+  case Kind::loss: return model_.loss(o, arena_.loss(), batches_.at(a.micro_batch));
+  case Kind::backward: return model_.backward(a.shard, o);
+  case Kind::backward_input: return model_.backward_input(a.shard, o);
+  case Kind::backward_weight: return model_.backward_weight(a.shard, o);
+  case Kind::embed_backward: return model_.embed_backward(o, batches_.at(a.micro_batch));
+  case Kind::update: return update(a, o);
+  case Kind::join: return;
+  default: throw LogicError(fmt::format("engine: {} in the compute lane", name_of(a.kind)));
   }
 }
 
@@ -214,12 +192,8 @@ comm::Message Runtime::message(const Action& a) const {
 }
 
 comm::Collective Runtime::collective(const Action& a) const {
-  return {a.communicator,
-          a.peer,
-          a.payload,
-          dtype_of(a[Operand::buffer]),
-          part(a, Operand::buffer).data,
-          schedule::moved(a, layout_).count};
+  return {a.communicator, a.peer, a.payload, dtype_of(a[Operand::buffer]), part(a, Operand::buffer).data,
+      schedule::moved(a, layout_).count};
 }
 
 void Runtime::add(const Action& a) const {
@@ -235,5 +209,4 @@ void Runtime::load(const Action& a) const {
   if constexpr (kernels::on_host) std::memcpy(to.data, from.data, from.bytes);  // as in add_to_accumulator()
   else Kokkos::deep_copy(lane_space(a.lane), Bytes(to.data, to.bytes), Bytes(from.data, from.bytes));
 }
-
 }  // namespace minitaw::engine

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <map>
@@ -12,9 +13,8 @@
 #include "schedule/validate.hpp"
 
 namespace minitaw::engine {
-
-/// One rank of one case: program, memory, model and lanes. Executes the program's actions: looks up slots and
-/// sizes, and calls the model for what is computed and the transport for what moves.
+/// One rank of one case: program, memory, model and lanes. Executes the program's actions: finds the memory
+/// of their operands, and calls the model for computations and the transport for transfers.
 class Runtime {
 public:
   /// `program` must be valid (schedule::validate()) and have the ranks of the case.
@@ -24,13 +24,13 @@ public:
   Runtime(const Case& c, int rank, const StepOptions& options = {})
       : Runtime(c, rank, schedule::build_valid(request_of(c)), options) {}
 
-  /// With its transport (none: the rank is alone) the runtime is ready to execute steps.
+  /// Adds the transport (none: the rank is alone). The runtime can then execute steps.
   void connect(std::unique_ptr<comm::Transport> transport = nullptr);
 
-  /// Readies the tokens of the next step, outside of its time.
+  /// Prepares the tokens of the next step; not part of its time.
   void prepare();
-  /// Executes it; call prepare() before. Returns its seconds on this rank; where they went is said by
-  /// account(), of all ranks together. Stops the host nowhere in between.
+  /// Executes the step that prepare() has prepared; returns its seconds on this rank. trace::account() of all
+  /// ranks' spans divides them. Does not stop the host in between.
   double step();
   /// This rank's part of the mean loss of the last step.
   [[nodiscard]] double loss() const;
@@ -45,17 +45,17 @@ public:
   [[nodiscard]] int rank() const { return rank_; }
 
 private:
-  /// Enqueues a computation on the compute lane's space; starts a message, a collective, an addition to an
-  /// accumulator, or the loading of a slice. Returns the transfer that is under way then, if any. Lanes call
-  /// it from their threads, the compute lane from one of its own.
+  /// Enqueues a computation on the compute lane's space, or starts a message, a collective, an addition to an
+  /// accumulator or the loading of a slice. Returns the transfer under way, if any. Called by the threads of
+  /// the lanes.
   [[nodiscard]] comm::Transport::Started start(const schedule::Action& action);
   void compute(const schedule::Action& action);
   void update(const schedule::Action& action, const model::Operands& operands);
   void add(const schedule::Action& action) const;
   void load(const schedule::Action& action) const;
-  /// The memory of the slots that an action of the model names.
+  /// Returns the memory of an action's operands, for the model.
   [[nodiscard]] model::Operands operands(const schedule::Action& action) const;
-  /// The part of an operand's slot that a transfer, an addition or a load is about.
+  /// Returns the part of an operand's slot that a transfer, an addition or a load moves.
   [[nodiscard]] model::Buffer part(const schedule::Action& action, schedule::Operand operand) const;
   [[nodiscard]] comm::Message message(const schedule::Action& action) const;
   [[nodiscard]] comm::Collective collective(const schedule::Action& action) const;
@@ -86,5 +86,4 @@ private:
 /// The step's loss is the mean over all of its tokens.
 [[nodiscard]] double loss_scale(const Case& c);
 [[nodiscard]] model::AdamW adamw_of(const Case& c);
-
 }  // namespace minitaw::engine

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <algorithm>
@@ -13,26 +14,24 @@
 #include "engine/queue.hpp"
 
 namespace minitaw::engine {
-
 /// Time without progress after which a step is given up, unless the user says otherwise.
 inline constexpr std::chrono::duration<double> default_stall_limit{300};
 
-/// Watches what a rank does, from a thread of its own: a wait for a rank that has died or stopped would last
-/// for ever.
+/// Watches the progress of a rank from a thread of its own: without it, a wait for a rank that has died would
+/// never end.
 class Watchdog {
 public:
   using Seconds = std::chrono::duration<double>;
   using OnExpiry = std::function<void(const std::string& report)>;
 
-  /// Calls `on_expiry` once when something takes longer than it may. Asks `moves` at least twice a second:
-  /// whenever the answer is another one, time begins anew.
+  /// Calls `on_expiry` once if something takes longer than its limit. Asks `moves` at least twice a second; a
+  /// new value restarts the time.
   explicit Watchdog(
       OnExpiry on_expiry, std::function<long()> moves = [] { return 0L; })
       : on_expiry_(std::move(on_expiry)), moves_(std::move(moves)),
         thread_([this](const std::stop_token& end) { watch(end); }) {}
 
-  /// From now on the rank is at `what` ("gathering results"), which ends, moves or becomes something else
-  /// within `limit`.
+  /// Starts the time for `what` ("gathering results"), which must end, move or be replaced within `limit`.
   void expect(std::string what, Seconds limit) {
     {
       const std::scoped_lock lock(mutex_);
@@ -43,7 +42,7 @@ public:
     }
     changed_.notify_one();
   }
-  /// Nothing is expected.
+  /// Stops watching until expect().
   void pause() {
     const std::scoped_lock lock(mutex_);
     expects_ = false;
@@ -80,5 +79,4 @@ private:
   Clock::time_point began_;
   std::jthread thread_;
 };
-
 }  // namespace minitaw::engine

@@ -1,16 +1,16 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "harness/case_runner.hpp"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <new>
 #include <string_view>
 #include <thread>
+#include <unistd.h>
 
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
@@ -23,7 +23,6 @@
 
 namespace minitaw::harness {
 namespace {
-
 using comm::mpi::check;
 
 /// A serial step that costs more than this is not executed beside the case; about two seconds of one core.
@@ -52,7 +51,7 @@ std::string failure_of(const std::function<void()>& work) {
   }
 }
 
-/// The loss of all ranks together, and why they leave: the last of the reasons that some rank has.
+/// The loss of all ranks together, and why they stop: the last of the reasons that some rank has.
 std::pair<double, StopReason> sum_loss(MPI_Comm comm, double loss, StopReason why) {
   check(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
   check(MPI_Allreduce(MPI_IN_PLACE, &why, 1, MPI_INT, MPI_MAX, comm), "agreeing to go on");
@@ -72,9 +71,9 @@ void print_error(const std::string& report) {
 
 /// The first step's loss and every gradient tensor against the serial reference. Collective.
 void check_first_step(const engine::Runtime& runtime, const Case& c, MPI_Comm comm,
-                      const Reference& reference, CaseResult& result) {
-  const Reference executed{.losses = {result.losses[0]},
-                           .gradients = gather(runtime, Which::gradients, comm)};
+    const Reference& reference, CaseResult& result) {
+  const Reference executed{
+      .losses = {result.losses[0]}, .gradients = gather(runtime, Which::gradients, comm)};
   if (runtime.rank() != 0) return;
   const Check found = compare(executed, reference);
   result.max_loss_error = found.first.loss;
@@ -87,16 +86,15 @@ void check_first_step(const engine::Runtime& runtime, const Case& c, MPI_Comm co
 void make_members(MPI_Comm world, int rank, int count, comm::mpi::OwnComm& members) {
   check(MPI_Comm_split(world, rank < count ? 0 : MPI_UNDEFINED, rank, &members.comm), "MPI_Comm_split");
 }
-
 }  // namespace
 
 void wait_for_all(MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
   comm::Backoff pause({.spins = 0,
-                       .yields = 0,
-                       .shortest_sleep = std::chrono::microseconds(10),
-                       .longest_sleep = std::chrono::milliseconds(2)});
+      .yields = 0,
+      .shortest_sleep = std::chrono::microseconds(10),
+      .longest_sleep = std::chrono::milliseconds(2)});
   for (int done = 0;; pause.once()) {
     check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
     if (done != 0) return;
@@ -140,13 +138,13 @@ Check CaseRunner::verify(const Case& c, int steps, const Reference& reference) {
   return verify(c, nullptr, steps, reference);
 }
 
-Check CaseRunner::verify(const Case& c, const schedule::Program& program, int steps,
-                         const Reference& reference) {
+Check CaseRunner::verify(
+    const Case& c, const schedule::Program& program, int steps, const Reference& reference) {
   return verify(c, &program, steps, reference);
 }
 
-Check CaseRunner::verify(const Case& c, const schedule::Program* program, int steps,
-                         const Reference& reference) {
+Check CaseRunner::verify(
+    const Case& c, const schedule::Program* program, int steps, const Reference& reference) {
   Check result;
   comm::mpi::OwnComm members;
   make_members(world_, rank_, c.ranks, members);
@@ -177,7 +175,7 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
     });
     comm::mpi::OwnComm members;
     make_members(world_, rank_, c.ranks, members);
-    if (members.comm != MPI_COMM_NULL) outcome.left = execute(c, members.comm, reference, limits, result);
+    if (members.comm != MPI_COMM_NULL) outcome.stopped = execute(c, members.comm, reference, limits, result);
   } catch (const AgreedOutOfMemory& e) {
     failed(Status::oom, e);
   } catch (const AgreedError& e) {
@@ -187,18 +185,19 @@ Outcome CaseRunner::run(const Case& c, const Limits& limits) {
   }
   // A rank that has no part in the case waits here for all of it.
   guard_.expect("waiting for the end of a case",
-                rank_ < c.ranks ? limits.stall_limit : limits.whole + limits.stall_limit);
+      rank_ < c.ranks ? limits.stall_limit : limits.whole + limits.stall_limit);
   wait_for_all(world_);
-  check(MPI_Bcast(&outcome.left, sizeof outcome.left, MPI_BYTE, 0, world_), "sharing why a case was left");
+  check(
+      MPI_Bcast(&outcome.stopped, sizeof outcome.stopped, MPI_BYTE, 0, world_), "sharing why a case stopped");
   guard_.pause();
   return outcome;
 }
 
-StopReason CaseRunner::execute(const Case& c, MPI_Comm comm, const Reference* reference, const Limits& limits,
-                               CaseResult& result) {
+StopReason CaseRunner::execute(
+    const Case& c, MPI_Comm comm, const Reference* reference, const Limits& limits, CaseResult& result) {
   const auto begin = std::chrono::steady_clock::now();
   const auto ask = [&] {
-    const StopReason mine = limits.leave();
+    const StopReason mine = limits.stop();
     const bool long_ago = std::chrono::steady_clock::now() - begin > limits.whole;
     return mine == StopReason::no && long_ago ? StopReason::case_limit : mine;
   };
@@ -217,8 +216,8 @@ StopReason CaseRunner::execute(const Case& c, MPI_Comm comm, const Reference* re
     const double seconds = runtime->step();
     if (s >= c.warmup) meter.sample();
     guard_.expect(fmt::format("gathering what step {} left", s + 1), limits.stall_limit);
-    const auto [loss, leave] = sum_loss(comm, runtime->loss(), ask());
-    if (s + 1 < count && leave != StopReason::no) return leave;
+    const auto [loss, stop] = sum_loss(comm, runtime->loss(), ask());
+    if (s + 1 < count && stop != StopReason::no) return stop;
     result.losses.push_back(loss);
     if (s >= c.warmup) steps.add(runtime->executor(), seconds);
     if (s == 0 && reference != nullptr) check_first_step(*runtime, c, comm, *reference, result);
@@ -236,8 +235,8 @@ StopReason CaseRunner::execute(const Case& c, MPI_Comm comm, const Reference* re
 }
 
 /// All ranks of `comm` get one, or all throw the same.
-std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c, const schedule::Program* program,
-                                                          MPI_Comm comm, Limits::Seconds stall_limit) {
+std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(
+    const Case& c, const schedule::Program* program, MPI_Comm comm, Limits::Seconds stall_limit) {
   engine::StepOptions options = options_.step;
   options.stall_limit = stall_limit;
   options.on_stall = [this](const std::string& report) { on_stall(report); };
@@ -249,7 +248,7 @@ std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(const Case& c, const s
   });
   // Its construction is collective: everybody has come this far.
   runtime->connect(engine::make_transport(c.transport, {comm, runtime->program(), runtime->arena().staging(),
-                                                        options_.step.waiting, options_.shared_devices}));
+                                                           options_.step.waiting, options_.shared_devices}));
   return runtime;
 }
 
@@ -260,5 +259,4 @@ void CaseRunner::on_stall(const std::string& report) {
   std::this_thread::sleep_for(std::chrono::seconds(2) + (rank_ == 0 ? 0 : 1) * time_to_record);
   guard_.expect("giving up a stalled step", time_to_record);
 }
-
 }  // namespace minitaw::harness

@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "harness/check.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <optional>
 #include <type_traits>
 
@@ -14,9 +14,7 @@
 #include "model/reference.hpp"
 
 namespace minitaw::harness {
-
 namespace {
-
 using comm::mpi::check;
 using model::ReferenceTensors;
 
@@ -44,9 +42,9 @@ int first_rank(const schedule::Program& program, const std::string& what, const 
 
 int owner_of(const schedule::Program& program, int shard, int slice) {
   return first_rank(program, fmt::format("owns slice {} of shard {}", slice, shard),
-                    [&](const schedule::RankProgram& rank) {
-                      return rank.slice == slice && std::ranges::count(rank.owned_shards, shard) > 0;
-                    });
+      [&](const schedule::RankProgram& rank) {
+        return rank.slice == slice && std::ranges::count(rank.owned_shards, shard) > 0;
+      });
 }
 
 /// A slice of the embeddings is up to date with the rank that updates it.
@@ -54,14 +52,13 @@ int updater_of(const schedule::Program& program, int slice) {
   const auto updates = [&](const schedule::Action& a) {
     return a.kind == schedule::Kind::update && a.payload == schedule::Payload::embeddings && a.shard == slice;
   };
-  return first_rank(
-      program, fmt::format("updates slice {} of the embeddings", slice),
+  return first_rank(program, fmt::format("updates slice {} of the embeddings", slice),
       [&](const schedule::RankProgram& rank) { return std::ranges::any_of(rank.actions, updates); });
 }
 
 template <class T>
-void append(std::vector<NamedTensor>& result, const std::vector<model::Tensor>& tensors,
-            const std::vector<T>& flat) {
+void append(
+    std::vector<NamedTensor>& result, const std::vector<model::Tensor>& tensors, const std::vector<T>& flat) {
   for (const model::Tensor& t : tensors)
     result.push_back({t.name, {flat.begin() + t.offset, flat.begin() + t.offset + t.size()}});
 }
@@ -84,8 +81,8 @@ bool within(double error, double limit) { return error <= limit; }
 /// Not-a-number is the worst of all and must not compare as small.
 bool is_worse(double error, double worst) { return !within(error, worst) && !std::isnan(worst); }
 
-Tolerance tolerance(const Case& c, const std::string& reference, Tolerance::Step first,
-                    Tolerance::Step later) {
+Tolerance tolerance(
+    const Case& c, const std::string& reference, Tolerance::Step first, Tolerance::Step later) {
   // What tokens contribute is rounded independently of each other, so its sum is the more exact the more
   // there are.
   const double few = std::sqrt(std::max(1.0, 128 / tokens_of_step(c)));
@@ -127,15 +124,15 @@ ReferenceTensors flattened(const model::Layout& layout, const std::vector<NamedT
   return result;
 }
 
-Difference compare_weights(const std::vector<NamedTensor>& weights, const model::Reference& model,
-                           double slack) {
+Difference compare_weights(
+    const std::vector<NamedTensor>& weights, const model::Reference& model, double slack) {
   Difference result;
   auto next = weights.begin();
-  for_each_tensor(model.layout(), model.weights(),
-                  [&](const std::string& name, std::span<const double> wanted) {
-                    const double error = weight_error(*next++, wanted, model.layout().shape.dtype, slack);
-                    if (is_worse(error, result.worst)) result = {error, name};
-                  });
+  for_each_tensor(
+      model.layout(), model.weights(), [&](const std::string& name, std::span<const double> wanted) {
+        const double error = weight_error(*next++, wanted, model.layout().shape.dtype, slack);
+        if (is_worse(error, result.worst)) result = {error, name};
+      });
   return result;
 }
 
@@ -156,7 +153,6 @@ Parts parts_of(const Case& c) {
   for (const model::Flat* part : layout.parts()) elements += static_cast<std::uint64_t>(part->elements);
   return {arena, sizeof(float) * elements, model::reference_activation_bytes(baseline.shape)};
 }
-
 }  // namespace
 
 std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI_Comm comm) {
@@ -183,7 +179,7 @@ std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI
         check(MPI_Send(values.data(), static_cast<int>(elements), MPI_FLOAT, 0, 0, comm), "sending tensors");
     } else {
       check(MPI_Recv(values.data(), static_cast<int>(elements), MPI_FLOAT, owner, 0, comm, MPI_STATUS_IGNORE),
-            "gathering tensors");
+          "gathering tensors");
     }
     if (rank == 0) flat.insert(flat.end(), values.begin(), values.end());
   };
@@ -192,7 +188,7 @@ std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI
       const int owner = owner_of(program, s, k);
       const std::vector<int>& owned = program.ranks[owner].owned_shards;
       take(owner, weights ? SlotClass::owned : SlotClass::accumulator,
-           std::ranges::find(owned, s) - owned.begin(), 0, layout.shards[s].elements / program.owned_slices);
+          std::ranges::find(owned, s) - owned.begin(), 0, layout.shards[s].elements / program.owned_slices);
     }
     if (rank == 0) append(result, layout.shards[s].tensors, flat);
     flat.clear();
@@ -201,7 +197,7 @@ std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI
     const int owner = updater_of(program, k);
     const std::int64_t slice = layout.embeddings.slice;
     take(owner, weights ? SlotClass::embeddings : SlotClass::embeddings_accumulator, 0,
-         k * slice - held(program, owner, SlotClass::embeddings, -1, layout).begin, slice);
+        k * slice - held(program, owner, SlotClass::embeddings, -1, layout).begin, slice);
   }
   if (rank == 0) append(result, layout.embeddings.tensors, flat);
   return result;
@@ -233,8 +229,8 @@ Difference compare_gradients(const std::vector<NamedTensor>& a, const std::vecto
   return result;
 }
 
-double weight_error(const NamedTensor& tensor, std::span<const double> wanted, model::Dtype dtype,
-                    double slack) {
+double weight_error(
+    const NamedTensor& tensor, std::span<const double> wanted, model::Dtype dtype, double slack) {
   if (tensor.values.size() != wanted.size())
     throw LogicError("engine: a tensor of another size cannot be compared");
   double norm = 0, apart = 0;
@@ -383,5 +379,4 @@ const Reference& References::of(const Case& c) {
   for (const NamedTensor& t : made.gradients) values_ += t.values.size();
   return made;
 }
-
 }  // namespace minitaw::harness

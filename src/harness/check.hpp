@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <map>
@@ -11,7 +12,6 @@
 
 // Whether a case computes what it should: its losses, gradients and weights against a reference.
 namespace minitaw::harness {
-
 /// A tensor of the whole model by name, on the host.
 struct NamedTensor {
   std::string name;
@@ -38,15 +38,15 @@ struct Difference {
 /// Root mean square of a - b over that of b, tensor by tensor. Rounding does not shrink with a tensor whose
 /// gradient cancels, so b counts as at least a hundredth of the root mean square of all tensors, and 1e-9:
 /// where both are zero, the error is.
-[[nodiscard]] Difference compare_gradients(const std::vector<NamedTensor>& a,
-                                           const std::vector<NamedTensor>& b);
+[[nodiscard]] Difference compare_gradients(
+    const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b);
 
 /// Returns the error of the weights of one tensor against `wanted`, their values in double precision, as
 /// compare_gradients() defines it. Weights in bf16 are rounded values: if `wanted` is so close to the border
 /// between two bf16 numbers that an error of `slack`, relative to the tensor, decides, both numbers count as
 /// right.
-[[nodiscard]] double weight_error(const NamedTensor& tensor, std::span<const double> wanted,
-                                  model::Dtype dtype, double slack);
+[[nodiscard]] double weight_error(
+    const NamedTensor& tensor, std::span<const double> wanted, model::Dtype dtype, double slack);
 
 /// Largest differences that count as right, and from what.
 struct Tolerance {
@@ -96,10 +96,10 @@ struct Reference {
 
 /// Returns the same case for the `serial` schedule on one rank.
 [[nodiscard]] Case serial_case(const Case& c);
-/// Model, data, seed and steps: what a reference of the case belongs to.
+/// Key of a reference: model, data, seed and number of steps.
 [[nodiscard]] std::string reference_key(const Case& c, int steps);
 
-/// Executes steps and gathers what they come to on rank 0. Collective.
+/// Executes steps; gathers losses, gradients and weights on rank 0. Collective.
 [[nodiscard]] Reference run_steps(engine::Runtime& runtime, const Case& c, int steps, MPI_Comm comm);
 /// Executes the serial baseline for some steps on this process.
 [[nodiscard]] Reference serial_reference(const Case& c, int steps);
@@ -109,27 +109,27 @@ struct Reference {
 /// Compares `a` with the reference `b`. The weights of `b` do not count.
 [[nodiscard]] Check compare(const Reference& a, const Reference& b);
 
-/// Bytes that rank 0 needs for a reference, in the memory that the model is computed in: on a device its
-/// arena alone, on a host what is gathered and compared, too.
+/// Bytes that rank 0 needs for a reference, in the memory of the model: on a device its arena, on a host also
+/// the gathered and compared tensors.
 struct ReferenceMemory {
   std::uint64_t alone = 0;   ///< while the reference is executed, before the case has any memory
   std::uint64_t beside = 0;  ///< while the case is executed, beside its own
 };
-/// For the check of a first step by References.
+/// Memory for the check of a first step by References.
 [[nodiscard]] ReferenceMemory memory_of_check(const Case& c);
-/// For CaseRunner::verify() of so many steps and both references, `held` of the first kind being kept.
+/// Memory for CaseRunner::verify() with so many steps and both references, while `held` of the first kind are
+/// kept.
 [[nodiscard]] ReferenceMemory memory_of_verify(const Case& c, int steps, int held);
 
-/// First steps of the serial baselines met so far, up to 128 MiB and the last one: most cases of a sweep
-/// share a few.
+/// Cache of the first steps of serial baselines, up to 128 MiB and the last one: most cases of a sweep share
+/// a few.
 class References {
 public:
-  /// Executed if it is not there yet. Valid until the next call.
+  /// Returns the reference of a case; executes it at first use. Valid until the next call.
   [[nodiscard]] const Reference& of(const Case& c);
 
 private:
   std::map<std::string, Reference> known_;
   std::size_t values_ = 0;  ///< floats held
 };
-
 }  // namespace minitaw::harness

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "harness/collect.hpp"
 
 #include <algorithm>
@@ -13,9 +14,7 @@
 #include "topology/devices.hpp"
 
 namespace minitaw::harness {
-
 namespace {
-
 using comm::mpi::check;
 using comm::mpi::rank_in;
 using comm::mpi::size_of;
@@ -53,7 +52,6 @@ std::string first_fault(const std::string& fault, MPI_Comm comm) {
   const bool all = std::ranges::none_of(faults, &std::string::empty);
   return all ? *first : fmt::format("rank {}: {}", first - faults.begin(), *first);
 }
-
 }  // namespace
 
 double offset_by_messages(MPI_Comm comm, const Now& now) {
@@ -83,7 +81,7 @@ double clock_offset(MPI_Comm comm) {
   comm::mpi::OwnComm node, first_ranks;
   check(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
   check(MPI_Comm_split(comm, rank_in(node.comm) == 0 ? 0 : MPI_UNDEFINED, 0, &first_ranks.comm),
-        "MPI_Comm_split");
+      "MPI_Comm_split");
   double offset = 0;
   if (first_ranks.comm != MPI_COMM_NULL) offset = offset_by_messages(first_ranks.comm, engine::host_seconds);
   check(MPI_Bcast(&offset, 1, MPI_DOUBLE, 0, node.comm), "sharing the offset of a node's clock");
@@ -118,7 +116,7 @@ trace::StepSpans TimedSteps::gather(const schedule::Program& program, int step, 
   for (int from = 1; from < size_of(comm); ++from) {
     std::vector<engine::Span>& spans = all.emplace_back(program.ranks[from].actions.size());
     check(MPI_Recv(spans.data(), doubles(spans), MPI_DOUBLE, from, tag, comm, MPI_STATUS_IGNORE),
-          "gathering spans");
+        "gathering spans");
   }
   const double first = *std::ranges::min_element(started);
   for (std::size_t r = 0; r < all.size(); ++r)
@@ -149,7 +147,6 @@ void StepMeter::collect(MPI_Comm comm, CaseResult& result) {
 }
 
 namespace {
-
 void collect_samples(const TimedSteps& steps, MPI_Comm comm, CaseResult& result) {
   for (const double mine : steps.seconds())
     result.seconds.push_back(gather_all(mine, comm, "gathering step times"));
@@ -172,7 +169,7 @@ int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result
 }
 
 void collect_time(const schedule::Program& program, const TimedSteps& steps, bool timeline, MPI_Comm comm,
-                  CaseResult& result) {
+    CaseResult& result) {
   if (steps.seconds().empty()) return;
   result.accounted_step = choose_step(steps, comm, result);
   const trace::StepSpans spans = steps.gather(program, result.accounted_step, comm);
@@ -204,26 +201,25 @@ std::vector<std::uint64_t> flat(const schedule::ByteMatrix& matrix) {
 
 /// sent: by this rank, as Transport::sent().
 void collect_bytes(engine::Runtime& runtime, const std::vector<std::uint64_t>& sent, int steps, MPI_Comm comm,
-                   CaseResult& result) {
+    CaseResult& result) {
   result.bytes_source = runtime.transport().bytes_source();
   result.planned_bytes = flat(schedule::bytes(runtime.program(), runtime.layout()));
   result.counted_bytes.resize(result.planned_bytes.size());
   const int row = static_cast<int>(sent.size());
   check(MPI_Gather(sent.data(), row, MPI_UINT64_T, result.counted_bytes.data(), row, MPI_UINT64_T, 0, comm),
-        "gathering byte counters");
+      "gathering byte counters");
   if (runtime.rank() != 0) return;
   for (std::size_t i = 0; i < result.counted_bytes.size(); ++i) {
     if (result.counted_bytes[i] != result.planned_bytes[i] * steps)
       fail(result, fmt::format("rank {} sent {} bytes in {} steps where {} were planned", i / sent.size(),
-                               result.counted_bytes[i], steps, result.planned_bytes[i] * steps));
+                       result.counted_bytes[i], steps, result.planned_bytes[i] * steps));
     result.counted_bytes[i] /= steps;
   }
 }
-
 }  // namespace
 
 void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak,
-             bool timeline, MPI_Comm comm, CaseResult& result) {
+    bool timeline, MPI_Comm comm, CaseResult& result) {
   const std::vector<std::uint64_t> sent = runtime.transport().sent();  // before anything else is
   collect_samples(steps, comm, result);
   collect_time(runtime.program(), steps, timeline, comm, result);
@@ -233,5 +229,4 @@ void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, st
   for (int r = 0; r < size_of(comm); ++r) result.idle_ticks.push_back(ticks.idle(r));
   collect_bytes(runtime, sent, executed, comm, result);
 }
-
 }  // namespace minitaw::harness

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <functional>
@@ -10,7 +11,6 @@
 #include "trace/timeline.hpp"
 
 namespace minitaw::harness {
-
 /// Seconds on some clock of this rank.
 using Now = std::function<double()>;
 
@@ -30,7 +30,7 @@ public:
   /// `most`, else those of the last step only: all ranks decide alike.
   TimedSteps(const schedule::Program& program, int steps, std::size_t most = std::size_t{1} << 20);
 
-  /// The step that `executor` has just executed, and its length on this rank.
+  /// Adds the step that `executor` has just executed, and its length on this rank.
   void add(const engine::Executor& executor, double seconds);
 
   [[nodiscard]] bool keeps_all() const { return keeps_all_; }
@@ -38,8 +38,8 @@ public:
   /// Length of each step on this rank.
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }
 
-  /// The spans of all ranks of the program in a step on rank 0, on one clock, from the moment when the first
-  /// rank began; on the others nothing. Collective.
+  /// Returns the spans of all ranks in a step on rank 0, on one clock, from the moment when the first rank
+  /// began; on other ranks nothing. Collective.
   [[nodiscard]] trace::StepSpans gather(const schedule::Program& program, int step, MPI_Comm comm) const;
 
 private:
@@ -53,8 +53,8 @@ private:
   std::vector<Kept> kept_;
 };
 
-/// Asks the meter of this rank's device before, between and after the timed steps of one repetition, never
-/// while a step is timed. What a reading costs (Meter::name() says) comes to lie between two steps.
+/// Reads the meter of this rank's device before, between and after the timed steps of one repetition, never
+/// while a step is timed, so that the time of a reading (Meter::name()) lies between two steps.
 class StepMeter {
 public:
   explicit StepMeter(meters::Meter& meter) : meter_(meter) {}
@@ -73,11 +73,10 @@ private:
   double before_ = 0;  ///< J
 };
 
-/// Brings what every rank measured together on rank 0: times, memory, ticks, and the bytes that the transport
-/// has sent in `executed` steps. The status becomes wrong where memory or bytes are not exactly the planned
-/// ones. Collective over the ranks of the case.
-/// peak: this rank's peak resident memory. timeline: whether the result gets that of the step accounted for.
+/// Gathers the measurements of every rank on rank 0: times, memory, ticks, and the bytes that the transport
+/// has sent in `executed` steps. The status becomes `wrong` if memory or bytes differ from the plan.
+/// Collective over the ranks of the case. peak: this rank's peak resident memory. timeline: store that of the
+/// step accounted for.
 void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak,
-             bool timeline, MPI_Comm comm, CaseResult& result);
-
+    bool timeline, MPI_Comm comm, CaseResult& result);
 }  // namespace minitaw::harness

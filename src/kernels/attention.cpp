@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/kernels.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <fmt/format.h>
 
 #include "base/error.hpp"
 #include "kernels/detail/backends.hpp"
@@ -14,9 +14,7 @@
 #endif
 
 namespace minitaw::kernels {
-
 namespace {
-
 constexpr std::array<std::string_view, 4> names = {"auto", "host", "portable", "cudnn"};  // as in Attention
 
 /// The host's version works on float in host memory.
@@ -45,7 +43,6 @@ std::string reason_against(Attention kernel, [[maybe_unused]] const AttentionSiz
   return "this build has no cuDNN";
 #endif
 }
-
 }  // namespace
 
 std::string name_of(Attention kernel) { return std::string(names.at(static_cast<std::size_t>(kernel))); }
@@ -82,7 +79,7 @@ void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes, 
 
 template <class E>
 void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, MatrixIn<E> qkv,
-                       const AttentionSizes& sizes, Attention kernel) {
+    const AttentionSizes& sizes, Attention kernel) {
   [[maybe_unused]] const Attention chosen = resolve_attention<E>(kernel, sizes);
   if constexpr (host_possible<E>)
     if (chosen == Attention::host) return detail::host::attention_forward(exec, y, lse, qkv, sizes);
@@ -98,8 +95,7 @@ void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> ls
 
 template <class E>
 void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float> delta, MatrixIn<E> dy,
-                        MatrixIn<E> qkv, MatrixIn<E> y, Vector<const float> lse, const AttentionSizes& sizes,
-                        Attention kernel) {
+    MatrixIn<E> qkv, MatrixIn<E> y, Vector<const float> lse, const AttentionSizes& sizes, Attention kernel) {
   [[maybe_unused]] const Attention chosen = resolve_attention<E>(kernel, sizes);
   if constexpr (host_possible<E>)
     if (chosen == Attention::host)
@@ -109,8 +105,8 @@ void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float
     if (chosen == Attention::cudnn) {
       detail::cuda::Queue& queue =
           queue_for(exec, {dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data()});
-      return queue.attention.backward(sizes, dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data(),
-                                      queue.workspace.data());
+      return queue.attention.backward(
+          sizes, dqkv.data(), dy.data(), qkv.data(), y.data(), lse.data(), queue.workspace.data());
     }
 #endif
   detail::portable::attention_backward<E>(exec, dqkv, delta, dy, qkv, y, lse, sizes);
@@ -120,5 +116,4 @@ MINITAW_INSTANTIATE(resolve_attention)
 MINITAW_INSTANTIATE(attention_prepare)
 MINITAW_INSTANTIATE(attention_forward)
 MINITAW_INSTANTIATE(attention_backward)
-
 }  // namespace minitaw::kernels

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -14,7 +15,6 @@
 
 namespace minitaw::kernels::detail::host {
 namespace {
-
 #if defined(__AVX512F__)
 constexpr int simd_floats = 16, block_rows = 8, block_vectors = 2;
 #elif defined(__AVX__)
@@ -82,8 +82,8 @@ template <bool add>
 void multiply(int rows, int columns, int depth, Left a, Packed b, Packed c) {
   for (int j = 0; j < columns; j += block_columns)
     for (int i = 0; i < rows; i += block_rows)
-      multiply_block<add>(depth, {a.data + i * a.row, a.row, a.step}, {b.data + j, b.row},
-                          {c.data + i * c.row + j, c.row});
+      multiply_block<add>(
+          depth, {a.data + i * a.row, a.row, a.step}, {b.data + j, b.row}, {c.data + i * c.row + j, c.row});
 }
 
 // What the host's forward and backward have in common. A tile of scores is kept as its transpose,
@@ -98,7 +98,7 @@ template <class Tag>
 using TilePolicy = Kokkos::TeamPolicy<ExecutionSpace, Kokkos::Schedule<Kokkos::Dynamic>, Tag>;
 using TileTeam = TilePolicy<void>::member_type;
 
-/// Tasks of very different length (causal): whoever is free takes the next.
+/// Tasks differ much in length (causal), so a free thread takes the next one.
 template <class Tag = void>
 TilePolicy<Tag> tile_policy(const ExecutionSpace& exec, std::int64_t tasks, int scratch_floats) {
   return TilePolicy<Tag>(exec, static_cast<int>(tasks), 1)
@@ -155,14 +155,14 @@ void transpose(Packed from, int count, int width, float* to) {
 void multiply_visible(const Tile& t, int width, Packed left, float* right, float* out) {
   for (int p = 0; p < t.nq; p += block_columns)
     multiply<false>(round_up(t.keys_of(p), block_rows), block_columns, width, {left.data, left.row, 1},
-                    {right + p, tile}, {out + p, tile});
+        {right + p, tile}, {out + p, tile});
 }
 
 /// sums [query][d] += of what each query sees, weights [key][query] times right [key][d].
 void add_over_keys(const Tile& t, const float* weights, Packed right, Packed sums) {
   for (int p = 0; p < t.nq; p += block_columns)
     multiply<true>(block_columns, static_cast<int>(sums.row), t.keys_of(p), {weights + p, 1, tile}, right,
-                   {sums.data + p * sums.row, sums.row});
+        {sums.data + p * sums.row, sums.row});
 }
 
 /// sums [key][d] += of the queries that see each key, weights [key][query] times right [query][d].
@@ -170,7 +170,7 @@ void add_over_queries(const Tile& t, const float* weights, Packed right, Packed 
   for (int i = 0; i < t.nk; i += block_columns) {
     const int from = t.queries_from(i), rows = round_up(std::min(block_columns, t.nk - i), block_rows);
     multiply<true>(rows, static_cast<int>(sums.row), t.nq - from, {weights + i * tile + from, tile, 1},
-                   {right.data + from * right.row, right.row}, {sums.data + i * sums.row, sums.row});
+        {right.data + from * right.row, right.row}, {sums.data + i * sums.row, sums.row});
   }
 }
 
@@ -371,7 +371,7 @@ struct Backward : Inputs {
       add_over_keys(t, work.dscore, work.key, work.dquery);
     }
     unpack(work.dquery, scaling(), dqkv.data() + at.query + q * at.stride, at.stride,
-           std::min(tile, z.seq - q), z.head_dim);
+        std::min(tile, z.seq - q), z.head_dim);
   }
 
   void load_queries(const Head& at, int q, const Work& work) const {
@@ -439,7 +439,7 @@ struct Backward : Inputs {
 template <class Tag>
 void launch(const ExecutionSpace& exec, std::int64_t tasks, const Backward& backward) {
   Kokkos::parallel_for("minitaw::attention_backward",
-                       tile_policy<Tag>(exec, tasks, backward.scratch_floats<Backward::Work>()), backward);
+      tile_policy<Tag>(exec, tasks, backward.scratch_floats<Backward::Work>()), backward);
 }
 
 /// By tiles takes 7 products instead of 5, but leaves no thread idle.
@@ -447,21 +447,20 @@ bool too_few_heads(const ExecutionSpace& exec, std::int64_t heads) {
   const std::int64_t threads = exec.concurrency(), rounds = (heads + threads - 1) / threads;
   return 5 * rounds * threads > 7 * heads;
 }
-
 }  // namespace
 
 void attention_forward(const ExecutionSpace& exec, Matrix<float> y, Vector<float> lse,
-                       Matrix<const float> qkv, const AttentionSizes& sizes) {
+    Matrix<const float> qkv, const AttentionSizes& sizes) {
   const Forward forward{{qkv, sizes}, y, lse};
   Kokkos::parallel_for("minitaw::attention_forward",
-                       tile_policy(exec, std::int64_t{forward.tiles()} * sizes.batch * sizes.heads,
-                                   forward.scratch_floats<Forward::Work>()),
-                       forward);
+      tile_policy(exec, std::int64_t{forward.tiles()} * sizes.batch * sizes.heads,
+          forward.scratch_floats<Forward::Work>()),
+      forward);
 }
 
 void attention_backward(const ExecutionSpace& exec, Matrix<float> dqkv, Matrix<const float> dy,
-                        Matrix<const float> qkv, Matrix<const float> y, Vector<const float> lse,
-                        const AttentionSizes& sizes, Tasks tasks) {
+    Matrix<const float> qkv, Matrix<const float> y, Vector<const float> lse, const AttentionSizes& sizes,
+    Tasks tasks) {
   const Backward backward{{qkv, sizes}, dqkv, dy, y, lse};
   const std::int64_t heads = std::int64_t{sizes.batch} * sizes.kv_heads;
   if (tasks == Tasks::automatic) tasks = too_few_heads(exec, heads) ? Tasks::tiles : Tasks::heads;
@@ -469,5 +468,4 @@ void attention_backward(const ExecutionSpace& exec, Matrix<float> dqkv, Matrix<c
   launch<ByKeys>(exec, heads * backward.tiles(), backward);
   launch<ByQueries>(exec, heads * sizes.group() * backward.tiles(), backward);
 }
-
 }  // namespace minitaw::kernels::detail::host

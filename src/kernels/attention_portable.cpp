@@ -1,10 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
 
 namespace minitaw::kernels::detail::portable {
-
 namespace {
-
 /// From one row of a tile to the next: one more, so that threads that read a column meet different banks.
 KOKKOS_INLINE_FUNCTION constexpr int pitch(int width) { return on_host ? width : width + 1; }
 
@@ -59,8 +58,8 @@ KOKKOS_INLINE_FUNCTION void together(const Team& team, int count, const Body& bo
 /// to [tile, width] = rows first .. first + count of `from`, elements `stride` apart; the rest of the tile is
 /// zero.
 template <int tile, class E>
-KOKKOS_INLINE_FUNCTION void load_tile(const Team& team, float* to, const E* from, std::int64_t stride,
-                                      int count, int width) {
+KOKKOS_INLINE_FUNCTION void load_tile(
+    const Team& team, float* to, const E* from, std::int64_t stride, int count, int width) {
   together(team, tile * width, [=](int i) {
     const int row = i / width, column = i % width;
     to[row * pitch(width) + column] = row < count ? load(from[row * stride + column]) : 0.0F;
@@ -69,8 +68,8 @@ KOKKOS_INLINE_FUNCTION void load_tile(const Team& team, float* to, const E* from
 
 /// out [tile, tile] = factor a b^T; a, b [tile, width], their rows pitch(width) apart.
 template <int tile>
-KOKKOS_INLINE_FUNCTION void scores_of(const Team& team, float* out, const float* a, const float* b, int width,
-                                      float factor) {
+KOKKOS_INLINE_FUNCTION void scores_of(
+    const Team& team, float* out, const float* a, const float* b, int width, float factor) {
   together(team, tile * tile, [=](int i) {
     const float* const left = a + i / tile * pitch(width);
     const float* const right = b + i % tile * pitch(width);
@@ -82,8 +81,8 @@ KOKKOS_INLINE_FUNCTION void scores_of(const Team& team, float* out, const float*
 
 /// out [tile, width] += p b, or p^T b; p [tile, tile], b [tile, width].
 template <int tile>
-KOKKOS_INLINE_FUNCTION void add_product(const Team& team, float* out, const float* p, bool transposed,
-                                        const float* b, int width) {
+KOKKOS_INLINE_FUNCTION void add_product(
+    const Team& team, float* out, const float* p, bool transposed, const float* b, int width) {
   const int row_step = transposed ? 1 : tile, k_step = transposed ? tile : 1;
   together(team, tile * width, [=](int i) {
     const int row = i / width, column = i % width;
@@ -96,8 +95,8 @@ KOKKOS_INLINE_FUNCTION void add_product(const Team& team, float* out, const floa
 
 /// Rows first .. first + count of `to` = from [tile, width].
 template <class E>
-KOKKOS_INLINE_FUNCTION void store_tile(const Team& team, E* to, std::int64_t stride, const float* from,
-                                       int count, int width) {
+KOKKOS_INLINE_FUNCTION void store_tile(
+    const Team& team, E* to, std::int64_t stride, const float* from, int count, int width) {
   together(team, count * width, [=](int i) {
     const int row = i / width, column = i % width;
     to[row * stride + column] = store<E>(from[row * pitch(width) + column]);
@@ -143,8 +142,8 @@ struct Forward {
     const int nk = Kokkos::min(tile, z.seq - k), width = z.head_dim;
     load_tile<tile>(team, work.key, qkv + at.key + k * at.stride, at.stride, nk, width);
     load_tile<tile>(team, work.value, qkv + at.value + k * at.stride, at.stride, nk, width);
-    scores_of<tile>(team, work.score, work.query, work.key, width,
-                    1.0F / Kokkos::sqrt(static_cast<float>(width)));
+    scores_of<tile>(
+        team, work.score, work.query, work.key, width, 1.0F / Kokkos::sqrt(static_cast<float>(width)));
     together(team, tile, [=](int r) { soften(work, r, Kokkos::min(nk, q + r - k + 1)); });
     together(team, tile * pitch(width), [=](int i) { work.sum[i] *= work.shrink[i / pitch(width)]; });
     add_product<tile>(team, work.sum, work.score, false, work.value, width);
@@ -278,8 +277,8 @@ struct KeyValueGradient {
     const Work<tile> work(scratch.data(), z.head_dim);
     const Head keys(z, kv_head / z.kv_heads, first);
     in.load_keys(team, work, keys, k);
-    together(team, 2 * tile * pitch(z.head_dim),
-             [=](int i) { work.one[i] = 0; });  // one and two are neighbours
+    together(
+        team, 2 * tile * pitch(z.head_dim), [=](int i) { work.one[i] = 0; });  // one and two are neighbours
     for (int head = first; head < first + z.group(); ++head) {
       const Head at(z, kv_head / z.kv_heads, head);
       for (int q = k; q < z.seq; q += tile) {
@@ -293,12 +292,11 @@ struct KeyValueGradient {
     store_tile(team, dqkv + keys.value + k * keys.stride, keys.stride, work.two, nk, z.head_dim);
   }
 };
-
 }  // namespace
 
 template <class E>
 void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, Matrix<const E> qkv,
-                       const AttentionSizes& sizes) {
+    const AttentionSizes& sizes) {
   const Launch launch(exec, std::int64_t{sizes.batch} * sizes.heads, sizes, forward_floats);
   launch.run("minitaw::attention_forward", [&](auto tile) {
     return Forward<E, tile>{y.data(), lse.data(), qkv.data(), sizes, launch.tiles, launch.level};
@@ -307,22 +305,21 @@ void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> ls
 
 template <class E>
 void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float> delta, Matrix<const E> dy,
-                        Matrix<const E> qkv, Matrix<const E> y, Vector<const float> lse,
-                        const AttentionSizes& sizes) {
+    Matrix<const E> qkv, Matrix<const E> y, Vector<const float> lse, const AttentionSizes& sizes) {
   const std::int64_t heads = std::int64_t{sizes.batch} * sizes.heads;
   Kokkos::parallel_for("minitaw::attention_backward_delta", FlatPolicy(exec, 0, heads * sizes.seq),
-                       Delta<E>{delta.data(), dy.data(), y.data(), sizes});
+      Delta<E>{delta.data(), dy.data(), y.data(), sizes});
 
   const Launch queries(exec, heads, sizes, backward_floats);
   const Launch keys(exec, std::int64_t{sizes.batch} * sizes.kv_heads, sizes, backward_floats);
   const auto inputs = [&](auto tile) {
-    return Inputs<E, tile>{dy.data(), qkv.data(),    lse.data(),   delta.data(),
-                           sizes,     queries.tiles, queries.level};
+    return Inputs<E, tile>{
+        dy.data(), qkv.data(), lse.data(), delta.data(), sizes, queries.tiles, queries.level};
   };
   queries.run("minitaw::attention_backward_query",
-              [&](auto tile) { return QueryGradient<E, tile>{dqkv.data(), inputs(tile)}; });
+      [&](auto tile) { return QueryGradient<E, tile>{dqkv.data(), inputs(tile)}; });
   keys.run("minitaw::attention_backward_key_value",
-           [&](auto tile) { return KeyValueGradient<E, tile>{dqkv.data(), inputs(tile)}; });
+      [&](auto tile) { return KeyValueGradient<E, tile>{dqkv.data(), inputs(tile)}; });
 }
 
 /// The backward pass needs the most.
@@ -333,5 +330,4 @@ void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes) 
 
 MINITAW_INSTANTIATE(attention_forward)
 MINITAW_INSTANTIATE(attention_backward)
-
 }  // namespace minitaw::kernels::detail::portable

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/kernels.hpp"
 
 #include <algorithm>
@@ -6,9 +7,7 @@
 #include "kernels/detail/loops.hpp"
 
 namespace minitaw::kernels {
-
 namespace {
-
 using namespace detail;
 
 #ifdef MINITAW_HOST_KERNELS
@@ -156,31 +155,28 @@ struct Sum {
     Kokkos::single(Kokkos::PerTeam(team), [&] { *loss += scale * sum; });
   }
 };
-
 }  // namespace
 
 template <class E>
-void cross_entropy(const ExecutionSpace& exec, Vector<double> losses, Matrix<E> logits, TokensIn targets,
-                   float scale) {
+void cross_entropy(
+    const ExecutionSpace& exec, Vector<double> losses, Matrix<E> logits, TokensIn targets, float scale) {
   const int rows = static_cast<int>(logits.extent(0)), vocab = static_cast<int>(logits.extent(1));
 #ifdef MINITAW_HOST_KERNELS
   if (!packs_on_host && threads_on_host == 1)
-    return Kokkos::parallel_for(
-        "minitaw::cross_entropy", row_policy(exec, rows),
+    return Kokkos::parallel_for("minitaw::cross_entropy", row_policy(exec, rows),
         HostLossAndGradient<E>{losses.data(), logits.data(), targets.data(), scale, vocab});
 #endif
   with_packs<E>(vocab, {logits.data()}, [&](auto n) {
     Kokkos::parallel_for("minitaw::cross_entropy",
-                         LossPolicy(exec, rows, team_threads(vocab / n, loss_threads)),
-                         LossAndGradient<E, n>{losses.data(), logits.data(), targets.data(), scale, vocab});
+        LossPolicy(exec, rows, team_threads(vocab / n, loss_threads)),
+        LossAndGradient<E, n>{losses.data(), logits.data(), targets.data(), scale, vocab});
   });
 }
 
 void sum_losses(const ExecutionSpace& exec, double* loss, Vector<const double> losses, double scale) {
   Kokkos::parallel_for("minitaw::sum_losses", detail::row_policy(exec, 1),
-                       Sum{loss, losses.data(), static_cast<int>(losses.extent(0)), scale});
+      Sum{loss, losses.data(), static_cast<int>(losses.extent(0)), scale});
 }
 
 MINITAW_INSTANTIATE(cross_entropy)
-
 }  // namespace minitaw::kernels

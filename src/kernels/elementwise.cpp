@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/kernels.hpp"
 
 #include <algorithm>
@@ -6,9 +7,7 @@
 #include "kernels/detail/loops.hpp"
 
 namespace minitaw::kernels {
-
 namespace {
-
 using namespace detail;
 
 template <class E, bool accumulate>
@@ -97,30 +96,28 @@ struct Run {
     }
   }
 };
-
 }  // namespace
 
 template <class E>
 void add(const ExecutionSpace& exec, Vector<float> total, VectorIn<E> contribution, bool accumulate) {
   const auto run = [&](auto adds) {
     flat_for<E>("minitaw::add", exec, static_cast<std::int64_t>(total.extent(0)),
-                {total.data(), contribution.data()}, Add<E, adds>{total.data(), contribution.data()});
+        {total.data(), contribution.data()}, Add<E, adds>{total.data(), contribution.data()});
   };
   accumulate ? run(std::true_type()) : run(std::false_type());
 }
 
 template <class E>
 void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
-           Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step) {
+    Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step) {
   const auto correction = [step](float beta) {
     return static_cast<float>(1 / (1 - std::pow(double{beta}, step)));
   };
   const auto run = [&](auto rounded) {
     flat_for<E>("minitaw::adamw", exec, static_cast<std::int64_t>(weights.extent(0)),
-                {weights.data(), master.data(), moment1.data(), moment2.data(), gradient.data()},
-                Update<E, rounded>{weights.data(), master.data(), moment1.data(), moment2.data(),
-                                   gradient.data(), settings, correction(settings.beta1),
-                                   correction(settings.beta2)});
+        {weights.data(), master.data(), moment1.data(), moment2.data(), gradient.data()},
+        Update<E, rounded>{weights.data(), master.data(), moment1.data(), moment2.data(), gradient.data(),
+            settings, correction(settings.beta1), correction(settings.beta2)});
   };
   if constexpr (std::is_same_v<E, float>)
     if (weights.data() == master.data())
@@ -130,17 +127,16 @@ void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, 
 
 template <class E>
 void uniform(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, std::int64_t first,
-             const UniformRow& row) {
+    const UniformRow& row) {
   const auto count = static_cast<std::int64_t>(std::max(weights.extent(0), master.extent(0)));
   if (count == 0) return;
   const std::int64_t blocks = (first + count + 3) / 4 - first / 4;
   Kokkos::parallel_for("minitaw::uniform",
-                       FlatPolicy(exec, 0, (blocks + Run<E>::blocks - 1) / Run<E>::blocks),
-                       Run<E>{weights.data(), master.data(), count, row, first});
+      FlatPolicy(exec, 0, (blocks + Run<E>::blocks - 1) / Run<E>::blocks),
+      Run<E>{weights.data(), master.data(), count, row, first});
 }
 
 MINITAW_INSTANTIATE(add)
 MINITAW_INSTANTIATE(adamw)
 MINITAW_INSTANTIATE(uniform)
-
 }  // namespace minitaw::kernels

@@ -1,11 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/kernels.hpp"
 
 #include "kernels/detail/loops.hpp"
 
 namespace minitaw::kernels {
-
 namespace {
-
 using namespace detail;
 
 template <class E, int n>
@@ -52,7 +51,6 @@ struct Backward {
     }
   }
 };
-
 }  // namespace
 
 template <class E>
@@ -60,22 +58,20 @@ void embedding_forward(const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> tabl
   const int width = static_cast<int>(x.extent(1));
   with_packs<E>(width, {x.data(), table.data()}, [&](auto n) {
     Kokkos::parallel_for("minitaw::embedding_forward", row_policy(exec, x.extent(0), width / n),
-                         Forward<E, n>{x.data(), table.data(), tokens.data(), width});
+        Forward<E, n>{x.data(), table.data(), tokens.data(), width});
   });
 }
 
 template <class E>
 void embedding_backward(const ExecutionSpace& exec, Matrix<float> dtable, MatrixIn<E> dx, TokensIn tokens,
-                        TokensIn order, TokensIn segments) {
+    TokensIn order, TokensIn segments) {
   const int width = static_cast<int>(dx.extent(1));
   with_packs<E>(width, {dtable.data(), dx.data()}, [&](auto n) {
-    Kokkos::parallel_for(
-        "minitaw::embedding_backward", row_policy(exec, segments.extent(0) - 1, width / n),
+    Kokkos::parallel_for("minitaw::embedding_backward", row_policy(exec, segments.extent(0) - 1, width / n),
         Backward<E, n>{dtable.data(), dx.data(), tokens.data(), order.data(), segments.data(), width});
   });
 }
 
 MINITAW_INSTANTIATE(embedding_forward)
 MINITAW_INSTANTIATE(embedding_backward)
-
 }  // namespace minitaw::kernels

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <Kokkos_Core.hpp>
@@ -12,20 +13,17 @@
 #include "base/bf16.hpp"
 #include "kernels/settings.hpp"
 
-/// Every kernel takes the execution space first, then outputs, then inputs, then sizes that no extent tells.
-/// It is asynchronous on that space, allocates nothing, and fences nothing. E is the type in memory;
-/// arithmetic is float. "adds to" means that the output is read and added to; every other output may hold
-/// anything before.
+/// Every kernel takes the execution space first, then outputs, inputs, and sizes that do not follow from
+/// extents.
 
 namespace minitaw::kernels {
-
 using ExecutionSpace = Kokkos::DefaultExecutionSpace;
 using MemorySpace = ExecutionSpace::memory_space;
 
 /// Kernels run on the host: loops over a row belong to one thread, and the vector units do the rest.
 inline constexpr bool on_host = std::is_same_v<MemorySpace, Kokkos::HostSpace>;
 
-/// Row-major matrix and vector in memory that somebody else owns.
+/// Row-major matrix and vector in memory of the caller.
 template <class E>
 using Matrix = Kokkos::View<E**, Kokkos::LayoutRight, MemorySpace, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 template <class E>
@@ -48,7 +46,7 @@ enum class Op { plain, transposed };
 /// E is.
 template <class C, class E>
 void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
-            float beta);
+    float beta);
 
 // Linear layers without bias; weights w [out, in] as in y = x w^T.
 
@@ -66,8 +64,8 @@ void linear_backward_input(const ExecutionSpace& exec, Matrix<E> dx, MatrixIn<E>
 
 /// dw [out, in] is, or with `accumulate` adds to, dy^T x.
 template <class G, class E>
-void linear_backward_weight(const ExecutionSpace& exec, Matrix<G> dw, Matrix<const E> dy, MatrixIn<E> x,
-                            bool accumulate) {
+void linear_backward_weight(
+    const ExecutionSpace& exec, Matrix<G> dw, Matrix<const E> dy, MatrixIn<E> x, bool accumulate) {
   matmul<G, E>(exec, dw, dy, Op::transposed, x, Op::plain, accumulate ? 1.0F : 0.0F);
 }
 
@@ -80,7 +78,7 @@ void embedding_forward(const ExecutionSpace& exec, Matrix<E> x, MatrixIn<E> tabl
 /// Each row of dtable is summed by one team in that order: no atomics, the same bits every time.
 template <class E>
 void embedding_backward(const ExecutionSpace& exec, Matrix<float> dtable, MatrixIn<E> dx, TokensIn tokens,
-                        TokensIn order, TokensIn segments);
+    TokensIn order, TokensIn segments);
 
 // RMSNorm (Zhang & Sennrich 2019): y = x rstd gain, rstd = 1 / sqrt(mean(x^2) + 1e-5) of each row.
 
@@ -88,7 +86,7 @@ void embedding_backward(const ExecutionSpace& exec, Matrix<float> dtable, Matrix
 /// x gives the same bits again.
 template <class E>
 void rmsnorm_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy,
-                     MatrixIn<E> x, VectorIn<E> gain);
+    MatrixIn<E> x, VectorIn<E> gain);
 
 /// Runs of rows that rmsnorm_backward takes: as many as a device works on at a time; on a host 256, so that
 /// sums do not depend on the number of threads. At most `rows` and most_rmsnorm_chunks.
@@ -99,12 +97,12 @@ inline constexpr std::int64_t most_rmsnorm_chunks = 512;
 /// gain_partial [rmsnorm_chunks(T), H]: sums over equal runs of rows, for rmsnorm_backward_gain.
 template <class E>
 void rmsnorm_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<float> gain_partial, MatrixIn<E> dy,
-                      MatrixIn<E> residual, MatrixIn<E> x, Vector<const float> rstd, VectorIn<E> gain);
+    MatrixIn<E> residual, MatrixIn<E> x, Vector<const float> rstd, VectorIn<E> gain);
 
 /// dgain [H] is, or with `accumulate` adds to, the sum over the chunks.
 template <class G>
-void rmsnorm_backward_gain(const ExecutionSpace& exec, Vector<G> dgain, Matrix<const float> gain_partial,
-                           bool accumulate);
+void rmsnorm_backward_gain(
+    const ExecutionSpace& exec, Vector<G> dgain, Matrix<const float> gain_partial, bool accumulate);
 
 // Rotary embedding (Su et al. 2021) on pairs (2i, 2i+1) with theta 10000, in place on the fused projection
 // qkv [T, (h + 2 h_kv) d]: queries and keys turn where they are, so no split ever copies them.
@@ -141,21 +139,21 @@ template <class E>
 /// Builds what the resolved kernel needs for these sizes on this queue: plans and workspaces of a vendor's
 /// library. Slow; belongs before the first step. Without it a vendor's kernel refuses to run.
 template <class E>
-void attention_prepare(const ExecutionSpace& exec, const AttentionSizes& sizes,
-                       Attention kernel = Attention::automatic);
+void attention_prepare(
+    const ExecutionSpace& exec, const AttentionSizes& sizes, Attention kernel = Attention::automatic);
 
 /// y [T, h d], lse [B, h, S] (log-sum-exp of each row of scaled scores); qkv [T, (h + 2 h_kv) d] after
 /// rotation.
 template <class E>
 void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, MatrixIn<E> qkv,
-                       const AttentionSizes& sizes, Attention kernel = Attention::automatic);
+    const AttentionSizes& sizes, Attention kernel = Attention::automatic);
 
 /// dqkv [T, (h + 2 h_kv) d], delta [B, h, S] (scratch); dy, y [T, h d]. With cudnn, the last bits of dq
 /// depend on the order of atomic additions; all other versions give the same bits every time.
 template <class E>
 void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float> delta, MatrixIn<E> dy,
-                        MatrixIn<E> qkv, MatrixIn<E> y, Vector<const float> lse, const AttentionSizes& sizes,
-                        Attention kernel = Attention::automatic);
+    MatrixIn<E> qkv, MatrixIn<E> y, Vector<const float> lse, const AttentionSizes& sizes,
+    Attention kernel = Attention::automatic);
 
 // SwiGLU (Shazeer 2020): y = silu(gate) up. x [T, 2 F]: gate columns, then up columns.
 
@@ -171,8 +169,8 @@ void swiglu_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<E> y, Matr
 /// Softmax cross-entropy, forward and backward in one go over a slice of tokens: losses [C] = -log softmax at
 /// the target of each row; logits [C, V] become their own gradient, scale (softmax - one at the target).
 template <class E>
-void cross_entropy(const ExecutionSpace& exec, Vector<double> losses, Matrix<E> logits, TokensIn targets,
-                   float scale);
+void cross_entropy(
+    const ExecutionSpace& exec, Vector<double> losses, Matrix<E> logits, TokensIn targets, float scale);
 
 /// *loss adds to scale times the sum of losses, in an order that depends on their number alone.
 void sum_losses(const ExecutionSpace& exec, double* loss, Vector<const double> losses, double scale);
@@ -185,13 +183,13 @@ void add(const ExecutionSpace& exec, Vector<float> total, VectorIn<E> contributi
 /// gradient [n]. With E = float, weights and master may be the same memory.
 template <class E>
 void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
-           Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step);
+    Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step);
 
 /// weights [n] and master [n] = numbers first .. first + n of `row`; either may be empty. The same bits on
 /// every back end.
 template <class E>
 void uniform(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, std::int64_t first,
-             const UniformRow& row);
+    const UniformRow& row);
 
 // The vendors' libraries behind matrix products and attention.
 
@@ -216,5 +214,4 @@ void choose_by_time(const ExecutionSpace& exec, bool on);
 
 /// Name and version of each library that this build multiplies and attends with.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> library_versions();
-
 }  // namespace minitaw::kernels

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/kernels.hpp"
 
 #include <dlfcn.h>
@@ -13,9 +14,7 @@
 extern "C" __attribute__((weak)) char* openblas_get_config();
 
 namespace minitaw::kernels {
-
 namespace {
-
 /// A functor such as kernels are made of; what it finds of itself goes out by a member that no layout moves.
 struct Layout {
   int* good;
@@ -39,7 +38,6 @@ struct Layout {
   const std::string path = info.dli_fname;
   return version + " (" + path.substr(path.rfind('/') + 1) + ")";
 }
-
 }  // namespace
 
 void require_one_layout() {
@@ -98,5 +96,4 @@ std::vector<std::pair<std::string, std::string>> library_versions() {
 #endif
   return versions;
 }
-
 }  // namespace minitaw::kernels

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/detail/backends.hpp"
 #include "kernels/detail/loops.hpp"
 
 // The portable version: a team computes one tile of c from tiles of a and b in scratch memory; each of its
 // threads keeps a few elements of c in registers. One order of sums, whatever the team.
 namespace minitaw::kernels::detail::portable {
-
 /// Columns of a patch, how far both tiles reach along the summed dimension at a time, and from one of their
 /// rows to the next.
 template <int patch_columns, int tile_depth, int tile_pitch>
@@ -13,7 +13,6 @@ struct Shape {
 };
 
 namespace {
-
 /// A tile of c is tile x tile, made of patches of rows x columns.
 inline constexpr int tile = 64, patch_rows = 4;
 
@@ -97,8 +96,8 @@ struct Product {
     }
   }
 
-  KOKKOS_FUNCTION static void add_products(float (&sums)[patch_rows][columns], const float* left,
-                                           const float* right) {
+  KOKKOS_FUNCTION static void add_products(
+      float (&sums)[patch_rows][columns], const float* left, const float* right) {
     float part[patch_rows][columns];
     for (int r = 0; r < patch_rows; ++r)
       for (int j = 0; j < columns; ++j) part[r][j] = sums[r][j];
@@ -126,12 +125,11 @@ Operand<E> operand(const Matrix<const E>& matrix, bool along) {
 }
 
 int tiles_of(int lines) { return (lines + tile - 1) / tile; }
-
 }  // namespace
 
 template <class C, class E>
 void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
-            float beta) {
+    float beta) {
   const Operand<E> left = operand<E>(a, op_a == Op::plain), right = operand<E>(b, op_b == Op::transposed);
   const int across = tiles_of(right.lines), tiles = tiles_of(left.lines) * across;
   if (tiles == 0) return;
@@ -149,19 +147,16 @@ void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a,
 template decltype(matmul<float, float>) matmul<float, float>;
 template decltype(matmul<float, Bf16>) matmul<float, Bf16>;
 template decltype(matmul<Bf16, Bf16>) matmul<Bf16, Bf16>;
-
 }  // namespace minitaw::kernels::detail::portable
 
 namespace minitaw::kernels {
-
 #ifdef MINITAW_HOST_KERNELS
 /// BLAS by its Fortran name, which every BLAS has.
 extern "C" void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
-                       const float* alpha, const float* a, const int* lda, const float* b, const int* ldb,
-                       const float* beta, float* c, const int* ldc);
+    const float* alpha, const float* a, const int* lda, const float* b, const int* ldb, const float* beta,
+    float* c, const int* ldc);
 
 namespace {
-
 /// BLAS runs on Kokkos's own OpenMP threads, one call at a time, so the order of `exec` is the order of the
 /// calls. Column-major BLAS sees the transposes of row-major matrices, so a and b change places.
 void blas(Matrix<float> c, Matrix<const float> a, Op op_a, Matrix<const float> b, Op op_b, float beta) {
@@ -172,13 +167,12 @@ void blas(Matrix<float> c, Matrix<const float> a, Op op_a, Matrix<const float> b
   const float alpha = 1;
   sgemm_(&letter_b, &letter_a, &n, &m, &k, &alpha, b.data(), &row_b, a.data(), &row_a, &beta, c.data(), &n);
 }
-
 }  // namespace
 #endif
 
 template <class C, class E>
 void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
-            float beta) {
+    float beta) {
 #ifdef MINITAW_HOST_KERNELS
   if constexpr (std::is_same_v<C, float> && std::is_same_v<E, float>) return blas(c, a, op_a, b, op_b, beta);
 #endif
@@ -191,5 +185,4 @@ void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a,
 template decltype(matmul<float, float>) matmul<float, float>;
 template decltype(matmul<float, Bf16>) matmul<float, Bf16>;
 template decltype(matmul<Bf16, Bf16>) matmul<Bf16, Bf16>;
-
 }  // namespace minitaw::kernels

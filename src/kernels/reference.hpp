@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,6 @@
 /// and rows are as many as the inputs have. Gradients of weights are summed over calls: "adds to".
 
 namespace minitaw::kernels::reference {
-
 using Doubles = std::vector<double>;
 using Out = std::span<double>;
 using In = std::span<const double>;
@@ -127,7 +127,7 @@ inline void rope_token(Out x, int head_dim, double position) {
 inline void rope(Out qkv, const AttentionSizes& z, double direction) {
   for (int token = 0; token < z.batch * z.seq; ++token)
     rope_token(qkv.subspan(Places{z}.query(0, token, 0), (z.heads + z.kv_heads) * z.head_dim), z.head_dim,
-               direction * (token % z.seq));
+        direction * (token % z.seq));
 }
 
 /// Softmax of query s against keys 0..s: probabilities, one row of scores at a time.
@@ -241,5 +241,4 @@ inline void adamw(Out weights, Out moment1, Out moment2, In gradient, const Adam
     weights[i] -= settings.learning_rate * (direction + settings.decay * weights[i]);
   }
 }
-
 }  // namespace minitaw::kernels::reference

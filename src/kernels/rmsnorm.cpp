@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/kernels.hpp"
 
 #include <algorithm>
@@ -5,9 +6,7 @@
 #include "kernels/detail/loops.hpp"
 
 namespace minitaw::kernels {
-
 namespace {
-
 using namespace detail;
 
 // Rows that a kernel needs twice: once for a sum over the row, once for its result. Each thread of the team
@@ -39,9 +38,8 @@ KOKKOS_INLINE_FUNCTION void held_for(const RowTeam& team, int count, const Body&
       if (i < count) body(i, slot);
     };
     // a loop might stay one, and registers have no index
-    [&]<int... slot>(std::integer_sequence<int, slot...>) {
-      (visit(slot), ...);
-    }(std::make_integer_sequence<int, held>());
+    [&]<int... slot>(std::integer_sequence<int, slot...>) { (visit(slot), ...); }(
+        std::make_integer_sequence<int, held>());
   }
 }
 
@@ -216,8 +214,8 @@ struct GainSum {
     const Scratch scratch(team.team_scratch(0), columns * parts);
     float* const sums = scratch.data();
     const int first = team.league_rank() * columns;
-    row_for(team, columns * parts,
-            [=, *this](int i) { sums[i] = part_of(first + i % columns, i / columns); });
+    row_for(
+        team, columns * parts, [=, *this](int i) { sums[i] = part_of(first + i % columns, i / columns); });
     team.team_barrier();
     row_for(team, columns, [=, *this](int i) {
       if (first + i >= width) return;
@@ -235,16 +233,14 @@ struct GainSum {
     return sum;
   }
 };
-
 }  // namespace
 
 template <class E>
 void rmsnorm_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy,
-                     MatrixIn<E> x, VectorIn<E> gain) {
+    MatrixIn<E> x, VectorIn<E> gain) {
   const int width = static_cast<int>(x.extent(1));
   with_held_packs<E>(width, {y.data(), copy.data(), x.data(), gain.data()}, [&](auto n, auto held) {
-    Kokkos::parallel_for(
-        "minitaw::rmsnorm_forward", row_policy(exec, x.extent(0), width / n),
+    Kokkos::parallel_for("minitaw::rmsnorm_forward", row_policy(exec, x.extent(0), width / n),
         Forward<E, n, held>{y.data(), rstd.data(), copy.data(), x.data(), gain.data(), width});
   });
 }
@@ -260,32 +256,31 @@ std::int64_t rmsnorm_chunks(std::int64_t rows) {
 
 template <class E>
 void rmsnorm_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<float> gain_partial, MatrixIn<E> dy,
-                      MatrixIn<E> residual, MatrixIn<E> x, Vector<const float> rstd, VectorIn<E> gain) {
+    MatrixIn<E> residual, MatrixIn<E> x, Vector<const float> rstd, VectorIn<E> gain) {
   const int width = static_cast<int>(x.extent(1)), rows = static_cast<int>(x.extent(0)),
             chunks = static_cast<int>(gain_partial.extent(0));
-  with_held_packs<E>(
-      width, {dx.data(), gain_partial.data(), dy.data(), residual.data(), x.data(), gain.data()},
+  with_held_packs<E>(width,
+      {dx.data(), gain_partial.data(), dy.data(), residual.data(), x.data(), gain.data()},
       [&](auto n, auto held) {
-        Kokkos::parallel_for(
-            "minitaw::rmsnorm_backward", BackwardPolicy(exec, chunks, team_threads(width / n)),
+        Kokkos::parallel_for("minitaw::rmsnorm_backward",
+            BackwardPolicy(exec, chunks, team_threads(width / n)),
             Backward<E, n, held>{dx.data(), gain_partial.data(), dy.data(), residual.data(), x.data(),
-                                 rstd.data(), gain.data(), rows / chunks, rows % chunks, width});
+                rstd.data(), gain.data(), rows / chunks, rows % chunks, width});
       });
 }
 
 template <class G>
-void rmsnorm_backward_gain(const ExecutionSpace& exec, Vector<G> dgain, Matrix<const float> gain_partial,
-                           bool accumulate) {
+void rmsnorm_backward_gain(
+    const ExecutionSpace& exec, Vector<G> dgain, Matrix<const float> gain_partial, bool accumulate) {
   using Kernel = GainSum<G>;
   const int width = static_cast<int>(dgain.extent(0)), chunks = static_cast<int>(gain_partial.extent(0));
   auto policy = row_policy(exec, (width + Kernel::columns - 1) / Kernel::columns);
   policy.set_scratch_size(0, Kokkos::PerTeam(Scratch::shmem_size(Kernel::columns * Kernel::parts)));
   Kokkos::parallel_for("minitaw::rmsnorm_backward_gain", policy,
-                       Kernel{dgain.data(), gain_partial.data(), chunks, width, accumulate});
+      Kernel{dgain.data(), gain_partial.data(), chunks, width, accumulate});
 }
 
 MINITAW_INSTANTIATE(rmsnorm_forward)
 MINITAW_INSTANTIATE(rmsnorm_backward)
 MINITAW_INSTANTIATE(rmsnorm_backward_gain)
-
 }  // namespace minitaw::kernels

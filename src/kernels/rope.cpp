@@ -1,11 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/kernels.hpp"
 
 #include "kernels/detail/loops.hpp"
 
 namespace minitaw::kernels {
-
 namespace {
-
 using namespace detail;
 
 struct Table {
@@ -65,13 +64,12 @@ struct Turn {
     }
   }
 };
-
 }  // namespace
 
 void rope_table(const ExecutionSpace& exec, Matrix<float> table) {
   const int pairs = static_cast<int>(table.extent(1)) / 2;
-  Kokkos::parallel_for("minitaw::rope_table", FlatPolicy(exec, 0, table.extent(0) * pairs),
-                       Table{table.data(), pairs});
+  Kokkos::parallel_for(
+      "minitaw::rope_table", FlatPolicy(exec, 0, table.extent(0) * pairs), Table{table.data(), pairs});
 }
 
 template <class E>
@@ -82,10 +80,9 @@ void rope(const ExecutionSpace& exec, Matrix<E> qkv, Matrix<const float> table, 
   with_packs<E>(head_dim, {qkv.data(), table.data()}, [&](auto n) {
     using Kernel = Turn<E, n>;
     Kokkos::parallel_for("minitaw::rope", row_policy(exec, qkv.extent(0), heads * head_dim / Kernel::step),
-                         Kernel{qkv.data(), table.data(), stride, seq, heads, head_dim, direction});
+        Kernel{qkv.data(), table.data(), stride, seq, heads, head_dim, direction});
   });
 }
 
 MINITAW_INSTANTIATE(rope)
-
 }  // namespace minitaw::kernels

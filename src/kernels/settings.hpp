@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <compare>
@@ -7,7 +8,6 @@
 /// Constants and types that kernels, their plain references and the vendors' libraries share. Without Kokkos.
 
 namespace minitaw::kernels {
-
 /// Sizes of causal attention with grouped query heads: query head i reads key/value head i h_kv / h.
 struct AttentionSizes {
   int batch = 0;     ///< B
@@ -28,5 +28,4 @@ struct AdamW {
   float epsilon = 1e-8F;
   float decay = 0.1F;
 };
-
 }  // namespace minitaw::kernels

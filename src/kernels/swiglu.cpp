@@ -1,11 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/kernels.hpp"
 
 #include "kernels/detail/loops.hpp"
 
 namespace minitaw::kernels {
-
 namespace {
-
 using namespace detail;
 
 KOKKOS_INLINE_FUNCTION float sigmoid(float x) { return 1.0F / (1.0F + exponential(-x)); }
@@ -60,7 +59,6 @@ struct Backward {
     });
   }
 };
-
 }  // namespace
 
 template <class E>
@@ -68,7 +66,7 @@ void swiglu_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x) {
   const int width = static_cast<int>(y.extent(1));
   with_packs<E>(width, {y.data(), x.data()}, [&](auto n) {
     Kokkos::parallel_for("minitaw::swiglu_forward", row_policy(exec, x.extent(0), width / n),
-                         Forward<E, n>{y.data(), x.data(), width});
+        Forward<E, n>{y.data(), x.data(), width});
   });
 }
 
@@ -77,11 +75,10 @@ void swiglu_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<E> y, Matr
   const int width = static_cast<int>(y.extent(1));
   with_packs<E>(width, {dx.data(), y.data(), dy.data(), x.data()}, [&](auto n) {
     Kokkos::parallel_for("minitaw::swiglu_backward", row_policy(exec, x.extent(0), width / n),
-                         Backward<E, n>{dx.data(), y.data(), dy.data(), x.data(), width});
+        Backward<E, n>{dx.data(), y.data(), dy.data(), x.data(), width});
   });
 }
 
 MINITAW_INSTANTIATE(swiglu_forward)
 MINITAW_INSTANTIATE(swiglu_backward)
-
 }  // namespace minitaw::kernels

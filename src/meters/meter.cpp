@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "meters/meter.hpp"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <stdexcept>
 #include <vector>
 
@@ -12,7 +12,6 @@
 
 namespace minitaw::meters {
 namespace {
-
 using nvml::Device;
 using nvml::Library;
 
@@ -47,7 +46,7 @@ public:
     (void)energy();
     if (!fault_.empty()) throw std::runtime_error(fault_);
     name_ = fmt::format("nvml {}{}{}, {:.2f} ms a reading", version.empty() ? "of unknown version" : version,
-                        lacking_.empty() ? "" : " without ", fmt::join(lacking_, " and "), passed.count());
+        lacking_.empty() ? "" : " without ", fmt::join(lacking_, " and "), passed.count());
   }
 
   DeviceSample read() override {
@@ -87,7 +86,6 @@ private:
   Device device_;
   std::vector<std::string> lacking_;
 };
-
 }  // namespace
 
 std::unique_ptr<Meter> make_meter(const std::string& uuid, const char* nvml_file) {
@@ -98,5 +96,4 @@ std::unique_ptr<Meter> make_meter(const std::string& uuid, const char* nvml_file
     return std::make_unique<Meter>(error.what());
   }
 }
-
 }  // namespace minitaw::meters

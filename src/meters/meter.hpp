@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <limits>
@@ -10,7 +11,6 @@
 /// Readings of devices at work: clocks, temperature, power, energy. Devices themselves are found in
 /// src/topology, once; a meter is read again and again.
 namespace minitaw::meters {
-
 /// Meter of one device; this base reads nothing. A meter can fail at any time (a device may be lost, a driver
 /// replaced). It then becomes unavailable, stays so, and says why. It never throws, because a measurement
 /// must not end for it.
@@ -26,7 +26,7 @@ public:
   [[nodiscard]] const std::string& name() const { return name_; }
   /// Why nothing can be read; empty: it can.
   [[nodiscard]] const std::string& fault() const { return fault_; }
-  /// The device now; NaN for what it does not tell.
+  /// Reads the device now; NaN: not available.
   [[nodiscard]] virtual DeviceSample read() { return {none, none, none, none, throttle_unknown}; }
   /// J since a moment in the past that does not change; NaN where it is not counted.
   [[nodiscard]] virtual double energy() { return none; }
@@ -39,7 +39,6 @@ protected:
 
 /// The meter of the device of this UUID ("GPU-3f2a...", topology::Device::uuid; empty: no device), whatever
 /// CUDA_VISIBLE_DEVICES shows. A part of a device (MIG) has none: clocks and power are those of the whole.
-[[nodiscard]] std::unique_ptr<Meter> make_meter(const std::string& uuid,
-                                                const char* nvml_file = nvml::library_file);
-
+[[nodiscard]] std::unique_ptr<Meter> make_meter(
+    const std::string& uuid, const char* nvml_file = nvml::library_file);
 }  // namespace minitaw::meters

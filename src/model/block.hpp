@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <array>
@@ -7,7 +8,6 @@
 #include "model/plan.hpp"
 
 namespace minitaw::model {
-
 using kernels::Matrix;
 using kernels::Vector;
 
@@ -66,8 +66,8 @@ public:
   /// The sources of the block's intermediates for one micro-batch. Each is in the first source that has it;
   /// scratch comes last.
   Block(const kernels::ExecutionSpace& exec, const Shape& shape, std::int64_t ffn_width,
-        const BlockTensors<const E>& weights, const std::array<Source, 3>& sources, Matrix<const float> rope,
-        kernels::Attention kernel)
+      const BlockTensors<const E>& weights, const std::array<Source, 3>& sources, Matrix<const float> rope,
+      kernels::Attention kernel)
       : exec_(exec), shape_(shape), ffn_(ffn_width), weights_(weights), sources_(sources), rope_(rope),
         attention_(kernel) {}
 
@@ -115,14 +115,14 @@ private:
 
   /// The forward pass up to the gate and up projections: the block's input x and its copy, to which `stream`,
   /// one of both, attention is added, and the copy of that.
-  void up_to_gate(Matrix<E> x, Matrix<E> copy, Matrix<E> stream, Matrix<E> copy_of_stream,
-                  bool attends) const {
+  void up_to_gate(
+      Matrix<E> x, Matrix<E> copy, Matrix<E> stream, Matrix<E> copy_of_stream, bool attends) const {
     kernels::rmsnorm_forward(exec_, normed1(), floats(rstd1), copy, x, weights_.norm1);
     kernels::linear_forward(exec_, at(qkv), normed1(), weights_.wqkv);
     kernels::rope(exec_, at(qkv), rope_, turned_heads(), 1);
     if (attends)
-      kernels::attention_forward(exec_, at(attention), floats(lse), at(qkv), attention_sizes(shape_),
-                                 attention_);
+      kernels::attention_forward(
+          exec_, at(attention), floats(lse), at(qkv), attention_sizes(shape_), attention_);
     kernels::linear_forward(exec_, stream, at(attention), weights_.wo, 1);
     kernels::rmsnorm_forward(exec_, at(normed), floats(rstd2), copy_of_stream, stream, weights_.norm2);
     kernels::linear_forward(exec_, at(ffn), at(normed), weights_.w13);
@@ -140,7 +140,7 @@ private:
     kernels::swiglu_backward(exec_, at(ffn), at(product), at(product), at(ffn));
     kernels::linear_backward_input(exec_, at(middle_gradient), at(ffn), weights_.w13);
     kernels::rmsnorm_backward(exec_, at(middle_gradient), partial(gain_partial2), at(middle_gradient), dy,
-                              at(middle), floats(rstd2), weights_.norm2);
+        at(middle), floats(rstd2), weights_.norm2);
   }
 
   template <class G>
@@ -156,11 +156,11 @@ private:
   void attention_input(Matrix<E> dx) const {
     kernels::linear_backward_input(exec_, at(attention_gradient), at(middle_gradient), weights_.wo);
     kernels::attention_backward(exec_, at(qkv_gradient), floats(delta), at(attention_gradient), at(qkv),
-                                at(attention), floats(lse), attention_sizes(shape_), attention_);
+        at(attention), floats(lse), attention_sizes(shape_), attention_);
     kernels::rope(exec_, at(qkv_gradient), rope_, turned_heads(), -1);
     kernels::linear_backward_input(exec_, dx, at(qkv_gradient), weights_.wqkv);
-    kernels::rmsnorm_backward(exec_, dx, partial(gain_partial1), dx, at(middle_gradient), at(input),
-                              floats(rstd1), weights_.norm1);
+    kernels::rmsnorm_backward(
+        exec_, dx, partial(gain_partial1), dx, at(middle_gradient), at(input), floats(rstd1), weights_.norm1);
   }
 
   template <class G>
@@ -205,5 +205,4 @@ private:
   Matrix<const float> rope_;
   kernels::Attention attention_;
 };
-
 }  // namespace minitaw::model

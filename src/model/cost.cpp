@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "model/cost.hpp"
 
 #include <algorithm>
@@ -5,7 +6,6 @@
 
 namespace minitaw::model {
 namespace {
-
 /// Sizes of the kernels of one micro-batch, in elements.
 struct Sizes {
   double tokens, hidden, width, rotated, vocab;
@@ -21,7 +21,6 @@ struct Sizes {
 double seconds_of_memory(double elements, const Shape& shape, double memory_rate) {
   return elements * static_cast<double>(bytes_of(shape.dtype)) / memory_rate;
 }
-
 }  // namespace
 
 double Curve::at(double flops) const {
@@ -52,9 +51,9 @@ BlockCost cost_of_block(const Shape& shape, std::int64_t ffn_width, const Speed&
                        : shape.recompute == Recompute::block ? matrices - last + attention + forward_rest
                                                              : matrices - last + forward_rest;
   return {.forward = matrices + attention + forward_rest,
-          .backward_input =
-              matrices + 2 * scores / speed.attention_backward.at(2 * scores) + backward_rest + again,
-          .backward_weight = matrices};
+      .backward_input =
+          matrices + 2 * scores / speed.attention_backward.at(2 * scores) + backward_rest + again,
+      .backward_weight = matrices};
 }
 
 double cost_of_loss(const Shape& shape, const Speed& speed, double memory_rate) {
@@ -63,5 +62,4 @@ double cost_of_loss(const Shape& shape, const Speed& speed, double memory_rate) 
   return 3 * head / speed.products.at(head) +
          seconds_of_memory(n.tokens * (2 * n.vocab + 6 * n.hidden), shape, memory_rate);
 }
-
 }  // namespace minitaw::model

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <utility>
@@ -7,7 +8,6 @@
 
 /// FLOPs, bytes and seconds of the model's kernels, as docs/performance.md counts them.
 namespace minitaw::model {
-
 /// FLOP/s of one call over its size: points (FLOPs, FLOP/s) in ascending order, straight lines over the
 /// logarithm of the size in between, level outside.
 struct Curve {
@@ -29,12 +29,11 @@ struct BlockCost {
 
 /// F of a block: 2 T (weights of its matrices) + 2 B S^2 A FLOPs with causal attention, T = B S tokens, A =
 /// heads head_dim. Both halves of the backward pass have as many for the matrices again; the input half has
-/// twice the attention of F, and what `recompute` says is computed again (not the last matrix product, whose
-/// result nobody reads). Scores that an attention kernel recomputes by itself do not count. `ffn`: the
+/// twice the attention of F, and the recomputation of `recompute` (without the last matrix product, whose
+/// result is not needed). Scores that an attention kernel recomputes by itself do not count. `ffn`: the
 /// block's feed-forward width. `memory_rate`: bytes/s of kernels that compute little.
-[[nodiscard]] BlockCost cost_of_block(const Shape& shape, std::int64_t ffn, const Speed& speed,
-                                      double memory_rate);
+[[nodiscard]] BlockCost cost_of_block(
+    const Shape& shape, std::int64_t ffn, const Speed& speed, double memory_rate);
 /// Seconds of the loss of one micro-batch: the head's forward and backward.
 [[nodiscard]] double cost_of_loss(const Shape& shape, const Speed& speed, double memory_rate);
-
 }  // namespace minitaw::model

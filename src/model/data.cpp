@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "model/data.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fmt/format.h>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -13,15 +13,14 @@
 #include "base/philox.hpp"
 
 namespace minitaw::model {
-
 UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t seed) {
   const bool ends_a_half = tensor.role == Role::wo || tensor.role == Role::w2;
   const double depth = ends_a_half ? 2.0 * shape.layers : 1.0,
                fan_in = tensor.role == Role::embedding ? 1.0 : static_cast<double>(tensor.cols);
   return {philox_key(seed, Stream::weights),
-          {{static_cast<std::uint32_t>(tensor.role), static_cast<std::uint32_t>(tensor.layer)}},
-          tensor.is_gain() ? 1.0F : 0.0F,
-          tensor.is_gain() ? 0.1F : static_cast<float>(std::sqrt(3.0 / (depth * fan_in)))};
+      {{static_cast<std::uint32_t>(tensor.role), static_cast<std::uint32_t>(tensor.layer)}},
+      tensor.is_gain() ? 1.0F : 0.0F,
+      tensor.is_gain() ? 0.1F : static_cast<float>(std::sqrt(3.0 / (depth * fan_in)))};
 }
 
 void initialise(std::span<float> weights, const Flat& flat, const Shape& shape, std::uint64_t seed) {
@@ -49,16 +48,16 @@ TokenSource::TokenSource(const Shape& shape, const std::string& data, std::uint6
     throw InputError(fmt::format("data = \"{}\": no file that can be read; give one or \"synthetic\"", data));
   file_bytes_ = static_cast<std::uint64_t>(file_.tellg());
   if (file_bytes_ < static_cast<std::uint64_t>(seq_) + 1)
-    throw InputError(fmt::format("data = \"{}\" has {} bytes; seq = {} needs at least {}", data, file_bytes_,
-                                 seq_, seq_ + 1));
+    throw InputError(fmt::format(
+        "data = \"{}\" has {} bytes; seq = {} needs at least {}", data, file_bytes_, seq_, seq_ + 1));
 }
 
-void TokenSource::fill(std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step,
-                       std::int64_t first) {
+void TokenSource::fill(
+    std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step, std::int64_t first) {
   const auto seq = static_cast<std::size_t>(seq_);
   if (tokens.size() % seq != 0 || targets.size() != tokens.size())
-    throw LogicError(fmt::format("{} tokens and {} targets asked for; a sequence has {}", tokens.size(),
-                                 targets.size(), seq_));
+    throw LogicError(fmt::format(
+        "{} tokens and {} targets asked for; a sequence has {}", tokens.size(), targets.size(), seq_));
   std::vector<std::int32_t> values(seq + 1);
   for (std::int64_t index = 0; index < static_cast<std::int64_t>(tokens.size() / seq); ++index) {
     sequence(values, step, first + index);
@@ -73,8 +72,8 @@ void TokenSource::fill(std::span<std::int32_t> tokens, std::span<std::int32_t> t
 void TokenSource::sequence(std::span<std::int32_t> values, std::int64_t step, std::int64_t number) {
   const auto words = [&, key = philox_key(seed_, Stream::tokens)](std::size_t i) {
     return philox({static_cast<std::uint32_t>(i / 4), static_cast<std::uint32_t>(number),
-                   static_cast<std::uint32_t>(number >> 32), static_cast<std::uint32_t>(step)},
-                  key);
+                      static_cast<std::uint32_t>(number >> 32), static_cast<std::uint32_t>(step)},
+        key);
   };
   auto four = words(0);
   if (!path_.empty()) return read(values, four[0] | std::uint64_t{four[1]} << 32);
@@ -93,13 +92,13 @@ void TokenSource::read(std::span<std::int32_t> values, std::uint64_t random) {
   if (!file_.read(bytes.data(), static_cast<std::streamsize>(bytes.size())))
     throw std::runtime_error(fmt::format("data = \"{}\": the file became shorter or unreadable", path_));
   std::transform(bytes.begin(), bytes.end(), values.begin(),
-                 [](char byte) { return static_cast<std::int32_t>(static_cast<unsigned char>(byte)); });
+      [](char byte) { return static_cast<std::int32_t>(static_cast<unsigned char>(byte)); });
 }
 
 std::int64_t most_segments(std::int64_t vocab, std::int64_t tokens) { return std::min(vocab, tokens) + 1; }
 
 std::size_t sort_positions(std::span<std::int32_t> order, std::span<std::int32_t> segments,
-                           std::span<const std::int32_t> tokens, std::int64_t vocab) {
+    std::span<const std::int32_t> tokens, std::int64_t vocab) {
   std::vector<std::int32_t> next(static_cast<std::size_t>(vocab));
   for (const std::int32_t token : tokens) ++next[static_cast<std::size_t>(token)];
   std::size_t used = 0;
@@ -114,5 +113,4 @@ std::size_t sort_positions(std::span<std::int32_t> order, std::span<std::int32_t
         static_cast<std::int32_t>(position);
   return used;
 }
-
 }  // namespace minitaw::model

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,6 @@
 #include "model/layout.hpp"
 
 namespace minitaw::model {
-
 /// Source of the initial weights of a tensor: element i is number i of this row, whatever the sharding. Its
 /// place among all rows is {role, layer}; layer is 2^32 - 1 for the embeddings. Uniform, not normal: no
 /// library's sine or logarithm can make two machines differ. amplitude = sqrt(3) standard deviation: wqkv,
@@ -18,8 +18,8 @@ namespace minitaw::model {
 /// so that an exchange of two of them shows.
 [[nodiscard]] UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t seed);
 
-/// Initial weights of a shard or of the embeddings, fp32, on the host, one number after the other: what
-/// references start from. Padding is zero. Ranks draw theirs with model::draw().
+/// Draws the initial weights of a shard or of the embeddings, fp32, on the host, for references. Padding is
+/// zero. Ranks draw theirs with model::draw().
 void initialise(std::span<float> weights, const Flat& flat, const Shape& shape, std::uint64_t seed);
 
 /// Source of the tokens of a step: the bytes of a file (V >= 256), or "synthetic". A sequence depends only on
@@ -34,8 +34,8 @@ public:
 
   /// tokens, targets [B S]: B sequences from number `first` of the step on; targets are the tokens one
   /// further. `step` counts from 0, `first` over all ranks. Not for two threads at a time.
-  void fill(std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step,
-            std::int64_t first);
+  void fill(
+      std::span<std::int32_t> tokens, std::span<std::int32_t> targets, std::int64_t step, std::int64_t first);
 
 private:
   void sequence(std::span<std::int32_t> values, std::int64_t step, std::int64_t number);
@@ -55,6 +55,5 @@ private:
 /// [T] receives the positions by token, ascending among equals; segments where the positions of each distinct
 /// token begin in it, then T. Returns the elements of `segments` in use.
 std::size_t sort_positions(std::span<std::int32_t> order, std::span<std::int32_t> segments,
-                           std::span<const std::int32_t> tokens, std::int64_t vocab);
-
+    std::span<const std::int32_t> tokens, std::int64_t vocab);
 }  // namespace minitaw::model

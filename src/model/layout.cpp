@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "model/layout.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <fmt/format.h>
 #include <limits>
 #include <numeric>
 #include <ranges>
@@ -12,9 +12,7 @@
 #include "base/error.hpp"
 
 namespace minitaw::model {
-
 namespace {
-
 /// Sizes of matrices must fit the 32-bit integers of BLAS, and a token is a 32-bit integer.
 constexpr std::int64_t largest = std::numeric_limits<std::int32_t>::max();
 
@@ -33,7 +31,7 @@ void check_sizes(const Shape& shape) {
   check_size("micro_batch", shape.micro_batch);
   if (shape.ffn.size() != static_cast<std::size_t>(shape.layers))
     throw InputError(fmt::format("ffn_per_layer has {} entries; layers = {} needs one for each block",
-                                 shape.ffn.size(), shape.layers));
+        shape.ffn.size(), shape.layers));
   for (const std::int64_t ffn : shape.ffn) check_size("ffn", ffn);
 }
 
@@ -45,7 +43,7 @@ void check_heads(const Shape& shape) {
   if (shape.head_dim() % 2 != 0)
     throw InputError(fmt::format("hidden / heads = {} / {} = {}: the head dimension must be even, because "
                                  "rotary embedding turns pairs",
-                                 shape.hidden, shape.heads, shape.head_dim()));
+        shape.hidden, shape.heads, shape.head_dim()));
 }
 
 /// Refuses a shape whose buffers no 64-bit size could count, so that nobody downstream needs to check again.
@@ -62,17 +60,17 @@ void check_products(const Shape& shape) {
   };
   require(tokens, largest, fmt::format("seq * micro_batch = {} * {}", shape.seq, shape.micro_batch));
   require(qkv, largest,
-          fmt::format("(heads + 2 kv_heads) * head_dim = ({} + 2 * {}) * {}", shape.heads, shape.kv_heads,
-                      shape.head_dim()));
+      fmt::format("(heads + 2 kv_heads) * head_dim = ({} + 2 * {}) * {}", shape.heads, shape.kv_heads,
+          shape.head_dim()));
   require(2 * ffn, largest, fmt::format("2 * ffn = 2 * {}", widest));
   // 16 bytes an element and 16 buffers of each width cover every arena of a rank; `layers` of them, every
   // depth.
   require(tokens * (hidden + qkv + ffn) * 256 * layers, INT64_MAX,
-          fmt::format("the activations of {} tokens, hidden = {}, ffn = {}, layers = {}", shape.tokens(),
-                      shape.hidden, widest, shape.layers));
+      fmt::format("the activations of {} tokens, hidden = {}, ffn = {}, layers = {}", shape.tokens(),
+          shape.hidden, widest, shape.layers));
   require((layers * hidden * (hidden + qkv + 3 * ffn + 2) + (vocab + 1) * hidden * 2) * 64, INT64_MAX,
-          fmt::format("the weights of layers = {}, hidden = {}, ffn = {}, vocab = {}", shape.layers,
-                      shape.hidden, widest, shape.vocab));
+      fmt::format("the weights of layers = {}, hidden = {}, ffn = {}, vocab = {}", shape.layers, shape.hidden,
+          widest, shape.vocab));
 }
 
 std::int64_t aligned(std::int64_t elements) { return (elements + alignment - 1) / alignment * alignment; }
@@ -142,7 +140,6 @@ std::vector<std::int64_t> costs_of(const Shape& shape, const Cut& cut) {
   if (cut.head_counts) costs.back() += forward_and_backward * shape.vocab * shape.hidden;
   return costs;
 }
-
 }  // namespace
 
 std::size_t bytes_of(Dtype dtype) { return dtype == Dtype::fp32 ? 4 : 2; }
@@ -190,8 +187,7 @@ std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs)
   const auto size = static_cast<int>(costs.size());
   if (runs < 1 || runs > size) throw LogicError(fmt::format("{} runs of {} blocks", runs, size));
   std::int64_t left = std::accumulate(costs.begin(), costs.end(), std::int64_t{0});
-  const std::int64_t cap = *std::ranges::partition_point(
-      std::views::iota(std::ranges::max(costs), left + 1),
+  const std::int64_t cap = *std::ranges::partition_point(std::views::iota(std::ranges::max(costs), left + 1),
       [&](std::int64_t tried) { return runs_needed(costs, tried).front() > runs; });
   const std::vector<int> needed = runs_needed(costs, cap);
   std::vector<int> lengths;
@@ -215,8 +211,8 @@ std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs)
 Layout make_layout(const Shape& shape, const Cut& cut) {
   check(shape);
   if (cut.shards < 1 || cut.slices < 1 || cut.shard_parts < 1 || (cut.embeddings_split && cut.slices != 2))
-    throw LogicError(fmt::format("{} shards of {} parts, {} slices of the embeddings", cut.shards,
-                                 cut.shard_parts, cut.slices));
+    throw LogicError(fmt::format(
+        "{} shards of {} parts, {} slices of the embeddings", cut.shards, cut.shard_parts, cut.slices));
   if (cut.shards > shape.layers)
     throw InputError(
         fmt::format("layers = {}: {} shards need at least {} layers", shape.layers, cut.shards, cut.shards));
@@ -228,5 +224,4 @@ Layout make_layout(const Shape& shape, const Cut& cut) {
   }
   return layout;
 }
-
 }  // namespace minitaw::model

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,6 @@
 #include "base/range.hpp"
 
 namespace minitaw::model {
-
 /// Precision of weights, activations and gradients in compute; master weights, optimiser state and gradient
 /// totals are always fp32.
 enum class Dtype { fp32, bf16 };
@@ -138,7 +138,7 @@ struct Layout {
 /// costs.size().
 [[nodiscard]] std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs);
 
-/// Into how many pieces the model's weights are cut.
+/// Numbers of pieces into which the model's weights are divided.
 struct Cut {
   int shards = 1;                 ///< runs of blocks
   int slices = 1;                 ///< equal slices of the embeddings
@@ -152,5 +152,4 @@ struct Cut {
 /// is. Parts and slices are multiples of `alignment`. Throws InputError if the shape cannot be computed or
 /// has fewer layers than shards.
 [[nodiscard]] Layout make_layout(const Shape& shape, const Cut& cut);
-
 }  // namespace minitaw::model

@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "model/model.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 #include <type_traits>
 
 #include "base/error.hpp"
@@ -10,9 +10,7 @@
 #include "model/block.hpp"
 
 namespace minitaw::model {
-
 namespace {
-
 /// Returns the parts of a buffer of `elements` that `tensors`, in ascending order, do not cover; tensors may
 /// reach beyond both of its ends. There is no padding between tensors if all sizes are multiples of
 /// `alignment`, as in models worth training.
@@ -36,8 +34,8 @@ template <class T>
 void clear(const ExecutionSpace& exec, const Buffer& buffer, const std::vector<Range>& padding) {
   for (const Range& range : padding) {
     const std::size_t bytes = range.count * sizeof(T);
-    Kokkos::deep_copy(exec, Vector<std::byte>(buffer.at<std::byte>(range.begin * sizeof(T), bytes), bytes),
-                      std::byte{0});
+    Kokkos::deep_copy(
+        exec, Vector<std::byte>(buffer.at<std::byte>(range.begin * sizeof(T), bytes), bytes), std::byte{0});
   }
 }
 
@@ -45,7 +43,6 @@ template <class T>
 Vector<T> elements_of(const Buffer& buffer, std::int64_t begin, std::int64_t count) {
   return vector_at<T>(buffer, {begin * sizeof(T)}, count);
 }
-
 }  // namespace
 
 void Buffer::require(std::size_t needed) const {
@@ -56,7 +53,7 @@ void Buffer::require(std::size_t needed) const {
 MicroBatch::MicroBatch(const Shape& shape)
     : vocab_(shape.vocab), tokens_(static_cast<std::size_t>(shape.tokens())),
       memory_(Kokkos::view_alloc("minitaw::tokens", Kokkos::WithoutInitializing),
-              3 * tokens_ + static_cast<std::size_t>(most_segments(shape.vocab, shape.tokens()))) {}
+          3 * tokens_ + static_cast<std::size_t>(most_segments(shape.vocab, shape.tokens()))) {}
 
 void MicroBatch::fill(TokenSource& source, std::int64_t step, std::int64_t first) {
   source.fill(part(tokens_, tokens_), part(0, tokens_), step, first);
@@ -66,11 +63,11 @@ void MicroBatch::fill(TokenSource& source, std::int64_t step, std::int64_t first
 
 kernels::AttentionSizes attention_sizes(const Shape& shape) {
   return {static_cast<int>(shape.micro_batch), static_cast<int>(shape.seq), shape.heads, shape.kv_heads,
-          static_cast<int>(shape.head_dim())};
+      static_cast<int>(shape.head_dim())};
 }
 
 Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace,
-             kernels::Attention attention, std::optional<Range> embeddings_part)
+    kernels::Attention attention, std::optional<Range> embeddings_part)
     : exec_(std::move(exec)), layout_(std::move(layout)), loss_scale_(loss_scale), workspace_(workspace),
       embeddings_part_(embeddings_part.value_or(Range{0, layout_.embeddings.elements})),
       embeddings_tensors_(layout_.embeddings.tensors), plan_(plan_workspace(layout_)) {
@@ -78,8 +75,8 @@ Model::Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer works
   workspace_.require(plan_.bytes);
   const auto [first, count] = embeddings_part_;
   if (first < 0 || count < 0 || first + count > layout_.embeddings.elements)
-    throw LogicError(fmt::format("{} elements from {} of embeddings that have {}", count, first,
-                                 layout_.embeddings.elements));
+    throw LogicError(fmt::format(
+        "{} elements from {} of embeddings that have {}", count, first, layout_.embeddings.elements));
   for (Tensor& tensor : embeddings_tensors_) tensor.offset -= first;
   for (std::size_t s = 0; s < layout_.shards.size(); ++s) {
     saved_.push_back(plan_saved(layout_, static_cast<int>(s)));
@@ -105,11 +102,10 @@ Block<E> Model::block(int shard, int index, const Operands& o) const {
     return vector_at<const E>(o.deferred, apart[part], shape.hidden);
   };
   return Block<E>(exec_, shape, shape.ffn[run.first_layer + index],
-                  o.weights.data
-                      ? BlockTensors<const E>(o.weights, run, index)
-                      : BlockTensors<const E>(gain(Intermediate::norm1), gain(Intermediate::norm2)),
-                  {{{saved_[shard].blocks[index], o.saved}, {apart, o.deferred}, {plan_.block, workspace_}}},
-                  matrix_at<const float>(workspace_, plan_.rope, shape.seq, shape.head_dim()), attention_);
+      o.weights.data ? BlockTensors<const E>(o.weights, run, index)
+                     : BlockTensors<const E>(gain(Intermediate::norm1), gain(Intermediate::norm2)),
+      {{{saved_[shard].blocks[index], o.saved}, {apart, o.deferred}, {plan_.block, workspace_}}},
+      matrix_at<const float>(workspace_, plan_.rope, shape.seq, shape.head_dim()), attention_);
 }
 
 template <class E>
@@ -173,9 +169,9 @@ const Tensor& Model::embeddings_tensor(Role role) const {
 Vector<std::int32_t> Model::upload(const Region& region, const MicroBatch& batch, MicroBatch::Tokens pinned) {
   if (std::ssize(batch.inputs()) != layout_.shape.tokens() || batch.segments().empty())
     throw LogicError(fmt::format("a micro-batch of {} tokens in {} segments where there must be {} tokens",
-                                 batch.inputs().size(), batch.segments().size(), layout_.shape.tokens()));
+        batch.inputs().size(), batch.segments().size(), layout_.shape.tokens()));
   using Pinned = Kokkos::View<const std::int32_t*, Kokkos::LayoutRight, PinnedSpace,
-                              Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
+      Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
   const auto target = vector_at<std::int32_t>(workspace_, region, static_cast<std::int64_t>(pinned.size()));
   Kokkos::deep_copy(exec_, target, Pinned(pinned.data(), pinned.size()));
   return target;
@@ -186,7 +182,7 @@ void Model::embed(const Operands& o, const MicroBatch& batch) {
   const Vector<std::int32_t> tokens = upload(plan_.tokens, batch, batch.inputs());
   with_element(shape.dtype, [&]<class E>(E) {
     kernels::embedding_forward(exec_, hidden<E>(o.hidden),
-                               matrix_of<const E>(o.weights, embeddings_tensor(Role::embedding)), tokens);
+        matrix_of<const E>(o.weights, embeddings_tensor(Role::embedding)), tokens);
   });
 }
 
@@ -204,7 +200,7 @@ void Model::embed_backward(const Operands& o, const MicroBatch& batch) {
   }
   with_element(shape.dtype, [&]<class E>(E) {
     kernels::embedding_backward<E>(exec_, gradient, hidden<E>(o.hidden), part(batch.inputs()),
-                                   part(batch.order()), part(batch.segments()));
+        part(batch.order()), part(batch.segments()));
   });
 }
 
@@ -228,15 +224,15 @@ void Model::loss(const Operands& o, double* loss, const MicroBatch& batch) {
       const auto rstd = vector_at<float>(workspace_, plan_.slice_rstd, rows);
       const auto logits = matrix_at<E>(workspace_, plan_.slice_logits, rows, shape.vocab);
       const auto losses = vector_at<double>(workspace_, plan_.slice_losses, rows);
-      const auto partial = matrix_at<float>(workspace_, plan_.block[Intermediate::gain_partial1],
-                                            kernels::rmsnorm_chunks(rows), shape.hidden);
+      const auto partial = matrix_at<float>(
+          workspace_, plan_.block[Intermediate::gain_partial1], kernels::rmsnorm_chunks(rows), shape.hidden);
       kernels::rmsnorm_forward(exec_, normed, rstd, {}, part, gain);
       kernels::linear_forward(exec_, logits, normed, weight);
       kernels::cross_entropy(exec_, losses, logits, wanted, static_cast<float>(loss_scale_));
       kernels::sum_losses(exec_, loss, losses, loss_scale_);
       kernels::linear_backward_input(exec_, slope, logits, weight);
-      kernels::linear_backward_weight(exec_, matrix_of<float>(o.gradient, head), Matrix<const E>(logits),
-                                      normed, adds);
+      kernels::linear_backward_weight(
+          exec_, matrix_of<float>(o.gradient, head), Matrix<const E>(logits), normed, adds);
       kernels::rmsnorm_backward(exec_, part, partial, slope, {}, part, rstd, gain);
       kernels::rmsnorm_backward_gain(exec_, vector_of<float>(o.gradient, norm), partial, adds);
     }
@@ -246,7 +242,7 @@ void Model::loss(const Operands& o, double* loss, const MicroBatch& batch) {
 // The optimiser.
 
 void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part, const Shape& shape,
-          std::uint64_t seed) {
+    std::uint64_t seed) {
   const ExecutionSpace exec;
   for (Tensor& tensor : tensors) tensor.offset -= part.begin;
   const std::vector<Range> padding = padding_of(tensors, part.count);
@@ -258,8 +254,8 @@ void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part
                          count = std::min(tensor.offset + tensor.size(), part.count) - begin;
       if (count > 0)
         kernels::uniform<E>(exec, weights.data ? elements_of<E>(weights, begin, count) : Vector<E>(),
-                            master.data ? elements_of<float>(master, begin, count) : Vector<float>(),
-                            begin - tensor.offset, initial_row(tensor, shape, seed));
+            master.data ? elements_of<float>(master, begin, count) : Vector<float>(), begin - tensor.offset,
+            initial_row(tensor, shape, seed));
     }
   });
   exec.fence("minitaw::model::draw");
@@ -276,7 +272,7 @@ OptimiserState::OptimiserState(const Buffer& buffer, Dtype dtype, std::int64_t e
 /// The tensors inside `range` of a flat buffer; padding stays zero. The state begins with the range, weights
 /// and gradient at `origin`.
 void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin,
-                         const UpdateOperands& o, const AdamW& adamw, int step) {
+    const UpdateOperands& o, const AdamW& adamw, int step) {
   const std::int64_t end = range.begin + range.count;
   const OptimiserState parts(o.state, layout_.shape.dtype, range.count);
   AdamW of_gains = adamw;
@@ -292,9 +288,8 @@ void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::i
       if constexpr (std::is_same_v<E, float>) master = own;
       else master = elements_of<float>(parts.master, at, count);
       kernels::adamw<E>(exec_, own, master, elements_of<float>(parts.moment1, at, count),
-                        elements_of<float>(parts.moment2, at, count),
-                        elements_of<float>(o.gradient, place, count), tensor.is_gain() ? of_gains : adamw,
-                        step);
+          elements_of<float>(parts.moment2, at, count), elements_of<float>(o.gradient, place, count),
+          tensor.is_gain() ? of_gains : adamw, step);
     }
   });
 }
@@ -312,5 +307,4 @@ void Model::update_embeddings(int slice, const UpdateOperands& o, const AdamW& a
         fmt::format("slice {} of the embeddings is not in the part that this rank holds", slice));
   update_range(embeddings_tensors_, {begin, size}, 0, o, adamw, step);
 }
-
 }  // namespace minitaw::model

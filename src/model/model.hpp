@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <Kokkos_Core.hpp>
@@ -15,7 +16,6 @@
 #include "model/plan.hpp"
 
 namespace minitaw::model {
-
 /// Untyped device memory handed out by an arena; aligned to 256 bytes.
 struct Buffer {
   std::byte* data = nullptr;
@@ -37,8 +37,8 @@ struct Buffer {
 /// Returns the sizes of attention for a shape.
 [[nodiscard]] kernels::AttentionSizes attention_sizes(const Shape& shape);
 
-/// Tokens of one micro-batch, T = B S, and what the embedding's gradient needs to know about their order; all
-/// in pinned memory that is taken once. Filled outside of a step: kernels read it until their step is over.
+/// Tokens of one micro-batch, T = B S, and their order for the embedding's gradient, in pinned memory that is
+/// allocated once. Filled outside of a step: kernels read it until their step is over.
 class MicroBatch {
 public:
   explicit MicroBatch(const Shape& shape);
@@ -106,7 +106,7 @@ struct UpdateOperands {
 /// fp32 to `master`; an empty buffer takes none. Padding is zero. Drawn where they are needed; complete on
 /// return.
 void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part, const Shape& shape,
-          std::uint64_t seed);
+    std::uint64_t seed);
 
 /// The compute actions of a training step on one device, in the shape's dtype. Every call is asynchronous on
 /// `exec`, never stops the host, and uses no memory but the operands and scratch, which plan_workspace()
@@ -119,15 +119,15 @@ void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part
 class Model {
 public:
   /// `loss_scale` multiplies the summed cross-entropy of a micro-batch: 1 / (tokens of the whole step). The
-  /// workspace belongs to this model from now on. Readies the libraries that `exec` uses, which may take
-  /// long. Every buffer of the embeddings below holds `embeddings_part` of them only; without it, all. Throws
-  /// InputError when this build or device has not the attention asked for.
+  /// workspace belongs to this model from now on. Prepares the libraries that `exec` uses, which may take
+  /// long. Every buffer of the embeddings below holds only `embeddings_part` of them; without it, all. Throws
+  /// InputError if this build or device does not have the attention asked for.
   Model(ExecutionSpace exec, Layout layout, double loss_scale, Buffer workspace,
-        kernels::Attention attention = kernels::Attention::automatic,
-        std::optional<Range> embeddings_part = {});
+      kernels::Attention attention = kernels::Attention::automatic,
+      std::optional<Range> embeddings_part = {});
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
-  /// The one in use; never `automatic`.
+  /// The attention kernel in use; never `automatic`.
   [[nodiscard]] kernels::Attention attention() const { return attention_; }
 
   /// hidden = embedding[inputs]. Needs weights.
@@ -170,13 +170,13 @@ private:
   template <class Use>
   void for_gradients(int shard, const Operands& o, const Use& use);
   void update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin,
-                    const UpdateOperands& o, const AdamW& adamw, int step);
+      const UpdateOperands& o, const AdamW& adamw, int step);
 
   /// A tensor of the embeddings by its place in the rank's part of them.
   [[nodiscard]] const Tensor& embeddings_tensor(Role role) const;
   /// `pinned` of the micro-batch; throws LogicError if it is of another shape or not filled yet.
-  kernels::Vector<std::int32_t> upload(const Region& region, const MicroBatch& batch,
-                                       MicroBatch::Tokens pinned);
+  kernels::Vector<std::int32_t> upload(
+      const Region& region, const MicroBatch& batch, MicroBatch::Tokens pinned);
 
   ExecutionSpace exec_;
   Layout layout_;
@@ -190,5 +190,4 @@ private:
   std::vector<std::vector<Range>> padding_;  ///< of each shard
   std::vector<Range> embeddings_padding_;    ///< of the rank's part of the embeddings
 };
-
 }  // namespace minitaw::model

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "model/plan.hpp"
 
 #include <algorithm>
@@ -5,9 +6,7 @@
 #include "model/data.hpp"
 
 namespace minitaw::model {
-
 namespace {
-
 constexpr std::size_t region_alignment = 256;
 constexpr std::int64_t largest_logits = std::int64_t{1} << 26;
 
@@ -23,8 +22,8 @@ public:
     end_ += (region.bytes + region_alignment - 1) / region_alignment * region_alignment;
     return region;
   }
-  void take(BlockRegions& block, const std::vector<Intermediate>& parts, const Shape& shape,
-            std::int64_t ffn) {
+  void take(
+      BlockRegions& block, const std::vector<Intermediate>& parts, const Shape& shape, std::int64_t ffn) {
     for (const Intermediate part : parts) {
       const auto [rows, cols] = extents_of(part, shape, ffn);
       block[part] = take(rows * cols, part < Intermediate::rstd1 ? bytes_of(shape.dtype) : fp32);
@@ -74,7 +73,6 @@ std::size_t plan_loss(WorkspacePlan& plan, const Shape& shape, std::size_t begin
   plan.slice_losses = carver.take(slice, fp64);
   return carver.end();
 }
-
 }  // namespace
 
 Extents extents_of(Intermediate part, const Shape& shape, std::int64_t ffn) {
@@ -82,10 +80,9 @@ Extents extents_of(Intermediate part, const Shape& shape, std::int64_t ffn) {
   const Extents hidden{rows, shape.hidden}, qkv{rows, shape.qkv()},
       heads{rows, shape.heads * shape.head_dim()}, gain{1, shape.hidden}, of_rows{rows, 1},
       of_scores{rows, shape.heads}, partial{std::min(rows, most_gain_chunks), shape.hidden};
-  const Extents of_part[] = {hidden,    qkv,         heads,   hidden,  {rows, 2 * ffn},
-                             hidden,    {rows, ffn}, hidden,  hidden,  heads,
-                             qkv,       gain,        gain,    of_rows, of_rows,
-                             of_scores, of_scores,   partial, partial};  // in the order of Intermediate
+  const Extents of_part[] = {hidden, qkv, heads, hidden, {rows, 2 * ffn}, hidden, {rows, ffn}, hidden, hidden,
+      heads, qkv, gain, gain, of_rows, of_rows, of_scores, of_scores, partial,
+      partial};  // in the order of Intermediate
   static_assert(std::size(of_part) == std::tuple_size_v<decltype(BlockRegions::all)>);
   return of_part[static_cast<std::size_t>(part)];
 }
@@ -106,8 +103,8 @@ ShardPlan plan_saved(const Layout& layout, int shard) {
 
 ShardPlan plan_deferred(const Layout& layout, int shard) {
   using enum Intermediate;
-  std::vector<Intermediate> parts = {output_gradient, norm1,         product,      middle_gradient,
-                                     qkv_gradient,    gain_partial1, gain_partial2};
+  std::vector<Intermediate> parts = {
+      output_gradient, norm1, product, middle_gradient, qkv_gradient, gain_partial1, gain_partial2};
   if (layout.shape.recompute == Recompute::block) parts.push_back(attention);
   if (layout.shape.recompute == Recompute::none) parts.push_back(norm2);
   else parts.insert(parts.end(), {rstd1, normed, ffn});
@@ -145,5 +142,4 @@ std::size_t optimiser_bytes(Dtype dtype, std::int64_t elements) {
   const std::size_t buffers = dtype == Dtype::fp32 ? 2 : 3;
   return buffers * sizeof(float) * static_cast<std::size_t>(elements);
 }
-
 }  // namespace minitaw::model

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <array>
@@ -8,7 +9,6 @@
 #include "model/layout.hpp"
 
 namespace minitaw::model {
-
 /// Bytes at a place inside a buffer; none where the tensor lives elsewhere.
 struct Region {
   std::size_t offset = 0;
@@ -112,5 +112,4 @@ inline constexpr std::int64_t most_gain_chunks = 512;
 /// Bytes of the optimiser's state for `elements` weights: two fp32 moments and, unless the weights are fp32
 /// themselves, an fp32 master copy.
 [[nodiscard]] std::size_t optimiser_bytes(Dtype dtype, std::int64_t elements);
-
 }  // namespace minitaw::model

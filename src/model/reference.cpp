@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "model/reference.hpp"
 
 #include <algorithm>
@@ -6,9 +7,7 @@
 #include "model/data.hpp"
 
 namespace minitaw::model {
-
 namespace {
-
 namespace plain = kernels::reference;
 using plain::Doubles;
 
@@ -29,7 +28,7 @@ public:
   Block(const Shape& shape, const Shard& shard, int index, const Doubles& weights)
       : shard_(shard), index_(index), weights_(weights),
         sizes_{static_cast<int>(shape.micro_batch), static_cast<int>(shape.seq), shape.heads, shape.kv_heads,
-               static_cast<int>(shape.head_dim())} {}
+            static_cast<int>(shape.head_dim())} {}
 
   Doubles forward(const Doubles& x) {
     input_ = x;
@@ -81,7 +80,7 @@ private:
 
 /// Final norm, head and cross-entropy: x becomes its own gradient; returns the scaled loss.
 double loss_and_gradient(Doubles& x, Doubles& gradient, const Doubles& weights, const Embeddings& embeddings,
-                         plain::Tokens targets, double scale) {
+    plain::Tokens targets, double scale) {
   const Tensor &norm = embeddings.tensor(Role::norm), &head = embeddings.tensor(Role::head);
   const plain::In gain = view(weights, norm), weight = view(weights, head);
   const Doubles normed = plain::rmsnorm_forward(x, gain);
@@ -91,7 +90,6 @@ double loss_and_gradient(Doubles& x, Doubles& gradient, const Doubles& weights, 
   x = plain::rmsnorm_backward(view(gradient, norm), dnormed, x, gain);
   return scale * loss;
 }
-
 }  // namespace
 
 std::uint64_t reference_activation_bytes(const Shape& shape) {
@@ -127,7 +125,7 @@ Reference::Reference(Layout layout, ReferenceTensors weights)
       moment2_(reference_zeros(layout_)) {}
 
 double Reference::accumulate(ReferenceTensors& gradient, std::span<const std::int32_t> tokens,
-                             std::span<const std::int32_t> targets, double loss_scale) const {
+    std::span<const std::int32_t> targets, double loss_scale) const {
   const Shape& shape = layout_.shape;
   const Tensor& embedding = layout_.embeddings.tensor(Role::embedding);
   Doubles x = plain::embedding_forward(view(weights_.back(), embedding), tokens, shape.hidden);
@@ -155,7 +153,6 @@ void Reference::update(const ReferenceTensors& gradient, const AdamW& adamw, int
   for (std::size_t p = 0; p < parts.size(); ++p)
     for (const Tensor& tensor : parts[p]->tensors)
       plain::adamw(view(weights_[p], tensor), view(moment1_[p], tensor), view(moment2_[p], tensor),
-                   view(gradient[p], tensor), tensor.is_gain() ? of_gains : adamw, step);
+          view(gradient[p], tensor), tensor.is_gain() ? of_gains : adamw, step);
 }
-
 }  // namespace minitaw::model

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,6 @@
 #include "model/layout.hpp"
 
 namespace minitaw::model {
-
 using kernels::AdamW;
 
 /// A number for every weight of a model, in the places that the layout gives: a vector for each of its
@@ -18,8 +18,8 @@ using ReferenceTensors = std::vector<std::vector<double>>;
 /// Returns the initial weights, as every rank has them in fp32.
 [[nodiscard]] ReferenceTensors initial_weights(const Layout& layout, std::uint64_t seed);
 
-/// A whole training step in serial double precision from the plain kernels: what `verify` and the tests
-/// compare with. Shares with Model nothing but the layout. Slow and memory-hungry: for small shapes.
+/// A whole training step in serial double precision from the plain kernels, the reference of `verify` and the
+/// tests. Shares only the layout with Model. Slow and memory-hungry: for small shapes.
 class Reference {
 public:
   Reference(Layout layout, ReferenceTensors weights);
@@ -27,7 +27,7 @@ public:
   /// Forward and backward of one micro-batch. Adds to `gradient`; returns loss_scale times its summed
   /// cross-entropy. tokens and targets [B S].
   double accumulate(ReferenceTensors& gradient, std::span<const std::int32_t> tokens,
-                    std::span<const std::int32_t> targets, double loss_scale) const;
+      std::span<const std::int32_t> targets, double loss_scale) const;
   /// AdamW with the gradient of the whole step; `step` counts from 1.
   void update(const ReferenceTensors& gradient, const AdamW& adamw, int step);
 
@@ -42,5 +42,4 @@ private:
 /// Bytes of everything that accumulate() holds at once: each block keeps every intermediate of the
 /// micro-batch.
 [[nodiscard]] std::uint64_t reference_activation_bytes(const Shape& shape);
-
 }  // namespace minitaw::model

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "predict/machine.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <fmt/format.h>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -14,7 +14,6 @@
 
 namespace minitaw::predict {
 namespace {
-
 /// A dimension: units with their factors, to which SI prefixes are put, and an example for messages.
 struct Dimension {
   std::vector<std::pair<std::string_view, double>> units;
@@ -27,9 +26,9 @@ const Dimension time_span{{{"s", 1}}, "5 us"};
 const Dimension amount{{{"B", 1}}, "80 GB"};
 
 std::optional<double> prefix(std::string_view text) {
-  static const std::map<std::string_view, double> known = {
-      {"", 1},     {"k", 1e3},  {"M", 1e6},  {"G", 1e9},      {"T", 1e12},     {"P", 1e15},
-      {"m", 1e-3}, {"u", 1e-6}, {"n", 1e-9}, {"Ki", 1 << 10}, {"Mi", 1 << 20}, {"Gi", 1 << 30}};
+  static const std::map<std::string_view, double> known = {{"", 1}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9},
+      {"T", 1e12}, {"P", 1e15}, {"m", 1e-3}, {"u", 1e-6}, {"n", 1e-9}, {"Ki", 1 << 10}, {"Mi", 1 << 20},
+      {"Gi", 1 << 30}};
   const auto found = known.find(text);
   return found == known.end() ? std::nullopt : std::optional(found->second);
 }
@@ -99,8 +98,8 @@ public:
   }
 
   /// `otherwise` where the key is not there; without it, the key must be.
-  double number(const std::string& key, const Dimension& dimension,
-                std::optional<double> otherwise = std::nullopt) {
+  double number(
+      const std::string& key, const Dimension& dimension, std::optional<double> otherwise = std::nullopt) {
     if (!has(key)) {
       if (otherwise) return *otherwise;
       refuse(key, fmt::format("is missing; write for example \"{}\"", dimension.example));
@@ -116,10 +115,10 @@ public:
     for (const toml::node& point : *points) {
       const toml::array* pair = point.as_array();
       if (pair == nullptr || pair->size() != 2)
-        refuse(key,
-               R"(must be a rate, or a list like [["1 GFLOP", "50 TFLOP/s"], ["1 TFLOP", "600 TFLOP/s"]])");
-      curve.points.emplace_back(read(key, *pair->get(0), work, false),
-                                read(key, *pair->get(1), compute_rate, false));
+        refuse(
+            key, R"(must be a rate, or a list like [["1 GFLOP", "50 TFLOP/s"], ["1 TFLOP", "600 TFLOP/s"]])");
+      curve.points.emplace_back(
+          read(key, *pair->get(0), work, false), read(key, *pair->get(1), compute_rate, false));
       if (curve.points.size() > 1 && curve.points.back().first <= std::prev(curve.points.end(), 2)->first)
         refuse(key, "must have sizes in ascending order");
     }
@@ -134,12 +133,12 @@ public:
     refuse(key, "must be a table");
   }
 
-  /// Refuses keys that nobody has asked for.
+  /// Refuses keys that were not read.
   void finish() const {
     for (const auto& [key, node] : table_)
       if (const std::string name(key.str()); !known_.contains(name))
         refuse(name, fmt::format("is no key of a machine; did you mean \"{}\"?",
-                                 nearest(name.substr(0, 64), {known_.begin(), known_.end()})));
+                         nearest(name.substr(0, 64), {known_.begin(), known_.end()})));
   }
 
 private:
@@ -163,7 +162,7 @@ void read_speed(Table table, Speed& speed) {
   Table actions = table.table("actions");
   using schedule::Kind;
   for (const Kind kind :
-       {Kind::forward, Kind::backward, Kind::backward_input, Kind::backward_weight, Kind::loss})
+      {Kind::forward, Kind::backward, Kind::backward_input, Kind::backward_weight, Kind::loss})
     if (const std::string key(name_of(kind)); actions.has(key))
       speed.actions[kind] = actions.number(key, compute_rate);
   actions.finish();
@@ -204,9 +203,9 @@ void read_between(Table table, Machine& machine) {
   machine.adapters = table.count("adapters", 1);
   machine.rate = table.number("rate", data_rate);
   machine.latency = table.number("latency", time_span, 0);
-  machine.topology = table.choice<Topology>("topology", {{"switch", Topology::one_switch},
-                                                         {"fat tree", Topology::fat_tree},
-                                                         {"dragonfly", Topology::dragonfly}});
+  machine.topology =
+      table.choice<Topology>("topology", {{"switch", Topology::one_switch}, {"fat tree", Topology::fat_tree},
+                                             {"dragonfly", Topology::dragonfly}});
   machine.messages = table.count("messages", 1);
   machine.eager = table.choice<bool>("protocol", {{"rendezvous", false}, {"eager", true}});
   if (machine.topology == Topology::fat_tree) {
@@ -223,7 +222,7 @@ void read_between(Table table, Machine& machine) {
   }
   if (machine.adapters > machine.ranks_per_node)
     table.refuse("adapters", fmt::format("are {}, more than the {} ranks of a node; a rank uses one adapter",
-                                         machine.adapters, machine.ranks_per_node));
+                                 machine.adapters, machine.ranks_per_node));
   table.finish();
 }
 
@@ -247,11 +246,10 @@ void apply(toml::table& root, const std::string& override) {
   if (number) table->insert_or_assign(path.substr(begin), std::stoll(value));
   else table->insert_or_assign(path.substr(begin), value);
 }
-
 }  // namespace
 
-Machine parse_machine(const std::string& text, const std::string& path,
-                      const std::vector<std::string>& changes) {
+Machine parse_machine(
+    const std::string& text, const std::string& path, const std::vector<std::string>& changes) {
   toml::table root;
   try {
     root = toml::parse(text);
@@ -287,5 +285,4 @@ Machine read_machine(const std::string& path, const std::vector<std::string>& ch
     throw InputError(fmt::format("machine file {} cannot be read, or is empty", path));
   return parse_machine(text.str(), path, changes);
 }
-
 }  // namespace minitaw::predict

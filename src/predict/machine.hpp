@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,6 @@
 #include "schedule/simulate.hpp"
 
 namespace minitaw::predict {
-
 using model::Curve;
 
 /// Speed of a device in one precision.
@@ -73,7 +73,6 @@ struct Machine {
 /// `changes` are "between.rate=25 Gbit/s". Throws InputError: one sentence with file, line and key.
 [[nodiscard]] Machine read_machine(const std::string& path, const std::vector<std::string>& changes = {});
 /// Reads a machine from text in memory; messages name `path`.
-[[nodiscard]] Machine parse_machine(const std::string& text, const std::string& path,
-                                    const std::vector<std::string>& changes = {});
-
+[[nodiscard]] Machine parse_machine(
+    const std::string& text, const std::string& path, const std::vector<std::string>& changes = {});
 }  // namespace minitaw::predict

@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <fmt/format.h>
-
 #include <functional>
 #include <list>
 #include <simgrid/kernel/Timer.hpp>
@@ -11,7 +11,6 @@
 #include "predict/machine.hpp"
 
 namespace minitaw::predict {
-
 namespace sg = simgrid::s4u;
 
 /// The one engine of the process. Its defaults are those of TCP in a wide area.
@@ -84,8 +83,8 @@ public:
 
 private:
   /// Half of the latency lies at each end. `to_itself`: a flow from the host to itself passes its link twice.
-  static void add_leaf(sg::NetZone& star, sg::Host* host, double rate, double latency,
-                       bool to_itself = false) {
+  static void add_leaf(
+      sg::NetZone& star, sg::Host* host, double rate, double latency, bool to_itself = false) {
     auto* const link = star.add_split_duplex_link(host->get_name() + ".link", rate);
     link->set_latency(latency / 2);
     using Direction = sg::LinkInRoute::Direction;
@@ -109,8 +108,8 @@ private:
         add_leaf(zone, host, machine_.inside_rate, machine_.inside_latency);
       if (memory != nullptr) zone.add_route(host, nullptr, {sg::LinkInRoute(memory)}, true);
       for (std::size_t other = first; pairs && other < ranks_.size(); ++other) {
-        auto* const link = zone.add_split_duplex_link(host->get_name() + "-" + ranks_[other]->get_name(),
-                                                      machine_.inside_rate);
+        auto* const link = zone.add_split_duplex_link(
+            host->get_name() + "-" + ranks_[other]->get_name(), machine_.inside_rate);
         link->set_latency(machine_.inside_latency);
         zone.add_route(host, ranks_[other], {{link, sg::LinkInRoute::Direction::UP}}, true);
       }
@@ -131,8 +130,8 @@ private:
       zone.seal();
       return;
     }
-    sg::NetZone& zone = *(machine_.topology == Topology::fat_tree ? fat_tree(root, name, count)
-                                                                  : dragonfly(root, name, count));
+    sg::NetZone& zone = *(
+        machine_.topology == Topology::fat_tree ? fat_tree(root, name, count) : dragonfly(root, name, count));
     zone.set_host_cb([this, name](sg::NetZone* inner, const std::vector<unsigned long>&, unsigned long id) {
       adapters_.push_back(inner->add_host(fmt::format("{}.{}", name, id), host_speed));
       return adapters_.back();
@@ -144,17 +143,16 @@ private:
     const auto leaf = static_cast<unsigned>(machine_.leaf);
     const unsigned switches = (count + leaf - 1) / leaf;
     return root.add_netzone_fatTree(name, 2, {leaf, switches}, {1, static_cast<unsigned>(machine_.spines)},
-                                    {1, 1}, machine_.rate, machine_.latency,
-                                    sg::Link::SharingPolicy::SPLITDUPLEX);
+        {1, 1}, machine_.rate, machine_.latency, sg::Link::SharingPolicy::SPLITDUPLEX);
   }
 
   [[nodiscard]] sg::NetZone* dragonfly(sg::NetZone& root, const std::string& name, unsigned count) const {
     const int routers = machine_.dragonfly_groups * machine_.chassis * machine_.routers;
     const unsigned each = (count + routers - 1) / routers;
     return root.add_netzone_dragonfly(name, std::pair(machine_.dragonfly_groups, machine_.group_links),
-                                      std::pair(machine_.chassis, machine_.chassis_links),
-                                      std::pair(machine_.routers, machine_.router_links), each, machine_.rate,
-                                      machine_.latency, sg::Link::SharingPolicy::SPLITDUPLEX);
+        std::pair(machine_.chassis, machine_.chassis_links),
+        std::pair(machine_.routers, machine_.router_links), each, machine_.rate, machine_.latency,
+        sg::Link::SharingPolicy::SPLITDUPLEX);
   }
 
   /// An activity must not hold itself, as a callback of it that knows it would.
@@ -181,5 +179,4 @@ private:
   std::list<sg::ActivityPtr> under_way_;
   sg::ActivityPtr last_;  ///< SimGrid still uses what has told that it is over
 };
-
 }  // namespace minitaw::predict

@@ -1,26 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "predict/predict.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "base/error.hpp"
 #include "schedule/validate.hpp"
 
 namespace minitaw::predict {
 namespace {
-
 using schedule::Action;
 using schedule::Kind;
 
 /// Seconds of the actions of a case on a device that they have for themselves; transfers are not asked for.
 /// `program` and `machine` must live as long as the result.
-schedule::Costs device_costs(const Case& c, const schedule::Program& program, const model::Layout& layout,
-                             const Machine& machine) {
+schedule::Costs device_costs(
+    const Case& c, const schedule::Program& program, const model::Layout& layout, const Machine& machine) {
   const auto found = machine.speeds.find(c.shape.dtype);
   if (found == machine.speeds.end())
     throw InputError(fmt::format("{}: there is no table device.{}, the precision of the case", machine.path,
-                                 model::name_of(c.shape.dtype)));
+        model::name_of(c.shape.dtype)));
   const Speed& speed = found->second;
   const double share = static_cast<double>(c.shape.micro_batch);
   return [=, &program, &machine, own = c.micro_batch_per_rank](int rank, const Action& a) {
@@ -89,7 +88,7 @@ Prepared prepare(const Case& c, const Machine& machine) {
   if (c.ranks > machine.ranks())
     throw InputError(
         fmt::format("{}: the machine has {} nodes of {} ranks, fewer than the {} ranks of the case",
-                    machine.path, machine.nodes, machine.ranks_per_node, c.ranks));
+            machine.path, machine.nodes, machine.ranks_per_node, c.ranks));
   const bool alike = copies_are_alike(c, machine);
   Prepared p{alike ? two_copies(c) : c, machine, {}, {}, alike ? c.replicas : 1};
   p.program = schedule::build_valid(request_of(p.simulated));
@@ -109,7 +108,6 @@ std::size_t worst(const std::vector<schedule::Footprint>& memory) {
   const auto most = std::ranges::max_element(memory, {}, &schedule::Footprint::total);
   return most == memory.end() ? 0 : most->total();
 }
-
 }  // namespace
 
 std::size_t Prediction::worst_memory() const { return worst(memory); }
@@ -140,8 +138,8 @@ Floor floor_of(const Case& c, const Machine& machine) {
 
 Prediction predict(const Case& c, const Machine& machine) {
   Prepared p = prepare(c, machine);
-  Prediction result = simulate(p.program, p.layout, p.machine,
-                               device_costs(p.simulated, p.program, p.layout, p.machine), p.replicas);
+  Prediction result = simulate(
+      p.program, p.layout, p.machine, device_costs(p.simulated, p.program, p.layout, p.machine), p.replicas);
   result.memory = memory_of(p);
   result.program = std::move(p.program);
   result.tokens_per_s = static_cast<double>(sequences_of_step(c) * c.shape.seq) / result.seconds;
@@ -150,5 +148,4 @@ Prediction predict(const Case& c, const Machine& machine) {
     result.mfu = (flops.matmul + flops.attention_causal) * result.tokens_per_s / (peak * c.ranks);
   return result;
 }
-
 }  // namespace minitaw::predict

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <vector>
@@ -6,7 +7,6 @@
 #include "predict/simulate.hpp"
 
 namespace minitaw::predict {
-
 /// Simulates one step on the machine. A run's steps begin together, behind a barrier, so all are alike.
 /// Throws InputError if the case has more ranks than the machine, or a precision that its file does not rate.
 [[nodiscard]] Prediction predict(const Case& c, const Machine& machine);
@@ -19,5 +19,4 @@ struct Floor {
   [[nodiscard]] double seconds() const { return compute > adapter ? compute : adapter; }
 };
 [[nodiscard]] Floor floor_of(const Case& c, const Machine& machine);
-
 }  // namespace minitaw::predict

@@ -1,9 +1,5 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "predict/simulate.hpp"
-
-#include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,10 +7,14 @@
 #include <cstdio>
 #include <deque>
 #include <exception>
+#include <fmt/format.h>
 #include <functional>
 #include <new>
 #include <ranges>
 #include <span>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <utility>
 
 #include "base/error.hpp"
@@ -23,7 +23,6 @@
 
 namespace minitaw::predict {
 namespace {
-
 using schedule::Action;
 using schedule::Kind;
 using schedule::Place;
@@ -35,7 +34,7 @@ using schedule::Span;
 class Simulation {
 public:
   Simulation(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
-             const schedule::Costs& costs, int replicas)
+      const schedule::Costs& costs, int replicas)
       : program_(program), matching_(schedule::detail::match(program)), layout_(layout), machine_(machine),
         costs_(costs), replicas_(replicas), network_(machine), adapters_(machine.all_adapters()),
         started_(matching_.other.size()), calls_(matching_.collectives()) {
@@ -118,9 +117,9 @@ private:
   bool may_join(int r, const LaneState& own) const {
     const auto action = [&](int i) -> const Action& { return at({r, own.actions[i]}); };
     return own.first == own.next || (own.next - own.first < machine_.messages &&
-                                     std::ranges::all_of(
-                                         std::views::iota(own.first, own.next),
-                                         [&](int i) { return may_overlap(action(i), action(own.next)); }));
+                                        std::ranges::all_of(
+                                            std::views::iota(own.first, own.next),
+                                            [&](int i) { return may_overlap(action(i), action(own.next)); }));
   }
 
   bool waits_met(Place p) {
@@ -228,7 +227,7 @@ private:
     const double each = bytes / machine_.adapters;
     for (int i = 0; i < machine_.adapters; ++i)
       between(t, machine_.node_of(from) * machine_.adapters + i, machine_.node_of(to) * machine_.adapters + i,
-              each);
+          each);
   }
 
   void between(const Shared& t, int adapter, int other, double bytes) {
@@ -325,11 +324,10 @@ private:
   std::size_t bytes_, count_;
   void* memory_;
 };
-
 }  // namespace
 
 Prediction simulate(const schedule::Program& program, const model::Layout& layout, const Machine& machine,
-                    const schedule::Costs& costs, int replicas) {
+    const schedule::Costs& costs, int replicas) {
   Prediction result;
   std::size_t actions = 0;
   for (const schedule::RankProgram& rank : program.ranks) actions += rank.actions.size();
@@ -350,5 +348,4 @@ Prediction simulate(const schedule::Program& program, const model::Layout& layou
   result.account = trace::account(program, result.spans);
   return result;
 }
-
 }  // namespace minitaw::predict

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <vector>
@@ -8,7 +9,6 @@
 #include "trace/account.hpp"
 
 namespace minitaw::predict {
-
 /// Traffic of an adapter in a step.
 struct AdapterUse {
   double out = 0, in = 0;  ///< bytes
@@ -32,6 +32,5 @@ struct Prediction {
 /// stand for a ring through so many replicas of the program on other nodes, which do the same at the same
 /// time.
 [[nodiscard]] Prediction simulate(const schedule::Program& program, const model::Layout& layout,
-                                  const Machine& machine, const schedule::Costs& costs, int replicas = 1);
-
+    const Machine& machine, const schedule::Costs& costs, int replicas = 1);
 }  // namespace minitaw::predict

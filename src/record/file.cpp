@@ -1,29 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "record/file.hpp"
-
-#include <fcntl.h>
-#include <fmt/format.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <stdexcept>
 #include <string_view>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <utility>
+#include <zlib.h>
 
 #include "base/error.hpp"
 
 namespace minitaw::record {
-
 namespace {
-
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
   throw std::runtime_error(fmt::format("{} cannot be written: {} ({})", path, what, std::strerror(errno)));
 }
@@ -55,7 +53,7 @@ void write_all(int file, Bytes bytes, const std::string& path) {
 
 FileState to_state(const struct stat& s) {
   return {static_cast<std::int64_t>(s.st_dev), static_cast<std::int64_t>(s.st_ino), s.st_size,
-          s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
+      s.st_mtim.tv_sec, s.st_mtim.tv_nsec};
 }
 
 /// Between opening a copy and locking it another program may have put it in place of the file, or removed it:
@@ -76,7 +74,6 @@ Descriptor open_copy(const std::string& path) {
     if (is_still(file, copy)) return file;
   }
 }
-
 }  // namespace
 
 std::optional<FileState> state_of(const std::string& path) {
@@ -123,13 +120,11 @@ void remove_stale_copy(const std::string& path) {
 // The seal.
 
 namespace {
-
 std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 [[noreturn]] void refuse(const std::string& path, const std::string& what) {
   throw InputError(fmt::format("{} is damaged or was changed after it was written: {}", path, what));
 }
-
 }  // namespace
 
 std::string make_seal(std::int64_t schema, Bytes image) {
@@ -148,14 +143,14 @@ Bytes unseal(Bytes file, const std::string& path) {
     throw InputError(
         fmt::format("{} has schema version {}, this program reads {}; use the minitaw that wrote it, "
                     "or name another file with -o",
-                    path, schema, schema_version));
+            path, schema, schema_version));
   if (seal.size() < seal_size || length < 0)
     refuse(path, fmt::format("its seal, the first {} bytes, cannot be understood", seal_size));
   const Bytes image = file.subspan(seal_size);
   if (std::ssize(image) != length)
     refuse(path,
-           fmt::format("{}, {} of {} bytes", std::ssize(image) < length ? "truncated" : "longer than it was",
-                       file.size(), static_cast<std::size_t>(length) + seal_size));
+        fmt::format("{}, {} of {} bytes", std::ssize(image) < length ? "truncated" : "longer than it was",
+            file.size(), static_cast<std::size_t>(length) + seal_size));
   if (make_seal(schema_version, image) != seal) refuse(path, "its checksum differs from the one in its seal");
   return image;
 }
@@ -163,7 +158,6 @@ Bytes unseal(Bytes file, const std::string& path) {
 // The file in memory.
 
 namespace {
-
 /// Options that keep the file in memory. HDF5 prints its error stack by default; the user gets our one
 /// sentence instead.
 h5::Id memory_access() {
@@ -192,12 +186,11 @@ std::vector<std::byte> read_file(const std::string& path) {
     throw InputError(fmt::format("{} cannot be read ({})", path, std::strerror(errno)));
   return bytes;
 }
-
 }  // namespace
 
 h5::Id new_file() {
   h5::Id file(H5Fcreate(unique_name().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, memory_access()), H5Fclose,
-              "create a file in memory");
+      "create a file in memory");
   h5::write_attribute(file, "format", h5::one("minitaw"));
   h5::write_attribute(file, "schema", h5::one(schema_version));
   return file;
@@ -209,7 +202,7 @@ h5::Id load_file(const std::string& path) {
   const h5::Id access = memory_access();
   // HDF5 takes a copy; it asks for a pointer to what may be changed, but does not.
   h5::check(H5Pset_file_image(access, const_cast<std::byte*>(image.data()), image.size()),
-            "take a file from memory");
+      "take a file from memory");
   const hid_t id = image.empty() ? -1 : H5Fopen(unique_name().c_str(), H5F_ACC_RDWR, access);
   if (id < 0) throw InputError(fmt::format("{} is damaged: HDF5 cannot open it", path));
   return {id, H5Fclose, "open a file in memory"};
@@ -227,5 +220,4 @@ std::vector<std::byte> bytes_of(hid_t file) {
   std::ranges::copy(std::as_bytes(std::span(seal)), bytes.begin());
   return bytes;
 }
-
 }  // namespace minitaw::record

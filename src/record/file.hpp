@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <array>
@@ -11,7 +12,6 @@
 #include "record/hdf5.hpp"
 
 namespace minitaw::record {
-
 using Bytes = std::span<const std::byte>;
 
 /// Tells one state of a file from another: device, inode, size, seconds and nanoseconds of the last change.
@@ -56,5 +56,4 @@ inline constexpr std::size_t seal_size = 512;
 [[nodiscard]] h5::Id load_file(const std::string& path);
 /// The bytes of the file as they are on disk: the seal, then the HDF5 file.
 [[nodiscard]] std::vector<std::byte> bytes_of(hid_t file);
-
 }  // namespace minitaw::record

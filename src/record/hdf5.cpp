@@ -1,17 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "record/hdf5.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 #include <functional>
 #include <numeric>
 #include <stdexcept>
 #include <type_traits>
 
 namespace minitaw::record::h5 {
-
 namespace {
-
 template <class T>
 constexpr bool is_text = std::is_same_v<T, std::string>;
 
@@ -21,7 +19,7 @@ Id type_of() {
                   : std::is_same_v<T, double>       ? H5T_NATIVE_DOUBLE
                   : std::is_same_v<T, std::int64_t> ? H5T_NATIVE_INT64
                                                     : H5T_NATIVE_UINT64),
-          H5Tclose, "copy a type");
+      H5Tclose, "copy a type");
   if (is_text<T>) {
     check(H5Tset_size(type, H5T_VARIABLE), "create a text type");
     check(H5Tset_cset(type, H5T_CSET_UTF8), "create a text type");
@@ -34,8 +32,8 @@ Id space_of(const std::vector<hsize_t>& shape, bool grows = false) {
   const std::vector<hsize_t> unlimited(shape.size(), H5S_UNLIMITED);
   return {shape.empty() ? H5Screate(H5S_SCALAR)
                         : H5Screate_simple(static_cast<int>(shape.size()), shape.data(),
-                                           grows ? unlimited.data() : nullptr),
-          H5Sclose, "create a data space"};
+                              grows ? unlimited.data() : nullptr),
+      H5Sclose, "create a data space"};
 }
 
 Id open_dataset(hid_t parent, const std::string& path) {
@@ -64,7 +62,6 @@ void with_data(const Values& values, const Use& use) {
       },
       values);
 }
-
 }  // namespace
 
 Id::Id(hid_t id, herr_t (*close)(hid_t), const std::string& what) : id_(id), close_(close) {
@@ -98,7 +95,7 @@ void write(hid_t parent, const Dataset& d, bool grows, hsize_t first) {
     const Id dataset = is_there
                            ? open_dataset(parent, d.path)
                            : Id(H5Dcreate2(parent, d.path.c_str(), type, space, links, options, H5P_DEFAULT),
-                                H5Dclose, "create dataset " + d.path);
+                                 H5Dclose, "create dataset " + d.path);
     if (is_there) check(H5Dset_extent(dataset, d.shape.data()), "grow " + d.path);
     if (first > 0 && first < size) {
       const hsize_t count = size - first;
@@ -120,14 +117,14 @@ void write_attribute(hid_t object, const std::string& name, const Values& values
     check(H5Adelete(object, name.c_str()), "replace attribute " + name);
   with_data(values, [&](hid_t type, const void* data) {
     const Id attribute(H5Acreate2(object, name.c_str(), type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
-                       "create attribute " + name);
+        "create attribute " + name);
     check(H5Awrite(attribute, type, data), "write attribute " + name);
   });
 }
 
 Id make_group(hid_t parent, const std::string& path) {
   return {H5Gcreate2(parent, path.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose,
-          "create group " + path};
+      "create group " + path};
 }
 
 Id open_group(hid_t parent, const std::string& path) {
@@ -162,5 +159,4 @@ template Array<std::int64_t> read(hid_t, const std::string&, std::size_t);
 template Array<std::uint64_t> read(hid_t, const std::string&, std::size_t);
 template Array<double> read(hid_t, const std::string&, std::size_t);
 template Array<std::string> read(hid_t, const std::string&, std::size_t);
-
 }  // namespace minitaw::record::h5

@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <hdf5.h>
-
 #include <cstdint>
+#include <hdf5.h>
 #include <string>
 #include <utility>
 #include <variant>
@@ -13,7 +13,6 @@
 /// The few things that miniTaw needs of HDF5, with checked return codes. Every failure throws
 /// std::runtime_error. A path begins at the group or file in front of it.
 namespace minitaw::record::h5 {
-
 /// Owns an HDF5 identifier.
 class Id {
 public:
@@ -35,7 +34,7 @@ private:
 void check(herr_t status, const std::string& what);
 
 using Values = std::variant<std::vector<std::int64_t>, std::vector<std::uint64_t>, std::vector<double>,
-                            std::vector<std::string>>;
+    std::vector<std::string>>;
 /// Type of one element.
 [[nodiscard]] Values one(const Cell& cell);
 
@@ -67,5 +66,4 @@ struct Array {
 /// A whole dataset; throws unless it has so many dimensions and this type, one of Values.
 template <class T>
 [[nodiscard]] Array<T> read(hid_t parent, const std::string& path, std::size_t dimensions);
-
 }  // namespace minitaw::record::h5

@@ -1,26 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "record/provenance.hpp"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <pwd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstdlib>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <functional>
 #include <iterator>
+#include <pwd.h>
 #include <regex>
 #include <sstream>
 #include <string_view>
+#include <unistd.h>
 
 #include "case/result.hpp"
 
 namespace minitaw::record {
-
 namespace {
-
 constexpr std::size_t shortest_in_words = 4;
 
 char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
@@ -33,7 +31,6 @@ bool is_at(std::string_view text, std::size_t at, std::string_view name) {
   const bool alone = (at == 0 || !is_word(text[at - 1])) && (end == text.size() || !is_word(text[end]));
   return alone || name.size() >= shortest_in_words;
 }
-
 }  // namespace
 
 HostNames::HostNames(std::vector<std::string> of_node, bool shown)
@@ -67,7 +64,6 @@ std::string HostNames::hidden(const std::string& text) const {
 }
 
 namespace {
-
 /// Namespaces of tuning variables alone; of Slurm's, which also holds nodes, users, accounts, folders and
 /// what the job is called, only how many of what, and bound to what, and the job's number, so that a site can
 /// find its own logs; and a few others.
@@ -86,8 +82,8 @@ const std::regex kept_names(
 
 // Parts of names; Open MPI's are in small letters.
 const std::regex secrets("JWT|TOKEN|PASSW|SECRET|CREDENTIAL|_KEY|_UUID|PRECONDITION_TRANSPORTS",
-                         std::regex::icase);  // the transports of Open MPI are the key of a job
-/// Their values tell of hosts, users or folders in whatever form.
+    std::regex::icase);  // the transports of Open MPI are the key of a job
+/// Variables whose values may contain names of hosts, users or folders.
 const std::regex telling("HOSTNAME|HOSTID|HOSTFILE|NODELIST|NODENAME|_URI|COMM_ID|USER", std::regex::icase);
 const std::regex folders("_FILE|_PATH|_DIR|_WDIR|LIBRARIES", std::regex::icase);
 
@@ -100,7 +96,7 @@ std::regex make_user_form() {
   const passwd* const entry = getpwuid(geteuid());
   std::string names = "[^\\s\\S]";  // nobody
   for (const char* user :
-       {entry == nullptr ? nullptr : entry->pw_name, std::getenv("USER"), std::getenv("LOGNAME")})
+      {entry == nullptr ? nullptr : entry->pw_name, std::getenv("USER"), std::getenv("LOGNAME")})
     if (user != nullptr && *user != '\0')
       names += "|" + std::regex_replace(std::string(user), std::regex("[^A-Za-z0-9_]"), "\\$&");
   return std::regex(fmt::format("(^|[^A-Za-z0-9_])({})($|[^A-Za-z0-9_])", names));
@@ -116,11 +112,10 @@ const char* held_back(const std::string& name, const std::string& value, const H
   if (std::regex_search(name, telling) || hosts.hidden(value) != value) return "a host name";
   return std::regex_search(value, address_form) ? "an address" : nullptr;
 }
-
 }  // namespace
 
-std::optional<std::string> recorded(const std::string& name, const std::string& value,
-                                    const HostNames& hosts) {
+std::optional<std::string> recorded(
+    const std::string& name, const std::string& value, const HostNames& hosts) {
   if (!std::regex_match(name, kept_names) || std::regex_search(name, secrets)) return std::nullopt;
   const char* const reason = held_back(name, value, hosts);
   return reason == nullptr ? name + "=" + value : fmt::format("{}=({}, not kept)", name, reason);
@@ -159,8 +154,8 @@ std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts
   for (std::size_t rank = 0; rank < std::min(most, ranks.size()); ++rank) {
     const auto& [node, cores, unit, uuid] = ranks[rank];
     text += fmt::format("# rank {}: node {}{}, cores {}, {}{}{}\n", rank, node,
-                        hosts.shown() ? fmt::format(" ({})", hosts.text(node)) : "", cores, unit,
-                        uuid.empty() ? "" : ", ", uuid);
+        hosts.shown() ? fmt::format(" ({})", hosts.text(node)) : "", cores, unit, uuid.empty() ? "" : ", ",
+        uuid);
   }
   if (ranks.size() > most)
     text +=
@@ -169,14 +164,12 @@ std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts
 }
 
 namespace {
-
 /// So that the line can be pasted into a shell.
 std::string shell_quoted(const std::string& word) {
   constexpr const char* plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+:,./@%";
   if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
   return "'" + std::regex_replace(word, std::regex("'"), "'\\''") + "'";
 }
-
 }  // namespace
 
 h5::Dataset entry(std::string name, std::string_view text) {
@@ -188,27 +181,21 @@ h5::Dataset entry(std::string name, std::string axis, std::vector<std::string> l
   return {std::move(name), "text", std::move(axis), std::move(list), {size}};
 }
 
-Provenance collect(const deck::Deck& deck, const std::vector<std::string>& arguments,
-                   const HostNames& hosts) {
+Provenance collect(
+    const deck::Deck& deck, const std::vector<std::string>& arguments, const HostNames& hosts) {
   std::vector<std::string> words;
   std::ranges::transform(arguments, std::back_inserter(words), shell_quoted);
-  return {entry("version", build::version),
-          entry("git_hash", build::git_hash),
-          entry("build_type", build::build_type),
-          entry("compiler", build::compiler),
-          entry("compiler_flags", build::compiler_flags),
-          entry("started", utc_now()),
-          entry("command", fmt::format("{}", fmt::join(words, " "))),
-          entry("deck_path", deck.path),
-          entry("deck", deck.text),
-          entry("overrides", "override", deck.overrides),
-          entry("environment", "variable", recorded_environment(hosts)),
-          entry("links", "property", shaped_links())};
+  return {entry("version", build::version), entry("git_hash", build::git_hash),
+      entry("build_type", build::build_type), entry("compiler", build::compiler),
+      entry("compiler_flags", build::compiler_flags), entry("started", utc_now()),
+      entry("command", fmt::format("{}", fmt::join(words, " "))), entry("deck_path", deck.path),
+      entry("deck", deck.text), entry("overrides", "override", deck.overrides),
+      entry("environment", "variable", recorded_environment(hosts)),
+      entry("links", "property", shaped_links())};
 }
 
 std::string version_text() {
-  return fmt::format("minitaw {} ({}, {}, {})", build::version, build::git_hash, build::compiler,
-                     build::build_type);
+  return fmt::format(
+      "minitaw {} ({}, {}, {})", build::version, build::git_hash, build::compiler, build::build_type);
 }
-
 }  // namespace minitaw::record

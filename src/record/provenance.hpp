@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <optional>
@@ -17,7 +18,6 @@ extern const std::string_view version, git_hash, build_type, compiler, compiler_
 /// Returns the environment variables that steer the run; nothing that says who ran it, where on disk, or on
 /// which hosts.
 namespace minitaw::record {
-
 /// The host names of a job, so that texts can be kept without them: each becomes "node 0", "node 1", ... A
 /// full name counts as well as its part before the first dot; names of fewer than four letters only where
 /// they stand alone, because they occur in words. Capital letters make no difference.
@@ -47,8 +47,8 @@ private:
 /// by a prefix whose variables all tune a library, and never one that may hold a secret (..._TOKEN, ..._KEY).
 /// The list cannot know what values hold: in place of a value with a path, a user's name, or (unless names
 /// are shown) a host name or network address, it says which of these was left out.
-[[nodiscard]] std::optional<std::string> recorded(const std::string& name, const std::string& value,
-                                                  const HostNames& hosts);
+[[nodiscard]] std::optional<std::string> recorded(
+    const std::string& name, const std::string& value, const HostNames& hosts);
 
 /// All that is kept of this process's environment, sorted.
 [[nodiscard]] std::vector<std::string> recorded_environment(const HostNames& hosts);
@@ -78,10 +78,9 @@ using Provenance = std::vector<h5::Dataset>;
 
 /// All that does not need MPI or a device; the caller adds the rest. Nothing of it names a host, unless names
 /// are shown or the user has written them, into the command line or the deck: these are kept as they are.
-[[nodiscard]] Provenance collect(const deck::Deck& deck, const std::vector<std::string>& arguments,
-                                 const HostNames& hosts);
+[[nodiscard]] Provenance collect(
+    const deck::Deck& deck, const std::vector<std::string>& arguments, const HostNames& hosts);
 
 /// "minitaw 0.2.0 (3f2a1b0c4d5e-dirty, GNU 14.2.0, Release)"
 [[nodiscard]] std::string version_text();
-
 }  // namespace minitaw::record

@@ -1,11 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "record/recorder.hpp"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fstream>
 #include <functional>
 #include <ranges>
@@ -16,11 +16,9 @@
 #include "base/error.hpp"
 
 namespace minitaw::record {
-
 namespace fs = std::filesystem;
 
 namespace {
-
 /// Returns the result of `read`. Errors of HDF5 or of a reader become one that names the file.
 template <class Read>
 auto reading(const std::string& path, const Read& read) {
@@ -45,17 +43,14 @@ std::string session_path(int number) {
 template <class T>
 h5::Dataset list(std::string path, std::string units, std::string axis, const std::vector<T>& values) {
   using Stored = std::conditional_t<std::is_same_v<T, int>, std::int64_t, T>;
-  return {std::move(path),
-          std::move(units),
-          std::move(axis),
-          std::vector<Stored>(values.begin(), values.end()),
-          {values.size()}};
+  return {std::move(path), std::move(units), std::move(axis),
+      std::vector<Stored>(values.begin(), values.end()), {values.size()}};
 }
 
 /// [row][column] of which a part is written, or the whole.
 template <class Rows, class Part = std::identity>
 h5::Dataset table(std::string path, std::string units, std::string axes, const Rows& rows,
-                  const Part& part = {}, std::vector<std::string> labels = {}) {
+    const Part& part = {}, std::vector<std::string> labels = {}) {
   std::vector<std::decay_t<decltype(std::invoke(part, rows[0][0]))>> flat;
   for (const auto& row : rows) std::ranges::transform(row, std::back_inserter(flat), part);
   const std::vector<hsize_t> shape = {rows.size(), rows.empty() ? 0 : rows[0].size()};
@@ -83,9 +78,9 @@ struct Field {
   double DeviceSample::* value;
 };
 constexpr Field device_fields[] = {{"device/clock", "MHz", &DeviceSample::clock_mhz},
-                                   {"device/memory_clock", "MHz", &DeviceSample::memory_clock_mhz},
-                                   {"device/temperature", "degC", &DeviceSample::temperature_c},
-                                   {"device/power", "W", &DeviceSample::power_w}};
+    {"device/memory_clock", "MHz", &DeviceSample::memory_clock_mhz},
+    {"device/temperature", "degC", &DeviceSample::temperature_c},
+    {"device/power", "W", &DeviceSample::power_w}};
 
 std::vector<h5::Dataset> datasets(const CaseResult& r) {
   using Time = trace::RankTime;
@@ -99,14 +94,11 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
   const auto bytes = [&](const std::string& name, const std::vector<std::uint64_t>& values) -> h5::Dataset {
     const hsize_t ranks = values.empty() ? 0 : static_cast<hsize_t>(r.settings.ranks);
     return {"bytes/" + name, "B/step", "from rank, to rank, kind", values, {ranks, ranks, traffic.size()},
-            traffic};
+        traffic};
   };
-  std::vector<h5::Dataset> all = {
-      list("settings/ffn_per_layer", "1", "layer", r.settings.shape.ffn),
-      table("seconds", "s", step_rank, r.seconds),
-      list("losses", "nat/token", "step", r.losses),
-      list("repetition", "1", "timed step", r.repetition),
-      list("position", "1", "repetition", r.position),
+  std::vector<h5::Dataset> all = {list("settings/ffn_per_layer", "1", "layer", r.settings.shape.ffn),
+      table("seconds", "s", step_rank, r.seconds), list("losses", "nat/token", "step", r.losses),
+      list("repetition", "1", "timed step", r.repetition), list("position", "1", "repetition", r.position),
       table("device/throttle", "1", step_rank, r.device_samples, &DeviceSample::throttle),
       table("device/energy", "J", "repetition, rank", r.energy),
       table("memory/planned", "B", rank_kind, parts_of(r.memory, &RankMemory::planned), {}, memory),
@@ -114,27 +106,22 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
       list("memory/process_peak", "B", "rank", parts_of(r.memory, &RankMemory::process_peak)),
       list("memory/device_used", "B", "rank", parts_of(r.memory, &RankMemory::device_used)),
       {"time/step", "1", "", h5::one(std::int64_t{r.accounted_step})},
-      {"time/length", "s", "", h5::one(length)},
-      time("compute", &Time::compute),
-      time("exposed", &Time::exposed_total),
-      time("idle", &Time::idle),
-      time("communication", &Time::communication),
-      time("hidden", &Time::hidden),
+      {"time/length", "s", "", h5::one(length)}, time("compute", &Time::compute),
+      time("exposed", &Time::exposed_total), time("idle", &Time::idle),
+      time("communication", &Time::communication), time("hidden", &Time::hidden),
       list("time/bubble", "1", "rank", parts_of(r.time, [&](const Time& t) { return t.idle / length; })),
       list("time/overlap", "1", "rank", parts_of(r.time, &Time::overlap)),
       table("time/exposed_by_kind", per_step, rank_kind, parts_of(r.time, &Time::exposed), {}, traffic),
-      bytes("planned", r.planned_bytes),
-      bytes("counted", r.counted_bytes),
-      {"bytes/source", "text", "", h5::one(r.bytes_source)},
-      list("idle_ticks", "tick", "rank", r.idle_ticks),
+      bytes("planned", r.planned_bytes), bytes("counted", r.counted_bytes),
+      {"bytes/source", "text", "", h5::one(r.bytes_source)}, list("idle_ticks", "tick", "rank", r.idle_ticks),
       {"matmul_algorithms", "text", "", h5::one(r.matmul_algorithms)}};
   for (const Field& field : device_fields)
     all.push_back(table(field.path, field.units, step_rank, r.device_samples, field.value));
   if (!r.timeline) return all;
   for (const trace::Field& field : trace::fields()) {
     const auto values = [&](auto value) {
-      return list(std::string("timeline/") + field.name, field.units, "event",
-                  parts_of(r.timeline->events, value));
+      return list(
+          std::string("timeline/") + field.name, field.units, "event", parts_of(r.timeline->events, value));
     };
     all.push_back(std::visit(values, field.value));
     all.back().codes = field.codes;
@@ -147,7 +134,7 @@ void write_case(hid_t file, const std::string& path, const CaseResult& result, c
     if (column.place == Place::nowhere) continue;
     constexpr const char* group[] = {"", "", "settings/", "verification/"};
     h5::write(file, {fmt::format("{}{}{}", path, group[static_cast<int>(column.place)], column.name),
-                     std::string(column.units), "", h5::one(column.value)});
+                        std::string(column.units), "", h5::one(column.value)});
   }
   for (h5::Dataset& dataset : datasets(result)) {
     dataset.path.insert(0, path);
@@ -157,8 +144,8 @@ void write_case(hid_t file, const std::string& path, const CaseResult& result, c
 
 /// The rows of a table of all ranks: as many as `count` says, or none at all.
 template <class T = double>
-std::vector<std::vector<T>> read_table(hid_t file, const std::string& path, std::size_t ranks,
-                                       std::size_t count) {
+std::vector<std::vector<T>> read_table(
+    hid_t file, const std::string& path, std::size_t ranks, std::size_t count) {
   const h5::Array<T> found = h5::read<T>(file, path, 2);
   std::vector<std::vector<T>> table;
   for (auto at = found.values.begin(); at != found.values.end(); at += static_cast<std::ptrdiff_t>(ranks)) {
@@ -172,7 +159,6 @@ std::vector<int> read_counts(hid_t file, const std::string& path) {
   const std::vector<std::int64_t> values = h5::read<std::int64_t>(file, path, 1).values;
   return {values.begin(), values.end()};
 }
-
 }  // namespace
 
 CaseResult read_case(hid_t file, const std::string& path, int number, int ranks) {
@@ -188,7 +174,7 @@ CaseResult read_case(hid_t file, const std::string& path, int number, int ranks)
     found.energy = read_table(file, group + "device/energy", columns, found.position.size());
     for (const auto& row : read_table<std::uint64_t>(file, group + "device/throttle", columns, steps))
       for (std::vector<DeviceSample>& samples = found.device_samples.emplace_back();
-           const std::uint64_t bits : row)
+          const std::uint64_t bits : row)
         samples.push_back({0, 0, 0, 0, bits});
     for (const Field& field : device_fields) {
       const auto values = read_table(file, group + field.path, columns, found.device_samples.size());
@@ -236,7 +222,6 @@ Contents read_contents(const std::string& path) { return read_contents(load_file
 // The recorder.
 
 namespace {
-
 /// The file that is to be replaced: not the link that it lies behind.
 std::string resolved(const std::string& path) {
   if (path.empty() || fs::path(path).filename().empty())
@@ -281,7 +266,6 @@ void require_unprotected(const std::string& path) {
   if ((fs::status(path, error).permissions() & write) == fs::perms::none)
     throw InputError(fmt::format("{} is write-protected; name another file with -o", path));
 }
-
 }  // namespace
 
 Recorder::Recorder(const std::string& path, Provenance session)
@@ -337,8 +321,8 @@ void Recorder::write_progress(std::size_t first) {
           const auto cells =
               parts_of(rows_, [&](const Row& row) { return std::get<T>(row.columns[i].value); });
           h5::write(file_,
-                    list(fmt::format("summary/{}", column.name), std::string(column.units), "case", cells),
-                    true, first);
+              list(fmt::format("summary/{}", column.name), std::string(column.units), "case", cells), true,
+              first);
         },
         column.value);
   }
@@ -401,5 +385,4 @@ int repetitions_of(const Row& row) {
 bool is_finished(const Row& row) {
   return row.text("status") == name_of(Status::ok) && repetitions_of(row) >= row.integer("repeats");
 }
-
 }  // namespace minitaw::record

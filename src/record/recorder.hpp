@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <optional>
@@ -9,7 +10,6 @@
 #include "record/table.hpp"
 
 namespace minitaw::record {
-
 /// Rows and sessions of a file.
 struct Contents {
   std::vector<Row> rows;                        ///< of the summary
@@ -80,5 +80,4 @@ private:
 
 /// Returns the repetitions that a row holds.
 [[nodiscard]] int repetitions_of(const Row& row);
-
 }  // namespace minitaw::record

@@ -1,11 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "record/row.hpp"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <limits>
 #include <numeric>
 
@@ -13,7 +13,6 @@
 #include "deck/deck.hpp"
 
 namespace minitaw::record {
-
 static constexpr double none = std::numeric_limits<double>::quiet_NaN();
 
 double datasheet_peak(const std::string& unit, model::Dtype dtype) {
@@ -21,11 +20,10 @@ double datasheet_peak(const std::string& unit, model::Dtype dtype) {
     std::string_view name;
     double bf16, fp32;  // TFLOP/s
   };
-  static constexpr Datasheet known[] = {
-      {"A100", 312, 19.5}, {"A10", 125, 31.2},      {"A30", 165, 10.3},    {"A40", 149.7, 37.4},
-      {"L4", 121, 30.3},   {"L40", 181, 90.5},      {"L40S", 362, 91.6},   {"H100 80GB HBM3", 989, 67},
-      {"H200", 989, 67},   {"H100 PCIe", 756, 51},  {"H100 NVL", 835, 60}, {"H200 NVL", 835, 60},
-      {"B200", 2250, 75},  {"GH200 480GB", 989, 67}};
+  static constexpr Datasheet known[] = {{"A100", 312, 19.5}, {"A10", 125, 31.2}, {"A30", 165, 10.3},
+      {"A40", 149.7, 37.4}, {"L4", 121, 30.3}, {"L40", 181, 90.5}, {"L40S", 362, 91.6},
+      {"H100 80GB HBM3", 989, 67}, {"H200", 989, 67}, {"H100 PCIe", 756, 51}, {"H100 NVL", 835, 60},
+      {"H200 NVL", 835, 60}, {"B200", 2250, 75}, {"GH200 480GB", 989, 67}};
   const Datasheet* best = nullptr;
   for (const Datasheet& device : known) {
     const std::size_t at = unit.find(fmt::format("NVIDIA {}", device.name));
@@ -41,7 +39,6 @@ double datasheet_peak(const std::string& unit, model::Dtype dtype) {
 // The figures of a case: NaN or 0 where there are no samples, or no planned or counted values.
 
 namespace {
-
 template <class Range>
 double mean(const Range& values) {
   if (values.empty()) return none;
@@ -128,7 +125,6 @@ struct Counters {
 
 /// Errors are negative where nothing was compared.
 double checked(double error) { return error < 0 ? none : error; }
-
 }  // namespace
 
 std::string verdict(const CaseResult& r) {
@@ -282,17 +278,14 @@ const Column& Row::column(std::string_view name) const {
 }
 
 namespace {
-
 template <class T>
 const T& get(const Row& row, std::string_view name) {
   if (const T* value = std::get_if<T>(&row.column(name).value)) return *value;
   throw LogicError(fmt::format("column \"{}\" of the summary has another type", name));
 }
-
 }  // namespace
 
 const std::string& Row::text(std::string_view column) const { return get<std::string>(*this, column); }
 std::int64_t Row::integer(std::string_view column) const { return get<std::int64_t>(*this, column); }
 double Row::real(std::string_view column) const { return get<double>(*this, column); }
-
 }  // namespace minitaw::record

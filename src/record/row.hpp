@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <string>
@@ -7,7 +8,6 @@
 #include "case/result.hpp"
 
 namespace minitaw::record {
-
 /// Place of a column of /summary in the group of its case.
 enum class Place { nowhere, itself, settings, verification };
 
@@ -53,5 +53,4 @@ inline constexpr double widest_spread = 0.1;
 /// Returns whether a result may be quoted: "VALID", "VALID (doubts)" or "INVALID: reason". A valid case ended
 /// ok, with all repetitions and enough samples, and the bytes counted are those planned.
 [[nodiscard]] std::string verdict(const CaseResult& result);
-
 }  // namespace minitaw::record

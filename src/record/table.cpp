@@ -1,11 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "record/table.hpp"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -14,7 +14,6 @@
 #include "deck/deck.hpp"
 
 namespace minitaw::record {
-
 std::vector<std::string_view> varying_settings(const std::vector<Row>& rows) {
   constexpr std::array derived = {"identity", "group_count", "parameters"};
   constexpr std::array follow_hidden = {"heads", "kv_heads", "ffn"};
@@ -34,11 +33,10 @@ std::vector<std::string_view> varying_settings(const std::vector<Row>& rows) {
 }
 
 namespace {
-
 /// "tawpipe, 4 ranks in groups 2+2, 1024 tokens, hidden 256": what else varies among `rows` comes last.
 std::string describe(const Row& row, const std::vector<Row>& rows) {
   std::string text = fmt::format("{}, {} ranks in groups {}, {} tokens", row.text("schedule"),
-                                 row.integer("ranks"), row.text("groups"), row.integer("seq"));
+      row.integer("ranks"), row.text("groups"), row.integer("seq"));
   constexpr std::array said = {"schedule", "ranks", "groups", "seq"};
   for (const std::string_view name : varying_settings(rows))
     if (std::ranges::find(said, name) == said.end())
@@ -75,15 +73,14 @@ std::string merit_text(const std::vector<Row>& rows, const std::string& model, b
   if (detail_of(*best).empty()) return text;
   return fmt::format("{}, {}; best without doubt: {}", text, detail_of(*best), merit_text(rows, model, true));
 }
-
 }  // namespace
 
 bool is_valid(const std::string& verdict) { return verdict.starts_with("VALID"); }
 
 std::string verdict(const std::vector<Row>& rows, const Missing& missing) {
   if (missing.cases > 0)
-    return fmt::format("INVALID: unfinished cases: {} ({}); the same command continues", missing.cases,
-                       missing.why);
+    return fmt::format(
+        "INVALID: unfinished cases: {} ({}); the same command continues", missing.cases, missing.why);
   if (rows.empty()) return "INVALID: no case was run";
   for (const bool valid : {false, true}) {
     const auto is_told = [&](const Row& row) {
@@ -92,8 +89,8 @@ std::string verdict(const std::vector<Row>& rows, const Missing& missing) {
     const auto first = std::ranges::find_if(rows, is_told);
     if (first == rows.end()) continue;
     return fmt::format("{}{} of {} cases, first case {} ({}): {}{}",
-                       valid ? "VALID (" : "INVALID: ", std::ranges::count_if(rows, is_told), rows.size(),
-                       first->integer("case"), describe(*first, rows), detail_of(*first), valid ? ")" : "");
+        valid ? "VALID (" : "INVALID: ", std::ranges::count_if(rows, is_told), rows.size(),
+        first->integer("case"), describe(*first, rows), detail_of(*first), valid ? ")" : "");
   }
   return "VALID";
 }
@@ -109,7 +106,8 @@ std::vector<std::string> figures_of_merit(const std::vector<Row>& rows) {
 
 std::string closing_text(const std::vector<Row>& rows, const Missing& missing) {
   std::string text;
-  for (const std::string& figure : figures_of_merit(rows)) text += fmt::format("figure of merit: {}\n", figure);
+  for (const std::string& figure : figures_of_merit(rows))
+    text += fmt::format("figure of merit: {}\n", figure);
   return text + fmt::format("RESULT: {}\n", verdict(rows, missing));
 }
 
@@ -128,7 +126,6 @@ std::string to_json(const std::vector<Row>& rows) {
 }
 
 namespace {
-
 std::string number(double value, int digits) {
   return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
 }
@@ -165,7 +162,6 @@ std::string bytes_text(const Row& row) {
   const std::string& source = row.text("bytes_source");
   return source.empty() ? "-" : source.substr(source.rfind(' ') + 1);
 }
-
 }  // namespace
 
 std::string figure(double value, int most_decimals) {
@@ -208,13 +204,13 @@ TextTable<Row> make_table(const std::vector<Row>& rows) {
       {"check", "", 7, [](const Row& r) { return error(r.real("gradient_error")); }},
       {"status", "", -6, [](const Row& r) { return r.text("status"); }},
   };
-  constexpr std::array shown = {"schedule", "ranks",       "groups",       "replicas",
-                                "seq",      "micro_batch", "micro_batches"};
+  constexpr std::array shown = {
+      "schedule", "ranks", "groups", "replicas", "seq", "micro_batch", "micro_batches"};
   auto at = std::ranges::find(columns, "seq", &TextColumn<Row>::name);
   for (const std::string_view name : varying_settings(rows)) {
     if (std::ranges::find(shown, name) != shown.end()) continue;
-    at = columns.insert(at,
-                        {std::string(name), "", 0, [name](const Row& r) { return r.column(name).text(); }}) +
+    at = columns.insert(
+             at, {std::string(name), "", 0, [name](const Row& r) { return r.column(name).text(); }}) +
          1;
   }
   return {columns, rows};
@@ -233,9 +229,8 @@ std::string settings_text(const std::vector<Row>& rows) {
     }
     if (values == std::vector<std::string>{""}) continue;
     text += fmt::format("# {:<13} = {}{}{}\n", column.name, fmt::join(values, ", "),
-                        column.has_unit() ? " " : "", column.has_unit() ? column.units : "");
+        column.has_unit() ? " " : "", column.has_unit() ? column.units : "");
   }
   return text;
 }
-
 }  // namespace minitaw::record

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <algorithm>
@@ -10,7 +11,6 @@
 #include "record/row.hpp"
 
 namespace minitaw::record {
-
 /// Settings in which the rows differ, in the order of the columns: what a reader must see to tell them apart.
 /// Without parameters, and without heads, kv_heads and ffn where they follow from hidden.
 [[nodiscard]] std::vector<std::string_view> varying_settings(const std::vector<Row>& rows);
@@ -25,8 +25,8 @@ struct Missing {
 [[nodiscard]] std::string verdict(const std::vector<Row>& rows, const Missing& missing = {});
 [[nodiscard]] bool is_valid(const std::string& verdict);
 
-/// The fastest valid case of each model: "1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024 tokens)", followed
-/// by its doubt and the fastest case without one if it has a doubt. "none" if no case is valid.
+/// The fastest valid case of each model: "1234 tokens/s (tawpipe, 4 ranks in groups 2+2, 1024 tokens)",
+/// followed by its doubt and the fastest case without one if it has a doubt. "none" if no case is valid.
 [[nodiscard]] std::vector<std::string> figures_of_merit(const std::vector<Row>& rows);
 /// A line "figure of merit: ..." for each model, and "RESULT: VALID" or "RESULT: INVALID: reason".
 [[nodiscard]] std::string closing_text(const std::vector<Row>& rows, const Missing& missing = {});
@@ -89,5 +89,4 @@ private:
 /// A list of objects, titles with units where there are any: "median_s [s]"; figures that do not exist are
 /// null.
 [[nodiscard]] std::string to_json(const std::vector<Row>& rows);
-
 }  // namespace minitaw::record

@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/account.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -12,13 +12,12 @@
 #include "model/plan.hpp"
 
 namespace minitaw::schedule {
-
 Range moved(const Action& a, const model::Layout& layout) {
   if (a.payload == Payload::none) throw LogicError("a transfer of nothing");
   if (a.payload == Payload::activation || a.payload == Payload::activation_grad)
     return {0, layout.shape.tokens() * layout.shape.hidden};
   return range_of(of_embeddings(a.payload) ? layout.embeddings.elements : layout.shards[a.shard].elements,
-                  {a.part, a.parts});
+      {a.part, a.parts});
 }
 
 model::Dtype dtype_of(SlotClass cls, model::Dtype compute) {
@@ -37,15 +36,15 @@ Range held(const Program& program, int rank, SlotClass cls, int shard, const mod
 }
 
 std::string name_of(Traffic kind) {
-  static constexpr std::array<const char*, traffic_kinds> names = {"weights", "gradients", "activations",
-                                                                   "embeddings"};
+  static constexpr std::array<const char*, traffic_kinds> names = {
+      "weights", "gradients", "activations", "embeddings"};
   return names[index_of(kind)];
 }
 
 Traffic traffic_of(Payload payload) {
   using enum Traffic;
-  static constexpr std::array<Traffic, 7> traffic = {weights,     weights,    gradients, activations,
-                                                     activations, embeddings, embeddings};
+  static constexpr std::array<Traffic, 7> traffic = {
+      weights, weights, gradients, activations, activations, embeddings, embeddings};
   return traffic[index_of(payload)];
 }
 
@@ -118,7 +117,6 @@ Ticks ticks(const Program& program) {
 }
 
 namespace {
-
 constexpr std::size_t arena_alignment = 256;
 
 std::size_t rounded(std::size_t bytes) {
@@ -129,9 +127,9 @@ std::size_t optimiser_bytes(std::int64_t elements, const model::Layout& layout) 
   return rounded(model::optimiser_bytes(layout.shape.dtype, elements));
 }
 
-/// Bytes of what an action that works on `shard` has in a slot of this class.
-std::size_t content_bytes(const Program& program, int rank, SlotClass cls, int shard,
-                          const model::Layout& layout) {
+/// Returns the bytes that an action on `shard` has in a slot of this class.
+std::size_t content_bytes(
+    const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
   if (cls == SlotClass::saved) return model::plan_saved(layout, shard).bytes;
   if (cls == SlotClass::deferred) return model::plan_deferred(layout, shard).bytes;
   if (cls == SlotClass::hidden) return model::hidden_bytes(layout.shape);
@@ -169,7 +167,6 @@ Footprint footprint_of(const Program& program, int number, const model::Layout& 
   add(Memory::buffers, result.scalars + result.workspace + result.staging);
   return result;
 }
-
 }  // namespace
 
 RingSend ring_send(Kind kind, std::int64_t elements, int members, int member, int root) {
@@ -177,18 +174,12 @@ RingSend ring_send(Kind kind, std::int64_t elements, int members, int member, in
   const int from_root = (member - root + members) % members;
   const auto without = [&](int slice_of) { return elements - slice(elements, members, slice_of).count; };
   switch (kind) {
-  case Kind::broadcast:
-    return {next, from_root + 1 < members ? elements : 0};
-  case Kind::reduce:
-    return {(member - 1 + members) % members, from_root > 0 ? elements : 0};
-  case Kind::all_gather:
-    return {next, without(next)};
-  case Kind::reduce_scatter:
-    return {next, without(member)};
-  case Kind::all_reduce:
-    return {next, without(member) + without(next)};
-  default:
-    throw LogicError(fmt::format("{} is no collective", name_of(kind)));
+  case Kind::broadcast: return {next, from_root + 1 < members ? elements : 0};
+  case Kind::reduce: return {(member - 1 + members) % members, from_root > 0 ? elements : 0};
+  case Kind::all_gather: return {next, without(next)};
+  case Kind::reduce_scatter: return {next, without(member)};
+  case Kind::all_reduce: return {next, without(member) + without(next)};
+  default: throw LogicError(fmt::format("{} is no collective", name_of(kind)));
   }
 }
 
@@ -217,15 +208,14 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
 
 Memory memory_of(SlotClass cls) {
   using enum Memory;
-  static constexpr std::array<Memory, slot_classes> by_class = {
-      weights,     gradients,   weights,     gradients, gradients,
-      activations, activations, activations, weights,   gradients};
+  static constexpr std::array<Memory, slot_classes> by_class = {weights, gradients, weights, gradients,
+      gradients, activations, activations, activations, weights, gradients};
   return by_class[index_of(cls)];
 }
 
 std::string name_of(Memory kind) {
-  static constexpr std::array<const char*, memory_kinds> names = {"weights", "gradients", "optimiser",
-                                                                  "activations", "buffers"};
+  static constexpr std::array<const char*, memory_kinds> names = {
+      "weights", "gradients", "optimiser", "activations", "buffers"};
   return names[index_of(kind)];
 }
 
@@ -234,7 +224,7 @@ std::size_t Footprint::total() const {
 }
 
 std::vector<Footprint> memory(const Program& program, const model::Layout& layout,
-                              const std::vector<std::int64_t>& micro_batch_per_rank) {
+    const std::vector<std::int64_t>& micro_batch_per_rank) {
   std::vector<Footprint> result;
   model::Layout own = layout;
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
@@ -243,5 +233,4 @@ std::vector<Footprint> memory(const Program& program, const model::Layout& layou
   }
   return result;
 }
-
 }  // namespace minitaw::schedule

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <array>
@@ -11,7 +12,6 @@
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {
-
 /// Kinds of traffic.
 enum class Traffic : std::uint8_t { weights, gradients, activations, embeddings };
 inline constexpr int traffic_kinds = 4;
@@ -27,7 +27,7 @@ public:
   [[nodiscard]] int ranks() const { return ranks_; }
   [[nodiscard]] std::uint64_t inside(const topology::Groups& groups, Traffic kind) const;
   [[nodiscard]] std::uint64_t between(const topology::Groups& groups, Traffic kind) const;
-  /// Bytes that leave group k for other groups, all kinds (its NIC, one direction).
+  /// Bytes that group k sends to other groups, all kinds.
   [[nodiscard]] std::uint64_t leaving(const topology::Groups& groups, int group) const {
     return across(groups, group, true);
   }
@@ -54,14 +54,14 @@ private:
 enum class Memory : std::uint8_t { weights, gradients, optimiser, activations, buffers };
 inline constexpr int memory_kinds = 5;
 [[nodiscard]] std::string name_of(Memory kind);
-/// The kind that a slot's memory counts as.
+/// Kind of a slot's memory.
 [[nodiscard]] Memory memory_of(SlotClass cls);
 
 /// A transport moves large collectives in pieces of this size; each communication lane that has a reducing
 /// collective stages two of them.
 inline constexpr std::size_t chunk_bytes = 256 * 1024;
 
-/// One slot of a rank with its size: large enough for everything that the program ever puts there.
+/// A slot of a rank and its size: that of the largest content in the program.
 struct SlotSize {
   Slot slot;
   std::size_t bytes = 0;
@@ -82,7 +82,7 @@ struct Footprint {
 };
 /// `micro_batch_per_rank`: B of each rank, in place of the layout's.
 [[nodiscard]] std::vector<Footprint> memory(const Program& program, const model::Layout& layout,
-                                            const std::vector<std::int64_t>& micro_batch_per_rank = {});
+    const std::vector<std::int64_t>& micro_batch_per_rank = {});
 
 /// Messages by kind and reach.
 struct MessageCounts {
@@ -111,8 +111,8 @@ struct Ticks {
 };
 [[nodiscard]] Ticks ticks(const Program& program);
 
-/// Elements of the flat buffer of a shard or of the embeddings, or of a hidden state, that a communication
-/// action, add or load is about.
+/// Elements that a communication action, add or load moves, of the flat buffer of a shard or of the
+/// embeddings, or of a hidden state.
 [[nodiscard]] Range moved(const Action& action, const model::Layout& layout);
 
 /// Type of the elements in a slot of weights, gradients or hidden states: fp32 in accumulators, else the
@@ -121,7 +121,6 @@ struct Ticks {
 
 /// Elements of `shard` (ignored for the embeddings) that a slot of the rank holds: all of them, or the slice
 /// that the rank keeps. For slots of weights and gradients only.
-[[nodiscard]] Range held(const Program& program, int rank, SlotClass cls, int shard,
-                         const model::Layout& layout);
-
+[[nodiscard]] Range held(
+    const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout);
 }  // namespace minitaw::schedule

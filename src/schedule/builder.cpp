@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/builder.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 #include <numeric>
 #include <utility>
 
@@ -10,7 +10,6 @@
 #include "schedule/passes.hpp"
 
 namespace minitaw::schedule {
-
 using enum Operand;
 
 Action make_action(Kind kind, int tick, Payload payload, int shard, Part part) {
@@ -144,8 +143,7 @@ void Builder::sum_shards_over_replicas(int rank, int tick) {
   std::ranges::stable_sort(by_time);
   for (const auto& [when, s] : by_time)
     sum_over_replicas(rank, Phase::push_last,
-                      make_action(Kind::all_reduce, when, Payload::gradient, s, owned_part(rank)),
-                      accumulator(rank, s));
+        make_action(Kind::all_reduce, when, Payload::gradient, s, owned_part(rank)), accumulator(rank, s));
 }
 
 void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
@@ -161,7 +159,7 @@ void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
   };
   if (together)
     combine(sliced ? Kind::reduce_scatter : Kind::all_reduce, Payload::embeddings_gradient,
-            embeddings_accumulator());
+        embeddings_accumulator());
   for (const int r : everyone()) {
     // What this rank updates of the embeddings, or all that it holds.
     const Part part = split    ? Part{program_.ranks[r].embeddings_slice, 2}
@@ -170,8 +168,8 @@ void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
     if (program_.replicas > 1) sum_shards_over_replicas(r, tick);
     if (program_.replicas > 1 && holds(r))
       sum_over_replicas(r, Phase::epilogue,
-                        make_action(Kind::all_reduce, tick, Payload::embeddings_gradient, -1, part),
-                        embeddings_accumulator());
+          make_action(Kind::all_reduce, tick, Payload::embeddings_gradient, -1, part),
+          embeddings_accumulator());
     for (int s = 0; s < shards(); ++s)
       if (owned(r, s).valid())
         add(r, Phase::epilogue, make_action(Kind::update, tick, Payload::weights, s),
@@ -207,8 +205,8 @@ Program Builder::finish(int tick, EmbeddingsUpdate update, bool overlap) && {
   return std::move(program_);
 }
 
-void ComputeEmitter::visit(const Visit& v, VirtualBuffer of_weights, VirtualBuffer of_gradient,
-                           bool accumulate) {
+void ComputeEmitter::visit(
+    const Visit& v, VirtualBuffer of_weights, VirtualBuffer of_gradient, bool accumulate) {
   const auto add = [&](Kind what, int of_shard, std::initializer_list<Builder::Use> uses) {
     Action a = make_action(what, v.tick, Payload::none, of_shard);
     a.micro_batch = v.micro_batch;
@@ -235,17 +233,15 @@ void ComputeEmitter::visit(const Visit& v, VirtualBuffer of_weights, VirtualBuff
     const bool both = v.kind == Kind::backward;
     if (!both) kept.deferred = builder_.new_buffer(rank_, SlotClass::deferred);
     add(v.kind, v.shard,
-        {{weights, of_weights},
-         {saved, kept.saved},
-         {hidden, state},
-         both ? Builder::Use{gradient, of_gradient} : Builder::Use{deferred, kept.deferred}});
+        {{weights, of_weights}, {saved, kept.saved}, {hidden, state},
+            both ? Builder::Use{gradient, of_gradient} : Builder::Use{deferred, kept.deferred}});
     if (v.shard == 0) add(Kind::embed_backward, -1, {{hidden, state}, {gradient, head_gradient}});
   }
   if (v.kind != Kind::backward_input) kept_.erase({v.micro_batch, v.shard});
 }
 
-LockstepRanks::LockstepRanks(Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank,
-                             int first_tick)
+LockstepRanks::LockstepRanks(
+    Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank, int first_tick)
     : per_rank_(micro_batches_per_rank) {
   for (const int rank : ranks) emitters_.emplace_back(builder, rank);
   for (int m = ranks[0] * per_rank_; m < (ranks[0] + 1) * per_rank_; ++m) {
@@ -254,11 +250,10 @@ LockstepRanks::LockstepRanks(Builder& builder, const std::vector<int>& ranks, in
   }
 }
 
-void LockstepRanks::compute(std::size_t i, const std::vector<VirtualBuffer>& weights,
-                            const std::vector<VirtualBuffer>& gradients) {
+void LockstepRanks::compute(
+    std::size_t i, const std::vector<VirtualBuffer>& weights, const std::vector<VirtualBuffer>& gradients) {
   Visit visit = visits_[i];
   for (std::size_t r = 0; r < emitters_.size(); ++r, visit.micro_batch += per_rank_)
     emitters_[r].visit(visit, weights[r], visit.backward() ? gradients[r] : VirtualBuffer{});
 }
-
 }  // namespace minitaw::schedule

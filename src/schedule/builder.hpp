@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <array>
@@ -9,9 +10,8 @@
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {
-
-/// The content of a slot before it has one: "the weights of shard 3 as fetched for tick 7". Each gets a slot
-/// for as long as it lives, from its first to its last use in issue order.
+/// A buffer that has no slot yet: "the weights of shard 3 as fetched for tick 7". It gets a slot from its
+/// first to its last use in issue order.
 struct VirtualBuffer {
   int id = -1;
   SlotClass cls = SlotClass::owned;
@@ -36,7 +36,7 @@ enum class Phase : std::uint8_t {
   epilogue
 };
 
-/// An action of this kind; what it touches and with whom is for the caller to say.
+/// Returns an action of this kind; the caller adds operands and peer.
 [[nodiscard]] Action make_action(Kind kind, int tick, Payload payload, int shard = -1, Part part = {});
 
 /// Content of a message.
@@ -61,8 +61,8 @@ enum class EmbeddingsUpdate {
 /// makes the others.
 class Builder {
 public:
-  /// Nobody owns a shard yet; every rank holds the embeddings. `groups` and `micro_batches` are those of all
-  /// `replicas` together, which must be alike (see groups_of_replica()).
+  /// Begins a program without owned shards in which every rank holds the embeddings. `groups` and
+  /// `micro_batches` are those of all `replicas` together, which must be alike (see groups_of_replica()).
   Builder(const topology::Groups& groups, int shards, int micro_batches, int replicas = 1);
 
   [[nodiscard]] const topology::Groups& groups() const { return groups_; }
@@ -73,20 +73,20 @@ public:
 
   /// Gives a rank an owned and an accumulator slot for a shard, or for its slice of it.
   void own(int rank, int shard);
-  /// Ranks keep one of `count` slices of the shards that they own; each says which.
+  /// Makes ranks keep one of `count` slices of their owned shards; keep_slice() says which.
   void slice_owned(int count);
   void keep_slice(int rank, int slice) { program_.ranks[rank].slice = slice; }
   [[nodiscard]] Part owned_part(int rank) const {
     return {program_.ranks[rank].slice, program_.owned_slices};
   }
-  /// Shards are padded so that `count` parts are equal, besides what was asked for before.
+  /// Pads shards so that `count` parts are equal, besides the counts of earlier calls.
   void cut_shards(int count);
 
   /// Weights / gradient accumulator of a shard on a rank; invalid if the rank does not own it.
   [[nodiscard]] VirtualBuffer owned(int rank, int shard) const;
   [[nodiscard]] VirtualBuffer accumulator(int rank, int shard) const;
 
-  /// The embedding is on one rank, final norm and head are on another or the same one; the rest hold no
+  /// Puts the embedding on one rank, final norm and head on another or the same one; other ranks hold no
   /// embeddings.
   void place_embeddings(int embedding_rank, int head_rank);
   [[nodiscard]] static constexpr VirtualBuffer embeddings() { return {0, SlotClass::embeddings}; }
@@ -102,7 +102,7 @@ public:
   int world();
   int group(int group);
 
-  /// A buffer and what it is to an action.
+  /// A buffer and its role in an action.
   struct Use {
     Operand operand;
     VirtualBuffer buffer;
@@ -119,12 +119,12 @@ public:
     MessageContent content;
     Endpoint from, to;
   };
-  /// send on one side, recv on the other.
+  /// Emits a send on one side and a recv on the other.
   void transfer(int tick, Phase phase, const MessageContent& content, Endpoint from, Endpoint to);
-  /// Messages of one tick. All ranks have them in one order: who issues all lanes in one sequence, as NCCL
-  /// does, never meets another order elsewhere.
+  /// Emits the messages of one tick, in the same order on all ranks, which a transport needs that issues all
+  /// lanes in one sequence (NCCL).
   void exchange(int tick, Phase phase, const std::vector<Message>& messages);
-  /// A collective of a communicator; buffers[i] belongs to its i-th rank.
+  /// Emits a collective of a communicator; buffers[i] belongs to its i-th rank.
   void collective(Phase phase, Action action, const std::vector<VirtualBuffer>& buffers);
   /// Closes the step at `tick` (gradients of the embeddings combined, all gradients summed over the replicas,
   /// every owned shard and the embeddings updated, join), sorts each rank's actions into issue order, assigns
@@ -156,8 +156,8 @@ private:
   std::map<std::string, int> communicators_;
 };
 
-/// First choice of a schedule: what is computed when. One visit of a shard with one micro-batch: F, BW, B or
-/// W.
+/// One visit of a shard with one micro-batch: F, BW, B or W. The order of visits is the first choice of a
+/// schedule.
 struct Visit {
   int tick = 0;
   int shard = 0;
@@ -167,20 +167,20 @@ struct Visit {
   [[nodiscard]] bool backward() const { return kind != Kind::forward; }
 };
 
-/// Emits the compute actions of one rank, embedding and loss included, and carries hidden states and what
-/// visits leave for later ones from visit to visit.
+/// Emits the compute actions of one rank, embedding and loss included. Keeps the buffers that visits hand on:
+/// hidden states, saved and deferred activations.
 class ComputeEmitter {
 public:
   ComputeEmitter(Builder& builder, int rank) : builder_(builder), rank_(rank) {}
 
   /// Emits the visit: F after embed on shard 0 and before loss on the last one, BW or B before dembed on
-  /// shard 0. W takes no weights; F and B leave no gradient. BW and W write it, or add to it; that of an
-  /// owned shard is added to.
-  void visit(const Visit& visit, VirtualBuffer of_weights, VirtualBuffer of_gradient = {},
-             bool accumulate = false);
+  /// shard 0. W takes no weights; F and B give no gradient. BW and W write the gradient or add to it; to an
+  /// accumulator they add.
+  void visit(
+      const Visit& visit, VirtualBuffer of_weights, VirtualBuffer of_gradient = {}, bool accumulate = false);
 
-  /// The hidden state of a micro-batch, or its gradient, as it is passed on; it comes from elsewhere if its
-  /// first visit here is not of shard 0.
+  /// The hidden state of a micro-batch, or its gradient. The caller sets it if the first visit here is not of
+  /// shard 0.
   [[nodiscard]] VirtualBuffer& hidden_state(int micro_batch) { return hidden_states_[micro_batch]; }
 
 private:
@@ -199,21 +199,20 @@ private:
 /// for one after the other, all shards forward and then backward, a tick each.
 class LockstepRanks {
 public:
-  LockstepRanks(Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank,
-                int first_tick = 0);
+  LockstepRanks(
+      Builder& builder, const std::vector<int>& ranks, int micro_batches_per_rank, int first_tick = 0);
 
   /// Visits of the first rank; those of the others differ only in the micro-batch.
   [[nodiscard]] const std::vector<Visit>& visits() const { return visits_; }
   [[nodiscard]] int last_tick() const { return visits_.back().tick; }
 
   /// Emits visit i of every rank, with one buffer of weights and, backward, one for the gradient of each.
-  void compute(std::size_t i, const std::vector<VirtualBuffer>& weights,
-               const std::vector<VirtualBuffer>& gradients);
+  void compute(
+      std::size_t i, const std::vector<VirtualBuffer>& weights, const std::vector<VirtualBuffer>& gradients);
 
 private:
   int per_rank_;
   std::vector<Visit> visits_;
   std::vector<ComputeEmitter> emitters_;
 };
-
 }  // namespace minitaw::schedule

@@ -1,11 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Follows what every slot holds while a program executes: the part of the validator that knows what is
 // computed.
 #include "schedule/contents.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
+#include <fmt/format.h>
 #include <string>
 #include <vector>
 
@@ -13,7 +13,6 @@
 
 namespace minitaw::schedule::detail {
 namespace {
-
 /// Numbers [begin, end).
 struct Interval {
   std::int32_t begin = 0, end = 0;
@@ -124,7 +123,7 @@ private:
         }
     const auto begin_of = [](const Piece& piece) { return piece.range.begin; };
     return {std::ranges::lower_bound(pieces_, range.begin, {}, begin_of),
-            std::ranges::lower_bound(pieces_, range.end, {}, begin_of)};
+        std::ranges::lower_bound(pieces_, range.end, {}, begin_of)};
   }
 
   std::vector<Piece> pieces_;
@@ -146,16 +145,9 @@ struct Content {
 
 std::string describe(SlotClass cls, const Content& c) {
   constexpr const char* gradient = "a gradient of shard {0}";
-  static constexpr std::array<const char*, slot_classes> texts = {
-      "the {2}weights of shard {0}",
-      gradient,
-      "the {2}weights of shard {0}",
-      gradient,
-      gradient,
-      "what shard {0} saved of micro-batch {1}",
-      "what B left of shard {0} and micro-batch {1}",
-      "micro-batch {1} before shard {0}",
-      "the {2}embeddings",
+  static constexpr std::array<const char*, slot_classes> texts = {"the {2}weights of shard {0}", gradient,
+      "the {2}weights of shard {0}", gradient, gradient, "what shard {0} saved of micro-batch {1}",
+      "what B left of shard {0} and micro-batch {1}", "micro-batch {1} before shard {0}", "the {2}embeddings",
       "a gradient of the embeddings"};
   if (!c.valid) return "nothing";
   const char* text = c.backward ? "the gradient of micro-batch {1} behind shard {0}" : texts[index_of(cls)];
@@ -210,8 +202,7 @@ public:
     case Kind::embed_backward:
       need(p, a[Operand::hidden], -1, true);
       return contribute(p, a[Operand::gradient], embedding);
-    case Kind::update:
-      return update(p, a);
+    case Kind::update: return update(p, a);
     case Kind::zero:
       content(p.rank, a[Operand::gradient]) = blank(p.rank, a[Operand::gradient].cls, a.shard);
       return;
@@ -225,16 +216,15 @@ public:
     case Kind::load:
       need_weights(p, a[Operand::source], {}, true);
       return receive(Content(content(p.rank, a[Operand::source])), extent(p.rank, SlotClass::owned), p,
-                     a[Operand::destination]);
-    default:
-      return;
+          a[Operand::destination]);
+    default: return;
     }
   }
 
   void message(Place send, Place receiver) override {
     need_payload(send, Operand::buffer);
     receive(Content(content(send.rank, at(send)[Operand::buffer])), moved(at(send)), receiver,
-            at(receiver)[Operand::buffer]);
+        at(receiver)[Operand::buffer]);
   }
 
   void collective(std::span<const Place> calls) override {
@@ -254,7 +244,7 @@ public:
         for (std::int16_t i = 0; i < program_.ranks[r].slots[index_of(cls)]; ++i)
           if (!std::ranges::all_of(content(r, {cls, i}).pieces, &Piece::updated))
             fail(Rule::exact_gradients, {r, -1}, "{} is not updated as a whole at the end",
-                 name_of(Slot{cls, i}));
+                name_of(Slot{cls, i}));
   }
 
 private:
@@ -274,7 +264,7 @@ private:
 
   [[noreturn]] void unexpected(Rule rule, Place p, Slot slot, const Content& wanted) const {
     fail(rule, p, "{} holds {}, expected {}", name_of(slot), describe(slot.cls, content(p.rank, slot)),
-         describe(slot.cls, wanted));
+        describe(slot.cls, wanted));
   }
 
   // What an action is about.
@@ -305,7 +295,7 @@ private:
     const auto members = static_cast<std::int32_t>(calls.size());
     if (range.size() % members != 0)
       fail(Rule::same_collectives, calls.front(), "{} parts cannot be shared by {} ranks", range.size(),
-           members);
+          members);
     const std::int32_t each = range.size() / members;
     const std::int32_t begin = range.begin + static_cast<std::int32_t>(i) * each;
     return {begin, begin + each};
@@ -370,22 +360,17 @@ private:
     const Action& a = at(p);
     const Slot slot = a[operand];
     switch (a.payload) {
-    case Payload::weights:
-      return need_weights(p, slot, moved(a), true);
-    case Payload::activation:
-      return need(p, slot, a.shard);
-    case Payload::activation_grad:
-      return need(p, slot, a.shard - 1, true);
+    case Payload::weights: return need_weights(p, slot, moved(a), true);
+    case Payload::activation: return need(p, slot, a.shard);
+    case Payload::activation_grad: return need(p, slot, a.shard - 1, true);
     case Payload::embeddings_gradient:
       need_gradient(p, slot, moved(a));
       for (const std::int32_t part : {embedding, head})
         if (extent(p.rank, slot.cls).common(range_of(part)).size() > 0 && !written(p.rank, slot, part))
           fail(Rule::exact_gradients, p, "{} still holds a gradient of the last step", name_of(slot));
       return;
-    case Payload::gradient:
-      return need_gradient(p, slot, moved(a));
-    default:
-      return;
+    case Payload::gradient: return need_gradient(p, slot, moved(a));
+    default: return;
     }
   }
 
@@ -438,7 +423,7 @@ private:
       for (const Piece& piece : content(p.rank, gradient).pieces.within(range))
         if (const std::int32_t missing = piece.sum.first_missing(numbers.begin); missing < numbers.end)
           fail(Rule::exact_gradients, p, "in {}, {} is missing", name_of(gradient),
-               contribution_text(embeddings ? -1 : a.shard, missing));
+              contribution_text(embeddings ? -1 : a.shard, missing));
     }
     content(p.rank, weights).pieces.change(range, [](Piece& piece) { piece.updated = true; });
   }
@@ -490,7 +475,6 @@ private:
   const Program& program_;
   std::vector<std::array<std::vector<Content>, slot_classes>> slots_;  ///< per rank
 };
-
 }  // namespace
 
 void check_contents(const Program& program) {
@@ -498,5 +482,4 @@ void check_contents(const Program& program) {
   execute(program, contents);
   contents.check_end();
 }
-
 }  // namespace minitaw::schedule::detail

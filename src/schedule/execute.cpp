@@ -1,16 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/execute.hpp"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <deque>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <map>
 #include <tuple>
 #include <utility>
 
 namespace minitaw::schedule::detail {
-
 std::string place(const Program& program, int rank, int action) {
   if (rank < 0) return "the program";
   if (action < 0) return fmt::format("rank {}", rank);
@@ -20,7 +19,6 @@ std::string place(const Program& program, int rank, int action) {
 }
 
 namespace {
-
 /// Returns whether two sides mean the same part of the same data, in the same precision.
 bool same_content(const Action& a, const Action& b) {
   const auto sums = [](const Action& x) { return x[Operand::buffer].cls == SlotClass::accumulator; };
@@ -110,7 +108,7 @@ private:
   }
 
   void compare(int first, const std::vector<std::int32_t>& expected, int rank,
-               const std::vector<std::int32_t>& calls) const {
+      const std::vector<std::int32_t>& calls) const {
     const auto same = [&](std::int32_t a, std::int32_t b) {
       return same_call(at({first, a}), at({rank, b}));
     };
@@ -118,8 +116,8 @@ private:
     if (e == expected.end() && c == calls.end()) return;
     if (c == calls.end()) fail(Rule::same_collectives, {first, *e}, "rank {} never joins it", rank);
     fail(Rule::same_collectives, {rank, *c}, "{}",
-         e == expected.end() ? fmt::format("rank {} never joins it", first)
-                             : fmt::format("expected the collective of {}", text({first, *e})));
+        e == expected.end() ? fmt::format("rank {} never joins it", first)
+                            : fmt::format("expected the collective of {}", text({first, *e})));
   }
 
   static bool same_call(const Action& a, const Action& b) {
@@ -217,15 +215,15 @@ private:
         if (state.done()) continue;
         const Place p{r, state.actions[state.next]};
         if (heads.empty()) first = p;
-        heads.push_back(place(program_, r, p.action) + (state.started
-                                                            ? " waits for the other side"
-                                                            : " waits for earlier actions of its rank"));
+        heads.push_back(
+            place(program_, r, p.action) +
+            (state.started ? " waits for the other side" : " waits for earlier actions of its rank"));
       }
     if (heads.empty()) return;
     constexpr std::size_t shown = 16;
     refuse(Rule::no_deadlock, program_, first.rank, first.action,
-           "nothing can go on; {} lanes are stuck, for example: {}", heads.size(),
-           fmt::join(heads.begin(), heads.begin() + std::min(shown, heads.size()), "; "));
+        "nothing can go on; {} lanes are stuck, for example: {}", heads.size(),
+        fmt::join(heads.begin(), heads.begin() + std::min(shown, heads.size()), "; "));
   }
 
   const Program& program_;
@@ -236,11 +234,9 @@ private:
   std::vector<std::int32_t> arrived_;                 ///< members at each collective
   std::deque<std::pair<int, int>> ready_;             ///< ranks and lanes to try
 };
-
 }  // namespace
 
 Matching match(const Program& program) { return Matcher(program).run(); }
 
 void execute(const Program& program, Listener& listener) { Execution(program, listener).run(); }
-
 }  // namespace minitaw::schedule::detail

@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
+#include <fmt/format.h>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,10 +11,8 @@
 #include "schedule/program.hpp"
 #include "schedule/validate.hpp"
 
-/// Symbolic execution of a program: what validator, simulation and engine need to know about the order of its
-/// actions.
+/// Symbolic execution of a program, for validator and simulation.
 namespace minitaw::schedule {
-
 /// One action of one rank.
 struct Place {
   std::int32_t rank = -1;
@@ -31,12 +29,12 @@ struct Matching {
   [[nodiscard]] std::int64_t number(Place place) const { return base[place.rank] + place.action; }
   [[nodiscard]] int collectives() const { return static_cast<int>(first_call.size()) - 1; }
   [[nodiscard]] std::span<const Place> calls_of(std::int32_t collective) const {
-    return std::span(calls).subspan(first_call[collective],
-                                    first_call[collective + 1] - first_call[collective]);
+    return std::span(calls).subspan(
+        first_call[collective], first_call[collective + 1] - first_call[collective]);
   }
 };
 
-/// Told what happens while a program executes, each event when all of its sides are there.
+/// Receives the events of an execution, each when all of its sides are there.
 class Listener {
 public:
   Listener() = default;
@@ -52,7 +50,6 @@ public:
 };
 
 namespace detail {
-
 struct Refusal {
   Violation violation;
 };
@@ -61,10 +58,9 @@ struct Refusal {
 /// Throws Refusal: "rank 1, tick 3, 'BW s2 m1 h0 a2 x0 g0': <what>".
 template <class... Args>
 [[noreturn]] void refuse(Rule rule, const Program& program, int rank, int action,
-                         fmt::format_string<Args...> what, Args&&... args) {
-  throw Refusal{
-      {rule, rank, action,
-       fmt::format("{}: {}", place(program, rank, action), fmt::format(what, std::forward<Args>(args)...))}};
+    fmt::format_string<Args...> what, Args&&... args) {
+  throw Refusal{{rule, rank, action,
+      fmt::format("{}: {}", place(program, rank, action), fmt::format(what, std::forward<Args>(args)...))}};
 }
 
 /// Throws Refusal for matched_messages and same_collectives.
@@ -75,6 +71,5 @@ template <class... Args>
 /// depend on the order in which it is tried, so one execution decides. Throws Refusal as match(), and for
 /// no_deadlock if it stops before the end.
 void execute(const Program& program, Listener& listener);
-
 }  // namespace detail
 }  // namespace minitaw::schedule

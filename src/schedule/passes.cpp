@@ -1,21 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/passes.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <fmt/format.h>
 #include <set>
 #include <utility>
 
 #include "base/error.hpp"
 
 namespace minitaw::schedule {
-
 namespace {
-
 /// Buffers by the action after which their slot is free: see releases(). What one of several messages
 /// reads must not make room for what another receives.
-std::vector<std::vector<VirtualBuffer>>
-released_after(const RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count) {
+std::vector<std::vector<VirtualBuffer>> released_after(
+    const RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count) {
   const std::vector<int> ends = releases(rank);
   std::vector<int> last(count, -1);
   std::vector<SlotClass> cls(count);
@@ -54,7 +52,6 @@ private:
   int size_, released_ = 0;
   std::set<std::pair<int, std::int16_t>> free_;  ///< when it was released, slot
 };
-
 }  // namespace
 
 void write_first_contributions(RankProgram& rank, int shard_parts) {
@@ -99,7 +96,6 @@ void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers,
 }
 
 namespace {
-
 class WaitDeriver {
 public:
   WaitDeriver(RankProgram& program, int rank, bool overlap)
@@ -146,7 +142,7 @@ private:
       bool implied = false;
       for (int m = 0; m < lanes; ++m)
         implied = implied || (m != l && m != own && need[m] > known[m] && closure(m, need[m])[l] >= need[l] &&
-                              !(m > l && closure(l, need[l])[m] >= need[m]));
+                                 !(m > l && closure(l, need[l])[m] >= need[m]));
       if (!implied) action.waits[l] = need[l];
     }
     for (int l = 0; l < lanes; ++l)
@@ -175,13 +171,11 @@ private:
   std::array<LaneCounts, lanes> known_{};
   std::array<std::vector<LaneCounts>, lanes> closures_;
 };
-
 }  // namespace
 
 void assign_waits(RankProgram& program, int rank, bool overlap) { WaitDeriver(program, rank, overlap).run(); }
 
 namespace {
-
 /// Sizes of the groups' shares of ranks [begin, end).
 std::vector<int> sizes_within(const topology::Groups& groups, int begin, int end) {
   std::vector<int> sizes;
@@ -207,7 +201,6 @@ std::vector<Communicator> communicators_of_replicas(const Program& program, int 
   }
   return all;
 }
-
 }  // namespace
 
 topology::Groups groups_of_replica(const topology::Groups& groups, int replicas) {
@@ -217,7 +210,7 @@ topology::Groups groups_of_replica(const topology::Groups& groups, int replicas)
     if (sizes_within(groups, c * ranks, (c + 1) * ranks) != first)
       throw InputError(fmt::format("replicas: the groups {} do not give {} replicas of {} ranks with groups "
                                    "alike; choose other groups",
-                                   groups.text(), replicas, ranks));
+          groups.text(), replicas, ranks));
   return topology::Groups(first);
 }
 
@@ -235,5 +228,4 @@ void make_replicas(Program& program) {
         else if (a.communicator == among_replicas) a.communicator = own * program.replicas + r;
       }
 }
-
 }  // namespace minitaw::schedule

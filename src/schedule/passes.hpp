@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <array>
@@ -7,7 +8,6 @@
 
 /// Passes over a program that make it complete: slots, waits, replicas. Builder::finish() calls them.
 namespace minitaw::schedule {
-
 /// The groups of each of `replicas` runs of consecutive ranks. Throws InputError if they are not alike.
 [[nodiscard]] topology::Groups groups_of_replica(const topology::Groups& groups, int replicas);
 
@@ -17,8 +17,8 @@ namespace minitaw::schedule {
 /// they were made with.
 void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count);
 
-/// The first contribution of a step to a gradient that lasts from step to step writes it, the others add:
-/// nothing needs to be cleared. Needs slots.
+/// Makes the first contribution of a step to an accumulator write it and the others add, so that nothing
+/// needs to be cleared. Needs slots.
 void write_first_contributions(RankProgram& rank, int shard_parts);
 
 /// Derives the waits of every action from the slots it touches: a read waits for the last write, a write for
@@ -32,5 +32,4 @@ inline constexpr int among_replicas = -2;
 /// Appends Program::replicas - 1 further replicas of the ranks and communicators that are there, each with
 /// ranks and micro-batches of its own, and gives every rank's replicas a communicator.
 void make_replicas(Program& program);
-
 }  // namespace minitaw::schedule

@@ -1,34 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/program.hpp"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <iterator>
 
 #include "base/error.hpp"
 
 namespace minitaw::schedule {
-
 namespace {
-
 using enum Operand;
 using enum Touch;
 
-/// By kind. The classes of what moves follow from the payload.
+/// Forms by kind. The slot classes of a transfer follow from its payload.
 constexpr std::array<Form, kinds> forms = {{
     {"embed", {{{hidden, "x", write}, {weights, "e", read}}}, false, true},
     {"F", {{{weights, "hw", read}, {saved, "a", write}, {hidden, "x", modify}}}, true, true},
     {"loss", {{{hidden, "x", modify}, {weights, "e", read}, {gradient, "f", accumulate}}}, false, true},
-    {"BW",
-     {{{weights, "hw", read}, {saved, "a", read}, {hidden, "x", modify}, {gradient, "tg", accumulate}}},
-     true,
-     true},
-    {"B",
-     {{{weights, "hw", read}, {saved, "a", read}, {hidden, "x", modify}, {deferred, "b", write}}},
-     true,
-     true},
+    {"BW", {{{weights, "hw", read}, {saved, "a", read}, {hidden, "x", modify}, {gradient, "tg", accumulate}}},
+        true, true},
+    {"B", {{{weights, "hw", read}, {saved, "a", read}, {hidden, "x", modify}, {deferred, "b", write}}}, true,
+        true},
     {"W", {{{saved, "a", read}, {deferred, "b", read}, {gradient, "tg", accumulate}}}, true, true},
     {"dembed", {{{hidden, "x", read}, {gradient, "f", accumulate}}}, false, true},
     {"update", {{{weights, "h", modify}, {gradient, "t", read}}}, true},  // of the embeddings: e f
@@ -48,23 +42,18 @@ constexpr std::array<Form, kinds> forms = {{
 constexpr std::array<std::string_view, 9> operand_names = {
     "none", "weights", "saved", "hidden", "deferred", "gradient", "source", "destination", "buffer"};
 
-/// Name and prefix of a payload, and of what it is.
+/// Name and prefix of a payload, and the classes of its slots.
 struct Moves {
   std::string_view name, prefix, classes;
   bool shard = false, micro_batch = false;
 };
 /// By payload.
-constexpr std::array<Moves, payloads> moves = {{{"none", "s", ""},
-                                                {"weights", "W", "hw", true},
-                                                {"gradient", "G", "tgc", true},
-                                                {"activation", "A", "x", true, true},
-                                                {"activation_grad", "D", "x", true, true},
-                                                {"embeddings", "E", "e"},
-                                                {"embeddings_gradient", "EG", "f"}}};
+constexpr std::array<Moves, payloads> moves = {{{"none", "s", ""}, {"weights", "W", "hw", true},
+    {"gradient", "G", "tgc", true}, {"activation", "A", "x", true, true},
+    {"activation_grad", "D", "x", true, true}, {"embeddings", "E", "e"}, {"embeddings_gradient", "EG", "f"}}};
 
-constexpr std::array<std::string_view, lanes> lane_names = {
-    "compute",         "inputs_group",   "inputs_recv",   "inputs_send",
-    "gradients_group", "gradients_recv", "gradients_send"};
+constexpr std::array<std::string_view, lanes> lane_names = {"compute", "inputs_group", "inputs_recv",
+    "inputs_send", "gradients_group", "gradients_recv", "gradients_send"};
 constexpr std::array<char, slot_classes> slot_letters = {'h', 't', 'w', 'g', 'c', 'a', 'b', 'x', 'e', 'f'};
 
 void append_rank(std::string& text, const Program& program, int rank) {
@@ -87,7 +76,6 @@ void append_rank(std::string& text, const Program& program, int rank) {
     text += "\n";
   }
 }
-
 }  // namespace
 
 LaneCounts max_of(const LaneCounts& a, const LaneCounts& b) {
@@ -158,8 +146,8 @@ model::Cut cut_of(const Program& program) {
   const bool head_counts = std::ranges::any_of(program.ranks, [](const RankProgram& rank) {
     return rank.embeddings_slice >= 0 || rank.slots[index_of(SlotClass::embeddings)] == 0;
   });
-  return {program.shards, program.embeddings_slices, program.shard_parts, program.embeddings_split,
-          head_counts};
+  return {
+      program.shards, program.embeddings_slices, program.shard_parts, program.embeddings_split, head_counts};
 }
 
 std::vector<int> actions_of(const RankProgram& rank, Lane lane) {
@@ -213,8 +201,8 @@ std::string to_text(const Action& a, const Program& program) {
 
 std::string to_text(const Program& program) {
   std::string text = fmt::format("program {}\nshards {}\nmicro_batches {}\nembeddings_slices {}\ngroups {}\n",
-                                 program.schedule, program.shards, program.micro_batches,
-                                 program.embeddings_slices, program.groups.text());
+      program.schedule, program.shards, program.micro_batches, program.embeddings_slices,
+      program.groups.text());
   if (program.embeddings_split) text += "embeddings_split 1\n";
   if (program.owned_slices > 1) text += fmt::format("owned_slices {}\n", program.owned_slices);
   if (program.shard_parts > 1) text += fmt::format("shard_parts {}\n", program.shard_parts);
@@ -224,5 +212,4 @@ std::string to_text(const Program& program) {
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) append_rank(text, program, r);
   return text;
 }
-
 }  // namespace minitaw::schedule

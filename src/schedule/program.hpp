@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <array>
@@ -11,7 +12,6 @@
 #include "topology/groups.hpp"
 
 namespace minitaw::schedule {
-
 /// Kind of an action. The text form prints the name in the comment, else that of the enumerator.
 enum class Kind : std::uint8_t {
   embed,
@@ -36,9 +36,9 @@ enum class Kind : std::uint8_t {
 };
 inline constexpr int kinds = 19;
 
-/// A queue of a rank whose actions run in order, named for what it carries. Operands are what computing needs
-/// (weights, hidden states), gradients what it leaves. A transfer waits only for those in front of it in its
-/// lane, so what comes in, what goes out and what stays in the group do not hold each other up
+/// A queue of a rank whose actions run in order, named for what it carries: inputs of the computation
+/// (weights, hidden states) or gradients. A transfer waits only for those in front of it in its lane, so
+/// receives, sends and collectives inside a group do not hold each other up
 /// (docs/decisions/0013-lanes-by-direction.md).
 enum class Lane : std::uint8_t {
   compute,
@@ -78,14 +78,14 @@ enum class SlotClass : std::uint8_t {
 };
 inline constexpr int slot_classes = 10;
 
-/// Place of a kind, lane, payload or slot class in a table of all of them.
+/// Index of a kind, lane, payload or slot class in a table of all of them.
 template <class Enum>
 [[nodiscard]] constexpr std::size_t index_of(Enum e) {
   return static_cast<std::size_t>(e);
 }
 
-/// A number of actions for each lane of a rank: its first ones. Lanes finish in order, so this says which
-/// actions are finished, or must be.
+/// A number of actions for each lane of a rank. Lanes finish in order, so the numbers say which actions are
+/// finished, or must be.
 using LaneCounts = std::array<std::int32_t, lanes>;
 [[nodiscard]] LaneCounts max_of(const LaneCounts& a, const LaneCounts& b);
 
@@ -116,7 +116,7 @@ struct Action {
   Kind kind = Kind::join;
   Lane lane = Lane::compute;
   Payload payload = Payload::none;
-  /// loss, BW, W, dembed, add: adds to what its gradient slot holds of the same part instead of writing it.
+  /// loss, BW, W, dembed, add: adds to the same part of its gradient slot instead of writing it.
   bool accumulates = false;
   std::int32_t tick = 0;  ///< of the compute action this belongs to
   std::int32_t shard = -1;
@@ -136,7 +136,7 @@ struct Action {
 };
 
 [[nodiscard]] constexpr bool is_compute(Kind kind) { return kind <= Kind::update; }
-/// F, BW, B or W: what takes a tick.
+/// F, BW, B or W: the actions that take a tick.
 [[nodiscard]] constexpr bool is_visit(Kind kind) {
   return kind == Kind::forward || kind == Kind::backward || kind == Kind::backward_input ||
          kind == Kind::backward_weight;
@@ -154,7 +154,8 @@ struct Action {
 [[nodiscard]] constexpr bool of_embeddings(SlotClass cls) {
   return cls == SlotClass::embeddings || cls == SlotClass::embeddings_accumulator;
 }
-/// Holds its content from step to step: an owned shard, its gradient, the embeddings and theirs.
+/// True for slots that keep their content from step to step: owned shards, accumulators, the embeddings and
+/// theirs.
 [[nodiscard]] constexpr bool is_permanent(SlotClass cls) {
   return cls == SlotClass::owned || cls == SlotClass::accumulator || of_embeddings(cls);
 }
@@ -282,5 +283,4 @@ struct Program {
 
 /// The whole program. Lines of a rank: <tick> <lane> <action> [after <lane>:<count> ...]
 [[nodiscard]] std::string to_text(const Program& program);
-
 }  // namespace minitaw::schedule

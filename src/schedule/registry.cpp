@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/registry.hpp"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/error.hpp"
 #include "schedule/builder.hpp"
@@ -12,7 +12,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
 const OptionDoc& option_of(const Entry& entry, const std::string& name) {
   const auto at = std::ranges::find(entry.options, name, &OptionDoc::name);
   if (at != entry.options.end()) return *at;
@@ -21,7 +20,7 @@ const OptionDoc& option_of(const Entry& entry, const std::string& name) {
   throw InputError(names.empty()
                        ? fmt::format("schedule: {} takes no options, but \":{}\" was given", entry.name, name)
                        : fmt::format("schedule: {} has no option \"{}\"; did you mean \"{}\"?", entry.name,
-                                     name, nearest(name, names)));
+                             name, nearest(name, names)));
 }
 
 /// Returns whether an allowed value of an option, a word or a range such as "1..8", is or contains `value`.
@@ -47,19 +46,17 @@ void parse_option(Spec& spec, const Entry& entry, const std::string& text) {
   const std::string value = equals == std::string::npos ? "" : text.substr(equals + 1);
   if (std::ranges::none_of(option.values, [&](const auto& allowed) { return takes(allowed, value); }))
     throw InputError(fmt::format("schedule: option \"{}\" of {} takes {}, not \"{}\"", option.name,
-                                 entry.name, allowed_text(option), value));
+        entry.name, allowed_text(option), value));
   if (spec.options.contains(option.name))
     throw InputError(fmt::format("schedule: option \"{}\" is given twice in \"{}\"", option.name, text));
   spec.options[option.name] = value;
 }
-
 }  // namespace
 
 const std::vector<Entry>& registry() {
   using namespace schedules;
-  static const std::vector<Entry> entries = {
-      serial(),        ddp(),     fsdp(),   one_forward_one_backward(), zero_bubble_1(), zero_bubble_2(),
-      zero_bubble_v(), weipipe(), tawpipe()};
+  static const std::vector<Entry> entries = {serial(), ddp(), fsdp(), one_forward_one_backward(),
+      zero_bubble_1(), zero_bubble_2(), zero_bubble_v(), weipipe(), tawpipe()};
   return entries;
 }
 
@@ -82,8 +79,8 @@ Spec parse_spec(const std::string& text) {
     parse_option(spec, entry, text.substr(colon + 1, next == std::string::npos ? next : next - colon - 1));
     colon = next;
   }
-  std::erase_if(spec.options,
-                [&](const auto& o) { return o.second == option_of(entry, o.first).values.front(); });
+  std::erase_if(
+      spec.options, [&](const auto& o) { return o.second == option_of(entry, o.first).values.front(); });
   return spec;
 }
 
@@ -112,21 +109,21 @@ void check(const Request& request) {
       throw InputError(fmt::format("replicas: {} has no replicas; use replicas = 1", entry.name));
     if (request.replicas < 1 || ranks % request.replicas != 0)
       throw InputError(fmt::format("replicas: {} ranks cannot be shared by {} replicas; use a divisor of {}",
-                                   ranks, request.replicas, ranks));
+          ranks, request.replicas, ranks));
     (void)groups_of_replica(request.groups, request.replicas);
   }
   const int sharers = entry.passes_activations ? request.replicas : ranks;
   if (request.micro_batches < 1 || request.micro_batches % sharers != 0)
-    throw InputError(fmt::format(
-        "micro_batches: {} micro-batches cannot be shared evenly by {} {}; use a multiple of {}",
-        request.micro_batches, sharers, entry.passes_activations ? "replicas" : "ranks", sharers));
+    throw InputError(
+        fmt::format("micro_batches: {} micro-batches cannot be shared evenly by {} {}; use a multiple of {}",
+            request.micro_batches, sharers, entry.passes_activations ? "replicas" : "ranks", sharers));
   const int each = shards_per_rank(request.spec), shards = each * request.ranks_of_replica();
   if (request.layers < shards)
     throw InputError(
         fmt::format("layers: {} layers are too few for {} on {} ranks, which needs {} of at least "
                     "one layer on each rank; use layers = {}, fewer ranks or more replicas",
-                    request.layers, to_text(request.spec), request.ranks_of_replica(),
-                    each == 1 ? "a shard" : fmt::format("{} shards", each), shards));
+            request.layers, to_text(request.spec), request.ranks_of_replica(),
+            each == 1 ? "a shard" : fmt::format("{} shards", each), shards));
   if (entry.check != nullptr) entry.check(request);
 }
 
@@ -160,5 +157,4 @@ std::vector<std::string> options_without_effect(Request request) {
   }
   return names;
 }
-
 }  // namespace minitaw::schedule

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <compare>
@@ -8,7 +9,6 @@
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {
-
 /// "tawpipe:cco=off:prefetch=2" taken apart.
 struct Spec {
   std::string name;
@@ -101,5 +101,4 @@ void check(const Request& request);
 
 /// Builds the program of a request that passes check().
 [[nodiscard]] Program build(const Request& request);
-
 }  // namespace minitaw::schedule

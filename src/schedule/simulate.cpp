@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/simulate.hpp"
 
 #include <algorithm>
@@ -11,11 +12,9 @@
 #include "schedule/execute.hpp"
 
 namespace minitaw::schedule {
-
 namespace {
-
-/// Gives times to what happens, in whatever order it is executed: when an action can happen, everything that
-/// it waits for has its times.
+/// Computes the times of actions as execute() reaches them: when an action can happen, everything that it
+/// waits for has its times.
 class Stopwatch : public Listener {
 public:
   Stopwatch(const Program& program, const Costs& costs)
@@ -74,7 +73,6 @@ private:
 double rest(double part, double whole) { return whole > 0 ? std::max(0.0, 1 - part / whole) : 0; }
 
 using model::Layout;
-
 }  // namespace
 
 std::vector<std::vector<Span>> simulate(const Program& program, const Costs& costs) {
@@ -133,20 +131,16 @@ double touched_bytes(const Program& program, int rank, const Action& a, const La
   const auto kept = [&](Slot slot) { return held(program, rank, slot.cls, a.shard, layout).count; };
   switch (a.kind) {
   case Kind::embed:
-  case Kind::embed_backward:
-    return 2 * static_cast<double>(model::hidden_bytes(layout.shape));
+  case Kind::embed_backward: return 2 * static_cast<double>(model::hidden_bytes(layout.shape));
   case Kind::update:  // gradient, two moments and master weights; the weights themselves
-    return static_cast<double>(of_embeddings(a.payload) ? layout.embeddings.slice
-                                                        : kept(a[Operand::gradient])) *
+    return static_cast<double>(
+               of_embeddings(a.payload) ? layout.embeddings.slice : kept(a[Operand::gradient])) *
            (7 * fp32 + compute);
-  case Kind::zero:
-    return static_cast<double>(kept(a[Operand::gradient])) * fp32;
-  case Kind::load:
-    return static_cast<double>(moved(a, layout).count) * 2 * compute;
+  case Kind::zero: return static_cast<double>(kept(a[Operand::gradient])) * fp32;
+  case Kind::load: return static_cast<double>(moved(a, layout).count) * 2 * compute;
   case Kind::accumulate:
     return static_cast<double>(moved(a, layout).count) * (compute + (a.accumulates ? 2 : 1) * fp32);
-  default:
-    return 0;
+  default: return 0;
   }
 }
 
@@ -156,7 +150,7 @@ double moved_bytes(const Action& action, const Layout& layout) {
 }
 
 Costs costs_of(const Program& program, const Layout& layout, const Device& device,
-               const std::vector<std::int64_t>& micro_batch_per_rank) {
+    const std::vector<std::int64_t>& micro_batch_per_rank) {
   return [=, &program](int rank, const Action& a) {
     if (is_communication(a.kind)) return 0.0;
     // All that is done with a micro-batch is proportional to B.
@@ -168,5 +162,4 @@ Costs costs_of(const Program& program, const Layout& layout, const Device& devic
            (flops(a, layout) / device.flops + touched_bytes(program, rank, a, layout) / device.memory);
   };
 }
-
 }  // namespace minitaw::schedule

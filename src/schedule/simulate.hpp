@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <functional>
@@ -8,7 +9,6 @@
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {
-
 /// Times of an action of a step, measured or planned, in seconds since the step began. Between `ready` (its
 /// lane got to it) and `begin` it waited for other lanes.
 struct Span {
@@ -47,15 +47,15 @@ struct Device {
 
 /// Seconds of a visit or of the loss, by model::cost_of_block() and model::cost_of_loss(); 0 for everything
 /// else. `memory_rate`: bytes/s of kernels that compute little.
-[[nodiscard]] double seconds_of(const Action& action, const model::Layout& layout, const model::Speed& speed,
-                                double memory_rate);
+[[nodiscard]] double seconds_of(
+    const Action& action, const model::Layout& layout, const model::Speed& speed, double memory_rate);
 /// FLOPs of a visit or of the loss; 0 for everything else.
 [[nodiscard]] double flops(const Action& action, const model::Layout& layout);
 
 /// Bytes of memory that an action of a rank reads and writes, where that is what takes its time: update,
 /// zero, add, load, embed. 0 for everything else.
-[[nodiscard]] double touched_bytes(const Program& program, int rank, const Action& action,
-                                   const model::Layout& layout);
+[[nodiscard]] double touched_bytes(
+    const Program& program, int rank, const Action& action, const model::Layout& layout);
 
 /// Bytes of the message or, of a collective, the buffer that moves.
 [[nodiscard]] double moved_bytes(const Action& action, const model::Layout& layout);
@@ -63,6 +63,5 @@ struct Device {
 /// Durations of all actions on such devices if transfers take no time. `micro_batch_per_rank`: B of each
 /// rank, in place of the layout's. The program must live as long as the result.
 [[nodiscard]] Costs costs_of(const Program& program, const model::Layout& layout, const Device& device,
-                             const std::vector<std::int64_t>& micro_batch_per_rank = {});
-
+    const std::vector<std::int64_t>& micro_batch_per_rank = {});
 }  // namespace minitaw::schedule

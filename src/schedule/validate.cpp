@@ -1,11 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The checks behind validate(): each returns, or throws Refusal with what it found first.
 #include "schedule/validate.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <string_view>
 #include <vector>
 
@@ -15,7 +15,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
 using namespace detail;
 
 // Form: every action has the slots, shard, peer, communicator and waits that its kind needs.
@@ -44,9 +43,9 @@ private:
     const int ranks = static_cast<int>(program_.ranks.size());
     if (ranks != program_.groups.ranks())
       fail(Rule::slots_accounted, "{} ranks have actions, but the groups {} have {}", ranks,
-           program_.groups.text(), program_.groups.ranks());
+          program_.groups.text(), program_.groups.ranks());
     const int least = std::min({program_.shards, program_.micro_batches, program_.shard_parts,
-                                program_.owned_slices, program_.embeddings_slices});
+        program_.owned_slices, program_.embeddings_slices});
     if (least < 1 || program_.shard_parts % program_.owned_slices != 0 ||
         (program_.embeddings_split && program_.embeddings_slices != 2))
       fail(Rule::exact_gradients, "the numbers of shards, micro-batches, parts and slices do not fit");
@@ -62,7 +61,7 @@ private:
     const bool distinct = std::ranges::adjacent_find(sorted) == sorted.end();
     if (sorted.empty() || !distinct || sorted.front() < 0 || sorted.back() >= program_.groups.ranks())
       fail(Rule::same_collectives, "communicator {} must name each of its ranks once, from 0 to {}", c.name,
-           program_.groups.ranks() - 1);
+          program_.groups.ranks() - 1);
     std::vector<bool>& members = members_.emplace_back(program_.groups.ranks());
     for (const int rank : c.ranks) members[rank] = true;
   }
@@ -77,8 +76,8 @@ private:
     if (count(SlotClass::owned) != owned_shards || count(SlotClass::accumulator) != owned_shards ||
         count(SlotClass::embeddings) != count(SlotClass::embeddings_accumulator))
       fail(Rule::slots_accounted, "{} owned and {} total slots for {} owned shards, {} and {} of embeddings",
-           count(SlotClass::owned), count(SlotClass::accumulator), owned_shards, count(SlotClass::embeddings),
-           count(SlotClass::embeddings_accumulator));
+          count(SlotClass::owned), count(SlotClass::accumulator), owned_shards, count(SlotClass::embeddings),
+          count(SlotClass::embeddings_accumulator));
     for (const int shard : here().owned_shards)
       if (shard < 0 || shard >= program_.shards)
         fail(Rule::fresh_reads, "owns shard {}, but there are {}", shard, program_.shards);
@@ -94,7 +93,7 @@ private:
     for (int l = 0; l < lanes; ++l)
       if (a.waits[l] < 0 || a.waits[l] > issued_[l])
         fail(Rule::no_deadlock, "waits for {} actions of lane {}, of which {} are issued before it",
-             a.waits[l], name_of(static_cast<Lane>(l)), issued_[l]);
+            a.waits[l], name_of(static_cast<Lane>(l)), issued_[l]);
     ++issued_[index_of(a.lane)];
   }
 
@@ -104,11 +103,11 @@ private:
     const bool hidden_state = a.payload == Payload::activation || a.payload == Payload::activation_grad;
     const int shards = slice ? program_.embeddings_slices : program_.shards + (hidden_state ? 1 : 0);
     if (form.shard && (a.shard < 0 || a.shard >= shards))
-      fail(Rule::fresh_reads, "names {} {}, expected 0 to {}", slice ? "slice" : "shard", a.shard,
-           shards - 1);
+      fail(
+          Rule::fresh_reads, "names {} {}, expected 0 to {}", slice ? "slice" : "shard", a.shard, shards - 1);
     if (form.micro_batch && (a.micro_batch < 0 || a.micro_batch >= program_.micro_batches))
       fail(Rule::fresh_reads, "names micro-batch {}, expected 0 to {}", a.micro_batch,
-           program_.micro_batches - 1);
+          program_.micro_batches - 1);
     const int parts = hidden_state               ? 1
                       : of_embeddings(a.payload) ? program_.embeddings_slices
                                                  : program_.shard_parts;
@@ -126,15 +125,15 @@ private:
   void check_slot(const Action& a, Slot slot, std::string_view letters) const {
     if (!slot.valid() || letters.find(letter_of(slot.cls)) == std::string_view::npos)
       fail(Rule::fresh_reads, "needs a slot of class {} where it has {}", fmt::join(letters, " or "),
-           slot.valid() ? name_of(slot) : "none");
+          slot.valid() ? name_of(slot) : "none");
     const int declared = here().slots[index_of(slot.cls)];
     if (slot.index >= declared)
       fail(Rule::slots_accounted, "uses {}, but the rank declares {} slots {}", name_of(slot), declared,
-           letter_of(slot.cls));
+          letter_of(slot.cls));
     const bool owned = slot.cls == SlotClass::owned || slot.cls == SlotClass::accumulator;
     if (owned && here().owned_shards[slot.index] != a.shard)
       fail(slot.cls == SlotClass::owned ? Rule::fresh_reads : Rule::exact_gradients, "{} belongs to shard {}",
-           name_of(slot), here().owned_shards[slot.index]);
+          name_of(slot), here().owned_shards[slot.index]);
   }
 
   void check_lane(const Action& a) const {
@@ -209,8 +208,8 @@ private:
       for (int l = 0; l < lanes; ++l)
         if (others[l] > known[l])
           fail(rule, i, "{} {}, which may still be {} by {}; expected a wait for {} actions of lane {}", does,
-               name_of(access.slot), done, place(program_, rank_, finished_[l][others[l] - 1].action),
-               others[l], name_of(static_cast<Lane>(l)));
+              name_of(access.slot), done, place(program_, rank_, finished_[l][others[l] - 1].action),
+              others[l], name_of(static_cast<Lane>(l)));
     };
     const SlotHistory& h = history(access.slot);
     if (access.read) follow(Rule::fresh_reads, h.written, "reads", "written");
@@ -225,8 +224,8 @@ private:
     for (int l = 0; l < lanes; ++l)
       if (const auto all = finished_[l].size(); static_cast<std::size_t>(known[l]) < all)
         fail(Rule::all_waited, finished_[l][known[l]].action,
-             "join does not wait for it; expected a wait for {} actions of lane {}", all,
-             name_of(static_cast<Lane>(l)));
+            "join does not wait for it; expected a wait for {} actions of lane {}", all,
+            name_of(static_cast<Lane>(l)));
   }
 
   const Program& program_;
@@ -277,8 +276,8 @@ void check_slots(const Program& program, int rank) {
     for (const int more : change[c]) most = std::max(most, alive += more);
     if (const auto cls = static_cast<SlotClass>(c); !is_permanent(cls) && most != here.slots[c])
       refuse(Rule::slots_accounted, program, rank, -1,
-             "declares {} slots {}, but at most {} of their contents live at once", here.slots[c],
-             letter_of(cls), most);
+          "declares {} slots {}, but at most {} of their contents live at once", here.slots[c],
+          letter_of(cls), most);
   }
 }
 
@@ -289,13 +288,11 @@ void check(const Program& program) {
   check_contents(program);
   for (int r = 0; r < ranks; ++r) check_slots(program, r);
 }
-
 }  // namespace
 
 std::string name_of(Rule rule) {
-  static constexpr std::array<const char*, 8> names = {
-      "fresh reads",     "no overwrite", "matched messages", "same collectives",
-      "exact gradients", "all waited",   "no deadlock",      "slots accounted"};
+  static constexpr std::array<const char*, 8> names = {"fresh reads", "no overwrite", "matched messages",
+      "same collectives", "exact gradients", "all waited", "no deadlock", "slots accounted"};
   return names[index_of(rule)];
 }
 
@@ -328,7 +325,7 @@ std::string grid(const Program& program, const std::optional<Violation>& mark) {
     const bool at_action = mark->rank >= 0 && mark->action >= 0;
     narrow(first_rank, last_rank, std::max(mark->rank, 0), most_ranks);
     narrow(first_tick, last_tick, at_action ? program.ranks[mark->rank].actions[mark->action].tick : 0,
-           most_ticks);
+        most_ticks);
   }
   std::vector<std::vector<std::string>> rows = {{"tick"}};
   for (int t = first_tick; t < last_tick; ++t) rows[0].push_back(std::to_string(t));
@@ -361,7 +358,7 @@ void require_valid(const Program& program) {
   const std::optional<Violation> violation = validate(program);
   if (!violation) return;
   throw LogicError(fmt::format("schedule {} breaks the rule \"{}\": {}\n{}", program.schedule,
-                               name_of(violation->rule), violation->message, grid(program, violation)));
+      name_of(violation->rule), violation->message, grid(program, violation)));
 }
 
 Program build_valid(const Request& request) {
@@ -369,5 +366,4 @@ Program build_valid(const Request& request) {
   require_valid(program);
   return program;
 }
-
 }  // namespace minitaw::schedule

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <optional>
@@ -7,7 +8,6 @@
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
-
 /// The promises of a program. Names in messages and tests.
 enum class Rule {
   fresh_reads,       ///< every read sees the right shard / micro-batch, finished
@@ -39,5 +39,4 @@ void require_valid(const Program& program);
 
 /// Rank-by-tick grid of the compute lane (one column a tick), the violation marked with "<--".
 [[nodiscard]] std::string grid(const Program& program, const std::optional<Violation>& mark = std::nullopt);
-
 }  // namespace minitaw::schedule

@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "topology/devices.hpp"
 
 #include <fmt/format.h>
-
 #include <map>
 
 #include "base/error.hpp"
@@ -13,7 +13,6 @@
 #endif
 
 namespace minitaw::topology {
-
 int device_of(int local_rank, int visible) { return visible > 0 ? local_rank % visible : -1; }
 
 std::optional<std::pair<int, int>> shared_device(std::span<const std::string> uuid_of_rank) {
@@ -37,11 +36,10 @@ void require_own_devices(std::span<const std::string> uuid_of_rank) {
 #ifdef MINITAW_CUDA_DEVICES
 
 namespace {
-
 void check(cudaError_t code, const char* call) {
   if (code != cudaSuccess)
-    throw InputError(fmt::format("{}: {}; this build needs a CUDA device and a driver for it", call,
-                                 cudaGetErrorString(code)));
+    throw InputError(fmt::format(
+        "{}: {}; this build needs a CUDA device and a driver for it", call, cudaGetErrorString(code)));
 }
 
 /// Formats a UUID as nvidia-smi does: 8-4-4-4-12 hexadecimal digits.
@@ -55,7 +53,6 @@ std::string text_of(const cudaUUID_t& uuid) {
 }
 
 std::string cuda_version(int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); }
-
 }  // namespace
 
 std::vector<Device> visible_devices() {
@@ -96,5 +93,4 @@ std::string runtime_version() { return {}; }
 std::string driver_version() { return {}; }
 
 #endif
-
 }  // namespace minitaw::topology

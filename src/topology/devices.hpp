@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,6 @@
 /// The devices that a process can see, and which rank gets which. Empty answers on builds for a host, and for
 /// devices whose vendor library is not known here.
 namespace minitaw::topology {
-
 struct Device {
   int index = -1;           ///< among the visible ones
   std::string name;         ///< as its vendor calls it
@@ -24,7 +24,7 @@ struct Device {
 /// Ranks of a node take its devices in turn: local rank modulo visible devices; -1 if there are none.
 [[nodiscard]] int device_of(int local_rank, int visible);
 
-/// The first two ranks that use the device of the same uuid; empty uuids are nobody's.
+/// Returns the first two ranks that use a device of the same UUID. Empty UUIDs are no device.
 [[nodiscard]] std::optional<std::pair<int, int>> shared_device(std::span<const std::string> uuid_of_rank);
 
 /// Throws InputError, naming the ranks, if a device is shared.
@@ -41,5 +41,4 @@ struct DeviceMemory {
 /// empty without a device.
 [[nodiscard]] std::string runtime_version();
 [[nodiscard]] std::string driver_version();
-
 }  // namespace minitaw::topology

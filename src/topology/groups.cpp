@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "topology/groups.hpp"
 
+#include <charconv>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <charconv>
 #include <memory>
 #include <numeric>
 #include <ranges>
@@ -11,7 +11,6 @@
 #include "base/error.hpp"
 
 namespace minitaw::topology {
-
 Groups::Groups(std::vector<int> sizes) : sizes_(std::move(sizes)) {
   if (sizes_.empty()) throw InputError("groups: no group given; at least one group of one rank is needed");
   for (int k = 0; k < count(); ++k) {
@@ -61,5 +60,4 @@ Groups parse_groups(const std::string& text, int ranks) {
   if (open) sizes.push_back(missing);
   return Groups(std::move(sizes));
 }
-
 }  // namespace minitaw::topology

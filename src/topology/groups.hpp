@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <compare>
@@ -5,7 +6,6 @@
 #include <vector>
 
 namespace minitaw::topology {
-
 /// Ranks split into D groups of consecutive ranks that share fast links (normally a node). Sizes may differ.
 class Groups {
 public:
@@ -45,5 +45,4 @@ inline constexpr int most_ranks = 1 << 16;
 /// Sizes "1+2+3"; of `ranks` ranks, if given, also a number of equal groups, "2", and "1+2+*", where the last
 /// group has all that are left. Throws InputError that quotes the text.
 Groups parse_groups(const std::string& text, int ranks = 0);
-
 }  // namespace minitaw::topology

@@ -1,15 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "topology/nvml.hpp"
 
+#include <array>
 #include <dlfcn.h>
 #include <fmt/format.h>
-
-#include <array>
 #include <stdexcept>
 
 namespace minitaw::nvml {
-
 namespace {
-
 /// Leaves null what the library lacks under every name.
 template <class Function, class... Names>
 void find(void* file, Function*& function, Names... names) {
@@ -30,7 +28,7 @@ Functions functions_of(void* file) {
   find(file, f.temperature, "nvmlDeviceGetTemperature");
   find(file, f.power, "nvmlDeviceGetPowerUsage");
   find(file, f.throttle_reasons, "nvmlDeviceGetCurrentClocksEventReasons",
-       "nvmlDeviceGetCurrentClocksThrottleReasons");
+      "nvmlDeviceGetCurrentClocksThrottleReasons");
   find(file, f.energy, "nvmlDeviceGetTotalEnergyConsumption");
   return f;
 }
@@ -42,7 +40,6 @@ std::string ask_once(const char* file, int (*Functions::*question)(char*, unsign
     return {};
   }
 }
-
 }  // namespace
 
 Library::Library(const char* file) : file_(dlopen(file, RTLD_NOW | RTLD_LOCAL)) {
@@ -77,5 +74,4 @@ std::string version(int (*ask)(char*, unsigned)) {
 
 std::string driver_version(const char* file) { return ask_once(file, &Functions::driver_version); }
 std::string library_version(const char* file) { return ask_once(file, &Functions::library_version); }
-
 }  // namespace minitaw::nvml

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <string>
@@ -6,7 +7,6 @@
 /// library, and machines without a driver still run the program. Only what is called here is declared, after
 /// the NVML API Reference Manual (docs.nvidia.com/deploy/nvml-api), whose numbers stay.
 namespace minitaw::nvml {
-
 struct Handle;  ///< opaque
 using Device = Handle*;
 
@@ -34,8 +34,8 @@ struct Functions {
   int (*temperature)(Device, int, unsigned*);     ///< degrees Celsius
   int (*power)(Device, unsigned*);                ///< DeviceGetPowerUsage, mW
   int (*throttle_reasons)(Device,
-                          unsigned long long*);  ///< DeviceGetCurrentClocksEventReasons, or its old name
-  int (*energy)(Device, unsigned long long*);    ///< DeviceGetTotalEnergyConsumption, mJ
+      unsigned long long*);                    ///< DeviceGetCurrentClocksEventReasons, or its old name
+  int (*energy)(Device, unsigned long long*);  ///< DeviceGetTotalEnergyConsumption, mJ
 };
 
 inline constexpr const char* library_file = "libnvidia-ml.so.1";
@@ -59,11 +59,10 @@ private:
   Functions functions_{};
 };
 
-/// Version of NVML or of the driver; empty if it does not tell.
+/// Returns the version of NVML or of the driver; empty if not available.
 [[nodiscard]] std::string version(int (*ask)(char*, unsigned));
 
 /// Returns the versions of the driver, "580.159.04", and of NVML itself, "13.580.159.04"; empty without NVML.
 [[nodiscard]] std::string driver_version(const char* file = library_file);
 [[nodiscard]] std::string library_version(const char* file = library_file);
-
 }  // namespace minitaw::nvml

@@ -1,21 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "topology/system.hpp"
-
-#include <fmt/format.h>
-#include <sys/utsname.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <set>
+#include <sys/utsname.h>
 #include <utility>
 
 #include "base/error.hpp"
 
 namespace minitaw::topology {
-
 namespace {
-
 constexpr const char* unknown = "unknown";
 
 /// The value behind "key : value" or "key=value"; both empty for other lines.
@@ -46,7 +44,6 @@ int announced_ranks() {
     if (const char* text = std::getenv(name); text != nullptr && std::atoi(text) > 0) return std::atoi(text);
   return 0;
 }
-
 }  // namespace
 
 std::string ranges_text(std::span<const int> numbers) {
@@ -90,7 +87,7 @@ std::string cpu_counts(const std::string& folder) {
     return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
   };
   return fmt::format("{}, {}, {}", counted(sockets.size(), "socket"), counted(cores.size(), "core"),
-                     counted(threads, "thread"));
+      counted(threads, "thread"));
 }
 
 std::string distribution(std::istream& os_release) {
@@ -134,5 +131,4 @@ void require_launched_together(int ranks) {
       "srun --mpi=pmi2, Open MPI: srun --mpi=pmix), or the mpiexec that belongs to the library",
       announced));
 }
-
 }  // namespace minitaw::topology

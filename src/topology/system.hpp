@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <istream>
@@ -7,7 +8,6 @@
 /// The processor and the operating system that a rank runs on, from Linux's own files; "unknown" where they
 /// do not say.
 namespace minitaw::topology {
-
 /// "0-3,8" of ascending numbers; "none" of no numbers.
 [[nodiscard]] std::string ranges_text(std::span<const int> numbers);
 
@@ -31,5 +31,4 @@ namespace minitaw::topology {
 /// Throws InputError if MPI knows only one rank but the launcher has started several as one job: srun and the
 /// MPI library do not speak the same PMI, and each rank would run the whole deck.
 void require_launched_together(int ranks);
-
 }  // namespace minitaw::topology

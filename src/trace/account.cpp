@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -7,7 +8,6 @@
 
 namespace minitaw::trace {
 namespace {
-
 using schedule::Action;
 using schedule::Span;
 
@@ -25,8 +25,8 @@ void join(std::vector<Interval>& list, Interval next) {
 }
 
 double length(const std::vector<Interval>& list) {
-  return std::accumulate(list.begin(), list.end(), 0.0,
-                         [](double sum, const Interval& i) { return sum + (i.end - i.begin); });
+  return std::accumulate(
+      list.begin(), list.end(), 0.0, [](double sum, const Interval& i) { return sum + (i.end - i.begin); });
 }
 
 /// Time in both lists; each is in order and without overlaps.
@@ -65,7 +65,7 @@ public:
         lane.reserve(indices.size());
         for (const int i : indices) {
           lane.push_back({&program.ranks[r].actions[i], spans[r][i], r,
-                          static_cast<std::int32_t>(lane.size()), matching_.other[matching_.number({r, i})]});
+              static_cast<std::int32_t>(lane.size()), matching_.other[matching_.number({r, i})]});
           by_index_[r][i] = &lane.back();
         }
       }
@@ -184,7 +184,6 @@ private:
   int most_hops_;
   RankTime current_;
 };
-
 }  // namespace
 
 RankTime total_of(const std::vector<RankTime>& ranks) {
@@ -208,5 +207,4 @@ StepAccount account(const schedule::Program& program, const StepSpans& spans) {
     result.ranks.push_back(accountant.of(r, result.length));
   return result;
 }
-
 }  // namespace minitaw::trace

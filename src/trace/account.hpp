@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <array>
@@ -10,7 +11,6 @@
 #include "schedule/simulate.hpp"
 
 namespace minitaw::trace {
-
 /// Times of the actions of a step, [rank][action], in seconds on one clock for all ranks.
 using StepSpans = std::vector<std::vector<schedule::Span>>;
 
@@ -45,5 +45,4 @@ struct StepAccount {
 /// transfer under way (then this rank's wait is exposed communication of its kind), or a wait of its own,
 /// which is followed on. docs/results.md has the formulas.
 [[nodiscard]] StepAccount account(const schedule::Program& program, const StepSpans& spans);
-
 }  // namespace minitaw::trace

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "trace/timeline.hpp"
 
 #include <functional>
@@ -7,7 +8,6 @@
 
 namespace minitaw::trace {
 namespace {
-
 using schedule::Action;
 using schedule::Kind;
 using schedule::Place;
@@ -19,11 +19,10 @@ std::vector<std::string> names(int count) {
   for (int i = 0; i < count; ++i) found.emplace_back(name_of(static_cast<T>(i)));
   return found;
 }
-
 }  // namespace
 
 Timeline make_timeline(const schedule::Program& program,
-                       const std::vector<std::vector<schedule::Span>>& spans, std::string title) {
+    const std::vector<std::vector<schedule::Span>>& spans, std::string title) {
   const schedule::Matching matching = schedule::detail::match(program);
   Timeline timeline{std::move(title), program.groups, {}};
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r)
@@ -37,7 +36,7 @@ Timeline make_timeline(const schedule::Program& program,
                static_cast<int>(matching.number(a.kind == Kind::send ? here : Place{a.peer, other}));
       const schedule::Span& span = spans.at(r).at(i++);
       timeline.events.push_back({r, a.lane, a.kind, a.payload, a.tick, a.shard, a.micro_batch, a.peer, link,
-                                 span.ready, span.begin, span.end});
+          span.ready, span.begin, span.end});
     }
   return timeline;
 }
@@ -46,10 +45,10 @@ const std::vector<Field>& fields() {
   static const std::vector<Field> all = {
       {"rank", "1", [](const Event& e) { return e.rank; }},
       {"lane", "1", [](const Event& e) { return static_cast<int>(e.lane); },
-       names<schedule::Lane>(schedule::lanes)},
+          names<schedule::Lane>(schedule::lanes)},
       {"kind", "1", [](const Event& e) { return static_cast<int>(e.kind); }, names<Kind>(schedule::kinds)},
       {"payload", "1", [](const Event& e) { return static_cast<int>(e.payload); },
-       names<schedule::Payload>(schedule::payloads)},
+          names<schedule::Payload>(schedule::payloads)},
       {"tick", "tick", [](const Event& e) { return e.tick; }},
       {"shard", "1", [](const Event& e) { return e.shard; }},
       {"micro_batch", "1", [](const Event& e) { return e.micro_batch; }},
@@ -74,13 +73,10 @@ std::string to_json(std::span<const Timeline> timelines) {
       };
       std::visit(add, field.value);
     }
-    list.push_back({{"title", timeline.title},
-                    {"groups", timeline.groups.sizes()},
-                    {"codes", std::move(codes)},
-                    {"events", std::move(events)}});
+    list.push_back({{"title", timeline.title}, {"groups", timeline.groups.sizes()},
+        {"codes", std::move(codes)}, {"events", std::move(events)}});
   }
   const nlohmann::ordered_json all = {{"timelines", std::move(list)}};
   return all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
-
 }  // namespace minitaw::trace

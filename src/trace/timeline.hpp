@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <span>
@@ -9,7 +10,6 @@
 #include "trace/account.hpp"
 
 namespace minitaw::trace {
-
 /// One action of one rank with its times, in seconds since the step began.
 struct Event {
   int rank = 0;
@@ -37,8 +37,8 @@ struct Timeline {
 };
 
 /// The timeline of a program that validate() accepts.
-[[nodiscard]] Timeline make_timeline(const schedule::Program& program, const StepSpans& spans,
-                                     std::string title);
+[[nodiscard]] Timeline make_timeline(
+    const schedule::Program& program, const StepSpans& spans, std::string title);
 
 /// A field of an event, a whole number or seconds, with the names of its values if it has any.
 struct Field {
@@ -53,5 +53,4 @@ struct Field {
 /// For scripts/timeline, which draws it: {"timelines": [{"title", "groups", "codes": {field: names},
 /// "events": {field: values}}]}.
 [[nodiscard]] std::string to_json(std::span<const Timeline> timelines);
-
 }  // namespace minitaw::trace

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What minitaw_kernels does beside timing: that --verify can fail, which shapes a deck has, and what it
 // refuses.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cstdio>
 #include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <limits>
 
 #include "base/error.hpp"
@@ -12,7 +12,6 @@
 
 namespace minitaw::bench {
 namespace {
-
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -53,11 +52,11 @@ Kernel writing(const std::string& name, double result) {
   const auto made = [result] {
     const auto cell = std::make_shared<double>();
     return Problem{.reset = [=] { *cell = nan; },
-                   .run =
-                       [=] {
-                         if (result != 0) *cell = result;
-                       },
-                   .error = [=] { return error_of({*cell}, {1}); }};
+        .run =
+            [=] {
+              if (result != 0) *cell = result;
+            },
+        .error = [=] { return error_of({*cell}, {1}); }};
   };
   return {name, "T=1", model::Dtype::fp32, {}, 1e-3, made, name};
 }
@@ -129,16 +128,11 @@ data = "synthetic")";
 }
 
 TEST(CommandLine, RefusesWhatMakesNoSense) {
-  const std::vector<std::vector<std::string>> wrong = {
-      {"--size", "3"},           {"--tokens"},
-      {"--tokens", "0"},         {"--tokens", "3x"},
-      {"--tokens", "-1"},        {"--heads", "7"},
-      {"--kv-heads", "3"},       {"--dtype", "fp16"},
-      {"--set", "seq=3"},        {"--deck", "/no.toml"},
-      {"--tokens", "1e3"},       {"33"},
-      {"--vocab", "9999999999"}, {"--verify", "--markdown", "table.md"}};
+  const std::vector<std::vector<std::string>> wrong = {{"--size", "3"}, {"--tokens"}, {"--tokens", "0"},
+      {"--tokens", "3x"}, {"--tokens", "-1"}, {"--heads", "7"}, {"--kv-heads", "3"}, {"--dtype", "fp16"},
+      {"--set", "seq=3"}, {"--deck", "/no.toml"}, {"--tokens", "1e3"}, {"33"}, {"--vocab", "9999999999"},
+      {"--verify", "--markdown", "table.md"}};
   for (const auto& words : wrong) EXPECT_THROW((void)shapes(words), InputError) << words[0];
 }
-
 }  // namespace
 }  // namespace minitaw::bench

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
 #include "timeline.hpp"
 
 namespace minitaw::kernel_times {
 namespace {
-
 constexpr std::uint64_t bound = 2000;
 
 /// Of the activities the later half counts: as many before them that must not.
@@ -71,6 +71,5 @@ TEST(Timeline, ReportsWhatItFound) {
 TEST(Timeline, NothingSeenIsNoDivisionByZero) {
   EXPECT_NE(report(summarize({}, bound), bound).find("0 kernels"), std::string::npos);
 }
-
 }  // namespace
 }  // namespace minitaw::kernel_times

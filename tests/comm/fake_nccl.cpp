@@ -1,11 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "fake_nccl.hpp"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <fmt/format.h>
 #include <optional>
 #include <set>
 
@@ -13,7 +13,6 @@
 
 namespace minitaw::comm::test {
 namespace {
-
 using Clock = std::chrono::steady_clock;
 using nccl::Call;
 using Kind = schedule::Kind;
@@ -35,8 +34,8 @@ struct Header {
 };
 
 std::string text(const Header& h) {
-  return fmt::format("call {} of kind {} type {} root {} count {}", h.number, h.kind, h.type, h.root,
-                     h.count);
+  return fmt::format(
+      "call {} of kind {} type {} root {} count {}", h.number, h.kind, h.type, h.root, h.count);
 }
 
 /// Requests that are withdrawn if nobody waits for them to the end.
@@ -122,8 +121,8 @@ private:
   [[nodiscard]] bool sends() const { return call_.kind == Kind::send; }
   void begin() {
     if (mine_ != theirs_)
-      throw Error(fmt::format("rank {} of the other side has {} where here is {}", call_.peer, text(theirs_),
-                              text(mine_)));
+      throw Error(fmt::format(
+          "rank {} of the other side has {} where here is {}", call_.peer, text(theirs_), text(mine_)));
     agreed_ = true;
     const int tag = 16 + static_cast<int>(mine_.number % 1024);
     if (sends()) data_.send(call_.from, call_.count, call_.peer, tag, comm_);
@@ -136,7 +135,6 @@ private:
   bool agreed_ = false;
   Requests headers_, data_;
 };
-
 }  // namespace
 
 class FakeCommunicator final : public nccl::Communicator {
@@ -261,8 +259,8 @@ private:
   }
 
   /// `part` bytes at `small` must be apart from the large buffer, or where NCCL expects them.
-  void check_place(const std::byte* small, const std::byte* large, std::size_t part,
-                   const std::byte* expected) const {
+  void check_place(
+      const std::byte* small, const std::byte* large, std::size_t part, const std::byte* expected) const {
     const std::size_t whole = part * static_cast<std::size_t>(size_);
     if (small != expected && small + part > large && small < large + whole)
       throw Error("a buffer overlaps another without being in place");
@@ -302,7 +300,7 @@ private:
       MPI_Ibcast(call.to, count, type, call.peer, comm_, &request_);
     } else if (call.kind == Kind::reduce) {
       MPI_Ireduce(from_.data(), rank_ == call.peer ? call.to : nullptr, count, type, sum, call.peer, comm_,
-                  &request_);
+          &request_);
     } else if (call.kind == Kind::all_gather) {
       MPI_Iallgather(from_.data(), count, type, call.to, count, type, comm_, &request_);
     } else if (call.kind == Kind::reduce_scatter) {
@@ -400,5 +398,4 @@ void FakeNccl::finish() {
   for (const auto limit = Clock::now() + time_limit; !kernels_.empty(); progress())
     if (Clock::now() > limit) throw Error("what is on the queues comes to no end");
 }
-
 }  // namespace minitaw::comm::test

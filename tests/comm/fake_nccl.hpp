@@ -1,15 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <mpi.h>
-
 #include <deque>
+#include <mpi.h>
 #include <string>
 #include <vector>
 
 #include "comm/nccl/api.hpp"
 
 namespace minitaw::comm::test {
-
 /// NCCL on host memory, over MPI. A group is a kernel of one communicator; kernels of a communicator and
 /// those of a queue are executed in order, and go on whenever somebody asks whether a communicator is ready.
 /// That it is ready means that its calls are complete. What NCCL demands is checked on the way and breaks
@@ -63,5 +62,4 @@ private:
   FakeCommunicator* in_group_ = nullptr;  ///< of the group that is open
   std::deque<Kernel> kernels_;            ///< in order of issue
 };
-
 }  // namespace minitaw::comm::test

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <array>
@@ -11,7 +12,6 @@
 #include "schedule/simulate.hpp"
 
 namespace minitaw::comm::test {
-
 /// Calls visit(request, program) for every `stride`th of all schedules with all options on all groupings.
 template <class Visit>
 void for_each_program(int ranks, std::size_t stride, const Visit& visit) {
@@ -23,8 +23,8 @@ void for_each_program(int ranks, std::size_t stride, const Visit& visit) {
     for (const std::string& spec : specs)
       for (const int n : {1, 2})
         for (const int replicas : {1, 2}) {
-          const schedule::Request request{schedule::parse_spec(spec), groups, n * ranks,
-                                          layers[turn % layers.size()], replicas};
+          const schedule::Request request{
+              schedule::parse_spec(spec), groups, n * ranks, layers[turn % layers.size()], replicas};
           if (ranks % replicas != 0 || !possible(request)) continue;
           if (turn++ % stride == 0) visit(request, schedule::build(request));
         }
@@ -84,5 +84,4 @@ inline std::string fault_of(const schedule::Program& program) {
     return error.what();
   }
 }
-
 }  // namespace minitaw::comm::test

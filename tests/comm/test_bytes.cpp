@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What the transport counts is what schedule::bytes() plans: the communication of whole programs is executed
 // with meaningless data, all lanes at once, or, where the transport wants it, in the order of the program.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <gtest/gtest.h>
 #include <thread>
 
 #include "base/error.hpp"
@@ -16,20 +16,19 @@
 
 namespace minitaw::comm::test {
 namespace {
-
 using schedule::Action;
 
 /// Blocks of unequal width, so that slices of shards are unequal too.
 model::Layout layout_of(const schedule::Program& program, int layers, model::Dtype dtype) {
   model::Shape shape{.layers = layers,
-                     .hidden = 24,
-                     .heads = 3,
-                     .kv_heads = 1,
-                     .ffn = {},
-                     .vocab = 37,
-                     .seq = 5,
-                     .micro_batch = 1,
-                     .dtype = dtype};
+      .hidden = 24,
+      .heads = 3,
+      .kv_heads = 1,
+      .ffn = {},
+      .vocab = 37,
+      .seq = 5,
+      .micro_batch = 1,
+      .dtype = dtype};
   for (int l = 0; l < layers; ++l) shape.ffn.push_back(40 + 30 * l);
   return make_layout(shape, schedule::cut_of(program));
 }
@@ -97,7 +96,7 @@ void expect_planned_bytes(Kind kind, const schedule::Program& program, const mod
   for (int to = 0; to < planned.ranks(); ++to)
     for (int k = 0; k < schedule::traffic_kinds; ++k)
       EXPECT_EQ(counted[to * schedule::traffic_kinds + k],
-                planned.at(transport.rank(), to, static_cast<Traffic>(k)))
+          planned.at(transport.rank(), to, static_cast<Traffic>(k)))
           << program.schedule << " " << program.groups.text() << " to " << to << " "
           << name_of(static_cast<Traffic>(k));
 }
@@ -146,6 +145,5 @@ TEST_P(Bytes, OfSchedulesAreAsPlanned) {
     expect_planned_bytes(GetParam(), program, layout_of(program, request.layers, dtype));
   });
 }
-
 }  // namespace
 }  // namespace minitaw::comm::test

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <array>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -10,9 +11,7 @@
 #include "comm/transport.hpp"
 
 namespace minitaw::comm {
-
 namespace {
-
 TEST(Slices, CoverEveryElementOnce) {
   for (int members = 1; members <= 9; ++members)
     for (std::int64_t elements = 0; elements <= 40; ++elements) {
@@ -100,9 +99,7 @@ TEST(SoloTransport, LeavesTheDataAsItIsAndHasNobodyToTalkTo) {
   EXPECT_EQ(transport.rank(), 0);
   EXPECT_EQ(transport.sent(), std::vector<std::uint64_t>(schedule::traffic_kinds));
   EXPECT_THROW((void)transport.start(schedule::Lane::inputs_group, Message{.data = all.data, .bytes = 12}),
-               LogicError);
+      LogicError);
 }
-
 }  // namespace
-
 }  // namespace minitaw::comm

@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The contract of comm/transport.hpp, for every transport.
-#include <gtest/gtest.h>
-
 #include <array>
 #include <cmath>
+#include <gtest/gtest.h>
 #include <thread>
 
 #include "base/error.hpp"
@@ -10,7 +10,6 @@
 
 namespace minitaw::comm::test {
 namespace {
-
 MINITAW_ON_TRANSPORTS(Contract, every_kind);
 /// What NCCL promises otherwise: the order of sums is its own, it has no tags, and takes each side's length
 /// at its word.
@@ -37,7 +36,7 @@ TEST_P(Contract, OfEveryCollective) {
       for (const int root : roots)
         for (const Dtype dtype : dtypes)
           for (const bool in_pieces = world.kind != Kind::nccl && root == middle && c != 1;
-               const auto elements : awkward_sizes(dtype, world.size(c), in_pieces))
+              const auto elements : awkward_sizes(dtype, world.size(c), in_pieces))
             EXPECT_EQ(wrong_after(world, Lane::inputs_recv, kind, c, root, dtype, elements), 0)
                 << name_of(kind) << " " << world.plan.communicators[c].name << " root " << root
                 << " elements " << elements;
@@ -92,9 +91,9 @@ TEST_P(Contract, OfMessagesBothWays) {
     auto left = pattern(world.rank, world.previous, Payload::gradient, bytes);
     std::vector<std::byte> from_left(bytes), from_right(bytes);
     world.exchange({{true, world.next, Payload::weights, right.data(), bytes},
-                    {true, world.previous, Payload::gradient, left.data(), bytes},
-                    {false, world.previous, Payload::weights, from_left.data(), bytes},
-                    {false, world.next, Payload::gradient, from_right.data(), bytes}});
+        {true, world.previous, Payload::gradient, left.data(), bytes},
+        {false, world.previous, Payload::weights, from_left.data(), bytes},
+        {false, world.next, Payload::gradient, from_right.data(), bytes}});
     EXPECT_EQ(from_left, pattern(world.previous, world.rank, Payload::weights, bytes));
     EXPECT_EQ(from_right, pattern(world.next, world.rank, Payload::gradient, bytes));
   }
@@ -105,17 +104,17 @@ TEST_P(ContractOfMpi, OfMessagesMatchesByPayloadAndInOrder) {
   if (world.ranks == 1) GTEST_SKIP() << "MPI keeps no message that a rank sends to itself";
   Values a(Dtype::fp32, 1), b = a, c = a, d = a;
   const std::array out{contribution_of(0, Dtype::fp32, 1), contribution_of(1, Dtype::fp32, 1),
-                       contribution_of(2, Dtype::fp32, 1), contribution_of(3, Dtype::fp32, 1)};
+      contribution_of(2, Dtype::fp32, 1), contribution_of(3, Dtype::fp32, 1)};
   auto sent = out;
   // Small enough to leave before they are asked for.
   world.exchange({sent[0].message(true, world.next, Payload::activation),
-                  sent[1].message(true, world.next, Payload::weights),
-                  sent[2].message(true, world.next, Payload::activation),
-                  sent[3].message(true, world.next, Payload::embeddings),
-                  a.message(false, world.previous, Payload::activation),
-                  c.message(false, world.previous, Payload::activation),
-                  b.message(false, world.previous, Payload::weights),
-                  d.message(false, world.previous, Payload::embeddings)});
+      sent[1].message(true, world.next, Payload::weights),
+      sent[2].message(true, world.next, Payload::activation),
+      sent[3].message(true, world.next, Payload::embeddings),
+      a.message(false, world.previous, Payload::activation),
+      c.message(false, world.previous, Payload::activation),
+      b.message(false, world.previous, Payload::weights),
+      d.message(false, world.previous, Payload::embeddings)});
   EXPECT_EQ((std::array{a, b, c, d}), out);
 }
 
@@ -125,8 +124,8 @@ TEST_P(ContractOfMpi, RefusesAMessageOfAnotherLength) {
   for (const std::size_t expected : {63, 10}) {  // too long for its place, then too short
     const std::size_t sent = expected == 63 ? 64 : 9;
     EXPECT_THROW(world.exchange({{false, world.rank, Payload::weights, in.data(), expected},
-                                 {true, world.rank, Payload::weights, out.data(), sent}}),
-                 Error);
+                     {true, world.rank, Payload::weights, out.data(), sent}}),
+        Error);
   }
 }
 
@@ -202,6 +201,5 @@ TEST_P(Contract, CancelEndsASendThatNobodyTakes) {
   }
   MPI_Barrier(MPI_COMM_WORLD);
 }
-
 }  // namespace
 }  // namespace minitaw::comm::test

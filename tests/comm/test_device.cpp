@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Transports on memory of Kokkos's default execution space: a device's where the build has one.
-#include <gtest/gtest.h>
-
 #include <Kokkos_Core.hpp>
 #include <array>
 #include <functional>
+#include <gtest/gtest.h>
 
 #if defined(MINITAW_HAVE_NCCL)
 #include <cuda_runtime.h>
@@ -14,7 +14,6 @@
 
 namespace minitaw::comm::test {
 namespace {
-
 using mpi::Reach;
 
 constexpr bool kernels_on_host =
@@ -86,9 +85,8 @@ TEST_P(OnDevices, ExchangeBothWays) {
 }
 
 Way way_over_mpi(Reach reach) {
-  return {std::string(name_of(reach)), [reach](const schedule::Program& plan) {
-            return mpi::device_transport(MPI_COMM_WORLD, plan, reach);
-          }};
+  return {std::string(name_of(reach)),
+      [reach](const schedule::Program& plan) { return mpi::device_transport(MPI_COMM_WORLD, plan, reach); }};
 }
 
 #if defined(MINITAW_HAVE_NCCL)
@@ -109,10 +107,9 @@ struct OverNccl {
   std::unique_ptr<Transport> transport;
 
   explicit OverNccl(const schedule::Program& plan)
-      : transport(nccl::make_transport(
-            MPI_COMM_WORLD, plan, nccl::library(),
+      : transport(nccl::make_transport(MPI_COMM_WORLD, plan, nccl::library(),
             {.queues = queues(),
-             .scratch = {reinterpret_cast<std::byte*>(scratch.data()), scratch.size()}})) {}
+                .scratch = {reinterpret_cast<std::byte*>(scratch.data()), scratch.size()}})) {}
   [[nodiscard]] std::array<nccl::Queue, schedule::lanes> queues() const {
     std::array<nccl::Queue, schedule::lanes> queues{};
     for (std::size_t l = 0; l < queues.size(); ++l) queues[l] = lanes[l].cuda_stream();
@@ -136,8 +133,8 @@ std::vector<Way> ways() {
 #endif
   return ways;
 }
-INSTANTIATE_TEST_SUITE_P(On, OnDevices, testing::ValuesIn(ways()),
-                         [](const auto& which) { return which.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    On, OnDevices, testing::ValuesIn(ways()), [](const auto& which) { return which.param.name; });
 
 /// What NCCL itself can be asked with one device, and its stand-in elsewhere: every call copies from one
 /// buffer to another. The transport makes no communicator for collectives of one rank.
@@ -153,7 +150,7 @@ TEST(Nccl, LetsARankSendToItselfAndExecuteEveryCollectiveAlone) {
   };
   wait_ready();
   for (const Call kind :
-       {Call::send, Call::broadcast, Call::reduce, Call::all_gather, Call::reduce_scatter, Call::all_reduce})
+      {Call::send, Call::broadcast, Call::reduce, Call::all_gather, Call::reduce_scatter, Call::all_reduce})
     for (const std::int64_t elements : sizes) {
       const Values values = contribution_of(3, Dtype::fp32, elements);
       OnDevice from(values), to(Values(Dtype::fp32, elements));
@@ -200,6 +197,5 @@ TEST(Reach, IsTheSameOnAllRanks) {
   const Wish wish(rank == 0 ? "maybe" : nullptr);
   EXPECT_THROW((void)mpi::agreed_reach(MPI_COMM_WORLD), InputError) << "on all ranks";
 }
-
 }  // namespace
 }  // namespace minitaw::comm::test

@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Every program on NCCL's communicators: who shares one, which messages meet, and whether all comes to an
 // end.
-#include <gtest/gtest.h>
-
 #include <bit>
+#include <gtest/gtest.h>
 #include <map>
 #include <set>
 
@@ -11,7 +11,6 @@
 
 namespace minitaw::comm::test {
 namespace {
-
 using schedule::Kind;
 using schedule::shapes::name_of;
 
@@ -87,6 +86,5 @@ TEST(OneAtATime, StandsStillWhereBothSendFirst) {
   p.ranks[1].actions[0].payload = schedule::Payload::embeddings;
   EXPECT_NE(fault_of(one_at_a_time(p)), "") << "NCCL has no tags";
 }
-
 }  // namespace
 }  // namespace minitaw::comm::test

@@ -1,15 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // MPI itself, before miniTaw is blamed, and what it is asked about the job.
+#include <array>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <array>
 
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 
 namespace minitaw::comm::mpi {
 namespace {
-
 TEST(Mpi, ServesThreadsAndAddsUp) {
   int level = MPI_THREAD_SINGLE, sum = 0;
   ASSERT_EQ(MPI_Query_thread(&level), MPI_SUCCESS);
@@ -32,7 +31,7 @@ TEST(GatherTexts, EveryRankHasAllOfAnyLength) {
 TEST(LibraryLine, SaysWhichLibraryAndNotWhoBuiltItWhere) {
   EXPECT_EQ(library_line("MPICH Version:      4.2.1\nMPICH Release date: Wed\nMPICH Device:       ch4:ucx\n"
                          "MPICH configure:    --prefix=/owned/joe\n"),
-            "MPICH 4.2.1, device ch4:ucx");
+      "MPICH 4.2.1, device ch4:ucx");
   EXPECT_EQ(
       library_line("Open MPI v5.0.3, package: Open MPI joe@cn1 Distribution, ident: 5.0.3, repo rev: x"),
       "Open MPI v5.0.3");
@@ -42,19 +41,17 @@ TEST(LibraryLine, SaysWhichLibraryAndNotWhoBuiltItWhere) {
   EXPECT_EQ(library_line(""), "");
   EXPECT_FALSE(library_version().empty());
 }
-
 }  // namespace
 }  // namespace minitaw::comm::mpi
 
 namespace minitaw::topology {
 namespace {
-
 TEST(NodesOf, CountsConsecutiveRanks) {
   EXPECT_EQ(nodes_of(std::array{0, 0, 0, 3, 3, 5}).text(), "3+2+1");
   EXPECT_EQ(nodes_of(std::array{7}).text(), "1");
   EXPECT_THAT([] { (void)nodes_of(std::array{0, 1, 0, 1}); },
-              testing::ThrowsMessage<InputError>(
-                  testing::AllOf(testing::HasSubstr("rank 2"), testing::HasSubstr("block"))))
+      testing::ThrowsMessage<InputError>(
+          testing::AllOf(testing::HasSubstr("rank 2"), testing::HasSubstr("block"))))
       << "round-robin placement";
 }
 
@@ -71,6 +68,5 @@ TEST(Detect, PlacesThisRankInTheJobAndCountsCores) {
   EXPECT_TRUE(job.core_list.find_first_not_of("0123456789,-") == std::string::npos) << job.core_list;
   EXPECT_TRUE(job.cores > 1 || job.core_list.find('-') == std::string::npos) << job.core_list;
 }
-
 }  // namespace
 }  // namespace minitaw::topology

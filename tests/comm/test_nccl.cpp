@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What only the NCCL transport has: its communicators, their first calls, and what it does when NCCL fails.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <thread>
 
 #include "base/error.hpp"
@@ -10,7 +10,6 @@
 
 namespace minitaw::comm::test {
 namespace {
-
 using nccl::CommunicatorPlan;
 using testing::ElementsAre;
 
@@ -44,13 +43,12 @@ CommunicatorPlan calls(Lane lane, int communicator, std::vector<int> ranks, std:
 
 TEST(Communicators, AreWhatTheProgramUses) {
   const auto plans = nccl::plan_communicators(small_program());
-  EXPECT_THAT(plans,
-              ElementsAre(messages({0, 2}, {{0, 2}}), messages({2, 4}, {{2, 4}}),
-                          calls(Lane::inputs_group, 0, {0, 1}, {Call::broadcast}),
-                          calls(Lane::inputs_group, 1, {3, 2}, {Call::broadcast}),
-                          calls(Lane::inputs_recv, 3, {0, 1, 2, 3, 4}, {Call::broadcast, Call::all_reduce})));
-  EXPECT_THAT(nccl::rounds(plans),
-              ElementsAre(ElementsAre(0), ElementsAre(1, 2), ElementsAre(3), ElementsAre(4)));
+  EXPECT_THAT(plans, ElementsAre(messages({0, 2}, {{0, 2}}), messages({2, 4}, {{2, 4}}),
+                         calls(Lane::inputs_group, 0, {0, 1}, {Call::broadcast}),
+                         calls(Lane::inputs_group, 1, {3, 2}, {Call::broadcast}),
+                         calls(Lane::inputs_recv, 3, {0, 1, 2, 3, 4}, {Call::broadcast, Call::all_reduce})));
+  EXPECT_THAT(
+      nccl::rounds(plans), ElementsAre(ElementsAre(0), ElementsAre(1, 2), ElementsAre(3), ElementsAre(4)));
 }
 
 /// Whatever program: each communicator in one round, once, and no rank twice in a round.
@@ -58,9 +56,9 @@ TEST(Rounds, HoldForEverySchedule) {
   for (const auto& entry : schedule::registry()) {
     if (entry.name == "serial") continue;
     const auto program = schedule::build({.spec = schedule::parse_spec(entry.name),
-                                          .groups = topology::Groups({1, 2, 3}),
-                                          .micro_batches = 12,
-                                          .layers = 12});
+        .groups = topology::Groups({1, 2, 3}),
+        .micro_batches = 12,
+        .layers = 12});
     const auto plans = nccl::plan_communicators(program);
     std::multiset<int> seen;
     for (const auto& round : nccl::rounds(plans)) {
@@ -83,9 +81,8 @@ TEST(Rounds, NeedFewSplitsForManyGroups) {
 }
 
 int count(const Nccl& made, Call kind, nccl::Queue queue) {
-  return static_cast<int>(std::ranges::count_if(made.fake.launches, [&](const FakeNccl::Launch& launch) {
-    return launch.call.kind == kind && launch.queue == queue;
-  }));
+  return static_cast<int>(std::ranges::count_if(made.fake.launches,
+      [&](const FakeNccl::Launch& launch) { return launch.call.kind == kind && launch.queue == queue; }));
 }
 
 /// A rank that is alone needs no communicator.
@@ -102,10 +99,9 @@ TEST_F(NcclTransport, ConnectsWhenItIsMade) {
   Nccl made(plan);
   const int rank = made.transport->rank(), peers = std::min(ranks - 1, 2);
   const auto plans = nccl::plan_communicators(plan);
-  EXPECT_EQ(
-      made.fake.communicators,
-      1 + std::ranges::count_if(plans, [&](const auto& p) { return std::ranges::count(p.ranks, rank) > 0; }))
-      << "all ranks, and those that this rank needs";
+  EXPECT_EQ(made.fake.communicators, 1 + std::ranges::count_if(plans, [&](const auto& p) {
+    return std::ranges::count(p.ranks, rank) > 0;
+  })) << "all ranks, and those that this rank needs";
   for (const Payload payload : {Payload::weights, Payload::gradient}) {
     const Lane out = lane_of(Call::send, payload, false), in = lane_of(Call::recv, payload, false);
     EXPECT_EQ(count(made, Call::send, made.queue(out)), peers);
@@ -127,12 +123,12 @@ TEST_F(NcclTransport, ExecutesAMessageAsOneGroupOnItsLanesQueue) {
   const std::size_t launches = fake.launches.size();
   Values out(Dtype::fp32, 250), in(Dtype::fp32, 250), nothing(Dtype::fp32, 0);
   world.exchange({out.message(true, world.next), in.message(false, world.previous),
-                  nothing.message(true, world.next), nothing.message(false, world.previous)});
+      nothing.message(true, world.next), nothing.message(false, world.previous)});
   EXPECT_EQ(fake.groups, groups + 2);
   ASSERT_EQ(fake.launches.size(), launches + 2) << "messages of no bytes are left out";
   for (const FakeNccl::Launch& launch : std::span(fake.launches).subspan(launches))
     EXPECT_EQ(launch.queue,
-              world.nccl->queue(launch.call.kind == Call::send ? Lane::inputs_send : Lane::inputs_recv));
+        world.nccl->queue(launch.call.kind == Call::send ? Lane::inputs_send : Lane::inputs_recv));
 }
 
 TEST_F(NcclTransport, GathersUnequalSlicesByBroadcasts) {
@@ -169,8 +165,8 @@ TEST_F(NcclTransport, ReportsAFailureInTheWordsOfNccl) {
   Transport& transport = *made.transport;
   EXPECT_NO_THROW(transport.poll());
   made.fake.failure = "the cable is unplugged";
-  EXPECT_THAT([&] { transport.poll(); },
-              testing::ThrowsMessage<Error>(testing::HasSubstr("the cable is unplugged")));
+  EXPECT_THAT(
+      [&] { transport.poll(); }, testing::ThrowsMessage<Error>(testing::HasSubstr("the cable is unplugged")));
   transport.cancel();
   EXPECT_EQ(made.fake.aborted, made.fake.communicators);
   EXPECT_NO_THROW(transport.poll()) << "nothing is left to ask";
@@ -185,8 +181,8 @@ TEST_F(NcclTransport, IsWatchedWhileItWorks) {
   });
   for (int k = 0; k < 20; ++k)
     EXPECT_EQ(wrong_after(world, k % 2 == 0 ? Lane::inputs_group : Lane::inputs_recv, Call::all_reduce, 0, -1,
-                          Dtype::fp32, 1000 + k),
-              0);
+                  Dtype::fp32, 1000 + k),
+        0);
   done = true;
 }
 
@@ -199,8 +195,8 @@ TEST(FakeNccl, SeesMisuse) {
   std::vector<std::byte> memory(4096);
   std::unique_ptr<nccl::Communicator> communicator;
   const auto reduce = [&](std::size_t count, int root, std::size_t at = 0) {
-    communicator->issue({Call::reduce, memory.data(), memory.data() + at, count, nccl::Type::fp32, root},
-                        nullptr);
+    communicator->issue(
+        {Call::reduce, memory.data(), memory.data() + at, count, nccl::Type::fp32, root}, nullptr);
   };
   const auto message = [&](Call kind, std::size_t bytes, int peer) {
     communicator->issue({kind, memory.data(), memory.data() + 2048, bytes, nccl::Type::bytes, peer}, nullptr);
@@ -238,6 +234,5 @@ TEST(FakeNccl, SeesMisuse) {
   fresh();
   EXPECT_THROW(run([&] { reduce(10, 0, 4); }), Error) << "overlapping";
 }
-
 }  // namespace
 }  // namespace minitaw::comm::test

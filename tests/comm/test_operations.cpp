@@ -1,11 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Operations of all lanes at once, by one thread in any order or by a thread for each lane: what moves and
 // what is added up must be the same as with one operation after the other.
-#include <gtest/gtest.h>
-
 #include <array>
 #include <cmath>
 #include <deque>
 #include <functional>
+#include <gtest/gtest.h>
 #include <random>
 #include <thread>
 
@@ -15,7 +15,6 @@
 
 namespace minitaw::comm::test {
 namespace {
-
 MINITAW_ON_TRANSPORTS(Operations, over_mpi);
 
 constexpr int lanes = schedule::lanes - 1;  // of communication
@@ -37,13 +36,12 @@ std::vector<Item> draw(std::uint32_t seed, int count) {
   std::vector<Item> items;
   for (int k = 0; k < count; ++k) {
     const std::size_t call = random() % (collectives.size() + 1);
-    items.push_back(
-        {.call = call == collectives.size() ? Call::send : collectives[call],
-         .lane = static_cast<int>(random() % lanes),
-         .communicator = static_cast<int>(random() % 5),
-         .root = random(),
-         .dtype = dtypes[random() % 2],
-         .elements = static_cast<std::int64_t>(random() % (random() % 8 == 0 ? 300'000 : 20'000))});
+    items.push_back({.call = call == collectives.size() ? Call::send : collectives[call],
+        .lane = static_cast<int>(random() % lanes),
+        .communicator = static_cast<int>(random() % 5),
+        .root = random(),
+        .dtype = dtypes[random() % 2],
+        .elements = static_cast<std::int64_t>(random() % (random() % 8 == 0 ? 300'000 : 20'000))});
   }
   return items;
 }
@@ -121,8 +119,8 @@ private:
 
   /// The payload belongs to the lane, so that messages between two ranks stay in order.
   [[nodiscard]] Message message(std::size_t k, bool send) {
-    return (send ? values_ : landing_)[k].message(send, send ? world_.next : world_.previous,
-                                                  static_cast<Payload>(1 + items_[k].lane));
+    return (send ? values_ : landing_)[k].message(
+        send, send ? world_.next : world_.previous, static_cast<Payload>(1 + items_[k].lane));
   }
 
   World& world_;
@@ -198,6 +196,5 @@ TEST_P(Operations, HaveNothingToDoWhileNobodyElseMoves) {
   EXPECT_EQ(in, out);
   EXPECT_FALSE(under_way->advance()) << "it is over";
 }
-
 }  // namespace
 }  // namespace minitaw::comm::test

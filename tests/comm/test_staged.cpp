@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What only the transport over MPI has: slots, their number, and pieces that go round them; how it waits.
 #include <gtest/gtest.h>
 
@@ -7,7 +8,6 @@
 
 namespace minitaw::comm::test {
 namespace {
-
 /// Slots smaller than any message, in a number that no message divides.
 constexpr std::size_t small_piece = 1028;
 
@@ -22,15 +22,15 @@ TEST(Staged, GoesRoundItsSlots) {
     auto out = pattern(world.rank, world.next, Payload::weights, bytes);
     std::vector<std::byte> in(bytes, std::byte{0x77});
     world.exchange({{true, world.next, Payload::weights, out.data(), bytes},
-                    {false, world.previous, Payload::weights, in.data(), bytes}});
+        {false, world.previous, Payload::weights, in.data(), bytes}});
     EXPECT_EQ(in, pattern(world.previous, world.rank, Payload::weights, bytes));
     EXPECT_EQ(out, pattern(world.rank, world.next, Payload::weights, bytes));
   }
   for (const Call kind : collectives)
     for (const std::int64_t elements : {257, 9'001, 30'011})
       EXPECT_EQ(wrong_after(world, Lane::inputs_group, kind, 0, static_cast<int>(elements) % world.ranks,
-                            Dtype::fp32, elements),
-                0)
+                    Dtype::fp32, elements),
+          0)
           << name_of(kind) << " of " << elements;
 }
 
@@ -54,8 +54,8 @@ TEST(Backoff, YieldsForAWhileBeforeItSleeps) {
 
 TEST(Backoff, EndsItsSleepWhenComputeWaits) {
   // Sleeps that doubled would last for days.
-  const WaitPolicy growing{.shortest_sleep = std::chrono::microseconds(1),
-                           .longest_sleep = std::chrono::hours(1)};
+  const WaitPolicy growing{
+      .shortest_sleep = std::chrono::microseconds(1), .longest_sleep = std::chrono::hours(1)};
   LowLatency low_latency;
   Backoff backoff(growing, &low_latency);
   for (int k = 0; k < 40; ++k) backoff.once();
@@ -67,9 +67,9 @@ TEST(Backoff, EndsItsSleepWhenComputeWaits) {
     low_latency.set(true);
   });
   const WaitPolicy long_sleeps{.spins = 0,
-                               .yields = 0,
-                               .shortest_sleep = std::chrono::hours(1),
-                               .longest_sleep = std::chrono::hours(1)};
+      .yields = 0,
+      .shortest_sleep = std::chrono::hours(1),
+      .longest_sleep = std::chrono::hours(1)};
   for (Backoff pause(long_sleeps, &low_latency); !low_latency.on(); pause.once()) {
     asleep = true;
     asleep.notify_one();
@@ -86,6 +86,5 @@ TEST(Backoff, SparesSharedCoresWhileTheRankComputes) {
   for (int k = 0; k < 3; ++k) backoff.once();
   EXPECT_GE(std::chrono::steady_clock::now() - begin, 3 * policy.longest_sleep);
 }
-
 }  // namespace
 }  // namespace minitaw::comm::test

@@ -1,13 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <gtest/gtest.h>
-#include <mpi.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
+#include <gtest/gtest.h>
 #include <memory>
+#include <mpi.h>
 #include <thread>
 #include <vector>
 
@@ -20,15 +20,14 @@
 
 /// The transports that must behave alike, what they are asked, and what must come of it.
 namespace minitaw::comm::test {
-
 using model::Dtype;
 using schedule::Lane;
 using schedule::Payload;
 using schedule::Traffic;
 using Call = schedule::Kind;
 
-inline constexpr std::array collectives{Call::broadcast, Call::reduce, Call::all_gather, Call::reduce_scatter,
-                                        Call::all_reduce};
+inline constexpr std::array collectives{
+    Call::broadcast, Call::reduce, Call::all_gather, Call::reduce_scatter, Call::all_reduce};
 inline constexpr Dtype dtypes[] = {Dtype::fp32, Dtype::bf16};
 inline constexpr std::size_t communication_lanes = schedule::lanes - 1;
 
@@ -116,9 +115,7 @@ struct Maker {
   std::shared_ptr<Transport> (*build)(const schedule::Program&);
 };
 inline const Maker makers[] = {  // by Kind
-    {"host", build<Host>},
-    {"staged", build<Staged>},
-    {"nccl", build<Nccl>}};
+    {"host", build<Host>}, {"staged", build<Staged>}, {"nccl", build<Nccl>}};
 inline std::shared_ptr<Transport> build(Kind kind, const schedule::Program& program) {
   return makers[static_cast<std::size_t>(kind)].build(program);
 }
@@ -128,9 +125,8 @@ inline const auto over_mpi = testing::Values(Kind::host, Kind::staged);
 
 #define MINITAW_ON_TRANSPORTS(suite, kinds)                                                                  \
   class suite : public testing::TestWithParam<Kind> {};                                                      \
-  INSTANTIATE_TEST_SUITE_P(On, suite, kinds, [](const auto& which) {                                         \
-    return makers[static_cast<std::size_t>(which.param)].name;                                               \
-  })
+  INSTANTIATE_TEST_SUITE_P(On, suite, kinds,                                                                 \
+      [](const auto& which) { return makers[static_cast<std::size_t>(which.param)].name; })
 
 /// Communicators that are awkward on purpose: not all ranks, not ascending, one member.
 inline std::vector<schedule::Communicator> communicators(int ranks) {
@@ -178,8 +174,8 @@ inline schedule::Program program(int ranks, Kind kind = Kind::host) {
 struct World {
   explicit World(Kind which)
       : kind(which), nccl(which == Kind::nccl ? std::make_shared<Nccl>(plan) : nullptr),
-        built(nccl == nullptr ? build(which, plan)
-                              : std::shared_ptr<Transport>(nccl, nccl->transport.get())) {}
+        built(
+            nccl == nullptr ? build(which, plan) : std::shared_ptr<Transport>(nccl, nccl->transport.get())) {}
   World(Kind which, std::shared_ptr<Transport> other) : kind(which), built(std::move(other)) {}
 
   Kind kind;
@@ -296,8 +292,8 @@ inline Values contribution_of(int rank, Dtype dtype, std::int64_t elements) {
 
 /// Executes a collective on this rank's contribution; returns how many elements are not what they must be.
 template <class Buffer = Values>
-int wrong_after(World& world, Lane lane, Call kind, int communicator, int root, Dtype dtype,
-                std::int64_t elements) {
+int wrong_after(
+    World& world, Lane lane, Call kind, int communicator, int root, Dtype dtype, std::int64_t elements) {
   const std::vector<int>& members = world.members(communicator);
   const int size = world.size(communicator);
   Buffer buffer(contribution_of(world.rank, dtype, elements));
@@ -329,5 +325,4 @@ inline std::vector<std::byte> pattern(int from, int to, Payload payload, std::si
     data[i] = static_cast<std::byte>(((seed + i) * 0x9e3779b97f4a7c15u) >> 56);
   return data;
 }
-
 }  // namespace minitaw::comm::test

@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <gtest/gtest.h>
-
 #include <string>
 #include <vector>
 
@@ -9,20 +9,19 @@
 #include "deck/deck.hpp"
 
 namespace minitaw::deck {
-
 /// The smallest deck that is complete.
 inline const std::string small = "layers = 8\nhidden = 64\nheads = 4\nseq = 128\n";
 
 inline Job planned(int ranks = 4) { return Job{ranks, {}, true}; }
 
-inline Deck make(const std::string& text, const std::vector<std::string>& overrides = {},
-                 const Job& job = planned()) {
+inline Deck make(
+    const std::string& text, const std::vector<std::string>& overrides = {}, const Job& job = planned()) {
   return make_deck(text, "d.toml", overrides, job);
 }
 
 /// The message with which a deck is refused; fails the test if it is not.
-inline std::string refusal(const std::string& text, const std::vector<std::string>& overrides = {},
-                           const Job& job = planned()) {
+inline std::string refusal(
+    const std::string& text, const std::vector<std::string>& overrides = {}, const Job& job = planned()) {
   try {
     (void)make(text, overrides, job);
   } catch (const InputError& error) {
@@ -33,5 +32,4 @@ inline std::string refusal(const std::string& text, const std::vector<std::strin
   ADD_FAILURE() << "accepted:\n" << text;
   return "";
 }
-
 }  // namespace minitaw::deck

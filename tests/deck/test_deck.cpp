@@ -1,20 +1,18 @@
-#include <gmock/gmock.h>
-
-#include <unistd.h>
-
+// SPDX-License-Identifier: BSD-3-Clause
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
 #include <map>
 #include <numeric>
 #include <set>
 #include <tuple>
+#include <unistd.h>
 
 #include "deck/keys.hpp"
 #include "helpers.hpp"
 
 namespace minitaw::deck {
 namespace {
-
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -28,36 +26,34 @@ Job with_adapters(int adapters, std::vector<int> node_sizes = {2, 2}) {
 }
 
 /// `auto` is as many as nodes have adapters, at most what two groups can share; a number is kept.
-TEST(Rails, are_settled_by_adapters_and_groups) {
+TEST(Rails, AreSettledByAdaptersAndGroups) {
   for (const auto& [job, override, schedule] :
-       std::initializer_list<std::tuple<Job, const char*, const char*>>{
-           {with_adapters(1), "", "tawpipe"},
-           {with_adapters(2), "", "tawpipe:rails=2"},
-           {with_adapters(2), "schedule=tawpipe:cco=off:rails=auto", "tawpipe:cco=off:rails=2"},
-           {with_adapters(2), "schedule=fsdp:hierarchical=on", "fsdp:hierarchical=on"},
-           {with_adapters(4), "", "tawpipe:rails=2"},
-           {with_adapters(4, {1, 3, 2}), "", "tawpipe:rails=2"},
-           {with_adapters(4, {1, 3}), "", "tawpipe"},
-           {with_adapters(4, {4}), "", "tawpipe"},  // no other group
-           {with_adapters(4), "groups=4", "tawpipe"},
-           {with_adapters(4, {4, 4}), "replicas=2", "tawpipe"},  // a copy for each node
-           {with_adapters(4), "schedule=tawpipe:dbs=off", "tawpipe:dbs=off"},
-           {with_adapters(4), "schedule=tawpipe:gwps=off", "tawpipe:gwps=off"},
-           {with_adapters(4), "schedule=tawpipe:rails=1", "tawpipe"},
-           {with_adapters(1), "schedule=tawpipe:rails=2", "tawpipe:rails=2"},
-           {with_adapters(4), "schedule=tawpipe:dbs=off:rails=1", "tawpipe:dbs=off"}}) {
+      std::initializer_list<std::tuple<Job, const char*, const char*>>{{with_adapters(1), "", "tawpipe"},
+          {with_adapters(2), "", "tawpipe:rails=2"},
+          {with_adapters(2), "schedule=tawpipe:cco=off:rails=auto", "tawpipe:cco=off:rails=2"},
+          {with_adapters(2), "schedule=fsdp:hierarchical=on", "fsdp:hierarchical=on"},
+          {with_adapters(4), "", "tawpipe:rails=2"}, {with_adapters(4, {1, 3, 2}), "", "tawpipe:rails=2"},
+          {with_adapters(4, {1, 3}), "", "tawpipe"},
+          {with_adapters(4, {4}), "", "tawpipe"},  // no other group
+          {with_adapters(4), "groups=4", "tawpipe"},
+          {with_adapters(4, {4, 4}), "replicas=2", "tawpipe"},  // a copy for each node
+          {with_adapters(4), "schedule=tawpipe:dbs=off", "tawpipe:dbs=off"},
+          {with_adapters(4), "schedule=tawpipe:gwps=off", "tawpipe:gwps=off"},
+          {with_adapters(4), "schedule=tawpipe:rails=1", "tawpipe"},
+          {with_adapters(1), "schedule=tawpipe:rails=2", "tawpipe:rails=2"},
+          {with_adapters(4), "schedule=tawpipe:dbs=off:rails=1", "tawpipe:dbs=off"}}) {
     const std::vector<std::string> overrides(*override == 0 ? 0 : 1, override);
     EXPECT_EQ(make(small, overrides, job).cases.at(0).schedule, schedule) << job.adapters << " " << override;
   }
 }
 
-TEST(Rails, equal_cases_are_run_once) {
+TEST(Rails, EqualCasesAreRunOnce) {
   const std::vector<std::string> both = {"schedule=tawpipe,tawpipe:rails=1,tawpipe:rails=2"};
   EXPECT_THAT(make(small, both, with_adapters(1)).cases, SizeIs(2));
   EXPECT_THAT(make(small, both, with_adapters(2)).cases, SizeIs(2));
 }
 
-TEST(Deck, defaults) {
+TEST(Deck, Defaults) {
   const Deck deck = make(small);
   ASSERT_THAT(deck.cases, SizeIs(1));
   const Case& c = deck.cases[0];
@@ -67,7 +63,7 @@ TEST(Deck, defaults) {
   EXPECT_THAT(deck.notes, IsEmpty());
 }
 
-TEST(Deck, every_key_is_stored) {
+TEST(Deck, EveryKeyIsStored) {
   const Deck deck = make(R"(
     schedule = "tawpipe:cco=off"
     ranks = 6
@@ -91,9 +87,9 @@ TEST(Deck, every_key_is_stored) {
   )");
   ASSERT_THAT(deck.cases, SizeIs(1));
   EXPECT_EQ(identity(deck.cases[0]),
-            "schedule=tawpipe:cco=off ranks=6 groups=1+2+3 layers=7 hidden=1024 heads=8 kv_heads=2 vocab=300 "
-            "ffn=1,2,3,4,5,6,7 dtype=bf16 recompute=keep-attention seq=4096 micro_batch=3 micro_batches=12 "
-            "steps=5 warmup=0 seed=99 learning_rate=0.0003 data=corpus.txt");
+      "schedule=tawpipe:cco=off ranks=6 groups=1+2+3 layers=7 hidden=1024 heads=8 kv_heads=2 vocab=300 "
+      "ffn=1,2,3,4,5,6,7 dtype=bf16 recompute=keep-attention seq=4096 micro_batch=3 micro_batches=12 "
+      "steps=5 warmup=0 seed=99 learning_rate=0.0003 data=corpus.txt");
 }
 
 std::vector<std::string> brief(const Deck& deck) {
@@ -103,41 +99,41 @@ std::vector<std::string> brief(const Deck& deck) {
   return lines;
 }
 
-TEST(Deck, lists_are_axes_and_the_first_key_is_slowest) {
+TEST(Deck, ListsAreAxesAndTheFirstKeyIsSlowest) {
   const Deck deck =
       make("seq = [1, \"2K\"]\nlayers = 2\nhidden = 8\nheads = 2\nschedule = [\"ddp\", \"tawpipe\"]\n", {},
-           planned(2));
+          planned(2));
   EXPECT_THAT(brief(deck), ElementsAre("ddp 2 1", "ddp 2 2048", "tawpipe 2 1", "tawpipe 2 2048"));
 }
 
-TEST(Deck, equal_cases_are_kept_once) {
+TEST(Deck, EqualCasesAreKeptOnce) {
   const Deck deck = make(small, {"seq=[1024, \"1K\"]"});
   EXPECT_THAT(deck.cases, SizeIs(1));
   EXPECT_THAT(deck.notes, ElementsAre(HasSubstr("1 combination is equal")));
   EXPECT_THAT(make(small, {"schedule=tawpipe,tawpipe:cco=on"}).cases, SizeIs(1));
 }
 
-TEST(Deck, options_that_change_nothing_are_noted) {
+TEST(Deck, OptionsThatChangeNothingAreNoted) {
   const auto notes = [](const std::string& schedule, const std::string& groups) {
     return make(small, {"ranks=4", "schedule=" + schedule, "groups=" + groups}).notes;
   };
   EXPECT_THAT(notes("tawpipe:rails=2:prefetch=4", "1"),
-              ElementsAre(HasSubstr("prefetch=4 of tawpipe has no effect in groups 4:"),
-                          HasSubstr("rails=2 of tawpipe")));
+      ElementsAre(
+          HasSubstr("prefetch=4 of tawpipe has no effect in groups 4:"), HasSubstr("rails=2 of tawpipe")));
   EXPECT_THAT(notes("tawpipe:rails=2:prefetch=4", "2"), IsEmpty());
   EXPECT_THAT(notes("fsdp:hierarchical=on", "1,2"),
-              ElementsAre(HasSubstr("hierarchical=on of fsdp has no effect in groups 4:")));
+      ElementsAre(HasSubstr("hierarchical=on of fsdp has no effect in groups 4:")));
   EXPECT_THAT(notes("tawpipe:cco=off:grad_ticks=5", "2"), ElementsAre(HasSubstr("grad_ticks=5")));
 }
 
-TEST(Deck, combinations_that_do_not_fit_are_left_out_with_a_note) {
+TEST(Deck, CombinationsThatDoNotFitAreLeftOutWithANote) {
   const Deck deck = make(small, {"ranks=2,4", "groups=1,2,4"});
   EXPECT_THAT(brief(deck), ElementsAre("tawpipe 2 128", "tawpipe 1+1 128", "tawpipe 4 128", "tawpipe 2+2 128",
-                                       "tawpipe 1+1+1+1 128"));
+                               "tawpipe 1+1+1+1 128"));
   EXPECT_THAT(deck.notes, ElementsAre(HasSubstr("2 ranks cannot form 4 equal groups")));
 }
 
-TEST(Deck, heads_follow_from_their_width) {
+TEST(Deck, HeadsFollowFromTheirWidth) {
   const Deck deck = make("layers = 8\nhidden = [64, 96]\nhead_dim = 16\nseq = 1\n");
   ASSERT_THAT(deck.cases, SizeIs(2));
   EXPECT_EQ(deck.cases[0].shape.heads, 4);
@@ -145,20 +141,20 @@ TEST(Deck, heads_follow_from_their_width) {
   EXPECT_EQ(deck.cases[1].shape.kv_heads, 6);
 }
 
-TEST(Deck, a_value_that_never_fits_is_refused) {
+TEST(Deck, AValueThatNeverFitsIsRefused) {
   EXPECT_THAT(refusal(small, {"ranks=2,4", "groups=1,2,3"}), HasSubstr("3 equal groups"));
   EXPECT_THAT(refusal(small, {"heads=4,5"}), HasSubstr("heads"));
   EXPECT_THAT(refusal(small, {"schedule=serial,tawpipe", "ranks=9"}), HasSubstr("too few for tawpipe"));
 }
 
-TEST(Deck, serial_takes_one_rank_and_the_micro_batches_of_the_others) {
+TEST(Deck, SerialTakesOneRankAndTheMicroBatchesOfTheOthers) {
   const Deck deck = make(small, {"schedule=serial,ddp", "groups=1,2"});
   ASSERT_THAT(deck.cases, SizeIs(3));
   EXPECT_EQ(deck.cases[0].ranks, 1);
   EXPECT_EQ(deck.cases[0].micro_batches, 4);
 }
 
-TEST(Deck, groups_default_to_the_nodes_of_the_first_ranks) {
+TEST(Deck, GroupsDefaultToTheNodesOfTheFirstRanks) {
   const Job job{6, {2, 3, 1}, true};
   EXPECT_EQ(make(small, {}, job).cases[0].groups.text(), "2+3+1");
   EXPECT_EQ(make(small, {"ranks=4"}, job).cases[0].groups.text(), "2+2");
@@ -166,14 +162,14 @@ TEST(Deck, groups_default_to_the_nodes_of_the_first_ranks) {
   EXPECT_EQ(make(small, {"ranks=8"}, job).cases[0].groups.text(), "8");
 }
 
-TEST(Deck, a_plan_without_a_job_needs_ranks) {
+TEST(Deck, APlanWithoutAJobNeedsRanks) {
   EXPECT_THAT(refusal(small, {}, planned(0)), HasSubstr("ranks: not given"));
   EXPECT_EQ(make(small, {"ranks=3"}, planned(0)).cases[0].ranks, 3);
   EXPECT_EQ(make(small, {"groups=1+2"}, planned(0)).cases[0].ranks, 3);
   EXPECT_EQ(make(small, {"schedule=serial"}, planned(0)).cases[0].ranks, 1);
 }
 
-TEST(Override, toml_lists_and_words) {
+TEST(Override, TomlListsAndWords) {
   EXPECT_THAT(make(small, {"seq=1K,2K"}).cases, SizeIs(2));
   EXPECT_THAT(make(small, {"seq=[1K, 2K]"}).cases, SizeIs(2));
   EXPECT_THAT(make(small, {"seq = [1024, 2048]"}).cases, SizeIs(2));
@@ -195,13 +191,12 @@ struct Refused {
 };
 class Refusal : public testing::TestWithParam<Refused> {};
 
-TEST_P(Refusal, says_where_and_what) {
+TEST_P(Refusal, SaysWhereAndWhat) {
   const Refused& p = GetParam();
   EXPECT_THAT(refusal(p.text), AllOf(StartsWith(p.where), HasSubstr(p.says))) << p.text;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    decks, Refusal,
+INSTANTIATE_TEST_SUITE_P(decks, Refusal,
     testing::Values(
         Refused{small + "hiden = 64\n", "d.toml:5: unknown key \"hiden\"", "did you mean \"hidden\""},
         Refused{small + "\n[seqs]\na = 1\n", "d.toml:6: seqs", "no table"},
@@ -235,91 +230,72 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{small + "ffn_per_layer = [[1], 2]\n", "d.toml:5: ffn_per_layer", "no array"},
         Refused{std::string("\x7f"
                             "ELF\x02\x01\0\0\xff\xfe",
-                            10),
-                "d.toml:1: not TOML", ""}));
+                    10),
+            "d.toml:1: not TOML", ""}));
 
-TEST(Override, sizes_and_numbers) {
+TEST(Override, SizesAndNumbers) {
   for (const auto& [text, size] : std::initializer_list<std::pair<std::string, std::int64_t>>{
            {"1", 1}, {"7", 7}, {"4K", 4096}, {"3k", 3072}, {"1M", 1048576}, {"64M", 64 << 20}})
     EXPECT_EQ(make(small, {"seq=" + text}).cases[0].shape.seq, size);
   for (const auto& [text, number] :
-       std::initializer_list<std::pair<std::string, double>>{{"2", 2}, {"1e-3", 1e-3}, {"'3e-4'", 3e-4}})
+      std::initializer_list<std::pair<std::string, double>>{{"2", 2}, {"1e-3", 1e-3}, {"'3e-4'", 3e-4}})
     EXPECT_EQ(make(small, {"learning_rate=" + text}).cases[0].learning_rate, number);
   for (const char* bad : {"K", "4KB", "4.5K", "' 4'", "'4 '", "4K4", "--4", "1e3", "nan", "٣", "'0x10'"})
     EXPECT_THAT(refusal(small, {std::string("seq=") + bad}), HasSubstr("is not a whole number")) << bad;
   for (const char* bad : {"0", "-1", "65M", "9999999999G", "9007199254740992K", "'9223372036854775808'",
-                          "-9999999999G", "'-9223372036854775809'"})
+           "-9999999999G", "'-9223372036854775809'"})
     EXPECT_THAT(refusal(small, {std::string("seq=") + bad}), HasSubstr("is out of range")) << bad;
   for (const char* bad : {"0", "-1.0", "nan", "inf", "fast", "1e-3x", "1e999", "true"})
     EXPECT_THAT(refusal(small, {std::string("learning_rate=") + bad}), HasSubstr("above zero")) << bad;
 }
 
 /// Of every key a value that it does not take, and what it takes.
-TEST(Override, bad_ones_are_refused) {
-  for (const auto& [setting, says] : std::initializer_list<std::pair<const char*, const char*>>{
-           {"model.seq=64", "did you mean"},
-           {"seqq=4", "did you mean \"seq\""},
-           {"schedule=", "write for example schedule = "},
-           {"schedule=tawpipe:foo=1", "has no option \"foo\""},
-           {"schedule=tawpipe:prefetch", "takes 1..8"},
-           {"schedule=tawpipe:prefetch=99", "takes 1..8"},
-           {"schedule=tawpipe:rails=x", "takes auto or 1..64, not"},
-           {"schedule=tawpipe:rails=0", "takes auto or 1..64, not"},
-           {"schedule=tawpipe:rails=65", "takes auto or 1..64, not"},
-           {"schedule=tawpipe:rails=01", "takes auto or 1..64, not"},
-           {"schedule=tawpipe:rails=1..64", "takes auto or 1..64, not"},
-           {"schedule=tawpipe:dbs=off:rails=2", "rails"},
-           {"schedule=tawpipe:gwps=maybe", "on or off"},
-           {"schedule=serial:x=1", "no options"},
-           {"groups=1++2", "neither a number of groups nor their sizes"},
-           {"groups=*+1", "neither a number of groups nor their sizes"},
-           {"groups=+*", "does not fit 4 ranks"},
-           {"groups=\"+4\"", "neither a number of groups nor their sizes"},
-           {"groups=0+4", "neither a number of groups nor their sizes"},
-           {"groups=1+2", "does not fit 4 ranks; make the sizes add up to 4"},
-           {"schedule=tawpip", "did you mean \"tawpipe\""},
-           {"groups=1+*+*", "\"1+2+3\""},
-           {"groups=4x1", "\"1+2+3\""},
-           {"ranks=1e3", "4096 or \"4K\""},
-           {"ranks=5000000", "from 1 to"},
-           {"replicas=3", "divisor of 4"},
-           {"layers=2", "layers"},
-           {"vocab=0", "from 1 to"},
-           {"dtype=16", "fp32, bf16"},
-           {"dtype=bf61", "fp32, bf16; did you mean \"bf16\""},
-           {"recompute=all", "block, keep-attention, none"},
-           {"attention=flash", "auto, host, portable, cudnn"},
-           {"transport=tcp", "auto, mpi, nccl"},
-           {"seq=1Q", "\"4K\""},
-           {"seq=[]", "empty"},
-           {"seq=[[64]]", "whole number"},
-           {"seq=64.5", "whole number"},
-           {"seq=true", "whole number"},
-           {"seq=", "seq: "},
-           {"seq=1K,,2K", "seq: "},
-           {"seq=1\nheads=3", "seq: "},
-           {"steps=0", "from 1 to"},
-           {"steps=1,2", "steps: "},
-           {"warmup=-1", "from 0 to"},
-           {"learning_rate=1e300", "more than 100"}})
+TEST(Override, BadOnesAreRefused) {
+  for (const auto& [setting, says] :
+      std::initializer_list<std::pair<const char*, const char*>>{{"model.seq=64", "did you mean"},
+          {"seqq=4", "did you mean \"seq\""}, {"schedule=", "write for example schedule = "},
+          {"schedule=tawpipe:foo=1", "has no option \"foo\""}, {"schedule=tawpipe:prefetch", "takes 1..8"},
+          {"schedule=tawpipe:prefetch=99", "takes 1..8"},
+          {"schedule=tawpipe:rails=x", "takes auto or 1..64, not"},
+          {"schedule=tawpipe:rails=0", "takes auto or 1..64, not"},
+          {"schedule=tawpipe:rails=65", "takes auto or 1..64, not"},
+          {"schedule=tawpipe:rails=01", "takes auto or 1..64, not"},
+          {"schedule=tawpipe:rails=1..64", "takes auto or 1..64, not"},
+          {"schedule=tawpipe:dbs=off:rails=2", "rails"}, {"schedule=tawpipe:gwps=maybe", "on or off"},
+          {"schedule=serial:x=1", "no options"},
+          {"groups=1++2", "neither a number of groups nor their sizes"},
+          {"groups=*+1", "neither a number of groups nor their sizes"}, {"groups=+*", "does not fit 4 ranks"},
+          {"groups=\"+4\"", "neither a number of groups nor their sizes"},
+          {"groups=0+4", "neither a number of groups nor their sizes"},
+          {"groups=1+2", "does not fit 4 ranks; make the sizes add up to 4"},
+          {"schedule=tawpip", "did you mean \"tawpipe\""}, {"groups=1+*+*", "\"1+2+3\""},
+          {"groups=4x1", "\"1+2+3\""}, {"ranks=1e3", "4096 or \"4K\""}, {"ranks=5000000", "from 1 to"},
+          {"replicas=3", "divisor of 4"}, {"layers=2", "layers"}, {"vocab=0", "from 1 to"},
+          {"dtype=16", "fp32, bf16"}, {"dtype=bf61", "fp32, bf16; did you mean \"bf16\""},
+          {"recompute=all", "block, keep-attention, none"},
+          {"attention=flash", "auto, host, portable, cudnn"}, {"transport=tcp", "auto, mpi, nccl"},
+          {"seq=1Q", "\"4K\""}, {"seq=[]", "empty"}, {"seq=[[64]]", "whole number"},
+          {"seq=64.5", "whole number"}, {"seq=true", "whole number"}, {"seq=", "seq: "},
+          {"seq=1K,,2K", "seq: "}, {"seq=1\nheads=3", "seq: "}, {"steps=0", "from 1 to"},
+          {"steps=1,2", "steps: "}, {"warmup=-1", "from 0 to"}, {"learning_rate=1e300", "more than 100"}})
     EXPECT_THAT(refusal(small, {setting}), AllOf(StartsWith("--set: "), HasSubstr(says))) << setting;
   for (const char* none : {"seq", "=4"}) EXPECT_THAT(refusal(small, {none}), HasSubstr("key=value"));
 }
 
-TEST(Deck, too_many_cases_are_refused_quickly) {
+TEST(Deck, TooManyCasesAreRefusedQuickly) {
   std::string list = "[1";
   for (int i = 2; i <= 400; ++i) list += "," + std::to_string(i);
   list += "]";
-  EXPECT_THAT(refusal(small, {"seq=" + list, "micro_batch=" + list, "vocab=" + list}),
-              HasSubstr("more than 100000"));
+  EXPECT_THAT(
+      refusal(small, {"seq=" + list, "micro_batch=" + list, "vocab=" + list}), HasSubstr("more than 100000"));
 }
 
-TEST(Deck, sizes_whose_products_overflow_are_refused) {
+TEST(Deck, SizesWhoseProductsOverflowAreRefused) {
   EXPECT_THAT(refusal(small, {"hidden=1M", "heads=1", "layers=10000", "seq=64M", "micro_batch=1000000"}),
-              Not(IsEmpty()));
+      Not(IsEmpty()));
 }
 
-TEST(Deck, a_run_does_not_exceed_the_job) {
+TEST(Deck, ARunDoesNotExceedTheJob) {
   const Job job{4, {4}, false};
   EXPECT_THAT(refusal(small, {"ranks=5"}, job), AllOf(StartsWith("--set: ranks"), HasSubstr("mpiexec -n 5")));
   EXPECT_THAT(refusal(small, {"ranks=2,5"}, job), HasSubstr("mpiexec -n 5"));
@@ -347,7 +323,7 @@ protected:
   }
 };
 
-TEST_F(Files, decks_that_cannot_be_read) {
+TEST_F(Files, DecksThatCannotBeRead) {
   EXPECT_THAT(refusal_of(folder_.string()), HasSubstr("is a folder"));
   EXPECT_THAT(refusal_of((folder_ / "missing").string()), HasSubstr("cannot be read"));
   EXPECT_THAT(refusal_of(write("empty", "")), HasSubstr("is empty"));
@@ -356,13 +332,13 @@ TEST_F(Files, decks_that_cannot_be_read) {
   EXPECT_THAT(refusal_of(""), HasSubstr("cannot be read"));
 }
 
-TEST_F(Files, the_text_is_kept_for_the_record) {
+TEST_F(Files, TheTextIsKeptForTheRecord) {
   const std::string path = write("d.toml", "# mine\n" + small);
   EXPECT_EQ(read_deck(path, {"seq=7"}, planned()).text, "# mine\n" + small);
   EXPECT_THAT(read_deck(path, {"seq=7"}, planned()).overrides, ElementsAre("seq=7"));
 }
 
-TEST_F(Files, data_must_hold_a_sequence) {
+TEST_F(Files, DataMustHoldASequence) {
   const Job job{4, {4}, false};
   const std::string data = write("data", std::string(129, 'x'));
   EXPECT_THAT(make(small, {"data=" + data}, job).cases, SizeIs(1));
@@ -372,22 +348,18 @@ TEST_F(Files, data_must_hold_a_sequence) {
   EXPECT_THAT(refusal(small, {"data=missing"}, job), HasSubstr("not a file"));
 }
 
-TEST(Printable, one_short_line) {
+TEST(Printable, OneShortLine) {
   EXPECT_EQ(printable("a\nb\x1b[31m\x7f"), "a?b?[31m?");
   EXPECT_EQ(printable(std::string(1000, 'x')).size(), 63U);
   EXPECT_EQ(printable("tëxt \u20ac \U0001F600"), "tëxt \u20ac \U0001F600");
   EXPECT_EQ(printable("\u20ac\u20ac\u20ac", 8), "\u20ac\u20ac...");
 }
 
-TEST(Identity, tells_every_key_apart) {
+TEST(Identity, TellsEveryKeyApart) {
   // Where the example is the default or does not fit. head_dim is another way to say heads.
-  const std::map<std::string, std::string> others = {{"groups", "groups=2"},
-                                                     {"layers", "layers=9"},
-                                                     {"hidden", "hidden=72"},
-                                                     {"vocab", "vocab=300"},
-                                                     {"ffn_per_layer", "ffn_per_layer=1,2,3,4,5,6,7,8"},
-                                                     {"micro_batch_per_rank", "micro_batch_per_rank=1,2,3,4"},
-                                                     {"head_dim", ""}};
+  const std::map<std::string, std::string> others = {{"groups", "groups=2"}, {"layers", "layers=9"},
+      {"hidden", "hidden=72"}, {"vocab", "vocab=300"}, {"ffn_per_layer", "ffn_per_layer=1,2,3,4,5,6,7,8"},
+      {"micro_batch_per_rank", "micro_batch_per_rank=1,2,3,4"}, {"head_dim", ""}};
   std::set<std::string> seen{identity(make(small).cases[0])};
   for (const Key& key : keys()) {
     const auto other = others.find(key.name);
@@ -397,7 +369,7 @@ TEST(Identity, tells_every_key_apart) {
   }
 }
 
-TEST(Keys, examples_and_defaults_are_valid) {
+TEST(Keys, ExamplesAndDefaultsAreValid) {
   for (const Key& key : keys()) {
     const std::string complete =
         std::string("layers=8\nhidden=256\nseq=64\n") + (key.name == "head_dim" ? "" : "heads=8\n");
@@ -415,6 +387,5 @@ TEST(Keys, examples_and_defaults_are_valid) {
     EXPECT_NO_THROW((void)make(complete, overrides)) << key.example;
   }
 }
-
 }  // namespace
 }  // namespace minitaw::deck

@@ -1,8 +1,8 @@
-#include <fmt/format.h>
-#include <gtest/gtest.h>
-
+// SPDX-License-Identifier: BSD-3-Clause
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
+#include <gtest/gtest.h>
 #include <sstream>
 
 #include "deck/keys.hpp"
@@ -10,8 +10,7 @@
 
 namespace minitaw::deck {
 namespace {
-
-TEST(Docs, keys_page_is_the_help_of_the_program) {
+TEST(Docs, KeysPageIsTheHelpOfTheProgram) {
   const auto page = std::filesystem::path(MINITAW_DOCS) / "keys.md";
   std::ostringstream text;
   text << std::ifstream(page).rdbuf();
@@ -30,7 +29,7 @@ std::string refused_by_all(const std::string& path) {
   return why;
 }
 
-TEST(Docs, every_deck_of_the_repository_is_valid) {
+TEST(Docs, EveryDeckOfTheRepositoryIsValid) {
   int decks = 0;
   for (const auto& file : std::filesystem::recursive_directory_iterator(MINITAW_INPUTS)) {
     const bool machine = file.path().parent_path().filename() == "machines";  // test_machine.cpp reads those
@@ -41,10 +40,9 @@ TEST(Docs, every_deck_of_the_repository_is_valid) {
   EXPECT_GT(decks, 5);
 }
 
-TEST(Docs, help_names_every_key) {
+TEST(Docs, HelpNamesEveryKey) {
   for (const Key& key : keys())
     EXPECT_NE(help_text().find("\n" + key.name + " ("), std::string::npos) << key.name;
 }
-
 }  // namespace
 }  // namespace minitaw::deck

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <random>
 
 #include "helpers.hpp"
 
 namespace minitaw::deck {
 namespace {
-
 const std::string good =
     "# a sweep\nschedule = [\"ddp\", \"tawpipe:cco=off\"]\nranks = [2, 4]\ngroups = [1, 2, \"1+1\"]\nlayers "
     "= 8\n"
@@ -27,27 +27,18 @@ private:
   }
 
   void step(std::string& text) {
-    static const std::vector<std::string> pieces = {
-        "[",     "]",       "\"",         "=",      "\n",         ",",    "9999999G",
-        "-1",    "1e30",    "nan",        "inf",    "0",          "+",    "true",
-        "[a]\n", "#",       "1K",         ".",      "{}",         "0x7f", std::string(1, 0),
-        "\xff",  "\\u0000", "1979-05-27", "serial", "99999999999"};
+    static const std::vector<std::string> pieces = {"[", "]", "\"", "=", "\n", ",", "9999999G", "-1", "1e30",
+        "nan", "inf", "0", "+", "true", "[a]\n", "#", "1K", ".", "{}", "0x7f", std::string(1, 0), "\xff",
+        "\\u0000", "1979-05-27", "serial", "99999999999"};
     const std::size_t at = text.empty() ? 0 : below(text.size());
     switch (below(5)) {
-    case 0:
-      text.insert(at, pieces[below(pieces.size())]);
-      break;
-    case 1:
-      text.erase(at, 1 + below(12));
-      break;
+    case 0: text.insert(at, pieces[below(pieces.size())]); break;
+    case 1: text.erase(at, 1 + below(12)); break;
     case 2:
       if (!text.empty()) text[at] = static_cast<char>(below(256));
       break;
-    case 3:
-      text.insert(at, text.substr(text.empty() ? 0 : below(text.size()), below(40)));
-      break;
-    default:
-      replace_word(text, pieces[below(pieces.size())]);
+    case 3: text.insert(at, text.substr(text.empty() ? 0 : below(text.size()), below(40))); break;
+    default: replace_word(text, pieces[below(pieces.size())]);
     }
   }
 
@@ -78,7 +69,7 @@ int outcome(const std::string& text, const std::vector<std::string>& overrides) 
   }
 }
 
-TEST(Fuzz, damaged_decks_parse_or_are_refused) {
+TEST(Fuzz, DamagedDecksParseOrAreRefused) {
   ASSERT_EQ(outcome(good, {}), 1);
   Mutator mutator(20260718);
   int accepted = 0;
@@ -90,13 +81,12 @@ TEST(Fuzz, damaged_decks_parse_or_are_refused) {
   EXPECT_LT(accepted, rounds / 2);
 }
 
-TEST(Fuzz, damaged_overrides_parse_or_are_refused) {
-  const std::vector<std::string> overrides = {"seq=1K,2K",    "groups=1+2",        "schedule=tawpipe:cco=off",
-                                              "heads=[4, 8]", "ffn_per_layer=1,2", "learning_rate=1e-3"};
+TEST(Fuzz, DamagedOverridesParseOrAreRefused) {
+  const std::vector<std::string> overrides = {"seq=1K,2K", "groups=1+2", "schedule=tawpipe:cco=off",
+      "heads=[4, 8]", "ffn_per_layer=1,2", "learning_rate=1e-3"};
   Mutator mutator(7);
   for (int i = 0; i < 4000 && !testing::Test::HasFailure(); ++i)
     outcome(small, {mutator.mutate(overrides[static_cast<std::size_t>(i) % overrides.size()])});
 }
-
 }  // namespace
 }  // namespace minitaw::deck

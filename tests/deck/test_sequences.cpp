@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "deck/deck.hpp"
 
 #include <fmt/format.h>
@@ -7,7 +8,6 @@
 
 namespace minitaw::deck {
 namespace {
-
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -49,10 +49,10 @@ TEST(Sequences, OnOneRankAreOneMicroBatchEach) {
   EXPECT_EQ(one.shape.micro_batch, 1);
   EXPECT_EQ(tokens_of_step(one), tokens_of_step(own_sizes()));
   EXPECT_EQ(identity(own_sizes({"schedule=serial"})), identity([&] {
-              Case serial = one;
-              serial.schedule = "serial";
-              return serial;
-            }()));
+    Case serial = one;
+    serial.schedule = "serial";
+    return serial;
+  }()));
 }
 
 TEST(Replicas, AreAnAxisThatSchedulesCheck) {
@@ -74,16 +74,15 @@ TEST(Sequences, EqualSizesAreThoseOfMicroBatch) {
 TEST(Sequences, SizesThatDoNotFitAreRefused) {
   const auto refused = [](const std::vector<std::string>& overrides) { return refusal(small, overrides); };
   EXPECT_THAT(refused({"micro_batch_per_rank=1,2"}),
-              AllOf(StartsWith("--set: micro_batch_per_rank"), HasSubstr("2 values for 4 ranks")));
+      AllOf(StartsWith("--set: micro_batch_per_rank"), HasSubstr("2 values for 4 ranks")));
   EXPECT_THAT(refused({"micro_batch_per_rank=1,2,3,4", "micro_batch=2"}),
-              AllOf(StartsWith("--set: micro_batch"), HasSubstr("keep one")));
+      AllOf(StartsWith("--set: micro_batch"), HasSubstr("keep one")));
   EXPECT_THAT(refused({"micro_batch_per_rank=1,2,3,4", "micro_batches=6"}), HasSubstr("multiple of 4"));
   EXPECT_THAT(refused({"micro_batch_per_rank=1,2,3,0"}), HasSubstr("out of range"));
   EXPECT_THAT(refused({"micro_batch_per_rank=1,2,3,4", "schedule=zb1"}), HasSubstr("zb1 visit all ranks"));
   EXPECT_THAT(refused({"micro_batch_per_rank=3"}), HasSubstr("takes a list"));
   EXPECT_THAT(refused({"micro_batch_per_rank=999999,999999,999999,1", "micro_batches=4000"}),
-              HasSubstr("sequences per step"));
+      HasSubstr("sequences per step"));
 }
-
 }  // namespace
 }  // namespace minitaw::deck

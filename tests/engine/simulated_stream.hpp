@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <atomic>
@@ -11,7 +12,6 @@
 #include "engine/queue.hpp"
 
 namespace minitaw::engine::tests {
-
 /// A device's stream as a thread: run() returns at once, work happens later and in order, events are awaited
 /// there and not by the one who submits. What the engine forgets to wait for shows as a race or a wrong
 /// result.
@@ -131,5 +131,4 @@ inline Queues simulated_streams(const QueueOptions& options) {
     queues[l] = std::make_unique<SimulatedStream>(options.units[l], *options.clock, stop);
   return queues;
 }
-
 }  // namespace minitaw::engine::tests

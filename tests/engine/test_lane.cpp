@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <chrono>
 #include <gmock/gmock.h>
@@ -14,9 +15,7 @@
 #include "schedule/registry.hpp"
 
 namespace minitaw::engine {
-
 namespace {
-
 TEST(LaneProgress, TwoLanesThatWaitForEachOther) {
   LaneProgress progress;
   constexpr int rounds = 2000;
@@ -47,7 +46,7 @@ TEST(LaneProgress, AFailureWakesWaitersAndKeepsTheFirstReason) {
   waiter.join();
   EXPECT_THROW(progress.wait(schedule::Lane::gradients_recv, 1), Stopped);
   EXPECT_THAT([&] { progress.rethrow_if_failed(); },
-              testing::ThrowsMessage<std::runtime_error>(testing::StrEq("first")));
+      testing::ThrowsMessage<std::runtime_error>(testing::StrEq("first")));
 }
 
 using schedule::Action;
@@ -83,7 +82,7 @@ public:
   FakeRank(const schedule::Program& program, int rank, unsigned seed, const MakeQueues& make_queues)
       : rank_(rank), solo_(program),
         executor_(program, rank, [this](const Action& action) { return start(action); }, solo_,
-                  {.waiting = policy, .make_queues = make_queues}) {
+            {.waiting = policy, .make_queues = make_queues}) {
     for (int c = 0; c < schedule::slot_classes; ++c) contents_[c].resize(program.ranks[rank].slots[c]);
     for (std::mt19937& random : random_) random.seed(seed++);
   }
@@ -135,14 +134,14 @@ schedule::Program tawpipe() {
 Queues fenced_queues(const QueueOptions& options) {
   Queues queues;
   for (int l = 0; l < schedule::lanes; ++l)
-    queues[l] = std::make_unique<FencedQueue>(lane_space(static_cast<schedule::Lane>(l)), options.units[l],
-                                              *options.clock, options.waiting);
+    queues[l] = std::make_unique<FencedQueue>(
+        lane_space(static_cast<schedule::Lane>(l)), options.units[l], *options.clock, options.waiting);
   return queues;
 }
 
 class LaneOnQueues : public ::testing::TestWithParam<MakeQueues> {};
 INSTANTIATE_TEST_SUITE_P(All, LaneOnQueues, ::testing::Values(fenced_queues, tests::simulated_streams),
-                         [](const auto& kind) { return kind.index == 0 ? "threads" : "streams"; });
+    [](const auto& kind) { return kind.index == 0 ? "threads" : "streams"; });
 
 TEST_P(LaneOnQueues, StartsActionsInOrderAndNoneBeforeItsWaitsAreOver) {
   const schedule::Program program = tawpipe();
@@ -309,9 +308,7 @@ TEST(Executor, AFailureEndsTheStepAndSaysWhy) {
   comm::SoloTransport solo(program);
   Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
   EXPECT_THAT([&] { (void)executor.step(); },
-              testing::ThrowsMessage<std::runtime_error>(testing::StrEq("the wire is cut")));
+      testing::ThrowsMessage<std::runtime_error>(testing::StrEq("the wire is cut")));
 }
-
 }  // namespace
-
 }  // namespace minitaw::engine

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <fstream>
 #include <gtest/gtest.h>
 #include <string>
@@ -7,17 +8,14 @@
 #include "engine/memory.hpp"
 
 namespace minitaw::engine {
-
 namespace {
-
 using schedule::Memory;
 using schedule::SlotClass;
 
 schedule::Footprint footprint() {
   schedule::Footprint f;
-  f.slots = {{{SlotClass::owned, 0}, 512},        {{SlotClass::weights, 0}, 768},
-             {{SlotClass::weights, 1}, 256},      {{SlotClass::saved, 0}, 1024},
-             {{SlotClass::accumulator, 0}, 2048}, {{SlotClass::embeddings, 0}, 256}};
+  f.slots = {{{SlotClass::owned, 0}, 512}, {{SlotClass::weights, 0}, 768}, {{SlotClass::weights, 1}, 256},
+      {{SlotClass::saved, 0}, 1024}, {{SlotClass::accumulator, 0}, 2048}, {{SlotClass::embeddings, 0}, 256}};
   f.optimiser = {1536, 512};
   f.workspace = 4096;
   f.staging = 256;
@@ -26,21 +24,21 @@ schedule::Footprint footprint() {
 }
 
 auto bytes_of(const model::Buffer& buffer) {
-  return Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>(buffer.data,
-                                                                                                buffer.bytes);
+  return Kokkos::View<std::byte*, model::ExecutionSpace::memory_space, Kokkos::MemoryUnmanaged>(
+      buffer.data, buffer.bytes);
 }
 
 TEST(Arena, BuffersAreThosePlannedAlignedAndApart) {
   const schedule::Footprint plan = footprint();
   const Arena arena(plan);
-  EXPECT_EQ(arena.measured(),
-            (std::array<std::uint64_t, schedule::memory_kinds>{1792, 2048, 2048, 1024, 4608}));
+  EXPECT_EQ(
+      arena.measured(), (std::array<std::uint64_t, schedule::memory_kinds>{1792, 2048, 2048, 1024, 4608}));
   EXPECT_EQ(arena.slot({SlotClass::weights, 1}).bytes, 256U);
   EXPECT_EQ(arena.slot({SlotClass::weights, 2}).bytes, 0U) << "there is none";
   EXPECT_EQ(arena.optimiser(1).bytes, 512U);
   EXPECT_EQ(arena.workspace().bytes, 4096U);
-  std::vector<model::Buffer> buffers = {arena.optimiser(0), arena.optimiser(1), arena.workspace(),
-                                        arena.staging()};
+  std::vector<model::Buffer> buffers = {
+      arena.optimiser(0), arena.optimiser(1), arena.workspace(), arena.staging()};
   for (const schedule::SlotSize& size : plan.slots) buffers.push_back(arena.slot(size.slot));
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffers[i].data) % 256, 0U);
@@ -124,7 +122,5 @@ TEST(ProcessMemory, WhatIsAvailableIsNoMoreThanTheNodeHas) {
   EXPECT_LE(available, total * 1024);
   EXPECT_GT(available, block) << "the tests above took as much; in bytes, not in KiB";
 }
-
 }  // namespace
-
 }  // namespace minitaw::engine

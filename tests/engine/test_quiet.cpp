@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A step executed on device queues stops the host nowhere and takes no memory, as Kokkos sees it. On a host
 // the queues are simulated; on a device they are its streams.
 #include <gtest/gtest.h>
@@ -10,10 +11,9 @@
 
 namespace minitaw::engine {
 namespace {
-
 class Quiet : public ::testing::TestWithParam<model::Dtype> {};
 INSTANTIATE_TEST_SUITE_P(Dtypes, Quiet, ::testing::Values(model::Dtype::fp32, model::Dtype::bf16),
-                         [](const auto& param_info) { return name_of(param_info.param); });
+    [](const auto& param_info) { return name_of(param_info.param); });
 
 TEST_P(Quiet, AStepAfterTheFirstNeitherFencesNorAllocates) {
   Case c = harness::tests::small_case("serial", topology::Groups({1}), 3, 2);
@@ -32,6 +32,5 @@ TEST_P(Quiet, AStepAfterTheFirstNeitherFencesNorAllocates) {
     EXPECT_GT(seconds, 0);
   }
 }
-
 }  // namespace
 }  // namespace minitaw::engine

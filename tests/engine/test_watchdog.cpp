@@ -1,13 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "engine/watchdog.hpp"
-
-#include <gtest/gtest.h>
 
 #include <atomic>
 #include <future>
+#include <gtest/gtest.h>
 
 namespace minitaw::engine {
 namespace {
-
 using Seconds = Watchdog::Seconds;
 
 TEST(Watchdog, SaysOnceWhatDidNotEnd) {
@@ -32,10 +31,9 @@ TEST(Watchdog, WaitsAsLongAsSomethingMoves) {
   std::atomic<long> moves = 0;
   std::promise<long> told;
   Watchdog watchdog([&](const std::string&) { told.set_value(moves); },
-                    [&] { return moves < 20 ? ++moves : moves.load(); });
+      [&] { return moves < 20 ? ++moves : moves.load(); });
   watchdog.expect("something that moves", Seconds(0.02));
   EXPECT_EQ(told.get_future().get(), 20);
 }
-
 }  // namespace
 }  // namespace minitaw::engine

@@ -1,7 +1,6 @@
 // miniTaw's double-precision reference and its fp32 kernels against training steps computed with PyTorch.
-#include <gtest/gtest.h>
-
 #include <fstream>
+#include <gtest/gtest.h>
 #include <iterator>
 #include <map>
 #include <sstream>
@@ -15,7 +14,6 @@
 
 namespace minitaw::model {
 namespace {
-
 using test::relative_error;
 
 /// A case of make_golden.py.
@@ -52,8 +50,8 @@ protected:
   [[nodiscard]] const std::vector<double>& losses() { return golden_["losses"]; }
 
   /// Tensors of a kind, of which the data have every `every`-th element.
-  void expect(const std::string& kind, const ReferenceTensors& got, std::int64_t every,
-              double tolerance) const {
+  void expect(
+      const std::string& kind, const ReferenceTensors& got, std::int64_t every, double tolerance) const {
     for (std::size_t p = 0; const Flat* part : layout_.parts()) {
       for (const Tensor& tensor : part->tensors) {
         std::vector<double> values;
@@ -70,8 +68,8 @@ protected:
       read_golden(std::string(MINITAW_GOLDEN_DIR "/") + case_.name + ".golden");
 };
 
-INSTANTIATE_TEST_SUITE_P(All, GoldenTest, ::testing::ValuesIn(cases),
-                         [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    All, GoldenTest, ::testing::ValuesIn(cases), [](const auto& one) { return one.param.name; });
 
 TEST_P(GoldenTest, ReferenceFollowsPyTorch) {
   Reference reference(layout_, initial_weights(layout_, case_.seed));
@@ -104,6 +102,5 @@ TEST_P(GoldenTest, KernelsFollowPyTorch) {
     expect("weights ", loop.weights(), stride, 1e-4);
   }
 }
-
 }  // namespace
 }  // namespace minitaw::model

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <random>
@@ -11,10 +12,9 @@
 #include "schedule/registry.hpp"
 
 namespace minitaw::harness::tests {
-
 /// A small case at awkward sizes: unequal blocks, grouped heads, a sequence that fits no tile.
-inline Case small_case(const std::string& schedule, const topology::Groups& groups, int layers,
-                       int per_rank) {
+inline Case small_case(
+    const std::string& schedule, const topology::Groups& groups, int layers, int per_rank) {
   Case c;
   c.schedule = schedule;
   c.groups = groups;
@@ -35,22 +35,21 @@ inline Case small_case(const std::string& schedule, const topology::Groups& grou
 
 /// Executes cases on all ranks.
 inline CaseRunner job(std::shared_ptr<meters::Meter> meter = std::make_shared<meters::Meter>("none"),
-                      engine::MakeQueues make_queues = engine::make_queues) {
+    engine::MakeQueues make_queues = engine::make_queues) {
   return CaseRunner(MPI_COMM_WORLD, {.step = {.stall_limit = std::chrono::seconds(60),
-                                              .waiting = comm::wait_policy(1, 24),
-                                              .make_queues = std::move(make_queues)},
-                                     .shared_devices = true,
-                                     .meter = std::move(meter)});
+                                         .waiting = comm::wait_policy(1, 24),
+                                         .make_queues = std::move(make_queues)},
+                                        .shared_devices = true,
+                                        .meter = std::move(meter)});
 }
 
 /// The runtime of a case on the ranks of the job, which may share a device, with this build's transport over
 /// MPI.
-inline std::unique_ptr<engine::Runtime> runtime_by_mpi(const Case& c, schedule::Program program,
-                                                       const engine::StepOptions& options = {}) {
+inline std::unique_ptr<engine::Runtime> runtime_by_mpi(
+    const Case& c, schedule::Program program, const engine::StepOptions& options = {}) {
   auto runtime =
       std::make_unique<engine::Runtime>(c, comm::mpi::rank_in(MPI_COMM_WORLD), std::move(program), options);
-  runtime->connect(engine::make_transport(
-      "mpi",
+  runtime->connect(engine::make_transport("mpi",
       {MPI_COMM_WORLD, runtime->program(), runtime->arena().staging(), {.spins = 2, .yields = 4}, true}));
   return runtime;
 }
@@ -61,21 +60,9 @@ inline std::unique_ptr<engine::Runtime> runtime_by_mpi(const Case& c) {
 
 /// Every schedule with every option that changes what is executed.
 inline std::vector<std::string> every_schedule() {
-  return {"ddp",
-          "fsdp",
-          "fsdp:hierarchical=on:prefetch=2",
-          "1f1b",
-          "1f1b:blocking=on",
-          "zb1",
-          "zb2",
-          "weipipe",
-          "weipipe:naive=on",
-          "tawpipe",
-          "tawpipe:gwps=off",
-          "tawpipe:cco=off",
-          "tawpipe:dbs=off",
-          "tawpipe:prefetch=3",
-          "tawpipe:rails=2"};
+  return {"ddp", "fsdp", "fsdp:hierarchical=on:prefetch=2", "1f1b", "1f1b:blocking=on", "zb1", "zb2",
+      "weipipe", "weipipe:naive=on", "tawpipe", "tawpipe:gwps=off", "tawpipe:cco=off", "tawpipe:dbs=off",
+      "tawpipe:prefetch=3", "tawpipe:rails=2"};
 }
 
 /// All of them on one or two ranks; a third on more, which share few cores: another one on 3, 4 and 6 ranks,
@@ -101,5 +88,4 @@ inline topology::Groups random_groups(int ranks, std::mt19937& random) {
     sizes.push_back(std::uniform_int_distribution<int>(1, left)(random));
   return topology::Groups(sizes);
 }
-
 }  // namespace minitaw::harness::tests

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "harness/check.hpp"
 
-#include <gtest/gtest.h>
-#include <malloc.h>
-
 #include <cmath>
+#include <gtest/gtest.h>
 #include <limits>
+#include <malloc.h>
 
 #include "base/bf16.hpp"
 #include "engine/memory.hpp"
@@ -13,7 +13,6 @@
 
 namespace minitaw::harness {
 namespace {
-
 using engine::peak_memory;
 using engine::reset_peak_memory;
 using engine::Runtime;
@@ -63,7 +62,7 @@ TEST(CompareGradients, OfATensorThatCancelsIsNoWorseThanOfItsNeighbours) {
 TEST(CompareGradients, SeesNotANumber) {
   const Tensors b = {{"one", {1}}, {"two", {1}}};
   for (const Tensors& a :
-       {Tensors{{"one", {not_a_number}}, {"two", {1}}}, Tensors{{"one", {1}}, {"two", {not_a_number}}}})
+      {Tensors{{"one", {not_a_number}}, {"two", {1}}}, Tensors{{"one", {1}}, {"two", {not_a_number}}}})
     EXPECT_TRUE(std::isnan(compare_gradients(a, b).worst));
   Check check;
   check.first.gradient.worst = not_a_number;
@@ -80,8 +79,8 @@ double error_without_decay(Dtype dtype, int steps) {
   for (int i = 0; i < 1000; ++i) {
     const double w = 0.5 + i / 2000.0;
     wanted.push_back(w * std::pow(1 - 1e-4, steps));
-    tensor.values.push_back(dtype == Dtype::fp32 ? static_cast<float>(w)
-                                                 : to_float(to_bf16(static_cast<float>(w))));
+    tensor.values.push_back(
+        dtype == Dtype::fp32 ? static_cast<float>(w) : to_float(to_bf16(static_cast<float>(w))));
   }
   return weight_error(tensor, wanted, dtype, 1e-6);
 }
@@ -99,8 +98,8 @@ TEST(WeightError, TakesEitherNeighbourAtTheBorderOfTwoBf16Numbers) {
   for (const double value : {below, above}) {
     const NamedTensor tensor{"w", {static_cast<float>(value)}};
     EXPECT_EQ(weight_error(tensor, std::vector{border}, Dtype::bf16, 1e-6), 0);
-    EXPECT_GT(weight_error(tensor, std::vector{border + (value > border ? -1e-5 : 1e-5)}, Dtype::bf16, 1e-6),
-              1e-3);
+    EXPECT_GT(
+        weight_error(tensor, std::vector{border + (value > border ? -1e-5 : 1e-5)}, Dtype::bf16, 1e-6), 1e-3);
   }
 }
 
@@ -212,6 +211,5 @@ TEST_F(ReferenceMemoryOf, TheCheckOfARunIsCounted) {
   expect_planned(added_by([&] { made = &references.of(c); }), memory_of_check(c).alone);
   EXPECT_EQ(&references.of(c), made) << "it is kept";
 }
-
 }  // namespace
 }  // namespace minitaw::harness

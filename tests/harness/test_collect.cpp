@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <Kokkos_Core.hpp>
 #include <atomic>
 #include <chrono>
@@ -17,9 +18,7 @@
 #include "record/table.hpp"
 
 namespace minitaw::harness {
-
 namespace {
-
 using engine::host_seconds;
 using engine::Runtime;
 using engine::Span;
@@ -142,7 +141,7 @@ TEST(StepTimes, AgreeWithAClockOutside) {
   c.warmup = 1;
   std::vector<double> least, ends = {MPI_Wtime()};
   Limits limits;
-  limits.leave = [&] {
+  limits.stop = [&] {
     least.push_back(SlowSteps::kernels());
     ends.push_back(MPI_Wtime());
     return StopReason::no;
@@ -301,7 +300,5 @@ TEST(StepMeter, ADeviceThatIsLostOnTheWayDoesNotEndTheCase) {
     EXPECT_EQ(result.seconds.size(), 4U);
   }
 }
-
 }  // namespace
-
 }  // namespace minitaw::harness

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "harness/case_runner.hpp"
-
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <gtest/gtest.h>
 #include <mutex>
 
 #include "base/error.hpp"
@@ -18,7 +18,6 @@
 
 namespace minitaw::harness {
 namespace {
-
 using engine::peak_memory;
 using engine::Stalled;
 using engine::StepOptions;
@@ -61,8 +60,8 @@ protected:
     for (const std::string& name : schedules)
       for (int trial = 0; trial < trials; ++trial) {
         const Case c = random_case(name, job.ranks(), 1 + static_cast<int>(random() % 3), random);
-        SCOPED_TRACE(fmt::format("{} groups {} layers {} M {}", name, c.groups.text(), c.shape.layers,
-                                 c.micro_batches));
+        SCOPED_TRACE(fmt::format(
+            "{} groups {} layers {} M {}", name, c.groups.text(), c.shape.layers, c.micro_batches));
         EXPECT_TRUE(passes(job, c, steps_));
       }
   }
@@ -139,8 +138,8 @@ TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
     EXPECT_EQ(result.counted_bytes, result.planned_bytes);
     ASSERT_EQ(result.memory.size(), static_cast<std::size_t>(job_.ranks()));
     const Program program = schedule::build_valid(request_of(c));
-    const auto planned = schedule::memory(program, model::make_layout(c.shape, schedule::cut_of(program)),
-                                          c.micro_batch_per_rank);
+    const auto planned = schedule::memory(
+        program, model::make_layout(c.shape, schedule::cut_of(program)), c.micro_batch_per_rank);
     for (std::size_t r = 0; r < planned.size(); ++r)
       EXPECT_TRUE(std::ranges::equal(result.memory[r].measured, planned[r].by_kind)) << "rank " << r;
     EXPECT_LE(result.memory[0].process_peak, peak_memory() / 15 * 16) << "the kernel counts in batches";
@@ -161,8 +160,8 @@ TEST_F(Job, TheExampleOfThePageReproducesTheSerialReference) {
   Case c = small_case("ddp", topology::Groups({job_.ranks()}), job_.ranks() + 1, 2);
   const schedule::Request request{{"lend", {}}, c.groups, c.micro_batches, c.shape.layers, 1};
   const Reference reference = job_.rank() == 0 ? serial_reference(c, steps_) : Reference{};
-  EXPECT_TRUE(passes(job_.verify(c, schedule::schedules::lend().build(request), steps_, reference),
-                     serial_tolerance(c)));
+  EXPECT_TRUE(passes(
+      job_.verify(c, schedule::schedules::lend().build(request), steps_, reference), serial_tolerance(c)));
 }
 
 // What the verification is for: the defects of published codes, planted behind the validator's back, must be
@@ -188,8 +187,8 @@ Action& find(Program& program, int rank, Kind kind) {
 
 TEST_F(Verification, SeesASwappedShard) {
   if (job_.ranks() < 2) GTEST_SKIP() << "of several ranks";
-  expect_seen("tawpipe", 1,
-              [](Program& p) { find(p, 1, Kind::forward)[Operand::weights] = {SlotClass::owned, 0}; });
+  expect_seen(
+      "tawpipe", 1, [](Program& p) { find(p, 1, Kind::forward)[Operand::weights] = {SlotClass::owned, 0}; });
 }
 
 TEST_F(Verification, SeesAMicroBatchThatTakesThePlaceOfAnother) {
@@ -300,6 +299,5 @@ TEST_F(Job, AnInputErrorOnOneRankIsOneOnAll) {
   if (job_.ranks() < 2) GTEST_SKIP() << "of several ranks";
   EXPECT_THROW((void)job_.verify(c, 1, job_.rank() == 0 ? serial_reference(c, 1) : Reference{}), InputError);
 }
-
 }  // namespace
 }  // namespace minitaw::harness

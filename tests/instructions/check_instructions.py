@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Instructions of the host kernels against the committed baseline: no clock, so no noise. Called by ctest and, with --update, by
 the target instructions_baseline. Exit code 0: as in the baseline, 1: not so, 77: the baseline does not apply here."""
 

@@ -1,18 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Calls every host kernel once at a small fixed size, for callgrind to count the instructions of:
 // docs/compare.md. Products of fp32 matrices are left out, because they are the BLAS library's, which chooses
 // its code by the processor.
-#include <valgrind/callgrind.h>
-
 #include <cstdio>
 #include <string>
 #include <utility>
+#include <valgrind/callgrind.h>
 
 #include "kernels/detail/backends.hpp"
 #include "kernels/kernels.hpp"
 
 namespace minitaw::kernels {
 namespace {
-
 ExecutionSpace exec() { return {}; }
 
 /// An array with values that never change: some kernels branch on them.
@@ -72,7 +71,7 @@ void count_norm_and_activation() {
   count(named<E>("swiglu_backward"), [&] { swiglu_backward<E>(exec(), wide, dx, y, wide); });
   if constexpr (std::is_same_v<E, float>)
     count("rmsnorm_backward_gain fp32",
-          [&] { rmsnorm_backward_gain<float>(exec(), dgain, Matrix<const float>(partial), true); });
+        [&] { rmsnorm_backward_gain<float>(exec(), dgain, Matrix<const float>(partial), true); });
 }
 
 /// Each token twice, the positions sorted by token.
@@ -88,7 +87,7 @@ void count_embedding_and_loss() {
   for (int i = 0; i <= rows / 2; ++i) segments[i] = 2 * i;
   count(named<E>("embedding_forward"), [&] { embedding_forward<E>(exec(), x, table, tokens); });
   count(named<E>("embedding_backward"),
-        [&] { embedding_backward<E>(exec(), dtable, x, tokens, order, segments); });
+      [&] { embedding_backward<E>(exec(), dtable, x, tokens, order, segments); });
   count(named<E>("cross_entropy"), [&] { cross_entropy<E>(exec(), losses, logits, tokens, 0.01F); });
   if constexpr (std::is_same_v<E, float>)
     count("sum_losses", [&] { sum_losses(exec(), loss.data(), all, 0.5); });
@@ -110,7 +109,7 @@ void count_attention() {
       lse(z.heads, z.seq);
   count("attention_forward fp32", [&] { detail::host::attention_forward(exec(), y, lse, qkv, z); });
   for (const auto& [name, tasks] : {std::pair{"attention_backward fp32 by heads", detail::host::Tasks::heads},
-                                    {"attention_backward fp32 by tiles", detail::host::Tasks::tiles}})
+           {"attention_backward fp32 by tiles", detail::host::Tasks::tiles}})
     count(name, [&] { detail::host::attention_backward(exec(), dqkv, dy, qkv, y, lse, z, tasks); });
 }
 
@@ -131,7 +130,6 @@ void count_all_of() {
   count_rope<E>();
   count_optimizer<E>();
 }
-
 }  // namespace
 }  // namespace minitaw::kernels
 

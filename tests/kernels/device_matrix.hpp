@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdlib>
+#include <gtest/gtest.h>
 #include <limits>
 #include <type_traits>
 #include <vector>
@@ -14,7 +14,6 @@
 #include "kokkos_listener.hpp"
 
 namespace minitaw::test {
-
 /// Whether a test leaves out a shape with so many elements, or scores: under a tool that makes kernels slow
 /// (MINITAW_SMALL_SHAPES=1, see scripts/gpu-check) it keeps to small ones.
 inline bool left_out(std::int64_t size) {
@@ -126,5 +125,4 @@ public:
 private:
   bool warm_ = false;
 };
-
 }  // namespace minitaw::test

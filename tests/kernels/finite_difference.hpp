@@ -1,16 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <gtest/gtest.h>
 #include <random>
 #include <vector>
 
 namespace minitaw::test {
-
 using Doubles = std::vector<double>;
 
 inline Doubles random_doubles(std::int64_t count, unsigned seed, double scale = 1) {
@@ -30,7 +29,7 @@ inline double dot(const Doubles& a, const Doubles& b) {
 /// Compares `gradient` with central differences of f at x, element by element (at most 200 of them, spread
 /// over x).
 inline void expect_gradient(const std::function<double(const Doubles&)>& f, Doubles x,
-                            const Doubles& gradient, double tolerance = 1e-6) {
+    const Doubles& gradient, double tolerance = 1e-6) {
   ASSERT_EQ(x.size(), gradient.size());
   const double step = 1e-5;
   const std::size_t stride = std::max<std::size_t>(1, x.size() / 200);
@@ -45,5 +44,4 @@ inline void expect_gradient(const std::function<double(const Doubles&)>& f, Doub
     EXPECT_NEAR(gradient[i], difference, tolerance * (1 + std::abs(difference))) << "element " << i;
   }
 }
-
 }  // namespace minitaw::test

@@ -1,14 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Kernels of a host build with teams of as many threads as MINITAW_TEAM_THREADS says, in every test that
 // links this. Kokkos allows as many as OMP_NUM_THREADS.
-#include <gtest/gtest.h>
-
 #include <cstdlib>
+#include <gtest/gtest.h>
 
 #include "kernels/detail/loops.hpp"
 
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>
-
 #include <thread>
 
 // The thread sanitizer sees neither libgomp nor fences. The linker lets calls pass here (--wrap), which say
@@ -52,7 +51,6 @@ void Kokkos::Impl::HostBarrier::impl_backoff_wait_until_equal(int* ptr, const in
 
 namespace minitaw::kernels::detail {
 namespace {
-
 int asked_for() {
   const char* const text = std::getenv("MINITAW_TEAM_THREADS");
   return text ? std::atoi(text) : 1;
@@ -80,6 +78,5 @@ TEST(TeamThreads, AreAsManyAsAskedFor) {
   exec.fence();
   for (int team = 0; team < 5; ++team) EXPECT_EQ(counts(team), asked_for());
 }
-
 }  // namespace
 }  // namespace minitaw::kernels::detail

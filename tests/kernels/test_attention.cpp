@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // All versions of attention against the plain double-precision one, over odd shapes, into poisoned outputs.
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
+#include <gtest/gtest.h>
 
 #include "base/error.hpp"
 #include "kernels/detail/backends.hpp"
@@ -13,16 +13,14 @@
 
 namespace minitaw::kernels {
 namespace {
-
 using test::Doubles;
 using test::expect_close;
 
 ExecutionSpace exec() { return {}; }
 /// The longest has more than eight tiles of keys, however large they are.
-const std::vector<AttentionSizes> shapes = {
-    {1, 1, 1, 1, 2},  {2, 1, 4, 2, 6},    {1, 5, 6, 3, 10},    {3, 17, 4, 1, 4},   {1, 64, 2, 2, 32},
-    {2, 63, 3, 3, 8}, {1, 129, 4, 2, 64}, {1, 161, 2, 1, 128}, {2, 200, 2, 2, 16}, {1, 33, 1, 1, 256},
-    {2, 2, 3, 1, 24}, {1, 300, 4, 4, 72}, {1, 1100, 2, 1, 8}};
+const std::vector<AttentionSizes> shapes = {{1, 1, 1, 1, 2}, {2, 1, 4, 2, 6}, {1, 5, 6, 3, 10},
+    {3, 17, 4, 1, 4}, {1, 64, 2, 2, 32}, {2, 63, 3, 3, 8}, {1, 129, 4, 2, 64}, {1, 161, 2, 1, 128},
+    {2, 200, 2, 2, 16}, {1, 33, 1, 1, 256}, {2, 2, 3, 1, 24}, {1, 300, 4, 4, 72}, {1, 1100, 2, 1, 8}};
 
 std::string text(const AttentionSizes& z) {
   return "B" + std::to_string(z.batch) + " S" + std::to_string(z.seq) + " h" + std::to_string(z.heads) +
@@ -36,10 +34,9 @@ struct Version {
   static constexpr Attention kernel = version;
   static constexpr bool small = in_small_tiles;
 };
-using Versions =
-    ::testing::Types<Version<float, Attention::host>, Version<float, Attention::portable>,
-                     Version<Bf16, Attention::portable>, Version<float, Attention::portable, true>,
-                     Version<Bf16, Attention::portable, true>, Version<Bf16, Attention::cudnn>>;
+using Versions = ::testing::Types<Version<float, Attention::host>, Version<float, Attention::portable>,
+    Version<Bf16, Attention::portable>, Version<float, Attention::portable, true>,
+    Version<Bf16, Attention::portable, true>, Version<Bf16, Attention::cudnn>>;
 struct VersionName {
   template <class V>
   static std::string GetName(int) {
@@ -69,7 +66,7 @@ struct Problem {
   void backward() {
     launch_backward([&] {
       attention_backward(exec(), dqkv.matrix(), delta.vector(), slope.matrix(), in.matrix(), y.matrix(),
-                         lse.vector(), z, V::kernel);
+          lse.vector(), z, V::kernel);
     });
   }
 
@@ -187,8 +184,8 @@ TEST(AttentionTasks, GiveTheSameBits) {
       p.forward();
       const auto backward = [&](Tasks tasks) {
         const auto dqkv = test::DeviceMatrix<float>::poisoned(p.rows, p.plain.stride());
-        detail::host::attention_backward(exec(), dqkv.matrix(), p.slope.matrix(), p.in.matrix(), p.y.matrix(),
-                                         p.lse.vector(), z, tasks);
+        detail::host::attention_backward(
+            exec(), dqkv.matrix(), p.slope.matrix(), p.in.matrix(), p.y.matrix(), p.lse.vector(), z, tasks);
         exec().fence();
         return dqkv.values();
       };
@@ -201,7 +198,7 @@ TEST(AttentionTasks, GiveTheSameBits) {
 
 TEST(AttentionNames, AreThoseOfDecks) {
   for (const Attention kernel :
-       {Attention::automatic, Attention::host, Attention::portable, Attention::cudnn})
+      {Attention::automatic, Attention::host, Attention::portable, Attention::cudnn})
     EXPECT_EQ(parse_attention(name_of(kernel)), kernel);
   EXPECT_EQ(name_of(Attention::automatic), "auto");
   EXPECT_THROW((void)parse_attention("flash"), InputError);
@@ -209,8 +206,8 @@ TEST(AttentionNames, AreThoseOfDecks) {
 
 TEST(AttentionChoice, IsNeverAutomatic) {
   for (const AttentionSizes& z : shapes) {
-    EXPECT_EQ(resolve_attention<float>(Attention::automatic, z),
-              on_host ? Attention::host : Attention::portable);
+    EXPECT_EQ(
+        resolve_attention<float>(Attention::automatic, z), on_host ? Attention::host : Attention::portable);
     const Attention chosen = resolve_attention<Bf16>(Attention::automatic, z);
     EXPECT_TRUE(chosen == Attention::portable || chosen == Attention::cudnn);
     EXPECT_EQ(resolve_attention<Bf16>(chosen, z), chosen);
@@ -225,6 +222,5 @@ TEST(AttentionChoice, RefusesWhatTheBuildOrTheShapeCannot) {
   EXPECT_THROW((void)resolve_attention<Bf16>(Attention::cudnn, wide), InputError);
   EXPECT_THROW(attention_prepare<float>(exec(), good, Attention::cudnn), InputError);
 }
-
 }  // namespace
 }  // namespace minitaw::kernels

@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Every layer but attention and the matrix product against its plain double-precision version, in both types,
 // over odd shapes, into poisoned outputs.
 #include <gtest/gtest.h>
-
 #include <random>
 
 #include "kernels/detail/loops.hpp"
@@ -11,7 +11,6 @@
 
 namespace minitaw::kernels {
 namespace {
-
 using test::Doubles;
 using test::expect_close;
 using Indices = test::DeviceMatrix<std::int32_t>;
@@ -23,10 +22,9 @@ struct Size {
 };
 /// Widths that no pack divides, that threads hold 1, 2 or 4 packs of, and that are too long for it: for a
 /// host's teams of one thread (8, 16, 32, 40) to eight (32 to 200) and for the 256 of a device.
-const std::vector<Size> sizes = {{1, 1},       {1, 2},    {3, 16},   {5, 17},    {33, 31},  {64, 96},
-                                 {257, 130},   {700, 5},  {2, 4099}, {7, 8},     {9, 32},   {6, 40},
-                                 {3, 2048},    {2, 4096}, {2, 8192}, {2, 16384}, {5, 8, 1}, {3, 4096, 1},
-                                 {300, 24, 2}, {3, 96},   {2, 200}};
+const std::vector<Size> sizes = {{1, 1}, {1, 2}, {3, 16}, {5, 17}, {33, 31}, {64, 96}, {257, 130}, {700, 5},
+    {2, 4099}, {7, 8}, {9, 32}, {6, 40}, {3, 2048}, {2, 4096}, {2, 8192}, {2, 16384}, {5, 8, 1}, {3, 4096, 1},
+    {300, 24, 2}, {3, 96}, {2, 200}};
 
 ExecutionSpace exec() { return {}; }
 Indices indices(const std::vector<std::int32_t>& values) {
@@ -78,8 +76,8 @@ protected:
     for (const Size& z : sizes) {
       if (test::left_out(std::int64_t{z.rows} * z.width)) continue;
       if (detail::threads_on_host > 1 && z.rows > 40) continue;
-      SCOPED_TRACE(std::to_string(z.rows) + " x " + std::to_string(z.width) + " + " +
-                   std::to_string(z.shift));
+      SCOPED_TRACE(
+          std::to_string(z.rows) + " x " + std::to_string(z.width) + " + " + std::to_string(z.shift));
       run(z.rows, z.width, z.shift);
     }
   }
@@ -122,13 +120,13 @@ TYPED_TEST(Layers, RmsNormBackward) {
     this->launch_([&] {
       rmsnorm_forward(exec(), y.matrix(), rstd.vector(), {}, in.matrix(), weight.vector());
       rmsnorm_backward(exec(), dx.matrix(), partial.matrix(), slope.matrix(), through.matrix(), in.matrix(),
-                       rstd.vector(), weight.vector());
+          rstd.vector(), weight.vector());
       rmsnorm_backward_gain(exec(), dgain.vector(), partial.matrix(), false);
       // in place over dy, without a residual, and in place over the residual
       rmsnorm_backward(exec(), through.matrix(), partial.matrix(), slope.matrix(), through.matrix(),
-                       in.matrix(), rstd.vector(), weight.vector());
+          in.matrix(), rstd.vector(), weight.vector());
       rmsnorm_backward(exec(), slope.matrix(), partial.matrix(), slope.matrix(), {}, in.matrix(),
-                       rstd.vector(), weight.vector());
+          rstd.vector(), weight.vector());
     });
     expect_close(dx.values(), expected, this->near);
     expect_close(dgain.values(), expected_gain);
@@ -201,8 +199,7 @@ TYPED_TEST(Layers, Embedding) {
     this->launch_([&] {
       embedding_forward(exec(), x.matrix(), weights.matrix(), device_tokens.vector());
       embedding_backward<typename TypeParam::E>(exec(), dtable.matrix(), slope.matrix(),
-                                                device_tokens.vector(), device_order.vector(),
-                                                device_segments.vector());
+          device_tokens.vector(), device_order.vector(), device_segments.vector());
     });
     EXPECT_EQ(x.values(), reference::embedding_forward(table, tokens, width));
     expect_close(dtable.values(), expected_table);
@@ -287,9 +284,9 @@ TYPED_TEST(Layers, AdamWFollowsTheReferenceOverSteps) {
     const Floats slope(count, 1, gradient);
     this->launch_([&] {
       adamw(exec(), weights.vector(), master.vector(), moment1.vector(), moment2.vector(), slope.vector(), {},
-            step);
-      adamw(exec(), alone.vector(), alone.vector(), alone1.vector(), alone2.vector(), slope.vector(), {},
-            step);
+          step);
+      adamw(
+          exec(), alone.vector(), alone.vector(), alone1.vector(), alone2.vector(), slope.vector(), {}, step);
     });
     EXPECT_EQ(weights.values(), test::rounded<E>(master.values()));
   }
@@ -328,6 +325,5 @@ TEST(Rope, KeepsItsAnglesFarIntoALongSequence) {
     EXPECT_NEAR(got[131071 * std::int64_t{head_dim} + 2 * i + 1], std::sin(angle), 1e-7);
   }
 }
-
 }  // namespace
 }  // namespace minitaw::kernels

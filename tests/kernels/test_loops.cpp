@@ -1,7 +1,7 @@
-#include <gtest/gtest.h>
-
+// SPDX-License-Identifier: BSD-3-Clause
 #include <bit>
 #include <cmath>
+#include <gtest/gtest.h>
 #include <limits>
 #include <random>
 
@@ -9,9 +9,7 @@
 #include "seed.hpp"
 
 namespace minitaw::kernels::detail {
-
 namespace {
-
 TEST(Exponential, IsAccurateOverItsWholeRange) {
   double worst = 0;
   for (float x = -86.9F; x < 87.9F; x += 1.0F / 1024) {
@@ -36,11 +34,10 @@ TEST(Exponential, HandlesTheExtremes) {
 std::vector<float> interesting() {
   const float infinity = std::numeric_limits<float>::infinity(),
               nan = std::numeric_limits<float>::quiet_NaN();
-  std::vector<float> values = {0.0F, -0.0F,   1.0F,     infinity, -infinity, nan,
-                               -nan, 3.4e38F, -3.4e38F, 1e-40F,   -1e-45F};
-  for (const std::uint32_t bits :
-       {0x3f808000U, 0x3f818000U, 0x3f807fffU, 0x3f808001U, 0xbf808000U, 0x7f7f8000U, 0x7f7f7fffU,
-        0x00008000U, 0x00018000U, 0x7f800001U, 0xffffffffU, 0x7fbfffffU})
+  std::vector<float> values = {
+      0.0F, -0.0F, 1.0F, infinity, -infinity, nan, -nan, 3.4e38F, -3.4e38F, 1e-40F, -1e-45F};
+  for (const std::uint32_t bits : {0x3f808000U, 0x3f818000U, 0x3f807fffU, 0x3f808001U, 0xbf808000U,
+           0x7f7f8000U, 0x7f7f7fffU, 0x00008000U, 0x00018000U, 0x7f800001U, 0xffffffffU, 0x7fbfffffU})
     values.push_back(std::bit_cast<float>(bits));
   std::mt19937 random(test::seed());
   while (values.size() < 4096) values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
@@ -80,8 +77,7 @@ TEST(Pack, RoundsAsThePlainConversionDoes) {
       expanded("expanded", count);
   const View<Bf16> single("single", count), packed("packed", count);
   Kokkos::deep_copy(in, Kokkos::View<const float*, Kokkos::HostSpace>(values.data(), count));
-  Kokkos::parallel_for(
-      "convert", Kokkos::RangePolicy<ExecutionSpace>(0, count / 8),
+  Kokkos::parallel_for("convert", Kokkos::RangePolicy<ExecutionSpace>(0, count / 8),
       Convert{in.data(), single.data(), packed.data(), copied.data(), back.data(), expanded.data()});
   const auto got_single = on_the_host(single), got_packed = on_the_host(packed);
   const auto got_copied = on_the_host(copied), got_back = on_the_host(back),
@@ -112,7 +108,5 @@ TEST(Pack, SaysWhichAddressesAllowIt) {
   EXPECT_EQ(chosen(63, bytes), 1);
   EXPECT_EQ(chosen(64, bytes + 2), 1);
 }
-
 }  // namespace
-
 }  // namespace minitaw::kernels::detail

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The matrix product of this build and the portable one against plain double-precision loops: all types, all
 // operations, odd sizes, unaligned addresses, poisoned outputs.
 #include <gtest/gtest.h>
@@ -8,7 +9,6 @@
 
 namespace minitaw::kernels {
 namespace {
-
 using test::Doubles;
 using test::expect_close;
 
@@ -17,8 +17,8 @@ ExecutionSpace exec() { return {}; }
 struct Size {
   int m, n, k, shift = 0;
 };
-const std::vector<Size> sizes = {{1, 1, 1},    {3, 5, 7},      {64, 64, 16}, {65, 63, 129},   {2, 200, 33},
-                                 {96, 72, 64}, {24, 40, 8, 1}, {1, 64, 513}, {136, 1, 41, 3}, {5, 1030, 3}};
+const std::vector<Size> sizes = {{1, 1, 1}, {3, 5, 7}, {64, 64, 16}, {65, 63, 129}, {2, 200, 33},
+    {96, 72, 64}, {24, 40, 8, 1}, {1, 64, 513}, {136, 1, 41, 3}, {5, 1030, 3}};
 
 template <class C, class E>
 struct Types {
@@ -31,8 +31,8 @@ class Matmul : public ::testing::Test {
 protected:
   using C = typename T::Result;
   using E = typename T::Element;
-  using Function = void (*)(const ExecutionSpace&, Matrix<C>, Matrix<const E>, Op, Matrix<const E>, Op,
-                            float);
+  using Function = void (*)(
+      const ExecutionSpace&, Matrix<C>, Matrix<const E>, Op, Matrix<const E>, Op, float);
 
   static Doubles product(const Doubles& a, Op op_a, const Doubles& b, Op op_b, const Size& z) {
     Doubles c(z.m * z.n, 0);
@@ -98,6 +98,5 @@ TYPED_TEST(Matmul, GivesTheSameBitsEveryTime) {
     EXPECT_EQ(c.values(), first);
   }
 }
-
 }  // namespace
 }  // namespace minitaw::kernels

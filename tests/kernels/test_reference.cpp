@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The plain double-precision kernels against central finite differences of <output, dy>.
 #include <gtest/gtest.h>
 
@@ -6,7 +7,6 @@
 
 namespace minitaw::kernels::reference {
 namespace {
-
 using test::expect_gradient;
 using test::random_doubles;
 
@@ -30,8 +30,8 @@ TEST(Reference, RmsNorm) {
   const Doubles x = random_doubles(rows * width, 1), gain = random_doubles(width, 2),
                 dy = random_doubles(rows * width, 3);
   Doubles dgain(width, 0);
-  expect_backward(x, rmsnorm_backward(dgain, dy, x, gain), dy,
-                  [&](In v) { return rmsnorm_forward(v, gain); });
+  expect_backward(
+      x, rmsnorm_backward(dgain, dy, x, gain), dy, [&](In v) { return rmsnorm_forward(v, gain); });
   expect_backward(gain, dgain, dy, [&](In v) { return rmsnorm_forward(x, v); });
 }
 
@@ -68,7 +68,7 @@ TEST(Reference, RopeBackwardIsTheTranspose) {
 
 TEST(Reference, Attention) {
   for (const AttentionSizes z :
-       {AttentionSizes{2, 5, 4, 2, 2}, AttentionSizes{1, 1, 1, 1, 4}, AttentionSizes{1, 4, 3, 1, 2}}) {
+      {AttentionSizes{2, 5, 4, 2, 2}, AttentionSizes{1, 1, 1, 1, 4}, AttentionSizes{1, 4, 3, 1, 2}}) {
     const Doubles qkv = random_doubles(Places{z}.query(z.batch, 0, 0), 1),
                   dy = random_doubles(Places{z}.output(z.batch, 0, 0), 2);
     expect_backward(qkv, attention_backward(dy, qkv, z), dy, [&](In v) { return attention_forward(v, z); });
@@ -118,6 +118,5 @@ TEST(Reference, AdamWFirstStepMovesByTheLearningRate) {
                v_hat = 0.9375 * 0.0625 * 0.25 / (1 - 0.9375 * 0.9375);
   EXPECT_NEAR(w[0], 1 - 0.015625 * 1.125 - 0.015625 * m_hat / std::sqrt(v_hat), 1e-14);
 }
-
 }  // namespace
 }  // namespace minitaw::kernels::reference

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // A stand-in for libnvidia-ml.so.1: the symbols that miniTaw looks for, one device (GPU-1), values that move
 // on with each call. Environment variable FAKE_NVML says what goes wrong:
 //   no-driver     initialisation fails
@@ -10,7 +11,6 @@
 #include <string>
 
 namespace {
-
 enum : int { success = 0, not_supported = 3, not_found = 6, no_driver = 9, lost = 15 };
 struct Device {};
 [[maybe_unused]] Device device;
@@ -36,7 +36,6 @@ int answer(const char* quantity, Value value, Value* out) {
   *out = value;
   return success;
 }
-
 }  // namespace
 
 extern "C" {

@@ -1,14 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cmath>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-
-#include <cmath>
 
 #include "meters/meter.hpp"
 #include "topology/devices.hpp"
 
 namespace minitaw::meters {
 namespace {
-
 bool between(double low, double value, double high) {
   return std::isnan(value) || (low <= value && value <= high);
 }
@@ -31,6 +30,5 @@ TEST(DeviceMeter, ReadsWhatCanBeTrue) {
     EXPECT_FALSE(meter->energy() < before);
   }
 }
-
 }  // namespace
 }  // namespace minitaw::meters

@@ -1,15 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "meters/meter.hpp"
 
+#include <cmath>
+#include <cstdlib>
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstdlib>
-
 namespace minitaw::meters {
 namespace {
-
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -58,10 +57,8 @@ TEST_F(Nvml, EveryQuantityHasItsUnit) {
 
 TEST_F(Nvml, WhatTheDeviceDoesNotSupportIsMissingAlone) {
   const std::vector<std::pair<const char*, double DeviceSample::*>> parts = {
-      {"clock", &DeviceSample::clock_mhz},
-      {"memory-clock", &DeviceSample::memory_clock_mhz},
-      {"temperature", &DeviceSample::temperature_c},
-      {"power", &DeviceSample::power_w}};
+      {"clock", &DeviceSample::clock_mhz}, {"memory-clock", &DeviceSample::memory_clock_mhz},
+      {"temperature", &DeviceSample::temperature_c}, {"power", &DeviceSample::power_w}};
   for (const auto& [lacking, part] : parts) {
     Meter& meter = open(std::string("no-") + lacking);
     const DeviceSample sample = meter.read();
@@ -87,7 +84,7 @@ TEST_F(Nvml, AnOlderLibraryIsReadAsFarAsItGoes) {
 
 TEST_F(Nvml, WhatCannotBeReadSaysWhy) {
   for (const auto& [mode, word] :
-       {std::pair{"no-driver", "Driver Not Loaded"}, {"lost", "GPU is lost"}, {"cut", "MIG"}}) {
+      {std::pair{"no-driver", "Driver Not Loaded"}, {"lost", "GPU is lost"}, {"cut", "MIG"}}) {
     Meter& meter = open(mode);
     EXPECT_THAT(meter.fault(), HasSubstr(word)) << mode;
     EXPECT_TRUE(std::isnan(meter.read().clock_mhz) && std::isnan(meter.energy())) << mode;
@@ -116,6 +113,5 @@ TEST_F(Nvml, VersionsCanBeAskedAlone) {
   set("no-driver");
   EXPECT_EQ(nvml::driver_version(FAKE_NVML_new), "");
 }
-
 }  // namespace
 }  // namespace minitaw::meters

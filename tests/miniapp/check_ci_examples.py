@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The examples for CI: both parse, say the same, and what they say of miniTaw really runs. Called with the repository, the program
 and a folder to write to. Their call of scripts/perf-gate runs with a tiny deck, few pairs and this one program."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The command line as a user meets it: exit codes, one sentence on standard error, nothing but JSON where JSON is asked for.
 Called with the program and a folder to write to."""
 

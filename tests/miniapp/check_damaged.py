@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Damaged result files, given to every verb and script that reads them: success, or exit code 2 and one line on standard error.
 Called with the program, a sound result file, the repository, a folder to write to, and how many."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The program under mpiexec: a deck runs once, bad input ends on every rank with
 exit 2, verify says what it found, topo measures. Called with mpiexec, its -n flag, the program and a folder to write to."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What a run tells and keeps names no host, user or folder, unless the user asked for it or wrote it: a machine with a made-up name
 (fake_host.cpp, preloaded), an environment full of names, and a search through all bytes that come out. Called with mpiexec, its -n flag,
 the program, the library to preload and a folder to write to."""

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A sweep is struck again and again at random moments: killed, told to end, one rank killed or stopped, disk full, time over.
 After each blow the file opens and holds every case that was finished, as it was; in the end `run` finishes the rest.
 

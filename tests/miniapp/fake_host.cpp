@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Preloaded into the program: the machine has a name that occurs nowhere by chance.
+#include <cstring>
 #include <sys/utsname.h>
 #include <unistd.h>
-
-#include <cstring>
 
 extern "C" {
 

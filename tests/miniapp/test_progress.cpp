@@ -1,13 +1,12 @@
-#include <gmock/gmock.h>
-
+// SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <gmock/gmock.h>
 
 #include "miniapp/progress.hpp"
 #include "record/sample.hpp"
 
 namespace minitaw::app {
 namespace {
-
 using namespace record;
 
 using testing::ElementsAre;
@@ -40,13 +39,13 @@ std::vector<std::pair<std::size_t, int>> pairs(const RemainingRuns& remaining) {
 
 using P = std::pair<std::size_t, int>;
 
-TEST(RemainingRuns, is_all_repetitions_in_the_order_of_the_deck) {
+TEST(RemainingRuns, IsAllRepetitionsInTheOrderOfTheDeck) {
   const RemainingRuns remaining = remaining_runs({a_case(5, 2), a_case(6, 1), a_case(7, 3)}, {}, {});
   EXPECT_THAT(pairs(remaining), ElementsAre(P{0, 0}, P{0, 1}, P{1, 0}, P{2, 0}, P{2, 1}, P{2, 2}));
   EXPECT_THAT(remaining.notes, IsEmpty());
 }
 
-TEST(RemainingRuns, goes_on_where_the_file_ends) {
+TEST(RemainingRuns, GoesOnWhereTheFileEnds) {
   const std::vector cases = {a_case(5, 2), a_case(6, 3), a_case(7, 2)};
   const std::vector rows = {ended(cases[2], Status::ok, 2), ended(cases[1], Status::ok, 1)};
   EXPECT_TRUE(is_finished(rows[0]));
@@ -54,21 +53,21 @@ TEST(RemainingRuns, goes_on_where_the_file_ends) {
   EXPECT_THAT(pairs(remaining_runs(cases, rows, {})), ElementsAre(P{0, 0}, P{0, 1}, P{1, 1}, P{1, 2}));
 }
 
-TEST(RemainingRuns, failed_cases_stay_and_say_why_unless_they_are_retried) {
+TEST(RemainingRuns, FailedCasesStayAndSayWhyUnlessTheyAreRetried) {
   const std::vector cases = {a_case(5, 2), a_case(6, 1), a_case(7, 1), a_case(8, 1), a_case(9, 1)};
   const std::vector rows = {ended(cases[0], Status::oom, 1), ended(cases[1], Status::timeout, 0),
-                            ended(cases[2], Status::wrong, 1), ended(cases[3], Status::error, 0),
-                            ended(cases[4], Status::skipped, 0)};
+      ended(cases[2], Status::wrong, 1), ended(cases[3], Status::error, 0),
+      ended(cases[4], Status::skipped, 0)};
   const RemainingRuns remaining = remaining_runs(cases, rows, {});
   EXPECT_THAT(pairs(remaining), ElementsAre(P{4, 0})) << "there may be more memory now";
   EXPECT_THAT(remaining.notes, ElementsAre(HasSubstr("oom: because; --retry"), HasSubstr("timeout: because"),
-                                           HasSubstr("wrong: because"), HasSubstr("error: because")));
+                                   HasSubstr("wrong: because"), HasSubstr("error: because")));
   const RemainingRuns again = remaining_runs(cases, rows, {.retry = true});
   EXPECT_THAT(pairs(again), ElementsAre(P{0, 0}, P{0, 1}, P{1, 0}, P{2, 0}, P{3, 0}, P{4, 0}));
   EXPECT_THAT(again.notes, IsEmpty());
 }
 
-TEST(RemainingRuns, interleaves_by_seed_and_numbers_the_repetitions_in_their_order) {
+TEST(RemainingRuns, InterleavesBySeedAndNumbersTheRepetitionsInTheirOrder) {
   const std::vector cases = {a_case(5, 4), a_case(6, 4), a_case(7, 4)};
   const std::vector rows = {ended(cases[1], Status::ok, 2)};
   const auto plain = pairs(remaining_runs(cases, rows, {}));
@@ -86,13 +85,13 @@ TEST(RemainingRuns, interleaves_by_seed_and_numbers_the_repetitions_in_their_ord
   EXPECT_GT(std::unique(orders.begin(), orders.end()) - orders.begin(), 15);
 }
 
-TEST(RemainingRuns, the_case_that_ran_when_the_job_died_comes_last) {
+TEST(RemainingRuns, TheCaseThatRanWhenTheJobDiedComesLast) {
   const std::vector cases = {a_case(5, 2), a_case(6, 1), a_case(7, 1)};
   const RemainingRuns remaining = remaining_runs(cases, {}, {.interrupted = deck::identity(cases[0])});
   EXPECT_THAT(pairs(remaining), ElementsAre(P{1, 0}, P{2, 0}, P{0, 0}, P{0, 1}));
 }
 
-TEST(SweepProgress, expects_what_the_runs_so_far_have_shown) {
+TEST(SweepProgress, ExpectsWhatTheRunsSoFarHaveShown) {
   const std::vector cases = {a_case(64, 1), a_case(128, 1)};
   SweepProgress progress(cases, {{0, 0}, {1, 0}, {0, 1}}, 1e6);
   EXPECT_FALSE(progress.measured());
@@ -104,18 +103,17 @@ TEST(SweepProgress, expects_what_the_runs_so_far_have_shown) {
   EXPECT_DOUBLE_EQ(progress.expected(0), 20);
 }
 
-TEST(SweepProgress, of_one_micro_batch_one_rank_computes_at_a_time) {
+TEST(SweepProgress, OfOneMicroBatchOneRankComputesAtATime) {
   const Case six = a_case(64, 1);  // micro-batches, on three ranks
   Case one = six;
   one.micro_batches = 1;
   EXPECT_DOUBLE_EQ(2 * SweepProgress({one}, {}, 1e6).expected(0), SweepProgress({six}, {}, 1e6).expected(0));
 }
 
-TEST(SweepProgress, clock) {
+TEST(SweepProgress, Clock) {
   EXPECT_EQ(clock_text(0), "0:00");
   EXPECT_EQ(clock_text(65), "1:05");
   EXPECT_EQ(clock_text(2 * 3600 + 3 * 60 + 4), "2:03:04");
 }
-
 }  // namespace
 }  // namespace minitaw::app

@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <gtest/gtest.h>
-
 #include <string>
 #include <tuple>
 #include <vector>
@@ -14,7 +14,6 @@
 
 /// Models that the tests of the training step share, and their double-precision reference.
 namespace minitaw::test {
-
 inline constexpr int default_batches = 2;
 inline constexpr std::uint64_t default_seed = 11;
 
@@ -41,7 +40,7 @@ using Combination = std::tuple<ModelCase, model::Recompute, model::Dtype>;
 template <class... Policies>
 auto all_models(Policies... recompute) {
   return ::testing::Combine(::testing::ValuesIn(all_cases), ::testing::Values(recompute...),
-                            ::testing::Values(model::Dtype::fp32, model::Dtype::bf16));
+      ::testing::Values(model::Dtype::fp32, model::Dtype::bf16));
 }
 inline auto all_combinations() {
   return all_models(model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none);
@@ -51,8 +50,8 @@ inline std::string name_of(const ::testing::TestParamInfo<Combination>& info) {
   return model_case.name + "_" + std::to_string(static_cast<int>(recompute)) + "_" + model::name_of(dtype);
 }
 
-inline model::Layout layout_of(ModelCase c, model::Dtype dtype,
-                               model::Recompute recompute = model::Recompute::block) {
+inline model::Layout layout_of(
+    ModelCase c, model::Dtype dtype, model::Recompute recompute = model::Recompute::block) {
   c.shape.dtype = dtype;
   c.shape.recompute = recompute;
   return model::make_layout(c.shape, {c.shards, c.slices});
@@ -63,7 +62,7 @@ inline bool has_meaningful_gradient(const model::Layout& layout) { return layout
 
 /// Loss of step `step` (from 0); its gradient is added to `gradient`.
 inline double step_of(const model::Reference& reference, model::ReferenceTensors& gradient, int step,
-                      int count = default_batches) {
+    int count = default_batches) {
   const model::Shape& shape = reference.layout().shape;
   std::vector<std::int32_t> tokens(shape.tokens()), targets = tokens;
   model::TokenSource source(shape, "synthetic", default_seed);
@@ -86,7 +85,7 @@ inline model::ReferenceTensors rounded_to(model::Dtype dtype, model::ReferenceTe
 /// check(tensor, its values in a, its values in b) for every tensor of the model.
 template <class Check>
 void for_each_tensor(const model::Layout& layout, const model::ReferenceTensors& a,
-                     const model::ReferenceTensors& b, const Check& check) {
+    const model::ReferenceTensors& b, const Check& check) {
   const auto values = [](const Doubles& part, const model::Tensor& t) {
     return Doubles(part.begin() + t.offset, part.begin() + t.offset + t.size());
   };
@@ -98,7 +97,7 @@ void for_each_tensor(const model::Layout& layout, const model::ReferenceTensors&
 
 /// Every tensor by relative norm.
 inline void expect_tensors_close(const model::Layout& layout, const model::ReferenceTensors& a,
-                                 const model::ReferenceTensors& b, double tolerance) {
+    const model::ReferenceTensors& b, double tolerance) {
   double worst = 0;
   for_each_tensor(layout, a, b, [&](const model::Tensor& t, const auto& x, const auto& y) {
     const double error = relative_error(x, y);
@@ -107,5 +106,4 @@ inline void expect_tensors_close(const model::Layout& layout, const model::Refer
   });
   ::testing::Test::RecordProperty("worst_relative_error", std::to_string(worst * 1e9) + "e-9");
 }
-
 }  // namespace minitaw::test

@@ -1,7 +1,7 @@
-#include <gtest/gtest.h>
-
+// SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <functional>
+#include <gtest/gtest.h>
 #include <numeric>
 #include <random>
 #include <set>
@@ -12,9 +12,7 @@
 #include "model/plan.hpp"
 
 namespace minitaw::model {
-
 namespace {
-
 Shape good() { return {2, 24, 4, 2, {8, 9}, 11, 3, 2}; }
 
 TEST(Shape, AcceptsWhatCanBeComputed) {
@@ -25,21 +23,16 @@ TEST(Shape, AcceptsWhatCanBeComputed) {
 TEST(Shape, RefusesWhatCannotByKey) {
   constexpr std::int64_t big = INT32_MAX;
   const std::vector<std::pair<const char*, std::function<void(Shape&)>>> cases = {
-      {"layers = 0", [](Shape& s) { s.layers = 0; }},
-      {"hidden = -4", [](Shape& s) { s.hidden = -4; }},
-      {"heads = 0", [](Shape& s) { s.heads = 0; }},
-      {"kv_heads = 0", [](Shape& s) { s.kv_heads = 0; }},
-      {"vocab = 0", [](Shape& s) { s.vocab = 0; }},
-      {"seq = 0", [](Shape& s) { s.seq = 0; }},
-      {"micro_batch = 0", [](Shape& s) { s.micro_batch = 0; }},
-      {"ffn = 0", [](Shape& s) { s.ffn[1] = 0; }},
+      {"layers = 0", [](Shape& s) { s.layers = 0; }}, {"hidden = -4", [](Shape& s) { s.hidden = -4; }},
+      {"heads = 0", [](Shape& s) { s.heads = 0; }}, {"kv_heads = 0", [](Shape& s) { s.kv_heads = 0; }},
+      {"vocab = 0", [](Shape& s) { s.vocab = 0; }}, {"seq = 0", [](Shape& s) { s.seq = 0; }},
+      {"micro_batch = 0", [](Shape& s) { s.micro_batch = 0; }}, {"ffn = 0", [](Shape& s) { s.ffn[1] = 0; }},
       {"ffn_per_layer has 1", [](Shape& s) { s.ffn.pop_back(); }},
       {"heads = 5 does not divide hidden = 24", [](Shape& s) { s.heads = 5; }},
       {"kv_heads = 3 does not divide heads = 4", [](Shape& s) { s.kv_heads = 3; }},
       {"even", [](Shape& s) { s.heads = s.kv_heads = 8; }},
       // sizes that overflow
-      {"seq", [](Shape& s) { s.seq = big + 1; }},
-      {"seq", [](Shape& s) { s.seq = INT64_MAX; }},
+      {"seq", [](Shape& s) { s.seq = big + 1; }}, {"seq", [](Shape& s) { s.seq = INT64_MAX; }},
       {"seq * micro_batch", [](Shape& s) { s.seq = s.micro_batch = big; }},
       {"2 * ffn", [](Shape& s) { s.ffn[0] = big; }},
       {"head_dim", [](Shape& s) { s = {2, 1 << 30, 1, 1, {8, 9}, 11, 3, 2}; }},
@@ -258,14 +251,12 @@ TEST_P(Footprint, RegionsOfOnePhaseAreDisjoint) {
   const WorkspacePlan p = plan_workspace(layout);
   BlockRegions feed_forward = p.block, attention = p.block;
   for (const Intermediate part : {Intermediate::gain_partial2, Intermediate::qkv_gradient,
-                                  Intermediate::attention_gradient, Intermediate::delta})
+           Intermediate::attention_gradient, Intermediate::delta})
     feed_forward[part] = {};
   for (const Intermediate part : {Intermediate::gain_partial2, Intermediate::ffn, Intermediate::product})
     attention[part] = {};  // gain_partial2: where the first is
   const Region partial = p.block[Intermediate::gain_partial1];
-  std::vector<std::vector<Region>> phases = {
-      regions_of(feed_forward),
-      regions_of(attention),
+  std::vector<std::vector<Region>> phases = {regions_of(feed_forward), regions_of(attention),
       {p.slice_normed, p.slice_gradient, p.slice_rstd, p.slice_logits, p.slice_losses, partial},
       {p.index, partial}};
   for (std::vector<Region>& phase : phases) {
@@ -275,9 +266,8 @@ TEST_P(Footprint, RegionsOfOnePhaseAreDisjoint) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Footprint,
-                         ::testing::Combine(::testing::Values(Recompute::block, Recompute::keep_attention,
-                                                              Recompute::none),
-                                            ::testing::Values(Dtype::fp32, Dtype::bf16)));
+    ::testing::Combine(::testing::Values(Recompute::block, Recompute::keep_attention, Recompute::none),
+        ::testing::Values(Dtype::fp32, Dtype::bf16)));
 
 TEST(Footprint, EachPolicyKeepsMoreAndNeedsLessScratch) {
   const auto layout = [](Recompute recompute) {
@@ -327,7 +317,5 @@ TEST(Footprint, ScratchOfALongSequenceDoesNotHoldAllLogits) {
   shape.vocab = INT32_MAX;
   EXPECT_EQ(loss_slice(shape), 16);
 }
-
 }  // namespace
-
 }  // namespace minitaw::model

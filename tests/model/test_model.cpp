@@ -1,9 +1,9 @@
-#include <gtest/gtest.h>
-
+// SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
 #include <deque>
 #include <functional>
+#include <gtest/gtest.h>
 #include <map>
 #include <optional>
 #include <vector>
@@ -15,9 +15,7 @@
 #include "model/training_loop.hpp"
 
 namespace minitaw::model {
-
 namespace {
-
 using test::expect_tensors_close;
 using test::TrainingLoop;
 
@@ -64,7 +62,7 @@ TEST_P(ModelStep, LossAndEveryGradientTensorMatchTheReference) {
 std::map<std::string, std::vector<double>> by_name(const Layout& layout, const ReferenceTensors& tensors) {
   std::map<std::string, std::vector<double>> result;
   test::for_each_tensor(layout, tensors, tensors,
-                        [&](const Tensor& t, const auto& values, const auto&) { result[t.name] = values; });
+      [&](const Tensor& t, const auto& values, const auto&) { result[t.name] = values; });
   return result;
 }
 
@@ -127,7 +125,7 @@ protected:
 };
 
 INSTANTIATE_TEST_SUITE_P(All, AnyDtype, ::testing::Values(Dtype::fp32, Dtype::bf16),
-                         [](const auto& param_info) { return name_of(param_info.param); });
+    [](const auto& param_info) { return name_of(param_info.param); });
 
 TEST_P(AnyDtype, PortableAttentionGivesTheSameGradients) {
   const Layout layout = test::layout_of(test::grouped, dtype_);
@@ -196,12 +194,9 @@ protected:
     const Shard& shard = layout_.shards[0];
     const std::int64_t slice = layout_.embeddings.slice;
     for (const auto& [member, bytes] : std::initializer_list<std::pair<Buffer B::*, std::size_t>>{
-             {&B::workspace, plan_workspace(layout_).bytes},
-             {&B::x, hidden_bytes(layout_.shape)},
-             {&B::saved, plan_saved(layout_, 0).bytes},
-             {&B::deferred, plan_deferred(layout_, 0).bytes},
-             {&B::weights, shard.elements * bytes_of(dtype_)},
-             {&B::total, shard.elements * sizeof(float)},
+             {&B::workspace, plan_workspace(layout_).bytes}, {&B::x, hidden_bytes(layout_.shape)},
+             {&B::saved, plan_saved(layout_, 0).bytes}, {&B::deferred, plan_deferred(layout_, 0).bytes},
+             {&B::weights, shard.elements * bytes_of(dtype_)}, {&B::total, shard.elements * sizeof(float)},
              {&B::state, optimiser_bytes(dtype_, shard.elements)},
              {&B::embeddings, layout_.embeddings.elements * bytes_of(dtype_)},
              {&B::embeddings_total, layout_.embeddings.elements * sizeof(float)},
@@ -220,8 +215,8 @@ protected:
     return {{}, layout_, 1, all_.workspace, kernels::Attention::automatic, part};
   }
 
-  Layout layout_ = make_layout(test::layout_of(test::grouped, dtype_).shape,
-                               {.shards = 2, .slices = 2, .embeddings_split = true});
+  Layout layout_ = make_layout(
+      test::layout_of(test::grouped, dtype_).shape, {.shards = 2, .slices = 2, .embeddings_split = true});
   std::deque<test::DeviceBuffer> memory_;
   Buffers all_;
   MicroBatch batch_{layout_.shape};
@@ -229,37 +224,36 @@ protected:
 };
 
 INSTANTIATE_TEST_SUITE_P(All, Refusals, ::testing::Values(Dtype::fp32, Dtype::bf16),
-                         [](const auto& param_info) { return name_of(param_info.param); });
+    [](const auto& param_info) { return name_of(param_info.param); });
 
 TEST_P(Refusals, OfBuffersThatAreTooSmall) {
   using B = Buffers;
   const std::vector<Use> uses = {
       {"backward",
-       [](Model& m, const B& b) {
-         m.backward(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .gradient = b.total});
-       },
-       {&B::x, &B::total, &B::saved, &B::weights}},
+          [](Model& m, const B& b) {
+            m.backward(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .gradient = b.total});
+          },
+          {&B::x, &B::total, &B::saved, &B::weights}},
       {"backward_input",
-       [](Model& m, const B& b) {
-         m.backward_input(0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .deferred = b.deferred});
-       },
-       {&B::x, &B::saved, &B::deferred, &B::weights}},
+          [](Model& m, const B& b) {
+            m.backward_input(
+                0, {.weights = b.weights, .saved = b.saved, .hidden = b.x, .deferred = b.deferred});
+          },
+          {&B::x, &B::saved, &B::deferred, &B::weights}},
       {"backward_weight",
-       [](Model& m, const B& b) {
-         m.backward_weight(0, {.saved = b.saved, .deferred = b.deferred, .gradient = b.total});
-       },
-       {&B::total, &B::saved, &B::deferred}},
-      {"loss",
-       [this](Model& m, const B& b) { m.loss(embeddings(b), loss_.data(), batch_); },
-       {&B::x, &B::embeddings_total, &B::embeddings}},
-      {"update",
-       [](Model& m, const B& b) { m.update(0, {}, {b.weights, b.total, b.state}, {}, 1); },
-       {&B::weights, &B::state, &B::total}},
+          [](Model& m, const B& b) {
+            m.backward_weight(0, {.saved = b.saved, .deferred = b.deferred, .gradient = b.total});
+          },
+          {&B::total, &B::saved, &B::deferred}},
+      {"loss", [this](Model& m, const B& b) { m.loss(embeddings(b), loss_.data(), batch_); },
+          {&B::x, &B::embeddings_total, &B::embeddings}},
+      {"update", [](Model& m, const B& b) { m.update(0, {}, {b.weights, b.total, b.state}, {}, 1); },
+          {&B::weights, &B::state, &B::total}},
       {"update_embeddings",
-       [](Model& m, const B& b) {
-         m.update_embeddings(1, {b.embeddings, b.embeddings_total, b.embeddings_state}, {}, 1);
-       },
-       {&B::embeddings, &B::embeddings_state, &B::embeddings_total}}};
+          [](Model& m, const B& b) {
+            m.update_embeddings(1, {b.embeddings, b.embeddings_total, b.embeddings_state}, {}, 1);
+          },
+          {&B::embeddings, &B::embeddings_state, &B::embeddings_total}}};
   Model whole = model();
   for (const Use& use : uses) {
     EXPECT_NO_THROW(use.run(whole, all_)) << use.name;
@@ -305,17 +299,15 @@ TEST(Refusal, OfTypesThatTheModelHasNot) {
       weights(fp32.shards[0].elements * sizeof(float));
   Model model({}, fp32, 1, workspace.get());
   Operands o{.weights = weights.get(),
-             .saved = saved.get(),
-             .hidden = x.get(),
-             .gradient = weights.get(),
-             .gradient_type = Dtype::bf16};
+      .saved = saved.get(),
+      .hidden = x.get(),
+      .gradient = weights.get(),
+      .gradient_type = Dtype::bf16};
   EXPECT_THROW(model.backward(0, o), LogicError);
   o.weights = {};
   o.deferred = deferred.get();
   EXPECT_THROW(model.backward_weight(0, o), LogicError);
   EXPECT_THROW(Model({}, bf16, 1, workspace.get(), kernels::Attention::host), InputError);
 }
-
 }  // namespace
-
 }  // namespace minitaw::model

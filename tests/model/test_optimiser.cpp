@@ -1,7 +1,7 @@
-#include <gtest/gtest.h>
-
+// SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <cmath>
+#include <gtest/gtest.h>
 #include <random>
 
 #include "model/cases.hpp"
@@ -11,9 +11,7 @@
 #include "seed.hpp"
 
 namespace minitaw::model {
-
 namespace {
-
 /// Parts begin and end anywhere, also inside a tensor and inside a block of four numbers.
 TEST(Draw, GivesTheBitsOfTheReferenceOnEveryPart) {
   std::mt19937 random(test::seed());
@@ -21,9 +19,8 @@ TEST(Draw, GivesTheBitsOfTheReferenceOnEveryPart) {
     return std::uniform_int_distribution<std::int64_t>(0, bound)(random);
   };
   for (int trial = 0; trial < 60; ++trial) {
-    Shape shape{
-        3, 4 + 4 * draw_in(20), 2, 1, {1 + draw_in(60), 1 + draw_in(60), 1 + draw_in(60)}, 2 + draw_in(70), 1,
-        1};
+    Shape shape{3, 4 + 4 * draw_in(20), 2, 1, {1 + draw_in(60), 1 + draw_in(60), 1 + draw_in(60)},
+        2 + draw_in(70), 1, 1};
     shape.dtype = trial % 2 == 0 ? Dtype::fp32 : Dtype::bf16;
     const Layout layout = make_layout(shape, {2, 1 + static_cast<int>(draw_in(3))});
     const auto compare = [&](const Flat& whole) {
@@ -33,7 +30,7 @@ TEST(Draw, GivesTheBitsOfTheReferenceOnEveryPart) {
       const test::DeviceBuffer weights(static_cast<std::size_t>(count) * bytes_of(shape.dtype)),
           master(static_cast<std::size_t>(count) * sizeof(float));
       draw(trial % 3 == 0 ? Buffer{} : weights.get(), trial % 3 == 1 ? Buffer{} : master.get(), whole.tensors,
-           {first, count}, shape, static_cast<std::uint64_t>(trial));
+          {first, count}, shape, static_cast<std::uint64_t>(trial));
       const std::vector<float> part(all.begin() + first, all.begin() + first + count);
       const std::vector<double> exact(part.begin(), part.end());
       if (trial % 3 != 0) {
@@ -113,7 +110,5 @@ TEST_P(ModelSteps, ContributionsInTheComputeTypeAddUpToTheTotals) {
   // them partly cancel, 1.7e-3 where there is more to average over.
   expect_tensors_close(layout_, other.totals(), loop_.totals(), dtype_ == Dtype::fp32 ? 1e-6 : 5e-3);
 }
-
 }  // namespace
-
 }  // namespace minitaw::model

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The composed double-precision step against finite differences of the loss.
 #include "model/reference.hpp"
 
@@ -8,7 +9,6 @@
 
 namespace minitaw::model {
 namespace {
-
 using test::Doubles;
 
 class ReferenceStep : public ::testing::Test {
@@ -58,6 +58,5 @@ TEST_F(ReferenceStep, TrainingLowersTheLoss) {
   }
   EXPECT_LT(loss(reference.weights()), 0.5 * before);
 }
-
 }  // namespace
 }  // namespace minitaw::model

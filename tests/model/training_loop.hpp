@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <Kokkos_Core.hpp>
@@ -12,7 +13,6 @@
 #include "model/reference.hpp"
 
 namespace minitaw::test {
-
 /// Device memory of a size, full of NaN, and its values on the host.
 class DeviceBuffer {
 public:
@@ -64,11 +64,11 @@ private:
 class TrainingLoop {
 public:
   TrainingLoop(const model::Layout& layout, int micro_batches, std::uint64_t seed,
-               kernels::Attention attention = kernels::Attention::automatic, model::ExecutionSpace exec = {})
+      kernels::Attention attention = kernels::Attention::automatic, model::ExecutionSpace exec = {})
       : layout_(layout), exec_(exec), workspace_(model::plan_workspace(layout).bytes),
         x_(model::hidden_bytes(layout.shape)), tokens_(layout.shape, "synthetic", seed),
         model_(exec, layout, 1.0 / static_cast<double>(layout.shape.tokens() * micro_batches),
-               workspace_.get(), attention) {
+            workspace_.get(), attention) {
     for (int m = 0; m < micro_batches; ++m) {
       batches_.emplace_back(layout.shape);
       saved_.push_back(of_shards(model::plan_saved));
@@ -129,9 +129,9 @@ public:
     for (std::size_t m = 0; m < batches_.size(); ++m)
       micro_batch(m, [&](int s) {
         model_.backward_input(s, {.weights = weights_[s].get(),
-                                  .saved = saved_[m][s].get(),
-                                  .hidden = x_.get(),
-                                  .deferred = deferred_[m][s].get()});
+                                     .saved = saved_[m][s].get(),
+                                     .hidden = x_.get(),
+                                     .deferred = deferred_[m][s].get()});
       });
   }
   void execute_towards_weights(bool by_contributions = false) {
@@ -200,9 +200,9 @@ private:
   void micro_batch(std::size_t m, const Backward& backward) {
     const model::MicroBatch& batch = batches_[m];
     const model::Operands embeddings{.weights = weights_.back().get(),
-                                     .hidden = x_.get(),
-                                     .gradient = totals_.back().get(),
-                                     .accumulate = m > 0};
+        .hidden = x_.get(),
+        .gradient = totals_.back().get(),
+        .accumulate = m > 0};
     model_.embed(embeddings, batch);
     for (int s = 0; s < shards(); ++s)
       model_.forward(s, {.weights = weights_[s].get(), .saved = saved_[m][s].get(), .hidden = x_.get()});
@@ -219,7 +219,7 @@ private:
     const auto count = static_cast<std::size_t>(layout_.shards[s].elements);
     model::with_element(dtype(), [&]<class E>(E) {
       kernels::add<E>(exec_, kernels::Vector<float>(totals_[s].get().as<float>(), count),
-                      kernels::Vector<E>(contribution.as<E>(), count), accumulate);
+          kernels::Vector<E>(contribution.as<E>(), count), accumulate);
     });
   }
 
@@ -234,5 +234,4 @@ private:
   Buffers weights_, totals_, contributions_;  ///< of each part
   Buffers states_;                            ///< of each shard and each slice of the embeddings
 };
-
 }  // namespace minitaw::test

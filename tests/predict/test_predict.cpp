@@ -1,11 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "predict/predict.hpp"
-
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <array>
 #include <filesystem>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <map>
 #include <string>
 #include <vector>
@@ -18,18 +18,17 @@
 
 namespace minitaw::predict {
 namespace {
-
 using schedule::Action;
 using schedule::Kind;
 using testing::HasSubstr;
 
 /// Nodes of so many ranks, with links whose rates are easy to reckon with: 1 GB/s inside, 100 MB/s between.
-std::string machine_text(int nodes, int ranks, const std::string& between = "",
-                         const std::string& device = "") {
+std::string machine_text(
+    int nodes, int ranks, const std::string& between = "", const std::string& device = "") {
   return fmt::format("nodes = {}\nranks_per_node = {}\n[device]\nmemory_rate = \"1 "
                      "TB/s\"\n{}\n[device.fp32]\nproducts = \"1 TFLOP/s\"\n"
                      "[inside]\nrate = \"1 GB/s\"\n[between]\nrate = \"100 MB/s\"\n{}\n",
-                     nodes, ranks, device, between);
+      nodes, ranks, device, between);
 }
 
 std::string refusal(const std::string& text) {
@@ -46,8 +45,7 @@ std::string replaced(std::string text, const std::string& old, const std::string
 }
 
 TEST(Machine, ReadsUnitsAndChanges) {
-  const Machine m =
-      parse_machine(R"(
+  const Machine m = parse_machine(R"(
 nodes = 2
 ranks_per_node = 4
 [device]
@@ -68,7 +66,7 @@ adapters = 2
 rate = "100 Gbit/s"
 latency = "0.5 ms"
 )",
-                    "m.toml", {"nodes=3", "between.rate=25 Gbit/s", "device.bf16.peak=2 TFLOP/s"});
+      "m.toml", {"nodes=3", "between.rate=25 Gbit/s", "device.bf16.peak=2 TFLOP/s"});
   EXPECT_EQ(m.ranks(), 12);
   EXPECT_EQ(m.memory, 80'000'000'000U);
   EXPECT_DOUBLE_EQ(m.memory_rate, 2e12);
@@ -108,7 +106,7 @@ TEST(Machine, RefusesInOneSentence) {
   const std::string tree = rate + "\ntopology = \"fat tree\"", fly = rate + "\ntopology = \"dragonfly\"\n";
   for (const auto& [old, now, sentence] : std::vector<Bad>{
            {rate, "rate = \"100\"",
-            ":11: between.rate is \"100\", which has no unit; write for example \"10 Gbit/s\""},
+               ":11: between.rate is \"100\", which has no unit; write for example \"10 Gbit/s\""},
            {rate, "rate = 100", ":11: between.rate has no unit; write for example \"10 Gbit/s\""},
            {rate, "rate = \"-1 MB/s\"", ":11: between.rate is \"-1 MB/s\", which is not above zero"},
            {rate, "rate = \"0 MB/s\"", "which is not above zero"},
@@ -122,7 +120,7 @@ TEST(Machine, RefusesInOneSentence) {
            {rate, fly + "groups = 1\nrouters = 1", ": a dragonfly of one router is a switch"},
            {rate, rate + "\nleaf = 2", "between.leaf is no key of a machine"},
            {"[inside]\n", "[inside]\nlatenzy = \"1 us\"\n",
-            ":9: inside.latenzy is no key of a machine; did you mean \"latency\"?"},
+               ":9: inside.latenzy is no key of a machine; did you mean \"latency\"?"},
            {"[inside]\n", "[inside]\nkind = \"swich\"\n", "is \"swich\"; did you mean \"switch\"?"},
            {"nodes = 2", "nodes = 0", ":1: nodes must be a whole number from 1"},
            {"nodes = 2", "nodes = 2.5", ":1: nodes must be a whole number from 1"},
@@ -130,7 +128,7 @@ TEST(Machine, RefusesInOneSentence) {
            {"fp32", "fp64", "device.bf16 is missing: a table with the device's rates in a precision"},
            {"\"1 TFLOP/s\"", "[]", "device.fp32.products is an empty list"},
            {"\"1 TFLOP/s\"", "[[\"2 FLOP\", \"1 FLOP/s\"], [\"1 FLOP\", \"1 FLOP/s\"]]",
-            "device.fp32.products must have sizes in ascending order"},
+               "device.fp32.products must have sizes in ascending order"},
            {"[inside]", "[inside", ":8: not TOML"}}) {
     const std::string said = refusal(replaced(good, old, now));
     EXPECT_THAT(said, testing::StartsWith("m.toml:")) << now;
@@ -143,13 +141,13 @@ constexpr double exact = 1e-6;  // relative; SimGrid's own precision is 1e-9 s
 
 model::Shape shape_of(int layers) {
   return {.layers = layers,
-          .hidden = 64,
-          .heads = 2,
-          .kv_heads = 2,
-          .ffn = std::vector<std::int64_t>(layers, 128),
-          .vocab = 64,
-          .seq = 16,
-          .micro_batch = 1};
+      .hidden = 64,
+      .heads = 2,
+      .kv_heads = 2,
+      .ffn = std::vector<std::int64_t>(layers, 128),
+      .vocab = 64,
+      .seq = 16,
+      .micro_batch = 1};
 }
 
 /// A program of transfers alone, on four ranks in two groups.
@@ -191,10 +189,8 @@ TEST(Predict, TransfersShareLinks) {
     double shards;
   };
   const std::string fly = "topology = \"dragonfly\"\ngroups = 2\nrouters = 2\n";  // one node at each router
-  const std::vector<Shared> all = {
-      {one, machine_text(2, 2), 1},  // has its link alone
-      {one, machine_text(1, 4), 0.1},
-      {two, machine_text(2, 2), 2},  // out of one adapter
+  const std::vector<Shared> all = {{one, machine_text(2, 2), 1},                  // has its link alone
+      {one, machine_text(1, 4), 0.1}, {two, machine_text(2, 2), 2},               // out of one adapter
       {two, machine_text(2, 2, "adapters = 2"), 1},
       {opposite, machine_text(2, 2), 1},  // directions do not share
       {two, machine_text(4, 1, "topology = \"fat tree\"\nleaf = 1\nspines = 1\n"), 1},
@@ -228,7 +224,7 @@ TEST(Predict, EagerMessagesDoNotWaitForTheirReceive) {
   EXPECT_NEAR(soon.on(both).seconds, 1.1 * unit, exact);
   EXPECT_NEAR(soon.on(eager).seconds, unit, exact);
   const Transfers late({send_to_2, send_to_3, "   0 inputs_recv recv W1 w1 <- r3\n" + from_0,
-                        from_1 + "   0 inputs_send send W1 w0 -> r2 after inputs_recv:1\n"});
+      from_1 + "   0 inputs_send send W1 w0 -> r2 after inputs_recv:1\n"});
   EXPECT_NEAR(late.on(both).spans[0][0].end, 2.1 * unit, exact);
   const Prediction arrived = late.on(eager);
   EXPECT_NEAR(arrived.spans[0][0].end, 2 * unit, exact) << "both share the adapter";
@@ -242,12 +238,12 @@ TEST(Predict, AllGatherTakesThreeQuartersOfTheBuffer) {
   const double embeddings = static_cast<double>(t.layout.embeddings.elements) * sizeof(float);
   EXPECT_NEAR(t.on(machine_text(2, 2)).seconds, 0.75 * embeddings / 100e6, exact);
   // Each of the three hops of a slice pays the latency.
-  EXPECT_NEAR(t.on(machine_text(2, 2, "latency = \"1 ms\"")).seconds, 3e-3 + 0.75 * embeddings / 100e6,
-              exact);
+  EXPECT_NEAR(
+      t.on(machine_text(2, 2, "latency = \"1 ms\"")).seconds, 3e-3 + 0.75 * embeddings / 100e6, exact);
 }
 
-schedule::Program program_of(const std::string& spec, const topology::Groups& groups, int micro_batches,
-                             int layers) {
+schedule::Program program_of(
+    const std::string& spec, const topology::Groups& groups, int micro_batches, int layers) {
   return schedule::build({schedule::parse_spec(spec), groups, micro_batches, layers});
 }
 
@@ -283,7 +279,7 @@ TEST(Predict, RanksShareProcessors) {
   const model::Layout layout = model::make_layout(shape_of(2), schedule::cut_of(program));
   const auto on = [&](const std::string& device) {
     return simulate(program, layout, parse_machine(machine_text(1, 2, "", device), "m.toml"),
-                    [](int, const Action& a) { return visit(a); })
+        [](int, const Action& a) { return visit(a); })
         .account.ranks[0]
         .compute;
   };
@@ -314,8 +310,8 @@ TEST(Predict, SaysWhatACaseCosts) {
   const schedule::Program program = program_of("tawpipe", topology::Groups({2, 2}), 8, 4);
   const model::Layout layout = model::make_layout(shape_of(4), schedule::cut_of(program));
   const schedule::ByteMatrix bytes = schedule::bytes(program, layout);
-  EXPECT_NEAR(moved, static_cast<double>(bytes.leaving(program.groups, 0) + bytes.leaving(program.groups, 1)),
-              1);
+  EXPECT_NEAR(
+      moved, static_cast<double>(bytes.leaving(program.groups, 0) + bytes.leaving(program.groups, 1)), 1);
   for (const trace::RankTime& rank : first.account.ranks)
     EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, first.account.length, 1e-9);
 }
@@ -340,10 +336,9 @@ TEST(Predict, ComesCloseToMeasuredSteps) {
   const std::string inputs = MINITAW_SOURCE_DIR "/inputs/";
   const deck::Deck deck =
       deck::read_deck(inputs + "wires/nodes.toml", {"schedule=tawpipe,fsdp:hierarchical=on,fsdp,weipipe"},
-                      {.ranks = 4, .node_sizes = {2, 2}, .planning = true});
+          {.ranks = 4, .node_sizes = {2, 2}, .planning = true});
   const std::map<std::string, std::vector<double>> measured = {{"97.6", {12.54, 13.45, 20.19, 29.87}},
-                                                               {"390.4", {3.74, 3.70, 5.09, 7.46}},
-                                                               {"976", {2.97, 3.08, 3.31, 3.61}}};
+      {"390.4", {3.74, 3.70, 5.09, 7.46}}, {"976", {2.97, 3.08, 3.31, 3.61}}};
   ASSERT_EQ(deck.cases.size(), 4U);
   for (const auto& [rate, seconds] : measured) {
     const Machine machine =
@@ -361,6 +356,5 @@ TEST(Predict, RefusesWhatDoesNotFit) {
   bf16.shape.dtype = model::Dtype::bf16;
   EXPECT_THROW((void)predict(bf16, machine), InputError);
 }
-
 }  // namespace
 }  // namespace minitaw::predict

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Report pages in a real browser: on a phone the first table shows its figures, nothing is wider than the screen and letters stay readable;
 on a screen of 1280 px no table is cut; print is as wide as A4 and cuts no figure. Called with a Chromium and the folder of pages that
 check_report.py has left."""

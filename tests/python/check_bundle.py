@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """scripts/bundle as sender and receiver meet it, on a result that is not valid, and archives that are none of its own."""
 
 import functools
@@ -12,9 +13,8 @@ import tempfile
 from unittest import mock
 
 from support import FOLDER, SAMPLE, accepted, call
-from support import refused as refused_by
 from minitaw import bundle
-
+from support import refused as refused_by
 
 refused = functools.partial(refused_by, "bundle")
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """scripts/compare as a user and a CI job meet it: exit codes, JSON alone, a JUnit report that the usual readers take, Markdown that shows
 names as they are. Called with the program too, which measures."""
 
@@ -7,9 +8,9 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree
+
 from support import FOLDER, accepted
 from support import refused as refused_by
-
 
 PROGRAM = sys.argv[4]
 BROKEN = "a<b>&\"c'|d`_*.h5"  # names of files stand in reports

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What the comparison says of cases that differ in one thing each: times, memory, bytes, losses, settings, machines. And that its intervals end where
 the tables of the distributions say; from that it follows what they cover, whatever the distribution."""
 
@@ -7,6 +8,7 @@ import os
 import random
 
 import numpy
+
 from support import SAMPLE, refused
 from minitaw.command import BadInput
 from minitaw.compare import Rules, compare, judge

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """scripts/export as other programs use it: CSV and JSON that pandas reads with their units, samples in long form, output that cannot be
 written."""
 
@@ -10,7 +11,7 @@ import sys
 
 import h5py
 import pandas
-from support import FOLDER, REPOSITORY, SAMPLE, accepted, process, refused
+from support import REPOSITORY, SAMPLE, accepted, process
 
 
 def output(*arguments):

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """scripts/fit-machine and benchmarks/predictions.py on fixed numbers: a stand-in for `minitaw predict` whose steps follow a formula. Called with the
 program too, which must accept the machine file that is made."""
 

@@ -1,10 +1,12 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """scripts/minitaw/record.py opens sound result files, and refuses all others in one sentence."""
 
 import io
 import random
 
 import h5py
-from support import SAMPLE
+
+from support import SAMPLE, run_all
 from minitaw import command
 from minitaw import record as subject
 
@@ -66,6 +68,4 @@ def check_verdict():
     assert said == [f"figure of merit: {merit}" for merit in result.merits] + [f"RESULT: {result.verdict}"]
 
 
-check_seals()
-check_columns()
-check_verdict()
+run_all(check_seals, check_columns, check_verdict)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """scripts/report: the page or picture is sound whatever the file, its numbers are the file's, and it says clearly when it cannot be written. The
 figures themselves are looked at in check_browser.py."""
 
@@ -9,10 +10,11 @@ import re
 import xml.etree.ElementTree as ElementTree
 from unittest import mock
 
-import numpy
 from support import FOLDER, REPOSITORY, SAMPLE, accepted, process, refused
 import files
-from minitaw import report as subject, timeline
+import numpy
+from minitaw import report as subject
+from minitaw import timeline
 from minitaw.record import load_all
 from minitaw.report import page as write_page
 
@@ -285,7 +287,7 @@ def check_several():
 
 
 def check_unavailable():
-    none = {name: math.nan for name in ("energy_per_token", "power_mean", "clock_min", "temperature_max", "throttled")}
+    none = dict.fromkeys(("energy_per_token", "power_mean", "clock_min", "temperature_max", "throttled"), math.nan)
     why = "unavailable: this build has no NVML"
     tree, _ = made("plain", [(1, none | {"counters": why}, {name: [] for name in COUNTERS})])
     assert f"Device counters: {why}" in text_of(tree)

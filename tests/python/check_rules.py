@@ -1,9 +1,10 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What the run rules demand of a result, rule by rule, on results as runs of the shipped decks would leave them."""
 
 import copy
 import tomllib
 
-from support import REPOSITORY, SAMPLE, accepted
+from support import REPOSITORY, SAMPLE, accepted, run_all
 from minitaw import check_rules as subject
 from minitaw.record import Result, load
 
@@ -32,33 +33,51 @@ def reason(name, **changed):
     return subject.official(result_of(name, **changed)).reason
 
 
-for name in subject.NAMES:  # what the shipped decks give
-    found = subject.official(result_of(name))
-    assert found.reason == "" and found.size == name and len(found.bests) == 3 and f"official: yes ({name})\n" in found.text(), found
+def shipped_decks_are_official():
+    for name in subject.NAMES:
+        found = subject.official(result_of(name))
+        assert found.reason == "" and found.size == name and len(found.bests) == 3 and f"official: yes ({name})\n" in found.text(), found
 
-assert reason("medium", micro_batch=2, micro_batches=16, recompute="none", replicas=2, groups="4+4", steps=30, repeats=9, warmup=4) == ""
-assert reason("small", ranks=8, groups="8") == ""
-for name, changed, says in [
-        ("small", {"layers": 9}, "none of small, medium, large"), ("medium", {"dtype": "fp32"}, 'case 0: dtype is "fp32", medium has "bf16"'),
-        ("medium", {"seed": 2}, "seed"), ("medium", {"learning_rate": 0.1}, "learning_rate"), ("medium", {"steps": 2}, "steps = 2, medium needs 3"),
-        ("small", {"repeats": 4}, "repeats = 4, small needs 5"), ("large", {"warmup": 0}, "warmup = 0"),
-        ("large", {"seq": ["4K", "16K", "24K", "32K"]}, "seq = 32768 is no length of large"), ("large", {"seq": ["4K", "24K"]}, "4096, 16384, 24576"),
-        ("large", {"micro_batches": 80}, "80 sequences in a step, large has 160"), ("medium", {"median_s": 0.25}, "3.75 s of timed steps, 10 are needed"),
-        ("small", {"first": {"micro_batch_per_rank": "1,2"}}, "micro_batch_per_rank"),
-        ("small", {"first": {"verdict": "INVALID: wrong: x"}}, "case 0: INVALID: wrong"),
-        ("small", {"first": {"verdict": "VALID (noisy: x)"}}, "case 0: VALID (noisy")]:
-    assert says in reason(name, **changed), (name, changed, reason(name, **changed))
-assert reason("small", median_s=0.25) == "", "the smallest size needs no time"
-assert "no case" in subject.official(Result(SEEN.path)).reason
 
-for change, says in (({}, ""), ({"git_hash": "0123456789ab-dirty"}, "differ from their commit"), ({"git_hash": "unknown"}, "not known"),
-                     ({"git_hash": "ba9876543210"}, "different commits"), ({"devices": []}, "not complete")):
-    assert says in reason("small", sessions=[SESSION, SESSION | change]) and bool(says) == bool(reason("small", sessions=[SESSION, SESSION | change]))
+def free_settings_may_change():
+    assert reason("medium", micro_batch=2, micro_batches=16, recompute="none", replicas=2, groups="4+4", steps=30, repeats=9, warmup=4) == ""
+    assert reason("small", ranks=8, groups="8") == ""
+    assert reason("small", median_s=0.25) == "", "the smallest size needs no time"
 
-# small has lengths 128, 256 and 512 with 8 sequences a step; its cases come by schedule, then length
-whole = subject.official(result_of("small"))
-assert abs(whole.rate - 8 * (128 + 256 + 512) / (2.0 + 3.0 + 4.0)) < 1e-9
-assert "# 256 tokens: 2048 tokens in 3 s (tawpipe)\n" in whole.text() and "rate of small: 796.444 tokens/s\n" in whole.text()
-less = subject.official(result_of("small", first={"verdict": "INVALID: error: x"}))  # the second schedule takes its place, in 5 s
-assert abs(less.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9 and "estimate of small: " in less.text()
-assert accepted("check-rules", SAMPLE, code=1) == "official: no: its model is that of none of small, medium, large\n"
+
+def a_broken_rule_is_named():
+    for name, changed, says in [
+            ("small", {"layers": 9}, "none of small, medium, large"), ("medium", {"dtype": "fp32"}, 'case 0: dtype is "fp32", medium has "bf16"'),
+            ("medium", {"seed": 2}, "seed"), ("medium", {"learning_rate": 0.1}, "learning_rate"), ("medium", {"steps": 2}, "steps = 2, medium needs 3"),
+            ("small", {"repeats": 4}, "repeats = 4, small needs 5"), ("large", {"warmup": 0}, "warmup = 0"),
+            ("large", {"seq": ["4K", "16K", "24K", "32K"]}, "seq = 32768 is no length of large"), ("large", {"seq": ["4K", "24K"]}, "4096, 16384, 24576"),
+            ("large", {"micro_batches": 80}, "80 sequences in a step, large has 160"), ("medium", {"median_s": 0.25}, "3.75 s of timed steps, 10 are needed"),
+            ("small", {"first": {"micro_batch_per_rank": "1,2"}}, "micro_batch_per_rank"),
+            ("small", {"first": {"verdict": "INVALID: wrong: x"}}, "case 0: INVALID: wrong"),
+            ("small", {"first": {"verdict": "VALID (noisy: x)"}}, "case 0: VALID (noisy")]:
+        assert says in reason(name, **changed), (name, changed, reason(name, **changed))
+    assert "no case" in subject.official(Result(SEEN.path)).reason
+
+
+def sessions_must_be_of_one_commit():
+    for change, says in (({}, ""), ({"git_hash": "0123456789ab-dirty"}, "differ from their commit"), ({"git_hash": "unknown"}, "not known"),
+                         ({"git_hash": "ba9876543210"}, "different commits"), ({"devices": []}, "not complete")):
+        found = reason("small", sessions=[SESSION, SESSION | change])
+        assert says in found and bool(says) == bool(found), (change, found)
+
+
+def the_rate_weighs_lengths_by_their_time():
+    """small has lengths 128, 256 and 512 with 8 sequences a step; its cases come by schedule, then length."""
+    whole = subject.official(result_of("small"))
+    assert abs(whole.rate - 8 * (128 + 256 + 512) / (2.0 + 3.0 + 4.0)) < 1e-9
+    assert "# 256 tokens: 2048 tokens in 3 s (tawpipe)\n" in whole.text() and "rate of small: 796.444 tokens/s\n" in whole.text()
+    less = subject.official(result_of("small", first={"verdict": "INVALID: error: x"}))  # the second schedule takes its place, in 5 s
+    assert abs(less.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9 and "estimate of small: " in less.text()
+
+
+def the_command_prints_the_answer():
+    assert accepted("check-rules", SAMPLE, code=1) == "official: no: its model is that of none of small, medium, large\n"
+
+
+run_all(shipped_decks_are_official, free_settings_may_change, a_broken_rule_is_named, sessions_must_be_of_one_commit,
+        the_rate_weighs_lengths_by_their_time, the_command_prints_the_answer)

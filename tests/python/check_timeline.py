@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """scripts/timeline draws what run and predict have kept, as pictures and as traces for Perfetto, and says clearly when it cannot. Called with the
 program too, which predicts."""
 
@@ -7,7 +8,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree
 
-from support import FOLDER, REPOSITORY, SAMPLE, accepted, refused
+from support import FOLDER, REPOSITORY, SAMPLE, accepted, refused, run_all
 from minitaw.record import load
 from minitaw.timeline import PHASES, measured_timeline, predicted_timelines, rows_of
 
@@ -85,6 +86,4 @@ def check_refusals():
         refused("timeline", *arguments, says=says)
 
 
-check_sample()
-check_predictions()
-check_refusals()
+run_all(check_sample, check_predictions, check_refusals)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Result files for tests, made of a sample: other settings, statuses and texts, more cases."""
 
 import pathlib

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """What the tests of scripts/minitaw share: the command line of a test, calls of the commands, and the package itself."""
 
 import contextlib
@@ -6,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import traceback
 
 REPOSITORY, SAMPLE, FOLDER = (pathlib.Path(argument).resolve() for argument in sys.argv[1:4])
 sys.dont_write_bytecode = True
@@ -43,3 +45,16 @@ def refused(name, *arguments, says):
     assert done.returncode == 2 and done.stdout == "", f"{name} {arguments}: exit {done.returncode}: {done.stdout}{done.stderr}"
     assert done.stderr.startswith(f"{name}: ") and done.stderr.count("\n") == 1, done.stderr
     assert says in done.stderr, f"{name} {arguments}: {done.stderr!r} does not say {says!r}"
+
+
+def run_all(*tests):
+    """Calls every test, and ends with the names of those that failed."""
+    failed = []
+    for test in tests:
+        try:
+            test()
+        except Exception:
+            traceback.print_exc()
+            failed.append(test.__name__)
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Reads a result file knowing nothing but docs/results.md: every dataset that the page names is there with the shape and the units it
 says, and nothing else is."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Runs the examples of docs/results.md as they stand there, on a sample, and checks what they give. Called with the page, a sample and the
 libraries that the examples may use."""
 

@@ -1,18 +1,17 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <gtest/gtest.h>
 #include <string>
+#include <unistd.h>
 
 #include "base/error.hpp"
 #include "record/recorder.hpp"
 
 namespace minitaw::record {
-
 /// A finished case whose numbers are made up but all different, so that a swapped field shows.
 inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq = 128, int timed = 4) {
   CaseResult r;
@@ -34,8 +33,7 @@ inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq =
     std::vector<DeviceSample>& ranks = r.device_samples.emplace_back();
     for (int rank = 0; rank < c.ranks; ++rank)
       ranks.push_back({1700.0 + 10 * step + rank, 2600.0 + rank, 50.0 + step + 0.5 * rank,
-                       600.0 + 7 * rank + step,
-                       static_cast<std::uint64_t>(step == 1 && rank == 2 ? 0x21 : 0x1)});
+          600.0 + 7 * rank + step, static_cast<std::uint64_t>(step == 1 && rank == 2 ? 0x21 : 0x1)});
   }
   r.energy = {{100, 200, 300}};
   r.counters = "made up 1.2";
@@ -69,8 +67,7 @@ inline CaseResult sample_case(const std::string& schedule = "tawpipe", int seq =
 inline trace::Timeline sample_timeline(int spread = 1) {
   using namespace schedule;
   trace::Timeline t{"sample", topology::Groups({1, 2}), {}};
-  t.events = {
-      {0, Lane::compute, Kind::forward, Payload::none, 0, 2, 1, -1, -1, 0, 0.125, 0.5},
+  t.events = {{0, Lane::compute, Kind::forward, Payload::none, 0, 2, 1, -1, -1, 0, 0.125, 0.5},
       {0, Lane::gradients_send, Kind::send, Payload::gradient, 1, 2, 1, 2, 3, 0.125, 0.25 * spread, 0.75},
       {2, Lane::gradients_recv, Kind::recv, Payload::gradient, 1, 2, 1, 0, 3, 0, 0, 0.75},
       {1, Lane::inputs_group, Kind::broadcast, Payload::embeddings, 2, -1, -1, 1, 0, 0.0625, 0.375, 1.25},
@@ -114,5 +111,4 @@ protected:
 
   std::filesystem::path folder_;
 };
-
 }  // namespace minitaw::record

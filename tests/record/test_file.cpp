@@ -1,20 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "record/file.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <random>
+#include <span>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-
-#include <random>
-#include <span>
 
 #include "sample.hpp"
 #include "seed.hpp"
 
 namespace minitaw::record {
 namespace {
-
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -26,7 +25,7 @@ protected:
   }
 };
 
-TEST_F(Disk, every_content_has_a_state_of_its_own_and_what_another_program_has_written_stays) {
+TEST_F(Disk, EveryContentHasAStateOfItsOwnAndWhatAnotherProgramHasWrittenStays) {
   const FileState first = put("one");
   EXPECT_EQ(state_of(path("f")), first);
   const FileState second = put("two");
@@ -38,12 +37,12 @@ TEST_F(Disk, every_content_has_a_state_of_its_own_and_what_another_program_has_w
   EXPECT_FALSE(std::filesystem::exists(copy_name(path("f"))));
 }
 
-TEST_F(Disk, a_copy_that_another_program_writes_stays) {
+TEST_F(Disk, ACopyThatAnotherProgramWritesStays) {
   (void)write("f.part", "half of it");
   const int theirs = ::open(path("f.part").c_str(), O_RDONLY);
   ASSERT_EQ(::flock(theirs, LOCK_EX), 0);
   EXPECT_THAT([&] { put("one"); },
-              testing::ThrowsMessage<std::runtime_error>(HasSubstr("another program is writing it")));
+      testing::ThrowsMessage<std::runtime_error>(HasSubstr("another program is writing it")));
   remove_stale_copy(path("f"));
   EXPECT_EQ(read(path("f.part")), "half of it");
   ::close(theirs);
@@ -51,7 +50,7 @@ TEST_F(Disk, a_copy_that_another_program_writes_stays) {
   EXPECT_FALSE(std::filesystem::exists(path("f.part")));
 }
 
-TEST_F(Disk, the_new_file_is_as_private_as_the_old_one) {
+TEST_F(Disk, TheNewFileIsAsPrivateAsTheOldOne) {
   (void)write("f", "old");
   ASSERT_EQ(::chmod(path("f").c_str(), 0600), 0);
   put("new");
@@ -61,7 +60,7 @@ TEST_F(Disk, the_new_file_is_as_private_as_the_old_one) {
 }
 
 /// Writers that all want the same file.
-TEST_F(Disk, of_many_writers_at_once_each_wins_or_is_told) {
+TEST_F(Disk, OfManyWritersAtOnceEachWinsOrIsTold) {
   constexpr int writers = 4, rounds = 20;
   std::vector<pid_t> children;
   for (int who = 0; who < writers; ++who) {
@@ -105,7 +104,7 @@ std::string refusal(const std::vector<std::byte>& file) {
   return refusal_of([&] { (void)unseal(file, "f.h5"); });
 }
 
-TEST(Seal, is_the_line_that_the_page_documents) {
+TEST(Seal, IsTheLineThatThePageDocuments) {
   const std::string text = "123456789";  // the check value of CRC-32 is known: cbf43926
   const std::string seal = make_seal(4, std::as_bytes(std::span(text)));
   EXPECT_THAT(seal, testing::StartsWith("miniTaw result, schema 4, 9 bytes, crc32 cbf43926\n  "));
@@ -113,7 +112,7 @@ TEST(Seal, is_the_line_that_the_page_documents) {
   EXPECT_EQ(seal.back(), '\n');
 }
 
-TEST(Seal, opens_what_it_was_made_for_and_notices_every_bit) {
+TEST(Seal, OpensWhatItWasMadeForAndNoticesEveryBit) {
   for (const std::size_t size : {0U, 1U, 7U, 4097U}) {
     const std::vector<std::byte> raw = noise(size), file = sealed(raw);
     EXPECT_TRUE(std::ranges::equal(unseal(file, "f.h5"), raw));
@@ -127,13 +126,12 @@ TEST(Seal, opens_what_it_was_made_for_and_notices_every_bit) {
     }
 }
 
-TEST(Seal, says_how_a_file_differs) {
+TEST(Seal, SaysHowAFileDiffers) {
   EXPECT_THAT(refusal({}), HasSubstr("not a miniTaw result"));
   EXPECT_THAT(refusal(noise(600)), HasSubstr("not a miniTaw result"));
   std::vector<std::byte> file = sealed(noise(1000));
   file.pop_back();
-  EXPECT_THAT(
-      refusal(file),
+  EXPECT_THAT(refusal(file),
       HasSubstr("f.h5 is damaged or was changed after it was written: truncated, 1511 of 1512 bytes"));
   file.resize(1513);
   EXPECT_THAT(refusal(file), HasSubstr("longer than it was, 1513 of 1512 bytes"));
@@ -141,13 +139,12 @@ TEST(Seal, says_how_a_file_differs) {
   EXPECT_THAT(refusal(file), HasSubstr("its seal"));
 }
 
-TEST(Seal, of_another_schema_is_refused_whatever_its_form) {
+TEST(Seal, OfAnotherSchemaIsRefusedWhateverItsForm) {
   const std::string text = "miniTaw result, schema 7 and all the rest is different";
   const auto bytes = std::as_bytes(std::span(text));
   for (const auto& file : {sealed(noise(10), 7), std::vector(bytes.begin(), bytes.end())})
-    EXPECT_THAT(refusal(file), AllOf(HasSubstr("schema version 7"), HasSubstr("this program reads 4"),
-                                     HasSubstr("another file")));
+    EXPECT_THAT(refusal(file),
+        AllOf(HasSubstr("schema version 7"), HasSubstr("this program reads 4"), HasSubstr("another file")));
 }
-
 }  // namespace
 }  // namespace minitaw::record

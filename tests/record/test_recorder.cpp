@@ -1,15 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "record/recorder.hpp"
-
-#include <fmt/format.h>
-#include <gmock/gmock.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <random>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "sample.hpp"
 #include "sanitized.hpp"
@@ -17,7 +17,6 @@
 
 namespace minitaw::record {
 namespace {
-
 using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
@@ -68,7 +67,7 @@ void drop(hid_t file, const std::string& name) {
   h5::check(H5Ldelete(file, name.c_str(), H5P_DEFAULT), "delete " + name);
 }
 
-TEST_F(File, is_complete_after_every_step) {
+TEST_F(File, IsCompleteAfterEveryStep) {
   Recorder recorder = open();
   EXPECT_THAT(rows(), IsEmpty());
   for (int i = 0; i < 3; ++i) {
@@ -80,7 +79,7 @@ TEST_F(File, is_complete_after_every_step) {
   EXPECT_EQ(files_in_folder(), 1U);
 }
 
-TEST_F(File, reads_back_what_was_written) {
+TEST_F(File, ReadsBackWhatWasWritten) {
   CaseResult r = sample_case();
   r.device_samples[1][2].power_w = std::nan("");
   r.device_samples[3][0].throttle = 1UL << 63;
@@ -99,11 +98,11 @@ TEST_F(File, reads_back_what_was_written) {
   EXPECT_TRUE(std::isnan(found.device_samples[1][2].power_w));
   EXPECT_EQ(found.device_samples[3][0].throttle, 1UL << 63);
   for (const auto part :
-       {&DeviceSample::clock_mhz, &DeviceSample::memory_clock_mhz, &DeviceSample::temperature_c})
+      {&DeviceSample::clock_mhz, &DeviceSample::memory_clock_mhz, &DeviceSample::temperature_c})
     EXPECT_EQ(found.device_samples[2][1].*part, r.device_samples[2][1].*part);
 }
 
-TEST_F(File, goes_on_behind_finished_cases_and_replaces_those_that_failed) {
+TEST_F(File, GoesOnBehindFinishedCasesAndReplacesThoseThatFailed) {
   CaseResult failed = sample_case("tawpipe");
   failed.status = Status::error;
   failed.reason = "a rather long reason that is not there afterwards";
@@ -116,8 +115,8 @@ TEST_F(File, goes_on_behind_finished_cases_and_replaces_those_that_failed) {
   Recorder second = open();
   EXPECT_EQ(read(file_), before) << "changed without a new case";
   EXPECT_TRUE(second.rows()[0].text("status") == "error" && second.rows()[1].text("status") == "ok");
-  EXPECT_THAT(second.rows(),
-              ElementsAre(testing::Not(testing::Truly(is_finished)), testing::Truly(is_finished)));
+  EXPECT_THAT(
+      second.rows(), ElementsAre(testing::Not(testing::Truly(is_finished)), testing::Truly(is_finished)));
   EXPECT_EQ(second.note(), "") << "of the same sources";
   const Row row = second.append(sample_case("tawpipe"));
   EXPECT_EQ(row.integer("case"), 0);
@@ -128,7 +127,7 @@ TEST_F(File, goes_on_behind_finished_cases_and_replaces_those_that_failed) {
   EXPECT_THAT(second.rows(), Each(testing::Truly(is_finished)));
 }
 
-TEST_F(File, of_repetitions_with_and_without_counters_has_none) {
+TEST_F(File, OfRepetitionsWithAndWithoutCountersHasNone) {
   constexpr const char *with = "made up 1.2", *without = "unavailable: lost";
   for (const auto& [first, second] : {std::pair{with, with}, {with, without}, {without, with}}) {
     std::filesystem::remove(file_);
@@ -153,7 +152,7 @@ TEST_F(File, of_repetitions_with_and_without_counters_has_none) {
   }
 }
 
-TEST_F(File, of_something_else_is_refused_and_kept) {
+TEST_F(File, OfSomethingElseIsRefusedAndKept) {
   (void)open(path("hollow"));
   file_ = path("hollow");
   const std::string hollow = changed([](hid_t file) { drop(file, "provenance"); });
@@ -173,7 +172,7 @@ TEST_F(File, of_something_else_is_refused_and_kept) {
   EXPECT_THAT(refusal(path("link.h5")), HasSubstr("cannot be read"));
 }
 
-TEST_F(File, whose_case_is_not_what_was_written_is_refused) {
+TEST_F(File, WhoseCaseIsNotWhatWasWrittenIsRefused) {
   open().append(sample_case());
   const auto complaint = [&](const std::string& name, const h5::Values& values,
                              const std::vector<hsize_t>& shape) {
@@ -195,7 +194,7 @@ TEST_F(File, whose_case_is_not_what_was_written_is_refused) {
 }
 
 /// Files of programs that knew fewer figures.
-TEST_F(File, that_lacks_a_figure_is_read_and_gets_it_with_the_next_case) {
+TEST_F(File, ThatLacksAFigureIsReadAndGetsItWithTheNextCase) {
   open().append(sample_case("ddp"));
   const std::string older = changed([](hid_t file) { drop(file, "summary/mfu"); });
   EXPECT_TRUE(std::isnan(read_contents(older).rows.at(0).real("mfu")));
@@ -209,7 +208,7 @@ TEST_F(File, that_lacks_a_figure_is_read_and_gets_it_with_the_next_case) {
   EXPECT_THAT(read_refusal(lacking), AllOf(HasSubstr("is damaged"), HasSubstr("seq")));
 }
 
-TEST_F(File, with_a_stale_copy_is_cleaned_and_a_protected_one_is_not_added_to) {
+TEST_F(File, WithAStaleCopyIsCleanedAndAProtectedOneIsNotAddedTo) {
   open().append(sample_case());
   (void)write("r.h5.part", "left by a killed run");
   (void)open();
@@ -218,7 +217,7 @@ TEST_F(File, with_a_stale_copy_is_cleaned_and_a_protected_one_is_not_added_to) {
   EXPECT_THAT(refusal(file_), HasSubstr("write-protected"));
 }
 
-TEST_F(File, behind_a_link_is_replaced_there) {
+TEST_F(File, BehindALinkIsReplacedThere) {
   (void)open();
   std::filesystem::create_symlink("r.h5", path("link.h5"));
   open(path("link.h5")).append(sample_case());
@@ -226,7 +225,7 @@ TEST_F(File, behind_a_link_is_replaced_there) {
   EXPECT_THAT(rows(), SizeIs(1));
 }
 
-TEST_F(File, on_a_full_disk_stays_as_it_was) {
+TEST_F(File, OnAFullDiskStaysAsItWas) {
   Recorder recorder = open();
   recorder.append(sample_case("ddp"));
   const std::string before = read(file_);
@@ -236,7 +235,7 @@ TEST_F(File, on_a_full_disk_stays_as_it_was) {
   const rlimit half{before.size() / 2, whole.rlim_max};  // no file may grow beyond this: a disk that fills up
   setrlimit(RLIMIT_FSIZE, &half);
   EXPECT_THAT([&] { recorder.append(sample_case("tawpipe")); },
-              testing::ThrowsMessage<std::runtime_error>(HasSubstr("cannot be written")));
+      testing::ThrowsMessage<std::runtime_error>(HasSubstr("cannot be written")));
   setrlimit(RLIMIT_FSIZE, &whole);
   EXPECT_EQ(read(file_), before);
   EXPECT_EQ(files_in_folder(), 1U);
@@ -257,7 +256,7 @@ TEST_F(File, on_a_full_disk_stays_as_it_was) {
 }
 
 /// Whoever reads meanwhile sees whole files, too.
-TEST_F(File, of_a_run_that_was_killed_at_any_moment_has_all_that_was_reported) {
+TEST_F(File, OfARunThatWasKilledAtAnyMomentHasAllThatWasReported) {
   using Clock = std::chrono::steady_clock;
   std::mt19937 random(test::seed());
   (void)open();
@@ -290,6 +289,5 @@ TEST_F(File, of_a_run_that_was_killed_at_any_moment_has_all_that_was_reported) {
       ASSERT_EQ(found[i].integer("seq"), static_cast<int>(i) + 1);
   }
 }
-
 }  // namespace
 }  // namespace minitaw::record

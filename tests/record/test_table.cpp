@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "record/table.hpp"
 
-#include <gmock/gmock.h>
-
 #include <cmath>
+#include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <tuple>
@@ -12,7 +12,6 @@
 
 namespace minitaw::record {
 namespace {
-
 using testing::HasSubstr;
 
 void expect(const Row& row, const std::vector<std::pair<const char*, double>>& figures) {
@@ -23,7 +22,7 @@ void expect_none(const Row& row, const std::vector<const char*>& names) {
   for (const char* name : names) EXPECT_TRUE(std::isnan(row.real(name))) << name;
 }
 
-TEST(Row, a_sample_is_the_slowest_rank_and_quartiles_are_interpolated) {
+TEST(Row, ASampleIsTheSlowestRankAndQuartilesAreInterpolated) {
   CaseResult r = sample_case();
   std::swap(r.seconds[0], r.seconds[3]);  // the order of the steps does not matter
   const Row row = make_row(r);            // 0.75, 1.75, 2.75, 3.75 s
@@ -33,7 +32,7 @@ TEST(Row, a_sample_is_the_slowest_rank_and_quartiles_are_interpolated) {
   expect_none(make_row(sample_case("ddp", 1, 1)), {"cv"});
 }
 
-TEST(Row, rates) {
+TEST(Row, Rates) {
   CaseResult r = sample_case("tawpipe", 128, 3);  // median 1.75 s, 6 x 2 x 128 tokens
   expect_none(make_row(r), {"peak", "mfu"});
   r.peak = 1e9;
@@ -48,23 +47,20 @@ TEST(Row, rates) {
   EXPECT_NEAR(row.real("mfu"), teraflops / 3 / 1e-3, 1e-15);
 }
 
-TEST(Datasheet, knows_devices_by_their_whole_name) {
+TEST(Datasheet, KnowsDevicesByTheirWholeName) {
   for (const auto& [name, bf16, fp32] : {std::tuple{"NVIDIA H100 80GB HBM3", 989, 67.0},
-                                         {"NVIDIA H100 PCIe", 756, 51.0},
-                                         {"NVIDIA H200", 989, 67.0},
-                                         {"NVIDIA H200 NVL", 835, 60.0},
-                                         {"NVIDIA A100-SXM4-80GB", 312, 19.5},
-                                         {"NVIDIA A100 80GB PCIe", 312, 19.5}}) {
+           {"NVIDIA H100 PCIe", 756, 51.0}, {"NVIDIA H200", 989, 67.0}, {"NVIDIA H200 NVL", 835, 60.0},
+           {"NVIDIA A100-SXM4-80GB", 312, 19.5}, {"NVIDIA A100 80GB PCIe", 312, 19.5}}) {
     const std::string unit = std::string("device 0, ") + name + ", 79.6 GiB";
     EXPECT_EQ(datasheet_peak(unit, model::Dtype::bf16), bf16 * 1e12) << name;
     EXPECT_EQ(datasheet_peak(unit, model::Dtype::fp32), fp32 * 1e12) << name;
   }
   for (const char* name : {"NVIDIA H20", "NVIDIA H100", "NVIDIA H100 80GB HBM3 MIG 1g.10gb", "NVIDIA A1000",
-                           "Tesla T4", "", "host, 2 threads"})
+           "Tesla T4", "", "host, 2 threads"})
     EXPECT_TRUE(std::isnan(datasheet_peak(name, model::Dtype::bf16))) << name;
 }
 
-TEST(Row, memory_is_of_the_worst_rank) {
+TEST(Row, MemoryIsOfTheWorstRank) {
   const Row row = make_row(sample_case());
   EXPECT_EQ(row.integer("memory_planned"), 5 * 3000 + 10);
   EXPECT_EQ(row.integer("memory_measured"), 5 * 6000 + 10);
@@ -72,7 +68,7 @@ TEST(Row, memory_is_of_the_worst_rank) {
   EXPECT_EQ(row.integer("device_used"), 70002);
 }
 
-TEST(Row, bytes_inside_and_between_groups) {
+TEST(Row, BytesInsideAndBetweenGroups) {
   CaseResult r = sample_case();
   std::int64_t inside = 0, between = 0;
   for (std::int64_t i = 0; i < std::ssize(r.counted_bytes); ++i) {
@@ -91,11 +87,11 @@ TEST(Row, bytes_inside_and_between_groups) {
   EXPECT_THROW((void)make_row(r), LogicError) << "of another size";
 }
 
-TEST(Row, the_account_is_of_one_step_and_a_mean_over_ranks) {
+TEST(Row, TheAccountIsOfOneStepAndAMeanOverRanks) {
   CaseResult r = sample_case();  // 1.25 s
   expect(make_row(r), {{"compute_s", 0.5}, {"exposed_weights_s", 0.125}, {"exposed_gradients_s", 0.0625}});
-  expect(make_row(r),
-         {{"exposed_activations_s", 0.0625}, {"exposed_embeddings_s", 0.1875}, {"idle_s", 0.3125}});
+  expect(
+      make_row(r), {{"exposed_activations_s", 0.0625}, {"exposed_embeddings_s", 0.1875}, {"idle_s", 0.3125}});
   expect(make_row(r), {{"exposed_share", 0.4375 / 1.25}, {"idle_share", 0.25}});
   expect(make_row(r), {{"idle_share_max", 0.3}});   // of rank 0
   expect(make_row(r), {{"overlap", 0.75 / 2.25}});  // of all ranks together
@@ -104,7 +100,7 @@ TEST(Row, the_account_is_of_one_step_and_a_mean_over_ranks) {
 }
 
 /// By hand: two repetitions of two steps on two ranks, 10 sequences of 50 tokens a step.
-TEST(Row, counters_are_means_and_extremes_over_samples_and_ranks) {
+TEST(Row, CountersAreMeansAndExtremesOverSamplesAndRanks) {
   CaseResult r = sample_case();
   r.settings.shape.seq = 50;
   r.settings.shape.micro_batch = 1;
@@ -115,9 +111,8 @@ TEST(Row, counters_are_means_and_extremes_over_samples_and_ranks) {
     return DeviceSample{clock, 2600, temperature, power, throttle};
   };
   r.device_samples = {{at(1980, 60, 500, 0x0), at(1500, 61, 300, 0x4)},
-                      {at(1700, 65, 600, 0x1), at(1800, 71, 100, 0x2)},
-                      {at(1975, 70, 550, 0x80), at(1900, 62, 350, 0x8)},
-                      {at(1980, 69, 450, 0x200), at(1980, 64, 250, 0x10)}};
+      {at(1700, 65, 600, 0x1), at(1800, 71, 100, 0x2)}, {at(1975, 70, 550, 0x80), at(1900, 62, 350, 0x8)},
+      {at(1980, 69, 450, 0x200), at(1980, 64, 250, 0x10)}};
   // Throttled: the first and the third, by power cap, power brake and slow-down.
   expect(make_row(r), {{"energy_per_token", 1000.5 / 2000}, {"power_mean", (800 + 700 + 900 + 700) / 4.0}});
   expect(make_row(r), {{"clock_min", 1500}, {"temperature_max", 71}, {"throttled", 0.5}});
@@ -131,14 +126,14 @@ TEST(Row, counters_are_means_and_extremes_over_samples_and_ranks) {
   expect_none(make_row(r), {"energy_per_token", "power_mean", "clock_min", "temperature_max", "throttled"});
 }
 
-TEST(Row, without_samples_has_no_figures) {
+TEST(Row, WithoutSamplesHasNoFigures) {
   const Row row = preview({sample_case().settings}).at(0);
-  expect_none(row, {"median_s", "tokens_per_s", "mfu", "rate_inside", "exposed_share", "compute_s",
-                    "idle_share_max"});
+  expect_none(row,
+      {"median_s", "tokens_per_s", "mfu", "rate_inside", "exposed_share", "compute_s", "idle_share_max"});
   EXPECT_EQ(row.integer("memory_measured"), 0);
 }
 
-TEST(Verdict, of_a_case) {
+TEST(Verdict, OfACase) {
   CaseResult r = sample_case();
   EXPECT_EQ(verdict(r), "VALID (noisy: quartiles 67 % of the median apart)");
   r.settings.warmup = 0;
@@ -158,20 +153,20 @@ TEST(Verdict, of_a_case) {
   EXPECT_THAT(verdict(r), HasSubstr("bytes"));
 }
 
-TEST(Verdict, of_a_sweep) {
+TEST(Verdict, OfASweep) {
   EXPECT_EQ(verdict(std::vector<Row>()), "INVALID: no case was run");
   std::vector<Row> rows = {make_row(sample_case("ddp"), 0), make_row(sample_case("tawpipe"), 1)};
   EXPECT_EQ(verdict(rows), "VALID (2 of 2 cases, first case 0 (ddp, 3 ranks in groups 1+2, 128 tokens): "
                            "noisy: quartiles 67 % of the median apart)");
   EXPECT_THAT(verdict(rows, {1, "stopped by SIGTERM"}),
-              HasSubstr("INVALID: unfinished cases: 1 (stopped by SIGTERM)"));
+      HasSubstr("INVALID: unfinished cases: 1 (stopped by SIGTERM)"));
   rows.push_back(make_row(sample_case("tawpipe", 64, 1), 2));
   EXPECT_EQ(verdict(rows),
-            "INVALID: 1 of 3 cases, first case 2 (tawpipe, 3 ranks in groups 1+2, 64 tokens, steps 1): "
-            "1 timed steps, at least 3 are needed");
+      "INVALID: 1 of 3 cases, first case 2 (tawpipe, 3 ranks in groups 1+2, 64 tokens, steps 1): "
+      "1 timed steps, at least 3 are needed");
 }
 
-TEST(Verdict, the_figure_of_merit_is_the_fastest_valid_case_and_says_what_is_in_doubt) {
+TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
   CaseResult wrong = sample_case("ddp", 512), quiet = sample_case("ddp", 128);
   wrong.status = Status::wrong;
   for (std::vector<double>& step : quiet.seconds) step = {2, 2, 2};
@@ -184,7 +179,7 @@ TEST(Verdict, the_figure_of_merit_is_the_fastest_valid_case_and_says_what_is_in_
   EXPECT_THAT(text, HasSubstr("\nRESULT: INVALID: 1 of 3 cases"));
   EXPECT_THAT(closing_text({noisy}), HasSubstr(fast + "none\nRESULT: VALID (1 of 1 cases"));
   EXPECT_EQ(closing_text({make_row(quiet)}),
-            "figure of merit: 768 tokens/s (ddp, 3 ranks in groups 1+2, 128 tokens)\nRESULT: VALID\n");
+      "figure of merit: 768 tokens/s (ddp, 3 ranks in groups 1+2, 128 tokens)\nRESULT: VALID\n");
   EXPECT_THAT(closing_text({make_row(wrong)}), testing::StartsWith("figure of merit: none\n"));
 }
 
@@ -204,7 +199,7 @@ std::vector<std::size_t> ends(const std::string& line) {
   return found;
 }
 
-TEST(Table, rows_are_aligned_with_the_names) {
+TEST(Table, RowsAreAlignedWithTheNames) {
   const TextTable<Row> table = make_table(rows());
   std::string names = table.header();
   names.erase(names.find('\n') + 1);
@@ -218,11 +213,11 @@ TEST(Table, rows_are_aligned_with_the_names) {
       EXPECT_TRUE(left_aligned || fields[i] == columns[i]) << names << table.row(row) << "field " << i;
     }
   }
-  EXPECT_EQ(make_table(preview({sample_case().settings})).header(),
-            make_table({make_row(sample_case())}).header());
+  EXPECT_EQ(
+      make_table(preview({sample_case().settings})).header(), make_table({make_row(sample_case())}).header());
 }
 
-TEST(Table, shows_copies_and_micro_batches_of_unequal_size) {
+TEST(Table, ShowsCopiesAndMicroBatchesOfUnequalSize) {
   CaseResult copies = sample_case(), plain = sample_case();
   copies.settings.ranks = 6;
   copies.settings.replicas = 2;
@@ -230,13 +225,13 @@ TEST(Table, shows_copies_and_micro_batches_of_unequal_size) {
   copies.settings.shape.micro_batch = 13;
   plain.settings.replicas = 1;
   const std::vector<Row> both = {make_row(plain), make_row(copies)};
-  EXPECT_THAT(make_table(both).row(both[0]),
-              testing::AllOf(HasSubstr("    3 1+2 "), HasSubstr("128     2    6 ")));
-  EXPECT_THAT(make_table(both).row(both[1]),
-              testing::AllOf(HasSubstr("  2x3 1+2 "), HasSubstr("128 2..13    6 ")));
+  EXPECT_THAT(
+      make_table(both).row(both[0]), testing::AllOf(HasSubstr("    3 1+2 "), HasSubstr("128     2    6 ")));
+  EXPECT_THAT(
+      make_table(both).row(both[1]), testing::AllOf(HasSubstr("  2x3 1+2 "), HasSubstr("128 2..13    6 ")));
 }
 
-TEST(Table, lines_that_are_no_data_begin_with_a_hash_and_settings_list_every_value_once) {
+TEST(Table, LinesThatAreNoDataBeginWithAHashAndSettingsListEveryValueOnce) {
   const std::string text = settings_text(rows());
   std::istringstream lines(make_table(rows()).header() + text);
   for (std::string line; std::getline(lines, line);) EXPECT_THAT(line, testing::StartsWith("#"));
@@ -245,7 +240,7 @@ TEST(Table, lines_that_are_no_data_begin_with_a_hash_and_settings_list_every_val
   EXPECT_THAT(text, HasSubstr("# ffn           = 7,8,9,10,11\n"));
 }
 
-TEST(Json, is_a_list_of_objects) {
+TEST(Json, IsAListOfObjects) {
   const auto list = nlohmann::json::parse(to_json(rows()));
   ASSERT_EQ(list.size(), 3U);
   EXPECT_EQ(list[0].size(), sample_row().columns.size());
@@ -255,6 +250,5 @@ TEST(Json, is_a_list_of_objects) {
   EXPECT_TRUE(list[2]["median_s [s]"].is_null() && list[0]["mfu"].is_null());
   EXPECT_EQ(nlohmann::json::parse(to_json({})).size(), 0U);
 }
-
 }  // namespace
 }  // namespace minitaw::record

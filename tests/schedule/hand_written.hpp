@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <stdexcept>
@@ -7,7 +8,6 @@
 
 /// Valid programs small enough to follow by hand: the ground that the validator stands on.
 namespace minitaw::schedule::hand_written {
-
 /// Two ranks that are far apart: weights and gradients go by send and recv.
 inline const std::string relay = R"(program relay
 shards 2
@@ -135,5 +135,4 @@ inline std::string with(const std::string& text, const std::string& from, const 
     throw std::logic_error("must occur exactly once: " + from);
   return std::string(text).replace(at, from.size(), to);
 }
-
 }  // namespace minitaw::schedule::hand_written

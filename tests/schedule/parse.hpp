@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <algorithm>
@@ -11,9 +12,7 @@
 
 /// Programs from their text, for those that tests write down.
 namespace minitaw::schedule {
-
 namespace parsing {
-
 /// The number behind a word's first letters.
 inline int number(const std::string& word, std::size_t letters = 0) {
   return std::stoi(word.substr(letters));
@@ -38,7 +37,7 @@ inline Slot slot_of(const std::string& word) {
 inline void read_payload(const std::string& word, Action& a) {
   const std::size_t letters = std::min(word.find_first_of("0123456789["), word.size()), part = word.find('[');
   for (const Payload payload : {Payload::weights, Payload::gradient, Payload::activation,
-                                Payload::activation_grad, Payload::embeddings, Payload::embeddings_gradient})
+           Payload::activation_grad, Payload::embeddings, Payload::embeddings_gradient})
     if (word.substr(0, letters) == payload_text(payload, -1)) a.payload = payload;
   if (a.payload == Payload::none && word[0] != 's') throw std::invalid_argument("no operand: " + word);
   if (letters < std::min(word.size(), part)) a.shard = number(word, letters);
@@ -89,17 +88,13 @@ inline RankProgram rank_of(std::istream& words) {
   for (int shard = 0; words >> shard;) rank.owned_shards.push_back(shard);
   return rank;
 }
-
 }  // namespace parsing
 
 /// parse_program(to_text(p)) is p again.
 inline Program parse_program(const std::string& text) {
-  static const std::map<std::string, int Program::*> numbers = {
-      {"shards", &Program::shards},
-      {"micro_batches", &Program::micro_batches},
-      {"embeddings_slices", &Program::embeddings_slices},
-      {"owned_slices", &Program::owned_slices},
-      {"shard_parts", &Program::shard_parts},
+  static const std::map<std::string, int Program::*> numbers = {{"shards", &Program::shards},
+      {"micro_batches", &Program::micro_batches}, {"embeddings_slices", &Program::embeddings_slices},
+      {"owned_slices", &Program::owned_slices}, {"shard_parts", &Program::shard_parts},
       {"replicas", &Program::replicas}};
   Program program;
   std::istringstream lines(text);
@@ -128,5 +123,4 @@ inline Program parse_program(const std::string& text) {
   }
   return program;
 }
-
 }  // namespace minitaw::schedule

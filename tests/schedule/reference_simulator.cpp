@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The reference simulator: a training step on made-up numbers.
 #include "schedule/reference_simulator.hpp"
 
@@ -10,7 +11,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
 using Number = std::uint64_t;
 /// A buffer: one number, or one per part of a shard or slice of the embeddings. Gradients add, everything
 /// else is mixed beyond recognition.
@@ -306,10 +306,9 @@ private:
     const std::size_t wanted = is_collective(a.kind) ? p_.communicators[a.communicator].ranks.size() : 2;
     const Sides& sides = sides_[{r, i}];
     return sides.size() == wanted && std::ranges::all_of(sides, [&](const auto& side) {
-             const auto& running =
-                 ranks_[side.first].lanes[index_of(at(side.first, side.second).lane)].running;
-             return std::ranges::find(running, side.second, &Running::action) != running.end();
-           });
+      const auto& running = ranks_[side.first].lanes[index_of(at(side.first, side.second).lane)].running;
+      return std::ranges::find(running, side.second, &Running::action) != running.end();
+    });
   }
 
   Running take(int r, int i) {
@@ -380,12 +379,9 @@ private:
     const auto member = [&](std::size_t k) { return members[std::min(k / each, members.size() - 1)]; };
     Buffer out = sum;
     switch (a.kind) {
-    case Kind::broadcast:
-      return in.at(a.peer);
-    case Kind::reduce:
-      return r == a.peer ? sum : in.at(r);
-    case Kind::all_reduce:
-      return sum;
+    case Kind::broadcast: return in.at(a.peer);
+    case Kind::reduce: return r == a.peer ? sum : in.at(r);
+    case Kind::all_reduce: return sum;
     case Kind::all_gather:
       for (std::size_t k = 0; k < out.size(); ++k) out[k] = in.at(member(k))[k];
       return out;
@@ -407,9 +403,7 @@ private:
     std::iota(shard.begin(), shard.end(), 0);
     const int m = a.micro_batch;
     switch (a.kind) {
-    case Kind::embed:
-      out(0) = {embed(at_places(now.held[1], places(p_, End::embedding)), m)};
-      break;
+    case Kind::embed: out(0) = {embed(at_places(now.held[1], places(p_, End::embedding)), m)}; break;
     case Kind::forward:
       out(1) = {in(2)};
       out(2) = {forward(in(2), now.held[0], a.shard)};
@@ -434,21 +428,14 @@ private:
     case Kind::embed_backward:
       add(1, places(p_, End::embedding), [&](int slice) { return embed_gradient(in(0), m, slice); });
       break;
-    case Kind::update:
-      update_weights(r, a, now);
-      break;
-    case Kind::zero:
-      out(0) = Buffer(now.held[0].size());
-      break;
+    case Kind::update: update_weights(r, a, now); break;
+    case Kind::zero: out(0) = Buffer(now.held[0].size()); break;
     case Kind::accumulate:
       for (int i = touched(r, a, 0).begin; i < touched(r, a, 0).end; ++i)
         out(1)[i] = now.held[0][i] + (a.accumulates ? now.held[1][i] : 0);
       break;
-    case Kind::load:
-      put(out(1), owned_run(r), within(now.held[0], owned_run(r)));
-      break;
-    default:
-      break;
+    case Kind::load: put(out(1), owned_run(r), within(now.held[0], owned_run(r))); break;
+    default: break;
     }
   }
 
@@ -478,7 +465,6 @@ private:
   std::vector<Rank> ranks_;
   std::map<std::pair<int, int>, Sides> sides_;  ///< of each side of a transfer
 };
-
 }  // namespace
 
 std::string simulate_on_numbers(const Program& program, std::uint64_t seed) {
@@ -489,5 +475,4 @@ std::string simulate_on_numbers(const Program& program, std::uint64_t seed) {
   }
   return "";
 }
-
 }  // namespace minitaw::schedule

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <algorithm>
@@ -9,7 +10,6 @@
 
 /// The requests that the property tests go through.
 namespace minitaw::schedule::shapes {
-
 /// Groupings of P ranks: every number of equal groups, and some unequal ones.
 inline std::vector<topology::Groups> groupings(int ranks) {
   std::vector<topology::Groups> result;
@@ -39,7 +39,7 @@ inline std::vector<int> layer_counts(int ranks) {
 inline std::vector<std::string> tawpipe_specs() {
   std::vector<std::string> result;
   for (const char* more : {":dbs=off", ":dbs=off:prefetch=3", ":dbs=off:cco=off", ":rails=2",
-                           ":rails=3:prefetch=2", ":rails=64", ":rails=2:cco=off"})
+           ":rails=3:prefetch=2", ":rails=64", ":rails=2:cco=off"})
     result.push_back(std::string("tawpipe") + more);
   for (const char* gwps : {"on", "off"})
     for (const char* cco : {"on", "off"})
@@ -73,5 +73,4 @@ inline std::string name_of(const Request& request) {
          std::to_string(request.micro_batches) + " micro-batches, " + std::to_string(request.layers) +
          " layers" + (request.replicas > 1 ? ", " + std::to_string(request.replicas) + " replicas" : "");
 }
-
 }  // namespace minitaw::schedule::shapes

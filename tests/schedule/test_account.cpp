@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/account.hpp"
 
 #include <gtest/gtest.h>
@@ -9,7 +10,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
 /// A small model of odd sizes, its blocks of unequal width, so that no two shards have the same size.
 model::Layout layout_for(int shards, int slices, int layers, model::Dtype dtype = model::Dtype::fp32) {
   model::Shape shape;
@@ -50,7 +50,7 @@ TEST(Bytes, RelayByHand) {
   EXPECT_EQ(matrix.inside(apart, Traffic::weights), 0U);
   EXPECT_EQ(matrix.inside(together, Traffic::weights), matrix.between(apart, Traffic::weights));
   EXPECT_EQ(matrix.leaving(apart, 0),
-            fp32_bytes(layout, 0) + fp32_bytes(layout, 1) + layout.embeddings.elements * 4U);
+      fp32_bytes(layout, 0) + fp32_bytes(layout, 1) + layout.embeddings.elements * 4U);
   EXPECT_EQ(matrix.entering(apart, 1), matrix.leaving(apart, 0));
   EXPECT_EQ(matrix.leaving(together, 0), 0U);
 }
@@ -134,10 +134,10 @@ TEST(MemoryAccount, RelayByHand) {
     EXPECT_EQ(bytes_of(f, Memory::weights), rounded(s0 * e) + rounded(s1 * e) + rounded(embeddings * e));
     // Its gradient slot holds shard 1 first, then shard 0.
     EXPECT_EQ(bytes_of(f, Memory::gradients),
-              rounded(s0 * 4) + rounded(std::max(s0, s1) * e) + rounded(embeddings * 4));
+        rounded(s0 * 4) + rounded(std::max(s0, s1) * e) + rounded(embeddings * 4));
     const std::size_t states = dtype == model::Dtype::fp32 ? 2 : 3;
-    EXPECT_EQ(f.optimiser, (std::vector<std::size_t>{rounded(states * s0 * 4),
-                                                     rounded(states * layout.embeddings.slice * 4)}));
+    EXPECT_EQ(f.optimiser,
+        (std::vector<std::size_t>{rounded(states * s0 * 4), rounded(states * layout.embeddings.slice * 4)}));
     EXPECT_EQ(bytes_of(f, Memory::activations), rounded(model::plan_saved(layout, 0).bytes) +
                                                     rounded(model::plan_saved(layout, 1).bytes) +
                                                     rounded(model::hidden_bytes(layout.shape)));
@@ -184,6 +184,5 @@ TEST(TickAccount, PipelineByHand) {
   EXPECT_EQ(result.busy, (std::vector<int>{2, 2}));
   EXPECT_EQ(result.idle(1), 1);
 }
-
 }  // namespace
 }  // namespace minitaw::schedule

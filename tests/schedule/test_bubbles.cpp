@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // How long compute lanes stand still when transfers are free, and how many micro-batches are in flight: what
 // the papers say of their orders, found by executing the programs.
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+#include <gtest/gtest.h>
 #include <iterator>
 #include <map>
 #include <string>
@@ -16,7 +16,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
 /// Durations of the visits; everything else is free.
 struct Times {
   double f = 1, b = 1, w = 1;
@@ -71,8 +70,8 @@ protected:
   static void with_programs(const std::string& schedule, const Check& check) {
     for (const int micro_batches : {2 * stages(), 2 * stages() + 3, 5 * stages()})
       for (const int groups : {1, stages() / 2, stages()}) {
-        const Request request{parse_spec(schedule), topology::Groups::equal(stages(), groups), micro_batches,
-                              4 * stages()};
+        const Request request{
+            parse_spec(schedule), topology::Groups::equal(stages(), groups), micro_batches, 4 * stages()};
         SCOPED_TRACE(shapes::name_of(request));
         check(build(request));
       }
@@ -126,7 +125,7 @@ TEST_P(Bubbles, InterleavedOneForwardOneBackward) {
       const auto windows = windows_of(program, times());
       for (int i = 0; i < stages(); ++i)
         EXPECT_EQ(saved_slots(program, i),
-                  std::min(2 * (stages() - i) - 1 + (chunks - 1) * stages(), chunks * program.micro_batches));
+            std::min(2 * (stages() - i) - 1 + (chunks - 1) * stages(), chunks * program.micro_batches));
       EXPECT_NEAR(windows[0].end, (stages() - 1 + chunks * program.micro_batches) * times().all(), 1e-9);
     });
 }
@@ -201,9 +200,8 @@ TEST_P(Bubbles, BlockingIsNoFaster) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Stages, Bubbles,
-                         testing::Combine(testing::Values(4, 8),
-                                          testing::Values(Times{1, 1, 1}, Times{1, 1.33, 1}, Times{1, 2, 1},
-                                                          Times{1, 1.5, 0.6})));
+    testing::Combine(testing::Values(4, 8),
+        testing::Values(Times{1, 1, 1}, Times{1, 1.33, 1}, Times{1, 2, 1}, Times{1, 1.5, 0.6})));
 
 /// Seconds of a step in which all ranks begin a tick together.
 double lock_step_seconds(const Program& program, const Times& times) {
@@ -272,6 +270,5 @@ TEST(WeightPipelines, RanksInStepNeverIdle) {
         EXPECT_NEAR(seconds_of(build(request), times), 6 * n * times.all(), 1e-9) << shapes::name_of(request);
       }
 }
-
 }  // namespace
 }  // namespace minitaw::schedule

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The defects of the published programs (docs/schedules.md, "differences from the published code"), planted
 // into generated ones as those programs have them. The validator refuses each, and says where.
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <functional>
+#include <gtest/gtest.h>
 #include <map>
 
 #include "schedule/passes.hpp"
@@ -14,7 +14,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
 Program generated(const std::string& spec, int ranks, int groups, int per_rank) {
   return build({parse_spec(spec), topology::Groups::equal(ranks, groups), per_rank * ranks, ranks});
 }
@@ -54,8 +53,8 @@ Slot new_slot(Program& program, int rank, SlotClass cls) {
 bool moves(const Action& a, Payload payload) { return is_communication(a.kind) && a.payload == payload; }
 bool visits(const Action& a) { return a.kind == Kind::forward || a.kind == Kind::backward; }
 
-void expect_refused_as_it_is(const Program& program, Rule rule, const std::string& where,
-                             const std::string& what) {
+void expect_refused_as_it_is(
+    const Program& program, Rule rule, const std::string& where, const std::string& what) {
   const auto violation = validate(program);
   ASSERT_TRUE(violation) << "accepted";
   EXPECT_EQ(name_of(violation->rule), name_of(rule)) << violation->message;
@@ -110,7 +109,7 @@ TEST(Defects, WeiPipeTurnsItsBackwardRingTheWrongWay) {
     a.shard = held(r, turns.at(a.tick) + (sends ? 0 : 1));
   });
   expect_refusal(program, Rule::fresh_reads, "rank 1, tick 6, 'BW s3 m2",
-                 "holds the weights of shard 1, expected the weights of shard 3");
+      "holds the weights of shard 1, expected the weights of shard 3");
 }
 
 /// The last rank leaves its last shard in the buffer of what comes in.
@@ -126,7 +125,7 @@ TEST(Defects, WeiPipeUsesAStaleShardInTheLastTick) {
     })[Operand::buffer] = new_slot(program, last, SlotClass::weights);
     stale[Operand::weights] = find(program, last, -2, visit)[Operand::weights];
     expect_refusal(program, Rule::fresh_reads, "rank 3, tick " + std::to_string(stale.tick),
-                   "expected the weights of shard " + std::to_string(stale.shard));
+        "expected the weights of shard " + std::to_string(stale.shard));
   }
 }
 
@@ -162,14 +161,13 @@ TEST(Defects, TawPipePrefetchesIntoTheBufferInUse) {
       if (slot.cls == SlotClass::weights && slot.valid()) slot.index = 0;
   });
   expect_refused_as_it_is(program, Rule::fresh_reads, "rank 0, tick 1, 'F s1 m0",
-                          "reads w0, which may still be written by rank 0, tick 1, 'broadcast W2");
+      "reads w0, which may still be written by rank 0, tick 1, 'broadcast W2");
   expect_refusal(program, Rule::fresh_reads, "rank ", "w0 holds the weights of shard ");
 }
 
 /// Every wait of the program is empty.
 TEST(Defects, TawPipeNeverWaits) {
-  const std::vector<std::function<bool(const Action&)>> unwaited = {
-      visits,
+  const std::vector<std::function<bool(const Action&)>> unwaited = {visits,
       [](const Action& a) { return a.kind == Kind::broadcast; },
       [](const Action& a) { return a.kind == Kind::send && a.payload == Payload::gradient; },
       [](const Action& a) { return a.kind == Kind::reduce; },
@@ -189,11 +187,10 @@ TEST(Defects, TawPipeNeverWaits) {
 TEST(Defects, TawPipeDeliversTheGradientOfAnotherShard) {
   Program program = tawpipe();
   for (int r = 0; r < taw_ranks; ++r) {
-    const Slot before = find(program, r, 0, [](const Action& a) {
-      return a.kind == Kind::backward && a.shard == 1;
-    })[Operand::gradient];
+    const Slot before = find(program, r, 0,
+        [](const Action& a) { return a.kind == Kind::backward && a.shard == 1; })[Operand::gradient];
     find(program, r, 0,
-         [](const Action& a) { return a.kind == Kind::reduce && a.shard == 0; })[Operand::buffer] = before;
+        [](const Action& a) { return a.kind == Kind::reduce && a.shard == 0; })[Operand::buffer] = before;
   }
   expect_refusal(program, Rule::exact_gradients, "rank 0, tick ", "holds a gradient of shard 1");
 }
@@ -220,8 +217,8 @@ TEST(Defects, TawPipeLetsTheGradientOfShard0LeakIntoTheLastShard) {
 TEST(Defects, TawPipeLosesTheGradientOfShard0) {
   Program program = tawpipe();
   drop(program, [](int, const Action& a) { return a.kind == Kind::accumulate && a.shard == 0; });
-  expect_refusal(program, Rule::exact_gradients, "rank 0, tick ",
-                 "t0 still holds the gradient of the last step");
+  expect_refusal(
+      program, Rule::exact_gradients, "rank 0, tick ", "t0 still holds the gradient of the last step");
 }
 
 /// Whether a group goes backward in a tick, or has last done so.
@@ -255,7 +252,7 @@ Program tawpipe_with_partners(int groups) {
 TEST(Defects, TawPipeSendsAndReceivesDoNotMatchWithFiveGroups) {
   for (const int groups : {2, 3}) EXPECT_FALSE(validate(tawpipe_with_partners(groups))) << groups;
   expect_refusal(tawpipe_with_partners(5), Rule::matched_messages, "rank 1, tick 10, 'recv W8",
-                 "no send of the peer is left for it");
+      "no send of the peer is left for it");
   for (const int groups : {6, 7, 8})
     expect_refusal(tawpipe_with_partners(groups), Rule::matched_messages, "rank ", "is left for it");
 }
@@ -265,7 +262,7 @@ TEST(Defects, TheEmbeddingLearnsFromOneMicroBatch) {
   for (const char* spec : {"tawpipe", "weipipe"}) {
     Program program = generated(spec, taw_ranks, 2, 2);
     drop(program,
-         [](int, const Action& a) { return a.kind == Kind::embed_backward && a.micro_batch % 2 == 0; });
+        [](int, const Action& a) { return a.kind == Kind::embed_backward && a.micro_batch % 2 == 0; });
     for (RankProgram& rank : program.ranks) write_first_contributions(rank, program.shard_parts);
     expect_refusal(program, Rule::exact_gradients, "rank ", "of the embedding is missing");
   }
@@ -277,7 +274,7 @@ TEST(Defects, BlocksBeyondAMultipleOfTheRanksAreDropped) {
   const int dropped = program.shards - 1;
   drop(program, [&](int, const Action& a) { return a.shard == dropped; });
   expect_refusal(program, Rule::fresh_reads, "rank 0, tick 2, 'loss m0",
-                 "x0 holds micro-batch 0 before shard 2, expected micro-batch 0 before shard 3");
+      "x0 holds micro-batch 0 before shard 2, expected micro-batch 0 before shard 3");
 }
 
 /// What the tests above change is nothing but the defect.
@@ -288,6 +285,5 @@ TEST(Defects, TheProgramsAreValidWithoutThem) {
     EXPECT_FALSE(violation) << program.schedule << ": " << violation->message;
   }
 }
-
 }  // namespace
 }  // namespace minitaw::schedule

@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The example schedule of docs/extending.md is valid at many shapes, and its text is the one on the page.
 // That its gradients are right is tested in tests/harness.
 #include "schedule/example.hpp"
 
-#include <gtest/gtest.h>
-
 #include <fstream>
+#include <gtest/gtest.h>
 #include <iterator>
 #include <string>
 
@@ -12,7 +12,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
 Program example(const topology::Groups& groups, int per_rank, int replicas = 1) {
   const Request request{{"lend", {}}, groups, per_rank * groups.ranks(), 2 * groups.ranks() + 1, replicas};
   return schedules::lend().build(request);
@@ -39,6 +38,5 @@ TEST(Example, ItsTextIsOnThePage) {
   EXPECT_NE(to_text(example(topology::Groups({2, 2}), 1)).find(shown), std::string::npos)
       << to_text(example(topology::Groups({2, 2}), 1));
 }
-
 }  // namespace
 }  // namespace minitaw::schedule

@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // What every generated program must be, over all small shapes.
 
 #include <gtest/gtest.h>
-
 #include <map>
 
 #include "base/error.hpp"
@@ -14,7 +14,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
 using shapes::name_of;
 
 constexpr int any_copies = 64;
@@ -72,10 +71,10 @@ TEST_P(Generated, PipelinesTakeAnyNumberOfMicroBatches) {
 TEST_P(Generated, RoundTripsThroughItsText) {
   const std::vector<std::string> all = {"tawpipe:rails=2", "fsdp:hierarchical=on", "zb2"};
   for_each_request(GetParam(), GetParam() <= 6 ? all : std::vector{all[GetParam() % 3]}, any_copies,
-                   [](const Request& request) {
-                     const Program program = build(request);
-                     ASSERT_TRUE(parse_program(to_text(program)) == program) << name_of(request);
-                   });
+      [](const Request& request) {
+        const Program program = build(request);
+        ASSERT_TRUE(parse_program(to_text(program)) == program) << name_of(request);
+      });
 }
 
 /// What a group computes at a tick: the phase of its first rank.
@@ -119,6 +118,5 @@ TEST(Generated, Serial) {
       EXPECT_FALSE(violation) << violation->message;
     }
 }
-
 }  // namespace
 }  // namespace minitaw::schedule

@@ -1,13 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Golden programs: the text of each schedule at a size that can be read line by line. Every text in this
 // folder is generated again from its own first lines. When a rule changes on purpose, read the new text
 // before you accept it: MINITAW_ACCEPT_GOLDEN=1 ctest -R schedule_golden
-
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <gtest/gtest.h>
 #include <set>
 #include <sstream>
 
@@ -16,7 +16,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
 std::string read(const std::string& path) {
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
@@ -25,8 +24,8 @@ std::string read(const std::string& path) {
 
 /// What the program in a text was built for. Programs know shards, not layers: as many layers do.
 Request request_of(const Program& program) {
-  return {parse_spec(program.schedule), program.groups, program.micro_batches, program.shards,
-          program.replicas};
+  return {
+      parse_spec(program.schedule), program.groups, program.micro_batches, program.shards, program.replicas};
 }
 
 /// The texts in this folder.
@@ -58,6 +57,5 @@ TEST(GoldenText, EveryScheduleHasOne) {
     names.insert(parse_spec(parse_program(read(std::string(MINITAW_GOLDEN_DIR "/") + file)).schedule).name);
   for (const Entry& entry : registry()) EXPECT_TRUE(names.contains(entry.name)) << entry.name;
 }
-
 }  // namespace
 }  // namespace minitaw::schedule

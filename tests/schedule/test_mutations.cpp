@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Any single defect of a valid program is either refused or harmless. Harmless is what the reference
 // simulator says, which runs the program on numbers and knows nothing of the validator.
 
-#include <gtest/gtest.h>
-
 #include <algorithm>
+#include <gtest/gtest.h>
 #include <iterator>
 #include <random>
 #include <utility>
@@ -20,7 +20,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
 /// How many actions of the lane of action `i` come before it.
 int position(const RankProgram& rank, int i) {
   int count = 0;
@@ -95,35 +94,22 @@ std::string mutate(Program& program, std::mt19937& random) {
   const int i = draw(random, static_cast<int>(rank.actions.size()));
   Action& a = rank.actions[i];
   switch (draw(random, 12)) {
-  case 0:
-    return change_wait(a, true, random) ? "wait dropped" : "";
-  case 1:
-    return change_wait(a, false, random) ? "wait shortened" : "";
-  case 2:
-    return swap_in_lane(rank, i) ? "swapped" : "";
-  case 3:
-    return change(a.shard, program.shards, random) ? "shard" : "";
-  case 4:
-    return change(a.micro_batch, program.micro_batches, random) ? "micro-batch" : "";
-  case 5:
-    return change(a.peer, program.groups.ranks(), random) ? "peer" : "";
-  case 6:
-    return change_slot(rank, a, random) ? "slot" : "";
-  case 7:
-    return change_accumulates(a) ? "accumulates" : "";
-  case 8:
-    return change(a.part, a.parts, random) ? "part" : "";
+  case 0: return change_wait(a, true, random) ? "wait dropped" : "";
+  case 1: return change_wait(a, false, random) ? "wait shortened" : "";
+  case 2: return swap_in_lane(rank, i) ? "swapped" : "";
+  case 3: return change(a.shard, program.shards, random) ? "shard" : "";
+  case 4: return change(a.micro_batch, program.micro_batches, random) ? "micro-batch" : "";
+  case 5: return change(a.peer, program.groups.ranks(), random) ? "peer" : "";
+  case 6: return change_slot(rank, a, random) ? "slot" : "";
+  case 7: return change_accumulates(a) ? "accumulates" : "";
+  case 8: return change(a.part, a.parts, random) ? "part" : "";
   case 9:
     return (program.embeddings_split ? change(rank.embeddings_slice, program.embeddings_slices, random)
                                      : change(rank.slice, program.owned_slices, random))
                ? "slice"
                : "";
-  case 10:
-    remove_action(rank, i);
-    return "removed";
-  default:
-    insert_action(rank, i, Action(a));
-    return "repeated";
+  case 10: remove_action(rank, i); return "removed";
+  default: insert_action(rank, i, Action(a)); return "repeated";
   }
 }
 
@@ -139,7 +125,7 @@ std::string worst_of(const Program& program, std::uint64_t seed) {
 
 std::vector<Program> make_programs() {
   std::vector<Program> result = {parse_program(hand_written::relay), parse_program(hand_written::group),
-                                 parse_program(hand_written::pipeline)};
+      parse_program(hand_written::pipeline)};
   const auto add = [&](const std::string& spec, const char* groups, int micro_batches, int layers,
                        int replicas = 1) {
     const Request request = shapes::with_enough_layers(
@@ -201,6 +187,5 @@ TEST_P(Mutations, SurvivorsAreHarmless) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Schedules, Mutations, testing::Range(0, static_cast<int>(programs().size())));
-
 }  // namespace
 }  // namespace minitaw::schedule

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Messages and bytes per step are those of the published schedules, wherever their rules are right
 // (docs/schedules.md), over many P, D and N.
 
@@ -9,7 +10,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
 /// Equal blocks, so that all shards weigh the same.
 struct Measured {
   Program program;
@@ -66,8 +66,8 @@ void for_each_equal_grouping(int first_ranks, int last_ranks, const Check& check
   for (int ranks = first_ranks; ranks <= last_ranks; ++ranks)
     for (int groups = 1; groups <= ranks; ++groups)
       for (int n = 1; n <= 3 && ranks % groups == 0; ++n) {
-        SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(groups) + " groups, N " +
-                     std::to_string(n));
+        SCOPED_TRACE(
+            std::to_string(ranks) + " ranks, " + std::to_string(groups) + " groups, N " + std::to_string(n));
         check(ranks, groups, n);
       }
 }
@@ -173,7 +173,7 @@ TEST(Published, PipelineBytesOfEveryGroup) {
       }
       EXPECT_EQ(m.matrix.inside(m.program.groups, Traffic::activations) +
                     m.matrix.between(m.program.groups, Traffic::activations),
-                2U * times * n * ranks * (ranks - 1) * m.hidden_bytes());
+          2U * times * n * ranks * (ranks - 1) * m.hidden_bytes());
     });
 }
 
@@ -233,6 +233,5 @@ TEST(Published, ShardsThatLeaveAGroupOfThePaper) {
   }
   EXPECT_DOUBLE_EQ((tawpipe[0] + tawpipe[1] + tawpipe[2]) / 3, 94);
 }
-
 }  // namespace
 }  // namespace minitaw::schedule

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // Programs of a thousand ranks fit in memory (docs/schedules.md says how long they take).
 
 #include <gtest/gtest.h>
@@ -10,7 +11,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
 constexpr double gibibyte = 1024.0 * 1024 * 1024;
 
 /// Most memory that the process has had at once.
@@ -35,8 +35,7 @@ TEST_P(Scale, ThousandRanksTakeLessThanTwoGibibytes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, Scale,
-                         testing::Values("tawpipe", "weipipe", "fsdp", "fsdp:hierarchical=on", "zb2"));
-
+INSTANTIATE_TEST_SUITE_P(
+    Schedules, Scale, testing::Values("tawpipe", "weipipe", "fsdp", "fsdp:hierarchical=on", "zb2"));
 }  // namespace
 }  // namespace minitaw::schedule

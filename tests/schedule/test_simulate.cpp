@@ -1,8 +1,8 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/simulate.hpp"
 
-#include <gtest/gtest.h>
-
 #include <array>
+#include <gtest/gtest.h>
 #include <map>
 #include <random>
 
@@ -16,7 +16,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
 using Spans = std::vector<std::vector<Span>>;
 
 /// Every action takes what its text says: "F s0" -> 2 matches the actions whose text begins so.
@@ -53,8 +52,8 @@ TEST(Simulate, PipelineOfTwoStagesByHand) {
 }
 
 TEST(Simulate, DeadlockIsADefect) {
-  const Program program = parse_program(hand_written::with(hand_written::pipeline, "recv A1 m0 x0 <- r0",
-                                                           "recv A1 m0 x0 <- r0 after compute:1"));
+  const Program program = parse_program(hand_written::with(
+      hand_written::pipeline, "recv A1 m0 x0 <- r0", "recv A1 m0 x0 <- r0 after compute:1"));
   EXPECT_THROW((void)simulate(program, [](int, const Action&) { return 1.0; }), LogicError);
 }
 
@@ -89,7 +88,7 @@ void check_laws(const Program& program, const Spans& spans, const Costs& costs) 
       for (const Place side : sides) begin = std::max(begin, starts[side.rank][side.action]);
       EXPECT_EQ(spans[r][i].begin, begin);
       EXPECT_EQ(spans[r][i].end,
-                begin + costs(sides[0].rank, program.ranks[sides[0].rank].actions[sides[0].action]));
+          begin + costs(sides[0].rank, program.ranks[sides[0].rank].actions[sides[0].action]));
     }
 }
 
@@ -112,14 +111,14 @@ TEST(Simulate, StartsEverythingAsEarlyAsItMay) {
 
 model::Shape some_shape(model::Recompute recompute) {
   model::Shape shape{.layers = 5,
-                     .hidden = 24,
-                     .heads = 6,
-                     .kv_heads = 2,
-                     .ffn = {40, 56, 40, 72, 40},
-                     .vocab = 101,
-                     .seq = 17,
-                     .micro_batch = 3,
-                     .dtype = model::Dtype::bf16};
+      .hidden = 24,
+      .heads = 6,
+      .kv_heads = 2,
+      .ffn = {40, 56, 40, 72, 40},
+      .vocab = 101,
+      .seq = 17,
+      .micro_batch = 3,
+      .dtype = model::Dtype::bf16};
   shape.recompute = recompute;
   return shape;
 }
@@ -157,7 +156,7 @@ TEST(Costs, HalvesAddUpAndRecomputationByHand) {
   using enum model::Recompute;
   for (const model::Recompute recompute : {none, keep_attention, block})
     EXPECT_DOUBLE_EQ(at(Kind::backward, recompute),
-                     at(Kind::backward_input, recompute) + at(Kind::backward_weight, recompute));
+        at(Kind::backward_input, recompute) + at(Kind::backward_weight, recompute));
   EXPECT_DOUBLE_EQ(at(Kind::backward, none), 2 * at(Kind::forward, none));
   // T = 51, A = 24: matrices 24 x (40 + 24 + 3 x 40), attention 17 x 24.
   constexpr double matrices = 2.0 * 51 * 24 * 184, attention = 2.0 * 51 * 17 * 24, last = 2.0 * 51 * 24 * 40;
@@ -188,6 +187,5 @@ TEST(Costs, TransfersTakeNoTime) {
     for (const Action& a : program.ranks[r].actions)
       EXPECT_EQ(costs(r, a) == 0, is_communication(a.kind) || a.kind == Kind::join) << to_text(a, program);
 }
-
 }  // namespace
 }  // namespace minitaw::schedule

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """scripts/cluster: the nodes are the groups, what crosses between them is what was counted, the record says what the links were shaped to,
 and nothing is left of it however it ends. Called with the repository, a folder to write to and the program. Ends with 77 where no
 namespaces can be had."""

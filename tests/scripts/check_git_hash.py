@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The git hash that a build carries: taken at every run of cmake/GitHash.cmake, "-dirty" for what may have changed the program and for
 nothing else. Called with cmake, that file and a folder to write to."""
 
@@ -31,32 +32,59 @@ def write(name, text):
     (SOURCE / name).write_text(text, encoding="utf-8")
 
 
+def commit_all(message):
+    git("add", "-A")
+    git("commit", "-qm", message)
+    return git("rev-parse", "--short=12", "HEAD")
+
+
+def without_a_repository_it_is_unknown():
+    assert built() == "unknown"
+
+
+def an_unchanged_tree_rebuilds_nothing():
+    stamp = OUTPUT.stat().st_mtime_ns
+    assert built() == clean and OUTPUT.stat().st_mtime_ns == stamp
+
+
+def files_that_nobody_compiles_do_not_count():
+    for name in ("results/mine.h5", "deck.toml", "src/a.o"):
+        write(name, "x")
+    assert built() == clean
+
+
+def sources_without_a_commit_count():
+    for name in ("src/new.cpp", "miniapp/new.cpp", "cmake/new.cmake"):
+        write(name, "x")
+        assert built() == clean + "-dirty", f"{name} is no part of the commit"
+        (SOURCE / name).unlink()
+
+
+def changed_files_count():
+    for name in ("src/a.cpp", "docs/a.md"):
+        write(name, "2")
+        assert built() == clean + "-dirty", f"{name} differs from the commit"
+        write(name, "1")
+        assert built() == clean
+
+
+def a_new_commit_needs_no_configuring():
+    write("src/a.cpp", "3")
+    git("add", "-A")
+    assert built() == clean + "-dirty", "changes that wait for a commit"
+    assert built() != commit_all("two") == built()
+
+
 shutil.rmtree(FOLDER, ignore_errors=True)
 SOURCE.mkdir(parents=True)
-assert built() == "unknown", "no repository"
+without_a_repository_it_is_unknown()
 git("init", "-q")
 for name, text in (("src/a.cpp", "1"), ("docs/a.md", "1"), (".gitignore", "*.o\n")):
     write(name, text)
-git("add", "-A")
-git("commit", "-qm", "one")
-clean = git("rev-parse", "--short=12", "HEAD")
+clean = commit_all("one")
 assert built() == clean
-stamp = OUTPUT.stat().st_mtime_ns
-assert built() == clean and OUTPUT.stat().st_mtime_ns == stamp, "an unchanged tree rebuilds nothing"
-for name in ("results/mine.h5", "deck.toml", "src/a.o"):
-    write(name, "x")
-assert built() == clean, "files that nobody compiles"
-for name in ("src/new.cpp", "miniapp/new.cpp", "cmake/new.cmake"):
-    write(name, "x")
-    assert built() == clean + "-dirty", f"{name} is no part of the commit"
-    (SOURCE / name).unlink()
-for name in ("src/a.cpp", "docs/a.md"):
-    write(name, "2")
-    assert built() == clean + "-dirty", f"{name} differs from the commit"
-    write(name, "1")
-    assert built() == clean
-write("src/a.cpp", "3")
-git("add", "-A")
-assert built() == clean + "-dirty", "changes that wait for a commit"
-git("commit", "-qm", "two")
-assert built() == git("rev-parse", "--short=12", "HEAD") != clean, "a new commit, without configuring anew"
+an_unchanged_tree_rebuilds_nothing()
+files_that_nobody_compiles_do_not_count()
+sources_without_a_commit_count()
+changed_files_count()
+a_new_commit_needs_no_configuring()

@@ -1,9 +1,22 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """scripts/gpu-check with stand-ins for the programs: what it does when all is well, when a check fails, dies, hangs or is not
 there, and when time runs out. Called with the repository, a folder to write to and the real program."""
 
 import time
 
-from stand_ins import FOLDER, MPIEXEC, PLAIN, bad_calls_are_refused, check, every_row_shows_a_failure, failing, kept, machine, row, test
+from stand_ins import (
+    FOLDER,
+    MPIEXEC,
+    PLAIN,
+    bad_calls_are_refused,
+    check,
+    every_row_shows_a_failure,
+    failing,
+    kept,
+    machine,
+    row,
+    test,
+)
 
 
 def all_is_well_but_for_what_may_fail():

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """scripts/pack: the packed programs run in another folder, with this machine's C library and with the packed one, and find libraries
 that Python packages bring. Called with the repository, a folder to write to and a build."""
 

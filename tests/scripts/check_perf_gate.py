@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """scripts/perf-gate with stand-ins for cmake, mpiexec and the program: which commit it takes for the base, in which order it runs
 both, when it stops, what it ends with. Called with the repository and a folder to write to."""
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """Stand-ins for the programs that scripts/gpu-check and scripts/gpu-speed call: they print what the programs print, and end with
 their exit codes. A failure can be planted: one command line dies without a word and with code 0, or all fail."""
 

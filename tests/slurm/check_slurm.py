@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """The job scripts of examples/slurm under a real Slurm: they run, a chain survives what ends a job, and ranks that do not
 find each other are told why. Called with the program, the repository and a folder to write to."""
 
@@ -140,7 +141,7 @@ def check_chain(cluster):
     start_chain(cluster, file, path)
     known = 0
     for signal in ("--signal=TERM", None, "--signal=KILL"):
-        wait_until(lambda: len(rows(file)[0]) >= known + 2, 90, "two more cases")
+        wait_until(lambda known=known: len(rows(file)[0]) >= known + 2, 90, "two more cases")
         known = len(rows(file)[0])
         running = cluster.call("squeue", "--noheader", "--states=RUNNING", "--format=%i").stdout.split()
         assert len(running) == 1, running

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 """A Slurm of one's own, in a folder: controller, nodes and keys of a cluster that exists while a test runs.
 
 All daemons run as the caller on this machine, on free ports; nothing outside the folder is written. Each node is a

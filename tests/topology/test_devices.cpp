@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "topology/devices.hpp"
 
 #include <gmock/gmock.h>
@@ -7,7 +8,6 @@
 
 namespace minitaw::topology {
 namespace {
-
 TEST(Devices, RanksOfANodeTakeThemInTurn) {
   EXPECT_EQ(device_of(0, 0), -1) << "no devices";
   for (const int visible : {1, 3, 8})
@@ -28,9 +28,9 @@ TEST(Devices, OneOfItsOwnForEachRankIsFine) {
 TEST(Devices, ASharedOneIsRefusedWithTheRanksThatShareIt) {
   const std::vector<std::string> uuids{"GPU-a", "GPU-b", "", "GPU-b"};
   EXPECT_THAT([&] { require_own_devices(uuids); },
-              testing::ThrowsMessage<InputError>(
-                  testing::AllOf(testing::HasSubstr("ranks 1 and 3 would share device GPU-b"),
-                                 testing::HasSubstr("--share-devices"))));
+      testing::ThrowsMessage<InputError>(
+          testing::AllOf(testing::HasSubstr("ranks 1 and 3 would share device GPU-b"),
+              testing::HasSubstr("--share-devices"))));
 }
 
 TEST(Devices, WhatIsThereHasANameAndAnIdentity) {
@@ -44,6 +44,5 @@ TEST(Devices, WhatIsThereHasANameAndAnIdentity) {
   require_own_devices(uuids);
   EXPECT_EQ(runtime_version().empty(), driver_version().empty());
 }
-
 }  // namespace
 }  // namespace minitaw::topology

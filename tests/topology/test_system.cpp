@@ -1,11 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "topology/system.hpp"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <sstream>
 #include <vector>
 
@@ -13,7 +13,6 @@
 
 namespace minitaw::topology {
 namespace {
-
 std::string ranges(const std::vector<int>& numbers) { return ranges_text(numbers); }
 
 TEST(System, CoresAreRanges) {
@@ -31,9 +30,9 @@ std::string model(const std::string& text) {
 
 TEST(System, EveryArchitectureNamesItsProcessorInItsOwnWay) {
   EXPECT_EQ(model("processor\t: 0\nvendor_id\t: GenuineIntel\nmodel name\t: Xeon X  \nmodel name\t: other\n"),
-            "Xeon X");
+      "Xeon X");
   EXPECT_EQ(model("processor : 0\nCPU implementer : 0x41\nCPU architecture: 8\nCPU part : 0xd4f\n"),
-            "ARM implementer 0x41 part 0xd4f");
+      "ARM implementer 0x41 part 0xd4f");
   EXPECT_EQ(model("processor : 0\ncpu : POWER9, altivec supported\n"), "POWER9, altivec supported");
   EXPECT_EQ(model(""), "unknown");
 }
@@ -107,9 +106,8 @@ TEST_F(Launcher, RanksOfSrunThatAreAloneAreRefused) {
   say("SLURM_STEP_NUM_TASKS", "6");
   require_launched_together(6);
   EXPECT_THAT([] { require_launched_together(1); },
-              testing::ThrowsMessage<InputError>(testing::AllOf(testing::HasSubstr("6 ranks"),
-                                                                testing::HasSubstr("--mpi=pmi2"),
-                                                                testing::Not(testing::HasSubstr("\n")))));
+      testing::ThrowsMessage<InputError>(testing::AllOf(testing::HasSubstr("6 ranks"),
+          testing::HasSubstr("--mpi=pmi2"), testing::Not(testing::HasSubstr("\n")))));
 }
 
 TEST_F(Launcher, OneRankOfAnMpiexecInALargerStepIsFine) {
@@ -119,6 +117,5 @@ TEST_F(Launcher, OneRankOfAnMpiexecInALargerStepIsFine) {
   say("PMI_SIZE", "2");  // mpiexec of another MPI
   EXPECT_THROW(require_launched_together(1), InputError);
 }
-
 }  // namespace
 }  // namespace minitaw::topology

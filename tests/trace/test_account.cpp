@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The account against examples, and against the definition of docs/results.md, asked moment by moment.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-
 #include <random>
 
 #include "schedule/execute.hpp"
@@ -13,7 +13,6 @@
 
 namespace minitaw::trace {
 namespace {
-
 using schedule::Action;
 using schedule::Kind;
 using schedule::Lane;
@@ -69,7 +68,7 @@ rank 1 slots h1 w1 owned 1
    0 inputs_recv     recv W0 w0 <- r0 after inputs_send:1
    0 compute         join after inputs_recv:1
 )"),
-                                   {{{0, 0, 6}, {0, 5, 7}, {0, 7, 7}}, {{0, 0, 6}, {0, 5, 7}, {0, 7, 7}}});
+      {{{0, 0, 6}, {0, 5, 7}, {0, 7, 7}}, {{0, 0, 6}, {0, 5, 7}, {0, 7, 7}}});
   for (const RankTime& rank : step.ranks) {
     EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, 7, 1e-12);
     EXPECT_GE(rank.idle, 0);
@@ -204,10 +203,9 @@ void compare(const RankTime& found, const RankTime& expected) {
 
 class AccountOf : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Schedules, AccountOf,
-                         ::testing::Values("ddp", "fsdp", "fsdp:hierarchical=on", "1f1b", "1f1b:blocking=on",
-                                           "zb1", "zb2", "weipipe", "weipipe:naive=on", "tawpipe",
-                                           "tawpipe:cco=off", "tawpipe:gwps=off", "tawpipe:dbs=off",
-                                           "tawpipe:prefetch=1"));
+    ::testing::Values("ddp", "fsdp", "fsdp:hierarchical=on", "1f1b", "1f1b:blocking=on", "zb1", "zb2",
+        "weipipe", "weipipe:naive=on", "tawpipe", "tawpipe:cco=off", "tawpipe:gwps=off", "tawpipe:dbs=off",
+        "tawpipe:prefetch=1"));
 
 TEST_P(AccountOf, IsWhatItsDefinitionSaysMomentByMoment) {
   const unsigned seed = test::seed();
@@ -216,9 +214,8 @@ TEST_P(AccountOf, IsWhatItsDefinitionSaysMomentByMoment) {
   const Program program = schedule::build({schedule::parse_spec(GetParam()), topology::Groups({2, 2}), 4, 5});
   for (int trial = 0; trial < 20; ++trial) {
     // Whole seconds; some actions take none.
-    const StepSpans spans = as_measured(program, schedule::simulate(program, [&](int, const Action&) {
-                                          return static_cast<double>(random() % 5);
-                                        }));
+    const StepSpans spans = as_measured(program,
+        schedule::simulate(program, [&](int, const Action&) { return static_cast<double>(random() % 5); }));
     const StepAccount found = account(program, spans), expected = by_moments(program, spans);
     ASSERT_EQ(found.length, expected.length);
     for (std::size_t r = 0; r < spans.size(); ++r) {
@@ -227,6 +224,5 @@ TEST_P(AccountOf, IsWhatItsDefinitionSaysMomentByMoment) {
     }
   }
 }
-
 }  // namespace
 }  // namespace minitaw::trace

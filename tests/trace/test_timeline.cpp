@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "trace/timeline.hpp"
 
 #include <gtest/gtest.h>
-
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -11,7 +11,6 @@
 
 namespace minitaw::trace {
 namespace {
-
 using schedule::Kind;
 using Spans = std::vector<std::vector<schedule::Span>>;
 
@@ -45,9 +44,9 @@ TEST(Timeline, HoldsEveryActionWithItsTimes) {
       const Event& e = timeline.events.at(next++);
       EXPECT_EQ(std::tuple(e.rank, e.lane, e.kind, e.payload), std::tuple(r, a.lane, a.kind, a.payload));
       EXPECT_EQ(std::tuple(e.tick, e.shard, e.micro_batch, e.peer),
-                std::tuple(a.tick, a.shard, a.micro_batch, a.peer));
+          std::tuple(a.tick, a.shard, a.micro_batch, a.peer));
       EXPECT_EQ(std::tuple(e.ready, e.begin, e.end),
-                std::tuple(spans[r][i].ready, spans[r][i].begin, spans[r][i].end));
+          std::tuple(spans[r][i].ready, spans[r][i].begin, spans[r][i].end));
     }
   EXPECT_EQ(next, timeline.events.size());
 }
@@ -66,7 +65,7 @@ TEST(Timeline, LinksJoinTheSidesOfATransferAndNothingElse) {
       for (const Event& side : sides) {
         ranks.insert(side.rank);
         EXPECT_EQ(std::tuple(side.payload, side.shard, side.tick),
-                  std::tuple(sides[0].payload, sides[0].shard, sides[0].tick));
+            std::tuple(sides[0].payload, sides[0].shard, sides[0].tick));
       }
       EXPECT_EQ(ranks.size(), sides.size()) << spec;
       if (!is_point_to_point(sides[0].kind)) continue;
@@ -97,6 +96,5 @@ TEST(Timeline, AsJsonHasAColumnForEveryField) {
   EXPECT_EQ(one["codes"]["kind"][static_cast<int>(Kind::broadcast)], "broadcast");
   EXPECT_EQ(one["events"]["end"].back(), timeline.events.back().end);
 }
-
 }  // namespace
 }  // namespace minitaw::trace

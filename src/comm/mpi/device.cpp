@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <cstdlib>
@@ -15,9 +16,7 @@
 #endif
 
 namespace minitaw::comm::mpi {
-
 namespace {
-
 /// Returns whether this MPI reports that it takes pointers to this build's kind of device memory.
 bool device_aware() {
 #if defined(MINITAW_MPI_QUERY)
@@ -80,7 +79,6 @@ struct Pinned {
       Kokkos::view_alloc(Kokkos::WithoutInitializing, "minitaw::comm: pinned slots"), pinned_bytes};
   DeviceCopier copier;  // fences before the memory goes
 };
-
 }  // namespace
 
 std::string_view name_of(Reach reach) { return reach == Reach::direct ? "direct" : "staged"; }
@@ -101,9 +99,8 @@ std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Prog
   const auto& actions = program.ranks.at(rank_in(world)).actions;
   LaneMemories memories;
   for (std::size_t lane = 0; lane < memories.size(); ++lane) {
-    if (std::ranges::none_of(actions, [&](const schedule::Action& a) {
-          return index_of(a.lane) == lane && is_communication(a.kind);
-        }))
+    if (std::ranges::none_of(actions,
+            [&](const schedule::Action& a) { return index_of(a.lane) == lane && is_communication(a.kind); }))
       continue;
     const auto pinned = std::make_shared<Pinned>();
     const Piece all(reinterpret_cast<std::byte*>(pinned->bytes.data()), pinned_bytes);
@@ -113,5 +110,4 @@ std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Prog
   }
   return make_transport(world, program, memories, fmt::format("mpi {}", name_of(reach)));
 }
-
 }  // namespace minitaw::comm::mpi

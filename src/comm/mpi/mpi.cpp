@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "comm/mpi/mpi.hpp"
 
 #include <algorithm>
@@ -12,7 +13,6 @@
 #include "topology/system.hpp"
 
 namespace minitaw::comm::mpi {
-
 int rank_in(MPI_Comm world, const schedule::Program& program) {
   if (const int ranks = size_of(world); static_cast<std::size_t>(ranks) != program.ranks.size())
     throw LogicError(fmt::format("a program for {} ranks is executed by {}", program.ranks.size(), ranks));
@@ -27,7 +27,7 @@ std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm) {
   std::exclusive_scan(sizes.begin(), sizes.end(), starts.begin(), 0);
   std::string all(starts.back() + sizes.back(), '\0');
   check(MPI_Allgatherv(mine.data(), size, MPI_CHAR, all.data(), sizes.data(), starts.data(), MPI_CHAR, comm),
-        "gathering texts");
+      "gathering texts");
   std::vector<std::string> texts;
   for (int r = 0; r < ranks; ++r) texts.push_back(all.substr(starts[r], sizes[r]));
   return texts;
@@ -73,12 +73,10 @@ Environment::~Environment() {
   if (std::uncaught_exceptions() > exceptions_) MPI_Abort(MPI_COMM_WORLD, 1);
   MPI_Finalize();
 }
-
 }  // namespace minitaw::comm::mpi
 
 namespace minitaw::topology {
 namespace {
-
 using comm::mpi::check;
 using comm::mpi::rank_in;
 
@@ -98,7 +96,6 @@ std::string list(const cpu_set_t& cores) {
     if (CPU_ISSET(core, &cores)) numbers.push_back(core);
   return numbers.empty() ? "unknown" : ranges_text(numbers);
 }
-
 }  // namespace
 
 Groups nodes_of(std::span<const int> node_of_rank) {
@@ -122,8 +119,8 @@ Groups nodes_of(std::span<const int> node_of_rank) {
 
 Placement detect(MPI_Comm world) {
   comm::mpi::OwnComm node;
-  check(MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm),
-        "MPI_Comm_split_type");
+  check(
+      MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node.comm), "MPI_Comm_split_type");
   int first = rank_in(world);  // of the node: its name
   check(MPI_Bcast(&first, 1, MPI_INT, 0, node.comm), "MPI_Bcast of the first rank of a node");
   std::vector<int> firsts(comm::mpi::size_of(world));
@@ -144,9 +141,8 @@ Placement detect(MPI_Comm world) {
   place.core_list = list(own);
   place.node_cores = count(all);
   place.adapters = network_adapters();
-  check(MPI_Allreduce(MPI_IN_PLACE, &place.adapters, 1, MPI_INT, MPI_MIN, world),
-        "MPI_Allreduce of adapters");
+  check(
+      MPI_Allreduce(MPI_IN_PLACE, &place.adapters, 1, MPI_INT, MPI_MIN, world), "MPI_Allreduce of adapters");
   return place;
 }
-
 }  // namespace minitaw::topology

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <array>
@@ -13,9 +14,7 @@
 #include "topology/groups.hpp"
 
 namespace minitaw::comm::mpi {
-
-/// Every return code of MPI passes through here; a failure throws comm::Error with the call and MPI's own
-/// words.
+/// Checks a return code of MPI; a failure throws comm::Error with the name of the call and MPI's message.
 inline void check(int code, std::string_view call) {
   if (code == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING> text{};
@@ -51,7 +50,7 @@ struct OwnComm {
   }
 };
 
-/// The text of every rank of `comm`, on every rank. Collective; throws comm::Error.
+/// Returns the text of every rank of `comm`, on every rank. Collective; throws comm::Error.
 [[nodiscard]] std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm);
 
 /// The MPI library in one line: "MPICH 4.2.1, device ch4:ucx".
@@ -81,11 +80,9 @@ public:
 private:
   int exceptions_, rank_ = 0, ranks_ = 1;
 };
-
 }  // namespace minitaw::comm::mpi
 
 namespace minitaw::topology {
-
 /// Placement of the ranks of a job on nodes and cores.
 struct Placement {
   Groups nodes;                    ///< ranks of each node, in rank order
@@ -98,12 +95,11 @@ struct Placement {
   int adapters = 1;                ///< network adapters of the node that has fewest, see system.hpp
 };
 
-/// Asks MPI which ranks share memory, and the system for cores and names. Collective; throws InputError on
-/// all ranks if the ranks of a node are not consecutive.
+/// Detects which ranks share memory (from MPI), cores and host names (from the system). Collective; throws
+/// InputError on all ranks if the ranks of a node are not consecutive.
 [[nodiscard]] Placement detect(MPI_Comm world);
 
 /// Ranks per node from the node of each rank (any numbers, equal within a node). Throws InputError if the
 /// ranks of a node are not consecutive.
 [[nodiscard]] Groups nodes_of(std::span<const int> node_of_rank);
-
 }  // namespace minitaw::topology

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "comm/mpi/transport.hpp"
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include "comm/mpi/mpi.hpp"
 
 namespace minitaw::comm::mpi {
-
 using schedule::Kind;
 using schedule::Lane;
 
@@ -23,7 +23,6 @@ void Copier::settle() noexcept {
 }
 
 namespace {
-
 /// MPI counts in int: longer messages travel in pieces of this size.
 constexpr std::size_t largest_message = std::size_t{1} << 30;
 constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
@@ -65,15 +64,15 @@ public:
 
   void send(int peer, int tag, schedule::Traffic traffic, Piece data) {
     check(MPI_Isend(data.data(), static_cast<int>(data.size()), MPI_BYTE, peer, tag, channel_.comm,
-                    &requests_.emplace_back().handle),
-          "MPI_Isend");
+              &requests_.emplace_back().handle),
+        "MPI_Isend");
     channel_.sent.add(peer, traffic, data.size());
   }
   void receive(int peer, int tag, Piece place) {
     Request& request = requests_.emplace_back(MPI_REQUEST_NULL, true, place.size());
     check(MPI_Irecv(place.data(), static_cast<int>(place.size()), MPI_BYTE, peer, tag, channel_.comm,
-                    &request.handle),
-          "MPI_Irecv");
+              &request.handle),
+        "MPI_Irecv");
   }
 
   /// Returns whether the oldest open message is complete now; finish() calls it until there is none. Throws
@@ -84,14 +83,14 @@ public:
     int done = 0, bytes = 0;
     MPI_Status status;
     check(MPI_Test(&request.handle, &done, &status),
-          request.receives ? "MPI_Test of a receive" : "MPI_Test of a send");
+        request.receives ? "MPI_Test of a receive" : "MPI_Test of a send");
     if (done == 0) return false;
     ++finished_;
     if (!request.receives) return true;
     check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
     if (static_cast<std::size_t>(bytes) != request.bytes)
       throw Error(fmt::format("a message from rank {} has {} bytes where {} were expected", status.MPI_SOURCE,
-                              bytes, request.bytes));
+          bytes, request.bytes));
     return true;
   }
   bool finish() {
@@ -212,8 +211,8 @@ private:
       if (!step.arrives) continue;
       const std::size_t k = receives_.started();
       if (!vacate(landing_, k)) break;
-      receives_.receive(plan_.from, plan_.tag,
-                        landing_.in_buffer() ? step.piece : landing_.memory(k, step.piece.size()));
+      receives_.receive(
+          plan_.from, plan_.tag, landing_.in_buffer() ? step.piece : landing_.memory(k, step.piece.size()));
     }
     return receives_.started() > before;
   }
@@ -225,8 +224,8 @@ private:
       const Step& step = plan_.steps[next_loaded_];
       if (!plan_.reads(step)) continue;
       if (!vacate(loading_, loads_)) break;
-      memory().copier->copy(Copier::Way::load, loads_ % Copier::queues,
-                            loading_.memory(loads_, step.piece.size()), step.piece);
+      memory().copier->copy(
+          Copier::Way::load, loads_ % Copier::queues, loading_.memory(loads_, step.piece.size()), step.piece);
       ++loads_;
     }
     return loads_ > before;
@@ -341,21 +340,21 @@ std::vector<Step> ring_steps(int members, const Collective& c, int first, const 
 /// sum of slice i starts at member i + 1 and grows on its way round to member i; each member adds its own
 /// part, in host memory in its buffer. The sends of a ring are not limited: if everyone waited to send before
 /// receiving it would stand still.
-std::unique_ptr<Operation> make_part(Channel& channel, Kind kind, const Membership& self, int tag,
-                                     const Collective& c) {
+std::unique_ptr<Operation> make_part(
+    Channel& channel, Kind kind, const Membership& self, int tag, const Collective& c) {
   const int members = self.size(), position = (self.index - self.root + members) % members;  // from the root
   const auto neighbour = [&](int distance) {
     return (*self.ranks)[(self.index + distance + members) % members];
   };
   const int forwards = kind == Kind::reduce ? -1 : 1;
   Plan plan{.memory = channel.memory.moves,
-            .sums = kind == Kind::reduce || kind == Kind::reduce_scatter,
-            .steps = {},
-            .from = neighbour(-forwards),
-            .to = neighbour(forwards),
-            .tag = tag,
-            .traffic = schedule::traffic_of(c.payload),
-            .dtype = c.dtype};
+      .sums = kind == Kind::reduce || kind == Kind::reduce_scatter,
+      .steps = {},
+      .from = neighbour(-forwards),
+      .to = neighbour(forwards),
+      .tag = tag,
+      .traffic = schedule::traffic_of(c.payload),
+      .dtype = c.dtype};
   if (plan.sums) {
     plan.memory = channel.memory.sums;
     if (plan.memory.landing.empty())
@@ -380,11 +379,11 @@ std::unique_ptr<Operation> make_part(Channel& channel, Kind kind, const Membersh
 /// This rank's side of a message that has not begun; the payload is the tag.
 std::unique_ptr<Operation> make_message(Channel& channel, const Message& m) {
   Plan plan{.memory = channel.memory.moves,
-            .steps = {},
-            .from = m.peer,
-            .to = m.peer,
-            .tag = static_cast<int>(m.payload),
-            .traffic = schedule::traffic_of(m.payload)};
+      .steps = {},
+      .from = m.peer,
+      .to = m.peer,
+      .tag = static_cast<int>(m.payload),
+      .traffic = schedule::traffic_of(m.payload)};
   Memory& memory = plan.memory;
   if (memory.copier == nullptr) {
     // A long message goes as up to 32 messages that are all open at once, so that a slow link is busy while
@@ -404,11 +403,11 @@ std::unique_ptr<Operation> make_message(Channel& channel, const Message& m) {
 }
 
 /// This rank's part in a collective of two or more members that has not begun.
-std::unique_ptr<Operation> make_collective(Channel& channel, Kind kind, const Membership& self, int tag,
-                                           const Collective& c) {
+std::unique_ptr<Operation> make_collective(
+    Channel& channel, Kind kind, const Membership& self, int tag, const Collective& c) {
   if (kind != Kind::all_reduce) return make_part(channel, kind, self, tag, c);
   return std::make_unique<InTurn>(make_part(channel, Kind::reduce_scatter, self, tag, c),
-                                  make_part(channel, Kind::all_gather, self, tag, c));
+      make_part(channel, Kind::all_gather, self, tag, c));
 }
 
 /// Tags of collectives start behind those of messages, which are their payloads.
@@ -419,8 +418,8 @@ int collective_tag(std::size_t communicator, Lane lane) {
 
 class MpiTransport final : public Transport {
 public:
-  MpiTransport(MPI_Comm world, const schedule::Program& program, const LaneMemories& memory,
-               const std::string& name)
+  MpiTransport(
+      MPI_Comm world, const schedule::Program& program, const LaneMemories& memory, const std::string& name)
       : Transport(name, rank_in(world, program), program),
         staged_(std::ranges::any_of(memory, [](const LaneMemory& m) { return m.moves.copier != nullptr; })) {
     // A communicator of our own, so that nobody else's messages match ours; failures come back as codes.
@@ -439,8 +438,8 @@ private:
   [[nodiscard]] Started start_transfer(Lane lane, const Message& message) override {
     return advanced(make_message(channel(lane), message));
   }
-  [[nodiscard]] Started start_transfer(Lane lane, Kind kind, const Membership& self,
-                                       const Collective& c) override {
+  [[nodiscard]] Started start_transfer(
+      Lane lane, Kind kind, const Membership& self, const Collective& c) override {
     return advanced(make_collective(channel(lane), kind, self, collective_tag(c.communicator, lane), c));
   }
 
@@ -457,7 +456,6 @@ private:
   OwnComm own_;
   std::vector<Channel> channels_;  ///< by schedule::Lane
 };
-
 }  // namespace
 
 Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier) {
@@ -465,22 +463,22 @@ Memory through_slots(Piece pinned, std::size_t piece_bytes, Copier& copier) {
   const std::size_t half = pinned.size() / piece_bytes / 2;
   if (half < 2 * ahead)
     throw LogicError(fmt::format("{} bytes of pinned memory hold {} slots of {} bytes; 16 are needed",
-                                 pinned.size(), pinned.size() / piece_bytes, piece_bytes));
+        pinned.size(), pinned.size() / piece_bytes, piece_bytes));
   return {.piece_bytes = piece_bytes,
-          .ahead = ahead,
-          .window = ahead,
-          .landing = pinned.first(half * piece_bytes),
-          .loading = pinned.subspan(half * piece_bytes, half * piece_bytes),
-          .copier = &copier};
+      .ahead = ahead,
+      .window = ahead,
+      .landing = pinned.first(half * piece_bytes),
+      .loading = pinned.subspan(half * piece_bytes, half * piece_bytes),
+      .copier = &copier};
 }
 
-std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program,
-                                          const LaneMemories& memory, const std::string& name) {
+std::unique_ptr<Transport> make_transport(
+    MPI_Comm world, const schedule::Program& program, const LaneMemories& memory, const std::string& name) {
   return std::make_unique<MpiTransport>(world, program, memory, name);
 }
 
-std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program,
-                                          std::span<std::byte> staging) {
+std::unique_ptr<Transport> make_transport(
+    MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging) {
   constexpr std::size_t share = 2 * schedule::chunk_bytes;
   const auto& actions = program.ranks[rank_in(world, program)].actions;
   LaneMemories memories;
@@ -492,11 +490,10 @@ std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Progra
     if (std::ranges::none_of(actions, reduces)) continue;
     if (staging.size() < share)
       throw LogicError(fmt::format("{} bytes of staging memory are left for lane {}, which needs {}",
-                                   staging.size(), name_of(lane), share));
+          staging.size(), name_of(lane), share));
     sums.landing = staging.first(share);
     staging = staging.subspan(share);
   }
   return make_transport(world, program, memories, "mpi");
 }
-
 }  // namespace minitaw::comm::mpi

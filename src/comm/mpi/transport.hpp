@@ -1,16 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <mpi.h>
 
 #include <array>
 #include <limits>
+#include <mpi.h>
 #include <span>
 #include <string_view>
 
 #include "comm/transport.hpp"
 
 namespace minitaw::comm::mpi {
-
 /// A part of a buffer, or of pinned memory, that travels as one MPI message.
 using Piece = std::span<std::byte>;
 
@@ -68,12 +67,12 @@ using LaneMemories = std::array<LaneMemory, schedule::lanes>;  ///< by schedule:
 ///
 /// Collective over `world`, whose ranks are those of the program (else LogicError). Keeps nothing of
 /// `program`; the memory of the lanes must outlive the transport.
-[[nodiscard]] std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program,
-                                                        const LaneMemories& memory, const std::string& name);
+[[nodiscard]] std::unique_ptr<Transport> make_transport(
+    MPI_Comm world, const schedule::Program& program, const LaneMemories& memory, const std::string& name);
 /// For buffers in host memory. `staging` has as many bytes as schedule::Footprint says: 2 chunk_bytes for
 /// each lane with reductions, in the order of the lanes; LogicError if there are fewer.
-[[nodiscard]] std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program,
-                                                        std::span<std::byte> staging);
+[[nodiscard]] std::unique_ptr<Transport> make_transport(
+    MPI_Comm world, const schedule::Program& program, std::span<std::byte> staging);
 
 /// Path of device buffers to MPI.
 enum class Reach {
@@ -91,7 +90,6 @@ enum class Reach {
 /// `world`. Takes 16 MiB of pinned host memory for each lane on which this rank communicates, once, and needs
 /// no staging memory on the device. All ranks must name the same reach (agreed_reach()). On a host build the
 /// copies are plain ones. This and agreed_reach() are in minitaw_comm_mpi_device.
-[[nodiscard]] std::unique_ptr<Transport> device_transport(MPI_Comm world, const schedule::Program& program,
-                                                          Reach reach);
-
+[[nodiscard]] std::unique_ptr<Transport> device_transport(
+    MPI_Comm world, const schedule::Program& program, Reach reach);
 }  // namespace minitaw::comm::mpi

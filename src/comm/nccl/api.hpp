@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <array>
@@ -6,7 +7,6 @@
 #include "comm/transport.hpp"
 
 namespace minitaw::comm::nccl {
-
 /// The NCCL functions that the transport uses. Device queues are cudaStream_t as void pointers, so that the
 /// transport needs no header of CUDA or NCCL and can be tested without a device. Every function throws
 /// comm::Error with NCCL's message if NCCL reports a failure.
@@ -74,5 +74,4 @@ public:
 
 /// "2.28.9", of the library that is loaded.
 [[nodiscard]] std::string library_version();
-
 }  // namespace minitaw::comm::nccl

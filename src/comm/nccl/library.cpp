@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "comm/nccl/api.hpp"
 
+#include <cstring>
 #include <fmt/format.h>
 #include <nccl.h>
-
-#include <cstring>
 #include <utility>
 
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 18, 0)
@@ -12,13 +12,12 @@
 
 namespace minitaw::comm::nccl {
 namespace {
-
 void check(ncclResult_t result, const char* call, ncclComm_t comm = nullptr) {
   // A communicator that does not block says that it is still at work; ready() asks for the end.
   if (result == ncclSuccess || result == ncclInProgress) return;
   const char* const words = ncclGetLastError(comm);
   throw Error(fmt::format("{}: {}{}{}", call, ncclGetErrorString(result),
-                          words == nullptr || *words == '\0' ? "" : ": ", words == nullptr ? "" : words));
+      words == nullptr || *words == '\0' ? "" : ": ", words == nullptr ? "" : words));
 }
 
 ncclDataType_t type_of(Type type) {
@@ -49,7 +48,7 @@ public:
   std::unique_ptr<Communicator> split(int colour, int key) override {
     auto part = std::make_unique<LibraryCommunicator>();
     check(ncclCommSplit(comm_, colour < 0 ? NCCL_SPLIT_NOCOLOR : colour, key, part->place(), nullptr),
-          "ncclCommSplit", comm_);
+        "ncclCommSplit", comm_);
     return part;
   }
 
@@ -59,23 +58,19 @@ public:
     const ncclDataType_t type = type_of(c.type);
     const auto done = [this](ncclResult_t result, const char* call) { check(result, call, comm_); };
     switch (c.kind) {
-    case send:
-      return done(ncclSend(c.from, c.count, type, c.peer, comm_, stream), "ncclSend");
-    case recv:
-      return done(ncclRecv(c.to, c.count, type, c.peer, comm_, stream), "ncclRecv");
+    case send: return done(ncclSend(c.from, c.count, type, c.peer, comm_, stream), "ncclSend");
+    case recv: return done(ncclRecv(c.to, c.count, type, c.peer, comm_, stream), "ncclRecv");
     case broadcast:
       return done(ncclBroadcast(c.from, c.to, c.count, type, c.peer, comm_, stream), "ncclBroadcast");
     case reduce:
       return done(ncclReduce(c.from, c.to, c.count, type, ncclSum, c.peer, comm_, stream), "ncclReduce");
-    case all_gather:
-      return done(ncclAllGather(c.from, c.to, c.count, type, comm_, stream), "ncclAllGather");
+    case all_gather: return done(ncclAllGather(c.from, c.to, c.count, type, comm_, stream), "ncclAllGather");
     case reduce_scatter:
-      return done(ncclReduceScatter(c.from, c.to, c.count, type, ncclSum, comm_, stream),
-                  "ncclReduceScatter");
+      return done(
+          ncclReduceScatter(c.from, c.to, c.count, type, ncclSum, comm_, stream), "ncclReduceScatter");
     case all_reduce:
       return done(ncclAllReduce(c.from, c.to, c.count, type, ncclSum, comm_, stream), "ncclAllReduce");
-    default:
-      throw Error("NCCL was asked for what is no communication");
+    default: throw Error("NCCL was asked for what is no communication");
     }
   }
 
@@ -117,7 +112,6 @@ public:
   void group_start() override { check(ncclGroupStart(), "ncclGroupStart"); }
   void group_end() override { check(ncclGroupEnd(), "ncclGroupEnd"); }
 };
-
 }  // namespace
 
 Api& library() {
@@ -130,5 +124,4 @@ std::string library_version() {
   check(ncclGetVersion(&code), "ncclGetVersion");
   return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
 }
-
 }  // namespace minitaw::comm::nccl

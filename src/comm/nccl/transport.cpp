@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "comm/nccl/transport.hpp"
 
 #include <algorithm>
@@ -14,7 +15,6 @@
 
 namespace minitaw::comm::nccl {
 namespace {
-
 using schedule::Action;
 using schedule::Kind;
 using schedule::Lane;
@@ -52,7 +52,6 @@ std::vector<unsigned> colours(const schedule::Program& program, Lane sender) {
   }
   return colours;
 }
-
 }  // namespace
 
 std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program) {
@@ -101,7 +100,6 @@ std::vector<std::vector<int>> rounds(const std::vector<CommunicatorPlan>& plans)
 }
 
 namespace {
-
 /// Work in a group of NCCL's; the group is ended even on the way out of an error.
 void in_group(Api& api, const Work& work) {
   api.group_start();
@@ -205,7 +203,7 @@ public:
     wait_ready(communicator, Clock::time_point::max());
   }
 
-  /// Throws Error if NCCL knows of a failure; does not look if somebody else is in NCCL.
+  /// Throws Error if NCCL reports a failure; does nothing while another thread calls NCCL.
   void poll() {
     const std::unique_lock lock(calls_, std::try_to_lock);
     if (!lock || cancelled_) return;
@@ -305,7 +303,7 @@ public:
         communicators_(world, program, api, options.policy) {
     if (options.scratch.size() < scratch_bytes(program))
       throw LogicError(fmt::format("NCCL's first messages need {} bytes of device memory, {} were given",
-                                   scratch_bytes(program), options.scratch.size()));
+          scratch_bytes(program), options.scratch.size()));
     for (const Member& member : communicators_.members())
       connect(member, options.scratch.data(), lane_bytes(program));
   }
@@ -322,14 +320,14 @@ private:
     const auto link = m.send ? std::pair(rank(), m.peer) : std::pair(m.peer, rank());
     const Member& member = communicators_.find(
         [&](const CommunicatorPlan& plan) { return plan.lane == sender && plan.links.contains(link); });
-    const Call call{m.send ? Kind::send : Kind::recv, m.data, m.data, m.bytes, Type::bytes,
-                    member.index_of(m.peer)};
+    const Call call{
+        m.send ? Kind::send : Kind::recv, m.data, m.data, m.bytes, Type::bytes, member.index_of(m.peer)};
     communicators_.launch(*member.communicator, [&] { member.communicator->issue(call, queue(lane)); });
     if (m.send) sent_.add(m.peer, schedule::traffic_of(m.payload), m.bytes);
     return nullptr;
   }
-  [[nodiscard]] Started start_transfer(Lane lane, Kind kind, const Membership& self,
-                                       const Collective& c) override {
+  [[nodiscard]] Started start_transfer(
+      Lane lane, Kind kind, const Membership& self, const Collective& c) override {
     const Member& member = communicators_.find([&](const CommunicatorPlan& plan) {
       return plan.lane == lane && plan.communicator == c.communicator;
     });
@@ -349,8 +347,8 @@ private:
     };
     const auto issue = [&](Kind what, const std::byte* from, std::byte* to, std::int64_t count, int peer) {
       const Type type = c.dtype == model::Dtype::fp32 ? Type::fp32 : Type::bf16;
-      self.communicator->issue({what, from, to, static_cast<std::size_t>(count), type, peer},
-                               queue(self.plan.lane));
+      self.communicator->issue(
+          {what, from, to, static_cast<std::size_t>(count), type, peer}, queue(self.plan.lane));
     };
     communicators_.launch(*self.communicator, [&] {
       const bool gathers = kind == Kind::all_gather;
@@ -369,7 +367,7 @@ private:
     const auto [to, elements] = schedule::ring_send(kind, c.elements, self.size(), self.index, self.root);
     if (elements > 0)
       sent_.add((*self.ranks)[to], schedule::traffic_of(c.payload),
-                static_cast<std::uint64_t>(elements) * model::bytes_of(c.dtype));
+          static_cast<std::uint64_t>(elements) * model::bytes_of(c.dtype));
   }
 
   /// A few bytes to and from every peer of a communicator, and every collective that the program calls on it,
@@ -380,7 +378,7 @@ private:
     const Lane caller = member.plan.lane;
     for (const Kind kind : member.plan.kinds)
       collective(member, kind, 0,
-                 {.data = memory(caller), .elements = static_cast<std::int64_t>(member.plan.ranks.size())});
+          {.data = memory(caller), .elements = static_cast<std::int64_t>(member.plan.ranks.size())});
     if (member.plan.links.empty()) return;
     // On a communicator of messages a rank only sends or only receives.
     const auto sends = [&](const auto& link) { return link.first == rank(); };
@@ -393,8 +391,8 @@ private:
         if (from != rank() && to != rank()) continue;
         const bool send = from == rank();
         member.communicator->issue({send ? Kind::send : Kind::recv, place, place, greeting_bytes, Type::bytes,
-                                    member.index_of(send ? to : from)},
-                                   queue(lane));
+                                       member.index_of(send ? to : from)},
+            queue(lane));
         place += greeting_bytes;
       }
     });
@@ -403,14 +401,12 @@ private:
   std::array<Queue, schedule::lanes> queues_;
   Communicators communicators_;
 };
-
 }  // namespace
 
 std::size_t scratch_bytes(const schedule::Program& program) { return schedule::lanes * lane_bytes(program); }
 
-std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program, Api& api,
-                                          const Options& options) {
+std::unique_ptr<Transport> make_transport(
+    MPI_Comm world, const schedule::Program& program, Api& api, const Options& options) {
   return std::make_unique<NcclTransport>(world, program, api, options);
 }
-
 }  // namespace minitaw::comm::nccl

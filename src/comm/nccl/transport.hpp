@@ -1,7 +1,7 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <mpi.h>
-
 #include <set>
 #include <vector>
 
@@ -9,7 +9,6 @@
 #include "comm/wait.hpp"
 
 namespace minitaw::comm::nccl {
-
 struct Options {
   std::array<Queue, schedule::lanes> queues{};  ///< by schedule::Lane; they outlive the transport
   /// Device memory, scratch_bytes(); in use until the queues are idle after make_transport().
@@ -35,8 +34,8 @@ struct Options {
 /// Collective over `world`, whose ranks are those of the program (else LogicError) and have a device each,
 /// current on the calling thread. Keeps nothing of `program`. Throws Error with NCCL's words, or if NCCL has
 /// not found all ranks within five minutes.
-[[nodiscard]] std::unique_ptr<Transport> make_transport(MPI_Comm world, const schedule::Program& program,
-                                                        Api& api, const Options& options);
+[[nodiscard]] std::unique_ptr<Transport> make_transport(
+    MPI_Comm world, const schedule::Program& program, Api& api, const Options& options);
 
 // Which communicators of NCCL a program needs (docs/decisions/0007-nccl-communicators.md).
 
@@ -58,5 +57,4 @@ struct CommunicatorPlan {
 /// The plans in rounds: those of a round have no rank in common, so one ncclCommSplit makes them all. Indices
 /// into `plans`, ascending within a round.
 [[nodiscard]] std::vector<std::vector<int>> rounds(const std::vector<CommunicatorPlan>& plans);
-
 }  // namespace minitaw::comm::nccl

@@ -1,8 +1,8 @@
-#include <cudnn_frontend.h>
-#include <fmt/format.h>
-
+// SPDX-License-Identifier: BSD-3-Clause
 #include <cmath>
 #include <cstdint>
+#include <cudnn_frontend.h>
+#include <fmt/format.h>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -14,9 +14,7 @@
 static_assert(CUDNN_FRONTEND_VERSION >= 11300, "cudnn-frontend 1.13 or newer is needed");
 
 namespace minitaw::kernels::detail::cuda {
-
 namespace {
-
 namespace fe = cudnn_frontend;
 using Graph = fe::graph::Graph;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
@@ -27,7 +25,7 @@ enum Id : std::int64_t { query = 1, key, value, output, statistics, doutput, dqu
 
 std::string text(const AttentionSizes& z) {
   return fmt::format("attention with batch {}, seq {}, heads {}, kv_heads {}, head_dim {}", z.batch, z.seq,
-                     z.heads, z.kv_heads, z.head_dim);
+      z.heads, z.kv_heads, z.head_dim);
 }
 
 void check(fe::error_t error, const std::string& what) {
@@ -90,8 +88,7 @@ Attributes causal(Attributes attributes, const AttentionSizes& z) {
 std::shared_ptr<Graph> forward_graph(const AttentionSizes& z) {
   const Places at(z);
   const auto graph = new_graph();
-  const auto [y, lse] = graph->sdpa(
-      graph->tensor(heads_in_rows(z, query, z.heads, at.stride)),
+  const auto [y, lse] = graph->sdpa(graph->tensor(heads_in_rows(z, query, z.heads, at.stride)),
       graph->tensor(heads_in_rows(z, key, z.kv_heads, at.stride)),
       graph->tensor(heads_in_rows(z, value, z.kv_heads, at.stride)),
       causal(fe::graph::SDPA_attributes().set_name("attention_forward").set_generate_stats(true), z));
@@ -105,8 +102,7 @@ std::shared_ptr<Graph> forward_graph(const AttentionSizes& z) {
 std::shared_ptr<Graph> backward_graph(const AttentionSizes& z) {
   const Places at(z);
   const auto graph = new_graph();
-  const auto [dq, dk, dv] = graph->sdpa_backward(
-      graph->tensor(heads_in_rows(z, query, z.heads, at.stride)),
+  const auto [dq, dk, dv] = graph->sdpa_backward(graph->tensor(heads_in_rows(z, query, z.heads, at.stride)),
       graph->tensor(heads_in_rows(z, key, z.kv_heads, at.stride)),
       graph->tensor(heads_in_rows(z, value, z.kv_heads, at.stride)),
       graph->tensor(heads_in_rows(z, output, z.heads, at.key)),
@@ -152,7 +148,6 @@ void* plain(const void* pointer, std::int64_t elements = 0) {
   constexpr std::int64_t bytes_of_bf16 = 2;
   return const_cast<char*>(static_cast<const char*>(pointer)) + elements * bytes_of_bf16;
 }
-
 }  // namespace
 
 /// The handle, and what prepare() has built.
@@ -183,50 +178,44 @@ std::size_t CudnnAttention::prepare(const AttentionSizes& shape) {
     const std::shared_ptr<Graph> forward = forward_graph(shape), backward = backward_graph(shape);
     const std::int64_t bytes =
         std::max(build(*forward, library_->handle, "the forward pass of " + text(shape)),
-                 build(*backward, library_->handle, "the backward pass of " + text(shape)));
+            build(*backward, library_->handle, "the backward pass of " + text(shape)));
     library_->plans[shape] = {forward, backward, static_cast<std::size_t>(bytes)};
   }
   return library_->plans_of(shape).workspace;
 }
 
-void CudnnAttention::forward(const AttentionSizes& shape, void* y, float* lse, const void* qkv,
-                             void* workspace) {
+void CudnnAttention::forward(
+    const AttentionSizes& shape, void* y, float* lse, const void* qkv, void* workspace) {
   const Places at(shape);
-  std::unordered_map<std::int64_t, void*> tensors = {{query, plain(qkv)},
-                                                     {key, plain(qkv, at.key)},
-                                                     {value, plain(qkv, at.value)},
-                                                     {output, y},
-                                                     {statistics, lse}};
+  std::unordered_map<std::int64_t, void*> tensors = {{query, plain(qkv)}, {key, plain(qkv, at.key)},
+      {value, plain(qkv, at.value)}, {output, y}, {statistics, lse}};
   check(library_->plans_of(shape).forward->execute(library_->handle, tensors, workspace),
-        "the forward pass of " + text(shape));
+      "the forward pass of " + text(shape));
 }
 
 void CudnnAttention::backward(const AttentionSizes& shape, void* dqkv, const void* dy, const void* qkv,
-                              const void* y, const float* lse, void* workspace) {
+    const void* y, const float* lse, void* workspace) {
   const Places at(shape);
-  std::unordered_map<std::int64_t, void*> tensors = {
-      {query, plain(qkv)}, {key, plain(qkv, at.key)},   {value, plain(qkv, at.value)},
-      {output, plain(y)},  {doutput, plain(dy)},        {statistics, plain(lse)},
-      {dquery, dqkv},      {dkey, plain(dqkv, at.key)}, {dvalue, plain(dqkv, at.value)}};
+  std::unordered_map<std::int64_t, void*> tensors = {{query, plain(qkv)}, {key, plain(qkv, at.key)},
+      {value, plain(qkv, at.value)}, {output, plain(y)}, {doutput, plain(dy)}, {statistics, plain(lse)},
+      {dquery, dqkv}, {dkey, plain(dqkv, at.key)}, {dvalue, plain(dqkv, at.value)}};
   check(library_->plans_of(shape).backward->execute(library_->handle, tensors, workspace),
-        "the backward pass of " + text(shape));
+      "the backward pass of " + text(shape));
 }
 
 namespace {
-
 std::string find_reason_against(const AttentionSizes& shape) {
   if (shape.head_dim % 8 != 0 || shape.head_dim > 128) return "head_dim must be a multiple of 8, at most 128";
   int device = 0, major = 0;
   check(cudaGetDevice(&device), "asking for the device");
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-        "asking for its capability");
+  check(
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "asking for its capability");
   if (major < 8) return fmt::format("the device has compute capability {}.x, and 8.0 is needed", major);
   const Handle handle;
   fe::error_t error = try_support(*forward_graph(shape), handle);
   if (error.is_good()) error = try_support(*backward_graph(shape), handle);
   return error.is_good() ? "" : error.get_message();
 }
-
 }  // namespace
 
 std::string reason_against_cudnn(const AttentionSizes& shape) {
@@ -243,8 +232,7 @@ std::string cudnn_version() {
 }
 
 std::string cudnn_frontend_version() {
-  return fmt::format("{}.{}.{}", CUDNN_FRONTEND_MAJOR_VERSION, CUDNN_FRONTEND_MINOR_VERSION,
-                     CUDNN_FRONTEND_PATCH_VERSION);
+  return fmt::format(
+      "{}.{}.{}", CUDNN_FRONTEND_MAJOR_VERSION, CUDNN_FRONTEND_MINOR_VERSION, CUDNN_FRONTEND_PATCH_VERSION);
 }
-
 }  // namespace minitaw::kernels::detail::cuda

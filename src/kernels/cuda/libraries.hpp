@@ -1,11 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
-
-#include <cublasLt.h>
-#include <cuda_runtime_api.h>
 
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
 #include <map>
 #include <memory>
 #include <stdexcept>
@@ -17,7 +17,6 @@
 /// The vendor's libraries behind plain interfaces. No Kokkos here, so that the host's compiler alone reads
 /// the large header of cudnn-frontend, and once.
 namespace minitaw::kernels::detail::cuda {
-
 /// Throws std::runtime_error "what: the library's own words" unless `code` is success.
 inline void check(cudaError_t code, const std::string& what) {
   if (code != cudaSuccess) throw std::runtime_error(what + ": " + cudaGetErrorString(code));
@@ -95,7 +94,7 @@ public:
 
   void forward(const AttentionSizes& shape, void* y, float* lse, const void* qkv, void* workspace);
   void backward(const AttentionSizes& shape, void* dqkv, const void* dy, const void* qkv, const void* y,
-                const float* lse, void* workspace);
+      const float* lse, void* workspace);
 
 private:
   struct Library;
@@ -106,5 +105,4 @@ private:
 [[nodiscard]] std::string cudnn_version();
 /// "1.19.0"
 [[nodiscard]] std::string cudnn_frontend_version();
-
 }  // namespace minitaw::kernels::detail::cuda

@@ -1,21 +1,19 @@
-#include <fmt/format.h>
-
+// SPDX-License-Identifier: BSD-3-Clause
 #include <array>
+#include <fmt/format.h>
 #include <optional>
 
 #include "kernels/cuda/queue.hpp"
 #include "kernels/detail/backends.hpp"
 
 namespace minitaw::kernels::detail::cuda {
-
 namespace {
-
 const char* name_of(cudaDataType type) { return type == CUDA_R_32F ? "fp32" : "bf16"; }
 
 std::string text(const ProductKey& key) {
   return fmt::format("{} to {}, m {}, n {}, k {}{}{}{}", name_of(key.element), name_of(key.result), key.m,
-                     key.n, key.k, key.transposed_a ? ", transposed a" : "",
-                     key.transposed_b ? ", transposed b" : "", key.adds ? ", beta 1" : "");
+      key.n, key.k, key.transposed_a ? ", transposed a" : "", key.transposed_b ? ", transposed b" : "",
+      key.adds ? ", beta 1" : "");
 }
 
 void check(cublasStatus_t status, const std::string& what) {
@@ -30,19 +28,19 @@ void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttribut
 
 /// A row-major matrix is the transpose of a column-major one, which is what the library multiplies.
 void describe(cublasLtMatrixLayout_t layout, cudaDataType type, std::int64_t rows, std::int64_t columns) {
-  check(cublasLtMatrixLayoutInit(layout, type, static_cast<std::uint64_t>(columns),
-                                 static_cast<std::uint64_t>(rows), columns),
-        "a layout");
+  check(cublasLtMatrixLayoutInit(
+            layout, type, static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows), columns),
+      "a layout");
 }
 
 void describe(cublasLtMatmulDesc_t operation, bool transposed_first, bool transposed_second) {
   check(cublasLtMatmulDescInit(operation, CUBLAS_COMPUTE_32F, CUDA_R_32F), "an operation");
   const cublasOperation_t first = transposed_first ? CUBLAS_OP_T : CUBLAS_OP_N,
                           second = transposed_second ? CUBLAS_OP_T : CUBLAS_OP_N;
-  check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first),
-        "TRANSA");
+  check(
+      cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first), "TRANSA");
   check(cublasLtMatmulDescSetAttribute(operation, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second),
-        "TRANSB");
+      "TRANSB");
 }
 
 /// Sums in fp32 and one order: no parts of a sum may pass through the type of the result.
@@ -56,7 +54,6 @@ void describe(cublasLtMatmulPreference_t preference, const ProductKey& key) {
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, static_cast<std::uint32_t>(key.alignment_c));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, static_cast<std::uint32_t>(key.alignment_c));
 }
-
 }  // namespace
 
 /// A product ready to be enqueued. The library offers several algorithms for it, the one that it takes for
@@ -74,9 +71,8 @@ struct CublasLt::Plan {
 
     std::array<cublasLtMatmulHeuristicResult_t, 8> found{};
     int count = 0;
-    const cublasStatus_t status =
-        cublasLtMatmulAlgoGetHeuristic(handle, &operation, &first, &second, &result, &result, &preference,
-                                       static_cast<int>(found.size()), found.data(), &count);
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle, &operation, &first, &second, &result,
+        &result, &preference, static_cast<int>(found.size()), found.data(), &count);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return;
     check(status, "choosing an algorithm for " + text(key));
     for (int i = 0; i < count; ++i)
@@ -88,8 +84,7 @@ struct CublasLt::Plan {
   [[nodiscard]] cublasStatus_t enqueue(cudaStream_t stream, void* workspace, const Product& product) {
     const float alpha = 1;
     return cublasLtMatmul(handle, &operation, &alpha, product.b, &first, product.a, &second, &product.beta,
-                          product.c, &result, product.c, &result, &algorithm.value, workspace,
-                          cublas_workspace_bytes, stream);
+        product.c, &result, product.c, &result, &algorithm.value, workspace, cublas_workspace_bytes, stream);
   }
   /// Milliseconds, or nothing if the library cannot run it. The first call of an algorithm may load its code.
   std::optional<float> time(cudaStream_t stream, void* workspace, const Product& product) {
@@ -122,7 +117,7 @@ struct CublasLt::Plan {
     }
     algorithm = offered[fastest];
     choice = fmt::format("algorithm {} of {}, {:.1f} % faster than the first", fastest + 1, offered.size(),
-                         best > 0 ? 100 * (of_first / best - 1) : 0);
+        best > 0 ? 100 * (of_first / best - 1) : 0);
   }
 
   /// A type with a name: nvcc 13 does not survive a vector of the library's, which has none.
@@ -165,7 +160,6 @@ std::string cublaslt_version() {
 }
 
 namespace {
-
 template <class E>
 inline constexpr cudaDataType type_of = std::is_same_v<E, Bf16> ? CUDA_R_16BF : CUDA_R_32F;
 
@@ -177,31 +171,21 @@ int alignment_of(const void* address) {
   while (value % static_cast<std::uintptr_t>(alignment) != 0) alignment /= 2;
   return alignment;
 }
-
 }  // namespace
 
 template <class C, class E>
 bool matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
-            float beta) {
+    float beta) {
   const bool turn_a = op_a == Op::transposed, turn_b = op_b == Op::transposed;
-  const ProductKey key{static_cast<std::int64_t>(c.extent(0)),
-                       static_cast<std::int64_t>(c.extent(1)),
-                       static_cast<std::int64_t>(a.extent(turn_a ? 0 : 1)),
-                       turn_a,
-                       turn_b,
-                       beta != 0,
-                       type_of<E>,
-                       type_of<C>,
-                       alignment_of(a.data()),
-                       alignment_of(b.data()),
-                       alignment_of(c.data())};
+  const ProductKey key{static_cast<std::int64_t>(c.extent(0)), static_cast<std::int64_t>(c.extent(1)),
+      static_cast<std::int64_t>(a.extent(turn_a ? 0 : 1)), turn_a, turn_b, beta != 0, type_of<E>, type_of<C>,
+      alignment_of(a.data()), alignment_of(b.data()), alignment_of(c.data())};
   Queue& queue = queue_of(exec);
-  return queue.products.multiply(queue.stream, queue.workspace.data(), key,
-                                 {a.data(), b.data(), c.data(), beta});
+  return queue.products.multiply(
+      queue.stream, queue.workspace.data(), key, {a.data(), b.data(), c.data(), beta});
 }
 
 template decltype(matmul<float, float>) matmul<float, float>;
 template decltype(matmul<float, Bf16>) matmul<float, Bf16>;
 template decltype(matmul<Bf16, Bf16>) matmul<Bf16, Bf16>;
-
 }  // namespace minitaw::kernels::detail::cuda

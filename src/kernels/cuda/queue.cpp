@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "kernels/cuda/queue.hpp"
 
 #include <map>
@@ -5,9 +6,7 @@
 #include <mutex>
 
 namespace minitaw::kernels::detail::cuda {
-
 namespace {
-
 /// Emptied before Kokkos and the device end; destructors of static objects would come too late.
 struct Queues {
   Queues() {
@@ -22,7 +21,6 @@ Queues& queues() {
   static Queues all;
   return all;
 }
-
 }  // namespace
 
 /// Kokkos keeps 128 bytes of its own before what it hands out.
@@ -65,5 +63,4 @@ std::size_t workspace_bytes() {
     if (queue) bytes += queue->workspace.bytes();
   return bytes;
 }
-
 }  // namespace minitaw::kernels::detail::cuda

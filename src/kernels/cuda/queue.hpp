@@ -1,10 +1,10 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include "kernels/cuda/libraries.hpp"
 #include "kernels/kernels.hpp"
 
 namespace minitaw::kernels::detail::cuda {
-
 /// Scratch in device memory that the libraries of one queue use in turn.
 class Workspace {
 public:
@@ -39,5 +39,4 @@ struct Queue {
 
 /// Bytes of all workspaces.
 [[nodiscard]] std::size_t workspace_bytes();
-
 }  // namespace minitaw::kernels::detail::cuda

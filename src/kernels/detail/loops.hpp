@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
 #include <Kokkos_Core.hpp>
@@ -18,7 +19,6 @@
   template decltype(function<Bf16>) function<Bf16>;
 
 namespace minitaw::kernels::detail {
-
 /// Two bf16 in one word, the first in the low half: the same as to_bf16 for device code, which may not call
 /// constexpr functions of the host. Inline assembly where the device rounds in one instruction, because the
 /// header with its name is the vendor's.
@@ -299,11 +299,11 @@ struct Flat {
 /// Runs `body` over `count` elements, in packs of E where the addresses allow it.
 template <class E, class Body>
 void flat_for(const char* label, const ExecutionSpace& exec, std::int64_t count,
-              std::initializer_list<const void*> addresses, const Body& body) {
+    std::initializer_list<const void*> addresses, const Body& body) {
   with_packs<E>(0, addresses, [&](auto n) {  // the end is cut into single elements: any count will do
     using Work = Flat<Body, n>;
-    Kokkos::parallel_for(label, FlatPolicy(exec, 0, (count + Work::each - 1) / Work::each),
-                         Work{body, count});
+    Kokkos::parallel_for(
+        label, FlatPolicy(exec, 0, (count + Work::each - 1) / Work::each), Work{body, count});
   });
 }
 
@@ -317,5 +317,4 @@ template <class Policy>
 void reserve_scratch(const Policy& policy) {
   Kokkos::parallel_for("minitaw::reserve_scratch", policy, Nothing<typename Policy::member_type>{});
 }
-
 }  // namespace minitaw::kernels::detail

@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/builder.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 namespace {
-
 /// Data parallelism: everything on every rank, own micro-batches; the gradients of a block are summed over
 /// all ranks as soon as its last backward pass is over. On one rank nothing moves: the reference.
 Program make(const Request& request) {
@@ -25,22 +25,20 @@ Program make(const Request& request) {
   }
   return std::move(builder).finish(lockstep.last_tick() + 1, EmbeddingsUpdate::replicated);
 }
-
 }  // namespace
 
 Entry schedules::serial() {
   return {.name = "serial",
-          .doc = "one rank, the reference",
-          .build = make,
-          .one_rank = true,
-          .replicable = false};
+      .doc = "one rank, the reference",
+      .build = make,
+      .one_rank = true,
+      .replicable = false};
 }
 
 Entry schedules::ddp() {
   return {.name = "ddp",
-          .doc = "data parallelism: everything on every rank, gradients all-reduced at the end of the step",
-          .build = make,
-          .replicable = false};
+      .doc = "data parallelism: everything on every rank, gradients all-reduced at the end of the step",
+      .build = make,
+      .replicable = false};
 }
-
 }  // namespace minitaw::schedule

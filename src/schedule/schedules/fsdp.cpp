@@ -1,6 +1,6 @@
-#include <fmt/format.h>
-
+// SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <fmt/format.h>
 
 #include "base/error.hpp"
 #include "schedule/builder.hpp"
@@ -9,7 +9,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
 /// Gathers the slices of a shard on all ranks and scatters gradients; every rank keeps one slice. On two
 /// levels, the ranks with the same place in their groups exchange their slices, so that one copy of each run
 /// crosses; fan-out and reduction are inside groups.
@@ -66,7 +65,7 @@ public:
     call(Kind::reduce_scatter, tick + 1, Phase::push_inter, shard, outer_, gradients);
     for (const int r : builder_.everyone())
       local(Kind::accumulate, tick + 1, Phase::push_last, r, shard, gradients[r],
-            builder_.accumulator(r, shard));
+          builder_.accumulator(r, shard));
   }
 
 private:
@@ -78,7 +77,7 @@ private:
   };
 
   void call(Kind kind, int tick, Phase phase, int shard, const std::vector<Leg>& legs,
-            const std::vector<VirtualBuffer>& all) {
+      const std::vector<VirtualBuffer>& all) {
     const Payload payload = kind == Kind::all_gather ? Payload::weights : Payload::gradient;
     for (const Leg& leg : legs) {
       Action a = make_action(kind, tick, payload, shard, leg.part);
@@ -92,8 +91,8 @@ private:
   /// Beside the outer leg, in its lane: between the slice that a rank keeps and the buffer of the whole.
   void local(Kind kind, int tick, Phase phase, int rank, int shard, VirtualBuffer from, VirtualBuffer to) {
     const bool loads = kind == Kind::load;
-    Action a = make_action(kind, tick, loads ? Payload::weights : Payload::gradient, shard,
-                           builder_.owned_part(rank));
+    Action a = make_action(
+        kind, tick, loads ? Payload::weights : Payload::gradient, shard, builder_.owned_part(rank));
     a.lane =
         lane_of(loads ? Kind::all_gather : Kind::reduce_scatter, a.payload, builder_.groups().count() == 1);
     builder_.add(rank, phase, a, {{Operand::source, from}, {Operand::destination, to}});
@@ -110,15 +109,15 @@ void require(const Request& request) {
   if (std::ranges::any_of(groups.sizes(), [&](int size) { return size != groups.size(0); }))
     throw InputError(fmt::format("groups: fsdp:hierarchical=on needs groups of equal size, not {}; use "
                                  "fsdp, or equal groups",
-                                 groups.text()));
+        groups.text()));
 }
 
 /// Fully sharded data parallelism (ZeRO-3; Rajbhandari et al., SC'20): the unit is a block, gathered for its
 /// forward and again for its backward visit, its gradient scattered after each micro-batch.
 Program make(const Request& request) {
   Builder builder(request.groups, request.layers, request.micro_batches, request.replicas);
-  Sharding sharding(builder, request.spec.options.contains("hierarchical"),
-                    number_of(request.spec, "prefetch", 1));
+  Sharding sharding(
+      builder, request.spec.options.contains("hierarchical"), number_of(request.spec, "prefetch", 1));
   LockstepRanks lockstep(builder, builder.everyone(), request.micro_batches_of_rank());
   for (std::size_t i = 0; i < lockstep.visits().size(); ++i) {
     const Visit& now = lockstep.visits()[i];
@@ -133,20 +132,15 @@ Program make(const Request& request) {
   }
   return std::move(builder).finish(lockstep.last_tick() + 1, EmbeddingsUpdate::sliced);
 }
-
 }  // namespace
 
 Entry schedules::fsdp() {
   return {.name = "fsdp",
-          .doc = "fully sharded data parallelism (ZeRO-3), a block at a time",
-          .options = {{"hierarchical",
-                       {"off", "on"},
-                       "one copy crosses to each group; fan-out and reduction inside"},
-                      {"prefetch",
-                       {"1", "0..8"},
-                       "blocks ahead that weights are gathered; 0: computing waits for them"}},
-          .build = make,
-          .check = require};
+      .doc = "fully sharded data parallelism (ZeRO-3), a block at a time",
+      .options = {{"hierarchical", {"off", "on"},
+                      "one copy crosses to each group; fan-out and reduction inside"},
+          {"prefetch", {"1", "0..8"}, "blocks ahead that weights are gathered; 0: computing waits for them"}},
+      .build = make,
+      .check = require};
 }
-
 }  // namespace minitaw::schedule

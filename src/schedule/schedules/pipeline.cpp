@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -9,7 +10,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
 /// Placement of the model's stages, `chunks` on each rank. Stages go round the ranks, or to the last rank and
 /// back, in the shape of a V.
 struct Stages {
@@ -194,8 +194,7 @@ private:
     const VirtualBuffer sent = emitters_[from].hidden_state(visit.micro_batch);
     const VirtualBuffer received = builder_.new_buffer(to, SlotClass::hidden);
     messages_.push_back({{payload, visit.backward() ? visit.shard : to_stage, visit.micro_batch, {}},
-                         {from, sent},
-                         {to, received}});
+        {from, sent}, {to, received}});
     emitters_[to].hidden_state(visit.micro_batch) = received;
   }
 
@@ -210,30 +209,27 @@ Program build_pipeline(const Request& request, StageRule rule) {
   const Stages stages{request.ranks_of_replica(), shards_per_rank(request.spec), rule == order_zb_v};
   Builder builder(request.groups, stages.count(), request.micro_batches, request.replicas);
   const int last_tick = Pipeline(builder, rule, stages).run();
-  return std::move(builder).finish(last_tick + 1, EmbeddingsUpdate::replicated,
-                                   !request.spec.options.contains("blocking"));
+  return std::move(builder).finish(
+      last_tick + 1, EmbeddingsUpdate::replicated, !request.spec.options.contains("blocking"));
 }
 
 template <StageRule rule>
 Entry entry(const char* name, const char* doc, int shards_per_rank = 1) {
   return {.name = name,
-          .doc = doc,
-          .options = {{"blocking",
-                       {"off", "on"},
-                       "on: transfers and computation take turns, as in the published baseline"}},
-          .build = [](const Request& request) { return build_pipeline(request, rule); },
-          .shards_per_rank = shards_per_rank,
-          .passes_activations = true};
+      .doc = doc,
+      .options = {{"blocking", {"off", "on"},
+          "on: transfers and computation take turns, as in the published baseline"}},
+      .build = [](const Request& request) { return build_pipeline(request, rule); },
+      .shards_per_rank = shards_per_rank,
+      .passes_activations = true};
 }
-
 }  // namespace
 
 Entry schedules::one_forward_one_backward() {
   Entry result = entry<order_1f1b>("1f1b", "pipeline that passes activations: one forward, one backward");
-  result.options.push_back({"chunks",
-                            {"1", "1..16"},
-                            "stages of each rank, interleaved (virtual stages of Megatron-LM): gaps are as "
-                            "many times shorter, activations pass as many times as often"});
+  result.options.push_back({"chunks", {"1", "1..16"},
+      "stages of each rank, interleaved (virtual stages of Megatron-LM): gaps are as "
+      "many times shorter, activations pass as many times as often"});
   return result;
 }
 
@@ -249,9 +245,8 @@ Entry schedules::zero_bubble_2() {
 
 Entry schedules::zero_bubble_v() {
   return entry<order_zb_v>("zbv",
-                           "zero bubble ZB-V (arXiv 2405.15362): two stages on each rank, down and up a V; "
-                           "no gaps where F, B and W take as long, with the activations of 1F1B",
-                           2);
+      "zero bubble ZB-V (arXiv 2405.15362): two stages on each rank, down and up a V; "
+      "no gaps where F, B and W take as long, with the activations of 1F1B",
+      2);
 }
-
 }  // namespace minitaw::schedule

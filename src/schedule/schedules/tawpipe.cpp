@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -9,7 +10,6 @@
 
 namespace minitaw::schedule {
 namespace {
-
 /// Owner rank of each shard: shards go round-robin over the groups that still have a rank with fewer shards
 /// than the rest, and inside a group over its ranks. With n equal groups this is rank (s mod D) n + s div D
 /// (TawPipe, device-bound storage); with unequal groups every rank still owns as many shards as any other,
@@ -51,7 +51,7 @@ struct RelayTiming {
 class GroupRelay {
 public:
   GroupRelay(Builder& builder, const topology::Groups& groups, std::vector<int> owners, RelayTiming timing,
-             int rails, bool passes_on)
+      int rails, bool passes_on)
       : builder_(builder), groups_(groups), owners_(std::move(owners)), timing_(timing), rails_(rails),
         passes_on_(passes_on), weights_(groups.count()) {
     for (int a = 0; a < groups.count(); ++a)
@@ -86,8 +86,8 @@ public:
     if (owns(group, shard)) {
       // Right behind the reduction, in the same lane.
       if (!alone(group))
-        add_to_accumulator(shard, tick, Phase::push_intra, Lane::gradients_group, {},
-                           gradients[groups_.local(owner)]);
+        add_to_accumulator(
+            shard, tick, Phase::push_intra, Lane::gradients_group, {}, gradients[groups_.local(owner)]);
       return;
     }
     const std::vector<int> leaders = leaders_of(group, shard);
@@ -99,10 +99,10 @@ public:
       const VirtualBuffer passing =
           direct ? received : builder_.new_buffer(receiver, SlotClass::contribution);
       builder_.transfer(tick, Phase::push_inter, content, {leaders[i], gradients[groups_.local(leaders[i])]},
-                        {receiver, passing});
+          {receiver, passing});
       if (!direct) builder_.transfer(tick, Phase::push_last, content, {receiver, passing}, {owner, received});
       add_to_accumulator(shard, tick, direct ? Phase::push_inter : Phase::push_last, Lane::gradients_recv,
-                         content.part, received);
+          content.part, received);
     }
   }
 
@@ -153,8 +153,8 @@ private:
         if (sender != owner)
           builder_.transfer(tick, Phase::fetch_first, content, {owner, builder_.owned(owner, shard)}, from);
       }
-      builder_.transfer(tick, Phase::fetch_inter, content, from,
-                        {leaders[i], weights_[group][groups_.local(leaders[i])]});
+      builder_.transfer(
+          tick, Phase::fetch_inter, content, from, {leaders[i], weights_[group][groups_.local(leaders[i])]});
     }
   }
 
@@ -177,8 +177,7 @@ private:
   void add_to_accumulator(int shard, int tick, Phase phase, Lane lane, Part part, VirtualBuffer gradient) {
     Action add = make_action(Kind::accumulate, tick, Payload::gradient, shard, part);
     add.lane = lane;
-    builder_.add(
-        owners_[shard], phase, add,
+    builder_.add(owners_[shard], phase, add,
         {{Operand::source, gradient}, {Operand::destination, builder_.accumulator(owners_[shard], shard)}});
   }
 
@@ -234,8 +233,8 @@ Program make(const Request& request) {
   const std::vector<int> owners = round_robin_owners(groups, ranks);
   for (int s = 0; s < ranks; ++s) builder.own(owners[s], s);
   const RelayTiming when = timing(request.spec);
-  GroupRelay relay(builder, groups, owners, when, number_of(request.spec, "rails", 1),
-                   options.contains("dbs"));
+  GroupRelay relay(
+      builder, groups, owners, when, number_of(request.spec, "rails", 1), options.contains("dbs"));
   std::vector<LockstepRanks> all;
   for (int k = 0; k < groups.count(); ++k)
     all.emplace_back(builder, groups.members(k), request.micro_batches_of_rank(), grouped ? k : 0);
@@ -248,40 +247,32 @@ Program make(const Request& request) {
           now.backward() ? relay.gradients(k, now.shard) : std::vector<VirtualBuffer>();
       all[k].compute(i, relay.weights(k), gradients);
       if (now.backward())
-        relay.return_gradients(k, now.shard, std::min(now.tick + when.give, all[k].last_tick() + 1),
-                               gradients);
+        relay.return_gradients(
+            k, now.shard, std::min(now.tick + when.give, all[k].last_tick() + 1), gradients);
     }
-  return std::move(builder).finish(all.back().last_tick() + std::min(when.give, 1), EmbeddingsUpdate::sliced,
-                                   when.give > 0);
+  return std::move(builder).finish(
+      all.back().last_tick() + std::min(when.give, 1), EmbeddingsUpdate::sliced, when.give > 0);
 }
-
 }  // namespace
 
 Entry schedules::tawpipe() {
-  return {
-      .name = "tawpipe",
+  return {.name = "tawpipe",
       .doc = "topology-aware grouped weight pipelining (arXiv 2511.09741)",
-      .options = {{"gwps",
-                   {"on", "off"},
-                   "group-based weight pipelining; off: every rank gets shards from their owners directly"},
-                  {"dbs", {"on", "off"}, "device-bound storage; off: shards travel on from group to group"},
-                  {"cco",
-                   {"on", "off"},
-                   "communication-computation overlap; off: transfers and computation take turns"},
-                  {"prefetch",
-                   {"2", "1..8"},
-                   "ticks ahead that a shard is sent to another group; cco=off: none"},
-                  {"grad_ticks",
-                   {"3", "1..8"},
-                   "ticks that a gradient has to leave its group before computing needs its buffer again"},
-                  {"rails",
-                   {"auto", "1..64"},
-                   "ranks of a group that share a message to another group; auto: as many as each node has "
-                   "network adapters"}},
+      .options =
+          {{"gwps", {"on", "off"},
+               "group-based weight pipelining; off: every rank gets shards from their owners directly"},
+              {"dbs", {"on", "off"}, "device-bound storage; off: shards travel on from group to group"},
+              {"cco", {"on", "off"},
+                  "communication-computation overlap; off: transfers and computation take turns"},
+              {"prefetch", {"2", "1..8"}, "ticks ahead that a shard is sent to another group; cco=off: none"},
+              {"grad_ticks", {"3", "1..8"},
+                  "ticks that a gradient has to leave its group before computing needs its buffer again"},
+              {"rails", {"auto", "1..64"},
+                  "ranks of a group that share a message to another group; auto: as many as each node has "
+                  "network adapters"}},
       .build = make,
       .shards_per_rank = 1,
       .check = require,
       .settle = settle};
 }
-
 }  // namespace minitaw::schedule

@@ -1,9 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
 #include "schedule/builder.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 namespace {
-
 int wrapped(int value, int ranks) { return ((value % ranks) + ranks) % ranks; }
 
 /// Turns of the rings. Position i of the forward ring puts shard (i - r) mod P on rank r, position j of the
@@ -111,8 +111,8 @@ private:
       backward_.at(r) = forward_.at(r);
       gradients_.at(r) = builder_.new_buffer(r, SlotClass::gradient);
       builder_.add(r, Phase::push_intra,
-                   make_action(Kind::zero, tick, Payload::gradient, backward_shard(r, 0)),
-                   {{Operand::gradient, gradients_.at(r)}});
+          make_action(Kind::zero, tick, Payload::gradient, backward_shard(r, 0)),
+          {{Operand::gradient, gradients_.at(r)}});
     }
     backward_.move(
         tick, Phase::fetch_inter, [&](int r) { return forward_shard(r, ranks_ - 1); },
@@ -124,7 +124,7 @@ private:
     for (int r = 0; r < ranks_; ++r)
       if (works(j - r))
         emitters_[r].visit({tick, backward_shard(r, j), micro_batch(r, j - r), Kind::backward},
-                           backward_.at(r), gradients_.at(r), true);
+            backward_.at(r), gradients_.at(r), true);
     const auto shard_of = [&](int r) { return backward_shard(r, j); };
     if (j == last()) return give_back(tick, shard_of);
     backward_.move(tick, Phase::fetch_inter, shard_of, to_next());
@@ -137,8 +137,7 @@ private:
     for (int r = 0; r < ranks_; ++r) {
       Action add = make_action(Kind::accumulate, tick, Payload::gradient, wrapped(-r, ranks_));
       add.lane = Lane::gradients_recv;
-      builder_.add(
-          r, Phase::push_last, add,
+      builder_.add(r, Phase::push_last, add,
           {{Operand::source, gradients_.at(r)}, {Operand::destination, builder_.accumulator(r, add.shard)}});
     }
   }
@@ -161,15 +160,13 @@ Program make(const Request& request) {
   const int last_tick = pipe.run();
   return std::move(builder).finish(last_tick + 1, EmbeddingsUpdate::sliced);
 }
-
 }  // namespace
 
 Entry schedules::weipipe() {
   return {.name = "weipipe",
-          .doc = "weights and gradients in rings over all ranks (WeiPipe, PPoPP 2025)",
-          .options = {{"naive", {"off", "on"}, "on: a micro-batch ends before the next begins"}},
-          .build = make,
-          .shards_per_rank = 1};
+      .doc = "weights and gradients in rings over all ranks (WeiPipe, PPoPP 2025)",
+      .options = {{"naive", {"off", "on"}, "on: a micro-batch ends before the next begins"}},
+      .build = make,
+      .shards_per_rank = 1};
 }
-
 }  // namespace minitaw::schedule

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: BSD-3-Clause
 // The lanes of a CUDA build: streams. Implements what queue.hpp declares for it.
 #include <Kokkos_Core.hpp>
 #include <array>
@@ -18,7 +19,6 @@
 
 namespace minitaw::engine {
 namespace {
-
 /// Every return code of the CUDA runtime passes through here; a failure throws with the call and CUDA's
 /// words.
 inline void check(cudaError_t code, std::string_view call) {
@@ -67,7 +67,7 @@ public:
     for (int lane = 0; lane < schedule::lanes; ++lane) {
       const bool compute = static_cast<schedule::Lane>(lane) == schedule::Lane::compute;
       check(cudaStreamCreateWithPriority(&streams_[lane], cudaStreamNonBlocking, compute ? lowest : highest),
-            "cudaStreamCreateWithPriority");
+          "cudaStreamCreateWithPriority");
       spaces_[lane].emplace(streams_[lane]);
     }
     // Kokkos clears locks of each space on the default stream, which these streams do not wait for.
@@ -163,7 +163,6 @@ private:
   mutable std::mutex mutex_;  ///< of completed_
   mutable int completed_ = 0;
 };
-
 }  // namespace
 
 model::ExecutionSpace lane_space(schedule::Lane lane) { return streams().space(lane); }
@@ -184,5 +183,4 @@ Queues make_queues(const QueueOptions& options) {
   }
   return queues;
 }
-
 }  // namespace minitaw::engine

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: BSD-3-Clause
 # Spack's recipe for miniTaw, kept beside the sources that it builds:
 #   spack repo add packaging/spack_repo/minitaw
 #   spack install minitaw                                        processors
@@ -7,10 +8,9 @@
 
 import pathlib
 
+from spack.package import *
 from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
 from spack_repo.builtin.build_systems.cuda import CudaPackage
-
-from spack.package import *
 
 
 class Minitaw(CMakePackage, CudaPackage):
