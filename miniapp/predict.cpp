@@ -121,7 +121,7 @@ std::string head(const Machine& machine, const record::TextTable<Row>& table) {
 
 /// Returns the timeline of all ranks, or of the first replica if it stood for all.
 trace::Timeline timeline_of(const Case& c, const Machine& machine, const Prediction& p) {
-  constexpr std::size_t most_actions = 1'000'000;  // a drawing of more is of no use to anybody
+  constexpr std::size_t most_actions = 1'000'000;  // more cannot be read in a drawing
   std::size_t actions = 0;
   for (const auto& rank : p.spans) actions += rank.size();
   if (actions > most_actions)

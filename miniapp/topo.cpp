@@ -36,8 +36,8 @@ constexpr int topo_message = 1 << 20;  ///< bytes of the messages that rates are
 constexpr int flow_tag = 1, ping_tag = 2;
 constexpr int least_rounds = 10, most_rounds = 2000, most_messages = 4096;
 
-/// Whoever measures tests again at once, giving way to a rank on the same core; whoever waits for others to
-/// have measured sleeps.
+/// Waits of ranks that measure (they test again at once, yielding to a rank on the same core) and of ranks
+/// that wait for others to have measured (they sleep).
 enum class Wait { busy, asleep };
 
 void wait(std::span<MPI_Request> requests, Wait how) {

@@ -67,11 +67,12 @@ struct CaseResult {
   std::vector<int> position;    ///< [repetition]: how many runs came before it in its session
   std::vector<std::vector<DeviceSample>> device_samples;  ///< [sample][rank]; empty: unavailable
   std::vector<std::vector<double>> energy;  ///< [repetition][rank], J of its timed steps; empty: unavailable
-  std::string counters = "unavailable";     ///< what told it: "nvml 12.580.65", or "unavailable: reason"
-  std::vector<RankMemory> memory;           ///< per rank
-  int accounted_step = -1;                  ///< the timed step that `time` and `timeline` are of; -1: none
-  double accounted_length = 0;        ///< its seconds, from the first rank's begin to the last one's end
-  std::vector<trace::RankTime> time;  ///< per rank
+  std::string counters =
+      "unavailable";               ///< source of device_samples: "nvml 12.580.65", or "unavailable: reason"
+  std::vector<RankMemory> memory;  ///< per rank
+  int accounted_step = -1;         ///< the timed step that `time` and `timeline` are of; -1: none
+  double accounted_length = 0;     ///< its seconds, from the first rank's begin to the last one's end
+  std::vector<trace::RankTime> time;         ///< per rank
   std::optional<trace::Timeline> timeline;   ///< where it was asked for
   std::vector<std::uint64_t> planned_bytes;  ///< [from][to][kind], one step
   std::vector<std::uint64_t> counted_bytes;  ///< same shape, per step, from the transport

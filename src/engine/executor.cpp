@@ -275,7 +275,7 @@ long Executor::moves() {
   return sum;
 }
 
-/// The step fails before anything is cancelled: the first failure is the one that is told.
+/// Fails the step before it cancels transfers, because the first failure is the one that is reported.
 void Executor::stall() {
   std::string report = fmt::format("rank {}: no lane has moved for {:g} s", rank_,
                   std::round(10 * options_.stall_limit.count()) / 10),

@@ -147,10 +147,10 @@ void Runtime::update(const Action& a, const model::Operands& o) {
   else model_.update(a.shard, {rank.slice, program_.owned_slices}, of_update, adamw_, steps_);
 }
 
-/// A device's first launch of a kernel may stop it to load the kernel's code, which would never end while a
-/// kernel of NCCL waits for another rank: every kernel runs once before ranks wait for each other. Every kind
-/// of action of the program that computes or adds is executed once, in issue order, whatever the slots hold:
-/// one visit of each kind of shard, writing and adding. Matrix products choose their algorithms.
+/// Runs every kernel once before ranks wait for each other: the first launch of a kernel may stop the device
+/// to load code, which would never end while a kernel of NCCL waits for another rank. Executes every kind of
+/// action of the program that computes or adds once, in issue order, whatever its slots hold: one visit of
+/// each kind of shard, writing and adding. Matrix products choose their algorithms.
 void Runtime::rehearse() {
   prepare();
   kernels::choose_by_time(exec_, true);

@@ -252,8 +252,8 @@ std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(
   return runtime;
 }
 
-/// The others have stalled too: each of them says where before anybody pulls the job down, and rank 0 writes
-/// down what it knows.
+/// All ranks have stalled: each prints its report before any of them ends the job, and rank 0 writes down
+/// what it knows.
 void CaseRunner::on_stall(const std::string& report) {
   print_error(report);
   std::this_thread::sleep_for(std::chrono::seconds(2) + (rank_ == 0 ? 0 : 1) * time_to_record);

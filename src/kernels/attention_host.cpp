@@ -126,8 +126,9 @@ struct Tile {
   }
 };
 
-/// `count` rows of `width` values, `stride` apart, times `factor`; zeros up to the width of `to`. Rows behind
-/// them, up to a whole block, keep what they hold: they are multiplied, too, into rows that nobody reads.
+/// Packs `count` rows of `width` values, `stride` apart, times `factor`; zeros up to the width of `to`. Rows
+/// after them, up to a whole block, keep their values: they are multiplied, too, into rows that are never
+/// read.
 void pack(const float* from, std::int64_t stride, int count, int width, float factor, Packed to) {
   for (int i = 0; i < count; ++i) {
     const float* const in = from + i * stride;
@@ -158,7 +159,7 @@ void multiply_visible(const Tile& t, int width, Packed left, float* right, float
         {right + p, tile}, {out + p, tile});
 }
 
-/// sums [query][d] += of what each query sees, weights [key][query] times right [key][d].
+/// sums [query][d] += weights [key][query] times right [key][d] over the keys that each query attends to.
 void add_over_keys(const Tile& t, const float* weights, Packed right, Packed sums) {
   for (int p = 0; p < t.nq; p += block_columns)
     multiply<true>(block_columns, static_cast<int>(sums.row), t.keys_of(p), {weights + p, 1, tile}, right,

@@ -18,7 +18,7 @@ namespace {
 /// A functor such as kernels are made of; what it finds of itself goes out by a member that no layout moves.
 struct Layout {
   int* good;
-  Matrix<const float> matrix{reinterpret_cast<const float*>(good), 3, 5};  // whose values nobody reads
+  Matrix<const float> matrix{reinterpret_cast<const float*>(good), 3, 5};  // its values are not read
   Vector<double> vector{reinterpret_cast<double*>(good), 7};
   int last = 11;
 

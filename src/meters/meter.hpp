@@ -37,8 +37,9 @@ protected:
   std::string fault_;
 };
 
-/// The meter of the device of this UUID ("GPU-3f2a...", topology::Device::uuid; empty: no device), whatever
-/// CUDA_VISIBLE_DEVICES shows. A part of a device (MIG) has none: clocks and power are those of the whole.
+/// Returns the meter of the device of this UUID ("GPU-3f2a...", topology::Device::uuid; empty: no device),
+/// also of one that CUDA_VISIBLE_DEVICES hides. A part of a device (MIG) has none: clocks and power are those
+/// of the whole.
 [[nodiscard]] std::unique_ptr<Meter> make_meter(
     const std::string& uuid, const char* nvml_file = nvml::library_file);
 }  // namespace minitaw::meters

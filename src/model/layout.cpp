@@ -46,7 +46,7 @@ void check_heads(const Shape& shape) {
         shape.hidden, shape.heads, shape.head_dim()));
 }
 
-/// Refuses a shape whose buffers no 64-bit size could count, so that nobody downstream needs to check again.
+/// Refuses a shape whose buffers a 64-bit size cannot count, so that no later code needs to check.
 void check_products(const Shape& shape) {
   const std::int64_t widest = *std::ranges::max_element(shape.ffn);
   // in floating point, where nothing overflows

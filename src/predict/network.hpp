@@ -177,6 +177,6 @@ private:
   std::vector<sg::Host*> ranks_, adapters_;
   std::vector<sg::Host*> processors_;  ///< of each node, or of all
   std::list<sg::ActivityPtr> under_way_;
-  sg::ActivityPtr last_;  ///< SimGrid still uses what has told that it is over
+  sg::ActivityPtr last_;  ///< the activity whose completion callback runs: SimGrid still uses it
 };
 }  // namespace minitaw::predict

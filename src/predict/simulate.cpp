@@ -283,8 +283,8 @@ private:
   std::size_t left_ = 0;
 };
 
-/// In a process of its own, as SimGrid has one platform in the life of a process. What it throws is told on
-/// standard error.
+/// Runs `work` in a process of its own, because SimGrid has one platform in the life of a process. Errors of
+/// the process go to standard error.
 void apart(const std::function<void()>& work) {
   std::fflush(nullptr);
   const pid_t child = fork();

@@ -51,7 +51,7 @@ std::string HostNames::text(int node) const {
 
 std::string HostNames::hidden(const std::string& text) const {
   if (shown_) return text;
-  // One pass from the left: what has been put in is not looked at again, whatever the hosts are called.
+  // One pass from the left: replaced text is not searched again, even if it looks like a host name.
   std::string result;
   for (std::size_t at = 0; at < text.size();) {
     const auto form =
@@ -64,9 +64,8 @@ std::string HostNames::hidden(const std::string& text) const {
 }
 
 namespace {
-/// Namespaces of tuning variables alone; of Slurm's, which also holds nodes, users, accounts, folders and
-/// what the job is called, only how many of what, and bound to what, and the job's number, so that a site can
-/// find its own logs; and a few others.
+/// Variables that are kept: namespaces of tuning variables; Slurm's counts, bindings and job number, so that
+/// a site can find its own logs, but not its nodes, users, accounts, folders and job names; and a few others.
 const std::regex kept_names(
     "(NCCL|UCX|FI|MPICH|MPIR_CVAR|OMPI_MCA|PSM2|PSM3|OMP|GOMP|KMP|MKL|OPENBLAS|KOKKOS|CUBLAS|CUDNN)_.*|"
     "SLURM_(JOB_ID|RESTART_COUNT|NNODES|JOB_NUM_NODES|STEP_NUM_NODES|NTASKS|NPROCS|STEP_NUM_TASKS|"

@@ -106,7 +106,7 @@ struct Counters {
       energy_per_token =
           joules / (tokens_of_step(result.settings) * static_cast<double>(result.seconds.size()));
     if (result.device_samples.empty()) return;
-    bool unknown = false;  // one that tells no reasons might have been slowed
+    bool unknown = false;  // a device without reasons might have been slowed
     for (const std::vector<DeviceSample>& ranks : result.device_samples) {
       for (const DeviceSample& rank : ranks) {
         watts += rank.power_w;

@@ -289,7 +289,7 @@ private:
     return {a.part * each, (a.part + 1) * each};
   }
 
-  /// Slice i of what a collective moves, for each of its members; refuses what cannot be divided.
+  /// Returns slice i of a collective, for each of its members; refuses a part that cannot be divided.
   [[nodiscard]] Interval slice(std::span<const Place> calls, std::size_t i) const {
     const Interval range = moved(at(calls.front()));
     const auto members = static_cast<std::int32_t>(calls.size());

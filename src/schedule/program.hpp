@@ -263,9 +263,9 @@ struct Program {
 /// Indices into RankProgram::actions of a lane's actions, in order.
 [[nodiscard]] std::vector<int> actions_of(const RankProgram& rank, Lane lane);
 
-/// For each action, the action after which what only it still needed is free: itself, or for messages the
-/// last one of the messages of the same tick that follow each other in the program, whatever their lanes:
-/// they shall not wait for each other.
+/// Returns for each action the action after which its buffers are free: itself, or for messages the last one
+/// of the messages of the same tick that follow each other in the program, in any lanes, because they shall
+/// not wait for each other.
 [[nodiscard]] std::vector<int> releases(const RankProgram& rank);
 
 /// Returns whether a message may begin before an earlier one of its lane is over: both go in one direction,

@@ -52,7 +52,7 @@ struct Entry {
   std::string doc;
   std::vector<OptionDoc> options = {};
   Program (*build)(const Request& request) = nullptr;
-  bool one_rank = false;            ///< runs on one rank, whatever the job has
+  bool one_rank = false;            ///< runs on one rank of the job
   int shards_per_rank = 0;          ///< how many (times the option "chunks"), of at least a layer; 0: any
   bool passes_activations = false;  ///< micro-batches visit all ranks, and need not be shared evenly by them
   bool replicable = true;           ///< runs with replicas

@@ -13,8 +13,8 @@ namespace minitaw::topology {
 
 /// "AMD EPYC 9654 96-Core Processor, 2 sockets, 192 cores, 384 threads", of the whole node.
 [[nodiscard]] std::string cpu_text();
-/// "Linux 6.12.43+deb13-amd64 x86_64, Debian GNU/Linux 13 (trixie)". Holds no host name, unless somebody gave
-/// the kernel one.
+/// "Linux 6.12.43+deb13-amd64 x86_64, Debian GNU/Linux 13 (trixie)". Holds no host name, unless the kernel
+/// was named after one.
 [[nodiscard]] std::string os_text();
 
 /// Network adapters that messages to other nodes can share: active ports of InfiniBand or RoCE; 1 where there

@@ -37,12 +37,12 @@ struct StepAccount {
   std::vector<RankTime> ranks;
 };
 
-/// The account of one step, measured or predicted, of a program that validate() accepts.
+/// Divides the time of every rank in one step, measured or predicted, of a program that validate() accepts.
 ///
-/// A transfer is under way from the moment the last of its sides has begun until it ends; sides that begin
-/// after it has ended at this rank held up nobody here. Before that a lane waits for the other side, and the
-/// account follows it there, to what that side did at the time: computing (then this rank is idle), another
-/// transfer under way (then this rank's wait is exposed communication of its kind), or a wait of its own,
-/// which is followed on. docs/results.md has the formulas.
+/// A transfer is under way from the moment the last of its sides has begun until it ends; a side that begins
+/// after it has ended delayed nobody. Before that a lane waits for the other side, and the account looks at
+/// that side at the time: if it computed, this rank is idle; if another transfer was under way, this rank's
+/// wait is exposed communication of its kind; if it waited, the account follows its wait in turn.
+/// docs/results.md has the formulas.
 [[nodiscard]] StepAccount account(const schedule::Program& program, const StepSpans& spans);
 }  // namespace minitaw::trace

@@ -62,7 +62,7 @@ using LaneMemories = std::array<LaneMemory, schedule::lanes>;  ///< by schedule:
 
 /// Transport over MPI. Collectives are chains and rings over point-to-point messages
 /// (docs/decisions/0001-own-collectives.md): bytes are counted where they are handed to MPI, and sums are
-/// added on the host in a fixed order. An operation moves only while somebody advances it. Two
+/// added on the host in a fixed order. An operation moves only while it is advanced. Two
 /// messages may be under way on a lane, unless they are staged.
 ///
 /// Collective over `world`, whose ranks are those of the program (else LogicError). Keeps nothing of

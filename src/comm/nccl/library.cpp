@@ -28,7 +28,7 @@ class LibraryCommunicator final : public Communicator {
 public:
   LibraryCommunicator() = default;
   ~LibraryCommunicator() override {
-    // The only calls whose result nobody can use any more.
+    // The only calls whose result is of no use any more.
     if (comm_ == nullptr) return;
     if (closed_) (void)ncclCommDestroy(comm_);
     else (void)ncclCommAbort(comm_);

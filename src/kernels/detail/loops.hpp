@@ -158,8 +158,8 @@ KOKKOS_INLINE_FUNCTION void store_pack(E* row, int i, const Floats<n>& values) {
   Pack<E, n>::of(values).write(row + n * i);
 }
 
-/// On a host, plain loops over single elements become the better vector code. Tests set this, so that the
-/// loops over packs run there too; they are not compiled where nobody could set it.
+/// Plain loops over single elements become the better vector code on a host. Tests set this flag, so that the
+/// loops over packs run there too; other builds do not compile them.
 #ifdef MINITAW_WITHOUT_PACKS
 inline constexpr bool packs_compiled = false, packs_on_host = false;
 #else

@@ -20,7 +20,7 @@ public:
     const bool two_levels = hierarchical && groups.count() > 1 && members > 1;
     builder.slice_owned(builder.ranks());
     for (const int r : builder.everyone()) {
-      // Who gathers together keeps neighbouring slices: what they gather is one run.
+      // Ranks of one all-gather keep neighbouring slices, so that they gather one run.
       builder.keep_slice(r, two_levels ? groups.local(r) * groups.count() + groups.group_of(r) : r);
       for (int s = 0; s < builder.shards(); ++s) builder.own(r, s);
     }
