@@ -161,7 +161,7 @@ std::vector<NamedTensor> gather(const engine::Runtime& runtime, Which which, MPI
   const schedule::Program& program = runtime.program();
   const int rank = runtime.rank();
   const bool weights = which == Which::weights;
-  // Gradient totals are fp32, weights of the compute type.
+  // Gradient accumulators are fp32, weights of the compute type.
   const model::Dtype dtype = weights ? layout.shape.dtype : model::Dtype::fp32;
   std::vector<NamedTensor> result;
   std::vector<float> flat;

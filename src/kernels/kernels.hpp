@@ -42,8 +42,8 @@ enum class Op { plain, transposed };
 
 /// c [m, n] = op(a) op(b) + beta c; beta is 0, and c may hold anything, or 1. Computed by the vendor's
 /// library where it has these types (BLAS on a host, cuBLASLt on CUDA), else by a portable kernel. Products
-/// are summed in float, whatever C and E are. C is the type of the result, so that totals stay float whatever
-/// E is.
+/// are summed in float, whatever C and E are. C is the type of the result, so that accumulators stay float
+/// whatever E is.
 template <class C, class E>
 void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
     float beta);
@@ -175,9 +175,9 @@ void cross_entropy(
 /// *loss adds to scale times the sum of losses, in an order that depends on their number alone.
 void sum_losses(const ExecutionSpace& exec, double* loss, Vector<const double> losses, double scale);
 
-/// total [n] is, or with `accumulate` adds to, contribution [n].
+/// accumulator [n] = contribution [n], or += it with `accumulate`.
 template <class E>
-void add(const ExecutionSpace& exec, Vector<float> total, VectorIn<E> contribution, bool accumulate);
+void add(const ExecutionSpace& exec, Vector<float> accumulator, VectorIn<E> contribution, bool accumulate);
 
 /// One step (counted from 1) of AdamW: master, moment1, moment2 [n] in place; weights [n] = master, rounded;
 /// gradient [n]. With E = float, weights and master may be the same memory.

@@ -11,7 +11,7 @@
 
 namespace minitaw::model {
 /// Precision of weights, activations and gradients in compute; master weights, optimiser state and gradient
-/// totals are always fp32.
+/// accumulators are always fp32.
 enum class Dtype { fp32, bf16 };
 
 /// Activations that the forward pass of a block keeps for the backward pass; the rest is recomputed.

@@ -21,8 +21,8 @@ Range moved(const Action& a, const model::Layout& layout) {
 }
 
 model::Dtype dtype_of(SlotClass cls, model::Dtype compute) {
-  const bool total = cls == SlotClass::accumulator || cls == SlotClass::embeddings_accumulator;
-  return total ? model::Dtype::fp32 : compute;
+  const bool sums = cls == SlotClass::accumulator || cls == SlotClass::embeddings_accumulator;
+  return sums ? model::Dtype::fp32 : compute;
 }
 
 Range held(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {

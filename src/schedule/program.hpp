@@ -232,7 +232,7 @@ struct Communicator {
 struct RankProgram {
   std::vector<Action> actions;
   std::array<int, slot_classes> slots{};  ///< how many slots of each class the rank has
-  std::vector<int> owned_shards;          ///< owned_shards[k]: shard in owned slot k and total slot k
+  std::vector<int> owned_shards;          ///< owned_shards[k]: shard in owned slot k and accumulator slot k
   int slice = 0;  ///< of Program::owned_slices: what the rank holds of each shard in `owned_shards`
   int embeddings_slice = -1;  ///< the only slice of the embeddings that it holds, if any; -1: all of them
 

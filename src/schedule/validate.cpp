@@ -75,7 +75,8 @@ private:
     const int owned_shards = static_cast<int>(here().owned_shards.size());
     if (count(SlotClass::owned) != owned_shards || count(SlotClass::accumulator) != owned_shards ||
         count(SlotClass::embeddings) != count(SlotClass::embeddings_accumulator))
-      fail(Rule::slots_accounted, "{} owned and {} total slots for {} owned shards, {} and {} of embeddings",
+      fail(Rule::slots_accounted,
+          "{} owned and {} accumulator slots for {} owned shards, {} and {} of embeddings",
           count(SlotClass::owned), count(SlotClass::accumulator), owned_shards, count(SlotClass::embeddings),
           count(SlotClass::embeddings_accumulator));
     for (const int shard : here().owned_shards)

@@ -58,7 +58,7 @@ public:
     return buffers;
   }
 
-  /// Adds the sums of those gradients to the totals of the slices.
+  /// Adds the sums of the gradients to the accumulators of the slices.
   void scatter(int shard, int tick, const std::vector<VirtualBuffer>& gradients) {
     if (builder_.ranks() == 1) return;
     call(Kind::reduce_scatter, tick + 1, Phase::push_intra, shard, inner_, gradients);

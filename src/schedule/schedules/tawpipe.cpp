@@ -32,7 +32,7 @@ std::vector<int> round_robin_owners(const topology::Groups& groups, int shards) 
 struct RelayTiming {
   int fetch_inter = 1;  ///< ticks ahead that a shard is sent to another group (prefetch depth)
   int fetch_intra = 1;  ///< ticks ahead that the group broadcasts
-  int give = 1;  ///< ticks after B that its gradient leaves, in the order of issue: how many buffers B has
+  int grad_ticks = 1;  ///< ticks after B at which its gradient leaves, in the order of issue; as many buffers
 };
 
 /// Decides who sends each shard to whom, and returns its gradient.
@@ -79,7 +79,7 @@ public:
     return buffers;
   }
 
-  /// Moves those gradients to the owner's total.
+  /// Moves the gradients of a visit to the owner's accumulator.
   void return_gradients(int group, int shard, int tick, const std::vector<VirtualBuffer>& gradients) {
     const int owner = owners_[shard];
     inside(Payload::gradient, group, shard, tick, gradients);
@@ -248,10 +248,10 @@ Program make(const Request& request) {
       all[k].compute(i, relay.weights(k), gradients);
       if (now.backward())
         relay.return_gradients(
-            k, now.shard, std::min(now.tick + when.give, all[k].last_tick() + 1), gradients);
+            k, now.shard, std::min(now.tick + when.grad_ticks, all[k].last_tick() + 1), gradients);
     }
   return std::move(builder).finish(
-      all.back().last_tick() + std::min(when.give, 1), EmbeddingsUpdate::sliced, when.give > 0);
+      all.back().last_tick() + std::min(when.grad_ticks, 1), EmbeddingsUpdate::sliced, when.grad_ticks > 0);
 }
 }  // namespace
 
