@@ -222,8 +222,8 @@ void require(const Request& request) {
 /// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and receives
 /// at most one weight shard per tick. Options away from their defaults: gwps=off (single ranks instead of
 /// groups, no stagger), dbs=off (a group gets a shard from the group that has just used it), cco=off (no
-/// overlap of communication and computation), prefetch (ticks ahead between groups), grad_ticks (ticks after which
-/// gradients leave their group), rails (see GroupRelay).
+/// overlap of communication and computation), prefetch (ticks ahead between groups), grad_ticks (ticks after
+/// which gradients leave their group), rails (see GroupRelay).
 Program make(const Request& request) {
   const auto& options = request.spec.options;
   const bool grouped = !options.contains("gwps");
