@@ -116,8 +116,11 @@ CasePlan plan_case(const Case& c, std::size_t number, const Program& program, co
     std::optional<std::uint64_t> memory) {
   const Layout layout = model::make_layout(c.shape, schedule::cut_of(program));
   const topology::Groups& groups = program.groups;
-  CasePlan plan{
-      .settings = c, .number = number, .row = record::preview({c}).front(), .shards = program.shards};
+  CasePlan plan;
+  plan.settings = c;
+  plan.number = number;
+  plan.row = record::preview({c}).front();
+  plan.shards = program.shards;
 
   const schedule::ByteMatrix bytes = schedule::bytes(program, layout);
   for (int k = 0; k < schedule::traffic_kinds; ++k) {
