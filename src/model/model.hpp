@@ -86,11 +86,11 @@ struct OptimiserState {
 
 /// The buffers of a compute action; each names those that it needs.
 struct Operands {
-  Buffer weights;   ///< of the shard, or of embedding, final norm and head; compute type
-  Buffer saved;     ///< what lives from the forward to the backward visit of one (shard, micro-batch)
-  Buffer hidden;    ///< hidden state [B S, H] or its gradient; compute type; changed in place
-  Buffer deferred;  ///< what lives from backward_input() to backward_weight()
-  Buffer gradient;  ///< of the weights
+  Buffer weights{};   ///< of the shard, or of embedding, final norm and head; compute type
+  Buffer saved{};     ///< what lives from the forward to the backward visit of one (shard, micro-batch)
+  Buffer hidden{};    ///< hidden state [B S, H] or its gradient; compute type; changed in place
+  Buffer deferred{};  ///< what lives from backward_input() to backward_weight()
+  Buffer gradient{};  ///< of the weights
   Dtype gradient_type = Dtype::fp32;  ///< fp32 (the accumulator) or the compute type
   bool accumulate = false;            ///< adds to the gradient instead of writing it
 };
