@@ -95,7 +95,7 @@ public:
 
 /// The thread that submits does the work and waits for its kernels: right on every back end, and all that a
 /// host needs.
-class FencedQueue final : public Queue {
+class FencedQueue : public Queue {
 public:
   /// `units`: most units of a step. `waiting` is asked while it waits for another queue.
   FencedQueue(model::ExecutionSpace exec, int units, const StepClock& clock, Check waiting)

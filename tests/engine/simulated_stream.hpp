@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include "engine/queue.hpp"
@@ -122,6 +123,39 @@ private:
   std::exception_ptr failure_;
   std::thread thread_;
 };
+
+/// What is wrong with the lanes of a rank.
+struct Faults {
+  std::chrono::milliseconds late{0};  ///< between the beginning of a step and that of its first actions
+  std::set<int> left_out{};           ///< units of the compute lane that do nothing
+};
+
+class FaultyQueue final : public FencedQueue {
+public:
+  FaultyQueue(Faults faults, schedule::Lane lane, const QueueOptions& options)
+      : FencedQueue(lane_space(lane), options.units[index_of(lane)], *options.clock, options.waiting),
+        faults_(std::move(faults)) {}
+  void open(int unit) override {
+    FencedQueue::open(unit);
+    if (unit == 0) std::this_thread::sleep_for(faults_.late);
+  }
+  void run(int unit, const Work& work) override {
+    FencedQueue::run(unit, faults_.left_out.contains(unit) ? Work([] {}) : work);
+  }
+
+private:
+  Faults faults_;
+};
+
+/// Every lane is a thread, on every back end.
+inline auto faulty_queues(const Faults& faults) {
+  return [faults](const QueueOptions& options) {
+    Queues queues;
+    for (int l = 0; l < schedule::lanes; ++l)
+      queues[l] = std::make_unique<FaultyQueue>(faults, static_cast<schedule::Lane>(l), options);
+    return queues;
+  };
+}
 
 /// Every lane is a simulated stream.
 inline Queues simulated_streams(const QueueOptions& options) {

@@ -12,6 +12,7 @@
 #include "engine/executor.hpp"
 #include "engine/queue.hpp"
 #include "engine/simulated_stream.hpp"
+#include "schedule/parse.hpp"
 #include "schedule/registry.hpp"
 
 namespace minitaw::engine {
@@ -130,14 +131,8 @@ schedule::Program tawpipe() {
   return schedule::build({schedule::parse_spec("tawpipe"), topology::Groups({2, 3}), 10, 6});
 }
 
-/// Threads on every back end: what these lanes do is no work of a device.
-Queues fenced_queues(const QueueOptions& options) {
-  Queues queues;
-  for (int l = 0; l < schedule::lanes; ++l)
-    queues[l] = std::make_unique<FencedQueue>(
-        lane_space(static_cast<schedule::Lane>(l)), options.units[l], *options.clock, options.waiting);
-  return queues;
-}
+/// What these lanes do is no work of a device.
+Queues fenced_queues(const QueueOptions& options) { return tests::faulty_queues({})(options); }
 
 class LaneOnQueues : public ::testing::TestWithParam<MakeQueues> {};
 INSTANTIATE_TEST_SUITE_P(All, LaneOnQueues, ::testing::Values(fenced_queues, tests::simulated_streams),
@@ -153,11 +148,18 @@ TEST_P(LaneOnQueues, StartsActionsInOrderAndNoneBeforeItsWaitsAreOver) {
     for (std::size_t i = 0; i < rank.actions.size(); ++i)
       ends[index_of(rank.actions[i].lane)].push_back(fake.spans()[i].end);
     for (const std::vector<double>& lane : ends) ASSERT_TRUE(std::ranges::is_sorted(lane)) << "its own order";
-    for (std::size_t i = 0; i < rank.actions.size(); ++i)
+    std::array<double, schedule::lanes> free{};
+    for (std::size_t i = 0; i < rank.actions.size(); ++i) {
+      const Span& span = fake.spans()[i];
+      double& since = free[index_of(rank.actions[i].lane)];
+      ASSERT_TRUE(since <= span.ready && span.ready <= span.begin && span.begin <= span.end)
+          << "action " << i;
+      since = span.end;
       for (int l = 0; l < schedule::lanes; ++l) {
         const int count = rank.actions[i].waits[l];
-        ASSERT_GE(fake.spans()[i].begin, count > 0 ? ends[l][count - 1] : 0) << "action " << i;
+        ASSERT_GE(span.begin, count > 0 ? ends[l][count - 1] : 0) << "action " << i;
       }
+    }
   }
 }
 
@@ -295,6 +297,32 @@ TEST(Executor, LetsNoLaneWaitForAnother) {
   comm::SoloTransport solo(program);
   Executor executor(program, 0, start, solo, {.waiting = policy, .make_queues = fenced_queues});
   EXPECT_GT(executor.step(), 0);
+}
+
+// Its first action begins late, and the action that comes first in the program ends last.
+TEST(Executor, AStepLastsFromItsBeginningToItsLastEnd) {
+  using std::chrono::milliseconds;
+  const schedule::Program program = schedule::parse_program(R"(program first-ends-last
+shards 1
+micro_batches 1
+groups 1+1
+rank 0 slots h1 a1 x1 owned 0
+   0 inputs_send     send W0 h0 -> r1
+   0 compute         F s0 m0 h0 a0 x0
+rank 1 slots w1 owned
+   0 inputs_recv     recv W0 w0 <- r0
+)");
+  const Start start = [](const Action& action) {
+    if (action.kind == schedule::Kind::send) std::this_thread::sleep_for(milliseconds(60));
+    return nullptr;
+  };
+  comm::SoloTransport solo(program);
+  Executor executor(program, 0, start, solo,
+      {.waiting = policy, .make_queues = tests::faulty_queues({.late = milliseconds(50)})});
+  const double before = host_seconds(), seconds = executor.step();
+  EXPECT_LE(seconds, host_seconds() - before);
+  EXPECT_GE(seconds, 0.11);
+  for (const Span& span : executor.spans()) EXPECT_GE(span.begin - span.ready, 0.05);
 }
 
 TEST(Executor, AFailureEndsTheStepAndSaysWhy) {

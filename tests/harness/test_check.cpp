@@ -2,6 +2,8 @@
 #include "harness/check.hpp"
 
 #include <cmath>
+#include <functional>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <limits>
 #include <malloc.h>
@@ -70,6 +72,32 @@ TEST(CompareGradients, SeesNotANumber) {
   check = {};
   check.later.loss = not_a_number;
   EXPECT_FALSE(check.passes(serial_tolerance(serial_case())));
+}
+
+TEST(Check, SeesEachThatAloneIsWrong) {
+  const Reference right{.losses = {3, 2.5, 2, 1.5},
+      .gradients = {{"layers.0.wo", {1, 2}}, {"head", {3}}},
+      .later = {{"layers.0.wo", {3, 1}}, {"head", {2}}}};
+  const Tolerance tolerance = serial_tolerance(serial_case());
+  EXPECT_EQ(compare(right, right).failure(tolerance), "");
+  const std::vector<std::pair<const char*, std::function<void(Reference&, float)>>> parts = {
+      {"the first loss", [](Reference& r, float f) { r.losses[0] *= f; }},
+      {"a later loss", [](Reference& r, float f) { r.losses[1] *= f; }},
+      {"a later loss", [](Reference& r, float f) { r.losses[2] *= f; }},
+      {"a later loss", [](Reference& r, float f) { r.losses[3] *= f; }},
+      {"the gradient of layers.0.wo", [](Reference& r, float f) { r.gradients[0].values[1] *= f; }},
+      {"the gradient of head", [](Reference& r, float f) { r.gradients[1].values[0] *= f; }},
+      {"the last gradient of layers.0.wo", [](Reference& r, float f) { r.later[0].values[0] *= f; }},
+      {"the last gradient of head", [](Reference& r, float f) { r.later[1].values[0] *= f; }},
+      {"layers.0.wo differs from AdamW", [](Reference& r, float f) { r.weights = {f - 1, "layers.0.wo"}; }}};
+  for (const auto& [what, spoil] : parts)
+    for (const float factor : {1.01F, not_a_number}) {
+      Reference wrong = right;
+      spoil(wrong, factor);
+      const Check check = compare(wrong, right);
+      EXPECT_FALSE(check.passes(tolerance)) << what;
+      EXPECT_THAT(check.failure(tolerance), testing::StartsWith(what));
+    }
 }
 
 /// 1000 weights between 0.5 and 1, as many steps of decay behind `wanted` as are left out.

@@ -32,6 +32,19 @@ TEST(ClockOffset, FindsClocksThatAreSetApart) {
   EXPECT_NEAR(offset, -apart, MPI_Wtime() - before) << "no round took longer than all of them";
 }
 
+// Rank 0's clock stands at 100, the others' advance while they wait for it: by 6, 5, 4, ... 1, 2, 3, 4 s.
+TEST(ClockOffset, IsTakenInTheMiddleOfTheFastestRound) {
+  double time = 0;
+  int asked = 0;
+  const double offset = offset_by_messages(MPI_COMM_WORLD, [&] {
+    if (world_rank() == 0) return 100.0;
+    if (asked++ % 2 == 1) time += 1 + std::abs(asked / 2 - 6);
+    return time;
+  });
+  constexpr double before = 6 + 5 + 4 + 3 + 2;
+  EXPECT_EQ(offset, world_rank() == 0 ? 0 : 100 - (before + 0.5));
+}
+
 TEST(ClockOffset, IsNoneOnOneNode) { EXPECT_EQ(clock_offset(MPI_COMM_WORLD), 0); }
 
 /// A runtime of all ranks that executes steps.
@@ -96,6 +109,37 @@ TEST_F(Steps, AreGatheredOnOneClock) {
   EXPECT_GE(found.length, 0.9 * seconds);
   for (const trace::RankTime& rank : found.ranks)
     EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, found.length, 1e-9);
+}
+
+// The slowest ranks of the steps took 5, 3 and 4 s, the fastest ones 0.1, 0.2 and 0.05 s.
+TEST_F(Steps, AreCollectedWithTheirRanks) {
+  const int ranks = static_cast<int>(runtime_->program().ranks.size());
+  TimedSteps steps(runtime_->program(), 3);
+  const auto seconds = [&](int step, int rank) {
+    return rank == ranks - 1 ? std::array{5.0, 3.0, 4.0}[step]
+                             : std::array{0.1, 0.2, 0.05}[step] * (rank + 1);
+  };
+  runtime_->transport().reset_counters();
+  for (int step = 0; step < 3; ++step) {
+    runtime_->prepare();
+    (void)runtime_->step();
+    steps.add(runtime_->executor(), seconds(step, rank_));
+  }
+  for (const int executed : {3, 4}) {  // the second is not true
+    CaseResult result;
+    collect(*runtime_, steps, executed, 1000U + static_cast<unsigned>(rank_), false, MPI_COMM_WORLD, result);
+    if (rank_ != 0) continue;
+    const bool adds_up = executed == 3 || ranks == 1;
+    EXPECT_EQ(result.status, adds_up ? Status::ok : Status::wrong) << result.reason;
+    EXPECT_EQ(result.reason.find("in 4 steps where") == std::string::npos, adds_up) << result.reason;
+    EXPECT_EQ(result.bytes_source, kernels::on_host ? "counted" : runtime_->transport().bytes_source());
+    EXPECT_EQ(result.accounted_step, 2) << "the median of the slowest ranks";
+    ASSERT_EQ(result.memory.size(), static_cast<std::size_t>(ranks));
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (int step = 0; step < 3; ++step) EXPECT_EQ(result.seconds[step][rank], seconds(step, rank));
+      EXPECT_EQ(result.memory[rank].process_peak, 1000U + static_cast<unsigned>(rank));
+    }
+  }
 }
 
 // The times that a run records against a clock of the test's own. A kernel of every step is held up, so that

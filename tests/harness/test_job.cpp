@@ -12,6 +12,7 @@
 #include "engine/memory.hpp"
 #include "engine/simulated_stream.hpp"
 #include "harness/cases.hpp"
+#include "record/row.hpp"
 #include "sanitized.hpp"
 #include "schedule/example.hpp"
 #include "schedule/validate.hpp"
@@ -127,6 +128,7 @@ TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
   std::mt19937 random(3);
   for (const std::string& name : tests::some_schedules(job_.ranks(), 1)) {
     Case c = random_case(name, job_.ranks(), 2, random);
+    c.attention = "portable";
     const bool own_sizes = !schedule::entry_of(schedule::parse_spec(name).name).passes_activations;
     if (own_sizes) c = with_own_sizes(c);
     SCOPED_TRACE(fmt::format("{} groups {}", c.schedule, c.groups.text()));
@@ -145,8 +147,12 @@ TEST_F(Job, CountedBytesAndMeasuredMemoryEqualThePlan) {
     EXPECT_LE(result.memory[0].process_peak, peak_memory() / 15 * 16) << "the kernel counts in batches";
     EXPECT_GE(result.memory[0].process_peak, peak_memory() / 2)
         << "hardly anything was taken behind the case";
-    EXPECT_EQ(result.losses.size(), 4U);
+    const std::vector<double> losses = serial_reference(c, 4).losses;
+    ASSERT_EQ(result.losses.size(), losses.size());
+    for (std::size_t s = 0; s < losses.size(); ++s) EXPECT_NEAR(result.losses[s], losses[s], 1e-5) << s;
     EXPECT_EQ(result.seconds.size(), 3U);
+    EXPECT_EQ(result.attention, "portable") << "which is not what would be chosen";
+    EXPECT_EQ(result.transport.substr(0, 3), job_.ranks() == 1 ? "non" : kernels::on_host ? "mpi" : "ncc");
     EXPECT_GE(result.max_gradient_error, 0) << "a case this small must be checked";
   }
 }
@@ -219,19 +225,82 @@ TEST_F(Verification, SeesOneWrongGradientValue) {
   }
 }
 
-TEST_F(Verification, SeesALayerThatIsNotUpdated) {
+/// A job whose ranks from `first` on leave out those computations of a case that `which` names.
+CaseRunner job_without(const Case& c, int first, const std::function<bool(const Action&)>& which) {
+  const int rank = comm::mpi::rank_in(MPI_COMM_WORLD);
+  const Program program = schedule::build_valid(request_of(c));
+  const std::vector<int> units = actions_of(program.ranks[rank], schedule::Lane::compute);
+  engine::tests::Faults faults;
+  for (int unit = 0; unit < static_cast<int>(units.size()); ++unit)
+    if (rank >= first && which(program.ranks[rank].actions[units[unit]])) faults.left_out.insert(unit);
+  return tests::job(std::make_shared<meters::Meter>("none"), engine::tests::faulty_queues(faults));
+}
+
+TEST_F(Verification, SeesATensorThatIsNotUpdated) {
   const Case c = small_case(job_.ranks() == 1 ? "serial" : "ddp", topology::Groups({job_.ranks()}), 3, 1);
-  Program program = schedule::build_valid(request_of(c));
-  for (schedule::RankProgram& rank : program.ranks)
-    for (Action& a : rank.actions)
-      if (a.kind == Kind::update && a.payload != schedule::Payload::embeddings && a.shard == 0)
-        a.kind = Kind::join;
-  const Reference reference = job_.rank() == 0 ? serial_reference(c, 1) : Reference{};
-  const Check check = job_.verify(c, program, 1, reference);
-  EXPECT_FALSE(passes(check, serial_tolerance(c)));
+  for (const bool ends : {false, true}) {
+    CaseRunner job = job_without(c, 0, [&](const Action& a) {
+      const bool of_ends = a.payload == schedule::Payload::embeddings;
+      return a.kind == Kind::update && (ends ? of_ends : !of_ends && a.shard == 0);
+    });
+    const Reference reference = job_.rank() == 0 ? serial_reference(c, 1) : Reference{};
+    const Check check = job.verify(c, 1, reference);
+    EXPECT_FALSE(passes(check, serial_tolerance(c)));
+    if (job_.rank() != 0) continue;
+    EXPECT_LE(check.first.gradient.worst, serial_tolerance(c).first.gradient) << "its gradients are right";
+    EXPECT_NE(check.weights.tensor.starts_with("layers."), ends) << check.failure(serial_tolerance(c));
+  }
+}
+
+/// The last rank computes no loss, or no gradient of the embedding, for its second micro-batch.
+TEST_F(Verification, ARunThatErrsInItsFirstStepIsWrong) {
+  const Case c = in_one_group(job_.ranks() == 1 ? "serial" : "ddp", 2);
+  for (const auto& [kind, what] :
+      {std::pair{Kind::loss, "the first loss"}, {Kind::embed_backward, "the gradient of embedding"}}) {
+    CaseRunner job = job_without(c, job_.ranks() - 1,
+        [&](const Action& a) { return a.kind == kind && a.micro_batch == c.micro_batches - 1; });
+    const CaseResult result = job.run(c, {}).result;
+    const Check check = job.verify(c, 1, job_.rank() == 0 ? serial_reference(c, 1) : Reference{});
+    if (job_.rank() != 0) continue;
+    EXPECT_EQ(result.status, Status::wrong);
+    EXPECT_TRUE(result.reason.starts_with(what)) << result.reason;
+    EXPECT_GT(check.first.gradient.worst, 0.01);
+    EXPECT_NEAR(result.max_gradient_error, check.first.gradient.worst, 1e-3 * check.first.gradient.worst);
+    EXPECT_NEAR(result.max_loss_error, check.first.loss, 1e-6);
+    EXPECT_EQ(check.first.loss > 0.01, kind == Kind::loss);
+  }
+}
+
+TEST_F(Verification, ARunWhoseLossIsNotFiniteIsWrong) {
+  Case c = in_one_group(job_.ranks() == 1 ? "serial" : "ddp", 1);
+  c.steps = 3;
+  c.warmup = 1;
+  c.learning_rate = std::nan("");
+  const CaseResult result = job_.run(c, {}).result;
   if (job_.rank() != 0) return;
-  EXPECT_LE(check.first.gradient.worst, serial_tolerance(c).first.gradient) << "its gradients are right";
-  EXPECT_TRUE(check.weights.tensor.starts_with("layers.")) << check.failure(serial_tolerance(c));
+  EXPECT_TRUE(std::isfinite(result.losses.at(0)) && std::isnan(result.losses.at(1)));
+  EXPECT_EQ(result.status, Status::wrong);
+  EXPECT_EQ(result.reason, "the loss of step 2 is not finite");
+  EXPECT_EQ(record::make_row(result).text("verdict"), "INVALID: wrong: the loss of step 2 is not finite");
+}
+
+TEST_F(Job, TheProcessPeakIsThatOfItsCase) {
+  if (!kernels::on_host || test::sanitized) GTEST_SKIP() << "of the process alone";
+  Case small = in_one_group(job_.ranks() == 1 ? "serial" : "ddp", 1), large = small;
+  large.shape.vocab = 100000;  // 14 MB of weights and as many of each moment and of the gradient
+  for (Case* c : {&small, &large}) c->steps = 1;
+  const auto peak = [&](const Case& c) {
+    const CaseResult result = job_.run(c, {.check = false}).result;
+    return job_.rank() == 0 ? result.memory.at(0).process_peak : 0;
+  };
+  const std::uint64_t before = peak(small), most = peak(large), after = peak(small);
+  if (job_.rank() != 0) return;
+  constexpr std::uint64_t larger = 4 * 2 * 4 * 24 * std::uint64_t{100000 - 29};
+  EXPECT_GE(most, before + larger / 2);
+  engine::reset_peak_memory();
+  if (peak_memory() > before + larger / 4)
+    GTEST_SKIP() << "this kernel does not let a process start a new peak";
+  EXPECT_LT(after, before + larger / 4);
 }
 
 /// One key, so that queries and keys have no gradient but rounding noise; one token, so that loss and
