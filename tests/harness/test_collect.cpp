@@ -308,12 +308,23 @@ TEST(StepMeter, EnergyThatIsNotCountedIsLeftOut) {
   }
 }
 
-CaseResult run(const std::shared_ptr<meters::Meter>& meter, int steps) {
+CaseResult run(const std::shared_ptr<meters::Meter>& meter, int steps, const Limits& limits = {}) {
   CaseRunner job = tests::job(meter);
   Case c = tests::small_case("ddp", topology::Groups::equal(world_size(), 1), 2, 1);
   c.warmup = 2;
   c.steps = steps;
-  return job.run(c, {}).result;
+  return job.run(c, limits).result;
+}
+
+TEST(StepMeter, OfACaseIsReadAfterItsTimedSteps) {
+  const auto meter = std::make_shared<Counting>();
+  Limits limits;
+  limits.stop = [&] {
+    meter->asked += '|';  // behind every step
+    return StopReason::no;
+  };
+  (void)run(meter, 3, limits);
+  EXPECT_EQ(meter->asked, "||er|r|r|e") << "two steps of warm-up";
 }
 
 /// Through a whole case, the way the program goes, to the stand-in for NVIDIA's library.

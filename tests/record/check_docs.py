@@ -86,6 +86,7 @@ def check(page, name):
             assert found[path].attrs["units"] == units, f"{path}: units {found[path].attrs['units']}, documented {units}"
             check_shape(file, path, found[path], shape)
         check_contents(file)
+        check_values(file)
     print(f"{len(expected)} datasets agree with the page")
 
 
@@ -109,6 +110,36 @@ def check_contents(file):
         assert abs(row.overlap - time["hidden"].sum() / time["communication"].sum()) < 1e-12
         assert ("timeline" in case) == (row.schedule == "tawpipe")
     assert table.median_s.isna().sum() == 1
+
+
+def check_values(file):
+    """Every number of a case is where the page says: those that write_sample.cpp makes up, here by their rule once more."""
+    case, P = file["cases/0002"], range(3)
+    one = {name: item[()] for name, item in case.items() if isinstance(item, h5py.Dataset)}
+    assert one["ticks"] == 17 and one["matmul_algorithms"].startswith(b"bf16 to bf16, m 8") and one["counters"] == b"made up 1.2"
+    assert one["attention_used"] == b"portable" and one["transport_used"] == b"mpi" and case["bytes/source"][()] == b"counted"
+    assert case["verification/gradient_error"][()] == 1e-7 and case["verification/loss_error"][()] != case["verification/loss_error"][()]
+    kinds = {"memory": ["weights", "gradients", "optimiser", "activations", "buffers"], "bytes": ["weights", "gradients", "activations", "embeddings"]}
+    measured = {
+        "losses": [3, 2.875, 2.75, 2.625, 2.5], "repetition": [0] * 4, "position": [3], "idle_ticks": [0, 1, 2],
+        "settings/ffn_per_layer": [7, 8, 9, 10, 11], "seconds": [[0.5 + s, 0.25 + s, 0.75 + s] for s in range(4)],
+        "device/clock": [[1700 + 10 * s + r for r in P] for s in range(4)], "device/memory_clock": [[2600 + r for r in P]] * 4,
+        "device/temperature": [[50 + s + 0.5 * r for r in P] for s in range(4)],
+        "device/power": [[600 + 7 * r + s for r in P] for s in range(4)],
+        "device/throttle": [[0x21 if (s, r) == (1, 2) else 1 for r in P] for s in range(4)], "device/energy": [[100, 200, 300]],
+        "memory/planned": [[1000 * (r + 1) + k for k in range(5)] for r in P],
+        "memory/measured": [[2000 * (r + 1) + k for k in range(5)] for r in P],
+        "memory/process_peak": [50000 + r for r in P], "memory/device_used": [70000 + r for r in P],
+        "time/step": 1, "time/length": 1.25, "time/compute": [0.5] * 3, "time/communication": [0.75] * 3,
+        "time/exposed_by_kind": [[0.125, 0.0625 * r, 0.0625, 0.1875] for r in P], "time/exposed": [0.375 + 0.0625 * r for r in P],
+        "time/idle": [0.375 - 0.0625 * r for r in P], "time/bubble": [0.3 - 0.05 * r for r in P],
+        "time/hidden": [0.25 * r for r in P], "time/overlap": [0, 1 / 3, 2 / 3],
+        "bytes/planned": [[[4 * (3 * a + b) + k for k in range(4)] for b in P] for a in P]}
+    for name, values in measured.items():
+        assert (abs(case[name][()] - values) < 1e-12).all() if isinstance(values, list) else case[name][()] == values, f"{name}: {case[name][()]}"
+    assert (file["cases/0006/bytes/counted"][:] == file["cases/0006/bytes/planned"][:] + 100).all()
+    for name in ("memory/planned", "memory/measured", "time/exposed_by_kind", "bytes/planned", "bytes/counted"):
+        assert list(case[name].attrs["labels"]) == kinds["memory" if name.startswith("memory") else "bytes"], name
 
 
 check(*sys.argv[1:])

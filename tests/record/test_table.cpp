@@ -32,6 +32,40 @@ TEST(Row, ASampleIsTheSlowestRankAndQuartilesAreInterpolated) {
   expect_none(make_row(sample_case("ddp", 1, 1)), {"cv"});
 }
 
+TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
+  CaseResult r = sample_case();
+  r.settings.repeats = 13;
+  r.settings.seed = 29;
+  r.settings.learning_rate = 0.03125;
+  r.settings.attention = "host";
+  r.settings.transport = "auto";
+  r.settings.data = "text.txt";
+  r.settings.shape.dtype = model::Dtype::bf16;
+  r.max_loss_error = 1e-9;
+  r.idle_ticks = {0, 1, 5};
+  r.status = Status::wrong;
+  r.reason = "because";
+  const Row row = make_row(r, 31, 37);
+  // Of a block with F = 7 .. 11: norms 2 x 12, matrices 12 (20 + 12 + 3 F); two ends of 23 x 12 and a norm
+  // of 12.
+  const int parameters = 5 * (24 + 12 * 32) + 36 * 45 + 2 * 276 + 12;
+  const std::vector<std::pair<const char*, std::string>> expected = {{"case", "31"}, {"session", "37"},
+      {"status", "wrong"}, {"reason", "because"}, {"verdict", "INVALID: wrong: because"},
+      {"started", "2026-07-18T09:30:00Z"}, {"schedule", "tawpipe"}, {"ranks", "3"}, {"groups", "1+2"},
+      {"group_count", "2"}, {"replicas", "3"}, {"layers", "5"}, {"hidden", "12"}, {"heads", "3"},
+      {"kv_heads", "1"}, {"vocab", "23"}, {"ffn", "7,8,9,10,11"}, {"parameters", std::to_string(parameters)},
+      {"dtype", "bf16"}, {"recompute", "block"}, {"seq", "128"}, {"micro_batch", "2"},
+      {"micro_batch_per_rank", ""}, {"micro_batches", "6"}, {"steps", "4"}, {"repeats", "13"},
+      {"warmup", "1"}, {"seed", "29"}, {"learning_rate", "0.03125"}, {"data", "text.txt"},
+      {"attention", "host"}, {"transport", "auto"}, {"bytes_source", "counted"}, {"ticks", "17"},
+      {"idle_ticks", "2"}, {"first_loss", "3"}, {"last_loss", "2.5"}, {"gradient_error", "1e-07"},
+      {"loss_error", "1e-09"}, {"attention_used", "portable"}, {"transport_used", "mpi"},
+      {"counters", "made up 1.2"}};
+  for (const auto& [name, text] : expected) EXPECT_EQ(row.column(name).text(), text) << name;
+  r.settings.micro_batch_per_rank = {2, 1, 2};
+  EXPECT_EQ(make_row(r).text("micro_batch_per_rank"), "2,1,2");
+}
+
 TEST(Row, Rates) {
   CaseResult r = sample_case("tawpipe", 128, 3);  // median 1.75 s, 6 x 2 x 128 tokens
   expect_none(make_row(r), {"peak", "mfu"});
@@ -215,6 +249,28 @@ TEST(Table, RowsAreAlignedWithTheNames) {
   }
   EXPECT_EQ(
       make_table(preview({sample_case().settings})).header(), make_table({make_row(sample_case())}).header());
+}
+
+/// By hand, in the order of the columns: 2.25 s, 1536 tokens; of the pairs of ranks 0 .. 8, pair p with
+/// 16 p + 6 units, 0, 4, 5, 7 and 8 lie inside groups.
+TEST(Table, ARowHasTheFiguresOfItsColumns) {
+  CaseResult r = sample_case();
+  for (std::uint64_t& bytes : r.counted_bytes) bytes <<= 24;
+  for (RankMemory& memory : r.memory) memory.measured[0] += 3 << 20;
+  r.peak = 1e9;
+  const Row row = make_row(r, 7);
+  const double teraflops =
+      1536 / 2.25 / 3 * (6.0 * (12 * (5 * 32 + 3 * 45) + 276) + 6.0 * 5 * 128 * 12) * 1e-12;
+  const double inside = 16 * 24 + 5 * 6, between = 630 - inside;
+  const auto rounded = [](double value, int decimals) { return fmt::format("{:.{}f}", value, decimals); };
+  std::istringstream line(make_table({row}).row(row)), names(make_table({row}).header());
+  std::vector<std::string> found;
+  for (std::string field; line >> field;) found.push_back(field);
+  EXPECT_THAT(found, testing::ElementsAre("7", "tawpipe", "3x1", "1+2", "128", "2", "6", "2.250", "1.500",
+                         "3.000", "682.7", rounded(teraflops, 7), rounded(100 * teraflops / 1e-3, 1),
+                         rounded(3 + 30010 / 1048576.0, 3), rounded(16 * inside, 0), rounded(16 * between, 0),
+                         rounded(inside * (1 << 24) / 2.25e9, 3), rounded(between * (1 << 24) / 2.25e9, 3),
+                         "counted", "35.0", "25.0", "33.3", "3.0000", "2.5000", "1e-07", "ok"));
 }
 
 TEST(Table, ShowsCopiesAndMicroBatchesOfUnequalSize) {

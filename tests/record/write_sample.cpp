@@ -37,6 +37,8 @@ int main(int argc, char** argv) {
   failed.settings = sample_case("tawpipe", 1024).settings;
   failed.status = Status::error;
   failed.reason = "out of memory";
+  failed.planned_bytes = failed.counted_bytes = sample_case().planned_bytes;
+  for (std::uint64_t& bytes : failed.counted_bytes) bytes += 100;
   Recorder(argv[1], provenance).append(failed);
   fmt::print("{}\n", argv[1]);
 }
