@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The program under mpiexec: a deck runs once, bad input ends on every rank with
-exit 2, verify says what it found, topo measures. Called with mpiexec, its -n flag, the program and a folder to write to."""
+exit 2, verify says what it found, topo measures. Called with mpiexec, its -n flag, the program, a folder to write to and, where it
+computes with BLAS, the library of fake_host.cpp."""
 
+import datetime
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -11,7 +14,7 @@ import time
 
 import h5py
 
-MPIEXEC, NUMBER, PROGRAM, FOLDER = sys.argv[1:]
+MPIEXEC, NUMBER, PROGRAM, FOLDER = sys.argv[1:5]
 FOLDER = pathlib.Path(FOLDER)
 DECK = FOLDER / "job.toml"
 FILE = FOLDER / "job.h5"
@@ -33,8 +36,8 @@ warmup = 1
 """
 
 
-def call(ranks, *arguments):
-    command = [MPIEXEC, NUMBER, str(ranks), PROGRAM, *map(str, arguments)]
+def call(ranks, *arguments, variables=()):
+    command = [MPIEXEC, NUMBER, str(ranks), "env", *variables, PROGRAM, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, cwd=FOLDER, timeout=240)
 
 
@@ -54,6 +57,10 @@ def check_whole_deck():
     assert done.stdout.rstrip().splitlines()[-2].startswith("RESULT: VALID"), done.stdout
     cases = rows()
     assert len(cases) == 16 and all(row["status"] == "ok" for row in cases), len(cases)
+    shown = subprocess.run([PROGRAM, "show", FILE], capture_output=True, text=True, timeout=60)
+    assert shown.returncode == 0 and shown.stdout.splitlines()[-2:] == done.stdout.rstrip().splitlines()[-3:-1], shown.stdout
+    lines = [[line.split("  [")[0].split() for line in text.splitlines() if line.startswith("  ")] for text in (done.stdout, shown.stdout)]
+    assert len(lines[0]) == 16 and lines[0] == lines[1], lines
     again = call(3, "run", DECK, "-o", FILE)
     assert again.returncode == 0 and "16 of 16 cases" in again.stdout, again.stdout
     assert not list(FOLDER.glob("job.h5?*")), "temporary files are left behind"
@@ -73,14 +80,17 @@ def check_refusals():
 
 def check_results():
     """Both precisions in one sweep; the kernel that ran is named, the account adds up, and --timeline keeps every action of every rank."""
-    file = FOLDER / "results.h5"
+    file, begin = FOLDER / "results.h5", datetime.datetime.now(datetime.UTC)
     done = call(3, "run", DECK, "--set", "dtype=fp32,bf16", "--set", "seq=9", "--set", "ranks=3", "--set", "groups=1+2",
-                "--timeline", "-o", file)
+                "--timeline", "--peak", "2G", "-o", file, variables=["TZ=UTC-9"])
     assert done.returncode == 0 and done.stderr == "", done.stdout + done.stderr
     cases = rows(file)
     assert {(row["dtype"], row["schedule"]) for row in cases} == {
         (dtype, schedule) for dtype in ("fp32", "bf16") for schedule in ("tawpipe", "ddp")}, cases
     for row in cases:
+        assert begin.replace(microsecond=0) <= datetime.datetime.fromisoformat(row["started"]) <= datetime.datetime.now(datetime.UTC), row
+        assert row["peak [TFLOP/s]"] == 2e-3 and abs(row["mfu"] * 2e-3 / row["tflops_rank [TFLOP/s]"] - 1) < 1e-9, row
+        assert row["bytes_source"] == ("counted" if row["transport_used"].startswith("mpi") else "by formula"), row
         assert row["attention"] == "auto" and row["attention_used"] not in ("", "auto"), row
         assert row["transport_used"].split()[0] in ("mpi", "nccl"), row
         assert 0 <= float(row["gradient_error"]) < (1e-5 if row["dtype"] == "fp32" else 1e-2), f"a case that fits is checked: {row}"
@@ -95,6 +105,25 @@ def check_results():
             columns = [column[:] for column in case["timeline"].values()]
             assert len({len(column) for column in columns}) == 1 and set(case["timeline/rank"][:]) == {0, 1, 2}
             assert (case["timeline/begin"][:] <= case["timeline/end"][:]).all()
+            check_account(case)
+
+
+def check_account(case):
+    """Its times and ticks against the timeline, action by action."""
+    events = {name: column[:] for name, column in case["timeline"].items()}
+    kinds = [case["timeline/kind"].attrs["codes"][kind] for kind in events["kind"]]
+    lanes = [case["timeline/lane"].attrs["codes"][lane] for lane in events["lane"]]
+    actions = list(zip(events["rank"], lanes, kinds, events["tick"], events["end"] - events["begin"]))
+    length, step = case["time/length"][()], case["time/step"][()]
+    assert abs(length - events["end"].max()) < 1e-12 and length > case["seconds"][step].max() - 1e-9, "ranks of a node share a clock"
+    visits, moved = ("F", "BW", "B", "W"), ("send", "recv", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_reduce")
+    ticks = [tick for _, _, kind, tick, _ in actions if kind in (*visits, *moved)]
+    assert case["ticks"][()] == max(ticks) - min(ticks) + 1
+    for rank in range(3):
+        computing = sum(seconds for owner, lane, kind, _, seconds in actions if (owner, lane) == (rank, "compute") and kind != "join")
+        assert abs(computing - case["time/compute"][rank]) < 1e-9, (rank, computing, case["time/compute"][:])
+        busy = {tick for owner, _, kind, tick, _ in actions if owner == rank and kind in visits}
+        assert case["idle_ticks"][rank] == case["ticks"][()] - len(busy), (rank, busy)
 
 
 def check_statuses():
@@ -155,6 +184,28 @@ def check_verify():
     assert done.stdout.endswith("RESULT: VALID\n"), done.stdout
 
 
+def check_faulty_products():
+    """A rank whose matrix products are 1 % too large: run and verify find it, and their exit code says so. verify prints what its JSON has."""
+    one = ("--set", "seq=9", "--set", "ranks=2", "--set", "groups=1", "--set", "schedule=ddp")
+    for rank, judged in (1, ["ok", "WRONG"]), (0, ["WRONG", "WRONG"]):
+        variables = [f"LD_PRELOAD={sys.argv[5]}", f"FAULTY_RANK={rank}",
+                     f"ASAN_OPTIONS={os.environ.get('ASAN_OPTIONS', '')}:verify_asan_link_order=0"]
+        done = call(2, "run", DECK, *one, "-o", FOLDER / f"faulty{rank}.h5", variables=variables)
+        (row,) = rows(FOLDER / f"faulty{rank}.h5")
+        assert done.returncode == 1 and "RESULT: INVALID: 1 of 1 cases" in done.stdout and row["status"] == "wrong", done.stdout
+        assert row["gradient_error"] > 1e-3 and "differs from the serial reference" in row["reason"], row
+        done, told = call(2, "verify", DECK, *one, variables=variables), call(2, "verify", DECK, *one, "--json", variables=variables)
+        said, lines = json.loads(told.stdout), [line for line in done.stdout.splitlines() if "reference" in line and not line.startswith("R")]
+        assert done.returncode == told.returncode == 1 and "RESULT: INVALID: " in done.stdout and not said["valid"], done.stdout
+        for line, case, result in zip(lines, said["cases"], judged, strict=True):
+            first, later = case["first_step"], case["later_steps"]
+            errors = [first["loss_error"], first["gradient_error"], later["loss_error"], later["gradient_error"], case["weight_error"]]
+            fields = line.split("reference")[1].split()
+            assert all(abs(float(field) - error) <= 0.06 * error for field, error in zip(fields, errors)), (line, errors)
+            assert fields[5].rstrip(":") == result and case["passes"] == (result == "ok"), line
+            assert result == "ok" or len(set(fields[:5])) == 5, line
+
+
 def check_topo():
     """Numbers that can be, in a table and in JSON, for groups of any size."""
     def topo(ranks, *options, code=0):
@@ -189,4 +240,6 @@ if __name__ == "__main__":
     check_time_limit()
     check_repeats()
     check_verify()
+    if any(sys.argv[5:]):
+        check_faulty_products()
     check_whole_deck()

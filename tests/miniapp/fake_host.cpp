@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Preloaded into the program: the machine has a name that occurs nowhere by chance.
+// Preloaded into the program: the machine has a name that occurs nowhere by chance, and on the rank that
+// FAULTY_RANK names, its matrix products are 1 % too large.
+#include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -18,5 +21,18 @@ int uname(utsname* system) noexcept {
   std::strcpy(system->release, "6.1-leak017");  // somebody has built a kernel for it
   std::strcpy(system->machine, "x86_64");
   return 0;
+}
+
+void sgemm_(const char* transa, const char* transb, const int* m, const int* n, const int* k,
+    const float* alpha, const float* a, const int* lda, const float* b, const int* ldb, const float* beta,
+    float* c, const int* ldc) {
+  static const auto right = reinterpret_cast<decltype(&sgemm_)>(dlsym(RTLD_NEXT, "sgemm_"));
+  static const bool errs = [] {
+    const char *faulty = std::getenv("FAULTY_RANK"), *rank = std::getenv("PMI_RANK");
+    if (rank == nullptr) rank = std::getenv("PMIX_RANK");
+    return faulty != nullptr && rank != nullptr && std::strcmp(faulty, rank) == 0;
+  }();
+  const float scale = *alpha * (errs ? 1.01F : 1.0F);
+  right(transa, transb, m, n, k, &scale, a, lda, b, ldb, beta, c, ldc);
 }
 }
