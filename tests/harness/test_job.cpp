@@ -275,7 +275,7 @@ TEST_F(Verification, OnlyACheapRunIsChecked) {
   Case c = in_one_group("ddp", 1);
   EXPECT_TRUE(CaseRunner::has_time_to_check(c));
   c.shape.vocab = 50000;
-  c.shape.seq = 100000;  // at least 6 x 50000 x 24 x 200000 FLOP, where 1e11 are too many
+  c.shape.seq = 10'000'000;  // at least 6 x 50000 x 24 x 2e7 = 1.4e14 FLOP, where 1e11 are too many
   EXPECT_FALSE(CaseRunner::has_time_to_check(c));
 }
 
