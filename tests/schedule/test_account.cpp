@@ -7,6 +7,7 @@
 #include "model/plan.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/program.hpp"
+#include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -53,6 +54,33 @@ TEST(Bytes, RelayByHand) {
       fp32_bytes(layout, 0) + fp32_bytes(layout, 1) + layout.embeddings.elements * 4U);
   EXPECT_EQ(matrix.entering(apart, 1), matrix.leaving(apart, 0));
   EXPECT_EQ(matrix.leaving(together, 0), 0U);
+}
+
+/// Ranks 0 1 | 2 | 3 4 5; every link and kind has a number of its own.
+TEST(Bytes, KnowTheBordersOfGroupsOfDifferentSizes) {
+  const topology::Groups groups({2, 1, 3});
+  constexpr std::array group = {0, 0, 1, 2, 2, 2};
+  ByteMatrix matrix(6);
+  std::array<std::uint64_t, traffic_kinds> inside{}, between{};
+  std::array<std::uint64_t, 3> leaving{}, entering{};
+  for (int from = 0; from < 6; ++from)
+    for (int to = 0; to < 6; ++to)
+      for (int kind = 0; kind < traffic_kinds; ++kind) {
+        const std::uint64_t bytes = 1 + (from * from * 6 + to * to * 5) * (kind + 1);
+        matrix.add(from, to, static_cast<Traffic>(kind), bytes);
+        const bool crosses = group[from] != group[to];
+        (crosses ? between : inside)[kind] += bytes;
+        leaving[group[from]] += crosses ? bytes : 0;
+        entering[group[to]] += crosses ? bytes : 0;
+      }
+  for (int kind = 0; kind < traffic_kinds; ++kind) {
+    EXPECT_EQ(matrix.inside(groups, static_cast<Traffic>(kind)), inside[kind]) << kind;
+    EXPECT_EQ(matrix.between(groups, static_cast<Traffic>(kind)), between[kind]) << kind;
+  }
+  for (int g = 0; g < 3; ++g) {
+    EXPECT_EQ(matrix.leaving(groups, g), leaving[g]) << g;
+    EXPECT_EQ(matrix.entering(groups, g), entering[g]) << g;
+  }
 }
 
 TEST(Bytes, TwoByteTypesHalveWhatTravelsButNotTheEndsGradient) {
@@ -164,6 +192,35 @@ TEST(MemoryAccount, SlotsComeInOrderAndLanesWithoutSumsStageNothing) {
       EXPECT_EQ(slot.bytes % 256, 0U);
     }
     EXPECT_EQ(order, "h0t0a0b0x0e0f0");
+  }
+}
+
+/// Bytes that B of a block leaves for W, beside what F keeps, with T = 15 tokens, H = 12 and d = 4.
+std::size_t deferred_by_hand(std::size_t ffn) {
+  constexpr std::size_t hidden = 15 * 12 * 4, qkv = 15 * 20 * 4, gain = 12 * 4, rows = 15 * 4;
+  std::size_t sum = 0;
+  for (const std::size_t bytes : {hidden /* output_gradient */, gain, 15 * ffn * 4 /* product */,
+           hidden /* middle_gradient */, qkv, 15 * gain, 15 * gain, hidden /* attention */, rows,
+           hidden /* normed */, 15 * 2 * ffn * 4 /* gate and up */})
+    sum += rounded(bytes);
+  return sum;
+}
+
+/// The six stages of ZB-H1 in groups of 2, 1 and 3: all keep what F saves of six micro-batches, stage r
+/// what B leaves of r + 1, and two hidden states.
+TEST(MemoryAccount, WhatBLeavesForWIsActivations) {
+  const Program program = build({parse_spec("zb1"), topology::Groups({2, 1, 3}), 12, 6});
+  const model::Layout layout = model::make_layout(layout_for(6, 2, 6).shape, cut_of(program));
+  const std::vector<Footprint> all = memory(program, layout);
+  for (int r = 0; r < 6; ++r) {
+    const std::size_t hidden = rounded(15 * 12 * 4), shard = layout.shards[r].elements,
+                      embeddings = r == 0 || r == 5 ? layout.embeddings.slice : 0;
+    EXPECT_EQ(bytes_of(all[r], Memory::activations),
+        6 * hidden + (r + 1) * deferred_by_hand(7 + 16 * r) + 2 * hidden)
+        << r;
+    EXPECT_EQ(bytes_of(all[r], Memory::gradients), rounded(shard * 4) + rounded(embeddings * 4));
+    EXPECT_EQ(bytes_of(all[r], Memory::weights), rounded(shard * 4) + rounded(embeddings * 4));
+    EXPECT_EQ(bytes_of(all[r], Memory::optimiser), rounded(shard * 8) + rounded(embeddings * 8));
   }
 }
 
