@@ -139,6 +139,9 @@ TEST(Bytes, RingsLeaveOneSliceOutOnEachLink) {
     EXPECT_EQ(scattered.at(from, to, Traffic::embeddings), count(embeddings, i));
     EXPECT_EQ(reduced.at(from, to, Traffic::gradients), count(shard, i) + count(shard, i + 1));
   }
+  // Slices of 4, 3 and 3 elements.
+  EXPECT_EQ(ring_send(Kind::reduce_scatter, 10, 3, 0, 0).elements, 6);
+  EXPECT_EQ(ring_send(Kind::all_gather, 10, 3, 2, 0).elements, 6);
   EXPECT_EQ(sum_over_links(gathered, Traffic::embeddings), 3U * 4 * embeddings);
   EXPECT_EQ(sum_over_links(reduced, Traffic::gradients), 2U * 3 * 4 * shard);
 }
