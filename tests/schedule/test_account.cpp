@@ -198,32 +198,58 @@ TEST(MemoryAccount, SlotsComeInOrderAndLanesWithoutSumsStageNothing) {
   }
 }
 
-/// Bytes that B of a block leaves for W, beside what F keeps, with T = 15 tokens, H = 12 and d = 4.
-std::size_t deferred_by_hand(std::size_t ffn) {
-  constexpr std::size_t hidden = 15 * 12 * 4, qkv = 15 * 20 * 4, gain = 12 * 4, rows = 15 * 4;
+// Bytes of T = 15 tokens with H = 12, d = 4, three query heads and one of keys, V = 37.
+constexpr std::size_t hidden = 15 * 12 * 4, qkv = 15 * 20 * 4, scores = 15 * 3 * 4, rows = 15 * 4,
+                      gain = 12 * 4;
+
+std::size_t sum_of(const std::vector<std::size_t>& parts) {
   std::size_t sum = 0;
-  for (const std::size_t bytes : {hidden /* output_gradient */, gain, 15 * ffn * 4 /* product */,
-           hidden /* middle_gradient */, qkv, 15 * gain, 15 * gain, hidden /* attention */, rows,
-           hidden /* normed */, 15 * 2 * ffn * 4 /* gate and up */})
-    sum += rounded(bytes);
+  for (const std::size_t bytes : parts) sum += rounded(bytes);
   return sum;
 }
 
+/// What F keeps, what B leaves for W beside it, and what kernels need besides.
+struct Kept {
+  std::vector<std::size_t> saved, deferred, scratch;
+};
+
+Kept kept_by_hand(model::Recompute recompute, std::size_t ffn) {
+  const std::size_t gate_and_up = 15 * 2 * ffn * 4, product = 15 * ffn * 4;
+  Kept kept{{hidden}, {hidden, gain, product, hidden, qkv, 15 * gain, 15 * gain}, {hidden, hidden}};
+  const auto add = [](auto& to, const std::vector<std::size_t>& parts) {
+    to.insert(to.end(), parts.begin(), parts.end());
+  };
+  const bool block = recompute == model::Recompute::block, none = recompute == model::Recompute::none;
+  add(block ? kept.deferred : kept.saved, {hidden});  // the output of attention
+  add(block ? kept.scratch : kept.saved, {scores});
+  if (block) add(kept.scratch, {hidden});
+  add(none ? kept.saved : kept.scratch, {rows, qkv, hidden, rows, gate_and_up});
+  if (none) add(kept.deferred, {gain});
+  else add(kept.deferred, {rows, hidden, gate_and_up});
+  add(kept.scratch, {product, 15 * 4 * 4 /* rotation */, rows /* tokens */, 15 * gain});
+  return kept;
+}
+
 /// The six stages of ZB-H1 in groups of 2, 1 and 3: all keep what F saves of six micro-batches, stage r
-/// what B leaves of r + 1, and two hidden states.
-TEST(MemoryAccount, WhatBLeavesForWIsActivations) {
+/// what B leaves of r + 1, and two hidden states. The scratch is for the widest block.
+TEST(MemoryAccount, PipelineOfSixStagesByHand) {
   const Program program = build({parse_spec("zb1"), topology::Groups({2, 1, 3}), 12, 6});
-  const model::Layout layout = model::make_layout(layout_for(6, 2, 6).shape, cut_of(program));
-  const std::vector<Footprint> all = memory(program, layout);
-  for (int r = 0; r < 6; ++r) {
-    const std::size_t hidden = rounded(15 * 12 * 4), shard = layout.shards[r].elements,
-                      embeddings = r == 0 || r == 5 ? layout.embeddings.slice : 0;
-    EXPECT_EQ(bytes_of(all[r], Memory::activations),
-        6 * hidden + (r + 1) * deferred_by_hand(7 + 16 * r) + 2 * hidden)
-        << r;
-    EXPECT_EQ(bytes_of(all[r], Memory::gradients), rounded(shard * 4) + rounded(embeddings * 4));
-    EXPECT_EQ(bytes_of(all[r], Memory::weights), rounded(shard * 4) + rounded(embeddings * 4));
-    EXPECT_EQ(bytes_of(all[r], Memory::optimiser), rounded(shard * 8) + rounded(embeddings * 8));
+  for (const model::Recompute recompute :
+      {model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none}) {
+    model::Shape shape = layout_for(6, 2, 6).shape;
+    shape.recompute = recompute;
+    const model::Layout layout = model::make_layout(shape, cut_of(program));
+    const std::vector<Footprint> all = memory(program, layout);
+    for (int r = 0; r < 6; ++r) {
+      const std::size_t shard = layout.shards[r].elements, ends = r % 5 == 0 ? layout.embeddings.slice : 0;
+      const Kept kept = kept_by_hand(recompute, 7 + 16 * r);
+      EXPECT_EQ(bytes_of(all[r], Memory::activations),
+          6 * sum_of(kept.saved) + (r + 1) * sum_of(kept.deferred) + 2 * rounded(hidden));
+      EXPECT_EQ(bytes_of(all[r], Memory::gradients), sum_of({shard * 4, ends * 4}));
+      EXPECT_EQ(bytes_of(all[r], Memory::weights), sum_of({shard * 4, ends * 4}));
+      EXPECT_EQ(bytes_of(all[r], Memory::optimiser), sum_of({shard * 8, ends * 8}));
+      EXPECT_EQ(bytes_of(all[r], Memory::buffers), 256 + sum_of(kept_by_hand(recompute, 87).scratch));
+    }
   }
 }
 
