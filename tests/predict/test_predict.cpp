@@ -299,24 +299,6 @@ Case case_of(const std::string& schedule, int ranks, const topology::Groups& gro
   return c;
 }
 
-TEST(Predict, SaysWhatACaseCosts) {
-  const Machine machine = parse_machine(machine_text(2, 2), "m.toml", {"device.fp32.peak=1 TFLOP/s"});
-  const Prediction first = predict(case_of("tawpipe", 4, topology::Groups({2, 2})), machine);
-  const Prediction again = predict(case_of("tawpipe", 4, topology::Groups({2, 2})), machine);
-  EXPECT_NEAR(first.seconds / again.seconds, 1, 1e-9);
-  EXPECT_NEAR(first.tokens_per_s, 8 * 16 / first.seconds, 1e-6);
-  EXPECT_EQ(first.memory.size(), 4U);
-  double moved = 0;
-  for (const AdapterUse& use : first.adapters) moved += use.out;
-  const schedule::Program program = program_of("tawpipe", topology::Groups({2, 2}), 8, 4);
-  const model::Layout layout = model::make_layout(shape_of(4), schedule::cut_of(program));
-  const schedule::ByteMatrix bytes = schedule::bytes(program, layout);
-  EXPECT_NEAR(
-      moved, static_cast<double>(bytes.leaving(program.groups, 0) + bytes.leaving(program.groups, 1)), 1);
-  for (const trace::RankTime& rank : first.account.ranks)
-    EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, first.account.length, 1e-9);
-}
-
 /// Seconds of the actions of a rank by their kind; those of one kind take as long, but for updates.
 std::map<Kind, double> seconds_by_kind(const Prediction& p, int rank) {
   std::map<Kind, double> seconds;
@@ -390,6 +372,7 @@ TEST(Predict, FloorsAreWhatThePredictionCounts) {
   EXPECT_NEAR(floor.compute, compute, 1e-9);
   EXPECT_NEAR(floor.adapter, most / 200e6, 1e-12);
   EXPECT_EQ(floor.memory, p.worst_memory());
+  EXPECT_EQ(predict(c, machine).seconds, p.seconds) << "the same input, the same output";
   EXPECT_EQ(floor.seconds(), std::max(floor.compute, floor.adapter));
   EXPECT_EQ(p.worst_memory(), std::ranges::max(p.memory, {}, &schedule::Footprint::total).total());
 }
