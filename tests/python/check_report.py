@@ -279,11 +279,11 @@ def check_scaling():
                            median_s=step, q1_s=step, q3_s=step)
         return 1, columns, empty | {name: [] for name in ("seconds", "repetition", "idle_ticks", "memory/planned", "memory/measured", "position", *COUNTERS)}
 
-    tree, _ = made("scaling", [case(1, 12, 1000.0), case(2, 12, 1500.0), case(2, 24, 1800.0)])
+    tree, _ = made("scaling", [case(1, 12, 1000.0), case(2, 12, 1500.0), case(2, 24, 2100.0)])
     strong, weak = (rows_of(tree, f"{kind} scaling in numbers") for kind in ("Strong", "Weak"))
     assert [[text_of(cell).replace("\u202f", "") for cell in row[1:]] for row in strong + weak] == [
         ["1", "1", "3072", "1000", "1.000", "100.0 %"], ["2", "2", "3072", "1500", "1.500", "75.0 %"],
-        ["1", "1", "3072", "1000", "1.000", "100.0 %"], ["2", "2", "6144", "1800", "1.800", "90.0 %"]]
+        ["1", "1", "3072", "1000", "1.000", "100.0 %"], ["2", "2", "6144", "2100", "2.100", "105.0 %"]]
 
 
 def check_several():
