@@ -128,6 +128,14 @@ def check_one_change():
         assert found.outcome == ("worse" if word in ("", "SLOWER", "BROKEN", "MORE", "WRONG") else "same"), (name, word, found.text())
 
 
+def check_half_precision():
+    for at, factor, name, word in ((0, 1 + 5e-4, "first loss", "SAME"), (0, 1 + 2e-3, "first loss", "WRONG"), (-1, 1 + 5e-3, "last loss", "SAME"),
+                                   (-1, 1 - 2e-2, "last loss", "WRONG")):
+        base, new = measured(1, 6, dtype="bf16"), measured(1, 6, dtype="bf16")
+        loss(at, factor)(new)
+        assert compare([file_of(base)], [file_of(new)], Rules()).cases[0].aspects[name].word == word, (name, factor)
+
+
 def check_slower():
     found = compared_once(slower(1.2))
     time = found.cases[0].aspects["time"]
@@ -219,6 +227,13 @@ def check_process_peak():
         assert compare(files[:1], files[1:], Rules()).cases[0].aspects["process peak"].word == word, (before, after)
 
 
+def check_memory_of_several_files():
+    """One file that took more changes no median."""
+    base, new = ([file_of(measured(1, memory_measured=size)) for size in sizes] for sizes in ((1000, 1010, 1020), (1005, 1010, 3000)))
+    memory = compare(base, new, Rules()).cases[0].aspects["memory"]
+    assert (memory.base, memory.new, memory.word) == (1010, 1010, "SAME"), memory
+
+
 def check_validity():
     assert "the loss is not finite" in compared_once(fail).text()
     failed = measured(1, 6)
@@ -306,8 +321,8 @@ def check_few():
 
 
 print(f"MINITAW_SEED={SEED}")
-for check in (check_same, check_one_change, check_slower, check_units, check_many_samples, check_threshold, check_more_steps, check_matching,
-              check_what_matters, check_process_peak, check_validity, check_mean, check_figures, check_notes, check_median_ranks,
+for check in (check_same, check_one_change, check_half_precision, check_slower, check_units, check_many_samples, check_threshold, check_more_steps, check_matching,
+              check_what_matters, check_process_peak, check_memory_of_several_files, check_validity, check_mean, check_figures, check_notes, check_median_ranks,
               check_shift_ranks, check_few):
     check()
 refused("compare", "missing.h5", "missing.h5", says="missing.h5")
