@@ -18,7 +18,7 @@ from minitaw.command import BAD_INPUT, BadInput, Parser  # noqa: E402
 
 LEAST = 9  # pairs before the first verdict: docs/decisions/0011-comparing-times.md
 BASE_TREE = ROOT / "build/perf-gate-base"
-JUDGING = ("--threshold", "--memory-threshold", "--confidence", "--quantile", "--allow", "--junit", "--markdown")
+JUDGING = ("--threshold", "--memory-threshold", "--confidence", "--quantile", "--allow", "--missing", "--junit", "--markdown")
 
 
 def say(text):

@@ -36,6 +36,7 @@ class Rules:
     confidence: float = 0.95        # of the interval of the ratio
     quantile: float = 0.0           # of the samples of a block, that stands for it; 0: the fastest
     allow: list = field(default_factory=list)  # names of WHAT_MATTERS that may differ
+    missing: str = "list"           # what becomes of cases of the base that the new side lacks: "list" or "fail"
 
 
 @dataclass
@@ -88,17 +89,24 @@ class Comparison:
     mean: Interval = None  # geometric mean of the ratios of all cases
 
     @property
+    def missing(self):
+        """Labels of the cases of the base that count because the new side lacks them."""
+        return self.only_base if self.rules.missing == "fail" else []
+
+    @property
     def outcome(self):
         """Of all cases: a regression counts most, then an ambiguous one, then one that is faster."""
-        return max((c.outcome for c in self.cases), key=OUTCOMES.index, default="none")
+        return max([*(c.outcome for c in self.cases), *["worse" for _ in self.missing]], key=OUTCOMES.index, default="none")
 
     def text(self):
         """"SAME", "REGRESSION: 1 of 6 cases, first case 3 (tawpipe, ...): ..." """
         if self.outcome not in ("worse", "ambiguous"):
             return "FASTER" if self.outcome == "better" else "SAME"
         some = [c for c in self.cases if c.worst().outcome == self.outcome]
-        return (f"{'REGRESSION' if self.outcome == 'worse' else 'AMBIGUOUS'}: {len(some)} of {len(self.cases)} case{'s'[:len(self.cases) > 1]}, "
-                f"first case {some[0].case['case']} ({some[0].label}): {some[0].worst().reason}")
+        why = [f"{len(some)} of {len(self.cases)} case{'s'[:len(self.cases) > 1]}, first case {some[0].case['case']} ({some[0].label}): {some[0].worst().reason}"
+               ] if some else []
+        why += [f"{len(self.missing)} of the base's cases missing in the new one, first {self.missing[0]}"] if self.missing else []
+        return f"{'REGRESSION' if self.outcome == 'worse' else 'AMBIGUOUS'}: {'; '.join(why)}"
 
 
 # Which cases are compared.
@@ -362,6 +370,10 @@ def as_junit(comparison, strict):
                     add(test, "skipped", **why)
                 case _:
                     add(test, "system-out", f"{a.word} {figures}")
+    for label in comparison.missing:
+        suite = add(root, "testsuite", name=f"missing: {label}", time="0.0")
+        test = add(suite, "testcase", classname=f"minitaw.missing: {label}", name="case", time="0.0")
+        add(test, "failure", message="MISSING: the base has this case, the new one has not", type="MISSING")
     for element in (root, *root):
         counted = {"tests": "testcase", "failures": "failure", "errors": "error", **({"skipped": "skipped"} if element is not root else {})}
         element.attrib |= {name: str(len([*element.iter(tag)])) for name, tag in counted.items()}
@@ -404,6 +416,7 @@ def parse(words):
     add("--allow", metavar="NAME", choices=WHAT_MATTERS, action="append", help="what may differ although it matters: "
         f"{', '.join(WHAT_MATTERS)}; may be repeated")
     add("--strict", action="store_true", help="AMBIGUOUS fails too")
+    add("--missing", choices=["list", "fail"], help="what becomes of cases of the base that the new side lacks (%(default)s)")
     add("--json", action="store_true", help="print one JSON object and nothing else")
     add("--junit", metavar="FILE.xml", help="write a test report for CI")
     add("--markdown", metavar="FILE.md", help="write the output for the summary of a CI job")

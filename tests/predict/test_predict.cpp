@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "predict/predict.hpp"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fmt/format.h>
@@ -298,22 +299,82 @@ Case case_of(const std::string& schedule, int ranks, const topology::Groups& gro
   return c;
 }
 
-TEST(Predict, SaysWhatACaseCosts) {
-  const Machine machine = parse_machine(machine_text(2, 2), "m.toml", {"device.fp32.peak=1 TFLOP/s"});
-  const Prediction first = predict(case_of("tawpipe", 4, topology::Groups({2, 2})), machine);
-  const Prediction again = predict(case_of("tawpipe", 4, topology::Groups({2, 2})), machine);
-  EXPECT_NEAR(first.seconds / again.seconds, 1, 1e-9);
-  EXPECT_NEAR(first.tokens_per_s, 8 * 16 / first.seconds, 1e-6);
-  EXPECT_EQ(first.memory.size(), 4U);
-  double moved = 0;
-  for (const AdapterUse& use : first.adapters) moved += use.out;
-  const schedule::Program program = program_of("tawpipe", topology::Groups({2, 2}), 8, 4);
-  const model::Layout layout = model::make_layout(shape_of(4), schedule::cut_of(program));
-  const schedule::ByteMatrix bytes = schedule::bytes(program, layout);
-  EXPECT_NEAR(
-      moved, static_cast<double>(bytes.leaving(program.groups, 0) + bytes.leaving(program.groups, 1)), 1);
-  for (const trace::RankTime& rank : first.account.ranks)
-    EXPECT_NEAR(rank.compute + rank.exposed_total() + rank.idle, first.account.length, 1e-9);
+/// Seconds of the actions of a rank by their kind; those of one kind take as long, but for updates.
+std::map<Kind, double> seconds_by_kind(const Prediction& p, int rank) {
+  std::map<Kind, double> seconds;
+  for (std::size_t i = 0; i < p.spans[rank].size(); ++i)
+    seconds[p.program.ranks[rank].actions[i].kind] = p.spans[rank][i].end - p.spans[rank][i].begin;
+  return seconds;
+}
+
+/// T = 16 tokens, H = A = 64, F = 128, V = 64: FLOPs over 1, 0.5 (attention) and 0.25 GFLOP/s (backward),
+/// elements over 0.25 G/s, and 1 ms each.
+TEST(Predict, TimesActionsByHand) {
+  constexpr double before_last = 2 * 16 * 64 * (192 + 64 + 256), last = 2 * 16 * 128 * 64,
+                   scores = 2 * 16 * 16 * 64, forward_rest = 16 * (5 * 64 + 3 * 128 + 2 * 128) * 4,
+                   backward_rest = 16 * (8 * 64 + 6 * 128 + 2 * 128) * 4;
+  constexpr double matrices = before_last + last, F = matrices + 2 * scores + forward_rest;
+  const std::map<model::Recompute, double> again = {{model::Recompute::none, 0},
+      {model::Recompute::keep_attention, before_last + forward_rest},
+      {model::Recompute::block, before_last + 2 * scores + forward_rest}};
+  const Machine machine = parse_machine(machine_text(1, 2), "m.toml",
+      {"device.fp32.products=1 GFLOP/s", "device.fp32.attention=0.5 GFLOP/s",
+          "device.fp32.attention_backward=0.25 GFLOP/s", "device.memory_rate=1 GB/s", "device.overhead=1 ms",
+          "device.fp32.peak=2 GFLOP/s"});
+  for (const auto& [recompute, more] : again)
+    for (const auto& own : {std::vector<std::int64_t>{}, {1, 3}}) {
+      Case c = case_of("ddp", 2, topology::Groups({2}));
+      c.shape.recompute = recompute;
+      c.shape.micro_batch = own.empty() ? 1 : 3;
+      c.micro_batch_per_rank = own;
+      const Prediction p = predict(c, machine);
+      for (int r = 0; r < 2; ++r) {
+        const double b = own.empty() ? 1 : static_cast<double>(own[r]);
+        std::map<Kind, double> seconds = seconds_by_kind(p, r);
+        EXPECT_NEAR(seconds[Kind::forward], 1e-3 + b * 1e-9 * F, 1e-8);
+        EXPECT_NEAR(seconds[Kind::backward],
+            1e-3 + b * 1e-9 * (2 * matrices + 8 * scores + backward_rest + more), 1e-8);
+        EXPECT_NEAR(
+            seconds[Kind::loss], 1e-3 + b * 1e-9 * (6 * 16 * 64 * 64 + 16 * (2 * 64 + 6 * 64) * 4), 1e-8);
+        EXPECT_NEAR(seconds[Kind::embed], 1e-3 + b * 1e-9 * 2 * 16 * 64 * 4, 1e-8);
+        EXPECT_NEAR(seconds[Kind::update], 1e-3 + 1e-9 * 64 * 129 * 32, 1e-8) << "the embeddings come last";
+        EXPECT_EQ(seconds[Kind::join], 0);
+      }
+      const double flops = 6 * (4 * matrices / 32 + 64 * 64) + 6 * 4 * 16 * 64,
+                   sequences = own.empty() ? 8 : 16;
+      EXPECT_NEAR(p.mfu, flops * sequences * 16 / p.seconds / (2 * 2e9), 1e-9);
+    }
+}
+
+TEST(Predict, MeasuredActionsReplaceAllOthers) {
+  const Machine machine = parse_machine(
+      machine_text(1, 2), "m.toml", {"device.overhead=1 ms", "device.fp32.actions.loss=2 GFLOP/s"});
+  Case c = case_of("ddp", 2, topology::Groups({2}));
+  c.shape.micro_batch = 3;
+  c.micro_batch_per_rank = {1, 3};
+  const Prediction p = predict(c, machine);
+  for (int r = 0; r < 2; ++r)
+    EXPECT_NEAR(seconds_by_kind(p, r)[Kind::loss], (1 + 2 * r) * 6 * 16 * 64 * 64 / 2e9, 1e-8);
+}
+
+/// What no schedule can do without: the work of the busiest rank, the bytes of the busiest node.
+TEST(Predict, FloorsAreWhatThePredictionCounts) {
+  const Machine machine = parse_machine(machine_text(2, 2, "adapters = 2"), "m.toml");
+  Case c = case_of("weipipe", 4, topology::Groups({2, 2}));
+  c.shape.ffn = {128, 64, 256, 32};
+  const Prediction p = predict(c, machine);
+  const Floor floor = floor_of(c, machine);
+  double compute = 0, most = 0;
+  for (const trace::RankTime& rank : p.account.ranks) compute = std::max(compute, rank.compute);
+  for (const int node : {0, 1})
+    most = std::max({most, p.adapters[2 * node].out + p.adapters[2 * node + 1].out,
+        p.adapters[2 * node].in + p.adapters[2 * node + 1].in});
+  EXPECT_NEAR(floor.compute, compute, 1e-9);
+  EXPECT_NEAR(floor.adapter, most / 200e6, 1e-12);
+  EXPECT_EQ(floor.memory, p.worst_memory());
+  EXPECT_EQ(predict(c, machine).seconds, p.seconds) << "the same input, the same output";
+  EXPECT_EQ(floor.seconds(), std::max(floor.compute, floor.adapter));
+  EXPECT_EQ(p.worst_memory(), std::ranges::max(p.memory, {}, &schedule::Footprint::total).total());
 }
 
 /// Eight replicas of a node each, simulated as one that stands for all, and simulated whole: a fat tree that

@@ -70,6 +70,20 @@ def check_json(a):
     assert ratio["low"] <= ratio["estimate"] <= ratio["high"]
 
 
+def check_missing(a):
+    """A case that the new file lacks is noted, and fails where it is told to."""
+    less = measure("less.h5", "seq=8")
+    note = "# only in the base: serial, 1 ranks in groups 1, 12 tokens, B 1, M 1"
+    for options, code, closing in (((), 0, "SAME"), (("--missing", "fail"), 1, "REGRESSION: 1 of the base's cases missing in the new one, first serial,")):
+        lines = compared(a, less, "--threshold", "off", *options, code=code).splitlines()
+        assert note in lines and lines[-1].startswith(f"COMPARISON: {closing}"), lines
+    assert note.replace("base", "new one") in compared(less, a, "--threshold", "off", "--missing", "fail").splitlines()
+    found = json.loads(compared(a, less, "--threshold", "off", "--missing", "fail", "--json", code=1))
+    assert found["outcome"] == "worse" and found["only_base"] == [note[20:]] and found["only_new"] == []
+    missing = junit(a, less, "--threshold", "off", "--missing", "fail", code=1, failures=["MISSING"])
+    assert missing[-1].get("name") == f"missing: {note[20:]}"
+
+
 # Elements and attributes that the schemas of Jenkins and GitLab both know.
 ATTRIBUTES = {"testsuites": {"name", "tests", "failures", "errors"}, "testsuite": {"name", "tests", "failures", "errors", "skipped", "time"},
               "testcase": {"classname", "name", "time"}, "failure": {"message", "type"}, "skipped": {"message"}, "system-out": set()}
@@ -112,5 +126,5 @@ def check_markdown(a):
 (FOLDER / "deck.toml").write_text(DECK)
 FIRST = measure(PLAIN)
 measure(BROKEN, "steps=2", code=1)
-for check in (check_text, check_json, check_junit, check_markdown, check_refusals):
+for check in (check_text, check_json, check_missing, check_junit, check_markdown, check_refusals):
     check(FIRST)

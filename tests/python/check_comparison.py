@@ -3,15 +3,17 @@
 the tables of the distributions say; from that it follows what they cover, whatever the distribution."""
 
 import copy
+import json
 import math
 import os
 import random
+import xml.etree.ElementTree as xml
 
 import numpy
 
 from support import SAMPLE, refused
 from minitaw.command import BadInput
-from minitaw.compare import Rules, compare, judge
+from minitaw.compare import Rules, as_json, as_junit, as_text, compare, judge, label_of
 from minitaw.intervals import Interval, median_interval, shift_interval
 from minitaw.record import Result, load
 
@@ -126,6 +128,14 @@ def check_one_change():
         assert found.outcome == ("worse" if word in ("", "SLOWER", "BROKEN", "MORE", "WRONG") else "same"), (name, word, found.text())
 
 
+def check_half_precision():
+    for at, factor, name, word in ((0, 1 + 5e-4, "first loss", "SAME"), (0, 1 + 2e-3, "first loss", "WRONG"), (-1, 1 + 5e-3, "last loss", "SAME"),
+                                   (-1, 1 - 2e-2, "last loss", "WRONG")):
+        base, new = measured(1, 6, dtype="bf16"), measured(1, 6, dtype="bf16")
+        loss(at, factor)(new)
+        assert compare([file_of(base)], [file_of(new)], Rules()).cases[0].aspects[name].word == word, (name, factor)
+
+
 def check_slower():
     found = compared_once(slower(1.2))
     time = found.cases[0].aspects["time"]
@@ -178,6 +188,15 @@ def check_matching():
     found = compare([file_of(a, b)], [file_of(c, d)], Rules())
     assert [one.case["schedule"] for one in found.cases] == ["ddp"] and found.cases[0].aspects["time"].word == "SAME"
     assert "tawpipe" in found.only_base[0] and "256 tokens" in found.only_new[0]
+    assert [note for note in found.notes if note.startswith("only")] == [f"only in the base: {found.only_base[0]}", f"only in the new one: {found.only_new[0]}"]
+    for sides, said in (((file_of(a, b), file_of(d)), f"REGRESSION: 1 of the base's cases missing in the new one, first {label_of(a)}"),
+                        ((file_of(b), file_of(a, d)), "SAME")):
+        for missing in ("list", "fail"):
+            assert compare(sides[:1], sides[1:], Rules(missing=missing)).text() == (said if missing == "fail" else "SAME"), said
+    failed = measured(2, 4, schedule="ddp")
+    fail(failed)
+    both = compare([file_of(a, b)], [file_of(failed)], Rules(missing="fail")).text()
+    assert both.startswith("REGRESSION: 1 of 1 case, first case 1 (ddp") and "; 1 of the base's cases missing in the new one" in both, both
     said = refusal_of(lambda: compare([file_of(measured(1, 4))], [file_of(measured(3, 4, schedule="ddp"))], Rules()))
     assert "no case in common" in said and "schedule is tawpipe" in said
 
@@ -208,6 +227,13 @@ def check_process_peak():
         assert compare(files[:1], files[1:], Rules()).cases[0].aspects["process peak"].word == word, (before, after)
 
 
+def check_memory_of_several_files():
+    """One file that took more changes no median."""
+    base, new = ([file_of(measured(1, memory_measured=size)) for size in sizes] for sizes in ((1000, 1010, 1020), (1005, 1010, 3000)))
+    memory = compare(base, new, Rules()).cases[0].aspects["memory"]
+    assert (memory.base, memory.new, memory.word) == (1010, 1010, "SAME"), memory
+
+
 def check_validity():
     assert "the loss is not finite" in compared_once(fail).text()
     failed = measured(1, 6)
@@ -230,6 +256,39 @@ def check_mean():
     assert abs(mean.estimate - 1.1 * math.sqrt(1.1)) < 0.02 and mean.low <= mean.estimate <= mean.high
 
 
+def check_figures():
+    """Four repetitions, whose fastest steps are 1, 1.01, 1.02, 1.03 s and twice that and more: the interval reaches from the least to the largest ratio.
+    Table and JSON have these, and what the summary of each side says."""
+    columns = {"memory": ("memory_measured", 1000), "process peak": ("process_peak", 2 << 30), "device memory": ("device_used", 3 << 30),
+               "bytes inside": ("bytes_inside", 70), "bytes between": ("bytes_between", 90)}
+    sides = []
+    for side, fastest in enumerate(([1, 1.01, 1.02, 1.03], [2, 2.04, 2.05, 2.1])):
+        case = measured(1, 4, **{column: value + side for column, value in columns.values()})
+        case.data["seconds"] = numpy.outer(fastest, range(1, STEPS + 1)).reshape(-1, 1) * [1, 0.9, 0.8]
+        sides.append(file_of(case))
+    found = compare(sides[:1], sides[1:], Rules())
+    ratios = sorted(b / a for a in (1, 1.01, 1.02, 1.03) for b in (2, 2.04, 2.05, 2.1))
+    expected = {"low": ratios[0], "estimate": math.sqrt(ratios[7] * ratios[8]), "high": ratios[-1]}
+    (case,) = json.loads(as_json(found, "a", "b"))["cases"]
+    time = case["aspects"]["time"]
+    assert all(abs(time["ratio"][name] - value) < 1e-9 for name, value in expected.items()), (time, expected)
+    assert abs(time["base [s]"] - math.sqrt(1.01 * 1.02)) < 1e-9 and abs(time["new [s]"] - math.sqrt(2.04 * 2.05)) < 1e-9, time
+    for name, (_, value) in columns.items():
+        units = "B/step" if name.startswith("bytes") else "B"
+        assert (case["aspects"][name][f"base [{units}]"], case["aspects"][name][f"new [{units}]"]) == (value, value + 1), (name, case["aspects"][name])
+    losses = SEEN.cases[0].data["losses"]
+    for name, at in (("first loss", 0), ("last loss", -1)):
+        assert case["aspects"][name]["base [nat/token]"] == case["aspects"][name]["new [nat/token]"] == losses[at] and losses[0] != losses[-1]
+    assert (case["measured_by"], case["measurements_base"], case["measurements_new"]) == ("repetitions", 4, 4)
+    mean = json.loads(as_json(found, "a", "b"))["mean_ratio"]
+    assert all(abs(mean[name] - value) < 1e-9 for name, value in expected.items()), mean
+    row = as_text(found, "a", "b").splitlines()[-5].split()
+    assert row == ["0", "tawpipe", "3x1", "1+2", "128", "2", "6", "1.015", "2.045", *(f"{expected[name]:.3f}" for name in ("estimate", "low", "high")),
+                   "SLOWER", "SAME", "MORE", "SAME", "VALID"], row
+    (suite,) = xml.fromstring(as_junit(found, False).split("\n", 1)[1])
+    assert abs(float(suite.get("time")) - math.sqrt(2.04 * 2.05)) < 1e-8
+
+
 def check_notes():
     notes = compared_once(unchanged, git_hash="abc", environment=["OMP_NUM_THREADS=2"]).notes
     assert "git_hash = none -> abc" in notes and "environment = none -> OMP_NUM_THREADS=2" in notes
@@ -249,7 +308,8 @@ def check_median_ranks():
 
 def check_shift_ranks():
     """As scipy.stats.mannwhitneyu(method="exact") has them; the differences of these samples are the numbers 0 .. n m - 1."""
-    for n, m, *ranks in ((3, 3, None, 0, 0), (4, 4, 2, 1, 0), (5, 6, 6, 4, 2), (3, 9, 4, 3, 1), (7, 16, 31, 27, 19), (20, 20, 139, 128, 106)):
+    for n, m, *ranks in ((3, 3, None, 0, 0), (4, 4, 2, 1, 0), (5, 6, 6, 4, 2), (3, 9, 4, 3, 1), (7, 16, 31, 27, 19), (20, 20, 139, 128, 106),
+                        (30, 30, 338, 317, 275)):  # by the normal distribution: 450 - 1.645 (1.960, 2.576) sqrt(900 61 / 12)
         for confidence, rank in zip((0.9, 0.95, 0.99), ranks):
             interval = shift_interval([-i for i in range(n)], [n * j for j in range(m)], confidence)
             assert rank is None or (interval is not None) == (rank > 0), (n, m, confidence)
@@ -262,8 +322,8 @@ def check_few():
 
 
 print(f"MINITAW_SEED={SEED}")
-for check in (check_same, check_one_change, check_slower, check_units, check_many_samples, check_threshold, check_more_steps, check_matching,
-              check_what_matters, check_process_peak, check_validity, check_mean, check_notes, check_median_ranks,
+for check in (check_same, check_one_change, check_half_precision, check_slower, check_units, check_many_samples, check_threshold, check_more_steps, check_matching,
+              check_what_matters, check_process_peak, check_memory_of_several_files, check_validity, check_mean, check_figures, check_notes, check_median_ranks,
               check_shift_ranks, check_few):
     check()
 refused("compare", "missing.h5", "missing.h5", says="missing.h5")

@@ -57,6 +57,7 @@ def check_verdict():
     result = subject.load(SAMPLE)
     bad = [case for case in result.cases if not case["verdict"].startswith("VALID")]
     assert bad and result.verdict.startswith(f"INVALID: {len(bad)} of {len(result.cases)} cases, first case {bad[0]['case']} ("), result.verdict
+    assert subject.fastest([subject.Case(result, bad[0].row | {"tokens_per_s": 1e9}), *result.cases]) is result.cases[4]
     models = {}
     for case in result.cases:
         models.setdefault(tuple(case[name] for name in ("layers", "hidden", "heads", "kv_heads", "vocab", "ffn")), []).append(case)

@@ -13,6 +13,7 @@ from unittest import mock
 from support import FOLDER, REPOSITORY, SAMPLE, accepted, process, refused
 import files
 import numpy
+from minitaw import figures
 from minitaw import report as subject
 from minitaw import timeline
 from minitaw.record import load_all
@@ -190,7 +191,11 @@ def check_sample():
     together = sorted(measured.sum(axis=1))
     check_row(tree, "Memory of the worst rank, and of others", [together[2], *measured[measured.sum(axis=1).argmax()], together[1], together[0], round(idle, 2)])
     assert f"{idle:.2f} of {ticks}" in text_of(tree)
-    check_row(tree, "Parts of a step, mean over ranks", [0.25])
+    check_row(tree, "Parts of a step, mean over ranks", [0.5, 0.125, 0.0625, 0.0625, 0.1875, 0.3125, 0.35, 0.25])
+    row = next(row for row in rows_of(tree, "Device counters") if text_of(row[0]).split()[1] == "4")
+    lowest, hottest, power, energy, slowed, reasons, source = (text_of(cell) for cell in row[1:])
+    assert all(map(agrees, (lowest, hottest, power, energy, slowed), (1700, 54, 1825.5, 25 / 1024, 0.25))), (lowest, hottest, power, energy, slowed)
+    assert (reasons.replace("\u202f", " "), source) == ("heat (driver) 25 %", "made up 1.2")
     assert "All cases share: " in text_of(tree)
 
 
@@ -274,9 +279,11 @@ def check_scaling():
                            median_s=step, q1_s=step, q3_s=step)
         return 1, columns, empty | {name: [] for name in ("seconds", "repetition", "idle_ticks", "memory/planned", "memory/measured", "position", *COUNTERS)}
 
-    tree, _ = made("scaling", [case(1, 12, 1000.0), case(2, 12, 1500.0), case(2, 24, 1800.0)])
+    tree, _ = made("scaling", [case(1, 12, 1000.0), case(2, 12, 1500.0), case(2, 24, 2100.0)])
     strong, weak = (rows_of(tree, f"{kind} scaling in numbers") for kind in ("Strong", "Weak"))
-    assert [text_of(row[-1]) for row in strong] == ["100.0 %", "75.0 %"] and [text_of(row[-1]) for row in weak] == ["100.0 %", "90.0 %"]
+    assert [[text_of(cell).replace("\u202f", "") for cell in row[1:]] for row in strong + weak] == [
+        ["1", "1", "3072", "1000", "1.000", "100.0 %"], ["2", "2", "3072", "1500", "1.500", "75.0 %"],
+        ["1", "1", "3072", "1000", "1.000", "100.0 %"], ["2", "2", "6144", "2100", "2.100", "105.0 %"]]
 
 
 def check_several():
@@ -304,6 +311,25 @@ def check_pictures():
         assert words in drawn, f"the picture does not say {words!r}"
 
 
+def check_charts():
+    """Bars are as long, and lines and whiskers as high, as the numbers that they stand for: of cases 4 and 5, at the longest sequence."""
+    valid = [case for case in load_all([SAMPLE])[0].cases if case.valid]
+    styles = figures.styles_of(case["schedule"] for case in valid)
+    moved, rate, memory, parts = ([], [], [], [])
+    for found, (_, draw) in zip((moved, rate, memory, parts), figures.charts_of(valid, styles, lambda case: case["schedule"]), strict=True):
+        axes = figures.new_figure().subplots()
+        draw(axes)
+        found += [axes, [bar.get_width() for bar in axes.patches], [line.get_ydata().tolist() for line in axes.lines]]
+    assert moved[1] == [size for size in (48, 52, 56, 60) for _ in range(2)] and "[B/step]" in moved[0].get_xlabel()
+    assert parts[1] == [share for share in (0.5, 0.125, 0.0625, 0.0625, 0.1875, 0.3125) for _ in range(2)] and "[s]" in parts[0].get_xlabel()
+    assert [bar.get_x() for bar in parts[0].patches][-2:] == [0.9375, 0.9375], "one part begins where the one before ends"
+    for (line, low, high), step, third, first in zip((rate[2][:3], rate[2][3:]), (2.25, 2.75), (3, 3.75), (1.5, 1.75), strict=True):
+        for values, seconds in ((line, step), (low, third), (high, first)):
+            assert numpy.allclose(values, [12 * seq / seconds for seq in (128, 256, 512)]), (values, seconds)
+    assert memory[2] == [[30010 / 1024] * 3] * 2 and "[KiB]" in memory[0].get_title(loc="left"), memory
+    assert [line.get_xdata().tolist() for line in memory[0].lines] == [[128, 256, 512]] * 2
+
+
 def check_refusals():
     refused("report", FOLDER / "failed.h5", "-o", FOLDER / "failed.png", says="no valid case")
     refused("report", FOLDER / "missing.h5", says="missing.h5")
@@ -315,6 +341,6 @@ def check_refusals():
 
 
 for check in (check_program, check_sample, check_statuses, check_doubts, check_few, check_many, check_texts, check_dots, check_scaling, check_several,
-              check_unavailable, check_pictures, check_refusals):
+              check_unavailable, check_pictures, check_charts, check_refusals):
     check()
     print(check.__name__, flush=True)

@@ -71,6 +71,8 @@ def the_rate_weighs_lengths_by_their_time():
     whole = subject.official(result_of("small"))
     assert abs(whole.rate - 8 * (128 + 256 + 512) / (2.0 + 3.0 + 4.0)) < 1e-9
     assert "# 256 tokens: 2048 tokens in 3 s (tawpipe)\n" in whole.text() and "rate of small: 796.444 tokens/s\n" in whole.text()
+    slow = subject.official(result_of("small", first={"median_s": 7.0}))  # the second schedule is faster then, in 5 s
+    assert abs(slow.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9 and "# 128 tokens: 1024 tokens in 5 s (weipipe)\n" in slow.text(), slow.text()
     less = subject.official(result_of("small", first={"verdict": "INVALID: error: x"}))  # the second schedule takes its place, in 5 s
     assert abs(less.rate - 8 * (128 + 256 + 512) / (5.0 + 3.0 + 4.0)) < 1e-9 and "estimate of small: " in less.text()
 

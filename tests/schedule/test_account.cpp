@@ -7,6 +7,7 @@
 #include "model/plan.hpp"
 #include "schedule/hand_written.hpp"
 #include "schedule/program.hpp"
+#include "schedule/registry.hpp"
 
 namespace minitaw::schedule {
 namespace {
@@ -53,6 +54,33 @@ TEST(Bytes, RelayByHand) {
       fp32_bytes(layout, 0) + fp32_bytes(layout, 1) + layout.embeddings.elements * 4U);
   EXPECT_EQ(matrix.entering(apart, 1), matrix.leaving(apart, 0));
   EXPECT_EQ(matrix.leaving(together, 0), 0U);
+}
+
+/// Ranks 0 1 | 2 | 3 4 5; every link and kind has a number of its own.
+TEST(Bytes, KnowTheBordersOfGroupsOfDifferentSizes) {
+  const topology::Groups groups({2, 1, 3});
+  constexpr std::array group = {0, 0, 1, 2, 2, 2};
+  ByteMatrix matrix(6);
+  std::array<std::uint64_t, traffic_kinds> inside{}, between{};
+  std::array<std::uint64_t, 3> leaving{}, entering{};
+  for (int from = 0; from < 6; ++from)
+    for (int to = 0; to < 6; ++to)
+      for (int kind = 0; kind < traffic_kinds; ++kind) {
+        const std::uint64_t bytes = 1 + (from * from * 6 + to * to * 5) * (kind + 1);
+        matrix.add(from, to, static_cast<Traffic>(kind), bytes);
+        const bool crosses = group[from] != group[to];
+        (crosses ? between : inside)[kind] += bytes;
+        leaving[group[from]] += crosses ? bytes : 0;
+        entering[group[to]] += crosses ? bytes : 0;
+      }
+  for (int kind = 0; kind < traffic_kinds; ++kind) {
+    EXPECT_EQ(matrix.inside(groups, static_cast<Traffic>(kind)), inside[kind]) << kind;
+    EXPECT_EQ(matrix.between(groups, static_cast<Traffic>(kind)), between[kind]) << kind;
+  }
+  for (int g = 0; g < 3; ++g) {
+    EXPECT_EQ(matrix.leaving(groups, g), leaving[g]) << g;
+    EXPECT_EQ(matrix.entering(groups, g), entering[g]) << g;
+  }
 }
 
 TEST(Bytes, TwoByteTypesHalveWhatTravelsButNotTheEndsGradient) {
@@ -111,6 +139,9 @@ TEST(Bytes, RingsLeaveOneSliceOutOnEachLink) {
     EXPECT_EQ(scattered.at(from, to, Traffic::embeddings), count(embeddings, i));
     EXPECT_EQ(reduced.at(from, to, Traffic::gradients), count(shard, i) + count(shard, i + 1));
   }
+  // Slices of 4, 3 and 3 elements.
+  EXPECT_EQ(ring_send(Kind::reduce_scatter, 10, 3, 0, 0).elements, 6);
+  EXPECT_EQ(ring_send(Kind::all_gather, 10, 3, 2, 0).elements, 6);
   EXPECT_EQ(sum_over_links(gathered, Traffic::embeddings), 3U * 4 * embeddings);
   EXPECT_EQ(sum_over_links(reduced, Traffic::gradients), 2U * 3 * 4 * shard);
 }
@@ -164,6 +195,61 @@ TEST(MemoryAccount, SlotsComeInOrderAndLanesWithoutSumsStageNothing) {
       EXPECT_EQ(slot.bytes % 256, 0U);
     }
     EXPECT_EQ(order, "h0t0a0b0x0e0f0");
+  }
+}
+
+// Bytes of T = 15 tokens with H = 12, d = 4, three query heads and one of keys, V = 37.
+constexpr std::size_t hidden = 15 * 12 * 4, qkv = 15 * 20 * 4, scores = 15 * 3 * 4, rows = 15 * 4,
+                      gain = 12 * 4;
+
+std::size_t sum_of(const std::vector<std::size_t>& parts) {
+  std::size_t sum = 0;
+  for (const std::size_t bytes : parts) sum += rounded(bytes);
+  return sum;
+}
+
+/// What F keeps, what B leaves for W beside it, and what kernels need besides.
+struct Kept {
+  std::vector<std::size_t> saved, deferred, scratch;
+};
+
+Kept kept_by_hand(model::Recompute recompute, std::size_t ffn) {
+  const std::size_t gate_and_up = 15 * 2 * ffn * 4, product = 15 * ffn * 4;
+  Kept kept{{hidden}, {hidden, gain, product, hidden, qkv, 15 * gain, 15 * gain}, {hidden, hidden}};
+  const auto add = [](auto& to, const std::vector<std::size_t>& parts) {
+    to.insert(to.end(), parts.begin(), parts.end());
+  };
+  const bool block = recompute == model::Recompute::block, none = recompute == model::Recompute::none;
+  add(block ? kept.deferred : kept.saved, {hidden});  // the output of attention
+  add(block ? kept.scratch : kept.saved, {scores});
+  if (block) add(kept.scratch, {hidden});
+  add(none ? kept.saved : kept.scratch, {rows, qkv, hidden, rows, gate_and_up});
+  if (none) add(kept.deferred, {gain});
+  else add(kept.deferred, {rows, hidden, gate_and_up});
+  add(kept.scratch, {product, 15 * 4 * 4 /* rotation */, rows /* tokens */, 15 * gain});
+  return kept;
+}
+
+/// The six stages of ZB-H1 in groups of 2, 1 and 3: all keep what F saves of six micro-batches, stage r
+/// what B leaves of r + 1, and two hidden states. The scratch is for the widest block.
+TEST(MemoryAccount, PipelineOfSixStagesByHand) {
+  const Program program = build({parse_spec("zb1"), topology::Groups({2, 1, 3}), 12, 6});
+  for (const model::Recompute recompute :
+      {model::Recompute::block, model::Recompute::keep_attention, model::Recompute::none}) {
+    model::Shape shape = layout_for(6, 2, 6).shape;
+    shape.recompute = recompute;
+    const model::Layout layout = model::make_layout(shape, cut_of(program));
+    const std::vector<Footprint> all = memory(program, layout);
+    for (int r = 0; r < 6; ++r) {
+      const std::size_t shard = layout.shards[r].elements, ends = r % 5 == 0 ? layout.embeddings.slice : 0;
+      const Kept kept = kept_by_hand(recompute, 7 + 16 * r);
+      EXPECT_EQ(bytes_of(all[r], Memory::activations),
+          6 * sum_of(kept.saved) + (r + 1) * sum_of(kept.deferred) + 2 * rounded(hidden));
+      EXPECT_EQ(bytes_of(all[r], Memory::gradients), sum_of({shard * 4, ends * 4}));
+      EXPECT_EQ(bytes_of(all[r], Memory::weights), sum_of({shard * 4, ends * 4}));
+      EXPECT_EQ(bytes_of(all[r], Memory::optimiser), sum_of({shard * 8, ends * 8}));
+      EXPECT_EQ(bytes_of(all[r], Memory::buffers), 256 + sum_of(kept_by_hand(recompute, 87).scratch));
+    }
   }
 }
 

@@ -2,7 +2,9 @@
 // Messages and bytes per step are those of the published schedules, wherever their rules are right
 // (docs/schedules.md), over many P, D and N.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <set>
 
 #include "model/plan.hpp"
 #include "schedule/account.hpp"
@@ -117,6 +119,22 @@ TEST(Published, HierarchicalFsdpBytesOfEveryGroup) {
     for (int k = 0; k < groups; ++k)
       EXPECT_EQ(m.leaving(k) * groups, 3U * n * layers * (groups - 1) * m.shard_bytes()) << "group " << k;
   });
+}
+
+/// The weights of every visit are gathered `prefetch` ticks before it.
+TEST(Published, FsdpGathersAsManyTicksAheadAsItsPrefetch) {
+  for (const char* form : {"fsdp:prefetch={}", "fsdp:hierarchical=on:prefetch={}"})
+    for (int prefetch = 0; prefetch <= 8; ++prefetch) {
+      const Measured m(fmt::format(fmt::runtime(form), prefetch), 4, 2, 2, 5);
+      for (const RankProgram& rank : m.program.ranks) {
+        std::set<std::pair<int, int>> visits, gathers;  // tick, shard
+        for (const Action& a : rank.actions) {
+          if (is_visit(a.kind)) visits.emplace(a.tick - prefetch, a.shard);
+          if (a.kind == Kind::all_gather && a.payload == Payload::weights) gathers.emplace(a.tick, a.shard);
+        }
+        EXPECT_EQ(gathers, visits) << form << prefetch;
+      }
+    }
 }
 
 // TawPipe

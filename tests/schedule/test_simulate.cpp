@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <map>
 #include <random>
+#include <set>
 
 #include "base/error.hpp"
 #include "schedule/execute.hpp"
@@ -177,6 +178,21 @@ TEST(Costs, RanksWithMicroBatchesOfTheirOwn) {
     const Costs one = costs_of(program, model::make_layout(shape, cut_of(program)), device);
     for (const Action& a : program.ranks[r].actions) EXPECT_NEAR(both(r, a), one(r, a), 1e-9 * one(r, a));
   }
+}
+
+/// Of a slice of a third in bf16: read and written; read and added to a sum in fp32, the first only written.
+TEST(Costs, BytesOfMemoryByHand) {
+  const Program program = build({parse_spec("fsdp"), topology::Groups({3}), 6, 5});
+  const model::Layout layout = model::make_layout(some_shape(model::Recompute::block), cut_of(program));
+  std::set<double> found;
+  for (const Action& a : program.ranks[1].actions)
+    if (a.kind == Kind::load || a.kind == Kind::accumulate) {
+      const double slice = static_cast<double>(layout.shards[a.shard].elements) / 3;
+      const double each = a.kind == Kind::load ? 2 + 2 : a.accumulates ? 2 + 4 + 4 : 2 + 4;
+      EXPECT_EQ(touched_bytes(program, 1, a, layout), each * slice) << to_text(a, program);
+      found.insert(each);
+    }
+  EXPECT_EQ(found, (std::set<double>{4, 6, 10}));
 }
 
 TEST(Costs, TransfersTakeNoTime) {

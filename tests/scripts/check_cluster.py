@@ -4,6 +4,7 @@ and nothing is left of it however it ends. Called with the repository, a folder 
 namespaces can be had."""
 
 import contextlib
+import json
 import os
 import pathlib
 import re
@@ -100,6 +101,20 @@ def latency_is_there():
     assert 0.040 <= float(said.stdout) < 0.080, said.stdout
 
 
+def topo_measures_what_links_were_shaped_to():
+    """100 Mbit/s are 12.5 MB/s, one way 20 ms; twice as much or half would be another figure. Inside of a node nothing is shaped."""
+    cluster_of = [*TWO, "--rate", "100mbit", "--latency", "20ms"]
+    said = json.loads(call(*cluster_of, program=[MINITAW, "topo", "--json", "--seconds", "0.2"]).stdout)
+    assert said["shaped_links"] == ["nodes=2", "ranks_per_node=2", "rate=100mbit", "latency=20ms", "mtu=9000"] and said["message_bytes"] == 1 << 20, said
+    inside, between = said["inside"], said["between"]
+    assert 0.020 <= between.pop("latency_s") < 0.030 and inside.pop("latency_s") < 0.010, said
+    assert all(6.4e6 < rate < 13.2e6 for rate in between.values()) and all(rate > 26e6 for rate in inside.values()), said
+    text = call(*cluster_of, program=[MINITAW, "topo", "--seconds", "0.01"]).stdout
+    (latency,) = re.findall(r"between +latency, 8 bytes +(\S+) us", text)
+    rates = [tuple(map(float, pair)) for pair in re.findall(r"between .* (\S+) +(\S+)\n", text.replace(f"{latency} us", ""))]
+    assert 20e3 <= float(latency) < 30e3 and len(rates) == 3 and all(abs(8 * mbyte / mbit - 1) < 2e-3 for mbyte, mbit in rates), text
+
+
 def nothing_is_left_by_signals():
     """With the last process the kernel removes namespaces and adapters."""
     before = adapters()
@@ -176,7 +191,7 @@ FOLDER.mkdir(parents=True)
 (FOLDER / "deck.toml").write_text(DECK, encoding="utf-8")
 if not namespaces_can_be_had():
     sys.exit(SKIPPED)
-for check in (bad_calls_are_refused, exit_codes_are_passed_on, nodes_are_groups_and_bytes_are_those_that_were_counted, latency_is_there,
+for check in (bad_calls_are_refused, exit_codes_are_passed_on, nodes_are_groups_and_bytes_are_those_that_were_counted, latency_is_there, topo_measures_what_links_were_shaped_to,
               a_node_can_be_cut, a_cut_link_ends_the_case_and_the_next_one_follows, nothing_is_left_by_signals):
     began = time.time()
     check()

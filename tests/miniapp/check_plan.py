@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Every figure of minitaw plan, reckoned again from the text of the program, by hand, or from its JSON. Called with the program and a
+folder to write to."""
+
+import collections
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+PROGRAM, FOLDER = sys.argv[1:]
+DECK = pathlib.Path(FOLDER) / "deck.toml"
+
+
+def accepted(*arguments):
+    done = subprocess.run([PROGRAM, "plan", *map(str, arguments)], capture_output=True, text=True, cwd=FOLDER, timeout=120, check=False)
+    assert done.returncode == 0 and done.stderr == "", f"{arguments}: exit {done.returncode}, {done.stderr}"
+    return done.stdout
+
+
+def cases(*arguments):
+    return json.loads(accepted(*arguments, "--json"))["cases"]
+
+
+# Six ranks in groups of three sizes, reckoned again from the text of the program: T = 16 tokens, H = 32 and d = 8 in bf16.
+
+FFN = [48, 16, 80, 176, 112, 144]
+ODD = f"""groups = "2+1+3"
+layers = 6
+hidden = 32
+heads = 4
+kv_heads = 2
+vocab = 50
+seq = 16
+micro_batches = 12
+ffn_per_layer = {FFN}
+dtype = "bf16"
+"""
+NODE = [0, 0, 1, 2, 2, 2]
+KINDS = {"W": "weights", "G": "gradients", "A": "activations", "D": "activations", "E": "embeddings"}
+VISITS = ("F", "BW", "B", "W")
+
+
+def padded(elements, parts=1):
+    """In equal parts, each a multiple of 64 elements."""
+    return parts * 64 * -(-elements // (64 * parts))
+
+
+def block(layer):
+    return 32 * 64 + 32 * 32 + 2 * 64 + 3 * 32 * FFN[layer]  # the 32 numbers of a gain take 64
+
+
+class Account:
+    """What the actions of a program send and compute."""
+
+    def __init__(self, program):
+        self.program, self.ranks = program, program.split("\nrank ")[1:]
+        self.actions = [[line.split() for line in rank.splitlines()[1:]] for rank in self.ranks]
+        self.rings = {words[1]: list(map(int, words[2:])) for words in map(str.split, program.splitlines()) if words[0] == "communicator"}
+        self.inside, self.between, self.out, self.into, self.messages = (collections.Counter() for _ in range(5))
+        for rank, lines in enumerate(self.actions):
+            for _, _, action, *operands in lines:
+                self.count(rank, action, operands)
+
+    def number(self, name):
+        """Of the head of the program."""
+        return int(self.program.split(name)[1].split()[0]) if name in self.program else 1
+
+    def embeddings(self):
+        return padded(101 * 32 + 32, self.number("embeddings_slices"))
+
+    def count(self, rank, action, operands):
+        """A message at its send, a collective at its root or first member: a chain from or to the root, or a ring in six slices."""
+        peer = next((int(word[1:]) for word in operands if re.fullmatch(r"r\d", word)), rank)
+        if action == "send":
+            reach = "inside" if NODE[rank] == NODE[peer] else "between"
+            self.messages[f"{KINDS[operands[0][0]]}_{reach}"] += 1
+            self.move([(rank, peer)], operands)
+        if action not in ("broadcast", "reduce", "all_gather", "reduce_scatter"):
+            return
+        ring, chain = self.rings[next(word[1:] for word in operands if word[0] == "@")], action in ("broadcast", "reduce")
+        if rank != (peer if chain else ring[0]):
+            return
+        self.messages[f"{action}s"] += 1
+        ring = ring[ring.index(rank):] + ring[:ring.index(rank)]
+        links = [*zip(ring, ring[1:] + ring[:1])][:-1 if chain else None]
+        self.move([link[::-1] for link in links] if action == "reduce" else links, operands, 1 if chain else 5 / 6)
+
+    def move(self, links, operands, share=1):
+        what, slot = operands[0], next(word for word in operands[1:] if re.fullmatch(r"[htwgcxef]\d", word))
+        elements = 16 * 32 if what[0] in "AD" else self.embeddings() if what[0] == "E" else padded(block(int(what[1])), self.number("shard_parts"))
+        size = round(share * elements) * (4 if slot[0] in "tf" else 2)
+        for a, b in links:
+            (self.inside if NODE[a] == NODE[b] else self.between)[KINDS[what[0]]] += size
+            self.out[NODE[a]] += size * (NODE[a] != NODE[b])
+            self.into[NODE[b]] += size * (NODE[a] != NODE[b])
+
+
+def check_account():
+    for schedule in ("tawpipe", "zb1", "fsdp", "weipipe"):
+        account = Account(accepted("odd.toml", "--set", f"schedule={schedule}", "--program"))
+        (case,) = cases("odd.toml", "--set", f"schedule={schedule}", "--device-memory", "8G")
+        for name, sums in (("inside", account.inside), ("between", account.between)):
+            assert case["bytes_per_step"][name] == {kind: sums[kind] for kind in KINDS.values()} | {"total": sum(sums.values())}, (schedule, name, sums)
+        assert case["groups"] == [{"group": g, "ranks": NODE.count(g), "bytes_out": account.out[g], "bytes_in": account.into[g]} for g in range(3)]
+        for name, sums in (("busiest_out", account.out), ("busiest_in", account.into)):
+            assert case[name]["bytes"] == sums[case[name]["group"]] == max(sums.values()), (schedule, name, sums)
+        assert schedule != "weipipe" or case["busiest_out"]["group"] != case["busiest_in"]["group"], "the case is to tell them apart"
+        assert case["messages"] == {name: account.messages[name] for name in case["messages"]}, (schedule, account.messages)
+        check_ticks(case, account)
+        check_memory(case, account)
+
+
+def check_ticks(case, account):
+    computing = [{tick for tick, _, action, *_ in lines if action in VISITS} for lines in account.actions]
+    used = [int(tick) for lines in account.actions for tick, lane, action, *_ in lines if lane != "compute" and action not in ("load", "add") or action in VISITS]
+    assert case["ticks"] == {"total": max(used) - min(used) + 1, "computing_per_rank": list(map(len, computing))}, case["ticks"]
+
+
+def check_memory(case, account):
+    """The worst rank and its slots, and, of a pipeline, in which each rank has one shard and both ends a slice, what all of them keep."""
+    memory, settings, device = case["memory_bytes"], case["settings"], case["device"]
+    worst = max(memory["ranks"], key=lambda rank: rank["total"])
+    slots = dict(re.findall(r" ([a-z])(\d+)", account.ranks[worst["rank"]].splitlines()[0]))
+    assert memory["worst"] == worst and case["slots"] == dict.fromkeys("htwgcabxef", 0) | {kind: int(count) for kind, count in slots.items()} | {"rank": worst["rank"]}
+    for number, rank in enumerate(memory["ranks"]):
+        assert rank["rank"] == number and rank["total"] == sum(rank[kind] for kind in ("weights", "gradients", "optimiser", "activations", "buffers"))
+        if settings["schedule"] == "zb1":
+            ends = account.embeddings() // 2 if number in (0, 5) else 0
+            kept = [sum(256 * -(-size * part // 256) for part in (block(number), ends)) for size in (2, 4, 12)]
+            assert [rank["weights"], rank["gradients"], rank["optimiser"]] == kept, (number, rank, kept)
+    # driver, cuBLASLt, and the workspace of attention: of each token and head d + 1 numbers, and with grouped heads d more
+    assert device["libraries_estimate_bytes"] == (1 << 30) + (32 << 20) + 16 * 4 * (8 + 1 + 8) * 4
+    assert (device["arena_bytes"], device["available_bytes"], device["fits"], case["shards"]) == (worst["total"], 8 << 30, True, 6)
+    assert settings["ffn_per_layer"] == FFN and settings["micro_batch_per_rank"] == [1] * 6
+
+
+def check_idle():
+    """One sequence on rank 0, three on rank 1: idle is what the first has less. The step is the model's FLOPs, as memory is fast."""
+    changes = ("schedule=ddp", "ranks=2", "groups=1", "micro_batches=4", "micro_batch_per_rank=[1,3]", "recompute=none")
+    said = json.loads(accepted("deck.toml", *(word for change in changes for word in ("--set", change)), "--json", "--flops", "1M"))
+    (case,) = said["cases"]
+    flops = 6 * (5 * 32 * (4 * 32 + 3 * case["settings"]["ffn_per_layer"][0]) + case["settings"]["vocab"] * 32 + 5 * 64 * 32) * 64  # of a sequence
+    first, second = case["idle"]["share_per_rank"]
+    assert abs(case["idle"]["step_s"] * 1e6 / (2 * 3 * flops) - 1) < 1e-6, (case["idle"], flops)
+    assert abs(first - 2 / 3) < 1e-6 and second < 1e-6 and abs(case["idle"]["share"] - 1 / 3) < 1e-6, case["idle"]
+    alike = [cases("deck.toml", *(word for change in [*changes[:-2], f"micro_batch={b}", changes[-1]] for word in ("--set", change)))[0] for b in (1, 3)]
+    assert case["memory_bytes"]["ranks"] == [alike[r]["memory_bytes"]["ranks"][r] for r in (0, 1)], "each as if all had its micro-batch"
+    assert case["settings"]["micro_batch_per_rank"] == [1, 3] and said["assumed_per_rank"] == {"flops": 1e6, "memory_bytes_per_s": 3.35e12}
+
+
+# Table and text have the figures of the JSON.
+
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def near(text, value, least=0):
+    """A rounded number; `least`: half of its last decimal."""
+    return abs(float(text) - value) <= 6e-4 * abs(value) + least
+
+
+def check_table():
+    """One aligned row a case, with the figures of the JSON."""
+    arguments = ("odd.toml", "--set", "schedule=tawpipe,weipipe,fsdp,zb1", "--set", "seq=64,128")
+    lines, found = accepted(*arguments).split("\n\n")[0].splitlines(), cases(*arguments)
+    assert len(found) == 8 and len(lines) == 10 and len({len(line) for line in lines}) == 1, lines
+    names = lines[0].lstrip("#").split()
+    ends = {name: re.search(rf"[ #]{re.escape(name)}(?= |$)", lines[0]).end() for name in names}
+    units = {name: lines[1][:end].split(" ")[-1].partition("/")[0] for name, end in ends.items()}
+    for number, (line, case) in enumerate(zip(lines[2:], found)):
+        figures, worst = dict(zip(names, line.split(), strict=True)), case["memory_bytes"]["worst"]
+        assert figures["case"] == str(number) and figures["schedule"] == case["settings"]["schedule"]
+        assert figures["seq"] == str(case["settings"]["seq"]) and figures["ticks"] == str(case["ticks"]["total"])
+        assert figures["w/g/a/b/x"] == "/".join(str(sum(case["slots"][kind] for kind in kinds)) for kinds in ("w", "gc", "a", "b", "x"))
+        assert figures["idle"] == f"{100 * case['idle']['share']:.1f}" and figures["ranks"] == "6" and figures["groups"] == "2+1+3"
+        sizes = {name: case["bytes_per_step"][name]["total"] / 6 for name in ("inside", "between")}
+        sizes |= {f"NIC-{way}": case[f"busiest_{way}"]["bytes"] for way in ("in", "out")} | {"memory": worst["total"]}
+        sizes |= {kind: worst[kind] for kind in ("weights", "gradients", "optimiser", "activations", "buffers")}
+        for name, size in sizes.items():
+            assert near(figures[name], size / UNITS[units[name]], 5.1e-4), (line, name, size, units[name])
+    assert "M" not in names and "seq" not in accepted("deck.toml").splitlines()[0]
+    names = accepted("deck.toml", "--set", "hidden=32,64", "--set", "dtype=fp32,bf16").splitlines()[0].split()
+    assert "hidden" in names and "dtype" in names and "ffn" not in names and "parameters" not in names, names
+
+
+def check_text():
+    """The text of a case, line by line. Sizes have two decimals."""
+    arguments = ("odd.toml", "--set", "schedule=tawpipe", "--device-memory", "8G")
+    lines, (case,) = accepted(*arguments).split("\n\n")[1].splitlines(), cases(*arguments)
+    memory, device, messages = case["memory_bytes"], case["device"], case["messages"]
+
+    assert lines[0] == "case 0: tawpipe, 6 ranks in groups 2+1+3, L = 6, H = 32, S = 16, B = 1, M = 12", lines[0]
+
+    def line(name):
+        return next(line.split(name, 1)[1] for line in lines if line.startswith(f"  {name}"))
+
+    def has(name, sizes):
+        found = [(float(number), UNITS[unit]) for number, unit in re.findall(r"([\d.]+) (B|[KMG]iB)\b", line(name))]
+        assert len(found) == len(sizes) and all(abs(number - size / unit) <= 0.0051 for (number, unit), size in zip(found, sizes)), (line(name), sizes)
+
+    for reach in ("inside", "between"):
+        has(f"{reach} groups", [*case["bytes_per_step"][reach].values()])
+    for name, rank in [(f"worst: rank {memory['worst']['rank']} ", memory["worst"]), *((f"rank {number} ", rank) for number, rank in enumerate(memory["ranks"]))]:
+        has(name, [*rank.values()][1:])
+    has("busiest NIC", [case["busiest_out"]["bytes"], case["busiest_in"]["bytes"]])
+    has("device", [device["arena_bytes"], device["libraries_estimate_bytes"], device["available_bytes"]])
+    numbers = {name: list(map(float, re.findall(r"\d[\d.e+-]*", line(name)))) for name in ("model", "step", "messages", "ticks", "idle")}
+    assert numbers["messages"] == [messages[name] for name in ("weights_between", "weights_inside", "gradients_between", "gradients_inside", "broadcasts", "reduces")]
+    computing, shares = case["ticks"]["computing_per_rank"], [case["idle"]["share"], min(case["idle"]["share_per_rank"]), max(case["idle"]["share_per_rank"])]
+    assert numbers["ticks"] == [case["ticks"]["total"], min(computing), max(computing)] and numbers["idle"] == [round(100 * share, 2) for share in shares]
+    matrices, attention = sum(block(layer) - 128 for layer in range(6)) + 50 * 32, 6 * 16 * 32
+    assert near(numbers["model"][0], matrices + 51 * 32 + 6 * 64) and numbers["model"][1] == 6, "embedding and gains besides"
+    assert numbers["step"][0] == 12 * 16 and near(numbers["step"][1], 192e-12 * 6 * (matrices + attention)), numbers["step"]
+    assert near(numbers["step"][2], 192e-12 * 6 * (matrices + 2 * attention)), numbers["step"]
+    assert f"out (group {case['busiest_out']['group']})" in line("busiest NIC") and f"in (group {case['busiest_in']['group']})" in line("busiest NIC")
+    assert line("slots").endswith(f" on rank {memory['worst']['rank']}") and memory["worst"]["rank"] not in (0, 5)
+    assert f"largest S that fits is {device['largest_seq']}" in line("device") and line("device").split(":")[0].strip() == "fits"
+
+
+def check_fit():
+    """The largest S that is said to fit does, and the next one does not."""
+    def device(*arguments):
+        return cases("deck.toml", "--device-memory", "3G", *arguments)[0]["device"]
+    plain = device()
+    assert plain["fits"] and plain["available_bytes"] == 3 << 30
+    largest = plain["largest_seq"]
+    assert largest >= 128 and largest % 128 == 0
+    assert device("--set", f"seq={largest}")["fits"]
+    beyond = device("--set", f"seq={largest + 128}")
+    assert not beyond["fits"] and beyond["largest_seq"] == largest
+    assert re.search("DOES NOT FIT: .*; no S fits", accepted("deck.toml", "--device-memory", "1M"))
+    assert f"largest S that fits is {largest}" in accepted("deck.toml", "--device-memory", "3GiB")
+
+
+DECK.parent.mkdir(parents=True, exist_ok=True)
+DECK.write_text("ranks = 4\ngroups = 2\nlayers = 5\nhidden = 32\nheads = 4\nseq = 64\n", encoding="utf-8")
+pathlib.Path(FOLDER, "odd.toml").write_text(ODD, encoding="utf-8")
+for check in (check_account, check_idle, check_table, check_text, check_fit):
+    check()
