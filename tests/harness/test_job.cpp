@@ -160,8 +160,8 @@ TEST_F(Job, TheExampleOfThePageReproducesTheSerialReference) {
   Case c = small_case("ddp", topology::Groups({job_.ranks()}), job_.ranks() + 1, 2);
   const schedule::Request request{{"lend", {}}, c.groups, c.micro_batches, c.shape.layers, 1};
   const Reference reference = job_.rank() == 0 ? serial_reference(c, steps_) : Reference{};
-  EXPECT_TRUE(passes(
-      job_.verify(c, schedule::schedules::lend().build(request), steps_, reference), serial_tolerance(c)));
+  const Program program = schedule::schedules::lend().build(request);
+  EXPECT_TRUE(passes(job_.verify(c, steps_, reference, &program), serial_tolerance(c)));
 }
 
 // What the verification is for: the defects of published codes, planted behind the validator's back, must be
@@ -176,7 +176,7 @@ protected:
     Program program = schedule::build_valid(request_of(c));
     fault(program);
     const Reference reference = job_.rank() == 0 ? serial_reference(c, 1) : Reference{};
-    EXPECT_FALSE(passes(job_.verify(c, program, 1, reference), serial_tolerance(c)));
+    EXPECT_FALSE(passes(job_.verify(c, 1, reference, &program), serial_tolerance(c)));
   }
 };
 
@@ -227,7 +227,7 @@ TEST_F(Verification, SeesALayerThatIsNotUpdated) {
       if (a.kind == Kind::update && a.payload != schedule::Payload::embeddings && a.shard == 0)
         a.kind = Kind::join;
   const Reference reference = job_.rank() == 0 ? serial_reference(c, 1) : Reference{};
-  const Check check = job_.verify(c, program, 1, reference);
+  const Check check = job_.verify(c, 1, reference, &program);
   EXPECT_FALSE(passes(check, serial_tolerance(c)));
   if (job_.rank() != 0) return;
   EXPECT_LE(check.first.gradient.worst, serial_tolerance(c).first.gradient) << "its gradients are right";
