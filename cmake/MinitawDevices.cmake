@@ -77,3 +77,28 @@ if(MINITAW_DEVICE STREQUAL "CUDA")
   minitaw_vendor(NCCL "communication between devices; else MPI" "name its folder with -DNCCL_ROOT=..."
                  INCLUDES ${MINITAW_NCCL_INCLUDE} LIBRARIES ${MINITAW_NCCL_LIBRARY})
 endif()
+
+# What this MPI can be asked about the build's kind of device memory, as definitions.
+set(MINITAW_MPI_DEVICE_DEFINITIONS "")
+include(CheckCXXSourceCompiles)
+function(minitaw_probe_mpi definition value call)
+  set(CMAKE_REQUIRED_LIBRARIES MPI::MPI_CXX)
+  check_cxx_source_compiles("
+    #include <mpi.h>
+    #if __has_include(<mpi-ext.h>)
+    #include <mpi-ext.h>
+    #endif
+    int main() { int supported = 0; (void)supported; return ${call}; }" ${definition})
+  if(${definition})
+    set(MINITAW_MPI_DEVICE_DEFINITIONS ${MINITAW_MPI_DEVICE_DEFINITIONS} ${definition}=${value} PARENT_SCOPE)
+  endif()
+endfunction()
+set(names_CUDA cuda CUDA)
+set(names_HIP rocm HIP)
+set(names_SYCL none ZE)
+if(MINITAW_DEVICE)
+  list(GET names_${MINITAW_DEVICE} 0 query)
+  list(GET names_${MINITAW_DEVICE} 1 kind)
+  minitaw_probe_mpi(MINITAW_MPI_QUERY MPIX_Query_${query}_support "MPIX_Query_${query}_support()")
+  minitaw_probe_mpi(MINITAW_MPI_GPU_KIND MPIX_GPU_SUPPORT_${kind} "MPIX_GPU_query_support(MPIX_GPU_SUPPORT_${kind}, &supported)")
+endif()

@@ -70,3 +70,12 @@ function(minitaw_includes target folder)
     target_include_directories(${target} PUBLIC ${root})
   endif()
 endfunction()
+
+# minitaw_library(TARGET FOLDER SOURCES file ... [PUBLIC library ...] [PRIVATE library ...]): a static library whose headers are in
+# src/FOLDER, see minitaw_includes(). Those of PRIVATE libraries are not seen by who links it.
+function(minitaw_library target folder)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "SOURCES;PUBLIC;PRIVATE")
+  add_library(${target} STATIC ${arg_SOURCES})
+  target_link_libraries(${target} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
+  minitaw_includes(${target} ${folder})
+endfunction()

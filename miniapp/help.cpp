@@ -44,50 +44,37 @@ struct Options {
   bool markdown = false;
 };
 
-int help(const CLI::App& app, const Options& options) {
-  if (options.topic == "keys") {
-    fmt::print("{}", options.markdown ? deck::help_markdown() : deck::help_text());
-    return 0;
+std::string help(const CLI::App& app, const Options& options) {
+  if (options.topic == "keys") return options.markdown ? deck::help_markdown() : deck::help_text();
+  if (options.topic.empty())  // app.help() would be that of the verb `help`
+    return app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal) +
+           "\nminitaw help keys lists the keys of a deck and the schedules; help seq explains one key, "
+           "help tawpipe one schedule.\n";
+  if (const deck::Key* key = deck::find_key(options.topic)) return deck::help_text(*key);
+  std::vector<std::string> topics = {"keys"};
+  for (const std::string& verb : verb_names(app)) {
+    if (verb == options.topic) return app.get_subcommand(verb)->help(app.get_name());
+    topics.push_back(verb);
   }
-  if (options.topic.empty()) {
-    // app.help() would be that of the verb `help`
-    fmt::print("{}\nminitaw help keys lists the keys of a deck and the schedules; help seq explains one key, "
-               "help tawpipe one schedule.\n",
-        app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal));
-    return 0;
+  for (const deck::Key& key : deck::keys()) topics.push_back(key.name);
+  for (const schedule::Entry& entry : schedule::registry()) {
+    if (entry.name == options.topic)
+      return fmt::format(
+          "{}\n{}Its actions with all transfers: minitaw plan DECK --set schedule={} --program\n",
+          deck::help_text(entry), picture_of(entry), entry.name);
+    topics.push_back(entry.name);
   }
-  if (const deck::Key* key = deck::find_key(options.topic)) {
-    fmt::print("{}", deck::help_text(*key));
-    return 0;
-  }
-  const auto schedule = std::ranges::find(schedule::registry(), options.topic, &schedule::Entry::name);
-  if (schedule != schedule::registry().end()) {
-    fmt::print("{}\n{}Its actions with all transfers: minitaw plan DECK --set schedule={} --program\n",
-        deck::help_text(*schedule), picture_of(*schedule), schedule->name);
-    return 0;
-  }
-  const auto verbs =
-      app.get_subcommands([&](const CLI::App* verb) { return verb->get_name() == options.topic; });
-  if (verbs.empty()) {
-    std::vector<std::string> topics = {"keys"};
-    for (const CLI::App* known : app.get_subcommands([](const CLI::App*) { return true; }))
-      topics.push_back(known->get_name());
-    for (const deck::Key& key : deck::keys()) topics.push_back(key.name);
-    for (const schedule::Entry& entry : schedule::registry()) topics.push_back(entry.name);
-    throw InputError(
-        fmt::format("no help on \"{}\"; did you mean \"{}\"? (minitaw help keys lists keys and schedules)",
-            options.topic, nearest(options.topic.substr(0, 64), topics)));
-  }
-  fmt::print("{}", verbs.front()->help(app.get_name()));
-  return 0;
+  throw InputError(
+      fmt::format("no help on \"{}\"; did you mean \"{}\"? (minitaw help keys lists keys and schedules)",
+          options.topic, nearest(options.topic.substr(0, 64), topics)));
 }
 }  // namespace
 
-void add_help(CLI::App& app, Invocation& invocation) {
+void add_help(CLI::App& app, Invocation&) {
   auto options = std::make_shared<Options>();
   CLI::App* verb = app.add_subcommand("help", "explain a verb, a schedule or the keys of a deck");
   verb->add_option("TOPIC", options->topic, "\"keys\", or the name of a key, a schedule or a verb");
   verb->add_flag("--markdown", options->markdown, "keys as the page docs/keys.md");
-  verb->callback([&app, &invocation, options] { invocation.code = help(app, *options); });
+  verb->callback([&app, options] { fmt::print("{}", help(app, *options)); });
 }
 }  // namespace minitaw::app

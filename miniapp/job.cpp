@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "job.hpp"
 
-#include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <cmath>
 #include <csignal>
@@ -15,17 +14,9 @@
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
-#include "comm/mpi/mpi.hpp"
-#include "deck/deck.hpp"
 #include "deck/value.hpp"
 #include "engine/make_transport.hpp"
-#include "engine/memory.hpp"
-#include "kernels/kernels.hpp"
-#include "meters/meter.hpp"
-#include "model/plan.hpp"
-#include "topology/devices.hpp"
 #include "topology/nvml.hpp"
-#include "topology/system.hpp"
 
 namespace minitaw::app {
 namespace {
@@ -39,7 +30,6 @@ int threads_of(const topology::Placement& place) {
   return std::max(1, std::min(place.cores, place.node_cores / here));
 }
 
-/// Returns the device that this rank has of its node's.
 topology::Device choose_device(const topology::Placement& place) {
   const std::vector<topology::Device> visible = topology::visible_devices();
   const int index = topology::device_of(place.local_rank, static_cast<int>(visible.size()));
@@ -98,8 +88,7 @@ std::string kokkos_version() {
       Kokkos::DefaultExecutionSpace::name());
 }
 
-/// Returns name, version and build of the libraries that compute, move and store: "HDF5 1.14.5", "BLAS
-/// OpenBLAS 0.3.29 ...".
+/// Name, version and build of the libraries: "HDF5 1.14.5", "BLAS OpenBLAS 0.3.29 ...".
 std::vector<std::string> library_texts() {
   std::vector<std::pair<std::string, std::string>> all = {
       {"Kokkos", kokkos_version()}, {"MPI", comm::mpi::library_version()}};
@@ -199,7 +188,6 @@ void end_after(double seconds) {
   alarm(static_cast<unsigned>(std::clamp(std::ceil(seconds), 0.0, 1e6)));
 }
 
-/// Calls end_after() at the end of its scope.
 struct AtEnd {
   double seconds;
   ~AtEnd() { end_after(seconds); }

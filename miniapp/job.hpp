@@ -20,7 +20,6 @@ namespace CLI {
 class App;
 }
 namespace minitaw::app {
-/// Command-line options of the job as a whole.
 struct JobFlags {
   double watchdog =
       engine::default_stall_limit.count();  ///< seconds without progress after which a step is given up
@@ -40,8 +39,7 @@ struct MpiJob {
   [[nodiscard]] deck::Deck read(const DeckOptions& deck) const;
   [[nodiscard]] bool is_root() const { return environment.rank() == 0; }
   [[nodiscard]] std::string map_text() const { return record::map_text(ranks, hosts); }
-  /// Returns the provenance for a record: hosts, nodes, cores, devices, processors and systems of all ranks,
-  /// and the libraries of the build.
+  /// For a record: hosts, cores, devices, processors and systems of all ranks, libraries of the build.
   [[nodiscard]] record::Provenance provenance(
       const deck::Deck& deck, const std::vector<std::string>& arguments) const;
 
@@ -63,8 +61,7 @@ struct MpiJob {
 [[nodiscard]] int in_job(
     const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work);
 
-/// The memory that each rank may take: ranks of a node share its memory, ranks on one device share the
-/// device's.
+/// The memory that each rank may take: those of a node, or on one device, share what it has.
 class MemoryBudget {
 public:
   /// Collective. What the user allows each rank, or what is free now.

@@ -28,9 +28,7 @@ void check_verb(const CLI::App& app, int argc, char** argv) {
   if (argc < 2)
     throw InputError("no verb given; write for example minitaw run DECK (minitaw --help lists all)");
   if (argv[1][0] == '-') return;
-  std::vector<std::string> verbs;
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
-    verbs.push_back(verb->get_name());
+  const std::vector<std::string> verbs = app::verb_names(app);
   const std::string word = argv[1];
   if (std::ranges::find(verbs, word) == verbs.end())
     throw InputError(fmt::format("unknown verb \"{}\"; did you mean \"{}\"? (minitaw --help lists all)", word,

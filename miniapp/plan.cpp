@@ -38,7 +38,6 @@ struct Options {
 using TrafficBytes = std::array<std::uint64_t, schedule::traffic_kinds>;  ///< by schedule::Traffic
 using MemoryBytes = std::array<std::uint64_t, schedule::memory_kinds>;    ///< by schedule::Memory
 
-/// Bytes of all kinds together.
 std::uint64_t total(const auto& by_kind) {
   return std::accumulate(by_kind.begin(), by_kind.end(), std::uint64_t{0});
 }
@@ -147,8 +146,6 @@ CasePlan plan_case(const Case& c, std::size_t number, const Program& program, co
   return plan;
 }
 
-// JSON.
-
 /// Bytes by kind; "total" comes last.
 template <class Kind>
 Json by_kind(const auto& bytes, Json json = {}) {
@@ -206,12 +203,6 @@ Json to_json(const CasePlan& plan) {
 std::string groups_text(const topology::Groups& groups) {
   const auto [least, most] = std::ranges::minmax(groups.sizes());
   return groups.count() > 4 && least == most ? fmt::format("{}x{}", groups.count(), least) : groups.text();
-}
-
-/// "24 ranks in groups 8+8+8", and in how many replicas if there are several.
-std::string ranks_text(const Case& c) {
-  return fmt::format("{} ranks in groups {}{}", c.ranks, groups_text(c.groups),
-      c.replicas > 1 ? fmt::format(", {} replicas", c.replicas) : "");
 }
 
 using Plans = std::vector<CasePlan>;
@@ -292,16 +283,13 @@ std::string cells(const std::string& name, const std::vector<std::string>& cells
   return text + "\n";
 }
 
-/// Names of all kinds, and of their total.
 template <class Kind>
 std::string title_line(const std::string& name, int kinds) {
-  std::vector<std::string> titles;
-  for (int k = 0; k < kinds; ++k) titles.emplace_back(schedule::name_of(static_cast<Kind>(k)));
+  std::vector<std::string> titles = schedule::names_of<Kind>(kinds);
   titles.emplace_back("total");
   return cells(name, titles);
 }
 
-/// Bytes of each kind, and their total.
 std::string line(const std::string& name, const auto& bytes) {
   std::vector<std::string> sizes;
   for (const std::uint64_t kind : bytes) sizes.push_back(size_text(kind));
@@ -362,20 +350,19 @@ std::string to_text(const CasePlan& plan) {
   const Case& c = plan.settings;
   const model::Flops flops = model::flops_per_token(c.shape);
   const double tokens = tokens_of_step(c);
-  return fmt::format("case {}: {}, {}, L = {}, H = {}, S = {}, B = {}, M = {}\n"
+  return fmt::format("case {}: {}, {} ranks in groups {}{}, L = {}, H = {}, S = {}, B = {}, M = {}\n"
                      "  model            {:.4g} parameters in {} shards, {}\n"
                      "  step             {:.6g} tokens, {:.4g} TFLOP with causal attention ({:.4g} with full "
                      "attention)\n",
-             plan.number, c.schedule, ranks_text(c), c.shape.layers, c.shape.hidden, c.shape.seq,
-             micro_batch_text(c), c.micro_batches, static_cast<double>(model::parameters(c.shape)),
-             plan.shards, name_of(c.shape.dtype), tokens,
+             plan.number, c.schedule, c.ranks, groups_text(c.groups),
+             c.replicas > 1 ? fmt::format(", {} replicas", c.replicas) : "", c.shape.layers, c.shape.hidden,
+             c.shape.seq, micro_batch_text(c), c.micro_batches,
+             static_cast<double>(model::parameters(c.shape)), plan.shards, name_of(c.shape.dtype), tokens,
              tokens * (flops.matmul + flops.attention_causal) * 1e-12,
              tokens * (flops.matmul + flops.attention_full) * 1e-12) +
          traffic_text(plan) + time_text(plan) + memory_text(plan) +
          (plan.device ? fit_text(*plan.device) : "");
 }
-
-// The verb.
 
 /// Memory of one device; nothing if there is none and none was named.
 std::optional<std::uint64_t> device_memory(const Options& options) {
@@ -388,8 +375,7 @@ std::optional<std::uint64_t> device_memory(const Options& options) {
   }
 }
 
-/// In the order of the deck, but those of one program are planned one after another: no other one is kept, as
-/// it may be large.
+/// In the order of the deck. Cases of one program are planned together: a large one is kept only once.
 Plans plan_all(const deck::Deck& deck, const Options& options) {
   const auto memory = device_memory(options);
   std::vector<std::size_t> order(deck.cases.size());

@@ -176,8 +176,7 @@ std::vector<std::string> specs_for(const Machine& machine) {
   return specs;
 }
 
-/// All that fit the ranks and layers: schedules with prefetch, replicas, groups, micro-batches,
-/// recomputation.
+/// All that fit ranks and layers: schedules with prefetch, replicas, groups, micro-batches, recompute.
 std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
   const std::int64_t sequences = base.micro_batches * base.shape.micro_batch;
   std::vector<topology::Groups> groupings = {base.groups};
@@ -208,11 +207,6 @@ std::vector<Candidate> candidates(const Case& base, const Machine& machine) {
   return all;
 }
 
-std::string settings_text(const Case& c) {
-  return fmt::format("{} replicas={} groups={} micro_batch={} recompute={}", c.schedule, c.replicas,
-      c.groups.count(), c.shape.micro_batch, model::name_of(c.shape.recompute));
-}
-
 /// The number of groups makes no difference: pipelines and flat FSDP do not know them.
 bool differ_by_groups_alone(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
@@ -224,8 +218,7 @@ bool differ_by_groups_alone(const Candidate& a, const Candidate& b) {
 
 constexpr std::size_t shown = 10;
 
-/// Predicts the candidates with the lowest floors first. Once ten are faster than the floor of the next, the
-/// rest has lost.
+/// Predicts candidates with low floors first. Once ten are faster than the next floor, the rest has lost.
 void search(const Case& base, const Machine& machine) {
   std::vector<Candidate> all = candidates(base, machine);
   for (Candidate& c : all) {
@@ -262,9 +255,12 @@ void search(const Case& base, const Machine& machine) {
   std::string text;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Candidate& c = all[i];
+    const Case& s = c.settings;
     if (!c.prediction) ++lost[c.why];
     else if (i < shown)
-      text += table.row({c.settings, *c.prediction}) + fmt::format("    {}\n", settings_text(c.settings));
+      text += table.row({s, *c.prediction}) +
+              fmt::format("    {} replicas={} groups={} micro_batch={} recompute={}\n", s.schedule,
+                  s.replicas, s.groups.count(), s.shape.micro_batch, model::name_of(s.shape.recompute));
     else
       ++lost[c.prediction->account.length > 2 * c.floor.seconds() ? "waits (more than half of the step)"
                                                                   : "waits"];

@@ -25,7 +25,6 @@ struct RunOrder {
   std::string interrupted{};  ///< identity of the case that ran when the last job died; it comes last
 };
 
-/// The runs that a sweep has left.
 struct RemainingRuns {
   std::vector<Run> runs;           ///< in order
   std::vector<std::string> notes;  ///< what is not run again and why, one sentence each
@@ -38,8 +37,7 @@ struct RemainingRuns {
 /// The progress of a sweep and its time to go. A run counts by the model FLOPs of a rank.
 class SweepProgress {
 public:
-  /// `runs` of `cases` are to come, in order. Until one has ended, `least_rate` is what a rank is trusted to
-  /// do in a second, FLOP/s.
+  /// `runs` are to come, in order. Until one has ended, a rank is trusted to do `least_rate` FLOP/s.
   SweepProgress(const std::vector<Case>& cases, const std::vector<Run>& runs, double least_rate);
 
   /// Counts the next run, which took `seconds`; returns "[3/12, 1:05 to go]".
@@ -75,8 +73,7 @@ public:
 
   /// Seconds that are left for work: up to the limit less what ending takes, a tenth of it, at most 30 s.
   [[nodiscard]] double left() const;
-  /// Returns whether the limit has its full length; false if the larger part of a Slurm job had passed at the
-  /// start.
+  /// Returns whether the limit has its full length; false if most of a Slurm job had passed at the start.
   [[nodiscard]] bool is_whole() const { return whole_; }
   /// "the time limit of 1:30:00"
   [[nodiscard]] const std::string& name() const { return name_; }

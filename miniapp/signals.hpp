@@ -3,8 +3,7 @@
 
 namespace minitaw::app {
 /// From now on SIGTERM, SIGINT and SIGUSR1 no longer end the process: it prints at once that the run ends
-/// after this step. A second signal ends it; a second SIGTERM only if it comes more than a second after the
-/// first.
+/// after this step. A second signal ends it, a second SIGTERM only if it comes more than a second later.
 void catch_signals();
 /// Turns the printed message off: another rank prints it.
 void catch_signals_silently();

@@ -8,9 +8,7 @@
 #include <set>
 #include <string.h>
 
-#include "comm/mpi/mpi.hpp"
 #include "progress.hpp"
-#include "record/provenance.hpp"
 #include "record/recorder.hpp"
 #include "record/table.hpp"
 #include "signals.hpp"
@@ -167,7 +165,6 @@ struct Order {
   bool check = false;                 ///< of harness::Limits
 };
 
-/// See run_sweep().
 class Sweep {
 public:
   Sweep(const deck::Deck& deck, const SweepOptions& options, const std::vector<std::string>& arguments,
@@ -176,10 +173,13 @@ public:
     harness::agree(MPI_COMM_WORLD, [&] {
       if (mpi.is_root()) writer_.emplace(deck, options, arguments, mpi);
     });
-    if (writer_) mpi.runner.on_hang([this](const std::string& report) { hang(report); });
+    if (!writer_) return;
+    mpi.runner.on_hang([this](const std::string& report) {
+      fmt::print(stderr, "minitaw: rank 0: {}\n", report);
+      writer_->give_up(Status::timeout, report);
+    });
   }
 
-  /// The exit code: 0 if every case of the deck is valid, else 1.
   int run() {
     for (Order order = next(); order.kind == Order::execute; order = next()) execute(order);
     mpi_.runner.guard().expect("ending the sweep", Seconds(mpi_.flags.watchdog));
@@ -189,8 +189,7 @@ public:
   }
 
 private:
-  /// Returns the next order, the same on all ranks. An error of rank 0 in writing ends the sweep on all of
-  /// them.
+  /// Returns the next order, the same on all ranks. An error of rank 0 in writing ends the sweep everywhere.
   Order next() {
     mpi_.runner.guard().expect("agreeing on the next case", Seconds(mpi_.flags.watchdog));
     Order order;
@@ -214,30 +213,22 @@ private:
         writer_->failed(run, Status::skipped, reason);
         continue;
       }
-      if (!has_time(run)) break;
-      const bool check = may_check(writer_->case_of(run));
+      const SweepProgress& progress = writer_->progress();
+      if (time_.left() <=
+          (progress.measured() ? progress.expected(run.index) : 0)) {  // the first one may begin
+        why_stopped_ = by_time();
+        break;
+      }
       writer_->begins(run);
-      return order_for(run, check);
+      return order_for(run);
     }
     return {};
   }
 
-  /// Returns whether the case is likely to end before the time limit; true for the first one.
-  bool has_time(const Run& run) {
-    const SweepProgress& progress = writer_->progress();
-    if (time_.left() > (progress.measured() ? progress.expected(run.index) : 0)) return true;
-    why_stopped_ = by_time();
-    return false;
-  }
-
-  /// Returns whether the case is small enough to be checked and rank 0 has the memory for its reference.
-  bool may_check(const Case& c) {
-    return harness::CaseRunner::has_time_to_check(c) &&
-           budget_.reason_against(c, harness::memory_of_check(c)).empty();
-  }
-
-  Order order_for(const Run& run, bool check) {
+  Order order_for(const Run& run) {
     const Case& c = deck_.cases[run.index];
+    const bool check = harness::CaseRunner::has_time_to_check(c) &&
+                       budget_.reason_against(c, harness::memory_of_check(c)).empty();
     const double expected = writer_->progress().expected(run.index);
     const double stall_limit = std::max(mpi_.flags.watchdog, tolerance * expected / (c.steps + c.warmup));
     return {Order::execute, run.index, stall_limit, stall_limit + tolerance * expected, check};
@@ -302,11 +293,6 @@ private:
   static std::string by_signal() {
     const int signal = caught_signal();
     return signal == 0 ? "stopped by a signal" : fmt::format("stopped by SIG{}", sigabbrev_np(signal));
-  }
-
-  void hang(const std::string& report) {
-    fmt::print(stderr, "minitaw: rank 0: {}\n", report);
-    writer_->give_up(Status::timeout, report);
   }
 
   const deck::Deck& deck_;

@@ -11,7 +11,6 @@
 #include "job.hpp"
 
 namespace minitaw::app {
-/// Options of a sweep.
 struct SweepOptions {
   std::string output;                       ///< result file, as given
   double peak = std::nan("");               ///< FLOP/s of a rank's device; NaN: that of its datasheet
@@ -20,10 +19,9 @@ struct SweepOptions {
   std::string time_limit;                   ///< as for TimeLimit
 };
 
-/// Executes every case of the deck that the result file does not hold yet, and records each as it ends: a
-/// case that fails, does not fit or takes too long is recorded as such, and the next one follows. Stops
-/// between steps at a signal and before a time limit. Returns the exit code, on all ranks: 0 if every case of
-/// the deck is valid, else 1. Collective.
+/// Executes every case of the deck that the result file does not hold yet, and records each as it ends, also
+/// one that fails, does not fit or takes too long. Stops between steps at a signal and before a time limit.
+/// Returns the exit code: 0 if every case is valid, else 1. Collective.
 [[nodiscard]] int run_sweep(const deck::Deck& deck, const SweepOptions& options,
     const std::vector<std::string>& arguments, MpiJob& mpi);
 }  // namespace minitaw::app

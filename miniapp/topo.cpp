@@ -3,13 +3,11 @@
 #include <chrono>
 #include <cstddef>
 #include <fmt/format.h>
+#include <limits>
 #include <memory>
 #include <mpi.h>
 #include <nlohmann/json.hpp>
-#include <sched.h>
-#include <span>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "cli/cli11.hpp"
@@ -36,26 +34,17 @@ constexpr int topo_message = 1 << 20;  ///< bytes of the messages that rates are
 constexpr int flow_tag = 1, ping_tag = 2;
 constexpr int least_rounds = 10, most_rounds = 2000, most_messages = 4096;
 
-/// Waits of ranks that measure (they test again at once, yielding to a rank on the same core) and of ranks
-/// that wait for others to have measured (they sleep).
-enum class Wait { busy, asleep };
-
-void wait(std::span<MPI_Request> requests, Wait how) {
-  for (int done = 0;;) {
-    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
-        "MPI_Testall");
-    if (done != 0) return;
-    if (how == Wait::busy) sched_yield();
-    else std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
-}
+/// Ranks that measure test again at once, yielding to others on their core; those that wait for them sleep.
+constexpr std::chrono::microseconds nap{200};
+constexpr comm::WaitPolicy busy{.spins = 0, .yields = std::numeric_limits<int>::max()},
+    asleep{.spins = 0, .yields = 0, .shortest_sleep = nap, .longest_sleep = nap};
 
 /// The largest of all ranks, on all ranks; a barrier, too.
 double largest(double mine = 0) {
   double all = 0;
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Iallreduce(&mine, &all, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD, &request), "MPI_Iallreduce");
-  wait({&request, 1}, Wait::asleep);
+  comm::mpi::wait({&request, 1}, asleep);
   return all;
 }
 
@@ -108,11 +97,10 @@ private:
     check(send ? MPI_Isend(&word, 1, MPI_DOUBLE, peer, ping_tag, MPI_COMM_WORLD, &request)
                : MPI_Irecv(&word, 1, MPI_DOUBLE, peer, ping_tag, MPI_COMM_WORLD, &request),
         "a ping");
-    wait({&request, 1}, Wait::busy);
+    comm::mpi::wait({&request, 1}, busy);
   }
 
-  /// Seconds until this rank has sent and received `count` messages of each of its flows; at most two of a
-  /// flow are under way.
+  /// Seconds until this rank has sent and received `count` messages of each of its flows; two at a time.
   double send(const Flows& flows, int count) {
     constexpr int under_way = 2;
     (void)largest();
@@ -133,7 +121,7 @@ private:
                       &requests.emplace_back()),
                 "MPI_Isend");
         }
-      if (!requests.empty()) wait(requests, Wait::busy);
+      if (!requests.empty()) comm::mpi::wait(requests, busy);
     }
     const double seconds = MPI_Wtime() - begin;
     (void)largest();

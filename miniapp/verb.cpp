@@ -10,19 +10,24 @@
 #include <fmt/format.h>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 #include "base/error.hpp"
 #include "cli/cli11.hpp"
 
 namespace minitaw::app {
+std::vector<std::string> verb_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(verb->get_name());
+  return names;
+}
+
 void add_deck(CLI::App& verb, DeckOptions& options) {
   verb.add_option("DECK", options.path, "TOML file that says what to run (minitaw help keys)")->required();
   cli::add_overrides(verb, options.overrides);
 }
 
 namespace {
-/// Suffixes of a number and their factors.
 using Units = std::map<std::string, double>;
 
 /// A number from `least` to 1e18, with one of the units or without.

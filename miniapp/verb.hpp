@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-// CLI11 makes objects wherever it is included, some six seconds of compiling: only the files that add options
-// include it.
+// CLI11 costs six seconds of compiling wherever it is included: only the files that add options do so.
 namespace CLI {
 class App;
 }
@@ -31,6 +30,8 @@ void add_plan(CLI::App& app, Invocation& invocation);
 void add_predict(CLI::App& app, Invocation& invocation);  ///< only in builds with SimGrid
 void add_show(CLI::App& app, Invocation& invocation);
 void add_help(CLI::App& app, Invocation& invocation);
+
+[[nodiscard]] std::vector<std::string> verb_names(const CLI::App& app);
 
 /// The arguments that all verbs on decks share: DECK and --set.
 struct DeckOptions {

@@ -197,7 +197,7 @@ std::vector<Measured> measure_all(const CommOptions& options, int ranks) {
   return results;
 }
 
-void tell(const CommOptions& options, const std::vector<Measured>& results) {
+void print_results(const CommOptions& options, const std::vector<Measured>& results) {
   fmt::print("{}: transport {} beside {}, {} rounds in turn{}\n\n{}", comm::mpi::library_version(),
              results.front().backend, results.front().raw.empty() ? "nothing" : results.front().raw_backend,
              options.rounds, options.verify ? ", contents verified" : "", plain_table(results));
@@ -212,12 +212,12 @@ int run(int argc, char** argv, int rank, int ranks) {
     return 0;
   }
   const std::vector<Measured> results = measure_all(options, ranks);
-  if (rank == 0) tell(options, results);
+  if (rank == 0) print_results(options, results);
   return 0;
 }
 
 /// Every rank has come here with the same error; one tells.
-int complain(int rank, const std::exception& error, int code) {
+int print_error(int rank, const std::exception& error, int code) {
   if (rank == 0) fmt::print(stderr, "minitaw_comm: {}\n", error.what());
   return code;
 }
@@ -232,9 +232,9 @@ int main(int argc, char** argv) {
     try {
       return bench::run(argc, argv, mpi.rank(), mpi.ranks());
     } catch (const InputError& error) {
-      return bench::complain(mpi.rank(), error, 2);
+      return bench::print_error(mpi.rank(), error, 2);
     } catch (const bench::Wrong& error) {
-      return bench::complain(mpi.rank(), error, 1);
+      return bench::print_error(mpi.rank(), error, 1);
     }
   } catch (const std::exception& error) {
     fmt::print(stderr, "minitaw_comm: {}\n", error.what());

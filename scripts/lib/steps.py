@@ -87,7 +87,7 @@ class Run:
         self.failed, self.said, self.began = False, "", time.monotonic()
         device = answer(["nvidia-smi", "--query-gpu=name,memory.total,clocks.max.sm,power.limit,driver_version", "--format=csv,noheader"])
         version = answer(["minitaw", "--version"])
-        self.tell(time.strftime("%FT%TZ", time.gmtime()), version + device)
+        self.print_lines(time.strftime("%FT%TZ", time.gmtime()), version + device)
         if not version.startswith("minitaw "):  # then nothing else will run: a library is missing
             self.failed = True
             self.end("minitaw does not start; LD_LIBRARY_PATH may name the folder of a library")
@@ -99,14 +99,14 @@ class Run:
     def left(self):
         return self.options.limit - (time.monotonic() - self.began)
 
-    def tell(self, *lines):
+    def print_lines(self, *lines):
         """On standard output and in the table."""
         with open(self.table, "a", encoding="utf-8") as table:
             for stream in (sys.stdout, table):
                 print(*lines, sep="\n", file=stream, flush=True)
 
     def row(self, name, state, seconds=0.0, detail="", may=False):
-        self.tell(f"{name:<56} {state:<8} {seconds:6.1f} s  {detail}".rstrip())
+        self.print_lines(f"{name:<56} {state:<8} {seconds:6.1f} s  {detail}".rstrip())
         self.failed |= state not in ("ok", "skipped") and not may
 
     def skip(self, name, why):
@@ -157,5 +157,5 @@ class Run:
     def end(self, why=""):
         """The last line, what comes back, and the exit code."""
         verdict = f"INVALID: {why or 'see the rows above and log.txt'}" if self.failed else "VALID"
-        self.tell("", f"RESULT: {verdict} ({time.monotonic() - self.began:.0f} s)")
+        self.print_lines("", f"RESULT: {verdict} ({time.monotonic() - self.began:.0f} s)")
         sys.exit(self.failed)

@@ -10,7 +10,7 @@ import tarfile
 import zlib
 
 from .check_rules import official
-from .command import BadInput, Parser, put_out, write_file
+from .command import BadInput, Parser, write_file, write_stdout
 from .export import as_csv, summary_table
 from .record import FACTS, NODE_FACTS, load, read_bytes, texts_of
 
@@ -134,12 +134,12 @@ def main(words=None):
         if options.output or options.add:
             raise BadInput("--check takes neither -o nor --add")
         result = check(options.check)
-        put_out(result.closing_text() + official(result).text())
+        write_stdout(result.closing_text() + official(result).text())
         return int(not result.verdict.startswith("VALID"))
     output = options.output or pathlib.PurePath(options.file).stem + ".tar.gz"
     if not output.endswith((".tar.gz", ".tgz")) or os.path.realpath(output) in map(os.path.realpath, (options.file, *options.add)):
         raise BadInput(f"-o: \"{output}\" must end in .tar.gz, and must not be one of the files that go into the bundle")
     archive, result = make(options.file, options.add)
     write_file(output, archive)
-    put_out(f"{hashlib.sha256(archive).hexdigest()}  {output}\n{result.closing_text()}")
+    write_stdout(f"{hashlib.sha256(archive).hexdigest()}  {output}\n{result.closing_text()}")
     return 0

@@ -5,7 +5,7 @@ import pathlib
 import tomllib
 from dataclasses import dataclass, field
 
-from .command import Parser, put_out
+from .command import Parser, write_stdout
 from .record import cell_text, load
 
 DECKS = pathlib.Path(__file__).resolve().parents[2] / "inputs/acceptance"
@@ -101,5 +101,5 @@ def main(words=None):
                                               "rate of that size with the figures it comes from. Exit code 0: official, 1: not (docs/run-rules.md).")
     parser.add_argument("file", metavar="FILE.h5", help="result file of minitaw run")
     found = official(load(parser.parse_args(words).file))
-    put_out(found.text())
+    write_stdout(found.text())
     return int(bool(found.reason))

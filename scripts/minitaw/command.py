@@ -24,7 +24,7 @@ class Parser(argparse.ArgumentParser):
         raise BadInput(f"{message} ({self.prog} --help lists all options)")
 
 
-def put_out(text):
+def write_stdout(text):
     """Writes to standard output and makes sure that all of it arrives: data that are silently cut are worse than none."""
     try:
         sys.stdout.write(text)

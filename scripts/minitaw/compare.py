@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy
 
-from .command import BadInput, Parser, put_out, write_file
+from .command import BadInput, Parser, write_file, write_stdout
 from .intervals import Interval, Times, mean_ratio, ratio_of, times_of
 from .record import FORBIDDEN, cell_text, describe, load
 
@@ -443,5 +443,5 @@ def main(words=None):
         write_file(options.junit, as_junit(found, options.strict))
     if options.markdown:
         write_file(options.markdown, as_markdown(found, text))
-    put_out(as_json(found, *heading) if options.json else text)
+    write_stdout(as_json(found, *heading) if options.json else text)
     return int(found.outcome == "worse" or (options.strict and found.outcome == "ambiguous"))

@@ -6,7 +6,7 @@ import io
 import json
 import math
 
-from .command import Parser, put_out
+from .command import Parser, write_stdout
 from .record import exists, load
 
 # Of the long form: a row for each case, repetition, step and rank. Counters of the device: name and units.
@@ -58,4 +58,4 @@ def main(words=None):
     options = parser.parse_args(words)
     result = load(options.file)
     table = sample_table(result) if options.samples else summary_table(result)
-    put_out(as_json(*table) if options.json else as_csv(*table))
+    write_stdout(as_json(*table) if options.json else as_csv(*table))

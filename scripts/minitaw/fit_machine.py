@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from .command import BadInput, Parser, put_out
+from .command import BadInput, Parser, write_stdout
 
 PROGRAM = pathlib.Path(__file__).resolve().parents[2] / "build/host/minitaw"
 
@@ -71,4 +71,4 @@ def main(words=None):
             print(output_of([options.minitaw.parent / "benchmarks/minitaw_kernels", "--deck", options.deck, f"--benchmark_out={kernels}"]), file=sys.stderr)
         kernels = json.loads(kernels.read_text(encoding="utf-8"))["benchmarks"]
     links = options.links.read_text(encoding="utf-8") if options.links else output_of([*options.launch.split(), options.minitaw, "topo", "--json"])
-    put_out(machine_text(json.loads(links), kernels, options.deck or f"{options.links}, {options.kernels}"))
+    write_stdout(machine_text(json.loads(links), kernels, options.deck or f"{options.links}, {options.kernels}"))

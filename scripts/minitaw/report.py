@@ -11,7 +11,7 @@ import numpy
 from . import timeline
 from .bundle import session_texts
 from .check_rules import MODEL
-from .command import BadInput, Parser, put_out, write_file
+from .command import BadInput, Parser, write_file, write_stdout
 from .figures import (
     MOST_PANELS,
     PICTURES,
@@ -318,4 +318,4 @@ def main(words=None):
     drawn = picture(results) if set(outputs.values()) & set(PICTURES) else None
     for output, suffix in outputs.items():
         save(drawn, output) if suffix in PICTURES else write_file(output, page(results))
-        put_out(f"{output}\n")
+        write_stdout(f"{output}\n")

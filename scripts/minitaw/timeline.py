@@ -10,7 +10,7 @@ import numpy
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.ticker import FuncFormatter
 
-from .command import BadInput, Parser, put_out, write_file
+from .command import BadInput, Parser, write_file, write_stdout
 from .figures import PICTURES, legend_below, new_figure, save, short
 from .record import describe, load, read_timeline
 
@@ -260,4 +260,4 @@ def main(words=None):
         write_file(options.output, chrome_trace(timelines))
     else:
         save(draw(timelines), options.output)
-    put_out(f"{options.output}\n")
+    write_stdout(f"{options.output}\n")

@@ -18,7 +18,6 @@ struct LogicError : std::logic_error {
   using std::logic_error::logic_error;
 };
 
-/// For "did you mean": the candidate with the smallest edit distance to `word` (the first of equals); empty
-/// if there are none.
+/// For "did you mean": the (first) candidate with the smallest edit distance to `word`; empty without any.
 [[nodiscard]] std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 }  // namespace minitaw

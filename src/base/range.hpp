@@ -26,8 +26,7 @@ struct Part {
 }
 
 /// Slice of member `index` when `elements` are shared by `members`: ceil(elements / members) each, the last
-/// ones cut to what remains, so shorter or empty. `index` is taken modulo members, negative ones too: rings
-/// count backwards.
+/// ones cut to what remains, so shorter or empty. `index` is taken modulo members, also below 0.
 [[nodiscard]] constexpr Range slice(std::int64_t elements, int members, int index) {
   const std::int64_t member = ((index % members) + members) % members;
   const std::int64_t each = elements / members + (elements % members != 0);

@@ -10,8 +10,7 @@
 #include "topology/groups.hpp"
 
 namespace minitaw {
-/// One case of a sweep: every axis has one value. Values are checked when a case is made for a job of P
-/// ranks.
+/// One case of a sweep: every axis has one value. Checked when it is made for a job of P ranks.
 struct Case {
   std::string schedule;  ///< "tawpipe:cco=off", canonical; no option is `auto`
   int ranks = 1;         ///< P of this case
@@ -55,10 +54,7 @@ struct Case {
 /// "2", or "1,3,2" if ranks differ.
 [[nodiscard]] std::string micro_batch_text(const Case& c);
 
-/// Returns the same step for one rank. If micro-batches differ in size, it has one micro-batch for each
-/// sequence.
+/// Returns the same step for one rank. If micro-batches differ in size, each sequence becomes one.
 [[nodiscard]] Case on_one_rank(Case c);
-
-/// Returns the request to the schedule.
 [[nodiscard]] schedule::Request request_of(const Case& c);
 }  // namespace minitaw

@@ -15,7 +15,6 @@
 #include "trace/timeline.hpp"
 
 namespace minitaw {
-/// Status of a finished case.
 enum class Status {
   ok,
   wrong,    ///< a check failed
@@ -55,7 +54,6 @@ inline constexpr std::uint64_t throttle_unknown = ~std::uint64_t{0};
 /// One entry of the summary, or a scalar of a case.
 using Cell = std::variant<std::int64_t, double, std::string>;
 
-/// Results of a case.
 struct CaseResult {
   Case settings;
   Status status = Status::ok;
@@ -77,16 +75,16 @@ struct CaseResult {
   std::vector<std::uint64_t> planned_bytes;  ///< [from][to][kind], one step
   std::vector<std::uint64_t> counted_bytes;  ///< same shape, per step, from the transport
   std::string bytes_source;                  ///< of them: "counted", "by formula"
-  double peak =
-      std::numeric_limits<double>::quiet_NaN();  ///< FLOP/s that a rank's device can do; NaN: unknown
-  int ticks = 0;                                 ///< of the program
-  std::vector<int> idle_ticks;                   ///< per rank
-  double max_gradient_error = -1;  ///< against the serial reference, relative norm; -1: not checked
-  double max_loss_error = -1;      ///< relative; -1: not checked
-  std::string attention;           ///< the kernel that ran
-  std::string matmul_algorithms;   ///< chosen by time, a line for each kind of product
-  std::string transport;           ///< the one that moved the data
-  std::string started;             ///< ISO 8601, UTC
+  static constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+  double peak = unknown;                ///< FLOP/s that a rank's device can do
+  int ticks = 0;                        ///< of the program
+  std::vector<int> idle_ticks;          ///< per rank
+  double max_gradient_error = unknown;  ///< against the serial reference, relative norm; NaN: not checked
+  double max_loss_error = unknown;      ///< relative; NaN: not checked
+  std::string attention;                ///< the kernel that ran
+  std::string matmul_algorithms;        ///< chosen by time, a line for each kind of product
+  std::string transport;                ///< the one that moved the data
+  std::string started;                  ///< ISO 8601, UTC
 };
 
 /// Sets the status `wrong` and its reason, unless the result has failed before: the first failure counts.

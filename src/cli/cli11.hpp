@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-// In a form that is compiled once, in parse.cpp, if it came as separate headers: compiled in each file that
-// adds options it takes five seconds there.
+// Compiled once, in cli11.cpp, if it came as separate headers: it takes five seconds in each file.
 #if __has_include(<CLI/impl/App_inl.hpp>)
 #define CLI11_COMPILE
 #endif

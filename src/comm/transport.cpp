@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <fmt/format.h>
 
-#include "base/bf16.hpp"
 #include "base/error.hpp"
 
 namespace minitaw::comm {

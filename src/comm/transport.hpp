@@ -45,13 +45,10 @@ struct Collective {
 /// Destroying it earlier is allowed only after an error or cancel(), because buffers may still be in use.
 class Operation {
 public:
-  Operation() = default;
-  Operation(const Operation&) = delete;
-  Operation& operator=(const Operation&) = delete;
+  Operation& operator=(Operation&&) = delete;
   virtual ~Operation() = default;
 
-  /// Does a part of the work that needs no waiting for another rank; returns whether there was any. Throws
-  /// Error, and Cancelled after cancel().
+  /// Does what needs no other rank; returns whether there was any. Throws Error, Cancelled after cancel().
   virtual bool advance() = 0;
   [[nodiscard]] virtual bool done() const = 0;
 };
@@ -102,8 +99,7 @@ public:
   Transport(std::string name, int rank, const schedule::Program& program)
       : sent_(program.ranks.size()), name_(std::move(name)), rank_(rank),
         communicators_(program.communicators) {}
-  Transport(const Transport&) = delete;
-  Transport& operator=(const Transport&) = delete;
+  Transport& operator=(Transport&&) = delete;
   virtual ~Transport() = default;
 
   [[nodiscard]] const std::string& name() const { return name_; }
@@ -126,15 +122,13 @@ public:
   /// - all_reduce: sum over the members everywhere; any number of elements.
   [[nodiscard]] Started start(schedule::Lane lane, schedule::Kind kind, const Collective& collective);
 
-  /// Bytes this rank has sent since the last reset, [to][schedule::Traffic]; counted where they are handed to
-  /// the network library.
+  /// Bytes handed to the network library since the last reset, [to][schedule::Traffic].
   [[nodiscard]] std::vector<std::uint64_t> sent() const { return sent_.values(); }
   /// Returns the source of sent(): "counted" if the bytes handed to the network library were counted, "by
   /// formula" if the library hides the path of a collective, so that ring_send() gives its bytes.
   [[nodiscard]] virtual const char* bytes_source() const { return "counted"; }
   void reset_counters() { sent_.reset(); }
-  /// Throws comm::Error if a call that has returned has failed since. Called by the watchdog's thread, at any
-  /// time.
+  /// Throws comm::Error if a call that has returned has failed since. The watchdog's thread calls it.
   virtual void poll() {}
   /// Makes every operation, now and later, throw comm::Cancelled when it is advanced. Called by the
   /// watchdog's thread; the transport can only be destroyed afterwards.
@@ -158,8 +152,7 @@ private:
   std::vector<schedule::Communicator> communicators_;
 };
 
-/// Transport of a single rank: every collective has one member and leaves the data as it is. A message throws
-/// LogicError.
+/// Transport of a single rank: a collective has one member and changes nothing; a message throws LogicError.
 class SoloTransport final : public Transport {
 public:
   explicit SoloTransport(const schedule::Program& program) : Transport("none", 0, program) {}

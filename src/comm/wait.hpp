@@ -12,8 +12,7 @@ namespace minitaw::comm {
 /// Waiting of a communication thread for messages. The thread tests `spins` times at full speed, then yields
 /// between tests (`yields` times, for as long as `eager`, and for a millisecond while compute waits for it),
 /// then sleeps between tests. Each sleep lasts a sixteenth of the time waited so far: the end of a long
-/// message is seen at most 6 % late, with few wake-ups, which are expensive on virtual machines. The default
-/// is for few cores.
+/// message is seen at most 6 % late, with few wake-ups, which virtual machines make expensive.
 struct WaitPolicy {
   int spins = 2;
   int yields = 4;
@@ -29,8 +28,7 @@ struct WaitPolicy {
 /// core for each thread, waits spin for about as long as a layer computes: this costs nothing and answers at
 /// once, as MPI's blocking calls do. With fewer cores, a few tests find messages that have arrived, then the
 /// thread sleeps, so that compute keeps its core; a message waits at most half a millisecond. The thread does
-/// not yield beside compute: it would lose a time slice of the scheduler, several milliseconds, but a thread
-/// that wakes from a sleep runs next.
+/// not yield beside compute, for a time slice of several milliseconds: one that wakes runs next.
 [[nodiscard]] WaitPolicy wait_policy(int cores, int threads);
 
 /// Flag: compute waits for communication, so waits may use the cores of the rank.

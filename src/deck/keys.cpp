@@ -6,8 +6,6 @@
 #include <fmt/ranges.h>
 
 #include "base/error.hpp"
-#include "deck/deck.hpp"
-#include "schedule/registry.hpp"
 
 namespace minitaw::deck {
 namespace {

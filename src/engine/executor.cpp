@@ -10,14 +10,6 @@
 #include "base/error.hpp"
 
 namespace minitaw::engine {
-namespace {
-/// Linux lengthens sleeps by 50 microseconds to save wake-ups: more than twice what the shortest waits ask
-/// for, and a collective waits for every piece.
-void sleep_exactly() {
-  prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);  // nanoseconds
-}
-}  // namespace
-
 LaneExecutor::LaneExecutor(const schedule::RankProgram& program, schedule::Lane lane, LaneProgress& progress,
     const Queues& queues, Start start, int messages, comm::LowLatency* low_latency)
     : lane_(lane), progress_(progress), queues_(queues), start_(std::move(start)),
@@ -236,7 +228,9 @@ void Executor::communicate(const std::stop_token& end) {
     ordered_.notify_one();
   });
   use_device();
-  sleep_exactly();
+  // Nanoseconds. Linux lengthens sleeps by 50 microseconds to save wake-ups: more than twice what the
+  // shortest waits ask for, and a collective waits for every piece.
+  prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   for (int executed = 0;; ++executed) {
     executed_.store(executed);
     executed_.notify_all();

@@ -177,7 +177,6 @@ private:
 /// Makes the queues of a rank; tests bring their own.
 using MakeQueues = std::function<Queues(const QueueOptions&)>;
 
-/// Options of a step.
 struct StepOptions {
   /// A step in which no lane moves for this long is reported and given up.
   Watchdog::Seconds stall_limit = default_stall_limit;
@@ -197,8 +196,7 @@ public:
   Executor(const schedule::Program& program, int rank, const Start& start, comm::Transport& transport,
       const StepOptions& options);
 
-  /// One step: its seconds on this rank. Throws what any lane throws, or Stalled, which names the transfers
-  /// under way.
+  /// One step: its seconds on this rank. Throws what a lane throws, or Stalled with the transfers under way.
   double step();
 
   /// Times of every action of the last step, indexed as RankProgram::actions.

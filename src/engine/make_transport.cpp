@@ -8,7 +8,6 @@
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
 #include "engine/queue.hpp"
-#include "kernels/kernels.hpp"
 
 #if defined(MINITAW_HAVE_NCCL)
 #include "comm/nccl/api.hpp"

@@ -13,7 +13,6 @@
 #include "schedule/program.hpp"
 
 namespace minitaw::engine {
-/// Arguments of make_transport().
 struct TransportRequest {
   MPI_Comm comm;  ///< the ranks of the case
   const schedule::Program& program;
@@ -23,8 +22,7 @@ struct TransportRequest {
 };
 
 /// Makes the transport that `wanted` ("auto", "mpi" or "nccl") means in this build and place; its name is
-/// "mpi", "mpi staged", "mpi direct" or "nccl". Collective over the ranks of the case. Throws InputError for
-/// a transport that is not available.
+/// "mpi", "mpi staged", "mpi direct" or "nccl". Collective. Throws InputError if it is not available.
 [[nodiscard]] std::unique_ptr<comm::Transport> make_transport(
     const std::string& wanted, const TransportRequest& request);
 
@@ -35,8 +33,7 @@ void require_transport(const std::string& wanted, bool shared_devices);
 /// communicators of all ranks of `world`, which ends them. 0 where transport = auto is not NCCL. Collective.
 [[nodiscard]] std::uint64_t communicator_bytes(MPI_Comm world, bool shared_devices);
 
-/// Communicators of NCCL that each rank needs to execute a program; 0 where it needs none, or `wanted` is not
-/// NCCL here.
+/// Communicators of NCCL that each rank needs to execute a program; 0 if `wanted` is not NCCL here.
 [[nodiscard]] std::vector<int> communicators_of(
     const schedule::Program& program, const std::string& wanted, bool shared_devices);
 

@@ -2,7 +2,6 @@
 #include "engine/memory.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
 #include <fmt/format.h>
 #include <fstream>

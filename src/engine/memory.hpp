@@ -10,11 +10,9 @@
 #include "schedule/account.hpp"
 
 namespace minitaw::engine {
-/// Starts a new peak of this process's resident memory, where the system allows it (Linux:
-/// /proc/self/clear_refs).
+/// Starts a new peak of this process's resident memory, where Linux allows it (/proc/self/clear_refs).
 void reset_peak_memory();
-/// Peak resident set since reset_peak_memory(), or since the process began, bytes; 0 if the system does not
-/// provide it.
+/// Peak resident set since reset_peak_memory(), or the process's begin, bytes; 0 if it is not known.
 [[nodiscard]] std::uint64_t peak_memory();
 
 /// Bytes that processes on this node may still take: free or held by caches, and within the limits of the

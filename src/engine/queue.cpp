@@ -3,14 +3,9 @@
 
 #if !defined(KOKKOS_ENABLE_CUDA)  // else detail/cuda/stream_queue.cpp
 
-#include <vector>
-
-#include "kernels/kernels.hpp"
-
 namespace minitaw::engine {
 namespace {
-/// A device that Kokkos alone knows: an instance of its space for each lane, since each has a thread of its
-/// own.
+/// A device that Kokkos alone knows: an instance of its space for each lane, which has its own thread.
 const std::vector<model::ExecutionSpace>& instances() {
   static std::vector<model::ExecutionSpace> made;
   if (made.empty()) {

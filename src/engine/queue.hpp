@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <thread>
 #include <vector>
 
+#include "comm/wait.hpp"
 #include "model/model.hpp"
 #include "schedule/program.hpp"
 #include "schedule/simulate.hpp"
@@ -37,32 +36,21 @@ private:
 /// how long short kernels take, then sleeps in between, at most 50 microseconds. `check` may throw to end it.
 template <class Done, class Check>
 void wait_until(const Done& done, const Check& check) {
-  using std::chrono::microseconds;
-  const auto eager_until = std::chrono::steady_clock::now() + microseconds(100);
-  microseconds pause(5);
-  while (!done()) {
-    check();
-    if (std::chrono::steady_clock::now() < eager_until) {
-      std::this_thread::yield();
-      continue;
-    }
-    std::this_thread::sleep_for(pause);
-    pause = std::min(2 * pause, microseconds(50));
-  }
+  using namespace std::chrono_literals;
+  comm::Backoff pause(
+      {.spins = 0, .yields = 0, .eager = 100us, .shortest_sleep = 5us, .longest_sleep = 50us});
+  for (; !done(); pause.once()) check();
 }
 
 /// Executes the units of a lane in order: on a device's stream, or on the thread that submits them. Units are
-/// numbered from 0 within a step. One thread at a time submits; begun(), completed() and is_complete() may be
-/// called from any thread.
+/// numbered from 0 within a step. One thread at a time submits; any may call the const functions.
 class Queue {
 public:
   using Work = std::function<void()>;
   /// Asked during long waits; throws to end them.
   using Check = std::function<void()>;
 
-  Queue() = default;
-  Queue(const Queue&) = delete;
-  Queue& operator=(const Queue&) = delete;
+  Queue& operator=(Queue&&) = delete;
   virtual ~Queue() = default;
 
   /// Returns whether run() returns before the work is complete.
@@ -72,8 +60,7 @@ public:
   virtual void begin_step() = 0;
   /// The lane has come to `unit`; from here on it waits for others.
   virtual void open(int unit) = 0;
-  /// Makes the units submitted from now on start after `unit` of `other`, which must have been submitted
-  /// there.
+  /// Makes the units submitted from now on start after `unit` of `other`, which has been submitted.
   virtual void after(const Queue& other, int unit) = 0;
   /// Submits `unit`.
   virtual void run(int unit, const Work& work) = 0;
@@ -85,16 +72,14 @@ public:
   /// Units of this step that are complete.
   [[nodiscard]] virtual int completed() const = 0;
   [[nodiscard]] bool is_complete(int unit) const { return completed() > unit; }
-  /// Handle that a queue of the same device can wait for; nullptr if the unit was complete when run()
-  /// returned.
+  /// Handle that a queue of the same device can wait for; nullptr if run() returned with a complete unit.
   [[nodiscard]] virtual void* event(int) const { return nullptr; }
 
   /// Returns when `unit` ran, seconds since the step began; valid after finish().
   [[nodiscard]] virtual Span span(int unit) const = 0;
 };
 
-/// The thread that submits does the work and waits for its kernels: right on every back end, and all that a
-/// host needs.
+/// The thread that submits does the work and waits for its kernels: right on every back end.
 class FencedQueue : public Queue {
 public:
   /// `units`: most units of a step. `waiting` is asked while it waits for another queue.
@@ -143,8 +128,7 @@ private:
 
 /// Returns the execution space of a lane's kernels and copies. Made once per process and kept until Kokkos
 /// ends, since libraries keep handles and workspaces by space. On CUDA each lane has a stream, with high
-/// priority for communication; on other devices an instance of the space; on a host all lanes share the
-/// default space.
+/// priority for communication; on other devices an instance of the space; on a host all lanes share one.
 [[nodiscard]] model::ExecutionSpace lane_space(schedule::Lane lane);
 
 /// Prepares a thread that Kokkos has not made for work on this rank's device.
@@ -160,7 +144,6 @@ struct QueueOptions {
   bool communication_on_stream = false;  ///< the transport enqueues instead of completing
 };
 
-/// The queues of this build: streams on CUDA (communication only if the transport works on them), else
-/// threads.
+/// The queues of this build: streams on CUDA (of communication only if the transport does), else threads.
 [[nodiscard]] Queues make_queues(const QueueOptions& options);
 }  // namespace minitaw::engine

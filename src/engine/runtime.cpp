@@ -7,12 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "base/bf16.hpp"
 #include "base/error.hpp"
-#include "engine/queue.hpp"
-#include "kernels/kernels.hpp"
-#include "model/layout.hpp"
-#include "schedule/validate.hpp"
 
 namespace minitaw::engine {
 namespace {

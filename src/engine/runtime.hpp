@@ -19,8 +19,7 @@ class Runtime {
 public:
   /// `program` must be valid (schedule::validate()) and have the ranks of the case.
   Runtime(const Case& c, int rank, schedule::Program program, const StepOptions& options = {});
-  /// Builds and validates the program. Throws InputError for a case that cannot be built, LogicError if its
-  /// program is not valid.
+  /// Builds and validates the program. Throws InputError, or LogicError if it is not valid.
   Runtime(const Case& c, int rank, const StepOptions& options = {})
       : Runtime(c, rank, schedule::build_valid(request_of(c)), options) {}
 
@@ -45,21 +44,18 @@ public:
   [[nodiscard]] int rank() const { return rank_; }
 
 private:
-  /// Enqueues a computation on the compute lane's space, or starts a message, a collective, an addition to an
-  /// accumulator or the loading of a slice. Returns the transfer under way, if any. Called by the threads of
-  /// the lanes.
+  /// Enqueues a computation on the compute lane's space, or starts a transfer, an addition or a load. Returns
+  /// the transfer under way, if any. The lanes' threads call it.
   [[nodiscard]] comm::Transport::Started start(const schedule::Action& action);
   void compute(const schedule::Action& action);
   void update(const schedule::Action& action, const model::Operands& operands);
   void add(const schedule::Action& action) const;
   void load(const schedule::Action& action) const;
-  /// Returns the memory of an action's operands, for the model.
   [[nodiscard]] model::Operands operands(const schedule::Action& action) const;
   /// Returns the part of an operand's slot that a transfer, an addition or a load moves.
   [[nodiscard]] model::Buffer part(const schedule::Action& action, schedule::Operand operand) const;
   [[nodiscard]] comm::Message message(const schedule::Action& action) const;
   [[nodiscard]] comm::Collective collective(const schedule::Action& action) const;
-  /// Type of the elements in a slot.
   [[nodiscard]] model::Dtype dtype_of(schedule::Slot slot) const {
     return schedule::dtype_of(slot.cls, layout_.shape.dtype);
   }

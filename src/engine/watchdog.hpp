@@ -17,15 +17,13 @@ namespace minitaw::engine {
 /// Time without progress after which a step is given up, unless the user says otherwise.
 inline constexpr std::chrono::duration<double> default_stall_limit{300};
 
-/// Watches the progress of a rank from a thread of its own: without it, a wait for a rank that has died would
-/// never end.
+/// Watches the progress of a rank from a thread of its own: a wait for a rank that has died must end.
 class Watchdog {
 public:
   using Seconds = std::chrono::duration<double>;
   using OnExpiry = std::function<void(const std::string& report)>;
 
-  /// Calls `on_expiry` once if something takes longer than its limit. Asks `moves` at least twice a second; a
-  /// new value restarts the time.
+  /// Calls `on_expiry` once if something exceeds its limit. A new value of `moves` restarts the time.
   explicit Watchdog(
       OnExpiry on_expiry, std::function<long()> moves = [] { return 0L; })
       : on_expiry_(std::move(on_expiry)), moves_(std::move(moves)),

@@ -15,11 +15,7 @@
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "engine/make_transport.hpp"
-#include "engine/queue.hpp"
 #include "harness/collect.hpp"
-#include "kernels/kernels.hpp"
-#include "model/layout.hpp"
-#include "model/model.hpp"
 
 namespace minitaw::harness {
 namespace {
@@ -32,12 +28,11 @@ constexpr double affordable_flops = 1e11;
 constexpr std::chrono::seconds time_to_record{5};
 
 /// Kokkos and CUDA say it in words.
-bool speaks_of_memory(std::string_view message) {
+bool is_out_of_memory(std::string_view message) {
   return message.find("failed to allocate") != message.npos || message.find("out of memory") != message.npos;
 }
 
-/// Why `work` has failed: 'i' for an InputError, 'm' for memory, 'o' for all else, then in words; empty if it
-/// has not.
+/// Why `work` has failed: 'i' (InputError), 'm' (memory) or 'o' (all else), then words; empty: it has not.
 std::string failure_of(const std::function<void()>& work) {
   try {
     work();
@@ -47,7 +42,7 @@ std::string failure_of(const std::function<void()>& work) {
   } catch (const std::bad_alloc&) {
     return "mout of memory";
   } catch (const std::exception& e) {
-    return (speaks_of_memory(e.what()) ? "m" : "o") + std::string(e.what());
+    return (is_out_of_memory(e.what()) ? "m" : "o") + std::string(e.what());
   }
 }
 
@@ -56,12 +51,6 @@ std::pair<double, StopReason> sum_loss(MPI_Comm comm, double loss, StopReason wh
   check(MPI_Allreduce(MPI_IN_PLACE, &loss, 1, MPI_DOUBLE, MPI_SUM, comm), "adding up the loss");
   check(MPI_Allreduce(MPI_IN_PLACE, &why, 1, MPI_INT, MPI_MAX, comm), "agreeing to go on");
   return {loss, why};
-}
-
-/// The process ends soon even if the MPI library does not manage to end the job.
-void end_job() {
-  alarm(10);
-  MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
 void print_error(const std::string& report) {
@@ -91,14 +80,8 @@ void make_members(MPI_Comm world, int rank, int count, comm::mpi::OwnComm& membe
 void wait_for_all(MPI_Comm comm) {
   MPI_Request request = MPI_REQUEST_NULL;
   check(MPI_Ibarrier(comm, &request), "MPI_Ibarrier");
-  comm::Backoff pause({.spins = 0,
-      .yields = 0,
-      .shortest_sleep = std::chrono::microseconds(10),
-      .longest_sleep = std::chrono::milliseconds(2)});
-  for (int done = 0;; pause.once()) {
-    check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (done != 0) return;
-  }
+  using namespace std::chrono_literals;
+  comm::mpi::wait({&request, 1}, {.spins = 0, .yields = 0, .shortest_sleep = 10us, .longest_sleep = 2ms});
 }
 
 void agree(MPI_Comm comm, const std::function<void()>& work) {
@@ -119,7 +102,8 @@ CaseRunner::CaseRunner(MPI_Comm world, const RunnerOptions& options)
       guard_([this](const std::string& report) {
         if (rank_ != 0) std::this_thread::sleep_for(time_to_record);
         hang_(report);
-        end_job();
+        alarm(10);  // the process ends even if the MPI library does not manage to end the job
+        MPI_Abort(MPI_COMM_WORLD, 1);
       }) {}
 
 void CaseRunner::require_possible(const Case& c) const {
@@ -134,17 +118,8 @@ bool CaseRunner::has_time_to_check(const Case& c) {
   return (per_token.matmul + per_token.attention_causal) * tokens_of_step(c) <= affordable_flops;
 }
 
-Check CaseRunner::verify(const Case& c, int steps, const Reference& reference) {
-  return verify(c, nullptr, steps, reference);
-}
-
 Check CaseRunner::verify(
-    const Case& c, const schedule::Program& program, int steps, const Reference& reference) {
-  return verify(c, &program, steps, reference);
-}
-
-Check CaseRunner::verify(
-    const Case& c, const schedule::Program* program, int steps, const Reference& reference) {
+    const Case& c, int steps, const Reference& reference, const schedule::Program* program) {
   Check result;
   comm::mpi::OwnComm members;
   make_members(world_, rank_, c.ranks, members);
@@ -252,8 +227,7 @@ std::unique_ptr<engine::Runtime> CaseRunner::make_runtime(
   return runtime;
 }
 
-/// All ranks have stalled: each prints its report before any of them ends the job, and rank 0 writes down
-/// what it knows.
+/// All ranks have stalled: each prints its report, and rank 0 writes down what it knows, before the job ends.
 void CaseRunner::on_stall(const std::string& report) {
   print_error(report);
   std::this_thread::sleep_for(std::chrono::seconds(2) + (rank_ == 0 ? 0 : 1) * time_to_record);

@@ -39,8 +39,7 @@ enum class StopReason : int { no, case_limit, time_limit, signal };
 /// Limits of time and memory of a case.
 struct Limits {
   using Seconds = engine::Watchdog::Seconds;
-  /// Time without progress after which a step, or the work between steps, is reported on standard error by
-  /// every rank and given up.
+  /// Time without progress after which a step, or what lies between, is reported by every rank and given up.
   Seconds stall_limit = engine::default_stall_limit;
   /// Time of the whole case; it stops after the step that exceeds it.
   Seconds whole = Seconds::max();
@@ -57,8 +56,7 @@ struct Outcome {
 };
 
 struct RunnerOptions {
-  /// Options of a step. `stall_limit` holds for verify(); run() takes its own from Limits. Reports of stalls
-  /// go to standard error.
+  /// Its `stall_limit` holds for verify(); run() takes that of Limits. Stalls go to standard error.
   engine::StepOptions step{};
   /// Some ranks use the same device, which NCCL refuses.
   bool shared_devices = false;
@@ -91,24 +89,20 @@ public:
 
   /// Executes `steps` steps and compares losses and every gradient tensor of the first and the last step with
   /// `reference` (needed on rank 0 only), and the weights after the last step with AdamW in double precision.
-  [[nodiscard]] Check verify(const Case& c, int steps, const Reference& reference);
-  /// Executes `program`, whose ranks, slots and communicators are those of the case, in place of the case's
-  /// own.
+  /// `program` may take the place of the case's own (nullptr), whose ranks, slots and communicators it has.
   [[nodiscard]] Check verify(
-      const Case& c, const schedule::Program& program, int steps, const Reference& reference);
+      const Case& c, int steps, const Reference& reference, const schedule::Program* program = nullptr);
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int ranks() const { return ranks_; }
 
 private:
-  /// Executes the case on its ranks. `reference` (nullptr: none) is for the first step. Returns why the case
-  /// stops, the same on all ranks.
+  /// `reference` (nullptr: none) is for the first step. Returns why the case stops, the same on all ranks.
   StopReason execute(
       const Case& c, MPI_Comm comm, const Reference* reference, const Limits& limits, CaseResult& result);
   /// `program`: nullptr for that of the case.
   [[nodiscard]] std::unique_ptr<engine::Runtime> make_runtime(
       const Case& c, const schedule::Program* program, MPI_Comm comm, Limits::Seconds stall_limit);
-  Check verify(const Case& c, const schedule::Program* program, int steps, const Reference& reference);
   void on_stall(const std::string& report);
 
   MPI_Comm world_;

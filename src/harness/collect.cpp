@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "comm/mpi/mpi.hpp"
-#include "engine/queue.hpp"
 #include "topology/devices.hpp"
 
 namespace minitaw::harness {
@@ -43,8 +42,7 @@ std::vector<T> gather_all(const T& mine, MPI_Comm comm, std::string_view what) {
 constexpr double none = std::numeric_limits<double>::quiet_NaN();
 constexpr std::string_view unavailable = "unavailable: ";
 
-/// Returns the fault of the lowest rank that has one, with the rank unless all have one; empty if there is
-/// none. The same on all ranks.
+/// Returns the first rank's fault, on all ranks, with the rank unless all have one; empty if there is none.
 std::string first_fault(const std::string& fault, MPI_Comm comm) {
   const std::vector<std::string> faults = comm::mpi::gather_texts(fault, comm);
   const auto first = std::ranges::find_if_not(faults, &std::string::empty);
@@ -147,15 +145,7 @@ void StepMeter::collect(MPI_Comm comm, CaseResult& result) {
 }
 
 namespace {
-void collect_samples(const TimedSteps& steps, MPI_Comm comm, CaseResult& result) {
-  for (const double mine : steps.seconds())
-    result.seconds.push_back(gather_all(mine, comm, "gathering step times"));
-  result.repetition.assign(result.seconds.size(), 0);
-  result.position = {0};
-}
-
-/// The step whose times stand for all, the same on every rank: that of the (lower) median length, or the last
-/// one if no other was kept.
+/// The step whose times stand for all, on all ranks: of the (lower) median length, or the last one kept.
 int choose_step(const TimedSteps& steps, MPI_Comm comm, const CaseResult& result) {
   if (!steps.keeps_all()) return static_cast<int>(steps.seconds().size()) - 1;
   std::vector<std::pair<double, int>> lengths;
@@ -221,7 +211,10 @@ void collect_bytes(engine::Runtime& runtime, const std::vector<std::uint64_t>& s
 void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak,
     bool timeline, MPI_Comm comm, CaseResult& result) {
   const std::vector<std::uint64_t> sent = runtime.transport().sent();  // before anything else is
-  collect_samples(steps, comm, result);
+  for (const double mine : steps.seconds())
+    result.seconds.push_back(gather_all(mine, comm, "gathering step times"));
+  result.repetition.assign(result.seconds.size(), 0);
+  result.position = {0};
   collect_time(runtime.program(), steps, timeline, comm, result);
   collect_memory(runtime, peak, comm, result);
   const schedule::Ticks ticks = schedule::ticks(runtime.program());

@@ -18,8 +18,7 @@ using Now = std::function<double()>;
 /// and forth; wrong by at most half the time of the fastest. Collective.
 [[nodiscard]] double offset_by_messages(MPI_Comm comm, const Now& now);
 
-/// Returns the offset of host_seconds(). Ranks of one node share that clock, so only the first rank of each
-/// node exchanges messages. Collective.
+/// Returns the offset of host_seconds(), by messages of one rank of each node, which has one. Collective.
 [[nodiscard]] double clock_offset(MPI_Comm comm);
 
 /// Spans of a rank's timed steps, kept so that one of the steps can be examined afterwards. Nothing is
@@ -35,7 +34,6 @@ public:
 
   [[nodiscard]] bool keeps_all() const { return keeps_all_; }
 
-  /// Length of each step on this rank.
   [[nodiscard]] const std::vector<double>& seconds() const { return seconds_; }
 
   /// Returns the spans of all ranks in a step on rank 0, on one clock, from the moment when the first rank
@@ -63,8 +61,7 @@ public:
   void sample() { samples_.push_back(meter_.read()); }  ///< after each timed step
 
   /// Adds this repetition to the result on rank 0: a row of device_samples for each step and one of energy.
-  /// If the meter of any rank has failed, removes all samples of the case and says why. Call after the last
-  /// sample(). Collective.
+  /// If any meter has failed, removes all samples and says why. Collective, after sample().
   void collect(MPI_Comm comm, CaseResult& result);
 
 private:
@@ -75,8 +72,7 @@ private:
 
 /// Gathers the measurements of every rank on rank 0: times, memory, ticks, and the bytes that the transport
 /// has sent in `executed` steps. The status becomes `wrong` if memory or bytes differ from the plan.
-/// Collective over the ranks of the case. peak: this rank's peak resident memory. timeline: store that of the
-/// step accounted for.
+/// Collective over the ranks of the case. peak: this rank's peak resident memory. timeline: store the step's.
 void collect(engine::Runtime& runtime, const TimedSteps& steps, int executed, std::uint64_t peak,
     bool timeline, MPI_Comm comm, CaseResult& result);
 }  // namespace minitaw::harness

@@ -55,8 +55,7 @@ KOKKOS_INLINE_FUNCTION void together(const Team& team, int count, const Body& bo
   team.team_barrier();
 }
 
-/// to [tile, width] = rows first .. first + count of `from`, elements `stride` apart; the rest of the tile is
-/// zero.
+/// to [tile, width] = rows first .. first + count of `from`, `stride` apart; the rest is zero.
 template <int tile, class E>
 KOKKOS_INLINE_FUNCTION void load_tile(
     const Team& team, float* to, const E* from, std::int64_t stride, int count, int width) {
@@ -173,9 +172,8 @@ struct Forward {
   }
 };
 
-// Three kernels without atomics, so that the sums have one order: the row sums of output x gradient, then
-// the gradient of queries (a team per tile of queries), then of keys and values (a team per tile of keys).
-// Scores are computed twice for it.
+// Three kernels without atomics, so that the sums have one order: the row sums of output x gradient, then the
+// gradient of queries (a team per tile of queries), then of keys and values (a team per tile of keys).
 
 template <class E>
 struct Delta {

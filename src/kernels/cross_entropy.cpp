@@ -110,8 +110,7 @@ struct Running {
   }
 };
 
-/// Reads the row for its statistics, then again for its gradient: stored exponentials would cost a write
-/// more.
+/// Reads the row for its statistics and again for its gradient: stored exponentials would cost a write.
 template <class E, int n>
 struct LossAndGradient {
   double* losses;

@@ -13,12 +13,18 @@
 #include "base/bf16.hpp"
 #include "kernels/settings.hpp"
 
-/// Every kernel takes the execution space first, then outputs, inputs, and sizes that do not follow from
-/// extents.
+/// Every kernel takes the execution space, then outputs, inputs, and sizes that extents do not give.
 
 namespace minitaw::kernels {
 using ExecutionSpace = Kokkos::DefaultExecutionSpace;
 using MemorySpace = ExecutionSpace::memory_space;
+
+/// Host memory that a device copies from and to without stopping the host.
+#ifdef KOKKOS_HAS_SHARED_HOST_PINNED_SPACE
+using PinnedSpace = Kokkos::SharedHostPinnedSpace;
+#else
+using PinnedSpace = Kokkos::HostSpace;
+#endif
 
 /// Kernels run on the host: loops over a row belong to one thread, and the vector units do the rest.
 inline constexpr bool on_host = std::is_same_v<MemorySpace, Kokkos::HostSpace>;
@@ -42,8 +48,7 @@ enum class Op { plain, transposed };
 
 /// c [m, n] = op(a) op(b) + beta c; beta is 0, and c may hold anything, or 1. Computed by the vendor's
 /// library where it has these types (BLAS on a host, cuBLASLt on CUDA), else by a portable kernel. Products
-/// are summed in float, whatever C and E are. C is the type of the result, so that accumulators stay float
-/// whatever E is.
+/// are summed in float, whatever E and C, the type of the result, are.
 template <class C, class E>
 void matmul(const ExecutionSpace& exec, Matrix<C> c, Matrix<const E> a, Op op_a, Matrix<const E> b, Op op_b,
     float beta);
@@ -82,8 +87,7 @@ void embedding_backward(const ExecutionSpace& exec, Matrix<float> dtable, Matrix
 
 // RMSNorm (Zhang & Sennrich 2019): y = x rstd gain, rstd = 1 / sqrt(mean(x^2) + 1e-5) of each row.
 
-/// y [T, H], rstd [T]; x [T, H], gain [H]. `copy` [T, H], if not empty, receives x in the same pass. The same
-/// x gives the same bits again.
+/// y [T, H], rstd [T]; x [T, H], gain [H]. `copy` [T, H], if not empty, receives x as well.
 template <class E>
 void rmsnorm_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy,
     MatrixIn<E> x, VectorIn<E> gain);
@@ -126,8 +130,7 @@ enum class Attention {
   cudnn,  ///< cuDNN's fused kernels: bf16, head_dim a multiple of 8 up to 128; CUDA builds with cuDNN only
 };
 
-/// "auto", "host", "portable", "cudnn": as decks write them. parse_attention throws InputError for anything
-/// else.
+/// "auto", "host", "portable", "cudnn", as in decks. parse_attention throws InputError for anything else.
 [[nodiscard]] std::string name_of(Attention kernel);
 [[nodiscard]] Attention parse_attention(std::string_view name);
 
@@ -142,8 +145,7 @@ template <class E>
 void attention_prepare(
     const ExecutionSpace& exec, const AttentionSizes& sizes, Attention kernel = Attention::automatic);
 
-/// y [T, h d], lse [B, h, S] (log-sum-exp of each row of scaled scores); qkv [T, (h + 2 h_kv) d] after
-/// rotation.
+/// y [T, h d], lse [B, h, S] (log-sum-exp of rows of scaled scores); qkv [T, (h + 2 h_kv) d], rotated.
 template <class E>
 void attention_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> lse, MatrixIn<E> qkv,
     const AttentionSizes& sizes, Attention kernel = Attention::automatic);
@@ -161,8 +163,7 @@ void attention_backward(const ExecutionSpace& exec, Matrix<E> dqkv, Vector<float
 template <class E>
 void swiglu_forward(const ExecutionSpace& exec, Matrix<E> y, MatrixIn<E> x);
 
-/// dx [T, 2 F], and y [T, F] again, because the gradient of the weights behind it needs it. dx may be x, y
-/// may be dy.
+/// dx [T, 2 F], and y [T, F] again, for the gradient of the weights behind it. dx may be x, y may be dy.
 template <class E>
 void swiglu_backward(const ExecutionSpace& exec, Matrix<E> dx, Matrix<E> y, MatrixIn<E> dy, MatrixIn<E> x);
 
@@ -185,8 +186,7 @@ template <class E>
 void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
     Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step);
 
-/// weights [n] and master [n] = numbers first .. first + n of `row`; either may be empty. The same bits on
-/// every back end.
+/// weights [n], master [n] = numbers first .. first + n of `row`; either may be empty. Same bits everywhere.
 template <class E>
 void uniform(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, std::int64_t first,
     const UniformRow& row);
@@ -194,8 +194,7 @@ void uniform(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master
 // The vendors' libraries behind matrix products and attention.
 
 /// Throws InputError if kernels find the members of their functors elsewhere than the host put them, as in
-/// builds with nvcc 13 and g++ whose Views have [[no_unique_address]] members. To be called once, before any
-/// other kernel.
+/// builds with nvcc 13 and g++ whose Views have [[no_unique_address]] members. To be called first.
 void require_one_layout();
 
 /// Handles and workspaces that matrix products on this queue use; to be called once per queue, before its
@@ -203,8 +202,7 @@ void require_one_layout();
 void prepare(const ExecutionSpace& exec);
 
 /// While on, the first matrix product of a kind on this queue times all algorithms that the library offers,
-/// and keeps the fastest; what it adds to is then of no use. Not in a step: it waits for the queue. Nothing
-/// to choose on a host.
+/// and keeps the fastest; what it adds to is then of no use. Not in a step: it waits. Nothing on a host.
 void choose_by_time(const ExecutionSpace& exec, bool on);
 /// Returns the algorithms chosen by time for products on this queue, one line each.
 [[nodiscard]] std::vector<std::string> choices(const ExecutionSpace& exec);

@@ -5,8 +5,7 @@
 // The portable version: a team computes one tile of c from tiles of a and b in scratch memory; each of its
 // threads keeps a few elements of c in registers. One order of sums, whatever the team.
 namespace minitaw::kernels::detail::portable {
-/// Columns of a patch, how far both tiles reach along the summed dimension at a time, and from one of their
-/// rows to the next.
+/// Columns of a patch, the tiles' reach along the summed dimension, and from one of their rows to the next.
 template <int patch_columns, int tile_depth, int tile_pitch>
 struct Shape {
   static constexpr int columns = patch_columns, depth = tile_depth, pitch = tile_pitch;
@@ -16,11 +15,9 @@ namespace {
 /// A tile of c is tile x tile, made of patches of rows x columns.
 inline constexpr int tile = 64, patch_rows = 4;
 
-/// Each thread of a device's team has one patch. One column is added so that threads that write along the
-/// summed dimension use different banks.
+/// Each thread of a device's team has one patch. One more column spreads its writes over memory banks.
 using ForTeam = Shape<4, 16, tile + 1>;
-/// The patches of a host's thread fill vector registers (32 columns: compilers unroll shorter loops before
-/// they look for vector code).
+/// Patches of a host's thread fill vector registers; compilers unroll loops of fewer than 32 columns.
 using ForOne = Shape<32, 32, tile>;
 
 template <class S>

@@ -91,8 +91,7 @@ inline Doubles rmsnorm_backward(Out dgain, In dy, In x, In gain) {
   return dx;
 }
 
-/// Offset of heads in the output [B, S, h, d] and in qkv [B, S, (h + 2 h_kv) d], where queries, keys and
-/// values of a token follow each other.
+/// Offset of heads in the output [B, S, h, d] and in qkv [B, S, (h + 2 h_kv) d]: queries, keys, values.
 struct Places {
   AttentionSizes z;
 
@@ -122,8 +121,7 @@ inline void rope_token(Out x, int head_dim, double position) {
   }
 }
 
-/// Rotates queries and keys of every token of qkv. direction 1: forward; -1: backward, because the transpose
-/// of a rotation is its inverse.
+/// Rotates queries and keys of every token of qkv. direction 1: forward; -1: backward.
 inline void rope(Out qkv, const AttentionSizes& z, double direction) {
   for (int token = 0; token < z.batch * z.seq; ++token)
     rope_token(qkv.subspan(Places{z}.query(0, token, 0), (z.heads + z.kv_heads) * z.head_dim), z.head_dim,

@@ -8,8 +8,6 @@
 #include <stdexcept>
 #include <vector>
 
-#include "topology/nvml.hpp"
-
 namespace minitaw::meters {
 namespace {
 using nvml::Device;
@@ -32,8 +30,7 @@ Device find(const Library& nvml, const std::string& uuid) {
   return device;
 }
 
-/// A device as NVML sees it. A quantity that the device or the library does not support is NaN; any other
-/// error makes the whole meter unavailable.
+/// A device as NVML sees it: NaN for what is not supported; other errors make the meter unavailable.
 class NvmlMeter final : public Meter {
 public:
   /// Throws std::runtime_error, which says why, if the device cannot be read.

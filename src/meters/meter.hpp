@@ -12,13 +12,11 @@
 /// src/topology, once; a meter is read again and again.
 namespace minitaw::meters {
 /// Meter of one device; this base reads nothing. A meter can fail at any time (a device may be lost, a driver
-/// replaced). It then becomes unavailable, stays so, and says why. It never throws, because a measurement
-/// must not end for it.
+/// replaced). It then becomes unavailable, stays so, and says why. It never throws.
 class Meter {
 public:
   explicit Meter(std::string fault = {}) : fault_(std::move(fault)) {}
-  Meter(const Meter&) = delete;
-  Meter& operator=(const Meter&) = delete;
+  Meter& operator=(Meter&&) = delete;
   virtual ~Meter() = default;
 
   /// Returns the source of the readings, the readings that this device lacks, and the time of one: "nvml
@@ -38,8 +36,7 @@ protected:
 };
 
 /// Returns the meter of the device of this UUID ("GPU-3f2a...", topology::Device::uuid; empty: no device),
-/// also of one that CUDA_VISIBLE_DEVICES hides. A part of a device (MIG) has none: clocks and power are those
-/// of the whole.
+/// also of one that CUDA_VISIBLE_DEVICES hides. A part of a device (MIG) has none of its own.
 [[nodiscard]] std::unique_ptr<Meter> make_meter(
     const std::string& uuid, const char* nvml_file = nvml::library_file);
 }  // namespace minitaw::meters

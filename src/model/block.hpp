@@ -63,8 +63,7 @@ public:
     const BlockRegions& regions;
     Buffer buffer;
   };
-  /// The sources of the block's intermediates for one micro-batch. Each is in the first source that has it;
-  /// scratch comes last.
+  /// Sources of the intermediates for one micro-batch: each is in the first that has it; scratch comes last.
   Block(const kernels::ExecutionSpace& exec, const Shape& shape, std::int64_t ffn_width,
       const BlockTensors<const E>& weights, const std::array<Source, 3>& sources, Matrix<const float> rope,
       kernels::Attention kernel)
@@ -88,8 +87,7 @@ public:
     attention_weight(gradient, accumulate);
   }
 
-  /// backward() in two halves: gradient_at_output() [T, H] -> dx first. The first half writes to saved and
-  /// deferred what the second reads.
+  /// backward() in two halves, first gradient_at_output() [T, H] -> dx. Saved and deferred pass on the rest.
   void backward_input(Matrix<E> dx) const {
     const auto keep = [this](auto copy, auto gain) {
       if (E* const deferred = place<E>(copy))

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/philox.hpp"
 
 namespace minitaw::model {
 UniformRow initial_row(const Tensor& tensor, const Shape& shape, std::uint64_t seed) {

@@ -28,8 +28,7 @@ void initialise(std::span<float> weights, const Flat& flat, const Shape& shape, 
 /// random, modulo V, so that there is something to learn (the loss can fall from ln V to ln 4).
 class TokenSource {
 public:
-  /// Throws InputError when the file is missing, unreadable, not a regular file or shorter than S + 1 bytes,
-  /// or when V < 256 with a file.
+  /// Throws InputError if the file cannot be read, is not a regular one, has at most S bytes, or V < 256.
   TokenSource(const Shape& shape, const std::string& data, std::uint64_t seed);
 
   /// tokens, targets [B S]: B sequences from number `first` of the step on; targets are the tokens one

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <fmt/format.h>
 #include <limits>
 #include <numeric>
@@ -63,8 +62,7 @@ void check_products(const Shape& shape) {
       fmt::format("(heads + 2 kv_heads) * head_dim = ({} + 2 * {}) * {}", shape.heads, shape.kv_heads,
           shape.head_dim()));
   require(2 * ffn, largest, fmt::format("2 * ffn = 2 * {}", widest));
-  // 16 bytes an element and 16 buffers of each width cover every arena of a rank; `layers` of them, every
-  // depth.
+  // 16 bytes an element and 16 buffers of each width cover the arena of a rank; `layers` of them, any depth.
   require(tokens * (hidden + qkv + ffn) * 256 * layers, INT64_MAX,
       fmt::format("the activations of {} tokens, hidden = {}, ffn = {}, layers = {}", shape.tokens(),
           shape.hidden, widest, shape.layers));

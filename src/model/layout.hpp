@@ -10,8 +10,7 @@
 #include "base/range.hpp"
 
 namespace minitaw::model {
-/// Precision of weights, activations and gradients in compute; master weights, optimiser state and gradient
-/// accumulators are always fp32.
+/// Precision of compute. Master weights, optimiser state and gradient accumulators are always fp32.
 enum class Dtype { fp32, bf16 };
 
 /// Activations that the forward pass of a block keeps for the backward pass; the rest is recomputed.
@@ -114,8 +113,7 @@ struct Shard : Flat {
   }
 };
 
-/// Embedding [V, H], final norm [H], head [V, H] in one flat buffer, padded so that it splits into equal
-/// slices.
+/// Embedding [V, H], final norm [H], head [V, H] in one flat buffer, padded for equal slices.
 struct Embeddings : Flat {
   std::int64_t slice = 0;  ///< elements of one slice, a multiple of `alignment`; elements = slices * slice
 
@@ -134,8 +132,7 @@ struct Layout {
 };
 
 /// Lengths of `runs` consecutive runs, each at least 1, that cover `costs` and make the dearest run as cheap
-/// as possible; among those, each run takes close to an equal share of what is left. Needs 1 <= runs <=
-/// costs.size().
+/// as possible; then each run takes close to an equal share of what is left. 1 <= runs <= costs.size().
 [[nodiscard]] std::vector<int> balanced_runs(const std::vector<std::int64_t>& costs, int runs);
 
 /// Numbers of pieces into which the model's weights are divided.

@@ -6,7 +6,6 @@
 #include <type_traits>
 
 #include "base/error.hpp"
-#include "kernels/kernels.hpp"
 #include "model/block.hpp"
 
 namespace minitaw::model {
@@ -28,8 +27,7 @@ std::vector<Range> padding_of(std::span<const Tensor> tensors, std::int64_t elem
   return padding;
 }
 
-/// Zeros in the padding of a buffer of elements of type T: it travels and is summed, so it must not hold what
-/// another shard left.
+/// Zeros in the padding of a buffer of T: it travels and is summed; another shard may have left something.
 template <class T>
 void clear(const ExecutionSpace& exec, const Buffer& buffer, const std::vector<Range>& padding) {
   for (const Range& range : padding) {
@@ -170,7 +168,7 @@ Vector<std::int32_t> Model::upload(const Region& region, const MicroBatch& batch
   if (std::ssize(batch.inputs()) != layout_.shape.tokens() || batch.segments().empty())
     throw LogicError(fmt::format("a micro-batch of {} tokens in {} segments where there must be {} tokens",
         batch.inputs().size(), batch.segments().size(), layout_.shape.tokens()));
-  using Pinned = Kokkos::View<const std::int32_t*, Kokkos::LayoutRight, PinnedSpace,
+  using Pinned = Kokkos::View<const std::int32_t*, Kokkos::LayoutRight, kernels::PinnedSpace,
       Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
   const auto target = vector_at<std::int32_t>(workspace_, region, static_cast<std::int64_t>(pinned.size()));
   Kokkos::deep_copy(exec_, target, Pinned(pinned.data(), pinned.size()));
@@ -269,8 +267,7 @@ OptimiserState::OptimiserState(const Buffer& buffer, Dtype dtype, std::int64_t e
   if (dtype != Dtype::fp32) master = part(2);
 }
 
-/// The tensors inside `range` of a flat buffer; padding stays zero. The state begins with the range, weights
-/// and gradient at `origin`.
+/// The tensors in `range` of a flat buffer, whose state begins there, weights and gradient at `origin`.
 void Model::update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin,
     const UpdateOperands& o, const AdamW& adamw, int step) {
   const std::int64_t end = range.begin + range.count;

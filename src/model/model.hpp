@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "kernels/kernels.hpp"
-#include "kernels/pinned_space.hpp"
 #include "model/data.hpp"
 #include "model/layout.hpp"
 #include "model/plan.hpp"
@@ -65,7 +64,7 @@ private:
   std::int64_t vocab_;
   std::size_t tokens_;
   std::size_t segments_ = 0;
-  Kokkos::View<std::int32_t*, PinnedSpace> memory_;
+  Kokkos::View<std::int32_t*, kernels::PinnedSpace> memory_;
 };
 
 template <class E>
@@ -103,8 +102,7 @@ struct UpdateOperands {
 };
 
 /// Initial weights of a part of the flat buffer that `tensors` lie in: in the compute type to `weights`, in
-/// fp32 to `master`; an empty buffer takes none. Padding is zero. Drawn where they are needed; complete on
-/// return.
+/// fp32 to `master`; an empty buffer takes none. Padding is zero. Complete on return.
 void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part, const Shape& shape,
     std::uint64_t seed);
 
@@ -114,8 +112,8 @@ void draw(Buffer weights, Buffer master, std::vector<Tensor> tensors, Range part
 /// the part of them that the rank holds.
 ///
 /// After loss(), `hidden` holds the gradient of the step's mean loss with respect to the hidden state.
-/// plan_saved() and plan_deferred() lay out `saved` and `deferred`. The backward visit consumes `saved`; if
-/// it is split, its second half does.
+/// plan_saved() and plan_deferred() lay out `saved` and `deferred`. The (second half of the) backward visit
+/// consumes `saved`.
 class Model {
 public:
   /// `loss_scale` multiplies the summed cross-entropy of a micro-batch: 1 / (tokens of the whole step). The
@@ -135,8 +133,7 @@ public:
   /// hidden = shard(hidden). Needs weights; writes saved.
   void forward(int shard, const Operands& o);
   /// Final norm, head, softmax cross-entropy in slices; `hidden` becomes its own gradient. Needs weights;
-  /// gives the gradients of norm and head, and adds the micro-batch's loss (already scaled) to *loss (fp64,
-  /// device memory).
+  /// gives the gradients of norm and head, and adds the scaled loss to *loss (fp64, device memory).
   void loss(const Operands& o, double* loss, const MicroBatch& batch);
   /// hidden = gradient at the shard's input. Needs weights and saved; gives the shard's gradient. If it is
   /// written, not added to, its padding becomes zero.
@@ -152,8 +149,7 @@ public:
   /// AdamW on a slice of an owned shard, the only one that the buffers hold; `step` counts from 1. Padding
   /// must hold zeros everywhere, and keeps them.
   void update(int shard, Part slice, const UpdateOperands& o, const AdamW& adamw, int step);
-  /// AdamW on slice `slice` of the embeddings. `state` holds this slice only, weights and gradient hold all
-  /// that the rank has of the embeddings.
+  /// AdamW on a slice of the embeddings, all of `state`; weights and gradient hold all that the rank has.
   void update_embeddings(int slice, const UpdateOperands& o, const AdamW& adamw, int step);
 
 private:
@@ -165,8 +161,7 @@ private:
   /// A hidden state or its gradient [T, H].
   template <class E>
   [[nodiscard]] kernels::Matrix<E> hidden(Buffer x) const;
-  /// use(E{}, i, its BlockTensors<G>) for each block i of the shard, the last first. A gradient that is
-  /// written has zeros in its padding then.
+  /// use(E{}, i, its BlockTensors<G>) for each block i, the last first; clears padding that is written.
   template <class Use>
   void for_gradients(int shard, const Operands& o, const Use& use);
   void update_range(const std::vector<Tensor>& tensors, Range range, std::int64_t origin,

@@ -16,8 +16,7 @@ struct Region {
 };
 
 /// Intermediate results of a block. Each lies in one of three buffers: saved by the forward pass for the
-/// backward pass; deferred by the input half of a split backward pass for its weight half; or scratch. T = B
-/// S tokens.
+/// backward pass; deferred by one half of a split backward pass for the other; or scratch. T = B S.
 enum class Intermediate {
   input,               ///< [T, H] hidden state at the block's input
   qkv,                 ///< [T, (h + 2 h_kv) d] after rotation
@@ -52,8 +51,7 @@ struct BlockRegions {
 struct Extents {
   std::int64_t rows, cols;
 };
-/// Extents of an intermediate result of a block whose feed-forward width is `ffn`; chunks: the largest
-/// number.
+/// Extents of an intermediate result of a block of feed-forward width `ffn`; chunks: the most.
 [[nodiscard]] Extents extents_of(Intermediate part, const Shape& shape, std::int64_t ffn);
 
 struct ShardPlan {
@@ -100,8 +98,7 @@ inline constexpr std::int64_t most_gain_chunks = 512;
 /// tokens; a multiple of 64 where it can be, because matrix products work in tiles.
 [[nodiscard]] std::int64_t loss_slice(const Shape& shape);
 
-/// Bytes of the hidden state [B S, H] that goes from block to block (and of its gradient on the way
-/// back).
+/// Bytes of the hidden state [B S, H] that goes from block to block, and of its gradient.
 [[nodiscard]] std::size_t hidden_bytes(const Shape& shape);
 
 /// Estimate of what libraries take on a device beside the arena: cuBLASLt's workspace (32 MiB), and for bf16
@@ -109,7 +106,6 @@ inline constexpr std::int64_t most_gain_chunks = 512;
 /// more. The true size is measured when a case runs.
 [[nodiscard]] std::size_t library_estimate(const Shape& shape);
 
-/// Bytes of the optimiser's state for `elements` weights: two fp32 moments and, unless the weights are fp32
-/// themselves, an fp32 master copy.
+/// Bytes of the optimiser's state for `elements` weights: two fp32 moments, for bf16 a master copy as well.
 [[nodiscard]] std::size_t optimiser_bytes(Dtype dtype, std::int64_t elements);
 }  // namespace minitaw::model

@@ -11,8 +11,7 @@
 namespace minitaw::model {
 using kernels::AdamW;
 
-/// A number for every weight of a model, in the places that the layout gives: a vector for each of its
-/// parts().
+/// A number for every weight of a model: a vector for each of its layout's parts().
 using ReferenceTensors = std::vector<std::vector<double>>;
 [[nodiscard]] ReferenceTensors reference_zeros(const Layout& layout);
 /// Returns the initial weights, as every rank has them in fp32.
@@ -24,8 +23,7 @@ class Reference {
 public:
   Reference(Layout layout, ReferenceTensors weights);
 
-  /// Forward and backward of one micro-batch. Adds to `gradient`; returns loss_scale times its summed
-  /// cross-entropy. tokens and targets [B S].
+  /// One micro-batch, tokens and targets [B S]: adds to `gradient`; returns loss_scale times its loss.
   double accumulate(ReferenceTensors& gradient, std::span<const std::int32_t> tokens,
       std::span<const std::int32_t> targets, double loss_scale) const;
   /// AdamW with the gradient of the whole step; `step` counts from 1.
@@ -39,7 +37,6 @@ private:
   ReferenceTensors weights_, moment1_, moment2_;
 };
 
-/// Bytes of everything that accumulate() holds at once: each block keeps every intermediate of the
-/// micro-batch.
+/// Bytes that accumulate() holds at once: each block keeps every intermediate of the micro-batch.
 [[nodiscard]] std::uint64_t reference_activation_bytes(const Shape& shape);
 }  // namespace minitaw::model

@@ -33,7 +33,6 @@ std::optional<double> prefix(std::string_view text) {
   return found == known.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// The number in "10 Gbit/s", or what is wrong with it.
 double quantity(std::string_view text, const Dimension& dimension, bool zero) {
   const auto wrong = [&](const char* what) {
     return InputError(fmt::format("{}; write for example \"{}\"", what, dimension.example));

@@ -40,8 +40,7 @@ struct Machine {
   std::map<model::Dtype, Speed> speeds;
   double memory_rate = 0;  ///< of a device, for what computes little
   double overhead = 0;     ///< of each action on a device
-  /// Processors that the ranks of a node, or of all nodes, share in time; 0: every rank has a device of its
-  /// own.
+  /// Processors that the ranks of a node, or of all nodes, share in time; 0: each rank has a device.
   int processors = 0;
   bool one_machine = false;  ///< all nodes share them, as on a cluster on one machine
   /// With `processors`: bytes that one of them moves in a second, for each side of a transfer; 0: for free.

@@ -53,11 +53,9 @@ public:
     }
   }
 
-  Network(const Network&) = delete;
-  Network& operator=(const Network&) = delete;
+  Network& operator=(Network&&) = delete;
 
-  /// Moves bytes from rank to rank of a node; `done` is called when they have arrived, never before this
-  /// returns.
+  /// Moves bytes between ranks of a node; `done` is called when they have arrived, not before this returns.
   void flow(int from, int to, double bytes, Done done) { send(ranks_, from, to, bytes, std::move(done)); }
   /// Sends bytes from adapter to adapter.
   void between(int from, int to, double bytes, Done done) {

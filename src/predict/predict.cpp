@@ -36,29 +36,23 @@ schedule::Costs device_costs(
 
 /// Returns whether every replica has nodes of its own, with only one switch between them. All replicas then
 /// do the same at the same time, and each sends to the next one what it gets from the one before.
-bool copies_are_alike(const Case& c, const Machine& machine) {
+bool replicas_are_alike(const Case& c, const Machine& machine) {
   return c.replicas > 2 && machine.topology == Topology::one_switch && !machine.one_machine &&
          c.ranks / c.replicas % machine.ranks_per_node == 0 && c.micro_batch_per_rank.empty() &&
          machine.rate > 0;
 }
 
-/// Returns the groups of the first ranks.
-topology::Groups first_groups(const topology::Groups& groups, int ranks) {
-  const std::vector<int>& sizes = groups.sizes();
-  return topology::Groups({sizes.begin(), sizes.begin() + groups.group_of(ranks - 1) + 1});
-}
-
 /// The first two replicas of a case.
-Case two_copies(Case c) {
+Case two_replicas(Case c) {
   c.micro_batches = c.micro_batches / c.replicas * 2;
   c.ranks = c.ranks / c.replicas * 2;
   c.replicas = 2;
-  c.groups = first_groups(c.groups, c.ranks);
+  c.groups = c.groups.within(0, c.ranks);
   return c;
 }
 
 /// A program of two replicas without the second.
-void drop_second_copy(schedule::Program& program) {
+void drop_second_replica(schedule::Program& program) {
   const auto ranks = static_cast<int>(program.ranks.size()) / 2;
   program.ranks.resize(ranks);
   std::vector<int> number;  // of each communicator, once those of the second replica are gone
@@ -72,7 +66,7 @@ void drop_second_copy(schedule::Program& program) {
   for (schedule::RankProgram& rank : program.ranks)
     for (Action& a : rank.actions)
       if (a.communicator >= 0) a.communicator = number[a.communicator];
-  program.groups = first_groups(program.groups, ranks);
+  program.groups = program.groups.within(0, ranks);
 }
 
 /// The part of a case that is simulated.
@@ -89,11 +83,11 @@ Prepared prepare(const Case& c, const Machine& machine) {
     throw InputError(
         fmt::format("{}: the machine has {} nodes of {} ranks, fewer than the {} ranks of the case",
             machine.path, machine.nodes, machine.ranks_per_node, c.ranks));
-  const bool alike = copies_are_alike(c, machine);
-  Prepared p{alike ? two_copies(c) : c, machine, {}, {}, alike ? c.replicas : 1};
+  const bool alike = replicas_are_alike(c, machine);
+  Prepared p{alike ? two_replicas(c) : c, machine, {}, {}, alike ? c.replicas : 1};
   p.program = schedule::build_valid(request_of(p.simulated));
   if (alike) {
-    drop_second_copy(p.program);
+    drop_second_replica(p.program);
     p.machine.nodes = static_cast<int>(p.program.ranks.size()) / machine.ranks_per_node;
   }
   p.layout = model::make_layout(c.shape, schedule::cut_of(p.program));

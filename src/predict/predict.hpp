@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <vector>
-
 #include "deck/deck.hpp"
 #include "predict/simulate.hpp"
 

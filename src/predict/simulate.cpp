@@ -283,8 +283,7 @@ private:
   std::size_t left_ = 0;
 };
 
-/// Runs `work` in a process of its own, because SimGrid has one platform in the life of a process. Errors of
-/// the process go to standard error.
+/// Runs `work` in a process of its own, since SimGrid has one platform in a process; prints its errors.
 void apart(const std::function<void()>& work) {
   std::fflush(nullptr);
   const pid_t child = fork();
@@ -315,8 +314,7 @@ public:
         memory_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
     if (memory_ == MAP_FAILED) throw std::bad_alloc();
   }
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
+  Shared& operator=(Shared&&) = delete;
   ~Shared() { munmap(memory_, bytes_); }
   [[nodiscard]] std::span<T> all() const { return {static_cast<T*>(memory_), count_}; }
 

@@ -20,7 +20,7 @@ struct Prediction {
   double tokens_per_s = 0;  ///< of all ranks
   double mfu = 0;           ///< matrices and causal attention over the peak; 0: the peak is not known
   trace::StepAccount account;
-  std::vector<AdapterUse> adapters;         ///< of all nodes, or of one replica's if all copies are alike
+  std::vector<AdapterUse> adapters;         ///< of all nodes, or of one replica's if all are alike
   std::vector<schedule::Footprint> memory;  ///< per rank, likewise
   schedule::Program program;                ///< that was simulated: of all ranks, or of one replica, likewise
   trace::StepSpans spans;
@@ -28,9 +28,8 @@ struct Prediction {
   [[nodiscard]] std::size_t worst_memory() const;
 };
 
-/// Simulates a step of a program whose actions have the durations `costs`. Collectives of a single member
-/// stand for a ring through so many replicas of the program on other nodes, which do the same at the same
-/// time.
+/// Simulates a step of a program whose actions have the durations `costs`. Collectives of one member stand
+/// for a ring through so many replicas on other nodes.
 [[nodiscard]] Prediction simulate(const schedule::Program& program, const model::Layout& layout,
     const Machine& machine, const schedule::Costs& costs, int replicas = 1);
 }  // namespace minitaw::predict

@@ -31,8 +31,6 @@ class Descriptor {
 public:
   explicit Descriptor(int fd) : fd_(fd) {}
   Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor() {
     if (fd_ >= 0) (void)::close(fd_);  // what was written has been forced to disk, with its errors
   }
@@ -158,8 +156,7 @@ Bytes unseal(Bytes file, const std::string& path) {
 // The file in memory.
 
 namespace {
-/// Options that keep the file in memory. HDF5 prints its error stack by default; the user gets our one
-/// sentence instead.
+/// Options that keep the file in memory. The user gets our one sentence in place of HDF5's error stack.
 h5::Id memory_access() {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   H5PLset_loading_state(0);  // miniTaw compresses nothing, and no file is to make it load foreign code

@@ -25,8 +25,7 @@ using FileState = std::array<std::int64_t, 5>;
 /// Puts `bytes` in place of the file, if it is still in the state `expected` (nothing: not there): a copy
 /// beside it is written, forced to disk and renamed, so that at every moment the path names either the old or
 /// the new content. Returns the state of the new file. Throws std::runtime_error if the disk is full, the
-/// folder cannot be written, or another program writes the file or has changed it; the old file is then as it
-/// was and the copy is gone.
+/// folder cannot be written, or another program writes the file or has changed it; the old file then stays.
 FileState replace_file(const std::string& path, Bytes bytes, const std::optional<FileState>& expected);
 
 /// Removes what a killed run may have left beside the file.
@@ -46,8 +45,7 @@ inline constexpr std::size_t seal_size = 512;
 /// what was written, or of another schema; `path` is for messages.
 [[nodiscard]] Bytes unseal(Bytes file, const std::string& path);
 
-// Result files in memory: HDF5 never writes to the disk itself, as a run that is killed inside HDF5 would
-// leave a file that nobody can open.
+// Result files in memory: a run that is killed inside HDF5 would leave a file that nobody can open.
 
 /// A new one, with the attributes of the format and nothing else.
 [[nodiscard]] h5::Id new_file();

@@ -18,8 +18,6 @@ class Id {
 public:
   /// `what` names the call in the message if the identifier is invalid.
   Id(hid_t id, herr_t (*close)(hid_t), const std::string& what);
-  Id(const Id&) = delete;
-  Id& operator=(const Id&) = delete;
   Id(Id&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
   ~Id();
 

@@ -2,7 +2,6 @@
 #include "record/provenance.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cstdlib>
 #include <fmt/format.h>
@@ -12,10 +11,7 @@
 #include <pwd.h>
 #include <regex>
 #include <sstream>
-#include <string_view>
 #include <unistd.h>
-
-#include "case/result.hpp"
 
 namespace minitaw::record {
 namespace {

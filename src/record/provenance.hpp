@@ -15,8 +15,6 @@ namespace minitaw::build {
 extern const std::string_view version, git_hash, build_type, compiler, compiler_flags;
 }  // namespace minitaw::build
 
-/// Returns the environment variables that steer the run; nothing that says who ran it, where on disk, or on
-/// which hosts.
 namespace minitaw::record {
 /// The host names of a job, so that texts can be kept without them: each becomes "node 0", "node 1", ... A
 /// full name counts as well as its part before the first dot; names of fewer than four letters only where
@@ -25,8 +23,7 @@ class HostNames {
 public:
   /// No names: every text passes.
   HostNames() = default;
-  /// `hosts` are the names of each node's host. With `shown` the user wants to see them (run --hosts), and
-  /// texts pass unchanged.
+  /// The names of each node's host. With `shown` (run --hosts) texts pass unchanged.
   explicit HostNames(std::vector<std::string> of_node, bool shown = false);
 
   /// Returns whether texts with host names may be kept.
@@ -67,8 +64,7 @@ struct RankPlace {
   std::string uuid;   ///< of the device; empty without one
 };
 
-/// "# rank 0: node 0, cores 0-1, host, 2 threads", a line for each rank, at most 16; nodes with their names
-/// where these are shown.
+/// "# rank 0: node 0, cores 0-1, host, 2 threads", a line a rank, at most 16; with nodes' names if shown.
 [[nodiscard]] std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts);
 
 /// Origin of results: the datasets of /provenance (docs/results.md), texts and lists of texts.

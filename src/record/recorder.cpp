@@ -8,7 +8,6 @@
 #include <fmt/ranges.h>
 #include <fstream>
 #include <functional>
-#include <ranges>
 #include <set>
 #include <sstream>
 #include <stdexcept>
@@ -57,19 +56,11 @@ h5::Dataset table(std::string path, std::string units, std::string axes, const R
   return {std::move(path), std::move(units), std::move(axes), std::move(flat), shape, std::move(labels)};
 }
 
-/// A part of each entry.
 template <class Entries, class Part>
 auto parts_of(const Entries& entries, const Part& part) {
   std::vector<std::decay_t<decltype(std::invoke(part, entries[0]))>> values;
   std::ranges::transform(entries, std::back_inserter(values), part);
   return values;
-}
-
-template <class Kind>
-std::vector<std::string> names_of_kinds(int count) {
-  std::vector<std::string> names;
-  for (int k = 0; k < count; ++k) names.push_back(schedule::name_of(static_cast<Kind>(k)));
-  return names;
 }
 
 /// The datasets of the group `device`: readings after a step.
@@ -86,8 +77,8 @@ std::vector<h5::Dataset> datasets(const CaseResult& r) {
   using Time = trace::RankTime;
   const std::string step_rank = "timed step, rank", rank_kind = "rank, kind", per_step = "s/step";
   const double length = r.accounted_step < 0 ? std::nan("") : r.accounted_length;
-  const auto memory = names_of_kinds<schedule::Memory>(schedule::memory_kinds);
-  const auto traffic = names_of_kinds<schedule::Traffic>(schedule::traffic_kinds);
+  const auto memory = schedule::names_of<schedule::Memory>(schedule::memory_kinds);
+  const auto traffic = schedule::names_of<schedule::Traffic>(schedule::traffic_kinds);
   const auto time = [&](const std::string& name, const auto& part) {
     return list("time/" + name, per_step, "rank", parts_of(r.time, part));
   };
@@ -218,8 +209,6 @@ Contents read_contents(hid_t file, const std::string& path) {
 }
 
 Contents read_contents(const std::string& path) { return read_contents(load_file(path), path); }
-
-// The recorder.
 
 namespace {
 /// The file that is to be replaced: not the link that it lies behind.

@@ -10,7 +10,6 @@
 #include "record/table.hpp"
 
 namespace minitaw::record {
-/// Rows and sessions of a file.
 struct Contents {
   std::vector<Row> rows;                        ///< of the summary
   std::vector<std::string> git_hashes;          ///< [session]: of its program
@@ -34,7 +33,6 @@ public:
   /// miniTaw result, is damaged, or has another schema, and for a folder that does not exist.
   Recorder(const std::string& path, Provenance session);
 
-  /// Says that a case begins.
   void begin_case(const Case& c) const;
 
   /// Writes a repetition of a case, behind those that the file has of it; the first one (0) replaces what the
@@ -77,7 +75,5 @@ private:
 
 /// Returns whether a row needs no further run: its case ended ok, with all repetitions.
 [[nodiscard]] bool is_finished(const Row& row);
-
-/// Returns the repetitions that a row holds.
 [[nodiscard]] int repetitions_of(const Row& row);
 }  // namespace minitaw::record

@@ -122,9 +122,6 @@ struct Counters {
     if (!unknown) throttled = slowed / samples;
   }
 };
-
-/// Errors are negative where nothing was compared.
-double checked(double error) { return error < 0 ? none : error; }
 }  // namespace
 
 std::string verdict(const CaseResult& r) {
@@ -237,8 +234,8 @@ Row make_row(const CaseResult& result, int number, int session) {
       {"idle_ticks", "tick", nowhere, mean(result.idle_ticks)},
       {"first_loss", "nat/token", nowhere, losses.empty() ? none : losses.front()},
       {"last_loss", "nat/token", nowhere, losses.empty() ? none : losses.back()},
-      {"gradient_error", "1", verification, checked(result.max_gradient_error)},
-      {"loss_error", "1", verification, checked(result.max_loss_error)},
+      {"gradient_error", "1", verification, result.max_gradient_error},
+      {"loss_error", "1", verification, result.max_loss_error},
       {"attention_used", "text", itself, result.attention},
       {"transport_used", "text", itself, result.transport},
       {"counters", "text", itself, result.counters},

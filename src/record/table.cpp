@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "record/table.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <fmt/format.h>
@@ -10,8 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-
-#include "deck/deck.hpp"
 
 namespace minitaw::record {
 std::vector<std::string_view> varying_settings(const std::vector<Row>& rows) {

@@ -31,14 +31,12 @@ struct Missing {
 /// A line "figure of merit: ..." for each model, and "RESULT: VALID" or "RESULT: INVALID: reason".
 [[nodiscard]] std::string closing_text(const std::vector<Row>& rows, const Missing& missing = {});
 
-/// Four significant digits without an exponent for what steps and rates usually are, at most so many behind
-/// the point; "-" for what is not known.
+/// Four significant digits without an exponent, at most so many behind the point; "-" if not known.
 [[nodiscard]] std::string figure(double value, int most_decimals = 7);
 
 /// With spaces; a width below zero aligns to the left.
 [[nodiscard]] std::string aligned(const std::string& text, int width);
 
-/// A column of a text table.
 template <class Entry>
 struct TextColumn {
   std::string name, units;
@@ -79,14 +77,12 @@ private:
   std::vector<TextColumn<Entry>> columns_;
 };
 
-/// Returns the table that `run` prints row by row and `show` at once. Its columns fit `rows`; for a sweep
-/// that has not run yet, use preview().
+/// Returns the table of `run` and `show`. Its columns fit `rows`; before a sweep, use preview().
 [[nodiscard]] TextTable<Row> make_table(const std::vector<Row>& rows);
 
 /// "# seq = 512, 1024 token": one line for each setting, with all its values.
 [[nodiscard]] std::string settings_text(const std::vector<Row>& rows);
 
-/// A list of objects, titles with units where there are any: "median_s [s]"; figures that do not exist are
-/// null.
+/// A list of objects, titles with units where there are any: "median_s [s]"; NaN is null.
 [[nodiscard]] std::string to_json(const std::vector<Row>& rows);
 }  // namespace minitaw::record

@@ -6,7 +6,6 @@
 #include <limits>
 #include <numeric>
 #include <set>
-#include <utility>
 
 #include "base/error.hpp"
 #include "model/plan.hpp"

@@ -12,7 +12,6 @@
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {
-/// Kinds of traffic.
 enum class Traffic : std::uint8_t { weights, gradients, activations, embeddings };
 inline constexpr int traffic_kinds = 4;
 [[nodiscard]] std::string name_of(Traffic kind);
@@ -50,15 +49,12 @@ private:
 /// - reduce-scatter: all slices but slice i; all-reduce: both.
 [[nodiscard]] ByteMatrix bytes(const Program& program, const model::Layout& layout);
 
-/// Kinds of memory of a rank.
 enum class Memory : std::uint8_t { weights, gradients, optimiser, activations, buffers };
 inline constexpr int memory_kinds = 5;
 [[nodiscard]] std::string name_of(Memory kind);
-/// Kind of a slot's memory.
 [[nodiscard]] Memory memory_of(SlotClass cls);
 
-/// A transport moves large collectives in pieces of this size; each communication lane that has a reducing
-/// collective stages two of them.
+/// A transport moves large collectives in such pieces; each lane with a reducing collective stages two.
 inline constexpr std::size_t chunk_bytes = 256 * 1024;
 
 /// A slot of a rank and its size: that of the largest content in the program.
@@ -84,7 +80,6 @@ struct Footprint {
 [[nodiscard]] std::vector<Footprint> memory(const Program& program, const model::Layout& layout,
     const std::vector<std::int64_t>& micro_batch_per_rank = {});
 
-/// Messages by kind and reach.
 struct MessageCounts {
   std::uint64_t weights_between = 0, weights_inside = 0;      ///< point to point
   std::uint64_t gradients_between = 0, gradients_inside = 0;  ///< point to point
@@ -92,15 +87,13 @@ struct MessageCounts {
 };
 [[nodiscard]] MessageCounts messages(const Program& program);
 
-/// Transfer of one member in a collective: it sends `elements` to one other member, its neighbour in ring
-/// order. 0 elements: nothing.
+/// Transfer of one member in a collective: `elements` (perhaps 0) to one neighbour in ring order.
 struct RingSend {
   int to = 0;
   std::int64_t elements = 0;
 };
-/// Members count from 0 in ring order; `root` is one of them, and counts for broadcast and reduce only, which
-/// are chains from or to the root. The others are rings, in which all slices but one pass each link, once or,
-/// in an all-reduce, twice.
+/// Members count from 0 in ring order. Broadcast and reduce are chains from or to the member `root`, the
+/// others rings: all slices but one pass each link, in an all-reduce twice.
 [[nodiscard]] RingSend ring_send(Kind collective, std::int64_t elements, int members, int member, int root);
 
 /// Ticks of each rank's compute lane.
@@ -111,12 +104,10 @@ struct Ticks {
 };
 [[nodiscard]] Ticks ticks(const Program& program);
 
-/// Elements that a communication action, add or load moves, of the flat buffer of a shard or of the
-/// embeddings, or of a hidden state.
+/// Elements that a transfer, add or load moves of a shard, the embeddings or a hidden state.
 [[nodiscard]] Range moved(const Action& action, const model::Layout& layout);
 
-/// Type of the elements in a slot of weights, gradients or hidden states: fp32 in accumulators, else the
-/// compute type.
+/// Type of a slot's weights, gradients or hidden states: fp32 in accumulators, else the compute type.
 [[nodiscard]] model::Dtype dtype_of(SlotClass cls, model::Dtype compute);
 
 /// Elements of `shard` (ignored for the embeddings) that a slot of the rank holds: all of them, or the slice

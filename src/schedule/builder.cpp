@@ -6,7 +6,6 @@
 #include <numeric>
 #include <utility>
 
-#include "base/error.hpp"
 #include "schedule/passes.hpp"
 
 namespace minitaw::schedule {

@@ -10,8 +10,7 @@
 #include "schedule/program.hpp"
 
 namespace minitaw::schedule {
-/// A buffer that has no slot yet: "the weights of shard 3 as fetched for tick 7". It gets a slot from its
-/// first to its last use in issue order.
+/// A buffer without a slot yet: "weights of shard 3 for tick 7". It gets one from its first to its last use.
 struct VirtualBuffer {
   int id = -1;
   SlotClass cls = SlotClass::owned;
@@ -86,8 +85,7 @@ public:
   [[nodiscard]] VirtualBuffer owned(int rank, int shard) const;
   [[nodiscard]] VirtualBuffer accumulator(int rank, int shard) const;
 
-  /// Puts the embedding on one rank, final norm and head on another or the same one; other ranks hold no
-  /// embeddings.
+  /// Puts the embedding on one rank, final norm and head on another or the same; the others hold none.
   void place_embeddings(int embedding_rank, int head_rank);
   [[nodiscard]] static constexpr VirtualBuffer embeddings() { return {0, SlotClass::embeddings}; }
   [[nodiscard]] static constexpr VirtualBuffer embeddings_accumulator() {
@@ -107,8 +105,7 @@ public:
     Operand operand;
     VirtualBuffer buffer;
   };
-  /// Emits an action of one rank; `uses` name all its operands. Throws LogicError if the kind has no such
-  /// one.
+  /// Emits an action of one rank; `uses` name all operands. Throws LogicError if its kind has no such one.
   void add(int rank, Phase phase, const Action& action, std::initializer_list<Use> uses);
 
   struct Endpoint {
@@ -121,8 +118,8 @@ public:
   };
   /// Emits a send on one side and a recv on the other.
   void transfer(int tick, Phase phase, const MessageContent& content, Endpoint from, Endpoint to);
-  /// Emits the messages of one tick, in the same order on all ranks, which a transport needs that issues all
-  /// lanes in one sequence (NCCL).
+  /// Emits the messages of one tick, in one order on all ranks, as a transport needs that issues all lanes in
+  /// one sequence (NCCL).
   void exchange(int tick, Phase phase, const std::vector<Message>& messages);
   /// Emits a collective of a communicator; buffers[i] belongs to its i-th rank.
   void collective(Phase phase, Action action, const std::vector<VirtualBuffer>& buffers);
@@ -156,8 +153,7 @@ private:
   std::map<std::string, int> communicators_;
 };
 
-/// One visit of a shard with one micro-batch: F, BW, B or W. The order of visits is the first choice of a
-/// schedule.
+/// One visit of a shard with one micro-batch: F, BW, B or W. A schedule first chooses their order.
 struct Visit {
   int tick = 0;
   int shard = 0;
@@ -174,13 +170,12 @@ public:
   ComputeEmitter(Builder& builder, int rank) : builder_(builder), rank_(rank) {}
 
   /// Emits the visit: F after embed on shard 0 and before loss on the last one, BW or B before dembed on
-  /// shard 0. W takes no weights; F and B give no gradient. BW and W write the gradient or add to it; to an
-  /// accumulator they add.
+  /// shard 0. W takes no weights; F and B give no gradient. BW and W write the gradient or add to it, to an
+  /// accumulator always.
   void visit(
       const Visit& visit, VirtualBuffer of_weights, VirtualBuffer of_gradient = {}, bool accumulate = false);
 
-  /// The hidden state of a micro-batch, or its gradient. The caller sets it if the first visit here is not of
-  /// shard 0.
+  /// The hidden state of a micro-batch, or its gradient. Set it if the first visit is not of shard 0.
   [[nodiscard]] VirtualBuffer& hidden_state(int micro_batch) { return hidden_states_[micro_batch]; }
 
 private:

@@ -236,8 +236,7 @@ public:
       if (call.rank != a.peer) message(*root, call);
   }
 
-  /// At the end every copy of every weight is up to date: each update has seen that its gradient is complete,
-  /// so every micro-batch has been computed.
+  /// At the end all weights are updated, with complete gradients: every micro-batch has been computed.
   void check_end() const {
     for (int r = 0; r < static_cast<int>(slots_.size()); ++r)
       for (const SlotClass cls : {SlotClass::owned, SlotClass::embeddings})

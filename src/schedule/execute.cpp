@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <deque>
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <map>
 #include <tuple>
-#include <utility>
 
 namespace minitaw::schedule::detail {
 std::string place(const Program& program, int rank, int action) {

@@ -37,9 +37,7 @@ struct Matching {
 /// Receives the events of an execution, each when all of its sides are there.
 class Listener {
 public:
-  Listener() = default;
-  Listener(const Listener&) = delete;
-  Listener& operator=(const Listener&) = delete;
+  Listener& operator=(Listener&&) = delete;
   virtual ~Listener() = default;
 
   /// A compute action, zero, add or join.

@@ -176,18 +176,7 @@ private:
 void assign_waits(RankProgram& program, int rank, bool overlap) { WaitDeriver(program, rank, overlap).run(); }
 
 namespace {
-/// Sizes of the groups' shares of ranks [begin, end).
-std::vector<int> sizes_within(const topology::Groups& groups, int begin, int end) {
-  std::vector<int> sizes;
-  for (int r = begin; r < end; ++r) {
-    if (r == begin || !groups.together(r - 1, r)) sizes.push_back(0);
-    ++sizes.back();
-  }
-  return sizes;
-}
-
-/// Communicators of the first replica become those of all: replica after replica, then one for each of its
-/// ranks.
+/// Communicators of all replicas, one after the other, then one for each of the first one's ranks.
 std::vector<Communicator> communicators_of_replicas(const Program& program, int ranks) {
   std::vector<Communicator> all;
   for (int c = 0; c < program.replicas; ++c)
@@ -205,13 +194,13 @@ std::vector<Communicator> communicators_of_replicas(const Program& program, int 
 
 topology::Groups groups_of_replica(const topology::Groups& groups, int replicas) {
   const int ranks = groups.ranks() / replicas;
-  const std::vector<int> first = sizes_within(groups, 0, ranks);
+  topology::Groups first = groups.within(0, ranks);
   for (int c = 1; c < replicas; ++c)
-    if (sizes_within(groups, c * ranks, (c + 1) * ranks) != first)
+    if (groups.within(c * ranks, (c + 1) * ranks) != first)
       throw InputError(fmt::format("replicas: the groups {} do not give {} replicas of {} ranks with groups "
                                    "alike; choose other groups",
           groups.text(), replicas, ranks));
-  return topology::Groups(first);
+  return first;
 }
 
 void make_replicas(Program& program) {

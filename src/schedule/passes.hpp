@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <array>
 #include <vector>
 
 #include "schedule/builder.hpp"
@@ -13,12 +12,10 @@ namespace minitaw::schedule {
 
 /// Gives every buffer of a rank a slot of its class that is free from the buffer's first to its last use in
 /// issue order, out of as few slots as there can be, and counts them. buffers[i] belong to actions[i];
-/// transit buffers are numbered below `count`. Owned shards, accumulators and embeddings keep the index that
-/// they were made with.
+/// transit buffers are numbered below `count`. Permanent slots keep the index that they were made with.
 void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers, int count);
 
-/// Makes the first contribution of a step to an accumulator write it and the others add, so that nothing
-/// needs to be cleared. Needs slots.
+/// Makes the first contribution to an accumulator write it, the others add: nothing is cleared. Needs slots.
 void write_first_contributions(RankProgram& rank, int shard_parts);
 
 /// Derives the waits of every action from the slots it touches: a read waits for the last write, a write for

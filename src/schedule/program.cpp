@@ -2,7 +2,6 @@
 #include "schedule/program.hpp"
 
 #include <algorithm>
-#include <array>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <iterator>
@@ -47,7 +46,6 @@ struct Moves {
   std::string_view name, prefix, classes;
   bool shard = false, micro_batch = false;
 };
-/// By payload.
 constexpr std::array<Moves, payloads> moves = {{{"none", "s", ""}, {"weights", "W", "hw", true},
     {"gradient", "G", "tgc", true}, {"activation", "A", "x", true, true},
     {"activation_grad", "D", "x", true, true}, {"embeddings", "E", "e"}, {"embeddings_gradient", "EG", "f"}}};

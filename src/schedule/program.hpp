@@ -84,8 +84,15 @@ template <class Enum>
   return static_cast<std::size_t>(e);
 }
 
-/// A number of actions for each lane of a rank. Lanes finish in order, so the numbers say which actions are
-/// finished, or must be.
+/// Names of the values 0 to count - 1 of an enumeration.
+template <class Enum>
+[[nodiscard]] std::vector<std::string> names_of(int count) {
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i) names.emplace_back(name_of(static_cast<Enum>(i)));
+  return names;
+}
+
+/// A number of actions for each lane: as lanes finish in order, the ones that are finished, or must be.
 using LaneCounts = std::array<std::int32_t, lanes>;
 [[nodiscard]] LaneCounts max_of(const LaneCounts& a, const LaneCounts& b);
 
@@ -124,8 +131,7 @@ struct Action {
   std::int32_t peer = -1;          ///< other side of send / recv, root of broadcast / reduce (global rank)
   std::int32_t communicator = -1;  ///< index into Program::communicators; -1 for send / recv
   std::array<Slot, most_operands> slots{};  ///< one for each operand of the kind, in the order of its form
-  /// The action moves or adds part `part` of `parts` equal ones of the shard or the embeddings; a collective
-  /// divides that part among its members.
+  /// What is moved or added: part `part` of `parts` equal ones. A collective divides it among its members.
   std::int16_t part = 0, parts = 1;
   LaneCounts waits{};  ///< what must be finished first; its own lane is implied
 
@@ -154,8 +160,7 @@ struct Action {
 [[nodiscard]] constexpr bool of_embeddings(SlotClass cls) {
   return cls == SlotClass::embeddings || cls == SlotClass::embeddings_accumulator;
 }
-/// True for slots that keep their content from step to step: owned shards, accumulators, the embeddings and
-/// theirs.
+/// True for slots that keep their content from step to step.
 [[nodiscard]] constexpr bool is_permanent(SlotClass cls) {
   return cls == SlotClass::owned || cls == SlotClass::accumulator || of_embeddings(cls);
 }
@@ -189,7 +194,6 @@ struct Access {
   bool write = false;
 };
 
-/// The slots an action touches.
 struct Accesses {
   std::array<Access, most_operands> items{};
   int count = 0;
@@ -239,8 +243,7 @@ struct RankProgram {
   friend bool operator==(const RankProgram&, const RankProgram&) = default;
 };
 
-/// One training step of all ranks: the only description of a schedule. Engine, prediction, timeline,
-/// accounting and validation all read it.
+/// One training step of all ranks: the only description of a schedule, which all parts of miniTaw read.
 struct Program {
   std::string schedule;       ///< name with options, as in the deck: "tawpipe:cco=off"
   int shards = 0;             ///< shards the blocks are split into
@@ -264,8 +267,8 @@ struct Program {
 [[nodiscard]] std::vector<int> actions_of(const RankProgram& rank, Lane lane);
 
 /// Returns for each action the action after which its buffers are free: itself, or for messages the last one
-/// of the messages of the same tick that follow each other in the program, in any lanes, because they shall
-/// not wait for each other.
+/// of the messages of the same tick that follow each other in the program, in any lanes: they shall not wait
+/// for each other.
 [[nodiscard]] std::vector<int> releases(const RankProgram& rank);
 
 /// Returns whether a message may begin before an earlier one of its lane is over: both go in one direction,

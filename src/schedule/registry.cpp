@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include "base/error.hpp"
-#include "schedule/builder.hpp"
 #include "schedule/passes.hpp"
 
 namespace minitaw::schedule {
@@ -90,13 +89,15 @@ std::string to_text(const Spec& spec) {
   return text;
 }
 
-int number_of(const Spec& spec, const std::string& option, int otherwise) {
-  const auto at = spec.options.find(option);
-  return at == spec.options.end() ? otherwise : std::stoi(at->second);
+int number_of(const Spec& spec, const std::string& option) {
+  if (const auto at = spec.options.find(option); at != spec.options.end()) return std::stoi(at->second);
+  const std::vector<OptionDoc>& known = entry_of(spec.name).options;
+  const auto doc = std::ranges::find(known, option, &OptionDoc::name);
+  return doc == known.end() || doc->values.front() == "auto" ? 1 : std::stoi(doc->values.front());
 }
 
 int shards_per_rank(const Spec& spec) {
-  return entry_of(spec.name).shards_per_rank * number_of(spec, "chunks", 1);
+  return entry_of(spec.name).shards_per_rank * number_of(spec, "chunks");
 }
 
 void check(const Request& request) {

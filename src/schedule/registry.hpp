@@ -17,13 +17,11 @@ struct Spec {
   friend auto operator<=>(const Spec&, const Spec&) = default;
   friend bool operator==(const Spec&, const Spec&) = default;  // nvcc 13 does not derive it
 };
-/// Throws InputError for an unknown schedule or option (naming the nearest known one) or a value that the
-/// option does not take.
+/// Throws InputError for an unknown schedule or option (naming the nearest one) or a value it does not take.
 [[nodiscard]] Spec parse_spec(const std::string& text);
 /// The spec in canonical form: options in alphabetical order, defaults left out.
 [[nodiscard]] std::string to_text(const Spec& spec);
 
-/// Request for a program: schedule, groups and sizes.
 struct Request {
   Spec spec;
   topology::Groups groups{{1}};
@@ -46,7 +44,7 @@ struct OptionDoc {
   std::string doc;
 };
 
-/// A schedule in the registry. Adding one: a file that defines its entry and a line in MINITAW_SCHEDULES.
+/// A schedule in the registry. Adding one: a file that defines its entry, and a line in registry().
 struct Entry {
   std::string name;
   std::string doc;
@@ -79,8 +77,8 @@ namespace schedules {
 /// The entry that a spec names. Throws InputError if there is none.
 [[nodiscard]] const Entry& entry_of(const std::string& name);
 
-/// The value of an option that is an integer.
-[[nodiscard]] int number_of(const Spec& spec, const std::string& option, int otherwise);
+/// The value of an integer option, or its default; 1 if that is `auto`, or there is no such option.
+[[nodiscard]] int number_of(const Spec& spec, const std::string& option);
 
 /// Shards that every rank of a replica has; 0: as it comes.
 [[nodiscard]] int shards_per_rank(const Spec& spec);
@@ -95,8 +93,7 @@ void check(const Request& request);
 [[nodiscard]] Spec settled(Request request, int adapters);
 
 /// The options of the request that change nothing in its program (rails between one group, say), found by
-/// building a step of two micro-batches a rank and few layers without each. Nothing for more than 64 ranks:
-/// that would take its time.
+/// building a step of two micro-batches a rank and few layers without each. Nothing for more than 64 ranks.
 [[nodiscard]] std::vector<std::string> options_without_effect(Request request);
 
 /// Builds the program of a request that passes check().

@@ -13,8 +13,7 @@
 
 namespace minitaw::schedule {
 namespace {
-/// Computes the times of actions as execute() reaches them: when an action can happen, everything that it
-/// waits for has its times.
+/// Computes the times of actions as execute() reaches them: what they wait for has its times by then.
 class Stopwatch : public Listener {
 public:
   Stopwatch(const Program& program, const Costs& costs)

@@ -34,7 +34,6 @@ struct Violation {
 
 /// Throws LogicError with the violation and a rank-by-tick grid in which the offending action is marked.
 void require_valid(const Program& program);
-/// The program of a request, validated.
 [[nodiscard]] Program build_valid(const Request& request);
 
 /// Rank-by-tick grid of the compute lane (one column a tick), the violation marked with "<--".

@@ -37,8 +37,7 @@ struct DeviceMemory {
 /// Memory of the device of the calling thread.
 [[nodiscard]] std::optional<DeviceMemory> device_memory();
 
-/// "13.0" of the CUDA runtime, "580.159.04" of the driver (or the CUDA version it serves, without NVML);
-/// empty without a device.
+/// "13.0" of the CUDA runtime, "580.159.04" of the driver (without NVML: its CUDA version), or empty.
 [[nodiscard]] std::string runtime_version();
 [[nodiscard]] std::string driver_version();
 }  // namespace minitaw::topology

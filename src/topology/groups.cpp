@@ -36,6 +36,15 @@ std::vector<int> Groups::members(int group) const {
   return ranks;
 }
 
+Groups Groups::within(int begin, int end) const {
+  std::vector<int> sizes;
+  for (int r = begin; r < end; ++r) {
+    if (r == begin || !together(r - 1, r)) sizes.push_back(0);
+    ++sizes.back();
+  }
+  return Groups(std::move(sizes));
+}
+
 std::string Groups::text() const { return fmt::format("{}", fmt::join(sizes_, "+")); }
 
 Groups parse_groups(const std::string& text, int ranks) {

@@ -46,8 +46,7 @@ public:
   /// Throws std::runtime_error, which says why, if the library cannot be opened, lacks a function without
   /// which nothing can be read, or finds no driver.
   explicit Library(const char* file = library_file);
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
+  Library& operator=(Library&&) = delete;
   ~Library();
 
   [[nodiscard]] const Functions& call() const { return functions_; }

@@ -38,8 +38,7 @@ std::string line_of(const std::filesystem::path& file) {
 /// Ranks that the launcher (mpiexec, srun) says belong to one job; 0 if it says nothing. An mpiexec inside a
 /// Slurm step is the one who starts the ranks, so its word comes first.
 int announced_ranks() {
-  // MPICH's mpiexec and srun --mpi=pmi2; Open MPI's mpiexec; srun whatever its --mpi (a batch script has
-  // none)
+  // MPICH's mpiexec, srun --mpi=pmi2; Open MPI's mpiexec; any srun (a batch script has none)
   for (const char* name : {"PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"})
     if (const char* text = std::getenv(name); text != nullptr && std::atoi(text) > 0) return std::atoi(text);
   return 0;

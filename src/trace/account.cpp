@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "schedule/execute.hpp"
 #include "trace/account.hpp"
@@ -118,8 +117,7 @@ private:
     return last->span.begin <= e.span.end ? *last : *latest(&e, e, e.span.end);
   }
 
-  /// The side of a transfer that begins last, but not after `end`; the first of several, `otherwise` if none
-  /// begins later than that.
+  /// The side of a transfer that begins last, but not after `end`; else `otherwise`.
   [[nodiscard]] const Executed* latest(const Executed* otherwise, const Executed& e, double end) const {
     const Executed* last = otherwise;
     const auto see = [&](int rank, int index) {

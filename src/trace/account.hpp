@@ -14,8 +14,7 @@ namespace minitaw::trace {
 /// Times of the actions of a step, [rank][action], in seconds on one clock for all ranks.
 using StepSpans = std::vector<std::vector<schedule::Span>>;
 
-/// One rank's time in a step, seconds, as docs/results.md divides it. compute + exposed + idle is the length
-/// of the step.
+/// One rank's time in a step, s, as docs/results.md divides it: compute + exposed + idle is its length.
 struct RankTime {
   double compute = 0;  ///< the compute lane ran an action
   /// Time in which it waited for a transfer of this kind that was under way.
@@ -29,7 +28,6 @@ struct RankTime {
   [[nodiscard]] double overlap() const { return communication > 0 ? hidden / communication : std::nan(""); }
 };
 
-/// Sums over ranks.
 [[nodiscard]] RankTime total_of(const std::vector<RankTime>& ranks);
 
 struct StepAccount {
@@ -42,7 +40,6 @@ struct StepAccount {
 /// A transfer is under way from the moment the last of its sides has begun until it ends; a side that begins
 /// after it has ended delayed nobody. Before that a lane waits for the other side, and the account looks at
 /// that side at the time: if it computed, this rank is idle; if another transfer was under way, this rank's
-/// wait is exposed communication of its kind; if it waited, the account follows its wait in turn.
-/// docs/results.md has the formulas.
+/// wait is exposed communication of its kind; if it waited, the account follows its wait.
 [[nodiscard]] StepAccount account(const schedule::Program& program, const StepSpans& spans);
 }  // namespace minitaw::trace

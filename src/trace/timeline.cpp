@@ -10,15 +10,8 @@ namespace minitaw::trace {
 namespace {
 using schedule::Action;
 using schedule::Kind;
+using schedule::names_of;
 using schedule::Place;
-
-/// Names of the values 0, 1, ... of an enumeration.
-template <class T>
-std::vector<std::string> names(int count) {
-  std::vector<std::string> found;
-  for (int i = 0; i < count; ++i) found.emplace_back(name_of(static_cast<T>(i)));
-  return found;
-}
 }  // namespace
 
 Timeline make_timeline(const schedule::Program& program,
@@ -45,10 +38,10 @@ const std::vector<Field>& fields() {
   static const std::vector<Field> all = {
       {"rank", "1", [](const Event& e) { return e.rank; }},
       {"lane", "1", [](const Event& e) { return static_cast<int>(e.lane); },
-          names<schedule::Lane>(schedule::lanes)},
-      {"kind", "1", [](const Event& e) { return static_cast<int>(e.kind); }, names<Kind>(schedule::kinds)},
+          names_of<schedule::Lane>(schedule::lanes)},
+      {"kind", "1", [](const Event& e) { return static_cast<int>(e.kind); }, names_of<Kind>(schedule::kinds)},
       {"payload", "1", [](const Event& e) { return static_cast<int>(e.payload); },
-          names<schedule::Payload>(schedule::payloads)},
+          names_of<schedule::Payload>(schedule::payloads)},
       {"tick", "tick", [](const Event& e) { return e.tick; }},
       {"shard", "1", [](const Event& e) { return e.shard; }},
       {"micro_batch", "1", [](const Event& e) { return e.micro_batch; }},

@@ -28,8 +28,7 @@ struct Event {
   friend bool operator==(const Event&, const Event&) = default;
 };
 
-/// One step of all ranks, predicted or measured. It says everything that a drawing needs, without the
-/// program.
+/// One step of all ranks, predicted or measured: all that a drawing needs, without the program.
 struct Timeline {
   std::string title;
   topology::Groups groups{{1}};
@@ -50,7 +49,7 @@ struct Field {
 /// The fields of an event: of a result file and of to_json().
 [[nodiscard]] const std::vector<Field>& fields();
 
-/// For scripts/timeline, which draws it: {"timelines": [{"title", "groups", "codes": {field: names},
-/// "events": {field: values}}]}.
+/// For scripts/timeline: {"timelines": [{"title", "groups", "codes": {field: names}, "events": {field:
+/// values}}]}.
 [[nodiscard]] std::string to_json(std::span<const Timeline> timelines);
 }  // namespace minitaw::trace

@@ -166,8 +166,8 @@ TEST_F(Job, TheExampleOfThePageReproducesTheSerialReference) {
   Case c = small_case("ddp", topology::Groups({job_.ranks()}), job_.ranks() + 1, 2);
   const schedule::Request request{{"lend", {}}, c.groups, c.micro_batches, c.shape.layers, 1};
   const Reference reference = job_.rank() == 0 ? serial_reference(c, steps_) : Reference{};
-  EXPECT_TRUE(passes(
-      job_.verify(c, schedule::schedules::lend().build(request), steps_, reference), serial_tolerance(c)));
+  const Program program = schedule::schedules::lend().build(request);
+  EXPECT_TRUE(passes(job_.verify(c, steps_, reference, &program), serial_tolerance(c)));
 }
 
 // What the verification is for: the defects of published codes, planted behind the validator's back, must be
@@ -182,7 +182,7 @@ protected:
     Program program = schedule::build_valid(request_of(c));
     fault(program);
     const Reference reference = job_.rank() == 0 ? serial_reference(c, 1) : Reference{};
-    EXPECT_FALSE(passes(job_.verify(c, program, 1, reference), serial_tolerance(c)));
+    EXPECT_FALSE(passes(job_.verify(c, 1, reference, &program), serial_tolerance(c)));
   }
 };
 

@@ -379,7 +379,7 @@ TEST(Predict, FloorsAreWhatThePredictionCounts) {
 
 /// Eight replicas of a node each, simulated as one that stands for all, and simulated whole: a fat tree that
 /// is a switch.
-TEST(Predict, OneCopyStandsForAll) {
+TEST(Predict, OneReplicaStandsForAll) {
   Case c = case_of("tawpipe", 32, topology::Groups::equal(32, 16));
   c.replicas = 8;
   c.micro_batches = 64;
@@ -389,6 +389,18 @@ TEST(Predict, OneCopyStandsForAll) {
   EXPECT_EQ(all.spans.size(), 8 * one.spans.size());
   EXPECT_NEAR(one.seconds / all.seconds, 1, 1e-6);
   EXPECT_NEAR(one.adapters[0].out, all.adapters[0].out, 1);
+}
+
+/// The same, of three replicas on nodes of their own in one group.
+TEST(Predict, ReplicasMayShareAGroup) {
+  Case c = case_of("fsdp", 12, topology::Groups({12}));
+  c.replicas = 3;
+  c.micro_batches = 12;
+  const std::string tree = "topology = \"fat tree\"\nleaf = 3\nspines = 1\n";
+  const Prediction one = predict(c, parse_machine(machine_text(3, 4), "m.toml"));
+  const Prediction all = predict(c, parse_machine(machine_text(3, 4, tree), "m.toml"));
+  EXPECT_EQ(all.spans.size(), 3 * one.spans.size());
+  EXPECT_NEAR(one.seconds / all.seconds, 1, 1e-6);
 }
 
 /// Steps measured over links of three speeds (docs/predict.md); the machine's rates were fitted on one of

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -9,7 +8,7 @@
 #include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "comm/mpi/transport.hpp"
-#include "kernels/pinned_space.hpp"
+#include "kernels/kernels.hpp"
 
 #if __has_include(<mpi-ext.h>)
 #include <mpi-ext.h>
@@ -29,10 +28,10 @@ bool device_aware() {
 #endif
 }
 
-using Space = Kokkos::DefaultExecutionSpace;
-using DeviceMemory = Space::memory_space;
-
-constexpr bool on_host = Kokkos::SpaceAccessibility<Kokkos::HostSpace, DeviceMemory>::accessible;
+using DeviceMemory = kernels::MemorySpace;
+using kernels::on_host;
+using kernels::PinnedSpace;
+using Space = kernels::ExecutionSpace;
 
 /// Copies between device memory and pinned memory, each queue an instance of the execution space. Where that
 /// is the host's, a copy is complete when it has started.
@@ -69,8 +68,7 @@ private:
   std::vector<Space> spaces_;  ///< of loads, then of stores, by queue
 };
 
-/// 16 slots of 1 MiB, on all lanes and all ranks: both sides of a message cut alike, and it may leave on one
-/// lane and arrive on another.
+/// 16 slots of 1 MiB, on all lanes and ranks: both sides of a message cut alike, whatever their lanes.
 constexpr std::size_t pinned_piece = std::size_t{1} << 20, pinned_bytes = 16 * pinned_piece;
 
 /// Pinned host memory for the slots of a lane.

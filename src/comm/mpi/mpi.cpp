@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <fmt/format.h>
 #include <numeric>
 #include <regex>
 #include <sched.h>
@@ -17,6 +16,15 @@ int rank_in(MPI_Comm world, const schedule::Program& program) {
   if (const int ranks = size_of(world); static_cast<std::size_t>(ranks) != program.ranks.size())
     throw LogicError(fmt::format("a program for {} ranks is executed by {}", program.ranks.size(), ranks));
   return rank_in(world);
+}
+
+void wait(std::span<MPI_Request> requests, const WaitPolicy& policy) {
+  Backoff pause(policy);
+  for (int done = 0;; pause.once()) {
+    check(MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+        "MPI_Testall");
+    if (done != 0) return;
+  }
 }
 
 std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm) {

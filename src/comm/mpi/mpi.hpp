@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/transport.hpp"
+#include "comm/wait.hpp"
 #include "schedule/program.hpp"
 #include "topology/groups.hpp"
 
@@ -42,13 +42,14 @@ inline void check(int code, std::string_view call) {
 struct OwnComm {
   MPI_Comm comm = MPI_COMM_NULL;
 
-  OwnComm() = default;
-  OwnComm(const OwnComm&) = delete;
-  OwnComm& operator=(const OwnComm&) = delete;
+  OwnComm& operator=(OwnComm&&) = delete;
   ~OwnComm() {
     if (comm != MPI_COMM_NULL) MPI_Comm_free(&comm);
   }
 };
+
+/// Returns when all requests are complete.
+void wait(std::span<MPI_Request> requests, const WaitPolicy& policy);
 
 /// Returns the text of every rank of `comm`, on every rank. Collective; throws comm::Error.
 [[nodiscard]] std::vector<std::string> gather_texts(const std::string& mine, MPI_Comm comm);
@@ -70,8 +71,7 @@ struct OwnComm {
 class Environment {
 public:
   Environment(int& argc, char**& argv);
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
+  Environment& operator=(Environment&&) = delete;
   ~Environment();
 
   [[nodiscard]] int rank() const { return rank_; }
@@ -99,7 +99,6 @@ struct Placement {
 /// InputError on all ranks if the ranks of a node are not consecutive.
 [[nodiscard]] Placement detect(MPI_Comm world);
 
-/// Ranks per node from the node of each rank (any numbers, equal within a node). Throws InputError if the
-/// ranks of a node are not consecutive.
+/// Ranks per node from the node of each rank (any number). Throws InputError if they are not consecutive.
 [[nodiscard]] Groups nodes_of(std::span<const int> node_of_rank);
 }  // namespace minitaw::topology

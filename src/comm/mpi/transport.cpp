@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
-#include "base/range.hpp"
 #include "comm/mpi/mpi.hpp"
 
 namespace minitaw::comm::mpi {
@@ -27,8 +26,7 @@ namespace {
 constexpr std::size_t largest_message = std::size_t{1} << 30;
 constexpr std::size_t unlimited = std::numeric_limits<std::size_t>::max();
 
-/// `data` in pieces of at most `largest` bytes; none if it is empty. Both sides of a message cut alike, so
-/// pieces need no header.
+/// `data` in pieces of at most `largest` bytes. Both sides of a message cut alike: pieces need no header.
 std::vector<Piece> cut(Piece data, std::size_t largest) {
   std::vector<Piece> pieces;
   for (; !data.empty(); data = data.subspan(pieces.back().size()))
@@ -36,8 +34,7 @@ std::vector<Piece> cut(Piece data, std::size_t largest) {
   return pieces;
 }
 
-/// One lane's end of the network. Used by one thread at a time. All lanes share the communicator; tags keep
-/// apart what must not match.
+/// One lane's end of the network, for one thread at a time. Lanes share the communicator; tags differ.
 struct Channel {
   MPI_Comm comm;
   LaneMemory memory;
@@ -51,8 +48,7 @@ struct Channel {
 class Requests {
 public:
   explicit Requests(Channel& channel) : channel_(channel) {}
-  Requests(const Requests&) = delete;
-  Requests& operator=(const Requests&) = delete;
+  Requests& operator=(Requests&&) = delete;
   ~Requests() {
     for (std::size_t k = finished_; k < requests_.size(); ++k) {
       Request& request = requests_[k];
@@ -142,8 +138,7 @@ struct Plan {
   [[nodiscard]] bool keeps(const Step& step) const { return sums ? !step.leaves : step.arrives; }
 };
 
-/// Memory for pieces, used in turn: piece k has slot k modulo their number. No slots at all: pieces are used
-/// where they are in the buffer.
+/// Memory for pieces, used in turn: piece k has slot k modulo their number. No slots: pieces stay in place.
 class Slots {
 public:
   struct Slot {
@@ -361,8 +356,7 @@ std::unique_ptr<Operation> make_part(
       throw LogicError("a reduction runs on a lane that was given no staging memory");
     plan.may_overwrite = kind == Kind::reduce_scatter || position == 0;
   } else if (members == 2 && plan.memory.copier == nullptr) {
-    // Pieces are for passing on what has come while more comes: between two members, in place, they would
-    // only cost a handshake each.
+    // Pieces let a rank pass on what has come while more comes: two members would only pay for handshakes.
     plan.memory.piece_bytes = largest_message;
   }
   if (kind == Kind::all_gather || kind == Kind::reduce_scatter) {
@@ -387,8 +381,7 @@ std::unique_ptr<Operation> make_message(Channel& channel, const Message& m) {
   Memory& memory = plan.memory;
   if (memory.copier == nullptr) {
     // A long message goes as up to 32 messages that are all open at once, so that a slow link is busy while
-    // one of them shakes hands: over TCP at 100 Mbit/s both ways 12.3 MB/s of 12.5 instead of 11.4
-    // (docs/performance.md).
+    // one shakes hands: 12.3 MB/s of 12.5 over TCP, instead of 11.4 (docs/performance.md).
     memory.piece_bytes = std::clamp((m.bytes + 31) / 32, std::size_t{1} << 20, largest_message);
     memory.ahead = unlimited;
   } else {
@@ -400,20 +393,6 @@ std::unique_ptr<Operation> make_message(Channel& channel, const Message& m) {
   for (const Piece piece : cut({m.data, m.bytes}, memory.piece_bytes))
     plan.steps.push_back({piece, !m.send, m.send});
   return std::make_unique<Passage>(channel, std::move(plan));
-}
-
-/// This rank's part in a collective of two or more members that has not begun.
-std::unique_ptr<Operation> make_collective(
-    Channel& channel, Kind kind, const Membership& self, int tag, const Collective& c) {
-  if (kind != Kind::all_reduce) return make_part(channel, kind, self, tag, c);
-  return std::make_unique<InTurn>(make_part(channel, Kind::reduce_scatter, self, tag, c),
-      make_part(channel, Kind::all_gather, self, tag, c));
-}
-
-/// Tags of collectives start behind those of messages, which are their payloads.
-int collective_tag(std::size_t communicator, Lane lane) {
-  constexpr std::size_t first = 64;
-  return static_cast<int>(first + communicator * schedule::lanes + index_of(lane));
 }
 
 class MpiTransport final : public Transport {
@@ -440,7 +419,11 @@ private:
   }
   [[nodiscard]] Started start_transfer(
       Lane lane, Kind kind, const Membership& self, const Collective& c) override {
-    return advanced(make_collective(channel(lane), kind, self, collective_tag(c.communicator, lane), c));
+    constexpr int first_tag = 64;  // behind those of messages, which are their payloads
+    const int tag = first_tag + c.communicator * schedule::lanes + static_cast<int>(lane);
+    const auto part = [&](Kind what) { return make_part(channel(lane), what, self, tag, c); };
+    if (kind != Kind::all_reduce) return advanced(part(kind));
+    return advanced(std::make_unique<InTurn>(part(Kind::reduce_scatter), part(Kind::all_gather)));
   }
 
   /// Does all that can be done without waiting.

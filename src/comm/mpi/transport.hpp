@@ -24,12 +24,10 @@ public:
 
   /// Starts a copy; both sides have the same size.
   virtual void copy(Way way, std::size_t queue, Piece to, Piece from) = 0;
-  /// Returns when everything started on the queue is complete. A copy ends by itself, so this is not a wait
-  /// for another rank.
+  /// Returns when everything started on the queue is complete, without waiting for another rank.
   virtual void wait(Way way, std::size_t queue) = 0;
 
-  /// Returns when every copy is complete or has failed: for the end of an operation that was cancelled, whose
-  /// buffers may be freed next.
+  /// Returns when every copy is complete or has failed: buffers of a cancelled operation may be freed next.
   void settle() noexcept;
 };
 

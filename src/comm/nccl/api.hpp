@@ -33,9 +33,7 @@ struct Call {
 /// once. A communicator that was not close()d is aborted by its destructor.
 class Communicator {
 public:
-  Communicator() = default;
-  Communicator(const Communicator&) = delete;
-  Communicator& operator=(const Communicator&) = delete;
+  Communicator& operator=(Communicator&&) = delete;
   virtual ~Communicator() = default;
 
   /// Returns whether all calls are complete or on their device queue.

@@ -10,7 +10,6 @@
 #include <thread>
 
 #include "base/error.hpp"
-#include "base/range.hpp"
 #include "comm/mpi/mpi.hpp"
 
 namespace minitaw::comm::nccl {
@@ -21,7 +20,7 @@ using schedule::Lane;
 using Clock = std::chrono::steady_clock;
 using Work = std::function<void()>;
 
-/// Operands and gradients leave on lanes of their own.
+/// Inputs and gradients leave on lanes of their own.
 Lane lane_of(schedule::Payload payload) { return schedule::lane_of(Kind::send, payload, false); }
 
 /// Calls visit(action, from, to) for both sides of every message of the program.
@@ -122,7 +121,6 @@ struct Member {
   int number = -1;  ///< of the plan
   std::unique_ptr<Communicator> communicator{};
 
-  /// Returns the index of a rank in plan.ranks.
   [[nodiscard]] int index_of(int rank) const {
     return static_cast<int>(std::ranges::find(plan.ranks, rank) - plan.ranks.begin());
   }
@@ -170,8 +168,7 @@ public:
       throw;
     }
   }
-  Communicators(const Communicators&) = delete;
-  Communicators& operator=(const Communicators&) = delete;
+  Communicators& operator=(Communicators&&) = delete;
   /// Orderly, on all ranks, unless something was cancelled or fails.
   ~Communicators() {
     if (cancelled_) return;
@@ -195,8 +192,7 @@ public:
     return *found;
   }
 
-  /// Launches all calls of `issue` on this communicator as one operation; returns when it is on its queue.
-  /// Throws Cancelled after cancel().
+  /// Launches all calls of `issue` as one operation; returns when it is on its queue, or throws Cancelled.
   void launch(Communicator& communicator, const Work& issue) {
     const std::scoped_lock turn(turn_);
     use([&] { in_group(api_, issue); });
@@ -211,9 +207,8 @@ public:
       (void)member.communicator->ready();  // still under way is no failure
   }
 
-  /// Ends all waits, keeps everybody from NCCL and aborts; not if a thread is stuck in NCCL for a second,
-  /// which only blocking communicators (NCCL_COMM_BLOCKING=1) let happen: it must not be pulled away from
-  /// under it.
+  /// Ends all waits, keeps everybody from NCCL and aborts; not if a thread is stuck in NCCL for a second, as
+  /// blocking communicators (NCCL_COMM_BLOCKING=1) let happen.
   void cancel() {
     if (cancelled_.exchange(true)) return;
     const auto limit = Clock::now() + std::chrono::seconds(1);
@@ -338,8 +333,7 @@ private:
 
   [[nodiscard]] Queue queue(Lane lane) const { return queues_[index_of(lane)]; }
 
-  /// One group. If the members' slices are not equal, NCCL has no call for it: a broadcast of each, or a
-  /// reduction of each to its member.
+  /// One group. NCCL has no call for unequal slices: a broadcast of each, or a reduction to its member.
   void collective(const Member& self, Kind kind, int root, const Collective& c) {
     const int members = static_cast<int>(self.plan.ranks.size());
     const auto at = [&](const Range& range) {
@@ -371,8 +365,7 @@ private:
   }
 
   /// A few bytes to and from every peer of a communicator, and every collective that the program calls on it,
-  /// in one order on all ranks: NCCL connects two ranks when they first talk, waiting for each other, and
-  /// that is not to happen in a step.
+  /// in one order on all ranks: NCCL connects ranks when they first talk, which must not happen in a step.
   void connect(const Member& member, std::byte* scratch, std::size_t lane_bytes) {
     const auto memory = [&](Lane lane) { return scratch + index_of(lane) * lane_bytes; };
     const Lane caller = member.plan.lane;

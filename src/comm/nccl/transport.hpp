@@ -32,8 +32,8 @@ struct Options {
 /// queues ends as well.
 ///
 /// Collective over `world`, whose ranks are those of the program (else LogicError) and have a device each,
-/// current on the calling thread. Keeps nothing of `program`. Throws Error with NCCL's words, or if NCCL has
-/// not found all ranks within five minutes.
+/// current on the calling thread. Keeps nothing of `program`. Throws Error if NCCL fails, or does not find
+/// all ranks within five minutes.
 [[nodiscard]] std::unique_ptr<Transport> make_transport(
     MPI_Comm world, const schedule::Program& program, Api& api, const Options& options);
 
@@ -54,7 +54,6 @@ struct CommunicatorPlan {
 /// communicator; the same on all ranks. Collectives of one rank need none.
 [[nodiscard]] std::vector<CommunicatorPlan> plan_communicators(const schedule::Program& program);
 
-/// The plans in rounds: those of a round have no rank in common, so one ncclCommSplit makes them all. Indices
-/// into `plans`, ascending within a round.
+/// The plans (ascending indices) in rounds without a common rank, so that one ncclCommSplit makes each.
 [[nodiscard]] std::vector<std::vector<int>> rounds(const std::vector<CommunicatorPlan>& plans);
 }  // namespace minitaw::comm::nccl

@@ -118,8 +118,7 @@ class Handle {
 public:
   Handle() { check(cudnnCreate(&handle_), "starting the library"); }
   ~Handle() { (void)cudnnDestroy(handle_); }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
+  Handle& operator=(Handle&&) = delete;
   operator cudnnHandle_t() const { return handle_; }
 
 private:

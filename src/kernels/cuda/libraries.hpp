@@ -49,8 +49,7 @@ class CublasLt {
 public:
   CublasLt();
   ~CublasLt();
-  CublasLt(const CublasLt&) = delete;
-  CublasLt& operator=(const CublasLt&) = delete;
+  CublasLt& operator=(CublasLt&&) = delete;
 
   /// Enqueues the product on `stream`. False if the library has no algorithm for it; throws
   /// std::runtime_error for every other failure.
@@ -85,8 +84,7 @@ class CudnnAttention {
 public:
   explicit CudnnAttention(cudaStream_t stream);
   ~CudnnAttention();
-  CudnnAttention(const CudnnAttention&) = delete;
-  CudnnAttention& operator=(const CudnnAttention&) = delete;
+  CudnnAttention& operator=(CudnnAttention&&) = delete;
 
   /// Builds the plans of a shape (seconds, once). Returns the bytes of workspace that they need: with
   /// cuDNN 9.19 on Hopper 4 B h S (d + 1), and with grouped heads 4 B h S d more.

@@ -56,11 +56,9 @@ void describe(cublasLtMatmulPreference_t preference, const ProductKey& key) {
 }
 }  // namespace
 
-/// A product ready to be enqueued. The library offers several algorithms for it, the one that it takes for
-/// fastest first.
+/// A product ready to be enqueued, and the algorithms that the library offers, its favourite first.
 struct CublasLt::Plan {
-  /// The transpose of c is op(b)^T op(a)^T: a and b change places, and column-major eyes see them transposed
-  /// already.
+  /// The transpose of c is op(b)^T op(a)^T, and column-major eyes see a and b transposed already.
   Plan(cublasLtHandle_t of_queue, const ProductKey& key) : handle(of_queue) {
     describe(&operation, key.transposed_b, key.transposed_a);
     describe(&first, key.element, key.transposed_b ? key.n : key.k, key.transposed_b ? key.k : key.n);

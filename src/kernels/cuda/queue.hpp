@@ -8,8 +8,7 @@ namespace minitaw::kernels::detail::cuda {
 /// Scratch in device memory that the libraries of one queue use in turn.
 class Workspace {
 public:
-  /// At least `size`, whose old contents are lost. It waits for the device if it must grow, so: never in a
-  /// step.
+  /// At least `size`; the old contents are lost. It may wait for the device: never in a step.
   void reserve(std::size_t size);
   /// Aligned to 256 bytes, as cuBLASLt asks.
   [[nodiscard]] void* data() const { return data_; }

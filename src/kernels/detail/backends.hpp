@@ -23,8 +23,7 @@ struct Head {
 namespace host {
 void attention_forward(const ExecutionSpace& exec, Matrix<float> y, Vector<float> lse,
     Matrix<const float> qkv, const AttentionSizes& sizes);
-/// Unit of work of a thread: whole heads, or tiles of them, which takes more FLOPs and keeps more threads
-/// busy.
+/// Unit of work of a thread: whole heads, or tiles of them: more FLOPs, but more threads are busy.
 enum class Tasks { automatic, heads, tiles };
 void attention_backward(const ExecutionSpace& exec, Matrix<float> dqkv, Matrix<const float> dy,
     Matrix<const float> qkv, Matrix<const float> y, Vector<const float> lse, const AttentionSizes& sizes,

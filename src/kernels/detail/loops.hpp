@@ -74,8 +74,7 @@ KOKKOS_INLINE_FUNCTION float exponential(float x) {
   KOKKOS_IF_ON_DEVICE((return Kokkos::exp(x);))
 }
 
-// Elements that one thread reads or writes at a time. A device's memory runs at full speed only when each
-// thread moves 16 bytes.
+// What one thread moves at a time: 16 bytes let a device's memory run at full speed.
 
 /// n floats in registers.
 template <int n>
@@ -173,8 +172,7 @@ inline bool aligned(std::initializer_list<const void*> addresses) {
   return true;
 }
 
-/// launch(n), n a compile-time constant: elements per access that rows of `width` elements of type E at these
-/// addresses allow.
+/// launch(n), a compile-time constant: elements E per access that rows of `width` at these addresses allow.
 template <class E, class Launch>
 void with_packs(std::int64_t width, std::initializer_list<const void*> addresses, const Launch& launch) {
   if constexpr (packs_compiled) {
@@ -185,8 +183,7 @@ void with_packs(std::int64_t width, std::initializer_list<const void*> addresses
   launch(std::integral_constant<int, 1>());
 }
 
-// Loops over one row, shared by the threads of a team on a device, by the vector lanes of one thread on a
-// host.
+// Loops over one row, shared by a team's threads on a device, by one thread's vector lanes on a host.
 
 inline constexpr int most_threads = 256;
 
@@ -201,8 +198,7 @@ using RowTeam = RowPolicy::member_type;
 using Scratch =
     Kokkos::View<float*, ExecutionSpace::scratch_memory_space, Kokkos::MemoryTraits<Kokkos::Unmanaged>>;
 
-/// Threads for a row of `items`: no more passes over the team than `most` threads need, none of them nearly
-/// empty.
+/// Threads for a row of `items`: no more passes than `most` threads need, none of them nearly empty.
 inline int team_threads(int items, int most = most_threads) {
   if constexpr (on_host) return threads_on_host;
   const int passes = (items + most - 1) / most, share = passes > 0 ? (items + passes - 1) / passes : 1;
@@ -227,8 +223,7 @@ KOKKOS_INLINE_FUNCTION void row_each(const Team& team, int count, const Body& bo
   for (int i = team.team_rank(); i < count; i += team.team_size()) body(i);
 }
 
-/// body(i) for i in [0, count); the same thread gets the same i in every call. Iterations must be
-/// independent.
+/// body(i) for i in [0, count), independent; the same thread gets the same i in every call.
 template <class Team, class Body>
 KOKKOS_INLINE_FUNCTION void row_for(const Team& team, int count, const Body& body) {
   if (alone(team)) [[likely]] {

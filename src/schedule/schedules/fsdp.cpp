@@ -49,7 +49,6 @@ public:
     return buffers;
   }
 
-  /// Returns the buffers for the shard's gradient in the backward passes of a tick.
   std::vector<VirtualBuffer> gradients(int shard) {
     std::vector<VirtualBuffer> buffers;
     for (const int r : builder_.everyone())
@@ -117,18 +116,15 @@ void require(const Request& request) {
 Program make(const Request& request) {
   Builder builder(request.groups, request.layers, request.micro_batches, request.replicas);
   Sharding sharding(
-      builder, request.spec.options.contains("hierarchical"), number_of(request.spec, "prefetch", 1));
+      builder, request.spec.options.contains("hierarchical"), number_of(request.spec, "prefetch"));
   LockstepRanks lockstep(builder, builder.everyone(), request.micro_batches_of_rank());
   for (std::size_t i = 0; i < lockstep.visits().size(); ++i) {
     const Visit& now = lockstep.visits()[i];
     const std::vector<VirtualBuffer> weights = sharding.gather(now.shard, now.tick);
-    if (!now.backward()) {
-      lockstep.compute(i, weights, {});
-      continue;
-    }
-    const std::vector<VirtualBuffer> gradients = sharding.gradients(now.shard);
+    const std::vector<VirtualBuffer> gradients =
+        now.backward() ? sharding.gradients(now.shard) : std::vector<VirtualBuffer>();
     lockstep.compute(i, weights, gradients);
-    sharding.scatter(now.shard, now.tick, gradients);
+    if (now.backward()) sharding.scatter(now.shard, now.tick, gradients);
   }
   return std::move(builder).finish(lockstep.last_tick() + 1, EmbeddingsUpdate::sliced);
 }

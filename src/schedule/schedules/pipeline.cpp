@@ -10,8 +10,7 @@
 
 namespace minitaw::schedule {
 namespace {
-/// Placement of the model's stages, `chunks` on each rank. Stages go round the ranks, or to the last rank and
-/// back, in the shape of a V.
+/// Placement of the stages, `chunks` on each rank: round the ranks, or to the last rank and back, in a V.
 struct Stages {
   int ranks, chunks;
   bool v;

@@ -30,9 +30,9 @@ std::vector<int> round_robin_owners(const topology::Groups& groups, int shards) 
 
 /// Ticks at which the group relay moves shards, relative to the tick that computes with them.
 struct RelayTiming {
-  int fetch_inter = 1;  ///< ticks ahead that a shard is sent to another group (prefetch depth)
-  int fetch_intra = 1;  ///< ticks ahead that the group broadcasts
-  int grad_ticks = 1;  ///< ticks after B at which its gradient leaves, in the order of issue; as many buffers
+  int fetch_inter;  ///< ticks ahead that a shard is sent to another group (prefetch depth)
+  int fetch_intra;  ///< ticks ahead that the group broadcasts
+  int grad_ticks;   ///< ticks after B at which its gradient leaves, in the order of issue; as many buffers
 };
 
 /// Decides who sends each shard to whom, and returns its gradient.
@@ -193,7 +193,7 @@ private:
 RelayTiming timing(const Spec& spec) {
   return spec.options.contains("cco")
              ? RelayTiming{0, 0, 0}
-             : RelayTiming{number_of(spec, "prefetch", 2), 1, number_of(spec, "grad_ticks", 3)};
+             : RelayTiming{number_of(spec, "prefetch"), 1, number_of(spec, "grad_ticks")};
 }
 
 /// Returns whether a message between groups may be divided: only if the owner sends it, and to a group.
@@ -214,7 +214,7 @@ void require(const Request& request) {
   const auto& options = request.spec.options;
   if (options.contains("dbs") && options.contains("gwps"))
     throw InputError("schedule: tawpipe:dbs=off passes shards from group to group, so it needs gwps=on");
-  if (number_of(request.spec, "rails", 1) > 1 && !may_share(request.spec))
+  if (number_of(request.spec, "rails") > 1 && !may_share(request.spec))
     throw InputError(
         "schedule: tawpipe with rails sends from the owner's group, so it needs dbs=on and gwps=on");
 }
@@ -233,8 +233,7 @@ Program make(const Request& request) {
   const std::vector<int> owners = round_robin_owners(groups, ranks);
   for (int s = 0; s < ranks; ++s) builder.own(owners[s], s);
   const RelayTiming when = timing(request.spec);
-  GroupRelay relay(
-      builder, groups, owners, when, number_of(request.spec, "rails", 1), options.contains("dbs"));
+  GroupRelay relay(builder, groups, owners, when, number_of(request.spec, "rails"), options.contains("dbs"));
   std::vector<LockstepRanks> all;
   for (int k = 0; k < groups.count(); ++k)
     all.emplace_back(builder, groups.members(k), request.micro_batches_of_rank(), grouped ? k : 0);

@@ -126,13 +126,13 @@ private:
         emitters_[r].visit({tick, backward_shard(r, j), micro_batch(r, j - r), Kind::backward},
             backward_.at(r), gradients_.at(r), true);
     const auto shard_of = [&](int r) { return backward_shard(r, j); };
-    if (j == last()) return give_back(tick, shard_of);
+    if (j == last()) return return_gradients(tick, shard_of);
     backward_.move(tick, Phase::fetch_inter, shard_of, to_next());
     gradients_.move(tick, Phase::push_inter, shard_of, to_next());
   }
 
   /// The last hop takes every gradient to its owner.
-  void give_back(int tick, const auto& shard_of) {
+  void return_gradients(int tick, const auto& shard_of) {
     gradients_.move(tick, Phase::push_inter, shard_of, [&](int r) { return wrapped(-shard_of(r), ranks_); });
     for (int r = 0; r < ranks_; ++r) {
       Action add = make_action(Kind::accumulate, tick, Payload::gradient, wrapped(-r, ranks_));

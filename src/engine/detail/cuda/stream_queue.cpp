@@ -19,8 +19,7 @@
 
 namespace minitaw::engine {
 namespace {
-/// Every return code of the CUDA runtime passes through here; a failure throws with the call and CUDA's
-/// words.
+/// Checks a return code of the CUDA runtime; a failure throws with the call and CUDA's words.
 inline void check(cudaError_t code, std::string_view call) {
   if (code == cudaSuccess) return;
   (void)cudaGetLastError();
@@ -57,8 +56,7 @@ private:
   cudaEvent_t handle_ = nullptr;
 };
 
-/// One stream per lane. Communication goes first where both have work, because its kernels are short and
-/// others wait for them.
+/// One stream per lane. Communication goes first: its kernels are short, and others wait for them.
 class Streams {
 public:
   Streams() {
@@ -73,8 +71,7 @@ public:
     // Kokkos clears locks of each space on the default stream, which these streams do not wait for.
     check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   }
-  Streams(const Streams&) = delete;
-  Streams& operator=(const Streams&) = delete;
+  Streams& operator=(Streams&&) = delete;
   ~Streams() {
     for (int lane = 0; lane < schedule::lanes; ++lane) {
       spaces_[lane].reset();  // before the stream that it wraps

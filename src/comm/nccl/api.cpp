@@ -26,7 +26,6 @@ ncclDataType_t type_of(Type type) {
 
 class LibraryCommunicator final : public Communicator {
 public:
-  LibraryCommunicator() = default;
   ~LibraryCommunicator() override {
     // The only calls whose result is of no use any more.
     if (comm_ == nullptr) return;
