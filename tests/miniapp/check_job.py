@@ -144,6 +144,8 @@ def check_statuses():
     assert [row["status"] for row in rows(FOLDER / "oom.h5")] == ["oom"], done.stdout
     again = call(2, "run", DECK, *giant, "--memory", "900000T")
     assert again.returncode == 1 and "--retry runs it again" in again.stdout and "[1/1" not in again.stdout, again.stdout
+    other = call(2, "run", DECK, *one[:-1], FOLDER / "oom.h5")
+    assert other.returncode == 0 and "RESULT: VALID" in other.stdout and len(rows(FOLDER / "oom.h5")) == 3, other.stdout
 
 
 def check_time_limit():
