@@ -45,6 +45,7 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
   r.idle_ticks = {0, 1, 5};
   r.status = Status::wrong;
   r.reason = "because";
+  r.bytes_source = "by formula";
   const Row row = make_row(r, 31, 37);
   // Of a block with F = 7 .. 11: norms 2 x 12, matrices 12 (20 + 12 + 3 F); two ends of 23 x 12 and a norm
   // of 12.
@@ -57,7 +58,7 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
       {"dtype", "bf16"}, {"recompute", "block"}, {"seq", "128"}, {"micro_batch", "2"},
       {"micro_batch_per_rank", ""}, {"micro_batches", "6"}, {"steps", "4"}, {"repeats", "13"},
       {"warmup", "1"}, {"seed", "29"}, {"learning_rate", "0.03125"}, {"data", "text.txt"},
-      {"attention", "host"}, {"transport", "auto"}, {"bytes_source", "counted"}, {"ticks", "17"},
+      {"attention", "host"}, {"transport", "auto"}, {"bytes_source", "by formula"}, {"ticks", "17"},
       {"idle_ticks", "2"}, {"first_loss", "3"}, {"last_loss", "2.5"}, {"gradient_error", "1e-07"},
       {"loss_error", "1e-09"}, {"attention_used", "portable"}, {"transport_used", "mpi"},
       {"counters", "made up 1.2"}};
