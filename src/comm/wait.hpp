@@ -27,8 +27,8 @@ struct WaitPolicy {
 /// Returns the policy for a node on which `threads` compute and communication threads share `cores`. With a
 /// core for each thread, waits spin for about as long as a layer computes: this costs nothing and answers at
 /// once, as MPI's blocking calls do. With fewer cores, a few tests find messages that have arrived, then the
-/// thread sleeps, so that compute keeps its core; a message waits at most half a millisecond. The thread does
-/// not yield beside compute, for a time slice of several milliseconds: one that wakes runs next.
+/// thread sleeps, so that compute keeps its core; a message waits at most half a millisecond. Beside compute
+/// the thread does not yield, which may cost it several milliseconds: one that wakes runs next.
 [[nodiscard]] WaitPolicy wait_policy(int cores, int threads);
 
 /// Flag: compute waits for communication, so waits may use the cores of the rank.

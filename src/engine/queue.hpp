@@ -43,7 +43,7 @@ void wait_until(const Done& done, const Check& check) {
 }
 
 /// Executes the units of a lane in order: on a device's stream, or on the thread that submits them. Units are
-/// numbered from 0 within a step. One thread at a time submits; any may call the const functions.
+/// numbered from 0 within a step. One thread at a time submits; any may ask begun() and completed().
 class Queue {
 public:
   using Work = std::function<void()>;

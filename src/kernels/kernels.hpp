@@ -87,7 +87,7 @@ void embedding_backward(const ExecutionSpace& exec, Matrix<float> dtable, Matrix
 
 // RMSNorm (Zhang & Sennrich 2019): y = x rstd gain, rstd = 1 / sqrt(mean(x^2) + 1e-5) of each row.
 
-/// y [T, H], rstd [T]; x [T, H], gain [H]. `copy` [T, H], if not empty, receives x as well.
+/// y [T, H], rstd [T]; x [T, H], gain [H]. `copy` [T, H], if not empty, receives x. Same x, same bits.
 template <class E>
 void rmsnorm_forward(const ExecutionSpace& exec, Matrix<E> y, Vector<float> rstd, Matrix<E> copy,
     MatrixIn<E> x, VectorIn<E> gain);
