@@ -103,7 +103,7 @@ void require_memory(const deck::Deck& deck, const MpiJob& mpi) {
           c.schedule, counted(c.ranks, "rank"), reason));
 }
 
-/// A gradient that is missing has an error of 1, which must be found.
+/// A gradient that is missing has an error of 1, which the first step must find.
 void require_judgement(const deck::Deck& deck) {
   for (const Case& c : deck.cases)
     if (const double most = std::max(

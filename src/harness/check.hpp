@@ -57,7 +57,8 @@ struct Tolerance {
   Step first;  ///< of the same weights
   Step later;  ///< of weights that may differ by what AdamW makes of rounding noise
   double weights;
-  /// The largest of the gradients in so many steps. At 1, a gradient may be missing.
+  /// Of the first gradient, or half of that of the later ones, in so many steps. At 1, a gradient of the
+  /// first step may be missing.
   [[nodiscard]] double largest(int steps) const;
 };
 

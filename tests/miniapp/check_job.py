@@ -183,7 +183,7 @@ def check_verify():
     assert done.stdout.count(" float64 reference ") == 1 and done.stdout.count(" serial reference ") == 6, done.stdout
     assert done.stdout.endswith("RESULT: VALID\n"), done.stdout
     lines = done.stdout.splitlines()
-    assert "against" in lines[1] and lines[2] == "# case 1 of 6: its serial and its float64 reference" and " float64 " in lines[3], done.stdout
+    assert "against" in lines[0] and lines[2] == "# case 1 of 6: its serial and its float64 reference" and " float64 " in lines[3], done.stdout
 
 
 def check_late_rank():
