@@ -357,8 +357,8 @@ std::string to_text(const CasePlan& plan) {
              plan.number, c.schedule, counted(c.ranks, "rank"), groups_text(c.groups),
              c.replicas > 1 ? fmt::format(", {} replicas", c.replicas) : "", c.shape.layers, c.shape.hidden,
              c.shape.seq, micro_batch_text(c), c.micro_batches,
-             static_cast<double>(model::parameters(c.shape)), counted(plan.shards, "shard"), name_of(c.shape.dtype), tokens,
-             tokens * (flops.matmul + flops.attention_causal) * 1e-12,
+             static_cast<double>(model::parameters(c.shape)), counted(plan.shards, "shard"),
+             name_of(c.shape.dtype), tokens, tokens * (flops.matmul + flops.attention_causal) * 1e-12,
              tokens * (flops.matmul + flops.attention_full) * 1e-12) +
          traffic_text(plan) + time_text(plan) + memory_text(plan) +
          (plan.device ? fit_text(*plan.device) : "");
