@@ -124,8 +124,8 @@ Tolerance tolerance(const Case& c, const std::string& reference, double first, d
   const auto hidden = static_cast<double>(c.shape.hidden), vocab = static_cast<double>(c.shape.vocab);
   const double cancels = vocab > 1 ? smaller(1, vocab * (vocab - 1)) : 1,
                averages = std::sqrt(std::min({tokens_of_step(c), vocab, 128.0}));
-  // What a step changes of the smallest weights.
-  const double change = c.learning_rate * std::sqrt(2 * c.shape.layers * hidden);
+  // What a step changes of the smallest weights; finite, so that no limit is not-a-number.
+  const double change = std::min(10.0, c.learning_rate * std::sqrt(2 * c.shape.layers * hidden));
   const double lost = std::min(0.3, 2 * change * (c.steps - 1)) / std::sqrt(4 * later * cancels);
   later *= (1 + lost) * std::exp(10 * change * std::sqrt(growth_at_norms(c)));
   const auto step = [&](double noise) { return Tolerance::Step{2 * noise / averages, 4 * noise * cancels}; };
