@@ -121,7 +121,7 @@ function(minitaw_test)
     endif()
   endif()
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 300)
+    set(arg_TIMEOUT 600)  # a busy machine needs several times as long as a quiet one
   endif()
 
   foreach(sanitizer asan tsan)

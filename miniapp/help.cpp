@@ -21,9 +21,9 @@ std::string picture_of(const schedule::Entry& entry) {
   const schedule::Program program = schedule::build(
       {{entry.name, {}}, topology::Groups::equal(ranks, entry.one_rank ? 1 : 2), passes ? 8 : ranks, 8});
   std::string text = fmt::format(
-      "A step of {} ranks{}, {} micro-batches, a column a tick (number: {}; F forward, B backward{}):\n",
-      ranks, ranks > 1 ? " in 2 groups" : "", program.micro_batches, passes ? "micro-batch" : "shard",
-      passes ? ", W of the weights" : "");
+      "A step of {}{}, {}, a column a tick (number: {}; F forward, B backward{}):\n", counted(ranks, "rank"),
+      ranks > 1 ? " in 2 groups" : "", counted(program.micro_batches, "micro-batch"),
+      passes ? "micro-batch" : "shard", passes ? ", W of the weights" : "");
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     std::vector<std::string> ticks;
     for (const schedule::Action& a : program.ranks[r].actions) {

@@ -44,7 +44,7 @@ Kokkos::InitializationSettings kokkos_settings(int threads, const topology::Devi
 }
 
 std::string text_of(const topology::Device& device, int threads) {
-  if (device.index < 0) return fmt::format("host, {} thread{}", threads, threads == 1 ? "" : "s");
+  if (device.index < 0) return "host, " + counted(threads, "thread");
   return fmt::format("device {}, {}, {:.1f} GiB", device.index, device.name,
       static_cast<double>(device.bytes) / (1024.0 * 1024.0 * 1024.0));
 }
@@ -177,7 +177,8 @@ record::Provenance MpiJob::provenance(
 
 namespace {
 /// Ends the process if the start or the end of MPI, for which no guard can speak, takes longer than this: a
-/// rank of the job has stopped. 0: that is over.
+/// rank of the job has stopped. On a crowded machine neither is done in the seconds that --watchdog may leave
+/// a step. 0: that is over.
 void end_after(double seconds) {
   std::signal(SIGALRM, [](int) {
     constexpr std::string_view sentence =
@@ -197,10 +198,11 @@ struct AtEnd {
 int in_job(const Invocation& invocation, const JobFlags& flags, const std::function<int(MpiJob&)>& work) {
   (void)topology::visible_devices();  // before MPI starts: a machine without its device ends here, plainly
   const AtEnd after_mpi{0};
-  end_after(flags.watchdog);
+  const double patience = std::max(flags.watchdog, 30.0);
+  end_after(patience);
   MpiJob mpi(invocation.argc, invocation.argv, flags);
   end_after(0);
-  const AtEnd before_mpi_ends{flags.watchdog};
+  const AtEnd before_mpi_ends{patience};
   const auto told_by_first = [&](const std::exception& error, int code) {
     if (mpi.is_root()) print_error(error.what());
     return code;

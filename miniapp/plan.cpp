@@ -350,15 +350,15 @@ std::string to_text(const CasePlan& plan) {
   const Case& c = plan.settings;
   const model::Flops flops = model::flops_per_token(c.shape);
   const double tokens = tokens_of_step(c);
-  return fmt::format("case {}: {}, {} ranks in groups {}{}, L = {}, H = {}, S = {}, B = {}, M = {}\n"
-                     "  model            {:.4g} parameters in {} shards, {}\n"
+  return fmt::format("case {}: {}, {} in groups {}{}, L = {}, H = {}, S = {}, B = {}, M = {}\n"
+                     "  model            {:.4g} parameters in {}, {}\n"
                      "  step             {:.6g} tokens, {:.4g} TFLOP with causal attention ({:.4g} with full "
                      "attention)\n",
-             plan.number, c.schedule, c.ranks, groups_text(c.groups),
+             plan.number, c.schedule, counted(c.ranks, "rank"), groups_text(c.groups),
              c.replicas > 1 ? fmt::format(", {} replicas", c.replicas) : "", c.shape.layers, c.shape.hidden,
              c.shape.seq, micro_batch_text(c), c.micro_batches,
-             static_cast<double>(model::parameters(c.shape)), plan.shards, name_of(c.shape.dtype), tokens,
-             tokens * (flops.matmul + flops.attention_causal) * 1e-12,
+             static_cast<double>(model::parameters(c.shape)), counted(plan.shards, "shard"),
+             name_of(c.shape.dtype), tokens, tokens * (flops.matmul + flops.attention_causal) * 1e-12,
              tokens * (flops.matmul + flops.attention_full) * 1e-12) +
          traffic_text(plan) + time_text(plan) + memory_text(plan) +
          (plan.device ? fit_text(*plan.device) : "");
@@ -388,8 +388,8 @@ Plans plan_all(const deck::Deck& deck, const Options& options) {
     const std::size_t i = order[k];
     const Case& c = deck.cases[i];
     if (c.ranks >= 512)  // it takes a while
-      fmt::print(stderr, "planning case {} of {}: {} on {} ranks, {} micro-batches\n", i + 1, order.size(),
-          c.schedule, c.ranks, c.micro_batches);
+      fmt::print(stderr, "planning case {} of {}: {} on {} ranks, {}\n", i + 1, order.size(), c.schedule,
+          c.ranks, counted(c.micro_batches, "micro-batch"));
     if (k == 0 || request(order[k - 1]) != request(i)) program = schedule::build_valid(request(i));
     plans[i] = plan_case(c, i, program, options.device, memory);
   }

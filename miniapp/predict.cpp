@@ -114,8 +114,8 @@ record::TextTable<Row> make_table(const Machine& machine) {
 }
 
 std::string head(const Machine& machine, const record::TextTable<Row>& table) {
-  return fmt::format(
-             "# machine = {} ({} nodes of {} ranks)\n", machine.name, machine.nodes, machine.ranks_per_node) +
+  return fmt::format("# machine = {} ({} of {})\n", machine.name, counted(machine.nodes, "node"),
+             counted(machine.ranks_per_node, "rank")) +
          table.header();
 }
 
@@ -130,13 +130,12 @@ trace::Timeline timeline_of(const Case& c, const Machine& machine, const Predict
         c.schedule, actions, most_actions));
   const bool whole = p.spans.size() == static_cast<std::size_t>(c.ranks);
   return trace::make_timeline(p.program, p.spans,
-      fmt::format(
-          "{}: {} ranks in groups {}{}\n{} blocks, H = {}, S = {}, B = {}, M = {}, {}; {}: step {:.4g} s",
-          c.schedule, p.spans.size(), p.program.groups.text(),
+      fmt::format("{}: {} in groups {}{}\n{}, H = {}, S = {}, B = {}, M = {}, {}; {}: step {:.4g} s",
+          c.schedule, counted(std::ssize(p.spans), "rank"), p.program.groups.text(),
           c.replicas == 1 ? ""
           : whole         ? fmt::format(", {} replicas", c.replicas)
                           : fmt::format(", the first of {} replicas", c.replicas),
-          c.shape.layers, c.shape.hidden, c.shape.seq, micro_batch_text(c), c.micro_batches,
+          counted(c.shape.layers, "block"), c.shape.hidden, c.shape.seq, micro_batch_text(c), c.micro_batches,
           name_of(c.shape.dtype), machine.name, p.seconds));
 }
 

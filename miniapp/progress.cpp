@@ -26,9 +26,9 @@ bool failed(const Row& row) { return !has(row, Status::ok) && !has(row, Status::
 std::string kept_text(const Row& row) {
   std::string reason = row.text("reason");
   if (reason.ends_with('.')) reason.pop_back();
-  return fmt::format("case {} ({}, {} ranks, {} tokens) stays as it ended, {}: {}; --retry runs it again",
-      row.integer("case"), row.text("schedule"), row.integer("ranks"), row.integer("seq"), row.text("status"),
-      reason);
+  return fmt::format("case {} ({}, {}, {}) stays as it ended, {}: {}; --retry runs it again",
+      row.integer("case"), row.text("schedule"), counted(row.integer("ranks"), "rank"),
+      counted(row.integer("seq"), "token"), row.text("status"), reason);
 }
 
 /// Fisher and Yates; a distribution of the standard library would give another order with another compiler.

@@ -8,6 +8,7 @@
 #include <set>
 #include <string.h>
 
+#include "base/error.hpp"
 #include "progress.hpp"
 #include "record/recorder.hpp"
 #include "record/table.hpp"
@@ -39,8 +40,8 @@ public:
     for (const std::string& sentence : deck.notes) note(sentence);
     if (!recorder_.note().empty()) note(recorder_.note());
     if (const auto known = std::ranges::count_if(own_rows(), record::is_finished); known > 0)
-      note(fmt::format("{} of {} cases are in {} already and are not run again", known, deck.cases.size(),
-          options.output));
+      note(fmt::format("{} has {} of {} already, which {} not run again", options.output, known,
+          counted(std::ssize(deck.cases), "case"), known == 1 ? "is" : "are"));
     for (const std::string& sentence : remaining_.notes) note(sentence);
     if (!recorder_.interrupted().empty() && !remaining_.runs.empty())
       note("a job died while a case was running; if that case is still to do, it comes last now");

@@ -5,7 +5,7 @@ import pathlib
 import tomllib
 from dataclasses import dataclass, field
 
-from .command import Parser, write_stdout
+from .command import Parser, plural, write_stdout
 from .record import cell_text, load
 
 DECKS = pathlib.Path(__file__).resolve().parents[2] / "inputs/acceptance"
@@ -30,7 +30,7 @@ class Official:
     def text(self):
         text = f"official: no: {self.reason}\n" if self.reason else f"official: yes ({self.size})\n"
         for case in self.bests:
-            text += f"# {case['seq']} tokens: {tokens_of(case):.6g} tokens in {case['median_s']:.6g} s ({case['schedule']})\n"
+            text += f"# {plural(case['seq'], 'token')}: {tokens_of(case):.6g} tokens in {case['median_s']:.6g} s ({case['schedule']})\n"
         return text + (f"{'estimate' if self.reason else 'rate'} of {self.size}: {self.rate:.6g} tokens/s\n" if self.bests else "")
 
 
@@ -62,7 +62,7 @@ def broken_rules(case, size):
     if case["seq"] not in size["seq"]:
         yield f"seq = {case['seq']} is no length of {name}"
     if tokens_of(case) != sequences * case["seq"]:
-        yield f"{tokens_of(case) // case['seq']} sequences in a step, {name} has {sequences}"
+        yield f"{plural(tokens_of(case) // case['seq'], 'sequence')} in a step, {name} has {sequences}"
     if case["verdict"] != "VALID":
         yield case["verdict"]
     if name != "small" and not timed >= LEAST_TIMED_SECONDS:

@@ -24,6 +24,10 @@ class Parser(argparse.ArgumentParser):
         raise BadInput(f"{message} ({self.prog} --help lists all options)")
 
 
+def plural(count, thing):
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
 def write_stdout(text):
     """Writes to standard output and makes sure that all of it arrives: data that are silently cut are worse than none."""
     try:

@@ -12,7 +12,7 @@ import matplotlib
 import numpy
 from matplotlib.figure import Figure
 
-from .command import BadInput
+from .command import BadInput, plural
 from .record import FORBIDDEN, exists
 
 matplotlib.rcParams.update({"svg.hashsalt": "minitaw", "svg.fonttype": "none", "text.parse_math": False, "font.size": 9, "hatch.linewidth": 0.5, "axes.axisbelow": True,
@@ -71,10 +71,6 @@ def seconds_text(value):
 def count_text(tokens):
     """As decks write it: 8K is 8192."""
     return next((f"{tokens // size}{letter}" for size, letter in ((1024**2, "M"), (1024, "K")) if tokens >= size and tokens % size == 0), f"{tokens}")
-
-
-def plural(count, thing):
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def listed(items, most=8):

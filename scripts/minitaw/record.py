@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import h5py
 import numpy
 
-from .command import BadInput
+from .command import BadInput, plural
 
 SCHEMA, SEAL_BYTES, SEAL_WORDS = 4, 512, b"miniTaw result, schema "
 # Control characters may be in texts of a file, and nowhere in a page or in XML, not even escaped.
@@ -202,7 +202,7 @@ def texts_of(session, name):
 # Which cases the pages name.
 
 def describe(case):
-    return f"{case['schedule']}, {case['ranks']} ranks in groups {case['groups']}, {case['seq']} tokens"
+    return f"{case['schedule']}, {plural(case['ranks'], 'rank')} in groups {case['groups']}, {plural(case['seq'], 'token')}"
 
 
 def fastest(cases):

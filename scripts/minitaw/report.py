@@ -11,7 +11,7 @@ import numpy
 from . import timeline
 from .bundle import session_texts
 from .check_rules import MODEL
-from .command import BadInput, Parser, write_file, write_stdout
+from .command import BadInput, Parser, plural, write_file, write_stdout
 from .figures import (
     MOST_PANELS,
     PICTURES,
@@ -32,7 +32,6 @@ from .figures import (
     new_figure,
     panels,
     percent,
-    plural,
     save,
     seconds_text,
     setting_text,
@@ -285,8 +284,8 @@ def picture_title(book):
     """What all cases share, the shape of links, and what is left out or in doubt."""
     bad, noisy, parts = len(book.cases) - len(book.valid), sum(bool(case.doubt) for case in book.valid), len(panels(book.valid))
     return "; ".join([", ".join(shared_settings(book.valid)), *book.links,
-                      *([f"{bad} of {len(book.cases)} cases not valid, left out"] if bad else []),
-                      *([f"{noisy} of {len(book.valid)} cases in doubt (noisy or no warm-up)"] if noisy else []),
+                      *([f"{bad} of {plural(len(book.cases), 'case')} not valid, left out"] if bad else []),
+                      *([f"{noisy} of {plural(len(book.valid), 'case')} in doubt (noisy or no warm-up)"] if noisy else []),
                       *([f"the first {MOST_PANELS} of {parts} panels"] if parts > MOST_PANELS else [])])
 
 

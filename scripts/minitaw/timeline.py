@@ -10,7 +10,7 @@ import numpy
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.ticker import FuncFormatter
 
-from .command import BadInput, Parser, write_file, write_stdout
+from .command import BadInput, Parser, plural, write_file, write_stdout
 from .figures import PICTURES, legend_below, new_figure, save, short
 from .record import describe, load, read_timeline
 
@@ -234,11 +234,11 @@ def chosen_cases(path, numbers):
     cases = load(path).cases
     kept = [case for case in cases if case.has_timeline]
     if numbers is None and len(kept) != 1:
-        raise BadInput(f"{path} has timelines of {len(kept)} cases; minitaw run --timeline keeps them, and --case chooses some")
+        raise BadInput(f"{path} has timelines of {plural(len(kept), 'case')}; minitaw run --timeline keeps them, and --case chooses some")
     if numbers in (None, "all"):
         return kept
     if unknown := [number for number in numbers.split(",") if not number.isdecimal() or int(number) >= len(cases)]:
-        raise BadInput(f"{path} has no case {unknown[0]}, but {len(cases)} cases")
+        raise BadInput(f"{path} has no case {unknown[0]}, but {plural(len(cases), 'case')}")
     return [cases[int(number)] for number in numbers.split(",")]
 
 

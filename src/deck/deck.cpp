@@ -71,8 +71,8 @@ std::vector<std::int64_t> ffn_of(const Draft& draft) {
     return std::vector<std::int64_t>(layers, draft.ffn > 0 ? draft.ffn : default_ffn(shape.hidden));
   if (draft.ffn > 0) throw InputError("ffn: given together with ffn_per_layer; keep one of the two");
   if (shape.ffn.size() != layers)
-    throw InputError(
-        fmt::format("ffn_per_layer: {} values for {} layers; give one per layer", shape.ffn.size(), layers));
+    throw InputError(fmt::format("ffn_per_layer: {} for {}; give one per layer",
+        counted(std::ssize(shape.ffn), "value"), counted(shape.layers, "layer")));
   return shape.ffn;
 }
 
@@ -91,12 +91,11 @@ void complete_micro_batch(Case& c) {
                                  "have one size; use micro_batch",
         c.schedule));
   if (sizes.size() != static_cast<std::size_t>(c.ranks))
-    throw InputError(fmt::format(
-        "micro_batch_per_rank: {} values for {} ranks; give one per rank", sizes.size(), c.ranks));
+    throw InputError(fmt::format("micro_batch_per_rank: {} for {}; give one per rank",
+        counted(std::ssize(sizes), "value"), counted(c.ranks, "rank")));
   if (c.micro_batches % c.ranks != 0)
-    throw InputError(fmt::format(
-        "micro_batches: {} micro-batches cannot be shared evenly by {} ranks; use a multiple of {}",
-        c.micro_batches, c.ranks, c.ranks));
+    throw InputError(fmt::format("micro_batches: {} cannot share {} evenly among {}; use a multiple of {}",
+        c.schedule, counted(c.micro_batches, "micro-batch"), counted(c.ranks, "rank"), c.ranks));
   const std::int64_t sequences = sequences_of_step(c);
   if (sequences > INT32_MAX)
     throw InputError(
@@ -131,8 +130,9 @@ void check_data(const Case& c, const Job& job) {
         "data: {} is not a file; name one (from the current folder), or \"synthetic\"", printable(c.data)));
   const auto bytes = std::filesystem::file_size(c.data, error);
   if (error || bytes <= static_cast<std::uintmax_t>(c.shape.seq))
-    throw InputError(fmt::format("data: {} has {} bytes; a sequence of {} tokens needs at least {}",
-        printable(c.data), error ? 0 : bytes, c.shape.seq, c.shape.seq + 1));
+    throw InputError(fmt::format("data: {} has {}; a sequence of {} needs at least {}", printable(c.data),
+        counted(error ? 0 : static_cast<std::int64_t>(bytes), "byte"), counted(c.shape.seq, "token"),
+        c.shape.seq + 1));
 }
 
 /// Fills in what depends on other keys and on the job, and checks the whole. Throws InputError "key: ...".
@@ -260,10 +260,10 @@ void expand(const Settings& settings, const Job& job, Deck& deck) {
   for (const auto& [value, reason] : why_not)
     if (!reason.empty()) throw InputError(reason);
   for (const auto& [reason, times] : left_out)
-    deck.notes.push_back(fmt::format("left out {} combination{}: {}", times, times == 1 ? "" : "s", reason));
+    deck.notes.push_back(fmt::format("left out {}: {}", counted(times, "combination"), reason));
   if (equal > 0)
-    deck.notes.push_back(fmt::format(
-        "{} combination{} equal to another one: each runs once", equal, equal == 1 ? " is" : "s are"));
+    deck.notes.push_back(fmt::format("{} {} equal to another one: each runs once",
+        counted(equal, "combination"), equal == 1 ? "is" : "are"));
   if (job.notes) note_without_effect(deck);
 }
 }  // namespace

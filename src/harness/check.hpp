@@ -36,8 +36,8 @@ struct Difference {
 [[nodiscard]] double loss_error(double a, double b);
 
 /// Root mean square of a - b over that of b, tensor by tensor. Rounding does not shrink with a tensor whose
-/// gradient cancels, so b counts as at least a hundredth of the root mean square of all tensors, and 1e-9:
-/// where both are zero, the error is.
+/// gradient cancels, so b counts as at least the root mean square of its like in all layers, a tenth of that
+/// of all tensors, and 1e-9: where both are zero, the error is.
 [[nodiscard]] Difference compare_gradients(
     const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b);
 
@@ -57,14 +57,15 @@ struct Tolerance {
   Step first;  ///< of the same weights
   Step later;  ///< of weights that may differ by what AdamW makes of rounding noise
   double weights;
+  /// Of the first gradient, or half of that of the later ones, in so many steps. At 1, a gradient of the
+  /// first step may be missing.
+  [[nodiscard]] double largest(int steps) const;
 };
 
-/// Tolerance of a case against the serial schedule in the same dtype. bf16 rounds at 2^-9 each time that a
-/// gradient is passed on, so schedules differ by a few times 1e-3, and by more with few tokens to average
-/// over.
+/// Tolerance of a case against the serial schedule in the same dtype, whatever its depth, width and number of
+/// tokens.
 [[nodiscard]] Tolerance serial_tolerance(const Case& c);
-/// Tolerance of the serial schedule against plain loops in double precision: rounding grows with depth and
-/// sequence.
+/// Tolerance of the serial schedule against plain loops in double precision.
 [[nodiscard]] Tolerance float64_tolerance(const Case& c);
 
 /// Result of a comparison with a reference; complete on rank 0.

@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "topology/devices.hpp"
 
@@ -201,8 +202,8 @@ void collect_bytes(engine::Runtime& runtime, const std::vector<std::uint64_t>& s
   if (runtime.rank() != 0) return;
   for (std::size_t i = 0; i < result.counted_bytes.size(); ++i) {
     if (result.counted_bytes[i] != result.planned_bytes[i] * steps)
-      fail(result, fmt::format("rank {} sent {} bytes in {} steps where {} were planned", i / sent.size(),
-                       result.counted_bytes[i], steps, result.planned_bytes[i] * steps));
+      fail(result, fmt::format("rank {} sent {} bytes in {} where {} were planned", i / sent.size(),
+                       result.counted_bytes[i], counted(steps, "step"), result.planned_bytes[i] * steps));
     result.counted_bytes[i] /= steps;
   }
 }

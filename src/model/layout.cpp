@@ -29,8 +29,8 @@ void check_sizes(const Shape& shape) {
   check_size("seq", shape.seq);
   check_size("micro_batch", shape.micro_batch);
   if (shape.ffn.size() != static_cast<std::size_t>(shape.layers))
-    throw InputError(fmt::format("ffn_per_layer has {} entries; layers = {} needs one for each block",
-        shape.ffn.size(), shape.layers));
+    throw InputError(fmt::format("ffn_per_layer has {}; layers = {} needs one for each block",
+        counted(std::ssize(shape.ffn), "value"), shape.layers));
   for (const std::int64_t ffn : shape.ffn) check_size("ffn", ffn);
 }
 

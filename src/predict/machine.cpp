@@ -220,8 +220,8 @@ void read_between(Table table, Machine& machine) {
     machine.router_links = table.count("router_links", 1);
   }
   if (machine.adapters > machine.ranks_per_node)
-    table.refuse("adapters", fmt::format("are {}, more than the {} ranks of a node; a rank uses one adapter",
-                                 machine.adapters, machine.ranks_per_node));
+    table.refuse("adapters", fmt::format("are {}, more than the {} of a node; a rank uses one adapter",
+                                 machine.adapters, counted(machine.ranks_per_node, "rank")));
   table.finish();
 }
 

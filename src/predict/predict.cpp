@@ -80,9 +80,8 @@ struct Prepared {
 
 Prepared prepare(const Case& c, const Machine& machine) {
   if (c.ranks > machine.ranks())
-    throw InputError(
-        fmt::format("{}: the machine has {} nodes of {} ranks, fewer than the {} ranks of the case",
-            machine.path, machine.nodes, machine.ranks_per_node, c.ranks));
+    throw InputError(fmt::format("{}: the machine has {} of {}, fewer than the {} ranks of the case",
+        machine.path, counted(machine.nodes, "node"), counted(machine.ranks_per_node, "rank"), c.ranks));
   const bool alike = replicas_are_alike(c, machine);
   Prepared p{alike ? two_replicas(c) : c, machine, {}, {}, alike ? c.replicas : 1};
   p.program = schedule::build_valid(request_of(p.simulated));

@@ -13,6 +13,8 @@
 #include <sstream>
 #include <unistd.h>
 
+#include "base/error.hpp"
+
 namespace minitaw::record {
 namespace {
 constexpr std::size_t shortest_in_words = 4;
@@ -144,17 +146,17 @@ std::string links_text(const std::vector<std::string>& links) {
 }
 
 std::string map_text(const std::vector<RankPlace>& ranks, const HostNames& hosts) {
-  constexpr std::size_t most = 16;
+  constexpr std::int64_t most = 16;
   std::string text;
-  for (std::size_t rank = 0; rank < std::min(most, ranks.size()); ++rank) {
+  for (std::size_t rank = 0; rank < std::min<std::size_t>(most, ranks.size()); ++rank) {
     const auto& [node, cores, unit, uuid] = ranks[rank];
     text += fmt::format("# rank {}: node {}{}, cores {}, {}{}{}\n", rank, node,
         hosts.shown() ? fmt::format(" ({})", hosts.text(node)) : "", cores, unit, uuid.empty() ? "" : ", ",
         uuid);
   }
-  if (ranks.size() > most)
-    text +=
-        fmt::format("# and {} ranks more, the last one on node {}\n", ranks.size() - most, ranks.back().node);
+  if (std::ssize(ranks) > most)
+    text += fmt::format("# and {} more, the last one on node {}\n", counted(std::ssize(ranks) - most, "rank"),
+        ranks.back().node);
   return text;
 }
 

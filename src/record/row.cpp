@@ -128,9 +128,10 @@ std::string verdict(const CaseResult& r) {
   if (r.status != Status::ok)
     return fmt::format("INVALID: {}{}{}", name_of(r.status), r.reason.empty() ? "" : ": ", r.reason);
   if (std::ssize(r.position) < r.settings.repeats)
-    return fmt::format("INVALID: {} of {} repetitions", r.position.size(), r.settings.repeats);
+    return fmt::format("INVALID: {} of {}", r.position.size(), counted(r.settings.repeats, "repetition"));
   if (std::ssize(r.seconds) < least_samples)
-    return fmt::format("INVALID: {} timed steps, at least {} are needed", r.seconds.size(), least_samples);
+    return fmt::format(
+        "INVALID: {}, at least {} are needed", counted(std::ssize(r.seconds), "timed step"), least_samples);
   if (r.counted_bytes != r.planned_bytes) return "INVALID: the bytes counted are not those planned";
   std::vector<std::string> doubts;
   if (r.settings.warmup == 0) doubts.emplace_back("no warm-up");

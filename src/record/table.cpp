@@ -10,6 +10,8 @@
 #include <set>
 #include <sstream>
 
+#include "base/error.hpp"
+
 namespace minitaw::record {
 std::vector<std::string_view> varying_settings(const std::vector<Row>& rows) {
   constexpr std::array derived = {"identity", "group_count", "parameters"};
@@ -32,8 +34,8 @@ std::vector<std::string_view> varying_settings(const std::vector<Row>& rows) {
 namespace {
 /// "tawpipe, 4 ranks in groups 2+2, 1024 tokens, hidden 256": what else varies among `rows` comes last.
 std::string describe(const Row& row, const std::vector<Row>& rows) {
-  std::string text = fmt::format("{}, {} ranks in groups {}, {} tokens", row.text("schedule"),
-      row.integer("ranks"), row.text("groups"), row.integer("seq"));
+  std::string text = fmt::format("{}, {} in groups {}, {}", row.text("schedule"),
+      counted(row.integer("ranks"), "rank"), row.text("groups"), counted(row.integer("seq"), "token"));
   constexpr std::array said = {"schedule", "ranks", "groups", "seq"};
   for (const std::string_view name : varying_settings(rows))
     if (std::ranges::find(said, name) == said.end())
@@ -85,9 +87,10 @@ std::string verdict(const std::vector<Row>& rows, const Missing& missing) {
     };
     const auto first = std::ranges::find_if(rows, is_told);
     if (first == rows.end()) continue;
-    return fmt::format("{}{} of {} cases, first case {} ({}): {}{}",
-        valid ? "VALID (" : "INVALID: ", std::ranges::count_if(rows, is_told), rows.size(),
-        first->integer("case"), describe(*first, rows), detail_of(*first), valid ? ")" : "");
+    return fmt::format("{}{} of {}, first case {} ({}): {}{}",
+        valid ? "VALID (" : "INVALID: ", std::ranges::count_if(rows, is_told),
+        counted(std::ssize(rows), "case"), first->integer("case"), describe(*first, rows), detail_of(*first),
+        valid ? ")" : "");
   }
   return "VALID";
 }

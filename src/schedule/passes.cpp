@@ -197,9 +197,9 @@ topology::Groups groups_of_replica(const topology::Groups& groups, int replicas)
   topology::Groups first = groups.within(0, ranks);
   for (int c = 1; c < replicas; ++c)
     if (groups.within(c * ranks, (c + 1) * ranks) != first)
-      throw InputError(fmt::format("replicas: the groups {} do not give {} replicas of {} ranks with groups "
+      throw InputError(fmt::format("replicas: the groups {} do not give {} replicas of {} with groups "
                                    "alike; choose other groups",
-          groups.text(), replicas, ranks));
+          groups.text(), replicas, counted(ranks, "rank")));
   return first;
 }
 

@@ -109,22 +109,21 @@ void check(const Request& request) {
     if (!entry.replicable)
       throw InputError(fmt::format("replicas: {} has no replicas; use replicas = 1", entry.name));
     if (request.replicas < 1 || ranks % request.replicas != 0)
-      throw InputError(fmt::format("replicas: {} ranks cannot be shared by {} replicas; use a divisor of {}",
-          ranks, request.replicas, ranks));
+      throw InputError(fmt::format("replicas: {} cannot be shared by {} replicas; use a divisor of {}",
+          counted(ranks, "rank"), request.replicas, ranks));
     (void)groups_of_replica(request.groups, request.replicas);
   }
   const int sharers = entry.passes_activations ? request.replicas : ranks;
   if (request.micro_batches < 1 || request.micro_batches % sharers != 0)
-    throw InputError(
-        fmt::format("micro_batches: {} micro-batches cannot be shared evenly by {} {}; use a multiple of {}",
-            request.micro_batches, sharers, entry.passes_activations ? "replicas" : "ranks", sharers));
+    throw InputError(fmt::format("micro_batches: {} cannot share {} evenly among {}; use a multiple of {}",
+        to_text(request.spec), counted(request.micro_batches, "micro-batch"),
+        counted(sharers, entry.passes_activations ? "replica" : "rank"), sharers));
   const int each = shards_per_rank(request.spec), shards = each * request.ranks_of_replica();
   if (request.layers < shards)
-    throw InputError(
-        fmt::format("layers: {} layers are too few for {} on {} ranks, which needs {} of at least "
-                    "one layer on each rank; use layers = {}, fewer ranks or more replicas",
-            request.layers, to_text(request.spec), request.ranks_of_replica(),
-            each == 1 ? "a shard" : fmt::format("{} shards", each), shards));
+    throw InputError(fmt::format("layers: {} {} too few for {} on {}, which needs {} of at least "
+                                 "one layer on each rank; use layers = {}, fewer ranks or more replicas",
+        counted(request.layers, "layer"), request.layers == 1 ? "is" : "are", to_text(request.spec),
+        counted(request.ranks_of_replica(), "rank"), each == 1 ? "a shard" : counted(each, "shard"), shards));
   if (entry.check != nullptr) entry.check(request);
 }
 

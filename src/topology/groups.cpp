@@ -24,9 +24,9 @@ Groups::Groups(std::vector<int> sizes) : sizes_(std::move(sizes)) {
 
 Groups Groups::equal(int ranks, int count) {
   if (count < 1 || count > ranks || ranks % count != 0)
-    throw InputError(fmt::format(
-        "groups: {} ranks cannot form {} equal groups; give a divisor of {} or sizes such as \"1+{}\"", ranks,
-        count, ranks, std::max(ranks - 1, 1)));
+    throw InputError(
+        fmt::format("groups: {} cannot form {} equal groups; give a divisor of {} or sizes such as \"1+{}\"",
+            counted(ranks, "rank"), count, ranks, std::max(ranks - 1, 1)));
   return Groups(std::vector<int>(count, ranks / count));
 }
 
@@ -64,8 +64,8 @@ Groups parse_groups(const std::string& text, int ranks) {
   if (!open && sizes.size() == 1) return Groups::equal(ranks, sizes[0]);
   const int missing = ranks - (most_ranks - left);
   if (sizes.empty() || (open ? missing < 1 : missing != 0))
-    throw InputError(
-        fmt::format("groups: \"{0}\" does not fit {1} ranks; make the sizes add up to {1}", text, ranks));
+    throw InputError(fmt::format(
+        "groups: \"{}\" does not fit {}; make the sizes add up to {}", text, counted(ranks, "rank"), ranks));
   if (open) sizes.push_back(missing);
   return Groups(std::move(sizes));
 }

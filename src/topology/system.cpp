@@ -82,10 +82,7 @@ std::string cpu_counts(const std::string& folder) {
     cores.emplace(socket, line_of(entry.path() / "topology/core_id"));
   }
   if (threads == 0) return "unknown cores";
-  const auto counted = [](std::size_t count, const char* what) {
-    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-  };
-  return fmt::format("{}, {}, {}", counted(sockets.size(), "socket"), counted(cores.size(), "core"),
+  return fmt::format("{}, {}, {}", counted(std::ssize(sockets), "socket"), counted(std::ssize(cores), "core"),
       counted(threads, "thread"));
 }
 

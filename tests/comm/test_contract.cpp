@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <gtest/gtest.h>
+#include <numeric>
 #include <thread>
 
 #include "base/error.hpp"
@@ -152,10 +153,15 @@ TEST(HostTransport, RefusesTooLittleStaging) {
   EXPECT_THROW((void)mpi::make_transport(MPI_COMM_WORLD, program(ranks_of_job()), staging), LogicError);
 }
 
-/// Cancels a little later, as the watchdog would.
-std::jthread cancel_later(World& world) {
-  return std::jthread([&world] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+/// Cancels a little later, as the watchdog would, when so many bytes have been handed to MPI.
+std::jthread cancel_later(World& world, std::size_t bytes = 0) {
+  return std::jthread([&world, bytes] {
+    const auto sent = [&world] {
+      const std::vector<std::uint64_t> all = world.transport.sent();
+      return std::accumulate(all.begin(), all.end(), std::uint64_t{0});
+    };
+    do std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    while (sent() < bytes);
     world.transport.cancel();
   });
 }
@@ -185,8 +191,9 @@ TEST_P(Contract, CancelEndsACollectiveThatTheOthersNeverJoin) {
 TEST_P(Contract, CancelEndsASendThatNobodyTakes) {
   World world(GetParam());
   std::vector<std::byte> data(3'000'000, static_cast<std::byte>(world.rank));
+  const std::size_t handed = GetParam() == Kind::host ? data.size() : 8 * (1 << 16);
   if (world.ranks > 1 && world.rank == 0) {
-    const auto watchdog = cancel_later(world);
+    const auto watchdog = cancel_later(world, GetParam() == Kind::nccl ? 0 : handed);
     EXPECT_THROW(
         world.execute(Lane::inputs_group, Message{true, 1, Payload::weights, data.data(), data.size()}),
         Cancelled);
@@ -195,7 +202,7 @@ TEST_P(Contract, CancelEndsASendThatNobodyTakes) {
   // Taken after all, so that MPI can end in order: whatever had been handed to it.
   if (GetParam() == Kind::nccl) world.transport.cancel();
   else if (world.rank == 1) {
-    data.resize(GetParam() == Kind::host ? data.size() : 8 * (1 << 16));
+    data.resize(handed);
     world.execute(Lane::inputs_group, Message{false, 0, Payload::weights, data.data(), data.size()});
     EXPECT_EQ(data.back(), std::byte{0});
   }

@@ -282,6 +282,22 @@ TEST(Override, BadOnesAreRefused) {
   for (const char* none : {"seq", "=4"}) EXPECT_THAT(refusal(small, {none}), HasSubstr("key=value"));
 }
 
+TEST(Deck, RefusalsNameTheScheduleAndCount) {
+  for (const auto& [settings, says] :
+      std::initializer_list<std::pair<std::vector<std::string>, const char*>>{
+          {{"micro_batches=7"}, "micro_batches: tawpipe cannot share 7 micro-batches evenly among 4 ranks; "},
+          {{"micro_batches=1", "schedule=fsdp"}, "fsdp cannot share 1 micro-batch evenly among 4 ranks; "},
+          {{"micro_batches=3", "schedule=zb1", "replicas=2"},
+              "zb1 cannot share 3 micro-batches evenly among 2 replicas; "},
+          {{"micro_batches=6", "micro_batch_per_rank=1,2,1,1"},
+              "tawpipe cannot share 6 micro-batches evenly"},
+          {{"layers=1", "ranks=2"}, "layers: 1 layer is too few for tawpipe on 2 ranks, which"},
+          {{"layers=2"}, "layers: 2 layers are too few for tawpipe on 4 ranks, which"},
+          {{"ffn_per_layer=[8]"}, "ffn_per_layer: 1 value for 8 layers; "},
+          {{"groups=2", "ranks=1"}, "groups: 1 rank cannot form 2 equal groups; "}})
+    EXPECT_THAT(refusal(small, settings), HasSubstr(says));
+}
+
 TEST(Deck, TooManyCasesAreRefusedQuickly) {
   std::string list = "[1";
   for (int i = 2; i <= 400; ++i) list += "," + std::to_string(i);

@@ -67,7 +67,7 @@ run one.toml --time-limit 0s                        | --time-limit
 run one.toml --memory 80                            | 80G
 run one.toml -o .                                   | not a file
 run one.toml -o missing/x.h5                        | missing/x.h5
-verify one.toml --set learning_rate=1               | 0.01
+verify one.toml --set learning_rate=1               | rounding alone
 topo x                                              | x
 show                                                | FILE
 show deck.toml                                      | not a miniTaw result

@@ -21,7 +21,7 @@ FOLDER = pathlib.Path(FOLDER)
 DECK = FOLDER / "sweep.toml"
 FILE = FOLDER / "sweep.h5"
 WATCHDOG = 3
-PATIENCE = 60  # s: what a crowded machine may add to the watchdog before the job counts as hanging
+PATIENCE = 120  # s: what a crowded machine may add to the watchdog before the job counts as hanging
 
 TEXT = """
 schedule = ["tawpipe", "ddp", "fsdp", "weipipe"]
@@ -98,8 +98,8 @@ def nothing(job):
 STRIKES = [kill_all, kill_one, end_launcher, end_ranks, stop_one, fill_disk, nothing]
 
 
-def start(*options):
-    command = [MPIEXEC, NUMBER, "2", PROGRAM, "run", str(DECK), "-o", str(FILE), "--watchdog", str(WATCHDOG), "--retry",
+def start(*options, watchdog=60):
+    command = [MPIEXEC, NUMBER, "2", PROGRAM, "run", str(DECK), "-o", str(FILE), "--watchdog", str(watchdog), "--retry",
                *options]
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, restore_signals=False,
@@ -137,7 +137,7 @@ def strike(blow):
     """Returns how the job ended, and how many cases are finished."""
     before = finished(rows())
     limit = chance.uniform(1, 5)
-    job = start(*(["--time-limit", f"{max(1, round(limit))}s"] if blow is nothing else []))
+    job = start(*(["--time-limit", f"{max(1, round(limit))}s"] if blow is nothing else []), watchdog=WATCHDOG)
     if blow is not nothing:
         time.sleep(chance.uniform(0.05, 3))
         blow(job)

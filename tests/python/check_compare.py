@@ -73,7 +73,7 @@ def check_json(a):
 def check_missing(a):
     """A case that the new file lacks is noted, and fails where it is told to."""
     less = measure("less.h5", "seq=8")
-    note = "# only in the base: serial, 1 ranks in groups 1, 12 tokens, B 1, M 1"
+    note = "# only in the base: serial, 1 rank in groups 1, 12 tokens, B 1, M 1"
     for options, code, closing in (((), 0, "SAME"), (("--missing", "fail"), 1, "REGRESSION: 1 of the base's cases missing in the new one, first serial,")):
         lines = compared(a, less, "--threshold", "off", *options, code=code).splitlines()
         assert note in lines and lines[-1].startswith(f"COMPARISON: {closing}"), lines

@@ -202,7 +202,7 @@ TEST(Verdict, OfASweep) {
   rows.push_back(make_row(sample_case("tawpipe", 64, 1), 2));
   EXPECT_EQ(verdict(rows),
       "INVALID: 1 of 3 cases, first case 2 (tawpipe, 3 ranks in groups 1+2, 64 tokens, steps 1): "
-      "1 timed steps, at least 3 are needed");
+      "1 timed step, at least 3 are needed");
 }
 
 TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
@@ -216,7 +216,7 @@ TEST(Verdict, TheFigureOfMeritIsTheFastestValidCaseAndSaysWhatIsInDoubt) {
   const std::string text = closing_text({make_row(quiet), noisy, make_row(wrong)});
   EXPECT_THAT(text, HasSubstr(fast + "768 tokens/s (ddp, 3 ranks in groups 1+2, 128 tokens)\n"));
   EXPECT_THAT(text, HasSubstr("\nRESULT: INVALID: 1 of 3 cases"));
-  EXPECT_THAT(closing_text({noisy}), HasSubstr(fast + "none\nRESULT: VALID (1 of 1 cases"));
+  EXPECT_THAT(closing_text({noisy}), HasSubstr(fast + "none\nRESULT: VALID (1 of 1 case,"));
   EXPECT_EQ(closing_text({make_row(quiet)}),
       "figure of merit: 768 tokens/s (ddp, 3 ranks in groups 1+2, 128 tokens)\nRESULT: VALID\n");
   EXPECT_THAT(closing_text({make_row(wrong)}), testing::StartsWith("figure of merit: none\n"));

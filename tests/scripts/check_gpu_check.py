@@ -60,7 +60,7 @@ def time_runs_out_and_nobody_is_left():
     """Not even a rank whose launcher gave it a session of its own and died first."""
     orphan = f"[ -n \"$MINITAW_SMALL_SHAPES\" ] || setsid sh -c 'echo $$ >{FOLDER}/orphan; trap : TERM; while :; do sleep 1; done' &\n"
     machine(test_kernels_layers=test(orphan + "sleep 60"), test_kernels_matmul=None, test_kernels_attention=None)
-    table, _ = check("gpu-check", "--limit", "6", code=1)
+    table, _ = check("gpu-check", "--limit", "15", code=1)
     assert "TIMEOUT" in row(table, "kernels: layers") and "[ RUN      ] Typed/float.Works" in row(table, "kernels: layers") and "NO TIME" in table
     pid = int((FOLDER / "orphan").read_text())
     try:

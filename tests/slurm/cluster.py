@@ -155,7 +155,7 @@ class Cluster(contextlib.ExitStack):
         key.chmod(0o400)
         self._daemon("munged", "--foreground", "--force", f"--key-file={key}", f"--socket={self.folder}/munge.socket",
                      f"--pid-file={self.folder}/munge.pid", f"--seed-file={self.folder}/munge.seed")
-        self._wait_until(lambda: (self.folder / "munge.socket").exists(), 10, "munged does not start")
+        self._wait_until(lambda: (self.folder / "munge.socket").exists(), 60, "munged does not start")
 
     def _daemon(self, name, *words):
         linked = self.folder / "bin" / name
