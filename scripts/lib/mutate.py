@@ -3,6 +3,7 @@
 are named for the file, and lists the defects that no test notices. tests/mutations.txt says what is planted where.
 build/mutate.tsv keeps how each one ended: a second call goes on where the first one stopped."""
 
+import fcntl
 import filecmp
 import functools
 import hashlib
@@ -31,17 +32,17 @@ JOBS = os.environ.get("MINITAW_JOBS") or str(len(os.sched_getaffinity(0)))
 NO_CODE = {True: r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|#.*',  # Python
            False: r'R"\([\s\S]*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|//.*|'
                   r"^ *(?:#|using|template|namespace|static_assert|throw).*"}
-SWAPS = "<= <  > >=  >= >  == !=  != ==  && ||  || &&  and or  or and  + -  - +  * /  / *  % *  += -=  -= +="
+SIGNS = "<= <  > >=  >= >  == !=  != ==  && ||  || &&  + -  - +  * /  / *  % *  += -=  -= +=  and or  or and"
 WORDS = "max min  min max  true false  false true  True False  False True  any all  any_of all_of  all_of any_of"
 STEP = r"(?!return|raise|case)[\w.:>()\[\]*-]+(?: [-+*/|]?= |\().*"  # a call or an assignment
 # One defect in one line. Spaces stand around operators, and not around pointers and templates.
-OPERATORS = [*((rf"(?<= ){re.escape(a)}(?= )", b) for a, b in (pair.split() for pair in SWAPS.split("  "))),
+OPERATORS = [*((rf"(?<= ){re.escape(a)}(?= )", b) for a, b in (pair.split() for pair in SIGNS.split("  "))),
              *((rf"\b{a}\b", b) for a, b in (pair.split() for pair in WORDS.split("  "))),
              (r"^(?!.*\bfor )(.* )<(?= )", r"\1<="),  # a loop would read beyond an array: sanitizers see that
              (r"(?<![\w.'])\d+(?![\w.'])", lambda number: str(int(number) + 1)),
              (r"(?<![\w.'])(?:\d+\.\d+|\d+(?=e))(?:e-?\d+)?\b", r"(1.1 * \0)"),
-             (r"(?<=[\w)\]])\[[a-z_][\w.]*\]", "[0]"), (r"(?<![\w)])!(?=[\w(])|\bnot (?!in)", ""),
-             (r" \? ([^?:;]+) : ([^?:;,]+)(?=[;,)])", r" ? \2 : \1"),
+             (r"(?<!; )\+\+", "--"), (r"(?<=[\w)\]])\[[a-z_][\w.]*\]", "[0]"),
+             (r"(?<![\w)])!(?=[\w(])|\bnot (?!in)", ""), (r" \? ([^?:;]+) : ([^?:;,]+)(?=[;,)])", r" ? \2 : \1"),
              (r"\bif (\((?:[^();]|\((?:[^();]|\([^();]*\))*\))*\))", r"if (!\1)"),
              (r"\bif ([^(].*):$", r"if not (\1):"),
              (r"(?<=return )(?!\{\};).+(?=;$)", "{}"), (r"(?<=return )(?!None).*[^;]$", "None"),
@@ -61,10 +62,6 @@ class Mutant(typing.NamedTuple):
         return self.file, self.old.strip(), self.new.strip()
 
 
-def balanced(text):
-    return all(text.count(a) == text.count(b) for a, b in ("()", "[]", "{}"))
-
-
 def generated(file, tests, count, seed):
     """So many mutants of a file, of each operator in turn. Seed and lines choose them, not where the lines stand."""
     text, found = (ROOT / file).read_text(encoding="utf-8"), {}
@@ -75,7 +72,7 @@ def generated(file, tests, count, seed):
                 part = lambda group, match=match, line=line: line[slice(*match.span(int(group[1])))]
                 new = replacement(match[0]) if callable(replacement) else re.sub(r"\\(\d)", part, replacement)
                 new = line[:match.start()] + new + line[match.end():]
-                if (balanced(match[0]) or match[0][-1] == "<") and new != line:
+                if all(match[0].count(a) == match[0].count(b) for a, b in ("()", "[]", "{}")) or match[0][-1] == "<":
                     found.setdefault(pattern, {})[new] = Mutant(file, number, line, new, tests, text)
     dice = lambda mutant: hashlib.sha256(f"{seed} {mutant.key}".encode()).digest()
     turns = itertools.chain(*(enumerate(sorted(some.values(), key=dice)) for some in found.values()))
@@ -150,7 +147,7 @@ class Tests:
         code, said = (code, said) if code else self.run()
         if code:
             raise BadInput(f"without a defect, the tests {regex} fail: {said[-500:]}")
-        self.limit = 20 + 10 * (time.monotonic() - begin)
+        self.seconds = time.monotonic() - begin
 
     def build(self):
         return execute(["ninja", "-C", BUILD, "-j", JOBS, *self.targets]) if self.targets else (0, "")
@@ -161,8 +158,8 @@ class Tests:
     def run(self, limit=None):
         return execute(self.words, limit, GTEST_FAIL_FAST=self.fast)
 
-    def judge(self, mutant):
-        """What becomes of it, and which test has noticed it."""
+    def judge(self, mutant, patience):
+        """What becomes of it, and which test has noticed it. Tests that take much longer than without it hang."""
         planted = mutant.text.split("\n")
         planted[mutant.line - 1] = mutant.new
         (TREE / mutant.file).write_text("\n".join(planted), encoding="utf-8")
@@ -175,18 +172,18 @@ class Tests:
                 return "same program", ""
         except SyntaxError:
             return "no program", ""
-        code, said = self.run(self.limit)
+        code, said = self.run(patience + 10 * self.seconds)
         noticed = re.search(r"#\d+: (\S+) .*\*\*\*", said)
         return ("survived", "") if code == 0 else ("killed", noticed[1] if noticed else "time limit")
 
 
-def judge_all(mutants, known):
+def judge_all(mutants, known, patience):
     for file, some in itertools.groupby(mutants, key=lambda mutant: mutant.file):
         new = [mutant for mutant in some if mutant.key not in known]
         try:
             for mutant in new:
                 tests, begin = Tests(mutant.tests), time.monotonic()
-                known[mutant.key] = tests.judge(mutant)
+                known[mutant.key] = tests.judge(mutant, patience)
                 with open(RESULTS, "a", encoding="utf-8") as results:
                     results.write("\t".join([*mutant.key, *known[mutant.key]]) + "\n")
                 print(f"{known[mutant.key]} {time.monotonic() - begin:.0f} s {file}:{mutant.line}: {mutant.new.strip()}",
@@ -220,11 +217,18 @@ def main():
     add("--seed", metavar="N", type=int, default=1, help="chooses which ones (%(default)s)")
     add("--tests", metavar="REGEX", help="run these tests in place of those that are named for the file")
     add("--again", action="store_true", help="judge survivors once more, as after a new test")
+    add("--patience", metavar="SECONDS", type=float, default=20, help="beyond ten times what the tests take, they hang (%(default)s)")
     options = parser.parse_args()
     mutants = chosen(options)
     if options.list:
         print(*(f"{m.file}:{m.line}: {m.old.strip()}  ->  {m.new.strip()}" for m in mutants), sep="\n")
         return 0
+    BUILD.mkdir(parents=True, exist_ok=True)
+    lock = open(BUILD.parent / "lock", "w")  # until the end
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as busy:
+        raise BadInput(f"another call works in {TREE}") from busy
     copy_sources()
     if not (BUILD / "build.ninja").exists():
         code, said = execute(["cmake", "--preset", "host", f"-DMINITAW_WERROR={os.environ.get('MINITAW_WERROR', 'OFF')}"])
@@ -233,7 +237,7 @@ def main():
     rows = [row.split("\t") for row in RESULTS.read_text(encoding="utf-8").splitlines()] if RESULTS.exists() else []
     known = {tuple(row[:3]): row[3:] for row in rows}
     known = {key: row for key, row in known.items() if not options.again or row[0] != "survived"}
-    judge_all(mutants, known)
+    judge_all(mutants, known, options.patience)
     return table(mutants, known)
 
 
