@@ -241,8 +241,12 @@ def main():
     return table(mutants, known)
 
 
+for name in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(name, signal.default_int_handler)  # also where a shell has put it into the background
 try:
     sys.exit(main())
+except KeyboardInterrupt:
+    sys.exit(130)
 except (BadInput, OSError) as sentence:
     print("mutate:", " ".join(str(sentence).split()), file=sys.stderr)
     sys.exit(BAD_INPUT)
