@@ -270,5 +270,11 @@ TEST(TickAccount, PipelineByHand) {
   EXPECT_EQ(result.busy, (std::vector<int>{2, 2}));
   EXPECT_EQ(result.idle(1), 1);
 }
+
+TEST(TickAccount, OneTickIsOneAndNoneIsNone) {
+  const std::string text = "program one\nshards 1\nmicro_batches 1\ngroups 1\nrank 0 slots owned\n";
+  EXPECT_EQ(ticks(parse_program(text + "   5 compute         F s0 m0 h0 a0 x0\n")).total, 1);
+  EXPECT_EQ(ticks(parse_program(text + "   5 compute         join\n")).total, 0);
+}
 }  // namespace
 }  // namespace minitaw::schedule
