@@ -304,6 +304,7 @@ def check_median_ranks():
             interval = median_interval(RANDOM.sample(range(1, n + 1), n), confidence)
             assert (interval is not None) == (rank > 0), (n, confidence)
             assert not interval or interval == (rank, (n + 1) / 2, n + 1 - rank), (n, confidence, interval)
+    assert median_interval([1, 2, 3, 4, 5, 6], 1 - 2 / 2**6) == (1, 3.5, 6), "as probable as is allowed"
 
 
 def check_shift_ranks():

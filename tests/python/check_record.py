@@ -5,6 +5,7 @@ import io
 import random
 
 import h5py
+import numpy
 
 from support import SAMPLE, run_all
 from minitaw import command
@@ -52,6 +53,17 @@ def check_columns():
     assert case.valid and not result.cases[6].valid and case.session["deck"] == "layers = 5\n"
 
 
+def check_traffic():
+    """Bytes between groups and inside, by kind, against the matrix of the file, link by link."""
+    for case in filter(lambda case: case.valid, subject.load(SAMPLE).cases):
+        counted = case.get("bytes/counted")
+        group = [number for number, size in enumerate(case["groups"].split("+")) for _ in range(int(size))]
+        expected = [[0] * 4, [0] * 4]
+        for (start, end, kind), count in numpy.ndenumerate(counted):
+            expected[group[start] == group[end]][kind] += count
+        assert [list(kinds) for kinds in case.traffic()] == expected, (case["case"], expected)
+
+
 def check_verdict():
     """The file's verdict and figures of merit are those of its rows."""
     result = subject.load(SAMPLE)
@@ -69,4 +81,4 @@ def check_verdict():
     assert said == [f"figure of merit: {merit}" for merit in result.merits] + [f"RESULT: {result.verdict}"]
 
 
-run_all(check_seals, check_columns, check_verdict)
+run_all(check_seals, check_columns, check_traffic, check_verdict)
