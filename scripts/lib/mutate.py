@@ -96,7 +96,7 @@ def chosen(options):
         if line[:1] != "#" and re.search(options.only, row[0]):
             some = generated(*row, options.count, options.seed) if len(row) == 2 else [written(*row)]
             mutants |= {mutant.key: mutant._replace(tests=options.tests or mutant.tests) for mutant in some}
-    return sorted(mutants.values(), key=lambda mutant: mutant.file)
+    return sorted(mutants.values(), key=lambda mutant: (mutant.file, mutant.tests))
 
 
 def copy_sources():
@@ -178,19 +178,19 @@ class Tests:
 
 
 def judge_all(mutants, known, patience):
-    for file, some in itertools.groupby(mutants, key=lambda mutant: mutant.file):
-        new = [mutant for mutant in some if mutant.key not in known]
+    new = (mutant for mutant in mutants if mutant.key not in known)
+    for (file, regex), some in itertools.groupby(new, key=lambda mutant: (mutant.file, mutant.tests)):
+        tests = Tests(regex)  # while there is no defect
         try:
-            for mutant in new:
-                tests, begin = Tests(mutant.tests), time.monotonic()
+            for mutant in some:
+                begin = time.monotonic()
                 known[mutant.key] = tests.judge(mutant, patience)
                 with open(RESULTS, "a", encoding="utf-8") as results:
                     results.write("\t".join([*mutant.key, *known[mutant.key]]) + "\n")
                 print(f"{known[mutant.key]} {time.monotonic() - begin:.0f} s {file}:{mutant.line}: {mutant.new.strip()}",
                       flush=True)
         finally:
-            if new:
-                (TREE / file).write_text(new[0].text, encoding="utf-8")
+            (TREE / file).write_text(mutant.text, encoding="utf-8")
 
 
 def table(mutants, known):
@@ -201,7 +201,8 @@ def table(mutants, known):
         killed, survived = ends.count("killed"), ends.count("survived")
         print(f"| {name} | {killed + survived} | {killed} | {survived} |")
     argued = " ".join(ARGUED.read_text(encoding="utf-8").split()) if ARGUED.exists() else ""
-    left = [mutant for mutant in mutants if known[mutant.key][0] == "survived" and mutant.new.strip() not in argued]
+    left = [mutant for mutant in mutants if known[mutant.key][0] == "survived"
+            and " ".join("{} - {} + {}".format(*mutant.key).split()) not in argued]
     print(f"\n{len(left)} survivors are not argued in tests/mutations.md", "" if left else "\n")
     for mutant in left:
         print(f"{mutant.file}:{mutant.line}\n  - {mutant.old.strip()}\n  + {mutant.new.strip()}")

@@ -92,7 +92,7 @@ def a_second_call_judges_what_is_new():
     (TREE / "build/mutate/judge.hpp").write_text("broken", encoding="utf-8")
     (TREE / "build/mutate/left.cpp").touch()
     (TREE / "check.cpp").write_text(FILES["check.cpp"].replace("within(1, 2)", "within(2, 2)"), encoding="utf-8")
-    (TREE / "tests/mutations.md").write_text("`return len(a) >= len(b)`: nobody asks", encoding="utf-8")
+    (TREE / "tests/mutations.md").write_text("words.py\n  - return len(a) > len(b)\n  + return len(a) >= len(b)\n  nobody asks\n", encoding="utf-8")
     assert "0 survivors are not argued" in mutate("--again", code=0)
     assert ends()["inline bool within(double error, double limit) { return error < limit; }"] == ["killed", "judge"]
     assert not (TREE / "build/mutate/left.cpp").exists()
