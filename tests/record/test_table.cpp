@@ -296,6 +296,15 @@ TEST(Table, LinesThatAreNoDataBeginWithAHashAndSettingsListEveryValueOnce) {
   EXPECT_THAT(text, HasSubstr("# ffn           = 7,8,9,10,11\n"));
 }
 
+TEST(Result, KeepsItsFirstFailureAndTheMedianIsInTheMiddle) {
+  CaseResult r;
+  for (const char* reason : {"first", "second"}) fail(r, reason);
+  EXPECT_EQ(r.status, Status::wrong);
+  EXPECT_EQ(r.reason, "first");
+  EXPECT_EQ(median({5, 1, 2}), 2);
+  EXPECT_EQ(median({1, 4}), 2.5);
+}
+
 TEST(Json, IsAListOfObjects) {
   const auto list = nlohmann::json::parse(to_json(rows()));
   ASSERT_EQ(list.size(), 3U);
