@@ -276,8 +276,8 @@ TEST(Footprint, LogitsAreOfTheComputeType) {
   }
 }
 
-/// Losses of a slice are fp64. Libraries take 32 MiB, in bf16 also what attention's backward pass sums in fp32:
-/// 6 rows of 4 heads of 6 values and one more, and as much again for keys and values that heads share.
+/// Losses of a slice are fp64. Libraries take 32 MiB, in bf16 also what attention's backward pass sums in
+/// fp32: 6 rows of 4 heads of 6 values and one more, and as much again for keys and values that heads share.
 TEST(Footprint, LossesAndLibrariesByHand) {
   Shape shape = good();
   EXPECT_EQ(plan_workspace(make_layout(shape, {1, 1})).slice_losses.bytes, 8U * loss_slice(shape));

@@ -130,6 +130,8 @@ TEST(Machine, RefusesInOneSentence) {
            {"\"1 TFLOP/s\"", "[]", "device.fp32.products is an empty list"},
            {"\"1 TFLOP/s\"", "[[\"2 FLOP\", \"1 FLOP/s\"], [\"1 FLOP\", \"1 FLOP/s\"]]",
                "device.fp32.products must have sizes in ascending order"},
+           {"\"1 TFLOP/s\"", "[[\"2 FLOP\"]]", "device.fp32.products must be a rate, or a list like"},
+           {"\"1 TFLOP/s\"", "[\"2 FLOP\"]", "device.fp32.products must be a rate, or a list like"},
            {"[inside]", "[inside", ":8: not TOML"}}) {
     const std::string said = refusal(replaced(good, old, now));
     EXPECT_THAT(said, testing::StartsWith("m.toml:")) << now;
