@@ -360,8 +360,9 @@ TEST(Predict, MeasuredActionsReplaceAllOthers) {
   const Prediction p = predict(c, machine);
   for (int r = 0; r < 2; ++r)
     for (std::size_t i = 0; i < p.spans[r].size(); ++i)
-      if (const schedule::Span& span = p.spans[r][i]; p.program.ranks[r].actions[i].kind == Kind::loss)
+      if (const schedule::Span& span = p.spans[r][i]; p.program.ranks[r].actions[i].kind == Kind::loss) {
         EXPECT_NEAR(span.end - span.begin, (1 + 2 * r) * 6 * 16 * 64 * 64 / 2e9, 1e-8) << r;
+      }
 }
 
 /// What no schedule can do without: the work of the busiest rank, the bytes of the busiest node.
