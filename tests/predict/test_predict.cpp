@@ -248,6 +248,16 @@ TEST(Predict, AllGatherTakesThreeQuartersOfTheBuffer) {
       t.on(machine_text(2, 2, "latency = \"1 ms\"")).seconds, 3e-3 + 0.75 * embeddings / 100e6, exact);
 }
 
+/// A chain through all ranks: the last link begins once two have passed on the first piece, here all of it.
+TEST(Predict, ABroadcastIsAChain) {
+  const std::string call = "   0 inputs_group broadcast W0 w0 root r0 @world\n";
+  const Transfers t({"   0 inputs_group broadcast W0 h0 root r0 @world\n", call, call, call});
+  std::string apart = machine_text(4, 1);
+  apart.erase(apart.find("[inside]"), apart.find("[between]") - apart.find("[inside]"));
+  for (const std::string& machine : {machine_text(2, 2), machine_text(4, 1), apart})
+    EXPECT_NEAR(t.on(machine).seconds, 3 * t.shard / 100e6, exact) << machine;
+}
+
 schedule::Program program_of(
     const std::string& spec, const topology::Groups& groups, int micro_batches, int layers) {
   return schedule::build({schedule::parse_spec(spec), groups, micro_batches, layers});
