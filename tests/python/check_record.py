@@ -64,6 +64,17 @@ def check_traffic():
         assert [list(kinds) for kinds in case.traffic()] == expected, (case["case"], expected)
 
 
+def check_timeline():
+    """Numbers that stand for names come as these, all else as it is."""
+    result = subject.load(SAMPLE)
+    with h5py.File(io.BytesIO(IMAGE)) as file:
+        columns = file["cases/0000/timeline"]
+        found = subject.read_timeline(result.cases[0])
+        assert list(found) == list(columns) and found["end"] == list(columns["end"]) and found["rank"] == list(columns["rank"])
+        for name in ("kind", "lane", "payload"):
+            assert found[name] == [columns[name].attrs["codes"][code] for code in columns[name]], name
+
+
 def check_verdict():
     """The file's verdict and figures of merit are those of its rows."""
     result = subject.load(SAMPLE)
@@ -81,4 +92,4 @@ def check_verdict():
     assert said == [f"figure of merit: {merit}" for merit in result.merits] + [f"RESULT: {result.verdict}"]
 
 
-run_all(check_seals, check_columns, check_traffic, check_verdict)
+run_all(check_seals, check_columns, check_traffic, check_timeline, check_verdict)
