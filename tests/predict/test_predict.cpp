@@ -287,6 +287,9 @@ TEST(Predict, AgreesWithThePlanWhereNothingIsShared) {
     for (const auto& rank : plan)
       for (const schedule::Span& span : rank) last = std::max(last, span.end);
     EXPECT_NEAR(p.seconds / last, 1, 1e-4) << spec;
+    for (std::size_t r = 0; r < plan.size(); ++r)
+      for (std::size_t i = 0; i < plan[r].size(); ++i)
+        EXPECT_NEAR(p.spans[r][i].ready, plan[r][i].ready, 1e-4 * last) << spec;
   }
 }
 
