@@ -88,6 +88,10 @@ def check_verdict():
     for merit, cases in zip(result.merits, models.values()):
         rate = max((case["tokens_per_s"] for case in cases if case["verdict"].startswith("VALID")), default=None)
         assert merit.startswith("none" if rate is None else f"{rate:.6g} tokens/s ("), (merit, rate)
+    for case in filter(lambda case: case.valid, result.cases):
+        assert case.tokens == case["seq"] * case["micro_batch"] * case["micro_batches"], case["case"]
+    quiet = subject.quietest(result.cases)
+    assert quiet is None or not quiet.doubt, quiet["case"]
     said = result.closing_text().splitlines()
     assert said == [f"figure of merit: {merit}" for merit in result.merits] + [f"RESULT: {result.verdict}"]
 
