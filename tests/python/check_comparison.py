@@ -280,7 +280,9 @@ def check_figures():
     for name, at in (("first loss", 0), ("last loss", -1)):
         assert case["aspects"][name]["base [nat/token]"] == case["aspects"][name]["new [nat/token]"] == losses[at] and losses[0] != losses[-1]
     assert (case["measured_by"], case["measurements_base"], case["measurements_new"]) == ("repetitions", 4, 4)
-    mean = json.loads(as_json(found, "a", "b"))["mean_ratio"]
+    all_of_it = json.loads(as_json(found, "a", "b"))
+    assert (all_of_it["threshold"], all_of_it["confidence"], "allow" in all_of_it) == (0.05, 0.95, False), all_of_it.keys()
+    mean = all_of_it["mean_ratio"]
     assert all(abs(mean[name] - value) < 1e-9 for name, value in expected.items()), mean
     row = as_text(found, "a", "b").splitlines()[-5].split()
     assert row == ["0", "tawpipe", "3x1", "1+2", "128", "2", "6", "1.015", "2.045", *(f"{expected[name]:.3f}" for name in ("estimate", "low", "high")),
