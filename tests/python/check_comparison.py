@@ -129,8 +129,8 @@ def check_one_change():
 
 
 def check_half_precision():
-    for at, factor, name, word in ((0, 1 + 5e-4, "first loss", "SAME"), (0, 1 + 2e-3, "first loss", "WRONG"), (-1, 1 + 5e-3, "last loss", "SAME"),
-                                   (-1, 1 - 2e-2, "last loss", "WRONG")):
+    for at, factor, name, word in ((0, 1 + 9.5e-4, "first loss", "SAME"), (0, 1 + 1.05e-3, "first loss", "WRONG"), (-1, 1 + 9.5e-3, "last loss", "SAME"),
+                                   (-1, 1 - 1.05e-2, "last loss", "WRONG")):
         base, new = measured(1, 6, dtype="bf16"), measured(1, 6, dtype="bf16")
         loss(at, factor)(new)
         assert compare([file_of(base)], [file_of(new)], Rules()).cases[0].aspects[name].word == word, (name, factor)
