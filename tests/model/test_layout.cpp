@@ -276,6 +276,18 @@ TEST(Footprint, LogitsAreOfTheComputeType) {
   }
 }
 
+/// Losses of a slice are fp64. Libraries take 32 MiB, in bf16 also what attention's backward pass sums in
+/// fp32: 6 rows of 4 heads of 6 values and one more, and as much again for keys and values that heads share.
+TEST(Footprint, LossesAndLibrariesByHand) {
+  Shape shape = good();
+  EXPECT_EQ(plan_workspace(make_layout(shape, {1, 1})).slice_losses.bytes, 8U * loss_slice(shape));
+  EXPECT_EQ(library_estimate(shape), 32U << 20);
+  shape.dtype = Dtype::bf16;
+  EXPECT_EQ(library_estimate(shape), (32U << 20) + 6 * 4 * (6 + 1 + 6) * 4);
+  shape.kv_heads = shape.heads;
+  EXPECT_EQ(library_estimate(shape), (32U << 20) + 6 * 4 * (6 + 1) * 4);
+}
+
 /// Of a block with F = 8/3 H and as many key heads as query heads, in units of B S H bytes, bf16.
 double deferred_share(Recompute recompute) {
   const Shape shape{1, 768, 6, 6, {2048}, 8, 65536, 3, Dtype::bf16, recompute};

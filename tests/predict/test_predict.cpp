@@ -130,6 +130,8 @@ TEST(Machine, RefusesInOneSentence) {
            {"\"1 TFLOP/s\"", "[]", "device.fp32.products is an empty list"},
            {"\"1 TFLOP/s\"", "[[\"2 FLOP\", \"1 FLOP/s\"], [\"1 FLOP\", \"1 FLOP/s\"]]",
                "device.fp32.products must have sizes in ascending order"},
+           {"\"1 TFLOP/s\"", "[[\"2 FLOP\"]]", "device.fp32.products must be a rate, or a list like"},
+           {"\"1 TFLOP/s\"", "[\"2 FLOP\"]", "device.fp32.products must be a rate, or a list like"},
            {"[inside]", "[inside", ":8: not TOML"}}) {
     const std::string said = refusal(replaced(good, old, now));
     EXPECT_THAT(said, testing::StartsWith("m.toml:")) << now;
@@ -197,6 +199,9 @@ TEST(Predict, TransfersShareLinks) {
       {two, machine_text(4, 1, "topology = \"fat tree\"\nleaf = 1\nspines = 1\n"), 1},
       {two, machine_text(4, 1, "topology = \"fat tree\"\nleaf = 2\nspines = 1\n"), 2},  // one uplink
       {two, machine_text(4, 1, fly), 2},                                                // one link of groups
+      {two, machine_text(4, 1, fly + "router_links = 2\n"), 2},
+      {two, machine_text(5, 1, fly), 2},  // two nodes at each router, one link of routers
+      {two, machine_text(5, 1, fly + "router_links = 2\n"), 1},
       {two, machine_text(4, 1, fly + "group_links = 2\nrouter_links = 2\n"), 1}};
   for (const auto& [transfers, machine, shards] : all)
     EXPECT_NEAR(transfers.on(machine).seconds, shards * transfers.shard / 100e6, exact) << machine;
@@ -243,6 +248,16 @@ TEST(Predict, AllGatherTakesThreeQuartersOfTheBuffer) {
       t.on(machine_text(2, 2, "latency = \"1 ms\"")).seconds, 3e-3 + 0.75 * embeddings / 100e6, exact);
 }
 
+/// A chain through all ranks: the last link begins once two have passed on the first piece, here all of it.
+TEST(Predict, ABroadcastIsAChain) {
+  const std::string call = "   0 inputs_group broadcast W0 w0 root r0 @world\n";
+  const Transfers t({"   0 inputs_group broadcast W0 h0 root r0 @world\n", call, call, call});
+  std::string apart = machine_text(4, 1);
+  apart.erase(apart.find("[inside]"), apart.find("[between]") - apart.find("[inside]"));
+  for (const std::string& machine : {machine_text(2, 2), machine_text(4, 1), apart})
+    EXPECT_NEAR(t.on(machine).seconds, 3 * t.shard / 100e6, exact) << machine;
+}
+
 schedule::Program program_of(
     const std::string& spec, const topology::Groups& groups, int micro_batches, int layers) {
   return schedule::build({schedule::parse_spec(spec), groups, micro_batches, layers});
@@ -272,6 +287,9 @@ TEST(Predict, AgreesWithThePlanWhereNothingIsShared) {
     for (const auto& rank : plan)
       for (const schedule::Span& span : rank) last = std::max(last, span.end);
     EXPECT_NEAR(p.seconds / last, 1, 1e-4) << spec;
+    for (std::size_t r = 0; r < plan.size(); ++r)
+      for (std::size_t i = 0; i < plan[r].size(); ++i)
+        EXPECT_NEAR(p.spans[r][i].ready, plan[r][i].ready, 1e-4 * last) << spec;
   }
 }
 
@@ -354,7 +372,10 @@ TEST(Predict, MeasuredActionsReplaceAllOthers) {
   c.micro_batch_per_rank = {1, 3};
   const Prediction p = predict(c, machine);
   for (int r = 0; r < 2; ++r)
-    EXPECT_NEAR(seconds_by_kind(p, r)[Kind::loss], (1 + 2 * r) * 6 * 16 * 64 * 64 / 2e9, 1e-8);
+    for (std::size_t i = 0; i < p.spans[r].size(); ++i)
+      if (const schedule::Span& span = p.spans[r][i]; p.program.ranks[r].actions[i].kind == Kind::loss) {
+        EXPECT_NEAR(span.end - span.begin, (1 + 2 * r) * 6 * 16 * 64 * 64 / 2e9, 1e-8) << r;
+      }
 }
 
 /// What no schedule can do without: the work of the busiest rank, the bytes of the busiest node.

@@ -129,8 +129,8 @@ def check_one_change():
 
 
 def check_half_precision():
-    for at, factor, name, word in ((0, 1 + 5e-4, "first loss", "SAME"), (0, 1 + 2e-3, "first loss", "WRONG"), (-1, 1 + 5e-3, "last loss", "SAME"),
-                                   (-1, 1 - 2e-2, "last loss", "WRONG")):
+    for at, factor, name, word in ((0, 1 + 9.5e-4, "first loss", "SAME"), (0, 1 + 1.05e-3, "first loss", "WRONG"), (-1, 1 + 9.5e-3, "last loss", "SAME"),
+                                   (-1, 1 - 1.05e-2, "last loss", "WRONG")):
         base, new = measured(1, 6, dtype="bf16"), measured(1, 6, dtype="bf16")
         loss(at, factor)(new)
         assert compare([file_of(base)], [file_of(new)], Rules()).cases[0].aspects[name].word == word, (name, factor)
@@ -280,7 +280,9 @@ def check_figures():
     for name, at in (("first loss", 0), ("last loss", -1)):
         assert case["aspects"][name]["base [nat/token]"] == case["aspects"][name]["new [nat/token]"] == losses[at] and losses[0] != losses[-1]
     assert (case["measured_by"], case["measurements_base"], case["measurements_new"]) == ("repetitions", 4, 4)
-    mean = json.loads(as_json(found, "a", "b"))["mean_ratio"]
+    all_of_it = json.loads(as_json(found, "a", "b"))
+    assert (all_of_it["threshold"], all_of_it["confidence"], "allow" in all_of_it) == (0.05, 0.95, False), all_of_it.keys()
+    mean = all_of_it["mean_ratio"]
     assert all(abs(mean[name] - value) < 1e-9 for name, value in expected.items()), mean
     row = as_text(found, "a", "b").splitlines()[-5].split()
     assert row == ["0", "tawpipe", "3x1", "1+2", "128", "2", "6", "1.015", "2.045", *(f"{expected[name]:.3f}" for name in ("estimate", "low", "high")),
@@ -304,6 +306,7 @@ def check_median_ranks():
             interval = median_interval(RANDOM.sample(range(1, n + 1), n), confidence)
             assert (interval is not None) == (rank > 0), (n, confidence)
             assert not interval or interval == (rank, (n + 1) / 2, n + 1 - rank), (n, confidence, interval)
+    assert median_interval([1, 2, 3, 4, 5, 6], 1 - 2 / 2**6) == (1, 3.5, 6), "as probable as is allowed"
 
 
 def check_shift_ranks():

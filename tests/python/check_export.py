@@ -38,6 +38,8 @@ def check_samples():
             assert (rows["seconds [s]"].to_numpy().reshape(case["seconds"].shape) == case["seconds"][:]).all()
             assert (rows["power [W]"].to_numpy().reshape(case["seconds"].shape) == case["device/power"][:]).all()
             assert (rows["rank"].unique() == range(case["seconds"].shape[1])).all()
+    for _, rows in table.groupby(["case", "repetition"]):
+        assert list(rows["step"].unique()) == list(range(rows["step"].nunique())), rows
     medians = table.groupby(["case", "repetition", "step"])["seconds [s]"].max().groupby("case").median()
     summary = pandas.read_csv(io.StringIO(output())).set_index("case")["median_s [s]"].dropna()
     assert (medians == summary).all()

@@ -5,6 +5,7 @@ import io
 import random
 
 import h5py
+import numpy
 
 from support import SAMPLE, run_all
 from minitaw import command
@@ -52,6 +53,28 @@ def check_columns():
     assert case.valid and not result.cases[6].valid and case.session["deck"] == "layers = 5\n"
 
 
+def check_traffic():
+    """Bytes between groups and inside, by kind, against the matrix of the file, link by link."""
+    for case in filter(lambda case: case.valid, subject.load(SAMPLE).cases):
+        counted = case.get("bytes/counted")
+        group = [number for number, size in enumerate(case["groups"].split("+")) for _ in range(int(size))]
+        expected = [[0] * 4, [0] * 4]
+        for (start, end, kind), count in numpy.ndenumerate(counted):
+            expected[group[start] == group[end]][kind] += count
+        assert [list(kinds) for kinds in case.traffic()] == expected, (case["case"], expected)
+
+
+def check_timeline():
+    """Numbers that stand for names come as these, all else as it is."""
+    result = subject.load(SAMPLE)
+    with h5py.File(io.BytesIO(IMAGE)) as file:
+        columns = file["cases/0000/timeline"]
+        found = subject.read_timeline(result.cases[0])
+        assert list(found) == list(columns) and found["end"] == list(columns["end"]) and found["rank"] == list(columns["rank"])
+        for name in ("kind", "lane", "payload"):
+            assert found[name] == [columns[name].attrs["codes"][code] for code in columns[name]], name
+
+
 def check_verdict():
     """The file's verdict and figures of merit are those of its rows."""
     result = subject.load(SAMPLE)
@@ -65,8 +88,12 @@ def check_verdict():
     for merit, cases in zip(result.merits, models.values()):
         rate = max((case["tokens_per_s"] for case in cases if case["verdict"].startswith("VALID")), default=None)
         assert merit.startswith("none" if rate is None else f"{rate:.6g} tokens/s ("), (merit, rate)
+    for case in filter(lambda case: case.valid, result.cases):
+        assert case.tokens == case["seq"] * case["micro_batch"] * case["micro_batches"], case["case"]
+    quiet = subject.quietest(result.cases)
+    assert quiet is None or not quiet.doubt, quiet["case"]
     said = result.closing_text().splitlines()
     assert said == [f"figure of merit: {merit}" for merit in result.merits] + [f"RESULT: {result.verdict}"]
 
 
-run_all(check_seals, check_columns, check_verdict)
+run_all(check_seals, check_columns, check_traffic, check_timeline, check_verdict)

@@ -127,6 +127,16 @@ TEST_F(File, GoesOnBehindFinishedCasesAndReplacesThoseThatFailed) {
   EXPECT_THAT(second.rows(), Each(testing::Truly(is_finished)));
 }
 
+TEST(Recorder, ACaseIsFinishedWithItsLastRepetition) {
+  CaseResult r = sample_case();  // of four samples
+  r.settings.steps = 2;
+  EXPECT_EQ(repetitions_of(make_row(r)), 2);
+  for (const int repeats : {1, 2, 3}) {
+    r.settings.repeats = repeats;
+    EXPECT_EQ(is_finished(make_row(r)), repeats < 3) << repeats;
+  }
+}
+
 TEST_F(File, OfRepetitionsWithAndWithoutCountersHasNone) {
   constexpr const char *with = "made up 1.2", *without = "unavailable: lost";
   for (const auto& [first, second] : {std::pair{with, with}, {with, without}, {without, with}}) {

@@ -64,7 +64,10 @@ TEST(Row, SettingsAndWhatCameOfThemHaveTheirNames) {
       {"counters", "made up 1.2"}};
   for (const auto& [name, text] : expected) EXPECT_EQ(row.column(name).text(), text) << name;
   r.settings.micro_batch_per_rank = {2, 1, 2};
+  r.settings.shape.dtype = model::Dtype::fp32;
+  r.bytes_source = "planned";
   EXPECT_EQ(make_row(r).text("micro_batch_per_rank"), "2,1,2");
+  EXPECT_EQ(make_row(r).text("dtype") + make_row(r).text("bytes_source"), "fp32planned");
 }
 
 TEST(Row, Rates) {
@@ -176,6 +179,11 @@ TEST(Verdict, OfACase) {
   for (std::vector<double>& step : r.seconds) step = {0.5, 0.25, 0.75};
   EXPECT_EQ(verdict(r), "VALID (no warm-up)");
   r.settings.warmup = 1;
+  for (const double longer : {1.104, 1.106}) {  // quartiles 9.9 and 10.1 % of the median apart
+    CaseResult near = r;
+    for (std::size_t i = 0; i < 4; ++i) near.seconds[i] = {0.5, i < 2 ? 1 : longer, 0.75};
+    EXPECT_EQ(verdict(near).starts_with("VALID (noisy"), longer > 1.105) << longer;
+  }
   EXPECT_EQ(verdict(r), "VALID");
   for (const double longer : {1.1, 1.11}) {  // quartiles 1 and 1.1 or 1.11 s
     r.seconds = {{1}, {longer}, {1}, {longer}};
@@ -299,6 +307,15 @@ TEST(Table, LinesThatAreNoDataBeginWithAHashAndSettingsListEveryValueOnce) {
   EXPECT_THAT(text, HasSubstr("# seq           = 128, 4096, 65536 token\n"));
   EXPECT_THAT(text, HasSubstr("# layers        = 5\n"));
   EXPECT_THAT(text, HasSubstr("# ffn           = 7,8,9,10,11\n"));
+}
+
+TEST(Result, KeepsItsFirstFailureAndTheMedianIsInTheMiddle) {
+  CaseResult r;
+  for (const char* reason : {"first", "second"}) fail(r, reason);
+  EXPECT_EQ(r.status, Status::wrong);
+  EXPECT_EQ(r.reason, "first");
+  EXPECT_EQ(median({5, 1, 2}), 2);
+  EXPECT_EQ(median({1, 4}), 2.5);
 }
 
 TEST(Json, IsAListOfObjects) {

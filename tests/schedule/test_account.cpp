@@ -146,6 +146,16 @@ TEST(Bytes, RingsLeaveOneSliceOutOnEachLink) {
   EXPECT_EQ(sum_over_links(reduced, Traffic::gradients), 2U * 3 * 4 * shard);
 }
 
+/// Ten elements in slices of 3, 3, 3 and 1.
+TEST(Bytes, RingsLeaveOutTheSliceOfTheMemberOrOfTheNext) {
+  constexpr std::array gathered = {7, 7, 9, 7}, scattered = {7, 7, 7, 9};
+  for (int member = 0; member < 4; ++member) {
+    EXPECT_EQ(ring_send(Kind::all_gather, 10, 4, member, 0).elements, gathered[member]) << member;
+    EXPECT_EQ(ring_send(Kind::reduce_scatter, 10, 4, member, 0).elements, scattered[member]) << member;
+    EXPECT_EQ(ring_send(Kind::all_reduce, 10, 4, member, 0).elements, gathered[member] + scattered[member]);
+  }
+}
+
 std::uint64_t bytes_of(const Footprint& footprint, Memory kind) {
   return footprint.by_kind[static_cast<std::size_t>(kind)];
 }
@@ -258,6 +268,10 @@ TEST(Messages, RelayAndGroupByHand) {
   EXPECT_EQ(relay.weights_between, 2U);
   EXPECT_EQ(relay.gradients_between, 2U);
   EXPECT_EQ(relay.weights_inside + relay.gradients_inside + relay.broadcasts + relay.reduces, 0U);
+  const MessageCounts near = messages(parse_program(hand_written::with(hand_written::relay, "1+1", "2")));
+  EXPECT_EQ(near.weights_inside, 2U);
+  EXPECT_EQ(near.gradients_inside, 2U);
+  EXPECT_EQ(near.weights_between + near.gradients_between, 0U);
   const MessageCounts group = messages(parse_program(hand_written::group));
   EXPECT_EQ(group.broadcasts, 2U);
   EXPECT_EQ(group.reduces, 2U);
@@ -269,6 +283,15 @@ TEST(TickAccount, PipelineByHand) {
   EXPECT_EQ(result.total, 3);
   EXPECT_EQ(result.busy, (std::vector<int>{2, 2}));
   EXPECT_EQ(result.idle(1), 1);
+}
+
+TEST(TickAccount, OneTickIsOneAndNoneIsNone) {
+  const std::string text = "program one\nshards 1\nmicro_batches 1\ngroups 1\nrank 0 slots owned\n";
+  EXPECT_EQ(ticks(parse_program(text + "   5 compute         F s0 m0 h0 a0 x0\n")).total, 1);
+  EXPECT_EQ(ticks(parse_program(text + "   5 compute         join\n")).total, 0);
+  const Ticks relay = ticks(parse_program(hand_written::relay));  // the last gather is in tick 4
+  EXPECT_EQ(relay.total, 5);
+  EXPECT_EQ(relay.busy, (std::vector<int>{4, 4}));
 }
 }  // namespace
 }  // namespace minitaw::schedule

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <set>
 
+#include "base/error.hpp"
 #include "model/plan.hpp"
 #include "schedule/account.hpp"
 #include "schedule/shapes.hpp"
@@ -121,6 +122,18 @@ TEST(Published, HierarchicalFsdpBytesOfEveryGroup) {
   });
 }
 
+TEST(Published, HierarchicalFsdpNeedsEqualGroupsAndOfSingleRanksIsFsdp) {
+  const auto fsdp = [](const char* spec, const topology::Groups& groups) {
+    Program program = build({parse_spec(spec), groups, 2 * groups.ranks(), 5});
+    program.schedule = "fsdp";
+    return program;
+  };
+  EXPECT_NO_THROW(fsdp("fsdp", topology::Groups({1, 2})));
+  EXPECT_THROW(fsdp("fsdp:hierarchical=on", topology::Groups({1, 2})), InputError);
+  const topology::Groups apart({1, 1, 1});
+  EXPECT_TRUE(fsdp("fsdp:hierarchical=on", apart) == fsdp("fsdp", apart));
+}
+
 /// The weights of every visit are gathered `prefetch` ticks before it.
 TEST(Published, FsdpGathersAsManyTicksAheadAsItsPrefetch) {
   for (const char* form : {"fsdp:prefetch={}", "fsdp:hierarchical=on:prefetch={}"})
@@ -138,6 +151,16 @@ TEST(Published, FsdpGathersAsManyTicksAheadAsItsPrefetch) {
 }
 
 // TawPipe
+
+TEST(Published, TawPipeRanksOwnAsManyShardsAsAnyOther) {
+  for (const topology::Groups& groups : shapes::groupings(6))
+    for (const int layers : shapes::layer_counts(6)) {
+      const Program program = build({parse_spec("tawpipe"), groups, 6, layers});
+      const auto owned = [](const RankProgram& rank) { return rank.owned_shards.size(); };
+      const auto [least, most] = std::ranges::minmax(program.ranks, {}, owned);
+      EXPECT_LE(owned(most), owned(least) + 1) << groups.text() << ", " << layers;
+    }
+}
 
 /// 2 N P visits of a group need a shard; the last one stays at the N turns to the backward pass, the first at
 /// the N - 1 turns back. The owner sends it to each other group and gets a gradient from there per

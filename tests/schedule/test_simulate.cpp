@@ -110,6 +110,22 @@ TEST(Simulate, StartsEverythingAsEarlyAsItMay) {
       }
 }
 
+TEST(Simulate, WithoutOverlapARankComputesOrMovesData) {
+  for (const topology::Groups& groups : shapes::groupings(4)) {
+    const Program program = build({parse_spec("tawpipe:cco=off"), groups, 8, 5});
+    const Spans spans =
+        simulate(program, [](int rank, const Action& a) { return 1.0 + (a.tick + rank) % 3; });
+    for (std::size_t r = 0; r < spans.size(); ++r)
+      for (std::size_t i = 0; i < spans[r].size(); ++i)
+        for (std::size_t k = 0; k < i; ++k) {
+          const Action &a = program.ranks[r].actions[i], &b = program.ranks[r].actions[k];
+          if ((a.lane == Lane::compute) == (b.lane == Lane::compute)) continue;
+          EXPECT_TRUE(spans[r][k].end <= spans[r][i].begin || spans[r][i].end <= spans[r][k].begin)
+              << groups.text() << ", rank " << r << ": " << to_text(a, program) << to_text(b, program);
+        }
+  }
+}
+
 model::Shape some_shape(model::Recompute recompute) {
   model::Shape shape{.layers = 5,
       .hidden = 24,
@@ -178,6 +194,23 @@ TEST(Costs, RanksWithMicroBatchesOfTheirOwn) {
     const Costs one = costs_of(program, model::make_layout(shape, cut_of(program)), device);
     for (const Action& a : program.ranks[r].actions) EXPECT_NEAR(both(r, a), one(r, a), 1e-9 * one(r, a));
   }
+}
+
+/// In bf16: gradient, two moments and master weights are read or written seven times in fp32, the weights
+/// once.
+TEST(Costs, BytesThatAreTouchedByHand) {
+  const Program program = parse_program(hand_written::relay);
+  const model::Layout layout = model::make_layout(some_shape(model::Recompute::block), cut_of(program));
+  const auto touched = [&](const std::string& text) {
+    for (const Action& a : program.ranks[0].actions)
+      if (to_text(a, program).starts_with(text)) return touched_bytes(program, 0, a, layout);
+    return -1.0;
+  };
+  const auto shard = static_cast<double>(layout.shards[0].elements);
+  EXPECT_EQ(touched("embed m0"), 2.0 * 51 * 24 * 2);
+  EXPECT_EQ(touched("dembed m0"), 2.0 * 51 * 24 * 2);
+  EXPECT_EQ(touched("update W0"), (7 * 4 + 2) * shard);
+  EXPECT_EQ(touched("update E0"), (7 * 4 + 2) * static_cast<double>(layout.embeddings.slice));
 }
 
 /// Of a slice of a third in bf16: read and written; read and added to a sum in fp32, the first only written.

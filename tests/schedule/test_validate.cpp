@@ -47,6 +47,7 @@ std::vector<Broken> broken_programs() {
       "   4 inputs_recv     reduce_scatter EG f0 @world after compute:7\n   4 compute         update ";
   const std::string gather = "   4 inputs_recv     all_gather E e0 @world after compute:9\n   4 compute      "
                              "   join after inputs_recv:";
+  const std::string ungathered = "   4 compute         join after inputs_recv:6";
   const auto apart = [&](const std::string& text, const std::string& update, const std::string& end) {
     return with(with(text, sum + update, "   4 compute         update " + update),
         end + " after inputs_recv:6\n" + gather + "7", end + " after inputs_recv:5\n" + gather + "6");
@@ -127,6 +128,12 @@ std::vector<Broken> broken_programs() {
           with(relay, "reduce_scatter EG f0 @world after compute:7\n   4 compute         update W0",
               "all_reduce EG f0 @world after compute:7\n   4 compute         update W0"),
           Rule::same_collectives, ""},
+      {"OnlyOthersJoin",
+          with(group,
+              "   4 inputs_group    all_gather E e0 @group0 after compute:9\n   4 compute         join after "
+              "inputs_group:7\nrank 1",
+              "   4 compute         join after inputs_group:6\nrank 1"),
+          Rule::same_collectives, "rank 0 never joins it"},
       // exact gradients
       {"LostContribution", with(relay, "add G1 g0 +t0", "zero G1 g0"), Rule::exact_gradients,
           "in t0, micro-batch 0 of shard 1 is missing"},
@@ -146,6 +153,13 @@ std::vector<Broken> broken_programs() {
           "f0 lacks a slice of the sum that is read"},
       {"CopyNotUpdated", with(pipeline, "   3 compute         update W1 h0 t0\n", ""), Rule::exact_gradients,
           "h0 is not updated as a whole at the end"},
+      {"NoMicroBatches", with(relay, "micro_batches 2", "micro_batches 0"), Rule::exact_gradients,
+          "shards, micro-batches, parts and slices do not fit"},
+      {"NoEmbeddings", with(with(relay, " e1 f1 owned 0", " owned 0"), " e1 f1 owned 1", " owned 1"),
+          Rule::exact_gradients, "no rank holds the embeddings"},
+      {"SliceNotGathered",
+          with(with(relay, gather + "7\nrank 1", ungathered + "\nrank 1"), gather + "7", ungathered),
+          Rule::exact_gradients, "e0 is not updated as a whole at the end"},
       {"EmbeddingLost",
           with(with(with(relay, "   3 compute         dembed m1 x0 f0\n", ""), sum + "W1",
                    "   4 inputs_recv     reduce_scatter EG f0 @world\n   4 compute         update W1"),

@@ -53,6 +53,25 @@ TEST(Account, WaitingForAPeerThatComputesIsIdleAndTheTransferIsExposed) {
   EXPECT_DOUBLE_EQ(second.hidden, 0);
 }
 
+/// The transfer ends with the visit in front of the one that waits for it: what begins late is not its fault.
+TEST(Account, WaitingForATransferThatHasEndedIsIdle) {
+  const StepAccount step = account(program(R"(program late
+shards 1
+micro_batches 2
+groups 1+1
+rank 0 slots h1 owned 0
+   0 inputs_send     send W0 h0 -> r1
+rank 1 slots w1 a1 x1 owned
+   0 inputs_recv     recv W0 w0 <- r0
+   0 compute         F s0 m0 w0 a0 x0
+   1 compute         F s0 m1 w0 a0 x0 after inputs_recv:1
+)"),
+      {{{0, 0, 4}}, {{0, 0, 4}, {0, 0, 4}, {4, 5, 7}}});
+  EXPECT_DOUBLE_EQ(step.ranks[1].compute, 6);
+  EXPECT_DOUBLE_EQ(step.ranks[1].exposed_total(), 0);
+  EXPECT_DOUBLE_EQ(step.ranks[1].idle, 1);
+}
+
 // Clocks of two nodes never agree exactly; a circle of waits must end.
 TEST(Account, ACircleOfWaitsEnds) {
   const StepAccount step = account(program(R"(program circle

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Plants defects one at a time in a copy of the sources (build/mutate), builds what changed there, runs the tests that
+are named for the file, and lists the defects that no test notices. tests/mutations.txt says what is planted where.
+build/mutate.tsv keeps how each one ended: a second call goes on where the first one stopped."""
+
+import fcntl
+import filecmp
+import functools
+import hashlib
+import itertools
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import typing
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+sys.dont_write_bytecode = True
+from minitaw.command import BAD_INPUT, BadInput, Parser  # noqa: E402
+
+TREE = ROOT / "build/mutate"
+BUILD = TREE / "build/host"  # as deep below its sources as build/host is, so that ccache knows the objects
+LIST, ARGUED, RESULTS = ROOT / "tests/mutations.txt", ROOT / "tests/mutations.md", ROOT / "build/mutate.tsv"
+JOBS = os.environ.get("MINITAW_JOBS") or str(len(os.sched_getaffinity(0)))
+# Strings, comments, and lines that compute nothing.
+NO_CODE = {True: r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|#.*',  # Python
+           False: r'R"\([\s\S]*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|//.*|'
+                  r"^ *(?:#|using|template|namespace|static_assert|throw).*"}
+SIGNS = "<= <  > >=  >= >  == !=  != ==  && ||  || &&  + -  - +  * /  / *  % *  += -=  -= +=  and or  or and"
+WORDS = "max min  min max  true false  false true  True False  False True  any all  any_of all_of  all_of any_of"
+STEP = r"(?!return|raise|case)[\w.:>()\[\]*-]+(?: [-+*/|]?= |\().*"  # a call or an assignment
+# One defect in one line. Spaces stand around operators, and not around pointers and templates.
+OPERATORS = [*((rf"(?<= ){re.escape(a)}(?= )", b) for a, b in (pair.split() for pair in SIGNS.split("  "))),
+             *((rf"\b{a}\b", b) for a, b in (pair.split() for pair in WORDS.split("  "))),
+             (r"^(?!.*\bfor )(.* )<(?= )", r"\1<="),  # a loop would read beyond an array: sanitizers see that
+             (r"(?<![\w.'])\d+(?![\w.'])", lambda number: str(int(number) + 1)),
+             (r"(?<![\w.'])(?:\d+\.\d+|\d+(?=e))(?:e-?\d+)?\b", r"(1.1 * \0)"),
+             (r"(?<!; )\+\+", "--"), (r"(?<=[\w)\]])\[[a-z_][\w.]*\]", "[0]"),
+             (r"(?<![\w)])!(?=[\w(])|\bnot (?!in)", ""), (r" \? ([^?:;]+) : ([^?:;,]+)(?=[;,)])", r" ? \2 : \1"),
+             (r"\bif (\((?:[^();]|\((?:[^();]|\([^();]*\))*\))*\))", r"if (!\1)"),
+             (r"\bif ([^(].*):$", r"if not (\1):"),
+             (r"(?<=return )(?!\{\};).+(?=;$)", "{}"), (r"(?<=return )(?!None).*[^;]$", "None"),
+             (rf"^( +){STEP};$", r"\1{}"), (rf"^( +){STEP}(?<![;,({{[])$", r"\1pass")]
+
+
+class Mutant(typing.NamedTuple):
+    file: str
+    line: int
+    old: str
+    new: str
+    tests: str
+    text: str  # of the file, without the defect
+
+    @property
+    def key(self):
+        return self.file, self.old.strip(), self.new.strip()
+
+
+def generated(file, tests, count, seed):
+    """So many mutants of a file, of each operator in turn. Seed and lines choose them, not where the lines stand."""
+    text, found = (ROOT / file).read_text(encoding="utf-8"), {}
+    code = re.sub(NO_CODE[file.endswith(".py")], lambda match: re.sub(".", "\0", match[0]), text, flags=re.M)
+    for number, (line, visible) in enumerate(zip(text.split("\n"), code.split("\n")), 1):
+        for pattern, replacement in OPERATORS:
+            for match in re.finditer(pattern, visible):
+                part = lambda group, match=match, line=line: line[slice(*match.span(int(group[1])))]
+                new = replacement(match[0]) if callable(replacement) else re.sub(r"\\(\d)", part, replacement)
+                new = line[:match.start()] + new + line[match.end():]
+                if all(match[0].count(a) == match[0].count(b) for a, b in ("()", "[]", "{}")) or match[0][-1] == "<":
+                    found.setdefault(pattern, {})[new] = Mutant(file, number, line, new, tests, text)
+    dice = lambda mutant: hashlib.sha256(f"{seed} {mutant.key}".encode()).digest()
+    turns = itertools.chain(*(enumerate(sorted(some.values(), key=dice)) for some in found.values()))
+    return [mutant for _, mutant in sorted(turns, key=lambda turn: (turn[0], dice(turn[1])))[:count]]
+
+
+def written(file, old, new, tests):
+    """One that somebody has thought of: a text that stands once in its file, and what takes its place."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    if text.count(old) != 1:
+        raise BadInput(f"tests/mutations.txt: '{old}' stands {text.count(old)} times in {file}")
+    number = text.count("\n", 0, text.index(old))
+    line = text.split("\n")[number]
+    return Mutant(file, number + 1, line, line.replace(old, new), tests, text)
+
+
+def chosen(options):
+    mutants = {}
+    for line in LIST.read_text(encoding="utf-8").splitlines():
+        row = line.split("\t")
+        if line[:1] != "#" and re.search(options.only, row[0]):
+            some = generated(*row, options.count, options.seed) if len(row) == 2 else [written(*row)]
+            mutants |= {mutant.key: mutant._replace(tests=options.tests or mutant.tests) for mutant in some}
+    return sorted(mutants.values(), key=lambda mutant: (mutant.file, mutant.tests))
+
+
+def copy_sources():
+    """Only what differs, so that only that is built again: also what an interrupted call has left there."""
+    git = ["git", "-c", "safe.directory=*", "-C", ROOT, "ls-files", "-co", "--exclude-standard"]
+    listed = subprocess.run(git, capture_output=True, text=True, check=True).stdout.splitlines()
+    for to, name in ((TREE / name, ROOT / name) for name in listed if (ROOT / name).is_file()):
+        if not to.is_file() or not filecmp.cmp(name, to, shallow=False):
+            to.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(name, to)
+    for folder, folders, files in os.walk(TREE):
+        folders[:] = [inner for inner in folders if folder != str(TREE) or inner != "build"]
+        for left in {os.path.relpath(os.path.join(folder, file), TREE) for file in files} - set(listed):
+            (TREE / left).unlink()
+
+
+def execute(words, limit=None, **environment):
+    """Its exit code and output. Past the limit everything that it started ends, and the code is None."""
+    with subprocess.Popen(words, cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", start_new_session=True, env=os.environ | environment) as process:
+        try:
+            said, _ = process.communicate(timeout=limit)
+            return process.returncode, said
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                return None, ""
+            raise
+
+
+@functools.cache
+class Tests:
+    """What a regular expression of ctest chooses, and what has to be built for it."""
+
+    def __init__(self, regex):
+        self.words = ["ctest", "--test-dir", BUILD, "-R", regex, "-j", JOBS, "--stop-on-failure", "--no-tests=error"]
+        names = {test["name"] for test in json.loads(execute([*self.words, "--show-only=json-v1"])[1])["tests"]}
+        # ctest itself tells no command of a program that is not built yet.
+        plan = "".join(file.read_text(encoding="utf-8") for file in BUILD.rglob("CTestTestfile.cmake"))
+        lines = re.findall(r"^add_test\(\W*([\w.]+)\W* (.*)\)$", plan, re.M)
+        words = [word for name, line in lines if name in names for word in re.findall(r'"([^"]*)"', line)]
+        known = execute(["ninja", "-C", BUILD, "-t", "targets", "all"])[1]
+        self.targets = [to for to in sorted({os.path.relpath(word, BUILD) for word in words}) if f"\n{to}: " in known]
+        # Of several ranks, one that stops at its first failure would leave the others waiting for it.
+        self.fast = "0" if any("mpiexec" in word for word in words) else "1"
+        code, said = self.build()
+        self.programs, begin = None if code else self.digest(), time.monotonic()
+        code, said = (code, said) if code else self.run()
+        if code:
+            raise BadInput(f"without a defect, the tests {regex} fail: {said[-500:]}")
+        self.seconds = time.monotonic() - begin
+
+    def build(self):
+        return execute(["ninja", "-C", BUILD, "-j", JOBS, *self.targets]) if self.targets else (0, "")
+
+    def digest(self):
+        return [hashlib.sha256((BUILD / target).read_bytes()).digest() for target in self.targets]
+
+    def run(self, limit=None):
+        return execute(self.words, limit, GTEST_FAIL_FAST=self.fast)
+
+    def judge(self, mutant, patience):
+        """What becomes of it, and which test has noticed it. Tests that take much longer than without it hang."""
+        planted = mutant.text.split("\n")
+        planted[mutant.line - 1] = mutant.new
+        (TREE / mutant.file).write_text("\n".join(planted), encoding="utf-8")
+        try:
+            if mutant.file.endswith(".py"):
+                compile("\n".join(planted), mutant.file, "exec")
+            elif self.build()[0]:
+                return "no program", ""
+            elif self.digest() == self.programs:
+                return "same program", ""
+        except SyntaxError:
+            return "no program", ""
+        code, said = self.run(patience + 10 * self.seconds)
+        noticed = re.search(r"#\d+: (\S+) .*\*\*\*", said)
+        return ("survived", "") if code == 0 else ("killed", noticed[1] if noticed else "time limit")
+
+
+def judge_all(mutants, known, patience):
+    new = (mutant for mutant in mutants if mutant.key not in known)
+    for (file, regex), some in itertools.groupby(new, key=lambda mutant: (mutant.file, mutant.tests)):
+        tests = Tests(regex)  # while there is no defect
+        try:
+            for mutant in some:
+                begin = time.monotonic()
+                known[mutant.key] = tests.judge(mutant, patience)
+                with open(RESULTS, "a", encoding="utf-8") as results:
+                    results.write("\t".join([*mutant.key, *known[mutant.key]]) + "\n")
+                print(f"{known[mutant.key]} {time.monotonic() - begin:.0f} s {file}:{mutant.line}: {mutant.new.strip()}",
+                      flush=True)
+        finally:
+            (TREE / file).write_text(mutant.text, encoding="utf-8")
+
+
+def table(mutants, known):
+    """A line per file, then what survived. The exit code."""
+    print("\n| file | planted | killed | survived |\n|---|--:|--:|--:|")
+    for name in [*sorted({mutant.file for mutant in mutants}), "all"]:
+        ends = [known[mutant.key][0] for mutant in mutants if name in ("all", mutant.file)]
+        killed, survived = ends.count("killed"), ends.count("survived")
+        print(f"| {name} | {killed + survived} | {killed} | {survived} |")
+    argued = " ".join(ARGUED.read_text(encoding="utf-8").split()) if ARGUED.exists() else ""
+    left = [mutant for mutant in mutants if known[mutant.key][0] == "survived"
+            and " ".join("{} - {} + {}".format(*mutant.key).split()) not in argued]
+    print(f"\n{len(left)} survivors are not argued in tests/mutations.md", "" if left else "\n")
+    for mutant in left:
+        print(f"{mutant.file}:{mutant.line}\n  - {mutant.old.strip()}\n  + {mutant.new.strip()}")
+    return bool(left)
+
+
+def main():
+    parser = Parser(prog="scripts/mutate", description=__doc__, epilog="Exit code: 1 if a survivor is not argued.")
+    add = parser.add_argument
+    add("--list", action="store_true", help="print the mutants, plant none")
+    add("--only", metavar="REGEX", default="", help="in files whose names match")
+    add("--count", metavar="N", type=int, default=5, help="generated ones of each file (%(default)s)")
+    add("--seed", metavar="N", type=int, default=1, help="chooses which ones (%(default)s)")
+    add("--tests", metavar="REGEX", help="run these tests in place of those that are named for the file")
+    add("--again", action="store_true", help="judge survivors once more, as after a new test")
+    add("--patience", metavar="SECONDS", type=float, default=20, help="beyond ten times what the tests take, they hang (%(default)s)")
+    options = parser.parse_args()
+    mutants = chosen(options)
+    if options.list:
+        print(*(f"{m.file}:{m.line}: {m.old.strip()}  ->  {m.new.strip()}" for m in mutants), sep="\n")
+        return 0
+    BUILD.mkdir(parents=True, exist_ok=True)
+    lock = open(BUILD.parent / "lock", "w")  # until the end
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as busy:
+        raise BadInput(f"another call works in {TREE}") from busy
+    copy_sources()
+    if not (BUILD / "build.ninja").exists():
+        code, said = execute(["cmake", "--preset", "host", f"-DMINITAW_WERROR={os.environ.get('MINITAW_WERROR', 'OFF')}"])
+        if code:
+            raise BadInput(f"{TREE} cannot be configured: {said[-500:]}")
+    rows = [row.split("\t") for row in RESULTS.read_text(encoding="utf-8").splitlines()] if RESULTS.exists() else []
+    known = {tuple(row[:3]): row[3:] for row in rows}
+    known = {key: row for key, row in known.items() if not options.again or row[0] != "survived"}
+    judge_all(mutants, known, options.patience)
+    return table(mutants, known)
+
+
+for name in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(name, signal.default_int_handler)  # also where a shell has put it into the background
+try:
+    sys.exit(main())
+except KeyboardInterrupt:
+    sys.exit(130)
+except (BadInput, OSError) as sentence:
+    print("mutate:", " ".join(str(sentence).split()), file=sys.stderr)
+    sys.exit(BAD_INPUT)
