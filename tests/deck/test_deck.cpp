@@ -123,7 +123,7 @@ TEST(Deck, OptionsThatChangeNothingAreNoted) {
   EXPECT_THAT(notes("tawpipe:rails=2:prefetch=4", "2"), IsEmpty());
   EXPECT_THAT(notes("fsdp:hierarchical=on", "1,2"),
       ElementsAre(HasSubstr("hierarchical=on of fsdp has no effect in groups 4:")));
-  EXPECT_THAT(notes("tawpipe:cco=off:grad_ticks=5", "2"), ElementsAre(HasSubstr("grad_ticks=5")));
+  EXPECT_THAT(notes("tawpipe:cco=serial:grad_ticks=5", "2"), ElementsAre(HasSubstr("grad_ticks=5")));
 }
 
 TEST(Deck, CombinationsThatDoNotFitAreLeftOutWithANote) {
@@ -334,8 +334,8 @@ TEST(Override, BadOnesAreRefused) {
           {"schedule=tawpipe:rails=65", "takes auto or 1..64, not"},
           {"schedule=tawpipe:rails=01", "takes auto or 1..64, not"},
           {"schedule=tawpipe:rails=1..64", "takes auto or 1..64, not"},
-          {"schedule=tawpipe:dbs=off:rails=2", "rails"}, {"schedule=tawpipe:gwps=maybe", "on or off"},
-          {"schedule=serial:x=1", "no options"},
+          {"schedule=tawpipe:dbs=off:rails=2", "rails"},
+          {"schedule=tawpipe:gwps=maybe", "on or off or direct"}, {"schedule=serial:x=1", "no options"},
           {"groups=1++2", "neither a number of groups nor their sizes"},
           {"groups=*+1", "neither a number of groups nor their sizes"}, {"groups=+*", "does not fit 4 ranks"},
           {"groups=\"+4\"", "neither a number of groups nor their sizes"},
