@@ -25,7 +25,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RATES = ["50mbit", "100mbit", "200mbit", "400mbit", "1gbit", "unshaped"]
 # Blocks and micro-batches follow the number of ranks: a shard is two blocks or more, a rank has four micro-batches.
 SIZES = {2: ["layers=8", "micro_batches=16"], 3: ["layers=12", "micro_batches=24"]}
-ABLATIONS = [f"tawpipe:{option}=off" for option in ("gwps", "dbs", "cco")]
+ABLATIONS = [f"tawpipe:{option}" for option in ("gwps=off", "gwps=direct", "dbs=off", "cco=off", "cco=serial")]
 UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 

@@ -4,14 +4,14 @@
 
     scripts/env benchmarks/predictions.py measured --machine FILE.toml RESULT ... [--fit RESULT [--fit-schedule SCHEDULE]] [--cores RESULT ...]
                                                    [--picture FILE.png]
-    scripts/env benchmarks/predictions.py paper
+    scripts/env benchmarks/predictions.py paper [--fit]
     scripts/env benchmarks/predictions.py map --picture FILE.png      # takes minutes
 
 `measured` takes results of scripts/cluster with links of any speed, as FILE.h5 or as the table of scripts/export; the machine file describes the
 processors. --fit changes two numbers of it until the first case of that result (or that of a schedule) has its measured step and its
 measured share of computing, and prints them: the rate of the device, and what a processor moves in a second. All other cases are then
 predicted. --cores adds results of a day when the cores of a virtual machine had another speed: it is fitted on the step of 1F1B.
-`paper` prints the tables of docs/paper.md, `map` the best schedule for 8 to 4096 devices and four links.
+`paper` prints the tables of docs/paper.md, with --fit also the constants that come closest to the rates of TawPipe and WeiPipe; `map` the best schedule for 8 to 4096 devices and four links.
 """
 
 import argparse
@@ -27,8 +27,10 @@ import sys
 import tempfile
 import tomllib
 
+import numpy
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import NullLocator
+from scipy.optimize import least_squares
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.dont_write_bytecode = True
@@ -72,9 +74,15 @@ DECK_KEYS = ["schedule", "ranks", "groups", "replicas", "layers", "hidden", "hea
              "micro_batch", "micro_batches", "steps", "warmup"]
 
 
+def schedule_of(case):
+    """Its name of today: two options got new names on 2026-11-24."""
+    name = case["schedule"]
+    return name.replace("gwps=off", "gwps=direct").replace("cco=off", "cco=serial") if str(case["started"]) < "2026-11-24" else name
+
+
 def deck_of(case):
     """A deck of this case alone."""
-    keys = {name: case[name] for name in DECK_KEYS}
+    keys = {name: case[name] for name in DECK_KEYS} | {"schedule": schedule_of(case)}
     for text, one, several in (("ffn", "ffn", "ffn_per_layer"), ("micro_batch_per_rank", "micro_batch", "micro_batch_per_rank")):
         sizes = [int(size) for size in case[text].split(",") if size]
         if len(sizes) > 1:
@@ -204,7 +212,7 @@ def measured(options):
         if day > 0:
             fit(cluster, case_of(results, "1f1b"), "cores")
         for case in (case for path in results for case in measured_cases(path)):
-            links, name = links_of(case), case["schedule"] + (f", {case['replicas']} replicas" if case["replicas"] > 1 else "")
+            links, name = links_of(case), schedule_of(case) + (f", {case['replicas']} replicas" if case["replicas"] > 1 else "")
             key = f"{links['nodes']} x {links['ranks_per_node']}", links["rate"], name
             found[key] = (case["median_s"], cluster(case)["step_s"])  # measured again: the last one counts
     rows = [(*key, *seconds) for key, seconds in found.items()]
@@ -220,61 +228,109 @@ def measured(options):
 
 # The paper
 
-METHODS = {"1F1B": "1f1b:blocking=on", "FSDP": "fsdp:prefetch=0", "WeiPipe": "weipipe", "TawPipe": "tawpipe"}
-PUBLISHED = {  # H, S: tokens/s of a GPU
+METHODS = {"1F1B": "1f1b:blocking=on", "FSDP": "fsdp:hierarchical=on:prefetch=0", "WeiPipe": "weipipe", "TawPipe": "tawpipe"}
+PUBLISHED = {  # H, S in K: tokens/s of a GPU
     (4096, 16): (1114.2, 956.1, 1232.4, 1377.6),
     (1024, 16): (5594, 6751, 8412, 8914),
     (1024, 8): (6636, 8826, 10663, 11738),
     (1024, 4): (7212, 10559, 12055, 13629),
 }
 PUBLISHED_MEMORY = (62.3, 52.0, 57.8, 56.7)  # GB, the first row
+PUBLISHED_NCCL = (105.1, 41.7, 194.0, 34.7)  # s of a step, the second row
+ABLATIONS = {  # S = 16K, H = 1024, 2048, 4096
+    "tawpipe": (8910, 4180, 1380),
+    "tawpipe:gwps=off": (8590, 3910, 1260),
+    "tawpipe:cco=off": (8220, 3470, 1140),
+}
 UNPUBLISHED = [(2048, 4), (2048, 8), (2048, 16), (4096, 4), (4096, 8)]
-TOKENS = 64  # K, of a micro-batch
-TWO_CONSTANTS = ("device.bf16.products=167 TFLOP/s", "device.bf16.attention=111 TFLOP/s", "device.memory_rate=1.8 TB/s")
-BASELINES = ("1f1b", "zb1", "fsdp", "fsdp:hierarchical=on", "tawpipe", "tawpipe:prefetch=4:grad_ticks=6")
+BASELINES = ("1f1b", "zb1", "zb2", "fsdp", "fsdp:hierarchical=on", "tawpipe")
+CONSTANTS = {"device.bf16.products": "TFLOP/s", "device.bf16.attention": "TFLOP/s", "device.memory_rate": "GB/s"}
 
 
-def rates(cases):
-    return [case["tokens_per_s"] / int(case["settings"]["ranks"]) for case in cases]
+class Paper:
+    def __init__(self, program):
+        self.program, self.machine, self.errors = program, MACHINES / "tawpipe-paper.toml", {}
+
+    def predict(self, deck, *settings, changes=()):
+        return predict(self.program, DECKS / f"{deck}.toml", self.machine, settings, changes)
+
+    def beside(self, kind, published, predicted):
+        self.errors.setdefault(kind, []).append(predicted / published - 1)
+        return f"{published:g} / {predicted:.{0 if predicted >= 500 else 1}f} ({100 * self.errors[kind][-1]:+.0f} %)"
+
+    def fit(self):
+        """Finds the constants that come closest to the rates of TawPipe and WeiPipe, by least squares of their logarithms."""
+        known = {(str(hidden), str(seq * 1024), METHODS[name]): rate for (hidden, seq), row in PUBLISHED.items()
+                 for name, rate in list(zip(METHODS, row))[2:]} | {("2048", "16384", "tawpipe"): ABLATIONS["tawpipe"][1]}
+
+        def excess(factors):
+            changes = [f"{key}={start * factor} {CONSTANTS[key]}" for (key, start), factor in zip(start_of.items(), numpy.exp(factors))]
+            cases = [case for sizes in (("hidden=1024",), ("hidden=2048,4096", "seq=16K"))
+                     for case in self.predict("table", "schedule=weipipe,tawpipe", *sizes, changes=changes)]
+            return [numpy.log(rate_of(case) / known[key]) for case in cases if (key := key_of(case)) in known]
+
+        content = tomllib.loads(self.machine.read_text(encoding="utf-8"))
+        start_of = {key: float(functools.reduce(dict.get, key.split("."), content).split()[0]) for key in CONSTANTS}
+        found = least_squares(excess, [0.0] * len(start_of), diff_step=0.02, xtol=1e-3, ftol=1e-3)
+        print("fitted: " + ", ".join(f"{key} = {start * factor:.0f} {CONSTANTS[key]}" for (key, start), factor in zip(start_of.items(), numpy.exp(found.x))))
+        print(f"root mean square of the errors: {100 * numpy.sqrt(numpy.mean(numpy.square(found.fun))):.1f} %, of {len(known)} rates\n")
+
+
+def rate_of(case):
+    """Tokens/s of a GPU."""
+    return case["tokens_per_s"] / int(case["settings"]["ranks"])
+
+
+def key_of(case):
+    return tuple(case["settings"][name] for name in ("hidden", "seq", "schedule"))
+
+
+def rate_text(case):
+    return f"{rate_of(case):.0f}" if case["fits"] else f"does not fit: {case['memory_bytes'] / 1e9:.0f} GB"
+
+
+def pivot(title, cases, key):
+    print(f"## {title}\n")
+    lines = {}
+    for case in cases:
+        value = case["settings"][key]
+        text = rate_text(case) + (f" ({100 * case['overlap']:.0f} %)" if case["fits"] else "")
+        lines.setdefault(str(value.count("+") + 1) if key == "groups" else value, {})[case["settings"]["schedule"]] = text
+    table([key, *(f"`{name}`" for name in next(iter(lines.values())))], [[value, *line.values()] for value, line in lines.items()])
 
 
 def paper(options):
-    def row_of(hidden, seq, schedules, changes=()):
-        batch = TOKENS // seq
-        return predict(options.minitaw, DECKS / "table.toml", MACHINES / "tawpipe-paper.toml", changes=changes,
-                       settings=[f"hidden={hidden}", f"seq={seq}K", f"micro_batch={batch}", f"micro_batches={1536 // batch}",
-                                 "schedule=" + ",".join(schedules)])
+    page = Paper(options.minitaw)
+    if options.fit:
+        page.fit()
+    cases = {key_of(case): case for case in page.predict("table")}
 
-    def deck_of(name, *settings):
-        return predict(options.minitaw, DECKS / f"{name}.toml", MACHINES / "tawpipe-paper.toml", settings=settings)
+    def row_of(hidden, seq, schedules):
+        return [cases[str(hidden), str(seq * 1024), schedule] for schedule in schedules]
 
-    def pivot(title, cases, key):
-        print(f"## {title}\n")
-        lines = {}
-        for case, rate in zip(cases, rates(cases)):
-            value = case["settings"][key]
-            lines.setdefault(str(value.count("+") + 1) if key == "groups" else value, {})[case["settings"]["schedule"]] = f"{rate:.0f} ({100 * case['overlap']:.0f} %)"
-        table([key, *(f"`{name}`" for name in next(iter(lines.values())))], [[value, *line.values()] for value, line in lines.items()])
-
-    for title, changes in (("Three constants", ()), ("Two constants", TWO_CONSTANTS)):
-        print(f"## Throughput, tokens/s of a GPU: published / predicted. {title}\n")
-        lines = []
-        for (hidden, seq), published in PUBLISHED.items():
-            cases = row_of(hidden, seq, METHODS.values(), changes)
-            lines.append([f"{hidden}, {seq}K", *(f"{p:.0f} / {rate:.0f} ({100 * (rate / p - 1):+.0f} %)" for p, rate in zip(published, rates(cases)))])
-            if (hidden, seq) == (4096, 16):
-                memory = [f"{p} / {case['memory_bytes'] / 1e9:.1f}" for p, case in zip(PUBLISHED_MEMORY, cases)]
-        lines += [[f"{hidden}, {seq}K", *(f"- / {rate:.0f}" for rate in rates(row_of(hidden, seq, METHODS.values(), changes)))]
-                  for hidden, seq in UNPUBLISHED if not changes]
-        table(("H, S", *METHODS), [*lines, ["memory at 4096, 16K, GB", *memory]])
+    print("## Throughput, tokens/s of a GPU: published / predicted\n")
+    lines = [[f"{hidden}, {seq}K", *(page.beside("rates", p, rate_of(case)) for p, case in zip(published, row_of(hidden, seq, METHODS.values())))]
+             for (hidden, seq), published in PUBLISHED.items()]
+    lines += [[f"{hidden}, {seq}K", *(f"- / {rate_text(case)}" for case in row_of(hidden, seq, METHODS.values()))] for hidden, seq in UNPUBLISHED]
+    memory = [page.beside("memory", p, case["memory_bytes"] / 1e9) for p, case in zip(PUBLISHED_MEMORY, row_of(4096, 16, METHODS.values()))]
+    table(("H, S", *METHODS), [*lines, ["memory at 4096, 16K, GB", *memory]])
+    ablations = page.predict("ablations")
+    print("## Ablations, tokens/s of a GPU: published / predicted\n")
+    found = {key_of(case): rate_of(case) for case in ablations}
+    table(["hidden", *(f"`{name}`" for name in ABLATIONS)],
+          [[str(hidden), *(page.beside("ablations" if ":" in name else "TawPipe again", published[i], found[str(hidden), "16384", name])
+                           for name, published in ABLATIONS.items())] for i, hidden in enumerate((1024, 2048, 4096))])
+    print("## Time in NCCL kernels, s of a step, H = 1024, S = 16K\n")
+    table(["", "published / predicted: kernels", "an adapter moves data"],
+          [[name, page.beside("NCCL", p, case["transfer_s"]), f"{max(max(use['out_busy'], use['in_busy']) for use in case['adapters']) * case['step_s']:.1f}"]
+           for (name, p, case) in zip(METHODS, PUBLISHED_NCCL, row_of(1024, 16, METHODS.values()))])
+    print("within 10 %: " + ", ".join(f"{sum(abs(error) <= 0.1 for error in errors)} of {len(errors)} {kind}" for kind, errors in page.errors.items()) + "\n")
     print("## Good baselines, tokens/s of a GPU\n")
-    table(("H, S", *(f"`{name}`" for name in BASELINES)),
-          [[f"{hidden}, {seq}K", *(f"{rate:.0f}" for rate in rates(row_of(hidden, seq, BASELINES)))] for hidden, seq in PUBLISHED])
-    pivot("Ablations, tokens/s of a GPU (share of transfers hidden)", deck_of("ablations"), "hidden")
-    pivot("Groups", deck_of("groups"), "groups")
-    pivot("Strong scaling", deck_of("strong-scaling"), "ranks")
-    pivot("Weak scaling", [case for nodes in (1, 2, 3) for case in deck_of("weak-scaling", f"ranks={8 * nodes}", f"groups={nodes}",
-                                                                          f"micro_batches={64 * nodes}")], "ranks")
+    table(("H, S", *(f"`{name}`" for name in BASELINES)), [[f"{hidden}, {seq}K", *map(rate_text, row_of(hidden, seq, BASELINES))] for hidden, seq in PUBLISHED])
+    pivot("Every reading of the ablations, tokens/s of a GPU (share of transfers hidden)", ablations, "hidden")
+    pivot("Groups", page.predict("groups"), "groups")
+    pivot("Strong scaling", page.predict("strong-scaling"), "ranks")
+    pivot("Weak scaling", page.predict("weak-scaling"), "ranks")
 
 
 # The map
@@ -289,13 +345,13 @@ ADAPTERS = (1, 2, 4, 8)
 NODE = 8
 
 
-def best_of(cases, memory):
+def best_of(cases):
     """Of cases that fit: the fastest of each kind of schedule, the fastest first, as (kind, tokens/s, case)."""
     fastest = {}
     for case in cases:
         name = case["settings"]["schedule"]
         kind = "1F1B, zero bubble" if name in ("1f1b", "zb1") else {"fsdp": "FSDP", "weipipe": "WeiPipe", "tawpipe": "TawPipe"}[name.partition(":")[0]]
-        if case["memory_bytes"] <= memory and case["tokens_per_s"] > fastest.get(kind, (kind, 0))[1]:
+        if case["fits"] and case["tokens_per_s"] > fastest.get(kind, (kind, 0))[1]:
             fastest[kind] = (kind, case["tokens_per_s"], case)
     return sorted(fastest.values(), key=lambda entry: -entry[1])
 
@@ -307,7 +363,7 @@ def cell(options, settings, rings, ranks, gbits, adapters):
         cases += predict(options.minitaw, DECKS / "map.toml", MACHINES / "dgx-h100.toml",
                          [*settings, f"ranks={ranks}", f"replicas={ranks // ring}", f"micro_batches={4 * ranks}", "schedule=" + ",".join(schedules)],
                          [f"nodes={max(1, ranks // NODE)}", f"between.rate={gbits} Gbit/s", f"between.adapters={adapters}"])
-    return best_of(cases, 80e9)
+    return best_of(cases)
 
 
 def draw_map(cells, path):
@@ -357,6 +413,8 @@ def main():
         verb.set_defaults(run=run)
         if run != paper:
             verb.add_argument("--picture", required=run == map_of_schedules)
+        if run == paper:
+            verb.add_argument("--fit", action="store_true", help="fit the constants of inputs/machines/tawpipe-paper.toml anew and print them (minutes)")
         if run == measured:
             verb.add_argument("results", nargs="+")
             verb.add_argument("--machine", required=True)

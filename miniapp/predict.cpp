@@ -42,6 +42,22 @@ double busiest(const Prediction& p, const Machine& machine) {
   return machine.rate > 0 ? most / machine.rate / p.seconds : 0;
 }
 
+/// Returns whether memory is enough; nothing if the machine does not say what it has.
+std::optional<bool> fits(const Machine& machine, const Prediction& p) {
+  return machine.memory ? std::optional(p.worst_memory() <= *machine.memory) : std::nullopt;
+}
+
+/// Seconds that transfers occupy lanes of a rank, the mean over the ranks: waiting for the other side counts,
+/// as in kernels of NCCL.
+double transfer_seconds(const Prediction& p) {
+  double sum = 0;
+  for (std::size_t r = 0; r < p.spans.size(); ++r)
+    for (std::size_t i = 0; i < p.spans[r].size(); ++i)
+      if (is_communication(p.program.ranks[r].actions[i].kind))
+        sum += p.spans[r][i].end - p.spans[r][i].begin;
+  return sum / static_cast<double>(p.spans.size());
+}
+
 Json to_json(const Case& c, const Machine& machine, const Prediction& p) {
   const Total total(p.account);
   Json exposed, adapters = Json::array();
@@ -55,7 +71,8 @@ Json to_json(const Case& c, const Machine& machine, const Prediction& p) {
   return {{"settings", deck::identity(c)}, {"step_s", p.seconds}, {"tokens_per_s", p.tokens_per_s},
       {"mfu", p.mfu > 0 ? Json(p.mfu) : Json()}, {"compute", total.compute / total.whole},
       {"exposed", exposed}, {"idle", total.idle / total.whole},
-      {"overlap", total.communication > 0 ? total.overlap() : 0}, {"memory_bytes", p.worst_memory()},
+      {"overlap", total.communication > 0 ? total.overlap() : 0}, {"transfer_s", transfer_seconds(p)},
+      {"memory_bytes", p.worst_memory()}, {"fits", fits(machine, p) ? Json(*fits(machine, p)) : Json()},
       {"adapters", adapters}};
 }
 
@@ -107,8 +124,7 @@ record::TextTable<Row> make_table(const Machine& machine) {
               }},
           {"", "", 0,
               [&machine](const Row& row) {
-                const bool fits = !machine.memory || row.prediction.worst_memory() <= *machine.memory;
-                return fits ? "" : " does not fit";
+                return fits(machine, row.prediction).value_or(true) ? "" : " does not fit";
               }}},
       {}};
 }

@@ -30,6 +30,7 @@ std::string identity(const Case& c) {
 namespace {
 /// Largest number of cases of a sweep.
 constexpr std::size_t most_cases = 100'000;
+constexpr std::int64_t most_micro_batches = 1'000'000;
 
 const schedule::Entry& entry_of(const std::string& schedule) {
   return schedule::entry_of(schedule.substr(0, schedule.find(':')));
@@ -61,6 +62,16 @@ topology::Groups nodes_of(const Job& job, int ranks) {
   return left == 0 ? topology::Groups(sizes) : topology::Groups::equal(ranks, 1);
 }
 
+topology::Groups groups_of(const Draft& draft, int ranks, const Job& job) {
+  if (!draft.groups.empty()) return topology::parse_groups(draft.groups, ranks);
+  if (draft.group_size == 0) return nodes_of(job, ranks);
+  if (ranks % draft.group_size != 0)
+    throw InputError(fmt::format("group_size: {0} ranks cannot form groups of {1}; use a divisor of {0}, or "
+                                 "give the sizes with groups",
+        ranks, draft.group_size));
+  return topology::Groups::equal(ranks, ranks / draft.group_size);
+}
+
 /// Returns the feed-forward width of LLaMA.
 std::int64_t default_ffn(std::int64_t hidden) { return ((8 * hidden + 2) / 3 + 255) / 256 * 256; }
 
@@ -69,23 +80,24 @@ std::vector<std::int64_t> ffn_of(const Draft& draft) {
   const auto layers = static_cast<std::size_t>(shape.layers);
   if (shape.ffn.empty())
     return std::vector<std::int64_t>(layers, draft.ffn > 0 ? draft.ffn : default_ffn(shape.hidden));
-  if (draft.ffn > 0) throw InputError("ffn: given together with ffn_per_layer; keep one of the two");
   if (shape.ffn.size() != layers)
     throw InputError(fmt::format("ffn_per_layer: {} for {}; give one per layer",
         counted(std::ssize(shape.ffn), "value"), counted(shape.layers, "layer")));
   return shape.ffn;
 }
 
-/// Sets B: `micro_batch_per_rank` is left only where ranks differ. Ranks and micro-batches are known.
-void complete_micro_batch(Case& c) {
+/// Sets B: `micro_batch_per_rank` is left only where ranks differ. Ranks are known.
+void complete_micro_batch(Case& c, std::int64_t tokens) {
   std::vector<std::int64_t>& sizes = c.micro_batch_per_rank;
   std::int64_t& size = c.shape.micro_batch;
+  if (tokens % c.shape.seq != 0)
+    throw InputError(
+        fmt::format("tokens_per_micro_batch: {} is not a multiple of seq = {}; use for example {}", tokens,
+            c.shape.seq, (tokens / c.shape.seq + 1) * c.shape.seq));
   if (sizes.empty()) {
-    size = std::max<std::int64_t>(size, 1);
+    size = std::max<std::int64_t>(tokens > 0 ? tokens / c.shape.seq : size, 1);
     return;
   }
-  if (size > 0)
-    throw InputError("micro_batch: given together with micro_batch_per_rank; keep one of the two");
   if (entry_of(c.schedule).passes_activations)
     throw InputError(fmt::format("micro_batch_per_rank: the micro-batches of {} visit all ranks, so they "
                                  "have one size; use micro_batch",
@@ -93,6 +105,30 @@ void complete_micro_batch(Case& c) {
   if (sizes.size() != static_cast<std::size_t>(c.ranks))
     throw InputError(fmt::format("micro_batch_per_rank: {} for {}; give one per rank",
         counted(std::ssize(sizes), "value"), counted(c.ranks, "rank")));
+  const auto [least, most] = std::ranges::minmax(sizes);
+  size = most;
+  if (least == most) sizes.clear();
+}
+
+/// Sets M. Ranks and B are known.
+void complete_micro_batches(Case& c, const Draft& draft) {
+  const std::vector<std::int64_t>& sizes = c.micro_batch_per_rank;
+  std::int64_t count = c.micro_batches > 0 ? c.micro_batches : c.ranks;
+  if (draft.micro_batches_per_rank > 0) count = draft.micro_batches_per_rank * c.ranks;
+  if (draft.sequences > 0) {
+    const std::int64_t together =
+        sizes.empty() ? c.shape.micro_batch : std::reduce(sizes.begin(), sizes.end());
+    if (draft.sequences % together != 0)
+      throw InputError(fmt::format("sequences_per_step: {} sequences are not a whole number of {} of {}; use "
+                                   "a multiple of {}",
+          draft.sequences, sizes.empty() ? "micro-batches" : "rounds of all ranks", together, together));
+    count = draft.sequences / together * (sizes.empty() ? 1 : c.ranks);
+  }
+  if (count > most_micro_batches)
+    throw InputError(
+        fmt::format("micro_batches: {} a step are too many; use at most {}", count, most_micro_batches));
+  c.micro_batches = static_cast<int>(count);
+  if (sizes.empty()) return;
   if (c.micro_batches % c.ranks != 0)
     throw InputError(fmt::format("micro_batches: {} cannot share {} evenly among {}; use a multiple of {}",
         c.schedule, counted(c.micro_batches, "micro-batch"), counted(c.ranks, "rank"), c.ranks));
@@ -100,15 +136,10 @@ void complete_micro_batch(Case& c) {
   if (sequences > INT32_MAX)
     throw InputError(
         fmt::format("micro_batch_per_rank: {} sequences per step; use at most {}", sequences, INT32_MAX));
-  const auto [least, most] = std::ranges::minmax(sizes);
-  size = most;
-  if (least == most) sizes.clear();
 }
 
 int heads_of(const Draft& draft) {
   const model::Shape& shape = draft.c.shape;
-  if (shape.heads > 0 && draft.head_dim > 0)
-    throw InputError("head_dim: given together with heads; keep one of the two");
   if (shape.heads == 0 && draft.head_dim == 0)
     throw InputError("heads: not given; add for example heads = 8, or head_dim = 128");
   if (shape.heads > 0) return shape.heads;
@@ -139,9 +170,9 @@ void check_data(const Case& c, const Job& job) {
 Case complete(const Draft& draft, const Job& job) {
   Case c = draft.c;
   c.ranks = ranks_of(draft, job);
-  c.groups = draft.groups.empty() ? nodes_of(job, c.ranks) : topology::parse_groups(draft.groups, c.ranks);
-  if (c.micro_batches == 0) c.micro_batches = c.ranks;
-  complete_micro_batch(c);
+  c.groups = groups_of(draft, c.ranks, job);
+  complete_micro_batch(c, draft.tokens);
+  complete_micro_batches(c, draft);
   c.shape.heads = heads_of(draft);
   if (c.shape.kv_heads == 0) c.shape.kv_heads = c.shape.heads;
   c.shape.ffn = ffn_of(draft);
@@ -161,10 +192,27 @@ struct Axis {
   std::vector<std::string> values;
 };
 
-/// The message of a check with the place where the key that it begins with was written in front.
+/// The message of a check with the place where the key that it begins with, or one in place of it, was
+/// written in front.
 std::string locate(const std::string& message, const Settings& settings, const std::string& path) {
-  const auto at = settings.find(message.substr(0, message.find_first_of(": =")));
-  return fmt::format("{}: {}", at == settings.end() ? printable(path) : at->second.where, message);
+  const std::string name = message.substr(0, message.find_first_of(": ="));
+  if (const auto at = settings.find(name); at != settings.end())
+    return fmt::format("{}: {}", at->second.where, message);
+  for (const auto& [other, setting] : settings)
+    if (find_key(other)->in_place_of == name)
+      return fmt::format("{}: {} gives {}", setting.where, other, message);
+  return fmt::format("{}: {}", printable(path), message);
+}
+
+/// Throws InputError if two keys say the same in different ways.
+void require_one_of_each(const Settings& settings) {
+  std::map<std::string, std::string> given;  // by meaning
+  for (const Key& key : keys()) {
+    if (!settings.contains(key.name)) continue;
+    const auto& [at, is_new] = given.try_emplace(key.meaning(), key.name);
+    if (!is_new)
+      throw InputError(fmt::format("{}: given together with {}; keep one of the two", key.name, at->second));
+  }
 }
 
 /// Throws InputError if a list is given for one value, one value for a list, or what no key can take.
@@ -181,6 +229,7 @@ void require_form(const Key& key, const Setting& setting) {
 
 /// Single values and defaults go into the draft, lists become axes.
 std::vector<Axis> split_axes(const Settings& settings, Draft& draft) {
+  require_one_of_each(settings);
   std::vector<Axis> axes;
   for (const Key& key : keys()) {
     const auto at = settings.find(key.name);
@@ -227,6 +276,17 @@ void note_without_effect(Deck& deck) {
         option, fmt::join(groups, ", ")));
 }
 
+/// Many ranks in one group hide what nodes cost.
+void note_one_group(const Settings& settings, const Job& job, Deck& deck) {
+  constexpr int usual_node = 8;
+  const int most = std::ranges::max_element(deck.cases, {}, &Case::ranks)->ranks;
+  if (job.node_sizes.empty() && !settings.contains("groups") && !settings.contains("group_size") &&
+      most > usual_node)
+    deck.notes.push_back(fmt::format("groups: not given, so all {} ranks are one group, and nothing lies "
+                                     "between nodes; add for example --set group_size={}",
+        most, usual_node));
+}
+
 /// All combinations of the axes, completed and checked; the first key of keys() varies slowest. Combinations
 /// that cannot be run are left out, with a note, if each of their values still occurs in some other case;
 /// otherwise they are an error. Equal cases are kept once. Throws InputError.
@@ -265,6 +325,7 @@ void expand(const Settings& settings, const Job& job, Deck& deck) {
     deck.notes.push_back(fmt::format("{} {} equal to another one: each runs once",
         counted(equal, "combination"), equal == 1 ? "is" : "are"));
   if (job.notes) note_without_effect(deck);
+  note_one_group(settings, job, deck);
 }
 }  // namespace
 

@@ -66,6 +66,9 @@ std::vector<Key> make_keys() {
       "D groups of equal size, or their sizes joined by \"+\", the last one \"*\" for all ranks that are "
       "left. Ranks of a group are consecutive.",
       [](D& draft, const std::string& text) { draft.groups = text; }});
+  add({"group_size", "size", true, false, "", "ranks / groups", "group_size = 8",
+      "Ranks of each group, in place of groups: what stays the same where ranks are swept over nodes.",
+      size("group_size", &D::group_size, 1, most_ranks), {}, "groups"});
   add({"replicas", "size", true, false, "1", "", "replicas = 2",
       "Copies of the schedule side by side, each on ranks / replicas ranks, gradients summed over all: what "
       "lets a model run on more ranks than it has layers.",
@@ -78,7 +81,7 @@ std::vector<Key> make_keys() {
       "Query heads; must divide hidden, and hidden / heads must be even.", size("heads", &S::heads, 1, M)});
   add({"head_dim", "size", true, false, "", "hidden / heads", "head_dim = 128",
       "Width of a head, in place of heads: what stays the same where hidden is swept.",
-      size("head_dim", &D::head_dim, 1, M)});
+      size("head_dim", &D::head_dim, 1, M), {}, "heads"});
   add({"kv_heads", "size", true, false, "", "heads", "kv_heads = 2",
       "Key and value heads (grouped query attention); must divide heads.",
       size("kv_heads", &S::kv_heads, 1, M)});
@@ -87,7 +90,8 @@ std::vector<Key> make_keys() {
   add({"ffn", "size", true, false, "", "8/3 hidden, rounded up to a multiple of 256", "ffn = 768",
       "F, inner width of the SwiGLU of every block.", size("ffn", &D::ffn, 1, 4 * M)});
   add({"ffn_per_layer", "list of sizes", false, true, "", "ffn for every block", "ffn_per_layer = [128, 256]",
-      "F of each block, `layers` values, in place of ffn.", size("ffn_per_layer", &S::ffn, 1, 4 * M)});
+      "F of each block, `layers` values, in place of ffn.", size("ffn_per_layer", &S::ffn, 1, 4 * M), {},
+      "ffn"});
   add({"dtype", "name", true, false, "fp32", "", "dtype = \"bf16\"",
       "Precision of weights, activations and gradients: fp32 or bf16. Master weights and optimiser are "
       "fp32.",
@@ -112,10 +116,22 @@ std::vector<Key> make_keys() {
   add({"micro_batch_per_rank", "list of sizes", false, true, "", "micro_batch for every rank",
       "micro_batch_per_rank = [1, 3, 2]",
       "B of each rank, `ranks` values, in place of micro_batch: for ranks of different speed.",
-      size("micro_batch_per_rank", &C::micro_batch_per_rank, 1, many)});
+      size("micro_batch_per_rank", &C::micro_batch_per_rank, 1, many), {}, "micro_batch"});
+  add({"tokens_per_micro_batch", "size", true, false, "", "micro_batch * seq",
+      "tokens_per_micro_batch = \"64K\"",
+      "B times S, in place of micro_batch: what stays the same where seq is swept; a multiple of seq.",
+      size("tokens_per_micro_batch", &D::tokens, 1, many * K), {}, "micro_batch"});
   add({"micro_batches", "size", true, false, "", "ranks", "micro_batches = 16",
       "M, micro-batches per step, all ranks together; a multiple of ranks, in pipelines of replicas.",
       size("micro_batches", &C::micro_batches, 1, many)});
+  add({"micro_batches_per_rank", "size", true, false, "", "micro_batches / ranks",
+      "micro_batches_per_rank = 8", "M / P, in place of micro_batches: the step grows with the ranks.",
+      size("micro_batches_per_rank", &D::micro_batches_per_rank, 1, many), {}, "micro_batches"});
+  add({"sequences_per_step", "size", true, false, "", "micro_batches * micro_batch",
+      "sequences_per_step = 1536",
+      "Sequences of all micro-batches, in place of micro_batches: the step stays the same where B is swept; "
+      "a multiple of B.",
+      size("sequences_per_step", &D::sequences, 1, many), {}, "micro_batches"});
   add({"data", "text", false, false, "synthetic", "", "data = \"corpus.txt\"",
       "File whose bytes are the tokens (path from the current folder), or \"synthetic\".",
       [](D& draft, const std::string& text) { draft.c.data = text; }});
@@ -155,11 +171,11 @@ std::string options_of(const schedule::Entry& entry) {
 }
 
 constexpr std::string_view rules =
-    "A deck is a TOML file with keys at the top level; `--set key=value` replaces a key. A size is a whole "
-    "number\nor a text with a suffix in steps of 1024: \"4K\", \"1M\", \"2G\". A key marked as an axis also "
-    "takes a list; the\ncases are all combinations of the lists. A combination that cannot be run is left "
-    "out with a note, provided\nthat every value of every list is still run in some other combination; "
-    "otherwise it is an error.\n";
+    "A deck is a TOML file with keys at the top level; `--set key=value` replaces a key, or one that it\n"
+    "is in place of. A size is a whole number or a text with a suffix in steps of 1024: \"4K\", \"1M\",\n"
+    "\"2G\". A key marked as an axis also takes a list; the cases are all combinations of the lists. A\n"
+    "combination that cannot be run is left out with a note, provided that every value of every list is\n"
+    "still run in some other combination; otherwise it is an error.\n";
 }  // namespace
 
 const std::vector<Key>& keys() {

@@ -16,7 +16,8 @@ namespace minitaw::deck {
 struct Draft {
   Case c;
   std::string groups;  ///< "2", "1+2+3" or "1+2+*"
-  std::int64_t head_dim = 0, ffn = 0;
+  std::int64_t head_dim = 0, ffn = 0, tokens = 0, micro_batches_per_rank = 0, sequences = 0;
+  int group_size = 0;
 
   Draft() { c.ranks = c.micro_batches = 0; }
 };
@@ -36,7 +37,10 @@ struct Key {
   std::function<void(Draft&, const std::string&)> store;
   /// The value of a case: identity() names it where it is not `initial`. Empty: identity() knows the key.
   std::function<std::string(const Case&)> text = {};
+  /// The key that this one is another way to write. A deck has one of them.
+  std::string in_place_of = {};
 
+  [[nodiscard]] const std::string& meaning() const { return in_place_of.empty() ? name : in_place_of; }
   [[nodiscard]] bool required() const { return initial.empty() && fallback.empty(); }
 };
 

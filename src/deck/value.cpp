@@ -166,6 +166,9 @@ void override_setting(Settings& settings, const std::string& text) {
   if (equals == std::string::npos || name.empty())
     throw InputError(fmt::format("--set {}: write key=value, for example --set seq=4K,8K", printable(text)));
   const Key* key = require_key(name, "--set");
+  std::erase_if(settings, [&](const auto& other) {
+    return find_key(other.first)->meaning() == key->meaning() && other.second.where != "--set";
+  });
   settings[key->name] = parse_words(std::string_view(text).substr(equals + 1), key->axis || key->list);
 }
 }  // namespace minitaw::deck

@@ -41,7 +41,8 @@ using Settings = std::map<std::string, Setting>;
 /// keys. No header shows toml++: nvcc, which compiles all that uses Kokkos on devices, does not take it.
 [[nodiscard]] Settings parse_toml(const std::string& text, const std::string& path);
 
-/// Puts "key=value" of the command line in place of what the deck says: a list in brackets or, where the key
+/// Puts "key=value" of the command line in place of what the deck says with this key or another one of the
+/// same meaning: a list in brackets or, where the key
 /// takes several, with commas, else one value; each with or without quotes. Throws InputError if there is no
 /// key or no "=".
 void override_setting(Settings& settings, const std::string& text);

@@ -181,7 +181,7 @@ void Builder::add_epilogue(int tick, EmbeddingsUpdate update) {
   for (const int r : everyone()) add(r, Phase::epilogue, make_action(Kind::join, tick, Payload::none), {});
 }
 
-void Builder::finish_rank(int r, bool overlap) {
+void Builder::finish_rank(int r, Overlap overlap) {
   auto emitted = std::exchange(drafts_[r].emitted, {});
   std::ranges::stable_sort(emitted, {}, [](const Emitted& e) { return std::pair(e.action.tick, e.phase); });
   RankProgram& rank = program_.ranks[r];
@@ -197,7 +197,7 @@ void Builder::finish_rank(int r, bool overlap) {
   assign_waits(rank, r, overlap);
 }
 
-Program Builder::finish(int tick, EmbeddingsUpdate update, bool overlap) && {
+Program Builder::finish(int tick, EmbeddingsUpdate update, Overlap overlap) && {
   add_epilogue(tick, update);
   for (int r = 0; r < ranks(); ++r) finish_rank(r, overlap);
   if (program_.replicas > 1) make_replicas(program_);

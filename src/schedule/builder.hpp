@@ -52,6 +52,13 @@ enum class EmbeddingsUpdate {
   replicated,  ///< all-reduce, everyone updates everything (DDP)
 };
 
+/// What waits although it needs no data.
+enum class Overlap {
+  full,            ///< nothing
+  not_of_weights,  ///< computation, for messages with weights, and collectives between groups, issued before
+  none,            ///< communication for all computation issued before it, and the other way round
+};
+
 /// A program under construction: actions over buffers instead of slots, in any order of emission. Rules
 /// append to it; finish() sorts, assigns slots, derives waits. Both sides of every transfer are emitted by
 /// one call, which gives all ranks one common order and so rules out deadlock by construction.
@@ -125,9 +132,8 @@ public:
   void collective(Phase phase, Action action, const std::vector<VirtualBuffer>& buffers);
   /// Closes the step at `tick` (gradients of the embeddings combined, all gradients summed over the replicas,
   /// every owned shard and the embeddings updated, join), sorts each rank's actions into issue order, assigns
-  /// slots, derives waits, makes the replicas. Without overlap, transfers wait for the computation before
-  /// them and computation for the transfers before it.
-  [[nodiscard]] Program finish(int tick, EmbeddingsUpdate update, bool overlap = true) &&;
+  /// slots, derives waits, makes the replicas.
+  [[nodiscard]] Program finish(int tick, EmbeddingsUpdate update, Overlap overlap = Overlap::full) &&;
 
 private:
   struct Emitted {
@@ -145,7 +151,7 @@ private:
   /// An all-reduce over the replicas of this rank.
   void sum_over_replicas(int rank, Phase phase, Action action, VirtualBuffer buffer);
   void sum_shards_over_replicas(int rank, int tick);
-  void finish_rank(int rank, bool overlap);
+  void finish_rank(int rank, Overlap overlap);
 
   topology::Groups groups_;  ///< of one replica
   Program program_;          ///< ranks and communicators of the first replica, until it is finished

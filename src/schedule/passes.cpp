@@ -98,7 +98,7 @@ void assign_slots(RankProgram& rank, const std::vector<VirtualBuffers>& buffers,
 namespace {
 class WaitDeriver {
 public:
-  WaitDeriver(RankProgram& program, int rank, bool overlap)
+  WaitDeriver(RankProgram& program, int rank, Overlap overlap)
       : program_(program), rank_(rank), overlap_(overlap) {
     for (int c = 0; c < slot_classes; ++c) history_[c].resize(program.slots[c]);
   }
@@ -120,7 +120,10 @@ private:
       need = max_of(need, h.written);
       if (access.write) need = max_of(need, h.read);
     }
-    if (!overlap_) need = max_of(need, sequential(action));
+    if (overlap_ == Overlap::none) need = max_of(need, sequential(action));
+    if (overlap_ == Overlap::not_of_weights && action.lane == Lane::compute)
+      for (const Lane lane : {Lane::inputs_recv, Lane::inputs_send})
+        need[static_cast<int>(lane)] = issued_[static_cast<int>(lane)];
     return need;
   }
 
@@ -165,7 +168,7 @@ private:
 
   RankProgram& program_;
   int rank_;
-  bool overlap_;
+  Overlap overlap_;
   std::array<std::vector<SlotHistory>, slot_classes> history_;
   LaneCounts issued_{};
   std::array<LaneCounts, lanes> known_{};
@@ -173,7 +176,9 @@ private:
 };
 }  // namespace
 
-void assign_waits(RankProgram& program, int rank, bool overlap) { WaitDeriver(program, rank, overlap).run(); }
+void assign_waits(RankProgram& program, int rank, Overlap overlap) {
+  WaitDeriver(program, rank, overlap).run();
+}
 
 namespace {
 /// Communicators of all replicas, one after the other, then one for each of the first one's ranks.

@@ -20,8 +20,7 @@ void write_first_contributions(RankProgram& rank, int shard_parts);
 
 /// Derives the waits of every action from the slots it touches: a read waits for the last write, a write for
 /// the last write and the reads since. Waits that others imply are left out; join waits for everything.
-/// Without overlap, communication also waits for all computation issued before it and the other way round.
-void assign_waits(RankProgram& program, int rank, bool overlap);
+void assign_waits(RankProgram& program, int rank, Overlap overlap);
 
 /// Communicator of an action that all replicas of a rank take part in, until make_replicas().
 inline constexpr int among_replicas = -2;

@@ -123,7 +123,7 @@ TEST(Deck, OptionsThatChangeNothingAreNoted) {
   EXPECT_THAT(notes("tawpipe:rails=2:prefetch=4", "2"), IsEmpty());
   EXPECT_THAT(notes("fsdp:hierarchical=on", "1,2"),
       ElementsAre(HasSubstr("hierarchical=on of fsdp has no effect in groups 4:")));
-  EXPECT_THAT(notes("tawpipe:cco=off:grad_ticks=5", "2"), ElementsAre(HasSubstr("grad_ticks=5")));
+  EXPECT_THAT(notes("tawpipe:cco=serial:grad_ticks=5", "2"), ElementsAre(HasSubstr("grad_ticks=5")));
 }
 
 TEST(Deck, CombinationsThatDoNotFitAreLeftOutWithANote) {
@@ -152,6 +152,58 @@ TEST(Deck, SerialTakesOneRankAndTheMicroBatchesOfTheOthers) {
   ASSERT_THAT(deck.cases, SizeIs(3));
   EXPECT_EQ(deck.cases[0].ranks, 1);
   EXPECT_EQ(deck.cases[0].micro_batches, 4);
+}
+
+/// ranks, groups, B and M of all cases.
+std::vector<std::string> sizes(const Deck& deck) {
+  std::vector<std::string> lines;
+  for (const Case& c : deck.cases)
+    lines.push_back(std::to_string(c.ranks) + " " + c.groups.text() + " " + micro_batch_text(c) + " " +
+                    std::to_string(c.micro_batches));
+  return lines;
+}
+
+TEST(Deck, KeysThatBelongTogetherFollowOtherAxes) {
+  const std::vector<std::string> weak = {"ranks=2,4,6", "group_size=2", "micro_batches_per_rank=3"};
+  EXPECT_THAT(sizes(make(small, weak)), ElementsAre("2 2 1 6", "4 2+2 1 12", "6 2+2+2 1 18"));
+  const std::vector<std::string> tokens = {
+      "seq=256,512,1K", "tokens_per_micro_batch=1K", "sequences_per_step=16", "ranks=2"};
+  EXPECT_THAT(sizes(make(small, tokens)), ElementsAre("2 2 4 4", "2 2 2 8", "2 2 1 16"));
+  EXPECT_THAT(sizes(make(small, {"group_size=1,2,4"})), ElementsAre("4 1+1+1+1 1 4", "4 2+2 1 4", "4 4 1 4"));
+  // Two rounds of 1 + 1 + 2 + 4 sequences.
+  EXPECT_THAT(sizes(make(small, {"micro_batch_per_rank=1,1,2,4", "sequences_per_step=16"})),
+      ElementsAre("4 4 1,1,2,4 8"));
+  EXPECT_THAT(sizes(make(small, {"schedule=serial", "micro_batches_per_rank=3"})), ElementsAre("1 1 1 12"));
+}
+
+TEST(Deck, WhatEqualKeysGiveIsOneCase) {
+  const std::string same = identity(make(small, {"groups=2", "micro_batch=8", "micro_batches=8"}).cases[0]);
+  EXPECT_EQ(
+      identity(make(small, {"group_size=2", "tokens_per_micro_batch=1K", "sequences_per_step=64"}).cases[0]),
+      same);
+}
+
+TEST(Override, ReplacesAKeyOfTheSameMeaning) {
+  const std::string deck = small + "group_size = 2\nsequences_per_step = 8\ntokens_per_micro_batch = 256\n";
+  EXPECT_THAT(sizes(make(deck)), ElementsAre("4 2+2 2 4"));
+  EXPECT_THAT(sizes(make(deck, {"groups=4", "micro_batches=12"})), ElementsAre("4 1+1+1+1 2 12"));
+  EXPECT_THAT(sizes(make(deck, {"micro_batch_per_rank=1,2,3,2"})), ElementsAre("4 2+2 1,2,3,2 4"));
+  EXPECT_THAT(refusal(deck, {"groups=4", "group_size=2"}),
+      AllOf(StartsWith("--set: group_size"), HasSubstr("together with groups; keep one")));
+}
+
+TEST(Deck, ManyRanksInOneGroupAreNoted) {
+  const auto notes = [](std::vector<std::string> overrides, const Job& job) {
+    overrides.insert(overrides.end(), {"layers=24", "ranks=8,24"});
+    return make(small, overrides, job).notes;
+  };
+  EXPECT_THAT(
+      notes({}, planned(0)), ElementsAre(AllOf(HasSubstr("all 24 ranks are one group"),
+                                 HasSubstr("nothing lies between nodes"), HasSubstr("group_size=8"))));
+  EXPECT_THAT(notes({"groups=1"}, planned(0)), IsEmpty());
+  EXPECT_THAT(notes({"group_size=8"}, planned(0)), IsEmpty());
+  EXPECT_THAT(notes({}, Job{24, {8, 8, 8}, true}), IsEmpty());
+  EXPECT_THAT(make(small, {"ranks=8"}, planned(0)).notes, IsEmpty());
 }
 
 TEST(Deck, GroupsDefaultToTheNodesOfTheFirstRanks) {
@@ -213,6 +265,27 @@ INSTANTIATE_TEST_SUITE_P(decks, Refusal,
         Refused{"layers = 8\nhidden = 64\nheads = 4\n", "d.toml: seq: not given", "add for example"},
         Refused{"# nothing\n", "d.toml: layers: not given", ""},
         Refused{small + "groups = 3\n", "d.toml:5: groups", "4 ranks cannot form 3"},
+        Refused{small + "group_size = 3\n", "d.toml:5: group_size", "4 ranks cannot form groups of 3; use"},
+        Refused{small + "group_size = 0\n", "d.toml:5: group_size", "from 1 to"},
+        Refused{small + "groups = 2\ngroup_size = 2\n", "d.toml:6: group_size", "together with groups"},
+        Refused{small + "micro_batch = 2\ntokens_per_micro_batch = 256\n", "d.toml:6: tokens_per_micro_batch",
+            "together with micro_batch;"},
+        Refused{small + "micro_batch_per_rank = [1, 2, 3, 4]\ntokens_per_micro_batch = 256\n",
+            "d.toml:6: tokens_per_micro_batch", "together with micro_batch_per_rank"},
+        Refused{small + "tokens_per_micro_batch = 200\n", "d.toml:5: tokens_per_micro_batch",
+            "not a multiple of seq = 128; use for example 256"},
+        Refused{small + "micro_batches = 4\nmicro_batches_per_rank = 1\n", "d.toml:6: micro_batches_per_rank",
+            "keep one"},
+        Refused{small + "sequences_per_step = 8\nmicro_batches_per_rank = 1\n",
+            "d.toml:5: sequences_per_step", "together with micro_batches_per_rank"},
+        Refused{small + "sequences_per_step = 9\nmicro_batch = 2\n", "d.toml:5: sequences_per_step",
+            "9 sequences are not a whole number of micro-batches of 2; use a multiple of 2"},
+        Refused{small + "sequences_per_step = 9\nmicro_batch_per_rank = [1, 1, 2, 2]\n",
+            "d.toml:5: sequences_per_step", "a multiple of 6"},
+        Refused{small + "sequences_per_step = 6\n", "d.toml:5: sequences_per_step gives micro_batches",
+            "multiple of 4"},
+        Refused{small + "micro_batches_per_rank = 500000\n",
+            "d.toml:5: micro_batches_per_rank gives micro_batches", "2000000 a step are too many"},
         Refused{small + "groups = \"1+3+*\"\n", "d.toml:5: groups", "add up to 4"},
         Refused{small + "groups = \"70000+1\"\n", "d.toml:5: groups", "nor their sizes"},
         Refused{small + "micro_batches = 6\n", "d.toml:5: micro_batches", "multiple of 4"},
@@ -224,7 +297,7 @@ INSTANTIATE_TEST_SUITE_P(decks, Refusal,
         Refused{small + "data = \"\\u0000\"\n", "d.toml:5: data", "control character"},
         Refused{small + "steps = 3.0\n", "d.toml:5: steps", "whole number"},
         Refused{small + "data = \"f\"\nvocab = 255\n", "d.toml:6: vocab", "256"},
-        Refused{small + "ffn = 8\nffn_per_layer = [1]\n", "d.toml:5: ffn", "keep one"},
+        Refused{small + "ffn = 8\nffn_per_layer = [1]\n", "d.toml:6: ffn_per_layer", "keep one"},
         Refused{small + "ffn_per_layer = [1, 2]\n", "d.toml:5: ffn_per_layer", "2 values for 8 layers"},
         Refused{small + "ffn_per_layer = 3\n", "d.toml:5: ffn_per_layer", "takes a list"},
         Refused{small + "ffn_per_layer = [[1], 2]\n", "d.toml:5: ffn_per_layer", "no array"},
@@ -261,8 +334,8 @@ TEST(Override, BadOnesAreRefused) {
           {"schedule=tawpipe:rails=65", "takes auto or 1..64, not"},
           {"schedule=tawpipe:rails=01", "takes auto or 1..64, not"},
           {"schedule=tawpipe:rails=1..64", "takes auto or 1..64, not"},
-          {"schedule=tawpipe:dbs=off:rails=2", "rails"}, {"schedule=tawpipe:gwps=maybe", "on or off"},
-          {"schedule=serial:x=1", "no options"},
+          {"schedule=tawpipe:dbs=off:rails=2", "rails"},
+          {"schedule=tawpipe:gwps=maybe", "on or off or direct"}, {"schedule=serial:x=1", "no options"},
           {"groups=1++2", "neither a number of groups nor their sizes"},
           {"groups=*+1", "neither a number of groups nor their sizes"}, {"groups=+*", "does not fit 4 ranks"},
           {"groups=\"+4\"", "neither a number of groups nor their sizes"},
@@ -375,7 +448,8 @@ TEST(Identity, TellsEveryKeyApart) {
   // Where the example is the default or does not fit. head_dim is another way to say heads.
   const std::map<std::string, std::string> others = {{"groups", "groups=2"}, {"layers", "layers=9"},
       {"hidden", "hidden=72"}, {"vocab", "vocab=300"}, {"ffn_per_layer", "ffn_per_layer=1,2,3,4,5,6,7,8"},
-      {"micro_batch_per_rank", "micro_batch_per_rank=1,2,3,4"}, {"head_dim", ""}};
+      {"micro_batch_per_rank", "micro_batch_per_rank=1,2,3,4"}, {"head_dim", ""},
+      {"group_size", "group_size=1"}};
   std::set<std::string> seen{identity(make(small).cases[0])};
   for (const Key& key : keys()) {
     const auto other = others.find(key.name);
@@ -400,6 +474,7 @@ TEST(Keys, ExamplesAndDefaultsAreValid) {
     if (key.name == "ffn_per_layer") overrides.insert(overrides.end(), {"layers=2", "ranks=2"});
     if (key.name == "micro_batch_per_rank") overrides.emplace_back("ranks=3");
     if (key.name == "groups") overrides.insert(overrides.end(), {"ranks=6"});
+    if (key.name == "group_size") overrides.emplace_back("ranks=8");
     EXPECT_NO_THROW((void)make(complete, overrides)) << key.example;
   }
 }

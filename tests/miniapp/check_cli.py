@@ -107,7 +107,7 @@ def check_help():
     assert "micro_batches (" in accepted("help", "keys")
     assert accepted("help", "seq").startswith("seq (")
     text = accepted("help", "tawpipe")
-    assert "tawpipe:cco=on|off" in text and "  rank 0 F0 F1 F2 F3 B3 B2 B1 B0\n  rank 1 F0 F1 F2 F3 B3 B2 B1 B0\n  rank 2  . F0 F1" in text, text
+    assert "tawpipe:cco=on|off|serial" in text and "  rank 0 F0 F1 F2 F3 B3 B2 B1 B0\n  rank 1 F0 F1 F2 F3 B3 B2 B1 B0\n  rank 2  . F0 F1" in text, text
     for schedule in ("serial", "zbv"):
         assert "  rank 0 F0" in accepted("help", schedule), schedule
     assert accepted("help", "keys", "--markdown").startswith("# Deck keys")

@@ -78,10 +78,10 @@ def judging():
 
 
 def best():
-    def case(schedule, rate, memory=1):
-        return {"settings": {"schedule": schedule}, "tokens_per_s": rate, "memory_bytes": memory}
+    def case(schedule, rate, fits=True):
+        return {"settings": {"schedule": schedule}, "tokens_per_s": rate, "fits": fits}
 
-    found = predictions.best_of([case("fsdp", 5), case("fsdp:hierarchical=on", 7), case("zb1", 6), case("tawpipe", 9, 81), case("1f1b", 4)], 80)
+    found = predictions.best_of([case("fsdp", 5), case("fsdp:hierarchical=on", 7), case("zb1", 6), case("tawpipe", 9, False), case("1f1b", 4)])
     assert [(kind, rate) for kind, rate, _ in found] == [("FSDP", 7), ("1F1B, zero bubble", 6)], found
 
 
@@ -127,6 +127,34 @@ def predict(path, *arguments):
     return subprocess.run([PROGRAM, "predict", REPOSITORY / "inputs/wires/nodes.toml", "--machine", path, *arguments], capture_output=True, text=True, check=False)
 
 
+def renamed():
+    """What two options of TawPipe were called when older cases were measured."""
+    for started, today in (("2026-11-22T10:00:00Z", "tawpipe:cco=serial:gwps=direct"), ("2026-11-25T10:00:00Z", "tawpipe:cco=off:gwps=off")):
+        assert predictions.schedule_of({"schedule": "tawpipe:cco=off:gwps=off", "started": started}) == today, started
+
+
+def memory_and_transfers():
+    """Whether a case fits, and the time of transfers: a sum over the events of the timeline."""
+    for change, fits in ((), None), (("--machine-set", "device.memory=1 GB"), True), (("--machine-set", "device.memory=1 MB"), False):
+        done = predict(MACHINE, "--set", "schedule=tawpipe", "--json", "--timeline", FOLDER / "step.json", *change)
+        case = json.loads(done.stdout)["cases"][0]
+        assert case["fits"] is fits, (change, case["fits"])
+    timeline = json.loads((FOLDER / "step.json").read_text(encoding="utf-8"))["timelines"][0]
+    add, events = timeline["codes"]["kind"].index("add"), timeline["events"]
+    moving = sum(end - begin for begin, end, lane, kind in zip(*(events[name] for name in ("begin", "end", "lane", "kind"))) if lane != 0 and kind != add)
+    assert abs(case["transfer_s"] * 4 / moving - 1) < 1e-4, (case["transfer_s"], moving)
+
+
+def published_ablations():
+    """TawPipe without grouping and without overlap, as published, within 10 %."""
+    cases = predictions.Paper(PROGRAM).predict("ablations", "schedule=" + ",".join(predictions.ABLATIONS))
+    assert len(cases) == 9, cases
+    for case in cases:
+        hidden, _, schedule = predictions.key_of(case)
+        published = predictions.ABLATIONS[schedule][(1024, 2048, 4096).index(int(hidden))]
+        assert abs(predictions.rate_of(case) / published - 1) < 0.1, (hidden, schedule, predictions.rate_of(case), published)
+
+
 def refusals():
     """Ranks that do not fit, and a change without a value: one sentence, exit code 2. Bad files: tests/predict."""
     for settings, words in ((("--set", "ranks=8"), "8"), (("--machine-set", "between.rate"), "key=value")):
@@ -135,5 +163,5 @@ def refusals():
 
 
 MACHINE.write_text(TEXT, encoding="utf-8")
-for check in (fitting, links, judging, best, machine_file, refusals):
+for check in (fitting, links, judging, best, machine_file, renamed, memory_and_transfers, published_ablations, refusals):
     check()

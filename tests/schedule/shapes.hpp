@@ -38,11 +38,11 @@ inline std::vector<int> layer_counts(int ranks) {
 /// TawPipe with every combination of its options that changes the program.
 inline std::vector<std::string> tawpipe_specs() {
   std::vector<std::string> result;
-  for (const char* more : {":dbs=off", ":dbs=off:prefetch=3", ":dbs=off:cco=off", ":rails=2",
-           ":rails=3:prefetch=2", ":rails=64", ":rails=2:cco=off"})
+  for (const char* more : {":dbs=off", ":dbs=off:prefetch=3", ":dbs=off:cco=off", ":dbs=off:cco=serial",
+           ":rails=2", ":rails=3:prefetch=2", ":rails=64", ":rails=2:cco=off", ":rails=2:cco=serial"})
     result.push_back(std::string("tawpipe") + more);
-  for (const char* gwps : {"on", "off"})
-    for (const char* cco : {"on", "off"})
+  for (const char* gwps : {"on", "off", "direct"})
+    for (const char* cco : {"on", "off", "serial"})
       for (const char* prefetch : {"1", "2", "3"})
         result.push_back(std::string("tawpipe:gwps=") + gwps + ":cco=" + cco + ":prefetch=" + prefetch);
   return result;

@@ -21,7 +21,7 @@ Program generated(const std::string& spec, int ranks, int groups, int per_rank) 
 void wait_for_slots(Program& program) {
   for (int r = 0; r < static_cast<int>(program.ranks.size()); ++r) {
     for (Action& a : program.ranks[r].actions) a.waits = {};
-    assign_waits(program.ranks[r], r, true);
+    assign_waits(program.ranks[r], r, Overlap::full);
   }
 }
 

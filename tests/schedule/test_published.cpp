@@ -166,7 +166,8 @@ TEST(Published, TawPipeRanksOwnAsManyShardsAsAnyOther) {
 /// the N - 1 turns back. The owner sends it to each other group and gets a gradient from there per
 /// micro-batch. Inside, each shard goes from rank to rank and its gradient back.
 TEST(Published, TawPipeBytesOfEveryGroup) {
-  for (const char* spec : {"tawpipe", "tawpipe:cco=off", "tawpipe:prefetch=1", "tawpipe:rails=2"})
+  for (const char* spec :
+      {"tawpipe", "tawpipe:cco=off", "tawpipe:cco=serial", "tawpipe:prefetch=1", "tawpipe:rails=2"})
     for_each_equal_grouping(2, 12, [spec](int ranks, int groups, int n) {
       const Measured m(spec, ranks, groups, n, ranks);
       const int size = ranks / groups;
@@ -196,6 +197,42 @@ TEST(Published, DeviceBoundStorageDoesNotChangeTheSum) {
     const topology::Groups& g = bound.program.groups;
     EXPECT_EQ(off.matrix.between(g, Traffic::weights), bound.matrix.between(g, Traffic::weights));
     EXPECT_EQ(off.matrix.between(g, Traffic::gradients), bound.matrix.between(g, Traffic::gradients));
+  });
+}
+
+/// Weight transfers that a shard needs in a step at each place that does not own it: the last one stays at
+/// the N turns to the backward pass, the first at the N - 1 turns back.
+std::uint64_t fetches(int shard, int ranks, int n) {
+  return 2 * n - (shard == ranks - 1 ? n : 0) - (shard == 0 ? n - 1 : 0);
+}
+
+/// Without grouping, a shard passes along all ranks in a chain from its owner, rank s, and its gradient back:
+/// every link of a ring but the one between the owner and the rank before it.
+TEST(Published, OneGroupOfAllRanksCrossesEachLinkOnce) {
+  for_each_equal_grouping(2, 12, [](int ranks, int groups, int n) {
+    const Measured m("tawpipe:gwps=off", ranks, groups, n, ranks);
+    for (int from = 0; from < ranks; ++from)
+      for (int to = 0; to < ranks; ++to) {
+        if (from == to) continue;
+        const bool next = to == (from + 1) % ranks, before = from == (to + 1) % ranks;
+        const std::uint64_t weights = 2 * n * ranks - (2 * n - 1) - fetches(to, ranks, n),
+                            gradients = n * (ranks - 1);
+        EXPECT_EQ(m.matrix.at(from, to, Traffic::weights), next ? weights * m.shard_bytes() : 0)
+            << from << " to " << to;
+        EXPECT_EQ(m.matrix.at(from, to, Traffic::gradients), before ? gradients * m.shard_bytes() : 0);
+      }
+  });
+}
+
+/// Without grouping and without collectives, each rank gets a shard from its owner and
+/// returns its gradient.
+TEST(Published, DirectMessagesOfEveryRank) {
+  for_each_equal_grouping(2, 12, [](int ranks, int groups, int n) {
+    const Measured m("tawpipe:gwps=direct", ranks, groups, n, ranks);
+    for (int r = 0; r < ranks; ++r) {
+      const std::uint64_t sent = (ranks - 1) * (fetches(r, ranks, n) + n);
+      EXPECT_EQ(m.sent_by(r), sent * m.shard_bytes()) << "rank " << r;
+    }
   });
 }
 

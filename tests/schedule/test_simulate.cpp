@@ -97,7 +97,8 @@ TEST(Simulate, StartsEverythingAsEarlyAsItMay) {
   std::mt19937 random(test::seed());
   for (int ranks = 2; ranks <= 6; ++ranks)
     for (const topology::Groups& groups : shapes::groupings(ranks))
-      for (const char* spec : {"ddp", "zb1", "tawpipe", "tawpipe:cco=off", "tawpipe:gwps=off:prefetch=2"}) {
+      for (const char* spec :
+          {"ddp", "zb1", "tawpipe", "tawpipe:cco=off", "tawpipe:cco=serial", "tawpipe:gwps=direct"}) {
         const Request request{parse_spec(spec), groups, 2 * ranks, ranks + 1};
         SCOPED_TRACE(shapes::name_of(request));
         const Program program = build(request);
@@ -112,7 +113,7 @@ TEST(Simulate, StartsEverythingAsEarlyAsItMay) {
 
 TEST(Simulate, WithoutOverlapARankComputesOrMovesData) {
   for (const topology::Groups& groups : shapes::groupings(4)) {
-    const Program program = build({parse_spec("tawpipe:cco=off"), groups, 8, 5});
+    const Program program = build({parse_spec("tawpipe:cco=serial"), groups, 8, 5});
     const Spans spans =
         simulate(program, [](int rank, const Action& a) { return 1.0 + (a.tick + rank) % 3; });
     for (std::size_t r = 0; r < spans.size(); ++r)
@@ -123,6 +124,34 @@ TEST(Simulate, WithoutOverlapARankComputesOrMovesData) {
           EXPECT_TRUE(spans[r][k].end <= spans[r][i].begin || spans[r][i].end <= spans[r][k].begin)
               << groups.text() << ", rank " << r << ": " << to_text(a, program) << to_text(b, program);
         }
+  }
+}
+
+/// Options of TawPipe's overlap, by the clock: a rank computes while ...
+TEST(Overlap, OfTawPipeByTheClock) {
+  const auto overlaps = [](const Program& program, const auto& of) {
+    const Spans spans = simulate(program, [](int, const Action&) { return 1.0; });
+    int count = 0;
+    for (std::size_t r = 0; r < spans.size(); ++r)
+      for (std::size_t i = 0; i < spans[r].size(); ++i)
+        for (std::size_t k = i + 1; k < spans[r].size(); ++k) {
+          const Action &earlier = program.ranks[r].actions[i], &later = program.ranks[r].actions[k];
+          if (of(earlier) && is_visit(later.kind)) count += spans[r][k].begin < spans[r][i].end ? 1 : 0;
+        }
+    return count;
+  };
+  const auto weight_message = [](const Action& a) {
+    return is_point_to_point(a.kind) && a.payload == Payload::weights;
+  };
+  const auto other_transfer = [&](const Action& a) { return is_communication(a.kind) && !weight_message(a); };
+  for (const topology::Groups& groups : {topology::Groups::equal(6, 3), topology::Groups({1, 2, 3})}) {
+    const auto built = [&](const char* spec) { return build({parse_spec(spec), groups, 12, 6}); };
+    const Program on = built("tawpipe"), off = built("tawpipe:cco=off"), serial = built("tawpipe:cco=serial");
+    EXPECT_GT(
+        overlaps(on, weight_message), 0);  // ... a message with weights that was issued before is under way
+    EXPECT_EQ(overlaps(off, weight_message), 0);
+    EXPECT_GT(overlaps(off, other_transfer), 0);  // ... another transfer is
+    EXPECT_EQ(overlaps(serial, weight_message) + overlaps(serial, other_transfer), 0);
   }
 }
 

@@ -223,8 +223,8 @@ void compare(const RankTime& found, const RankTime& expected) {
 class AccountOf : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Schedules, AccountOf,
     ::testing::Values("ddp", "fsdp", "fsdp:hierarchical=on", "1f1b", "1f1b:blocking=on", "zb1", "zb2",
-        "weipipe", "weipipe:naive=on", "tawpipe", "tawpipe:cco=off", "tawpipe:gwps=off", "tawpipe:dbs=off",
-        "tawpipe:prefetch=1"));
+        "weipipe", "weipipe:naive=on", "tawpipe", "tawpipe:cco=off", "tawpipe:cco=serial", "tawpipe:gwps=off",
+        "tawpipe:gwps=direct", "tawpipe:dbs=off", "tawpipe:prefetch=1"));
 
 TEST_P(AccountOf, IsWhatItsDefinitionSaysMomentByMoment) {
   const unsigned seed = test::seed();

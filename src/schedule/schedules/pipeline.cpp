@@ -208,8 +208,8 @@ Program build_pipeline(const Request& request, StageRule rule) {
   const Stages stages{request.ranks_of_replica(), shards_per_rank(request.spec), rule == order_zb_v};
   Builder builder(request.groups, stages.count(), request.micro_batches, request.replicas);
   const int last_tick = Pipeline(builder, rule, stages).run();
-  return std::move(builder).finish(
-      last_tick + 1, EmbeddingsUpdate::replicated, !request.spec.options.contains("blocking"));
+  return std::move(builder).finish(last_tick + 1, EmbeddingsUpdate::replicated,
+      request.spec.options.contains("blocking") ? Overlap::none : Overlap::full);
 }
 
 template <StageRule rule>

@@ -46,7 +46,8 @@ struct RelayTiming {
 /// ranks. Each part goes from the rank of one group to the rank of the other with the same local index: the
 /// owner scatters the parts in its group, the other group gathers them; gradients come back likewise.
 ///
-/// `groups` are the groups that share a shard's visit: the topology's groups, or single ranks without GWPS.
+/// `groups` are the groups that share a shard's visit: the topology's groups, or without GWPS all ranks or
+/// single ones.
 /// With dbs=off, a group takes shards from the group before it, which has just used them.
 class GroupRelay {
 public:
@@ -169,7 +170,7 @@ private:
       Action a = make_action(weights ? Kind::broadcast : Kind::reduce, tick, payload, shard, {i, parts});
       a.peer = leaders[i];
       if (all_lead) a = make_action(weights ? Kind::all_gather : Kind::reduce_scatter, tick, payload, shard);
-      a.communicator = builder_.group(group);
+      a.communicator = groups_.count() == 1 ? builder_.world() : builder_.group(group);
       builder_.collective(weights ? Phase::fetch_intra : Phase::push_intra, a, buffers);
     }
   }
@@ -190,8 +191,13 @@ private:
   std::vector<std::vector<VirtualBuffer>> weights_;  ///< by group
 };
 
+bool is_set(const Spec& spec, const std::string& option, const std::string& value) {
+  const auto at = spec.options.find(option);
+  return at != spec.options.end() && at->second == value;
+}
+
 RelayTiming timing(const Spec& spec) {
-  return spec.options.contains("cco")
+  return is_set(spec, "cco", "serial")
              ? RelayTiming{0, 0, 0}
              : RelayTiming{number_of(spec, "prefetch"), 1, number_of(spec, "grad_ticks")};
 }
@@ -220,23 +226,25 @@ void require(const Request& request) {
 }
 
 /// TawPipe (arXiv 2511.09741): group k runs one tick behind group k-1, so that each group sends and receives
-/// at most one weight shard per tick. Options away from their defaults: gwps=off (single ranks instead of
-/// groups, no stagger), dbs=off (a group gets a shard from the group that has just used it), cco=off (no
-/// overlap of communication and computation), prefetch (ticks ahead between groups), grad_ticks (ticks after
-/// which gradients leave their group), rails (see GroupRelay).
+/// at most one weight shard per tick. Options away from their defaults: gwps=off (one group of all ranks),
+/// gwps=direct (single ranks instead of groups, no stagger), dbs=off (a group gets a shard from the group
+/// that has just used it), cco=off (a rank waits for its messages with weights), cco=serial (no overlap of
+/// communication and computation), prefetch (ticks ahead between groups), grad_ticks (ticks after which
+/// gradients leave their group), rails (see GroupRelay).
 Program make(const Request& request) {
   const auto& options = request.spec.options;
-  const bool grouped = !options.contains("gwps");
+  const bool direct = is_set(request.spec, "gwps", "direct");
   const int ranks = request.ranks_of_replica();
   Builder builder(request.groups, ranks, request.micro_batches, request.replicas);
-  const topology::Groups groups = grouped ? builder.groups() : topology::Groups::equal(ranks, ranks);
+  const topology::Groups groups =
+      !options.contains("gwps") ? builder.groups() : topology::Groups::equal(ranks, direct ? ranks : 1);
   const std::vector<int> owners = round_robin_owners(groups, ranks);
   for (int s = 0; s < ranks; ++s) builder.own(owners[s], s);
   const RelayTiming when = timing(request.spec);
   GroupRelay relay(builder, groups, owners, when, number_of(request.spec, "rails"), options.contains("dbs"));
   std::vector<LockstepRanks> all;
   for (int k = 0; k < groups.count(); ++k)
-    all.emplace_back(builder, groups.members(k), request.micro_batches_of_rank(), grouped ? k : 0);
+    all.emplace_back(builder, groups.members(k), request.micro_batches_of_rank(), direct ? 0 : k);
   for (std::size_t i = 0; i < all[0].visits().size(); ++i)
     for (int k = 0; k < groups.count(); ++k) {
       const Visit& now = all[k].visits()[i];
@@ -249,8 +257,11 @@ Program make(const Request& request) {
         relay.return_gradients(
             k, now.shard, std::min(now.tick + when.grad_ticks, all[k].last_tick() + 1), gradients);
     }
-  return std::move(builder).finish(
-      all.back().last_tick() + std::min(when.grad_ticks, 1), EmbeddingsUpdate::sliced, when.grad_ticks > 0);
+  return std::move(builder).finish(all.back().last_tick() + std::min(when.grad_ticks, 1),
+      EmbeddingsUpdate::sliced,
+      when.grad_ticks == 0      ? Overlap::none
+      : options.contains("cco") ? Overlap::not_of_weights
+                                : Overlap::full);
 }
 }  // namespace
 
@@ -258,12 +269,15 @@ Entry schedules::tawpipe() {
   return {.name = "tawpipe",
       .doc = "topology-aware grouped weight pipelining (arXiv 2511.09741)",
       .options =
-          {{"gwps", {"on", "off"},
-               "group-based weight pipelining; off: every rank gets shards from their owners directly"},
+          {{"gwps", {"on", "off", "direct"},
+               "group-based weight pipelining; off: all ranks are one group; direct: every rank gets shards "
+               "from their owners"},
               {"dbs", {"on", "off"}, "device-bound storage; off: shards travel on from group to group"},
-              {"cco", {"on", "off"},
-                  "communication-computation overlap; off: transfers and computation take turns"},
-              {"prefetch", {"2", "1..8"}, "ticks ahead that a shard is sent to another group; cco=off: none"},
+              {"cco", {"on", "off", "serial"},
+                  "communication-computation overlap; off: a rank waits for weights that it sends to, or "
+                  "gets from, another group; serial: transfers and computation take turns"},
+              {"prefetch", {"2", "1..8"},
+                  "ticks ahead that a shard is sent to another group; cco=serial: none"},
               {"grad_ticks", {"3", "1..8"},
                   "ticks that a gradient has to leave its group before computing needs its buffer again"},
               {"rails", {"auto", "1..64"},
