@@ -64,11 +64,13 @@ def figures():
     assert block < 3 * 2 * (matrices + scores), "the case is to hide the second block"
     step, moving = 6 * sequence + block + embeddings, 2 * block + embeddings
     flops, account = 4 * 2 * sequence * 1e9, {"compute": 4 * sequence / step, "idle": (4 * sequence - block) / 2 / step}
+    assert case["fits"] is None, "the machine says nothing of memory"
     agree(case["exposed"], {"weights": 0, "gradients": 1.5 * block / step, "activations": 0, "embeddings": embeddings / step})
     for adapter in case["adapters"]:
         agree(adapter, {name: moving * scale for name, scale in zip(("out_bytes", "in_bytes", "out_busy", "in_busy"), (40e6, 40e6, 1 / step, 1 / step))})
-    agree({name: value for name, value in case.items() if name not in ("settings", "exposed", "adapters", "memory_bytes")},
-          account | {"step_s": step, "tokens_per_s": 8 * 16 / step, "mfu": flops / step / (2 * 2e9), "overlap": block / (2 * moving)})
+    agree({name: value for name, value in case.items() if name not in ("settings", "exposed", "adapters", "memory_bytes", "fits")},
+          account | {"step_s": step, "tokens_per_s": 8 * 16 / step, "mfu": flops / step / (2 * 2e9), "overlap": block / (2 * moving),
+                     "transfer_s": (step - 2 * sequence + 2 * (matrices + scores) + moving) / 2})  # rank 0 is in its first one when rank 1 is not
     planned = subprocess.run([PROGRAM, "plan", "deck.toml", "--json", "--set", "ranks=2", *(word for name, value in changes.items() for word in ("--set", f"{name}={value}"))],
                              capture_output=True, text=True, cwd=FOLDER, check=True).stdout
     assert case["memory_bytes"] == json.loads(planned)["cases"][0]["memory_bytes"]["worst"]["total"] and len(case["adapters"]) == 2
@@ -79,8 +81,9 @@ def figures():
            "idle": 100 * account["idle"], "adapter": 100 * moving / step, "memory": 0}, 6e-3)
     (large,) = json.loads(predict("--json", vocab=400000, **changes))["cases"]
     memory = float(predict(vocab=400000, **changes).split()[-1])
-    for limit, words in (("2.2 MB", " does not fit\n"), ("2.4 MB", "0.00\n")):
+    for limit, words, fits in (("2.2 MB", " does not fit\n", False), ("2.4 MB", "0.00\n", True)):
         assert predict("--machine-set", f"device.memory={limit}", **changes).endswith(words), (limit, case["memory_bytes"])
+        assert json.loads(predict("--json", "--machine-set", f"device.memory={limit}", **changes))["cases"][0]["fits"] is fits
     assert abs(memory - large["memory_bytes"] / 2**30) < 0.0051 < 0.1 * memory, (memory, large["memory_bytes"])
 
 
