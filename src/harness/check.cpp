@@ -93,8 +93,8 @@ bool is_worse(double error, double worst) { return !within(error, worst) && !std
 
 // docs/verify.md derives and measures these.
 
-/// So many times smaller than usual are `numbers` random numbers together in one of `places`, in one model of
-/// 1000.
+/// Returns how much smaller than usual the norm of `numbers` random numbers is at the worst of `places`: one
+/// model in 1000 has a place that is worse (docs/verify.md).
 double smaller(double places, double numbers) { return std::pow(1e3 * places, 1 / numbers); }
 
 /// Growth of rounding by hidden states that are small at a norm, of which there are the more the fewer

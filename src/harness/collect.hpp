@@ -18,7 +18,8 @@ using Now = std::function<double()>;
 /// and forth; wrong by at most half the time of the fastest. Collective.
 [[nodiscard]] double offset_by_messages(MPI_Comm comm, const Now& now);
 
-/// Returns the offset of host_seconds(), by messages of one rank of each node, which has one. Collective.
+/// Returns the offset of host_seconds(). One rank of each node sends messages: a node has one clock.
+/// Collective.
 [[nodiscard]] double clock_offset(MPI_Comm comm);
 
 /// Spans of a rank's timed steps, kept so that one of the steps can be examined afterwards. Nothing is
