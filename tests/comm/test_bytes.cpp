@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 #include <thread>
 
-#include "base/error.hpp"
 #include "launches.hpp"
 #include "model/layout.hpp"
 #include "schedule/account.hpp"

@@ -9,7 +9,6 @@
 #include <random>
 #include <thread>
 
-#include "base/error.hpp"
 #include "seed.hpp"
 #include "transports.hpp"
 

@@ -3,7 +3,6 @@
 
 #include <random>
 
-#include "base/error.hpp"
 #include "comm/mpi/mpi.hpp"
 #include "deck/deck.hpp"
 #include "engine/make_transport.hpp"

@@ -40,13 +40,6 @@ TEST(LossError, IsRelativeWhereTheLossIsAtLeastOne) {
   EXPECT_TRUE(std::isnan(loss_error(not_a_number, 3)));
 }
 
-TEST(CompareGradients, FindsTheTensor) {
-  const Tensors b = {{"one", {3, 4}}, {"two", {1, 0}}}, a = {{"one", {3, 4}}, {"two", {1, 0.1F}}};
-  EXPECT_EQ(compare_gradients(a, b).tensor, "two");
-  EXPECT_NEAR(compare_gradients(a, b).worst, 0.1, 1e-7);
-  EXPECT_EQ(compare_gradients(b, b).worst, 0);
-}
-
 TEST(CompareGradients, OfZeroAndZeroIsZero) {
   const Tensors zero = {{"one", {0, 0}}, {"two", {0}}};
   EXPECT_EQ(compare_gradients(zero, zero).worst, 0);
@@ -77,12 +70,6 @@ TEST(CompareGradients, SeesNotANumber) {
   for (const Tensors& a :
       {Tensors{{"one", {not_a_number}}, {"two", {1}}}, Tensors{{"one", {1}}, {"two", {not_a_number}}}})
     EXPECT_TRUE(std::isnan(compare_gradients(a, b).worst));
-  Check check;
-  check.first.gradient.worst = not_a_number;
-  EXPECT_FALSE(check.passes(serial_tolerance(serial_case())));
-  check = {};
-  check.later.loss = not_a_number;
-  EXPECT_FALSE(check.passes(serial_tolerance(serial_case())));
 }
 
 TEST(Check, SeesEachThatAloneIsWrong) {
@@ -152,8 +139,7 @@ TEST(Float64Reference, IsReproducedWhateverTheSeed) {
         c.shape.vocab = vocab;
         c.seed = seed;
         SCOPED_TRACE(fmt::format("{} S {} V {} seed {}", name_of(dtype), seq, vocab, seed));
-        const Check check = distance(c);
-        EXPECT_TRUE(check.passes(float64_tolerance(c))) << check.failure(float64_tolerance(c));
+        EXPECT_EQ(distance(c).failure(float64_tolerance(c)), "");
       }
 }
 
@@ -161,8 +147,7 @@ TEST(Float64Reference, IsReproducedWhateverTheSeed) {
 TEST(Float64Reference, HasTheTokensOfEveryStep) {
   Case c = serial_case(1);
   c.steps = 20;
-  const Check check = distance(c);
-  EXPECT_TRUE(check.passes(float64_tolerance(c))) << check.failure(float64_tolerance(c));
+  EXPECT_EQ(distance(c).failure(float64_tolerance(c)), "");
 }
 
 /// Deep, narrow, with few tokens or few kinds of them: what limits that know none of it would take for wrong.
@@ -255,16 +240,6 @@ TEST(Check, FindsErrorsOfTwiceTheLimit) {
     wrong.weights = {2 * t.weights, "w"};
     EXPECT_TRUE(failure(wrong).starts_with("w differs from AdamW")) << failure(wrong);
   }
-}
-
-TEST(Float64Reference, TellsAnotherModelFromThis) {
-  const Case c = serial_case();
-  const Reference right = float64_reference(c, c.steps);
-  Case seed = c, fewer = c;
-  seed.seed += 1;
-  fewer.micro_batches -= 1;
-  for (const Case& other : {seed, fewer})
-    EXPECT_FALSE(compare(serial_reference(other, c.steps), right).passes(float64_tolerance(c)));
 }
 
 // The optimiser's own double precision: what it makes of a gradient depends on the learning rate alone.

@@ -45,11 +45,11 @@ def file_of(*cases, **session):
     return file
 
 
-def compared_once(change, rules=None, seconds=1.0, **session):
+def compared_once(change, rules=None, dtype="fp32", **session):
     """Two files of one case, six repetitions each; `change` is done to the new one."""
-    new = measured(seconds, 6)
+    base, new = measured(1, 6, dtype=dtype), measured(1, 6, dtype=dtype)
     change(new)
-    return compare([file_of(measured(1, 6))], [file_of(new, **session)], rules or Rules())
+    return compare([file_of(base)], [file_of(new, **session)], rules or Rules())
 
 
 def compared_in_turn(pairs, change):
@@ -58,9 +58,8 @@ def compared_in_turn(pairs, change):
     for i in range(pairs):
         drift = 1 + 0.5 * abs(math.sin(i))
         base.append(file_of(measured(drift)))
-        case = measured(drift)
-        change(case)
-        new.append(file_of(case))
+        new.append(file_of(measured(drift)))
+        change(new[-1].cases[0])
     return compare(base, new, Rules())
 
 
@@ -131,9 +130,7 @@ def check_one_change():
 def check_half_precision():
     for at, factor, name, word in ((0, 1 + 9.5e-4, "first loss", "SAME"), (0, 1 + 1.05e-3, "first loss", "WRONG"), (-1, 1 + 9.5e-3, "last loss", "SAME"),
                                    (-1, 1 - 1.05e-2, "last loss", "WRONG")):
-        base, new = measured(1, 6, dtype="bf16"), measured(1, 6, dtype="bf16")
-        loss(at, factor)(new)
-        assert compare([file_of(base)], [file_of(new)], Rules()).cases[0].aspects[name].word == word, (name, factor)
+        assert compared_once(loss(at, factor), dtype="bf16").cases[0].aspects[name].word == word, (name, factor)
 
 
 def check_slower():

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <random>
 #include <sys/resource.h>
@@ -67,18 +66,6 @@ void drop(hid_t file, const std::string& name) {
   h5::check(H5Ldelete(file, name.c_str(), H5P_DEFAULT), "delete " + name);
 }
 
-TEST_F(File, IsCompleteAfterEveryStep) {
-  Recorder recorder = open();
-  EXPECT_THAT(rows(), IsEmpty());
-  for (int i = 0; i < 3; ++i) {
-    const Row row = recorder.append(sample_case("tawpipe", 100 + i));
-    EXPECT_EQ(row.integer("case"), i);
-    ASSERT_THAT(rows(), SizeIs(static_cast<std::size_t>(i) + 1));
-    EXPECT_EQ(rows().back().integer("seq"), 100 + i);
-  }
-  EXPECT_EQ(files_in_folder(), 1U);
-}
-
 TEST_F(File, ReadsBackWhatWasWritten) {
   CaseResult r = sample_case();
   r.device_samples[1][2].power_w = std::nan("");
@@ -109,7 +96,8 @@ TEST_F(File, GoesOnBehindFinishedCasesAndReplacesThoseThatFailed) {
   {
     Recorder first = open();
     first.append(failed);
-    first.append(sample_case("ddp"));
+    EXPECT_EQ(first.append(sample_case("ddp")).integer("case"), 1);
+    EXPECT_EQ(files_in_folder(), 1U);
   }
   const std::string before = read(file_);
   Recorder second = open();
@@ -270,6 +258,7 @@ TEST_F(File, OfARunThatWasKilledAtAnyMomentHasAllThatWasReported) {
   using Clock = std::chrono::steady_clock;
   std::mt19937 random(test::seed());
   (void)open();
+  EXPECT_THAT(rows(), IsEmpty());
   for (int round = 0; round < (test::sanitized ? 10 : 25); ++round) {
     int ends[2], reported = 0;
     ASSERT_EQ(::pipe(ends), 0);
