@@ -17,14 +17,11 @@ def named():
 
 
 def existing():
-    sources = {path.suffix: "" for path in TESTS.rglob("*")}
-    for path in TESTS.rglob("*"):
-        if path.suffix in (".cpp", ".hpp", ".py"):
-            sources[path.suffix] += path.read_text()
-    cpp = set(re.findall(r"TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", sources[".cpp"] + sources[".hpp"]))
+    cpp_text, python_text = ("".join(path.read_text() for path in TESTS.rglob(names)) for names in ("*.[ch]pp", "*.py"))
+    cpp = set(re.findall(r"TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", cpp_text))
     listed = subprocess.run(["ctest", "--test-dir", BUILD, "-N"], capture_output=True, text=True, check=True).stdout
     ctests = {name.split(".")[0] for name in re.findall(r"Test +#\d+: (\S+)", listed)}
-    return cpp | {(suite, "*") for suite, _ in cpp}, ctests | set(re.findall(r"def (\w+)\(", sources[".py"]))
+    return cpp | {(suite, "*") for suite, _ in cpp}, ctests | set(re.findall(r"def (\w+)\(", python_text))
 
 
 def every_named_test_exists():
