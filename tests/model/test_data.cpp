@@ -49,39 +49,6 @@ TEST(Initial, DoesNotDependOnTheSharding) {
   EXPECT_EQ(tensors_of(1, 5), tensors_of(3, 5));
 }
 
-TEST(Initial, EveryTensorDiffersFromEveryOther) {
-  const auto tensors = tensors_of(1, 5);
-  for (const auto& [name, values] : tensors)
-    for (const auto& [other, others] : tensors)
-      EXPECT_TRUE(name == other || values[0] != others[0]) << name << " " << other;
-  EXPECT_NE(tensors.at("head"), tensors_of(1, 6).at("head"));
-  EXPECT_NE(tensors.at("head"), tensors_of(1, 5 + (std::uint64_t{1} << 32)).at("head"));
-}
-
-TEST(Initial, HasTheDocumentedSpread) {
-  const auto deviation = [](const std::vector<float>& values) {
-    double sum = 0;
-    for (const float v : values) sum += double{v} * v;
-    return std::sqrt(sum / static_cast<double>(values.size()));
-  };
-  const auto tensors = tensors_of(2, 1);
-  EXPECT_NEAR(deviation(tensors.at("layers.1.wqkv")), 1 / 6.0, 0.01);
-  EXPECT_NEAR(deviation(tensors.at("layers.2.w2")), 1 / std::sqrt(8 * 50.0), 0.002);
-  EXPECT_NEAR(deviation(tensors.at("layers.2.wo")), 1 / std::sqrt(8 * 36.0), 0.003);
-  EXPECT_NEAR(deviation(tensors.at("embedding")), 1, 0.05);
-  const auto [low, high] =
-      std::minmax_element(tensors.at("layers.0.norm1").begin(), tensors.at("layers.0.norm1").end());
-  EXPECT_GE(*low, 0.9F);
-  EXPECT_LT(*high, 1.1F);
-  EXPECT_GT(*high - *low, 0.15F);
-}
-
-TEST(Initial, FirstNumbersAreFixed) {
-  const auto tensors = tensors_of(2, 1);
-  const auto words = philox({1, 0, 4, 3}, {1, 0});
-  EXPECT_EQ(tensors.at("layers.3.w13")[6], static_cast<float>(std::sqrt(3.0 / 36)) * signed_unit(words[2]));
-}
-
 TEST(Initial, RefusesABufferOfAnotherSize) {
   const Layout layout = make_layout(small(), {2, 1});
   std::vector<float> values(layout.shards[0].elements + 1);
@@ -115,31 +82,6 @@ protected:
               ::testing::UnitTest::GetInstance()->current_test_info()->name()))
           .string();
 };
-
-TEST(Tokens, SyntheticStepsByOneToFour) {
-  const Shape shape = shape_of(11, 50, 3);
-  TokenSource source(shape, "synthetic", 1);
-  const Batch batch = batch_of(source, shape, 0, 0);
-  std::set<int> steps;
-  for (std::size_t i = 0; i < batch.tokens.size(); ++i) {
-    EXPECT_TRUE(i % 50 == 49 || batch.targets[i] == batch.tokens[i + 1]) << i;
-    steps.insert((batch.targets[i] - batch.tokens[i] + 11) % 11);
-  }
-  EXPECT_EQ(steps, (std::set<int>{1, 2, 3, 4}));
-}
-
-TEST(Tokens, EveryMicroBatchDiffersAndComesAgain) {
-  const Shape shape = shape_of(1000, 20, 2);
-  TokenSource one(shape, "synthetic", 1), two(shape, "synthetic", 1), other(shape, "synthetic", 2);
-  EXPECT_EQ(batch_of(one, shape, 3, 4), batch_of(two, shape, 3, 4));
-  EXPECT_NE(batch_of(one, shape, 3, 4), batch_of(one, shape, 3, 5));
-  EXPECT_EQ(batch_of(one, shape, 3, 4).tokens[20], batch_of(one, shape, 3, 5).tokens[0]);
-  EXPECT_NE(batch_of(one, shape, 3, 4), batch_of(one, shape, 4, 4));
-  EXPECT_NE(batch_of(one, shape, 3, 4), batch_of(other, shape, 3, 4));
-  const Batch batch = batch_of(one, shape, 0, 0);
-  EXPECT_NE(Tokens(batch.tokens.begin(), batch.tokens.begin() + 20),
-      Tokens(batch.tokens.begin() + 20, batch.tokens.end()));
-}
 
 /// Adds all sequences of the steps to those seen before; false if one has been seen.
 bool are_new(std::set<Tokens>& seen, TokenSource& source, const Shape& shape, int first_step, int steps) {

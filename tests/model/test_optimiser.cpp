@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <algorithm>
-#include <cmath>
 #include <gtest/gtest.h>
 #include <random>
 
