@@ -8,7 +8,6 @@
 #include <map>
 
 #include "schedule/passes.hpp"
-#include "schedule/program.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/validate.hpp"
 

@@ -12,7 +12,6 @@
 #include "possible.hpp"
 #include "sanitized.hpp"
 #include "schedule/hand_written.hpp"
-#include "schedule/program.hpp"
 #include "schedule/reference_simulator.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/validate.hpp"

@@ -100,15 +100,16 @@ TEST(Published, WeiPipeBytesOfEveryLink) {
 
 // FSDP
 
-/// Two all-gathers and a reduce-scatter of every block and micro-batch: 3 N (P - 1) / P of all blocks.
-TEST(Published, FsdpBytesOfEveryRank) {
+/// Two all-gathers and a reduce-scatter of every block and micro-batch: 3 N (P - 1) / P of all blocks, and
+/// the last rank of a group sends them to the next group.
+TEST(Published, FsdpBytesOfEveryRankAndGroup) {
   for_each_equal_grouping(1, 13, [](int ranks, int groups, int n) {
     const int layers = 5;
     const Measured m("fsdp", ranks, groups, n, layers);
     ASSERT_EQ(m.shard_bytes() % ranks, 0U) << "blocks are padded";
-    const std::uint64_t slice = m.shard_bytes() / ranks;
-    for (int r = 0; r < ranks; ++r)
-      EXPECT_EQ(m.sent_by(r), 3U * n * layers * (ranks - 1) * slice) << "rank " << r;
+    const std::uint64_t sent = 3U * n * layers * (ranks - 1) * m.shard_bytes() / ranks;
+    for (int r = 0; r < ranks; ++r) EXPECT_EQ(m.sent_by(r), sent) << "rank " << r;
+    for (int k = 0; k < groups; ++k) EXPECT_EQ(m.leaving(k), groups > 1 ? sent : 0) << "group " << k;
   });
 }
 
@@ -162,9 +163,14 @@ TEST(Published, TawPipeRanksOwnAsManyShardsAsAnyOther) {
     }
 }
 
-/// 2 N P visits of a group need a shard; the last one stays at the N turns to the backward pass, the first at
-/// the N - 1 turns back. The owner sends it to each other group and gets a gradient from there per
-/// micro-batch. Inside, each shard goes from rank to rank and its gradient back.
+/// Weight transfers that a shard needs in a step at each place that does not own it: the last one stays at
+/// the N turns to the backward pass, the first at the N - 1 turns back.
+std::uint64_t fetches(int shard, int ranks, int n) {
+  return 2 * n - (shard == ranks - 1 ? n : 0) - (shard == 0 ? n - 1 : 0);
+}
+
+/// The owner sends a shard to each other group and gets a gradient from there per micro-batch. Inside, each
+/// shard goes from rank to rank and its gradient back.
 TEST(Published, TawPipeBytesOfEveryGroup) {
   for (const char* spec :
       {"tawpipe", "tawpipe:cco=off", "tawpipe:cco=serial", "tawpipe:prefetch=1", "tawpipe:rails=2"})
@@ -173,10 +179,9 @@ TEST(Published, TawPipeBytesOfEveryGroup) {
       const int size = ranks / groups;
       std::uint64_t all = 0;
       for (int k = 0; k < groups; ++k) {
-        int visits = 2 * n * size;
+        std::uint64_t visits = 0;
         for (const int r : m.program.groups.members(k))
-          for (const int shard : m.program.ranks[r].owned_shards)
-            visits -= (shard == ranks - 1 ? n : 0) + (shard == 0 ? n - 1 : 0);
+          for (const int shard : m.program.ranks[r].owned_shards) visits += fetches(shard, ranks, n);
         EXPECT_EQ(m.leaving(k, Traffic::weights), (groups - 1U) * visits * m.shard_bytes()) << spec;
         EXPECT_EQ(m.leaving(k, Traffic::gradients), 1U * n * (ranks - size) * m.shard_bytes()) << spec;
         all += m.leaving(k);
@@ -198,12 +203,6 @@ TEST(Published, DeviceBoundStorageDoesNotChangeTheSum) {
     EXPECT_EQ(off.matrix.between(g, Traffic::weights), bound.matrix.between(g, Traffic::weights));
     EXPECT_EQ(off.matrix.between(g, Traffic::gradients), bound.matrix.between(g, Traffic::gradients));
   });
-}
-
-/// Weight transfers that a shard needs in a step at each place that does not own it: the last one stays at
-/// the N turns to the backward pass, the first at the N - 1 turns back.
-std::uint64_t fetches(int shard, int ranks, int n) {
-  return 2 * n - (shard == ranks - 1 ? n : 0) - (shard == 0 ? n - 1 : 0);
 }
 
 /// Without grouping, a shard passes along all ranks in a chain from its owner, rank s, and its gradient back:
@@ -288,28 +287,6 @@ TEST(Published, ReplicasAddOneAllReduce) {
         EXPECT_EQ(sent_by_all(all), replicas * sent_by_all(one) + all_reduced(one, replicas))
             << spec << ", " << replicas << " copies of " << groups << " groups";
       }
-}
-
-/// The comparison of docs/schedules.md: 24 ranks in 3 groups, N = 2, in units of one shard.
-TEST(Published, ShardsThatLeaveAGroupOfThePaper) {
-  constexpr int ranks = 24, groups = 3, n = 2;
-  const auto shards = [&](const char* spec) {
-    const Measured m(spec, ranks, groups, n, 2 * ranks);
-    // Of the model's P shards, however the schedule cuts it.
-    const double shard = static_cast<double>(m.shard_bytes()) * m.program.shards / ranks;
-    std::vector<double> leaving;
-    for (int k = 0; k < groups; ++k) leaving.push_back(static_cast<double>(m.leaving(k)) / shard);
-    return leaving;
-  };
-  const std::vector<double> fsdp = shards("fsdp"), hierarchical = shards("fsdp:hierarchical=on");
-  const std::vector<double> weipipe = shards("weipipe"), tawpipe = shards("tawpipe");
-  for (int k = 0; k < groups; ++k) {
-    EXPECT_DOUBLE_EQ(fsdp[k], 138);
-    EXPECT_DOUBLE_EQ(hierarchical[k], 96);
-    // 208 in the rings; the fork and the last hop exchange shards between the outer groups.
-    EXPECT_DOUBLE_EQ(weipipe[k], 208 + (k == 1 ? 1 : k == 0 ? 15 : 16));
-  }
-  EXPECT_DOUBLE_EQ((tawpipe[0] + tawpipe[1] + tawpipe[2]) / 3, 94);
 }
 }  // namespace
 }  // namespace minitaw::schedule

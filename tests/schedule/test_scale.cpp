@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 
 #include "sanitized.hpp"
-#include "schedule/registry.hpp"
 #include "schedule/shapes.hpp"
 #include "schedule/validate.hpp"
 
