@@ -228,8 +228,6 @@ TEST(Override, TomlListsAndWords) {
   EXPECT_EQ(make(small, {"groups=1+3"}).cases[0].groups.text(), "1+3");
   EXPECT_EQ(make(small, {"groups=1+*"}).cases[0].groups.text(), "1+3");
   EXPECT_EQ(make(small, {"groups=1+2+*", "ranks=4"}).cases[0].groups.text(), "1+2+1");
-  EXPECT_EQ(make(small, {"groups=2"}).cases[0].groups.text(), "2+2");
-  EXPECT_EQ(make(small, {"schedule=tawpipe:cco=off"}).cases[0].schedule, "tawpipe:cco=off");
   EXPECT_EQ(make(small, {"data=a,b.txt"}).cases[0].data, "a,b.txt");
   EXPECT_EQ(make(small, {"data=\"x y\""}).cases[0].data, "x y");
   EXPECT_EQ(make(small, {"layers=2", "ranks=2", "ffn_per_layer=16,32"}).cases[0].shape.ffn[1], 32);
@@ -264,7 +262,6 @@ INSTANTIATE_TEST_SUITE_P(decks, Refusal,
         Refused{"layers = 3\nhidden = 64\nheads = 4\nseq = 1\n", "d.toml:1: layers: 3", "at least one layer"},
         Refused{"layers = 8\nhidden = 64\nheads = 4\n", "d.toml: seq: not given", "add for example"},
         Refused{"# nothing\n", "d.toml: layers: not given", ""},
-        Refused{small + "groups = 3\n", "d.toml:5: groups", "4 ranks cannot form 3"},
         Refused{small + "group_size = 3\n", "d.toml:5: group_size", "4 ranks cannot form groups of 3; use"},
         Refused{small + "group_size = 0\n", "d.toml:5: group_size", "from 1 to"},
         Refused{small + "groups = 2\ngroup_size = 2\n", "d.toml:6: group_size", "together with groups"},
@@ -288,7 +285,6 @@ INSTANTIATE_TEST_SUITE_P(decks, Refusal,
             "d.toml:5: micro_batches_per_rank gives micro_batches", "2000000 a step are too many"},
         Refused{small + "groups = \"1+3+*\"\n", "d.toml:5: groups", "add up to 4"},
         Refused{small + "groups = \"70000+1\"\n", "d.toml:5: groups", "nor their sizes"},
-        Refused{small + "micro_batches = 6\n", "d.toml:5: micro_batches", "multiple of 4"},
         Refused{small + "schedule = \"tawpipe:cc=off\"\n", "d.toml:5: schedule", "cco"},
         Refused{small + "schedule = \"\\u0007\"\n", "d.toml:5: schedule", ""},
         Refused{small + "micro_batch = 99999999999999999999\n", "d.toml:5: not TOML", ""},
@@ -298,7 +294,6 @@ INSTANTIATE_TEST_SUITE_P(decks, Refusal,
         Refused{small + "steps = 3.0\n", "d.toml:5: steps", "whole number"},
         Refused{small + "data = \"f\"\nvocab = 255\n", "d.toml:6: vocab", "256"},
         Refused{small + "ffn = 8\nffn_per_layer = [1]\n", "d.toml:6: ffn_per_layer", "keep one"},
-        Refused{small + "ffn_per_layer = [1, 2]\n", "d.toml:5: ffn_per_layer", "2 values for 8 layers"},
         Refused{small + "ffn_per_layer = 3\n", "d.toml:5: ffn_per_layer", "takes a list"},
         Refused{small + "ffn_per_layer = [[1], 2]\n", "d.toml:5: ffn_per_layer", "no array"},
         Refused{std::string("\x7f"
@@ -362,8 +357,6 @@ TEST(Deck, RefusalsNameTheScheduleAndCount) {
           {{"micro_batches=1", "schedule=fsdp"}, "fsdp cannot share 1 micro-batch evenly among 4 ranks; "},
           {{"micro_batches=3", "schedule=zb1", "replicas=2"},
               "zb1 cannot share 3 micro-batches evenly among 2 replicas; "},
-          {{"micro_batches=6", "micro_batch_per_rank=1,2,1,1"},
-              "tawpipe cannot share 6 micro-batches evenly"},
           {{"layers=1", "ranks=2"}, "layers: 1 layer is too few for tawpipe on 2 ranks, which"},
           {{"layers=2"}, "layers: 2 layers are too few for tawpipe on 4 ranks, which"},
           {{"ffn_per_layer=[8]"}, "ffn_per_layer: 1 value for 8 layers; "},
@@ -377,11 +370,6 @@ TEST(Deck, TooManyCasesAreRefusedQuickly) {
   list += "]";
   EXPECT_THAT(
       refusal(small, {"seq=" + list, "micro_batch=" + list, "vocab=" + list}), HasSubstr("more than 100000"));
-}
-
-TEST(Deck, SizesWhoseProductsOverflowAreRefused) {
-  EXPECT_THAT(refusal(small, {"hidden=1M", "heads=1", "layers=10000", "seq=64M", "micro_batch=1000000"}),
-      Not(IsEmpty()));
 }
 
 TEST(Deck, ARunDoesNotExceedTheJob) {

@@ -62,7 +62,6 @@ TEST(Replicas, AreAnAxisThatSchedulesCheck) {
   EXPECT_THAT(cases, ElementsAre("serial 1", "tawpipe 1", "tawpipe 2", "tawpipe 4"));
   EXPECT_THAT(identity(deck.cases[2]), testing::EndsWith("data=synthetic replicas=2"));
   EXPECT_THAT(identity(deck.cases[1]), testing::Not(HasSubstr("replicas")));
-  EXPECT_THAT(refusal(small, {"replicas=3"}), HasSubstr("divisor of 4"));
 }
 
 TEST(Sequences, EqualSizesAreThoseOfMicroBatch) {

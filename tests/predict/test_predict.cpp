@@ -398,30 +398,23 @@ TEST(Predict, FloorsAreWhatThePredictionCounts) {
   EXPECT_EQ(p.worst_memory(), std::ranges::max(p.memory, {}, &schedule::Footprint::total).total());
 }
 
-/// Eight replicas of a node each, simulated as one that stands for all, and simulated whole: a fat tree that
-/// is a switch.
+/// One replica simulated for all, and all simulated: of a fat tree that is a switch. Eight replicas of a node
+/// each, and three on nodes of their own in one group.
 TEST(Predict, OneReplicaStandsForAll) {
-  Case c = case_of("tawpipe", 32, topology::Groups::equal(32, 16));
-  c.replicas = 8;
-  c.micro_batches = 64;
-  const std::string tree = "topology = \"fat tree\"\nleaf = 16\nspines = 1\n";
-  const Prediction one = predict(c, parse_machine(machine_text(16, 2), "m.toml"));
-  const Prediction all = predict(c, parse_machine(machine_text(16, 2, tree), "m.toml"));
-  EXPECT_EQ(all.spans.size(), 8 * one.spans.size());
-  EXPECT_NEAR(one.seconds / all.seconds, 1, 1e-6);
-  EXPECT_NEAR(one.adapters[0].out, all.adapters[0].out, 1);
-}
-
-/// The same, of three replicas on nodes of their own in one group.
-TEST(Predict, ReplicasMayShareAGroup) {
-  Case c = case_of("fsdp", 12, topology::Groups({12}));
-  c.replicas = 3;
-  c.micro_batches = 12;
-  const std::string tree = "topology = \"fat tree\"\nleaf = 3\nspines = 1\n";
-  const Prediction one = predict(c, parse_machine(machine_text(3, 4), "m.toml"));
-  const Prediction all = predict(c, parse_machine(machine_text(3, 4, tree), "m.toml"));
-  EXPECT_EQ(all.spans.size(), 3 * one.spans.size());
-  EXPECT_NEAR(one.seconds / all.seconds, 1, 1e-6);
+  for (const auto& [schedule, groups, replicas, per_node] :
+      {std::tuple{"tawpipe", topology::Groups::equal(32, 16), 8, 2},
+          {"fsdp", topology::Groups({12}), 3, 4}}) {
+    const int ranks = groups.ranks(), nodes = ranks / per_node;
+    Case c = case_of(schedule, ranks, groups);
+    c.replicas = replicas;
+    c.micro_batches = 2 * ranks;
+    const std::string tree = fmt::format("topology = \"fat tree\"\nleaf = {}\nspines = 1\n", nodes);
+    const Prediction one = predict(c, parse_machine(machine_text(nodes, per_node), "m.toml"));
+    const Prediction all = predict(c, parse_machine(machine_text(nodes, per_node, tree), "m.toml"));
+    EXPECT_EQ(all.spans.size(), replicas * one.spans.size()) << schedule;
+    EXPECT_NEAR(one.seconds / all.seconds, 1, 1e-6) << schedule;
+    EXPECT_NEAR(one.adapters[0].out, all.adapters[0].out, 1) << schedule;
+  }
 }
 
 /// Steps measured over links of three speeds (docs/predict.md); the machine's rates were fitted on one of
