@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <fstream>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <limits>
 
 #include "base/error.hpp"

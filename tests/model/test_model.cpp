@@ -289,23 +289,21 @@ TEST_P(Refusals, OfWhatAnotherRankHolds) {
   EXPECT_THROW((void)model(Range{-1, 1}), LogicError);
 }
 
-TEST(Refusal, OfTypesThatTheModelHasNot) {
-  const Layout fp32 = test::layout_of(test::grouped, Dtype::fp32),
-               bf16 = test::layout_of(test::grouped, Dtype::bf16);
-  const test::DeviceBuffer workspace(plan_workspace(fp32).bytes), x(hidden_bytes(fp32.shape)),
-      saved(plan_saved(fp32, 0).bytes), deferred(plan_deferred(fp32, 0).bytes),
-      weights(fp32.shards[0].elements * sizeof(float));
-  Model model({}, fp32, 1, workspace.get());
-  Operands o{.weights = weights.get(),
-      .saved = saved.get(),
-      .hidden = x.get(),
-      .gradient = weights.get(),
+TEST_P(Refusals, OfTypesThatTheModelHasNot) {
+  if (dtype_ == Dtype::bf16) {
+    EXPECT_THROW(Model({}, layout_, 1, all_.workspace, kernels::Attention::host), InputError);
+    return;
+  }
+  Model whole = model();
+  Operands o{.weights = all_.weights,
+      .saved = all_.saved,
+      .hidden = all_.x,
+      .gradient = all_.total,
       .gradient_type = Dtype::bf16};
-  EXPECT_THROW(model.backward(0, o), LogicError);
+  EXPECT_THROW(whole.backward(0, o), LogicError);
   o.weights = {};
-  o.deferred = deferred.get();
-  EXPECT_THROW(model.backward_weight(0, o), LogicError);
-  EXPECT_THROW(Model({}, bf16, 1, workspace.get(), kernels::Attention::host), InputError);
+  o.deferred = all_.deferred;
+  EXPECT_THROW(whole.backward_weight(0, o), LogicError);
 }
 }  // namespace
 }  // namespace minitaw::model

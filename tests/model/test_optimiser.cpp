@@ -93,14 +93,6 @@ TEST_P(ModelSteps, MasterWeightsTakeChangesThatBf16Loses) {
   expect_tensors_close(layout_, change_of(loop_.master()), change_of(reference_.weights()), 1e-2);
 }
 
-TEST_P(ModelSteps, WeightsAreTheMasterWeightsRounded) {
-  for (int step = 0; step < 2; ++step) {
-    loop_.gradient(step);
-    loop_.update({}, step + 1);
-    EXPECT_EQ(loop_.weights(), test::rounded_to(dtype_, loop_.master()));
-  }
-}
-
 TEST_P(ModelSteps, ContributionsInTheComputeTypeAddUpToTheTotals) {
   TrainingLoop other(layout_, micro_batches, seed);
   EXPECT_EQ(loop_.gradient(0), other.gradient(0, true));

@@ -109,14 +109,5 @@ TEST_P(Generated, GroupsSendAndReceiveOneShardPerTick) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Generated, testing::Range(1, test::sanitized ? 6 : 13));
-
-TEST(Generated, Serial) {
-  for (const int micro_batches : {1, 2, 5})
-    for (const int layers : {1, 2, 3, 7}) {
-      const auto violation =
-          validate(build({parse_spec("serial"), topology::Groups::equal(1, 1), micro_batches, layers}));
-      EXPECT_FALSE(violation) << violation->message;
-    }
-}
 }  // namespace
 }  // namespace minitaw::schedule

@@ -132,6 +132,7 @@ std::vector<Program> make_programs() {
     if (possible(request)) result.push_back(build(request));
   };
   add("serial", "1", 2, 1);
+  add("serial", "1", 5, 3);
   add("tawpipe", "2", 2, 2);
   add("tawpipe", "1+1+1", 3, 3);
   add("tawpipe", "3+1", 4, 4);

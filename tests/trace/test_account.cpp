@@ -68,9 +68,7 @@ rank 1 slots w1 a1 x1 owned
    1 compute         F s0 m1 w0 a0 x0 after inputs_recv:1
 )"),
       {{{0, 0, 4}}, {{0, 0, 4}, {0, 0, 4}, {4, 5, 7}}});
-  EXPECT_DOUBLE_EQ(step.ranks[1].compute, 6);
-  EXPECT_DOUBLE_EQ(step.ranks[1].exposed_total(), 0);
-  EXPECT_DOUBLE_EQ(step.ranks[1].idle, 1);
+  compare(step.ranks[1], {.compute = 6, .idle = 1, .communication = 4, .hidden = 4});
 }
 
 // Clocks of two nodes never agree exactly; a circle of waits must end.
