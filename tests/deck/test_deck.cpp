@@ -176,13 +176,6 @@ TEST(Deck, KeysThatBelongTogetherFollowOtherAxes) {
   EXPECT_THAT(sizes(make(small, {"schedule=serial", "micro_batches_per_rank=3"})), ElementsAre("1 1 1 12"));
 }
 
-TEST(Deck, WhatEqualKeysGiveIsOneCase) {
-  const std::string same = identity(make(small, {"groups=2", "micro_batch=8", "micro_batches=8"}).cases[0]);
-  EXPECT_EQ(
-      identity(make(small, {"group_size=2", "tokens_per_micro_batch=1K", "sequences_per_step=64"}).cases[0]),
-      same);
-}
-
 TEST(Override, ReplacesAKeyOfTheSameMeaning) {
   const std::string deck = small + "group_size = 2\nsequences_per_step = 8\ntokens_per_micro_batch = 256\n";
   EXPECT_THAT(sizes(make(deck)), ElementsAre("4 2+2 2 4"));

@@ -23,12 +23,6 @@ TEST(Philox, GivesThePublishedKnownAnswers) {
       (Words<4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-TEST(Philox, SignedUnitIsHalfOpen) {
-  EXPECT_EQ(signed_unit(0), -1.0F);
-  EXPECT_EQ(signed_unit(0x80000000), 0.0F);
-  EXPECT_LT(signed_unit(~0U), 1.0F);
-}
-
 Shape small() { return {4, 36, 6, 2, {50, 51, 50, 49}, 101, 3, 1}; }
 
 std::map<std::string, std::vector<float>> tensors_of(int shards, std::uint64_t seed) {

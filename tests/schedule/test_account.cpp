@@ -84,13 +84,6 @@ TEST(Bytes, TwoByteTypesHalveWhatTravelsButNotTheEndsGradient) {
   EXPECT_EQ(sum_over_links(b, Traffic::embeddings), half.embeddings.elements * 6U);
 }
 
-TEST(Bytes, ActivationsOfThePipeline) {
-  const model::Layout layout = layout_for(2, 1, 2);
-  const ByteMatrix matrix = bytes(parse_program(hand_written::pipeline), layout);
-  EXPECT_EQ(matrix.at(0, 1, Traffic::activations), 3U * 5 * 12 * 4);
-  EXPECT_EQ(matrix.at(1, 0, Traffic::activations), 3U * 5 * 12 * 4);
-}
-
 /// One collective on four ranks in the ring order 2 0 3 1.
 ByteMatrix bytes_of_collective(const std::string& what, const model::Layout& layout) {
   std::string text =

@@ -16,12 +16,10 @@ namespace {
 using schedule::Action;
 using schedule::Kind;
 using schedule::Lane;
+using schedule::parse_program;
 using schedule::Place;
 using schedule::Program;
 using schedule::Span;
-
-/// Programs of lanes without slots that matter: the account asks who waits for whom, not whether it is valid.
-schedule::Program program(const std::string& ranks) { return schedule::parse_program(ranks); }
 
 /// Rank 0 computes, then sends; rank 1 asks for it from the beginning.
 const std::string hand_over = R"(program hand-over
@@ -46,7 +44,8 @@ void compare(const RankTime& found, const RankTime& expected) {
 }
 
 TEST(Account, WaitingForAPeerThatComputesIsIdleAndTheTransferIsExposed) {
-  const StepAccount step = account(program(hand_over), {{{0, 0, 4}, {0, 4, 6}}, {{0, 0, 6}, {0, 6.5, 8.5}}});
+  const StepAccount step =
+      account(parse_program(hand_over), {{{0, 0, 4}, {0, 4, 6}}, {{0, 0, 6}, {0, 6.5, 8.5}}});
   EXPECT_DOUBLE_EQ(step.length, 8.5);
   compare(step.ranks[0], {.compute = 4, .idle = 4.5, .communication = 2});
   RankTime second{.compute = 2, .idle = 4, .communication = 2};
@@ -56,7 +55,7 @@ TEST(Account, WaitingForAPeerThatComputesIsIdleAndTheTransferIsExposed) {
 
 /// The transfer ends with the visit in front of the one that waits for it: what begins late is not its fault.
 TEST(Account, WaitingForATransferThatHasEndedIsIdle) {
-  const StepAccount step = account(program(R"(program late
+  const StepAccount step = account(parse_program(R"(program late
 shards 1
 micro_batches 2
 groups 1+1
@@ -73,7 +72,7 @@ rank 1 slots w1 a1 x1 owned
 
 // Clocks of two nodes never agree exactly; a circle of waits must end.
 TEST(Account, ACircleOfWaitsEnds) {
-  const StepAccount step = account(program(R"(program circle
+  const StepAccount step = account(parse_program(R"(program circle
 shards 2
 micro_batches 2
 groups 1+1
