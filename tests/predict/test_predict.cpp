@@ -101,6 +101,7 @@ TEST(Machine, RefusesInOneSentence) {
            {rate, "rate = 100", ":11: between.rate has no unit; write for example \"10 Gbit/s\""},
            {rate, "rate = \"0 MB/s\"", ":11: between.rate is \"0 MB/s\", which is not above zero"},
            {rate, "rate = \"nan MB/s\"", "which does not begin with a number"},
+           {rate, "rate = \"fast\"", "which does not begin with a number"},
            {rate, "rate = \"100 us\"", "which has a unit that does not fit"},
            {rate, "", "between.rate is missing; write for example \"10 Gbit/s\""},
            {rate, rate + "\nlatency = \"-1 us\"", "between.latency is \"-1 us\", which is below zero"},
