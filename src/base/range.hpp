@@ -17,6 +17,8 @@ struct Range {
 struct Part {
   int index = 0;
   int count = 1;
+
+  friend bool operator==(const Part&, const Part&) = default;
 };
 
 /// Returns the elements of `part` of a buffer that is divided into equal parts.

@@ -25,7 +25,13 @@ Range embeddings_part(const schedule::Program& program, int rank, const model::L
   return held(program, rank, SlotClass::embeddings, -1, layout);
 }
 
-[[maybe_unused]] float to_float(float value) { return value; }  // called by the host build only
+// Called by the host build only.
+[[maybe_unused]] float to_float(float value) { return value; }
+template <class E>
+[[maybe_unused]] E rounded(float value) {
+  if constexpr (std::is_same_v<E, Bf16>) return to_bf16(value);
+  else return value;
+}
 
 /// sum = contribution, or += it, behind what the lane has done so far. On a host a plain loop:
 /// communication threads must not enter the compute threads' parallel regions.
@@ -40,6 +46,16 @@ void add_to_accumulator(
   } else {
     kernels::add<E>(lane_space(lane), kernels::Vector<float>(sum, elements),
         kernels::Vector<const E>(contribution, elements), accumulate);
+  }
+}
+/// to = from, rounded, as add_to_accumulator().
+template <class E>
+void round_sum(schedule::Lane lane, E* to, const float* from, std::int64_t elements) {
+  if constexpr (kernels::on_host) {
+    for (std::int64_t i = 0; i < elements; ++i) to[i] = rounded<E>(from[i]);
+  } else {
+    kernels::round<E>(
+        lane_space(lane), kernels::Vector<E>(to, elements), kernels::Vector<const float>(from, elements));
   }
 }
 }  // namespace
@@ -157,7 +173,7 @@ void Runtime::rehearse() {
   };
   std::set<std::tuple<Kind, bool, SlotClass, std::vector<std::int64_t>>> done;
   for (const Action& a : program_.ranks[rank_].actions) {
-    if (!schedule::is_compute(a.kind) && a.kind != Kind::accumulate) continue;
+    if (!schedule::is_compute(a.kind) && a.kind != Kind::accumulate && a.kind != Kind::load) continue;
     SlotClass written = SlotClass::owned;  // the last one: a gradient's, which may be of two types
     for (const schedule::Access& access : accesses(a, rank_))
       if (access.write) written = access.slot.cls;
@@ -194,13 +210,17 @@ comm::Collective Runtime::collective(const Action& a) const {
 void Runtime::add(const Action& a) const {
   float* const sum = part(a, Operand::destination).as<float>();
   const std::int64_t elements = schedule::moved(a, layout_).count;
-  model::with_element(layout_.shape.dtype, [&]<class E>(E) {
+  model::with_element(dtype_of(a[Operand::source]), [&]<class E>(E) {
     add_to_accumulator(a.lane, sum, part(a, Operand::source).as<const E>(), elements, a.accumulates);
   });
 }
 
 void Runtime::load(const Action& a) const {
   const Buffer from = part(a, Operand::source), to = part(a, Operand::destination);
+  if (dtype_of(a[Operand::source]) != dtype_of(a[Operand::destination]))
+    return model::with_element(dtype_of(a[Operand::destination]), [&]<class E>(E) {
+      round_sum(a.lane, to.as<E>(), from.as<const float>(), schedule::moved(a, layout_).count);
+    });
   if constexpr (kernels::on_host) std::memcpy(to.data, from.data, from.bytes);  // as in add_to_accumulator()
   else Kokkos::deep_copy(lane_space(a.lane), Bytes(to.data, to.bytes), Bytes(from.data, from.bytes));
 }

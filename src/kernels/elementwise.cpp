@@ -26,6 +26,17 @@ struct Add {
   }
 };
 
+template <class E>
+struct Round {
+  E* rounded;
+  const float* sum;
+
+  template <int n>
+  KOKKOS_FUNCTION void at(std::int64_t i) const {
+    store_pack<n>(rounded + i, 0, load_pack<n>(sum + i, 0));
+  }
+};
+
 /// The master weights; with `rounded` also their copy in the compute type.
 template <class E, bool rounded>
 struct Update {
@@ -108,6 +119,12 @@ void add(const ExecutionSpace& exec, Vector<float> accumulator, VectorIn<E> cont
 }
 
 template <class E>
+void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum) {
+  flat_for<E>("minitaw::round", exec, static_cast<std::int64_t>(rounded.extent(0)),
+      {rounded.data(), sum.data()}, Round<E>{rounded.data(), sum.data()});
+}
+
+template <class E>
 void adamw(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master, Vector<float> moment1,
     Vector<float> moment2, Vector<const float> gradient, const AdamW& settings, int step) {
   const auto correction = [step](float beta) {
@@ -137,6 +154,7 @@ void uniform(const ExecutionSpace& exec, Vector<E> weights, Vector<float> master
 }
 
 MINITAW_INSTANTIATE(add)
+MINITAW_INSTANTIATE(round)
 MINITAW_INSTANTIATE(adamw)
 MINITAW_INSTANTIATE(uniform)
 }  // namespace minitaw::kernels

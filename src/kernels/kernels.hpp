@@ -180,6 +180,10 @@ void sum_losses(const ExecutionSpace& exec, double* loss, Vector<const double> l
 template <class E>
 void add(const ExecutionSpace& exec, Vector<float> accumulator, VectorIn<E> contribution, bool accumulate);
 
+/// rounded [n] = sum [n] in the type E.
+template <class E>
+void round(const ExecutionSpace& exec, Vector<E> rounded, Vector<const float> sum);
+
 /// One step (counted from 1) of AdamW: master, moment1, moment2 [n] in place; weights [n] = master, rounded;
 /// gradient [n]. With E = float, weights and master may be the same memory.
 template <class E>

@@ -20,7 +20,8 @@ Range moved(const Action& a, const model::Layout& layout) {
 }
 
 model::Dtype dtype_of(SlotClass cls, model::Dtype compute) {
-  const bool sums = cls == SlotClass::accumulator || cls == SlotClass::embeddings_accumulator;
+  const bool sums =
+      cls == SlotClass::accumulator || cls == SlotClass::partial || cls == SlotClass::embeddings_accumulator;
   return sums ? model::Dtype::fp32 : compute;
 }
 
@@ -31,7 +32,10 @@ Range held(const Program& program, int rank, SlotClass cls, int shard, const mod
                ? Range{0, layout.embeddings.elements}
                : range_of(layout.embeddings.elements, {r.embeddings_slice, program.embeddings_slices});
   const bool slice = cls == SlotClass::owned || cls == SlotClass::accumulator;
-  return range_of(layout.shards[shard].elements, slice ? Part{r.slice, program.owned_slices} : Part{});
+  return range_of(layout.shards[shard].elements, slice ? Part{r.slice, program.owned_slices}
+                                                 : cls == SlotClass::kept    ? r.kept
+                                                 : cls == SlotClass::partial ? r.partial
+                                                                             : Part{});
 }
 
 std::string name_of(Traffic kind) {
@@ -207,8 +211,8 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
 
 Memory memory_of(SlotClass cls) {
   using enum Memory;
-  static constexpr std::array<Memory, slot_classes> by_class = {weights, gradients, weights, gradients,
-      gradients, activations, activations, activations, weights, gradients};
+  static constexpr std::array<Memory, slot_classes> by_class = {weights, gradients, weights, weights,
+      gradients, gradients, gradients, activations, activations, activations, weights, gradients};
   return by_class[index_of(cls)];
 }
 

@@ -51,6 +51,11 @@ void Builder::slice_owned(int count) {
 
 void Builder::cut_shards(int count) { program_.shard_parts = std::lcm(program_.shard_parts, count); }
 
+void Builder::keep_part(int rank, SlotClass cls, Part part) {
+  (cls == SlotClass::kept ? program_.ranks[rank].kept : program_.ranks[rank].partial) = part;
+  cut_shards(part.count);
+}
+
 void Builder::place_embeddings(int embedding_rank, int head_rank) {
   const bool split = embedding_rank != head_rank;
   program_.embeddings_split = split;

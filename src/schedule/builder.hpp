@@ -85,6 +85,11 @@ public:
   [[nodiscard]] Part owned_part(int rank) const {
     return {program_.ranks[rank].slice, program_.owned_slices};
   }
+  /// Makes the rank's slots of a class, kept or partial, hold one part of each shard.
+  void keep_part(int rank, SlotClass cls, Part part);
+  [[nodiscard]] Part kept_part(int rank, SlotClass cls) const {
+    return cls == SlotClass::kept ? program_.ranks[rank].kept : program_.ranks[rank].partial;
+  }
   /// Pads shards so that `count` parts are equal, besides the counts of earlier calls.
   void cut_shards(int count);
 

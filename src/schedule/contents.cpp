@@ -146,9 +146,9 @@ struct Content {
 std::string describe(SlotClass cls, const Content& c) {
   constexpr const char* gradient = "a gradient of shard {0}";
   static constexpr std::array<const char*, slot_classes> texts = {"the {2}weights of shard {0}", gradient,
-      "the {2}weights of shard {0}", gradient, gradient, "what shard {0} saved of micro-batch {1}",
-      "what B left of shard {0} and micro-batch {1}", "micro-batch {1} before shard {0}", "the {2}embeddings",
-      "a gradient of the embeddings"};
+      "the {2}weights of shard {0}", "the {2}weights of shard {0}", gradient, gradient, gradient,
+      "what shard {0} saved of micro-batch {1}", "what B left of shard {0} and micro-batch {1}",
+      "micro-batch {1} before shard {0}", "the {2}embeddings", "a gradient of the embeddings"};
   if (!c.valid) return "nothing";
   const char* text = c.backward ? "the gradient of micro-batch {1} behind shard {0}" : texts[index_of(cls)];
   const bool updated = std::ranges::any_of(c.pieces, &Piece::updated);
@@ -214,9 +214,8 @@ public:
       return add(p, content(p.rank, a[Operand::destination]).pieces, from.pieces.within(moved(a)));
     }
     case Kind::load:
-      need_weights(p, a[Operand::source], {}, true);
-      return receive(Content(content(p.rank, a[Operand::source])), extent(p.rank, SlotClass::owned), p,
-          a[Operand::destination]);
+      need_payload(p, Operand::source);
+      return receive(Content(content(p.rank, a[Operand::source])), moved(a), p, a[Operand::destination]);
     default: return;
     }
   }
@@ -276,9 +275,13 @@ private:
   [[nodiscard]] Interval extent(int rank, SlotClass cls) const {
     const RankProgram& r = program_.ranks[rank];
     if (of_embeddings(cls) && r.embeddings_slice >= 0) return {r.embeddings_slice, r.embeddings_slice + 1};
-    if (cls != SlotClass::owned && cls != SlotClass::accumulator) return whole(cls);
-    const std::int32_t each = program_.shard_parts / program_.owned_slices;
-    return {r.slice * each, (r.slice + 1) * each};
+    const bool owned = cls == SlotClass::owned || cls == SlotClass::accumulator;
+    const Part part = owned                       ? Part{r.slice, program_.owned_slices}
+                      : cls == SlotClass::kept    ? r.kept
+                      : cls == SlotClass::partial ? r.partial
+                                                  : Part{};
+    const std::int32_t each = whole(cls).size() / part.count;
+    return {part.index * each, (part.index + 1) * each};
   }
 
   /// Returns the parts that an action moves.
@@ -429,6 +432,9 @@ private:
 
   /// A part joins what is there of the same thing; anything else is replaced.
   void receive(const Content& from, Interval range, Place to, Slot slot) {
+    if (range.common(extent(to.rank, slot.cls)) != range)
+      fail(Rule::fresh_reads, to, "{} has no room for parts {} to {}", name_of(slot), range.begin,
+          range.end - 1);
     Content& target = content(to.rank, slot);
     const Pieces pieces = from.pieces.within(range);
     if (target.same_thing(from) && range != whole(slot.cls)) return target.pieces.put(range, pieces);

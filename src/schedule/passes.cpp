@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fmt/format.h>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
@@ -55,17 +56,18 @@ private:
 }  // namespace
 
 void write_first_contributions(RankProgram& rank, int shard_parts) {
-  std::set<std::pair<int, int>> written;  // owned slot and part; -1 and what writes the embeddings' gradient
+  // Class, slot and part that holds a sum; for the embeddings, what writes their gradient.
+  std::set<std::tuple<SlotClass, int, int>> written;
   for (Action& a : rank.actions) {
     if (a.kind == Kind::loss || a.kind == Kind::embed_backward)
-      a.accumulates = !written.emplace(-1, static_cast<int>(a.kind)).second;
+      a.accumulates = !written.emplace(SlotClass::embeddings_accumulator, 0, static_cast<int>(a.kind)).second;
     if (a.kind != Kind::backward && a.kind != Kind::backward_weight && a.kind != Kind::accumulate) continue;
     const int each = shard_parts / a.parts;
     for (const Slot slot : a.slots) {
-      if (slot.cls != SlotClass::accumulator || !slot.valid()) continue;
+      if ((slot.cls != SlotClass::accumulator && slot.cls != SlotClass::partial) || !slot.valid()) continue;
       a.accumulates = false;
       for (int part = a.part * each; part < (a.part + 1) * each; ++part)
-        if (!written.emplace(slot.index, part).second) a.accumulates = true;
+        if (!written.emplace(slot.cls, slot.index, part).second) a.accumulates = true;
     }
   }
 }

@@ -18,7 +18,8 @@ constexpr std::array<Form, kinds> forms = {{
     {"embed", {{{hidden, "x", write}, {weights, "e", read}}}, false, true},
     {"F", {{{weights, "hw", read}, {saved, "a", write}, {hidden, "x", modify}}}, true, true},
     {"loss", {{{hidden, "x", modify}, {weights, "e", read}, {gradient, "f", accumulate}}}, false, true},
-    {"BW", {{{weights, "hw", read}, {saved, "a", read}, {hidden, "x", modify}, {gradient, "tg", accumulate}}},
+    {"BW",
+        {{{weights, "hw", read}, {saved, "a", read}, {hidden, "x", modify}, {gradient, "tgp", accumulate}}},
         true, true},
     {"B", {{{weights, "hw", read}, {saved, "a", read}, {hidden, "x", modify}, {deferred, "b", write}}}, true,
         true},
@@ -26,8 +27,8 @@ constexpr std::array<Form, kinds> forms = {{
     {"dembed", {{{hidden, "x", read}, {gradient, "f", accumulate}}}, false, true},
     {"update", {{{weights, "h", modify}, {gradient, "t", read}}}, true},  // of the embeddings: e f
     {"zero", {{{gradient, "g", write}}}, true},
-    {"add", {{{source, "gc", read}, {destination, "t", accumulate}}}, true},
-    {"load", {{{source, "h", read}, {destination, "w", write}}}, true},
+    {"add", {{{source, "gc", read}, {destination, "tp", accumulate}}}, true},
+    {"load", {{{source, "hwkp", read}, {destination, "wkg", write}}}, true},
     {"join"},
     {"send", {{{buffer, "", read}}}},
     {"recv", {{{buffer, "", write}}}},
@@ -46,13 +47,14 @@ struct Moves {
   std::string_view name, prefix, classes;
   bool shard = false, micro_batch = false;
 };
-constexpr std::array<Moves, payloads> moves = {{{"none", "s", ""}, {"weights", "W", "hw", true},
-    {"gradient", "G", "tgc", true}, {"activation", "A", "x", true, true},
+constexpr std::array<Moves, payloads> moves = {{{"none", "s", ""}, {"weights", "W", "hwk", true},
+    {"gradient", "G", "tgcp", true}, {"activation", "A", "x", true, true},
     {"activation_grad", "D", "x", true, true}, {"embeddings", "E", "e"}, {"embeddings_gradient", "EG", "f"}}};
 
 constexpr std::array<std::string_view, lanes> lane_names = {"compute", "inputs_group", "inputs_recv",
     "inputs_send", "gradients_group", "gradients_recv", "gradients_send"};
-constexpr std::array<char, slot_classes> slot_letters = {'h', 't', 'w', 'g', 'c', 'a', 'b', 'x', 'e', 'f'};
+constexpr std::array<char, slot_classes> slot_letters = {
+    'h', 't', 'w', 'k', 'g', 'c', 'p', 'a', 'b', 'x', 'e', 'f'};
 
 void append_rank(std::string& text, const Program& program, int rank) {
   const RankProgram& r = program.ranks[rank];
@@ -62,6 +64,8 @@ void append_rank(std::string& text, const Program& program, int rank) {
     if (r.slots[c] > 0) fmt::format_to(out, " {}{}", letter_of(static_cast<SlotClass>(c)), r.slots[c]);
   if (program.owned_slices > 1) fmt::format_to(out, " slice {}", r.slice);
   if (r.embeddings_slice >= 0) fmt::format_to(out, " embeddings {}", r.embeddings_slice);
+  if (r.kept.count > 1) fmt::format_to(out, " kept {}/{}", r.kept.index, r.kept.count);
+  if (r.partial.count > 1) fmt::format_to(out, " partial {}/{}", r.partial.index, r.partial.count);
   fmt::format_to(out, " owned{}{}\n", r.owned_shards.empty() ? "" : " ", fmt::join(r.owned_shards, " "));
   for (const Action& a : r.actions) {
     fmt::format_to(out, "{:>4} {:<15} {}", a.tick, name_of(a.lane), to_text(a, program));

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/range.hpp"
 #include "model/layout.hpp"
 #include "topology/groups.hpp"
 
@@ -24,7 +25,7 @@ enum class Kind : std::uint8_t {
   update,
   zero,
   accumulate,  // add  destination = source, or += with `accumulates`
-  load,        // destination = source
+  load,        // destination = source, rounded to its precision
   join,        // the rank's step ends here
   send,
   recv,
@@ -67,16 +68,18 @@ inline constexpr int payloads = 7;
 enum class SlotClass : std::uint8_t {
   owned,         // h   weights of an owned shard or slice of one, compute precision; permanent
   accumulator,   // t   gradient of an owned shard or slice summed over the step, fp32; permanent
-  weights,       // w   weights passing through
+  weights,       // w   weights passing through, or kept whole for later visits
+  kept,          // k   a part of a shard's weights, kept for later visits in the group
   gradient,      // g   a gradient contribution passing through, compute precision
   contribution,  // c   one that comes from another rank, at its own time: computing never waits for its slot
+  partial,       // p   gradient of a shard or a part of it, summed here before it goes to its owner, fp32
   saved,         // a   activations: what F saves for the backward pass of one (shard, micro-batch)
   deferred,      // b   inputs of the weight gradient: what B leaves for W of one (shard, micro-batch)
   hidden,        // x   hidden state of a micro-batch, later its gradient
   embeddings,    // e   weights of embedding and LM head, or the slice that the rank holds; permanent
   embeddings_accumulator,  // f   their gradient summed over the step, fp32; permanent
 };
-inline constexpr int slot_classes = 10;
+inline constexpr int slot_classes = 12;
 
 /// Index of a kind, lane, payload or slot class in a table of all of them.
 template <class Enum>
@@ -239,6 +242,7 @@ struct RankProgram {
   std::vector<int> owned_shards;          ///< owned_shards[k]: shard in owned slot k and accumulator slot k
   int slice = 0;  ///< of Program::owned_slices: what the rank holds of each shard in `owned_shards`
   int embeddings_slice = -1;  ///< the only slice of the embeddings that it holds, if any; -1: all of them
+  Part kept{}, partial{};     ///< of each shard, what the rank's slots of these classes hold
 
   friend bool operator==(const RankProgram&, const RankProgram&) = default;
 };

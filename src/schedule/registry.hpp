@@ -80,6 +80,22 @@ namespace schedules {
 /// The value of an integer option, or its default; 1 if that is `auto`, or there is no such option.
 [[nodiscard]] int number_of(const Spec& spec, const std::string& option);
 
+/// What ranks keep of weights and gradient sums within a step, in schedules that move weights; each step ends
+/// with weights and optimiser states sharded over all ranks, whatever is kept.
+struct Keeping {
+  enum class Where : std::uint8_t {
+    world,  ///< nothing: back to the owners after every visit (FSDP2: reshard_after_forward = True)
+    group,  ///< one copy in every group, shared by its ranks (ZeRO++ hpZ, MiCS; reshard_after_forward = n)
+    none,   ///< a whole copy on every rank (reshard_after_forward = False)
+  };
+  Where weights = Where::world;    ///< option reshard
+  bool all_step = false;           ///< option fetch: weights of a step's first micro-batch serve all
+  Where gradients = Where::world;  ///< option reduce: how far every micro-batch's gradient is summed
+};
+[[nodiscard]] Keeping keeping_of(const Request& request);
+/// The options of keeping_of().
+[[nodiscard]] std::vector<OptionDoc> keeping_options();
+
 /// Shards that every rank of a replica has; 0: as it comes.
 [[nodiscard]] int shards_per_rank(const Spec& spec);
 

@@ -136,7 +136,9 @@ double touched_bytes(const Program& program, int rank, const Action& a, const La
                of_embeddings(a.payload) ? layout.embeddings.slice : kept(a[Operand::gradient])) *
            (7 * fp32 + compute);
   case Kind::zero: return static_cast<double>(kept(a[Operand::gradient])) * fp32;
-  case Kind::load: return static_cast<double>(moved(a, layout).count) * 2 * compute;
+  case Kind::load:
+    return static_cast<double>(moved(a, layout).count) *
+           (compute + (a[Operand::source].cls == SlotClass::partial ? fp32 : compute));
   case Kind::accumulate:
     return static_cast<double>(moved(a, layout).count) * (compute + (a.accumulates ? 2 : 1) * fp32);
   default: return 0;

@@ -71,6 +71,11 @@ private:
     if (here().slice < 0 || here().slice >= program_.owned_slices ||
         here().embeddings_slice >= program_.embeddings_slices)
       fail(Rule::exact_gradients, "keeps a slice that there is not");
+    for (const Part part : {here().kept, here().partial})
+      if (part.count < 1 || program_.shard_parts % part.count != 0 || part.index < 0 ||
+          part.index >= part.count)
+        fail(Rule::fresh_reads, "keeps part {} of {} of a shard that is cut into {}", part.index, part.count,
+            program_.shard_parts);
     const auto count = [&](SlotClass cls) { return here().slots[index_of(cls)]; };
     const int owned_shards = static_cast<int>(here().owned_shards.size());
     if (count(SlotClass::owned) != owned_shards || count(SlotClass::accumulator) != owned_shards ||

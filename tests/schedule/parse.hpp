@@ -82,8 +82,12 @@ inline RankProgram rank_of(std::istream& words) {
   std::string word;
   for (words >> word >> word; words >> word && word != "owned";) {
     const Slot slot = slot_of(word);
+    char slash = 0;
     if (slot.valid()) rank.slots[index_of(slot.cls)] = slot.index;
-    else words >> (word == "slice" ? rank.slice : rank.embeddings_slice);
+    else if (word == "slice") words >> rank.slice;
+    else if (word == "embeddings") words >> rank.embeddings_slice;
+    else if (Part& part = word == "kept" ? rank.kept : rank.partial; true)
+      words >> part.index >> slash >> part.count;
   }
   for (int shard = 0; words >> shard;) rank.owned_shards.push_back(shard);
   return rank;

@@ -188,10 +188,9 @@ private:
     return slice < 0 ? slices(0, p_.embeddings_slices) : slices(slice, slice + 1);
   }
   /// What an action touches of its slot k.
-  [[nodiscard]] Run touched(int r, const Action& a, int k) const {
+  [[nodiscard]] Run touched(const Action& a, int k) const {
     const int all = width(a.slots[k].cls);
-    if (a.kind == Kind::load) return owned_run(r);
-    if (!is_communication(a.kind) && a.kind != Kind::accumulate) return {0, all};
+    if (!is_communication(a.kind) && a.kind != Kind::accumulate && a.kind != Kind::load) return {0, all};
     return {a.part * (all / a.parts), (a.part + 1) * (all / a.parts)};
   }
   Buffer junk(int size) {
@@ -270,7 +269,7 @@ private:
     for (const Access& access : accesses(a, r))
       for (int k = 0; k < 4; ++k)
         if (access.write && a.slots[k] == access.slot)
-          put(slot(r, access.slot), touched(r, a, k), junk(touched(r, a, k).size()));
+          put(slot(r, access.slot), touched(a, k), junk(touched(a, k).size()));
     for (int k = 0; k < 4; ++k)
       if (a.slots[k].valid()) running.left[k] = slot(r, a.slots[k]);
   }
@@ -329,7 +328,7 @@ private:
     const Action& a = at(r, running.action);
     for (int k = 0; k < 4; ++k) {
       if (!a.slots[k].valid()) continue;
-      const Run run = touched(r, a, k);
+      const Run run = touched(a, k);
       if (within(slot(r, a.slots[k]), run) != within(running.left[k], run))
         throw Wrong{"changed under an action"};
     }
@@ -348,13 +347,13 @@ private:
                                  : std::pair(sides[1], sides[0]);
     const Running sent = take(from.first, from.second);
     take(to.first, to.second);
-    put_moved(to, within(sent.held[0], touched(from.first, at(from.first, from.second), 0)));
+    put_moved(to, within(sent.held[0], touched(at(from.first, from.second), 0)));
   }
 
   /// Into what a side of a transfer touches.
   void put_moved(const std::pair<int, int>& side, const Buffer& content) {
     const Action& a = at(side.first, side.second);
-    put(slot(side.first, a.slots[0]), touched(side.first, a, 0), content);
+    put(slot(side.first, a.slots[0]), touched(a, 0), content);
   }
 
   void collective(const Sides& sides) {
@@ -364,7 +363,7 @@ private:
       const Action& a = at(r, i);
       if (a.kind != first.kind || a.peer != first.peer || a.payload != first.payload)
         throw Wrong{"calls differ"};
-      in[r] = within(take(r, i).held[0], touched(r, a, 0));
+      in[r] = within(take(r, i).held[0], touched(a, 0));
     }
     Buffer sum(in.begin()->second.size());
     for (const auto& [r, buffer] : in)
@@ -431,10 +430,10 @@ private:
     case Kind::update: update_weights(r, a, now); break;
     case Kind::zero: out(0) = Buffer(now.held[0].size()); break;
     case Kind::accumulate:
-      for (int i = touched(r, a, 0).begin; i < touched(r, a, 0).end; ++i)
+      for (int i = touched(a, 0).begin; i < touched(a, 0).end; ++i)
         out(1)[i] = now.held[0][i] + (a.accumulates ? now.held[1][i] : 0);
       break;
-    case Kind::load: put(out(1), owned_run(r), within(now.held[0], owned_run(r))); break;
+    case Kind::load: put(out(1), touched(a, 1), within(now.held[0], touched(a, 0))); break;
     default: break;
     }
   }

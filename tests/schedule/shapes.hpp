@@ -48,6 +48,26 @@ inline std::vector<std::string> tawpipe_specs() {
   return result;
 }
 
+/// What ranks may keep in a step: every combination of options that differs.
+inline std::vector<std::string> keeping_specs() {
+  std::vector<std::string> result;
+  for (const char* form : {"tawpipe", "tawpipe:rails=2", "fsdp:hierarchical=on", "fsdp"})
+    for (const char* reshard : {"world", "group", "none"})
+      for (const char* fetch : {"micro_batch", "step"})
+        for (const char* reduce : {"world", "group", "none"}) {
+          const std::string kept = std::string(reshard) + reduce;
+          if (kept == "worldworld" || (kept.starts_with("world") && *fetch == 's')) continue;
+          if (std::string(form) == "fsdp" && kept.find("group") != std::string::npos) continue;
+          result.push_back(
+              std::string(form) + ":reshard=" + reshard + ":fetch=" + fetch + ":reduce=" + reduce);
+        }
+  for (const char* other : {"tawpipe:dbs=off", "tawpipe:gwps=direct", "tawpipe:gwps=off", "tawpipe:cco=off",
+           "tawpipe:cco=serial", "tawpipe:prefetch=4:grad_ticks=1", "fsdp:hierarchical=on:prefetch=0"})
+    for (const char* kept : {":fetch=step:reduce=group:reshard=group", ":reshard=none:reduce=none"})
+      result.push_back(std::string(other) + kept);
+  return result;
+}
+
 /// Every other schedule of the registry, alone and with each option away from its default.
 inline std::vector<std::string> other_specs() {
   std::vector<std::string> result = {"fsdp:hierarchical=on:prefetch=3", "1f1b:blocking=on:chunks=3"};

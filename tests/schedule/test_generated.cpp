@@ -40,7 +40,8 @@ void for_each_request(int ranks, const std::vector<std::string>& specs, int most
 /// All specs; for many ranks a quarter of them in turn, as fewer ranks have seen them all.
 std::vector<std::string> specs_for(int ranks) {
   std::vector<std::string> all = shapes::other_specs(), some;
-  for (const std::string& spec : shapes::tawpipe_specs()) all.push_back(spec);
+  for (const auto& more : {shapes::tawpipe_specs(), shapes::keeping_specs()})
+    all.insert(all.end(), more.begin(), more.end());
   if (ranks <= 6) return all;
   for (std::size_t i = ranks % 4; i < all.size(); i += 4) some.push_back(all[i]);
   return some;

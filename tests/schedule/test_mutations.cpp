@@ -142,6 +142,10 @@ std::vector<Program> make_programs() {
   add("tawpipe", "2+1+1+1", 5, 5);
   std::vector<std::string> specs = shapes::tawpipe_specs();
   std::ranges::copy(shapes::other_specs(), std::back_inserter(specs));
+  for (const std::string& spec : shapes::keeping_specs()) {
+    add(spec, "2+2", 8, 4);
+    add(spec, "2+3+1", 12, 6);
+  }
   for (const std::string& spec : specs) {
     add(spec, "2+2", 4, 4);
     add(spec, "1+2+1", 8, 5);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 #include <fmt/format.h>
+#include <iterator>
 
 #include "base/error.hpp"
 #include "schedule/builder.hpp"
@@ -9,12 +10,17 @@
 
 namespace minitaw::schedule {
 namespace {
-/// Gathers the slices of a shard on all ranks and scatters gradients; every rank keeps one slice. On two
+using Where = Keeping::Where;
+
+/// Gathers the slices of a shard on all ranks and scatters gradients; every rank owns one slice. On two
 /// levels, the ranks with the same place in their groups exchange their slices, so that one copy of each run
-/// crosses; fan-out and reduction are inside groups.
+/// crosses; fan-out and reduction are inside groups. What stays of a group's copy, a run on each rank, is a
+/// kept and a partial slot.
 class Sharding {
 public:
-  Sharding(Builder& builder, bool hierarchical, int prefetch) : builder_(builder), prefetch_(prefetch) {
+  Sharding(Builder& builder, bool hierarchical, int prefetch, const Keeping& keeping)
+      : builder_(builder), prefetch_(prefetch), keeping_(keeping), copies_(builder.shards()),
+        sums_(builder.shards()) {
     const topology::Groups& groups = builder.groups();
     const int members = groups.size(0);
     const bool two_levels = hierarchical && groups.count() > 1 && members > 1;
@@ -26,6 +32,10 @@ public:
     }
     if (!two_levels) {
       outer_.push_back({"world", builder.everyone(), {}});
+      // A group of one rank shares its copy with nobody, a group of all ranks has the owners.
+      const Where alike = groups.count() > 1 ? Where::none : Where::world;
+      if (keeping_.weights == Where::group) keeping_.weights = alike;
+      if (keeping_.gradients == Where::group) keeping_.gradients = alike;
       return;
     }
     for (int l = 0; l < members; ++l) {
@@ -34,37 +44,68 @@ public:
     }
     for (int k = 0; k < groups.count(); ++k)
       inner_.push_back({fmt::format("group{}", k), groups.members(k), {}});
-  }
-
-  /// The whole shard on every rank for `tick`.
-  std::vector<VirtualBuffer> gather(int shard, int tick) {
-    if (builder_.ranks() == 1) return {builder_.owned(0, shard)};
-    std::vector<VirtualBuffer> buffers;
-    for (const int r : builder_.everyone()) {
-      buffers.push_back(builder_.new_buffer(r, SlotClass::weights));
-      local(Kind::load, tick - prefetch_, Phase::fetch_first, r, shard, builder_.owned(r, shard), buffers[r]);
+    for (const int r : builder.everyone()) {
+      if (keeping_.weights == Where::group) builder.keep_part(r, SlotClass::kept, {groups.local(r), members});
+      if (keeping_.gradients == Where::group)
+        builder.keep_part(r, SlotClass::partial, {groups.local(r), members});
     }
-    call(Kind::all_gather, tick - prefetch_, Phase::fetch_inter, shard, outer_, buffers);
-    call(Kind::all_gather, tick - prefetch_, Phase::fetch_intra, shard, inner_, buffers);
-    return buffers;
   }
 
+  /// The whole shard on every rank for a visit.
+  std::vector<VirtualBuffer> gather(const Visit& visit) {
+    const int shard = visit.shard, tick = visit.tick - prefetch_;
+    if (builder_.ranks() == 1) return {builder_.owned(0, shard)};
+    std::vector<VirtualBuffer>& copy = copies_[shard];
+    if (keeping_.weights == Where::world || (!visit.backward() && !keeping_.all_step)) copy.clear();
+    const bool fetches = copy.empty(), shares = keeping_.weights == Where::group;
+    if (fetches) {
+      copy = buffers(shares ? SlotClass::kept : SlotClass::weights);
+      for (const int r : builder_.everyone())
+        local(Kind::load, tick, Phase::fetch_first, r, shard, builder_.owned_part(r), outer_side,
+            builder_.owned(r, shard), copy[r]);
+      call(Kind::all_gather, tick, Phase::fetch_inter, shard, outer_, copy);
+    }
+    if (!shares && !fetches) return copy;
+    const std::vector<VirtualBuffer> whole = shares ? buffers(SlotClass::weights) : copy;
+    for (const int r : builder_.everyone())
+      if (shares)
+        local(Kind::load, tick, Phase::fetch_intra, r, shard, builder_.kept_part(r, SlotClass::kept),
+            inner_side, copy[r], whole[r]);
+    call(Kind::all_gather, tick, Phase::fetch_intra, shard, inner_, whole);
+    return whole;
+  }
+
+  /// Where a backward visit leaves its gradient.
   std::vector<VirtualBuffer> gradients(int shard) {
-    std::vector<VirtualBuffer> buffers;
-    for (const int r : builder_.everyone())
-      buffers.push_back(builder_.ranks() == 1 ? builder_.accumulator(r, shard)
-                                              : builder_.new_buffer(r, SlotClass::gradient));
-    return buffers;
+    if (builder_.ranks() == 1) return {builder_.accumulator(0, shard)};
+    return keeping_.gradients == Where::none ? sum_of(shard) : buffers(SlotClass::gradient);
   }
 
-  /// Adds the sums of the gradients to the accumulators of the slices.
-  void scatter(int shard, int tick, const std::vector<VirtualBuffer>& gradients) {
-    if (builder_.ranks() == 1) return;
-    call(Kind::reduce_scatter, tick + 1, Phase::push_intra, shard, inner_, gradients);
-    call(Kind::reduce_scatter, tick + 1, Phase::push_inter, shard, outer_, gradients);
+  /// Adds the gradient to the accumulators of the slices, or to the sums that the last micro-batch's visit
+  /// adds to them.
+  void scatter(const Visit& visit, std::vector<VirtualBuffer> gradients, bool last) {
+    const int shard = visit.shard, tick = visit.tick + 1;
+    const auto locals = [&](Kind kind, Phase phase, Side side, SlotClass cls,
+                            const std::vector<VirtualBuffer>& from, const std::vector<VirtualBuffer>& to) {
+      for (const int r : builder_.everyone())
+        local(kind, tick, phase, r, shard, builder_.kept_part(r, cls), side, from[r], to[r]);
+    };
+    if (builder_.ranks() == 1 || (keeping_.gradients == Where::none && !last)) return;
+    if (keeping_.gradients == Where::none) {
+      gradients = buffers(SlotClass::gradient);
+      locals(Kind::load, Phase::push_intra, inner_.empty() ? outer_side : inner_side, SlotClass::partial,
+          sum_of(shard), gradients);
+    }
+    call(Kind::reduce_scatter, tick, Phase::push_intra, shard, inner_, gradients);
+    if (keeping_.gradients == Where::group) {
+      locals(Kind::accumulate, Phase::push_intra, inner_side, SlotClass::partial, gradients, sum_of(shard));
+      if (!last) return;
+      locals(Kind::load, Phase::push_intra, inner_side, SlotClass::partial, sum_of(shard), gradients);
+    }
+    call(Kind::reduce_scatter, tick, Phase::push_inter, shard, outer_, gradients);
     for (const int r : builder_.everyone())
-      local(Kind::accumulate, tick + 1, Phase::push_last, r, shard, gradients[r],
-          builder_.accumulator(r, shard));
+      local(Kind::accumulate, tick, Phase::push_last, r, shard, builder_.owned_part(r), outer_side,
+          gradients[r], builder_.accumulator(r, shard));
   }
 
 private:
@@ -87,23 +128,47 @@ private:
     }
   }
 
-  /// Beside the outer leg, in its lane: between the slice that a rank keeps and the buffer of the whole.
-  void local(Kind kind, int tick, Phase phase, int rank, int shard, VirtualBuffer from, VirtualBuffer to) {
-    const bool loads = kind == Kind::load;
-    Action a = make_action(
-        kind, tick, loads ? Payload::weights : Payload::gradient, shard, builder_.owned_part(rank));
-    a.lane =
-        lane_of(loads ? Kind::all_gather : Kind::reduce_scatter, a.payload, builder_.groups().count() == 1);
+  enum Side { outer_side, inner_side };
+
+  /// A copy or addition on a rank, in the lane of the leg beside it.
+  void local(Kind kind, int tick, Phase phase, int rank, int shard, Part part, Side side, VirtualBuffer from,
+      VirtualBuffer to) {
+    const bool weights = from.cls == SlotClass::owned || from.cls == SlotClass::kept;
+    Action a = make_action(kind, tick, weights ? Payload::weights : Payload::gradient, shard, part);
+    a.lane = lane_of(weights ? Kind::all_gather : Kind::reduce_scatter, a.payload,
+        side == inner_side || builder_.groups().count() == 1);
     builder_.add(rank, phase, a, {{Operand::source, from}, {Operand::destination, to}});
+  }
+
+  /// A new buffer of this class on every rank.
+  std::vector<VirtualBuffer> buffers(SlotClass cls) {
+    std::vector<VirtualBuffer> result;
+    for (const int r : builder_.everyone()) result.push_back(builder_.new_buffer(r, cls));
+    return result;
+  }
+
+  const std::vector<VirtualBuffer>& sum_of(int shard) {
+    if (sums_[shard].empty()) sums_[shard] = buffers(SlotClass::partial);
+    return sums_[shard];
   }
 
   Builder& builder_;
   int prefetch_;
+  Keeping keeping_;
   std::vector<Leg> outer_, inner_;
+  std::vector<std::vector<VirtualBuffer>> copies_, sums_;  ///< by shard and rank, while they are there
 };
 
 void require(const Request& request) {
-  if (!request.spec.options.contains("hierarchical")) return;
+  if (!request.spec.options.contains("hierarchical")) {
+    for (const char* option : {"reshard", "reduce"})
+      if (const auto at = request.spec.options.find(option);
+          at != request.spec.options.end() && at->second == "group")
+        throw InputError(fmt::format("schedule: fsdp:{}=group keeps a copy in each group, so it needs "
+                                     "hierarchical=on; or use {}=none",
+            option, option));
+    return;
+  }
   const topology::Groups groups = groups_of_replica(request.groups, request.replicas);
   if (std::ranges::any_of(groups.sizes(), [&](int size) { return size != groups.size(0); }))
     throw InputError(fmt::format("groups: fsdp:hierarchical=on needs groups of equal size, not {}; use "
@@ -112,30 +177,38 @@ void require(const Request& request) {
 }
 
 /// Fully sharded data parallelism (ZeRO-3; Rajbhandari et al., SC'20): the unit is a block, gathered for its
-/// forward and again for its backward visit, its gradient scattered after each micro-batch.
+/// forward and again for its backward visit, its gradient scattered after each micro-batch, but for what
+/// keeping_of() says.
 Program make(const Request& request) {
   Builder builder(request.groups, request.layers, request.micro_batches, request.replicas);
-  Sharding sharding(
-      builder, request.spec.options.contains("hierarchical"), number_of(request.spec, "prefetch"));
+  Sharding sharding(builder, request.spec.options.contains("hierarchical"),
+      number_of(request.spec, "prefetch"), keeping_of(request));
   LockstepRanks lockstep(builder, builder.everyone(), request.micro_batches_of_rank());
   for (std::size_t i = 0; i < lockstep.visits().size(); ++i) {
     const Visit& now = lockstep.visits()[i];
-    const std::vector<VirtualBuffer> weights = sharding.gather(now.shard, now.tick);
+    const bool last = i + 2 * request.layers >= lockstep.visits().size();  // micro-batch of the step
+    const std::vector<VirtualBuffer> weights = sharding.gather(now);
     const std::vector<VirtualBuffer> gradients =
         now.backward() ? sharding.gradients(now.shard) : std::vector<VirtualBuffer>();
     lockstep.compute(i, weights, gradients);
-    if (now.backward()) sharding.scatter(now.shard, now.tick, gradients);
+    if (now.backward()) sharding.scatter(now, gradients, last);
   }
   return std::move(builder).finish(lockstep.last_tick() + 1, EmbeddingsUpdate::sliced);
+}
+
+std::vector<OptionDoc> options() {
+  std::vector<OptionDoc> all = {
+      {"hierarchical", {"off", "on"}, "one copy crosses to each group; fan-out and reduction inside"},
+      {"prefetch", {"1", "0..8"}, "blocks ahead that weights are gathered; 0: computing waits for them"}};
+  std::ranges::copy(keeping_options(), std::back_inserter(all));
+  return all;
 }
 }  // namespace
 
 Entry schedules::fsdp() {
   return {.name = "fsdp",
       .doc = "fully sharded data parallelism (ZeRO-3), a block at a time",
-      .options = {{"hierarchical", {"off", "on"},
-                      "one copy crosses to each group; fan-out and reduction inside"},
-          {"prefetch", {"1", "0..8"}, "blocks ahead that weights are gathered; 0: computing waits for them"}},
+      .options = options(),
       .build = make,
       .check = require};
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 
 namespace minitaw::schedule {
 namespace {
+using Where = Keeping::Where;
+
 /// Owner rank of each shard: shards go round-robin over the groups that still have a rank with fewer shards
 /// than the rest, and inside a group over its ranks. With n equal groups this is rank (s mod D) n + s div D
 /// (TawPipe, device-bound storage); with unequal groups every rank still owns as many shards as any other,
@@ -49,30 +52,58 @@ struct RelayTiming {
 /// `groups` are the groups that share a shard's visit: the topology's groups, or without GWPS all ranks or
 /// single ones.
 /// With dbs=off, a group takes shards from the group before it, which has just used them.
+///
+/// What stays in a group is with its leaders for the shard: all of it, or each one's part. So the copy of a
+/// group and its sums of gradients are spread over its ranks as owned shards are.
 class GroupRelay {
 public:
   GroupRelay(Builder& builder, const topology::Groups& groups, std::vector<int> owners, RelayTiming timing,
-      int rails, bool passes_on)
+      int rails, bool passes_on, const Keeping& keeping)
       : builder_(builder), groups_(groups), owners_(std::move(owners)), timing_(timing), rails_(rails),
-        passes_on_(passes_on), weights_(groups.count()) {
-    for (int a = 0; a < groups.count(); ++a)
+        passes_on_(passes_on), keeping_(keeping), weights_(groups.count()), copies_(groups.count()),
+        sums_(groups.count()) {
+    // One number of parts for all that a rank keeps.
+    if (keeping.weights == Where::group || keeping.gradients == Where::group)
+      for (const int size : groups.sizes()) rails_ = std::min(rails_, size);
+    for (int a = 0; a < groups.count(); ++a) {
+      copies_[a].resize(builder.shards());
+      sums_[a].resize(builder.shards());
       for (int b = 0; b < a; ++b) builder.cut_shards(parts(a, b));
+      for (int i = 0; groups.count() > 1 && i < std::min(rails_, groups.size(a)); ++i)
+        for (const auto& [where, cls] :
+            {std::pair(keeping.weights, SlotClass::kept), std::pair(keeping.gradients, SlotClass::partial)})
+          if (where == Where::group) builder.keep_part(groups.rank(a, i), cls, {i, rails_});
+    }
   }
 
   /// Returns the weights of the shard that a group fetched last, one buffer per member, in rank order.
   [[nodiscard]] const std::vector<VirtualBuffer>& weights(int group) const { return weights_[group]; }
 
-  /// The shard's weights on every member of a group for `tick`.
-  void fetch(int group, int shard, int tick) {
-    std::vector<VirtualBuffer>& buffers = weights_[group];
+  /// The shard's weights on every member of a group for a visit.
+  void fetch(int group, const Visit& visit) {
+    const int shard = visit.shard, tick = visit.tick - timing_.fetch_intra;
+    std::vector<VirtualBuffer>&buffers = weights_[group], &copy = copies_[group][shard];
+    if (keeping_.weights == Where::world || (!visit.backward() && !keeping_.all_step)) copy.clear();
+    const bool fetches = copy.empty();
+    if (!fetches && keeping_.weights == Where::none) {
+      buffers = copy;
+      return;
+    }
     buffers.clear();
-    for (const int r : groups_.members(group)) buffers.push_back(weights_on(r, shard));
-    if (!owns(group, shard)) send_to(group, shard, tick - timing_.fetch_inter);
-    inside(Payload::weights, group, shard, tick - timing_.fetch_intra, buffers);
+    for (const int r : groups_.members(group)) {
+      const VirtualBuffer kept = fetches ? VirtualBuffer{} : copy[groups_.local(r)];
+      const bool ready = kept.valid() && kept.cls != SlotClass::kept;
+      buffers.push_back(ready ? kept : weights_on(r, shard));
+      if (kept.valid() && !ready) local(Kind::load, Payload::weights, r, shard, tick, kept, buffers.back());
+    }
+    if (fetches && !owns(group, shard)) send_to(group, shard, visit.tick - timing_.fetch_inter);
+    if (fetches && keeping_.weights != Where::world) copy = copy_of(group, shard, tick, buffers);
+    inside(Payload::weights, group, shard, tick, buffers);
   }
 
   /// Returns the buffers to which each member's B writes the shard's gradient.
   [[nodiscard]] std::vector<VirtualBuffer> gradients(int group, int shard) {
+    if (sums_on_ranks(group, shard)) return sum_of(group, shard);
     std::vector<VirtualBuffer> buffers;
     for (const int r : groups_.members(group))
       buffers.push_back(alone(group) && owns(group, shard) ? builder_.accumulator(r, shard)
@@ -80,9 +111,19 @@ public:
     return buffers;
   }
 
-  /// Moves the gradients of a visit to the owner's accumulator.
-  void return_gradients(int group, int shard, int tick, const std::vector<VirtualBuffer>& gradients) {
+  /// Moves the gradients of a visit to the owner's accumulator, or as far as each micro-batch's go; those of
+  /// the `last` one with all that was summed before.
+  void return_gradients(int group, int shard, int tick, std::vector<VirtualBuffer> gradients, bool last) {
     const int owner = owners_[shard];
+    const std::vector<int> leaders = leaders_of(group, shard);
+    if (sums_on_ranks(group, shard)) {
+      if (!last) return;
+      for (const int r : groups_.members(group)) {
+        gradients[groups_.local(r)] = builder_.new_buffer(r, SlotClass::gradient);
+        local(Kind::load, Payload::gradient, r, shard, tick, sum_of(group, shard)[groups_.local(r)],
+            gradients[groups_.local(r)]);
+      }
+    }
     inside(Payload::gradient, group, shard, tick, gradients);
     if (owns(group, shard)) {
       // Right behind the reduction, in the same lane.
@@ -91,7 +132,15 @@ public:
             shard, tick, Phase::push_intra, Lane::gradients_group, {}, gradients[groups_.local(owner)]);
       return;
     }
-    const std::vector<int> leaders = leaders_of(group, shard);
+    if (keeping_.gradients == Where::group && !alone(group)) {
+      for (const int r : leaders)
+        local(Kind::accumulate, Payload::gradient, r, shard, tick, gradients[groups_.local(r)],
+            sum_of(group, shard)[groups_.local(r)]);
+      if (!last) return;
+      for (const int r : leaders)
+        local(Kind::load, Payload::gradient, r, shard, tick, sum_of(group, shard)[groups_.local(r)],
+            gradients[groups_.local(r)]);
+    }
     const VirtualBuffer received = builder_.new_buffer(owner, SlotClass::contribution);
     for (int i = 0; i < static_cast<int>(leaders.size()); ++i) {
       const MessageContent content{Payload::gradient, shard, -1, {i, static_cast<int>(leaders.size())}};
@@ -131,6 +180,47 @@ private:
   [[nodiscard]] int counterpart(const MessageContent& content) const {
     const int owner = owners_[content.shard];
     return content.part.count == 1 ? owner : groups_.rank(groups_.group_of(owner), content.part.index);
+  }
+
+  /// Returns whether each rank sums its own gradients, where they are not the owner's at once.
+  [[nodiscard]] bool sums_on_ranks(int group, int shard) const {
+    return (keeping_.gradients == Where::none || (keeping_.gradients == Where::group && alone(group))) &&
+           !(alone(group) && owns(group, shard));
+  }
+
+  /// What stays of the shard that `buffers` hold: on every member, or with the leaders, of several each one's
+  /// part as soon as it has arrived.
+  std::vector<VirtualBuffer> copy_of(
+      int group, int shard, int tick, const std::vector<VirtualBuffer>& buffers) {
+    if (keeping_.weights == Where::none) return buffers;
+    std::vector<VirtualBuffer> copy(buffers.size());
+    const std::vector<int> leaders = leaders_of(group, shard);
+    for (const int r : leaders) {
+      VirtualBuffer& kept = copy[groups_.local(r)] = buffers[groups_.local(r)];
+      if (leaders.size() == 1) continue;
+      kept = builder_.new_buffer(r, SlotClass::kept);
+      local(Kind::load, Payload::weights, r, shard, tick, buffers[groups_.local(r)], kept);
+    }
+    return copy;
+  }
+
+  /// Sums of the shard's gradient in a group; those of its leaders, or of all members.
+  const std::vector<VirtualBuffer>& sum_of(int group, int shard) {
+    std::vector<VirtualBuffer>& sums = sums_[group][shard];
+    if (sums.empty())
+      for (const int r : groups_.members(group)) sums.push_back(builder_.new_buffer(r, SlotClass::partial));
+    return sums;
+  }
+
+  /// A copy or addition on a rank of the part that it keeps, beside the collectives of its group.
+  void local(
+      Kind kind, Payload payload, int rank, int shard, int tick, VirtualBuffer from, VirtualBuffer to) {
+    const bool weights = payload == Payload::weights;
+    const Part part = builder_.kept_part(rank, weights ? SlotClass::kept : SlotClass::partial);
+    Action a = make_action(kind, tick, payload, shard, part);
+    a.lane = weights ? Lane::inputs_group : Lane::gradients_group;
+    builder_.add(rank, weights ? Phase::fetch_intra : Phase::push_intra, a,
+        {{Operand::source, from}, {Operand::destination, to}});
   }
 
   [[nodiscard]] VirtualBuffer weights_on(int rank, int shard) {
@@ -188,7 +278,9 @@ private:
   RelayTiming timing_;
   int rails_;
   bool passes_on_;
-  std::vector<std::vector<VirtualBuffer>> weights_;  ///< by group
+  Keeping keeping_;
+  std::vector<std::vector<VirtualBuffer>> weights_;                     ///< by group and member
+  std::vector<std::vector<std::vector<VirtualBuffer>>> copies_, sums_;  ///< by group, shard and member
 };
 
 bool is_set(const Spec& spec, const std::string& option, const std::string& value) {
@@ -241,7 +333,8 @@ Program make(const Request& request) {
   const std::vector<int> owners = round_robin_owners(groups, ranks);
   for (int s = 0; s < ranks; ++s) builder.own(owners[s], s);
   const RelayTiming when = timing(request.spec);
-  GroupRelay relay(builder, groups, owners, when, number_of(request.spec, "rails"), options.contains("dbs"));
+  GroupRelay relay(builder, groups, owners, when, number_of(request.spec, "rails"), options.contains("dbs"),
+      keeping_of(request));
   std::vector<LockstepRanks> all;
   for (int k = 0; k < groups.count(); ++k)
     all.emplace_back(builder, groups.members(k), request.micro_batches_of_rank(), direct ? 0 : k);
@@ -249,13 +342,13 @@ Program make(const Request& request) {
     for (int k = 0; k < groups.count(); ++k) {
       const Visit& now = all[k].visits()[i];
       // At the turn from forward to backward, and back, the shard at hand is the one needed next.
-      if (i == 0 || now.shard != all[k].visits()[i - 1].shard) relay.fetch(k, now.shard, now.tick);
+      if (i == 0 || now.shard != all[k].visits()[i - 1].shard) relay.fetch(k, now);
       const std::vector<VirtualBuffer> gradients =
           now.backward() ? relay.gradients(k, now.shard) : std::vector<VirtualBuffer>();
       all[k].compute(i, relay.weights(k), gradients);
       if (now.backward())
-        relay.return_gradients(
-            k, now.shard, std::min(now.tick + when.grad_ticks, all[k].last_tick() + 1), gradients);
+        relay.return_gradients(k, now.shard, std::min(now.tick + when.grad_ticks, all[k].last_tick() + 1),
+            gradients, i + 2 * static_cast<std::size_t>(ranks) >= all[k].visits().size());
     }
   return std::move(builder).finish(all.back().last_tick() + std::min(when.grad_ticks, 1),
       EmbeddingsUpdate::sliced,
@@ -263,26 +356,31 @@ Program make(const Request& request) {
       : options.contains("cco") ? Overlap::not_of_weights
                                 : Overlap::full);
 }
+
+std::vector<OptionDoc> options() {
+  std::vector<OptionDoc> all = {
+      {"gwps", {"on", "off", "direct"},
+          "group-based weight pipelining; off: all ranks are one group; direct: every rank gets shards from "
+          "their owners"},
+      {"dbs", {"on", "off"}, "device-bound storage; off: shards travel on from group to group"},
+      {"cco", {"on", "off", "serial"},
+          "communication-computation overlap; off: a rank waits for weights that it sends to, or gets from, "
+          "another group; serial: transfers and computation take turns"},
+      {"prefetch", {"2", "1..8"}, "ticks ahead that a shard is sent to another group; cco=serial: none"},
+      {"grad_ticks", {"3", "1..8"},
+          "ticks that a gradient has to leave its group before computing needs its buffer again"},
+      {"rails", {"auto", "1..64"},
+          "ranks of a group that share a message to another group; auto: as many as each node has network "
+          "adapters"}};
+  std::ranges::copy(keeping_options(), std::back_inserter(all));
+  return all;
+}
 }  // namespace
 
 Entry schedules::tawpipe() {
   return {.name = "tawpipe",
       .doc = "topology-aware grouped weight pipelining (arXiv 2511.09741)",
-      .options =
-          {{"gwps", {"on", "off", "direct"},
-               "group-based weight pipelining; off: all ranks are one group; direct: every rank gets shards "
-               "from their owners"},
-              {"dbs", {"on", "off"}, "device-bound storage; off: shards travel on from group to group"},
-              {"cco", {"on", "off", "serial"},
-                  "communication-computation overlap; off: a rank waits for weights that it sends to, or "
-                  "gets from, another group; serial: transfers and computation take turns"},
-              {"prefetch", {"2", "1..8"},
-                  "ticks ahead that a shard is sent to another group; cco=serial: none"},
-              {"grad_ticks", {"3", "1..8"},
-                  "ticks that a gradient has to leave its group before computing needs its buffer again"},
-              {"rails", {"auto", "1..64"},
-                  "ranks of a group that share a message to another group; auto: as many as each node has "
-                  "network adapters"}},
+      .options = options(),
       .build = make,
       .shards_per_rank = 1,
       .check = require,
