@@ -163,6 +163,17 @@ Program build(const Request& request) {
   return program;
 }
 
+namespace {
+bool buildable(const Request& request) {
+  try {
+    check(request);
+  } catch (const InputError&) {
+    return false;
+  }
+  return true;
+}
+}  // namespace
+
 std::vector<std::string> options_without_effect(Request request) {
   std::vector<std::string> names;
   const int ranks = request.groups.ranks();
@@ -174,6 +185,7 @@ std::vector<std::string> options_without_effect(Request request) {
   for (const auto& [name, value] : request.spec.options) {
     Request without = request;
     without.spec.options.erase(name);
+    if (!buildable(without)) continue;
     Program program = build(without);
     program.schedule = all.schedule;
     if (program == all) names.push_back(name);
