@@ -113,7 +113,7 @@ public:
 
   /// Moves the gradients of a visit to the owner's accumulator, or as far as each micro-batch's go; those of
   /// the `last` one with all that was summed before.
-  void return_gradients(int group, int shard, int tick, std::vector<VirtualBuffer> gradients, bool last) {
+  void return_gradients(int group, int shard, int tick, int owner_tick, std::vector<VirtualBuffer> gradients, bool last) {
     const int owner = owners_[shard];
     const std::vector<int> leaders = leaders_of(group, shard);
     if (sums_on_ranks(group, shard)) {
@@ -151,8 +151,8 @@ public:
       builder_.transfer(tick, Phase::push_inter, content, {leaders[i], gradients[groups_.local(leaders[i])]},
           {receiver, passing});
       if (!direct) builder_.transfer(tick, Phase::push_last, content, {receiver, passing}, {owner, received});
-      add_to_accumulator(shard, tick, direct ? Phase::push_inter : Phase::push_last, Lane::gradients_recv,
-          content.part, received);
+      add_to_accumulator(shard, std::max(tick, owner_tick), direct ? Phase::push_inter : Phase::push_last,
+          Lane::gradients_recv, content.part, received);
     }
   }
 
@@ -346,8 +346,11 @@ Program make(const Request& request) {
       const std::vector<VirtualBuffer> gradients =
           now.backward() ? relay.gradients(k, now.shard) : std::vector<VirtualBuffer>();
       all[k].compute(i, relay.weights(k), gradients);
+      const auto leaves = [&](int group) {
+        return std::min(all[group].visits()[i].tick + when.grad_ticks, all[group].last_tick() + 1);
+      };
       if (now.backward())
-        relay.return_gradients(k, now.shard, std::min(now.tick + when.grad_ticks, all[k].last_tick() + 1),
+        relay.return_gradients(k, now.shard, leaves(k), leaves(groups.group_of(owners[now.shard])),
             gradients, i + 2 * static_cast<std::size_t>(ranks) >= all[k].visits().size());
     }
   return std::move(builder).finish(all.back().last_tick() + std::min(when.grad_ticks, 1),
