@@ -2,6 +2,7 @@
 #include "predict/predict.hpp"
 
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <fstream>
 #include <map>
@@ -170,6 +171,11 @@ struct Candidate {
   std::string why;  ///< it is not predicted
 };
 
+/// What ranks may keep in a step: nothing, what users know by names of their own (ZeRO++ hpZ, FSDP's
+/// reshard_after_forward = False, ZeRO-2, ZeRO-1), and the fewest bytes between groups.
+constexpr std::array forms_of_keeping = {"", ":reshard=group", ":reshard=none", ":fetch=step:reshard=none",
+    ":fetch=step:reduce=none:reshard=none", ":fetch=step:reduce=group:reshard=group"};
+
 std::vector<std::string> specs_for(const Machine& machine) {
   std::vector<std::string> specs;
   for (const schedule::Entry& entry : schedule::registry()) {
@@ -186,7 +192,10 @@ std::vector<std::string> specs_for(const Machine& machine) {
         for (const std::string& value : values) more.push_back(form + ":" + option.name + "=" + value);
       if (!values.empty()) forms = more;
     }
-    for (const std::string& form : forms) specs.push_back(schedule::to_text(schedule::parse_spec(form)));
+    const bool keeps = std::ranges::count(entry.options, "reshard", &schedule::OptionDoc::name) > 0;
+    for (const std::string& form : forms)
+      for (const char* kept : forms_of_keeping)
+        if (keeps || *kept == 0) specs.push_back(schedule::to_text(schedule::parse_spec(form + kept)));
   }
   return specs;
 }

@@ -176,6 +176,7 @@ Case complete(const Draft& draft, const Job& job) {
   c.shape.heads = heads_of(draft);
   if (c.shape.kv_heads == 0) c.shape.kv_heads = c.shape.heads;
   c.shape.ffn = ffn_of(draft);
+  c.shape.fp32_gradients = draft.grad_dtype == "fp32" && c.shape.dtype != model::Dtype::fp32;
   if (c.shape.vocab == 0) c.shape.vocab = c.data == "synthetic" ? 32000 : 256;
   model::check(c.shape);
   // After the checks of ranks and groups: the other schedules share them.

@@ -96,6 +96,12 @@ std::vector<Key> make_keys() {
       "Precision of weights, activations and gradients: fp32 or bf16. Master weights and optimiser are "
       "fp32.",
       choice("dtype", &S::dtype, {"fp32", "bf16"})});
+  add({"grad_dtype", "name", true, false, "auto", "", "grad_dtype = \"fp32\"",
+      "Precision of gradients in transit to where they are summed: auto (as dtype), or fp32, as PyTorch's "
+      "FSDP "
+      "may reduce. Sums over micro-batches, ddp and replicas are fp32 always.",
+      choice("grad_dtype", &D::grad_dtype, {"auto", "fp32"}),
+      [](const Case& c) { return std::string(c.shape.fp32_gradients ? "fp32" : "auto"); }});
   add({"recompute", "name", true, false, "block", "", "recompute = \"none\"",
       "What the backward pass computes again: block (all but the block input), keep-attention (all but the "
       "block input and the attention), none.",

@@ -57,7 +57,7 @@ private:
   [[nodiscard]] comm::Message message(const schedule::Action& action) const;
   [[nodiscard]] comm::Collective collective(const schedule::Action& action) const;
   [[nodiscard]] model::Dtype dtype_of(schedule::Slot slot) const {
-    return schedule::dtype_of(slot.cls, layout_.shape.dtype);
+    return schedule::dtype_of(slot.cls, layout_.shape);
   }
   void rehearse();
 

@@ -36,7 +36,10 @@ struct Shape {
   std::int64_t micro_batch = 0;     ///< B, sequences per micro-batch
   Dtype dtype = Dtype::fp32;
   Recompute recompute = Recompute::block;
+  bool fp32_gradients = false;  ///< those that move between ranks are fp32, whatever dtype is
 
+  /// Of gradients that move between ranks on their way to an accumulator.
+  [[nodiscard]] Dtype grad_dtype() const { return fp32_gradients ? Dtype::fp32 : dtype; }
   [[nodiscard]] std::int64_t head_dim() const { return hidden / heads; }
   /// Columns of the fused QKV projection: (heads + 2 kv_heads) head_dim.
   [[nodiscard]] std::int64_t qkv() const { return (heads + 2 * std::int64_t{kv_heads}) * head_dim(); }

@@ -181,6 +181,7 @@ Row make_row(const CaseResult& result, int number, int session) {
       {"ffn", "text", settings, ffn_text(shape)},
       {"parameters", "1", settings, model::parameters(shape)},
       {"dtype", "text", settings, name_of(shape.dtype)},
+      {"grad_dtype", "text", settings, name_of(shape.grad_dtype())},
       {"recompute", "text", settings, name_of(shape.recompute)},
       {"seq", "token", settings, shape.seq},
       {"micro_batch", "sequence", settings, shape.micro_batch},

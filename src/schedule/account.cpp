@@ -19,10 +19,11 @@ Range moved(const Action& a, const model::Layout& layout) {
       {a.part, a.parts});
 }
 
-model::Dtype dtype_of(SlotClass cls, model::Dtype compute) {
+model::Dtype dtype_of(SlotClass cls, const model::Shape& shape) {
+  if (cls == SlotClass::gradient || cls == SlotClass::contribution) return shape.grad_dtype();
   const bool sums =
       cls == SlotClass::accumulator || cls == SlotClass::partial || cls == SlotClass::embeddings_accumulator;
-  return sums ? model::Dtype::fp32 : compute;
+  return sums ? model::Dtype::fp32 : shape.dtype;
 }
 
 Range held(const Program& program, int rank, SlotClass cls, int shard, const model::Layout& layout) {
@@ -136,7 +137,7 @@ std::size_t content_bytes(
   if (cls == SlotClass::saved) return model::plan_saved(layout, shard).bytes;
   if (cls == SlotClass::deferred) return model::plan_deferred(layout, shard).bytes;
   if (cls == SlotClass::hidden) return model::hidden_bytes(layout.shape);
-  return held(program, rank, cls, shard, layout).count * bytes_of(dtype_of(cls, layout.shape.dtype));
+  return held(program, rank, cls, shard, layout).count * bytes_of(dtype_of(cls, layout.shape));
 }
 
 Footprint footprint_of(const Program& program, int number, const model::Layout& layout) {
@@ -192,7 +193,7 @@ ByteMatrix bytes(const Program& program, const model::Layout& layout) {
     for (const Action& a : program.ranks[r].actions) {
       if (a.kind != Kind::send && !is_collective(a.kind)) continue;
       const std::int64_t elements = moved(a, layout).count;
-      const std::size_t each = bytes_of(dtype_of(a[Operand::buffer].cls, layout.shape.dtype));
+      const std::size_t each = bytes_of(dtype_of(a[Operand::buffer].cls, layout.shape));
       if (a.kind == Kind::send) {
         matrix.add(r, a.peer, traffic_of(a.payload), elements * each);
         continue;

@@ -107,8 +107,9 @@ struct Ticks {
 /// Elements that a transfer, add or load moves of a shard, the embeddings or a hidden state.
 [[nodiscard]] Range moved(const Action& action, const model::Layout& layout);
 
-/// Type of a slot's weights, gradients or hidden states: fp32 in accumulators, else the compute type.
-[[nodiscard]] model::Dtype dtype_of(SlotClass cls, model::Dtype compute);
+/// Type of a slot's weights, gradients or hidden states: fp32 in accumulators, in what moves towards them
+/// grad_dtype, else the compute type.
+[[nodiscard]] model::Dtype dtype_of(SlotClass cls, const model::Shape& shape);
 
 /// Elements of `shard` (ignored for the embeddings) that a slot of the rank holds: all of them, or the slice
 /// that the rank keeps. For slots of weights and gradients only.

@@ -127,6 +127,9 @@ double flops(const Action& action, const Layout& layout) {
 double touched_bytes(const Program& program, int rank, const Action& a, const Layout& layout) {
   const auto compute = static_cast<double>(model::bytes_of(layout.shape.dtype));
   constexpr double fp32 = sizeof(float);
+  const auto width = [&](Slot slot) {
+    return static_cast<double>(bytes_of(dtype_of(slot.cls, layout.shape)));
+  };
   const auto kept = [&](Slot slot) { return held(program, rank, slot.cls, a.shard, layout).count; };
   switch (a.kind) {
   case Kind::embed:
@@ -135,19 +138,18 @@ double touched_bytes(const Program& program, int rank, const Action& a, const La
     return static_cast<double>(
                of_embeddings(a.payload) ? layout.embeddings.slice : kept(a[Operand::gradient])) *
            (7 * fp32 + compute);
-  case Kind::zero: return static_cast<double>(kept(a[Operand::gradient])) * fp32;
+  case Kind::zero: return static_cast<double>(kept(a[Operand::gradient])) * width(a[Operand::gradient]);
   case Kind::load:
-    return static_cast<double>(moved(a, layout).count) *
-           (compute + (a[Operand::source].cls == SlotClass::partial ? fp32 : compute));
   case Kind::accumulate:
-    return static_cast<double>(moved(a, layout).count) * (compute + (a.accumulates ? 2 : 1) * fp32);
+    return static_cast<double>(moved(a, layout).count) *
+           (width(a[Operand::source]) + (a.accumulates ? 2 : 1) * width(a[Operand::destination]));
   default: return 0;
   }
 }
 
 double moved_bytes(const Action& action, const Layout& layout) {
   return static_cast<double>(moved(action, layout).count) *
-         static_cast<double>(bytes_of(dtype_of(action[Operand::buffer].cls, layout.shape.dtype)));
+         static_cast<double>(bytes_of(dtype_of(action[Operand::buffer].cls, layout.shape)));
 }
 
 Costs costs_of(const Program& program, const Layout& layout, const Device& device,

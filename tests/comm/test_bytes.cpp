@@ -59,7 +59,7 @@ private:
     auto& memory = memory_[index_of(a.lane)];
     memory.emplace_back(elements(a));
     auto* const data = reinterpret_cast<std::byte*>(memory.back().data());
-    const Dtype dtype = dtype_of(a[schedule::Operand::buffer].cls, layout_.shape.dtype);
+    const Dtype dtype = dtype_of(a[schedule::Operand::buffer].cls, layout_.shape);
     const std::size_t bytes = static_cast<std::size_t>(elements(a)) * bytes_of(dtype);
     const Collective collective{a.communicator, a.peer, a.payload, dtype, data, elements(a)};
     const Message message{a.kind == Call::send, a.peer, a.payload, data, bytes};

@@ -59,9 +59,13 @@ inline std::unique_ptr<engine::Runtime> runtime_by_mpi(const Case& c) {
 
 /// Every schedule with every option that changes what is executed.
 inline std::vector<std::string> every_schedule() {
-  return {"ddp", "fsdp", "fsdp:hierarchical=on:prefetch=2", "1f1b", "1f1b:blocking=on", "zb1", "zb2",
+  return {"ddp", "fsdp", "fsdp:hierarchical=on:prefetch=2", "fsdp:fetch=step:reduce=none:reshard=none",
+      "fsdp:hierarchical=on:reduce=group:reshard=group",
+      "fsdp:fetch=step:hierarchical=on:reduce=none:reshard=group", "1f1b", "1f1b:blocking=on", "zb1", "zb2",
       "weipipe", "weipipe:naive=on", "tawpipe", "tawpipe:gwps=off", "tawpipe:gwps=direct", "tawpipe:cco=off",
-      "tawpipe:cco=serial", "tawpipe:dbs=off", "tawpipe:prefetch=3", "tawpipe:rails=2"};
+      "tawpipe:cco=serial", "tawpipe:dbs=off", "tawpipe:prefetch=3", "tawpipe:rails=2",
+      "tawpipe:fetch=step:reduce=group:reshard=group", "tawpipe:reduce=none:reshard=none",
+      "tawpipe:fetch=step:rails=2:reduce=group:reshard=group"};
 }
 
 /// All of them on one or two ranks; a third on more, which share few cores: another one on 3, 4 and 6 ranks,

@@ -2,6 +2,7 @@
 // Messages and bytes per step are those of the published schedules, wherever their rules are right
 // (docs/schedules.md), over many P, D and N.
 
+#include <array>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <set>
@@ -124,6 +125,98 @@ TEST(Published, HierarchicalFsdpBytesOfEveryGroup) {
   });
 }
 
+// What ranks keep
+
+/// An option's value and how often a step it moves a shard with N micro-batches a rank.
+struct Kept {
+  const char* options;
+  int (*weights)(int n);
+  int (*gradients)(int n);
+};
+constexpr std::array kept_forms = {
+    Kept{":reshard=group", [](int n) { return n; }, [](int n) { return n; }},
+    Kept{":reshard=none", [](int n) { return n; }, [](int n) { return n; }},
+    Kept{":reshard=group:fetch=step", [](int) { return 1; }, [](int n) { return n; }},
+    Kept{":reshard=none:fetch=step", [](int) { return 1; }, [](int n) { return n; }},
+    Kept{":reduce=group", [](int n) { return 2 * n; }, [](int) { return 1; }},
+    Kept{":reduce=none", [](int n) { return 2 * n; }, [](int) { return 1; }},
+    Kept{":reshard=group:fetch=step:reduce=group", [](int) { return 1; }, [](int) { return 1; }},
+    Kept{":reshard=none:fetch=step:reduce=none", [](int) { return 1; }, [](int) { return 1; }},
+    Kept{":reshard=group:reduce=none", [](int n) { return n; }, [](int) { return 1; }},
+};
+
+/// A copy in the group or on the rank is fetched once a micro-batch or a step, in place of once a visit; sums
+/// leave once a step: (w + g) (D - 1) / D of all blocks leave each group, where 3 N do without.
+TEST(Published, WhatFsdpKeepsDoesNotCrossAgain) {
+  for (const Kept& kept : kept_forms)
+    for_each_equal_grouping(1, 8, [&](int ranks, int groups, int n) {
+      SCOPED_TRACE(kept.options);
+      const int layers = 3, times = kept.weights(n) + kept.gradients(n);
+      const Measured m(std::string("fsdp:hierarchical=on") + kept.options, ranks, groups, n, layers);
+      for (int k = 0; k < groups; ++k)
+        EXPECT_EQ(m.leaving(k) * groups, 1U * times * layers * (groups - 1) * m.shard_bytes()) << k;
+      if (std::string(kept.options).find("group") != std::string::npos) return;
+      const Measured flat(std::string("fsdp") + kept.options, ranks, groups, n, layers);
+      for (int r = 0; r < ranks; ++r)
+        EXPECT_EQ(flat.sent_by(r), 1U * times * layers * (ranks - 1) * flat.shard_bytes() / ranks) << r;
+    });
+}
+
+/// As above, but that the shard at a turn stays without options, too: of 2 N P visits 2 N - 1 find it there,
+/// of the N P fetches of copies of one micro-batch N - 1.
+TEST(Published, WhatTawPipeKeepsDoesNotCrossAgain) {
+  for (const Kept& kept : kept_forms)
+    for_each_equal_grouping(2, 8, [&](int ranks, int groups, int n) {
+      SCOPED_TRACE(kept.options);
+      const int weights = kept.weights(n), stay = weights == 1 ? 0 : weights - 1;
+      const Measured m(std::string("tawpipe") + kept.options, ranks, groups, n, ranks);
+      EXPECT_EQ(messages(m.program).weights_between, 1U * (groups - 1) * (weights * ranks - stay));
+      EXPECT_EQ(messages(m.program).gradients_between, 1U * (groups - 1) * kept.gradients(n) * ranks);
+    });
+}
+
+/// 24 ranks in three groups, two micro-batches each: 94 shards leave a group without options.
+TEST(Published, KeepingInTheGroupMovesAThirdOfTheBytes) {
+  const auto shards = [](const char* spec) {
+    const Measured m(spec, 24, 3, 2, 24);
+    return static_cast<double>(m.leaving(0) + m.leaving(1) + m.leaving(2)) / 3 /
+           static_cast<double>(m.shard_bytes());
+  };
+  EXPECT_DOUBLE_EQ(shards("tawpipe"), 94);
+  EXPECT_DOUBLE_EQ(shards("fsdp:hierarchical=on"), 96);
+  EXPECT_DOUBLE_EQ(shards("fsdp:hierarchical=on:reshard=group"), 64);
+  for (const char* form : {"tawpipe", "fsdp:hierarchical=on"}) {
+    const std::string kept = std::string(form) + ":reshard=group:fetch=step";
+    EXPECT_DOUBLE_EQ(shards(kept.c_str()), 48);
+    EXPECT_DOUBLE_EQ(shards((kept + ":reduce=group").c_str()), 32);
+  }
+}
+
+/// A group keeps one copy and one sum of all that it does not own, a rank its part of them.
+TEST(Published, AGroupSharesItsCopyAmongItsRanks) {
+  for_each_equal_grouping(2, 8, [](int ranks, int groups, int n) {
+    if (groups == 1 || n == 1) return;
+    const int members = ranks / groups, layers = 3;
+    const Measured fsdp(
+        "fsdp:hierarchical=on:reshard=group:fetch=step:reduce=group", ranks, groups, n, layers),
+        tawpipe("tawpipe:reshard=group:fetch=step:reduce=group", ranks, groups, n, ranks),
+        alone("tawpipe:reshard=none:fetch=step:reduce=none", ranks, groups, n, ranks);
+    for (int r = 0; r < ranks; ++r) {
+      const auto slots = [&](const Measured& m, SlotClass cls) {
+        return m.program.ranks[r].slots[index_of(cls)];
+      };
+      EXPECT_EQ(slots(fsdp, SlotClass::kept), members > 1 ? layers : 0);
+      EXPECT_EQ(slots(fsdp, SlotClass::partial), layers);
+      EXPECT_EQ(held(fsdp.program, r, SlotClass::partial, 0, fsdp.layout).count * members,
+          fsdp.layout.shards[0].elements);
+      EXPECT_EQ(slots(tawpipe, SlotClass::partial), groups - 1);
+      EXPECT_GE(slots(tawpipe, SlotClass::weights), groups - 1);
+      EXPECT_EQ(slots(alone, SlotClass::weights), ranks - 1);
+      EXPECT_EQ(slots(alone, SlotClass::partial), members == 1 ? ranks - 1 : ranks);
+    }
+  });
+}
+
 TEST(Published, HierarchicalFsdpNeedsEqualGroupsAndOfSingleRanksIsFsdp) {
   const auto fsdp = [](const char* spec, const topology::Groups& groups) {
     Program program = build({parse_spec(spec), groups, 2 * groups.ranks(), 5});
@@ -132,6 +225,8 @@ TEST(Published, HierarchicalFsdpNeedsEqualGroupsAndOfSingleRanksIsFsdp) {
   };
   EXPECT_NO_THROW(fsdp("fsdp", topology::Groups({1, 2})));
   EXPECT_THROW(fsdp("fsdp:hierarchical=on", topology::Groups({1, 2})), InputError);
+  EXPECT_THROW(fsdp("fsdp:reshard=group", topology::Groups({2, 2})), InputError);
+  EXPECT_THROW(fsdp("fsdp:reduce=group", topology::Groups({2, 2})), InputError);
   const topology::Groups apart({1, 1, 1});
   EXPECT_TRUE(fsdp("fsdp:hierarchical=on", apart) == fsdp("fsdp", apart));
 }

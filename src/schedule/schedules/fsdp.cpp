@@ -176,17 +176,19 @@ void require(const Request& request) {
         groups.text()));
 }
 
-/// Fully sharded data parallelism (ZeRO-3; Rajbhandari et al., SC'20): the unit is a block, gathered for its
-/// forward and again for its backward visit, its gradient scattered after each micro-batch, but for what
-/// keeping_of() says.
+/// Fully sharded data parallelism (ZeRO-3; Rajbhandari et al., SC'20): the unit is a block or some, gathered
+/// for its forward and again for its backward visit, its gradient scattered after each micro-batch, but for
+/// what keeping_of() says.
 Program make(const Request& request) {
-  Builder builder(request.groups, request.layers, request.micro_batches, request.replicas);
+  const int unit = number_of(request.spec, "unit"), units = (request.layers + unit - 1) / unit;
+  Builder builder(request.groups, units, request.micro_batches, request.replicas);
   Sharding sharding(builder, request.spec.options.contains("hierarchical"),
       number_of(request.spec, "prefetch"), keeping_of(request));
   LockstepRanks lockstep(builder, builder.everyone(), request.micro_batches_of_rank());
   for (std::size_t i = 0; i < lockstep.visits().size(); ++i) {
     const Visit& now = lockstep.visits()[i];
-    const bool last = i + 2 * request.layers >= lockstep.visits().size();  // micro-batch of the step
+    const bool last =
+        i + 2 * static_cast<std::size_t>(units) >= lockstep.visits().size();  // micro-batch of the step
     const std::vector<VirtualBuffer> weights = sharding.gather(now);
     const std::vector<VirtualBuffer> gradients =
         now.backward() ? sharding.gradients(now.shard) : std::vector<VirtualBuffer>();
@@ -199,7 +201,8 @@ Program make(const Request& request) {
 std::vector<OptionDoc> options() {
   std::vector<OptionDoc> all = {
       {"hierarchical", {"off", "on"}, "one copy crosses to each group; fan-out and reduction inside"},
-      {"prefetch", {"1", "0..8"}, "blocks ahead that weights are gathered; 0: computing waits for them"}};
+      {"prefetch", {"1", "0..8"}, "units ahead that weights are gathered; 0: computing waits for them"},
+      {"unit", {"1", "1..64"}, "blocks that are gathered and reduced together"}};
   std::ranges::copy(keeping_options(), std::back_inserter(all));
   return all;
 }

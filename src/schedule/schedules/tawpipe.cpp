@@ -14,9 +14,10 @@ namespace {
 using Where = Keeping::Where;
 
 /// Owner rank of each shard: shards go round-robin over the groups that still have a rank with fewer shards
-/// than the rest, and inside a group over its ranks. With n equal groups this is rank (s mod D) n + s div D
-/// (TawPipe, device-bound storage); with unequal groups every rank still owns as many shards as any other,
-/// give or take one.
+/// than the rest, and inside group k over its ranks, from rank k on. With n equal groups this is rank
+/// (s mod D) n + (s div D + s mod D) mod n: TawPipe's device-bound storage, but for the last term, which
+/// gives shards that follow each other to different ranks, so that no rank receives two in a row. With
+/// unequal groups every rank still owns as many shards as any other, give or take one.
 std::vector<int> round_robin_owners(const topology::Groups& groups, int shards) {
   std::vector<int> owners;
   std::vector<int> owned(groups.count(), 0);
@@ -25,7 +26,7 @@ std::vector<int> round_robin_owners(const topology::Groups& groups, int shards) 
     const int round = static_cast<int>(owners.size()) / groups.ranks();
     for (int k = 0; k < groups.count() && static_cast<int>(owners.size()) < shards; ++k) {
       if (owned[k] >= (round + 1) * groups.size(k)) continue;
-      owners.push_back(groups.rank(k, owned[k]++ % groups.size(k)));
+      owners.push_back(groups.rank(k, (owned[k]++ + k) % groups.size(k)));
     }
   }
   return owners;
@@ -113,7 +114,8 @@ public:
 
   /// Moves the gradients of a visit to the owner's accumulator, or as far as each micro-batch's go; those of
   /// the `last` one with all that was summed before.
-  void return_gradients(int group, int shard, int tick, int owner_tick, std::vector<VirtualBuffer> gradients, bool last) {
+  void return_gradients(
+      int group, int shard, int tick, int owner_tick, std::vector<VirtualBuffer> gradients, bool last) {
     const int owner = owners_[shard];
     const std::vector<int> leaders = leaders_of(group, shard);
     if (sums_on_ranks(group, shard)) {
@@ -350,8 +352,8 @@ Program make(const Request& request) {
         return std::min(all[group].visits()[i].tick + when.grad_ticks, all[group].last_tick() + 1);
       };
       if (now.backward())
-        relay.return_gradients(k, now.shard, leaves(k), leaves(groups.group_of(owners[now.shard])),
-            gradients, i + 2 * static_cast<std::size_t>(ranks) >= all[k].visits().size());
+        relay.return_gradients(k, now.shard, leaves(k), leaves(groups.group_of(owners[now.shard])), gradients,
+            i + 2 * static_cast<std::size_t>(ranks) >= all[k].visits().size());
     }
   return std::move(builder).finish(all.back().last_tick() + std::min(when.grad_ticks, 1),
       EmbeddingsUpdate::sliced,
